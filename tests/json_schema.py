@@ -26,6 +26,7 @@ from pefourier.answers.page import SCHEMA, fields_told
 from pefourier.diagnosis.causes import Cause
 from pefourier.geometry.precision import FormatLoss
 from pefourier.reproduce import Claim
+from pefourier.train.plan import DatasetPlan
 from pefourier.weights.usage import Usage
 
 FILE = terms.SCHEMA
@@ -50,6 +51,7 @@ GROUPS = {  # of terms, by the room of a dataclass: the first that has its field
     "statistics": ("train",),
     "power": ("train",),
     "causal": ("train",),
+    "plan": ("plan", "train"),
 }
 PLAIN = {int: "integer", bool: "boolean", str: "string", type(None): "null"}
 TEXT, WHOLE, OBJECT = {"type": "string"}, {"type": "integer"}, {"type": "object"}
@@ -68,6 +70,7 @@ KINDS = {  # of results, by command, with what a record has beside the fields of
     "design": ((Design, Extensions), {}),
     "resize": ((Resizing,), {"out": {}}),
     "explain": ((terms.Term,), {}),
+    "plan": ((DatasetPlan,), {}),
     "reproduce": ((Claim,), {}),
 }
 PLAINLY = {  # records that no dataclass stands for
@@ -106,6 +109,7 @@ LEFT_OUT = {  # fields that a record lacks, where nothing was asked about them, 
     Usage: {"heads", "against"},
     Context: {"against", "indexer"},
 }
+NAMELESS = ("explain", "plan")  # whose records are about no encoding
 SEVERAL = (Spectrum, Reconstructions, Faithfulness, Relations)  # also told of grids
 
 
@@ -118,7 +122,9 @@ def schema():
         kinds, more = KINDS.get(command, ((), PLAINLY.get(command)))
         about = IDENTITY | {name: {} for name in AT_TIMES.get(command, "").split()}
         records = [
-            record_of(kind, more if kind is not Extensions else {}, defs, command != "explain", of)
+            record_of(
+                kind, more if kind is not Extensions else {}, defs, command not in NAMELESS, of
+            )
             for kind in kinds
             for of in (("line", "grid") if kind in SEVERAL else ("line",))
         ] or [described(command, object_of(more | about, {*more, *IDENTITY} - {"params"}))]

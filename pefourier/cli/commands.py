@@ -611,6 +611,7 @@ def train(
     given: TrainOptions,
     context: typer.Context,
     setting: Setting = None,
+    plan: bool = False,
     as_json: bool = False,
     as_csv: bool = False,
     quiet: bool = False,
@@ -624,6 +625,11 @@ def train(
     Example: pefourier train --dataset smd --data data -e none -e sinusoidal -e dft --out runs
     """
     options, told = fill_options(given, setting, context), None if quiet else note
+    if plan:
+        from pefourier.train.plan import plan_page, plan_training
+
+        request.Form(as_json, as_csv).deliver(plan_page(plan_training(options, told)))
+        return
     if options.causal:
         from pefourier.train.causal import causal_page, run_causal
 

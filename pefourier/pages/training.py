@@ -31,7 +31,7 @@ from pefourier.pages.document import (
 )
 from pefourier.pages.encodings import versions_table
 from pefourier.pages.inline_svg import INLINE_WIDE, draw_inline
-from pefourier.train.conclusion import overview
+from pefourier.train.conclusion import conclude_datasets
 from pefourier.train.options import Options, flag_of, seeds_of, told_of_option
 from pefourier.train.statistics import average_ranks
 from pefourier.train.store import Row, Store, option_of, read_configuration
@@ -135,7 +135,7 @@ def folder_document(folder: TrainFolder, title: str = "") -> str:
 
 def training_conclusions(summary: Summary, words: Words) -> list[Any]:
     """The verdict, what was cut short, the matrix, what each dataset says; folded: how to read."""
-    (verdict, *each), cuts = overview(summary), remarks_on_cuts(summary)
+    (verdict, *each), cuts = conclude_datasets(summary), remarks_on_cuts(summary)
     cuts = [element("p", line, class_="warning") for line in cuts]
     told = [with_strong_start(line, ": ") for line in each]
     remarks = element("ul", [element("li", line) for line in sentences(summary)])

@@ -4,7 +4,8 @@ An encoding as it is, or scaled, is an `Arm`. What only data can refuse is refus
 read.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, fields, replace
 from itertools import product
 from pathlib import Path
@@ -273,6 +274,19 @@ def check_options(options: Options) -> None:
     for option in ("save_tables", "save_models"):
         if getattr(options, option) is not None:
             check_folder(f"--{option.replace('_', '-')}", getattr(options, option))
+
+
+@contextmanager
+def without_new_folders(*paths: str | None) -> Iterator[None]:
+    """Take away, at the end, the empty folders that are made for paths meanwhile."""
+    given = [Path(path) for path in paths if path is not None]
+    new = [one for path in given for one in (path, *path.parents) if not one.exists()]
+    try:
+        yield
+    finally:
+        for one in sorted(new, reverse=True):  # a folder before those that it lies in
+            with suppress(OSError, ValueError):
+                one.rmdir()
 
 
 def check_folder(option: str, folder: str) -> None:

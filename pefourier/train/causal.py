@@ -24,8 +24,9 @@ from pefourier.errors import PefourierError, printable, shown, unknown
 from pefourier.files import reason, write_whole
 from pefourier.train import grid, loop, schema, statistics
 from pefourier.train.apply import apply_classifier
-from pefourier.train.asked import AT_RMS, parse_lengths, schedule_of
+from pefourier.train.asked import AT_RMS, Schedule, parse_lengths, schedule_of
 from pefourier.train.data.sequences import KEYS, TASKS, draw_problems, draw_task, tokens_of
+from pefourier.train.data.split import Task
 from pefourier.train.extrapolation import lengthen
 from pefourier.train.metrics import share_exact
 from pefourier.train.model import Transformer
@@ -121,16 +122,22 @@ def lengths_tested(options: Options, length: int) -> tuple[int, ...]:
     return parse_lengths(options.test_length) or (2 * length, 4 * length)
 
 
-def run_causal(options: Options, note: Note | None = None) -> CausalSummary:
-    """Train each encoding on short problems and test it on long ones."""
-    from pefourier.train.run import choose_device
-
+def settle_causal(options: Options) -> Options:
+    """What is asked, with the task and the encodings of a causal comparison where none is named."""
     default = Options()
     if options.dataset == default.dataset:
         options = replace(options, dataset=("copy",))
     if options.encoding == default.encoding:
         options = replace(options, encoding=ENCODINGS)
     check_causal(options)
+    return options
+
+
+def run_causal(options: Options, note: Note | None = None) -> CausalSummary:
+    """Train each encoding on short problems and test it on long ones."""
+    from pefourier.train.run import choose_device
+
+    options = settle_causal(options)
     out = Path(options.out) if options.out is not None else None
     every, device = rows_before(out, options), choose_device(options.device)
     for name in options.dataset:
@@ -146,10 +153,24 @@ def run_causal(options: Options, note: Note | None = None) -> CausalSummary:
     return found
 
 
-def train_task(
-    given: str, options: Options, before: Sequence[Row], device: torch.device, note: Note | None
-) -> Iterator[list[Row]]:
-    """The runs of each seed that are not there before, one seed after another."""
+@dataclass(frozen=True)
+class CausalWork:
+    """A task with what is to be trained on it."""
+
+    task: Task
+    lengths: tuple[int, ...]  # of problems: those of training, and others
+    model: Transformer
+    schedule: Schedule
+    members: dict[int, list[loop.Member]]  # of each seed, those that are not there before
+
+    @property
+    def runs(self) -> int:
+        """Trainings that are to be done."""
+        return sum(map(len, self.members.values()))
+
+
+def plan_work(given: str, options: Options, before: Sequence[Row]) -> CausalWork:
+    """What is to be trained on a task beside the runs that are there before."""
     name, length, count = read_task(given)
     task, lengths = draw_task(name, length, count), (length, *lengths_tested(options, length))
     sizes = {key: getattr(options, key) for key in ("d", "heads", "layers", "ffn")}
@@ -157,23 +178,32 @@ def train_task(
     model = Transformer(task.length, classes, classes, **sizes, causal=True)
     schedule = schedule_of(options, loop.batch_and_steps(task, options.batch_size)[1])
     done = {(row["encoding"], row["seed"]) for row in before if row["dataset"] == name}
-    wanted = {
-        seed: [spec for spec in options.encoding if (spec, seed) not in done]
-        for seed in range(options.seeds)
-    }
-    held, runs = loop.put_on_device(task, device), sum(map(len, wanted.values()))
-    with report_progress(runs * schedule.epochs, count, 1, note) as reporter:
-        reporter.epochs = schedule.epochs
-        for seed, specs in wanted.items():
-            if not specs:
-                continue
-            members = [
-                loop.Member(e, grid.load_for(model, e, seed, options.learn), seed, 0, number=i)
-                for i, e in enumerate(specs)
-            ]
-            outcomes = loop.fit(held, model, members, schedule, reporter.count_epoch)
+    members = {}
+    for seed in range(options.seeds):
+        wanted = [e for e in options.encoding if (e, seed) not in done]
+        members[seed] = [
+            loop.Member(e, grid.load_for(model, e, seed, options.learn), seed, 0, number=i)
+            for i, e in enumerate(wanted)
+        ]
+    return CausalWork(task, lengths, model, schedule, members)
+
+
+def train_task(
+    given: str, options: Options, before: Sequence[Row], device: torch.device, note: Note | None
+) -> Iterator[list[Row]]:
+    """The runs of each seed that are not there before, one seed after another."""
+    work = plan_work(given, options, before)
+    held, epochs = loop.put_on_device(work.task, device), work.schedule.epochs
+    trained = len(work.task.folds[0].train)
+    with report_progress(work.runs * epochs, trained, 1, note) as reporter:
+        reporter.epochs = epochs
+        for members in filter(None, work.members.values()):
+            outcomes = loop.fit(held, work.model, members, work.schedule, reporter.count_epoch)
             ordered = sorted(outcomes, key=lambda one: one.member.number)
-            tested = (measure_outcome(name, lengths, model, one, options) for one in ordered)
+            tested = (
+                measure_outcome(work.task.name, work.lengths, work.model, one, options)
+                for one in ordered
+            )
             yield [row for rows in tested for row in rows]
 
 

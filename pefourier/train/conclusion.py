@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pefourier.train.summary import DatasetSummary, Summary
 
 
-def overview(summary: "Summary") -> list[str]:
+def conclude_datasets(summary: "Summary") -> list[str]:
     """The verdict on all encodings, and below it what each dataset says where there are several."""
     datasets = summary.datasets
     said, several = Said(*judge_all(datasets)).text, len(datasets) > 1
@@ -49,7 +49,7 @@ def judge_all(datasets: "Sequence[DatasetSummary]") -> tuple[str, str]:
     if not judged:
         why = "leaky" if any(one.leaky for one in every) else "cut short"
         return meaning_of("train", f"NO VERDICT | {why}")
-    if all(out_of_reach(one, name) for one in every for name in judged_differences(one)):
+    if all(too_few_runs(one, name) for one in every for name in judged_differences(one)):
         return meaning_of("train", "NO VERDICT | too few runs")
     own = [pair for pair in judged if pair[0] not in WITHOUT_CODES] or judged
     sides = {d.mean > 0 for _, d in own if d.supported}
@@ -285,7 +285,7 @@ def told_from_reference(one: "DatasetSummary", encoding: str) -> str:
         where = " on these windows; others may differ" if d.in_doubt else ""
         better = "better" if d.mean > 0 else "worse"
         return f"That is {better} than {d.reference}{where} ({numbers})."
-    if out_of_reach(one, encoding):
+    if too_few_runs(one, encoding):
         none = f"no difference from {d.reference} can be significant ({numbers})"
         if {encoding, d.reference} & {*BESIDE}:
             return f"With one run in each of {one.folds} folds {none}; more --seeds add none."
@@ -294,7 +294,7 @@ def told_from_reference(one: "DatasetSummary", encoding: str) -> str:
     return f"{said} ({numbers}){exclusion(one, encoding)}{by_auprc(one, encoding)}."
 
 
-def out_of_reach(one: "DatasetSummary", encoding: str) -> bool:
+def too_few_runs(one: "DatasetSummary", encoding: str) -> bool:
     """Whether so few runs could give no adjusted p below .05."""
     return len(one.differences) * one.differences[encoding].p_floor > LEVEL
 
@@ -307,7 +307,7 @@ def verdict_word(one: "DatasetSummary", encoding: str) -> str:
         return "leaky split" if one.leaky else f"{whose}cut short"
     if d.supported:
         return f"{'better' if d.mean > 0 else 'worse'}{' here' if d.in_doubt else ''}"
-    if out_of_reach(one, encoding):
+    if too_few_runs(one, encoding):
         return "too few runs"
     auprc = one.auprc_differences[encoding]
     by = f"{'better' if auprc.mean > 0 else 'worse'} by AUPRC"

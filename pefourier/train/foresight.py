@@ -8,6 +8,7 @@ capture a graph of its own.
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -52,18 +53,30 @@ def least_seconds(act: Callable[[], object]) -> float:
     return min(found)
 
 
-def time_line(dataset: str, runs: int, candidates: int, epochs: int, seconds: float) -> str:
-    """What is said of the time that a dataset takes.
+@dataclass(frozen=True)
+class Forecast:
+    """How long the runs of a dataset take."""
 
-    >>> time_line("smd", 40, 4, 20, 1234.5)
-    'smd: 40 runs of 4 candidates of at most 20 epochs take about 20:34 if none ends early'
-    """
-    tried = f" of {candidates} candidates" if candidates > 1 else ""
-    length = f"at most {epochs} {agreeing(epochs, 'epoch', 'epochs')}"
-    return (
-        f"{dataset}: {runs} {agreeing(runs, 'run', 'runs')}{tried} of {length} "
-        f"{agreeing(runs, 'takes', 'take')} about {clock(seconds)} if none ends early"
-    )
+    dataset: str
+    runs: int
+    candidates: int
+    epochs: int
+    seconds: float | None  # None: not known before training
+
+    @property
+    def line(self) -> str:
+        """What is said of it.
+
+        >>> Forecast("smd", 40, 4, 20, 1234.5).line
+        'smd: 40 runs of 4 candidates of at most 20 epochs take about 20:34 if none ends early'
+        """
+        tried = f" of {self.candidates} candidates" if self.candidates > 1 else ""
+        length = f"at most {self.epochs} {agreeing(self.epochs, 'epoch', 'epochs')}"
+        runs = f"{self.runs} {agreeing(self.runs, 'run', 'runs')}{tried} of {length}"
+        takes = agreeing(self.runs, "takes", "take")
+        if self.seconds is None:
+            return f"{self.dataset}: {runs}; how long they take is not known before the first epoch"
+        return f"{self.dataset}: {runs} {takes} about {clock(self.seconds)} if none ends early"
 
 
 def foretell_time(
@@ -71,8 +84,8 @@ def foretell_time(
     candidates: Sequence[Choice],
     options: Options,
     ranks: int,
-) -> list[str]:
-    """How long the stacks of each dataset take so many ranks, a line each."""
+) -> list[Forecast]:
+    """How long the stacks of each dataset take so many ranks."""
     found = []
     for task in dict.fromkeys(stack.task for stack in stacks):
         own = [stack for stack in stacks if stack.task is task]
@@ -93,5 +106,5 @@ def foretell_time(
                 seconds += epoch * runs * schedule.epochs / ranks
         seconds *= 1 + options.refit / len(candidates)
         runs = sum(len(stack.runs) for stack in own)
-        found.append(time_line(task.name, runs, len(candidates), schedule.epochs, seconds))
+        found.append(Forecast(task.name, runs, len(candidates), schedule.epochs, seconds))
     return found

@@ -123,11 +123,7 @@ def compare_as(
     note = None if place.rank else note
     device = choose_device(options.device)
     store = place.store(options.out)
-    how = (options.data, options.window, options.stride, options.split)
-    parts = (options.folds, options.resamples)
-    loaded = [load_task(name, *how, *parts, options.positive) for name in options.dataset]
-    tasks = name_positives(loaded, options.positive)
-    resolved = [grid.resolve_task(task, options, device) for task in tasks]
+    resolved = resolve_tasks(options, device)
     with store.lock():
         with shared_with_processes(place, options, resolved, device, note) as place:
             found = train_and_compare(options, resolved, store, device, note, place)
@@ -135,6 +131,15 @@ def compare_as(
             deliver(found)
             write_summary(store, found)
         return found
+
+
+def resolve_tasks(options: Options, device: torch.device) -> list[ResolvedTask]:
+    """The data, with what can be trained on them."""
+    how = (options.data, options.window, options.stride, options.split)
+    parts = (options.folds, options.resamples)
+    loaded = [load_task(name, *how, *parts, options.positive) for name in options.dataset]
+    tasks = name_positives(loaded, options.positive)
+    return [grid.resolve_task(task, options, device) for task in tasks]
 
 
 def take_part() -> None:
@@ -171,12 +176,11 @@ def train_and_compare(
     """Train what the folder lacks, and compare."""
     runs = {one.task.name: grid.plan_runs(one, options.seeds) for one in resolved}
     order = [run.key(one.task) for one in resolved for run in runs[one.task.name]]
-    for option in ("save_tables", "save_models"):
-        if getattr(options, option) is not None:
-            check_names(f"--{option.replace('_', '-')}", order)
     config = configuration(options, resolved, device)
     if place.group is None or place.rank == 0:
         config = plan_stages(options, resolved, store, device, config, place.ranks)
+        store.write_configuration(config, options.resume)
+        store.drop_torn_line()
     if place.group is not None and place.rank == 0:
         place.group.publish({"config": config, "done": [key_of(row) for row in store.rows()]})
     elif place.group is not None:
@@ -185,7 +189,8 @@ def train_and_compare(
     params = {one.task.name: grid.parameters(one) for one in resolved}
     classes = {one.task.name: one.task.classes for one in resolved}
     if note is not None:
-        for line in list_remarks(options, resolved):
+        told = [foretell_power(options, one.task) for one in resolved]
+        for line in dict.fromkeys([*list_remarks(options, resolved), *told]):
             note(line)
     with note_on_interrupt(store, note):
         done = {*map(tuple, config.get("done", ())), *map(key_of, store.rows())}
@@ -204,10 +209,13 @@ def plan_stages(
     config: Mapping[str, Any],
     ranks: int,
 ) -> dict[str, Any]:
-    """The configuration with a stage for what was not asked of the folder before, as written."""
-    config = store.settle_configuration(config, options.resume)
+    """The configuration with a stage for what was not asked of the folder before."""
     runs = {one.task.name: grid.plan_runs(one, options.seeds) for one in resolved}
     order = [run.key(one.task) for one in resolved for run in runs[one.task.name]]
+    for option in ("save_tables", "save_models"):
+        if getattr(options, option) is not None:
+            check_names(f"--{option.replace('_', '-')}", order)
+    config = store.settle_configuration(config, options.resume)
     stacks = grid.plan_stacks(resolved, runs, config["stages"])
     new = set(order).difference(*(stack.keys for stack in stacks))
     if new:
@@ -216,8 +224,6 @@ def plan_stages(
         config["stages"].append({**asked, "stack": min(most, -(-len(new) // ranks))})
     lengths = parse_lengths(options.test_length)
     grid.check_runs(store.rows(), resolved, config["stages"], lengths)
-    store.write_configuration(config, options.resume)
-    store.drop_torn_line()
     return config
 
 
@@ -256,7 +262,7 @@ def settings_in_common(options: Options) -> dict[str, Any]:
 
 
 def list_remarks(options: Options, resolved: Sequence[ResolvedTask]) -> list[str]:
-    """What to know before training, each remark once."""
+    """What to know before training."""
     found = [line for one in resolved for line in grid.remarks_on_examples(one.task)]
     found += [line for one in resolved for line in grid.remarks_on_codes(one, options.learn)]
     if options.data is not None and not any(map(reads_data_folder, options.dataset)):
@@ -265,13 +271,13 @@ def list_remarks(options: Options, resolved: Sequence[ResolvedTask]) -> list[str
     for one in resolved if longer else ():
         tasks = longer[one.task.name].tasks
         found += extrapolation.remarks_on_fixed_codes(one, tasks, options.learn)
-    for task in (one.task for one in resolved):
-        found.append(
-            power.foretell(
-                task.name, options.seeds, len(task.folds), options.spread, find=options.find
-            )
-        )
-    return list(dict.fromkeys(found))
+    return found
+
+
+def foretell_power(options: Options, task: Task) -> str:
+    """Which differences the runs on a task will be able to show."""
+    folds = len(task.folds)
+    return power.foretell(task.name, options.seeds, folds, options.spread, find=options.find)
 
 
 def read_rank() -> tuple[int, int]:
@@ -375,14 +381,10 @@ def train_stacks(
     ranks = place.ranks if place.group is not None else 1  # at the stacks of this share
     windows = max((len(s.task.folds[0].train) for s in stacks), default=0)
     if note is not None and device.type == "cpu":
-        missing = [
-            stack
-            for stack in share
-            if not (work.done.issuperset(stack.keys) or isinstance(stack.model, OtherMethod))
-        ]
-        timed = foresight.foretell_time(missing, work.candidates, options, ranks)
-        for line in timed:
-            note(line)
+        for one in foresight.foretell_time(
+            stacks_to_train(share, done), work.candidates, options, ranks
+        ):
+            note(one.line)
     member_epochs = sum(map(work.member_epochs, share))
     with report_progress(member_epochs, windows, ranks, note) as reporter:
         for number in work.turns(reporter):
@@ -395,6 +397,12 @@ def train_stacks(
         note(f"what training made of a table: {ask}")
     note_missing_files(options, missed, note)
     return work.rows
+
+
+def stacks_to_train(stacks: Sequence[Stack], done: set[Key]) -> list[Stack]:
+    """Stacks whose time is foretold: those that are to be trained."""
+    wanted = (stack for stack in stacks if not done.issuperset(stack.keys))
+    return [stack for stack in wanted if not isinstance(stack.model, OtherMethod)]
 
 
 @dataclass(eq=False)

@@ -14,8 +14,8 @@ from pefourier.errors import printable
 from pefourier.train import power, statistics
 from pefourier.train.conclusion import (
     class_counts,
+    conclude_datasets,
     conclude_training,
-    overview,
     verdict_on,
     verdict_word,
 )
@@ -596,7 +596,7 @@ def summary_page(summary: Summary) -> Page:
         records=lambda: json_records(summary),
         rows=lambda: flattened(json_records(summary)),
         conclusion=lambda: conclude_all(summary),
-        together=lambda: " ".join(overview(summary)),
+        together=lambda: " ".join(conclude_datasets(summary)),
     )
 
 
@@ -625,7 +625,7 @@ def as_markdown(summary: Summary) -> str:
 
 def said_first(summary: Summary) -> list[str]:
     """The verdict, where training was cut short, and what each dataset says: before all tables."""
-    verdict, *each = overview(summary)
+    verdict, *each = conclude_datasets(summary)
     return [verdict, *remarks_on_cuts(summary), *each]
 
 

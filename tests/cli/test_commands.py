@@ -267,10 +267,8 @@ def test_train_answers_in_words_and_in_json(run):
     given += ["-e", "none", "-e", "dft", "--quiet"]
     words = run(*given)
     assert (words.status, words.err) == (0, "")
-    assert words.out.startswith(
-        "Training on order:count=40,length=4 was cut short: "
-    )  # of one epoch
-    assert "order:count=40,length=4, none: Its training " in words.out
+    assert words.out.startswith("NO VERDICT. Too many runs were cut short")  # of one epoch
+    assert "\n\nTraining was cut short on order:count=40,length=4: none (" in words.out
     assert "\nP / R / F1" in words.out
     answer = json.loads(run(*given, "--json").out)
     assert answer["command"] == "train"

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from pefourier.train.conclusion import (
+    conclude_datasets,
     conclude_training,
-    overview,
     sum_up,
     sum_up_differences,
     sum_up_lengths,
@@ -143,14 +143,18 @@ def over(*datasets, ranks=None, cliques=()):
     ],
 )
 def test_the_verdict_on_all_comes_first(change, told):
-    assert overview(over(replace(ONE, differences=change or ONE.differences)))[0].startswith(told)
+    assert conclude_datasets(over(replace(ONE, differences=change or ONE.differences)))[
+        0
+    ].startswith(told)
 
 
 def test_without_a_comparison_that_comes_first():
     shuffled, cut = replace(ONE, leaky=True), replace(ONE, cut_short=("sinusoidal",))
-    assert overview(over(shuffled))[0].startswith("NO VERDICT. Windows were shuffled, so training")
-    assert overview(over(cut))[0].startswith("NO VERDICT. Too many runs were cut short")
-    (said,) = overview(over(replace(ONE, differences={})))
+    assert conclude_datasets(over(shuffled))[0].startswith(
+        "NO VERDICT. Windows were shuffled, so training"
+    )
+    assert conclude_datasets(over(cut))[0].startswith("NO VERDICT. Too many runs were cut short")
+    (said,) = conclude_datasets(over(replace(ONE, differences={})))
     assert said.startswith("ONE ALONE. sinusoidal is compared with nothing. It reaches F1 0.500 (")
 
 
@@ -158,14 +162,17 @@ def test_several_datasets_are_counted_and_ranked():
     far = replace(ONE, dataset="msl", differences={"dft": replace(APART, mean=0.1, folds_low=-1)})
     ranks = {"trees": 1.0, "dft": 1.5, "sinusoidal": 2.5}
     found = replace(over(ONE, far, ranks=ranks), cliques=(("dft", "sinusoidal"),))
-    first, *each = overview(found)
+    first, *each = conclude_datasets(found)
     assert first == (
         "BETTER. Compared with sinusoidal by F1 on 2 datasets, better: dft on 2 (up to +0.100). 1 "
         "of these 2 differences may not hold on other windows. Of encodings, dft has the best "
         "average rank (1.50), not significantly ahead of sinusoidal (2.50)."
     )
     assert [line.partition(": ")[0] for line in each] == ["smd", "msl"]
-    assert "dft has" not in overview(replace(found, datasets=(replace(ONE, leaky=True), far)))[0]
+    assert (
+        "dft has"
+        not in conclude_datasets(replace(found, datasets=(replace(ONE, leaky=True), far)))[0]
+    )
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,259 @@
+"""What would be trained, in how long, and what could it show? Told without training.
+
+The same steps as before a training check what is asked, so that what it refuses is refused here;
+only time is tried, by a few steps. Folders that those steps make are taken away again.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from pefourier.answers.page import Page, flattened, plain
+from pefourier.answers.telling import Said, meaning_of
+from pefourier.answers.text import agreeing, aligned, paragraph
+from pefourier.errors import printable
+from pefourier.train import causal, foresight, grid, loop, power, processes, run
+from pefourier.train.asked import Schedule, check_options, list_candidates, without_new_folders
+from pefourier.train.conclusion import count_words
+from pefourier.train.data.split import Task
+from pefourier.train.foresight import Forecast
+from pefourier.train.grid import ResolvedTask, Stack
+from pefourier.train.options import LEVEL, Options
+from pefourier.train.progress import Note, clock
+from pefourier.train.ranks import meets_in_group
+from pefourier.train.store import Key, key_of
+
+PARTS = ("train", "valid", "test")
+
+
+@dataclass(frozen=True)
+class PlannedFold:
+    """How many windows of each class train, validate and test in a fold."""
+
+    fold: int
+    train: tuple[int, ...]
+    valid: tuple[int, ...]
+    test: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class DatasetPlan:
+    """What would be trained on a dataset."""
+
+    dataset: str
+    encodings: tuple[str, ...]
+    seeds: int
+    folds: tuple[PlannedFold, ...]
+    classes: tuple[str, ...]  # of which windows are counted; "" where each token has one
+    split: str
+    leaky: bool
+    length: int  # rows of a window
+    runs: int  # that would be trained
+    finished: int  # that are there before
+    candidates: int  # of --search
+    budget: Mapping[str, int]
+    seconds: float | None  # None: not known before the first epoch
+    detectable: float | None  # in F1, by --spread
+    claimed: float | None  # difference to find
+    claimed_runs: int | None  # that it takes
+    conclusion: str
+
+
+def plan_training(options: Options, note: Note | None = None) -> tuple[DatasetPlan, ...]:
+    """What would be trained on each dataset; nothing is, and nothing is written."""
+    with without_new_folders(options.out, options.save_tables, options.save_models):
+        return (plan_causal if options.causal else plan_comparison)(options, note)
+
+
+def plan_comparison(options: Options, note: Note | None) -> tuple[DatasetPlan, ...]:
+    """What a comparison would train; only rank 0 says it."""
+    check_options(options)
+    options = replace(options, encoding=(*options.encoding, *options.beside), beside=())
+    rank, ranks = run.read_rank()
+    together = meets_in_group(ranks)
+    if rank:
+        return ()
+    device = run.choose_device(options.device)
+    store = run.Place(0, 1 if together else ranks).store(options.out)
+    resolved = run.resolve_tasks(options, device)
+    with store.lock():
+        count = processes.count_processes(options, resolved, device, ranks)
+        config = run.configuration(options, resolved, device)
+        config = run.plan_stages(options, resolved, store, device, config, max(ranks, count))
+        done = {*map(key_of, store.rows())}
+    for line in dict.fromkeys(run.list_remarks(options, resolved) if note is not None else ()):
+        note(line)
+    runs = {one.task.name: grid.plan_runs(one, options.seeds) for one in resolved}
+    stacks = grid.plan_stacks(resolved, runs, config["stages"])
+    share = stacks if together else stacks[::ranks]
+    sharers = ranks if together else count
+    times = foretell_times(run.stacks_to_train(share, done), options, device, sharers, count)
+    return tuple(plan_of(one, options, stacks, done, times) for one in resolved)
+
+
+def foretell_times(
+    stacks: Sequence[Stack], options: Options, device: torch.device, sharers: int, processes: int
+) -> dict[str, Forecast]:
+    """How long the stacks of each dataset take, where that can be told before the first epoch."""
+    if device.type != "cpu":
+        return {}
+    before = torch.get_num_threads()
+    torch.set_num_threads(max(1, before // processes))
+    try:
+        found = foresight.foretell_time(stacks, list_candidates(options), options, sharers)
+    finally:
+        torch.set_num_threads(before)
+    return {one.dataset: one for one in found}
+
+
+def plan_of(
+    resolved: ResolvedTask,
+    options: Options,
+    stacks: Sequence[Stack],
+    done: set[Key],
+    times: Mapping[str, Forecast],
+) -> DatasetPlan:
+    """What would be trained on a dataset, in numbers and in words."""
+    task, schedule = resolved.task, resolved.schedule
+    own = [stack for stack in stacks if stack.task is task]
+    wanted = sum(len(one.runs) for one in own if not done.issuperset(one.keys))
+    candidates, find = len(list_candidates(options)), power.claim_for(task.name, options.find)
+    unknown = Forecast(task.name, wanted, candidates, schedule.epochs, None)
+    forecast = replace(times.get(task.name, unknown), runs=wanted)  # other methods take seconds
+    found = power.detectable_difference(options.spread, options.seeds * len(task.folds))
+    finished = len({key for one in own for key in one.keys} & done)
+    return DatasetPlan(
+        dataset=task.name,
+        encodings=tuple(arm.name for arm in resolved.arms),
+        seeds=options.seeds,
+        folds=folds_of(task, len(task.classes)),
+        classes=task.classes,
+        split=task.split,
+        leaky=task.leaky,
+        length=task.length,
+        runs=wanted,
+        finished=finished,
+        candidates=candidates,
+        budget=budget_of(task, schedule),
+        seconds=forecast.seconds if wanted else 0.0,
+        detectable=None if np.isnan(found) else found,
+        claimed=find,
+        claimed_runs=power.enough_runs(options.spread, find),
+        conclusion=said_of(task.name, forecast if wanted else None, finished)
+        + run.foretell_power(options, task).removeprefix(f"{task.name}:")
+        + ".",
+    )
+
+
+def budget_of(task: Task, schedule: Schedule) -> dict[str, int]:
+    """How long a run may last, as rows of results say it."""
+    steps = loop.batch_and_steps(task, schedule.batch_size)[1]
+    return {"epochs": schedule.epochs, "patience": schedule.patience, "steps": steps}
+
+
+def said_of(dataset: str, forecast: Forecast | None, finished: int) -> str:
+    """How many runs there would be and how long they would take, in sentences."""
+    there = f" {count_words(finished)} {agreeing(finished, 'is', 'are')} there before." * (
+        finished > 0
+    )
+    return f"{forecast.line if forecast else f'{dataset}: nothing is left to train'}.{there}"
+
+
+def folds_of(task: Task, classes: int) -> tuple[PlannedFold, ...]:
+    """Windows of each class in each part; all together where there is one class."""
+    labels = task.labels if classes > 1 else np.zeros(len(task.starts), int)
+    return tuple(
+        PlannedFold(
+            number,
+            *(
+                tuple(np.bincount(labels[getattr(fold, part)], minlength=classes).tolist())
+                for part in PARTS
+            ),
+        )
+        for number, fold in enumerate(task.folds)
+    )
+
+
+def plan_causal(options: Options, note: Note | None) -> tuple[DatasetPlan, ...]:
+    """What a causal comparison would train."""
+    options = causal.settle_causal(options)
+    out = Path(options.out) if options.out is not None else None
+    before, device = causal.rows_before(out, options), run.choose_device(options.device)
+    found = []
+    for name in options.dataset:
+        work = causal.plan_work(name, options, before)
+        task, schedule, wanted = work.task, work.schedule, work.runs
+        seconds, members = None, next(filter(None, work.members.values()), [])
+        if device.type == "cpu" and members:
+            held = loop.put_on_device(task, device)
+            epoch = foresight.seconds_of_epoch(held, work.model, members, schedule)
+            seconds = epoch * schedule.epochs * wanted / len(members)
+        forecast = Forecast(task.name, wanted, 1, schedule.epochs, seconds)
+        finished = len(options.encoding) * options.seeds - wanted
+        said = said_of(task.name, forecast if wanted else None, finished)
+        tested = ", ".join(map(str, work.lengths))
+        said += f" Trained on problems of up to {work.lengths[0]}, tested on {tested}."
+        if 2.0 ** (1 - options.seeds) * (len(options.encoding) - 1) > LEVEL:
+            said += " With so few seeds p cannot fall below .05."
+        found.append(
+            DatasetPlan(
+                dataset=task.name,
+                encodings=tuple(options.encoding),
+                seeds=options.seeds,
+                folds=folds_of(task, 1),
+                classes=("",),
+                split=task.split,
+                leaky=False,
+                length=work.lengths[0],
+                runs=wanted,
+                finished=finished,
+                candidates=1,
+                budget=budget_of(task, schedule),
+                seconds=seconds if wanted else 0.0,
+                detectable=None,
+                claimed=None,
+                claimed_runs=None,
+                conclusion=said,
+            )
+        )
+    return tuple(found)
+
+
+def plan_page(found: Sequence[DatasetPlan]) -> Page:
+    """The answer of `pefourier train --plan`."""
+    return Page(
+        "plan",
+        words=lambda: "\n".join(
+            paragraph(printable(title)) + aligned([list(map(printable, row)) for row in rows])
+            for title, rows in map(windows_table, found)
+        ),
+        records=lambda: found,
+        rows=lambda: flattened(plain(found)),
+        conclusion=lambda: "\n".join(paragraph(printable(line)) for line in conclude_plan(found)),
+        together=lambda: conclude_plan(found)[0],
+    )
+
+
+def conclude_plan(found: Sequence[DatasetPlan]) -> list[str]:
+    """What all of it comes to, then each dataset."""
+    runs, times = sum(one.runs for one in found), [one.seconds for one in found]
+    long = "" if None in times else f", about {clock(sum(times))} in all if none ends early"
+    first = Said(*meaning_of("plan", "NOTHING TRAINED", runs=count_words(runs), long=long))
+    return [first.text, *(one.conclusion for one in found)]
+
+
+def windows_table(one: DatasetPlan) -> tuple[str, list[list[str]]]:
+    """A title and a table: how many windows of each class each part of each fold has."""
+    each = f", of classes {' / '.join(one.classes)}" if len(one.classes) > 1 else ""
+    leaky = ", leaky" if one.leaky else ""
+    body = []
+    for fold in one.folds:
+        counts = [getattr(fold, part) for part in PARTS]
+        split = [f" ({' / '.join(map(str, own))})" if each else "" for own in counts]
+        cells = [f"{sum(own)}{told}" for own, told in zip(counts, split, strict=True)]
+        body.append([str(fold.fold), *cells])
+    title = f"{one.dataset}: windows of each part, split {one.split}{leaky}{each}"
+    return title, [["fold", *PARTS], *body]
