@@ -13,12 +13,13 @@ from typing import Any, Literal
 import typer
 
 from pefourier.cli import reach_options, request
+from pefourier.cli.options import Commands
 from pefourier.cli.streams import note, percentages
-from pefourier.cli.train_options import InGroups, Setting, TrainOptions, fill_options
+from pefourier.cli.train_options import Setting, TrainOptions, fill_options
 from pefourier.cli.usage_options import UsageOptions, tell_usage
 from pefourier.errors import PefourierError, printable
 
-app = typer.Typer(
+app = Commands(
     add_completion=False,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -605,7 +606,7 @@ def explain(
         raise typer.Exit(2)
 
 
-@app.command(cls=InGroups)
+@app.command()
 @request.asking
 def train(
     given: TrainOptions,

@@ -6,13 +6,40 @@ from pathlib import Path
 from typing import Annotated, Any, get_origin
 
 import typer
+from typer.core import TyperCommand
 
 from pefourier.errors import shown
+from pefourier.train.options import GROUPS
 
 # by command and option; JSON, which is read at each start, takes a tenth of the time of TOML
 WORDS = json.loads(Path(__file__).with_suffix(".json").read_text(encoding="utf-8"))
+HEADINGS = ("Arguments", "Options", *GROUPS, "Encodings", "Answers", "Figures")  # of help
 LONGEST_SWEEP = 64
 SHORT_NAMES = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16", "fp8": "float8_e4m3"}
+
+
+class InGroups(TyperCommand):
+    """A command whose help has its own options first, then those it shares, under headings."""
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Write a section for each group."""
+        groups: dict[str, list[tuple[str, str]]] = {name: [] for name in HEADINGS}
+        for one in self.get_params(ctx):
+            if record := one.get_help_record(ctx):
+                told = "Answers" if one.name == "help" else getattr(one, "rich_help_panel", None)
+                groups[told or f"{one.param_type_name.capitalize()}s"].append(record)
+        for name, records in groups.items():
+            if records:
+                with formatter.section(name):
+                    formatter.write_dl(records)
+
+
+class Commands(typer.Typer):
+    """An application all of whose commands have their options in groups."""
+
+    def command(self, *names: str, **facts: Any) -> Any:
+        """Add a command."""
+        return super().command(*names, **{"cls": InGroups} | facts)
 
 
 def as_typed(command: str, name: str, kind: Any) -> Any:
@@ -85,8 +112,10 @@ def count_or_sweep(text: str) -> int | tuple[int, ...]:
     except ValueError:
         step = 0.0
     if not factor.endswith("x") or not 1 < step < 2**20:
+        nearest = shown(f"{first}:{last or '1M'}:{factor_near(count(first), factor)}x")
         raise typer.BadParameter(
-            f"{shown(text)} is not a sweep such as 4k:1M:2x: first, last, and the factor between"
+            f"{shown(text)} is not a sweep such as 4k:1M:2x: first, last, and the factor between; "
+            f"the nearest is {nearest}"
         )
     lengths, top = [float(max(count(first), 1))], count(last)
     while lengths[-1] * step <= top * (1 + 1e-9) and len(lengths) <= LONGEST_SWEEP:
@@ -97,6 +126,18 @@ def count_or_sweep(text: str) -> int | tuple[int, ...]:
             f"{shown(text)} is not a sweep of 2 to {LONGEST_SWEEP} lengths; got {len(whole)}"
         )
     return whole
+
+
+def factor_near(first: int, text: str) -> str:
+    """The factor that somebody may have meant by something else: 2 by 2, 1.034 by 1k after 29k.
+
+    >>> factor_near(29 * 1024, "1k"), factor_near(1024, "2"), factor_near(1024, "")
+    ('1.034', '2', '2')
+    """
+    from pefourier.answers.text import whole_number
+
+    step = whole_number(text) or first
+    return str(step) if 1 < step <= LONGEST_SWEEP else f"{1 + step / first:.4g}"
 
 
 def format_asked(text: str) -> str:

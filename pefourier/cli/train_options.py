@@ -4,7 +4,6 @@ from dataclasses import Field, fields, make_dataclass
 from typing import Annotated, Any, get_args, get_origin
 
 import typer
-from typer.core import TyperCommand
 
 from pefourier.cli.options import spec_names
 from pefourier.errors import unknown
@@ -20,20 +19,6 @@ Setting = Annotated[
     str | None,
     typer.Option("--setting", metavar="NAME", help=HELP, rich_help_panel="Training"),
 ]
-
-
-class InGroups(TyperCommand):
-    """A command whose help has its options under the headings of `GROUPS`."""
-
-    def format_options(self, ctx: Any, formatter: Any) -> None:
-        """Write a section for each group."""
-        groups: dict[str, list[tuple[str, str]]] = {name: [] for name in (*GROUPS, "Options")}
-        for one in self.get_params(ctx):
-            if record := one.get_help_record(ctx):
-                groups[getattr(one, "rich_help_panel", None) or "Options"].append(record)
-        for name, records in groups.items():
-            with formatter.section(name):
-                formatter.write_dl(records)
 
 
 IN_STEPS = {"epochs": "steps", "patience": "patience_steps"}  # the same in another unit

@@ -395,7 +395,8 @@ def test_a_sweep_of_lengths_says_which_are_safe(run):
         ),
         (
             ["context", "llama.json", "--length", "1k:4k:2"],
-            "'1k:4k:2' is not a sweep such as 4k:1M:2x: first, last, and the factor between",
+            "'1k:4k:2' is not a sweep such as 4k:1M:2x: first, last, and the factor between; the "
+            "nearest is '1k:4k:2x'",
         ),
         (
             ["context", "llama.json", "--length", "4k:1k:2x"],

@@ -215,6 +215,18 @@ def test_version_and_help(run):
         assert f"\n  Example: pefourier {command} " in text
 
 
+def test_help_has_own_options_before_those_that_commands_share(run):
+    """--require and --baseline stood behind ten that say where rows are."""
+    said = run("check-faithful", "--help").out
+    places = [said.index(f"\n{name}:\n") for name in ("Options", "Encodings", "Answers", "Figures")]
+    assert places == sorted(places)
+    places = [
+        said.index(one)
+        for one in ("--require ", "--skip-unknown", "\n  --d N", "\n  --json", "\n  --plot")
+    ]
+    assert places == sorted(places)
+
+
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_completion_scripts_are_printed(run, shell):
     done = run("--show-completion", shell)
