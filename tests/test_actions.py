@@ -8,13 +8,16 @@ import sys
 import tomllib
 from pathlib import Path
 
+import numpy as np
 import pytest
 import yaml
 from published_configs import PUBLISHED
 
+from pefourier.encodings import load
+
 ROOT = Path(__file__).parents[1]
 ACTION = yaml.safe_load((ROOT / ".github/check/action.yml").read_text())
-(HOOK,) = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text())
+HOOK, TABLES = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text())
 CONFIG = {"model_type": "llama", "hidden_size": 64, "num_attention_heads": 4}
 CONFIG |= {"max_position_embeddings": 128, "num_hidden_layers": 2, "vocab_size": 10}
 
@@ -106,3 +109,19 @@ def test_the_hook_names_the_two_broken_configs_of_twenty_and_nothing_else(
     done = run(*options, "--require", "invertible", sound[0])
     assert (done.status, done.err) == (1, "")
     assert done.out == f"{sound[0]}: error: is injective, where invertible is required\n"
+
+
+def test_the_hook_of_tables_fails_on_one_that_repeats_a_code(run, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    table = load("sinusoidal", 64, 32).table()
+    np.save("sound.npy", table)
+    table[20] = table[19]
+    np.save("broken.npy", table)
+    entry = TABLES["entry"].removeprefix("pefourier ").split()
+    assert [bool(re.search(TABLES["files"], name)) for name in ("a/b.npy", "b.npz")] == [
+        True,
+        False,
+    ]
+    assert vars(run(*entry, "sound.npy")) == {"status": 0, "out": "", "err": ""}
+    found = run(*entry, "sound.npy", "broken.npy")
+    assert (found.status, found.out[:18]) == (1, "broken.npy: error:")

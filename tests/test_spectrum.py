@@ -281,3 +281,16 @@ def test_frequencies_of_equal_weight_count_one_each_whatever_the_lattice_smears(
         assert r.summary.effective == pytest.approx(np.prod(g**-g), rel=1e-9)
     wave = np.cos(2 * np.pi * np.outer(np.arange(128), [1]) / 128)
     assert density(from_table(wave)).summary.effective_unsmeared == pytest.approx(1, rel=1e-9)
+
+
+@pytest.mark.parametrize("omega", [2.8, 2 * np.pi - 2.8, 187 * np.pi / 256, 1.9, 0.3, np.pi])
+def test_waves_that_whole_positions_cannot_tell_apart_are_said_to(omega):
+    """Of a table, whose frequencies nobody declares; slow ones have such an alias, too."""
+    phase = omega * np.arange(512.0)[:, None] + np.arange(4)
+    told = density(from_table(np.cos(phase)), sigma=0).conclusion
+    near = 2.1 < omega < 4.2 and omega != np.pi
+    assert ("aliasing" in told) == near
+    if near:
+        lengths = sorted(2 * np.pi / np.array([omega, 2 * np.pi - omega]))[::-1]
+        a, b = re.search(r"a wave of ([\d.]+) positions looks like one of ([\d.]+)", told).groups()
+        np.testing.assert_allclose([float(a), float(b)], lengths, rtol=5e-3)

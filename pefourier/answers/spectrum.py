@@ -41,6 +41,7 @@ WAVES += ("from wave", "to wave", "most turns in N", "fewest turns in N")
 FLAT, SLOW, FAST = 0.9, pi / 2, 0.75  # flatness; where 95 % lie below; share above pi / 2
 STILL = 0.95  # of the energy at frequency 0: codes are the same
 UNDECLARED = "not known: measured on codes"
+ALIASED = 3.0  # positions: of shorter waves it matters that others look the same
 FEW_WAVES, HELD = 4, 0.9  # waves that are named where they hold so much of the energy
 SPREAD = 16  # frequencies that so few waves' energy can be spread over
 SHARED = 0.05  # of a table's energy: what is the same in all rows is worth a sentence from here on
@@ -196,6 +197,19 @@ def why_no_table(answer: Answer) -> str:
     return "of tables only" if answer.result.method == "declared" else "none"
 
 
+def a_step(told: Callable[[Spectrum], Any]) -> Callable[[Spectrum], Any]:
+    """Frequencies, of irregular times with what they are per."""
+
+    def value(r: Spectrum) -> Any:
+        found = told(r)
+        timed = r.about and r.about[0].domain.irregular
+        if not timed or found is None or (isinstance(found, float) and isnan(found)):
+            return found
+        return f"{found if isinstance(found, str) else number(found)} per mean step"
+
+    return value
+
+
 SPECTRUM_FACTS = [
     Fact("lattice points N", lambda r: lattice_in_words(r.lattice)),
     Fact("bandwidth, lattice steps", lambda r: r.sigma or "0 (not smoothed)"),
@@ -205,8 +219,8 @@ SPECTRUM_FACTS = [
     Fact("effective number, exp(entropy)", both_counts, "none: codes are zero"),
     Fact("Eq. 16: index l that enters 2π/d", lambda r: r.summary.lowest_bin_index, why_no_root),
     Fact("share at frequency 0", both(lambda s: s.lowest_bin_share), "none: codes are zero"),
-    Fact("mean frequency, rad", both(lambda s: s.centroid), "none: codes are zero"),
-    Fact("95 % lie at or below, rad", both(lambda s: s.cutoff95), "none: codes are zero"),
+    Fact("mean frequency, rad", a_step(both(lambda s: s.centroid)), "none: codes are zero"),
+    Fact("95 % lie at or below, rad", a_step(both(lambda s: s.cutoff95)), "none: codes are zero"),
     Fact("flatness (1 = flat)", both(lambda s: s.flatness), "none: codes are zero"),
 ]
 
@@ -343,9 +357,12 @@ def below_first_step(enc: Encoding, r: Spectrum) -> str:
         return ""
     step, unit = unit_of_waves(enc)
     complete = agreeing(slow, "completes", "complete")
+    within = f"{number(r.lattice * step, 3) if step != 1 else r.lattice} {unit}"
+    if enc.domain.irregular and r.lattice == len(enc):
+        ends = (number(float(enc.domain.x[k]), 5) for k in (0, -1))
+        within += ", one mean step more than from {} to {}".format(*ends)
     return (
-        f"; {slow} of its {len(r.frequencies)} frequencies never {complete} a turn within "
-        f"{number(r.lattice * step, 3) if step != 1 else r.lattice} {unit}"
+        f"; {slow} of its {len(r.frequencies)} frequencies never {complete} a turn within {within}"
     )
 
 
@@ -393,9 +410,23 @@ def aliasing(enc: Encoding, r: Spectrum) -> str:
     folds = r.frequencies is not None and not enc.domain.irregular
     above = int((r.frequencies > pi).sum()) if folds else 0
     if not above:
-        return ""
+        return aliases_of_measured(enc, r)
     they = "is above π and looks like a slower one" if above == 1 else "are above π and look slower"
     return f"{above} of {len(r.frequencies)} frequencies {they} at whole positions (aliasing)."
+
+
+def aliases_of_measured(enc: Encoding, r: Spectrum) -> str:
+    """What else the fastest of the waves of a table may be, where it is nearly the shortest."""
+    none = enc.domain.irregular or isnan(r.summary.lowest_bin_share)
+    waves = [] if none else few_waves(enc, r)
+    fastest = max((omega for omega, _ in waves), default=0.0)
+    if not 2 * pi / ALIASED < fastest < pi * (1 - 1e-9):
+        return ""
+    seen, other = (number(2 * pi / omega, 3) for omega in (fastest, 2 * pi - fastest))
+    return (
+        f"Sampled once a position, a wave of {seen} positions looks like one of {other} (2π − ω; "
+        "aliasing): which of the two the code makes, its table can't tell."
+    )
 
 
 def before_training(enc: Encoding, r: Spectrum) -> str:

@@ -7,15 +7,20 @@ FILE`` and set the length. Without them the times are the positions 0 … length
 three can be compared with any other encoding. Frequencies are in radians per mean spacing.
 """
 
+from dataclasses import replace
+
 import numpy as np
 
 from pefourier.encodings.columns import waves
 from pefourier.encodings.domain import Domain, instants, positions
-from pefourier.encodings.encoding import Encoding
+from pefourier.encodings.encoding import Encoding, Finding
 from pefourier.encodings.families.absolute import geometric_frequencies
 from pefourier.encodings.families.fourier import equal_pairs, pair_count
 from pefourier.encodings.families.seeds import stream
+from pefourier.encodings.findings import finding
 from pefourier.encodings.registry import encoding
+
+UNUSUAL = 4.0  # a median step of times, or one over it, beyond which waves of unit rates suit less
 
 
 def time_axis(length: int, times: np.ndarray | None) -> tuple[Domain, dict]:
@@ -29,6 +34,16 @@ def time_axis(length: int, times: np.ndarray | None) -> tuple[Domain, dict]:
 def span(domain: Domain) -> float:
     """Time between the first point and the last; 1 for a single point."""
     return float(domain.x[-1] - domain.x[0]) or 1.0
+
+
+def far_from_one(domain: Domain) -> list[Finding]:
+    """What to divide times by whose steps are far from one, in whose unit waves count."""
+    steps = np.diff(domain.x)
+    median = float(np.median(steps)) if domain.kind == "time" and len(steps) else 1.0
+    if 1 / UNUSUAL <= median <= UNUSUAL:
+        return []
+    told = {"span": domain.x[-1] - domain.x[0], "median": median}
+    return [finding("times-unit", **told)]
 
 
 def line_and_sines(
@@ -67,7 +82,8 @@ def time2vec(length: int, d: int, *, seed: int = 0, times: np.ndarray | None = N
     """
     domain, noted = time_axis(length, times)
     slopes, shifts = stream(seed).normal(size=(2, d))
-    return line_and_sines("time2vec", domain, slopes, shifts, noted)
+    plain = line_and_sines("time2vec", domain, slopes, shifts, noted)
+    return replace(plain, findings=far_from_one(domain))
 
 
 @encoding("mtan", "Shukla & Marlin, 2021 (before training)", domain="time", untrained=True)

@@ -72,3 +72,16 @@ def test_an_odd_d_is_refused(name):
 @pytest.mark.parametrize("name", ["fourier-features", "t5", "erpe", "tupe", "learned"])
 def test_a_scale_of_nothing_is_refused(name):
     refused("scale must be a finite number above 0; got 0.0", f"{name}:scale=0")
+
+
+@pytest.mark.parametrize("scale", [4.0, 10.0, 25.0])
+def test_the_length_scale_of_fourier_features_is_as_explained(scale):
+    """Half at 0.187/scale of the range, and 1/√d by chance far away."""
+    table = load(f"fourier-features:scale={scale}", 2000, 2048).table()
+    products = table @ table[0] / (table[0] @ table[0])
+    lag = np.argmax(products < 0.5) / 2000
+    assert lag == pytest.approx(0.187 / scale, rel=0.1)
+    near = np.arange(0, round(0.3 / scale * 2000)) / 2000
+    gaussian = np.exp(-((2 * np.pi * scale * near) ** 2) / 2)
+    np.testing.assert_allclose(products[: len(near)], gaussian, atol=0.1)
+    assert np.sqrt((products[1000:] ** 2).mean()) == pytest.approx(2048**-0.5, rel=0.5)

@@ -233,3 +233,24 @@ def test_longitudes_on_both_sides_of_the_seam_are_a_warning(rng, run, tmp_path):
 def test_points_that_are_none_are_refused(spec, given, why):
     with pytest.raises(pefourier.PefourierError, match=why):
         load(spec, d=4, **given)
+
+
+@pytest.mark.parametrize("step", [1.0, 30.0, 1e-3])
+@pytest.mark.parametrize("name", ["time2vec", "mtan", "mtan-fixed"])
+def test_what_to_divide_times_by_is_said_where_their_unit_counts(name, step, rng):
+    """Divided by it, codes of neighbours are as those of positions; mtan divides by the span."""
+    times = step * np.cumsum(rng.uniform(0.8, 1.2, 50))
+    found = load(name, None, 8, times=times).findings
+    assert [one.code for one in found] == ["times-unit"] * (name == "time2vec" and step != 1)
+    for one in found:
+        by = float(re.search(r"divide the times by ([\d.e-]+),", one.message)[1])
+        assert by == pytest.approx(np.median(np.diff(times)), rel=5e-3)
+        assert load(name, None, 8, times=times / by).findings in ((), [])
+
+
+def test_frequencies_of_times_say_what_they_are_per(run, tmp_path, rng):
+    times = 100 + np.cumsum(rng.exponential(10, 300))
+    np.save(tmp_path / "t.npy", times)
+    out = run("spectrum", "mtan-fixed", "--times", tmp_path / "t.npy").out
+    assert len(re.findall(r", rad .* per mean step\n", out)) == 2
+    assert f"from {times[0]:.5g} to {times[-1]:.5g}." in " ".join(out.split())
