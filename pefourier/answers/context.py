@@ -701,13 +701,14 @@ def conclude_reach(name: str, answers: Sequence[telling.Answer]) -> str:
             f"{name}: {told} at {trained}; every pair stays within the angles of training at all "
             "lengths."
         )
-    length, count = new[0]
-    last = unseen[-1][1]
-    more = f", {last} at {unseen[-1][0]}" if last != count else ""
-    reach = agreeing(count, "pair reaches", "pairs reach")
+    (length, count), (longest, last) = new[0], unseen[-1]
+    more = f" and {last} at {longest}" if last != count else ""
+    reaching = next(a.result.rotations for a in answers if a.result.length == length)
+    known = [r.familiar_length for r in reaching if r.unseen]
+    first = "" if None in known else f"from {min(known) + 1} positions on "
     return (
-        f"{name}: {told} at {trained}; from {length} positions on {count} {reach} angles unseen "
-        f"in training{more}."
+        f"{name}: {told} at {trained}; {first}pairs reach angles unseen in training, {count} at "
+        f"{length}{more}."
     )
 
 

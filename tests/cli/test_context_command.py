@@ -354,9 +354,12 @@ def test_a_sweep_of_contexts_has_a_result_for_each_length(run):
     assert [one["rotations"][0]["unseen"] for one in results] == [0, 0, 0, 29]
     out = " ".join(run(*asked).out.split())
     assert out.startswith(
-        "llama.json: trained at 8192; from 131072 positions on 29 pairs reach angles unseen in "
-        "training."
-    )
+        "llama.json: trained at 8192; from 65537 positions on pairs reach angles unseen in "
+        "training, 29 at 131072."
+    )  # once from 131072 on, which is the next length that was asked for
+    for length, new in ((65536, 0), (65537, 29)):
+        (one,) = run("context", "llama.json", "--length", length, "--json").results
+        assert one["rotations"][0]["unseen"] == new
     assert "--plot is about one length" in run(*asked, "--plot", "sweep.png").err
     assert len(run(*asked, "--csv").out.splitlines()) == 1 + 4 * 3
 
