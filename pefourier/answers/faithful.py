@@ -311,13 +311,13 @@ def told_apart(enc: Encoding, r: Faithfulness) -> str:
     merged = ", so close that rounding may make them one" if r.gap <= MERGED else ""
     return (
         f"All {r.length} {points} have different codes{kept_in_formats(r)}; the closest two, {a} "
-        f"and {b}, are {times_length(r)} apart{merged}."
+        f"and {b}, are {times_length(r)}{merged}."
     )
 
 
 def times_length(r: Faithfulness) -> str:
     """A distance relative to codes, as it is said."""
-    return f"{number(r.gap, 2)} times a typical code's norm"
+    return f"{number(r.gap, 2)} times a typical code's norm apart (unrelated: 1.41)"
 
 
 def kept_in_formats(r: Faithfulness) -> str:
@@ -327,7 +327,15 @@ def kept_in_formats(r: Faithfulness) -> str:
         return ""
     if all(one.distinct_phase == r.distinct for one in losses):
         return f", also in {join(TOLD_FORMATS)}"
-    return f", also rounded to {join(TOLD_FORMATS, 'or')}"
+    if not any(merges(one, r) for one in losses):
+        return f", also rounded to {join(TOLD_FORMATS, 'or')}"
+    lost = [f for f, one in zip(TOLD_FORMATS, losses, strict=True) if merges(one, r)]
+    return f", also cast to {join(TOLD_FORMATS, 'or')}, but not computed in {join(lost, 'or')}"
+
+
+def merges(loss: Any, r: Faithfulness) -> bool:
+    """Whether codes that are computed in a format are no longer all different."""
+    return loss.distinct_phase is not None and loss.distinct_phase < r.distinct
 
 
 def collision(enc: Encoding, r: Faithfulness) -> str:
@@ -347,7 +355,11 @@ def collision(enc: Encoding, r: Faithfulness) -> str:
 
 
 def what_to_take(enc: Encoding, r: Faithfulness) -> str:
-    """How many positions have codes of their own, where that is a formula's."""
+    """Which input, or how many positions have codes of their own, where that is a formula's."""
+    if any((f.code, f.severity) == ("sequence-first", "warning") for f in r.findings):
+        return (
+            "Feed it (length, batch, d): codes lie along axis 0, the batch of (batch, length, d)."
+        )
     if r.on_grid or not 1 < r.distinct < r.length or not r.stable_rank > 0:
         return ""
     period = enc.measure.period if enc.measure is not None else None
@@ -357,6 +369,11 @@ def what_to_take(enc: Encoding, r: Faithfulness) -> str:
     if enc.domain.kind == "lag" and r.closest_pair[0] == -r.closest_pair[1]:
         return "A decoder sees one direction: causal=true." if "causal" in enc.params else ""
     known = {finding.code for finding in r.findings} & {"repeating-codes", "clipped-index"}
+    if "repeating-codes" in known and r.distinct == r.closest_pair[1] - r.closest_pair[0]:
+        return (
+            f"Right where only the place in a cycle of {r.distinct} matters; else add sine and "
+            f"cosine of period {r.length}."
+        )
     if known or enc.domain.kind == "lag" or not enc.stationary:
         return ""
     return f"Take at most {r.distinct} positions."
@@ -506,7 +523,7 @@ def told_apart_on_grid(enc: Encoding, r: Faithfulness) -> str:
         )
     return (
         f"All {points} {grid} have different codes; the closest two, {a} and {b}, "
-        f"{step}, are {times_length(r)} apart{rest}."
+        f"{step}, are {times_length(r)}{rest}."
     )
 
 

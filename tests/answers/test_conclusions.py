@@ -482,6 +482,14 @@ def test_float32_hides_from_a_condition_number_of_its_own_on(condition, hides):
     assert ("rounding in float32 can hide one" in said) is hides
 
 
+def test_hours_of_the_day_over_a_week_may_be_meant():
+    phase = 2 * np.pi / 24 * np.arange(168)
+    hours = table(np.stack([np.sin(phase), np.cos(phase)], axis=1))
+    told = conclude(hours, assess(hours))
+    assert "they repeat every 24, so 0 and 24 share one. Right where only the place in a" in told
+    assert "else add sine and cosine of period 168." in told
+
+
 def test_positions_beyond_the_largest_number_of_float16_are_said_to_overflow():
     for length, said in ((65505, False), (65506, True)):
         found = assess(load("rope", length=length, d=4))

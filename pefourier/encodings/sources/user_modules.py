@@ -7,6 +7,7 @@ then the image of a vector that is 1 at the first of each pair.
 """
 
 import inspect
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from copy import deepcopy
@@ -34,6 +35,10 @@ SHAPE_NAMES = frozenset("input_ids_shape input_shape shape".split())
 ROOMY = 2**16  # numbers of an input from which on it is tried on a few rows first
 COPIED = 2**24  # numbers that a module may hold to be copied
 SWOLLEN = 8  # times as many numbers as given: more than any codes of them
+
+SEQUENCE_FIRST = re.compile(
+    r"\b((?i:seq|len|time)\w*( len\w*)?|[STL]), *((?i:batch)\w*|bs\w*|[BN])\b"
+)
 
 T, R = TypeVar("T"), TypeVar("R")
 Codes = tuple[np.ndarray, float]  # an array of numbers with its resolution
@@ -101,7 +106,7 @@ def as_it_asks(
         answers = call_twice(torch, module, inputs_of(torch, module, (1, length, d)))
         findings.append(finding("batch-axis", "one"))
     elif sequence_first:
-        findings.append(finding("sequence-first"))
+        findings.append(finding("sequence-first", "said" if says_so(module) else "unsaid"))
     (codes, eps), (again, _) = answers
     if not np.array_equal(codes, again):
         worst = np.abs(codes - again).max()
@@ -124,6 +129,15 @@ def as_it_asks(
         if not reads_numbers(table, as_rows(spec, call_twice(torch, module, back)[0], length, d)):
             raise PefourierError(f"{shown(spec)} does not take positions alone")
     return table, findings
+
+
+def says_so(module: Any) -> bool:
+    """Whether a module says that the sequence comes first, in its source or by its switch."""
+    try:
+        source = inspect.getsource(type(module))
+    except (OSError, TypeError):
+        source = ""
+    return getattr(module, "batch_first", None) is False or bool(SEQUENCE_FIRST.search(source))
 
 
 def run_module(torch: Any, module: Any, length: int, d: int) -> tuple[Answers | None, bool]:

@@ -65,6 +65,16 @@ class BatchAxis(Right):
         return x + self.pe[: x.size(0)]
 
 
+class BatchAxisSaid(BatchAxis):
+    def forward(self, x):
+        # x: Tensor, shape [seq_len, batch_size, embedding_dim], as PyTorch's tutorial has it
+        return x + self.pe[: x.size(0)]
+
+
+class BatchAxisSwitch(BatchAxis):
+    batch_first = False
+
+
 class FirstAndWrong(BatchAxis):
     def __init__(self, d, length):
         super().__init__(d, length)
@@ -162,11 +172,16 @@ def test_a_sequence_first_module_is_run_both_ways(run, folder):
     """PyTorch's tutorial: pe (n, 1, d), x + pe[:x.size(0)], for input (length, batch, d)."""
     result = check(run, folder, "BatchAxis")
     (finding,) = result["findings"]
-    assert (finding["code"], finding["severity"]) == ("sequence-first", "note")
-    assert finding["message"] == (
-        "sequence-first: it gives codes to axis 0, for input (length, batch, d); fed with (batch, "
-        "length, d) it would give one code to all positions of a member of the batch"
+    assert (finding["code"], finding["severity"]) == ("sequence-first", "warning")
+    assert finding["message"].startswith(
+        "sequence-first: it gives codes to axis 0, for input (length, batch, d), and nothing in it "
+        "says so; fed with (batch, length, d) it would give one code to all positions of a member"
     )
+    assert " Feed it (length, batch, d): codes lie along axis 0" in result["conclusion"]
+    assert run("check-faithful", f"py:{folder}:BatchAxis", "--d", 64, "--strict").status == 1
+    for name in ("BatchAxisSaid", "BatchAxisSwitch"):  # once a note wherever it was
+        (finding,) = check(run, folder, name)["findings"]
+        assert (finding["code"], finding["severity"]) == ("sequence-first", "note")
     assert result["min_distance"] == pytest.approx(1.471848, abs=1e-6)
     assert result["identified"]["params"]["rho"] == 1e4
 
