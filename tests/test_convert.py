@@ -115,7 +115,11 @@ def test_wrong_requests_are_refused(tmp_path):
     for words, arguments in {
         "there is nothing to reorder": ("halves", "halves", "x.safetensors"),
         "is the file that is read": ("halves", "neighbours", same),
-        "must end in .safetensors": ("halves", "neighbours", "x.npy"),
+        "one file; --out must end in .safetensors, or": (
+            "halves",
+            "neighbours",
+            "x.npy",
+        ),
     }.items():
         with pytest.raises(PefourierError, match=re.escape(words)):
             convert_weights(path, *arguments)

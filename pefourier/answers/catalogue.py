@@ -8,6 +8,7 @@ where the file takes .05. A test fails when the two differ, and ``make catalogue
 import json
 from collections.abc import Sequence
 from functools import partial
+from itertools import groupby
 from pathlib import Path
 from textwrap import indent
 from typing import Any
@@ -65,7 +66,9 @@ def how_many() -> str:
     """The conclusion of the whole list."""
     return paragraph(
         f"{len(read_catalogue())} encodings have a name; type NAME or NAME:key=value,… where a "
-        "SPEC is asked for. 'pefourier list NAME' says what the parameters of one mean."
+        "SPEC is asked for. 'pefourier list NAME' says what the parameters of one mean. Domain: what "
+        "its rows stand for. Measure: its frequencies are declared by a formula, or estimated from "
+        "its table."
     )
 
 
@@ -85,8 +88,9 @@ def description(record: dict[str, Any]) -> str:
     lines += [paragraph(f"  {key:<10} {fact}", " " * 13) for key, fact in facts.items() if fact]
     own = {key: value for key, value in record["params"].items() if key not in SIZES}
     lines += ["  parameters\n"] if own else []
-    for key, value in own.items():
-        line = f"    {assignment(key, value)}: {record['meanings'][key]}"
+    for meaning, alike in groupby(own, key=record["meanings"].get):
+        names = ", ".join(assignment(key, own[key]) for key in alike)
+        line = f"    {names}: {meaning}"
         lines.append(in_one_line(line) if len(own) > MANY else paragraph(line, " " * 6))
     lines += ["    'pefourier explain PARAMETER' has each in full\n"] if len(own) > MANY else []
     lines += conventions_in_words(record.get("conventions", []))

@@ -25,6 +25,17 @@ FINDINGS = Path(__file__).parents[1] / "encodings/findings.toml"
 SAID = ("severity", "message")  # of a finding where it is met, not where it is explained
 MENTIONS = 5  # terms that are told where they speak of an unknown word
 
+FIRST = {  # of the terms of a question
+    "check-faithful": ("collides", "injective", "invertible", "isometric", "gap", "rank"),
+    "spectrum": ("density", "centroid", "cutoff95", "lowest_bin_share"),
+    "reconstruct": ("width", "side_lobe", "inverse_error"),
+    "relations": ("kernel", "first_rise", "distance_preservation"),
+    "context": ("bands", "unseen", "bound", "idle"),
+    "compare": ("equivalent", "permutation", "cause"),
+    "usage": ("never_turn", "effective_pairs"),
+    "train": ("f1", "p_holm", "detectable"),
+}
+
 
 @dataclass(frozen=True)
 class Term:
@@ -125,16 +136,18 @@ def find_terms(wanted: str, terms: Sequence[Term]) -> list[Term]:
     names = {name for t in terms for name in (t.term, *t.also)}
     within = [t.term for t in terms if re.search(rf"\b{re.escape(short)}\b", spelling(t.meaning))]
     spoken = f"It stands under {', '.join(dict.fromkeys(within[:MENTIONS]))}; " if within else ""
-    raise unknown("term", wanted, names, f"{spoken}'pefourier explain' lists all.")
+    raise unknown("term", wanted, names, f"{spoken}'pefourier explain all' lists all.")
 
 
 def explain_page(words: Sequence[str], more: Sequence[Term] = ()) -> Page:
     """The answer of `pefourier explain`: some terms, or all where none is named."""
     terms = [*read_terms(), *more]
-    found, refused = terms_of_words(words, terms) if words else (terms, [])
+    every = list(words) in ([], ["all"])
+    found, refused = (terms, []) if every else terms_of_words(words, terms)
+    tell = (overview if words else beginnings) if every else explanations
     return Page(
         "explain",
-        words=partial(explanations if words else overview, found),
+        words=partial(tell, found),
         records=partial(map, record_of_term, found),
         rows=partial(rows_of_terms, found),
         reasons=[Reason("", "refused", text) for text in refused],
@@ -189,6 +202,18 @@ def explanation(term: Term) -> str:
     for name, fact in facts.items():
         text += paragraph(f"  {name:<8} {fact}", " " * 11) if fact else ""
     return text
+
+
+def beginnings(terms: Sequence[Term]) -> str:
+    """What to ask first of each question, and how to see the names of all."""
+    parts = [
+        f"{'question':<16} terms to begin with; 'pefourier explain TERM' says what one means\n"
+    ]
+    parts += [
+        paragraph(f"{name:<16} {', '.join(first)}", " " * 17) for name, first in FIRST.items()
+    ]
+    parts.append(f"\n'pefourier explain all' names all {len(terms)} terms.\n")
+    return "".join(parts)
 
 
 def overview(terms: Sequence[Term]) -> str:

@@ -586,8 +586,8 @@ def explain(
 ) -> None:
     """What does a word mean?
 
-    Its meaning, formula, unit, range, what is good and where it comes from. Without TERM all words
-    are listed.
+    Its meaning, formula, unit, range, what is good and where it comes from. Without TERM some words
+    to begin with, with all those that there are.
 
     \b
     Example: pefourier explain condition number

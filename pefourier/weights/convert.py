@@ -206,7 +206,10 @@ def write_files(
     sources = sorted({tensor.path for tensor in tensors.values()})
     if len(sources) == 1 and not os.path.isdir(out):
         if suffix_of(out) != ".safetensors":
-            raise PefourierError(f"--out {shown(out)} must end in .safetensors")
+            raise PefourierError(
+                f"the weights lie in one file; --out must end in .safetensors, or be a folder that "
+                f"is there, got {shown(out)}"
+            )
         pairs = [(sources[0], out)]
     else:
         if not os.path.isdir(out):

@@ -27,7 +27,7 @@ from pefourier.analysis.resize import Method, Picture, Unseen
 from pefourier.analysis.spectrum import DensitySummary, Spectrum
 from pefourier.answers import context, design, faithful, reconstruct, spectrum, telling
 from pefourier.answers.catalogue import read_catalogue
-from pefourier.answers.terms import SAID, explanation, find_terms, read_terms
+from pefourier.answers.terms import FIRST, SAID, explanation, find_terms, read_terms
 from pefourier.cli.main import app
 from pefourier.cli.vocabulary import command_terms, option_terms, options_of
 from pefourier.diagnosis.rules import SEVERITIES
@@ -279,7 +279,7 @@ def test_a_term_is_found_as_people_spell_it(wanted, found):
 def test_an_unknown_term_gets_the_nearest_name():
     message = "unknown term 'toeplitz resdual'. Did you mean 'Toeplitz residual'? "
     with pytest.raises(
-        PefourierError, match=f"^{re.escape(message)}'pefourier explain' lists all.$"
+        PefourierError, match=f"^{re.escape(message)}'pefourier explain all' lists all.$"
     ):
         find_terms("toeplitz resdual", EVERY)
 
@@ -331,8 +331,18 @@ def test_a_word_that_is_no_term_is_refused_beside_those_that_are(run):
     assert run("explain", "blah", "blub").out == ""
 
 
-def test_explain_alone_lists_all(run):
-    listed = " ".join(run("explain").out.split())
+def test_explain_alone_lists_what_to_begin_with(run):
+    """It printed all names, a thousand words."""
+    said = run("explain").out
+    assert len(said.split()) < 80
+    assert f"'pefourier explain all' names all {len(EVERY)}." in said
+    for name, first in FIRST.items():
+        for term in first:
+            assert {t.group for t in find_terms(term, EVERY)} & {name, "verdicts"}
+
+
+def test_explain_all_lists_all(run):
+    listed = " ".join(run("explain", "all").out.split())
     assert [t.term for t in EVERY if t.term not in listed] == []
     assert {f"{group}:" for group in GROUPS} - {word for word in listed.split()} <= {
         "every answer:"
