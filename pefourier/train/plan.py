@@ -194,10 +194,6 @@ def plan_causal(options: Options, note: Note | None) -> tuple[DatasetPlan, ...]:
         forecast = Forecast(task.name, wanted, 1, schedule.epochs, seconds)
         finished = len(options.encoding) * options.seeds - wanted
         said = said_of(task.name, forecast if wanted else None, finished)
-        tested = ", ".join(map(str, work.lengths))
-        said += f" Trained on problems of up to {work.lengths[0]}, tested on {tested}."
-        if 2.0 ** (1 - options.seeds) * (len(options.encoding) - 1) > LEVEL:
-            said += " With so few seeds p cannot fall below .05."
         found.append(
             DatasetPlan(
                 dataset=task.name,
@@ -216,10 +212,21 @@ def plan_causal(options: Options, note: Note | None) -> tuple[DatasetPlan, ...]:
                 detectable=None,
                 claimed=None,
                 claimed_runs=None,
-                conclusion=said,
+                conclusion=f"{said} {limits_of(work, options)}",
             )
         )
     return tuple(found)
+
+
+def limits_of(work: causal.CausalWork, options: Options) -> str:
+    """What a causal comparison tests, and whether its seeds could show anything."""
+    trained, *_ = work.lengths
+    tested = ", ".join(map(str, work.lengths))
+    few = 2.0 ** (1 - options.seeds) * (len(options.encoding) - 1) > LEVEL
+    return (
+        f"Trained on problems of up to {trained}, tested on {tested}."
+        f"{' With so few seeds p cannot fall below .05.' * few}"
+    )
 
 
 def plan_page(found: Sequence[DatasetPlan]) -> Page:
