@@ -66,9 +66,9 @@ def how_many() -> str:
     """The conclusion of the whole list."""
     return paragraph(
         f"{len(read_catalogue())} encodings have a name; type NAME or NAME:key=value,… where a "
-        "SPEC is asked for. 'pefourier list NAME' says what the parameters of one mean. Domain: what "
-        "its rows stand for. Measure: its frequencies are declared by a formula, or estimated from "
-        "its table."
+        "SPEC is asked for. 'pefourier list NAME' says what the parameters of one mean. Domain: "
+        "what its rows stand for. Measure: its frequencies are declared by a formula, or estimated "
+        "from its table."
     )
 
 

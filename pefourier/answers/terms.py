@@ -206,14 +206,12 @@ def explanation(term: Term) -> str:
 
 def beginnings(terms: Sequence[Term]) -> str:
     """What to ask first of each question, and how to see the names of all."""
-    parts = [
-        f"{'question':<16} terms to begin with; 'pefourier explain TERM' says what one means\n"
-    ]
-    parts += [
-        paragraph(f"{name:<16} {', '.join(first)}", " " * 17) for name, first in FIRST.items()
-    ]
-    parts.append(f"\n'pefourier explain all' names all {len(terms)} terms.\n")
-    return "".join(parts)
+    lines = [f"{name:<16}{', '.join(first)}" for name, first in FIRST.items()]
+    return (
+        "'pefourier explain TERM' says what a term means. Terms to begin with:\n\n"
+        + "".join(paragraph(line, " " * 16) for line in lines)
+        + f"\n'pefourier explain all' names all {len(terms)}.\n"
+    )
 
 
 def overview(terms: Sequence[Term]) -> str:
