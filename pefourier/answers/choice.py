@@ -14,7 +14,7 @@ from shlex import quote
 from typing import TYPE_CHECKING, Literal
 
 from pefourier.analysis.faithful import LADDER
-from pefourier.answers.telling import LONG
+from pefourier.answers.telling import LONG, sentence
 from pefourier.answers.text import agreeing, join, paragraph
 from pefourier.encodings.encoding import Encoding
 from pefourier.encodings.specs import load, source_of
@@ -78,10 +78,7 @@ def advise(length: int, d: int, base: float | None = None) -> str:
     why = first.why.format(n=length, d=d)
     said = [f"TAKE {' OR '.join(first.specs).upper()}. For {length} positions and d {d}: {why}."]
     said += [f"What else serves: {one}." for one in told("take")[1:]]
-    said.append(
-        "sinusoidal and rope tie: they have the same frequencies; one is added to embeddings, the "
-        "other turns queries and keys."
-    )
+    said.append(sentence("choice", "tie"))
     said.append(f"Ruled out: {join(told('out'))}.")
     if length > TRAINABLE:
         said.append("Language models take rope; for its base see the bound below.")
@@ -89,10 +86,7 @@ def advise(length: int, d: int, base: float | None = None) -> str:
     specs = [spec for rule in held if rule.which != "out" for spec in rule.specs]
     if base is not None:
         specs.insert(specs.index("rope") + 1, f"rope:rho={base:.7g}")
-    said.append(
-        f"Only training on your data says more; try {join(told('try'))}, too: "
-        f"{training(specs)} --d {d}"
-    )
+    said.append(sentence("choice", "train", untold=join(told("try")), specs=training(specs), d=d))
     return " ".join(said)
 
 
@@ -139,10 +133,7 @@ def choose(answers: Sequence[Answer]) -> str:
     short = max(lengths) <= TRAINABLE
     if short and len(apart) > 1 and all(in_series(a.encoding) for a in apart):
         specs = dict.fromkeys(without_size(a.encoding.spec) for a in apart)
-        found.append(
-            "Only training on your data says with which of them a model learns best: "
-            f"{training(list(specs))}"
-        )
+        found.append(sentence("choice", "train them", specs=training(list(specs))))
     return " ".join(found)
 
 
@@ -187,10 +178,7 @@ def what_speaks_for(apart: Sequence[Answer]) -> list[str]:
         highest = [a for a, rung in zip(apart, rungs, strict=True) if rung == max(rungs)]
         reach = "is" if len(highest) == 1 else "are"
         return [f"{names(highest)} {reach} {LADDER[max(rungs)]}, the highest verdict among them."]
-    return [
-        f"{names(apart)} tie: their verdict is the same, and large distances prove nothing, as "
-        "random codes have them too (pefourier relations says whether near positions are alike)."
-    ]
+    return [sentence("choice", "equal verdicts", names=names(apart))]
 
 
 def names(answers: Sequence[Answer]) -> str:

@@ -12,7 +12,7 @@ from pefourier.answers.encode import heatmap
 from pefourier.answers.page import fields_of
 from pefourier.answers.places import WORDS, by_axis
 from pefourier.answers.plot import USUAL, Look
-from pefourier.answers.telling import MOST, Answer, Said, Telling, identity_of, meaning_of
+from pefourier.answers.telling import MOST, Answer, Said, Telling, identity_of, meaning_of, sentence
 from pefourier.answers.text import agreeing, join, number
 from pefourier.encodings.conventions import conventions_of_papers
 from pefourier.encodings.encoding import Encoding
@@ -65,31 +65,19 @@ def exchanged_axes(r: Comparison) -> str:
 def exchanged_points(r: Comparison) -> str:
     """What rows of a table in another order mean."""
     if r.by.get("rows") == "reversed":
-        return (
-            "Position 0 has the code that the last position has in the other: weights trained with "
-            "one read the other backwards; reverse the rows of one table."
-        )
+        return sentence("compare", "reversed")
     if r.by.get("rows") == "permuted":
-        return (
-            "Some positions have another's code: weights trained with one read the other in that "
-            "order; put the rows of one table into the other's order."
-        )
+        return sentence("compare", "permuted")
     if "rows" not in r.by:
         return ""
     if r.by["rows"] != "transposed":
-        return (
-            "Codes must stand in the order of the tokens: models that merge patches take blocks, "
-            "others rows."
-        )
+        return sentence("compare", "blocks")
     height, width = r.about[0].domain.sides[-2:]
     if height == width:
         return read_exchanged(["x", "y"], "transpose the grid of one table")
     grid = size_of(r.about[0].domain.sides)
     way = f"; check-faithful --grid {grid} says in which" if has_table(r) else ""
-    return (
-        f"On a grid of {grid}, which is no square, codes then stand at other points: surely a bug "
-        f"in one of the two{way}."
-    )
+    return sentence("compare", "transposed", grid=grid, way=way)
 
 
 def has_table(r: Comparison) -> bool:
@@ -255,10 +243,7 @@ def written_differently(r: Comparison) -> str:
     how = f"{what}: {change_in_words(r.by)}"
     if "rotation" in r.by and "scale" in r.by:
         times = number(r.by["scale"] ** 2, 4)
-        return (
-            f"{how}; inner products are {times} times those of the first, individual entries "
-            "differ."
-        )
+        return sentence("compare", "rotated and scaled", how=how, times=times)
     if "rotation" in r.by:
         return f"{how}; inner products are the same, individual entries differ."
     if "shift" in r.by:
@@ -283,10 +268,7 @@ def rows_permuted(r: Comparison) -> Said:
         "partial": "the part that turns moved",
         "axes-exchanged": "the axes exchanged",
     }.get(name, str(name).replace("-", " "))
-    action = (
-        "For weights made for the first, permute the rows of W_q and W_k, their biases and "
-        "q/k-norm gains (--permutation FILE writes the order); leave W_v and W_o."
-    )
+    action = sentence("compare", "weights")
     more = cost_of_rows(r), common_part(r)
     verdict = "TURNED OPPOSITE WAYS" if name == "reversed" else "THE SAME, PERMUTED"
     return Said(*meaning_of("compare", verdict, told=told), action, more)
@@ -498,10 +480,7 @@ def apart(r: Comparison) -> str:
         )
     if agree:
         way = f", after this change: {change_in_words(r.by)}" if r.by else ""
-        return (
-            "The two turn queries and keys in different ways, though their cosines and sines "
-            f"agree{way}."
-        )
+        return sentence("compare", "other turns", way=way)
     if r.dimensions[0] != r.dimensions[1]:
         sizes = "{} and {}".format(*r.dimensions)
         way_out = "" if r.cause else "; compare them at one --d"
@@ -509,10 +488,7 @@ def apart(r: Comparison) -> str:
     if "offset" in r.by:
         sign, moved = "+-"[r.by["offset"] < 0], abs(r.by["offset"])
         rows = f"row s of the second is row s {sign} {moved} of the first"
-        return (
-            f"They differ by up to {number(r.max_difference, 3)}: {rows}, so that each point of "
-            "the grid has the code of another."
-        )
+        return sentence("compare", "other points", most=number(r.max_difference, 3), rows=rows)
     if r.cause:
         return f"They differ by up to {number(r.max_difference, 3)}."
     return (
@@ -528,10 +504,7 @@ def alike_in_words(r: Comparison) -> str:
     if r.cause or r.by or any(r.findings.values()) or not found or found.products is None:
         return ""
     alike = "more than 0.999" if 0.9995 <= found.products < 1 else number(found.products, 3)
-    products = (
-        f"Their geometry is alike by {alike} (inner products without the mean code; 1: the same up "
-        "to a rotation and scale, 0: unrelated)"
-    )
+    products = sentence("compare", "alike", alike=alike)
     if found.energy_moved is None:
         return f"{products}."
     one, two = (number(mean, 3) for mean in found.mean_frequencies)

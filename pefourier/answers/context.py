@@ -157,10 +157,7 @@ def about_training(found: context.Context) -> list[str]:
     scaled = any(r.unseen and r.scaling != "none" for r in found.rotations)
     if not scaled or found.allowed is None or found.length > found.allowed:
         return []
-    return [
-        f"If training went on at {found.length} positions with the scaling (--trained "
-        f"{found.length}), no angle is new."
-    ]
+    return [telling.sentence("context", "trained longer", found=found)]
 
 
 def about_axes(found: context.Context) -> list[str]:
@@ -217,11 +214,7 @@ def if_scaled_later(r: context.Rotation, trained: int) -> str:
     later = context.longest_familiar(r.frequencies, r.trained_frequencies, trained)
     if later is None or later == r.familiar_length:
         return ""
-    return (
-        f"; if the scaling was added after training (--trained {trained}), no angle is new up "
-        "to "
-        f"{later}"
-    )
+    return telling.sentence("context", "scaled later", trained=trained, later=later)
 
 
 def never_turning(r: context.Rotation, found: context.Context) -> str:
@@ -338,11 +331,8 @@ def about_cache(rotations: Sequence[context.Rotation]) -> str:
         for i, error in enumerate(loss.errors)
     ]
     error, loss, i = max(losses, key=lambda one: one[0])
-    return (
-        f"Frequencies grow with the length: for the query at {loss.query} a key that a cache keeps "
-        f"from position {loss.keys[i]} is up to {number(error)} rad off (cosine "
-        f"{loss.cosines[i]:.3f}), if it is not rotated again."
-    )
+    key = {"key": loss.keys[i], "error": number(error), "cosine": loss.cosines[i]}
+    return telling.sentence("context", "cache", loss=loss, **key)
 
 
 def about_temperature(found: context.Context) -> str:
@@ -690,17 +680,11 @@ def conclude_reach(name: str, answers: Sequence[telling.Answer]) -> str:
         return f"{name}: nothing turns queries and keys, so that no length changes a rotation."
     trained = answers[0].result.trained
     if any(a.result.trained != trained for a in answers):
-        return (
-            f"{name}: no length of training is known, so each length was taken for it; give it by "
-            "--trained to learn which pairs reach unseen angles."
-        )
+        return telling.sentence("context", "no training", name=name)
     told = "presumably trained" if is_taken(answers[0].result) else "trained"
     new = [(length, count) for length, count in unseen if count]
     if not new:
-        return (
-            f"{name}: {told} at {trained}; every pair stays within the angles of training at all "
-            "lengths."
-        )
+        return telling.sentence("context", "within", name=name, told=told, trained=trained)
     (length, count), (longest, last) = new[0], unseen[-1]
     more = f" and {last} at {longest}" if last != count else ""
     reaching = next(a.result.rotations for a in answers if a.result.length == length)

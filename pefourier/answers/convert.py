@@ -5,6 +5,7 @@ from functools import partial
 from typing import Any
 
 from pefourier.answers.page import Page
+from pefourier.answers.telling import sentence
 from pefourier.answers.text import join, paragraph
 from pefourier.errors import shown
 from pefourier.weights.convert import Conversion
@@ -24,17 +25,9 @@ def convert_page(found: Conversion) -> Page:
 def conclude_conversion(found: Conversion) -> str:
     """What was written, for which code it is, and what to set."""
     files = join(shown(file)[1:-1] for file in found.files)
-    text = (
-        f"CONVERTED. In {files} the rows of queries and keys of {found.heads} heads in "
-        f"{found.layers} layers stand as {found.target}; {found.copied} other tensors are as "
-        f"they were. Use code that turns {found.target}: scores are the same there, and wrong "
-        f"where code still turns {found.source}."
-    )
+    text = sentence("convert", "done", files=files, found=found)
     if found.told == found.target:
-        text += (
-            f" The config tells of {found.told}: its weights should have had that order before, so "
-            "look whether they needed this."
-        )
+        text += sentence("convert", "told so", found=found)
     return text
 
 

@@ -15,7 +15,7 @@ from pefourier.analysis.design import CRITERIA, Candidate, Design, grid_spec
 from pefourier.answers.choice import advise, with_command
 from pefourier.answers.page import Page, fields_of, fields_told
 from pefourier.answers.plot import NARROW, USUAL, WIDTH, Look, literal, make_panels
-from pefourier.answers.telling import Answer, Said, Telling, meaning_of
+from pefourier.answers.telling import Answer, Said, Telling, meaning_of, sentence
 from pefourier.answers.text import aligned, join, number, paragraph
 
 if TYPE_CHECKING:
@@ -157,17 +157,10 @@ def fact(criterion: str, rho: float | None, design: Design, bases: dict[float, C
             f"asks for {base_words(rho)} or more (arXiv 2602.10959)."
         )
     if rho is None:
-        return (
-            "None of 10,000 bases up to 1000 times the length keeps the sum of cosines positive "
-            "below it."
-        )
+        return sentence("design", "no bound")
     idle = bases[rho].idle if rho in bases else 0
     cost = f"{idle} of {design.d // 2} pairs then never finish a turn; l" if idle else "L"
-    return (
-        f"The rule published for language models (Men et al., 2024) asks for {base_words(rho)}, "
-        "the smallest base that keeps the sum of cosines positive at all lags below the length. "
-        f"{cost}arger bases may fail again, which --base tells."
-    )
+    return sentence("design", "bound", rho=base_words(rho), cost=cost)
 
 
 def tied_words(design: Design, criterion: str) -> str:

@@ -15,7 +15,7 @@ from pefourier.analysis.extend import Extension, Extensions
 from pefourier.answers.context_figures import GREY, mark_lengths
 from pefourier.answers.page import fields_of
 from pefourier.answers.plot import USUAL, WIDTH, Look, brief, make_panels
-from pefourier.answers.telling import Answer, Said, Telling
+from pefourier.answers.telling import Answer, Said, Telling, sentence
 from pefourier.answers.text import agreeing, aligned, number
 from pefourier.encodings.readings import LEVELS, reading_cosine
 
@@ -98,19 +98,13 @@ def where_needed(found: Extensions) -> str:
     windows = " or ".join(map(str, found.windows))
     if found.name:
         return f" in {found.name} layers; the others see {windows} positions and need no scaling"
-    return (
-        f" in layers without a window; those that see {windows} positions need no scaling, but "
-        "share the rotation"
-    )
+    return sentence("extend", "windows", windows=windows)
 
 
 def last_words(found: Extensions) -> str:
     """What is left open: whether it works, and whether the length before the scaling is right."""
     if found.by_factor:
-        return (
-            f"The lines take {found.original}, {found.trained} over the factor of its scaling, for "
-            f"the length of training, which the config does not say. {ONLY_A_TEST} with them."
-        )
+        return sentence("extend", "by factor", found=found, test=ONLY_A_TEST)
     return f"{ONLY_A_TEST} with it."
 
 

@@ -383,10 +383,7 @@ def collision_of_lags(enc: Encoding, r: Faithfulness) -> str:
     """Which lags share a code, most often on purpose."""
     a, b = r.closest_pair
     if a == -b and r.distinct == r.length // 2 + 1:
-        return (
-            f"a lag and its opposite, such as {a} and {b}, share one, so that distance is told and "
-            "direction is not"
-        )
+        return telling.sentence("faithful", "opposite lags", a=a, b=b)
     sizes = ", ".join(f"{k}={enc.params[k]}" for k in SHARED_BY if k in enc.params)
     if sizes:
         near = enc.table(-np.arange(min(-int(enc.domain.x[0]), NEAREST) + 1))
@@ -415,10 +412,7 @@ def inversion(enc: Encoding, r: Faithfulness) -> str:
         return ""  # more positions than dimensions, and no layer reads a rotation's codes
     if not why and enc.domain.kind == "position" and enc.act == "add":
         why = " (dft spans all)"
-    return (
-        f"No linear layer can read off every {point}: the codes span {r.rank} of {r.length} "
-        f"directions{why}."
-    )
+    return telling.sentence("faithful", "few directions", point=point, r=r, why=why)
 
 
 def allowed_by_dimensions(r: Faithfulness) -> str:
@@ -561,15 +555,10 @@ def inversion_on_grid(enc: Encoding, r: Faithfulness) -> str:
     only = "every column depends on one axis, which allows no more"
     if r.verdict == "separable":
         why = f" ({only})" if r.axial else ""
-        return (
-            f"Linear maps recover every function {sums}, but no single points: the codes span "
-            f"{r.rank} of {r.length} directions{why}."
-        )
+        return telling.sentence("faithful", "sums", sums=sums, r=r, why=why)
     why = f"; {only} than {most}, the functions {sums}" if r.axial else allowed_by_dimensions(r)
-    return (
-        f"No linear layer can read off every point: the codes span {r.rank} of {r.length} "
-        f"directions{lost_to_rounding(r)}{why}."
-    )
+    why = lost_to_rounding(r) + why
+    return telling.sentence("faithful", "few directions", point="point", r=r, why=why)
 
 
 def lost_to_rounding(r: Faithfulness) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from pefourier.answers.places import WORDS, axis_names, further_in_words
+from pefourier.answers.telling import sentence
 from pefourier.answers.text import number
 from pefourier.encodings.encoding import Encoding
 from pefourier.encodings.grids import size_of
@@ -34,11 +35,11 @@ def reach_on_grid(enc: Encoding) -> str:
     scaled = bool(np.isfinite(limits).any())
     first = f"{what} a formula of the point's coordinates, {room_to_grow(enc, limits)}."
     told: dict[str, list[str]] = {}
-    for name, sentence in each_axis(enc, scaled):
-        told.setdefault(sentence, []).append(name)
+    for name, words in each_axis(enc, scaled):
+        told.setdefault(words, []).append(name)
     parts = []
-    for sentence, (name, *same) in told.items():
-        parts.append(sentence.replace("AXIS", name).replace("ROWS", WORDS.get(name, "points")))
+    for words, (name, *same) in told.items():
+        parts.append(words.replace("AXIS", name).replace("ROWS", WORDS.get(name, "points")))
         parts += [f"Along {' and '.join(same)} it is the same."] if same else []
     return " ".join([first, *parts])
 
@@ -50,10 +51,7 @@ def room_to_grow(enc: Encoding, limits: list[float]) -> str:
     more = further_in_words(limits)
     if not more:
         return "which are divided by the sides: phases span the same range in an image of any size"
-    return (
-        "which are divided by the sides: however large the image, phases go beyond those of "
-        f"{size_of(enc.domain.sides)} by at most {more}"
-    )
+    return sentence("grid_reach", "divided", size=size_of(enc.domain.sides), more=more)
 
 
 def each_axis(enc: Encoding, scaled: bool) -> Iterator[tuple[str, str]]:
@@ -73,20 +71,10 @@ def across_image(fast: float, slow: float, side: int) -> str:
     first, last = (number(w * (side - 1) / TURN, 3) for w in (fast, slow))
     end = "phases repeat within every image"
     if slow * side <= TURN:  # what side - 1 steps come to at last
-        end = (
-            "no image is so large that two ROWS have all phases in common, but neighbours come "
-            "closer"
-        )
-    return (
-        f"The fastest wave along AXIS makes {first} turns across the {side} ROWS, the slowest "
-        f"{last}: {end}."
-    )
+        end = sentence("grid_reach", "never again")
+    return sentence("grid_reach", "turns", first=first, side=side, last=last, end=end)
 
 
 def in_points(fast: float, slow: float) -> str:
     """What waves do along an axis whose coordinates count points."""
-    return (
-        f"The fastest wave along AXIS meets a phase again after {number(TURN / fast, 3)} ROWS, the "
-        f"slowest after {number(TURN / slow, 3)}: up to there no two ROWS have all phases in "
-        "common."
-    )
+    return sentence("grid_reach", "again", fast=number(TURN / fast, 3), slow=number(TURN / slow, 3))

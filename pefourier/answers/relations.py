@@ -153,10 +153,8 @@ def steps_by_matrix(enc: Encoding, r: Relations) -> str:
     if r.shift_residual <= telling.EXACT:
         one = "For each lag one matrix takes every code that far"
         return f"{one if enc.domain.irregular else 'One matrix takes every code to the next'}."
-    return (
-        f"No matrix takes every code to the next: the best is off by "
-        f"{number(100 * r.shift_residual, 2)} % of the codes' size."
-    )
+    percent = number(100 * r.shift_residual, 2)
+    return telling.sentence("relations", "no matrix", percent=percent)
 
 
 def near_is_near(enc: Encoding, r: Relations) -> str:
@@ -214,10 +212,7 @@ def steps_along_axes(enc: Encoding, r: Relations) -> str:
         return ""
     if max(known) <= telling.EXACT:
         return "One matrix an axis takes every code to the next along it."
-    return (
-        "No matrix takes every code to the next: the best is off by "
-        f"{number(100 * max(known), 2)} % of the codes' size."
-    )
+    return telling.sentence("relations", "no matrix", percent=number(100 * max(known), 2))
 
 
 def relations(answers: Sequence[telling.Answer], look: Look = USUAL) -> Figure:

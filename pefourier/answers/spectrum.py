@@ -19,6 +19,7 @@ from pefourier.answers.telling import (
     Telling,
     any_grid,
     meaning_of,
+    sentence,
     side_by_side,
 )
 from pefourier.answers.terminal_chart import chart, shades
@@ -266,10 +267,7 @@ def same_everywhere(enc: Encoding, r: Spectrum) -> str:
     if r.summary.mean_share is None or r.summary.mean_share < SHARED:
         return ""
     share = f"{100 * r.summary.mean_share:.3g} %"
-    return (
-        f"{share} of the table's energy is the same in all rows, which attention can absorb; "
-        "--demean leaves it out."
-    )
+    return sentence("spectrum", "mean", share=share)
 
 
 def shape(enc: Encoding, r: Spectrum) -> tuple[str, str]:

@@ -11,7 +11,7 @@ import numpy as np
 
 from pefourier.answers.context_figures import mark_lengths
 from pefourier.answers.plot import LETTER, USUAL, WIDTH, Look, brief, literal, make_panels
-from pefourier.answers.telling import Answer, Said, Telling, meaning_of, record_of_fields
+from pefourier.answers.telling import Answer, Said, Telling, meaning_of, record_of_fields, sentence
 from pefourier.answers.text import agreeing, aligned, join, number, paragraph, ranges
 from pefourier.errors import shown
 from pefourier.weights.summary import OFTEN, Portion, RotationUse, used_part
@@ -77,10 +77,7 @@ def conclude_usage(found: Usage) -> Said:
     if found.against is not None:
         sentences.append(about_moved(found))
     if found.pairing.source == "weights":
-        sentences.append(
-            f"Which rows are pairs is guessed from the weights ({found.pairing.name}), so that all "
-            "of this holds probably."
-        )
+        sentences.append(sentence("usage", "guessed", found=found))
     verdicts = {preference(one) for one in found.rotations}
     verdict = verdicts.pop() if len(verdicts) == 1 else "BY LAYER TYPE"
     spared = [
@@ -234,10 +231,15 @@ def advice_text(one: RotationUse) -> str:
     """How many pairs count, what a cut would take away, what biases hold."""
     cut = percent(used_part(one.slowest_quarter))
     of = "the product" if one.slowest_quarter.product is not None else "the energy of queries"
-    text = (
-        f"A head uses effectively {one.effective_pairs:.3g} of {len(one.pairs)} pairs; half of "
-        f"{of} lies in {len(one.half)} ({ranges(one.half)}). Leaving the slowest quarter of pairs "
-        f"unrotated (p-RoPE) would make {cut} of it blind to position."
+    text = sentence(
+        "usage",
+        "cut",
+        one=one,
+        total=len(one.pairs),
+        of=of,
+        pairs=len(one.half),
+        which=ranges(one.half),
+        cut=cut,
     )
     if one.bias is not None:
         q, k = map(percent, one.bias)
