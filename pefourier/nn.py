@@ -213,14 +213,7 @@ class Rotary(Tabled):
         asked = params | ({"grid": tuple(grid)} if grid else {})
         given = isinstance(spec, Encoding)
         enc = spec if given else load_known(named, max_length, d, asked)
-        if enc.act != "rotate" or enc.name == "pope":
-            how = "softplus(q), softplus(k) of twice the size" if enc.act == "rotate" else enc.act
-            raise PefourierError(f"{enc.spec} is no rotation: attention takes it as {how!r}")
-        self.layout = enc.params.get("layout", "halves")
-        if self.layout not in ("halves", "interleaved"):
-            raise PefourierError(
-                f"{enc.spec} has layout={self.layout}; Rotary turns halves and interleaved pairs"
-            )
+        self.layout = layout_of_pairs(enc)
         self.encoding, self.scaling = enc.spec, dict(enc.params) if by_length(enc) else None
         self.sines, self.trailing = enc.name == "rope++", bool(enc.params.get("trailing"))
         self.d = enc.params.get("head", enc.params.get("d", enc.dim))
@@ -524,6 +517,19 @@ def keep_waves(frequencies: np.ndarray, factor: float, length: int) -> dict[str,
     return dict(
         zip(("cosine", "sine"), map(Tensor.numpy, scaled_waves(phases, factor)), strict=True)
     )
+
+
+def layout_of_pairs(enc: Encoding) -> str:
+    """How the pairs of a rotation stand; refused is what turns none, or others than these."""
+    if enc.act != "rotate" or enc.name == "pope":
+        how = "softplus(q), softplus(k) of twice the size" if enc.act == "rotate" else enc.act
+        raise PefourierError(f"{enc.spec} is no rotation: attention takes it as {how!r}")
+    layout = enc.params.get("layout", "halves")
+    if layout not in ("halves", "interleaved"):
+        raise PefourierError(
+            f"{enc.spec} has layout={layout}; Rotary turns halves and interleaved pairs"
+        )
+    return layout
 
 
 def by_length(enc: Encoding) -> bool:

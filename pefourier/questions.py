@@ -683,6 +683,8 @@ def pair_of(
     User's code has the dimension of a file or config. Parameters are those of a named one where
     there is one.
     """
+    from pefourier.analysis.operators import head_size
+
     sources, given = (a, b), dict(params or {})
     kinds = [kind_of(source) for source in sources]
     placing = {key: value for key, value in given.items() if key in PLACES}
@@ -699,26 +701,19 @@ def pair_of(
         except PefourierError:
             if kinds[k] != "code" or kinds[1 - k] == "code" or d is not None:
                 raise
-            from pefourier.analysis.operators import head_size
-
             return rows_of(k, d=head_size(rows_of(1 - k)))  # it may take no other dimension
 
     pair = [first_of(0), first_of(1)]
     if kinds == ["name", "name"]:
         return pair[0], pair[1]
-    from pefourier.geometry.found_grids import on_common_grid, on_found_grid
+    from pefourier.geometry.found_grids import on_common_grid
 
     if "name" in kinds:
         k = kinds.index("name")
-        known, other = pair[k], pair[1 - k]
-        size: dict[str, Any] = {"length": length or len(other), "d": d or other.dim}
-        if known.domain.kind == "position" and not known.domain.grid:
-            domain = on_found_grid(other).domain
-            size |= {"grid": domain.grid, "prefix": domain.prefix}
-        pair[k] = rows_of(k, **size)
+        asked = {"length": length, "d": d}
+        size = {key: value for key, value in asked.items() if value}
+        pair[k] = rows_of(k, **{**size_and_place(pair[1 - k], pair[k].domain), **size})
     elif kinds.count("code") == 1 and d is None:
-        from pefourier.analysis.operators import head_size
-
         k = kinds.index("code")
         own, other = pair[k], pair[1 - k]
         wanted = other.dim if own.operator is None else head_size(other)  # what turns has all of it
@@ -726,3 +721,14 @@ def pair_of(
             with suppress(PefourierError):  # code of one size only, which is compared as it is
                 pair[k] = rows_of(k, d=wanted)
     return on_common_grid(*pair)
+
+
+def size_and_place(other: Encoding, domain: Domain) -> dict[str, Any]:
+    """The length and dimension of an encoding, and its grid for what has none of its own."""
+    size: dict[str, Any] = {"length": len(other), "d": other.dim}
+    if domain.kind != "position" or domain.grid:
+        return size
+    from pefourier.geometry.found_grids import on_found_grid
+
+    place = on_found_grid(other).domain
+    return size | {"grid": place.grid, "prefix": place.prefix}

@@ -171,19 +171,9 @@ def describe_context(
     met = trained or min(n or positions_of(enc) for n, enc in zip(stated, whole, strict=True))
     allowed = max(map(positions_of, whole))
     longest = length or allowed
+    presumed = trained is None
     rotations = tuple(
-        replace(
-            describe_rotation(
-                enc,
-                met,
-                longest,
-                name=part,
-                window=window_of_rotation(runs, part),
-                scaled=trained is None and not trained_as_stated(enc.params),
-                still=still_dimensions(spec),
-            ),
-            axes=pairs_by_axis(enc, spec),
-        )
+        rotation_of_part(spec, part, runs, enc, met, longest, presumed)
         for enc, part in zip(own, parts, strict=False)
     )
     told = (f for enc in own for f in enc.findings if not (length and f.code == "length-default"))
@@ -199,10 +189,32 @@ def describe_context(
         read_temperature(model, longest) if model else None,
         (*found, *lint_layers(model, runs, int(met))) if model else found,
         indexer=describe_indexer(model, spec, met, longest, d) if model and rotations else None,
-        presumed=trained is None and None in stated,
+        presumed=presumed and None in stated,
         slopes=slopes_of(own[0]),
         tables=model.tables() if model else {},
     )
+
+
+def rotation_of_part(
+    spec: str,
+    part: str,
+    runs: Sequence[LayerRun],
+    enc: Encoding,
+    trained: int,
+    length: int,
+    presumed: bool,
+) -> Rotation:
+    """The rotation of one type of layer, with the window of its layers and the axes of images."""
+    found = describe_rotation(
+        enc,
+        trained,
+        length,
+        name=part,
+        window=window_of_rotation(runs, part),
+        scaled=presumed and not trained_as_stated(enc.params),
+        still=still_dimensions(spec),
+    )
+    return replace(found, axes=pairs_by_axis(enc, spec))
 
 
 def describe_indexer(
@@ -353,14 +365,16 @@ def base_bound(frequencies: np.ndarray, most: int = FARTHEST) -> int | None:
     return first_below(turning, 0.0, most) if len(turning) else None
 
 
-def critical_dimension(d: int, base: float, length: int) -> int:
+def critical_dimension(d: int, base: float | None, length: int) -> int | None:
     r"""Dimensions whose wavelength fits the length: :math:`2\lceil (d/2)\log_b(L/2\pi)\rceil`.
 
-    At most d, at least 0 (Liu et al., 2023, arXiv 2310.05209).
+    At most d, at least 0 (Liu et al., 2023, arXiv 2310.05209); None without a base.
 
     >>> critical_dimension(128, 10000.0, 4096)
     92
     """
+    if base is None:
+        return None
     if base <= 1 or length <= 2 * pi:
         return 0 if base > 1 else d
     return int(min(d, 2 * ceil(d / 2 * log(length / (2 * pi)) / log(base))))
@@ -446,9 +460,7 @@ def describe_rotation(
         softmax_factor=params.get("softmax_factor", 1.0),
         bands=tuple(bands(own, plain, trained, length, met, params["scaling"] == "longrope")),
         bound=base_bound(own),
-        critical_dimension=None
-        if params["rho"] is None
-        else critical_dimension(2 * len(plain), params["rho"], trained),
+        critical_dimension=critical_dimension(2 * len(plain), params["rho"], trained),
         decay=tuple(zip(lags.tolist(), decay_bound(own[turning], lags).tolist(), strict=True)),
         cache=cache,
         idle=count_idle(own[turning], length),

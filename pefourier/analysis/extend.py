@@ -127,24 +127,17 @@ def extend(
     """
     asked_for, spec = spec, whole_layers(spec)
     own = load(spec, trained, d)
-    describable(own)
-    with_base(own)
+    check_extendable(own)
     asked = {name: base_for(name, length, own) for name in criteria}
     before = length_before_scaling(own)
     stands = trained or trained_length(own)
     own = load(spec, stands, d)
-    if length <= stands:
-        raise PefourierError(
-            f"{shown(spec)} stands for {stands} positions; an extension is to more, got {length}"
-            f"{other_way(own, before, length)}"
-        )
+    check_longer(own, stands, length, before)
     window = window_of_rotation(layer_runs(spec, d))
     windows = {run.window for run in turning_layers(asked_for, d)} - {window, None}
-    others = dict.fromkeys([*(rho for rho in asked.values() if rho is not None), *bases])
+    others = [*(rho for rho in asked.values() if rho is not None), *bases]
     form = FORMATS[dtype] if dtype else None
-    wanted = [("unchanged", load(spec, length, d))]
-    wanted += [(way, rescale(own, length, way, before)) for way in ways_of(own)]
-    wanted += [("base", rebuilt(own, length, rho, "none", {})) for rho in others]
+    wanted = ways_to(own, length, before, load(spec, length, d), others)
     return Extensions(
         spec=spec,
         name=spec.partition("#")[2],
@@ -157,7 +150,7 @@ def extend(
         windows=tuple(sorted(one for one in windows if one <= stands)),
         trained_frequencies=own.measure.frequencies,
         criteria=tuple(criteria),
-        candidates=tuple(describe_extension(own, way, enc, form, window) for way, enc in wanted),
+        candidates=tuple(describe_extension(own, *way, form, window) for way in wanted),
         best=asked,
     )
 
@@ -234,9 +227,25 @@ def grid_specs(spec: str, sides: Sequence[int], founds: Sequence[Extensions]) ->
     return {way: f"{start},stretch={stretch}{more}" for way, more in ways.items()}
 
 
-def ways_of(own: Encoding) -> tuple[str, ...]:
-    """The scalings that a rotation can be given."""
-    return SHARED if own.params["scaling"] == "proportional" else WAYS
+def check_longer(own: Encoding, stands: int, length: int, before: int) -> None:
+    """Refuse a length that a rotation stands for as it is."""
+    if length <= stands:
+        raise PefourierError(
+            f"{shown(own.spec)} stands for {stands} positions; an extension is to more, got "
+            f"{length}{other_way(own, before, length)}"
+        )
+
+
+def ways_to(
+    own: Encoding, length: int, before: int, unchanged: Encoding, bases: Sequence[float]
+) -> list[tuple[str, Encoding]]:
+    """A rotation as it is, by the scalings that it can be given, and by bases alone."""
+    ways = SHARED if own.params["scaling"] == "proportional" else WAYS
+    return [
+        ("unchanged", unchanged),
+        *((way, rescale(own, length, way, before)) for way in ways),
+        *(("base", rebuilt(own, length, rho, "none", {})) for rho in dict.fromkeys(bases)),
+    ]
 
 
 def rescale(own: Encoding, length: int, way: str, original: int) -> Encoding:
@@ -272,17 +281,13 @@ def whole_layers(spec: str) -> str:
     return f"{spec}#{parts[0]}" if several and len(parts) == 1 else spec
 
 
-def describable(enc: Encoding) -> None:
-    """Refuse what is not a rotation at declared frequencies."""
+def check_extendable(enc: Encoding) -> None:
+    """Refuse what is no rotation at declared frequencies, and what has no base to scale."""
     if enc.act != "rotate" or enc.measure is None or "scaling" not in enc.params:
         raise PefourierError(
             f"{shown(enc.spec)} does not rotate pairs of dimensions; --extend-from takes a model's "
             "config or rope"
         )
-
-
-def with_base(enc: Encoding) -> None:
-    """Refuse frequencies that lie on no geometric grid, which have no base to scale."""
     if enc.params["rho"] is None:
         raise PefourierError(
             f"{shown(enc.spec)} gives frequencies without a base; --extend-from needs one, as in "

@@ -111,20 +111,16 @@ def assess(
     check_formats(enc)
     closest = closest_pair(enc, progress and progress("closest pair"))
     factors = decompose(enc, progress and progress("singular values"))
-    rms = float(np.sqrt((factors.sigma**2).sum() / factors.n))
     identified, findings = diagnose(whole, closest, factors.rank)
     factors, noted = without_rounding(factors, identified, enc.eps)
     sequence = enc.domain.kind in ("position", "time")
-    pair = closest.pair and tuple(enc.domain.x[i].item() for i in closest.pair)
     on_grid = describe_grid(whole, closest, factors) if whole.domain.grid else {}
     return Faithfulness(
         length=factors.n,
         dimension=factors.d,
         verdict=verdict(closest, factors, on_grid.get("separable_error", 1.0)),
         faithful=closest.distinct == factors.n,
-        min_distance=closest.distance if pair else None,
-        closest_pair=pair,
-        gap=(closest.distance / rms if rms else 0.0) if pair else None,
+        **describe_closest(enc, closest, factors),
         distinct=closest.distinct,
         rank=factors.rank,
         rank_tolerance=factors.tolerance,
@@ -140,6 +136,16 @@ def assess(
         **on_grid,
         about=(whole,),
     )
+
+
+def describe_closest(enc: Encoding, closest: ClosestPair, factors: Factors) -> dict[str, Any]:
+    """The closest two codes and their distance, also over the rms length; one has none."""
+    if not closest.pair:
+        return dict.fromkeys(("min_distance", "closest_pair", "gap"))
+    rms = float(np.sqrt((factors.sigma**2).sum() / factors.n))
+    pair = tuple(enc.domain.x[i].item() for i in closest.pair)
+    gap = closest.distance / rms if rms else 0.0
+    return {"min_distance": closest.distance, "closest_pair": pair, "gap": gap}
 
 
 def describe_grid(enc: Encoding, closest: ClosestPair, factors: Factors) -> dict[str, Any]:

@@ -123,11 +123,7 @@ def resize_table(
     >>> r.table.shape, r.between
     ((36, 8), ('dinov2', 'bilinear'))
     """
-    if method not in METHODS:
-        raise unknown("method", method, METHODS)
-    for finding in encoding.findings:
-        if finding.code == "prefix-shift":  # its rows would be mixed with those of other points
-            raise PefourierError(f"{shown(encoding.label)}: {finding.message}")
+    check_resizable(encoding, method)
     lags, behind = encoding.domain.kind == "lag", encoding.domain.prefix
     shape = encoding.domain.sides
     old = tuple((n + 1) // 2 for n in shape) if lags else shape
@@ -148,9 +144,7 @@ def resize_table(
         table=np.concatenate([whole[:behind], tables[method]]),
         before=before,
         after=after,
-        methods=[
-            against(table, name, tables[method], before, after) for name, table in tables.items()
-        ],
+        methods=[against(one, name, tables[method], before, after) for name, one in tables.items()],
         largest_difference=most,
         between=between,
         at=at,
@@ -159,6 +153,15 @@ def resize_table(
         anew=anew,
         about=(encoding,),
     )
+
+
+def check_resizable(encoding: Encoding, method: str) -> None:
+    """Refuse a method that is not known, and rows that are not those of their points."""
+    if method not in METHODS:
+        raise unknown("method", method, METHODS)
+    for finding in encoding.findings:
+        if finding.code == "prefix-shift":  # its rows would be mixed with those of other points
+            raise PefourierError(f"{shown(encoding.label)}: {finding.message}")
 
 
 def against(

@@ -155,42 +155,68 @@ def density(
     frequencies, weights = frequencies_and_weights(enc, used)
     inside = as_seen(enc, frequencies) if axes == 1 else folded_around(frequencies)
     steps = inside * (np.array(sides) / (2 * pi))
-    if sigma is None:
-        on_lattice = used == "declared" and np.abs(steps - np.rint(steps)).max() < 1e-9
-        sigma = 0.0 if on_lattice else DEFAULT_SIGMA if axes == 1 else DEFAULT_GRID_SIGMA
+    sigma = usual_sigma(steps, used, axes) if sigma is None else sigma
     declared = frequencies if used == "declared" else None
-    omega, own = half_plane(sides), {}
     if axes == 1:
-        points = points_of_line(enc, sides[0], steps, sigma)
-        omega = [2 * pi * np.arange(points) / sides[0]]
-        plain = at_nearest_points(steps, weights, points)
-        g = smoothed(steps, weights, points, sigma) if sigma else plain
-        summary = summarize_density(enc, omega[0], g, declared)
+        found = density_on_line(enc, sides[0], steps, weights, sigma, declared)
+        lattice, points, own = sides[0], len(found[0]), {}
     else:
-        points = prod(sides)
-        each = torus_density(inside, weights, sides, sigma)
-        g = each * multiplicity(sides)
-        plain = torus_density(inside, weights, sides, 0.0) * multiplicity(sides) if sigma else g
-        summary = summarize_torus(each, sides, declared)
-        own = describe_on_grid(enc, g, sides, used, declared)
-    summary = replace(
-        summary,
-        mean_share=mean_share(enc, used, frequencies, weights),
-        **counts(summary, points, inside, weights),
-    )
+        found = density_on_torus(inside, weights, sides, sigma, declared)
+        lattice, points = sides, prod(sides)
+        own = describe_on_grid(enc, found[1], sides, used, declared)
+    omega, g, plain, summary = found
+    counted = counts(summary, points, inside, weights)
+    share = mean_share(enc, used, frequencies, weights)
     return Spectrum(
-        lattice=sides[0] if axes == 1 else sides,
+        lattice=lattice,
         sigma=sigma,
         method=used,
-        omega=omega[0] if axes == 1 else omega,
+        omega=omega,
         density=g,
         frequencies=declared,
-        summary=summary,
+        summary=replace(summary, mean_share=share, **counted),
         plain=plain,
         measure=(inside, weights),
         about=(enc,),
         **own,
     )
+
+
+def usual_sigma(steps: np.ndarray, method: str, axes: int) -> float:
+    """The bandwidth where none is given: none is needed for what lies wholly on the lattice."""
+    if method == "declared" and np.abs(steps - np.rint(steps)).max() < 1e-9:
+        return 0.0
+    return DEFAULT_SIGMA if axes == 1 else DEFAULT_GRID_SIGMA
+
+
+def density_on_line(
+    enc: Encoding,
+    n: int,
+    steps: np.ndarray,
+    weights: np.ndarray,
+    sigma: float,
+    declared: np.ndarray | None,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, DensitySummary]:
+    """Frequencies of a lattice of one axis, the density at each, unsmoothed too, its summary."""
+    points = points_of_line(enc, n, steps, sigma)
+    omega = 2 * pi * np.arange(points) / n
+    plain = at_nearest_points(steps, weights, points)
+    g = smoothed(steps, weights, points, sigma) if sigma else plain
+    return omega, g, plain, summarize_density(enc, omega, g, declared)
+
+
+def density_on_torus(
+    frequencies: np.ndarray,
+    weights: np.ndarray,
+    sides: tuple[int, ...],
+    sigma: float,
+    declared: np.ndarray | None,
+) -> tuple[list[np.ndarray], np.ndarray, np.ndarray, DensitySummary]:
+    """The same of several axes, whose points stand for several frequencies each."""
+    each, count = torus_density(frequencies, weights, sides, sigma), multiplicity(sides)
+    g = each * count
+    plain = torus_density(frequencies, weights, sides, 0.0) * count if sigma else g
+    return half_plane(sides), g, plain, summarize_torus(each, sides, declared)
 
 
 def points_of_line(enc: Encoding, n: int, steps: np.ndarray, sigma: float) -> int:

@@ -129,38 +129,7 @@ def conclude_comparison(r: Comparison) -> Said:
     """Whether two are the same, how they differ, and what to do about it."""
     if r.operator and r.operator.relation == "permuted":
         return rows_permuted(r)
-    rules = {
-        "equal": (
-            used_differently,
-            equal_numbers,
-            operators_in_words,
-            conventions_apart,
-            common_part,
-        ),
-        "equivalent": (
-            used_differently,
-            written_differently,
-            beyond_tolerance,
-            operators_in_words,
-            exchanged_points,
-            exchanged_axes,
-            cause_in_words,
-            conventions_apart,
-            common_part,
-        ),
-        "different": (
-            cause_in_words,
-            faults_in_words,
-            cost_in_words,
-            apart,
-            beyond_tolerance,
-            alike_in_words,
-            operators_in_words,
-            place_of_difference,
-            common_part,
-        ),
-    }
-    meaning, *more = islice(filter(None, (rule(r) for rule in rules[r.verdict])), MOST)
+    meaning, *more = islice(filter(None, (rule(r) for rule in RULES[r.verdict])), MOST)
     verdict = {"equal": "THE SAME", "different": "DIFFERENT"}.get(r.verdict)
     verdict = "THE SAME" if r.by == DOUBLED else verdict
     kinds = {"resized": "RESIZED", "rows": "REORDERED", "offset": "SHIFTED"}
@@ -620,6 +589,39 @@ def compare(answers: Sequence[Answer], look: Look = USUAL) -> Figure:
         difference = first.result - second.result
         panels.append(Answer(replace(first.encoding, spec=spec), difference))
     return heatmap(panels, look)
+
+
+RULES = {
+    "equal": (
+        used_differently,
+        equal_numbers,
+        operators_in_words,
+        conventions_apart,
+        common_part,
+    ),
+    "equivalent": (
+        used_differently,
+        written_differently,
+        beyond_tolerance,
+        operators_in_words,
+        exchanged_points,
+        exchanged_axes,
+        cause_in_words,
+        conventions_apart,
+        common_part,
+    ),
+    "different": (
+        cause_in_words,
+        faults_in_words,
+        cost_in_words,
+        apart,
+        beyond_tolerance,
+        alike_in_words,
+        operators_in_words,
+        place_of_difference,
+        common_part,
+    ),
+}  # what is said of a verdict, the first first
 
 
 TOLD = Telling(
