@@ -57,16 +57,7 @@ if TYPE_CHECKING:
     from pefourier.questions import spectrum as spectrum
     from pefourier.questions import usage as usage
 
-NAMESAKES = {  # of rooms
-    "compare",
-    "context",
-    "design",
-    "extend",
-    "reconstruct",
-    "relations",
-    "resize",
-    "spectrum",
-}
+NAMESAKES = set("compare context design extend reconstruct relations resize spectrum".split())
 QUESTIONS = {*NAMESAKES, "check", "encode", "usage"}
 
 

@@ -1,27 +1,15 @@
 """How is it told how to cite the program and the paper? The answer of `pefourier cite`."""
 
+from pathlib import Path
 from typing import Any
 
 from pefourier import __version__
 from pefourier.answers.page import Page
 from pefourier.answers.text import paragraph
 
-PAPER = """\
-@article{ide2024faithful,
-  title = {Improving Transformers using Faithful Positional Encoding},
-  author = {Id{\\'e}, Tsuyoshi and Labaien, Jokin and Chen, Pin-Yu},
-  journal = {arXiv preprint arXiv:2405.09061},
-  year = {2024},
-}
-"""
-PROGRAM = f"""\
-@software{{pefourier,
-  title = {{pefourier: Fourier analysis of positional encodings}},
-  author = {{{{The pefourier maintainers}}}},
-  version = {{{__version__}}},
-  license = {{MIT}},
-}}
-"""
+WRITTEN = Path(__file__).with_suffix(".bib").read_text(encoding="utf-8")
+PROGRAM, PAPER = WRITTEN.replace("VERSION", __version__).split("\n\n")
+PROGRAM += "\n"
 ADVICE = (
     "Cite the program with its version, and the paper where you use its density (Eq. 15), its "
     "reconstruction (Algorithm 1) or its DFT encoding. 'pefourier list NAME' names the source of "

@@ -5,7 +5,7 @@ A command imports what it needs when it runs, so that help and the list start wi
 
 import os
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from functools import partial
 from math import isnan
 from typing import Any, Literal
@@ -16,7 +16,6 @@ from pefourier.cli import reach_options, request
 from pefourier.cli.options import Commands
 from pefourier.cli.streams import note, percentages
 from pefourier.cli.train_options import Setting, TrainOptions, fill_options
-from pefourier.cli.usage_options import UsageOptions, tell_usage
 from pefourier.errors import PefourierError, printable
 
 app = Commands(
@@ -340,9 +339,22 @@ def convert(
     form.deliver(convert_page(convert_weights(spec, source, target, out, heads)))
 
 
+@dataclass(frozen=True)
+class Weights:
+    """What `pefourier usage` looks at."""
+
+    model: str = ...
+    length: int | None = None
+    layers: range | None = None
+    every_head: bool = False
+    against: str | None = None
+    stats: str | None = None
+    quiet: bool = False
+
+
 @app.command()
 @request.asking
-def usage(given: UsageOptions, form: request.Form, drawing: request.Drawing) -> None:
+def usage(given: Weights, form: request.Form, drawing: request.Drawing) -> None:
     """Which rotary frequencies do a model's weights use?
 
     How the energy of queries and keys is spread over pairs, from those that turn with every
@@ -352,7 +364,14 @@ def usage(given: UsageOptions, form: request.Form, drawing: request.Drawing) -> 
     \b
     Example: pefourier usage SmolLM2-135M/ --plot usage.png
     """
-    tell_usage(given, form, drawing)
+    from pefourier.answers.telling import answer_of
+    from pefourier.answers.usage import TOLD
+    from pefourier.weights.usage import use_of_model
+
+    *asked, quiet = astuple(given)
+    found = use_of_model(*asked, percentages(given.model, quiet))
+    drawing.draw("usage", [answer_of(found)])
+    form.deliver(TOLD.page([answer_of(found)]))
 
 
 @app.command()

@@ -34,38 +34,13 @@ LONGEST_HEADER = 100_000_000  # bytes of a .safetensors file, as in the library
 LARGEST_LEGACY = 2**31  # bytes of a .pt file without parts, which is read as a whole
 NPY_MAGIC, ZIP_MAGIC = b"\x93NUMPY", b"PK\x03\x04"
 # What parsers raise on damaged files, found by fuzzing; the readers raise ValueError
-NPY_FAULTS = (
-    ValueError,
-    TypeError,
-    AttributeError,
-    LookupError,
-    SyntaxError,
-    TokenError,
-    RecursionError,
-    MemoryError,
-)
+DAMAGED = (TypeError, LookupError, AttributeError, RecursionError)
+NPY_FAULTS = (*DAMAGED, ValueError, SyntaxError, TokenError, MemoryError)
 TORCH_FAULTS = (
-    ValueError,
-    TypeError,
-    LookupError,
-    AttributeError,
-    AssertionError,
-    ArithmeticError,
-    RuntimeError,
-    MemoryError,
-    EOFError,
-    OSError,
-    struct.error,
-    pickle.UnpicklingError,
+    *(TypeError, LookupError, AttributeError, AssertionError, ArithmeticError, RuntimeError),
+    *(ValueError, MemoryError, EOFError, OSError, struct.error, pickle.UnpicklingError),
 )
-JSON_FAULTS = (
-    json.JSONDecodeError,
-    UnicodeError,
-    RecursionError,
-    LookupError,
-    TypeError,
-    AttributeError,
-)
+JSON_FAULTS = (*DAMAGED, json.JSONDecodeError, UnicodeError)
 SAFETENSORS = {  # name in the file: type of the numbers, type of the bytes
     **{f"F{8 * size}": (f"float{8 * size}", f"<f{size}") for size in (2, 4, 8)},
     "BF16": ("bfloat16", "<u2"),
@@ -407,12 +382,8 @@ DECODERS = {"bfloat16": bfloat16, "float8_e5m2": float8_e5m2, "float8_e4m3fn": f
 READERS: dict[str, Callable[[BinaryIO], dict[str, arrays.Stored]]] = {
     ".npy": read_npy,
     ".npz": read_npz,
-    ".csv": read_csv,
-    ".txt": read_csv,
-    ".bin": read_torch,
-    ".ckpt": read_torch,
-    ".pt": read_torch,
-    ".pth": read_torch,
+    **dict.fromkeys((".csv", ".txt"), read_csv),
+    **dict.fromkeys((".bin", ".ckpt", ".pt", ".pth"), read_torch),
     ".safetensors": read_safetensors,
 }
 
@@ -422,21 +393,6 @@ def write_npy(stream: BinaryIO, table: np.ndarray) -> None:
     header = np.lib.format.header_data_from_array_1_0(table)
     np.lib.format.write_array_header_1_0(stream, header)
     stream.write(table.data)
-
-
-def write_csv(stream: BinaryIO, table: np.ndarray) -> None:
-    """One line per position, 17 significant digits."""
-    np.savetxt(stream, table, fmt="%.17g", delimiter=",")
-
-
-def write_npz(stream: BinaryIO, table: np.ndarray) -> None:
-    """The array ``codes``, uncompressed."""
-    np.savez(stream, codes=table)
-
-
-def write_safetensors(stream: BinaryIO, table: np.ndarray) -> None:
-    """The tensor ``codes``."""
-    write_tensors(stream, {"codes": table})
 
 
 def write_tensors(stream: BinaryIO, tensors: Mapping[str, np.ndarray]) -> None:
@@ -455,9 +411,9 @@ def write_tensors(stream: BinaryIO, tensors: Mapping[str, np.ndarray]) -> None:
 
 
 WRITTEN = {"float16": "F16", "float32": "F32", "float64": "F64", "int64": "I64", "uint8": "U8"}
-WRITERS = {
+WRITERS: dict[str, Callable[[BinaryIO, np.ndarray], None]] = {
     ".npy": write_npy,
-    ".npz": write_npz,
-    ".csv": write_csv,
-    ".safetensors": write_safetensors,
+    ".npz": lambda stream, table: np.savez(stream, codes=table),
+    ".csv": partial(np.savetxt, fmt="%.17g", delimiter=","),
+    ".safetensors": lambda stream, table: write_tensors(stream, {"codes": table}),
 }
