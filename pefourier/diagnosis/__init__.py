@@ -3,12 +3,11 @@
 import numpy as np
 
 from pefourier.diagnosis import on_grids
+from pefourier.diagnosis.case import SAMPLE, Case
 from pefourier.diagnosis.identify import identify
 from pefourier.diagnosis.rules import (
     RULES,
-    SAMPLE,
     SEVERITIES,
-    Case,
     constant_codes,
     near_codes,
     random_codes,

@@ -7,192 +7,30 @@ and by what is known of the formula they follow (`identify`).
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import replace
 from pathlib import Path
 from typing import get_args
 
 import numpy as np
 
-from pefourier.answers.text import first_few, joined_runs
-from pefourier.diagnosis.identify import (
-    KNOWN,
-    Formula,
-    OneWave,
-    check_formula,
-    chosen_digits,
-    coarse_grid,
-    float_blocks,
-    frequency_slack,
-    guess_formula,
-    identify,
-    read_one_wave,
-    resolutions,
-    to_digits,
-)
+from pefourier.answers.text import first_few
+from pefourier.diagnosis.case import SAMPLE, Case
+from pefourier.diagnosis.identify import chosen_digits, to_digits
+from pefourier.diagnosis.near_formulas import in_words, near_formula
 from pefourier.encodings.columns import Layout, pair_columns
 from pefourier.encodings.encoding import Finding
 from pefourier.encodings.findings import finding
-from pefourier.encodings.readings import positions_below
 from pefourier.files import read_toml
-from pefourier.geometry.closest import ClosestPair
-from pefourier.geometry.equal_rows import between_zeros, row_period
+from pefourier.geometry.equal_rows import row_period
 from pefourier.geometry.precision import FLOAT32_EPS, FORMATS, phase_rounding, rounded
 from pefourier.geometry.randomness import look_random
 from pefourier.geometry.singular_values import Factors
-from pefourier.geometry.waves import Turning, recurrence, turning_pairs
+from pefourier.geometry.waves import recurrence
 
 BASES = Path(__file__).with_name("bases.toml")
 SEVERITIES = ("error", "warning", "note")  # worst first
-SAMPLE = 2**9  # rows whose columns are looked at one by one
 SHORT_EPS = 2.0**-10  # resolution of float16; bfloat16's is coarser
-CYCLIC = 0.05  # share of a wave that rounding to two decimals may take
-SEARCHED = 2**21  # numbers of a table up to which other orders of its numbers are tried
-OPEN = 0.5  # radians of a circle that a wave leaves out which orders rows
-TRIED = 3  # waves by which rows are sorted
-WAVES = ("sinusoidal", "rope", "dft")
-WINDOWS = (64, 16)  # rows in which no row is left out, where only some are
-TILES = 8  # windows of each size that are looked at
-MOST_GAPS = 2**9  # in a series, up to which rows are looked for one gap after another
-LONGEST_GAP = 2**12
 STILL = 1e-3  # radians over a table below which a pair does not turn
-
-
-@dataclass(frozen=True, eq=False)
-class Case:
-    """A table with what is known of it."""
-
-    table: np.ndarray
-    eps: float
-    identified: dict | None
-    closest: ClosestPair
-    rank: int
-    stored: float = 0.0  # resolution of the type it is stored in, finer than eps where it was wider
-
-    @property
-    def params(self) -> dict:
-        """Parameters of what was identified."""
-        return self.identified["params"] if self.identified else {}
-
-    @cached_property
-    def norms(self) -> np.ndarray:
-        """Length of each code, shape (n,)."""
-        return np.concatenate([row_lengths(codes) for _, codes in float_blocks(self.table)])
-
-    @cached_property
-    def first(self) -> np.ndarray:
-        """Index of the first row alike of each row, shape (n,)."""
-        known = self.closest.first
-        return np.arange(len(self.table)) if known is None else known
-
-    @cached_property
-    def lag_zero(self) -> int | None:
-        """The row of lag 0, where rows are those of lags; None: they are not.
-
-        Both sides of it are the same and each column falls or rises all the way out, as in ALiBi,
-        or rows come in runs that grow to both ends, as the buckets of T5 and the clip of Shaw do;
-        at least two in five stand alone.
-        """
-        n, first = len(self.table), self.first
-        at, again = np.arange(n), np.flatnonzero(first != np.arange(n))
-        if len(again) == 0 or n < 5:
-            return None
-        middle = int(again[0] + first[again[0]]) // 2
-        folded = len(again) == min(middle, n - 1 - middle)  # one side of the middle on the other
-        if 1 < middle < n - 2 and folded and (first[again] == 2 * middle - again).all():
-            far = self.table[middle:] if n > 2 * middle else self.table[middle::-1]
-            steps = np.diff(np.asarray(far, dtype=float), axis=0)
-            return middle if ((steps <= 0).all(axis=0) | (steps >= 0).all(axis=0)).all() else None
-        sizes = np.diff(np.flatnonzero(first == at), append=n)
-        if len(sizes) < 3:
-            return None
-        outwards = sizes[len(sizes) // 2 : -1]  # the last may be cut off
-        in_runs = (np.diff(first) >= 0).all() and (sizes == sizes[::-1]).all() and len(sizes) % 2
-        grows = outwards[:1] == 1 and (np.diff(outwards) >= -1).all() and (sizes == 1).mean() >= 0.4
-        return n // 2 if in_runs and grows else None
-
-    @cached_property
-    def steps(self) -> int | None:
-        """The number of rows that are one code each time, but for the ends; None: it varies."""
-        n = len(self.table)
-        sizes = np.diff(np.flatnonzero(self.first == np.arange(n)), append=n)
-        if len(sizes) < 5 or (np.diff(self.first) < 0).any() or np.ptp(sizes[1:-1]):
-            return None
-        return int(sizes[1]) if sizes[1] > 1 and sizes.max() == sizes[1] else None
-
-    @cached_property
-    def inner(self) -> slice:
-        """Rows between those of zeros at both ends."""
-        return between_zeros(self.table)
-
-    @cached_property
-    def period(self) -> int | None:
-        """The period with which rows repeat, but for rows of zeros before and behind them."""
-        inner = self.first[self.inner] - self.inner.start
-        return row_period(inner) if len(inner) else None
-
-    @cached_property
-    def is_calendar(self) -> bool:
-        """Whether rows repeat with a period, each column a wave or a mark that is 0 or 1."""
-        if self.period is None:
-            return False
-        rows = np.asarray(self.table[self.inner][:SAMPLE], dtype=float)
-        rows = rows[:, ~np.isin(rows, (0.0, 1.0)).all(axis=0)]
-        return rows.shape[1] == 0 or recurrence(rows, 1)[1] < CYCLIC
-
-    @cached_property
-    def of_phases(self) -> bool:
-        """Whether columns are lines through 0 of different slopes."""
-        rows = self.sample
-        if len(rows) < 4 or rows.shape[1] < 2 or rows[0].any() or np.ptp(rows[1]) == 0:
-            return False
-        lines = np.arange(len(rows))[:, None] * rows[-1] / (len(rows) - 1)
-        level = resolutions(self.eps)[-1]
-        return bool((rows[1] > 0).all() and (abs(rows - lines) <= 8 * level * lines).all())
-
-    @cached_property
-    def sample(self) -> np.ndarray:
-        """Some rows from the start, without columns of zeros at the end."""
-        rows = np.asarray(self.table[:SAMPLE], dtype=float)
-        used = np.flatnonzero(rows.any(axis=0))
-        return rows[:, : used[-1] + 1] if len(used) else rows[:, :0]
-
-    @cached_property
-    def one_wave(self) -> OneWave | None:
-        """Cosines alone, or sines alone, each column once or twice, that turn."""
-        if self.sample.shape[1] < 4 or self.turning is not None:
-            return None
-        _, rest = recurrence(self.sample, 1) if len(self.sample) > 3 else (None, 1.0)
-        level = resolutions(self.eps)[-1]
-        return read_one_wave(self.sample, level, 0) if rest < 1e-3 + 4 * level else None
-
-    @cached_property
-    def turning(self) -> Turning | None:
-        """Pairs of columns that turn by equal steps, with rounding as in float32 allowed for."""
-        found = self.circles
-        if found is None:
-            return None
-        _, rest = recurrence(self.sample[:, np.append(found.sines, found.cosines)], 1)
-        return found if rest < 1e-3 + 4 * self.eps else None
-
-    @cached_property
-    def circles(self) -> Turning | None:
-        """Pairs of columns of constant length, whatever their steps."""
-        rows = self.sample if len(self.sample) > 2 else self.sample[:, :0]
-        return turning_pairs(rows, resolutions(self.eps)[-1]) if rows.shape[1] > 3 else None
-
-
-def row_lengths(codes: np.ndarray) -> np.ndarray:
-    """Length of each row, above zero wherever a number is.
-
-    >>> row_lengths(np.array([[3e-200, 4e-200], [0.0, 0.0]]))
-    array([5.e-200, 0.e+000])
-    """
-    lengths = np.linalg.norm(codes, axis=1)
-    tiny = np.flatnonzero((lengths < 1e-150) & codes.any(axis=1))  # squares that are no numbers
-    top = np.abs(codes[tiny]).max(axis=1, initial=0.0)
-    lengths[tiny] = top * np.linalg.norm(codes[tiny] / top[:, None], axis=1)
-    return lengths
 
 
 def constant_codes(case: Case) -> Iterator[Finding]:
@@ -514,186 +352,7 @@ def almost_a_formula(case: Case) -> Iterator[Finding]:
         return
     if row_period(case.first[:-1]) is not None:  # positions start anew, if more than once
         return
-    if (skipping := skipped_rows(case)) is not None:
-        yield skipping
-        return
-    n, level = len(case.table), resolutions(case.eps)[-1]
-    at, distinct = np.arange(n), case.first == np.arange(n)
-    runs_of_rows = [distinct, distinct & (at < n // 2), distinct & (at >= n // 2)]
-    runs_of_rows += [(at >= start) & (at < start + size) for start, size in windows(case)]
-    nearest = None
-    for k, rows in enumerate(runs_of_rows):
-        guess = guess_formula(case.table, level, rows)
-        if guess is None:
-            continue
-        worst, astray = check_formula(guess, case.table, level)
-        formula = in_brackets(guess.encoding, guess.params)
-        if len(astray) == 0:  # within rounding, though not proved by `identify`
-            return
-        if len(astray) <= n / 2:
-            known = len(case.first) != len(np.unique(case.first))  # a finding of `repeating_codes`
-            in_front = len(astray) <= n / 8 and astray[-1] == len(astray) - 1
-            which = "known" if known else "tokens" if in_front else "alone"
-            yield finding("stray-rows", which, rows=in_words(astray), formula=formula, worst=worst)
-            return
-        if k < 3 and nearest is None:
-            nearest = finding("near-formula", formula=formula, worst=worst)
-    if nearest is not None:
-        yield nearest
-        return
-    rules = (rows_for_columns, rows_in_disorder, coarse_frequencies, free_frequencies)
-    yield from next(filter(None, (rule(case) for rule in rules)), [])
-
-
-def windows(case: Case) -> list[tuple[int, int]]:
-    """Start and number of rows of some runs, of which a few wrong rows leave most untouched."""
-    n = len(case.table)
-    if n < 2 * WINDOWS[-1] or case.table.size > SEARCHED:
-        return []
-    fit = [size for size in WINDOWS if size <= n]
-    return [(int(k), size) for size in fit for k in np.linspace(0, n - size, TILES)]
-
-
-def skipped_rows(case: Case) -> Finding | None:
-    """Rows of a formula in order, some of them left out, as of a series with gaps."""
-    n, level = len(case.table), resolutions(case.eps)[-1]
-    table = np.asarray(case.table, dtype=float)
-    for start, size in windows(case):
-        guess = guess_formula(table[start : start + size], level)
-        if guess is None:
-            continue
-        later = places_of_rows(guess, table[start:], level, 1)
-        earlier = later is not None and places_of_rows(guess, table[start::-1], level, -1)
-        if earlier is False or earlier is None:
-            continue
-        places = np.concatenate([earlier[:0:-1], later])
-        gaps = np.flatnonzero(np.diff(places) > 1) + 1
-        if len(gaps) == 0:
-            return None
-        left_out, where = int(np.ptp(places)) - n + 1, f"before row {gaps[0]}"
-        params = {k: v for k, v in guess.params.items() if k != "offset"}
-        formula = in_brackets(guess.encoding, params)
-        where = where if len(gaps) == 1 else f"in {len(gaps)} places, the first {where}"
-        return finding("skipped-rows", formula=formula, left_out=left_out, where=where)
-    return None
-
-
-def places_of_rows(formula: Formula, codes: np.ndarray, eps: float, step: int) -> np.ndarray | None:
-    """The row of a formula that each code is, each further on by a step; None: not all are one's.
-
-    The first code is that of row 0.
-    """
-    places, start = step * np.arange(len(codes)), 0
-    for _ in range(MOST_GAPS):
-        bad = np.flatnonzero(other_than_formula(formula, places[start:], codes[start:], eps))
-        if len(bad) == 0:
-            return places
-        start += int(bad[0])
-        ahead = places[start] + step * np.arange(1, LONGEST_GAP)
-        same = np.flatnonzero(~other_than_formula(formula, ahead, codes[start : start + 1], eps))
-        if start == 0 or len(same) == 0:
-            return None
-        places[start:] += step * (same[0] + 1)
-    return None
-
-
-def other_than_formula(
-    formula: Formula, s: np.ndarray, codes: np.ndarray, eps: float
-) -> np.ndarray:
-    """Is each of some codes another than a formula gives for its row, (len(s),)?"""
-    difference, allowed = formula.differences(s, codes, eps)
-    return (difference > allowed).any(axis=1)
-
-
-def coarse_frequencies(case: Case) -> list[Finding]:
-    """Frequencies of a usual grid, rounded to 16 bits before they met the positions."""
-    if case.turning is not None:
-        omega = np.sort(case.turning.omega)[::-1]
-        level = resolutions(case.eps)[-1]
-        slack = frequency_slack(omega, level, len(case.sample))
-    elif case.one_wave is not None:
-        omega, slack = case.one_wave.omega, case.one_wave.slack
-    else:
-        return []
-    found = coarse_grid(omega, slack, 2 * len(omega))
-    if found is None:
-        return []
-    form, rho, divisor = found
-    half = len(omega) - (divisor != "d")
-    exact = rho ** (-np.arange(len(omega)) / half)
-    below = positions_below(exact, rounded(exact, FORMATS[form]))
-    return [finding("coarse-frequencies", rho=rho, form=form, below=tuple(below.values()))]
-
-
-def rows_for_columns(case: Case) -> list[Finding]:
-    """A table (d, length), which is a formula's once it is transposed."""
-    found = identify(case.table.T, case.eps) if case.table.size <= SEARCHED else None
-    if found is None or found["encoding"] not in WAVES:
-        return []
-    d, n = case.table.shape
-    formula = in_brackets(found["encoding"], found["params"])
-    return [finding("transposed", formula=formula, n=n, d=d)]
-
-
-def rows_in_disorder(case: Case) -> list[Finding]:
-    """Rows of a formula in another order, which a wave that turns less than once tells."""
-    n, circles = len(case.table), case.circles
-    if circles is None or case.table.size > SEARCHED or case.closest.distinct < n:
-        return []
-    table = np.asarray(case.table, dtype=float)
-    angles = np.arctan2(table[:, circles.sines], table[:, circles.cosines])
-    around = np.sort(angles, axis=0)
-    gaps = np.diff(np.vstack([around, around[:1] + 2 * np.pi]), axis=0)
-    ends, open_ends = around[gaps.argmax(axis=0)[None], np.arange(len(gaps.T))][0], gaps.max(axis=0)
-    for j in [j for j in np.argsort(open_ends) if open_ends[j] > OPEN][:TRIED]:
-        order = np.argsort((angles[:, j] - ends[j] - 1e-9) % (2 * np.pi), kind="stable")
-        found = identify(table[order], case.eps)
-        if found is None or found["encoding"] not in WAVES:
-            continue
-        if "backwards" in found["params"]:
-            order = order[::-1]
-            found = identify(table[order], case.eps) or found
-        moved = np.count_nonzero(order != np.arange(n))
-        formula = in_brackets(found["encoding"], found["params"])
-        return [finding("shuffled-rows", formula=formula, moved=moved, n=n)]
-    return []
-
-
-def free_frequencies(case: Case) -> list[Finding]:
-    """Waves at frequencies that follow no grid, as far as rows tell."""
-    waves, n = case.turning or case.one_wave, len(case.sample)
-    if waves is None or n < 5 or case.is_calendar:
-        return []
-    if isinstance(waves, Turning):
-        slack, what = frequency_slack(waves.omega, resolutions(case.eps)[-1], n), "turn in pairs"
-    else:
-        times = f"twice ({waves.layout})" if waves.layout else "once"
-        wave = {"cos": "cosines", "sin": "sines"}[waves.part]
-        slack, what = waves.slack, f"are {wave} alone, each {times}"
-    if follow_grid(waves.omega, slack):
-        return []
-    return [finding("free-frequencies", what=what)]
-
-
-def follow_grid(omega: np.ndarray, slack: np.ndarray) -> bool:
-    """Whether frequencies may be a geometric grid, each as often as the others.
-
-    Where fewer than three are known, any are.
-
-    >>> follow_grid(np.array([1.0, 0.5, 0.25] * 2), np.full(6, 1e-3))
-    True
-    """
-    order = np.argsort(-omega)
-    omega, slack = omega[order], slack[order]
-    divisors = [k for k in range(1, len(omega) + 1) if len(omega) % k == 0]
-    alike = [k for k in divisors if (np.ptp(omega.reshape(-1, k), axis=1) <= slack[::k]).all()]
-    omega, slack = omega[:: alike[-1]], slack[:: alike[-1]]
-    known = omega > KNOWN * slack
-    if known.sum() < 3:
-        return True
-    i, weight = np.flatnonzero(known), (omega / slack)[known]
-    line = np.polynomial.Polynomial.fit(i, np.log(omega[known]), 1, w=weight)
-    return bool((np.abs(np.exp(line(i)) - omega[known]) <= 4 * slack[known]).all())
+    yield from near_formula(case)
 
 
 def stored_wider(case: Case) -> Iterator[Finding]:
@@ -721,21 +380,6 @@ def dead_columns(case: Case) -> Iterator[Finding]:
     named = first_few([f"{j} ({rows[0, j]:.3g})" for j in np.flatnonzero(still)])
     told = {"still": still.sum(), "columns": rows.shape[1], "named": named}
     yield finding("dead-columns", "waves" if of_waves else "others", **told)
-
-
-def in_brackets(encoding: str, params: dict) -> str:
-    """A formula by its name, with its parameters."""
-    return f"{encoding} ({', '.join(f'{k}={v}' for k, v in params.items())})"
-
-
-def in_words(rows: np.ndarray) -> str:
-    """Row numbers with runs joined.
-
-    >>> in_words(np.array([3, 5, 6, 7]))
-    'rows 3, 5 … 7'
-    """
-    words = first_few(joined_runs(rows.tolist(), " … "))
-    return f"rows {words}" if len(rows) > 1 else f"row {words}"
 
 
 def near_codes(case: Case) -> Iterator[Finding]:

@@ -13,7 +13,7 @@ from sinusoids import DIM, GRID, NORMAL, I, S, changed, waves
 
 from pefourier.analysis.faithful import assess
 from pefourier.analysis.relations import shift_residual
-from pefourier.diagnosis import rules
+from pefourier.diagnosis import near_formulas, rules
 from pefourier.encodings import load
 from pefourier.encodings.encoding import Encoding, Finding, as_encoding, from_table
 from pefourier.encodings.findings import FINDINGS
@@ -362,7 +362,9 @@ def test_what_coarse_frequencies_cost():
 
 
 def test_every_finding_is_expected_here():
-    source, here = (Path(file).read_text() for file in (rules.__file__, __file__))
+    files = (rules.__file__, near_formulas.__file__, __file__)
+    *sources, here = (Path(file).read_text() for file in files)
+    source = "".join(sources)
     codes = [code for code in read_toml(FINDINGS) if f'"{code}"' in source]
     assert len(codes) > 20
     assert [code for code in codes if not re.search(rf'"{code}[ "]', here)] == []
