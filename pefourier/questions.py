@@ -512,9 +512,7 @@ def codes_at(
     return enc, x, np.asarray(enc.table(x), dtype=float)
 
 
-def as_points(
-    positions: Sequence[int] | Sequence[Sequence[int]] | None,
-) -> list[tuple[int, ...]]:
+def as_points(positions: Sequence[int] | Sequence[Sequence[int]] | None) -> list[tuple[int, ...]]:
     """Points of one number or several; a position is a point of one.
 
     >>> as_points([(3, 4), 5])

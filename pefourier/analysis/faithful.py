@@ -210,10 +210,7 @@ def safe_length(loss: FormatLoss, computed: bool = True) -> str:
 
 
 def shortfalls(
-    result: Faithfulness,
-    rung: str | None = None,
-    dtype: str | None = None,
-    strict: bool = False,
+    result: Faithfulness, rung: str | None = None, dtype: str | None = None, strict: bool = False
 ) -> list[str]:
     """What a result lacks of a required rung, of distinct codes in a format, or of having no fault.
 

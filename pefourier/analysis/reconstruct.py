@@ -157,9 +157,7 @@ def unsmoothed_peak(enc: Encoding, spectrum: Spectrum) -> Reconstruction | None:
 
 
 def where_to_rebuild(
-    enc: Encoding,
-    lattice: int | None,
-    positions: Sequence[int] | Sequence[Sequence[int]] | None,
+    enc: Encoding, lattice: int | None, positions: Sequence[int] | Sequence[Sequence[int]] | None
 ) -> tuple[tuple[int, ...], Sequence[int] | Sequence[Sequence[int]]]:
     """The sides of the lattice, and the points of it at which deltas are put."""
     if enc.domain.irregular:

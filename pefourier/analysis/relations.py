@@ -29,11 +29,7 @@ from pefourier.encodings.encoding import (
     unit_of,
     without_prefix,
 )
-from pefourier.geometry.products import (
-    diagonal_means,
-    diagonal_means_on_grid,
-    toeplitz_residual,
-)
+from pefourier.geometry.products import diagonal_means, diagonal_means_on_grid, toeplitz_residual
 from pefourier.result import ON_GRIDS, Result
 
 if TYPE_CHECKING:  # which imports this room where it is used

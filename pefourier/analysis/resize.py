@@ -97,10 +97,7 @@ class Resizing(Result):
 
 
 def resize_table(
-    encoding: Encoding,
-    new: Sequence[int],
-    method: str = DEFAULT,
-    formula: Encoding | None = None,
+    encoding: Encoding, new: Sequence[int], method: str = DEFAULT, formula: Encoding | None = None
 ) -> Resizing:
     """Resize a table by one of `METHODS`, and compare them all.
 

@@ -592,13 +592,7 @@ def compare(answers: Sequence[Answer], look: Look = USUAL) -> Figure:
 
 
 RULES = {
-    "equal": (
-        used_differently,
-        equal_numbers,
-        operators_in_words,
-        conventions_apart,
-        common_part,
-    ),
+    "equal": (used_differently, equal_numbers, operators_in_words, conventions_apart, common_part),
     "equivalent": (
         used_differently,
         written_differently,

@@ -227,7 +227,7 @@ SPECTRUM_FACTS = [
 
 
 TABLE_SPECTRUM_FACTS = [
-    Fact("share the same in all rows", lambda r: r.summary.mean_share, why_no_table),
+    Fact("share the same in all rows", lambda r: r.summary.mean_share, why_no_table)
 ]
 
 

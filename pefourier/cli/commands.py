@@ -580,10 +580,7 @@ def write_text(path: str, text: str) -> None:
 
 @app.command(name="list")
 @request.asking
-def list_encodings(
-    form: request.Form,
-    names: list[str] | None = None,
-) -> None:
+def list_encodings(form: request.Form, names: list[str] | None = None) -> None:
     """List the encodings that have a name.
 
     With a NAME: its formula, and what its parameters mean.
@@ -598,11 +595,7 @@ def list_encodings(
 
 @app.command(context_settings={"ignore_unknown_options": True})  # they are to be explained
 @request.asking
-def explain(
-    form: request.Form,
-    term: list[str] | None = None,
-    schema: bool = False,
-) -> None:
+def explain(form: request.Form, term: list[str] | None = None, schema: bool = False) -> None:
     """What does a word mean?
 
     Its meaning, formula, unit, range, what is good and where it comes from. Without TERM some words
@@ -671,10 +664,7 @@ def train(
 @app.command()
 @request.asking
 def reproduce(
-    out: str = "figures",
-    as_json: bool = False,
-    as_csv: bool = False,
-    quiet: bool = False,
+    out: str = "figures", as_json: bool = False, as_csv: bool = False, quiet: bool = False
 ) -> None:
     """Recompute the paper.
 

@@ -16,8 +16,7 @@ HELP = (
     "16; what is given beside it wins."
 )
 Setting = Annotated[
-    str | None,
-    typer.Option("--setting", metavar="NAME", help=HELP, rich_help_panel="Training"),
+    str | None, typer.Option("--setting", metavar="NAME", help=HELP, rich_help_panel="Training")
 ]
 
 

@@ -5,12 +5,7 @@ from functools import cached_property
 
 import numpy as np
 
-from pefourier.diagnosis.identify import (
-    OneWave,
-    float_blocks,
-    read_one_wave,
-    resolutions,
-)
+from pefourier.diagnosis.identify import OneWave, float_blocks, read_one_wave, resolutions
 from pefourier.geometry.closest import ClosestPair
 from pefourier.geometry.equal_rows import between_zeros, row_period
 from pefourier.geometry.waves import Turning, recurrence, turning_pairs

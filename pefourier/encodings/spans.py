@@ -104,12 +104,7 @@ def along_spans(enc: Encoding, axis: np.ndarray, spans: list[TokenSpan], text: s
         phases = ids[axis][:, x].T * omega
         return factor * waves(phases, layout, first="cos")
 
-    params = {
-        **enc.params,
-        "length": ids.shape[1],
-        "spans": text,
-        "position_ids": ids.tolist(),
-    }
+    params = {**enc.params, "length": ids.shape[1], "spans": text, "position_ids": ids.tolist()}
     return replace(
         enc,
         domain=positions(ids.shape[1]),

@@ -154,10 +154,7 @@ class Distinct:
 
 
 def precision(
-    enc: Encoding,
-    distinct: int | None = None,
-    first: np.ndarray | None = None,
-    apart: float = 0.0,
+    enc: Encoding, distinct: int | None = None, first: np.ndarray | None = None, apart: float = 0.0
 ) -> dict[str, FormatLoss]:
     """Loss of each format in `FORMATS`; so many codes are `distinct` in no format at all.
 

@@ -23,17 +23,11 @@ from pefourier.analysis.spectrum import Spectrum, density
 from pefourier.answers import plot, telling
 from pefourier.answers.choice import choose
 from pefourier.answers.encode import heatmap
-from pefourier.answers.faithful import (
-    formula_in_words,
-    singular_values,
-)
+from pefourier.answers.faithful import formula_in_words, singular_values
 from pefourier.answers.page import Page, fields_of, flattened
 from pefourier.answers.reconstruct import reconstruct
 from pefourier.answers.relations import relations
-from pefourier.answers.spectrum import (
-    spectrum,
-    spectrum_by_decade,
-)
+from pefourier.answers.spectrum import spectrum, spectrum_by_decade
 from pefourier.answers.terms import read_terms
 from pefourier.answers.text import number, paragraph
 from pefourier.encodings.encoding import Encoding, Finding

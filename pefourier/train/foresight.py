@@ -80,10 +80,7 @@ class Forecast:
 
 
 def foretell_time(
-    stacks: Sequence[Stack],
-    candidates: Sequence[Choice],
-    options: Options,
-    ranks: int,
+    stacks: Sequence[Stack], candidates: Sequence[Choice], options: Options, ranks: int
 ) -> list[Forecast]:
     """How long the stacks of each dataset take so many ranks."""
     found = []

@@ -23,13 +23,7 @@ from pefourier.train.beside import OtherMethod
 from pefourier.train.data.split import ORDER_ALONE, Task
 from pefourier.train.injection import Injection, load_injection, varies
 from pefourier.train.model import OrderFree, Transformer
-from pefourier.train.options import (
-    BESIDE,
-    ORDER_FREE,
-    WITHOUT_CODES,
-    Options,
-    seeds_of,
-)
+from pefourier.train.options import BESIDE, ORDER_FREE, WITHOUT_CODES, Options, seeds_of
 from pefourier.train.schema import MOST_STACKED, Row
 from pefourier.train.store import Key
 

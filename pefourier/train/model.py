@@ -166,12 +166,7 @@ class Transformer:
         return x.unfold(2, self.patch, self.step).transpose(3, 4).flatten(3)
 
     def attention(
-        self,
-        p: Parameters,
-        i: int,
-        h: Tensor,
-        tables: Mapping[str, Tensor],
-        hidden: Tensor | None,
+        self, p: Parameters, i: int, h: Tensor, tables: Mapping[str, Tensor], hidden: Tensor | None
     ) -> Tensor:
         """H-head self-attention, each act's members in their own way; `hidden` keys get none."""
         size = (*h.shape[1:3], self.heads, self.d // self.heads)

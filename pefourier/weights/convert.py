@@ -162,10 +162,7 @@ def check_module(tensors: Mapping[str, Tensor], one: Attention) -> None:
 
 
 def add_moves(
-    moves: dict[str, np.ndarray],
-    tensors: Mapping[str, Tensor],
-    part: Projection,
-    order: np.ndarray,
+    moves: dict[str, np.ndarray], tensors: Mapping[str, Tensor], part: Projection, order: np.ndarray
 ) -> None:
     """Note which row of each tensor of a projection is to stand where, or which of its numbers."""
     heads, d = part.index.shape

@@ -62,10 +62,7 @@ class Attention:
 
 
 def find_heads(
-    tensors: Tensors,
-    sizes_of: Callable[[int], HeadSizes | None],
-    label: str,
-    part: str = "",
+    tensors: Tensors, sizes_of: Callable[[int], HeadSizes | None], label: str, part: str = ""
 ) -> list[Attention]:
     """The queries and keys of all layers that `sizes_of` gives sizes for, in their order.
 

@@ -231,9 +231,7 @@ def used_layers(
 
 
 def notes_on_usage(
-    turned: Rotations,
-    pairing: layout.PairLayout,
-    energies: Sequence[LayerEnergies],
+    turned: Rotations, pairing: layout.PairLayout, energies: Sequence[LayerEnergies]
 ) -> Iterator[Finding]:
     """What to know of an answer."""
     likeness = {"halves": pairing.halves, "neighbours": pairing.neighbours}

@@ -16,12 +16,7 @@ from pefourier.encodings.columns import Layout, pair_columns
 from pefourier.encodings.domain import Domain
 from pefourier.encodings.encoding import Encoding, Measure
 from pefourier.encodings.families.absolute import geometric_frequencies
-from pefourier.encodings.families.axes import (
-    Axes,
-    encoding_on_axes,
-    taking_axes,
-    wave_codes,
-)
+from pefourier.encodings.families.axes import Axes, encoding_on_axes, taking_axes, wave_codes
 from pefourier.encodings.families.seeds import stream
 from pefourier.encodings.grids import grid_of, size_of
 from pefourier.encodings.registry import encoding

@@ -120,12 +120,7 @@ def mtan(length: int, d: int, *, seed: int = 0, times: np.ndarray | None = None)
     declared=True,
 )
 def mtan_fixed(
-    length: int,
-    d: int,
-    *,
-    rho: float = 10.0,
-    scale: float = 48.0,
-    times: np.ndarray | None = None,
+    length: int, d: int, *, rho: float = 10.0, scale: float = 48.0, times: np.ndarray | None = None
 ) -> Encoding:
     r"""Sines and cosines of 48 t at base 10, t divided by the span of the times (mTAN).
 

@@ -488,12 +488,7 @@ rope.__signature__ = full_signature(rope)
 
 @encoding("xpos", "Sun et al., 2022, Eq. 12", declared=True)
 def xpos(
-    length: int,
-    d: int,
-    *,
-    rho: float = 10000.0,
-    layout: Layout = "halves",
-    span: float = XPOS_SPAN,
+    length: int, d: int, *, rho: float = 10000.0, layout: Layout = "halves", span: float = XPOS_SPAN
 ) -> Encoding:
     r"""Rotary positions with decay (Sun et al., 2022): the codes of queries.
 

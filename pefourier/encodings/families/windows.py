@@ -58,12 +58,7 @@ def free_biases(name: str, domain: Domain, d: int, scale: float, seed: int) -> E
 
 @encoding("swin", "Liu et al., 2021 (before training)", domain="lag", untrained=True)
 def swin(
-    length: int,
-    d: int,
-    *,
-    grid: tuple[int, ...] = (),
-    scale: float = 0.02,
-    seed: int = 0,
+    length: int, d: int, *, grid: tuple[int, ...] = (), scale: float = 0.02, seed: int = 0
 ) -> Encoding:
     r"""One free scalar for each displacement in a window and each of d heads (Swin Transformer).
 
@@ -89,12 +84,7 @@ def swin(
 
 @encoding("beit", "Bao et al., 2022 (before training)", domain="lag", untrained=True)
 def beit(
-    length: int,
-    d: int,
-    *,
-    grid: tuple[int, ...] = (),
-    scale: float = 0.02,
-    seed: int = 0,
+    length: int, d: int, *, grid: tuple[int, ...] = (), scale: float = 0.02, seed: int = 0
 ) -> Encoding:
     r"""Swin's biases over the whole image, and three for the class token (BEiT).
 

@@ -153,11 +153,7 @@ def read_numbers(spec: str, columns: bool = False) -> np.ndarray:
 
 @contextmanager
 def open_arrays(
-    path: str,
-    suffix: str | None = None,
-    *,
-    regular: bool = False,
-    advice: str = "write it again",
+    path: str, suffix: str | None = None, *, regular: bool = False, advice: str = "write it again"
 ) -> Iterator[ArrayFile]:
     """The arrays of a file, in the format of its suffix or of one that is given.
 

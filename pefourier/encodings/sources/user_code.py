@@ -304,12 +304,7 @@ def import_object(spec: str) -> Any:
 
 
 def obtain_table(
-    spec: str,
-    found: Any,
-    length: int,
-    d: int,
-    given: Given = NOTHING,
-    grid: tuple[int, ...] = (),
+    spec: str, found: Any, length: int, d: int, given: Given = NOTHING, grid: tuple[int, ...] = ()
 ) -> tuple[Codes, list[Finding]]:
     """The table (n, d) with its resolution, and what was noticed on the way."""
     torch = sys.modules.get("torch")  # their code imported it if it needs it

@@ -282,10 +282,7 @@ def ticks_of_test(
 
 
 def outside(
-    spans: Sequence[Span],
-    found: Sequence[np.ndarray],
-    times: dict[str, np.ndarray],
-    window: int,
+    spans: Sequence[Span], found: Sequence[np.ndarray], times: dict[str, np.ndarray], window: int
 ) -> list[np.ndarray]:
     """Of the windows found in each span, those that overlap no tested time of its campaign."""
     kept = []

@@ -249,11 +249,7 @@ def truth_value(cell: str, what: str) -> float:
 
 
 def examples_of(
-    one: Long,
-    parts: list[np.ndarray],
-    window: int | None,
-    stride: int | None,
-    split_by: Split,
+    one: Long, parts: list[np.ndarray], window: int | None, stride: int | None, split_by: Split
 ) -> Task:
     """A series an example, of the label that all its lines have."""
     columns, path = one.columns, shown(str(one.path))

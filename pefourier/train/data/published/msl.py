@@ -15,13 +15,7 @@ from pefourier.files import label
 from pefourier.train.data import recordings
 
 # Recorded over the same period: they share their command columns. P-10's rows are P-14's.
-GROUPS = (
-    ("T-4", "T-5"),
-    ("T-12", "T-13"),
-    ("M-1", "M-2"),
-    ("M-3", "M-4", "M-5"),
-    ("F-4", "F-5"),
-)
+GROUPS = (("T-4", "T-5"), ("T-12", "T-13"), ("M-1", "M-2"), ("M-3", "M-4", "M-5"), ("F-4", "F-5"))
 DROPPED = frozenset({"P-10"})
 NAMES = r"[A-Z]-\d+"
 
