@@ -22,7 +22,7 @@ member that has not become better for `patience` epochs is done and leaves the s
 
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -448,19 +448,32 @@ def train_together(
         highest[there[better]], kept[there[better]] = found[better], epoch + 1
         keep_better(best, whole, running, there, np.flatnonzero(better))
         progress(epoch + 1, len(there), float(loss.mean()))
-        patient = (schedule.patience == 0) | (epoch + 1 - kept < schedule.patience)
-        going &= np.where(given > 0, epoch + 1 < given, patient)
+        going &= goes_on(epoch + 1, given, kept, schedule.patience)
         left = np.flatnonzero(going[there])
         if len(left) == 0:
             break
         if len(left) <= len(there) * STAY[data.device.type]:
             running, there = running.with_members(left), there[left]
-    with torch.no_grad():
-        for name, p in whole.parameters.items():
-            p.copy_(best[name])
+    put_back(whole, best)
     seconds = (time.perf_counter() - began) / len(members)
-    times = seconds, stepping / stepped
-    return collect_outcomes(whole, kept.tolist(), np.stack(curve, axis=1), *times)
+    curves = np.stack(curve, axis=1)
+    return collect_outcomes(whole, kept.tolist(), curves, seconds, stepping / stepped)
+
+
+def goes_on(done: int, given: np.ndarray, kept: np.ndarray, patience: int) -> np.ndarray:
+    """Which members train on after `done` epochs: those given a number, or while patience lasts.
+
+    >>> goes_on(5, np.array([0, 0, 9]), np.array([4, 1, 0]), 3).tolist()
+    [True, False, True]
+    """
+    return np.where(given > 0, done < given, (patience == 0) | (done - kept < patience))
+
+
+def put_back(program: Program, best: Mapping[str, Tensor]) -> None:
+    """Let parameters be those of the best epoch."""
+    with torch.no_grad():
+        for name, p in program.parameters.items():
+            p.copy_(best[name])
 
 
 def still_falls(curve: np.ndarray, kept: int, epochs: int) -> bool:
