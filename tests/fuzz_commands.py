@@ -18,7 +18,7 @@ from tiny_models import write_model
 from pefourier.cli.main import app, main
 from pefourier.pages.document import Words
 from pefourier.pages.training import read_train_folder, settings_part, training_conclusions
-from pefourier.train.summary import sentences, tables
+from pefourier.train.report import sentences, tables
 
 COMMANDS = ["context", "convert", "design", "relations", "resize", "usage", "compare", "report"]
 FLAG, TEXT, NUMBER = "BoolParamType", "StringParamType", "FuncParamType"

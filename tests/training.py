@@ -12,8 +12,9 @@ from pefourier.train import loop
 from pefourier.train.injection import load_injection
 from pefourier.train.model import Transformer
 from pefourier.train.options import Options
+from pefourier.train.report import terminal_text
 from pefourier.train.run import run_comparison
-from pefourier.train.summary import MEASURES, terminal_text
+from pefourier.train.summary import MEASURES
 
 SMALL = {
     "dataset": ("order:count=60,length=6",),

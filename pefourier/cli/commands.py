@@ -651,8 +651,9 @@ def train(
     from pefourier.train.asked import check_options
 
     check_options(options)  # before torch is loaded, which takes seconds
+    from pefourier.train.report import summary_page
     from pefourier.train.run import run_comparison
-    from pefourier.train.summary import Summary, summary_page
+    from pefourier.train.summary import Summary
 
     def deliver(found: Summary) -> None:
         with suppress(typer.Exit):  # nobody reads the answer, but files are to be written

@@ -33,20 +33,10 @@ from pefourier.pages.encodings import versions_table
 from pefourier.pages.inline_svg import INLINE_WIDE, draw_inline
 from pefourier.train.conclusion import conclude_datasets
 from pefourier.train.options import Options, flag_of, seeds_of, told_of_option
+from pefourier.train.report import json_records, remarks_on_cuts, sentences, tables, three_decimals
 from pefourier.train.statistics import average_ranks
 from pefourier.train.store import Row, Store, option_of, read_configuration
-from pefourier.train.summary import (
-    DatasetSummary,
-    Summary,
-    common_runs,
-    count_arms,
-    json_records,
-    remarks_on_cuts,
-    sentences,
-    summarize_runs,
-    tables,
-    three_decimals,
-)
+from pefourier.train.summary import DatasetSummary, Summary, common_runs, count_arms, summarize_runs
 from pefourier.train.traces import read_curve
 
 RULES = ("choice", "size")  # of training, in words

@@ -33,9 +33,10 @@ from pefourier.train.model import Transformer
 from pefourier.train.options import LEVEL, WITHOUT_CODES, Options, flag_of
 from pefourier.train.processes import read_options
 from pefourier.train.progress import Note, report_progress
+from pefourier.train.report import cell
 from pefourier.train.statistics import Difference, Mean
 from pefourier.train.store import option_of, write_json
-from pefourier.train.summary import LengthScores, cell, mean_at_length
+from pefourier.train.summary import LengthScores, mean_at_length
 
 NOPE = "none"
 LENGTH, COUNT, TESTED = 8, 4000, 200  # of training, of problems, of those of a test

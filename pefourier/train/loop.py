@@ -430,8 +430,7 @@ def train_together(
     highest = np.tile([-1.0, np.inf], (len(members), 1))  # score and loss
     kept = np.zeros(len(members), dtype=int)  # 0: untrained
     curve: list[np.ndarray] = []  # (M, 3) an epoch
-    given = np.array([m.epochs or 0 for m in members])
-    there = np.arange(len(members))  # in the stack
+    given, there = np.array([m.epochs or 0 for m in members]), np.arange(len(members))
     going = np.ones(len(members), dtype=bool)  # not done
     stepped, stepping = 0, 0.0  # members' steps, and the seconds of them
     for epoch in range(schedule.epochs):
@@ -448,7 +447,7 @@ def train_together(
         highest[there[better]], kept[there[better]] = found[better], epoch + 1
         keep_better(best, whole, running, there, np.flatnonzero(better))
         progress(epoch + 1, len(there), float(loss.mean()))
-        going &= goes_on(epoch + 1, given, kept, schedule.patience)
+        going &= not_done(epoch + 1, given, kept, schedule.patience)
         left = np.flatnonzero(going[there])
         if len(left) == 0:
             break
@@ -460,10 +459,10 @@ def train_together(
     return collect_outcomes(whole, kept.tolist(), curves, seconds, stepping / stepped)
 
 
-def goes_on(done: int, given: np.ndarray, kept: np.ndarray, patience: int) -> np.ndarray:
+def not_done(done: int, given: np.ndarray, kept: np.ndarray, patience: int) -> np.ndarray:
     """Which members train on after `done` epochs: those given a number, or while patience lasts.
 
-    >>> goes_on(5, np.array([0, 0, 9]), np.array([4, 1, 0]), 3).tolist()
+    >>> not_done(5, np.array([0, 0, 9]), np.array([4, 1, 0]), 3).tolist()
     [True, False, True]
     """
     return np.where(given > 0, done < given, (patience == 0) | (done - kept < patience))

@@ -212,13 +212,13 @@ def plan_causal(options: Options, note: Note | None) -> tuple[DatasetPlan, ...]:
                 detectable=None,
                 claimed=None,
                 claimed_runs=None,
-                conclusion=f"{said} {limits_of(work, options)}",
+                conclusion=f"{said} {reach_of_seeds(work, options)}",
             )
         )
     return tuple(found)
 
 
-def limits_of(work: causal.CausalWork, options: Options) -> str:
+def reach_of_seeds(work: causal.CausalWork, options: Options) -> str:
     """What a causal comparison tests, and whether its seeds could show anything."""
     trained, *_ = work.lengths
     tested = ", ".join(map(str, work.lengths))

@@ -41,6 +41,7 @@ from pefourier.train.metrics import count_confusions, decide, score
 from pefourier.train.options import WITHOUT_CODES, Options
 from pefourier.train.progress import Note, Reporter, report_progress
 from pefourier.train.ranks import Group, join_group, meets_in_group, was_restarted
+from pefourier.train.report import as_markdown
 from pefourier.train.saved_models import save_model
 from pefourier.train.schema import NOT_NUMBERS, Row
 from pefourier.train.store import (
@@ -669,7 +670,7 @@ def write_summary(store: Store, found: Summary) -> None:
 
     content = plain({k: v for k, v in asdict(found).items() if k != "runs"})
     write_json(store.path / "summary.json", content)
-    text = summary.as_markdown(found).encode()
+    text = as_markdown(found).encode()
     write_whole(str(store.path / "summary.md"), lambda stream: stream.write(text))
     plot.save(str(store.path / "comparison.png"), figures.comparison, found)
     ranks = store.path / "critical-difference.png"

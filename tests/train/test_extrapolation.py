@@ -10,7 +10,7 @@ from training import SMALL, in_lines, injection, lines
 
 from pefourier.answers.training_figures import score_by_length
 from pefourier.errors import PefourierError
-from pefourier.train import apply, extrapolation, loop, model, summary
+from pefourier.train import apply, extrapolation, loop, model, report
 from pefourier.train.asked import parse_arm
 from pefourier.train.data.load import load_task
 from pefourier.train.data.synthetic import with_length
@@ -125,7 +125,7 @@ def test_every_run_has_its_scores_at_each_length(tmp_path):
     shown = {line.get_label(): list(line.get_xdata()) for line in panel.lines}
     assert shown["none"] == [8, 16, 24]
     assert shown["dft"] == [8, 16]
-    (record,) = [r for r in summary.json_records(found) if r["spec"] == "dft"]
+    (record,) = [r for r in report.json_records(found) if r["spec"] == "dft"]
     assert [at["length"] for at in record["lengths"]] == [8, 16, 24]
     assert record["lengths"][2]["f1"] is None
     again = run_comparison(Options(**given, out=str(out), resume=True))

@@ -17,8 +17,8 @@ from scipy.stats import rankdata
 from pefourier.pages.document import Words, value_cell
 from pefourier.pages.training import epochs_table, rank_matrix, read_train_folder
 from pefourier.train.options import Options, told_of_option
+from pefourier.train.report import three_decimals
 from pefourier.train.store import KEY
-from pefourier.train.summary import three_decimals
 from pefourier.train.traces import file_of_run
 
 FIGURES = Path(__file__).parents[2] / "figures"

@@ -6,7 +6,7 @@ from scipy import stats
 from training import SMALL, in_lines, result
 
 from pefourier.errors import PefourierError
-from pefourier.train import power, statistics, summary
+from pefourier.train import power, report, statistics, summary
 from pefourier.train.conclusion import conclude_training
 from pefourier.train.options import Options
 from pefourier.train.run import run_comparison
@@ -80,8 +80,8 @@ def test_runs_that_are_all_alike_tell_nothing_of_others():
     rows = [result(e, 1.0, seed=seed) for e in ("sinusoidal", "dft") for seed in range(8)]
     found = summary.summarize_runs(rows)
     assert "excluded" not in in_lines(found)
-    assert "exclude" not in summary.conclude_all(found)
-    (record,) = [r for r in summary.json_records(found) if r["spec"] == "dft"]
+    assert "exclude" not in report.conclude_all(found)
+    (record,) = [r for r in report.json_records(found) if r["spec"] == "dft"]
     assert np.isnan(record["power"]["excluded"])
 
 
@@ -113,7 +113,7 @@ def test_an_answer_without_a_difference_says_what_it_excludes(rng, dataset, clai
     assert could.claimed_runs == power.enough_runs(could.spread, claim)
     text = in_lines(found)
     numbers = (could.spread, could.detectable, could.folds_detectable)
-    ((_, cells),) = [rows for what, rows in summary.tables(found) if what.endswith("detect")]
+    ((_, cells),) = [rows for what, rows in report.tables(found) if what.endswith("detect")]
     assert cells[:4] == ["dft", *(f"{number:.3f}" for number in numbers)]
     assert cells[4:6] == [f"±{could.excluded:.3f}", f"{could.folds_excluded:.3f}"]
     assert f"runs to find {claim:+.3f}" in text

@@ -15,7 +15,7 @@ from training import SMALL, lines, numbers, of_datasets, train_aside
 from pefourier.cli.main import main
 from pefourier.encodings import load
 from pefourier.errors import PefourierError
-from pefourier.train import loop, model, summary
+from pefourier.train import loop, model, report, summary
 from pefourier.train.options import Options
 from pefourier.train.run import run_comparison
 from pefourier.train.store import Store
@@ -56,7 +56,7 @@ def test_a_folder_gets_the_whole_answer(tmp_path):
     assert arms == ["none", "sinusoidal", "t5", "sinusoidal@rms=0.25", "order-free"]
     assert len(found.runs) == 2 * len(arms)
     barred = summary.summarize_runs(of_datasets(1, {"a|b": 0.5}))
-    assert summary.as_markdown(barred).count(r"a\|b") == 2
+    assert report.as_markdown(barred).count(r"a\|b") == 2
     text = (out / "summary.md").read_text()
     verdict, cut, rest = text.split("\n\n", 3)[1:]
     assert verdict.startswith("NO VERDICT. ")  # of 2 epochs
@@ -648,8 +648,8 @@ def test_names_of_classes_change_no_score(tmp_path, rng):
     assert (one.positive, other.positive) == ("1", "anomaly")
     assert one.scores["none"]["f1"].mean < 0.5  # noise: 8 % of windows are positive
     assert "; positive: anomaly\n" in (tmp_path / "named" / "summary.md").read_text()
-    assert "; positive: anomaly" in summary.terminal_text(found["named"]).replace("\n", " ")
-    assert summary.json_records(found["named"])[0]["positive"] == "anomaly"
+    assert "; positive: anomaly" in report.terminal_text(found["named"]).replace("\n", " ")
+    assert report.json_records(found["named"])[0]["positive"] == "anomaly"
     np.savez(tmp_path / "even.npz", X=x, y=np.arange(120) % 2)
     asked = ["train", "--dataset", str(tmp_path / "even.npz"), "--epochs", "1", "--seeds", "1"]
     assert main(asked) == 2

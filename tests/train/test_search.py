@@ -9,7 +9,7 @@ import torch
 from training import SMALL, in_lines, injection, lines, numbers, result
 
 from pefourier.errors import PefourierError
-from pefourier.train import beside, loop, metrics, run, search, summary
+from pefourier.train import beside, loop, metrics, report, run, search, summary
 from pefourier.train.asked import list_candidates
 from pefourier.train.data.load import load_task
 from pefourier.train.model import OrderFree, Transformer
@@ -149,7 +149,7 @@ def test_choices_are_told_and_resumed(tmp_path):
     assert (
         "from rate=1e-3,1e-2 dropout=0,.3 pool=mean,mean+max; test windows played no part" in text
     )
-    (record,) = [r for r in summary.json_records(whole) if r["spec"] == "dft"]
+    (record,) = [r for r in report.json_records(whole) if r["spec"] == "dft"]
     for setting in ("rate", "dropout", "pool"):
         own = [one for one in record["chosen"] if one["setting"] == setting]
         assert sum(one["runs"] for one in own) == 2

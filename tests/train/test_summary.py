@@ -11,7 +11,7 @@ from training import SMALL, in_lines, of_datasets, result
 
 from pefourier.answers.page import as_json
 from pefourier.answers.training_figures import critical_difference
-from pefourier.train import metrics, power, statistics, summary
+from pefourier.train import metrics, power, report, statistics, summary
 from pefourier.train.conclusion import conclude_training, verdict_on
 from pefourier.train.options import Options
 from pefourier.train.run import run_comparison, write_summary
@@ -39,7 +39,7 @@ def test_what_one_fold_denies_is_said_of_these_windows():
     said = "That is better than sinusoidal on these windows; others may differ (difference +0.078,"
     assert verdict_on(found.datasets[0], "dft").startswith(said)
     assert "over folds: 95 % interval by Student's t" in in_lines(found)
-    title, (head, row) = summary.tables(found)[2]
+    title, (head, row) = report.tables(found)[2]
     assert title == "one, difference from sinusoidal"
     assert (head[-2:], row[0]) == (["AUPRC", "Holm p"], "dft")
     (one,) = found.datasets
@@ -56,13 +56,13 @@ def test_what_one_fold_denies_is_said_of_these_windows():
     found = summary.summarize_runs(of_folds([0.5] * 5, one_off))
     said = "; by AUPRC it is better (+0.078, Holm p 1e-05)."
     assert verdict_on(found.datasets[0], "dft").endswith(said)
-    (_, (_, row)) = summary.tables(found)[2]
+    (_, (_, row)) = report.tables(found)[2]
     assert (row[1], row[5], row[8]) == (
         "better by AUPRC",
         "1",
         "1e-05",
     )  # Holm p of F1 and of AUPRC
-    (record,) = [r for r in summary.json_records(found) if r["encoding"] == "dft"]
+    (record,) = [r for r in report.json_records(found) if r["encoding"] == "dft"]
     assert record["difference"]["mean"] == 0
     assert record["auprc_difference"]["mean"] == pytest.approx(0.078)
 
@@ -72,9 +72,9 @@ def test_what_times_and_lengths_are_for_is_in_the_summary():
     found = summary.summarize_runs([one | {"shortest": 3, "uneven": True} for one in runs])
     assert f"one, series of 3 to {runs[0]['length']} rows: mean" in in_lines(found)
     said = "one: times order the rows; models see their order alone, not how far apart they are"
-    assert said in summary.sentences(found)
+    assert said in report.sentences(found)
     plain = summary.summarize_runs(runs)
-    assert not [one for one in summary.sentences(plain) if "times order" in one]
+    assert not [one for one in report.sentences(plain) if "times order" in one]
     assert plain.datasets[0].inputs == f"windows of {runs[0]['length']} rows"
 
 
@@ -100,15 +100,15 @@ def test_where_training_was_cut_short_that_comes_first_and_there_is_no_verdict(t
         "not have converged, so there is no verdict on them; give more --steps.\n"
     )
     verdict = "BETTER. Compared with sinusoidal by F1, better: rope (+0.200)."
-    told = " ".join(summary.conclude_all(found).split())
+    told = " ".join(report.conclude_all(found).split())
     assert told.startswith(verdict)
     assert told.endswith(said.strip())
-    text = summary.as_markdown(found)
+    text = report.as_markdown(found)
     assert text.startswith(f"# Encodings compared\n\n{verdict}\n")
     assert f"\n\n{said}\n| P / R / F1 |" in text
     assert "\n| dft | cut short | +0.200" in text
     assert "\n| rope | better | +0.200" in text
-    _, dft, rope = summary.json_records(found)
+    _, dft, rope = report.json_records(found)
     assert (dft["cut_short"], dft["last_kept"], rope["cut_short"]) == (True, 3, False)
     assert dft["verdict"].startswith("Its training was cut short, so there is no verdict on it")
     assert rope["last_kept"] == 2
@@ -122,9 +122,9 @@ def test_where_training_was_cut_short_that_comes_first_and_there_is_no_verdict(t
         assert words == "There is no verdict, because the training of its reference was cut short."
     for training in ({}, {"epochs": 12}):
         found = summary.summarize_runs(kept(9, dft=10), training=training)
-        assert "cut short" not in summary.conclude_all(found) + in_lines(found)
+        assert "cut short" not in report.conclude_all(found) + in_lines(found)
     twice = [{**row, "dataset": name} for name in ("a", "b") for row in kept(9, dft=3)]
-    (said,) = summary.remarks_on_cuts(summary.summarize_runs(twice, training={"epochs": 9}))
+    (said,) = report.remarks_on_cuts(summary.summarize_runs(twice, training={"epochs": 9}))
     assert said.startswith("Training was cut short on a: dft (3 of 10 runs); b: dft (3 of 10 runs)")
 
 
@@ -135,7 +135,7 @@ def test_an_arm_that_lost_patience_while_it_still_learned_was_cut_short_too():
         row["falling"] = row["encoding"] == "rope" and row["seed"] == 0
     found = summary.summarize_runs(rows)
     assert found.datasets[0].cut_short == ("rope",)
-    assert summary.remarks_on_cuts(found) == [
+    assert report.remarks_on_cuts(found) == [
         "Training was cut short on one: rope (5 of 10 runs). They stopped while the loss was still "
         "falling and may not have converged, so there is no verdict on them; give more "
         "--patience-steps."
@@ -147,7 +147,7 @@ def test_an_arm_that_lost_patience_while_it_still_learned_was_cut_short_too():
         "one: a run lasts at most 40 epochs (120 steps) and stops after 5 epochs (15 steps) without"
         in text
     )
-    (record,) = [r for r in summary.json_records(found) if r["spec"] == "rope"]
+    (record,) = [r for r in report.json_records(found) if r["spec"] == "rope"]
     assert (record["falling"], record["budget"], record["cut_short"]) == (5, budget, True)
 
 
@@ -193,7 +193,7 @@ def test_one_run_has_no_interval():
         "With so few runs no difference from sinusoidal can be significant (difference +0.100, "
         "Holm p 1); give more --seeds."
     )
-    assert json.loads(as_json(summary.summary_page(found)))["results"][0]["f1"] == {
+    assert json.loads(as_json(report.summary_page(found)))["results"][0]["f1"] == {
         "mean": 0.5,
         "low": None,
         "high": None,
@@ -269,14 +269,14 @@ def test_runs_that_diverge_are_scored_and_said():
     found = run_comparison(Options(**{**SMALL, "encoding": ("none", "sinusoidal"), "rate": 1e30}))
     said = ", none: 2 runs diverged at once; these scores are of untrained weights; a smaller"
     assert said in in_lines(found)
-    assert [record["diverged"] for record in summary.json_records(found)] == [2, 2]
+    assert [record["diverged"] for record in report.json_records(found)] == [2, 2]
     fine = run_comparison(Options(**{**SMALL, "encoding": ("none",)}))
     assert "diverged" not in in_lines(fine)
-    assert summary.json_records(fine)[0]["diverged"] == 0
+    assert report.json_records(fine)[0]["diverged"] == 0
 
 
 def test_records_hold_each_encodings_scores_and_its_difference():
-    found = summary.json_records(run_comparison(Options(**{**SMALL, "match_rms": (0.5,)})))
+    found = report.json_records(run_comparison(Options(**{**SMALL, "match_rms": (0.5,)})))
     assert [(r["encoding"], r["spec"]) for r in found] == [
         ("none", "none"),
         ("sinusoidal", "sinusoidal"),
@@ -374,7 +374,7 @@ def test_committed_summaries_follow_from_their_rows(name):
     saved = json.loads((folder / "summary.json").read_text())
     params = {one["dataset"]: one["params"] for one in saved["datasets"]}
     found = summary.summarize_runs(read_rows(folder / "results.jsonl"), params, saved["training"])
-    assert (folder / "summary.md").read_text() == summary.as_markdown(found)
+    assert (folder / "summary.md").read_text() == report.as_markdown(found)
 
 
 def test_what_is_classified_has_its_name():
@@ -391,7 +391,7 @@ def test_chance_is_what_naming_one_class_always_scores(rng, classes):
     constant = np.eye(classes)[np.full(len(labels), named)]
     table = metrics.count_confusions(constant.argmax(axis=1), labels, classes)
     answer = summary.summarize_runs([result("none", 0.5, confusion=table.tolist())])
-    found = summary.chance_scores(answer.datasets[0])
+    found = report.chance_scores(answer.datasets[0])
     each = [(named == c, labels == c) for c in range(classes)][1 if classes == 2 else 0 :]
     by_class = [metrics.precision_recall_f1(np.full(len(labels), said), own) for said, own in each]
     for name, value in zip(("precision", "recall", "f1"), np.mean(by_class, axis=0), strict=True):
@@ -399,7 +399,7 @@ def test_chance_is_what_naming_one_class_always_scores(rng, classes):
     assert found["accuracy"] == pytest.approx((labels == named).mean())
     areas = [metrics.average_precision(np.zeros(len(labels)), own) for _, own in each]
     assert found["auprc"] == pytest.approx(np.mean(areas))
-    assert summary.tables(answer)[1][1][-1][0] == (
+    assert report.tables(answer)[1][1][-1][0] == (
         "(always positive)" if classes == 2 else "(always the commonest)"
     )
 
@@ -410,6 +410,6 @@ def test_time_is_told_in_a_fitting_unit_and_of_a_step(seconds, told):
         result("none", 0.5, seconds=seconds, step_seconds=0.002),
         result("rope", 0.5, seconds=0),
     ]
-    (line,) = summary.remarks_on_time(summary.summarize_runs(rows))
+    (line,) = report.remarks_on_time(summary.summarize_runs(rows))
     assert line.startswith(f"all runs together took, on one {told}")
     assert line.endswith(" (a step of one of them 2 ms)")
