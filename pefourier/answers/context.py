@@ -22,6 +22,7 @@ from pefourier.encodings.families.relative import t5_buckets
 
 MEANS = partial(telling.meaning_of, "context")
 NOTICED = 5e-4  # relative, from which on logits are said to be others
+SHORT = 12  # words of a finding that is told with its way out
 SENTENCES = 3  # of a conclusion
 LEADS = {  # of misreadings that have a name and no setting
     "scaling-ignored": "Without its scaling",
@@ -61,8 +62,7 @@ def conclude_context(enc: Encoding, found: context.Context) -> telling.Said:
     >>> print(conclude_context(enc, found).text)
     UNSEEN ANGLES. Trained at 8192 positions and asked for 131072 without a scaling: 29 of 64 pairs
     reach angles unseen in training. 'pefourier design --extend-from rope:rho=5e5 --to 131072'
-    compares scalings. The sum of cosines first turns negative at lag 18438 (a property of the base,
-    not a fault).
+    compares scalings. The sum of cosines first turns negative at lag 18438, as is usual.
     """
     if not found.rotations:
         return telling.Said(*about_table(enc, found), "", near_buckets(enc))
@@ -77,6 +77,10 @@ def conclude_context(enc: Encoding, found: context.Context) -> telling.Said:
     aside = [*aside[: SENTENCES - 1 - len(doubts) - len(more)], *more]
     if doubts:
         return telling.Said("PROBABLY A MISTAKE", doubts[0], about_phases(found), tuple(aside))
+    if (reading := found.against) is not None:
+        alike = None is reading.below[".99"] and not about_factor(reading, found.rotations)
+        verdict, reading_told = "READ ALIKE" if alike else "READ DIFFERENTLY", more[0]
+        return telling.Said(verdict, reading_told, "", (about_phases(found), *aside[: -len(more)]))
     unseen = any(r.unseen for r in found.rotations)
     verdict = "UNSEEN ANGLES" if unseen else "NO NEW ANGLES"
     return telling.Said(verdict, about_phases(found), what_extends(enc, found), tuple(aside))
@@ -108,7 +112,16 @@ def about_mistakes(found: context.Context) -> list[str]:
     """What is probably wrong with the config, which all that follows depends on."""
     doubts = [f for f in found.findings if f.severity != "note"]
     first = sorted(doubts, key=lambda f: f.code == "rope-unknown-key")[:1]
-    return [f"{f.message.partition(';')[0]} ({f.code}, see below)." for f in first]
+    return [f"{in_short(f.message)} ({f.code}, see below)." for f in first]
+
+
+def in_short(message: str) -> str:
+    """A finding with its way out where both are short, else without.
+
+    >>> in_short("a=1 is below b=4; exchange the two")
+    'a=1 is below b=4; exchange the two'
+    """
+    return message if len(message.split()) <= SHORT else message.partition(";")[0]
 
 
 def about_phases(found: context.Context) -> str:
@@ -256,7 +269,7 @@ def about_bounds(found: context.Context) -> str:
         return f"The sum of cosines{whose} stays positive at every lag up to 2^20."
     stays = f"stays positive within the window of {join(windows)}" if windows else ""
     turns = f"first turns negative at lag {join(lags)}" if lags else ""
-    usual = " (a property of the base, not a fault)" if lags else ""
+    usual = ", as is usual" if lags else ""
     return f"The sum of cosines{whose} {' and '.join(filter(None, (stays, turns)))}{usual}."
 
 
@@ -394,7 +407,8 @@ def about_table(enc: Encoding, found: context.Context) -> tuple[str, str]:
         steep, flat = max(found.slopes), min(found.slopes)
         told = {"steep": number(steep), "first": number(log(2) / steep, 2), "flat": number(flat)}
         told |= {"last": number(log(2) / flat, 3), "most": number(flat * found.length)}
-        return MEANS("ANY LENGTH | slopes", heads=enc.dim, length=found.length, **told)
+        heads = f"{enc.dim} heads{'' if 'path' in enc.params else ' (set by --d)'}"
+        return MEANS("ANY LENGTH | slopes", heads=heads, length=found.length, **told)
     if enc.name == "t5":
         far, later = (shared_buckets(enc, way)[-1][0] for way in (enc.params["causal"], True))
         decoder = f" (in the decoder at {later})" if "path" in enc.params and far != later else ""

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from pefourier.analysis.relations import Relations
 
+NEAR = 0.5  # correlation of distances from which on near points are said to have near codes
 MEANS = partial(telling.meaning_of, "relations")
 LAGLESS = {
     "tree": "Nodes of a tree have no lags",
@@ -124,9 +125,9 @@ def fall(r: Relations) -> str:
     >>> from pefourier.analysis.relations import relate
     >>> from pefourier.encodings import load
     >>> fall(relate(load("rope", 512, 64)))
-    'rise for the first time at lag 6, and first fall below half their starting value at lag 28'
+    'rise for the first time at lag 6, and first fall below half at lag 28'
     """
-    half, low = "fall below half their starting value", np.flatnonzero(r.kernel < 0.5)
+    half, low = "fall below half", np.flatnonzero(r.kernel < 0.5)
     at = np.arange(len(r.kernel)) if r.lags is None else r.lags
     found = [(at[low[0]].item() if len(low) else None, f"first {half}", half)]
     found += [(r.first_rise, "rise for the first time", "rise")]
@@ -152,7 +153,8 @@ def steps_by_matrix(enc: Encoding, r: Relations) -> str:
         return ""
     if r.shift_residual <= telling.EXACT:
         one = "For each lag one matrix takes every code that far"
-        return f"{one if enc.domain.irregular else 'One matrix takes every code to the next'}."
+        what = one if enc.domain.irregular else "One matrix takes every code to the next"
+        return f"{what}, so attention can learn offsets."
     percent = number(100 * r.shift_residual, 2)
     return telling.sentence("relations", "no matrix", percent=percent)
 
@@ -162,9 +164,10 @@ def near_is_near(enc: Encoding, r: Relations) -> str:
     if r.distance_preservation is None:
         return ""
     points = POINTS[enc.domain.kind]
+    have = "have" if r.distance_preservation >= NEAR else "need not have"
     return (
-        f"Distances of codes and of {points} correlate by {number(r.distance_preservation, 2)} (1: "
-        f"near {points} have near codes)."
+        f"Near {points} {have} near codes: their distances correlate by "
+        f"{number(r.distance_preservation, 2)} (1 at best)."
     )
 
 

@@ -64,10 +64,14 @@ def test_context_of_a_config(run):
     ]
     assert result["against"]["below"] == {".99": 512, ".9": 1724, ".5": 60725}
     assert result["against"]["cosine"][0][0] == 1
-    assert result["conclusion"].startswith(
-        "UNSEEN ANGLES. Trained at 8192 positions without scaling llama3 and asked for 131072 with "
-        "it: 29 of 64 pairs reach angles unseen in training, the first beyond 65536 positions."
+    assert result["conclusion"].startswith(  # what was asked comes first
+        "READ DIFFERENTLY. Without its scaling the cosine between the codes falls below .99 at "
+        "position 512, .9 at position 1724, .5 at position 60725. Trained at 8192 positions "
+        "without scaling llama3 and asked for 131072 with it: 29 of 64 pairs reach angles unseen "
     )
+    for other, said in (("llama.json", "READ ALIKE"), ("base=10000", "READ DIFFERENTLY")):
+        (told,) = run("context", "llama.json", "--against", other, "--json").results
+        assert told["conclusion"].startswith(f"{said}. Read as {other}")
 
 
 def test_what_a_scaling_does_is_said_within_the_length_of_training_too(run):
