@@ -85,7 +85,7 @@ def meaning_of(command: str, verdict: str, **told: Any) -> tuple[str, str]:
     return verdict.partition(" | ")[0], read_toml(SENTENCES)[command][verdict].format(**told)
 
 
-def sentence(room: str, name: str, **told: Any) -> str:
+def sentence(room: str, name: str, /, **told: Any) -> str:
     """A sentence of a room, or a part of one, in the words of sentences.toml."""
     return read_toml(SENTENCES)["parts"][room][name].format(**told)
 
