@@ -7,11 +7,13 @@ from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from pefourier.analysis.compare import DOUBLED
-from pefourier.answers.encode import heatmap
+from pefourier.answers.encode import MOST_ROWS, draw_table
 from pefourier.answers.page import fields_of
 from pefourier.answers.places import WORDS, by_axis
-from pefourier.answers.plot import USUAL, Look
+from pefourier.answers.plot import USUAL, WIDTH, Look, make_panels
 from pefourier.answers.telling import MOST, Answer, Said, Telling, identity_of, meaning_of, sentence
 from pefourier.answers.text import agreeing, join, number
 from pefourier.encodings.conventions import conventions_of_papers
@@ -581,14 +583,20 @@ def compare_rows(answers: Sequence[Answer]) -> Iterable[Sequence[Any]]:
 
 
 def compare(answers: Sequence[Answer], look: Look = USUAL) -> Figure:
-    """Both tables and, where they have one shape, their difference."""
-    panels = [Answer(enc, enc.table()) for enc in answers[0].result.about]
-    first, second = panels
-    if first.result.shape == second.result.shape:
-        spec = f"{first.encoding.spec} − {second.encoding.spec}"
-        difference = first.result - second.result
-        panels.append(Answer(replace(first.encoding, spec=spec), difference))
-    return heatmap(panels, look)
+    """Both tables and, where they have as many columns, their difference, as far as both go."""
+    both = [Answer(enc, enc.table()) for enc in answers[0].result.about]
+    common = min(len(a.result) for a in both)
+    first, second = (a.result[:common] for a in both)
+    alike = first.shape == second.shape
+    figure, panels = make_panels(2 + alike, 1, (WIDTH, 1.2 + 2.2 * (2 + alike)), look)
+    for axes, a in zip(panels[:, 0], both, strict=False):
+        draw_table(axes, a, a.result[:common])
+    if alike:
+        difference, many = first - second, common > MOST_ROWS
+        spec = f"{both[0].encoding.spec} − {both[1].encoding.spec}"
+        told = Answer(replace(both[0].encoding, spec=f"|{spec}|" if many else spec), None)
+        draw_table(panels[2, 0], told, np.abs(difference) if many else difference, np.maximum)
+    return figure
 
 
 RULES = {

@@ -38,7 +38,7 @@ CURVES = {  # of a design: field of a candidate, the axis, its scale, the criter
     "stable_rank": ("stable rank", "linear", ("stable_rank",)),
     "condition_number": ("condition number", "log", ("condition",)),
     "idle": ("pairs never turning", "linear", ("turns", "wavelength")),
-    "bound": ("first lag with B < 0", "log", ("bound",)),
+    "bound": ("first lag with Σ cos < 0", "log", ("bound",)),
 }
 
 
@@ -283,9 +283,14 @@ def draw_criterion(axes: Axes, design: Design, field: str, names: Sequence[str])
         values = known[known[:, 0] == rho, 1]
         if name.partition("=")[0] not in names or not len(values):
             continue
-        axes.axvline(rho, color="C1", linestyle="--", linewidth=0.9)
-        axes.plot(rho, values[0], "D", color="C1", markersize=5, linestyle="none")
-        told.append(f"{literal(name)}: {rho:.4g}")
+        if name in design.tied:
+            best = known[np.isin(known[:, 0], design.tied[name])]
+            told.append(f"{literal(name)}: {best[0, 0]:.4g} … {best[-1, 0]:.4g}")
+        else:
+            best = np.array([[rho, values[0]]])
+            axes.axvline(rho, color="C1", linestyle="--", linewidth=0.9)
+            told.append(f"{literal(name)}: {rho:.4g}")
+        axes.plot(*best.T, "D", color="C1", markersize=5, linestyle="none")
     axes.set_title(", ".join(told), loc="right", fontsize=8, color="C1", pad=2)
 
 

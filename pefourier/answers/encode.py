@@ -16,7 +16,10 @@ from pefourier.encodings.encoding import Encoding
 from pefourier.errors import printable
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+MOST_ROWS = 400  # of a picture
 
 
 def encode_page(enc: Encoding, table: np.ndarray, positions: np.ndarray, out: str) -> Page:
@@ -43,11 +46,26 @@ def heatmap(answers: Sequence[Answer], look: Look = USUAL) -> Figure:
     """The table itself: positions down, dimensions across."""
     figure, panels = make_panels(len(answers), 1, (WIDTH, 1.2 + 2.2 * len(answers)), look)
     for axes, a in zip(panels[:, 0], answers, strict=True):
-        limit = float(np.abs(a.result).max()) or 1.0
-        image = axes.imshow(
-            a.result, aspect="auto", cmap="RdBu_r", vmin=-limit, vmax=limit, interpolation="nearest"
-        )
-        rows = "row" if a.encoding.domain.kind == "time" else "position"
-        axes.set(xlabel="dimension", ylabel=rows, title=caption(a, room_for_names(figure)))
-        figure.colorbar(image, ax=axes, label="value of the code")
+        draw_table(axes, a, a.result)
     return figure
+
+
+def draw_table(axes: Axes, a: Answer, table: np.ndarray, of: np.ufunc = np.add) -> None:
+    """Numbers of codes in colours; of more rows than a picture has, the means of some together.
+
+    Single rows of those that are picked out show patterns that are in no code. With `of` the
+    largest is shown in place of the mean, of differences, which would cancel.
+    """
+    starts = np.unique(np.linspace(0, len(table), min(MOST_ROWS, len(table)), False).astype(int))
+    counts = np.diff([*starts, len(table)])[:, None]
+    means = of.reduceat(table, starts) / (counts if of is np.add else 1)
+    limit = float(np.abs(table).max()) or 1.0
+    extent = (-0.5, table.shape[1] - 0.5, len(table) - 0.5, -0.5)
+    shades = {"cmap": "RdBu_r", "vmin": -limit, "vmax": limit, "interpolation": "nearest"}
+    image = axes.imshow(means, aspect="auto", extent=extent, **shades)
+    rows = "row" if a.encoding.domain.kind == "time" else "position"
+    together = f"\n({'means' if of is np.add else 'largest'} of some rows)"
+    figure = axes.get_figure()
+    axes.set(xlabel="dimension", ylabel=rows, title=caption(a, room_for_names(figure)))
+    label = f"value of the code{together if len(table) > MOST_ROWS else ''}"
+    figure.colorbar(image, ax=axes, label=label)

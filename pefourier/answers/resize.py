@@ -175,26 +175,36 @@ def resizing(answers: Sequence[Answer], look: plot.Look = plot.USUAL) -> Figure:
     (a,) = answers
     r: Resizing = a.result
     pictures, names = (r.before, r.after), [f"{size_of(r.old)} before", f"{size_of(r.new)} after"]
-    axes = len(r.old)
-    planes = 2 if axes > 1 else 0
-    rows = (planes + axes + 1) // 2
+    names_of_axes = axis_names(len(r.old))
+    each = [[share_along(one, axis) for one in pictures] for axis in range(len(r.old))]
+    square = len(r.old) == 2 and len(set(r.old)) == len(set(r.new)) == 1
+    if square and all(map(np.allclose, *each)):  # what both show is shown once
+        each, names_of_axes = each[:1], ["either axis"]  # as wide as both
+    planes = 2 if len(r.old) > 1 else 0
+    rows = (planes + len(each) + 1) // 2
     figure, grid = plot.make_panels(rows, 2, (plot.WIDTH, 0.5 + 2.4 * rows), look)
     panels = list(grid.flat)
     if planes:
         draw_planes(figure, panels[:2], pictures, names)
-    for axis, (panel, letter) in enumerate(zip(panels[planes:], axis_names(axes), strict=False)):
-        others = tuple(b for b in range(axes) if b != axis)
-        for one, name, style in zip(pictures, names, ("o-", "x--"), strict=True):
-            share = by_cycles(one).sum(axis=others)
+    for panel, letter, shares in zip(panels[planes:], names_of_axes, each, strict=False):
+        for share, name, style in zip(shares, names, ("o-", "x--"), strict=True):
             panel.semilogy(share, style, markersize=3, linewidth=1, label=name)
         panel.set(xlabel=f"cycles from end to end along {letter}", ylim=(FAINT, None))
-        panel.set_ylabel("" if axis % 2 else "share of energy")
-    for panel in panels[planes + axes :]:
+        panel.set_ylabel("share of energy")
+    for panel in panels[planes + len(each) :]:
         panel.set_axis_off()
+    if len(each) == 1:
+        panels[planes].set_subplotspec(panels[planes].get_gridspec()[rows - 1, :])
     plot.add_legend_below(figure, panels[planes])
     if not look.title:
         figure.suptitle(f"{plot.caption(a)}, {r.method}", fontsize=9)
     return figure
+
+
+def share_along(picture: Picture, axis: int) -> np.ndarray:
+    """The share of energy over cycles from end to end of one axis."""
+    others = tuple(b for b in range(len(picture.grid)) if b != axis)
+    return by_cycles(picture).sum(axis=others)
 
 
 def draw_planes(
@@ -202,7 +212,6 @@ def draw_planes(
 ) -> None:
     """Densities over the last two axes, in cycles from end to end and in shades of one scale."""
     planes = [np.log10(np.maximum(whole_plane(p.density, p.grid), FAINT)) for p in pictures]
-    widest = [max(p.grid[axis] for p in pictures) / 2 + 0.5 for axis in (-2, -1)]
     for panel, picture, plane, name in zip(panels, pictures, planes, names, strict=True):
         (left, right), (low, high) = (
             (-(n // 2) - 0.5, (n - 1) // 2 + 0.5) for n in reversed(picture.grid[-2:])
@@ -213,7 +222,6 @@ def draw_planes(
             plane, cmap="cividis", extent=extent, interpolation="nearest", **limits
         )
         panel.set(xlabel="cycles along x", ylabel="cycles along y" if panel is panels[0] else "")
-        panel.set(xlim=(-widest[1], widest[1]), ylim=(widest[0], -widest[0]))
         panel.set_title(name, fontsize=9, loc="left")
     where = "top" if figure.get_figwidth() < plot.NARROW else "right"
     label = "log10 of the share of energy"

@@ -111,6 +111,7 @@ def comparison(summary, look: plot.Look = plot.USUAL) -> Figure:
             panel.plot(mean.mean, above, "D", color="C0", markersize=4)
         panel.set_yticks(range(len(one.scores)), [plot.brief(name, 28) for name in one.scores])
         panel.set_ylim(len(one.scores) - 0.4, -0.6)
+        panel.margins(x=0.08)
         leaky = ", leaky split" if one.leaky else ""
         title = f"{plot.brief(one.dataset, 40)}, {one.inputs}{leaky}"
         panel.set_title(title, loc="right", fontsize=9)  # a long one has room at its left

@@ -15,6 +15,7 @@ from matplotlib.figure import Figure
 from training import result
 
 from pefourier.analysis.bands import density_by_decade
+from pefourier.analysis.compare import compare as compare_encodings
 from pefourier.analysis.faithful import assess
 from pefourier.analysis.reconstruct import position_functions
 from pefourier.analysis.relations import kernel, relate
@@ -70,6 +71,25 @@ def test_faithful_draws_singular_values_and_the_kernel(pair):
     np.testing.assert_allclose(left.lines[0].get_ydata(), sigma / sigma[0], atol=1e-14)
     kernel = [np.mean(np.diag(table @ table.T, lag)) / 8 for lag in range(20)]
     np.testing.assert_allclose(right.lines[0].get_ydata(), kernel, atol=1e-14)
+
+
+def test_rows_that_a_picture_has_no_room_for_are_averaged():
+    """Every tenth row of a fast wave drew slow ones, moiré that is in no code."""
+    enc = load("rope", 6000, 8)
+    (axes, bar) = heatmap([Answer(enc, enc.table())]).axes
+    drawn = axes.images[0].get_array()
+    assert len(drawn) == 400
+    np.testing.assert_allclose(drawn, enc.table().reshape(400, 15, 8).mean(axis=1), atol=1e-12)
+    assert axes.images[0].get_extent() == [-0.5, 7.5, 5999.5, -0.5]
+    assert bar.get_ylabel() == "value of the code\n(means of some rows)"
+
+
+def test_tables_of_two_lengths_are_compared_as_far_as_both_go():
+    a, b = load("rope", 900, 8), load("rope:rho=500", 1000, 8)
+    one, other, apart = compare([answer_of(compare_encodings(a, b))]).axes[:3]
+    assert one.get_ylim() == other.get_ylim() == apart.get_ylim() == (899.5, -0.5)
+    worst = np.abs(a.table() - b.table()[:900]).max(axis=0)
+    np.testing.assert_allclose(apart.images[0].get_array().max(axis=0), worst)
 
 
 @pytest.mark.parametrize("spec", ["sinusoidal:d=64", "rope:rho=1e4", "dft:d=80", "sinusoidal:d=6"])
