@@ -62,14 +62,10 @@ def density_by_decade(encoding: Encoding | np.ndarray, method: str = "auto") -> 
     >>> float(rope.density[len(rope.density) // 2].round(3))
     0.25
     """
-    enc = without_prefix(as_encoding(encoding))
-    frequencies, weights = frequencies_and_weights(enc, choose_method(enc, method))
-    frequencies = as_seen(enc, frequencies)
-    moving = (frequencies > 0) & ~(weights <= NEGLIGIBLE)  # NaN stays
-    logs, heights = np.log10(frequencies[moving]), weights[moving]
-    at_zero = float(weights[frequencies == 0].sum())
-    if not len(logs):
-        return DecadeDensity(np.zeros(0), np.zeros(0), at_zero)
+    waves = single_waves(encoding, method)
+    if not len(waves.omega):
+        return waves
+    logs, heights, at_zero = np.log10(waves.omega), waves.density, waves.at_zero
     low, high = logs.min() - 3 * SMEAR, logs.max() + 3 * SMEAR
     at = np.linspace(low, high, int(np.ceil((high - low) * POINTS)) + 1)
     density = np.zeros(len(at))
@@ -77,6 +73,21 @@ def density_by_decade(encoding: Encoding | np.ndarray, method: str = "auto") -> 
         apart = (at - logs[part, None]) / SMEAR
         density += heights[part] @ np.exp(-0.5 * apart**2)
     return DecadeDensity(10.0**at, density / (SMEAR * np.sqrt(2 * np.pi)), at_zero)
+
+
+def single_waves(encoding: Encoding | np.ndarray, method: str = "auto") -> DecadeDensity:
+    """Each frequency above 0 that has energy with its share of it, nothing smeared.
+
+    >>> from pefourier.encodings import load
+    >>> single_waves(load("rope", d=4)).density.tolist()
+    [0.5, 0.5]
+    """
+    enc = without_prefix(as_encoding(encoding))
+    frequencies, weights = frequencies_and_weights(enc, choose_method(enc, method))
+    frequencies = as_seen(enc, frequencies)
+    moving = (frequencies > 0) & ~(weights <= NEGLIGIBLE)  # NaN stays
+    at_zero = float(weights[frequencies == 0].sum())
+    return DecadeDensity(frequencies[moving], weights[moving], at_zero)
 
 
 def is_slow(encoding: Encoding | np.ndarray, method: str = "auto") -> bool:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from functools import partial
 from math import isnan, pi
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pefourier.analysis.bands import density_by_decade, group_waves, is_slow
+from pefourier.analysis.bands import density_by_decade, group_waves, is_slow, single_waves
 from pefourier.answers import plot
 from pefourier.answers.places import POINTS, axis_names, by_axis, unit_of_waves
 from pefourier.answers.telling import (
@@ -497,25 +498,38 @@ def spectrum_by_decade(answers: Sequence[Answer], look: plot.Look = plot.USUAL) 
         return spectrum_panels(answers, look, logarithmic=True)
     figure, ((axes,),) = plot.make_panels(1, 1, (plot.WIDTH, 3.4), look)
     axes.set_xscale("log")
-    for a in answers:
+    apart = all(waves_apart(a) for a in answers)
+    for i, a in enumerate(answers):
         found = density_by_decade(a.encoding, a.result.method)
         zero = share_at_zero(found.at_zero)
         label = plot.caption(a, plot.room_for_names(figure) - plot.LETTER * len(zero)) + zero
-        axes.plot(per_unit(a, found), found.density, label=label, linewidth=1.4)
+        if apart:
+            own = single_waves(a.encoding, a.result.method)
+            each, below = per_unit(a, own), {"color": f"C{i}", "linewidth": 0.9, "alpha": 0.5}
+            axes.plot(each, own.density, "o", color=f"C{i}", label=label, markersize=3)
+            axes.vlines(each, 0, own.density, **below)
+        else:
+            axes.plot(per_unit(a, found), found.density, label=label, linewidth=1.4)
     lengths = {len(a.encoding) * unit_of_waves(a.encoding)[0] for a in answers}
     if len(lengths) == 1:
         mark_one_turn(axes, lengths.pop())
-    axes.set(xlabel=frequency_label(answers, figure), ylabel="share of energy per decade")
+    share = "share of energy of each wave" if apart else "share of energy per decade"
+    axes.set(xlabel=frequency_label(answers, figure), ylabel=share)
     axes.set_ylim(bottom=0)
     limits = axes.get_xlim()
     axes.set_xlim(limits)
     if figure.get_figwidth() < plot.NARROW:  # between powers of ten names would overlap
         axes.xaxis.set_minor_formatter("")
-    plot.add_legend(figure, axes, look)
+    plot.add_legend(figure, axes, replace(look, below=look.below or apart))
     above = axes.twiny()
     above.set(xscale="log", xlabel=f"length of the wave ({units(answers)})")
     above.set_xlim([2 * np.pi / omega for omega in limits])
     return figure
+
+
+def waves_apart(answer: Answer) -> bool:
+    """Whether single declared frequencies are to be drawn: where nothing was to be smoothed."""
+    return answer.result.sigma == 0 and answer.result.method == "declared"
 
 
 def mark_one_turn(axes: Axes, length: float) -> None:

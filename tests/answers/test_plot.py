@@ -185,6 +185,15 @@ def test_energy_that_a_logarithm_leaves_out_is_told():
     assert line.get_label() == "dft (12.5 % at 0)"
 
 
+def test_declared_waves_stand_apart_where_nothing_is_smoothed():
+    """--sigma 0 drew a curve that was smeared by a tenth of a decade, with ripples of its own."""
+    enc = load("rope", 64, 16)
+    (axes, _) = spectrum_by_decade([Answer(enc, density(enc, sigma=0))]).axes
+    np.testing.assert_allclose(axes.lines[0].get_xdata(), 1e4 ** -(np.arange(8) / 8))
+    np.testing.assert_allclose(axes.lines[0].get_ydata(), 1 / 8)
+    assert axes.get_ylabel() == "share of energy of each wave"
+
+
 @pytest.mark.parametrize("draw", [spectrum, spectrum_by_decade])
 def test_many_spectra_have_panels(draw):
     answers = [Answer(e, density(e)) for e in (load(f"rope:rho={n}", 8, 8) for n in range(2, 11))]
