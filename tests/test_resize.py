@@ -123,7 +123,9 @@ def test_pairs_that_meet_unseen_phases_are_named(run):
     omega = 1e4 ** (-np.arange(16) / 16)
     assert y.which == np.flatnonzero(omega * 13 < 2 * np.pi).tolist()
     arguments = ["axial:convention=mae", "--d", 64, "--from", "14x10", "--to", "24x10"]
-    assert f"along y, numbers {y.which[0]} to 15" in " ".join(run("resize", *arguments).out.split())
+    assert f"never seen, counted from 0: y {y.which[0]} to 15" in " ".join(
+        run("resize", *arguments).out.split()
+    )
 
 
 def test_a_config_is_a_formula_too(run, tmp_path, monkeypatch):

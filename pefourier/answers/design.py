@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import starmap
-from math import pi
+from math import ceil, floor, log10, pi
 from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
@@ -95,7 +95,7 @@ def conclude_design(design: Design) -> Said:
 
     >>> from pefourier.analysis.design import design_base
     >>> print(conclude_design(design_base(80, 64, criteria=("turns", "distance"))).text)
-    CRITERIA DISAGREE. For 80 positions and d 64 take at most 13.82141 for all pairs to turn. Every
+    CRITERIA DISAGREE. For 80 positions and d 64 take base at most 13.8 for all pairs to turn. Every
     pair finishes a turn with bases up to 13.82141. By codes alone the best of the 15 bases tried is
     1.5 by distance (smallest distance 4.453).
     """
@@ -136,10 +136,23 @@ def conclude_design(design: Design) -> Said:
 
 def by_use(design: Design) -> str:
     """Which base to take for what, where criteria of use are among those that disagree."""
-    uses = {"bound": "base {} for a language model", "turns": "at most {} for all pairs to turn"}
+    uses = {"bound": "about {} for a language model", "turns": "at most {} for all pairs to turn"}
+    if design.steps:  # a series: the rule of language models is not its own
+        uses = {"turns": uses["turns"], "bound": "about {} by the rule of language models"}
     found = {name: design.best.get(name) for name in uses}
-    told = [uses[name].format(base_words(rho)) for name, rho in found.items() if rho is not None]
-    return f"take {', or '.join(told)}" if told else "see what each criterion asks for"
+    told = [uses[name].format(in_three(rho, name)) for name, rho in found.items() if rho]
+    return f"take base {', or '.join(told)}" if told else "see what each criterion asks for"
+
+
+def in_three(rho: float, criterion: str) -> str:
+    """A base in three digits: what is a most is not rounded up, nor what is a least down.
+
+    >>> in_three(187.4362, "turns"), in_three(7753.016, "bound")
+    ('187', '7760')
+    """
+    digit = 10.0 ** (floor(log10(rho)) - 2)
+    near = (floor if criterion == "turns" else ceil)(round(rho / digit, 9)) * digit
+    return number(near, 7)
 
 
 def fact(criterion: str, rho: float | None, design: Design, bases: dict[float, Candidate]) -> str:
@@ -305,6 +318,15 @@ TOLD = Telling(
 )
 
 
+def lowered(said: Said) -> str:
+    """A conclusion that follows another one, whose verdict is the answer.
+
+    >>> lowered(Said("CRITERIA DISAGREE", "For 9 positions take base 3."))
+    'criteria disagree. For 9 positions take base 3.'
+    """
+    return f"{said.verdict.lower()}{said.text.removeprefix(said.verdict)}"
+
+
 def design_page(answers: Sequence[Answer]) -> Page:
     """The answer of `pefourier design`; axes of a grid that are alike have one conclusion.
 
@@ -319,10 +341,15 @@ def design_page(answers: Sequence[Answer]) -> Page:
         return advise(one.length, one.d, one.best["turns"])
 
     def conclude_all() -> str:
-        bases = "".join(
-            paragraph(f"{axes}{conclude_design(one).text}") for axes, one in by_axes(designs)
-        )
         advice = which()
+        bases = "".join(
+            paragraph(
+                f"Its base: {lowered(conclude_design(one))}"
+                if advice
+                else f"{axes}{conclude_design(one).text}"
+            )
+            for axes, one in by_axes(designs)
+        )
         return f"{with_command(advice)}\n{bases}" if advice else bases
 
     return replace(TOLD.page(answers), conclusion=conclude_all, together=which)

@@ -10,7 +10,7 @@ import numpy as np
 
 from pefourier.analysis.resize import Picture, Resizing, by_cycles
 from pefourier.answers import plot
-from pefourier.answers.places import axis_names, by_axis, further_in_words, point_of
+from pefourier.answers.places import axis_names, by_axis, further_in_words
 from pefourier.answers.spectrum import whole_plane
 from pefourier.answers.telling import Answer, Said, Telling, meaning_of, record_of_fields
 from pefourier.answers.text import aligned, joined_runs, number
@@ -59,18 +59,21 @@ def methods_in_words(enc: Encoding, r: Resizing) -> str:
     how = f"{number(100 * share, 2 if share < 0.1 else 3)} % of a number's rms size"
     return (
         "Take the method that the weights were trained with (compare finds that of a table): from "
-        f"{size_of(r.old)} to {size_of(r.new)} they differ by up to "
-        f"{number(r.largest_difference, 3)} ({how}), {r.between[0]} from {r.between[1]} at "
-        f"{point_of(r.at)}."
+        f"{size_of(r.old)} to {size_of(r.new)} they differ by up to {how}, {r.between[0]} from "
+        f"{r.between[1]}."
     )
 
 
 def codes_in_words(r: Resizing) -> str:
     """Whether codes can still be told apart, and how much of their spectrum stays."""
-    moved = f"{number(100 * r.moved, 2)} % of the energy moves to other frequencies"
     if r.after.nearest is None or r.before.nearest is None:
-        return f"By {r.method} {moved}, in cycles from end to end."
-    return f"By {r.method} {apart_in_words(r.after, r.before)}; {moved}, in cycles from end to end."
+        return f"By {r.method} {moved_in_words(r)} of the energy moves to other frequencies."
+    return f"By {r.method} {apart_in_words(r.after, r.before)}."
+
+
+def moved_in_words(r: Resizing) -> str:
+    """The share of energy at other frequencies than before, in cycles from end to end."""
+    return f"{number(100 * r.moved, 2)} %"
 
 
 def apart_in_words(new: Picture, old: Picture) -> str:
@@ -104,12 +107,8 @@ def unseen_in_words(r: Resizing) -> str:
     if r.unseen is None:
         return ""
     if any(one.unseen for one in r.unseen):
-        counts = ", ".join(
-            f"{one.unseen} of {one.pairs} along {one.axis}"
-            + (f", numbers {', '.join(joined_runs(one.which, ' to '))}" if one.which else "")
-            for one in r.unseen
-        )
-        return f"Pairs of the formula meet phases never seen: {counts} (counted from 0)."
+        counts = ", ".join(f"{one.unseen} of {one.pairs} along {one.axis}" for one in r.unseen)
+        return f"Pairs of the formula meet phases never seen: {counts}."
     steps = f"steps are {by_axis([one.step_ratio for one in r.unseen])} of what they were"
     further = further_in_words([one.reach_ratio for one in r.unseen])
     if not further:
@@ -143,6 +142,10 @@ def resize_text(answers: Sequence[Answer], out: str | None = None) -> str:
     for label, value in PICTURE_FACTS:
         rows_of_pictures.append([label, *map(value, pictures.values())])
     text = f"{aligned(rows)}\n{aligned(rows_of_pictures)}"
+    text += f"energy at other frequencies, by cycles from end to end: {moved_in_words(r)}\n"
+    never = [one for one in r.unseen or () if one.which]
+    pairs = (f"{one.axis} {', '.join(joined_runs(one.which, ' to '))}" for one in never)
+    text += f"pairs in phases never seen, counted from 0: {'; '.join(pairs)}\n" if never else ""
     size = f"{len(r.table)} rows × {r.table.shape[1]}"
     return text + (
         f"\n{printable(out)}: {size}, {r.prefix} of them before the grid\n" if out else ""

@@ -360,6 +360,9 @@ def check_number(question: Question, count: int, rule: str) -> None:
         raise PefourierError(f"{rule}; got {len(given)}: {' '.join(map(shown, given)) or 'none'}")
 
 
+BETWEEN = " (times between: --times FILE with mtan-fixed or time2vec)"
+
+
 def parse_whole_numbers(texts: list[str]) -> list[int]:
     """Positions, whole numbers from 0 on, given one by one or separated by commas."""
     from pefourier.answers.text import whole_number
@@ -369,7 +372,7 @@ def parse_whole_numbers(texts: list[str]) -> list[int]:
         value = whole_number(text)
         if value is None or not 0 <= value < 2**53:
             raise PefourierError(
-                f"--pos takes whole numbers from 0 on, such as 5,40,75; got {shown(text)}"
+                f"--pos takes whole numbers from 0 on, such as 5,40,75; got {shown(text)}{BETWEEN}"
             )
         numbers.append(value)
     return numbers
@@ -403,7 +406,7 @@ def points_of_file(path: str) -> list[tuple[int, ...]]:
     unusual = numbers[~((numbers >= 0) & (numbers < 2**53) & (numbers % 1 == 0))]
     if len(unusual):
         raise PefourierError(
-            f"--pos takes whole numbers from 0 on; {shown(path)} holds {unusual[0]:g}"
+            f"--pos takes whole numbers from 0 on; {shown(path)} holds {unusual[0]:g}{BETWEEN}"
         )
     rows = numbers.astype(int).reshape(len(numbers), -1)
     return list(map(tuple, rows.tolist()))
