@@ -26,6 +26,17 @@ from pefourier.errors import unknown
 
 FILE = Path(__file__).with_suffix(".json")
 POINTS = {"position": "positions", "lag": "lags", "time": "times", "tree": "nodes of a tree"}
+USED_BY = {  # model types of transformers, some of those whose configs are read as each
+    "rope": ("llama", "mistral", "qwen3", "gemma3_text", "gpt_neox"),
+    "learned": ("bert", "gpt2", "vit", "whisper"),
+    "sinusoidal": ("whisper", "marian"),
+    "axial": ("vit_mae",),
+    "axial-rope": ("dinov3_vit", "llama4_vision_model"),
+    "alibi": ("bloom", "mpt"),
+    "t5": ("t5", "switch_transformers"),
+    "swin": ("swin",),
+    "swin2": ("swinv2",),
+}
 MANY = 8  # parameters, from which on a line says what one means
 SIZES = ("length", "d")  # parameters that every encoding has
 
@@ -59,7 +70,8 @@ def with_conclusion(record: dict[str, Any]) -> dict[str, Any]:
     """A record with its conclusion after what every answer begins with."""
     first = {key: record[key] for key in ("encoding", "spec", "params")}
     untrained = " Its table is only where training starts." if record["untrained"] else ""
-    return first | {"conclusion": record["meaning"] + untrained} | record
+    used = {"used_by": list(USED_BY.get(record["encoding"], ()))}
+    return first | {"conclusion": record["meaning"] + untrained} | record | used
 
 
 def how_many() -> str:
@@ -68,7 +80,7 @@ def how_many() -> str:
         f"{len(read_catalogue())} encodings have a name; type NAME or NAME:key=value,… where a "
         "SPEC is asked for. 'pefourier list NAME' says what the parameters of one mean. Domain: "
         "what its rows stand for. Measure: its frequencies are declared by a formula, or estimated "
-        "from its table."
+        "from its table. Used by: model types of transformers."
     )
 
 
@@ -83,6 +95,7 @@ def description(record: dict[str, Any]) -> str:
     facts = {
         "formula": record["formula"],
         "source": record["paper"],
+        "used by": ", ".join(USED_BY.get(record["encoding"], ())),
         "codes of": f"{POINTS[record['domain']]}; frequencies are {record['measure']}",
     }
     lines += [paragraph(f"  {key:<10} {fact}", " " * 13) for key, fact in facts.items() if fact]
@@ -122,9 +135,10 @@ def conventions_in_words(conventions: Sequence[dict[str, Any]]) -> list[str]:
 
 def rows(records: Sequence[dict[str, Any]] | None = None) -> list[list[str]]:
     """A row of words for each encoding, of all that have a name by default; the header first."""
-    table = [["encoding", "family", "domain", "measure", "source", "parameters"]]
+    table = [["encoding", "family", "domain", "measure", "used by", "source", "parameters"]]
     for record in read_catalogue() if records is None else records:
-        words = [record[key] for key in ("encoding", "family", "domain", "measure", "paper")]
+        words = [record[key] for key in ("encoding", "family", "domain", "measure")]
+        words += [", ".join(USED_BY.get(record["encoding"], ())), record["paper"]]
         own = {key: value for key, value in record["params"].items() if key not in SIZES}
         table.append([*words, ",".join(assignment(*item) for item in own.items())])
     return table

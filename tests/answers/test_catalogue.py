@@ -2,14 +2,19 @@
 
 import csv
 import json
+import re
 
-from pefourier.answers.catalogue import description, read_catalogue
+import pytest
+
+import pefourier
+from pefourier.answers.catalogue import USED_BY, description, read_catalogue
+from pefourier.errors import PefourierError
 
 
 def test_the_list_is_the_same_in_all_forms(run):
     records = json.loads(run("list", "--json").out)["results"]
     rows = list(csv.reader(run("list", "--csv").out.splitlines()))
-    assert rows[0] == ["encoding", "family", "domain", "measure", "source", "parameters"]
+    assert rows[0] == ["encoding", "family", "domain", "measure", "used by", "source", "parameters"]
     assert [row[0] for row in rows[1:]] == [r["encoding"] for r in records]
     conclusion, _, table = run("list").out.partition("\n\n")
     assert conclusion.startswith(f"{len(records)} encodings have a name; ")
@@ -52,3 +57,16 @@ def test_several_are_told_in_the_order_given(run):
     done = run("list", "ropee")
     message = "unknown encoding 'ropee'. Did you mean 'rope'? 'pefourier list' shows all."
     assert (done.status, done.out, done.err) == (2, "", f"pefourier: {message}\n")
+
+
+@pytest.mark.parametrize("kind", [kind for used in USED_BY.values() for kind in used])
+def test_models_use_what_is_said_of_them(tmp_path, kind):
+    """Their configs are read as that encoding, or refused as its table is in weights."""
+    config = {"model_type": kind, "hidden_size": 64, "num_attention_heads": 4, "image_size": 224}
+    config |= {"max_position_embeddings": 64, "num_hidden_layers": 2, "patch_size": 16}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    try:
+        name = pefourier.context(tmp_path / "config.json").about[0].name
+    except PefourierError as error:
+        name = re.search(r"are (learned): their table is in its weights", str(error))[1]
+    assert kind in USED_BY[name]

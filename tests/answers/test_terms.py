@@ -205,7 +205,7 @@ def test_every_row_and_column_of_text_has_a_term():
     assert set(spectrum.WAVES) <= names_of("spectrum", "every answer")
     assert set(context.ROTATION_FACTS) <= names_of("context")
     assert set(design.HEADS.values()) <= names_of("design", "context", "check-faithful")
-    columns = ["encoding", "family", "domain", "measure", "source"]
+    columns = ["encoding", "family", "domain", "measure", "used by", "source"]
     assert set(columns) <= names_of("list", "every answer")
     claims = ["where", "the paper says", "printed", "computed", "verdict", "why"]
     assert set(claims) <= names_of("reproduce")
