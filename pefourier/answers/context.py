@@ -6,13 +6,13 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 from math import isclose, log, pi
 from shlex import quote
-from shutil import get_terminal_size
 from typing import Any
 
 import numpy as np
 
 from pefourier.analysis import context
 from pefourier.answers import telling
+from pefourier.answers.context_chart import bands_chart
 from pefourier.answers.context_figures import wavelengths
 from pefourier.answers.grid_reach import reach_on_grid
 from pefourier.answers.page import Page, fields_told
@@ -29,8 +29,6 @@ LEADS = {  # of misreadings that have a name and no setting
     "partial-ignored": "With all of the head rotated",
     "layout": "With partners in the other layout",
 }
-MARKS = {"same": ("█", "34"), "kept": ("█", "34"), "blended": ("▒", "33"), "stretched": ("░", "31")}
-ACROSS = 64  # letters of the picture where nobody looks at a terminal
 SLOPES = 16  # rows of heads
 RUNS = 16  # ranges of distances that share a bucket
 AXIS = {"t": "frame", "y": "row", "x": "column"}
@@ -606,50 +604,6 @@ def cache_text(rotation: context.Rotation) -> str:
     rows.append(["phase error, rad", *map(number, loss.errors)])
     rows.append(["cosine to a consistent rotation", *(f"{c:.3f}" for c in loss.cosines)])
     return aligned(rows)
-
-
-def bands_chart(found: context.Context, colour: bool = False) -> str:
-    """The bands of each rotation over the logarithm of the wavelength, with lengths as lines.
-
-    A letter stands for the wavelengths of at least one pair; │ for the trained length and ║ for the
-    one asked for hide those beneath.
-
-    >>> from pefourier.analysis.context import describe_context
-    >>> scaled = "rope:rho=5e5,scaling=llama3,factor=8,original=8192"
-    >>> print(bands_chart(describe_context(scaled, 131072, d=64)[1]).splitlines()[0].rstrip())
-    kept      ██ █ ██ █ █ ██ █ █ ██ █ █     │           ║
-    """
-    across = max(get_terminal_size((ACROSS + 10, 24)).columns - 10, 24)
-    turning = [r for r in found.rotations if r.rotated]
-    if not turning:
-        return ""
-    slowest = max(2 * pi / r.frequencies.min() for r in turning)
-    ends = log(2 * pi), log(max(slowest, found.length, 2 * pi) * 1.01)
-
-    def column(wavelength: float) -> int:
-        share = (log(wavelength) - ends[0]) / (ends[1] - ends[0])
-        return int(min(max(share, 0.0), 1.0) * (across - 1))
-
-    lines = []
-    for r in turning:
-        lines += [r.name] if r.name else []
-        for treatment, members in context.treatments(r.frequencies, r.trained_frequencies).items():
-            mark, paint = MARKS[treatment]
-            cells = {column(2 * pi / w): mark for w in r.frequencies[members]}
-            cells |= {column(found.trained): "│", column(found.length): "║"}
-            row = "".join(cells.get(i, " ") for i in range(across))
-            row = row.replace(mark, f"\x1b[{paint}m{mark}\x1b[0m") if colour else row
-            lines += [f"{treatment:<9} {row}"] if members.any() else []
-    scale = f"{'':9} {ends_text(slowest, found.length, across)}"
-    return "\n".join(
-        [*lines, scale, f"{'':10}│ trained {found.trained}  ║ asked {found.length}", "", ""]
-    )
-
-
-def ends_text(slowest: float, length: int, across: int) -> str:
-    """The ends of the scale of wavelengths."""
-    last = f"{max(slowest, length):.3g} positions"
-    return f"{2 * pi:.3g}{last:>{across - 4}}"
 
 
 def context_rows(answers: Sequence[telling.Answer]) -> Iterable[Sequence[Any]]:

@@ -11,20 +11,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pefourier.analysis.relations import kernel
-from pefourier.answers import places, plot, telling
-from pefourier.answers.kernel import draw_kernels
+from pefourier.answers import places, telling
+from pefourier.answers.faithful_figures import faithful
 from pefourier.answers.page import Page, fields_of
 from pefourier.answers.text import agreeing, aligned, join, number, paragraph
-from pefourier.encodings.encoding import Encoding, without_prefix
+from pefourier.encodings.encoding import Encoding
 from pefourier.encodings.grids import size_of
 from pefourier.encodings.specs import source_of
 from pefourier.geometry.singular_values import decompose
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
     from pefourier.analysis.faithful import Faithfulness
 
 TOLD_FORMATS = ("float32", "float16", "bfloat16")  # formats that a conclusion speaks of
@@ -34,7 +30,6 @@ FLOAT32_LIMIT = 2**20  # condition number from which rounding in float32 can hid
 
 SHARED_BY = ("clip", "buckets", "max_distance")  # parameters by which far lags share a code
 NEAREST = 2**12  # lags among which the nearest that share a code are looked for
-STRETCHES = 500  # of a long curve
 
 
 def faithful_page(asked: Sequence[telling.Answer | telling.Refusal]) -> Page:
@@ -578,7 +573,6 @@ def lost_to_rounding(r: Faithfulness) -> str:
         return ""
     from pefourier.encodings.specs import load
     from pefourier.geometry.on_axes import separable_rank
-    from pefourier.geometry.singular_values import decompose
 
     sides = "x".join(map(str, r.grid))
     own = load(f"{spec}{',' if ':' in spec else ':'}grid={sides}", d=r.dimension)
@@ -586,64 +580,6 @@ def lost_to_rounding(r: Faithfulness) -> str:
     better = rank >= separable_rank(r.grid)
     and_is = " and is separable" if better else ""
     return f" (in float64 its formula spans {rank}{and_is})" if rank > r.rank else ""
-
-
-def envelope(x: np.ndarray, y: np.ndarray, logarithmic: bool = False) -> tuple[np.ndarray, ...]:
-    """A curve of few points that looks the same: the least and the largest of each stretch.
-
-    >>> x, y = envelope(np.arange(1e5), np.sin(np.arange(1e5)))
-    >>> len(x) <= 2 * STRETCHES + 2, bool(y.max() > 0.99999)
-    (True, True)
-    """
-    if len(x) <= 2 * STRETCHES:
-        return x, y
-    spaced = np.geomspace if logarithmic else np.linspace
-    edges = np.unique(spaced(1, len(x) + 1, STRETCHES + 1).astype(int) - 1)
-    kept = [
-        start + np.unique([np.argmin(part), np.argmax(part)])
-        for start, part in ((a, y[a:b]) for a, b in pairwise(edges))
-    ]
-    chosen = np.unique(np.concatenate([*kept, [0, len(x) - 1]]))
-    return x[chosen], y[chosen]
-
-
-def faithful(answers: Sequence[telling.Answer], look: plot.Look = plot.USUAL) -> Figure:
-    """Singular values, for rank and conditioning, and inner products by lag."""
-    figure, ((left, right),) = plot.make_panels(1, 2, (plot.WIDTH, 3.0), look)
-    draw_singular_values(left, answers, plot.room_for_names(figure))
-    plot.add_legend_below(figure, left)
-    kernels = [kernel(without_prefix(a.encoding)) for a in answers]
-    draw_kernels(right, answers, kernels, plot.room_for_names(figure))
-    return figure
-
-
-def singular_values(answers: Sequence[telling.Answer], look: plot.Look = plot.USUAL) -> Figure:
-    """Singular values alone."""
-    figure, ((axes,),) = plot.make_panels(1, 1, (plot.WIDTH, 3.4), look)
-    draw_singular_values(axes, answers, plot.room_for_names(figure))
-    plot.add_legend(figure, axes, look)
-    return figure
-
-
-def draw_singular_values(axes: Axes, answers: Sequence[telling.Answer], room: float) -> None:
-    """Singular values over the largest; those at or below its dotted line count as zero."""
-    lowest = 1.0
-    for a in answers:
-        sigma = decompose(without_prefix(a.encoding)).sigma
-        if sigma[0] > 0:
-            index, shares = envelope(
-                np.arange(1, len(sigma) + 1), np.maximum(sigma / sigma[0], np.finfo(float).tiny)
-            )
-            rank = f" (rank {a.result.rank})"
-            label = plot.caption(a, room - plot.LETTER * len(rank)) + rank
-            (line,) = axes.plot(index, shares, label=label)
-            zero = a.result.rank_tolerance / sigma[0]
-            axes.axhline(zero, color=line.get_color(), linewidth=0.8, linestyle=":")
-            lowest = min(lowest, zero)
-    told = (1, lowest), (0, -2)
-    axes.annotate("taken as zero", *told, textcoords="offset points", fontsize=7, va="top")
-    axes.set(xlabel="index", ylabel="singular value / largest", yscale="log")
-    axes.set_ylim(lowest / 1e3, 3)
 
 
 FAITHFUL = {

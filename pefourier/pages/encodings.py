@@ -23,7 +23,8 @@ from pefourier.analysis.spectrum import Spectrum, density
 from pefourier.answers import plot, telling
 from pefourier.answers.choice import choose
 from pefourier.answers.encode import heatmap
-from pefourier.answers.faithful import formula_in_words, singular_values
+from pefourier.answers.faithful import formula_in_words
+from pefourier.answers.faithful_figures import singular_values
 from pefourier.answers.page import Page, fields_of, flattened
 from pefourier.answers.reconstruct import reconstruct
 from pefourier.answers.relations import relations

@@ -9,7 +9,7 @@ from pefourier.analysis.reconstruct import position_functions
 from pefourier.analysis.relations import relate
 from pefourier.analysis.spectrum import density
 from pefourier.answers import plot
-from pefourier.answers.faithful import faithful
+from pefourier.answers.faithful_figures import faithful
 from pefourier.answers.places import kernel_lines
 from pefourier.answers.reconstruct import reconstruct
 from pefourier.answers.spectrum import spectrum, whole_plane
