@@ -351,6 +351,18 @@ def test_design_of_short_lengths_needs_no_base(run):
     assert " ".join(out.split()).startswith("NO BASE NEEDED. With 80 positions and d 256 the DFT")
 
 
+@pytest.mark.parametrize("size", [["--length", 1000], ["--span", "24h", "--resolution", "5min"]])
+def test_a_design_has_one_verdict_and_a_series_is_no_language_model(run, size):
+    """Once two verdicts, and bases of seven digits for a language model whatever was asked."""
+    asked = ["design", *size, "--d", 64]
+    out = " ".join(run(*asked).out.split())
+    assert re.findall(r"(?<![\w-])[A-Z]{3,}[A-Z ]*\.", out) == ["TAKE SINUSOIDAL OR ROPE."]
+    (best,) = [one["best"] for one in run(*asked, "--json").results]
+    turns = int(re.search(r"at most (\d+)(\.\d)? for all pairs to turn", out)[1])
+    assert turns <= best["turns"] < turns + 1
+    assert ("for a language model" in out) == ("--length" in size)
+
+
 def test_a_sweep_of_contexts_has_a_result_for_each_length(run):
     asked = ["context", "llama.json", "--length", "16k:128k:2x"]
     results = run(*asked, "--json").results

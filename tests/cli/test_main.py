@@ -76,6 +76,10 @@ def test_positions_may_stand_before_encodings(run):
         (["spectrum", "-", "-"], "standard input ('-') can be read once; name it once"),
         (["reconstruct", "--pos", "-1"], "--pos takes whole numbers from 0 on, such as 5,40,75"),
         (["reconstruct", "--pos", "300"], "position 300 is outside the lattice 0 … 255;"),
+        (
+            ["encode", "sinusoidal", "--pos", "3.5", "--out", "c.csv"],
+            "--times FILE with mtan-fixed",
+        ),
         (["reconstruct", "--pos", "x"], "--pos takes whole numbers from 0 on, such as 5,40,75"),
         (
             ["check-faithful", "--require", "perfect"],
