@@ -469,9 +469,8 @@ def resize(
     from pefourier.analysis.resize import has_formula, on_own_grid, resize_table
 
     prefix = params.pop("prefix", 0)
-    placing = {"prefix": prefix} if params.get("grid") else {}
-    enc = encoding_of(encoding, None, d, {**params, **placing}, as_rows=True)
-    enc = enc if placing else on_own_grid(enc, prefix, len(to))
+    enc = encoding_of(encoding, None, d, {**params, "prefix": prefix}, as_rows=True)
+    enc = enc if params.get("grid") else on_own_grid(enc, len(to))
     formula = None
     if has_formula(enc, encoding, to):
         anew = {**params, "grid": tuple(to), "prefix": prefix}
@@ -590,7 +589,7 @@ def encoding_of(
         enc = load_spec(os.fspath(source), length, d, given, least)
     else:
         enc = encoding_of_object(source, length, d, given)
-    if not (as_rows or enc.origin == "formula" or enc.domain.grid):
+    if not (as_rows or enc.origin == "formula" or enc.params.get("grid")):
         from pefourier.geometry.found_grids import on_found_grid
 
         enc = on_found_grid(enc)

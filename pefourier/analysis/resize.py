@@ -183,26 +183,22 @@ def has_formula(enc: Encoding, source: Any, new: Sequence[int]) -> bool:
     return named and not drawn and len(enc.domain.sides) == len(new)
 
 
-def on_own_grid(enc: Encoding, prefix: int = 0, axes: int = 2) -> Encoding:
+def on_own_grid(enc: Encoding, axes: int = 2) -> Encoding:
     """A table on the grid that it has or turns out to have; refused where none is known.
 
     One that is on none, asked for one axis, is a line.
     """
-    whole = enc if enc.domain.grid else on_found_grid(enc)
-    if not whole.domain.grid and axes == 1:
+    whole, prefix = on_found_grid(enc), enc.domain.prefix
+    lies = len(whole.domain.grid) > 1 or bool(whole.domain.grid and not prefix)
+    if not lies and axes == 1:
         return replace(enc, domain=lattice((len(enc) - prefix,), prefix))
-    if not whole.domain.grid:
+    if not lies:
         for finding in whole.findings:
             if finding.code == "rows-behind-grid":
                 raise PefourierError(f"{shown(enc.label)}: {finding.message}")
         raise PefourierError(
             f"{shown(enc.label)} is on no known grid, and its {len(enc)} rows do not show one; "
             f"give its sides, as {grid_options(*usual_grid(len(enc), prefix), '--from')}"
-        )
-    if prefix not in (0, whole.domain.prefix):
-        raise PefourierError(
-            f"{shown(enc.label)} is on a grid of {size_of(whole.domain.grid)} behind "
-            f"{whole.domain.prefix} rows, not {prefix}; give --from too, or leave out --prefix"
         )
     return whole
 

@@ -138,7 +138,7 @@ def on_grid(enc: Encoding, sides: Sides, prefix: int) -> Encoding:
     check_fit(shown(enc.label), len(enc), sides, prefix, "" if fits else shown_instead(enc, sides))
     found = findings_on_start(enc, sides, prefix)
     domain = lattice(sides or (len(enc) - prefix,), prefix)
-    params = {**enc.params, "grid": domain.grid, "prefix": prefix}
+    params = {**enc.params, "grid": sides, "prefix": prefix}
     measure = enc.measure and raster_measure(enc.measure, domain)
     findings = (*enc.findings, *found)
     return replace(enc, domain=domain, measure=measure, params=params, findings=findings)

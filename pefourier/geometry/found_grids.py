@@ -16,7 +16,13 @@ import numpy as np
 from pefourier.encodings.domain import positions
 from pefourier.encodings.encoding import Encoding, Finding, unit_of
 from pefourier.encodings.findings import finding
-from pefourier.encodings.grids import Sides, grid_options, on_grid, with_rows_behind
+from pefourier.encodings.grids import (
+    Sides,
+    grid_options,
+    on_grid,
+    size_of,
+    with_rows_behind,
+)
 from pefourier.encodings.lines import (
     LEAST_POINTS,
     LEAST_SIDE,
@@ -24,6 +30,7 @@ from pefourier.encodings.lines import (
     may_be_lines,
     squares_with_others,
 )
+from pefourier.errors import PefourierError, shown
 
 MOST_PREFIX = 8  # rows before a grid that are looked for
 MEASURED = 2**10  # points of which all inner products are looked at
@@ -169,24 +176,38 @@ def on_found_grid(enc: Encoding) -> Encoding:
     """A table of rows as points of the grid that it turns out to have, which a note says.
 
     A formula's grid is part of it, and is not looked for; nor is that of biases and rotations. Rows
-    behind a grid are no part of it: such a table stays on one axis, which a warning says.
+    behind a grid are no part of it: such a table stays on one axis, which a warning says. That of
+    which a prefix alone was told is looked for, too, and must begin behind it.
     """
-    if enc.origin == "formula" or enc.domain.kind != "position" or enc.domain.grid:
+    if enc.origin == "formula" or enc.domain.kind != "position" or is_settled(enc):
         return enc
     if enc.act != "add" or len(enc) < LEAST_POINTS:
         return enc
-    found = find_placing(enc.table())
+    found, behind = find_placing(enc.table()), enc.domain.prefix
     if found is None:
         return replace(enc, findings=(*enc.findings, *doubts_on_axis(enc)))
     if found.after:
         what = with_rows_behind(enc.table(), found.grid, found.prefix, found.after)
         note = finding("rows-behind-grid", rows=len(enc), what=what)
         return replace(enc, findings=(*enc.findings, note))
+    if behind not in (0, found.prefix):
+        raise PefourierError(
+            f"{shown(enc.label)} is on a grid of {size_of(found.grid)} behind {found.prefix} rows, "
+            f"not {behind}; give its grid too (--grid, --from), or leave out --prefix"
+        )
     asked = grid_options(found.grid, found.prefix)
     note = finding("grid-found", asked=asked, reason=found.reason, rows=len(enc))
-    whole = on_grid(enc, found.grid, found.prefix)
+    line = replace(enc, domain=positions(len(enc)))
+    whole = on_grid(line, found.grid, found.prefix)
     params = {**whole.params, "grid_found": True}
     return replace(whole, params=params, findings=(*enc.findings, note))
+
+
+def is_settled(enc: Encoding) -> bool:
+    """Whether rows have a grid that was given, beyond the prefix of one."""
+    place = enc.domain
+    alone = len(place.grid) == 1 and place.prefix and not enc.params.get("grid")
+    return bool(place.grid) and not alone
 
 
 def doubts_on_axis(enc: Encoding) -> list[Finding]:

@@ -22,13 +22,16 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
+@pytest.mark.parametrize("behind", [[], ["--prefix", 1]], ids=str)
 @pytest.mark.parametrize("spec", ["mae.npy", "py:ported_table:codes"])
 @pytest.mark.parametrize(
     "command", [["spectrum"], ["reconstruct"], ["check-faithful"], ["relations"]], ids=str
 )
-def test_every_question_finds_the_grid_and_says_it(run, folder, command, spec):
+def test_every_question_finds_the_grid_and_says_it(run, folder, command, spec, behind):
+    command = [*command, *behind]
     size = ["--d", D, "--length", H * W + 1] if spec.startswith("py:") else []
-    (asked,) = run(*command, spec, "--grid", "7x11", "--prefix", 1, "--d", D, "--json").results
+    on_grid = ["--grid", "7x11", "--prefix", 1]
+    (asked,) = run(command[0], spec, *on_grid, "--d", D, "--json").results
     done = run(*command, spec, *size, "--json")
     (found,) = done.results
     assert SAID in done.err
@@ -49,6 +52,12 @@ def test_one_axis_stays_one_axis(run, folder, command, arguments):
     assert "grid_found" not in record["params"]
     assert np.ndim(record.get("density", [0])) == 1
     assert record.get("grid") in (None, [H * W + 1])
+
+
+def test_a_prefix_that_contradicts_the_grid_found_is_refused(run, folder):
+    done = run("check-faithful", "mae.npy", "--prefix", 2)
+    assert (done.status, done.out) == (2, "")
+    assert "is on a grid of 7x11 behind 1 rows, not 2; give its grid too" in done.err
 
 
 def test_positions_on_one_axis_ask_for_one_axis(run, folder):
@@ -93,7 +102,7 @@ def test_resizing_finds_the_grid_too(run, folder):
     [
         (["lines.npy"], "77 rows do not show one; give its sides, as --from 7x11"),
         (["axial", "--d", 8], "'axial' is on no known grid"),
-        (["mae.npy", "--prefix", 2], "behind 1 rows, not 2; give --from too"),
+        (["mae.npy", "--prefix", 2], "behind 1 rows, not 2; give its grid too (--grid, --from)"),
     ],
     ids=str,
 )
