@@ -13,6 +13,7 @@ A lattice of several axes is a torus (`geometry.torus`) with half of its frequen
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from math import ceil, log, pi, prod
 from typing import Any
 
@@ -23,6 +24,7 @@ from pefourier.encodings.checks import LARGEST, check_count, check_size
 from pefourier.encodings.domain import half_plane, lattice_points, periodogram
 from pefourier.encodings.encoding import Encoding, as_encoding, row_blocks, without_prefix
 from pefourier.errors import PefourierError, unknown
+from pefourier.geometry.joint_waves import JointWaves, joint_waves
 from pefourier.geometry.torus import (
     aliased_shares,
     directions_of,
@@ -40,6 +42,7 @@ LEAST_SIGMA = 0.02  # half a step away, exp(-x^2/2) is still a number
 METHODS = ("auto", "declared", "periodogram")
 AT_ONCE = 2**15  # frequencies that are smeared together
 BESIDE = {"default": None, "compare": False, "metadata": {"told": False}}
+SPREAD = 16  # frequencies that so few waves' energy can be spread over
 SMALL = 2**25  # frequency-lattice pairs up to which no tail is left out
 
 
@@ -93,6 +96,15 @@ class Spectrum(Result):
         reached = np.cumsum(weights[order]) >= 0.95 - 1e-12
         cutoff = float(length[order][np.argmax(reached)]) if reached.any() else np.nan
         return replace(found, centroid=float(length @ weights), cutoff95=cutoff)
+
+    @cached_property
+    def few_waves(self) -> JointWaves | None:
+        """Waves of a measured table fitted together, where so few may hold it; not of trees."""
+        enc, spread = self.about[0], self.summary.effective_unsmeared
+        few = not self.on_grid and self.frequencies is None and spread and spread <= SPREAD
+        if not few or (enc.domain.basis is not None and not enc.domain.irregular):
+            return None
+        return joint_waves(enc.domain, enc.table())
 
 
 def density(

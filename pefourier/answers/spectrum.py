@@ -45,7 +45,7 @@ STILL = 0.95  # of the energy at frequency 0: codes are the same
 UNDECLARED = "not known: measured on codes"
 ALIASED = 3.0  # positions: of shorter waves it matters that others look the same
 FEW_WAVES, HELD = 4, 0.9  # waves that are named where they hold so much of the energy
-SPREAD = 16  # frequencies that so few waves' energy can be spread over
+RESOLVED, APART = 0.01, 0.02  # of a frequency and of the energy: how well waves are told apart
 SHARED = 0.05  # of a table's energy: what is the same in all rows is worth a sentence from here on
 BOUND, ROUND = 0.99, 0.15  # A4 from which directions are two, and below which there is none
 MOST_WAVES = 0.5  # share of frequencies that is worth a sentence
@@ -282,14 +282,9 @@ def shape(enc: Encoding, r: Spectrum) -> tuple[str, str]:
         return MEANS("CONSTANT", share=100 * s.lowest_bin_share, points=POINTS[enc.domain.kind])
     if r.summary.flatness >= FLAT:
         return MEANS("EVEN", flatness=number(r.summary.flatness, 3))
-    if waves := few_waves(enc, r):
-        lengths = [number(2 * pi / omega * step, 3) for omega, _ in waves]
-        each = join(
-            f"{n} ({100 * share:.0f} %)" for n, (_, share) in zip(lengths, waves, strict=True)
-        )
-        one = f"a wave of {lengths[0]}" if len(waves) == 1 else ""
-        held = 100 * sum(share for _, share in waves)
-        return MEANS("FEW WAVES", held=held, waves=one or f"waves of {each}", unit=unit)
+    if waves := few_waves(r):
+        held = 100 * sum(share for _, share, _ in waves)
+        return MEANS("FEW WAVES", held=held, waves=waves_in_words(waves, step), unit=unit)
     told = {"wave": wave(s.cutoff95 / step), "unit": unit, "slow": below_first_step(enc, r)}
     if s.cutoff95 <= SLOW:
         return MEANS("MOSTLY SLOW", **told)
@@ -300,27 +295,29 @@ def shape(enc: Encoding, r: Spectrum) -> tuple[str, str]:
     return MEANS("SLOW AND FAST", half=wave(middle / step), **told)
 
 
-def few_waves(enc: Encoding, r: Spectrum) -> list[tuple[float, float]]:
-    """Frequencies and shares of a measured spectrum that lies in few, before it is smoothed.
+def waves_in_words(waves: Sequence[tuple[float, float, float]], step: float) -> str:
+    """Lengths of waves, with shares where none is also another's."""
+    lengths = [number(2 * pi / omega * step, 3) for omega, _, _ in waves]
+    if len(waves) == 1:
+        return f"a wave of {lengths[0]}"
+    if all(abs(own - share) <= APART for _, share, own in waves):
+        shares = [f" ({100 * share:.0f} %)" for _, share, _ in waves]
+        lengths = map("".join, zip(lengths, shares, strict=True))
+    return f"waves of {join(lengths)}"
 
-    A wave between two points of the lattice shows beside both: a peak has its neighbours' shares,
-    and lies towards the larger as the roots of both ask for, which is exact for a single wave.
+
+def few_waves(r: Spectrum) -> list[tuple[float, float, float]]:
+    """Frequencies, shares and own energies of the few waves that hold a measured spectrum.
+
+    None where what is left of the fit could have moved one of them by more than it is told to.
     """
-    if r.on_grid or r.frequencies is not None or not r.summary.effective_unsmeared <= SPREAD:
+    found = r.few_waves
+    if found is None:
         return []
-    found = np.append(0.0, r.plain[1:])  # what all codes share is no wave
-    beside = np.pad(found, 1)
-    before, after = beside[:-2], beside[2:]
-    peaks = np.flatnonzero((found >= before) & (found > after))
-    shares = (before + found + after)[peaks]
-    top = np.argsort(-shares, kind="stable")[:FEW_WAVES]
-    top = top[shares[top] >= SHARED]
-    if shares[top].sum() < HELD:
+    told = (np.cumsum(found.share >= SHARED) <= FEW_WAVES) & (found.share >= SHARED)
+    if found.share[told].sum() < HELD or (found.error > RESOLVED * found.omega)[told].any():
         return []
-    k = peaks[top]
-    nearer = np.sqrt(np.maximum(before, after)[k])
-    moved = np.where(after > before, 1, -1)[k] * nearer / (nearer + np.sqrt(found[k]))
-    return [*zip(2 * pi * (k + moved) / r.lattice, shares[top], strict=True)]
+    return [*zip(found.omega[told], found.share[told], found.alone[told], strict=True)]
 
 
 def is_blurred(r: Spectrum) -> bool:
@@ -417,8 +414,8 @@ def aliasing(enc: Encoding, r: Spectrum) -> str:
 def aliases_of_measured(enc: Encoding, r: Spectrum) -> str:
     """What else the fastest of the waves of a table may be, where it is nearly the shortest."""
     none = enc.domain.irregular or isnan(r.summary.lowest_bin_share)
-    waves = [] if none else few_waves(enc, r)
-    fastest = max((omega for omega, _ in waves), default=0.0)
+    waves = [] if none else few_waves(r)
+    fastest = max((omega for omega, *_ in waves), default=0.0)
     if not 2 * pi / ALIASED < fastest < pi * (1 - 1e-9):
         return ""
     seen, other = (number(2 * pi / omega, 3) for omega in (fastest, 2 * pi - fastest))

@@ -22,6 +22,7 @@ from pefourier.analysis.reconstruct import position_functions
 from pefourier.analysis.relations import relate
 from pefourier.analysis.spectrum import density
 from pefourier.answers.compare import conclude_comparison
+from pefourier.answers.spectrum import few_waves
 from pefourier.answers.telling import SENTENCES, conclude, telling_of
 from pefourier.encodings import load
 from pefourier.encodings.domain import lattice, positions
@@ -515,6 +516,29 @@ def test_the_waves_of_a_table_of_few_are_named(sigma, rng):
     told = spectrum_told(np.hstack([wave_table(s, 365), wave_table(s, 7)]), sigma)
     assert " is in waves of 365 (50 %) and 7 (" in told
     assert not spectrum_told(rng.normal(size=(256, 8)), sigma).startswith("FEW")
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_few_waves_are_those_a_table_was_made_of_or_are_not_told(seed):
+    """Waves nearer than a bin overlap: fitted one by one, they held 124 % of the energy."""
+    rng = np.random.default_rng(seed)
+    n, d, count = rng.choice([100, 256]), rng.choice([1, 4, 64]), 1 + seed % 6
+    bins = rng.uniform(0.5, 4) + rng.uniform(0.5, 5) * np.arange(count)
+    bins = np.unique(np.rint(bins)) if seed % 3 == 0 else bins
+    angles = 2 * np.pi * np.multiply.outer(bins, np.arange(n)) / n
+    weights = rng.normal(size=(2, len(bins), 1, d))
+    waves = np.cos(angles)[..., None] * weights[0] + np.sin(angles)[..., None] * weights[1]
+    codes = waves.sum(axis=0) + 0.3 + seed % 2 * 0.01 * rng.normal(size=(n, d))
+    energy = ((waves - waves.mean(axis=1, keepdims=True)) ** 2).sum(axis=(1, 2))
+    found = density(table(codes))
+    told = few_waves(found)
+    for omega, _, alone in told:
+        nearest = np.argmin(np.abs(bins - omega * n / 2 / np.pi))
+        assert omega * n / 2 / np.pi == pytest.approx(bins[nearest], rel=0.01)
+        assert alone == pytest.approx(energy[nearest] / (codes**2).sum(), abs=0.02)
+    assert sum(share for _, share, _ in told) + found.summary.mean_share < 1 + 1e-3
+    if len(bins) <= 4 and energy.min() > 0.1 * (codes**2).sum() and d > 1:
+        assert len(told) == len(bins) or sum(energy) < 0.92 * (codes**2).sum()
 
 
 def wave_table(s, period):
