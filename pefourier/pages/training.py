@@ -32,8 +32,9 @@ from pefourier.pages.document import (
 from pefourier.pages.encodings import versions_table
 from pefourier.pages.inline_svg import INLINE_WIDE, draw_inline
 from pefourier.train.conclusion import conclude_datasets
-from pefourier.train.options import Options, flag_of, seeds_of, told_of_option
+from pefourier.train.options import BESIDE, Options, flag_of, seeds_of, told_of_option
 from pefourier.train.report import json_records, remarks_on_cuts, sentences, tables, three_decimals
+from pefourier.train.schema import NOT_NUMBERS
 from pefourier.train.statistics import average_ranks
 from pefourier.train.store import Row, Store, option_of, read_configuration
 from pefourier.train.summary import DatasetSummary, Summary, common_runs, count_arms, summarize_runs
@@ -42,6 +43,7 @@ from pefourier.train.traces import read_curve
 RULES = ("choice", "size")  # of training, in words
 SHADES = 4  # of the matrix
 SIDE_BY_SIDE = 3  # datasets that a narrow screen has room for
+UNRECORDED = "Not recorded are where data lie (--data) and what changes no score:"
 ELSEWHERE = {"data", "out", "resume", "device"}  # options that a command on a machine repeats
 
 
@@ -213,9 +215,8 @@ def scores_part(summary: Summary, words: Words) -> list[Any]:
         )
         drawn = draw_inline("ranks", told, training_figures.critical_difference, summary)
         pictures.append(figure(drawn, told))
-    found = [
-        details("Pictures of every run and of ranks", element("div", pictures, class_="figures"))
-    ]
+    shown = "Pictures of every run and of ranks" if summary.ranked else "Picture of every run"
+    found = [details(shown, element("div", pictures, class_="figures"))]
     if any(one.lengths for one in summary.datasets):
         told = "Accuracy on test windows of other lengths, with 95 % intervals."
         drawn = draw_inline("lengths", told, training_figures.score_by_length, summary, INLINE_WIDE)
@@ -295,8 +296,8 @@ def settings_part(folder: TrainFolder, words: Words) -> list[Any]:
     return [
         details("Datasets", datasets_table(folder, words)),
         settings_table(common, words),
-        element("p", "The runs were asked for by this command; where data lie is not recorded."),
-        command(command_line(folder.config, folder.path), "Trained by"),
+        element("p", f"{UNRECORDED} {', '.join(unrecorded())}."),
+        command(command_line(folder.config, folder.path), "This command asks for the same runs"),
         command(shlex.join(["pefourier", "report", folder.path]), "This page comes from"),
         details(
             "Versions",
@@ -340,8 +341,15 @@ def command_line(config: Mapping[str, Any], path: str) -> str:
             continue
         flag = flag_of(one.name)
         values = value if isinstance(value, list) else [value]
-        words += [flag] if value is True else [w for v in values for w in (flag, str(v))]
+        pairs = [(flag_of("beside") if v in BESIDE else flag, str(v)) for v in values]
+        words += [flag] if value is True else [word for pair in pairs for word in pair]
     return shlex.join([*words, "--out", path])
+
+
+def unrecorded() -> list[str]:
+    """Options that may have been given, and that no folder knows of."""
+    kept = {"data", "beside", "out", "causal"}  # told elsewhere, or of another folder
+    return [flag_of(f.name) for f in fields(Options) if f.name in NOT_NUMBERS - kept]
 
 
 def folder_page(folder: TrainFolder, out: str) -> Page:

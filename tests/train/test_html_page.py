@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 import subprocess
 import sys
 from dataclasses import fields
@@ -16,8 +17,9 @@ from scipy.stats import rankdata
 
 from pefourier.pages.document import Words, value_cell
 from pefourier.pages.training import epochs_table, rank_matrix, read_train_folder
-from pefourier.train.options import Options, told_of_option
+from pefourier.train.options import Options, flag_of, told_of_option
 from pefourier.train.report import three_decimals
+from pefourier.train.schema import NOT_NUMBERS
 from pefourier.train.store import KEY
 from pefourier.train.traces import file_of_run
 
@@ -242,6 +244,49 @@ def test_a_page_about_training_needs_no_torch(tmp_path):
         [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True
     )
     assert done.stderr.splitlines()[-1] == "False"
+
+
+def test_the_command_is_as_it_was_typed(page, folder, leaky):
+    """Other methods are named by their own option, and options that are not stored are told."""
+    config, rows = leaky
+    beside = [{**row, "encoding": "trees"} for row in rows if row["encoding"] == "none"]
+    config = {**config, "encoding": [*config["encoding"], "trees"]}
+    found = page(folder(config, [*rows, *beside]))
+    (line,) = [c for c in found.text["code"] if c.startswith("pefourier train")]
+    assert "--beside trees" in line
+    assert "-e trees" not in line
+    (said,) = [p for p in found.text["p"] if p.startswith("Not recorded")]
+    typed = {*re.findall("--[a-z-]+", said), *re.findall("--?[a-z-]+", line)}
+    lasting = {*Options.__dataclass_fields__} - {"causal", "device"}
+    assert {flag_of(name) for name in NOT_NUMBERS & lasting} <= typed
+    assert "Picture of every run" not in found.text["summary"]  # two datasets have ranks
+
+
+@pytest.mark.skipif(shutil.which("chromium") is None, reason="needs a browser")
+def test_tables_have_the_width_of_a_screen(page, folder, tmp_path):
+    """A narrow table does not squeeze its caption, and a wide one is not cut."""
+    whole = FIGURES / "window-100"
+    config = {**json.loads((whole / "config.json").read_text()), "dataset": ["smd"]}
+    rows = map(json.loads, (whole / "results.jsonl").read_text().splitlines())
+    own = folder(config, [row for row in rows if row["dataset"] == "smd"])
+    found = page(own)
+    assert "Picture of every run" in found.text["summary"]
+    told = """<script>onload = () => {
+        for (const one of document.querySelectorAll("details")) one.open = true;
+        document.title = JSON.stringify([
+            document.querySelector(".matrix caption > span").offsetWidth,
+            Math.max(...[...document.querySelectorAll(".stacked .scroll")].map(
+                one => one.scrollWidth - one.clientWidth))])}</script>"""
+    measured = re.sub("<meta [^>]*Policy[^>]*>", "", found.source) + told  # which allows no script
+    (tmp_path / "measured.html").write_text(measured)
+    how = ["--headless", "--no-sandbox", "--window-size=1400,900", "--dump-dom"]
+    done = subprocess.run(
+        ["chromium", *how, str(tmp_path / "measured.html")],
+        **{"capture_output": True, "text": True, "check": True, "timeout": 120},
+    )
+    caption, cut = json.loads(re.search("<title>(.*?)</title>", done.stdout)[1])
+    assert caption > 600
+    assert cut <= 0
 
 
 def test_every_setting_is_told_with_its_meaning(page):
