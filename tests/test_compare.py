@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 
 from pefourier.analysis.compare import compare
 from pefourier.analysis.faithful import assess
@@ -14,7 +15,7 @@ from pefourier.answers.compare import (
 )
 from pefourier.encodings import load
 from pefourier.encodings.domain import lattice
-from pefourier.encodings.encoding import from_table
+from pefourier.encodings.encoding import as_encoding, from_table
 from pefourier.geometry.precision import FORMATS, rounded
 
 SIZES = [(40, 16), (300, 64), (9, 32)]
@@ -54,6 +55,36 @@ def test_equal_within_phases_in_float32_but_not_beyond():
     table[10, 3] += 1e-4  # early phases are hardly rounded
     c = compare(exact, stored(table))
     assert (c.verdict, c.first_difference) == ("different", (10, 3))
+
+
+@pytest.mark.parametrize("kept", ["float16", "bfloat16", "in float32", "both"])
+@pytest.mark.parametrize("way", ["pow", "exp", "exact"])
+@pytest.mark.parametrize(("length", "d", "rho"), [(300, 32, 1e4), (2048, 64, 5e5)])
+def test_dumps_of_16_bits_agree_to_half_a_unit_and_noise_is_found(length, d, rho, way, kept, rng):
+    """As models make them, or cast from the formula; noise of a unit in late rows is found."""
+    exact = load(f"rope:layout=halves,rho={rho}", length, d)
+    steps, places = torch.arange(0, d, 2).float(), torch.arange(length).float()
+    inv = {"pow": 1 / rho ** (steps / d), "exp": torch.exp(steps * (-np.log(rho) / d))}.get(way)
+    form = torch.float16 if kept == "float16" else torch.bfloat16
+
+    def dump(noise):
+        phases = None if inv is None else torch.outer(places, inv)
+        table = torch.from_numpy(exact.table())
+        if inv is not None:
+            table = torch.cat([phases.cos(), phases.sin()], -1)
+        made = (table + torch.from_numpy(noise)).to(form)
+        return as_encoding(made.float() if kept == "in float32" else made)
+
+    late = rng.normal(size=(length, d)) * (np.arange(length) > 0.7 * length)[:, None]
+    one = as_encoding(torch.from_numpy(exact.table()).half()) if kept == "both" else exact
+    sound = compare(one, dump(np.zeros((length, d))))
+    assert (sound.verdict, sound.by, sound.same) == ("equal", {}, True)
+    noisy = compare(one, dump(late * torch.finfo(form).eps))
+    assert (noisy.verdict, noisy.same) == ("different", False)
+    assert noisy.first_difference[0] > 0.7 * length
+    assert "in different ways" not in noisy.conclusion
+    allowed = compare(one, dump(late * torch.finfo(form).eps), tolerance=noisy.max_difference)
+    assert "but not what they differ by" in allowed.conclusion
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])

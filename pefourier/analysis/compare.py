@@ -2,14 +2,14 @@
 
 Conventions
 -----------
-Tables are (n, d); of different lengths the common positions are compared. Rounding is that of the
-coarser of the two: of stored numbers, and, for columns that are known to turn, of phases that were
-computed in float32 or better. Equivalent tables follow from one another by an order of columns,
-signs, a scale and an offset in positions, have their rows in another order, or one row added to
-all, as `by` says; the weakest equivalence is a rotation, by which all inner products are kept. On
-a grid rows that are moved are no such thing: each point has the code of another. The factor before
-the waves of rotary positions is no such scale: it is part of what attention computes, and another
-one is a difference.
+Tables are (n, d); of different lengths the common positions are compared. Rounding is half a unit
+of each table's format at each number, and, for columns that are known to turn, that of phases that
+were computed in float32 or better. Equivalent tables follow from one another by an order of
+columns, signs, a scale and an offset in positions, have their rows in another order, or one row
+added to all, as `by` says; the weakest equivalence is a rotation, by which all inner products are
+kept. On a grid rows that are moved are no such thing: each point has the code of another. The
+factor before the waves of rotary positions is no such scale: it is part of what attention computes,
+and another one is a difference.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from pefourier.encodings.encoding import (
     unit_of,
     without_prefix,
 )
-from pefourier.geometry.precision import FLOAT32_EPS, phase_errors, stored_resolution
+from pefourier.geometry.precision import FLOAT32_EPS, FORMATS, phase_errors, stored_resolution
 from pefourier.geometry.row_search import first_equal
 from pefourier.geometry.waves import turning_pairs
 from pefourier.result import Result
@@ -64,7 +64,7 @@ class Comparison(Result):
     length: int  # positions compared
     lengths: tuple[int, int]
     dimensions: tuple[int, int]
-    tolerance: float  # largest difference that rounding explains
+    tolerance: float  # largest difference that rounding explains at any position and column
     max_difference: float | None  # after `by`; of a rotation, of products, relative
     first_difference: tuple[int, int] | None  # position and column, of the tables as they are
     largest_difference: tuple[int, int] | None
@@ -188,7 +188,7 @@ def compare_codes(one: Encoding, two: Encoding) -> Comparison:
         unknown = dict.fromkeys(("max_difference", "first_difference", "largest_difference"))
         return Comparison("different", False, {}, tolerance=0.0, **unknown, **facts)
     first, second = (np.asarray(enc.codes(enc.domain.x[:n]), dtype=float) for enc in (one, two))
-    allowed, eps = stored_tolerance(first, second, one, max(one.eps, two.eps))
+    allowed, eps = stored_tolerance(first, second, one, two)
     plain = np.abs(first - second)
     facts |= {"tolerance": float(allowed.max()), **locate_differences(plain, allowed)}
     if (plain <= allowed).all():
@@ -198,9 +198,10 @@ def compare_codes(one: Encoding, two: Encoding) -> Comparison:
     if by is None:
         by, difference, step = find_rounding(first, second, allowed)
         facts["tolerance"] += step / 2
-    for find in (find_shift, find_row_order):
-        if by is None:
-            by, difference = find(first, second, allowed)
+    if by is None:
+        by, difference = find_shift(first, second, allowed, eps)
+    if by is None:
+        by, difference = find_row_order(first, second, allowed)
     moved = len(one.domain.sides) > 1 and "offset" in (by or {})
     verdict = "different" if by is None or moved else "equivalent"
     worst = float(plain.max()) if verdict == "different" else difference
@@ -224,7 +225,7 @@ def compare_on_grid(one: Encoding, two: Encoding, found: Comparison) -> Comparis
         return replace(found, by={"order": " to ".join(orders)} | found.by)
     if found.verdict == "equal":
         return found
-    allowed, eps = stored_tolerance(a, b, without_prefix(one), max(one.eps, two.eps))
+    allowed, eps = stored_tolerance(a, b, without_prefix(one), two)
     allowed = np.full((len(a), 1), 2 * allowed.max())
     forwards = [
         *grid_changes.rows_in_other_order(a, sides),
@@ -295,22 +296,35 @@ def locate_differences(
 
 
 def stored_tolerance(
-    a: np.ndarray, b: np.ndarray, one: Encoding, eps: float
+    a: np.ndarray, b: np.ndarray, one: Encoding, two: Encoding
 ) -> tuple[np.ndarray, float]:
-    """Differences that rounding explains, and its eps: that of numbers of 16 bits that lie in 32.
+    """Differences that rounding explains, shape (n, d), and the coarser eps of what is stored.
 
-    Those were rounded one by one, when all was computed: each by its own size.
+    All was computed in float32 or better, and each number then rounded to its table's format, by
+    half a unit at most: so were numbers of 16 bits that lie in a wider format.
     """
-    wide = max(stored_resolution(table, eps)[0] for table in (a, b))
-    allowed = rounding_tolerance(a, one, max(eps, min(wide, FLOAT32_EPS)))
-    return (allowed + wide * np.abs(a) if wide > max(eps, FLOAT32_EPS) else allowed), wide
+    stored = [stored_resolution(t, enc.eps)[0] for t, enc in ((a, one), (b, two))]
+    coarser = max(stored)
+    allowed = rounding_tolerance(a, one, coarser)
+    halves = sum(eps / 2 for eps in stored if eps > FLOAT32_EPS)
+    return allowed + halves * (np.abs(a) + allowed) + half_of_least(coarser), coarser
+
+
+def half_of_least(eps: float) -> float:
+    """Half of the smallest number of a format of 16 bits, by its resolution; 0 of finer formats.
+
+    >>> half_of_least(2.0**-10) * 2**25
+    1.0
+    """
+    coarse = (form for form in FORMATS.values() if form.digits < FORMATS["float32"].digits)
+    return next((2.0 ** (f.least - f.digits) for f in coarse if 2.0 ** (1 - f.digits) == eps), 0.0)
 
 
 def rounding_tolerance(table: np.ndarray, enc: Encoding, eps: float) -> np.ndarray:
-    """Differences that rounding explains, shape (n, 1) or (n, d).
+    """Differences that computing explains, shape (n, d), of numbers then stored to `eps`.
 
-    Numbers are rounded to `eps` of the largest, and phases of columns that turn as `phase_rounding`
-    says.
+    Numbers are off by a few units of the largest, in float32 or finer, and phases of columns that
+    turn as `phase_rounding` says.
     """
     size = largest_number(table) + 0.0
     n, d = table.shape
@@ -323,7 +337,7 @@ def rounding_tolerance(table: np.ndarray, enc: Encoding, eps: float) -> np.ndarr
     origin = 0 if enc.measure is None else enc.measure.offset
     if np.ndim(origin):  # of each axis: phases are those of some points further on
         origin = np.abs(origin).max()
-    return size * (4 * eps + phase_errors(np.arange(n) + origin, omega, eps))
+    return size * (4 * min(eps, FLOAT32_EPS) + phase_errors(np.arange(n) + origin, omega, eps))
 
 
 def find_transformation(
@@ -348,9 +362,12 @@ def find_transformation(
     return find_rotation(a, b, allowed, eps)
 
 
-def find_shift(a: np.ndarray, b: np.ndarray, allowed: np.ndarray) -> tuple[dict | None, float]:
+def find_shift(
+    a: np.ndarray, b: np.ndarray, allowed: np.ndarray, eps: float
+) -> tuple[dict | None, float]:
     """The one row that is added to all codes, and the largest difference it leaves."""
     shift = (b - a).mean(axis=0)
+    allowed = allowed + eps * np.abs(shift)  # which is rounded with what it is added to
     left = np.abs(a + shift - b)
     varied = len(a) > 2 and (np.abs(a - a.mean(axis=0)) > 4 * allowed).any()
     if not varied or not (left <= allowed + SUMS_EPS * np.abs(shift)).all():

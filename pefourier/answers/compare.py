@@ -158,10 +158,14 @@ def equal_numbers(r: Comparison) -> str:
     if r.bitwise:
         return f"Every number of {what} agrees to the bit."
     given = within_given(r)
-    return (
+    told = (
         f"Over {what} they differ by at most {number(r.max_difference, 2)}"
-        f"{f', within {given};' if given else ', and'} rounding explains {number(r.tolerance, 2)}."
+        f"{f', within {given};' if given else ', and'} rounding explains {number(r.tolerance, 2)}"
     )
+    if r.first_difference is None:
+        return f"{told}."
+    s, j = r.first_difference
+    return f"{told} far out, but not what they differ by at position {s}, column {j}."
 
 
 def within_given(r: Comparison) -> str:
@@ -442,7 +446,8 @@ def apart(r: Comparison) -> str:
             f"They differ by up to {number(r.max_difference, 3)}; rounding explains "
             f"{number(r.tolerance, 2)}."
         )
-    if agree and r.first_difference and not r.by and r.operator is None:
+    turned = r.operator is not None and r.operator.relation == "different"
+    if agree and r.first_difference and not r.by and not turned:
         s, j = r.first_difference
         return (
             f"They differ by up to {number(r.max_difference, 3)}. Rounding explains up to "
