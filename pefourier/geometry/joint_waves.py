@@ -16,8 +16,9 @@ import numpy as np
 from pefourier.encodings.domain import Domain, periodogram
 
 MOST, LEAST = 8, 1e-7  # waves that are fitted, and the share below which a peak is left in the rest
-STEPS, SMALLEST, GAIN = 60, 1e-10, 1e-4  # of Gauss-Newton; a step, in bins, and what is worth one
+STEPS, SMALLEST, GAIN = 40, 1e-10, 1e-2  # of Gauss-Newton; a step, in bins, and what is worth one
 DIRECTIONS = 24  # of the table that are looked at: those with the most energy
+FEW, REST = 4, 0.1  # more waves that leave more are no few waves
 NOISE, SMALL = 8, 0.01  # times the mean, and share: a peak of both or less may be noise
 NYQUIST = 0.02  # bins: a wave so near to half a turn is one
 
@@ -36,7 +37,6 @@ class JointWaves:
 class Fit:
     """Least squares of rows on given frequencies; `parts` are what each wave adds, (k, n, r)."""
 
-    q: np.ndarray
     parts: np.ndarray
     rest: np.ndarray
     slopes: np.ndarray  # (k, n, r): how the fit changes with each frequency
@@ -44,19 +44,24 @@ class Fit:
 
 def fit_rows(t: np.ndarray, rows: np.ndarray, omega: np.ndarray) -> Fit:
     """The rows of cosine and sine of each wave, and what is left."""
-    angles = np.multiply.outer(t, omega)
-    waves = np.stack([np.cos(angles), np.sin(angles)], axis=2)
-    waves -= waves.mean(axis=0)
-    left, sigma, right = np.linalg.svd(waves.reshape(len(t), -1), full_matrices=False)
+    angles = np.multiply.outer(omega, t)
+    waves, turned = np.exp(1j * angles), 1j * t * np.exp(1j * angles)
+    waves, turned = (two_columns(one) for one in (waves, turned))
+    left, sigma, right = np.linalg.svd(
+        waves.transpose(1, 0, 2).reshape(len(t), -1), full_matrices=False
+    )
     kept = sigma > 1e-10 * sigma.max(initial=0.0)
     q = left[:, kept]
     inside = q.T @ rows
-    ab = (right[kept].T / sigma[kept]) @ inside
-    ab = ab.reshape(len(omega), 2, rows.shape[1])
-    turned = np.stack([-np.sin(angles), np.cos(angles)], axis=2) * t[:, None, None]
-    slopes = np.einsum("tkc,kcr->ktr", turned - turned.mean(axis=0), ab)
-    slopes -= np.einsum("tq,kqr->ktr", q, np.einsum("tq,ktr->kqr", q, slopes))
-    return Fit(q, np.einsum("tkc,kcr->ktr", waves, ab), rows - q @ inside, slopes)
+    ab = ((right[kept].T / sigma[kept]) @ inside).reshape(len(omega), 2, rows.shape[1])
+    slopes = turned @ ab
+    return Fit(waves @ ab, rows - q @ inside, slopes - q @ (q.T @ slopes))
+
+
+def two_columns(wave: np.ndarray) -> np.ndarray:
+    """Real and imaginary part of each row as columns (k, n, 2), less their means."""
+    columns = np.stack([wave.real, wave.imag], axis=2)
+    return columns - columns.mean(axis=1, keepdims=True)
 
 
 def fit_frequencies(
@@ -104,7 +109,8 @@ def joint_waves(domain: Domain, table: np.ndarray) -> JointWaves:
         at, energy = periodogram(domain, fit.rest)
         peak = 1 + int(np.argmax(energy[1:]))
         noise = min(NOISE * energy[1:].mean(), SMALL * total)
-        if energy[peak] <= max(LEAST * total, noise) or len(omega) == MOST:
+        many = len(omega) == MOST or (len(omega) > FEW and (fit.rest**2).sum() > REST * total)
+        if many or energy[peak] <= max(LEAST * total, noise):
             break
         omega, fit = fit_frequencies(t, rows, np.append(omega, at[peak]), bin_, last)
     return describe_fit(omega, fit, rows, total, energy[peak], last - NYQUIST * bin_)
