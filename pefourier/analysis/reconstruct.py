@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pefourier.analysis.spectrum import Spectrum, density
+from pefourier.analysis.spectrum import density
 from pefourier.encodings.checks import check_size
 from pefourier.encodings.encoding import Encoding, as_encoding, without_prefix
 from pefourier.errors import PefourierError
@@ -62,11 +62,6 @@ class Reconstructions(Result):
     inverse_error: float  # the largest over all positions of the encoding
     below_first_bin: int | None  # declared frequencies whose waves are longer than the lattice
     frequencies_total: int | None
-    plain: Reconstruction | None = (
-        field(  # not smoothed, of a lattice that smoothing leaves gaps on
-            default=None, metadata={"told": False}
-        )
-    )
 
 
 def position_functions(
@@ -132,7 +127,6 @@ def position_functions(
         inverse_error=max(0.0, factors.inverse_error()),  # rounding may make it less than it is
         below_first_bin=spectrum.summary.below_first_bin,
         frequencies_total=spectrum.summary.frequencies_total,
-        plain=unsmoothed_peak(enc, spectrum),
         about=(enc,),
     )
 
@@ -141,19 +135,6 @@ def rebuilt_at_origin(weights: np.ndarray, sides: tuple[int, ...]) -> np.ndarray
     """Algorithm 1's function at the first point: weights over numpy.rfftn's half plane, back."""
     h = np.fft.irfftn(weights, sides, range(len(sides)))
     return h / np.linalg.norm(h)
-
-
-def unsmoothed_peak(enc: Encoding, spectrum: Spectrum) -> Reconstruction | None:
-    """Position 0 from declared frequencies themselves, where the lattice is a context's.
-
-    There steps are so fine that smoothing leaves gaps between frequencies, which repeat the peak.
-    """
-    if not spectrum.sigma or spectrum.on_grid or spectrum.frequencies is None:
-        return None
-    if spectrum.lattice <= enc.dim:
-        return None
-    h = rebuilt_at_origin(spectrum.plain, (spectrum.lattice,))
-    return Reconstruction(position=0, values=h, inverse_error=None, **describe_peak(h))
 
 
 def where_to_rebuild(

@@ -127,33 +127,38 @@ def reconstruct_rows(answers: Sequence[telling.Answer]) -> Iterable[Sequence[Any
 
 def from_frequencies(enc: Encoding, r: Reconstructions) -> tuple[str, str]:
     """How sharp a position comes back from the frequencies alone."""
-    one = r.plain or r.reconstructions[0]
+    one = r.reconstructions[0]
     if isnan(one.peak):
         return MEANS("ALL ZERO", point="position")
     if one.width >= r.lattice:
         return MEANS("LOST", peak=number(one.peak, 2))
-    smoothed = f" smoothed by sigma {number(r.sigma)}," if r.sigma and not r.plain else ""
+    smoothed = f" smoothed by sigma {number(r.sigma)}," if r.sigma else ""
     width = number(one.width, 2)
     how = f"comes back {width} wide and {number(one.peak, 3)} high"
     near = int(one.width / 2)
     first = f"positions within {near} look alike: one" if near else "a position"
     how = f"{FROM}{smoothed} {first} {how} (1 is exact)"
-    if others := other_peaks(one.values):
+    others, far = other_peaks(np.roll(one.values, -one.position))
+    if others:
         peaks = "another peak reaches" if others == 1 else f"{others} other peaks reach"
-        return MEANS("REPEATED", how=how, peaks=peaks)
+        return MEANS("REPEATED", how=how, peaks=peaks, far=far)
     if one.width <= SHARP:
         return MEANS("SHARP", how=how)
     return MEANS("BLURRED", how=how, why=why_wide(enc, r) if one.width >= WIDE else "")
 
 
-def other_peaks(values: np.ndarray) -> int:
-    """How many runs of half of the largest value or more there are besides its own, in a circle.
+def other_peaks(values: np.ndarray) -> tuple[int, int]:
+    """How many runs of half of the first value or more there are besides its own, in a circle.
 
-    >>> other_peaks(np.array([9.0, 5.0, 0.0, 6.0, 1.0, 8.0])), other_peaks(np.ones(3))
-    (1, 0)
+    And how far from it the farthest of them ends.
+
+    >>> other_peaks(np.array([9.0, 5.0, 0.0, 6.0, 1.0, 8.0]))
+    (1, 3)
     """
-    high = values >= values.max() / 2
-    return max(0, int((high & ~np.roll(high, 1)).sum()) - 1)
+    high = values >= values[0] / 2
+    at = np.flatnonzero(high)
+    far = np.minimum(at, len(values) - at).max(initial=0)
+    return max(0, int((high & ~np.roll(high, 1)).sum()) - 1), int(far)
 
 
 def from_codes(enc: Encoding, r: Reconstructions) -> str:

@@ -313,17 +313,22 @@ def test_smearing_is_said_and_narrows_the_peak():
     assert "waves are longer" not in conclude(table(enc.table()), known)
 
 
-def test_on_the_lattice_of_a_context_a_position_is_told_without_smoothing():
-    """Once 82 positions for 130: between frequencies smoothing leaves gaps there."""
+@pytest.mark.parametrize("sigma", [0, 4])
+def test_on_the_lattice_of_a_context_sentence_and_table_tell_one_function(sigma):
+    """Once 130 wide without smoothing, above a table, values and a figure of 82 with it."""
     enc, n = load("rope:rho=5e5", 8192, 128), 8192
-    k = np.rint(5e5 ** (-np.arange(64) / 64) * n / (2 * np.pi))
-    t = np.arange(n)[:, None]
-    h = (np.where(k == 0, 1, 2) * np.cos(2 * np.pi * k * t / n)).sum(axis=1)  # the sum written out
-    above = h >= h[0] / 2
-    told = conclude(enc, position_functions(enc, [5], lattice=n))
-    assert f"positions within {np.argmin(above) - 1} look alike" in told
-    assert f"wide and {h[0] / np.linalg.norm(h):.3g} high" in told
-    assert f": {(np.diff(above.astype(int)) == 1).sum() - 1} other peaks reach half" in told
+    steps, k = 5e5 ** (-np.arange(64) / 64) * n / (2 * np.pi), np.arange(n // 2 + 1)
+    reach = k[:, None] - steps  # Eq. 15 written out, and the sum of Algorithm 1
+    g = (np.exp(-((reach / sigma) ** 2) / 2) if sigma else k[:, None] == np.rint(steps)).sum(axis=1)
+    h = np.roll(np.fft.irfft(g, n), 4096)
+    above, found = np.flatnonzero(h >= h.max() / 2), position_functions(enc, [4096], n, sigma)
+    told, one = conclude(enc, found), found.reconstructions[0]
+    width = float(f"{one.width:.2g}")
+    assert f"comes back {width:.0f} wide and {one.peak:.3g} high" in told
+    assert one.peak == pytest.approx(h.max() / np.linalg.norm(h), rel=1e-9)
+    assert (" smoothed by sigma 4," in told) == (sigma == 4)
+    peaks, far = (np.diff(above) > 1).sum(), np.abs(above - 4096).max()
+    assert f"ghosts: within {far} positions of it {peaks} other peaks reach half of that" in told
 
 
 @pytest.mark.parametrize("spec", ["axial", "mixed-rope"])
