@@ -286,13 +286,15 @@ def shape(enc: Encoding, r: Spectrum) -> tuple[str, str]:
         held = 100 * sum(share for _, share, _ in waves)
         return MEANS("FEW WAVES", held=held, waves=waves_in_words(waves, step), unit=unit)
     told = {"wave": wave(s.cutoff95 / step), "unit": unit, "slow": below_first_step(enc, r)}
-    if s.cutoff95 <= SLOW:
+    fastest = r.measure[0][r.measure[1] > 0].max()
+    if s.cutoff95 <= SLOW and s.cutoff95 < fastest:
         return MEANS("MOSTLY SLOW", **told)
     fast = float(r.plain[r.omega > pi / 2].sum())
     if fast >= FAST:
         return MEANS("MOSTLY FAST", share=100 * fast, short=number(4 * step, 3), **told)
     middle = r.omega[np.searchsorted(np.cumsum(r.plain), 0.5 - 1e-12)]
-    return MEANS("SLOW AND FAST", half=wave(middle / step), **told)
+    most = "95 %" if s.cutoff95 < fastest else "all"
+    return MEANS("SLOW AND FAST", half=wave(middle / step), most=most, **told)
 
 
 def waves_in_words(waves: Sequence[tuple[float, float, float]], step: float) -> str:

@@ -546,6 +546,13 @@ def test_few_waves_are_those_a_table_was_made_of_or_are_not_told(seed):
         assert len(told) == len(bins) or sum(energy) < 0.92 * (codes**2).sum()
 
 
+@pytest.mark.parametrize(("d", "said"), [(32, "all in waves of 6.3"), (64, "MOSTLY SLOW. 95 %")])
+def test_slow_says_what_not_all_waves_are(d, said):
+    """Once 95 % in waves of 6.3 positions or longer, which was the fastest of sixteen."""
+    enc = load("rope", None, d)
+    assert said in conclude(enc, density(enc, 2048, sigma=0))
+
+
 def wave_table(s, period):
     return np.hstack([np.sin(2 * np.pi * s / period), np.cos(2 * np.pi * s / period)])
 
