@@ -51,6 +51,7 @@ Source: TypeAlias = (
 )
 Count: TypeAlias = int | str  # texts as the shell takes them: "128k", "3e5"
 
+MOST_OF_CODE = 2**25  # numbers that code is asked for where nobody said how many
 PLACES = {"grid", "prefix", "spans"}  # keywords of all encodings: where their rows stand
 
 
@@ -677,8 +678,8 @@ def pair_of(
 ) -> tuple[Encoding, Encoding]:
     """Two encodings; a named one has the size of a file, config or user's code, and its grid.
 
-    User's code has the dimension of a file or config. Parameters are those of a named one where
-    there is one.
+    User's code has the dimension of a file or config, and its length as far as it gives so many.
+    Parameters are those of a named one where there is one.
     """
     from pefourier.analysis.operators import head_size
 
@@ -717,7 +718,27 @@ def pair_of(
         if own.dim != wanted:
             with suppress(PefourierError):  # code of one size only, which is compared as it is
                 pair[k] = rows_of(k, d=wanted)
+    if kinds.count("code") == 1 and "name" not in kinds and length is None and not placing:
+        k = kinds.index("code")
+        asked = {} if d else {"d": pair[k].dim}
+        pair[k] = as_long_as(pair[1 - k], pair[k], lambda rows: rows_of(k, length=rows, **asked))
     return on_common_grid(*pair)
+
+
+def as_long_as(other: Encoding, own: Encoding, rows_of: Callable[[int], Encoding]) -> Encoding:
+    """User's code at the length of what it is compared with, or at the most that it gives.
+
+    Code may be wrong, or a buffer end, beyond the first positions.
+    """
+    most = min(len(other), max(MOST_OF_CODE // own.dim, len(own)))
+    beyond, asked = most + 1, most
+    while len(other.domain.sides) == 1 and beyond - len(own) > 1:
+        try:
+            own = rows_of(asked)
+        except PefourierError:
+            beyond = asked
+        asked = (len(own) + beyond) // 2
+    return own
 
 
 def size_and_place(other: Encoding, domain: Domain) -> dict[str, Any]:

@@ -287,3 +287,31 @@ def test_rows_may_be_the_points_of_a_grid(run, tmp_path):
 def test_times_that_nothing_takes_are_refused_with_the_scale_to_give():
     with pytest.raises(PefourierError, match=r"scale=2\.5 is the sinusoidal table at your times"):
         pefourier.encode("sinusoidal", times=[0.5, 1.0, 3.0], d=8)
+
+
+class Cache(torch.nn.Module):
+    """Cosines and sines of so many positions, which begin anew at some row."""
+
+    def __init__(self, rows=8192, again=8192):
+        super().__init__()
+        angles = torch.outer(torch.arange(rows) % again, 5e5 ** -(torch.arange(0, 64, 2) / 64))
+        self.register_buffer("cache", torch.cat([angles.cos(), angles.sin()], -1))
+
+    def forward(self, positions):
+        return self.cache[positions].chunk(2, -1)
+
+
+def test_code_is_compared_as_far_as_what_it_is_compared_with_goes(tmp_path):
+    sizes = {"hidden_size": 128, "num_attention_heads": 2, "max_position_embeddings": 8192}
+    (tmp_path / "config.json").write_text(
+        json.dumps({"model_type": "llama", "rope_theta": 5e5, **sizes})
+    )
+    table = np.asarray(Cache().cache)
+    for other, length in ((str(tmp_path), 8192), (table, 8192), (table[:3000], 3000)):
+        for rows in {length, 1000}:
+            found = pefourier.compare(other, Cache(rows))
+            assert (found.same, found.lengths) == (True, (length, rows))
+            assert rows == length or "Only 1000 common positions" in found.conclusion
+        late = pefourier.compare(Cache(again=2000), other)
+        assert (late.same, late.first_difference[0], late.length) == (False, 2000, length)
+        assert "the first is row 2000, the same as row 0" in late.conclusion

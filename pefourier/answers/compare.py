@@ -21,6 +21,7 @@ from pefourier.encodings.encoding import Encoding
 from pefourier.encodings.grids import size_of
 from pefourier.encodings.registry import BUILDERS
 from pefourier.files import read_toml
+from pefourier.geometry.row_search import first_equal
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -394,6 +395,23 @@ def faults_in_words(r: Comparison) -> str:
     return ""
 
 
+def repeats_in_words(r: Comparison) -> str:
+    """That rows of one table alone repeat, and from which on."""
+    if r.cause or any(r.findings.values()) or r.dimensions[0] != r.dimensions[1]:
+        return ""
+    firsts = [first_equal(enc.table(enc.domain.x[: r.length])) for enc in r.about]
+    again = [np.flatnonzero(first != np.arange(r.length)) for first in firsts]
+    if not any(map(len, again)) or all(map(len, again)):
+        return ""
+    which = int(len(again[1]) > 0)
+    told = {
+        "which": ("first", "second")[which],
+        "rows": len(again[which]),
+        "from_": again[which][0],
+    }
+    return sentence("compare", "repeats", of=firsts[which][told["from_"]], **told)
+
+
 def misread_and_meant(cause: Cause) -> tuple[str, str]:
     """Which of two is the misreading of which; of neither, the second beside the first."""
     return ("first", "second") if cause.of == "b" else ("second", "first")
@@ -621,6 +639,7 @@ RULES = {
         cause_in_words,
         faults_in_words,
         cost_in_words,
+        repeats_in_words,
         apart,
         beyond_tolerance,
         alike_in_words,
