@@ -13,9 +13,10 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from pefourier.answers.text import agreeing
+from pefourier.answers.text import agreeing, join
 from pefourier.train import grid, loop, search
 from pefourier.train.asked import Choice, Schedule
+from pefourier.train.beside import OtherMethod
 from pefourier.train.grid import Stack
 from pefourier.train.loop import Member, Program, Resident
 from pefourier.train.model import OrderFree, Transformer
@@ -61,7 +62,8 @@ class Forecast:
     runs: int
     candidates: int
     epochs: int
-    seconds: float | None  # None: not known before training
+    seconds: float | None  # of these runs; None: not known before training
+    beside: tuple[str, ...] = ()  # other methods, whose time is not foretold: a name for each run
 
     @property
     def line(self) -> str:
@@ -69,14 +71,27 @@ class Forecast:
 
         >>> Forecast("smd", 40, 4, 20, 1234.5).line
         'smd: 40 runs of 4 candidates of at most 20 epochs take about 20:34 if none ends early'
+        >>> Forecast("smd", 0, 1, 20, None, ("trees", "trees")).line
+        'smd: 2 runs of trees take a time that is not foretold'
         """
+        parts = [self.trained] if self.runs else []
+        if self.beside:
+            runs = f"{len(self.beside)} {agreeing(len(self.beside), 'run', 'runs')}"
+            takes = agreeing(len(self.beside), "takes", "take")
+            named = join([*dict.fromkeys(self.beside)])
+            parts.append(f"{runs} of {named} {takes} a time that is not foretold")
+        return f"{self.dataset}: {'; '.join(parts)}"
+
+    @property
+    def trained(self) -> str:
+        """What is said of the runs of encodings."""
         tried = f" of {self.candidates} candidates" if self.candidates > 1 else ""
         length = f"at most {self.epochs} {agreeing(self.epochs, 'epoch', 'epochs')}"
         runs = f"{self.runs} {agreeing(self.runs, 'run', 'runs')}{tried} of {length}"
-        takes = agreeing(self.runs, "takes", "take")
         if self.seconds is None:
-            return f"{self.dataset}: {runs}; how long they take is not known before the first epoch"
-        return f"{self.dataset}: {runs} {takes} about {clock(self.seconds)} if none ends early"
+            return f"{runs}; how long they take is not known before the first epoch"
+        takes = agreeing(self.runs, "takes", "take")
+        return f"{runs} {takes} about {clock(self.seconds)} if none ends early"
 
 
 def foretell_time(
@@ -102,6 +117,14 @@ def foretell_time(
                 runs = sum(len(stack.runs) for stack in some) / len(some[0].runs)
                 seconds += epoch * runs * schedule.epochs / ranks
         seconds *= 1 + options.refit / len(candidates)
-        runs = sum(len(stack.runs) for stack in own)
-        found.append(Forecast(task.name, runs, len(candidates), schedule.epochs, seconds))
+        runs, beside = count_runs(own)
+        known = seconds if runs else None
+        found.append(Forecast(task.name, runs, len(candidates), schedule.epochs, known, beside))
     return found
+
+
+def count_runs(stacks: Sequence[Stack]) -> tuple[int, tuple[str, ...]]:
+    """Runs of encodings, and the method of each other run."""
+    other = [one for one in stacks if isinstance(one.model, OtherMethod)]
+    names = tuple(one.model.name for one in other for _ in one.runs)
+    return sum(len(one.runs) for one in stacks) - len(names), names

@@ -13,7 +13,7 @@ import torch
 
 from pefourier.answers.page import Page, flattened, plain
 from pefourier.answers.telling import Said, meaning_of
-from pefourier.answers.text import agreeing, aligned, paragraph
+from pefourier.answers.text import agreeing, aligned, join, paragraph
 from pefourier.errors import printable
 from pefourier.train import causal, foresight, grid, loop, power, processes, run
 from pefourier.train.asked import Schedule, check_options, list_candidates, without_new_folders
@@ -21,7 +21,7 @@ from pefourier.train.conclusion import count_words
 from pefourier.train.data.split import Task
 from pefourier.train.foresight import Forecast
 from pefourier.train.grid import ResolvedTask, Stack
-from pefourier.train.options import LEVEL, Options
+from pefourier.train.options import BESIDE, LEVEL, Options
 from pefourier.train.progress import Note, clock
 from pefourier.train.ranks import meets_in_group
 from pefourier.train.store import Key, key_of
@@ -55,7 +55,7 @@ class DatasetPlan:
     finished: int  # that are there before
     candidates: int  # of --search
     budget: Mapping[str, int]
-    seconds: float | None  # None: not known before the first epoch
+    seconds: float | None  # of encodings' runs; None: not known before the first epoch
     detectable: float | None  # in F1, by --spread
     claimed: float | None  # difference to find
     claimed_runs: int | None  # that it takes
@@ -119,10 +119,11 @@ def plan_of(
     """What would be trained on a dataset, in numbers and in words."""
     task, schedule = resolved.task, resolved.schedule
     own = [stack for stack in stacks if stack.task is task]
-    wanted = sum(len(one.runs) for one in own if not done.issuperset(one.keys))
+    runs, beside = foresight.count_runs(run.stacks_to_train(own, done))
+    wanted = runs + len(beside)
     candidates, find = len(list_candidates(options)), power.claim_for(task.name, options.find)
-    unknown = Forecast(task.name, wanted, candidates, schedule.epochs, None)
-    forecast = replace(times.get(task.name, unknown), runs=wanted)  # other methods take seconds
+    unknown = Forecast(task.name, runs, candidates, schedule.epochs, None)
+    forecast = replace(times.get(task.name, unknown), runs=runs, beside=beside)
     found = power.detectable_difference(options.spread, options.seeds * len(task.folds))
     finished = len({key for one in own for key in one.keys} & done)
     return DatasetPlan(
@@ -248,6 +249,8 @@ def conclude_plan(found: Sequence[DatasetPlan]) -> list[str]:
     """What all of it comes to, then each dataset."""
     runs, times = sum(one.runs for one in found), [one.seconds for one in found]
     long = "" if None in times else f", about {clock(sum(times))} in all if none ends early"
+    beside = [name for name in BESIDE if any(name in one.encodings for one in found)]
+    long += f", without {join(beside)}, whose time is not foretold" if long and beside else ""
     first = Said(*meaning_of("plan", "NOTHING TRAINED", runs=count_words(runs), long=long))
     return [first.text, *(one.conclusion for one in found)]
 

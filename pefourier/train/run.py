@@ -402,8 +402,7 @@ def train_stacks(
 
 def stacks_to_train(stacks: Sequence[Stack], done: set[Key]) -> list[Stack]:
     """Stacks whose time is foretold: those that are to be trained."""
-    wanted = (stack for stack in stacks if not done.issuperset(stack.keys))
-    return [stack for stack in wanted if not isinstance(stack.model, OtherMethod)]
+    return [stack for stack in stacks if not done.issuperset(stack.keys)]
 
 
 @dataclass(eq=False)

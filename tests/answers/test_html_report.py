@@ -139,7 +139,7 @@ def test_what_is_long_is_folded(mixed):
     outside = re.sub(r"<details>.*?</details>", "", mixed.source, flags=re.DOTALL)
     assert "<table>" in mixed.source
     assert "<table>" not in outside
-    assert "details:not([open]) { display: none; }" in STYLE_SHEET.read_text()
+    assert "details:not([open], .printed) { display: none; }" in STYLE_SHEET.read_text()
 
 
 def test_numbers_are_written_for_people_and_stand_to_the_right():

@@ -12,7 +12,7 @@ from pefourier.errors import PefourierError
 from pefourier.train import loop
 from pefourier.train.causal import run_causal
 from pefourier.train.options import Options
-from pefourier.train.plan import plan_training
+from pefourier.train.plan import conclude_plan, plan_training
 from pefourier.train.run import run_comparison
 from pefourier.train.store import Store
 
@@ -65,6 +65,25 @@ def test_what_is_planned_is_what_is_trained(tmp_path, folds, monkeypatch):
     (more,) = plan_training(replace(options, resume=True, seeds=3))
     assert (more.runs, more.finished) == (len(rows) // 2, len(rows))
     assert sorted(out.rglob("*")) == files
+
+
+def test_other_methods_are_counted_and_said_to_take_a_time_of_their_own(tmp_path, folds):
+    out, told = tmp_path / "out", []
+    given = {**SMALL, "dataset": (folds,), "encoding": ("none", "dft"), "beside": ("trees",)}
+    options = Options(**given, out=str(out))
+    (plan,) = plan_training(options)
+    run_comparison(options, note=told.append)
+    trees = sum(row["encoding"] == "trees" for row in lines(out))
+    assert plan.runs == len(lines(out)) > trees > 1
+    assert plan.seconds > 0
+    unknown = f"; {trees} runs of trees take a time that is not foretold"
+    assert f"{len(lines(out)) - trees} runs of at most" in plan.conclusion
+    assert unknown in plan.conclusion
+    assert any(unknown in line for line in told)
+    assert "in all if none ends early, without trees, whose time" in conclude_plan([plan])[0]
+    alone = replace(options, encoding=("trees",), beside=(), out=None)
+    (plan,) = plan_training(alone)
+    assert (plan.runs, plan.seconds) == (trees, None)
 
 
 @pytest.mark.parametrize(
