@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 TOLD_FORMATS = ("float32", "float16", "bfloat16")  # formats that a conclusion speaks of
 MERGED = 1e-6  # of a code's length: closer codes are as good as one in float32
-RANDOM = "Its numbers look random: neighbours are no more alike than any others."
 FLOAT32_LIMIT = 2**20  # condition number from which rounding in float32 can hide a position
 
 SHARED_BY = ("clip", "buckets", "max_distance")  # parameters by which far lags share a code
@@ -268,7 +267,7 @@ def known_formula(enc: Encoding, r: Faithfulness) -> str:
     """What a table turned out to be."""
     if not r.identified:
         random = any(finding.code == "random-codes" for finding in r.findings)
-        return RANDOM if random else ""
+        return telling.sentence("telling", "random") if random else ""
     difference = r.identified["max_difference"]
     how = f"to within {number(difference, 2)}" if difference else "exactly"
     parts = [f"{k}={in_brief(v)}" for k, v in r.identified["params"].items()]

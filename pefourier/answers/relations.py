@@ -15,6 +15,7 @@ from pefourier.answers.places import POINTS, axis_names, by_axis, by_name, point
 from pefourier.answers.plot import USUAL, WIDTH, Look, add_legend, make_panels, room_for_names
 from pefourier.answers.text import number
 from pefourier.encodings.encoding import Encoding
+from pefourier.geometry.randomness import numbers_look_random
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -171,6 +172,13 @@ def near_is_near(enc: Encoding, r: Relations) -> str:
     )
 
 
+def no_order(enc: Encoding, r: Relations) -> str:
+    """What explains that nothing depends on the lag, as check-faithful says it."""
+    if enc.measure is not None or enc.domain.kind != "position" or not r.toeplitz_residual:
+        return ""
+    return telling.sentence("telling", "random") if numbers_look_random(enc.table()) else ""
+
+
 def not_a_rotation(enc: Encoding, r: Relations) -> str:
     """What turns the numbers of a head and changes their lengths."""
     if r.rotation_residual is None or r.rotation_residual <= telling.EXACT:
@@ -232,7 +240,11 @@ def conclude_relations(enc: Encoding, r: Relations) -> telling.Said:
     if r.on_grid:
         beside = not_a_rotation(enc, r), products_on_diagonals(r), steps_along_axes(enc, r)
         return telling.Said(*products_by_displacement(enc, r), "", (*beside, near_is_near(enc, r)))
-    return telling.Said(*products_by_lag(enc, r), steps_by_matrix(enc, r), (near_is_near(enc, r),))
+    return telling.Said(
+        *products_by_lag(enc, r),
+        no_order(enc, r) or steps_by_matrix(enc, r),
+        (near_is_near(enc, r),),
+    )
 
 
 TOLD = telling.Telling(

@@ -14,7 +14,7 @@ from typing import get_args
 import numpy as np
 
 from pefourier.answers.text import first_few
-from pefourier.diagnosis.case import SAMPLE, Case
+from pefourier.diagnosis.case import Case
 from pefourier.diagnosis.identify import chosen_digits, to_digits
 from pefourier.diagnosis.near_formulas import in_words, near_formula
 from pefourier.encodings.columns import Layout, pair_columns
@@ -23,7 +23,7 @@ from pefourier.encodings.findings import finding
 from pefourier.files import read_toml
 from pefourier.geometry.equal_rows import row_period
 from pefourier.geometry.precision import FLOAT32_EPS, FORMATS, phase_rounding, rounded
-from pefourier.geometry.randomness import look_random
+from pefourier.geometry.randomness import numbers_look_random
 from pefourier.geometry.singular_values import Factors
 from pefourier.geometry.waves import recurrence
 
@@ -402,8 +402,7 @@ def random_codes(case: Case) -> Iterator[Finding]:
     """Numbers as they are drawn: no order of positions, and no frequency that stands out."""
     if case.identified is not None or case.closest.distinct < len(case.table):
         return
-    ends = (case.table[:SAMPLE], case.table[-SAMPLE:])
-    if all(look_random(np.asarray(rows, dtype=float)) for rows in ends):
+    if numbers_look_random(case.table):
         yield finding("random-codes")
 
 

@@ -14,6 +14,7 @@ import numpy as np
 
 FEWEST = (16, 8)  # rows and columns, of which something can be said
 ENOUGH = 400  # numbers: a correlation of neighbours above 1/4 is then seen
+ENDS = 2**9  # rows at each end of a table that are looked at
 BEYOND = 4.5  # of normal tables about one in a thousand is further from what is expected
 
 
@@ -54,3 +55,9 @@ def look_random(rows: np.ndarray) -> bool:
     if n < FEWEST[0] or d < FEWEST[1] or n * d < ENOUGH:
         return False
     return bool(np.abs(deviations(rows)).max() <= BEYOND)
+
+
+def numbers_look_random(table: np.ndarray) -> bool:
+    """Whether the rows at either end of a table look random: no order of positions."""
+    ends = (table[:ENDS], table[-ENDS:])
+    return all(look_random(np.asarray(rows, dtype=float)) for rows in ends)
