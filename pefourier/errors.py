@@ -69,5 +69,5 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
     """
     lower = {one.lower(): one for one in known}
     longer = [one for one in lower if name and one.startswith(name.lower())]
-    near = longer or get_close_matches(name.lower(), lower, n=1, cutoff=0.5)
+    near = longer or get_close_matches(name.lower(), lower, n=1, cutoff=0.55)
     return lower[near[0]] if near else None

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard, overload
 import numpy as np
 
 from pefourier.answers.text import whole_number
-from pefourier.encodings.checks import check_tolerance, check_whole
+from pefourier.encodings.checks import check_count, check_tolerance, check_whole
 from pefourier.encodings.encoding import Encoding, as_encoding, without_mean
 from pefourier.encodings.grids import check_sides, on_grid
 from pefourier.encodings.registry import BUILDERS, unknown_parameter
@@ -656,7 +656,7 @@ def whole_numbers(**given: Count | None) -> Iterator[int | None]:
     for key, value in given.items():
         number = whole_number(value) if isinstance(value, str) else value
         if value is not None:
-            check_whole(key, value if number is None else number)
+            check_count(key, value if number is None else number)
         yield number
 
 

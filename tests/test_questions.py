@@ -6,6 +6,7 @@ import json
 import re
 import sys
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -315,3 +316,15 @@ def test_code_is_compared_as_far_as_what_it_is_compared_with_goes(tmp_path):
         late = pefourier.compare(Cache(again=2000), other)
         assert (late.same, late.first_difference[0], late.length) == (False, 2000, length)
         assert "the first is row 2000, the same as row 0" in late.conclusion
+
+
+def test_folders_with_weights_are_told_that_these_were_not_looked_at(tmp_path):
+    config = {"model_type": "llama", "hidden_size": 64, "num_attention_heads": 2}
+    for name in "ab":
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "config.json").write_text(json.dumps(config))
+    pair = [str(tmp_path / name) for name in "ab"]
+    assert "weights" not in pefourier.compare(*pair).conclusion.lower()
+    for path in pair:
+        Path(path, "model.safetensors").touch()
+    assert "weights beside the configs were not looked at" in pefourier.compare(*pair).conclusion

@@ -34,6 +34,8 @@ OF_MODELS = ("config", "gguf")  # whose positions belong to weights
 NAMED = 4  # SPECs that are told one by one
 LONGEST_NUMBER = 300  # digits
 OF_ROTATIONS = ("pairs", "rotated", "base", "scaling", "attention_factor", "softmax_factor")
+OF_PARAMS = ("rho", "scaling", "attention_factor")  # which rotations say
+OF_SIZES = ("length", "d")
 Record = Mapping[str, Any]
 
 
@@ -224,7 +226,8 @@ def regressions(answer: Answer, stored: Record) -> list[Reason]:
     sizes = SIZES["context" if in_context else "check-faithful"]
     told, then = ([record[key] for key in sizes] for record in (now, stored))
     other, model = told != then, in_context or of_model(enc)
-    params = parameter_changes(enc, stored, but=("length", "d") if other else ())
+    but = OF_SIZES if other else OF_PARAMS if in_context and "rotations" in stored else ()
+    params = parameter_changes(enc, stored, but)
     changes = [*([params] if params and not other else []), *model_changes(now, stored)]
     worse, found = [], []
     if other:

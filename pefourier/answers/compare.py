@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from glob import escape, iglob
 from itertools import islice
+from os.path import dirname, isdir
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -412,6 +414,15 @@ def repeats_in_words(r: Comparison) -> str:
     return sentence("compare", "repeats", of=firsts[which][told["from_"]], **told)
 
 
+def weights_left(r: Comparison) -> str:
+    """That folders of models may differ in what is not compared."""
+    folders = [str(enc.params.get("path", "")) for enc in r.about if enc.origin == "formula"]
+    folders = [path if isdir(path) else dirname(path) for path in folders if path]
+    if len(folders) < 2 or not all(any(iglob(f"{escape(f)}/*.safetensors")) for f in folders):
+        return ""
+    return sentence("compare", "weights left")
+
+
 def misread_and_meant(cause: Cause) -> tuple[str, str]:
     """Which of two is the misreading of which; of neither, the second beside the first."""
     return ("first", "second") if cause.of == "b" else ("second", "first")
@@ -623,7 +634,14 @@ def compare(answers: Sequence[Answer], look: Look = USUAL) -> Figure:
 
 
 RULES = {
-    "equal": (used_differently, equal_numbers, operators_in_words, conventions_apart, common_part),
+    "equal": (
+        used_differently,
+        equal_numbers,
+        weights_left,
+        operators_in_words,
+        conventions_apart,
+        common_part,
+    ),
     "equivalent": (
         used_differently,
         written_differently,

@@ -133,9 +133,11 @@ def about_phases(found: context.Context) -> str:
         plain = several or found.rotations[0].scaling == "none"
         by = "" if plain else f" with scaling {found.rotations[0].scaling},"
         later = "" if several else if_scaled_later(found.rotations[0], found.trained)
+        extended = later and is_taken(found)
+        allowed = telling.sentence("context", "extended", found=found) if extended else ""
         return (
             f"At {found.length} positions, {within},{by} no angle is new; "
-            f"{join(never_turning(r, found) for r in found.rotations)}{later}."
+            f"{join(never_turning(r, found) for r in found.rotations)}{later}.{allowed}"
         )
     told = f"{'Presumably trained' if is_taken(found) else 'Trained'} at {found.trained} positions"
     asked = f"and asked for {found.length}"
@@ -404,9 +406,9 @@ def about_table(enc: Encoding, found: context.Context) -> tuple[str, str]:
     if found.slopes:
         steep, flat = max(found.slopes), min(found.slopes)
         told = {"steep": number(steep), "first": number(log(2) / steep, 2), "flat": number(flat)}
-        told |= {"last": number(log(2) / flat, 3), "most": number(flat * found.length)}
+        told |= {"last": number(log(2) / flat, 3), "most": number(flat * (found.length - 1))}
         heads = f"{enc.dim} heads{'' if 'path' in enc.params else ' (set by --d)'}"
-        return MEANS("ANY LENGTH | slopes", heads=heads, length=found.length, **told)
+        return MEANS("ANY LENGTH | slopes", heads=heads, last_distance=found.length - 1, **told)
     if enc.name == "t5":
         far, later = (shared_buckets(enc, way)[-1][0] for way in (enc.params["causal"], True))
         decoder = f" (in the decoder at {later})" if "path" in enc.params and far != later else ""
@@ -432,10 +434,10 @@ def about_tables(found: context.Context) -> tuple[str, str]:
         f"{f' in the {side}' if side else ' rows' if rows else ''} ({what})"
         for side, (what, rows) in found.tables.items()
     ]
-    most = max(rows or found.length for _, rows in found.tables.values())
-    verdict = "TOO FEW ROWS" if found.length > most else "FIXED LENGTH"
-    none = f"; of {found.length} asked for, {found.length - most} have none"
-    beyond = none if found.length > most else ""
+    lost = {side: found.length - (rows or found.length) for side, (_, rows) in found.tables.items()}
+    verdict = "TOO FEW ROWS" if min(lost.values()) > 0 else "FIXED LENGTH"
+    none = join(f"{n}{f' in the {side}' if len(lost) > 1 else ''}" for side, n in lost.items())
+    beyond = f"; of {found.length} asked for, {none} have none" if min(lost.values()) > 0 else ""
     return MEANS(f"{verdict} | tables", held=join(held), beyond=beyond)
 
 

@@ -466,6 +466,20 @@ def page_of_refusals(
     return Page(command.__name__.replace("_", "-"), str, lambda: refused)
 
 
+def note_files_of_names(values: Mapping[str, Any]) -> None:
+    """Say where a name of an encoding that was typed is also that of a file or folder."""
+    typed = [*(values.get("specs") or ()), *(values.get(key) for key in ("spec", "extend_from"))]
+    for spec in dict.fromkeys(one for one in typed if one and os.path.exists(one)):
+        from pefourier.encodings.registry import BUILDERS
+        from pefourier.encodings.specs import source_of
+
+        if source_of(spec) == "name" and spec in BUILDERS:
+            kind = "folder" if os.path.isdir(spec) else "file"
+            note(
+                f"there is also a {kind} {spec}: write ./{spec} for it", values.get("quiet", False)
+            )
+
+
 def asking(command: Callable[..., None]) -> Callable[..., None]:
     """Give a command the options in the fields of its dataclasses, beside its own options."""
     parameters = inspect.signature(command).parameters.values()
@@ -493,6 +507,7 @@ def asking(command: Callable[..., None]) -> Callable[..., None]:
             raise
 
     def fill(values: Mapping[str, Any]) -> None:
+        note_files_of_names(values)
         given = {key: tuple(v) if isinstance(v, list) else v for key, v in values.items()}
         filled = {
             name: group(**{f.name: given.pop(f.name) for f in fields(group)})

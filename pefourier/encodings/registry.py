@@ -22,6 +22,7 @@ from pefourier.encodings.refused import refuse_known
 from pefourier.errors import PefourierError, nearest, shown, unknown
 
 SEVERAL = 8  # names that an error may list beside the one that is meant
+HEADS = {"head", "heads", "n_heads", "num_heads", "num_attention_heads"}
 ALIASES = {"base": "rho", "theta": "rho", "dim": "d", "S": "length"}
 
 
@@ -117,9 +118,10 @@ def unknown_parameter(name: str, key: str) -> PefourierError:
     """
     known = {"length", "d", *BUILDERS[name].parameters}
     many = len(known) > SEVERAL and nearest(key, known)
-    return unknown(
-        f"parameter of {name}", key, known, f"'pefourier list {name}' shows all." if many else ""
-    )
+    way_out = f"'pefourier list {name}' shows all." if many else ""
+    if key in HEADS and "number of heads" in (inspect.getdoc(BUILDERS[name].function) or ""):
+        way_out = "Its number of heads is d (--d)."
+    return unknown(f"parameter of {name}", key, known, way_out)
 
 
 def check_codes(name: str, enc: Encoding) -> None:

@@ -583,3 +583,53 @@ def test_images_have_no_length(run, tmp_path, monkeypatch):
     assert run("context", "c.json").err == ""
     assert run("context", "c.json", "--length", 4096, "-q").err == ""
     assert run("resize", "c.json", "--to", "12x12").status == 0
+
+
+def test_a_name_that_is_also_a_folder_or_file_is_said_once(run, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "t5").mkdir()
+    (tmp_path / "alibi").write_text("")
+    told = [run(*asked.split()).err for asked in ("context t5", "check-faithful t5 rope alibi t5")]
+    assert told[0] == "pefourier: there is also a folder t5: write ./t5 for it\n"
+    assert told[1] == told[0] + "pefourier: there is also a file alibi: write ./alibi for it\n"
+    assert not run("context", "t5", "--quiet").err + run("context", "rope").err
+
+
+def test_no_positions_are_refused_and_the_last_distance_is_one_less(run):
+    assert "length must be a whole number from 1 on; got 0" in run("context", "rope", "-S", 0).err
+    done = run("context", "alibi", "--d", 8, "-S", 81)
+    assert "subtracts 0.3125 from the logit at distance 80." in " ".join(done.out.split())
+    assert "logit at distance 80\n" in done.out
+    assert "Its number of heads is d (--d)." in run("context", "alibi:heads=32").err
+    assert "Did you mean" not in run("context", "FIRE").err
+
+
+def test_whisper_rows_are_seconds_and_each_side_is_counted(run, tmp_path):
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps({"model_type": "whisper", "d_model": 64}))
+    said, more = (" ".join(run("context", path, *x).out.split()) for x in ((), ("-S", "3000")))
+    assert "1500 in the encoder (sinusoids; 30 s of audio) and 448 in the decoder" in said
+    assert "of 3000 asked for, 1500 in the encoder and 2552 in the decoder have none" in more
+
+
+def test_a_scaled_length_may_be_the_extended_one(run, tmp_path):
+    path = tmp_path / "config.json"
+    sizes = {"hidden_size": 256, "num_attention_heads": 2, "max_position_embeddings": 32768}
+    scaling = {"rope_scaling": {"type": "linear", "factor": 3.5}}
+    path.write_text(json.dumps({"model_type": "llama", **sizes, **scaling}))
+    asked = ("context", path, "--length", "29k")
+    said, given = (" ".join(run(*asked, *x).out.split()) for x in ((), ("--trained", "8192")))
+    assert "The 32768 of the config may be the extended length already: give the length" in said
+    assert "the first beyond 28672 positions" in given
+    assert "extended length already" not in given
+
+
+def test_another_base_is_told_once(run, tmp_path):
+    path, stored = tmp_path / "config.json", tmp_path / "base.json"
+    sizes = {"model_type": "llama", "hidden_size": 256, "num_attention_heads": 2}
+    path.write_text(json.dumps(sizes | {"rope_theta": 5e5}))
+    stored.write_text(run("context", path, "--json").out)
+    path.write_text(json.dumps(sizes | {"rope_theta": 4e5}))
+    done = run("context", path, "--baseline", stored)
+    assert (done.status, done.err.count("instead of")) == (1, 1)
+    assert "base 400000.0 instead of 500000.0" in done.err

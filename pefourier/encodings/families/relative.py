@@ -164,7 +164,7 @@ def alibi_slopes(heads: int) -> np.ndarray:
 
 @encoding("alibi", "Press et al., 2022, section 3", domain="lag")
 def alibi(length: int, d: int, *, causal: bool = False) -> Encoding:
-    """Bias -slope · |lag| with a slope for each of d heads (Press et al., 2022).
+    """Bias -slope · |lag|, a slope for each head (Press et al., 2022); d is the number of heads.
 
     Two-sided, a lag and its opposite share a code; the paper's models are causal.
 

@@ -138,10 +138,12 @@ class ModelConfig:
     def tables(self) -> dict[str, tuple[str, int | None]]:
         """Tables of positions beyond which input is refused: by side, what they are and rows."""
         sides, learned = self.row.get("ends", {}), self.row.get("learned_part")
+        lasting = self.row.get("seconds", {})
         rows = {side: [*map(self.sized, sizes)] for side, sizes in sides.items()}
         return {
             side: (
-                "sinusoids" if self.computes and side != learned else "learned",
+                ("sinusoids" if self.computes and side != learned else "learned")
+                + (f"; {sum(counts) * lasting[side]:g} s of audio" if side in lasting else ""),
                 None if None in counts or not counts else sum(counts),
             )
             for side, counts in rows.items()
