@@ -53,4 +53,4 @@ def test_bars_of_the_diagram_join_the_cliques():
         "4.00  none",
         "3.00  sinusoidal",
     }
-    assert axes.get_title().endswith("with 2 datasets and 4 encodings .05 is out of reach")
+    assert axes.get_title().endswith("with 2 datasets for 4 encodings .05 is out of reach")
