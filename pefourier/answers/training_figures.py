@@ -92,7 +92,7 @@ def to_length(curve: np.ndarray, epochs: int) -> np.ndarray:
 
 
 def comparison(summary, look: plot.Look = plot.USUAL) -> Figure:
-    """Every run's F1 as a point, means with their 95 % intervals, one panel per dataset."""
+    """Every run's F1 as a point, means with their intervals, one panel per dataset."""
     panels = len(summary.datasets)
     most = max(len(one.scores) for one in summary.datasets)
     size = (plot.WIDTH, 0.8 + panels * (0.5 + 0.28 * most))
@@ -115,9 +115,9 @@ def comparison(summary, look: plot.Look = plot.USUAL) -> Figure:
         leaky = ", leaky split" if one.leaky else ""
         title = f"{plot.brief(one.dataset, 40)}, {one.inputs}{leaky}"
         panel.set_title(title, loc="right", fontsize=9)  # a long one has room at its left
-        panel.set_xlabel(
-            plot.lines_within("F1 of each (seed, fold); diamond: mean with 95 % interval", figure)
-        )
+        ends = " or ".join(dict.fromkeys(map(one.interval, one.scores))).replace("%", "% interval")
+        told = f"F1 of each (seed, fold); diamond: mean with {ends}"
+        panel.set_xlabel(plot.lines_within(told, figure))
     return figure
 
 

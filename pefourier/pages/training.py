@@ -206,7 +206,7 @@ def rank_cell(one: DatasetSummary, name: str, ranks: Mapping[str, float]) -> Mar
 
 def scores_part(summary: Summary, words: Words) -> list[Any]:
     """Every run's F1, tables of means and differences, and what to keep in mind."""
-    told = "F1 of every run (dots), and each encoding's mean with its 95 % interval (diamonds)."
+    told = "F1 of every run (dots), and each encoding's mean with its interval (diamonds)."
     pictures = [figure(draw_inline("comparison", told, training_figures.comparison, summary), told)]
     if summary.ranked:
         told = (
@@ -218,7 +218,7 @@ def scores_part(summary: Summary, words: Words) -> list[Any]:
     shown = "Pictures of every run and of ranks" if summary.ranked else "Picture of every run"
     found = [details(shown, element("div", pictures, class_="figures"))]
     if any(one.lengths for one in summary.datasets):
-        told = "Accuracy on test windows of other lengths, with 95 % intervals."
+        told = "Accuracy on test windows of other lengths, with intervals."
         drawn = draw_inline("lengths", told, training_figures.score_by_length, summary, INLINE_WIDE)
         found.append(details("Accuracy by length", figure(drawn, told, wide=True)))
     for what, (head, *rows) in tables(summary):

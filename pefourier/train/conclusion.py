@@ -260,7 +260,9 @@ def unreliable(one: "DatasetSummary", encoding: str) -> str:
 def mean_score(one: "DatasetSummary", encoding: str) -> str:
     """The mean F1, with its interval where there is one."""
     f1, over = one.scores[encoding]["f1"], count_words(one.counted(encoding))
-    interval = f" (95 % {f1.low:.3f} … {f1.high:.3f})" if f1.low < f1.high else ""
+    interval = (
+        f" ({one.interval(encoding)} {f1.low:.3f} … {f1.high:.3f})" if f1.low < f1.high else ""
+    )
     return f"It reaches F1 {f1.mean:.3f}{interval} over {over}."
 
 
@@ -275,8 +277,12 @@ def told_from_reference(one: "DatasetSummary", encoding: str) -> str:
     """Whether the data tell it from its reference."""
     if encoding in one.cut_short:
         return ""
-    if encoding in one.differences and one.differences[encoding].reference in one.cut_short:
-        return "There is no verdict, because the training of its reference was cut short."
+    other = one.differences[encoding].reference if encoding in one.differences else ""
+    if other in one.cut_short:
+        return (
+            f"There is no verdict, because {other}, with which it is compared, was trained too "
+            f"briefly: give more {one.way_out(other)}."
+        )
     if encoding not in one.differences:
         return "The others are compared with it." if one.differences else ""
     d = one.differences[encoding]

@@ -22,7 +22,15 @@ from pefourier.train.data.split import ORDER_ALONE
 from pefourier.train.options import LEVEL, seeds_of
 from pefourier.train.searched import read_search
 from pefourier.train.statistics import Difference, Mean
-from pefourier.train.summary import CLAIMANT, LEAKY, MEASURES, REFERENCE, DatasetSummary, Summary
+from pefourier.train.summary import (
+    CLAIMANT,
+    FEW,
+    LEAKY,
+    MEASURES,
+    REFERENCE,
+    DatasetSummary,
+    Summary,
+)
 
 CAPTIONS = {"f1": "F1", "auprc": "AUPRC"}
 COLUMNS = 5  # encodings side by side, at most
@@ -74,11 +82,7 @@ def tables(summary: Summary) -> list[tuple[str, list[list[str]]]]:
                 "positive" if len(class_counts(one)) == 2 else "the commonest"
             )
             body.append([f"(always {always})", *(three_decimals(chance[m]) for m in measures)])
-        what = f"{title(one)}, {one.inputs}: mean [95 %] over " + runs_of(one.seeds, one.folds)
-        if once := one.fitted_once:
-            what += f", {join(once)} over {runs_of(1, one.folds)}"
-        what += f"; positive: {one.positive}" if one.positive is not None else ""
-        found.append((what, [head, *body]))
+        found.append((scores_title(one), [head, *body]))
         found += difference_table(one, summary.reference)
         found += more_tables(one)
     if summary.ranked:
@@ -87,6 +91,18 @@ def tables(summary: Summary) -> list[tuple[str, list[list[str]]]]:
         what = f"average ranks by F1 {summary.over}"
         found.append((what, [["encoding", "average rank"], *body]))
     return found
+
+
+def scores_title(one: DatasetSummary) -> str:
+    """What a table of scores is of, what its brackets are, and what is left without a verdict."""
+    first = next(e for e in (*one.scores, "") if e not in one.fitted_once)
+    over = f"mean [{one.interval(first)}] over {runs_of(one.seeds, one.folds)}"
+    what = f"{title(one)}, {one.inputs}: {over}"
+    if once := one.fitted_once:
+        brackets = f" [{one.interval(once[0])}]" * (one.interval(once[0]) != one.interval(first))
+        what += f", {join(once)}{brackets} over {runs_of(1, one.folds)}"
+    what += f"; cut short, without a verdict: {join(one.cut_short)}" if one.cut_short else ""
+    return what + (f"; positive: {one.positive}" if one.positive is not None else "")
 
 
 def difference_table(one: DatasetSummary, reference: str) -> list[tuple[str, list[list[str]]]]:
@@ -270,7 +286,7 @@ def remarks_on_cuts(summary: Summary) -> list[str]:
     found: dict[str, list[str]] = {}
     for one in summary.datasets:
         for counts, what, way_out in (
-            (one.last_kept, f"kept the last of {longest(summary, one)}", "--steps"),
+            (one.last_kept, f"kept the last of {longest(summary, one)}", one.longer),
             (one.falling, "stopped while the loss was still falling", "--patience-steps"),
         ):
             own = [e for e in one.cut_short if one.way_out(e) == way_out]
@@ -313,7 +329,7 @@ def sentences(summary: Summary) -> list[str]:
         others = f" ({once:.2g} for other methods, which have one run a fold)" if once else ""
         found.append(
             f"p is from a two-sided sign-flip test over (seed, fold) pairs and cannot fall below "
-            f"{least:.2g} here{others}; each 95 % interval stands alone, Holm p allows for all "
+            f"{least:.2g} here{others}; each interval stands alone, Holm p allows for all "
             f"comparisons; {whose_windows(summary)}both are about these windows only"
         )
     found += remarks_on_claims(summary)
@@ -326,10 +342,10 @@ def sentences(summary: Summary) -> list[str]:
         )
     found += remarks_on_edges(summary)
     counts = {one.counted(e) for one in summary.datasets for e in one.scores}
-    for n in sorted(counts & {2, 3, 4}):
+    for n in sorted(counts & {*range(2, FEW + 1)}):
         often = 100 * (1 - 2.0 ** (1 - n))  # unless all lie on one side of it
         found.append(
-            f"with {n} runs a 95 % interval is just their range, which contains the true mean "
+            f"with {n} runs an interval is just their range, which contains the true mean "
             f"{often:.0f} % of the time"
         )
     return found + remarks_on_folds(summary) + remarks_on_rules(summary)

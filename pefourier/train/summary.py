@@ -9,7 +9,7 @@ import numpy as np
 
 from pefourier.train import power, statistics
 from pefourier.train.data.load import sides_of_data
-from pefourier.train.options import BESIDE, LEVEL, WITHOUT_CODES, seeds_of
+from pefourier.train.options import BESIDE, LEVEL, STEPS, WITHOUT_CODES, seeds_of
 from pefourier.train.power import Power
 from pefourier.train.statistics import Difference, Mean
 
@@ -18,6 +18,7 @@ CLAIMANT = "dft"  # of whose gain over the reference the paper has claims
 MEASURES = ("precision", "recall", "f1", "auprc")
 LATER = ("accuracy",)  # rows of earlier versions have none
 LEAKY = "leaky split"
+FEW = 4  # runs, of which the ends of an interval are the least and the greatest
 CUT_SHORT = 5  # where more than one run in so many keeps its last epoch, training ended too soon
 
 
@@ -62,6 +63,7 @@ class DatasetSummary:
     shortest: int | None = None  # rows of the shortest window
     uneven: bool = False  # rows are at uneven times, of which only the order counts
     step_seconds: dict[str, float] = field(default_factory=dict)  # of a step of one run
+    in_epochs: bool = False  # whether its length was asked for in epochs
 
     def counted(self, encoding: str) -> int:
         """Runs that an encoding's means are over."""
@@ -75,7 +77,21 @@ class DatasetSummary:
     def way_out(self, encoding: str) -> str:
         """The option of which an encoding that was cut short needs more."""
         last, falling = self.last_kept.get(encoding, 0), self.falling.get(encoding, 0)
-        return "--steps" if last >= falling else "--patience-steps"
+        return self.longer if last >= falling else "--patience-steps"
+
+    @property
+    def longer(self) -> str:
+        """The option that makes runs longer, as it was given, with a number where one is known."""
+        flag = "--epochs" if self.in_epochs else "--steps"
+        if self.budget is None:
+            return flag
+        epochs, steps = self.budget["epochs"], self.budget["steps"]
+        few = -(-STEPS // steps) if self.in_epochs else STEPS
+        return f"{flag}, such as {max(2 * epochs * (1 if self.in_epochs else steps), few)}"
+
+    def interval(self, encoding: str) -> str:
+        """What the ends of an encoding's interval are: of so few runs their range."""
+        return "range" if 1 < self.counted(encoding) <= FEW else "95 %"
 
     @property
     def inputs(self) -> str:
@@ -206,6 +222,7 @@ def summarize_dataset(
         **{key: rows[0][key] for key in ("positive", "shortest", "uneven") if key in rows[0]},
         chosen=count_choices(rows),
         step_seconds=step_costs(rows),
+        in_epochs=epochs is not None,
         lengths=summarize_lengths(rows, set(runs)),
         **summarize_classes(rows, set(runs), classes),
     )

@@ -90,7 +90,8 @@ DFT = "It reaches F1 0.550 (95 % 0.500 … 0.600) over 40 runs."
         ),
         (
             {"cut_short": ("sinusoidal",)},
-            f"{DFT} There is no verdict, because the training of its reference was cut short.",
+            f"{DFT} There is no verdict, because sinusoidal, with which it is compared, was "
+            "trained too briefly: give more --steps.",
         ),
     ],
     ids=[

@@ -10,7 +10,7 @@ import pytest
 from training import SMALL, in_lines, of_datasets, result
 
 from pefourier.answers.page import as_json
-from pefourier.answers.training_figures import critical_difference
+from pefourier.answers.training_figures import comparison, critical_difference
 from pefourier.train import metrics, power, report, statistics, summary
 from pefourier.train.conclusion import conclude_training, verdict_on
 from pefourier.train.options import Options
@@ -97,7 +97,7 @@ def test_where_training_was_cut_short_that_comes_first_and_there_is_no_verdict(t
     found = summary.summarize_runs(kept(9, dft=3, rope=2), training={"epochs": 9})
     said = (
         "Training was cut short on one: dft (3 of 10 runs). They kept the last of 9 epochs and may "
-        "not have converged, so there is no verdict on them; give more --steps.\n"
+        "not have converged, so there is no verdict on them; give more --epochs.\n"
     )
     verdict = "BETTER. Compared with sinusoidal by F1, better: rope (+0.200)."
     told = " ".join(report.conclude_all(found).split())
@@ -119,7 +119,20 @@ def test_where_training_was_cut_short_that_comes_first_and_there_is_no_verdict(t
     found = summary.summarize_runs(kept(9, sinusoidal=3), training={"epochs": 9})
     for name in ("dft", "rope"):
         words = verdict_on(found.datasets[0], name)
-        assert words == "There is no verdict, because the training of its reference was cut short."
+        assert words == (
+            "There is no verdict, because sinusoidal, with which it is compared, was trained too "
+            "briefly: give more --epochs."
+        )
+    title = report.tables(found)[1][0]
+    assert title.endswith("over 2 seeds × 5 folds; cut short, without a verdict: sinusoidal")
+    for epochs, said in ((None, "--steps, such as 1000"), (9, "--epochs, such as 250")):
+        rows = [
+            {**row, "budget": {"epochs": 9, "patience": 0, "steps": 4}} for row in kept(9, dft=9)
+        ]
+        (said_of_all,) = report.remarks_on_cuts(
+            summary.summarize_runs(rows, training={"epochs": epochs})
+        )
+        assert said_of_all.endswith(f"give more {said}.")
     for training in ({}, {"epochs": 12}):
         found = summary.summarize_runs(kept(9, dft=10), training=training)
         assert "cut short" not in report.conclude_all(found) + in_lines(found)
@@ -181,10 +194,16 @@ def test_few_runs_have_but_their_range():
         found = summary.summarize_runs(few)
         mean = found.datasets[0].scores["dft"]["f1"]
         assert (mean.low, mean.high) == pytest.approx((0, (n - 1) / 10), abs=0.03)
-        said = f"with {n} runs a 95 % interval is just their range, which contains the true mean "
+        said = f"with {n} runs an interval is just their range, which contains the true mean "
         said += f"{share} % of the time"
         assert said in in_lines(found)
+        assert f"mean [range] over {n} seeds × 1 fold" in in_lines(found)
+        assert "95 %" not in in_lines(found)
+        assert "(range 0" in conclude_training(found.datasets[0], "dft")
+        drawn = comparison(found).axes[0].get_xlabel()
+        assert drawn.replace("\n", " ").endswith("mean with range")
     assert "just their range" not in in_lines(summary.summarize_runs(rows))
+    assert "mean [95 %] over 8 seeds" in in_lines(summary.summarize_runs(rows))
 
 
 def test_one_run_has_no_interval():
