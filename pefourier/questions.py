@@ -267,6 +267,7 @@ def context(
     trained: Count | None = None,
     d: Count | None = None,
     against: str | None = None,
+    **params: Any,
 ) -> Context | tuple[Context, ...]:
     """How far do a model's positions reach? Its layers, rotations and bands of frequencies.
 
@@ -284,6 +285,9 @@ def context(
     >>> context("rope:rho=5e5", length=131072, trained=8192, d=128).rotations[0].unseen
     29
     """
+    refuse_keywords(
+        "context", params, os.fspath(spec) if isinstance(spec, str | os.PathLike) else ""
+    )
     if are_several(length):
         own = {"trained": trained, "d": d, "against": against}
         return tuple(context(spec, length=one, **own) for one in length)
@@ -363,6 +367,7 @@ def design(
     dtype: str | None = None,
     span: str | float | None = None,
     resolution: str | float | None = None,
+    **others: Any,
 ) -> Design | tuple[Design, ...]:
     """Which base for my length? Candidates, and the best of them by each criterion.
 
@@ -378,6 +383,7 @@ def design(
     >>> design(d=64, span="1h", resolution="1s", criteria=["turns"]).length
     3600
     """
+    refuse_keywords("design", others)
     from pefourier.analysis.design import BASES, CRITERIA, Steps, design_base, design_grid
 
     steps = None
@@ -640,6 +646,17 @@ def load_spec(
     elif idle := params.keys() - PLACES - ({"seed"} if source_of(spec) == "code" else set()):
         raise PefourierError(f"{', '.join(idle)} has no effect on {shown(spec)}; leave it out")
     return load(spec, length, d, least=least, **params)
+
+
+def refuse_keywords(question: str, given: Mapping[str, Any], spec: str = "") -> None:
+    """Refuse keywords that a question does not take, with what to write for them."""
+    for key, value in given.items():
+        way = {"for": "criteria=[…]", "base": "bases=[…]"}.get(key, "")
+        if spec in BUILDERS and key in BUILDERS[spec].parameters:
+            way = f"it in the SPEC: {spec}:{key}={value}"
+        raise PefourierError(
+            f"{question} takes no {key}; {f'write {way}' if way else 'leave it out'}"
+        )
 
 
 def are_several(value: Any) -> TypeGuard[Sequence[int]]:

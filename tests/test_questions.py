@@ -328,3 +328,16 @@ def test_folders_with_weights_are_told_that_these_were_not_looked_at(tmp_path):
     for path in pair:
         Path(path, "model.safetensors").touch()
     assert "weights beside the configs were not looked at" in pefourier.compare(*pair).conclusion
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: pefourier.context("rope", rho=1e4), "write it in the SPEC: rope:rho=10000.0"),
+        (lambda: pefourier.context("rope", nothing=1), "context takes no nothing; leave it out"),
+        (lambda: pefourier.design(64, 8, **{"for": "bound"}), "write criteria="),
+    ],
+)
+def test_a_keyword_that_a_question_lacks_is_refused_with_what_to_write(call, message):
+    with pytest.raises(PefourierError, match=re.escape(message)):
+        call()

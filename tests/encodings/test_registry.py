@@ -51,10 +51,8 @@ def test_one_function_is_listed_loaded_and_assessed(sawtooth, run):
     assert (result["verdict"], result["distinct"]) == ("collides", 4)
     assert run("spectrum", "sawtooth", "--d", 4).status == 0
     nearest = "unknown encoding 'sawtoth'. Did you mean 'sawtooth'? 'pefourier list' shows all; "
-    formats = (
-        "a file of codes ends in one of .bin, .ckpt, .csv, .npy, .npz, .pt, .pth, .safetensors."
-    )
-    refused(nearest + formats, "sawtoth")
+    formats = "a file of codes ends in one of .bin, .ckpt, .csv, .npy, .npz, .pt, .pth, "
+    refused(nearest + formats + ".safetensors, .txt.", "sawtoth")
     refused("sawtooth:period must be a whole number up to 2^53; got '1.5'", "sawtooth:period=1.5")
 
 
