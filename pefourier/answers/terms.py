@@ -21,6 +21,7 @@ from pefourier.errors import PefourierError, unknown
 
 REGISTRY = Path(__file__).with_suffix(".toml")
 SCHEMA = REGISTRY.with_name("answers.schema.json")
+SENTENCES = REGISTRY.with_name("sentences.toml")
 FINDINGS = Path(__file__).parents[1] / "encodings/findings.toml"
 SAID = ("severity", "message")  # of a finding where it is met, not where it is explained
 MENTIONS = 5  # terms that are told where they speak of an unknown word
@@ -54,8 +55,8 @@ class Term:
 
 def read_terms() -> list[Term]:
     """All terms: those of the registry, findings, parameters, encodings and conventions."""
-    groups, findings = (
-        tomllib.loads(path.read_text(encoding="utf-8")) for path in (REGISTRY, FINDINGS)
+    groups, findings, sentences = (
+        tomllib.loads(path.read_text(encoding="utf-8")) for path in (REGISTRY, FINDINGS, SENTENCES)
     )
     own = [
         Term(term, group, **{key: fact for key, fact in facts.items() if key not in SAID})
@@ -64,7 +65,20 @@ def read_terms() -> list[Term]:
     ]
     records = read_catalogue()
     own += [*parameter_terms(records), *map(encoding_term, records)]
-    return [*own, *convention_terms(records)]
+    return [*own, *convention_terms(records), *conclusion_terms(sentences, [t.term for t in own])]
+
+
+def conclusion_terms(sentences: dict[str, dict[str, str]], known: Iterable[str]) -> Iterable[Term]:
+    """What conclusions open with, in capitals, by the command; "…" stands for what is filled in."""
+    for command, verdicts in sentences.items():
+        for verdict, told in verdicts.items() if command != "parts" else ():
+            name, _, variant = verdict.partition(" | ")
+            if name in known or name.lower() in known:
+                continue
+            words = re.sub(r"\{[^}]*\}", " … ", told)
+            words = re.sub(r" +([.,;:)]|$)", r"\1", " ".join(words.split()))
+            whose = f"A verdict of {command}{f' ({variant})' if variant else ''}"
+            yield Term(name, "conclusions", f"{whose}: {words.rstrip('.')}.")
 
 
 def encoding_term(record: dict[str, Any]) -> Term:

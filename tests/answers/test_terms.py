@@ -27,7 +27,7 @@ from pefourier.analysis.resize import Method, Picture, Unseen
 from pefourier.analysis.spectrum import DensitySummary, Spectrum
 from pefourier.answers import context, design, faithful, reconstruct, spectrum, telling
 from pefourier.answers.catalogue import read_catalogue
-from pefourier.answers.terms import FIRST, SAID, explanation, find_terms, read_terms
+from pefourier.answers.terms import FIRST, SAID, SENTENCES, explanation, find_terms, read_terms
 from pefourier.cli.main import app
 from pefourier.cli.vocabulary import command_terms, option_terms, options_of
 from pefourier.diagnosis.rules import SEVERITIES
@@ -181,6 +181,14 @@ def test_sentences_of_a_finding_go_by_the_names_of_its_severities():
         assert all(names == named[0] and len(names) > 1 for names in named), code
         severities = row["severity"] if isinstance(row["severity"], dict) else {"": row["severity"]}
         assert {*severities.values()} <= {*SEVERITIES}, code
+
+
+def test_every_verdict_of_a_conclusion_and_words_of_users_are_found():
+    verdicts = [told for command, told in read_toml(SENTENCES).items() if command != "parts"]
+    names = {name.partition(" | ")[0] for told in verdicts for name in told}
+    for word in (*names, "p-RoPE", "NoPE", "gguf", "interleaved"):
+        assert find_terms(word, EVERY), word
+        assert find_terms(word.lower(), EVERY), word
 
 
 def test_every_verdict_and_format_has_a_term():
