@@ -253,14 +253,24 @@ def on_grid(convention, sides=(7, 11), d=64):
     return load(f"axial:convention={convention}", None, d, grid=sides)
 
 
+TURNS = [2 * np.pi / 7, 2 * np.pi / 11]
+WITHIN = "halves to interleaved, within each axis"
+BACK = "interleaved to halves, within each axis"
+EXCHANGED = {"order": "xy to yx", "layout": WITHIN}
 ON_GRIDS = [  # what leads from the first to the second
     ("mae", "transformers", {"order": "xy to yx", "layout": "halves exchanged"}),
     ("mae", "timm", {"order": "xy to yx"}),
+    ("transformers", "detr", {"coordinates": TURNS, "offset": [1.0, 1.0], "layout": WITHIN}),
     ("transformers", "mae", {"order": "yx to xy", "layout": "halves exchanged"}),
     ("mae", "rt-detr", {"rows": "transposed"}),
     ("detr", "deformable-detr", {"offset": [-0.5, -0.5]}),
-    ("mae", "detr", {"coordinates": [2 * np.pi / 7, 2 * np.pi / 11], "offset": [1.0, 1.0]}),
-    ("detr", "mae", {"coordinates": [7 / 2 / np.pi, 11 / 2 / np.pi], "offset": [-1.0, -1.0]}),
+    ("mae", "detr", EXCHANGED | {"coordinates": TURNS, "offset": [1.0, 1.0]}),
+    (
+        "detr",
+        "mae",
+        {"coordinates": [7 / 2 / np.pi, 11 / 2 / np.pi], "offset": [-1.0, -1.0]}
+        | {"order": "yx to xy", "layout": BACK},
+    ),
     ("mae", "mae,coordinates=closed", {"coordinates": [2 / 6, 2 / 10], "offset": [-3.0, -5.0]}),
     ("mae", "mae,coordinates=centred", {"coordinates": [2 / 7, 2 / 11], "offset": [-3.5, -5.5]}),
 ]
@@ -277,12 +287,12 @@ def test_blocks_of_points_are_named(one, other, rows):
 
 
 @pytest.mark.parametrize(("one", "other", "by"), ON_GRIDS)
-@pytest.mark.parametrize("tables", ["neither", "first", "second"])
+@pytest.mark.parametrize("tables", ["neither", "first", "second", "both"])
 def test_what_leads_from_one_convention_to_another_is_named(one, other, by, tables):
     a, b = on_grid(one), on_grid(other)
-    if tables == "first":
+    if tables in ("first", "both"):
         a = replace(from_table(a.table()), domain=a.domain)
-    elif tables == "second":
+    if tables in ("second", "both"):
         b = replace(from_table(b.table()), domain=b.domain)
     found = compare(a, b)
     assert found.verdict == "equivalent"
@@ -292,8 +302,23 @@ def test_what_leads_from_one_convention_to_another_is_named(one, other, by, tabl
         assert told[key] == (value if isinstance(value, str) else pytest.approx(value, rel=1e-6))
     if "coordinates" in by:  # once THE SAME, SHIFTED
         assert found.conclusion.startswith("RESCALED. One formula at other coordinates, ")
-        assert "Not interchangeable: rescale one's coordinates" in found.conclusion
+        advice = "and reorder its columns" if "layout" in by else "for weights trained"
+        assert f"rescale one's coordinates {advice}" in found.conclusion
         assert not found.same
+        tables_by_formula(on_grid(one), on_grid(other), found.by)
+
+
+def tables_by_formula(a, b, by):
+    """All that is named leads from the first table to the second: its phases, then its columns."""
+    pairs, axes = np.array(a.measure.frequencies), a.domain.coordinates(a.domain.x)
+    points = (axes + a.measure.offset + by["offset"]) * by["coordinates"]
+    sines, cosines = (wave(points @ pairs.T) for wave in (np.sin, np.cos))
+    first = np.hstack([sines, cosines])
+    plain = (axes + a.measure.offset) @ pairs.T
+    waves = np.hstack([np.sin(plain), np.cos(plain)])
+    places = [int(np.abs(waves - c[:, None]).sum(axis=0).argmin()) for c in a.table().T]
+    moved = first[:, places][:, by.get("columns", slice(None))]
+    assert np.abs(moved - b.table()).max() < 1e-9
 
 
 def test_exchanged_axes_of_a_wide_table_are_named():

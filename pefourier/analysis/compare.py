@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -51,6 +51,7 @@ SUMS_EPS = 8 * 2.0**-52  # to which sums of squares in float64 are known
 EXPLAINED = 0.1  # of the differences of entries: more is left, and a rotation explains nothing
 SQUARES_EPS = 1e-12  # of those sums, by which small differences are told
 DOUBLED = {"part": "both", "times": 2}  # `by` of what code multiplies both of a pair with
+SAME_WAVES = 1e-12  # to which a formula's codes are the waves of its frequencies
 MOST_FINDING = 2**31  # products of numbers for which both tables are looked at on their own
 
 
@@ -218,31 +219,67 @@ def compare_on_grid(one: Encoding, two: Encoding, found: Comparison) -> Comparis
     sides = one.domain.sides
     a, b = (np.asarray(without_prefix(enc).table(), dtype=float) for enc in (one, two))
     unnamed = "rotation" in found.by or found.by.get("rows") == "permuted"
-    if found.verdict == "equivalent" and not unnamed:
-        orders = [grid_changes.order_of_axes(table, sides) for table in (a, b)]
-        if None in orders or orders[0] == orders[1] or "offset" in found.by:
-            return found
-        return replace(found, by={"order": " to ".join(orders)} | found.by)
-    if found.verdict == "equal":
-        return found
+    if found.verdict == "equal" or (found.verdict == "equivalent" and not unnamed):
+        return replace(found, by=named_columns(found.by, a, b, sides))
     allowed, eps = stored_tolerance(a, b, without_prefix(one), two)
     allowed = np.full((len(a), 1), 2 * allowed.max())
-    forwards = [
-        *grid_changes.rows_in_other_order(a, sides),
-        *grid_changes.changes_of_coordinates(one, two),
-    ]
-    candidates = [(said, table, b) for said, table in forwards]
-    if not one.stationary:
-        back = grid_changes.changes_of_coordinates(two, one)
-        candidates += [(grid_changes.inverse_change(said), table, a) for said, table in back]
-    for said, table, other in candidates:
+    for said, table, other in (
+        *((said, table, b) for said, table in grid_changes.rows_in_other_order(a, sides)),
+        *at_other_coordinates(one, two, a, b),
+    ):
         by, left = find_transformation(table, other, allowed, eps)
         if by is not None and not {"rotation", "offset"} & by.keys():
-            told = by if "rows" in said else {k: v for k, v in by.items() if k == "scale"}
+            told = by if "rows" in said else named_columns(by, a, b, sides)
             explained = float(allowed.max()) * by.get("scale", 1.0)
             found = replace(found, max_difference=left, tolerance=explained)
             return replace(found, verdict="equivalent", by=said | told)
     return found
+
+
+def at_other_coordinates(
+    one: Encoding, two: Encoding, a: np.ndarray, b: np.ndarray
+) -> Iterator[tuple[dict[str, Any], np.ndarray, np.ndarray]]:
+    """Changes of coordinates that may lead from a to b, and both tables, one of them changed.
+
+    Columns keep their order. Where neither is given by a formula, what they are identified as is.
+    """
+    from pefourier.diagnosis.grid_changes import changes_of_coordinates, inverse_change
+    from pefourier.diagnosis.on_grids import identified_formula
+
+    if not (one.stationary or two.stationary):
+        one, two = (identified_formula(enc) or enc for enc in (one, two))
+
+    def in_its_order(enc: Encoding, waves: np.ndarray) -> np.ndarray | None:
+        before, after = np.split(waves, 2)
+        own, limit = np.asarray(without_prefix(enc).table()), np.full((len(after), 1), SAME_WAVES)
+        by, _ = find_columns(before, own, limit, 0.0) if before.shape == own.shape else (None, 0)
+        places = by and by.get("columns", slice(None))
+        return None if by is None else after[:, places] * np.array(by.get("signs", 1.0))
+
+    for said, waves in changes_of_coordinates(one, two):
+        if (table := in_its_order(one, waves)) is not None:
+            yield said, table, b
+    if one.stationary:
+        return
+    for said, waves in changes_of_coordinates(two, one):
+        if (table := in_its_order(two, waves)) is not None:
+            yield inverse_change(said), a, table
+
+
+def named_columns(
+    by: dict[str, Any], a: np.ndarray, b: np.ndarray, sides: tuple[int, ...]
+) -> dict[str, Any]:
+    """What leads from a to b, with the names of the order of axes and of columns within them."""
+    from pefourier.diagnosis.grid_changes import layout_within_axes, order_of_axes
+
+    orders = [order_of_axes(table, sides) for table in (a, b)]
+    if None in orders or "offset" in by or "columns" not in by:
+        return by
+    named = {"order": " to ".join(orders)} if orders[0] != orders[1] else {}
+    if "layout" not in by:
+        within = layout_within_axes(a, b, sides, by["columns"])
+        named |= {"layout": f"{within}, within each axis"} if within else {}
+    return named | by
 
 
 def compare_forms(one: Encoding, two: Encoding, found: Comparison) -> Comparison:

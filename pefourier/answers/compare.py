@@ -208,12 +208,7 @@ def written_differently(r: Comparison) -> str:
             f"{number(r.max_difference, 2)} (rounding: {number(r.tolerance, 2)})."
         )
     if "coordinates" in r.by:
-        short = r.by | {"coordinates": [round(s, 4) for s in r.by["coordinates"]]}
-        return (
-            f"One formula at other coordinates, to within {number(r.max_difference, 2)}: the "
-            f"second's are the first's, {change_in_words(short).removeprefix('coordinates ')}. Not "
-            "interchangeable: rescale one's coordinates for weights trained with the other."
-        )
+        return rescaled_in_words(r)
     on_grid = len(r.about[0].domain.sides) > 1
     moved = f"The same codes in another order of {'points' if on_grid else 'positions'}"
     alike = "The same codes" if used_differently(r) else "One encoding"
@@ -234,6 +229,20 @@ def written_differently(r: Comparison) -> str:
     return (
         f"{how}; after that change they agree to within {number(r.max_difference, 2)}{over}, and "
         f"rounding explains {number(r.tolerance, 2)}."
+    )
+
+
+def rescaled_in_words(r: Comparison) -> str:
+    """One formula at other coordinates: all that leads from the first to the second."""
+    points = {key: r.by[key] for key in ("coordinates", "offset") if key in r.by}
+    points["coordinates"] = [round(s, 4) for s in points["coordinates"]]
+    others = {key: value for key, value in r.by.items() if key not in points}
+    return sentence(
+        "compare",
+        "reordered too" if others else "rescaled",
+        most=number(r.max_difference, 2),
+        points=change_in_words(points).removeprefix("coordinates "),
+        others=change_in_words(others),
     )
 
 

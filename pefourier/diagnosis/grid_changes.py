@@ -5,7 +5,8 @@ Conventions
 Rows run down the columns, or through blocks of 2 x 2, in place of along the rows (`rows`), or
 coordinates are others: a point i of an axis has the phase omega s (i + o) where the first table has
 omega i, s and o for each axis (`coordinates`, `offset`). Each candidate comes with the first table
-as it would then be, columns in any order; whether it is the second is for the caller to see.
+as it would then be; whether it is the second is for the caller to see. Waves at other coordinates
+come in an order of their own, below them as they are at the first table's.
 """
 
 from collections.abc import Iterator, Mapping
@@ -16,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from pefourier.encodings.axis_parts import axis_columns
+from pefourier.encodings.columns import changes_by_name
 from pefourier.encodings.encoding import Encoding, Measure, without_prefix
 from pefourier.encodings.families.axes import axis_letters, rows_of_blocks
 
@@ -71,7 +73,7 @@ def changes_of_coordinates(a: Encoding, b: Encoding) -> Iterator[Candidate]:
         if not np.allclose(moved, 0, atol=1e-12):
             said["offset"] = moved.tolist()
         points = a.domain.coordinates(without_prefix(a).domain.x)
-        yield said, waves_at(measure, (points + offsets) * slopes)
+        yield said, waves_at(measure, np.vstack([points + own, (points + offsets) * slopes]))
 
 
 def candidate_lines(a: Encoding, b: Encoding) -> Iterator[tuple[np.ndarray, np.ndarray]]:
@@ -116,6 +118,29 @@ def inverse_change(said: Mapping[str, Any]) -> dict[str, Any]:
     if "offset" in said:
         found["offset"] = [0.0 - moved for moved in said["offset"]]  # no -0.0
     return found
+
+
+def layout_within_axes(
+    a: np.ndarray, b: np.ndarray, sides: tuple[int, ...], order: list[int]
+) -> str | None:
+    """The name of the one change of order that the columns of every axis undergo, if it has one.
+
+    >>> from pefourier.encodings import build
+    >>> a = build("axial", d=8, grid=(3, 3)).table()
+    >>> layout_within_axes(a, a[:, [4, 6, 5, 7, 0, 2, 1, 3]], (3, 3), [4, 6, 5, 7, 0, 2, 1, 3])
+    'interleaved to halves'
+    """
+    own, other = (axis_columns(table.reshape(*sides, -1)) for table in (a, b))
+    if own is None or other is None:
+        return None
+    names = []
+    for mine, theirs in zip(own, other, strict=True):
+        if len(mine) != len(theirs):
+            return None
+        moved = np.searchsorted(mine, np.array(order)[theirs])
+        known = changes_by_name(len(mine)).items()
+        names.append({name for name, change in known if np.array_equal(change, moved)})
+    return next(iter(set.intersection(*names)), None)
 
 
 def order_of_axes(table: np.ndarray, sides: tuple[int, ...]) -> str | None:

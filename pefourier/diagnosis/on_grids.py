@@ -19,9 +19,10 @@ import numpy as np
 from pefourier.diagnosis.identify import identification, identify
 from pefourier.diagnosis.near_formulas import SEARCHED
 from pefourier.diagnosis.whose import matching_conventions, spec_of_axes
+from pefourier.encodings import load
 from pefourier.encodings.axis_parts import axis_columns, axis_lines
 from pefourier.encodings.conventions import fact_of_convention
-from pefourier.encodings.encoding import Encoding, Finding
+from pefourier.encodings.encoding import Encoding, Finding, without_prefix
 from pefourier.encodings.families.axes import axis_letters, rows_of_blocks
 from pefourier.encodings.findings import finding
 from pefourier.encodings.grids import size_of
@@ -116,6 +117,22 @@ def identify_on_grid(case: GridCase) -> dict | None:
     known = formula or identification(encoding, {"convention": name}, difference)
     spec = f"{encoding}:convention={name}"
     return known | {"spec": spec, "conventions": [name for _, name, _ in same]}
+
+
+def identified_formula(enc: Encoding) -> Encoding | None:
+    """The encoding by name that a table of the points of a grid is; itself where it is a formula.
+
+    >>> from pefourier.encodings.encoding import from_table
+    >>> table = load("axial:convention=mae", d=16, grid=(3, 4))
+    >>> identified_formula(replace(from_table(table.table()), domain=table.domain)).params["order"]
+    'xy'
+    """
+    if enc.stationary or enc.origin == "formula":
+        return enc
+    table, sides = np.asarray(without_prefix(enc).table()), enc.domain.sides
+    case = GridCase(table, table[:0], sides, enc.eps, ClosestPair(np.nan, None, 0))
+    spec = (identify_on_grid(case) or {}).get("spec")
+    return spec and load(spec, d=enc.dim, grid=sides, prefix=enc.domain.prefix)
 
 
 def formula_of_axes(case: GridCase) -> dict | None:
