@@ -21,7 +21,8 @@ def answers(specs, **sizes):
     ("specs", "length", "said"),
     [
         ("sinusoidal dft:d=80", 80, "Both give all 80 positions different codes."),
-        ("sinusoidal dft:d=80", 80, "dft:d=80 is isometric, the highest verdict among them."),
+        ("sinusoidal dft:d=80", 80, "dft:d=80 is isometric, the highest verdict among them: "),
+        ("sinusoidal dft:d=80", 80, "not which of them trains better."),
         ("sinusoidal dft tape rope", 1000, "sinusoidal, tape and rope give all 1000 positions"),
         ("sinusoidal dft tape rope", 1000, "different codes; dft doesn't."),
         ("sinusoidal dft tape rope", 1000, "sinusoidal, tape and rope tie: their verdict is the"),

@@ -20,6 +20,7 @@ import numpy as np
 
 from pefourier.encodings.checks import check_above
 from pefourier.encodings.columns import Wave
+from pefourier.encodings.conventions import read_conventions
 from pefourier.encodings.domain import Domain, lattice
 from pefourier.encodings.encoding import Encoding, Measure, check_inside
 from pefourier.encodings.findings import finding
@@ -194,6 +195,19 @@ class Pairs:
     blocks: tuple[int, ...]  # pairs of each axis, in the order of columns
 
 
+def ways_at(name: str, axes: Axes, d: int) -> str:
+    """How the dimensions that do not divide among axes can be split all the same."""
+    own_words = name in read_conventions()  # a config has no such parameters
+    if not own_words or d % 2 or axes.share or d < 2 * len(axes.order):
+        return ""
+    counts = split_dimensions(name, replace(axes, rest="slowest"), d)[0]
+    known = read_conventions()[name].items() if len(counts) == 3 else ()  # of frames
+    whose = [of for of, own in known if own.get("rest") == "slowest" and "share" not in own]
+    as_in = f", as convention={whose[0]} has it" if whose else ""
+    shares = ";".join(str(2 * count) for count in counts)
+    return f"; d={d} does with rest=slowest, or 'share={shares}'{as_in}"
+
+
 def split_dimensions(name: str, axes: Axes, d: int) -> tuple[list[int], int]:
     """Pairs of each axis, and pairs left over.
 
@@ -211,6 +225,7 @@ def split_dimensions(name: str, axes: Axes, d: int) -> tuple[list[int], int]:
         raise PefourierError(
             f"{name} splits d={d} among the axes {', '.join(axes.order)} in pairs and needs a "
             f"multiple of {step}; d={' or d='.join(map(str, fits))} would fit"
+            f"{ways_at(name, axes, d)}"
         )
     counts = [int(d * part) for part in parts]
     left = d // 2 - sum(counts)
