@@ -117,13 +117,13 @@ def foretell_time(
                 runs = sum(len(stack.runs) for stack in some) / len(some[0].runs)
                 seconds += epoch * runs * schedule.epochs / ranks
         seconds *= 1 + options.refit / len(candidates)
-        runs, beside = count_runs(own)
+        runs, beside = runs_to_train(own)
         known = seconds if runs else None
         found.append(Forecast(task.name, runs, len(candidates), schedule.epochs, known, beside))
     return found
 
 
-def count_runs(stacks: Sequence[Stack]) -> tuple[int, tuple[str, ...]]:
+def runs_to_train(stacks: Sequence[Stack]) -> tuple[int, tuple[str, ...]]:
     """Runs of encodings, and the method of each other run."""
     other = [one for one in stacks if isinstance(one.model, OtherMethod)]
     names = tuple(one.model.name for one in other for _ in one.runs)

@@ -119,7 +119,7 @@ def plan_of(
     """What would be trained on a dataset, in numbers and in words."""
     task, schedule = resolved.task, resolved.schedule
     own = [stack for stack in stacks if stack.task is task]
-    runs, beside = foresight.count_runs(run.stacks_to_train(own, done))
+    runs, beside = foresight.runs_to_train(run.stacks_to_train(own, done))
     wanted = runs + len(beside)
     candidates, find = len(list_candidates(options)), power.claim_for(task.name, options.find)
     unknown = Forecast(task.name, runs, candidates, schedule.epochs, None)
