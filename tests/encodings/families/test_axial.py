@@ -236,6 +236,8 @@ REFUSED = {
     ("axial", (3, 4), 18): "d=18 among the axes y, x in pairs and needs a multiple of 4; d=16 or "
     "d=20 would fit",
     ("axial-rope:convention=flux", (3, 4), 100): "needs a multiple of 32; d=96 or d=128 would fit",
+    ("axial-rope", (2, 3, 4), 128): "d=126 or d=132 would fit; d=128 does with rest=slowest, or "
+    "'share=44;42;42', as convention=wan has it",
     ("axial-rope:convention=wan", (2, 3, 4), 25): "needs a multiple of 2; d=24 or d=26 would fit",
     ("axial:order=tx", (3, 4), 8): "order=tx must name each of the axes y, x of 3×4 points once; "
     "write order=yx",
