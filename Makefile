@@ -8,7 +8,7 @@ TORCH ?= torch==2.13.0
 SMOLLM2 ?= SmolLM2-135M-Instruct.Q4_1.gguf
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-all coverage lint check fuzz bench figures results nested bundled lengths causal catalogue schema readme models clean
+.PHONY: help run test test-all coverage lint check fuzz bench figures results nested bundled authors lengths causal catalogue schema readme models clean
 
 help:  ## what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
@@ -77,6 +77,11 @@ bundled: $(BIN)/torchrun  ## rates chosen on validation, thirty splits of SETS t
 	$(BIN)/pefourier train $(SETS:%=--dataset uea:%) $(SETS_ARMS:%=-e %) --beside trees \
 		--beside minirocket --resamples 30 --positive 1 --seeds 1 --tokens 16 --resume \
 		--search rate=3e-3,1e-2 --out $(OUT)/bundled
+
+authors: $(BIN)/torchrun  ## the authors' sizes on SMD, one seed: an hour on one core
+	$(BIN)/pefourier train --dataset smd --data $(DATA) --window 100 --stride 50 --patch 4 -e none \
+		-e sinusoidal -e dft --d 240 --heads 10 --ffn 2048 --dropout 0.1 --batch-size 16 --rate 3e-4 \
+		--warmup 1 --seeds 1 --steps 1500 --patience-steps 900 --resume --out $(OUT)/authors
 
 LENGTHS_ARMS = none sinusoidal rope xpos alibi kerple t5 tape dft learned
 

@@ -209,7 +209,7 @@ def test_numbers_of_training_are_those_of_the_summaries():
         if folder.endswith("window-100")
     ]
     means = sorted(f"{one['mean']:+.3f}".replace("-", "−").replace("0.", ".") for one in sound)
-    assert f"differences {means[-1]} to {means[0]}" in told
+    assert f"DFT − sinusoidal {means[-1]} to {means[0]}" in told
     least = min(one["p_holm"] for one in sound)
     assert f"Holm p from {least:.2f} on".replace("0.", ".") in told
     assert all(one["p_holm"] > 0.05 for one in sound)

@@ -278,7 +278,8 @@ def in_a_line(result: Result) -> str:
     >>> import pefourier
     >>> pefourier.check("dft", length=4, d=4)
     <Faithfulness of dft: ISOMETRIC. All 4 positions have different codes, also in float32, \
-float16 and bfloat16; the closest two, 0 and 1, are 1.4 times a typical code's norm apart.>
+float16 and bfloat16; the closest two, 0 and 1, are 1.4 times a typical code's norm apart \
+(unrelated: 1.41).>
     """
     name = type(result).__name__
     if not result.about and not result.of_none:

@@ -437,7 +437,7 @@ def remarks_on_time(summary: Summary) -> list[str]:
         unit, size = ("minute", 60) if seconds >= 90 else ("second", 1)
         count = max(1, round(seconds / size))
         costs = sorted(1000 * cost for cost in one.step_seconds.values())
-        range_of = dict.fromkeys(f"{cost:.2g}" for cost in costs[:1] + costs[-1:])
+        range_of = dict.fromkeys(f"{cost:.3g}" for cost in costs[:1] + costs[-1:])
         step = f" (a step of one of them {' to '.join(range_of)} ms)" if costs else ""
         took = f"{count} {agreeing(count, unit, unit + 's')}"
         found.append(f"{one.dataset} {took}{step}")

@@ -262,6 +262,7 @@ def test_the_command_is_as_it_was_typed(page, folder, leaky):
     assert "Picture of every run" not in found.text["summary"]  # two datasets have ranks
 
 
+@pytest.mark.long
 @pytest.mark.skipif(shutil.which("chromium") is None, reason="needs a browser")
 def test_tables_have_the_width_of_a_screen(page, folder, tmp_path):
     """A narrow table does not squeeze its caption, and a wide one is not cut."""

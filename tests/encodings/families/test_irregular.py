@@ -107,7 +107,7 @@ def test_nothing_folds_at_irregular_times():
     assert np.abs(at - steps).max() <= 0.5
     assert found.omega[at] == pytest.approx(2 * np.pi * at / 64)
     assert "alias" not in found.conclusion
-    assert f"95 % in waves of {waves[0]:.2g} or longer" in found.conclusion
+    assert f"all in waves of {waves[0]:.2g} or longer" in found.conclusion
     assert "units of time or longer" in found.conclusion
     (axes,) = found.plot().axes[:1]
     assert axes.get_xlabel() == "angular frequency ω (radians per unit of time)"

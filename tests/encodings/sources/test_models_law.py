@@ -486,9 +486,9 @@ def test_whisper_has_a_table_for_each_side(tmp_path):
     path.write_text(json.dumps({"model_type": "whisper", **own}))
     said = context(str(path)).conclusion
     assert said.startswith("FIXED LENGTH. Positions are rows of tables that end: 6 in the encoder")
-    assert "(sinusoids) and 4 in the decoder (learned)" in said
+    assert "(sinusoids; 0.12 s of audio) and 4 in the decoder (learned)" in said
     path.write_text(json.dumps({"model_type": "whisper"}))
-    assert "1500 in the encoder (sinusoids) and 448" in context(str(path)).conclusion
+    assert "1500 in the encoder (sinusoids; 30 s of audio) and 448" in context(str(path)).conclusion
 
 
 @pytest.mark.parametrize("kind", ["informer", "autoformer", "time_series_transformer"])
