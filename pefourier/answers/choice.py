@@ -177,7 +177,8 @@ def what_speaks_for(apart: Sequence[Answer]) -> list[str]:
     if min(rungs) < max(rungs):
         highest = [a for a, rung in zip(apart, rungs, strict=True) if rung == max(rungs)]
         reach = "is" if len(highest) == 1 else "are"
-        return [f"{names(highest)} {reach} {LADDER[max(rungs)]}, the highest verdict among them."]
+        rung = LADDER[max(rungs)]
+        return [sentence("choice", "highest verdict", names=f"{names(highest)} {reach}", rung=rung)]
     return [sentence("choice", "equal verdicts", names=names(apart))]
 
 

@@ -643,7 +643,7 @@ def draw_density(figure: Figure, panels: Sequence[Axes], result: Any) -> None:
         marginal = plane.sum(axis=1 - axis)
         omega = 2 * np.pi * (np.arange(sides[axis]) - sides[axis] // 2) / sides[axis]
         axes.plot(omega, marginal, color=BLUE, marker=".", markersize=3)
-        axes.set(xlabel=f"ω along {name} (radians per point)", ylim=(0, None))
+        axes.set(xlabel=f"ω along {name}\n(radians per point)", ylim=(0, None))
         axes.set_xticks(*TICKS)
     down.set_ylabel("share of energy")
 

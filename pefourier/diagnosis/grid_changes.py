@@ -139,8 +139,8 @@ def layout_within_axes(
             return None
         moved = np.searchsorted(mine, np.array(order)[theirs])
         known = changes_by_name(len(mine)).items()
-        names.append({name for name, change in known if np.array_equal(change, moved)})
-    return next(iter(set.intersection(*names)), None)
+        names.append([name for name, change in known if np.array_equal(change, moved)])
+    return next((name for name in names[0] if all(name in one for one in names)), None)
 
 
 def order_of_axes(table: np.ndarray, sides: tuple[int, ...]) -> str | None:

@@ -122,6 +122,7 @@ def identify_on_grid(case: GridCase) -> dict | None:
 def identified_formula(enc: Encoding) -> Encoding | None:
     """The encoding by name that a table of the points of a grid is; itself where it is a formula.
 
+    >>> from dataclasses import replace
     >>> from pefourier.encodings.encoding import from_table
     >>> table = load("axial:convention=mae", d=16, grid=(3, 4))
     >>> identified_formula(replace(from_table(table.table()), domain=table.domain)).params["order"]
