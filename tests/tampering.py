@@ -32,6 +32,12 @@ def asked(folder):
     return status, out.getvalue(), err.getvalue()
 
 
+def untimed(answer):
+    """What an answer holds but for the times of runs that were trained anew."""
+    results = json.loads(answer)["results"]
+    return [{k: v for k, v in one.items() if k != "step_seconds"} for one in results]
+
+
 def places(value, path=()):
     """Paths to everything in a JSON value, the value itself first."""
     found = [path]
@@ -111,7 +117,7 @@ def fault(whole, seed):
             return f"seed {seed}: {what}: {traceback.format_exc(limit=-2)}"
         if status == 2 and out == "" and err.count("\n") == 1 and len(err) < 800:
             return ""
-        if status == 0 and json.loads(out) == json.loads(asked(whole)[1]):
+        if status == 0 and untimed(out) == untimed(asked(whole)[1]):
             return ""
         return f"seed {seed}: {what}: status {status}, {out[:300]} {err[:300]}"
 

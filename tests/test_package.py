@@ -200,7 +200,7 @@ import pefourier
 
 pefourier.spectrom("dft")
 pefourier.check("dft").verdickt
-pefourier.spectrum("dft", lattice="many")
+pefourier.spectrum("dft", lattice=["many"])
 wrong: int = pefourier.compare("dft", "rope").verdict
 """
 
