@@ -146,6 +146,11 @@ def details(summary: str, *inside: Any, class_: str | None = None) -> Markup | N
     return element("details", element("summary", summary), held, class_=class_) if held else None
 
 
+def about(label: str, text: str, class_: str | None = None) -> Markup:
+    """A paragraph that begins with what it is about."""
+    return element("p", element("strong", label), " ", text, class_=class_)
+
+
 @dataclass
 class Words:
     """The terms that a document may explain, and those that it has used, in order."""
@@ -207,8 +212,13 @@ def table(caption: str, head: Sequence[Any], rows: Iterable[Sequence[Any]]) -> M
         element("thead", element("tr", heads)),
         element("tbody", body),
     ]
-    attributes = {"class": "scroll", "role": "region", "tabindex": "0", "aria-label": caption}
-    return element("div", element("table", inside), **attributes)
+    return scroll_box(element("table", inside), caption)
+
+
+def scroll_box(inside: Markup, told: str, kind: str = "") -> Markup:
+    """A box in which what is wide scrolls."""
+    attributes = {"class": f"scroll{kind}", "role": "region", "tabindex": "0", "aria-label": told}
+    return element("div", inside, **attributes)
 
 
 def answer_tables(
@@ -262,9 +272,7 @@ def table_cell(value: Any, head: str, right: bool) -> Markup:
 
 def figure(picture: Markup, caption: str, wide: bool = False) -> Markup:
     """A picture with what is to be seen on it; a wide one scrolls in a box of its own."""
-    if wide:
-        attributes = {"class": "scroll wide", "role": "region", "tabindex": "0"}
-        picture = element("div", picture, aria_label=caption, **attributes)
+    picture = scroll_box(picture, caption, " wide") if wide else picture
     return element("figure", picture, element("figcaption", caption))
 
 

@@ -39,12 +39,12 @@ from pefourier.pages.document import (
     Chapter,
     Markup,
     Words,
+    about,
     answer_tables,
     command,
     details,
     document,
     element,
-    figure,
     grouped,
     table,
 )
@@ -53,12 +53,6 @@ from pefourier.pages.reach import Reach, find_reach, reach_part
 from pefourier.pages.usage import usage_part
 
 LIBRARIES = ("numpy", "scipy", "matplotlib")
-QUESTIONS = {  # of which a conclusion speaks
-    "faithful": "Can positions be told apart and recovered?",
-    "spectrum": "Which frequencies are there?",
-    "rebuilt": "What is left of a position?",
-    "related": "How do positions relate to one another?",
-}
 SMOOTHED = ("spectrum", "reconstruct", "report")  # commands that take --lattice and --sigma
 NUMBERS = "Numbers, and the command that gives them"
 MOST_ROWS = 128  # of a table, in a picture
@@ -154,10 +148,7 @@ def encoding_sections(
         Chapter("conclusions", "At a glance", cards_part(studies, refusals, reaches, words)),
         Chapter("reach", REACH, reach_part(reaches, unknown, inquiry.options, words)),
         Chapter("findings", "Findings", findings_part(studies, words)),
-        Chapter("codes", QUESTIONS["faithful"], faithful_part(studies, inquiry, words)),
-        Chapter("frequencies", QUESTIONS["spectrum"], spectrum_part(studies, inquiry, words)),
-        Chapter("positions", QUESTIONS["rebuilt"], rebuilt_part(studies, inquiry, words)),
-        Chapter("relations", QUESTIONS["related"], related_part(studies, inquiry, words)),
+        *(answered(name, studies, inquiry, words) for name in QUESTIONS),
         Chapter("usage", USED, usage_part(own, inquiry.options, words)),
         Chapter("made", "How these numbers were made", made_part(studies, inquiry, words)),
     ]
@@ -177,8 +168,8 @@ def cards_part(
         for study in studies
     ]
     for refusal in refusals:
-        said = element("p", element("strong", "Not answered:"), " ", refusal.error, class_="error")
-        found.append(element("article", element("h3", refusal.spec), said, class_="card"))
+        said = element("h3", refusal.spec), about("Not answered:", refusal.error, "error")
+        found.append(element("article", said, class_="card"))
     chosen = choose([telling.Answer(study.encoding, study.faithful) for study in studies])
     return [
         element("div", found, class_="cards"),
@@ -188,15 +179,8 @@ def cards_part(
 
 def conclusions(studies: Sequence[Study], name: str) -> list[Markup]:
     """What the numbers of each encoding say about one of the questions."""
-    return [
-        element(
-            "p",
-            element("strong", study.encoding.label),
-            " ",
-            grouped(telling.conclude(study.encoding, getattr(study, name))),
-        )
-        for study in studies
-    ]
+    told = [(s.encoding, getattr(s, name)) for s in studies]
+    return [about(enc.label, grouped(telling.conclude(enc, own))) for enc, own in told]
 
 
 def findings_part(studies: Sequence[Study], words: Words) -> list[Any]:
@@ -250,8 +234,7 @@ def drawn(
         part = [study.answer(name) for study in studies[start : start + most]]
         labels = ", ".join(a.encoding.label for a in part)
         here = f"{draw.__name__.replace('_', '-')}-of-{most}-{start}"
-        picture = draw_inline(here, f"{told} Of {labels}.", draw, part, look)
-        found.append(figure(picture, told, wide=look is not INLINE))
+        found.append(draw_inline(here, told, draw, part, look, of=labels))
     return found
 
 
@@ -266,76 +249,65 @@ def figures(*pictures: Sequence[Markup]) -> Markup:
     return element("div", pictures, class_="figures")
 
 
-def spectrum_part(studies: Sequence[Study], inquiry: Inquiry, words: Words) -> list[Any]:
+def spectrum_pictures(studies: Sequence[Study]) -> list[Any]:
     """Frequencies, evenly spaced and by their logarithm, and the waves that they are."""
     flat, grids = divide_by_axes(studies)
     linear = "Share of energy at each frequency of the lattice (Eq. 15)."
     decades = "Share of energy per factor ten of frequency; slow waves have room here."
     plane = "Share of energy at each pair of frequencies, and summed along each axis."
+    lines = drawn(flat, "spectrum", spectrum, linear)
     return [
-        conclusions(studies, "spectrum"),
-        figures(
-            drawn(flat, "spectrum", spectrum, linear),
-            drawn(flat, "spectrum", spectrum_by_decade, decades),
-        ),
+        figures(lines, drawn(flat, "spectrum", spectrum_by_decade, decades)),
         drawn(grids, "spectrum", spectrum, plane, INLINE_WIDE, most=1),
-        folded_numbers(studies, "spectrum", "spectrum", inquiry, words),
     ]
 
 
-def rebuilt_part(studies: Sequence[Study], inquiry: Inquiry, words: Words) -> list[Any]:
+def rebuilt_pictures(studies: Sequence[Study]) -> Markup:
     """Position functions rebuilt from frequencies, and from codes."""
-    studies = [study for study in studies if study.rebuilt is not None]
-    if not studies:
-        return []
     flat, grids = divide_by_axes(studies)
     told = "A 1 at each of some positions, rebuilt from the frequencies alone (Algorithm 1)."
-    return [
-        conclusions(studies, "rebuilt"),
-        figures(
-            drawn(flat, "rebuilt", reconstruct, told),
-            drawn(grids, "rebuilt", reconstruct, told, most=1),
-        ),
-        folded_numbers(studies, "rebuilt", "reconstruct", inquiry, words),
-    ]
+    lines = drawn(flat, "rebuilt", reconstruct, told)
+    return figures(lines, drawn(grids, "rebuilt", reconstruct, told, most=1))
 
 
-def faithful_part(studies: Sequence[Study], inquiry: Inquiry, words: Words) -> list[Any]:
+def faithful_pictures(studies: Sequence[Study]) -> Markup:
     """The codes themselves, distances, rank, conditioning and what low precision costs."""
     sigma = "Singular values of the codes; how many are above the dotted line is the rank."
     table = f"The codes themselves (the first {MOST_ROWS} rows at most)."
-    return [
-        conclusions(studies, "faithful"),
-        figures(
-            drawn(studies, "first_rows", heatmap, table, most=1),
-            drawn(studies, "faithful", singular_values, sigma),
-        ),
-        folded_numbers(studies, "faithful", "check-faithful", inquiry, words),
-    ]
+    codes = drawn(studies, "first_rows", heatmap, table, most=1)
+    return figures(codes, drawn(studies, "faithful", singular_values, sigma))
 
 
-def related_part(studies: Sequence[Study], inquiry: Inquiry, words: Words) -> list[Any]:
+def related_pictures(studies: Sequence[Study]) -> Markup:
     """What codes say of distances and directions."""
     kernel = "Mean inner product of two codes by the lag between them, as a share of that at lag 0."
-    return [
-        conclusions(studies, "related"),
-        figures(drawn(studies, "related", relations, kernel)),
-        folded_numbers(studies, "related", "relations", inquiry, words),
-    ]
+    return figures(drawn(studies, "related", relations, kernel))
+
+
+def answered(name: str, studies: Sequence[Study], inquiry: Inquiry, words: Words) -> Chapter:
+    """Conclusions, pictures and numbers of those that have an answer; empty without any."""
+    command, link, heading = QUESTIONS[name]
+    own = [study for study in studies if getattr(study, name) is not None]
+    if not own:
+        return Chapter(link, heading, [])
+    numbers = folded_numbers(own, name, command, inquiry, words)
+    return Chapter(link, heading, [conclusions(own, name), PICTURES[name](own), numbers])
+
+
+QUESTIONS = {  # by field of a study: its command, the link and the heading of its chapter
+    "faithful": ("check-faithful", "codes", "Can positions be told apart and recovered?"),
+    "spectrum": ("spectrum", "frequencies", "Which frequencies are there?"),
+    "rebuilt": ("reconstruct", "positions", "What is left of a position?"),
+    "related": ("relations", "relations", "How do positions relate to one another?"),
+}
+PICTURES = {"faithful": faithful_pictures, "spectrum": spectrum_pictures}
+PICTURES |= {"rebuilt": rebuilt_pictures, "related": related_pictures}
 
 
 def made_part(studies: Sequence[Study], inquiry: Inquiry, words: Words) -> list[Any]:
     """Parameters, commands and versions."""
-    rows = [
-        [
-            study.encoding.label,
-            study.encoding.name,
-            len(study.encoding),
-            study.encoding.dim,
-            parameters_in_words(study.encoding),
-        ]
-        for study in studies
-    ]
+    own = [study.encoding for study in studies]
+    rows = [[e.label, e.name, len(e), e.dim, parameters_in_words(e)] for e in own]
     head = [words.term(name, ["every answer"]) for name in ("spec", "encoding")]
     head += ["points", "dimensions", words.term("params", ["every answer"])]
     return [
@@ -362,27 +334,28 @@ def versions_table() -> Markup:
 
 def report_page(asked: Sequence[Any], out: str) -> Page:
     """The answer of `pefourier report`: for each SPEC what the page says first, and where it is."""
-    records = [
-        fields_of(one) if isinstance(one, telling.Refusal) else study_record(one, out)
-        for one in asked
-    ]
-    told = (
-        f"The page is in {printable(out)}; open it in a browser, or send it: it needs nothing else."
-    )
+    studies = [one for one in asked if isinstance(one, Study)]
+    records = [(study_record if isinstance(one, Study) else fields_of)(one) for one in asked]
+    own = [(telling.telling_of(one.faithful), one.answer("faithful")) for one in studies]
+    return page_written(records, out, lambda: "".join(told.conclusion(a) for told, a in own))
+
+
+def page_written(
+    records: Sequence[Mapping[str, Any]], out: str, words: Callable[[], str] = str
+) -> Page:
+    """The answer of `pefourier report`, from the records of what is on the page."""
+    told = "open it in a browser, or send it: it needs nothing else."
+    found = [one if "error" in one else {**one, "out": out} for one in records]
     return Page(
         "report",
-        words=lambda: "".join(
-            telling.telling_of(one.faithful).conclusion(one.answer("faithful"))
-            for one in asked
-            if not isinstance(one, telling.Refusal)
-        ),
-        records=lambda: records,
-        rows=lambda: flattened(records),
-        conclusion=lambda: paragraph(told),
+        words=words,
+        records=lambda: found,
+        rows=lambda: flattened(found),
+        conclusion=lambda: paragraph(f"The page is in {printable(out)}; {told}"),
     )
 
 
-def study_record(study: Any, out: str) -> dict[str, Any]:
+def study_record(study: Study) -> dict[str, Any]:
     """The JSON object of a SPEC on a page."""
     conclusion = {"conclusion": telling.conclude(study.encoding, study.faithful)}
-    return telling.identity_of(study.encoding) | conclusion | {"out": out}
+    return telling.identity_of(study.encoding) | conclusion

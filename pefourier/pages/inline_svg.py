@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree
 
 from pefourier.answers.plot import Look, render
-from pefourier.pages.document import Markup
+from pefourier.pages.document import Markup, figure
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -68,7 +68,13 @@ def rewritten(attributes: Mapping[str, str], name: str) -> dict[str, str]:
 
 
 def draw_inline(
-    name: str, told: str, draw: Callable[..., "Figure"], answers: Any, look: Look = INLINE
+    name: str,
+    told: str,
+    draw: Callable[..., "Figure"],
+    answers: Any,
+    look: Look = INLINE,
+    of: str = "",
 ) -> Markup:
-    """A figure of answers as a part of a page; `name` is of this figure alone."""
-    return inline_svg(render("svg", draw, answers, look), name, told)
+    """A figure of answers as a part of a page, and what it is of; `name` is its alone."""
+    drawn = inline_svg(render("svg", draw, answers, look), name, f"{told} Of {of}." if of else told)
+    return figure(drawn, told, wide=look is not INLINE)

@@ -14,11 +14,10 @@ from pefourier.encodings.encoding import Encoding
 from pefourier.errors import PefourierError
 from pefourier.pages.document import (
     Words,
+    about,
     answer_tables,
     command,
     details,
-    element,
-    figure,
     grouped,
 )
 from pefourier.pages.inline_svg import INLINE_WIDE, draw_inline
@@ -67,27 +66,16 @@ def reach_part(
     reaches: Sequence[Reach], refused: Sequence[str], options: Mapping[str, Any], words: Words
 ) -> list[Any]:
     """What is told of rotations, and of which nothing is and why; nothing where there are none."""
-    unsaid = [
-        element("p", element("strong", "Not answered:"), " ", reason, class_="error")
-        for reason in refused
-    ]
+    unsaid = [about("Not answered:", reason, "error") for reason in refused]
     if not reaches:
         return unsaid
     given = [(f"--{name}", str(options[name])) for name in TAKEN if options.get(name) is not None]
     line = ["pefourier", "context", *(reach.encoding.spec for reach in reaches)]
     asked = [Answer(one.encoding, one.found) for one in reaches]
     return [
-        [
-            element(
-                "p",
-                element("strong", a.encoding.label),
-                " ",
-                grouped(conclude(a.encoding, a.result)),
-            )
-            for a in asked
-        ],
+        [about(a.encoding.label, grouped(conclude(a.encoding, a.result))) for a in asked],
         *unsaid,
-        figure(draw_inline("bands", PICTURE, wavelengths, asked, INLINE_WIDE), PICTURE, wide=True),
+        draw_inline("bands", PICTURE, wavelengths, asked, INLINE_WIDE),
         details(
             "Layers, rotations and bands in numbers, and the command that gives them",
             [

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 
 from pefourier.answers import training_figures
-from pefourier.answers.page import Page, flattened
+from pefourier.answers.page import Page
 from pefourier.answers.terms import Term, read_terms
-from pefourier.answers.text import agreeing, join, paragraph
+from pefourier.answers.text import agreeing, join
 from pefourier.errors import PefourierError, printable, shown
 from pefourier.pages.document import (
     Chapter,
@@ -25,11 +25,11 @@ from pefourier.pages.document import (
     details,
     document,
     element,
-    figure,
+    scroll_box,
     table,
     value_cell,
 )
-from pefourier.pages.encodings import versions_table
+from pefourier.pages.encodings import page_written, versions_table
 from pefourier.pages.inline_svg import INLINE_WIDE, draw_inline
 from pefourier.train.conclusion import conclude_datasets
 from pefourier.train.options import BESIDE, Options, flag_of, seeds_of, told_of_option
@@ -168,15 +168,8 @@ def rank_matrix(summary: Summary, words: Words) -> Markup:
     heads = [element("th", words.term(name, ["train"]), scope="col") for name in head]
     inside = (element("thead", element("tr", heads)), element("tbody", rows))
     many = " stacked" if len(ranks) > SIDE_BY_SIDE else ""
-    box = {
-        "class": f"scroll matrix{many}",
-        "role": "region",
-        "tabindex": "0",
-        "aria-label": "F1 by rank",
-    }
-    return element(
-        "div", element("table", element("caption", element("span", told)), inside), **box
-    )
+    found = element("table", element("caption", element("span", told)), inside)
+    return scroll_box(found, "F1 by rank", f" matrix{many}")
 
 
 def ranks_of(one: DatasetSummary) -> dict[str, float]:
@@ -207,20 +200,16 @@ def rank_cell(one: DatasetSummary, name: str, ranks: Mapping[str, float]) -> Mar
 def scores_part(summary: Summary, words: Words) -> list[Any]:
     """Every run's F1, tables of means and differences, and what to keep in mind."""
     told = "F1 of every run (dots), and each encoding's mean with its interval (diamonds)."
-    pictures = [figure(draw_inline("comparison", told, training_figures.comparison, summary), told)]
+    pictures = [draw_inline("comparison", told, training_figures.comparison, summary)]
     if summary.ranked:
-        told = (
-            "Average rank of each encoding over datasets; bars join those without a significant "
-            "difference."
-        )
-        drawn = draw_inline("ranks", told, training_figures.critical_difference, summary)
-        pictures.append(figure(drawn, told))
+        told = "Average rank of each encoding; bars join those without a significant difference."
+        pictures.append(draw_inline("ranks", told, training_figures.critical_difference, summary))
     shown = "Pictures of every run and of ranks" if summary.ranked else "Picture of every run"
     found = [details(shown, element("div", pictures, class_="figures"))]
     if any(one.lengths for one in summary.datasets):
         told = "Accuracy on test windows of other lengths, with intervals."
         drawn = draw_inline("lengths", told, training_figures.score_by_length, summary, INLINE_WIDE)
-        found.append(details("Accuracy by length", figure(drawn, told, wide=True)))
+        found.append(details("Accuracy by length", drawn))
     for what, (head, *rows) in tables(summary):
         what = what or f"Precision, recall and F1 of {', '.join(head[1:])}"
         found.append(details(what, stacked(what, head, rows, words), class_="printed"))
@@ -242,11 +231,8 @@ def curves_part(folder: TrainFolder, words: Words) -> list[Any]:
         said = "Losses of single epochs are not in the folder; the epoch each run kept is."
         return [element("p", said), epochs]
     told = "Means over runs, epoch by epoch: training loss, score and loss on validation."
-    drawn = figure(
-        draw_inline("curves-drawn", told, training_figures.learning_curves, kept, INLINE_WIDE),
-        told,
-        True,
-    )
+    curves = training_figures.learning_curves
+    drawn = draw_inline("curves-drawn", told, curves, kept, INLINE_WIDE)
     lacking = len(known) - len(kept)
     has = agreeing(lacking, "has", "have")
     said = f"{lacking} of {len(known)} runs {has} no stored curve." if lacking else ""
@@ -258,11 +244,8 @@ def epochs_table(summary: Summary, words: Words) -> Markup:
     rows = []
     for one in summary.datasets:
         for name in one.scores:
-            own = [
-                run
-                for run in summary.runs
-                if (run["dataset"], run["encoding"]) == (one.dataset, name)
-            ]
+            key = one.dataset, name
+            own = [run for run in summary.runs if (run["dataset"], run["encoding"]) == key]
             epochs = sorted(run["epoch"] for run in own)
             seconds = sum(run["seconds"] for run in own) / len(own)
             numbers = (len(own), epochs[0], epochs[len(epochs) // 2], epochs[-1], seconds)
@@ -273,17 +256,11 @@ def epochs_table(summary: Summary, words: Words) -> Markup:
 
 def datasets_table(folder: TrainFolder, words: Words) -> Markup:
     """What was trained on."""
-    rows = [
-        [
-            one.dataset,
-            one.length,
-            " / ".join(map(str, folder.config["windows"].get(one.dataset, ()))) or "–",
-            one.split + (" (leaky: neighbours of test windows were trained on)" * one.leaky),
-            one.seeds,
-            one.folds,
-        ]
-        for one in folder.summary.datasets
-    ]
+    rows, leaky = [], " (leaky: neighbours of test windows were trained on)"
+    for one in folder.summary.datasets:
+        windows = " / ".join(map(str, folder.config["windows"].get(one.dataset, ()))) or "–"
+        split = one.split + leaky * one.leaky
+        rows.append([one.dataset, one.length, windows, split, one.seeds, one.folds])
     head = ["dataset", "length", "windows of each class", "split", "seeds", "folds"]
     return stacked("Datasets", head, rows, words)
 
@@ -292,30 +269,25 @@ def settings_part(folder: TrainFolder, words: Words) -> list[Any]:
     """Settings, the commands and the versions."""
     common = common_settings(folder.config)
     common.pop("data", None)  # where data lie is not stored; the sums of its numbers are
-    trained = [[name, found] for name, found in folder.config["versions"].items()]
+    trained = table(
+        "Versions that trained", ["program", "version"], folder.config["versions"].items()
+    )
     return [
         details("Datasets", datasets_table(folder, words)),
         settings_table(common, words),
         element("p", f"{UNRECORDED} {', '.join(unrecorded())}."),
         command(command_line(folder.config, folder.path), "This command asks for the same runs"),
         command(shlex.join(["pefourier", "report", folder.path]), "This page comes from"),
-        details(
-            "Versions",
-            table("Versions that trained", ["program", "version"], trained),
-            versions_table(),
-        ),
+        details("Versions", trained, versions_table()),
     ]
 
 
 def settings_table(settings: Mapping[str, Any], words: Words) -> Markup:
     """What all runs have in common."""
-    rows = [
-        [words.term(name, ["options", "train"]), setting_in_words(value)]
-        for name, value in settings.items()
-    ]
-    return details(
-        "Settings that all runs have in common", table("Settings", ["setting", "value"], rows)
-    )
+    groups = ["options", "train"]
+    rows = [[words.term(n, groups), setting_in_words(value)] for n, value in settings.items()]
+    found = table("Settings", ["setting", "value"], rows)
+    return details("Settings that all runs have in common", found)
 
 
 def option_term(option: Any) -> Term:
@@ -355,16 +327,3 @@ def unrecorded() -> list[str]:
 def folder_page(folder: TrainFolder, out: str) -> Page:
     """The answer of `pefourier report DIR`."""
     return page_written(json_records(folder.summary), out)
-
-
-def page_written(records: Sequence[Mapping[str, Any]], out: str) -> Page:
-    """The answer of `pefourier report DIR`, from that of training."""
-    told = f"The page is in {printable(out)}; it needs no other file: open it, or send it."
-    records = [{**record, "out": out} for record in records]
-    return Page(
-        "report",
-        words=str,
-        records=lambda: records,
-        rows=lambda: flattened(records),
-        conclusion=lambda: paragraph(told),
-    )

@@ -13,7 +13,14 @@ from pefourier.encodings.encoding import Encoding
 from pefourier.encodings.sources.weights import all_tensors
 from pefourier.encodings.specs import source_of
 from pefourier.errors import PefourierError
-from pefourier.pages.document import Markup, Words, answer_tables, command, details, element, figure
+from pefourier.pages.document import (
+    Markup,
+    Words,
+    about,
+    answer_tables,
+    command,
+    details,
+)
 from pefourier.pages.inline_svg import draw_inline
 from pefourier.weights.usage import Usage, use_of_model
 
@@ -37,28 +44,24 @@ def usage_part(
     encodings: Sequence[Encoding], options: Mapping[str, Any], words: Words
 ) -> list[Any]:
     """What the weights of each model use, why that is not known of others; nothing without any."""
-    told: list[Any] = []
+    told, length = [], options.get("length")
+    more = [] if length is None else ["--length", str(length)]
     for spec in dict.fromkeys(filter(None, map(weights_of, encodings))):
+        line = command(shlex.join(["pefourier", "usage", spec, *more]))
         try:
-            told += one_model(use_of_model(spec, options.get("length")), words)
+            told += [*one_model(use_of_model(spec, length), words), line]
         except PefourierError as error:
-            said = element("strong", "Not answered:"), " ", str(error)
-            told.append(element("p", said, class_="error"))
-            continue
-        length = options.get("length")
-        more = [] if length is None else ["--length", str(length)]
-        told.append(command(shlex.join(["pefourier", "usage", spec, *more])))
+            told.append(about("Not answered:", str(error), "error"))
     return told
 
 
-def one_model(found: Usage, words: Words) -> list[Markup]:
+def one_model(found: Usage, words: Words) -> list[Markup | None]:
     """What the weights of a model use: in words, as a picture, and by kinds of pairs."""
     group, label = ["usage"], found.about[0].label
-    here, asked = f"usage-of-{label}", [answer_of(found)]
-    picture = draw_inline(here, f"{PICTURE} Of {label}.", usage, asked, plot.USUAL)
+    asked = [answer_of(found)]
     tables = answer_tables(f"{label} in numbers", partial(usage_text, asked), words, group)
     return [
-        element("p", element("strong", label), " ", conclude_usage(found).text),
-        figure(picture, PICTURE, wide=True),
-        *filter(None, [details("What pairs hold in numbers", tables)]),
+        about(label, conclude_usage(found).text),
+        draw_inline(f"usage-of-{label}", PICTURE, usage, asked, plot.USUAL, of=label),
+        details("What pairs hold in numbers", tables),
     ]

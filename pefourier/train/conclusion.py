@@ -1,13 +1,15 @@
 """What did training show? One to three plain sentences, made by rules, of each and of all."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
-from pefourier.answers.telling import Said, first_sentences, meaning_of
+from pefourier.answers.telling import Said, first_sentences, meaning_of, sentence
 from pefourier.answers.text import agreeing, join, number
 from pefourier.train.options import BESIDE, LEVEL, ORDER_FREE, WITHOUT_CODES
 
 NONE = "none"  # the arm without positions
+said = partial(sentence, "train")
 
 if TYPE_CHECKING:
     from pefourier.train.statistics import Difference, Mean
@@ -17,10 +19,10 @@ if TYPE_CHECKING:
 def conclude_datasets(summary: "Summary") -> list[str]:
     """The verdict on all encodings, and below it what each dataset says where there are several."""
     datasets = summary.datasets
-    said, several = Said(*judge_all(datasets)).text, len(datasets) > 1
+    verdict, several = Said(*judge_all(datasets)).text, len(datasets) > 1
     first = first_by_rank(summary) if several else sum_up(datasets[0])
     each = [f"{one.dataset}: {told}" for one in datasets if several and (told := sum_up(one))]
-    return [f"{said} {first}".rstrip(), *each]
+    return [f"{verdict} {first}".rstrip(), *each]
 
 
 def first_by_rank(summary: "Summary") -> str:
@@ -115,12 +117,12 @@ def listed(judged: "Sequence[tuple[str, Difference]]", datasets: int) -> str:
     parts = []
     for side, own in sides.items():
         gains = {name: [mean for other, mean in own if other == name] for name, _ in own}
-        said = [
+        each = [
             f"{name}{f' on {len(means)}' if datasets > 1 else ''} "
             f"({'up to ' if len(means) > 1 else ''}{max(means, key=abs):+.3f})"
             for name, means in gains.items()
         ]
-        parts += [f"{side}: {', '.join(said)}"] if said else []
+        parts += [f"{side}: {', '.join(each)}"] if each else []
     rest = dict.fromkeys(name for name, _ in judged if name not in dict(told))
     none = "no significant difference"
     return "; ".join([*parts, *([f"{none}: {', '.join(rest)}"] if rest else [])])
@@ -134,34 +136,21 @@ def sum_up_order(one: "DatasetSummary") -> str:
     judged = judged_differences(one)
     if NONE in judged:
         d = judged[NONE]
-        blind = f"{NONE}, the same model without positions, is"
-        numbers = f"F1 {d.mean:+.3f}, Holm p {number(float(d.p_holm), 2)}"
         where = " on these windows" if d.in_doubt else ""
-        if not d.supported:
-            worse = f"not significantly worse than {d.reference}"
-            return f"No evidence that order matters: {blind} {worse}."
-        if d.mean < 0:
-            return f"Order matters{where}: {blind} worse than {d.reference} ({numbers})."
-        return f"Positions do not help{where}: {blind} better than {d.reference} ({numbers})."
+        side = "no positions worse" if d.mean < 0 else "no positions better"
+        name = side if d.supported else "no positions as good"
+        return said(name, d=d, where=where, p=number(float(d.p_holm), 2))
     own = {n: d for n, d in judged.items() if d.reference == NONE and n not in WITHOUT_CODES}
     better = [name for name, d in own.items() if d.supported and d.mean > 0]
     if better:
         where = " on these windows" if all(own[name].in_doubt for name in better) else ""
-        are = "is" if len(better) == 1 else "are"
-        return (
-            f"Order matters{where}: {join(better)} {are} better than {NONE}, the same model "
-            "without positions."
-        )
+        are = agreeing(len(better), "is", "are")
+        return said("positions better", where=where, better=f"{join(better)} {are} better")
     if own:
-        return (
-            f"No evidence that order matters: no encoding is significantly better than {NONE}, the "
-            "same model without positions."
-        )
+        return said("positions no better")
     if any(d.reference == NONE for d in judged.values()):
-        return f"Add an encoding with positions beside {NONE} to see whether order matters."
-    if ORDER_FREE in judged:
-        return f"Add -e {NONE}, the same model without positions, to see whether order matters."
-    return ""
+        return said("no positions alone")
+    return said("order-free alone") if ORDER_FREE in judged else ""
 
 
 def sum_up_power(one: "DatasetSummary") -> str:
@@ -173,10 +162,8 @@ def sum_up_power(one: "DatasetSummary") -> str:
     if not could or most <= could[0].runs:
         return ""
     where = " on these windows" if one.folds > 1 else ""
-    return (
-        f"With the spread of these runs, detecting +{could[0].claimed:.3f} in F1{where} takes "
-        f"up to {most} runs of each encoding (--seeds {-(-most // one.folds)})."
-    )
+    told = {"gain": could[0].claimed, "where": where, "runs": most, "seeds": -(-most // one.folds)}
+    return said("more runs", **told)
 
 
 def sum_up_lengths(one: "DatasetSummary") -> str:
@@ -279,10 +266,7 @@ def told_from_reference(one: "DatasetSummary", encoding: str) -> str:
         return ""
     other = one.differences[encoding].reference if encoding in one.differences else ""
     if other in one.cut_short:
-        return (
-            f"There is no verdict, because {other}, with which it is compared, was trained too "
-            f"briefly: give more {one.way_out(other)}."
-        )
+        return said("reference cut short", other=other, more=one.way_out(other))
     if encoding not in one.differences:
         return "The others are compared with it." if one.differences else ""
     d = one.differences[encoding]
@@ -296,8 +280,8 @@ def told_from_reference(one: "DatasetSummary", encoding: str) -> str:
         if {encoding, d.reference} & {*BESIDE}:
             return f"With one run in each of {one.folds} folds {none}; more --seeds add none."
         return f"With so few runs {none}; give more --seeds."
-    said = f"It does not differ significantly from {d.reference}"
-    return f"{said} ({numbers}){exclusion(one, encoding)}{by_auprc(one, encoding)}."
+    alike = f"It does not differ significantly from {d.reference}"
+    return f"{alike} ({numbers}){exclusion(one, encoding)}{by_auprc(one, encoding)}."
 
 
 def too_few_runs(one: "DatasetSummary", encoding: str) -> bool:
@@ -335,8 +319,8 @@ def goes_on(one: "DatasetSummary", encoding: str) -> str:
     known = [at for at in every if not at.reason]
     if not known:
         return f"On longer windows it cannot be tested: {every[0].reason}." if every else ""
-    said = ", ".join(f"{at.accuracy.mean:.3f} on {at.length}" for at in known)
-    return f"Trained on {one.length} rows, its accuracy is {said}."
+    each = ", ".join(f"{at.accuracy.mean:.3f} on {at.length}" for at in known)
+    return f"Trained on {one.length} rows, its accuracy is {each}."
 
 
 def exclusion(one: "DatasetSummary", encoding: str) -> str:

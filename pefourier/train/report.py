@@ -2,12 +2,14 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict
+from functools import partial
 from itertools import product
 from typing import Any
 
 import numpy as np
 
 from pefourier.answers.page import Page, flattened
+from pefourier.answers.telling import sentence
 from pefourier.answers.text import agreeing, aligned, join, markdown_table, paragraph
 from pefourier.errors import printable
 from pefourier.train import power
@@ -15,6 +17,7 @@ from pefourier.train.conclusion import (
     class_counts,
     conclude_datasets,
     conclude_training,
+    count_words,
     verdict_on,
     verdict_word,
 )
@@ -34,6 +37,9 @@ from pefourier.train.summary import (
 
 CAPTIONS = {"f1": "F1", "auprc": "AUPRC"}
 COLUMNS = 5  # encodings side by side, at most
+# of a dataset, the same for all of its encodings
+ALIKE = ("split", "leaky", "folds", "length", "positive", "shortest", "uneven", "budget")
+said = partial(sentence, "train")
 
 
 def runs_of(seeds: int, folds: int) -> str:
@@ -43,8 +49,7 @@ def runs_of(seeds: int, folds: int) -> str:
     '8 seeds × 1 fold'
     """
     counted = ((seeds, "seed"), (folds, "fold"))
-    several = [f"{n} {what}s" if n > 1 else f"{n} {what}" for n, what in counted]
-    return " × ".join(several)
+    return " × ".join(f"{n} {agreeing(n, what, f'{what}s')}" for n, what in counted)
 
 
 def cell(mean: Mean) -> str:
@@ -259,8 +264,8 @@ def terminal_text(summary: Summary) -> str:
         + aligned([list(map(printable, row)) for row in rows])
         for what, rows in tables(summary)
     ]
-    said = "".join(paragraph(printable(line), "  ") for line in sentences(summary))
-    return "\n".join([*parts, said])
+    remarks = "".join(paragraph(printable(line), "  ") for line in sentences(summary))
+    return "\n".join([*parts, remarks])
 
 
 def as_markdown(summary: Summary) -> str:
@@ -327,27 +332,15 @@ def sentences(summary: Summary) -> list[str]:
     if floors:
         least, once = (max((p for p, o in floors if o == which), default=0) for which in (0, 1))
         others = f" ({once:.2g} for other methods, which have one run a fold)" if once else ""
-        found.append(
-            f"p is from a two-sided sign-flip test over (seed, fold) pairs and cannot fall below "
-            f"{least:.2g} here{others}; each interval stands alone, Holm p allows for all "
-            f"comparisons; {whose_windows(summary)}both are about these windows only"
-        )
+        found.append(said("p", least=least, others=others, whose=whose_windows(summary)))
     found += remarks_on_claims(summary)
     if any(not np.isnan(could.spread) for one in summary.datasets for could in one.power.values()):
-        found.append(
-            "spread: standard deviation of paired differences in F1; detectable at 80 %: the "
-            "smallest difference that this many runs detect with 80 % power (two-sided t test of "
-            "one comparison at .05); ruled out beyond: two one-sided tests reject any larger "
-            f"difference; {claim_words(summary)}"
-        )
+        found.append(said("power", claim=claim_words(summary)))
     found += remarks_on_edges(summary)
     counts = {one.counted(e) for one in summary.datasets for e in one.scores}
     for n in sorted(counts & {*range(2, FEW + 1)}):
         often = 100 * (1 - 2.0 ** (1 - n))  # unless all lie on one side of it
-        found.append(
-            f"with {n} runs an interval is just their range, which contains the true mean "
-            f"{often:.0f} % of the time"
-        )
+        found.append(said("range", n=n, often=often))
     return found + remarks_on_folds(summary) + remarks_on_rules(summary)
 
 
@@ -373,10 +366,8 @@ def remarks_on_edges(summary: Summary) -> list[str]:
         counts = {e: own[key] for e, own in one.chosen.items() if key in own}
         at = [e for e, own in counts.items() if 2 * own.get(value, 0) > sum(own.values())]
         if at:
-            found.append(
-                f"{one.dataset}: most runs of {join(at)} chose {key.replace('_', '-')} {value}, "
-                f"the {which} that was searched; widen --search there"
-            )
+            own = f"{key.replace('_', '-')} {value}, the {which}"
+            found.append(said("edge", dataset=one.dataset, encodings=join(at), value=own))
     return found
 
 
@@ -392,29 +383,21 @@ def remarks_on_claims(summary: Summary) -> list[str]:
         if one.leaky or one.differences[CLAIMANT].reference != REFERENCE:
             continue
         over = could.folds_claimed_p
-        told = "" if np.isnan(over) else f", {over:.2g} corrected for folds"
-        said = "these runs do not exclude it"
+        folds = "" if np.isnan(over) else f", {over:.2g} corrected for folds"
+        verdict = "these runs do not exclude it"
         if could.claimed_p < LEVEL:
-            said = "these runs speak against it"
-            said += "" if over < LEVEL else ", though it may hold on other windows"
-        found.append(
-            f"{one.dataset}: a gain of {could.claimed:+.3f} or more, as the paper claims for "
-            f"{CLAIMANT}, has one-sided p {could.claimed_p:.2g} over runs{told}: {said}"
-        )
+            verdict = "these runs speak against it"
+            verdict += "" if over < LEVEL else ", though it may hold on other windows"
+        told = {"dataset": one.dataset, "could": could, "folds": folds, "verdict": verdict}
+        found.append(said("claim", **told))
     return found
 
 
 def remarks_on_runs(summary: Summary) -> list[str]:
     """Scores that do not carry over, and runs that learned nothing."""
-    leaks = [
-        f"{one.dataset}: windows were shuffled, so training saw neighbours of test windows, or "
-        "others of their group; these scores do not carry over to new data"
-        for one in summary.datasets
-        if one.leaky
-    ]
+    leaks = [said("leaky", dataset=one.dataset) for one in summary.datasets if one.leaky]
     return leaks + [
-        f"{one.dataset}, {encoding}: {n} {agreeing(n, 'run', 'runs')} diverged at once; these "
-        "scores are of untrained weights; a smaller --rate may help"
+        said("diverged", dataset=one.dataset, encoding=encoding, runs=count_words(n))
         for one in summary.datasets
         for encoding, n in one.diverged.items()
     ]
@@ -448,14 +431,9 @@ def remarks_on_folds(summary: Summary) -> list[str]:
     """What folds, or a single one, say of other windows."""
     found = []
     if any(one.folds > 1 and one.differences for one in summary.datasets):
-        found.append(
-            "over folds: 95 % interval by Student's t on the means of folds, corrected for the "
-            "training windows that they share (Nadeau and Bengio, 2003); where it contains 0, the "
-            "difference may not hold on other windows (better here, worse here); more data can "
-            "settle that, more --seeds cannot"
-        )
+        found.append(said("folds"))
     if any(one.folds == 1 and one.differences for one in summary.datasets):
-        found.append("with one fold a difference is known on these test windows only")
+        found.append(said("one fold"))
     return found
 
 
@@ -468,15 +446,9 @@ def remarks_on_rules(summary: Summary) -> list[str]:
             lasting.setdefault(told, []).append(one.dataset)
     found = [f"{', '.join(on)}: a run lasts at most {told}" for told, on in lasting.items()]
     if summary.training.get("search"):
-        found.append(
-            f"settings were chosen for each run by its own validation windows, from "
-            f"{' '.join(summary.training['search'])}; test windows played no part"
-        )
+        found.append(said("search", settings=" ".join(summary.training["search"])))
     if summary.training.get("refit"):
-        found.append(
-            "each run was trained once more on its training and validation windows together, for "
-            "the steps that validation kept; its threshold was chosen before that"
-        )
+        found.append(said("refit"))
     if "choice" in summary.training:
         found.append(f"each run keeps one epoch: {summary.training['choice']}")
     if "size" in summary.training and any("@rms=" in row["encoding"] for row in summary.runs):
@@ -504,11 +476,7 @@ def cliques_sentence(summary: Summary) -> str:
     told = "those cut short are not judged" if cut else "all differ significantly"
     told = f"no significant difference among {groups}" if groups else told
     reach = f" ({summary.out_of_reach})" if summary.out_of_reach else ""
-    return (
-        f"average ranks {summary.over}: rank 1 has the highest mean F1 of a dataset, equal means "
-        "share the mean of their ranks; by Wilcoxon's signed-rank test with Holm's correction, "
-        f"{told}{reach}"
-    )
+    return said("ranks", over=summary.over, told=f"{told}{reach}")
 
 
 def json_records(summary: Summary) -> list[dict[str, Any]]:
@@ -525,14 +493,8 @@ def record_of(summary: Summary, one: DatasetSummary, name: str) -> dict[str, Any
         "params": one.params.get(name, {}),
         "conclusion": conclude_training(one, name),
         "training": summary.training,
-        "split": one.split,
-        "leaky": one.leaky,
         "seeds": seeds_of(name, one.seeds),
-        "folds": one.folds,
-        "length": one.length,
-        "positive": one.positive,
-        "shortest": one.shortest,
-        "uneven": one.uneven,
+        **{key: getattr(one, key) for key in ALIKE},
         "chance": chance_scores(one) or None,
         **{measure: asdict(mean) for measure, mean in one.scores[name].items()},
         "difference": asdict(one.differences[name]) if name in one.differences else None,
@@ -540,15 +502,10 @@ def record_of(summary: Summary, one: DatasetSummary, name: str) -> dict[str, Any
             asdict(one.auprc_differences[name]) if name in one.differences else None
         ),
         "power": power_record(summary, one, name),
-        "confusion": one.confusion.get(name),
-        "per_class": one.per_class.get(name),
+        **{key: getattr(one, key).get(name) for key in ("confusion", "per_class", "step_seconds")},
         "lengths": [asdict(at) for at in one.lengths.get(name, ())],
         "chosen": choices_of(one, name),
-        "step_seconds": one.step_seconds.get(name),
-        "diverged": one.diverged.get(name, 0),
-        "last_kept": one.last_kept.get(name, 0),
-        "falling": one.falling.get(name, 0),
-        "budget": one.budget,
+        **{key: getattr(one, key).get(name, 0) for key in ("diverged", "last_kept", "falling")},
         "cut_short": name in one.cut_short,
         "verdict": verdict_on(one, name),
         "average_rank": summary.ranks.get(name),
