@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from glob import escape, iglob
 from itertools import islice
 from os.path import dirname, isdir
@@ -12,11 +13,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pefourier.analysis.compare import DOUBLED
+from pefourier.answers import telling
 from pefourier.answers.encode import MOST_ROWS, draw_table
 from pefourier.answers.page import fields_of
 from pefourier.answers.places import WORDS, by_axis
 from pefourier.answers.plot import USUAL, WIDTH, Look, make_panels
-from pefourier.answers.telling import MOST, Answer, Said, Telling, identity_of, meaning_of, sentence
+from pefourier.answers.telling import MOST, Answer, Said, Telling, identity_of, meaning_of
 from pefourier.answers.text import agreeing, join, number
 from pefourier.encodings.conventions import conventions_of_papers
 from pefourier.encodings.encoding import Encoding
@@ -29,10 +31,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from pefourier.analysis.compare import Comparison
-    from pefourier.analysis.likeness import Likeness
     from pefourier.diagnosis.causes import Cause
 
-LONG = 4  # numbers of a setting that are told one by one
 ALIKE = 0.02  # of the energy at other frequencies: less, and two spectra are nearly the same
 USES = {
     "add": "adds its codes to the input",
@@ -40,6 +40,7 @@ USES = {
     "bias": "adds its codes to logits",
     "key": "adds its codes to keys",
 }
+says = partial(telling.sentence, "compare")
 METHODS = {
     "antialias": "bicubic with antialias",
     "bicubic-corners": "bicubic with align_corners",
@@ -69,20 +70,15 @@ def exchanged_axes(r: Comparison) -> str:
 
 def exchanged_points(r: Comparison) -> str:
     """What rows of a table in another order mean."""
-    if r.by.get("rows") == "reversed":
-        return sentence("compare", "reversed")
-    if r.by.get("rows") == "permuted":
-        return sentence("compare", "permuted")
-    if "rows" not in r.by:
-        return ""
-    if r.by["rows"] != "transposed":
-        return sentence("compare", "blocks")
+    rows = r.by.get("rows", "")
+    if rows != "transposed":
+        return says(rows if rows in ("reversed", "permuted") else "blocks") if rows else ""
     height, width = r.about[0].domain.sides[-2:]
     if height == width:
         return read_exchanged(["x", "y"], "transpose the grid of one table")
     grid = size_of(r.about[0].domain.sides)
     way = f"; check-faithful --grid {grid} says in which" if has_table(r) else ""
-    return sentence("compare", "transposed", grid=grid, way=way)
+    return says("transposed", grid=grid, way=way)
 
 
 def has_table(r: Comparison) -> bool:
@@ -96,14 +92,10 @@ def read_exchanged(axes: Sequence[str], way: str) -> str:
     >>> read_exchanged(["t", "x", "y"], "reorder").partition(":")[0]
     't, x and y change places'
     """
+    what, read = "change places", "axes as others"
     if len(axes) == 2:
         what, read = "are exchanged", f"{WORDS.get(axes[1])} as {WORDS.get(axes[0])}"
-    else:
-        what, read = "change places", "axes as others"
-    return (
-        f"{', '.join(axes[:-1])} and {axes[-1]} {what}: weights trained with one read the other's "
-        f"{read}. For trained weights {way}; where training starts anew, it makes no difference."
-    )
+    return says("axes exchanged", axes=join(axes), what=what, read=read, way=way)
 
 
 def conventions_apart(r: Comparison) -> str:
@@ -157,18 +149,11 @@ def repair(r: Comparison) -> str:
 
 def equal_numbers(r: Comparison) -> str:
     """Tables that are the same, to the bit or within rounding."""
-    what = f"{r.length} positions and {r.dimensions[0]} columns"
     if r.bitwise:
-        return f"Every number of {what} agrees to the bit."
-    given = within_given(r)
-    told = (
-        f"Over {what} they differ by at most {number(r.max_difference, 2)}"
-        f"{f', within {given};' if given else ', and'} rounding explains {number(r.tolerance, 2)}"
-    )
-    if r.first_difference is None:
-        return f"{told}."
-    s, j = r.first_difference
-    return f"{told} far out, but not what they differ by at position {s}, column {j}."
+        return says("to the bit", r=r)
+    given = f", within {within_given(r)};" if within_given(r) else ", and"
+    beyond = says("not there", r=r) if r.first_difference else ""
+    return f"{says('within rounding', r=r, given=given)}{beyond}."
 
 
 def within_given(r: Comparison) -> str:
@@ -197,16 +182,9 @@ def used_differently(r: Comparison) -> str:
 def written_differently(r: Comparison) -> str:
     """Tables that follow from one another."""
     if r.by == DOUBLED:
-        return (
-            "One holds the cosines and sines of the other, each twice, as code multiplies both "
-            f"dimensions of a pair with them: they agree to within {number(r.max_difference, 2)}, "
-            f"and rounding explains {number(r.tolerance, 2)}."
-        )
+        return says("doubled", r=r)
     if "resized" in r.by:
-        return (
-            f"{change_in_words(r.by)[0].upper()}{change_in_words(r.by)[1:]}, to within "
-            f"{number(r.max_difference, 2)} (rounding: {number(r.tolerance, 2)})."
-        )
+        return says("resized", way=change_in_words(r.by)[1:], r=r)
     if "coordinates" in r.by:
         return rescaled_in_words(r)
     on_grid = len(r.about[0].domain.sides) > 1
@@ -215,8 +193,7 @@ def written_differently(r: Comparison) -> str:
     what = moved if "rows" in r.by else f"{alike}, written differently"
     how = f"{what}: {change_in_words(r.by)}"
     if "rotation" in r.by and "scale" in r.by:
-        times = number(r.by["scale"] ** 2, 4)
-        return sentence("compare", "rotated and scaled", how=how, times=times)
+        return says("rotated and scaled", how=how, times=r.by["scale"] ** 2)
     if "rotation" in r.by:
         return f"{how}; inner products are the same, individual entries differ."
     if "shift" in r.by:
@@ -224,26 +201,16 @@ def written_differently(r: Comparison) -> str:
     over = ""
     if isinstance(r.by.get("offset"), int) and "part" not in r.by:
         over = f" over {r.length - abs(r.by['offset'])} of {r.length} positions"
-    if not r.max_difference:
-        return f"{how}; after that change they agree to the bit{over}."
-    return (
-        f"{how}; after that change they agree to within {number(r.max_difference, 2)}{over}, and "
-        f"rounding explains {number(r.tolerance, 2)}."
-    )
+    return says("changed" if r.max_difference else "changed alone", how=how, over=over, r=r)
 
 
 def rescaled_in_words(r: Comparison) -> str:
     """One formula at other coordinates: all that leads from the first to the second."""
     points = {key: r.by[key] for key in ("coordinates", "offset") if key in r.by}
     points["coordinates"] = [round(s, 4) for s in points["coordinates"]]
-    others = {key: value for key, value in r.by.items() if key not in points}
-    return sentence(
-        "compare",
-        "reordered too" if others else "rescaled",
-        most=number(r.max_difference, 2),
-        points=change_in_words(points).removeprefix("coordinates "),
-        others=change_in_words(others),
-    )
+    others = change_in_words({key: value for key, value in r.by.items() if key not in points})
+    way = change_in_words(points).removeprefix("coordinates ")
+    return says("reordered too" if others else "rescaled", r=r, points=way, others=others)
 
 
 def rows_permuted(r: Comparison) -> Said:
@@ -255,18 +222,9 @@ def rows_permuted(r: Comparison) -> Said:
         "partial": "the part that turns moved",
         "axes-exchanged": "the axes exchanged",
     }.get(name, str(name).replace("-", " "))
-    action = sentence("compare", "weights")
-    more = cost_of_rows(r), common_part(r)
+    more = says("unpermuted", found=r.operator), common_part(r)
     verdict = "TURNED OPPOSITE WAYS" if name == "reversed" else "THE SAME, PERMUTED"
-    return Said(*meaning_of("compare", verdict, told=told), action, more)
-
-
-def cost_of_rows(r: Comparison) -> str:
-    """What weights lose that are loaded as they are."""
-    return (
-        f"Loaded unpermuted, scores of random unit queries and keys differ from position "
-        f"{r.operator.first_position} on, by up to {number(r.operator.max_score_difference, 2)}."
-    )
+    return Said(*meaning_of("compare", verdict, told=told), says("weights"), more)
 
 
 def operators_in_words(r: Comparison) -> str:
@@ -282,12 +240,7 @@ def operators_in_words(r: Comparison) -> str:
     if found.relation == "same":
         same = "As rotations they are the same: scores of queries and keys agree at all positions"
         return "" if r.verdict == "equal" else f"{same} that were tried."
-    if found.first_position is None:
-        return ""
-    return (
-        f"Scores of random unit queries and keys differ by up to "
-        f"{number(found.max_score_difference, 2)}, first at position {found.first_position}."
-    )
+    return "" if found.first_position is None else says("scores", found=found)
 
 
 def change_in_words(by: Mapping[str, Any]) -> str:
@@ -337,11 +290,8 @@ def cause_in_words(r: Comparison) -> str:
     from pefourier.diagnosis.misreadings import SAID
 
     if "resized" in r.cause.misreadings:
-        one, other = (METHODS.get(name, name) for name in r.cause.changes["method"])
-        return (
-            "Both are one table resized from {} to {}, ".format(*r.cause.changes["resized"])
-            + f"the first by {one}, the second by {other}: resize it as its model does."
-        )
+        ways = [METHODS.get(name, name) for name in r.cause.changes["method"]]
+        return says("resized twice", sides=r.cause.changes["resized"], ways=ways)
     if r.cause.of == "both":
         known = all(enc.act == "rotate" and "scaling" in enc.params for enc in r.about)
         lead = "They" if known else "As far as they are identified, they"
@@ -392,7 +342,7 @@ def value_of_setting(value: Any) -> str:
     >>> value_of_setting(5e5), value_of_setting((1.0,) * 32)
     ('500000', '32 numbers')
     """
-    if isinstance(value, list | tuple) and len(value) > LONG:
+    if isinstance(value, list | tuple) and len(value) > telling.LONG:
         return f"{len(value)} numbers"
     return f"{value:.8g}" if isinstance(value, float) else str(value)
 
@@ -415,12 +365,8 @@ def repeats_in_words(r: Comparison) -> str:
     if not any(map(len, again)) or all(map(len, again)):
         return ""
     which = int(len(again[1]) > 0)
-    told = {
-        "which": ("first", "second")[which],
-        "rows": len(again[which]),
-        "from_": again[which][0],
-    }
-    return sentence("compare", "repeats", of=firsts[which][told["from_"]], **told)
+    told = {"which": ("first", "second")[which], "rows": len(again[which])}
+    return says("repeats", row=again[which][0], of=firsts[which][again[which][0]], **told)
 
 
 def weights_left(r: Comparison) -> str:
@@ -429,7 +375,7 @@ def weights_left(r: Comparison) -> str:
     folders = [path if isdir(path) else dirname(path) for path in folders if path]
     if len(folders) < 2 or not all(any(iglob(f"{escape(f)}/*.safetensors")) for f in folders):
         return ""
-    return sentence("compare", "weights left")
+    return says("weights left")
 
 
 def misread_and_meant(cause: Cause) -> tuple[str, str]:
@@ -480,36 +426,18 @@ def apart(r: Comparison) -> str:
     """Tables that differ in size or in numbers, or rotations in what they do."""
     agree = r.max_difference is not None and r.max_difference <= r.tolerance
     if agree and not r.first_difference and not r.by and r.operator is None:
-        return (
-            f"They differ by up to {number(r.max_difference, 3)}; rounding explains "
-            f"{number(r.tolerance, 2)}."
-        )
+        return says("apart within", r=r)
     turned = r.operator is not None and r.operator.relation == "different"
     if agree and r.first_difference and not r.by and not turned:
-        s, j = r.first_difference
-        return (
-            f"They differ by up to {number(r.max_difference, 3)}. Rounding explains up to "
-            f"{number(r.tolerance, 2)} far out, but not what they differ by at position {s}, "
-            f"column {j}."
-        )
+        return f"{says('apart near', r=r)}{says('not there', r=r)}."
     if agree:
         way = f", after this change: {change_in_words(r.by)}" if r.by else ""
-        return sentence("compare", "other turns", way=way)
+        return says("other turns", way=way)
     if r.dimensions[0] != r.dimensions[1]:
-        sizes = "{} and {}".format(*r.dimensions)
-        way_out = "" if r.cause else "; compare them at one --d"
-        return f"Their codes have {sizes} dimensions{way_out}."
+        return says("other sizes", r=r, way="" if r.cause else "; compare them at one --d")
     if "offset" in r.by:
-        sign, moved = "+-"[r.by["offset"] < 0], abs(r.by["offset"])
-        rows = f"row s of the second is row s {sign} {moved} of the first"
-        return sentence("compare", "other points", most=number(r.max_difference, 3), rows=rows)
-    if r.cause:
-        return f"They differ by up to {number(r.max_difference, 3)}."
-    return (
-        f"They differ by up to {number(r.max_difference, 3)} (rounding: "
-        f"{number(r.tolerance, 2)}), and no change of columns, signs, scale or offset was found "
-        "that makes them agree."
-    )
+        return says("other points", r=r, sign="+-"[r.by["offset"] < 0], moved=abs(r.by["offset"]))
+    return says("apart" if r.cause else "no change", r=r)
 
 
 def alike_in_words(r: Comparison) -> str:
@@ -518,26 +446,18 @@ def alike_in_words(r: Comparison) -> str:
     if r.cause or r.by or any(r.findings.values()) or not found or found.products is None:
         return ""
     alike = "more than 0.999" if 0.9995 <= found.products < 1 else number(found.products, 3)
-    products = sentence("compare", "alike", alike=alike)
+    products = says("alike", alike=alike)
     if found.energy_moved is None:
         return f"{products}."
-    one, two = (number(mean, 3) for mean in found.mean_frequencies)
     spectra = "their spectra are nearly the same: " if found.energy_moved < ALIKE else ""
-    return (
-        f"{products}, and {spectra}{100 * found.energy_moved:.3g} % of the energy lies at other "
-        f"frequencies (mean {one} rad and {two} rad)."
-    )
+    moved = says("moved", moved=100 * found.energy_moved, means=found.mean_frequencies)
+    return f"{products}, and {spectra}{moved}"
 
 
 def place_of_difference(r: Comparison) -> str:
     """Where to look first."""
-    if not tables_part(r) or (r.cause and r.cause.of != "both"):
-        return ""
-    first, largest = r.first_difference, r.largest_difference
-    return (
-        f"They first differ at position {first[0]}, column {first[1]}, and most at position "
-        f"{largest[0]}, column {largest[1]}."
-    )
+    one_misread = r.cause and r.cause.of != "both"
+    return says("places", r=r) if tables_part(r) and not one_misread else ""
 
 
 def tables_part(r: Comparison) -> bool:
@@ -549,9 +469,7 @@ def common_part(r: Comparison) -> str:
     """Tables of different lengths."""
     if r.lengths[0] == r.lengths[1] or r.max_difference is None or "resized" in r.by:
         return ""
-    lengths = "{} and {}".format(*r.lengths)
-    compared = agreeing(r.length, "common position was", "common positions were")
-    return f"Only {r.length} {compared} compared; the lengths are {lengths}."
+    return says("common", r=r)
 
 
 def compare_record(answer: Answer) -> dict[str, Any]:
@@ -579,11 +497,7 @@ def compare_text(answers: Sequence[Answer]) -> str:
         where = f" at position {at[0]}, column {at[1]}" if at else ""
         lines.append(f"largest difference {difference}{where}, rounding explains {allowed}")
     if result.verdict == "different" and tables_part(result):
-        first, largest = result.first_difference, result.largest_difference
-        lines.append(
-            f"first at position {first[0]}, column {first[1]}; "
-            f"largest at position {largest[0]}, column {largest[1]}"
-        )
+        lines.append(says("line of places", r=result))
     if result.operator:
         name = f" ({result.operator.name})" if result.operator.name else ""
         lines.append(f"rotations: {result.operator.relation}{name}")
@@ -595,23 +509,13 @@ def compare_text(answers: Sequence[Answer]) -> str:
     if len(set(result.dimensions)) > 1:
         lines.append("dimensions {} and {}".format(*result.dimensions))
     if len(set(result.lengths)) > 1:
-        lengths = "{} and {}".format(*result.lengths)
-        lines.append(f"lengths {lengths}; {result.length} common positions were compared")
-    if result.likeness:
-        lines += likeness_lines(result.likeness)
+        lines.append(says("line of lengths", r=result))
+    if (found := result.likeness) and found.products is not None:
+        lines.append(says("line of products", found=found))
+    if found and found.energy_moved is not None:
+        moved = {"moved": 100 * found.energy_moved, "means": found.mean_frequencies}
+        lines.append(says("line of energy", **moved))
     return "\n".join(lines) + "\n"
-
-
-def likeness_lines(found: Likeness) -> Iterator[str]:
-    """What two tables share beside single numbers."""
-    if found.products is not None:
-        yield f"inner products alike by {number(found.products, 3)} (1 the same, 0 unrelated)"
-    if found.energy_moved is not None:
-        means = " and ".join(number(mean, 3) for mean in found.mean_frequencies)
-        yield (
-            f"energy at other frequencies {100 * found.energy_moved:.3g} %, "
-            f"mean frequency {means} rad"
-        )
 
 
 def compare_rows(answers: Sequence[Answer]) -> Iterable[Sequence[Any]]:

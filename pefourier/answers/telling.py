@@ -17,11 +17,12 @@ from html import escape
 from importlib import import_module
 from itertools import groupby, islice
 from pathlib import Path
+from string import Formatter
 from typing import TYPE_CHECKING, Any
 
 from pefourier.answers.page import Page, fields_of
 from pefourier.answers.places import by_axis
-from pefourier.answers.text import aligned, number, paragraph
+from pefourier.answers.text import agreeing, aligned, number, paragraph
 from pefourier.encodings.encoding import Encoding
 from pefourier.errors import PefourierError, printable, shorten
 from pefourier.files import read_toml
@@ -76,18 +77,33 @@ class Said:
         return " ".join(filter(None, (f"{self.verdict}.", self.meaning, self.action, *self.more)))
 
 
+class Template(Formatter):
+    """Words with numbers in few digits, {x:3}, and words that agree with them, {n:is|are}.
+
+    >>> Template().format("{n} {n:wave|waves} of {x:2}", n=1, x=6.2832)
+    '1 wave of 6.3'
+    """
+
+    def format_field(self, value: Any, spec: str) -> str:
+        """One that is filled in."""
+        if "|" in spec:
+            return agreeing(value, *spec.split("|"))
+        return number(value, int(spec)) if spec.isdigit() else super().format_field(value, spec)
+
+
 def meaning_of(command: str, verdict: str, **told: Any) -> tuple[str, str]:
     """A verdict, and what it means in the words of sentences.toml; " | " leads to a variant.
 
     >>> meaning_of("spectrum", "EVEN", flatness="0.99")[1]
     'All frequencies carry about the same share of its energy (flatness 0.99 of 1).'
     """
-    return verdict.partition(" | ")[0], read_toml(SENTENCES)[command][verdict].format(**told)
+    words = Template().format(read_toml(SENTENCES)[command][verdict], **told)
+    return verdict.partition(" | ")[0], words
 
 
 def sentence(room: str, name: str, /, **told: Any) -> str:
     """A sentence of a room, or a part of one, in the words of sentences.toml."""
-    return read_toml(SENTENCES)["parts"][room][name].format(**told)
+    return Template().format(read_toml(SENTENCES)["parts"][room][name], **told)
 
 
 @dataclass(frozen=True)
