@@ -40,7 +40,7 @@ USES = {
     "bias": "adds its codes to logits",
     "key": "adds its codes to keys",
 }
-says = partial(telling.sentence, "compare")
+phrase = partial(telling.sentence, "compare")
 METHODS = {
     "antialias": "bicubic with antialias",
     "bicubic-corners": "bicubic with align_corners",
@@ -72,13 +72,13 @@ def exchanged_points(r: Comparison) -> str:
     """What rows of a table in another order mean."""
     rows = r.by.get("rows", "")
     if rows != "transposed":
-        return says(rows if rows in ("reversed", "permuted") else "blocks") if rows else ""
+        return phrase(rows if rows in ("reversed", "permuted") else "blocks") if rows else ""
     height, width = r.about[0].domain.sides[-2:]
     if height == width:
         return read_exchanged(["x", "y"], "transpose the grid of one table")
     grid = size_of(r.about[0].domain.sides)
     way = f"; check-faithful --grid {grid} says in which" if has_table(r) else ""
-    return says("transposed", grid=grid, way=way)
+    return phrase("transposed", grid=grid, way=way)
 
 
 def has_table(r: Comparison) -> bool:
@@ -95,7 +95,7 @@ def read_exchanged(axes: Sequence[str], way: str) -> str:
     what, read = "change places", "axes as others"
     if len(axes) == 2:
         what, read = "are exchanged", f"{WORDS.get(axes[1])} as {WORDS.get(axes[0])}"
-    return says("axes exchanged", axes=join(axes), what=what, read=read, way=way)
+    return phrase("axes exchanged", axes=join(axes), what=what, read=read, way=way)
 
 
 def conventions_apart(r: Comparison) -> str:
@@ -150,10 +150,10 @@ def repair(r: Comparison) -> str:
 def equal_numbers(r: Comparison) -> str:
     """Tables that are the same, to the bit or within rounding."""
     if r.bitwise:
-        return says("to the bit", r=r)
+        return phrase("to the bit", r=r)
     given = f", within {within_given(r)};" if within_given(r) else ", and"
-    beyond = says("not there", r=r) if r.first_difference else ""
-    return f"{says('within rounding', r=r, given=given)}{beyond}."
+    beyond = phrase("not there", r=r) if r.first_difference else ""
+    return f"{phrase('within rounding', r=r, given=given)}{beyond}."
 
 
 def within_given(r: Comparison) -> str:
@@ -182,9 +182,9 @@ def used_differently(r: Comparison) -> str:
 def written_differently(r: Comparison) -> str:
     """Tables that follow from one another."""
     if r.by == DOUBLED:
-        return says("doubled", r=r)
+        return phrase("doubled", r=r)
     if "resized" in r.by:
-        return says("resized", way=change_in_words(r.by)[1:], r=r)
+        return phrase("resized", way=change_in_words(r.by)[1:], r=r)
     if "coordinates" in r.by:
         return rescaled_in_words(r)
     on_grid = len(r.about[0].domain.sides) > 1
@@ -193,7 +193,7 @@ def written_differently(r: Comparison) -> str:
     what = moved if "rows" in r.by else f"{alike}, written differently"
     how = f"{what}: {change_in_words(r.by)}"
     if "rotation" in r.by and "scale" in r.by:
-        return says("rotated and scaled", how=how, times=r.by["scale"] ** 2)
+        return phrase("rotated and scaled", how=how, times=r.by["scale"] ** 2)
     if "rotation" in r.by:
         return f"{how}; inner products are the same, individual entries differ."
     if "shift" in r.by:
@@ -201,7 +201,7 @@ def written_differently(r: Comparison) -> str:
     over = ""
     if isinstance(r.by.get("offset"), int) and "part" not in r.by:
         over = f" over {r.length - abs(r.by['offset'])} of {r.length} positions"
-    return says("changed" if r.max_difference else "changed alone", how=how, over=over, r=r)
+    return phrase("changed" if r.max_difference else "changed alone", how=how, over=over, r=r)
 
 
 def rescaled_in_words(r: Comparison) -> str:
@@ -210,7 +210,7 @@ def rescaled_in_words(r: Comparison) -> str:
     points["coordinates"] = [round(s, 4) for s in points["coordinates"]]
     others = change_in_words({key: value for key, value in r.by.items() if key not in points})
     way = change_in_words(points).removeprefix("coordinates ")
-    return says("reordered too" if others else "rescaled", r=r, points=way, others=others)
+    return phrase("reordered too" if others else "rescaled", r=r, points=way, others=others)
 
 
 def rows_permuted(r: Comparison) -> Said:
@@ -222,9 +222,9 @@ def rows_permuted(r: Comparison) -> Said:
         "partial": "the part that turns moved",
         "axes-exchanged": "the axes exchanged",
     }.get(name, str(name).replace("-", " "))
-    more = says("unpermuted", found=r.operator), common_part(r)
+    more = phrase("unpermuted", found=r.operator), common_part(r)
     verdict = "TURNED OPPOSITE WAYS" if name == "reversed" else "THE SAME, PERMUTED"
-    return Said(*meaning_of("compare", verdict, told=told), says("weights"), more)
+    return Said(*meaning_of("compare", verdict, told=told), phrase("weights"), more)
 
 
 def operators_in_words(r: Comparison) -> str:
@@ -240,7 +240,7 @@ def operators_in_words(r: Comparison) -> str:
     if found.relation == "same":
         same = "As rotations they are the same: scores of queries and keys agree at all positions"
         return "" if r.verdict == "equal" else f"{same} that were tried."
-    return "" if found.first_position is None else says("scores", found=found)
+    return "" if found.first_position is None else phrase("scores", found=found)
 
 
 def change_in_words(by: Mapping[str, Any]) -> str:
@@ -291,7 +291,7 @@ def cause_in_words(r: Comparison) -> str:
 
     if "resized" in r.cause.misreadings:
         ways = [METHODS.get(name, name) for name in r.cause.changes["method"]]
-        return says("resized twice", sides=r.cause.changes["resized"], ways=ways)
+        return phrase("resized twice", sides=r.cause.changes["resized"], ways=ways)
     if r.cause.of == "both":
         known = all(enc.act == "rotate" and "scaling" in enc.params for enc in r.about)
         lead = "They" if known else "As far as they are identified, they"
@@ -366,7 +366,7 @@ def repeats_in_words(r: Comparison) -> str:
         return ""
     which = int(len(again[1]) > 0)
     told = {"which": ("first", "second")[which], "rows": len(again[which])}
-    return says("repeats", row=again[which][0], of=firsts[which][again[which][0]], **told)
+    return phrase("repeats", row=again[which][0], of=firsts[which][again[which][0]], **told)
 
 
 def weights_left(r: Comparison) -> str:
@@ -375,7 +375,7 @@ def weights_left(r: Comparison) -> str:
     folders = [path if isdir(path) else dirname(path) for path in folders if path]
     if len(folders) < 2 or not all(any(iglob(f"{escape(f)}/*.safetensors")) for f in folders):
         return ""
-    return says("weights left")
+    return phrase("weights left")
 
 
 def misread_and_meant(cause: Cause) -> tuple[str, str]:
@@ -426,18 +426,18 @@ def apart(r: Comparison) -> str:
     """Tables that differ in size or in numbers, or rotations in what they do."""
     agree = r.max_difference is not None and r.max_difference <= r.tolerance
     if agree and not r.first_difference and not r.by and r.operator is None:
-        return says("apart within", r=r)
+        return phrase("apart within", r=r)
     turned = r.operator is not None and r.operator.relation == "different"
     if agree and r.first_difference and not r.by and not turned:
-        return f"{says('apart near', r=r)}{says('not there', r=r)}."
+        return f"{phrase('apart near', r=r)}{phrase('not there', r=r)}."
     if agree:
         way = f", after this change: {change_in_words(r.by)}" if r.by else ""
-        return says("other turns", way=way)
+        return phrase("other turns", way=way)
     if r.dimensions[0] != r.dimensions[1]:
-        return says("other sizes", r=r, way="" if r.cause else "; compare them at one --d")
+        return phrase("other sizes", r=r, way="" if r.cause else "; compare them at one --d")
     if "offset" in r.by:
-        return says("other points", r=r, sign="+-"[r.by["offset"] < 0], moved=abs(r.by["offset"]))
-    return says("apart" if r.cause else "no change", r=r)
+        return phrase("other points", r=r, sign="+-"[r.by["offset"] < 0], moved=abs(r.by["offset"]))
+    return phrase("apart" if r.cause else "no change", r=r)
 
 
 def alike_in_words(r: Comparison) -> str:
@@ -446,18 +446,18 @@ def alike_in_words(r: Comparison) -> str:
     if r.cause or r.by or any(r.findings.values()) or not found or found.products is None:
         return ""
     alike = "more than 0.999" if 0.9995 <= found.products < 1 else number(found.products, 3)
-    products = says("alike", alike=alike)
+    products = phrase("alike", alike=alike)
     if found.energy_moved is None:
         return f"{products}."
     spectra = "their spectra are nearly the same: " if found.energy_moved < ALIKE else ""
-    moved = says("moved", moved=100 * found.energy_moved, means=found.mean_frequencies)
+    moved = phrase("moved", moved=100 * found.energy_moved, means=found.mean_frequencies)
     return f"{products}, and {spectra}{moved}"
 
 
 def place_of_difference(r: Comparison) -> str:
     """Where to look first."""
     one_misread = r.cause and r.cause.of != "both"
-    return says("places", r=r) if tables_part(r) and not one_misread else ""
+    return phrase("places", r=r) if tables_part(r) and not one_misread else ""
 
 
 def tables_part(r: Comparison) -> bool:
@@ -469,7 +469,7 @@ def common_part(r: Comparison) -> str:
     """Tables of different lengths."""
     if r.lengths[0] == r.lengths[1] or r.max_difference is None or "resized" in r.by:
         return ""
-    return says("common", r=r)
+    return phrase("common", r=r)
 
 
 def compare_record(answer: Answer) -> dict[str, Any]:
@@ -497,7 +497,7 @@ def compare_text(answers: Sequence[Answer]) -> str:
         where = f" at position {at[0]}, column {at[1]}" if at else ""
         lines.append(f"largest difference {difference}{where}, rounding explains {allowed}")
     if result.verdict == "different" and tables_part(result):
-        lines.append(says("line of places", r=result))
+        lines.append(phrase("line of places", r=result))
     if result.operator:
         name = f" ({result.operator.name})" if result.operator.name else ""
         lines.append(f"rotations: {result.operator.relation}{name}")
@@ -509,12 +509,12 @@ def compare_text(answers: Sequence[Answer]) -> str:
     if len(set(result.dimensions)) > 1:
         lines.append("dimensions {} and {}".format(*result.dimensions))
     if len(set(result.lengths)) > 1:
-        lines.append(says("line of lengths", r=result))
+        lines.append(phrase("line of lengths", r=result))
     if (found := result.likeness) and found.products is not None:
-        lines.append(says("line of products", found=found))
+        lines.append(phrase("line of products", found=found))
     if found and found.energy_moved is not None:
         moved = {"moved": 100 * found.energy_moved, "means": found.mean_frequencies}
-        lines.append(says("line of energy", **moved))
+        lines.append(phrase("line of energy", **moved))
     return "\n".join(lines) + "\n"
 
 

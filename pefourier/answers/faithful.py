@@ -27,6 +27,7 @@ TOLD_FORMATS = ("float32", "float16", "bfloat16")  # formats that a conclusion s
 MERGED = 1e-6  # of a code's length: closer codes are as good as one in float32
 FLOAT32_LIMIT = 2**20  # condition number from which rounding in float32 can hide a position
 
+phrase = partial(telling.sentence, "faithful")
 SHARED_BY = ("clip", "buckets", "max_distance")  # parameters by which far lags share a code
 NEAREST = 2**12  # lags among which the nearest that share a code are looked for
 
@@ -112,7 +113,7 @@ def displacement_in_words(r: Faithfulness) -> str | None:
     """The closest points of a grid, and how far they are apart."""
     if r.displacement is None:
         return None
-    return f"{' to '.join(ends_of(r.about[0], r))}, {places.point_of(r.displacement)}"
+    return f"{' to '.join(two_ends(r.about[0], r))}, {places.point_of(r.displacement)}"
 
 
 def why_no_grid(answer: telling.Answer) -> str:
@@ -239,7 +240,7 @@ def two_places(a: float, b: float) -> tuple[str, str]:
 
 
 def two_ends(enc: Encoding, r: Faithfulness) -> tuple[str, ...]:
-    """The closest two: scattered points by row and coordinates, others by their one.
+    """The closest two: on a grid points, scattered ones by row and coordinates, else positions.
 
     >>> from pefourier.encodings import load
     >>> from pefourier.analysis.faithful import assess
@@ -247,6 +248,10 @@ def two_ends(enc: Encoding, r: Faithfulness) -> tuple[str, ...]:
     >>> two_ends(enc, assess(enc))
     ('row 0 (48.1, 11.6)', 'row 1 (52.5, 13.4)')
     """
+    if r.on_grid:
+        start = [int(x) for x in enc.domain.coordinates([r.closest_pair[0]])[0]]
+        moved = [x + step for x, step in zip(start, r.displacement, strict=True)]
+        return places.point_of(start), places.point_of(moved)
     if enc.domain.at is None:
         return two_places(*r.closest_pair)
     return tuple(
@@ -289,35 +294,32 @@ def in_brief(value: Any) -> str:
 
 
 def told_apart(enc: Encoding, r: Faithfulness) -> str:
-    """Whether points have codes of their own, and which two are closest."""
-    points = places.POINTS[enc.domain.kind]
+    """Whether points have codes of their own, which two are closest, and what has no place."""
+    points = places.points_in_words(enc)
+    told = {"r": r, "points": f"{points} of the {size_of(r.grid)} grid" if r.on_grid else points}
+    told["rest"] = f". {in_front(r.prefix, r.prefix_zeros).capitalize()}" if r.prefix else ""
     if r.length == 1:
-        return f"With one of the {points} alone there is nothing to tell apart; ask for more."
+        return phrase("one", **told)
     if isnan(r.stable_rank):
-        return f"All {r.length} codes are zero: they say nothing about {points}."
+        return phrase("zero", **told)
     if r.distinct == 1:
-        return f"All {r.length} {points} share one code: none can be told from another."
+        return phrase("share", **told)
+    ends = join(two_ends(enc, r)) + step_between(r)
     if r.distinct < r.length:
-        return (
-            f"Only {r.distinct} of {r.length} {points} have different codes: {collision(enc, r)}."
-        )
-    a, b = two_ends(enc, r)
+        return phrase("fewer", why=f"{ends} share one" if r.on_grid else collision(enc, r), **told)
     merged = ", so close that rounding may make them one" if r.gap <= MERGED else ""
-    return (
-        f"All {r.length} {points} have different codes{kept_in_formats(r)}; the closest two, {a} "
-        f"and {b}, are {times_length(r)}{merged}."
-    )
+    return phrase("differ", kept=kept_in_formats(r), ends=ends, merged=merged, **told)
 
 
-def times_length(r: Faithfulness) -> str:
-    """A distance relative to codes, as it is said."""
-    return f"{number(r.gap, 2)} times a typical code's norm apart (unrelated: 1.41)"
+def step_between(r: Faithfulness) -> str:
+    """How far the closest two points of a grid are apart, as a sentence goes on."""
+    return f", {places.step_in_words(r.displacement)}," if r.on_grid else ","
 
 
 def kept_in_formats(r: Faithfulness) -> str:
-    """That all codes stay different in low precision, where they do."""
+    """That all codes stay different in low precision, where they do; not of grids."""
     losses = [r.precision[form] for form in TOLD_FORMATS]
-    if any(one.distinct_cast < r.distinct for one in losses):
+    if r.on_grid or any(one.distinct_cast < r.distinct for one in losses):
         return ""
     if all(one.distinct_phase == r.distinct for one in losses):
         return f", also in {join(TOLD_FORMATS)}"
@@ -351,9 +353,7 @@ def collision(enc: Encoding, r: Faithfulness) -> str:
 def what_to_take(enc: Encoding, r: Faithfulness) -> str:
     """Which input, or how many positions have codes of their own, where that is a formula's."""
     if any((f.code, f.severity) == ("sequence-first", "warning") for f in r.findings):
-        return (
-            "Feed it (length, batch, d): codes lie along axis 0, the batch of (batch, length, d)."
-        )
+        return phrase("sequence first")
     if r.on_grid or not 1 < r.distinct < r.length or not r.stable_rank > 0:
         return ""
     period = enc.measure.period if enc.measure is not None else None
@@ -364,10 +364,7 @@ def what_to_take(enc: Encoding, r: Faithfulness) -> str:
         return "A decoder sees one direction: causal=true." if "causal" in enc.params else ""
     known = {finding.code for finding in r.findings} & {"repeating-codes", "clipped-index"}
     if "repeating-codes" in known and r.distinct == r.closest_pair[1] - r.closest_pair[0]:
-        return (
-            f"Right where only the place in a cycle of {r.distinct} matters; else add sine and "
-            f"cosine of period {r.length}."
-        )
+        return phrase("cycle", r=r)
     if known or enc.domain.kind == "lag" or not enc.stationary:
         return ""
     return f"Take at most {r.distinct} positions."
@@ -377,7 +374,7 @@ def collision_of_lags(enc: Encoding, r: Faithfulness) -> str:
     """Which lags share a code, most often on purpose."""
     a, b = r.closest_pair
     if a == -b and r.distinct == r.length // 2 + 1:
-        return telling.sentence("faithful", "opposite lags", a=a, b=b)
+        return phrase("opposite lags", a=a, b=b)
     sizes = ", ".join(f"{k}={enc.params[k]}" for k in SHARED_BY if k in enc.params)
     if sizes:
         near = enc.table(-np.arange(min(-int(enc.domain.x[0]), NEAREST) + 1))
@@ -389,24 +386,21 @@ def collision_of_lags(enc: Encoding, r: Faithfulness) -> str:
 
 def inversion(enc: Encoding, r: Faithfulness) -> str:
     """Whether a linear map recovers position functions, and at what price."""
-    point = places.POINTS[enc.domain.kind].removesuffix("s")
-    if r.length == 1 or r.verdict == "collides":
-        return ""
-    if r.verdict == "isometric":
-        return f"A linear map recovers every {point} without amplifying noise."
-    if r.verdict == "invertible":
-        amplified = f"up to {number(r.condition_number, 3)} times (the condition number)"
+    if r.length == 1 or r.verdict == "collides" or enc.domain.kind == "lag":
+        return ""  # a bias is used as it is: nothing has to be recovered from it
+    point = places.points_in_words(enc).removesuffix("s")
+    if r.verdict in ("isometric", "invertible"):
         limit = "; rounding in float32 can hide one"
         tail = limit if r.condition_number >= FLOAT32_LIMIT else ""
-        return f"A linear map recovers every {point}, amplifying noise {amplified}{tail}."
-    if enc.domain.kind == "lag":
-        return ""  # a bias is used as it is: nothing has to be recovered from it
+        return phrase(r.verdict, point=point, r=r, tail=tail)
     why = allowed_by_dimensions(r)
+    if r.on_grid:
+        return directions_on_grid(r, why)
     if why and enc.act == "rotate":
         return ""  # more positions than dimensions, and no layer reads a rotation's codes
     if not why and enc.domain.kind == "position" and enc.act == "add":
         why = " (dft spans all)"
-    return telling.sentence("faithful", "few directions", point=point, r=r, why=why)
+    return phrase("few directions", point=point, r=r, why=why)
 
 
 def allowed_by_dimensions(r: Faithfulness) -> str:
@@ -486,35 +480,6 @@ def left(counts: Mapping[str, int], total: int) -> str:
     return f"only {join(f'{n} ({form})' for form, n in counts.items())} of {total} codes differ"
 
 
-def ends_of(enc: Encoding, r: Faithfulness) -> list[str] | None:
-    """The points of the closest pair."""
-    if r.closest_pair is None:
-        return None
-    start = [int(x) for x in enc.domain.coordinates([r.closest_pair[0]])[0]]
-    moved = [x + step for x, step in zip(start, r.displacement, strict=True)]
-    return [places.point_of(start), places.point_of(moved)]
-
-
-def told_apart_on_grid(enc: Encoding, r: Faithfulness) -> str:
-    """Whether points have codes of their own, which two are closest, and what has no place."""
-    points, grid = f"{r.length} {places.points_in_words(enc)}", f"of the {size_of(r.grid)} grid"
-    rest = f". {in_front(r.prefix, r.prefix_zeros).capitalize()}" if r.prefix else ""
-    if r.length == 1:
-        return f"A grid of one point has nothing to tell apart{rest}."
-    if isnan(r.stable_rank):
-        return f"All codes {grid} are zero: they say nothing about its {points}{rest}."
-    a, b = ends_of(enc, r)
-    step = places.step_in_words(r.displacement)
-    if r.distinct < r.length:
-        return (
-            f"Only {r.distinct} of {points} {grid} differ: {a} and {b}, {step}, share a code{rest}."
-        )
-    return (
-        f"All {points} {grid} have different codes; the closest two, {a} and {b}, "
-        f"{step}, are {times_length(r)}{rest}."
-    )
-
-
 def in_front(prefix: int, zeros: int = 0) -> str:
     """What is said of rows without a place, some of which are zeros.
 
@@ -532,15 +497,8 @@ def in_front(prefix: int, zeros: int = 0) -> str:
     return f"rows 0 … {prefix - 1}, before the grid, have no place and are left out{told}"
 
 
-def inversion_on_grid(enc: Encoding, r: Faithfulness) -> str:
-    """Whether a linear map recovers functions of points, or only sums of one an axis."""
-    if r.length == 1 or r.verdict == "collides" or enc.domain.kind == "lag":
-        return ""  # a bias is used as it is: nothing has to be recovered from it
-    if r.verdict == "isometric":
-        return "A linear map recovers every point without amplifying noise."
-    if r.verdict == "invertible":
-        price = f"up to {number(r.condition_number, 3)} times (the condition number)"
-        return f"A linear map recovers every point, amplifying noise {price}."
+def directions_on_grid(r: Faithfulness, why: str) -> str:
+    """Whether linear maps recover sums of one function an axis, or not even those."""
     from pefourier.geometry.on_axes import separable_rank
 
     names = places.axis_names(len(r.grid))
@@ -548,11 +506,9 @@ def inversion_on_grid(enc: Encoding, r: Faithfulness) -> str:
     most = f"{separable_rank(r.grid)} of {r.length}"
     only = "every column depends on one axis, which allows no more"
     if r.verdict == "separable":
-        why = f" ({only})" if r.axial else ""
-        return telling.sentence("faithful", "sums", sums=sums, r=r, why=why)
-    why = f"; {only} than {most}, the functions {sums}" if r.axial else allowed_by_dimensions(r)
-    why = lost_to_rounding(r) + why
-    return telling.sentence("faithful", "few directions", point="point", r=r, why=why)
+        return phrase("sums", sums=sums, r=r, why=f" ({only})" if r.axial else "")
+    why = f"; {only} than {most}, the functions {sums}" if r.axial else why
+    return phrase("few directions", point="point", r=r, why=lost_to_rounding(r) + why)
 
 
 def lost_to_rounding(r: Faithfulness) -> str:
@@ -647,11 +603,10 @@ def model_of(enc: Encoding) -> dict[str, Any]:
 
 def conclude_faithfulness(enc: Encoding, r: Faithfulness) -> telling.Said:
     """The verdict, which codes differ, what to change, and what linear maps recover."""
-    tell, invert = (told_apart_on_grid, inversion_on_grid) if r.on_grid else (told_apart, inversion)
     found = surely_wrong(enc, r), known_formula(enc, r), in_low_precision(enc, r)
     automatic = r.length > r.dimension or r.on_grid
-    more = (*found, invert(enc, r)) if automatic else (invert(enc, r), *found)
-    return telling.Said(r.verdict.upper(), tell(enc, r), what_to_take(enc, r), more)
+    more = (*found, inversion(enc, r)) if automatic else (inversion(enc, r), *found)
+    return telling.Said(r.verdict.upper(), told_apart(enc, r), what_to_take(enc, r), more)
 
 
 TOLD = telling.Telling(

@@ -79,7 +79,9 @@ def unit_of_waves(enc: Encoding) -> tuple[float, str]:
 
 
 def points_in_words(enc: Encoding) -> str:
-    """What the rows of a grid stand for."""
+    """What rows of codes stand for."""
+    if not enc.domain.grid:
+        return POINTS[enc.domain.kind]
     return "displacements" if enc.domain.kind == "lag" else "points"
 
 
