@@ -211,24 +211,18 @@ def plan_runs(resolved: ResolvedTask, seeds: int) -> list[Run]:
 
 
 def plan_stacks(
-    resolved: Sequence[ResolvedTask],
-    runs: Mapping[str, Sequence[Run]],
-    stages: Sequence[Mapping[str, Any]],
+    resolved: Sequence[ResolvedTask], seeds: int, stages: Sequence[Mapping[str, Any]]
 ) -> list[Stack]:
     """The runs of each task in stacks; one belongs to the first stage that asked for it."""
     found, had = [], set()
+    runs = {one.task.name: plan_runs(one, seeds) for one in resolved}
     for stage in stages:
         names = {arm.name for arm in list_arms(stage["encoding"], stage["match_rms"])}
         for one in resolved:
             if one.task.name not in stage["dataset"]:
                 continue
-            own = [
-                run
-                for run in runs[one.task.name]
-                if run.arm.name in names
-                and run.seed < stage["seeds"]
-                and run.key(one.task) not in had
-            ]
+            known = [r for r in runs[one.task.name] if r.key(one.task) not in had]
+            own = [r for r in known if r.arm.name in names and r.seed < stage["seeds"]]
             had |= {run.key(one.task) for run in own}
             found += cut_into_stacks(one, own, stage["stack"])
     return found

@@ -15,7 +15,7 @@ from pefourier.answers.page import Page, flattened, plain
 from pefourier.answers.telling import Said, meaning_of
 from pefourier.answers.text import agreeing, aligned, join, paragraph
 from pefourier.errors import printable
-from pefourier.train import causal, foresight, grid, loop, power, processes, run
+from pefourier.train import causal, foresight, loop, power, processes, run
 from pefourier.train.asked import Schedule, check_options, list_candidates, without_new_folders
 from pefourier.train.conclusion import count_words
 from pefourier.train.data.split import Task
@@ -76,22 +76,16 @@ def plan_comparison(options: Options, note: Note | None) -> tuple[DatasetPlan, .
     together = meets_in_group(ranks)
     if rank:
         return ()
-    device = run.choose_device(options.device)
-    store = run.Place(0, 1 if together else ranks).store(options.out)
-    resolved = run.resolve_tasks(options, device)
-    with store.lock():
-        count = processes.count_processes(options, resolved, device, ranks)
-        config = run.configuration(options, resolved, device)
-        config = run.plan_stages(options, resolved, store, device, config, max(ranks, count))
-        done = {*map(key_of, store.rows())}
-    for line in dict.fromkeys(run.list_remarks(options, resolved) if note is not None else ()):
+    asked = run.resolve(options, run.Place(0, 1 if together else ranks))
+    with asked.store.lock():
+        count = processes.count_processes(options, asked.resolved, asked.device, ranks)
+        stacks = asked.stacks(run.plan_stages(asked, max(ranks, count)))
+        done = {*map(key_of, asked.store.rows())}
+    for line in dict.fromkeys(run.list_remarks(asked) if note is not None else ()):
         note(line)
-    runs = {one.task.name: grid.plan_runs(one, options.seeds) for one in resolved}
-    stacks = grid.plan_stacks(resolved, runs, config["stages"])
-    share = stacks if together else stacks[::ranks]
-    sharers = ranks if together else count
-    times = foretell_times(run.stacks_to_train(share, done), options, device, sharers, count)
-    return tuple(plan_of(one, options, stacks, done, times) for one in resolved)
+    left = run.stacks_to_train(stacks if together else stacks[::ranks], done)
+    times = foretell_times(left, options, asked.device, ranks if together else count, count)
+    return tuple(plan_of(one, options, stacks, done, times) for one in asked.resolved)
 
 
 def foretell_times(

@@ -51,7 +51,7 @@ from pefourier.train.store import (
     Key,
     Store,
     check_handed_over,
-    equal_up_to_rounding,
+    find_change,
     key_of,
     write_json,
 )
@@ -122,25 +122,46 @@ def compare_as(
 ) -> Summary | None:
     """Train, score and compare at a place among ranks."""
     note = None if place.rank else note
-    device = choose_device(options.device)
-    store = place.store(options.out)
-    resolved = resolve_tasks(options, device)
-    with store.lock():
-        with shared_with_processes(place, options, resolved, device, note) as place:
-            found = train_and_compare(options, resolved, store, device, note, place)
+    asked = resolve(options, place)
+    with asked.store.lock():
+        with shared_with_processes(asked, note) as place:
+            found = train_and_compare(replace(asked, place=place), note)
         if found is not None:
             deliver(found)
-            write_summary(store, found)
+            write_summary(asked.store, found)
         return found
 
 
-def resolve_tasks(options: Options, device: torch.device) -> list[ResolvedTask]:
+@dataclass(frozen=True, eq=False)
+class Comparison:
+    """What is to be compared, on which data and device, and where results go."""
+
+    options: Options
+    place: Place
+    device: torch.device
+    store: Store
+    resolved: Sequence[ResolvedTask]
+
+    @property
+    def keys(self) -> list[Key]:
+        """All runs that are asked for."""
+        every = [(one.task, grid.plan_runs(one, self.options.seeds)) for one in self.resolved]
+        return [run.key(task) for task, runs in every for run in runs]
+
+    def stacks(self, config: Mapping[str, Any]) -> list[Stack]:
+        """The runs in stacks, by the stages of a configuration."""
+        return grid.plan_stacks(self.resolved, self.options.seeds, config["stages"])
+
+
+def resolve(options: Options, place: Place) -> Comparison:
     """The data, with what can be trained on them."""
+    device, store = choose_device(options.device), place.store(options.out)
     how = (options.data, options.window, options.stride, options.split)
     parts = (options.folds, options.resamples)
     loaded = [load_task(name, *how, *parts, options.positive) for name in options.dataset]
     tasks = name_positives(loaded, options.positive)
-    return [grid.resolve_task(task, options, device) for task in tasks]
+    resolved = [grid.resolve_task(task, options, device) for task in tasks]
+    return Comparison(options, place, device, store, resolved)
 
 
 def take_part() -> None:
@@ -150,15 +171,10 @@ def take_part() -> None:
 
 
 @contextmanager
-def shared_with_processes(
-    place: Place,
-    options: Options,
-    resolved: Sequence[ResolvedTask],
-    device: torch.device,
-    note: Note | None,
-) -> Iterator[Place]:
+def shared_with_processes(asked: Comparison, note: Note | None) -> Iterator[Place]:
     """The place of this process, among others that it starts where these are worth it."""
-    count = processes.count_processes(options, resolved, device, place.ranks)
+    options, place = asked.options, asked.place
+    count = processes.count_processes(options, asked.resolved, asked.device, place.ranks)
     if count == 1:
         yield place
         return
@@ -166,65 +182,46 @@ def shared_with_processes(
         yield place if group is None else Place(0, count, group)
 
 
-def train_and_compare(
-    options: Options,
-    resolved: Sequence[ResolvedTask],
-    store: Store,
-    device: torch.device,
-    note: Note | None,
-    place: Place,
-) -> Summary | None:
+def train_and_compare(asked: Comparison, note: Note | None) -> Summary | None:
     """Train what the folder lacks, and compare."""
-    runs = {one.task.name: grid.plan_runs(one, options.seeds) for one in resolved}
-    order = [run.key(one.task) for one in resolved for run in runs[one.task.name]]
-    config = configuration(options, resolved, device)
-    if place.group is None or place.rank == 0:
-        config = plan_stages(options, resolved, store, device, config, place.ranks)
+    options, place, store = asked.options, asked.place, asked.store
+    if place.group is not None and place.rank:
+        config = follow_plan(place.group, configuration(asked))
+    else:
+        config = plan_stages(asked, place.ranks)
         store.write_configuration(config, options.resume)
         store.drop_torn_line()
-    if place.group is not None and place.rank == 0:
-        place.group.publish({"config": config, "done": [key_of(row) for row in store.rows()]})
-    elif place.group is not None:
-        config = follow_plan(place.group, config)
-    stacks = grid.plan_stacks(resolved, runs, config["stages"])
-    params = {one.task.name: grid.parameters(one) for one in resolved}
-    classes = {one.task.name: one.task.classes for one in resolved}
+        if place.group is not None:
+            place.group.publish({"config": config, "done": [key_of(row) for row in store.rows()]})
     if note is not None:
-        told = [foretell_power(options, one.task) for one in resolved]
-        for line in dict.fromkeys([*list_remarks(options, resolved), *told]):
+        told = [foretell_power(options, one.task) for one in asked.resolved]
+        for line in dict.fromkeys([*list_remarks(asked), *told]):
             note(line)
     with note_on_interrupt(store, note):
         done = {*map(tuple, config.get("done", ())), *map(key_of, store.rows())}
-        rows = train_stacks(stacks, options, store, device, note, place, done)
+        rows = train_stacks(asked, asked.stacks(config), done, note)
         if place.rank:
             return None
-        every = collect_rows(store, order, rows)
+        every = collect_rows(store, asked.keys, rows)
+        params = {one.task.name: grid.parameters(one) for one in asked.resolved}
+        classes = {one.task.name: one.task.classes for one in asked.resolved}
         return summary.summarize_runs(every, params, settings_in_common(options), classes)
 
 
-def plan_stages(
-    options: Options,
-    resolved: Sequence[ResolvedTask],
-    store: Store,
-    device: torch.device,
-    config: Mapping[str, Any],
-    ranks: int,
-) -> dict[str, Any]:
+def plan_stages(asked: Comparison, ranks: int) -> dict[str, Any]:
     """The configuration with a stage for what was not asked of the folder before."""
-    runs = {one.task.name: grid.plan_runs(one, options.seeds) for one in resolved}
-    order = [run.key(one.task) for one in resolved for run in runs[one.task.name]]
+    options, store = asked.options, asked.store
     for option in ("save_tables", "save_models"):
         if getattr(options, option) is not None:
-            check_names(f"--{option.replace('_', '-')}", order)
-    config = store.settle_configuration(config, options.resume)
-    stacks = grid.plan_stacks(resolved, runs, config["stages"])
-    new = set(order).difference(*(stack.keys for stack in stacks))
+            check_names(f"--{option.replace('_', '-')}", asked.keys)
+    config = store.settle_configuration(configuration(asked), options.resume)
+    new = set(asked.keys).difference(*(stack.keys for stack in asked.stacks(config)))
     if new:
-        most = min(stack_size(one, options, device) for one in resolved)
-        asked = {key: config[key] for key in ASKED}
-        config["stages"].append({**asked, "stack": min(most, -(-len(new) // ranks))})
+        most = min(stack_size(one, options, asked.device) for one in asked.resolved)
+        stage = {key: config[key] for key in ASKED}
+        config["stages"].append({**stage, "stack": min(most, -(-len(new) // ranks))})
     lengths = parse_lengths(options.test_length)
-    grid.check_runs(store.rows(), resolved, config["stages"], lengths)
+    grid.check_runs(store.rows(), asked.resolved, config["stages"], lengths)
     return config
 
 
@@ -238,13 +235,8 @@ def follow_plan(group: Group, own: Mapping[str, Any]) -> dict[str, Any]:
                 f"rank {group.rank} was asked {key} {shown(asked[key])}, rank 0 "
                 f"{shown(config.get(key))}; ask all ranks the same"
             )
-    for key in KNOWN:
-        other = {name: one for name, one in asked[key].items() if name in config[key]}
-        changed = [n for n, one in other.items() if not equal_up_to_rounding(config[key][n], one)]
-        if changed:
-            raise PefourierError(
-                f"rank {group.rank} has other data than rank 0: {shown(min(changed))} ({key})"
-            )
+    if changed := find_change(config, asked):
+        raise PefourierError(f"rank {group.rank} has other data than rank 0: {changed}")
     return {**config, "done": plan["done"]}
 
 
@@ -262,8 +254,9 @@ def settings_in_common(options: Options) -> dict[str, Any]:
     return {k: v for k, v in asdict(options).items() if k not in APART} | RULES
 
 
-def list_remarks(options: Options, resolved: Sequence[ResolvedTask]) -> list[str]:
+def list_remarks(asked: Comparison) -> list[str]:
     """What to know before training."""
+    options, resolved = asked.options, asked.resolved
     found = [line for one in resolved for line in grid.remarks_on_examples(one.task)]
     found += [line for one in resolved for line in grid.remarks_on_codes(one, options.learn)]
     if options.data is not None and not any(map(reads_data_folder, options.dataset)):
@@ -312,23 +305,21 @@ def choose_device(device: str) -> torch.device:
     return torch.device(device)
 
 
-def configuration(
-    options: Options, resolved: Sequence[ResolvedTask], device: torch.device
-) -> dict[str, Any]:
+def configuration(asked: Comparison) -> dict[str, Any]:
     """Everything that the numbers depend on, except stacks."""
-    tasks = [one.task for one in resolved]
-    kept = {k: v for k, v in asdict(options).items() if k not in NOT_NUMBERS}
+    tasks = [one.task for one in asked.resolved]
+    kept = {k: v for k, v in asdict(asked.options).items() if k not in NOT_NUMBERS}
     kept["dataset"] = [task.name for task in tasks]
-    kept["encoding"] = [parse_arm(spec).name for spec in options.encoding]
+    kept["encoding"] = [parse_arm(spec).name for spec in asked.options.encoding]
     versions = {"pefourier": __version__, "torch": torch.__version__, "numpy": np.__version__}
     versions["python"] = platform.python_version()
     known = {
         "windows": {task.name: np.bincount(task.labels).tolist() for task in tasks},  # of a class
         "splits": {task.name: checksum(task.labels, *list_parts(task)) for task in tasks},
         "data": {task.name: fingerprint(task.rows) for task in tasks},
-        "tables": fingerprint_tables(resolved),
+        "tables": fingerprint_tables(asked.resolved),
     }
-    return {**kept, **known, **RULES, "device": str(device), "versions": versions}
+    return {**kept, **known, **RULES, "device": str(asked.device), "versions": versions}
 
 
 def list_parts(task: Task) -> list[np.ndarray]:
@@ -368,23 +359,16 @@ def fingerprint_tables(resolved: Sequence[ResolvedTask]) -> dict[str, list[float
 
 
 def train_stacks(
-    stacks: Sequence[Stack],
-    options: Options,
-    store: Store,
-    device: torch.device,
-    note: Note | None,
-    place: Place,
-    done: set[Key],
+    asked: Comparison, stacks: Sequence[Stack], done: set[Key], note: Note | None
 ) -> list[Row]:
     """Train this rank's stacks, except those that are finished; the rows that were trained."""
-    work = Work(stacks, options, store, device, place, done)
+    work, options, place = Work(asked, stacks, done), asked.options, asked.place
     share = work.share()
     ranks = place.ranks if place.group is not None else 1  # at the stacks of this share
     windows = max((len(s.task.folds[0].train) for s in stacks), default=0)
-    if note is not None and device.type == "cpu":
-        for one in foresight.foretell_time(
-            stacks_to_train(share, done), work.candidates, options, ranks
-        ):
+    if note is not None and asked.device.type == "cpu":
+        left = stacks_to_train(share, done)
+        for one in foresight.foretell_time(left, work.candidates, options, ranks):
             note(one.line)
     member_epochs = sum(map(work.member_epochs, share))
     with report_progress(member_epochs, windows, ranks, note) as reporter:
@@ -409,14 +393,13 @@ def stacks_to_train(stacks: Sequence[Stack], done: set[Key]) -> list[Stack]:
 class Work:
     """Stacks and what has come of them."""
 
+    asked: Comparison
     stacks: Sequence[Stack]
-    options: Options
-    store: Store
-    device: torch.device
-    place: Place
     done: set[Key]  # runs that were finished before
 
     def __post_init__(self) -> None:
+        self.options, self.place = self.asked.options, self.asked.place
+        self.store = self.asked.store
         self.candidates = list_candidates(self.options)
         self.longer = extrapolation.draw_longer_tasks(self.options)
         self.rows: list[Row] = []
@@ -476,7 +459,7 @@ class Work:
         traces: list[bytes] = []
         if not self.done.issuperset(stack.keys):
             if self.held is None or self.held.task is not stack.task:
-                self.held, self.injections = loop.put_on_device(stack.task, self.device), {}
+                self.held, self.injections = loop.put_on_device(stack.task, self.asked.device), {}
             self.injections = grid.stack_injections(stack, self.options.learn, self.injections)
             schedule = stack.resolved.schedule
             reporter.epochs = schedule.epochs

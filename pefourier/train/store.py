@@ -240,20 +240,11 @@ def continue_configuration(
                 f"--resume: {file} has {key} {shown(was)}, now it is {shown(now)}; "
                 "give the same or choose another --out"
             )
-    known = {}
-    for key in KNOWN:
-        was, now = old[key], config[key]
-        changed = [
-            name
-            for name in was.keys() & now.keys()
-            if not equal_up_to_rounding(was[name], now[name])
-        ]
-        if changed:
-            raise PefourierError(
-                f"--resume: {shown(min(changed))} has changed since {file} was written ({key}); "
-                "choose another --out"
-            )
-        known[key] = {**was, **now}
+    if changed := find_change(old, config):
+        raise PefourierError(
+            f"--resume: {changed} has changed since {file} was written; choose another --out"
+        )
+    known = {key: {**old[key], **config[key]} for key in KNOWN}
     return {**config, **old, **{key: config[key] for key in ASKED}, **known}
 
 
@@ -266,6 +257,15 @@ def option_of(config: Mapping[str, Any], name: str) -> Any:
     default = next((one.default for one in fields(Options) if one.name == name), None)
     value = config.get(name, default)
     return list(value) if isinstance(value, tuple) else value
+
+
+def find_change(was: Mapping[str, Any], now: Mapping[str, Any]) -> str:
+    """A dataset or a table of which two configurations know different things; empty without."""
+    for key in KNOWN:
+        for name in sorted(was[key].keys() & now[key].keys()):
+            if not equal_up_to_rounding(was[key][name], now[key][name]):
+                return f"{shown(name)} ({key})"
+    return ""
 
 
 def equal_up_to_rounding(was: Any, now: Any) -> bool:
