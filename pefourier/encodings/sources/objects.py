@@ -4,12 +4,13 @@ A module knows them: its own attribute, or the last axis of its tables. What kno
 computes its codes, is asked for 256.
 """
 
+from dataclasses import replace
 from typing import Any
 
 from pefourier.encodings.encoding import Encoding
 from pefourier.encodings.sources import user_code
-from pefourier.encodings.sources.signatures import DIM_NAMES
-from pefourier.errors import PefourierError, shown
+from pefourier.encodings.sources.signatures import DIM_NAMES, TableAsked
+from pefourier.errors import PefourierError
 
 LENGTH, DIM = 80, 256  # where nothing says another
 
@@ -34,20 +35,16 @@ def tabulate_object(
 
 def tabulate_at(name: str, found: Any, length: int, d: int, seed: int | None) -> Encoding:
     """The table for `length` positions of `d` dimensions; the object is left as it was."""
-    try:
-        with user_code.seeding(seed or 0), user_code.in_its_own_mode(found):
-            answer, findings = user_code.obtain_table(name, found, length, d)
-    except PefourierError:
-        raise
-    except Exception as error:  # their code may raise anything
-        raise PefourierError(
-            f"{name} raised {type(error).__name__}: {shown(str(error))} when called for length "
-            f"{length}, d {d}; give length= and d= that it takes"
-        ) from error
-    params = {"length": length, "d": answer[0].shape[1], "object": name}
-    return user_code.encoding_of_code(
-        name, found, user_code.NOTHING, answer, findings, params, seed
-    )
+    asked = TableAsked(name, length, d, seed=seed)
+    when, way_out = f"called for length {length}, d {d}", "give length= and d= that it takes"
+    with (
+        user_code.faults_told(name, when, way_out),
+        user_code.seeding(seed),
+        user_code.in_its_own_mode(found),
+    ):
+        answer, findings = user_code.obtain_table(asked, found)
+    asked = replace(asked, d=answer[0].shape[1])
+    return user_code.encoding_of_code(asked, found, answer, findings)
 
 
 def table_shapes(found: Any) -> list[tuple[int, ...]]:

@@ -24,6 +24,7 @@ from pefourier.encodings.sources.signatures import (
     SHIFTS,
     TIME_NAMES,
     WAVE_NAMES,
+    TableAsked,
     is_needed,
 )
 from pefourier.errors import PefourierError, shown
@@ -75,13 +76,13 @@ def example_of(torch: Any, module: Any) -> Any:
     return next((x for x in held if x.is_floating_point()), torch.zeros(()))
 
 
-def as_rotation(torch: Any, module: Any, length: int, d: int) -> tuple[Any, list[Finding]] | None:
+def as_rotation(asked: TableAsked, torch: Any, module: Any) -> tuple[Any, list[Finding]] | None:
     """Codes of code that turns pairs of columns of what it is given, with their resolution."""
-    found = find_order(torch, module, length, d)
+    found = find_order(asked, torch, module)
     if found is None:
         return None
     order, pairs, start = found
-    vector = np.zeros((1, length, d))
+    vector = np.zeros((1, asked.length, asked.d))
     vector[..., pairs] = 1
     answer = images(torch, module, order, vector)
     if answer is None:
@@ -95,13 +96,14 @@ def as_rotation(torch: Any, module: Any, length: int, d: int) -> tuple[Any, list
 
 
 def find_order(
-    torch: Any, module: Any, length: int, d: int
+    asked: TableAsked, torch: Any, module: Any
 ) -> tuple[str, np.ndarray, np.ndarray] | None:
     """The order of axes in which code turns pairs, their first columns, and what it does at 0.
 
     Some put what they turn into another order of columns at every position: that is undone.
     """
-    probed = min(PROBED, length, 2**26 // d**2)
+    d = asked.d
+    probed = min(PROBED, asked.length, 2**26 // d**2)
     if probed < 2:
         return None
     units = np.broadcast_to(np.eye(d)[:, None], (d, probed, d))
@@ -208,9 +210,7 @@ def find_pairs(operators: np.ndarray) -> np.ndarray | None:
     return firsts if moves and mutual.all() and len(firsts) else None
 
 
-def probe(
-    spec: str, torch: Any, module: Any, length: int, d: int, positions: np.ndarray
-) -> Operators:
+def probe(asked: TableAsked, torch: Any, module: Any, positions: np.ndarray) -> Operators:
     """R(p) of queries and of keys at some positions, each (n, d, d).
 
     Raises
@@ -218,11 +218,11 @@ def probe(
     PefourierError
         Where the images of vectors are not those of a linear map for each position.
     """
-    found = find_order(torch, module, length, d)
+    spec, d, found = asked.spec, asked.d, find_order(asked, torch, module)
     if found is None:
         raise no_operator(spec, "unit vectors at the first positions do not stay orthogonal")
     order = found[0]
-    near = np.arange(min(PROBED, length))
+    near = np.arange(min(PROBED, asked.length))
     units = np.broadcast_to(np.eye(d)[:, None], (d, len(near), d))
     starts = [
         np.moveaxis(image, 0, 2) for image in images_at(spec, torch, module, order, units, near)[:2]

@@ -52,6 +52,18 @@ class Given:
         return bool(self.by_order or self.by_name)
 
 
+@dataclass(frozen=True)
+class TableAsked:
+    """A table that user code is asked for; errors call the code by its SPEC."""
+
+    spec: str
+    length: int
+    d: int
+    grid: tuple[int, ...] = ()
+    given: Given = Given()
+    seed: int | None = None
+
+
 def split_arguments(spec: str) -> tuple[str, Given]:
     """A SPEC without its arguments, and those.
 
@@ -87,16 +99,18 @@ def with_padding(function: Callable[..., Any], given: Given) -> Given | None:
     return Given(given.by_order, {**given.by_name, "padding_idx": A_PADDING})
 
 
-def ways_to_call(
-    function: Callable[..., Any], sizes: Mapping[str, int], given: Given
-) -> Iterator[Callable[[], Any]]:
-    """Calls with sizes and positions, the likeliest first."""
+def ways_to_call(asked: TableAsked, function: Callable[..., Any]) -> Iterator[Callable[[], Any]]:
+    """Calls with sizes and positions, the likeliest first; a class takes d before the length."""
+    given, is_class = asked.given, inspect.isclass(function)
+    sizes = {"d": asked.d, "length": asked.length}
+    sizes = sizes if is_class else dict(reversed(sizes.items()))
     try:
         parameters = list(inspect.signature(function).parameters.values())
     except ValueError:  # built in C: no signature to read
         yield lambda: function(*(given.by_order or sizes.values()), **given.by_name)
         return
-    if not parameters or (inspect.isclass(function) and not given and takes_anything(parameters)):
+    anything = all(p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD) for p in parameters)
+    if not parameters or (is_class and not given and anything):  # it has no constructor of its own
         yield function
         return
     left = [p for p in parameters[len(given.by_order) :] if p.name not in given.by_name]
@@ -107,7 +121,6 @@ def ways_to_call(
             "yours, and name it as py:file:instance"
         )
     in_order = any(p.kind is p.POSITIONAL_ONLY for p in left)
-    is_class = inspect.isclass(function)
     after: list[dict[str, Any]] = []
     times = (float, int) if TIME_NAMES & set(needed) else ()
     for positions in (*times, None):
@@ -128,11 +141,6 @@ def ways_to_call(
         yield partial(function, *list(sizes.values())[: max(len(in_place), 1)])
     for named in after:
         yield partial(function, *given.by_order, **given.by_name, **named)
-
-
-def takes_anything(parameters: list[inspect.Parameter]) -> bool:
-    """Whether a signature is that of a class which has no constructor of its own."""
-    return all(p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD) for p in parameters)
 
 
 def is_needed(p: inspect.Parameter) -> bool:

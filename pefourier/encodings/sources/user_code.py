@@ -18,7 +18,7 @@ import signal
 import sys
 import threading
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -31,7 +31,7 @@ from pefourier.encodings.sources.signatures import (
     A_PADDING,
     POSITION_NAMES,
     TIME_NAMES,
-    Given,
+    TableAsked,
     split_arguments,
     ways_to_call,
     with_padding,
@@ -47,7 +47,6 @@ from pefourier.encodings.sources.user_modules import (
 )
 from pefourier.errors import PefourierError, shown
 
-NOTHING = Given()
 CODE_SECONDS = "PEFOURIER_CODE_SECONDS"
 MOST_WARNINGS = 3
 ANOTHER_SEED = 20240917  # with which what is drawn comes out otherwise
@@ -58,73 +57,59 @@ def tabulate(
 ) -> Encoding:
     """The table that a user's function or module gives for `length` positions of `d` dimensions."""
     name, given = split_arguments(spec)
+    asked = TableAsked(spec, length, d, grid, given, seed)
     with held_apart(spec) as said:
-        with seeding(seed or 0):
+        with seeding(seed):
             found = import_object(name)
-        try:
-            with seeding(seed or 0):  # torch may be there only now
-                answer, findings = obtain_table(spec, found, length, d, given, grid)
-        except (PefourierError, KeyboardInterrupt):
-            raise
-        except BaseException as error:  # their code may raise anything
-            raise PefourierError(
-                f"{shown(spec)} raised {words_of(error)} when called for length {length}, "
-                f"d {d}{way_out(error)}; --debug shows where"
-            ) from error
-    params = {"length": length, "d": d, "object": spec.removeprefix("py:")}
-    return encoding_of_code(spec, found, given, answer, [*findings, *said], params, seed)
+        when = f"called for length {length}, d {d}"
+        with faults_told(shown(spec), when), seeding(seed):  # torch may be there only now
+            answer, findings = obtain_table(asked, found)
+    return encoding_of_code(asked, found, answer, [*findings, *said])
 
 
 def encoding_of_code(
-    spec: str,
-    found: Any,
-    given: Given,
-    answer: Codes,
-    findings: Sequence[Finding],
-    params: dict[str, Any],
-    seed: int | None,
+    asked: TableAsked, found: Any, answer: Codes, findings: Sequence[Finding]
 ) -> Encoding:
     """The encoding of a table that code gave, with its operator where it turned vectors."""
     table, eps = answer
-    enc = from_table(table, spec, eps=eps, findings=tuple(findings))
     codes = {finding.code for finding in findings}
-    operator = None
-    if "turns-its-input" in codes:
-        operator = operator_of(spec, found, given, params["length"], params["d"], seed)
-    params |= {} if seed is None else {"seed": seed}
-    untrained = "untrained" in codes
-    return replace(enc, params=params, spec=spec, untrained=untrained, operator=operator)
+    params = {"length": asked.length, "d": asked.d, "object": asked.spec.removeprefix("py:")}
+    return replace(
+        from_table(table, asked.spec, eps=eps, findings=tuple(findings)),
+        params=params | ({} if asked.seed is None else {"seed": asked.seed}),
+        spec=asked.spec,
+        untrained="untrained" in codes,
+        operator=operator_of(asked, found) if "turns-its-input" in codes else None,
+    )
 
 
-def operator_of(
-    spec: str, found: Any, given: Given, length: int, d: int, seed: int | None = None
-) -> Operator:
+def operator_of(asked: TableAsked, found: Any) -> Operator:
     """R(p) of code that turns vectors, for when it is asked for."""
 
     def at(positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        torch = sys.modules["torch"]
-        try:
-            with held_apart(spec), seeding(seed or 0):
-                module = found
-                if not isinstance(found, torch.nn.Module):
-                    turning = not inspect.isclass(found) and rotations.turns_vectors(found)
-                    sizes = {"d": d, "length": length}
-                    module = (
-                        rotations.Function(found)
-                        if turning
-                        else build_module(found, sizes, given)[0]
-                    )
-                with in_its_own_mode(module):
-                    return rotations.probe(spec, torch, module, length, d, positions)
-        except PefourierError:
-            raise
-        except Exception as error:  # their code may raise anything
-            raise PefourierError(
-                f"{shown(spec)} raised {type(error).__name__}: {shown(str(error))} when vectors of "
-                f"{d} dimensions were turned; --debug shows where"
-            ) from error
+        torch, name = sys.modules["torch"], shown(asked.spec)
+        when = f"vectors of {asked.d} dimensions were turned"
+        with faults_told(name, when), held_apart(asked.spec), seeding(asked.seed):
+            module = found
+            if not isinstance(found, torch.nn.Module):
+                turning = not inspect.isclass(found) and rotations.turns_vectors(found)
+                module = rotations.Function(found) if turning else build_module(asked, found)[0]
+            with in_its_own_mode(module):
+                return rotations.probe(asked, torch, module, positions)
 
     return at
+
+
+@contextlib.contextmanager
+def faults_told(name: str, when: str, way_out: str = "") -> Iterator[None]:
+    """Tell in one line what code of theirs raises, which may be anything."""
+    try:
+        yield
+    except (PefourierError, KeyboardInterrupt):
+        raise
+    except BaseException as error:
+        way_out = way_out or f"{arguments_lacking(error)}--debug shows where"
+        raise PefourierError(f"{name} raised {words_of(error)} when {when}; {way_out}") from error
 
 
 @contextlib.contextmanager
@@ -243,12 +228,12 @@ def words_of(error: BaseException) -> str:
     return f"{type(error).__name__}: {text}"
 
 
-def way_out(error: BaseException) -> str:
+def arguments_lacking(error: BaseException) -> str:
     """How arguments are given, where one was missing or sizes do not fit."""
     if isinstance(error, RuntimeError):  # of torch
-        return "; give the dimension that it takes as --d"
+        return "give the dimension that it takes as --d; "
     missing = isinstance(error, TypeError) and "required" in words_of(error)
-    return "; give it in the SPEC: 'py:module:Class(name=value)'" if missing else ""
+    return "give it in the SPEC: 'py:module:Class(name=value)'; " if missing else ""
 
 
 def meant_spec(spec: str) -> str | None:
@@ -260,9 +245,9 @@ def meant_spec(spec: str) -> str | None:
 
 
 @contextlib.contextmanager
-def seeding(seed: int) -> Iterator[None]:
+def seeding(seed: int | None) -> Iterator[None]:
     """Let codes that begin at random be the same for a seed, and random numbers elsewhere alone."""
-    seed %= 2**32
+    seed = (seed or 0) % 2**32
     torch = sys.modules.get("torch")
     own, numpys = random.getstate(), np.random.get_state()  # noqa: NPY002 (theirs to use)
     with torch.random.fork_rng(devices=[]) if torch else contextlib.nullcontext():
@@ -303,110 +288,78 @@ def import_object(spec: str) -> Any:
     return found
 
 
-def obtain_table(
-    spec: str, found: Any, length: int, d: int, given: Given = NOTHING, grid: tuple[int, ...] = ()
-) -> tuple[Codes, list[Finding]]:
+def obtain_table(asked: TableAsked, found: Any) -> tuple[Codes, list[Finding]]:
     """The table (n, d) with its resolution, and what was noticed on the way."""
     torch = sys.modules.get("torch")  # their code imported it if it needs it
     module = torch.nn.Module if torch is not None else ()
     if inspect.isclass(found) and issubclass(found, module):
-        sizes = {"d": d, "length": length}
-        padded = with_padding(found, given)
-        ways = [given, padded] if padded else [given]
+        padded = with_padding(found, asked.given)
+        ways = [asked, replace(asked, given=padded)] if padded else [asked]
         return first_that_works(
-            lambda some: table_of_class(spec, torch, found, sizes, some, grid, some is padded), ways
+            lambda some: table_of_class(some, torch, found, padded=some is not asked), ways
         )
-    if given and not callable(found):
-        raise PefourierError(f"{shown(spec)} is an instance or a table: it takes no arguments")
+    if asked.given and not callable(found):
+        raise PefourierError(
+            f"{shown(asked.spec)} is an instance or a table: it takes no arguments"
+        )
     if isinstance(found, module):
-        return module_table(spec, torch, found.eval(), length, d, grid)
+        return module_table(asked, torch, found.eval())
     if not callable(found):
-        return two_axes(spec, as_codes(found, {}), length, d), []
-    asked = torch is not None and not given and rotations.turns_vectors(found)
-    names = rotations.names_to_give(rotations.Function(found)) if asked else []
-    failed: BaseException | None = None
+        return two_axes(asked, as_codes(found, {})), []
+    turning = torch is not None and not asked.given and rotations.turns_vectors(found)
+    names = rotations.names_to_give(rotations.Function(found)) if turning else []
+    tried = " and"
     if names in ([], ["x"]):  # which may be numbers
-        sizes = {"length": length, "d": d}
         try:
             return first_that_works(
-                lambda call: table_of_call(spec, torch, found, call, sizes, given, grid),
-                ways_to_call(found, sizes, given),
+                lambda call: table_of_call(asked, torch, found, call), ways_to_call(asked, found)
             )
         except (*rotations.FAULTS, PefourierError) as error:
             if not names:
                 raise
-            failed = error
-    return turned_vectors(spec, torch, found, names, failed, length, d)
-
-
-def turned_vectors(
-    spec: str,
-    torch: Any,
-    found: Any,
-    names: Sequence[str],
-    failed: BaseException | None,
-    length: int,
-    d: int,
-) -> tuple[Codes, list[Finding]]:
-    """The codes of a function that turns vectors; what it is given, and what failed, where not."""
-    turned = rotations.as_rotation(torch, rotations.Function(found), length, d)
+            tried = f": of positions it gives no table ({words_of(error)}), and of vectors"
+    turned = rotations.as_rotation(asked, torch, rotations.Function(found))
     if turned is not None:
         return turned
-    tried = (
-        f": of positions it gives no table ({words_of(failed)}), and of vectors" if failed else ""
-    )
     raise PefourierError(
-        f"{shown(spec)} takes {', '.join(names)}{tried or ' and'} does not turn "
-        f"pairs of {d} columns by the position: unit vectors do not stay orthogonal, or it "
+        f"{shown(asked.spec)} takes {', '.join(names)}{tried} does not turn "
+        f"pairs of {asked.d} columns by the position: unit vectors do not stay orthogonal, or it "
         "gives another shape; give the size of a head as --d, or the table of its factors"
     )
 
 
 def table_of_call(
-    spec: str,
-    torch: Any,
-    found: Any,
-    call: Callable[[], Any],
-    sizes: Mapping[str, int],
-    given: Given,
-    grid: tuple[int, ...],
+    asked: TableAsked, torch: Any, found: Any, call: Callable[[], Any]
 ) -> tuple[Codes, list[Finding]]:
     """The table that a call of a function gives, or that the module which it makes gives."""
     made = call()
     if torch is not None and isinstance(made, torch.nn.Module):
-        return table_of_class(spec, torch, found, sizes, given, grid, False)
-    codes = two_axes(spec, as_codes(made, {}), sizes["length"], sizes["d"])
+        return table_of_class(asked, torch, found)
+    codes = two_axes(asked, as_codes(made, {}))
     guessed = {
         name: mirrored(x)
         for name, x in getattr(call, "keywords", {}).items()
         if name not in POSITION_NAMES | TIME_NAMES and np.ndim(x) == 1 and hasattr(x, "shape")
     }
     if guessed:
-        back = two_axes(spec, as_codes(call(**guessed), {}), sizes["length"], sizes["d"])
+        back = two_axes(asked, as_codes(call(**guessed), {}))
         if not reads_numbers(codes, back):
             raise PefourierError(
-                f"{shown(spec)} does not take {', '.join(guessed)} for positions: in reverse they "
-                "do not give the codes in reverse"
+                f"{shown(asked.spec)} does not take {', '.join(guessed)} for positions: in reverse "
+                "they do not give the codes in reverse"
             )
     return codes, []
 
 
 def table_of_class(
-    spec: str,
-    torch: Any,
-    found: Any,
-    sizes: Mapping[str, int],
-    given: Given,
-    grid: tuple[int, ...],
-    padded: bool,
+    asked: TableAsked, torch: Any, found: Any, padded: bool = False
 ) -> tuple[Codes, list[Finding]]:
     """The table of a module that is built here, twice where it draws what is to be learned."""
-    built, findings = build_module(found, sizes, given)
-    answer, noticed = module_table(spec, torch, built, sizes["length"], sizes["d"], grid)
+    built, findings = build_module(asked, found)
+    answer, noticed = module_table(asked, torch, built)
     if any(p.requires_grad for p in built.parameters()):
         with seeding(ANOTHER_SEED):
-            other, _ = build_module(found, sizes, given)
-            (again, _), _ = module_table(spec, torch, other, sizes["length"], sizes["d"], grid)
+            (again, _), _ = module_table(asked, torch, build_module(asked, found)[0])
         if not np.array_equal(answer[0], again):
             findings.append(finding("untrained", "code"))
     if padded:
@@ -414,9 +367,9 @@ def table_of_class(
     return answer, findings + noticed
 
 
-def build_module(found: Any, sizes: Mapping[str, int], given: Given) -> tuple[Any, list[Finding]]:
+def build_module(asked: TableAsked, found: Any) -> tuple[Any, list[Finding]]:
     """A module of a class, in evaluation mode; what its model would fill in is filled in."""
-    built = first_that_works(lambda call: call(), ways_to_call(found, sizes, given)).eval()
+    built = first_that_works(lambda call: call(), ways_to_call(asked, found)).eval()
     makers = [m for m in built.modules() if hasattr(m, "create_weight") and hasattr(m, "weight")]
     for one in makers:
         one.weight.data.copy_(one.create_weight())

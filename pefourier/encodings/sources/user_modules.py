@@ -11,6 +11,7 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from copy import deepcopy
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -25,6 +26,7 @@ from pefourier.encodings.sources.signatures import (
     SHIFTS,
     TIME_NAMES,
     TOKEN_NAMES,
+    TableAsked,
 )
 from pefourier.errors import PefourierError, shown
 
@@ -56,50 +58,50 @@ def first_that_works(attempt_one: Callable[[T], R], ways: Iterable[T]) -> R:
     raise refused[0]
 
 
-def module_table(
-    spec: str, torch: Any, module: Any, length: int, d: int, grid: tuple[int, ...] = ()
-) -> tuple[Codes, list[Finding]]:
+def module_table(asked: TableAsked, torch: Any, module: Any) -> tuple[Codes, list[Finding]]:
     """The table of a module, and what was noticed on the way."""
     if type(module).forward is torch.nn.Embedding.forward:
-        return numbers(module.weight[:length]), []
-    if length <= d and not runs(spec, torch, module, 2 * d + 1, d):  # are axes exchanged?
-        if in_other_ways(spec, torch, module, 2 * d + 1, d, ()) is not None:
-            other = in_other_ways(spec, torch, module, length, d, grid)
+        return numbers(module.weight[: asked.length]), []
+    longer = replace(asked, length=2 * asked.d + 1, grid=())
+    if asked.length <= asked.d and not runs(longer, torch, module):  # are axes exchanged?
+        if in_other_ways(longer, torch, module) is not None:
+            other = in_other_ways(asked, torch, module)
             if other is not None:
                 return other
     try:
-        found, findings = as_it_asks(spec, torch, module, length, d)
+        found, findings = as_it_asks(asked, torch, module)
     except (*rotations.FAULTS, PefourierError):
-        other = in_other_ways(spec, torch, module, length, d, grid)
-        other = other or rotations.as_rotation(torch, module, length, d)
+        other = in_other_ways(asked, torch, module)
+        other = other or rotations.as_rotation(asked, torch, module)
         if other is None:
             raise
         return other
     turning = QUERY_NAMES.intersection(rotations.names_to_give(module))
     if found[0].any() or (takes_positions(module) and not turning):
         return found, findings
-    rotation = rotations.as_rotation(torch, module, length, d)
-    if rotation is None and multiplies(torch, module, length, d):
+    rotation = rotations.as_rotation(asked, torch, module)
+    ones = np.ones((2, asked.length, asked.d))
+    found_of_ones = rotation or rotations.images(torch, module, "bsd", ones)
+    if rotation is None and found_of_ones and np.ptp(found_of_ones[0], axis=1).any():
         raise PefourierError(
-            f"{shown(spec)} gives zeros for zeros: it multiplies what it is given, and does not "
-            "turn pairs of columns; give the table or the function that its factors come from"
+            f"{shown(asked.spec)} gives zeros for zeros: it multiplies what it is given, and does "
+            "not turn pairs of columns; give the table or the function that its factors come from"
         )
     return rotation or (found, findings)
 
 
-def runs(spec: str, torch: Any, module: Any, length: int, d: int) -> bool:
+def runs(asked: TableAsked, torch: Any, module: Any) -> bool:
     """Whether a module gives a table for a length."""
     try:
-        as_it_asks(spec, torch, module, length, d)
+        as_it_asks(asked, torch, module)
     except (*rotations.FAULTS, PefourierError):
         return False
     return True
 
 
-def as_it_asks(
-    spec: str, torch: Any, module: Any, length: int, d: int
-) -> tuple[Codes, list[Finding]]:
+def as_it_asks(asked: TableAsked, torch: Any, module: Any) -> tuple[Codes, list[Finding]]:
     """Run a module twice, and look at which axis its codes vary along."""
+    length, d = asked.length, asked.d
     answers, sequence_first = run_module(torch, module, length, d)
     findings = []
     if answers is None:  # does the batch stand where the sequence should?
@@ -118,16 +120,16 @@ def as_it_asks(
         if three is not None and three[0][0].shape == codes.shape:  # waves, one above the other
             codes = np.concatenate(codes, axis=-1)[None]
     if codes.ndim == 3 and codes.shape[0] == 2:
-        findings += axis_findings(codes) if not findings else []
+        if not findings and not np.array_equal(*codes):  # zeros, for both members of the batch
+            same = " and are the same at every position" if (codes == codes[:, :1]).all() else ""
+            findings.append(finding("batch-axis", "differ", same=same))
         codes = codes[0]
-    table = two_axes(spec, (codes, eps), length, d)
-    if TIME_NAMES.issuperset(
-        rotations.names_to_give(module)
-    ):  # a tensor that is turned may be called t
+    table, names = two_axes(asked, (codes, eps)), rotations.names_to_give(module)
+    if TIME_NAMES.issuperset(names):  # a tensor that is turned may be called t
         ways = inputs_of(torch, module, (2, length, d))
         back = [{k: mirrored(x) if np.ndim(x) else x for k, x in way.items()} for way in ways]
-        if not reads_numbers(table, as_rows(spec, call_twice(torch, module, back)[0], length, d)):
-            raise PefourierError(f"{shown(spec)} does not take positions alone")
+        if not reads_numbers(table, as_rows(asked, call_twice(torch, module, back)[0])):
+            raise PefourierError(f"{shown(asked.spec)} does not take positions alone")
     return table, findings
 
 
@@ -225,9 +227,8 @@ def first_rows(x: Any, rows: int) -> Any:
 def takes_positions(module: Any) -> bool:
     """Whether forward is given places, or nothing that has a batch."""
     names = set(rotations.names_to_give(module))
-    return bool(
-        names & (POSITION_NAMES | TIME_NAMES)
-    ) or names <= LENGTH_NAMES | PAIR_NAMES | SHIFTS | {"device", "dtype"}
+    without_batch = LENGTH_NAMES | PAIR_NAMES | SHIFTS | {"device", "dtype"}
+    return names <= without_batch or bool(names & (POSITION_NAMES | TIME_NAMES))
 
 
 def inputs_of(torch: Any, module: Any, shape: tuple[int, int, int]) -> Iterator[dict[str, Any]]:
@@ -253,14 +254,13 @@ def inputs_of(torch: Any, module: Any, shape: tuple[int, int, int]) -> Iterator[
         yield {name: (known | places).get(name, zeros) for name in names}
 
 
-def in_other_ways(
-    spec: str, torch: Any, module: Any, length: int, d: int, grid: tuple[int, ...]
-) -> tuple[Codes, list[Finding]] | None:
+def in_other_ways(asked: TableAsked, torch: Any, module: Any) -> tuple[Codes, list[Finding]] | None:
     """The table of a module that takes neither (2, length, d) nor positions by that name."""
-    for name, way, axes in other_inputs(torch, module, length, d, grid):
+    length, d = asked.length, asked.d
+    for name, way, axes in other_inputs(asked, torch, module):
         try:
             codes, again, other = (
-                as_rows(spec, one, length, d, axes, grid)
+                as_rows(asked, one, axes)
                 for given in (way, {**way, name: mirrored(way[name])})
                 for one in call_twice(torch, module, [given])[: 2 if given is way else 1]
             )
@@ -268,36 +268,24 @@ def in_other_ways(
             continue
         differ = length == 1 or (np.ptp(codes[0], axis=0).any() and (codes[0] % 1).any())
         if np.array_equal(codes[0], again[0]) and differ and reads_numbers(codes, other):
-            given = (
-                "zeros"
-                if not way[name].any()
-                else "positions"
-                if (way[name] == 0).any()
-                else "tokens"
-            )
+            given = "positions" if (way[name] == 0).any() else "tokens"
+            given = given if way[name].any() else "zeros"
             kind, shape = str(way[name].dtype).removeprefix("torch."), tuple(way[name].shape)
             told = {"name": name, "given": given, "shape": shape, "kind": kind}
             return codes, [finding("called-with", **told, length=length, d=d)]
     return None
 
 
-def as_rows(
-    spec: str,
-    answer: Codes,
-    length: int,
-    d: int,
-    axes: tuple[int, ...] | None = None,
-    grid: tuple[int, ...] = (),
-) -> Codes:
+def as_rows(asked: TableAsked, answer: Codes, axes: tuple[int, ...] | None = None) -> Codes:
     """A table (length, d) out of an answer in some order of axes, for a batch or for one."""
     codes, eps = answer
     if axes is not None:
         codes = np.transpose(codes, axes)
     if codes.ndim > 2 and codes.shape[0] == 2 and np.array_equal(codes[0], codes[1]):
         codes = codes[0]
-    if codes.shape[:-1] == grid:
+    if codes.shape[:-1] == asked.grid:
         codes = codes.reshape(-1, codes.shape[-1])
-    return two_axes(spec, (codes, eps), length, d)
+    return two_axes(asked, (codes, eps))
 
 
 def mirrored(x: Any) -> Any:
@@ -321,14 +309,14 @@ def reads_numbers(answer: Codes, reverse: Codes) -> bool:
 
 
 def other_inputs(
-    torch: Any, module: Any, length: int, d: int, grid: tuple[int, ...]
+    asked: TableAsked, torch: Any, module: Any
 ) -> Iterator[tuple[str, dict[str, Any], tuple[int, ...] | None]]:
     """An argument, a way to call forward with another for it, and the order of axes of the answer.
 
     What is turned, by its name, is never a number for each position.
     """
-    like = rotations.example_of(torch, module)
-    shape = (2, length, d)
+    like, length = rotations.example_of(torch, module), asked.length
+    shape = (2, length, asked.d)
     (way,) = list(inputs_of(torch, module, shape))[:1]
     arrays = [key for key, value in way.items() if isinstance(value, torch.Tensor)]
     own = inspect.signature(module.forward).parameters
@@ -350,8 +338,8 @@ def other_inputs(
     for form in plain if not turned else ():
         yield name, {**way, name: form}, None
     yield name, {**way, name: zeros.swapaxes(1, 2)}, (0, 2, 1)  # channels first
-    if len(grid) > 1:
-        for one, back in inputs_on_grid(torch, module, way, name, (*grid, d)):
+    if len(asked.grid) > 1:
+        for one, back in inputs_on_grid(torch, module, way, name, (*asked.grid, asked.d)):
             yield name, one, back
 
 
@@ -383,23 +371,17 @@ def keeps_shape(torch: Any, module: Any, way: dict[str, Any], x: Any) -> bool:
     return codes.shape[-x.ndim + 1 :] == tuple(x.shape[1:])
 
 
-def multiplies(torch: Any, module: Any, length: int, d: int) -> bool:
-    """Whether a module that gives zeros for zeros gives different codes for ones."""
-    found = rotations.images(torch, module, "bsd", np.ones((2, length, d)))
-    return found is not None and bool(np.ptp(found[0], axis=1).any())
-
-
-def two_axes(spec: str, answer: Codes, length: int, d: int) -> Codes:
+def two_axes(asked: TableAsked, answer: Codes) -> Codes:
     """A table (length, d) out of one with axes of length one around or between."""
-    array, eps = answer
+    (array, eps), length, d = answer, asked.length, asked.d
     table = array
     while table.ndim > 2 and 1 in table.shape[:-1]:
         table = table.squeeze(axis=table.shape[:-1].index(1))
     if table.ndim != 2 or len(table) != length:
         pairs = ": a number for each pair of positions is a bias, and not a code"
         raise PefourierError(
-            f"{shown(spec)} gave an array of shape {array.shape} for length {length} and d {d}; "
-            f"expected ({length}, {d}){pairs if array.shape[-2:] == (length,) * 2 else ''}"
+            f"{shown(asked.spec)} gave an array of shape {array.shape} for length {length} and "
+            f"d {d}; expected ({length}, {d}){pairs if array.shape[-2:] == (length,) * 2 else ''}"
         )
     return table, eps
 
@@ -428,11 +410,3 @@ def as_codes(answer: Any, way: Mapping[str, Any]) -> Codes:
 def alike(a: Any, b: Any) -> bool:
     """Whether two arrays, or two tensors, have the same numbers."""
     return a.shape == b.shape and type(a).__module__ == type(b).__module__ and bool((a == b).all())
-
-
-def axis_findings(codes: np.ndarray) -> list[Finding]:
-    """Codes (2, length, d) of zeros must be the same for both members of the batch."""
-    if np.array_equal(codes[0], codes[1]):
-        return []
-    same = " and are the same at every position" if (codes == codes[:, :1]).all() else ""
-    return [finding("batch-axis", "differ", same=same)]
