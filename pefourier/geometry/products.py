@@ -29,38 +29,17 @@ def toeplitz_residual(enc: Encoding) -> float | None:
     On a grid the lag is the displacement; nodes of a tree and scattered points have none, and times
     at uneven steps hardly one twice.
     """
-    n, d = len(enc), enc.dim
+    n, d, sides = len(enc), enc.dim, enc.domain.sides
     if enc.lag_alone:
         return 0.0
     if not enc.domain.has_lags:
         return None
-    if len(enc.domain.sides) > 1:
-        return toeplitz_residual_on_grid(enc)
+    if len(sides) > 1 and (parts := axis_parts(enc)) is not None:
+        return toeplitz_residual_of_parts(parts)
     table = enc.table()
     unit = unit_of(table) ** 2  # of products, whose squares would leave the range of numbers
-    means = diagonal_means(enc) * unit
+    means = unit * (diagonal_means_on_grid(table, sides) if len(sides) > 1 else both_signs(enc))
     if n > d and n * n * d > DIRECT:
-        total = sum_of_squared_products(table, unit)
-        shared = means[0] ** 2 * n + 2 * (means[1:] ** 2 * np.arange(n - 1, 0, -1)).sum()
-        return float(np.sqrt(max(total - shared, 0.0) / total)) if total else 0.0
-    table, squared, total = np.asarray(table, dtype=float), 0.0, 0.0
-    for rows in row_blocks(n, BLOCK, n):
-        products = (table[rows] @ table.T) * unit
-        lag = np.abs(np.arange(rows.start, rows.stop)[:, None] - np.arange(n))
-        squared += float(((products - means[lag]) ** 2).sum())
-        total += float((products**2).sum())
-    return float(np.sqrt(squared / total)) if total else 0.0
-
-
-def toeplitz_residual_on_grid(enc: Encoding) -> float:
-    """Relative distance of the inner products to a function of the displacement."""
-    parts = axis_parts(enc)
-    if parts is not None:
-        return toeplitz_residual_of_parts(parts)
-    n, sides, table = len(enc), enc.domain.sides, enc.table()
-    unit = unit_of(table) ** 2
-    means = diagonal_means_on_grid(table, sides) * unit
-    if n > enc.dim and n * n * enc.dim > DIRECT:
         counts = pairs_at([np.arange(1 - m, m) for m in sides], sides)
         total, shared = sum_of_squared_products(table, unit), (means**2 * counts).sum()
         return float(np.sqrt(max(total - shared, 0.0) / total)) if total else 0.0
@@ -72,6 +51,12 @@ def toeplitz_residual_on_grid(enc: Encoding) -> float:
         squared += float(((products - means[tuple(np.moveaxis(lag, -1, 0))]) ** 2).sum())
         total += float((products**2).sum())
     return float(np.sqrt(squared / total)) if total else 0.0
+
+
+def both_signs(enc: Encoding) -> np.ndarray:
+    """Mean of the inner products of codes at each lag 1 - n … n - 1."""
+    means = diagonal_means(enc)
+    return np.append(means[:0:-1], means)
 
 
 def toeplitz_residual_of_parts(parts: list[Encoding]) -> float:
@@ -166,7 +151,6 @@ def toeplitz_residual_of_rows(
     """
     unit = unit_of(table)
     doubled, axes = tuple(2 * n for n in sides), tuple(range(len(sides)))
-    columns = table.shape[1]
 
     def spread(values: np.ndarray) -> np.ndarray:
         whole = np.zeros((prod(sides), values.shape[1]))
@@ -174,8 +158,7 @@ def toeplitz_residual_of_rows(
         spectrum = np.fft.rfftn(whole.reshape(*sides, -1), doubled, axes)
         return np.fft.irfftn((spectrum.real**2 + spectrum.imag**2).sum(axis=-1), doubled, axes)
 
-    step = max(1, BLOCK // prod(doubled))
-    blocks = [slice(start, start + step) for start in range(0, columns, step)]
+    blocks = row_blocks(table.shape[1], BLOCK, prod(doubled))
     sums = sum(spread(np.asarray(table[:, block], dtype=float) * unit) for block in blocks)
     counts = np.rint(spread(np.ones((len(placed), 1))))
     gram = sum_of_squared_products(table, unit**2)
