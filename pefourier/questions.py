@@ -587,7 +587,7 @@ def encoding_of(
     if isinstance(given.get("times"), str | os.PathLike):
         from pefourier.encodings.sources.tables import read_numbers
 
-        given["times"] = read_numbers(os.fspath(given["times"]), columns=True)
+        given["times"] = read_numbers(os.fspath(given["times"]))
     if isinstance(source, WithDefaults):
         enc = load(source.spec, length, d, least=least, **{**source.params, **given})
     elif isinstance(source, str | os.PathLike):

@@ -71,7 +71,7 @@ class Question:
             from pefourier.encodings.sources.tables import read_numbers
             from pefourier.encodings.specs import refuse_times
 
-            options["times"] = read_numbers(self.times, columns=True)
+            options["times"] = read_numbers(self.times)
             refuse_times(self.wanted, options["times"])
         if self.wanted.count("-") > 1:
             raise PefourierError("standard input ('-') can be read once; name it once")
@@ -402,7 +402,7 @@ def points_of_file(path: str) -> list[tuple[int, ...]]:
     """The rows of a file of whole numbers from 0 on: positions, or points of several columns."""
     from pefourier.encodings.sources.tables import read_numbers
 
-    numbers = read_numbers(path, columns=True)
+    numbers = read_numbers(path)
     unusual = numbers[~((numbers >= 0) & (numbers < 2**53) & (numbers % 1 == 0))]
     if len(unusual):
         raise PefourierError(

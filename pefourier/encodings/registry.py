@@ -188,7 +188,7 @@ def convert(key: str, text: str, kind: Any) -> Any:
     if isinstance(kind, UnionType):  # np.ndarray | None: FILE[#ARRAY]
         from pefourier.encodings.sources.tables import read_numbers
 
-        return read_numbers(text, columns=True)
+        return read_numbers(text)
     if kind is bool:
         if text.lower() not in ("true", "false"):
             raise PefourierError(f"{key} is true or false; got {shown(text)}")

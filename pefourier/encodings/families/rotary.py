@@ -12,7 +12,7 @@ the published code (Hugging Face transformers, ``modeling_rope_utils.py``), in f
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from math import ceil, floor, log, pi, sqrt
+from math import ceil, floor, log, nextafter, pi, sqrt
 from typing import Any, Literal
 
 import numpy as np
@@ -318,6 +318,16 @@ def rotation_if_any(settings: Mapping[str, Any], length: int) -> Rotation | None
         return rotation_of(settings, length)
     except PefourierError:
         return None
+
+
+def share_of(turned: float, d: float) -> float:
+    """The share of a head of which so many dimensions turn, int(share d).
+
+    >>> share_of(64, 128), int(22 * share_of(15, 22)), int(22 * (15 / 22))
+    (0.5, 15, 14)
+    """
+    share = turned / d
+    return share if int(share * d) == turned else nextafter(share, 2.0)
 
 
 def check_share(partial: float) -> None:

@@ -192,29 +192,26 @@ class ModelConfig:
 
 
 def read_object(file: str) -> dict[str, Any]:
-    """The JSON object in a file."""
+    """The JSON object in a file, in which no key stands twice.
+
+    NaN and Infinity, which transformers writes into some configs, pass: a key that is read refuses
+    them. A number of thousands of digits is an infinity too.
+    """
     status = status_of(file)
     if status is None:
         raise missing(file)
     if status.st_size > LARGEST_CONFIG:
         raise PefourierError(f"{shown(file)} has {status.st_size} bytes; a config has under 2^26")
     with os_errors("read", file), open(file, "rb") as stream:
-        return parse_object(stream.read(LARGEST_CONFIG), shown(file))
-
-
-def parse_object(data: bytes, label: str) -> dict[str, Any]:
-    """A JSON object in which no key stands twice.
-
-    NaN and Infinity, which transformers writes into some configs, pass: a key that is read refuses
-    them. A number of thousands of digits is an infinity too.
-    """
+        data = stream.read(LARGEST_CONFIG)
     try:
         value = json.loads(data, parse_int=parse_digits, object_pairs_hook=single_pairs)
     except (ValueError, RecursionError) as error:  # not JSON, not UTF-8; too deep
         reason = shown(str(error).partition("\n")[0], limit=200)[1:-1]
-        raise PefourierError(f"{label} is not readable JSON: {reason}; write it again") from error
+        whose = f"{shown(file)} is not readable JSON"
+        raise PefourierError(f"{whose}: {reason}; write it again") from error
     if not isinstance(value, dict):
-        raise UnknownPositions(f"{label} is not a model config, which is a JSON object {{…}}")
+        raise UnknownPositions(f"{shown(file)} is not a model config, which is a JSON object {{…}}")
     return value
 
 
@@ -252,7 +249,8 @@ def choose_part(config: Section, part: str) -> tuple[Section, str, str]:
         if name and (name in inner or (name.endswith("_config") and name in config.values)):
             part = rest
         else:
-            name = text_of(config, row)
+            inside = (key for key in NESTED if isinstance(config.values.get(key), dict))
+            name = row["text"] if "text" in row else next(inside, "")
         if not name:
             return config, kind, part
         usual = inner.get(name, "")
@@ -264,13 +262,6 @@ def choose_part(config: Section, part: str) -> tuple[Section, str, str]:
         config = replace(config, values=row.get("inner", {})) if text else config
         own = model_type(config, usual)
         kind = usual if usual and own == kind else own  # as towers of Qwen2.5-VL are called
-
-
-def text_of(config: Section, row: Mapping[str, Any]) -> str:
-    """The name of the text model's config inside a config; empty where this is it."""
-    if "text" in row:
-        return row["text"]
-    return next((key for key in NESTED if isinstance(config.values.get(key), dict)), "")
 
 
 def model_type(config: Section, usual: str) -> str:

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from pefourier.encodings.encoding import Encoding, Finding
+from pefourier.encodings.families.rotary import share_of
 from pefourier.encodings.findings import finding
 from pefourier.encodings.registry import build
 from pefourier.encodings.sources.gguf_header import LONGEST_LIST, NUMPY, TensorPlace, read_header
@@ -140,7 +141,7 @@ def read_gguf(spec: str, length: int | None = None, d: int | None = None) -> Enc
             d=int(head),
             rho=window_base(file) if part == PARTS[1] else base_in(file),
             layout="interleaved" if file.pairing == "interleaved" else "halves",
-            partial=1.0 if turned >= head else float(np.nextafter(turned / head, 2.0)),
+            partial=share_of(min(turned, head), head),
             **({} if part == PARTS[1] and unscaled else scaling_of_file(file)),
         )
     except PefourierError as error:

@@ -312,10 +312,8 @@ def size_of_head(case: ConfigCase) -> Iterator[Finding]:
     told = any(case.values.get(key) is not None for key in case.turns.size)
     if told or case.turns.head is not None or not case.turns.size:
         return
-    width, heads = (
-        config.count(*case.turns.width[0], *WIDTH),
-        config.count(*case.turns.heads[0], *HEADS),
-    )
+    width = config.count(*case.turns.width[0], *WIDTH)
+    heads = config.count(*case.turns.heads[0], *HEADS)
     head = case.params["d"]
     if not width or not heads or case.model.d is not None:
         return
@@ -343,21 +341,17 @@ def mscale_pairs(case: ConfigCase) -> Iterator[Finding]:
 
 def one_for_all(case: ConfigCase) -> Iterator[Finding]:
     """A scaling given for all types of layers, that reaches layers of a short reach."""
-    key, given, params = (
-        case.model.rope_key,
-        case.values.get(case.model.rope_key) or {},
-        case.params,
-    )
+    key = case.model.rope_key
+    given = case.values.get(key) or {}
     if not isinstance(given, dict) or any(isinstance(v, dict | None) for v in given.values()):
         return
     if not case.model.row:
         yield from one_for_unknown(case)
     if len(case.model.row.get("layers", ())) < 2 or "sliding" not in case.layer:
         return
-    if params["scaling"] == "none":
-        return
-    meant = ("theirs unscaled", {"scaling": "none"})
-    yield case.says("rope-one-for-all", "types", meant, key=key, layer=shown(case.layer))
+    if case.params["scaling"] != "none":
+        meant = ("theirs unscaled", {"scaling": "none"})
+        yield case.says("rope-one-for-all", "types", meant, key=key, layer=shown(case.layer))
 
 
 def one_for_unknown(case: ConfigCase) -> Iterator[Finding]:

@@ -11,12 +11,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from difflib import get_close_matches
 from itertools import islice
-from math import log, nextafter
+from math import log
 from typing import Any, Literal
 
 from pefourier.answers.text import first_few
 from pefourier.encodings.encoding import Encoding, Finding
-from pefourier.encodings.families.rotary import scaling_parameters
+from pefourier.encodings.families.rotary import scaling_parameters, share_of
 from pefourier.encodings.findings import finding
 from pefourier.encodings.registry import build
 from pefourier.encodings.sources.config import (
@@ -110,10 +110,7 @@ def rotation_of_indexer(model: ModelConfig) -> Encoding:
     given |= {key: enc.params[key] for key in scaling_parameters(enc.params["scaling"])}
     turned, width = enc.params["rotated"], model.config.count("index_head_dim") or 0
     width = max(width, turned)
-    share = (
-        turned / width if int(turned / width * width) == turned else nextafter(turned / width, 2)
-    )
-    own = {"d": width, "partial": share, "layout": model.row["indexer"]}
+    own = {"d": width, "partial": share_of(turned, width), "layout": model.row["indexer"]}
     built = build("rope", spec=enc.spec, **given, **own)
     kept = {key: value for key, value in enc.params.items() if key not in built.params}
     return replace(built, params={**kept, **built.params, "softmax_factor": 1.0})
@@ -218,8 +215,7 @@ def find_share(
     dimensions = [key for key in turns.shares if key in DIMENSIONS]
     turned = model.config.count(*dimensions) if dimensions else None
     if partial is None and (turned or turns.turned):
-        turned = turned or turns.turned
-        partial = 1.0 if turned == d else nextafter(turned / d, 2.0)  # so that int(d partial) is it
+        partial = share_of(turned or turns.turned, d)
     if partial is None:
         partial = turns.scaled_share if scaling != "none" else None
     return turns.share if partial is None else partial, found
@@ -428,10 +424,8 @@ def read_scaling(
             raise PefourierError(
                 f"{section.label} has no {key}, which rope_type {kind} needs; add it"
             )
-    if layered and section.values.get("truncate") is not None:
-        section = replace(
-            section, values={k: v for k, v in section.values.items() if k != "truncate"}
-        )
+    if layered:
+        kinds.pop("truncate", None)  # which is not read there
     own = {key: section.parameter(key, annotation) for key, annotation in kinds.items()}
     if own.get("attention_factor") == 0:  # which `rope` takes for not given
         raise section.wrong("attention_factor", 0, "a number above 0, or null for the formula's")

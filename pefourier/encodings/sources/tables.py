@@ -125,11 +125,8 @@ def read_table(path: str, key: str | None = None) -> tuple[np.ndarray, float]:
         return load_floats(file, choose_array(file.arrays, key, file.label))
 
 
-def read_numbers(spec: str, columns: bool = False) -> np.ndarray:
-    """A row of numbers (n,) in FILE[#ARRAY]: one axis, or a table with a single column or row.
-
-    Where several `columns` are allowed, those of a table (n, columns).
-    """
+def read_numbers(spec: str) -> np.ndarray:
+    """Numbers in FILE[#ARRAY]: (n,) of one axis or a single column or row, else (n, columns)."""
     path, key = split_spec(spec)
     if path.lower().endswith(".gguf"):
         raise PefourierError(
@@ -141,7 +138,7 @@ def read_numbers(spec: str, columns: bool = False) -> np.ndarray:
         if key is not None:
             names = [find_array(file.arrays, key, file.label)]
         shape = file.arrays[names[0]].shape if len(names) == 1 else ()
-        table = columns and len(shape) == 2 and min(shape) > 1
+        table = len(shape) == 2 and min(shape) > 1
         if math.prod(shape) != max(shape, default=0) and not table:
             held = names_and_shapes({name: file.arrays[name] for name in names})
             way_out = "; name one as PATH#NAME" if len(names) > 1 else ""
@@ -272,12 +269,10 @@ def find_array(arrays: Mapping[str, Stored], key: str, file: str) -> str:
     return key
 
 
-def names_and_shapes(arrays: Mapping[str, Stored], limit: int = 10) -> str:
+def names_and_shapes(arrays: Mapping[str, Stored]) -> str:
     """Names with shapes, the first few."""
-    some = [stored.named(name) for name, stored in islice(arrays.items(), limit)]
-    if len(arrays) > limit:
-        some.append("…")
-    return ", ".join(some) or "no array"
+    some = [stored.named(name) for name, stored in islice(arrays.items(), 10)]
+    return ", ".join(some + ["…"] * (len(arrays) > 10)) or "no array"
 
 
 def load_floats(file: ArrayFile, name: str) -> tuple[np.ndarray, float]:

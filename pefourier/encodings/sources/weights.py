@@ -220,12 +220,12 @@ def read_trained_biases(model: ModelConfig) -> Encoding | None:
     return None
 
 
-def one_tensor(model: ModelConfig, wanted: re.Pattern, usual: str) -> tuple[str, str] | None:
-    """The name and file of the one tensor that is meant, of side `usual` where none is named."""
+def one_tensor(model: ModelConfig, wanted: re.Pattern) -> tuple[str, str] | None:
+    """The name and file of the one tensor that is meant, the encoder's where none is named."""
     tensors = tensors_beside(model, wanted)
     tensors = {name: path for name, path in tensors.items() if "EncDecAttention" not in name}
     if len(tensors) > 1 and not model.part:
-        tensors = {k: path for k, path in tensors.items() if usual in k.split(".")} or tensors
+        tensors = {k: path for k, path in tensors.items() if "encoder" in k.split(".")} or tensors
     return only_one(tensors, model, "lags")
 
 
@@ -242,7 +242,7 @@ def read_buckets(model: ModelConfig) -> Encoding | None:
     """T5's biases after training, one column per head."""
     from pefourier.encodings.sources.tables import read_table
 
-    found = one_tensor(model, T5_BIAS, "encoder")
+    found = one_tensor(model, T5_BIAS)
     if found is None:
         return None
     bias, eps = read_table(found[1], found[0])
@@ -263,7 +263,7 @@ def read_distances(model: ModelConfig) -> Encoding | None:
     """DeBERTa's vectors of distances after training (He et al., 2021)."""
     from pefourier.encodings.sources.tables import read_table
 
-    found = one_tensor(model, DEBERTA, "encoder")
+    found = one_tensor(model, DEBERTA)
     if found is None:
         return None
     vectors, eps = read_table(found[1], found[0])
