@@ -25,7 +25,7 @@ from pefourier.files import reason, write_whole
 from pefourier.train import grid, loop, schema, statistics
 from pefourier.train.apply import apply_classifier
 from pefourier.train.asked import AT_RMS, Schedule, parse_lengths, schedule_of
-from pefourier.train.data.sequences import KEYS, TASKS, draw_problems, draw_task, tokens_of
+from pefourier.train.data.sequences import KEYS, TASKS, draw_problems, draw_task, guessed, tokens_of
 from pefourier.train.data.split import Task
 from pefourier.train.extrapolation import lengthen
 from pefourier.train.metrics import share_exact
@@ -33,7 +33,7 @@ from pefourier.train.model import Transformer
 from pefourier.train.options import LEVEL, WITHOUT_CODES, Options, flag_of
 from pefourier.train.processes import read_options
 from pefourier.train.progress import Note, report_progress
-from pefourier.train.report import cell
+from pefourier.train.report import cell, three_decimals
 from pefourier.train.statistics import Difference, Mean
 from pefourier.train.store import option_of, write_json
 from pefourier.train.summary import LengthScores, mean_at_length
@@ -345,6 +345,8 @@ def tables_of(found: CausalSummary) -> list[tuple[str, list[list[str]]]]:
             told = [f"{d.mean:+.3f}", f"{d.p_holm:.3g}"] if d else ["–", "–"]
             cells = ["–" if at.accuracy is None else cell(at.accuracy) for at in every]
             body.append([name, cell(one.scores[name]["accuracy"]), *cells, *told])
+        chances = (three_decimals(guessed(one.dataset, n)) for n in (one.length, *lengths))
+        body.append(["(guessing)", *chances, "–", "–"])
         seeds = f"{one.seeds} {agreeing(one.seeds, 'seed', 'seeds')}"
         title = (
             f"{one.dataset}: share of answers that are right (exact match), mean [95 %] over "
@@ -373,9 +375,13 @@ def conclude_causal(one: CausalTask) -> str:
         return " ".join([none, *untested])
     parts = [f"{where}, tested on {lengths[-1]}:"]
     if solved[-1]:
-        best, scores = max(solved[-1], key=solved[-1].get), listed_means(solved[-1])
-        does = f"{best} does best" if solved[-1][best] >= 0.1 else "no encoding solves them"
-        parts.append(f"{does} ({scores}).")
+        best, guess = max(solved[-1], key=solved[-1].get), guessed(one.dataset, lengths[-1])
+        does, scores = f"{best} does best", listed_means(solved[-1])
+        if max(solved[-1][best], guess) < 0.1:
+            does = "no encoding solves them"
+        elif np.fmin(one.lengths[best][-1].accuracy.low, solved[-1][best]) <= guess:
+            does = "no encoding does better than guessing"
+        parts.append(f"{does} ({scores}; guessing {guess:.3f}).")
     if solved[0] and len(lengths) > 1:
         some = listed_means({e: mean for e, mean in solved[0].items() if mean > 0})
         which = f"only some answers are right ({some})" if some else "no answer is right"
@@ -437,6 +443,7 @@ def causal_records(found: CausalSummary) -> list[dict[str, Any]]:
             "length": one.length,
             "accuracy": asdict(one.scores[name]["accuracy"]),
             "lengths": [asdict(at) for at in every],
+            "chance": guessed(one.dataset, every[-1].length),
             "difference": asdict(one.differences[name]) if name in one.differences else None,
             "minutes": one.minutes,
         }

@@ -185,7 +185,34 @@ def test_what_has_no_part_in_it_is_refused(given, message):
         causal.run_causal(replace(TINY, **given))
 
 
-def test_the_committed_summary_follows_from_its_runs():
-    folder = Path(__file__).parents[2] / "figures" / "causal" / "copy"
+@pytest.mark.parametrize("folder", (Path(__file__).parents[2] / "figures/causal").iterdir())
+def test_the_committed_summary_follows_from_its_runs(folder):
     found = causal.read_causal(folder)
     assert (folder / "summary.md").read_text() == causal.causal_markdown(found)
+
+
+def test_guesses_are_as_often_right_as_all_problems_say():
+    digits = np.indices([10, 10, 10, 10]).reshape(4, -1)
+    sums = np.bincount(digits[0] * 10 + digits[1] + digits[2] * 10 + digits[3])
+    assert sequences.guessed("addition", 2) == pytest.approx(sums.max() / 10**4)
+    most = np.mean([np.bincount(values).max() / 4 for values in digits.T])
+    assert sequences.guessed("recall", 4) == pytest.approx(most, abs=0.01)
+
+
+@pytest.mark.parametrize(
+    ("name", "shares", "told"),
+    [
+        ("parity", (0.45, 0.68), "no encoding does better than guessing (none 0.565; guessing 0.5"),
+        ("parity", (0.95, 0.98), "none does best (none 0.965; guessing 0.500)"),
+        ("copy", (0.0, 0.01), "no encoding solves them (none 0.005; guessing 0.000)"),
+    ],
+)
+def test_no_encoding_does_best_that_guesses(name, shares, told):
+    rows = [
+        {"dataset": name, "encoding": "none", "seed": seed, "trained": 4, "length": n}
+        | {"exact": exact, "reason": "", "seconds": 1.0}
+        for seed, share in enumerate(shares)
+        for n, exact in ((4, 1.0), (16, share))
+    ]
+    found = causal.summarize_causal(rows, Options(encoding=("none",), seeds=2))
+    assert told in causal.conclude_causal(found.datasets[0])

@@ -66,6 +66,20 @@ TASKS: dict[str, Callable[[np.random.Generator, int], Problem]] = {
 }
 
 
+def guessed(name: str, n: int) -> float:
+    """Share of answers that are right where the likeliest is given without a look at the order.
+
+    Of ``recall`` that is the value that stands most often in the prompt (4,000 prompts are drawn).
+
+    >>> guessed("parity", 16), guessed("addition", 2), round(guessed("recall", 2), 2)
+    (0.5, 0.01, 0.55)
+    """
+    if name != "recall":
+        return 0.5 if name == "parity" else float(SYMBOLS) ** -n
+    values = np.random.default_rng(0).integers(0, SYMBOLS, (4000, n, 1))
+    return float((values == np.arange(SYMBOLS)).sum(axis=1).max(axis=1).mean() / n)
+
+
 def tokens_of(name: str, n: int) -> int:
     """Tokens of a problem of size n, but the last of its answer.
 
