@@ -21,6 +21,7 @@ from pefourier.encodings.encoding import Encoding
 from pefourier.encodings.families.relative import t5_buckets
 
 MEANS = partial(telling.meaning_of, "context")
+phrase = partial(telling.sentence, "context")
 NOTICED = 5e-4  # relative, from which on logits are said to be others
 SHORT = 12  # words of a finding that is told with its way out
 SENTENCES = 3  # of a conclusion
@@ -125,39 +126,35 @@ def in_short(message: str) -> str:
 def about_phases(found: context.Context) -> str:
     """Whether training met the phases that are asked for."""
     several = len(found.rotations) > 1
+    r = found.rotations[0]
+    later = "" if several else if_scaled_later(r, found.trained)
     if found.length <= found.trained:
         within = f"within the {found.trained} of training"
         if found.length == found.trained:
             taken = "taken for the length of training (--trained)"
             within = taken if found.presumed else "the length of training"
-        plain = several or found.rotations[0].scaling == "none"
-        by = "" if plain else f" with scaling {found.rotations[0].scaling},"
-        later = "" if several else if_scaled_later(found.rotations[0], found.trained)
-        extended = later and is_taken(found)
-        allowed = telling.sentence("context", "extended", found=found) if extended else ""
-        return (
-            f"At {found.length} positions, {within},{by} no angle is new; "
-            f"{join(never_turning(r, found) for r in found.rotations)}{later}.{allowed}"
-        )
+        by = "" if several or r.scaling == "none" else f" with scaling {r.scaling},"
+        idle = join(never_turning(r, found) for r in found.rotations)
+        allowed = phrase("extended", found=found) if later and is_taken(found) else ""
+        told = {"within": within, "by": by, "idle": idle, "later": later, "allowed": allowed}
+        return phrase("no new", found=found, **told)
     told = f"{'Presumably trained' if is_taken(found) else 'Trained'} at {found.trained} positions"
     asked = f"and asked for {found.length}"
-    if not several:
-        (r,) = found.rotations
-        later = if_scaled_later(r, found.trained)
-        if r.scaling == "none":
-            asked += " without a scaling"
-        elif is_taken(found):
-            told += f" with scaling {r.scaling}"
-        else:
-            told, asked = f"{told} without scaling {r.scaling}", f"{asked} with it"
-        new = new_phases(r, f"{r.rotated} pairs", found.length)
-        return f"{told} {asked}: {new}{later}."
-    parts = [
-        f"in {r.name} layers{'' if r.scaling == 'none' else f' (scaling {r.scaling})'} "
-        f"{new_phases(r, f'{r.rotated} pairs', found.length)}"
-        for r in found.rotations
-    ]
-    return f"{told} {asked}: {'; '.join(parts)}."
+    if several:
+        return f"{told} {asked}: {'; '.join(in_its_layers(r, found) for r in found.rotations)}."
+    if r.scaling == "none":
+        asked += " without a scaling"
+    elif is_taken(found):
+        told += f" with scaling {r.scaling}"
+    else:
+        told, asked = f"{told} without scaling {r.scaling}", f"{asked} with it"
+    return f"{told} {asked}: {new_phases(r, found.length)}{later}."
+
+
+def in_its_layers(r: context.Rotation, found: context.Context) -> str:
+    """The same of one rotation of several."""
+    scaled = "" if r.scaling == "none" else f" (scaling {r.scaling})"
+    return f"in {r.name} layers{scaled} {new_phases(r, found.length)}"
 
 
 def is_taken(found: context.Context) -> bool:
@@ -170,7 +167,7 @@ def about_training(found: context.Context) -> list[str]:
     scaled = any(r.unseen and r.scaling != "none" for r in found.rotations)
     if not scaled or found.allowed is None or found.length > found.allowed:
         return []
-    return [telling.sentence("context", "trained longer", found=found)]
+    return [phrase("trained longer", found=found)]
 
 
 def about_axes(found: context.Context) -> list[str]:
@@ -200,10 +197,7 @@ def about_scaling(found: context.Context) -> list[str]:
     for b in r.bands:
         numbers = "" if b.pairs == r.rotated else f" ({from_to(b.first_pair, b.last_pair)})"
         if b.treatment == "kept":
-            fastest = agreeing(b.pairs, "fastest pair", f"{b.pairs} fastest pairs")
-            acts.append(
-                f"leaves the {fastest}{numbers} as {agreeing(b.pairs, 'it is', 'they are')}"
-            )
+            acts.append(phrase("kept" if b.pairs > 1 else "kept one", b=b, numbers=numbers))
         else:
             what = f"{b.pairs}{numbers}" if numbers else f"all {b.pairs} pairs"
             acts.append(f"divides {what} by {from_to(b.least_divisor, b.largest_divisor, ' to ')}")
@@ -227,7 +221,7 @@ def if_scaled_later(r: context.Rotation, trained: int) -> str:
     later = context.longest_familiar(r.frequencies, r.trained_frequencies, trained)
     if later is None or later == r.familiar_length:
         return ""
-    return telling.sentence("context", "scaled later", trained=trained, later=later)
+    return phrase("scaled later", trained=trained, later=later)
 
 
 def never_turning(r: context.Rotation, found: context.Context) -> str:
@@ -241,14 +235,12 @@ def never_turning(r: context.Rotation, found: context.Context) -> str:
     return f"{idle} of {r.rotated} pairs never {agreeing(idle, 'finishes', 'finish')} a turn{where}"
 
 
-def new_phases(r: context.Rotation, pairs: str, length: int) -> str:
+def new_phases(r: context.Rotation, length: int) -> str:
     """How many pairs of a rotation reach angles unseen in training."""
     if r.unseen:
-        reach = agreeing(r.unseen, "reaches", "reach")
-        known = r.familiar_length
-        new = known is not None and r.scaling != "none"
-        beyond = f", the first beyond {known} positions" if new else ""
-        return f"{r.unseen} of {pairs} {reach} angles unseen in training{beyond}"
+        new = r.familiar_length is not None and r.scaling != "none"
+        beyond = f", the first beyond {r.familiar_length} positions" if new else ""
+        return phrase("unseen", r=r, beyond=beyond)
     window = context.window_within(r.window, length)
     seen = f", as a query sees {window} positions" if window else ""
     return f"every pair stays within the angles of training{seen}"
@@ -344,17 +336,13 @@ def about_cache(rotations: Sequence[context.Rotation]) -> str:
         for i, error in enumerate(loss.errors)
     ]
     error, loss, i = max(losses, key=lambda one: one[0])
-    key = {"key": loss.keys[i], "error": number(error), "cosine": loss.cosines[i]}
-    return telling.sentence("context", "cache", loss=loss, **key)
+    return phrase("cache", loss=loss, key=loss.keys[i], error=error, cosine=loss.cosines[i])
 
 
 def about_temperature(found: context.Context) -> str:
     """How queries grow with their position."""
-    t = found.temperature
-    return (
-        f"In {'all layers' if t.layers == 'all' else 'layers without positions'} queries grow with "
-        f"their position, {number(t.largest)} times at the last one."
-    )
+    which = "all layers" if found.temperature.layers == "all" else "layers without positions"
+    return phrase("temperature", which=which, found=found)
 
 
 def about_reading(reading: context.Reading, rotations: Sequence[context.Rotation]) -> str:
@@ -376,14 +364,11 @@ def about_reading(reading: context.Reading, rotations: Sequence[context.Rotation
     lead = LEADS.get(reading.other, f"Read as {reading.other}")
     falls = ", ".join(f"{level} at position {p}" for level, p in below)
     factor = about_factor(reading, rotations)
-    if below and not factor:
-        return f"{lead} the cosine between the codes falls below {falls}{where}."
     if below:
-        return f"{lead} {factor}, and the cosine between the codes falls below {falls}{where}."
-    if factor:
-        stays = "the cosine stays above .99"
-        return f"{lead} the rotation turns alike{where} ({stays}), but {factor}."
-    return f"{lead} the rotation turns alike{where}: the cosine stays above .99."
+        also = f"{factor}, and " if factor else ""
+        return f"{lead} {also}the cosine between the codes falls below {falls}{where}."
+    but = f", but {factor}" if factor else ""
+    return f"{lead} the rotation turns alike{where} (the cosine stays above .99){but}."
 
 
 def about_factor(reading: context.Reading, rotations: Sequence[context.Rotation]) -> str:
@@ -404,11 +389,10 @@ def about_factor(reading: context.Reading, rotations: Sequence[context.Rotation]
 def about_table(enc: Encoding, found: context.Context) -> tuple[str, str]:
     """What can be said of positions that do not turn."""
     if found.slopes:
-        steep, flat = max(found.slopes), min(found.slopes)
-        told = {"steep": number(steep), "first": number(log(2) / steep, 2), "flat": number(flat)}
-        told |= {"last": number(log(2) / flat, 3), "most": number(flat * (found.length - 1))}
+        steep, flat, last = max(found.slopes), min(found.slopes), found.length - 1
+        told = {"first": log(2) / steep, "end": log(2) / flat, "most": flat * last}
         heads = f"{enc.dim} heads{'' if 'path' in enc.params else ' (set by --d)'}"
-        return MEANS("ANY LENGTH | slopes", heads=heads, last_distance=found.length - 1, **told)
+        return MEANS("ANY LENGTH | slopes", heads=heads, steep=steep, flat=flat, last=last, **told)
     if enc.name == "t5":
         far, later = (shared_buckets(enc, way)[-1][0] for way in (enc.params["causal"], True))
         decoder = f" (in the decoder at {later})" if "path" in enc.params and far != later else ""
@@ -422,8 +406,7 @@ def about_table(enc: Encoding, found: context.Context) -> tuple[str, str]:
     if enc.measure is not None:
         own = enc.measure.frequencies
         idle = int(((own != 0) & (own * found.length < 2 * pi)).sum())
-        told = {"idle": idle, "finish": agreeing(idle, "finishes", "finish"), "waves": len(own)}
-        return MEANS("ANY LENGTH", name=enc.name, length=found.length, **told)
+        return MEANS("ANY LENGTH", name=enc.name, length=found.length, idle=idle, waves=len(own))
     return MEANS("NO ROTATION", name=enc.label)
 
 
@@ -650,20 +633,18 @@ def conclude_reach(name: str, answers: Sequence[telling.Answer]) -> str:
         return f"{name}: nothing turns queries and keys, so that no length changes a rotation."
     trained = answers[0].result.trained
     if any(a.result.trained != trained for a in answers):
-        return telling.sentence("context", "no training", name=name)
+        return phrase("no training", name=name)
     told = "presumably trained" if is_taken(answers[0].result) else "trained"
     new = [(length, count) for length, count in unseen if count]
     if not new:
-        return telling.sentence("context", "within", name=name, told=told, trained=trained)
+        return phrase("within", name=name, told=told, trained=trained)
     (length, count), (longest, last) = new[0], unseen[-1]
     more = f" and {last} at {longest}" if last != count else ""
     reaching = next(a.result.rotations for a in answers if a.result.length == length)
     known = [r.familiar_length for r in reaching if r.unseen]
     first = "" if None in known else f"from {min(known) + 1} positions on "
-    return (
-        f"{name}: {told} at {trained}; {first}pairs reach angles unseen in training, {count} at "
-        f"{length}{more}."
-    )
+    new = {"first": first, "count": count, "length": length, "more": more}
+    return phrase("beyond", name=name, told=told, trained=trained, **new)
 
 
 TOLD = telling.Telling(
