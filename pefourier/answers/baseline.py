@@ -19,7 +19,7 @@ from typing import Any
 from pefourier.analysis.context import Context
 from pefourier.analysis.faithful import LADDER
 from pefourier.answers.page import SCHEMA, Reason, plain
-from pefourier.answers.telling import Answer, Refusal, telling_of
+from pefourier.answers.telling import Answer, Refusal, sentence, telling_of
 from pefourier.answers.text import number, ranges
 from pefourier.encodings.encoding import Encoding
 from pefourier.encodings.sources.tables import await_writer
@@ -231,14 +231,12 @@ def regressions(answer: Answer, stored: Record) -> list[Reason]:
     changes = [*([params] if params and not other else []), *model_changes(now, stored)]
     worse, found = [], []
     if other:
+        own, before = (sizes_told(sizes, values) for values in (told, then))
         besides = f", with {params}" if params else ""
-        way_out = "run both with the same -S, or" if told[1] == then[1] else "if that is meant,"
-        words = (
-            f"has {sizes_told(sizes, told)}, the baseline {sizes_told(sizes, then)}{besides}: "
-            f"{'phases' if in_context else 'distances'} are not compared; {way_out} write the "
-            "baseline anew with --json"
-        )
-        found.append(Reason(enc.label, "changed", words))
+        what = "phases" if in_context else "distances"
+        way = "run both with the same -S, or" if told[1] == then[1] else "if that is meant,"
+        facts = {"own": own, "before": before, "besides": besides, "what": what, "way": way}
+        found.append(Reason(enc.label, "changed", sentence("baseline", "sizes", **facts)))
     elif in_context:
         worse = [*more_phases(now, stored), *new_findings(now, stored)]
     else:

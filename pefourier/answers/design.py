@@ -165,15 +165,12 @@ def fact(criterion: str, rho: float | None, design: Design, bases: dict[float, C
     if name == "phase":
         similarity, _, layers = lengths.partition(":")
         through = f" after {layers} layers" if layers else ""
-        return (
-            f"A slowest wave whose cosine stays at {similarity} or more over the length{through} "
-            f"asks for {base_words(rho)} or more (arXiv 2602.10959)."
-        )
+        return sentence("design", "phase", similarity=similarity, through=through, rho=rho)
     if rho is None:
         return sentence("design", "no bound")
     idle = bases[rho].idle if rho in bases else 0
     cost = f"{idle} of {design.d // 2} pairs then never finish a turn; l" if idle else "L"
-    return sentence("design", "bound", rho=base_words(rho), cost=cost)
+    return sentence("design", "bound", rho=rho, cost=cost)
 
 
 def tied_words(design: Design, criterion: str) -> str:

@@ -10,7 +10,7 @@ import numpy as np
 from pefourier.answers.page import Page
 from pefourier.answers.places import POINTS
 from pefourier.answers.plot import USUAL, WIDTH, Look, caption, make_panels, room_for_names
-from pefourier.answers.telling import Answer, identity_of
+from pefourier.answers.telling import Answer, identity_of, sentence
 from pefourier.answers.text import agreeing, paragraph
 from pefourier.encodings.encoding import Encoding
 from pefourier.errors import printable
@@ -24,16 +24,12 @@ MOST_ROWS = 400  # of a picture
 
 def encode_page(enc: Encoding, table: np.ndarray, positions: np.ndarray, out: str) -> Page:
     """The answer of `pefourier encode`."""
-    points = POINTS[enc.domain.kind]
+    points, (n, d) = POINTS[enc.domain.kind], table.shape
+    size = f"{n} {points} × {d}"
+    written = {"out": out, "shape": [n, d], "positions": positions}
     one = points.removesuffix("s")
-    size = f"{table.shape[0]} {points} × {table.shape[1]}"
-    written = {"out": out, "shape": list(table.shape), "positions": positions}
-    conclusion = (
-        f"WRITTEN. The codes of {table.shape[0]} "
-        f"{agreeing(table.shape[0], one, points)}, "
-        f"{table.shape[1]} {agreeing(table.shape[1], 'number', 'numbers')} each, are in "
-        f"{printable(out)} as float64, one row a {one}."
-    )
+    count = f"{n} {agreeing(n, one, points)}"
+    conclusion = sentence("encode", "written", count=count, d=d, out=printable(out), one=one)
     return Page(
         "encode",
         words=lambda: f"{printable(out)}: codes of {enc.label}, {size}\n",

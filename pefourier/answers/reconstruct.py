@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pefourier.answers import plot, telling
-from pefourier.answers.places import POINTS, axis_names, point_of
+from pefourier.answers.places import axis_names, point_of, points_in_words
 from pefourier.answers.spectrum import MOST_WAVES
 from pefourier.answers.terminal_chart import chart, limits_of, shades
 from pefourier.answers.text import aligned, join, number
@@ -67,33 +67,34 @@ def why_no_code(answer: telling.Answer) -> str:
     return f"no code: length {len(answer.encoding)}"
 
 
+ZERO = "none: codes are zero"
+PEAK = telling.Fact("peak", lambda r: r.peak, ZERO)
+ERRORS = (
+    telling.Fact("error", lambda r: r.error, ZERO),
+    telling.Fact("error of linear inverse", lambda r: r.inverse_error, why_no_code),
+)
 RECONSTRUCT_FACTS = [
     telling.Fact("position", lambda r: r.position),
-    telling.Fact("peak", lambda r: r.peak, "none: codes are zero"),
-    telling.Fact("width", lambda r: r.width, "none: codes are zero"),
+    PEAK,
+    telling.Fact("width", lambda r: r.width, ZERO),
     telling.Fact("samples ≥ half", lambda r: r.half_max_count),
-    telling.Fact("side lobe", lambda r: r.side_lobe, "none: codes are zero"),
-    telling.Fact("error", lambda r: r.error, "none: codes are zero"),
-    telling.Fact("error of linear inverse", lambda r: r.inverse_error, why_no_code),
+    telling.Fact("side lobe", lambda r: r.side_lobe, ZERO),
+    *ERRORS,
 ]
-
-
 GRID_RECONSTRUCT_FACTS = [
     telling.Fact("position", lambda r: point_of(r.position)),
-    telling.Fact("peak", lambda r: r.peak, "none: codes are zero"),
+    PEAK,
     telling.Fact("points ≥ half", lambda r: r.half_max_area),
-    telling.Fact("cross", lambda r: r.cross, "none: codes are zero"),
-    telling.Fact("outside 3×3", lambda r: r.side_lobe, "none: codes are zero"),
-    telling.Fact("error", lambda r: r.error, "none: codes are zero"),
-    telling.Fact("error of linear inverse", lambda r: r.inverse_error, why_no_code),
+    telling.Fact("cross", lambda r: r.cross, ZERO),
+    telling.Fact("outside 3×3", lambda r: r.side_lobe, ZERO),
+    *ERRORS,
 ]
 
 
 def reconstruct_text(answers: Sequence[telling.Answer]) -> str:
     """A line for each encoding and rebuilt position; grids have a table of their own."""
-    on_grid = [a.result.on_grid for a in answers]
-    flat = [a for a, grid in zip(answers, on_grid, strict=True) if not grid]
-    grids = [a for a, grid in zip(answers, on_grid, strict=True) if grid]
+    flat = [a for a in answers if not a.result.on_grid]
+    grids = [a for a in answers if a.result.on_grid]
     parts = [(RECONSTRUCT_FACTS, flat), (GRID_RECONSTRUCT_FACTS, grids)]
     return "\n".join(lines_of(facts, some) for facts, some in parts if some)
 
@@ -163,12 +164,8 @@ def other_peaks(values: np.ndarray) -> tuple[int, int]:
 
 def from_codes(enc: Encoding, r: Reconstructions) -> str:
     """Whether a linear map recovers positions, or points, from the codes."""
-    count = (
-        f"{prod(enc.domain.sides)} points" if r.on_grid else f"{len(enc)} {POINTS[enc.domain.kind]}"
-    )
-    if r.inverse_error <= telling.EXACT:
-        return f"A linear map of the codes recovers all {count}."
-    return f"No linear map of the codes recovers all {count}."
+    one = "A" if r.inverse_error <= telling.EXACT else "No"
+    return f"{one} linear map of the codes recovers all {len(enc)} {points_in_words(enc)}."
 
 
 def without_smoothing(enc: Encoding, r: Reconstructions) -> str:
@@ -179,12 +176,15 @@ def without_smoothing(enc: Encoding, r: Reconstructions) -> str:
 
 
 def without_code(enc: Encoding, r: Reconstructions) -> str:
-    """Positions beyond the encoding's length."""
+    """Positions beyond the encoding's length, or points beyond its grid."""
     beyond = [one.position for one in r.reconstructions if one.inverse_error is None]
     if not beyond:
         return ""
-    which = f"Position{'s' if len(beyond) > 1 else ''} {join(map(str, beyond))}"
-    return f"{which} {'have' if len(beyond) > 1 else 'has'} no code at a length of {len(enc)}."
+    told = {"what": "Position", "where": f"at a length of {len(enc)}"}
+    if r.on_grid:
+        told = {"what": "Point", "where": f"on the {size_of(enc.domain.sides)} grid"}
+    named = join(map(point_of if r.on_grid else str, beyond))
+    return telling.sentence("reconstruct", "beyond", n=len(beyond), named=named, **told)
 
 
 def why_wide(enc: Encoding, r: Reconstructions) -> str:
@@ -236,15 +236,6 @@ def is_cross(values: np.ndarray) -> bool:
     others = [tuple(b for b in axes if b != a) for a in axes]
     sums = sum(values.mean(axis=other, keepdims=True) - mean for other in others) + mean
     return bool(((values - sums) ** 2).sum() <= CROSS * ((values - mean) ** 2).sum())
-
-
-def points_without_code(enc: Encoding, r: Reconstructions) -> str:
-    """Points beyond the encoding's grid."""
-    beyond = [point_of(one.position) for one in r.reconstructions if one.inverse_error is None]
-    if not beyond:
-        return ""
-    have = "have" if len(beyond) > 1 else "has"
-    return f"{', '.join(beyond)} {have} no code on the {size_of(enc.domain.sides)} grid."
 
 
 def reconstruct(answers: Sequence[telling.Answer], look: plot.Look = plot.USUAL) -> Figure:
@@ -306,11 +297,9 @@ def points_on_grids(
 
 def conclude_reconstruction(enc: Encoding, r: Reconstructions) -> telling.Said:
     """How sharp a point comes back, how to see it unsmoothed, and what codes give beside."""
-    if r.on_grid:
-        shape, beyond = point_from_frequencies(enc, r), points_without_code(enc, r)
-    else:
-        shape, beyond = from_frequencies(enc, r), without_code(enc, r)
-    return telling.Said(*shape, without_smoothing(enc, r), (from_codes(enc, r), beyond))
+    shape = (point_from_frequencies if r.on_grid else from_frequencies)(enc, r)
+    more = from_codes(enc, r), without_code(enc, r)
+    return telling.Said(*shape, without_smoothing(enc, r), more)
 
 
 TOLD = telling.Telling(

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 NEAR = 0.5  # correlation of distances from which on near points are said to have near codes
 MEANS = partial(telling.meaning_of, "relations")
+phrase = partial(telling.sentence, "relations")
 LAGLESS = {
     "tree": "Nodes of a tree have no lags",
     "point": "Scattered points have no lags",
@@ -156,20 +157,15 @@ def steps_by_matrix(enc: Encoding, r: Relations) -> str:
         one = "For each lag one matrix takes every code that far"
         what = one if enc.domain.irregular else "One matrix takes every code to the next"
         return f"{what}, so attention can learn offsets."
-    percent = number(100 * r.shift_residual, 2)
-    return telling.sentence("relations", "no matrix", percent=percent)
+    return phrase("no matrix", percent=100 * r.shift_residual)
 
 
 def near_is_near(enc: Encoding, r: Relations) -> str:
     """Whether codes of near positions are near."""
     if r.distance_preservation is None:
         return ""
-    points = POINTS[enc.domain.kind]
     have = "have" if r.distance_preservation >= NEAR else "need not have"
-    return (
-        f"Near {points} {have} near codes: their distances correlate by "
-        f"{number(r.distance_preservation, 2)} (1 at best)."
-    )
+    return phrase("near", points=POINTS[enc.domain.kind], have=have, r=r)
 
 
 def no_order(enc: Encoding, r: Relations) -> str:
@@ -183,10 +179,7 @@ def not_a_rotation(enc: Encoding, r: Relations) -> str:
     """What turns the numbers of a head and changes their lengths."""
     if r.rotation_residual is None or r.rotation_residual <= telling.EXACT:
         return ""
-    return (
-        "What turns a head is not a rotation: squared lengths change by up to "
-        f"{number(100 * r.rotation_residual, 3)} %."
-    )
+    return phrase("no rotation", percent=100 * r.rotation_residual)
 
 
 def products_by_displacement(enc: Encoding, r: Relations) -> tuple[str, str]:
@@ -209,11 +202,8 @@ def products_on_diagonals(r: Relations) -> str:
     one, other = axis_names(len(r.grid))[-2:]
     along = by_name([one, other], found.on_axes)
     at = point_of([0] * (len(r.grid) - 2) + [found.diagonal] * 2)
-    return (
-        f"Diagonals are {'' if found.alike else 'not '}treated like rows and columns: "
-        f"{found.straight} points along an axis leave {along} of the inner product, and as far on "
-        f"the diagonal, at {at}, {number(found.on_diagonals, 3)}."
-    )
+    alike = "treated" if found.alike else "not treated"
+    return phrase("diagonals", alike=alike, found=found, along=along, at=at)
 
 
 def steps_along_axes(enc: Encoding, r: Relations) -> str:
@@ -223,7 +213,7 @@ def steps_along_axes(enc: Encoding, r: Relations) -> str:
         return ""
     if max(known) <= telling.EXACT:
         return "One matrix an axis takes every code to the next along it."
-    return telling.sentence("relations", "no matrix", percent=number(100 * max(known), 2))
+    return phrase("no matrix", percent=100 * max(known))
 
 
 def relations(answers: Sequence[telling.Answer], look: Look = USUAL) -> Figure:

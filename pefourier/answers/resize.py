@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from pefourier.analysis.resize import Picture, Resizing, by_cycles
 from pefourier.answers import plot
 from pefourier.answers.places import axis_names, by_axis, further_in_words
 from pefourier.answers.spectrum import whole_plane
-from pefourier.answers.telling import Answer, Said, Telling, meaning_of, record_of_fields
+from pefourier.answers.telling import Answer, Said, Telling, meaning_of, record_of_fields, sentence
 from pefourier.answers.text import aligned, joined_runs, number
 from pefourier.encodings.encoding import Encoding
 from pefourier.encodings.grids import size_of
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 FAINT = 1e-6  # share of energy below which nothing is drawn
+phrase = partial(sentence, "resize")
 
 
 def resize_record(answer: Answer, out: str | None = None) -> dict[str, Any]:
@@ -56,12 +58,8 @@ def methods_in_words(enc: Encoding, r: Resizing) -> str:
     if r.largest_difference <= 1e-12 * r.before.norm:
         return f"From {size_of(r.old)} to {size_of(r.new)} the methods agree."
     share = r.largest_difference / (r.before.norm / enc.dim**0.5)
-    how = f"{number(100 * share, 2 if share < 0.1 else 3)} % of a number's rms size"
-    return (
-        "Take the method that the weights were trained with (compare finds that of a table): from "
-        f"{size_of(r.old)} to {size_of(r.new)} they differ by up to {how}, {r.between[0]} from "
-        f"{r.between[1]}."
-    )
+    percent = number(100 * share, 2 if share < 0.1 else 3)
+    return phrase("methods", old=size_of(r.old), new=size_of(r.new), percent=percent, r=r)
 
 
 def codes_in_words(r: Resizing) -> str:
@@ -81,10 +79,7 @@ def apart_in_words(new: Picture, old: Picture) -> str:
     points = math.prod(new.grid)
     if new.distinct < points:
         return f"only {new.distinct} of {points} codes differ"
-    return (
-        f"all {points} codes differ, the closest two by {number(new.nearest, 3)} times a "
-        f"typical code's norm ({number(old.nearest, 3)} before)"
-    )
+    return phrase("apart", points=points, new=new, old=old)
 
 
 def anew_in_words(r: Resizing) -> str:
@@ -116,10 +111,7 @@ def unseen_in_words(r: Resizing) -> str:
     limits = [np.nan if one.reach_limit is None else one.reach_limit for one in r.unseen]
     most = further_in_words(limits)
     ending = f", and by at most {most} however large the image" if most else ""
-    return (
-        f"From the first point to the last, pairs turn further than on {size_of(r.old)} by "
-        f"{further}{ending}: phases stay within a step of those of training; {steps}."
-    )
+    return phrase("further", old=size_of(r.old), further=further, ending=ending, steps=steps)
 
 
 def resize_text(answers: Sequence[Answer], out: str | None = None) -> str:
@@ -127,15 +119,9 @@ def resize_text(answers: Sequence[Answer], out: str | None = None) -> str:
     r: Resizing = answers[0].result
     rows = [["method", "length of codes, new / old", "cosine of neighbours", "difference"]]
     for one in r.methods:
-        chosen = "  (asked for)" if one.method == r.method else ""
-        rows.append(
-            [
-                one.method + chosen,
-                number(one.norm_ratio),
-                by_axis(one.neighbours, 4),
-                number(one.largest_difference, 3),
-            ]
-        )
+        name = one.method + "  (asked for)" * (one.method == r.method)
+        apart = number(one.largest_difference, 3)
+        rows.append([name, number(one.norm_ratio), by_axis(one.neighbours, 4), apart])
     pictures = {"before": r.before, "after": r.after}
     pictures |= {"computed anew": r.anew} if r.anew is not None else {}
     rows_of_pictures = [["", *pictures]]
@@ -146,10 +132,7 @@ def resize_text(answers: Sequence[Answer], out: str | None = None) -> str:
     never = [one for one in r.unseen or () if one.which]
     pairs = (f"{one.axis} {', '.join(joined_runs(one.which, ' to '))}" for one in never)
     text += f"pairs in phases never seen, counted from 0: {'; '.join(pairs)}\n" if never else ""
-    size = f"{len(r.table)} rows × {r.table.shape[1]}"
-    return text + (
-        f"\n{printable(out)}: {size}, {r.prefix} of them before the grid\n" if out else ""
-    )
+    return text + (phrase("written", out=printable(out), r=r) if out else "")
 
 
 PICTURE_FACTS = [

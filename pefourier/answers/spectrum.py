@@ -24,7 +24,7 @@ from pefourier.answers.telling import (
     side_by_side,
 )
 from pefourier.answers.terminal_chart import chart, shades
-from pefourier.answers.text import agreeing, aligned, join, number
+from pefourier.answers.text import aligned, join, number
 from pefourier.encodings.axis_parts import axis_parts
 from pefourier.encodings.encoding import Encoding
 from pefourier.encodings.grids import size_of
@@ -354,14 +354,11 @@ def below_first_step(enc: Encoding, r: Spectrum) -> str:
     if not slow:
         return ""
     step, unit = unit_of_waves(enc)
-    complete = agreeing(slow, "completes", "complete")
     within = f"{number(r.lattice * step, 3) if step != 1 else r.lattice} {unit}"
     if enc.domain.irregular and r.lattice == len(enc):
         ends = (number(float(enc.domain.x[k]), 5) for k in (0, -1))
         within += ", one mean step more than from {} to {}".format(*ends)
-    return (
-        f"; {slow} of its {len(r.frequencies)} frequencies never {complete} a turn within {within}"
-    )
+    return sentence("spectrum", "never turn", slow=slow, waves=len(r.frequencies), within=within)
 
 
 def which_never_turn(r: Spectrum) -> str | None:
@@ -420,11 +417,8 @@ def aliases_of_measured(enc: Encoding, r: Spectrum) -> str:
     fastest = max((omega for omega, *_ in waves), default=0.0)
     if not 2 * pi / ALIASED < fastest < pi * (1 - 1e-9):
         return ""
-    seen, other = (number(2 * pi / omega, 3) for omega in (fastest, 2 * pi - fastest))
-    return (
-        f"Sampled once a position, a wave of {seen} positions looks like one of {other} (2π − ω; "
-        "aliasing): which of the two the code makes, its table can't tell."
-    )
+    other = 2 * pi / (2 * pi - fastest)
+    return sentence("spectrum", "aliases", seen=2 * pi / fastest, other=other)
 
 
 def before_training(enc: Encoding, r: Spectrum) -> str:
@@ -454,19 +448,20 @@ def idle_on_grid(enc: Encoding, r: Spectrum) -> str:
     """Frequencies whose waves are longer than the side."""
     if r.idle is None or not max(share for share in [*r.idle, 0] if not isnan(share)) >= MOST_WAVES:
         return ""
-    shares = [None if isnan(share) else f"{100 * share:.0f} %" for share in r.idle]
-    return f"Idle, with waves longer than the side: of the frequencies along {by_axis(shares)}."
+    shares = shares_by_axis(r.idle)
+    return f"Idle, with waves longer than the side: of the frequencies along {shares}."
+
+
+def shares_by_axis(shares: Sequence[float]) -> str | None:
+    """A share of each axis in percent."""
+    return by_axis([None if isnan(share) else f"{100 * share:.0f} %" for share in shares])
 
 
 def aliasing_on_grid(enc: Encoding, r: Spectrum) -> str:
     """Frequencies that whole points cannot tell from slower ones."""
     if r.aliased is None or not max(share for share in [*r.aliased, 0] if not isnan(share)) > 0:
         return ""
-    shares = [None if isnan(share) else f"{100 * share:.0f} %" for share in r.aliased]
-    return (
-        f"Aliased, above π and looking slower at whole points: of the frequencies along "
-        f"{by_axis(shares)} (largest step {number(r.largest_step, 3)} rad)."
-    )
+    return sentence("spectrum", "aliased", shares=shares_by_axis(r.aliased), r=r)
 
 
 def spectrum(answers: Sequence[Answer], look: plot.Look = plot.USUAL) -> Figure:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from itertools import chain
 from textwrap import fill
 from typing import TYPE_CHECKING, Any
@@ -37,6 +38,9 @@ def usage_record(answer: Answer) -> dict[str, Any]:
         if not told[name]:
             del told[name]
     return told
+
+
+phrase = partial(sentence, "usage")
 
 
 def percent(share: float) -> str:
@@ -77,7 +81,7 @@ def conclude_usage(found: Usage) -> Said:
     if found.against is not None:
         sentences.append(about_moved(found))
     if found.pairing.source == "weights":
-        sentences.append(sentence("usage", "guessed", found=found))
+        sentences.append(phrase("guessed", found=found))
     verdicts = {preference(one) for one in found.rotations}
     verdict = verdicts.pop() if len(verdicts) == 1 else "BY LAYER TYPE"
     spared = [
@@ -98,11 +102,8 @@ def about_moved(found: Usage) -> str:
         f"{100 * one.never_turn:+.2g} points of it, the fastest {100 * one.often:+.2g}"
         for one in moved.rotations
     )
-    return (
-        f"Against {shown(moved.other)[1:-1]} a head has {percent(moved.moved)} of its use "
-        f"elsewhere on average, most of all head {most.layer}.{most.head} "
-        f"({percent(most.moved)}); {never}."
-    )
+    shares = {"share": percent(moved.moved), "largest": percent(most.moved)}
+    return phrase("moved", other=shown(moved.other)[1:-1], most=most, never=never, **shares)
 
 
 def about_rotation(found: Usage, one: RotationUse, several: bool) -> Iterator[str]:
@@ -111,31 +112,24 @@ def about_rotation(found: Usage, one: RotationUse, several: bool) -> Iterator[st
     A sentence each, the first complete on its own.
     """
     where = f"In {one.name} layers " if several and one.name else ""
-    total, never = len(one.pairs), one.never_turn
-    both = never.product is not None
+    both = one.never_turn.product is not None
     what = "what queries and keys put into scores" if both else "the energy of queries"
-    first = (
-        f"{never.pairs} of {total} pairs never finish a turn within {found.length} positions and "
-        f"hold {percent(used_part(never))} of {what} (even use: {percent(never.uniform)})"
-        if never.pairs
-        else f"all {total} pairs turn within {found.length} positions"
-    )
-    told = f"{where}{first}."
+    first = "never" if one.never_turn.pairs else "all turn"
+    sizes = {"total": len(one.pairs), "what": what, **held(one.never_turn)}
+    told = where + phrase(first, found=found, part=one.never_turn, **sizes)
     yield f"{told[0].upper()}{told[1:]}"
-    yield (
-        f"{percent(used_part(one.often))} lies in the {one.often.pairs} that turn more than "
-        f"{OFTEN} times (even: {percent(one.often.uniform)})."
-        if one.often.pairs
-        else f"None turns more than {OFTEN} times."
-    )
+    fast = "often" if one.often.pairs else "never often"
+    yield phrase(fast, times=OFTEN, part=one.often, **held(one.often))
     if one.unseen is not None:
-        yield (
-            f"Against the {found.trained} of training {one.unseen.pairs} pairs meet new angles, "
-            f"with {percent(used_part(one.unseen))} of that."
-        )
+        yield phrase("unseen", found=found, part=one.unseen, **held(one.unseen))
     if one.axes:
         shares = (f"{a.axis} {percent(used_part(a))} (even {percent(a.uniform)})" for a in one.axes)
         yield f"By axis: {'; '.join(shares)}."
+
+
+def held(part: Portion) -> dict[str, str]:
+    """What pairs of a kind hold, and what they would if use were even."""
+    return {"share": percent(used_part(part)), "even": percent(part.uniform)}
 
 
 def about_heads(one: RotationUse) -> str:
@@ -231,27 +225,14 @@ def advice_text(one: RotationUse) -> str:
     """How many pairs count, what a cut would take away, what biases hold."""
     cut = percent(used_part(one.slowest_quarter))
     of = "the product" if one.slowest_quarter.product is not None else "the energy of queries"
-    text = sentence(
-        "usage",
-        "cut",
-        one=one,
-        total=len(one.pairs),
-        of=of,
-        pairs=len(one.half),
-        which=ranges(one.half),
-        cut=cut,
-    )
+    sizes = {"total": len(one.pairs), "pairs": len(one.half), "which": ranges(one.half)}
+    text = phrase("cut", one=one, of=of, cut=cut, **sizes)
     if one.bias is not None:
-        q, k = map(percent, one.bias)
-        text += f" Biases are {q} of the energy of queries and {k} of that of keys, the same for "
-        text += "every token."
-    each = [pair.concentration_q for pair in one.pairs if pair.concentration_q is not None]
-    if each:
-        text += (
-            f" Queries keep a direction of {min(each):.2f} to {max(each):.2f} of their length in "
-            f"the mean (concentration; 1: always the same), most in pair "
-            f"{max(one.pairs, key=lambda p: p.concentration_q).index}."
-        )
+        text += phrase("biases", shares=[*map(percent, one.bias)])
+    kept = [p for p in one.pairs if p.concentration_q is not None]
+    if kept:
+        ends = [pick(kept, key=lambda p: p.concentration_q) for pick in (min, max)]
+        text += phrase("concentration", ends=ends)
     return paragraph(text)
 
 
