@@ -185,7 +185,9 @@ def test_what_has_no_part_in_it_is_refused(given, message):
         causal.run_causal(replace(TINY, **given))
 
 
-@pytest.mark.parametrize("folder", (Path(__file__).parents[2] / "figures/causal").iterdir())
+@pytest.mark.parametrize(
+    "folder", sorted((Path(__file__).parents[2] / "figures/causal").iterdir()), ids=lambda f: f.name
+)
 def test_the_committed_summary_follows_from_its_runs(folder):
     found = causal.read_causal(folder)
     assert (folder / "summary.md").read_text() == causal.causal_markdown(found)
