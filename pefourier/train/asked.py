@@ -249,14 +249,11 @@ def check_options(options: Options) -> None:
     if not 1 <= options.seeds <= MOST_SEEDS:
         raise PefourierError(f"--seeds must be from 1 to {MOST_SEEDS}; got {options.seeds}")
     given = {
-        "dataset": [str(Path(name)) for name in options.dataset],
-        "encoding": [parse_arm(s).name for s in (*options.encoding, *options.beside)],
-        "match-rms": [f"{rms:g}" for rms in options.match_rms],
+        "--dataset": [str(Path(name)) for name in options.dataset],
+        "--encoding": [parse_arm(s).name for s in (*options.encoding, *options.beside)],
+        "--match-rms": [f"{rms:g}" for rms in options.match_rms],
     }
-    for key, names in given.items():
-        twice = next((name for name in names if names.count(name) > 1), None)
-        if twice is not None:
-            raise PefourierError(f"--{key} {shown(twice)} is given twice; name it once")
+    check_named_once(given)
     if "-" in options.encoding:
         raise PefourierError(
             "-e -: standard input can be read once, and training may read it again; name a file"
@@ -274,6 +271,14 @@ def check_options(options: Options) -> None:
     for option in ("save_tables", "save_models"):
         if getattr(options, option) is not None:
             check_folder(f"--{option.replace('_', '-')}", getattr(options, option))
+
+
+def check_named_once(given: Mapping[str, Sequence[str]]) -> None:
+    """Refuse what stands twice behind an option."""
+    for option, names in given.items():
+        twice = next((name for name in names if names.count(name) > 1), None)
+        if twice is not None:
+            raise PefourierError(f"{option} {shown(twice)} is given twice; name it once")
 
 
 @contextmanager

@@ -18,13 +18,13 @@ import numpy as np
 import torch
 
 from pefourier.answers.page import Page, flattened, plain
-from pefourier.answers.text import agreeing, aligned, markdown_table, paragraph
+from pefourier.answers.text import agreeing, markdown_table, paragraph
 from pefourier.encodings.registry import convert
 from pefourier.errors import PefourierError, printable, shown, unknown
 from pefourier.files import reason, write_whole
 from pefourier.train import grid, loop, schema, statistics
 from pefourier.train.apply import apply_classifier
-from pefourier.train.asked import AT_RMS, Schedule, parse_lengths, schedule_of
+from pefourier.train.asked import AT_RMS, Schedule, check_named_once, parse_lengths, schedule_of
 from pefourier.train.data.sequences import KEYS, TASKS, draw_problems, draw_task, guessed, tokens_of
 from pefourier.train.data.split import Task
 from pefourier.train.extrapolation import lengthen
@@ -33,9 +33,9 @@ from pefourier.train.model import Transformer
 from pefourier.train.options import LEVEL, WITHOUT_CODES, Options, flag_of
 from pefourier.train.processes import read_options
 from pefourier.train.progress import Note, report_progress
-from pefourier.train.report import cell, three_decimals
+from pefourier.train.report import cell, tables_in_words, three_decimals
 from pefourier.train.statistics import Difference, Mean
-from pefourier.train.store import option_of, write_json
+from pefourier.train.store import check_same, write_json
 from pefourier.train.summary import LengthScores, mean_at_length
 
 NOPE = "none"
@@ -104,10 +104,7 @@ def check_causal(options: Options) -> None:
     if options.seeds < 1:
         raise PefourierError(f"--seeds must be 1 or more; got {options.seeds}")
     names = [read_task(name)[0] for name in options.dataset]
-    for flag, given in (("--dataset", names), ("-e", options.encoding)):
-        if len(set(given)) < len(given):
-            twice = next(name for name in given if given.count(name) > 1)
-            raise PefourierError(f"{flag} {shown(twice)} is given twice; name it once")
+    check_named_once({"--dataset": names, "-e": options.encoding})
     for task, length, _ in map(read_task, options.dataset):
         most = max(lengths_tested(options, length))
         if task == "recall" and most > KEYS:
@@ -125,11 +122,9 @@ def lengths_tested(options: Options, length: int) -> tuple[int, ...]:
 
 def settle_causal(options: Options) -> Options:
     """What is asked, with the task and the encodings of a causal comparison where none is named."""
-    default = Options()
-    if options.dataset == default.dataset:
-        options = replace(options, dataset=("copy",))
-    if options.encoding == default.encoding:
-        options = replace(options, encoding=ENCODINGS)
+    dataset = ("copy",) if options.dataset == Options.dataset else options.dataset
+    encoding = ENCODINGS if options.encoding == Options.encoding else options.encoding
+    options = replace(options, dataset=dataset, encoding=encoding)
     check_causal(options)
     return options
 
@@ -211,11 +206,8 @@ def train_task(
 def is_asked(row: Mapping[str, Any], options: Options) -> bool:
     """Whether a run is one of those that are asked for now."""
     names = {read_task(name)[0] for name in options.dataset}
-    return (
-        row["dataset"] in names
-        and row["encoding"] in options.encoding
-        and row["seed"] < options.seeds
-    )
+    named = row["dataset"] in names and row["encoding"] in options.encoding
+    return named and row["seed"] < options.seeds
 
 
 def rows_before(out: Path | None, options: Options) -> list[dict[str, Any]]:
@@ -225,21 +217,10 @@ def rows_before(out: Path | None, options: Options) -> list[dict[str, Any]]:
     if not options.resume:
         raise PefourierError(f"{out} holds results already; add --resume or choose another --out")
     training, rows = read_results(out)
-    now = plain(kept_options(options))
-    for key in sorted(KEPT - ANEW):
-        was = option_of(training, key)
-        if was != now[key]:
-            raise PefourierError(
-                f"--resume: {out / RESULTS} has {key} {shown(was)}, now it is "
-                f"{shown(now[key])}; give the same or choose another --out"
-            )
+    check_same(out / RESULTS, training, plain(kept_options(options)), KEPT - ANEW)
     sizes = {read_task(name)[0]: name for name in options.dataset}
-    for name in training["dataset"]:
-        if sizes.get(read_task(name)[0], name) != name:
-            raise PefourierError(
-                f"--resume: {out / RESULTS} has {shown(name)}; give the same or choose another "
-                "--out"
-            )
+    known = {task: name for name in training["dataset"] if (task := read_task(name)[0]) in sizes}
+    check_same(out / RESULTS, known, sizes, known)
     return rows
 
 
@@ -263,13 +244,9 @@ def read_causal(folder: Path) -> CausalSummary:
     training, rows = read_results(folder)
     options = read_options(training)
     own = [row for row in rows if is_asked(row, options)]
-    seeds = min(
-        (1 + max(row["seed"] for row in own if (row["dataset"], row["encoding"]) == key))
-        for key in {(row["dataset"], row["encoding"]) for row in own}
-    )
-    return summarize_causal(
-        [row for row in own if row["seed"] < seeds], replace(options, seeds=seeds)
-    )
+    last = {(row["dataset"], row["encoding"]): row["seed"] for row in own}
+    options = replace(options, seeds=1 + min(last.values()))
+    return summarize_causal([row for row in own if row["seed"] < options.seeds], options)
 
 
 def kept_options(options: Options) -> dict[str, Any]:
@@ -419,10 +396,7 @@ def causal_page(found: CausalSummary) -> Page:
     said = [conclude_causal(one) for one in found.datasets]
     return Page(
         "train",
-        words=lambda: "\n".join(
-            paragraph(title) + aligned([list(map(printable, row)) for row in rows])
-            for title, rows in tables_of(found)
-        ),
+        words=lambda: tables_in_words(tables_of(found)),
         records=lambda: causal_records(found),
         rows=lambda: flattened(causal_records(found)),
         conclusion=lambda: "".join(paragraph(printable(line)) for line in said),

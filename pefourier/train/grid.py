@@ -103,6 +103,12 @@ def resolve_task(task: Task, options: Options, device: torch.device) -> Resolved
     return ResolvedTask(task, model, tuple(arms), injections, schedule_of(options, steps))
 
 
+def budget_of(task: Task, schedule: Schedule) -> dict[str, int]:
+    """How long a run may last."""
+    steps = loop.batch_and_steps(task, schedule.batch_size)[1]
+    return {"epochs": schedule.epochs, "patience": schedule.patience, "steps": steps}
+
+
 def sizes_of_tokens(length: int, options: Options) -> dict[str, int | None]:
     """Rows of a token and from one to the next, as given or so that there are few enough tokens.
 

@@ -7,15 +7,16 @@ only time is tried, by a few steps. Folders that those steps make are taken away
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 
 from pefourier.answers.page import Page, flattened, plain
 from pefourier.answers.telling import Said, meaning_of
-from pefourier.answers.text import agreeing, aligned, join, paragraph
+from pefourier.answers.text import agreeing, join, paragraph
 from pefourier.errors import printable
-from pefourier.train import causal, foresight, loop, power, processes, run
+from pefourier.train import causal, foresight, grid, loop, power, processes, run
 from pefourier.train.asked import Schedule, check_options, list_candidates, without_new_folders
 from pefourier.train.conclusion import count_words
 from pefourier.train.data.split import Task
@@ -24,6 +25,7 @@ from pefourier.train.grid import ResolvedTask, Stack
 from pefourier.train.options import BESIDE, LEVEL, Options
 from pefourier.train.progress import Note, clock
 from pefourier.train.ranks import meets_in_group
+from pefourier.train.report import tables_in_words
 from pefourier.train.store import Key, key_of
 
 PARTS = ("train", "valid", "test")
@@ -56,10 +58,10 @@ class DatasetPlan:
     candidates: int  # of --search
     budget: Mapping[str, int]
     seconds: float | None  # of encodings' runs; None: not known before the first epoch
-    detectable: float | None  # in F1, by --spread
-    claimed: float | None  # difference to find
-    claimed_runs: int | None  # that it takes
     conclusion: str
+    detectable: float | None = None  # in F1, by --spread
+    claimed: float | None = None  # difference to find
+    claimed_runs: int | None = None  # that it takes
 
 
 def plan_training(options: Options, note: Note | None = None) -> tuple[DatasetPlan, ...]:
@@ -114,62 +116,62 @@ def plan_of(
     task, schedule = resolved.task, resolved.schedule
     own = [stack for stack in stacks if stack.task is task]
     runs, beside = foresight.runs_to_train(run.stacks_to_train(own, done))
-    wanted = runs + len(beside)
     candidates, find = len(list_candidates(options)), power.claim_for(task.name, options.find)
     unknown = Forecast(task.name, runs, candidates, schedule.epochs, None)
     forecast = replace(times.get(task.name, unknown), runs=runs, beside=beside)
     found = power.detectable_difference(options.spread, options.seeds * len(task.folds))
     finished = len({key for one in own for key in one.keys} & done)
-    return DatasetPlan(
-        dataset=task.name,
+    more = run.foretell_power(options, task).removeprefix(f"{task.name}:")
+    asked = (task, schedule, options, forecast, finished, f"{more}.")
+    return planned(
+        *asked,
         encodings=tuple(arm.name for arm in resolved.arms),
-        seeds=options.seeds,
-        folds=folds_of(task, len(task.classes)),
-        classes=task.classes,
-        split=task.split,
-        leaky=task.leaky,
         length=task.length,
-        runs=wanted,
-        finished=finished,
-        candidates=candidates,
-        budget=budget_of(task, schedule),
-        seconds=forecast.seconds if wanted else 0.0,
         detectable=None if np.isnan(found) else found,
         claimed=find,
         claimed_runs=power.enough_runs(options.spread, find),
-        conclusion=said_of(task.name, forecast if wanted else None, finished)
-        + run.foretell_power(options, task).removeprefix(f"{task.name}:")
-        + ".",
     )
 
 
-def budget_of(task: Task, schedule: Schedule) -> dict[str, int]:
-    """How long a run may last, as rows of results say it."""
-    steps = loop.batch_and_steps(task, schedule.batch_size)[1]
-    return {"epochs": schedule.epochs, "patience": schedule.patience, "steps": steps}
-
-
-def said_of(dataset: str, forecast: Forecast | None, finished: int) -> str:
-    """How many runs there would be and how long they would take, in sentences."""
-    there = f" {count_words(finished)} {agreeing(finished, 'is', 'are')} there before." * (
-        finished > 0
+def planned(
+    task: Task,
+    schedule: Schedule,
+    options: Options,
+    forecast: Forecast,
+    finished: int,
+    more: str,
+    **told: Any,
+) -> DatasetPlan:
+    """How many runs there would be and how long they would take; `more` is said after that."""
+    runs, has = forecast.runs + len(forecast.beside), agreeing(finished, "is", "are")
+    there = f" {count_words(finished)} {has} there before." if finished else ""
+    said = forecast.line if runs else f"{task.name}: nothing is left to train"
+    classes = task.classes if task.labels.ndim == 1 else ("",)
+    return DatasetPlan(
+        dataset=task.name,
+        seeds=options.seeds,
+        folds=folds_of(task, len(classes)),
+        classes=classes,
+        split=task.split,
+        leaky=task.leaky,
+        runs=runs,
+        finished=finished,
+        candidates=forecast.candidates,
+        budget=grid.budget_of(task, schedule),
+        seconds=forecast.seconds if runs else 0.0,
+        conclusion=f"{said}.{there}{more}",
+        **told,
     )
-    return f"{forecast.line if forecast else f'{dataset}: nothing is left to train'}.{there}"
 
 
 def folds_of(task: Task, classes: int) -> tuple[PlannedFold, ...]:
     """Windows of each class in each part; all together where there is one class."""
     labels = task.labels if classes > 1 else np.zeros(len(task.starts), int)
-    return tuple(
-        PlannedFold(
-            number,
-            *(
-                tuple(np.bincount(labels[getattr(fold, part)], minlength=classes).tolist())
-                for part in PARTS
-            ),
-        )
-        for number, fold in enumerate(task.folds)
-    )
+    found = []
+    for number, fold in enumerate(task.folds):
+        parts = [np.bincount(labels[getattr(fold, p)], minlength=classes).tolist() for p in PARTS]
+        found.append(PlannedFold(number, *map(tuple, parts)))
+    return tuple(found)
 
 
 def plan_causal(options: Options, note: Note | None) -> tuple[DatasetPlan, ...]:
@@ -188,28 +190,9 @@ def plan_causal(options: Options, note: Note | None) -> tuple[DatasetPlan, ...]:
             seconds = epoch * schedule.epochs * wanted / len(members)
         forecast = Forecast(task.name, wanted, 1, schedule.epochs, seconds)
         finished = len(options.encoding) * options.seeds - wanted
-        said = said_of(task.name, forecast if wanted else None, finished)
-        found.append(
-            DatasetPlan(
-                dataset=task.name,
-                encodings=tuple(options.encoding),
-                seeds=options.seeds,
-                folds=folds_of(task, 1),
-                classes=("",),
-                split=task.split,
-                leaky=False,
-                length=work.lengths[0],
-                runs=wanted,
-                finished=finished,
-                candidates=1,
-                budget=budget_of(task, schedule),
-                seconds=seconds if wanted else 0.0,
-                detectable=None,
-                claimed=None,
-                claimed_runs=None,
-                conclusion=f"{said} {reach_of_seeds(work, options)}",
-            )
-        )
+        asked = (task, schedule, options, forecast, finished, f" {reach_of_seeds(work, options)}")
+        own = {"encodings": tuple(options.encoding), "length": work.lengths[0]}
+        found.append(planned(*asked, **own))
     return tuple(found)
 
 
@@ -228,10 +211,7 @@ def plan_page(found: Sequence[DatasetPlan]) -> Page:
     """The answer of `pefourier train --plan`."""
     return Page(
         "plan",
-        words=lambda: "\n".join(
-            paragraph(printable(title)) + aligned([list(map(printable, row)) for row in rows])
-            for title, rows in map(windows_table, found)
-        ),
+        words=lambda: tables_in_words(map(windows_table, found)),
         records=lambda: found,
         rows=lambda: flattened(plain(found)),
         conclusion=lambda: "\n".join(paragraph(printable(line)) for line in conclude_plan(found)),

@@ -1,6 +1,6 @@
 """How is it told what training found? Tables, sentences and records of a summary."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from functools import partial
 from itertools import product
@@ -259,13 +259,17 @@ def summary_page(summary: Summary) -> Page:
 
 def terminal_text(summary: Summary) -> str:
     """The answer for a terminal."""
-    parts = [
+    remarks = "".join(paragraph(printable(line), "  ") for line in sentences(summary))
+    return f"{tables_in_words(tables(summary))}\n{remarks}"
+
+
+def tables_in_words(found: Iterable[tuple[str, list[list[str]]]]) -> str:
+    """Tables with their titles for a terminal."""
+    return "\n".join(
         (paragraph(printable(what)) if what else "")
         + aligned([list(map(printable, row)) for row in rows])
-        for what, rows in tables(summary)
-    ]
-    remarks = "".join(paragraph(printable(line), "  ") for line in sentences(summary))
-    return "\n".join([*parts, remarks])
+        for what, rows in found
+    )
 
 
 def as_markdown(summary: Summary) -> str:

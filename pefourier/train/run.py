@@ -542,7 +542,6 @@ def row_of(
 ) -> Row:
     """A line of results.jsonl; `settings` are those that were chosen on validation."""
     member, task, schedule = outcome.member, resolved.task, resolved.schedule
-    steps = loop.batch_and_steps(task, schedule.batch_size)[1]
     fold = task.folds[member.fold]
     labels = task.labels[fold.test]
     parts = outcome.valid, task.labels[fold.valid], outcome.test
@@ -565,7 +564,7 @@ def row_of(
         "positive": task.positive,
         "shortest": task.shortest,
         "uneven": task.uneven,
-        "budget": {"epochs": schedule.epochs, "patience": schedule.patience, "steps": steps},
+        "budget": grid.budget_of(task, schedule),
         "falling": loop.still_falls(outcome.curve, outcome.epoch, schedule.epochs),
         "device": str(held.device),
         "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),

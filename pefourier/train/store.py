@@ -233,19 +233,24 @@ def continue_configuration(
     file: Path, old: Mapping[str, Any], config: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Add what is asked now to a folder's configuration; refused where numbers would differ."""
-    for key in sorted((old.keys() | config.keys()) - {*ASKED, *KNOWN, *ELSEWHERE, "stages"}):
-        was, now = option_of(old, key), config.get(key)
-        if was != now:
-            raise PefourierError(
-                f"--resume: {file} has {key} {shown(was)}, now it is {shown(now)}; "
-                "give the same or choose another --out"
-            )
+    keys = (old.keys() | config.keys()) - {*ASKED, *KNOWN, *ELSEWHERE, "stages"}
+    check_same(file, old, config, keys)
     if changed := find_change(old, config):
         raise PefourierError(
             f"--resume: {changed} has changed since {file} was written; choose another --out"
         )
     known = {key: {**old[key], **config[key]} for key in KNOWN}
     return {**config, **old, **{key: config[key] for key in ASKED}, **known}
+
+
+def check_same(file: Path, old: Mapping[str, Any], now: Mapping[str, Any], keys: Iterable) -> None:
+    """Refuse to go on in a folder with another value of one of these keys."""
+    for key in sorted(keys):
+        if (was := option_of(old, key)) != now.get(key):
+            raise PefourierError(
+                f"--resume: {file} has {key} {shown(was)}, now it is {shown(now.get(key))}; "
+                "give the same or choose another --out"
+            )
 
 
 def option_of(config: Mapping[str, Any], name: str) -> Any:

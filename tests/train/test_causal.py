@@ -146,7 +146,7 @@ def test_what_a_crash_left_is_gone_on_from(tmp_path, monkeypatch):
         with pytest.raises(PefourierError, match=f"--resume: .*{key}"):
             causal.run_causal(replace(more, **own))
     longer = replace(more, dataset=("copy:length=4,count=40",))
-    with pytest.raises(PefourierError, match="has 'copy:length=3,count=40'; give the same"):
+    with pytest.raises(PefourierError, match="has copy 'copy:length=3,count=40', now"):
         causal.run_causal(longer)
 
 
