@@ -251,12 +251,7 @@ def context(
 
 @overload
 def context(
-    spec: str | os.PathLike[str],
-    *,
-    length: Sequence[int],
-    trained: Count | None = None,
-    d: Count | None = None,
-    against: str | None = None,
+    spec: str | os.PathLike[str], *, length: Sequence[int], **others: Any
 ) -> tuple[Context, ...]: ...
 
 
@@ -348,14 +343,7 @@ def design(
 
 
 @overload
-def design(
-    length: Sequence[int],
-    d: Count,
-    *,
-    criteria: Sequence[str] = (),
-    bases: Sequence[float] = (),
-    dtype: str | None = None,
-) -> tuple[Design, ...]: ...
+def design(length: Sequence[int], d: Count, **others: Any) -> tuple[Design, ...]: ...
 
 
 def design(

@@ -23,7 +23,7 @@ from pefourier.analysis.context import (
     window_of_rotation,
     window_within,
 )
-from pefourier.analysis.design import candidate, exact_base
+from pefourier.analysis.design import Candidate, candidate, exact_base
 from pefourier.answers.page import fields_of
 from pefourier.encodings import build, load
 from pefourier.encodings.encoding import Encoding
@@ -41,20 +41,11 @@ SHOWN = (128, 1024, 4096, 32768, 131072, 2**20)  # positions at which cosines ar
 
 
 @dataclass(frozen=True)
-class Extension:
+class Extension(Candidate):
     """One way to a longer context, and what it does."""
 
     way: str  # unchanged, a scaling, or base: another base without a scaling
     factor: float  # of that scaling, else 1
-    rho: float
-    spec: str
-    min_distance: float
-    min_distance_cast: float | None  # after rounding the codes to the format asked for
-    rank: int
-    stable_rank: float
-    condition_number: float | None
-    idle: int  # pairs that never finish a turn within the length
-    bound: int | None  # first lag m with B(m) < 0
     attention_factor: float
     bands: tuple[Band, ...]  # kept, blended, stretched: compared with the rotation as trained
     unseen: int  # pairs that meet phases that the rotation as trained never met

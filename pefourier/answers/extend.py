@@ -65,30 +65,20 @@ def conclude_extension(found: Extensions) -> Said:
     if not unchanged.unseen:
         window = window_within(found.window, found.length)
         seen = f", as a query sees {window} positions" if window else ""
-        return Said(
-            "NO SCALING NEEDED",
-            f"{taken}, every pair stays within the angles of training{seen}.",
-            f"{ONLY_A_TEST} at that length.",
-        )
+        meaning = f"{taken}, every pair stays within the angles of training{seen}."
+        return Said("NO SCALING NEEDED", meaning, f"{ONLY_A_TEST} at that length.")
     pairs = sum(band.pairs for band in unchanged.bands)
     reach = agreeing(unchanged.unseen, "reaches", "reach")
     fewest = min(way.unseen for way in ways)
     best = max((way for way in ways if way.unseen == fewest), key=nearness)
     left = "no pair" if not fewest else f"the fewest pairs ({fewest})"
-    position = best.below[".99"]
-    falls = (
-        "stays above .99 throughout"
-        if position is None
-        else f"first falls below .99 at position {position}"
-    )
-    return Said(
-        "SCALING NEEDED",
-        f"{taken}, {unchanged.unseen} of {pairs} pairs {reach} angles unseen in training"
-        f"{where_needed(found)}.",
-        f"Of the ways that leave {left} there, {way_name(best)} changes the trained rotation "
-        f"least: the cosine between the codes {falls}.",
-        (last_words(found),),
-    )
+    position, falls = best.below[".99"], "stays above .99 throughout"
+    if position is not None:
+        falls = f"first falls below .99 at position {position}"
+    new = f"{unchanged.unseen} of {pairs} pairs {reach} angles unseen in training"
+    meaning = f"{taken}, {new}{where_needed(found)}."
+    way_out = sentence("extend", "nearest", left=left, way=way_name(best), falls=falls)
+    return Said("SCALING NEEDED", meaning, way_out, (last_words(found),))
 
 
 def where_needed(found: Extensions) -> str:
@@ -157,11 +147,9 @@ def lines_text(way: Extension) -> str:
 def extension_rows(answers: Sequence[Answer]) -> Iterable[Sequence[Any]]:
     """A row for each way, its keys for config.json in JSON; of a grid with its axis."""
     founds: list[Extensions] = [a.result for a in answers]
-    single = [
-        key
-        for key, value in fields_of(founds[0].candidates[0]).items()
-        if key not in ("bands", "cosine", "below", "frequencies", "config")
-    ]
+    told = fields_of(founds[0].candidates[0])
+    several = ("bands", "cosine", "below", "frequencies", "config")
+    single = list(dict.fromkeys(["way", "factor", *(key for key in told if key not in several)]))
     axes = ["axis"] if any(map(on_axis, founds)) else []
     shown = list(dict.fromkeys(p for one in founds for p, _ in one.candidates[0].cosine))
     levels = list(founds[0].candidates[0].below)
