@@ -105,9 +105,7 @@ def check_place(path: str) -> None:
     if status and stat.S_ISDIR(status.st_mode):
         raise PefourierError(f"cannot write {shown(path)}: it is a folder; name a file in it")
     if not os.path.isdir(folder):
-        raise PefourierError(
-            f"cannot write {shown(path)}: there is no folder {shown(folder)}; make it first"
-        )
+        raise PefourierError(f"cannot write {shown(path)}: make the folder {shown(folder)} first")
     places = [path] if status else []
     if not (status and in_place(path, status)):
         places.append(folder)

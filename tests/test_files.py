@@ -27,7 +27,7 @@ def test_where_nothing_can_be_written(monkeypatch):
     put("x.npy", b"")
     for path, reason in {
         "folder.npy": "it is a folder; name a file in it",
-        "a/x.npy": f"there is no folder '{os.getcwd()}/a'; make it first",
+        "a/x.npy": f"make the folder '{os.getcwd()}/a' first",
     }.items():
         with pytest.raises(
             PefourierError, match=f"^{re.escape(f'cannot write {path!r}: {reason}')}$"

@@ -104,9 +104,7 @@ def other_layers(enc: Encoding) -> Encoding:
         parts = [run.part for run in read_layers(whole, "") if run.part not in ("", part)]
         if parts:
             return load(layer_spec(whole, parts[0]))
-    raise PefourierError(
-        f"{shown(enc.spec)} has one rotation; local-for-global needs a model with two"
-    )
+    raise PefourierError(f"{shown(enc.spec)} has one rotation; local-for-global needs two")
 
 
 def layer_of(enc: Encoding) -> str:

@@ -167,7 +167,7 @@ def scattered(at: np.ndarray) -> Domain:
     at = np.asarray(at, dtype=float)
     if at.ndim != 2 or 0 in at.shape:
         raise PefourierError(
-            f"points are a table, one row each and a column for each axis; got shape {at.shape}"
+            f"points are a table, a row each, a column an axis; got shape {at.shape}"
         )
     if not np.isfinite(at).all():
         row, axis = np.argwhere(~np.isfinite(at))[0]
@@ -233,9 +233,7 @@ def nodes(parents: Sequence[int]) -> Domain:
 def check_basis(n: int, what: str) -> None:
     """Refuse more points than a dense basis (n, n) can be held for."""
     if n > LARGEST_BASIS:
-        raise PefourierError(
-            f"{n} {what} are too many: their basis is an (n, n) array, with n up to {LARGEST_BASIS}"
-        )
+        raise PefourierError(f"{n} {what} are too many for an (n, n) basis, up to {LARGEST_BASIS}")
 
 
 def periodogram(domain: Domain, table: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -271,9 +269,8 @@ def periodogram(domain: Domain, table: np.ndarray) -> tuple[np.ndarray, np.ndarr
     n = len(domain)
     if domain.at is not None:
         raise PefourierError(
-            "scattered points have no spectrum: waves are at right angles to one another only over "
-            "a grid or along one axis; 'pefourier check-faithful' and 'relations' compare codes "
-            "there, and --grid puts points on a grid"
+            "scattered points have no spectrum, which takes a grid or a single axis; --grid gives "
+            "one, and 'pefourier check-faithful' and 'relations' compare codes without"
         )
     if domain.basis is not None:
         energy = ((domain.basis.T @ np.asarray(table, dtype=float)) ** 2).sum(axis=1)
@@ -333,9 +330,7 @@ def displacement_of_each_pair(domain: Domain, length: int, spec: str) -> np.ndar
     """
     sides = tuple((side + 1) // 2 for side in domain.grid)
     if math.prod(sides) != length:
-        raise PefourierError(
-            f"{spec} has displacements of {math.prod(sides)} points, and there are {length} tokens"
-        )
+        raise PefourierError(f"{spec} has lags of {math.prod(sides)} points, not {length} tokens")
     places = np.stack(np.unravel_index(np.arange(length), sides), axis=-1)
     lag = places - places[:, None] + np.array(sides) - 1  # key - query, from 0
     return domain.prefix + np.ravel_multi_index(tuple(np.moveaxis(lag, -1, 0)), domain.grid).ravel()

@@ -205,10 +205,8 @@ def from_table(table: np.ndarray, name: str = "table", **facts: Any) -> Encoding
     top = largest_number(table)
     if not np.isfinite(top):
         row, column = np.unravel_index(np.argmin(np.isfinite(table)), table.shape)
-        raise PefourierError(
-            f"{name} holds {table[row, column]} at row {row}, column {column}; "
-            "codes must be finite numbers"
-        )
+        where = f"row {row}, column {column}; codes must be finite numbers"
+        raise PefourierError(f"{name} holds {table[row, column]} at {where}")
     check_magnitude(name, top)
 
     def codes(x: np.ndarray) -> np.ndarray:
@@ -216,6 +214,13 @@ def from_table(table: np.ndarray, name: str = "table", **facts: Any) -> Encoding
 
     facts = {"origin": "code", "lattice": max(table.shape), **facts}
     return Encoding(name, positions(len(table)), table.shape[1], codes, **facts)
+
+
+def rows_up_to(table: np.ndarray, length: int | None, what: str) -> np.ndarray:
+    """The first `length` rows of a table, by default all."""
+    if length is not None and length > len(table):
+        raise PefourierError(f"{what} has {len(table)} positions, fewer than --length {length}")
+    return table[:length]
 
 
 def rows_of(table: np.ndarray, rows: np.ndarray | slice) -> np.ndarray:

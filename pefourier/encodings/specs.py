@@ -18,7 +18,7 @@ from pefourier.encodings import families  # noqa: F401 (which fill the registry)
 from pefourier.encodings.checks import check_count
 from pefourier.encodings.conventions import list_conventions, specs_of_convention
 from pefourier.encodings.descriptions import describe
-from pefourier.encodings.encoding import Encoding, from_table
+from pefourier.encodings.encoding import Encoding, from_table, rows_up_to
 from pefourier.encodings.grids import check_sides, count_points, on_grid
 from pefourier.encodings.refused import refuse_known
 from pefourier.encodings.registry import BUILDERS, build, parse_parameters
@@ -73,9 +73,7 @@ def load(
         from pefourier.encodings.sources.mrope import on_spans
 
         if grid or prefix or length is not None:
-            raise PefourierError(
-                "--spans says which tokens there are; leave out --grid and --length"
-            )
+            raise PefourierError("--spans tells the tokens; leave out --grid and --length")
         return replace(on_spans(spec, spans, load, d=d, **options), spec=spec)
     if not grid and not prefix:
         return load_rows(spec, length, d, least, options)
@@ -243,9 +241,7 @@ def load_file(spec: str, length: int | None) -> Encoding:
     if trained is not None:
         return replace(trained, spec=spec, params={**trained.params, "path": path})
     table, eps = read_table(path, key)
-    if length is not None and length > len(table):
-        raise PefourierError(f"{shown(spec)} has {len(table)} rows, fewer than --length {length}")
-    table = table[:length]
+    table = rows_up_to(table, length, shown(spec))
     params = {"length": len(table), "d": table.shape[1], "path": path, "array": key}
     return replace(from_table(table, spec, eps=eps, origin="file"), params=params, spec=spec)
 

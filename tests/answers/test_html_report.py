@@ -318,7 +318,7 @@ def test_the_answer_says_where_the_page_is(run, tmp_path):
 
 @pytest.mark.parametrize(
     ("out", "message"),
-    [("a.pdf", "unknown suffix '.pdf'"), ("no/such/a.html", "there is no folder")],
+    [("a.pdf", "unknown suffix '.pdf'"), ("no/such/a.html", "make the folder")],
 )
 def test_a_page_that_cannot_be_written_is_refused_at_once(run, tmp_path, out, message):
     done = run("report", "dft", "--out", tmp_path / out)

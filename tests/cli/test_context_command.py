@@ -295,7 +295,7 @@ def test_context_of_biases_says_what_can_be_said(run):
         ([], "context takes a model's config.json or folder, or a rotation; got none"),
         (
             ["llama.json", "--against", "local-for-global"],
-            "'llama.json' has one rotation; local-for-global needs a model with two",
+            "'llama.json' has one rotation; local-for-global needs two",
         ),
         (
             ["llama.json", "--against", "dft"],

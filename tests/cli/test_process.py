@@ -141,7 +141,7 @@ def test_a_file_in_the_place_of_a_folder(folder):
     for option in ("encode dft --out file/x.npy", "spectrum --plot file/x.png"):
         done = shell(f"pefourier {option}")
         path = option.split()[-1]
-        message = f"cannot write '{path}': there is no folder '{folder}/file'; make it first"
+        message = f"cannot write '{path}': make the folder '{folder}/file' first"
         assert (done.returncode, done.stdout) == (2, "")
         assert done.stderr == f"pefourier: {message}\n"
 
@@ -325,9 +325,7 @@ def test_times_beyond_a_basis_are_refused(measured):
     np.save("times.npy", np.arange(100_000.0) ** 1.1)
     status, out, err, peak, _ = measured("spectrum", "mtan", "--times", "times.npy")
     assert (status, out) == (2, "")
-    assert err == [
-        "pefourier: 100000 times are too many: their basis is an (n, n) array, with n up to 8192"
-    ]
+    assert err == ["pefourier: 100000 times are too many for an (n, n) basis, up to 8192"]
     assert peak < GIB
 
 

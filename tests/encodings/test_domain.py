@@ -45,7 +45,7 @@ def test_a_dense_basis_has_a_limit(monkeypatch, make):
     assert len(make(8)) == 8
     with pytest.raises(
         PefourierError,
-        match=r"^9 .* are too many: their basis is an \(n, n\) array, with n up to 8$",
+        match=r"^9 .* are too many for an \(n, n\) basis, up to 8$",
     ):
         make(9)
 
@@ -69,7 +69,7 @@ def test_sides_that_make_no_lattice_are_refused(sides, prefix):
 
 @pytest.mark.parametrize("shape", [(0, 2), (3, 0), (3,)])
 def test_points_that_are_none_are_refused(shape):
-    with pytest.raises(PefourierError, match="points are a table, one row each and a column for"):
+    with pytest.raises(PefourierError, match="points are a table, a row each, a column an axis"):
         domain.scattered(np.zeros(shape))
 
 

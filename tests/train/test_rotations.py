@@ -159,5 +159,5 @@ def test_added_codes_are_told_too(held, name, tmp_path):
     (found,) = loop.fit(held, SIZES, [loop.Member(name, codes, 0, 0)], loop.Schedule(1, 4, 0.02))
     saved_models.save_classifier(path, saved_models.classifier_of(held.task, found, SIZES))
     np.testing.assert_allclose(load(path).table(), found.codes, atol=1e-6)
-    with pytest.raises(PefourierError, match="has codes of 8 tokens, fewer than --length 9"):
+    with pytest.raises(PefourierError, match="has 8 positions, fewer than --length 9"):
         pefourier.spectrum(path, length=9)

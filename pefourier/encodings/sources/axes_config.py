@@ -79,9 +79,7 @@ def dimension_of(model: ModelConfig, block: Block) -> int:
     sizes = {key: value_of(model, spec) for key, spec in block["d"].items() if key != "times"}
     head, width, heads = (sizes.get(key) for key in ("head", "width", "heads"))
     if head is None and heads and width % heads:
-        raise PefourierError(
-            f"{model.config.label} has a width of {width}, which {heads} heads do not divide"
-        )
+        raise PefourierError(f"{model.config.label}: {heads} heads do not divide its width {width}")
     d = head or (width // heads if heads else width)
     return model.dimension(d * heads if block["d"].get("times") else d, "size of a head or width")
 

@@ -13,7 +13,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from pefourier.encodings.encoding import FLOAT32_EPS, Encoding, from_table
+from pefourier.encodings.encoding import FLOAT32_EPS, Encoding, from_table, rows_up_to
 from pefourier.encodings.registry import build
 from pefourier.errors import PefourierError, shown
 
@@ -39,11 +39,8 @@ def read_classifier(path: str, length: int | None) -> Encoding | None:
         names = ["codes", "frequencies"] if turns else ["codes"]
         codes, *waves = (np.atleast_2d(file.load(name, "float64")) for name in names)
     if act == "add":
-        if length is not None and length > len(codes):
-            raise PefourierError(
-                f"{shown(path)} has codes of {len(codes)} tokens, fewer than --length {length}"
-            )
-        return from_table(codes[:length], "learned", eps=FLOAT32_EPS, origin="weights")
+        rows = rows_up_to(codes, length, shown(path))
+        return from_table(rows, "learned", eps=FLOAT32_EPS, origin="weights")
     return rotation_of_codes(path, codes, waves[0], grid, length) if waves else None
 
 

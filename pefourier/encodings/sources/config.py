@@ -162,10 +162,8 @@ class ModelConfig:
         if value is None and self.d is None:
             raise PefourierError(f"{shown(self.file)} sets no {keys}; give the dimension by --d")
         if self.d is not None and value not in (None, self.d):
-            raise PefourierError(
-                f"{shown(self.file)} sets a dimension of {value} ({keys}), --d {self.d} another; "
-                "leave out --d"
-            )
+            whose = f"{shown(self.file)} sets a dimension of {value} ({keys})"
+            raise PefourierError(f"{whose}, --d {self.d} another; leave out --d")
         return self.d if value is None else value
 
     def positions(self) -> tuple[int, tuple[Finding, ...]]:

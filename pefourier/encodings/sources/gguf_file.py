@@ -57,8 +57,7 @@ class GgufFile:
         own = self.metadata.get(f"{self.architecture}.rope.dimension_sections") or []
         if not isinstance(own, list) or not all(type(n) is int and n >= 0 for n in own[:4]):
             raise PefourierError(
-                f"rope.dimension_sections of {shown(self.path)} must be four numbers of pairs; got "
-                f"{own!r}"
+                f"rope.dimension_sections of {shown(self.path)} must be four counts; got {own!r}"
             )
         return tuple(own[:4]) if sum(own[:4]) else ()
 
@@ -79,9 +78,7 @@ class GgufFile:
         """A positive number under a key; None where there is none."""
         own = self.value(key)
         if own is not None and not (isinstance(own, int | float) and 0 < own < 1e300):
-            raise PefourierError(
-                f"{key} of {shown(self.path)} must be a number above 0; got {own!r}"
-            )
+            raise PefourierError(f"{key} of {shown(self.path)} must be above 0; got {own!r}")
         return own
 
 
@@ -120,8 +117,7 @@ def read_gguf(spec: str, length: int | None = None, d: int | None = None) -> Enc
         raise unknown(f"type of layer of {shown(path)}", part, PARTS)
     if file.pairing == "none":
         raise PefourierError(
-            f"{shown(path)} sets no rotation: llama.cpp turns nothing in architecture "
-            f"{shown(file.architecture)}"
+            f"{shown(path)} sets no rotation: llama.cpp turns nothing in {shown(file.architecture)}"
         )
     turned = file.number("rope.dimension_count")
     keys = ("attention.key_length_mla", "attention.key_length")
@@ -222,9 +218,7 @@ def scaling_of_file(file: GgufFile) -> dict[str, Any]:
         turns = {key: read_key(file, f"rope.scaling.yarn_{key}") for key in BETAS}
         return {"scaling": "yarn", **own, **{key: x for key, x in turns.items() if x is not None}}
     named = ", ".join(factors) or "no factors"
-    raise PefourierError(
-        f"a scaling of type {shown(kind)} with {named} is not known; give rope:inv_freq=FILE"
-    )
+    raise PefourierError(f"scaling {shown(kind)} with {named} is unknown; give rope:inv_freq=FILE")
 
 
 def read_key(file: GgufFile, key: str) -> float | None:

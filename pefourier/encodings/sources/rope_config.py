@@ -374,9 +374,9 @@ def known_layers(
 def choose_layer(model: ModelConfig, sections: Mapping[str, Layer]) -> tuple[str, Section, Rotary]:
     """The type of layer that is named, or any where all turn alike."""
     if model.part and "" in sections:
+        part = shown("#" + model.part)
         raise PefourierError(
-            f"{shown(model.file)} has one rotation for all layers; "
-            f"leave out {shown('#' + model.part)}"
+            f"{shown(model.file)} has one rotation for all layers; leave out {part}"
         )
     if model.part:
         if model.part not in sections:
@@ -421,9 +421,7 @@ def read_scaling(
     for key in REQUIRED.get(scaling, ()):
         implied = scaling == "yarn" and key in section.values  # null: the ratio of the lengths
         if section.values.get(key) is None and not implied:
-            raise PefourierError(
-                f"{section.label} has no {key}, which rope_type {kind} needs; add it"
-            )
+            raise PefourierError(f"{section.label} has no {key}; rope_type {kind} needs it")
     if layered:
         kinds.pop("truncate", None)  # which is not read there
     own = {key: section.parameter(key, annotation) for key, annotation in kinds.items()}

@@ -116,10 +116,8 @@ def ways_to_call(asked: TableAsked, function: Callable[..., Any]) -> Iterator[Ca
     left = [p for p in parameters[len(given.by_order) :] if p.name not in given.by_name]
     needed = [p.name for p in left if is_needed(p)]
     if objects := OBJECTS.intersection(needed):
-        raise PefourierError(
-            f"{function.__name__} takes {min(objects)}, an object: make an instance in a file of "
-            "yours, and name it as py:file:instance"
-        )
+        what = f"{function.__name__} takes {min(objects)}, an object"
+        raise PefourierError(f"{what}: make an instance of it in a file, py:file:instance")
     in_order = any(p.kind is p.POSITIONAL_ONLY for p in left)
     after: list[dict[str, Any]] = []
     times = (float, int) if TIME_NAMES & set(needed) else ()

@@ -130,8 +130,7 @@ def read_numbers(spec: str) -> np.ndarray:
     path, key = split_spec(spec)
     if path.lower().endswith(".gguf"):
         raise PefourierError(
-            f"{shown(path)} holds factors, by which frequencies are divided; name it as a SPEC "
-            "itself, which reads them with its base"
+            f"{shown(path)} holds factors that divide frequencies; name it as a SPEC itself"
         )
     with open_arrays(path) as file:
         names = list(file.arrays)
@@ -142,9 +141,7 @@ def read_numbers(spec: str) -> np.ndarray:
         if math.prod(shape) != max(shape, default=0) and not table:
             held = names_and_shapes({name: file.arrays[name] for name in names})
             way_out = "; name one as PATH#NAME" if len(names) > 1 else ""
-            raise PefourierError(
-                f"{file.label} holds {held}; a list of numbers has one column{way_out}"
-            )
+            raise PefourierError(f"{file.label} holds {held}; a list has one column{way_out}")
         return file.load(names[0], "float64", most=LIST).reshape(shape if table else -1)
 
 
@@ -207,9 +204,7 @@ def await_writer(descriptor: int, path: str) -> bytes:
         with suppress(BlockingIOError):  # somebody is there and takes his time
             first = os.read(descriptor, 1)
             if not first:
-                raise PefourierError(
-                    f"{shown(path)} is a pipe that nobody writes to; put a file there"
-                )
+                raise PefourierError(f"{shown(path)} is a pipe nobody writes to; put a file there")
     os.set_blocking(descriptor, True)
     return first
 
@@ -246,9 +241,7 @@ def choose_array(arrays: Mapping[str, Stored], key: str | None, file: str) -> st
             raise PefourierError(f"{file} holds several tables, {named}; name one as PATH#NAME")
         key = tables[0] if tables else next(iter(arrays)) if len(arrays) == 1 else None
         if key is None:
-            raise PefourierError(
-                f"{file} holds no table (n, d) of numbers; it holds {names_and_shapes(arrays)}"
-            )
+            raise PefourierError(f"{file} holds no table (n, d), but {names_and_shapes(arrays)}")
     if not arrays[find_array(arrays, key, file)].is_table:
         raise PefourierError(
             f"{file} holds {names_and_shapes({key: arrays[key]})} of "

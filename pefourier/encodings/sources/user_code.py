@@ -299,9 +299,7 @@ def obtain_table(asked: TableAsked, found: Any) -> tuple[Codes, list[Finding]]:
             lambda some: table_of_class(some, torch, found, padded=some is not asked), ways
         )
     if asked.given and not callable(found):
-        raise PefourierError(
-            f"{shown(asked.spec)} is an instance or a table: it takes no arguments"
-        )
+        raise PefourierError(f"{shown(asked.spec)} is an instance or table: it takes no arguments")
     if isinstance(found, module):
         return module_table(asked, torch, found.eval())
     if not callable(found):

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from pefourier.encodings.encoding import Encoding, Finding, from_table
+from pefourier.encodings.encoding import Encoding, Finding, from_table, rows_up_to
 from pefourier.encodings.families.relative import of_lags, t5_buckets
 from pefourier.encodings.findings import finding
 from pefourier.encodings.sources.config import (
@@ -131,14 +131,8 @@ def load_tensor(model: ModelConfig, name: str, path: str) -> Encoding:
     codes, eps = read_table(path, name)
     offset = first_row(model)
     found = (*offset_notes(model.kind, offset), *unlike_config(model, name, path, codes.shape))
-    codes = codes[offset:]
     model.dimension(codes.shape[1], f"tensor {name}")
-    if model.length is not None and model.length > len(codes):
-        raise PefourierError(
-            f"{name} of {shown(path)} has rows for {len(codes)} positions, "
-            f"fewer than --length {model.length}"
-        )
-    codes = codes[: model.length]
+    codes = rows_up_to(codes[offset:], model.length, f"{name} of {shown(path)}")
     params = {"length": len(codes), "d": codes.shape[1], "path": path, "array": name}
     params |= {"offset": offset, "model_type": model.kind}
     return from_table(codes, "learned", eps=eps, params=params, findings=found, origin="weights")

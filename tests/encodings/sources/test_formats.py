@@ -351,7 +351,7 @@ def test_odd_tensors():
     torch.save({"a": {"codes": codes, 7: torch.ones(3)}, ("tuple",): torch.ones(2, 2)}, "x.pt")
     assert read_table("x.pt")[0].tolist() == [[1, 1]] * 3
     torch.save({"k" * 1000: {"codes": torch.ones(2, 2)}}, "x.pt")
-    refused("'x.pt' holds no table (n, d) of numbers; it holds no array", "x.pt")
+    refused("'x.pt' holds no table (n, d), but no array", "x.pt")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that such tensors are prototypes, or deprecated
         odd = {

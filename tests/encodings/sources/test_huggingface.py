@@ -76,7 +76,7 @@ def test_learned_positions_come_from_the_weights(values, tensor, offset, config,
     assert [f.code for f in enc.findings] == ["position-offset"] * bool(offset)
     assert len(load(config(values), length=3)) == 3
     message = (
-        f"{tensor} of {str(tmp_path / 'model.safetensors')!r} has rows for {10 - offset} "
+        f"{tensor} of {str(tmp_path / 'model.safetensors')!r} has {10 - offset} "
         "positions, fewer than --length 11"
     )
     with pytest.raises(PefourierError, match=f"^{re.escape(message)}$"):

@@ -465,15 +465,15 @@ def test_a_section_wins_over_the_config_above_it(config):
 REFUSED = {
     "no factor": (
         scaling(type="linear"),
-        "rope_scaling of {path} has no factor, which rope_type linear needs; add it",
+        "rope_scaling of {path} has no factor; rope_type linear needs it",
     ),
     "null factor": (
         scaling(type="linear", factor=None),
-        "rope_scaling of {path} has no factor, which rope_type linear needs; add it",
+        "rope_scaling of {path} has no factor; rope_type linear needs it",
     ),
     "no low_freq_factor": (
         scaling(**{k: v for k, v in LLAMA31_SCALING.items() if k != "low_freq_factor"}),
-        "rope_scaling of {path} has no low_freq_factor, which rope_type llama3 needs; add it",
+        "rope_scaling of {path} has no low_freq_factor; rope_type llama3 needs it",
     ),
     "unknown type": (
         scaling(type="yarm", factor=2),
