@@ -21,7 +21,7 @@ from pefourier.encodings.checks import check_count, check_size
 from pefourier.encodings.domain import lattice, lattice_points
 from pefourier.encodings.encoding import Encoding, from_table
 from pefourier.encodings.families.axes import axis_letters
-from pefourier.encodings.grids import check_fit, grid_options, size_of, usual_grid
+from pefourier.encodings.grids import grid_options, size_of, usual_grid
 from pefourier.encodings.specs import source_of
 from pefourier.errors import PefourierError, shown, unknown
 from pefourier.geometry.closest import closest_pair
@@ -215,12 +215,6 @@ def check_new_sides(new: Sequence[int], old: Sequence[int]) -> tuple[int, ...]:
     return tuple(int(side) for side in new)
 
 
-def on_lattice(table: np.ndarray, sides: Sequence[int], prefix: int, **facts: Any) -> Encoding:
-    """A table as that of a lattice; refused where its rows do not fit."""
-    check_fit("the table", len(table), tuple(sides), prefix)
-    return replace(from_table(table, **facts), domain=lattice(sides, prefix))
-
-
 def rms(table: np.ndarray) -> float:
     """Root of the mean squared length of a code."""
     return float(np.sqrt((table**2).sum(axis=1).mean()))
@@ -243,8 +237,8 @@ def similarities(table: np.ndarray, sides: Sequence[int]) -> list[float]:
 
 def picture(table: np.ndarray, sides: tuple[int, ...]) -> Picture:
     """A table on a lattice: its codes, and its frequencies; of one axis as a row of points."""
-    enc = on_lattice(table, sides if len(sides) > 1 else (1, *sides), 0)
-    enc = replace(enc, eps=max(enc.eps, SUMS_EPS))
+    enc, points = from_table(table), lattice(sides if len(sides) > 1 else (1, *sides))
+    enc = replace(enc, domain=points, eps=max(enc.eps, SUMS_EPS))
     spectrum, norm, axes = density(enc, sigma=0.0), rms(table), len(sides)
     closest = closest_pair(enc)
     waves = [

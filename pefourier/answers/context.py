@@ -458,11 +458,6 @@ def shared_buckets(enc: Encoding, causal: bool) -> list[np.ndarray]:
     return [*(run for run in near if len(run) > 1), last]
 
 
-def context_text(answers: Sequence[telling.Answer]) -> str:
-    """All that is known of each model."""
-    return "\n".join(text_of_model(a.encoding, a.result) for a in answers)
-
-
 def text_of_model(enc: Encoding, found: context.Context) -> str:
     """Layers in runs, what is known of each rotation, its bands, and what a misreading leaves."""
     rows = [["layers", "positions", "rotation", "window"]]
@@ -650,7 +645,7 @@ def conclude_reach(name: str, answers: Sequence[telling.Answer]) -> str:
 TOLD = telling.Telling(
     "context",
     conclude=conclude_context,
-    words=context_text,
+    words=lambda answers: "\n".join(text_of_model(a.encoding, a.result) for a in answers),
     rows=context_rows,
     record=context_record,
     chart=lambda answers, colour: "".join(bands_chart(a.result, colour) for a in answers),

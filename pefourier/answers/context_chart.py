@@ -43,13 +43,8 @@ def bands_chart(found: context.Context, colour: bool = False) -> str:
             row = "".join(cells.get(i, " ") for i in range(across))
             row = row.replace(mark, f"\x1b[{paint}m{mark}\x1b[0m") if colour else row
             lines += [f"{treatment:<9} {row}"] if members.any() else []
-    scale = f"{'':9} {ends_text(slowest, found.length, across)}"
+    last = f"{max(slowest, found.length):.3g} positions"
+    scale = f"{'':9} {2 * pi:.3g}{last:>{across - 4}}"
     return "\n".join(
         [*lines, scale, f"{'':10}│ trained {found.trained}  ║ asked {found.length}", "", ""]
     )
-
-
-def ends_text(slowest: float, length: int, across: int) -> str:
-    """The ends of the scale of wavelengths."""
-    last = f"{max(slowest, length):.3g} positions"
-    return f"{2 * pi:.3g}{last:>{across - 4}}"

@@ -14,6 +14,7 @@ import numpy as np
 from pefourier.answers import places, telling
 from pefourier.answers.faithful_figures import faithful
 from pefourier.answers.page import Page, fields_of
+from pefourier.answers.telling import Fact
 from pefourier.answers.text import agreeing, aligned, join, number, paragraph
 from pefourier.encodings.encoding import Encoding
 from pefourier.encodings.grids import size_of
@@ -83,29 +84,25 @@ def why_no_rise(answer: telling.Answer) -> str:
 
 
 FAITHFUL_FACTS = [
-    telling.Fact("verdict", lambda r: r.verdict),
-    telling.Fact("positions", lambda r: r.length),
-    telling.Fact("dimensions", lambda r: r.dimension),
-    telling.Fact("distinct codes", lambda r: r.distinct),
-    telling.Fact("smallest distance", lambda r: r.min_distance, "only one position"),
-    telling.Fact(
+    Fact("verdict", lambda r: r.verdict),
+    Fact("positions", lambda r: r.length),
+    Fact("dimensions", lambda r: r.dimension),
+    Fact("distinct codes", lambda r: r.distinct),
+    Fact("smallest distance", lambda r: r.min_distance, "only one position"),
+    Fact(
         "  between positions",
         lambda r: r.closest_pair and "{} and {}".format(*r.closest_pair),
         "only one position",
     ),
-    telling.Fact("  over rms code length (gap)", lambda r: r.gap, "only one position"),
-    telling.Fact("rank", lambda r: r.rank),
-    telling.Fact("  singular values above", lambda r: r.rank_tolerance),
-    telling.Fact("condition number", lambda r: r.condition_number, why_singular),
-    telling.Fact("error of the linear inverse", lambda r: r.inverse_error),
-    telling.Fact("stable rank", lambda r: r.stable_rank, "none: codes are zero"),
-    telling.Fact("Toeplitz residual", lambda r: r.toeplitz_residual, why_no_lags),
-    telling.Fact(
-        "residual of T(1) (Denk)", lambda r: telling.of_axes(r.shift_residual), why_no_shift
-    ),
-    telling.Fact(
-        "inner products fall up to lag", lambda r: telling.of_axes(r.first_rising_lag), why_no_rise
-    ),
+    Fact("  over rms code length (gap)", lambda r: r.gap, "only one position"),
+    Fact("rank", lambda r: r.rank),
+    Fact("  singular values above", lambda r: r.rank_tolerance),
+    Fact("condition number", lambda r: r.condition_number, why_singular),
+    Fact("error of the linear inverse", lambda r: r.inverse_error),
+    Fact("stable rank", lambda r: r.stable_rank, "none: codes are zero"),
+    Fact("Toeplitz residual", lambda r: r.toeplitz_residual, why_no_lags),
+    Fact("residual of T(1) (Denk)", lambda r: r.shift_residual, why_no_shift),
+    Fact("inner products fall up to lag", lambda r: r.first_rising_lag, why_no_rise),
 ]
 
 
@@ -123,14 +120,14 @@ def why_no_grid(answer: telling.Answer) -> str:
 
 
 GRID_FAITHFUL_FACTS = [
-    telling.Fact("grid", lambda r: r.grid if r.grid is None else size_of(r.grid), why_no_grid),
-    telling.Fact("rows before the grid", lambda r: r.prefix, why_no_grid),
-    telling.Fact("closest points, displacement", lambda r: displacement_in_words(r), why_no_grid),
-    telling.Fact("error of a(y) + b(x)", lambda r: r.separable_error, why_no_grid),
-    telling.Fact("A2 (1 = bound to one axis)", lambda r: (r.isotropy or {}).get("A2"), why_no_grid),
-    telling.Fact("A4 (1 = bound to two axes)", lambda r: (r.isotropy or {}).get("A4"), why_no_grid),
-    telling.Fact("idle share", lambda r: places.by_axis(r.idle), why_no_grid),
-    telling.Fact("aliased share", lambda r: places.by_axis(r.aliased), why_no_grid),
+    Fact("grid", lambda r: r.grid if r.grid is None else size_of(r.grid), why_no_grid),
+    Fact("rows before the grid", lambda r: r.prefix, why_no_grid),
+    Fact("closest points, displacement", lambda r: displacement_in_words(r), why_no_grid),
+    Fact("error of a(y) + b(x)", lambda r: r.separable_error, why_no_grid),
+    Fact("A2 (1 = bound to one axis)", lambda r: (r.isotropy or {}).get("A2"), why_no_grid),
+    Fact("A4 (1 = bound to two axes)", lambda r: (r.isotropy or {}).get("A4"), why_no_grid),
+    Fact("idle share", lambda r: r.idle, why_no_grid),
+    Fact("aliased share", lambda r: r.aliased, why_no_grid),
 ]
 
 
@@ -148,9 +145,9 @@ def why_no_phase_error(answer: telling.Answer) -> str:
 
 
 PRECISION_FACTS = [
-    telling.Fact("different when rounded to it", lambda r: r.distinct_cast),
-    telling.Fact("when computed in it", lambda r: r.distinct_phase, why_no_phases),
-    telling.Fact("phase error there, rad", lambda r: r.max_phase_error, why_no_phase_error),
+    Fact("different when rounded to it", lambda r: r.distinct_cast),
+    Fact("when computed in it", lambda r: r.distinct_phase, why_no_phases),
+    Fact("phase error there, rad", lambda r: r.max_phase_error, why_no_phase_error),
 ]
 
 
@@ -205,17 +202,13 @@ def faithful_rows(answers: Sequence[telling.Answer]) -> Iterable[Sequence[Any]]:
     several = ("identified", "precision", "findings", "closest_pair")
     names = dict.fromkeys(name for a in answers for name in fields_of(a.result))
     single = [name for name in names if name not in several]
-    forms = list(answers[0].result.precision)
-    yield (
-        ["encoding", "spec", *single, "closest_a", "closest_b"]
-        + [f"distinct_{kind}_{form}" for form in forms for kind in ("cast", "phase")]
-        + ["findings"]
-    )
+    kinds = ("distinct_cast", "distinct_phase")
+    each = [(form, kind) for form in answers[0].result.precision for kind in kinds]
+    heads = [f"{kind}_{form}" for form, kind in each]
+    yield ["encoding", "spec", *single, "closest_a", "closest_b", *heads, "findings"]
     for a in answers:
         r = a.result
-        counts = [
-            c for f in forms for c in (r.precision[f].distinct_cast, r.precision[f].distinct_phase)
-        ]
+        counts = [getattr(r.precision[form], kind) for form, kind in each]
         values = [telling.in_one_cell(getattr(r, name, None)) for name in single]
         found = " ".join(finding.code for finding in r.findings)
         pair = r.closest_pair or (None, None)
@@ -560,17 +553,15 @@ def faithful_over_lengths(page: Page, answers: Sequence[telling.Answer]) -> Page
 def conclude_faithful(name: str, answers: Sequence[telling.Answer]) -> str:
     """From which length on a verdict changes, and up to which length formats are safe."""
     results = [a.result for a in answers]
-    changes = [(r.length, r.verdict) for r in results[:1]]
-    changes += [
-        (r.length, r.verdict) for before, r in pairwise(results) if r.verdict != before.verdict
+    first = f"{name}: {results[0].verdict} at {results[0].length} positions"
+    later = [
+        f"{r.verdict} from {r.length} on"
+        for before, r in pairwise(results)
+        if r.verdict != before.verdict
     ]
-    first = f"{name}: {changes[0][1]} at {changes[0][0]} positions"
-    later = [f"{verdict} from {length} on" for length, verdict in changes[1:]]
-    whole = (
-        f"{', '.join([first, *later])}{'' if later else f' and at all up to {results[-1].length}'}."
-    )
-    safe = safe_words(results[-1])
-    return f"{whole} {safe}" if safe else whole
+    rest = later or [f"and at all up to {results[-1].length}"]
+    whole = f"{first}{',' if later else ''} {', '.join(rest)}."
+    return f"{whole} {safe_words(results[-1])}".rstrip()
 
 
 def safe_words(result: Any) -> str:
@@ -584,11 +575,6 @@ def safe_words(result: Any) -> str:
         return ""
     named = " and ".join(f"{form} to {length}" for form, length in lost.items())
     return f"Computed throughout in {named} positions, codes stay different; beyond, some are lost."
-
-
-def faithful_record(answer: telling.Answer) -> dict[str, Any]:
-    """The JSON object of an answer, of a config with what of its model acts beside the codes."""
-    return telling.record_of_fields(answer) | model_of(answer.encoding)
 
 
 def model_of(enc: Encoding) -> dict[str, Any]:
@@ -614,6 +600,6 @@ TOLD = telling.Telling(
     conclude=conclude_faithfulness,
     words=faithful_text,
     rows=faithful_rows,
-    record=faithful_record,
+    record=lambda a: telling.record_of_fields(a) | model_of(a.encoding),
     figure=faithful,
 )

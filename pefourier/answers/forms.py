@@ -95,25 +95,18 @@ def in_sarif(page: Page) -> str:
     more = [("error", one) for one in page.reasons] + [("warning", one) for one in page.remarks]
     results += [sarif_result(one.spec, one.kind, level, one.text) for level, one in more]
     used = {one["ruleId"] for one in results}
-    rules = [
-        {
-            "id": term.term,
-            "shortDescription": {"text": term.meaning},
-            "help": help_of(term),
-            "helpUri": address(term.source),
-        }
-        for term in read_terms()
-        if term.term in used and term.group == "findings"
-    ]
+    rules = [rule_of(t) for t in read_terms() if t.term in used and t.group == "findings"]
     driver = {"name": "pefourier", "version": __version__, "rules": rules}
     run = {"tool": {"driver": driver}, "results": results}
     return json.dumps({"$schema": SARIF, "version": "2.1.0", "runs": [run]}, indent=1) + "\n"
 
 
-def help_of(term: Term) -> dict[str, str]:
-    """What code scanning shows beside a finding."""
+def rule_of(term: Term) -> dict[str, Any]:
+    """A rule of SARIF, with what code scanning shows beside a finding."""
     text = " ".join(filter(None, [term.meaning, term.good, term.source]))
-    return {"text": text, "markdown": f"{text}\n\n`pefourier explain {term.term}`"}
+    told = {"text": text, "markdown": f"{text}\n\n`pefourier explain {term.term}`"}
+    first = {"id": term.term, "shortDescription": {"text": term.meaning}}
+    return first | {"help": told, "helpUri": address(term.source)}
 
 
 def address(source: str) -> str:

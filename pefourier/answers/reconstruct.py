@@ -12,6 +12,7 @@ import numpy as np
 from pefourier.answers import plot, telling
 from pefourier.answers.places import axis_names, point_of, points_in_words
 from pefourier.answers.spectrum import MOST_WAVES
+from pefourier.answers.telling import Fact
 from pefourier.answers.terminal_chart import chart, limits_of, shades
 from pefourier.answers.text import aligned, join, number
 from pefourier.encodings.encoding import Encoding
@@ -68,25 +69,25 @@ def why_no_code(answer: telling.Answer) -> str:
 
 
 ZERO = "none: codes are zero"
-PEAK = telling.Fact("peak", lambda r: r.peak, ZERO)
+PEAK = Fact("peak", lambda r: r.peak, ZERO)
 ERRORS = (
-    telling.Fact("error", lambda r: r.error, ZERO),
-    telling.Fact("error of linear inverse", lambda r: r.inverse_error, why_no_code),
+    Fact("error", lambda r: r.error, ZERO),
+    Fact("error of linear inverse", lambda r: r.inverse_error, why_no_code),
 )
 RECONSTRUCT_FACTS = [
-    telling.Fact("position", lambda r: r.position),
+    Fact("position", lambda r: r.position),
     PEAK,
-    telling.Fact("width", lambda r: r.width, ZERO),
-    telling.Fact("samples ≥ half", lambda r: r.half_max_count),
-    telling.Fact("side lobe", lambda r: r.side_lobe, ZERO),
+    Fact("width", lambda r: r.width, ZERO),
+    Fact("samples ≥ half", lambda r: r.half_max_count),
+    Fact("side lobe", lambda r: r.side_lobe, ZERO),
     *ERRORS,
 ]
 GRID_RECONSTRUCT_FACTS = [
-    telling.Fact("position", lambda r: point_of(r.position)),
+    Fact("position", lambda r: point_of(r.position)),
     PEAK,
-    telling.Fact("points ≥ half", lambda r: r.half_max_area),
-    telling.Fact("cross", lambda r: r.cross, ZERO),
-    telling.Fact("outside 3×3", lambda r: r.side_lobe, ZERO),
+    Fact("points ≥ half", lambda r: r.half_max_area),
+    Fact("cross", lambda r: r.cross, ZERO),
+    Fact("outside 3×3", lambda r: r.side_lobe, ZERO),
     *ERRORS,
 ]
 
@@ -99,7 +100,7 @@ def reconstruct_text(answers: Sequence[telling.Answer]) -> str:
     return "\n".join(lines_of(facts, some) for facts, some in parts if some)
 
 
-def lines_of(facts: Sequence[telling.Fact], answers: Sequence[telling.Answer]) -> str:
+def lines_of(facts: Sequence[Fact], answers: Sequence[telling.Answer]) -> str:
     """A line for each encoding and rebuilt position."""
     rows = [["encoding", *(fact.label for fact in facts)]]
     for a in answers:

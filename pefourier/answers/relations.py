@@ -13,6 +13,7 @@ from pefourier.answers.faithful import why_no_lags, why_no_shift
 from pefourier.answers.kernel import draw_kernels
 from pefourier.answers.places import POINTS, axis_names, by_axis, by_name, point_of
 from pefourier.answers.plot import USUAL, WIDTH, Look, add_legend, make_panels, room_for_names
+from pefourier.answers.telling import Fact
 from pefourier.answers.text import number
 from pefourier.encodings.encoding import Encoding
 from pefourier.geometry.randomness import numbers_look_random
@@ -72,24 +73,20 @@ def why_no_diagonal(answer: telling.Answer) -> str:
 
 
 RELATIONS_FACTS = [
-    telling.Fact("positions", lambda r: r.length),
-    telling.Fact("dimensions", lambda r: r.dimension),
-    telling.Fact("Toeplitz residual", lambda r: r.toeplitz_residual, why_no_lags),
-    telling.Fact(
-        "inner products rise first at lag", lambda r: telling.of_axes(r.first_rise), why_no_lag
-    ),
-    telling.Fact(
-        "residual of T(1) (Denk)", lambda r: telling.of_axes(r.shift_residual), why_no_shift
-    ),
-    telling.Fact("asymmetry of lags", lambda r: r.asymmetry, "no opposite lags"),
-    telling.Fact("distances correlate by", lambda r: r.distance_preservation, why_no_correlation),
+    Fact("positions", lambda r: r.length),
+    Fact("dimensions", lambda r: r.dimension),
+    Fact("Toeplitz residual", lambda r: r.toeplitz_residual, why_no_lags),
+    Fact("inner products rise first at lag", lambda r: r.first_rise, why_no_lag),
+    Fact("residual of T(1) (Denk)", lambda r: r.shift_residual, why_no_shift),
+    Fact("asymmetry of lags", lambda r: r.asymmetry, "no opposite lags"),
+    Fact("distances correlate by", lambda r: r.distance_preservation, why_no_correlation),
 ]
 
 
 GRID_FACTS = [
-    telling.Fact("as far along the axes", straight_of, why_no_diagonal),
-    telling.Fact("as far on the diagonals", diagonal_of, why_no_diagonal),
-    telling.Fact("away from a rotation", lambda r: r.rotation_residual, "nothing is turned"),
+    Fact("as far along the axes", straight_of, why_no_diagonal),
+    Fact("as far on the diagonals", diagonal_of, why_no_diagonal),
+    Fact("away from a rotation", lambda r: r.rotation_residual, "nothing is turned"),
 ]
 
 

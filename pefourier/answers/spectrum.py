@@ -213,7 +213,7 @@ def a_step(told: Callable[[Spectrum], Any]) -> Callable[[Spectrum], Any]:
 
 
 SPECTRUM_FACTS = [
-    Fact("lattice points N", lambda r: lattice_in_words(r.lattice)),
+    Fact("lattice points N", lambda r: size_of(r.lattice) if r.on_grid else r.lattice),
     Fact("bandwidth, lattice steps", lambda r: r.sigma or "0 (not smoothed)"),
     Fact("frequencies are", lambda r: "declared" if r.method == "declared" else "estimated"),
     Fact("how many", lambda r: r.summary.frequencies_total, UNDECLARED),
@@ -235,15 +235,10 @@ TABLE_SPECTRUM_FACTS = [
 GRID_SPECTRUM_FACTS = [
     Fact("A2 (1 = bound to one axis)", lambda r: (r.isotropy or {}).get("A2"), "not declared"),
     Fact("A4 (1 = bound to two axes)", lambda r: (r.isotropy or {}).get("A4"), "not declared"),
-    Fact("idle share", lambda r: by_axis(r.idle), "not declared"),
-    Fact("aliased share", lambda r: by_axis(r.aliased), "not declared"),
+    Fact("idle share", lambda r: r.idle, "not declared"),
+    Fact("aliased share", lambda r: r.aliased, "not declared"),
     Fact("largest step, rad", lambda r: r.largest_step, "not declared"),
 ]
-
-
-def lattice_in_words(lattice: int | Sequence[int]) -> int | str:
-    """Points of a lattice with one axis, or of each axis."""
-    return lattice if isinstance(lattice, int) else size_of(lattice)
 
 
 def spectrum_rows(answers: Sequence[Answer]) -> Iterable[Sequence[Any]]:

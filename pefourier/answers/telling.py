@@ -114,13 +114,13 @@ class Fact:
     value: Callable[[Any], Any]
     missing: str | Callable[[Answer], str] = "–"
 
-    def why_none(self, answer: Answer) -> str:
-        """The reason that there is no value."""
-        return self.missing if isinstance(self.missing, str) else self.missing(answer)
-
     def cell(self, answer: Answer) -> str:
-        """The value for a person, or the reason that there is none."""
-        return number(self.value(answer.result), missing=self.why_none(answer))
+        """The value for a person, of several axes each by name, or why there is none."""
+        found = self.value(answer.result)
+        if isinstance(found, list):
+            return by_axis(found)
+        why = self.missing if isinstance(self.missing, str) else self.missing(answer)
+        return number(found, missing=why)
 
 
 def answer_of(result: Any) -> Answer:
@@ -201,11 +201,6 @@ def side_by_side(facts: Sequence[Fact], answers: Sequence[Answer]) -> str:
 def any_grid(answers: Sequence[Answer]) -> bool:
     """Whether some answer is about several axes."""
     return any(a.result.on_grid for a in answers)
-
-
-def of_axes(value: Any) -> Any:
-    """A value, or one for each axis by name."""
-    return by_axis(value) if isinstance(value, list) else value
 
 
 def in_one_cell(value: Any) -> Any:
