@@ -118,11 +118,7 @@ class PositionalEncoding(Tabled):
         Positions are 0 … length - 1, or those given as whole numbers (length,) or (…, length).
         """
         longest, d = self.codes.shape
-        if x.ndim < 2 or x.shape[-1] != d or not x.is_floating_point():
-            raise PefourierError(
-                f"expected floating-point input (…, length, {d}); "
-                f"got {str(x.dtype).removeprefix('torch.')} of shape {tuple(x.shape)}"
-            )
+        check_floating("input", f"(…, length, {d})", x, x.ndim > 1 and x.shape[-1] == d)
         length = x.shape[-2]
         if positions is None and length > longest:
             raise PefourierError(
@@ -257,11 +253,8 @@ class Rotary(Tabled):
         (n,) or (batch, n); of configs with mrope_section also (3, batch, n): frames, rows, columns.
         """
         for name, x in (("queries", q), ("keys", k)):
-            if x.ndim != 4 or x.shape[-1] != self.d or not x.is_floating_point():
-                raise PefourierError(
-                    f"expected floating-point {name} (batch, heads, n, {self.d}); got "
-                    f"{str(x.dtype).removeprefix('torch.')} of shape {tuple(x.shape)}"
-                )
+            fits = x.ndim == 4 and x.shape[-1] == self.d
+            check_floating(name, f"(batch, heads, n, {self.d})", x, fits)
             if self.heads not in (None, x.shape[1]):
                 raise PefourierError(f"{self.encoding} turns {self.heads} heads; got {x.shape[1]}")
         n = q.shape[2]
@@ -580,12 +573,20 @@ def hold_codes(
         module.register_buffer("codes", codes, persistent=False)
 
 
+def check_floating(name: str, shape: str, x: Tensor, fits: bool) -> None:
+    """Refuse input of another shape, or of whole numbers."""
+    if not (fits and x.is_floating_point()):
+        raise PefourierError(
+            f"expected floating-point {name} {shape}; "
+            f"got {str(x.dtype).removeprefix('torch.')} of shape {tuple(x.shape)}"
+        )
+
+
 def check_not_meta(table: Tensor, x: Tensor) -> None:
     """Refuse tables without memory: weights were loaded into a module that is on meta still."""
     if table.is_meta and not x.is_meta:
         raise PefourierError(
-            "this module is on the meta device; give it memory with to_empty(device=…), which "
-            "makes its tables"
+            "this module is on the meta device; to_empty(device=…) gives it memory and tables"
         )
 
 
@@ -593,8 +594,7 @@ def check_places(positions: Tensor, shape: tuple[int, ...], rows: int | None) ->
     """Refuse positions of another shape, and, where looking at them costs little, beyond rows."""
     if tuple(positions.shape) not in (tuple(shape), tuple(shape[-1:])):
         raise PefourierError(
-            f"expected positions of shape {tuple(shape[-1:])} or {tuple(shape)}; "
-            f"got {tuple(positions.shape)}"
+            f"expected positions {(shape[-1],)} or {tuple(shape)}; got {tuple(positions.shape)}"
         )
     if rows is None:
         return

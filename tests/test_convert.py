@@ -85,8 +85,8 @@ def test_shards_are_written_beside_their_index(tmp_path):
 
 EXTRA = "model.layers.0.self_attn."
 REFUSED = {
-    "is not known to be as it was": {f"{EXTRA}q_proj.lora_A.weight": np.ones((2, 2), np.float32)},
-    "scales blocks of rows that are to be torn apart": {
+    "may hang on the order of rows": {f"{EXTRA}q_proj.lora_A.weight": np.ones((2, 2), np.float32)},
+    "scales rows that would be parted": {
         f"{EXTRA}q_proj.weight_scale_inv": np.ones((8, 1), np.float32)
     },
     "has 5 gains for 4 heads of 8 rows": {f"{EXTRA}q_norm.weight": np.ones(5, np.float32)},
@@ -115,7 +115,7 @@ def test_wrong_requests_are_refused(tmp_path):
     for words, arguments in {
         "there is nothing to reorder": ("halves", "halves", "x.safetensors"),
         "is the file that is read": ("halves", "neighbours", same),
-        "one file; --out must end in .safetensors, or": (
+        "--out must end in .safetensors, or be a folder that is there, for 1 file of": (
             "halves",
             "neighbours",
             "x.npy",

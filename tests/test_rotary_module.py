@@ -287,7 +287,7 @@ def test_positions_choose_codes():
         ),
         (
             lambda: Rotary("rope", 16).rotate(*heads(3), positions=torch.arange(4)),
-            r"expected positions of shape \(3,\) or \(3, 3\); got \(4,\)",
+            r"expected positions \(3,\) or \(3, 3\); got \(4,\)",
         ),
         (
             lambda: Rotary("rope", 16).rotate(*heads(3), positions=torch.arange(3), offset=1),

@@ -227,8 +227,7 @@ def draw_longer(name: str, lengths: Sequence[int]) -> list[Task]:
     if lengths and not (name.partition(":")[0] in SYNTHETIC and has_length(name)):
         known = ", ".join(filter(has_length, SYNTHETIC))
         raise PefourierError(
-            f"--test-length draws windows of other lengths, which only built-in tasks can "
-            f"({known}); {shown(name)} is as long as it is"
+            f"--test-length needs a built-in task ({known}); {shown(name)} is as long as it is"
         )
     return [load_task(with_length(name, length)) for length in lengths]
 

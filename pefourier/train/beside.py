@@ -42,8 +42,7 @@ def check_methods(names: tuple[str, ...]) -> None:
         package, extra = PACKAGES[name]
         if find_spec(package) is None:
             raise PefourierError(
-                f"--beside {name} needs the package {package}; install it with pip install "
-                f"'pefourier[{extra}]'"
+                f"--beside {name} needs {package}; install it with pip install 'pefourier[{extra}]'"
             )
 
 
@@ -51,8 +50,7 @@ def check_method(name: str, task: Task) -> None:
     """Refuse data that a method does not take."""
     if name == "minirocket" and task.length < LEAST_ROWS:
         raise PefourierError(
-            f"{task.name}: minirocket takes series of {LEAST_ROWS} rows or more, and these have "
-            f"{task.length}; leave out --beside minirocket"
+            f"{task.name}: minirocket needs {LEAST_ROWS} rows; these have {task.length}; omit it"
         )
 
 

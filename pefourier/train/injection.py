@@ -95,14 +95,14 @@ def load_injection(
     on = sides_for(spec, length, grid)
     enc = load(spec, length, d if given else None, seed=seed, **on)
     k = {"add": d, "rotate": d // heads, "key": d // heads, "bias": heads}[enc.act]
-    if count_places(enc.act, length) * k > NUMBERS:
+    places = count_places(enc.act, length)
+    if places * k > NUMBERS:
         raise PefourierError(
-            f"{spec} has a code for each of {count_places(enc.act, length)} places of {length} "
-            f"tokens, {k} numbers each; the limit is {NUMBERS} numbers: choose a larger --patch"
+            f"{spec} has {places} codes of {k} numbers, over {NUMBERS}; choose a larger --patch"
         )
     enc = load_for_heads(spec, enc, length, d, heads, {"seed": seed, **on})
     table = codes_of_places(enc, length, heads, k)
-    if table.shape[1] != k or len(table) != count_places(enc.act, length):
+    if table.shape[1] != k or len(table) != places:
         raise PefourierError(
             f"{spec} has codes of {table.shape[1]} dimensions for {len(enc)} points; act "
             f"{enc.act!r} with d={d} and {heads} heads needs {k} dimensions for {length} tokens"
@@ -141,8 +141,7 @@ def sides_for(spec: str, length: int, grid: tuple[int, ...]) -> dict[str, tuple[
         return {}
     if length != prod(grid):
         raise PefourierError(
-            f"{spec} has codes for the {prod(grid)} points of {'x'.join(map(str, grid))}, and "
-            f"there are {length} tokens; leave out --patch and --tokens"
+            f"{spec} has {prod(grid)} codes for {length} tokens; leave out --patch and --tokens"
         )
     return {"grid": grid}
 

@@ -406,8 +406,7 @@ def fit(
         if "DefaultCPUAllocator" not in str(error):
             raise
         raise PefourierError(
-            "memory does not hold the runs that are trained together; choose a smaller "
-            "--batch-size or --d"
+            "memory does not hold the runs trained together; choose a smaller --batch-size or --d"
         ) from error
     if torch.cuda.is_available():
         torch.cuda.empty_cache()

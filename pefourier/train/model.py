@@ -55,8 +55,7 @@ class Transformer:
                 raise PefourierError(f"--{option} must be at most {WIDEST}; got {shown(value)}")
         if self.d % self.heads or self.d // self.heads % 2:
             raise PefourierError(
-                f"--d must be an even multiple of --heads {self.heads}, since rotary encodings "
-                f"turn pairs; got {self.d}"
+                f"--d must be an even multiple of --heads {self.heads}; got {self.d}"
             )
         self.check_tokens()
 
@@ -68,15 +67,11 @@ class Transformer:
             )
         if self.patch > self.length or (self.length - self.patch) % self.step:
             raise PefourierError(
-                f"tokens of --patch {self.patch} rows every --patch-stride {self.step} must end "
-                f"with the {self.length} rows of a window: that stride must divide "
-                f"{self.length - self.patch}"
+                f"tokens of --patch {self.patch} rows must end with the {self.length} rows of a "
+                f"window: --patch-stride must divide {self.length - self.patch}; got {self.step}"
             )
         if self.step > self.patch:
-            raise PefourierError(
-                f"--patch-stride must be at most --patch {self.patch}, or rows are left out; got "
-                f"{self.step}"
-            )
+            raise PefourierError(f"--patch-stride must be at most {self.patch}; got {self.step}")
 
     @property
     def step(self) -> int:

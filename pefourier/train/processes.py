@@ -47,8 +47,7 @@ def count_processes(
     if ranks > 1 or device.type != "cpu":
         if asked is not None:
             raise PefourierError(
-                "--processes shares the cores of one CPU; ranks of torchrun, and GPUs, share the "
-                "work without it"
+                "--processes is for one CPU; ranks of torchrun, and GPUs, share the work without it"
             )
         return 1
     if asked is not None:

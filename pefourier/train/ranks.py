@@ -140,8 +140,7 @@ def join_group(rank: int, ranks: int, timeout: float) -> Iterator[Group]:
         where = f"{os.environ['MASTER_ADDR']}:{os.environ['MASTER_PORT']}"
         raise PefourierError(
             f"rank {rank} of {ranks} has not met the others at {where} within {timeout:g} s; start "
-            "every rank (torchrun does), see that they reach that address, or give a longer "
-            "--rank-timeout"
+            "every rank (torchrun does), see that they reach it, or give a longer --rank-timeout"
         ) from error
     try:
         with at_work(

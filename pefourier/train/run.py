@@ -295,12 +295,12 @@ def choose_device(device: str) -> torch.device:
     if not re.fullmatch("cpu(:0)?|cuda:[0-9]{1,9}", device):
         raise PefourierError(f"--device must be auto, cpu, cuda or cuda:0; got {shown(device)}")
     kind, _, number = device.partition(":")
-    if kind == "cuda" and int(number) >= torch.cuda.device_count():
-        raise PefourierError(
-            f"--device {device}: this machine has {torch.cuda.device_count()} CUDA devices; "
-            "use --device cpu"
-        )
     if kind == "cuda":
+        count = torch.cuda.device_count()
+        if int(number) >= count:
+            raise PefourierError(
+                f"--device {device}: this machine has {count} CUDA devices; use --device cpu"
+            )
         torch.cuda.set_device(device)
     return torch.device(device)
 
@@ -604,8 +604,7 @@ def check_names(option: str, order: Sequence[Key]) -> None:
         name = name_of_table(*key, START if option == "--save-tables" else ".safetensors")
         if len(name.encode()) > LONGEST_NAME:
             raise PefourierError(
-                f"{option}: the name {shown(name)} is longer than the {LONGEST_NAME} bytes "
-                "that a folder holds; give the file a shorter path"
+                f"{option}: {shown(name)} is longer than {LONGEST_NAME} bytes; shorten the path"
             )
         if names.setdefault(name, key) != key:
             both = " and ".join(shown(one[1]) for one in (names[name], key))

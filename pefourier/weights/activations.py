@@ -42,8 +42,7 @@ def read_activations(path: str, pairs: int) -> dict[tuple[int, int], dict[str, H
             row = file.load(name, "float64").reshape(-1)
             if len(row) != pairs or not np.isfinite(row).all():
                 raise PefourierError(
-                    f"{name} of {shown(path)} must be {pairs} finite numbers, one for each pair; "
-                    f"it has {len(row)}"
+                    f"{name} of {shown(path)} must be {pairs} finite numbers; it has {len(row)}"
                 )
             own = found.setdefault((int(match[1]), int(match[2])), {})
             own.setdefault(match[3], {})[match[4]] = row

@@ -15,6 +15,7 @@ from typing import BinaryIO, Literal
 
 import numpy as np
 
+from pefourier.answers.text import agreeing
 from pefourier.errors import PefourierError, shown
 from pefourier.files import check_place, os_errors, suffix_of, write_whole
 from pefourier.weights.energies import block_size
@@ -133,8 +134,7 @@ def sites_of(
     firsts = [(module, leaves) for _, module, leaves in modules_of(tensors)]
     if not firsts or any(leaves[1:] not in (["k_proj"], ["wk"], ["key"]) for _, leaves in firsts):
         raise PefourierError(
-            f"{shown(spec)} has no queries and keys in tensors of their own that are known; put "
-            "its config.json beside it"
+            f"{shown(spec)} has no queries and keys that are known; put its config.json beside it"
         )
     rows = tensors[f"{firsts[0][0]}.{firsts[0][1][0]}.weight"].shape[0]
     if rows % (2 * q):
@@ -155,9 +155,8 @@ def check_module(tensors: Mapping[str, Tensor], one: Attention) -> None:
         inner = name.removeprefix(start)
         if not inner.startswith(UNTOUCHED):
             raise PefourierError(
-                f"{shown(name)} is not known to be as it was when rows of queries and keys are "
-                "reordered; merge adapters into the weights first, or convert with the tool that "
-                "made them"
+                f"{shown(name)} may hang on the order of rows; merge adapters into the weights "
+                "first, or convert with the tool that made them"
             )
 
 
@@ -191,8 +190,7 @@ def add_moves(
             note(scale.name, part.index, rows)
         elif tall is None or (part.index // tall != part.index[:, order] // tall).any():
             raise PefourierError(
-                f"{shown(scale.name)} scales blocks of rows that are to be torn apart; convert the "
-                "weights in bfloat16"
+                f"{shown(scale.name)} scales rows that would be parted; convert them in bfloat16"
             )
 
 
@@ -201,28 +199,21 @@ def write_files(
 ) -> list[str]:
     """Write each file of the weights with its rows moved; of several also their index."""
     sources = sorted({tensor.path for tensor in tensors.values()})
-    if len(sources) == 1 and not os.path.isdir(out):
-        if suffix_of(out) != ".safetensors":
+    if not os.path.isdir(out):
+        if len(sources) > 1 or suffix_of(out) != ".safetensors":
+            single, files = "" if len(sources) > 1 else "end in .safetensors, or ", len(sources)
             raise PefourierError(
-                f"the weights lie in one file; --out must end in .safetensors, or be a folder that "
-                f"is there, got {shown(out)}"
+                f"--out must {single}be a folder that is there, for {files} "
+                f"{agreeing(files, 'file', 'files')} of weights; got {shown(out)}"
             )
         pairs = [(sources[0], out)]
     else:
-        if not os.path.isdir(out):
-            raise PefourierError(
-                f"the weights lie in {len(sources)} files; --out must be a folder that is there, "
-                f"got {shown(out)}"
-            )
         index = os.path.join(path, "model.safetensors.index.json")
         sources += [index] if os.path.isfile(index) and len(sources) > 1 else []
         pairs = [(source, os.path.join(out, os.path.basename(source))) for source in sources]
     for source, target in pairs:
         if os.path.exists(target) and os.path.samefile(source, target):
-            raise PefourierError(
-                f"--out {shown(target)} is the file that is read; name another, so that nothing is "
-                "reordered twice"
-            )
+            raise PefourierError(f"--out {shown(target)} is the file that is read; name another")
         check_place(target)
     for source, target in pairs:
         own = [tensor for tensor in tensors.values() if tensor.path == source]

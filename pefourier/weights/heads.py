@@ -146,8 +146,7 @@ def attention_at(
         check_numbers(tensors, name, label)
         if len(tensors[name].shape) != 2:
             raise PefourierError(
-                f"{shown(name)} of {label} has the shape {tensors[name].shape}; a projection has "
-                "rows and columns"
+                f"{shown(name)} of {label} has shape {tensors[name].shape}, no rows and columns"
             )
     rows = [tensors[name].shape[0] for name in weights]
     if len(weights) == 1:

@@ -81,8 +81,7 @@ def open_model_weights(spec: str) -> ModelWeights:
     file = config_beside(path)
     if file is None:
         raise PefourierError(
-            f"{shown(path)} has no config.json beside it, which says how its heads are turned; put "
-            "it there"
+            f"{shown(path)} has no config.json beside it, which tells its rotation; put it there"
         )
     told = f"{file}#{part}" if part else file
     return ModelWeights(shown(path), told, tensors, part, False, open_model(told).kind)
@@ -161,8 +160,7 @@ def find_sites(model: ModelWeights, turned: Rotations, layers: range | None = No
     only = runs[0] if len(runs) == 1 and not runs[0].index else None
     if len(runs) > 1 and not of_layer:
         raise PefourierError(
-            f"{model.label} does not say which of its layers turn in which way; its config needs "
-            "the number of its layers"
+            f"{model.label} does not say which layers turn how; its config needs their number"
         )
     if any(enc.params.get("trailing") for enc in turned.own):
         raise PefourierError(

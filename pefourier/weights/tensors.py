@@ -151,8 +151,7 @@ def list_tensors(path: str) -> dict[str, Tensor]:
         for name in names:
             if name not in held:
                 raise PefourierError(
-                    f"{shown(file)} has no {shown(name)}, which the index of {shown(path)} says it "
-                    "has; fetch it again"
+                    f"{shown(file)} has no {shown(name)}, as its index says; fetch it again"
                 )
         found |= {name: held[name] for name in names}
     return found
@@ -205,8 +204,7 @@ def dequantised(kind: str, stored: np.ndarray) -> np.ndarray:
         from gguf import GGMLQuantizationType, quants
     except ImportError as error:
         raise PefourierError(
-            f"tensors of type {kind} are decoded by the package gguf, which is not installed; pip "
-            "install gguf"
+            f"tensors of type {kind} need gguf, which is not installed; pip install gguf"
         ) from error
     with suppress(NotImplementedError, AttributeError):
         return quants.dequantize(stored, getattr(GGMLQuantizationType, kind))

@@ -191,8 +191,7 @@ def read_means(spec: str, stats: str, layers: range | None) -> Found:
     turned = rotations_of_model(spec)
     if len(turned.own) > 1:
         raise PefourierError(
-            f"{shown(spec)} turns {len(turned.own)} types of layers in different ways; name one "
-            "behind #"
+            f"{shown(spec)} has {len(turned.own)} rotations, by type of layer; name one behind #"
         )
     turning = turned.own[0].measure.frequencies != 0
     means = read_activations(stats, len(turning))

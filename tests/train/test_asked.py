@@ -11,7 +11,7 @@ REFUSED = {
     "--epochs 5 --steps 5": "--steps and --epochs say the same; give one of them",
     "--beside tree": "unknown method of --beside 'tree'. Did you mean 'trees'?",
     "--search rate=x": "--search rate must be a finite number; got 'x'",
-    "--test-length 48 --dataset digits": "--test-length draws windows of other lengths, which only",
+    "--test-length 48 --dataset digits": "--test-length needs a built-in task (lags, order);",
     "--rate -1": "--rate must be above 0; got -1.0",
 }
 

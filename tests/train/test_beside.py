@@ -113,7 +113,7 @@ def test_methods_that_cannot_be_asked_are_refused(monkeypatch):
         ({"beside": ("tree",)}, "unknown method of --beside 'tree'. Did you mean 'trees'?"),
         (
             {"beside": ("minirocket",)},
-            "minirocket takes series of 9 rows or more, and",
+            "minirocket needs 9 rows; these have",
         ),
         ({"beside": ("trees", "trees")}, "--encoding 'trees' is given twice; name it once"),
         ({"encoding": ("trees@rms=0.5",)}, "trees adds nothing, so that it has no size to match"),
@@ -121,5 +121,5 @@ def test_methods_that_cannot_be_asked_are_refused(monkeypatch):
         with pytest.raises(PefourierError, match=re.escape(message)):
             run_comparison(Options(**{**SMALL, **given}))
     monkeypatch.setattr(beside, "find_spec", lambda name: None)
-    with pytest.raises(PefourierError, match="needs the package sklearn; install it with pip ins"):
+    with pytest.raises(PefourierError, match="needs sklearn; install it with pip ins"):
         run_comparison(Options(**SMALL, beside=("trees",)))

@@ -148,9 +148,9 @@ def test_longer_windows_are_drawn_anew():
         ({"test_length": "3"}, "--test-length must be different lengths of 4 to 67108864; got '3'"),
         (
             {"dataset": ("grid",)},
-            "which only built-in tasks can (lags, order); 'grid' is as long as",
+            "needs a built-in task (lags, order); 'grid' is as long as",
         ),
-        ({"dataset": ("own.npz",)}, "which only built-in tasks can (lags, order); 'own.npz' is as"),
+        ({"dataset": ("own.npz",)}, "needs a built-in task (lags, order); 'own.npz' is as"),
     ],
 )
 def test_lengths_that_cannot_be_are_refused(given, message, tmp_path, monkeypatch):

@@ -104,9 +104,9 @@ def test_without_an_encoding_order_is_not_seen_and_with_one_it_is(rng):
         ({"layers": 0}, "--layers must be 1 or more; got 0"),
         ({"ffn": 0}, "--ffn must be 1 or more; got 0"),
         ({"patch": 4, "stride": 0}, "--patch-stride must be 1 or more; got 0"),
-        ({"patch": 4, "stride": 3}, "that stride must divide 4"),
-        ({"patch": 2, "stride": 3}, "--patch-stride must be at most --patch 2, or rows are left"),
-        ({"patch": 9, "stride": 1}, "tokens of --patch 9 rows every --patch-stride 1 must end"),
+        ({"patch": 4, "stride": 3}, "--patch-stride must divide 4; got 3"),
+        ({"patch": 2, "stride": 3}, "--patch-stride must be at most 2; got 3"),
+        ({"patch": 9, "stride": 1}, "tokens of --patch 9 rows must end with"),
     ],
 )
 def test_sizes_that_cannot_be_are_refused(options, message):

@@ -105,8 +105,8 @@ def test_what_padding_holds_changes_no_score(tmp_path, rng):
     [
         ([0, 2, 3], "x: lengths must be from 1 to the 3 rows of X; got 0"),
         ([1, 2, 4], "x: lengths must be from 1 to the 3 rows of X; got 4"),
-        ([1, 2], "x: lengths must be 3 whole numbers, one an example"),
-        ([1.0, 2.0, 3.0], "x: lengths must be 3 whole numbers, one an example"),
+        ([1, 2], "x: lengths must be 3 whole numbers; got "),
+        ([1.0, 2.0, 3.0], "x: lengths must be 3 whole numbers; got "),
     ],
 )
 def test_lengths_that_cannot_be_are_refused(lengths, message):

@@ -76,8 +76,7 @@ def check_lengths(name: str, lengths: np.ndarray | None, n: int, length: int) ->
         return None
     if lengths.shape != (n,) or lengths.dtype.kind not in "iu":
         raise PefourierError(
-            f"{name}: lengths must be {n} whole numbers, one an example; got {lengths.dtype} "
-            f"{lengths.shape}"
+            f"{name}: lengths must be {n} whole numbers; got {lengths.dtype} {lengths.shape}"
         )
     wrong = lengths[(lengths < 1) | (lengths > length)]
     if len(wrong):
@@ -103,8 +102,7 @@ def read_classes(name: str, x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, n
     names, labels = np.unique(y, return_inverse=True)
     if len(names) < 2 or len(names) > len(y) // 2:
         raise PefourierError(
-            f"{name}: y has {len(names)} classes in {len(y)} examples; training needs 2 or more, "
-            "each with several examples"
+            f"{name}: y has {len(names)} classes in {len(y)} examples; give 2 or more, each several"
         )
     return labels, names
 
@@ -140,11 +138,9 @@ def split_by_groups(
         )
     if split_by == "random":
         return split.deal_within_classes(labels)
-    if len(np.unique(groups)) < split.FOLDS:
-        raise PefourierError(
-            f"{name} has {len(np.unique(groups))} groups; {split.FOLDS} folds of whole groups need "
-            "as many"
-        )
+    count = len(np.unique(groups))
+    if count < split.FOLDS:
+        raise PefourierError(f"{name} has {count} groups; {split.FOLDS} folds need as many")
     return split.deal_groups(labels, groups)
 
 
@@ -219,8 +215,7 @@ def read_ts(name: str, data: str | None) -> list[tuple[np.ndarray, np.ndarray]]:
     if own == name and not single and [len(side) for side in sides] != [1, 1]:
         held = ", ".join(file.name for file in files) or "neither"
         raise PefourierError(
-            f"{shown(name)} must hold one *_TRAIN.ts and its *_TEST.ts; it holds {held}. A single "
-            "file can be given by its own path"
+            f"{shown(name)} must hold one *_TRAIN.ts and one *_TEST.ts, or be one; it holds {held}"
         )
     for file in files:
         check_regular(str(file))

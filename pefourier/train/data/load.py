@@ -51,10 +51,7 @@ def load_task(
         check_examples(name, window, stride)
         task = find_resamples(name, data, split_by, resamples)
     if folds is not None and not 1 <= folds <= len(task.folds):
-        raise PefourierError(
-            f"--folds must be from 1 to {len(task.folds)} for {name}, split {task.split}; "
-            f"got {folds}"
-        )
+        raise PefourierError(f"--folds must be from 1 to {len(task.folds)} for {name}; got {folds}")
     return replace(task, folds=task.folds[:folds])
 
 
@@ -166,9 +163,8 @@ def find_resamples(name: str, data: str | None, split_by: Split, resamples: int)
         return from_archive(Path(name), None, None, split_by, resamples)
     if split_by != "blocks" or not (name.startswith("uea:") or Path(name).is_dir()):
         raise PefourierError(
-            f"--resamples keeps the sizes of a published test part, which {shown(name)}, split "
-            f"{split_by}, has not got; leave it out, or name uea:NAME, a folder of .ts files, or a "
-            ".npz of X_train, y_train, X_test and y_test"
+            f"--resamples needs a published test part, which {shown(name)}, split {split_by}, has "
+            "not got: name uea:NAME, a .ts folder or a .npz of X_train, y_train, X_test and y_test"
         )
     return from_ts(name, data, split_by, resamples)
 

@@ -189,8 +189,7 @@ def truth_values(name: str, rows: np.ndarray, label: np.ndarray) -> np.ndarray:
     """Labels as truth values, one for each row."""
     if label.ndim != 1 or rows.ndim != 2 or len(label) != len(rows):
         raise PefourierError(
-            f"{name}: rows of shape {rows.shape} and labels of shape {label.shape}; "
-            "expected (n, channels) and (n,)"
+            f"{name}: expected rows (n, channels), labels (n,); got {rows.shape} and {label.shape}"
         )
     wrong = label[~np.isin(label, (0, 1))]
     if len(wrong):

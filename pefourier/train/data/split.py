@@ -196,8 +196,7 @@ def split_series(
     if len(starts) == 0:
         longest = max(len(s.rows) for s in series)
         raise PefourierError(
-            f"{name} has no window of {window} rows: its longest series has {longest}; "
-            "choose a smaller --window"
+            f"{name}: the longest series has {longest} rows; choose a --window below {window}"
         )
     labels = holds_anomaly(label, starts, window).astype(np.int64)
     folds = tuple(make_fold(rows, starts, window, parts, own_scale) for parts in places)
@@ -395,8 +394,7 @@ def check_task(task: Task) -> None:
     if lacking:
         name = task.classes[min(lacking)]
         raise PefourierError(
-            f"{task.name}: no window of {task.length} rows is of class {name}; training needs "
-            "windows of every class"
+            f"{task.name}: no window of {task.length} rows is of class {name}; all are needed"
         )
     for number, fold in enumerate(task.folds):
         for part in ("train", "valid", "test"):

@@ -158,8 +158,7 @@ def seconds_of_date(cell: str) -> float:
         found = datetime.fromisoformat(cell.strip())
     except ValueError:
         raise ValueError(
-            "time must be a number, or a date such as 2024-05-31 or 2024-05-31T12:00:00, as all "
-            "times of the file"
+            "time must be a number, or a date such as 2024-05-31T12:00:00, as all of the file"
         ) from None
     zoned = found if found.tzinfo else found.replace(tzinfo=UTC)
     return (zoned - EPOCH).total_seconds()
@@ -202,8 +201,7 @@ def from_csv(
         return replace(examples_of(one, parts, window, stride, split_by), uneven=uneven)
     if "group" in columns:
         raise PefourierError(
-            f"{shown(str(path))}: labels change within a series, so that these are recordings; "
-            "group goes with examples of one label each"
+            f"{shown(str(path))}: group goes with series of one label each; leave it out"
         )
     anomalous, classes = read_anomalies(one, positive)
     found = []

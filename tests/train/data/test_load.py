@@ -56,7 +56,7 @@ Y = np.arange(40) % 2
         ({"X": np.where(X > 2, np.nan, X), "y": Y}, "fill missing values before training"),
         ({"X": np.where(X > 2, 1e300, X), "y": Y}, "is 1e+300; scale such values before training"),
         ({"X": X, "y": Y - np.inf}, "whole numbers or names; got -inf"),
-        ({"X": X, "y": Y, "groups": Y}, "has 2 groups; 5 folds of whole groups need as many"),
+        ({"X": X, "y": Y, "groups": Y}, "has 2 groups; 5 folds need as many"),
         (
             {"X": X, "y": Y, "groups": Y[:4]},
             "groups must be 40, one for each example; got shape (4",
@@ -66,8 +66,11 @@ Y = np.arange(40) % 2
         ({"rows": X[0], "label": Y[:5], "groups": Y}, "groups go with examples X, y"),
         ({"X": X, "y": Y, "groups": Y.astype(object)}, "holds Python objects; save numbers, or na"),
         ({"Z": X}, "holds 'Z' (40, 5, 2); expected X and y, or rows and label"),
-        ({"rows": X[0], "label": Y[:4]}, "rows of shape (5, 2) and labels of shape (4,)"),
-        ({"rows": X[0], "label": Y[:5]}, "has no window of 100 rows: its longest series has 5"),
+        ({"rows": X[0], "label": Y[:4]}, ", labels (n,); got (5, 2) and (4,)"),
+        (
+            {"rows": X[0], "label": Y[:5]},
+            "the longest series has 5 rows; choose a --window below 100",
+        ),
     ],
     ids=range(15),
 )
@@ -257,7 +260,7 @@ def test_a_class_that_no_window_has_is_said(tmp_path, rng, label):
         ("order:count", {}, "order:count lacks its value; give count=1000"),
         ("lags:long=1", {}, "lags needs 0 < short < long < length"),
         ("order", {"window": 5}, "--window and --stride are for recordings"),
-        ("order", {"folds": 9}, "--folds must be from 1 to 1 for order, split blocks; got 9"),
+        ("order", {"folds": 9}, "--folds must be from 1 to 1 for order; got 9"),
     ],
 )
 def test_bad_requests_are_refused(name, options, message):

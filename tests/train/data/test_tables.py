@@ -128,7 +128,7 @@ HEAD = "id,time,a,label\n"
         ),
         (HEAD + "1,0,,0\n", "a channel must be a finite number"),
         (HEAD + "1,0,nan,0\n", "a channel must be a finite number; fill missing values"),
-        (HEAD + "1,now,1,0\n", "line 2: time must be a number, or a date such as 2024-05-31 or"),
+        (HEAD + "1,now,1,0\n", "line 2: time must be a number, or a date such as 2024-05-31T12"),
         (HEAD + "1,0,1,0\n\n1,now,1,0\n", "line 4: time must be a finite number; got 'now'"),
         (HEAD, "it has names of columns and no line below them"),
         (HEAD + "1,0,1,a\n1,1,1,b\n", "rows have 2 labels, 'a, b', 1 each; name the one that"),
@@ -140,7 +140,10 @@ HEAD = "id,time,a,label\n"
         ),
         (HEAD + "1,0,1,0\n2,1,2,1\n", "y has 2 classes in 2 examples"),
         ("id,time,a,label,group\n1,0,1,0,a\n1,1,2,0,b\n", "series '1' is of two groups"),
-        ("id,time,a,label,group\n1,0,1,0,a\n1,1,2,1,a\n", "labels change within a series"),
+        (
+            "id,time,a,label,group\n1,0,1,0,a\n1,1,2,1,a\n",
+            "group goes with series of one label each",
+        ),
         (HEAD + '1,0,1,"' + "x" * 200_000 + "\n", "field larger than field limit"),
     ],
 )

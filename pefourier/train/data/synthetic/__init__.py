@@ -25,17 +25,15 @@ def draw_examples(name: str) -> Examples:
     function = getattr(import_module(f"{__name__}.{task}"), task)
     given = parameters_given(name)
     own = inspect.signature(function).parameters
-    if given.get("noise", 0) < 0 or given.get("count", 20) < 20 or given.get("length", 4) < 4:
+    used = {key: one.default for key, one in own.items()} | given
+    count, length = used["count"], used.get("length", 4)
+    if min(count / 20, length / 4) < 1 or used["noise"] < 0 or used["seed"] < 0:
         raise PefourierError(
-            f"{task} needs count of at least 20, length of at least 4 and no negative noise; "
-            f"got {shown(text)}"
+            f"{task} needs count of at least 20, length of at least 4, and no negative noise or "
+            f"seed; got {shown(text)}"
         )
-    defaults = {key: own[key].default for key in ("count", "length", "seed") if key in own} | given
-    if defaults["count"] * defaults.get("length", 1) > MOST_ROWS or defaults["seed"] < 0:
-        raise PefourierError(
-            f"{task} draws at most {MOST_ROWS} rows, count times length, from a seed of 0 or more; "
-            f"got {shown(text)}"
-        )
+    if count * length > MOST_ROWS:
+        raise PefourierError(f"{task} draws at most {MOST_ROWS} rows; got {shown(text)}")
     return function(**given)
 
 
