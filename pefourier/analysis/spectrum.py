@@ -93,8 +93,7 @@ class Spectrum(Result):
         frequencies, weights = self.measure
         length = np.linalg.norm(frequencies.reshape(len(weights), -1), axis=1)
         order = np.argsort(length, kind="stable")
-        reached = np.cumsum(weights[order]) >= 0.95 - 1e-12
-        cutoff = float(length[order][np.argmax(reached)]) if reached.any() else np.nan
+        cutoff = first_holding(length[order], weights[order])
         return replace(found, centroid=float(length @ weights), cutoff95=cutoff)
 
     @cached_property
@@ -374,38 +373,44 @@ def summarize_torus(
 ) -> DensitySummary:
     """The single numbers of a density on a torus; frequencies are ordered by their length."""
     times = np.broadcast_to(multiplicity(sides), each.shape).ravel()
-    each = each.ravel()
     length = np.linalg.norm(lattice_points(half_plane(sides)), axis=1)
+    found = summarize_points(length, each.ravel(), times)
+    if frequencies is None:
+        return found
+    slow = int((np.abs(frequencies) < 2 * pi / np.array(sides)).all(axis=1).sum())
+    return replace(found, below_first_bin=slow, frequencies_total=len(frequencies))
+
+
+def summarize_points(length: np.ndarray, each: np.ndarray, times: np.ndarray) -> DensitySummary:
+    """The same of points by the length of their frequency, each of which stands for so many."""
     order = np.argsort(length, kind="stable")
-    reached = np.cumsum((each * times)[order]) >= 0.95 - 1e-12
     positive = each > 0
-    entropy = -(times * each)[positive] @ np.log(each[positive])
-    slow = None
-    if frequencies is not None:
-        slow = int((np.abs(frequencies) < 2 * pi / np.array(sides)).all(axis=1).sum())
+    entropy = -((times * each)[positive] * np.log(each[positive])).sum()
     return DensitySummary(
         lowest_bin_index=None,
-        below_first_bin=slow,
-        frequencies_total=None if frequencies is None else len(frequencies),
+        below_first_bin=None,
+        frequencies_total=None,
         lowest_bin_share=float(each[0]),
         centroid=float(length @ (each * times)),
-        cutoff95=float(length[order][np.argmax(reached)]) if reached.any() else np.nan,
+        cutoff95=first_holding(length[order], (each * times)[order]),
         flatness=float(np.exp(entropy) / times.sum()) if positive.any() else np.nan,
     )
+
+
+def first_holding(ascending: np.ndarray, shares: np.ndarray) -> float:
+    """The first frequency that with those before it holds 95 % of the energy."""
+    reached = np.cumsum(shares) >= 0.95 - 1e-12
+    return float(ascending[np.argmax(reached)]) if reached.any() else np.nan
 
 
 def choose_method(enc: Encoding, method: str) -> str:
     """The method that "auto" stands for; any other as given, where the encoding allows it."""
     if method not in METHODS:
         raise unknown("method", method, METHODS)
-    if method == "declared" and enc.params.get("demean"):
-        raise PefourierError(
-            f"{enc.name} less its mean is a table, whose frequencies are not declared; use "
-            "--method periodogram or auto"
-        )
     if method == "declared" and enc.measure is None:
+        less = " less its mean is a table and" if enc.params.get("demean") else ""
         raise PefourierError(
-            f"{enc.name} declares no spectral measure; use --method periodogram or auto"
+            f"{enc.name}{less} declares no spectral measure; use --method periodogram or auto"
         )
     if method == "auto":
         return "declared" if enc.measure else "periodogram"
@@ -499,25 +504,18 @@ def summarize_density(
     enc: Encoding, omega: np.ndarray, g: np.ndarray, frequencies: np.ndarray | None
 ) -> DensitySummary:
     """The single numbers of a density."""
-    positive = g[g > 0]
-    reached = np.cumsum(g) >= 0.95 - 1e-12
-    return DensitySummary(
-        lowest_bin_index=lowest_bin_index(enc, frequencies),
-        below_first_bin=None if frequencies is None else int((frequencies < omega[1]).sum()),
-        frequencies_total=None if frequencies is None else len(frequencies),
-        lowest_bin_share=float(g[0]),
-        centroid=float(omega @ g),
-        cutoff95=float(omega[np.argmax(reached)]) if reached.any() else np.nan,
-        flatness=float(np.exp(-(positive * np.log(positive)).sum()) / len(g))
-        if len(positive)
-        else np.nan,
-    )
+    found = summarize_points(omega, g, np.ones(len(g)))
+    if frequencies is None:
+        return found
+    slow, root = int((frequencies < omega[1]).sum()), lowest_bin_index(enc, frequencies)
+    told = {"below_first_bin": slow, "frequencies_total": len(frequencies)}
+    return replace(found, lowest_bin_index=root, **told)
 
 
-def lowest_bin_index(enc: Encoding, frequencies: np.ndarray | None) -> float | None:
+def lowest_bin_index(enc: Encoding, frequencies: np.ndarray) -> float | None:
     """The root d ln(d / 2 pi) / ln rho of Eq. 16, where frequencies are rho^(-l/d), l = 0, 2, …"""
     rho, d = enc.params.get("rho"), enc.dim
-    if frequencies is None or rho is None or rho <= 0 or rho == 1:
+    if rho is None or rho <= 0 or rho == 1:
         return None
     with np.errstate(over="ignore"):  # an infinite grid is not that of the frequencies
         grid = rho ** (-2.0 * np.arange(len(frequencies)) / d)

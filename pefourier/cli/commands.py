@@ -175,17 +175,14 @@ def check_faithful(
     from pefourier import questions
     from pefourier.answers.faithful import faithful_page
 
-    stored, several = (
-        request.answers_of(demands.baseline, "check-faithful"),
-        len(question.lengths) > 1,
-    )
+    stored = request.answers_of(demands.baseline, "check-faithful")
     request.check_sweep(question.lengths, demands.baseline, drawing)
 
     def check(source: Any, **sizes: Any) -> Any:
         show = percentages(printable(source.spec), question.quiet)
         return questions.check(source, progress=show, **sizes)
 
-    asked = request.ask_lengths(question, check, skip=demands.skip_unknown)
+    asked = request.ask_each(question, check, skip=demands.skip_unknown, sweep=True)
     drawing.draw("faithful", asked.answers)
     worse, remarks = request.since(stored, asked)
     reasons = [*unmet(asked, demands), *worse]
@@ -194,7 +191,7 @@ def check_faithful(
     for one in remarks:
         note(one.text, question.quiet)
     page = replace(faithful_page(asked.each), reasons=reasons, remarks=remarks)
-    if several:
+    if len(question.lengths) > 1:
         from pefourier.answers.faithful import faithful_over_lengths
 
         page = faithful_over_lengths(page, asked.answers)

@@ -65,7 +65,7 @@ def tell_reach(given: ContextOptions, form: request.Form, drawing: request.Drawi
     own = {"trained": given.trained, "d": given.d, "against": given.against}
 
     def answer(asked: request.AtLength) -> Any:
-        return answer_of(context(asked.spec, length=asked.length, **own))
+        return answer_of(context(asked.source, length=asked.length, **own))
 
     pairs = [request.AtLength(spec, one) for spec in given.specs for one in lengths]
     asked = request.keep_answers(request.attempt_each(pairs, answer))

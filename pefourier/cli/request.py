@@ -242,39 +242,31 @@ class Asked:
             raise typer.Exit(2)
 
 
-def ask_each(question: Question, ask: Callable[..., Any], *, skip: bool = False) -> Asked:
-    """Ask a question of `pefourier.questions` about each SPEC."""
-    from pefourier.answers.telling import answer_of
-
-    def answer(source: Any) -> Any:
-        return answer_of(ask(source, length=question.length, d=question.d))
-
-    return keep_answers(attempt_each(question.sources(), answer, skip, question.quiet))
-
-
 @dataclass(frozen=True)
 class AtLength:
-    """A SPEC and the length that it is asked at; None: its own."""
+    """What is asked about, and the length that it is asked at; None: its own."""
 
-    spec: str
+    source: Any
     length: int | None
 
-
-def ask_lengths(question: Question, ask: Callable[..., Any], *, skip: bool = False) -> Asked:
-    """Each SPEC at each length, those of a SPEC together."""
-    if len(question.lengths) == 1:
-        return ask_each(question, ask, skip=skip)
-    asked = [
-        one
-        for length in question.lengths
-        for one in ask_each(replace(question, length=length), ask, skip=skip).each
-    ]
-    return Asked(sorted(asked, key=lambda one: question.rotations.index(spec_of_answer(one))))
+    @property
+    def spec(self) -> str:
+        """The SPEC, as it was typed."""
+        return getattr(self.source, "spec", self.source)
 
 
-def spec_of_answer(one: Any) -> str:
-    """The SPEC that was answered, or refused."""
-    return one.encoding.spec if hasattr(one, "encoding") else one.spec
+def ask_each(
+    question: Question, ask: Callable[..., Any], *, skip: bool = False, sweep: bool = False
+) -> Asked:
+    """Ask a question of `pefourier.questions` about each SPEC, in a `sweep` at each length."""
+    from pefourier.answers.telling import answer_of
+
+    def answer(one: AtLength) -> Any:
+        return answer_of(ask(one.source, length=one.length, d=question.d))
+
+    sources = (replace(question, length=None) if sweep else question).sources()
+    pairs = [AtLength(source, one) for source in sources for one in question.lengths]
+    return keep_answers(attempt_each(pairs, answer, skip, question.quiet))
 
 
 def check_sweep(lengths: Sequence[Any], baseline: str | None, drawing: Drawing) -> None:
