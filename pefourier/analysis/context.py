@@ -178,10 +178,11 @@ def describe_context(
     )
     told = (f for enc in own for f in enc.findings if not (length and f.code == "length-default"))
     found = tuple(dict.fromkeys(told))
-    layers = tuple(describe_layers(run, parts) for run in runs)
+    turns = [parts.index(run.part) if run.kind == "rotary" else None for run in runs]
+    alike = [Layers(one.index, one.kind, i, one.window) for i, one in zip(turns, runs, strict=True)]
     model = open_model(spec) if source_of(spec) == "config" else None
     return own, Context(
-        layers,
+        tuple(alike),
         rotations,
         int(met),
         longest,
@@ -256,12 +257,6 @@ def slopes_of(enc: Encoding) -> tuple[float, ...] | None:
 def positions_of(enc: Encoding) -> int:
     """Positions of an encoding; of one of lags those between which its farthest lag lies."""
     return int(np.abs(enc.domain.x).max()) + 1 if enc.domain.kind == "lag" else len(enc)
-
-
-def describe_layers(run: LayerRun, parts: Sequence[str]) -> Layers:
-    """A run of layers, with the number of its rotation among those of the model's `parts`."""
-    rotation = parts.index(run.part) if run.kind == "rotary" else None
-    return Layers(index=run.index, kind=run.kind, rotation=rotation, window=run.window)
 
 
 def window_of_rotation(runs: Sequence[LayerRun], part: str | None = None) -> int | None:

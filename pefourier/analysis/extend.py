@@ -30,7 +30,6 @@ from pefourier.encodings.encoding import Encoding
 from pefourier.encodings.families.axes import axis_letters
 from pefourier.encodings.families.rotary import base_of, scaling_parameters
 from pefourier.encodings.readings import positions_below, reading_cosine
-from pefourier.encodings.sources.layers import LayerRun
 from pefourier.encodings.sources.rope_config import trained_as_stated
 from pefourier.encodings.specs import source_of
 from pefourier.errors import PefourierError, shown
@@ -125,7 +124,8 @@ def extend(
     own = load(spec, stands, d)
     check_longer(own, stands, length, before)
     window = window_of_rotation(layer_runs(spec, d))
-    windows = {run.window for run in turning_layers(asked_for, d)} - {window, None}
+    turning = (run for run in layer_runs(asked_for, d) if run.kind == "rotary")
+    windows = {run.window for run in turning} - {window, None}
     others = [*(rho for rho in asked.values() if rho is not None), *bases]
     form = FORMATS[dtype] if dtype else None
     wanted = ways_to(own, length, before, load(spec, length, d), others)
@@ -314,11 +314,6 @@ def other_way(own: Encoding, original: int, length: int) -> str:
         f"; its scaling ({scaling}) took it there from {original}{by}: for another from there on, "
         f"give --extend-from {plain.spec} --length {original}"
     )
-
-
-def turning_layers(spec: str, d: int | None) -> list[LayerRun]:
-    """Runs of layers of a model that are rotated."""
-    return [run for run in layer_runs(spec, d) if run.kind == "rotary"]
 
 
 def plain_base(enc: Encoding) -> float:

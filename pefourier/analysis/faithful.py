@@ -156,20 +156,16 @@ def describe_grid(enc: Encoding, closest: ClosestPair, factors: Factors) -> dict
     domain = enc.domain
     rows = None if closest.pair is None else np.array(closest.pair) + domain.prefix
     ends = None if rows is None else domain.coordinates(rows)
+    front = enc.codes(domain.x[: domain.prefix]) if domain.prefix else np.zeros((0, 1))
     return {
         "grid": domain.sides,
         "prefix": domain.prefix,
-        "prefix_zeros": zeros_in_front(enc) if domain.prefix else 0,
+        "prefix_zeros": int((~front.any(axis=1)).sum()),
         "displacement": None if ends is None else tuple((ends[1] - ends[0]).tolist()),
         "axial": axis_parts(enc) is not None,
         "separable_error": factors.separable_error(domain.sides),
         **axis_shares(without_prefix(enc)),
     }
-
-
-def zeros_in_front(enc: Encoding) -> int:
-    """How many of the rows before a grid are all zeros."""
-    return int((~enc.codes(enc.domain.x[: enc.domain.prefix]).any(axis=1)).sum())
 
 
 def verdict(closest: ClosestPair, factors: Factors, separable_error: float = 1.0) -> str:

@@ -108,7 +108,8 @@ def position_functions(
     spectrum = density(enc, lattice, sigma, method)
     places = [check_point(point, sides) for point in points]
     weights = spectrum.density if axes == 1 else spectrum.density / multiplicity(sides)
-    h = rebuilt_at_origin(weights, sides)
+    h = np.fft.irfftn(weights, sides, range(axes))  # weights over numpy.rfftn's half plane, back
+    h /= np.linalg.norm(h)
     told = describe_peak(h) if axes == 1 else describe_grid_peak(h)
     factors = decompose(enc)
     rebuilt = [
@@ -129,12 +130,6 @@ def position_functions(
         frequencies_total=spectrum.summary.frequencies_total,
         about=(enc,),
     )
-
-
-def rebuilt_at_origin(weights: np.ndarray, sides: tuple[int, ...]) -> np.ndarray:
-    """Algorithm 1's function at the first point: weights over numpy.rfftn's half plane, back."""
-    h = np.fft.irfftn(weights, sides, range(len(sides)))
-    return h / np.linalg.norm(h)
 
 
 def where_to_rebuild(

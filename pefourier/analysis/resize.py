@@ -130,7 +130,13 @@ def resize_table(
     whole = np.asarray(encoding.table(), dtype=float)
     rows = whole[behind:]
     tables = {name: resize_lattice(rows, shape, wanted, name) for name in {**IN_USE, method: None}}
-    before, after = picture(rows, shape), picture(tables[method], wanted)
+    chosen = tables[method]
+    before, after = picture(rows, shape), picture(chosen, wanted)
+    size = before.norm or np.nan
+    methods = [
+        Method(name, rms(one) / size, similarities(one, wanted), float(np.abs(one - chosen).max()))
+        for name, one in tables.items()
+    ]
     anew = None if formula is None else picture(formula.table()[behind:], wanted)
     most, between, at = compare_methods(tables, wanted)
     return Resizing(
@@ -138,10 +144,10 @@ def resize_table(
         new=new,
         prefix=behind,
         method=method,
-        table=np.concatenate([whole[:behind], tables[method]]),
+        table=np.concatenate([whole[:behind], chosen]),
         before=before,
         after=after,
-        methods=[against(one, name, tables[method], before, after) for name, one in tables.items()],
+        methods=methods,
         largest_difference=most,
         between=between,
         at=at,
@@ -159,18 +165,6 @@ def check_resizable(encoding: Encoding, method: str) -> None:
     for finding in encoding.findings:
         if finding.code == "prefix-shift":  # its rows would be mixed with those of other points
             raise PefourierError(f"{shown(encoding.label)}: {finding.message}")
-
-
-def against(
-    table: np.ndarray, name: str, chosen: np.ndarray, before: Picture, after: Picture
-) -> Method:
-    """A method's table beside that of the method asked for."""
-    return Method(
-        name,
-        rms(table) / before.norm if before.norm else np.nan,
-        similarities(table, after.grid),
-        float(np.abs(table - chosen).max()),
-    )
 
 
 def has_formula(enc: Encoding, source: Any, new: Sequence[int]) -> bool:

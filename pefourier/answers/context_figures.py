@@ -33,11 +33,8 @@ def wavelengths(answers: Sequence[telling.Answer], look: plot.Look = plot.USUAL)
     for axes, (a, rotation) in zip(panels[:, 0], rows, strict=False):
         draw_strips(axes, a, rotation)
     panels[len(rows) - 1, 0].set_xlabel("wavelength (positions)")
-    if (
-        look.axes is None
-        and figure.get_figwidth() < plot.NARROW
-        and any(len(strips(r)) > 1 for _, r in rows)
-    ):
+    narrow = look.axes is None and figure.get_figwidth() < plot.NARROW
+    if narrow and any(len(strips(r)) > 1 for _, r in rows):
         drawn = panels[: len(rows), 0]
         figure.set_figheight(figure.get_figheight() + 4 * plot.LINE)
         plot.add_legend_below(figure, max(drawn, key=lambda one: len(one.collections)))
@@ -99,22 +96,11 @@ def file_name(answer: telling.Answer) -> str:
 def mark_lengths(axes: Axes, trained: int, length: int) -> None:
     """Lines at the trained length and at the one asked for, named at their upper ends."""
     marks = {trained: "trained"} | {length: "asked" if length != trained else "trained, asked"}
+    ink, place = axes.xaxis.label.get_color(), {"xycoords": ("data", "axes fraction"), "va": "top"}
     for at, name in marks.items():
-        axes.axvline(
-            at,
-            color=axes.xaxis.label.get_color(),
-            linestyle="-" if name == "asked" else "--",
-            linewidth=0.9,
-        )
+        axes.axvline(at, color=ink, linestyle="-" if name == "asked" else "--", linewidth=0.9)
         side = "right" if name == "trained" and length > trained else "left"
-        axes.annotate(
-            f" {name} {at} ",
-            (at, 1.0),
-            xycoords=("data", "axes fraction"),
-            ha=side,
-            va="top",
-            fontsize=7,
-        )
+        axes.annotate(f" {name} {at} ", (at, 1.0), ha=side, fontsize=7, **place)
 
 
 def draw_readings(axes: Axes, readings: Sequence[tuple[str, Reading]]) -> None:
@@ -130,11 +116,9 @@ def draw_readings(axes: Axes, readings: Sequence[tuple[str, Reading]]) -> None:
                 axes.plot(*spot, "o", color=line.get_color(), markersize=4, linestyle="none")
                 if len(readings) == 1:
                     late = at > reading.positions[-1] ** 0.85  # near the right edge
-                    place = {
-                        "xytext": (-5, -3) if late else (4, 2),
-                        "ha": "right" if late else "left",
-                    }
-                    axes.annotate(f"{at}", spot, textcoords="offset points", **place)
+                    place = ((-5, -3), "right") if late else ((4, 2), "left")
+                    told = dict(zip(("xytext", "ha"), place, strict=True))
+                    axes.annotate(f"{at}", spot, textcoords="offset points", **told)
     for level in LEVELS:
         axes.axhline(level, color=GREY, linewidth=0.6, linestyle=":")
     axes.set(xscale="log", xlabel="position", ylabel="cosine between the codes", ylim=(None, 1.08))

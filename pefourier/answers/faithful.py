@@ -113,21 +113,12 @@ def displacement_in_words(r: Faithfulness) -> str | None:
     return f"{' to '.join(two_ends(r.about[0], r))}, {places.point_of(r.displacement)}"
 
 
-def why_no_grid(answer: telling.Answer) -> str:
-    """Why there is nothing to say about axes."""
-    on_grid = answer.result.grid is not None
-    return "no frequencies declared" if on_grid else "one axis"
-
-
 GRID_FAITHFUL_FACTS = [
-    Fact("grid", lambda r: r.grid if r.grid is None else size_of(r.grid), why_no_grid),
-    Fact("rows before the grid", lambda r: r.prefix, why_no_grid),
-    Fact("closest points, displacement", lambda r: displacement_in_words(r), why_no_grid),
-    Fact("error of a(y) + b(x)", lambda r: r.separable_error, why_no_grid),
-    Fact("A2 (1 = bound to one axis)", lambda r: (r.isotropy or {}).get("A2"), why_no_grid),
-    Fact("A4 (1 = bound to two axes)", lambda r: (r.isotropy or {}).get("A4"), why_no_grid),
-    Fact("idle share", lambda r: r.idle, why_no_grid),
-    Fact("aliased share", lambda r: r.aliased, why_no_grid),
+    Fact("grid", lambda r: r.grid if r.grid is None else size_of(r.grid), telling.why_no_axes),
+    Fact("rows before the grid", lambda r: r.prefix, telling.why_no_axes),
+    Fact("closest points, displacement", lambda r: displacement_in_words(r), telling.why_no_axes),
+    Fact("error of a(y) + b(x)", lambda r: r.separable_error, telling.why_no_axes),
+    *telling.AXIS_FACTS,
 ]
 
 

@@ -14,6 +14,7 @@ from pefourier.analysis.bands import density_by_decade, group_waves, is_slow, si
 from pefourier.answers import plot
 from pefourier.answers.places import POINTS, axis_names, by_axis, unit_of_waves
 from pefourier.answers.telling import (
+    AXIS_FACTS,
     Answer,
     Fact,
     Said,
@@ -22,6 +23,7 @@ from pefourier.answers.telling import (
     meaning_of,
     sentence,
     side_by_side,
+    why_no_axes,
 )
 from pefourier.answers.terminal_chart import chart, shades
 from pefourier.answers.text import aligned, join, number
@@ -233,11 +235,8 @@ TABLE_SPECTRUM_FACTS = [
 
 
 GRID_SPECTRUM_FACTS = [
-    Fact("A2 (1 = bound to one axis)", lambda r: (r.isotropy or {}).get("A2"), "not declared"),
-    Fact("A4 (1 = bound to two axes)", lambda r: (r.isotropy or {}).get("A4"), "not declared"),
-    Fact("idle share", lambda r: r.idle, "not declared"),
-    Fact("aliased share", lambda r: r.aliased, "not declared"),
-    Fact("largest step, rad", lambda r: r.largest_step, "not declared"),
+    *AXIS_FACTS,
+    Fact("largest step, rad", lambda r: r.largest_step, why_no_axes),
 ]
 
 

@@ -123,6 +123,19 @@ class Fact:
         return number(found, missing=why)
 
 
+def why_no_axes(answer: Answer) -> str:
+    """Why there is nothing to say about axes."""
+    return "no frequencies declared" if answer.result.on_grid else "one axis"
+
+
+AXIS_FACTS = [
+    Fact("A2 (1 = bound to one axis)", lambda r: (r.isotropy or {}).get("A2"), why_no_axes),
+    Fact("A4 (1 = bound to two axes)", lambda r: (r.isotropy or {}).get("A4"), why_no_axes),
+    Fact("idle share", lambda r: r.idle, why_no_axes),
+    Fact("aliased share", lambda r: r.aliased, why_no_axes),
+]
+
+
 def answer_of(result: Any) -> Answer:
     """A result with the encoding it is about: rows of a table may turn out to be a grid's."""
     return Answer(result.about[0] if result.about else None, result)

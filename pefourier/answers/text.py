@@ -79,22 +79,17 @@ def terminal_width() -> int:
 
 def least_widths(rows: Sequence[Sequence[str]]) -> list[int]:
     """Widths of columns that leave all words whole."""
-    return [max(map(longest_word, column)) for column in turned(rows)]
+    return [max(map(longest_word, column)) for column in zip(*rows, strict=True)]
 
 
 def fitting_widths(rows: Sequence[Sequence[str]], least: Sequence[int]) -> list[int]:
     """Widths of columns that fit a terminal together, none below its least."""
     width = terminal_width()
-    widths = [max(map(len, column)) for column in turned(rows)]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     while breadth(widths) > width and any(map(int.__gt__, widths, least)):
         loose = [w if w > m else 0 for w, m in zip(widths, least, strict=True)]
         widths[loose.index(max(loose))] -= 1
     return widths
-
-
-def turned(rows: Sequence[Sequence[str]]) -> list[tuple[str, ...]]:
-    """The cells of each column."""
-    return list(zip(*rows, strict=True))
 
 
 def longest_word(text: str) -> int:

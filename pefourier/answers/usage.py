@@ -115,19 +115,19 @@ def about_rotation(found: Usage, one: RotationUse, several: bool) -> Iterator[st
     both = one.never_turn.product is not None
     what = "what queries and keys put into scores" if both else "the energy of queries"
     first = "never" if one.never_turn.pairs else "all turn"
-    sizes = {"total": len(one.pairs), "what": what, **share_of(one.never_turn)}
+    sizes = {"total": len(one.pairs), "what": what, **shares_told(one.never_turn)}
     told = where + phrase(first, found=found, part=one.never_turn, **sizes)
     yield f"{told[0].upper()}{told[1:]}"
     fast = "often" if one.often.pairs else "never often"
-    yield phrase(fast, times=OFTEN, part=one.often, **share_of(one.often))
+    yield phrase(fast, times=OFTEN, part=one.often, **shares_told(one.often))
     if one.unseen is not None:
-        yield phrase("unseen", found=found, part=one.unseen, **share_of(one.unseen))
+        yield phrase("unseen", found=found, part=one.unseen, **shares_told(one.unseen))
     if one.axes:
         shares = (f"{a.axis} {percent(used_part(a))} (even {percent(a.uniform)})" for a in one.axes)
         yield f"By axis: {'; '.join(shares)}."
 
 
-def share_of(part: Portion) -> dict[str, str]:
+def shares_told(part: Portion) -> dict[str, str]:
     """What pairs of a kind hold, and what they would if use were even."""
     return {"share": percent(used_part(part)), "even": percent(part.uniform)}
 
