@@ -2,18 +2,10 @@
 
 import numpy as np
 
-from pefourier.diagnosis import on_grids
+from pefourier.diagnosis import on_grids, rules
 from pefourier.diagnosis.case import SAMPLE, Case
 from pefourier.diagnosis.identify import identify
-from pefourier.diagnosis.rules import (
-    RULES,
-    SEVERITIES,
-    constant_codes,
-    near_codes,
-    random_codes,
-    unusual_lengths,
-    without_rounding,
-)
+from pefourier.diagnosis.rules import SEVERITIES, without_rounding
 from pefourier.encodings.encoding import Encoding, Finding
 from pefourier.geometry.closest import ClosestPair
 from pefourier.geometry.precision import coarse_eps
@@ -52,7 +44,7 @@ def diagnose(enc: Encoding, closest: ClosestPair, rank: int) -> tuple[dict | Non
     eps = max(enc.eps, coarse_eps(table[:SAMPLE]))
     identified = identify(table, eps)
     case = Case(table, eps, identified, closest, rank, stored=enc.eps)
-    found = [*enc.findings, *(one for rule in RULES for one in rule(case))]
+    found = [*enc.findings, *(one for rule in rules.RULES for one in rule(case))]
     return identified, sorted(found, key=lambda finding: SEVERITIES.index(finding.severity))
 
 
@@ -68,8 +60,8 @@ def diagnose_on_grid(
     grid = on_grids.GridCase(table, np.asarray(whole[:behind]), enc.domain.sides, enc.eps, closest)
     identified = on_grids.identify_on_grid(grid)
     plain = Case(table, enc.eps, identified, closest, rank)
-    rules = [constant_codes, unusual_lengths, random_codes, *([] if grid.parts else [near_codes])]
+    of_any = rules.RULES_OF_POINTS if grid.parts else (*rules.RULES_OF_POINTS, rules.near_codes)
     known = {finding.code for finding in enc.findings}
     of_rows = [one for rule in on_grids.GRID_RULES for one in rule(grid) if one.code not in known]
-    found = [*enc.findings, *of_rows, *(f for rule in rules for f in rule(plain))]
+    found = [*enc.findings, *of_rows, *(f for rule in of_any for f in rule(plain))]
     return identified, sorted(found, key=lambda finding: SEVERITIES.index(finding.severity))

@@ -427,3 +427,4 @@ RULES = (
     near_codes,
     random_codes,
 )
+RULES_OF_POINTS = (constant_codes, unusual_lengths, random_codes)  # of a grid

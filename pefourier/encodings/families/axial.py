@@ -17,6 +17,7 @@ from pefourier.encodings.domain import Domain
 from pefourier.encodings.encoding import Encoding, Measure
 from pefourier.encodings.families.absolute import geometric_frequencies
 from pefourier.encodings.families.axes import Axes, encoding_on_axes, taking_axes, wave_codes
+from pefourier.encodings.families.fourier import pair_count
 from pefourier.encodings.families.seeds import stream
 from pefourier.encodings.grids import grid_of, size_of
 from pefourier.encodings.registry import encoding
@@ -147,7 +148,7 @@ def mixed_rope(
             f"mixed-rope has frequencies on two axes; got a grid of {size_of(domain.sides)}; "
             "write --grid HxW"
         )
-    check_even("mixed-rope", d)
+    pair_count("mixed-rope", d)
     across = (
         read_frequencies(frequencies, heads, d)
         if frequencies
@@ -201,17 +202,9 @@ def mhrope(
             f"share needs a number of heads, 1 or more, for each of {axes} axes; got "
             f"{';'.join(map(str, share))}"
         )
-    check_even("mhrope", d)
-    own = np.zeros((sum(share), d // 2, axes))
+    own = np.zeros((sum(share), pair_count("mhrope", d), axes))
     own[np.arange(len(own)), :, np.repeat(np.arange(axes), share)] = geometric_frequencies(d, rho)
     return turn_heads("mhrope", domain, own.reshape(-1, axes), d, layout)
-
-
-def check_even(name: str, d: int) -> None:
-    """Refuse heads that pairs don't fill."""
-    if d % 2:
-        fits = " or ".join(f"d={fit}" for fit in (d - 1, d + 1) if fit)
-        raise PefourierError(f"{name} turns pairs and needs an even d; got d={d}; write {fits}")
 
 
 def turn_heads(

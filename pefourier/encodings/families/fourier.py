@@ -32,7 +32,8 @@ from pefourier.errors import PefourierError
 def pair_count(name: str, d: int) -> int:
     """Number of pairs of a sine and a cosine in d columns."""
     if d % 2:
-        raise PefourierError(f"{name} pairs each sine with a cosine and needs an even d; got d={d}")
+        fits = " or ".join(f"d={fit}" for fit in (d - 1, d + 1) if fit)
+        raise PefourierError(f"{name} has pairs and needs an even d; got d={d}; write {fits}")
     return d // 2
 
 

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from itertools import cycle, islice
 from typing import Any
 
+from pefourier.encodings.sources import rope_config
 from pefourier.encodings.sources.config import (
     LAYERS,
     MOST_LAYERS,
@@ -28,12 +29,6 @@ from pefourier.encodings.sources.config import (
     read_object,
 )
 from pefourier.encodings.sources.models import type_row
-from pefourier.encodings.sources.rope_config import (
-    layer_sections,
-    layers_without_positions,
-    rotates,
-    turns_by_type,
-)
 from pefourier.errors import shown
 
 TYPES = ("layer_types", "layers_block_type", "attention_layers")
@@ -88,18 +83,19 @@ def read_layers(spec: str, usual: str) -> list[LayerRun]:
     """
     model = open_model(spec)
     number = model.config.count(*LAYERS) or 0
-    rotary = rotates(model)
-    sections = layer_sections(model) if rotary else {"": None}
+    rotary = rope_config.rotates(model)
+    sections = rope_config.layer_sections(model) if rotary else {"": None}
     own, called = "" not in sections, model.row.get("rotation_of", {})
     kinds, laid = layer_types(model, number)
     if own and not kinds:
         kinds, laid = list(sections), False
-    still, dense = layers_without_positions(model, number), dense_layers(model)
+    still, dense = rope_config.layers_without_positions(model, number), dense_layers(model)
     runs: dict[LayerRun, list[int]] = {}
     for i, kind in enumerate(kinds or [""] * max(number, 1)):
         part = called.get(kind, kind) if own else ""
         known = part in sections or not model.row  # others of a known type have no positions
-        turns = rotary and known and i not in still and (i < dense or turns_by_type(model, kind))
+        turns = i < dense or rope_config.turns_by_type(model, kind)
+        turns = turns and rotary and known and i not in still
         what = "rotary" if turns else "none" if rotary else usual
         run = LayerRun((), what, part if turns else "", window_of(model, kind, i))
         runs.setdefault(run, []).append(i)
@@ -193,7 +189,7 @@ def sliding_or_not(model: ModelConfig, number: int) -> list[str]:
         return [FULL] * number
     told = model.config.count("max_window_layers", least=0)
     first = first if told is None else told
-    still = layers_without_positions(model, number)
+    still = rope_config.layers_without_positions(model, number)
     slides = {
         "all": lambda i: True,
         "from": lambda i: i >= first,

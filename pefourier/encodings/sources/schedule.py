@@ -9,20 +9,15 @@ from dataclasses import replace
 
 from pefourier.encodings.encoding import Finding
 from pefourier.encodings.findings import finding
+from pefourier.encodings.sources import layers
 from pefourier.encodings.sources.config import LAYERS, ModelConfig
-from pefourier.encodings.sources.layers import (
-    FULL,
-    LayerRun,
-    layer_types,
-    told_types,
-    window_key,
-    window_of,
-)
 from pefourier.encodings.sources.rope_config import PAIRED
 from pefourier.errors import shown
 
+Runs = Sequence[layers.LayerRun]
 
-def inverted(model: ModelConfig, runs: Sequence[LayerRun], trained: int) -> Iterator[Finding]:
+
+def inverted(model: ModelConfig, runs: Runs, trained: int) -> Iterator[Finding]:
     """Layers without positions that are more than those with, where a model type has few."""
     told, row = model.config.values.get("no_rope_layers"), model.row
     number = model.config.count(*LAYERS)
@@ -36,9 +31,10 @@ def inverted(model: ModelConfig, runs: Sequence[LayerRun], trained: int) -> Iter
     yield finding("layers-inverted", still=still, number=number, usual=usual, **told)
 
 
-def without_global(model: ModelConfig, runs: Sequence[LayerRun], trained: int) -> Iterator[Finding]:
+def without_global(model: ModelConfig, runs: Runs, trained: int) -> Iterator[Finding]:
     """Windows in all layers of a model type that has layers which see all."""
-    if FULL not in model.row.get("layer_types", "") or not told_types(model.config.values):
+    usual, told = model.row.get("layer_types", ""), layers.told_types(model.config.values)
+    if layers.FULL not in usual or not told:
         return
     windows = [run.window for run in runs for _ in run.index]
     if not windows or any(window is None or window >= trained for window in windows):
@@ -52,30 +48,28 @@ def without_global(model: ModelConfig, runs: Sequence[LayerRun], trained: int) -
         yield finding("layers-no-global", "through", reach=max(windows) - 1, **told)
 
 
-def beyond_training(
-    model: ModelConfig, runs: Sequence[LayerRun], trained: int
-) -> Iterator[Finding]:
+def beyond_training(model: ModelConfig, runs: Runs, trained: int) -> Iterator[Finding]:
     """A window that is longer than training."""
     widest = max((run.window or 0 for run in runs), default=0)
     if widest > trained:
         yield finding("window-above-trained", window=widest, trained=trained)
 
 
-def below_one(model: ModelConfig, runs: Sequence[LayerRun], trained: int) -> Iterator[Finding]:
+def below_one(model: ModelConfig, runs: Runs, trained: int) -> Iterator[Finding]:
     """A window of no positions, or fewer, in layers that have one."""
-    key, values = window_key(model), model.config.values
+    key, values = layers.window_key(model), model.config.values
     if type(told := values.get(key)) is not int or told > 0:
         return
     wide = replace(model, config=replace(model.config, values={**values, key: 1}))
-    kinds, _ = layer_types(model, model.config.count(*LAYERS) or 0)
-    if any(window_of(wide, kind) for kind in kinds or [""]):
+    kinds, _ = layers.layer_types(model, model.config.count(*LAYERS) or 0)
+    if any(layers.window_of(wide, kind) for kind in kinds or [""]):
         yield finding("window-below-one", key=key, told=told, config=model.config.label)
 
 
-def needless(model: ModelConfig, runs: Sequence[LayerRun], trained: int) -> Iterator[Finding]:
+def needless(model: ModelConfig, runs: Runs, trained: int) -> Iterator[Finding]:
     """A section of rope_parameters for a type whose layers do not rotate."""
     given = model.config.values.get("rope_parameters")
-    kinds = set(told_types(model.config.values))
+    kinds = set(layers.told_types(model.config.values))
     if not isinstance(given, dict) or not kinds or model.part:
         return
     used = {run.part for run in runs if run.kind == "rotary"}
@@ -84,7 +78,7 @@ def needless(model: ModelConfig, runs: Sequence[LayerRun], trained: int) -> Iter
             yield finding("layers-needless", name=name, config=model.config.label)
 
 
-def indexer(model: ModelConfig, runs: Sequence[LayerRun], trained: int) -> Iterator[Finding]:
+def indexer(model: ModelConfig, runs: Runs, trained: int) -> Iterator[Finding]:
     """The rotation of an indexer beside that of attention."""
     row = model.row
     if "indexer" not in row:
@@ -99,6 +93,6 @@ def indexer(model: ModelConfig, runs: Sequence[LayerRun], trained: int) -> Itera
 RULES = (inverted, without_global, beyond_training, below_one, needless, indexer)
 
 
-def lint_layers(model: ModelConfig, runs: Sequence[LayerRun], trained: int) -> tuple[Finding, ...]:
+def lint_layers(model: ModelConfig, runs: Runs, trained: int) -> tuple[Finding, ...]:
     """What each rule finds in the layers of a config, in the order of `RULES`."""
     return tuple(finding for rule in RULES for finding in rule(model, runs, trained))

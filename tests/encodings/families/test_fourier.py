@@ -66,7 +66,7 @@ def test_learnable_sinusoidal_starts_with_a_flat_spectrum():
 
 @pytest.mark.parametrize("name", ["learnable-sinusoidal", "fourier-features", "tape", "mtan-fixed"])
 def test_an_odd_d_is_refused(name):
-    refused(f"{name} pairs each sine with a cosine and needs an even d; got d=7", name, d=7)
+    refused(f"{name} has pairs and needs an even d; got d=7; write d=6 or d=8", name, d=7)
 
 
 @pytest.mark.parametrize("name", ["fourier-features", "t5", "erpe", "tupe", "learned"])
