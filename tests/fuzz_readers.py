@@ -140,13 +140,13 @@ def tables_in_files(rng: random.Random) -> object:
 
 @target
 def rows_of_numbers(rng: random.Random) -> object:
-    """What --times is given: a row of numbers, or a line."""
+    """What --times is given: a row of numbers, or columns of coordinates, or a line."""
     path = damaged(rng)
 
-    def sound(row: np.ndarray) -> bool:
+    def sound(found: np.ndarray) -> bool:
         with np.errstate(all="ignore"):
-            float(row.sum())
-        return row.ndim == 1 and row.dtype == float
+            float(found.sum())
+        return (found.ndim == 1 or min(found.shape) > 1) and found.dtype == float
 
     return ended(lambda: tables.read_numbers(path), sound, f"'{path}'")
 

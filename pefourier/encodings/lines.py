@@ -168,8 +168,6 @@ def find_lines(table: np.ndarray) -> Lines | None:
         place = width, prefix % width
         share = seen.share(width, prefix, len(table) - prefix - after)
         shares.setdefault(place, []).append((share, prefix, after))
-    if not shares:
-        return None
     best = max(shares, key=lambda place: max(shares[place]))
     beyond = max((max(own)[0] for place, own in shares.items() if place != best), default=0.0)
     near = [one for one in shares[best] if one[0] >= 0.9 * max(shares[best])[0]]

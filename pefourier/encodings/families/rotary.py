@@ -320,10 +320,10 @@ def rotation_if_any(settings: Mapping[str, Any], length: int) -> Rotation | None
         return None
 
 
-def share_of(turned: float, d: float) -> float:
+def turning_share(turned: float, d: float) -> float:
     """The share of a head of which so many dimensions turn, int(share d).
 
-    >>> share_of(64, 128), int(22 * share_of(15, 22)), int(22 * (15 / 22))
+    >>> turning_share(64, 128), int(22 * turning_share(15, 22)), int(22 * (15 / 22))
     (0.5, 15, 14)
     """
     share = turned / d
@@ -474,8 +474,6 @@ def base_of(frequencies: np.ndarray) -> float | None:
         return None
     steps = np.arange(pairs) / pairs
     rate = -np.log(frequencies[-1]) / steps[-1]
-    if not abs(rate) < 700:
-        return None
     for digits in range(17):
         rho = float(f"{np.exp(rate):.{digits}e}")
         if np.allclose(rho**-steps, frequencies, rtol=2e-6, atol=0):

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from pefourier.encodings.encoding import Encoding, Finding
-from pefourier.encodings.families.rotary import share_of
+from pefourier.encodings.families.rotary import turning_share
 from pefourier.encodings.findings import finding
 from pefourier.encodings.registry import build
 from pefourier.encodings.sources.gguf_header import LONGEST_LIST, NUMPY, TensorPlace, read_header
@@ -137,7 +137,7 @@ def read_gguf(spec: str, length: int | None = None, d: int | None = None) -> Enc
             d=int(head),
             rho=window_base(file) if part == PARTS[1] else base_in(file),
             layout="interleaved" if file.pairing == "interleaved" else "halves",
-            partial=share_of(min(turned, head), head),
+            partial=turning_share(min(turned, head), head),
             **({} if part == PARTS[1] and unscaled else scaling_of_file(file)),
         )
     except PefourierError as error:

@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 from pefourier.answers.text import first_few
 from pefourier.encodings.encoding import Encoding, Finding
-from pefourier.encodings.families.rotary import scaling_parameters, share_of
+from pefourier.encodings.families.rotary import scaling_parameters, turning_share
 from pefourier.encodings.findings import finding
 from pefourier.encodings.registry import build
 from pefourier.encodings.sources.config import (
@@ -110,7 +110,7 @@ def rotation_of_indexer(model: ModelConfig) -> Encoding:
     given |= {key: enc.params[key] for key in scaling_parameters(enc.params["scaling"])}
     turned, width = enc.params["rotated"], model.config.count("index_head_dim") or 0
     width = max(width, turned)
-    own = {"d": width, "partial": share_of(turned, width), "layout": model.row["indexer"]}
+    own = {"d": width, "partial": turning_share(turned, width), "layout": model.row["indexer"]}
     built = build("rope", spec=enc.spec, **given, **own)
     kept = {key: value for key, value in enc.params.items() if key not in built.params}
     return replace(built, params={**kept, **built.params, "softmax_factor": 1.0})
@@ -215,7 +215,7 @@ def find_share(
     dimensions = [key for key in turns.shares if key in DIMENSIONS]
     turned = model.config.count(*dimensions) if dimensions else None
     if partial is None and (turned or turns.turned):
-        partial = share_of(turned or turns.turned, d)
+        partial = turning_share(turned or turns.turned, d)
     if partial is None:
         partial = turns.scaled_share if scaling != "none" else None
     return turns.share if partial is None else partial, found
