@@ -38,7 +38,7 @@ from pefourier.train.schema import NOT_NUMBERS
 from pefourier.train.statistics import average_ranks
 from pefourier.train.store import Row, Store, option_of, read_configuration
 from pefourier.train.summary import DatasetSummary, Summary, common_runs, count_arms, summarize_runs
-from pefourier.train.traces import read_curve
+from pefourier.train.traces import read_curves
 
 RULES = ("choice", "size")  # of training, in words
 SHADES = 4  # of the matrix
@@ -206,7 +206,7 @@ def scores_part(summary: Summary, words: Words) -> list[Any]:
         pictures.append(draw_inline("ranks", told, training_figures.critical_difference, summary))
     shown = "Pictures of every run and of ranks" if summary.ranked else "Picture of every run"
     found = [details(shown, element("div", pictures, class_="figures"))]
-    if any(one.lengths for one in summary.datasets):
+    if summary.lengthened:
         told = "Accuracy on test windows of other lengths, with intervals."
         drawn = draw_inline("lengths", told, training_figures.score_by_length, summary, INLINE_WIDE)
         found.append(details("Accuracy by length", drawn))
@@ -224,8 +224,8 @@ def stacked(what: str, head: Sequence[str], rows: Sequence[Sequence[Any]], words
 
 def curves_part(folder: TrainFolder, words: Words) -> list[Any]:
     """How runs learned, epoch by epoch where that is stored, and which epoch they kept."""
-    known = [(row, read_curve(Path(folder.path), row)) for row in folder.summary.runs]
-    kept = [(row, curve) for row, curve in known if curve is not None and len(curve)]
+    runs = folder.summary.runs
+    kept = read_curves(Path(folder.path), runs)
     epochs = details("Epochs that were kept", epochs_table(folder.summary, words))
     if not kept:
         said = "Losses of single epochs are not in the folder; the epoch each run kept is."
@@ -233,9 +233,9 @@ def curves_part(folder: TrainFolder, words: Words) -> list[Any]:
     told = "Means over runs, epoch by epoch: training loss, score and loss on validation."
     curves = training_figures.learning_curves
     drawn = draw_inline("curves-drawn", told, curves, kept, INLINE_WIDE)
-    lacking = len(known) - len(kept)
+    lacking = len(runs) - len(kept)
     has = agreeing(lacking, "has", "have")
-    said = f"{lacking} of {len(known)} runs {has} no stored curve." if lacking else ""
+    said = f"{lacking} of {len(runs)} runs {has} no stored curve." if lacking else ""
     return [details("Learning curves", drawn, element("p", said) if said else None), epochs]
 
 

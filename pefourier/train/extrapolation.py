@@ -10,6 +10,7 @@ positions apart. Fixed codes of the first positions may change with the length, 
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import cache
 from itertools import product
 
 import numpy as np
@@ -37,7 +38,7 @@ class Longer:
     learn: bool
 
     def __post_init__(self) -> None:
-        self.loaded: dict[tuple[str, int, Transformer], Injection] = {}
+        self.load = cache(load_for)
 
     def test(
         self, stack: Stack, outcome: Outcome, model: Transformer | OrderFree | OtherMethod
@@ -70,19 +71,12 @@ class Longer:
         """What a run injects at another length; refused where it has not got that."""
         if run.arm.spec in WITHOUT_CODES:
             return None
-        longer = self.load(model, run)
+        longer = self.load(model, run.arm.spec, run.seed, self.learn)
         if run.arm.rms is not None:
             trained = replace(model, length=stack.task.length)
             unscaled = load_for(trained, run.arm.spec, run.seed, self.learn)
             longer = scale_to_rms(longer, run.arm.rms, by=unscaled)
         return lengthen(outcome, longer, model.tokens)
-
-    def load(self, model: Transformer, run: Run) -> Injection:
-        """What a SPEC injects for a seed at another length, loaded once."""
-        key = run.arm.spec, run.seed, model
-        if key not in self.loaded:
-            self.loaded[key] = load_for(model, run.arm.spec, run.seed, self.learn)
-        return self.loaded[key]
 
 
 def draw_longer_tasks(options: Options) -> dict[str, Longer]:

@@ -8,6 +8,7 @@ put into stacks before: a run stays in the stage that asked for it first.
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from pefourier.answers.telling import sentence
 from pefourier.errors import PefourierError, shown
 from pefourier.train import beside, loop
 from pefourier.train.asked import Arm, Schedule, list_arms, schedule_of
@@ -32,6 +34,7 @@ STACK_BYTES = {"cpu": 2**28, "cuda": 2**34}  # activations of a stack
 MOST_BYTES = 2**42  # of memory, where the system does not say
 AVERAGED = {"accuracy", "confusion", "trained", "tested"}  # over rows, all or none of which have it
 STACK_MOST = {"cpu": 16, "cuda": MOST_STACKED}
+said = partial(sentence, "train")
 
 
 @dataclass(frozen=True)
@@ -321,31 +324,21 @@ def parameters(resolved: ResolvedTask) -> dict[str, dict[str, Any]]:
 
 def remarks_on_examples(task: Task) -> list[str]:
     """What to know of groups, of classes with few examples, and of examples on their side."""
+    told = {"task": task, "few": FEW}
     found = []
     if task.groups is not None:
-        found.append(
-            f"{task.name}: {len(task.starts)} examples of {task.groups} groups; all of a group "
-            "train, validate or test together"
-        )
+        found.append(said("groups", examples=len(task.starts), **told))
     if task.shortest < task.length:
-        found.append(
-            f"{task.name}: series of {task.shortest} to {task.length} rows; shorter ones are "
-            "padded at their end, which models do not see"
-        )
+        found.append(said("padded", **told))
     if task.uneven:
         found.append(f"{task.name}: {ORDER_ALONE}")
     channels, counts = task.rows.shape[1], np.bincount(task.labels)
     for label in np.flatnonzero(counts < FEW):
-        found.append(
-            f"{task.name}: class {task.classes[label]} has {counts[label]} examples, fewer than "
-            f"{FEW}; its scores say little"
-        )
-    if Path(task.name).suffix.lower() == ".npz" and channels > task.length:
-        if len(task.rows) == len(task.starts) * task.length:  # examples, not a recording
-            found.append(
-                f"{task.name}: X has {task.length} rows of {channels} channels; it is read as (n, "
-                "length, channels): is it (n, channels, length)? Then swap its last two axes"
-            )
+        own = {"label": task.classes[label], "count": counts[label]}
+        found.append(said("few examples", **own, **told))
+    examples = len(task.rows) == len(task.starts) * task.length  # not a recording
+    if Path(task.name).suffix.lower() == ".npz" and channels > task.length and examples:
+        found.append(said("on its side", channels=channels, **told))
     return found
 
 
@@ -358,9 +351,7 @@ def remarks_on_codes(resolved: ResolvedTask, learn: bool) -> list[str]:
             continue
         one = resolved.injections[arm.spec]
         if learn and one.act == "rotate" and not one.learn:
-            found.append(
-                f"--learn has no effect on {arm.name}, of whose rotation no frequencies are known"
-            )
+            found.append(said("not learned", encoding=arm.name))
         if one.act == "add" and len(one.codes) < tokens:
             few = f"{resolved.task.name}: {arm.name} has {len(one.codes)} codes for {tokens} tokens"
             way_out = "; a larger --d or --patch would tell them apart"

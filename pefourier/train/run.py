@@ -56,7 +56,7 @@ from pefourier.train.store import (
     write_json,
 )
 from pefourier.train.summary import Summary
-from pefourier.train.traces import START, name_of_table, read_curve, trace_of, write_trace
+from pefourier.train.traces import START, name_of_table, read_curves, trace_of, write_trace
 
 LONGEST_NAME = 255  # bytes
 RULES = {  # that numbers depend on, where an earlier version had others
@@ -133,7 +133,7 @@ def compare_as(
 
 
 @dataclass(frozen=True, eq=False)
-class Comparison:
+class AskedComparison:
     """What is to be compared, on which data and device, and where results go."""
 
     options: Options
@@ -153,7 +153,7 @@ class Comparison:
         return grid.plan_stacks(self.resolved, self.options.seeds, config["stages"])
 
 
-def resolve(options: Options, place: Place) -> Comparison:
+def resolve(options: Options, place: Place) -> AskedComparison:
     """The data, with what can be trained on them."""
     device, store = choose_device(options.device), place.store(options.out)
     how = (options.data, options.window, options.stride, options.split)
@@ -161,7 +161,7 @@ def resolve(options: Options, place: Place) -> Comparison:
     loaded = [load_task(name, *how, *parts, options.positive) for name in options.dataset]
     tasks = name_positives(loaded, options.positive)
     resolved = [grid.resolve_task(task, options, device) for task in tasks]
-    return Comparison(options, place, device, store, resolved)
+    return AskedComparison(options, place, device, store, resolved)
 
 
 def take_part() -> None:
@@ -171,7 +171,7 @@ def take_part() -> None:
 
 
 @contextmanager
-def shared_with_processes(asked: Comparison, note: Note | None) -> Iterator[Place]:
+def shared_with_processes(asked: AskedComparison, note: Note | None) -> Iterator[Place]:
     """The place of this process, among others that it starts where these are worth it."""
     options, place = asked.options, asked.place
     count = processes.count_processes(options, asked.resolved, asked.device, place.ranks)
@@ -182,7 +182,7 @@ def shared_with_processes(asked: Comparison, note: Note | None) -> Iterator[Plac
         yield place if group is None else Place(0, count, group)
 
 
-def train_and_compare(asked: Comparison, note: Note | None) -> Summary | None:
+def train_and_compare(asked: AskedComparison, note: Note | None) -> Summary | None:
     """Train what the folder lacks, and compare."""
     options, place, store = asked.options, asked.place, asked.store
     if place.group is not None and place.rank:
@@ -208,7 +208,7 @@ def train_and_compare(asked: Comparison, note: Note | None) -> Summary | None:
         return summary.summarize_runs(every, params, settings_in_common(options), classes)
 
 
-def plan_stages(asked: Comparison, ranks: int) -> dict[str, Any]:
+def plan_stages(asked: AskedComparison, ranks: int) -> dict[str, Any]:
     """The configuration with a stage for what was not asked of the folder before."""
     options, store = asked.options, asked.store
     for option in ("save_tables", "save_models"):
@@ -254,7 +254,7 @@ def settings_in_common(options: Options) -> dict[str, Any]:
     return {k: v for k, v in asdict(options).items() if k not in APART} | RULES
 
 
-def list_remarks(asked: Comparison) -> list[str]:
+def list_remarks(asked: AskedComparison) -> list[str]:
     """What to know before training."""
     options, resolved = asked.options, asked.resolved
     found = [line for one in resolved for line in grid.remarks_on_examples(one.task)]
@@ -305,7 +305,7 @@ def choose_device(device: str) -> torch.device:
     return torch.device(device)
 
 
-def configuration(asked: Comparison) -> dict[str, Any]:
+def configuration(asked: AskedComparison) -> dict[str, Any]:
     """Everything that the numbers depend on, except stacks."""
     tasks = [one.task for one in asked.resolved]
     kept = {k: v for k, v in asdict(asked.options).items() if k not in NOT_NUMBERS}
@@ -359,7 +359,7 @@ def fingerprint_tables(resolved: Sequence[ResolvedTask]) -> dict[str, list[float
 
 
 def train_stacks(
-    asked: Comparison, stacks: Sequence[Stack], done: set[Key], note: Note | None
+    asked: AskedComparison, stacks: Sequence[Stack], done: set[Key], note: Note | None
 ) -> list[Row]:
     """Train this rank's stacks, except those that are finished; the rows that were trained."""
     work, options, place = Work(asked, stacks, done), asked.options, asked.place
@@ -393,7 +393,7 @@ def stacks_to_train(stacks: Sequence[Stack], done: set[Key]) -> list[Stack]:
 class Work:
     """Stacks and what has come of them."""
 
-    asked: Comparison
+    asked: AskedComparison
     stacks: Sequence[Stack]
     done: set[Key]  # runs that were finished before
 
@@ -652,26 +652,14 @@ def write_summary(store: Store, found: Summary) -> None:
     write_json(store.path / "summary.json", content)
     text = as_markdown(found).encode()
     write_whole(str(store.path / "summary.md"), lambda stream: stream.write(text))
-    plot.save(str(store.path / "comparison.png"), figures.comparison, found)
-    ranks = store.path / "critical-difference.png"
-    ranks.unlink(missing_ok=True)  # it may be of what was asked before
-    if found.ranked:
-        plot.save(str(ranks), figures.critical_difference, found)
-    lengths = store.path / "lengths.png"
-    lengths.unlink(missing_ok=True)
-    if any(one.lengths for one in found.datasets):
-        plot.save(str(lengths), figures.score_by_length, found)
-    write_curves(store.path, found)
-
-
-def write_curves(folder: Path, found: Summary) -> None:
-    """Draw how runs learned, those of which it was kept."""
-    from pefourier.answers import plot
-    from pefourier.answers import training_figures as figures
-
-    path = folder / "curves.png"
-    path.unlink(missing_ok=True)
-    known = [(row, read_curve(folder, row)) for row in found.runs]
-    kept = [(row, curve) for row, curve in known if curve is not None and len(curve)]
-    if kept:
-        plot.save(str(path), figures.learning_curves, kept)
+    drawn = {
+        "comparison": (figures.comparison, found),
+        "critical-difference": (figures.critical_difference, found if found.ranked else None),
+        "lengths": (figures.score_by_length, found if found.lengthened else None),
+        "curves": (figures.learning_curves, read_curves(store.path, found.runs)),
+    }
+    for name, (draw, what) in drawn.items():
+        path = store.path / f"{name}.png"
+        path.unlink(missing_ok=True)  # it may be of what was asked before
+        if what:
+            plot.save(str(path), draw, what)

@@ -12,6 +12,7 @@ The order-free baseline has no shape to choose, and trains each of its own candi
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -47,15 +48,10 @@ def injections_for(
     learn: bool,
 ) -> Mapping[tuple[str, int], Injection]:
     """What each SPEC injects for each seed into a classifier of another size than the stack's."""
-    own = stack.model
-    if not isinstance(own, Transformer) or model_sizes(model) == model_sizes(own):
+    own, sizes = stack.model, attrgetter("tokens", "d", "heads")
+    if not isinstance(own, Transformer) or sizes(model) == sizes(own):
         return injections
     return {(spec, seed): load_for(model, spec, seed, learn) for spec, seed in injections}
-
-
-def model_sizes(model: Transformer) -> tuple[int, int, int]:
-    """The sizes that codes go by."""
-    return model.tokens, model.d, model.heads
 
 
 def list_shapes(

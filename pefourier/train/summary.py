@@ -122,6 +122,11 @@ class Summary:
         return len(self.datasets) > 1 and len(self.ranks) > 1
 
     @property
+    def lengthened(self) -> bool:
+        """Whether some runs were tested on windows of other lengths, too."""
+        return any(one.lengths for one in self.datasets)
+
+    @property
     def others(self) -> list[str]:
         """Rows of the answer that no encoding makes."""
         return [e for e in WITHOUT_CODES if any(e in one.scores for one in self.datasets)]

@@ -8,7 +8,7 @@ DIR/scores has an .npz a run, written before its line of results.jsonl: `valid` 
 
 import io
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -86,13 +86,17 @@ def write_trace(folder: Path, key: Key, trace: bytes) -> None:
     write_whole(str(path), lambda out: out.write(trace))
 
 
-def read_curve(folder: Path, row: Mapping[str, Any]) -> np.ndarray | None:
-    """How a run learned (epochs, 3); None where it was trained before curves were kept."""
-    path = file_of_run(folder, key_of(row))
-    if not path.is_file():
-        return None
-    with open_arrays(str(path), ".npz", advice="delete it") as file:
-        if "curve" not in file.arrays:
-            return None
-        curve = file.load("curve")
-    return curve if curve.ndim == 2 and curve.shape[1] == 3 else None
+def read_curves(
+    folder: Path, rows: Sequence[Mapping[str, Any]]
+) -> list[tuple[Mapping[str, Any], np.ndarray]]:
+    """How runs learned (epochs, 3), of those of which that is stored."""
+    found = []
+    for row in rows:
+        path = file_of_run(folder, key_of(row))
+        if not path.is_file():
+            continue
+        with open_arrays(str(path), ".npz", advice="delete it") as file:
+            curve = file.load("curve") if "curve" in file.arrays else np.zeros(0)
+        if curve.ndim == 2 and curve.shape[1] == 3 and len(curve):
+            found.append((row, curve))
+    return found
