@@ -125,7 +125,7 @@ class Reading:
 
     other: str
     rotation: str  # the type of layer that is misread, of several the one it costs most
-    positions: np.ndarray  # where the cosine is shown
+    positions: np.ndarray = field(metadata={"told": ""})  # where the cosine is shown
     cosine: np.ndarray  # between the codes of the two readings, 1: the same
     below: dict[str, int | None]  # first position at which it falls below .99, .9 and .5
     logits: float  # how many times the meant ones, at every position: by factors of the readings

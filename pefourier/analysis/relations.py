@@ -114,15 +114,12 @@ def relate(encoding: Encoding | np.ndarray, assessed: Faithfulness | None = None
         on_grid = {"grid": enc.domain.sides, "prefix": enc.domain.prefix}
         on_grid["rotation_residual"] = rotation_residual(enc)
         on_grid["diagonals"] = None if k is None else compare_diagonals(k)
-    if assessed is not None:
-        fitted = assessed.shift_residual
-    else:
-        fitted = shift_residual(enc) if sequence else None
+    fitted = shift_residual(enc) if sequence and assessed is None else None
     timed = k is not None and enc.domain.kind == "time"
     return Relations(
         length=len(enc),
         dimension=enc.dim,
-        shift_residual=fitted,
+        shift_residual=assessed.shift_residual if assessed else fitted,
         toeplitz_residual=toeplitz_residual(enc),
         kernel=k,
         lags=in_units(enc, np.arange(len(k))) if timed else None,

@@ -15,7 +15,7 @@ from pefourier.answers import telling
 from pefourier.answers.context_chart import bands_chart
 from pefourier.answers.context_figures import wavelengths
 from pefourier.answers.grid_reach import reach_on_grid
-from pefourier.answers.page import Page, fields_told
+from pefourier.answers.page import Page, fields_of, fields_told
 from pefourier.answers.text import agreeing, aligned, first_few, join, number, ranges
 from pefourier.encodings.encoding import Encoding
 from pefourier.encodings.families.relative import t5_buckets
@@ -43,13 +43,7 @@ def context_record(answer: telling.Answer) -> dict[str, Any]:
         record["rotations"] = [*answer.result.rotations, answer.result.indexer]
     if (reading := answer.result.against) is not None:
         pairs = zip(reading.positions.tolist(), reading.cosine.tolist(), strict=True)
-        record["against"] = {
-            "other": reading.other,
-            "rotation": reading.rotation,
-            "cosine": [list(pair) for pair in pairs],
-            "below": reading.below,
-            "logits": reading.logits,
-        }
+        record["against"] = fields_of(reading) | {"cosine": [list(pair) for pair in pairs]}
     return record
 
 

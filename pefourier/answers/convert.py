@@ -33,18 +33,11 @@ def conclude_conversion(found: Conversion) -> str:
 
 def convert_record(found: Conversion) -> dict[str, Any]:
     """The JSON object of a conversion."""
-    return {
-        "encoding": "weights",
-        "spec": found.spec,
-        "params": {"from": found.source, "to": found.target},
-        "conclusion": conclude_conversion(found),
-        "files": found.files,
-        "layers": found.layers,
-        "heads": found.heads,
-        "tensors": found.tensors,
-        "copied": found.copied,
-        "told": found.told,
-    }
+    params = {"from": found.source, "to": found.target}
+    identity = {"encoding": "weights", "spec": found.spec, "params": params}
+    own = ("files", "layers", "heads", "tensors", "copied", "told")
+    facts = {name: getattr(found, name) for name in own}
+    return identity | {"conclusion": conclude_conversion(found)} | facts
 
 
 def convert_rows(found: Conversion) -> Iterable[Sequence[Any]]:

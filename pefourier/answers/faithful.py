@@ -161,7 +161,7 @@ def precision_text(answers: Sequence[telling.Answer]) -> str:
     """What formats leave of the encodings that lose codes in one that is spoken of."""
     parts = []
     for a in answers:
-        if lost_in_formats(a.result):
+        if any(lost_in_formats(a.result)):
             rows = [[a.encoding.label, *a.result.precision]]
             for fact in PRECISION_FACTS:
                 cells = (
@@ -173,10 +173,15 @@ def precision_text(answers: Sequence[telling.Answer]) -> str:
     return "".join(f"\n{part}" for part in parts) + (paragraph(told) if parts else "")
 
 
-def lost_in_formats(r: Faithfulness) -> bool:
-    """Whether one of the formats that are spoken of makes fewer codes, computed or rounded."""
-    losses = (r.precision[form] for form in TOLD_FORMATS)
-    return any(min(x.distinct_cast, x.distinct_phase or r.distinct) < r.distinct for x in losses)
+def lost_in_formats(r: Faithfulness) -> tuple[dict[str, int], dict[str, int]]:
+    """How many codes the formats that lose some keep, rounded to them and computed in them."""
+    cast = {form: r.precision[form].distinct_cast for form in TOLD_FORMATS}
+    phase = {form: r.precision[form].distinct_phase for form in TOLD_FORMATS}
+    fewer = (
+        {form: n for form, n in one.items() if n is not None and n < r.distinct}
+        for one in (cast, phase)
+    )
+    return tuple(fewer)
 
 
 def formula_in_words(identified: Mapping[str, Any]) -> str:
@@ -302,20 +307,14 @@ def step_between(r: Faithfulness) -> str:
 
 def kept_in_formats(r: Faithfulness) -> str:
     """That all codes stay different in low precision, where they do; not of grids."""
-    losses = [r.precision[form] for form in TOLD_FORMATS]
-    if r.on_grid or any(one.distinct_cast < r.distinct for one in losses):
+    cast, phase = lost_in_formats(r)
+    if r.on_grid or cast:
         return ""
-    if all(one.distinct_phase == r.distinct for one in losses):
-        return f", also in {join(TOLD_FORMATS)}"
-    if not any(merges(one, r) for one in losses):
+    if phase:
+        return f", also cast to {join(TOLD_FORMATS, 'or')}, but not computed in {join(phase, 'or')}"
+    if any(r.precision[form].distinct_phase is None for form in TOLD_FORMATS):
         return f", also rounded to {join(TOLD_FORMATS, 'or')}"
-    lost = [f for f, one in zip(TOLD_FORMATS, losses, strict=True) if merges(one, r)]
-    return f", also cast to {join(TOLD_FORMATS, 'or')}, but not computed in {join(lost, 'or')}"
-
-
-def merges(loss: Any, r: Faithfulness) -> bool:
-    """Whether codes that are computed in a format are no longer all different."""
-    return loss.distinct_phase is not None and loss.distinct_phase < r.distinct
+    return f", also in {join(TOLD_FORMATS)}"
 
 
 def collision(enc: Encoding, r: Faithfulness) -> str:
@@ -399,13 +398,7 @@ def in_low_precision(enc: Encoding, r: Faithfulness) -> str:
     """What float32, float16 and bfloat16 leave of the different codes, where they lose some."""
     if r.distinct == 1:
         return ""
-    losses = {form: r.precision[form] for form in TOLD_FORMATS}
-    cast = {f: x.distinct_cast for f, x in losses.items() if x.distinct_cast < r.distinct}
-    phase = {
-        f: x.distinct_phase
-        for f, x in losses.items()
-        if x.distinct_phase is not None and x.distinct_phase < r.distinct
-    }
+    cast, phase = lost_in_formats(r)
     if not cast and phase:
         return only_computed_wider(r, phase)
     if not cast:

@@ -90,8 +90,7 @@ def spectrum_text(answers: Sequence[Answer]) -> str:
 def spectrum_chart(answers: Sequence[Answer], colour: bool, axis: str = "linear") -> str:
     """The curves of Fig. 1, or those by decade, and a picture of each density on a grid."""
     flat = [a for a in answers if not a.result.on_grid]
-    draw = decades_chart if by_decade(flat, axis) else lattice_chart
-    text = draw(flat, colour, axis) + "\n" if flat else ""
+    text = lines_chart(flat, colour, axis) + "\n" if flat else ""
     for a in answers:
         if a.result.on_grid:
             density = a.result.density.sum(axis=tuple(range(a.result.density.ndim - 2)))
@@ -101,31 +100,19 @@ def spectrum_chart(answers: Sequence[Answer], colour: bool, axis: str = "linear"
     return text
 
 
-def lattice_chart(answers: Sequence[Answer], colour: bool, axis: str) -> str:
-    """Densities over the lattice; over its logarithm where one lies in the first frequencies."""
-    slow = axis == "auto" and any(is_slow(a.encoding, a.result.method) for a in answers)
-    curves = [
-        (f"{a.encoding.label}{share_at_zero(r.density[0])}", per_unit(a, r)[1:], r.density[1:])
-        if slow
-        else (a.encoding.label, per_unit(a, r), r.density)
-        for a in answers
-        for r in [a.result]
-    ]
+def lines_chart(answers: Sequence[Answer], colour: bool, axis: str) -> str:
+    """Densities by decade, or over the lattice; over its logarithm where one lies at its start."""
+    decades = by_decade(answers, axis)
+    some_slow = axis == "auto" and any(is_slow(a.encoding, a.result.method) for a in answers)
+    curves, first = [], int(some_slow and not decades)  # frequency 0 has no logarithm
+    for a in answers:
+        one = density_by_decade(a.encoding, a.result.method) if decades else a.result
+        zero = share_at_zero(one.at_zero if decades else one.density[0] * first)
+        curves.append((f"{a.encoding.label}{zero}", per_unit(a, one)[first:], one.density[first:]))
+    slow = decades or some_slow
     xlabel = f"ω, radians per {units(answers, one=True)}{' (log)' if slow else ''}"
-    ylabel = "share of energy at each lattice frequency"
-    return chart(curves, xlabel, ylabel, colour=colour, logarithmic=slow)
-
-
-def decades_chart(answers: Sequence[Answer], colour: bool, axis: str) -> str:
-    """Densities over the logarithm of frequency."""
-    found = [density_by_decade(a.encoding, a.result.method) for a in answers]
-    curves = [
-        (f"{a.encoding.label}{share_at_zero(one.at_zero)}", per_unit(a, one), one.density)
-        for a, one in zip(answers, found, strict=True)
-    ]
-    ylabel = "share of energy per factor ten of frequency"
-    xlabel = f"ω, radians per {units(answers, one=True)} (log)"
-    return chart(curves, xlabel, ylabel, colour=colour, logarithmic=True)
+    each = "per factor ten of frequency" if decades else "at each lattice frequency"
+    return chart(curves, xlabel, f"share of energy {each}", colour=colour, logarithmic=slow)
 
 
 def per_unit(answer: Answer, found: Any) -> np.ndarray:

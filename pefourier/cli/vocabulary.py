@@ -10,17 +10,9 @@ from pefourier.answers.terms import Term
 
 def command_terms(app: typer.Typer) -> list[Term]:
     """A term for each command: the question that it answers, and its example."""
-    return [
-        Term(
-            name, "commands", (command.help or "").partition("\n")[0], good=command_example(command)
-        )
-        for name, command in typer.main.get_command(app).commands.items()
-    ]
-
-
-def command_example(command: Any) -> str:
-    """The example in a command's help."""
-    return (command.help or "").rpartition("Example: ")[2].strip()
+    helps = {n: one.help or "" for n, one in typer.main.get_command(app).commands.items()}
+    parts = {n: (h.partition("\n")[0], h.rpartition("Example: ")[2]) for n, h in helps.items()}
+    return [Term(n, "commands", first, good=last.strip()) for n, (first, last) in parts.items()]
 
 
 def option_terms(app: typer.Typer) -> list[Term]:
