@@ -311,14 +311,11 @@ def f1_difference(one: Mapping[str, Any]) -> str:
         for name, other in one["differences"].items()
         if name.startswith("dft@") and other["reference"] != "sinusoidal"
     )
-    by_auprc = "{mean:+.3f}, Holm p {p_holm:.2g}".format(**one["auprc_differences"]["dft"])
+    by_auprc = one["auprc_differences"]["dft"]
     cut_short = "; training was cut short" if {"sinusoidal", "dft"} & set(one["cut_short"]) else ""
-    return (
-        f"Windows of {one['length']}, {one['seeds']} seeds, {one['folds']} folds"
-        f"{', settings chosen on validation' if one['chosen'] else ''}: F1 difference "
-        f"{d['mean']:+.3f}, 95 % {d['low']:+.3f} … {d['high']:+.3f}, Holm p {d['p_holm']:.2g}"
-        f"{at_equal_size}; by AUPRC {by_auprc}{cut_short}."
-    )
+    chosen = ", settings chosen on validation" if one["chosen"] else ""
+    more = {"at_equal_size": at_equal_size, "auprc": by_auprc, "cut_short": cut_short}
+    return read_toml(TEXTS)["difference"].format(one=one, d=d, chosen=chosen, **more)
 
 
 def score_triple(one: Mapping[str, Any], encoding: str) -> str:

@@ -14,6 +14,7 @@ import numpy as np
 
 from pefourier.answers import training_figures
 from pefourier.answers.page import Page
+from pefourier.answers.telling import sentence
 from pefourier.answers.terms import Term, read_terms
 from pefourier.answers.text import agreeing, join
 from pefourier.errors import PefourierError, printable, shown
@@ -110,11 +111,9 @@ def folder_document(folder: TrainFolder, title: str = "") -> str:
     """The page about a folder."""
     words = Words([*read_terms(), *map(option_term, fields(Options))])
     datasets = ", ".join(one.dataset for one in folder.summary.datasets)
-    arms = {row["encoding"] for row in folder.summary.runs}
-    lead = (
-        f"The paper's classifier with {count_arms(arms)}: {len(folder.summary.runs)} runs, in the "
-        f"folder {printable(folder.path)}."
-    )
+    arms = count_arms({row["encoding"] for row in folder.summary.runs})
+    runs = f"{len(folder.summary.runs)} runs, in the folder {printable(folder.path)}"
+    lead = f"The paper's classifier with {arms}: {runs}."
     parts = [
         Chapter("conclusions", "Conclusions", training_conclusions(folder.summary, words)),
         Chapter("scores", "Scores and differences", scores_part(folder.summary, words)),
@@ -158,11 +157,7 @@ def rank_matrix(summary: Summary, words: Words) -> Markup:
         )
         for name, text in zip(names, texts, strict=True)
     ]
-    told = (
-        "Mean F1, and its rank in small figures: the stronger the colour, the better. ▲ better, ▼ "
-        f"worse than {summary.reference}, or that of the same size (Holm p below .05); † cut "
-        "short, without a verdict; no other difference is significant."
-    )
+    told = sentence("train", "matrix", reference=summary.reference)
     if summary.others:
         told += f" {join(summary.others)}: other models, without encodings."
     heads = [element("th", words.term(name, ["train"]), scope="col") for name in head]

@@ -33,7 +33,7 @@ from pefourier.train.model import Transformer
 from pefourier.train.options import LEVEL, WITHOUT_CODES, Options, flag_of
 from pefourier.train.processes import read_options
 from pefourier.train.progress import Note, report_progress
-from pefourier.train.report import cell, tables_in_words, three_decimals
+from pefourier.train.report import cell, said, tables_in_words, three_decimals
 from pefourier.train.statistics import Difference, Mean
 from pefourier.train.store import check_same, write_json
 from pefourier.train.summary import LengthScores, mean_at_length
@@ -324,11 +324,8 @@ def tables_of(found: CausalSummary) -> list[tuple[str, list[list[str]]]]:
             body.append([name, cell(one.scores[name]["accuracy"]), *cells, *told])
         chances = (three_decimals(guessed(one.dataset, n)) for n in (one.length, *lengths))
         body.append(["(guessing)", *chances, "–", "–"])
-        seeds = f"{one.seeds} {agreeing(one.seeds, 'seed', 'seeds')}"
-        title = (
-            f"{one.dataset}: share of answers that are right (exact match), mean [95 %] over "
-            f"{seeds}"
-        )
+        title = f"{one.dataset}: share of answers that are right (exact match), mean [95 %] over "
+        title += f"{one.seeds} {agreeing(one.seeds, 'seed', 'seeds')}"
         if one.minutes:
             minutes = max(1, round(one.minutes))
             title += f"; {minutes} {agreeing(minutes, 'minute', 'minutes')} of training"
@@ -364,10 +361,7 @@ def conclude_causal(one: CausalTask) -> str:
         which = f"only some answers are right ({some})" if some else "no answer is right"
         parts.append(f"Of length {lengths[0]} {which}.")
     if unready:
-        parts.append(
-            f"{', '.join(unready)} had not learned the length of training (below {LEARNED:g}); "
-            "more --steps may change that."
-        )
+        parts.append(said("unready", encodings=", ".join(unready), least=LEARNED))
     parts += untested
     apart = [e for e, d in one.differences.items() if d.supported]
     if one.differences:
@@ -393,14 +387,14 @@ def listed_means(means: Mapping[str, float]) -> str:
 
 def causal_page(found: CausalSummary) -> Page:
     """The answer of `pefourier train --causal`."""
-    said = [conclude_causal(one) for one in found.datasets]
+    told = [conclude_causal(one) for one in found.datasets]
     return Page(
         "train",
         words=lambda: tables_in_words(tables_of(found)),
         records=lambda: causal_records(found),
         rows=lambda: flattened(causal_records(found)),
-        conclusion=lambda: "".join(paragraph(printable(line)) for line in said),
-        together=lambda: " ".join(said),
+        conclusion=lambda: "".join(paragraph(printable(line)) for line in told),
+        together=lambda: " ".join(told),
     )
 
 

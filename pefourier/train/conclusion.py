@@ -34,10 +34,8 @@ def first_by_rank(summary: "Summary") -> str:
     best, then = order[:2]
     alike = any({best, then} <= {*group} for group in summary.cliques)
     ahead = "not significantly" if alike else "significantly"
-    return (
-        f"Of encodings, {best} has the best average rank ({summary.ranks[best]:.2f}), {ahead} "
-        f"ahead of {then} ({summary.ranks[then]:.2f})."
-    )
+    ranks = [summary.ranks[one] for one in (best, then)]
+    return said("best by rank", best=best, then=then, ahead=ahead, ranks=ranks)
 
 
 def judge_all(datasets: "Sequence[DatasetSummary]") -> tuple[str, str]:

@@ -15,6 +15,7 @@ from itertools import product
 
 import numpy as np
 
+from pefourier.answers.telling import sentence
 from pefourier.answers.text import agreeing
 from pefourier.errors import PefourierError
 from pefourier.train.apply import apply_classifier
@@ -122,10 +123,8 @@ def remarks_on_fixed_codes(resolved: ResolvedTask, tasks: Sequence[Task], learn:
         except PefourierError:
             continue  # the answer says why
         if not own.learn and own.domain == "position" and changes(own.table(), longer.table()):
-            found.append(
-                f"{arm.name}: in windows of {task.length} rows its codes of the first "
-                f"{resolved.model.tokens} tokens are others than training met"
-            )
+            told = {"encoding": arm.name, "task": task, "tokens": resolved.model.tokens}
+            found.append(sentence("train", "other codes", **told))
     return found
 
 

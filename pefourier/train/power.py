@@ -210,10 +210,9 @@ def foretell(
         shown = f"runs of each encoding show differences in F1 from {least:.3f} on with 80 % power"
     needed = enough_runs(spread, claim)
     as_on_smd = " as on SMD (--spread)" if spread == Options.spread else ""
-    return (
-        f"{dataset}: {runs} {shown}; if these spread by {spread:g}{as_on_smd}, the +{claim:.3f} "
-        f"{whose if find is None else 'of --find'} needs {told_with_seeds(needed, folds)}"
-    )
+    gain = f"+{claim:.3f} {whose if find is None else 'of --find'}"
+    spread = f"if these spread by {spread:g}{as_on_smd}"
+    return f"{dataset}: {runs} {shown}; {spread}, the {gain} needs {told_with_seeds(needed, folds)}"
 
 
 def told_with_seeds(runs: int | None, folds: int) -> str:

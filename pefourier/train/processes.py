@@ -145,10 +145,8 @@ def note_failures(started: Sequence[subprocess.Popen], note: Note | None) -> Non
     failed = [process.returncode for process in started if process.poll()]
     if failed and note is not None:
         were = agreeing(len(failed), "process", "processes")
-        note(
-            f"{len(failed)} {were} of {1 + len(started)} ended early, with status "
-            f"{', '.join(map(str, failed))}; what was begun there was trained here"
-        )
+        early = f"{len(failed)} {were} of {1 + len(started)} ended early, with status "
+        note(f"{early}{', '.join(map(str, failed))}; what was begun there was trained here")
 
 
 @contextmanager

@@ -504,10 +504,8 @@ def note_missing_files(options: Options, missed: int, note: Note | None) -> None
     for option in ("save_tables", "save_models") if missed and note is not None else ():
         if getattr(options, option) is not None:
             what = option.partition("_")[2]
-            note(
-                f"--save-{what}: {missed} {agreeing(missed, 'run was', 'runs were')} finished "
-                f"before; their {what} are not written"
-            )
+            runs = f"{missed} {agreeing(missed, 'run was', 'runs were')}"
+            note(f"--save-{what}: {runs} finished before; their {what} are not written")
 
 
 def refuse_non_finite(outcomes: Sequence[Outcome]) -> None:

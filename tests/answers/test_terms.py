@@ -38,9 +38,8 @@ from pefourier.files import read_toml
 from pefourier.geometry.precision import FORMATS, FormatLoss
 from pefourier.reproduce import TEXTS, Claim
 from pefourier.weights.layout import PairLayout
-from pefourier.weights.moved import Moved, MovedHead, MovedRotation
 from pefourier.weights.summary import PairUse, Portion, RotationUse, Standout
-from pefourier.weights.usage import HeadUse, Usage, UsedLayers
+from pefourier.weights.usage import HeadUse, Moved, MovedHead, MovedRotation, Usage, UsedLayers
 
 PACKAGE = Path(telling.__file__).parents[1]
 TERMS = read_terms()
