@@ -35,10 +35,8 @@ Candidate = tuple[dict[str, Any], np.ndarray]
 
 def on_one_grid(a: Encoding, b: Encoding) -> bool:
     """Whether both are tables of the points of one grid with several axes."""
-    return len(a.domain.sides) > 1 and (a.domain.grid, a.domain.prefix) == (
-        b.domain.grid,
-        b.domain.prefix,
-    )
+    one, two = ((enc.domain.grid, enc.domain.prefix) for enc in (a, b))
+    return len(a.domain.sides) > 1 and one == two
 
 
 def rows_in_other_order(table: np.ndarray, sides: tuple[int, ...]) -> Iterator[Candidate]:

@@ -303,22 +303,13 @@ def without_rounding(
     of the scale are no more than a factor.
     """
     n, d = factors.n, factors.d
-    rms = (
-        identified["max_difference"] / 3
-        if identified and not numbers_read(identified, eps)
-        else 0.0
-    )
+    worst = identified["max_difference"] if identified else 0.0
+    rms = 0.0 if identified and numbers_read(identified, eps) else worst / 3
     counted = replace(factors, tolerance=max(factors.tolerance, rms * (n**0.5 + d**0.5)))
     if counted.rank == factors.rank:
         return factors, []
-    noted = finding(
-        "rank-of-rounding",
-        extra=factors.rank - counted.rank,
-        rank=factors.rank,
-        worst=identified["max_difference"],
-        left=counted.rank,
-    )
-    return counted, [noted]
+    told = {"rank": factors.rank, "left": counted.rank, "worst": worst}
+    return counted, [finding("rank-of-rounding", extra=factors.rank - counted.rank, **told)]
 
 
 def numbers_read(identified: dict, eps: float = FLOAT32_EPS) -> list[str]:

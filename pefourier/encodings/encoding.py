@@ -299,8 +299,6 @@ def as_encoding(encoding: Any) -> Encoding:
     """An encoding as it is; an array or tensor (n, d) as a table, rounded as its type is."""
     if isinstance(encoding, Encoding):
         return encoding
-    if isinstance(encoding, str):
-        raise PefourierError(f"{shown(encoding)} is a SPEC; give pefourier.encodings.load(SPEC)")
     table, eps = numbers(encoding)
     return from_table(table, eps=eps)
 

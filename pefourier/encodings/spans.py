@@ -105,14 +105,8 @@ def along_spans(enc: Encoding, axis: np.ndarray, spans: list[TokenSpan], text: s
         return factor * waves(phases, layout, first="cos")
 
     params = {**enc.params, "length": ids.shape[1], "spans": text, "position_ids": ids.tolist()}
-    return replace(
-        enc,
-        domain=positions(ids.shape[1]),
-        codes=codes,
-        measure=None,
-        params=params,
-        findings=(*enc.findings, *overlaps(spans)),
-    )
+    line, found = positions(ids.shape[1]), (*enc.findings, *overlaps(spans))
+    return replace(enc, domain=line, codes=codes, measure=None, params=params, findings=found)
 
 
 def overlaps(spans: list[TokenSpan]) -> tuple[Finding, ...]:

@@ -15,7 +15,7 @@ type.
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import cycle, islice
 from typing import Any
 
@@ -99,10 +99,8 @@ def read_layers(spec: str, usual: str) -> list[LayerRun]:
         what = "rotary" if turns else "none" if rotary else usual
         run = LayerRun((), what, part if turns else "", window_of(model, kind, i))
         runs.setdefault(run, []).append(i)
-    found = [
-        LayerRun(tuple(index) if number and laid else (), run.kind, run.part, run.window)
-        for run, index in runs.items()
-    ]
+    placed = number and laid
+    found = [replace(run, index=tuple(index) if placed else ()) for run, index in runs.items()]
     named = [run for run in found if run.part and run.part == model.part]
     return named if own and named else found
 

@@ -42,10 +42,9 @@ def read_rotation_on_axes(
         return (*of_three_axes(spec, load, own), {})
     if not spec.partition("#")[0].endswith((".npy", ".csv", ".npz", ".pt", ".pth", ".safetensors")):
         enc = load(spec, **own)
-        if enc.name == "rope":
+        axis = axis_in(spec, enc) if enc.name == "rope" else None
+        if axis is not None:
             model = open_model(spec)
-            sections, interleaved = sections_of(model)
-            axis = axes_of_sections(sections, interleaved, len(enc.measure.frequencies))
             known = {key: model.row[key] for key in ("video",) if key in model.row}
             return enc, axis, {**known, "merge": merge_of(model)}
     raise unsuitable(spec)
@@ -83,14 +82,11 @@ def axis_in(spec: str, enc: Encoding) -> np.ndarray | None:
         return axis_of_pairs(open_gguf(spec.partition("#")[0]), len(enc.measure.frequencies))
     if "model_type" not in enc.params:  # which configs tell
         return None
-    model = open_model(spec)
-    told = [model.config.section(key) for key in ("rope_parameters", "rope_scaling")]
-    if "sections" not in model.row and not any("mrope_section" in one.values for one in told):
-        return None
-    return axes_of_sections(*sections_of(model), len(enc.measure.frequencies))
+    found = sections_of(open_model(spec))
+    return found and axes_of_sections(*found, len(enc.measure.frequencies))
 
 
-def sections_of(model: ModelConfig) -> tuple[tuple[int, ...], bool | Literal["rows"]]:
+def sections_of(model: ModelConfig) -> tuple[tuple[int, ...], bool | Literal["rows"]] | None:
     """How many pairs each axis turns, and whether they take turns (`axes_of_sections`)."""
     known = model.row.get("interleaved", False)
     for key in ("rope_parameters", "rope_scaling"):
@@ -99,6 +95,4 @@ def sections_of(model: ModelConfig) -> tuple[tuple[int, ...], bool | Literal["ro
         if told is not None:
             turns = section.parameter("mrope_interleaved", bool)
             return tuple(map(int, told)), known if turns is None or known == "rows" else turns
-    if "sections" not in model.row:
-        raise unsuitable(model.file)
-    return tuple(model.row["sections"]), known
+    return (tuple(model.row["sections"]), known) if "sections" in model.row else None
