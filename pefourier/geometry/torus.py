@@ -158,8 +158,8 @@ def idle_shares(frequencies: np.ndarray, weights: np.ndarray, sides: Sequence[in
 
     Idle waves are longer than the side, :math:`|\\omega_a| < 2\\pi/N_a`. NaN where there are none.
     """
-    least = [2 * np.pi / n * (1 - MEASURED) for n in sides]
-    return shares_where(frequencies, weights, [lambda w, m=m: w < m for m in least])
+    least = 2 * np.pi / np.array(sides) * (1 - MEASURED)
+    return shares_where(frequencies, weights, np.abs(frequencies) < least)
 
 
 def aliased_shares(frequencies: np.ndarray, weights: np.ndarray) -> list[float]:
@@ -168,18 +168,14 @@ def aliased_shares(frequencies: np.ndarray, weights: np.ndarray) -> list[float]:
     >>> aliased_shares(np.array([[3.2, 1.0], [np.pi, 0.0]]), np.ones(2))
     [0.5, 0.0]
     """
-    beyond = np.pi * (1 + 1e-12)
-    return shares_where(frequencies, weights, [lambda w: w > beyond] * frequencies.shape[1])
+    return shares_where(frequencies, weights, np.abs(frequencies) > np.pi * (1 + 1e-12))
 
 
-def shares_where(frequencies: np.ndarray, weights: np.ndarray, tests: list) -> list[float]:
-    """Share of the weights, of each axis' own frequencies, whose size passes its test."""
-    shares = []
-    for omega, passes in zip(np.abs(frequencies).T, tests, strict=True):
-        own = omega > 0
-        total = weights[own].sum()
-        shares.append(float(weights[own & passes(omega)].sum() / total) if total else np.nan)
-    return shares
+def shares_where(frequencies: np.ndarray, weights: np.ndarray, passes: np.ndarray) -> list[float]:
+    """Share of the weights, of each axis' own frequencies (m, axes), that pass a test."""
+    own = frequencies != 0
+    with np.errstate(invalid="ignore"):  # an axis may have none
+        return (weights @ (own & passes) / (weights @ own)).tolist()
 
 
 def least_sigma(axes: int, least: float) -> float:

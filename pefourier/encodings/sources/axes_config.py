@@ -110,9 +110,8 @@ def sides_of(model: ModelConfig, block: Block) -> tuple[tuple[int, ...], tuple[F
         told = {"config": model.config.label, "grid": size_of(sides)}
         return sides, (finding("grid-default", **told),)
     places = range(-len(block["sides"]), 0)  # of a list: the last are rows and columns
-    return tuple(
-        side_of(model, axis, p) for axis, p in zip(block["sides"], places, strict=True)
-    ), ()
+    sides = [side_of(model, *one) for one in zip(block["sides"], places, strict=True)]
+    return tuple(sides), ()
 
 
 def side_of(model: ModelConfig, axis: Mapping[str, Any], place: int) -> int:
@@ -179,24 +178,17 @@ def read_grid(model: ModelConfig, block: Block) -> Encoding | None:
     if enc.domain.grid:
         return enc
     prefix, usual = len(enc) - count_points(sides), block.get("prefix", 0)
-    if model.grid or prefix >= 0:
-        if prefix != usual and not model.grid:
-            found = (*found, weights.unlike(model, rows_told(name, len(enc), sides, usual)))
-        prefix = model.prefix or max(prefix, 0)
-        check_fit(f"{name} of {shown(path)}", len(enc), sides, prefix)
-        params = {**enc.params, "grid": sides, "prefix": prefix}
-        enc = replace(enc, domain=lattice(sides, prefix), params=params)
-        return replace(enc, findings=(*enc.findings, *found))
-    warned = weights.unlike(
-        model, f"{rows_told(name, len(enc), sides, usual)} (--grid tells another grid)"
-    )
-    return replace(enc, findings=(*enc.findings, warned))
-
-
-def rows_told(name: str, rows: int, sides: tuple[int, ...], prefix: int) -> str:
-    """How many rows a table of a grid has, and should have."""
-    before = f" and {prefix} before them" if prefix else ""
-    return f"{name} has {rows} rows where a grid of {size_of(sides)} patches{before} is set"
+    before = f" and {usual} before them" if usual else ""
+    told = f"{name} has {len(enc)} rows where a grid of {size_of(sides)} patches{before} is set"
+    if not model.grid and prefix < 0:
+        warned = weights.unlike(model, f"{told} (--grid tells another grid)")
+        return replace(enc, findings=(*enc.findings, warned))
+    warned = () if model.grid or prefix == usual else (weights.unlike(model, told),)
+    prefix = model.prefix or max(prefix, 0)
+    check_fit(f"{name} of {shown(path)}", len(enc), sides, prefix)
+    params = {**enc.params, "grid": sides, "prefix": prefix}
+    found = (*enc.findings, *found, *warned)
+    return replace(enc, domain=lattice(sides, prefix), params=params, findings=found)
 
 
 def spread_table(model: ModelConfig, name: str, path: str) -> Encoding:
