@@ -130,15 +130,11 @@ def write_whole(path: str, write: Callable[[BinaryIO], None]) -> None:
         if status and in_place(path, status):
             with open(path, "wb") as stream:
                 write(stream)
-        else:  # a link keeps naming the file it named
-            replace_whole(os.path.realpath(path), write, status is not None)
-
-
-def replace_whole(target: str, write: Callable[[BinaryIO], None], keep_mode: bool) -> None:
-    """Write drafts beside the target until one could be put in its place."""
-    remove_stale_drafts(os.path.dirname(target))
-    if not any(move_draft(target, write, keep_mode) for _ in range(TRIES)):
-        raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+            return
+        target = os.path.realpath(path)  # a link keeps naming the file it named
+        remove_stale_drafts(os.path.dirname(target))
+        if not any(move_draft(target, write, status is not None) for _ in range(TRIES)):
+            raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
 
 
 def move_draft(target: str, write: Callable[[BinaryIO], None], keep_mode: bool) -> bool:

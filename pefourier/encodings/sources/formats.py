@@ -85,18 +85,12 @@ def array_at(
 
     In a file it can be mapped, unless its numbers have to be turned round or decoded.
     """
-    width = extent.dtype.itemsize
-
-    def decoded() -> np.ndarray:
-        return decode(extent.copied(stream))
-
+    shape, held, copied, mapped = extent.shape, extent.nbytes, partial(extent.copied, stream), None
     if decode:  # to float32
-        return arrays.Stored(extent.shape, kind, 4, extent.nbytes, decoded, extent=extent)
-    mapped = None
+        return arrays.Stored(shape, kind, 4, held, lambda: decode(copied()), None, extent)
     if extent.dtype.isnative and not isinstance(stream, io.BytesIO):
         mapped = partial(extent.mapped, stream)
-    copied = partial(extent.copied, stream)
-    return arrays.Stored(extent.shape, kind, width, extent.nbytes, copied, mapped, extent)
+    return arrays.Stored(shape, kind, extent.dtype.itemsize, held, copied, mapped, extent)
 
 
 def read_npz(stream: BinaryIO) -> dict[str, arrays.Stored]:

@@ -122,7 +122,10 @@ def read_table(path: str, key: str | None = None) -> tuple[np.ndarray, float]:
            [0., 1.]]), 2.220446049250313e-16)
     """
     with open_arrays(path) as file:
-        return load_floats(file, choose_array(file.arrays, key, file.label))
+        name = choose_array(file.arrays, key, file.label)
+        stored = file.arrays[name]
+        table = file.load(name, float_type(stored.kind), mapping=True).reshape(stored.axes)
+        return table, EPS.get(stored.kind, EPS["float64"])
 
 
 def read_numbers(spec: str) -> np.ndarray:
@@ -266,13 +269,6 @@ def names_and_shapes(arrays: Mapping[str, Stored]) -> str:
     """Names with shapes, the first few."""
     some = [stored.named(name) for name, stored in islice(arrays.items(), 10)]
     return ", ".join(some + ["…"] * (len(arrays) > 10)) or "no array"
-
-
-def load_floats(file: ArrayFile, name: str) -> tuple[np.ndarray, float]:
-    """A table in a float type of numpy, and the resolution of its stored type."""
-    stored = file.arrays[name]
-    table = file.load(name, float_type(stored.kind), mapping=True).reshape(stored.axes)
-    return table, EPS.get(stored.kind, EPS["float64"])
 
 
 def in_form_of(spec: str, table: np.ndarray, out: str) -> tuple[np.ndarray, str]:
