@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 from shlex import quote
 from typing import TYPE_CHECKING, Literal
 
@@ -17,6 +18,7 @@ from pefourier.analysis.faithful import LADDER
 from pefourier.answers.telling import LONG, sentence
 from pefourier.answers.text import agreeing, join, paragraph
 from pefourier.encodings.encoding import Encoding
+from pefourier.encodings.grids import size_of
 from pefourier.encodings.specs import load, source_of
 
 if TYPE_CHECKING:  # it asks this room
@@ -33,11 +35,13 @@ class Rule:
 
     which: Literal["out", "take", "try"]
     specs: tuple[str, ...]
-    lengths: Literal["up to d", "above d", "any"]
-    why: str  # with the length as {n} and {d}
+    lengths: Literal["up to d", "above d", "any", "grid", "image"]
+    why: str  # with the length as {n}, {d}, and of a grid its rows as {row}
 
-    def holds(self, length: int, d: int) -> bool:
-        """Whether it is about this size."""
+    def holds(self, length: int, d: int, axes: int = 1) -> bool:
+        """Whether it is about this size; on two axes or more only rules of grids are."""
+        if axes > 1:
+            return self.lengths == "grid" or (self.lengths == "image" and axes == 2)
         return self.lengths in ("any", "up to d" if length <= d else "above d")
 
 
@@ -53,33 +57,59 @@ RULES = (  # of those to take the first that holds is the default, the second wh
     Rule("out", ("none",), "any", "all codes are alike"),
     Rule("try", ("learned",), "any", "a row for each position, none beyond {n}"),
     Rule("try", ("t5",), "any", "tells lags, not positions, and far lags share a bias"),
+    Rule(
+        "take",
+        ("axial", "axial-rope"),
+        "grid",
+        "all points differ, on larger grids too, near ones are alike, nothing has to be learned",
+    ),
+    Rule(
+        "out",
+        ("sinusoidal", "rope"),
+        "grid",
+        "points count in raster order: one below is as far as {row} columns, and codes change with "
+        "the width",
+    ),
+    Rule("out", ("none",), "grid", "all codes are alike"),
+    Rule(
+        "try",
+        ("learned",),
+        "grid",
+        "ViT's: a row for each patch; 'pefourier resize' takes it to another grid",
+    ),
+    Rule("try", ("mixed-rope",), "image", "RoPE-ViT's: its waves learn diagonal directions, too"),
+    Rule("try", ("swin",), "image", "biases for displacements, for attention within windows"),
 )
 
 
-def advise(length: int, d: int, base: float | None = None) -> str:
+def advise(grid: Sequence[int], d: int, base: float | None = None) -> str:
     """Which encoding to take for a size, what is ruled out and what to try, by `RULES`.
 
-    `base` is one to train with beside the usual one.
+    Of one side it is a length, and `base` is one to train with beside the usual one.
 
-    >>> print(advise(1000, 64))  # doctest: +ELLIPSIS
+    >>> print(advise([1000], 64))  # doctest: +ELLIPSIS
     TAKE SINUSOIDAL OR ROPE. For 1000 positions and d 64: all positions differ, beyond 1000 too, ...
     """
-    held = [rule for rule in RULES if rule.holds(length, d)]
+    length = prod(grid)
+    held = [rule for rule in RULES if rule.holds(length, d, len(grid))]
 
     def told(which: str) -> list[str]:
         return [
             f"{join(rule.specs, 'or' if which == 'take' else 'and')} "
-            f"({rule.why.format(n=length, d=d)})"
+            f"({rule.why.format(n=length, d=d, row=grid[-1])})"
             for rule in held
             if rule.which == which
         ]
 
     first, *_ = (rule for rule in held if rule.which == "take")
     why = first.why.format(n=length, d=d)
-    said = [f"TAKE {' OR '.join(first.specs).upper()}. For {length} positions and d {d}: {why}."]
+    size = f"{length} positions" if len(grid) == 1 else f"the {size_of(grid)} grid"
+    said = [f"TAKE {' OR '.join(first.specs).upper()}. For {size} and d {d}: {why}."]
     said += [f"What else serves: {one}." for one in told("take")[1:]]
-    said.append(sentence("choice", "tie"))
+    said.append(sentence("choice", "tie" if len(grid) == 1 else "tie on a grid"))
     said.append(f"Ruled out: {join(told('out'))}.")
+    if len(grid) > 1:
+        return " ".join([*said, sentence("choice", "train on a grid", untold=join(told("try")))])
     if length > TRAINABLE:
         said.append("Language models take rope; for its base see the bound below.")
         return " ".join(said)

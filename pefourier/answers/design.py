@@ -137,7 +137,7 @@ def conclude_design(design: Design) -> Said:
 def by_use(design: Design) -> str:
     """Which base to take for what, where criteria of use are among those that disagree."""
     uses = {"bound": "about {} for a language model", "turns": "at most {} for all pairs to turn"}
-    if design.steps:  # a series: the rule of language models is not its own
+    if design.steps or design.axis:  # the rule of language models is not its own
         uses = {"turns": uses["turns"], "bound": "about {} by the rule of language models"}
     found = {name: design.best.get(name) for name in uses}
     told = [uses[name].format(in_three(rho, name)) for name, rho in found.items() if rho]
@@ -333,15 +333,16 @@ def design_page(answers: Sequence[Answer]) -> Page:
 
     def which() -> str:
         one = designs[0]
-        if one.axis or one.criteria != CRITERIA:
+        if one.criteria != CRITERIA:
             return ""
-        return advise(one.length, one.d, one.best["turns"])
+        d = sum(each.d for each in designs)
+        return advise([each.length for each in designs], d, one.best["turns"])
 
     def conclude_all() -> str:
         advice = which()
         bases = "".join(
             paragraph(
-                f"Its base: {lowered(conclude_design(one))}"
+                f"Its base{f', {axes}' if axes else ': '}{lowered(conclude_design(one))}"
                 if advice
                 else f"{axes}{conclude_design(one).text}"
             )

@@ -119,7 +119,29 @@ def test_the_rules_hold(length, d):
     a, b = (load(spec, length=2 * length, d=d) for spec in ("sinusoidal", "rope"))
     assert np.allclose(sorted(a.measure.frequencies), sorted(b.measure.frequencies))
     assert assess(a).faithful
-    assert f"TAKE {default.specs[0].upper()}" in advise(length, d)
+    assert f"TAKE {default.specs[0].upper()}" in advise([length], d)
+
+
+@pytest.mark.parametrize("sides", [(14, 14), (9, 16), (4, 6, 6)])
+def test_the_rules_of_grids_hold(sides, run):
+    """Codes differ on larger grids too, the closest are neighbours, and the two tie."""
+    grid, twice = ("x".join(str(k * side) for side in sides) for k in (1, 2))
+    told = {rule.which: rule.specs for rule in RULES if rule.holds(*sides[:2], len(sides))}
+    found = [assess(load(f"{spec}:grid={grid},d=96")) for spec in told["take"]]
+    assert all(r.faithful and sum(map(abs, r.displacement)) == 1 for r in found)
+    a, b = (load(f"{spec}:grid={twice},d=96") for spec in told["take"])
+    assert assess(a).faithful
+    assert np.allclose(*(np.sort(enc.measure.frequencies, axis=0) for enc in (a, b)))
+    assert told["out"] == ("none",)  # the last; the others: a row down is a row's length on
+    asked = "design", "--grid", grid, "--d", 96
+    said = run(*asked).out
+    assert said.startswith(f"TAKE AXIAL OR AXIAL-ROPE. For the {grid} grid and d 96: all points")
+    assert f"one below is as far as {sides[-1]} columns" in " ".join(said.split())
+    assert ("mixed-rope" in said) == (len(sides) == 2)
+    assert "for a language model" not in said
+    assert "Its base, " in said
+    assert json.loads(run(*asked, "--json").out)["together"].startswith("TAKE AXIAL")
+    assert "TAKE" not in run(*asked, "--for", "turns").out
 
 
 def test_no_distance_makes_a_winner(run):
