@@ -11,7 +11,7 @@ come in an order of their own, below them as they are at the first table's.
 
 from collections.abc import Iterator, Mapping
 from itertools import product
-from math import pi, prod
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -19,16 +19,10 @@ import numpy as np
 from pefourier.encodings.axis_parts import axis_columns
 from pefourier.encodings.columns import changes_by_name
 from pefourier.encodings.encoding import Encoding, Measure, without_prefix
-from pefourier.encodings.families.axes import axis_letters, rows_of_blocks
+from pefourier.encodings.families.axes import LINES, axis_letters, rows_of_blocks
 
 OFFSETS = (0.0, 0.5, 1.0)
-RULES: Mapping[str, Any] = {  # slope, and what is added to an offset, of a side
-    "index": lambda n: (1.0, 0.0),
-    "2pi": lambda n: (2 * pi / (n + 1e-6), 0.0),
-    "unit": lambda n: (1 / n, 0.0),
-    "centred": lambda n: (2 / n, -n / 2),
-    "closed": lambda n: (2 / max(n - 1, 1), -(n - 1) / 2),
-}
+RULES = {"index": lambda n: (1.0, 0.0), **LINES}  # slope and start, of a side
 BACK = {"transposed": "transposed", "blocks": "out of blocks"}  # said of the way back
 Candidate = tuple[dict[str, Any], np.ndarray]
 
@@ -87,8 +81,8 @@ def candidate_lines(a: Encoding, b: Encoding) -> Iterator[tuple[np.ndarray, np.n
         return
     own = RULES.get(a.params.get("coordinates", "index"), RULES["index"])
     for rule, offset in product(RULES.values(), OFFSETS):
-        lines = np.array([(rule(n)[0] / own(n)[0], rule(n)[1] + offset) for n in sides])
-        yield lines[:, 0], lines[:, 1]
+        slopes, starts = np.array([rule(n) for n in sides]).T
+        yield slopes / [own(n)[0] for n in sides], starts / slopes + offset
 
 
 def ratio(a: np.ndarray, b: np.ndarray) -> float | None:

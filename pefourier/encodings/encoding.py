@@ -56,18 +56,14 @@ class Measure:
         >>> Measure(np.eye(2), np.full(2, 0.5)).angles(np.array([[3, 5]]))  # 3 rows, 5 columns
         array([[3., 5.]])
         """
+        times = np.multiply.outer if self.frequencies.ndim == 1 else matrix_products
         if self.period is None:
             omega = self.frequencies[columns] / per
-            return self.times(np.asarray(lags, dtype=float), omega)
+            return times(np.asarray(lags, dtype=float), omega)
         whole = self.period * per
-        turns = self.times(np.asarray(lags) % whole, self.index[columns]) % whole
+        turns = times(np.asarray(lags) % whole, self.index[columns]) % whole
         turns -= whole * (2 * turns > whole)
         return turns * (2 * np.pi / whole)
-
-    @property
-    def times(self) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
-        """Products of all lags and frequencies: of numbers, or of vectors on several axes."""
-        return np.multiply.outer if self.frequencies.ndim == 1 else matrix_products
 
     @cached_property
     def index(self) -> np.ndarray:
