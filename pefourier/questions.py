@@ -716,17 +716,16 @@ def pair_of(
         asked = {"length": length, "d": d}
         size = {key: value for key, value in asked.items() if value}
         pair[k] = rows_of(k, **{**size_and_place(pair[1 - k], pair[k].domain), **size})
-    elif kinds.count("code") == 1 and d is None:
+    elif kinds.count("code") == 1:
         k = kinds.index("code")
         own, other = pair[k], pair[1 - k]
         wanted = other.dim if own.operator is None else head_size(other)  # what turns has all of it
-        if own.dim != wanted:
+        if d is None and own.dim != wanted:
             with suppress(PefourierError):  # code of one size only, which is compared as it is
                 pair[k] = rows_of(k, d=wanted)
-    if kinds.count("code") == 1 and "name" not in kinds and length is None and not placing:
-        k = kinds.index("code")
-        asked = {} if d else {"d": pair[k].dim}
-        pair[k] = as_long_as(pair[1 - k], pair[k], lambda rows: rows_of(k, length=rows, **asked))
+        if length is None and not placing:
+            asked = {} if d else {"d": pair[k].dim}
+            pair[k] = as_long_as(other, pair[k], lambda rows: rows_of(k, length=rows, **asked))
     return on_common_grid(*pair)
 
 

@@ -88,10 +88,8 @@ class Steps:
     @property
     def length(self) -> int:
         """How many steps of the resolution cover the span."""
-        (span, unit), (step, other) = (
-            measured("span", self.span),
-            measured("resolution", self.resolution),
-        )
+        span, unit = measured("span", self.span)
+        step, other = measured("resolution", self.resolution)
         if bool(unit) != bool(other):
             raise PefourierError(
                 f"a span and a resolution both have a unit or neither; got span {self.span} and "

@@ -316,17 +316,25 @@ def in_units(enc: Encoding, lag: Any) -> Any:
 
 def rising_lags(enc: Encoding, k: np.ndarray | None) -> float | list[int | None] | None:
     """The first lag at which the kernel rises; on a grid that along each axis."""
-    sides, eps = enc.domain.sides, enc.eps
     if k is None:
         return None
-    if len(sides) == 1:
-        return in_units(enc, first_rise(k, eps))
-    middle = [n - 1 for n in sides]
-    along = [
-        k[tuple(slice(m, None) if a == b else m for b, m in enumerate(middle))]
-        for a in range(len(sides))
+    rises = [first_rise(line, enc.eps) for line in kernel_lines(k)]
+    return rises if k.ndim > 1 else in_units(enc, rises[0])
+
+
+def kernel_lines(k: np.ndarray) -> list[np.ndarray]:
+    """The kernel along each axis of a grid, from lag 0 on; of a line itself.
+
+    >>> [line.tolist() for line in kernel_lines(np.array([[0, 1, 2], [3, 4, 5], [6, 7, 8]]))]
+    [[4, 7], [4, 5]]
+    """
+    if k.ndim == 1:
+        return [k]
+    middle = [n // 2 for n in k.shape]
+    places = [
+        [slice(m, None) if a == b else m for b, m in enumerate(middle)] for a in range(k.ndim)
     ]
-    return [first_rise(line, eps) for line in along]
+    return [k[tuple(place)] for place in places]
 
 
 def kernel_of_biases(biases: np.ndarray) -> np.ndarray:

@@ -457,15 +457,11 @@ def text_of_model(enc: Encoding, found: context.Context) -> str:
     rows = [["layers", "positions", "rotation", "window"]]
     on_axes = enc.act == "rotate" and not found.rotations  # those are told of one axis
     none = "by axes" if on_axes else "–"
-    rows += [
-        [
-            ranges(run.index) or ("some" if len(found.layers) > 1 else "all"),
-            run.kind if run.kind != "none" else "no positions",
-            none if run.rotation is None else found.rotations[run.rotation].name or "the only one",
-            number(run.window, missing="–"),
-        ]
-        for run in found.layers
-    ]
+    for run in found.layers:
+        which = ranges(run.index) or ("some" if len(found.layers) > 1 else "all")
+        kind = run.kind if run.kind != "none" else "no positions"
+        name = none if run.rotation is None else found.rotations[run.rotation].name
+        rows.append([which, kind, name or "the only one", number(run.window)])
     parts = [aligned(rows)]
     if found.rotations:
         parts += [rotations_text(found), bands_text(found), *map(axes_text, found.rotations)]

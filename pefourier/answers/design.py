@@ -340,14 +340,10 @@ def design_page(answers: Sequence[Answer]) -> Page:
 
     def conclude_all() -> str:
         advice = which()
-        bases = "".join(
-            paragraph(
-                f"Its base{f', {axes}' if axes else ': '}{lowered(conclude_design(one))}"
-                if advice
-                else f"{axes}{conclude_design(one).text}"
-            )
-            for axes, one in by_axes(designs)
-        )
+        bases = ""
+        for axes, one in by_axes(designs):
+            said, lead = conclude_design(one), f"Its base{f', {axes}' if axes else ': '}"
+            bases += paragraph(f"{lead}{lowered(said)}" if advice else f"{axes}{said.text}")
         return f"{with_command(advice)}\n{bases}" if advice else bases
 
     return replace(TOLD.page(answers), conclusion=conclude_all, together=which)

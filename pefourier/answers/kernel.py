@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pefourier.analysis.relations import in_units
+from pefourier.analysis.relations import in_units, kernel_lines
 from pefourier.answers import plot
-from pefourier.answers.places import kernel_lines
+from pefourier.answers.places import axis_names
 from pefourier.answers.telling import Answer
 
 if TYPE_CHECKING:
@@ -33,8 +33,8 @@ def draw_kernels(
             axes.text(0.5, 0.5, "no inner products by lag", ha="center", transform=axes.transAxes)
             continue
         several = found.ndim > 1
-        lines = kernel_lines(found) if several else [("", found)]
-        for (name, line), dashes in zip(lines, plot.LINES, strict=False):
+        names = axis_names(found.ndim) if several else [""]
+        for name, line, dashes in zip(names, kernel_lines(found), plot.LINES, strict=False):
             own = {"color": f"C{i}", "linestyle": dashes} if several else {}
             label = plot.caption(a, room - plot.LETTER * (len(name) + 7))
             lags = in_units(a.encoding, np.arange(len(line)))

@@ -3,8 +3,6 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-import numpy as np
-
 from pefourier.answers.text import number
 from pefourier.encodings.encoding import Encoding
 from pefourier.encodings.families.axes import axis_letters
@@ -97,17 +95,3 @@ def step_in_words(displacement: Sequence[int]) -> str:
         return f"apart by {point_of(displacement)}"
     name, steps = moved[0]
     return f"one {WORDS[name][:-1]} apart" if steps == 1 else f"{steps} {WORDS[name]} apart"
-
-
-def kernel_lines(kernel: np.ndarray) -> list[tuple[str, np.ndarray]]:
-    """The kernel of a grid along each of its axes, by name.
-
-    >>> [line.tolist() for _, line in kernel_lines(np.array([[0, 1, 2], [3, 4, 5], [6, 7, 8]]))]
-    [[4, 7], [4, 5]]
-    """
-    middle = [n // 2 for n in kernel.shape]
-    names = axis_names(kernel.ndim)
-    return [
-        (name, kernel[tuple(slice(m, None) if a == b else m for b, m in enumerate(middle))])
-        for a, name in enumerate(names)
-    ]

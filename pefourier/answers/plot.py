@@ -85,12 +85,9 @@ class Look:
         if self.ink is None:
             return {}
         inked = ("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color")
-        papers = {"figure.facecolor": self.paper, "axes.facecolor": self.paper}
-        return {
-            **dict.fromkeys(inked, self.ink),
-            **papers,
-            "axes.prop_cycle": cycle_of(self.curves),
-        }
+        papers = dict.fromkeys(("figure.facecolor", "axes.facecolor"), self.paper)
+        cycle = {"axes.prop_cycle": cycle_of(self.curves)}
+        return dict.fromkeys(inked, self.ink) | papers | cycle
 
 
 USUAL = Look()
@@ -329,14 +326,10 @@ def part_of_figure(axes: Axes) -> tuple[float, float]:
     if not cell:
         return 1.0, 1.0
     grid = cell.get_gridspec()
-    across, down = (
-        sum(ratios[span.start : span.stop]) / sum(ratios)
-        for ratios, span in (
-            (grid.get_width_ratios(), cell.colspan),
-            (grid.get_height_ratios(), cell.rowspan),
-        )
-    )
-    return across, down
+    wide, high = grid.get_width_ratios(), grid.get_height_ratios()
+    across, down = cell.colspan, cell.rowspan
+    share = sum(wide[across.start : across.stop]) / sum(wide)
+    return share, sum(high[down.start : down.stop]) / sum(high)
 
 
 def title_of(draw: Callable[..., Figure], answers: Any) -> str:

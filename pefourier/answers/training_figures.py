@@ -99,11 +99,8 @@ def comparison(summary, look: plot.Look = plot.USUAL) -> Figure:
     figure, axes = plot.make_panels(panels, 1, size, look)
     for panel, one in zip(axes[:, 0], summary.datasets, strict=True):
         for row, (encoding, scores) in enumerate(one.scores.items()):
-            f1 = [
-                run["f1"]
-                for run in summary.runs
-                if (run["dataset"], run["encoding"]) == (one.dataset, encoding)
-            ]
+            own = (one.dataset, encoding)
+            f1 = [run["f1"] for run in summary.runs if (run["dataset"], run["encoding"]) == own]
             spread = np.linspace(-0.1, 0.35, len(f1)) if len(f1) > 1 else np.zeros(1)
             panel.plot(f1, row + spread, "o", color="0.6", markersize=2.5, linestyle="none")
             mean, above = scores["f1"], row - 0.3  # where it hides no point

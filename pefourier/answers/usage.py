@@ -183,14 +183,9 @@ def pair_bands_text(one: RotationUse) -> str:
         turns = [band[-1].turns, band[0].turns]
         parts = [[getattr(p, key) for p in band] for key in ("share_q", "share_k", "share")]
         sums = [None if None in part else sum(part) for part in parts]
-        rows.append(
-            [
-                ranges(sorted(p.index for p in band)),
-                "…".join(number(w, 3) for w in waves),
-                "…".join(number(t, 3) for t in turns),
-                *(as_cell(value) for value in (len(band) / len(order), *sums)),
-            ]
-        )
+        ends = ("…".join(number(end, 3) for end in pair) for pair in (waves, turns))
+        shares = map(as_cell, (len(band) / len(order), *sums))
+        rows.append([ranges(sorted(p.index for p in band)), *ends, *shares])
     return aligned(rows)
 
 

@@ -5,7 +5,7 @@ A command imports what it needs when it runs, so that help and the list start wi
 
 import os
 from contextlib import suppress
-from dataclasses import astuple, dataclass, replace
+from dataclasses import astuple, dataclass
 from functools import partial
 from math import isnan
 from typing import Any, Literal
@@ -173,10 +173,10 @@ def check_faithful(
     """
     request.spare_threads(question.wanted)
     from pefourier import questions
+    from pefourier.analysis.faithful import shortfalls
     from pefourier.answers.faithful import faithful_page
 
-    stored = request.answers_of(demands.baseline, "check-faithful")
-    request.check_sweep(question.lengths, demands.baseline, drawing)
+    stored = request.answers_of(demands.baseline, "check-faithful", question.lengths, drawing)
 
     def check(source: Any, **sizes: Any) -> Any:
         show = percentages(printable(source.spec), question.quiet)
@@ -184,33 +184,16 @@ def check_faithful(
 
     asked = request.ask_each(question, check, skip=demands.skip_unknown, sweep=True)
     drawing.draw("faithful", asked.answers)
-    worse, remarks = request.since(stored, asked)
-    reasons = [*unmet(asked, demands), *worse]
-    if demands.strict:
-        reasons, remarks = [*reasons, *remarks], []
-    for one in remarks:
-        note(one.text, question.quiet)
-    page = replace(faithful_page(asked.each), reasons=reasons, remarks=remarks)
+    page = faithful_page(asked.each)
     if len(question.lengths) > 1:
         from pefourier.answers.faithful import faithful_over_lengths
 
         page = faithful_over_lengths(page, asked.answers)
     else:
         question.note_unused([a.encoding for a in asked.answers])
-    form.deliver(page)
-    asked.finish(reasons, question.quiet)
-
-
-def unmet(asked: request.Asked, demands: Demands) -> list[Any]:
-    """Which demands are not met, by which answer."""
-    from pefourier.analysis.faithful import shortfalls
-    from pefourier.answers.page import Reason
-
-    return [
-        Reason(a.encoding.label, "unmet", words)
-        for a in asked.answers
-        for words in shortfalls(a.result, demands.require, demands.require_dtype, demands.strict)
-    ]
+    held = {"rung": demands.require, "dtype": demands.require_dtype, "strict": demands.strict}
+    lacking = partial(shortfalls, **held)
+    request.deliver_held(page, asked, lacking, stored, form, question.quiet, demands.strict)
 
 
 @app.command()
@@ -509,11 +492,11 @@ def write_report(
     loaded = request.attempt_each(question.sources(), partial(encoding_of, **sizes))
     encodings = [one for one in loaded if not isinstance(one, Refusal)]
     inquiry = Inquiry(options, lattice, sigma)
-    asked = request.keep_answers(
-        request.attempt_each(
-            loaded, lambda e: inquiry.study(e, percentages(e.label, question.quiet))
-        )
-    )
+
+    def study(enc: Any) -> Any:
+        return inquiry.study(enc, percentages(enc.label, question.quiet))
+
+    asked = request.keep_answers(request.attempt_each(loaded, study))
     refused = [one for one in asked.each if isinstance(one, Refusal)]
     write_text(out, encodings_document(asked.answers, refused, inquiry, title or ""))
     form.deliver(report_page(asked.each, out))

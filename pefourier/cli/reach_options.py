@@ -1,6 +1,6 @@
 """What `pefourier context` and `pefourier design` are asked, and the calls that answer them."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
 
@@ -55,13 +55,11 @@ def tell_reach(given: ContextOptions, form: request.Form, drawing: request.Drawi
         )
     from pefourier.analysis.context import lost_in_format
     from pefourier.answers.context import TOLD, context_over_lengths
-    from pefourier.answers.page import Reason
     from pefourier.answers.telling import answer_of
     from pefourier.questions import context
 
     lengths = given.length if isinstance(given.length, tuple) else (given.length,)
-    stored = request.answers_of(given.baseline, "context")
-    request.check_sweep(lengths, given.baseline, drawing)
+    stored = request.answers_of(given.baseline, "context", lengths, drawing)
     own = {"trained": given.trained, "d": given.d, "against": given.against}
 
     def answer(asked: request.AtLength) -> Any:
@@ -75,16 +73,8 @@ def tell_reach(given: ContextOptions, form: request.Form, drawing: request.Drawi
             note_image(a.encoding, given.quiet)
     drawing.draw("context", asked.answers)
     dtype = given.require_dtype
-    worse, remarks = request.since(stored, asked)
-    for one in remarks:
-        note(one.text, given.quiet)
-    reasons = worse + [
-        Reason(a.encoding.label, "unmet", lost)
-        for a in asked.answers
-        for lost in (lost_in_format(a.result, dtype) if dtype else ())
-    ]
-    form.deliver(replace(page(asked.each), reasons=reasons, remarks=remarks))
-    asked.finish(reasons, given.quiet)
+    lacking = partial(lost_in_format, dtype=dtype) if dtype else lambda result: ()
+    request.deliver_held(page(asked.each), asked, lacking, stored, form, given.quiet)
 
 
 def note_image(enc: Any, quiet: bool) -> None:

@@ -212,11 +212,8 @@ def spare_threads(specs: Sequence[str] = ()) -> None:
     """
     from pefourier.answers.catalogue import read_catalogue
 
-    known = {
-        one["encoding"]
-        for one in (read_catalogue() if specs else ())
-        if one["measure"] == "declared"
-    }
+    records = read_catalogue() if specs else ()
+    known = {one["encoding"] for one in records if one["measure"] == "declared"}
     if all(spec.partition(":")[0] in known for spec in specs):
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
@@ -269,16 +266,17 @@ def ask_each(
     return keep_answers(attempt_each(pairs, answer, skip, question.quiet))
 
 
-def check_sweep(lengths: Sequence[Any], baseline: str | None, drawing: Drawing) -> None:
-    """Refuse several lengths where one is compared, or drawn."""
+def answers_of(
+    baseline: str | None, command: str, lengths: Sequence[Any], drawing: Drawing
+) -> Mapping[str, Any] | None:
+    """The answers of a baseline; None where none is given, whose room is then not opened.
+
+    Several lengths are refused where one is compared, or drawn.
+    """
     given = {"--baseline": baseline, "--plot": drawing.plot}
     for option, value in given.items() if len(lengths) > 1 else ():
         if value is not None:
             raise PefourierError(f"{option} is about one length; give one, or leave {option} out")
-
-
-def answers_of(baseline: str | None, command: str) -> Mapping[str, Any] | None:
-    """The answers of a baseline; None where none is given, whose room is then not opened."""
     if baseline is None:
         return None
     from pefourier.answers.baseline import read_baseline
@@ -286,13 +284,34 @@ def answers_of(baseline: str | None, command: str) -> Mapping[str, Any] | None:
     return read_baseline(baseline, command)
 
 
-def since(stored: Mapping[str, Any] | None, asked: Asked) -> tuple[list[Any], list[Any]]:
-    """What got worse since a baseline, and what is no worse and not as it was."""
-    if stored is None:
-        return [], []
-    from pefourier.answers.baseline import judge
+def deliver_held(
+    page: Any,
+    asked: Asked,
+    lacking: Callable[[Any], Sequence[str]],
+    stored: Mapping[str, Any] | None,
+    form: "Form",
+    quiet: bool,
+    strict: bool = False,
+) -> None:
+    """Deliver a page with what its results lack, and what is not as in a baseline; end with 1 so.
 
-    return judge(stored, asked.each)
+    What is no worse and not as it was is a remark, where it is not `strict`.
+    """
+    from pefourier.answers.page import Reason
+
+    unmet = [(a.encoding.label, words) for a in asked.answers for words in lacking(a.result)]
+    reasons, remarks = [Reason(label, "unmet", words) for label, words in unmet], []
+    if stored is not None:
+        from pefourier.answers.baseline import judge
+
+        worse, remarks = judge(stored, asked.each)
+        reasons += worse
+    if strict:
+        reasons, remarks = reasons + remarks, []
+    for one in remarks:
+        note(one.text, quiet)
+    form.deliver(replace(page, reasons=reasons, remarks=remarks))
+    asked.finish(reasons, quiet)
 
 
 def attempt_each(

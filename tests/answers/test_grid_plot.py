@@ -6,11 +6,10 @@ from grids import mixed_frequencies, waves_on
 
 from pefourier.analysis.faithful import assess
 from pefourier.analysis.reconstruct import position_functions
-from pefourier.analysis.relations import relate
+from pefourier.analysis.relations import kernel_lines, relate
 from pefourier.analysis.spectrum import density
 from pefourier.answers import plot
 from pefourier.answers.faithful_figures import faithful
-from pefourier.answers.places import kernel_lines
 from pefourier.answers.reconstruct import reconstruct
 from pefourier.answers.spectrum import spectrum, whole_plane
 from pefourier.answers.telling import Answer
@@ -60,7 +59,7 @@ def test_grids_and_sequences_are_drawn_in_one_figure(answers, draw, find, panels
 
 
 def test_lines_of_a_kernel_start_at_lag_0():
-    for _, line in kernel_lines(relate(load("axial", None, 8, grid=(3, 5))).kernel):
+    for line in kernel_lines(relate(load("axial", None, 8, grid=(3, 5))).kernel):
         assert line[0] == 1.0
 
 
