@@ -3,7 +3,10 @@
 import numpy as np
 import pytest
 
+from pefourier.analysis.compare import compare
 from pefourier.analysis.likeness import align_products, measure_likeness
+from pefourier.answers.compare import compare as draw
+from pefourier.answers.telling import Answer
 from pefourier.encodings import build, load
 from pefourier.encodings.encoding import from_table
 
@@ -92,6 +95,27 @@ def test_energy_moves_as_far_as_the_raw_periodograms_of_two_tables_differ(rng):
     moved = measure_likeness(from_table(one), from_table(two)).energy_moved
     assert moved == pytest.approx(np.abs(shares(one) - shares(two)).sum() / 2, rel=1e-9)
     assert moved > 0.003
+
+
+def test_how_far_training_took_a_table(run, tmp_path, rng):
+    """Beside the definition, at any size of numbers; the picture says which minus which."""
+    one, two = rng.normal(size=(2, 12, 8)) * 1e-90
+    two = one + 0.3 * two
+    found = measure_likeness(from_table(one), from_table(two))
+    one, two = one * 1e90, two * 1e90
+    assert found.moved == pytest.approx(np.sqrt(((two - one) ** 2).sum() / (one**2).sum()))
+    assert found.cosine == pytest.approx(np.corrcoef([*one.flat], [*two.flat])[0, 1], abs=0.01)
+    assert measure_likeness(from_table(one), from_table(one[:, :4])).moved is None
+    assert measure_likeness(from_table(one), from_table(0 * one)).cosine is None
+    for name, table in (("a" * 60, one), ("b" * 60, two)):
+        np.save(tmp_path / f"{name}.npy", table.astype("f4"))
+    files = sorted(tmp_path.glob("*.npy"))
+    said = " ".join(run("compare", *files, "--plot", tmp_path / "p.svg").out.split())
+    assert f"The second is off the first by {100 * found.moved:.3g} % of its size, and" in said
+    tables = from_table(one), from_table(two)
+    axes = draw([Answer(tables[0], compare(*tables))]).axes[2]
+    assert np.allclose(axes.images[0].get_array(), two - one)
+    assert axes.get_title() == "second − first (red: larger in the second)"
 
 
 def test_products_that_round_to_one_are_not_called_the_same(run, tmp_path):

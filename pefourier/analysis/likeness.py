@@ -29,6 +29,8 @@ class Likeness:
     products: float | None  # alignment of inner products: 1 up to a rotation and scale, 0 unrelated
     energy_moved: float | None  # share of the energy that lies at other frequencies
     mean_frequencies: tuple[float, float] | None  # of the two, radians per position
+    moved: float | None = None  # length of the difference over that of the first, as it stands
+    cosine: float | None = None  # of the two, all numbers of each in one vector
 
 
 def measure_likeness(one: Encoding, two: Encoding) -> Likeness:
@@ -44,14 +46,29 @@ def measure_likeness(one: Encoding, two: Encoding) -> Likeness:
     if n < LEAST or n * max(one.dim, two.dim) ** 2 > MOST_WORK:
         return Likeness(None, None, None)
     tables = [np.asarray(enc.codes(enc.domain.x[:n]), dtype=float) for enc in (one, two)]
+    change = measure_change(*tables)
     tables = [table * unit_of(table) for table in tables]
     products = align_products(*tables)
     sides = one.domain.sides
     same_place = sides == two.domain.sides or len(sides) == len(two.domain.sides) == 1
     if not same_place or not all(enc.domain.kind == "position" for enc in (one, two)):
-        return Likeness(products, None, None)
+        return Likeness(products, None, None, *change)
     moved, means = spectra_apart(tables, sides if len(sides) > 1 else ())
-    return Likeness(products, moved, means)
+    return Likeness(products, moved, means, *change)
+
+
+def measure_change(a: np.ndarray, b: np.ndarray) -> tuple[float, float] | tuple[None, None]:
+    """How far b is from a, over the length of a, and their cosine; None where none is defined.
+
+    >>> measure_change(np.array([[3.0, 0.0]]), np.array([[0.0, 4.0]]))
+    (1.6666666666666667, 0.0)
+    """
+    if a.shape != b.shape:
+        return None, None
+    sizes = [float(np.linalg.norm(x)) for x in (a, b, b - a)]
+    if not all(sizes[:2]):
+        return None, None
+    return sizes[2] / sizes[0], float(np.vdot(a, b)) / (sizes[0] * sizes[1])
 
 
 def align_products(a: np.ndarray, b: np.ndarray) -> float | None:

@@ -446,7 +446,10 @@ def alike_in_words(r: Comparison) -> str:
     if r.cause or r.by or any(r.findings.values()) or not found or found.products is None:
         return ""
     alike = "more than 0.999" if 0.9995 <= found.products < 1 else number(found.products, 3)
-    products = phrase("alike", alike=alike)
+    lead = (
+        "" if found.moved is None else f"{phrase('change', found=found, share=100 * found.moved)} "
+    )
+    products = lead + phrase("alike", alike=alike)
     if found.energy_moved is None:
         return f"{products}."
     spectra = "their spectra are nearly the same: " if found.energy_moved < ALIKE else ""
@@ -539,9 +542,9 @@ def compare(answers: Sequence[Answer], look: Look = USUAL) -> Figure:
     for axes, a in zip(panels[:, 0], both, strict=False):
         draw_table(axes, a, a.result[:common])
     if alike:
-        difference, many = first - second, common > MOST_ROWS
-        spec = f"{both[0].encoding.spec} − {both[1].encoding.spec}"
-        told = Answer(replace(both[0].encoding, spec=f"|{spec}|" if many else spec), None)
+        difference, many = second - first, common > MOST_ROWS
+        spec = "|second − first|" if many else "second − first (red: larger in the second)"
+        told = Answer(replace(both[0].encoding, spec=spec), None)
         draw_table(panels[2, 0], told, np.abs(difference) if many else difference, np.maximum)
     return figure
 

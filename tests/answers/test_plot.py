@@ -384,8 +384,8 @@ def test_compare_draws_both_tables_and_their_difference(run, monkeypatch, other,
     images = [each.images[0].get_array() for each in axes]
     assert len(axes) == panels
     if panels == 3:
-        np.testing.assert_array_equal(images[2], images[0] - images[1])
-        assert axes[2].get_title() == "onehot − ramp"
+        np.testing.assert_array_equal(images[2], images[1] - images[0])
+        assert axes[2].get_title() == "second − first (red: larger in the second)"
 
 
 def drawn(folder, **environment):
