@@ -34,12 +34,6 @@ if TYPE_CHECKING:
     from pefourier.diagnosis.causes import Cause
 
 ALIKE = 0.02  # of the energy at other frequencies: less, and two spectra are nearly the same
-USES = {
-    "add": "adds its codes to the input",
-    "rotate": "turns queries and keys by its codes",
-    "bias": "adds its codes to logits",
-    "key": "adds its codes to keys",
-}
 phrase = partial(telling.sentence, "compare")
 METHODS = {
     "antialias": "bicubic with antialias",
@@ -48,13 +42,6 @@ METHODS = {
     "dinov2": "bicubic by a scale factor with .1 added (DINOv2)",
 }
 WAVES = {"cos": "cosines", "sin": "sines"}
-ROWS_IN_WORDS = {
-    "transposed": "rows run down the columns (the grid is transposed)",
-    "blocks": "rows come in blocks of 2 x 2 points",
-    "out of blocks": "rows come in raster order, not in blocks of 2 x 2 points",
-    "reversed": "rows in reverse order",
-    "permuted": "rows in another order",
-}
 
 
 def exchanged_axes(r: Comparison) -> str:
@@ -175,7 +162,7 @@ def used_differently(r: Comparison) -> str:
     acts = [enc.act for enc in r.about if enc.origin == "formula" or enc.act != "add"]
     if len({*acts}) < 2:
         return ""
-    one, other = (f"{enc.label} {USES[enc.act]}" for enc in r.about)
+    one, other = (f"{enc.label} {phrase(f'act {enc.act}')}" for enc in r.about)
     return f"{one} and {other}: weights trained with one do not fit the other."
 
 
@@ -267,14 +254,10 @@ def change_in_words(by: Mapping[str, Any]) -> str:
         "offset": lambda v: f"shifted by {by_axis(v) if isinstance(v, list) else v} {moved(v)}",
         "zero_rows": lambda v: f"behind {v} {agreeing(v, 'row', 'rows')} of zeros",
         "order": lambda v: f"axes {v}",
-        "rows": ROWS_IN_WORDS.get,
+        "rows": lambda v: phrase(f"rows {v}"),
         "coordinates": lambda v: f"coordinates scaled by {by_axis(v, 7)}",
-        "shift": lambda v: (
-            f"the same constant added to all codes (up to {number(max(map(abs, v)), 3)})"
-        ),
-        "rotation": lambda v: (
-            "columns rotated" + ("" if "scale" in by else " (all inner products agree)")
-        ),
+        "shift": lambda v: phrase("shifted", most=max(map(abs, v))),
+        "rotation": lambda v: phrase("turned and scaled" if "scale" in by else "turned"),
         "rounded": lambda v: f"rounded to multiples of {number(v, 4)}",
         "part": lambda v: "cosines and sines" if v == "both" else f"{WAVES[v]} alone",
         "first": lambda _: "sines before cosines",

@@ -15,7 +15,7 @@ from pefourier.answers import places, telling
 from pefourier.answers.faithful_figures import faithful
 from pefourier.answers.page import Page, fields_of
 from pefourier.answers.telling import Fact
-from pefourier.answers.text import agreeing, aligned, join, number, paragraph
+from pefourier.answers.text import aligned, join, number, paragraph
 from pefourier.encodings.encoding import Encoding
 from pefourier.encodings.grids import size_of
 from pefourier.encodings.specs import source_of
@@ -467,11 +467,8 @@ def in_front(prefix: int, zeros: int = 0) -> str:
     """
     one = prefix == 1
     which = "it" if one else "they" if zeros == prefix else f"{zeros} of them"
-    what = agreeing(zeros, "is", "are")
-    told = f": {which} {what} all zeros, as class tokens of sine tables are" if zeros else ""
-    if one:
-        return f"row 0, before the grid, has no place and is left out{told}"
-    return f"rows 0 … {prefix - 1}, before the grid, have no place and are left out{told}"
+    told = phrase("front zeros", which=which, zeros=zeros) if zeros else ""
+    return phrase("row in front" if one else "rows in front", last=prefix - 1, told=told)
 
 
 def directions_on_grid(r: Faithfulness, why: str) -> str:

@@ -63,7 +63,8 @@ def each_axis(enc: Encoding, scaled: bool) -> Iterator[tuple[str, str]]:
         if side == 1 or not len(turning):
             continue
         fast, slow = float(turning.max()), float(turning.min())
-        yield name, across_image(fast, slow, side) if scaled else in_points(fast, slow)
+        again = sentence("grid_reach", "again", fast=TURN / fast, slow=TURN / slow)
+        yield name, across_image(fast, slow, side) if scaled else again
 
 
 def across_image(fast: float, slow: float, side: int) -> str:
@@ -73,8 +74,3 @@ def across_image(fast: float, slow: float, side: int) -> str:
     if slow * side <= TURN:  # what side - 1 steps come to at last
         end = sentence("grid_reach", "never again")
     return sentence("grid_reach", "turns", first=first, side=side, last=last, end=end)
-
-
-def in_points(fast: float, slow: float) -> str:
-    """What waves do along an axis whose coordinates count points."""
-    return sentence("grid_reach", "again", fast=number(TURN / fast, 3), slow=number(TURN / slow, 3))

@@ -16,13 +16,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
-def lag_label(answers: Sequence[Answer]) -> str:
-    """The name of an axis of lags, with its unit."""
-    timed = (a.encoding.domain.kind == "time" for a in answers)
-    units = dict.fromkeys("unit of the times" if one else "positions" for one in timed)
-    return f"lag ({' or '.join(units)})"
-
-
 def draw_kernels(
     axes: Axes, answers: Sequence[Answer], kernels: Sequence[np.ndarray | None], room: float
 ) -> None:
@@ -43,4 +36,6 @@ def draw_kernels(
             steps += [lags[1]] if len(line) > plot.DENSE else []
     if len(steps) > 1:
         axes.set_xscale("symlog", linthresh=min(steps))
-    axes.set(xlabel=lag_label(answers), ylabel="inner product (1 at lag 0)")
+    timed = (a.encoding.domain.kind == "time" for a in answers)
+    units = dict.fromkeys("unit of the times" if one else "positions" for one in timed)
+    axes.set(xlabel=f"lag ({' or '.join(units)})", ylabel="inner product (1 at lag 0)")

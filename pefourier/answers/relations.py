@@ -26,11 +26,6 @@ if TYPE_CHECKING:
 NEAR = 0.5  # correlation of distances from which on near points are said to have near codes
 MEANS = partial(telling.meaning_of, "relations")
 phrase = partial(telling.sentence, "relations")
-LAGLESS = {
-    "tree": "Nodes of a tree have no lags",
-    "point": "Scattered points have no lags",
-    "time": "At uneven times hardly any lag occurs twice: products can't be compared by lag",
-}
 LEFT = 0.05  # of the inner product at lag 0, below which nothing is said of directions
 
 
@@ -107,7 +102,7 @@ def relations_rows(answers: Sequence[telling.Answer]) -> Iterable[Sequence[Any]]
 def products_by_lag(enc: Encoding, r: Relations) -> tuple[str, str]:
     """Whether inner products depend on the lag alone, and how they fall with it."""
     if not (enc.domain.has_lags or enc.lag_alone):
-        return MEANS("NO LAGS", what=LAGLESS[enc.domain.kind])
+        return MEANS("NO LAGS", what=phrase(f"lags of {enc.domain.kind}"))
     if enc.domain.kind == "lag":
         return opposite_lags(r)
     if r.kernel is None:

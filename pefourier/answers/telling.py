@@ -244,11 +244,6 @@ def first_sentences(found: Iterable[str]) -> str:
     return " ".join(islice(filter(None, found), MOST))
 
 
-def by_spec(answers: Sequence[Answer]) -> list[tuple[str, list[Answer]]]:
-    """The answers of each SPEC, in the order asked."""
-    return [(name, list(some)) for name, some in groupby(answers, key=lambda a: a.encoding.label)]
-
-
 def over_lengths(
     page: Page,
     answers: Sequence[Answer],
@@ -257,7 +252,7 @@ def over_lengths(
     conclude: Callable[[str, Sequence[Answer]], str],
 ) -> Page:
     """A page about several lengths: for each SPEC a sentence, and a table in place of pages."""
-    told = by_spec(answers)
+    told = [(name, [*some]) for name, some in groupby(answers, key=lambda a: a.encoding.label)]
 
     def words() -> str:
         cells = ([list(map(number, row)) for a in some for row in rows(a)] for _, some in told)

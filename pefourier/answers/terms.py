@@ -162,7 +162,7 @@ def explain_page(words: Sequence[str], more: Sequence[Term] = ()) -> Page:
     return Page(
         "explain",
         words=partial(tell, found),
-        records=partial(map, record_of_term, found),
+        records=lambda: [fields_of(t) | {"conclusion": f"{t.term}: {t.meaning}"} for t in found],
         rows=partial(rows_of_terms, found),
         reasons=[Reason("", "refused", text) for text in refused],
     )
@@ -188,11 +188,6 @@ def terms_of_words(words: Sequence[str], terms: Sequence[Term]) -> tuple[list[Te
     if not found:
         raise refused[0]
     return found, list(map(str, refused))
-
-
-def record_of_term(term: Term) -> dict[str, Any]:
-    """The JSON object of a term."""
-    return fields_of(term) | {"conclusion": f"{term.term}: {term.meaning}"}
 
 
 def rows_of_terms(terms: Sequence[Term]) -> Iterable[Sequence[Any]]:
