@@ -66,7 +66,7 @@ def read_train_folder(path: str) -> TrainFolder:
     check_common_runs(path, rows)
     for row in rows:
         classes = len(config["windows"].get(row["dataset"], ()))
-        if len(row.get("confusion", range(classes))) != classes:
+        if len(row["confusion"]) != classes:
             raise PefourierError(
                 f"{shown(path)}: the confusion of a run of {shown(row['dataset'])} is not of the "
                 f"{classes} classes of config.json; delete the line to have it trained again"

@@ -32,7 +32,6 @@ from pefourier.train.store import Key
 FEW = 10  # examples of a class
 STACK_BYTES = {"cpu": 2**28, "cuda": 2**34}  # activations of a stack
 MOST_BYTES = 2**42  # of memory, where the system does not say
-AVERAGED = {"accuracy", "confusion", "trained", "tested"}  # over rows, all or none of which have it
 STACK_MOST = {"cpu": 16, "cuda": MOST_STACKED}
 said = partial(sentence, "train")
 
@@ -253,15 +252,12 @@ def check_runs(
         for stage in stages
     ]
     known = {one.task.name: one for one in resolved}
-    later = {key for row in rows for key in row.keys() & AVERAGED}
     for row in rows:
         if not any(all(row[key] in values for key, values in one.items()) for one in asked):
             what = "of which config.json does not know"
         else:
             own = known.get(row["dataset"])
             what = own and find_misfit(row, own.task, own.schedule.epochs, lengths)
-        if not what and later - row.keys():
-            what = f"that lacks {min(later - row.keys())}, which others have"
         if what:
             name = f"{shown(row['encoding'])}, seed {row['seed']}, fold {row['fold']}"
             raise PefourierError(
@@ -285,10 +281,10 @@ def find_misfit(row: Row, task: Task, epochs: int, lengths: Sequence[int]) -> st
     p, r, f1 = row["precision"], row["recall"], row["f1"]
     if k == 2 and abs(f1 * (p + r) - 2 * p * r) > 1e-9:
         return f"whose F1 {f1} is not that of its precision {p} and recall {r}"
-    table, tested = row.get("confusion"), row.get("tested", [])
-    if table is not None and len(table) != k:
-        return f"whose confusion is of {len(table)} classes where the data have {k}"
-    if tested and ([one["length"] for one in tested] != list(lengths) or "accuracy" not in row):
+    tested, said_of = row.get("tested", []), len(row["confusion"])
+    if said_of != k:
+        return f"whose confusion is of {said_of} classes where the data have {k}"
+    if [one["length"] for one in tested] != list(lengths):
         return "that was tested at other lengths"
     for one in tested:
         lacking = sum(value is None for value in one.values())

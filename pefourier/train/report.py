@@ -82,11 +82,9 @@ def tables(summary: Summary) -> list[tuple[str, list[list[str]]]]:
         measures = list(next(iter(one.scores.values())))
         head = ["encoding", *(CAPTIONS.get(m, m) for m in measures)]
         body = [[e, *(cell(s[m]) for m in measures)] for e, s in one.scores.items()]
-        if chance := chance_scores(one):
-            always = one.positive or (
-                "positive" if len(class_counts(one)) == 2 else "the commonest"
-            )
-            body.append([f"(always {always})", *(three_decimals(chance[m]) for m in measures)])
+        always = "positive" if len(class_counts(one)) == 2 else "the commonest"
+        chance = [three_decimals(chance_scores(one)[m]) for m in measures]
+        body.append([f"(always {one.positive or always})", *chance])
         found.append((scores_title(one), [head, *body]))
         found += difference_table(one, summary.reference)
         found += more_tables(one)
@@ -124,14 +122,12 @@ def difference_table(one: DatasetSummary, reference: str) -> list[tuple[str, lis
 
 
 def chance_scores(one: DatasetSummary) -> dict[str, float]:
-    """Scores of always naming one class of the test windows together; empty if not known.
+    """Scores of always naming one class of the test windows together.
 
     Of two classes it is the positive one, of which a share p has F1 2p / (1 + p); of K it is the
     commonest, and its scores are means over classes.
     """
     counts = class_counts(one)
-    if not counts:
-        return {}
     two = len(counts) == 2
     share, k = (counts[1] if two else max(counts)) / sum(counts), 1 if two else len(counts)
     f1 = 2 * share / (1 + share) / k
@@ -499,7 +495,7 @@ def record_of(summary: Summary, one: DatasetSummary, name: str) -> dict[str, Any
         "training": summary.training,
         "seeds": seeds_of(name, one.seeds),
         **{key: getattr(one, key) for key in ALIKE},
-        "chance": chance_scores(one) or None,
+        "chance": chance_scores(one),
         **{measure: asdict(mean) for measure, mean in one.scores[name].items()},
         "difference": asdict(one.differences[name]) if name in one.differences else None,
         "auprc_difference": (

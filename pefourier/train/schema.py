@@ -85,18 +85,18 @@ class Row(TypedDict):
     recall: Share
     f1: Share
     auprc: Share
+    accuracy: Share
     epoch: FromZero  # that was kept; 0: the weights it began with
     seconds: Seconds
     split: Split
     leaky: bool
     length: FromOne
     windows: FromOne  # that were tested
+    trained: FromOne  # windows
+    confusion: list[list[FromZero]]  # windows of each class, said to be of each
     device: str
     time: str
     step_seconds: NotRequired[Seconds]  # that a step of one run takes among those trained with it
-    accuracy: NotRequired[Share]  # earlier versions had none
-    trained: NotRequired[FromOne]  # windows
-    confusion: NotRequired[list[list[FromZero]]]  # windows of each class, said to be of each
     budget: NotRequired[Budget]
     falling: NotRequired[bool]  # patience ended it while its losses still fell
     positive: NotRequired[str | None]  # class; of more than two there is none
@@ -172,7 +172,7 @@ def parse_row(line: bytes) -> Row:
     """A line of results.jsonl; a `ValueError` says what is wrong with it."""
     row = parse_json(line)
     check_record(row, kinds_there(Row, row), "a line")
-    table = row.get("confusion", [[row["windows"]]])
+    table = row["confusion"]
     if any(len(said) != len(table) for said in table) or sum(map(sum, table)) != row["windows"]:
         raise ValueError(f"confusion must be a square table of {row['windows']} windows")
     return row

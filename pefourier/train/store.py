@@ -193,7 +193,7 @@ def check_handed_over(rows: Sequence[Any], keys: Iterable[Key]) -> None:
     >>> check_handed_over([{"f1": 2}], [])
     Traceback (most recent call last):
     pefourier.errors.PefourierError: another process handed over no run that it was given: a line \
-lacks 'auprc'; nothing of it is kept, --resume goes on
+lacks 'accuracy'; nothing of it is kept, --resume goes on
     """
     try:
         found = [key_of(parse_row(json.dumps(row).encode())) for row in rows]

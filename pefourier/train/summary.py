@@ -15,8 +15,7 @@ from pefourier.train.statistics import Difference, Mean
 
 REFERENCE = "sinusoidal"
 CLAIMANT = "dft"  # of whose gain over the reference the paper has claims
-MEASURES = ("precision", "recall", "f1", "auprc")
-LATER = ("accuracy",)  # rows of earlier versions have none
+MEASURES = ("precision", "recall", "f1", "auprc", "accuracy")
 LEAKY = "leaky split"
 FEW = 4  # runs, of which the ends of an interval are the least and the greatest
 CUT_SHORT = 5  # where more than one run in so many keeps its last epoch, training ended too soon
@@ -248,11 +247,10 @@ def step_costs(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
 def test_to_train(rows: Sequence[Mapping[str, Any]]) -> float:
     """Test windows for each training window, at least as in five folds: training ones may overlap.
 
-    >>> test_to_train([{"windows": 40, "trained": 32}]), test_to_train([{}]) == 1 / 3
-    (1.25, True)
+    >>> test_to_train([{"windows": 40, "trained": 32}])
+    1.25
     """
-    known = [row["windows"] / row["trained"] for row in rows if "trained" in row]
-    return max([*known, statistics.TEST_TO_TRAIN])
+    return max(statistics.TEST_TO_TRAIN, *(row["windows"] / row["trained"] for row in rows))
 
 
 def count_runs(rows: Sequence[Mapping[str, Any]], epochs: int | None) -> tuple[dict[str, int], ...]:
@@ -291,7 +289,7 @@ def summarize_classes(
     """Windows of each class that are said to be of each, over the runs that every encoding has."""
     found: dict[str, np.ndarray] = {}
     for row in rows:
-        if "confusion" in row and (row["seed"], row["fold"]) in runs:
+        if (row["seed"], row["fold"]) in runs:
             own = np.array(row["confusion"])
             found[row["encoding"]] = own + found.get(row["encoding"], 0)
     return {
@@ -361,9 +359,8 @@ def common_runs(
     every = {own_run(e, run) for e, one in by.items() for run in one}
     runs = sorted(r for r in every if all(own_run(e, r) in one for e, one in by.items()))
     own = {e: sorted({own_run(e, run) for run in runs}) for e in by}
-    measures = [*MEASURES, *(m for m in LATER if all(m in row for row in rows))]
     return runs, {
-        e: {m: np.array([one[run][m] for run in own[e]]) for m in measures} for e, one in by.items()
+        e: {m: np.array([one[run][m] for run in own[e]]) for m in MEASURES} for e, one in by.items()
     }
 
 

@@ -168,7 +168,7 @@ def test_lengths_that_cannot_be_are_refused(given, message, tmp_path, monkeypatc
         (lambda row: row["confusion"].pop(), "confusion must be a square table of 12 windows"),
         (lambda row: row.update(confusion=[[12]]), "whose confusion is of 1 classes where"),
         (lambda row: row["tested"].pop(), "that was tested at other lengths"),
-        (lambda row: row.pop("accuracy"), "that was tested at other lengths"),
+        (lambda row: row.pop("accuracy"), "a line lacks 'accuracy'"),
         (lambda row: row.update(trained=7), "whose trained is 7 where the data have 36"),
         (lambda row: row["tested"][0].update(f1=None), "that has scores and a reason, or neither"),
         (
@@ -197,7 +197,7 @@ def test_a_row_says_what_the_others_say(tmp_path):
     for key in ("accuracy", "confusion", "trained", "tested"):
         less = {name: value for name, value in first.items() if name != key}
         (out / "results.jsonl").write_text("".join(json.dumps(r) + "\n" for r in (less, second)))
-        with pytest.raises(PefourierError, match=f"{key}, which others have|at other lengths"):
+        with pytest.raises(PefourierError, match=f"lacks '{key}'|at other lengths"):
             run_comparison(replace(given, resume=True))
 
 

@@ -41,7 +41,7 @@ def test_a_line_that_a_crash_cut_is_dropped(tmp_path):
 @pytest.mark.parametrize(
     ("foreign", "said"),
     [
-        (b'{"seed": 1}', "a line lacks 'auprc'"),
+        (b'{"seed": 1}', "a line lacks 'accuracy'"),
         (b"\xff", "'utf-8' codec can't decode byte 0xff"),
         (b"[]", "a line must be an object; got []"),
         (b"[" * 10**5, "it is nested too deeply"),
