@@ -7,7 +7,6 @@ Keys are those of llama.cpp's converters: ``ARCH.rope.freq_base``, ``rope.dimens
 read without the package gguf (`pefourier.encodings.sources.gguf_header`).
 """
 
-import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
@@ -24,7 +23,7 @@ from pefourier.encodings.registry import build
 from pefourier.encodings.sources.gguf_header import LONGEST_LIST, NUMPY, TensorPlace, read_header
 from pefourier.encodings.sources.layers import LayerRun
 from pefourier.errors import PefourierError, shown, unknown
-from pefourier.files import os_errors
+from pefourier.files import os_errors, read_toml
 
 FREQS, LONG, SHORT = (f"rope_{name}.weight" for name in ("freqs", "factors_long", "factors_short"))
 PARTS = ("full_attention", "sliding_attention")  # types of layers with bases of their own
@@ -68,11 +67,13 @@ class GgufFile:
         None for an architecture that is not known. The converter has put q and k rows of a model
         whose pairs lie otherwise into that order.
         """
-        if self.architecture in decided()["sections"]["told"].split() and all(
-            (*self.sections, 0, 0)[:2]
-        ):
+        if self.is_listed("sections", "told") and all((*self.sections, 0, 0)[:2]):
             return "axes"
         return known_architectures().get(self.architecture)
+
+    def is_listed(self, table: str, key: str) -> bool:
+        """Whether llama.cpp decides so for the file's architecture."""
+        return self.architecture in decided()[table][key].split()
 
     def number(self, key: str) -> float | None:
         """A positive number under a key; None where there is none."""
@@ -112,7 +113,7 @@ def read_gguf(spec: str, length: int | None = None, d: int | None = None) -> Enc
     """
     path, _, part = spec.partition("#")
     file = open_gguf(path)
-    unscaled = file.architecture in decided()["windows"]["unscaled"].split()
+    unscaled = file.is_listed("windows", "unscaled")
     if part not in ("", *PARTS):
         raise unknown(f"type of layer of {shown(path)}", part, PARTS)
     if file.pairing == "none":
@@ -153,8 +154,8 @@ def base_in(file: GgufFile) -> float:
 
 def window_base(file: GgufFile) -> float:
     """The base of layers with a window: by its key, else as llama.cpp has it."""
-    own = file.architecture in decided()["windows"]["own_base"].split()
-    return float(file.number("rope.freq_base_swa") or (1e4 if own else base_in(file)))
+    usual = 1e4 if file.is_listed("windows", "own_base") else base_in(file)
+    return float(file.number("rope.freq_base_swa") or usual)
 
 
 def layers_in(path: str) -> list[LayerRun]:
@@ -223,7 +224,7 @@ def scaling_of_file(file: GgufFile) -> dict[str, Any]:
 
 def read_key(file: GgufFile, key: str) -> float | None:
     """A number that llama.cpp reads for some architectures alone; None for the others."""
-    return file.number(key) if file.architecture in decided()["reads"][key].split() else None
+    return file.number(key) if file.is_listed("reads", key) else None
 
 
 def yarn_attention(file: GgufFile, factor: float) -> float:
@@ -254,10 +255,9 @@ def softmax_factor_in(file: GgufFile, own: Mapping[str, Any]) -> dict[str, float
     return {"softmax_factor": (1 + 0.1 * times * log(own["factor"])) ** 2}
 
 
-@cache
 def decided() -> dict[str, Any]:
     """What llama.cpp decides by architecture."""
-    return tomllib.loads(Path(__file__).with_name("gguf_architectures.toml").read_text("utf-8"))
+    return read_toml(Path(__file__).with_name("gguf_architectures.toml"))
 
 
 @cache
@@ -276,7 +276,7 @@ def axis_of_pairs(file: GgufFile, pairs: int) -> np.ndarray | None:
     if file.pairing != "axes" or not any(sections):
         return None
     sector = np.arange(pairs) % sum(sections)
-    if file.architecture in decided()["sections"]["turns"].split():
+    if file.is_listed("sections", "turns"):
         return np.where(sector < 3 * np.array(sections)[sector % 3], sector % 3, 3)
     return np.searchsorted(np.cumsum(sections), sector, side="right")
 
@@ -297,13 +297,11 @@ def left_open(file: GgufFile, pairs: int) -> Iterator[Finding]:
         which = "every fourth layer" if still != "full" else "layers that see all"
         yield finding("gguf-unsaid", "still", who=who, layers=which)
     if file.value(window):
-        told, known = file.number("rope.freq_base_swa"), decided()
-        silent = (
-            file.architecture not in known["full"].keys() | known["windows"]["own_base"].split()
-        )
+        told = file.number("rope.freq_base_swa")
+        known = file.architecture in decided()["full"] or file.is_listed("windows", "own_base")
         why = "rope.freq_base_swa" if told else "llama.cpp's, no key tells"
         base = f"base {window_base(file):g} ({why})"
-        base = "a base that it does not say" if silent and not told else base
+        base = base if told or known else "a base that it does not say"
         yield finding("gguf-unsaid", "window", who=who, base=base)
     for key in decided()["reads"]:
         if file.value(key) is not None and read_key(file, key) is None:

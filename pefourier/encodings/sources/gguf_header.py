@@ -6,7 +6,6 @@ are, are stepped over.
 """
 
 import mmap
-import tomllib
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
@@ -14,7 +13,7 @@ from struct import Struct
 from typing import Any
 
 from pefourier.errors import PefourierError, shown
-from pefourier.files import missing, os_errors, status_of
+from pefourier.files import missing, os_errors, read_toml, status_of
 
 SCALARS = {  # by the number of a type
     **{number: Struct(f"<{code}") for number, code in enumerate("BbHhIif?")},
@@ -29,7 +28,7 @@ DEEPEST = 4  # lists in lists; llama.cpp reads none
 MOST_AXES = 8
 ALIGNMENT = 32  # bytes, where the file sets none
 NUMPY = {"F32": "<f4", "F16": "<f2", "F64": "<f8"}  # types that it has, too
-KNOWN = tomllib.loads(Path(__file__).with_name("gguf_types.toml").read_text("utf-8"))
+KNOWN = read_toml(Path(__file__).with_name("gguf_types.toml"))
 BLOCKS = {name: (count, size) for name, (_, count, size) in KNOWN.items()}  # numbers, and bytes
 TYPES = {number: name for name, (number, _, _) in KNOWN.items()}
 
