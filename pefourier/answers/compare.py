@@ -15,7 +15,6 @@ import numpy as np
 from pefourier.analysis.compare import DOUBLED
 from pefourier.answers import telling
 from pefourier.answers.encode import MOST_ROWS, draw_table
-from pefourier.answers.page import fields_of
 from pefourier.answers.places import WORDS, by_axis
 from pefourier.answers.plot import USUAL, WIDTH, Look, make_panels
 from pefourier.answers.telling import MOST, Answer, Said, Telling, identity_of, meaning_of
@@ -461,8 +460,7 @@ def common_part(r: Comparison) -> str:
 def compare_record(answer: Answer) -> dict[str, Any]:
     """The JSON object of a comparison: both encodings, the conclusion, the fields of the result."""
     a, b = answer.result.about
-    told = {"other": identity_of(b), "conclusion": conclude_comparison(answer.result).text}
-    return identity_of(a) | told | fields_of(answer.result)
+    return telling.record_of_fields(answer, identity_of(a) | {"other": identity_of(b)})
 
 
 def compare_text(answers: Sequence[Answer]) -> str:

@@ -13,9 +13,9 @@ import numpy as np
 
 from pefourier.analysis.design import CRITERIA, Candidate, Design, grid_spec
 from pefourier.answers.choice import advise, with_command
-from pefourier.answers.page import Page, fields_of, fields_told
+from pefourier.answers.page import Page, fields_told
 from pefourier.answers.plot import NARROW, USUAL, WIDTH, Look, literal, make_panels
-from pefourier.answers.telling import Answer, Said, Telling, meaning_of, sentence
+from pefourier.answers.telling import Answer, Said, Telling, meaning_of, record_of_fields, sentence
 from pefourier.answers.text import aligned, join, number, paragraph
 
 if TYPE_CHECKING:
@@ -86,8 +86,7 @@ def design_record(answer: Answer) -> dict[str, Any]:
     asked = {"length": design.length, "d": design.d, "for": design.criteria}
     asked |= {"axis": design.axis} if design.axis else {}
     params = asked | {"dtype": design.dtype} | (vars(design.steps) if design.steps else {})
-    identity = {"encoding": "rope", "spec": "rope", "params": params}
-    return identity | {"conclusion": conclude_design(design).text} | fields_of(design)
+    return record_of_fields(answer, {"encoding": "rope", "spec": "rope", "params": params})
 
 
 def conclude_design(design: Design) -> Said:

@@ -15,7 +15,7 @@ from pefourier.analysis.extend import Extension, Extensions
 from pefourier.answers.context_figures import GREY, mark_lengths
 from pefourier.answers.page import fields_of
 from pefourier.answers.plot import USUAL, WIDTH, Look, brief, make_panels
-from pefourier.answers.telling import Answer, Said, Telling, sentence
+from pefourier.answers.telling import Answer, Said, Telling, record_of_fields, sentence
 from pefourier.answers.text import agreeing, aligned, number
 from pefourier.encodings.readings import LEVELS, reading_cosine
 
@@ -46,8 +46,8 @@ def on_axis(found: Extensions) -> str:
 def extension_record(answer: Answer) -> dict[str, Any]:
     """The JSON object of an extension."""
     found: Extensions = answer.result
-    identity = {"encoding": "rope", "spec": found.spec, "params": found.params}
-    return identity | {"conclusion": conclude_extension(found).text} | fields_of(found)
+    about = {"encoding": "rope", "spec": found.spec, "params": found.params}
+    return record_of_fields(answer, about)
 
 
 def conclude_extension(found: Extensions) -> Said:

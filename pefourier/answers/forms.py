@@ -11,7 +11,7 @@ from typing import Any
 from urllib.parse import quote
 
 from pefourier import __version__
-from pefourier.answers.page import Page, as_csv, as_github, as_json, as_words, findings_of, plain
+from pefourier.answers.page import Page, as_csv, as_github, as_json, as_words, told_of
 from pefourier.answers.terms import Term, read_terms
 from pefourier.answers.text import markdown_table, tables_in
 from pefourier.errors import printable
@@ -67,14 +67,9 @@ def latex_table(rows: Sequence[Sequence[str]]) -> str:
 
 def in_lines(page: Page) -> str:
     """Errors, warnings and reasons to fail, a line each as linters print them; else nothing."""
-    told = [
-        (record.get("spec") or page.command, one)
-        for record in plain(list(page.records()))
-        for one in findings_of(record)
-        if one["severity"] != "note"
-    ]
-    lines = [f"{spec}: {one['severity']}: {one['message']} [{one['code']}]" for spec, one in told]
-    known = {f"has {one['code']}" for _, one in told}
+    told = [one for one in told_of(page) if one[1] != "refused" and one[2] != "note"]
+    lines = [f"{spec or page.command}: {how}: {text} [{code}]" for spec, code, how, text in told]
+    known = {f"has {code}" for _, code, *_ in told}
     lines += [f"{one.spec}: error: {one.words}" for one in page.reasons if one.words not in known]
     return "".join(f"{line}\n" for line in lines)
 
@@ -85,13 +80,7 @@ def in_sarif(page: Page) -> str:
     A rule is a finding's code with its meaning and way out, which stand in the file itself; its
     address is that of a public case of the finding, or else of the paper.
     """
-    results = []
-    for record in plain(list(page.records())):
-        spec = str(record.get("spec") or "")
-        found = [(f["code"], f["severity"], f["message"]) for f in findings_of(record)]
-        if "error" in record:
-            found.append(("refused", "error", record["error"]))
-        results += [sarif_result(spec, *one) for one in found]
+    results = [sarif_result(*one) for one in told_of(page)]
     more = [("error", one) for one in page.reasons] + [("warning", one) for one in page.remarks]
     results += [sarif_result(one.spec, one.kind, level, one.text) for level, one in more]
     used = {one["ruleId"] for one in results}

@@ -128,6 +128,16 @@ def as_github(page: Page) -> str:
     return "".join(lines)
 
 
+def told_of(page: Page) -> Iterable[tuple[str, str, str, str]]:
+    """Findings and refusals with their SPEC: its name, a code, the severity and the message."""
+    for record in plain(list(page.records())):
+        spec = str(record.get("spec") or "")
+        for found in findings_of(record):
+            yield spec, found["code"], found["severity"], found["message"]
+        if "error" in record:
+            yield spec, "refused", "error", record["error"]
+
+
 def findings_of(record: Mapping[str, Any]) -> list[dict[str, str]]:
     """The findings of a JSON object; of two encodings those of both.
 

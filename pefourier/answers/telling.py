@@ -141,10 +141,10 @@ def answer_of(result: Any) -> Answer:
     return Answer(result.about[0] if result.about else None, result)
 
 
-def record_of_fields(answer: Answer) -> dict[str, Any]:
+def record_of_fields(answer: Answer, about: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """One SPEC's JSON object: what was analysed, the conclusion, the fields of the result."""
     conclusion = {"conclusion": conclude(answer.encoding, answer.result)}
-    return identity_of(answer.encoding) | conclusion | fields_of(answer.result)
+    return {**(about or identity_of(answer.encoding)), **conclusion, **fields_of(answer.result)}
 
 
 def label_of(answer: Answer) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
-from itertools import chain
+from itertools import chain, product
 from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +13,7 @@ import numpy as np
 from pefourier.answers.context_figures import mark_lengths
 from pefourier.answers.plot import LETTER, USUAL, WIDTH, Look, brief, literal, make_panels
 from pefourier.answers.telling import Answer, Said, Telling, meaning_of, record_of_fields, sentence
-from pefourier.answers.text import agreeing, aligned, join, number, paragraph, ranges
+from pefourier.answers.text import aligned, join, number, paragraph, ranges
 from pefourier.errors import shown
 from pefourier.weights.summary import OFTEN, Portion, RotationUse, used_part
 from pefourier.weights.usage import Usage
@@ -136,18 +136,13 @@ def about_heads(one: RotationUse) -> str:
     """The heads that stand out, by what."""
     kinds = {"never_turn": "in pairs that never turn", "often": "in the fastest pairs"}
     parts = []
-    for key, where in kinds.items():
-        own = [s for s in one.standouts if s.of == key and s.head is not None][:3]
-        if own:
-            named = join(f"{s.layer}.{s.head} ({percent(s.share)})" for s in own)
-            head = agreeing(len(own), "head", "heads")
-            usual = percent(own[0].median)
-            parts.append(f"{head} {named} {where}, where the median head has {usual}")
-        whole = [s for s in one.standouts if s.of == key and s.head is None][:3]
-        if whole:
-            named = join(f"{s.layer} ({percent(s.share)})" for s in whole)
-            layer = agreeing(len(whole), "layer", "layers")
-            parts.append(f"{layer} {named} {where} (median {percent(whole[0].median)})")
+    for (key, where), unit in product(kinds.items(), ("head", "layer")):
+        of = [s for s in one.standouts if s.of == key and (s.head is None) == (unit == "layer")][:3]
+        if of:
+            places = (f"{s.layer}{'' if s.head is None else f'.{s.head}'}" for s in of)
+            named = join(f"{at} ({percent(s.share)})" for at, s in zip(places, of, strict=True))
+            several = "s" * (len(of) > 1)
+            parts.append(f"{unit}{several} {named} {where} (median {percent(of[0].median)})")
     return f"By layer and head, what stands out: {'; '.join(parts)}" if parts else ""
 
 
