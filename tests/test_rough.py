@@ -407,7 +407,10 @@ LIMIT = "numbers, the limit is 1073741824; choose a smaller length or d, or fewe
             "encode erpe --positions 80 --out x.npy",
             "position 80 is outside 0 … 79, the positions erpe has a code for",
         ),
-        ("list \ufeff", "unknown encoding '\\ufeff'. 'pefourier list' shows all."),
+        (
+            "list \ufeff",
+            "unknown encoding '\\ufeff'. 'pefourier list' shows all, 'explain' other words.",
+        ),
         (
             "spectrum py:ends:f",
             "cannot import 'ends' from the working directory: SystemExit: '0'",

@@ -62,7 +62,12 @@ def find_record(name: str) -> dict[str, Any]:
     """The record of one encoding."""
     known = {record["encoding"]: record for record in read_catalogue()}
     if name not in known:
-        raise unknown("encoding", name, known, "'pefourier list' shows all.")
+        raise unknown(
+            "encoding",
+            name,
+            known,
+            "'pefourier list' shows all, 'explain' other words.",
+        )
     return known[name]
 
 

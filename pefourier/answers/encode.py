@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import ceil
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from pefourier.answers.page import Page
-from pefourier.answers.places import POINTS
+from pefourier.answers.places import POINTS, axis_names, point_of
 from pefourier.answers.plot import USUAL, WIDTH, Look, caption, make_panels, room_for_names
 from pefourier.answers.telling import Answer, identity_of, sentence
 from pefourier.answers.text import agreeing, paragraph
+from pefourier.encodings.domain import Domain
 from pefourier.encodings.encoding import Encoding
 from pefourier.errors import printable
 
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 MOST_ROWS = 400  # of a picture
+MOST_POINTS = 8  # that are named beside one
 
 
 def encode_page(enc: Encoding, table: np.ndarray, positions: np.ndarray, out: str) -> Page:
@@ -63,5 +66,17 @@ def draw_table(axes: Axes, a: Answer, table: np.ndarray, of: np.ufunc = np.add) 
     together = f"\n({'means' if of is np.add else 'largest'} of some rows)"
     figure = axes.get_figure()
     axes.set(xlabel="dimension", ylabel=rows, title=caption(a, room_for_names(figure)))
+    domain = a.encoding.domain
+    if len(domain.sides) > 1 and domain.kind == "position" and len(table) == len(a.encoding):
+        name_points(axes, domain)
     label = f"value of the code{together if len(table) > MOST_ROWS else ''}"
     figure.colorbar(image, ax=axes, label=label)
+
+
+def name_points(axes: Axes, domain: Domain) -> None:
+    """Rows of codes by their points, where lines of the grid begin; of many lines some."""
+    line, rows = domain.sides[-1], len(domain.x)
+    at = np.arange(domain.prefix, rows, line * ceil(rows / line / MOST_POINTS))
+    points = np.transpose(np.unravel_index(at - domain.prefix, domain.sides))
+    axes.set_yticks(at, [point_of(one) for one in points])
+    axes.set_ylabel(f"point ({', '.join(axis_names(len(domain.sides)))})")

@@ -55,7 +55,8 @@ def test_every_parameter_has_a_meaning():
 def test_several_are_told_in_the_order_given(run):
     assert [r["encoding"] for r in run("list", "rope", "dft", "--json").results] == ["rope", "dft"]
     done = run("list", "ropee")
-    message = "unknown encoding 'ropee'. Did you mean 'rope'? 'pefourier list' shows all."
+    shown = "'pefourier list' shows all, 'explain' other words."
+    message = f"unknown encoding 'ropee'. Did you mean 'rope'? {shown}"
     assert (done.status, done.out, done.err) == (2, "", f"pefourier: {message}\n")
 
 

@@ -185,7 +185,7 @@ def test_sentences_of_a_finding_go_by_the_names_of_its_severities():
 def test_every_verdict_of_a_conclusion_and_words_of_users_are_found():
     verdicts = [told for command, told in read_toml(SENTENCES).items() if command != "parts"]
     names = {name.partition(" | ")[0] for told in verdicts for name in told}
-    for word in (*names, "p-RoPE", "NoPE", "gguf", "interleaved"):
+    for word in (*names, "p-RoPE", "NoPE", "gguf", "interleaved", "minirocket", "longitude"):
         assert find_terms(word, EVERY), word
         assert find_terms(word.lower(), EVERY), word
 

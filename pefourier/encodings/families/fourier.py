@@ -141,7 +141,10 @@ def fourier_features(
     mapping : str
         gaussian; sam, the same with axes from x on, sines first; nerf; perceiver.
     scale : float
-        Standard deviation of the frequencies b: the larger, the finer and the noisier. SAM starts
+        Standard deviation of the frequencies b, in turns per unit of coordinates: points much
+        nearer than 1/(2 pi scale) look alike, and those much farther unrelated. Take about
+        1/(2 pi r) where points within r shall count as near, and try a third and three times
+        that. In [0, 1) scale 10 has r = .016; with coordinates=position r is in steps. SAM starts
         from 1; nerf and perceiver draw nothing.
     coordinates : str
         own, those of the mapping; unit: i/N in [0, 1) (gaussian); position: i itself; centred:
