@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from pefourier.encodings.checks import check_above, check_count
 from pefourier.encodings.registry import convert
 from pefourier.encodings.specs import parse_parameters, source_of
 from pefourier.errors import PefourierError, shown
@@ -74,19 +75,10 @@ class Schedule:
     code_rate: float | None = None  # of codes under training; None: that of the rest
 
     def __post_init__(self) -> None:
-        for option, value in (("--epochs", self.epochs), ("--batch-size", self.batch_size)):
-            if value < 1:
-                raise PefourierError(f"{option} must be 1 or more; got {value}")
-        if self.epochs > MOST_EPOCHS:
-            raise PefourierError(
-                f"--epochs must be at most {MOST_EPOCHS}; got {shown(self.epochs)}"
-            )
-        if self.patience < 0:
-            raise PefourierError(f"--patience must be 0 (off) or more; got {self.patience}")
-        if not 0 <= self.warmup <= MOST_EPOCHS:
-            raise PefourierError(
-                f"--warmup must be 0 to {MOST_EPOCHS} epochs; got {shown(self.warmup)}"
-            )
+        check_count("--epochs", self.epochs, 1, MOST_EPOCHS)
+        check_count("--batch-size", self.batch_size)
+        check_count("--patience", self.patience, 0)
+        check_count("--warmup", self.warmup, 0, MOST_EPOCHS)
         check_tuning(self.tuning)
 
     @property
@@ -97,9 +89,8 @@ class Schedule:
 
 def check_tuning(one: Tuning) -> None:
     """Refuse a rate, a share or a decay that nothing could be trained with."""
-    for option, rate in (("--rate", one.rate), ("--code-rate", one.rate_of(True))):
-        if not (np.isfinite(rate) and rate > 0):
-            raise PefourierError(f"{option} must be above 0; got {rate}")
+    check_above("--rate", one.rate)
+    check_above("--code-rate", one.rate_of(True))
     if not 0 <= one.dropout <= MOST_DROPPED:
         raise PefourierError(f"--dropout must be from 0 to {MOST_DROPPED}; got {one.dropout}")
     if not (np.isfinite(one.weight_decay) and one.weight_decay >= 0):
@@ -126,8 +117,8 @@ def schedule_of(options: Options, steps: int) -> Schedule:
     for flag, (in_steps, in_epochs, other, least, fewest, bound) in given.items():
         if in_steps is not None and in_epochs is not None:
             raise PefourierError(f"{flag} and {other} say the same; give one of them")
-        if in_steps is not None and not bound <= in_steps <= MOST_STEPS:
-            raise PefourierError(f"{flag} must be from {bound} to {MOST_STEPS}; got {in_steps}")
+        if in_steps is not None:
+            check_count(flag, in_steps, bound, MOST_STEPS)
         by_default = max(fewest, -(-least // steps))
         asked = in_epochs if in_steps is None else -(-in_steps // steps)
         found.append(by_default if asked is None else asked)
@@ -245,8 +236,7 @@ def check_options(options: Options) -> None:
             parse_parameters(family, text)
     for name in options.dataset if options.test_length is not None else ():
         draw_longer(name, parse_lengths(options.test_length))
-    if not 1 <= options.seeds <= MOST_SEEDS:
-        raise PefourierError(f"--seeds must be from 1 to {MOST_SEEDS}; got {options.seeds}")
+    check_count("--seeds", options.seeds, 1, MOST_SEEDS)
     given = {
         "--dataset": [str(Path(name)) for name in options.dataset],
         "--encoding": [parse_arm(s).name for s in (*options.encoding, *options.beside)],
@@ -261,12 +251,11 @@ def check_options(options: Options) -> None:
         raise PefourierError(
             f"--rank-timeout must be from 1 to {MOST_WAITED} seconds; got {options.rank_timeout}"
         )
-    if not (np.isfinite(options.spread) and options.spread > 0):
-        raise PefourierError(f"--spread must be above 0; got {options.spread}")
+    check_above("--spread", options.spread)
     if options.find is not None and not 0 < options.find < 1:
         raise PefourierError(f"--find must be a difference in F1 from 0 to 1; got {options.find}")
-    if any(not (np.isfinite(rms) and rms > 0) for rms in options.match_rms):
-        raise PefourierError(f"--match-rms must be above 0; got {min(options.match_rms)}")
+    for rms in options.match_rms:
+        check_above("--match-rms", rms)
     for option in ("save_tables", "save_models"):
         if getattr(options, option) is not None:
             check_folder(f"--{option.replace('_', '-')}", getattr(options, option))

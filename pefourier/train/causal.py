@@ -19,6 +19,7 @@ import torch
 
 from pefourier.answers.page import Page, flattened, plain
 from pefourier.answers.text import agreeing, markdown_table, paragraph
+from pefourier.encodings.checks import check_count
 from pefourier.encodings.registry import convert
 from pefourier.errors import PefourierError, printable, shown, unknown
 from pefourier.files import reason, write_whole
@@ -101,8 +102,7 @@ def check_causal(options: Options) -> None:
     for spec in options.encoding:
         if spec in WITHOUT_CODES or AT_RMS in spec:
             raise PefourierError(f"--causal has no {shown(spec)}; name encodings as they are")
-    if options.seeds < 1:
-        raise PefourierError(f"--seeds must be 1 or more; got {options.seeds}")
+    check_count("--seeds", options.seeds)
     names = [read_task(name)[0] for name in options.dataset]
     check_named_once({"--dataset": names, "-e": options.encoding})
     for task, length, _ in map(read_task, options.dataset):

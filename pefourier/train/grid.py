@@ -5,7 +5,6 @@ dataset that fit into memory together are a `Stack`. A folder's stages say which
 put into stacks before: a run stays in the stage that asked for it first.
 """
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -22,6 +21,7 @@ from pefourier.train import beside, loop
 from pefourier.train.asked import Arm, Schedule, list_arms, schedule_of
 from pefourier.train.attention import most_windows
 from pefourier.train.beside import OtherMethod
+from pefourier.train.data.recordings import machine_memory
 from pefourier.train.data.split import ORDER_ALONE, Task
 from pefourier.train.injection import Injection, load_injection, varies
 from pefourier.train.model import OrderFree, Transformer
@@ -31,7 +31,6 @@ from pefourier.train.store import Key
 
 FEW = 10  # examples of a class
 STACK_BYTES = {"cpu": 2**28, "cuda": 2**34}  # activations of a stack
-MOST_BYTES = 2**42  # of memory, where the system does not say
 STACK_MOST = {"cpu": 16, "cuda": MOST_STACKED}
 said = partial(sentence, "train")
 
@@ -193,9 +192,7 @@ def memory_of(device: torch.device) -> int:
     """Bytes that a device has."""
     if device.type == "cuda":
         return torch.cuda.get_device_properties(device).total_memory
-    if "SC_PHYS_PAGES" not in getattr(os, "sysconf_names", ()):  # Windows
-        return MOST_BYTES
-    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return machine_memory()
 
 
 def most_members(model: Transformer, batch: int, device: torch.device) -> int:

@@ -17,8 +17,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from pefourier.encodings.checks import WIDEST
-from pefourier.errors import PefourierError, shown
+from pefourier.encodings.checks import WIDEST, check_count
+from pefourier.errors import PefourierError
 from pefourier.train.attention import ATTEND, MemberCodes
 from pefourier.train.dropout import Dropout
 from pefourier.train.options import Options, Pool
@@ -46,13 +46,8 @@ class Transformer:
 
     def __post_init__(self) -> None:
         for key in ("d", "heads", "layers", "patch", "stride", "ffn"):
-            option, value = OPTION_OF.get(key, key), getattr(self, key)
-            if value is None:
-                continue
-            if value < 1:
-                raise PefourierError(f"--{option} must be 1 or more; got {value}")
-            if value > WIDEST:
-                raise PefourierError(f"--{option} must be at most {WIDEST}; got {shown(value)}")
+            if getattr(self, key) is not None:
+                check_count(f"--{OPTION_OF.get(key, key)}", getattr(self, key), 1, WIDEST)
         if self.d % self.heads or self.d // self.heads % 2:
             raise PefourierError(
                 f"--d must be an even multiple of --heads {self.heads}; got {self.d}"

@@ -4,7 +4,7 @@ import subprocess
 import sys
 
 REFUSED = {
-    "--seeds 0": "--seeds must be from 1 to 10000; got 0",
+    "--seeds 0": "--seeds must be a whole number from 1 on; got 0",
     "--dataset nosuch": "unknown dataset 'nosuch'. Known: grid, ",
     "-e nosuch": "unknown encoding 'nosuch'. 'pefourier list' shows all; ",
     "-e rope:foo=3": "unknown parameter of rope 'foo'. Known: ",
@@ -12,7 +12,7 @@ REFUSED = {
     "--beside tree": "unknown method of --beside 'tree'. Did you mean 'trees'?",
     "--search rate=x": "--search rate must be a finite number; got 'x'",
     "--test-length 48 --dataset digits": "--test-length needs a built-in task (lags, order);",
-    "--rate -1": "--rate must be above 0; got -1.0",
+    "--rate -1": "--rate must be a finite number above 0; got -1.0",
 }
 
 

@@ -101,9 +101,9 @@ def test_without_an_encoding_order_is_not_seen_and_with_one_it_is(rng):
     [
         ({"d": 10, "heads": 4}, "--d must be an even multiple of --heads 4"),
         ({"patch": 3}, "--patch must divide the 8 rows of a window; got 3"),
-        ({"layers": 0}, "--layers must be 1 or more; got 0"),
-        ({"ffn": 0}, "--ffn must be 1 or more; got 0"),
-        ({"patch": 4, "stride": 0}, "--patch-stride must be 1 or more; got 0"),
+        ({"layers": 0}, "--layers must be a whole number from 1 on; got 0"),
+        ({"ffn": 0}, "--ffn must be a whole number from 1 on; got 0"),
+        ({"patch": 4, "stride": 0}, "--patch-stride must be a whole number from 1 on; got 0"),
         ({"patch": 4, "stride": 3}, "--patch-stride must divide 4; got 3"),
         ({"patch": 2, "stride": 3}, "--patch-stride must be at most 2; got 3"),
         ({"patch": 9, "stride": 1}, "tokens of --patch 9 rows must end with"),

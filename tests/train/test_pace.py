@@ -107,8 +107,8 @@ def test_where_nobody_differs_training_is_as_it_was(held):
         ({"dropout": -0.1}, "--dropout must be from 0 to 0.95; got -0.1"),
         ({"weight_decay": -1.0}, "--weight-decay must be 0 or more; got -1.0"),
         ({"weight_decay": float("nan")}, "--weight-decay must be 0 or more; got nan"),
-        ({"code_rate": 0.0}, "--code-rate must be above 0; got 0.0"),
-        ({"warmup": -1}, "--warmup must be 0 to 1000000 epochs; got -1"),
+        ({"code_rate": 0.0}, "--code-rate must be a finite number above 0; got 0.0"),
+        ({"warmup": -1}, "--warmup must be a whole number from 0 on; got -1"),
     ],
 )
 def test_settings_that_cannot_be_are_refused(own, message):

@@ -167,7 +167,7 @@ def test_power_is_told_before_training():
         "order:count=60,length=6: 1 run of each encoding shows no difference; if these spread by "
         "0.1, the +0.010 that the paper claims on SMD needs 787 (--seeds 787)"
     )
-    with pytest.raises(PefourierError, match="--spread must be above 0; got 0"):
+    with pytest.raises(PefourierError, match="--spread must be a finite number above 0; got 0"):
         run_comparison(Options(**given, spread=0.0))
 
 

@@ -327,15 +327,21 @@ def test_two_ranks_without_a_folder_are_refused(monkeypatch):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"seeds": 0}, "--seeds must be from 1 to 10000; got 0"),
-        ({"layers": 2**63 - 1}, "--layers must be at most 2097152; got 9223372036854775807"),
-        ({"d": 10**4000 // 3}, "--d must be at most 2097152; got 333"),
+        ({"seeds": 0}, "--seeds must be a whole number from 1 on; got 0"),
+        (
+            {"layers": 2**63 - 1},
+            "--layers must be a whole number up to 2097152; got 9223372036854775807",
+        ),
+        ({"d": 10**4000 // 3}, "--d must be a whole number up to 2097152; got 333"),
         (
             {"layers": 2**10, "d": 2**13, "batch_size": 9},
             "--layers 1024 and --batch-size 9 on windows of 6",
         ),
         ({"d": 2**21, "encoding": ("order-free",)}, " GiB a run; there are "),
-        ({"epochs": 2**63}, "--epochs must be at most 1000000; got 9223372036854775808"),
+        (
+            {"epochs": 2**63},
+            "--epochs must be a whole number up to 1000000; got 9223372036854775808",
+        ),
         ({"dataset": ("order:count=1000000000000",)}, "order draws at most 67108864 rows; got"),
         ({"dataset": ("lags:length=1000000000000",)}, "lags draws at most 67108864 rows; got"),
         ({"dataset": ("order:seed=-1",)}, "and no negative noise or seed; got 'seed=-1'"),
@@ -343,11 +349,11 @@ def test_two_ranks_without_a_folder_are_refused(monkeypatch):
             {"dataset": ("order:count=20,length=100000",), "encoding": ("alibi",), "batch_size": 1},
             "alibi has 10000000000 codes of 2 numbers, over 1073741824; choose a larger --patch",
         ),
-        ({"seeds": 10**30}, "--seeds must be from 1 to 10000; got 1000"),
+        ({"seeds": 10**30}, "--seeds must be a whole number up to 10000; got 1000"),
         ({"encoding": ("-",)}, "-e -: standard input can be read once, and training may"),
-        ({"epochs": 0}, "--epochs must be 1 or more; got 0"),
-        ({"patience": -1}, "--patience must be 0 (off) or more; got -1"),
-        ({"batch_size": -1}, "--batch-size must be 1 or more; got -1"),
+        ({"epochs": 0}, "--epochs must be a whole number from 1 on; got 0"),
+        ({"patience": -1}, "--patience must be a whole number from 0 on; got -1"),
+        ({"batch_size": -1}, "--batch-size must be a whole number from 1 on; got -1"),
         ({"encoding": ("dft", "dft")}, "--encoding 'dft' is given twice; name it once"),
         ({"encoding": ("dfft",)}, "unknown encoding 'dfft'. Did you mean 'dft'?"),
         ({"device": "gpu"}, "--device must be auto, cpu, cuda or cuda:0; got 'gpu'"),
@@ -357,8 +363,8 @@ def test_two_ranks_without_a_folder_are_refused(monkeypatch):
         ({"device": "cuda:0\n"}, r"cuda or cuda:0; got 'cuda:0\n'"),
         ({"device": "cuda:99"}, "--device cuda:99: this machine has"),
         ({"resume": True}, "--resume needs --out DIR, the folder to go on in"),
-        ({"rate": float("nan")}, "--rate must be above 0; got nan"),
-        ({"match_rms": (0.0,)}, "--match-rms must be above 0; got 0.0"),
+        ({"rate": float("nan")}, "--rate must be a finite number above 0; got nan"),
+        ({"match_rms": (0.0,)}, "--match-rms must be a finite number above 0; got 0.0"),
         ({"encoding": ("dft@rms=0",)}, "'dft@rms=0': rms must be above 0; got 0"),
         ({"encoding": ("order-free@rms=1",)}, "order-free adds nothing, so that it has no size"),
         ({"encoding": ("dft@rms=.5", "dft@rms=0.50")}, "--encoding 'dft@rms=0.5' is given twice"),
@@ -665,7 +671,7 @@ def test_budget_and_patience_are_counted_in_steps_too(tmp_path):
     assert row["budget"] == {"epochs": 3, "patience": 2, "steps": 4}
     for wrong, message in (
         ({"epochs": 3, "steps": 2}, "--steps and --epochs say the same; give one of them"),
-        ({"steps": 0}, "--steps must be from 1 to 1000000000; got 0"),
+        ({"steps": 0}, "--steps must be a whole number from 1 on; got 0"),
         ({"patience": 1, "patience_steps": 2}, "--patience-steps and --patience say the same"),
     ):
         with pytest.raises(PefourierError, match=message):

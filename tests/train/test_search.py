@@ -175,11 +175,11 @@ def test_choices_are_told_and_resumed(tmp_path):
         ("rate=x", "--search rate"),
         ("rate=1,2 rate=3", "--search: rate is given twice"),
         ("rate=1,1.0", "has a value twice"),
-        ("rate=0", "--rate must be above 0; got 0.0"),
+        ("rate=0", "--rate must be a finite number above 0; got 0.0"),
         ("pool=min", "--search: pool must be one of mean, max, mean+max, first; got 'min'"),
         ("tokens=1", "--search: tokens must be 2 or more; got 1"),
         ("d=9", "--d must be an even multiple of --heads 2"),
-        ("ffn=0", "--ffn must be 1 or more; got 0"),
+        ("ffn=0", "--ffn must be a whole number from 1 on; got 0"),
         ("rate=" + ",".join(map(str, range(1, 66))), "--search has 65 combinations; at most 64"),
     ],
 )

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
+from pefourier.encodings.checks import check_count
 from pefourier.encodings.sources.tables import ArrayFile, names_and_shapes, open_arrays
 from pefourier.errors import PefourierError, shown, unknown
 from pefourier.train.data import PUBLISHED, SYNTHETIC, digits, recordings, split
@@ -157,8 +158,7 @@ def sides_of_data(name: str) -> tuple[int, ...]:
 
 def find_resamples(name: str, data: str | None, split_by: Split, resamples: int) -> Task:
     """A set with its publisher's test part, and with others drawn at random."""
-    if not 1 <= resamples <= MOST_RESAMPLES:
-        raise PefourierError(f"--resamples must be from 1 to {MOST_RESAMPLES}; got {resamples}")
+    check_count("--resamples", resamples, 1, MOST_RESAMPLES)
     if split_by == "blocks" and Path(name).suffix.lower() == ".npz" and has_parts(Path(name)):
         return from_archive(Path(name), None, None, split_by, resamples)
     if split_by != "blocks" or not (name.startswith("uea:") or Path(name).is_dir()):

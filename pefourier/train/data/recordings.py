@@ -90,12 +90,17 @@ def locate(source: Source, data: Path) -> tuple[Path, list[Path]]:
     )
 
 
+def machine_memory() -> int:
+    """Bytes of memory that the machine has, as far as the system says it."""
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, OSError, ValueError):  # Windows
+        return 8 * MEMORY
+
+
 def memory_limit() -> int:
     """Bytes that an array of data may take: an eighth of the machine's memory."""
-    try:
-        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 8
-    except (AttributeError, OSError, ValueError):
-        return MEMORY
+    return machine_memory() // 8
 
 
 def open_part(path: Path, suffix: str) -> AbstractContextManager[tables.ArrayFile]:

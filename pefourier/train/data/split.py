@@ -20,7 +20,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from pefourier.errors import PefourierError, shown
+from pefourier.encodings.checks import check_count
+from pefourier.errors import PefourierError
 from pefourier.train.options import Split
 
 ORDER_ALONE = "times order the rows; models see their order alone, not how far apart they are"
@@ -186,7 +187,8 @@ def split_series(
     """
     window = WINDOW if window is None else window
     stride = window if stride is None else stride
-    check_rows_of_windows(window, stride)
+    check_count("--window", window, 1, MOST_ROWS)
+    check_count("--stride", stride, 1, MOST_ROWS)
     rows = np.concatenate([s.rows for s in series])
     label = np.concatenate([s.label for s in series])
     if split == "random":
@@ -203,15 +205,6 @@ def split_series(
     task = Task(name, split, rows, starts, labels, window, classes, folds, split == "random")
     check_task(task)
     return task
-
-
-def check_rows_of_windows(window: int, stride: int) -> None:
-    """Refuse windows, or steps from one to the next, of no rows or of more than there can be."""
-    for option, value in (("--window", window), ("--stride", stride)):
-        if value < 1:
-            raise PefourierError(f"{option} must be 1 or more rows; got {value}")
-        if value > MOST_ROWS:
-            raise PefourierError(f"{option} must be at most {MOST_ROWS} rows; got {shown(value)}")
 
 
 def holds_anomaly(label: np.ndarray, starts: np.ndarray, window: int) -> np.ndarray:

@@ -88,7 +88,7 @@ def test_resamples_have_the_sizes_of_the_published_split():
     ("name", "given", "message"),
     [
         ("order", {"resamples": 3}, "which 'order', split blocks, has not got"),
-        ("uea:GunPoint", {"resamples": 0}, "--resamples must be from 1 to 1000; got 0"),
+        ("uea:GunPoint", {"resamples": 0}, "--resamples must be a whole number from 1 on; got 0"),
         ("uea:GunPoint", {"resamples": 2, "window": 9}, "--window and --stride are for recordings"),
         ("uea:GunPoint", {"resamples": 2, "split_by": "random"}, "split random, has not got"),
     ],
