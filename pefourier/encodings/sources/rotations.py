@@ -29,6 +29,7 @@ from pefourier.encodings.sources.signatures import (
 )
 from pefourier.errors import PefourierError, shown
 
+# What ours raises is a ValueError, too
 FAULTS = (RuntimeError, TypeError, ValueError, IndexError, AttributeError, AssertionError)
 PROBED = 8  # positions at which a rotation is looked at by unit vectors
 AXES = {"b": "batch", "s": "sequence", "h": "head", "d": "dimension"}

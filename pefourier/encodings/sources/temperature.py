@@ -36,14 +36,6 @@ class Temperature:
         return 1 + scale * log1p(floor((position + first) / floor_scale))
 
 
-def rope_section(model: ModelConfig) -> Section:
-    """The section of a config's rotation, or what its model type has in place of one."""
-    for key in ("rope_scaling", "rope_parameters"):
-        if isinstance(model.config.values.get(key), dict):
-            return model.config.section(key)
-    return Section("rope_parameters", model.row.get("rope", {}))
-
-
 def read_temperature(model: ModelConfig, length: int) -> Temperature | None:
     """How queries grow with their position; None where they do not."""
     told = known_temperature(model)
@@ -63,7 +55,9 @@ def known_temperature(model: ModelConfig) -> tuple[str, float, int, int] | None:
             return None
         known = Section(model.config.label, own)
         return "without positions", known.number("attn_scale"), known.count("floor_scale"), 1
-    section = rope_section(model)
+    section = model.config.section(model.rope_key)
+    if not section.values:
+        section = Section(model.rope_key, model.row.get("rope", {}))
     scale = section.number(TUNED[model.kind]) if model.kind in TUNED else None
     before = section.count("original_max_position_embeddings")
     return ("all", scale, before, 0) if scale and before else None

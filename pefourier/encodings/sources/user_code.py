@@ -312,7 +312,7 @@ def obtain_table(asked: TableAsked, found: Any) -> tuple[Codes, list[Finding]]:
             return first_that_works(
                 lambda call: table_of_call(asked, torch, found, call), ways_to_call(asked, found)
             )
-        except (*rotations.FAULTS, PefourierError) as error:
+        except rotations.FAULTS as error:
             if not names:
                 raise
             tried = f": of positions it gives no table ({words_of(error)}), and of vectors"

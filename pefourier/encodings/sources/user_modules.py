@@ -53,7 +53,7 @@ def first_that_works(attempt_one: Callable[[T], R], ways: Iterable[T]) -> R:
     for way in ways:
         try:
             return attempt_one(way)
-        except (*rotations.FAULTS, PefourierError) as error:
+        except rotations.FAULTS as error:
             refused.append(error)
     raise refused[0]
 
@@ -70,7 +70,7 @@ def module_table(asked: TableAsked, torch: Any, module: Any) -> tuple[Codes, lis
                 return other
     try:
         found, findings = as_it_asks(asked, torch, module)
-    except (*rotations.FAULTS, PefourierError):
+    except rotations.FAULTS:
         other = in_other_ways(asked, torch, module)
         other = other or rotations.as_rotation(asked, torch, module)
         if other is None:
@@ -94,7 +94,7 @@ def runs(asked: TableAsked, torch: Any, module: Any) -> bool:
     """Whether a module gives a table for a length."""
     try:
         as_it_asks(asked, torch, module)
-    except (*rotations.FAULTS, PefourierError):
+    except rotations.FAULTS:
         return False
     return True
 
@@ -264,7 +264,7 @@ def in_other_ways(asked: TableAsked, torch: Any, module: Any) -> tuple[Codes, li
                 for given in (way, {**way, name: mirrored(way[name])})
                 for one in call_twice(torch, module, [given])[: 2 if given is way else 1]
             )
-        except (*rotations.FAULTS, PefourierError):
+        except rotations.FAULTS:
             continue
         differ = length == 1 or (np.ptp(codes[0], axis=0).any() and (codes[0] % 1).any())
         if np.array_equal(codes[0], again[0]) and differ and reads_numbers(codes, other):

@@ -205,15 +205,6 @@ def is_formula(stored: Encoding, enc: Encoding) -> bool:
     return bool((apart <= 4 * stored.eps + PHASES * (rows + enc.params["offset"])).all())
 
 
-def read_trained_biases(model: ModelConfig) -> Encoding | None:
-    """Biases or vectors of lags, where the weights beside the config have them."""
-    if model.row.get("kind") == "t5":
-        return read_buckets(model)
-    if "relative" in model.row and model.config.values.get("relative_attention") is True:
-        return read_distances(model)
-    return None
-
-
 def one_tensor(model: ModelConfig, wanted: re.Pattern) -> tuple[str, str] | None:
     """The name and file of the one tensor that is meant, the encoder's where none is named."""
     tensors = tensors_beside(model, wanted)
