@@ -194,7 +194,8 @@ def rank_cell(one: DatasetSummary, name: str, ranks: Mapping[str, float]) -> Mar
 
 def scores_part(summary: Summary, words: Words) -> list[Any]:
     """Every run's F1, tables of means and differences, and what to keep in mind."""
-    told = "F1 of every run (dots), and each encoding's mean with its interval (diamonds)."
+    told = "F1 of every run (dots), and each encoding's mean (diamonds) with its interval "
+    told += "over runs: of 95 %, of few runs their range, as the axis says."
     pictures = [draw_inline("comparison", told, training_figures.comparison, summary)]
     if summary.ranked:
         told = "Average rank of each encoding; bars join those without a significant difference."
@@ -202,7 +203,7 @@ def scores_part(summary: Summary, words: Words) -> list[Any]:
     shown = "Pictures of every run and of ranks" if summary.ranked else "Picture of every run"
     found = [details(shown, element("div", pictures, class_="figures"))]
     if summary.lengthened:
-        told = "Accuracy on test windows of other lengths, with intervals."
+        told = "Accuracy on test windows of other lengths, with 95 % intervals over runs."
         drawn = draw_inline("lengths", told, training_figures.score_by_length, summary, INLINE_WIDE)
         found.append(details("Accuracy by length", drawn))
     for what, (head, *rows) in tables(summary):

@@ -73,10 +73,7 @@ def tables(summary: Summary) -> list[tuple[str, list[list[str]]]]:
     encodings = list(dict.fromkeys(e for one in summary.datasets for e in one.scores))
     found = []
     for part in np.array_split(encodings, -(-len(encodings) // COLUMNS)):
-        body = [
-            [title(one), *(table_1_cell(one.scores.get(e)) for e in part)]
-            for one in summary.datasets
-        ]
+        body = [[title(one), *(table_1_cell(one, e) for e in part)] for one in summary.datasets]
         found.append(("", [["P / R / F1", *part], *body]))
     for one in summary.datasets:
         measures = list(next(iter(one.scores.values())))
@@ -149,9 +146,12 @@ def more_tables(one: DatasetSummary) -> list[tuple[str, list[list[str]]]]:
     return found
 
 
-def table_1_cell(scores: Mapping[str, Mean] | None) -> str:
-    """Precision, recall and F1 as in Table 1."""
-    return " / ".join(three_decimals(scores[m].mean) for m in MEASURES[:3]) if scores else "–"
+def table_1_cell(one: DatasetSummary, encoding: str) -> str:
+    """Precision, recall and F1 as in Table 1, marked where training was cut short."""
+    if encoding not in one.scores:
+        return "–"
+    told = " / ".join(three_decimals(one.scores[encoding][m].mean) for m in MEASURES[:3])
+    return f"{told} †" if encoding in one.cut_short else told
 
 
 def title(one: DatasetSummary) -> str:
@@ -449,6 +449,8 @@ def remarks_on_rules(summary: Summary) -> list[str]:
         found.append(said("search", settings=" ".join(summary.training["search"])))
     if summary.training.get("refit"):
         found.append(said("refit"))
+    if any(one.cut_short for one in summary.datasets):
+        found.append("†: training was cut short, so there is no verdict on these scores")
     if "choice" in summary.training:
         found.append(f"each run keeps one epoch: {summary.training['choice']}")
     if "size" in summary.training and any("@rms=" in row["encoding"] for row in summary.runs):

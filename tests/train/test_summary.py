@@ -393,7 +393,10 @@ def test_committed_summaries_follow_from_their_rows(name):
     saved = json.loads((folder / "summary.json").read_text())
     params = {one["dataset"]: one["params"] for one in saved["datasets"]}
     found = summary.summarize_runs(read_rows(folder / "results.jsonl"), params, saved["training"])
-    assert (folder / "summary.md").read_text() == report.as_markdown(found)
+    text = (folder / "summary.md").read_text()
+    assert text == report.as_markdown(found)
+    first = text[text.index("| P / R / F1") : text.index("\n## ")]
+    assert first.count("†") == sum(len(one.cut_short) for one in found.datasets)
 
 
 def test_what_is_classified_has_its_name():
