@@ -219,7 +219,8 @@ def columns_of(design: Design) -> list[str]:
 def design_text(axes: str, design: Design) -> str:
     """The candidates, the best by a criterion marked with its name; of a grid, on which axes."""
     columns = columns_of(design)
-    rows = [[*(HEADS[key] for key in columns), *slowest_wave(design, None), "best by"]]
+    timed = ["slowest wave"] * (design.steps is not None)
+    rows = [[*(HEADS[key] for key in columns), *timed, "best by"]]
     lead = f"{axes}{design.length} positions, d {design.d}\n" if axes else ""
     if design.steps:
         fastest = lasting(design, 2 * pi, design.steps.resolution)
@@ -227,17 +228,10 @@ def design_text(axes: str, design: Design) -> str:
     for c in design.candidates:
         names = [name for name in design.best if c.rho in best_bases(design, name)]
         values = (number(getattr(c, key)) for key in columns if key != "rho")
-        rows.append([base_words(c.rho), *values, *slowest_wave(design, c), ", ".join(names)])
+        slowest = 2 * pi * c.rho ** (1 - 2 / design.d)
+        lasts = [lasting(design, slowest, design.steps.span) for _ in timed]
+        rows.append([base_words(c.rho), *values, *lasts, ", ".join(names)])
     return lead + aligned(rows)
-
-
-def slowest_wave(design: Design, c: Candidate | None) -> list[str]:
-    """A cell of how long the slowest wave of a candidate lasts, in time; without one the head."""
-    if design.steps is None:
-        return []
-    if c is None:
-        return ["slowest wave"]
-    return [lasting(design, 2 * pi * c.rho ** (1 - 2 / design.d), design.steps.span)]
 
 
 def lasting(design: Design, positions: float, text: str) -> str:

@@ -186,8 +186,7 @@ def draw_ways(top: Axes, low: Axes, found: Extensions) -> None:
     names = [f"base {way.rho:.4g}" if way.way == "base" else way.way for way in ways]
     top.set_yticks([-level for level in range(len(ways))], names)
     top.set(xscale="log", xlabel="wavelength (positions)", ylim=(0.4 - len(ways), 1.1))
-    name = f"axis {found.name}: " if found.name in AXES and found.name else ""
-    top.set_title(f"{name}{brief(found.spec, 60)}, d {found.d}", loc="left", fontsize=9)
+    top.set_title(f"{on_axis(found)}{brief(found.spec, 60)}, d {found.d}", loc="left", fontsize=9)
     points = np.unique(np.geomspace(1, found.trained, 200).astype(np.int64))
     for name, way in zip(names[1:], ways[1:], strict=True):
         cosines = reading_cosine(found.trained_frequencies, way.frequencies, points)

@@ -473,7 +473,8 @@ def spectrum_by_decade(answers: Sequence[Answer], look: plot.Look = plot.USUAL) 
         return spectrum_panels(answers, look, logarithmic=True)
     figure, ((axes,),) = plot.make_panels(1, 1, (plot.WIDTH, 3.4), look)
     axes.set_xscale("log")
-    apart = all(waves_apart(a) for a in answers)
+    plain = ((a.result.sigma, a.result.method) == (0, "declared") for a in answers)
+    apart = all(plain)  # single frequencies, where nothing was to be smoothed
     for i, a in enumerate(answers):
         found = density_by_decade(a.encoding, a.result.method)
         zero = share_at_zero(found.at_zero)
@@ -500,11 +501,6 @@ def spectrum_by_decade(answers: Sequence[Answer], look: plot.Look = plot.USUAL) 
     above.set(xscale="log", xlabel=f"length of the wave ({units(answers)})")
     above.set_xlim([2 * np.pi / omega for omega in limits])
     return figure
-
-
-def waves_apart(answer: Answer) -> bool:
-    """Whether single declared frequencies are to be drawn: where nothing was to be smoothed."""
-    return answer.result.sigma == 0 and answer.result.method == "declared"
 
 
 def mark_one_turn(axes: Axes, length: float) -> None:
