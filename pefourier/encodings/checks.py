@@ -23,7 +23,7 @@ def check_count(key: str, value: int, least: int = 1, most: int = 2**53) -> None
     check_whole(key, value)
     if not least <= value <= most:
         limits = f"from {least} on" if value < least else f"up to {most}"
-        raise PefourierError(f"{key} must be a whole number {limits}; got {shown(value)}")
+        raise PefourierError(f"{key} must be a whole number {limits}; got {shown(int(value))}")
 
 
 def check_whole(key: str, value: object) -> None:

@@ -179,18 +179,18 @@ def power_cells(one: DatasetSummary) -> list[list[str]]:
         silent = {name, one.differences[name].reference} & set(one.cut_short)
         if silent or np.isnan(could.spread):
             continue
-        known = (could.spread, could.detectable, could.excluded)
-        spread, least, beyond = ("–" if np.isnan(v) else f"{v:.3f}" for v in known)
-        least_over, beyond_over = (
-            ["–" if np.isnan(v) else f"{v:.3f}"] if over else []
-            for v in (could.folds_detectable, could.folds_excluded)
-        )
-        needed = "–"
-        if could.claimed_runs is not None:
-            needed = power.told_with_seeds(could.claimed_runs, one.folds)
-        beyond = beyond if beyond == "–" else f"±{beyond}"
-        body.append([name, spread, least, *least_over, beyond, *beyond_over, needed])
+        least = [or_dash(v) for v in (could.detectable, could.folds_detectable)]
+        beyond = [or_dash(could.excluded, "±"), or_dash(could.folds_excluded)]
+        sizes = [*least[: 1 + len(over)], *beyond[: 1 + len(over)]]
+        runs = could.claimed_runs
+        needed = "–" if runs is None else power.told_with_seeds(runs, one.folds)
+        body.append([name, or_dash(could.spread), *sizes, needed])
     return [[*head, f"runs to find {claim:+.3f}"], *body]
+
+
+def or_dash(value: float, sign: str = "") -> str:
+    """Three decimals behind a sign, or a dash for what is not known."""
+    return "–" if np.isnan(value) else f"{sign}{value:.3f}"
 
 
 def length_cells(one: DatasetSummary) -> list[list[str]]:
