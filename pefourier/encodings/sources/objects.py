@@ -57,10 +57,8 @@ def table_shapes(found: Any) -> list[tuple[int, ...]]:
 
 def likely_dimensions(found: Any) -> list[int]:
     """Dimensions that an object may take, the likeliest first."""
-    own = (
-        [] if isinstance(found, type) else vars(found).items() if hasattr(found, "__dict__") else []
-    )
-    named = [value for key, value in own if key in DIM_NAMES and type(value) is int and value > 0]
+    own = {} if isinstance(found, type) else getattr(found, "__dict__", {})
+    named = [x for key, x in own.items() if key in DIM_NAMES and type(x) is int and x > 0]
     return list(dict.fromkeys([*named, *(shape[-1] for shape in table_shapes(found)), DIM]))
 
 
@@ -68,6 +66,5 @@ def likely_length(found: Any, d: int) -> int:
     """80 positions, or as many as a module's table has if they are fewer; all rows of a table."""
     if hasattr(found, "num_embeddings"):
         return int(found.num_embeddings)
-    rows = [int(shape[-2]) for shape in table_shapes(found) if shape[-1] == d]
-    rows += [int(shape[0]) for shape in table_shapes(found) if shape[-1] == d and shape[-2] == 1]
+    rows = [s[0] if s[-2] == 1 else s[-2] for s in table_shapes(found) if s[-1] == d]
     return min(LENGTH, max(rows, default=LENGTH))
