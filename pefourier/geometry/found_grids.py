@@ -39,7 +39,8 @@ FINALISTS = 8  # grids that are compared by all inner products, not those of nei
 UNEVEN = 0.5  # share of neighbours' products beyond which a grid is none
 LARGEST_RESIDUAL = 0.2  # of a table that is called one on a grid
 RATIO = 0.6  # residuals of all other grids are larger: found over next
-OF_PLACES = ("grid-found", "grid-unknown", "rows-behind-grid", "prefix-shift")
+MOST_HEADS = 48  # of a window: wider tables hold codes
+OF_PLACES = ("grid-found", "grid-unknown", "window-biases", "rows-behind-grid", "prefix-shift")
 OF_IMAGES = re.compile(r"vision|visual|image|patch|pos_embed|\bvit\b")  # names of arrays
 SURE_RESIDUAL = 0.05
 RESOLVED = 1e-6  # residuals below are rounding
@@ -200,7 +201,9 @@ def on_found_grid(enc: Encoding) -> Encoding:
     line = replace(enc, domain=positions(len(enc)))
     whole = on_grid(line, found.grid, found.prefix)
     params = {**whole.params, "grid_found": True}
-    return replace(whole, params=params, findings=(*enc.findings, note))
+    return replace(
+        whole, params=params, findings=(*enc.findings, note, *may_be_biases(enc, *found.grid))
+    )
 
 
 def is_settled(enc: Encoding) -> bool:
@@ -221,8 +224,16 @@ def doubts_on_axis(enc: Encoding) -> list[Finding]:
             behind = f" behind {others} more (class, register tokens)" if others else ""
             told = {"rows": len(enc), "side": side, "behind": behind}
             asked = grid_options((side, side), others)
-            return [finding("grid-unknown", asked=asked, **told)]
+            return [finding("grid-unknown", asked=asked, **told), *may_be_biases(enc, side, side)]
     return []
+
+
+def may_be_biases(enc: Encoding, *sides: int) -> list[Finding]:
+    """The note that points may be displacements within a window, as Swin keeps its biases."""
+    if min(side % 2 for side in sides) == 0 or enc.dim > MOST_HEADS:
+        return []
+    window, grid = size_of([(side + 1) // 2 for side in sides]), size_of(sides)
+    return [finding("window-biases", window=window, grid=grid, heads=enc.dim)]
 
 
 def remarks_on_grids(enc: Encoding) -> list[str]:

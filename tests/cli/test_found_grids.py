@@ -1,7 +1,10 @@
 """A table without --grid: every question is asked on the grid that its rows turn out to have."""
 
+import json
+
 import numpy as np
 import pytest
+from safetensors.numpy import save_file
 
 from pefourier.encodings import build
 
@@ -274,3 +277,25 @@ def test_a_grid_that_does_not_fit_is_answered_by_the_one_that_rows_show(run, oth
     assert "109 rows do not fit a grid of 24x24, 576 points; its rows show --grid 9x12" in said
     assert "--prefix 1" in said
     assert ONE in run("check-faithful", "zeros_behind.npy", "--grid", "24x24").err
+
+
+def test_biases_of_a_window_are_suspected_by_their_size_alone(run, tmp_path, rng):
+    """(2w - 1)^2 rows, a column a head; the way that is told reads them as displacements."""
+    name = "layers.0.blocks.0.attn.relative_position_bias_table"
+    table = rng.normal(0, 0.02, (169, 4)).astype("f4")
+    np.save(tmp_path / "swin.npy", table)
+    save_file({name: table}, tmp_path / "model.safetensors")
+    config = {"model_type": "swin", "window_size": 7, "num_heads": [4], "embed_dim": 96}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    said = "13x13 rows of 4 numbers may be no codes but biases of attention in a 7x7 window"
+    assert said in run("check-faithful", tmp_path / "swin.npy").out
+    for command in ("spectrum", "resize --from 13x13 --to 23x23"):
+        first, *rest = command.split()
+        done = run(first, tmp_path / "swin.npy", *rest)
+        assert done.status == 0
+        assert (said in done.err) == (first == "spectrum")  # a grid that was given is no doubt
+    assert "All 169 displacements" in run("check-faithful", f"{tmp_path}#{name}").out
+    assert run("resize", f"{tmp_path}#{name}", "--from", "7x7", "--to", "12x12").status == 0
+    for shape in ((196, 4), (169, 64)):
+        np.save(tmp_path / "codes.npy", rng.normal(size=shape))
+        assert "may be no codes" not in run("check-faithful", tmp_path / "codes.npy").out
