@@ -73,7 +73,8 @@ def unit_of_waves(enc: Encoding) -> tuple[float, str]:
     """What lengths of waves are told in: how long a step of points is in it, and its name."""
     if enc.domain.irregular:
         return enc.domain.spacing, "units of time"
-    return 1.0, STEPS[enc.domain.kind]
+    step = number(enc.domain.spacing, 4)
+    return 1.0, STEPS[enc.domain.kind] + ("" if step == "1" else f" of {step}")
 
 
 def points_in_words(enc: Encoding) -> str:

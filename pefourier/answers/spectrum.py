@@ -54,7 +54,7 @@ MOST_WAVES = 0.5  # share of frequencies that is worth a sentence
 ACROSS = 4  # panels in a row
 MEANS = partial(meaning_of, "spectrum")
 BLUE = "#0072B2"
-ONE_OF = {"positions": "position", "time steps": "time step", "units of time": "unit of time"}
+MANY = {"positions": "position", "steps": "step", "units": "unit"}  # of which there is one
 TICKS = ([-np.pi, 0, np.pi], ["-π", "0", "π"])
 
 
@@ -125,7 +125,8 @@ def units(answers: Sequence[Answer], one: bool = False) -> str:
     timed = [a.encoding for a in answers if a.encoding.domain.kind == "time"]
     names = [] if len(timed) == len(answers) else ["positions"]
     names = dict.fromkeys([*names, *(unit_of_waves(enc)[1] for enc in timed)])
-    return " or ".join(ONE_OF[name] if one else name for name in names)
+    told = " or ".join(names)
+    return " ".join(MANY.get(word, word) for word in told.split()) if one else told
 
 
 def frequency_label(answers: Sequence[Answer], figure: Figure) -> str:

@@ -10,6 +10,7 @@ from refusal import refused
 import pefourier
 from pefourier.analysis.faithful import assess
 from pefourier.analysis.spectrum import density
+from pefourier.answers.places import unit_of_waves
 from pefourier.encodings import load
 from pefourier.encodings.domain import lattice_points
 from pefourier.encodings.registry import BUILDERS
@@ -123,6 +124,9 @@ def test_even_times_fold():
     even = pefourier.spectrum("mtan-fixed", d=6, times=np.arange(9) * 0.1 + 5)
     assert "is above π and looks like a slower one at whole positions" in even.conclusion
     assert even.omega[-1] <= np.pi
+    assert unit_of_waves(even.about[0])[1] == "time steps of 0.1"
+    assert even.plot().axes[0].get_xlabel().endswith("(radians per time step of 0.1)")
+    assert " of " not in unit_of_waves(load("mtan-fixed", 9, 6))[1]
 
 
 def test_the_page_of_irregular_times_rebuilds_no_positions():
