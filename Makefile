@@ -8,7 +8,7 @@ TORCH ?= torch==2.13.0
 SMOLLM2 ?= SmolLM2-135M-Instruct.Q4_1.gguf
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-all coverage lint check fuzz bench figures results nested bundled authors lengths causal catalogue schema readme models clean
+.PHONY: help run test test-all coverage lint check fuzz bench figures results nested bundled nearer authors lengths causal catalogue schema readme models clean
 
 help:  ## what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
@@ -78,6 +78,15 @@ bundled: $(BIN)/torchrun  ## rates chosen on validation, thirty splits of SETS t
 		--beside minirocket --resamples 30 --positive 1 --seeds 1 --tokens 16 --resume \
 		--search rate=3e-3,1e-2 --out $(OUT)/bundled
 
+NEARER_ARMS = none sinusoidal dft learned rope t5 tape
+NEARER = $(BIN)/pefourier train $(NEARER_ARMS:%=-e %) --beside minirocket --resamples 10 --seeds 1 \
+	--pool mean+max --refit --resume
+
+nearer: $(BIN)/torchrun  ## overlapping tokens, both pools, all training data for the last fit: half an hour
+	$(BIN)/python -m pip install --quiet --editable '.[data,digits]'
+	$(NEARER) --dataset uea:OSULeaf --patch 31 --patch-stride 4 --out $(OUT)/nearer/OSULeaf
+	$(NEARER) --dataset uea:ACSF1 --patch 60 --patch-stride 20 --out $(OUT)/nearer/ACSF1
+
 authors: $(BIN)/torchrun  ## the authors' sizes on SMD, one seed: an hour on one core
 	$(BIN)/pefourier train --dataset smd --data $(DATA) --window 100 --stride 50 --patch 4 -e none \
 		-e sinusoidal -e dft --d 240 --heads 10 --ffn 2048 --dropout 0.1 --batch-size 16 --rate 3e-4 \
@@ -92,10 +101,13 @@ lengths: $(BIN)/torchrun  ## trained on 24 rows, tested on 48 and 96: twenty min
 comma = ,
 CAUSAL_ARMS = none sinusoidal rope alibi t5:buckets=16$(comma)max_distance=8
 
-causal: $(BIN)/torchrun  ## next tokens, trained on 4 symbols and tested on 16: five minutes
-	$(BIN)/pefourier train --causal --dataset copy:length=4$(comma)count=16000 $(CAUSAL_ARMS:%=-e %) \
-		--seeds 3 --steps 3000 --patience-steps 0 --rate 0.002 --layers 2 --test-length 6,8,16 \
-		--resume --out $(OUT)/causal/copy
+CAUSAL = $(BIN)/pefourier train --causal $(CAUSAL_ARMS:%=-e %) --seeds 3 --steps 3000 --patience-steps 0 \
+	--rate 0.002 --layers 2 --resume
+
+causal: $(BIN)/torchrun  ## next tokens, trained short and tested long: twenty minutes
+	$(CAUSAL) --dataset copy:length=4$(comma)count=16000 --test-length 6,8,16 --out $(OUT)/causal/copy
+	$(CAUSAL) --dataset reverse:length=4$(comma)count=16000 --test-length 6,8,16 --out $(OUT)/causal/reverse
+	$(CAUSAL) --dataset parity:length=8$(comma)count=16000 --test-length 10,16,32 --out $(OUT)/causal/parity
 
 # one thread each: numbers of BLAS and torch are shared out among processes, not among threads;
 # bytecode of tests is kept, which takes ten seconds to make

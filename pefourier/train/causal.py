@@ -353,7 +353,7 @@ def conclude_causal(one: CausalTask) -> str:
         does, scores = f"{best} does best", listed_means(solved[-1])
         if max(solved[-1][best], guess) < 0.1:
             does = "no encoding solves them"
-        elif np.fmin(one.lengths[best][-1].accuracy.low, solved[-1][best]) <= guess:
+        elif solved[-1][best] <= guess + 3 * (guess * (1 - guess) / TESTED) ** 0.5:  # three sigma
             does = "no encoding does better than guessing"
         parts.append(f"{does} ({scores}; guessing {guess:.3f}).")
     if solved[0] and len(lengths) > 1:
