@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -31,9 +31,6 @@ from pefourier.encodings.encoding import (
 )
 from pefourier.geometry.products import diagonal_means, diagonal_means_on_grid, toeplitz_residual
 from pefourier.result import ON_GRIDS, Result
-
-if TYPE_CHECKING:  # which imports this room where it is used
-    from pefourier.analysis.faithful import Faithfulness
 
 ALIKE = 0.1  # of the fall of inner products, within which two directions are treated alike
 LAGS_AT_ONCE = 2**12
@@ -81,15 +78,17 @@ class Relations(Result):
     diagonals: Diagonals | None = field(**ON_GRIDS)  # None where a side is too short
 
 
-def relate(encoding: Encoding | np.ndarray, assessed: Faithfulness | None = None) -> Relations:
+def relate(
+    encoding: Encoding | np.ndarray, fitted: float | list[float | None] | None = None
+) -> Relations:
     """How the codes of positions, or of lags, relate to one another.
 
     Parameters
     ----------
     encoding : Encoding or np.ndarray, shape (n, d)
         An encoding, or a table with one row a position.
-    assessed : Faithfulness, optional
-        What `pefourier.analysis.faithful.assess` found of the same codes: T(1) is not fitted again.
+    fitted : float or list of float, optional
+        The residual of T(1) where it is known of the same codes: it is not fitted again.
 
     Notes
     -----
@@ -114,12 +113,11 @@ def relate(encoding: Encoding | np.ndarray, assessed: Faithfulness | None = None
         on_grid = {"grid": enc.domain.sides, "prefix": enc.domain.prefix}
         on_grid["rotation_residual"] = rotation_residual(enc)
         on_grid["diagonals"] = None if k is None else compare_diagonals(k)
-    fitted = shift_residual(enc) if sequence and assessed is None else None
     timed = k is not None and enc.domain.kind == "time"
     return Relations(
         length=len(enc),
         dimension=enc.dim,
-        shift_residual=assessed.shift_residual if assessed else fitted,
+        shift_residual=shift_residual(enc) if sequence and fitted is None else fitted,
         toeplitz_residual=toeplitz_residual(enc),
         kernel=k,
         lags=in_units(enc, np.arange(len(k))) if timed else None,

@@ -65,7 +65,7 @@ def draw_table(axes: Axes, a: Answer, table: np.ndarray, of: np.ufunc = np.add) 
     rows = "row" if a.encoding.domain.kind == "time" else "position"
     together = f"\n({'means' if of is np.add else 'largest'} of some rows)"
     figure = axes.get_figure()
-    axes.set(xlabel="dimension", ylabel=rows, title=caption(a, room_for_names(figure)))
+    axes.set(xlabel="dimension", ylabel=rows, title=caption(a.encoding, room_for_names(figure)))
     domain = a.encoding.domain
     if len(domain.sides) > 1 and domain.kind == "position" and len(table) == len(a.encoding):
         name_points(axes, domain)

@@ -68,7 +68,7 @@ def draw_singular_values(axes: Axes, answers: Sequence[telling.Answer], room: fl
                 np.arange(1, len(sigma) + 1), np.maximum(sigma / sigma[0], np.finfo(float).tiny)
             )
             rank = f" (rank {a.result.rank})"
-            label = plot.caption(a, room - plot.LETTER * len(rank)) + rank
+            label = plot.caption(a.encoding, room - plot.LETTER * len(rank)) + rank
             (line,) = axes.plot(index, shares, label=label)
             zero = a.result.rank_tolerance / sigma[0]
             axes.axhline(zero, color=line.get_color(), linewidth=0.8, linestyle=":")

@@ -29,7 +29,7 @@ def draw_kernels(
         names = axis_names(found.ndim) if several else [""]
         for name, line, dashes in zip(names, kernel_lines(found), plot.LINES, strict=False):
             own = {"color": f"C{i}", "linestyle": dashes} if several else {}
-            label = plot.caption(a, room - plot.LETTER * (len(name) + 7))
+            label = plot.caption(a.encoding, room - plot.LETTER * (len(name) + 7))
             lags = in_units(a.encoding, np.arange(len(line)))
             told = f"{label} along {name}" if several else label
             plot.draw_dense(axes, lags, line, label=told, linewidth=1.2, **own)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from pefourier.answers.telling import Answer
+    from pefourier.encodings.encoding import Encoding
 
 DARK_ON_LIGHT = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
 LIGHT_ON_DARK = ("#56B4E9", "#FF8C42", "#2ECC9A", "#E3A1CB", "#9AD1F5", "#F2B632", "#F2F2F2")
@@ -199,9 +199,9 @@ def literal(text: str) -> str:
     return text.replace("$", r"\$")
 
 
-def caption(answer: Answer, room: float = WIDTH) -> str:
+def caption(enc: Encoding, room: float = WIDTH) -> str:
     """The SPEC as a legend shows it as it is, no entry hidden by _; cut to so many inches."""
-    text = brief(answer.encoding.spec, int(room / LETTER))
+    text = brief(enc.spec, int(room / LETTER))
     return " " + text if text.startswith("_") else text
 
 

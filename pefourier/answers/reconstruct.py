@@ -246,7 +246,7 @@ def reconstruct(answers: Sequence[telling.Answer], look: plot.Look = plot.USUAL)
         across, down = (len(answers), 1) if most == 1 else (most, len(answers))
         figure = plot.make_figure((max(3.0, 2.1 * across), 0.2 + 2.4 * down), look)
         room = figure.get_figwidth() / across - 0.1
-        points_on_grids(figure, answers, [plot.caption(a, room) for a in answers])
+        points_on_grids(figure, answers, [plot.caption(a.encoding, room) for a in answers])
         return figure
     size = (plot.WIDTH, 1.0 + 1.6 * len(answers))
     same = len({a.result.lattice for a in answers}) == 1
@@ -254,7 +254,9 @@ def reconstruct(answers: Sequence[telling.Answer], look: plot.Look = plot.USUAL)
     for axes, a in zip(panels[:, 0], answers, strict=True):
         for r in a.result.reconstructions:
             axes.plot(r.values, label=f"s = {r.position}", linewidth=1.2)
-        axes.set_title(plot.caption(a, plot.room_for_names(figure)), loc="left", fontsize=9)
+        axes.set_title(
+            plot.caption(a.encoding, plot.room_for_names(figure)), loc="left", fontsize=9
+        )
         axes.set_ylabel("rebuilt value")
         axes.set_xlabel(around(a.result) if axes is panels[-1, 0] or not same else "")
     if look.axes is not None:

@@ -183,7 +183,7 @@ def resizing(answers: Sequence[Answer], look: plot.Look = plot.USUAL) -> Figure:
         panels[planes].set_subplotspec(panels[planes].get_gridspec()[rows - 1, :])
     plot.add_legend_below(figure, panels[planes])
     if not look.title:
-        figure.suptitle(f"{plot.caption(a)}, {r.method}", fontsize=9)
+        figure.suptitle(f"{plot.caption(a.encoding)}, {r.method}", fontsize=9)
     return figure
 
 

@@ -453,13 +453,13 @@ def spectrum(answers: Sequence[Answer], look: plot.Look = plot.USUAL) -> Figure:
     """
     if any_grid(answers):
         figure = plot.make_figure((1.5 * plot.WIDTH, 0.4 + 2.3 * len(answers)), look)
-        spectrum_on_grids(figure, answers, list(map(plot.caption, answers)))
+        spectrum_on_grids(figure, answers, [plot.caption(a.encoding) for a in answers])
         return figure
     if len(answers) > plot.MANY:
         return spectrum_panels(answers, look)
     figure, ((axes,),) = plot.make_panels(1, 1, (plot.WIDTH, 3.2), look)
     for a in answers:
-        label = plot.caption(a, plot.room_for_names(figure))
+        label = plot.caption(a.encoding, plot.room_for_names(figure))
         axes.plot(per_unit(a, a.result), a.result.density, label=label, linewidth=1.4)
     axes.set(xlabel=frequency_label(answers, figure), ylabel="share of energy $g_k$")
     axes.set_ylim(bottom=0)
@@ -479,7 +479,9 @@ def spectrum_by_decade(answers: Sequence[Answer], look: plot.Look = plot.USUAL) 
     for i, a in enumerate(answers):
         found = density_by_decade(a.encoding, a.result.method)
         zero = share_at_zero(found.at_zero)
-        label = plot.caption(a, plot.room_for_names(figure) - plot.LETTER * len(zero)) + zero
+        label = (
+            plot.caption(a.encoding, plot.room_for_names(figure) - plot.LETTER * len(zero)) + zero
+        )
         if apart:
             own = single_waves(a.encoding, a.result.method)
             each, below = per_unit(a, own), {"color": f"C{i}", "linewidth": 0.9, "alpha": 0.5}
@@ -531,7 +533,10 @@ def spectrum_panels(
             axes.text(0.5, 0.5 / 1.05, "no spectrum", fontsize=8, **place)
         axes.fill_between(per_unit(a, found), found.density / peak, color="C0", linewidth=0)
         axes.set_title(
-            plot.caption(a, 1.25 * (width - 0.4) / across), fontsize=8, loc="left", pad=2
+            plot.caption(a.encoding, 1.25 * (width - 0.4) / across),
+            fontsize=8,
+            loc="left",
+            pad=2,
         )
         axes.set_ylim(0, 1.05)
         axes.set_yticks([])

@@ -12,9 +12,6 @@ from pefourier.answers import plot
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from pefourier.train.causal import CausalSummary
-    from pefourier.train.summary import Summary
-
 CURVES = ("training loss", "score on validation", "loss on validation")
 MARKERS = "o^sDv"  # one for every so many curves of all colours
 
@@ -24,7 +21,7 @@ EXACT = ("length of the problem; line: trained", "exact match")
 
 
 def score_by_length(
-    summary: Summary | CausalSummary, look: plot.Look = plot.USUAL, labels: tuple[str, str] = ROWS
+    summary: Any, look: plot.Look = plot.USUAL, labels: tuple[str, str] = ROWS
 ) -> Figure:
     """Accuracy against the length of what is tested, a line with its 95 % interval an encoding."""
     shown = [one for one in summary.datasets if one.lengths]
@@ -51,7 +48,7 @@ def score_by_length(
     return figure
 
 
-def exact_by_length(summary: CausalSummary, look: plot.Look = plot.USUAL) -> Figure:
+def exact_by_length(summary: Any, look: plot.Look = plot.USUAL) -> Figure:
     """Exact matches of causal models against the length of problems."""
     return score_by_length(summary, look, EXACT)
 

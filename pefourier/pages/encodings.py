@@ -99,7 +99,7 @@ class Inquiry:
             if enc.domain.irregular
             else position_functions(enc, None, self.lattice, self.sigma),
             faithful,
-            relate(enc, faithful),
+            relate(enc, faithful.shift_residual),
         )
 
     def line(self, question: str, studies: Sequence[Study]) -> str:
