@@ -79,10 +79,10 @@ bundled: $(BIN)/torchrun  ## rates chosen on validation, thirty splits of SETS t
 		--search rate=3e-3,1e-2 --out $(OUT)/bundled
 
 NEARER_ARMS = none sinusoidal dft learned rope t5 tape
-NEARER = $(BIN)/pefourier train $(NEARER_ARMS:%=-e %) --beside minirocket --resamples 10 --seeds 1 \
+NEARER = $(BIN)/pefourier train $(NEARER_ARMS:%=-e %) --beside minirocket --resamples 5 --seeds 1 \
 	--pool mean+max --refit --resume
 
-nearer: $(BIN)/torchrun  ## overlapping tokens, both pools, all training data for the last fit: half an hour
+nearer: $(BIN)/torchrun  ## overlapping tokens, both pools, all training data for the last fit: twenty minutes
 	$(BIN)/python -m pip install --quiet --editable '.[data,digits]'
 	$(NEARER) --dataset uea:OSULeaf --patch 31 --patch-stride 4 --out $(OUT)/nearer/OSULeaf
 	$(NEARER) --dataset uea:ACSF1 --patch 60 --patch-stride 20 --out $(OUT)/nearer/ACSF1
