@@ -267,13 +267,17 @@ def test_each_candidate_is_a_spec_that_gives_it_back():
         assert (enc.dim, enc.params["rho"]) == (16, pytest.approx(one.rho, rel=1e-6))
 
 
-@pytest.mark.parametrize(("length", "d"), [(80, 256), (1024, 128), (4096, 128), (8192, 64)])
+@pytest.mark.parametrize(
+    ("length", "d"), [(80, 256), (1024, 128), (4096, 128), (8192, 64), (16384, 128), (4096, 64)]
+)
 def test_the_base_that_is_told_serves_when_it_is_typed_back(length, d):
     """Rounded to the digits of words and SPEC; a base above it may fail, which the words say."""
     found = design_base(length, d, bases=(), criteria=("bound",))
-    (typed,) = re.findall(r"asks for ([\d.e+]+), the smallest base", conclude_design(found).text)
-    rope = build("rope", length=length, d=d, rho=float(typed))
-    assert base_bound(rope.measure.frequencies) >= length
+    told = conclude_design(found).text
+    (typed,) = re.findall(r"asks for ([\d.e+]+), the smallest base", told)
+    for base in (typed, *re.findall(r"base about ([\d.e+]+) for", told)):
+        rope = build("rope", length=length, d=d, rho=float(base))
+        assert base_bound(rope.measure.frequencies) >= length
     assert found.candidates[0].spec == f"rope:rho={typed},d={d}"
     assert design_text("", found).splitlines()[1].startswith(typed)
 
@@ -329,3 +333,9 @@ def test_waves_are_told_in_the_units_of_span_and_resolution(run):
 def test_a_span_that_is_none_is_refused(given, why):
     with pytest.raises(PefourierError, match=why):
         design(d=16, **given)
+
+
+@pytest.mark.parametrize(("length", "d"), [(14, 384), (14, 128), (80, 256), (4096, 128)])
+def test_with_the_base_of_turns_all_pairs_turn(length, d):
+    (found,) = design_base(length, d, bases=(), criteria=("turns",)).candidates
+    assert found.idle == 0

@@ -39,6 +39,7 @@ DIGITS = 5  # of that base
 BASES_AT_ONCE = 2**9
 AXES = "tyx"  # frames, rows, columns
 SECONDS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
+TURN = 2 * pi * (1 - 1e-12)  # of which a wave that lasts the length is not short by rounding
 NEARBY = 2**12  # lags that are looked at in one pass over the codes
 
 
@@ -378,7 +379,7 @@ def candidate(enc: Encoding, form: Format | None) -> Candidate:
         rank=factors.rank,
         stable_rank=factors.stable_rank,
         condition_number=factors.condition_number,
-        idle=int(((frequencies != 0) & (frequencies * len(enc) < 2 * pi)).sum()),
+        idle=int(((frequencies != 0) & (frequencies * len(enc) < TURN)).sum()),
         bound=base_bound(frequencies),
     )
 

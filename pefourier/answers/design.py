@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pefourier.analysis.design import CRITERIA, Candidate, Design, grid_spec
+from pefourier.analysis.design import CRITERIA, Candidate, Design, find_first_base, grid_spec
 from pefourier.answers.choice import advise, with_command
 from pefourier.answers.page import Page, fields_told
 from pefourier.answers.plot import NARROW, USUAL, WIDTH, Look, literal, make_panels
@@ -139,19 +139,23 @@ def by_use(design: Design) -> str:
     if design.steps or design.axis:  # the rule of language models is not its own
         uses = {"turns": uses["turns"], "bound": "about {} by the rule of language models"}
     found = {name: design.best.get(name) for name in uses}
-    told = [uses[name].format(in_three(rho, name)) for name, rho in found.items() if rho]
+    told = [
+        uses[name].format(in_few_digits(rho, name, design)) for name, rho in found.items() if rho
+    ]
     return f"take base {', or '.join(told)}" if told else "see what each criterion asks for"
 
 
-def in_three(rho: float, criterion: str) -> str:
-    """A base in three digits: what is a most is not rounded up, nor what is a least down.
+def in_few_digits(rho: float, criterion: str, design: Design) -> str:
+    """A base in three digits, or in as many more as it takes to serve as well.
 
-    >>> in_three(187.4362, "turns"), in_three(7753.016, "bound")
-    ('187', '7760')
+    What is a most is not rounded up, nor what is a least down. Bases above the least may fail.
     """
-    digit = 10.0 ** (floor(log10(rho)) - 2)
-    near = (floor if criterion == "turns" else ceil)(round(rho / digit, 9)) * digit
-    return number(near, 7)
+    unit = 10.0 ** (floor(log10(rho)) - 2)
+    if criterion == "turns":
+        return number(floor(round(rho / unit, 9)) * unit, 7)
+    above = (ceil(round(rho / u, 9)) * u for u in (unit, unit / 10, unit / 100))
+    serving = (b for b in above if find_first_base(np.array([b]), design.d, design.length, []))
+    return number(next(serving, rho), 7)
 
 
 def fact(criterion: str, rho: float | None, design: Design, bases: dict[float, Candidate]) -> str:
