@@ -404,7 +404,9 @@ def extend(
     bases: Sequence[float] = (),
     dtype: str | None = None,
 ) -> tuple[Extensions, ...]:
-    """Which scaling takes a model to a length? For sides of a grid: one answer for each axis.
+    """Which scaling takes a model to a length? A tuple of answers, one for each axis of a grid.
+
+    Of a length it holds one: ``extend("rope", 256, trained=64)[0].conclusion``.
 
     Parameters
     ----------
@@ -597,6 +599,11 @@ def encoding_of_object(
     source: Source, length: int | None, d: int | None, given: dict[str, Any]
 ) -> Encoding:
     """The encoding that an array, a module or a function gives."""
+    if isinstance(source, list | tuple) and any(isinstance(one, str) for one in source):
+        raise PefourierError(
+            "this question is asked of one encoding; ask it of each: "
+            "[pefourier.spectrum(spec) for spec in specs]"
+        )
     if isinstance(source, Encoding) or not callable(source):
         enc = as_encoding(source)
         if not enc.spec:

@@ -285,6 +285,11 @@ def test_rows_may_be_the_points_of_a_grid(run, tmp_path):
         pefourier.check(table, grid=(3, 5))
 
 
+def test_several_encodings_are_asked_one_by_one():
+    with pytest.raises(PefourierError, match=r"ask it of each: \[pefourier\.spectrum\(spec\) for"):
+        pefourier.spectrum(["sinusoidal", "dft"])
+
+
 def test_times_that_nothing_takes_are_refused_with_the_scale_to_give():
     with pytest.raises(PefourierError, match=r"scale=2\.5 is the sinusoidal table at your times"):
         pefourier.encode("sinusoidal", times=[0.5, 1.0, 3.0], d=8)

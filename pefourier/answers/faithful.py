@@ -16,7 +16,7 @@ from pefourier.answers.faithful_figures import faithful
 from pefourier.answers.page import Page, fields_of
 from pefourier.answers.telling import Fact
 from pefourier.answers.text import aligned, join, number, paragraph
-from pefourier.encodings.encoding import Encoding
+from pefourier.encodings.encoding import Encoding, largest_number
 from pefourier.encodings.grids import size_of
 from pefourier.encodings.specs import source_of
 from pefourier.geometry.singular_values import decompose
@@ -296,7 +296,8 @@ def told_apart(enc: Encoding, r: Faithfulness) -> str:
     ends = join(two_ends(enc, r)) + step_between(r)
     if r.distinct < r.length:
         return phrase("fewer", why=f"{ends} share one" if r.on_grid else collision(enc, r), **told)
-    merged = ", so close that rounding may make them one" if r.gap <= MERGED else ""
+    close = r.gap <= MERGED and "float32" in lost_in_formats(r)[0]
+    merged = ", so close that rounding may make them one" if close else ""
     return phrase("differ", kept=kept_in_formats(r), ends=ends, merged=merged, **told)
 
 
@@ -406,8 +407,22 @@ def in_low_precision(enc: Encoding, r: Faithfulness) -> str:
     kept = [form for form in TOLD_FORMATS if form not in cast]
     fine = f"; {join(kept)} keep{'s' if len(kept) == 1 else ''} all" if kept else ""
     worse = f"; computed in the format, {left(phase, r.distinct)}" if phase else ""
-    told = f"Rounded to the format, {left(cast, r.distinct)}{fine}{worse}."
+    told = f"Rounded to the format, {left(cast, r.distinct)}{fine}{overflow(enc, cast)}{worse}."
     return f"{told} {times_held(enc)}".rstrip()
+
+
+def overflow(enc: Encoding, cast: Iterable[str]) -> str:
+    """In which formats numbers of a table become infinite, as a sentence goes on.
+
+    >>> from pefourier.encodings.encoding import from_table
+    >>> overflow(from_table(np.array([[1.0], [7e4]])), ["float16"])
+    '; numbers beyond 65504 overflow in float16'
+    """
+    from pefourier.geometry.precision import FORMATS
+
+    top = largest_number(enc.table()) if enc.measure is None and enc.fits else 0.0
+    beyond = {form: FORMATS[form].largest for form in cast if top > FORMATS[form].largest}
+    return "".join(f"; numbers beyond {x:.6g} overflow in {form}" for form, x in beyond.items())
 
 
 def times_held(enc: Encoding) -> str:

@@ -18,7 +18,7 @@ from pefourier.diagnosis.case import Case
 from pefourier.diagnosis.identify import chosen_digits, to_digits
 from pefourier.diagnosis.near_formulas import in_words, near_formula
 from pefourier.encodings.columns import Layout, pair_columns
-from pefourier.encodings.encoding import Finding
+from pefourier.encodings.encoding import Finding, largest_number
 from pefourier.encodings.findings import finding
 from pefourier.files import read_toml
 from pefourier.geometry.equal_rows import row_period
@@ -38,6 +38,15 @@ def constant_codes(case: Case) -> Iterator[Finding]:
     if len(case.table) < 2 or case.closest.distinct > 1:
         return
     yield finding("constant-codes" if case.norms.any() else "zero-codes")
+
+
+def counted_rows(case: Case) -> Iterator[Finding]:
+    """A first column that numbers the rows, from 0 or 1 on, beside much smaller numbers."""
+    (n, d), count = case.table.shape, case.table[:, 0]
+    if n < 8 or d < 2 or count[0] not in (0, 1) or case.identified is not None:
+        return
+    if (count - count[0] == np.arange(n)).all() and largest_number(case.table[:, 1:]) < n / 4:
+        yield finding("counted-rows")
 
 
 def repeating_codes(case: Case) -> Iterator[Finding]:
@@ -399,6 +408,7 @@ def random_codes(case: Case) -> Iterator[Finding]:
 
 RULES = (
     constant_codes,
+    counted_rows,
     repeating_codes,
     phases_alone,
     zero_rows,

@@ -262,12 +262,16 @@ def format_loss(
 ) -> FormatLoss:
     """Distinct codes and phase error in one format, of codes by so many columns.
 
-    Codes further `apart` than rounding moves two of them need no count. Rounded phases tell codes
-    apart that are one, those of s and of s plus a period: they are not counted beyond the period.
+    A row of a table with a number that becomes infinite is lost. Codes further `apart` than
+    rounding moves two of them need no count. Rounded phases tell codes apart that are one, those
+    of s and of s plus a period: they are not counted beyond the period.
     """
     period = enc.measure.period if enc.measure is not None else None
     points = min(len(enc), period or len(enc))  # beyond a period codes repeat, exactly
     own = np.arange(points) if first is None else np.flatnonzero(first == np.arange(points))
+    if enc.measure is None:
+        top = np.maximum(enc.table().max(axis=1), -enc.table().min(axis=1))
+        own = own[np.isfinite(rounded(top[own], form))]
     if apart > 2 * rounding_of_codes(enc, form):
         cast = Distinct(len(own), len(own))
     else:

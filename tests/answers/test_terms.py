@@ -244,6 +244,13 @@ def test_every_encoding_parameter_and_option_has_a_term():
     assert all(t.meaning.strip() for t in EVERY)
 
 
+def test_no_space_is_lost_where_a_line_of_a_table_of_words_goes_on():
+    """TOML drops the spaces that begin a line behind a backslash."""
+    files = [*SENTENCES.parent.parent.rglob("*.toml")]
+    assert SENTENCES in files
+    assert [f.name for f in files if "\\\n " in f.read_text(encoding="utf-8")] == []
+
+
 def test_terms_are_sentences_told_once():
     assert len({(t.term, t.group, t.meaning) for t in EVERY}) == len(EVERY)
     assert [t.term for t in TERMS if t.meaning[-1] != "." or t.meaning.count("`") % 2] == []
@@ -276,6 +283,11 @@ def test_terms_are_sentences_told_once():
             ],
         ),
         ("latex", [("--format", "options")]),
+        ("toeplitz", [("toeplitz_residual", "check-faithful")]),
+        ("m-rope", [("axes", "context")]),
+        ("head size", [("dimension", "check-faithful")]),
+        ("sum of cosines", [("bound", "context")]),
+        ("gps", [("irregular", "words")]),
         ("length generalization", [("extrapolation", "words")]),
     ],
 )
@@ -304,7 +316,7 @@ toeplitz_residual (check-faithful): How far inner products of codes are from dep
   range    0 … 1
   good     0: the same lag looks the same everywhere.
   source   Wang et al., 2021
-  also     Toeplitz residual
+  also     Toeplitz residual, Toeplitz
 """
     )
 

@@ -204,6 +204,8 @@ OTHER = {
         ["norm-outliers note", "stray-rows note"],
     ),
     "phases": (S * GRID, ["phases note"]),
+    "an index of rows": (np.hstack([S, waves(GRID)]), ["counted-rows warning"]),
+    "an index of rows from 1 on": (np.hstack([S + 1, waves(GRID)]), ["counted-rows warning"]),
     "phases twice": (np.hstack([S * GRID] * 2), ["phases note"]),
     "noise": (NORMAL, ["random-codes note"]),
     "one position": (NORMAL[:1], []),

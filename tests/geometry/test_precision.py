@@ -97,6 +97,14 @@ def test_casting_merges_codes_nearer_than_the_format():
     assert [kept[name].distinct_cast for name in FORMATS] == [4, 3, 2, 2]
 
 
+def test_a_code_that_overflows_is_lost():
+    kept = precision(from_table(np.array([[1.0, 0.0], [2.0, -7e4], [3.0, 7e4], [4.0, 0.0]])))
+    assert [kept[name].distinct_cast for name in FORMATS] == [4, 2, 4, 4]
+    assert (kept["float16"].safe_cast, kept["float32"].safe_cast) == (1, 4)
+    lost = precision(from_table(np.array([[1e5, 0.0], [2e5, 0.0]])))["float16"]
+    assert (lost.distinct_cast, lost.safe_cast) == (0, 0)
+
+
 def test_long_declared_codes_are_cast_without_their_table(monkeypatch):
     enc = build("dft", length=300, d=64)
     whole = [loss.distinct_cast for loss in precision(enc).values()]

@@ -167,7 +167,9 @@ def open_arrays(
 def check_regular(path: str) -> None:
     """Refuse a folder, a pipe and a device."""
     status = status_of(path)
-    if status is not None and not stat.S_ISREG(status.st_mode):
+    if status is None:
+        raise missing(path)
+    if not stat.S_ISREG(status.st_mode):
         what = "folder" if stat.S_ISDIR(status.st_mode) else "pipe or a device"
         raise PefourierError(f"{shown(path)} is a {what}; put a file there, to be read twice")
 
