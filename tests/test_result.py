@@ -140,6 +140,7 @@ def test_a_copy_is_drawn_like_the_original():
 def test_a_result_put_together_by_hand_says_that_it_is_about_nothing():
     result = dataclasses.replace(pefourier.check("dft", length=4, d=4), about=())
     assert repr(result) == "<Faithfulness about no encoding>"
+    assert html.unescape(result._repr_html_()) == f"<pre>{result!r}</pre>"
     message = "this Faithfulness was put together by hand: it is about no encoding; "
     with pytest.raises(PefourierError, match=f"^{re.escape(message)}"):
         _ = result.conclusion

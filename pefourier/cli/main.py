@@ -213,7 +213,7 @@ def usage_error(error: typer.TyperException, arguments: list[str]) -> str:
 def cut_arguments(text: str, arguments: list[str]) -> str:
     """A text in one line, safe on a terminal, that repeats little of a long argument.
 
-    >>> cut_arguments("no file " + 300 * "x", [300 * "x"]) == f"no file {60 * 'x'}…{60 * 'x'}"
+    >>> cut_arguments(f"no {300 * 'x'} here", [300 * "x"]) == f"no {60 * 'x'}…{60 * 'x'} here"
     True
     """
     line = as_line(text)

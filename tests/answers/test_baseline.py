@@ -435,7 +435,7 @@ def test_context_has_a_baseline_too(run, tmp_path, monkeypatch):
     assert (done.status, done.err) == (0, "")
     changes = {
         "local_attention": (64, "layers 1-2, 4-5, 7-8, 10-11 rotary (sliding_attention) in a "),
-        "global_attn_every_n_layers": (6, "layers 3, 9 rotary (sliding_attention) in a window of"),
+        "global_attn_every_n_layers": (6, "instead of rotary (full_attention) over all positions"),
         "global_rope_theta": (1e4, "base of full_attention 10000.0 instead of 160000.0"),
     }
     for key, (value, said) in changes.items():

@@ -102,6 +102,14 @@ def test_an_extension_shows_wavelengths_and_cosines():
     assert low.lines[2].get_ydata()[0] > 0.999
 
 
+def test_a_plane_lies_at_its_whole_numbers_of_cycles():
+    with plot.figure_style():
+        figure = resizing([answer_of(resize_table(load("axial", d=16, grid=(6, 7)), (9, 8)))])
+    found = [image.get_extent() for axes in figure.axes for image in axes.images]
+    cycles = [[sorted(np.fft.fftfreq(n, 1 / n)) for n in sides] for sides in ((6, 7), (9, 8))]
+    assert found == [[x[0] - 0.5, x[-1] + 0.5, y[-1] + 0.5, y[0] - 0.5] for y, x in cycles]
+
+
 def drawn(kind):
     """The function that draws a picture, and what it is asked to draw."""
     spec = "rope:rho=5e5,scaling=llama3,factor=8,original=8192,d=64"

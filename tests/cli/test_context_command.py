@@ -96,6 +96,7 @@ def test_context_of_two_rotations(run):
     ]
     text = run("context", "gemma.json", "--against", "local-for-global").out
     assert "0-4, 6-10" in text
+    assert "sliding_attention full_attention pairs of a head" in " ".join(text.split())
     assert "Read as local-for-global the cosine between the codes falls below .99" in " ".join(
         text.split()
     )

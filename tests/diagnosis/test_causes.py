@@ -150,6 +150,8 @@ def test_every_form_of_a_table_is_seen(form, by):
     meant = load("rope:rho=5e5", N, 64)
     found = compare(meant, dump(grid(5e5), form))
     assert (found.verdict, found.by) == ("equivalent", by)
+    said = {"both": "cosines and sines", "cos": "cosines alone", "sin": "sines alone"}
+    assert said[by["part"]] in found.conclusion
     back = {"layout": "interleaved to halves"} if "layout" in by else {}
     assert compare(dump(grid(5e5), form), meant).by == by | back
     assert found.max_difference <= found.tolerance < 1e-2

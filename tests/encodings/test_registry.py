@@ -56,6 +56,12 @@ def test_one_function_is_listed_loaded_and_assessed(sawtooth, run):
     refused("sawtooth:period must be a whole number up to 2^53; got '1.5'", "sawtooth:period=1.5")
 
 
+@pytest.mark.parametrize("name", sorted(BUILDERS))
+def test_the_d_that_is_told_is_how_wide_the_table_is(name):
+    enc = load(name, length=6, d=64)
+    assert enc.params["d"] == enc.dim == enc.table().shape[-1]
+
+
 def test_an_encoding_without_a_reference_row_is_seen(sawtooth):
     assert BUILDERS.keys() ^ ROWS.keys() == {"sawtooth"}  # what the first of the laws looks at
 

@@ -40,6 +40,12 @@ def test_the_density_is_the_sum_written_out(sides):
     assert (density * multiplicity(sides)).sum() == pytest.approx(1, abs=1e-14)
 
 
+@pytest.mark.parametrize("sigma", [1e3, np.inf])
+def test_as_wide_a_gaussian_as_one_likes_is_flat(sigma):
+    density = torus_density(np.array([[1.5, 2.0]]), np.ones(1), (4, 8), sigma)
+    np.testing.assert_allclose(density, 1 / 32, rtol=1e-12)
+
+
 def test_without_smoothing_a_frequency_between_points_is_shared():
     step = 2 * np.pi / np.array([4, 8])
     density = torus_density(np.array([[1.5, 2.0]]) * step, np.ones(1), (4, 8), 0.0)

@@ -123,6 +123,8 @@ def test_a_causal_plan_is_what_is_trained(tmp_path):
     assert not (tmp_path / "out").exists()
     assert (plan.runs, plan.folds[0].train) == (4, (40,))
     assert "tested on 4, 8, 16. With so few seeds p cannot fall below .05." in plan.conclusion
+    (enough,) = plan_training(replace(options, seeds=6))  # 2^-5 for one comparison with none
+    assert "so few seeds" not in enough.conclusion
     run_causal(options)
     (again,) = plan_training(replace(options, resume=True, seeds=3))
     assert (again.runs, again.finished) == (2, 4)

@@ -67,6 +67,9 @@ def test_what_is_excluded_is_what_two_one_sided_tests_reject(rng):
     assert could.folds_excluded == pytest.approx(
         abs(means.mean()) + stats.t.ppf(0.95, 4) * error, rel=1e-12
     )
+    shift, limit = 0.01 / stats.sem(values), stats.t.ppf(0.975, 14)
+    exact = stats.nct.sf(limit, 14, shift) + stats.nct.cdf(-limit, 14, shift)
+    assert could.claimed_power == pytest.approx(exact, abs=2e-4)
     assert could.detectable_holm == could.detectable
     assert power.power_of(values, np.zeros(15), 0.01, 0.01).detectable_holm > could.detectable
 

@@ -89,6 +89,10 @@ def test_files_that_are_no_classifiers_are_refused(kept, tmp_path, rng):
         save_file({k: v for k, v in tensors.items() if k != name}, changed)
         with pytest.raises(PefourierError, match="is not a classifier of pefourier train"):
             load_classifier(changed)
+    for name in ("mean", "scale"):
+        save_file({**tensors, name: tensors[name][:1].repeat(9)}, changed)
+        with pytest.raises(PefourierError, match="mean and scale are not those of its channels"):
+            load_classifier(changed)
     for _ in range(100):
         at = int(rng.integers(len(whole)))
         changed.write_bytes(whole[:at])

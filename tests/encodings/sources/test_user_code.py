@@ -250,6 +250,9 @@ class ByTokens(Base):
 def of_positions(dim, pos):
     return table(int(pos.max()) + 1, dim)
 
+def from_five(dim, length, pos=5):
+    return table(length, dim, pos - 5)
+
 class Nothing(Base):
     def forward(self):
         return self.pe
@@ -289,11 +292,11 @@ def ways(tmp_path, monkeypatch):
     "name",
     [
         *("XAndCodes", "SumAndCodes", "ByIds", "ByLength", "ByTime", "ByTimesteps"),
-        *("ByCoordinates", "ByLongest", "rows", "ByTokens", "of_positions"),
+        *("ByCoordinates", "ByLongest", "rows", "ByTokens", "of_positions", "from_five"),
     ],
 )
 def test_modules_are_run_as_their_forward_asks(ways, name):
-    """ByLongest is right only with its own default of max_len, 5000, which is enough."""
+    """ByLongest is right only with its own default of max_len, 5000, from_five with that of pos."""
     enc = load(f"py:{ways}:{name}", 100, 64)
     known = load("sinusoidal", 100, 64).table()
     np.testing.assert_allclose(enc.table(), known, atol=2e-5)
