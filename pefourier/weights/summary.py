@@ -196,7 +196,12 @@ def head_mean(parts: Sequence[np.ndarray | None]) -> np.ndarray | None:
 
 
 def mean_constant(shares: Sequence[LayerShares]) -> tuple[float, float] | None:
-    """The mean share of biases in queries and keys over layers; None where there are none."""
+    """The mean share of biases in queries and keys over layers; None where there are none.
+
+    >>> from types import SimpleNamespace as Layer
+    >>> mean_constant([Layer(bias=(0.25, 0.5)), Layer(bias=None)])
+    (0.125, 0.25)
+    """
     there = [one.bias or (0.0, 0.0) for one in shares]
     mean = np.mean(there, axis=0)
     return (float(mean[0]), float(mean[1])) if mean.any() else None
