@@ -209,7 +209,7 @@ SPECTRUM_FACTS = [
     Fact("how many", lambda r: r.summary.frequencies_total, UNDECLARED),
     Fact("of them below the first bin 2π/N", share_below, UNDECLARED),
     Fact("effective number, exp(entropy)", both_counts, "none: codes are zero"),
-    Fact("Eq. 16: index l that enters 2π/d", lambda r: r.summary.lowest_bin_index, why_no_root),
+    Fact("first in the lowest bin (Eq. 16)", lambda r: r.summary.lowest_bin_index, why_no_root),
     Fact("share at frequency 0", both(lambda s: s.lowest_bin_share), "none: codes are zero"),
     Fact("mean frequency, rad", a_step(both(lambda s: s.centroid)), "none: codes are zero"),
     Fact("95 % lie at or below, rad", a_step(both(lambda s: s.cutoff95)), "none: codes are zero"),

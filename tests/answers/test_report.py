@@ -25,10 +25,10 @@ def cells(text, label):
             {
                 "how many": "not known: measured on codes",
                 "of them below the first bin 2π/N": "not known: measured on codes",
-                "Eq. 16: index l that enters 2π/d": "not declared",
+                "first in the lowest bin (Eq. 16)": "not declared",
             },
         ),
-        (["spectrum", "dft"], {"Eq. 16: index l that enters 2π/d": "no geometric grid"}),
+        (["spectrum", "dft"], {"first in the lowest bin (Eq. 16)": "no geometric grid"}),
         (
             ["spectrum", "none"],
             {

@@ -34,7 +34,7 @@ frequencies are                   declared
 how many                          5
 of them below the first bin 2π/N  1 (20 %)
 effective number, exp(entropy)    4.757
-Eq. 16: index l that enters 2π/d  no geometric grid
+first in the lowest bin (Eq. 16)  no geometric grid
 share at frequency 0              0.125
 mean frequency, rad               1.571
 95 % lie at or below, rad         3.142

@@ -286,7 +286,7 @@ def test_a_grid_is_extended_axis_by_axis(run):
 def test_context_of_biases_says_what_can_be_said(run):
     done = run("context", "bloom.json")
     assert done.out.startswith(
-        "bloom.json: ANY LENGTH. Biases of distance (ALiBi) have no length: the slopes"
+        "bloom.json: ANY LENGTH. Biases of distance (ALiBi) are defined at any length,"
     )
 
 
