@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import starmap
 from math import ceil, floor, log10, pi
+from shlex import quote
 from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
@@ -70,7 +71,8 @@ def grid_specs_text(designs: Sequence[Design]) -> list[str]:
     if len(designs) == 1:
         return []
     specs = {name: grid_spec(designs, name) for name in designs[0].best}
-    rows = [[f"best by {name.replace('_', ' ')}", spec] for name, spec in specs.items() if spec]
+    told = {name.replace("_", " "): quote(spec) for name, spec in specs.items() if spec}
+    rows = [[f"best by {name}", spec] for name, spec in told.items()]
     return [aligned(rows)] if rows else []
 
 

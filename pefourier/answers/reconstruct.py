@@ -244,8 +244,9 @@ def reconstruct(answers: Sequence[telling.Answer], look: plot.Look = plot.USUAL)
     if telling.any_grid(answers):
         most = max(len(a.result.reconstructions) for a in answers)
         across, down = (len(answers), 1) if most == 1 else (most, len(answers))
-        figure = plot.make_figure((max(3.0, 2.1 * across), 0.2 + 2.4 * down), look)
-        room = figure.get_figwidth() / across - 0.1
+        wide = look.width or max(3.0, 2.1 * across)
+        figure = plot.make_figure((wide, (wide / across + 0.85) * down), look)
+        room = wide / across - 0.1
         points_on_grids(figure, answers, [plot.caption(a.encoding, room) for a in answers])
         return figure
     size = (plot.WIDTH, 1.0 + 1.6 * len(answers))
