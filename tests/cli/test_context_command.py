@@ -263,7 +263,7 @@ def test_a_grid_has_a_base_for_each_axis(run):
 def test_the_spec_of_a_grid_has_the_bases_of_its_axes(run):
     asked = ["design", "--grid", "8x30x52", "--d", 128, "--for", "turns"]
     out = run(*asked).out
-    spec = re.search(r"axial-rope:\S+", out).group()
+    spec = re.search(r"'(axial-rope:[^']+)'", out).group(1)  # as a shell takes it
     own = load(spec, 8 * 30 * 52).measure.frequencies
     for axis, (side, d) in enumerate([(8, 44), (30, 42), (52, 42)]):
         turns = np.sort(own[own[:, axis] != 0, axis])
