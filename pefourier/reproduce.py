@@ -314,7 +314,13 @@ def f1_difference(one: Mapping[str, Any]) -> str:
     by_auprc = one["auprc_differences"]["dft"]
     cut_short = "; training was cut short" if {"sinusoidal", "dft"} & set(one["cut_short"]) else ""
     chosen = ", settings chosen on validation" if one["chosen"] else ""
-    more = {"at_equal_size": at_equal_size, "auprc": by_auprc, "cut_short": cut_short}
+    seeds = f"{one['seeds']} {agreeing(one['seeds'], 'seed', 'seeds')}"
+    more = {
+        "seeds": seeds,
+        "at_equal_size": at_equal_size,
+        "auprc": by_auprc,
+        "cut_short": cut_short,
+    }
     return read_toml(TEXTS)["difference"].format(one=one, d=d, chosen=chosen, **more)
 
 

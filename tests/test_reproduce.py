@@ -92,7 +92,8 @@ def test_table_1_is_filled_from_what_training_left(tmp_path, gains, verdict):
     row = f".500 / .500 / .500 → {after} / {after} / {after}"
     assert claim.computed.split("; ")[0] == row
     assert len(claim.computed.split("; ")) == len(gains)
-    assert claim.reason.startswith(f"Windows of 64, {len(gains[0]) // 2} seeds, 2 folds: F1 d")
+    seeds = {1: "1 seed", 4: "4 seeds"}[len(gains[0]) // 2]
+    assert claim.reason.startswith(f"Windows of 64, {seeds}, 2 folds: F1 d")
     assert "which leaks, F1 is .500 → .900." in claim.reason
     assert find(claims, "Table 1", "MSL").verdict == "not yet compared"
 
