@@ -132,7 +132,7 @@ def test_the_command_says_what_to_do_with_it(tmp_path, run, monkeypatch):
     text = " ".join(run(*line).out.split())
     assert text.startswith(
         "CONVERTED. In n.safetensors the rows of queries and keys of 8 heads in 2 layers stand as "
-        "neighbours; 5 other tensors are as they were. Use code that turns neighbours: scores are "
+        "neighbours; 5 other tensors are unchanged. Use code that turns neighbours: scores are "
         "the same there, and wrong where code still turns halves. model.layers.0.self_attn.k_proj."
     )
     assert run(*line, "--json").results[0]["told"] == "halves"

@@ -172,7 +172,7 @@ def test_rotations_are_told_as_they_are_computed():
     apart = np.linalg.norm(new[:, None] - new, axis=-1)[~np.eye(72, dtype=bool)].min()
     assert r.anew.nearest == pytest.approx(apart / np.linalg.norm(new, axis=1).max())
     assert r.conclusion.startswith("STILL DISTINCT. Computed anew on 9x8, all 72 codes differ")
-    assert "Rotations are computed, and methods are for tables: by bicubic" in r.conclusion
+    assert "interpolation is for tables: by bicubic" in r.conclusion
     added = both("axial:convention=detr", (6, 6), (9, 8)).conclusion
     assert "from 6x6 to 9x8 they differ" in added
     assert "Computed anew on 9x8, all 72 codes differ" in added

@@ -99,7 +99,7 @@ class Rotation:
     critical_dimension: int | None  # None without a base
     decay: tuple[tuple[int, float], ...]  # lag, RoFormer's bound on the score, of pairs that turn
     cache: CacheLoss | None  # None where frequencies are the same at all lengths
-    idle: int  # rotated pairs that never finish a turn within the length
+    idle: int  # rotated pairs that never complete a turn within the length
     unseen: int  # pairs that meet phases which training never met
     familiar_length: int | None  # the longest at which no pair does; None: any, or not one for all
     window: int | None  # positions that a query sees in its layers; None: all
@@ -548,7 +548,7 @@ def treatments(own: np.ndarray, plain: np.ndarray, by_pair: bool = False) -> dic
 
 
 def count_idle(turning: np.ndarray, length: int) -> int:
-    """Pairs that never finish a turn within a length, of frequencies that are not 0.
+    """Pairs that never complete a turn within a length, of frequencies that are not 0.
 
     >>> count_idle(1e4 ** (-np.arange(64) / 64), 4096)
     18

@@ -6,7 +6,7 @@ Frequencies are :math:`\rho^{-2i/d}`, i = 0 … d/2 - 1, radians per position; a
 `length` positions and `d` dimensions (of a head, for rotary positions). ``sinusoidal`` and ``rope``
 of one base have the same distances, rank and kernel, so that one table serves both.
 
-turns: every pair finishes a turn. wavelength: the slowest needs k lengths for one. distance: the
+turns: every pair completes a turn. wavelength: the slowest needs k lengths for one. distance: the
 smallest between two codes is largest. rank, stable_rank, condition: of the table of codes; by these
 four a base is the best of the candidates, and one between them may be better. bound: the smallest
 base with B(m) >= 0 at every lag below the length (`pefourier.analysis.context.base_bound`).
@@ -54,7 +54,7 @@ class Candidate:
     rank: int
     stable_rank: float
     condition_number: float | None  # None where the rank is deficient
-    idle: int  # pairs that never finish a turn within the length
+    idle: int  # pairs that never complete a turn within the length
     bound: int | None  # first lag m with B(m) < 0
 
 
@@ -137,7 +137,7 @@ def measured(name: str, text: str) -> tuple[float, str]:
 def base_of_turns(d: int, length: int, lengths: float = 1.0) -> float:
     r"""The base whose slowest pair needs so many lengths for a turn: :math:`(kL/2\pi)^{d/(d-2)}`.
 
-    With k = 1 it is the largest base with which every pair finishes a turn within the length.
+    With k = 1 it is the largest base with which every pair completes a turn within the length.
 
     >>> round(base_of_turns(256, 80), 3), round(base_of_turns(128, 4096), 2)
     (12.99, 722.52)

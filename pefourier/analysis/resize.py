@@ -295,7 +295,7 @@ def compare_methods(
 def unseen_phases(old: Encoding, new: Encoding) -> list[Unseen] | None:
     """Of each axis, the pairs that turn further on the new lattice than ever on the old.
 
-    A pair that finished a turn on the old one has met all phases, and one that goes less than a
+    A pair that completed a turn on the old one has met all phases, and one that goes less than a
     step of the old grid beyond what it met is as good as there.
     """
     if old.measure is None or new.measure is None:

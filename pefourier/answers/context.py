@@ -225,8 +225,9 @@ def never_turning(r: context.Rotation, found: context.Context) -> str:
     where = f" within the window of {seen}" if seen else ""
     where += f" in {r.name} layers" if len(found.rotations) > 1 else ""
     if not idle:
-        return f"every pair finishes a turn{where}"
-    return f"{idle} of {r.rotated} pairs never {agreeing(idle, 'finishes', 'finish')} a turn{where}"
+        return f"every pair completes a turn{where}"
+    complete = agreeing(idle, "completes", "complete")
+    return f"{idle} of {r.rotated} pairs never {complete} a turn{where}"
 
 
 def new_phases(r: context.Rotation, length: int) -> str:

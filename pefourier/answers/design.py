@@ -97,8 +97,8 @@ def conclude_design(design: Design) -> Said:
     >>> from pefourier.analysis.design import design_base
     >>> print(conclude_design(design_base(80, 64, criteria=("turns", "distance"))).text)
     CRITERIA DISAGREE. For 80 positions and d 64 take base at most 13.8 for all pairs to turn. Every
-    pair finishes a turn with bases up to 13.82141. By codes alone the best of the 15 bases tried is
-    1.5 by distance (smallest distance 4.453).
+    pair completes a turn with bases up to 13.82141. By codes alone the best of the 15 bases tried
+    is 1.5 by distance (smallest distance 4.453).
     """
     bases = {c.rho: c for c in design.candidates}
     steps = design.steps and f" ({design.steps.span} in steps of {design.steps.resolution})"
@@ -164,7 +164,7 @@ def fact(criterion: str, rho: float | None, design: Design, bases: dict[float, C
     """What a criterion that has a formula or a search of its own asks for."""
     name, _, lengths = criterion.partition("=")
     if name == "turns":
-        return f"Every pair finishes a turn with bases up to {base_words(rho)}."
+        return f"Every pair completes a turn with bases up to {base_words(rho)}."
     if name == "wavelength":
         return f"The slowest pair needs {lengths} lengths for a turn with base {base_words(rho)}."
     if name == "phase":
@@ -174,7 +174,7 @@ def fact(criterion: str, rho: float | None, design: Design, bases: dict[float, C
     if rho is None:
         return sentence("design", "no bound")
     idle = bases[rho].idle if rho in bases else 0
-    cost = f"{idle} of {design.d // 2} pairs then never finish a turn; l" if idle else "L"
+    cost = f"{idle} of {design.d // 2} pairs then never complete a turn; l" if idle else "L"
     return sentence("design", "bound", rho=rho, cost=cost)
 
 

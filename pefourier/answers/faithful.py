@@ -254,7 +254,7 @@ def surely_wrong(enc: Encoding, r: Faithfulness) -> str:
     if not errors:
         return ""
     more = f" ({len(errors) - 1} more below)" if len(errors) > 1 else ""
-    return f"Surely a bug: {errors[0]}{more}."
+    return f"This is surely a bug: {errors[0]}{more}."
 
 
 def known_formula(enc: Encoding, r: Faithfulness) -> str:

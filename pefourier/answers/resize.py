@@ -94,7 +94,8 @@ def instead_in_words(r: Resizing) -> str:
     if r.after.nearest is None or r.before.nearest is None:
         return ""
     would = apart_in_words(r.after, r.before).replace("differ", "would differ", 1)
-    return f"Rotations are computed, and methods are for tables: by {r.method} {would}."
+    recomputed = "Rotations are recomputed at the new size; interpolation is for tables"
+    return f"{recomputed}: by {r.method} {would}."
 
 
 def unseen_in_words(r: Resizing) -> str:
@@ -104,7 +105,7 @@ def unseen_in_words(r: Resizing) -> str:
     if any(one.unseen for one in r.unseen):
         counts = ", ".join(f"{one.unseen} of {one.pairs} along {one.axis}" for one in r.unseen)
         return f"Pairs of the formula meet phases never seen: {counts}."
-    steps = f"steps are {by_axis([one.step_ratio for one in r.unseen])} of what they were"
+    steps = f"steps are {by_axis([one.step_ratio for one in r.unseen])} of the original ones"
     further = further_in_words([one.reach_ratio for one in r.unseen])
     if not further:
         return f"No pair turns further than on {size_of(r.old)}; {steps}."

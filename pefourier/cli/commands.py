@@ -338,8 +338,8 @@ def usage(given: Weights, form: request.Form, drawing: request.Drawing) -> None:
     """Which rotary frequencies do a model's weights use?
 
     How the energy of queries and keys is spread over pairs, from those that turn with every
-    position to those that never finish a turn: by layers and heads, in the product that scores are
-    made of. Reads only the rows of queries and keys; nothing of the model is run.
+    position to those that never complete a turn: by layers and heads, in the product that scores
+    are made of. Reads only the rows of queries and keys; nothing of the model is run.
 
     \b
     Example: pefourier usage SmolLM2-135M/ --plot usage.png

@@ -292,7 +292,7 @@ def test_only_findings_that_are_surely_bugs_are_said_and_the_others_counted():
     one, two = (Finding(code, "error", code) for code in ("first", "second"))
     doubt = Finding("doubt", "warning", "perhaps")
     told = conclude(enc, replace(assess(enc), findings=[one, two, doubt]))
-    assert " Surely a bug: first (1 more below)." in told
+    assert " This is surely a bug: first (1 more below)." in told
     assert "perhaps" not in told
     assert "perhaps" not in conclude(enc, replace(assess(enc), findings=[doubt]))
 

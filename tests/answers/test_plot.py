@@ -285,6 +285,18 @@ def test_all_text_is_within_the_figure(long_names, look):
             assert inside or not text.get_text(), (draw, text.get_text())
 
 
+@pytest.mark.parametrize("look", [plot.USUAL, plot.Look(4.8)])
+@pytest.mark.parametrize(("names", "points"), [(1, 1), (2, 1), (3, 1), (2, 2)])
+def test_titles_of_rebuilt_points_are_within_the_figure(look, names, points):
+    grids = [load("axial:grid=14x14,d=16")] * names
+    answers = [Answer(e, position_functions(e, [(7, 7), (2, 3)][:points])) for e in grids]
+    with plot.figure_style(look):
+        figure = reconstruct(answers, look)
+        FigureCanvasAgg(figure).draw()
+    for axes in figure.axes:
+        assert axes._left_title.get_window_extent().y1 <= figure.bbox.height
+
+
 def test_names_below_the_axes_take_no_room_from_them(long_names):
     heights = []
     for answers in (long_names[spectrum][:1], long_names[spectrum]):

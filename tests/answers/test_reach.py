@@ -45,20 +45,20 @@ def concluded(tmp_path, config, *asked):
 @pytest.mark.parametrize(
     ("config", "sentence"),
     [
-        (MISTRAL, "18 of 64 pairs never finish a turn within the window of 4096."),
+        (MISTRAL, "18 of 64 pairs never complete a turn within the window of 4096."),
         (
             GEMMA3,
-            "57 of 128 pairs never finish a turn within the window of 1024 in sliding_attention "
-            "layers and 55 of 128 pairs never finish a turn in full_attention layers.",
+            "57 of 128 pairs never complete a turn within the window of 1024 in sliding_attention "
+            "layers and 55 of 128 pairs never complete a turn in full_attention layers.",
         ),
         (
             GEMMA3,
             "The sum of cosines stays positive within the window of 1024 (sliding_attention) and "
             "first turns negative at lag 573011 (full_attention)",
         ),
-        (COMMAND, "25 of 64 pairs never finish a turn within the window of 4096."),
+        (COMMAND, "25 of 64 pairs never complete a turn within the window of 4096."),
         (COMMAND, "The sum of cosines stays positive within the window of 4096."),
-        ({**MISTRAL, "sliding_window": 65536}, "4 of 64 pairs never finish a turn."),
+        ({**MISTRAL, "sliding_window": 65536}, "4 of 64 pairs never complete a turn."),
     ],
 )
 def test_sentences_speak_of_what_a_query_sees(tmp_path, config, sentence):

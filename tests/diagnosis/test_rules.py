@@ -428,7 +428,7 @@ def test_messages_say_what_to_do():
         "row 1 of zeros: a padding index, which no position may use"
     )
     assert message(OTHER["one row wrong"][0]).startswith(
-        "but for row 40 this is sinusoidal (rho=10000.0, layout=interleaved"
+        "all rows but row 40 are sinusoidal (rho=10000.0, layout=interleaved"
     )
 
 

@@ -192,7 +192,7 @@ def check_factors(key: str, values: tuple[float, ...], pairs: int) -> None:
 
 
 def still_below(head: Head, *, original: int) -> Rotation:
-    r"""Pairs that don't finish a turn in training stand still: below 2 pi / L frequencies are zero.
+    r"""Pairs that complete no turn in training stand still: below 2 pi / L frequencies are zero.
 
     As FoPE (Hua et al., 2024, arXiv 2412.17739) and HoPE (Chen et al., 2024, arXiv 2410.21216) have
     it, and clipped RoPE; p-RoPE cuts a share of the pairs in place of these, see `proportional`.
