@@ -69,7 +69,7 @@ def test_the_bound_on_phases_is_the_published_one(asked, base):
     assert rho == pytest.approx(base, rel=4e-6)  # printed as whole numbers, one of them one up
     cosine, _, layers = asked.partition(":")
     assert np.cos(131072 / rho) ** int(layers or 1) == pytest.approx(float(cosine), abs=1e-9)
-    assert f"stays at {cosine} or more over the length" in conclude_design(found).text
+    assert f"slowest wave at {cosine} or above over the length" in conclude_design(found).text
 
 
 @pytest.mark.parametrize("asked", ["1", "-0.1", "0.5:0", "x"])
@@ -152,8 +152,12 @@ def test_the_best_of_some_bases_is_not_told_as_the_best():
     (better,) = design_base(200, 16, (1.561,), ()).candidates
     assert better.min_distance > max(c.min_distance for c in found.candidates) + 0.1
     told = conclude_design(found).text
-    assert "the best of the 16 bases tried are 2 by distance (smallest distance 2.11)" in told
-    assert "positive at all lags below the length" in told
+    assert "score above random ones, on average, at every lag below the length" in told
+    rows = [line for line in design_text("", found).splitlines() if line[0].isdigit()]
+    (row,) = (line for line in rows if "distance" in line)
+    alone = conclude_design(design_base(200, 16, criteria=("distance",))).text
+    assert row.startswith("2 ")
+    assert "the best of the 14 bases tried is 2 by distance (smallest distance 2.11)" in alone
 
 
 def test_what_is_tied_has_no_winner():
@@ -274,8 +278,8 @@ def test_the_base_that_is_told_serves_when_it_is_typed_back(length, d):
     """Rounded to the digits of words and SPEC; a base above it may fail, which the words say."""
     found = design_base(length, d, bases=(), criteria=("bound",))
     told = conclude_design(found).text
-    (typed,) = re.findall(r"asks for ([\d.e+]+), the smallest base", told)
-    for base in (typed, *re.findall(r"base about ([\d.e+]+) for", told)):
+    (typed,) = re.findall(r"smallest that serves is ([\d.e+]+)\.", told)
+    for base in (typed, *re.findall(r"takes base ([\d.e+]+);", told)):
         rope = build("rope", length=length, d=d, rho=float(base))
         assert base_bound(rope.measure.frequencies) >= length
     assert found.candidates[0].spec == f"rope:rho={typed},d={d}"
@@ -286,7 +290,7 @@ def test_a_base_above_the_smallest_may_fail_and_is_not_advised():
     found = design_base(65536, 128, bases=(3e6,), criteria=("bound",))
     assert found.candidates[1].bound < 65536
     assert "or more" not in conclude_design(found).text
-    assert "arger bases may fail again" in conclude_design(found).text
+    assert "A larger base may fail again" in conclude_design(found).text
 
 
 @pytest.mark.parametrize(

@@ -39,6 +39,7 @@ DIGITS = 5  # of that base
 BASES_AT_ONCE = 2**9
 AXES = "tyx"  # frames, rows, columns
 SECONDS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
+SECONDS |= {"w": 7 * 86400.0, "y": 365.25 * 86400.0}
 TURN = 2 * pi * (1 - 1e-12)  # of which a wave that lasts the length is not short by rounding
 NEARBY = 2**12  # lags that are looked at in one pass over the codes
 

@@ -8,7 +8,7 @@ No number of codes says which encoding a model learns best with, and the last se
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from shlex import quote
@@ -31,22 +31,33 @@ TRAINABLE = 4096  # positions of a series; language models are not trained here
 
 @dataclass(frozen=True)
 class Rule:
-    """What holds of some encodings for lengths up to d, above d or any; several tie."""
+    """What holds of some encodings for lengths up to d, above d, long or any; several tie."""
 
     which: Literal["out", "take", "try"]
     specs: tuple[str, ...]
-    lengths: Literal["up to d", "above d", "any", "grid", "image"]
+    lengths: Literal["up to d", "above d", "text", "any", "grid", "image"]
     why: str  # with the length as {n}, {d}, and of a grid its rows as {row}
 
     def holds(self, length: int, d: int, axes: int = 1) -> bool:
         """Whether it is about this size; on two axes or more only rules of grids are."""
         if axes > 1:
             return self.lengths == "grid" or (self.lengths == "image" and axes == 2)
-        return self.lengths in ("any", "up to d" if length <= d else "above d")
+        return self.lengths in (
+            "any",
+            "up to d" if length <= d else "above d",
+            "text" if length > TRAINABLE else "",
+        )
 
 
 RULES = (  # of those to take the first that holds is the default, the second what else serves
     Rule("take", ("dft",), "up to d", "a linear map reads every position back exactly"),
+    Rule(
+        "take",
+        ("rope",),
+        "text",
+        "language models turn queries and keys with it; scores depend on the lag, and any position "
+        "has a code, beyond {n} too",
+    ),
     Rule(
         "take",
         ("sinusoidal", "rope"),
@@ -56,18 +67,19 @@ RULES = (  # of those to take the first that holds is the default, the second wh
     Rule("out", ("dft", "onehot"), "above d", "codes repeat after {d} positions"),
     Rule("out", ("none",), "any", "all codes are alike"),
     Rule("try", ("learned",), "any", "a row for each position, none beyond {n}"),
-    Rule("try", ("t5",), "any", "tells lags, not positions, and far lags share a bias"),
+    Rule("try", ("t5",), "any", "learned biases for lags; far lags share one"),
     Rule(
         "take",
         ("axial", "axial-rope"),
         "grid",
-        "all points differ, on larger grids too, near ones are alike, nothing has to be learned",
+        "all points differ, on larger grids too, near ones are alike, and nothing has to be "
+        "learned",
     ),
     Rule(
         "out",
         ("sinusoidal", "rope"),
         "grid",
-        "points count in raster order: one below is as far as {row} columns, and codes change with "
+        "they count points row by row: one below is as far as {row} columns, and codes change with "
         "the width",
     ),
     Rule("out", ("none",), "grid", "all codes are alike"),
@@ -82,50 +94,69 @@ RULES = (  # of those to take the first that holds is the default, the second wh
 )
 
 
-def advise(grid: Sequence[int], d: int, base: float | None = None) -> str:
+@dataclass(frozen=True)
+class Advice:
+    """Which encoding to take and why, what else to know, and the command that follows."""
+
+    take: str
+    rest: str
+    command: str
+
+    @property
+    def text(self) -> str:
+        """All of it in one paragraph."""
+        return f"{self.take} {self.rest} Next: {self.command}"
+
+
+def advise(grid: Sequence[int], d: int, bases: Mapping[str, str], steps: str = "") -> Advice:
     """Which encoding to take for a size, what is ruled out and what to try, by `RULES`.
 
-    Of one side it is a length, and `base` is one to train with beside the usual one.
+    Of one side it is a length, of time where `steps` says of which; bases are by criterion.
 
-    >>> print(advise([1000], 64))  # doctest: +ELLIPSIS
-    TAKE SINUSOIDAL OR ROPE. For 1000 positions and d 64: all positions differ, beyond 1000 too, ...
+    >>> advise([1000], 64, {"turns": "187"}).take  # doctest: +ELLIPSIS
+    'TAKE SINUSOIDAL OR ROPE. For 1000 positions and d 64: all positions differ, beyond 1000 ...'
     """
     length = prod(grid)
-    held = [rule for rule in RULES if rule.holds(length, d, len(grid))]
+    rules = [rule for rule in RULES if rule.holds(length, d, len(grid))]
+    held = [rule for rule in rules if not (steps and rule.lengths == "text")]
 
     def told(which: str) -> list[str]:
         return [
-            f"{join(rule.specs, 'or' if which == 'take' else 'and')} "
-            f"({rule.why.format(n=length, d=d, row=grid[-1])})"
+            f"{join(rule.specs)} ({rule.why.format(n=length, d=d, row=grid[-1])})"
             for rule in held
             if rule.which == which
         ]
 
-    first, *_ = (rule for rule in held if rule.which == "take")
+    first = next(rule for rule in held if rule.which == "take")
     why = first.why.format(n=length, d=d)
-    size = f"{length} positions" if len(grid) == 1 else f"the {size_of(grid)} grid"
-    said = [f"TAKE {' OR '.join(first.specs).upper()}. For {size} and d {d}: {why}."]
-    said += [f"What else serves: {one}." for one in told("take")[1:]]
-    said.append(sentence("choice", "tie" if len(grid) == 1 else "tie on a grid"))
-    said.append(f"Ruled out: {join(told('out'))}.")
+    size = f"{length} positions{steps}" if len(grid) == 1 else f"the {size_of(grid)} grid"
+    base = f", BASE {bases['bound']}" if first.lengths == "text" and "bound" in bases else ""
+    take = f"TAKE {' OR '.join(first.specs).upper()}{base}. For {size} and d {d}: {why}."
+    beside = sentence("choice", first.specs[0], d=d)
+    rest = sentence("choice", "rest", out=join(told("out")), untold=join(told("try")))
     if len(grid) > 1:
-        return " ".join([*said, sentence("choice", "train on a grid", untold=join(told("try")))])
-    if length > TRAINABLE:
-        said.append("Language models take rope; for its base see the bound below.")
-        return " ".join(said)
-    specs = [spec for rule in held if rule.which != "out" for spec in rule.specs]
-    if base is not None:
-        specs.insert(specs.index("rope") + 1, f"rope:rho={base:.7g}")
-    said.append(sentence("choice", "train", untold=join(told("try")), specs=training(specs), d=d))
-    return " ".join(said)
+        command = f"pefourier check-faithful {' '.join(first.specs)} --grid {size_of(grid)}"
+    elif length <= TRAINABLE:
+        specs = [spec for rule in held if rule.which != "out" for spec in rule.specs]
+        if base := bases.get("turns"):
+            specs.insert(specs.index("rope") + 1, f"rope:rho={base}")
+        command = training(specs)
+    else:
+        question, criterion = ("spectrum", "turns") if steps else ("context", "bound")
+        base = bases.get(criterion, "10000")
+        command = f"pefourier {question} rope:rho={base} --length {length}"
+    return Advice(f"{take} {beside}", rest, f"{command} --d {d}")
 
 
 def with_command(text: str, indent: str = "") -> str:
-    """Advice in lines, its command on a line of its own, as it is pasted."""
+    """Advice in lines, its command on a line of its own."""
     said, word, command = text.partition("pefourier train")
-    return paragraph(said, indent) + (
-        paragraph(f"    {word}{command}", 8 * " ", " \\") if word else ""
-    )
+    return paragraph(said, indent) + (pasted(f"{word}{command}") if word else "")
+
+
+def pasted(command: str) -> str:
+    """A command as it is pasted into a shell, indented."""
+    return paragraph(f"    {command}", 8 * " ", " \\")
 
 
 def training(specs: Sequence[str]) -> str:

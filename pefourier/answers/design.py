@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pefourier.analysis.design import CRITERIA, Candidate, Design, find_first_base, grid_spec
-from pefourier.answers.choice import advise, with_command
+from pefourier.answers.choice import TRAINABLE, Advice, advise, pasted
 from pefourier.answers.page import Page, fields_told
 from pefourier.answers.plot import NARROW, USUAL, WIDTH, Look, literal, make_panels
 from pefourier.answers.telling import Answer, Said, Telling, meaning_of, record_of_fields, sentence
-from pefourier.answers.text import aligned, join, number, paragraph
+from pefourier.answers.text import aligned, capital, join, number, paragraph
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -25,14 +25,15 @@ if TYPE_CHECKING:
 
 HEADS = {
     "rho": "base",
+    "idle": "pairs that never turn",
+    "bound": "first lag with a negative sum",
     "min_distance": "smallest distance",
     "min_distance_cast": "after rounding",
     "rank": "rank",
     "stable_rank": "stable rank",
     "condition_number": "condition number",
-    "idle": "pairs that never turn",
-    "bound": "first lag with a negative sum",
 }
+ALWAYS = {"rho", "idle", "bound"}  # columns: what every base costs
 CURVES = {  # of a design: field of a candidate, the axis, its scale, the criteria it answers
     "min_distance": ("smallest distance", "linear", ("distance",)),
     "rank": ("rank", "linear", ("rank",)),
@@ -92,59 +93,69 @@ def design_record(answer: Answer) -> dict[str, Any]:
 
 
 def conclude_design(design: Design) -> Said:
-    """Whether a base is needed, what each use and criterion asks for, and that they contradict.
+    """Whether a base is needed, and what each use, or else each criterion of codes, asks for.
 
     >>> from pefourier.analysis.design import design_base
-    >>> print(conclude_design(design_base(80, 64, criteria=("turns", "distance"))).text)
-    CRITERIA DISAGREE. For 80 positions and d 64 take base at most 13.8 for all pairs to turn. Every
-    pair completes a turn with bases up to 13.82141. By codes alone the best of the 15 bases tried
+    >>> said = conclude_design(design_base(80, 64, criteria=("turns", "distance"))).text
+    >>> print(said)  # doctest: +NORMALIZE_WHITESPACE
+    CRITERIA DISAGREE. For 80 positions and d 64 a base of at most 13.8 (exactly: 13.82141) lets
+    every pair complete a turn, as suits short lengths; at lag 9 the sum of cosines first turns
+    negative: similar tokens then score below random ones on average. The best of the 15 bases tried
     is 1.5 by distance (smallest distance 4.453).
     """
-    bases = {c.rho: c for c in design.candidates}
-    steps = design.steps and f" ({design.steps.span} in steps of {design.steps.resolution})"
-    size = f"{design.length} positions{steps or ''} and d {design.d}"
-    facts = [
-        fact(name, rho, design, bases)
-        for name, rho in sorted(design.best.items(), key=lambda one: one[0] != "bound")
-        if name not in EVIDENCE
-    ]
-    best = {
-        name: rho
-        for name, rho in design.best.items()
-        if name in EVIDENCE and (name != "condition" or bases[rho].condition_number is not None)
-    }
-    if best:
-        asked = [
-            f"{tied_words(design, name)} by {name.replace('_', ' ')} ({EVIDENCE[name](bases[rho])})"
-            for name, rho in best.items()
-        ]
-        verb = "is" if len(asked) == 1 and not design.tied.keys() & best.keys() else "are"
-        tried = f"the {len(bases)} bases tried" if len(bases) > 1 else "one base tried"
-        facts.append(f"By codes alone the best of {tried} {verb} {join(asked)}.")
-    disagree = len(set(design.best.values())) > 1
-    verdict, action, use = "CRITERIA AGREE", "", by_use(design)
+    size = f"{design.length} positions{steps_words(design)} and d {design.d}"
+    first, *more = asked_bases(design)
     if design.dft_serves:
-        verdict = "NO BASE NEEDED"
-        action = f"Among bases the criteria disagree: {use}." if disagree else ""
-    elif disagree:
-        verdict = "CRITERIA DISAGREE"
-    elif design.best and set(design.best.values()) <= {None}:
+        more = [f"With another encoding, {first}", *more]
+        return Said(*meaning_of("design", "NO BASE NEEDED", size=size), "", tuple(more))
+    bases = {design.best[name] for name in told_criteria(design)}
+    verdict = "CRITERIA DISAGREE" if len(bases) > 1 else "BASE FOUND"
+    if bases <= {None}:
         verdict = "NO BASE FOUND"
-    elif len(design.best) == 1 or not facts:
-        verdict = "BY ONE CRITERION"
-    return Said(*meaning_of("design", verdict, size=size, use=use), action, tuple(facts))
+    return Said(*meaning_of("design", verdict, size=size, first=first), "", tuple(more))
 
 
-def by_use(design: Design) -> str:
-    """Which base to take for what, where criteria of use are among those that disagree."""
-    uses = {"bound": "about {} for a language model", "turns": "at most {} for all pairs to turn"}
-    if design.steps or design.axis:  # the rule of language models is not its own
-        uses = {"turns": uses["turns"], "bound": "about {} by the rule of language models"}
-    found = {name: design.best.get(name) for name in uses}
-    told = [
-        uses[name].format(in_few_digits(rho, name, design)) for name, rho in found.items() if rho
+def steps_words(design: Design) -> str:
+    """Which time is cut into which steps, where positions are those."""
+    steps = design.steps
+    return f" ({steps.span} in steps of {steps.resolution})" if steps else ""
+
+
+def told_criteria(design: Design) -> list[str]:
+    """The criteria that were asked for, the rule of language models first; else those of use.
+
+    Where all are shown, the table marks the best by codes, and the length says which use it has.
+    """
+    if design.criteria != CRITERIA:
+        numbers = {c.rho: c.condition_number for c in design.candidates}
+        known = [n for n, rho in design.best.items() if n != "condition" or numbers[rho]]
+        return sorted(known, key="bound".__ne__)
+    text = not (design.steps or design.axis)
+    return ["bound"] * text + ["turns"] * (not text or design.length <= TRAINABLE)
+
+
+def asked_bases(design: Design) -> list[str]:
+    """A sentence for each criterion of use, and one for all that are seen in the codes."""
+    told = told_criteria(design)
+    facts = [fact(name, design) for name in told if name not in EVIDENCE]
+    codes = [name for name in told if name in EVIDENCE]
+    first, *more = [*facts, *([best_by_codes(design, codes)] if codes or not facts else [])]
+    return [first, *map(capital, more)]
+
+
+def best_by_codes(design: Design, criteria: Sequence[str]) -> str:
+    """The best base by each criterion that is seen in the table of codes."""
+    bases = {c.rho: c for c in design.candidates}
+    tried = f"the {len(bases)} bases tried" if len(bases) > 1 else "one base tried"
+    if not criteria:
+        return sentence("design", "none", tried=tried)
+    asked = [
+        f"{tied_words(design, name)} by {name.replace('_', ' ')} "
+        f"({EVIDENCE[name](bases[design.best[name]])})"
+        for name in criteria
     ]
-    return f"take base {', or '.join(told)}" if told else "see what each criterion asks for"
+    verb = "is" if len(asked) == 1 and not design.tied.keys() & set(criteria) else "are"
+    return sentence("design", "codes", tried=tried, verb=verb, asked=join(asked))
 
 
 def in_few_digits(rho: float, criterion: str, design: Design) -> str:
@@ -160,22 +171,27 @@ def in_few_digits(rho: float, criterion: str, design: Design) -> str:
     return number(next(serving, rho), 7)
 
 
-def fact(criterion: str, rho: float | None, design: Design, bases: dict[float, Candidate]) -> str:
-    """What a criterion that has a formula or a search of its own asks for."""
-    name, _, lengths = criterion.partition("=")
-    if name == "turns":
-        return f"Every pair completes a turn with bases up to {base_words(rho)}."
-    if name == "wavelength":
-        return f"The slowest pair needs {lengths} lengths for a turn with base {base_words(rho)}."
-    if name == "phase":
-        similarity, _, layers = lengths.partition(":")
-        through = f" after {layers} layers" if layers else ""
-        return sentence("design", "phase", similarity=similarity, through=through, rho=rho)
+def fact(criterion: str, design: Design) -> str:
+    """What a criterion that has a formula or a search of its own asks for, and what it costs."""
+    name, _, given = criterion.partition("=")
+    rho, found = design.best[criterion], {c.rho: c for c in design.candidates}
     if rho is None:
         return sentence("design", "no bound")
-    idle = bases[rho].idle if rho in bases else 0
-    cost = f"{idle} of {design.d // 2} pairs then never complete a turn; l" if idle else "L"
-    return sentence("design", "bound", rho=rho, cost=cost)
+    told: dict[str, Any] = {"rho": rho, "lengths": given, "cost": ""}
+    if name == "phase":
+        told["similarity"], _, layers = given.partition(":")
+        told["through"] = f" after {layers} layers" if layers else ""
+    elif name in ("turns", "bound"):
+        told["few"] = in_few_digits(rho, name, design)
+    c = found.get(rho)  # none where it is below 1
+    if name == "turns" and c and c.bound:
+        told["cost"] = sentence("design", "negative", lag=c.bound)
+    elif name == "bound":
+        text = not (design.steps or design.axis)
+        told["who"] = "a language model takes" if text else "the rule of language models asks for"
+        if c and c.idle:
+            told["cost"] = sentence("design", "idle", idle=c.idle, pairs=design.d // 2)
+    return sentence("design", name, **told)
 
 
 def tied_words(design: Design, criterion: str) -> str:
@@ -217,9 +233,12 @@ def best_bases(design: Design, criterion: str) -> tuple[float | None, ...]:
 
 
 def columns_of(design: Design) -> list[str]:
-    """The columns of the table of candidates; without a format nothing was rounded."""
-    cast = any(c.min_distance_cast is not None for c in design.candidates)
-    return [key for key in HEADS if cast or key != "min_distance_cast"]
+    """The columns of the table of candidates: what is asked about, and what every base costs."""
+    asked = set(design.criteria or CRITERIA)
+    shown = ALWAYS | {field for field, (*_, names) in CURVES.items() if asked & set(names)}
+    if design.dtype:
+        shown |= {"min_distance", "min_distance_cast"}
+    return [key for key in HEADS if key in shown]
 
 
 def design_text(axes: str, design: Design) -> str:
@@ -314,15 +333,6 @@ TOLD = Telling(
 )
 
 
-def lowered(said: Said) -> str:
-    """A conclusion that follows another one, whose verdict is the answer.
-
-    >>> lowered(Said("CRITERIA DISAGREE", "For 9 positions take base 3."))
-    'criteria disagree. For 9 positions take base 3.'
-    """
-    return f"{said.verdict.lower()}{said.text.removeprefix(said.verdict)}"
-
-
 def design_page(answers: Sequence[Answer]) -> Page:
     """The answer of `pefourier design`; axes of a grid that are alike have one conclusion.
 
@@ -330,19 +340,29 @@ def design_page(answers: Sequence[Answer]) -> Page:
     """
     designs: list[Design] = [a.result for a in answers]
 
-    def which() -> str:
+    def advice() -> Advice | None:
         one = designs[0]
         if one.criteria != CRITERIA:
-            return ""
+            return None
+        bases = {
+            name: in_few_digits(rho, name, one)
+            for name in ("turns", "bound")
+            if (rho := one.best[name])
+        }
         d = sum(each.d for each in designs)
-        return advise([each.length for each in designs], d, one.best["turns"])
+        return advise([each.length for each in designs], d, bases, steps_words(one))
 
     def conclude_all() -> str:
-        advice = which()
-        bases = ""
-        for axes, one in by_axes(designs):
-            said, lead = conclude_design(one), f"Its base{f', {axes}' if axes else ': '}"
-            bases += paragraph(f"{lead}{lowered(said)}" if advice else f"{axes}{said.text}")
-        return f"{with_command(advice)}\n{bases}" if advice else bases
+        found = advice()
+        if found is None:
+            told = ((axes, conclude_design(one).text) for axes, one in by_axes(designs))
+            return "".join(paragraph(axes + text) for axes, text in told)
+        known = [sentence("design", "grid")] if len(designs) > 1 else []
+        known += [f"{axes}{' '.join(asked_bases(one))}" for axes, one in by_axes(designs)]
+        base = paragraph(" ".join(["Base:", known[0], *map(capital, known[1:])]))
+        return f"{paragraph(found.take)}\n{base}\n{paragraph(found.rest)}{pasted(found.command)}"
 
-    return replace(TOLD.page(answers), conclusion=conclude_all, together=which)
+    def together() -> str:
+        return found.text if (found := advice()) else ""
+
+    return replace(TOLD.page(answers), conclusion=conclude_all, together=together)

@@ -16,7 +16,7 @@ from typing import Any
 
 from pefourier.answers.catalogue import assignment, read_catalogue, spec_text
 from pefourier.answers.page import Page, Reason, fields_of
-from pefourier.answers.text import paragraph
+from pefourier.answers.text import capital, paragraph
 from pefourier.errors import PefourierError, unknown
 
 REGISTRY = Path(__file__).with_suffix(".toml")
@@ -99,7 +99,7 @@ def convention_terms(records: Iterable[dict[str, Any]]) -> Iterable[Term]:
         for one in record.get("conventions", ()):
             spec = f"{record['encoding']}:convention={one['convention']}"
             own = ", ".join(assignment(*item) for item in one["params"].items())
-            note = f" {one['note'][:1].upper()}{one['note'][1:]}." if "note" in one else ""
+            note = f" {capital(one['note'])}." if "note" in one else ""
             meaning = f"A published model's choice of parameters, {spec}: {own}.{note}"
             good = f"'pefourier list {record['encoding']}' shows the others."
             yield Term(one["convention"], "conventions", meaning, good=good, source=one["source"])

@@ -223,6 +223,11 @@ def whole_number(text: str) -> int | None:
     return int(value * unit) if exact and value * unit % 1 == 0 else None
 
 
+def capital(text: str) -> str:
+    """A text that begins a sentence."""
+    return text[:1].upper() + text[1:]
+
+
 def join(items: Iterable[str], word: str = "and") -> str:
     """Items as a sentence has them.
 

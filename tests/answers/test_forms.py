@@ -45,8 +45,8 @@ def test_documents_have_the_numbers_of_the_text(command, run):
     # the conclusion is whole in both, and in one line where the document breaks lines itself
     said = run(*asked, "--json").out
     for one in json.loads(said)["results"]:
-        told = one["conclusion"]  # that of design follows its recommendation, which has the verdict
-        assert (told.partition(". ")[2] if command == "design" else told) in markdown
+        told = one["conclusion"]  # that of design follows its advice, which has verdict and size
+        assert (told.partition(" and d 8 ")[2] if command == "design" else told) in markdown
     assert latex.startswith("% ")
 
 
