@@ -165,9 +165,16 @@ class Telling:
     chart: Callable[[Sequence[Answer], bool], str] | None = None
     lead: Callable[[Answer], str] | None = label_of  # before a conclusion; None: nothing
 
+    def said(self, enc: Encoding | None, result: Any) -> Said:
+        """What is concluded; of an array that by its name holds no codes that comes first."""
+        said = self.conclude(enc, result)
+        if enc is None or all(one.code != "biases-as-codes" for one in enc.findings):
+            return said
+        return replace(said, meaning=f"{sentence('telling', 'biases')} {said.meaning}")
+
     def conclusion(self, answer: Answer) -> str:
         """The paragraph about one answer."""
-        said = self.conclude(answer.encoding, answer.result).text
+        said = self.said(answer.encoding, answer.result).text
         return paragraph(self.lead(answer) + said, "  ") if self.lead else paragraph(said)
 
     def records(self, asked: Iterable[Answer | Refusal]) -> Iterable[dict[str, Any]]:
@@ -236,7 +243,7 @@ def conclude(enc: Encoding, result: Any) -> str:
     COLLIDES. Only 4 of 8 positions have different codes: they repeat every 4, so 0 and 4 share one.
     Take at most 4 positions, or --d 8 or more.
     """
-    return telling_of(result).conclude(enc, result).text
+    return telling_of(result).said(enc, result).text
 
 
 def first_sentences(found: Iterable[str]) -> str:

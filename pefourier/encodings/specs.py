@@ -19,11 +19,13 @@ from pefourier.encodings.checks import check_count
 from pefourier.encodings.conventions import list_conventions, specs_of_convention
 from pefourier.encodings.descriptions import describe
 from pefourier.encodings.encoding import Encoding, from_table, rows_up_to
+from pefourier.encodings.findings import finding
 from pefourier.encodings.grids import check_sides, count_points, on_grid
 from pefourier.encodings.refused import refuse_known
 from pefourier.encodings.registry import BUILDERS, build, parse_parameters
 from pefourier.errors import PefourierError, shown, unknown
 
+BIASES = re.compile(r"(^|\.)(relative_(position|attention)_bias|rel_pos(_[xy])?_bias)")  # of arrays
 HUB = (  # a model there: owner/name, or its address
     r"(?:https?://(?:www\.)?(?:huggingface\.co|hf\.co)/|hf://)?"
     r"(\w[\w.-]*(?:/\w[\w.-]*)?)(?:/(?:resolve|blob|tree|raw)/.*|/)?"
@@ -234,16 +236,18 @@ def build_by_name(
 def load_file(spec: str, length: int | None) -> Encoding:
     """The first `length` rows (default all) of the table in a file."""
     from pefourier.encodings.sources.classifier import read_classifier
-    from pefourier.encodings.sources.tables import read_table, split_spec
+    from pefourier.encodings.sources.tables import read_named_table, split_spec
 
     path, key = split_spec(spec)
     trained = read_classifier(path, length) if key is None else None
     if trained is not None:
         return replace(trained, spec=spec, params={**trained.params, "path": path})
-    table, eps = read_table(path, key)
+    name, table, eps = read_named_table(path, key)
     table = rows_up_to(table, length, shown(spec))
     params = {"length": len(table), "d": table.shape[1], "path": path, "array": key}
-    return replace(from_table(table, spec, eps=eps, origin="file"), params=params, spec=spec)
+    findings = (finding("biases-as-codes", name=shown(name)),) if BIASES.search(name) else ()
+    facts = {"eps": eps, "origin": "file", "findings": findings}
+    return replace(from_table(table, spec, **facts), params=params, spec=spec)
 
 
 def records() -> list[dict[str, Any]]:

@@ -230,7 +230,8 @@ def doubts_on_axis(enc: Encoding) -> list[Finding]:
 
 def may_be_biases(enc: Encoding, *sides: int) -> list[Finding]:
     """The note that points may be displacements within a window, as Swin keeps its biases."""
-    if min(side % 2 for side in sides) == 0 or enc.dim > MOST_HEADS:
+    named = any(one.code == "biases-as-codes" for one in enc.findings)
+    if named or min(side % 2 for side in sides) == 0 or enc.dim > MOST_HEADS:
         return []
     window, grid = size_of([(side + 1) // 2 for side in sides]), size_of(sides)
     return [finding("window-biases", window=window, grid=grid, heads=enc.dim)]

@@ -25,7 +25,7 @@ SEVERE = {"PROBABLY A MISTAKE": "error", "UNSEEN ANGLES": "warning", "TOO FEW RO
 
 def card(enc: Encoding, faithful: Faithfulness, reach: Reach | None, words: Words) -> Markup:
     """An encoding's name, what it is, how far up the ladder it is, numbers and a sentence."""
-    said = telling_of(faithful).conclude(enc, faithful)
+    said = telling_of(faithful).said(enc, faithful)
     rows = [
         element("div", element("dt", words.term(name, GROUPS)), element("dd", value))
         for name, value in facts_of(faithful, reach)

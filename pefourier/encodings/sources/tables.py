@@ -121,11 +121,16 @@ def read_table(path: str, key: str | None = None) -> tuple[np.ndarray, float]:
     (array([[1., 0.],
            [0., 1.]]), 2.220446049250313e-16)
     """
+    return read_named_table(path, key)[1:]
+
+
+def read_named_table(path: str, key: str | None = None) -> tuple[str, np.ndarray, float]:
+    """The name of the table in a file, empty where it has none, and what `read_table` gives."""
     with open_arrays(path) as file:
         name = choose_array(file.arrays, key, file.label)
         stored = file.arrays[name]
         table = file.load(name, float_type(stored.kind), mapping=True).reshape(stored.axes)
-        return table, EPS.get(stored.kind, EPS["float64"])
+        return name, table, EPS.get(stored.kind, EPS["float64"])
 
 
 def read_numbers(spec: str) -> np.ndarray:

@@ -220,3 +220,22 @@ def test_a_table_of_another_width_is_not_that_of_a_formula():
     wide, narrow = (load("sinusoidal", 8, d) for d in (16, 8))
     assert not is_formula(wide, narrow)
     assert is_formula(wide, replace(wide, params=wide.params | {"offset": 0}))
+
+
+@pytest.mark.parametrize(
+    ("name", "biases"),
+    [
+        ("encoder.block.0.layer.0.SelfAttention.relative_attention_bias.weight", True),
+        ("layers.0.blocks.0.attn.relative_position_bias_table", True),
+        ("rel_pos_bias.weight", True),
+        (TABLE, False),
+        ("position_bias_free", False),
+    ],
+)
+@pytest.mark.parametrize("question", ["check-faithful", "spectrum", "relations"])
+def test_an_array_named_for_biases_is_said_to_hold_no_codes(
+    name, biases, question, folder, rng, run
+):
+    safetensors(folder / "own.safetensors", {name: rng.normal(size=(25, 4)).astype(np.float32)})
+    (found,) = run(question, f"{folder}/own.safetensors", "--json").results
+    assert ("holds biases of attention, not codes" not in found["conclusion"]) is not biases
