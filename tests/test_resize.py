@@ -1,6 +1,7 @@
 """What resizing does to tables, and to formulas."""
 
 import json
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -211,6 +212,7 @@ def test_the_command_answers_and_writes(run, tmp_path, monkeypatch):
     text = run("resize", "axial", "--d", "8", *sides).out
     assert "phases never seen" in " ".join(text.split())
     assert "cosine of neighbours" in text
+    assert re.search(r"different codes +12 +30\b", text)
     assert run("resize", "t.npy", *sides, "--csv").out.startswith("method,norm_ratio,neighbours_0")
 
 

@@ -329,8 +329,8 @@ def collision(enc: Encoding, r: Faithfulness) -> str:
         return f"they repeat every {b - a}, so {a} and {b} share one"
     if "clipped-index" in codes:
         return f"all from {a} on share one"
-    if enc.domain.kind == "lag":
-        return collision_of_lags(enc, r)
+    if enc.domain.kind == "lag" and (why := collision_of_lags(enc, r)):
+        return why
     return f"{join(two_ends(enc, r))} are the first two that share one"
 
 
@@ -355,7 +355,7 @@ def what_to_take(enc: Encoding, r: Faithfulness) -> str:
 
 
 def collision_of_lags(enc: Encoding, r: Faithfulness) -> str:
-    """Which lags share a code, most often on purpose."""
+    """Which lags share a code on purpose."""
     a, b = r.closest_pair
     if a == -b and r.distinct == r.length // 2 + 1:
         return phrase("opposite lags", a=a, b=b)
@@ -365,7 +365,7 @@ def collision_of_lags(enc: Encoding, r: Faithfulness) -> str:
         alike = np.flatnonzero((near[1:] == near[:-1]).all(axis=1))
         nearest = f": {-alike[0]} and {-alike[0] - 1} are the nearest" if len(alike) else ""
         return f"far lags share one by design ({sizes}){nearest}"
-    return f"{a} and {b} are the first two that share one"
+    return ""
 
 
 def inversion(enc: Encoding, r: Faithfulness) -> str:

@@ -88,12 +88,14 @@ SIZES = {
     "alibi:causal=true": (30, 16),
     "t5": (80, 12),
     "shaw:clip=2": (6, 8),
+    "swin2:scale=100": (9, 4),
     "tree": (30, 16),
 }
 TABLES = {
     "constant": np.ones((6, 4)),
     "clipped": clipped(),
     "repeating": REPEATING,
+    "two alike": np.eye(7)[[0, 1, 2, 3, 1, 4, 2]],
     "nearly equal": NEARLY,
     "ill-conditioned": np.diag([1.0, 1e-7]),
 }

@@ -122,6 +122,15 @@ def test_the_unit_of_a_channel_does_not_matter(rng, unit):
     np.testing.assert_allclose(((task.rows[at] - fold.mean) / fold.scale).std((0, 1)), 1, rtol=1e-4)
 
 
+@pytest.mark.parametrize("kind", ["int8", "float16", "float64"])
+def test_the_type_in_which_numbers_are_stored_does_not_matter(rng, kind):
+    x = rng.integers(-9, 10, (40, 6, 2))
+    made = (from_examples("x", x.astype(k), np.arange(40) % 2, (), "blocks") for k in ("f4", kind))
+    single, stored = ((task.rows, task.folds[0].mean, task.folds[0].scale) for task in made)
+    for one, two in zip(single, stored, strict=True):
+        np.testing.assert_array_equal(one, two, strict=True)
+
+
 @pytest.mark.parametrize("y", [[0.5, 1.0], [0.0, np.nan]])
 def test_classes_are_whole_numbers_or_names(rng, y):
     with pytest.raises(PefourierError, match="y must hold classes, whole numbers or names; got"):
