@@ -42,6 +42,9 @@ MOST_EPOCHS = 1_000_000
 MOST_DROPPED = 0.95
 MOST_CHOICES = 64
 MOST_WAITED = 10**6
+# Tables that begin at .02 hardly move at the rate of the rest; five seeds each on windows of 24
+# rows: `learned` on order reaches F1 .66, and .97 at ten times the rate, t5 .990 and .997
+FASTER = 10
 
 
 @dataclass(frozen=True)
@@ -51,11 +54,17 @@ class Tuning:
     rate: float  # of Adam
     dropout: float = 0.0
     weight_decay: float = 0.0
-    code_rate: float | None = None  # of codes; that of the rest
+    code_rate: float | None = None  # of codes; None: FASTER times that of the rest
 
     def rate_of(self, codes: bool) -> float:
-        """The rate of Adam, of codes or of the rest."""
-        return self.code_rate if codes and self.code_rate is not None else self.rate
+        """The rate of Adam, of codes or of the rest.
+
+        >>> Tuning(0.01).rate_of(True), Tuning(0.01, code_rate=0.02).rate_of(True)
+        (0.1, 0.02)
+        """
+        if not codes:
+            return self.rate
+        return FASTER * self.rate if self.code_rate is None else self.code_rate
 
 
 TUNED = tuple(f.name for f in fields(Tuning))
@@ -72,7 +81,7 @@ class Schedule:
     dropout: float = 0.0
     weight_decay: float = 0.0
     warmup: int = 0  # epochs
-    code_rate: float | None = None  # of codes under training; None: that of the rest
+    code_rate: float | None = None  # of codes under training, as `Tuning` has it
 
     def __post_init__(self) -> None:
         check_count("--epochs", self.epochs, 1, MOST_EPOCHS)

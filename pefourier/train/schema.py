@@ -145,7 +145,7 @@ class Known(TypedDict):
 def kinds_of_configuration() -> dict[str, Any]:
     """The type of each key of config.json: options that numbers depend on, rules, what is known."""
     options = get_type_hints(Options)
-    rules = {"choice": str, "size": str}
+    rules = {"choice": str, "size": str, "codes": str}
     asked = {f.name: options[f.name] for f in fields(Options) if f.name not in NOT_NUMBERS}
     return asked | rules | get_type_hints(Known, include_extras=True)
 

@@ -69,14 +69,15 @@ def test_decay_and_warm_up_are_those_of_adamw(held):
 
 
 @pytest.mark.parametrize("warmup", [0, 1])  # without a pace, and with one
-def test_codes_may_have_a_rate_of_their_own(held, warmup):
-    own = replace(PLAIN, code_rate=0.02, warmup=warmup)
+@pytest.mark.parametrize(("asked", "rate"), [(0.02, 0.02), (None, 0.01)])
+def test_codes_have_a_rate_of_their_own(held, warmup, asked, rate):
+    own = replace(PLAIN, code_rate=asked, warmup=warmup)
     found = trained(held, [member("learned")], own, 1)
     assert (found.pace is None) == (warmup == 0)
     twin = loop.Program(held, SIZES, [member("learned")], replace(PLAIN, warmup=warmup))
     codes = [twin.parameters["codes.add"]]
     others = [p for name, p in twin.parameters.items() if name != "codes.add"]
-    groups = [{"params": codes, "lr": 0.02}, {"params": others, "lr": 1e-3}]
+    groups = [{"params": codes, "lr": rate}, {"params": others, "lr": 1e-3}]
     twin.optimizer = torch.optim.Adam(groups)
     twin.train_epoch(0)
     for key, value in twin.parameters.items():
@@ -97,7 +98,7 @@ def test_patience_goes_on_with_the_steps_that_were_taken(held):
 
 def test_where_nobody_differs_training_is_as_it_was(held):
     running = loop.Program(held, SIZES, [member("dft", Tuning(1e-3)), member("rope")], PLAIN)
-    assert (running.pace, running.drop, running.fastest) == (None, None, {False: 1e-3, True: 1e-3})
+    assert (running.pace, running.drop, running.fastest) == (None, None, {False: 1e-3, True: 1e-2})
 
 
 @pytest.mark.parametrize(

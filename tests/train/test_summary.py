@@ -333,6 +333,7 @@ def test_records_hold_each_encodings_scores_and_its_difference():
         "choice": "highest score on validation (average precision; of more than two classes macro "
         "F1), then least loss",
         "size": "@rms: of codes less their mean over positions",
+        "codes": "learn ten times as fast as the rest, unless --code-rate says otherwise",
     }
     assert found[1]["difference"] is None
     assert found[2]["difference"]["p_floor"] == 0.5
