@@ -85,7 +85,7 @@ def test_two_processes_give_the_answer_of_one(tmp_path):
 @two_cores
 def test_the_other_process_trains_a_part(tmp_path, monkeypatch):
     """Nothing is left to this process once it has claimed its first stack."""
-    claims, own = processes.Group.claims, []
+    claims, own, shares = processes.Group.claims, [], []
 
     def waiting(group, total):
         for number in claims(group, total):
@@ -94,10 +94,13 @@ def test_the_other_process_trains_a_part(tmp_path, monkeypatch):
             wait_until(lambda: group.store.check(["finished/1"]))
 
     monkeypatch.setattr(processes.Group, "claims", waiting)
-    found = run_comparison(Options(**{**SMALL, "seeds": 8}, processes=2, out=str(tmp_path)))
+    monkeypatch.setattr(Reporter, "finish", lambda reporter: shares.append(reporter.share))
+    asked = Options(**{**SMALL, "seeds": 8}, processes=2, out=str(tmp_path))
+    found = run_comparison(asked, note=[].append)
     assert len(found.runs) == 32
     assert own[0] == 0
     assert 1 not in own
+    assert shares == [1.0]  # each epoch is counted once, whoever trained it
 
 
 @two_cores

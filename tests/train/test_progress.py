@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 from training import SMALL, numbers
 
-from pefourier.train import progress
+from pefourier.train import foresight, progress
 from pefourier.train.options import Options
 from pefourier.train.run import run_comparison
 
@@ -57,6 +57,15 @@ def test_the_time_is_told_before_training_and_not_of_what_is_finished(tmp_path):
     again = Options(**given, search=("rate=1e-3,1e-2",), resume=True)
     run_comparison(again, note=said.append)
     assert not [line for line in said if " take " in line]
+
+
+@pytest.mark.parametrize(("refit", "minutes"), [(False, 32), (True, 48)])
+def test_the_time_told_is_that_of_all_epochs(monkeypatch, refit, minutes):
+    """Of 8 runs of 2 candidates of 2 epochs at a minute each, and once more of the chosen."""
+    monkeypatch.setattr(foresight, "seconds_of_epoch", lambda _, _m, members, _s: 60 * len(members))
+    said, asked = [], Options(**SMALL, search=("rate=1e-3,1e-2",), refit=refit)
+    run_comparison(asked, note=said.append)
+    assert [line for line in said if f"take about {minutes}:00" in line]
 
 
 def test_a_probe_leaves_no_trace():
