@@ -1,5 +1,6 @@
 """Commands as typed: whole answers of small cases, fields of JSON, and what is required of them."""
 
+import csv
 import json
 import math
 
@@ -95,6 +96,23 @@ def test_csv_reads_back_exactly(run):
     assert header == "encoding,spec,k,omega,density"
     density = run("spectrum", "sinusoidal", "--d", 16, "--json").results[0]["density"]
     assert [float(row.split(",")[-1]) for row in rows] == density
+
+
+@pytest.mark.parametrize(
+    ("spec", "at", "heads"),
+    [
+        ("dft", "3", {"position": "t"}),
+        ("axial:grid=2x3", "1,2", {"position_y": "y", "position_x": "x"}),
+    ],
+)
+def test_csv_of_a_rebuilt_position_reads_back_by_its_axes(run, spec, at, heads):
+    given = ["reconstruct", spec, "--d", 8, "--pos", at]
+    (one,) = run(*given, "--json").results[0]["reconstructions"]
+    values = np.full(np.shape(one["values"]), np.nan)
+    for row in csv.DictReader(run(*given, "--csv").out.splitlines()):
+        assert ",".join(row[head] for head in heads) == at
+        values[tuple(int(row[axis]) for axis in heads.values())] = float(row["value"])
+    assert values.tolist() == one["values"]
 
 
 def test_reconstruct_in_words(run):
