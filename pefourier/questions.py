@@ -17,6 +17,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard, overload
 
 import numpy as np
@@ -725,15 +726,23 @@ def pair_of(
         pair[k] = rows_of(k, **{**size_and_place(pair[1 - k], pair[k].domain), **size})
     elif kinds.count("code") == 1:
         k = kinds.index("code")
-        own, other = pair[k], pair[1 - k]
-        wanted = other.dim if own.operator is None else head_size(other)  # what turns has all of it
-        if d is None and own.dim != wanted:
-            with suppress(PefourierError):  # code of one size only, which is compared as it is
-                pair[k] = rows_of(k, d=wanted)
-        if length is None and not placing:
-            asked = {} if d else {"d": pair[k].dim}
-            pair[k] = as_long_as(other, pair[k], lambda rows: rows_of(k, length=rows, **asked))
+        fixed = length is not None or bool(placing)
+        pair[k] = code_beside(pair[1 - k], pair[k], partial(rows_of, k), d, fixed)
     return on_common_grid(*pair)
+
+
+def code_beside(
+    other: Encoding, own: Encoding, rows_of: Callable[..., Encoding], d: Count | None, fixed: bool
+) -> Encoding:
+    """User's code in the size of what it is compared with, as far as it gives that and may."""
+    from pefourier.analysis.operators import head_size
+
+    wanted = other.dim if own.operator is None else head_size(other)  # what turns has all of it
+    if d is None and own.dim != wanted:
+        with suppress(PefourierError):  # code of one size only, which is compared as it is
+            own = rows_of(d=wanted)
+    asked = {} if d else {"d": own.dim}
+    return own if fixed else as_long_as(other, own, lambda n: rows_of(length=n, **asked))
 
 
 def as_long_as(other: Encoding, own: Encoding, rows_of: Callable[[int], Encoding]) -> Encoding:

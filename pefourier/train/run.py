@@ -8,11 +8,9 @@ an undisturbed run, bit for bit on a CPU.
 
 import json
 import os
-import platform
 import re
 import shlex
 import time
-import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
@@ -20,18 +18,16 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
-from pefourier import __version__
 from pefourier.answers.text import agreeing
 from pefourier.encodings.sources.tables import write_table
-from pefourier.encodings.specs import source_of
 from pefourier.errors import PefourierError, printable, shown
 from pefourier.files import write_whole
 from pefourier.train import extrapolation, foresight, grid, loop, power, processes, search, summary
-from pefourier.train.asked import check_options, list_candidates, parse_arm, parse_lengths
+from pefourier.train.asked import check_options, list_candidates, parse_lengths
 from pefourier.train.beside import OtherMethod
+from pefourier.train.configuration import describe_comparison, settings_in_common
 from pefourier.train.data.load import load_task, name_positives, reads_data_folder
 from pefourier.train.data.split import Task
 from pefourier.train.grid import ResolvedTask, Stack
@@ -43,7 +39,7 @@ from pefourier.train.progress import Note, Reporter, report_progress
 from pefourier.train.ranks import Group, join_group, meets_in_group, was_restarted
 from pefourier.train.report import as_markdown
 from pefourier.train.saved_models import save_model
-from pefourier.train.schema import NOT_NUMBERS, Row
+from pefourier.train.schema import Row
 from pefourier.train.store import (
     ASKED,
     ELSEWHERE,
@@ -59,15 +55,6 @@ from pefourier.train.summary import Summary
 from pefourier.train.traces import START, name_of_table, read_curves, trace_of, write_trace
 
 LONGEST_NAME = 255  # bytes
-RULES = {  # that numbers depend on, where an earlier version had others
-    "choice": "highest score on validation (average precision; of more than two classes macro F1), "
-    "then least loss",
-    "size": "@rms: of codes less their mean over positions",
-    "codes": "learn ten times as fast as the rest, unless --code-rate says otherwise",
-}
-# what a comparison is of, and what its numbers don't depend on
-APART = {"dataset", "encoding", "seeds", "folds", "split", "positive", "window", "stride"}
-APART |= {"match_rms", "device", *NOT_NUMBERS - {"spread", "find"}}
 LOOK_EVERY = 1.0  # seconds between looks for finished stacks of others while one trains
 POLL = 0.2  # seconds between looks for what other ranks have finished
 GRACE = 60.0  # seconds that the first rank, when it is done, gives others to begin
@@ -149,6 +136,11 @@ class AskedComparison:
         every = [(one.task, grid.plan_runs(one, self.options.seeds)) for one in self.resolved]
         return [run.key(task) for task, runs in every for run in runs]
 
+    @property
+    def description(self) -> dict[str, Any]:
+        """All that the numbers depend on, except stacks."""
+        return describe_comparison(self.options, self.resolved, self.device)
+
     def stacks(self, config: Mapping[str, Any]) -> list[Stack]:
         """The runs in stacks, by the stages of a configuration."""
         return grid.plan_stacks(self.resolved, self.options.seeds, config["stages"])
@@ -187,7 +179,7 @@ def train_and_compare(asked: AskedComparison, note: Note | None) -> Summary | No
     """Train what the folder lacks, and compare."""
     options, place, store = asked.options, asked.place, asked.store
     if place.group is not None and place.rank:
-        config = follow_plan(place.group, configuration(asked))
+        config = follow_plan(place.group, asked.description)
     else:
         config = plan_stages(asked, place.ranks)
         store.write_configuration(config, options.resume)
@@ -215,7 +207,7 @@ def plan_stages(asked: AskedComparison, ranks: int) -> dict[str, Any]:
     for option in ("save_tables", "save_models"):
         if getattr(options, option) is not None:
             check_names(f"--{option.replace('_', '-')}", asked.keys)
-    config = store.settle_configuration(configuration(asked), options.resume)
+    config = store.settle_configuration(asked.description, options.resume)
     new = set(asked.keys).difference(*(stack.keys for stack in asked.stacks(config)))
     if new:
         most = min(stack_size(one, options, asked.device) for one in asked.resolved)
@@ -248,11 +240,6 @@ def stack_size(resolved: ResolvedTask, options: Options, device: torch.device) -
     for model, _ in shapes:
         grid.check_memory(model, batch, device)
     return min(max(1, grid.most_members(m, batch, device) // len(own)) for m, own in shapes)
-
-
-def settings_in_common(options: Options) -> dict[str, Any]:
-    """What all models of a comparison have in common."""
-    return {k: v for k, v in asdict(options).items() if k not in APART} | RULES
 
 
 def list_remarks(asked: AskedComparison) -> list[str]:
@@ -304,59 +291,6 @@ def choose_device(device: str) -> torch.device:
             )
         torch.cuda.set_device(device)
     return torch.device(device)
-
-
-def configuration(asked: AskedComparison) -> dict[str, Any]:
-    """Everything that the numbers depend on, except stacks."""
-    tasks = [one.task for one in asked.resolved]
-    kept = {k: v for k, v in asdict(asked.options).items() if k not in NOT_NUMBERS}
-    kept["dataset"] = [task.name for task in tasks]
-    kept["encoding"] = [parse_arm(spec).name for spec in asked.options.encoding]
-    versions = {"pefourier": __version__, "torch": torch.__version__, "numpy": np.__version__}
-    versions["python"] = platform.python_version()
-    known = {
-        "windows": {task.name: np.bincount(task.labels).tolist() for task in tasks},  # of a class
-        "splits": {task.name: checksum(task.labels, *list_parts(task)) for task in tasks},
-        "data": {task.name: fingerprint(task.rows) for task in tasks},
-        "tables": fingerprint_tables(asked.resolved),
-    }
-    return {**kept, **known, **RULES, "device": str(asked.device), "versions": versions}
-
-
-def list_parts(task: Task) -> list[np.ndarray]:
-    """Who trains, validates and tests in each fold, and how long padded windows are."""
-    own = [] if task.lengths is None else [task.lengths]
-    return [part for fold in task.folds for part in (fold.train, fold.valid, fold.test)] + own
-
-
-def checksum(*arrays: np.ndarray) -> str:
-    """CRC-32 of whole numbers and of how many there are in each array."""
-    every = np.concatenate([np.array([len(one) for one in arrays]), *arrays])
-    return f"{zlib.crc32(every.astype('<i8').tobytes()):08x}"
-
-
-def fingerprint(array: np.ndarray) -> list[float]:
-    """Two numbers that a change of (n, k) values, or of their order, moves, and rounding does not.
-
-    >>> table = np.arange(6.0).reshape(3, 2)
-    >>> fingerprint(table), fingerprint(table[::-1]), fingerprint(2 * table)
-    ([1.10779, -0.0393903], [1.10779, 1.13711], [1.80093, -0.0393903])
-    """
-    size = float(np.sqrt(np.einsum("ij,ij->", array, array, dtype=float) / array.size)) or 1.0
-    down, across = (np.cos(np.arange(n)) for n in array.shape)
-    along = np.einsum("i,ij,j->", down, array, across, dtype=float) / size / array.size**0.5
-    return [float(f"{number:.6g}") for number in (np.log(size), along)]
-
-
-def fingerprint_tables(resolved: Sequence[ResolvedTask]) -> dict[str, list[float]]:
-    """Fingerprints of the codes that files and own code give, which their names do not tell."""
-    found = {
-        f"{spec} on {one.task.name}": fingerprint(injection.table())
-        for one in resolved
-        for spec, injection in one.injections.items()
-        if source_of(spec) != "name"
-    }
-    return dict(sorted(found.items()))
 
 
 def train_stacks(

@@ -206,8 +206,6 @@ def summarize_dataset(
     claim = power.claim_for(rows[0]["dataset"], find)
     could = power.judge_power(by["f1"], others, of_run, claim, ratio)
     seeds, folds = (len({run[i] for run in runs}) for i in (0, 1))
-    every, diverged, last, falling = count_runs(rows, epochs)
-    cut = tuple(e for e in scores if (last.get(e, 0) + falling.get(e, 0)) * CUT_SHORT > every[e])
     return DatasetSummary(
         **{key: rows[0][key] for key in ("dataset", "split", "leaky", "length")},
         seeds=seeds,
@@ -215,13 +213,9 @@ def summarize_dataset(
         scores=scores,
         differences=apart["f1"],
         auprc_differences=apart["auprc"],
-        diverged=diverged,
-        runs=every,
-        last_kept=last,
-        cut_short=cut,
+        **count_runs(rows, epochs, tuple(scores)),
         params=params,
         power=could,
-        falling=falling,
         budget=rows[0].get("budget"),
         **{key: rows[0][key] for key in ("positive", "shortest", "uneven") if key in rows[0]},
         chosen=count_choices(rows),
@@ -253,21 +247,27 @@ def test_to_train(rows: Sequence[Mapping[str, Any]]) -> float:
     return max(statistics.TEST_TO_TRAIN, *(row["windows"] / row["trained"] for row in rows))
 
 
-def count_runs(rows: Sequence[Mapping[str, Any]], epochs: int | None) -> tuple[dict[str, int], ...]:
+def count_runs(
+    rows: Sequence[Mapping[str, Any]], epochs: int | None, encodings: Sequence[str]
+) -> dict[str, Any]:
     """How many runs each encoding has, and of them those that kept no epoch, the last one there
 
-    could be, and one before patience ended them too soon.
+    could be, and one before patience ended them too soon; the encodings that were cut short.
     """
     kept = [
         (row["encoding"], row.get("epoch"), row.get("budget", {"epochs": epochs})["epochs"])
         for row in rows
     ]
-    return (
-        dict(Counter(e for e, _, _ in kept)),
-        dict(Counter(e for e, epoch, _ in kept if epoch == 0)),
-        dict(Counter(e for e, at, most in kept if most and at == most and e not in BESIDE)),
-        dict(Counter(row["encoding"] for row in rows if row.get("falling"))),
-    )
+    every = Counter(e for e, _, _ in kept)
+    last = Counter(e for e, at, most in kept if most and at == most and e not in BESIDE)
+    falling = Counter(row["encoding"] for row in rows if row.get("falling"))
+    return {
+        "runs": dict(every),
+        "diverged": dict(Counter(e for e, epoch, _ in kept if epoch == 0)),
+        "last_kept": dict(last),
+        "falling": dict(falling),
+        "cut_short": tuple(e for e in encodings if (last[e] + falling[e]) * CUT_SHORT > every[e]),
+    }
 
 
 def count_choices(rows: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, dict[str, int]]]:
