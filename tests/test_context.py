@@ -20,7 +20,7 @@ from pefourier.analysis.context import (
     read_against,
 )
 from pefourier.analysis.operators import compare_operators
-from pefourier.answers.context import AXIS, axes_text, context_record
+from pefourier.answers.context import AXIS, axes_text, conclude_context, context_record
 from pefourier.answers.page import plain
 from pefourier.answers.telling import Answer
 from pefourier.encodings import load
@@ -355,13 +355,17 @@ def test_pairs_that_turn_by_axes_of_an_image_are_told(tmp_path):
         kind = "qwen3_vl_text" if interleaved else "qwen2_vl_text"
         config = {"model_type": kind, "head_dim": 128, "hidden_size": 4096, "rope_scaling": own}
         path.write_text(json.dumps({**config, "num_attention_heads": 32}))
-        axes = describe_context(str(path))[1].rotations[0].axes
+        encodings, found = describe_context(str(path))
+        axes, said = found.rotations[0].axes, conclude_context(encodings, found).text
         if t is None:
             assert axes is None
+            assert "images" not in said
         else:
             assert (set(axes["t"]), set(axes["y"])) == (t, y)
             assert sorted(sum(axes.values(), ())) == list(range(64))
-            told = axes_text(describe_context(str(path))[1].rotations[0])
+            firsts = re.findall(r" (\d+)[-,][^a-z]* (?:turn )?by (frame|row|column)", said)
+            assert firsts == [(str(min(axes[axis])), AXIS[axis]) for axis in "tyx"]
+            told = axes_text(found.rotations[0])
             assert re.findall(r"^(\w \(.*?\)) +(\d+) ", told, re.M)[0] == (
                 f"t ({AXIS['t']})",
                 str(len(t)),
