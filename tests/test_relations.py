@@ -187,7 +187,7 @@ def test_whether_directions_are_alike():
 
 def test_diagonals_are_answered_in_a_sentence(run):
     (record,) = run("relations", "axial", "--grid", "14x14", "--d", 64, "--json").results
-    said = "7 points along an axis leave y 0.857, x 0.857 of the inner product, and as far on the "
-    assert f"{said}diagonal, at (5,5), 0.736." in record["conclusion"]
+    said = "7 points along an axis, the inner product is y 0.857, x 0.857 of that at lag 0; as far "
+    assert f"{said}along the diagonal, at (5,5), 0.736." in record["conclusion"]
     assert record["diagonals"]["alike"] is False
     assert "as far on the diagonals" in run("relations", "axial", "--grid", "14x14").out

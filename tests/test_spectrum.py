@@ -254,7 +254,7 @@ def test_demean_as_typed(run, rng, tmp_path, monkeypatch):
     (plain,) = run("spectrum", "t.npy", "--json").results
     (less,) = run("spectrum", "t.npy", "--demean", "--json").results
     assert plain["summary"]["mean_share"] > 0.7
-    assert "of the table's energy is the same in all rows" in plain["conclusion"]
+    assert "of its energy is one vector that all rows share" in plain["conclusion"]
     assert (less["summary"]["mean_share"], less["params"]["demean"]) == (0, True)
     one, other = (
         run("reconstruct", "t.npy", "--pos", "5", *option, "--json").results[0]["reconstructions"]

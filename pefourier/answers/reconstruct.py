@@ -27,7 +27,7 @@ SHARP = 1.5  # positions: a rebuilt peak of this width is one sample
 WIDE = 4.0  # positions: the width of a peak from which on its reason is told
 PLATEAU = 0.5  # of all points at or above half the peak
 CROSS = 0.1  # share of a picture's energy that may be left of a sum of one function an axis
-FROM = "From its frequencies alone,"
+FROM = "Rebuilt from its frequencies alone"
 MEANS = partial(telling.meaning_of, "reconstruct")
 TITLE = {"fontsize": 8, "loc": "left"}
 
@@ -78,7 +78,6 @@ RECONSTRUCT_FACTS = [
     Fact("position", lambda r: r.position),
     PEAK,
     Fact("width", lambda r: r.width, ZERO),
-    Fact("samples ≥ half", lambda r: r.half_max_count),
     Fact("side lobe", lambda r: r.side_lobe, ZERO),
     *ERRORS,
 ]
@@ -134,19 +133,23 @@ def from_frequencies(enc: Encoding, r: Reconstructions) -> tuple[str, str]:
         return MEANS("ALL ZERO", point="position")
     if one.width >= r.lattice:
         return MEANS("LOST", peak=number(one.peak, 2))
-    smoothed = f" smoothed by sigma {number(r.sigma)}," if r.sigma else ""
-    width = number(one.width, 2)
-    how = f"comes back {width} wide and {number(one.peak, 3)} high"
-    near = int(one.width / 2)
-    first = f"positions within {near} look alike: one" if near else "a position"
-    how = f"{FROM}{smoothed} {first} {how} (1 is exact)"
+    near, width = int(one.width / 2), number(one.width, 2)
+    alike = f": positions up to {near} apart look alike" if near else ""
+    size = f"{width} wide and {number(one.peak, 3)} high"
+    how = f"{rebuilt(r, 'position')} {size} (1 is exact){alike}"
     others, far = other_peaks(np.roll(one.values, -one.position))
     if others:
-        peaks = "another peak reaches" if others == 1 else f"{others} other peaks reach"
+        peaks = "Another peak reaches" if others == 1 else f"{others} other peaks reach"
         return MEANS("REPEATED", how=how, peaks=peaks, far=far)
     if one.width <= SHARP:
         return MEANS("SHARP", how=how)
     return MEANS("BLURRED", how=how, why=why_wide(enc, r) if one.width >= WIDE else "")
+
+
+def rebuilt(r: Reconstructions, point: str) -> str:
+    """How a sentence about a rebuilt point begins."""
+    smoothed = f" (smoothed, sigma {number(r.sigma)})" if r.sigma else ""
+    return f"{FROM}{smoothed}, a {point} is a peak"
 
 
 def other_peaks(values: np.ndarray) -> tuple[int, int]:
@@ -166,7 +169,8 @@ def other_peaks(values: np.ndarray) -> tuple[int, int]:
 def from_codes(enc: Encoding, r: Reconstructions) -> str:
     """Whether a linear map recovers positions, or points, from the codes."""
     one = "A" if r.inverse_error <= telling.EXACT else "No"
-    return f"{one} linear map of the codes recovers all {len(enc)} {points_in_words(enc)}."
+    why = f": they outnumber its {enc.dim} dimensions" if len(enc) > enc.dim else ""
+    return f"{one} linear map of the codes recovers all {len(enc)} {points_in_words(enc)}{why}."
 
 
 def without_smoothing(enc: Encoding, r: Reconstructions) -> str:
@@ -210,11 +214,10 @@ def point_from_frequencies(enc: Encoding, r: Reconstructions) -> tuple[str, str]
     one = r.reconstructions[0]
     if isnan(one.peak):
         return MEANS("ALL ZERO", point="point")
-    how = f"{FROM} a point comes back"
     if one.error <= telling.EXACT:
-        return MEANS("EXACT", how=how)
-    how += f" {number(one.peak, 3)} high (1 is exact)"
-    area = f"{one.half_max_area} of {prod(r.lattice)} points at or above half of that"
+        return MEANS("EXACT", how=f"{FROM}, a point comes back")
+    how = f"{rebuilt(r, 'point')} {number(one.peak, 3)} high (1 is exact)"
+    area = f"{one.half_max_area} of {prod(r.lattice)} points reach half of that"
     told = {"how": how, "area": area, "why": why_wide(enc, r)}
     if one.half_max_area > PLATEAU * prod(r.lattice):
         return MEANS("A PLATEAU", least=number(float(one.values.min()) / one.peak, 2), **told)
@@ -223,8 +226,8 @@ def point_from_frequencies(enc: Encoding, r: Reconstructions) -> tuple[str, str]
         where = "that share a coordinate" if several else "of its own row or column"
         return MEANS("A CROSS", share=100 * one.cross, where=where, **told)
     if one.half_max_area == 1:
-        return MEANS("SHARP", how=f"{how}, and no other point has half of that")
-    return MEANS("BLURRED", how=f"{how}, with {area}", why=told["why"])
+        return MEANS("SHARP", how=f"{how}, and no other point reaches half of that")
+    return MEANS("BLURRED", how=f"{how}; {area}", why=told["why"])
 
 
 def is_cross(values: np.ndarray) -> bool:

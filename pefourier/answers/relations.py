@@ -119,16 +119,16 @@ def fall(r: Relations) -> str:
     >>> from pefourier.analysis.relations import relate
     >>> from pefourier.encodings import load
     >>> fall(relate(load("rope", 512, 64)))
-    'rise for the first time at lag 6, and first fall below half at lag 28'
+    'first drop below half at lag 28, and up to lag 5 they only fall'
     """
-    half, low = "fall below half", np.flatnonzero(r.kernel < 0.5)
+    low = np.flatnonzero(r.kernel < 0.5)
     at = np.arange(len(r.kernel)) if r.lags is None else r.lags
-    found = [(at[low[0]].item() if len(low) else None, f"first {half}", half)]
-    found += [(r.first_rise, "rise for the first time", "rise")]
-    known = sorted((lag, f"{what} at lag {number(lag, 3)}") for lag, what, _ in found if lag)
-    within = "" if r.lags is None else f" up to lag {number(at[-1].item(), 3)}"
-    lasting = [f"never {what}{within}" for lag, _, what in found if lag is None]
-    return ", and ".join([words for _, words in known] + lasting)
+    risen = len(at) if r.first_rise is None else np.searchsorted(at, r.first_rise)
+    last = number(at[risen - 1].item(), 3)
+    whole = r.first_rise is None and r.lags is None
+    only = "never rise" if whole else f"up to lag {last} they only fall"
+    half = f"first drop below half at lag {number(at[low[0]].item(), 3)}" if len(low) else ""
+    return f"{half or 'never drop below half'}, and {only}"
 
 
 def opposite_lags(r: Relations) -> tuple[str, str]:
@@ -180,9 +180,9 @@ def products_by_displacement(enc: Encoding, r: Relations) -> tuple[str, str]:
         return MEANS("BIASES" if enc.domain.kind == "lag" else "ALL ZERO", points="points")
     if r.toeplitz_residual > telling.EXACT:
         return MEANS("DEPENDS ON PLACE", residual=number(r.toeplitz_residual, 2))
-    rises = by_axis([None if k is None else str(k) for k in r.first_rise])
-    first = f"rise for the first time at lag {rises.replace('–', 'never')}"
-    rise = "never rise" if all(k is None for k in r.first_rise) else first
+    falls = by_axis([None if k is None else str(k - 1) for k in r.first_rise])
+    only = f"only fall up to lag {falls.replace('–', 'at its end')}"
+    rise = "never rise" if all(k is None for k in r.first_rise) else only
     return MEANS("DEPENDS ON DISPLACEMENT ALONE", rise=rise)
 
 

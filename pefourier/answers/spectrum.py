@@ -40,11 +40,11 @@ if TYPE_CHECKING:
     from pefourier.analysis.spectrum import Spectrum
 
 LITTLE = 0.0005  # of the energy
-WAVES = ("encoding", "bands", "how many bands")
-WAVES += ("from wave", "to wave", "most turns in N", "fewest turns in N")
+WAVES = ("encoding", "frequencies", "how many")
+WAVES += ("shortest wave", "longest wave", "most turns in N", "fewest turns in N")
 FLAT, SLOW, FAST = 0.9, pi / 2, 0.75  # flatness; where 95 % lie below; share above pi / 2
 STILL = 0.95  # of the energy at frequency 0: codes are the same
-UNDECLARED = "not known: measured on codes"
+UNDECLARED = "not declared"
 ALIASED = 3.0  # positions: of shorter waves it matters that others look the same
 FEW_WAVES, HELD = 4, 0.9  # waves that are named where they hold so much of the energy
 RESOLVED, APART = 0.01, 0.02  # of a frequency and of the energy: how well waves are told apart
@@ -159,7 +159,7 @@ def both_counts(spectrum: Spectrum) -> str | None:
     s = spectrum.summary
     if s.effective is None:
         return None
-    smeared = f"; {number(s.effective, 3)} points once smeared" if spectrum.sigma else ""
+    smeared = f"; {number(s.effective, 3)} points smoothed" if spectrum.sigma else ""
     return f"{number(s.effective_unsmeared, 4)}{smeared}"
 
 
@@ -172,7 +172,7 @@ def both(number_of: Callable[[Any], float]) -> Callable[[Spectrum], float | str]
         )
         if isnan(spectrum.summary.lowest_bin_share):
             return spectrum.summary.lowest_bin_share
-        how = "once smeared" if spectrum.sigma else "on the lattice"
+        how = "smoothed" if spectrum.sigma else "on the lattice"
         return own if own == seen else f"{own}; {seen} {how}"
 
     return told
@@ -268,6 +268,7 @@ def shape(enc: Encoding, r: Spectrum) -> tuple[str, str]:
         held = 100 * sum(share for _, share, _ in waves)
         return MEANS("FEW WAVES", held=held, waves=waves_in_words(waves, step), unit=unit)
     told = {"wave": wave(s.cutoff95 / step), "unit": unit, "slow": below_first_step(enc, r)}
+    told["usual"] = "" if enc.domain.kind == "lag" else sentence("spectrum", "usual")
     fastest = r.measure[0][r.measure[1] > 0].max()
     if s.cutoff95 <= SLOW and s.cutoff95 < fastest:
         return MEANS("MOSTLY SLOW", **told)
@@ -340,7 +341,9 @@ def below_first_step(enc: Encoding, r: Spectrum) -> str:
     if enc.domain.irregular and r.lattice == len(enc):
         ends = (number(float(enc.domain.x[k]), 5) for k in (0, -1))
         within += ", one mean step more than from {} to {}".format(*ends)
-    return sentence("spectrum", "never turn", slow=slow, waves=len(r.frequencies), within=within)
+    most = 2 * slow >= len(r.frequencies) and "path" not in enc.params
+    told = {"waves": len(r.frequencies), "more": " (--lattice sets how many)" if most else ""}
+    return sentence("spectrum", "never turn", slow=slow, within=within, **told)
 
 
 def which_never_turn(r: Spectrum) -> str | None:
@@ -356,12 +359,7 @@ def what_shows_more(enc: Encoding, r: Spectrum) -> str:
     """What to ask where a lattice is too short or smoothing too wide."""
     if isnan(r.summary.lowest_bin_share):
         return ""
-    if is_blurred(r):
-        return "Take --sigma 0, or a longer --lattice, to tell them apart."
-    slow = len(beyond_lattice(r))
-    if not slow or 2 * slow < len(r.frequencies) or "path" in enc.params:
-        return ""
-    return "--lattice N asks about N positions."
+    return "--sigma 0 leaves it out; a larger --lattice has more." if is_blurred(r) else ""
 
 
 def columns_of_waves(enc: Encoding, which: np.ndarray) -> str:
@@ -417,7 +415,7 @@ def shape_on_grid(enc: Encoding, r: Spectrum) -> tuple[str, str]:
     a2, a4 = r.isotropy["A2"], r.isotropy["A4"]
     if isnan(a4):
         return MEANS("CONSTANT | grid")
-    length = f"mean frequency is {number(r.before_smearing().centroid, 3)} rad a point"
+    length = f"mean frequency is {number(r.before_smearing().centroid, 3)} rad per point"
     which = "ALL DIRECTIONS" if max(a2, a4) <= ROUND else "UNEVEN DIRECTIONS"
     if axis_parts(enc) is not None:
         which = "ALONG ONE AXIS" if a2 > BOUND else "ALONG THE AXES"
@@ -431,7 +429,7 @@ def idle_on_grid(enc: Encoding, r: Spectrum) -> str:
     if r.idle is None or not max(share for share in [*r.idle, 0] if not isnan(share)) >= MOST_WAVES:
         return ""
     shares = shares_by_axis(r.idle)
-    return f"Idle, with waves longer than the side: of the frequencies along {shares}."
+    return f"Waves longer than the side, which never complete a turn: {shares}."
 
 
 def shares_by_axis(shares: Sequence[float]) -> str | None:

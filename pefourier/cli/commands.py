@@ -124,9 +124,8 @@ def note_positions(asked: request.Asked, quiet: bool) -> None:
     for a in asked.answers:
         taken = [r.position for r in a.result.reconstructions]
         if taken != list(USUAL) and isinstance(a.result.lattice, int):  # on a grid: its middle
-            where = f"{a.encoding.label} has a lattice of {a.result.lattice} points"
-            which = ", ".join(map(str, taken))
-            note(f"{where}: positions {which} were taken; choose others with --pos", quiet)
+            which = f"{', '.join(map(str, taken))} of {a.result.lattice} were rebuilt"
+            note(f"{a.encoding.label}: positions {which}; --pos chooses others", quiet)
 
 
 def note_points(asked: request.Asked, quiet: bool) -> None:

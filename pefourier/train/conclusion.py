@@ -104,7 +104,7 @@ def differences_in_words(judged: "Sequence[tuple[str, Difference]]", datasets: i
         found.append(f"Of other models{against}, {listed(beside, datasets)}.")
     if doubt := sum(d.in_doubt for d in told):
         some = f"{doubt} of these {len(told)} differences" if doubt < len(told) else "This"
-        found.append(f"{some} may not hold on other windows.")
+        found.append(f"{some} may not hold on other test windows (see over folds).")
     return " ".join(found)
 
 

@@ -21,7 +21,7 @@ from pefourier.train.grid import Stack
 from pefourier.train.loop import Member, Program, Resident
 from pefourier.train.model import OrderFree, Transformer
 from pefourier.train.options import Options
-from pefourier.train.progress import clock
+from pefourier.train.progress import duration
 
 PROBED = 3  # steps, after one that is not timed
 
@@ -70,7 +70,7 @@ class Forecast:
         """What is said of it.
 
         >>> Forecast("smd", 40, 4, 20, 1234.5).line
-        'smd: 40 runs of 4 candidates of at most 20 epochs take about 20:34 if none ends early'
+        'smd: 40 runs of 4 candidates of at most 20 epochs take about 21 min if no run stops early'
         >>> Forecast("smd", 0, 1, 20, None, ("trees", "trees")).line
         'smd: 2 runs of trees take a time that is not foretold'
         """
@@ -91,7 +91,7 @@ class Forecast:
         if self.seconds is None:
             return f"{runs}; how long they take is not known before the first epoch"
         takes = agreeing(self.runs, "takes", "take")
-        return f"{runs} {takes} about {clock(self.seconds)} if none ends early"
+        return f"{runs} {takes} about {duration(self.seconds)} if no run stops early"
 
 
 def foretell_time(

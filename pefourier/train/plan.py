@@ -23,7 +23,7 @@ from pefourier.train.data.split import Task
 from pefourier.train.foresight import Forecast
 from pefourier.train.grid import ResolvedTask, Stack
 from pefourier.train.options import BESIDE, LEVEL, Options
-from pefourier.train.progress import Note, clock
+from pefourier.train.progress import Note, duration
 from pefourier.train.ranks import meets_in_group
 from pefourier.train.report import tables_in_words
 from pefourier.train.store import Key, key_of
@@ -222,7 +222,7 @@ def plan_page(found: Sequence[DatasetPlan]) -> Page:
 def conclude_plan(found: Sequence[DatasetPlan]) -> list[str]:
     """What all of it comes to, then each dataset."""
     runs, times = sum(one.runs for one in found), [one.seconds for one in found]
-    long = "" if None in times else f", about {clock(sum(times))} in all if none ends early"
+    long = "" if None in times else f", about {duration(sum(times))} in all if no run stops early"
     beside = [name for name in BESIDE if any(name in one.encodings for one in found)]
     long += f", without {join(beside)}, whose time is not foretold" if long and beside else ""
     first = Said(*meaning_of("plan", "NOTHING TRAINED", runs=count_words(runs), long=long))

@@ -61,6 +61,17 @@ def clock(seconds: float) -> str:
     return f"{int(seconds) // 60}:{int(seconds) % 60:02d}"
 
 
+def duration(seconds: float) -> str:
+    """A time that is foretold, in the unit that suits it.
+
+    >>> duration(75.2), duration(1234.5), duration(20000)
+    ('75 s', '21 min', '5.6 h')
+    """
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
+
+
 @contextmanager
 def report_progress(member_epochs: int, windows: int, ranks: int, note: Note | None):
     """A `Reporter` for members that see `windows` training windows in each of their epochs."""

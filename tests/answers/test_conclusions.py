@@ -304,7 +304,8 @@ def test_smearing_is_said_and_narrows_the_peak():
     smeared, plain = (position_functions(enc, [5], sigma=sigma) for sigma in (4, 0))
     assert smeared.reconstructions[0].width < plain.reconstructions[0].width
     told = conclude(enc, plain)
-    assert "smoothed by sigma 4, positions within 5 look alike" in conclude(enc, smeared)
+    told_smeared = conclude(enc, smeared)
+    assert "(smoothed, sigma 4), a position is a peak 12 wide and 0.34 high" in told_smeared
     assert "smoothed" not in told
     assert "usual: 92 of its 128 waves are longer than 80 positions" in told
     longer = conclude(enc, position_functions(enc, [5], lattice=4096, sigma=0))
@@ -326,11 +327,11 @@ def test_on_the_lattice_of_a_context_sentence_and_table_tell_one_function(sigma)
     above, found = np.flatnonzero(h >= h.max() / 2), position_functions(enc, [4096], n, sigma)
     told, one = conclude(enc, found), found.reconstructions[0]
     width = float(f"{one.width:.2g}")
-    assert f"comes back {width:.0f} wide and {one.peak:.3g} high" in told
+    assert f"a peak {width:.0f} wide and {one.peak:.3g} high" in told
     assert one.peak == pytest.approx(h.max() / np.linalg.norm(h), rel=1e-9)
-    assert (" smoothed by sigma 4," in told) == (sigma == 4)
+    assert (" (smoothed, sigma 4)," in told) == (sigma == 4)
     peaks, far = (np.diff(above) > 1).sum(), np.abs(above - 4096).max()
-    assert f"ghosts: within {far} positions of it {peaks} other peaks reach half of that" in told
+    assert f"{peaks} other peaks reach half that height, up to {far} positions away" in told
 
 
 @pytest.mark.parametrize("spec", ["axial", "mixed-rope"])
@@ -351,7 +352,7 @@ def test_a_picture_that_is_nearly_even_is_no_cross():
     enc = load("axial:convention=mae", None, 768, grid=(14, 14))
     told = conclude(enc, position_functions(enc, sigma=0))
     assert told.startswith("A PLATEAU. ")
-    assert "196 of 196 points at or above half of that and none below 0.7" in told
+    assert "196 of 196 points reach half of that and none is below 0.7" in told
 
 
 def test_positions_without_a_code_are_named():
@@ -364,7 +365,7 @@ def test_positions_without_a_code_are_named():
 def test_a_position_of_which_nothing_is_left():
     enc = table(np.ones((40, 16)))
     told = conclude(enc, position_functions(enc, [5], lattice=16, sigma=0))
-    assert told.startswith("LOST. From its frequencies alone, nothing of a position is left: ")
+    assert told.startswith("LOST. Rebuilt from its frequencies alone, nothing of a position is ")
 
 
 def test_partners_that_stand_elsewhere_are_permuted_along():
@@ -480,7 +481,8 @@ def test_what_smearing_does_is_not_told_as_the_encodings(d, rho, lattice, sigma)
     assert found.before_smearing().centroid == pytest.approx(sum(omega) / len(omega), rel=1e-12)
     grid = load(f"axial:rho={rho:.0f}", None, d, grid=(14, 14))
     mean = np.mean([rho ** (-4 * i / d) for i in range(d // 4)])
-    assert f"mean frequency is {mean:.3g} rad a point" in conclude(grid, density(grid, sigma=sigma))
+    told = conclude(grid, density(grid, sigma=sigma))
+    assert f"mean frequency is {mean:.3g} rad per point" in told
 
 
 @pytest.mark.parametrize(("condition", "hides"), [(2.0**20, True), (2.0**20 - 1, False)])
@@ -569,7 +571,7 @@ def test_waves_along_both_diagonals_are_two_directions(run, tmp_path):
     np.save(tmp_path / "t.npy", np.stack([f(a) for a in along for f in (np.cos, np.sin)], axis=1))
     done = run("spectrum", tmp_path / "t.npy", "--grid", "16x16", "--sigma", 0)
     told = " ".join(done.out.split())
-    assert "TWO DIRECTIONS. All frequencies lie in two crossing directions (A4 = 1)" in told
+    assert "TWO DIRECTIONS. All waves run in two crossing directions (A4 = 1)" in told
 
 
 def test_a_table_that_begins_elsewhere_is_shifted():

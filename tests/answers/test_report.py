@@ -23,8 +23,8 @@ def cells(text, label):
         (
             ["spectrum", "ramp"],
             {
-                "how many": "not known: measured on codes",
-                "of them below the first bin 2π/N": "not known: measured on codes",
+                "how many": "not declared",
+                "of them below the first bin 2π/N": "not declared",
                 "first in the lowest bin (Eq. 16)": "not declared",
             },
         ),

@@ -124,7 +124,7 @@ def test_reconstruct_in_words(run):
     h /= np.linalg.norm(h)
     error = np.linalg.norm(h - np.eye(8)[0])
     assert row.split()[:3] == ["dft", "3", f"{h[0]:.4g}"]
-    assert row.split()[5:7] == [f"{-h[2]:.4g}", f"{error:.4g}"]
+    assert row.split()[4:6] == [f"{-h[2]:.4g}", f"{error:.4g}"]
 
 
 def test_check_faithful_json_has_the_fields_of_the_contract(run):

@@ -80,7 +80,7 @@ def test_other_methods_are_counted_and_said_to_take_a_time_of_their_own(tmp_path
     assert f"{len(lines(out)) - trees} runs of at most" in plan.conclusion
     assert unknown in plan.conclusion
     assert any(unknown in line for line in told)
-    assert "in all if none ends early, without trees, whose time" in conclude_plan([plan])[0]
+    assert "in all if no run stops early, without trees, whose time" in conclude_plan([plan])[0]
     alone = replace(options, encoding=("trees",), beside=(), out=None)
     (plan,) = plan_training(alone)
     assert (plan.runs, plan.seconds) == (trees, None)

@@ -51,7 +51,7 @@ def test_the_time_is_told_before_training_and_not_of_what_is_finished(tmp_path):
     run_comparison(Options(**given, search=("rate=1e-3,1e-2",)), note=said.append)
     (line,) = [line for line in said if " take " in line]
     head = r"order:count=60,length=6: 8 runs of 2 candidates of at most 2 epochs take about "
-    assert re.fullmatch(head + r"\d+:\d\d if none ends early", line)
+    assert re.fullmatch(head + r"\d+ (s|min) if no run stops early", line)
     assert said.index(line) == len(said) - 1  # nothing is trained before
     said.clear()
     again = Options(**given, search=("rate=1e-3,1e-2",), resume=True)
