@@ -99,4 +99,4 @@ def test_a_position_that_comes_back_at_several_places_is_not_sharp():
     hours = from_table(np.eye(24)[np.arange(168) % 24])
     verdict = conclude(hours, position_functions(hours, [5], sigma=0))
     assert verdict.startswith("REPEATED")
-    assert "6 other peaks reach half of that" in verdict
+    assert "6 other peaks reach half that height" in verdict
