@@ -25,7 +25,7 @@ import numpy as np
 from pefourier.answers.text import whole_number
 from pefourier.encodings.checks import check_count, check_tolerance, check_whole
 from pefourier.encodings.encoding import Encoding, as_encoding, without_mean
-from pefourier.encodings.grids import check_sides, on_grid
+from pefourier.encodings.grids import as_stored, check_sides, on_grid
 from pefourier.encodings.registry import BUILDERS, unknown_parameter
 from pefourier.encodings.specs import load, refuse_times, source_of
 from pefourier.errors import PefourierError, shown
@@ -505,7 +505,8 @@ def codes_at(
     points = as_points(positions)
     along_rows = not points or any(len(point) != 2 for point in points)
     enc = encoding_of(encoding, length, d, params, as_rows=along_rows)
-    x = np.array(rows_of_points(enc.domain, points), dtype=np.int64) if points else enc.domain.x
+    every = as_stored(enc, enc.domain.x)
+    x = np.array(rows_of_points(enc.domain, points), dtype=np.int64) if points else every
     return enc, x, np.asarray(enc.table(x), dtype=float)
 
 

@@ -21,7 +21,7 @@ from pefourier.encodings.checks import check_count, check_size
 from pefourier.encodings.domain import lattice, lattice_points
 from pefourier.encodings.encoding import Encoding, from_table
 from pefourier.encodings.families.axes import axis_letters
-from pefourier.encodings.grids import grid_options, size_of, usual_grid
+from pefourier.encodings.grids import as_stored, grid_options, size_of, usual_grid
 from pefourier.encodings.specs import source_of
 from pefourier.errors import PefourierError, shown, unknown
 from pefourier.geometry.closest import closest_pair
@@ -84,7 +84,7 @@ class Resizing(Result):
     new: tuple[int, ...] = field(metadata={"told": "to"})
     prefix: int
     method: str
-    table: np.ndarray = field(metadata={"told": ""})  # (prefix + n, d)
+    table: np.ndarray = field(metadata={"told": ""})  # (prefix + n, d), in the order of the weights
     before: Picture
     after: Picture
     methods: list[Method]
@@ -144,7 +144,7 @@ def resize_table(
         new=new,
         prefix=behind,
         method=method,
-        table=np.concatenate([whole[:behind], chosen]),
+        table=as_stored(encoding, np.concatenate([whole[:behind], chosen])),
         before=before,
         after=after,
         methods=methods,

@@ -133,7 +133,9 @@ def resize_text(answers: Sequence[Answer], out: str | None = None) -> str:
     never = [one for one in r.unseen or () if one.which]
     pairs = (f"{one.axis} {', '.join(joined_runs(one.which, ' to '))}" for one in never)
     text += f"pairs in phases never seen, counted from 0: {'; '.join(pairs)}\n" if never else ""
-    return text + (phrase("written", out=printable(out), r=r) if out else "")
+    own_order = r.about[0].domain.kind == "lag"
+    place = "for class tokens, in the order of the tensor" if own_order else "before the grid"
+    return text + (phrase("written", out=printable(out), r=r, place=place) if out else "")
 
 
 PICTURE_FACTS = [

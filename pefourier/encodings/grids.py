@@ -179,6 +179,17 @@ def findings_on_start(enc: Encoding, sides: Sides, prefix: int) -> list[Finding]
     return [finding("prefix-shift", "lines", start=start, prefix=prefix, way=way)]
 
 
+def as_stored(enc: Encoding, rows: np.ndarray) -> np.ndarray:
+    """Rows of an encoding as its weights have them: a window's biases by query - key, so that lags
+
+    run backwards, and rows without a displacement, of class tokens, last.
+    """
+    if enc.origin != "weights" or enc.domain.kind != "lag" or not enc.domain.grid:
+        return rows
+    behind = enc.domain.prefix
+    return np.concatenate([rows[behind:][::-1], rows[:behind]])
+
+
 def with_rows_behind(table: np.ndarray, sides: Sides, start: int, after: int) -> str:
     """What a table with rows behind its grid is made of, and what to do about them."""
     first = f"{start} rows before the grid, " if start > 1 else "1 row before the grid, "

@@ -4,7 +4,10 @@ import json
 
 import numpy as np
 import pytest
+import torch
+from torch.nn.functional import interpolate
 
+from pefourier import questions, resize
 from pefourier.encodings import load
 from pefourier.encodings.sources.models import model_types
 from pefourier.errors import PefourierError
@@ -213,6 +216,22 @@ def test_a_trained_window_runs_through_lags(weights):
     np.testing.assert_array_equal(enc.table(), bias[::-1])
     with pytest.raises(PefourierError, match=r"have no 'other\.relative_position_bias_table'"):
         load(f"{path}#other.relative_position_bias_table")
+
+
+@pytest.mark.parametrize(("kind", "behind"), [("swin", 0), ("beit", 3)])
+def test_a_trained_window_is_written_in_the_order_of_its_tensor(kind, behind, weights):
+    """Displacements query - key, class rows last: what a model would load in its place."""
+    name = "encoder.layers.0.attention.self.relative_position_bias_table"
+    bias = RANDOM[: 15 + behind, :2]
+    own = {"window_size": [2, 3], "image_size": [4, 6], "patch_size": 2, "num_heads": [2]}
+    own |= {"use_relative_position_bias": True} if kind == "beit" else {}
+    spec = f"{weights(kind, name, bias, **own)}#{name}"
+    _, _, written = questions.codes_at(spec)
+    np.testing.assert_array_equal(written, bias)
+    grid = torch.from_numpy(bias[:15].T.reshape(1, 2, 3, 5))
+    wanted = interpolate(grid, (5, 9), mode="bicubic")[0].reshape(2, -1).T
+    found = resize(spec, (3, 5)).table
+    np.testing.assert_allclose(found, np.vstack([wanted, bias[15:]]), atol=1e-6)
 
 
 def test_later_stages_have_windows_of_their_own(tmp_path, config):
