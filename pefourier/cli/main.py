@@ -16,7 +16,7 @@ from pefourier import __version__
 from pefourier.cli.commands import app
 from pefourier.cli.signals import LISTENER, tell_of_interrupt
 from pefourier.cli.streams import give_up_stdout, is_of_stdout, note, say
-from pefourier.errors import LONGEST, PefourierError, nearest, printable, shorten, shown
+from pefourier.errors import LONGEST, PefourierError, printable, shorten, shown
 
 NUMBER = re.compile(r"-*[.\d]*\d(e\d+)?[kM]?")  # as --pos takes it
 SETTING = re.compile(r"[a-z_][a-z_-]*=")  # as --search takes it
@@ -33,6 +33,8 @@ def main(arguments: list[str]) -> int:
     """
     debug = "--debug" in arguments
     wanted = repeat_options([a for a in arguments if a != "--debug"]) or ["--help"]
+    if wanted[0] == "help":
+        wanted = [*wanted[1:2], "--help"]
     if COMPLETION in os.environ:
         complete(wanted)
     try:
@@ -196,13 +198,21 @@ def usage_error(error: typer.TyperException, arguments: list[str]) -> str:
     """The parser's message, with the value given to the option where the message lacks it."""
     text = error.format_message().replace("Value error, ", "")
     if (option := getattr(error, "option_name", None)) is not None:
-        from pefourier.cli.vocabulary import owners_of
+        from pefourier.cli.vocabulary import INSTEAD, owners_of
 
-        if owners := owners_of(app, option):
-            return f"{option} belongs to {', '.join(owners)}; {arguments[0]} does not take it"
+        owners = owners_of(app, option)
+        if owners and arguments[0] not in owners:
+            instead = INSTEAD.get((arguments[0], option), f"{arguments[0]} does not take it")
+            return f"{option} belongs to {', '.join(owners)}; {instead}"
         return text
-    if text.startswith("No such command") and (near := nearest(arguments[0], commands())):
-        return f"No such command {shown(arguments[0])}. Did you mean {near!r}?"
+    if text.startswith("No such command"):
+        from pefourier.cli.vocabulary import command_meant
+
+        meant = command_meant(app, arguments[0])
+        return f"No such command {shown(arguments[0])}. {meant or 'pefourier --help has all.'}"
+    if text.startswith("Missing") and arguments[0] in commands():
+        help_text = commands()[arguments[0]].callback.__doc__
+        return f"{text} Example: {help_text.rpartition('Example: ')[2].strip()}"
     options = getattr(getattr(error, "param", None), "opts", [])
     given = [value for option, value in pairwise(arguments) if option in options]
     if not given or any(repr(value) in text or shown(value) in text for value in given):

@@ -6,6 +6,9 @@ from typing import Any
 import typer
 
 from pefourier.answers.terms import Term
+from pefourier.errors import nearest
+
+INSTEAD = {("train", "--length"): "series have the length of --dataset, such as order:length=24"}
 
 
 def command_terms(app: typer.Typer) -> list[Term]:
@@ -37,6 +40,22 @@ def options_of(program: Any) -> Iterator[tuple[str, Any]]:
         for parameter in command.params:
             if parameter.param_type_name == "option":
                 yield name, parameter
+
+
+def command_meant(app: typer.Typer, word: str) -> str:
+    """What somebody may have meant by a word that is no command: an option, or a command."""
+    program, short = typer.main.get_command(app), word.lower()
+    names = {name.partition("-")[0]: name for name in program.commands}
+    found = {opt: name for name, one in [*options_of(program)][::-1] for opt in one.opts}
+    begun = [opt for opt in found if opt.startswith(f"--{short}-")]
+    asked = [t.term for t in command_terms(app) if short in t.meaning.lower().split()]
+    near = nearest(short, program.commands) or names.get(nearest(short, names) or "")
+    if f"--{short}" in found or (begun and not near):
+        option = f"--{short}" if f"--{short}" in found else begun[0]
+        command = " ".join(dict.fromkeys(("pefourier", found[option])))
+        return f"It is an option: '{command} {option}'."
+    near = next(iter(asked), near)
+    return f"Did you mean {near!r}?" if near else ""
 
 
 def owners_of(app: typer.Typer, option: str) -> list[str]:
