@@ -92,9 +92,15 @@ class Spectrum(Result):
             found = summarize_density(self.about[0], self.omega, self.plain, self.frequencies)
         frequencies, weights = self.measure
         length = np.linalg.norm(frequencies.reshape(len(weights), -1), axis=1)
-        order = np.argsort(length, kind="stable")
-        cutoff = first_holding(length[order], weights[order])
+        cutoff = self.frequency_holding(0.95)
         return replace(found, centroid=float(length @ weights), cutoff95=cutoff)
+
+    def frequency_holding(self, part: float) -> float:
+        """The first frequency of the measure itself that with slower ones holds so much energy."""
+        frequencies, weights = self.measure
+        length = np.linalg.norm(frequencies.reshape(len(weights), -1), axis=1)
+        order = np.argsort(length, kind="stable")
+        return first_holding(length[order], weights[order], part)
 
     @cached_property
     def few_waves(self) -> JointWaves | None:
@@ -397,9 +403,9 @@ def summarize_points(length: np.ndarray, each: np.ndarray, times: np.ndarray) ->
     )
 
 
-def first_holding(ascending: np.ndarray, shares: np.ndarray) -> float:
-    """The first frequency that with those before it holds 95 % of the energy."""
-    reached = np.cumsum(shares) >= 0.95 - 1e-12
+def first_holding(ascending: np.ndarray, shares: np.ndarray, part: float = 0.95) -> float:
+    """The first frequency that with those before it holds a part of the energy."""
+    reached = np.cumsum(shares) >= part - 1e-12
     return float(ascending[np.argmax(reached)]) if reached.any() else np.nan
 
 

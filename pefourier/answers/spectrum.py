@@ -275,7 +275,7 @@ def shape(enc: Encoding, r: Spectrum) -> tuple[str, str]:
     fast = float(r.plain[r.omega > pi / 2].sum())
     if fast >= FAST:
         return MEANS("MOSTLY FAST", share=100 * fast, short=number(4 * step, 3), **told)
-    middle = r.omega[np.searchsorted(np.cumsum(r.plain), 0.5 - 1e-12)]
+    middle = r.frequency_holding(0.5)
     most = "95 %" if s.cutoff95 < fastest else "all"
     return MEANS("SLOW AND FAST", half=wave(middle / step), most=most, **told)
 
