@@ -224,8 +224,9 @@ def similarities(table: np.ndarray, sides: Sequence[int]) -> list[float]:
     unit = (table / np.where(lengths > 0, lengths, 1.0)).reshape(*sides, -1)
     found = []
     for axis, n in enumerate(sides):
-        one, two = (np.take(unit, np.arange(k, n - 1 + k), axis) for k in (0, 1))
-        found.append(float((one * two).sum(axis=-1).mean()) if n > 1 else np.nan)
+        along = np.moveaxis(unit, axis, 0)
+        cosines = np.einsum("...i,...i->...", along[:-1], along[1:])
+        found.append(float(cosines.mean()) if n > 1 else np.nan)
     return found
 
 

@@ -63,7 +63,10 @@ def formula(model: ModelConfig, block: Block) -> Encoding:
     sides, found = sides_of(model, block)
     own = {**block.get("own", {}), **values_read(model, block)}
     if "reference" in block:
-        own["reference"] = references(model, block, sides)
+        own["reference"] = references(model, block)
+    if "divided_by" in block:  # indices, of each axis of the order, as frequencies are
+        numbers = tuple(divisor_of(model, *one) for one in block["divided_by"])
+        own |= {"stretch": numbers, "stretch_by": "linear"}
     if "pretrained" in block and (window := first_stage(model, block["pretrained"])):
         own["pretrained"] = (window,) * len(sides)
     if block["encoding"] in ("axial", "axial-rope"):
@@ -150,19 +153,23 @@ def values_read(model: ModelConfig, block: Block) -> dict[str, Any]:
     return found
 
 
-def references(model: ModelConfig, block: Block, sides: tuple[int, ...]) -> tuple[float, ...]:
+def references(model: ModelConfig, block: Block) -> tuple[float, ...]:
     """The base of each axis of the order, over the scale of its coordinates."""
     found = []
     for axis in block["reference"]:
-        base = sides[axis["side"]] if "side" in axis else side_of(model, axis, -1)
         key, default = axis["scale"]
         if default == "by size":
             default = max(value_of(model, axis["size"]) // SCALED_FROM, 1)
-        told = model.config.number(key)
-        if told == 0:
-            raise model.config.wrong(key, 0, "a number other than 0")
-        found.append(base / (default if told is None else told))
+        found.append(side_of(model, axis, -1) / divisor_of(model, key, default))
     return tuple(found)
+
+
+def divisor_of(model: ModelConfig, key: str, usual: float) -> float:
+    """A number of a config by which something is divided."""
+    told = model.config.number(key)
+    if told == 0:
+        raise model.config.wrong(key, 0, "a number other than 0")
+    return usual if told is None else told
 
 
 def read_grid(model: ModelConfig, block: Block) -> Encoding | None:

@@ -11,6 +11,7 @@ from pefourier import questions, resize
 from pefourier.encodings import load
 from pefourier.encodings.sources.models import model_types
 from pefourier.errors import PefourierError
+from pefourier.geometry.grown_grids import turn_limits
 
 
 @pytest.fixture
@@ -138,6 +139,7 @@ def test_pixart_and_sd3_have_the_tables_of_diffusers(config):
     enc = load(config("CogVideoXTransformer3DModel", **sizes, **small))
     text = video.max_text_seq_length
     np.testing.assert_allclose(enc.table(), video.pos_embedding[0, text:], atol=2e-6)
+    assert turn_limits(enc) == [np.inf] * 3  # coordinates count points, whatever divides them
 
 
 def test_rotary_cogvideox_is_told_by_its_key(config):
