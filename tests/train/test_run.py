@@ -479,9 +479,10 @@ def test_trained_tables_have_beside_them_what_training_began_with(tmp_path):
 def test_other_examples_with_the_same_classes_are_not_gone_on_with(tmp_path, rng):
     own = tmp_path / "own.npz"
     x, y = rng.normal(size=(40, 4, 2)), np.arange(40) % 2 * (np.arange(40) > 3)
-    given = {**SMALL, "dataset": (str(own),), "folds": 1, "out": str(tmp_path / "out")}
+    given = {**SMALL, "dataset": (f"{tmp_path}/./own.npz",), "folds": 1}
+    given["out"] = str(tmp_path / "out")
     np.savez(own, X=x, y=y)
-    run_comparison(Options(**given))
+    assert len(run_comparison(Options(**given)).runs) == 8
     other = {"dataset": SMALL["dataset"], "encoding": ("none",), "folds": 1, "seeds": 1}
     run_comparison(Options(**{**given, **other}, resume=True))  # what is known of own.npz stays
     np.savez(own, X=x, y=y[::-1])
