@@ -7,7 +7,7 @@ catalogue. A test holds that no field, finding or column is without a term.
 
 import re
 import tomllib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import partial
 from itertools import groupby
@@ -161,7 +161,7 @@ def explain_page(words: Sequence[str], more: Sequence[Term] = ()) -> Page:
     tell = (overview if words else beginnings) if every else explanations
     return Page(
         "explain",
-        words=partial(tell, found),
+        words=partial(tell, found) if every else partial(tell, found, shown_by(more)),
         records=lambda: [fields_of(t) | {"conclusion": f"{t.term}: {t.meaning}"} for t in found],
         rows=partial(rows_of_terms, found),
         reasons=[Reason("", "refused", text) for text in refused],
@@ -198,15 +198,23 @@ def rows_of_terms(terms: Sequence[Term]) -> Iterable[Sequence[Any]]:
         yield [*(getattr(term, name) for name in names[:-1]), "; ".join(term.also)]
 
 
-def explanations(terms: Sequence[Term]) -> str:
+def shown_by(more: Sequence[Term]) -> dict[str, str]:
+    """Of each group of terms that answers have, a command that shows them."""
+    examples = {term.term: term.good for term in more if term.group == "commands"}
+    table = "pefourier check-faithful TABLE"
+    return {**examples, "verdicts": table, "findings": f"{table} --strict"}
+
+
+def explanations(terms: Sequence[Term], examples: Mapping[str, str]) -> str:
     """Terms in full."""
-    return "\n".join(map(explanation, terms))
+    return "\n".join(explanation(term, examples.get(term.group, "")) for term in terms)
 
 
-def explanation(term: Term) -> str:
+def explanation(term: Term, example: str = "") -> str:
     """A term: its meaning, and each fact that applies on its own line."""
     text = paragraph(f"{term.term} ({term.group}): {term.meaning}", "  ")
     facts = {name: getattr(term, name) for name in ("formula", "unit", "range", "good", "source")}
+    facts["shown by"] = example
     facts["also"] = ", ".join(name.strip() for name in term.also)
     for name, fact in facts.items():
         text += paragraph(f"  {name:<8} {fact}", " " * 11) if fact else ""

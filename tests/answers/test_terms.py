@@ -288,6 +288,10 @@ def test_terms_are_sentences_told_once():
         ("head size", [("dimension", "check-faithful")]),
         ("sum of cosines", [("bound", "context")]),
         ("gps", [("irregular", "words")]),
+        ("position interpolation", [("linear", "words")]),
+        ("cls token", [("class token", "words")]),
+        ("sliding window", [("window", "context")]),
+        ("attention sink", [("attention sink", "words")]),
         ("length generalization", [("extrapolation", "words")]),
     ],
 )
@@ -316,6 +320,7 @@ toeplitz_residual (check-faithful): How far inner products of codes are from dep
   range    0 … 1
   good     0: the same lag looks the same everywhere.
   source   Wang et al., 2021
+  shown by pefourier check-faithful wpe.npy --require injective
   also     Toeplitz residual, Toeplitz
 """
     )
