@@ -742,7 +742,7 @@ def code_beside(
     if d is None and own.dim != wanted:
         with suppress(PefourierError):  # code of one size only, which is compared as it is
             own = rows_of(d=wanted)
-    asked = {} if d else {"d": own.dim}
+    asked = {} if d else {"d": own.params.get("d", own.dim)}
     return own if fixed else as_long_as(other, own, lambda n: rows_of(length=n, **asked))
 
 

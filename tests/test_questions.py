@@ -242,7 +242,13 @@ def test_the_shell_and_python_pair_encodings_alike(run, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
     rule = "np.sin(np.outer(np.arange(n), 1 / np.arange(1, d + 1)))"
-    code = f"import numpy as np\ndef codes(n, d): return {rule}"
+    code = f"""import numpy as np
+def codes(n, d): return {rule}
+def twice(n, d):
+    phases = np.tile(np.outer(np.arange(n), 1e4 ** (-np.arange(0, d, 2) / d)), 2)
+    return np.hstack([np.cos(phases), np.sin(phases)])"""
+    llama = {"model_type": "llama", "head_dim": 16, "max_position_embeddings": 128}
+    (tmp_path / "c.json").write_text(json.dumps(llama))
     (tmp_path / "own_codes.py").write_text(code)
     np.save("t.npy", np.sin(np.outer(np.arange(80), 1 / np.arange(1, 25))))
     np.save("g.npy", load("axial", d=32, grid=(9, 14)).table())
@@ -250,9 +256,10 @@ def test_the_shell_and_python_pair_encodings_alike(run, tmp_path, monkeypatch):
         ("py:own_codes:codes", "t.npy"),
         ("t.npy", "py:own_codes:codes"),
         ("axial", "g.npy"),
+        ("c.json", "py:own_codes:twice"),
     ]:
         told = pefourier.compare(a, b)
-        assert told.verdict == "equal"
+        assert told.verdict == ("equivalent" if "twice" in b else "equal")
         assert run("compare", a, b, "--json").results == [told.to_dict()]
 
 
