@@ -115,7 +115,7 @@ def test_how_far_training_took_a_table(run, tmp_path, rng):
     tables = from_table(one), from_table(two)
     axes = draw([Answer(tables[0], compare(*tables))]).axes[2]
     assert np.allclose(axes.images[0].get_array(), two - one)
-    assert axes.get_title() == "second − first (red: larger in the second)"
+    assert axes.get_title("left") == "second − first (red: larger in the second)"
 
 
 def test_products_that_round_to_one_are_not_called_the_same(run, tmp_path):

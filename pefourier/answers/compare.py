@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from glob import escape, iglob
 from itertools import islice
@@ -524,9 +523,9 @@ def compare(answers: Sequence[Answer], look: Look = USUAL) -> Figure:
         draw_table(axes, a, a.result[:common])
     if alike:
         difference, many = second - first, common > MOST_ROWS
-        spec = "|second − first|" if many else "second − first (red: larger in the second)"
-        told = Answer(replace(both[0].encoding, spec=spec), None)
-        draw_table(panels[2, 0], told, np.abs(difference) if many else difference, np.maximum)
+        title = "|second − first|" if many else "second − first (red: larger in the second)"
+        shown = np.abs(difference) if many else difference
+        draw_table(panels[2, 0], both[0], shown, np.maximum, title)
     return figure
 
 

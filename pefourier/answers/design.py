@@ -7,7 +7,6 @@ from dataclasses import replace
 from itertools import starmap
 from math import ceil, floor, log10, pi
 from shlex import quote
-from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,7 +14,7 @@ import numpy as np
 from pefourier.analysis.design import CRITERIA, Candidate, Design, find_first_base, grid_spec
 from pefourier.answers.choice import TRAINABLE, Advice, advise, pasted
 from pefourier.answers.page import Page, fields_told
-from pefourier.answers.plot import NARROW, USUAL, WIDTH, Look, literal, make_panels
+from pefourier.answers.plot import USUAL, WIDTH, Look, add_legend, literal, make_panels
 from pefourier.answers.telling import Answer, Said, Telling, meaning_of, record_of_fields, sentence
 from pefourier.answers.text import aligned, capital, join, number, paragraph
 
@@ -40,8 +39,13 @@ CURVES = {  # of a design: field of a candidate, the axis, its scale, the criter
     "stable_rank": ("stable rank", "linear", ("stable_rank",)),
     "condition_number": ("condition number", "log", ("condition",)),
     "idle": ("pairs never turning", "linear", ("turns", "wavelength")),
-    "bound": ("first lag with Σ cos < 0", "log", ("bound",)),
+    "bound": (
+        "first lag with Σ\N{NO-BREAK SPACE}cos\N{NO-BREAK SPACE}<\N{NO-BREAK SPACE}0",
+        "log",
+        ("bound",),
+    ),
 }
+MARKED = "C6"  # the best, of whatever curve
 
 
 def by_axes(designs: Sequence[Design]) -> list[tuple[str, Design]]:
@@ -278,48 +282,44 @@ def design_rows(answers: Sequence[Answer]) -> Iterable[Sequence[Any]]:
 
 
 def criteria(answers: Sequence[Answer], look: Look = USUAL) -> Figure:
-    """Each criterion over the base, with its best base marked; one column for each axis."""
-    designs: list[Design] = [a.result for a in answers]
-    figure, panels = make_panels(
-        len(CURVES), len(designs), (WIDTH * max(1.0, 0.55 * len(designs)), 8.4), look, sharex="col"
-    )
-    for column, design in zip(panels.T, designs, strict=True):
-        for axes, (field, (label, scale, names)) in zip(column, CURVES.items(), strict=True):
-            draw_criterion(axes, design, field, names)
-            axes.set(xscale="log", yscale=scale)
-            axes.set_ylabel(fill(label, 12), fontsize=8)
-        axis = f"axis {design.axis}: " if design.axis else ""
-        title = f"{axis}{design.length} positions, d {design.d}"
-        if len(designs) > 1 and figure.get_figwidth() < NARROW:
-            title = fill(title, 11) + "\n"  # above the name of the best
-        column[0].set_title(title, loc="left", fontsize=9)
-        column[-1].set_xlabel("base ρ")
+    """Each criterion over the base with its best base marked, a curve for each axis of a grid."""
+    designs = by_axes([a.result for a in answers])
+    figure, panels = make_panels(len(CURVES), 1, (WIDTH, 8.4), look, sharex=True)
+    for axes, (field, (label, scale, names)) in zip(panels[:, 0], CURVES.items(), strict=True):
+        axes.grid(axis="x", color="0.5", alpha=0.25, linewidth=0.6)
+        best: dict[str, list[str]] = {}
+        for i, (letters, design) in enumerate(designs):
+            known = np.array(
+                [(c.rho, v) for c in design.candidates if (v := getattr(c, field)) is not None]
+            ).reshape(-1, 2)
+            told = f"{letters}{design.length} positions, d {design.d}"
+            axes.plot(
+                *known.T, color=f"C{i}", marker="o", markersize=2.5, linewidth=1.2, label=told
+            )
+            for name in design.best:
+                if name.partition("=")[0] in names:
+                    bases = mark_best(axes, design, name, known)
+                    best.setdefault(name.replace("_", " "), []).append(bases)
+        axes.set(xscale="log", yscale=scale)
+        axes.set_ylabel(label, fontsize=8)
+        title = ", ".join(f"{name}: {join(filter(None, each))}" for name, each in best.items())
+        axes.set_title(literal(title), loc="right", fontsize=8, color=MARKED, pad=2)
+    panels[-1, 0].set_xlabel("base ρ")
     figure.align_ylabels(panels)
+    add_legend(figure, panels[0, 0], look)
     return figure
 
 
-def draw_criterion(axes: Axes, design: Design, field: str, names: Sequence[str]) -> None:
-    """A number of all candidates over their bases, the best by its criteria marked."""
-    shown = [(c.rho, getattr(c, field)) for c in design.candidates]
-    known = np.array([(rho, value) for rho, value in shown if value is not None], dtype=float)
-    axes.grid(axis="x", color="0.5", alpha=0.25, linewidth=0.6)
-    if not len(known):
-        return
-    axes.plot(*known.T, color="C0", marker="o", markersize=2.5, linewidth=1.2)
-    told = []
-    for name, rho in design.best.items():
-        values = known[known[:, 0] == rho, 1]
-        if name.partition("=")[0] not in names or not len(values):
-            continue
-        if name in design.tied:
-            best = known[np.isin(known[:, 0], design.tied[name])]
-            told.append(f"{literal(name)}: {best[0, 0]:.4g} … {best[-1, 0]:.4g}")
-        else:
-            best = np.array([[rho, values[0]]])
-            axes.axvline(rho, color="C1", linestyle="--", linewidth=0.9)
-            told.append(f"{literal(name)}: {rho:.4g}")
-        axes.plot(*best.T, "D", color="C1", markersize=5, linestyle="none")
-    axes.set_title(", ".join(told), loc="right", fontsize=8, color="C1", pad=2)
+def mark_best(axes: Axes, design: Design, name: str, known: np.ndarray) -> str:
+    """Mark the best base by a criterion, or those that are as good, and tell which these are."""
+    bases = design.tied.get(name, (design.best[name],))
+    best = known[np.isin(known[:, 0], bases)]
+    if not len(best):
+        return ""
+    if name not in design.tied:
+        axes.axvline(best[0, 0], color=MARKED, linestyle="--", linewidth=0.9)
+    axes.plot(*best.T, "D", color=MARKED, markersize=5, linestyle="none")
+    return " … ".join(number(base) for base in dict.fromkeys(best[[0, -1], 0].tolist()))
 
 
 TOLD = Telling(

@@ -49,7 +49,9 @@ def heatmap(answers: Sequence[Answer], look: Look = USUAL) -> Figure:
     return figure
 
 
-def draw_table(axes: Axes, a: Answer, table: np.ndarray, of: np.ufunc = np.add) -> None:
+def draw_table(
+    axes: Axes, a: Answer, table: np.ndarray, of: np.ufunc = np.add, title: str = ""
+) -> None:
     """Numbers of codes in colours; of more rows than a picture has, the means of some together.
 
     Single rows of those that are picked out show patterns that are in no code. With `of` the
@@ -63,13 +65,15 @@ def draw_table(axes: Axes, a: Answer, table: np.ndarray, of: np.ufunc = np.add) 
     shades = {"cmap": "RdBu_r", "vmin": -limit, "vmax": limit, "interpolation": "nearest"}
     image = axes.imshow(means, aspect="auto", extent=extent, **shades)
     rows = "row" if a.encoding.domain.kind == "time" else "position"
-    together = f"\n({'means' if of is np.add else 'largest'} of some rows)"
+    together = f" ({'means' if of is np.add else 'largest'} of some rows)"
+    shown = "difference" if title else "value of the code"
     figure = axes.get_figure()
-    axes.set(xlabel="dimension", ylabel=rows, title=caption(a.encoding, room_for_names(figure)))
+    axes.set(xlabel="dimension", ylabel=rows)
+    axes.set_title(title or caption(a.encoding, room_for_names(figure)), loc="left", fontsize=9)
     domain = a.encoding.domain
     if len(domain.sides) > 1 and domain.kind == "position" and len(table) == len(a.encoding):
         name_points(axes, domain)
-    label = f"value of the code{together if len(table) > MOST_ROWS else ''}"
+    label = f"{shown}{together if len(table) > MOST_ROWS else ''}"
     figure.colorbar(image, ax=axes, label=label)
 
 

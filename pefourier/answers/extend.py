@@ -12,9 +12,9 @@ import numpy as np
 from pefourier.analysis.context import window_within
 from pefourier.analysis.design import AXES
 from pefourier.analysis.extend import Extension, Extensions
-from pefourier.answers.context_figures import GREY, mark_lengths
+from pefourier.answers.context_figures import ABOVE, GREY, mark_lengths
 from pefourier.answers.page import fields_of
-from pefourier.answers.plot import USUAL, WIDTH, Look, brief, make_panels
+from pefourier.answers.plot import USUAL, WIDTH, Look, add_legend, brief, make_panels
 from pefourier.answers.telling import Answer, Said, Telling, record_of_fields, sentence
 from pefourier.answers.text import agreeing, aligned, number
 from pefourier.encodings.readings import LEVELS, reading_cosine
@@ -172,6 +172,7 @@ def extension(answers: Sequence[Answer], look: Look = USUAL) -> Figure:
     panels[0, 0].get_gridspec().set_height_ratios(heights)
     for column, found in zip(panels.T, founds, strict=True):
         draw_ways(*column, found)
+    add_legend(figure, panels[1, 0], look)
     return figure
 
 
@@ -180,13 +181,14 @@ def draw_ways(top: Axes, low: Axes, found: Extensions) -> None:
     ways = found.candidates
     for level, way in enumerate(ways):
         waves = 2 * pi / way.frequencies[way.frequencies != 0]
-        colour = GREY if way.way == "unchanged" else "#0072B2"
+        colour = GREY if way.way == "unchanged" else "C0"
         top.vlines(waves, -level - 0.35, -level + 0.35, color=colour, linewidth=1)
     mark_lengths(top, found.trained, found.length)
     names = [f"base {way.rho:.4g}" if way.way == "base" else way.way for way in ways]
     top.set_yticks([-level for level in range(len(ways))], names)
-    top.set(xscale="log", xlabel="wavelength (positions)", ylim=(0.4 - len(ways), 1.1))
-    top.set_title(f"{on_axis(found)}{brief(found.spec, 60)}, d {found.d}", loc="left", fontsize=9)
+    top.set(xscale="log", xlabel="wavelength (positions)", ylim=(0.4 - len(ways), 0.6))
+    title = f"{on_axis(found)}{brief(found.spec, 60)}, d {found.d}"
+    top.set_title(title, loc="left", fontsize=9, pad=ABOVE)
     points = np.unique(np.geomspace(1, found.trained, 200).astype(np.int64))
     for name, way in zip(names[1:], ways[1:], strict=True):
         cosines = reading_cosine(found.trained_frequencies, way.frequencies, points)
@@ -196,7 +198,6 @@ def draw_ways(top: Axes, low: Axes, found: Extensions) -> None:
     low.set(
         xscale="log", xlabel="position", ylabel="cosine to the trained codes", ylim=(None, 1.05)
     )
-    low.legend(loc="lower left", ncols=2, fontsize=8)
 
 
 TOLD = Telling(

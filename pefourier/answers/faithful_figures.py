@@ -44,9 +44,11 @@ def faithful(answers: Sequence[telling.Answer], look: plot.Look = plot.USUAL) ->
     """Singular values, for rank and conditioning, and inner products by lag."""
     figure, ((left, right),) = plot.make_panels(1, 2, (plot.WIDTH, 3.0), look)
     draw_singular_values(left, answers, plot.room_for_names(figure))
-    plot.add_legend_below(figure, left)
     kernels = [kernel(without_prefix(a.encoding)) for a in answers]
     draw_kernels(right, answers, kernels, plot.room_for_names(figure))
+    grids = any(found is not None and found.ndim > 1 for found in kernels)
+    plot.name_coinciding(right)
+    plot.add_legend_below(figure, left, *([right] if grids else []))
     return figure
 
 
@@ -63,17 +65,17 @@ def draw_singular_values(axes: Axes, answers: Sequence[telling.Answer], room: fl
     lowest = 1.0
     for a in answers:
         sigma = decompose(without_prefix(a.encoding)).sigma
+        rank = f" (rank {a.result.rank})"
+        label = plot.caption(a.encoding, room - plot.LETTER * len(rank)) + rank
+        shown = [], []  # of codes that are all 0
         if sigma[0] > 0:
-            index, shares = envelope(
-                np.arange(1, len(sigma) + 1), np.maximum(sigma / sigma[0], np.finfo(float).tiny)
-            )
-            rank = f" (rank {a.result.rank})"
-            label = plot.caption(a.encoding, room - plot.LETTER * len(rank)) + rank
-            (line,) = axes.plot(index, shares, label=label)
+            shares = np.maximum(sigma / sigma[0], np.finfo(float).tiny)
+            shown = envelope(np.arange(1, len(sigma) + 1), shares)
+        (line,) = axes.plot(*shown, label=label)
+        if sigma[0] > 0:
             zero = a.result.rank_tolerance / sigma[0]
             axes.axhline(zero, color=line.get_color(), linewidth=0.8, linestyle=":")
             lowest = min(lowest, zero)
-    told = (1, lowest), (0, -2)
-    axes.annotate("taken as zero", *told, textcoords="offset points", fontsize=7, va="top")
+    axes.plot([], [], color=axes.xaxis.label.get_color(), linestyle=":", label="taken as zero")
     axes.set(xlabel="index", ylabel="singular value / largest", yscale="log")
     axes.set_ylim(lowest / 1e3, 3)

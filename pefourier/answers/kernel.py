@@ -23,7 +23,8 @@ def draw_kernels(
     steps = [1.0]
     for i, (a, found) in enumerate(zip(answers, kernels, strict=True)):
         if found is None:
-            axes.text(0.5, 0.5, "no inner products by lag", ha="center", transform=axes.transAxes)
+            name = plot.caption(a.encoding, room - 28 * plot.LETTER)
+            axes.plot([], [], label=f"{name}: no inner products by lag")
             continue
         several = found.ndim > 1
         names = axis_names(found.ndim) if several else [""]

@@ -25,6 +25,7 @@ from pefourier.files import reason, write_whole
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+    from matplotlib.text import Text
 
     from pefourier.encodings.encoding import Encoding
 
@@ -55,11 +56,10 @@ MOST_PIXELS = 2e8  # of a PNG
 EYE = 0.002  # of a curve's height, that nobody sees
 MANY = 7  # curves that can be told apart on common axes
 LETTER = 0.075  # inches, of a line of text
-LOWEST = 2.6  # inches of a narrow figure
+LOWEST = 2.6  # inches of a row of panels in a narrow figure
 NARROW = 4.5  # inches of one
-LEGEND_SHARE = 0.45  # of a figure's width that names may cover
-LONG_NUMBER = 4  # letters of a number on an axis, for which matplotlib keeps room
-FEW = 4  # names that may stand on the axes
+SHORTEST = 8  # letters of a line
+SLACK = 0.95  # of an axis that its name may be as long as
 DENSE = 1000  # points of a curve, from which on single waves of it are no longer told apart
 SETTINGS = "MATPLOTLIBRC"  # names a file of settings, or a folder that has a matplotlibrc
 
@@ -77,7 +77,6 @@ class Look:
     ink: str | None = None  # colour of text and axes; None: matplotlib's, on white
     paper: str = "none"
     curves: Sequence[str] = ()
-    below: bool = False  # whether names of curves always stand below the axes
     axes: Axes | None = None  # to draw into, or in the place of, in a figure that is there
 
     def settings(self) -> dict[str, Any]:
@@ -160,20 +159,20 @@ def make_panels(
         look.axes.set_prop_cycle(import_matplotlib().rcParams["axes.prop_cycle"])
         look.axes.set_title(literal(printable(look.title)))
         return look.axes.get_figure(), np.array([[look.axes]])
-    figure = make_figure(size, look)
+    figure = make_figure(size, look, rows)
     return figure, figure.subplots(rows, columns, squeeze=False, **shared)
 
 
-def make_figure(size: tuple[float, float], look: Look = USUAL) -> Figure:
-    """An empty figure of so many inches, or as wide as it is to look."""
+def make_figure(size: tuple[float, float], look: Look = USUAL, rows: int = 1) -> Figure:
+    """An empty figure of so many inches, or as wide as it is to look, with room for rows."""
     from matplotlib.figure import Figure
 
     wide, high = size
-    width = look.width or wide
+    width, least = look.width or wide, min(high, LOWEST * rows)
     if look.axes is not None:
         figure = part_in_place_of(look.axes)
     else:
-        figure = Figure(figsize=(width, max(high * (width / wide) ** 0.5, min(high, LOWEST))))
+        figure = Figure(figsize=(width, max(high * (width / wide) ** 0.5, least)))
     if look.title:
         figure.suptitle(literal(printable(look.title)))
     return figure
@@ -224,16 +223,9 @@ def draw_dense(axes: Axes, x: np.ndarray, y: np.ndarray, **style: Any) -> None:
 
 
 def add_legend(figure: Figure, axes: Axes, look: Look) -> None:
-    """Name the curves on the axes, or below them where names are long or a page has room."""
+    """Name the curves below the axes, where they hide none; on axes that were given within them."""
     name_coinciding(axes)
-    _, labels = axes.get_legend_handles_labels()
-    longest = max(map(len, labels), default=0) * LETTER
     if look.axes is not None:
-        axes.legend()
-        return
-    wide = figure.get_figwidth()
-    below = look.below or len(labels) > (1 if wide < NARROW else FEW)
-    if not below and 0 < longest < LEGEND_SHARE * wide:
         axes.legend()
     else:
         add_legend_below(figure, axes)
@@ -258,15 +250,21 @@ def name_coinciding(axes: Axes) -> None:
             drawn.append((line, y))
 
 
-def add_legend_below(figure: Figure, axes: Axes) -> None:
-    """Name the curves of some axes below them, in as many columns as there is room for."""
-    handles, labels = axes.get_legend_handles_labels()
-    if handles:
-        longest = LETTER * max(map(len, labels)) + 0.6
-        columns = max(1, int(figure.get_figwidth() / longest))
-        rows = -(-len(labels) // columns)
+def add_legend_below(figure: Figure, *panels: Axes) -> None:
+    """Name the curves of some axes below them, each once, in columns that there is room for."""
+    named: dict[tuple[str, str], Any] = {}
+    for axes in panels:
+        handles, labels = axes.get_legend_handles_labels()
+        styles = ((label, str(h.get_color())) for h, label in zip(handles, labels, strict=True))
+        named |= dict(zip(styles, handles, strict=True))
+    if named:
+        rooms = [LETTER * len(name) + 0.6 for name, _ in named]
+        wide = figure.get_figwidth()
+        columns = len(named) if sum(rooms) < wide else max(1, int(wide / max(rooms)))
+        rows = -(-len(named) // columns)
         figure.set_figheight(figure.get_figheight() + LINE * rows)
-        figure.legend(handles, labels, loc="outside lower center", ncols=columns)
+        names = [name for name, _ in named]
+        figure.legend(named.values(), names, loc="outside lower center", ncols=columns)
 
 
 def save(path: str, draw: Callable[..., Figure], answers: Any, look: Look = USUAL) -> None:
@@ -284,8 +282,7 @@ def render(kind: str, draw: Callable[..., Figure], answers: Any, look: Look = US
     with figure_style(look):
         try:
             figure = draw(answers, look)
-            wrap_labels(figure)
-            space_ticks(figure)
+            fit_words(figure)
             dpi = look.dpi
             check_pixels(kind, figure, dpi)
             figure.savefig(stream, format=kind, metadata=told, dpi=dpi)
@@ -297,39 +294,58 @@ def render(kind: str, draw: Callable[..., Figure], answers: Any, look: Look = US
     return stream.getvalue()
 
 
-def wrap_labels(figure: Figure) -> None:
-    """Names of axes in as many lines as fit beside those of other panels, in a narrow figure."""
-    wide, high = figure.get_size_inches()
-    for axes in figure.axes if wide < NARROW else ():
-        across, down = part_of_figure(axes)
-        axes.set_xlabel(
-            broken_in_lines(axes.get_xlabel(), max(int(0.6 * across * wide / LETTER), 8))
-        )
-        axes.set_ylabel(broken_in_lines(axes.get_ylabel(), max(int(0.7 * down * high / LETTER), 8)))
-
-
-def space_ticks(figure: Figure) -> None:
-    """As many numbers along horizontal axes as there is room for, where they are long."""
-    from matplotlib.ticker import AutoLocator, MaxNLocator
-
+def fit_words(figure: Figure) -> None:
+    """Names of axes and titles in lines that fit, and numbers that stand apart."""
+    figure.get_layout_engine().execute(figure)  # so that sizes are known
     for axes in figure.axes:
-        letters = max(len(f"{end:.0f}") for end in axes.get_xlim())
-        if letters > LONG_NUMBER and isinstance(axes.xaxis.get_major_locator(), AutoLocator):
-            room = 0.8 * part_of_figure(axes)[0] * figure.get_figwidth() / LETTER
-            steps = max(2, int(room / (letters + 3)))
-            axes.xaxis.set_major_locator(MaxNLocator(min(steps, 9), steps=[1, 2, 2.5, 5, 10]))
+        box = axes.get_window_extent()
+        for label, room in ((axes.xaxis.label, box.width), (axes.yaxis.label, box.height)):
+            fit_lines(label, SLACK * room)
+        for title, room in (
+            (axes.title, min(box.x1, figure.bbox.x1 - box.x0)),
+            (axes._left_title, figure.bbox.x1 - box.x0),  # type: ignore[attr-defined]
+            (axes._right_title, box.x1),  # type: ignore[attr-defined]
+        ):
+            fit_lines(title, room)
+        space_ticks(axes, box.width / figure.dpi)
+    if any(axes.images for axes in figure.axes):  # whose sides keep their ratio: it settles now
+        figure.get_layout_engine().execute(figure)
 
 
-def part_of_figure(axes: Axes) -> tuple[float, float]:
-    """The share of a figure's width and height that some axes have; of a scale of colours all."""
-    cell = axes.get_subplotspec()
-    if not cell:
-        return 1.0, 1.0
-    grid = cell.get_gridspec()
-    wide, high = grid.get_width_ratios(), grid.get_height_ratios()
-    across, down = cell.colspan, cell.rowspan
-    share = sum(wide[across.start : across.stop]) / sum(wide)
-    return share, sum(high[down.start : down.stop]) / sum(high)
+def fit_lines(text: Text, room: float) -> None:
+    """Break a text that is longer than so many pixels into lines."""
+    whole = text.get_text().split("\n")
+    most = max(map(len, whole))
+    while most > SHORTEST and max(text.get_window_extent().size) > room:
+        most -= 1
+        text.set_text("\n".join(broken_in_lines(line, most) for line in whole))
+
+
+def space_ticks(axes: Axes, wide: float) -> None:
+    """Whole numbers along axes of whole things, and across no more than so many inches hold."""
+    from matplotlib.ticker import AutoLocator, MaxNLocator, SymmetricalLogLocator
+
+    letters = max(len(f"{end:.0f}") for end in axes.get_xlim())
+    most = max(2 + (letters < 5), min(int(wide / LETTER / (letters + 2)), 9))
+    for axis, named in ((axes.xaxis, "x"), (axes.yaxis, "y")):
+        steps: Any = most if named == "x" else "auto"
+        if isinstance(found := axis.get_major_locator(), AutoLocator):
+            whole = {
+                "integer": counts_whole(axes, named),
+                "steps": [1, 2, 2.5, 5, 10],
+                "min_n_ticks": 1,
+            }
+            axis.set_major_locator(MaxNLocator(steps, **whole))
+        elif isinstance(found, SymmetricalLogLocator):
+            found.set_params(numticks=max(3, int(wide / LETTER / 5)))
+
+
+def counts_whole(axes: Axes, named: str) -> bool:
+    """Whether all that is drawn stands at whole numbers of an axis, as positions and ranks do."""
+    drawn = [np.ravel(getattr(line, f"get_{named}data")()) for line in axes.get_lines()]
+    at = np.concatenate([*drawn, []]).astype(float)
+    shares = named == "y" and np.abs(at).max(initial=0) <= 1  # may be 0 and 1 by chance
+    return bool(axes.images) or (len(at) > 0 and not shares and bool((at == np.round(at)).all()))
 
 
 def title_of(draw: Callable[..., Figure], answers: Any) -> str:
@@ -349,11 +365,6 @@ def check_pixels(kind: str, figure: Figure, dpi: int) -> None:
             f"a PNG of {wide:.0f} by {high:.0f} pixels is larger than a figure needs; give a "
             "smaller --dpi or --width, or name a .pdf or .svg"
         )
-
-
-def lines_within(text: str, figure: Figure) -> str:
-    """A text in as many lines as a figure's width asks for."""
-    return broken_in_lines(text, int(0.72 * figure.get_figwidth() / LETTER))
 
 
 def broken_in_lines(text: str, most: int) -> str:

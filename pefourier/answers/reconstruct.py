@@ -263,11 +263,7 @@ def reconstruct(answers: Sequence[telling.Answer], look: plot.Look = plot.USUAL)
         )
         axes.set_ylabel("rebuilt value")
         axes.set_xlabel(around(a.result) if axes is panels[-1, 0] or not same else "")
-    if look.axes is not None:
-        panels[0, 0].legend()
-        return figure
-    handles, labels = panels[0, 0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside upper right", ncols=6)
+    plot.add_legend(figure, panels[0, 0], look)
     return figure
 
 
@@ -298,8 +294,9 @@ def points_on_grids(
             axes.locator_params(nbins=5, integer=True)
             axes.set_title(f"{title}\n{point_of(r.position)}, peak {r.peak:.3f}", **TITLE)
             bar = figure.colorbar(image, ax=axes, location="bottom", shrink=0.9, aspect=12)
-            ends = [values.min(), values.max()]
-            bar.set_ticks(ends, labels=[f"{round(end, 9) + 0.0:.2g}" for end in ends])
+            ends = np.array([values.min(), values.max()])
+            told = (ends[1] or 1) * np.round(ends / (ends[1] or 1), 3) + 0.0  # .00004 of .27 is 0
+            bar.set_ticks(ends, labels=[f"{end:.2g}" for end in told])
 
 
 def conclude_reconstruction(enc: Encoding, r: Reconstructions) -> telling.Said:

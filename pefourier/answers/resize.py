@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+DOTTED = 60  # points of a curve up to which each has a mark
 FAINT = 1e-6  # share of energy below which nothing is drawn
 phrase = partial(sentence, "resize")
 
@@ -177,8 +178,10 @@ def resizing(answers: Sequence[Answer], look: plot.Look = plot.USUAL) -> Figure:
         draw_planes(figure, panels[:2], pictures, names)
     for panel, letter, shares in zip(panels[planes:], names_of_axes, each, strict=False):
         for share, name, style in zip(shares, names, ("o-", "x--"), strict=True):
-            panel.semilogy(share, style, markersize=3, linewidth=1, label=name)
-        panel.set(xlabel=f"cycles from end to end along {letter}", ylim=(FAINT, None))
+            dots = style if len(share) <= DOTTED else style[1:]
+            panel.semilogy(share, dots, markersize=3, linewidth=1, label=name)
+        told = f"cycles along {letter}" if planes else "cycles from end to end"
+        panel.set(xlabel=told, ylim=(FAINT, None))
         panel.set_ylabel("share of energy")
     for panel in panels[planes + len(each) :]:
         panel.set_axis_off()
@@ -200,21 +203,23 @@ def draw_planes(
     figure: Figure, panels: Sequence[Axes], pictures: Sequence[Picture], names: Sequence[str]
 ) -> None:
     """Densities over the last two axes, in cycles from end to end and in shades of one scale."""
-    planes = [np.log10(np.maximum(whole_plane(p.density, p.grid), FAINT)) for p in pictures]
-    for panel, picture, plane, name in zip(panels, pictures, planes, names, strict=True):
+    from matplotlib.colors import LogNorm
+
+    shades = {"cmap": "cividis", "interpolation": "nearest", "norm": LogNorm(FAINT, 1.0)}
+    for panel, picture, name in zip(panels, pictures, names, strict=True):
         (left, right), (low, high) = (
             (-(n // 2) - 0.5, (n - 1) // 2 + 0.5) for n in reversed(picture.grid[-2:])
         )
-        extent = (left, right, high, low)
-        limits = {"vmin": np.log10(FAINT), "vmax": 0.0}
-        image = panel.imshow(
-            plane, cmap="cividis", extent=extent, interpolation="nearest", **limits
-        )
+        plane = np.maximum(whole_plane(picture.density, picture.grid), FAINT)
+        image = panel.imshow(plane, extent=(left, right, high, low), **shades)
         panel.set(xlabel="cycles along x", ylabel="cycles along y" if panel is panels[0] else "")
         panel.set_title(name, fontsize=9, loc="left")
+    ends = [panel.get_xlim() + panel.get_ylim() for panel in panels]
+    most = max(ends, key=lambda four: four[1] - four[0])
+    for panel in panels:  # both as far as the larger: what the smaller lacks is seen
+        panel.set(xlim=most[:2], ylim=most[2:])
     where = "top" if figure.get_figwidth() < plot.NARROW else "right"
-    label = "log10 of the share of energy"
-    figure.colorbar(image, ax=panels, label=label, shrink=0.8, location=where)
+    figure.colorbar(image, ax=panels, label="share of energy", shrink=0.8, location=where)
 
 
 TOLD = Telling(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 from functools import partial
 from math import isnan, pi
 from typing import TYPE_CHECKING, Any
@@ -53,9 +52,8 @@ BOUND, ROUND = 0.99, 0.15  # A4 from which directions are two, and below which t
 MOST_WAVES = 0.5  # share of frequencies that is worth a sentence
 ACROSS = 4  # panels in a row
 MEANS = partial(meaning_of, "spectrum")
-BLUE = "#0072B2"
 MANY = {"positions": "position", "steps": "step", "units": "unit"}  # of which there is one
-TICKS = ([-np.pi, 0, np.pi], ["-π", "0", "π"])
+TICKS = ([-np.pi, 0, np.pi], ["−π", "0", "π"])
 
 
 def by_decade(answers: Sequence[Answer], axis: str = "auto") -> bool:
@@ -129,11 +127,9 @@ def units(answers: Sequence[Answer], one: bool = False) -> str:
     return " ".join(MANY.get(word, word) for word in told.split()) if one else told
 
 
-def frequency_label(answers: Sequence[Answer], figure: Figure) -> str:
+def frequency_label(answers: Sequence[Answer]) -> str:
     """The name of an axis of frequencies."""
-    return plot.lines_within(
-        f"angular frequency ω (radians per {units(answers, one=True)})", figure
-    )
+    return f"angular frequency ω (radians per {units(answers, one=True)})"
 
 
 def share_at_zero(share: float) -> str:
@@ -450,16 +446,14 @@ def spectrum(answers: Sequence[Answer], look: plot.Look = plot.USUAL) -> Figure:
     On grids they are pictures, with what they sum to along each axis.
     """
     if any_grid(answers):
-        figure = plot.make_figure((1.5 * plot.WIDTH, 0.4 + 2.3 * len(answers)), look)
-        spectrum_on_grids(figure, answers, [plot.caption(a.encoding) for a in answers])
-        return figure
+        return spectrum_on_grids(answers, look)
     if len(answers) > plot.MANY:
         return spectrum_panels(answers, look)
     figure, ((axes,),) = plot.make_panels(1, 1, (plot.WIDTH, 3.2), look)
     for a in answers:
         label = plot.caption(a.encoding, plot.room_for_names(figure))
         axes.plot(per_unit(a, a.result), a.result.density, label=label, linewidth=1.4)
-    axes.set(xlabel=frequency_label(answers, figure), ylabel="share of energy $g_k$")
+    axes.set(xlabel=frequency_label(answers), ylabel="share of energy $g_k$")
     axes.set_ylim(bottom=0)
     set_frequency_axis(axes, answers)
     plot.add_legend(figure, axes, look)
@@ -489,28 +483,21 @@ def spectrum_by_decade(answers: Sequence[Answer], look: plot.Look = plot.USUAL) 
             axes.plot(per_unit(a, found), found.density, label=label, linewidth=1.4)
     lengths = {len(a.encoding) * unit_of_waves(a.encoding)[0] for a in answers}
     if len(lengths) == 1:
-        mark_one_turn(axes, lengths.pop())
+        length = lengths.pop()
+        turn = {"color": "0.6", "linewidth": 0.8, "linestyle": ":"}
+        axes.axvline(2 * np.pi / length, label=f"one turn in {length:.6g} {units(answers)}", **turn)
     share = "share of energy of each wave" if apart else "share of energy per decade"
-    axes.set(xlabel=frequency_label(answers, figure), ylabel=share)
+    axes.set(xlabel=frequency_label(answers), ylabel=share)
     axes.set_ylim(bottom=0)
     limits = axes.get_xlim()
     axes.set_xlim(limits)
     if figure.get_figwidth() < plot.NARROW:  # between powers of ten names would overlap
         axes.xaxis.set_minor_formatter("")
-    plot.add_legend(figure, axes, replace(look, below=look.below or apart))
+    plot.add_legend(figure, axes, look)
     above = axes.twiny()
     above.set(xscale="log", xlabel=f"length of the wave ({units(answers)})")
     above.set_xlim([2 * np.pi / omega for omega in limits])
     return figure
-
-
-def mark_one_turn(axes: Axes, length: float) -> None:
-    """A labelled line at the wave that finishes one turn within so many positions."""
-    turn = 2 * np.pi / length
-    axes.axvline(turn, color="0.6", linewidth=0.8, linestyle=":")
-    place = {"xycoords": ("data", "axes fraction"), "textcoords": "offset points", "va": "bottom"}
-    text = f"one turn in {length:.6g}"
-    axes.annotate(text, (turn, 0.02), (3, 0), rotation=90, fontsize=7, **place)
 
 
 def spectrum_panels(
@@ -543,7 +530,7 @@ def spectrum_panels(
             axes.set_xscale("log")
         else:
             set_frequency_axis(axes, answers, 2)
-    figure.supxlabel(frequency_label(answers, figure), fontsize=9)
+    figure.supxlabel(frequency_label(answers), fontsize=9)
     share = "per decade" if logarithmic else "$g_k$"
     figure.supylabel(f"share of energy {share} / its largest", fontsize=9)
     return figure
@@ -574,54 +561,50 @@ def whole_plane(density: np.ndarray, sides: Sequence[int]) -> np.ndarray:
     return np.fft.fftshift(np.concatenate([each, mirrored], axis=-1).sum(axis=0))
 
 
-def plane_edges(side: int) -> tuple[float, float]:
-    """Where the outermost frequencies of an axis end, radians per point."""
-    step = 2 * np.pi / side
-    return (-(side // 2) - 0.5) * step, ((side - 1) // 2 + 0.5) * step
+def both_ends(shares: np.ndarray, axis: int) -> tuple[np.ndarray, np.ndarray]:
+    """Frequencies along an axis of the plane and shares at them; of an even side also those at pi.
+
+    They are those at -pi.
+    """
+    side = shares.shape[axis]
+    index = np.arange(-(side // 2), side // 2 + 1)
+    return 2 * np.pi * index / side, shares.take(index + side // 2, axis, mode="wrap")
 
 
-def spectrum_on_grids(figure: Figure, answers: Sequence[Answer], titles: Sequence[str]) -> None:
-    """A row for each encoding: the density over both frequencies, and along each of them."""
-    if figure.get_figwidth() < plot.NARROW:  # the marginals below the plane
-        figure.set_figheight(figure.get_figheight() + 2.2 * len(answers))
-        cells = figure.add_gridspec(2 * len(answers), 2)
-        places = [(cells[i, :], cells[i + 1, 0], cells[i + 1, 1]) for i in range(0, cells.nrows, 2)]
-        rows = [list(map(figure.add_subplot, place)) for place in places]
-    else:
-        ratios = {"width_ratios": [3, 2, 2]}
-        rows = figure.subplots(len(answers), 3, squeeze=False, gridspec_kw=ratios)
-    for panels, a, title in zip(rows, answers, titles, strict=True):
+def spectrum_on_grids(answers: Sequence[Answer], look: plot.Look) -> Figure:
+    """A row for each encoding: the density over both frequencies, and its sums along each."""
+    rows = len(answers)
+    figure, panels = plot.make_panels(rows, 2, (plot.WIDTH, 0.4 + 3.2 * rows), look)
+    for (picture, sums), a in zip(panels, answers, strict=True):
+        picture.set_title(plot.caption(a.encoding, 2.8), loc="left", fontsize=9)
+        sums.set_ylabel("share of energy")
         if np.ndim(a.result.density) == 1:
-            panels[0].plot(a.result.omega, a.result.density)
-            panels[0].set(xlabel="ω (radians per position)", ylabel="share of energy")
-            panels[1].set_axis_off()
-            panels[2].set_axis_off()
+            sums.plot(a.result.omega, a.result.density, label="of a sequence")
+            set_frequency_axis(sums, [a], 2)
+            picture.set_axis_off()
         else:
-            draw_density(figure, panels, a.result)
-        panels[0].set_title(title, loc="left", fontsize=9)
+            draw_density(figure, picture, sums, a.result)
+    panels[-1, 1].set_xlabel("ω (radians per point)")
+    plot.add_legend_below(figure, *panels[:, 1])
+    return figure
 
 
-def draw_density(figure: Figure, panels: Sequence[Axes], result: Any) -> None:
+def draw_density(figure: Figure, picture: Axes, sums: Axes, result: Any) -> None:
     """A density over the plane of rows and columns, and its two marginals."""
-    picture, down, along = panels
-    sides = result.lattice[-2:]
     plane = whole_plane(result.density, result.lattice)
-    extent = (*plane_edges(sides[1]), *plane_edges(sides[0])[::-1])
-    image = picture.imshow(
-        plane, cmap="cividis", extent=extent, vmin=0, aspect="auto", interpolation="nearest"
-    )
-    picture.set(xlabel="ω along columns, x", ylabel="ω along rows, y")
-    for set_ticks in (picture.set_xticks, picture.set_yticks):
+    edges = []
+    for axis, (name, style) in enumerate((("rows, y", "o-"), ("columns, x", "x--"))):
+        omega, share = both_ends(plane.sum(axis=1 - axis), 0)
+        sums.plot(omega, share, style, label=f"along {name}", linewidth=1, markersize=3)
+        edges.append(omega[-1] + np.pi / plane.shape[axis])
+    (down, across), shades = edges, {"cmap": "cividis", "vmin": 0, "interpolation": "nearest"}
+    whole = both_ends(both_ends(plane, 0)[1], 1)[1]
+    image = picture.imshow(whole, extent=(-across, across, down, -down), aspect="equal", **shades)
+    picture.set(xlabel="ω along columns, x", ylabel="ω along rows, y", anchor="N")
+    sums.set_ylim(0, 1.05 * max(line.get_ydata().max() for line in sums.get_lines()))
+    for set_ticks in (picture.set_xticks, picture.set_yticks, sums.set_xticks):
         set_ticks(*TICKS)
-    picture.set(xlim=extent[:2], ylim=extent[2:])
-    figure.colorbar(image, ax=picture, label="share of energy", shrink=0.8)
-    for axes, name, axis in ((down, "y", 0), (along, "x", 1)):
-        marginal = plane.sum(axis=1 - axis)
-        omega = 2 * np.pi * (np.arange(sides[axis]) - sides[axis] // 2) / sides[axis]
-        axes.plot(omega, marginal, color=BLUE, marker=".", markersize=3)
-        axes.set(xlabel=f"ω along {name}\n(radians per point)", ylim=(0, None))
-        axes.set_xticks(*TICKS)
-    down.set_ylabel("share of energy")
+    figure.colorbar(image, ax=picture, label="share of energy", location="bottom", aspect=12)
 
 
 def conclude_spectrum(enc: Encoding, r: Spectrum) -> Said:

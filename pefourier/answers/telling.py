@@ -290,11 +290,13 @@ def figure_of(
     """The figure of a result, in the style of the command's, or that of the axes it is drawn in."""
     if ax is not None and (width is not None or dark):
         raise PefourierError("width and dark are of a figure of its own; leave them out beside ax")
-    from pefourier.answers.plot import DARK, USUAL, figure_style
+    from pefourier.answers.plot import DARK, USUAL, figure_style, fit_words
 
     look = replace(DARK if dark else USUAL, width=width, title=title, axes=ax)
     with figure_style(look):
         figure = telling_of(result).figure([answer_of(result)], look)
+        if ax is None:
+            fit_words(figure)
     return figure if ax is None else ax.get_figure()
 
 

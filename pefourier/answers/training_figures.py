@@ -111,7 +111,7 @@ def comparison(summary, look: plot.Look = plot.USUAL) -> Figure:
         panel.set_title(title, loc="right", fontsize=9)  # a long one has room at its left
         ends = " or ".join(dict.fromkeys(map(one.interval, one.scores))).replace("%", "% interval")
         told = f"F1 of each (seed, fold); diamond: mean with {ends}"
-        panel.set_xlabel(plot.lines_within(told, figure))
+        panel.set_xlabel(told)
     return figure
 
 
@@ -144,7 +144,7 @@ def critical_difference(summary, look: plot.Look = plot.USUAL) -> Figure:
     crowd = int(len(names) * plot.WIDTH / figure.get_figwidth())
     axes.set_xticks(range(1, len(names) + 1, 1 + crowd // 12))
     axes.set_yticks([])
-    reach = f"\n{plot.lines_within(summary.out_of_reach, figure)}" if summary.out_of_reach else ""
+    reach = f"\n{summary.out_of_reach}" if summary.out_of_reach else ""
     other = "\nitalic: other models" if summary.others else ""
     axes.set_title(f"average rank by F1 {summary.over}{reach}{other}", fontsize=9)
     return figure

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from itertools import chain, product
-from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pefourier.answers.context_figures import mark_lengths
-from pefourier.answers.plot import LETTER, USUAL, WIDTH, Look, brief, literal, make_panels
+from pefourier.answers.context_figures import ABOVE, mark_lengths
+from pefourier.answers.plot import NARROW, USUAL, WIDTH, Look, brief, literal, make_panels
 from pefourier.answers.telling import Answer, Said, Telling, meaning_of, record_of_fields, sentence
 from pefourier.answers.text import aligned, join, number, paragraph, ranges
 from pefourier.errors import shown
@@ -247,15 +246,16 @@ def usage(answers: Sequence[Answer], look: Look = USUAL) -> Figure:
     count = len(found.rotations)
     own = [[one for one in found.shares if one.rotation == i] for i in range(count)]
     drawn = [spread_layers(layers) for layers in own]
-    small = max(-(-len(layers) // ACROSS) for layers in drawn)
-    heights = [0.8 + 0.09 * min(max(map(len, own)), 40)] + [1.3] * small
-    figure, panels = make_panels(
-        1 + small, ACROSS * count, (WIDTH * max(1.0, 0.7 * count), sum(heights) + 0.6), look
-    )
+    wide = WIDTH * max(1.0, 0.7 * count)
+    across = ACROSS if (look.width or wide) >= NARROW else 2
+    small = max(-(-len(layers) // across) for layers in drawn)
+    heights = [1.3 + 0.09 * min(max(map(len, own)), 40)] + [1.3] * small
+    size = wide, sum(heights) + 0.6
+    figure, panels = make_panels(1 + small, across * count, size, look)
     grid = panels[0, 0].get_gridspec()
     grid.set_height_ratios(heights)
     for place, (rotation, layers) in enumerate(zip(found.rotations, own, strict=True)):
-        columns = slice(ACROSS * place, ACROSS * (place + 1))
+        columns = slice(across * place, across * (place + 1))
         for axes in panels[0, columns]:
             axes.remove()
         top = figure.add_subplot(grid[0, columns])
@@ -305,21 +305,18 @@ def draw_layers(
     image = axes.pcolormesh(
         edges_of(waves), rows, times, cmap="cividis", vmin=0.0, vmax=MOST_TIMES, rasterized=True
     )
-    marks = {found.trained: "trained"} | {found.length: "asked"}
     mark_lengths(axes, found.trained, found.length)
-    shown = [at for at in marks if waves[0] / 2 < at < waves[-1] * 2]
+    shown = [at for at in (found.trained, found.length) if waves[0] / 2 < at < waves[-1] * 2]
     ends = edges_of(waves)[[0, -1]]
     axes.set(xscale="log", xlim=(min(ends[0], *shown, ends[0]), max(ends[1], *shown, ends[1])))
     ticks = np.unique(np.linspace(0, len(layers) - 1, min(len(layers), 7)).astype(int))
     axes.set_yticks(ticks, [str(layers[i].layer) for i in ticks])
-    axes.set(ylabel="layer", xlabel="wavelength (positions)")
-    axes.set_ylim(len(layers) - 0.5, -0.5 - 0.05 * len(layers))  # room for a name above
-    bar = axes.figure.colorbar(image, ax=axes, pad=0.01, extend="max")
-    bar.set_label("share of the product,\ntimes even use", fontsize=7)
-    room = int(0.8 * axes.figure.get_figwidth() / len(found.rotations) / LETTER)
-    name = ", ".join(filter(None, (brief(found.about[0].spec, room), literal(rotation.name))))
-    title = fill(f"{name}: {len(rotation.pairs)} pairs", room)
-    axes.set_title(title, loc="left", fontsize=9)
+    axes.set(ylabel="layer")
+    axes.invert_yaxis()
+    bar = axes.figure.colorbar(image, ax=axes, location="bottom", aspect=40, extend="max")
+    bar.set_label("share of the product, times even use", fontsize=7)
+    name = ", ".join(filter(None, (brief(found.about[0].spec, 60), literal(rotation.name))))
+    axes.set_title(f"{name}: {len(rotation.pairs)} pairs", loc="left", fontsize=9, pad=ABOVE)
 
 
 def draw_heads(axes: Axes, rotation: RotationUse, layer: LayerShares, length: int) -> None:

@@ -21,15 +21,13 @@ CURVES = tuple(f"#07080{i}" for i in range(7))
 GREYS = ("#999999", "#666666", "#b3b3b3")  # "0.6", "0.4", "0.7": what stands behind
 VARIABLES = {INK: "--ink"} | dict.fromkeys(GREYS, "--quiet")
 VARIABLES |= {c: f"--curve-{i}" for i, c in enumerate(CURVES)}
-BANDS = {"#0072b2": 0, "#e69f00": 5, "#d55e00": 1}  # of a scaling, whose colours mean something
-VARIABLES |= {colour: f"--curve-{i}" for colour, i in BANDS.items()}
 UNWANTED = {"metadata", "style"}  # a style in a picture would be one of the whole page
 SVG, LINK = "http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink"
 COLOUR = re.compile("|".join(VARIABLES))
 REFERENCE = re.compile(r"url\(#([^)]*)\)")
 FONT = re.compile(r"font: ([\d.]+)px [^;]*")
 FAMILY = re.compile(r"font-family: [^;]*; ?")
-INLINE = Look(width=3.8, ink=INK, curves=CURVES, below=True)  # of a page, which has the colours
+INLINE = Look(width=3.8, ink=INK, curves=CURVES)  # of a page, which has the colours
 INLINE_WIDE = replace(INLINE, width=8.0)
 
 

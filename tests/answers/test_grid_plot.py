@@ -45,7 +45,7 @@ def answers():
 @pytest.mark.parametrize(
     ("draw", "find", "panels"),
     [
-        (spectrum, density, 4 * 3),
+        (spectrum, density, 4 * 2),
         (reconstruct, lambda enc: position_functions(enc, None), 4 * 3),
         (faithful, assess, 2),
     ],

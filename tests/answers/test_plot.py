@@ -1,17 +1,22 @@
 """Figures: the data on the axes, labels with units, and the same bytes on every run."""
 
 import hashlib
+import json
 import os
+import re
 import subprocess
 import sys
 from dataclasses import replace
-from itertools import pairwise
+from itertools import combinations, pairwise
 
 import matplotlib
 import numpy as np
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.collections import QuadMesh
 from matplotlib.figure import Figure
+from published_configs import PUBLISHED
+from tiny_models import write_model
 from training import result
 
 from pefourier.analysis.bands import density_by_decade
@@ -76,7 +81,7 @@ def test_rows_that_a_picture_has_no_room_for_are_averaged():
     assert len(drawn) == 400
     np.testing.assert_allclose(drawn, enc.table().reshape(400, 15, 8).mean(axis=1), atol=1e-12)
     assert axes.images[0].get_extent() == [-0.5, 7.5, 5999.5, -0.5]
-    assert bar.get_ylabel() == "value of the code\n(means of some rows)"
+    assert bar.get_ylabel() == "value of the code (means of some rows)"
 
 
 def test_tables_of_two_lengths_are_compared_as_far_as_both_go():
@@ -97,7 +102,7 @@ def test_as_many_singular_values_are_above_their_line_as_the_rank_says(spec, sto
         enc = load(str(tmp_path / "codes.npy"))
     found = assess(enc)
     (axes,) = singular_values([Answer(enc, found)]).axes
-    sigma, zero = (np.asarray(line.get_ydata()) for line in axes.lines)
+    sigma, zero, _ = (np.asarray(line.get_ydata()) for line in axes.lines)
     assert (sigma > zero[0]).sum() == found.rank
     assert axes.get_legend_handles_labels()[1][0].endswith(f" (rank {found.rank})")
 
@@ -180,9 +185,8 @@ def test_slow_waves_have_room_on_a_logarithmic_axis():
     waves = [2 * np.pi / omega for omega in axes.get_xlim()]
     np.testing.assert_allclose(above.get_xlim(), waves)
     assert above.get_xlabel() == "length of the wave (positions)"
-    (label,) = axes.texts
-    assert label.get_text() == "one turn in 4096"
-    assert label.xy[0] == pytest.approx(2 * np.pi / 4096)
+    assert axes.lines[1].get_label() == "one turn in 4096 positions"
+    assert axes.lines[1].get_xdata()[0] == pytest.approx(2 * np.pi / 4096)
 
 
 def test_energy_that_a_logarithm_leaves_out_is_told():
@@ -246,63 +250,111 @@ def test_a_figure_is_as_wide_as_asked(run, tmp_path, options, wide):
     assert size_of(path)[0] == wide
 
 
+LLAMA, GEMMA, QWEN = "Llama-3.1-8B.json", "gemma-3-4b-it.json", "Qwen2-VL-7B-Instruct.json"
+LONG = "rope:scaling=yarn,factor=4,original=4096 rope:rho=500,layout=interleaved"
+MANY = "none onehot ramp learned sinusoidal tape fourier-features dft rope xpos time2vec"
+GRIDS = "axial axial-rope sinusoidal --grid 6x9 --d 16"
+PICTURES = [
+    f"spectrum {LONG} --axis linear",
+    f"spectrum {LONG} {LLAMA} --axis log --d 128",
+    f"spectrum {MANY} --d 16",
+    f"spectrum {GRIDS}",
+    f"reconstruct {LONG} --pos 1 2 3 4 5 6 7 8 9",
+    "reconstruct dft --d 8 -S 8",
+    f"reconstruct {GRIDS} --pos 2,3 4,5",
+    f"check-faithful {LONG}",
+    f"check-faithful {MANY} --d 16",
+    f"check-faithful {GRIDS}",
+    "check-faithful rope --d 16 -S 8192",
+    f"context {LLAMA} {GEMMA} --length 128k",
+    f"context {QWEN} --length 64k",
+    f"context {LLAMA} --against scaling-ignored",
+    f"compare {LONG} --d 16",
+    "compare rope xpos --d 128 -S 600",
+    "compare axial mixed-rope --grid 6x6 --d 16",
+    f"relations {LONG}",
+    f"relations {GRIDS}",
+    "resize axial --from 6x9 --to 9x14 --d 16",
+    "resize axial --from 2x4x6 --to 3x5x8 --d 24",
+    "resize learned --from 100 --to 200 --d 16",
+    "design --length 80 --d 32",
+    "design --grid 4x30x52 --d 48",
+    f"design --extend-from {LLAMA} --to 256k",
+    f"encode {LONG.split()[0]} --d 16 --out codes.npy",
+    "usage model --length 512",
+]
+LOOKS = [(plot.Look(3.4),)]
+LOOKS += [pytest.param((plot.USUAL, plot.Look(3.0), INLINE), marks=pytest.mark.long)]
+COUNTED = re.compile(r"(position|row|column|lag|index|dimension|layer|rank|epoch|cycles)\b")
+
+
 @pytest.fixture(scope="module")
-def long_names():
-    """What is drawn of two encodings whose names are longer than a narrow figure."""
-    names = ["rope:scaling=yarn,factor=4,original=4096", "rope:rho=500,layout=interleaved"]
-    both = [load(name, 40, 128) for name in names]
-    spectra = [Answer(e, density(e)) for e in both]
-    checked = [Answer(e, assess(e)) for e in both]
-    return {
-        spectrum: spectra,
-        spectrum_by_decade: spectra,
-        reconstruct: [Answer(e, position_functions(e, [2, 9, 30])) for e in both],
-        faithful: checked,
-        singular_values: checked,
-        relations: [Answer(e, relate(e)) for e in both],
-        heatmap: [Answer(e, e.table()) for e in both],
-    }
+def inputs(tmp_path_factory):
+    """A folder with configs as they are published, and a model."""
+    folder = tmp_path_factory.mktemp("inputs")
+    for name, config in PUBLISHED.items():
+        path = folder / f"{name.rpartition('/')[2]}.json"
+        if path.name in (LLAMA, GEMMA, QWEN):
+            path.write_text(json.dumps(config))
+    write_model(folder / "model")
+    return folder
 
 
-LOOKS = [plot.Look(3.0), INLINE]
-LOOKS += [pytest.param(plot.Look(wide), marks=pytest.mark.long) for wide in (3.4, 7.0)]
-
-
-@pytest.mark.parametrize("look", LOOKS)
-def test_all_text_is_within_the_figure(long_names, look):
-    for draw, answers in long_names.items():
-        with plot.figure_style(look):
-            figure = draw(answers, look)
-            FigureCanvasAgg(figure).draw()  # a layout that finds no room warns
-        texts = [t for legend in figure.legends for t in legend.get_texts()]
-        for axes in figure.axes:
-            names = [axes.xaxis.label, axes.yaxis.label, axes.title, axes._left_title]
-            texts += [*names, *axes.texts]
-        for text in texts:
-            box = text.get_window_extent()
-            inside = -2 <= box.x0 and box.x1 <= figure.bbox.width + 2
-            inside = inside and -2 <= box.y0 and box.y1 <= figure.bbox.height + 2
-            assert inside or not text.get_text(), (draw, text.get_text())
-
-
-@pytest.mark.parametrize("look", [plot.USUAL, plot.Look(4.8)])
-@pytest.mark.parametrize(("names", "points"), [(1, 1), (2, 1), (3, 1), (2, 2)])
-def test_titles_of_rebuilt_points_are_within_the_figure(look, names, points):
-    grids = [load("axial:grid=14x14,d=16")] * names
-    answers = [Answer(e, position_functions(e, [(7, 7), (2, 3)][:points])) for e in grids]
-    with plot.figure_style(look):
-        figure = reconstruct(answers, look)
-        FigureCanvasAgg(figure).draw()
+def words_in(figure):
+    """All texts that a figure shows, with the numbers along its axes."""
+    found = [*figure.texts, *(t for one in figure.legends for t in one.get_texts())]
     for axes in figure.axes:
-        assert axes._left_title.get_window_extent().y1 <= figure.bbox.height
+        found += [axes.title, axes._left_title, axes._right_title, *axes.texts]
+        for axis in [one for one in (axes.xaxis, axes.yaxis) if axes.axison and one.get_visible()]:
+            found += [axis.label, axis.offsetText]
+            found += [t for tick in axis._update_ticks() for t in (tick.label1, tick.label2)]
+    return [text for text in found if text.get_visible() and text.get_text().strip()]
 
 
-def test_names_below_the_axes_take_no_room_from_them(long_names):
+def check_words(figure):
+    """Nothing is cut, covers other words, curves or pictures, or counts in halves."""
+    plot.fit_words(figure)
+    FigureCanvasAgg(figure).draw()  # a layout that finds no room warns
+    boxes = [(text.get_text(), text.get_window_extent()) for text in words_in(figure)]
+    whole = figure.bbox.padded(2)
+    for words, box in boxes:
+        assert all(whole.contains(*at) for at in (box.min, box.max)), f"cut: {words}"
+    for (one, a), (other, b) in combinations(boxes, 2):
+        assert not a.padded(-1).overlaps(b.padded(-1)), f"{one} over {other}"
+    for axes in figure.axes:
+        place = axes.get_window_extent().padded(-1)
+        covered = figure.legends if axes.axison else []
+        shaded = axes.images or any(isinstance(one, QuadMesh) for one in axes.collections)
+        for one in (*covered, *(axes.texts if shaded else ())):
+            assert not one.get_window_extent().overlaps(place), one
+        for axis in (axes.xaxis, axes.yaxis):
+            if axes.axison and COUNTED.match(axis.label.get_text()):
+                told = [tick.label1.get_text() for tick in axis._update_ticks()]
+                assert not [number for number in told if "." in number], axis.label
+
+
+@pytest.mark.parametrize("looks", LOOKS, ids=("column", "others"))
+@pytest.mark.parametrize("command", PICTURES)
+def test_words_of_a_picture_are_whole_and_apart(run, monkeypatch, inputs, command, looks):
+    monkeypatch.chdir(inputs)
+    asked = []
+    monkeypatch.setattr(plot, "save", lambda path, draw, answers: asked.append((draw, answers)))
+    done = run(*command.split(), "--quiet", "--plot", "a.png")
+    assert done.status < 2, done.err
+    ((draw, answers),) = asked
+    for look in looks:
+        with plot.figure_style(look):
+            check_words(draw(answers, look))
+
+
+def test_names_below_the_axes_take_no_room_from_them(pair):
     heights = []
-    for answers in (long_names[spectrum][:1], long_names[spectrum]):
+    for count in (1, 3):  # of which each takes a line
+        named = [replace(e, spec=60 * str(i)) for i, e in enumerate(pair + pair)][:count]
         with plot.figure_style(INLINE):
-            heights.append(spectrum(answers, INLINE).get_figheight())
-    assert heights[1] == pytest.approx(heights[0] + plot.LINE)
+            figure = spectrum([Answer(e, density(e)) for e in named], INLINE)
+        heights.append(figure.get_figheight())
+    assert heights[1] == pytest.approx(heights[0] + 2 * plot.LINE)
 
 
 def test_a_title_is_text(run, tmp_path):
@@ -408,7 +460,7 @@ def test_compare_draws_both_tables_and_their_difference(run, monkeypatch, other,
     assert len(axes) == panels
     if panels == 3:
         np.testing.assert_array_equal(images[2], images[1] - images[0])
-        assert axes[2].get_title() == "second − first (red: larger in the second)"
+        assert axes[2].get_title("left") == "second − first (red: larger in the second)"
 
 
 def drawn(folder, **environment):
@@ -504,7 +556,7 @@ def test_numbers_along_an_axis_stand_apart(wide, top):
         figure, panels = plot.make_panels(1, 2, (wide, 2.6), look)
         for axes in panels.flat:
             axes.plot([0, top], [0, 1])
-        plot.space_ticks(figure)
+        plot.fit_words(figure)
         return figure
 
     with plot.figure_style(plot.USUAL):

@@ -2,24 +2,21 @@
 
 import json
 from dataclasses import replace
-from itertools import combinations
 
 import numpy as np
 import pytest
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from published_configs import PUBLISHED
 
 from pefourier.analysis.context import describe_context, read_against
-from pefourier.analysis.design import design_base, design_grid
+from pefourier.analysis.design import design_base
 from pefourier.analysis.extend import extend
 from pefourier.analysis.resize import resize_table
-from pefourier.analysis.spectrum import density
 from pefourier.answers import context_figures, design, plot
 from pefourier.answers.extend import extension
 from pefourier.answers.resize import resizing
-from pefourier.answers.spectrum import spectrum
 from pefourier.answers.telling import Answer, answer_of
 from pefourier.encodings import load
+from pefourier.errors import PefourierError
 
 
 @pytest.fixture
@@ -44,33 +41,36 @@ def test_wavelengths_of_each_band_stand_where_they_are(llama):
     with plot.figure_style():
         figure = context_figures.wavelengths([a])
     top, low = figure.axes
-    plain, *bands = ticks(top)
+    plain, *treated = ticks(top)
     (r,) = a.result.rotations
     np.testing.assert_allclose(plain, 2 * np.pi / r.trained_frequencies)
-    assert [len(band) for band in bands] == [29, 6, 29]
-    np.testing.assert_allclose(np.concatenate(bands), 2 * np.pi / r.frequencies)
+    assert [len(band) for band in treated] == [29, 6, 29]
+    np.testing.assert_allclose(np.concatenate(treated), 2 * np.pi / r.frequencies)
     assert [line.get_xdata()[0] for line in top.lines] == [8192, 131072]
     assert [text.get_text() for text in top.texts] == [" trained 8192 ", " asked 131072 "]
     assert [text.get_text() for text in low.texts] == ["512", "1724", "60725"]
     curve = low.lines[0]
     assert curve.get_ydata()[list(curve.get_xdata()).index(512)] < 0.99
     assert (top.get_xscale(), low.get_xscale()) == ("log", "log")
-    assert not figure.legends  # where there is room beside the bands
+    (bands,) = figure.legends
+    named = [text.get_text() for text in bands.get_texts()]
+    assert named[:3] == ["kept", "blended", "stretched"]
+    assert "64 pairs (29 kept, 6 blended, 29 stretched), base 500000" in top.get_title("left")
+    assert named[3].endswith("read as scaling-ignored")
 
 
 def test_rotations_and_readings_have_panels_of_their_own():
     answers = [answer("rope:rho=5e5", "base=10000", length=4096, d=d) for d in (64, 128)]
     with plot.figure_style():
-        *tops, low = context_figures.wavelengths(answers).axes
+        figure = context_figures.wavelengths(answers)
+    *tops, _ = figure.axes
     assert [len(ticks(axes)[0]) for axes in tops] == [32, 64]
-    assert len(low.get_legend().get_texts()) == 2
+    assert len(figure.legends[0].get_texts()) == 2
 
 
-def test_positions_that_do_not_turn_have_an_empty_figure():
-    with plot.figure_style():
-        figure = context_figures.wavelengths([answer("alibi", length=100)])
-    (axes,) = figure.axes
-    assert axes.texts[0].get_text() == "nothing here turns queries and keys"
+def test_positions_that_do_not_turn_have_no_figure():
+    with plot.figure_style(), pytest.raises(PefourierError, match="there are none in alibi"):
+        context_figures.wavelengths([answer("alibi", length=100)])
 
 
 def test_each_criterion_has_its_optimum_marked():
@@ -93,11 +93,12 @@ def test_each_criterion_has_its_optimum_marked():
 def test_an_extension_shows_wavelengths_and_cosines():
     found = extend("rope:rho=1e6", 131072, trained=32768, d=128)
     with plot.figure_style():
-        top, low = extension([answer_of(found)]).axes
+        figure = extension([answer_of(found)])
+        top, low = figure.axes
     assert [len(row) for row in ticks(top)] == [64] * 5
     linear = ticks(top)[1]
     np.testing.assert_allclose(linear, 4 * ticks(top)[0])
-    names = [text.get_text() for text in low.get_legend().get_texts()]
+    names = [text.get_text() for text in figure.legends[0].get_texts()]
     assert names == ["linear", "ntk", "yarn", "llama3"]
     assert low.lines[2].get_ydata()[0] > 0.999
 
@@ -108,41 +109,3 @@ def test_a_plane_lies_at_its_whole_numbers_of_cycles():
     found = [image.get_extent() for axes in figure.axes for image in axes.images]
     cycles = [[sorted(np.fft.fftfreq(n, 1 / n)) for n in sides] for sides in ((6, 7), (9, 8))]
     assert found == [[x[0] - 0.5, x[-1] + 0.5, y[-1] + 0.5, y[0] - 0.5] for y, x in cycles]
-
-
-def drawn(kind):
-    """The function that draws a picture, and what it is asked to draw."""
-    spec = "rope:rho=5e5,scaling=llama3,factor=8,original=8192,d=64"
-    grid = load("axial", d=16, grid=(6, 7))
-    if kind == "context":
-        own, found = describe_context(spec, 131072)
-        reading = read_against(own, "scaling-ignored", 131072)
-        return context_figures.wavelengths, [Answer(own[0], replace(found, against=reading))]
-    if kind == "design":
-        return design.criteria, [answer_of(design_base(80, 32))]
-    if kind == "design on a grid":
-        return design.criteria, list(map(answer_of, design_grid((6, 7), 16)))
-    if kind == "resize":
-        return resizing, [answer_of(resize_table(grid, (9, 9)))]
-    return spectrum, [Answer(grid, density(grid))]
-
-
-@pytest.mark.parametrize(
-    "kind", ["context", "design", "design on a grid", "resize", "spectrum on a grid"]
-)
-def test_nothing_is_cut_or_covered_at_the_width_of_a_column(kind):
-    draw, answers = drawn(kind)
-    with plot.figure_style():
-        figure = draw(answers, plot.Look(width=3.4))
-        plot.wrap_labels(figure)
-        FigureCanvasAgg(figure).draw()  # warns, which is an error here, where there is no room
-        texts = [t for axes in figure.axes for t in (axes.title, axes._left_title, *axes.texts)]
-        texts += [
-            t._right_title for t in figure.axes if not t._left_title.get_text().endswith("\n")
-        ]
-        texts += [t for axes in figure.axes for t in (axes.xaxis.label, axes.yaxis.label)]
-        texts += [t for one in figure.axes if one.get_legend() for t in one.get_legend().texts]
-        boxes = [one.get_window_extent() for one in texts if one.get_text().strip()]
-    whole = figure.bbox.padded(1)
-    assert all(whole.contains(*at) for box in boxes for at in (box.min, box.max))
-    assert [a for a, b in combinations(boxes, 2) if a.padded(-1).overlaps(b.padded(-1))] == []
