@@ -383,6 +383,8 @@ def about_factor(reading: context.Reading, rotations: Sequence[context.Rotation]
 
 def about_table(enc: Encoding, found: context.Context) -> tuple[str, str]:
     """What can be said of positions that do not turn."""
+    if {layer.kind for layer in found.layers} == {"none"}:
+        return MEANS("NO POSITIONS")
     if found.slopes:
         steep, flat, last = max(found.slopes), min(found.slopes), found.length - 1
         told = {"first": log(2) / steep, "end": log(2) / flat, "most": flat * last}

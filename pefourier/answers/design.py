@@ -152,7 +152,7 @@ def best_by_codes(design: Design, criteria: Sequence[str]) -> str:
     bases = {c.rho: c for c in design.candidates}
     tried = f"the {len(bases)} bases tried" if len(bases) > 1 else "one base tried"
     if not criteria:
-        return sentence("design", "none", tried=tried)
+        return sentence("design", "none")
     asked = [
         f"{tied_words(design, name)} by {name.replace('_', ' ')} "
         f"({EVIDENCE[name](bases[design.best[name]])})"

@@ -132,6 +132,8 @@ REACHES = {
     "scaled": ("rope:rho=5e5,scaling=llama3,factor=8,original=8192,d=128", 131072, 8192),
     "alibi": ("alibi", 4096, None),
     "t5": ("t5", 4096, None),
+    "none": ("none", 4096, None),
+    "shaw": ("shaw", 4096, None),
 }
 
 

@@ -634,3 +634,13 @@ def test_another_base_is_told_once(run, tmp_path):
     done = run("context", path, "--baseline", stored)
     assert (done.status, done.err.count("instead of")) == (1, 1)
     assert "base 400000.0 instead of 500000.0" in done.err
+
+
+def test_a_config_that_turns_in_no_layer_has_no_positions(run, tmp_path):
+    """SmolLM3's with no rotation left was told as codes of a rope that are added."""
+    sizes = {"hidden_size": 2048, "num_attention_heads": 16, "num_hidden_layers": 4}
+    config = {"model_type": "smollm3", **sizes, "rope_theta": 5e6, "no_rope_layers": [0] * 4}
+    path = tmp_path / "nope.json"
+    path.write_text(json.dumps({**config, "max_position_embeddings": 65536}))
+    said = " ".join(run("context", str(path)).out.split())
+    assert "nope.json: NO POSITIONS. Nothing says where a token stands" in said
