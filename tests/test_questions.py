@@ -132,6 +132,38 @@ def test_complex_numbers_come_as_pairs(take):
     assert np.array_equal(pefourier.encode(take(TURNS)), PAIRS)
 
 
+@pytest.mark.parametrize("shape", [(1, 12, 6), (12, 1, 6), (12, 3, 2)])
+def test_axes_are_read_as_those_of_a_file(shape, tmp_path):
+    """An axis of 1 is dropped; of a last one of 2 cosines and sines become pairs."""
+    np.save(tmp_path / "x.npy", PAIRS.reshape(shape))
+    for source in (PAIRS.reshape(shape), torch.tensor(PAIRS).reshape(shape), tmp_path / "x.npy"):
+        assert np.array_equal(pefourier.encode(source), PAIRS)
+
+
+@pytest.mark.parametrize("layout", ["halves", "interleaved"])
+def test_what_holds_cosines_beside_sines_is_in_no_order_of_columns(layout, tmp_path):
+    """As code keeps them: complex numbers, a last axis of two, or an array of each in one file."""
+    z = np.exp(1j * np.outer(np.arange(40.0), 1e4 ** -(np.arange(4) / 4))).astype("c8")
+    twice = np.concatenate([z, z], axis=1)
+    torch.save({"freqs_cis": torch.tensor(z.conj()).conj()}, tmp_path / "z.pt")
+    np.save(tmp_path / "z.npy", z)
+    np.save(tmp_path / "two.npy", np.stack([z.real, z.imag], axis=-1))
+    np.savez(tmp_path / "apart.npz", sin=z.imag, cos=z.real)
+    np.savez(tmp_path / "twice.npz", sin_cached=twice.imag, cos_cached=twice.real)
+    names = ["z.pt", "z.npy", "two.npy", "apart.npz", *["twice.npz"] * (layout == "halves")]
+    for source in (z, *(tmp_path / name for name in names)):
+        assert pefourier.compare(f"rope:layout={layout},d=8", source).same
+        assert not pefourier.compare(f"rope:rho=9e3,layout={layout},d=8", source).same
+
+
+def test_a_last_axis_of_two_that_are_no_waves_is_refused(tmp_path):
+    np.savez(tmp_path / "x.npz", cos=TABLE, sin=TABLE)
+    with pytest.raises(PefourierError, match=r"holds several tables, 'cos' \(12, 6\), 'sin'"):
+        pefourier.check(tmp_path / "x.npz")
+    with pytest.raises(PefourierError, match=r"two axes, \(positions, dimensions\)"):
+        pefourier.check(TABLE.reshape(12, 3, 2))
+
+
 def test_a_tensor_that_is_only_marked_as_negated_or_conjugated_is_read():
     z = torch.tensor(TURNS)
     assert np.array_equal(pefourier.encode(z.conj().imag), -TURNS.imag)

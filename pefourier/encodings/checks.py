@@ -50,6 +50,16 @@ def check_tolerance(value: float) -> None:
         raise PefourierError(f"tolerance must be a finite number from 0 on; got {value}")
 
 
+def rows_and_columns(shape: Sequence[int]) -> tuple[int, ...]:
+    """The shape of a table without a single axis before or between positions and dimensions.
+
+    >>> rows_and_columns((1, 197, 768)), rows_and_columns((512, 1, 64)), rows_and_columns((2, 3, 1))
+    ((197, 768), (512, 64), (2, 3, 1))
+    """
+    batch = len(shape) == 3 and 1 in shape[:2]
+    return (shape[0] * shape[1], shape[2]) if batch else tuple(shape)
+
+
 def reshaping(shape: Sequence[int]) -> str:
     """How an array of an image's rows and columns becomes a table; empty where it is none.
 

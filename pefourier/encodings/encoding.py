@@ -15,12 +15,19 @@ from typing import Any, Literal
 
 import numpy as np
 
-from pefourier.encodings.checks import NUMBERS, check_magnitude, check_size, reshaping
+from pefourier.encodings.checks import (
+    NUMBERS,
+    check_magnitude,
+    check_size,
+    reshaping,
+    rows_and_columns,
+)
 from pefourier.encodings.domain import Domain, positions
 from pefourier.errors import PefourierError, printable, shown
 
 FLOAT64_EPS, FLOAT32_EPS = (float(np.finfo(kind).eps) for kind in (np.float64, np.float32))
 BLOCK = 2**22  # numbers of a table that are read at a time: 32 MiB
+ON_CIRCLE = 0.02  # of the radius: bfloat16 has eight bits
 COPIED = 2**26  # bytes of rows of a mapped file that are copied
 
 
@@ -112,6 +119,7 @@ class Encoding:
     untrained: bool = False  # its table is only where training starts
     operator: Operator | None = None  # of user code that turns what it is given
     lattice: int | None = None  # points of its frequency axis where its length was set; None: d
+    paired: bool = False  # cosines and sines of complex numbers, which are in no order of columns
 
     def __len__(self) -> int:
         return len(self.domain)
@@ -292,11 +300,30 @@ def without_mean(enc: Encoding) -> Encoding:
 
 
 def as_encoding(encoding: Any) -> Encoding:
-    """An encoding as it is; an array or tensor (n, d) as a table, rounded as its type is."""
+    """An encoding as it is; an array or tensor (n, d) as a table, rounded as its type is.
+
+    Axes are those of a file, too: see `in_rows`.
+    """
     if isinstance(encoding, Encoding):
         return encoding
-    table, eps = numbers(encoding)
-    return from_table(table, eps=eps)
+    array, eps = numbers(encoding)
+    table, paired = in_rows(array)
+    paired |= "complex" in str(getattr(encoding, "dtype", ""))
+    return from_table(table, eps=eps, paired=paired)
+
+
+def in_rows(array: np.ndarray) -> tuple[np.ndarray, bool]:
+    """An array less a single axis before or between its two, and whether it was one of pairs.
+
+    Points on a circle along a last axis of 2, cosines and sines, come to stand side by side.
+
+    >>> in_rows(np.ones((3, 4, 2)))[0].shape, in_rows(np.eye(12).reshape(6, 12, 2))[1]
+    ((3, 8), False)
+    """
+    shape = rows_and_columns(array.shape)
+    sizes = np.hypot(*np.moveaxis(array, -1, 0)) if len(shape) == 3 and shape[2] == 2 else None
+    paired = sizes is not None and bool(np.ptp(sizes) < ON_CIRCLE * sizes.max())
+    return array.reshape((shape[0], 2 * shape[1]) if paired else shape), paired
 
 
 def numbers(answer: Any) -> tuple[np.ndarray, float]:

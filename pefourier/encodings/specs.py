@@ -242,11 +242,11 @@ def load_file(spec: str, length: int | None) -> Encoding:
     trained = read_classifier(path, length) if key is None else None
     if trained is not None:
         return replace(trained, spec=spec, params={**trained.params, "path": path})
-    name, table, eps = read_named_table(path, key)
+    name, table, eps, paired = read_named_table(path, key)
     table = rows_up_to(table, length, shown(spec))
     params = {"length": len(table), "d": table.shape[1], "path": path, "array": key}
     findings = (finding("biases-as-codes", name=shown(name)),) if BIASES.search(name) else ()
-    facts = {"eps": eps, "origin": "file", "findings": findings}
+    facts = {"eps": eps, "origin": "file", "findings": findings, "paired": paired}
     return replace(from_table(table, spec, **facts), params=params, spec=spec)
 
 

@@ -18,6 +18,7 @@ from typing import BinaryIO
 
 import numpy as np
 
+from pefourier.encodings.checks import rows_and_columns
 from pefourier.errors import PefourierError, shown
 
 MEMORY = 2**33  # bytes that an array may take when it is not mapped
@@ -53,13 +54,17 @@ class Stored:
     @property
     def axes(self) -> tuple[int, ...]:
         """The shape without a single axis before or between positions and dimensions."""
-        batch = len(self.shape) == 3 and 1 in self.shape[:2]
-        return (self.shape[0] * self.shape[1], self.shape[2]) if batch else self.shape
+        return rows_and_columns(self.shape)
 
     @property
     def is_table(self) -> bool:
         """Whether it has two axes, neither empty, of real numbers."""
         return self.kind in KINDS and len(self.axes) == 2 and 0 not in self.axes
+
+    @property
+    def may_be_pairs(self) -> bool:
+        """Whether a last axis of 2 may hold cosines and sines, as of complex numbers."""
+        return self.kind in KINDS and len(self.axes) == 3 and self.axes[2] == 2
 
     def load(
         self,

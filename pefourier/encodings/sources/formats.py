@@ -72,6 +72,8 @@ def npy_extent(head: bytes, size: int) -> arrays.Extent:
         shape, fortran, dtype = read(stream)
     except NPY_FAULTS as error:
         raise ValueError("its header does not describe an array") from error
+    if dtype.kind == "c" and len(shape) == 2 and not fortran:  # a pair of floats each
+        shape, dtype = (*shape, 2), np.dtype(f"{dtype.byteorder}f{dtype.itemsize // 2}")
     extent = arrays.Extent(shape, dtype, stream.tell(), "F" if fortran else "C")
     arrays.check_axes(shape)
     plain = dtype.name in arrays.KINDS or arrays.TEXT.fullmatch(dtype.name)
@@ -255,6 +257,10 @@ def tensors(tree: Any, kind: type) -> Iterator[tuple[str, Any]]:
 
 def torch_array(tensor: Any, size: int) -> arrays.Stored:
     """A tensor from `size` bytes, copied out of a file that torch has mapped."""
+    import torch
+
+    if tensor.is_complex() and tensor.ndim == 2:
+        tensor = torch.view_as_real(tensor.resolve_conj())
     kind = str(tensor.dtype).removeprefix("torch.")
     if tensor.is_nested:  # it has no shape
         return arrays.Stored((), "a nested tensor", 0, 0, tensor.numpy)

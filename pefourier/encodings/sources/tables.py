@@ -29,6 +29,7 @@ from typing import Any, BinaryIO, TypeVar
 import numpy as np
 
 from pefourier.encodings.checks import reshaping
+from pefourier.encodings.encoding import in_rows
 from pefourier.encodings.sources.arrays import EPS, MEMORY, Stored
 from pefourier.encodings.sources.formats import HEAD, NPY_MAGIC, READERS, WRITERS
 from pefourier.errors import PefourierError, shown, unknown
@@ -121,16 +122,31 @@ def read_table(path: str, key: str | None = None) -> tuple[np.ndarray, float]:
     (array([[1., 0.],
            [0., 1.]]), 2.220446049250313e-16)
     """
-    return read_named_table(path, key)[1:]
+    return read_named_table(path, key)[1:3]
 
 
-def read_named_table(path: str, key: str | None = None) -> tuple[str, np.ndarray, float]:
-    """The name of the table in a file, empty where it has none, and what `read_table` gives."""
+def read_named_table(path: str, key: str | None = None) -> tuple[str, np.ndarray, float, bool]:
+    """The name of the table in a file, empty where it has none, and what `read_table` gives.
+
+    Last, whether it holds pairs: complex numbers, an axis of 2, or arrays of cosines and of sines.
+    """
     with open_arrays(path) as file:
-        name = choose_array(file.arrays, key, file.label)
-        stored = file.arrays[name]
-        table = file.load(name, float_type(stored.kind), mapping=True).reshape(stored.axes)
-        return name, table, EPS.get(stored.kind, EPS["float64"])
+        names = [] if key else waves_apart(file.arrays)
+        names = names or [choose_array(file.arrays, key, file.label)]
+        stored = file.arrays[names[0]]
+        parts = [file.load(name, float_type(stored.kind), mapping=True) for name in names]
+        table, paired = in_rows(parts[0] if len(parts) == 1 else np.stack(parts, axis=-1))
+        if table.ndim != 2:
+            raise no_table(stored, choose_array(file.arrays, key, file.label), file.label)
+        return names[0], table, EPS.get(stored.kind, EPS["float64"]), paired
+
+
+def waves_apart(arrays: Mapping[str, Stored]) -> list[str]:
+    """The names of two arrays, such as cos and sin, where these are all tables of a file."""
+    names = sorted(name for name, stored in arrays.items() if stored.is_table)
+    shapes = {arrays[name].shape for name in names}
+    both = len(names) == 2 and names[0].replace("cos", "sin") == names[1]
+    return names if both and len(shapes) == 1 else []
 
 
 def read_numbers(spec: str) -> np.ndarray:
@@ -246,20 +262,26 @@ def choose_array(arrays: Mapping[str, Stored], key: str | None, file: str) -> st
     """The name of the array that is meant: the one named by `key`, or the only table."""
     if key is None:
         tables = [name for name, stored in arrays.items() if stored.is_table]
+        tables = tables or [name for name, stored in arrays.items() if stored.may_be_pairs]
         if len(tables) > 1:
             named = names_and_shapes({name: arrays[name] for name in tables})
             raise PefourierError(f"{file} holds several tables, {named}; name one as PATH#NAME")
         key = tables[0] if tables else next(iter(arrays)) if len(arrays) == 1 else None
         if key is None:
             raise PefourierError(f"{file} holds no table (n, d), but {names_and_shapes(arrays)}")
-    if not arrays[find_array(arrays, key, file)].is_table:
-        raise PefourierError(
-            f"{file} holds {names_and_shapes({key: arrays[key]})} of "
-            f"{shown(arrays[key].kind)[1:-1]}; "
-            "a table has two axes, (positions, dimensions), neither empty, of real numbers"
-            f"{reshaping(arrays[key].shape)}"
-        )
+    stored = arrays[find_array(arrays, key, file)]
+    if not (stored.is_table or stored.may_be_pairs):
+        raise no_table(stored, key, file)
     return key
+
+
+def no_table(stored: Stored, name: str, file: str) -> PefourierError:
+    """The error for an array that is no table."""
+    return PefourierError(
+        f"{file} holds {names_and_shapes({name: stored})} of {shown(stored.kind)[1:-1]}; "
+        "a table has two axes, (positions, dimensions), neither empty, of real numbers"
+        f"{reshaping(stored.shape)}"
+    )
 
 
 def find_array(arrays: Mapping[str, Stored], key: str, file: str) -> str:

@@ -51,7 +51,7 @@ def test_one_single_axis_is_dropped():
         (np.zeros((0, 3)), "(0, 3) of float64"),
         (np.zeros((2, 3, 4)), "(2, 3, 4) of float64"),
         (np.zeros((2, 3, 1)), "(2, 3, 1) of float64"),
-        (np.zeros((2, 2), complex), "(2, 2) of complex128"),
+        (np.zeros((2, 2), complex), "(2, 2, 2) of float64"),
         (np.zeros((2, 2), "U3"), "(2, 2) of str96"),
         (np.zeros((2, 2), [("a", "f4")]), "(2, 2) of void32"),
         (np.zeros((2, 2), "M8[s]"), "(2, 2) of datetime64[s]"),
