@@ -219,6 +219,12 @@ def test_other_findings(name):
     assert codes_found(as_encoding(table)) == findings
 
 
+def test_rows_of_unusual_length_are_told_as_multiples_of_the_median():
+    norms = np.linalg.norm(OTHER["long first row"][0], axis=1)
+    (said,) = (f.message for f in assess(OTHER["long first row"][0]).findings)
+    assert f"median: 0 ({norms[0] / np.median(norms):.2g});" in said
+
+
 def test_the_rank_counts_no_rounding():
     table = whisper(512, 320)
     omega = 1e4 ** (-np.arange(160) / 159)

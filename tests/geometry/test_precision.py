@@ -136,6 +136,18 @@ def test_distinct_rows_are_counted_as_by_numpy(rng):
     assert count_distinct(lambda rows, j: table[rows, j].copy(), 500, 6).count == len(seen)
 
 
+def test_codes_whose_first_columns_tell_them_apart_are_not_computed_to_their_end():
+    """At 2^20 positions their table would not fit."""
+    looked = []
+
+    def columns(rows, part):
+        looked.append(len(rows) * (part.stop - part.start))
+        return np.repeat(rows[:, None].astype(float), part.stop - part.start, axis=1)
+
+    assert count_distinct(columns, 2**10, 2**14).count == 2**10
+    assert sum(looked) <= 2**20
+
+
 @pytest.mark.parametrize(
     ("spec", "length", "safe"),
     [  # whole numbers up to 2^digits are themselves; 257 becomes 256
