@@ -94,26 +94,14 @@ RULES = (  # of those to take the first that holds is the default, the second wh
 )
 
 
-@dataclass(frozen=True)
-class Advice:
-    """Which encoding to take and why, what else to know, and the command that follows."""
-
-    take: str
-    rest: str
-    command: str
-
-    @property
-    def text(self) -> str:
-        """All of it in one paragraph."""
-        return f"{self.take} {self.rest} Next: {self.command}"
-
-
-def advise(grid: Sequence[int], d: int, bases: Mapping[str, str], steps: str = "") -> Advice:
-    """Which encoding to take for a size, what is ruled out and what to try, by `RULES`.
+def advise(
+    grid: Sequence[int], d: int, bases: Mapping[str, str], steps: str = ""
+) -> tuple[str, str, str]:
+    """Which encoding to take for a size by `RULES`, what else to know, and the command to follow.
 
     Of one side it is a length, of time where `steps` says of which; bases are by criterion.
 
-    >>> advise([1000], 64, {"turns": "187"}).take  # doctest: +ELLIPSIS
+    >>> advise([1000], 64, {"turns": "187"})[0]  # doctest: +ELLIPSIS
     'TAKE SINUSOIDAL OR ROPE. For 1000 positions and d 64: all positions differ, beyond 1000 ...'
     """
     length = prod(grid)
@@ -145,7 +133,7 @@ def advise(grid: Sequence[int], d: int, bases: Mapping[str, str], steps: str = "
         question, criterion = ("spectrum", "turns") if steps else ("context", "bound")
         base = bases.get(criterion, "10000")
         command = f"pefourier {question} rope:rho={base} --length {length}"
-    return Advice(f"{take} {beside}", rest, f"{command} --d {d}")
+    return f"{take} {beside}", rest, f"{command} --d {d}"
 
 
 def with_command(text: str, indent: str = "") -> str:

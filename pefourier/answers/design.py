@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pefourier.analysis.design import CRITERIA, Candidate, Design, find_first_base, grid_spec
-from pefourier.answers.choice import TRAINABLE, Advice, advise, pasted
+from pefourier.answers.choice import TRAINABLE, advise, pasted
 from pefourier.answers.page import Page, fields_told
 from pefourier.answers.plot import USUAL, WIDTH, Look, add_legend, literal, make_panels
 from pefourier.answers.telling import Answer, Said, Telling, meaning_of, record_of_fields, sentence
@@ -113,9 +113,8 @@ def conclude_design(design: Design) -> Said:
         more = [f"With another encoding, {first}", *more]
         return Said(*meaning_of("design", "NO BASE NEEDED", size=size), "", tuple(more))
     bases = {design.best[name] for name in told_criteria(design)}
-    verdict = "CRITERIA DISAGREE" if len(bases) > 1 else "BASE FOUND"
-    if bases <= {None}:
-        verdict = "NO BASE FOUND"
+    found = "NO BASE FOUND" if bases <= {None} else "BASE FOUND"
+    verdict = "CRITERIA DISAGREE" if len(bases) > 1 else found
     return Said(*meaning_of("design", verdict, size=size, first=first), "", tuple(more))
 
 
@@ -340,29 +339,24 @@ def design_page(answers: Sequence[Answer]) -> Page:
     """
     designs: list[Design] = [a.result for a in answers]
 
-    def advice() -> Advice | None:
+    def advice() -> tuple[str, ...]:
         one = designs[0]
         if one.criteria != CRITERIA:
-            return None
-        bases = {
-            name: in_few_digits(rho, name, one)
-            for name in ("turns", "bound")
-            if (rho := one.best[name])
-        }
+            return ()
+        found = ((name, one.best[name]) for name in ("turns", "bound"))
+        bases = {name: in_few_digits(rho, name, one) for name, rho in found if rho}
         d = sum(each.d for each in designs)
         return advise([each.length for each in designs], d, bases, steps_words(one))
 
     def conclude_all() -> str:
-        found = advice()
-        if found is None:
+        if not (found := advice()):
             told = ((axes, conclude_design(one).text) for axes, one in by_axes(designs))
             return "".join(paragraph(axes + text) for axes, text in told)
         known = [sentence("design", "grid")] if len(designs) > 1 else []
         known += [f"{axes}{' '.join(asked_bases(one))}" for axes, one in by_axes(designs)]
         base = paragraph(" ".join(["Base:", known[0], *map(capital, known[1:])]))
-        return f"{paragraph(found.take)}\n{base}\n{paragraph(found.rest)}{pasted(found.command)}"
+        take, rest, command = found
+        return f"{paragraph(take)}\n{base}\n{paragraph(rest)}{pasted(command)}"
 
-    def together() -> str:
-        return found.text if (found := advice()) else ""
-
-    return replace(TOLD.page(answers), conclusion=conclude_all, together=together)
+    told = TOLD.page(answers)
+    return replace(told, conclusion=conclude_all, together=lambda: " ".join(advice()))

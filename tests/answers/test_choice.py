@@ -119,7 +119,7 @@ def test_the_rules_hold(length, d):
     a, b = (load(spec, length=2 * length, d=d) for spec in ("sinusoidal", "rope"))
     assert np.allclose(sorted(a.measure.frequencies), sorted(b.measure.frequencies))
     assert assess(a).faithful
-    assert f"TAKE {default.specs[0].upper()}" in advise([length], d, {}).take
+    assert f"TAKE {default.specs[0].upper()}" in advise([length], d, {})[0]
 
 
 @pytest.mark.parametrize("sides", [(14, 14), (9, 16), (4, 6, 6)])
