@@ -132,6 +132,15 @@ def spelling(word: str) -> str:
     return " ".join(word.lower().replace("_", " ").replace("-", " ").split()).rstrip(",.;:?")
 
 
+def begins(name: str, word: str) -> bool:
+    """Whether a name is a word and what it is of, or a longer form of it.
+
+    >>> begins("safe length, rounded", "safe length"), begins("sinusoidal", "sinusoid")
+    (True, True)
+    """
+    return name.startswith(f"{word},") or name in (f"{word}s", f"{word}al", f"{word}ed")
+
+
 def find_terms(wanted: str, terms: Sequence[Term]) -> list[Term]:
     """The terms of one name: spelled just so, nearly so, or beginning so; or a value of one."""
     for read in (str, spelling):
@@ -142,7 +151,7 @@ def find_terms(wanted: str, terms: Sequence[Term]) -> list[Term]:
     found = [
         t
         for t in terms
-        if any(spelling(name).startswith(f"{short},") for name in (t.term, *t.also))
+        if any(begins(spelling(name), short) for name in (t.term, *t.also))
         or (t.group == "options" and short in re.split("[,;] ?", t.range))
     ]
     if found:
