@@ -85,8 +85,23 @@ class Comparison(Result):
         hold each wave once for either dimension of a pair.
         """
         if self.operator and self.operator.relation != "unknown":
-            return self.operator.relation == "same"
+            return self.operator.relation == "same" or self.converted
         return self.verdict == "equal" or self.by == DOUBLED
+
+    @property
+    def converted(self) -> bool:
+        """Whether rows differ from a config's as llama.cpp's converter has put those of weights.
+
+        A GGUF file of an architecture that turns neighbours holds weights in that order.
+        """
+        paths = [str(enc.params.get("path", "")) for enc in self.about]
+        ggufs = [path.lower().endswith(".gguf") for path in paths]
+        names = (
+            "neighbours-to-halves",
+            "halves-to-neighbours",
+        )  # the first, the second is the file
+        beside = all(paths) and sum(ggufs) == 1 and self.operator.relation == "permuted"
+        return beside and self.operator.name == names[ggufs[1]]
 
 
 def compare(

@@ -200,6 +200,8 @@ def rescaled_in_words(r: Comparison) -> str:
 
 def rows_permuted(r: Comparison) -> Said:
     """What is to be done with weights where a rotation takes its rows in another order."""
+    if r.converted:
+        return Said(*meaning_of("compare", "THE SAME, AS CONVERTED"), "", (common_part(r),))
     name = r.operator.name
     told = {
         None: "as --permutation writes it",

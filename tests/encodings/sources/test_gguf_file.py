@@ -1,5 +1,6 @@
 """Rotations in GGUF files as llama.cpp's converters write them."""
 
+import json
 import struct
 import time
 
@@ -76,6 +77,31 @@ def test_factors_in_float32_are_the_scaling_of_the_config_and_without_them_it_is
     other = compare(config, load(write(**SIZES), 512))
     assert other.operator.relation == "different"
     assert other.cause.below == {".99": 512, ".9": 1724, ".5": 60725}  # published
+
+
+@pytest.mark.parametrize(
+    ("kind", "arch", "relation"),
+    [("llama", "llama", "permuted"), ("qwen2", "qwen2", "same"), ("cohere", "command-r", "same")],
+)
+def test_a_file_is_that_of_its_config_whichever_rows_llama_cpp_pairs(
+    write, tmp_path, run, kind, arch, relation
+):
+    """Its converter has put the rows of weights into the order of the architecture.
+
+    Who permuted them once more, as `compare` said, had another model.
+    """
+    own = {"hidden_size": 4096, "num_attention_heads": 32, "max_position_embeddings": 512}
+    config = tmp_path / "config.json"
+    config.write_text(json.dumps({"model_type": kind, "rope_theta": 5e5, **own}))
+    path = write(arch=arch, **SIZES)
+    for pair in ([str(config), path], [path, str(config)]):
+        done = run("compare", *pair, "--json")
+        (found,) = done.results
+        assert (done.status, found["operator"]["relation"]) == (0, relation)
+        assert "permute" not in found["conclusion"]
+        assert ("leave them so" in found["conclusion"]) == (relation == "permuted")
+    if relation == "permuted":  # nobody says for which weights this name stands
+        assert run("compare", "rope:rho=5e5", path, "--json").status == 1
 
 
 @pytest.mark.parametrize(
