@@ -63,10 +63,9 @@ def conclude_context(enc: Encoding, found: context.Context) -> telling.Said:
     layers = about_layers(found)
     layers = [*about_axes(found), *layers]
     rest = [*layers, about_bounds(found)]  # of several rotations what sets them apart comes first
-    rest = (
-        [*rest, *about_scaling(found)] if len(found.rotations) > 1 else about_scaling(found) + rest
-    )
-    aside = layers if doubts else [*about_training(found), *rest]
+    several = len(found.rotations) > 1
+    rest = [*rest, *about_scaling(found)] if several else about_scaling(found) + rest
+    aside = layers if doubts else [*(about_training(found) if several else ()), *rest]
     aside = [*aside[: SENTENCES - 1 - len(doubts) - len(more)], *more]
     if doubts:
         return telling.Said("PROBABLY A MISTAKE", doubts[0], about_phases(found), tuple(aside))
@@ -76,6 +75,7 @@ def conclude_context(enc: Encoding, found: context.Context) -> telling.Said:
         return telling.Said(verdict, reading_told, "", (about_phases(found), *aside[: -len(more)]))
     unseen = any(r.unseen for r in found.rotations)
     verdict = "UNSEEN ANGLES" if unseen else "NO NEW ANGLES"
+    verdict = "UNSEEN UNLESS TRAINED ON" if about_training(found) else verdict
     return telling.Said(verdict, about_phases(found), what_extends(enc, found), tuple(aside))
 
 
@@ -136,13 +136,16 @@ def about_phases(found: context.Context) -> str:
     asked = f"and asked for {found.length}"
     if several:
         return f"{told} {asked}: {'; '.join(in_its_layers(r, found) for r in found.rotations)}."
+    new = new_phases(r, found.length)
+    if about_training(found):
+        return phrase("trained on", found=found, scaling=r.scaling, new=new)
     if r.scaling == "none":
         asked += " without a scaling"
     elif is_taken(found):
         told += f" with scaling {r.scaling}"
     else:
         told, asked = f"{told} without scaling {r.scaling}", f"{asked} with it"
-    return f"{told} {asked}: {new_phases(r, found.length)}{later}."
+    return f"{told} {asked}: {new}{later}."
 
 
 def in_its_layers(r: context.Rotation, found: context.Context) -> str:

@@ -20,7 +20,12 @@ from pefourier.pages.reach import Reach
 
 GROUPS = ["check-faithful", "words"]
 SEVERITIES = ("error", "warning", "note")
-SEVERE = {"PROBABLY A MISTAKE": "error", "UNSEEN ANGLES": "warning", "TOO FEW ROWS": "warning"}
+SEVERE = {
+    "PROBABLY A MISTAKE": "error",
+    "UNSEEN ANGLES": "warning",
+    "UNSEEN UNLESS TRAINED ON": "warning",
+    "TOO FEW ROWS": "warning",
+}
 
 
 def card(enc: Encoding, faithful: Faithfulness, reach: Reach | None, words: Words) -> Markup:

@@ -120,8 +120,8 @@ def test_a_conclusion_has_three_sentences_at_most(tmp_path, name):
 def test_a_model_may_have_been_trained_further(tmp_path):
     """Once Llama 3.1 was said to meet new phases, and no more."""
     config, asked = PUBLISHED["meta-llama/Llama-3.1-8B"], (131072, 131072)
-    further = "If training went on at 131072 positions with the scaling (--trained 131072), no"
-    assert f"positions. {further} angle is new." in concluded(tmp_path, config)
+    further = "; if it went on at 131072 with the scaling (--trained 131072), no angle is new."
+    assert further in concluded(tmp_path, config)
     told = concluded(tmp_path, config, *asked)
     assert "no angle is new" in told
     assert "If training" not in told
