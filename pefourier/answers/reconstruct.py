@@ -136,7 +136,7 @@ def from_frequencies(enc: Encoding, r: Reconstructions) -> tuple[str, str]:
     near, width = int(one.width / 2), number(one.width, 2)
     alike = f": positions up to {near} apart look alike" if near else ""
     size = f"{width} wide and {number(one.peak, 3)} high"
-    how = f"{rebuilt(r, 'position')} {size} (1 is exact){alike}"
+    how = f"{peak_begins(r, 'position')} {size} (1 is exact){alike}"
     others, far = other_peaks(np.roll(one.values, -one.position))
     if others:
         peaks = "Another peak reaches" if others == 1 else f"{others} other peaks reach"
@@ -146,7 +146,7 @@ def from_frequencies(enc: Encoding, r: Reconstructions) -> tuple[str, str]:
     return MEANS("BLURRED", how=how, why=why_wide(enc, r) if one.width >= WIDE else "")
 
 
-def rebuilt(r: Reconstructions, point: str) -> str:
+def peak_begins(r: Reconstructions, point: str) -> str:
     """How a sentence about a rebuilt point begins."""
     smoothed = f" (smoothed, sigma {number(r.sigma)})" if r.sigma else ""
     return f"{FROM}{smoothed}, a {point} is a peak"
@@ -216,7 +216,7 @@ def point_from_frequencies(enc: Encoding, r: Reconstructions) -> tuple[str, str]
         return MEANS("ALL ZERO", point="point")
     if one.error <= telling.EXACT:
         return MEANS("EXACT", how=f"{FROM}, a point comes back")
-    how = f"{rebuilt(r, 'point')} {number(one.peak, 3)} high (1 is exact)"
+    how = f"{peak_begins(r, 'point')} {number(one.peak, 3)} high (1 is exact)"
     area = f"{one.half_max_area} of {prod(r.lattice)} points reach half of that"
     told = {"how": how, "area": area, "why": why_wide(enc, r)}
     if one.half_max_area > PLATEAU * prod(r.lattice):

@@ -114,7 +114,7 @@ def products_by_lag(enc: Encoding, r: Relations) -> tuple[str, str]:
 
 
 def fall(r: Relations) -> str:
-    """At which lags inner products have halved, and rise for the first time.
+    """At which lag inner products have halved, and up to which they only fall.
 
     >>> from pefourier.analysis.relations import relate
     >>> from pefourier.encodings import load
