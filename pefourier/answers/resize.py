@@ -203,15 +203,14 @@ def draw_planes(
     figure: Figure, panels: Sequence[Axes], pictures: Sequence[Picture], names: Sequence[str]
 ) -> None:
     """Densities over the last two axes, in cycles from end to end and in shades of one scale."""
-    from matplotlib.colors import LogNorm
-
-    shades = {"cmap": "cividis", "interpolation": "nearest", "norm": LogNorm(FAINT, 1.0)}
+    shades = {"cmap": "cividis", "interpolation": "nearest", "norm": "log"}
+    limits = {"vmin": FAINT, "vmax": 1.0}
     for panel, picture, name in zip(panels, pictures, names, strict=True):
         (left, right), (low, high) = (
             (-(n // 2) - 0.5, (n - 1) // 2 + 0.5) for n in reversed(picture.grid[-2:])
         )
         plane = np.maximum(whole_plane(picture.density, picture.grid), FAINT)
-        image = panel.imshow(plane, extent=(left, right, high, low), **shades)
+        image = panel.imshow(plane, extent=(left, right, high, low), **shades, **limits)
         panel.set(xlabel="cycles along x", ylabel="cycles along y" if panel is panels[0] else "")
         panel.set_title(name, fontsize=9, loc="left")
     ends = [panel.get_xlim() + panel.get_ylim() for panel in panels]

@@ -110,23 +110,42 @@ def check_common_runs(path: str, rows: Sequence[Row]) -> None:
 def folder_document(folder: TrainFolder, title: str = "") -> str:
     """The page about a folder."""
     words = Words([*read_terms(), *map(option_term, fields(Options))])
-    datasets = ", ".join(one.dataset for one in folder.summary.datasets)
+    datasets = names_of_datasets(folder.summary)
+    many = len(datasets) > SIDE_BY_SIDE
     arms = count_arms({row["encoding"] for row in folder.summary.runs})
     runs = f"{len(folder.summary.runs)} runs, in the folder {printable(folder.path)}"
-    lead = f"The paper's classifier with {arms}: {runs}."
+    on = f" on {join(one.dataset for one in folder.summary.datasets)}" if many else ""
+    lead = f"The paper's classifier with {arms}{on}: {runs}."
     parts = [
         Chapter("conclusions", "Conclusions", training_conclusions(folder.summary, words)),
         Chapter("scores", "Scores and differences", scores_part(folder.summary, words)),
         Chapter("curves", "How training went", curves_part(folder, words)),
         Chapter("made", "How these numbers were made", settings_part(folder, words)),
     ]
-    title = title or f"Which encoding classifies better: {datasets}"
+    told = f"{len(datasets)} datasets" if many else ", ".join(datasets.values())
+    title = title or f"Which encoding classifies better: {told}"
     return document(title, element("p", lead, class_="quiet"), parts, words)
+
+
+def names_of_datasets(summary: Summary) -> dict[str, str]:
+    """What datasets are called where there is little room: without a source that all have."""
+    specs = [one.dataset for one in summary.datasets]
+    sources = {spec.partition(":")[0] + ":" for spec in specs}
+    alike = sources.pop() if len(specs) > 1 == len(sources) else ""
+    return {spec: spec.removeprefix(alike) for spec in specs}
+
+
+def briefly(text: str, summary: Summary) -> str:
+    """Words about datasets with what they are called; the lead of the page has their source."""
+    for spec, name in names_of_datasets(summary).items():
+        text = text.replace(spec, name)
+    return text
 
 
 def training_conclusions(summary: Summary, words: Words) -> list[Any]:
     """The verdict, what was cut short, the matrix, what each dataset says; folded: how to read."""
-    (verdict, *each), cuts = conclude_datasets(summary), remarks_on_cuts(summary)
+    verdict, *each = [briefly(line, summary) for line in conclude_datasets(summary)]
+    cuts = [briefly(line, summary) for line in remarks_on_cuts(summary)]
     cuts = [element("p", line, class_="warning") for line in cuts]
     told = [with_strong_start(line, ": ") for line in each]
     remarks = element("ul", [element("li", line) for line in sentences(summary)])
@@ -143,17 +162,21 @@ def with_strong_start(line: str, end: str) -> Markup:
 def rank_matrix(summary: Summary, words: Words) -> Markup:
     """Mean F1 of encodings (rows, the best first) on datasets, coloured by rank, which is told."""
     ranks = {one.dataset: ranks_of(one) for one in summary.datasets}
+    called = names_of_datasets(summary)
     order = summary.ranks if summary.ranked else next(iter(ranks.values()))
     names = {e: None for one in summary.datasets for e in one.scores}
     names = sorted(names, key=lambda e: order.get(e, len(names) + 1))
-    head = ["encoding", *["mean rank"] * summary.ranked, *ranks]
+    head = ["encoding", *["mean rank"] * summary.ranked, *called.values()]
     texts = [f"{order[e]:.2f}" if e in order else "–" for e in names]
     rows = [
         element(
             "tr",
             element("th", name, scope="row"),
             element("td", text, data_head="mean rank") if summary.ranked else None,
-            [rank_cell(one, name, ranks[one.dataset]) for one in summary.datasets],
+            [
+                rank_cell(one, name, ranks[one.dataset], called[one.dataset])
+                for one in summary.datasets
+            ],
         )
         for name, text in zip(names, texts, strict=True)
     ]
@@ -173,10 +196,10 @@ def ranks_of(one: DatasetSummary) -> dict[str, float]:
     return dict(zip(one.scores, average_ranks(means).tolist(), strict=True))
 
 
-def rank_cell(one: DatasetSummary, name: str, ranks: Mapping[str, float]) -> Markup:
+def rank_cell(one: DatasetSummary, name: str, ranks: Mapping[str, float], called: str) -> Markup:
     """An encoding's mean F1 on a dataset, its rank, and a mark where the data tell it apart."""
     if name not in ranks:
-        return element("td", "–", data_head=one.dataset)
+        return element("td", "–", data_head=called)
     mean, d = one.scores[name]["f1"].mean, one.differences.get(name)
     mark, said = "", ""
     if name in one.cut_short:
@@ -189,7 +212,7 @@ def rank_cell(one: DatasetSummary, name: str, ranks: Mapping[str, float]) -> Mar
     small = element("small", f" {ranks[name]:g}")
     exact = element("data", three_decimals(mean), value=repr(mean))
     inside = element("span", marked, exact, small)
-    return element("td", inside, class_=f"rank-{shade}", data_head=one.dataset)
+    return element("td", inside, class_=f"rank-{shade}", data_head=called)
 
 
 def scores_part(summary: Summary, words: Words) -> list[Any]:
@@ -207,7 +230,7 @@ def scores_part(summary: Summary, words: Words) -> list[Any]:
         drawn = draw_inline("lengths", told, training_figures.score_by_length, summary, INLINE_WIDE)
         found.append(details("Accuracy by length", drawn))
     for what, (head, *rows) in tables(summary):
-        what = what or f"Precision, recall and F1 of {', '.join(head[1:])}"
+        what = briefly(what, summary) or f"Precision, recall and F1 of {', '.join(head[1:])}"
         found.append(details(what, stacked(what, head, rows, words), class_="printed"))
     return found
 

@@ -124,7 +124,8 @@ def test_the_colours_of_a_matrix_are_ranks(name):
     names = re.findall(r'<th scope="row">(.*?)</th>', cells)
     assert len(shaded) == len(summary.datasets) * len(names)
     for one in summary.datasets:
-        own = [(int(shade), inside) for shade, name, inside in shaded if name == one.dataset]
+        called = one.dataset.removeprefix("uea:")  # which all of them have
+        own = [(int(shade), inside) for shade, name, inside in shaded if name == called]
         f1 = [one.scores[name.replace("<wbr>", "")]["f1"].mean for name in names]
         ranks = rankdata([-mean for mean in f1])
         shades = [int(4 * (rank - 1) / (len(names) - 1)) for rank in ranks]
@@ -137,6 +138,14 @@ def test_the_colours_of_a_matrix_are_ranks(name):
     assert name == "window-100" or any("▲" in inside for _, _, inside in shaded)
     average = [float(text) for text in re.findall(r'"mean rank">(.*?)</td>', cells)]
     assert average == sorted(average)
+
+
+def test_a_source_that_all_datasets_have_stands_only_where_all_are_named(page):
+    said = page(FIGURES / "bundled").text
+    assert said["h1"] == ["Which encoding classifies better: 8 datasets"]
+    first, *rest = said["p"]
+    assert first.count("uea:") == 8
+    assert not [text for text in (*rest, *said["summary"]) if "uea:" in text]
 
 
 def test_first_comes_the_matrix_and_the_rest_is_folded(page):
