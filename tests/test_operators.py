@@ -258,6 +258,37 @@ def test_what_is_no_rotation_is_refused(kind):
         pefourier.compare(kind(), "rope", length=N, d=D)
 
 
+SPREAD = {
+    "halves": lambda angle: torch.cat([angle, angle], -1),
+    "neighbours": lambda angle: angle.repeat_interleave(2, -1),
+}
+BESIDE = {
+    "halves": lambda x: torch.cat([-x[..., D // 2 :], x[..., : D // 2]], -1),
+    "neighbours": lambda x: torch.stack([-x[..., 1::2], x[..., ::2]], -1).flatten(-2),
+}
+
+
+@pytest.mark.parametrize("turned", SPREAD)
+@pytest.mark.parametrize("laid", SPREAD)
+def test_pairs_turned_by_the_angles_of_others_are_named(turned, laid):
+    """Its operator is the code's own map, whether it rotates or not."""
+
+    def rotate(q):
+        angle = SPREAD[laid](torch.outer(torch.arange(q.shape[1]), torch.tensor(grid(D))))
+        return (q * angle.cos() + BESIDE[turned](q) * angle.sin()).to(q.dtype)
+
+    enc = encoding_of(rotate, N, D)
+    query, _ = operator_at(enc, np.arange(N))
+    images = rotate(torch.eye(D)[:, None].expand(D, N, D)).numpy()
+    np.testing.assert_allclose(query, np.moveaxis(images, 0, 2), atol=1e-6)
+    said = [one.message for one in enc.findings if one.code == "not-a-rotation"]
+    assert bool(said) == (turned != laid)
+    if said:
+        assert said[0].startswith(f"it turns {turned} by cosines and sines laid out for {laid}")
+    layout = {"halves": "halves", "neighbours": "interleaved"}[turned]
+    assert pefourier.compare(rotate, f"rope:layout={layout}", length=N, d=D).same == (not said)
+
+
 def test_the_order_of_rows_is_written(run, tmp_path):
     for suffix, read in ((".npy", np.load), (".json", lambda p: json.loads(p.read_text()))):
         path = tmp_path / f"rows{suffix}"

@@ -44,7 +44,8 @@ def diagnose(enc: Encoding, closest: ClosestPair, rank: int) -> tuple[dict | Non
     eps = max(enc.eps, coarse_eps(table[:SAMPLE]))
     identified = identify(table, eps)
     case = Case(table, eps, identified, closest, rank, stored=enc.eps)
-    found = [*enc.findings, *(one for rule in rules.RULES for one in rule(case))]
+    mixed = any(one.code == "not-a-rotation" for one in enc.findings)  # its columns are, too
+    found = [*enc.findings, *(one for rule in rules.RULES for one in rule(case) if not mixed)]
     return identified, sorted(found, key=lambda finding: SEVERITIES.index(finding.severity))
 
 

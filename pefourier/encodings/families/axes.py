@@ -366,7 +366,7 @@ def encoding_on_axes(
         places=places,
     )
     noted = {"length": len(domain), "order": axes.order, "grid": domain.grid}
-    remarks = (finding("not-a-rotation"),) if axes.layout == "mismatched" else ()
+    remarks = (finding("not-a-rotation", "axes"),) if axes.layout == "mismatched" else ()
     facts = {"params": noted, "findings": remarks, **facts}
     ordered = measure if places is Domain.places else None
     return Encoding(name, domain, d, codes, ordered, **facts)

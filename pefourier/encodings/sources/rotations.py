@@ -82,7 +82,11 @@ def as_rotation(asked: TableAsked, torch: Any, module: Any) -> tuple[Any, list[F
     found = find_order(asked, torch, module)
     if found is None:
         return None
-    order, pairs, start = found
+    order, pairs, start, operators = found
+    mixed = layouts_mixed(operators)
+    waves = WAVE_NAMES.intersection(names_to_give(module))
+    if mixed and waves:  # which are laid out here
+        return None
     vector = np.zeros((1, asked.length, asked.d))
     vector[..., pairs] = 1
     answer = images(torch, module, order, vector)
@@ -90,16 +94,18 @@ def as_rotation(asked: TableAsked, torch: Any, module: Any) -> tuple[Any, list[F
         return None
     codes, _, eps = answer
     axes = ", ".join(AXES[axis] for axis in order)
-    waves = WAVE_NAMES.intersection(names_to_give(module))
     given = f", with the cosines and sines of rope at base {BASE:g}" if waves else ""
-    note = finding("turns-its-input", axes=axes, given=given)
-    return (np.linalg.solve(start, codes[0].T).T, eps), [note]
+    notes = [finding("turns-its-input", axes=axes, given=given)]
+    notes += [finding("not-a-rotation", "code", turned=mixed[0], laid=mixed[1])] if mixed else []
+    return (np.linalg.solve(start, codes[0].T).T, eps), notes
 
 
 def find_order(
     asked: TableAsked, torch: Any, module: Any
-) -> tuple[str, np.ndarray, np.ndarray] | None:
+) -> tuple[str, np.ndarray, np.ndarray, np.ndarray] | None:
     """The order of axes in which code turns pairs, their first columns, and what it does at 0.
+
+    Last, what it does at the first positions (n, d, d).
 
     Some put what they turn into another order of columns at every position: that is undone.
     """
@@ -115,13 +121,13 @@ def find_order(
         operators = np.moveaxis(found[0], 0, 2)  # (probed, d, d), images are columns
         pairs = find_pairs(np.swapaxes(operators, 1, 2))
         if pairs is not None:
-            return order, pairs, np.eye(d)
+            return order, pairs, np.eye(d), operators
         size = np.abs(operators[0]).max()
         start = operators[0] / size if np.isfinite(operators).all() and size else np.zeros((d, d))
         if np.abs(start.T @ start - np.eye(d)).max() < NEARLY:
             pairs = find_pairs(np.swapaxes(np.linalg.solve(start[None], operators), 1, 2))
             if pairs is not None:
-                return order, pairs, start
+                return order, pairs, start, operators
     return None
 
 
@@ -198,10 +204,8 @@ def find_pairs(operators: np.ndarray) -> np.ndarray | None:
     d = operators.shape[1]
     products = operators @ operators.swapaxes(1, 2)
     lengths = np.diagonal(products[0])
-    if (
-        not (np.abs(products - np.diag(lengths)) < NEARLY * lengths.max()).all()
-        or not lengths.all()
-    ):
+    turned = (np.abs(products - np.diag(lengths)) < NEARLY * lengths.max()).all()
+    if not (turned and lengths.all()) and not layouts_mixed(operators):
         return None
     beside = np.abs(operators * (1 - np.eye(d))).max(axis=0)
     partner, turns = beside.argmax(axis=1), beside.max(axis=1) > 0
@@ -209,6 +213,23 @@ def find_pairs(operators: np.ndarray) -> np.ndarray | None:
     firsts = np.flatnonzero(turns & (np.arange(d) < partner))
     moves = (operators != operators[0]).any()
     return firsts if moves and mutual.all() and len(firsts) else None
+
+
+def layouts_mixed(operators: np.ndarray) -> tuple[str, str] | None:
+    """The pairs that operators (n, d, d) turn, and those their cosines suit, if these are others.
+
+    A number is turned by one angle, its partner by another: both are a cosine and a sine.
+    """
+    d = operators.shape[1]
+    each, cosines = np.arange(d), np.diagonal(operators, axis1=1, axis2=2)
+    pairings = {"neighbours": each ^ 1, "halves": (each + d // 2) % d} if d % 2 == 0 else {}
+    sizes = [(operators**2).sum(axis=axis) for axis in (1, 2)]
+    if not any((np.abs(one - one[0]) < NEARLY * one[0].max()).all() for one in sizes):
+        return None
+    beside = (operators * (1 - np.eye(d)) != 0).any(axis=0)
+    turned = [name for name, p in pairings.items() if (beside == (each == p[:, None])).all()]
+    laid = [name for name, p in pairings.items() if np.abs(cosines - cosines[:, p]).max() < NEARLY]
+    return (turned[0], laid[0]) if len(turned) == len(laid) == 1 and turned != laid else None
 
 
 def probe(asked: TableAsked, torch: Any, module: Any, positions: np.ndarray) -> Operators:
