@@ -74,7 +74,11 @@ RELATIONS_FACTS = [
     Fact("inner products rise first at lag", lambda r: r.first_rise, why_no_lag),
     Fact("residual of T(1) (Denk)", lambda r: r.shift_residual, why_no_shift),
     Fact("asymmetry of lags", lambda r: r.asymmetry, "no opposite lags"),
-    Fact("distances correlate by", lambda r: r.distance_preservation, why_no_correlation),
+    Fact(
+        "correlation of distances",
+        lambda r: r.distance_preservation,
+        why_no_correlation,
+    ),
 ]
 
 

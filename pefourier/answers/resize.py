@@ -119,7 +119,7 @@ def unseen_in_words(r: Resizing) -> str:
 def resize_text(answers: Sequence[Answer], out: str | None = None) -> str:
     """A line a method, then the table before and after."""
     r: Resizing = answers[0].result
-    rows = [["method", "length of codes, new / old", "cosine of neighbours", "difference"]]
+    rows = [["method", "length of codes, new / old", "cosine of neighbours", "largest difference"]]
     for one in r.methods:
         name = one.method + "  (asked for)" * (one.method == r.method)
         apart = number(one.largest_difference, 3)

@@ -208,8 +208,8 @@ def compare(
 
     Equal; equal up to column order, signs, layout, scale or an offset in positions, which is said;
     or different: where, and how alike they are, as tables of two runs or before and after training.
-    Exits with status 1 unless a model with trained weights finds the same in both. --plot draws
-    both tables and, where lengths agree, their difference.
+    Exits with status 0 where a model with trained weights would see no difference, else with 1.
+    --plot draws both tables and, where lengths agree, their difference.
 
     \b
     Example: pefourier compare sinusoidal:layout=halves py:model:PositionalEncoding --d 512

@@ -197,22 +197,23 @@ def foretell(
 
     >>> print(foretell("smd", 8, 5, 0.064))
     smd: 40 runs of each encoding show differences in F1 from 0.029 on with 80 % power; if these
-    spread by 0.064 as on SMD (--spread), the +0.010 that the paper claims needs 324 (--seeds 65)
+    spread by 0.064 as on SMD (--spread), finding +0.010, as the paper claims, takes 324 (--seeds
+    65)
     >>> print(foretell("my.npz", 1, 1, 0.3, find=0.02))
-    my.npz: 1 run of each encoding shows no difference; if these spread by 0.3, the +0.020 of --find
-    needs 1768 (--seeds 1768)
+    my.npz: 1 run of each encoding shows no difference; if these spread by 0.3, finding +0.020
+    (--find) takes 1768 (--seeds 1768)
     """
     runs, claim = seeds * folds, claim_for(dataset, find)
-    whose = "that the paper claims" + ("" if dataset in CLAIMED else " on SMD")
+    whose = ", as the paper claims," if dataset in CLAIMED and find is None else " (--find)"
     least = detectable_difference(spread, runs)
     shown = "run of each encoding shows no difference"
     if runs > 1:
         shown = f"runs of each encoding show differences in F1 from {least:.3f} on with 80 % power"
     needed = enough_runs(spread, claim)
     as_on_smd = " as on SMD (--spread)" if spread == Options.spread else ""
-    gain = f"+{claim:.3f} {whose if find is None else 'of --find'}"
     spread = f"if these spread by {spread:g}{as_on_smd}"
-    return f"{dataset}: {runs} {shown}; {spread}, the {gain} needs {told_with_seeds(needed, folds)}"
+    takes = f"finding {claim:+.3f}{whose} takes {told_with_seeds(needed, folds)}"
+    return f"{dataset}: {runs} {shown}; {spread}, {takes}"
 
 
 def told_with_seeds(runs: int | None, folds: int) -> str:

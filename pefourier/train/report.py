@@ -406,10 +406,11 @@ def remarks_on_runs(summary: Summary) -> list[str]:
 def claim_words(summary: Summary) -> str:
     """Which differences the paper claims, DFT less original."""
     claims = {name: f"{claim:+.3f} on {name.upper()}" for name, claim in power.CLAIMED.items()}
-    if (find := summary.training.get("find")) is not None:
-        return f"runs to find {find:+.3f}: as --find asks"
     own = [claims[one.dataset] for one in summary.datasets if one.dataset in claims]
-    return f"the paper claims {' and '.join(own or [claims['smd']])} for dft, in Table 1"
+    find = summary.training.get("find")
+    if find is not None or not own:
+        return f"runs to find {find or power.claim_for(''):+.3f}: --find"
+    return f"the paper claims {' and '.join(own)} for dft, in Table 1"
 
 
 def remarks_on_time(summary: Summary) -> list[str]:

@@ -105,7 +105,7 @@ def rows_apart(rng, dataset, n=8):
     [
         ("smd", 0.010, "the paper claims +0.010 on SMD for dft"),
         ("msl", 0.018, "the paper claims +0.018 on MSL for dft"),
-        ("own.npz", 0.010, "the paper claims +0.010 on SMD for dft"),
+        ("own.npz", 0.010, "runs to find +0.010: --find"),
     ],
 )
 def test_an_answer_without_a_difference_says_what_it_excludes(rng, dataset, claim, words):
@@ -168,7 +168,7 @@ def test_power_is_told_before_training():
     (line,) = [line for line in said if "power" in line or "spread" in line]
     assert line == (
         "order:count=60,length=6: 1 run of each encoding shows no difference; if these spread by "
-        "0.1, the +0.010 that the paper claims on SMD needs 787 (--seeds 787)"
+        "0.1, finding +0.010 (--find) takes 787 (--seeds 787)"
     )
     with pytest.raises(PefourierError, match="--spread must be a finite number above 0; got 0"):
         run_comparison(Options(**given, spread=0.0))
@@ -179,11 +179,11 @@ def test_the_difference_to_find_is_that_which_is_asked_for():
     given = {**SMALL, "encoding": ("none", "sinusoidal"), "seeds": 2, "epochs": 2, "patience": 0}
     found = run_comparison(Options(**given, spread=0.1, find=0.02), note=said.append)
     (line,) = [line for line in said if "power" in line]
-    assert line.endswith("the +0.020 of --find needs 199 (--seeds 199)")
+    assert line.endswith("finding +0.020 (--find) takes 199 (--seeds 199)")
     (one,) = found.datasets
     assert one.power["none"].claimed == 0.02
     assert "runs to find +0.020" in in_lines(found)
-    assert ": as --find asks" in in_lines(found)
+    assert ": --find" in in_lines(found)
     for wrong in (0.0, 1.0, -0.1, float("nan")):
         with pytest.raises(PefourierError, match="--find must be a difference in F1 from 0 to 1"):
             run_comparison(Options(**given, find=wrong))
