@@ -166,11 +166,15 @@ class Telling:
     lead: Callable[[Answer], str] | None = label_of  # before a conclusion; None: nothing
 
     def said(self, enc: Encoding | None, result: Any) -> Said:
-        """What is concluded; of an array that by its name holds no codes that comes first."""
+        """What is concluded; what an array's name says of it comes first."""
         said = self.conclude(enc, result)
-        if enc is None or all(one.code != "biases-as-codes" for one in enc.findings):
-            return said
-        return replace(said, meaning=f"{sentence('telling', 'biases')} {said.meaning}")
+        codes = (
+            {"biases-as-codes", "array-chosen"} & {one.code for one in enc.findings}
+            if enc
+            else set()
+        )
+        first = [sentence("telling", code, enc=enc) for code in sorted(codes)]
+        return replace(said, meaning=" ".join([*first, said.meaning]))
 
     def conclusion(self, answer: Answer) -> str:
         """The paragraph about one answer."""

@@ -242,11 +242,15 @@ def load_file(spec: str, length: int | None) -> Encoding:
     trained = read_classifier(path, length) if key is None else None
     if trained is not None:
         return replace(trained, spec=spec, params={**trained.params, "path": path})
-    name, table, eps, paired = read_named_table(path, key)
-    table = rows_up_to(table, length, shown(spec))
-    params = {"length": len(table), "d": table.shape[1], "path": path, "array": key}
-    findings = (finding("biases-as-codes", name=shown(name)),) if BIASES.search(name) else ()
-    facts = {"eps": eps, "origin": "file", "findings": findings, "paired": paired}
+    found = read_named_table(path, key)
+    table = rows_up_to(found.codes, length, shown(spec))
+    array = found.name if found.chosen else key
+    params = {"length": len(table), "d": table.shape[1], "path": path, "array": array}
+    noticed = {"biases-as-codes": BIASES.search(found.name), "array-chosen": found.chosen}
+    findings = tuple(
+        finding(code, name=shown(found.name)) for code, is_so in noticed.items() if is_so
+    )
+    facts = {"eps": found.eps, "origin": "file", "findings": findings, "paired": found.paired}
     return replace(from_table(table, spec, **facts), params=params, spec=spec)
 
 

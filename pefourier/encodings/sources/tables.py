@@ -12,6 +12,7 @@ Files are written whole or not at all. `pefourier.encodings.sources.formats` kno
 import io
 import math
 import os
+import re
 import select
 import stat
 import struct
@@ -24,7 +25,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
-from typing import Any, BinaryIO, TypeVar
+from typing import Any, BinaryIO, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -46,6 +47,9 @@ from pefourier.files import (
     write_whole,
 )
 
+POSITIONS = re.compile(  # of arrays, as models name them
+    r"(^|\.)(wpe|embed_positions|pos(itions?|itional)?_(embed(ding)?s?|encodings?))(\.(weight|pe))?$"
+)
 LIST = 2**29  # bytes that a row of numbers may take: 2^26 positions
 PATIENCE = 5.0  # seconds to wait for somebody to write to a named pipe
 STREAMED = ("", ".npy", ".csv")  # suffixes of what is awaited in a pipe as other programs do
@@ -122,14 +126,22 @@ def read_table(path: str, key: str | None = None) -> tuple[np.ndarray, float]:
     (array([[1., 0.],
            [0., 1.]]), 2.220446049250313e-16)
     """
-    return read_named_table(path, key)[1:3]
+    found = read_named_table(path, key)
+    return found.codes, found.eps
 
 
-def read_named_table(path: str, key: str | None = None) -> tuple[str, np.ndarray, float, bool]:
-    """The name of the table in a file, empty where it has none, and what `read_table` gives.
+class NamedTable(NamedTuple):
+    """A table of a file."""
 
-    Last, whether it holds pairs: complex numbers, an axis of 2, or arrays of cosines and of sines.
-    """
+    name: str  # empty where it has none
+    codes: np.ndarray
+    eps: float
+    paired: bool  # of complex numbers, an axis of 2, or arrays of cosines and of sines
+    chosen: bool  # of several, as the one whose name is one of positions
+
+
+def read_named_table(path: str, key: str | None = None) -> NamedTable:
+    """What `read_table` gives, and which it is."""
     with open_arrays(path) as file:
         names = [] if key else waves_apart(file.arrays)
         names = names or [choose_array(file.arrays, key, file.label)]
@@ -138,7 +150,9 @@ def read_named_table(path: str, key: str | None = None) -> tuple[str, np.ndarray
         table, paired = in_rows(parts[0] if len(parts) == 1 else np.stack(parts, axis=-1))
         if table.ndim != 2:
             raise no_table(stored, choose_array(file.arrays, key, file.label), file.label)
-        return names[0], table, EPS.get(stored.kind, EPS["float64"]), paired
+        tables = sum(one.is_table for one in file.arrays.values())
+        chosen = key is None and len(names) == 1 < tables
+        return NamedTable(names[0], table, EPS.get(stored.kind, EPS["float64"]), paired, chosen)
 
 
 def waves_apart(arrays: Mapping[str, Stored]) -> list[str]:
@@ -259,10 +273,12 @@ def too_large(path: str, limit: int) -> PefourierError:
 
 
 def choose_array(arrays: Mapping[str, Stored], key: str | None, file: str) -> str:
-    """The name of the array that is meant: the one named by `key`, or the only table."""
+    """The name of the array that is meant: by `key`, the only table, or the one of positions."""
     if key is None:
         tables = [name for name, stored in arrays.items() if stored.is_table]
         tables = tables or [name for name, stored in arrays.items() if stored.may_be_pairs]
+        by_name = [name for name in tables if POSITIONS.search(name)]
+        tables = by_name if len(by_name) == 1 else tables
         if len(tables) > 1:
             named = names_and_shapes({name: arrays[name] for name in tables})
             raise PefourierError(f"{file} holds several tables, {named}; name one as PATH#NAME")

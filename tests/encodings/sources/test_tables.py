@@ -66,9 +66,10 @@ def test_arrays_that_are_no_tables(array, text):
 
 
 def test_which_array_is_meant():
-    np.savez("x.npz", wpe=TABLE, wte=TABLE[:2], bias=TABLE[0])
-    several = "'x.npz' holds several tables, 'wpe' (5, 3), 'wte' (2, 3); name one as PATH#NAME"
+    np.savez("x.npz", wpx=TABLE, wte=TABLE[:2])
+    several = "'x.npz' holds several tables, 'wpx' (5, 3), 'wte' (2, 3); name one as PATH#NAME"
     refused(several, "x.npz")
+    np.savez("x.npz", wpe=TABLE, wte=TABLE[:2], bias=TABLE[0])
     nearest = "unknown array of 'x.npz' 'wpx'. Did you mean 'wpe'? "
     refused(nearest + "It holds 'wpe' (5, 3), 'wte' (2, 3), 'bias' (3,).", "x.npz", "wpx")
     np.savez("y.npz", a=TABLE[0], b=TABLE[1])
@@ -78,6 +79,20 @@ def test_which_array_is_meant():
     torch.save({f"{i}": torch.zeros(1, 2) for i in range(12)}, "x.pt")
     ten = ", ".join(f"'{i}' (1, 2)" for i in range(10))
     refused(f"'x.pt' holds several tables, {ten}, …; name one as PATH#NAME", "x.pt")
+
+
+@pytest.mark.parametrize(
+    "name", ["wpe.weight", "embeddings.position_embeddings.weight", "pos_embed", "pos_encoding.pe"]
+)
+def test_the_one_table_that_is_named_as_positions_is_read_and_said_to_be(run, name):
+    arrays = {name: TABLE, "wte.weight": np.ones((7, 3))}
+    np.savez("x.npz", **arrays)
+    for command in ("check-faithful", "spectrum"):
+        (found,) = run(command, "x.npz", "--json").results
+        assert (found["params"]["length"], found["params"]["array"]) == (5, name)
+        assert f"Of its tables {name} is read" in found["conclusion"]
+    np.savez("x.npz", **arrays, **{f"decoder.{name}": TABLE})
+    assert "holds several tables" in run("check-faithful", "x.npz").err
 
 
 def test_names_are_escaped():
