@@ -64,13 +64,17 @@ def reshaping(shape: Sequence[int]) -> str:
     """How an array of an image's rows and columns becomes a table; empty where it is none.
 
     Dimensions may be its last axis or its first: where rows and columns are as many, it is the
-    other; else both ways are said.
+    other; else both ways are said. A vector may hold inverse frequencies, as models keep them.
 
     >>> reshaping((1, 14, 14, 192))
     '; of an image write t.reshape(196, 192) and give --grid 14x14'
     >>> reshaping((10, 16, 192)).count("reshape"), reshaping((2, 3, 4))
     (2, '')
+    >>> reshaping((64,))
+    '; inverse frequencies are given as rope:inv_freq=FILE#NAME'
     """
+    if len(shape) == 1 and shape[0] > 1:
+        return "; inverse frequencies are given as rope:inv_freq=FILE#NAME"
     long = [side for side in shape if side > 1]
     if len(long) != 3 or min(long) < LEAST_SIDE:
         return ""

@@ -360,7 +360,7 @@ def test_odd_tensors():
             "meta": torch.ones(3, 2, device="meta"),
             "quantised": torch.quantize_per_tensor(torch.ones(3, 2), 0.1, 0, torch.quint8),
             "nested": torch.nested.nested_tensor([torch.ones(2, 3), torch.ones(1, 3)]),
-            "complex": torch.ones(3, dtype=torch.complex64).conj(),
+            "complex": torch.ones(2, 3, 2, dtype=torch.complex64).conj(),
         }
         if hasattr(torch, "float4_e2m1fn_x2"):  # from torch 2.8 on
             odd["nibbles"] = torch.zeros(3, 2, dtype=torch.uint8).view(torch.float4_e2m1fn_x2)
@@ -371,7 +371,7 @@ def test_odd_tensors():
         "meta": "(3, 2) of meta torch.strided",
         "quantised": "(3, 2) of quint8",
         "nested": "() of a nested tensor",
-        "complex": "(3,) of complex64",
+        "complex": "(2, 3, 2) of complex64",
         **({"nibbles": "(3, 2) of float4_e2m1fn_x2"} if "nibbles" in odd else {}),
     }.items():
         refused(f"'y.pt' holds {key!r} {text}; {NOT_A_TABLE}", "y.pt", key)

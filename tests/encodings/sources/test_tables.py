@@ -46,7 +46,6 @@ def test_one_single_axis_is_dropped():
 @pytest.mark.parametrize(
     ("array", "text"),
     [
-        (np.zeros(3), "(3,) of float64"),
         (np.zeros(()), "() of float64"),
         (np.zeros((0, 3)), "(0, 3) of float64"),
         (np.zeros((2, 3, 4)), "(2, 3, 4) of float64"),
@@ -63,6 +62,18 @@ def test_arrays_that_are_no_tables(array, text):
     refused(f"'x.npy' holds an array {text}; {NOT_A_TABLE}", "x.npy")
     np.savez("x.npz", odd=array, codes=TABLE)
     np.testing.assert_array_equal(read_table("x.npz")[0], TABLE)
+
+
+def test_a_vector_may_be_one_of_inverse_frequencies(run):
+    np.savez("x.npz", inv_freq=np.array([1.0, 0.1]))
+    way = "rope:inv_freq=FILE#NAME"
+    refused(
+        f"'x.npz' holds 'inv_freq' (2,) of float64; {NOT_A_TABLE}; inverse frequencies are "
+        f"given as {way}",
+        "x.npz",
+    )
+    done = run("spectrum", way.replace("FILE#NAME", "x.npz#inv_freq"), "--json")
+    assert done.results[0]["frequencies"] == [1.0, 0.1]
 
 
 def test_which_array_is_meant():
@@ -96,8 +107,8 @@ def test_the_one_table_that_is_named_as_positions_is_read_and_said_to_be(run, na
 
 
 def test_names_are_escaped():
-    torch.save({"a\n\x1b[31m": torch.zeros(2)}, "x\n.pt")
-    refused(rf"'x\n.pt' holds 'a\n\x1b[31m' (2,) of float32; {NOT_A_TABLE}", "x\n.pt")
+    torch.save({"a\n\x1b[31m": torch.zeros(1)}, "x\n.pt")
+    refused(rf"'x\n.pt' holds 'a\n\x1b[31m' (1,) of float32; {NOT_A_TABLE}", "x\n.pt")
 
 
 def test_files_that_cannot_be_reached(folder):
