@@ -311,8 +311,22 @@ def words_in(figure):
     return [text for text in found if text.get_visible() and text.get_text().strip()]
 
 
+def names_beside(axis):
+    """What says what numbers along an axis are: its label, or one in its row or column."""
+    which, figure = axis.axis_name, axis.figure
+
+    def interval(axes):
+        return getattr(axes.get_position(), f"interval{which}")
+
+    (low, high), names = interval(axis.axes), [getattr(figure, f"_sup{which}label")]
+    for axes in figure.axes:
+        if max(low, interval(axes)[0]) < min(high, interval(axes)[1]):
+            names.append(getattr(axes, f"{which}axis").label.get_text())
+    return list(filter(None, names))
+
+
 def check_words(figure):
-    """Nothing is cut, covers other words, curves or pictures, or counts in halves."""
+    """Nothing is cut, covers other words, curves or pictures, counts in halves or lacks a name."""
     plot.fit_words(figure)
     FigureCanvasAgg(figure).draw()  # a layout that finds no room warns
     boxes = [(text.get_text(), text.get_window_extent()) for text in words_in(figure)]
@@ -327,9 +341,12 @@ def check_words(figure):
         shaded = axes.images or any(isinstance(one, QuadMesh) for one in axes.collections)
         for one in (*covered, *(axes.texts if shaded else ())):
             assert not one.get_window_extent().overlaps(place), one
-        for axis in (axes.xaxis, axes.yaxis):
-            if axes.axison and COUNTED.match(axis.label.get_text()):
-                told = [tick.label1.get_text() for tick in axis._update_ticks()]
+        for axis in (axes.xaxis, axes.yaxis) if axes.axison else ():
+            ticks = [tick.label1 for tick in axis._update_ticks()]
+            told = [one.get_text() for one in ticks if one.get_visible() and axis.get_visible()]
+            counted = [one for one in told if one and not one[0].isalpha()]
+            assert not counted or names_beside(axis), f"of what? {told}"
+            if COUNTED.match(axis.label.get_text()):
                 assert not [number for number in told if "." in number], axis.label
 
 
