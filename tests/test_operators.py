@@ -181,6 +181,14 @@ class Clipped(torch.nn.Module):
         return x * cos + torch.cat([-two, one], -1) * sin
 
 
+@pytest.mark.parametrize(("spec", "said"), [("rope", True), ("sinusoidal", False)])
+def test_a_shift_of_all_positions_is_none_for_scores_of_rotations(spec, said):
+    moved = load(spec, N + 2, D).table()[2:]
+    told = pefourier.compare(spec, moved).conclusion
+    assert told.startswith("THE SAME, SHIFTED")
+    assert ("stay the same where all queries and keys are shifted alike" in told) == said
+
+
 def test_what_differs_from_some_position_on_is_said_there():
     found = pefourier.compare(Clipped(), "rope", length=2000, d=D).operator
     assert (found.relation, found.first_position) == ("different", 701)

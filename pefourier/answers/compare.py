@@ -230,6 +230,13 @@ def operators_in_words(r: Comparison) -> str:
     return "" if found.first_position is None else phrase("scores", found=found)
 
 
+def shifted_alike(r: Comparison) -> str:
+    """What a shift of all positions means for rotations."""
+    turns = r.operator or any(enc.act == "rotate" for enc in r.about)
+    moved = isinstance(r.by.get("offset"), int) and not used_differently(r)
+    return phrase("shifted alike") if turns and moved else ""
+
+
 def change_in_words(by: Mapping[str, Any]) -> str:
     """What leads from one table to another, in words.
 
@@ -544,6 +551,7 @@ RULES = {
         used_differently,
         written_differently,
         beyond_tolerance,
+        shifted_alike,
         operators_in_words,
         exchanged_points,
         exchanged_axes,
