@@ -39,7 +39,7 @@ def wavelengths(answers: Sequence[telling.Answer], look: plot.Look = plot.USUAL)
     for axes, (a, rotation) in zip(drawn, rows, strict=True):
         if axes is not drawn[0]:
             axes.sharex(drawn[0])
-        draw_strips(axes, a, rotation)
+        draw_strips(axes, a, rotation, named=not look.title or len(answers) > 1)
     drawn[-1].set_xlabel("wavelength (positions)")
     if readings:
         draw_readings(panels[-1, 0], [(a.encoding.spec, a.result.against) for a in readings])
@@ -64,8 +64,11 @@ def pairs_of_places(r: Rotation) -> dict[str, np.ndarray]:
     return {f"by {AXES[name]}": np.isin(turning, pairs) for name, pairs in axes.items()}
 
 
-def draw_strips(axes: Axes, answer: telling.Answer, r: Rotation) -> None:
-    """A tick for each pair, and the trained and the asked length as lines."""
+def draw_strips(axes: Axes, answer: telling.Answer, r: Rotation, named: bool) -> None:
+    """A tick for each pair, and the trained and the asked length as lines.
+
+    One encoding below a title of the user's own is not `named` again.
+    """
     found = answer.result
     rows = strips(r)
     for level, (own, members) in enumerate(rows.values()):
@@ -78,16 +81,17 @@ def draw_strips(axes: Axes, answer: telling.Answer, r: Rotation) -> None:
             axes.vlines(waves, -level - 0.4, -level + 0.4, color=colour, label=label, linewidth=1)
     mark_lengths(axes, found.trained, found.length)
     axes.set(xscale="log", ylim=(-len(rows) + 0.4, 0.6))
-    named = {-level: plot.literal(name) for level, name in enumerate(rows) if name}
-    axes.set_yticks(list(named), list(named.values()))
-    name = plot.caption(answer.encoding, 0.7 * axes.figure.get_figwidth())
+    ticks = {-level: plot.literal(name) for level, name in enumerate(rows) if name}
+    axes.set_yticks(list(ticks), list(ticks.values()))
+    name = plot.caption(answer.encoding, 0.7 * axes.figure.get_figwidth()) if named else ""
     name = ", ".join(filter(None, (name, plot.literal(r.name))))
     alike = [
         f"{those.sum()} {one}" for one, those in members.items() if 0 < those.sum() < r.rotated
     ]
     told = f" ({', '.join(alike)})" if alike else ""
     base = "" if r.base is None else f", base {r.base:.10g}"
-    axes.set_title(f"{name}: {r.rotated} pairs{told}{base}", loc="left", fontsize=9, pad=ABOVE)
+    pairs = ": ".join(filter(None, (name, f"{r.rotated} pairs{told}{base}")))
+    axes.set_title(pairs, loc="left", fontsize=9, pad=ABOVE)
 
 
 def mark_lengths(axes: Axes, trained: int, length: int) -> None:

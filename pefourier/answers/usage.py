@@ -262,6 +262,8 @@ def usage(answers: Sequence[Answer], look: Look = USUAL) -> Figure:
         draw_layers(top, found, rotation, layers)
         places = list(panels[1:, columns].flat)
         for axes, layer in zip(places, drawn[place], strict=False):
+            if axes is not places[0]:
+                axes.sharey(places[0])
             draw_heads(axes, rotation, layer, found.length)
         for axes in places[len(drawn[place]) :]:
             axes.set_axis_off()
@@ -324,7 +326,8 @@ def draw_heads(axes: Axes, rotation: RotationUse, layer: LayerShares, length: in
     waves, times = over_waves(rotation, layer.used)
     axes.plot(waves, times.T, linewidth=0.7, alpha=0.8)
     axes.axvline(length, color="0.6", linewidth=0.7, linestyle="--")
-    axes.set(xscale="log", ylim=(0.0, None))
+    axes.axhline(1.0, color="0.6", linewidth=0.7)
+    axes.set(xscale="log", yscale="log")
     axes.tick_params(labelsize=6)
     axes.set_title(f"layer {layer.layer}", loc="left", fontsize=7)
 
