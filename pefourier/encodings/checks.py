@@ -50,10 +50,10 @@ def check_tolerance(value: float) -> None:
         raise PefourierError(f"tolerance must be a finite number from 0 on; got {value}")
 
 
-def rows_and_columns(shape: Sequence[int]) -> tuple[int, ...]:
+def table_axes(shape: Sequence[int]) -> tuple[int, ...]:
     """The shape of a table without a single axis before or between positions and dimensions.
 
-    >>> rows_and_columns((1, 197, 768)), rows_and_columns((512, 1, 64)), rows_and_columns((2, 3, 1))
+    >>> table_axes((1, 197, 768)), table_axes((512, 1, 64)), table_axes((2, 3, 1))
     ((197, 768), (512, 64), (2, 3, 1))
     """
     batch = len(shape) == 3 and 1 in shape[:2]

@@ -15,13 +15,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from pefourier.encodings.checks import (
-    NUMBERS,
-    check_magnitude,
-    check_size,
-    reshaping,
-    rows_and_columns,
-)
+from pefourier.encodings.checks import NUMBERS, check_magnitude, check_size, reshaping, table_axes
 from pefourier.encodings.domain import Domain, positions
 from pefourier.errors import PefourierError, printable, shown
 
@@ -320,7 +314,7 @@ def in_rows(array: np.ndarray) -> tuple[np.ndarray, bool]:
     >>> in_rows(np.ones((3, 4, 2)))[0].shape, in_rows(np.eye(12).reshape(6, 12, 2))[1]
     ((3, 8), False)
     """
-    shape = rows_and_columns(array.shape)
+    shape = table_axes(array.shape)
     sizes = np.hypot(*np.moveaxis(array, -1, 0)) if len(shape) == 3 and shape[2] == 2 else None
     paired = sizes is not None and bool(np.ptp(sizes) < ON_CIRCLE * sizes.max())
     return array.reshape((shape[0], 2 * shape[1]) if paired else shape), paired

@@ -246,10 +246,8 @@ def load_file(spec: str, length: int | None) -> Encoding:
     table = rows_up_to(found.codes, length, shown(spec))
     array = found.name if found.chosen else key
     params = {"length": len(table), "d": table.shape[1], "path": path, "array": array}
-    noticed = {"biases-as-codes": BIASES.search(found.name), "array-chosen": found.chosen}
-    findings = tuple(
-        finding(code, name=shown(found.name)) for code, is_so in noticed.items() if is_so
-    )
+    codes = ["biases-as-codes"] * bool(BIASES.search(found.name)) + ["array-chosen"] * found.chosen
+    findings = tuple(finding(code, name=shown(found.name)) for code in codes)
     facts = {"eps": found.eps, "origin": "file", "findings": findings, "paired": found.paired}
     return replace(from_table(table, spec, **facts), params=params, spec=spec)
 

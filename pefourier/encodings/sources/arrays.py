@@ -18,7 +18,7 @@ from typing import BinaryIO
 
 import numpy as np
 
-from pefourier.encodings.checks import rows_and_columns
+from pefourier.encodings.checks import table_axes
 from pefourier.errors import PefourierError, shown
 
 MEMORY = 2**33  # bytes that an array may take when it is not mapped
@@ -54,7 +54,7 @@ class Stored:
     @property
     def axes(self) -> tuple[int, ...]:
         """The shape without a single axis before or between positions and dimensions."""
-        return rows_and_columns(self.shape)
+        return table_axes(self.shape)
 
     @property
     def is_table(self) -> bool:

@@ -150,17 +150,15 @@ def read_named_table(path: str, key: str | None = None) -> NamedTable:
         table, paired = in_rows(parts[0] if len(parts) == 1 else np.stack(parts, axis=-1))
         if table.ndim != 2:
             raise no_table(stored, choose_array(file.arrays, key, file.label), file.label)
-        tables = sum(one.is_table for one in file.arrays.values())
-        chosen = key is None and len(names) == 1 < tables
+        chosen = not key and len(names) == 1 < sum(one.is_table for one in file.arrays.values())
         return NamedTable(names[0], table, EPS.get(stored.kind, EPS["float64"]), paired, chosen)
 
 
 def waves_apart(arrays: Mapping[str, Stored]) -> list[str]:
     """The names of two arrays, such as cos and sin, where these are all tables of a file."""
     names = sorted(name for name, stored in arrays.items() if stored.is_table)
-    shapes = {arrays[name].shape for name in names}
     both = len(names) == 2 and names[0].replace("cos", "sin") == names[1]
-    return names if both and len(shapes) == 1 else []
+    return names if both and arrays[names[0]].shape == arrays[names[1]].shape else []
 
 
 def read_numbers(spec: str) -> np.ndarray:
