@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+import pefourier
 from pefourier.analysis.compare import compare
 from pefourier.analysis.faithful import assess
 from pefourier.answers.compare import (
@@ -534,3 +535,11 @@ def test_a_tolerance_that_is_given_decides(spec, size, rng):
     assert narrow.same or "more than the tolerance you gave" in narrow.conclusion
     assert narrow.same or ("rounding explains" in narrow.conclusion) == (size < narrow.tolerance)
     assert compare(enc, table, 0.0).same
+
+
+@pytest.mark.parametrize("convention", ["mae", "diffusers"])
+def test_a_table_in_float32_is_compared_with_a_formula_of_another_layout(convention):
+    """Once an internal error: coordinates were changed for a table whose columns stay in place."""
+    table = load(f"axial:convention={convention}", d=32, grid=(4, 5)).table().astype(np.float32)
+    r = pefourier.compare(table, "axial:layout=halves", grid=(4, 5))
+    assert r.verdict == ("equivalent" if convention == "mae" else "different")

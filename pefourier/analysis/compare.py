@@ -277,8 +277,9 @@ def at_other_coordinates(
         before, after = np.split(waves, 2)
         own, limit = np.asarray(without_prefix(enc).table()), np.full((len(after), 1), SAME_WAVES)
         by, _ = find_columns(before, own, limit, 0.0) if before.shape == own.shape else (None, 0)
-        places = by and by.get("columns", slice(None))
-        return None if by is None else after[:, places] * np.array(by.get("signs", 1.0))
+        if by is None:
+            return None
+        return after[:, by.get("columns", slice(None))] * np.array(by.get("signs", 1.0))
 
     for said, waves in changes_of_coordinates(one, two):
         if (table := in_its_order(one, waves)) is not None:

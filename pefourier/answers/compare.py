@@ -120,6 +120,9 @@ def conclude_comparison(r: Comparison) -> Said:
     verdict = "RESCALED" if r.verdict == "equivalent" and "coordinates" in r.by else verdict
     if r.verdict != "different" and used_differently(r):
         verdict = "THE SAME CODES, USED DIFFERENTLY"
+    given = [e.label for e in r.about if any(f.code == "waves-given" for f in e.findings)]
+    if verdict == "DIFFERENT" and len(given) == 1:
+        more = [phrase("waves given", name=given[0]), *more]
     return Said(verdict, meaning, "", (*more, repair(r)))
 
 

@@ -34,7 +34,7 @@ from pefourier.train.model import Transformer
 from pefourier.train.options import LEVEL, WITHOUT_CODES, Options, flag_of
 from pefourier.train.processes import read_options
 from pefourier.train.progress import Note, report_progress
-from pefourier.train.report import cell, said, tables_in_words, three_decimals
+from pefourier.train.report import cell, in_time, said, tables_in_words, three_decimals
 from pefourier.train.statistics import Difference, Mean
 from pefourier.train.store import check_same, write_json
 from pefourier.train.summary import LengthScores, mean_at_length
@@ -327,8 +327,7 @@ def tables_of(found: CausalSummary) -> list[tuple[str, list[list[str]]]]:
         title = f"{one.dataset}: share of answers that are right (exact match), mean [95 %] over "
         title += f"{one.seeds} {agreeing(one.seeds, 'seed', 'seeds')}"
         if one.minutes:
-            minutes = max(1, round(one.minutes))
-            title += f"; {minutes} {agreeing(minutes, 'minute', 'minutes')} of training"
+            title += f"; {in_time(60 * one.minutes)} of training"
         parts.append((title, [head, *body]))
     return parts
 

@@ -418,14 +418,22 @@ def remarks_on_time(summary: Summary) -> list[str]:
     found = []
     for one in summary.datasets:
         seconds = sum(run["seconds"] for run in summary.runs if run["dataset"] == one.dataset)
-        unit, size = ("minute", 60) if seconds >= 90 else ("second", 1)
-        count = max(1, round(seconds / size))
         costs = sorted(1000 * cost for cost in one.step_seconds.values())
         range_of = dict.fromkeys(f"{cost:.3g}" for cost in costs[:1] + costs[-1:])
         step = f" (a step of one of them {' to '.join(range_of)} ms)" if costs else ""
-        took = f"{count} {agreeing(count, unit, unit + 's')}"
-        found.append(f"{one.dataset} {took}{step}")
+        found.append(f"{one.dataset} {in_time(seconds)}{step}")
     return [f"all runs together took, on {', '.join(found)}"]
+
+
+def in_time(seconds: float) -> str:
+    """How long something took, in few words.
+
+    >>> in_time(8.2), in_time(61), in_time(400)
+    ('8 seconds', '61 seconds', '7 minutes')
+    """
+    unit, size = ("minute", 60) if seconds >= 90 else ("second", 1)
+    count = max(1, round(seconds / size))
+    return f"{count} {agreeing(count, unit, unit + 's')}"
 
 
 def remarks_on_folds(summary: Summary) -> list[str]:

@@ -118,7 +118,7 @@ def test_what_has_no_grid_is_not_resized(run, folder, arguments, said):
 def test_the_figure_of_resizing_is_written(run, folder):
     assert run("resize", "mae.npy", "--to", "9x14", "--plot", "r.svg").status == 0
     text = (folder / "r.svg").read_text()
-    assert "cycles from end to end along y" in text
+    assert "cycles along y" in text
     assert "7x11 before" in text
 
 

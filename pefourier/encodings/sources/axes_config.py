@@ -124,6 +124,7 @@ def side_of(model: ModelConfig, axis: Mapping[str, Any], place: int) -> int:
     )
     first = bool(axis.get("first"))
     side = (size - first) // over + first
+    side = -(-side // value_of(model, axis["again"])) if "again" in axis else side
     if side < 1:
         raise PefourierError(
             f"{model.config.label} has an image of {size} in patches of {over}; give --grid"

@@ -94,8 +94,8 @@ def as_rotation(asked: TableAsked, torch: Any, module: Any) -> tuple[Any, list[F
         return None
     codes, _, eps = answer
     axes = ", ".join(AXES[axis] for axis in order)
-    given = f", with the cosines and sines of rope at base {BASE:g}" if waves else ""
-    notes = [finding("turns-its-input", axes=axes, given=given)]
+    notes = [finding("turns-its-input", axes=axes)]
+    notes += [finding("waves-given", base=BASE)] if waves else []
     notes += [finding("not-a-rotation", "code", turned=mixed[0], laid=mixed[1])] if mixed else []
     return (np.linalg.solve(start, codes[0].T).T, eps), notes
 

@@ -145,6 +145,9 @@ def test_pixart_and_sd3_have_the_tables_of_diffusers(config):
 def test_rotary_cogvideox_is_told_by_its_key(config):
     enc = load(config("CogVideoXTransformer3DModel", use_rotary_positional_embeddings=True))
     assert (enc.name, enc.domain.grid, enc.dim) == ("axial-rope", (13, 30, 45), 64)
+    own = {"sample_frames": 81, "patch_size_t": 2, "use_rotary_positional_embeddings": True}
+    enc = load(config("CogVideoXTransformer3DModel", **own))
+    assert enc.domain.grid[0] == 11  # of 21 frames, padded to 22
 
 
 @pytest.fixture

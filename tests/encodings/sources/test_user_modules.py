@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from pefourier import compare
 from pefourier.analysis.operators import operator_at
 from pefourier.encodings import load
 from pefourier.encodings.sources.rotations import find_pairs
@@ -336,3 +337,14 @@ def test_what_fits_no_call_is_said_in_a_line(known):
     with pytest.raises(PefourierError, match=r"takes x: .* and of vectors") as error:
         known("rows")
     assert "\n" not in str(error.value)
+
+
+def test_code_that_takes_cosines_is_said_to_have_no_base_of_its_own(tmp_path, monkeypatch):
+    """Once the base of the cosines that it was given was told as its own."""
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "takes_waves.py").write_text(
+        "import torch\ndef turn(q, cos, sin):\n    a, b = q.chunk(2, -1)\n"
+        "    return q * cos + torch.cat([-b, a], -1) * sin"
+    )
+    found = compare("py:takes_waves:turn", "rope:rho=5e5,layout=halves", d=16)
+    assert "was given those of base 10000: base and scaling are not its own" in found.conclusion
