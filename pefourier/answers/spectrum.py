@@ -604,7 +604,9 @@ def draw_density(figure: Figure, picture: Axes, sums: Axes, result: Any) -> None
     sums.set_ylim(0, 1.05 * max(line.get_ydata().max() for line in sums.get_lines()))
     for set_ticks in (picture.set_xticks, picture.set_yticks, sums.set_xticks):
         set_ticks(*TICKS)
-    figure.colorbar(image, ax=picture, label="share of energy", location="bottom", aspect=12)
+    below = {"location": "bottom", "aspect": 12}
+    bar = figure.colorbar(image, ax=picture, label="share of energy", **below)
+    bar.set_ticks([0, whole.max()], labels=["0", f"{whole.max():.2g}"])
 
 
 def conclude_spectrum(enc: Encoding, r: Spectrum) -> Said:

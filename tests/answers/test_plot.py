@@ -284,7 +284,7 @@ PICTURES = [
     "usage model --length 512",
 ]
 LOOKS = [(plot.Look(3.4),)]
-LOOKS += [pytest.param((plot.USUAL, plot.Look(3.0), INLINE), marks=pytest.mark.long)]
+LOOKS += [pytest.param((plot.USUAL, plot.Look(3.25), INLINE), marks=pytest.mark.long)]
 COUNTED = re.compile(r"(position|row|column|lag|index|dimension|layer|rank|epoch|cycles)\b")
 
 
