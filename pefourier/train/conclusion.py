@@ -28,7 +28,8 @@ def conclude_datasets(summary: "Summary") -> list[str]:
 def first_by_rank(summary: "Summary") -> str:
     """Which encoding has the best average rank, and whether the next is told from it."""
     bad = {e for one in summary.datasets for e in summary.ranks if one.leaky or e in one.cut_short}
-    order = sorted(summary.ranks.keys() - bad - {*WITHOUT_CODES}, key=summary.ranks.get)
+    own = (e for e in summary.ranks if e not in bad and e not in WITHOUT_CODES)
+    order = sorted(own, key=summary.ranks.get)  # of two alike the one that was named first
     if not summary.ranked or len(order) < 2:
         return ""
     best, then = order[:2]
