@@ -96,10 +96,7 @@ class Comparison(Result):
         """
         paths = [str(enc.params.get("path", "")) for enc in self.about]
         ggufs = [path.lower().endswith(".gguf") for path in paths]
-        names = (
-            "neighbours-to-halves",
-            "halves-to-neighbours",
-        )  # the first, the second is the file
+        names = ("neighbours-to-halves", "halves-to-neighbours")  # of a file that is first, second
         beside = all(paths) and sum(ggufs) == 1 and self.operator.relation == "permuted"
         return beside and self.operator.name == names[ggufs[1]]
 

@@ -145,6 +145,7 @@ class Context(Result):
     against: Reading | None = None  # another reading of the rotation, where one was asked for
     indexer: Rotation | None = None  # of what chooses keys, beside those of layers
     presumed: bool = field(default=False, metadata={"told": False})  # trained as the config allows
+    given: bool = field(default=False, metadata={"told": False})  # trained as the user says
     slopes: tuple[float, ...] | None = None  # of ALiBi, one a head: what a step takes from a logit
     tables: dict[str, tuple[str, int | None]] = field(  # that end, by side: what they are, rows
         default_factory=dict, metadata={"told": False}
@@ -191,6 +192,7 @@ def describe_context(
         (*found, *lint_layers(model, runs, int(met))) if model else found,
         indexer=describe_indexer(model, spec, met, longest, d) if model and rotations else None,
         presumed=presumed and None in stated,
+        given=not presumed,
         slopes=slopes_of(own[0]),
         tables=model.tables() if model else {},
     )

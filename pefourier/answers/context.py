@@ -162,7 +162,7 @@ def is_taken(found: context.Context) -> bool:
 def about_training(found: context.Context) -> list[str]:
     """That training may have gone on at a length that the config allows, where phases are new."""
     scaled = any(r.unseen and r.scaling != "none" for r in found.rotations)
-    if not scaled or found.allowed is None or found.length > found.allowed:
+    if not scaled or found.given or found.allowed is None or found.length > found.allowed:
         return []
     return [phrase("trained longer", found=found)]
 

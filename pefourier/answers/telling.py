@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from pefourier.answers.plot import Look
     from pefourier.result import Result
 
+FIRST = {"array-chosen", "biases-as-codes"}  # findings that a conclusion begins with
 EXACT = 1e-6  # error of a linear inverse that is rounding
 LONG = 4  # numbers or names of a list that are told one by one
 MOST = 3  # sentences of a conclusion that is made of what speaks first
@@ -168,12 +169,8 @@ class Telling:
     def said(self, enc: Encoding | None, result: Any) -> Said:
         """What is concluded; what an array's name says of it comes first."""
         said = self.conclude(enc, result)
-        codes = (
-            {"biases-as-codes", "array-chosen"} & {one.code for one in enc.findings}
-            if enc
-            else set()
-        )
-        first = [sentence("telling", code, enc=enc) for code in sorted(codes)]
+        codes = sorted({one.code for one in enc.findings} & FIRST) if enc is not None else []
+        first = [sentence("telling", code, enc=enc) for code in codes]
         return replace(said, meaning=" ".join([*first, said.meaning]))
 
     def conclusion(self, answer: Answer) -> str:

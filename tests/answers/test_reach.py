@@ -122,6 +122,8 @@ def test_a_model_may_have_been_trained_further(tmp_path):
     config, asked = PUBLISHED["meta-llama/Llama-3.1-8B"], (131072, 131072)
     further = "; if it went on at 131072 with the scaling (--trained 131072), no angle is new."
     assert further in concluded(tmp_path, config)
+    known = concluded(tmp_path, config, 131072, 8192)  # of a user who knows when training ended
+    assert known.startswith("UNSEEN ANGLES. Trained at 8192 positions without scaling llama3")
     told = concluded(tmp_path, config, *asked)
     assert "no angle is new" in told
     assert "If training" not in told
