@@ -77,6 +77,12 @@ def test_a_length_that_was_not_raised_is_the_original_one(tmp_path):
     found = extend(write("qwen", config, tmp_path), 262144)
     assert (found.trained, found.original) == (131072, 32768)
     assert ways(found)["yarn"].factor == 8
+    said = conclude_extension(found).text  # once "least", though its table had llama3 nearer
+    at = {e.way: e.cosine[-1] for e in found.candidates}
+    assert at["llama3"][1] > at["yarn"][1] + 0.1
+    assert f"another is nearer (at {at['yarn'][0]} llama3: {at['llama3'][1]:.3g}, yarn: " in said
+    short = conclude_extension(extend("rope:rho=1e6", 131072, trained=32768, d=128)).text
+    assert "another" not in short
 
 
 def test_settings_of_the_own_scaling_stay(tmp_path):

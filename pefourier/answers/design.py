@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 HEADS = {
     "rho": "base",
-    "idle": "pairs that never turn",
-    "bound": "first lag with a negative sum",
+    "idle": "never turn",
+    "bound": "sum < 0 from lag",
     "min_distance": "smallest distance",
     "min_distance_cast": "after rounding",
     "rank": "rank",
@@ -103,9 +103,9 @@ def conclude_design(design: Design) -> Said:
     >>> said = conclude_design(design_base(80, 64, criteria=("turns", "distance"))).text
     >>> print(said)  # doctest: +NORMALIZE_WHITESPACE
     CRITERIA DISAGREE. For 80 positions and d 64 a base of at most 13.8 (exactly: 13.82141) lets
-    every pair complete a turn, as suits short lengths; at lag 9 the sum of cosines first turns
-    negative: similar tokens then score below random ones on average. The best of the 15 bases tried
-    is 1.5 by distance (smallest distance 4.453).
+    every pair complete a turn, as suits a series; at lag 9 the sum of cosines first turns negative:
+    similar tokens then score below random ones on average. The best of the 15 bases tried is 1.5 by
+    distance (smallest distance 4.453).
     """
     size = f"{design.length} positions{steps_words(design)} and d {design.d}"
     first, *more = asked_bases(design)
@@ -180,17 +180,19 @@ def fact(criterion: str, design: Design) -> str:
     rho, found = design.best[criterion], {c.rho: c for c in design.candidates}
     if rho is None:
         return sentence("design", "no bound")
-    told: dict[str, Any] = {"rho": rho, "lengths": given, "cost": ""}
+    text = not (design.steps or design.axis)
+    inputs = "patches" if design.axis else "rows" if design.steps else "tokens"
+    told: dict[str, Any] = {"rho": rho, "lengths": given, "cost": "", "inputs": inputs}
     if name == "phase":
         told["similarity"], _, layers = given.partition(":")
         told["through"] = f" after {layers} layers" if layers else ""
     elif name in ("turns", "bound"):
         told["few"] = in_few_digits(rho, name, design)
+        told["use"] = "the short sides of a grid" if design.axis else "a series"
     c = found.get(rho)  # none where it is below 1
     if name == "turns" and c and c.bound:
-        told["cost"] = sentence("design", "negative", lag=c.bound)
+        told["cost"] = sentence("design", "negative", lag=c.bound, inputs=inputs)
     elif name == "bound":
-        text = not (design.steps or design.axis)
         told["who"] = "a language model takes" if text else "the rule of language models asks for"
         if c and c.idle:
             told["cost"] = sentence("design", "idle", idle=c.idle, pairs=design.d // 2)

@@ -29,10 +29,10 @@ COLUMNS = {
     "way": lambda e: e.way,
     "factor": lambda e: number(e.factor),
     "base": lambda e: number(e.rho),
-    "factor of cosines": lambda e: number(e.attention_factor),
-    "kept / blended / stretched": lambda e: band_counts(e),
-    "in phases not trained": lambda e: str(e.unseen),
-    "first lag with a negative sum": lambda e: number(e.bound, missing="none up to 2^20"),
+    "times cosines": lambda e: number(e.attention_factor),
+    "kept / blended / stretched": lambda e: band_counts(e).replace(" ", ""),
+    "unseen angles": lambda e: str(e.unseen),
+    "sum < 0 from lag": lambda e: number(e.bound, missing="none up to 2^20"),
     "cosine < .99": lambda e: number(e.below[".99"], missing="never"),
     "< .9": lambda e: number(e.below[".9"], missing="never"),
 }
@@ -56,9 +56,9 @@ def conclude_extension(found: Extensions) -> Said:
     >>> from pefourier.analysis.extend import extend
     >>> print(conclude_extension(extend("rope:rho=1e6", 131072, trained=32768, d=128)).text)
     SCALING NEEDED. Taken from 32768 to 131072 positions unchanged, 24 of 64 pairs reach angles
-    unseen in training. Of the ways that leave no pair there, llama3 changes the trained rotation
-    least: the cosine between the codes first falls below .99 at position 2451. Only a test on long
-    texts says how well a model works with it.
+    unseen in training. Of the ways that leave no pair there, llama3 stays near the trained
+    rotation longest: the cosine between the codes first falls below .99 at position 2451. Only a
+    test on long texts says how well a model works with it.
     """
     unchanged, *ways = found.candidates
     taken = f"Taken from {found.trained} to {found.length} positions unchanged"
@@ -70,14 +70,16 @@ def conclude_extension(found: Extensions) -> Said:
     pairs = sum(band.pairs for band in unchanged.bands)
     reach = agreeing(unchanged.unseen, "reaches", "reach")
     fewest = min(way.unseen for way in ways)
-    best = max((way for way in ways if way.unseen == fewest), key=nearness)
+    asked = [way for way in ways if way.unseen == fewest]
+    best = max(asked, key=nearness)
     left = "no pair" if not fewest else f"the fewest pairs ({fewest})"
     position, falls = best.below[".99"], "stays above .99 throughout"
     if position is not None:
         falls = f"first falls below .99 at position {position}"
     new = f"{unchanged.unseen} of {pairs} pairs {reach} angles unseen in training"
     meaning = f"{taken}, {new}{where_needed(found)}."
-    way_out = sentence("extend", "nearest", left=left, way=way_name(best), falls=falls)
+    told = {"left": left, "way": way_name(best), "falls": falls, "later": overtaken(best, asked)}
+    way_out = sentence("extend", "nearest", **told)
     return Said("SCALING NEEDED", meaning, way_out, (last_words(found),))
 
 
@@ -101,6 +103,15 @@ def last_words(found: Extensions) -> str:
 def nearness(way: Extension) -> tuple[float, ...]:
     """The first positions at which the cosine to the trained rotation falls: later is nearer."""
     return tuple(float("inf") if p is None else float(p) for p in way.below.values())
+
+
+def overtaken(best: Extension, ways: Sequence[Extension]) -> str:
+    """Where a way that leaves the trained rotation earlier is nearer to it in the end."""
+    p, one = best.cosine[-1]
+    other = max(ways, key=lambda way: way.cosine[-1][1])
+    two = other.cosine[-1][1]
+    told = {"way": way_name(other), "best": way_name(best), "p": p, "one": one, "two": two}
+    return "" if two < one + 0.01 else sentence("extend", "later", **told)
 
 
 def way_name(way: Extension) -> str:
