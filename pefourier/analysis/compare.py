@@ -16,12 +16,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from pefourier.analysis.likeness import Likeness, measure_likeness
-from pefourier.analysis.operators import OperatorComparison, compare_rotations
+from pefourier.analysis.operators import (
+    OperatorComparison,
+    columns_that_turn,
+    compare_rotations,
+    turns_by_formula,
+)
+from pefourier.encodings.axis_parts import axis_lines
 from pefourier.encodings.columns import changes_by_name
 from pefourier.encodings.encoding import (
     BLOCK,
@@ -39,12 +46,13 @@ from pefourier.geometry.waves import turning_pairs
 from pefourier.result import Result
 
 if TYPE_CHECKING:  # imported where two encodings differ: pages of other answers name this type
-    from pefourier.diagnosis.causes import Cause
+    from pefourier.diagnosis.causes import Cause, WaveTable
 
 READ = 2**9  # rows from which frequencies are read
 FEW = 64  # rows in which a match of columns is looked for first
 MOST_LEVELS, FEWEST_LEVELS = 2**16, 12  # of numbers that were rounded to whole steps
 OF_SCALE = 0.05  # of a step by which a fitted scale moves the largest number
+NEARLY = 0.02  # of the largest number: bfloat16 has eight bits
 MULTIPLE = 1e-3  # of a step by which float32 moves a multiple of it
 PROBES = 8  # random directions in which inner products are compared
 SUMS_EPS = 8 * 2.0**-52  # to which sums of squares in float64 are known
@@ -146,7 +154,8 @@ def compare(
         found = replace(found, likeness=measure_likeness(one, two))
         if one.dim == two.dim and (cause is None or cause.of == "both"):
             found = replace(found, findings=findings_apart(one, two))
-    operator = None if "rounded" in found.by else compare_rotations(one, two)
+    alike = found.verdict != "different"
+    operator = None if "rounded" in found.by else compare_rotations(one, two, alike)
     if operator and operator.relation == "different":
         found = replace(found, verdict="different")
     return replace(found, cause=cause, operator=operator)
@@ -306,24 +315,55 @@ def named_columns(
 
 def compare_forms(one: Encoding, two: Encoding, found: Comparison) -> Comparison:
     """A table may hold one wave of a rotation alone, or each frequency twice."""
-    from pefourier.diagnosis.causes import form_of
-
     for meant, other in ((one, two), (two, one)):
-        known = form_of(meant, other)
-        if known is not None:
-            form = known.table
+        for form, first, left, allowed in forms_held(meant, other):
             by = {"part": form.part, "times": form.times}
-            own = meant.params["layout"]
+            own = meant.params.get("layout", "halves")
             layouts = (own, form.layout_read(own))
             if layouts[0] != layouts[1]:
                 by["layout"] = " to ".join(layouts if meant is one else layouts[::-1])
-            elif by == {"part": "both", "times": 1}:
-                continue  # as a rotation holds them anyway
             by |= {"first": form.first} if (form.times, form.first) == (2, "sin") else {}
-            by |= {"offset": known.first * (1 if meant is one else -1)} if known.first else {}
-            found = replace(found, max_difference=known.left, tolerance=known.allowed)
+            by |= {"offset": first * (1 if meant is one else -1)} if first else {}
+            found = replace(found, max_difference=left, tolerance=allowed)
             return replace(found, verdict="equivalent", by=by)
     return found
+
+
+def forms_held(meant: Encoding, other: Encoding) -> Iterator[tuple[WaveTable, int, float, float]]:
+    """Forms in which a table holds a rotation as it is meant, and the position of its first row.
+
+    Last, the largest difference that is left, and the largest that rounding explains.
+    """
+    from pefourier.diagnosis.causes import forms, holds_numbers
+    from pefourier.diagnosis.identify import FIRSTS
+
+    one_place = len({(e.domain.kind, e.domain.grid, e.domain.prefix) for e in (meant, other)}) == 1
+    if not (holds_numbers(other) and turns_by_formula(meant) and one_place):
+        return
+    own, table = columns_that_turn(meant), np.asarray(other.table(), dtype=float)
+    for form in forms(len(own[0]), other.dim, {meant.params.get("layout", "halves"): own}):
+        starts = in_form(form, own, meant.codes(np.arange(1 if meant.domain.grid else FIRSTS)))
+        first = int(np.abs(starts - table[0]).max(axis=1).argmin())
+        near = np.abs(starts[first] - table[0]).max() <= NEARLY * largest_number(starts)
+        if not near or (form.part, form.times) == ("both", 1):  # as a rotation holds them anyway
+            continue
+        codes = np.asarray(meant.codes(other.domain.x + first))
+        allowed, _ = stored_tolerance(codes, table, moved(meant, first), other)
+        left, limit = np.abs(in_form(form, own, codes) - table), in_form(form, own, allowed)
+        if (left <= limit).all():
+            yield form, first, float(left.max()), float(limit.max())
+
+
+def moved(enc: Encoding, first: int) -> Encoding:
+    """An encoding of positions whose first is another, for what is said of its phases."""
+    if not first:
+        return enc
+    return replace(enc, measure=replace(enc.measure, offset=enc.measure.offset + first))
+
+
+def in_form(form: WaveTable, own: tuple[np.ndarray, np.ndarray], table: np.ndarray) -> np.ndarray:
+    """A table of both waves of pairs, at their `own` columns, in another form."""
+    return form.table(*(np.asarray(table)[:, part] for part in own))
 
 
 def compare_sizes(one: Encoding, two: Encoding, found: Comparison) -> Comparison:
@@ -386,17 +426,30 @@ def rounding_tolerance(table: np.ndarray, enc: Encoding, eps: float) -> np.ndarr
     turn as `phase_rounding` says.
     """
     size = largest_number(table) + 0.0
-    n, d = table.shape
-    turning = turning_pairs(table[:READ], max(eps, FLOAT32_EPS)) if n > 2 and d > 1 else None
-    omega = np.zeros(d)
+    omega = np.zeros(table.shape[1])
     if enc.measure is not None:
-        omega += enc.measure.frequencies.max()
-    if turning is not None:
-        omega[turning.sines] = omega[turning.cosines] = turning.omega
-    origin = 0 if enc.measure is None else enc.measure.offset
-    if np.ndim(origin):  # of each axis: phases are those of some points further on
-        origin = np.abs(origin).max()
-    return size * (4 * min(eps, FLOAT32_EPS) + phase_errors(np.arange(n) + origin, omega, eps))
+        omega += np.abs(enc.measure.frequencies).max()
+    steps, lines = steps_and_lines(table, enc)
+    turning = [turning_pairs(line[:READ], max(eps, FLOAT32_EPS)) for line in lines]
+    if turning and None not in turning:
+        pairs = [np.concatenate([one.sines, one.cosines]) for one in turning]
+        omega[np.concatenate(pairs)] = 0.0
+        for columns, one in zip(pairs, turning, strict=True):
+            omega[columns] = np.maximum(omega[columns], np.tile(one.omega, 2))
+    return size * (4 * min(eps, FLOAT32_EPS) + phase_errors(steps, omega, eps))
+
+
+def steps_and_lines(table: np.ndarray, enc: Encoding) -> tuple[np.ndarray, list[np.ndarray]]:
+    """By how many steps phases of each row are off those of 0 at most, and rows that turn evenly.
+
+    On a whole grid a line along each axis; of columns that do not turn at all there are none.
+    """
+    n, sides = len(table), enc.domain.sides
+    origin = 0 if enc.measure is None else np.abs(enc.measure.offset).max()
+    if len(sides) == 1 or n < prod(sides):
+        return np.arange(n) + origin, [table] if n > 2 and table.shape[1] > 1 else []
+    lines = axis_lines(table[n - prod(sides) :].reshape(*sides, -1))
+    return np.full(n, sum(sides) + origin), [line for line in lines if len(line) > 1]
 
 
 def find_transformation(

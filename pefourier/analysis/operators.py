@@ -40,16 +40,20 @@ class OperatorComparison:
     reason: str | None = None  # why it is unknown
 
 
-def compare_rotations(one: Encoding, two: Encoding) -> OperatorComparison | None:
+def compare_rotations(
+    one: Encoding, two: Encoding, alike: bool = False
+) -> OperatorComparison | None:
     """The same of any two encodings; None where neither is a rotation.
 
-    A table has the cosines and sines of a rotation, and not the pairs that it turns.
+    A table has the cosines and sines of a rotation, and not the pairs that it turns; so has one
+    whose numbers are `alike` those of a rotation.
     """
     known = [has_operator(enc) for enc in (one, two)]
     if all(known):
         return compare_operators(without_prefix(one), without_prefix(two))
     tables = [enc for enc, own in zip((one, two), known, strict=True) if not own]
-    if not all(enc.origin != "formula" and is_wave_table(enc) for enc in tables):
+    held = alike and any(known)
+    if not all(enc.origin != "formula" and (held or is_wave_table(enc)) for enc in tables):
         return None
     return OperatorComparison("unknown", reason=UNSAID)
 
@@ -75,8 +79,14 @@ def is_wave_table(enc: Encoding) -> bool:
 
 def has_operator(enc: Encoding) -> bool:
     """Whether it is known what an encoding does to a vector: by a formula, or as code does it."""
-    by_formula = enc.act == "rotate" and enc.measure is not None and enc.name != "pope"
-    return enc.operator is not None or (by_formula and enc.params.get("layout") != "mismatched")
+    return enc.operator is not None or (enc.measure is not None and turns_by_formula(enc))
+
+
+def turns_by_formula(enc: Encoding) -> bool:
+    """Whether an encoding turns pairs whose columns are known."""
+    layout = enc.params.get("layout")
+    unknown = layout == "mismatched" or (layout == "axis-halves" and enc.measure is None)
+    return enc.act == "rotate" and enc.name != "pope" and not unknown
 
 
 def head_size(enc: Encoding) -> int:
@@ -147,7 +157,7 @@ def turn_matrices(
 
 def columns_that_turn(enc: Encoding) -> tuple[np.ndarray, np.ndarray]:
     """First and second columns of the pairs of a rotation, in the order of its phases."""
-    m = len(enc.measure.frequencies)
+    m = enc.dim // 2 if enc.measure is None else len(enc.measure.frequencies)
     each = np.arange(m)
     layout = enc.params.get("layout", "halves")
     if layout == "halves" and "head" in enc.params:  # of each head
@@ -155,7 +165,7 @@ def columns_that_turn(enc: Encoding) -> tuple[np.ndarray, np.ndarray]:
         return heads[:, 0].ravel(), heads[:, 1].ravel()
     if layout == "interleaved":
         return 2 * each, 2 * each + 1
-    if layout == "axis-halves" and enc.measure.frequencies.ndim > 1:
+    if layout == "axis-halves" and len(enc.domain.sides) > 1:
         axis = np.argmax(enc.measure.frequencies != 0, axis=1)
         sizes = np.diff(np.flatnonzero(np.diff(axis, prepend=-1, append=-1)))
         begin = np.repeat(np.cumsum(sizes) - sizes, sizes)

@@ -14,7 +14,7 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from pefourier.diagnosis.identify import FIRSTS, SAMPLE, identify
+from pefourier.diagnosis.identify import SAMPLE, identify
 from pefourier.diagnosis.misreadings import (
     Hints,
     RotationRead,
@@ -25,7 +25,7 @@ from pefourier.diagnosis.misreadings import (
     readings,
 )
 from pefourier.encodings import build
-from pefourier.encodings.columns import Layout, Wave, twins, waves
+from pefourier.encodings.columns import Layout, Places, Wave, in_pairs, pair_columns
 from pefourier.encodings.encoding import Encoding, row_blocks
 from pefourier.encodings.readings import FARTHEST, LEVELS, levels_below, readings_apart
 from pefourier.geometry import precision
@@ -58,49 +58,38 @@ class WaveTable:
 
     part: Literal["both", "cos", "sin"]
     times: int  # how often each stands there
-    layout: Layout
+    layout: str
+    places: Places
     first: Wave = "cos"
 
-    def layout_read(self, meant: Layout) -> Layout:
+    def layout_read(self, meant: str) -> str:
         """Where partners stand in a model that multiplies with this table, as far as it tells.
 
         Columns that are one and stand side by side belong to partners that do. In halves they say
         nothing: of models that turn neighbours some make them so, and reorder them later.
         """
-        return "interleaved" if (self.times, self.layout) == (2, "interleaved") else meant
+        return self.layout if self.times == 2 and self.layout != "halves" else meant
 
-    def table(self, phases: np.ndarray) -> np.ndarray:
-        """The table of some phases (n, m)."""
-        if self.part == "both":
-            order = self.layout if self.times == 1 else "halves"
-            table = waves(phases, order, first=self.first)
-            if self.times == 1:
-                return table
-            return np.hstack([twins(part, self.layout) for part in np.split(table, 2, axis=1)])
-        wave = np.cos(phases) if self.part == "cos" else np.sin(phases)
-        return wave if self.times == 1 else twins(wave, self.layout)
-
-    def spread(self, values: np.ndarray) -> np.ndarray:
-        """Values of pairs (m,) for each column."""
-        each = values[None]
-        if self.part != "both" and self.times == 1:
-            return values
-        if self.part == "both" and self.times == 2:
-            return np.tile(twins(each, self.layout)[0], 2)
-        return twins(each, self.layout)[0]
+    def table(self, cos: np.ndarray, sin: np.ndarray) -> np.ndarray:
+        """The table of some cosines and sines (n, m), or of what else is known of both."""
+        both = [cos, sin] if self.first == "cos" else [sin, cos]
+        waves = {"both": both, "cos": [cos], "sin": [sin]}[self.part]
+        if self.times == 2:
+            return np.hstack([in_pairs(wave, wave, self.places) for wave in waves])
+        return in_pairs(*waves, self.places) if len(waves) == 2 else waves[0]
 
 
-def forms(pairs: int, width: int) -> Iterator[WaveTable]:
-    """The forms in which the waves of so many pairs fill so many columns."""
-    if width == pairs:
-        yield from (WaveTable(part, 1, "halves") for part in ("cos", "sin"))
-    if width == 2 * pairs:
-        for layout in get_args(Layout):
-            yield from (WaveTable("both", 1, layout, first) for first in ("cos", "sin"))
-            yield from (WaveTable(part, 2, layout) for part in ("cos", "sin"))
-    if width == 4 * pairs:
-        for layout in get_args(Layout):
-            yield from (WaveTable("both", 2, layout, first) for first in ("cos", "sin"))
+def forms(pairs: int, width: int, more: Mapping[str, Places] | None = None) -> Iterator[WaveTable]:
+    """The forms in which the waves of so many pairs fill so many columns, in `more` layouts too."""
+    layouts = {layout: pair_columns(layout, pairs) for layout in get_args(Layout)} | (more or {})
+    for layout in layouts.items():
+        if width == pairs and layout[0] == "halves":
+            yield from (WaveTable(part, 1, *layout) for part in ("cos", "sin"))
+        if width == 2 * pairs:
+            yield from (WaveTable("both", 1, *layout, first) for first in ("cos", "sin"))
+            yield from (WaveTable(part, 2, *layout) for part in ("cos", "sin"))
+        if width == 4 * pairs:
+            yield from (WaveTable("both", 2, *layout, first) for first in ("cos", "sin"))
 
 
 def find_cause(a: Encoding, b: Encoding) -> Cause | None:
@@ -230,7 +219,8 @@ def match_below(meant: Encoding, found: Match) -> dict[str, int | None]:
     apart = readings_apart(own, other)
     if found.layouts[0] != found.layouts[1]:
         padded = (np.pad(w, (0, len(apart) - len(w)))[None] for w in (own, other))
-        one, two = (twins(w, layout)[0] for w, layout in zip(padded, found.layouts, strict=True))
+        both = zip(padded, found.layouts, strict=True)
+        one, two = (in_pairs(w, w, pair_columns(own, len(apart)))[0] for w, own in both)
         apart = one - two
     return levels_below(apart)
 
@@ -291,7 +281,7 @@ class Dump:
         """The factor of a reading, what it leaves and how much rounding explains; None: more."""
         first = min(FIRST, len(self.table))
         s = self.first + np.arange(first)
-        factor = self.scale(form.table(read_phases(s, read.frequencies, phases)))
+        factor = self.scale(waves_read(s, read, form, phases))
         if not 0 < factor < 1e6 or self.beyond(read, form, phases, factor, slice(0, first)) is None:
             return None
         worst = 0.0, 0.0
@@ -307,14 +297,20 @@ class Dump:
     ) -> tuple[float, float] | None:
         """The largest difference in some rows, and explained; None where it is more than that."""
         s = self.first + np.arange(rows.start, rows.stop)
-        made = factor * form.table(read_phases(s, read.frequencies, phases))
+        made = factor * waves_read(s, read, form, phases)
         left = np.abs(np.asarray(self.table[rows], dtype=float) - made)
-        omega = form.spread(np.abs(read.frequencies))
+        omega = form.table(*[np.abs(read.frequencies)[None]] * 2)[0]
         if phases.endswith("-phases"):  # the waves are rounded once more
             allowed = factor * max(2.0 ** -phase_format(phases).digits, 4 * self.eps)
         else:
             allowed = factor * (4 * self.eps + precision.phase_errors(s, omega, self.eps))
         return (float(left.max()), float(np.max(allowed))) if (left <= allowed).all() else None
+
+
+def waves_read(s: np.ndarray, read: RotationRead, form: WaveTable, phases: str) -> np.ndarray:
+    """What a reading of a rotation has at positions s, in the form of a table."""
+    angles = read_phases(s, read.frequencies, phases)
+    return form.table(np.cos(angles), np.sin(angles))
 
 
 def read_phases(s: np.ndarray, frequencies: np.ndarray, phases: str) -> np.ndarray:
@@ -376,31 +372,6 @@ def misread_table(meant: Encoding, other: Encoding) -> Cause | None:
 def holds_numbers(enc: Encoding) -> bool:
     """Whether an encoding is a table that somebody made, of a few positions at least."""
     return enc.origin != "formula" and enc.domain.kind == "position" and len(enc) > 1
-
-
-@dataclass(frozen=True)
-class FoundForm:
-    """How a table holds a rotation that was read as it is meant."""
-
-    table: WaveTable
-    first: int  # position of the first row
-    left: float  # largest difference, and the largest that rounding explains
-    allowed: float
-
-
-def form_of(meant: Encoding, other: Encoding) -> FoundForm | None:
-    """The form in which a table holds a rotation that was read as it is meant."""
-    if not (is_rotation(meant) and holds_numbers(other)):
-        return None
-    dump, own = Dump(other, other.table()), next(readings(meant, Hints()))
-    factor, near = own.factors[0], np.multiply.outer(np.arange(FIRSTS), own.frequencies)
-    for form in forms(len(own.frequencies), other.dim):
-        apart = np.abs(factor * form.table(near) - dump.table[0]).max(axis=1)
-        for first in dict.fromkeys((0, int(apart.argmin()))):
-            found = replace(dump, first=first).difference(own, form)
-            if found is not None and abs(found[0] / factor - 1) <= 4 * dump.eps:
-                return FoundForm(form, first, *found[1:])
-    return None
 
 
 def other_parameters(a: Encoding, b: Encoding) -> Cause | None:

@@ -14,6 +14,7 @@ import numpy as np
 
 Layout = Literal["interleaved", "halves"]
 Wave = Literal["sin", "cos"]
+Places = tuple[slice, slice] | tuple[np.ndarray, np.ndarray]  # of the two columns of each pair
 
 
 def pair_columns(layout: Layout, pairs: int) -> tuple[slice, slice]:
@@ -64,14 +65,14 @@ def exchanged(table: np.ndarray, layout: Layout) -> np.ndarray:
     return result
 
 
-def twins(columns: np.ndarray, layout: Layout) -> np.ndarray:
-    """A table in which each column of one wave stands in both places of its pair.
+def in_pairs(one: np.ndarray, other: np.ndarray, places: Places) -> np.ndarray:
+    """A table of the first and the second columns (n, m) of pairs, at their places.
 
-    >>> twins(np.array([[1, 2]]), "halves")
-    array([[1, 2, 1, 2]])
+    >>> in_pairs(np.array([[1, 2]]), np.array([[3, 4]]), pair_columns("interleaved", 2))
+    array([[1, 3, 2, 4]])
     """
-    table = np.empty((len(columns), 2 * columns.shape[1]), columns.dtype)
-    for place in pair_columns(layout, columns.shape[1]):
+    table = np.empty((len(one), 2 * one.shape[1]), one.dtype)
+    for place, columns in zip(places, (one, other), strict=True):
         table[:, place] = columns
     return table
 

@@ -7,6 +7,7 @@ computes them, phases as a product, both waves, one alone, each once or twice.
 import json
 import math
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -15,7 +16,8 @@ from pefourier.analysis.compare import compare
 from pefourier.diagnosis.identify import identify
 from pefourier.diagnosis.misreadings import Hints, readings
 from pefourier.encodings import load
-from pefourier.encodings.encoding import from_table
+from pefourier.encodings.encoding import as_encoding, from_table
+from pefourier.encodings.families.axes import rows_of_blocks
 from pefourier.geometry.precision import FORMATS, rounded
 
 N = 300
@@ -155,6 +157,68 @@ def test_every_form_of_a_table_is_seen(form, by):
     back = {"layout": "interleaved to halves"} if "layout" in by else {}
     assert compare(dump(grid(5e5), form), meant).by == by | back
     assert found.max_difference <= found.tolerance < 1e-2
+
+
+def pairs_on_axes(sides, shares, base=1e4):
+    """Phases (n, m) of points in raster order, in float32: the pairs of each axis in its turn."""
+    places = np.stack(np.meshgrid(*map(np.arange, sides), indexing="ij"), -1).reshape(
+        -1, len(sides)
+    )
+    return np.hstack(
+        [np.outer(x.astype(F), grid(base, d)) for x, d in zip(places.T, shares, strict=True)]
+    )
+
+
+@pytest.mark.parametrize(
+    ("spec", "sides", "shares"),
+    [
+        ("axial-rope:convention=cogvideox", (3, 4, 5), (16, 24, 24)),
+        ("axial-rope:convention=wan", (3, 4, 5), (24, 20, 20)),
+        ("axial-rope:convention=qwen2-vl", (6, 8), (32, 32)),
+        ("axial-rope:convention=qwen2-vl,rows=blocks", (6, 8), (32, 32)),
+        ("axial-rope:layout=axis-halves", (6, 8), (32, 32)),
+    ],
+)
+def test_the_forms_of_tables_are_those_of_grids_too(spec, sides, shares):
+    """As diffusers and transformers keep them, they were DIFFERENT, with no reason."""
+    meant = load(spec, None, 64, grid=sides, prefix=2)
+    phase = pairs_on_axes(sides, shares)
+    if "blocks" in spec:
+        phase = phase[rows_of_blocks(sides)]
+    phase = np.vstack([np.zeros((meant.domain.prefix, 32), F), phase])
+    ends = np.cumsum(shares)[:-1] // 2
+    own = {
+        "interleaved": lambda x: np.repeat(x, 2, axis=1),
+        "halves": lambda x: np.hstack([x, x]),
+        "axis-halves": lambda x: np.hstack([np.hstack([p, p]) for p in np.split(x, ends, axis=1)]),
+    }[meant.params["layout"]]
+    cos, sin = own(np.cos(phase)), own(np.sin(phase))
+    for table, by in (
+        (cos, {"part": "cos", "times": 2}),
+        (sin, {"part": "sin", "times": 2}),
+        (np.hstack([cos, sin]), {"part": "both", "times": 2}),
+        (np.cos(phase), {"part": "cos", "times": 1}),
+    ):
+        held = replace(from_table(table, eps=2.0**-23), domain=meant.domain)
+        found = compare(meant, held)
+        assert (found.verdict, found.by) == ("equivalent", by)
+        assert (found.operator is None) == (meant.measure is None)
+        assert found.same == (by["part"] == "both")
+        assert compare(held, meant).by == by
+        off = replace(from_table(table + F(1e-4) * (table == table.max()), eps=2.0**-23))
+        assert compare(meant, replace(off, domain=meant.domain)).verdict == "different"
+
+
+def test_a_frequency_that_is_wrong_on_a_large_grid_is_no_rounding():
+    """The row of a point stood for its place: 17550 rows explained .004."""
+    meant = load("axial-rope:convention=cogvideox", None, 64, grid=(13, 30, 45))
+    phase = pairs_on_axes((13, 30, 45), (16, 24, 24))
+    for slip in (0.0, 1e-5):
+        turns = np.exp(1j * phase * (1 + slip)).astype(np.complex64)
+        held = as_encoding(turns)
+        found = compare(meant, replace(held, domain=meant.domain))
+        assert found.verdict == ("different" if slip else "equal")
+        assert found.tolerance < 1e-4
 
 
 def test_an_equivalent_answer_agrees_with_itself(run, tmp_path):
