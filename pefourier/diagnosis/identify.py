@@ -630,10 +630,12 @@ def read_one_wave(rows: np.ndarray, eps: float, start: int) -> OneWave | None:
         return None
     ahead = (x[1:, k] - np.cos(omega[k]) * x[:-1, k]) / np.sin(omega[k])  # size · cos(phase)
     size = float(np.sqrt((x[:-1, k] ** 2 + ahead**2).mean()))
-    waves = {"sin": np.sin, "cos": np.cos}
-    for first, part in product(range(start, FIRSTS) if size else (), waves):
+    waves, given = {"sin": np.sin, "cos": np.cos}, x[0] / (size or np.nan)
+    at = np.arange(start, FIRSTS)
+    near = [np.abs(wave(omega[k] * at) - given[k]) <= 2e-2 for wave in waves.values()]
+    for first, part in product(at[np.any(near, axis=0)].tolist(), waves):  # the fastest wave's
         moved = np.minimum((first - start) * slack, 1e-2)  # a phase that is not known tells none
-        if (np.abs(waves[part](omega * first) - x[0] / size) <= 1e-2 + moved).all():
+        if (np.abs(waves[part](omega * first) - given) <= 1e-2 + moved).all():
             last = len(x) - 1 + first
             omega, slack = by_last_row(part, x[-1] / size, last, omega, slack, eps)
             return OneWave(part, layout, places, omega, slack, size, first)

@@ -25,7 +25,7 @@ from pefourier.geometry.row_search import first_equal
 from pefourier.geometry.threads import map_ahead
 
 FLOAT32_EPS = 2.0**-23
-WHOLE = 2**24  # numbers of a table up to which it is made and cast whole
+WHOLE = 2**18  # numbers of a table up to which it is made and cast whole
 AT_ONCE = 2**17  # numbers of a part of the codes that is looked at
 MOST_PLACES = 10  # decimals of so many places are not rounded
 FIRST_COLUMNS = 6  # of many codes, which tell most of them apart in each format

@@ -255,34 +255,37 @@ LONG = "rope:scaling=yarn,factor=4,original=4096 rope:rho=500,layout=interleaved
 MANY = "none onehot ramp learned sinusoidal tape fourier-features dft rope xpos time2vec"
 GRIDS = "axial axial-rope sinusoidal --grid 6x9 --d 16"
 PICTURES = [
-    f"spectrum {LONG} --axis linear",
     f"spectrum {LONG} {LLAMA} --axis log --d 128",
-    f"spectrum {MANY} --d 16",
     f"spectrum {GRIDS}",
-    f"reconstruct {LONG} --pos 1 2 3 4 5 6 7 8 9",
-    "reconstruct dft --d 8 -S 8",
     f"reconstruct {GRIDS} --pos 2,3 4,5",
-    f"check-faithful {LONG}",
     f"check-faithful {MANY} --d 16",
-    f"check-faithful {GRIDS}",
-    "check-faithful rope --d 16 -S 8192",
     f"context {LLAMA} {GEMMA} --length 128k",
-    f"context {QWEN} --length 64k",
-    f"context {LLAMA} --against scaling-ignored",
-    f"compare {LONG} --d 16",
     "compare rope xpos --d 128 -S 600",
-    "compare axial mixed-rope --grid 6x6 --d 16",
     f"relations {LONG}",
-    f"relations {GRIDS}",
     "resize axial --from 6x9 --to 9x14 --d 16",
-    "resize axial --from 2x4x6 --to 3x5x8 --d 24",
-    "resize learned --from 100 --to 200 --d 16",
     "design --length 80 --d 32",
-    "design --grid 4x30x52 --d 48",
     f"design --extend-from {LLAMA} --to 256k",
     f"encode {LONG.split()[0]} --d 16 --out codes.npy",
     "usage model --length 512",
 ]
+MORE = [
+    f"spectrum {LONG} --axis linear",
+    f"spectrum {MANY} --d 16",
+    f"reconstruct {LONG} --pos 1 2 3 4 5 6 7 8 9",
+    "reconstruct dft --d 8 -S 8",
+    f"check-faithful {LONG}",
+    f"check-faithful {GRIDS}",
+    "check-faithful rope --d 16 -S 8192",
+    f"context {QWEN} --length 64k",
+    f"context {LLAMA} --against scaling-ignored",
+    f"compare {LONG} --d 16",
+    "compare axial mixed-rope --grid 6x6 --d 16",
+    f"relations {GRIDS}",
+    "resize axial --from 2x4x6 --to 3x5x8 --d 24",
+    "resize learned --from 100 --to 200 --d 16",
+    "design --grid 4x30x52 --d 48",
+]
+PICTURES += [pytest.param(command, marks=pytest.mark.long) for command in MORE]
 LOOKS = [(plot.Look(3.4),)]
 LOOKS += [pytest.param((plot.USUAL, plot.Look(3.25), INLINE), marks=pytest.mark.long)]
 COUNTED = re.compile(r"(position|row|column|lag|index|dimension|layer|rank|epoch|cycles)\b")

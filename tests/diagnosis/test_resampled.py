@@ -33,7 +33,7 @@ def prefix(request):
     return request.param
 
 
-@pytest.fixture(params=[24, 768])
+@pytest.fixture(params=[24, pytest.param(768, marks=pytest.mark.long)])
 def table(request, prefix, rng):
     return (0.02 * rng.normal(size=(prefix + 196, request.param))).astype(np.float32)
 

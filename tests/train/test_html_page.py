@@ -116,7 +116,7 @@ def test_a_dataset_is_summed_up_before_its_encodings(page):
     assert all(any(paragraph.startswith(one) for paragraph in said) for one in alike)
 
 
-@pytest.mark.parametrize("name", ["window-100", "bundled"])
+@pytest.mark.parametrize("name", ["window-100", pytest.param("bundled", marks=pytest.mark.long)])
 def test_the_colours_of_a_matrix_are_ranks(name):
     summary = summary_of(name)
     cells = str(rank_matrix(summary, Words([])))

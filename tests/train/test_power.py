@@ -1,4 +1,4 @@
-"""How small a difference so many runs find: beside scipy's noncentral t, and what a critic said."""
+"""How small a difference so many runs find: beside a sum over spreads, and what a critic said."""
 
 import numpy as np
 import pytest
@@ -15,9 +15,11 @@ from pefourier.train.run import run_comparison
 @pytest.mark.parametrize("freedom", [1, 2, 7, 39, 300])
 @pytest.mark.parametrize("level", [0.05, 0.005])
 def test_power_is_that_of_the_noncentral_t(freedom, level):
-    limit = stats.t.ppf(1 - level / 2, freedom)
-    for shift in (0.5, 2.0, 4.0):
-        exact = stats.nct.sf(limit, freedom, shift) + stats.nct.cdf(-limit, freedom, shift)
+    """Over the distribution of the standard deviation, by the midpoints of equal shares."""
+    spread = np.sqrt(stats.chi2.ppf((np.arange(10_000) + 0.5) / 10_000, freedom) / freedom)
+    limit = stats.t.ppf(1 - level / 2, freedom) * spread
+    for shift in (0.5, 2.0, 4.0, 60.0):
+        exact = (stats.norm.cdf(shift - limit) + stats.norm.cdf(-shift - limit)).mean()
         assert power.power_at(shift, freedom, level) == pytest.approx(exact, abs=2e-4)
     found = power.shift_found(freedom, level)
     assert power.power_at(found, freedom, level) == pytest.approx(0.8, abs=1e-6)

@@ -147,7 +147,13 @@ def test_what_a_process_that_ends_had_begun_is_trained_here(tmp_path, monkeypatc
 
 @two_cores
 @proc
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize(
+    "number",
+    [
+        signal.SIGKILL,
+        *(pytest.param(n, marks=pytest.mark.long) for n in (signal.SIGINT, signal.SIGTERM)),
+    ],
+)
 def test_no_process_outlives_the_one_that_started_it(number, tmp_path):
     process = training(tmp_path)
     others = children(process.pid)

@@ -53,6 +53,7 @@ def test_what_a_killed_rank_had_taken_is_taken_by_the_other(tmp_path):
     assert len(lines(tmp_path / "0")) == 8
 
 
+@pytest.mark.long
 def test_a_rank_that_was_asked_otherwise_says_so_and_the_other_goes_on(tmp_path):
     port = free_port()
     first = started(port, 0, tmp_path / "0", 3)
