@@ -39,6 +39,10 @@ def test_numbers_of_the_sinusoidal_encoding_at_256():
     assert r.peak == pytest.approx(0.3403, abs=5e-5)
     assert r.width == pytest.approx(11.9, abs=0.05)
     assert r.half_max_count == 11
+    for name in ("sinusoidal", "rope"):  # sigma blurs frequencies, and with that sharpens positions
+        found = [position_functions(build(name), [40], sigma=s) for s in (0.5, 1, 4, 16, 64)]
+        widths = [f.reconstructions[0].width for f in found]
+        assert widths == sorted(widths, reverse=True)
 
 
 def test_algorithm_1_with_eq_22_leaves_an_error():

@@ -244,8 +244,8 @@ def regressions(answer: Answer, stored: Record) -> list[Reason]:
     if worse and params and not model:
         worse[0] += f", with {params}"
     if changes and model:
-        words = f"no longer has the positions its weights were trained with: {'; '.join(changes)}"
-        found.append(Reason(enc.label, "changed", words))
+        words = "has other positions than its weights were trained with: "
+        found.append(Reason(enc.label, "changed", words + "; ".join(changes)))
     return [*found, *(Reason(enc.label, "worse", words) for words in worse)]
 
 

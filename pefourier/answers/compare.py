@@ -439,9 +439,10 @@ def alike_in_words(r: Comparison) -> str:
     if r.cause or r.by or any(r.findings.values()) or not found or found.products is None:
         return ""
     alike = "more than 0.999" if 0.9995 <= found.products < 1 else number(found.products, 3)
-    lead = (
-        "" if found.moved is None else f"{phrase('change', found=found, share=100 * found.moved)} "
-    )
+    lead = ""
+    if (moved := found.moved) is not None:
+        share = f"{moved:.3g} times" if moved > 10 else f"{100 * moved:.3g} % of"
+        lead = f"{phrase('change', found=found, share=share)} "
     products = lead + phrase("alike", alike=alike)
     if found.energy_moved is None:
         return f"{products}."

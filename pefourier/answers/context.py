@@ -55,7 +55,8 @@ def conclude_context(enc: Encoding, found: context.Context) -> telling.Said:
     >>> print(conclude_context(enc, found).text)
     UNSEEN ANGLES. Trained at 8192 positions and asked for 131072 without a scaling: 29 of 64 pairs
     reach angles unseen in training. 'pefourier design --extend-from rope:rho=5e5 --to 131072'
-    compares scalings. The sum of cosines first turns negative at lag 18438, as is usual.
+    compares scalings. The sum of cosines first turns negative at lag 18438, as in most published
+    models.
     """
     if not found.rotations:
         return telling.Said(*about_table(enc, found), "", near_buckets(enc))
@@ -259,7 +260,7 @@ def about_bounds(found: context.Context) -> str:
         return f"The sum of cosines{whose} stays positive at every lag up to 2^20."
     stays = f"stays positive within the window of {join(windows)}" if windows else ""
     turns = f"first turns negative at lag {join(lags)}" if lags else ""
-    usual = ", as is usual" if lags else ""
+    usual = ", as in most published models" if lags else ""
     return f"The sum of cosines{whose} {' and '.join(filter(None, (stays, turns)))}{usual}."
 
 
@@ -564,8 +565,8 @@ def from_to(least: float, most: float, joint: str = "-") -> str:
 
 
 def decay_text(rotations: Sequence[context.Rotation]) -> str:
-    """RoFormer's bound at some lags, a row per rotation."""
-    rows = [["RoFormer's bound at lag", *(str(lag) for lag, _ in rotations[0].decay)]]
+    """RoFormer's upper bound on scores at some lags, a row per rotation."""
+    rows = [["upper bound on scores at lag", *(str(lag) for lag, _ in rotations[0].decay)]]
     for r in rotations:
         rows.append([r.name or "all layers", *(number(bound) for _, bound in r.decay)])
     return aligned(rows)

@@ -203,7 +203,7 @@ def test_a_config_that_lost_its_base_fails_as_its_weights_expect_it(run, tmp_pat
     (tmp_path / "base.json").write_text(run(*asked, "--json").out)
     (tmp_path / "config.json").write_text(json.dumps(config | {"rope_theta": 1e4}))
     done = run(*asked, "--baseline", "base.json")
-    said = "no longer has the positions its weights were trained with"
+    said = "has other positions than its weights were trained with"
     bases = "rho 10000.0 instead of 500000.0"
     assert (done.status, done.err) == (1, f"pefourier: config.json {said}: {bases}\n")
     shown = run(*asked, "--baseline", "base.json", "--format", "github").out.splitlines()

@@ -154,15 +154,15 @@ def test_decay_and_cache_are_on_the_page(run):
     spec = "rope:scaling=dynamic,factor=2,original=4096"
     done = run("context", spec, "--d", 128, "--length", "8k")
     out = " ".join(done.out.split())
-    assert "RoFormer's bound at lag 0 1 10 100 1000 8191 all layers 32.5 31.57 18.92" in out
+    assert "upper bound on scores at lag 0 1 10 100 1000 8191 all layers 32.5 31.57 18.92" in out
     assert "key in a cache at 1 10 100 1000 4095 5460" in out
     assert "a cache keeps from position 4095 is up to 171.8 rad off (cosine 0.093)" in out
     (result,) = run("context", spec, "--d", 128, "--length", "8k", "--json").results
     (r,) = result["rotations"]
     assert r["decay"][0] == [0, 32.5]
     assert r["cache"].keys() == {"query", "keys", "errors", "cosines"}
-    assert run("explain", "RoFormer's bound at lag").out.startswith(
-        "decay (context): RoFormer's bound"
+    assert run("explain", "upper bound on scores at lag").out.startswith(
+        "decay (context): RoFormer's upper bound"
     )
 
 

@@ -156,7 +156,7 @@ THREE = "9x12 points and 3 more behind them; the last 3 rows are none of its poi
 @pytest.mark.parametrize("command", ["spectrum", "reconstruct", "check-faithful", "relations"])
 def test_rows_behind_a_grid_are_said(run, others, command, file, said):
     done = run(command, f"{file}.npy", "--json")
-    assert "these rows are not one line of positions: 1" in done.err
+    assert "not every row is a position of one sequence: 1" in done.err
     assert said in done.err
     assert run(command, f"{file}.npy", "--quiet").err == ""
     given = run(command, f"{file}.npy", "--grid", "9x12")
@@ -239,9 +239,9 @@ def doubtful(folder):
 def test_rows_that_may_be_a_square_are_noted(run, doubtful, command, spec, way):
     done = run(command, spec, "--json")
     assert way in done.err
-    assert done.err.count("one line of positions") == 1
+    assert done.err.count("one sequence of positions") == 1
     assert "grid" not in done.results[0]["params"]
-    assert "one line" not in run(command, spec, "--grid", 197 if "free" in spec else 196).err
+    assert "one sequence" not in run(command, spec, "--grid", 197 if "free" in spec else 196).err
     assert run(command, spec, "--quiet").err == ""
 
 
