@@ -8,6 +8,7 @@ import typer
 from pefourier.answers.terms import Term
 from pefourier.errors import nearest
 
+ALSO = {"compare": ("diff",), "report": ("analyze", "analyse", "visualize"), "list": ("ls",)}
 INSTEAD = {("train", "--length"): "series have the length of --dataset, such as order:length=24"}
 
 
@@ -15,7 +16,10 @@ def command_terms(app: typer.Typer) -> list[Term]:
     """A term for each command: the question that it answers, and its example."""
     helps = {n: one.help or "" for n, one in typer.main.get_command(app).commands.items()}
     parts = {n: (h.partition("\n")[0], h.rpartition("Example: ")[2]) for n, h in helps.items()}
-    return [Term(n, "commands", first, good=last.strip()) for n, (first, last) in parts.items()]
+    return [
+        Term(n, "commands", first, good=last.strip(), also=ALSO.get(n, ()))
+        for n, (first, last) in parts.items()
+    ]
 
 
 def option_terms(app: typer.Typer) -> list[Term]:
@@ -48,7 +52,7 @@ def command_meant(app: typer.Typer, word: str) -> str:
     names = {name.partition("-")[0]: name for name in program.commands}
     found = {opt: name for name, one in [*options_of(program)][::-1] for opt in one.opts}
     begun = [opt for opt in found if opt.startswith(f"--{short}-")]
-    asked = [t.term for t in command_terms(app) if short in t.meaning.lower().split()]
+    asked = [t.term for t in command_terms(app) if short in (*t.meaning.lower().split(), *t.also)]
     near = nearest(short, program.commands) or names.get(nearest(short, names) or "")
     if f"--{short}" in found or (begun and not near):
         option = f"--{short}" if f"--{short}" in found else begun[0]

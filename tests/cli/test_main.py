@@ -96,6 +96,8 @@ def test_positions_may_stand_before_encodings(run):
         (["extend"], "It is an option: 'pefourier design --extend-from'."),
         (["version"], "It is an option: 'pefourier --version'."),
         (["frequencies"], "Did you mean 'spectrum'?"),
+        (["diff", "a", "b"], "Did you mean 'compare'?"),  # once none was proposed
+        (["analyze", "a"], "Did you mean 'report'?"),
         (["compare", "a", "--plot"], "Option '--plot' requires an argument."),
         (["train", "--length", "24"], "of --dataset, such as order:length=24"),
         (["spectrm"], "No such command 'spectrm'. Did you mean 'spectrum'?"),
