@@ -277,8 +277,11 @@ def told_from_reference(one: "DatasetSummary", encoding: str) -> str:
     if too_few_runs(one, encoding):
         none = f"no difference from {d.reference} can be significant ({numbers})"
         if {encoding, d.reference} & {*BESIDE}:
-            return f"With one run in each of {one.folds} folds {none}; more --seeds add none."
-        return f"With so few runs {none}; give more --seeds."
+            once = f"With one run in each of {one.folds} folds {none}; more --seeds add none"
+            return f"{once}, more --resamples of data with a test part do."
+        return (
+            f"With so few runs {none}; give more --seeds, or --resamples of data with a test part."
+        )
     alike = f"It does not differ significantly from {d.reference}"
     return f"{alike} ({numbers}){exclusion(one, encoding)}{by_auprc(one, encoding)}."
 

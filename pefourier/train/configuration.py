@@ -6,7 +6,7 @@ A folder of results keeps it as config.json, and --resume goes on only where it 
 import platform
 import zlib
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
@@ -43,7 +43,7 @@ def describe_comparison(
     versions["python"] = platform.python_version()
     known = {
         "windows": {task.name: np.bincount(task.labels).tolist() for task in tasks},  # of a class
-        "splits": {task.name: checksum(task.labels, *list_parts(task)) for task in tasks},
+        "splits": dict(split for task in tasks for split in splits_of(task, options.resamples)),
         "data": {task.name: fingerprint(task.rows) for task in tasks},
         "tables": fingerprint_tables(resolved),
     }
@@ -54,6 +54,15 @@ def list_parts(task: Task) -> list[np.ndarray]:
     """Who trains, validates and tests in each fold, and how long padded windows are."""
     own = [] if task.lengths is None else [task.lengths]
     return [part for fold in task.folds for part in (fold.train, fold.valid, fold.test)] + own
+
+
+def splits_of(task: Task, resamples: int | None) -> list[tuple[str, str]]:
+    """A checksum of all parts; of resamples one of each, as more may be asked for later."""
+    if resamples is None:
+        return [(task.name, checksum(task.labels, *list_parts(task)))]
+    each = (replace(task, folds=(fold,)) for fold in task.folds)
+    every = (checksum(task.labels, *list_parts(one)) for one in each)
+    return [(f"{task.name}, resample {i}", told) for i, told in enumerate(every)]
 
 
 def checksum(*arrays: np.ndarray) -> str:

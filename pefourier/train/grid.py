@@ -216,7 +216,10 @@ def plan_runs(resolved: ResolvedTask, seeds: int) -> list[Run]:
 
 
 def plan_stacks(
-    resolved: Sequence[ResolvedTask], seeds: int, stages: Sequence[Mapping[str, Any]]
+    resolved: Sequence[ResolvedTask],
+    seeds: int,
+    resampled: bool,
+    stages: Sequence[Mapping[str, Any]],
 ) -> list[Stack]:
     """The runs of each task in stacks; one belongs to the first stage that asked for it."""
     found, had = [], set()
@@ -228,6 +231,7 @@ def plan_stacks(
                 continue
             known = [r for r in runs[one.task.name] if r.key(one.task) not in had]
             own = [r for r in known if r.arm.name in names and r.seed < stage["seeds"]]
+            own = [r for r in own if not resampled or r.fold < (stage.get("resamples") or 1)]
             had |= {run.key(one.task) for run in own}
             found += cut_into_stacks(one, own, stage["stack"])
     return found

@@ -143,16 +143,17 @@ class AskedComparison:
 
     def stacks(self, config: Mapping[str, Any]) -> list[Stack]:
         """The runs in stacks, by the stages of a configuration."""
-        return grid.plan_stacks(self.resolved, self.options.seeds, config["stages"])
+        counted = self.options.seeds, self.options.resamples is not None
+        return grid.plan_stacks(self.resolved, *counted, config["stages"])
 
 
-def resolve(options: Options, place: Place) -> AskedComparison:
-    """The data, with what can be trained on them."""
+def resolve(options: Options, place: Place, planned: bool = False) -> AskedComparison:
+    """The data, with what can be trained on them; a plan needs to know of no positive class."""
     device, store = choose_device(options.device), place.store(options.out)
     how = (options.data, options.window, options.stride, options.split)
     parts = (options.folds, options.resamples)
     loaded = [load_task(name, *how, *parts, options.positive) for name in options.dataset]
-    tasks = name_positives(loaded, options.positive)
+    tasks = name_positives(loaded, options.positive, planned)
     resolved = [grid.resolve_task(task, options, device) for task in tasks]
     return AskedComparison(options, place, device, store, resolved)
 
@@ -466,7 +467,8 @@ def note_on_interrupt(store: Store, note: Note | None) -> Iterator[None]:
             kept = len(store.rows())
             are = agreeing(kept, "finished run is", "finished runs are")
             some = f"{kept} {are} in {store.path}; --resume goes on"
-            note(some if kept else f"no run was finished: nothing is kept in {store.path}")
+            none = f"no run was finished: --resume begins anew in {store.path}"
+            note(some if kept else none)
         raise
 
 

@@ -127,6 +127,7 @@ class Stage(TypedDict):
     encoding: list[str]
     match_rms: list[float]
     seeds: Annotated[int, Range(1, MOST_SEEDS)]
+    resamples: NotRequired[int | None]  # of a set with a test part; without it that alone
     stack: Annotated[int, Range(1, MOST_STACKED)]
 
 

@@ -28,7 +28,7 @@ except ModuleNotFoundError:  # Windows
 
 KEY = ("dataset", "encoding", "seed", "fold")
 Key = tuple[str, str, int, int]
-ASKED = ("dataset", "encoding", "match_rms", "seeds")  # may be asked anew of a folder
+ASKED = ("dataset", "encoding", "match_rms", "seeds", "resamples")  # may be asked anew of a folder
 KNOWN = ("windows", "splits", "data", "tables")  # of each dataset and table; must not change
 ELSEWHERE = ("device", "versions")  # may differ where a run goes on
 CLOSE = 1e-4  # rounding on other machines moves logarithms and shares less

@@ -72,7 +72,7 @@ DFT = "It reaches F1 0.550 (95 % 0.500 … 0.600) over 40 runs."
         (
             {"differences": {"dft": replace(APART, p_holm=0.5, p_floor=0.5)}},
             f"{DFT} With so few runs no difference from sinusoidal can be significant (difference "
-            "+0.050, Holm p 0.5); give more --seeds.",
+            "+0.050, Holm p 0.5); give more --seeds, or --resamples of data with a test part.",
         ),
         (
             {"leaky": True},

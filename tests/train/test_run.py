@@ -234,6 +234,28 @@ def test_what_was_asked_later_is_resumed_with_the_same_numbers(tmp_path):
     assert numbers(run_comparison(more).runs) == numbers(whole.runs)
 
 
+def test_more_resamples_are_resumed_with_the_same_numbers(tmp_path, rng):
+    """Those drawn first don't depend on how many follow; the test part alone counts as one."""
+    labels = np.arange(60) % 3 % 2
+    x = rng.normal(size=(60, 4, 1)) + labels[:, None, None]
+    parts = {"X_train": x[:40], "y_train": labels[:40], "X_test": x[40:], "y_test": labels[40:]}
+    np.savez(tmp_path / "own.npz", **parts)
+    asked = {**SMALL, "dataset": (str(tmp_path / "own.npz"),), "out": str(tmp_path / "out")}
+    run_comparison(Options(**asked))
+    for count in (2, 4):
+        found = run_comparison(Options(**asked, resamples=count, resume=True))
+        assert {row["fold"] for row in found.runs} == {*range(count)}
+    config = json.loads((tmp_path / "out" / "config.json").read_text())
+    assert [stage["resamples"] for stage in config["stages"]] == [None, 2, 4]
+    kept = [json.dumps(row) for row in lines(tmp_path / "out")]
+    (tmp_path / "out" / "results.jsonl").write_text("".join(f"{line}\n" for line in kept[1::3]))
+    again = run_comparison(Options(**asked, resamples=4, resume=True))
+    assert numbers(again.runs) == numbers(found.runs)
+    np.savez(tmp_path / "own.npz", **{**parts, "y_train": 1 - labels[:40]})
+    with pytest.raises(PefourierError, match=r"own.npz.* has changed since"):
+        run_comparison(Options(**asked, resamples=5, resume=True))
+
+
 def test_two_ranks_share_the_grid(tmp_path):
     alone = run_comparison(Options(**SMALL, out=str(tmp_path / "alone")))
     ranks = [started(tmp_path / "two", RANK=str(r), WORLD_SIZE="2") for r in (0, 1)]

@@ -56,8 +56,16 @@ def load_task(
     return replace(task, folds=task.folds[:folds])
 
 
-def name_positives(tasks: Sequence[Task], names: Sequence[str]) -> list[Task]:
-    """Tasks of two classes whose second is the positive one: a named one, or the rarer."""
+def name_positives(
+    tasks: Sequence[Task], names: Sequence[str], planned: bool = False
+) -> list[Task]:
+    """Tasks of two classes whose second is the positive one: a named one, or the rarer.
+
+    Refused where that may be either, but for a plan, which asks for no scores.
+    """
+    why = "" if planned else next(filter(None, (tied_classes(one, names) for one in tasks)), "")
+    if why:
+        raise PefourierError(why)
     found = [name_positive(task, names) for task in tasks]
     two = {one for task in tasks if len(task.classes) == 2 for one in task.classes}
     if names and not two:
@@ -71,22 +79,24 @@ def name_positives(tasks: Sequence[Task], names: Sequence[str]) -> list[Task]:
     return found
 
 
-def name_positive(task: Task, names: Sequence[str]) -> Task:
-    """A task whose second class is the positive one; refused where that may be either.
+def tied_classes(task: Task, names: Sequence[str]) -> str:
+    """Which two classes may both be the positive one, and what to type; "" where one is."""
+    chosen, counts = set(task.classes) & set(names), np.bincount(task.labels, minlength=2)
+    tied = not chosen and task.own_names and counts[0] == counts[1]
+    if len(task.classes) != 2 or not (tied or len(chosen) == 2):
+        return ""
+    both = " and ".join(map(shown, task.classes))
+    why = f"have {counts[0]} examples each" if tied else "can't both be positive"
+    ways = " or ".join(f"--positive {shown(name)}" for name in task.classes)
+    return f"{task.name}: classes {both} {why}; name the one that counts as positive: {ways}"
 
-    More classes have none: their scores are means over all.
-    """
+
+def name_positive(task: Task, names: Sequence[str]) -> Task:
+    """A task whose second class is the positive one; more classes have none."""
     if len(task.classes) != 2:
         return task
     chosen = [name for name in task.classes if name in names]
     first, second = np.bincount(task.labels, minlength=2)
-    if len(chosen) == 2 or (not chosen and task.own_names and first == second):
-        both = " and ".join(map(shown, task.classes))
-        why = f"have {first} examples each" if not chosen else "can't both be positive"
-        raise PefourierError(
-            f"{task.name}: classes {both} {why}; name the one that counts as positive: "
-            f"--positive {shown(task.classes[1])}"
-        )
     flip = chosen == [task.classes[0]] if chosen else task.own_names and first < second
     return replace(task, classes=task.classes[::-1], labels=1 - task.labels) if flip else task
 
