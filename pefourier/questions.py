@@ -14,6 +14,7 @@ them are not. Rows of a table that turn out to be points of a grid are taken so,
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -442,7 +443,7 @@ def resize(
     encoding: Source,
     to: Sequence[int],
     *,
-    method: str = "bicubic",
+    method: str = "",
     d: Count | None = None,
     **params: Any,
 ) -> Resizing:
@@ -455,7 +456,8 @@ def resize(
     to : sequence of int
         Sides of the new grid, the slowest axis first.
     method : str
-        bicubic, antialias, timm, dinov2, bilinear, fourier, bicubic-corners or bilinear-corners.
+        bicubic (default), antialias, timm, dinov2, bilinear, fourier, bicubic-corners or
+        bilinear-corners; rotations and Swin V2's biases are computed anew where none is given.
     d, **params
         As in `spectrum`; `grid` and `prefix` among them.
 
@@ -470,9 +472,12 @@ def resize(
     enc = encoding_of(encoding, None, d, {**params, "prefix": prefix}, as_rows=True)
     enc = enc if params.get("grid") else on_own_grid(enc, len(to))
     formula = None
-    if has_formula(enc, encoding, to):
+    if enc.anew is not None and len(enc.domain.sides) == len(to):
+        formula = enc.anew(tuple(to))
+    elif has_formula(enc, encoding, to):
         anew = {**params, "grid": tuple(to), "prefix": prefix}
-        formula = encoding_of(encoding, None, d, anew)
+        elsewhere = re.sub(r"(?<=[:,])grid=[^,]*", "", encoding)  # which would win
+        formula = encoding_of(elsewhere, None, d, anew)
     return resize_table(enc, to, method, formula)
 
 

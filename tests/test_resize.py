@@ -179,6 +179,32 @@ def test_rotations_are_told_as_they_are_computed():
     assert "Computed anew on 9x8, all 72 codes differ" in added
 
 
+def test_biases_of_a_network_are_computed_anew(run, tmp_path):
+    """Displacements stay divided by the window of pretraining, with or without its parameter."""
+    for spec, first in (("swin2", (8, 8)), ("swin2:pretrained=5x5", (5, 5))):
+        r = pefourier.resize(spec, (16, 16), grid=(8, 8), d=3)
+        wanted = load("swin2", None, 3, grid=(16, 16), pretrained=first).table()
+        np.testing.assert_array_equal(r.table, wanted)
+        assert r.conclusion.startswith("STILL DISTINCT. Computed anew on 16x16, all 961 codes")
+        assert f"divided by the pretrained window, {first[0]}x{first[0]} less 1" in r.conclusion
+        assert "interpolation does not apply: by bicubic" in r.conclusion
+        assert "Take the method" not in r.conclusion
+    by_name = ["resize", "swin2", "--from", "8x8", "--to", "16x16", "--d", 3]
+    run(*by_name, "--method", "timm", "--out", tmp_path / "timm.npy")
+    asked = pefourier.resize("swin2", (16, 16), grid=(8, 8), d=3, method="timm")
+    np.testing.assert_array_equal(np.load(tmp_path / "timm.npy"), asked.table)
+    assert np.abs(asked.table - wanted).max() > 1e-4
+    assert run(*by_name, "--json").results[0]["method"] == "bicubic"
+
+
+@pytest.mark.parametrize("name", ["axial", "axial-rope"])
+def test_a_grid_within_a_spec_is_that_from_which(name):
+    written = pefourier.resize(f"{name}:grid=3x4,rho=100", (6, 5), d=16)
+    asked = pefourier.resize(f"{name}:rho=100", (6, 5), d=16, grid=(3, 4))
+    assert (written.old, written.anew.nearest) == ((3, 4), asked.anew.nearest)
+    np.testing.assert_array_equal(written.table, asked.table)
+
+
 def test_a_table_that_is_drawn_is_not_computed_anew(run):
     (record,) = run("resize", "learned", "--d", 8, "--from", "4x4", "--to", "5x5", "--json").results
     assert record["anew"] is None

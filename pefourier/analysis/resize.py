@@ -9,6 +9,7 @@ image where tables of two sizes are compared, so that those that stay have the s
 Densities are those of `spectrum` without smoothing, over the lattice of the table's own points.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations
@@ -97,7 +98,7 @@ class Resizing(Result):
 
 
 def resize_table(
-    encoding: Encoding, new: Sequence[int], method: str = DEFAULT, formula: Encoding | None = None
+    encoding: Encoding, new: Sequence[int], method: str = "", formula: Encoding | None = None
 ) -> Resizing:
     """Resize a table by one of `METHODS`, and compare them all.
 
@@ -108,8 +109,9 @@ def resize_table(
     new : sequence of int
         Sides of the new grid, as many as the old one has; of biases those of the new window, whose
         displacements are 2 H - 1 by 2 W - 1.
-    method : str
-        That of the table in the answer.
+    method : str, optional
+        That of the table in the answer; by default bicubic, or the formula where models compute it
+        at every size.
     formula : Encoding, optional
         The same formula on the new grid: its codes there, and which pairs meet unseen phases.
 
@@ -120,42 +122,48 @@ def resize_table(
     >>> r.table.shape, r.between
     ((36, 8), ('dinov2', 'bilinear'))
     """
+    computed = not method and is_computed(encoding, formula)
+    method = method or DEFAULT
     check_resizable(encoding, method)
     lags, behind = encoding.domain.kind == "lag", encoding.domain.prefix
     shape = encoding.domain.sides
     old = tuple((n + 1) // 2 for n in shape) if lags else shape
     new = check_new_sides(new, old)
     wanted = tuple(2 * n - 1 for n in new) if lags else new
-    check_size("the new table", behind + int(np.prod(wanted)), encoding.dim)
+    check_size("the new table", behind + math.prod(wanted), encoding.dim)
     whole = np.asarray(encoding.table(), dtype=float)
     rows = whole[behind:]
     tables = {name: resize_lattice(rows, shape, wanted, name) for name in {**IN_USE, method: None}}
     chosen = tables[method]
     before, after = picture(rows, shape), picture(chosen, wanted)
     size = before.norm or np.nan
-    methods = [
-        Method(name, rms(one) / size, similarities(one, wanted), float(np.abs(one - chosen).max()))
-        for name, one in tables.items()
-    ]
-    anew = None if formula is None else picture(formula.table()[behind:], wanted)
+    own = None if formula is None else formula.table()[behind:]
     most, between, at = compare_methods(tables, wanted)
     return Resizing(
         old=old,
         new=new,
         prefix=behind,
         method=method,
-        table=as_stored(encoding, np.concatenate([whole[:behind], chosen])),
+        table=as_stored(encoding, np.concatenate([whole[:behind], own if computed else chosen])),
         before=before,
         after=after,
-        methods=methods,
+        methods=[
+            Method(name, rms(t) / size, similarities(t, wanted), float(np.abs(t - chosen).max()))
+            for name, t in tables.items()
+        ],
         largest_difference=most,
         between=between,
         at=at,
         moved=energy_moved(before, after),
         unseen=None if formula is None else unseen_phases(encoding, formula),
-        anew=anew,
+        anew=None if own is None else picture(own, wanted),
         about=(encoding,),
     )
+
+
+def is_computed(encoding: Encoding, formula: object) -> bool:
+    """Whether models compute it at every size by its formula, and interpolate nothing."""
+    return formula is not None and (encoding.act == "rotate" or encoding.anew is not None)
 
 
 def check_resizable(encoding: Encoding, method: str) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pefourier.analysis.resize import Picture, Resizing, by_cycles
+from pefourier.analysis.resize import Picture, Resizing, by_cycles, is_computed
 from pefourier.answers import plot
 from pefourier.answers.places import axis_names, by_axis, further_in_words
 from pefourier.answers.spectrum import whole_plane
@@ -36,11 +36,11 @@ def resize_record(answer: Answer, out: str | None = None) -> dict[str, Any]:
 def conclude_resizing(enc: Encoding, r: Resizing) -> Said:
     """How far methods differ, what happens to codes, and which pairs meet unseen phases.
 
-    Rotations are computed at every size, so that the formula comes first there.
+    What models compute at every size is told first, where it is so.
     """
     if not r.before.norm:
         return Said(*meaning_of("resize", "ALL ZERO"))
-    computed = enc.act == "rotate" and r.anew is not None
+    computed = is_computed(enc, r.anew)
     new = r.anew if computed else r.after
     apart = new.nearest is None or new.distinct == math.prod(new.grid)
     verdict = "STILL DISTINCT" if apart else "NO LONGER DISTINCT"
@@ -50,7 +50,7 @@ def conclude_resizing(enc: Encoding, r: Resizing) -> Said:
         verdict = "NOT DISTINCT"
     anew = anew_in_words(r), unseen_in_words(r)
     if computed:
-        return Said(verdict, anew[0], "", (anew[1], instead_in_words(r)))
+        return Said(verdict, anew[0], "", (anew[1], instead_in_words(enc, r)))
     return Said(verdict, codes_in_words(r), methods_in_words(enc, r), anew)
 
 
@@ -90,13 +90,14 @@ def anew_in_words(r: Resizing) -> str:
     return f"Computed anew on {size_of(r.new)}, {apart_in_words(r.anew, r.before)}."
 
 
-def instead_in_words(r: Resizing) -> str:
+def instead_in_words(enc: Encoding, r: Resizing) -> str:
     """What interpolation would do to codes that a formula gives at every size."""
     if r.after.nearest is None or r.before.nearest is None:
         return ""
     would = apart_in_words(r.after, r.before).replace("differ", "would differ", 1)
-    recomputed = "Rotations are recomputed at the new size; interpolation is for tables"
-    return f"{recomputed}: by {r.method} {would}."
+    sides = enc.params.get("pretrained") or r.old
+    way = phrase("recomputed" if enc.anew is None else "network", sides=size_of(sides))
+    return f"{way}: by {r.method} {would}."
 
 
 def unseen_in_words(r: Resizing) -> str:
@@ -119,17 +120,18 @@ def unseen_in_words(r: Resizing) -> str:
 def resize_text(answers: Sequence[Answer], out: str | None = None) -> str:
     """A line a method, then the table before and after."""
     r: Resizing = answers[0].result
-    rows = [["method", "length of codes, new / old", "cosine of neighbours", "largest difference"]]
+    apart = f"largest difference from {r.method}"
+    rows = [["interpolated by", "length of codes, new / old", "cosine of neighbours", apart]]
     for one in r.methods:
-        name = one.method + "  (asked for)" * (one.method == r.method)
         apart = number(one.largest_difference, 3)
-        rows.append([name, number(one.norm_ratio), by_axis(one.neighbours, 4), apart])
-    pictures = {"before": r.before, "after": r.after}
-    pictures |= {"computed anew": r.anew} if r.anew is not None else {}
-    rows_of_pictures = [["", *pictures]]
+        rows.append([one.method, number(one.norm_ratio), by_axis(one.neighbours, 4), apart])
+    pictures = {"before": r.before, "computed anew": r.anew, f"by {r.method}": r.after}
+    known = {name: one for name, one in pictures.items() if one is not None}
+    rows_of_pictures = [["", *known]]
     for label, value in PICTURE_FACTS:
-        rows_of_pictures.append([label, *map(value, pictures.values())])
-    text = f"{aligned(rows)}\n{aligned(rows_of_pictures)}"
+        rows_of_pictures.append([label, *map(value, known.values())])
+    tables = [aligned(rows), aligned(rows_of_pictures)]
+    text = "\n".join(tables[::-1] if is_computed(r.about[0], r.anew) else tables)
     text += f"energy at other frequencies, by cycles from end to end: {moved_in_words(r)}\n"
     never = [one for one in r.unseen or () if one.which]
     pairs = (f"{one.axis} {', '.join(joined_runs(one.which, ' to '))}" for one in never)

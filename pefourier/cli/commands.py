@@ -384,7 +384,7 @@ def resize(
     new: tuple | None = ...,
     prefix: int | None = None,
     d: int | None = None,
-    method: Interpolation = "bicubic",
+    method: Interpolation | None = None,
     out: str | None = None,
     quiet: bool = False,
 ) -> None:
@@ -408,7 +408,7 @@ def resize(
     from pefourier.answers.telling import answer_of
 
     placing = {"grid": old or (), "prefix": prefix or 0}
-    found = questions.resize(spec, new, method=method, d=d, **placing)
+    found = questions.resize(spec, new, method=method or "", d=d, **placing)
     request.note_grids(found.about[0], quiet)
     drawing.draw("resize", [answer_of(found)])
     if out is not None:

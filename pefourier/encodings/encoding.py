@@ -114,6 +114,7 @@ class Encoding:
     operator: Operator | None = None  # of user code that turns what it is given
     lattice: int | None = None  # points of its frequency axis where its length was set; None: d
     paired: bool = False  # cosines and sines of complex numbers, which are in no order of columns
+    anew: Callable[[tuple[int, ...]], "Encoding"] | None = None  # on other sides, where it is drawn
 
     def __len__(self) -> int:
         return len(self.domain)

@@ -5,6 +5,7 @@ small network of log-spaced displacements. d is the number of heads. Codes belon
 key - query, (2H - 1)(2W - 1) of them in raster order; the authors' tables run the other way round.
 """
 
+from collections.abc import Callable
 from functools import cache
 
 import numpy as np
@@ -130,6 +131,22 @@ def swin2_bias(
         return 16 / (1 + np.exp(-(hidden @ heads)))
 
 
+def of_network(
+    domain: Domain, sides: np.ndarray, d: int, network: Callable[[], tuple[np.ndarray, ...]]
+) -> Encoding:
+    """SwinV2's biases out of a network's W, b and V; those of another window are its, too."""
+
+    def codes(x: np.ndarray) -> np.ndarray:
+        x = np.asarray(x)
+        check_points("swin2", domain, x)
+        return swin2_bias(log_spaced(toward_query(domain, x), sides), *network())
+
+    def anew(window: tuple[int, ...]) -> Encoding:
+        return of_network(lags_on(window), sides, d, network)
+
+    return Encoding("swin2", domain, d, codes, act="bias", anew=anew)
+
+
 @encoding(
     "swin2", "Liu et al., 2022 (Swin Transformer V2, before training)", domain="lag", untrained=True
 )
@@ -181,9 +198,4 @@ def swin2(
         weights = draw(0.0, scale, (len(sides), HIDDEN))
         return weights, np.zeros(HIDDEN), draw(0.0, scale, (HIDDEN, d))
 
-    def codes(x: np.ndarray) -> np.ndarray:
-        x = np.asarray(x)
-        check_points("swin2", domain, x)
-        return swin2_bias(log_spaced(toward_query(domain, x), sides), *network())
-
-    return Encoding("swin2", domain, d, codes, act="bias")
+    return of_network(domain, sides, d, network)

@@ -6,7 +6,8 @@ weights) with its ``own`` parameters and those that are ``read`` (parameter: key
 or ``width`` over ``heads``; ``times``: head times heads); ``sides``, one an axis: a ``size`` over
 another, each [key, default] (``first``: one more for the first frame); ``usual`` sides where a
 config has none; ``prefix`` and a key of ``registers``; ``reference``, bases over scales;
-``pretrained``, a key that has the window of SwinV2's pretraining, or one for each stage.
+``pretrained``, a key that has the window of SwinV2's pretraining, or one for each stage;
+``network``, the name of what computes its biases, whose window is ``within`` the image of a stage.
 """
 
 import re
@@ -18,6 +19,7 @@ import numpy as np
 
 from pefourier.encodings.domain import lags_on, lattice
 from pefourier.encodings.encoding import FLOAT32_EPS, Encoding, Finding, from_table
+from pefourier.encodings.families.windows import of_network
 from pefourier.encodings.findings import finding
 from pefourier.encodings.grids import check_fit, count_points, size_of
 from pefourier.encodings.sources import weights
@@ -43,6 +45,8 @@ def read_axes(model: ModelConfig) -> Encoding | None:
             return enc
         if block["encoding"] == "learned":
             return None  # which says where the table is
+    if "network" in block and (enc := read_network(model, block)) is not None:
+        return enc
     if model.part:
         raise PefourierError(f"{shown(model.file)} has no part {shown(model.part)}; leave out #")
     return formula(model, block)
@@ -67,8 +71,8 @@ def formula(model: ModelConfig, block: Block) -> Encoding:
     if "divided_by" in block:  # indices, of each axis of the order, as frequencies are
         numbers = tuple(divisor_of(model, *one) for one in block["divided_by"])
         own |= {"stretch": numbers, "stretch_by": "linear"}
-    if "pretrained" in block and (window := first_stage(model, block["pretrained"])):
-        own["pretrained"] = (window,) * len(sides)
+    if "pretrained" in block:
+        own["pretrained"] = pretrained(model, block, len(sides))
     if block["encoding"] in ("axial", "axial-rope"):
         own["prefix"] = prefix_of(model, block)
     if "note" in block:
@@ -87,11 +91,13 @@ def dimension_of(model: ModelConfig, block: Block) -> int:
     return model.dimension(d * heads if block["d"].get("times") else d, "size of a head or width")
 
 
-def first_stage(model: ModelConfig, key: str) -> int:
-    """A whole number of the first stage, of a list with one for each; 0 where there is none."""
+def pretrained(model: ModelConfig, block: Block, axes: int, stage: int = 0) -> tuple[int, ...]:
+    """The window of pretraining, of a list that of a stage; empty where there is none."""
+    key = block["pretrained"]
     value = model.config.values.get(key)
-    one = value[0] if isinstance(value, list) and value else value
-    return replace(model.config, values={key: one}).count(key, least=0) or 0
+    one = value[stage] if isinstance(value, list) and stage < len(value) else value
+    window = replace(model.config, values={key: one}).count(key, least=0)
+    return (window,) * axes if window else ()
 
 
 def value_of(model: ModelConfig, spec: list[Any], place: int = 0) -> int | None:
@@ -233,3 +239,28 @@ def read_window(model: ModelConfig, block: Block) -> Encoding:
     params |= {"model_type": model.kind, "grid": sides, "prefix": domain.prefix}
     enc = from_table(table, block["encoding"], eps=eps, params=params, origin="weights")
     return replace(enc, domain=domain, act="bias")
+
+
+def read_network(model: ModelConfig, block: Block) -> Encoding | None:
+    """SwinV2's biases by the network in the weights, of the first block or of the one named."""
+    from pefourier.encodings.sources.tables import read_table
+
+    wanted = re.compile(rf"(^|\.){re.escape(block['network'])}\.0\.weight$")
+    part = model.part and model.part.removesuffix(".0.weight") + ".0.weight"
+    found = sorted(weights.tensors_beside(replace(model, part=part), wanted).items())
+    if not found:
+        return None
+    name, path = found[0]
+    stem = name.removesuffix("0.weight")
+    (first, eps), (second, _) = (read_table(path, f"{stem}{layer}.weight") for layer in (0, 2))
+    network = first.T, weights.read_vector(path, f"{stem}0.bias"), second.T
+    stage = int(re.search(r"layers\.(\d+)\.|$", name)[1] or 0)
+    image = side_of(model, block["within"], 0) >> stage
+    sides = model.grid or tuple(min(side, image) for side in sides_of(model, block)[0])
+    before = pretrained(model, block, len(sides), stage)
+    enc = of_network(lags_on(sides), np.array(before or sides), len(second), lambda: network)
+    params = {"length": len(enc), "d": enc.dim, "grid": sides, "pretrained": before}
+    params |= {"path": path, "array": name, "model_type": model.kind}
+    told = f"the biases of {shown(stem[:-1])}; name another block's, {shown(model.file + '#NAME')}"
+    found = () if part else (finding("grid-convention", note=told),)
+    return replace(enc, eps=eps, params=params, findings=found, origin="weights")

@@ -266,6 +266,30 @@ def test_swinv2_divides_by_its_window_of_pretraining(config):
     assert plain.params["pretrained"] == ()
 
 
+def test_swinv2_is_computed_by_its_trained_network_at_every_size(tmp_path):
+    """Against transformers' table of biases: of both stages, and in a larger window."""
+    swin2 = pytest.importorskip("transformers.models.swinv2.modeling_swinv2")
+    sizes = {"image_size": 32, "patch_size": 4, "embed_dim": 24, "depths": [1, 1]}
+    sizes |= {"num_heads": [2, 4], "window_size": 8, "pretrained_window_sizes": [0, 3]}
+    torch.manual_seed(0)
+    model = swin2.Swinv2Model(swin2.Swinv2Config(**sizes, initializer_range=1.0))
+    model.save_pretrained(tmp_path)
+    for stage, old, new in ((0, 8, 12), (1, 4, 6)):
+        attention = model.encoder.layers[stage].blocks[0].attention.self
+        part = f"layers.{stage}.blocks.0.attention.self.continuous_position_bias_mlp"
+        spec = f"{tmp_path}#encoder.{part}" if stage else str(tmp_path)
+        attention.pretrained_window_size = [3, 3] if stage else [8, 8]  # which 0 stands for
+        tables = []
+        for window in (old, new):
+            attention.window_size = (window, window)
+            with torch.no_grad():
+                coordinates, _ = attention.create_coords_table_and_index()
+                logits = attention.continuous_position_bias_mlp(coordinates)
+                tables.append(16 * torch.sigmoid(logits).reshape(-1, attention.num_attention_heads))
+        np.testing.assert_allclose(questions.codes_at(spec)[2], tables[0], 1e-5, 1e-5)
+        np.testing.assert_allclose(resize(spec, (new, new)).table, tables[1], 1e-5, 1e-5)
+
+
 @pytest.mark.parametrize(
     ("kind", "own", "said"),
     [
