@@ -213,6 +213,10 @@ def test_a_rotation_tells_what_a_cache_does():
         assert at[key] == (pytest.approx(error, rel=2e-3), pytest.approx(cosine, abs=6e-4))
     for spec in ("rope:scaling=dynamic,factor=2,original=4096", "rope", LLAMA3):
         assert describe_rotation(load(spec, 4096)).cache is None
+        said = conclude_context(
+            load(spec, 4096), describe_context(spec, 4096)[1]
+        ).text  # once nothing before it errs
+        assert ("keys that a cache keeps are off from there" in said) == ("dynamic" in spec)
 
 
 def test_a_cache_errs_where_longrope_changes_its_list():

@@ -121,6 +121,8 @@ def conclude_comparison(r: Comparison) -> Said:
     if r.verdict != "different" and used_differently(r):
         verdict = "THE SAME CODES, USED DIFFERENTLY"
     given = [e.label for e in r.about if any(f.code == "waves-given" for f in e.findings)]
+    if verdict == "THE SAME, REWRITTEN" and waves_exchanged(r):
+        verdict = "SIN AND COS EXCHANGED"
     if verdict == "DIFFERENT" and len(given) == 1:
         more = [phrase("waves given", name=given[0]), *more]
     return Said(verdict, meaning, "", (*more, repair(r)))
@@ -180,6 +182,9 @@ def written_differently(r: Comparison) -> str:
     alike = "The same codes" if used_differently(r) else "One encoding"
     what = moved if "rows" in r.by else f"{alike}, written differently"
     how = f"{what}: {change_in_words(r.by)}"
+    if waves_exchanged(r):
+        layout = f"columns {r.by['layout']}"
+        how = how.replace(layout, f"sines and cosines exchanged ({layout})")
     if "rotation" in r.by and "scale" in r.by:
         return phrase("rotated and scaled", how=how, times=r.by["scale"] ** 2)
     if "rotation" in r.by:
@@ -190,6 +195,15 @@ def written_differently(r: Comparison) -> str:
     if isinstance(r.by.get("offset"), int) and "part" not in r.by:
         over = f" over {r.length - abs(r.by['offset'])} of {r.length} positions"
     return phrase("changed" if r.max_difference else "changed alone", how=how, over=over, r=r)
+
+
+def waves_exchanged(r: Comparison) -> bool:
+    """Whether the columns that trade places are sine and cosine: their squares sum up alike."""
+    if not r.by.get("layout", "").endswith("exchanged"):
+        return False
+    enc = r.about[0]
+    squares = enc.table(enc.domain.x[:64]) ** 2
+    return bool(np.ptp(squares + squares[:, r.by["columns"]], axis=0).max() < 1e-3 * squares.max())
 
 
 def rescaled_in_words(r: Comparison) -> str:
@@ -244,12 +258,16 @@ def change_in_words(by: Mapping[str, Any]) -> str:
     """What leads from one table to another, in words.
 
     >>> change_in_words({"offset": 1, "scale": 2.0}), change_in_words({"offset": [0, 2]})
-    ('shifted by 1 position, scaled by 2', 'shifted by y 0, x 2 points')
+    ('off by one position (row 0 of the second is row 1 of the first), scaled by 2', \
+'shifted by y 0, x 2 points')
     """
 
     def moved(by: int | list[int]) -> str:
-        """Of what an offset is a number."""
-        return "points" if isinstance(by, list) else agreeing(abs(by), "position", "positions")
+        """Which row is which, or by how many points of a grid."""
+        if isinstance(by, list):
+            return f"shifted by {by_axis(by)} points"
+        far = "off by one position" if abs(by) == 1 else f"shifted by {by} positions"
+        return f"{far} (row {max(-by, 0)} of the second is row {max(by, 0)} of the first)"
 
     if "resized" in by:
         made, source = ("first", "second") if by["resized"] == "a" else ("second", "first")
@@ -261,7 +279,7 @@ def change_in_words(by: Mapping[str, Any]) -> str:
         "columns": lambda v: None if "layout" in by else "columns in another order",
         "signs": lambda v: f"{sum(s < 0 for s in v)} columns with the other sign",
         "scale": lambda v: f"scaled by {number(v, 7)}",
-        "offset": lambda v: f"shifted by {by_axis(v) if isinstance(v, list) else v} {moved(v)}",
+        "offset": moved,
         "zero_rows": lambda v: f"behind {v} {agreeing(v, 'row', 'rows')} of zeros",
         "order": lambda v: f"axes {v}",
         "rows": lambda v: phrase(f"rows {v}"),

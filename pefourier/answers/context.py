@@ -95,6 +95,9 @@ def about_more(found: context.Context) -> list[str]:
         return [about_reading(reading, found.rotations)]
     if any(r.cache for r in found.rotations):
         return [about_cache(found.rotations)]
+    if growing := [r.scaling for r in found.rotations if r.scaling in ("dynamic", "longrope")]:
+        told = {"trained": found.trained, "twice": 2 * found.trained}
+        return [phrase("cache beyond", scaling=growing[0], **told)]
     if found.temperature is not None:
         return [about_temperature(found)]
     factor = max(r.softmax_factor for r in found.rotations)
@@ -439,11 +442,12 @@ def near_buckets(enc: Encoding) -> tuple[str, ...]:
     """Which distances before the last bucket of T5's share one."""
     if enc.name != "t5":
         return ()
+    heads = () if "path" in enc.params else (phrase("learned heads"),)
     *near, far = shared_buckets(enc, enc.params["causal"])
     encoder = "path" in enc.params and far[0] != shared_buckets(enc, True)[-1][0]
     told = first_few([f"{run[0]}-{run[-1]}" for run in near], RUNS).replace(", …", " …")
     where = ", in the encoder," if encoder else ""
-    return (f"Nearer ones{where} share buckets, too: {told}.",) if near else ()
+    return (*([f"Nearer ones{where} share buckets, too: {told}."] if near else []), *heads)
 
 
 def shared_buckets(enc: Encoding, causal: bool) -> list[np.ndarray]:

@@ -403,6 +403,26 @@ def test_the_order_of_columns_that_are_added_needs_nothing():
     assert "permuted" not in said.text
 
 
+def test_common_bugs_of_sinusoids_are_named(rng):
+    """Once "columns neighbours exchanged" and "shifted by 1 position" were all that was said."""
+    one = load("sinusoidal", 40, 8)
+    swapped = np.arange(8) ^ 1
+    said = conclude_comparison(compare(one, table(one.table()[:, swapped])))
+    assert said.verdict == "SIN AND COS EXCHANGED"
+    assert "sines and cosines exchanged (columns neighbours exchanged)" in said.meaning
+    codes = rng.normal(size=(40, 8))
+    other = conclude_comparison(compare(table(codes), table(codes[:, swapped])))
+    assert other.verdict == "THE SAME, REWRITTEN"
+    for shift in (-3, -1, 1, 2):
+        one, two = load("sinusoidal:offset=3", 40, 8), load(f"sinusoidal:offset={3 + shift}", 40, 8)
+        told = conclude_comparison(compare(one, two)).meaning
+        assert ("off by one position" in told) == (abs(shift) == 1)
+        i, j = map(
+            int, re.search(r"row (\d) of the second is row (\d) of the first", told).groups()
+        )
+        assert np.allclose(two.table()[i], one.table()[j])
+
+
 def test_a_parameter_that_one_table_lacks_is_said_to_be_the_others():
     codes = load("rope", 40, 8).table()
     one, two = table(3.5 * codes), table(codes)

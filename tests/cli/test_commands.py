@@ -229,7 +229,8 @@ def test_zeros_have_no_spectrum(run):
             "sinusoidal",
             "sinusoidal:offset=2",
             1,
-            "sinusoidal and sinusoidal:offset=2 are equivalent: shifted by 2 positions\n",
+            "sinusoidal and sinusoidal:offset=2 are equivalent: shifted by 2 positions "
+            "(row 0 of the second is row 2 of the first)\n",
         ),
         ("sinusoidal", "dft", 1, "sinusoidal and dft are different\n"),
         ("dft:d=8", "dft:d=6", 1, "dft:d=8 and dft:d=6 are different\ndimensions 8 and 6\n"),
