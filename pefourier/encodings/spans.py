@@ -105,8 +105,9 @@ def along_spans(enc: Encoding, axis: np.ndarray, spans: list[TokenSpan], text: s
         return factor * waves(phases, layout, first="cos")
 
     params = {**enc.params, "length": ids.shape[1], "spans": text, "position_ids": ids.tolist()}
-    line, found = positions(ids.shape[1]), (*enc.findings, *overlaps(spans))
-    return replace(enc, domain=line, codes=codes, measure=None, params=params, findings=found)
+    known = (one for one in enc.findings if one.code != "rope-axes")  # all tokens are answered
+    facts = {"domain": positions(ids.shape[1]), "findings": (*known, *overlaps(spans))}
+    return replace(enc, codes=codes, measure=None, params=params, **facts)
 
 
 def overlaps(spans: list[TokenSpan]) -> tuple[Finding, ...]:

@@ -186,6 +186,21 @@ def test_the_command_takes_spans(run):
     assert "position-ids-overlap" in [f["code"] for f in result["findings"]]
 
 
+def test_tokens_of_spans_are_named_and_none_is_left_out(run, config):
+    """Without spans a config is answered for text alone, which a note says; with them for all."""
+    path = config("qwen2_vl", rope_parameters={"rope_theta": 1e6, "mrope_section": [16, 24, 24]})
+    asked = (
+        run("check-faithful", path, "--json").results,
+        run("check-faithful", path, "--spans", "text:5 image:4x6 text:3", "--json").results,
+    )
+    notes = [[one["code"] for one in results[0]["findings"]] for results in asked]
+    assert ("rope-axes" in notes[0], "rope-axes" in notes[1]) == (True, False)
+    assert (
+        "the closest two, token 5 at (5,5,5) and token 6 at (5,5,6), "
+        in (asked[1][0]["conclusion"])
+    )
+
+
 QWEN = {
     "model_type": "qwen2_vl",
     "hidden_size": 256,
