@@ -304,7 +304,8 @@ def test_what_leads_from_one_convention_to_another_is_named(one, other, by, tabl
     for key, value in by.items():
         assert told[key] == (value if isinstance(value, str) else pytest.approx(value, rel=1e-6))
     if "coordinates" in by:  # once THE SAME, SHIFTED
-        assert found.conclusion.startswith("RESCALED. One formula at other coordinates, ")
+        verdict = "AXES EXCHANGED" if "order" in by else "RESCALED"
+        assert found.conclusion.startswith(f"{verdict}. One formula at other coordinates, ")
         advice = "and reorder its columns" if "layout" in by else "for weights trained"
         assert f"rescale one's coordinates {advice}" in found.conclusion
         assert not found.same
@@ -345,6 +346,10 @@ def test_what_exchanged_axes_mean_is_said():
     assert exchanged + "For trained weights swap the halves of the columns" + anew in halves
     ordered = said_of("mae", "timm", (6, 8))
     assert exchanged + "For trained weights put the columns into the other's order" in ordered
+    assert halves.startswith("AXES EXCHANGED. ")
+    assert "starts anew, the order of columns alone makes no difference." in (
+        said_of("mae", "detr", (6, 8))
+    )
     assert "exchanged" not in said_of("detr", "deformable-detr", (6, 8))
 
 
@@ -370,6 +375,7 @@ def test_a_transposed_square_is_exchanged_axes(frames):
     table = np.random.default_rng(0).normal(size=(len(on), 5))
     turned = table.reshape(*frames, 6, 6, 5).swapaxes(-3, -2).reshape(-1, 5)
     told = compare(*(replace(from_table(one), domain=on) for one in (table, turned))).conclusion
+    assert told.startswith("AXES EXCHANGED. ")
     assert "For trained weights transpose the grid of one table" in told
 
 

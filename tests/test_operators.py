@@ -198,6 +198,7 @@ def test_exchanged_axes_are_named():
     yx, xy = (load(f"axial-rope:order={o}", None, D, grid=(5, 5)) for o in ("yx", "xy"))
     found = compare_operators(yx, xy)
     assert (found.relation, found.name) == ("permuted", "axes-exchanged")
+    assert pefourier.compare(yx, xy).conclusion.startswith("AXES EXCHANGED. The same rotation")
 
 
 def test_public_functions_are_the_rotations_by_name():

@@ -39,29 +39,35 @@ METHODS = {
     "bilinear-corners": "bilinear with align_corners",
     "dinov2": "bicubic by a scale factor with .1 added (DINOv2)",
 }
+ORDERS = {"order", "rows", "layout", "columns", "signs", "first"}  # of no account to new weights
 WAVES = {"cos": "cosines", "sin": "sines"}
 
 
-def exchanged_axes(r: Comparison) -> str:
-    """What axes in other columns mean for weights, and how they come back."""
-    if "order" not in r.by:
-        return ""
-    one, other = r.by["order"].split(" to ")
-    moved = sorted(a for a, b in zip(one, other, strict=True) if a != b)
+def exchanged_axes(r: Comparison) -> list[str]:
+    """Axes that stand in one another's columns, or whose points do on a square."""
+    if "order" in r.by:
+        pairs = zip(*r.by["order"].split(" to "), strict=True)
+        return sorted(one for one, other in pairs if one != other)
+    square = len({*r.about[0].domain.sides[-2:]}) == 1
+    return ["x", "y"] if r.by.get("rows") == "transposed" and square else []
+
+
+def axes_in_words(r: Comparison) -> str:
+    """What exchanged axes mean for weights, and how they come back."""
     halves = r.by.get("layout") == "halves exchanged"
     way = "swap the halves of the columns" if halves else "put the columns into the other's order"
-    return read_exchanged(moved, way)
+    way = way if "order" in r.by else "transpose the grid of one table"
+    anew = "it" if r.by.keys() <= ORDERS else "the order of columns alone"
+    return read_exchanged(exchanged_axes(r), way, anew)
 
 
 def exchanged_points(r: Comparison) -> str:
     """What rows of a table in another order mean."""
-    rows = r.by.get("rows", "")
+    rows, grid = r.by.get("rows", ""), size_of(r.about[0].domain.sides)
+    if not rows or exchanged_axes(r):
+        return ""
     if rows != "transposed":
-        return phrase(rows if rows in ("reversed", "permuted") else "blocks") if rows else ""
-    height, width = r.about[0].domain.sides[-2:]
-    if height == width:
-        return read_exchanged(["x", "y"], "transpose the grid of one table")
-    grid = size_of(r.about[0].domain.sides)
+        return phrase(rows if rows in ("reversed", "permuted") else "blocks")
     way = f"; check-faithful --grid {grid} says in which" if has_table(r) else ""
     return phrase("transposed", grid=grid, way=way)
 
@@ -71,16 +77,18 @@ def has_table(r: Comparison) -> bool:
     return any(enc.name not in BUILDERS for enc in r.about)
 
 
-def read_exchanged(axes: Sequence[str], way: str) -> str:
-    """What exchanged axes do to weights.
+def read_exchanged(axes: Sequence[str], way: str, anew: str = "it") -> str:
+    """What exchanged axes do to weights, and what makes no difference before training.
 
     >>> read_exchanged(["t", "x", "y"], "reorder").partition(":")[0]
     't, x and y change places'
     """
+    if not axes:
+        return ""
     what, read = "change places", "axes as others"
     if len(axes) == 2:
         what, read = "are exchanged", f"{WORDS.get(axes[1])} as {WORDS.get(axes[0])}"
-    return phrase("axes exchanged", axes=join(axes), what=what, read=read, way=way)
+    return phrase("axes exchanged", axes=join(axes), what=what, read=read, way=way, anew=anew)
 
 
 def conventions_apart(r: Comparison) -> str:
@@ -116,8 +124,8 @@ def conclude_comparison(r: Comparison) -> Said:
     verdict = "THE SAME" if r.by == DOUBLED else verdict
     kinds = {"resized": "RESIZED", "rows": "REORDERED", "offset": "SHIFTED"}
     changed = next((word for key, word in kinds.items() if key in r.by), "REWRITTEN")
-    verdict = verdict or f"THE SAME, {changed}"
-    verdict = "RESCALED" if r.verdict == "equivalent" and "coordinates" in r.by else verdict
+    changed = "RESCALED" if "coordinates" in r.by else f"THE SAME, {changed}"
+    verdict = verdict or ("AXES EXCHANGED" if exchanged_axes(r) else changed)
     if r.verdict != "different" and used_differently(r):
         verdict = "THE SAME CODES, USED DIFFERENTLY"
     given = [e.label for e in r.about if any(f.code == "waves-given" for f in e.findings)]
@@ -227,8 +235,10 @@ def rows_permuted(r: Comparison) -> Said:
         "axes-exchanged": "the axes exchanged",
     }.get(name, str(name).replace("-", " "))
     more = phrase("unpermuted", found=r.operator), common_part(r)
-    verdict = "TURNED OPPOSITE WAYS" if name == "reversed" else "THE SAME, PERMUTED"
-    return Said(*meaning_of("compare", verdict, told=told), phrase("weights"), more)
+    kind = "TURNED OPPOSITE WAYS" if name == "reversed" else "THE SAME, PERMUTED"
+    verdict, meaning = meaning_of("compare", kind, told=told)
+    verdict = "AXES EXCHANGED" if name == "axes-exchanged" else verdict
+    return Said(verdict, meaning, phrase("weights"), more)
 
 
 def operators_in_words(r: Comparison) -> str:
@@ -576,7 +586,7 @@ RULES = {
         shifted_alike,
         operators_in_words,
         exchanged_points,
-        exchanged_axes,
+        axes_in_words,
         cause_in_words,
         conventions_apart,
         common_part,
