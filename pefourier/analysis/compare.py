@@ -2,9 +2,8 @@
 
 Conventions
 -----------
-Tables are (n, d); of different lengths the common positions are compared. Rounding is half a unit
-of each table's format at each number, and, for columns that are known to turn, that of phases that
-were computed in float32 or better. Equivalent tables follow from one another by an order of
+Tables are (n, d); of different lengths the common positions are compared, to rounding as
+`geometry.tolerance` knows it. Equivalent tables follow from one another by an order of
 columns, signs, a scale and an offset in positions, have their rows in another order, or one row
 added to all, as `by` says; the weakest equivalence is a rotation, by which all inner products are
 kept. On a grid rows that are moved are no such thing: each point has the code of another. The
@@ -16,7 +15,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -28,7 +26,6 @@ from pefourier.analysis.operators import (
     compare_rotations,
     turns_by_formula,
 )
-from pefourier.encodings.axis_parts import axis_lines
 from pefourier.encodings.columns import changes_by_name
 from pefourier.encodings.encoding import (
     BLOCK,
@@ -40,15 +37,13 @@ from pefourier.encodings.encoding import (
     unit_of,
     without_prefix,
 )
-from pefourier.geometry.precision import FLOAT32_EPS, FORMATS, phase_errors, stored_resolution
 from pefourier.geometry.row_search import first_equal
-from pefourier.geometry.waves import turning_pairs
+from pefourier.geometry.tolerance import READ, has_float32_phases, stored_tolerance
 from pefourier.result import Result
 
 if TYPE_CHECKING:  # imported where two encodings differ: pages of other answers name this type
     from pefourier.diagnosis.causes import Cause, WaveTable
 
-READ = 2**9  # rows from which frequencies are read
 FEW = 64  # rows in which a match of columns is looked for first
 MOST_LEVELS, FEWEST_LEVELS = 2**16, 12  # of numbers that were rounded to whole steps
 OF_SCALE = 0.05  # of a step by which a fitted scale moves the largest number
@@ -82,6 +77,7 @@ class Comparison(Result):
     operator: OperatorComparison | None = None  # of two rotations, one of them maybe a table
     findings: Mapping[str, tuple[Finding, ...]] = field(default_factory=dict)  # a's, b's alone
     given_tolerance: float | None = None  # largest difference of numbers that is to count as none
+    float32_phases: tuple[str, ...] = ()  # a, b: of float64, computed from phases in float32
 
     @property
     def same(self) -> bool:
@@ -222,6 +218,8 @@ def compare_codes(one: Encoding, two: Encoding) -> Comparison:
     allowed, eps = stored_tolerance(first, second, one, two)
     plain = np.abs(first - second)
     facts |= {"tolerance": float(allowed.max()), **locate_differences(plain, allowed)}
+    coarse = [has_float32_phases(table) for table in (first, second)]
+    facts["float32_phases"] = tuple(name for name, own in zip("ab", coarse, strict=True) if own)
     if (plain <= allowed).all():
         bitwise = bool((plain == 0).all())
         return Comparison("equal", bitwise, {}, max_difference=float(plain.max()), **facts)
@@ -392,64 +390,6 @@ def locate_differences(
         "first_difference": first_of(difference > allowed),
         "largest_difference": first_of(difference),
     }
-
-
-def stored_tolerance(
-    a: np.ndarray, b: np.ndarray, one: Encoding, two: Encoding
-) -> tuple[np.ndarray, float]:
-    """Differences that rounding explains, shape (n, d), and the coarser eps of what is stored.
-
-    All was computed in float32 or better, and each number then rounded to its table's format, by
-    half a unit at most: so were numbers of 16 bits that lie in a wider format.
-    """
-    stored = [stored_resolution(t, enc.eps)[0] for t, enc in ((a, one), (b, two))]
-    coarser = max(stored)
-    allowed = rounding_tolerance(a, one, coarser)
-    halves = sum(eps / 2 for eps in stored if eps > FLOAT32_EPS)
-    return allowed + halves * (np.abs(a) + allowed) + half_of_least(coarser), coarser
-
-
-def half_of_least(eps: float) -> float:
-    """Half of the smallest number of a format of 16 bits, by its resolution; 0 of finer formats.
-
-    >>> half_of_least(2.0**-10) * 2**25
-    1.0
-    """
-    coarse = (form for form in FORMATS.values() if form.digits < FORMATS["float32"].digits)
-    return next((2.0 ** (f.least - f.digits) for f in coarse if 2.0 ** (1 - f.digits) == eps), 0.0)
-
-
-def rounding_tolerance(table: np.ndarray, enc: Encoding, eps: float) -> np.ndarray:
-    """Differences that computing explains, shape (n, d), of numbers then stored to `eps`.
-
-    Numbers are off by a few units of the largest, in float32 or finer, and phases of columns that
-    turn as `phase_rounding` says.
-    """
-    size = largest_number(table) + 0.0
-    omega = np.zeros(table.shape[1])
-    if enc.measure is not None:
-        omega += np.abs(enc.measure.frequencies).max()
-    steps, lines = steps_and_lines(table, enc)
-    turning = [turning_pairs(line[:READ], max(eps, FLOAT32_EPS)) for line in lines]
-    if turning and None not in turning:
-        pairs = [np.concatenate([one.sines, one.cosines]) for one in turning]
-        omega[np.concatenate(pairs)] = 0.0
-        for columns, one in zip(pairs, turning, strict=True):
-            omega[columns] = np.maximum(omega[columns], np.tile(one.omega, 2))
-    return size * (4 * min(eps, FLOAT32_EPS) + phase_errors(steps, omega, eps))
-
-
-def steps_and_lines(table: np.ndarray, enc: Encoding) -> tuple[np.ndarray, list[np.ndarray]]:
-    """By how many steps phases of each row are off those of 0 at most, and rows that turn evenly.
-
-    On a whole grid a line along each axis; of columns that do not turn at all there are none.
-    """
-    n, sides = len(table), enc.domain.sides
-    origin = 0 if enc.measure is None else np.abs(enc.measure.offset).max()
-    if len(sides) == 1 or n < prod(sides):
-        return np.arange(n) + origin, [table] if n > 2 and table.shape[1] > 1 else []
-    lines = axis_lines(table[n - prod(sides) :].reshape(*sides, -1))
-    return np.full(n, sum(sides) + origin), [line for line in lines if len(line) > 1]
 
 
 def find_transformation(

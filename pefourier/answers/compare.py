@@ -154,6 +154,17 @@ def equal_numbers(r: Comparison) -> str:
     return f"{phrase('within rounding', r=r, given=given)}{beyond}."
 
 
+def coarse_phases(r: Comparison) -> str:
+    """That rounding is that of float32, though numbers are finer."""
+    if not r.float32_phases or not r.max_difference:
+        return ""
+    both = len(r.float32_phases) == 2
+    which = (
+        "Both were" if both else f"The {'first' if r.float32_phases[0] == 'a' else 'second'} was"
+    )
+    return phrase("float32 phases", which=which)
+
+
 def within_given(r: Comparison) -> str:
     """The tolerance that decides, where one was given."""
     given = r.given_tolerance
@@ -574,6 +585,7 @@ RULES = {
     "equal": (
         used_differently,
         equal_numbers,
+        coarse_phases,
         weights_left,
         operators_in_words,
         conventions_apart,
@@ -582,6 +594,7 @@ RULES = {
     "equivalent": (
         used_differently,
         written_differently,
+        coarse_phases,
         beyond_tolerance,
         shifted_alike,
         operators_in_words,

@@ -221,6 +221,32 @@ def test_a_frequency_that_is_wrong_on_a_large_grid_is_no_rounding():
         assert found.tolerance < 1e-4
 
 
+@pytest.mark.parametrize("grid_of", [(), (6, 8)])
+@pytest.mark.parametrize("product", [float, F])
+def test_float64_waves_of_float32_frequencies_are_rounded_as_those_are(product, grid_of):
+    """To the last bit of float64 they were DIFFERENT; of another base they are."""
+    spec, sides = ("axial-rope", grid_of) if grid_of else ("rope", (200,))
+    meant = load(spec, None if grid_of else 200, 64, grid=grid_of)
+    places = np.stack(np.meshgrid(*map(np.arange, sides), indexing="ij"), -1).reshape(
+        -1, len(sides)
+    )
+
+    def made(theta):
+        phase = [np.multiply.outer(x.astype(product), theta) for x in places.T]
+        phase = np.hstack(phase).astype(float)
+        table = from_table(np.hstack([np.cos(phase), np.sin(phase)]))
+        return replace(table, domain=meant.domain)
+
+    width = 64 // len(sides)
+    found = compare(meant, made(grid(1e4, width)))
+    assert (found.verdict, found.float32_phases) == ("equal", ("b",))
+    assert "The second was computed from frequencies in float32" in found.conclusion
+    exact = compare(meant, made((1e4 * (1 + 1e-6)) ** (-np.arange(0, width, 2) / width)))
+    coarse = compare(meant, made(grid(10001, width)))
+    assert (exact.verdict, coarse.verdict) == ("different", "different")
+    assert (exact.float32_phases, coarse.float32_phases) == ((), ("b",))
+
+
 def test_an_equivalent_answer_agrees_with_itself(run, tmp_path):
     """Of cosines and sines, each twice, it said that rounding explains 0 of a difference."""
     table = np.concatenate([f(np.outer(np.arange(2000), grid(1e4))) for f in (np.cos, np.sin)], 1)

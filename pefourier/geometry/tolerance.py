@@ -1,0 +1,115 @@
+"""Which differences of two tables does rounding explain?
+
+Conventions
+-----------
+Rounding is half a unit of each table's format at each number, and, for columns that are known to
+turn, that of phases: in float32 where a table is no finer, or shows that its own are. It grows with
+positions, on a grid with the places along its axes, not with the rows.
+"""
+
+from math import prod
+
+import numpy as np
+
+from pefourier.encodings.axis_parts import axis_lines
+from pefourier.encodings.encoding import FLOAT64_EPS, Encoding, largest_number
+from pefourier.geometry.precision import (
+    FLOAT32_EPS,
+    FORMATS,
+    has_format,
+    phase_errors,
+    rounded,
+    stored_resolution,
+)
+from pefourier.geometry.waves import turning_pairs
+
+READ = 2**9  # rows from which frequencies are read
+STEEP = 0.8  # a sine beyond which does not tell its phase
+TOLD = 2.0**-8  # of a unit of float32, to which a phase has to be known
+
+
+def stored_tolerance(
+    a: np.ndarray, b: np.ndarray, one: Encoding, two: Encoding
+) -> tuple[np.ndarray, float]:
+    """Differences that rounding explains, shape (n, d), and the coarser eps of what is stored.
+
+    All was computed in float32 or better, and each number then rounded to its table's format, by
+    half a unit at most: so were numbers of 16 bits that lie in a wider format.
+    """
+    stored = [stored_resolution(t, enc.eps)[0] for t, enc in ((a, one), (b, two))]
+    coarser = max(stored)
+    phases = FLOAT32_EPS if has_float32_phases(a) or has_float32_phases(b) else coarser
+    allowed = rounding_tolerance(a, one, coarser, phases)
+    halves = sum(eps / 2 for eps in stored if eps > FLOAT32_EPS)
+    return allowed + halves * (np.abs(a) + allowed) + half_of_least(coarser), coarser
+
+
+def half_of_least(eps: float) -> float:
+    """Half of the smallest number of a format of 16 bits, by its resolution; 0 of finer formats.
+
+    >>> half_of_least(2.0**-10) * 2**25
+    1.0
+    """
+    coarse = (form for form in FORMATS.values() if form.digits < FORMATS["float32"].digits)
+    return next((2.0 ** (f.least - f.digits) for f in coarse if 2.0 ** (1 - f.digits) == eps), 0.0)
+
+
+def has_float32_phases(table: np.ndarray) -> bool:
+    """Whether waves of a table, maybe finer, have phases in float32, as frequencies then are.
+
+    A column that is 0 or largest in the first row, at phase 0, is a sine or a cosine of one step
+    where it first is not, and that phase is a number of float32: of others one in 10^8 is. Cosines
+    of short steps do not tell.
+
+    >>> omega = np.float32(1e4) ** -np.linspace(0, 1, 8, dtype=np.float32)
+    >>> phases = np.outer(np.arange(4), omega.astype(float))
+    >>> has_float32_phases(np.sin(phases)), has_float32_phases(np.cos(phases * (1 + 1e-9)))
+    (True, False)
+    """
+    top = np.abs(table[0]).max() or 1.0
+    moved = (table != table[0]).argmax(axis=0)
+    step = table[moved, np.arange(table.shape[1])] / top
+    sines = (table[0] == 0) & (moved > 0) & (np.abs(step) < STEEP)
+    cosines = (table[0] == top) & (moved > 0) & (np.abs(step) < 1)
+    phases = np.abs(np.concatenate([np.arcsin(step[sines]), np.arccos(step[cosines])]))
+    slack = 4 * FLOAT64_EPS * np.concatenate([phases[: sines.sum()], 1 / phases[sines.sum() :]])
+    told = slack < TOLD * FLOAT32_EPS * phases
+    near = rounded(phases[told], FORMATS["float32"])
+    return bool((np.abs(near - phases[told]) <= slack[told]).all()) and has_format(
+        near, FORMATS["float32"]
+    )
+
+
+def rounding_tolerance(
+    table: np.ndarray, enc: Encoding, eps: float, phases_eps: float
+) -> np.ndarray:
+    """Differences that computing explains, shape (n, d), of numbers then stored to `eps`.
+
+    Numbers are off by a few units of the largest, in float32 or finer, and phases of columns that
+    turn, to `phases_eps`, as `phase_rounding` says.
+    """
+    size = largest_number(table) + 0.0
+    omega = np.zeros(table.shape[1])
+    if enc.measure is not None:
+        omega += np.abs(enc.measure.frequencies).max()
+    steps, lines = steps_and_lines(table, enc)
+    turning = [turning_pairs(line[:READ], max(eps, FLOAT32_EPS)) for line in lines]
+    if turning and None not in turning:
+        pairs = [np.concatenate([one.sines, one.cosines]) for one in turning]
+        omega[np.concatenate(pairs)] = 0.0
+        for columns, one in zip(pairs, turning, strict=True):
+            omega[columns] = np.maximum(omega[columns], np.tile(one.omega, 2))
+    return size * (4 * min(eps, FLOAT32_EPS) + phase_errors(steps, omega, phases_eps))
+
+
+def steps_and_lines(table: np.ndarray, enc: Encoding) -> tuple[np.ndarray, list[np.ndarray]]:
+    """By how many steps phases of each row are off those of 0 at most, and rows that turn evenly.
+
+    On a whole grid a line along each axis; of columns that do not turn at all there are none.
+    """
+    n, sides = len(table), enc.domain.sides
+    origin = 0 if enc.measure is None else np.abs(enc.measure.offset).max()
+    if len(sides) == 1 or n < prod(sides):
+        return np.arange(n) + origin, [table] if n > 2 and table.shape[1] > 1 else []
+    lines = axis_lines(table[n - prod(sides) :].reshape(*sides, -1))
+    return np.full(n, sum(sides) + origin), [line for line in lines if len(line) > 1]
