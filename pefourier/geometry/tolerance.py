@@ -75,9 +75,8 @@ def has_float32_phases(table: np.ndarray) -> bool:
     slack = 4 * FLOAT64_EPS * np.concatenate([phases[: sines.sum()], 1 / phases[sines.sum() :]])
     told = slack < TOLD * FLOAT32_EPS * phases
     near = rounded(phases[told], FORMATS["float32"])
-    return bool((np.abs(near - phases[told]) <= slack[told]).all()) and has_format(
-        near, FORMATS["float32"]
-    )
+    fits = bool((np.abs(near - phases[told]) <= slack[told]).all())
+    return fits and len(near) > 0 and has_format(near, FORMATS["float32"])
 
 
 def rounding_tolerance(
