@@ -466,11 +466,17 @@ def resize(
     >>> resize("axial", (20, 24), grid=(14, 14), d=16).table.shape
     (480, 16)
     """
-    from pefourier.analysis.resize import has_formula, on_own_grid, resize_table
+    from pefourier.analysis.resize import has_formula, on_own_grid, resize_table, sides_of_window
+    from pefourier.geometry.found_grids import may_be_biases
 
     prefix = params.pop("prefix", 0)
     enc = encoding_of(encoding, None, d, {**params, "prefix": prefix}, as_rows=True)
     enc = enc if params.get("grid") else on_own_grid(enc, len(to))
+    lags = enc.domain.kind == "lag"
+    if lags and params.get("grid") == enc.domain.grid:
+        to = sides_of_window(enc, to)
+    elif params.get("grid") and not lags and any(side % 2 == 0 for side in to):
+        enc = replace(enc, findings=(*enc.findings, *may_be_biases(enc, *enc.domain.sides)))
     formula = None
     if enc.anew is not None and len(enc.domain.sides) == len(to):
         formula = enc.anew(tuple(to))

@@ -22,7 +22,7 @@ from pefourier.encodings.checks import check_count, check_size
 from pefourier.encodings.domain import lattice, lattice_points
 from pefourier.encodings.encoding import Encoding, from_table
 from pefourier.encodings.families.axes import axis_letters
-from pefourier.encodings.grids import as_stored, grid_options, size_of, usual_grid
+from pefourier.encodings.grids import as_stored, grid_options, size_of, usual_grid, window_of
 from pefourier.encodings.specs import source_of
 from pefourier.errors import PefourierError, shown, unknown
 from pefourier.geometry.closest import closest_pair
@@ -198,11 +198,25 @@ def on_own_grid(enc: Encoding, axes: int = 2) -> Encoding:
         for finding in whole.findings:
             if finding.code == "rows-behind-grid":
                 raise PefourierError(f"{shown(enc.label)}: {finding.message}")
+        sides, behind = usual_grid(len(enc), prefix)
+        behind = prefix if window_of(enc, sides) else behind  # a class token's rows come last
         raise PefourierError(
             f"{shown(enc.label)} is on no known grid, and its {len(enc)} rows do not show one; "
-            f"give its sides, as {grid_options(*usual_grid(len(enc), prefix), '--from')}"
+            f"give its sides, as {grid_options(sides, behind, '--from')}"
         )
     return whole
+
+
+def sides_of_window(enc: Encoding, new: Sequence[int]) -> Sequence[int]:
+    """New sides of a window, where those of displacements were given; others as they are."""
+    if not all(side % 2 for side in new):
+        window = size_of(new)
+        raise PefourierError(
+            f"{shown(enc.label)} was placed by the displacements of a window, of which there are "
+            f"odd numbers; got --to {window}; a window of {window} has "
+            f"{size_of([2 * side - 1 for side in new])}"
+        )
+    return [(side + 1) // 2 for side in new]
 
 
 def check_new_sides(new: Sequence[int], old: Sequence[int]) -> tuple[int, ...]:

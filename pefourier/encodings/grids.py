@@ -7,17 +7,20 @@ columns); a point is a row of the table, in raster order, behind `prefix` rows w
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from pefourier.encodings.checks import check_count
-from pefourier.encodings.domain import Domain, lattice, positions
-from pefourier.encodings.encoding import Encoding, Finding, Measure
+from pefourier.encodings.domain import Domain, lags_on, lattice, positions
+from pefourier.encodings.encoding import Encoding, Finding, Measure, from_table
 from pefourier.encodings.findings import finding
 from pefourier.encodings.lines import LEAST_SQUARE, MOST_OTHERS, find_lines, find_start, rows_behind
 from pefourier.errors import PefourierError, shown
 
 Sides = tuple[int, ...]
+MOST_HEADS = 48  # of a window: wider tables hold codes
+OF_CLASS_TOKEN = 3  # rows behind the displacements of a window: to it, from it, its own (BEiT)
 LONGEST_SIDE = 2  # times the shorter one, of a grid that is proposed
 LONGEST_PREFIX = 16  # rows before a grid that may have been forgotten
 
@@ -135,6 +138,10 @@ def on_grid(enc: Encoding, sides: Sides, prefix: int) -> Encoding:
             "encodings of positions, and axial, axial-rope, mixed-rope, swin, swin2, beit"
         )
     fits = not sides or len(enc) == count_points(sides, prefix)
+    window = None if fits or prefix or enc.origin != "file" else window_of(enc, sides)
+    if window:
+        own = {"params": {**enc.params, "grid": window, "prefix": 0}, "eps": enc.eps}
+        return biases_within(window, enc.table(), enc.name, origin="file", spec=enc.spec, **own)
     check_fit(shown(enc.label), len(enc), sides, prefix, "" if fits else shown_instead(enc, sides))
     found = findings_on_start(enc, sides, prefix)
     domain = lattice(sides or (len(enc) - prefix,), prefix)
@@ -179,12 +186,31 @@ def findings_on_start(enc: Encoding, sides: Sides, prefix: int) -> list[Finding]
     return [finding("prefix-shift", "lines", start=start, prefix=prefix, way=way)]
 
 
+def window_of(enc: Encoding, sides: Sides) -> Sides:
+    """The window whose biases rows are, maybe with those of a class token; () where they are none.
+
+    Sides are its own, or those of its displacements, which a class token's rows tell from codes.
+    """
+    odd = tuple((side + 1) // 2 for side in sides if side % 2)
+    rows = {len(lags_on(sides)) + more: sides for more in (0, OF_CLASS_TOKEN)}
+    rows |= {math.prod(sides) + OF_CLASS_TOKEN: odd} if len(odd) == len(sides) else {}
+    return rows.get(len(enc), ()) if enc.dim <= MOST_HEADS else ()
+
+
+def biases_within(window: Sides, bias: np.ndarray, name: str, **facts: Any) -> Encoding:
+    """Biases of a window as weights have them, whose rows run through displacements query - key."""
+    points = len(lags_on(window))
+    table = np.vstack([bias[points:], bias[:points][::-1]])
+    enc = from_table(table, name, **facts)
+    return replace(enc, domain=lags_on(window, prefix=len(bias) - points), act="bias")
+
+
 def as_stored(enc: Encoding, rows: np.ndarray) -> np.ndarray:
     """Rows of an encoding as its weights have them: a window's biases by query - key, so that lags
 
     run backwards, and rows without a displacement, of class tokens, last.
     """
-    if enc.origin != "weights" or enc.domain.kind != "lag" or not enc.domain.grid:
+    if enc.origin == "formula" or enc.domain.kind != "lag" or not enc.domain.grid:
         return rows
     behind = enc.domain.prefix
     return np.concatenate([rows[behind:][::-1], rows[:behind]])

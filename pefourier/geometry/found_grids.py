@@ -17,6 +17,7 @@ from pefourier.encodings.domain import positions
 from pefourier.encodings.encoding import Encoding, Finding, unit_of
 from pefourier.encodings.findings import finding
 from pefourier.encodings.grids import (
+    MOST_HEADS,
     Sides,
     grid_options,
     on_grid,
@@ -39,7 +40,6 @@ FINALISTS = 8  # grids that are compared by all inner products, not those of nei
 UNEVEN = 0.5  # share of neighbours' products beyond which a grid is none
 LARGEST_RESIDUAL = 0.2  # of a table that is called one on a grid
 RATIO = 0.6  # residuals of all other grids are larger: found over next
-MOST_HEADS = 48  # of a window: wider tables hold codes
 OF_PLACES = ("grid-found", "grid-unknown", "window-biases", "rows-behind-grid", "prefix-shift")
 OF_IMAGES = re.compile(r"vision|visual|image|patch|pos_embed|\bvit\b")  # names of arrays
 SURE_RESIDUAL = 0.05

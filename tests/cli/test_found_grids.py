@@ -279,6 +279,39 @@ def test_a_grid_that_does_not_fit_is_answered_by_the_one_that_rows_show(run, oth
     assert ONE in run("check-faithful", "zeros_behind.npy", "--grid", "24x24").err
 
 
+@pytest.mark.parametrize("behind", [0, 3])
+def test_a_bare_table_of_biases_is_resized_as_that_of_a_folder(run, tmp_path, rng, behind):
+    """27x27 rows and 3 of a class token were refused, or those 3 put before the others."""
+    table = rng.normal(0, 0.02, (27**2 + behind, 12)).astype("f4")
+    bare, of_folder = tmp_path / "biases.npy", tmp_path / "beit"
+    np.save(bare, table)
+    of_folder.mkdir()
+    name = "encoder.layer.0.attention.relative_position_bias_table"
+    save_file({name: table}, of_folder / "model.safetensors")
+    kind = {"model_type": "beit" if behind else "swin", "image_size": 224, "patch_size": 16}
+    kind |= {
+        "window_size": 14,
+        "num_heads": [12],
+        "embed_dim": 96,
+        "use_relative_position_bias": True,
+    }
+    (of_folder / "config.json").write_text(json.dumps(kind))
+    ways = [("7", f"{of_folder}#{name}", "14x14", "20x20"), ("8", bare, "14x14", "20x20")]
+    ways += [("9", bare, "27x27", "39x39")] * (behind > 0)
+    for out, spec, old, new in ways:
+        done = run("resize", spec, "--from", old, "--to", new, "--out", tmp_path / f"{out}.npy")
+        assert (done.status, done.err) == (0, "")
+    found = [np.load(tmp_path / f"{out}.npy").reshape(-1, 12) for out, *_ in ways]
+    assert len(found[0]) == 39**2 + behind
+    assert (found[0][39**2 :] == table[27**2 :]).all()
+    assert all(np.abs(one - found[0]).max() < 1e-8 for one in found)
+    if behind:
+        even = run("resize", bare, "--from", "27x27", "--to", "20x20")
+        assert even.status == 2
+        assert "a window of 20x20 has 39x39" in even.err
+        assert "as --from 27x27\n" in run("resize", bare, "--to", "20x20").err
+
+
 def test_biases_of_a_window_are_suspected_by_their_size_alone(run, tmp_path, rng):
     """(2w - 1)^2 rows, a column a head; the way that is told reads them as displacements."""
     name = "layers.0.blocks.0.attn.relative_position_bias_table"
@@ -296,6 +329,8 @@ def test_biases_of_a_window_are_suspected_by_their_size_alone(run, tmp_path, rng
         assert (said in done.err) == (first == "spectrum")  # a grid that was given is no doubt
     assert "All 169 displacements" in run("check-faithful", f"{tmp_path}#{name}").out
     assert run("resize", f"{tmp_path}#{name}", "--from", "7x7", "--to", "12x12").status == 0
+    bare = run("resize", tmp_path / "swin.npy", "--from", "13x13", "--to", "12x12")
+    assert "then give the window's sides, 7x7, in place of 13x13" in bare.err
     for shape in ((196, 4), (169, 64)):
         np.save(tmp_path / "codes.npy", rng.normal(size=shape))
         assert "may be no codes" not in run("check-faithful", tmp_path / "codes.npy").out

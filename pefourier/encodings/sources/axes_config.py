@@ -21,7 +21,7 @@ from pefourier.encodings.domain import lags_on, lattice
 from pefourier.encodings.encoding import FLOAT32_EPS, Encoding, Finding, from_table
 from pefourier.encodings.families.windows import of_network
 from pefourier.encodings.findings import finding
-from pefourier.encodings.grids import check_fit, count_points, size_of
+from pefourier.encodings.grids import biases_within, check_fit, count_points, size_of
 from pefourier.encodings.sources import weights
 from pefourier.encodings.sources.config import ModelConfig
 from pefourier.errors import PefourierError, shown
@@ -231,14 +231,11 @@ def read_window(model: ModelConfig, block: Block) -> Encoding:
     ((name, path),) = tensors.items()
     bias, eps = read_table(path, name)
     sides, _ = sides_of(model, block)
-    domain = lags_on(sides, prefix=max(len(bias) - len(lags_on(sides)), 0))
-    check_fit(f"{name} of {shown(path)}", len(bias), domain.grid, domain.prefix)
-    points = len(bias) - domain.prefix
-    table = np.vstack([bias[points:], bias[:points][::-1]])
+    behind = max(len(bias) - len(lags_on(sides)), 0)
+    check_fit(f"{name} of {shown(path)}", len(bias), lags_on(sides).grid, behind)
     params = {"length": len(bias), "d": bias.shape[1], "path": path, "array": name}
-    params |= {"model_type": model.kind, "grid": sides, "prefix": domain.prefix}
-    enc = from_table(table, block["encoding"], eps=eps, params=params, origin="weights")
-    return replace(enc, domain=domain, act="bias")
+    params |= {"model_type": model.kind, "grid": sides, "prefix": behind}
+    return biases_within(sides, bias, block["encoding"], eps=eps, params=params, origin="weights")
 
 
 def read_network(model: ModelConfig, block: Block) -> Encoding | None:
