@@ -22,7 +22,7 @@ from pefourier.encodings.checks import check_count, check_size
 from pefourier.encodings.domain import lattice, lattice_points
 from pefourier.encodings.encoding import Encoding, from_table
 from pefourier.encodings.families.axes import axis_letters
-from pefourier.encodings.grids import as_stored, grid_options, size_of, usual_grid, window_of
+from pefourier.encodings.grids import as_stored, grid_options, size_of, usual_grid, window_of_rows
 from pefourier.encodings.specs import source_of
 from pefourier.errors import PefourierError, shown, unknown
 from pefourier.geometry.closest import closest_pair
@@ -199,7 +199,7 @@ def on_own_grid(enc: Encoding, axes: int = 2) -> Encoding:
             if finding.code == "rows-behind-grid":
                 raise PefourierError(f"{shown(enc.label)}: {finding.message}")
         sides, behind = usual_grid(len(enc), prefix)
-        behind = prefix if window_of(enc, sides) else behind  # a class token's rows come last
+        behind = prefix if window_of_rows(enc, sides) else behind  # a class token's rows come last
         raise PefourierError(
             f"{shown(enc.label)} is on no known grid, and its {len(enc)} rows do not show one; "
             f"give its sides, as {grid_options(sides, behind, '--from')}"

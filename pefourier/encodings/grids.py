@@ -138,7 +138,7 @@ def on_grid(enc: Encoding, sides: Sides, prefix: int) -> Encoding:
             "encodings of positions, and axial, axial-rope, mixed-rope, swin, swin2, beit"
         )
     fits = not sides or len(enc) == count_points(sides, prefix)
-    window = None if fits or prefix or enc.origin != "file" else window_of(enc, sides)
+    window = None if fits or prefix or enc.origin != "file" else window_of_rows(enc, sides)
     if window:
         own = {"params": {**enc.params, "grid": window, "prefix": 0}, "eps": enc.eps}
         return biases_within(window, enc.table(), enc.name, origin="file", spec=enc.spec, **own)
@@ -186,7 +186,7 @@ def findings_on_start(enc: Encoding, sides: Sides, prefix: int) -> list[Finding]
     return [finding("prefix-shift", "lines", start=start, prefix=prefix, way=way)]
 
 
-def window_of(enc: Encoding, sides: Sides) -> Sides:
+def window_of_rows(enc: Encoding, sides: Sides) -> Sides:
     """The window whose biases rows are, maybe with those of a class token; () where they are none.
 
     Sides are its own, or those of its displacements, which a class token's rows tell from codes.
@@ -210,7 +210,7 @@ def as_stored(enc: Encoding, rows: np.ndarray) -> np.ndarray:
 
     run backwards, and rows without a displacement, of class tokens, last.
     """
-    if enc.origin == "formula" or enc.domain.kind != "lag" or not enc.domain.grid:
+    if enc.origin not in ("weights", "file") or enc.domain.kind != "lag" or not enc.domain.grid:
         return rows
     behind = enc.domain.prefix
     return np.concatenate([rows[behind:][::-1], rows[:behind]])
