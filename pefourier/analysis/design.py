@@ -165,22 +165,22 @@ def base_of_phase(length: int, similarity: float, layers: int = 1) -> float:
     return float(length / np.arccos(similarity ** (1 / layers)))
 
 
-def smallest_bounded_base(d: int, length: int) -> float | None:
-    r"""The smallest base with :math:`B(m) \ge 0` for all lags m below a length, to five digits.
+def smallest_bounded_base(d: int, length: int, digits: int = DIGITS) -> float | None:
+    r"""The smallest base with :math:`B(m) \ge 0` for all lags m below a length, to some digits.
 
-    Su's search: of [0, 1000 L] cut into 10^k points, k = 1 … 5, the smallest that serves is the end
-    of the next interval. The first negative lag is no monotone function of the base: larger bases
-    may fail again. None where none of 10^4 points serves.
+    Su's search: of [0, 1000 L] cut into 10^k points, k = 1 … digits, the smallest that serves is
+    the end of the next interval. The first negative lag is no monotone function of the base: larger
+    bases may fail again. None where none of 10^4 points serves.
 
     >>> round(smallest_bounded_base(128, 1024))
     4293
     """
     end, found = float(FIRST_BASE * length), None
     failed: list[tuple[float, int]] = []
-    for digits in range(1, DIGITS + 1):
-        if digits == DIGITS and found is None:
+    for step in range(1, digits + 1):
+        if step == DIGITS and found is None:
             break
-        points = end * np.arange(1, 10**digits + 1) / 10**digits
+        points = end * np.arange(1, 10**step + 1) / 10**step
         found = find_first_base(points[points > 1], d, length, failed)
         end = found or end
     return found

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from pefourier.analysis import context
+from pefourier.analysis.design import smallest_bounded_base
 from pefourier.answers import telling
 from pefourier.answers.context_chart import bands_chart
 from pefourier.answers.context_figures import wavelengths
@@ -30,6 +31,8 @@ LEADS = {  # of misreadings that have a name and no setting
     "partial-ignored": "With all of the head rotated",
     "layout": "With partners in the other layout",
 }
+USUAL = 0.2  # of the length: in most published models the sum of cosines turns negative later
+SEARCHED = 2**18  # positions, for which a base is found in about a second
 SLOPES = 16  # rows of heads
 RUNS = 16  # ranges of distances that share a bucket
 AXIS = {"t": "frame", "y": "row", "x": "column"}
@@ -55,8 +58,8 @@ def conclude_context(enc: Encoding, found: context.Context) -> telling.Said:
     >>> print(conclude_context(enc, found).text)
     UNSEEN ANGLES. Trained at 8192 positions and asked for 131072 without a scaling: 29 of 64 pairs
     reach angles unseen in training. 'pefourier design --extend-from rope:rho=5e5 --to 131072'
-    compares scalings. The sum of cosines first turns negative at lag 18438, as in most published
-    models.
+    compares scalings. The sum of cosines first turns negative at lag 18438, 14 % of the length,
+    earlier than in most published models; base 8912896 would keep it positive.
     """
     if not found.rotations:
         return telling.Said(*about_table(enc, found), "", near_buckets(enc))
@@ -249,22 +252,32 @@ def new_phases(r: context.Rotation, length: int) -> str:
 
 
 def about_bounds(found: context.Context) -> str:
-    """Where the sum of cosines turns negative, of lags that a query sees."""
-    lags, windows = [], []
-    whose = " of the rotated pairs" if any(r.rotated < r.pairs for r in found.rotations) else ""
+    """Where the sum of cosines turns negative, and what keeps it positive if that is early."""
+    turning, staying = [], []
     for r in found.rotations:
         name = f" ({r.name})" if r.name else ""
         window = context.window_within(r.window, found.length)
-        if r.bound is not None and r.bound < (window or r.bound + 1):
-            lags.append(f"{r.bound}{name}")
-        elif window:
-            windows.append(f"{window}{name}")
-    if not lags and not windows:
-        return f"The sum of cosines{whose} stays positive at every lag up to 2^20."
-    stays = f"stays positive within the window of {join(windows)}" if windows else ""
-    turns = f"first turns negative at lag {join(lags)}" if lags else ""
-    usual = ", as in most published models" if lags else ""
-    return f"The sum of cosines{whose} {' and '.join(filter(None, (stays, turns)))}{usual}."
+        seen, what = window or found.length, "window" if window else "length"
+        if r.bound is None or r.bound >= seen:
+            staying.append(f"the {what} of {seen}{name}")
+            continue
+        share = r.bound / seen
+        told = f"{r.bound}{name}, {100 * share:.2g} % of the {what}"
+        if share < USUAL:
+            told += phrase("early", base=what_serves(r, seen))
+        turning.append(told)
+    whose = " of the rotated pairs" if any(r.rotated < r.pairs for r in found.rotations) else ""
+    stays = f"stays positive within {join(staying)}" if staying else ""
+    turns = f"first turns negative at lag {'; and at '.join(turning)}" if turning else ""
+    return f"The sum of cosines{whose} {' and '.join(filter(None, (stays, turns)))}."
+
+
+def what_serves(r: context.Rotation, length: int) -> str:
+    """A base with which the sum of cosines stays positive, where that is soon found."""
+    if r.scaling != "none" or r.base is None or length > SEARCHED:
+        return ""
+    base = smallest_bounded_base(2 * r.rotated, length, digits=2)
+    return f"; base {base:.0f} would keep it positive" if base else ""
 
 
 def about_layers(found: context.Context) -> list[str]:

@@ -2,11 +2,12 @@
 
 import json
 
+import numpy as np
 import pytest
 from published_configs import PUBLISHED
 
-from pefourier.analysis.context import describe_context
-from pefourier.answers.context import conclude_context
+from pefourier.analysis.context import describe_context, window_within
+from pefourier.answers.context import USUAL, conclude_context
 
 GEMMA2 = {
     **{"model_type": "gemma2", "head_dim": 256, "num_hidden_layers": 26, "rope_theta": 1e4},
@@ -54,16 +55,38 @@ def concluded(tmp_path, config, *asked):
         (
             GEMMA3,
             "The sum of cosines stays positive within the window of 1024 (sliding_attention) and "
-            "first turns negative at lag 573011 (full_attention)",
+            "the length of 131072 (full_attention).",
         ),
         (COMMAND, "25 of 64 pairs never complete a turn within the window of 4096."),
         (COMMAND, "The sum of cosines stays positive within the window of 4096."),
+        (
+            {**MISTRAL, "sliding_window": None},
+            "negative at lag 1707, 5.2 % of the length, earlier than in most published models; "
+            "base 1015808 would keep it positive.",
+        ),
+        (QWEN2 | {"use_sliding_window": False}, "negative at lag 27115, 83 % of the length."),
         ({**MISTRAL, "sliding_window": 65536}, "4 of 64 pairs never complete a turn."),
     ],
 )
 def test_sentences_speak_of_what_a_query_sees(tmp_path, config, sentence):
     """Once of a lag of 2653 where a window has 1024."""
     assert sentence in concluded(tmp_path, config)
+
+
+def test_a_sum_that_turns_negative_early_is_one_that_few_published_models_have(tmp_path):
+    """Once 2 % of a length was called usual. A base that is told is one that serves."""
+    shares = []
+    for name in ("Llama-2-7b-hf", "Llama-3.1-8B", "Qwen2-7B", "Qwen3-8B", "phi-4", "gemma-7b"):
+        (config,) = (own for full, own in PUBLISHED.items() if full.endswith(f"/{name}"))
+        assert "earlier" not in concluded(tmp_path, config)
+    for config in PUBLISHED.values():
+        (tmp_path / "config.json").write_text(json.dumps(config))
+        _, found = describe_context(str(tmp_path / "config.json"))
+        seen = (window_within(r.window, found.length) or found.length for r in found.rotations)
+        shares += [(r.bound or n) / n for r, n in zip(found.rotations, seen, strict=True)]
+    assert np.mean(np.array(shares) > USUAL) > 0.7
+    cosines = np.cos(np.outer(np.arange(32768), 1015808.0 ** (-np.arange(64) / 64)))
+    assert cosines.sum(axis=1).min() >= 0
 
 
 def test_a_window_is_named_only_where_it_is_shorter_than_the_length(tmp_path):
