@@ -396,6 +396,16 @@ def design(
     return replace(design_base(steps.length if steps else length, d, **own), steps=steps)
 
 
+@overload
+def extend(spec: str | os.PathLike[str], to: Count, **others: Any) -> Extensions: ...
+
+
+@overload
+def extend(
+    spec: str | os.PathLike[str], to: Sequence[int], **others: Any
+) -> tuple[Extensions, ...]: ...
+
+
 def extend(
     spec: str | os.PathLike[str],
     to: Count | Sequence[int],
@@ -405,10 +415,8 @@ def extend(
     criteria: Sequence[str] = (),
     bases: Sequence[float] = (),
     dtype: str | None = None,
-) -> tuple[Extensions, ...]:
-    """Which scaling takes a model to a length? A tuple of answers, one for each axis of a grid.
-
-    Of a length it holds one: ``extend("rope", 256, trained=64)[0].conclusion``.
+) -> Extensions | tuple[Extensions, ...]:
+    """Which scaling takes a model to a length? For sides of a grid an answer for each axis.
 
     Parameters
     ----------
@@ -423,8 +431,8 @@ def extend(
 
     Examples
     --------
-    >>> [len(one.candidates) for one in extend("rope", 256, trained=64, d=16)]
-    [5]
+    >>> len(extend("rope", 256, trained=64, d=16).candidates)
+    5
     """
     from pefourier.analysis.extend import extend as extend_rotation
     from pefourier.analysis.extend import extend_on_grid
@@ -436,7 +444,7 @@ def extend(
         return tuple(replace(one, params=params) for one in found)
     to, trained, d = whole_numbers(to=to, trained=trained, d=d)
     found = extend_rotation(os.fspath(spec), to, trained=trained, d=d, **own)
-    return (replace(found, params={"to": to, "grid": None, "dtype": dtype}),)
+    return replace(found, params={"to": to, "grid": None, "dtype": dtype})
 
 
 def resize(

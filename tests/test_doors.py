@@ -234,8 +234,8 @@ def test_bases_and_scalings_are_designed_alike(run):
     (record,) = run(
         "design", "--extend-from", "c.json", "--to", 256, "--dtype", "bf16", "--json"
     ).results
-    assert [one["spec"] for one in record["candidates"]] == [c.spec for c in ways[0].candidates]
-    (own,) = pefourier.extend("rope", 64, trained=32, d=16)
+    assert [one["spec"] for one in record["candidates"]] == [c.spec for c in ways.candidates]
+    own = pefourier.extend("rope", 64, trained=32, d=16)
     assert {len(one.frequencies) for one in own.candidates} == {8}
     for to in (0, 20):
         refused = run("design", "--extend-from", "missing.json", "--to", to)

@@ -260,7 +260,7 @@ def test_what_would_have_no_effect_is_refused(call, message):
         lambda n, d: pefourier.context("rope", length=n, trained=d, d=d),
         lambda n, d: pefourier.design(n, d, criteria=["turns"]),
         lambda n, d: pefourier.design((4, 8), d, criteria=["turns"])[0],
-        lambda n, d: pefourier.extend("rope", n, trained=d, d=d)[0],
+        lambda n, d: pefourier.extend("rope", n, trained=d, d=d),
         lambda n, d: tuple(map(tuple, pefourier.encode("rope", length=n, d=d)[:2])),
     ],
 )

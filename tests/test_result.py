@@ -42,7 +42,7 @@ RESULTS = {
     "context": lambda: pefourier.context(
         "rope:scaling=yarn,factor=4,original=32", length=128, d=16
     ),
-    "extend": lambda: pefourier.extend("rope", 64, trained=16, d=8)[0],
+    "extend": lambda: pefourier.extend("rope", 64, trained=16, d=8),
     "design": lambda: pefourier.design(40, 16),
     "check an array on a grid": lambda: pefourier.check(np.eye(13), grid=(3, 4), prefix=1),
     "relations on a grid": lambda: pefourier.relations("axial-rope", grid=(3, 4), d=16),

@@ -129,6 +129,6 @@ def tell_extension(given: DesignOptions, form: request.Form, drawing: request.Dr
     config, to = given.extend_from, given.grid or given.to
     ways = extend(config, to, trained=given.length, d=given.d, **given.asked)
     specs = grid_specs(config, to, ways) if given.grid else None
-    answers = list(map(answer_of, ways))
+    answers = list(map(answer_of, ways if given.grid else (ways,)))
     drawing.draw("extend", answers)
     form.deliver(TOLD.page(answers, words=partial(extensions_text, specs=specs)))

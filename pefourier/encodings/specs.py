@@ -236,6 +236,7 @@ def build_by_name(
 def load_file(spec: str, length: int | None) -> Encoding:
     """The first `length` rows (default all) of the table in a file."""
     from pefourier.encodings.sources.classifier import read_classifier
+    from pefourier.encodings.sources.formats import BEHIND
     from pefourier.encodings.sources.tables import read_named_table, split_spec
 
     path, key = split_spec(spec)
@@ -247,6 +248,7 @@ def load_file(spec: str, length: int | None) -> Encoding:
     array = found.name if found.chosen else key
     params = {"length": len(table), "d": table.shape[1], "path": path, "array": array}
     codes = ["biases-as-codes"] * bool(BIASES.search(found.name)) + ["array-chosen"] * found.chosen
+    codes += ["positions-column"] * found.name.startswith(BEHIND)
     findings = tuple(finding(code, name=shown(found.name)) for code in codes)
     facts = {"eps": found.eps, "origin": "file", "findings": findings, "paired": found.paired}
     return replace(from_table(table, spec, **facts), params=params, spec=spec)

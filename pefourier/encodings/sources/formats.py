@@ -13,9 +13,10 @@ import json
 import math
 import os
 import pickle
+import re
 import struct
 import zipfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
 from tokenize import TokenError
@@ -28,6 +29,9 @@ from pefourier.errors import shown
 
 PACKED = 2**12  # bytes unpacked at a time: of LZMA, a kB of which may be as many as 7 MB
 HEAD = 2**14  # bytes that hold any .npy header numpy accepts (10,000 characters)
+DATE = re.compile(r"\d{4}-\d\d-\d\d([T ][\d:.]+(Z|[+-]\d\d:?\d\d)?)?").fullmatch
+SINCE, BEHIND = " since the first", "behind "  # names of arrays: times of dates; codes
+OF_POSITIONS = {"pos", "position", "positions", "index"}  # names of a first column
 LONGEST_LINE = 2**26  # characters in a .csv file: room for the most columns
 MOST_LINES, MOST_COLUMNS = 2**26, 2**21
 LONGEST_HEADER = 100_000_000  # bytes of a .safetensors file, as in the library
@@ -131,26 +135,47 @@ def read_csv(stream: BinaryIO) -> dict[str, arrays.Stored]:
     """Rows of numbers between commas; # starts a comment, one line of names may come first."""
     text = io.TextIOWrapper(stream, "utf-8-sig")
     try:
-        table = parse_csv(text)
+        name, table = parse_csv(text)
     except UnicodeDecodeError as error:
         raise ValueError("it is not UTF-8 text") from error
     finally:
         text.detach()
     if not table.size:
         raise ValueError("it has no line of numbers separated by commas")
-    return {"": arrays.Stored(table.shape, "float64", 8, table.nbytes, lambda: table)}
+    return {name: arrays.Stored(table.shape, "float64", 8, table.nbytes, lambda: table)}
 
 
-def parse_csv(text: io.TextIOWrapper) -> np.ndarray:
-    """The numbers in a .csv file (n, d)."""
+def parse_csv(text: io.TextIOWrapper) -> tuple[str, np.ndarray]:
+    """The numbers in a .csv file (n, d), and their name: "" but of times, and beside positions."""
     header = csv_header(text)
+    if (row := next((row for line, row in csv_rows(text) if line > header), "")) and DATE(row):
+        return times_of_dates([row for line, row in csv_rows(text) if line > header])
     try:
         rows = (row for line, row in csv_rows(text) if line > header)
-        return np.loadtxt(rows, delimiter=",", comments=None, ndmin=2)
+        table = np.loadtxt(rows, delimiter=",", comments=None, ndmin=2)
     except UnicodeDecodeError:
         raise
     except ValueError as error:
         raise ValueError(csv_fault(text, header) or str(error)) from error
+    name = cells_of(next(csv_rows(text))[1])[0] if header else ""
+    if name.lower() not in OF_POSITIONS or table.shape[1] < 2:
+        return "", table
+    if (table[:, 0] != np.arange(len(table))).any():
+        raise ValueError(f"its column {shown(name)} has others than positions 0, 1, …: cut it")
+    return f"{BEHIND}{name}", table[:, 1:]
+
+
+def times_of_dates(cells: Sequence[str]) -> tuple[str, np.ndarray]:
+    """Dates as days since the first where all are whole days apart, else seconds; with the unit.
+
+    >>> times_of_dates(["2024-02-28", "2024-03-01"])[1].tolist()
+    [[0.0], [2.0]]
+    """
+    times = np.array(cells, "datetime64[us]")
+    since = times - times[0]
+    day = np.timedelta64(1, "D")
+    unit, name = (day, "days") if not (since % day).any() else (np.timedelta64(1, "s"), "seconds")
+    return f"{name}{SINCE}", (since / unit)[:, None]
 
 
 def csv_rows(text: io.TextIOWrapper) -> Iterator[tuple[int, str]]:
@@ -187,7 +212,7 @@ def csv_header(text: io.TextIOWrapper) -> int:
     line, first = rows[0]
     counted = len(first) > 1 and first == [str(column) for column in range(len(first))]
     above_fractions = counted and any("." in cell for cell in rows[-1][1])
-    named = any(first) and not any(is_number(cell) for cell in first)
+    named = any(first) and not any(is_number(cell) or DATE(cell) for cell in first)
     return line if above_fractions or named else 0
 
 
@@ -203,6 +228,7 @@ def csv_fault(text: io.TextIOWrapper, header: int) -> str | None:
             if not is_number(cell):
                 parted = "; put commas between columns, and a point before decimals"
                 way = parted if ";" in cell or "\t" in cell else ""
+                way = "; times of rows are a file of their own, --times FILE" if DATE(cell) else way
                 return f"line {line}, column {column} is {shown(cell)}, not a number{way}"
         if len(cells) != width:
             return f"line {line} has {len(cells)} columns, the lines above it {width}"

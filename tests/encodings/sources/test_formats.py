@@ -6,6 +6,7 @@ import pickle
 import re
 import warnings
 import zipfile
+from datetime import date
 
 import numpy as np
 import pytest
@@ -14,8 +15,9 @@ import safetensors.torch
 import torch
 from stored import HEADER, NOT_A_TABLE, TABLE, npy_bytes, put, refused
 
+import pefourier
 from pefourier.encodings.sources import formats
-from pefourier.encodings.sources.tables import read_table, write_table
+from pefourier.encodings.sources.tables import read_column, read_table, write_table
 from pefourier.errors import PefourierError
 
 NO_CODE = (
@@ -168,6 +170,8 @@ def test_damaged_npy(content, reason):
         (b"0,1\n2,3\n", [[0, 1], [2, 3]]),
         (b"1\n2\n", [[1], [2]]),
         (b"1e400,-inf,+.5\n", [[np.inf, -np.inf, 0.5]]),
+        (b"pos,x,y\n0,1,2\n1,3,4\n", [[1, 2], [3, 4]]),  # once a column of codes
+        (b"pos\n0\n1\n", [[0], [1]]),
     ],
 )
 def test_csv(content, expected):
@@ -193,6 +197,13 @@ def test_csv(content, expected):
         (b"1_0,2\n", "line 1, column 1 is '1_0', not a number"),
         ("１,2\n".encode(), "line 1, column 1 is '１', not a number"),
         (b"1,2+1j\n", "line 1, column 2 is '2+1j', not a number"),
+        (b"pos,x\n1,2\n5,2\n", "its column 'pos' has others than positions 0, 1, …: cut it"),
+        (
+            b"2024-01-01,2\n",
+            "line 1, column 1 is '2024-01-01', not a number; times of rows are a "
+            "file of their own, --times FILE",
+        ),
+        (b"2024-01-01\n2024-13-01\n", 'Month out of range in datetime string "2024-13-01"'),
         (b"1,2\n\n3\n", "line 3 has 1 columns, the lines above it 2"),
         ("1,2\n".encode("utf-16"), "it is not UTF-8 text"),
         (9999 * b"1,2\n" + b"\xff,2\n", "it is not UTF-8 text"),
@@ -201,6 +212,27 @@ def test_csv(content, expected):
 def test_damaged_csv(content, reason):
     put("x.csv", content)
     refused(f"'x.csv' is not a readable .csv file: {reason}; write it again", "x.csv")
+
+
+def test_a_column_of_positions_is_said_to_be_left_out():
+    put("x.csv", b"Index,a,b\n0,1,2\n1,3,5\n")
+    found = pefourier.check("x.csv")
+    assert found.conclusion.startswith("INVERTIBLE. Its first column numbers the rows by its name")
+    (note,) = [f for f in found.findings if f.code == "positions-column"]
+    assert note.message.endswith("is left out of the codes")
+
+
+@pytest.mark.parametrize("names", [b"", b"date\n"])
+def test_dates_are_times_since_the_first(names):
+    """Once refused; beside Python's own calendar."""
+    days = [date(2023, 12, 30), date(2024, 2, 28), date(2024, 3, 1)]
+    put("x.csv", names + b"\n".join(d.isoformat().encode() for d in days))
+    unit, times = read_column("x.csv")
+    assert (unit, times.tolist()) == ("days since the first", [(d - days[0]).days for d in days])
+    put("x.csv", names + b"2024-02-28T23:59:58.5\n2024-02-29 00:00:01\n")
+    unit, times = read_column("x.csv")
+    assert (unit, times.tolist()) == ("seconds since the first", [0.0, 2.5])
+    refused("'x.csv' holds dates, no codes; give times by --times FILE", "x.csv")
 
 
 def test_csv_of_a_million_columns():
