@@ -68,7 +68,8 @@ def diffusers_table(grid, d):
 
 def cogvideox_table(grid, d):
     t, y, x = grid
-    return embeddings.get_3d_sincos_pos_embed(d, (x, y), t, output_type="pt").reshape(-1, d)
+    own = {"spatial_interpolation_scale": 1.875}  # of CogVideoX-2b's config and the class
+    return embeddings.get_3d_sincos_pos_embed(d, (x, y), t, **own, output_type="pt").reshape(-1, d)
 
 
 def transformers_table(grid, d):
