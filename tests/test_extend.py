@@ -229,7 +229,7 @@ def test_what_is_not_extended(spec, options, message):
     assert str(error.value) == message
 
 
-def test_axes_of_a_grid_are_extended_each_by_its_own_factor():
+def test_axes_of_a_grid_are_extended_each_by_its_own_factor(tmp_path):
     """Once a grid was refused."""
     spec = "axial-rope:convention=flux,grid=64x64,d=128"
     rows, columns = extend_on_grid(spec, (128, 96))
@@ -247,6 +247,15 @@ def test_axes_of_a_grid_are_extended_each_by_its_own_factor():
             expected = next(e.frequencies for e in one.candidates if e.way == way)
             turning = whole[whole[:, axis] != 0, axis]
             np.testing.assert_allclose(np.sort(turning)[::-1], expected, rtol=1e-9)
+    told = {"_class_name": "WanTransformer3DModel", "attention_head_dim": 48}
+    path, sides = write("wan", told, tmp_path), (42, 30, 52)
+    (time,) = extend_on_grid(path, sides)
+    (linear, *_) = grid_specs(path, sides, (time,)).values()
+    assert linear == "axial-rope:d=48,convention=wan,grid=42x30x52,stretch=2;1;1,stretch_by=linear"
+    halved = load(path).measure.frequencies / [2, 1, 1]
+    np.testing.assert_allclose(load(linear).measure.frequencies, halved, rtol=1e-12)
+    assert grid_specs("axial-rope:convention=cosmos,grid=8x8x8,d=96", sides, (time,)) == {}
+    assert "Only a test on longer videos says" in time.conclusion
     (time,) = extend_on_grid(
         "axial-rope:convention=hunyuan-video,grid=33x80x80,d=128", (66, 80, 80)
     )

@@ -198,12 +198,14 @@ def bases_of_axes(own: Encoding) -> tuple[list[float], list[int]]:
 
 
 def grid_specs(spec: str, sides: Sequence[int], founds: Sequence[Extensions]) -> dict[str, str]:
-    """The SPEC of the whole rotation by each way; none where it has a stretch or isn't named."""
+    """The SPEC of the whole rotation by each way; none where it has a stretch already."""
     own = load(spec)
-    if source_of(spec) != "name" or own.params.get("stretch") or "order" not in own.params:
+    if own.params.get("stretch") or "order" not in own.params:
         return {}
-    name, _, text = spec.partition(":")
-    kept = [item for item in text.split(",") if item and not item.startswith("grid=")]
+    preset = {"d": own.dim, "convention": own.params["convention"]}
+    usual = build(own.name, grid=own.domain.sides, **preset).params
+    given = {key: value for key, value in own.params.items() if usual.get(key, value) != value}
+    kept = [f"{key}={plainly(value)}" for key, value in (preset | given).items() if value]
     length = dict(zip(axis_letters(len(sides)), own.domain.sides, strict=True))
     factor = {one.name: one.length / one.trained for one in founds}
     order = own.params["order"]
@@ -214,7 +216,7 @@ def grid_specs(spec: str, sides: Sequence[int], founds: Sequence[Extensions]) ->
         "ntk": "",
         "yarn": f",stretch_by=yarn,trained={trained}",
     }
-    start = f"{name}:{','.join([*kept, 'grid=' + 'x'.join(map(str, sides))])}"
+    start = f"{own.name}:{','.join([*kept, 'grid=' + 'x'.join(map(str, sides))])}"
     return {way: f"{start},stretch={stretch}{more}" for way, more in ways.items()}
 
 
@@ -374,11 +376,13 @@ def spec_of(enc: Encoding, taken: dict[str, Any]) -> str:
 
 
 def plainly(value: Any) -> str:
-    """A number as it is typed, in all of its digits.
+    """A number as it is typed, in all of its digits, or several.
 
-    >>> plainly(4.0), plainly(1e6), plainly(0.25)
-    ('4', '1000000', '0.25')
+    >>> plainly(4.0), plainly(1e6), plainly(0.25), plainly((2.0, 3.0))
+    ('4', '1000000', '0.25', '2;3')
     """
+    if isinstance(value, tuple):
+        return ";".join(map(plainly, value))
     whole = isinstance(value, float) and value == int(value) and abs(value) < 1e15
     return str(int(value) if whole else value)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from math import pi
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-ONLY_A_TEST = "Only a test on long texts says how well a model works"
+LONGER = {"": "long texts", "t": "longer videos", "y": "larger images", "x": "larger images"}
 COLUMNS = {
     "way": lambda e: e.way,
     "factor": lambda e: number(e.factor),
@@ -66,7 +67,7 @@ def conclude_extension(found: Extensions) -> Said:
         window = window_within(found.window, found.length)
         seen = f", as a query sees {window} positions" if window else ""
         meaning = f"{taken}, every pair stays within the angles of training{seen}."
-        return Said("NO SCALING NEEDED", meaning, f"{ONLY_A_TEST} at that length.")
+        return Said("NO SCALING NEEDED", meaning, f"{only_a_test(found)} at that length.")
     pairs = sum(band.pairs for band in unchanged.bands)
     reach = agreeing(unchanged.unseen, "reaches", "reach")
     fewest = min(way.unseen for way in ways)
@@ -93,11 +94,20 @@ def where_needed(found: Extensions) -> str:
     return sentence("extend", "windows", windows=windows)
 
 
+def only_a_test(found: Extensions) -> str:
+    """That whether a model works is not seen from its rotation."""
+    on = LONGER[found.name if on_axis(found) else ""]
+    return f"Only a test on {on} says how well a model works"
+
+
 def last_words(found: Extensions) -> str:
     """What is left open: whether it works, and whether the length before the scaling is right."""
-    if found.by_factor:
-        return sentence("extend", "by factor", found=found, test=ONLY_A_TEST)
-    return f"{ONLY_A_TEST} with it."
+    test = only_a_test(found)
+    return (
+        sentence("extend", "by factor", found=found, test=test)
+        if found.by_factor
+        else (f"{test} with it.")
+    )
 
 
 def nearness(way: Extension) -> tuple[float, ...]:
@@ -127,10 +137,15 @@ def band_counts(way: Extension) -> str:
 
 
 def extensions_text(answers: Sequence[Answer], specs: Mapping[str, str] | None = None) -> str:
-    """The ways to a length, of a grid on each axis, then `specs` of all axes."""
-    rows = [[f"all axes by {way}", spec] for way, spec in (specs or {}).items()]
+    """The ways to a length, of a grid on each axis, then `specs` of all axes or why there is none.
+
+    No config.json knows of them: its model's code is what is changed.
+    """
     parts = [extension_text(a.result) for a in answers]
-    return "\n".join([*parts, *([aligned(rows)] if rows else [])])
+    rows = [[f"all axes by {way}", quote(spec)] for way, spec in (specs or {}).items()]
+    told = [aligned(rows), sentence("extend", "no lines")] if rows else []
+    unsaid = [sentence("extend", "no specs")] if specs == {} else []
+    return "\n".join([*parts, *told, *unsaid])
 
 
 def extension_text(found: Extensions) -> str:
