@@ -13,7 +13,7 @@ from pefourier.analysis.resize import by_cycles, resize_table, similarities
 from pefourier.encodings import load
 from pefourier.encodings.domain import lags_on
 from pefourier.encodings.encoding import from_table
-from pefourier.encodings.sources.tables import read_table
+from pefourier.encodings.sources.tables import array_names, read_table
 from pefourier.errors import PefourierError
 
 
@@ -262,9 +262,11 @@ def test_what_is_written_has_the_type_and_the_axes_of_what_was_read(
         np.save(name, array) if name == "t.npy" else np.savez(name, pe=array)
     sides = ["--from", "3x4", "--to", "6x5", "--prefix", "1"]
     made = pefourier.resize(f"{name}{key}", (6, 5), grid=(3, 4), prefix=1).table
-    for out in ("o.npy", "o.safetensors", "o.csv"):
+    called = "codes" if name == "t.npy" else "pe"
+    for out in ("o.npy", "o.npz", "o.safetensors", "o.csv"):
         assert run("resize", f"{name}{key}", *sides, "--out", out).status == 0
         read, _ = read_table(out)
+        assert array_names(out) == [called if out in ("o.npz", "o.safetensors") else ""]
         wide = {"o.csv": "float64"}.get(out, kind).replace("bfloat16", "float32")
         assert read.dtype == wide
         own = made.astype(kind.replace("bfloat16", "float32"))

@@ -412,8 +412,10 @@ def resize(
     request.note_grids(found.about[0], quiet)
     drawing.draw("resize", [answer_of(found)])
     if out is not None:
-        stored = source_of(spec) == "table" and spec != "-"
-        write_table(out, *(in_form_of(spec, found.table, out) if stored else (found.table,)))
+        path, array = (found.about[0].params.get(key) for key in ("path", "array"))
+        stored = path != "-" and (array or source_of(spec) == "table")
+        own = in_form_of(path, array, found.table, out) if stored else (found.table,)
+        write_table(out, *own)
     written = {"words": partial(resize_text, out=out), "record": partial(resize_record, out=out)}
     form.deliver(TOLD.page([answer_of(found)], **written))
 

@@ -301,7 +301,8 @@ def test_a_bare_table_of_biases_is_resized_as_that_of_a_folder(run, tmp_path, rn
     for out, spec, old, new in ways:
         done = run("resize", spec, "--from", old, "--to", new, "--out", tmp_path / f"{out}.npy")
         assert (done.status, done.err) == (0, "")
-    found = [np.load(tmp_path / f"{out}.npy").reshape(-1, 12) for out, *_ in ways]
+    found = [np.load(tmp_path / f"{out}.npy") for out, *_ in ways]
+    assert {one.dtype.name for one in found} == {"float32"}  # of a folder float64, once
     assert len(found[0]) == 39**2 + behind
     assert (found[0][39**2 :] == table[27**2 :]).all()
     assert all(np.abs(one - found[0]).max() < 1e-8 for one in found)

@@ -421,6 +421,13 @@ def write_npy(stream: BinaryIO, table: np.ndarray) -> None:
     stream.write(table.data)
 
 
+def write_npz(stream: BinaryIO, table: np.ndarray, name: str) -> None:
+    """Unlike numpy.savez, also by the name "file"."""
+    with zipfile.ZipFile(stream, "w") as archive:
+        with archive.open(f"{name}.npy", "w", force_zip64=True) as one:
+            write_npy(one, table)
+
+
 def write_tensors(stream: BinaryIO, tensors: Mapping[str, np.ndarray]) -> None:
     """Write tensors by name as .safetensors: length of the header, header in JSON, bytes."""
     entries, at = {}, 0
@@ -437,9 +444,9 @@ def write_tensors(stream: BinaryIO, tensors: Mapping[str, np.ndarray]) -> None:
 
 
 WRITTEN = {"float16": "F16", "float32": "F32", "float64": "F64", "int64": "I64", "uint8": "U8"}
-WRITERS: dict[str, Callable[[BinaryIO, np.ndarray], None]] = {
-    ".npy": write_npy,
-    ".npz": lambda stream, table: np.savez(stream, codes=table),
-    ".csv": partial(np.savetxt, fmt="%.17g", delimiter=","),
-    ".safetensors": lambda stream, table: write_tensors(stream, {"codes": table}),
+WRITERS: dict[str, Callable[[BinaryIO, np.ndarray, str], None]] = {  # with the name of a table
+    ".npy": lambda stream, table, _: write_npy(stream, table),
+    ".npz": write_npz,
+    ".csv": lambda stream, table, _: np.savetxt(stream, table, fmt="%.17g", delimiter=","),
+    ".safetensors": lambda stream, table, name: write_tensors(stream, {name: table}),
 }

@@ -50,6 +50,7 @@ from pefourier.files import (
 POSITIONS = re.compile(  # of arrays, as models name them
     r"(^|\.)(wpe|embed_positions|pos(itions?|itional)?_(embed(ding)?s?|encodings?))(\.(weight|pe))?$"
 )
+CODES = "codes"  # name of a table that has none
 LIST = 2**29  # bytes that a row of numbers may take: 2^26 positions
 PATIENCE = 5.0  # seconds to wait for somebody to write to a named pipe
 STREAMED = ("", ".npy", ".csv")  # suffixes of what is awaited in a pipe as other programs do
@@ -322,18 +323,20 @@ def names_and_shapes(arrays: Mapping[str, Stored]) -> str:
     return ", ".join(some + ["…"] * (len(arrays) > 10)) or "no array"
 
 
-def in_form_of(spec: str, table: np.ndarray, out: str) -> tuple[np.ndarray, str]:
-    """A table as the file of a SPEC holds its own, with an axis of 1 beside and in its type.
+def in_form_of(
+    path: str, key: str | None, table: np.ndarray, out: str
+) -> tuple[np.ndarray, str, str]:
+    """A table as a file holds its own, with an axis of 1 beside, in its type, and by its name.
 
     What numpy has no type for, such as bfloat16, is float32; .csv knows no third axis.
     """
-    path, key = split_spec(spec)
     with open_arrays(path, regular=True) as file:
-        stored = file.arrays[choose_array(file.arrays, key, file.label)]
+        name = choose_array(file.arrays, key, file.label)
+        stored = file.arrays[name]
     kind = float_type(stored.kind)
     if len(stored.shape) == 3 and suffix_of(out) != ".csv":
         table = np.expand_dims(table, stored.shape[:2].index(1))
-    return table, np.dtype(kind).newbyteorder("<").str
+    return table, np.dtype(kind).newbyteorder("<").str, name or CODES
 
 
 def float_type(kind: str) -> str:
@@ -348,11 +351,11 @@ def array_names(path: str) -> list[str]:
         return list(file.arrays)
 
 
-def write_table(path: str, table: np.ndarray, dtype: str = "<f8") -> None:
+def write_table(path: str, table: np.ndarray, dtype: str = "<f8", name: str = CODES) -> None:
     """Write a table (n, d) in the format of the suffix: see `WRITERS`.
 
-    In .npz and .safetensors the array is called ``codes``; .csv has 17 significant digits and no
-    header, and reads back exactly.
+    In .npz and .safetensors the array has a name; .csv has 17 significant digits and no header, and
+    reads back exactly.
     """
     write = WRITERS[check_suffix(path, WRITERS)]
-    write_whole(path, lambda stream: write(stream, np.ascontiguousarray(table, dtype)))
+    write_whole(path, lambda stream: write(stream, np.ascontiguousarray(table, dtype), name))
