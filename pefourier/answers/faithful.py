@@ -19,6 +19,7 @@ from pefourier.answers.text import aligned, join, number, paragraph
 from pefourier.encodings.encoding import Encoding, largest_number
 from pefourier.encodings.grids import size_of
 from pefourier.encodings.specs import source_of
+from pefourier.geometry.grown_grids import frequencies_on_axes
 from pefourier.geometry.singular_values import decompose
 
 if TYPE_CHECKING:
@@ -113,8 +114,25 @@ def displacement_in_words(r: Faithfulness) -> str | None:
     return f"{' to '.join(two_ends(r.about[0], r))}, {places.point_of(r.displacement)}"
 
 
+def split_in_words(r: Faithfulness) -> str | None:
+    """How many dimensions of a code each axis turns, where each pair has one.
+
+    >>> from pefourier.analysis.faithful import assess
+    >>> from pefourier.encodings import load
+    >>> split_in_words(assess(load("axial-rope:convention=wan,grid=2x3x4", d=128)))
+    't 44, y 42, x 42'
+    """
+    enc = r.about[0]
+    if r.grid is None or enc.measure is None:
+        return None
+    turned = frequencies_on_axes(enc.measure) != 0
+    shared = 2 * len(turned) != enc.dim or turned.sum(axis=1).max() > 1
+    return "shared by axes" if shared else places.by_axis(2 * turned.sum(axis=0))
+
+
 GRID_FAITHFUL_FACTS = [
     Fact("grid", lambda r: r.grid if r.grid is None else size_of(r.grid), telling.why_no_axes),
+    Fact("dimensions of each axis", split_in_words, telling.why_no_axes),
     Fact("rows before the grid", lambda r: r.prefix, telling.why_no_axes),
     Fact("closest points, displacement", lambda r: displacement_in_words(r), telling.why_no_axes),
     Fact("error of a(y) + b(x)", lambda r: r.separable_error, telling.why_no_axes),

@@ -49,7 +49,8 @@ class Axes:
         Parts of d that the axes of `order` have, such as 16;56;56 or 2;3;3; by default equal ones.
     rest : str
         What becomes of dimensions that do not split into pairs: refuse; slowest gives them to the
-        first axis (Wan); front and back leave them idle, with frequency 0 (LTX, V-JEPA 2).
+        first axis (Wan: of 128 t has 44, y and x 42 each); front and back leave them idle, with
+        frequency 0 (LTX, V-JEPA 2).
     layout : str
         interleaved: the two waves of a pair side by side; halves: the first waves of all pairs,
         then the second ones; axis-halves: the same for each axis in its turn; mismatched: laid out
