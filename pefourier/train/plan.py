@@ -19,7 +19,6 @@ from pefourier.errors import printable
 from pefourier.train import causal, foresight, grid, loop, power, processes, run
 from pefourier.train.asked import Schedule, check_options, list_candidates, without_new_folders
 from pefourier.train.conclusion import count_words
-from pefourier.train.data.load import tied_classes
 from pefourier.train.data.split import Task
 from pefourier.train.foresight import Forecast
 from pefourier.train.grid import ResolvedTask, Stack
@@ -84,9 +83,7 @@ def plan_comparison(options: Options, note: Note | None) -> tuple[DatasetPlan, .
         count = processes.count_processes(options, asked.resolved, asked.device, ranks)
         stacks = asked.stacks(run.plan_stages(asked, max(ranks, count)))
         done = {*map(key_of, asked.store.rows())}
-    undecided = [tied_classes(one.task, options.positive) for one in asked.resolved]
-    remarks = [*run.list_remarks(asked), *filter(None, undecided)]
-    for line in dict.fromkeys(remarks if note is not None else ()):
+    for line in dict.fromkeys(run.list_remarks(asked) if note is not None else ()):
         note(line)
     left = run.stacks_to_train(stacks if together else stacks[::ranks], done)
     times = foretell_times(left, options, asked.device, ranks if together else count, count)

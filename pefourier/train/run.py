@@ -28,7 +28,7 @@ from pefourier.train import extrapolation, foresight, grid, loop, power, process
 from pefourier.train.asked import check_options, list_candidates, parse_lengths
 from pefourier.train.beside import OtherMethod
 from pefourier.train.configuration import describe_comparison, settings_in_common
-from pefourier.train.data.load import load_task, name_positives, reads_data_folder
+from pefourier.train.data.load import load_task, name_positives, reads_data_folder, tied_classes
 from pefourier.train.data.split import Task
 from pefourier.train.grid import ResolvedTask, Stack
 from pefourier.train.injection import Injection
@@ -111,7 +111,7 @@ def compare_as(
     """Train, score and compare at a place among ranks."""
     note = None if place.rank else note
     asked = resolve(options, place)
-    with asked.store.lock():
+    with asked.store.lock(), note_on_interrupt(asked.store, note):
         with shared_with_processes(asked, note) as place:
             found = train_and_compare(replace(asked, place=place), note)
         if found is not None:
@@ -191,15 +191,14 @@ def train_and_compare(asked: AskedComparison, note: Note | None) -> Summary | No
         told = [foretell_power(options, one.task) for one in asked.resolved]
         for line in dict.fromkeys([*list_remarks(asked), *told]):
             note(line)
-    with note_on_interrupt(store, note):
-        done = {*map(tuple, config.get("done", ())), *map(key_of, store.rows())}
-        rows = train_stacks(asked, asked.stacks(config), done, note)
-        if place.rank:
-            return None
-        every = collect_rows(store, asked.keys, rows)
-        params = {one.task.name: grid.parameters(one) for one in asked.resolved}
-        classes = {one.task.name: one.task.classes for one in asked.resolved}
-        return summary.summarize_runs(every, params, settings_in_common(options), classes)
+    done = {*map(tuple, config.get("done", ())), *map(key_of, store.rows())}
+    rows = train_stacks(asked, asked.stacks(config), done, note)
+    if place.rank:
+        return None
+    every = collect_rows(store, asked.keys, rows)
+    params = {one.task.name: grid.parameters(one) for one in asked.resolved}
+    classes = {one.task.name: one.task.classes for one in asked.resolved}
+    return summary.summarize_runs(every, params, settings_in_common(options), classes)
 
 
 def plan_stages(asked: AskedComparison, ranks: int) -> dict[str, Any]:
@@ -248,6 +247,7 @@ def list_remarks(asked: AskedComparison) -> list[str]:
     options, resolved = asked.options, asked.resolved
     found = [line for one in resolved for line in grid.remarks_on_examples(one.task)]
     found += [line for one in resolved for line in grid.remarks_on_codes(one, options.learn)]
+    found += filter(None, (tied_classes(one.task, options.positive) for one in resolved))
     if options.data is not None and not any(map(reads_data_folder, options.dataset)):
         found.append(f"--data {options.data} has no effect on {', '.join(options.dataset)}")
     longer = extrapolation.draw_longer_tasks(options)

@@ -537,6 +537,19 @@ def test_an_interrupt_says_what_is_kept(tmp_path, monkeypatch):
         assert out is None or len(lines(out)) == 6
 
 
+def test_an_interrupt_of_the_summary_says_so_too(tmp_path, monkeypatch):
+    """Once that alone was silent, though all runs were there to go on with."""
+
+    def stop(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("pefourier.train.run.write_summary", stop)
+    said = []
+    with pytest.raises(KeyboardInterrupt):
+        run_comparison(Options(**SMALL, out=str(tmp_path / "out")), note=said.append)
+    assert said[-1] == f"8 finished runs are in {tmp_path / 'out'}; --resume goes on"
+
+
 def test_tables_that_do_not_fit_on_the_disk_cost_no_run(tmp_path, monkeypatch):
     def full(path, table, dtype):
         raise PefourierError(f"cannot write {path}: No space left on device")
