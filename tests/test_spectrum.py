@@ -177,6 +177,21 @@ def test_cutoff_is_where_the_share_is_reached_exactly():
     assert density(load("dft", d=20)).summary.cutoff95 == pytest.approx(2 * np.pi * 9 / 20)
 
 
+@pytest.mark.parametrize("name", ["time2vec", "mtan", "mtan-fixed"])
+def test_waves_over_times_are_told_in_their_unit(name):
+    """Once time2vec's spectrum named no period. A told one is that after which a column repeats."""
+    enc = load(name, None, 16, times=np.cumsum(np.arange(1, 60) % 7 + 0.5))
+    told = re.search(r"longest waves last (.*), its shortest (.*) units", density(enc).conclusion)
+    waves = [float(one) for one in re.findall("[0-9.]+", " ".join(told.groups()))]
+    assert waves == sorted(waves, reverse=True)
+    assert len(waves) == 4
+    t = enc.domain.x
+    for one in waves:
+        off = np.abs(enc.table(t + one) - enc.table(t)).max(axis=0)
+        half = np.abs(enc.table(t + one / 2) + enc.table(t)).max(axis=0)
+        assert (np.maximum(off, half) < 0.05).any()
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

@@ -255,7 +255,8 @@ def shape(enc: Encoding, r: Spectrum) -> tuple[str, str]:
     if isnan(s.lowest_bin_share):
         return MEANS("ALL ZERO")
     if is_blurred(r):
-        return MEANS("TOO COARSE", sigma=number(r.sigma), points=len(r.omega))
+        mean = {"mean": s.centroid, "wave": wave(s.centroid / step), "unit": unit}
+        return MEANS("TOO COARSE", sigma=number(r.sigma), points=len(r.omega), **mean)
     if s.lowest_bin_share >= STILL:
         return MEANS("CONSTANT", share=100 * s.lowest_bin_share, points=POINTS[enc.domain.kind])
     if r.summary.flatness >= FLAT:
@@ -355,7 +356,7 @@ def what_shows_more(enc: Encoding, r: Spectrum) -> str:
     """What to ask where a lattice is too short or smoothing too wide."""
     if isnan(r.summary.lowest_bin_share):
         return ""
-    return "--sigma 0 leaves it out; a larger --lattice has more." if is_blurred(r) else ""
+    return "Leave it out by --sigma 0, or take a larger --lattice." if is_blurred(r) else ""
 
 
 def columns_of_waves(enc: Encoding, which: np.ndarray) -> str:
@@ -395,6 +396,17 @@ def aliases_of_measured(enc: Encoding, r: Spectrum) -> str:
         return ""
     other = 2 * pi / (2 * pi - fastest)
     return sentence("spectrum", "aliases", seen=2 * pi / fastest, other=other)
+
+
+def waves_in_time(enc: Encoding, r: Spectrum) -> str:
+    """The ends of the waves of a formula over irregular times, in the unit of these."""
+    step, unit = unit_of_waves(enc)
+    rates = enc.rates if enc.measure is None else enc.measure.frequencies / step
+    if not enc.domain.irregular or rates is None or not np.any(rates):
+        return ""
+    waves = np.unique(2 * pi / np.abs(rates[rates != 0]))
+    longest = join(number(float(one), 3) for one in waves[:-4:-1])
+    return sentence("spectrum", "lasting", longest=longest, shortest=float(waves[0]), unit=unit)
 
 
 def before_training(enc: Encoding, r: Spectrum) -> str:
@@ -614,7 +626,8 @@ def conclude_spectrum(enc: Encoding, r: Spectrum) -> Said:
     if r.on_grid:
         more = idle_on_grid(enc, r), aliasing_on_grid(enc, r), before_training(enc, r)
         return Said(*shape_on_grid(enc, r), "", more)
-    more = same_everywhere(enc, r), aliasing(enc, r), before_training(enc, r)
+    asides = same_everywhere, waves_in_time, aliasing, before_training
+    more = tuple(aside(enc, r) for aside in asides)
     return Said(*shape(enc, r), what_shows_more(enc, r), more)
 
 

@@ -115,6 +115,7 @@ class Encoding:
     lattice: int | None = None  # points of its frequency axis where its length was set; None: d
     paired: bool = False  # cosines and sines of complex numbers, which are in no order of columns
     anew: Callable[[tuple[int, ...]], "Encoding"] | None = None  # on other sides, where it is drawn
+    rates: np.ndarray | None = None  # of waves in time, beside columns that have no measure
 
     def __len__(self) -> int:
         return len(self.domain)

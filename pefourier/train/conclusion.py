@@ -51,13 +51,25 @@ def judge_all(datasets: "Sequence[DatasetSummary]") -> tuple[str, str]:
         why = "leaky" if any(one.leaky for one in every) else "cut short"
         return meaning_of("train", f"NO VERDICT | {why}")
     if all(too_few_runs(one, name) for one in every for name in judged_differences(one)):
-        return meaning_of("train", "NO VERDICT | too few runs")
+        runs = sum(one.seeds * one.folds for one in every)
+        return meaning_of("train", "NO VERDICT | too few runs", shown=in_every_run(judged, runs))
     own = [pair for pair in judged if pair[0] not in WITHOUT_CODES] or judged
     sides = {d.mean > 0 for _, d in own if d.supported}
     some = "SOME " if len({name for name, _ in own}) > 1 else ""
     words = [some + side for side, up in (("BETTER", True), ("WORSE", False)) if up in sides]
     verdict = ", ".join(words) or "NO DIFFERENCE SHOWN"
     return verdict, differences_in_words(judged, len(every)) if len(datasets) > 1 else ""
+
+
+def in_every_run(judged: "Sequence[tuple[str, Difference]]", runs: int) -> str:
+    """Who was better, and who worse, than its reference in each of several runs."""
+    parts = []
+    for side, share in (("better", 1.0), ("worse", 0.0)):
+        others = {name for name, d in judged if d.better != share}
+        own = [d.reference for name, d in judged if name not in others]
+        names = dict.fromkeys(name for name, _ in judged if name not in others)
+        parts += [f"{side} than {join(dict.fromkeys(own))}: {join(names)}"] if own else []
+    return said("in every run", runs=runs, told="; ".join(parts)) if parts and runs > 1 else ""
 
 
 def sum_up(one: "DatasetSummary") -> str:

@@ -467,7 +467,7 @@ def note_on_interrupt(store: Store, note: Note | None) -> Iterator[None]:
             kept = len(store.rows())
             are = agreeing(kept, "finished run is", "finished runs are")
             some = f"{kept} {are} in {store.path}; --resume goes on"
-            none = f"no run was finished: --resume begins anew in {store.path}"
+            none = "no run was finished: seeds train together; take fewer first, --resume adds more"
             note(some if kept else none)
         raise
 

@@ -149,6 +149,17 @@ def test_the_verdict_on_all_comes_first(change, told):
     ].startswith(told)
 
 
+def test_too_few_runs_show_who_was_ahead_in_each():
+    few = replace(APART, p_holm=0.5, p_floor=0.5)
+    found = {"dft": replace(few, better=1.0), "rope": few, "none": replace(few, better=0.0)}
+    (said,) = conclude_datasets(over(replace(ONE, differences=found)))
+    runs = ONE.seeds * ONE.folds
+    told = f"In each of {runs} runs, better than sinusoidal: dft; worse than sinusoidal: none; more"
+    assert told in said
+    alone = {name: replace(d, better=0.5) for name, d in found.items()}
+    assert "In each of" not in conclude_datasets(over(replace(ONE, differences=alone)))[0]
+
+
 def test_without_a_comparison_that_comes_first():
     shuffled, cut = replace(ONE, leaky=True), replace(ONE, cut_short=("sinusoidal",))
     assert conclude_datasets(over(shuffled))[0].startswith(

@@ -56,7 +56,7 @@ def line_and_sines(
         table[:, 1:] = np.sin(table[:, 1:])
         return table
 
-    return Encoding(name, domain, len(slopes), codes, params=params)
+    return Encoding(name, domain, len(slopes), codes, rates=slopes[1:], params=params)
 
 
 @encoding("time2vec", "Kazemi et al., 2019, Eq. 1 (before training)", domain="time", untrained=True)
