@@ -453,6 +453,7 @@ def resize(
     *,
     method: str = "",
     d: Count | None = None,
+    progress: Callable[[str], Progress] | None = None,
     **params: Any,
 ) -> Resizing:
     """What happens when images change their size? A table of a grid on another, by all methods.
@@ -466,8 +467,8 @@ def resize(
     method : str
         bicubic (default), antialias, timm, dinov2, bilinear, fourier, bicubic-corners or
         bilinear-corners; rotations and Swin V2's biases are computed anew where none is given.
-    d, **params
-        As in `spectrum`; `grid` and `prefix` among them.
+    d, progress, **params
+        As in `check`; `grid` and `prefix` among them.
 
     Examples
     --------
@@ -492,7 +493,7 @@ def resize(
         anew = {**params, "grid": tuple(to), "prefix": prefix}
         elsewhere = re.sub(r"(?<=[:,])grid=[^,]*", "", encoding)  # which would win
         formula = encoding_of(elsewhere, None, d, anew)
-    return resize_table(enc, to, method, formula)
+    return resize_table(enc, to, method, formula, progress)
 
 
 def encode(

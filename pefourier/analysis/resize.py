@@ -10,7 +10,7 @@ Densities are those of `spectrum` without smoothing, over the lattice of the tab
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations
 from typing import Any
@@ -25,6 +25,7 @@ from pefourier.encodings.families.axes import axis_letters
 from pefourier.encodings.grids import as_stored, grid_options, size_of, usual_grid, window_of_rows
 from pefourier.encodings.specs import source_of
 from pefourier.errors import PefourierError, shown, unknown
+from pefourier.geometry import Progress
 from pefourier.geometry.closest import closest_pair
 from pefourier.geometry.found_grids import on_found_grid
 from pefourier.geometry.grown_grids import frequencies_on_axes, turn_limits
@@ -98,7 +99,11 @@ class Resizing(Result):
 
 
 def resize_table(
-    encoding: Encoding, new: Sequence[int], method: str = "", formula: Encoding | None = None
+    encoding: Encoding,
+    new: Sequence[int],
+    method: str = "",
+    formula: Encoding | None = None,
+    progress: Callable[[str], Progress] | None = None,
 ) -> Resizing:
     """Resize a table by one of `METHODS`, and compare them all.
 
@@ -114,6 +119,8 @@ def resize_table(
         at every size.
     formula : Encoding, optional
         The same formula on the new grid: its codes there, and which pairs meet unseen phases.
+    progress : callable, optional
+        Called with the name of each phase of the work; what it gives, with parts done and all.
 
     Examples
     --------
@@ -135,7 +142,7 @@ def resize_table(
     rows = whole[behind:]
     tables = {name: resize_lattice(rows, shape, wanted, name) for name in {**IN_USE, method: None}}
     chosen = tables[method]
-    before, after = picture(rows, shape), picture(chosen, wanted)
+    before, after = picture(rows, shape, progress), picture(chosen, wanted, progress)
     size = before.norm or np.nan
     own = None if formula is None else formula.table()[behind:]
     most, between, at = compare_methods(tables, wanted)
@@ -156,7 +163,7 @@ def resize_table(
         at=at,
         moved=energy_moved(before, after),
         unseen=None if formula is None else unseen_phases(encoding, formula),
-        anew=None if own is None else picture(own, wanted),
+        anew=None if own is None else picture(own, wanted, progress),
         about=(encoding,),
     )
 
@@ -252,12 +259,16 @@ def similarities(table: np.ndarray, sides: Sequence[int]) -> list[float]:
     return found
 
 
-def picture(table: np.ndarray, sides: tuple[int, ...]) -> Picture:
+def picture(
+    table: np.ndarray,
+    sides: tuple[int, ...],
+    progress: Callable[[str], Progress] | None = None,
+) -> Picture:
     """A table on a lattice: its codes, and its frequencies; of one axis as a row of points."""
     enc, points = from_table(table), lattice(sides if len(sides) > 1 else (1, *sides))
     enc = replace(enc, domain=points, eps=max(enc.eps, SUMS_EPS))
     spectrum, norm, axes = density(enc, sigma=0.0), rms(table), len(sides)
-    closest = closest_pair(enc)
+    closest = closest_pair(enc, progress and progress(f"closest pair on {size_of(sides)}"))
     waves = [
         omega * n / (2 * np.pi) for omega, n in zip(spectrum.omega, spectrum.lattice, strict=True)
     ]

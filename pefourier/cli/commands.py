@@ -407,8 +407,9 @@ def resize(
     from pefourier.answers.resize import TOLD, resize_record, resize_text
     from pefourier.answers.telling import answer_of
 
-    placing = {"grid": old or (), "prefix": prefix or 0}
-    found = questions.resize(spec, new, method=method or "", d=d, **placing)
+    own = {"d": d, "grid": old or (), "prefix": prefix or 0}
+    own["progress"] = percentages(printable(spec), quiet)
+    found = questions.resize(spec, new, method=method or "", **own)
     request.note_grids(found.about[0], quiet)
     drawing.draw("resize", [answer_of(found)])
     if out is not None:

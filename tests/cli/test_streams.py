@@ -51,6 +51,10 @@ def test_progress_names_its_phase_and_only_goes_forward(monkeypatch, run):
     places = [(phases.index(phase), int(share)) for phase, share in parts]
     assert places == sorted(places)
     assert len(set(places)) > 8
+    screen.truncate(0)
+    assert main(["resize", "learned", "--from", "40x40", "--to", "50x50", "--d", "64"]) == 0
+    # of a film's table minutes passed without a word
+    assert "learned: closest pair on 50x50, " in screen.getvalue()
 
 
 def test_nobody_is_shown_progress_who_does_not_look(monkeypatch):
