@@ -13,6 +13,8 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from pefourier.encodings.axis_parts import changing_columns
+
 PLAIN, SMOOTH = -0.75, -0.5  # a of the cubic kernel: torch's own, and its antialiased one (PIL's)
 TENTH = 0.1  # what DINOv2 adds to the new side before it divides by the old one
 
@@ -145,5 +147,8 @@ def resize_lattice(
     values = np.asarray(table, dtype=float).reshape(*old, -1)
     for axis, (n, m) in enumerate(zip(old, new, strict=True)):
         if n != m or method == "dinov2":
-            values = np.moveaxis(np.tensordot(METHODS[method](n, m), values, (1, axis)), 0, axis)
+            own = changing_columns(values, axis)  # all others stay, to the bit
+            made = np.tensordot(METHODS[method](n, m), values[..., own], (1, axis))
+            values = np.take(values, [0] * m, axis)
+            values[..., own] = np.moveaxis(made, 0, axis)
     return values.reshape(-1, values.shape[-1])
