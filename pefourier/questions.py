@@ -6,9 +6,9 @@ imported when its question is asked.
 
 `length` and `d` are by default those of what is given, else 80 and 256; ``"128k"`` is 131072, as in
 the shell. Further keywords are parameters of a named encoding, such as ``rho=5e5``; for all,
-``grid=(14, 14)`` says that rows are the points of a grid, and ``prefix=1`` how many rows before
-them are not. Rows of a table that turn out to be points of a grid are taken so, as a finding says;
-``grid=(197,)`` takes them as one axis.
+``grid="14x14"``, or (14, 14), says that rows are the points of a grid, and ``prefix=1`` how many
+rows before them are not. Rows of a table that turn out to be points of a grid are taken so, as a
+finding says; ``grid=(197,)`` takes them as one axis.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard, overload
 
 import numpy as np
 
-from pefourier.answers.text import whole_number
+from pefourier.answers.text import read_sides, whole_number
 from pefourier.encodings.checks import check_count, check_tolerance, check_whole
 from pefourier.encodings.encoding import Encoding, as_encoding, without_mean
 from pefourier.encodings.grids import as_stored, check_sides, on_grid
@@ -449,7 +449,7 @@ def extend(
 
 def resize(
     encoding: Source,
-    to: Sequence[int],
+    to: Sequence[int] | str,
     *,
     method: str = "",
     d: Count | None = None,
@@ -462,8 +462,8 @@ def resize(
     ----------
     encoding
         As in `spectrum`, with its `grid` among `params`.
-    to : sequence of int
-        Sides of the new grid, the slowest axis first.
+    to : sequence of int, or str
+        Sides of the new grid, the slowest axis first, such as (24, 24) or "24x24".
     method : str
         bicubic (default), antialias, timm, dinov2, bilinear, fourier, bicubic-corners or
         bilinear-corners; rotations and Swin V2's biases are computed anew where none is given.
@@ -479,6 +479,9 @@ def resize(
     from pefourier.geometry.found_grids import may_be_biases
 
     prefix = params.pop("prefix", 0)
+    to = read_sides(to) if isinstance(to, str) else to
+    if isinstance(params.get("grid"), str):
+        params["grid"] = read_sides(params["grid"])
     enc = encoding_of(encoding, None, d, {**params, "prefix": prefix}, as_rows=True)
     enc = enc if params.get("grid") else on_own_grid(enc, len(to))
     lags = enc.domain.kind == "lag"
@@ -596,6 +599,8 @@ def encoding_of(
     """
     given = dict(params or {})
     length, d = whole_numbers(length=length, d=d)
+    if isinstance(given.get("grid"), str):
+        given["grid"] = read_sides(given["grid"])
     if isinstance(given.get("times"), str | os.PathLike):
         from pefourier.encodings.sources.tables import read_numbers
 

@@ -385,3 +385,17 @@ def test_folders_with_weights_are_told_that_these_were_not_looked_at(tmp_path):
 def test_a_keyword_that_a_question_lacks_is_refused_with_what_to_write(call, message):
     with pytest.raises(PefourierError, match=re.escape(message)):
         call()
+
+
+def test_a_grid_is_given_as_the_shell_takes_it():
+    """Only (4, 5) was taken: a text was refused letter by letter."""
+    table = np.random.default_rng(0).normal(size=(21, 8))
+    for ask in (
+        lambda sides: pefourier.check("axial", grid=sides((4, 5)), d=16),
+        lambda sides: pefourier.compare(table[1:], table[1:], grid=sides((4, 5))),
+        lambda sides: pefourier.resize(table, sides((6, 7)), grid=sides((4, 5)), prefix=1),
+    ):
+        shell, python = (ask(way) for way in (lambda own: "x".join(map(str, own)), tuple))
+        assert shell.to_dict() == python.to_dict()
+    with pytest.raises(PefourierError, match="'4xb' is not a grid; write sides of at least 1"):
+        pefourier.check("axial", grid="4xb")

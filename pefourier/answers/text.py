@@ -13,7 +13,7 @@ from math import isfinite
 from shutil import get_terminal_size
 from textwrap import wrap
 
-from pefourier.errors import printable
+from pefourier.errors import PefourierError, printable, shown
 
 WIDEST = 96  # letters of a line that is read with ease
 PLAIN = 1e5  # smaller numbers are told without a power of ten
@@ -221,6 +221,21 @@ def whole_number(text: str) -> int | None:
         return None
     exact = isinstance(value, int) or (isfinite(value) and abs(value) <= 2**53)
     return int(value * unit) if exact and value * unit % 1 == 0 else None
+
+
+def read_sides(text: str) -> tuple[int, ...]:
+    """Sides of a grid as they are typed.
+
+    >>> read_sides("14x14")
+    (14, 14)
+    """
+    found = [whole_number(part) for part in text.replace("×", "x").split("x")]
+    if any(side is None or side < 1 for side in found):
+        raise PefourierError(
+            f"{shown(text)} is not a grid; write sides of at least 1, such as 14x14 (rows x "
+            "columns) or 8x30x52 (frames x rows x columns)"
+        )
+    return tuple(found)
 
 
 def capital(text: str) -> str:

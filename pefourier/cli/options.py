@@ -8,7 +8,7 @@ from typing import Annotated, Any, get_origin
 import typer
 from typer.core import TyperCommand
 
-from pefourier.errors import shown
+from pefourier.errors import PefourierError, shown
 from pefourier.train.options import GROUPS
 
 # by command and option; JSON, which is read at each start, takes a tenth of the time of TOML
@@ -85,15 +85,12 @@ def count(text: str) -> int:
 
 def sides(text: str) -> tuple[int, ...]:
     """Sides of a grid such as 14x14, for an option."""
-    from pefourier.answers.text import whole_number
+    from pefourier.answers.text import read_sides
 
-    found = [whole_number(part) for part in text.replace("×", "x").split("x")]
-    if any(side is None or side < 1 for side in found):
-        raise typer.BadParameter(
-            f"{shown(text)} is not a grid; write sides of at least 1, such as 14x14 (rows x "
-            "columns) or 8x30x52 (frames x rows x columns)"
-        )
-    return tuple(found)
+    try:
+        return read_sides(text)
+    except PefourierError as error:
+        raise typer.BadParameter(str(error)) from error
 
 
 def count_or_sweep(text: str) -> int | tuple[int, ...]:

@@ -192,7 +192,8 @@ def window_of_rows(enc: Encoding, sides: Sides) -> Sides:
     Sides are its own, or those of its displacements, which a class token's rows tell from codes.
     """
     odd = tuple((side + 1) // 2 for side in sides if side % 2)
-    rows = {len(lags_on(sides)) + more: sides for more in (0, OF_CLASS_TOKEN)}
+    lags = math.prod(2 * side - 1 for side in sides)
+    rows = {lags + more: sides for more in (0, OF_CLASS_TOKEN)}
     rows |= {math.prod(sides) + OF_CLASS_TOKEN: odd} if len(odd) == len(sides) else {}
     return rows.get(len(enc), ()) if enc.dim <= MOST_HEADS else ()
 
