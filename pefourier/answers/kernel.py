@@ -37,6 +37,11 @@ def draw_kernels(
             steps += [lags[1]] if len(line) > plot.DENSE else []
     if len(steps) > 1:
         axes.set_xscale("symlog", linthresh=min(steps))
+        shade = {"color": "0.75", "linestyle": "-", "linewidth": 6}
+        axes.plot([], [], label="shaded: least to largest nearby", **shade)
     timed = (a.encoding.domain.kind == "time" for a in answers)
     units = dict.fromkeys("unit of the times" if one else "positions" for one in timed)
-    axes.set(xlabel=f"lag ({' or '.join(units)})", ylabel="inner product (1 at lag 0)")
+    biases = (a.encoding.act == "bias" and a.encoding.domain.kind == "lag" for a in answers)
+    kinds = dict.fromkeys("mean of exp(bias)" if one else "inner product" for one in biases)
+    told = f"{' or '.join(kinds)} (1 at lag 0)"
+    axes.set(xlabel=f"lag ({' or '.join(units)})", ylabel=told)

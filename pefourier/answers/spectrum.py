@@ -50,6 +50,7 @@ RESOLVED, APART = 0.01, 0.02  # of a frequency and of the energy: how well waves
 SHARED = 0.05  # of a table's energy: what is the same in all rows is worth a sentence from here on
 BOUND, ROUND = 0.99, 0.15  # A4 from which directions are two, and below which there is none
 MOST_WAVES = 0.5  # share of frequencies that is worth a sentence
+APART = 0.5  # of a lattice: where fewer points have energy they are single lines
 ACROSS = 4  # panels in a row
 MEANS = partial(meaning_of, "spectrum")
 MANY = {"positions": "position", "steps": "step", "units": "unit"}  # of which there is one
@@ -464,7 +465,11 @@ def spectrum(answers: Sequence[Answer], look: plot.Look = plot.USUAL) -> Figure:
     figure, ((axes,),) = plot.make_panels(1, 1, (plot.WIDTH, 3.2), look)
     for a in answers:
         label = plot.caption(a.encoding, plot.room_for_names(figure))
-        axes.plot(per_unit(a, a.result), a.result.density, label=label, linewidth=1.4)
+        x, y = per_unit(a, a.result), a.result.density
+        (line,) = axes.plot(x, y, label=label, linewidth=1.4)
+        if a.result.sigma == 0 and (y > 0).mean() < APART:  # lines alone, behind the curves
+            line.set(data=([], []), linestyle="-", linewidth=0.7)
+            axes.vlines(x[y > 0], 0, y[y > 0], color=line.get_color(), linewidth=0.7, zorder=1)
     axes.set(xlabel=frequency_label(answers), ylabel="share of energy $g_k$")
     axes.set_ylim(bottom=0)
     set_frequency_axis(axes, answers)

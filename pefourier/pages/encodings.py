@@ -28,7 +28,7 @@ from pefourier.answers.faithful_figures import singular_values
 from pefourier.answers.page import Page, fields_of, flattened
 from pefourier.answers.reconstruct import reconstruct
 from pefourier.answers.relations import relations
-from pefourier.answers.spectrum import spectrum, spectrum_by_decade
+from pefourier.answers.spectrum import by_decade, spectrum, spectrum_by_decade
 from pefourier.answers.terms import read_terms
 from pefourier.answers.text import number, paragraph
 from pefourier.encodings.encoding import Encoding, Finding
@@ -55,6 +55,7 @@ from pefourier.pages.usage import usage_part
 LIBRARIES = ("numpy", "scipy", "matplotlib")
 SMOOTHED = ("spectrum", "reconstruct", "report")  # commands that take --lattice and --sigma
 NUMBERS = "Numbers, and the command that gives them"
+SPIKE = 0.05  # of an axis that is all a curve takes above as much of its height
 MOST_ROWS = 128  # of a table, in a picture
 REACH = "How far do rotations reach?"
 USED = "Which frequencies do its weights use?"
@@ -249,13 +250,26 @@ def figures(*pictures: Sequence[Markup]) -> Markup:
     return element("div", pictures, class_="figures")
 
 
+def is_spike(answers: Sequence[telling.Answer]) -> bool:
+    """Whether densities over evenly spaced frequencies all lie in a corner, at the slowest.
+
+    >>> from pefourier.encodings import load
+    >>> made = [Inquiry(lattice=n).study(load("rope", 32, 16)) for n in (32, 8192)]
+    >>> [is_spike([one.answer("spectrum")]) for one in made]
+    [False, True]
+    """
+    found = (a.result.density for a in answers)
+    return by_decade(answers) and all((g > SPIKE * g.max()).mean() < SPIKE for g in found)
+
+
 def spectrum_pictures(studies: Sequence[Study]) -> list[Any]:
     """Frequencies, evenly spaced and by their logarithm, and the waves that they are."""
     flat, grids = divide_by_axes(studies)
     linear = "Share of energy at each frequency of the lattice (Eq. 15)."
     decades = "Share of energy per factor ten of frequency; slow waves have room here."
     plane = "Share of energy at each pair of frequencies, and summed along each axis."
-    lines = drawn(flat, "spectrum", spectrum, linear)
+    seen = [] if is_spike([one.answer("spectrum") for one in flat]) else flat
+    lines = drawn(seen, "spectrum", spectrum, linear)
     return [
         figures(lines, drawn(flat, "spectrum", spectrum_by_decade, decades)),
         drawn(grids, "spectrum", spectrum, plane, INLINE_WIDE, most=1),

@@ -54,6 +54,22 @@ def test_spectrum_draws_the_densities(pair):
     assert axes.get_ylabel() == "share of energy $g_k$"
 
 
+def test_single_lines_stand_behind_the_curves():
+    """DFT's frequencies on a longer lattice were a comb of dashes over everything."""
+    both = [load(name, 64, 16) for name in ("sinusoidal", "dft")]
+    answers = [Answer(e, density(e, 64)) for e in both]
+    (axes,) = spectrum(answers).axes
+    (lines,) = axes.collections
+    curve, named = axes.lines
+    found = answers[1].result
+    tops = [path.vertices[1] for path in lines.get_paths()]
+    kept = found.density > 0
+    np.testing.assert_allclose(tops, np.c_[found.omega, found.density][kept])
+    assert lines.get_zorder() < curve.get_zorder()
+    assert (named.get_label(), len(named.get_xdata())) == ("dft", 0)
+    assert tuple(lines.get_color()[0][:3]) == matplotlib.colors.to_rgb(named.get_color())
+
+
 def test_reconstruct_draws_a_panel_an_encoding(pair):
     answers = [Answer(e, position_functions(e, [2, 9])) for e in pair]
     panels = reconstruct(answers).axes
@@ -111,8 +127,14 @@ def test_a_long_kernel_is_a_mean_in_a_band_of_all_its_values():
     """Eight thousand lags in a line were a solid band of ink."""
     enc = load("rope", 5000, 16)
     curve = kernel(enc)
-    (axes,) = relations([Answer(enc, relate(enc))]).axes
-    (line,) = axes.lines
+    alibi = load("alibi", 80, 4)
+    figure = relations([Answer(one, relate(one)) for one in (enc, alibi)])
+    (axes,) = figure.axes
+    line, biases, shade = axes.lines
+    assert shade.get_label() == "shaded: least to largest nearby"
+    assert shade.get_label() in [text.get_text() for text in figure.legends[0].texts]
+    np.testing.assert_array_equal(biases.get_ydata(), kernel(alibi))
+    assert axes.get_ylabel() == "inner product or mean of exp(bias) (1 at lag 0)"
     (band,) = axes.collections
     corners = band.get_paths()[0].vertices[:, 1]
     assert (corners.min(), corners.max()) == (curve.min(), curve.max())
