@@ -343,3 +343,10 @@ def test_a_span_that_is_none_is_refused(given, why):
 def test_with_the_base_of_turns_all_pairs_turn(length, d):
     (found,) = design_base(length, d, bases=(), criteria=("turns",)).candidates
     assert found.idle == 0
+
+
+def test_a_series_is_told_which_base_to_take(run):
+    idle = int((1e4 ** (-np.arange(32) / 32) * 1008 < 2 * np.pi).sum())
+    said = run("design", "--span", "7d", "--resolution", "10min", "--d", 64).out
+    told = f"as suits a series: take it; with the usual 10000 {idle} of 32 never do."
+    assert told in " ".join(said.split())

@@ -1,6 +1,7 @@
 """Files are written whole or not at all, and where nothing can be written that is said first."""
 
 import errno
+import json
 import os
 import re
 import signal
@@ -184,3 +185,12 @@ def test_a_picture_is_never_suggested_for_a_table(there, run, tmp_path, monkeypa
     assert "Did you mean" not in run("check-faithful", "codes.npy").err
     (tmp_path / "codes.npz").touch()
     assert "Did you mean 'codes.npz'?" in run("check-faithful", "codes.npy").err
+
+
+def test_a_config_with_a_misspelt_suffix_or_key_is_guessed(run, tmp_path):
+    path = tmp_path / "llama31.json"
+    own = {"rope_type": "linear", "factr": 8.0}
+    path.write_text(json.dumps({"model_type": "llama", "head_dim": 64, "rope_scaling": own}))
+    near = run("context", tmp_path / "llama31.jsn").err
+    assert f"Did you mean {str(path)!r}?" in near
+    assert "has no factor; rope_type linear needs it; is 'factr'" in run("context", path).err

@@ -191,3 +191,10 @@ def test_diagonals_are_answered_in_a_sentence(run):
     assert f"{said}along the diagonal, at (5,5), 0.736." in record["conclusion"]
     assert record["diagonals"]["alike"] is False
     assert "as far on the diagonals" in run("relations", "axial", "--grid", "14x14").out
+
+
+def test_heads_of_alibi_are_told_beside_their_lags():
+    """Of 8 heads the slopes are 1/2 … 1/256 (Press et al., 2022), and exp(-slope n) = 1/2."""
+    found = relate(build("alibi", length=512, d=8))
+    ends = "from 0.5 to 0.003906, halving a key's weight every 1.4 to 177 positions"
+    assert f"The slopes of 8 heads (set by --d) run {ends}" in found.conclusion

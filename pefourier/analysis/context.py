@@ -146,6 +146,7 @@ class Context(Result):
     indexer: Rotation | None = None  # of what chooses keys, beside those of layers
     presumed: bool = field(default=False, metadata={"told": False})  # trained as the config allows
     given: bool = field(default=False, metadata={"told": False})  # trained as the user says
+    published: tuple[str, int] = field(default=("", 0), metadata={"told": False})  # `published_end`
     slopes: tuple[float, ...] | None = None  # of ALiBi, one a head: what a step takes from a logit
     tables: dict[str, tuple[str, int | None]] = field(  # that end, by side: what they are, rows
         default_factory=dict, metadata={"told": False}
@@ -193,9 +194,19 @@ def describe_context(
         indexer=describe_indexer(model, spec, met, longest, d) if model and rotations else None,
         presumed=presumed and None in stated,
         given=not presumed,
+        published=published_end(model, whole) if model else ("", 0),
         slopes=slopes_of(own[0]),
         tables=model.tables() if model else {},
     )
+
+
+def published_end(model: ModelConfig, rotations: Sequence[Encoding]) -> tuple[str, int]:
+    """The model whose base and scaling a config has, and the length up to which it was trained."""
+    for one in model.row.get("families", ()):
+        own = {"rho": one["base"], **one.get("scaling", {})}
+        if "ended" in one and any(own.items() <= {**enc.params}.items() for enc in rotations):
+            return one["name"], one["ended"]
+    return "", 0
 
 
 def rotation_of_part(

@@ -80,7 +80,10 @@ def conclude_context(enc: Encoding, found: context.Context) -> telling.Said:
     unseen = any(r.unseen for r in found.rotations)
     verdict = "UNSEEN ANGLES" if unseen else "NO NEW ANGLES"
     verdict = "UNSEEN UNLESS TRAINED ON" if about_training(found) else verdict
-    return telling.Said(verdict, about_phases(found), what_extends(enc, found), tuple(aside))
+    phases = about_phases(found)
+    if any(r.scaling == "longrope" for r in found.rotations):
+        phases = f"{phrase('lists', found=found)}; {phases[0].lower()}{phases[1:]}"
+    return telling.Said(verdict, phases, what_extends(enc, found), tuple(aside))
 
 
 def what_extends(enc: Encoding, found: context.Context) -> str:
@@ -145,7 +148,8 @@ def about_phases(found: context.Context) -> str:
         return f"{told} {asked}: {'; '.join(in_its_layers(r, found) for r in found.rotations)}."
     new = new_phases(r, found.length)
     if about_training(found):
-        return phrase("trained on", found=found, scaling=r.scaling, new=new)
+        which = "published" if found.length <= found.published[1] else "trained on"
+        return phrase(which, found=found, scaling=r.scaling, new=new)
     if r.scaling == "none":
         asked += " without a scaling"
     elif is_taken(found):
@@ -406,10 +410,8 @@ def about_table(enc: Encoding, found: context.Context) -> tuple[str, str]:
     if {layer.kind for layer in found.layers} == {"none"}:
         return MEANS("NO POSITIONS")
     if found.slopes:
-        steep, flat, last = max(found.slopes), min(found.slopes), found.length - 1
-        told = {"first": log(2) / steep, "end": log(2) / flat, "most": flat * last}
-        heads = f"{enc.dim} heads{'' if 'path' in enc.params else ' (set by --d)'}"
-        return MEANS("ANY LENGTH | slopes", heads=heads, steep=steep, flat=flat, last=last, **told)
+        told, last = slopes_in_words(enc, found.slopes), found.length - 1
+        return MEANS("ANY LENGTH | slopes", told=told, most=min(found.slopes) * last, last=last)
     if enc.name == "t5":
         far, later = (shared_buckets(enc, way)[-1][0] for way in (enc.params["causal"], True))
         decoder = f" (in the decoder at {later})" if "path" in enc.params and far != later else ""
@@ -425,6 +427,14 @@ def about_table(enc: Encoding, found: context.Context) -> tuple[str, str]:
         idle = int(((own != 0) & (own * found.length < 2 * pi)).sum())
         return MEANS("ANY LENGTH", name=enc.name, length=found.length, idle=idle, waves=len(own))
     return MEANS("NO ROTATION", name=enc.label)
+
+
+def slopes_in_words(enc: Encoding, slopes: Sequence[float]) -> str:
+    """How many heads ALiBi has, and how soon a key's weight halves in the first and the last."""
+    steep, flat = max(slopes), min(slopes)
+    heads = f"{len(slopes)} heads{'' if 'path' in enc.params else ' (set by --d)'}"
+    ends = {"steep": steep, "flat": flat, "first": log(2) / steep, "end": log(2) / flat}
+    return phrase("slopes", heads=heads, **ends)
 
 
 def about_tables(found: context.Context) -> tuple[str, str]:
@@ -490,7 +500,7 @@ def text_of_model(enc: Encoding, found: context.Context) -> str:
     if found.rotations:
         parts += [rotations_text(found), bands_text(found), *map(axes_text, found.rotations)]
         parts += [decay_text(found.rotations), *map(cache_text, found.rotations)]
-    parts += [slopes_text(found)] if found.slopes else []
+    parts += [slopes_text(found.slopes, found.length - 1)] if found.slopes else []
     if (reading := found.against) is not None:
         shown = np.searchsorted(reading.positions, [1, 8, 64, 512, 4096, 32768, 262144, 2**20])
         shown = np.unique(np.minimum(shown, len(reading.positions) - 1))
@@ -501,12 +511,11 @@ def text_of_model(enc: Encoding, found: context.Context) -> str:
     return "\n".join(filter(None, parts))
 
 
-def slopes_text(found: context.Context) -> str:
+def slopes_text(slopes: Sequence[float], last: int) -> str:
     """What ALiBi leaves of a key's weight in each head, of many in some from first to last."""
-    last = found.length - 1
     rows = [["head", "slope", "weight halves in", "is 1 % after", f"logit at distance {last}"]]
-    for head in np.unique(np.linspace(0, len(found.slopes) - 1, SLOPES).astype(int)):
-        slope = found.slopes[head]
+    for head in np.unique(np.linspace(0, len(slopes) - 1, SLOPES).astype(int)):
+        slope = slopes[head]
         numbers = (slope, log(2) / slope, log(100) / slope, -slope * last)
         rows.append([str(head), *map(number, numbers)])
     return aligned(rows)

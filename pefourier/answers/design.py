@@ -190,7 +190,10 @@ def fact(criterion: str, design: Design) -> str:
         told["few"] = in_few_digits(rho, name, design)
         told["use"] = "the short sides of a grid" if design.axis else "a series"
     c = found.get(rho)  # none where it is below 1
-    if name == "turns" and c and c.bound:
+    usual = found.get(1e4)
+    if name == "turns" and design.steps and usual and usual.idle and rho < usual.rho:
+        told["cost"] = sentence("design", "still", idle=usual.idle, pairs=design.d // 2)
+    elif name == "turns" and c and c.bound:
         told["cost"] = sentence("design", "negative", lag=c.bound, inputs=inputs)
     elif name == "bound":
         told["who"] = "a language model takes" if text else "the rule of language models asks for"

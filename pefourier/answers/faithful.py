@@ -15,7 +15,7 @@ from pefourier.answers import places, telling
 from pefourier.answers.faithful_figures import faithful
 from pefourier.answers.page import Page, fields_of
 from pefourier.answers.telling import Fact
-from pefourier.answers.text import aligned, join, number, paragraph
+from pefourier.answers.text import aligned, first_few, join, number, paragraph
 from pefourier.encodings.encoding import Encoding, largest_number
 from pefourier.encodings.grids import size_of
 from pefourier.encodings.specs import source_of
@@ -31,7 +31,8 @@ FLOAT32_LIMIT = 2**20  # condition number from which rounding in float32 can hid
 
 phrase = partial(telling.sentence, "faithful")
 SHARED_BY = ("clip", "buckets", "max_distance")  # parameters by which far lags share a code
-NEAREST = 2**12  # lags among which the nearest that share a code are looked for
+NEAREST = 2**12  # lags among which those that share a code are looked for
+RUNS = 16  # of such lags, that are told
 
 
 def faithful_page(asked: Sequence[telling.Answer | telling.Refusal]) -> Page:
@@ -383,8 +384,9 @@ def collision_of_lags(enc: Encoding, r: Faithfulness) -> str:
     if sizes:
         near = enc.table(-np.arange(min(-int(enc.domain.x[0]), NEAREST) + 1))
         alike = np.flatnonzero((near[1:] == near[:-1]).all(axis=1))
-        nearest = f": {-alike[0]} and {-alike[0] - 1} are the nearest" if len(alike) else ""
-        return f"far lags share one by design ({sizes}){nearest}"
+        parts = np.split(alike, np.flatnonzero(np.diff(alike) > 1) + 1) if len(alike) else []
+        runs = first_few([f"{one[0]}-{one[-1] + 1}" for one in parts], RUNS)
+        return f"far lags share one by design ({sizes}){runs and f': distances {runs}'}"
     return ""
 
 

@@ -18,6 +18,7 @@ from pefourier.errors import printable
 
 PAPER = "https://arxiv.org/abs/2405.09061"
 SARIF = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
+NUMBER = re.compile(r"[-−+]?[0-9.]")  # what a cell of numbers begins with
 TEX = {char: f"\\{char}" for char in "&%$#_{}"}
 TEX |= {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
 TEX |= {"–": "--", "≥": r"$\geq$", "π": r"$\pi$", "×": r"$\times$", "…": r"\ldots{}"}
@@ -43,7 +44,7 @@ def latex_table(rows: Sequence[Sequence[str]]) -> str:
     r"""A table of LaTeX; its first row is the header.
 
     >>> print(latex_table([["", "dft"], ["rank_tolerance", "5 %"]]))
-    \begin{tabular}{ll}
+    \begin{tabular}{lr}
     \toprule
      & dft \\
     \midrule
@@ -60,7 +61,8 @@ def latex_table(rows: Sequence[Sequence[str]]) -> str:
         + r" \\"
         for row in rows
     )
-    columns = "l" * len(rows[0])
+    numbers = ([NUMBER.match(row[k].strip()) for row in rows[1:]] for k in range(1, len(rows[0])))
+    columns = "l" + "".join("r" if 2 * len([*filter(None, n)]) > len(n) else "l" for n in numbers)
     lines = [rf"\begin{{tabular}}{{{columns}}}", r"\toprule", head, r"\midrule", *body]
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}"])
 

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pefourier.analysis.context import slopes_of
 from pefourier.answers import telling
+from pefourier.answers.context import slopes_in_words, slopes_text
 from pefourier.answers.faithful import why_no_lags, why_no_shift
 from pefourier.answers.kernel import draw_kernels
 from pefourier.answers.places import POINTS, axis_names, by_axis, by_name, point_of
@@ -32,7 +34,9 @@ LEFT = 0.05  # of the inner product at lag 0, below which nothing is said of dir
 def relations_text(answers: Sequence[telling.Answer]) -> str:
     """The facts of each encoding; of grids diagonals, too, and whether heads are rotated."""
     facts = [*RELATIONS_FACTS, *(GRID_FACTS if telling.any_grid(answers) else ())]
-    return telling.side_by_side(facts, answers)
+    text = telling.side_by_side(facts, answers)
+    heads = [(s, max(a.encoding.domain.x)) for a in answers if (s := slopes_of(a.encoding))]
+    return text + "".join(f"\n{slopes_text(slopes, int(last))}" for slopes, last in heads)
 
 
 def why_no_lag(answer: telling.Answer) -> str:
@@ -226,11 +230,9 @@ def conclude_relations(enc: Encoding, r: Relations) -> telling.Said:
     if r.on_grid:
         beside = not_a_rotation(enc, r), products_on_diagonals(r), steps_along_axes(enc, r)
         return telling.Said(*products_by_displacement(enc, r), "", (*beside, near_is_near(enc, r)))
-    return telling.Said(
-        *products_by_lag(enc, r),
-        no_order(enc, r) or steps_by_matrix(enc, r),
-        (near_is_near(enc, r),),
-    )
+    heads = slopes_in_words(enc, slopes) if (slopes := slopes_of(enc)) else ""
+    steps = no_order(enc, r) or steps_by_matrix(enc, r)
+    return telling.Said(*products_by_lag(enc, r), steps, (near_is_near(enc, r), heads))
 
 
 TOLD = telling.Telling(

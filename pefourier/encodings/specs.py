@@ -24,6 +24,7 @@ from pefourier.encodings.grids import check_sides, count_points, on_grid
 from pefourier.encodings.refused import refuse_known
 from pefourier.encodings.registry import BUILDERS, build, parse_parameters
 from pefourier.errors import PefourierError, shown, unknown
+from pefourier.files import data_names
 
 BIASES = re.compile(r"(^|\.)(relative_(position|attention)_bias|rel_pos(_[xy])?_bias)")  # of arrays
 HUB = (  # a model there: owner/name, or its address
@@ -170,7 +171,10 @@ def source_of(spec: str) -> Literal["name", "code", "table", "config", "gguf"]:
         raise not_here(spec)
     formats = ", ".join(sorted(READERS))
     way_out = f"'pefourier list' shows all; a file of codes ends in one of {formats}."
-    raise unknown("encoding", name, BUILDERS, way_out)
+    folder = os.path.dirname(path)
+    looked = os.path.splitext(path)[1] and os.path.isdir(folder or ".")
+    files = [os.path.join(folder, one) for one in data_names(folder, "")] if looked else []
+    raise unknown("encoding", name, [*BUILDERS, *files], way_out)
 
 
 def specs_of_rotations(spec: str) -> list[str]:

@@ -9,6 +9,7 @@ from published_configs import PUBLISHED
 from pefourier.analysis.context import describe_context, window_within
 from pefourier.answers.context import USUAL, conclude_context
 
+PHI = "microsoft/Phi-3-mini-128k-instruct"
 GEMMA2 = {
     **{"model_type": "gemma2", "head_dim": 256, "num_hidden_layers": 26, "rope_theta": 1e4},
     **{"max_position_embeddings": 8192, "sliding_window": 4096},
@@ -89,6 +90,17 @@ def test_a_sum_that_turns_negative_early_is_one_that_few_published_models_have(t
     assert cosines.sum(axis=1).min() >= 0
 
 
+def test_what_published_models_do_is_said_first(tmp_path):
+    """A length that Llama 3.1 was trained at was once only told by two conditions."""
+    llama, phi = (PUBLISHED[name] for name in ("meta-llama/Llama-3.1-8B", PHI))
+    other = {**llama, "rope_scaling": {**llama["rope_scaling"], "factor": 4.0}}
+    trained = "Llama 3.1, whose training went on to 131072 positions with them"
+    assert trained in concluded(tmp_path, llama)
+    assert trained not in concluded(tmp_path, llama, 262144)
+    assert trained not in concluded(tmp_path, other)
+    assert ". Above 4096 positions long_factor is taken, else" in concluded(tmp_path, phi)
+
+
 def test_a_window_is_named_only_where_it_is_shorter_than_the_length(tmp_path):
     wide = concluded(tmp_path, {**MISTRAL, "sliding_window": 262144}, 131072)
     assert "sees" not in wide
@@ -144,7 +156,8 @@ def test_a_model_may_have_been_trained_further(tmp_path):
     """Once Llama 3.1 was said to meet new phases, and no more."""
     config, asked = PUBLISHED["meta-llama/Llama-3.1-8B"], (131072, 131072)
     further = "; if it went on at 131072 with the scaling (--trained 131072), no angle is new."
-    assert further in concluded(tmp_path, config)
+    other = {**config, "rope_scaling": {**config["rope_scaling"], "factor": 9.0}}
+    assert further in concluded(tmp_path, other)
     known = concluded(tmp_path, config, 131072, 8192)  # of a user who knows when training ended
     assert known.startswith("UNSEEN ANGLES. Trained at 8192 positions without scaling llama3")
     told = concluded(tmp_path, config, *asked)

@@ -340,3 +340,8 @@ def test_explain_starts_without_numpy():
 def test_a_word_that_is_no_term_is_found_where_terms_speak_of_it():
     with pytest.raises(PefourierError, match="It stands under condition_number"):
         find_terms("noise", EVERY)
+
+
+@pytest.mark.parametrize(("word", "term"), [("T(1)", "shift_residual"), ("rotary pair", "pair")])
+def test_words_of_answers_are_terms(word, term):
+    assert term in {one.term for one in find_terms(word, read_terms())}

@@ -66,8 +66,8 @@ def test_context_of_a_config(run):
     assert result["against"]["cosine"][0][0] == 1
     assert result["conclusion"].startswith(  # what was asked comes first
         "READ DIFFERENTLY. Without its scaling the cosine between the codes falls below .99 at "
-        "position 512, .9 at position 1724, .5 at position 60725. If training ended at 8192 "
-        "positions, before scaling llama3, 29 of 64 pairs reach angles unseen in training, "
+        "position 512, .9 at position 1724, .5 at position 60725. Base and scaling are "
+        "those of Llama 3.1, whose training went on to 131072 positions with them, "
     )
     for other, said in (("llama.json", "READ ALIKE"), ("base=10000", "READ DIFFERENTLY")):
         (told,) = run("context", "llama.json", "--against", other, "--json").results
@@ -176,7 +176,7 @@ def test_a_spec_is_told_as_it_was_typed(run):
     assert [len(one["rotations"]) for one in results] == [2, 1, 1]
     assert results[2]["rotations"][0]["name"] == "full_attention"
     assert run("context", asked[1]).out.startswith(
-        "both.json#text_config: UNSEEN UNLESS TRAINED ON. If training ended at 8192"
+        "both.json#text_config: UNSEEN UNLESS TRAINED ON. Base and scaling are those of Llama 3.1"
     )
     done = run("context", "llama.json#nonsense")
     assert (done.status, done.out) == (2, "")

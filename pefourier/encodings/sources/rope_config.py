@@ -421,7 +421,9 @@ def read_scaling(
     for key in REQUIRED.get(scaling, ()):
         implied = scaling == "yarn" and key in section.values  # null: the ratio of the lengths
         if section.values.get(key) is None and not implied:
-            raise PefourierError(f"{section.label} has no {key}; rope_type {kind} needs it")
+            near = get_close_matches(key, section.values.keys() - named, n=1)
+            meant = f"; is {shown(near[0])} misspelt?" if near else ""
+            raise PefourierError(f"{section.label} has no {key}; rope_type {kind} needs it{meant}")
     if layered:
         kinds.pop("truncate", None)  # which is not read there
     own = {key: section.parameter(key, annotation) for key, annotation in kinds.items()}
