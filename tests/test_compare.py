@@ -347,6 +347,8 @@ def test_what_exchanged_axes_mean_is_said():
     ordered = said_of("mae", "timm", (6, 8))
     assert exchanged + "For trained weights put the columns into the other's order" in ordered
     assert halves.startswith("AXES EXCHANGED. ")
+    three = (load(f"axial:order={order},grid=2x3x4", None, 24) for order in ("txy", "xyt"))
+    assert "t, x and y change places: weights trained with one read" in compare(*three).conclusion
     assert "starts anew, the order of columns alone makes no difference." in (
         said_of("mae", "detr", (6, 8))
     )

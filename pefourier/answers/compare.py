@@ -53,12 +53,19 @@ def exchanged_axes(r: Comparison) -> list[str]:
 
 
 def axes_in_words(r: Comparison) -> str:
-    """What exchanged axes mean for weights, and how they come back."""
+    """What exchanged axes mean for weights, how they come back, and what is all the same anew."""
+    axes = exchanged_axes(r)
+    if not axes:
+        return ""
     halves = r.by.get("layout") == "halves exchanged"
     way = "swap the halves of the columns" if halves else "put the columns into the other's order"
     way = way if "order" in r.by else "transpose the grid of one table"
     anew = "it" if r.by.keys() <= ORDERS else "the order of columns alone"
-    return read_exchanged(exchanged_axes(r), way, anew)
+    what, read = "change places", "axes as others"
+    if len(axes) == 2:
+        what, read = "are exchanged", f"{WORDS.get(axes[1])} as {WORDS.get(axes[0])}"
+    told = {"axes": join(axes), "what": what, "read": read, "way": way, "anew": anew}
+    return phrase("axes exchanged", **told)
 
 
 def exchanged_points(r: Comparison) -> str:
@@ -75,20 +82,6 @@ def exchanged_points(r: Comparison) -> str:
 def has_table(r: Comparison) -> bool:
     """Whether numbers are compared that nobody says the formula of."""
     return any(enc.name not in BUILDERS for enc in r.about)
-
-
-def read_exchanged(axes: Sequence[str], way: str, anew: str = "it") -> str:
-    """What exchanged axes do to weights, and what makes no difference before training.
-
-    >>> read_exchanged(["t", "x", "y"], "reorder").partition(":")[0]
-    't, x and y change places'
-    """
-    if not axes:
-        return ""
-    what, read = "change places", "axes as others"
-    if len(axes) == 2:
-        what, read = "are exchanged", f"{WORDS.get(axes[1])} as {WORDS.get(axes[0])}"
-    return phrase("axes exchanged", axes=join(axes), what=what, read=read, way=way, anew=anew)
 
 
 def conventions_apart(r: Comparison) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from math import pi
+from math import inf, pi
 from shlex import quote
 from typing import TYPE_CHECKING, Any
 
@@ -72,7 +72,7 @@ def conclude_extension(found: Extensions) -> Said:
     reach = agreeing(unchanged.unseen, "reaches", "reach")
     fewest = min(way.unseen for way in ways)
     asked = [way for way in ways if way.unseen == fewest]
-    best = max(asked, key=nearness)
+    best = max(asked, key=lambda way: [inf if p is None else p for p in way.below.values()])
     left = "no pair" if not fewest else f"the fewest pairs ({fewest})"
     position, falls = best.below[".99"], "stays above .99 throughout"
     if position is not None:
@@ -108,11 +108,6 @@ def last_words(found: Extensions) -> str:
         if found.by_factor
         else (f"{test} with it.")
     )
-
-
-def nearness(way: Extension) -> tuple[float, ...]:
-    """The first positions at which the cosine to the trained rotation falls: later is nearer."""
-    return tuple(float("inf") if p is None else float(p) for p in way.below.values())
 
 
 def overtaken(best: Extension, ways: Sequence[Extension]) -> str:

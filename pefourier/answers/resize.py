@@ -166,7 +166,9 @@ def resizing(answers: Sequence[Answer], look: plot.Look = plot.USUAL) -> Figure:
     """Densities before and after, over the plane of rows and columns and along each axis."""
     (a,) = answers
     r: Resizing = a.result
-    pictures, names = (r.before, r.after), [f"{size_of(r.old)} before", f"{size_of(r.new)} after"]
+    computed = is_computed(a.encoding, r.anew)
+    pictures = (r.before, r.anew if computed else r.after)
+    names = [f"{size_of(r.old)} before", f"{size_of(r.new)} after"]
     names_of_axes = axis_names(len(r.old))
     each = [[share_along(one, axis) for one in pictures] for axis in range(len(r.old))]
     square = len(r.old) == 2 and len(set(r.old)) == len(set(r.new)) == 1
@@ -191,7 +193,8 @@ def resizing(answers: Sequence[Answer], look: plot.Look = plot.USUAL) -> Figure:
         panels[planes].set_subplotspec(panels[planes].get_gridspec()[rows - 1, :])
     plot.add_legend_below(figure, panels[planes])
     if not look.title:
-        figure.suptitle(f"{plot.caption(a.encoding)}, {r.method}", fontsize=9)
+        way = "computed anew" if computed else r.method
+        figure.suptitle(f"{plot.caption(a.encoding)}, {way}", fontsize=9)
     return figure
 
 

@@ -19,11 +19,13 @@ from published_configs import PUBLISHED
 from tiny_models import write_model
 from training import result
 
+import pefourier
 from pefourier.analysis.bands import density_by_decade
 from pefourier.analysis.compare import compare as compare_encodings
 from pefourier.analysis.faithful import assess
 from pefourier.analysis.reconstruct import position_functions
 from pefourier.analysis.relations import kernel, relate
+from pefourier.analysis.resize import by_cycles
 from pefourier.analysis.spectrum import density
 from pefourier.answers import plot
 from pefourier.answers.compare import compare
@@ -224,6 +226,15 @@ def test_declared_waves_stand_apart_where_nothing_is_smoothed():
     np.testing.assert_allclose(axes.lines[0].get_xdata(), 1e4 ** -(np.arange(8) / 8))
     np.testing.assert_allclose(axes.lines[0].get_ydata(), 1 / 8)
     assert axes.get_ylabel() == "share of energy of each wave"
+
+
+def test_what_is_computed_anew_is_drawn_so():
+    """Of a rotation the table that no model interpolates was drawn."""
+    found = pefourier.resize("axial-rope", (6, 9), grid=(4, 5), d=16)
+    drawn = found.plot()
+    _, after = (line.get_ydata() for line in drawn.axes[2].lines)
+    np.testing.assert_allclose(after, by_cycles(found.anew).sum(axis=1))
+    assert drawn.get_suptitle().endswith(", computed anew")
 
 
 @pytest.mark.parametrize("draw", [spectrum, spectrum_by_decade])
