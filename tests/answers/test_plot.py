@@ -361,9 +361,10 @@ def names_beside(axis):
     return list(filter(None, names))
 
 
-def check_words(figure):
+def check_words(figure, dpi):
     """Nothing is cut, covers other words, curves or pictures, counts in halves or lacks a name."""
     plot.fit_words(figure)
+    figure.dpi = dpi  # of the file
     FigureCanvasAgg(figure).draw()  # a layout that finds no room warns
     boxes = [(text.get_text(), text.get_window_extent()) for text in words_in(figure)]
     whole = figure.bbox.padded(2)
@@ -397,7 +398,7 @@ def test_words_of_a_picture_are_whole_and_apart(run, monkeypatch, inputs, comman
     ((draw, answers),) = asked
     for look in looks:
         with plot.figure_style(look):
-            check_words(draw(answers, look))
+            check_words(draw(answers, look), look.dpi)
 
 
 def test_names_below_the_axes_take_no_room_from_them(pair):
