@@ -132,12 +132,8 @@ def resize_table(
     computed = not method and is_computed(encoding, formula)
     method = method or DEFAULT
     check_resizable(encoding, method)
-    lags, behind = encoding.domain.kind == "lag", encoding.domain.prefix
-    shape = encoding.domain.sides
-    old = tuple((n + 1) // 2 for n in shape) if lags else shape
-    new = check_new_sides(new, old)
-    wanted = tuple(2 * n - 1 for n in new) if lags else new
-    check_size("the new table", behind + math.prod(wanted), encoding.dim)
+    behind, shape = encoding.domain.prefix, encoding.domain.sides
+    old, new, wanted = check_new_sides(encoding, new)
     whole = np.asarray(encoding.table(), dtype=float)
     rows = whole[behind:]
     tables = {name: resize_lattice(rows, shape, wanted, name) for name in {**IN_USE, method: None}}
@@ -226,8 +222,13 @@ def sides_of_window(enc: Encoding, new: Sequence[int]) -> Sequence[int]:
     return [(side + 1) // 2 for side in new]
 
 
-def check_new_sides(new: Sequence[int], old: Sequence[int]) -> tuple[int, ...]:
-    """The new sides; refused where they are not as many as the old ones."""
+def check_new_sides(encoding: Encoding, new: Sequence[int]) -> tuple[tuple[int, ...], ...]:
+    """The old sides, the new ones, and those of the new table; refused where none can be.
+
+    Sides of biases are those of a window, whose displacements their table has.
+    """
+    lags, old = encoding.domain.kind == "lag", encoding.domain.sides
+    old = tuple((n + 1) // 2 for n in old) if lags else old
     for side in new:
         check_count("a side of --to", side)
     if len(new) != len(old):
@@ -235,7 +236,9 @@ def check_new_sides(new: Sequence[int], old: Sequence[int]) -> tuple[int, ...]:
             f"--to {size_of(new)} is of {len(new)} axes, the table's grid {size_of(old)} of "
             f"{len(old)}; give as many sides"
         )
-    return tuple(int(side) for side in new)
+    wanted = tuple(2 * n - 1 for n in new) if lags else tuple(new)
+    check_size("the new table", encoding.domain.prefix + math.prod(wanted), encoding.dim)
+    return old, tuple(map(int, new)), wanted
 
 
 def rms(table: np.ndarray) -> float:
