@@ -491,3 +491,18 @@ def test_an_indexer_is_a_rotation_of_its_own(kind, pairings, tmp_path):
     layout = {"halves": "halves", "neighbours": "interleaved"}[pairings[1]]
     by_name = load(f"rope:partial=.5,layout={layout}", 80, 128)
     assert compare_operators(load(f"{path}#indexer", 80), by_name).relation == "same"
+
+
+@pytest.mark.parametrize(
+    ("name", "first", "last"),
+    [
+        ("deepseek-ai/DeepSeek-V3", (128, 129), (190, 191)),  # q_nope, q_pe; neighbours
+        ("zai-org/GLM-4.5-Air", (0, 32), (31, 63)),
+        ("meta-llama/Llama-3.1-8B", (0, 64), (63, 127)),
+    ],
+)
+def test_rows_of_a_head_that_turn_are_those_of_the_published_code(name, first, last, tmp_path):
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(PUBLISHED[name]))
+    (rotation,) = describe_context(str(path), 4096)[1].rotations
+    assert (tuple(rotation.partners[0]), tuple(rotation.partners[-1])) == (first, last)

@@ -20,6 +20,7 @@ from typing import Any, Literal
 import numpy as np
 
 from pefourier.analysis.faithful import lost_codes
+from pefourier.analysis.operators import columns_that_turn
 from pefourier.encodings import build, load
 from pefourier.encodings.checks import check_cost
 from pefourier.encodings.encoding import Encoding, Finding
@@ -106,6 +107,7 @@ class Rotation:
     frequencies: np.ndarray  # (rotated pairs,) radians per position
     trained_frequencies: np.ndarray  # the same without the scaling
     precision: dict[str, FormatLoss]
+    partners: np.ndarray = field(metadata={"told": False})  # (rotated pairs, 2) rows of a head
     axes: dict[str, tuple[int, ...]] | None = None  # of an image's frames, rows, columns: pairs
 
 
@@ -457,6 +459,7 @@ def describe_rotation(
     own, plain = enc.measure.frequencies, frequencies_before_scaling(enc)
     head, turning, met = params["d"] + still, own != 0, own if scaled else plain
     lags, cache = decay_lags(length), cache_loss(enc, length)
+    first_row = still + (params["d"] - enc.dim) * bool(params.get("trailing"))
     return Rotation(
         name=name,
         pairs=head // 2,
@@ -478,6 +481,7 @@ def describe_rotation(
         frequencies=own[turning],
         trained_frequencies=plain[turning],
         precision=format_losses(enc, FORMATS_OF_PHASES, apart=closest_pair(enc).distance),
+        partners=first_row + np.stack(columns_that_turn(enc), axis=1)[turning],
     )
 
 

@@ -521,9 +521,20 @@ def slopes_text(slopes: Sequence[float], last: int) -> str:
     return aligned(rows)
 
 
+def rows_in_words(partners: np.ndarray) -> str:
+    """Which rows of a head turn together: the first two pairs, and the last.
+
+    >>> rows_in_words(np.array([[0, 4], [1, 5], [2, 6], [3, 7]]))
+    '0+4, 1+5 … 3+7'
+    """
+    each = [f"{one}+{other}" for one, other in partners]
+    return ", ".join(each) if len(each) < 3 else f"{each[0]}, {each[1]} … {each[-1]}"
+
+
 ROTATION_FACTS = {
     "pairs of a head": lambda r: r.pairs,
     "of them rotated": lambda r: r.rotated,
+    "rows that turn together": lambda r: rows_in_words(r.partners),
     "base": lambda r: r.base,
     "scaling": lambda r: r.scaling,
     "factor of cosines and sines": lambda r: r.attention_factor,
