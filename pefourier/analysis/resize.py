@@ -134,29 +134,25 @@ def resize_table(
     check_resizable(encoding, method)
     behind, shape = encoding.domain.prefix, encoding.domain.sides
     old, new, wanted = check_new_sides(encoding, new)
-    whole = np.asarray(encoding.table(), dtype=float)
-    rows = whole[behind:]
+    others, rows = np.split(np.asarray(encoding.table(), dtype=float), [behind])
     tables = {name: resize_lattice(rows, shape, wanted, name) for name in {**IN_USE, method: None}}
     chosen = tables[method]
     before, after = picture(rows, shape, progress), picture(chosen, wanted, progress)
     size = before.norm or np.nan
     own = None if formula is None else formula.table()[behind:]
-    most, between, at = compare_methods(tables, wanted)
     return Resizing(
         old=old,
         new=new,
         prefix=behind,
         method=method,
-        table=as_stored(encoding, np.concatenate([whole[:behind], own if computed else chosen])),
+        table=as_stored(encoding, np.concatenate([others, own if computed else chosen])),
         before=before,
         after=after,
         methods=[
             Method(name, rms(t) / size, similarities(t, wanted), float(np.abs(t - chosen).max()))
             for name, t in tables.items()
         ],
-        largest_difference=most,
-        between=between,
-        at=at,
+        **compare_methods(tables, wanted),
         moved=energy_moved(before, after),
         unseen=None if formula is None else unseen_phases(encoding, formula),
         anew=None if own is None else picture(own, wanted, progress),
@@ -317,16 +313,13 @@ def energy_moved(before: Picture, after: Picture) -> float:
     return float(np.abs(one - other).sum() / 2)
 
 
-def compare_methods(
-    tables: dict[str, np.ndarray], sides: tuple[int, ...]
-) -> tuple[float, tuple[str, str], tuple[int, ...]]:
+def compare_methods(tables: dict[str, np.ndarray], sides: tuple[int, ...]) -> dict[str, Any]:
     """The largest difference of any two tables, which two, and at which point."""
-    found = []
-    for one, other in combinations(tables, 2):
-        apart = np.abs(tables[one] - tables[other]).max(axis=1)
-        found.append((float(apart.max()), (one, other), int(apart.argmax())))
-    most, between, row = max(found, key=lambda item: item[0])
-    return most, between, tuple(int(k) for k in np.unravel_index(row, sides))
+    pairs = list(combinations(tables, 2))
+    apart = [np.abs(tables[one] - tables[other]).max(axis=1) for one, other in pairs]
+    which, row = np.unravel_index(np.argmax(apart), np.shape(apart))
+    at = tuple(int(k) for k in np.unravel_index(row, sides))
+    return {"largest_difference": float(apart[which][row]), "between": pairs[which], "at": at}
 
 
 def unseen_phases(old: Encoding, new: Encoding) -> list[Unseen] | None:
