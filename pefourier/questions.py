@@ -23,13 +23,13 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard, overload
 
 import numpy as np
 
-from pefourier.answers.text import read_sides, whole_number
 from pefourier.encodings.checks import check_count, check_tolerance, check_whole
 from pefourier.encodings.encoding import Encoding, as_encoding, without_mean
 from pefourier.encodings.grids import as_stored, check_sides, on_grid
 from pefourier.encodings.registry import BUILDERS, unknown_parameter
 from pefourier.encodings.specs import load, refuse_times, source_of
 from pefourier.errors import PefourierError, shown
+from pefourier.writing.text import read_sides, whole_number
 
 if TYPE_CHECKING:  # each is imported when it is asked
     import torch

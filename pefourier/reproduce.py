@@ -18,14 +18,14 @@ import numpy as np
 from pefourier.analysis.faithful import assess
 from pefourier.analysis.reconstruct import position_functions
 from pefourier.analysis.spectrum import density
-from pefourier.answers.page import Page, as_json, fields_of, flattened
 from pefourier.answers.telling import Answer
-from pefourier.answers.text import agreeing, join, markdown_table, paragraph
 from pefourier.encodings.families import absolute  # noqa: F401 (registers the paper's encodings)
 from pefourier.encodings.registry import build
 from pefourier.errors import PefourierError, shown
 from pefourier.files import read_toml, write_whole
 from pefourier.train.options import LEVEL
+from pefourier.writing.page import Page, as_json, fields_of, flattened
+from pefourier.writing.text import agreeing, join, markdown_table, paragraph
 
 HOLDS, FAILS = "holds", "does not hold"
 UNDECIDED, NOT_YET = "not supported by the data", "not yet compared"

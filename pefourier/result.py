@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from pefourier.answers.page import plain
 from pefourier.encodings.encoding import Encoding
 from pefourier.errors import PefourierError
+from pefourier.writing.page import plain
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

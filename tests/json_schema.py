@@ -22,12 +22,12 @@ from pefourier.analysis.relations import Relations
 from pefourier.analysis.resize import Resizing
 from pefourier.analysis.spectrum import Spectrum
 from pefourier.answers import terms
-from pefourier.answers.page import SCHEMA, fields_told
 from pefourier.diagnosis.causes import Cause
 from pefourier.geometry.precision import FormatLoss
 from pefourier.reproduce import Claim
 from pefourier.train.plan import DatasetPlan
 from pefourier.weights.usage import Usage
+from pefourier.writing.page import SCHEMA, fields_told
 
 FILE = terms.SCHEMA
 GROUPS = {  # of terms, by the room of a dataclass: the first that has its field explains it

@@ -21,11 +21,11 @@ from pefourier.analysis.context import (
 )
 from pefourier.analysis.operators import compare_operators
 from pefourier.answers.context import AXIS, axes_text, conclude_context, context_record
-from pefourier.answers.page import plain
 from pefourier.answers.telling import Answer
 from pefourier.encodings import load
 from pefourier.encodings.readings import lag_sums, positions_below, reading_cosine
 from pefourier.errors import PefourierError
+from pefourier.writing.page import plain
 
 
 def frequencies(spec, length=8192, d=128):

@@ -24,7 +24,6 @@ from pefourier.analysis.context import (
     window_within,
 )
 from pefourier.analysis.design import Candidate, candidate, exact_base
-from pefourier.answers.page import fields_of
 from pefourier.encodings import build, load
 from pefourier.encodings.encoding import Encoding
 from pefourier.encodings.families.axes import axis_letters
@@ -35,6 +34,7 @@ from pefourier.encodings.specs import source_of
 from pefourier.errors import PefourierError, shown
 from pefourier.geometry.precision import FORMATS, Format
 from pefourier.result import Result
+from pefourier.writing.page import fields_of
 
 SHOWN = (128, 1024, 4096, 32768, 131072, 2**20)  # positions at which cosines are told
 

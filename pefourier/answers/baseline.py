@@ -18,14 +18,14 @@ from typing import Any
 
 from pefourier.analysis.context import Context
 from pefourier.analysis.faithful import LADDER
-from pefourier.answers.page import SCHEMA, Reason, plain
 from pefourier.answers.telling import Answer, Refusal, sentence, telling_of
-from pefourier.answers.text import number, ranges
 from pefourier.encodings.encoding import Encoding
 from pefourier.encodings.sources.tables import await_writer
 from pefourier.encodings.specs import source_of
 from pefourier.errors import PefourierError, printable, shown
 from pefourier.files import missing, os_errors, status_of
+from pefourier.writing.page import SCHEMA, Reason, plain
+from pefourier.writing.text import number, ranges
 
 LARGEST = 2**26  # bytes
 SLACK = 1e-6  # relative: what other processors and libraries change in a distance

@@ -13,8 +13,9 @@ from pathlib import Path
 from textwrap import indent
 from typing import Any
 
-from pefourier.answers.page import Page
-from pefourier.answers.text import (
+from pefourier.errors import unknown
+from pefourier.writing.page import Page
+from pefourier.writing.text import (
     breadth,
     fitting_widths,
     in_columns,
@@ -22,7 +23,6 @@ from pefourier.answers.text import (
     paragraph,
     terminal_width,
 )
-from pefourier.errors import unknown
 
 FILE = Path(__file__).with_suffix(".json")
 POINTS = {"position": "positions", "lag": "lags", "time": "times", "tree": "nodes of a tree"}

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Literal
 
 from pefourier.analysis.faithful import LADDER
 from pefourier.answers.telling import LONG, sentence
-from pefourier.answers.text import agreeing, join, paragraph
 from pefourier.encodings.encoding import Encoding
 from pefourier.encodings.grids import size_of
 from pefourier.encodings.specs import load, source_of
+from pefourier.writing.text import agreeing, join, paragraph
 
 if TYPE_CHECKING:  # it asks this room
     from pefourier.answers.telling import Answer

@@ -4,8 +4,8 @@ from pathlib import Path
 from typing import Any
 
 from pefourier import __version__
-from pefourier.answers.page import Page
-from pefourier.answers.text import paragraph
+from pefourier.writing.page import Page
+from pefourier.writing.text import paragraph
 
 WRITTEN = Path(__file__).with_suffix(".bib").read_text(encoding="utf-8")
 PROGRAM, PAPER = WRITTEN.replace("VERSION", __version__).split("\n\n")

@@ -17,13 +17,13 @@ from pefourier.answers.encode import MOST_ROWS, draw_table
 from pefourier.answers.places import WORDS, by_axis
 from pefourier.answers.plot import USUAL, WIDTH, Look, make_panels
 from pefourier.answers.telling import MOST, Answer, Said, Telling, identity_of, meaning_of
-from pefourier.answers.text import agreeing, join, number
 from pefourier.encodings.conventions import conventions_of_papers
 from pefourier.encodings.encoding import Encoding
 from pefourier.encodings.grids import size_of
 from pefourier.encodings.registry import BUILDERS
 from pefourier.files import read_toml
 from pefourier.geometry.row_search import first_equal
+from pefourier.writing.text import agreeing, join, number
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

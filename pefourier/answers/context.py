@@ -16,10 +16,10 @@ from pefourier.answers import telling
 from pefourier.answers.context_chart import bands_chart
 from pefourier.answers.context_figures import wavelengths
 from pefourier.answers.grid_reach import reach_on_grid
-from pefourier.answers.page import Page, fields_of, fields_told
-from pefourier.answers.text import agreeing, aligned, first_few, join, number, ranges
 from pefourier.encodings.encoding import Encoding
 from pefourier.encodings.families.relative import t5_buckets
+from pefourier.writing.page import Page, fields_of, fields_told
+from pefourier.writing.text import agreeing, aligned, first_few, join, number, ranges
 
 MEANS = partial(telling.meaning_of, "context")
 phrase = partial(telling.sentence, "context")

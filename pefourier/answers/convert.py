@@ -4,11 +4,11 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Any
 
-from pefourier.answers.page import Page
 from pefourier.answers.telling import sentence
-from pefourier.answers.text import join, paragraph
 from pefourier.errors import shown
 from pefourier.weights.convert import Conversion
+from pefourier.writing.page import Page
+from pefourier.writing.text import join, paragraph
 
 
 def convert_page(found: Conversion) -> Page:

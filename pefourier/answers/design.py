@@ -13,10 +13,10 @@ import numpy as np
 
 from pefourier.analysis.design import CRITERIA, Candidate, Design, find_first_base, grid_spec
 from pefourier.answers.choice import TRAINABLE, advise, pasted
-from pefourier.answers.page import Page, fields_told
 from pefourier.answers.plot import USUAL, WIDTH, Look, add_legend, literal, make_panels
 from pefourier.answers.telling import Answer, Said, Telling, meaning_of, record_of_fields, sentence
-from pefourier.answers.text import aligned, capital, join, number, paragraph
+from pefourier.writing.page import Page, fields_told
+from pefourier.writing.text import aligned, capital, join, number, paragraph
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pefourier.answers.page import Page
 from pefourier.answers.places import POINTS, axis_names, point_of
 from pefourier.answers.plot import USUAL, WIDTH, Look, caption, make_panels, room_for_names
 from pefourier.answers.telling import Answer, identity_of, sentence
-from pefourier.answers.text import agreeing, paragraph
 from pefourier.encodings.domain import Domain
 from pefourier.encodings.encoding import Encoding
 from pefourier.errors import printable
+from pefourier.writing.page import Page
+from pefourier.writing.text import agreeing, paragraph
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

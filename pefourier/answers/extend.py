@@ -14,11 +14,11 @@ from pefourier.analysis.context import window_within
 from pefourier.analysis.design import AXES
 from pefourier.analysis.extend import Extension, Extensions
 from pefourier.answers.context_figures import ABOVE, GREY, mark_lengths
-from pefourier.answers.page import fields_of
 from pefourier.answers.plot import USUAL, WIDTH, Look, add_legend, brief, make_panels
 from pefourier.answers.telling import Answer, Said, Telling, record_of_fields, sentence
-from pefourier.answers.text import agreeing, aligned, number
 from pefourier.encodings.readings import LEVELS, reading_cosine
+from pefourier.writing.page import fields_of
+from pefourier.writing.text import agreeing, aligned, number
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

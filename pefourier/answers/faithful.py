@@ -13,14 +13,14 @@ import numpy as np
 
 from pefourier.answers import places, telling
 from pefourier.answers.faithful_figures import faithful
-from pefourier.answers.page import Page, fields_of
 from pefourier.answers.telling import Fact
-from pefourier.answers.text import aligned, first_few, join, number, paragraph
 from pefourier.encodings.encoding import Encoding, largest_number
 from pefourier.encodings.grids import size_of
 from pefourier.encodings.specs import source_of
 from pefourier.geometry.grown_grids import frequencies_on_axes
 from pefourier.geometry.singular_values import decompose
+from pefourier.writing.page import Page, fields_of
+from pefourier.writing.text import aligned, first_few, join, number, paragraph
 
 if TYPE_CHECKING:
     from pefourier.analysis.faithful import Faithfulness

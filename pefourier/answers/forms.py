@@ -11,10 +11,10 @@ from typing import Any
 from urllib.parse import quote
 
 from pefourier import __version__
-from pefourier.answers.page import Page, as_csv, as_github, as_json, as_words, told_of
 from pefourier.answers.terms import Term, read_terms
-from pefourier.answers.text import markdown_table, tables_in
 from pefourier.errors import printable
+from pefourier.writing.page import Page, as_csv, as_github, as_json, as_words, told_of
+from pefourier.writing.text import markdown_table, tables_in
 
 PAPER = "https://arxiv.org/abs/2405.09061"
 SARIF = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"

@@ -3,10 +3,10 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from pefourier.answers.text import number
 from pefourier.encodings.encoding import Encoding
 from pefourier.encodings.families.axes import axis_letters
 from pefourier.geometry.grown_grids import SAME
+from pefourier.writing.text import number
 
 POINTS = {"position": "positions", "lag": "lags", "time": "times", "tree": "nodes"} | {
     "point": "points"

@@ -13,10 +13,10 @@ from pefourier.answers import plot, telling
 from pefourier.answers.places import axis_names, point_of, points_in_words
 from pefourier.answers.spectrum import MOST_WAVES
 from pefourier.answers.telling import Fact
-from pefourier.answers.terminal_chart import chart, limits_of, shades
-from pefourier.answers.text import aligned, join, number
 from pefourier.encodings.encoding import Encoding
 from pefourier.encodings.grids import size_of
+from pefourier.writing.terminal_chart import chart, limits_of, shades
+from pefourier.writing.text import aligned, join, number
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -16,9 +16,9 @@ from pefourier.answers.kernel import draw_kernels
 from pefourier.answers.places import POINTS, axis_names, by_axis, by_name, point_of
 from pefourier.answers.plot import USUAL, WIDTH, Look, add_legend, make_panels, room_for_names
 from pefourier.answers.telling import Fact
-from pefourier.answers.text import number
 from pefourier.encodings.encoding import Encoding
 from pefourier.geometry.randomness import numbers_look_random
+from pefourier.writing.text import number
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -14,10 +14,10 @@ from pefourier.answers import plot
 from pefourier.answers.places import axis_names, by_axis, further_in_words
 from pefourier.answers.spectrum import whole_plane
 from pefourier.answers.telling import Answer, Said, Telling, meaning_of, record_of_fields, sentence
-from pefourier.answers.text import aligned, joined_runs, number
 from pefourier.encodings.encoding import Encoding
 from pefourier.encodings.grids import size_of
 from pefourier.errors import printable
+from pefourier.writing.text import aligned, joined_runs, number
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

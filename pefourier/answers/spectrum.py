@@ -24,13 +24,13 @@ from pefourier.answers.telling import (
     side_by_side,
     why_no_axes,
 )
-from pefourier.answers.terminal_chart import chart, shades
-from pefourier.answers.text import aligned, join, number
 from pefourier.encodings.axis_parts import axis_parts
 from pefourier.encodings.encoding import Encoding
 from pefourier.encodings.grids import size_of
 from pefourier.errors import PefourierError
 from pefourier.geometry.torus import multiplicity
+from pefourier.writing.terminal_chart import chart, shades
+from pefourier.writing.text import aligned, join, number
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -20,12 +20,12 @@ from pathlib import Path
 from string import Formatter
 from typing import TYPE_CHECKING, Any
 
-from pefourier.answers.page import Page, fields_of
 from pefourier.answers.places import by_axis
-from pefourier.answers.text import agreeing, aligned, number, paragraph
 from pefourier.encodings.encoding import Encoding
 from pefourier.errors import PefourierError, printable, shorten
 from pefourier.files import read_toml
+from pefourier.writing.page import Page, fields_of
+from pefourier.writing.text import agreeing, aligned, number, paragraph
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from pefourier.answers.catalogue import assignment, read_catalogue, spec_text
-from pefourier.answers.page import Page, Reason, fields_of
-from pefourier.answers.text import capital, paragraph
 from pefourier.errors import PefourierError, unknown
+from pefourier.writing.page import Page, Reason, fields_of
+from pefourier.writing.text import capital, paragraph
 
 REGISTRY = Path(__file__).with_suffix(".toml")
 SCHEMA = REGISTRY.with_name("answers.schema.json")

@@ -12,10 +12,10 @@ import numpy as np
 from pefourier.answers.context_figures import ABOVE, mark_lengths
 from pefourier.answers.plot import NARROW, USUAL, WIDTH, Look, brief, literal, make_panels
 from pefourier.answers.telling import Answer, Said, Telling, meaning_of, record_of_fields, sentence
-from pefourier.answers.text import aligned, join, number, paragraph, ranges
 from pefourier.errors import shown
 from pefourier.weights.summary import OFTEN, Portion, RotationUse, used_part
 from pefourier.weights.usage import Usage
+from pefourier.writing.text import aligned, join, number, paragraph, ranges
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

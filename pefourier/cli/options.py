@@ -73,7 +73,7 @@ def spec_names(incomplete: str) -> list[str]:
 
 def count(text: str) -> int:
     """A whole number as people write it, for an option."""
-    from pefourier.answers.text import whole_number
+    from pefourier.writing.text import whole_number
 
     value = whole_number(text)
     if value is None:
@@ -85,7 +85,7 @@ def count(text: str) -> int:
 
 def sides(text: str) -> tuple[int, ...]:
     """Sides of a grid such as 14x14, for an option."""
-    from pefourier.answers.text import read_sides
+    from pefourier.writing.text import read_sides
 
     try:
         return read_sides(text)
@@ -131,7 +131,7 @@ def factor_near(first: int, text: str) -> str:
     >>> factor_near(29 * 1024, "1k"), factor_near(1024, "2"), factor_near(1024, "")
     ('1.034', '2', '2')
     """
-    from pefourier.answers.text import whole_number
+    from pefourier.writing.text import whole_number
 
     step = whole_number(text) or first
     return str(step) if 1 < step <= LONGEST_SWEEP else f"{1 + step / first:.4g}"

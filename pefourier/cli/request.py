@@ -299,7 +299,7 @@ def deliver_held(
 
     What is no worse and not as it was is a remark, where it is not `strict`.
     """
-    from pefourier.answers.page import Reason
+    from pefourier.writing.page import Reason
 
     unmet = [(a.encoding.label, words) for a in asked.answers for words in lacking(a.result)]
     reasons, remarks = [Reason(label, "unmet", words) for label, words in unmet], []
@@ -378,7 +378,7 @@ BETWEEN = " (times between: --times FILE with mtan-fixed or time2vec)"
 
 def parse_whole_numbers(texts: list[str]) -> list[int]:
     """Positions, whole numbers from 0 on, given one by one or separated by commas."""
-    from pefourier.answers.text import whole_number
+    from pefourier.writing.text import whole_number
 
     numbers = []
     for text in ",".join(texts).split(","):
@@ -455,7 +455,7 @@ class Form:
     def deliver(self, page: Any) -> None:
         """Print a page in the form asked for; on a terminal curves come before the numbers."""
         from pefourier.answers.forms import FORMS
-        from pefourier.answers.page import beginning
+        from pefourier.writing.page import beginning
 
         if self.name != "text":
             say(FORMS[self.name](page))
@@ -469,8 +469,8 @@ def page_of_refusals(
     command: Callable[..., None], values: Mapping[str, Any], error: PefourierError
 ) -> Any:
     """What other programs show where nothing could be answered."""
-    from pefourier.answers.page import Page
     from pefourier.answers.telling import Refusal
+    from pefourier.writing.page import Page
 
     given = values.get("specs") or ()
     refused = [Refusal(given[0] if len(given) == 1 else "", str(error))]

@@ -4,7 +4,6 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from pefourier.answers.text import first_few, joined_runs
 from pefourier.diagnosis.case import Case
 from pefourier.diagnosis.identify import (
     KNOWN,
@@ -21,6 +20,7 @@ from pefourier.encodings.findings import finding
 from pefourier.encodings.readings import positions_below
 from pefourier.geometry.precision import FORMATS, rounded
 from pefourier.geometry.waves import Turning
+from pefourier.writing.text import first_few, joined_runs
 
 SEARCHED = 2**21  # numbers of a table up to which other orders of its numbers are tried
 OPEN = 0.5  # radians of a circle that a wave leaves out which orders rows

@@ -13,7 +13,6 @@ from typing import get_args
 
 import numpy as np
 
-from pefourier.answers.text import first_few
 from pefourier.diagnosis.case import Case
 from pefourier.diagnosis.identify import chosen_digits, to_digits
 from pefourier.diagnosis.near_formulas import in_words, near_formula
@@ -26,6 +25,7 @@ from pefourier.geometry.precision import FLOAT32_EPS, FORMATS, phase_rounding, r
 from pefourier.geometry.randomness import numbers_look_random
 from pefourier.geometry.singular_values import Factors
 from pefourier.geometry.waves import recurrence
+from pefourier.writing.text import first_few
 
 BASES = Path(__file__).with_name("bases.toml")
 SEVERITIES = ("error", "warning", "note")  # worst first

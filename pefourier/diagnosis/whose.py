@@ -5,11 +5,11 @@ from typing import Any
 
 import numpy as np
 
-from pefourier.answers.text import number
 from pefourier.encodings.conventions import read_conventions
 from pefourier.encodings.registry import BUILDERS, build
 from pefourier.errors import PefourierError
 from pefourier.geometry.precision import FLOAT32_EPS
+from pefourier.writing.text import number
 
 LOOKED_AT = 128  # points of a table, spread over the grid
 

@@ -13,13 +13,13 @@ from typing import Any, Literal, get_args, get_origin
 
 import numpy as np
 
-from pefourier.answers.text import whole_number
 from pefourier.encodings import checks
 from pefourier.encodings.conventions import with_convention
 from pefourier.encodings.encoding import Encoding
 from pefourier.encodings.grids import check_sides, count_points
 from pefourier.encodings.refused import refuse_known
 from pefourier.errors import PefourierError, nearest, shown, unknown
+from pefourier.writing.text import whole_number
 
 SEVERAL = 8  # names that an error may list beside the one that is meant
 HEADS = {"head", "heads", "n_heads", "num_heads", "num_attention_heads"}

@@ -11,12 +11,12 @@ from typing import Any
 from pefourier.analysis.faithful import LADDER, Faithfulness
 from pefourier.answers.faithful import TOLD_FORMATS
 from pefourier.answers.telling import telling_of
-from pefourier.answers.text import join
 from pefourier.encodings.encoding import Encoding
 from pefourier.encodings.grids import size_of
 from pefourier.geometry.precision import FormatLoss
 from pefourier.pages.document import Markup, Words, element, for_people, grouped, value_cell
 from pefourier.pages.reach import Reach
+from pefourier.writing.text import join
 
 GROUPS = ["check-faithful", "words"]
 SEVERITIES = ("error", "warning", "note")

@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-from pefourier.answers.page import Page
 from pefourier.answers.terms import read_terms
 from pefourier.answers.training_figures import exact_by_length
 from pefourier.errors import printable
@@ -11,6 +10,7 @@ from pefourier.pages.encodings import page_written, versions_table
 from pefourier.pages.inline_svg import INLINE_WIDE, draw_inline
 from pefourier.pages.training import command_line, settings_table, stacked
 from pefourier.train import causal
+from pefourier.writing.page import Page
 
 
 def causal_document(found: causal.CausalSummary, path: str, title: str = "") -> str:

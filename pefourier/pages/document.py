@@ -15,8 +15,8 @@ from typing import Any
 
 from pefourier import __version__
 from pefourier.answers.terms import Term, spelling
-from pefourier.answers.text import number, tables_in
 from pefourier.errors import printable
+from pefourier.writing.text import number, tables_in
 
 STYLE_SHEET = Path(__file__).with_suffix(".css")
 NO_REQUESTS = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; form-action 'none'"

@@ -25,12 +25,10 @@ from pefourier.answers.choice import choose
 from pefourier.answers.encode import heatmap
 from pefourier.answers.faithful import formula_in_words
 from pefourier.answers.faithful_figures import singular_values
-from pefourier.answers.page import Page, fields_of, flattened
 from pefourier.answers.reconstruct import reconstruct
 from pefourier.answers.relations import relations
 from pefourier.answers.spectrum import by_decade, spectrum, spectrum_by_decade
 from pefourier.answers.terms import read_terms
-from pefourier.answers.text import number, paragraph
 from pefourier.encodings.encoding import Encoding, Finding
 from pefourier.errors import printable
 from pefourier.geometry import Progress
@@ -51,6 +49,8 @@ from pefourier.pages.document import (
 from pefourier.pages.inline_svg import INLINE, INLINE_WIDE, draw_inline
 from pefourier.pages.reach import Reach, find_reach, reach_part
 from pefourier.pages.usage import usage_part
+from pefourier.writing.page import Page, fields_of, flattened
+from pefourier.writing.text import number, paragraph
 
 LIBRARIES = ("numpy", "scipy", "matplotlib")
 SMOOTHED = ("spectrum", "reconstruct", "report")  # commands that take --lattice and --sigma

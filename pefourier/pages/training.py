@@ -13,10 +13,8 @@ from typing import Any
 import numpy as np
 
 from pefourier.answers import training_figures
-from pefourier.answers.page import Page
 from pefourier.answers.telling import sentence
 from pefourier.answers.terms import Term, read_terms
-from pefourier.answers.text import agreeing, join
 from pefourier.errors import PefourierError, printable, shown
 from pefourier.pages.document import (
     Chapter,
@@ -40,6 +38,8 @@ from pefourier.train.statistics import average_ranks
 from pefourier.train.store import Row, Store, option_of, read_configuration
 from pefourier.train.summary import DatasetSummary, Summary, common_runs, count_arms, summarize_runs
 from pefourier.train.traces import read_curves
+from pefourier.writing.page import Page
+from pefourier.writing.text import agreeing, join
 
 RULES = ("choice", "size")  # of training, in words
 SHADES = 4  # of the matrix

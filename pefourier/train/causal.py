@@ -17,8 +17,6 @@ from typing import Any
 import numpy as np
 import torch
 
-from pefourier.answers.page import Page, flattened, plain
-from pefourier.answers.text import agreeing, markdown_table, paragraph
 from pefourier.encodings.checks import check_count
 from pefourier.encodings.registry import convert
 from pefourier.errors import PefourierError, printable, shown, unknown
@@ -38,6 +36,8 @@ from pefourier.train.report import cell, in_time, said, tables_in_words, three_d
 from pefourier.train.statistics import Difference, Mean
 from pefourier.train.store import check_same, write_json
 from pefourier.train.summary import LengthScores, mean_at_length
+from pefourier.writing.page import Page, flattened, plain
+from pefourier.writing.text import agreeing, markdown_table, paragraph
 
 NOPE = "none"
 LENGTH, COUNT, TESTED = 8, 4000, 200  # of training, of problems, of those of a test

@@ -5,8 +5,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from pefourier.answers.telling import Said, first_sentences, meaning_of, sentence
-from pefourier.answers.text import agreeing, join, number
 from pefourier.train.options import BESIDE, LEVEL, ORDER_FREE, WITHOUT_CODES
+from pefourier.writing.text import agreeing, join, number
 
 NONE = "none"  # the arm without positions
 said = partial(sentence, "train")

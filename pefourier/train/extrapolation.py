@@ -16,7 +16,6 @@ from itertools import product
 import numpy as np
 
 from pefourier.answers.telling import sentence
-from pefourier.answers.text import agreeing
 from pefourier.errors import PefourierError
 from pefourier.train.apply import apply_classifier
 from pefourier.train.asked import draw_longer, parse_lengths
@@ -29,6 +28,7 @@ from pefourier.train.metrics import Scores, score
 from pefourier.train.model import OrderFree, Transformer
 from pefourier.train.options import WITHOUT_CODES, Options
 from pefourier.train.schema import Tested
+from pefourier.writing.text import agreeing
 
 
 @dataclass(eq=False)

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from pefourier.answers.text import agreeing, join
 from pefourier.train import grid, loop, search
 from pefourier.train.asked import Choice, Schedule
 from pefourier.train.beside import OtherMethod
@@ -22,6 +21,7 @@ from pefourier.train.loop import Member, Program, Resident
 from pefourier.train.model import OrderFree, Transformer
 from pefourier.train.options import Options
 from pefourier.train.progress import duration
+from pefourier.writing.text import agreeing, join
 
 PROBED = 3  # steps, after one that is not timed
 

@@ -12,9 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from pefourier.answers.page import Page, flattened, plain
 from pefourier.answers.telling import Said, meaning_of
-from pefourier.answers.text import agreeing, join, paragraph
 from pefourier.errors import printable
 from pefourier.train import causal, foresight, grid, loop, power, processes, run
 from pefourier.train.asked import Schedule, check_options, list_candidates, without_new_folders
@@ -27,6 +25,8 @@ from pefourier.train.progress import Note, duration
 from pefourier.train.ranks import meets_in_group
 from pefourier.train.report import tables_in_words
 from pefourier.train.store import Key, key_of
+from pefourier.writing.page import Page, flattened, plain
+from pefourier.writing.text import agreeing, join, paragraph
 
 PARTS = ("train", "valid", "test")
 

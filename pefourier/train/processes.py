@@ -20,7 +20,6 @@ from tempfile import TemporaryDirectory
 import torch
 import torch.distributed as dist
 
-from pefourier.answers.text import agreeing
 from pefourier.errors import PefourierError, shown
 from pefourier.files import reason
 from pefourier.train import grid
@@ -29,6 +28,7 @@ from pefourier.train.grid import ResolvedTask
 from pefourier.train.options import Options
 from pefourier.train.progress import Note
 from pefourier.train.ranks import Group, at_work
+from pefourier.writing.text import agreeing
 
 MOST = 8  # started without being asked: each holds the data
 WORTH = 2 * 10**6  # tokens of training windows: less is trained sooner than another process starts

@@ -8,9 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from pefourier.answers.page import Page, flattened
 from pefourier.answers.telling import sentence
-from pefourier.answers.text import agreeing, aligned, join, markdown_table, paragraph
 from pefourier.errors import printable
 from pefourier.train import power
 from pefourier.train.conclusion import (
@@ -34,6 +32,8 @@ from pefourier.train.summary import (
     DatasetSummary,
     Summary,
 )
+from pefourier.writing.page import Page, flattened
+from pefourier.writing.text import agreeing, aligned, join, markdown_table, paragraph
 
 CAPTIONS = {"f1": "F1", "auprc": "AUPRC"}
 COLUMNS = 5  # encodings side by side, at most

@@ -20,7 +20,6 @@ from typing import Any
 
 import torch
 
-from pefourier.answers.text import agreeing
 from pefourier.encodings.sources.tables import write_table
 from pefourier.errors import PefourierError, printable, shown
 from pefourier.files import write_whole
@@ -53,6 +52,7 @@ from pefourier.train.store import (
 )
 from pefourier.train.summary import Summary
 from pefourier.train.traces import START, name_of_table, read_curves, trace_of, write_trace
+from pefourier.writing.text import agreeing
 
 LONGEST_NAME = 255  # bytes
 LOOK_EVERY = 1.0  # seconds between looks for finished stacks of others while one trains
@@ -581,7 +581,7 @@ def write_summary(store: Store, found: Summary) -> None:
         return
     from pefourier.answers import plot
     from pefourier.answers import training_figures as figures
-    from pefourier.answers.page import plain
+    from pefourier.writing.page import plain
 
     content = plain({k: v for k, v in asdict(found).items() if k != "runs"})
     write_json(store.path / "summary.json", content)

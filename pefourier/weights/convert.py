@@ -15,7 +15,6 @@ from typing import BinaryIO, Literal
 
 import numpy as np
 
-from pefourier.answers.text import agreeing
 from pefourier.errors import PefourierError, shown
 from pefourier.files import check_place, os_errors, suffix_of, write_whole
 from pefourier.weights.energies import block_size
@@ -35,6 +34,7 @@ from pefourier.weights.model import (
     rotations_of_model,
 )
 from pefourier.weights.tensors import Tensor, list_tensors, row_count
+from pefourier.writing.text import agreeing
 
 Layout = Literal["halves", "neighbours"]
 COPIED = 2**22  # bytes that are copied at a time

@@ -13,8 +13,8 @@ from pefourier.answers.faithful_figures import faithful
 from pefourier.answers.reconstruct import reconstruct
 from pefourier.answers.spectrum import spectrum, whole_plane
 from pefourier.answers.telling import Answer
-from pefourier.answers.terminal_chart import shades
 from pefourier.encodings import load
+from pefourier.writing.terminal_chart import shades
 
 
 @pytest.mark.parametrize("sides", [(5, 8), (4, 7), (3, 4, 6)], ids=str)

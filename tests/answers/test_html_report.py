@@ -22,7 +22,6 @@ from pefourier.answers.reconstruct import RECONSTRUCT_FACTS
 from pefourier.answers.relations import RELATIONS_FACTS
 from pefourier.answers.spectrum import SPECTRUM_FACTS
 from pefourier.answers.terms import read_terms
-from pefourier.answers.text import number
 from pefourier.cli.main import main
 from pefourier.encodings import load
 from pefourier.pages.cards import card as card_of
@@ -31,6 +30,7 @@ from pefourier.pages.document import STYLE_SHEET, Markup, Words, element, table,
 from pefourier.pages.encodings import parameters_in_words
 from pefourier.pages.inline_svg import CURVES, GREYS, INK, inline_svg
 from pefourier.pages.reach import find_reach
+from pefourier.writing.text import number
 
 HOSTILE = '</title></style><script>alert(1)</script><img src=x onerror="alert(2)"> & $x_1$ \u202e'
 

@@ -8,7 +8,7 @@ import sys
 import numpy as np
 import pytest
 
-from pefourier.answers.text import paragraph
+from pefourier.writing.text import paragraph
 
 
 def cells(text, label):

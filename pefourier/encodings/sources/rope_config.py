@@ -14,7 +14,6 @@ from itertools import islice
 from math import log
 from typing import Any, Literal
 
-from pefourier.answers.text import first_few
 from pefourier.encodings.encoding import Encoding, Finding
 from pefourier.encodings.families.rotary import scaling_parameters, turning_share
 from pefourier.encodings.findings import finding
@@ -33,6 +32,7 @@ from pefourier.encodings.sources.lint import ORIGINAL, ConfigCase, lint
 from pefourier.encodings.sources.models import Rotary, rotary
 from pefourier.encodings.sources.temperature import TUNED
 from pefourier.errors import PefourierError, shown, unknown
+from pefourier.writing.text import first_few
 
 TYPES = {"default": "none", "mrope": "none", "su": "longrope"} | {
     name: name for name in ("linear", "dynamic", "yarn", "longrope", "llama3", "proportional")

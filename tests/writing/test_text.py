@@ -2,7 +2,7 @@
 
 import pytest
 
-from pefourier.answers.text import aligned, longest_word
+from pefourier.writing.text import aligned, longest_word
 
 ROWS = [
     ["encoding", "position", "peak", "samples ≥ half", "error of linear inverse"],

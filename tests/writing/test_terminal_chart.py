@@ -8,8 +8,8 @@ import pytest
 from pefourier.analysis.spectrum import density
 from pefourier.answers.spectrum import spectrum_chart
 from pefourier.answers.telling import Answer
-from pefourier.answers.terminal_chart import COLOURS, MARKS, PLAIN, chart
 from pefourier.encodings import load
+from pefourier.writing.terminal_chart import COLOURS, MARKS, PLAIN, chart
 
 
 def rows_of(text):
