@@ -19,7 +19,7 @@ def test_every_row_has_a_term():
 def test_words_are_a_conclusion_and_a_table(run):
     done = run("relations", "sinusoidal", "alibi", "tree", "none", "-S", 12, "--d", 8)
     assert (done.status, done.err) == (0, "")
-    conclusion, _, table = done.out.partition("\n\n")
+    conclusion, table, *_ = done.out.split("\n\n")
     assert conclusion.startswith("sinusoidal: DEPENDS ON LAG ALONE. As the lag grows")
     rows = [line.split("  ") for line in table.splitlines()]
     assert [row[0] for row in rows[1:]] == [fact.label for fact in RELATIONS_FACTS]
