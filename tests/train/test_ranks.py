@@ -43,6 +43,7 @@ def test_two_nodes_with_folders_of_their_own_give_one_answer(tmp_path):
     assert len(list((tmp_path / "0" / "scores").iterdir())) == 8
 
 
+@pytest.mark.long
 def test_what_a_killed_rank_had_taken_is_taken_by_the_other(tmp_path):
     port = free_port()
     first = started(port, 0, tmp_path / "0", 3)
@@ -62,6 +63,7 @@ def test_a_rank_that_was_asked_otherwise_says_so_and_the_other_goes_on(tmp_path)
     assert first.finished() == "8"
 
 
+@pytest.mark.long
 def test_a_rank_that_meets_nobody_gives_up_in_a_line(tmp_path):
     port = free_port()
     began = time.monotonic()

@@ -306,6 +306,7 @@ def test_ranks_of_a_job_array_come_in_any_order(tmp_path, monkeypatch):
     assert numbers(run_comparison(asked).runs) == numbers(found.runs)
 
 
+@pytest.mark.long
 def test_a_rank_that_begins_late_is_waited_for(tmp_path):
     first = started(tmp_path, RANK="0", WORLD_SIZE="2")
     while len(lines(tmp_path) if (tmp_path / "results.jsonl").exists() else ()) < 4:
