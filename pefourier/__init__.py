@@ -38,7 +38,8 @@ run, stack             one training of an arm, with a seed and a fold; runs trai
 
 from importlib import import_module
 
-__version__ = "0.1.0"
+from pefourier.version import __version__ as __version__
+
 TYPE_CHECKING = False  # which typing has, too, and takes time to import
 
 if TYPE_CHECKING:

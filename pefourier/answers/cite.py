@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from pefourier import __version__
+from pefourier.version import __version__
 from pefourier.writing.page import Page
 from pefourier.writing.text import paragraph
 

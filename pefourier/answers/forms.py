@@ -10,9 +10,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 from urllib.parse import quote
 
-from pefourier import __version__
 from pefourier.answers.terms import Term, read_terms
 from pefourier.errors import printable
+from pefourier.version import __version__
 from pefourier.writing.page import Page, as_csv, as_github, as_json, as_words, told_of
 from pefourier.writing.text import markdown_table, tables_in
 

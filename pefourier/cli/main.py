@@ -12,11 +12,11 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from pefourier import __version__
 from pefourier.cli.commands import app
 from pefourier.cli.signals import LISTENER, tell_of_interrupt
 from pefourier.cli.streams import give_up_stdout, is_of_stdout, note, say
 from pefourier.errors import LONGEST, PefourierError, printable, shorten, shown
+from pefourier.version import __version__
 
 NUMBER = re.compile(r"-*[.\d]*\d(e\d+)?[kM]?")  # as --pos takes it
 SETTING = re.compile(r"[a-z_][a-z_-]*=")  # as --search takes it

@@ -13,9 +13,9 @@ from math import isfinite
 from pathlib import Path
 from typing import Any
 
-from pefourier import __version__
 from pefourier.answers.terms import Term, spelling
 from pefourier.errors import printable
+from pefourier.version import __version__
 from pefourier.writing.text import number, tables_in
 
 STYLE_SHEET = Path(__file__).with_suffix(".css")

@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 
-from pefourier import __version__
 from pefourier.analysis.faithful import Faithfulness, assess
 from pefourier.analysis.reconstruct import Reconstructions, position_functions
 from pefourier.analysis.relations import Relations, relate
@@ -49,6 +48,7 @@ from pefourier.pages.document import (
 from pefourier.pages.inline_svg import INLINE, INLINE_WIDE, draw_inline
 from pefourier.pages.reach import Reach, find_reach, reach_part
 from pefourier.pages.usage import usage_part
+from pefourier.version import __version__
 from pefourier.writing.page import Page, fields_of, flattened
 from pefourier.writing.text import number, paragraph
 

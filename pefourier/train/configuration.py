@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 import torch
 
-from pefourier import __version__
 from pefourier.encodings.specs import source_of
 from pefourier.train.asked import parse_arm
 from pefourier.train.data.split import Task
 from pefourier.train.grid import ResolvedTask
 from pefourier.train.options import Options
 from pefourier.train.schema import NOT_NUMBERS
+from pefourier.version import __version__
 
 RULES = {  # that numbers depend on, where an earlier version had others
     "choice": "highest score on validation (average precision; of more than two classes macro F1), "

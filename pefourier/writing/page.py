@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from math import isfinite
 from typing import Any, Literal
 
-from pefourier import __version__
 from pefourier.errors import printable
+from pefourier.version import __version__
 
 SCHEMA = 2  # of JSON; grows when a field changes its meaning or goes, not when one is added
 

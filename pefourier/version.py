@@ -1,0 +1,3 @@
+"""Which version is it?"""
+
+__version__ = "0.1.0"
