@@ -300,3 +300,12 @@ def test_waves_as_long_as_the_side_are_not_idle_in_float32():
     phases = 2 * np.pi * np.column_stack([t % 24 / 24, t // 24 / 7])
     week = np.hstack([np.sin(phases), np.cos(phases)]).astype(np.float32)
     assert pefourier.spectrum(week, grid=(7, 24)).idle == [0.0, 0.0]
+
+
+def test_bare_biases_say_which_row_of_the_file_each_is(tmp_path, rng):
+    stored = rng.normal(size=(13 * 13 + 3, 4))
+    np.save(tmp_path / "beit.npy", stored)
+    enc = load(str(tmp_path / "beit.npy"), grid=(7, 7))
+    told = [one.message for one in enc.findings if "is row 171 - r of the file" in one.message]
+    assert len(told) == 1
+    assert (enc.table()[3:] == stored[171 - np.arange(3, 172)]).all()

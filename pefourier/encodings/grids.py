@@ -141,6 +141,8 @@ def on_grid(enc: Encoding, sides: Sides, prefix: int) -> Encoding:
     window = None if fits or prefix or enc.origin != "file" else window_of_rows(enc, sides)
     if window:
         own = {"params": {**enc.params, "grid": window, "prefix": 0}, "eps": enc.eps}
+        behind = len(enc) - len(lags_on(window))
+        own["findings"] = [*enc.findings, finding("grid-convention", note=told_rows(enc, behind))]
         return biases_within(window, enc.table(), enc.name, origin="file", spec=enc.spec, **own)
     check_fit(shown(enc.label), len(enc), sides, prefix, "" if fits else shown_instead(enc, sides))
     found = findings_on_start(enc, sides, prefix)
@@ -204,6 +206,15 @@ def biases_within(window: Sides, bias: np.ndarray, name: str, **facts: Any) -> E
     table = np.vstack([bias[points:], bias[:points][::-1]])
     enc = from_table(table, name, **facts)
     return replace(enc, domain=lags_on(window, prefix=len(bias) - points), act="bias")
+
+
+def told_rows(enc: Encoding, behind: int) -> str:
+    """How rows of biases are numbered: displacements run from key to query, which files turn."""
+    first = f", rows 0 to {behind - 1} are its last, of a class token" if behind else ""
+    return (
+        f"rows are numbered by displacements key - query: row r is row {len(enc) - 1} - r of the "
+        f"file{first}"
+    )
 
 
 def as_stored(enc: Encoding, rows: np.ndarray) -> np.ndarray:
