@@ -410,7 +410,7 @@ def extend(
     spec: str | os.PathLike[str],
     to: Count | Sequence[int],
     *,
-    trained: Count | None = None,
+    trained: Count | Sequence[int] | None = None,
     d: Count | None = None,
     criteria: Sequence[str] = (),
     bases: Sequence[float] = (),
@@ -425,7 +425,8 @@ def extend(
     to : int, or sequence of int
         Positions to extend to, or the sides of a grid.
     trained, d : int, optional
-        Positions of training, and the size of a head, of a rotation that says none; no grid's.
+        Positions (of a grid its sides) of training, and the size of a head, where a rotation
+        states none.
     criteria, bases
         Bases alone that are tried: those of turns, bound or wavelength=K, and others.
 
@@ -440,7 +441,7 @@ def extend(
     own: dict[str, Any] = {"criteria": criteria, "bases": bases, "dtype": dtype}
     if are_several(to):
         params = {"to": None, "grid": tuple(to), "dtype": dtype}
-        found = extend_on_grid(os.fspath(spec), to, **own)
+        found = extend_on_grid(os.fspath(spec), to, trained or (), **own)
         return tuple(replace(one, params=params) for one in found)
     to, trained, d = whole_numbers(to=to, trained=trained, d=d)
     found = extend_rotation(os.fspath(spec), to, trained=trained, d=d, **own)

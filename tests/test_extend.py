@@ -346,3 +346,15 @@ def test_context_and_an_extension_agree_on_the_length_of_a_config(tmp_path):
     assert describe_context(path, 4096)[1].length == 4096
     with pytest.raises(PefourierError, match=r"give --extend-from rope:rho=1000000,d=128 --length"):
         extend(path, 131072)
+
+
+def test_a_grid_of_training_that_no_config_states_is_said_to_be_taken(run, tmp_path):
+    wan = write("wan", {"_class_name": "WanTransformer3DModel", "attention_head_dim": 48}, tmp_path)
+    taken = "training is taken to have had the usual one of such models, 21x30x52."
+    for known in ((), ("--length", "13x30x52")):
+        done = run("design", "--extend-from", wan, "--grid", "42x30x52", *known)
+        assert done.status == 0, done.err
+        told = " ".join(done.out.split())
+        assert (taken in told) == (not known)
+        assert f"Taken from {13 if known else 21} to 42 positions" in told
+        assert f"stretch_by=yarn,trained={13 if known else 21};" in told

@@ -459,7 +459,6 @@ def describe_rotation(
     own, plain = enc.measure.frequencies, frequencies_before_scaling(enc)
     head, turning, met = params["d"] + still, own != 0, own if scaled else plain
     lags, cache = decay_lags(length), cache_loss(enc, length)
-    first_row = still + (params["d"] - enc.dim) * bool(params.get("trailing"))
     return Rotation(
         name=name,
         pairs=head // 2,
@@ -481,8 +480,14 @@ def describe_rotation(
         frequencies=own[turning],
         trained_frequencies=plain[turning],
         precision=format_losses(enc, FORMATS_OF_PHASES, apart=closest_pair(enc).distance),
-        partners=first_row + np.stack(columns_that_turn(enc), axis=1)[turning],
+        partners=rows_that_turn(enc, still)[turning],
     )
+
+
+def rows_that_turn(enc: Encoding, still: int) -> np.ndarray:
+    """Rows of a head that turn together (pairs, 2), behind some that stand still."""
+    before = (enc.params["d"] - enc.dim) * bool(enc.params.get("trailing"))
+    return still + before + np.stack(columns_that_turn(enc), axis=1)
 
 
 def check_turning(enc: Encoding) -> None:

@@ -146,17 +146,20 @@ def extend(
     )
 
 
-def extend_on_grid(spec: str, sides: Sequence[int], **asked: Any) -> tuple[Extensions, ...]:
+def extend_on_grid(
+    spec: str, sides: Sequence[int], trained: Sequence[int] = (), **asked: Any
+) -> tuple[Extensions, ...]:
     """Ways to take a rotation on axes to a larger grid, one for each axis that becomes longer.
 
     An axis is a rotation of its own: `extend` tells of it, by base and pairs, from its side in the
-    SPEC or config to the one that is wanted; `asked` is as there. llama3 is not known on axes.
+    SPEC or config, or of the grid `trained`, to the one that is wanted; `asked` is as there.
+    llama3 is not known on axes.
 
     >>> found = extend_on_grid("axial-rope:grid=64x64,d=64,rho=100", (128, 64))
     >>> [(one.name, one.trained, one.length, one.d) for one in found]
     [('y', 64, 128, 32)]
     """
-    own = load(spec)
+    own = load_on_grid(spec, trained)
     before = own.domain.sides
     if own.act != "rotate" or own.measure is None or len(before) < 2 or len(before) != len(sides):
         raise PefourierError(
@@ -197,9 +200,16 @@ def bases_of_axes(own: Encoding) -> tuple[list[float], list[int]]:
     return bases, pairs
 
 
-def grid_specs(spec: str, sides: Sequence[int], founds: Sequence[Extensions]) -> dict[str, str]:
+def load_on_grid(spec: str, trained: Sequence[int]) -> Encoding:
+    """A rotation on its grid of training: the one that is given, or its own."""
+    return load(spec, grid=tuple(trained)) if trained else load(spec)
+
+
+def grid_specs(
+    spec: str, sides: Sequence[int], founds: Sequence[Extensions], trained: Sequence[int] = ()
+) -> dict[str, str]:
     """The SPEC of the whole rotation by each way; none where it has a stretch already."""
-    own = load(spec)
+    own = load_on_grid(spec, trained)
     if own.params.get("stretch") or "order" not in own.params:
         return {}
     preset = {"d": own.dim, "convention": own.params["convention"]}
@@ -218,6 +228,12 @@ def grid_specs(spec: str, sides: Sequence[int], founds: Sequence[Extensions]) ->
     }
     start = f"{own.name}:{','.join([*kept, 'grid=' + 'x'.join(map(str, sides))])}"
     return {way: f"{start},stretch={stretch}{more}" for way, more in ways.items()}
+
+
+def presumed_grid(spec: str) -> tuple[int, ...]:
+    """The grid that training is taken to have had, where a config states none; else ()."""
+    own = load(spec)
+    return own.domain.sides if any(f.code == "grid-default" for f in own.findings) else ()
 
 
 def check_longer(own: Encoding, stands: int, length: int, before: int) -> None:

@@ -16,9 +16,10 @@ from pefourier.analysis.extend import Extension, Extensions
 from pefourier.answers.context_figures import ABOVE, GREY, mark_lengths
 from pefourier.answers.plot import USUAL, WIDTH, Look, add_legend, brief, make_panels
 from pefourier.answers.telling import Answer, Said, Telling, record_of_fields, sentence
+from pefourier.encodings.grids import size_of
 from pefourier.encodings.readings import LEVELS, reading_cosine
 from pefourier.writing.page import fields_of
-from pefourier.writing.text import agreeing, aligned, number
+from pefourier.writing.text import agreeing, aligned, number, paragraph
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -131,12 +132,16 @@ def band_counts(way: Extension) -> str:
     return f"{kept} / {count.get('blended', 0)} / {count.get('stretched', 0)}"
 
 
-def extensions_text(answers: Sequence[Answer], specs: Mapping[str, str] | None = None) -> str:
+def extensions_text(
+    answers: Sequence[Answer], specs: Mapping[str, str] | None = None, grid: Sequence[int] = ()
+) -> str:
     """The ways to a length, of a grid on each axis, then `specs` of all axes or why there is none.
 
-    No config.json knows of them: its model's code is what is changed.
+    No config.json knows of them: its model's code is what is changed. First stands the `grid` of
+    training, where no config states it.
     """
-    parts = [extension_text(a.result) for a in answers]
+    taken = paragraph(sentence("extend", "presumed", grid=size_of(grid))) if grid else ""
+    parts = [*filter(None, [taken]), *(extension_text(a.result) for a in answers)]
     rows = [[f"all axes by {way}", quote(spec)] for way, spec in (specs or {}).items()]
     told = [aligned(rows), sentence("extend", "no lines")] if rows else []
     unsaid = [sentence("extend", "no specs")] if specs == {} else []

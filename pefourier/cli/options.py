@@ -93,6 +93,11 @@ def sides(text: str) -> tuple[int, ...]:
         raise typer.BadParameter(str(error)) from error
 
 
+def count_or_sides(text: str) -> int | tuple[int, ...]:
+    """A number of positions, or the sides of a grid, for an option."""
+    return sides(text) if re.fullmatch(r"\d+([x×]\d+)+", text) else count(text)
+
+
 def count_or_sweep(text: str) -> int | tuple[int, ...]:
     """A number of positions, or several: first:last:factor, as 4k:1M:2x."""
     if ":" not in text:
@@ -167,5 +172,14 @@ def two_counts(text: str) -> tuple[int, ...]:
 
 MEANT = {
     one.__name__: one
-    for one in (spec_names, count, sides, count_or_sweep, format_asked, layer_range, two_counts)
+    for one in (
+        spec_names,
+        count,
+        sides,
+        count_or_sides,
+        count_or_sweep,
+        format_asked,
+        layer_range,
+        two_counts,
+    )
 }

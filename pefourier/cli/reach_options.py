@@ -101,6 +101,10 @@ def tell_design(given: DesignOptions, form: request.Form, drawing: request.Drawi
     if extends:
         tell_extension(given, form, drawing)
         return
+    if isinstance(given.length, tuple):
+        raise PefourierError(
+            "a grid as --length is one of training, beside --extend-from; give --grid"
+        )
     sizes = [given.length, given.grid, given.span]
     spanned = (given.span is None) == (given.resolution is None)
     if sum(size is not None for size in sizes) != 1 or given.d is None or not spanned:
@@ -121,14 +125,18 @@ def tell_design(given: DesignOptions, form: request.Form, drawing: request.Drawi
 
 def tell_extension(given: DesignOptions, form: request.Form, drawing: request.Drawing) -> None:
     """Answer `pefourier design --extend-from`."""
-    from pefourier.analysis.extend import grid_specs
+    from pefourier.analysis.extend import grid_specs, presumed_grid
     from pefourier.answers.extend import TOLD, extensions_text
     from pefourier.answers.telling import answer_of
     from pefourier.questions import extend
 
     config, to = given.extend_from, given.grid or given.to
     ways = extend(config, to, trained=given.length, d=given.d, **given.asked)
-    specs = grid_specs(config, to, ways) if given.grid else None
+    own = {}
+    if given.grid:
+        trained = given.length or ()
+        presumed = () if trained else presumed_grid(config)
+        own = {"specs": grid_specs(config, to, ways, trained), "grid": presumed}
     answers = list(map(answer_of, ways if given.grid else (ways,)))
     drawing.draw("extend", answers)
-    form.deliver(TOLD.page(answers, words=partial(extensions_text, specs=specs)))
+    form.deliver(TOLD.page(answers, words=partial(extensions_text, **own)))
