@@ -358,3 +358,5 @@ def test_a_grid_of_training_that_no_config_states_is_said_to_be_taken(run, tmp_p
         assert (taken in told) == (not known)
         assert f"Taken from {13 if known else 21} to 42 positions" in told
         assert f"stretch_by=yarn,trained={13 if known else 21};" in told
+    done = run("design", "--extend-from", f"{wan}:grid=13x30x52", "--grid", "42x30x52")
+    assert "is a file, which takes no parameters behind a colon; give options such" in done.err

@@ -169,6 +169,11 @@ def source_of(spec: str) -> Literal["name", "code", "table", "config", "gguf"]:
         )
     if re.fullmatch(HUB, spec) and "/" in spec:
         raise not_here(spec)
+    if ":" in spec and os.path.exists(name):
+        raise PefourierError(
+            f"{shown(name)} is a file, which takes no parameters behind a colon; give options such "
+            "as --grid, --length and --d"
+        )
     formats = ", ".join(sorted(READERS))
     way_out = f"'pefourier list' shows all; a file of codes ends in one of {formats}."
     folder = os.path.dirname(path)
