@@ -480,11 +480,11 @@ def describe_rotation(
         frequencies=own[turning],
         trained_frequencies=plain[turning],
         precision=format_losses(enc, FORMATS_OF_PHASES, apart=closest_pair(enc).distance),
-        partners=rows_that_turn(enc, still)[turning],
+        partners=rows_of_a_head(enc, still)[turning],
     )
 
 
-def rows_that_turn(enc: Encoding, still: int) -> np.ndarray:
+def rows_of_a_head(enc: Encoding, still: int) -> np.ndarray:
     """Rows of a head that turn together (pairs, 2), behind some that stand still."""
     before = (enc.params["d"] - enc.dim) * bool(enc.params.get("trailing"))
     return still + before + np.stack(columns_that_turn(enc), axis=1)
