@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from functools import partial
+from math import log2
 from typing import TYPE_CHECKING
 
 from pefourier.answers.telling import Said, first_sentences, meaning_of, sentence
@@ -52,7 +53,8 @@ def judge_all(datasets: "Sequence[DatasetSummary]") -> tuple[str, str]:
         return meaning_of("train", f"NO VERDICT | {why}")
     if all(too_few_runs(one, name) for one in every for name in judged_differences(one)):
         runs = sum(one.seeds * one.folds for one in every)
-        return meaning_of("train", "NO VERDICT | too few runs", shown=in_every_run(judged, runs))
+        told = {"seeds": max(map(more_seeds, every)), "shown": in_every_run(judged, runs)}
+        return meaning_of("train", "NO VERDICT | too few runs", **told)
     own = [pair for pair in judged if pair[0] not in WITHOUT_CODES] or judged
     sides = {d.mean > 0 for _, d in own if d.supported}
     some = "SOME " if len({name for name, _ in own}) > 1 else ""
@@ -93,9 +95,10 @@ def conclude_training(one: "DatasetSummary", encoding: str) -> str:
 
 
 def sum_up_differences(one: "DatasetSummary") -> str:
-    """Which encodings a dataset tells from their reference, in words; empty without any."""
+    """Which encodings a dataset tells from their reference, in words; empty if none could be."""
     judged = [*judged_differences(one).items()]
-    return differences_in_words(judged, 1) if judged else ""
+    could = not all(too_few_runs(one, name) for name, _ in judged)
+    return differences_in_words(judged, 1) if could else ""
 
 
 def differences_in_words(judged: "Sequence[tuple[str, Difference]]", datasets: int) -> str:
@@ -145,6 +148,12 @@ def sum_up_order(one: "DatasetSummary") -> str:
     A model of another kind that is blind to order says nothing of that: it may only be weaker.
     """
     judged = judged_differences(one)
+    none = [n for n, d in judged.items() if NONE in (n, d.reference) and n not in WITHOUT_CODES]
+    if none and all(too_few_runs(one, name) for name in none):
+        others = [judged[NONE].reference] if NONE in judged else none
+        f1 = {name: one.scores[name]["f1"].mean for name in (NONE, *others)}
+        each = join(f"{name} {f1[name]:.3f}" for name in others)
+        return said("order not told", none=f1[NONE], others=each)
     if NONE in judged:
         d = judged[NONE]
         where = " on these windows" if d.in_doubt else ""
@@ -169,7 +178,7 @@ def sum_up_power(one: "DatasetSummary") -> str:
     judged = judged_differences(one)
     encodings = judged.keys() - set(WITHOUT_CODES)
     could = [p for n, p in one.power.items() if n in encodings and p.claimed_runs is not None]
-    most = max((p.claimed_runs for p in could), default=0)
+    most = max(fewest_runs(one), *(p.claimed_runs for p in could)) if could else 0
     if not could or most <= could[0].runs:
         return ""
     where = " on these windows" if one.folds > 1 else ""
@@ -180,12 +189,16 @@ def sum_up_power(one: "DatasetSummary") -> str:
 def sum_up_lengths(one: "DatasetSummary") -> str:
     """Which encodings classify the longest windows best, those of overlapping intervals together.
 
-    Encodings that were cut short have no part in it, nor those that cannot be tested there.
+    Who was cut short has a part in it only where it is ahead nevertheless, as more training rarely
+    harms; who cannot be tested there has none.
     """
     longest = max((at.length for own in one.lengths.values() for at in own), default=0)
     there = {e: next(at for at in own if at.length == longest) for e, own in one.lengths.items()}
-    found = {e: at.accuracy for e, at in there.items() if at.accuracy and e not in one.cut_short}
-    if len(found) < 2 or one.leaky:
+    known = {e: at.accuracy for e, at in there.items() if at.accuracy}
+    cut = [e for e in known if e in one.cut_short]
+    best = alike_to_best(known)
+    found = {e: accuracy for e, accuracy in known.items() if e in best or e not in cut}
+    if len(found) < 2 or one.leaky or len(cut) == len(known):
         return ""
     untested = [e for e, at in there.items() if at.reason]
     parts = [leaders_in_words(one, found)]
@@ -193,17 +206,23 @@ def sum_up_lengths(one: "DatasetSummary") -> str:
         parts.append(f"always naming the commonest class has {chance:.3f}")
     if untested:
         parts.append(f"{join(untested)} cannot be tested there")
-    if cut := [e for e, at in there.items() if at.accuracy and e in one.cut_short]:
-        parts.append(f"{join(cut)} {agreeing(len(cut), 'was', 'were')} cut short")
+    if cut:
+        names = join(f"{e} ({known[e].mean:.3f})" for e in cut)
+        parts.append(said("length cut short", names=names, count=len(cut)))
     runs = count_words(one.seeds * one.folds)
     return f"Trained on {one.length} rows and tested on {longest}, over {runs}, {'; '.join(parts)}."
 
 
+def alike_to_best(found: "Mapping[str, Mean]") -> list[str]:
+    """The best, and those whose intervals reach its own, best first."""
+    order = sorted(found, key=lambda name: -found[name].mean)
+    return [n for n in order if found[n].high >= found[order[0]].low] or order[:1]  # nan of one run
+
+
 def leaders_in_words(one: "DatasetSummary", found: "Mapping[str, Mean]") -> str:
     """Who is most accurate on windows of another length, and what the others have."""
-    order = sorted(found, key=lambda name: -found[name].mean)
+    order, alike = sorted(found, key=lambda name: -found[name].mean), alike_to_best(found)
     lead = found[order[0]]
-    alike = [name for name in order if found[name].high >= lead.low] or order[:1]  # of one run none
     others = [name for name in order if name not in alike]
     if lead.low <= commonest_share(one):
         best = f"the best, {order[0]}, has {lead.mean:.3f}"
@@ -291,9 +310,8 @@ def told_from_reference(one: "DatasetSummary", encoding: str) -> str:
         if {encoding, d.reference} & {*BESIDE}:
             once = f"With one run in each of {one.folds} folds {none}; more --seeds add none"
             return f"{once}, more --resamples of data with a test part do."
-        return (
-            f"With so few runs {none}; give more --seeds, or --resamples of data with a test part."
-        )
+        more = f"--seeds {more_seeds(one)} or more"
+        return f"With so few runs {none}; give {more}, or --resamples of data with a test part."
     alike = f"It does not differ significantly from {d.reference}"
     return f"{alike} ({numbers}){exclusion(one, encoding)}{by_auprc(one, encoding)}."
 
@@ -301,6 +319,21 @@ def told_from_reference(one: "DatasetSummary", encoding: str) -> str:
 def too_few_runs(one: "DatasetSummary", encoding: str) -> bool:
     """Whether so few runs could give no adjusted p below .05."""
     return len(one.differences) * one.differences[encoding].p_floor > LEVEL
+
+
+def fewest_runs(one: "DatasetSummary") -> int:
+    """How many runs take an adjusted p below .05, as each halves the least that there can be.
+
+    >>> from types import SimpleNamespace
+    >>> [fewest_runs(SimpleNamespace(differences=range(n))) for n in (1, 2, 5)]
+    [6, 7, 8]
+    """
+    return int(log2(len(one.differences) / LEVEL)) + 2
+
+
+def more_seeds(one: "DatasetSummary") -> int:
+    """The --seeds that make so many."""
+    return -(-fewest_runs(one) // one.folds)
 
 
 def verdict_word(one: "DatasetSummary", encoding: str) -> str:

@@ -72,7 +72,7 @@ DFT = "It reaches F1 0.550 (95 % 0.500 … 0.600) over 40 runs."
         (
             {"differences": {"dft": replace(APART, p_holm=0.5, p_floor=0.5)}},
             f"{DFT} With so few runs no difference from sinusoidal can be significant (difference "
-            "+0.050, Holm p 0.5); give more --seeds, or --resamples of data with a test part.",
+            "+0.050, Holm p 0.5); give --seeds 2 or more, or --resamples of data with a test part.",
         ),
         (
             {"leaky": True},
@@ -152,12 +152,18 @@ def test_the_verdict_on_all_comes_first(change, told):
 def test_too_few_runs_show_who_was_ahead_in_each():
     few = replace(APART, p_holm=0.5, p_floor=0.5)
     found = {"dft": replace(few, better=1.0), "rope": few, "none": replace(few, better=0.0)}
-    (said,) = conclude_datasets(over(replace(ONE, differences=found)))
-    runs = ONE.seeds * ONE.folds
-    told = f"In each of {runs} runs, better than sinusoidal: dft; worse than sinusoidal: none; more"
+    scores = {"none": {"f1": Mean(0.25, 0.2, 0.3)}, **ONE.scores}
+    one = replace(ONE, scores=scores, folds=1)
+    (said,) = conclude_datasets(over(replace(one, differences=found)))
+    assert "give --seeds 7 or more" in said
+    assert 3 * 2.0 ** (1 - 7) < 0.05 < 3 * 2.0 ** (1 - 6)
+    unsaid = "So few runs cannot say whether order matters; F1 of none, the same model without "
+    assert f"{unsaid}positions, is 0.250, of sinusoidal 0.500." in said
+    assert "No encoding differs" not in said
+    told = f"In each of {ONE.seeds} runs, better than sinusoidal: dft; worse than sinusoidal: none; more"
     assert told in said
     alone = {name: replace(d, better=0.5) for name, d in found.items()}
-    assert "In each of" not in conclude_datasets(over(replace(ONE, differences=alone)))[0]
+    assert "In each of" not in conclude_datasets(over(replace(one, differences=alone)))[0]
 
 
 def test_without_a_comparison_that_comes_first():
@@ -356,8 +362,18 @@ def test_which_encoding_goes_on_best(means, told):
     found = lengths(**means)
     assert sum_up_lengths(found) == sum_up(found) == said
     assert sum_up_lengths(replace(found, leaky=True)) == ""
-    left_out = sum_up_lengths(replace(found, cut_short=("tape",)))
-    assert left_out.endswith("; tape was cut short." if left_out else "")
+    ahead = sum_up_lengths(replace(found, cut_short=("tape",)))
+    more = "tape (0.930) was cut short, and longer training may raise it."
+    assert ahead == said.removesuffix(".") + f"; {more}"
+
+
+def test_who_was_cut_short_and_is_behind_has_no_part():
+    found = replace(lengths(none=NONE, tape=TAPE, rope=ROPE), cut_short=("rope", "none"))
+    assert sum_up_lengths(found) == ""
+    assert sum_up_lengths(replace(found, cut_short=("rope",))).endswith(
+        "none has 0.500; rope (0.700) was cut short, and longer training may raise it."
+    )
+    assert sum_up_lengths(replace(found, cut_short=("none", "rope", "tape"))) == ""
 
 
 def test_an_encoding_between_two_that_lead_is_among_the_others():

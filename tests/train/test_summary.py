@@ -210,7 +210,7 @@ def test_one_run_has_no_interval():
     found = summary.summarize_runs(of_datasets(1, {"sinusoidal": 0.5, "dft": 0.6}))
     assert verdict_on(found.datasets[0], "dft") == (
         "With so few runs no difference from sinusoidal can be significant (difference +0.100, "
-        "Holm p 1); give more --seeds, or --resamples of data with a test part."
+        "Holm p 1); give --seeds 6 or more, or --resamples of data with a test part."
     )
     assert json.loads(as_json(report.summary_page(found)))["results"][0]["f1"] == {
         "mean": 0.5,
