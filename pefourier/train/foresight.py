@@ -23,6 +23,8 @@ from pefourier.train.options import Options
 from pefourier.train.progress import duration
 from pefourier.writing.text import agreeing, join
 
+AT_RISK = """; an interruption may lose {} of it, what runs trained together take (less with fewer \
+--seeds first, then more by --resume)"""
 PROBED = 3  # steps, after one that is not timed
 
 
@@ -64,6 +66,7 @@ class Forecast:
     epochs: int
     seconds: float | None  # of these runs; None: not known before training
     beside: tuple[str, ...] = ()  # other methods, whose time is not foretold: a name for each run
+    at_risk: float = 0.0  # seconds of the longest stack, whose runs are kept when all are done
 
     @property
     def line(self) -> str:
@@ -71,6 +74,8 @@ class Forecast:
 
         >>> Forecast("smd", 40, 4, 20, 1234.5).line
         'smd: 40 runs of 4 candidates of at most 20 epochs take about 21 min if no run stops early'
+        >>> Forecast("smd", 40, 1, 20, 1234.5, (), 600.0).line.partition(" early")[2][:39]
+        '; an interruption may lose 10 min of it'
         >>> Forecast("smd", 0, 1, 20, None, ("trees", "trees")).line
         'smd: 2 runs of trees take a time that is not foretold'
         """
@@ -91,7 +96,8 @@ class Forecast:
         if self.seconds is None:
             return f"{runs}; how long they take is not known before the first epoch"
         takes = agreeing(self.runs, "takes", "take")
-        return f"{runs} {takes} about {duration(self.seconds)} if no run stops early"
+        lost = AT_RISK.format(duration(self.at_risk)) if self.at_risk >= 60 else ""
+        return f"{runs} {takes} about {duration(self.seconds)} if no run stops early{lost}"
 
 
 def foretell_time(
@@ -102,24 +108,27 @@ def foretell_time(
     for task in dict.fromkeys(stack.task for stack in stacks):
         own = [stack for stack in stacks if stack.task is task]
         held, seconds = loop.put_on_device(task, torch.device("cpu")), 0.0
+        at_risk = 0.0
         schedule = own[0].resolved.schedule
         for kind in (OrderFree, Transformer):
             some = [stack for stack in own if isinstance(stack.model, kind)]
             if not some:
                 continue
+            of_stack = 0.0
             injections = grid.stack_injections(some[0], options.learn, {})
             for model, tried in search.list_shapes(some[0].model, candidates):
                 injected = search.injections_for(model, some[0], injections, options.learn)
                 members = [
                     search.member_of(r, injected, c.tuning, 0) for r in some[0].runs for c in tried
                 ]
-                epoch = seconds_of_epoch(held, model, members, schedule)
-                runs = sum(len(stack.runs) for stack in some) / len(some[0].runs)
-                seconds += epoch * runs * schedule.epochs / ranks
-        seconds *= 1 + options.refit / len(candidates)
+                of_stack += seconds_of_epoch(held, model, members, schedule) * schedule.epochs
+            of_stack *= 1 + options.refit / len(candidates)
+            seconds += of_stack * sum(len(one.runs) for one in some) / len(some[0].runs) / ranks
+            at_risk = max(at_risk, of_stack)
         runs, beside = runs_to_train(own)
         known = seconds if runs else None
-        found.append(Forecast(task.name, runs, len(candidates), schedule.epochs, known, beside))
+        told = (task.name, runs, len(candidates), schedule.epochs, known, beside, at_risk)
+        found.append(Forecast(*told))
     return found
 
 

@@ -28,8 +28,10 @@ from pefourier.train.model import OrderFree, Transformer
 from pefourier.train.options import BESIDE, ORDER_FREE, WITHOUT_CODES, Options, seeds_of
 from pefourier.train.schema import MOST_STACKED, Row
 from pefourier.train.store import Key
+from pefourier.writing.text import first_few, join
 
 FEW = 10  # examples of a class
+MOST_NAMED = 12  # channels or arrays
 STACK_BYTES = {"cpu": 2**28, "cuda": 2**34}  # activations of a stack
 STACK_MOST = {"cpu": 16, "cuda": MOST_STACKED}
 said = partial(sentence, "train")
@@ -323,8 +325,17 @@ def remarks_on_examples(task: Task) -> list[str]:
     """What to know of groups, of classes with few examples, and of examples on their side."""
     told = {"task": task, "few": FEW}
     found = []
+    if task.channels:
+        found.append(said("channels", names=first_few(task.channels, MOST_NAMED), **told))
+    if task.unused:
+        whose = said("unused groups", **told) if task.grouped_by and task.groups is None else ""
+        found.append(said("unused", names=first_few(task.unused, MOST_NAMED), whose=whose, **told))
     if task.groups is not None:
         found.append(said("groups", examples=len(task.starts), **told))
+    elif task.grouped_by:
+        found.append(said("no groups", **told))
+        if still := still_channels(task):
+            found.append(said("still", names=join(still), count=len(still), **told))
     if task.shortest < task.length:
         found.append(said("padded", **told))
     if task.uneven:
@@ -337,6 +348,17 @@ def remarks_on_examples(task: Task) -> list[str]:
     if Path(task.name).suffix.lower() == ".npz" and channels > task.length and examples:
         found.append(said("on its side", channels=channels, **told))
     return found
+
+
+def still_channels(task: Task) -> list[str]:
+    """Channels, by name or number, that stay the same within every example and differ between."""
+    x = task.rows.reshape(len(task.starts), task.length, -1)
+    there = np.arange(task.length) < (
+        task.length if task.lengths is None else task.lengths[:, None]
+    )
+    still = ((x == x[:, :1]) | ~np.broadcast_to(there, x.shape[:2])[..., None]).all(axis=(0, 1))
+    found = np.flatnonzero(still & (x[:, 0] != x[0, 0]).any(axis=0)).tolist()
+    return [task.channels[at] if task.channels else str(at) for at in found]
 
 
 def remarks_on_codes(resolved: ResolvedTask, learn: bool) -> list[str]:

@@ -28,6 +28,7 @@ from pefourier.train.data.synthetic import draw_examples, sides_of_task
 MOST_RESAMPLES = 1000
 SIDES = ("train", "test")
 PARTS = tuple(f"{name}_{side}" for name in "Xy" for side in SIDES)
+EXAMPLES, RECORDING = ("X", "y", "groups", "lengths"), ("rows", "test", "label", "train")
 
 
 def load_task(
@@ -193,10 +194,11 @@ def from_archive(
         names = file.arrays.keys()
         if set(PARTS) <= names:
             check_examples(str(path), window, stride)
-            return own_parts(path, file, split_by, resamples)
+            return without_rest(own_parts(path, file, split_by, resamples), file, PARTS)
         if {"X", "y"} <= names:
             check_examples(str(path), window, stride)
-            return own_examples(path, file, split_by)
+            task = replace(own_examples(path, file, split_by), grouped_by="an array called groups")
+            return without_rest(task, file, EXAMPLES)
         if "label" not in names or not {"rows", "test"} & names:
             raise PefourierError(
                 f"{path} holds {names_and_shapes(file.arrays)}; expected X and y, or rows and "
@@ -205,10 +207,17 @@ def from_archive(
         if "groups" in names:
             raise PefourierError(f"{path} holds groups beside rows; groups go with examples X, y")
         found = own_series(path.stem, file)
-    own_scale = "train" not in names
-    return split.split_series(
-        str(path), [found], window, stride, split_by, USER_BLOCKS, own_scale=own_scale
-    )
+        own_scale = "train" not in names
+        task = split.split_series(
+            str(path), [found], window, stride, split_by, USER_BLOCKS, own_scale=own_scale
+        )
+        return without_rest(task, file, RECORDING)
+
+
+def without_rest(task: Task, file: ArrayFile, used: Sequence[str]) -> Task:
+    """A task that says which other arrays there are in its file."""
+    rest = [stored.named(name) for name, stored in file.arrays.items() if name not in used]
+    return replace(task, unused=tuple(rest))
 
 
 def own_examples(path: Path, file: ArrayFile, split_by: Split) -> Task:

@@ -59,9 +59,12 @@ class Task:
     leaky: bool = False  # windows of one event stand in training and in test
     grid: tuple[int, ...] = ()  # sides, where the rows of an example are points in raster order
     groups: int | None = None  # of examples: people or machines, dealt as a whole
+    grouped_by: str = ""  # what would say of which group an example is; "": nothing can
     lengths: np.ndarray | None = None  # (W,) rows of each window, the rest is padding; None: all
     own_names: bool = False  # classes as the data name them: no order says which is positive
     uneven: bool = False  # rows are at uneven times, of which only the order counts
+    channels: tuple[str, ...] = ()  # as the data name them
+    unused: tuple[str, ...] = ()  # arrays of a file that play no part, with their shapes
 
     @property
     def shortest(self) -> int:

@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from pefourier.answers.telling import sentence
 from pefourier.encodings.domain import EVEN
 from pefourier.encodings.sources.formats import is_number
 from pefourier.encodings.sources.tables import check_regular, told
@@ -53,6 +54,7 @@ class Long:
     columns: dict[str, np.ndarray]  # of each role, as text
     channels: np.ndarray  # (n, C)
     lines: np.ndarray  # (n,) number in the file
+    names: tuple[str, ...]  # of channels
 
 
 def refusal(path: Path, what: str, line: int, cell: str) -> PefourierError:
@@ -97,12 +99,12 @@ def read_long(path: Path) -> Long:
     if twice:
         raise PefourierError(f"{shown(str(path))} has two columns that are its {twice}")
     found = {role: np.array([row[at] for row in rows], dtype=str) for role, at in known.items()}
-    cells = [row[at] for row in rows for at in channels]
-    if decimal_commas and any("," in cell for cell in cells):
-        cells = [cell.replace(",", ".") for cell in cells]
-    read = partial(finite_number, what="a channel must be a finite number; fill missing values")
-    flat = read_cells(path, cells, np.repeat(lines, len(channels)), read)
-    return Long(path, found, flat.reshape(len(rows), -1), lines)
+    values = np.empty((len(rows), len(channels)))
+    for column, at in zip(values.T, channels, strict=True):
+        cells = [row[at].replace(",", "." if decimal_commas else ",") for row in rows]
+        read = partial(finite_number, what=sentence("train", "not a channel", name=head[at]))
+        column[:] = read_cells(path, cells, lines, read)
+    return Long(path, found, values, lines, tuple(head[at] for at in channels))
 
 
 def cells_of_lines(lines: Any) -> Iterator[tuple[int, list[str]]]:
@@ -198,7 +200,8 @@ def from_csv(
     steps = np.concatenate([np.diff(times[part]) for part in parts])
     uneven = len(steps) > 0 and bool(np.ptp(steps) > EVEN * steps.mean())
     if all(len(set(columns["label"][part])) == 1 for part in parts):
-        return replace(examples_of(one, parts, window, stride, split_by), uneven=uneven)
+        task = examples_of(one, parts, window, stride, split_by)
+        return replace(task, uneven=uneven, channels=one.names, grouped_by="a column called group")
     if "group" in columns:
         raise PefourierError(
             f"{shown(str(path))}: group goes with series of one label each; leave it out"
@@ -213,7 +216,7 @@ def from_csv(
     task = split.split_series(
         str(path), found, window, stride, split_by, split.USER_BLOCKS, **facts
     )
-    return replace(task, uneven=uneven)
+    return replace(task, uneven=uneven, channels=one.names)
 
 
 def read_anomalies(one: Long, positive: Sequence[str]) -> tuple[np.ndarray, tuple[str, str]]:

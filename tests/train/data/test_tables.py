@@ -72,6 +72,35 @@ def test_what_times_and_lengths_are_for_is_told(tmp_path, rng):
     assert (task.shortest, task.uneven) == (3, False)
 
 
+def test_whose_examples_are_is_asked_where_nothing_says_it(tmp_path, rng):
+    lines = [f"s{i},{t},{i % 2},{i // 4},{t + i}" for i in range(40) for t in range(3 + i % 2)]
+    told = {}
+    for name in ("patient", "group"):
+        (tmp_path / "x.csv").write_text("\n".join([f"id,time,label,{name},hr", *lines]))
+        told[name] = " ".join(remarks_on_examples(load.load_task(str(tmp_path / "x.csv"))))
+    assert "x.csv: channels patient, hr" in told["patient"]
+    assert "channel patient never changes within an example" in told["patient"]
+    assert "a column called group keeps them on one side" in told["patient"]
+    assert "x.csv: channels hr" in told["group"]
+    assert "no groups" not in told["group"]
+    assert "never changes" not in told["group"]
+    x, of = rng.normal(size=(40, 3, 2)), np.arange(40) // 4
+    for name in ("patient", "groups"):
+        own = np.where(name == "groups", x, np.dstack([x[..., 0], np.repeat(of[:, None], 3, 1)]))
+        np.savez(tmp_path / "x.npz", X=own, y=np.arange(40) % 2, **{name: of})
+        told[name] = " ".join(remarks_on_examples(load.load_task(str(tmp_path / "x.npz"))))
+    assert "arrays not used: 'patient' (40,); is one of them the groups" in told["patient"]
+    assert "channel 1 never changes within an example" in told["patient"]
+    assert "an array called groups keeps them on one side" in told["patient"]
+    assert "not used" not in told["groups"]
+    assert "never changes" not in told["groups"]
+    parts = {f"X_{s}": x for s in load.SIDES} | {f"y_{s}": np.arange(40) % 2 for s in load.SIDES}
+    np.savez(tmp_path / "x.npz", groups=of, **parts)  # cut by who made them
+    assert remarks_on_examples(load.load_task(str(tmp_path / "x.npz"))) == [
+        f"{tmp_path / 'x.npz'}: arrays not used: 'groups' (40,)"
+    ]
+
+
 def test_dates_names_semicolons_and_decimal_commas_are_read(tmp_path, rng):
     label = ["fault" if i % 40 > 30 else "fine" for i in range(600)]
     rows = rng.normal(size=(600, 2)).round(3)
@@ -124,10 +153,11 @@ HEAD = "id,time,a,label\n"
         (HEAD + "1,2,3\n", "line 2 has 3 cells, the first has 4"),
         (
             HEAD + "1,0,x,0\n",
-            "line 2: a channel must be a finite number; fill missing values; got 'x'",
+            "line 2: channel a must be a finite number; fill missing values, or call the column "
+            "group if it says whose a series is; got 'x'",
         ),
-        (HEAD + "1,0,,0\n", "a channel must be a finite number"),
-        (HEAD + "1,0,nan,0\n", "a channel must be a finite number; fill missing values"),
+        (HEAD + "1,0,,0\n", "channel a must be a finite number"),
+        (HEAD + "1,0,nan,0\n", "channel a must be a finite number; fill missing values"),
         (HEAD + "1,now,1,0\n", "line 2: time must be a number, or a date such as 2024-05-31T12"),
         (HEAD + "1,0,1,0\n\n1,now,1,0\n", "line 4: time must be a finite number; got 'now'"),
         (HEAD, "it has names of columns and no line below them"),
