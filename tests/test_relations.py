@@ -11,6 +11,7 @@ from pefourier.analysis.relations import (
     compare_diagonals,
     first_rise,
     kernel,
+    neighbour_likeness,
     relate,
     rotations,
     shift_residual,
@@ -116,6 +117,29 @@ def test_distance_preservation_of_a_sample(monkeypatch):
     whole = relate(enc).distance_preservation
     monkeypatch.setattr(ROOM, "SAMPLE", 100)
     assert relate(enc).distance_preservation == pytest.approx(whole, abs=0.01)
+
+
+@pytest.mark.parametrize("sides", [(30,), (5, 6)])
+def test_neighbours_are_alike_where_nearer_codes_are_of_the_nearest_points(rng, sides):
+    places = np.stack(np.unravel_index(np.arange(30), sides), axis=-1)
+    table = rng.normal(size=(30, 8)) + np.cos(places @ rng.normal(size=(len(sides), 8)))
+    table = np.vstack([np.full((1, 8), 99.0), table])  # a row in front, which has no place
+    steps, pairs = [], []
+    for i in range(30):
+        for j in range(30):
+            apart = ((table[i + 1] - table[j + 1]) ** 2).sum()
+            pairs += [apart] * (i != j)
+            steps += [apart] * (abs(places[i] - places[j]).sum() == 1)
+    enc = replace(as_encoding(table), domain=lattice(sides, prefix=1))
+    assert neighbour_likeness(enc) == pytest.approx(1 - np.mean(steps) / np.mean(pairs))
+
+
+def test_codes_that_only_nearby_tell_distance_are_said_to_do_so(run):
+    said = run("relations", "fourier-features:scale=10", "-S", "1000", "--d", "64").out
+    assert "Neighbouring positions have codes that are alike (correlation 1)" in " ".join(
+        said.split()
+    )
+    assert "need not have near codes" not in said
 
 
 def test_biases_of_lags():

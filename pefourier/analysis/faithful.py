@@ -58,7 +58,7 @@ class Faithfulness(Result):
     )  # of the best T with PE(t + 1) = T PE(t); None: any would do
     first_rising_lag: (
         float | list[int | None] | None
-    )  # inner products fall up to here; None: they never rise
+    )  # where inner products rise again; None: never
     identified: dict | None
     precision: dict[str, FormatLoss]
     findings: list[Finding]

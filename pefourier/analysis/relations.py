@@ -406,14 +406,44 @@ def distance_preservation(enc: Encoding) -> float | None:
     Of more than 1024 positions so many are taken, evenly spaced. None where distances are equal.
     """
     points = np.unique(np.linspace(0, len(enc) - 1, min(len(enc), SAMPLE)).astype(int))
+    upper = np.triu_indices(len(points), 1)
+    squared, between = (of_pairs[upper] for of_pairs in both_distances(enc, points))
+    apart = np.sqrt(squared)
+    if len(apart) < 2 or np.ptp(apart) <= 1e-7 * apart.max():
+        return None
+    return float(np.corrcoef(apart, between)[0, 1])
+
+
+def both_distances(enc: Encoding, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Squared distances of the codes of points by their numbers, and distances of these."""
     x = enc.domain.x[points]
     table = np.asarray(enc.codes(x), dtype=float)
     table = table - table.mean(axis=0)  # a common offset would drown the differences
-    i, j = np.triu_indices(len(x), 1)
     squared = (table**2).sum(axis=1)
-    apart = np.sqrt(np.maximum(squared[i] + squared[j] - 2 * (table @ table.T)[i, j], 0.0))
-    at = enc.domain.places(x).reshape(len(x), -1)
-    between = np.linalg.norm(at[i] - at[j], axis=1)
-    if len(i) < 2 or np.ptp(apart) <= 1e-7 * apart.max():
-        return None
-    return float(np.corrcoef(apart, between)[0, 1])
+    apart = np.maximum(squared[:, None] + squared - 2 * table @ table.T, 0.0)
+    at = enc.domain.places(x).reshape(len(x), -1).astype(float)
+    between = (at**2).sum(axis=1)
+    between = np.maximum(between[:, None] + between - 2 * at @ at.T, 0.0)
+    return apart, np.sqrt(between)
+
+
+def neighbour_likeness(enc: Encoding) -> float | None:
+    """Correlation of the codes of neighbours: 0 where they are as far apart as any two are.
+
+    1 minus the mean squared distance to the nearest points over that of all pairs, of the middle
+    1024 points where there are more. None where codes are all the same.
+
+    >>> from pefourier.encodings import load
+    >>> round(neighbour_likeness(load("sinusoidal", length=512, d=64)), 2)
+    0.94
+    >>> abs(neighbour_likeness(load("learned", length=512, d=64))) < 0.05
+    True
+    """
+    enc = without_prefix(enc)
+    first = max(len(enc) - SAMPLE, 0) // 2
+    apart, between = both_distances(enc, np.arange(first, min(len(enc), first + SAMPLE)))
+    between[between <= 1e-7 * between.max()] = np.inf  # itself, or one at the same place
+    nearest = between <= 1.001 * between.min(axis=1, keepdims=True)
+    pairs = np.isfinite(between)
+    size = apart[pairs].mean() if pairs.any() else 0.0
+    return float(1 - apart[nearest & pairs].mean() / size) if size else None

@@ -30,6 +30,8 @@ MERGED = 1e-6  # of a code's length: closer codes are as good as one in float32
 FLOAT32_LIMIT = 2**20  # condition number from which rounding in float32 can hide a position
 
 phrase = partial(telling.sentence, "faithful")
+FEWEST_ALIKE = 16  # points of which it is said whether neighbours are alike
+ALIKE, HARDLY = 0.5, 0.2  # correlations of their codes from which on they are, or a little
 SHARED_BY = ("clip", "buckets", "max_distance")  # parameters by which far lags share a code
 NEAREST = 2**12  # lags among which those that share a code are looked for
 RUNS = 16  # of such lags, that are told
@@ -104,7 +106,7 @@ FAITHFUL_FACTS = [
     Fact("stable rank", lambda r: r.stable_rank, "none: codes are zero"),
     Fact("Toeplitz residual", lambda r: r.toeplitz_residual, why_no_lags),
     Fact("residual of T(1) (Denk)", lambda r: r.shift_residual, why_no_shift),
-    Fact("inner products fall up to lag", lambda r: r.first_rising_lag, why_no_rise),
+    Fact("inner products rise first at lag", lambda r: r.first_rising_lag, why_no_rise),
 ]
 
 
@@ -282,7 +284,7 @@ def known_formula(enc: Encoding, r: Faithfulness) -> str:
     """What a table turned out to be."""
     if not r.identified:
         random = any(finding.code == "random-codes" for finding in r.findings)
-        return telling.sentence("telling", "random") if random else ""
+        return telling.sentence("telling", "random") if random else neighbours_alike(enc, r)
     difference = r.identified["max_difference"]
     how = f"to within {number(difference, 2)}" if difference else "exactly"
     parts = [f"{k}={in_brief(v)}" for k, v in r.identified["params"].items()]
@@ -291,6 +293,19 @@ def known_formula(enc: Encoding, r: Faithfulness) -> str:
     whose = f": the convention of {join(names, 'or')}" if names else ""
     what = r.identified.get("spec") or f"{r.identified['encoding']}{given}"
     return f"The table is {what}, {how}{whose}."
+
+
+def neighbours_alike(enc: Encoding, r: Faithfulness) -> str:
+    """How much the codes of a table of no known formula follow the order of its points."""
+    table = enc.measure is None and enc.act == "add" and enc.domain.kind == "position"
+    if not table or r.length < FEWEST_ALIKE or not r.stable_rank > 0:
+        return ""
+    from pefourier.analysis.relations import neighbour_likeness
+
+    alike = neighbour_likeness(enc) or 0.0
+    points = "the order of positions" if r.grid is None else f"the {size_of(r.grid)} grid"
+    few = "" if alike >= ALIKE else "a little "
+    return phrase("alike", few=few, alike=alike, points=points) if alike >= HARDLY else ""
 
 
 def in_brief(value: Any) -> str:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pefourier.analysis.context import slopes_of
+from pefourier.analysis.relations import lag_axis, neighbour_likeness
 from pefourier.answers import telling
 from pefourier.answers.context import slopes_in_words, slopes_text
 from pefourier.answers.faithful import why_no_lags, why_no_shift
@@ -117,7 +118,8 @@ def products_by_lag(enc: Encoding, r: Relations) -> tuple[str, str]:
         return MEANS("ALL ZERO", points=POINTS[enc.domain.kind])
     if r.toeplitz_residual > telling.EXACT:
         return MEANS("DEPENDS ON POSITION", residual=number(r.toeplitz_residual, 2))
-    unit = "" if r.lags is None else " (lags in the unit of the times)"
+    step = "" if lag_axis(enc)[1] == 1 else f", looked at every {number(r.lags[1], 2)}"
+    unit = "" if r.lags is None else f" (lags in the unit of the times{step})"
     return MEANS("DEPENDS ON LAG ALONE", fall=fall(r) + unit)
 
 
@@ -164,8 +166,10 @@ def near_is_near(enc: Encoding, r: Relations) -> str:
     """Whether codes of near positions are near."""
     if r.distance_preservation is None:
         return ""
-    have = "have" if r.distance_preservation >= NEAR else "need not have"
-    return phrase("near", points=POINTS[enc.domain.kind], have=have, r=r)
+    told = {"points": POINTS[enc.domain.kind], "r": r, "alike": neighbour_likeness(enc)}
+    if r.distance_preservation >= NEAR:
+        return phrase("near", **told)
+    return phrase("neighbours only" if told["alike"] >= NEAR else "not near", **told)
 
 
 def no_order(enc: Encoding, r: Relations) -> str:

@@ -48,7 +48,7 @@ def cells(text, label):
                 "smallest distance": "only one position",
                 "  between positions": "only one position",
                 "  over rms code length (gap)": "only one position",
-                "inner products fall up to lag": "they never rise",
+                "inner products rise first at lag": "they never rise",
             },
         ),
         (
@@ -68,18 +68,18 @@ def cells(text, label):
             ["check-faithful", "tree", "--d", "4"],
             {
                 "residual of T(1) (Denk)": "not for trees",
-                "inner products fall up to lag": "no inner products by lag",
+                "inner products rise first at lag": "no inner products by lag",
             },
         ),
         (
             ["check-faithful", "shaw", "--d", "4"],
-            {"inner products fall up to lag": "no inner products by lag"},
+            {"inner products rise first at lag": "no inner products by lag"},
         ),
         (
             ["check-faithful", "none"],
             {
                 "condition number": "infinite: rank 0 of 80",
-                "inner products fall up to lag": "none: codes are zero",
+                "inner products rise first at lag": "none: codes are zero",
             },
         ),
         (
