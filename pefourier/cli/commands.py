@@ -614,7 +614,9 @@ def train(
     """Which encoding classifies better?
 
     Trains the paper's transformer with each encoding on the same data, batches and seeds, and says
-    which differences the data support. Without options it takes minutes, which are foretold.
+    which differences the data support. It classifies windows or whole series, and neither forecasts
+    nor regresses. Without options it takes minutes, which are foretold. For the same statistics of
+    scores that you have see 'pefourier explain own scores'.
 
     \b
     Example: pefourier train --dataset smd --data data -e none -e sinusoidal -e dft --out runs

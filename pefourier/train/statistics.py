@@ -169,7 +169,17 @@ def paired_differences(
     """Each encoding less its reference; `runs` gives all the same runs (n,), of these folds, or
 
     one for each fold. They are scores from 0 to 1, so that intervals of differences end at -1 and
-    1.
+    1. So scores of your own are compared, here of seven seeds in one fold:
+
+    >>> scores = {
+    ...     "sinusoidal": np.array([0.80, 0.82, 0.79, 0.81, 0.80, 0.83, 0.78]),
+    ...     "rope": np.array([0.84, 0.85, 0.81, 0.86, 0.83, 0.84, 0.82]),
+    ...     "none": np.array([0.81, 0.80, 0.78, 0.82, 0.79, 0.83, 0.80]),
+    ... }
+    >>> references = {"rope": "sinusoidal", "none": "sinusoidal"}
+    >>> found = paired_differences(scores, references, folds=np.zeros(7))
+    >>> round(found["rope"].mean, 4), found["rope"].p, found["rope"].p_holm, found["none"].p_holm
+    (0.0314, 0.015625, 0.03125, 1.0)
     """
     apart = {n: subtract(runs[n], runs[other], folds) for n, other in references.items()}
     p = {name: sign_flip(d) for name, (d, _) in apart.items()}

@@ -89,7 +89,8 @@ def tied_classes(task: Task, names: Sequence[str]) -> str:
     both = " and ".join(map(shown, task.classes))
     why = f"have {counts[0]} examples each" if tied else "can't both be positive"
     ways = " or ".join(f"--positive {shown(name)}" for name in task.classes)
-    return f"{task.name}: classes {both} {why}; name the one that counts as positive: {ways}"
+    which = "name the one to be found, such as a fault (either, where both matter alike)"
+    return f"{task.name}: classes {both} {why}; scores of two classes are of one: {which}: {ways}"
 
 
 def name_positive(task: Task, names: Sequence[str]) -> Task:

@@ -333,7 +333,9 @@ def test_classes_of_equal_size_ask_which_is_positive(rng):
     task = examples.from_examples("x", rng.normal(size=(60, 4, 1)), y, (), "blocks")
     with pytest.raises(PefourierError, match=r"^x: classes 'down' and 'up' have 30 examples each;"):
         load.name_positives([task], ())
-    with pytest.raises(PefourierError, match="can't both be positive; name the one that counts"):
+    with pytest.raises(
+        PefourierError, match="can't both be positive; scores of two classes are of one"
+    ):
         load.name_positives([task], ("up", "down"))
     with pytest.raises(PefourierError, match=r"unknown class .* 'upp'\. Did you mean 'up'"):
         load.name_positives([task], ("up", "upp"))
