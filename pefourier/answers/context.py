@@ -12,10 +12,12 @@ import numpy as np
 
 from pefourier.analysis import context
 from pefourier.analysis.design import smallest_bounded_base
+from pefourier.analysis.resize import unseen_phases
 from pefourier.answers import telling
 from pefourier.answers.context_chart import bands_chart
 from pefourier.answers.context_figures import wavelengths
 from pefourier.answers.grid_reach import reach_on_grid
+from pefourier.encodings import load
 from pefourier.encodings.encoding import Encoding
 from pefourier.encodings.families.relative import t5_buckets
 from pefourier.writing.page import Page, fields_of, fields_told
@@ -418,6 +420,8 @@ def about_table(enc: Encoding, found: context.Context) -> tuple[str, str]:
         return MEANS("LIMITED DISTANCE", far=far, decoder=decoder)
     if found.tables and not (enc.name == "learned" and len(found.tables) == 1):
         return about_tables(found)
+    if enc.origin == "file" and enc.act == "add" and found.length > len(enc):
+        return about_file(enc, found.length)
     if enc.origin == "weights" or enc.name == "learned":
         return about_rows(enc, found.length)
     if enc.measure is not None and len(enc.domain.sides) > 1:
@@ -459,6 +463,22 @@ def about_rows(enc: Encoding, length: int) -> tuple[str, str]:
     held = f"{len(enc)} positions in {rows} rows" if rows > len(enc) else f"{rows} rows"
     verdict = "TOO FEW ROWS" if lost > 0 else "FIXED LENGTH"
     return MEANS(verdict, held=held, beyond=none if lost > 0 else "")
+
+
+def about_file(enc: Encoding, length: int) -> tuple[str, str]:
+    """How many positions a file has no rows for, and where those may come from."""
+    from pefourier.diagnosis import identify
+
+    rows, known = len(enc), identify(np.asarray(enc.table()), enc.eps) or {}
+    told = {"rows": rows, "length": length, "lost": length - rows}
+    params = dict(known.get("params", {}))
+    plain = (params.pop("scale", 1), params.pop("first", "sin")) == (1, "sin")
+    if known.get("encoding") != "sinusoidal" or not plain:
+        return MEANS("TOO FEW ROWS | file", more=phrase("no formula"), **told)
+    spec = "sinusoidal:" + ",".join(f"{key}={number(value, 7)}" for key, value in params.items())
+    (met,) = unseen_phases(*(load(spec, n, enc.dim) for n in (rows, length)))
+    more = phrase("computed", spec=spec, d=enc.dim, met=met, **told)
+    return MEANS("TOO FEW ROWS | file", more=more, **told)
 
 
 def near_buckets(enc: Encoding) -> tuple[str, ...]:

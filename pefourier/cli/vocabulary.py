@@ -9,7 +9,10 @@ from pefourier.answers.terms import Term
 from pefourier.errors import nearest
 
 ALSO = {"compare": ("diff",), "report": ("analyze", "analyse", "visualize"), "list": ("ls",)}
-INSTEAD = {("train", "--length"): "series have the length of --dataset, such as order:length=24"}
+INSTEAD = {
+    ("train", "--length"): "series have the length of --dataset, such as order:length=24",
+    ("context", "--grid"): "'pefourier resize CONFIG --from 16x16 --to 32x32' tells of other sizes",
+}
 
 
 def command_terms(app: typer.Typer) -> list[Term]:

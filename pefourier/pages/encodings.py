@@ -24,6 +24,7 @@ from pefourier.answers.choice import choose
 from pefourier.answers.encode import heatmap
 from pefourier.answers.faithful import formula_in_words
 from pefourier.answers.faithful_figures import singular_values
+from pefourier.answers.grid_reach import reach_on_grid
 from pefourier.answers.reconstruct import reconstruct
 from pefourier.answers.relations import relations
 from pefourier.answers.spectrum import by_decade, spectrum, spectrum_by_decade
@@ -145,9 +146,11 @@ def encoding_sections(
     """The parts of a page, the cards first."""
     reaches, unknown = find_reach([study.encoding for study in studies], inquiry.options)
     own = [study.encoding for study in studies]
+    grids = (e for e in own if e.act == "rotate" and e.measure and len(e.domain.sides) > 1)
+    on_grids = [about(enc.label, reach_on_grid(enc)) for enc in grids]
     parts = [
         Chapter("conclusions", "At a glance", cards_part(studies, refusals, reaches, words)),
-        Chapter("reach", REACH, reach_part(reaches, unknown, inquiry.options, words)),
+        Chapter("reach", REACH, [*reach_part(reaches, unknown, inquiry.options, words), *on_grids]),
         Chapter("findings", "Findings", findings_part(studies, words)),
         *(answered(name, studies, inquiry, words) for name in QUESTIONS),
         Chapter("usage", USED, usage_part(own, inquiry.options, words)),

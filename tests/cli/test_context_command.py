@@ -465,6 +465,23 @@ def test_a_table_of_a_config_without_weights_has_its_length(run, config, rows, h
     assert run("check-faithful", "learned.json").status == 2
 
 
+def test_a_file_shorter_than_its_length_says_where_rows_may_come_from(run):
+    """Once --length was left unsaid: NO ROTATION. Phases counted by the definition."""
+    omega = 1e4 ** (-np.arange(0, 32, 2) / 32)
+    angles = np.outer(np.arange(20), omega)
+    np.save("t.npy", np.stack([np.sin(angles), np.cos(angles)], -1).reshape(20, 32))
+    new = int(((omega * 19 < 2 * np.pi) & (omega * 49 > omega * 20)).sum())
+    (result,) = run("context", "t.npy", "--length", 50, "--json").results
+    said = result["conclusion"]
+    assert "The file has 20 rows, so that of 50 positions asked for 30 have none." in said
+    assert f"{new} of 16 waves then meet phases never seen within 20 positions." in said
+    command = said.partition("'pefourier ")[2].partition(" --out")[0]
+    assert run(*command.split(), "--out", "more.npy").status == 0
+    np.testing.assert_allclose(np.load("more.npy")[:20], np.load("t.npy"), atol=1e-12)
+    np.save("drawn.npy", np.random.default_rng(0).normal(size=(20, 32)))
+    assert "must be trained" in run("context", "drawn.npy", "--length", 50).out
+
+
 def test_a_length_that_is_given_is_not_said_to_be_missing(run):
     Path("t5.json").write_text(json.dumps({"model_type": "t5"}))
     (result,) = run("context", "t5.json", "--length", "4k", "--json").results

@@ -27,8 +27,9 @@ NESTED = ("thinker_config", "text_config", "llm_config", "language_config", "dec
 WIDTH = ("d_model", "hidden_size", "n_embd", "emb_dim", "dim")
 HEADS = ("num_attention_heads", "n_head", "n_heads", "num_heads", "encoder_attention_heads")
 LAYERS = ("num_hidden_layers", "n_layer", "n_layers", "num_layers", "encoder_layers")
+SINGLE = ("num_single_layers",)  # of a second kind, behind them (FLUX, HunyuanVideo)
 MOST_LAYERS = 2**14
-LARGEST = dict.fromkeys((*LAYERS, *HEADS), MOST_LAYERS)  # counts; others: below 2^53
+LARGEST = dict.fromkeys((*LAYERS, *SINGLE, *HEADS), MOST_LAYERS)  # counts; others: below 2^53
 LONGEST = (
     "max_position_embeddings",
     "n_positions",
@@ -128,6 +129,12 @@ class ModelConfig:
         """Keys and default of a size: those of the model type, or the usual ones."""
         keys, default = self.row.get(name, ((), None))
         return (*keys, *usual), default
+
+    @property
+    def layers(self) -> int:
+        """How many layers of all kinds the config sets; 0 where it sets none."""
+        single = self.config.count(*SINGLE, least=0) or 0
+        return single + (self.config.count(*LAYERS) or 0)
 
     @property
     def computes(self) -> bool:

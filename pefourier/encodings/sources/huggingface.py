@@ -16,9 +16,9 @@ from pefourier.encodings.findings import finding
 from pefourier.encodings.refused import REASONS
 from pefourier.encodings.sources import weights
 from pefourier.encodings.sources.axes_config import read_axes
-from pefourier.encodings.sources.config import HEADS, WIDTH, ModelConfig, Section
-from pefourier.encodings.sources.layers import open_model, read_layers
-from pefourier.encodings.sources.models import version
+from pefourier.encodings.sources.config import HEADS, WIDTH, ModelConfig, Section, choose_part
+from pefourier.encodings.sources.layers import open_model, open_whole, read_layers
+from pefourier.encodings.sources.models import type_row, version
 from pefourier.encodings.sources.rope_config import layer_sections, read_rotation, rotates
 from pefourier.errors import PefourierError, UnknownPositions, shown, unknown
 from pefourier.files import read_toml
@@ -46,11 +46,14 @@ def read_config(
     grid, prefix
         Sides of the grid of a vision model, where they are not those of its config.
     """
-    model = replace(open_model(spec), length=length, d=d, grid=grid, prefix=prefix)
+    found, whole = open_whole(spec)
+    model = replace(found, length=length, d=d, grid=grid, prefix=prefix)
     for read in (read_axes, read_biases, read_sinusoid, read_rotation, weights.read_positions):
         enc = read(model)
         if enc is not None:
-            return replace(enc, spec=spec, findings=(*enc.findings, *code_notes(model.config)))
+            notes = () if "#" in spec else tower_notes(spec, whole)
+            notes = (*enc.findings, *notes, *code_notes(model.config))
+            return replace(enc, spec=spec, findings=notes)
     raise no_answer(model)
 
 
@@ -83,6 +86,16 @@ def no_answer(model: ModelConfig) -> PefourierError:
         )
     reason = model.row.get("reason") or read_toml(REASONS)["kinds"][kinds[0]]
     return UnknownPositions(f"{who} is not answered: {reason}")
+
+
+def tower_notes(spec: str, whole: Section) -> list[Finding]:
+    """How to ask of the configs inside one whose models have positions on the points of images."""
+    inside = [key for key, one in whole.values.items() if isinstance(one, dict)]
+    kinds = {key: choose_part(whole, key)[1] for key in inside if key.endswith("_config")}
+    towers = [
+        shown(f"{spec}#{key}") for key, kind in kinds.items() if "axial" in (type_row(kind) or ())
+    ]
+    return [finding("vision-tower", asked=" or ".join(towers))] if towers else []
 
 
 def code_notes(config: Section) -> tuple[Finding, ...]:

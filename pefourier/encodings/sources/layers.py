@@ -21,7 +21,6 @@ from typing import Any
 
 from pefourier.encodings.sources import rope_config
 from pefourier.encodings.sources.config import (
-    LAYERS,
     MOST_LAYERS,
     ModelConfig,
     Section,
@@ -82,7 +81,7 @@ def read_layers(spec: str, usual: str) -> list[LayerRun]:
     type of layer only those of that type are told.
     """
     model = open_model(spec)
-    number = model.config.count(*LAYERS) or 0
+    number = model.layers
     rotary = rope_config.rotates(model)
     sections = rope_config.layer_sections(model) if rotary else {"": None}
     own, called = "" not in sections, model.row.get("rotation_of", {})

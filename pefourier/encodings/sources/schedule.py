@@ -10,7 +10,7 @@ from dataclasses import replace
 from pefourier.encodings.encoding import Finding
 from pefourier.encodings.findings import finding
 from pefourier.encodings.sources import layers
-from pefourier.encodings.sources.config import LAYERS, ModelConfig
+from pefourier.encodings.sources.config import ModelConfig
 from pefourier.encodings.sources.rope_config import PAIRED
 from pefourier.errors import shown
 
@@ -20,7 +20,7 @@ Runs = Sequence[layers.LayerRun]
 def inverted(model: ModelConfig, runs: Runs, trained: int) -> Iterator[Finding]:
     """Layers without positions that are more than those with, where a model type has few."""
     told, row = model.config.values.get("no_rope_layers"), model.row
-    number = model.config.count(*LAYERS)
+    number = model.layers
     step = row.get("unrotated", ())
     if not isinstance(told, list) or not number or len(step) < 2:
         return
@@ -61,7 +61,7 @@ def below_one(model: ModelConfig, runs: Runs, trained: int) -> Iterator[Finding]
     if type(told := values.get(key)) is not int or told > 0:
         return
     wide = replace(model, config=replace(model.config, values={**values, key: 1}))
-    kinds, _ = layers.layer_types(model, model.config.count(*LAYERS) or 0)
+    kinds, _ = layers.layer_types(model, model.layers)
     if any(layers.window_of(wide, kind) for kind in kinds or [""]):
         yield finding("window-below-one", key=key, told=told, config=model.config.label)
 

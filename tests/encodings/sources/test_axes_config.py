@@ -8,6 +8,7 @@ import torch
 from torch.nn.functional import interpolate
 
 from pefourier import questions, resize
+from pefourier.analysis.context import describe_context
 from pefourier.encodings import load
 from pefourier.encodings.sources.models import model_types
 from pefourier.errors import PefourierError
@@ -67,6 +68,26 @@ def test_usual_grids_are_said_to_be_so(config):
     assert finding.code == "grid-default"
     assert "a grid of 64x64 is taken: give --grid" in finding.message
     assert load(config("FluxTransformer2DModel"), grid=(3, 5)).findings == ()
+
+
+@pytest.mark.parametrize(
+    ("kind", "single", "layers"),
+    [("FluxTransformer2DModel", 38, 57), ("HunyuanVideoTransformer3DModel", 0, 19)],
+)
+def test_layers_of_both_kinds_turn(config, kind, single, layers):
+    """FLUX's 38 single layers were left out: layers 0-18."""
+    path = config(kind, num_layers=19, num_single_layers=single)
+    (found,) = describe_context(path)[1].layers
+    assert found.index == tuple(range(layers))
+
+
+def test_a_vision_tower_is_named_beside_the_text_model(config):
+    own = {"vision_config": {"hidden_size": 1280}, "hidden_size": 64, "num_attention_heads": 2}
+    path = config("qwen2_5_vl", **own)
+    (said,) = [f.message for f in load(path).findings if f.code == "vision-tower"]
+    asked = said.rpartition(" ask ")[2].strip("'")
+    assert load(asked).domain.grid == (16, 16)
+    assert "vision-tower" not in {f.code for f in load(asked).findings}
 
 
 def test_sizes_are_those_of_the_config(config):
