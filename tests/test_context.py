@@ -16,6 +16,7 @@ from pefourier.analysis.context import (
     decay_bound,
     describe_context,
     describe_rotation,
+    head_bound,
     longest_familiar,
     read_against,
 )
@@ -93,6 +94,17 @@ def test_the_bound_is_that_of_what_turns(config, bound, tmp_path):
     (rotation,) = found.rotations
     assert rotation.rotated < rotation.pairs
     assert rotation.bound == bound == base_bound(rotation.frequencies)
+
+
+@pytest.mark.parametrize("turning", [0.25, 0.5, 0.75, 0.9375, 1.0])
+def test_a_head_with_pairs_that_stand_still_sums_all_of_its_cosines(turning):
+    """Against the sum over all pairs, those of frequency 0 among them, lag by lag."""
+    r = describe_rotation(load(f"rope:partial={turning}", 4096, 64))
+    every = np.append(r.frequencies, np.zeros(r.pairs - r.rotated))
+    sums = np.cos(np.outer(np.arange(4096), every)).sum(axis=1)
+    negative = np.flatnonzero(sums < 0)
+    assert head_bound(r, 4096) == (negative[0] if len(negative) else None)
+    assert (r.rotated < r.pairs) or head_bound(r, 4096) == r.bound
 
 
 def test_longrope_blends_nothing(tmp_path):

@@ -375,6 +375,15 @@ def base_bound(frequencies: np.ndarray, most: int = FARTHEST) -> int | None:
     return first_below(turning, 0.0, most) if len(turning) else None
 
 
+def head_bound(r: Rotation, length: int) -> int | None:
+    """The first lag below a length at which the cosines of a whole head have a negative sum.
+
+    Pairs that stand still add 1 each at every lag: with as many as turn the sum is never negative.
+    """
+    still = r.pairs - r.rotated
+    return first_below(r.frequencies, -float(still), length) if still < r.rotated else None
+
+
 def critical_dimension(d: int, base: float | None, length: int) -> int | None:
     r"""Dimensions whose wavelength fits the length: :math:`2\lceil (d/2)\log_b(L/2\pi)\rceil`.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from functools import partial
 from math import isclose, log, pi
@@ -59,9 +60,9 @@ def conclude_context(enc: Encoding, found: context.Context) -> telling.Said:
     >>> (enc,), found = describe_context("rope:rho=5e5", 131072, trained=8192, d=128)
     >>> print(conclude_context(enc, found).text)
     UNSEEN ANGLES. Trained at 8192 positions and asked for 131072 without a scaling: 29 of 64 pairs
-    reach angles unseen in training. 'pefourier design --extend-from rope:rho=5e5 --to 131072'
-    compares scalings. The sum of cosines first turns negative at lag 18438, 14 % of the length,
-    earlier than in most published models; base 8912896 would keep it positive.
+    reach angles unseen in training. 'pefourier design --extend-from rope:rho=5e5 --to 131072
+    --length 8192 --d 128' compares scalings. The sum of cosines first turns negative at lag 18438,
+    14 % of the length, earlier than in most published models; base 8912896 would keep it positive.
     """
     if not found.rotations:
         return telling.Said(*about_table(enc, found), "", near_buckets(enc))
@@ -81,11 +82,20 @@ def conclude_context(enc: Encoding, found: context.Context) -> telling.Said:
         return telling.Said(verdict, reading_told, "", (about_phases(found), *aside[: -len(more)]))
     unseen = any(r.unseen for r in found.rotations)
     verdict = "UNSEEN ANGLES" if unseen else "NO NEW ANGLES"
-    verdict = "UNSEEN UNLESS TRAINED ON" if about_training(found) else verdict
-    phases = about_phases(found)
+    phases, lost = about_phases(found), first_tokens_lost(found)
+    if about_training(found) and found.length > found.published[1]:
+        verdict = "UNSEEN UNLESS TRAINED ON"
+    elif about_training(found) or not unseen:
+        verdict = "BEYOND EVERY WINDOW" if lost else "NO NEW ANGLES"
     if any(r.scaling == "longrope" for r in found.rotations):
         phases = f"{phrase('lists', found=found)}; {phases[0].lower()}{phases[1:]}"
-    return telling.Said(verdict, phases, what_extends(enc, found), tuple(aside))
+    return telling.Said(verdict, f"{lost}{phases}", what_extends(enc, found), tuple(aside))
+
+
+def first_tokens_lost(found: context.Context) -> str:
+    """From where on no layer sees the first tokens, where all have a window within the length."""
+    windows = [context.window_within(run.window, found.length) for run in found.layers]
+    return "" if None in windows else phrase("out of sight", window=max(windows))
 
 
 def what_extends(enc: Encoding, found: context.Context) -> str:
@@ -94,6 +104,9 @@ def what_extends(enc: Encoding, found: context.Context) -> str:
     if not plain or not any(r.unseen for r in found.rotations) or found.against is not None:
         return ""
     asked = f"pefourier design --extend-from {quote(enc.spec)} --to {found.length}"
+    asked += f" --length {found.trained}" * found.given
+    if "path" not in enc.params and not re.search("[:,]d=", enc.spec):
+        asked += f" --d {enc.params['d']}"
     return f"'{asked}' compares scalings."
 
 
@@ -261,21 +274,23 @@ def about_bounds(found: context.Context) -> str:
     """Where the sum of cosines turns negative, and what keeps it positive if that is early."""
     turning, staying = [], []
     for r in found.rotations:
-        name = f" ({r.name})" if r.name else ""
+        still = 2 * (r.pairs - r.rotated)
+        carry = still and f"{still} of {2 * r.pairs} dimensions of a head carry no position"
+        name = f" ({'; '.join(filter(None, (r.name, carry)))})" if r.name or carry else ""
         window = context.window_within(r.window, found.length)
         seen, what = window or found.length, "window" if window else "length"
-        if r.bound is None or r.bound >= seen:
+        bound = context.head_bound(r, seen)
+        if bound is None:
             staying.append(f"the {what} of {seen}{name}")
             continue
-        share = r.bound / seen
-        told = f"{r.bound}{name}, {100 * share:.2g} % of the {what}"
-        if share < USUAL:
+        share = bound / seen
+        told = f"{bound}{name}, {100 * share:.2g} % of the {what}"
+        if share < USUAL and r.rotated == r.pairs:
             told += phrase("early", base=what_serves(r, seen))
         turning.append(told)
-    whose = " of the rotated pairs" if any(r.rotated < r.pairs for r in found.rotations) else ""
     stays = f"stays positive within {join(staying)}" if staying else ""
     turns = f"first turns negative at lag {'; and at '.join(turning)}" if turning else ""
-    return f"The sum of cosines{whose} {' and '.join(filter(None, (stays, turns)))}."
+    return f"The sum of cosines {' and '.join(filter(None, (stays, turns)))}."
 
 
 def what_serves(r: context.Rotation, length: int) -> str:
@@ -589,7 +604,7 @@ def rotations_text(found: context.Context) -> str:
 def bands_text(found: context.Context) -> str:
     """The bands of all rotations."""
     head = ["rotation", "band", "pairs", "numbers", "divided by", "wavelengths"]
-    rows = [[*head, f"turns in {found.trained} trained", f"turns in {found.length}"]]
+    rows = [[*head, f"turns in {found.trained} trained, fewest", f"turns in {found.length}"]]
     for r in found.rotations:
         for b in r.bands:
             divided = from_to(b.least_divisor, b.largest_divisor)

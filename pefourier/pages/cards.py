@@ -24,6 +24,7 @@ SEVERE = {
     "PROBABLY A MISTAKE": "error",
     "UNSEEN ANGLES": "warning",
     "UNSEEN UNLESS TRAINED ON": "warning",
+    "BEYOND EVERY WINDOW": "warning",
     "TOO FEW ROWS": "warning",
 }
 

@@ -145,9 +145,29 @@ def test_dimensions_kept_apart_do_not_turn(run):
     Path("plain.json").write_text(json.dumps(plain))
     (bare,) = run("context", "plain.json", "--json").results
     (own,) = bare["rotations"]
-    said = "sum of cosines of the rotated pairs first turns negative at lag"
-    assert f"{said} {own['bound']}" in bare["conclusion"]
+    said = (
+        "sum of cosines stays positive within the length of 4096 (128 of 192 dimensions of a head"
+    )
+    assert own["bound"] < 4096
+    assert said in bare["conclusion"]
+    assert "base" not in bare["conclusion"]
     assert (r["attention_factor"], round(r["softmax_factor"], 3)) == (1.0, 1.874)
+
+
+@pytest.mark.parametrize(
+    ("length", "verdict"), [(4096, "NO NEW ANGLES"), (4097, "BEYOND EVERY WINDOW")]
+)
+@pytest.mark.parametrize("kinds", [["sliding_attention"] * 2, ["sliding_attention"]])
+def test_a_length_beyond_every_window_is_told_first(run, kinds, length, verdict):
+    """Where one layer sees all, that is told, and no more."""
+    kinds = [*kinds, "full_attention"][:2]
+    told = LLAMA | {"model_type": "qwen2", "num_hidden_layers": 2, "layer_types": kinds}
+    told |= {"sliding_window": 4096, "use_sliding_window": True, "rope_scaling": None}
+    Path("windows.json").write_text(json.dumps(told))
+    said = run("context", "windows.json", "--trained", length, "--length", length).out
+    sees_all = kinds[-1] == "full_attention"
+    assert said.startswith(f"windows.json: {'NO NEW ANGLES' if sees_all else verdict}. ")
+    assert ("From position 4096 on, no layer sees the first" in said) == ("BEYOND" in said)
 
 
 def test_decay_and_cache_are_on_the_page(run):
@@ -176,7 +196,7 @@ def test_a_spec_is_told_as_it_was_typed(run):
     assert [len(one["rotations"]) for one in results] == [2, 1, 1]
     assert results[2]["rotations"][0]["name"] == "full_attention"
     assert run("context", asked[1]).out.startswith(
-        "both.json#text_config: UNSEEN UNLESS TRAINED ON. Base and scaling are those of Llama 3.1"
+        "both.json#text_config: NO NEW ANGLES. Base and scaling are those of Llama 3.1"
     )
     done = run("context", "llama.json#nonsense")
     assert (done.status, done.out) == (2, "")
