@@ -4,8 +4,9 @@ A command imports what it needs when it runs, so that help and the list start wi
 """
 
 import os
+from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, replace
 from functools import partial
 from math import isnan
 from typing import Any, Literal
@@ -472,7 +473,7 @@ def write_report(
     """Write one page with all answers, to be sent to somebody.
 
     A self-contained file of HTML: conclusions, pictures, numbers, the commands that give them, and
-    what the words mean. Takes SPECs, default sinusoidal and dft, or one folder of pefourier train.
+    what the words mean. Takes SPECs, default sinusoidal and dft, and one folder of pefourier train.
 
     \b
     Example: pefourier report rope rope:rho=5e5 --d 128 --lattice 4096 --out report.html
@@ -483,31 +484,46 @@ def write_report(
     folders = [spec for spec in question.wanted if is_train_folder(spec)]
     options = {name: getattr(question, name) for name in OF_ENCODINGS}
     if folders:
-        refuse_beside_folder(question, {**options, "lattice": lattice, "sigma": sigma})
-        form.deliver(report_folder(folders[0], out, title or ""))
-        return
+        others = [spec for spec in question.wanted if spec not in folders]
+        every = {**options, "lattice": lattice, "sigma": sigma}
+        refuse_beside_folder(folders, others, every)
+        if not others:
+            form.deliver(report_folder(folders[0], out, title or ""))
+            return
+        question = replace(question, specs=others)
     from pefourier.answers.telling import Refusal
-    from pefourier.pages.encodings import Inquiry, encodings_document, report_page
+    from pefourier.pages.encodings import (
+        Inquiry,
+        encoding_sections,
+        encodings_document,
+        report_page,
+    )
     from pefourier.questions import encoding_of
 
     sizes = {"length": question.length, "d": question.d}
     loaded = request.attempt_each(question.sources(), partial(encoding_of, **sizes))
     encodings = [one for one in loaded if not isinstance(one, Refusal)]
-    inquiry = Inquiry(options, lattice, sigma)
+    inquiry = Inquiry(options, lattice, sigma, tuple(folders))
 
     def study(enc: Any) -> Any:
         return inquiry.study(enc, percentages(enc.label, question.quiet))
 
     asked = request.keep_answers(request.attempt_each(loaded, study))
     refused = [one for one in asked.each if isinstance(one, Refusal)]
-    write_text(out, encodings_document(asked.answers, refused, inquiry, title or ""))
-    form.deliver(report_page(asked.each, out))
+    if folders:
+        sections = partial(encoding_sections, asked.answers, refused, inquiry)
+        form.deliver(report_folder(folders[0], out, title or "", sections, asked.each))
+    else:
+        write_text(out, encodings_document(asked.answers, refused, inquiry, title or ""))
+        form.deliver(report_page(asked.each, out))
     question.note_unused(encodings)
     asked.finish([], question.quiet)
 
 
-def report_folder(folder: str, out: str, title: str) -> Any:
-    """Write the page about a folder of training; the answer."""
+def report_folder(
+    folder: str, out: str, title: str, sections: Any = None, asked: Sequence[Any] = ()
+) -> Any:
+    """Write the page about a folder of training, and what was asked about SPECs; the answer."""
     if is_file_of(folder, CAUSAL):
         from pefourier.pages.causal import causal_folder_page
 
@@ -517,8 +533,8 @@ def report_folder(folder: str, out: str, title: str) -> Any:
     from pefourier.pages.training import folder_document, folder_page, read_train_folder
 
     found = read_train_folder(folder)
-    write_text(out, folder_document(found, title))
-    return folder_page(found, out)
+    write_text(out, folder_document(found, title, sections))
+    return folder_page(found, out, asked)
 
 
 OF_ENCODINGS = ("d", "length", "grid", "prefix", "rho", "seed", "times")  # options of a Question
@@ -539,14 +555,14 @@ def is_file_of(folder: str, name: str) -> bool:
     return status_of(os.path.join(folder, name)) is not None
 
 
-def refuse_beside_folder(question: request.Question, options: dict[str, Any]) -> None:
+def refuse_beside_folder(
+    folders: Sequence[str], others: Sequence[str], options: dict[str, Any]
+) -> None:
     """Refuse what says nothing about a train folder."""
-    if len(question.wanted) > 1:
-        raise PefourierError(
-            f"report takes SPECs, or one folder of pefourier train; got {len(question.wanted)} "
-            "names with a folder among them"
-        )
-    given = [f"--{name}" for name, value in options.items() if value is not None]
+    if len(folders) > 1 or (others and is_file_of(folders[0], CAUSAL)):
+        what = "one folder" if len(folders) > 1 else "a folder of --causal alone"
+        raise PefourierError(f"report takes {what}; got {' and '.join([*folders, *others])}")
+    given = [f"--{name}" for name, value in options.items() if value is not None and not others]
     if given:
         raise PefourierError(
             f"{' and '.join(given)} say nothing about a folder of pefourier train; leave them out"

@@ -140,10 +140,10 @@ def grouped(text: str) -> str:
     return "".join(parts)
 
 
-def details(summary: str, *inside: Any, class_: str | None = None) -> Markup | None:
+def details(summary: str, *inside: Any, **given: Any) -> Markup | None:
     """What is long, shown when it is asked for (`printed`: on paper, too); nothing of nothing."""
     held = list(flat(inside))
-    return element("details", element("summary", summary), held, class_=class_) if held else None
+    return element("details", element("summary", summary), held, **given) if held else None
 
 
 def about(label: str, text: str, class_: str | None = None) -> Markup:

@@ -89,6 +89,7 @@ class Inquiry:
     options: Mapping[str, Any] = field(default_factory=dict)  # of all commands, as typed
     lattice: int | None = None
     sigma: float | None = None
+    folder: tuple[str, ...] = ()  # of training that is on the page, too
 
     def study(self, enc: Encoding, progress: Callable[[str], Progress] | None = None) -> Study:
         """Ask all questions about an encoding; rows that prove to be a grid's are one for all."""
@@ -106,7 +107,8 @@ class Inquiry:
 
     def line(self, question: str, studies: Sequence[Study]) -> str:
         """The command that answers one of the questions about these encodings."""
-        words = ["pefourier", question, *(study.encoding.spec for study in studies)]
+        folder = self.folder if question == "report" else ()
+        words = ["pefourier", question, *folder, *(study.encoding.spec for study in studies)]
         options = {f"--{name}": value for name, value in self.options.items()}
         if question in SMOOTHED:
             options |= {"--lattice": self.lattice, "--sigma": self.sigma}

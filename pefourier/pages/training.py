@@ -5,8 +5,8 @@ config.json, and both are checked before they are believed.
 """
 
 import shlex
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,7 @@ from pefourier.pages.document import (
     table,
     value_cell,
 )
-from pefourier.pages.encodings import page_written, versions_table
+from pefourier.pages.encodings import page_written, report_page, versions_table
 from pefourier.pages.inline_svg import INLINE_WIDE, draw_inline
 from pefourier.train.conclusion import conclude_datasets
 from pefourier.train.options import BESIDE, Options, flag_of, seeds_of, told_of_option
@@ -107,8 +107,12 @@ def check_common_runs(path: str, rows: Sequence[Row]) -> None:
             )
 
 
-def folder_document(folder: TrainFolder, title: str = "") -> str:
-    """The page about a folder."""
+def folder_document(
+    folder: TrainFolder,
+    title: str = "",
+    beside: Callable[[Words], Sequence[Chapter]] | None = None,
+) -> str:
+    """The page about a folder, and about encodings `beside` it."""
     words = Words([*read_terms(), *map(option_term, fields(Options))])
     datasets = names_of_datasets(folder.summary)
     many = len(datasets) > SIDE_BY_SIDE
@@ -120,8 +124,11 @@ def folder_document(folder: TrainFolder, title: str = "") -> str:
         Chapter("conclusions", "Conclusions", training_conclusions(folder.summary, words)),
         Chapter("scores", "Scores and differences", scores_part(folder.summary, words)),
         Chapter("curves", "How training went", curves_part(folder, words)),
-        Chapter("made", "How these numbers were made", settings_part(folder, words)),
+        Chapter("made", "How these numbers were made", settings_part(folder, words, not beside)),
     ]
+    for one in beside(words) if beside else ():
+        heading = f"Encodings: {one.heading[0].lower()}{one.heading[1:]}"
+        parts.append(Chapter(f"encodings-{one.name}", heading, one.inside))
     told = f"{len(datasets)} datasets" if many else ", ".join(datasets.values())
     title = title or f"Which encoding classifies better: {told}"
     return document(title, element("p", lead, class_="quiet"), parts, words)
@@ -224,11 +231,11 @@ def scores_part(summary: Summary, words: Words) -> list[Any]:
         told = "Average rank of each encoding; bars join those without a significant difference."
         pictures.append(draw_inline("ranks", told, training_figures.critical_difference, summary))
     shown = "Pictures of every run and of ranks" if summary.ranked else "Picture of every run"
-    found = [details(shown, element("div", pictures, class_="figures"))]
+    found = [details(shown, element("div", pictures, class_="figures"), open="")]
     if summary.lengthened:
         told = "Accuracy on test windows of other lengths, with 95 % intervals over runs."
         drawn = draw_inline("lengths", told, training_figures.score_by_length, summary, INLINE_WIDE)
-        found.append(details("Accuracy by length", drawn))
+        found.append(details("Accuracy by length", drawn, open=""))
     for what, (head, *rows) in tables(summary):
         what = briefly(what, summary) or f"Precision, recall and F1 of {', '.join(head[1:])}"
         found.append(details(what, stacked(what, head, rows, words), class_="printed"))
@@ -255,7 +262,8 @@ def curves_part(folder: TrainFolder, words: Words) -> list[Any]:
     lacking = len(runs) - len(kept)
     has = agreeing(lacking, "has", "have")
     said = f"{lacking} of {len(runs)} runs {has} no stored curve." if lacking else ""
-    return [details("Learning curves", drawn, element("p", said) if said else None), epochs]
+    more = element("p", said) if said else None
+    return [details("Learning curves", drawn, more, open=""), epochs]
 
 
 def epochs_table(summary: Summary, words: Words) -> Markup:
@@ -284,7 +292,7 @@ def datasets_table(folder: TrainFolder, words: Words) -> Markup:
     return stacked("Datasets", head, rows, words)
 
 
-def settings_part(folder: TrainFolder, words: Words) -> list[Any]:
+def settings_part(folder: TrainFolder, words: Words, alone: bool) -> list[Any]:
     """Settings, the commands and the versions."""
     common = common_settings(folder.config)
     common.pop("data", None)  # where data lie is not stored; the sums of its numbers are
@@ -296,7 +304,9 @@ def settings_part(folder: TrainFolder, words: Words) -> list[Any]:
         settings_table(common, words),
         element("p", f"{UNRECORDED} {', '.join(unrecorded())}."),
         command(command_line(folder.config, folder.path), "This command asks for the same runs"),
-        command(shlex.join(["pefourier", "report", folder.path]), "This page comes from"),
+        command(shlex.join(["pefourier", "report", folder.path]), "This page comes from")
+        if alone
+        else None,
         details("Versions", trained, versions_table()),
     ]
 
@@ -343,6 +353,9 @@ def unrecorded() -> list[str]:
     return [flag_of(f.name) for f in fields(Options) if f.name in NOT_NUMBERS - kept]
 
 
-def folder_page(folder: TrainFolder, out: str) -> Page:
-    """The answer of `pefourier report DIR`."""
-    return page_written(json_records(folder.summary), out)
+def folder_page(folder: TrainFolder, out: str, asked: Sequence[Any] = ()) -> Page:
+    """The answer of `pefourier report DIR`, with encodings that were asked about, too."""
+    own = report_page(asked, out)
+    return replace(
+        page_written([*json_records(folder.summary), *own.records()], out), words=own.words
+    )

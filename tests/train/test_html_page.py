@@ -153,6 +153,25 @@ def test_first_comes_the_matrix_and_the_rest_is_folded(page):
     found = page(FIGURES / "leaky-100")
     order = [name for name, _ in found.elements if name in ("table", "details")]
     assert order[:2] == ["table", "details"]
+    holders = re.findall(r"<details([^>]*)>(?:(?!<details).)*?<svg", found.source, re.DOTALL)
+    assert holders == [' open=""'] * len(holders) != []  # pictures are seen and printed
+
+
+def test_a_folder_and_encodings_are_on_one_page(run, tmp_path):
+    given = "report", FIGURES / "leaky-100", "rope", "dft", "--d", "8"
+    assert "rope: " in run(*given, "--out", tmp_path / "page.html").out
+    said = Page(tmp_path / "page.html").source
+    assert "<h1>Which encoding classifies better" in said
+    for heading in ("Scores and differences", "Encodings: at a glance", "Encodings: findings"):
+        assert f"{heading}</h2>" in said
+    names = re.findall(r'\bid="([^"]*)"', said)
+    assert len(names) == len(set(names))
+    assert said.count("This page comes from") == 1
+    command = f"pefourier report {FIGURES / 'leaky-100'} rope dft --d 8"
+    assert command in re.sub("<.*?>", "", said)
+    done = run("report", FIGURES / "leaky-100", "dft", "--out", tmp_path / "a.html", "--json")
+    alone = run("report", FIGURES / "leaky-100", "--out", tmp_path / "b.html", "--json").results
+    assert [one["spec"] for one in done.results] == [*(one["spec"] for one in alone), "dft"]
 
 
 def test_the_answer_in_json_is_that_of_training(run, tmp_path):
@@ -217,7 +236,7 @@ def test_a_folder_that_was_edited_is_refused(run, folder, leaky, tmp_path):
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        (["dft"], "report takes SPECs, or one folder of pefourier train; got 2 names"),
+        ([FIGURES / "window-100"], "report takes one folder; got "),
         (["--d", "8"], "--d say nothing about a folder of pefourier train; leave them out"),
     ],
 )
