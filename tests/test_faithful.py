@@ -98,6 +98,8 @@ def test_shortfalls_name_what_is_lacking():
         "has 385 of 512 codes distinct computed in bfloat16; 257 positions are safe"
     ]
     constant = assess(np.ones((8, 4)))
+    (untold,) = shortfalls(assess(np.eye(9, 64)), dtype="bfloat16:computed")
+    assert untold.startswith("declares no frequencies, so that nothing could be computed in")
     assert shortfalls(constant, strict=True) == ["has constant-codes"]
 
 

@@ -154,6 +154,7 @@ def compare(
     operator = None if "rounded" in found.by else compare_rotations(one, two, alike)
     if operator and operator.relation == "different":
         found = replace(found, verdict="different")
+        cause = cause or find_cause(one, two)
     return replace(found, cause=cause, operator=operator)
 
 

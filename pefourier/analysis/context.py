@@ -348,8 +348,14 @@ def table_of_config(spec: str) -> Encoding | None:
     return replace(build("learned", length=length, d=1), spec=spec, params=params)
 
 
-def lost_in_format(found: Context, dtype: str) -> list[str]:
-    """Rotations whose codes are not all distinct in a format at the length, and what is safe."""
+def lost_in_format(found: Context, dtype: str | None, strict: bool = False) -> list[str]:
+    """Rotations whose codes are not all distinct in a format at the length, and what is safe.
+
+    Where it is `strict`, errors and warnings, too.
+    """
+    faults = [f"has {f.code}" for f in found.findings if strict and f.severity != "note"]
+    if not dtype:
+        return faults
     if dtype.partition(":")[0] not in FORMATS_OF_PHASES:
         known = ", ".join(FORMATS_OF_PHASES)
         raise PefourierError(f"context tells {known}; ask check-faithful for {dtype}")
@@ -357,7 +363,7 @@ def lost_in_format(found: Context, dtype: str) -> list[str]:
         f"{f'(in {r.name} layers) ' if r.name else ''}{words}"
         for r in found.rotations
         for words in lost_codes(r.precision, found.length, dtype)
-    ]
+    ] + faults
 
 
 def base_bound(frequencies: np.ndarray, most: int = FARTHEST) -> int | None:

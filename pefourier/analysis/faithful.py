@@ -182,11 +182,16 @@ def lost_codes(precision: Mapping[str, FormatLoss], length: int, asked: str) -> 
     """What a format takes away, and which length is safe; nothing where all codes stay distinct.
 
     Codes are computed in float64 and rounded to the format; where ``format:computed`` is asked for,
-    they are also computed in it throughout.
+    they are also computed in it throughout, which asks for frequencies.
     """
     dtype, _, computed = asked.partition(":")
     loss = precision[dtype]
-    kept = min(loss.distinct_cast, (computed and loss.distinct_phase) or loss.distinct_cast)
+    if computed and loss.distinct_phase is None:
+        return [
+            f"declares no frequencies, so that nothing could be computed in {dtype}; name the "
+            f"rotation or the config that it is, or ask for {dtype} alone, which rounds its rows"
+        ]
+    kept = min(loss.distinct_cast, loss.distinct_phase) if computed else loss.distinct_cast
     how = "computed in" if computed else "rounded to"
     said = f"has {kept} of {length} codes distinct {how} {dtype}{safe_length(loss, bool(computed))}"
     return [said] if kept < length else []

@@ -86,7 +86,14 @@ SHAPES: dict[str, Any] = {  # what is compared, in the types that it is written 
         "findings": [FINDING],
     },
 }
-OPTIONAL = {"layers": [LAYER], "softmax_factor": is_size, "params": Each(each=lambda value: True)}
+PARAMS = Each(each=lambda value: True)
+OPTIONAL = {
+    "layers": [LAYER],
+    "softmax_factor": is_size,
+    "params": PARAMS,
+    "identified": lambda value: value is None or fits(value, IDENTIFIED),
+}
+IDENTIFIED = {"encoding": is_text, "params": PARAMS}
 
 
 def fits(value: Any, shape: Any) -> bool:
@@ -205,7 +212,7 @@ def judge(
             remarks.append(Reason(label, "unknown", words))
         elif found := regressions(one, stored):
             worse += found
-        elif changed := parameter_changes(one.encoding, stored):
+        elif changed := parameter_changes(one.encoding, stored) or other_table(one, stored):
             words = f"is no worse, but not that of the baseline: {changed}"
             remarks.append(Reason(label, "changed", words))
     left = sorted(records.keys() - set(map(place_of, specs)))
@@ -276,6 +283,20 @@ def parameter_changes(enc: Encoding, stored: Record, but: Sequence[str] = ()) ->
     if not any(key in now and key in before for key in keys):
         return ""  # a setting that one version of the program alone has
     return ", ".join(changed(printable(key), now.get(key), before.get(key)) for key in keys)
+
+
+def other_table(answer: Answer, stored: Record) -> str:
+    """As what else a table is recognised, "" for what it was, or where it was as nothing known."""
+    before, now = stored.get("identified"), plain(getattr(answer.result, "identified", None))
+    if before is None:
+        return ""
+    one, two = ({k: r[k] for k in ("encoding", "spec") if k in r} for r in (now or {}, before))
+    if one == two:
+        one, two = now["params"], before["params"]
+    apart = [key for key in two if value_changed(one.get(key), two[key])]
+    named = ["spec"] if "spec" in apart and "spec" in one else apart
+    told = ", ".join(changed(printable(key), one.get(key), two[key]) for key in named)
+    return f"the table is recognised with {told}" if told else ""
 
 
 def changed(name: str, now: Any, before: Any) -> str:

@@ -112,6 +112,9 @@ def conclude_comparison(r: Comparison) -> Said:
     """Whether two are the same, how they differ, and what to do about it."""
     if r.operator and r.operator.relation == "permuted":
         return rows_permuted(r)
+    if tells_images_apart(r):
+        one, two = r.cause.changes["mrope_section"]
+        return Said("DIFFERENT FOR IMAGES", phrase("images apart", r=r, one=one, two=two))
     meaning, *more = islice(filter(None, (rule(r) for rule in RULES[r.verdict])), MOST)
     verdict = {"equal": "THE SAME", "different": "DIFFERENT"}.get(r.verdict)
     verdict = "THE SAME" if r.by == DOUBLED else verdict
@@ -127,6 +130,20 @@ def conclude_comparison(r: Comparison) -> Said:
     if verdict == "DIFFERENT" and len(given) == 1:
         more = [phrase("waves given", name=given[0]), *more]
     return Said(verdict, meaning, "", (*more, repair(r)))
+
+
+def tells_images_apart(r: Comparison) -> bool:
+    """Whether text is read alike, and images by other axes."""
+    axes_alone = r.cause is not None and [*r.cause.changes] == ["mrope_section"]
+    return axes_alone and r.first_difference is None
+
+
+def text_alone(r: Comparison) -> str:
+    """That images were not compared, where one of two alone says how it turns them."""
+    own = ["mrope_section" in enc.params for enc in r.about]
+    on_spans = any("position_ids" in enc.params for enc in r.about)
+    which = "first" if own[0] else "second"
+    return phrase("text alone", which=which) if own[0] != own[1] and not on_spans else ""
 
 
 def repair(r: Comparison) -> str:
@@ -578,6 +595,7 @@ RULES = {
     "equal": (
         used_differently,
         equal_numbers,
+        text_alone,
         coarse_phases,
         weights_left,
         operators_in_words,

@@ -78,7 +78,7 @@ def spectrum(
         drawing.draw(f"spectrum{which}", answers)
     form.deliver(page)
     question.note_unused([a.encoding for a in answers])
-    asked.finish([], question.quiet)
+    asked.finish([])
 
 
 @app.command()
@@ -115,7 +115,7 @@ def reconstruct(
     drawing.draw("reconstruct", asked.answers)
     form.deliver(TOLD.page(asked.each))
     question.note_unused([a.encoding for a in asked.answers])
-    asked.finish([], question.quiet)
+    asked.finish([])
 
 
 def note_positions(asked: request.Asked, quiet: bool) -> None:
@@ -276,7 +276,7 @@ def relations(question: request.Question, form: request.Form, drawing: request.D
     form.deliver(TOLD.page(asked.each))
     question.note_unused([a.encoding for a in asked.answers])
     question.note_faults_of_points([a.encoding for a in asked.answers])
-    asked.finish([], question.quiet)
+    asked.finish([])
 
 
 @app.command()
@@ -517,7 +517,7 @@ def write_report(
         write_text(out, encodings_document(asked.answers, refused, inquiry, title or ""))
         form.deliver(report_page(asked.each, out))
     question.note_unused(encodings)
-    asked.finish([], question.quiet)
+    asked.finish([])
 
 
 def report_folder(

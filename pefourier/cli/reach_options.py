@@ -20,6 +20,7 @@ class ContextOptions:
     d: int | None = None
     against: str | None = None
     require_dtype: str | None = None
+    strict: bool = False
     baseline: str | None = None
     quiet: bool = False
 
@@ -73,8 +74,8 @@ def tell_reach(given: ContextOptions, form: request.Form, drawing: request.Drawi
             note_image(a.encoding, given.quiet)
     drawing.draw("context", asked.answers)
     dtype = given.require_dtype
-    lacking = partial(lost_in_format, dtype=dtype) if dtype else lambda result: ()
-    request.deliver_held(page(asked.each), asked, lacking, stored, form, given.quiet)
+    lacking = partial(lost_in_format, dtype=dtype, strict=given.strict)
+    request.deliver_held(page(asked.each), asked, lacking, stored, form, given.quiet, given.strict)
 
 
 def note_image(enc: Any, quiet: bool) -> None:

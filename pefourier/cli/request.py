@@ -16,7 +16,7 @@ from typing import Any, Literal
 import typer
 
 from pefourier.cli.options import as_typed
-from pefourier.cli.streams import answer_no, coloured, draws_dots, note, say, takes_colours
+from pefourier.cli.streams import coloured, draws_dots, note, say, takes_colours
 from pefourier.errors import PefourierError, UnknownPositions, shown
 
 WIDTHS = {"column": 3.4, "page": 7.0}  # inches, of papers in two columns
@@ -231,14 +231,14 @@ class Asked:
         """The SPECs that were answered."""
         return [one for one in self.each if hasattr(one, "encoding")]
 
-    def finish(self, reasons: list[Any], quiet: bool) -> None:
+    def finish(self, reasons: list[Any]) -> None:
         """End with status 1 for what was required and does not hold, 2 for a SPEC refused."""
-        if len(self.answers) == len(self.each):
-            answer_no(reasons, quiet)
         for reason in reasons:
-            note(reason.text, quiet)
+            note(reason.text)
         if len(self.answers) < len(self.each):
             raise typer.Exit(2)
+        if reasons:
+            raise typer.Exit(1)
 
 
 @dataclass(frozen=True)
@@ -313,7 +313,7 @@ def deliver_held(
     for one in remarks:
         note(one.text, quiet)
     form.deliver(replace(page, reasons=reasons, remarks=remarks))
-    asked.finish(reasons, quiet)
+    asked.finish(reasons)
 
 
 def attempt_each(

@@ -52,14 +52,6 @@ def note(text: str, quiet: bool = False) -> None:
             print(f"pefourier: {line}", file=sys.stderr, flush=True)
 
 
-def answer_no(reasons: list[Any], quiet: bool) -> None:
-    """Exit with status 1 and say why, when what was required does not hold."""
-    for reason in reasons:
-        note(reason.text, quiet)
-    if reasons:
-        raise typer.Exit(1)
-
-
 def takes_colours(stream: Any) -> bool:
     """Whether a stream is a terminal on which colours are welcome."""
     return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"

@@ -94,7 +94,9 @@ def forms(pairs: int, width: int, more: Mapping[str, Places] | None = None) -> I
 
 def find_cause(a: Encoding, b: Encoding) -> Cause | None:
     """What explains that two encodings differ; None where nothing that is known does."""
-    if all(is_rotation(enc) and enc.params.get("inv_freq") is None for enc in (a, b)):
+    on_spans = all("position_ids" in enc.params for enc in (a, b))
+    turning = on_spans or (is_rotation(a) and is_rotation(b))
+    if turning and all(enc.params.get("inv_freq") is None for enc in (a, b)):
         return other_settings(a, b)
     meant = [enc if is_rotation(enc) else None for enc in (a, b)]
     if meant == [None, None]:
@@ -133,9 +135,15 @@ def other_settings(a: Encoding, b: Encoding) -> Cause | None:
         meant_settings(enc) | {key: enc.params[key] for key in ("layout", "attention_factor")}
         for enc in (a, b)
     ]
+    axes = [enc.params.get("mrope_section") for enc in (a, b)]
     changes = changes_between(*told)
+    changes |= {"mrope_section": tuple(axes)} if None not in axes and axes[0] != axes[1] else {}
     if not changes:
         return None
+    if a.measure is None or b.measure is None:
+        tables = [enc.table() for enc in (a, b)]
+        below = rows_below(*tables) if tables[0].shape == tables[1].shape else {}
+        return Cause("both", ("parameters",), changes, 0.0, below)
     own, other = a.measure.frequencies, b.measure.frequencies
     reading = RotationRead(("parameters",), {}, other, ())
     match = Match(reading, (a.params["layout"],) * 2, 0.0)

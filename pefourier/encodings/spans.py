@@ -123,6 +123,18 @@ def overlaps(spans: list[TokenSpan]) -> tuple[Finding, ...]:
     return tuple(found)
 
 
+def describe_axes(axis: np.ndarray) -> str:
+    """Which axis turns each pair, those that turn alike or by turns together.
+
+    >>> describe_axes(np.repeat([0, 1, 2], [16, 24, 24])), describe_axes(np.arange(64) % 3)
+    ('16 t + 24 y + 24 x', '21 tyx + 1 t')
+    """
+    letters = "".join((AXES + "e")[i] for i in axis)
+    runs = re.finditer(r"(.{1,3}?)\1+|(.)", letters)
+    parts = ((run[1] or run[2], len(run[0])) for run in runs)
+    return " + ".join(f"{length // len(unit)} {unit}" for unit, length in parts)
+
+
 def axes_of_sections(
     sections: tuple[int, ...], interleaved: bool | Literal["rows"], pairs: int
 ) -> np.ndarray:

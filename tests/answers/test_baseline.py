@@ -188,6 +188,8 @@ def test_parameters_that_changed_for_no_worse_are_noted(run, tmp_path, monkeypat
     done = run(*asked, "--baseline", "base.json")
     said = "is no worse, but not that of the baseline: rho 10000.0 instead of 500000.0"
     assert (done.status, done.err) == (0, f"pefourier: rope {said}\n")
+    worse = run(*asked, "--baseline", "base.json", "--quiet", "--strict")
+    assert (worse.status, worse.err) == (1, done.err)  # why it failed is no note
     quiet = run(*asked, "dft", "--baseline", "base.json", "--quiet")
     assert (quiet.status, quiet.err) == (0, "")
     shown = run(*asked, "--baseline", "base.json", "--format", "github").out.splitlines()
@@ -253,6 +255,15 @@ def test_strict_fails_on_anything_that_is_not_as_it_was(run, tmp_path, monkeypat
     asked = ("check-faithful", "rope", "--rho", 8)
     assert run(*asked, "--baseline", "rope.json").status == 0
     assert run(*asked, "--baseline", "rope.json", "--strict").status == 1
+    asked = ("check-faithful", "a.npy", "--strict", "-q")
+    for order, status in (("mae", 0), ("transformers", 1)):
+        table = run("encode", f"axial:convention={order},grid=4x5", "--d", 16, "--out", "a.npy")
+        assert table.status == 0
+        if not status:
+            (tmp_path / "table.json").write_text(run(*asked, "--grid", "4x5", "--json").out)
+        done = run(*asked, "--grid", "4x5", "--baseline", "table.json")
+        assert done.status == status
+    assert "'axial:convention=transformers' instead of 'axial:convention=mae'" in done.err
     (tmp_path / "config.json").write_text(json.dumps(config))
     asked = ("check-faithful", "config.json", "-S", "300")
     shown = run(*asked, "--baseline", "base.json", "--strict", "--format", "github").out
@@ -446,6 +457,21 @@ def test_context_has_a_baseline_too(run, tmp_path, monkeypatch):
         assert said in done.err, done.err
     done = run("context", "config.json", "-S", 400, "--baseline", "base")
     assert "has 400 positions (trained at 8192), the baseline 300 positions (trained at" in done.err
+    known = {"model_type": "qwen2_vl_text", "head_dim": 128, "rope_theta": 1e6}
+    by = {sections: {"mrope_section": sections} for sections in ((16, 24, 24), (24, 20, 20))}
+    for command in ("context", "check-faithful"):
+        for sections, scaling in by.items():
+            text = json.dumps(known | {"rope_scaling": scaling})
+            (tmp_path / "config.json").write_text(text)
+            if sections[0] == 16:
+                (tmp_path / "base").write_text(run(command, "config.json", "--json").out)
+        done = run(command, "config.json", "--baseline", "base")
+        assert done.status == 1
+        said = "mrope_section '24 t + 20 y + 20 x' instead of '16 t + 24 y + 24 x'"
+        assert said in done.err, done.err
+    (tmp_path / "base").write_text(run("context", "rope", "config.json", "--json").out)
+    kept = "context", "rope", "--baseline", "base"
+    assert [run(*kept).status, run(*kept, "--strict").status] == [0, 1]  # one is gone
     (tmp_path / "base").write_text(run("check-faithful", "rope", "--json").out)
     assert "is not an answer of context" in run(*asked, "--baseline", "base").err
 

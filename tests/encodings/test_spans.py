@@ -6,7 +6,9 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from pefourier.analysis.compare import compare
 from pefourier.analysis.faithful import assess
+from pefourier.answers.compare import conclude_comparison
 from pefourier.encodings import load
 from pefourier.encodings.spans import read_spans
 from pefourier.errors import PefourierError
@@ -237,3 +239,20 @@ def test_a_video_is_asked_for_by_spans_too(run, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "c.json").write_text(json.dumps(QWEN))
     assert "--spans video:5x12x8" in run("check-faithful", "c.json", "--grid", "5x6x4").err
+
+
+@pytest.mark.parametrize("other", [{"mrope_section": [24, 20, 20]}, {"mrope_interleaved": True}])
+@pytest.mark.parametrize("spans", [{}, {"spans": "text:3 image:6x8"}])
+def test_rotations_that_read_text_alike_and_images_by_other_axes_are_not_the_same(
+    config, other, spans
+):
+    """Codes of text agree to the bit, those of an image from its first rows on."""
+    known = {"rope_theta": 1e6, "mrope_section": [16, 24, 24]}
+    both = ({"rope_parameters": known | more} for more in ({}, other))
+    one, two = (load(config("qwen2_vl", **rope), **spans) for rope in both)
+    assert compare(one, one).same
+    found = compare(one, two)
+    assert (np.array_equal(one.table(), two.table()), found.same) == (not spans, False)
+    assert found.cause.changes["mrope_section"][0] == "16 t + 24 y + 24 x"
+    verdict = conclude_comparison(found).verdict
+    assert verdict == ("DIFFERENT" if spans else "DIFFERENT FOR IMAGES")

@@ -22,6 +22,7 @@ from pefourier.encodings.findings import finding
 from pefourier.encodings.registry import build
 from pefourier.encodings.sources.gguf_header import LONGEST_LIST, NUMPY, TensorPlace, read_header
 from pefourier.encodings.sources.layers import LayerRun
+from pefourier.encodings.spans import describe_axes
 from pefourier.errors import PefourierError, shown, unknown
 from pefourier.files import os_errors, read_toml
 
@@ -143,7 +144,9 @@ def read_gguf(spec: str, length: int | None = None, d: int | None = None) -> Enc
         )
     except PefourierError as error:
         raise PefourierError(f"{shown(path)}: {error}") from error
-    params = {**enc.params, "path": path, **softmax_factor_in(file, enc.params)}
+    axis = axis_of_pairs(file, int(turned) // 2)
+    told = {} if axis is None else {"mrope_section": describe_axes(axis)}
+    params = {**enc.params, "path": path, **softmax_factor_in(file, enc.params), **told}
     return replace(enc, spec=spec, params=params, findings=(*found, *enc.findings))
 
 

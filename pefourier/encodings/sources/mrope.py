@@ -6,17 +6,16 @@ Configs say it by ``mrope_section``; whether the axes take turns is the model ty
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
 from pefourier.encodings.encoding import Encoding
 from pefourier.encodings.findings import finding
 from pefourier.encodings.registry import BUILDERS
-from pefourier.encodings.sources.config import ModelConfig
 from pefourier.encodings.sources.gguf_file import axis_of_pairs, open_gguf
 from pefourier.encodings.sources.layers import open_model
-from pefourier.encodings.sources.rope_config import MERGE, merge_of
+from pefourier.encodings.sources.rope_config import MERGE, merge_of, sections_of
 from pefourier.encodings.spans import AXES, along_spans, axes_of_sections, read_spans
 from pefourier.errors import PefourierError, shown
 from pefourier.files import suffix_of
@@ -84,15 +83,3 @@ def axis_in(spec: str, enc: Encoding) -> np.ndarray | None:
         return None
     found = sections_of(open_model(spec))
     return found and axes_of_sections(*found, len(enc.measure.frequencies))
-
-
-def sections_of(model: ModelConfig) -> tuple[tuple[int, ...], bool | Literal["rows"]] | None:
-    """How many pairs each axis turns, and whether they take turns (`axes_of_sections`)."""
-    known = model.row.get("interleaved", False)
-    for key in ("rope_parameters", "rope_scaling"):
-        section = model.config.section(key)
-        told = section.parameter("mrope_section", tuple[float, ...])
-        if told is not None:
-            turns = section.parameter("mrope_interleaved", bool)
-            return tuple(map(int, told)), known if turns is None or known == "rows" else turns
-    return (tuple(model.row["sections"]), known) if "sections" in model.row else None

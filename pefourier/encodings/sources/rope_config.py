@@ -8,6 +8,7 @@ raises on is refused; what it warns of is a finding of the encoding, under a cod
 """
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from difflib import get_close_matches
 from itertools import islice
@@ -31,6 +32,7 @@ from pefourier.encodings.sources.config import (
 from pefourier.encodings.sources.lint import ORIGINAL, ConfigCase, lint
 from pefourier.encodings.sources.models import Rotary, rotary
 from pefourier.encodings.sources.temperature import TUNED
+from pefourier.encodings.spans import describe_axes, axes_of_sections
 from pefourier.errors import PefourierError, shown, unknown
 from pefourier.writing.text import first_few
 
@@ -91,7 +93,7 @@ def read_rotation(model: ModelConfig) -> Encoding | None:
     enc = model.build("rope", d, *found, scaling=scaling, **own, **scaled)
     # by -p at position p; the last rows of a head, not the first
     told = {key: True for key in ("backwards", "trailing") if model.row.get(key)}
-    told |= softmax_factor(model, section, scaling, scaled)
+    told |= softmax_factor(model, section, scaling, scaled) | axes_told(model, enc)
     stated = stated_original(model, section, bool(layer))
     if stated and scaled.get("original") != stated:  # which dynamic does not look at, nor linear
         told |= {"trained": stated}
@@ -287,6 +289,28 @@ def turns_on_axes(model: ModelConfig) -> bool:
     """Whether tokens of images and videos have places on three axes (M-RoPE), unlike text."""
     row, section = model.row, model.config.values.get(model.rope_key) or {}
     return bool(row.get("axes")) or "sections" in row or "mrope_section" in section
+
+
+def sections_of(model: ModelConfig) -> tuple[tuple[int, ...], bool | Literal["rows"]] | None:
+    """How many pairs each axis turns, and whether they take turns (`axes_of_sections`)."""
+    known = model.row.get("interleaved", False)
+    for key in ("rope_parameters", "rope_scaling"):
+        section = model.config.section(key)
+        told = section.parameter("mrope_section", tuple[float, ...])
+        if told is not None:
+            turns = section.parameter("mrope_interleaved", bool)
+            return tuple(map(int, told)), known if turns is None or known == "rows" else turns
+    return (tuple(model.row["sections"]), known) if "sections" in model.row else None
+
+
+def axes_told(model: ModelConfig, enc: Encoding) -> dict[str, str]:
+    """Which axis turns each pair, as a parameter; sections that do not fit are a finding."""
+    found = sections_of(model)
+    with suppress(PefourierError):
+        if found:
+            axis = axes_of_sections(*found, len(enc.measure.frequencies))
+            return {"mrope_section": describe_axes(axis)}
+    return {}
 
 
 def not_on_a_grid(model: ModelConfig) -> PefourierError:

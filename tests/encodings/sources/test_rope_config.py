@@ -323,6 +323,8 @@ def test_a_model_rotates_as_the_spec_says(name, config):
     noted = {"path": path, "model_type": enc.params["model_type"], "partial": enc.params["partial"]}
     if name == "DeepSeek-V3":
         noted["softmax_factor"] = pytest.approx((0.1 * math.log(40) + 1) ** 2, rel=1e-15)
+    if name == "Qwen2-VL":
+        noted["mrope_section"] = "16 t + 24 y + 24 x"
     assert enc.params == {**same.params, **noted}
     assert enc.spec == (f"{path}#{part}" if part else path)
 
