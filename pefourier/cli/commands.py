@@ -492,18 +492,13 @@ def write_report(
             return
         question = replace(question, specs=others)
     from pefourier.answers.telling import Refusal
-    from pefourier.pages.encodings import (
-        Inquiry,
-        encoding_sections,
-        encodings_document,
-        report_page,
-    )
+    from pefourier.pages import encodings as room
     from pefourier.questions import encoding_of
 
     sizes = {"length": question.length, "d": question.d}
     loaded = request.attempt_each(question.sources(), partial(encoding_of, **sizes))
     encodings = [one for one in loaded if not isinstance(one, Refusal)]
-    inquiry = Inquiry(options, lattice, sigma, tuple(folders))
+    inquiry = room.Inquiry(options, lattice, sigma, tuple(folders))
 
     def study(enc: Any) -> Any:
         return inquiry.study(enc, percentages(enc.label, question.quiet))
@@ -511,11 +506,11 @@ def write_report(
     asked = request.keep_answers(request.attempt_each(loaded, study))
     refused = [one for one in asked.each if isinstance(one, Refusal)]
     if folders:
-        sections = partial(encoding_sections, asked.answers, refused, inquiry)
+        sections = partial(room.encoding_sections, asked.answers, refused, inquiry)
         form.deliver(report_folder(folders[0], out, title or "", sections, asked.each))
     else:
-        write_text(out, encodings_document(asked.answers, refused, inquiry, title or ""))
-        form.deliver(report_page(asked.each, out))
+        write_text(out, room.encodings_document(asked.answers, refused, inquiry, title or ""))
+        form.deliver(room.report_page(asked.each, out))
     question.note_unused(encodings)
     asked.finish([])
 
