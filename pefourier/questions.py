@@ -751,6 +751,9 @@ def pair_of(
         asked = {"length": length, "d": d}
         size = {key: value for key, value in asked.items() if value}
         pair[k] = rows_of(k, **{**size_and_place(pair[1 - k], pair[k].domain), **size})
+        if kinds[1 - k] == "code":  # which takes a dimension that the SPEC of the other states
+            again = partial(rows_of, 1 - k, length=len(pair[k]))
+            pair[1 - k] = code_beside(pair[k], pair[1 - k], again, d, fixed=True)
     elif kinds.count("code") == 1:
         k = kinds.index("code")
         fixed = length is not None or bool(placing)

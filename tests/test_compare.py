@@ -304,8 +304,7 @@ def test_what_leads_from_one_convention_to_another_is_named(one, other, by, tabl
     for key, value in by.items():
         assert told[key] == (value if isinstance(value, str) else pytest.approx(value, rel=1e-6))
     if "coordinates" in by:  # once THE SAME, SHIFTED
-        verdict = "AXES EXCHANGED" if "order" in by else "RESCALED"
-        assert found.conclusion.startswith(f"{verdict}. One formula at other coordinates, ")
+        assert found.conclusion.startswith("RESCALED. One formula at other coordinates, ")
         advice = "and reorder its columns" if "layout" in by else "for weights trained"
         assert f"rescale one's coordinates {advice}" in found.conclusion
         assert not found.same

@@ -120,8 +120,8 @@ def conclude_comparison(r: Comparison) -> Said:
     verdict = "THE SAME" if r.by == DOUBLED else verdict
     kinds = {"resized": "RESIZED", "rows": "REORDERED", "offset": "SHIFTED"}
     changed = next((word for key, word in kinds.items() if key in r.by), "REWRITTEN")
-    changed = "RESCALED" if "coordinates" in r.by else f"THE SAME, {changed}"
-    verdict = verdict or ("AXES EXCHANGED" if exchanged_axes(r) else changed)
+    changed = "AXES EXCHANGED" if exchanged_axes(r) else f"THE SAME, {changed}"
+    verdict = verdict or ("RESCALED" if "coordinates" in r.by else changed)
     if r.verdict != "different" and used_differently(r):
         verdict = "THE SAME CODES, USED DIFFERENTLY"
     given = [e.label for e in r.about if any(f.code == "waves-given" for f in e.findings)]
@@ -529,7 +529,8 @@ def compare_text(answers: Sequence[Answer]) -> str:
     result: Comparison = answers[0].result
     a, b = result.about
     limit = within_given(result) or "rounding"
-    lines = [f"{a.label} and {b.label} are {result.verdict}"]
+    told = "one formula at two scales" if "coordinates" in result.by else result.verdict
+    lines = [f"{a.label} and {b.label} are {told}"]
     if result.verdict == "equal":
         lines[0] += f" {'to the bit' if result.bitwise else f'within {limit}'}"
     elif result.verdict == "equivalent":

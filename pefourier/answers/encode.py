@@ -62,7 +62,9 @@ def draw_table(
     means = of.reduceat(table, starts) / (counts if of is np.add else 1)
     limit = float(np.abs(table).max()) or 1.0
     extent = (-0.5, table.shape[1] - 0.5, len(table) - 0.5, -0.5)
-    shades = {"cmap": "RdBu_r", "vmin": -limit, "vmax": limit, "interpolation": "nearest"}
+    sizes = of is np.maximum and (table >= 0).all()
+    shades = {"cmap": "Reds", "vmin": 0.0} if sizes else {"cmap": "RdBu_r", "vmin": -limit}
+    shades |= {"vmax": limit, "interpolation": "nearest"}
     image = axes.imshow(means, aspect="auto", extent=extent, **shades)
     rows = "row" if a.encoding.domain.kind == "time" else "position"
     together = f" ({'means' if of is np.add else 'largest'} of some rows)"

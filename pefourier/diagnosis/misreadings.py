@@ -9,6 +9,7 @@ it: frequencies in radians per position, one a pair, and the factor before the w
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import product
 from math import log
 from pathlib import Path
 from typing import Any
@@ -37,8 +38,8 @@ FACTORS = (2, 4, 8, 16, 32, 64)
 RAMP = {  # limits of ramps
     "beta_fast": (8.0, 16.0, 24.0, 32.0, 48.0, 64.0),
     "beta_slow": (1.0, 2.0, 4.0),
-    "low_freq_factor": (1.0, 2.0),
-    "high_freq_factor": (2.0, 4.0, 8.0),
+    "low_freq_factor": (1.0, 2.0, 4.0),
+    "high_freq_factor": (1.0, 2.0, 4.0, 8.0, 16.0),
 }
 ALONE = ""
 CATEGORY = {  # of settings that are misread together, one of each
@@ -257,8 +258,9 @@ def scaling_slips(
     if ramp:
         yield Slip("ramp", ramp)
     else:
-        usual = ((key, limit) for key in RAMP if key in settings for limit in RAMP[key])
-        yield from (Slip("ramp", {key: limit}) for key, limit in usual)
+        limits = [[(key, limit) for limit in RAMP[key]] for key in RAMP if key in settings]
+        yield from (Slip("ramp", dict([one])) for own in limits for one in own)
+        yield from (Slip("ramp", dict(both)) for both in product(*limits) if len(both) > 1)
 
 
 def spread_over_head(settings: Mapping[str, Any], factor: float) -> Iterator[RotationRead]:

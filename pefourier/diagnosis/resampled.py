@@ -72,7 +72,7 @@ def two_resizings(one: Encoding, two: Encoding) -> Cause | None:
             source = resize_back(a[kept:], old, new, method)
             if np.abs(resize_lattice(source, old, new, method) - a[kept:]).max() > allowed:
                 continue
-            for other in METHODS:
+            for other in (method, *METHODS):
                 left = float(np.abs(resize_lattice(source, old, new, other) - b[kept:]).max())
                 if left <= allowed:
                     changes = {"method": (method, other), "resized": (size_of(old), size_of(new))}

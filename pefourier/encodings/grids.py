@@ -87,7 +87,7 @@ def would_fit(rows: int, sides: Sequence[int], prefix: int) -> str:
     """Which grid or prefix suits so many rows."""
     left = rows - math.prod(sides)
     if 0 <= left <= LONGEST_PREFIX:
-        return f"--prefix {left} would fit" if left else "leave out --prefix"
+        return f"--prefix {left} would fit" if left else "leave the prefix out"
     if prefix >= rows:
         return f"take a --prefix below {rows}"
     count = rows - prefix

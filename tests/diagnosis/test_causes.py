@@ -526,6 +526,15 @@ def test_two_configs(config):
     assert back.cause.changes == {k: pair[::-1] for k, pair in found.cause.changes.items()}
 
 
+def test_both_limits_of_a_ramp_may_be_wrong():
+    scaled = "rope:rho=5e5,d=128,scaling=llama3,factor=8,original=8192"
+    wrong = load(f"{scaled},low_freq_factor=4,high_freq_factor=8", 80)
+    found = compare(load(scaled, 80), from_table(wrong.table().astype(F), eps=2.0**-23)).cause
+    assert (found.of, found.misreadings) == ("a", ("ramp",))
+    limits = {"low_freq_factor": (1.0, 4.0), "high_freq_factor": (4.0, 8.0)}
+    assert found.changes == limits
+
+
 def test_published_costs_of_misreadings():
     """First positions below .99, .9, .5 of Llama-3.1 and Qwen's YaRN, as computed elsewhere."""
     llama = "rope:rho=5e5,d=128,scaling=llama3,factor=8,original=8192"

@@ -32,7 +32,7 @@ from pefourier.encodings.sources.config import (
 from pefourier.encodings.sources.lint import ORIGINAL, ConfigCase, lint
 from pefourier.encodings.sources.models import Rotary, rotary
 from pefourier.encodings.sources.temperature import TUNED
-from pefourier.encodings.spans import describe_axes, axes_of_sections
+from pefourier.encodings.spans import axes_of_sections, describe_axes
 from pefourier.errors import PefourierError, shown, unknown
 from pefourier.writing.text import first_few
 
