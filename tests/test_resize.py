@@ -173,7 +173,8 @@ def test_rotations_are_told_as_they_are_computed():
     apart = np.linalg.norm(new[:, None] - new, axis=-1)[~np.eye(72, dtype=bool)].min()
     assert r.anew.nearest == pytest.approx(apart / np.linalg.norm(new, axis=1).max())
     assert r.conclusion.startswith("STILL DISTINCT. Computed anew on 9x8, all 72 codes differ")
-    assert "interpolation is for tables: by bicubic" in r.conclusion
+    assert r.conclusion.endswith("interpolation is for tables.")
+    assert (r.method, r.methods, r.after.nearest) == ("anew", [], r.anew.nearest)
     added = both("axial:convention=detr", (6, 6), (9, 8)).conclusion
     assert "from 6x6 to 9x8 they differ" in added
     assert "Computed anew on 9x8, all 72 codes differ" in added
@@ -187,14 +188,14 @@ def test_biases_of_a_network_are_computed_anew(run, tmp_path):
         np.testing.assert_array_equal(r.table, wanted)
         assert r.conclusion.startswith("STILL DISTINCT. Computed anew on 16x16, all 961 codes")
         assert f"divided by the pretrained window, {first[0]}x{first[0]} less 1" in r.conclusion
-        assert "interpolation does not apply: by bicubic" in r.conclusion
+        assert r.conclusion.endswith("interpolation does not apply.")
         assert "Take the method" not in r.conclusion
     by_name = ["resize", "swin2", "--from", "8x8", "--to", "16x16", "--d", 3]
     run(*by_name, "--method", "timm", "--out", tmp_path / "timm.npy")
     asked = pefourier.resize("swin2", (16, 16), grid=(8, 8), d=3, method="timm")
     np.testing.assert_array_equal(np.load(tmp_path / "timm.npy"), asked.table)
     assert np.abs(asked.table - wanted).max() > 1e-4
-    assert run(*by_name, "--json").results[0]["method"] == "bicubic"
+    assert run(*by_name, "--json").results[0]["method"] == "anew"
 
 
 @pytest.mark.parametrize("name", ["axial", "axial-rope"])
@@ -203,6 +204,27 @@ def test_a_grid_within_a_spec_is_that_from_which(name):
     asked = pefourier.resize(f"{name}:rho=100", (6, 5), d=16, grid=(3, 4))
     assert (written.old, written.anew.nearest) == ((3, 4), asked.anew.nearest)
     np.testing.assert_array_equal(written.table, asked.table)
+
+
+def test_code_that_keeps_phases_by_a_reference_is_named(run):
+    """EVA-02's phases were said to be new; asked as the sentence says, they stay within a step."""
+    line = ["--from", "16x16", "--to", "32x32", "--d", 64, "--json"]
+    (found,) = run("resize", "axial-rope:convention=eva02", *line).results
+    assert found["unseen"][0]["unseen"] > 0
+    asked = found["conclusion"].partition("ask '")[2].partition("'")[0]
+    (kept,) = run("resize", asked, *line).results
+    assert [one["unseen"] for one in kept["unseen"]] == [0, 0]
+    (counted,) = run("resize", "axial-rope:convention=rope-vit", *line).results
+    assert "unless coordinates" not in counted["conclusion"]
+
+
+def test_a_line_of_positions_is_told_in_words_of_positions(run, tmp_path, rng):
+    np.save(tmp_path / "wpe.npy", rng.normal(size=(16, 8)))
+    said = " ".join(run("resize", tmp_path / "wpe.npy", "--to", 40).out.split())
+    assert "The code of position p moves to about 2.5 p, so that a model needs fine-tuning" in said
+    assert "keep the 16 rows and train new ones behind them" in said
+    assert "bilinear (linear)" in said
+    assert not any(word in said for word in ("A4 (", "weights were trained with"))
 
 
 def test_a_table_that_is_drawn_is_not_computed_anew(run):

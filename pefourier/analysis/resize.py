@@ -34,6 +34,7 @@ from pefourier.result import Result
 
 SUMS_EPS = 2.0**-46  # to which sums of a few rows are known
 DEFAULT = "bicubic"
+ANEW = "anew"  # in place of a method: by the formula, as models compute it at every size
 ASKED_FOR = {"fourier", "bicubic-corners", "bilinear-corners"}  # of no library's own models
 IN_USE = dict.fromkeys(name for name in METHODS if name not in ASKED_FOR)
 
@@ -91,7 +92,7 @@ class Resizing(Result):
     after: Picture
     methods: list[Method]
     largest_difference: float  # between any two of the methods
-    between: tuple[str, str]  # the two
+    between: tuple[str, ...]  # the two; empty where nothing was interpolated
     at: tuple[int, ...]  # the point where
     moved: float  # share of the energy that has another frequency, in cycles from end to end
     unseen: list[Unseen] | None  # None where frequencies are not declared
@@ -130,22 +131,23 @@ def resize_table(
     ((36, 8), ('dinov2', 'bilinear'))
     """
     computed = not method and is_computed(encoding, formula)
-    method = method or DEFAULT
-    check_resizable(encoding, method)
+    check_resizable(encoding, method or DEFAULT)
+    method = ANEW if computed else method or DEFAULT
     behind, shape = encoding.domain.prefix, encoding.domain.sides
     old, new, wanted = check_new_sides(encoding, new)
     others, rows = np.split(np.asarray(encoding.table(), dtype=float), [behind])
-    tables = {name: resize_lattice(rows, shape, wanted, name) for name in {**IN_USE, method: None}}
-    chosen = tables[method]
+    own = None if formula is None else formula.table()[behind:]
+    ways = {} if computed else {**IN_USE, method: None}
+    tables = {name: resize_lattice(rows, shape, wanted, name) for name in ways}
+    chosen = own if computed else tables[method]
     before, after = picture(rows, shape, progress), picture(chosen, wanted, progress)
     size = before.norm or np.nan
-    own = None if formula is None else formula.table()[behind:]
     return Resizing(
         old=old,
         new=new,
         prefix=behind,
         method=method,
-        table=as_stored(encoding, np.concatenate([others, own if computed else chosen])),
+        table=as_stored(encoding, np.concatenate([others, chosen])),
         before=before,
         after=after,
         methods=[
@@ -155,7 +157,7 @@ def resize_table(
         **compare_methods(tables, wanted),
         moved=energy_moved(before, after),
         unseen=None if formula is None else unseen_phases(encoding, formula),
-        anew=None if own is None else picture(own, wanted, progress),
+        anew=after if computed else None if own is None else picture(own, wanted, progress),
         about=(encoding,),
     )
 
@@ -316,6 +318,8 @@ def energy_moved(before: Picture, after: Picture) -> float:
 def compare_methods(tables: dict[str, np.ndarray], sides: tuple[int, ...]) -> dict[str, Any]:
     """The largest difference of any two tables, which two, and at which point."""
     pairs = list(combinations(tables, 2))
+    if not pairs:
+        return {"largest_difference": 0.0, "between": (), "at": ()}
     apart = [np.abs(tables[one] - tables[other]).max(axis=1) for one, other in pairs]
     which, row = np.unravel_index(np.argmax(apart), np.shape(apart))
     at = tuple(int(k) for k in np.unravel_index(row, sides))

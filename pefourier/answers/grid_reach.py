@@ -51,7 +51,14 @@ def room_to_grow(enc: Encoding, limits: list[float]) -> str:
     more = further_in_words(limits)
     if not more:
         return "which are divided by the sides: phases span the same range in an image of any size"
-    return sentence("grid_reach", "divided", size=size_of(enc.domain.sides), more=more)
+    told, times = (
+        {"size": size_of(enc.domain.sides), "more": more},
+        enc.params.get("rescaled") or 1.0,
+    )
+    known = max(limits) <= times  # training met what turns further
+    return sentence("grid_reach", "divided", **told) + (
+        sentence("grid_reach", "rescaled", times=times) if known else ""
+    )
 
 
 def each_axis(enc: Encoding, scaled: bool) -> Iterator[tuple[str, str]]:

@@ -9,13 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pefourier.analysis.resize import Picture, Resizing, by_cycles, is_computed
+from pefourier.analysis.resize import ANEW, Picture, Resizing, by_cycles, is_computed
 from pefourier.answers import plot
 from pefourier.answers.places import axis_names, by_axis, further_in_words
 from pefourier.answers.spectrum import whole_plane
 from pefourier.answers.telling import Answer, Said, Telling, meaning_of, record_of_fields, sentence
+from pefourier.encodings.conventions import fact_of_convention
 from pefourier.encodings.encoding import Encoding
 from pefourier.encodings.grids import size_of
+from pefourier.encodings.sources.models import type_row
 from pefourier.errors import printable
 from pefourier.writing.text import aligned, joined_runs, number
 
@@ -40,8 +42,7 @@ def conclude_resizing(enc: Encoding, r: Resizing) -> Said:
     """
     if not r.before.norm:
         return Said(*meaning_of("resize", "ALL ZERO"))
-    computed = is_computed(enc, r.anew)
-    new = r.anew if computed else r.after
+    new = r.after
     apart = new.nearest is None or new.distinct == math.prod(new.grid)
     verdict = "STILL DISTINCT" if apart else "NO LONGER DISTINCT"
     if new.nearest is None or r.before.nearest is None:
@@ -49,9 +50,10 @@ def conclude_resizing(enc: Encoding, r: Resizing) -> Said:
     elif r.before.distinct < math.prod(r.before.grid) and not apart:
         verdict = "NOT DISTINCT"
     anew = anew_in_words(r), unseen_in_words(r)
-    if computed:
+    if r.method == ANEW:
         return Said(verdict, anew[0], "", (anew[1], instead_in_words(enc, r)))
-    return Said(verdict, codes_in_words(r), methods_in_words(enc, r), anew)
+    way = instead_in_words(enc, r) if is_computed(enc, r.anew) else methods_in_words(enc, r)
+    return Said(verdict, codes_in_words(r), way, anew)
 
 
 def methods_in_words(enc: Encoding, r: Resizing) -> str:
@@ -60,7 +62,12 @@ def methods_in_words(enc: Encoding, r: Resizing) -> str:
         return f"From {size_of(r.old)} to {size_of(r.new)} the methods agree."
     share = r.largest_difference / (r.before.norm / enc.dim**0.5)
     percent = number(100 * share, 2 if share < 0.1 else 3)
-    return phrase("methods", old=size_of(r.old), new=size_of(r.new), percent=percent, r=r)
+    told = {"old": size_of(r.old), "new": size_of(r.new), "percent": percent, "r": r}
+    told["kind"] = printable(enc.params.get("model_type") or "")
+    ways = [" by --method ".join(way) for way in (type_row(told["kind"]) or {}).get("resized", ())]
+    if len(r.old) == 1:
+        return phrase("line", times=r.new[0] / r.old[0], **told)
+    return phrase("own" if ways else "methods", ways=" and ".join(ways), **told)
 
 
 def codes_in_words(r: Resizing) -> str:
@@ -91,13 +98,9 @@ def anew_in_words(r: Resizing) -> str:
 
 
 def instead_in_words(enc: Encoding, r: Resizing) -> str:
-    """What interpolation would do to codes that a formula gives at every size."""
-    if r.after.nearest is None or r.before.nearest is None:
-        return ""
-    would = apart_in_words(r.after, r.before).replace("differ", "would differ", 1)
+    """Why codes that a formula gives at every size are not interpolated."""
     sides = enc.params.get("pretrained") or r.old
-    way = phrase("recomputed" if enc.anew is None else "network", sides=size_of(sides))
-    return f"{way}: by {r.method} {would}."
+    return phrase("recomputed" if enc.anew is None else "network", sides=size_of(sides))
 
 
 def unseen_in_words(r: Resizing) -> str:
@@ -106,7 +109,7 @@ def unseen_in_words(r: Resizing) -> str:
         return ""
     if any(one.unseen for one in r.unseen):
         counts = ", ".join(f"{one.unseen} of {one.pairs} along {one.axis}" for one in r.unseen)
-        return f"Pairs of the formula meet phases never seen: {counts}."
+        return f"Pairs of the formula meet phases never seen: {counts}{unless_rescaled(r)}."
     steps = f"steps are {by_axis([one.step_ratio for one in r.unseen])} of the original ones"
     further = further_in_words([one.reach_ratio for one in r.unseen])
     if not further:
@@ -117,6 +120,16 @@ def unseen_in_words(r: Resizing) -> str:
     return phrase("further", old=size_of(r.old), further=further, ending=ending, steps=steps)
 
 
+def unless_rescaled(r: Resizing) -> str:
+    """How the code of a convention keeps phases of larger grids, where it does."""
+    (enc,) = r.about
+    kept = fact_of_convention(enc.name, enc.params.get("convention", ""), "kept")
+    if not kept or enc.params.get(kept):
+        return ""
+    asked = f"{enc.label},{kept}={';'.join(map(str, r.old))}"
+    return phrase("kept", asked=asked, sides=size_of(r.old), enc=enc)
+
+
 def resize_text(answers: Sequence[Answer], out: str | None = None) -> str:
     """A line a method, then the table before and after."""
     r: Resizing = answers[0].result
@@ -124,14 +137,18 @@ def resize_text(answers: Sequence[Answer], out: str | None = None) -> str:
     rows = [["interpolated by", "length of codes, new / old", "cosine of neighbours", apart]]
     for one in r.methods:
         apart = number(one.largest_difference, 3)
-        rows.append([one.method, number(one.norm_ratio), by_axis(one.neighbours, 4), apart])
-    pictures = {"before": r.before, "computed anew": r.anew, f"by {r.method}": r.after}
+        linear = " (linear)" * (len(r.old) == 1 and one.method == "bilinear")
+        rows.append(
+            [one.method + linear, number(one.norm_ratio), by_axis(one.neighbours, 4), apart]
+        )
+    pictures = {f"by {r.method}": r.after} if r.methods else {}
+    pictures = {"before": r.before, "computed anew": r.anew, **pictures}
     known = {name: one for name, one in pictures.items() if one is not None}
     rows_of_pictures = [["", *known]]
-    for label, value in PICTURE_FACTS:
+    for label, value in PICTURE_FACTS[: None if len(r.old) > 1 else -2]:  # no axes to tell apart
         rows_of_pictures.append([label, *map(value, known.values())])
-    tables = [aligned(rows), aligned(rows_of_pictures)]
-    text = "\n".join(tables[::-1] if is_computed(r.about[0], r.anew) else tables)
+    tables = [aligned(rows)] if r.methods else []
+    text = "\n".join([*tables, aligned(rows_of_pictures)])
     text += f"energy at other frequencies, by cycles from end to end: {moved_in_words(r)}\n"
     never = [one for one in r.unseen or () if one.which]
     pairs = (f"{one.axis} {', '.join(joined_runs(one.which, ' to '))}" for one in never)
@@ -166,8 +183,7 @@ def resizing(answers: Sequence[Answer], look: plot.Look = plot.USUAL) -> Figure:
     """Densities before and after, over the plane of rows and columns and along each axis."""
     (a,) = answers
     r: Resizing = a.result
-    computed = is_computed(a.encoding, r.anew)
-    pictures = (r.before, r.anew if computed else r.after)
+    pictures = (r.before, r.after)
     names = [f"{size_of(r.old)} before", f"{size_of(r.new)} after"]
     names_of_axes = axis_names(len(r.old))
     each = [[share_along(one, axis) for one in pictures] for axis in range(len(r.old))]
@@ -193,7 +209,7 @@ def resizing(answers: Sequence[Answer], look: plot.Look = plot.USUAL) -> Figure:
         panels[planes].set_subplotspec(panels[planes].get_gridspec()[rows - 1, :])
     plot.add_legend_below(figure, panels[planes])
     if not look.title:
-        way = "computed anew" if computed else r.method
+        way = "computed anew" if r.method == ANEW else r.method
         figure.suptitle(f"{plot.caption(a.encoding)}, {way}", fontsize=9)
     return figure
 

@@ -13,7 +13,7 @@ from pefourier.errors import unknown
 from pefourier.files import read_toml
 
 FILE = Path(__file__).with_suffix(".toml")
-FACTS = ("source", "note", "text")  # keys that are not parameters
+FACTS = ("source", "note", "text", "kept")  # keys that are not parameters
 
 
 @cache  # the file does not change while it is used

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from pefourier.answers.grid_reach import reach_on_grid
-from pefourier.encodings import build
+from pefourier.encodings import build, load
 
 
 def rows_that_meet(enc):
@@ -47,6 +47,19 @@ def test_context_says_it_of_a_config(run, tmp_path):
     done = run("context", tmp_path / "config.json", "--json")
     assert done.status == 0, done.err
     assert "turns across the 14 rows" in done.results[0]["conclusion"]
+
+
+@pytest.mark.parametrize(
+    ("rescale", "new"), [(2.0, False), (1.01, True), (None, True), ("", False)]
+)
+def test_phases_that_training_stretched_to_are_not_new(tmp_path, rescale, new):
+    """DINOv3's pos_embed_rescale, by default 2; coordinates reach 1/13 beyond those of 14 x 14."""
+    config = {"model_type": "dinov3_vit", "hidden_size": 128, "num_attention_heads": 2}
+    own = {} if rescale == "" else {"pos_embed_rescale": rescale}
+    (tmp_path / "config.json").write_text(json.dumps(config | own))
+    said = reach_on_grid(load(str(tmp_path / "config.json")))
+    assert "by at most 7.69 %" in said
+    assert ("phases of no image are new" in said) != new
 
 
 def test_context_says_it_of_a_name(run):

@@ -7,6 +7,7 @@ or ``width`` over ``heads``; ``times``: head times heads); ``sides``, one an axi
 another, each [key, default] (``first``: one more for the first frame); ``usual`` sides where a
 config has none; ``prefix`` and a key of ``registers``; ``reference``, bases over scales;
 ``pretrained``, a key that has the window of SwinV2's pretraining, or one for each stage;
+``rescaled``, a key of the factor up to which training stretches coordinates, and its default;
 ``network``, the name of what computes its biases, whose window is ``within`` the image of a stage.
 """
 
@@ -78,7 +79,12 @@ def formula(model: ModelConfig, block: Block) -> Encoding:
     if "note" in block:
         found = (*found, finding("grid-convention", note=block["note"]))
     d = dimension_of(model, block)
-    return model.named(found, block["encoding"], d=d, grid=sides, **own)
+    enc = model.named(found, block["encoding"], d=d, grid=sides, **own)
+    if "rescaled" not in block:
+        return enc
+    key, usual = block["rescaled"]
+    rescaled = model.config.number(key) if key in model.config.values else usual
+    return replace(enc, params={**enc.params, "rescaled": rescaled})
 
 
 def dimension_of(model: ModelConfig, block: Block) -> int:
