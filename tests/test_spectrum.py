@@ -315,5 +315,5 @@ def test_waves_that_whole_positions_cannot_tell_apart_are_said_to(omega):
 def test_the_wave_at_half_of_the_energy_is_one_that_is_declared(length):
     """A lattice holds neither 628 nor longer waves, and reads those as infinitely long."""
     r = density(load("rope", length, 8), length)
-    assert "in waves of 630 positions or longer" in r.conclusion
+    assert "in waves of 628 positions or longer" in r.conclusion
     assert r.frequency_holding(0.5) == sorted(r.frequencies)[1]

@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from pefourier.diagnosis.identify import frequency_slack
 from pefourier.encodings.axis_parts import axis_parts
 from pefourier.encodings.checks import LARGEST, check_count, check_size
 from pefourier.encodings.domain import half_plane, lattice_points, periodogram
@@ -34,6 +35,7 @@ from pefourier.geometry.torus import (
     multiplicity,
     torus_density,
 )
+from pefourier.geometry.waves import turning_pairs
 from pefourier.result import ON_GRIDS, Result
 
 DEFAULT_SIGMA = 4.0  # lattice steps
@@ -109,7 +111,24 @@ class Spectrum(Result):
         few = not self.on_grid and self.frequencies is None and spread and spread <= SPREAD
         if not few or (enc.domain.basis is not None and not enc.domain.irregular):
             return None
-        return joint_waves(enc.domain, enc.table())
+        return turning_waves(enc) or joint_waves(enc.domain, enc.table())
+
+
+def turning_waves(enc: Encoding) -> JointWaves | None:
+    """Waves of positions whose sines and cosines stand in columns of their own, read from these.
+
+    Each step turns such a pair by its frequency, so that waves longer than the table show theirs.
+    """
+    table = np.asarray(enc.table(), dtype=float)
+    pairs = None if enc.domain.basis is not None else turning_pairs(table, enc.eps)
+    if pairs is None:
+        return None
+    shares = len(table) * pairs.amplitude**2 / (table**2).sum()
+    omega, which = np.unique(pairs.omega.round(9), return_inverse=True)
+    share = np.bincount(which, weights=shares)
+    order = np.argsort(-share, kind="stable")
+    error = frequency_slack(omega, enc.eps, len(table))
+    return JointWaves(omega[order], share[order], share[order], error[order])
 
 
 def density(

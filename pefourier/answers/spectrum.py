@@ -246,6 +246,8 @@ def same_everywhere(enc: Encoding, r: Spectrum) -> str:
     """How much of a table is no news of a position."""
     if r.summary.mean_share is None or r.summary.mean_share < SHARED:
         return ""
+    if sum(share for _, share, _ in few_waves(r)) > STILL:
+        return ""  # it is that of a wave longer than the table
     share = f"{100 * r.summary.mean_share:.3g} %"
     return sentence("spectrum", "mean", share=share)
 
@@ -255,13 +257,11 @@ def shape(enc: Encoding, r: Spectrum) -> tuple[str, str]:
     s, (step, unit) = r.before_smearing(), unit_of_waves(enc)
     if isnan(s.lowest_bin_share):
         return MEANS("ALL ZERO")
-    if is_blurred(r):
-        mean = {"mean": s.centroid, "wave": wave(s.centroid / step), "unit": unit}
-        return MEANS("TOO COARSE", sigma=number(r.sigma), points=len(r.omega), **mean)
     if s.lowest_bin_share >= STILL:
         return MEANS("CONSTANT", share=100 * s.lowest_bin_share, points=POINTS[enc.domain.kind])
-    if r.summary.flatness >= FLAT:
-        return MEANS("EVEN", flatness=number(r.summary.flatness, 3))
+    flatness = (s if is_blurred(r) else r.summary).flatness
+    if flatness >= FLAT:
+        return MEANS("EVEN", flatness=number(flatness, 3))
     if waves := few_waves(r):
         held = 100 * sum(share for _, share, _ in waves)
         return MEANS("FEW WAVES", held=held, waves=waves_in_words(waves, step), unit=unit)
@@ -280,7 +280,7 @@ def shape(enc: Encoding, r: Spectrum) -> tuple[str, str]:
 
 def waves_in_words(waves: Sequence[tuple[float, float, float]], step: float) -> str:
     """Lengths of waves, with shares where none is also another's."""
-    lengths = [number(2 * pi / omega * step, 3) for omega, _, _ in waves]
+    lengths = [number(2 * pi / omega * step, 4) for omega, _, _ in waves]
     if len(waves) == 1:
         return f"a wave of {lengths[0]}"
     if all(abs(own - share) <= APART for _, share, own in waves):
@@ -318,7 +318,7 @@ def wave(omega: float) -> str:
     """
     if not omega:
         return "infinitely many"
-    short = number(float(2 * pi / omega), 2 if 2 * pi / omega < 1e3 else 3)
+    short = number(float(2 * pi / omega), 2 if 2 * pi / omega < 100 else 3)
     return f"{float(short):.0f}" if 1e3 < 2 * pi / omega < 1e15 else short
 
 
@@ -339,9 +339,8 @@ def below_first_step(enc: Encoding, r: Spectrum) -> str:
     if enc.domain.irregular and r.lattice == len(enc):
         ends = (number(float(enc.domain.x[k]), 5) for k in (0, -1))
         within += ", one mean step more than from {} to {}".format(*ends)
-    most = 2 * slow >= len(r.frequencies) and "path" not in enc.params
-    told = {"waves": len(r.frequencies), "more": " (--lattice sets how many)" if most else ""}
-    return sentence("spectrum", "never turn", slow=slow, within=within, **told)
+    waves = len(r.frequencies)
+    return sentence("spectrum", "never turn", slow=slow, within=within, waves=waves)
 
 
 def which_never_turn(r: Spectrum) -> str | None:
@@ -353,11 +352,10 @@ def which_never_turn(r: Spectrum) -> str | None:
     return f"{which[0]} to {which[-1]}{columns}"
 
 
-def what_shows_more(enc: Encoding, r: Spectrum) -> str:
-    """What to ask where a lattice is too short or smoothing too wide."""
-    if isnan(r.summary.lowest_bin_share):
-        return ""
-    return "Leave it out by --sigma 0, or take a larger --lattice." if is_blurred(r) else ""
+def coarse(enc: Encoding, r: Spectrum) -> str:
+    """That smoothing hides what is told, where a lattice is too short for it."""
+    zero = isnan(r.summary.lowest_bin_share)
+    return sentence("spectrum", "coarse", r=r) if is_blurred(r) and not zero else ""
 
 
 def columns_of_waves(enc: Encoding, which: np.ndarray) -> str:
@@ -631,9 +629,8 @@ def conclude_spectrum(enc: Encoding, r: Spectrum) -> Said:
     if r.on_grid:
         more = idle_on_grid(enc, r), aliasing_on_grid(enc, r), before_training(enc, r)
         return Said(*shape_on_grid(enc, r), "", more)
-    asides = same_everywhere, waves_in_time, aliasing, before_training
-    more = tuple(aside(enc, r) for aside in asides)
-    return Said(*shape(enc, r), what_shows_more(enc, r), more)
+    asides = coarse, same_everywhere, waves_in_time, aliasing, before_training
+    return Said(*shape(enc, r), "", tuple(aside(enc, r) for aside in asides))
 
 
 TOLD = Telling(

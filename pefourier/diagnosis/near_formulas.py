@@ -20,8 +20,10 @@ from pefourier.encodings.findings import finding
 from pefourier.encodings.readings import positions_below
 from pefourier.geometry.precision import FORMATS, rounded
 from pefourier.geometry.waves import Turning
-from pefourier.writing.text import first_few, joined_runs
+from pefourier.writing.text import first_few, join, joined_runs
 
+MANY, FEW = 8, 6  # waves of which a grid is no coincidence, and that are told one by one
+COARSE = 2.0**-8  # of a number in bfloat16
 SEARCHED = 2**21  # numbers of a table up to which other orders of its numbers are tried
 OPEN = 0.5  # radians of a circle that a wave leaves out which orders rows
 TRIED = 3  # waves by which rows are sorted
@@ -192,7 +194,15 @@ def free_frequencies(case: Case) -> list[Finding]:
         slack, what = waves.slack, f"are {wave} alone, each {times}"
     if follow_grid(waves.omega, slack):
         return []
-    return [finding("free-frequencies", what=what)]
+    if len(waves.omega) >= MANY and follow_grid(waves.omega, slack + COARSE * waves.omega):
+        return [finding("free-frequencies", "rounded", what=what)]
+    least = 0.0 if isinstance(waves, Turning) else 2 * np.pi / n  # a slope may look slower
+    known = waves.omega[waves.omega > np.maximum(KNOWN * slack, least)]
+    lengths = [f"{one:.4g}" for one in np.unique((2 * np.pi / known).round(6))]
+    if len(lengths) > FEW:
+        lengths = [f"{lengths[0]} to {lengths[-1]}"]
+    told = f"of {join(lengths)} positions" if lengths else "of unknown lengths"
+    return [finding("free-frequencies", "free", what=what, waves=told)]
 
 
 def follow_grid(omega: np.ndarray, slack: np.ndarray) -> bool:

@@ -572,6 +572,22 @@ def test_few_waves_are_those_a_table_was_made_of_or_are_not_told(seed):
         assert len(told) == len(bins) or sum(energy) < 0.92 * (codes**2).sum()
 
 
+def test_waves_longer_than_a_table_are_read_from_pairs_that_turn():
+    """A day, a week and a year of hours, of which two weeks are there, in columns of their own."""
+    hours = np.arange(336)[:, None] * 2 * np.pi / np.array([24, 168, 8766])
+    codes = np.pad(np.hstack([np.sin(hours), np.cos(hours)]), ((0, 0), (0, 4)))
+    said = conclude(table(codes), density(table(codes)))
+    assert "waves of 8766 (33 %), 168 (33 %) and 24 (33 %) positions." in said
+    assert "all rows share" not in said  # it is of the year
+
+
+def test_a_short_lattice_is_told_as_it_is_before_smoothing(rng):
+    codes = rng.normal(size=(12, 8)).cumsum(axis=0)
+    smoothed, plain = spectrum_told(codes, None), spectrum_told(codes, 0)
+    assert smoothed.partition(". ")[0] == plain.partition(". ")[0]
+    assert "Smoothing (sigma 4) would blur all this" in smoothed and "Smooth" not in plain
+
+
 @pytest.mark.parametrize(("d", "said"), [(32, "all in waves of 6.3"), (64, "MOSTLY SLOW. 95 %")])
 def test_slow_says_what_not_all_waves_are(d, said):
     """Once 95 % in waves of 6.3 positions or longer, which was the fastest of sixteen."""

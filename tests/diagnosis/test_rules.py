@@ -219,6 +219,22 @@ def test_other_findings(name):
     assert codes_found(as_encoding(table)) == findings
 
 
+def test_free_frequencies_are_told_and_those_of_a_grid_that_was_rounded_are_not():
+    coarse = FORMATS["bfloat16"]
+    phases = rounded(
+        np.arange(80)[:, None] * rounded(5e5 ** (-np.arange(64) / 64), coarse), coarse
+    )
+    rounded_grid = rounded(np.hstack([np.cos(phases), np.sin(phases)]), coarse)
+    hours = np.arange(336)[:, None] * 2 * np.pi / np.array([24, 168, 8766])
+    for table, words in (
+        (np.hstack([np.sin(hours), np.cos(hours)]), "waves of 24, 168 and 8766 positions;"),
+        (waves(np.linspace(0.1, 3, 32)), "waves of 2.094 to 62.83 positions;"),
+        (from_table(rounded_grid, eps=2.0**-7), "a geometric grid only as far as bfloat16 would"),
+    ):
+        (said,) = (f.message for f in assess(table).findings if f.code == "free-frequencies")
+        assert words in said
+
+
 def test_rows_of_unusual_length_are_told_as_multiples_of_the_median():
     norms = np.linalg.norm(OTHER["long first row"][0], axis=1)
     (said,) = (f.message for f in assess(OTHER["long first row"][0]).findings)
