@@ -105,8 +105,11 @@ def test_biases_are_resized_from_window_to_window():
     middle = r.table[1:, 0].reshape(7, 7)[3]
     np.testing.assert_allclose(middle[:4], [-2.0787, -1.5248, -0.6706, 0.0], atol=5e-5)
     assert r.table[0] == 7.0
-    assert "from 3x3 to 4x4" in r.conclusion
-    assert "all 49 codes differ" in r.conclusion
+    both = r.table[1:, 0].reshape(7, 7)[1:6, 1:6]  # displacements -2 … 2
+    assert r.logits == [np.abs(both - table[1:, 0].reshape(5, 5)).max()]
+    assert "From a window of 3x3 to one of 4x4 the biases are stretched 1.4 times" in r.conclusion
+    assert f"a logit changes by up to {r.logits[0]:.3g} (by head" in r.conclusion
+    assert "code" not in r.conclusion.replace("own code", "")
 
 
 def test_spectra_and_codes_that_stay_are_said_to(run):

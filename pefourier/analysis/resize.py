@@ -22,12 +22,19 @@ from pefourier.encodings.checks import check_count, check_size
 from pefourier.encodings.domain import lattice, lattice_points
 from pefourier.encodings.encoding import Encoding, from_table
 from pefourier.encodings.families.axes import axis_letters
-from pefourier.encodings.grids import as_stored, grid_options, size_of, usual_grid, window_of_rows
+from pefourier.encodings.grids import (
+    as_stored,
+    grid_options,
+    on_grid,
+    size_of,
+    usual_grid,
+    window_of_rows,
+)
 from pefourier.encodings.specs import source_of
 from pefourier.errors import PefourierError, shown, unknown
 from pefourier.geometry import Progress
 from pefourier.geometry.closest import closest_pair
-from pefourier.geometry.found_grids import on_found_grid
+from pefourier.geometry.found_grids import may_be_biases, on_found_grid
 from pefourier.geometry.grown_grids import frequencies_on_axes, turn_limits
 from pefourier.geometry.interpolation import METHODS, resize_lattice
 from pefourier.result import Result
@@ -97,6 +104,7 @@ class Resizing(Result):
     moved: float  # share of the energy that has another frequency, in cycles from end to end
     unseen: list[Unseen] | None  # None where frequencies are not declared
     anew: Picture | None  # of a formula, its codes on the new grid; None where there is none
+    logits: list[float] | None  # of biases, by head: how far they change where both windows reach
 
 
 def resize_table(
@@ -141,6 +149,7 @@ def resize_table(
     tables = {name: resize_lattice(rows, shape, wanted, name) for name in ways}
     chosen = own if computed else tables[method]
     before, after = picture(rows, shape, progress), picture(chosen, wanted, progress)
+    placed = rows.reshape(*shape, -1), chosen.reshape(*wanted, -1)
     size = before.norm or np.nan
     return Resizing(
         old=old,
@@ -158,8 +167,23 @@ def resize_table(
         moved=energy_moved(before, after),
         unseen=None if formula is None else unseen_phases(encoding, formula),
         anew=after if computed else None if own is None else picture(own, wanted, progress),
+        logits=changes_by_head(*placed) if encoding.domain.kind == "lag" else None,
         about=(encoding,),
     )
+
+
+def changes_by_head(old: np.ndarray, new: np.ndarray) -> list[float]:
+    """The largest change of each column at displacements that are on both lattices.
+
+    >>> changes_by_head(np.zeros((3, 1)), np.array([[9.0], [1.0], [2.0], [3.0], [9.0]]))
+    [3.0]
+    """
+    both = []
+    for one, other in ((old, new), (new, old)):
+        more = [(n - min(n, m)) // 2 for n, m in zip(one.shape, other.shape, strict=True)]
+        within = (slice(k, n - k) for k, n in zip(more, one.shape, strict=True))
+        both.append(one[tuple(within)])
+    return np.abs(both[0] - both[1]).reshape(-1, old.shape[-1]).max(axis=0).tolist()
 
 
 def is_computed(encoding: Encoding, formula: object) -> bool:
@@ -191,6 +215,10 @@ def on_own_grid(enc: Encoding, axes: int = 2) -> Encoding:
 
     One that is on none, asked for one axis, is a line.
     """
+    if axes > 1 and any(one.code == "biases-as-codes" for one in enc.findings):
+        half = (math.isqrt(len(enc)) + 1) // 2
+        if window_of_rows(enc, (half, half)):
+            return on_grid(enc, (half, half), prefix=0)
     whole, prefix = on_found_grid(enc), enc.domain.prefix
     lies = len(whole.domain.grid) > 1 or bool(whole.domain.grid and not prefix)
     if not lies and axes == 1:
@@ -200,10 +228,15 @@ def on_own_grid(enc: Encoding, axes: int = 2) -> Encoding:
             if finding.code == "rows-behind-grid":
                 raise PefourierError(f"{shown(enc.label)}: {finding.message}")
         sides, behind = usual_grid(len(enc), prefix)
-        behind = prefix if window_of_rows(enc, sides) else behind  # a class token's rows come last
+        window = window_of_rows(enc, sides)
+        behind = prefix if window else behind  # a class token's rows come last
+        odd = [] if window else may_be_biases(enc, *sides)
+        halves = size_of([(side + 1) // 2 for side in sides])
+        way = f"; of biases of attention those of their window, --from {halves}" if odd else ""
+        sides = window or sides
         raise PefourierError(
             f"{shown(enc.label)} is on no known grid, and its {len(enc)} rows do not show one; "
-            f"give its sides, as {grid_options(sides, behind, '--from')}"
+            f"give its sides, as {grid_options(sides, behind, '--from')}{way}"
         )
     return whole
 

@@ -13,7 +13,15 @@ from pefourier.analysis.resize import ANEW, Picture, Resizing, by_cycles, is_com
 from pefourier.answers import plot
 from pefourier.answers.places import axis_names, by_axis, further_in_words
 from pefourier.answers.spectrum import whole_plane
-from pefourier.answers.telling import Answer, Said, Telling, meaning_of, record_of_fields, sentence
+from pefourier.answers.telling import (
+    LONG,
+    Answer,
+    Said,
+    Telling,
+    meaning_of,
+    record_of_fields,
+    sentence,
+)
 from pefourier.encodings.conventions import fact_of_convention
 from pefourier.encodings.encoding import Encoding
 from pefourier.encodings.grids import size_of
@@ -49,11 +57,25 @@ def conclude_resizing(enc: Encoding, r: Resizing) -> Said:
         verdict = "RESIZED"
     elif r.before.distinct < math.prod(r.before.grid) and not apart:
         verdict = "NOT DISTINCT"
+    if r.logits and r.method != ANEW:
+        return Said("RESIZED", *biases_in_words(r))
     anew = anew_in_words(r), unseen_in_words(r)
     if r.method == ANEW:
         return Said(verdict, anew[0], "", (anew[1], instead_in_words(enc, r)))
     way = instead_in_words(enc, r) if is_computed(enc, r.anew) else methods_in_words(enc, r)
     return Said(verdict, codes_in_words(r), way, anew)
+
+
+def biases_in_words(r: Resizing) -> tuple[str, str]:
+    """How far biases of a window are stretched, and by how much they change in each head."""
+    times = [new / old for new, old in zip(r.after.grid, r.before.grid, strict=True)]
+    most = int(np.argmax(r.logits))
+    by_head = ", ".join(number(one, 3) for one in r.logits)
+    heads = f"by head {by_head}" if len(r.logits) <= LONG else f"most in head {most}"
+    told = {"old": size_of(r.old), "new": size_of(r.new), "r": r, "heads": heads}
+    stretched = number(times[0], 3) if len(set(times)) == 1 else by_axis(times)
+    meaning = phrase("biases", times=stretched, most=max(r.logits), **told)
+    return meaning, phrase("ways of biases", **told)
 
 
 def methods_in_words(enc: Encoding, r: Resizing) -> str:
@@ -65,6 +87,8 @@ def methods_in_words(enc: Encoding, r: Resizing) -> str:
     told = {"old": size_of(r.old), "new": size_of(r.new), "percent": percent, "r": r}
     told["kind"] = printable(enc.params.get("model_type") or "")
     ways = [" by --method ".join(way) for way in (type_row(told["kind"]) or {}).get("resized", ())]
+    if any(one.code == "lags-as-codes" for one in enc.findings):
+        return phrase("lags", times=r.new[0] / r.old[0], **told)
     if len(r.old) == 1:
         return phrase("line", times=r.new[0] / r.old[0], **told)
     return phrase("own" if ways else "methods", ways=" and ".join(ways), **told)

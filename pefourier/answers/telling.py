@@ -34,7 +34,12 @@ if TYPE_CHECKING:
     from pefourier.answers.plot import Look
     from pefourier.result import Result
 
-FIRST = {"array-chosen", "biases-as-codes", "positions-column"}  # begin a conclusion
+FIRST = {
+    "array-chosen",
+    "biases-as-codes",
+    "lags-as-codes",
+    "positions-column",
+}  # begin a conclusion
 EXACT = 1e-6  # error of a linear inverse that is rounding
 LONG = 4  # numbers or names of a list that are told one by one
 MOST = 3  # sentences of a conclusion that is made of what speaks first

@@ -142,7 +142,8 @@ def on_grid(enc: Encoding, sides: Sides, prefix: int) -> Encoding:
     if window:
         own = {"params": {**enc.params, "grid": window, "prefix": 0}, "eps": enc.eps}
         behind = len(enc) - len(lags_on(window))
-        own["findings"] = [*enc.findings, finding("grid-convention", note=told_rows(enc, behind))]
+        doubts = [one for one in enc.findings if one.code != "biases-as-codes"]  # which is settled
+        own["findings"] = [*doubts, finding("grid-convention", note=told_rows(enc, behind))]
         return biases_within(window, enc.table(), enc.name, origin="file", spec=enc.spec, **own)
     check_fit(shown(enc.label), len(enc), sides, prefix, "" if fits else shown_instead(enc, sides))
     found = findings_on_start(enc, sides, prefix)

@@ -26,7 +26,12 @@ from pefourier.encodings.registry import BUILDERS, build, parse_parameters
 from pefourier.errors import PefourierError, shown, unknown
 from pefourier.files import data_names
 
-BIASES = re.compile(r"(^|\.)(relative_(position|attention)_bias|rel_pos(_[xy])?_bias)")  # of arrays
+NAMED = {  # what an array holds in place of codes, by its name
+    "biases-as-codes": re.compile(
+        r"(^|\.)(relative_(position|attention)_bias|rel_pos(_[xy])?_bias)"
+    ),
+    "lags-as-codes": re.compile(r"(^|\.)rel_pos_[thw]$"),
+}
 HUB = (  # a model there: owner/name, or its address
     r"(?:https?://(?:www\.)?(?:huggingface\.co|hf\.co)/|hf://)?"
     r"(\w[\w.-]*(?:/\w[\w.-]*)?)(?:/(?:resolve|blob|tree|raw)/.*|/)?"
@@ -256,9 +261,11 @@ def load_file(spec: str, length: int | None) -> Encoding:
     table = rows_up_to(found.codes, length, shown(spec))
     array = found.name if found.chosen else key
     params = {"length": len(table), "d": table.shape[1], "path": path, "array": array}
-    codes = ["biases-as-codes"] * bool(BIASES.search(found.name)) + ["array-chosen"] * found.chosen
+    codes = [code for code, name in NAMED.items() if name.search(found.name)]
+    codes += ["array-chosen"] * found.chosen
     codes += ["positions-column"] * found.name.startswith(BEHIND)
-    findings = tuple(finding(code, name=shown(found.name)) for code in codes)
+    told = {"name": shown(found.name), "middle": len(found.codes) // 2}
+    findings = tuple(finding(code, **told) for code in codes)
     facts = {"eps": found.eps, "origin": "file", "findings": findings, "paired": found.paired}
     return replace(from_table(table, spec, **facts), params=params, spec=spec)
 

@@ -310,7 +310,19 @@ def test_a_bare_table_of_biases_is_resized_as_that_of_a_folder(run, tmp_path, rn
         even = run("resize", bare, "--from", "27x27", "--to", "20x20")
         assert even.status == 2
         assert "a window of 20x20 has 39x39" in even.err
-        assert "as --from 27x27\n" in run("resize", bare, "--to", "20x20").err
+        assert "as --from 14x14\n" in run("resize", bare, "--to", "20x20").err
+    else:
+        said = run("resize", bare, "--to", "20x20").err
+        assert said.endswith(
+            "as --from 27x27; of biases of attention those of their window, --from 14x14\n"
+        )
+    save_file({name: table}, tmp_path / "named.safetensors")  # refused, once, or read as codes
+    named = run(
+        "resize", tmp_path / "named.safetensors", "--to", "20x20", "--out", tmp_path / "n.npy"
+    )
+    assert (named.status, named.err) == (0, "")
+    assert "read as positions" not in named.out
+    assert np.abs(np.load(tmp_path / "n.npy") - found[0]).max() < 1e-8
 
 
 def test_biases_of_a_window_are_suspected_by_their_size_alone(run, tmp_path, rng):
