@@ -2,11 +2,10 @@
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from math import log2
 from typing import TYPE_CHECKING
 
 from pefourier.answers.telling import Said, first_sentences, meaning_of, sentence
-from pefourier.train.options import BESIDE, LEVEL, ORDER_FREE, WITHOUT_CODES
+from pefourier.train.options import BESIDE, LEVEL, ORDER_FREE, WITHOUT_CODES, fewest_runs
 from pefourier.writing.text import agreeing, join, number
 
 NONE = "none"  # the arm without positions
@@ -178,7 +177,7 @@ def sum_up_power(one: "DatasetSummary") -> str:
     judged = judged_differences(one)
     encodings = judged.keys() - set(WITHOUT_CODES)
     could = [p for n, p in one.power.items() if n in encodings and p.claimed_runs is not None]
-    most = max(fewest_runs(one), *(p.claimed_runs for p in could)) if could else 0
+    most = max(fewest_runs(len(one.differences)), *(p.claimed_runs for p in could)) if could else 0
     if not could or most <= could[0].runs:
         return ""
     where = " on these windows" if one.folds > 1 else ""
@@ -321,19 +320,9 @@ def too_few_runs(one: "DatasetSummary", encoding: str) -> bool:
     return len(one.differences) * one.differences[encoding].p_floor > LEVEL
 
 
-def fewest_runs(one: "DatasetSummary") -> int:
-    """How many runs take an adjusted p below .05, as each halves the least that there can be.
-
-    >>> from types import SimpleNamespace
-    >>> [fewest_runs(SimpleNamespace(differences=range(n))) for n in (1, 2, 5)]
-    [6, 7, 8]
-    """
-    return int(log2(len(one.differences) / LEVEL)) + 2
-
-
 def more_seeds(one: "DatasetSummary") -> int:
-    """The --seeds that make so many."""
-    return -(-fewest_runs(one) // one.folds)
+    """The --seeds of which some adjusted p can fall below .05."""
+    return -(-fewest_runs(len(one.differences)) // one.folds)
 
 
 def verdict_word(one: "DatasetSummary", encoding: str) -> str:

@@ -9,6 +9,7 @@ fields, is imported.
 
 import json
 from dataclasses import dataclass
+from math import log2
 from pathlib import Path
 from typing import Any, Literal
 
@@ -43,6 +44,15 @@ def seeds_of(encoding: str, seeds: int) -> int:
     (4, 1)
     """
     return 1 if encoding in BESIDE else seeds
+
+
+def fewest_runs(differences: int) -> int:
+    """How many runs take an adjusted p below .05, as each halves the least that there can be.
+
+    >>> [fewest_runs(n) for n in (1, 2, 5)]
+    [6, 7, 8]
+    """
+    return int(log2(differences / LEVEL)) + 2
 
 
 def told_of_option(name: str) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from pefourier.train.conclusion import count_words
 from pefourier.train.data.split import Task
 from pefourier.train.foresight import Forecast
 from pefourier.train.grid import ResolvedTask, Stack
-from pefourier.train.options import BESIDE, LEVEL, Options
+from pefourier.train.options import BESIDE, LEVEL, Options, fewest_runs
 from pefourier.train.progress import Note, duration
 from pefourier.train.ranks import meets_in_group
 from pefourier.train.report import tables_in_words
@@ -119,7 +119,8 @@ def plan_of(
     candidates, find = len(list_candidates(options)), power.claim_for(task.name, options.find)
     unknown = Forecast(task.name, runs, candidates, schedule.epochs, None)
     forecast = replace(times.get(task.name, unknown), runs=runs, beside=beside)
-    found = power.detectable_difference(options.spread, options.seeds * len(task.folds))
+    every, fewest = options.seeds * len(task.folds), fewest_runs(run.count_differences(options))
+    found = power.detectable_difference(options.spread, every)
     finished = len({key for one in own for key in one.keys} & done)
     more = run.foretell_power(options, task).removeprefix(f"{task.name}:")
     asked = (task, schedule, options, forecast, finished, f"{more}.")
@@ -127,9 +128,9 @@ def plan_of(
         *asked,
         encodings=tuple(arm.name for arm in resolved.arms),
         length=task.length,
-        detectable=None if np.isnan(found) else found,
+        detectable=found if every >= fewest else None,
         claimed=find,
-        claimed_runs=power.enough_runs(options.spread, find),
+        claimed_runs=(enough := power.enough_runs(options.spread, find)) and max(enough, fewest),
     )
 
 

@@ -20,8 +20,9 @@ from functools import lru_cache
 import numpy as np
 from scipy.special import nctdtr, stdtr, stdtrit
 
-from pefourier.train.options import BESIDE, LEVEL, Options
+from pefourier.train.options import BESIDE, LEVEL, Options, fewest_runs
 from pefourier.train.statistics import TEST_TO_TRAIN, fold_means, subtract
+from pefourier.writing.text import agreeing
 
 WANTED = 0.8  # power
 MOST_NEEDED = 10**9  # runs
@@ -185,25 +186,36 @@ def exclusion_bound(mean: float, error: float, freedom: int) -> float:
 
 
 def foretell(
-    dataset: str, seeds: int, folds: int, spread: float, *, find: float | None = None
+    dataset: str,
+    seeds: int,
+    folds: int,
+    spread: float,
+    *,
+    find: float | None = None,
+    differences: int = 1,
 ) -> str:
     """What so many runs of each encoding will be able to find, if differences spread so.
+
+    Fewer than let the adjusted p of so many differences fall below .05 show none.
 
     >>> print(foretell("smd", 8, 5, 0.064))
     smd: 40 runs of each encoding show differences in F1 from 0.029 on with 80 % power; if these
     spread by 0.064 as on SMD (--spread), finding +0.010, as the paper claims, takes 324 (--seeds
     65)
-    >>> print(foretell("my.npz", 1, 1, 0.3, find=0.02))
-    my.npz: 1 run of each encoding shows no difference; if these spread by 0.3, finding +0.020
-    (--find) takes 1768 (--seeds 1768)
+    >>> print(foretell("my.npz", 3, 1, 0.3, find=0.02, differences=5))
+    my.npz: 3 runs of each encoding show no difference (from 8 on p can fall below .05: --seeds 8);
+    if these spread by 0.3, finding +0.020 (--find) takes 1768 (--seeds 1768)
     """
     runs, claim = seeds * folds, claim_for(dataset, find)
     whose = ", as the paper claims," if dataset in CLAIMED and find is None else " (--find)"
     least = detectable_difference(spread, runs)
-    shown = "run of each encoding shows no difference"
-    if runs > 1:
-        shown = f"runs of each encoding show differences in F1 from {least:.3f} on with 80 % power"
-    needed = enough_runs(spread, claim)
+    fewest, needed = fewest_runs(differences), enough_runs(spread, claim)
+    each = agreeing(runs, "run of each encoding shows", "runs of each encoding show")
+    shown = f"{each} differences in F1 from {least:.3f} on with 80 % power"
+    if runs < fewest:
+        enough = f"--seeds {-(-fewest // folds)}"
+        shown = f"{each} no difference (from {fewest} on p can fall below .05: {enough})"
+    needed = needed and max(needed, fewest)
     as_on_smd = " as on SMD (--spread)" if spread == Options.spread else ""
     spread = f"if these spread by {spread:g}{as_on_smd}"
     takes = f"finding {claim:+.3f}{whose} takes {told_with_seeds(needed, folds)}"

@@ -24,7 +24,7 @@ from pefourier.encodings.sources.tables import write_table
 from pefourier.errors import PefourierError, printable, shown
 from pefourier.files import write_whole
 from pefourier.train import extrapolation, foresight, grid, loop, power, processes, search, summary
-from pefourier.train.asked import check_options, list_candidates, parse_lengths
+from pefourier.train.asked import check_options, list_arms, list_candidates, parse_lengths
 from pefourier.train.beside import OtherMethod
 from pefourier.train.configuration import describe_comparison, settings_in_common
 from pefourier.train.data.load import load_task, name_positives, reads_data_folder, tied_classes
@@ -260,7 +260,13 @@ def list_remarks(asked: AskedComparison) -> list[str]:
 def foretell_power(options: Options, task: Task) -> str:
     """Which differences the runs on a task will be able to show."""
     folds = len(task.folds)
-    return power.foretell(task.name, options.seeds, folds, options.spread, find=options.find)
+    asked = {"find": options.find, "differences": count_differences(options)}
+    return power.foretell(task.name, options.seeds, folds, options.spread, **asked)
+
+
+def count_differences(options: Options) -> int:
+    """How many differences p is adjusted for: all encodings but the one they are compared with."""
+    return max(1, len(list_arms(options.encoding, options.match_rms)) - 1)
 
 
 def read_rank() -> tuple[int, int]:

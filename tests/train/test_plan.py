@@ -146,7 +146,10 @@ def test_the_plan_is_told_in_words_and_as_records(run):
     told = run(*given, "--seeds", 2, "--beside", "trees")
     assert told.out.startswith("NOTHING TRAINED. There would be 5 runs, about ")
     assert "\n0     24 (12 / 12)  8 (4 / 4)  8 (4 / 4)\n" in told.out
-    assert "2 runs of each encoding show differences in F1 from" in " ".join(told.out.split())
+    few = "2 runs of each encoding show no difference (from 7 on p can fall below .05: --seeds 7)"
+    assert few in " ".join(told.out.split())  # 2^-6 for each of two differences, of dft and trees
+    enough = run(*given, "--seeds", 7, "--beside", "trees").out.split()
+    assert "7 runs of each encoding show differences in F1 from" in " ".join(enough)
     (record,) = run(*given, "--seeds", 2, "--json", "--quiet").results
     assert record["folds"] == [{"fold": 0, "train": [12, 12], "valid": [4, 4], "test": [4, 4]}]
     assert record["encodings"] == ["none", "dft"]

@@ -169,8 +169,8 @@ def test_power_is_told_before_training():
     run_comparison(Options(**given, spread=0.1), note=said.append)
     (line,) = [line for line in said if "power" in line or "spread" in line]
     assert line == (
-        "order:count=60,length=6: 1 run of each encoding shows no difference; if these spread by "
-        "0.1, finding +0.010 (--find) takes 787 (--seeds 787)"
+        "order:count=60,length=6: 1 run of each encoding shows no difference (from 6 on p can fall "
+        "below .05: --seeds 6); if these spread by 0.1, finding +0.010 (--find) takes 787 (--seeds 787)"
     )
     with pytest.raises(PefourierError, match="--spread must be a finite number above 0; got 0"):
         run_comparison(Options(**given, spread=0.0))
@@ -180,7 +180,7 @@ def test_the_difference_to_find_is_that_which_is_asked_for():
     said = []
     given = {**SMALL, "encoding": ("none", "sinusoidal"), "seeds": 2, "epochs": 2, "patience": 0}
     found = run_comparison(Options(**given, spread=0.1, find=0.02), note=said.append)
-    (line,) = [line for line in said if "power" in line]
+    (line,) = [line for line in said if "spread" in line]
     assert line.endswith("finding +0.020 (--find) takes 199 (--seeds 199)")
     (one,) = found.datasets
     assert one.power["none"].claimed == 0.02
