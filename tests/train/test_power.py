@@ -170,7 +170,8 @@ def test_power_is_told_before_training():
     (line,) = [line for line in said if "power" in line or "spread" in line]
     assert line == (
         "order:count=60,length=6: 1 run of each encoding shows no difference (from 6 on p can fall "
-        "below .05: --seeds 6); if these spread by 0.1, finding +0.010 (--find) takes 787 (--seeds 787)"
+        "below .05: --seeds 6); if these spread by 0.1, finding +0.010 (--find) takes 787 "
+        "(--seeds 787)"
     )
     with pytest.raises(PefourierError, match="--spread must be a finite number above 0; got 0"):
         run_comparison(Options(**given, spread=0.0))
