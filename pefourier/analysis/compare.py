@@ -124,7 +124,7 @@ def compare(
     ('equivalent', 'interleaved to halves', 2)
     """
     from pefourier.diagnosis.causes import find_cause
-    from pefourier.diagnosis.resampled import rounding_of, two_resizings
+    from pefourier.diagnosis.resampled import read_unpermuted, rounding_of, two_resizings
 
     one, two = as_encoding(a), as_encoding(b)
     one, two = in_layout_of(two, one), in_layout_of(one, two)
@@ -146,6 +146,8 @@ def compare(
         if cause and len({*cause.changes["method"]}) == 1:  # each is near what that method makes
             near = {"tolerance": 2 * rounding_of(one, two), "first_difference": None}
             found, cause = replace(found, verdict="equal", by={}, **near), None
+        elif cause is None:
+            cause = read_unpermuted(one, two)
     multiplied = cause and (cause.of != "both" or "attention_factor" in cause.changes)
     if multiplied and found.verdict == "equivalent":
         found = unscaled(one, two, found)

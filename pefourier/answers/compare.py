@@ -37,6 +37,7 @@ METHODS = {
     "antialias": "bicubic with antialias",
     "bicubic-corners": "bicubic with align_corners",
     "bilinear-corners": "bilinear with align_corners",
+    "nearest": "nearest (surely a bug: neighbours share one code)",
     "dinov2": "bicubic by a scale factor with .1 added (DINOv2)",
 }
 ORDERS = {"order", "rows", "layout", "columns", "signs", "first"}  # of no account to new weights

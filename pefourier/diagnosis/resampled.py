@@ -17,7 +17,7 @@ import numpy as np
 from pefourier.diagnosis.causes import Cause, holds_numbers
 from pefourier.encodings.encoding import Encoding, largest_number
 from pefourier.encodings.grids import size_of
-from pefourier.geometry.interpolation import METHODS, resize_lattice
+from pefourier.geometry.interpolation import LIBRARY, METHODS, resize_lattice
 
 Grid = tuple[int, tuple[int, ...]]  # rows before it, and its sides
 KEPT = range(9)  # rows before a square whose sides nobody gave
@@ -38,25 +38,44 @@ class Resized:
     allowed: float
 
 
-def read_resizing(one: Encoding, two: Encoding) -> Resized | None:
-    """How one of two tables was made from the other, of another grid; None where neither was."""
+def read_resizing(one: Encoding, two: Encoding, unpermuted: bool = False) -> Resized | None:
+    """How one of two tables was made from the other, of another grid; None where neither was.
+
+    `unpermuted` numbers were taken as planes (d, rows, columns) as they lie in memory.
+    """
     if not (holds_numbers(one) and holds_numbers(two) and one.dim == two.dim):
         return None
     for of, source, made in (("b", one, two), ("a", two, one)):
         rows, wanted = (np.asarray(enc.table(), dtype=float) for enc in (source, made))
         allowed = rounding_of(source, made)
         for kept, old in grids(source):
+            lattice = as_planes(rows[kept:]) if unpermuted else rows[kept:]
             for same, new in grids(made):
                 if kept != same or old == new or len(old) != len(new):
                     continue
                 if np.abs(rows[:kept] - wanted[:kept]).max(initial=0.0) > allowed:
                     continue
-                for method in METHODS:
-                    tried = resize_lattice(rows[kept:], old, new, method)
-                    left = float(np.abs(tried - wanted[kept:]).max())
+                for method in LIBRARY:
+                    tried = resize_lattice(lattice, old, new, method)
+                    back = [tried.T.reshape(tried.shape)] if unpermuted else []
+                    left = min(float(np.abs(t - wanted[kept:]).max()) for t in (tried, *back))
                     if left <= allowed:
                         return Resized(of, old, new, method, left, allowed)
     return None
+
+
+def as_planes(rows: np.ndarray) -> np.ndarray:
+    """Rows (n, d) whose numbers were taken as d planes of n points, without being transposed."""
+    return rows.reshape(rows.shape[::-1]).T
+
+
+def read_unpermuted(one: Encoding, two: Encoding) -> Cause | None:
+    """The slip by which a resized table has rows and columns of another in disorder."""
+    found = read_resizing(one, two, unpermuted=True) if len(one) != len(two) else None
+    if found is None:
+        return None
+    changes = {"method": (None, found.method)}
+    return Cause("ab".replace(found.of, ""), ("unpermuted",), changes, found.left, {})
 
 
 def two_resizings(one: Encoding, two: Encoding) -> Cause | None:

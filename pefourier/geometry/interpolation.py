@@ -122,6 +122,15 @@ def fourier_weights(n: int, m: int) -> np.ndarray:
     return new @ (old * np.where(k, 2 / n, 1 / n)).T
 
 
+def nearest_weights(n: int, m: int) -> np.ndarray:
+    """torch's nearest: one neighbour, the same for several places where the line becomes longer.
+
+    >>> nearest_weights(2, 3) @ np.array([0.0, 1.0])
+    array([0., 0., 1.])
+    """
+    return np.eye(n)[np.arange(m) * n // m]
+
+
 METHODS: dict[str, Callable[[int, int], np.ndarray]] = {
     "bicubic": bicubic_weights,
     "antialias": antialias_weights,
@@ -132,6 +141,7 @@ METHODS: dict[str, Callable[[int, int], np.ndarray]] = {
     "bilinear-corners": lambda n, m: between_weights(n, corners(n, m)),
     "fourier": fourier_weights,
 }
+LIBRARY = METHODS | {"nearest": nearest_weights}  # what a table may have been made with
 
 
 def resize_lattice(
@@ -148,7 +158,7 @@ def resize_lattice(
     for axis, (n, m) in enumerate(zip(old, new, strict=True)):
         if n != m or method == "dinov2":
             own = changing_columns(values, axis)  # all others stay, to the bit
-            made = np.tensordot(METHODS[method](n, m), values[..., own], (1, axis))
+            made = np.tensordot(LIBRARY[method](n, m), values[..., own], (1, axis))
             values = np.take(values, [0] * m, axis)
             values[..., own] = np.moveaxis(made, 0, axis)
     return values.reshape(-1, values.shape[-1])

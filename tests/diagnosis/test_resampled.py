@@ -14,6 +14,7 @@ WAYS = {
     "antialias": {"mode": "bicubic", "antialias": True},
     "bilinear": {"mode": "bilinear"},
     "bilinear-corners": {"mode": "bilinear", "align_corners": True},
+    "nearest": {"mode": "nearest"},
 }
 
 
@@ -58,6 +59,20 @@ def test_one_way_in_float32_and_in_float64_is_the_same(prefix, rng):
     one, two = resized(table, prefix, 24, "bicubic"), stored(np.vstack([table[:prefix], made]))
     found = compare(one, two)
     assert (found.verdict, found.cause, found.same) == ("equal", None, True)
+
+
+@pytest.mark.parametrize("back", [False, True])
+def test_numbers_that_were_taken_as_planes_are_told(table, prefix, back):
+    """The permute before is forgotten, and the one behind it may be."""
+    planes = torch.tensor(table[prefix:]).reshape(1, -1, 14, 14)
+    made = torch.nn.functional.interpolate(planes, size=(24, 24), mode="bicubic")[0]
+    rows = made.permute(1, 2, 0) if back else made
+    two = stored(np.vstack([table[:prefix], rows.reshape(576, -1).numpy()]))
+    found = compare(stored(table), two)
+    assert (found.verdict, found.cause.of, found.same) == ("different", "a", False)
+    told = found.cause.misreadings, found.cause.changes
+    assert told == (("unpermuted",), {"method": (None, "bicubic")})
+    assert compare(two, stored(table)).cause.of == "b"
 
 
 @pytest.mark.parametrize("one", ["bicubic", "bilinear-corners"])
