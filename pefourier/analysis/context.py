@@ -169,6 +169,7 @@ def describe_context(
     29
     """
     runs = layer_runs(spec, d)
+    length = length or extended_length(spec, d)
     parts = list(dict.fromkeys(run.part for run in runs if run.kind == "rotary"))
     whole, own = load_parts(spec, parts, length, d)
     stated = [trained_as_stated(enc.params) for enc in whole]
@@ -243,13 +244,23 @@ def describe_indexer(
     return describe_rotation(enc, trained, length, name=INDEXER)
 
 
+def extended_length(spec: str, d: int | None) -> int | None:
+    """Positions up to which a name's scaling extends those of training; None where it has none.
+
+    >>> extended_length("rope:scaling=yarn,factor=4,original=4096", 128)
+    16384
+    """
+    params = load(spec, None, d).params if source_of(spec) == "name" else {}
+    return round(params["original"] * params["factor"]) if params.get("original") else None
+
+
 def load_parts(
     spec: str, parts: Sequence[str], length: int | None, d: int | None
 ) -> tuple[list[Encoding], list[Encoding]]:
     """The encoding of each rotation, or of what positions there are: as it is, and of a length."""
     if parts and length:  # before positions are numbered
         check_cost(shown(spec), "positions in narrow formats", length)
-    own_length = length if source_of(spec) == "name" and parts else None  # which has none itself
+    own_length = length if source_of(spec) == "name" else None  # which has none itself
     whole = [load_layers(spec, part, own_length, d) for part in parts or [""]]
     own = [load_layers(spec, p, length, d) for p in parts] if length and parts else whole
     longest = length or max(map(positions_of, whole))

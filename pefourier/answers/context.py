@@ -18,11 +18,11 @@ from pefourier.answers import telling
 from pefourier.answers.context_chart import bands_chart
 from pefourier.answers.context_figures import wavelengths
 from pefourier.answers.grid_reach import reach_on_grid
-from pefourier.encodings import load
 from pefourier.encodings.encoding import Encoding
 from pefourier.encodings.families.relative import t5_buckets
+from pefourier.encodings.specs import load, source_of
 from pefourier.writing.page import Page, fields_of, fields_told
-from pefourier.writing.text import agreeing, aligned, first_few, join, number, ranges
+from pefourier.writing.text import agreeing, aligned, capital, first_few, join, number, ranges
 
 MEANS = partial(telling.meaning_of, "context")
 phrase = partial(telling.sentence, "context")
@@ -438,14 +438,34 @@ def about_table(enc: Encoding, found: context.Context) -> tuple[str, str]:
     if enc.origin == "file" and enc.act == "add" and found.length > len(enc):
         return about_file(enc, found.length)
     if enc.origin == "weights" or enc.name == "learned":
-        return about_rows(enc, found.length)
+        return about_rows(enc, found)
     if enc.measure is not None and len(enc.domain.sides) > 1:
         return MEANS("A GRID", reach=reach_on_grid(enc))
+    if repeating := [f for f in enc.findings if f.code == "repeating-codes"]:
+        return MEANS("CODES REPEAT", told=capital(repeating[0].message))
     if enc.measure is not None:
         own = enc.measure.frequencies
+        if times := stretch(enc, found.trained):
+            told = {"name": enc.name, "times": times, "found": found}
+            return MEANS("ANY LENGTH | stretched", **told)
         idle = int(((own != 0) & (own * found.length < 2 * pi)).sum())
         return MEANS("ANY LENGTH", name=enc.name, length=found.length, idle=idle, waves=len(own))
     return MEANS("NO ROTATION", name=enc.label)
+
+
+def stretch(enc: Encoding, trained: int) -> float | None:
+    """How many times slower all waves are than over the positions of training; None: they differ.
+
+    >>> from pefourier.encodings import load
+    >>> stretch(load("tape", 96, 64), 24), stretch(load("sinusoidal", 96, 64), 24)
+    (4.0, None)
+    """
+    if source_of(enc.spec) != "name" or enc.domain.grid:
+        return None
+    before = load(enc.spec, trained, enc.dim).measure.frequencies
+    own = enc.measure.frequencies
+    times = before.max() / own.max()
+    return float(times) if times > 1 and np.allclose(before, times * own) else None
 
 
 def slopes_in_words(enc: Encoding, slopes: Sequence[float]) -> str:
@@ -470,12 +490,13 @@ def about_tables(found: context.Context) -> tuple[str, str]:
     return MEANS(f"{verdict} | tables", held=join(held), beyond=beyond)
 
 
-def about_rows(enc: Encoding, length: int) -> tuple[str, str]:
-    """How many positions a learned table has rows for."""
-    lost = length - len(enc)
-    none = f"; of {length} asked for, {lost} {agreeing(lost, 'has', 'have')} none"
-    rows = enc.params.get("rows", len(enc))
-    held = f"{len(enc)} positions in {rows} rows" if rows > len(enc) else f"{rows} rows"
+def about_rows(enc: Encoding, found: context.Context) -> tuple[str, str]:
+    """How many positions a learned table has rows for; that of a name has those of training."""
+    own = found.trained if found.given and "path" not in enc.params else len(enc)
+    lost = found.length - own
+    none = f"; of {found.length} asked for, {lost} {agreeing(lost, 'has', 'have')} none"
+    rows = enc.params.get("rows", own)
+    held = f"{own} positions in {rows} rows" if rows > own else f"{rows} rows"
     verdict = "TOO FEW ROWS" if lost > 0 else "FIXED LENGTH"
     return MEANS(verdict, held=held, beyond=none if lost > 0 else "")
 

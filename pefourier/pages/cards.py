@@ -25,6 +25,7 @@ SEVERE = {
     "UNSEEN ANGLES": "warning",
     "UNSEEN UNLESS TRAINED ON": "warning",
     "BEYOND EVERY WINDOW": "warning",
+    "CODES REPEAT": "warning",
     "TOO FEW ROWS": "warning",
 }
 

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 from pathlib import Path
 
 import numpy as np
@@ -682,3 +683,41 @@ def test_a_config_that_turns_in_no_layer_has_no_positions(run, tmp_path):
     path.write_text(json.dumps({**config, "max_position_embeddings": 65536}))
     said = " ".join(run("context", str(path)).out.split())
     assert "nope.json: NO POSITIONS. Nothing says where a token stands" in said
+
+
+@pytest.mark.parametrize(
+    ("spec", "said"),
+    [
+        ("dft", "CODES REPEAT. Codes repeat with period 64: positions s and s + 64 collide;"),
+        ("learned", "TOO FEW ROWS. Learned positions end with their table: 24 rows; of 96 asked"),
+        ("tape", "ANY LENGTH. The waves of tape are stretched with the length: of 96 positions,"),
+        ("sinusoidal", "ANY LENGTH. Positions are computed for any length (sinusoidal) and added"),
+    ],
+)
+def test_a_name_is_asked_at_the_length_that_is_given(run, spec, said):
+    """Once 80 positions were taken for all of them; tape had the sentence of sinusoidal."""
+    done = run("context", spec, "--trained", 24, "-S", 96, "--d", 64)
+    assert " ".join(done.out.split()).startswith(f"{spec}: {said}")
+
+
+def test_codes_of_tape_lie_between_those_of_training():
+    """Position p of 96 has the code of p / 4 of 24: every fourth is one of training."""
+    before, after = (load("tape", n, 64).table() for n in (24, 96))
+    assert np.allclose(after[::4], before)
+
+
+@pytest.mark.parametrize("spec", ["rope", "rope:rho=5e5", "rope:d=32", "llama.json", "gemma.json"])
+def test_a_command_that_an_answer_proposes_runs(run, spec):
+    """Of design, too, whatever was said of d and of the length of training."""
+    sizes = ["--d", 64] if spec.startswith("rope") else []
+    asked = [
+        ["context", spec, "--trained", 512, "--length", 2048, *sizes],
+        ["context", spec, "--length", "512k"],
+        ["design", "--length", 8192, "--d", 64, "--base", 10000],
+    ]
+    said = "\n".join(run(*one).out for one in asked)
+    quoted = [" ".join(one.split()) for one in re.findall("'(pefourier[^']*)'", said)]
+    commands = quoted + re.findall(r"^ {4}(pefourier (?!train).*)$", said, re.M)
+    assert commands
+    for command in commands:
+        assert run(*shlex.split(command)[1:]).status == 0, command
