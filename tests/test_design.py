@@ -286,6 +286,16 @@ def test_the_base_that_is_told_serves_when_it_is_typed_back(length, d):
     assert design_text("", found).splitlines()[1].startswith(typed)
 
 
+@pytest.mark.parametrize(("length", "d"), [(4096, 128), (65536, 128), (1000, 64)])
+def test_the_base_that_is_advised_is_not_on_a_thin_island(length, d):
+    """Once 2100000 was advised for 65536 positions: a base 1 % larger fails."""
+    found = design_base(length, d, bases=(), criteria=("bound",))
+    (typed,) = re.findall(r"takes base ([\d.e+]+);", conclude_design(found).text)
+    for larger in (1.001, 1.008, 1.02, 1.03, 1.045):
+        frequencies = (larger * float(typed)) ** (-2 * np.arange(d // 2) / d)
+        assert base_bound(frequencies, length) is None
+
+
 def test_a_base_above_the_smallest_may_fail_and_is_not_advised():
     found = design_base(65536, 128, bases=(3e6,), criteria=("bound",))
     assert found.candidates[1].bound < 65536

@@ -11,7 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pefourier.analysis.design import CRITERIA, Candidate, Design, find_first_base, grid_spec
+from pefourier.analysis.context import count_idle
+from pefourier.analysis.design import (
+    CRITERIA,
+    Candidate,
+    Design,
+    find_first_base,
+    grid_spec,
+    steady_base,
+)
 from pefourier.answers.choice import TRAINABLE, advise, pasted
 from pefourier.answers.plot import USUAL, WIDTH, Look, add_legend, literal, make_panels
 from pefourier.answers.telling import Answer, Said, Telling, meaning_of, record_of_fields, sentence
@@ -164,8 +172,11 @@ def best_by_codes(design: Design, criteria: Sequence[str]) -> str:
 def in_few_digits(rho: float, criterion: str, design: Design) -> str:
     """A base in three digits, or in as many more as it takes to serve as well.
 
-    What is a most is not rounded up, nor what is a least down. Bases above the least may fail.
+    What is a most is not rounded up, nor what is a least down. Bases above the least may fail: it
+    is one from which on some serve.
     """
+    if criterion == "bound":
+        rho = steady_base(rho, design.d, design.length)
     unit = 10.0 ** (floor(log10(rho)) - 2)
     if criterion == "turns":
         return number(floor(round(rho / unit, 9)) * unit, 7)
@@ -182,7 +193,13 @@ def fact(criterion: str, design: Design) -> str:
         return sentence("design", "no bound")
     text = not (design.steps or design.axis)
     inputs = "patches" if design.axis else "rows" if design.steps else "tokens"
-    told: dict[str, Any] = {"rho": rho, "lengths": given, "cost": "", "inputs": inputs}
+    told: dict[str, Any] = {
+        "rho": rho,
+        "lengths": given,
+        "cost": "",
+        "island": "",
+        "inputs": inputs,
+    }
     if name == "phase":
         told["similarity"], _, layers = given.partition(":")
         told["through"] = f" after {layers} layers" if layers else ""
@@ -197,8 +214,11 @@ def fact(criterion: str, design: Design) -> str:
         told["cost"] = sentence("design", "negative", lag=c.bound, inputs=inputs)
     elif name == "bound":
         told["who"] = "a language model takes" if text else "the rule of language models asks for"
-        if c and c.idle:
-            told["cost"] = sentence("design", "idle", idle=c.idle, pairs=design.d // 2)
+        if float(told["few"]) > 1.02 * rho:
+            told["island"] = sentence("design", "island")
+        frequencies = float(told["few"]) ** (-2 * np.arange(design.d // 2) / design.d)
+        if idle := count_idle(frequencies, design.length):
+            told["cost"] = sentence("design", "idle", idle=idle, pairs=design.d // 2)
     return sentence("design", name, **told)
 
 
