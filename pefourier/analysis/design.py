@@ -194,7 +194,7 @@ def steady_base(base: float, d: int, length: int) -> float:
     Tried in steps of 0.5 % up to some four times the base; the base itself where none is.
 
     >>> [f"{steady_base(b, 128, n):.4g}" for b, n in ((26952.57, 4096), (1e5, 4096))]
-    ['4.752e+04', '1e+05']
+    ['4.712e+04', '1e+05']
     """
     failed: list[tuple[float, int]] = []
     run: list[float] = []
