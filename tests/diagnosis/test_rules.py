@@ -221,9 +221,7 @@ def test_other_findings(name):
 
 def test_free_frequencies_are_told_and_those_of_a_grid_that_was_rounded_are_not():
     coarse = FORMATS["bfloat16"]
-    phases = rounded(
-        np.arange(80)[:, None] * rounded(5e5 ** (-np.arange(64) / 64), coarse), coarse
-    )
+    phases = rounded(np.arange(80)[:, None] * rounded(5e5 ** (-np.arange(64) / 64), coarse), coarse)
     rounded_grid = rounded(np.hstack([np.cos(phases), np.sin(phases)]), coarse)
     hours = np.arange(336)[:, None] * 2 * np.pi / np.array([24, 168, 8766])
     for table, words in (
