@@ -309,3 +309,11 @@ def test_bare_biases_say_which_row_of_the_file_each_is(tmp_path, rng):
     told = [one.message for one in enc.findings if "is row 171 - r of the file" in one.message]
     assert len(told) == 1
     assert (enc.table()[3:] == stored[171 - np.arange(3, 172)]).all()
+
+
+def test_a_table_that_overflowed_in_float16_says_so():
+    table = np.array([[1.0, 2.0], [np.inf, 3.0]], dtype=np.float16)
+    with pytest.raises(PefourierError, match="float16 overflows beyond 65504"):
+        from_table(table)
+    with pytest.raises(PefourierError, match=r"finite numbers$"):
+        from_table(table.astype(float))

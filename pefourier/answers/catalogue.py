@@ -48,7 +48,7 @@ def read_catalogue() -> list[dict[str, Any]]:
 
 def catalogue_page(names: Sequence[str] = ()) -> Page:
     """The answer of `pefourier list`: all encodings in brief, or some in full."""
-    found = [find_record(name) for name in names] or read_catalogue()
+    found = [record for name in names for record in find_records(name)] or read_catalogue()
     return Page(
         "list",
         words=partial(descriptions, found) if names else text,
@@ -58,17 +58,29 @@ def catalogue_page(names: Sequence[str] = ()) -> Page:
     )
 
 
-def find_record(name: str) -> dict[str, Any]:
-    """The record of one encoding."""
+def find_records(name: str) -> list[dict[str, Any]]:
+    """The record of one encoding, or those that have a convention of that name, with it alone.
+
+    >>> [(one["encoding"], len(one["conventions"])) for one in find_records("dinov3")]
+    [('axial-rope', 1)]
+    """
     known = {record["encoding"]: record for record in read_catalogue()}
     if name not in known:
+        found = [
+            record | {"conventions": [one]}
+            for record in known.values()
+            for one in record.get("conventions", ())
+            if one["convention"] == name
+        ]
+        if found:
+            return found
         raise unknown(
             "encoding",
             name,
             known,
             "'pefourier list' shows all, 'explain' other words.",
         )
-    return known[name]
+    return [known[name]]
 
 
 def with_conclusion(record: dict[str, Any]) -> dict[str, Any]:

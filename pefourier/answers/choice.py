@@ -15,7 +15,7 @@ from shlex import quote
 from typing import TYPE_CHECKING, Literal
 
 from pefourier.analysis.faithful import LADDER
-from pefourier.answers.telling import LONG, sentence
+from pefourier.answers.telling import sentence
 from pefourier.encodings.encoding import Encoding
 from pefourier.encodings.grids import size_of
 from pefourier.encodings.specs import load, source_of
@@ -24,6 +24,7 @@ from pefourier.writing.text import agreeing, join, paragraph
 if TYPE_CHECKING:  # it asks this room
     from pefourier.answers.telling import Answer
 
+NAMED = 12  # encodings of a sentence
 ARMS = 8  # that a command of training names
 BLIND = "-e none -e order-free"  # what encodings have to beat
 TRAINABLE = 4096  # positions of a series; language models are not trained here
@@ -233,7 +234,7 @@ def what_speaks_for(apart: Sequence[Answer]) -> list[str]:
 
 
 def names(answers: Sequence[Answer]) -> str:
-    """The labels of encodings; of many the first ones and how many more."""
+    """The labels of encodings; of very many the first ones and how many more."""
     labels = [a.encoding.label for a in answers]
-    more = len(labels) - LONG
-    return join(labels if more <= 1 else [*labels[:LONG], f"{more} more"])
+    more = len(labels) - NAMED
+    return join(labels if more <= 1 else [*labels[:NAMED], f"{more} more"])

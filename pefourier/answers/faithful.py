@@ -89,6 +89,7 @@ def why_no_rise(answer: telling.Answer) -> str:
 
 FAITHFUL_FACTS = [
     Fact("verdict", lambda r: r.verdict),
+    Fact("faithful (no two share a code)", lambda r: "yes" if r.faithful else "no"),
     Fact("positions", lambda r: r.length),
     Fact("dimensions", lambda r: r.dimension),
     Fact("distinct codes", lambda r: r.distinct),

@@ -206,6 +206,8 @@ def from_table(table: np.ndarray, name: str = "table", **facts: Any) -> Encoding
     if not np.isfinite(top):
         row, column = np.unravel_index(np.argmin(np.isfinite(table)), table.shape)
         where = f"row {row}, column {column}; codes must be finite numbers"
+        if table.dtype == np.float16:
+            where += ", and float16 overflows beyond 65504: compute them in float32"
         raise PefourierError(f"{name} holds {table[row, column]} at {where}")
     check_magnitude(name, top)
 

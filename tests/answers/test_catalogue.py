@@ -71,3 +71,11 @@ def test_models_use_what_is_said_of_them(tmp_path, kind):
     except PefourierError as error:
         name = re.search(r"are (learned): their table is in its weights", str(error))[1]
     assert kind in USED_BY[name]
+
+
+def test_a_convention_is_found_by_its_name(run):
+    """Alone, in the encoding that has it."""
+    told = run("list", "dinov3").out
+    assert told.startswith("axial-rope: ")
+    assert "    dinov3  " in told
+    assert "    eva02  " not in told

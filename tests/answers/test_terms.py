@@ -45,6 +45,19 @@ def keys_of(value):
             yield from keys_of(item)
 
 
+@pytest.mark.parametrize(
+    ("words", "term"),
+    [
+        ("upper bound on scores", "decay"),
+        ("phases never seen", "unseen"),
+        ("figure 1", "figure1"),
+        ("participation", "effective dimension"),
+    ],
+)
+def test_words_of_readers_are_found(words, term):
+    assert [t.term for t in find_terms(words, TERMS)] == [term]
+
+
 @pytest.fixture
 def tables(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
