@@ -358,5 +358,5 @@ def test_with_the_base_of_turns_all_pairs_turn(length, d):
 def test_a_series_is_told_which_base_to_take(run):
     idle = int((1e4 ** (-np.arange(32) / 32) * 1008 < 2 * np.pi).sum())
     said = run("design", "--span", "7d", "--resolution", "10min", "--d", 64).out
-    told = f"as suits a series: take it; with the usual 10000 {idle} of 32 never do."
+    told = f"every pair completes a turn; with the usual 10000 {idle} of 32 never do."
     assert told in " ".join(said.split())

@@ -68,6 +68,7 @@ RULES = (  # of those to take the first that holds is the default, the second wh
     Rule("out", ("dft", "onehot"), "above d", "codes repeat after {d} positions"),
     Rule("out", ("none",), "any", "all codes are alike"),
     Rule("try", ("learned",), "any", "a row for each position, none beyond {n}"),
+    Rule("try", ("tape",), "any", "waves that stretch with the length, to test on longer series"),
     Rule("try", ("t5",), "any", "learned biases for lags; far lags share one"),
     Rule("try", ("alibi",), "any", "biases that favour near positions; nothing to learn"),
     Rule(

@@ -110,8 +110,8 @@ def conclude_design(design: Design) -> Said:
     >>> from pefourier.analysis.design import design_base
     >>> said = conclude_design(design_base(80, 64, criteria=("turns", "distance"))).text
     >>> print(said)  # doctest: +NORMALIZE_WHITESPACE
-    CRITERIA DISAGREE. For 80 positions and d 64 a base of at most 13.8 (exactly: 13.82141) lets
-    every pair complete a turn, as suits a series; at lag 9 the sum of cosines first turns negative:
+    CRITERIA DISAGREE. For 80 positions and d 64 a series takes base 13.8: up to 13.82141 every pair
+    completes a turn; at lag 9 the sum of cosines first turns negative:
     similar tokens then score below random ones on average. The best of the 15 bases tried is 1.5 by
     distance (smallest distance 4.453).
     """
@@ -142,7 +142,7 @@ def told_criteria(design: Design) -> list[str]:
         known = [n for n, rho in design.best.items() if n != "condition" or numbers[rho]]
         return sorted(known, key="bound".__ne__)
     text = not (design.steps or design.axis)
-    return ["bound"] * text + ["turns"] * (not text or design.length <= TRAINABLE)
+    return ["turns"] * (not text or design.length <= TRAINABLE) + ["bound"] * text
 
 
 def asked_bases(design: Design) -> list[str]:
@@ -205,7 +205,7 @@ def fact(criterion: str, design: Design) -> str:
         told["through"] = f" after {layers} layers" if layers else ""
     elif name in ("turns", "bound"):
         told["few"] = in_few_digits(rho, name, design)
-        told["use"] = "the short sides of a grid" if design.axis else "a series"
+        told["use"] = "a short side of a grid" if design.axis else "a series"
     c = found.get(rho)  # none where it is below 1
     usual = found.get(1e4)
     if name == "turns" and design.steps and usual and usual.idle and rho < usual.rho:
