@@ -381,9 +381,9 @@ def test_a_design_has_one_verdict_and_a_series_is_no_language_model(run, size):
     out = " ".join(run(*asked).out.split())
     assert re.findall(r"(?<![\w-])[A-Z]{3,}[A-Z ]*\.", out) == ["TAKE SINUSOIDAL OR ROPE."]
     (best,) = [one["best"] for one in run(*asked, "--json").results]
-    turns = int(re.search(r"base of at most (\d+)(\.\d)? ", out)[1])
+    turns = int(re.search(r"a series takes base (\d+)(\.\d)?: ", out)[1])
     assert turns <= best["turns"] < turns + 1
-    assert ("a language model takes" in out) == ("--length" in size)
+    assert ("A language model takes" in out) == ("--length" in size)
 
 
 def test_a_sweep_of_contexts_has_a_result_for_each_length(run):
