@@ -241,7 +241,7 @@ def test_options_and_percentages_stay_on_one_line(mixed):
         assert [word for word in re.sub(r"<[^>]*>", " ", loose).split() if "-" in word] == []
     said = "".join(re.findall(r"<p>.*?</p>", mixed.source))
     assert re.findall(r"(?<!>)(?<![\w-])--?[A-Za-z][\w-]*|\d %(?!</span>)", said) == []
-    assert "--lattice" in said
+    assert "--trained" in said
     assert " %" in said
 
 
