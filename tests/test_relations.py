@@ -129,7 +129,7 @@ def test_neighbours_are_alike_where_nearer_codes_are_of_the_nearest_points(rng, 
         for j in range(30):
             apart = ((table[i + 1] - table[j + 1]) ** 2).sum()
             pairs += [apart] * (i != j)
-            steps += [apart] * (abs(places[i] - places[j]).sum() == 1)
+            steps += [apart] * int(abs(places[i] - places[j]).sum() == 1)
     enc = replace(as_encoding(table), domain=lattice(sides, prefix=1))
     assert neighbour_likeness(enc) == pytest.approx(1 - np.mean(steps) / np.mean(pairs))
 
