@@ -144,7 +144,7 @@ def report_folders(rng: random.Random) -> object:
     def act() -> bool:
         found = read_train_folder(".")
         words = Words([])
-        told = training_conclusions(found.summary, words), settings_part(found, words)
+        told = training_conclusions(found.summary, words), settings_part(found, words, True)
         return all([*told, sentences(found.summary), tables(found.summary)])
 
     return ended(act)
