@@ -205,7 +205,6 @@ def fact(criterion: str, design: Design) -> str:
         told["through"] = f" after {layers} layers" if layers else ""
     elif name in ("turns", "bound"):
         told["few"] = in_few_digits(rho, name, design)
-        told["use"] = "a short side of a grid" if design.axis else "a series"
     c = found.get(rho)  # none where it is below 1
     usual = found.get(1e4)
     if name == "turns" and design.steps and usual and usual.idle and rho < usual.rho:
@@ -219,7 +218,9 @@ def fact(criterion: str, design: Design) -> str:
         frequencies = float(told["few"]) ** (-2 * np.arange(design.d // 2) / design.d)
         if idle := count_idle(frequencies, design.length):
             told["cost"] = sentence("design", "idle", idle=idle, pairs=design.d // 2)
-    return sentence("design", name, **told)
+    return sentence(
+        "design", "turns of a side" if design.axis and name == "turns" else name, **told
+    )
 
 
 def tied_words(design: Design, criterion: str) -> str:

@@ -139,7 +139,7 @@ def test_the_rules_of_grids_hold(sides, run):
     assert f"one below is as far as {sides[-1]} columns" in " ".join(said.split())
     assert ("mixed-rope" in said) == (len(sides) == 2)
     assert "language model" not in said
-    assert "Base: Published models take 100 " in " ".join(said.split())
+    assert "Base: Take 100, as RoPE-ViT " in " ".join(said.split())
     assert json.loads(run(*asked, "--json").out)["together"].startswith("TAKE AXIAL")
     assert "TAKE" not in run(*asked, "--for", "turns").out
 
