@@ -231,9 +231,9 @@ class Asked:
         """The SPECs that were answered."""
         return [one for one in self.each if hasattr(one, "encoding")]
 
-    def finish(self, reasons: list[Any]) -> None:
+    def finish(self, reasons: list[Any], told: bool = False) -> None:
         """End with status 1 for what was required and does not hold, 2 for a SPEC refused."""
-        for reason in reasons:
+        for reason in () if told else reasons:
             note(reason.text)
         if len(self.answers) < len(self.each):
             raise typer.Exit(2)
@@ -313,7 +313,7 @@ def deliver_held(
     for one in remarks:
         note(one.text, quiet)
     form.deliver(replace(page, reasons=reasons, remarks=remarks))
-    asked.finish(reasons)
+    asked.finish(reasons, told=quiet and form.form == "lint")
 
 
 def attempt_each(
