@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from functools import partial
-from math import isclose, log, pi
+from math import isclose, pi
 from shlex import quote
 from typing import Any
 
@@ -13,16 +13,13 @@ import numpy as np
 
 from pefourier.analysis import context
 from pefourier.analysis.design import smallest_bounded_base
-from pefourier.analysis.resize import unseen_phases
 from pefourier.answers import telling
 from pefourier.answers.context_chart import bands_chart
 from pefourier.answers.context_figures import wavelengths
-from pefourier.answers.grid_reach import reach_on_grid
+from pefourier.answers.table_reach import about_table, near_buckets, slopes_text
 from pefourier.encodings.encoding import Encoding
-from pefourier.encodings.families.relative import t5_buckets
-from pefourier.encodings.specs import load, source_of
 from pefourier.writing.page import Page, fields_of, fields_told
-from pefourier.writing.text import agreeing, aligned, capital, first_few, join, number, ranges
+from pefourier.writing.text import agreeing, aligned, join, number, ranges
 
 MEANS = partial(telling.meaning_of, "context")
 phrase = partial(telling.sentence, "context")
@@ -36,8 +33,6 @@ LEADS = {  # of misreadings that have a name and no setting
 }
 USUAL = 0.2  # of the length: in most published models the sum of cosines turns negative later
 SEARCHED = 2**18  # positions, for which a base is found in about a second
-SLOPES = 16  # rows of heads
-RUNS = 16  # ranges of distances that share a bucket
 AXIS = {"t": "frame", "y": "row", "x": "column"}
 
 
@@ -422,126 +417,6 @@ def about_factor(reading: context.Reading, rotations: Sequence[context.Rotation]
     return f"{what} {number(times)} times too {size} from the first token on"
 
 
-def about_table(enc: Encoding, found: context.Context) -> tuple[str, str]:
-    """What can be said of positions that do not turn."""
-    if {layer.kind for layer in found.layers} == {"none"}:
-        return MEANS("NO POSITIONS")
-    if found.slopes:
-        told, last = slopes_in_words(enc, found.slopes), found.length - 1
-        return MEANS("ANY LENGTH | slopes", told=told, most=min(found.slopes) * last, last=last)
-    if enc.name == "t5":
-        far, later = (shared_buckets(enc, way)[-1][0] for way in (enc.params["causal"], True))
-        decoder = f" (in the decoder at {later})" if "path" in enc.params and far != later else ""
-        return MEANS("LIMITED DISTANCE", far=far, decoder=decoder)
-    if found.tables and not (enc.name == "learned" and len(found.tables) == 1):
-        return about_tables(found)
-    if enc.origin == "file" and enc.act == "add" and found.length > len(enc):
-        return about_file(enc, found.length)
-    if enc.origin == "weights" or enc.name == "learned":
-        return about_rows(enc, found)
-    if enc.measure is not None and len(enc.domain.sides) > 1:
-        return MEANS("A GRID", reach=reach_on_grid(enc))
-    if repeating := [f for f in enc.findings if f.code == "repeating-codes"]:
-        return MEANS("CODES REPEAT", told=capital(repeating[0].message))
-    if enc.measure is not None:
-        own = enc.measure.frequencies
-        if times := stretch(enc, found.trained):
-            told = {"name": enc.name, "times": times, "found": found}
-            return MEANS("ANY LENGTH | stretched", **told)
-        idle = int(((own != 0) & (own * found.length < 2 * pi)).sum())
-        return MEANS("ANY LENGTH", name=enc.name, length=found.length, idle=idle, waves=len(own))
-    return MEANS("NO ROTATION", name=enc.label)
-
-
-def stretch(enc: Encoding, trained: int) -> float | None:
-    """How many times slower all waves are than over the positions of training; None: they differ.
-
-    >>> from pefourier.encodings import load
-    >>> stretch(load("tape", 96, 64), 24), stretch(load("sinusoidal", 96, 64), 24)
-    (4.0, None)
-    """
-    if source_of(enc.spec) != "name" or enc.domain.grid:
-        return None
-    before = load(enc.spec, trained, enc.dim).measure.frequencies
-    own = enc.measure.frequencies
-    times = before.max() / own.max()
-    return float(times) if times > 1 and np.allclose(before, times * own) else None
-
-
-def slopes_in_words(enc: Encoding, slopes: Sequence[float]) -> str:
-    """How many heads ALiBi has, and how soon a key's weight halves in the first and the last."""
-    steep, flat = max(slopes), min(slopes)
-    heads = f"{len(slopes)} heads{'' if 'path' in enc.params else ' (set by --d)'}"
-    ends = {"steep": steep, "flat": flat, "first": log(2) / steep, "end": log(2) / flat}
-    return phrase("slopes", heads=heads, **ends)
-
-
-def about_tables(found: context.Context) -> tuple[str, str]:
-    """Where the tables of a model end, each side by itself."""
-    held = [
-        f"{rows or 'as many rows as its sizes ask for'}"
-        f"{f' in the {side}' if side else ' rows' if rows else ''} ({what})"
-        for side, (what, rows) in found.tables.items()
-    ]
-    lost = {side: found.length - (rows or found.length) for side, (_, rows) in found.tables.items()}
-    verdict = "TOO FEW ROWS" if min(lost.values()) > 0 else "FIXED LENGTH"
-    none = join(f"{n}{f' in the {side}' if len(lost) > 1 else ''}" for side, n in lost.items())
-    beyond = f"; of {found.length} asked for, {none} have none" if min(lost.values()) > 0 else ""
-    return MEANS(f"{verdict} | tables", held=join(held), beyond=beyond)
-
-
-def about_rows(enc: Encoding, found: context.Context) -> tuple[str, str]:
-    """How many positions a learned table has rows for; that of a name has those of training."""
-    own = found.trained if found.given and "path" not in enc.params else len(enc)
-    lost = found.length - own
-    none = f"; of {found.length} asked for, {lost} {agreeing(lost, 'has', 'have')} none"
-    rows = enc.params.get("rows", own)
-    held = f"{own} positions in {rows} rows" if rows > own else f"{rows} rows"
-    verdict = "TOO FEW ROWS" if lost > 0 else "FIXED LENGTH"
-    return MEANS(verdict, held=held, beyond=none if lost > 0 else "")
-
-
-def about_file(enc: Encoding, length: int) -> tuple[str, str]:
-    """How many positions a file has no rows for, and where those may come from."""
-    from pefourier.diagnosis import identify
-
-    rows, known = len(enc), identify(np.asarray(enc.table()), enc.eps) or {}
-    told = {"rows": rows, "length": length, "lost": length - rows}
-    params = dict(known.get("params", {}))
-    plain = (params.pop("scale", 1), params.pop("first", "sin")) == (1, "sin")
-    if known.get("encoding") != "sinusoidal" or not plain:
-        return MEANS("TOO FEW ROWS | file", more=phrase("no formula"), **told)
-    spec = "sinusoidal:" + ",".join(f"{key}={number(value, 7)}" for key, value in params.items())
-    (met,) = unseen_phases(*(load(spec, n, enc.dim) for n in (rows, length)))
-    more = phrase("computed", spec=spec, d=enc.dim, met=met, **told)
-    return MEANS("TOO FEW ROWS | file", more=more, **told)
-
-
-def near_buckets(enc: Encoding) -> tuple[str, ...]:
-    """Which distances before the last bucket of T5's share one."""
-    if enc.name != "t5":
-        return ()
-    heads = () if "path" in enc.params else (phrase("learned heads"),)
-    *near, far = shared_buckets(enc, enc.params["causal"])
-    encoder = "path" in enc.params and far[0] != shared_buckets(enc, True)[-1][0]
-    told = first_few([f"{run[0]}-{run[-1]}" for run in near], RUNS).replace(", …", " …")
-    where = ", in the encoder," if encoder else ""
-    return (*([f"Nearer ones{where} share buckets, too: {told}."] if near else []), *heads)
-
-
-def shared_buckets(enc: Encoding, causal: bool) -> list[np.ndarray]:
-    """Distances before a token that share a bucket of T5's; those of the last go on for ever.
-
-    >>> from pefourier.encodings import load
-    >>> [int(run[0]) for run in shared_buckets(load("t5", 300, 4), False)]
-    [8, 12, 16, 23, 32, 46, 64, 91]
-    """
-    distance = np.arange(enc.params["max_distance"] + 1)
-    own = t5_buckets(-distance, enc.params["buckets"], int(distance[-1]), causal)
-    *near, last = np.split(distance, np.flatnonzero(np.diff(own)) + 1)
-    return [*(run for run in near if len(run) > 1), last]
-
-
 def text_of_model(enc: Encoding, found: context.Context) -> str:
     """Layers in runs, what is known of each rotation, its bands, and what a misreading leaves."""
     rows = [["layers", "positions", "rotation", "window"]]
@@ -565,16 +440,6 @@ def text_of_model(enc: Encoding, found: context.Context) -> str:
         parts.append(aligned(rows))
     parts += [f"{f.severity}: {f.message} [{f.code}]\n" for f in found.findings]
     return "\n".join(filter(None, parts))
-
-
-def slopes_text(slopes: Sequence[float], last: int) -> str:
-    """What ALiBi leaves of a key's weight in each head, of many in some from first to last."""
-    rows = [["head", "slope", "weight halves in", "is 1 % after", f"logit at distance {last}"]]
-    for head in np.unique(np.linspace(0, len(slopes) - 1, SLOPES).astype(int)):
-        slope = slopes[head]
-        numbers = (slope, log(2) / slope, log(100) / slope, -slope * last)
-        rows.append([str(head), *map(number, numbers)])
-    return aligned(rows)
 
 
 def rows_in_words(partners: np.ndarray) -> str:

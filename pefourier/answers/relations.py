@@ -11,11 +11,11 @@ import numpy as np
 from pefourier.analysis.context import slopes_of
 from pefourier.analysis.relations import lag_axis, neighbour_likeness
 from pefourier.answers import telling
-from pefourier.answers.context import slopes_in_words, slopes_text
 from pefourier.answers.faithful import why_no_lags, why_no_shift
 from pefourier.answers.kernel import draw_kernels
 from pefourier.answers.places import POINTS, axis_names, by_axis, by_name, point_of
 from pefourier.answers.plot import USUAL, WIDTH, Look, add_legend, make_panels, room_for_names
+from pefourier.answers.table_reach import slopes_in_words, slopes_text
 from pefourier.answers.telling import Fact
 from pefourier.encodings.encoding import Encoding
 from pefourier.geometry.randomness import numbers_look_random

@@ -161,21 +161,27 @@ def source_of(spec: str) -> Literal["name", "code", "table", "config", "gguf"]:
         return "gguf"
     if path.endswith(".json") or os.path.isdir(path):
         return "config"
+    raise names_nothing(spec, name, path)
+
+
+def names_nothing(spec: str, name: str, path: str) -> PefourierError:
+    """The error for a SPEC that names nothing, with what may be meant."""
     from pefourier.encodings.sources import user_code
+    from pefourier.encodings.sources.formats import READERS
 
     if (own := user_code.meant_spec(spec)) is not None:
-        raise PefourierError(
+        return PefourierError(
             f"unknown encoding {shown(name)}. Did you mean {own}? py: imports and runs your code."
         )
     refuse_known(name)
     if meant := specs_of_convention(name.lower()):
-        raise PefourierError(
+        return PefourierError(
             f"unknown encoding {shown(name)}. Did you mean {' or '.join(meant)} (with --grid HxW)?"
         )
     if re.fullmatch(HUB, spec) and "/" in spec:
-        raise not_here(spec)
+        return not_here(spec)
     if ":" in spec and os.path.exists(name):
-        raise PefourierError(
+        return PefourierError(
             f"{shown(name)} is a file, which takes no parameters behind a colon; give options such "
             "as --grid, --length and --d"
         )
@@ -184,7 +190,7 @@ def source_of(spec: str) -> Literal["name", "code", "table", "config", "gguf"]:
     folder = os.path.dirname(path)
     looked = os.path.splitext(path)[1] and os.path.isdir(folder or ".")
     files = [os.path.join(folder, one) for one in data_names(folder, "")] if looked else []
-    raise unknown("encoding", name, [*BUILDERS, *files], way_out)
+    return unknown("encoding", name, [*BUILDERS, *files], way_out)
 
 
 def specs_of_rotations(spec: str) -> list[str]:
