@@ -300,7 +300,7 @@ def test_a_base_above_the_smallest_may_fail_and_is_not_advised():
     found = design_base(65536, 128, bases=(3e6,), criteria=("bound",))
     assert found.candidates[1].bound < 65536
     assert "or more" not in conclude_design(found).text
-    assert "Others may fail" in conclude_design(found).text
+    assert "Some between fail" in conclude_design(found).text
 
 
 @pytest.mark.parametrize(

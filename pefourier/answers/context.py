@@ -452,6 +452,7 @@ def rows_in_words(partners: np.ndarray) -> str:
     return ", ".join(each) if len(each) < 3 else f"{each[0]}, {each[1]} … {each[-1]}"
 
 
+NEW = "pairs in phases not trained"
 ROTATION_FACTS = {
     "pairs of a head": lambda r: r.pairs,
     "of them rotated": lambda r: r.rotated,
@@ -463,7 +464,7 @@ ROTATION_FACTS = {
     "first lag with a negative sum": lambda r: r.bound,
     "critical dimension": lambda r: r.critical_dimension,
     "pairs that never turn in the length": lambda r: r.idle,
-    "pairs in phases not trained": lambda r: r.unseen,
+    NEW: lambda r: r.unseen,
     "codes apart, cast to bfloat16": lambda r: r.precision["bfloat16"].distinct_cast,
     "codes apart, phases in bfloat16": lambda r: r.precision["bfloat16"].distinct_phase,
     "safe length, phases in bfloat16": lambda r: r.precision["bfloat16"].safe_phase,
@@ -478,6 +479,8 @@ def rotations_text(found: context.Context) -> str:
     missing = {"first lag with a negative sum": "none up to 2^20"}
     for label, fact in ROTATION_FACTS.items():
         rows.append([label, *(number(fact(r), missing=missing.get(label, "–")) for r in own)])
+        if label == NEW and any(r.unseen for r in own):
+            rows[-1][1:] = [f"{told} beyond {found.trained}" for told in rows[-1][1:]]
     windows = [context.window_within(r.window, found.length) for r in own]
     if any(windows):
         seen = (
@@ -557,7 +560,7 @@ def context_rows(answers: Sequence[telling.Answer]) -> Iterable[Sequence[Any]]:
 
 
 REACH = {
-    "pairs in phases not trained": lambda r: r.unseen,
+    NEW: lambda r: r.unseen,
     "pairs that never turn": lambda r: r.idle,
     "safe length, computed in bfloat16": lambda r: r.precision["bfloat16"].safe_phase,
     "phase error in float32, rad": lambda r: r.precision["float32"].max_phase_error,

@@ -198,6 +198,7 @@ def fact(criterion: str, design: Design) -> str:
         "lengths": given,
         "cost": "",
         "island": "",
+        "others": "Others may",
         "inputs": inputs,
     }
     if name == "phase":
@@ -214,7 +215,7 @@ def fact(criterion: str, design: Design) -> str:
     elif name == "bound":
         told["who"] = "a language model takes" if text else "the rule of language models asks for"
         if float(told["few"]) > 1.02 * rho:
-            told["island"] = sentence("design", "island")
+            told |= {key: sentence("design", key) for key in ("island", "others")}
         frequencies = float(told["few"]) ** (-2 * np.arange(design.d // 2) / design.d)
         if idle := count_idle(frequencies, design.length):
             told["cost"] = sentence("design", "idle", idle=idle, pairs=design.d // 2)

@@ -19,7 +19,7 @@ from pefourier.writing.text import agreeing, aligned, capital, first_few, join, 
 
 MEANS = partial(telling.meaning_of, "context")
 phrase = partial(telling.sentence, "context")
-SLOPES = 16  # rows of heads
+SLOPES = 48  # rows of heads
 RUNS = 16  # ranges of distances that share a bucket
 
 
@@ -144,10 +144,11 @@ def shared_buckets(enc: Encoding, causal: bool) -> list[np.ndarray]:
 
 
 def slopes_text(slopes: Sequence[float], last: int) -> str:
-    """What ALiBi leaves of a key's weight in each head, of many in some from first to last."""
+    """What ALiBi leaves of a key's weight in each head, of very many in some of them."""
     rows = [["head", "slope", "weight halves in", "is 1 % after", f"logit at distance {last}"]]
     for head in np.unique(np.linspace(0, len(slopes) - 1, SLOPES).astype(int)):
         slope = slopes[head]
         numbers = (slope, log(2) / slope, log(100) / slope, -slope * last)
         rows.append([str(head), *map(number, numbers)])
-    return aligned(rows)
+    shown = f"{SLOPES} of {len(slopes)} heads; --json has all\n"
+    return aligned(rows) + shown * (len(slopes) > SLOPES)
