@@ -20,6 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import ndtr, stdtrit
 
+from pefourier.errors import PefourierError
 from pefourier.train.data.split import FOLDS
 from pefourier.train.options import LEVEL
 
@@ -181,6 +182,9 @@ def paired_differences(
     >>> round(found["rope"].mean, 4), found["rope"].p, found["rope"].p_holm, found["none"].p_holm
     (0.0314, 0.015625, 0.03125, 1.0)
     """
+    for score in np.concatenate(list(runs.values())):
+        if not 0 <= score <= 1:
+            raise PefourierError(f"scores are from 0 to 1 (percent: divide by 100); got {score}")
     apart = {n: subtract(runs[n], runs[other], folds) for n, other in references.items()}
     p = {name: sign_flip(d) for name, (d, _) in apart.items()}
     adjusted = dict(zip(p, holm(list(p.values())).tolist(), strict=True))

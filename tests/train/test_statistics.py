@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from pefourier.errors import PefourierError
 from pefourier.train import statistics
 
 
@@ -17,9 +18,11 @@ def test_sign_flips_holm_and_ranks_are_their_definitions(rng):
     assert statistics.sign_flip(np.zeros(5)) == 1.0
     assert statistics.sign_flip(np.ones(40)) < 0.001
     np.testing.assert_allclose(statistics.holm([0.01, 0.04, 0.03, 0.9]), [0.04, 0.09, 0.09, 0.9])
-    runs = {"a": np.ones(6), "b": np.array([1.0, 2, 2, 2, 2, 0])}
+    runs = {"a": np.full(6, 0.5), "b": np.array([0.5, 1, 1, 1, 1, 0])}
     found = statistics.paired_differences(runs, {"b": "a"}, np.zeros(6))["b"]
-    assert (found.better, found.p_floor, found.mean) == (4.5 / 6, 2.0**-5, 0.5)
+    assert (found.better, found.p_floor, found.mean) == (4.5 / 6, 2.0**-5, 0.25)
+    with pytest.raises(PefourierError, match=r"\(percent: divide by 100\); got 81"):
+        statistics.paired_differences(runs | {"b": 81 + runs["b"]}, {"b": "a"}, np.zeros(6))
 
 
 def test_wilcoxons_p_is_that_of_all_sign_patterns(rng):
