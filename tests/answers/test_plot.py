@@ -483,7 +483,11 @@ def test_long_names_are_cut_and_every_run_is_beside_the_interval():
     rows = [
         result(e, v, dataset=d, split="random", leaky=True, length=100)
         for d in ("lags:count=60,length=16,short=2,long=7", "/home/of/somebody/with/data$.npz")
-        for v, e in enumerate(("rope:scaling=yarn,factor=4,rho=500000", "dft", "a/codes/mine.npy"))
+        for v, e in zip(
+            (0, 0.5, 1),
+            ("rope:scaling=yarn,factor=4,rho=500000", "dft", "a/codes/mine.npy"),
+            strict=True,
+        )
     ]
     found = summary.summarize_runs(rows)
     for draw in (comparison, critical_difference):
