@@ -33,7 +33,7 @@ from pefourier.train.grid import ResolvedTask, Stack
 from pefourier.train.injection import Injection
 from pefourier.train.loop import Outcome, Resident
 from pefourier.train.metrics import count_confusions, decide, score
-from pefourier.train.options import WITHOUT_CODES, Options
+from pefourier.train.options import BESIDE, WITHOUT_CODES, Options
 from pefourier.train.progress import Note, Reporter, report_progress
 from pefourier.train.ranks import Group, join_group, meets_in_group, was_restarted
 from pefourier.train.report import as_markdown
@@ -52,7 +52,7 @@ from pefourier.train.store import (
 )
 from pefourier.train.summary import Summary
 from pefourier.train.traces import START, name_of_table, read_curves, trace_of, write_trace
-from pefourier.writing.text import agreeing
+from pefourier.writing.text import agreeing, first_few
 
 LONGEST_NAME = 255  # bytes
 LOOK_EVERY = 1.0  # seconds between looks for finished stacks of others while one trains
@@ -318,11 +318,12 @@ def train_stacks(
             own, before = work.member_epochs(stacks[number]), reporter.trained
             work.train(number, reporter)
             reporter.skip(own - (reporter.trained - before))
-    missed = sum(len(stack.runs) for stack in share) - len(work.rows)
+    had = {key for stack in share for key in stack.keys}.difference(map(key_of, work.rows))
     if work.trained_table is not None and note is not None:
         ask = shlex.join(["pefourier", "compare", *map(str, work.trained_table)])
         note(f"what training made of a table: {ask}")
-    note_missing_files(options, missed, note)
+    for line in tell_files_of(had, options) if note is not None else ():
+        note(line)
     return work.rows
 
 
@@ -441,13 +442,19 @@ class Work:
         return rows, traces
 
 
-def note_missing_files(options: Options, missed: int, note: Note | None) -> None:
-    """Say that runs which were finished before leave nothing in the folders that were named."""
-    for option in ("save_tables", "save_models") if missed and note is not None else ():
-        if getattr(options, option) is not None:
-            what = option.partition("_")[2]
-            runs = f"{missed} {agreeing(missed, 'run was', 'runs were')}"
-            note(f"--save-{what}: {runs} finished before; their {what} are not written")
+def tell_files_of(had: set[Key], options: Options) -> Iterator[str]:
+    """Of runs that were finished before, which files a folder that was named lacks."""
+    wanted = {"save_tables": (".npy", WITHOUT_CODES), "save_models": (".safetensors", BESIDE)}
+    for option, (suffix, without) in wanted.items():
+        folder = getattr(options, option)
+        own = [name_of_table(*key, suffix) for key in sorted(had) if key[1] not in without]
+        if folder is None or not own:
+            continue
+        lacked = [name for name in own if not (Path(folder) / name).is_file()]
+        what, count = option.partition("_")[2], len(lacked or own)
+        runs = f"{count} {agreeing(count, 'run that was', 'runs that were')} finished before"
+        kept = f"{folder} keeps the {what} of {runs}"
+        yield f"{folder} lacks {what} of {runs}: {first_few(lacked)}" if lacked else kept
 
 
 def refuse_non_finite(outcomes: Sequence[Outcome]) -> None:

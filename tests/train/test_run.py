@@ -630,13 +630,20 @@ def test_a_diagram_of_what_was_asked_before_goes(tmp_path):
 def test_tables_of_runs_that_were_finished_before_are_missed_aloud(tmp_path):
     said, given = [], {**SMALL, "seeds": 1, "out": str(tmp_path / "out"), "resume": True}
     run_comparison(Options(**given))
-    more = Options(**{**given, "seeds": 2}, save_tables=str(tmp_path / "tables"))
+    tables = tmp_path / "tables"
+    more = Options(**{**given, "seeds": 2}, save_tables=str(tables))
     run_comparison(more, note=said.append)
-    assert said[-1] == ("--save-tables: 4 runs were finished before; their tables are not written")
-    assert {file.name.rpartition("-seed")[2] for file in (tmp_path / "tables").iterdir()} == {
+    names = [f"order_count=60_length=6-{name}-seed0-fold0.npy" for name in SMALL["encoding"][:3]]
+    lacks = f"{tables} lacks tables of 3 runs that were finished before: "
+    assert said[-1] == lacks + ", ".join(names)  # order-free has none
+    assert {file.name.rpartition("-seed")[2] for file in tables.iterdir()} == {
         "1-fold0.npy",
         "1-start.npy",
     }
+    for name in names:
+        (tables / name).touch()
+    run_comparison(more, note=said.append)
+    assert said[-1] == f"{tables} keeps the tables of 6 runs that were finished before"
 
 
 def test_a_table_that_has_changed_is_not_gone_on_with(tmp_path, rng):
