@@ -457,7 +457,7 @@ def resize(
     progress: Callable[[str], Progress] | None = None,
     **params: Any,
 ) -> Resizing:
-    """What happens when images change their size? A table of a grid on another, by all methods.
+    """What becomes of a table at another size of images, or length of texts? By all methods.
 
     Parameters
     ----------

@@ -224,10 +224,17 @@ def test_code_that_keeps_phases_by_a_reference_is_named(run):
 def test_a_line_of_positions_is_told_in_words_of_positions(run, tmp_path, rng):
     np.save(tmp_path / "wpe.npy", rng.normal(size=(16, 8)))
     said = " ".join(run("resize", tmp_path / "wpe.npy", "--to", 40).out.split())
-    assert "The code of position p moves to about 2.5 p, so that a model needs fine-tuning" in said
+    assert "The code of position p moves to about 2.5 p: fine-tune with the new table" in said
     assert "keep the 16 rows and train new ones behind them" in said
     assert "bilinear (linear)" in said
-    assert not any(word in said for word in ("A4 (", "weights were trained with"))
+    assert not any(word in said for word in ("A4 (", "weights were trained with", " x 0."))
+    r = pefourier.resize(str(tmp_path / "wpe.npy"), to=(40,))
+    codes = r.table / np.sqrt((r.table**2).sum(axis=1).mean())
+    apart = np.linalg.norm(codes[:, None] - codes, axis=2) + 9 * np.eye(40)
+    assert r.after.closest in ([[0], [1]], [[38], [39]])  # beyond the first row or the last
+    assert r.after.nearest == pytest.approx(apart.min())
+    assert r.after.inside == pytest.approx(apart[1:-1, 1:-1].min())  # 0 and 39 are beyond
+    assert f"(at the edge; farther in {r.after.inside:.3g})" in said
 
 
 def test_a_table_that_is_drawn_is_not_computed_anew(run):

@@ -1,4 +1,4 @@
-r"""What happens to a table of positions when images change their size?
+r"""What becomes of a table of positions at another size of images, or length of texts?
 
 Conventions
 -----------
@@ -54,6 +54,8 @@ class Picture:
     norm: float  # rms length of a code
     distinct: int  # different codes
     nearest: float | None  # smallest distance of two codes over `norm`; None for a single point
+    closest: list[list[int]] | None  # the two points that are so far apart
+    inside: float | None  # `nearest` of points between old ones, where the two lie beyond these
     neighbours: list[float]  # mean cosine of codes one step apart along each axis
     cycles: float  # mean frequency, cycles from end to end (root of squares over the axes)
     constant: float  # share of the energy that is the same at all points
@@ -149,6 +151,8 @@ def resize_table(
     tables = {name: resize_lattice(rows, shape, wanted, name) for name in ways}
     chosen = own if computed else tables[method]
     before, after = picture(rows, shape, progress), picture(chosen, wanted, progress)
+    if not computed:
+        after = replace(after, inside=nearest_inside(chosen, after, shape))
     placed = rows.reshape(*shape, -1), chosen.reshape(*wanted, -1)
     size = before.norm or np.nan
     return Resizing(
@@ -312,6 +316,8 @@ def picture(
         norm=norm,
         distinct=closest.distinct,
         nearest=closest.distance / norm if norm and closest.pair else None,
+        closest=closest.pair and np.transpose(np.unravel_index(closest.pair, sides)).tolist(),
+        inside=None,
         neighbours=similarities(table, sides),
         cycles=float(cycles @ spectrum.density.ravel()),
         constant=spectrum.summary.lowest_bin_share,
@@ -320,6 +326,25 @@ def picture(
         density=spectrum.density if axes > 1 else spectrum.density[0],
         marginals=spectrum.marginals[-axes:],
     )
+
+
+def nearest_inside(table: np.ndarray, whole: Picture, old: Sequence[int]) -> float | None:
+    """The closest two points that lie between old ones, where the closest of all do not.
+
+    Beyond the first and the last of a side methods go on as at the edge: codes there are close.
+
+    >>> rows = np.array([[0.0], [0.1], [1.0], [2.0], [2.9], [3.0]])
+    >>> whole = picture(rows, (6,))
+    >>> whole.closest, round(nearest_inside(rows, whole, (2,)) * whole.norm, 6)
+    ([[0], [1]], 0.9)
+    """
+    ends = [int(np.ceil((n / m - 1) / 2)) for n, m in zip(whole.grid, old, strict=True)]
+    inner = [range(k, n - k) for n, k in zip(whole.grid, ends, strict=True)]
+    own = [all(map(range.__contains__, inner, place)) for place in whole.closest or ()]
+    if all(own) or min(map(len, inner)) == 0 or max(map(len, inner)) < 2:
+        return None
+    within = table.reshape(*whole.grid, -1)[np.ix_(*inner)].reshape(-1, table.shape[1])
+    return closest_pair(from_table(within)).distance / whole.norm
 
 
 def by_cycles(picture: Picture) -> np.ndarray:

@@ -34,12 +34,14 @@ def point_of(place: Iterable[int]) -> str:
 
 
 def by_axis(values: Sequence[Any] | None, digits: int = 3) -> str | None:
-    """A number for each axis, by name.
+    """A number for each axis, by name where there are several.
 
-    >>> by_axis([0.911, None])
-    'y 0.911, x –'
+    >>> by_axis([0.911, None]), by_axis([0.25])
+    ('y 0.911, x –', '0.25')
     """
-    return None if values is None else by_name(axis_names(len(values)), values, digits)
+    if values is None or len(values) == 1:
+        return values and number(values[0], digits)
+    return by_name(axis_names(len(values)), values, digits)
 
 
 def by_name(names: Sequence[str], values: Sequence[Any], digits: int = 3) -> str:

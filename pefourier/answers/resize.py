@@ -11,7 +11,7 @@ import numpy as np
 
 from pefourier.analysis.resize import ANEW, Picture, Resizing, by_cycles, is_computed
 from pefourier.answers import plot
-from pefourier.answers.places import axis_names, by_axis, further_in_words
+from pefourier.answers.places import axis_names, by_axis, further_in_words, point_of
 from pefourier.answers.spectrum import whole_plane
 from pefourier.answers.telling import (
     LONG,
@@ -111,7 +111,9 @@ def apart_in_words(new: Picture, old: Picture) -> str:
     points = math.prod(new.grid)
     if new.distinct < points:
         return f"only {new.distinct} of {points} codes differ"
-    return phrase("apart", points=points, new=new, old=old)
+    one, two = (point_of(place) if len(place) > 1 else place[0] for place in new.closest)
+    edge = "" if new.inside is None else phrase("edge", new=new)
+    return phrase("apart", points=points, new=new, old=old, one=one, two=two, edge=edge)
 
 
 def anew_in_words(r: Resizing) -> str:
@@ -132,8 +134,11 @@ def unseen_in_words(r: Resizing) -> str:
     if r.unseen is None:
         return ""
     if any(one.unseen for one in r.unseen):
-        counts = ", ".join(f"{one.unseen} of {one.pairs} along {one.axis}" for one in r.unseen)
-        return f"Pairs of the formula meet phases never seen: {counts}{unless_rescaled(r)}."
+        along = len(r.old) > 1
+        counts = [f"{u.unseen} of {u.pairs}{f' along {u.axis}' * along}" for u in r.unseen]
+        return (
+            f"Pairs of the formula meet phases never seen: {', '.join(counts)}{unless_rescaled(r)}."
+        )
     steps = f"steps are {by_axis([one.step_ratio for one in r.unseen])} of the original ones"
     further = further_in_words([one.reach_ratio for one in r.unseen])
     if not further:
@@ -175,7 +180,8 @@ def resize_text(answers: Sequence[Answer], out: str | None = None) -> str:
     text = "\n".join([*tables, aligned(rows_of_pictures)])
     text += f"energy at other frequencies, by cycles from end to end: {moved_in_words(r)}\n"
     never = [one for one in r.unseen or () if one.which]
-    pairs = (f"{one.axis} {', '.join(joined_runs(one.which, ' to '))}" for one in never)
+    letters = len(r.old) > 1  # by which axes are told apart
+    pairs = (f"{one.axis} " * letters + ", ".join(joined_runs(one.which, " to ")) for one in never)
     text += f"pairs in phases never seen, counted from 0: {'; '.join(pairs)}\n" if never else ""
     own_order = r.about[0].domain.kind == "lag"
     place = "for class tokens, in the order of the tensor" if own_order else "before the grid"

@@ -99,7 +99,9 @@ def about_rows(enc: Encoding, found: context.Context) -> tuple[str, str]:
     rows = enc.params.get("rows", own)
     held = f"{own} positions in {rows} rows" if rows > own else f"{rows} rows"
     verdict = "TOO FEW ROWS" if lost > 0 else "FIXED LENGTH"
-    return MEANS(verdict, held=held, beyond=none if lost > 0 else "")
+    spec = enc.label if enc.origin == "weights" else "TABLE"
+    more = phrase("no formula", spec=spec, length=found.length)
+    return MEANS(verdict, held=held, beyond=none if lost > 0 else "", more=more)
 
 
 def about_file(enc: Encoding, length: int) -> tuple[str, str]:
@@ -111,7 +113,9 @@ def about_file(enc: Encoding, length: int) -> tuple[str, str]:
     params = dict(known.get("params", {}))
     plain = (params.pop("scale", 1), params.pop("first", "sin")) == (1, "sin")
     if known.get("encoding") != "sinusoidal" or not plain:
-        return MEANS("TOO FEW ROWS | file", more=phrase("no formula"), **told)
+        return MEANS(
+            "TOO FEW ROWS | file", more=phrase("no formula", spec=enc.label, **told), **told
+        )
     spec = "sinusoidal:" + ",".join(f"{key}={number(value, 7)}" for key, value in params.items())
     (met,) = unseen_phases(*(load(spec, n, enc.dim) for n in (rows, length)))
     more = phrase("computed", spec=spec, d=enc.dim, met=met, **told)

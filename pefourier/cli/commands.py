@@ -389,13 +389,14 @@ def resize(
     out: str | None = None,
     quiet: bool = False,
 ) -> None:
-    """What happens when images change their size?
+    """What becomes of positions at another size of images, or length of texts?
 
     Resizes a table of positions by the methods in use, says how far they differ, and what becomes
     of lengths, neighbours and frequencies; of a formula, which pairs meet unseen phases.
 
     \b
     Example: pefourier resize pos_embed.npy --from 14x14 --to 24x24 --prefix 1 --out new.npy
+             pefourier resize model.safetensors#wpe.weight --to 2048 --out longer.npy
     """
     from pefourier.encodings.sources.formats import WRITERS
     from pefourier.encodings.sources.tables import in_form_of, write_table

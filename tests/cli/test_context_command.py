@@ -481,7 +481,8 @@ def test_a_table_of_a_config_without_weights_has_its_length(run, config, rows, h
     assert result["conclusion"] == (
         "TOO FEW ROWS. "
         f"Learned positions end with their table: {held} rows; of 4096 asked for, {4096 - rows} "
-        "have none."
+        "have none. Rows added behind must be trained; 'pefourier resize TABLE --to 4096' "
+        "stretches the table instead, which takes fine-tuning, too."
     )
     assert run("check-faithful", "learned.json").status == 2
 
