@@ -19,7 +19,7 @@ from pefourier.encodings.encoding import Finding
 from pefourier.encodings.findings import finding
 from pefourier.encodings.readings import positions_below
 from pefourier.geometry.precision import FORMATS, rounded
-from pefourier.geometry.waves import Turning
+from pefourier.geometry.waves import Turning, wrapped
 from pefourier.writing.text import first_few, join, joined_runs
 
 MANY, FEW = 8, 6  # waves of which a grid is no coincidence, and that are told one by one
@@ -32,10 +32,12 @@ WINDOWS = (64, 16)  # rows in which no row is left out, where only some are
 TILES = 8  # windows of each size that are looked at
 MOST_GAPS = 2**9  # in a series, up to which rows are looked for one gap after another
 LONGEST_GAP = 2**12
+TOLD = 64  # rows that tell which grid waves at uneven positions follow
+RATIOS = np.geomspace(1.001, 100, 2**12)  # of frequencies of neighbouring waves
 
 
 def near_formula(case: Case) -> Iterator[Finding]:
-    """A formula that most rows follow and some do not, or that no row follows closely."""
+    """A formula that most rows follow and some do not, or all of them at other positions."""
     if (skipping := skipped_rows(case)) is not None:
         yield skipping
         return
@@ -43,8 +45,7 @@ def near_formula(case: Case) -> Iterator[Finding]:
     at, distinct = np.arange(n), case.first == np.arange(n)
     runs_of_rows = [distinct, distinct & (at < n // 2), distinct & (at >= n // 2)]
     runs_of_rows += [(at >= start) & (at < start + size) for start, size in windows(case)]
-    nearest = None
-    for k, rows in enumerate(runs_of_rows):
+    for rows in runs_of_rows:
         guess = guess_formula(case.table, level, rows)
         if guess is None:
             continue
@@ -58,12 +59,8 @@ def near_formula(case: Case) -> Iterator[Finding]:
             which = "known" if known else "tokens" if in_front else "alone"
             yield finding("stray-rows", which, rows=in_words(astray), formula=formula, worst=worst)
             return
-        if k < 3 and nearest is None:
-            nearest = finding("near-formula", formula=formula, worst=worst)
-    if nearest is not None:
-        yield nearest
-        return
-    rules = (rows_for_columns, rows_in_disorder, coarse_frequencies, free_frequencies)
+    rules = (rows_for_columns, rows_in_disorder, uneven_positions)
+    rules += (coarse_frequencies, free_frequencies)
     yield from next(filter(None, (rule(case) for rule in rules)), [])
 
 
@@ -179,6 +176,41 @@ def rows_in_disorder(case: Case) -> list[Finding]:
         formula = in_brackets(found["encoding"], found["params"])
         return [finding("shuffled-rows", formula=formula, moved=moved, n=n)]
     return []
+
+
+def uneven_positions(case: Case) -> list[Finding]:
+    """Rows of a formula at positions no equal steps apart, each read from slow waves to fast ones.
+
+    A wave's phase is a ratio times that of the next slower one; the fastest turns by one radian.
+    """
+    circles, level = case.circles, resolutions(case.eps)[-1]
+    if circles is None or min(len(case.table), len(circles.omega) + 1) < 4:
+        return []
+    if case.table.size > SEARCHED:
+        return []
+    pairs = np.sort([circles.sines, circles.cosines], axis=0)
+    sines, cosines = pairs[:, np.argsort(-pairs[0])]
+    table = np.asarray(case.table, dtype=float)
+    angles = np.arctan2(table[:, sines], table[:, cosines])
+    phases = [np.unwrap(angles[:, 0])]
+    apart = angles[:TOLD, 1] - np.multiply.outer(RATIOS, phases[0][:TOLD])
+    ratio = RATIOS[np.abs(np.exp(1j * apart).sum(axis=1)).argmax()]
+    for angle in angles.T[1:]:
+        foreseen = ratio * phases[-1]
+        phases.append(foreseen + wrapped(angle - foreseen, 2 * np.pi))
+        ratio = phases[-2] @ phases[-1] / ((phases[-2] @ phases[-2]) or 1.0)
+    s = phases[-1]
+    turned = np.multiply.outer(np.arange(TOLD), np.array(phases) @ s / ((s @ s) or 1.0))
+    even = np.zeros((TOLD, table.shape[1]))
+    size = np.hypot(table[:, sines], table[:, cosines]).mean(axis=0)
+    even[:, sines], even[:, cosines] = size * np.sin(turned), size * np.cos(turned)
+    formula, steps = guess_formula(even, level), np.diff(s)
+    if formula is None or np.ptp(steps) <= 8 * level * np.abs(s).max():
+        return []
+    if other_than_formula(formula, s, table, level).any():
+        return []
+    told = in_brackets(formula.encoding, formula.params)
+    return [finding("uneven-positions", formula=told, least=steps.min(), most=steps.max())]
 
 
 def free_frequencies(case: Case) -> list[Finding]:

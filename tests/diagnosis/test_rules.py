@@ -153,7 +153,7 @@ OTHER = {
     "shuffled in float16": (pairs(S * GRID).astype(np.float16)[MIXED], ["shuffled-rows error"]),
     "transposed": (waves(GRID).T, ["transposed error"]),
     "transposed halves": (pairs(S * GRID).T, ["transposed error"]),
-    "jittering positions": (waves(GRID, offset=1e-3 * NORMAL[:, :1]), ["near-formula warning"]),
+    "jittering positions": (waves(GRID, offset=1e-3 * NORMAL[:, :1]), ["uneven-positions note"]),
     "backwards": (waves(GRID)[::-1], ["reversed-positions warning"]),
     "below zero": (waves(GRID, offset=-127)[::-1], ["negative-positions note"]),
     "base 100": (waves(1e2 ** (-2 * I / DIM)), ["base warning"]),
@@ -231,6 +231,14 @@ def test_free_frequencies_are_told_and_those_of_a_grid_that_was_rounded_are_not(
     ):
         (said,) = (f.message for f in assess(table).findings if f.code == "free-frequencies")
         assert words in said
+
+
+def test_codes_at_uneven_times_are_told_with_their_formula_and_steps():
+    times = np.sort(np.random.default_rng(0).uniform(0, 500, 400))
+    table = waves_of(np.outer(times, 30.0 ** (-np.arange(32) / 32)))
+    (said,) = (f.message for f in assess(table).findings if f.code == "uneven-positions")
+    assert "rho=30.0" in said
+    assert f"steps of {np.diff(times).min():.4g} to {np.diff(times).max():.4g} where" in said
 
 
 def test_rows_of_unusual_length_are_told_as_multiples_of_the_median():
@@ -351,7 +359,7 @@ def test_reversed_rows_are_known_in_few_columns(d, length):
     table = np.stack([np.sin(phase), np.cos(phase)], axis=-1).reshape(length, d)
     codes = [f.code for f in assess(from_table(table[::-1])).findings]
     assert "reversed-positions" in codes
-    assert "near-formula" not in codes
+    assert "uneven-positions" not in codes
     negative = table * np.tile([-1.0, 1.0], d // 2)
     assert "negative-positions" in [f.code for f in assess(from_table(negative)).findings]
 
