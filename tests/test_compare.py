@@ -331,6 +331,16 @@ def test_exchanged_axes_of_a_wide_table_are_named():
     found = compare(*(replace(enc, domain=lattice((14, 14))) for enc in (one, two)))
     told = {k: v for k, v in found.by.items() if k != "columns"}
     assert told == {"order": "xy to yx", "layout": "halves exchanged"}
+    behind = np.vstack([table[:1] * 0, table])  # a port that dropped MAE's class token
+    found = pefourier.compare(behind, np.roll(table, 384, axis=1))
+    told = {k: v for k, v in found.by.items() if k != "columns"}
+    assert told == {"order": "xy to yx", "layout": "halves exchanged", "prefix": [1, 0]}
+    assert found.lengths == (197, 196)
+    assert not found.same
+    assert found.conclusion.startswith("AXES EXCHANGED. ")
+    assert "before them (class, register tokens) the first has 1 row, the second 0." in (
+        found.conclusion
+    )
 
 
 def said_of(one, other, sides):

@@ -127,6 +127,8 @@ def compare(
     from pefourier.diagnosis.resampled import read_unpermuted, rounding_of, two_resizings
 
     one, two = as_encoding(a), as_encoding(b)
+    if len(one.domain.sides) > 1 and one.domain.sides == two.domain.sides and len(one) != len(two):
+        return compare_behind(one, two, tolerance)
     one, two = in_layout_of(two, one), in_layout_of(one, two)
     found = replace(compare_codes(one, two), given_tolerance=tolerance)
     if tolerance is not None and found.largest_difference:
@@ -161,6 +163,22 @@ def compare(
         found = replace(found, verdict="different")
         cause = cause or find_cause(one, two)
     return replace(found, cause=cause, operator=operator)
+
+
+def compare_behind(one: Encoding, two: Encoding, tolerance: float | None) -> Comparison:
+    """The points of one grid, before which one table has rows that the other lacks."""
+
+    def bare(enc: Encoding) -> Encoding:
+        start = enc.domain.prefix
+        domain = replace(enc.domain, x=enc.domain.x[start:] - start, prefix=0)
+        return replace(enc, domain=domain, codes=lambda x: enc.codes(np.asarray(x) + start))
+
+    found = compare(bare(one), bare(two), tolerance)
+    found = replace(found, lengths=(len(one), len(two)))
+    if found.verdict == "different":
+        return found
+    before = [one.domain.prefix, two.domain.prefix]
+    return replace(found, verdict="equivalent", bitwise=False, by={**found.by, "prefix": before})
 
 
 def in_layout_of(meant: Encoding, enc: Encoding) -> Encoding:

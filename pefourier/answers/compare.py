@@ -119,7 +119,7 @@ def conclude_comparison(r: Comparison) -> Said:
     meaning, *more = islice(filter(None, (rule(r) for rule in RULES[r.verdict])), MOST)
     verdict = {"equal": "THE SAME", "different": "DIFFERENT"}.get(r.verdict)
     verdict = "THE SAME" if r.by == DOUBLED else verdict
-    kinds = {"resized": "RESIZED", "rows": "REORDERED", "offset": "SHIFTED"}
+    kinds = {"resized": "RESIZED", "rows": "REORDERED", "offset": "SHIFTED", "prefix": "SHIFTED"}
     changed = next((word for key, word in kinds.items() if key in r.by), "REWRITTEN")
     changed = "AXES EXCHANGED" if exchanged_axes(r) else f"THE SAME, {changed}"
     verdict = verdict or ("RESCALED" if "coordinates" in r.by else changed)
@@ -314,6 +314,7 @@ def change_in_words(by: Mapping[str, Any]) -> str:
         "offset": moved,
         "zero_rows": lambda v: f"behind {v} {agreeing(v, 'row', 'rows')} of zeros",
         "order": lambda v: f"axes {v}",
+        "prefix": lambda v: phrase("prefix", first=v[0], second=v[1]),
         "rows": lambda v: phrase(f"rows {v}"),
         "coordinates": lambda v: f"coordinates scaled by {by_axis(v, 7)}",
         "shift": lambda v: phrase("shifted", most=max(map(abs, v))),
@@ -516,7 +517,11 @@ def common_part(r: Comparison) -> str:
     """Tables of different lengths."""
     if r.lengths[0] == r.lengths[1] or r.max_difference is None or "resized" in r.by:
         return ""
-    return phrase("common", r=r)
+    sides = r.about[0].domain.sides
+    if len(sides) == 1 or sides != r.about[1].domain.sides:
+        return phrase("common", r=r)
+    first, second = (rows - r.length for rows in r.lengths)
+    return phrase("rows before", grid=size_of(sides), first=first, second=second)
 
 
 def compare_record(answer: Answer) -> dict[str, Any]:

@@ -243,12 +243,14 @@ def remarks_on_grids(enc: Encoding) -> list[str]:
 
 
 def on_common_grid(one: Encoding, two: Encoding) -> tuple[Encoding, Encoding]:
-    """Two tables of as many rows on one grid, which the first, or else the second, has.
+    """Two tables on one grid: one that both have, or, of as many rows, the first or the second.
 
     Each keeps a grid of several axes that was asked for, and codes of lags or times are left as
     they are.
     """
-    pair = tuple(map(on_found_grid, (one, two)))
+    pair = on_found_grid(one), on_found_grid(two)
+    if len(one) != len(two) and pair[0].domain.sides == pair[1].domain.sides:
+        return pair
     lead = max((enc.domain for enc in pair), key=lambda domain: len(domain.grid or ()))
     kinds = {enc.domain.kind for enc in pair}
     if not lead.grid or len(one) != len(two) or kinds != {"position"}:
