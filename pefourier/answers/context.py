@@ -16,7 +16,7 @@ from pefourier.analysis.design import smallest_bounded_base
 from pefourier.answers import telling
 from pefourier.answers.context_chart import bands_chart
 from pefourier.answers.context_figures import wavelengths
-from pefourier.answers.table_reach import about_table, near_buckets, slopes_text
+from pefourier.answers.table_reach import about_table, near_buckets, slopes_text, window_on, windows
 from pefourier.encodings.encoding import Encoding
 from pefourier.writing.page import Page, fields_of, fields_told
 from pefourier.writing.text import agreeing, aligned, join, number, ranges
@@ -60,7 +60,7 @@ def conclude_context(enc: Encoding, found: context.Context) -> telling.Said:
     14 % of the length, earlier than in most published models; base 8912896 would keep it positive.
     """
     if not found.rotations:
-        return telling.Said(*about_table(enc, found), "", near_buckets(enc))
+        return telling.Said(*about_table(enc, found), "", near_buckets(enc) + windows(enc, found))
     doubts, more = about_mistakes(found), about_more(found)
     layers = about_layers(found)
     layers = [*about_axes(found), *layers]
@@ -426,7 +426,8 @@ def text_of_model(enc: Encoding, found: context.Context) -> str:
         which = ranges(run.index) or ("some" if len(found.layers) > 1 else "all")
         kind = run.kind if run.kind != "none" else "no positions"
         name = none if run.rotation is None else found.rotations[run.rotation].name
-        rows.append([which, kind, name or "the only one", number(run.window)])
+        window = window_on(enc, run.window) or number(run.window)
+        rows.append([which, kind, name or "the only one", window])
     parts = [aligned(rows)]
     if found.rotations:
         parts += [rotations_text(found), bands_text(found), *map(axes_text, found.rotations)]

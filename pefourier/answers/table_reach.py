@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from math import log, pi
+from math import isqrt, log, pi
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from pefourier.answers import telling
 from pefourier.answers.grid_reach import reach_on_grid
 from pefourier.encodings.encoding import Encoding
 from pefourier.encodings.families.relative import t5_buckets
+from pefourier.encodings.grids import size_of
 from pefourier.encodings.specs import load, source_of
 from pefourier.writing.text import agreeing, aligned, capital, first_few, join, number
 
@@ -120,6 +121,21 @@ def about_file(enc: Encoding, length: int) -> tuple[str, str]:
     (met,) = unseen_phases(*(load(spec, n, enc.dim) for n in (rows, length)))
     more = phrase("computed", spec=spec, d=enc.dim, met=met, **told)
     return MEANS("TOO FEW ROWS | file", more=more, **told)
+
+
+def windows(enc: Encoding, found: context.Context) -> tuple[str, ...]:
+    """Which layers of a model see a window of an image alone, where others see it whole."""
+    told = [(run.index, own) for run in found.layers if (own := window_on(enc, run.window))]
+    if len(told) != 1 or not told[0][0]:
+        return ()
+    (index, window), whole = told[0], sum(len(run.index) for run in found.layers)
+    return (phrase("image windows", inside=len(index), whole=whole, window=window),)
+
+
+def window_on(enc: Encoding, points: int | None) -> str:
+    """The window of so many points of an image by its sides; empty on one axis, or for all."""
+    on_grid = points and len(enc.domain.sides) > 1
+    return size_of([isqrt(points)] * 2) if on_grid else ""
 
 
 def near_buckets(enc: Encoding) -> tuple[str, ...]:

@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from pefourier.cli.commands import app
+from pefourier.cli.options import OF_IMAGES
 from pefourier.cli.signals import LISTENER, tell_of_interrupt
 from pefourier.cli.streams import give_up_stdout, is_of_stdout, note, say
 from pefourier.errors import LONGEST, PefourierError, printable, shorten, shown
@@ -198,12 +199,11 @@ def usage_error(error: typer.TyperException, arguments: list[str]) -> str:
     """The parser's message, with the value given to the option where the message lacks it."""
     text = error.format_message().replace("Value error, ", "")
     if (option := getattr(error, "option_name", None)) is not None:
-        from pefourier.cli.vocabulary import INSTEAD, owners_of
+        from pefourier.cli.vocabulary import instead_of, owners_of
 
         owners = owners_of(app, option)
         if owners and arguments[0] not in owners:
-            instead = INSTEAD.get((arguments[0], option), f"{arguments[0]} does not take it")
-            return f"{option} belongs to {', '.join(owners)}; {instead}"
+            return f"{option} belongs to {', '.join(owners)}; {instead_of(option, arguments[0])}"
         return text
     if text.startswith("No such command"):
         from pefourier.cli.vocabulary import command_meant
@@ -213,6 +213,11 @@ def usage_error(error: typer.TyperException, arguments: list[str]) -> str:
     if text.startswith("Missing") and arguments[0] in commands():
         help_text = commands()[arguments[0]].callback.__doc__
         return f"{text} Example: {help_text.rpartition('Example: ')[2].strip()}"
+    if text.endswith(OF_IMAGES):
+        from pefourier.cli.vocabulary import instead_of, owners_of
+
+        owned = arguments[0] in owners_of(app, "--grid")
+        return f"{text}; {'give it as --grid' if owned else instead_of('--grid', arguments[0])}"
     options = getattr(getattr(error, "param", None), "opts", [])
     given = [value for option, value in pairwise(arguments) if option in options]
     if not given or any(repr(value) in text or shown(value) in text for value in given):

@@ -15,6 +15,8 @@ from pefourier.train.options import GROUPS
 WORDS = json.loads(Path(__file__).with_suffix(".json").read_text(encoding="utf-8"))
 HEADINGS = ("Arguments", "Options", *GROUPS, "Encodings", "Answers", "Figures")  # of help
 LONGEST_SWEEP = 64
+SIDES = r"\d+([x×]\d+)+"
+OF_IMAGES = "is a size of images, not a number of positions"
 SHORT_NAMES = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16", "fp8": "float8_e4m3"}
 
 
@@ -75,6 +77,8 @@ def count(text: str) -> int:
     """A whole number as people write it, for an option."""
     from pefourier.writing.text import whole_number
 
+    if re.fullmatch(SIDES, text):
+        raise typer.BadParameter(f"{shown(text)} {OF_IMAGES}")
     value = whole_number(text)
     if value is None:
         raise typer.BadParameter(
@@ -95,17 +99,12 @@ def sides(text: str) -> tuple[int, ...]:
 
 def count_or_sides(text: str) -> int | tuple[int, ...]:
     """A number of positions, or the sides of a grid, for an option."""
-    return sides(text) if re.fullmatch(r"\d+([x×]\d+)+", text) else count(text)
+    return sides(text) if re.fullmatch(SIDES, text) else count(text)
 
 
 def count_or_sweep(text: str) -> int | tuple[int, ...]:
     """A number of positions, or several: first:last:factor, as 4k:1M:2x."""
     if ":" not in text:
-        if re.fullmatch(r"[0-9]+([x×][0-9]+)+", text):
-            raise typer.BadParameter(
-                f"{shown(text)} is a size of images, not a number of positions; give --grid "
-                f"{text}, or ask resize --to {text} about a model's config"
-            )
         return count(text)
     first, _, rest = text.partition(":")
     last, _, factor = rest.partition(":")

@@ -15,6 +15,11 @@ INSTEAD = {
 }
 
 
+def instead_of(option: str, command: str) -> str:
+    """What to do where a command does not take an option of others."""
+    return INSTEAD.get((command, option), f"{command} does not take it")
+
+
 def command_terms(app: typer.Typer) -> list[Term]:
     """A term for each command: the question that it answers, and its example."""
     helps = {n: one.help or "" for n, one in typer.main.get_command(app).commands.items()}

@@ -182,9 +182,16 @@ def test_a_single_side_is_said_to_be_one_axis(run, command):
     assert run(command, "sinusoidal", "--grid", "14", "--d", 8).err == ""
 
 
-@pytest.mark.parametrize("command", ["context", "check-faithful"])
-def test_a_size_of_images_is_no_length(run, command):
-    done = run(command, "rope", "--length", "48x48")
+@pytest.mark.parametrize(
+    ("command", "option", "way"),
+    [
+        ("context", "--length", "'pefourier resize CONFIG --from"),
+        ("context", "--trained", "'pefourier resize CONFIG --from"),
+        ("check-faithful", "--length", "give it as --grid"),
+    ],
+)
+def test_a_size_of_images_is_no_length(run, command, option, way):
+    """What is advised instead is what the command takes."""
+    done = run(command, "rope", option, "48x48")
     assert done.status == 2
-    assert "'48x48' is a size of images, not a number of positions; give --grid 48x48" in done.err
-    assert "resize --to 48x48" in done.err
+    assert f"'48x48' is a size of images, not a number of positions; {way}" in done.err

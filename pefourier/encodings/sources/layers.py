@@ -4,13 +4,14 @@ Keys are those of transformers: ``layer_types`` or the pattern of the model type
 and ``no_rope_layer_interval``, ``sliding_window``, ``use_sliding_window``, ``max_window_layers``
 and ``attention_chunk_size``. A row of `pefourier.encodings.sources.models` may say otherwise:
 ``windows`` [keys, share of the number there that a query sees], ``window`` and ``chunk`` where no
-key is set, ``local``, which types of layers have one, ``slides``, which layers do where
-``use_sliding_window`` says so, ``rotation_of``, by which rotation types of layers turn that have
-none under their own name, ``indexed`` [key, type of the layers whose numbers stand there, type of
-the others, numbers where the key is not set: null for all], ``every`` [keys of how often a layer of
-type full_attention comes], ``from_end``, where a pattern is laid from the last layer on, every so
-many of which have no positions, ``dense_turn``, where dense layers at the start turn whatever their
-type.
+key is set, ``square``, where it is the side of a window of an image, which has whole blocks of so
+many patches a side, of so many pixels, each [key, default], ``local``, which types of layers have
+one, ``slides``, which layers do where ``use_sliding_window`` says so, ``rotation_of``, by which
+rotation types of layers turn that have none under their own name, ``indexed`` [key, type of the
+layers whose numbers stand there, type of the others, numbers where the key is not set: null for
+all], ``every`` [keys of how often a layer of type full_attention comes], ``from_end``, where a
+pattern is laid from the last layer on, every so many of which have no positions, ``dense_turn``,
+where dense layers at the start turn whatever their type.
 """
 
 import os
@@ -209,12 +210,15 @@ def window_of(model: ModelConfig, kind: str, layer: int = 0) -> int | None:
         if values.get("use_sliding_window", not row) is False:
             return None
     key, share = window_key(model), row.get("windows", ((), 1))[1]
-    if key not in values:
+    if key not in values and "square" not in row:
         return row.get("window")
-    told = values[key]
+    told = values.get(key, row.get("window"))
     if isinstance(told, list):  # one for each layer
         told = told[layer] if layer < len(told) else None
     size = Section(model.config.label, {key: told}).count(key, least=-1) or 0
+    if "square" in row:
+        block, pixels = (model.config.count(key) or usual for key, usual in row["square"])
+        return (max(size, 0) // (block * pixels) * block) ** 2 or None
     return int(size * share) if size > 0 else None
 
 

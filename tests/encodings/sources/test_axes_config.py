@@ -10,6 +10,7 @@ from torch.nn.functional import interpolate
 from pefourier import questions, resize
 from pefourier.analysis.context import describe_context
 from pefourier.encodings import load
+from pefourier.encodings.sources.layers import tell_layers
 from pefourier.encodings.sources.models import model_types
 from pefourier.errors import PefourierError
 from pefourier.geometry.grown_grids import turn_limits
@@ -79,6 +80,25 @@ def test_layers_of_both_kinds_turn(config, kind, single, layers):
     path = config(kind, num_layers=19, num_single_layers=single)
     (found,) = describe_context(path)[1].layers
     assert found.index == tuple(range(layers))
+
+
+@pytest.mark.parametrize("own", [{}, {"window_size": 100, "fullatt_block_indexes": [1]}])
+def test_windows_of_an_image_are_those_of_transformers(config, own):
+    """Qwen2.5-VL's layers were said to see the whole image, 28 of 32 of which see 8x8 patches."""
+    qwen = pytest.importorskip("transformers.models.qwen2_5_vl.configuration_qwen2_5_vl")
+    utils = pytest.importorskip("transformers.vision_utils")
+    meant = qwen.Qwen2_5_VLVisionConfig(**own)
+    sizes = meant.spatial_merge_size, meant.window_size, meant.patch_size
+    _, ends = utils.get_vision_window_index(torch.tensor([[1, 32, 32]]), *sizes)
+    path = config("qwen2_5_vl_vision", depth=meant.depth, **own)
+    (_, found), whole = describe_context(path), meant.fullatt_block_indexes
+    told = {i: run.window for run in found.layers for i in run.index}
+    assert told == {i: None if i in whole else int(ends.diff().max()) for i in range(meant.depth)}
+    lead = f"In {meant.depth - len(whole)} of {meant.depth} layers a patch sees its window of "
+    assert lead in questions.context(path).conclusion
+    assert tell_layers(config("sam_vision_model", num_hidden_layers=3))[0]["window"] == 14 * 14
+    (swin,) = tell_layers(config("swin", window_size=9))
+    assert swin["window"] == 9 * 9
 
 
 def test_a_vision_tower_is_named_beside_the_text_model(config):
