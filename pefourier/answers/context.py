@@ -16,7 +16,7 @@ from pefourier.analysis.design import smallest_bounded_base
 from pefourier.answers import telling
 from pefourier.answers.context_chart import bands_chart
 from pefourier.answers.context_figures import wavelengths
-from pefourier.answers.table_reach import about_table, near_buckets, slopes_text, window_on, windows
+from pefourier.answers.table_reach import about_table, beside_table, slopes_text, window_on
 from pefourier.encodings.encoding import Encoding
 from pefourier.writing.page import Page, fields_of, fields_told
 from pefourier.writing.text import agreeing, aligned, join, number, ranges
@@ -60,7 +60,7 @@ def conclude_context(enc: Encoding, found: context.Context) -> telling.Said:
     14 % of the length, earlier than in most published models; base 8912896 would keep it positive.
     """
     if not found.rotations:
-        return telling.Said(*about_table(enc, found), "", near_buckets(enc) + windows(enc, found))
+        return telling.Said(*about_table(enc, found), "", beside_table(enc, found))
     doubts, more = about_mistakes(found), about_more(found)
     layers = about_layers(found)
     layers = [*about_axes(found), *layers]

@@ -123,7 +123,7 @@ def about_file(enc: Encoding, length: int) -> tuple[str, str]:
     return MEANS("TOO FEW ROWS | file", more=more, **told)
 
 
-def windows(enc: Encoding, found: context.Context) -> tuple[str, ...]:
+def image_windows(enc: Encoding, found: context.Context) -> tuple[str, ...]:
     """Which layers of a model see a window of an image alone, where others see it whole."""
     told = [(run.index, own) for run in found.layers if (own := window_on(enc, run.window))]
     if len(told) != 1 or not told[0][0]:
@@ -136,6 +136,11 @@ def window_on(enc: Encoding, points: int | None) -> str:
     """The window of so many points of an image by its sides; empty on one axis, or for all."""
     on_grid = points and len(enc.domain.sides) > 1
     return size_of([isqrt(points)] * 2) if on_grid else ""
+
+
+def beside_table(enc: Encoding, found: context.Context) -> tuple[str, ...]:
+    """What else is to be known of positions that do not turn by one number."""
+    return near_buckets(enc) + image_windows(enc, found)
 
 
 def near_buckets(enc: Encoding) -> tuple[str, ...]:
