@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from pefourier.answers.telling import Said, meaning_of
+from pefourier.answers.telling import Said, meaning_of, sentence
 from pefourier.errors import printable
 from pefourier.train import causal, foresight, grid, loop, power, processes, run
 from pefourier.train.asked import Schedule, check_options, list_candidates, without_new_folders
@@ -20,7 +20,7 @@ from pefourier.train.conclusion import count_words
 from pefourier.train.data.split import Task
 from pefourier.train.foresight import Forecast
 from pefourier.train.grid import ResolvedTask, Stack
-from pefourier.train.options import BESIDE, LEVEL, Options, fewest_runs
+from pefourier.train.options import BESIDE, LEVEL, STEPS, Options, fewest_runs
 from pefourier.train.progress import Note, duration
 from pefourier.train.ranks import meets_in_group
 from pefourier.train.report import tables_in_words
@@ -148,6 +148,9 @@ def planned(
     there = f" {count_words(finished)} {has} there before." if finished else ""
     said = forecast.line if runs else f"{task.name}: nothing is left to train"
     classes = task.classes if task.labels.ndim == 1 else ("",)
+    budget = grid.budget_of(task, schedule)
+    if (most := budget["epochs"] * budget["steps"]) < STEPS and forecast.runs:
+        more += f" {sentence('train', 'few steps', most=most, least=STEPS)}"
     return DatasetPlan(
         dataset=task.name,
         seeds=options.seeds,
@@ -158,7 +161,7 @@ def planned(
         runs=runs,
         finished=finished,
         candidates=forecast.candidates,
-        budget=grid.budget_of(task, schedule),
+        budget=budget,
         seconds=forecast.seconds if runs else 0.0,
         conclusion=f"{said}.{there}{more}",
         **told,

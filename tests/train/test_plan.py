@@ -118,6 +118,9 @@ def test_classes_of_equal_size_are_planned_and_said(tmp_path, rng):
     notes = []
     (plan,) = plan_training(Options(dataset=(data,), encoding=("none",), steps=2), notes.append)
     assert plan.classes == ("down", "up")
+    assert "A run has at most 2 steps, where the default has 1000 or more: " in plan.conclusion
+    (usual,) = plan_training(Options(dataset=(data,), encoding=("none",)), notes.append)
+    assert "A run has at most" not in usual.conclusion
     assert any("'down' and 'up' have 20 examples each" in one for one in notes)
     assert any(one.endswith("--positive 'down' or --positive 'up'") for one in notes)
 
