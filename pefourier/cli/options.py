@@ -2,6 +2,8 @@
 
 import json
 import re
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, get_origin
 
@@ -20,8 +22,32 @@ OF_IMAGES = "is a size of images, not a number of positions"
 SHORT_NAMES = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16", "fp8": "float8_e4m3"}
 
 
+def set_once(option: Any, store: Callable[..., None], value: Any, state: Any) -> None:
+    """Take the value of an option that has one, and refuse another."""
+    first = state.opts.get(option.dest, value)
+    if first != value:
+        name, *short = option.obj.opts
+        name += "".join(f" ({one})" for one in short)
+        meaning = (option.obj.help or "").partition(". ")[0].removesuffix(".")
+        raise PefourierError(
+            f"{name} takes one value; got {shown(first)} and {shown(value)}. Its help: {meaning}"
+        )
+    store(value, state)
+
+
 class InGroups(TyperCommand):
-    """A command whose help has its own options first, then those it shares, under headings."""
+    """A command whose help has its own options first, then those it shares, under headings.
+
+    An option of one value is refused where it is given two, of which the parser would keep the last.
+    """
+
+    def make_parser(self, ctx: Any) -> Any:
+        """The parser, which takes what has one value once."""
+        parser = super().make_parser(ctx)
+        for option in {*parser._long_opt.values(), *parser._short_opt.values()}:
+            if option.action == "store":
+                option.process = partial(set_once, option, option.process)
+        return parser
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Write a section for each group."""

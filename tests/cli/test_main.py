@@ -60,7 +60,12 @@ def test_positions_may_stand_before_encodings(run):
         (["spectrum", "--rho", "-3"], "rho must be a finite number above 0; got -3.0"),
         (["spectrum", "--d", "0"], "d must be a whole number from 1 on; got 0"),
         (["spectrum", "--d", "x"], f"Invalid value for '--d': 'x' {NO_COUNT}\n"),
-        (["spectrum", "--d", "3", "--d", "x"], f"'--d': 'x' {NO_COUNT}\n"),
+        (["spectrum", "--d", "3", "--d", "x"], "--d takes one value; got '3' and 'x'. Its help: D"),
+        (
+            ["context", "rope", "-S", "512", "--length", "2048"],
+            "--length (-S) takes one value; got '512' and '2048'. Its help: Positions asked for, not",
+        ),
+        (["relations", "--plot", "a.png", "--plot=b.pdf"], "--plot takes one value; got 'a.png' and"),
         (["spectrum", "--lattice", "12.5"], f"Invalid value for '--lattice': '12.5' {NO_COUNT}\n"),
         (["spectrum", "-S", "128q"], f"'128q' {NO_COUNT}\n"),
         (["spectrum", "DFTT"], "unknown encoding 'DFTT'. Did you mean 'dft'?"),
