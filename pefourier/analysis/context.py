@@ -148,6 +148,7 @@ class Context(Result):
     indexer: Rotation | None = None  # of what chooses keys, beside those of layers
     presumed: bool = field(default=False, metadata={"told": False})  # trained as the config allows
     given: bool = field(default=False, metadata={"told": False})  # trained as the user says
+    silent: bool = field(default=False, metadata={"told": False})  # nothing says how long that was
     published: tuple[str, int] = field(default=("", 0), metadata={"told": False})  # `published_end`
     slopes: tuple[float, ...] | None = None  # of ALiBi, one a head: what a step takes from a logit
     tables: dict[str, tuple[str, int | None]] = field(  # that end, by side: what they are, rows
@@ -171,7 +172,9 @@ def describe_context(
     runs = layer_runs(spec, d)
     length = length or extended_length(spec, d)
     parts = list(dict.fromkeys(run.part for run in runs if run.kind == "rotary"))
-    whole, own = load_parts(spec, parts, length, d)
+    model = open_model(spec) if source_of(spec) == "config" else None
+    endless = source_of(spec) == "name" or (model is not None and model.longest() is None)
+    whole, own = load_parts(spec, parts, length, d, endless)
     stated = [trained_as_stated(enc.params) for enc in whole]
     met = trained or min(n or positions_of(enc) for n, enc in zip(stated, whole, strict=True))
     allowed = max(map(positions_of, whole))
@@ -185,7 +188,6 @@ def describe_context(
     found = tuple(dict.fromkeys(told))
     turns = [parts.index(run.part) if run.kind == "rotary" else None for run in runs]
     alike = [Layers(one.index, one.kind, i, one.window) for i, one in zip(turns, runs, strict=True)]
-    model = open_model(spec) if source_of(spec) == "config" else None
     return own, Context(
         tuple(alike),
         rotations,
@@ -197,6 +199,7 @@ def describe_context(
         indexer=describe_indexer(model, spec, met, longest, d) if model and rotations else None,
         presumed=presumed and None in stated,
         given=not presumed,
+        silent=presumed and None in stated and endless,
         published=published_end(model, whole) if model else ("", 0),
         slopes=slopes_of(own[0]),
         tables=model.tables() if model else {},
@@ -255,12 +258,15 @@ def extended_length(spec: str, d: int | None) -> int | None:
 
 
 def load_parts(
-    spec: str, parts: Sequence[str], length: int | None, d: int | None
+    spec: str, parts: Sequence[str], length: int | None, d: int | None, endless: bool
 ) -> tuple[list[Encoding], list[Encoding]]:
-    """The encoding of each rotation, or of what positions there are: as it is, and of a length."""
+    """The encoding of each rotation, or of what positions there are: as it is, and of a length.
+
+    What is `endless` has no length itself.
+    """
     if parts and length:  # before positions are numbered
         check_cost(shown(spec), "positions in narrow formats", length)
-    own_length = length if source_of(spec) == "name" else None  # which has none itself
+    own_length = length if endless else None
     whole = [load_layers(spec, part, own_length, d) for part in parts or [""]]
     own = [load_layers(spec, p, length, d) for p in parts] if length and parts else whole
     longest = length or max(map(positions_of, whole))

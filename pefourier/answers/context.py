@@ -76,11 +76,11 @@ def conclude_context(enc: Encoding, found: context.Context) -> telling.Said:
         verdict, reading_told = "READ ALIKE" if alike else "READ DIFFERENTLY", more[0]
         return telling.Said(verdict, reading_told, "", (about_phases(found), *aside[: -len(more)]))
     unseen = any(r.unseen for r in found.rotations)
-    verdict = "UNSEEN ANGLES" if unseen else "NO NEW ANGLES"
+    verdict = "UNSEEN ANGLES" if unseen else "TRAINING LENGTH UNKNOWN"
     phases, lost = about_phases(found), first_tokens_lost(found)
     if about_training(found) and found.length > found.published[1]:
         verdict = "UNSEEN UNLESS TRAINED ON"
-    elif about_training(found) or not unseen:
+    elif about_training(found) or not (unseen or found.silent):
         verdict = "BEYOND EVERY WINDOW" if lost else "NO NEW ANGLES"
     if any(r.scaling == "longrope" for r in found.rotations):
         phases = f"{phrase('lists', found=found)}; {phases[0].lower()}{phases[1:]}"
@@ -141,16 +141,21 @@ def about_phases(found: context.Context) -> str:
     """Whether training met the phases that are asked for."""
     several = len(found.rotations) > 1
     r = found.rotations[0]
+    idle = join(never_turning(r, found) for r in found.rotations)
+    seen = several or context.window_within(r.window, found.length)
+    if found.silent:
+        shorter = phrase("shorter") if r.idle and not seen and r.scaling == "none" else ""
+        return phrase("silent", found=found, idle=idle, shorter=shorter)
     later = "" if several else if_scaled_later(r, found.trained)
     if found.length <= found.trained:
         within = f"within the {found.trained} of training"
         if found.length == found.trained:
-            taken = "taken for the length of training (--trained)"
-            within = taken if found.presumed else "the length of training"
+            within = "taken for the" if found.presumed else "the"
+            within += " length of training"
         by = "" if several or r.scaling == "none" else f" with scaling {r.scaling},"
-        idle = join(never_turning(r, found) for r in found.rotations)
-        allowed = phrase("extended", found=found) if later and is_taken(found) else ""
-        told = {"within": within, "by": by, "idle": idle, "later": later, "allowed": allowed}
+        ends = phrase("ends") if not seen and r.familiar_length == found.length else ""
+        before = phrase("before") if later and is_taken(found) else ""
+        told = {"within": within, "by": by, "idle": idle, "ends": ends, "before": before}
         return phrase("no new", found=found, **told)
     told = f"{'Presumably trained' if is_taken(found) else 'Trained'} at {found.trained} positions"
     asked = f"and asked for {found.length}"
@@ -480,7 +485,9 @@ def rotations_text(found: context.Context) -> str:
     missing = {"first lag with a negative sum": "none up to 2^20"}
     for label, fact in ROTATION_FACTS.items():
         rows.append([label, *(number(fact(r), missing=missing.get(label, "–")) for r in own)])
-        if label == NEW and any(r.unseen for r in own):
+        if label == NEW and found.silent:
+            rows[-1][1:] = ["unknown"] * len(own)
+        elif label == NEW and any(r.unseen for r in own):
             rows[-1][1:] = [f"{told} beyond {found.trained}" for told in rows[-1][1:]]
     windows = [context.window_within(r.window, found.length) for r in own]
     if any(windows):
@@ -494,7 +501,8 @@ def rotations_text(found: context.Context) -> str:
 def bands_text(found: context.Context) -> str:
     """The bands of all rotations."""
     head = ["rotation", "band", "pairs", "numbers", "divided by", "wavelengths"]
-    rows = [[*head, f"turns in {found.trained} trained, fewest", f"turns in {found.length}"]]
+    trained = f"{found.trained} trained" if not found.silent else found.trained
+    rows = [[*head, f"turns in {trained}, fewest", f"turns in {found.length}"]]
     for r in found.rotations:
         for b in r.bands:
             divided = from_to(b.least_divisor, b.largest_divisor)
@@ -584,11 +592,11 @@ def conclude_reach(name: str, answers: Sequence[telling.Answer]) -> str:
     """Up to which length every pair stays within phases of training."""
     unseen = [(a.result.length, sum(r.unseen for r in a.result.rotations)) for a in answers]
     if not any(a.result.rotations for a in answers):
-        return f"{name}: nothing turns queries and keys, so that no length changes a rotation."
+        return f"{name}: NO ROTATION. Nothing turns queries and keys: no length changes a rotation."
     trained = answers[0].result.trained
-    if any(a.result.trained != trained for a in answers):
+    if answers[0].result.silent:
         return phrase("no training", name=name)
-    told = "presumably trained" if is_taken(answers[0].result) else "trained"
+    told = "Presumably trained" if is_taken(answers[0].result) else "Trained"
     new = [(length, count) for length, count in unseen if count]
     if not new:
         return phrase("within", name=name, told=told, trained=trained)

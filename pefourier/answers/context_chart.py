@@ -45,6 +45,5 @@ def bands_chart(found: context.Context, colour: bool = False) -> str:
             lines += [f"{treatment:<9} {row}"] if members.any() else []
     last = f"{max(slowest, found.length):.3g} positions"
     scale = f"{'':9} {2 * pi:.3g}{last:>{across - 4}}"
-    return "\n".join(
-        [*lines, scale, f"{'':10}│ trained {found.trained}  ║ asked {found.length}", "", ""]
-    )
+    trained = "" if found.silent else f"│ trained {found.trained}  "
+    return "\n".join([*lines, scale, f"{'':10}{trained}║ asked {found.length}", "", ""])

@@ -79,7 +79,7 @@ def draw_strips(axes: Axes, answer: telling.Answer, r: Rotation, named: bool) ->
             colour = GREY if level == 0 and len(rows) > 1 else COLOURS[treatment]
             label = None if treatment == "same" else treatment
             axes.vlines(waves, -level - 0.4, -level + 0.4, color=colour, label=label, linewidth=1)
-    mark_lengths(axes, found.trained, found.length)
+    mark_lengths(axes, 0 if found.silent else found.trained, found.length)
     axes.set(xscale="log", ylim=(-len(rows) + 0.4, 0.6))
     ticks = {-level: plot.literal(name) for level, name in enumerate(rows) if name}
     axes.set_yticks(list(ticks), list(ticks.values()))
@@ -95,8 +95,9 @@ def draw_strips(axes: Axes, answer: telling.Answer, r: Rotation, named: bool) ->
 
 
 def mark_lengths(axes: Axes, trained: int, length: int) -> None:
-    """Lines at the trained length and at the one asked for, named above the axes."""
-    marks = {trained: "trained"} | {length: "asked" if length != trained else "trained, asked"}
+    """Lines at the trained length, 0 where unknown, and at the one asked for, named above."""
+    marks = {trained: "trained"} if trained else {}
+    marks |= {length: "asked" if length != trained else "trained, asked"}
     ink = axes.xaxis.label.get_color()
     place = {"xycoords": ("data", "axes fraction"), "va": "bottom"}
     for at, name in marks.items():

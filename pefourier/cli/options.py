@@ -38,7 +38,7 @@ def set_once(option: Any, store: Callable[..., None], value: Any, state: Any) ->
 class InGroups(TyperCommand):
     """A command whose help has its own options first, then those it shares, under headings.
 
-    An option of one value is refused where it is given two, of which the parser would keep the last.
+    An option of one value is refused where it is given two; the parser would keep the last.
     """
 
     def make_parser(self, ctx: Any) -> Any:

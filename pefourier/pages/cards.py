@@ -99,7 +99,8 @@ def facts_of(r: Faithfulness, reach: Reach | None) -> Iterator[tuple[str, Any]]:
     if reach is not None:
         found = reach.found
         verdict = telling_of(found).conclude(reach.encoding, found).verdict
-        lengths = f"trained {for_people(found.trained)}, asked {for_people(found.length)}"
+        trained = "" if found.silent else f"trained {for_people(found.trained)}, "
+        lengths = f"{trained}asked {for_people(found.length)}"
         told = f"{verdict.lower()} ({lengths})" if found.rotations else verdict.lower()
         yield "reach", element("span", told, class_=SEVERE.get(verdict))
         about += [one for one in found.findings if one not in about]

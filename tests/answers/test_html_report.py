@@ -113,8 +113,8 @@ def test_a_card_says_first_what_matters(mixed, run, folder, monkeypatch):
     assert "precisionall 20 codes in float32, float16 and bfloat16" in cards[0]
     assert "precisionall 16 codes in float32" in cards[1]
     assert "precisionnothing to keep apart" in cards[2]
-    assert "reachno new angles (trained 20, asked 20)" in cards[0]
-    assert "NO NEW ANGLES. At 20 positions" in cards[0]
+    assert "reachtraining length unknown (asked 20)" in cards[0]
+    assert "TRAINING LENGTH UNKNOWN. Nothing says" in cards[0]
     assert "Not answered:" in refused
 
 

@@ -66,7 +66,7 @@ def concluded(tmp_path, config, *asked):
             "base 1015808 would keep it positive.",
         ),
         (QWEN2 | {"use_sliding_window": False}, "negative at lag 27115, 83 % of the length."),
-        ({**MISTRAL, "sliding_window": 65536}, "4 of 64 pairs never complete a turn."),
+        ({**MISTRAL, "sliding_window": 65536}, "4 of 64 pairs never complete a turn, so"),
     ],
 )
 def test_sentences_speak_of_what_a_query_sees(tmp_path, config, sentence):

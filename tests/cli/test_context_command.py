@@ -131,8 +131,21 @@ def test_a_length_that_a_config_tells_is_with_its_scaling(run):
 
 
 def test_a_name_tells_no_length_of_training(run):
-    (result,) = run("context", "rope", "--d", 64, "--length", "4k", "--json").results
-    assert (result["trained"], result["length"]) == (4096, 4096)
+    """Once it was NO NEW ANGLES at any length that was asked for."""
+    asked = ("context", "rope", "--d", 64, "--length")
+    (result,) = run(*asked, "512", "--json").results
+    assert (result["trained"], result["length"]) == (512, 512)
+    assert result["conclusion"].startswith("TRAINING LENGTH UNKNOWN. Nothing says how long")
+    least = "There 16 of 32 pairs never complete a turn; trained on fewer positions, these at least"
+    assert least in result["conclusion"]
+    for shorter in (64, 511):
+        (result,) = run(*asked, "512", "--trained", shorter, "--json").results
+        assert result["rotations"][0]["unseen"] >= 16
+    (result,) = run(*asked, "512", "--trained", "512", "--json").results
+    (told,) = run(*asked, "513", "--trained", "512", "--json").results
+    longer = "16 of 32 pairs never complete a turn, so that longer texts bring new angles"
+    assert longer in result["conclusion"]
+    assert told["rotations"][0]["unseen"] == 16
 
 
 def test_dimensions_kept_apart_do_not_turn(run):
@@ -393,8 +406,8 @@ def test_a_sweep_of_contexts_has_a_result_for_each_length(run):
     assert [one["rotations"][0]["unseen"] for one in results] == [0, 0, 0, 29]
     out = " ".join(run(*asked).out.split())
     assert out.startswith(
-        "llama.json: trained at 8192; from 65537 positions on pairs reach angles unseen in "
-        "training, 29 at 131072."
+        "llama.json: UNSEEN ANGLES. Trained at 8192; from 65537 positions on pairs reach angles "
+        "unseen in training, 29 at 131072."
     )  # once from 131072 on, which is the next length that was asked for
     for length, new in ((65536, 0), (65537, 29)):
         (one,) = run("context", "llama.json", "--length", length, "--json").results
@@ -405,7 +418,7 @@ def test_a_sweep_of_contexts_has_a_result_for_each_length(run):
 
 def test_a_sweep_without_a_length_of_training_does_not_make_one_up(run):
     out = " ".join(run("context", "rope", "--length", "4k:16k:2x").out.split())
-    assert out.startswith("rope: no length of training is known")
+    assert out.startswith("rope: TRAINING LENGTH UNKNOWN. Nothing says how long training was; ")
     out = run("context", "rope", "--length", "4k:16k:2x", "--trained", "4k").out
     assert "unseen in training" in " ".join(out.split())
 
@@ -570,9 +583,8 @@ def test_a_scaling_that_came_after_training_is_told_beside_one_that_came_before(
     path = tmp_path / "config.json"
     path.write_text(json.dumps(config | {"max_position_embeddings": 8192}))
     said = "if the scaling was added after training (--trained 8192), no angle is new up to 28672"
-    for length in (8192, 29696):
-        (result,) = run("context", path, "--length", length, "--json").results
-        assert said in result["conclusion"]
+    (result,) = run("context", path, "--length", 29696, "--json").results
+    assert said in result["conclusion"]
     premises = {  # both answers had the same one in words, and opposite numbers
         (): "Presumably trained at 8192 positions with scaling linear and asked for 28672: 35 of",
         ("--trained", 8192): "Trained at 8192 positions without scaling linear and asked for 28672 "
@@ -660,9 +672,9 @@ def test_a_scaled_length_may_be_the_extended_one(run, tmp_path):
     path.write_text(json.dumps({"model_type": "llama", **sizes, **scaling}))
     asked = ("context", path, "--length", "29k")
     said, given = (" ".join(run(*asked, *x).out.split()) for x in ((), ("--trained", "8192")))
-    assert "The 32768 of the config may be the extended length already: give the length" in said
+    assert "If the scaling was added after training, give the length before it as --trained" in said
     assert "the first beyond 28672 positions" in given
-    assert "extended length already" not in given
+    assert "If the scaling" not in given
 
 
 def test_another_base_is_told_once(run, tmp_path):
