@@ -13,14 +13,7 @@ from pefourier.encodings.encoding import Encoding
 from pefourier.encodings.sources.weights import all_tensors
 from pefourier.encodings.specs import source_of
 from pefourier.errors import PefourierError
-from pefourier.pages.document import (
-    Markup,
-    Words,
-    about,
-    answer_tables,
-    command,
-    details,
-)
+from pefourier.pages import document
 from pefourier.pages.inline_svg import draw_inline
 from pefourier.weights.usage import Usage, use_of_model
 
@@ -41,27 +34,27 @@ def weights_of(enc: Encoding) -> str | None:
 
 
 def usage_part(
-    encodings: Sequence[Encoding], options: Mapping[str, Any], words: Words
+    encodings: Sequence[Encoding], options: Mapping[str, Any], words: document.Words
 ) -> list[Any]:
     """What the weights of each model use, why that is not known of others; nothing without any."""
     told, length = [], options.get("length")
     more = [] if length is None else ["--length", str(length)]
     for spec in dict.fromkeys(filter(None, map(weights_of, encodings))):
-        line = command(shlex.join(["pefourier", "usage", spec, *more]))
+        line = document.command(shlex.join(["pefourier", "usage", spec, *more]))
         try:
             told += [*one_model(use_of_model(spec, length), words), line]
         except PefourierError as error:
-            told.append(about("Not answered:", str(error), "error"))
+            told.append(document.about("Not answered:", str(error), "error"))
     return told
 
 
-def one_model(found: Usage, words: Words) -> list[Markup | None]:
+def one_model(found: Usage, words: document.Words) -> list[document.Markup | None]:
     """What the weights of a model use: in words, as a picture, and by kinds of pairs."""
     group, label = ["usage"], found.about[0].label
     asked = [answer_of(found)]
-    tables = answer_tables(f"{label} in numbers", partial(usage_text, asked), words, group)
+    tables = document.answer_tables(f"{label} in numbers", partial(usage_text, asked), words, group)
     return [
-        about(label, conclude_usage(found).text),
+        document.about(label, conclude_usage(found).text),
         draw_inline(f"usage-of-{label}", PICTURE, usage, asked, plot.USUAL, of=label),
-        details("What pairs hold in numbers", tables),
+        document.details("What pairs hold in numbers", tables),
     ]

@@ -10,15 +10,7 @@ import numpy as np
 
 from pefourier.answers.telling import sentence
 from pefourier.errors import printable
-from pefourier.train import power
-from pefourier.train.conclusion import (
-    class_counts,
-    conclude_datasets,
-    conclude_training,
-    count_words,
-    verdict_on,
-    verdict_word,
-)
+from pefourier.train import conclusion, power
 from pefourier.train.data.split import ORDER_ALONE
 from pefourier.train.options import LEVEL, seeds_of
 from pefourier.train.searched import read_search
@@ -79,7 +71,7 @@ def tables(summary: Summary) -> list[tuple[str, list[list[str]]]]:
         measures = list(next(iter(one.scores.values())))
         head = ["encoding", *(CAPTIONS.get(m, m) for m in measures)]
         body = [[e, *(cell(s[m]) for m in measures)] for e, s in one.scores.items()]
-        always = "positive" if len(class_counts(one)) == 2 else "the commonest"
+        always = "positive" if len(conclusion.class_counts(one)) == 2 else "the commonest"
         chance = [three_decimals(chance_scores(one)[m]) for m in measures]
         body.append([f"(always {one.positive or always})", *chance])
         found.append((scores_title(one), [head, *body]))
@@ -111,7 +103,7 @@ def difference_table(one: DatasetSummary, reference: str) -> list[tuple[str, lis
     over = ["over folds"] if one.folds > 1 else []
     head = ["encoding", "verdict", "F1", *over, "p", "Holm p", "P(A > B)", "AUPRC", "Holm p"]
     body = [
-        [e, verdict_word(one, e), *difference_cells(d, one.auprc_differences[e])]
+        [e, conclusion.verdict_word(one, e), *difference_cells(d, one.auprc_differences[e])]
         for e, d in one.differences.items()
     ]
     what = f"{title(one)}, difference from {reference}{' at the same rms' * same}"
@@ -124,7 +116,7 @@ def chance_scores(one: DatasetSummary) -> dict[str, float]:
     Of two classes it is the positive one, of which a share p has F1 2p / (1 + p); of K it is the
     commonest, and its scores are means over classes.
     """
-    counts = class_counts(one)
+    counts = conclusion.class_counts(one)
     two = len(counts) == 2
     share, k = (counts[1] if two else max(counts)) / sum(counts), 1 if two else len(counts)
     f1 = 2 * share / (1 + share) / k
@@ -249,7 +241,7 @@ def summary_page(summary: Summary) -> Page:
         records=lambda: json_records(summary),
         rows=lambda: flattened(json_records(summary)),
         conclusion=lambda: conclude_all(summary),
-        together=lambda: " ".join(conclude_datasets(summary)),
+        together=lambda: " ".join(conclusion.conclude_datasets(summary)),
     )
 
 
@@ -282,7 +274,7 @@ def as_markdown(summary: Summary) -> str:
 
 def said_first(summary: Summary) -> list[str]:
     """The verdict, where training was cut short, and what each dataset says: before all tables."""
-    verdict, *each = conclude_datasets(summary)
+    verdict, *each = conclusion.conclude_datasets(summary)
     return [verdict, *remarks_on_cuts(summary), *each]
 
 
@@ -397,7 +389,7 @@ def remarks_on_runs(summary: Summary) -> list[str]:
     """Scores that do not carry over, and runs that learned nothing."""
     leaks = [said("leaky", dataset=one.dataset) for one in summary.datasets if one.leaky]
     return leaks + [
-        said("diverged", dataset=one.dataset, encoding=encoding, runs=count_words(n))
+        said("diverged", dataset=one.dataset, encoding=encoding, runs=conclusion.count_words(n))
         for one in summary.datasets
         for encoding, n in one.diverged.items()
     ]
@@ -502,7 +494,7 @@ def record_of(summary: Summary, one: DatasetSummary, name: str) -> dict[str, Any
         "encoding": name.partition(":")[0].partition("@")[0],
         "spec": name,
         "params": one.params.get(name, {}),
-        "conclusion": conclude_training(one, name),
+        "conclusion": conclusion.conclude_training(one, name),
         "training": summary.training,
         "seeds": seeds_of(name, one.seeds),
         **{key: getattr(one, key) for key in ALIKE},
@@ -518,7 +510,7 @@ def record_of(summary: Summary, one: DatasetSummary, name: str) -> dict[str, Any
         "chosen": choices_of(one, name),
         **{key: getattr(one, key).get(name, 0) for key in ("diverged", "last_kept", "falling")},
         "cut_short": name in one.cut_short,
-        "verdict": verdict_on(one, name),
+        "verdict": conclusion.verdict_on(one, name),
         "average_rank": summary.ranks.get(name),
     }
 

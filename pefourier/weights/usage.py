@@ -31,18 +31,11 @@ from pefourier.encodings.specs import source_of
 from pefourier.errors import PefourierError, shown
 from pefourier.geometry.threads import map_ahead
 from pefourier.result import Result
-from pefourier.weights import layout
+from pefourier.weights import layout, summary
 from pefourier.weights.activations import read_activations
 from pefourier.weights.energies import LayerEnergies, energies_at
 from pefourier.weights.model import Rotations, find_sites, open_model_weights, rotations_of_model
 from pefourier.weights.shares import LayerShares, shares_of, shares_of_means
-from pefourier.weights.summary import (
-    OUTSTANDING,
-    RotationUse,
-    pairs_that_turn,
-    summarise,
-    used_part,
-)
 
 Progress = Callable[[str], Callable[[int, int], None]]
 
@@ -105,7 +98,7 @@ class Usage(Result):
     trained: int
     pairing: layout.PairLayout
     layers: tuple[UsedLayers, ...]
-    rotations: tuple[RotationUse, ...]
+    rotations: tuple[summary.RotationUse, ...]
     heads: tuple[HeadUse, ...]
     gains: str  # applied or none
     findings: tuple[Finding, ...]
@@ -181,9 +174,9 @@ class Found:
             pairing=self.pairing,
             layers=tuple(used_layers(turned.runs, names, shares, layers)),
             rotations=tuple(
-                summarise(
+                summary.summarise(
                     parts[n],
-                    pairs_that_turn(turned, n, length),
+                    summary.pairs_that_turn(turned, n, length),
                     [one for one in self.shares if one.rotation == n],
                 )
                 for n in told
@@ -311,7 +304,7 @@ def moved_since(found: Usage, other: Usage) -> Moved:
         ]
     if not apart:
         raise PefourierError("no head of both has a share that is not zero")
-    far = sorted(apart, key=lambda one: (-one[0], one[1:]))[:OUTSTANDING]
+    far = sorted(apart, key=lambda one: (-one[0], one[1:]))[: summary.OUTSTANDING]
     return Moved(
         other.model,
         float(np.mean([share for share, _, _ in apart])),
@@ -319,9 +312,12 @@ def moved_since(found: Usage, other: Usage) -> Moved:
         tuple(
             MovedRotation(
                 a.name,
-                used_part(a.never_turn) - used_part(b.never_turn),
-                used_part(a.often) - used_part(b.often),
-                tuple(used_part(p) - used_part(q) for p, q in zip(a.pairs, b.pairs, strict=True)),
+                summary.used_part(a.never_turn) - summary.used_part(b.never_turn),
+                summary.used_part(a.often) - summary.used_part(b.often),
+                tuple(
+                    summary.used_part(p) - summary.used_part(q)
+                    for p, q in zip(a.pairs, b.pairs, strict=True)
+                ),
             )
             for a, b in zip(found.rotations, other.rotations, strict=True)
         ),
