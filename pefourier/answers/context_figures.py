@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import pi
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -13,10 +12,6 @@ from pefourier.answers import plot, telling
 from pefourier.encodings.readings import LEVELS
 from pefourier.errors import PefourierError, printable, shorten
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
 COLOURS = {"same": "C0", "kept": "C0", "blended": "C5", "stretched": "C1"}
 COLOURS |= {"by frame": "C0", "by row": "C5", "by column": "C1"}
 AXES = {"t": "frame", "y": "row", "x": "column"}
@@ -24,7 +19,7 @@ GREY = "0.6"
 ABOVE = 14  # points from axes to their title, over the names of lengths
 
 
-def wavelengths(answers: Sequence[telling.Answer], look: plot.Look = plot.USUAL) -> Figure:
+def wavelengths(answers: Sequence[telling.Answer], look: plot.Look = plot.USUAL) -> plot.Figure:
     """Each pair at its wavelength, as trained and as scaled; cosines to another reading below."""
     rows = [(a, rotation) for a in answers for rotation in a.result.rotations if rotation.rotated]
     readings = [a for a in answers if a.result.against is not None]
@@ -64,7 +59,7 @@ def pairs_of_places(r: Rotation) -> dict[str, np.ndarray]:
     return {f"by {AXES[name]}": np.isin(turning, pairs) for name, pairs in axes.items()}
 
 
-def draw_strips(axes: Axes, answer: telling.Answer, r: Rotation, named: bool) -> None:
+def draw_strips(axes: plot.Axes, answer: telling.Answer, r: Rotation, named: bool) -> None:
     """A tick for each pair, and the trained and the asked length as lines.
 
     One encoding below a title of the user's own is not `named` again.
@@ -94,7 +89,7 @@ def draw_strips(axes: Axes, answer: telling.Answer, r: Rotation, named: bool) ->
     axes.set_title(pairs, loc="left", fontsize=9, pad=ABOVE)
 
 
-def mark_lengths(axes: Axes, trained: int, length: int) -> None:
+def mark_lengths(axes: plot.Axes, trained: int, length: int) -> None:
     """Lines at the trained length, 0 where unknown, and at the one asked for, named above."""
     marks = {trained: "trained"} if trained else {}
     marks |= {length: "asked" if length != trained else "trained, asked"}
@@ -106,7 +101,7 @@ def mark_lengths(axes: Axes, trained: int, length: int) -> None:
         axes.annotate(f" {name} {at} ", (at, 1.0), ha=side, fontsize=7, **place)
 
 
-def draw_readings(axes: Axes, readings: Sequence[tuple[str, Reading]]) -> None:
+def draw_readings(axes: plot.Axes, readings: Sequence[tuple[str, Reading]]) -> None:
     """Cosines to other readings over the position, and where they first fall below each level."""
     for name, reading in readings:
         words = (name, reading.rotation, f"read as {reading.other}")

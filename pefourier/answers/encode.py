@@ -4,22 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import ceil
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from pefourier.answers import plot
 from pefourier.answers.places import POINTS, axis_names, point_of
-from pefourier.answers.plot import USUAL, WIDTH, Look, caption, make_panels, room_for_names
 from pefourier.answers.telling import Answer, identity_of, sentence
 from pefourier.encodings.domain import Domain
 from pefourier.encodings.encoding import Encoding
 from pefourier.errors import printable
 from pefourier.writing.page import Page
 from pefourier.writing.text import agreeing, paragraph
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 MOST_ROWS = 400  # of a picture
 MOST_POINTS = 8  # that are named beside one
@@ -41,16 +36,16 @@ def encode_page(enc: Encoding, table: np.ndarray, positions: np.ndarray, out: st
     )
 
 
-def heatmap(answers: Sequence[Answer], look: Look = USUAL) -> Figure:
+def heatmap(answers: Sequence[Answer], look: plot.Look = plot.USUAL) -> plot.Figure:
     """The table itself: positions down, dimensions across."""
-    figure, panels = make_panels(len(answers), 1, (WIDTH, 1.2 + 2.2 * len(answers)), look)
+    figure, panels = plot.make_panels(len(answers), 1, (plot.WIDTH, 1.2 + 2.2 * len(answers)), look)
     for axes, a in zip(panels[:, 0], answers, strict=True):
         draw_table(axes, a, a.result)
     return figure
 
 
 def draw_table(
-    axes: Axes, a: Answer, table: np.ndarray, of: np.ufunc = np.add, title: str = ""
+    axes: plot.Axes, a: Answer, table: np.ndarray, of: np.ufunc = np.add, title: str = ""
 ) -> None:
     """Numbers of codes in colours; of more rows than a picture has, the means of some together.
 
@@ -71,7 +66,9 @@ def draw_table(
     shown = "difference" if title else "value of the code"
     figure = axes.get_figure()
     axes.set(xlabel="dimension", ylabel=rows)
-    axes.set_title(title or caption(a.encoding, room_for_names(figure)), loc="left", fontsize=9)
+    axes.set_title(
+        title or plot.caption(a.encoding, plot.room_for_names(figure)), loc="left", fontsize=9
+    )
     domain = a.encoding.domain
     if len(domain.sides) > 1 and domain.kind == "position" and len(table) == len(a.encoding):
         name_points(axes, domain)
@@ -79,7 +76,7 @@ def draw_table(
     figure.colorbar(image, ax=axes, label=label)
 
 
-def name_points(axes: Axes, domain: Domain) -> None:
+def name_points(axes: plot.Axes, domain: Domain) -> None:
     """Rows of codes by their points, where lines of the grid begin; of many lines some."""
     line, rows = domain.sides[-1], len(domain.x)
     at = np.arange(domain.prefix, rows, line * ceil(rows / line / MOST_POINTS))

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from math import inf, pi
 from shlex import quote
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -14,17 +14,12 @@ from pefourier.analysis.context import window_within
 from pefourier.analysis.design import AXES
 from pefourier.analysis.extend import Extension, Extensions
 from pefourier.answers.context_figures import ABOVE, GREY, mark_lengths
-from pefourier.answers.plot import USUAL, WIDTH, Look, add_legend, brief, make_panels
+from pefourier.answers.plot import USUAL, WIDTH, Axes, Figure, Look, add_legend, brief, make_panels
 from pefourier.answers.telling import Answer, Said, Telling, record_of_fields, sentence
 from pefourier.encodings.grids import size_of
 from pefourier.encodings.readings import LEVELS, reading_cosine
 from pefourier.writing.page import fields_of
 from pefourier.writing.text import agreeing, aligned, number, paragraph
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
 
 LONGER = {"": "long texts", "t": "longer videos", "y": "larger images", "x": "larger images"}
 COLUMNS = {

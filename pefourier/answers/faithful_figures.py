@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -13,11 +12,6 @@ from pefourier.answers import plot, telling
 from pefourier.answers.kernel import draw_kernels
 from pefourier.encodings.encoding import without_prefix
 from pefourier.geometry.singular_values import decompose
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
 
 STRETCHES = 500  # of a long curve
 
@@ -40,7 +34,7 @@ def envelope(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, ...]:
     return x[chosen], y[chosen]
 
 
-def faithful(answers: Sequence[telling.Answer], look: plot.Look = plot.USUAL) -> Figure:
+def faithful(answers: Sequence[telling.Answer], look: plot.Look = plot.USUAL) -> plot.Figure:
     """Singular values, for rank and conditioning, and inner products by lag."""
     figure, ((left, right),) = plot.make_panels(1, 2, (plot.WIDTH, 3.0), look)
     draw_singular_values(left, answers, plot.room_for_names(figure))
@@ -52,7 +46,7 @@ def faithful(answers: Sequence[telling.Answer], look: plot.Look = plot.USUAL) ->
     return figure
 
 
-def singular_values(answers: Sequence[telling.Answer], look: plot.Look = plot.USUAL) -> Figure:
+def singular_values(answers: Sequence[telling.Answer], look: plot.Look = plot.USUAL) -> plot.Figure:
     """Singular values alone."""
     figure, ((axes,),) = plot.make_panels(1, 1, (plot.WIDTH, 3.4), look)
     draw_singular_values(axes, answers, plot.room_for_names(figure))
@@ -60,7 +54,7 @@ def singular_values(answers: Sequence[telling.Answer], look: plot.Look = plot.US
     return figure
 
 
-def draw_singular_values(axes: Axes, answers: Sequence[telling.Answer], room: float) -> None:
+def draw_singular_values(axes: plot.Axes, answers: Sequence[telling.Answer], room: float) -> None:
     """Singular values over the largest; those at or below its dotted line count as zero."""
     lowest = 1.0
     for a in answers:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -12,12 +11,9 @@ from pefourier.answers import plot
 from pefourier.answers.places import axis_names
 from pefourier.answers.telling import Answer
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
 
 def draw_kernels(
-    axes: Axes, answers: Sequence[Answer], kernels: Sequence[np.ndarray | None], room: float
+    axes: plot.Axes, answers: Sequence[Answer], kernels: Sequence[np.ndarray | None], room: float
 ) -> None:
     """Inner products by lag, of grids along each axis; many lags by their logarithm, in bands."""
     steps = [1.0]

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from matplotlib.text import Text
 
     from pefourier.encodings.encoding import Encoding
+else:  # types of annotations, here and in what draws
+    Axes = Figure = Any
 
 DARK_ON_LIGHT = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
 LIGHT_ON_DARK = ("#56B4E9", "#FF8C42", "#2ECC9A", "#E3A1CB", "#9AD1F5", "#F2B632", "#F2F2F2")

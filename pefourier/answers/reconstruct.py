@@ -19,8 +19,6 @@ from pefourier.writing.terminal_chart import chart, limits_of, shades
 from pefourier.writing.text import aligned, join, number
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
     from pefourier.analysis.reconstruct import Reconstructions
 
 SHARP = 1.5  # positions: a rebuilt peak of this width is one sample
@@ -242,7 +240,7 @@ def is_cross(values: np.ndarray) -> bool:
     return bool(((values - sums) ** 2).sum() <= CROSS * ((values - mean) ** 2).sum())
 
 
-def reconstruct(answers: Sequence[telling.Answer], look: plot.Look = plot.USUAL) -> Figure:
+def reconstruct(answers: Sequence[telling.Answer], look: plot.Look = plot.USUAL) -> plot.Figure:
     """Rebuilt position functions, one panel per encoding, as Fig. 2 of the paper."""
     if telling.any_grid(answers):
         most = max(len(a.result.reconstructions) for a in answers)
@@ -268,7 +266,7 @@ def reconstruct(answers: Sequence[telling.Answer], look: plot.Look = plot.USUAL)
 
 
 def points_on_grids(
-    figure: Figure, answers: Sequence[telling.Answer], titles: Sequence[str]
+    figure: plot.Figure, answers: Sequence[telling.Answer], titles: Sequence[str]
 ) -> None:
     """A row for each encoding: its rebuilt points as pictures, of several frames the peak's.
 

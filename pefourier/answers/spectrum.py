@@ -33,9 +33,6 @@ from pefourier.writing.terminal_chart import chart, shades
 from pefourier.writing.text import aligned, join, number
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
     from pefourier.analysis.spectrum import Spectrum
 
 LITTLE = 0.0005  # of the energy
@@ -451,7 +448,7 @@ def aliasing_on_grid(enc: Encoding, r: Spectrum) -> str:
     return sentence("spectrum", "aliased", shares=shares_by_axis(r.aliased), r=r)
 
 
-def spectrum(answers: Sequence[Answer], look: plot.Look = plot.USUAL) -> Figure:
+def spectrum(answers: Sequence[Answer], look: plot.Look = plot.USUAL) -> plot.Figure:
     """Densities over angular frequency, as Fig. 1 of the paper; in panels where there are many.
 
     On grids they are pictures, with what they sum to along each axis.
@@ -475,7 +472,7 @@ def spectrum(answers: Sequence[Answer], look: plot.Look = plot.USUAL) -> Figure:
     return figure
 
 
-def spectrum_by_decade(answers: Sequence[Answer], look: plot.Look = plot.USUAL) -> Figure:
+def spectrum_by_decade(answers: Sequence[Answer], look: plot.Look = plot.USUAL) -> plot.Figure:
     """Densities over the logarithm of frequency, with the lengths of the waves above."""
     if len(answers) > plot.MANY:
         return spectrum_panels(answers, look, logarithmic=True)
@@ -517,7 +514,7 @@ def spectrum_by_decade(answers: Sequence[Answer], look: plot.Look = plot.USUAL) 
 
 def spectrum_panels(
     answers: Sequence[Answer], look: plot.Look = plot.USUAL, logarithmic: bool = False
-) -> Figure:
+) -> plot.Figure:
     """Densities side by side, each on its own scale: what differs is where the energy lies."""
     width = look.width or plot.WIDTH * 1.3
     across = max(2, min(ACROSS, int(width / 1.5)))
@@ -551,7 +548,7 @@ def spectrum_panels(
     return figure
 
 
-def set_frequency_axis(axes: Axes, answers: Sequence[Answer], steps: int = 4) -> None:
+def set_frequency_axis(axes: plot.Axes, answers: Sequence[Answer], steps: int = 4) -> None:
     """Let the axis go from 0 to pi with ticks in parts of pi; of irregular times to the end."""
     if any(a.encoding.domain.irregular for a in answers):
         axes.set_xlim(left=0)
@@ -586,7 +583,7 @@ def both_ends(shares: np.ndarray, axis: int) -> tuple[np.ndarray, np.ndarray]:
     return 2 * np.pi * index / side, shares.take(index + side // 2, axis, mode="wrap")
 
 
-def spectrum_on_grids(answers: Sequence[Answer], look: plot.Look) -> Figure:
+def spectrum_on_grids(answers: Sequence[Answer], look: plot.Look) -> plot.Figure:
     """A row for each encoding: the density over both frequencies, and its sums along each."""
     rows = len(answers)
     figure, panels = plot.make_panels(rows, 2, (plot.WIDTH, 0.4 + 3.2 * rows), look)
@@ -604,7 +601,7 @@ def spectrum_on_grids(answers: Sequence[Answer], look: plot.Look) -> Figure:
     return figure
 
 
-def draw_density(figure: Figure, picture: Axes, sums: Axes, result: Any) -> None:
+def draw_density(figure: plot.Figure, picture: plot.Axes, sums: plot.Axes, result: Any) -> None:
     """A density over the plane of rows and columns, and its two marginals."""
     plane = whole_plane(result.density, result.lattice)
     edges = []

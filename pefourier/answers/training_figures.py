@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from pefourier.answers import plot
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 CURVES = ("training loss", "score on validation", "loss on validation")
 MARKERS = "o^sDv"  # one for every so many curves of all colours
@@ -22,7 +19,7 @@ EXACT = ("length of the problem; line: trained", "exact match")
 
 def score_by_length(
     summary: Any, look: plot.Look = plot.USUAL, labels: tuple[str, str] = ROWS
-) -> Figure:
+) -> plot.Figure:
     """Accuracy against the length of what is tested, a line with its 95 % interval an encoding."""
     shown = [one for one in summary.datasets if one.lengths]
     figure, axes = plot.make_panels(len(shown), 1, (plot.WIDTH, 0.6 + 2.6 * len(shown)), look)
@@ -48,14 +45,14 @@ def score_by_length(
     return figure
 
 
-def exact_by_length(summary: Any, look: plot.Look = plot.USUAL) -> Figure:
+def exact_by_length(summary: Any, look: plot.Look = plot.USUAL) -> plot.Figure:
     """Exact matches of causal models against the length of problems."""
     return score_by_length(summary, look, EXACT)
 
 
 def learning_curves(
     runs: Sequence[tuple[Mapping[str, Any], np.ndarray]], look: plot.Look = plot.USUAL
-) -> Figure:
+) -> plot.Figure:
     """Means over runs of training loss, and of score and loss on validation, epoch by epoch.
 
     A run that is done keeps its last values. `runs` are rows, each with its curve (epochs, 3).
@@ -88,7 +85,7 @@ def to_length(curve: np.ndarray, epochs: int) -> np.ndarray:
     return curve[np.minimum(np.arange(epochs), len(curve) - 1)]
 
 
-def comparison(summary, look: plot.Look = plot.USUAL) -> Figure:
+def comparison(summary, look: plot.Look = plot.USUAL) -> plot.Figure:
     """Every run's F1 as a point, means with their intervals, one panel per dataset."""
     panels = len(summary.datasets)
     most = max(len(one.scores) for one in summary.datasets)
@@ -115,7 +112,7 @@ def comparison(summary, look: plot.Look = plot.USUAL) -> Figure:
     return figure
 
 
-def critical_difference(summary, look: plot.Look = plot.USUAL) -> Figure:
+def critical_difference(summary, look: plot.Look = plot.USUAL) -> plot.Figure:
     """Average ranks over datasets, the best at the left; bars join those not told apart."""
     names = sorted(summary.ranks, key=lambda name: summary.ranks[name])
     at = [summary.ranks[name] for name in names]

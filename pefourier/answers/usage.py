@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pefourier.answers import plot
 from pefourier.answers.context_figures import ABOVE, mark_lengths
-from pefourier.answers.plot import NARROW, USUAL, WIDTH, Look, brief, literal, make_panels
 from pefourier.answers.telling import Answer, Said, Telling, meaning_of, record_of_fields, sentence
 from pefourier.errors import shown
 from pefourier.weights.summary import OFTEN, Portion, RotationUse, used_part
@@ -18,9 +18,6 @@ from pefourier.weights.usage import Usage
 from pefourier.writing.text import aligned, join, number, paragraph, ranges
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
     from pefourier.weights.shares import LayerShares
 
 BANDS = 8  # rows of the table of pairs
@@ -240,18 +237,18 @@ def usage_rows(answers: Sequence[Answer]) -> Iterable[Sequence[Any]]:
             yield found.model, rotation.name, head.layer, head.head, *known, share
 
 
-def usage(answers: Sequence[Answer], look: Look = USUAL) -> Figure:
+def usage(answers: Sequence[Answer], look: plot.Look = plot.USUAL) -> plot.Figure:
     """Shares of the product over wavelength, as times even use; a column for each rotation."""
     found: Usage = answers[0].result
     count = len(found.rotations)
     own = [[one for one in found.shares if one.rotation == i] for i in range(count)]
     drawn = [spread_layers(layers) for layers in own]
-    wide = WIDTH * max(1.0, 0.7 * count)
-    across = ACROSS if (look.width or wide) >= NARROW else 2
+    wide = plot.WIDTH * max(1.0, 0.7 * count)
+    across = ACROSS if (look.width or wide) >= plot.NARROW else 2
     small = max(-(-len(layers) // across) for layers in drawn)
     heights = [1.3 + 0.09 * min(max(map(len, own)), 40)] + [1.3] * small
     size = wide, sum(heights) + 0.6
-    figure, panels = make_panels(1 + small, across * count, size, look)
+    figure, panels = plot.make_panels(1 + small, across * count, size, look)
     grid = panels[0, 0].get_gridspec()
     grid.set_height_ratios(heights)
     for place, (rotation, layers) in enumerate(zip(found.rotations, own, strict=True)):
@@ -298,7 +295,7 @@ def edges_of(waves: np.ndarray) -> np.ndarray:
 
 
 def draw_layers(
-    axes: Axes, found: Usage, rotation: RotationUse, layers: Sequence[LayerShares]
+    axes: plot.Axes, found: Usage, rotation: RotationUse, layers: Sequence[LayerShares]
 ) -> None:
     """The mean over heads of each layer, a row a layer."""
     means = np.array([np.nanmean(one.used, axis=0) for one in layers])
@@ -317,11 +314,13 @@ def draw_layers(
     axes.invert_yaxis()
     bar = axes.figure.colorbar(image, ax=axes, location="bottom", aspect=40, extend="max")
     bar.set_label("share of the product, times even use", fontsize=7)
-    name = ", ".join(filter(None, (brief(found.about[0].spec, 60), literal(rotation.name))))
+    name = ", ".join(
+        filter(None, (plot.brief(found.about[0].spec, 60), plot.literal(rotation.name)))
+    )
     axes.set_title(f"{name}: {len(rotation.pairs)} pairs", loc="left", fontsize=9, pad=ABOVE)
 
 
-def draw_heads(axes: Axes, rotation: RotationUse, layer: LayerShares, length: int) -> None:
+def draw_heads(axes: plot.Axes, rotation: RotationUse, layer: LayerShares, length: int) -> None:
     """A line for each head of a layer."""
     waves, times = over_waves(rotation, layer.used)
     axes.plot(waves, times.T, linewidth=0.7, alpha=0.8)
