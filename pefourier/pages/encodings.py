@@ -129,7 +129,7 @@ def encodings_document(
     """The page about some encodings, and why others could not be answered for."""
     words = Words(read_terms())
     return document(
-        title or f"What {names_of(studies)} {'say' if len(studies) > 1 else 'says'} of position",
+        title or f"What {names_of(studies)} {'say' if len(studies) > 1 else 'says'} about position",
         None,
         encoding_sections(studies, refusals, inquiry, words),
         words,

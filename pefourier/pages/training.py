@@ -155,6 +155,7 @@ def training_conclusions(summary: Summary, words: Words) -> list[Any]:
     cuts = [briefly(line, summary) for line in remarks_on_cuts(summary)]
     cuts = [element("p", line, class_="warning") for line in cuts]
     told = [with_strong_start(line, ": ") for line in each]
+    told = [details("Dataset by dataset", told, class_="printed")] if len(told) > 2 else told
     remarks = element("ul", [element("li", line) for line in sentences(summary)])
     keep = details("What to keep in mind", remarks)
     return [with_strong_start(verdict, ". "), *cuts, rank_matrix(summary, words), *told, keep]

@@ -119,7 +119,7 @@ def differences_in_words(judged: "Sequence[tuple[str, Difference]]", datasets: i
         found.append(f"Of other models{against}, {listed(beside, datasets)}.")
     if doubt := sum(d.in_doubt for d in told):
         some = f"{doubt} of these {len(told)} differences" if doubt < len(told) else "This"
-        found.append(f"{some} may not hold on other test windows (see over folds).")
+        found.append(f"{some} may not hold on other test windows (no evidence over folds).")
     return " ".join(found)
 
 

@@ -182,7 +182,7 @@ def test_several_datasets_are_counted_and_ranked():
     first, *each = conclude_datasets(found)
     assert first == (
         "BETTER. Compared with sinusoidal by F1 on 2 datasets, better: dft on 2 (up to +0.100). 1 "
-        "of these 2 differences may not hold on other test windows (see over folds). Of encodings, "
+        "of these 2 differences may not hold on other test windows (no evidence over folds). Of encodings, "
         "dft has the best average rank (1.50), not significantly ahead of sinusoidal (2.50)."
     )
     assert [line.partition(": ")[0] for line in each] == ["smd", "msl"]
@@ -250,7 +250,7 @@ CHANCE = replace(APART, p_holm=0.3)
         (
             {"dft": replace(APART, folds_low=-0.02)},
             "Compared with sinusoidal by F1, better: dft (+0.050). This may not hold on other "
-            "test windows (see over folds).",
+            "test windows (no evidence over folds).",
         ),
     ],
 )
