@@ -74,12 +74,7 @@ def find_records(name: str) -> list[dict[str, Any]]:
         ]
         if found:
             return found
-        raise unknown(
-            "encoding",
-            name,
-            known,
-            "'pefourier list' shows all, 'explain' other words.",
-        )
+        raise unknown("encoding", name, known, "'pefourier list' shows all, 'explain' other words.")
     return [known[name]]
 
 

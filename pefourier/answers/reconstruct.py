@@ -61,16 +61,11 @@ def picture_of(enc: Encoding, r: Any) -> str:
     return shades(values, label) + "\n"
 
 
-def why_no_code(answer: telling.Answer) -> str:
-    """Why a position has no linear inverse."""
-    return f"no code: length {len(answer.encoding)}"
-
-
-ZERO = "none: codes are zero"
+ZERO, NO_CODE = "none: codes are zero", lambda answer: f"no code: length {len(answer.encoding)}"
 PEAK = Fact("peak", lambda r: r.peak, ZERO)
 ERRORS = (
     Fact("error", lambda r: r.error, ZERO),
-    Fact("error of linear inverse", lambda r: r.inverse_error, why_no_code),
+    Fact("error of linear inverse", lambda r: r.inverse_error, NO_CODE),
 )
 RECONSTRUCT_FACTS = [
     Fact("position", lambda r: r.position),

@@ -235,8 +235,7 @@ def split_by_time(
             counts[span.unit] += int(holds_anomaly(label, found, window).sum())
         fold_of = dict(zip(units, deal([counts[u] for u in units]), strict=True))
         where = np.array([fold_of[span.unit] for span in spans])
-        roles = [(where != k) & (where != (k + 1) % FOLDS) for k in range(FOLDS)]
-        chosen = [(roles[k], where == (k + 1) % FOLDS, where == k) for k in range(FOLDS)]
+        chosen = rotate_folds(where, FOLDS)
     else:
         spans = [
             span
@@ -319,16 +318,16 @@ def split_at_random(
     return starts, deal_within_classes(holds_anomaly(label, starts, window).astype(np.int64))
 
 
-def deal_within_classes(labels: np.ndarray, folds: int = FOLDS) -> list[Parts]:
+def deal_within_classes(labels: np.ndarray) -> list[Parts]:
     """Parts of each fold from a shuffle within each class."""
     rng = np.random.default_rng(0)
     where = np.zeros(len(labels), dtype=int)
     begin = 0
     for label in np.unique(labels):
         members = rng.permutation(np.flatnonzero(labels == label))
-        where[members] = (begin + np.arange(len(members))) % folds
+        where[members] = (begin + np.arange(len(members))) % FOLDS
         begin += len(members)
-    return rotate_folds(where, folds)
+    return [tuple(map(np.flatnonzero, parts)) for parts in rotate_folds(where, FOLDS)]
 
 
 def deal_groups(labels: np.ndarray, groups: np.ndarray, folds: int = FOLDS) -> list[Parts]:
@@ -349,20 +348,13 @@ def deal_groups(labels: np.ndarray, groups: np.ndarray, folds: int = FOLDS) -> l
         crowd = (given * share[one]).sum(axis=1)
         fold[one] = np.lexsort((given.sum(axis=1).round(9), crowd.round(9)))[0]
         given[fold[one]] += share[one]
-    return rotate_folds(fold[unit], folds)
+    return [tuple(map(np.flatnonzero, parts)) for parts in rotate_folds(fold[unit], folds)]
 
 
 def rotate_folds(where: np.ndarray, folds: int) -> list[Parts]:
-    """Parts from the fold of each example: test = fold k, validation = k + 1, train = the rest."""
-    found = [np.flatnonzero(where == k) for k in range(folds)]
-    return [
-        (
-            np.flatnonzero((where != k) & (where != (k + 1) % folds)),
-            found[(k + 1) % folds],
-            found[k],
-        )
-        for k in range(folds)
-    ]
+    """Masks of parts from the fold of each: test = fold k, validation = k + 1, train = the rest."""
+    held = [(where == (k + 1) % folds, where == k) for k in range(folds)]
+    return [(~(valid | test), valid, test) for valid, test in held]
 
 
 def make_fold(
