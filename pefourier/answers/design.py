@@ -197,8 +197,6 @@ def fact(criterion: str, design: Design) -> str:
         "rho": rho,
         "lengths": given,
         "cost": "",
-        "island": "",
-        "others": "Others may",
         "inputs": inputs,
     }
     if name == "phase":
@@ -214,8 +212,9 @@ def fact(criterion: str, design: Design) -> str:
         told["cost"] = sentence("design", "negative", lag=c.bound, inputs=inputs)
     elif name == "bound":
         told["who"] = "a language model takes" if text else "the rule of language models asks for"
-        if float(told["few"]) > 1.02 * rho:
-            told |= {key: sentence("design", key) for key in ("island", "others")}
+        far = float(told["few"]) > 1.02 * rho
+        told["smallest"] = sentence("design", "island" if far else "edge", rho=rho)
+        told["others"] = "Some between" if far else "Larger ones may"
         frequencies = float(told["few"]) ** (-2 * np.arange(design.d // 2) / design.d)
         if idle := count_idle(frequencies, design.length):
             told["cost"] = sentence("design", "idle", idle=idle, pairs=design.d // 2)
