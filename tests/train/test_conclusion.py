@@ -183,7 +183,8 @@ def test_several_datasets_are_counted_and_ranked():
     assert first == (
         "BETTER. Compared with sinusoidal by F1 on 2 datasets, better: dft on 2 (up to +0.100). 1 "
         "of these 2 differences may not hold on other test windows (no evidence over folds). Of "
-        "encodings, dft has the best average rank (1.50), not significantly ahead of sinusoidal (2.50)."
+        "encodings, dft has the best average rank (1.50), not significantly ahead of "
+        "sinusoidal (2.50)."
     )
     assert [line.partition(": ")[0] for line in each] == ["smd", "msl"]
     assert (
