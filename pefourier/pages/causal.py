@@ -40,5 +40,4 @@ def causal_document(found: causal.CausalSummary, path: str, title: str = "") -> 
 def causal_folder_page(path: str, out: str, title: str) -> tuple[str, Page]:
     """The page about a folder, and the answer of `pefourier report DIR`."""
     found = causal.read_causal(Path(path))
-    page = page_written(causal.causal_records(found), out, causal.causal_page(found).conclusion)
-    return causal_document(found, path, title), page
+    return causal_document(found, path, title), page_written(causal.causal_records(found), out)

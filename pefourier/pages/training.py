@@ -6,7 +6,7 @@ config.json, and both are checked before they are believed.
 
 import shlex
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +39,7 @@ from pefourier.train.store import Row, Store, option_of, read_configuration
 from pefourier.train.summary import DatasetSummary, Summary, common_runs, count_arms, summarize_runs
 from pefourier.train.traces import read_curves
 from pefourier.writing.page import Page
-from pefourier.writing.text import agreeing, join, paragraph
+from pefourier.writing.text import agreeing, join
 
 RULES = ("choice", "size")  # of training, in words
 SHADES = 4  # of the matrix
@@ -356,6 +356,7 @@ def unrecorded() -> list[str]:
 
 def folder_page(folder: TrainFolder, out: str, asked: Sequence[Any] = ()) -> Page:
     """The answer of `pefourier report DIR`, with encodings that were asked about, too."""
-    own, (verdict, *_) = report_page(asked, out), conclude_datasets(folder.summary)
-    records = [*json_records(folder.summary), *own.records()]
-    return page_written(records, out, lambda: paragraph(printable(verdict)) + own.words())
+    own = report_page(asked, out)
+    return replace(
+        page_written([*json_records(folder.summary), *own.records()], out), words=own.words
+    )

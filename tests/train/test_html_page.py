@@ -61,7 +61,7 @@ def page(run, tmp_path):
     def make(path, *more):
         done = run("report", path, "--out", tmp_path / "page.html", *more)
         assert done.status == 0, done.err
-        assert len(done.out.split()) < 150  # where the page is, and the verdict
+        assert len(done.out.split()) < 20  # where the page is
         return Page(tmp_path / "page.html")
 
     return make
@@ -175,9 +175,7 @@ def test_a_folder_and_encodings_are_on_one_page(run, tmp_path):
 
 
 def test_the_answer_in_json_is_that_of_training(run, tmp_path):
-    line = "report", FIGURES / "leaky-100", "--out", tmp_path / "a.html"
-    assert "NO VERDICT. Windows were shuffled" in run(*line).out  # once only where the page is
-    done = run(*line, "--json")
+    done = run("report", FIGURES / "leaky-100", "--out", tmp_path / "a.html", "--json")
     first = done.results[0]
     assert first["out"] == str(tmp_path / "a.html")
     assert (first["dataset"], first["spec"]) == ("smd", "none")
