@@ -330,6 +330,10 @@ def test_weights_in_another_order_than_the_config_tells_are_doubted(tmp_path, to
     tensors = changed(random_tensors(), lambda q, k: (loud(q), loud(k)))
     found = use_of_model(write_model(tmp_path, tensors, model_type=told), layers=range(1))
     assert "usage-pairing-doubt" in {one.code for one in found.findings}
+    assert found.conclusion.startswith(
+        "PROBABLY A MISTAKE. The weights probably look like " + other
+    )
+    assert "keep the rows" not in found.conclusion
 
 
 @pytest.mark.parametrize("model_type", ["llama", "nobody-knows"])

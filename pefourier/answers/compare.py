@@ -23,6 +23,7 @@ from pefourier.encodings.grids import size_of
 from pefourier.encodings.registry import BUILDERS
 from pefourier.files import read_toml
 from pefourier.geometry.row_search import first_equal
+from pefourier.writing.page import Reason
 from pefourier.writing.text import agreeing, join, number
 
 if TYPE_CHECKING:
@@ -528,6 +529,12 @@ def compare_record(answer: Answer) -> dict[str, Any]:
     """The JSON object of a comparison: both encodings, the conclusion, the fields of the result."""
     a, b = answer.result.about
     return telling.record_of_fields(answer, identity_of(a) | {"other": identity_of(b)})
+
+
+def reasons_against(r: Comparison) -> list[Reason]:
+    """Why weights trained with one do not go with the other; none where they do."""
+    told = {"other": r.about[1].label, "verdict": conclude_comparison(r).verdict.lower()}
+    return [] if r.same else [Reason(r.about[0].label, "unmet", phrase("unmet", **told))]
 
 
 def compare_text(answers: Sequence[Answer]) -> str:

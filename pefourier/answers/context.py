@@ -554,18 +554,19 @@ def cache_text(rotation: context.Rotation) -> str:
 
 
 def context_rows(answers: Sequence[telling.Answer]) -> Iterable[Sequence[Any]]:
-    """A row for each band of each rotation."""
-    names = fields_told(context.Band)
+    """A row for each band of each rotation, or each head with a slope; else one of lengths."""
     own = ("pairs", "rotated", "base", "scaling", "attention_factor", "bound", "idle", "unseen")
-    heads = (f"band_{name}" for name in names.values())
-    yield ["spec", "rotation", "trained", "length", *own, *heads]
+    of_band = {f"band_{told}": name for name, told in fields_told(context.Band).items()}
+    yield (header := ("spec", "rotation", "trained", "length", *own, *of_band, "head", "slope"))
     for a in answers:
         found = a.result
+        rows = [{"head": head, "slope": slope} for head, slope in enumerate(found.slopes or ())]
         for r in found.rotations:
-            facts = [getattr(r, name) for name in own]
-            for b in r.bands:
-                values = [getattr(b, name) for name in names]
-                yield [a.encoding.spec, r.name, found.trained, found.length, *facts, *values]
+            facts = {"rotation": r.name} | {name: getattr(r, name) for name in own}
+            bands = ({key: getattr(b, name) for key, name in of_band.items()} for b in r.bands)
+            rows += [facts | band for band in bands]
+        sizes = {"spec": a.encoding.spec, "trained": found.trained, "length": found.length}
+        yield from ([*map((sizes | row).get, header)] for row in rows or [{}])
 
 
 REACH = {

@@ -171,9 +171,10 @@ def shared_buckets(enc: Encoding, causal: bool) -> list[np.ndarray]:
 def slopes_text(slopes: Sequence[float], last: int) -> str:
     """What ALiBi leaves of a key's weight in each head, of very many in some of them."""
     rows = [["head", "slope", "weight halves in", "is 1 % after", f"logit at distance {last}"]]
-    for head in np.unique(np.linspace(0, len(slopes) - 1, SLOPES).astype(int)):
+    spread = np.linspace(0, len(slopes) - 1, min(SLOPES, len(slopes))).astype(int)
+    for head in np.unique([*spread, np.argmax(slopes), np.argmin(slopes)]):
         slope = slopes[head]
         numbers = (slope, log(2) / slope, log(100) / slope, -slope * last)
         rows.append([str(head), *map(number, numbers)])
-    shown = f"{SLOPES} of {len(slopes)} heads; --json has all\n"
+    shown = f"{len(rows) - 1} of {len(slopes)} heads; 'pefourier context' with --csv has all\n"
     return aligned(rows) + shown * (len(slopes) > SLOPES)

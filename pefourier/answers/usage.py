@@ -15,7 +15,7 @@ from pefourier.answers.telling import Answer, Said, Telling, meaning_of, record_
 from pefourier.errors import shown
 from pefourier.weights.summary import OFTEN, Portion, RotationUse, used_part
 from pefourier.weights.usage import Usage
-from pefourier.writing.text import aligned, join, number, paragraph, ranges
+from pefourier.writing.text import aligned, capital, join, number, paragraph, ranges
 
 if TYPE_CHECKING:
     from pefourier.weights.shares import LayerShares
@@ -78,6 +78,9 @@ def conclude_usage(found: Usage) -> Said:
         sentences.append(about_moved(found))
     if found.pairing.source == "weights":
         sentences.append(phrase("guessed", found=found))
+    if doubts := [f.message for f in found.findings if f.severity != "note"]:
+        only = phrase("doubted", found=found)
+        return Said("PROBABLY A MISTAKE", f"{capital(doubts[0])}.", "", (only, first, *sentences))
     verdicts = {preference(one) for one in found.rotations}
     verdict = verdicts.pop() if len(verdicts) == 1 else "BY LAYER TYPE"
     spared = [

@@ -221,7 +221,7 @@ def compare(
         check_suffix(permutation, (".npy", ".json"))
     request.check_number(question, 2, "compare takes two encodings")
     from pefourier import questions
-    from pefourier.answers.compare import TOLD
+    from pefourier.answers.compare import TOLD, reasons_against
     from pefourier.answers.telling import answer_of
 
     sources = question.sources(whole=True)
@@ -230,7 +230,7 @@ def compare(
     for enc in result.about:
         request.note_grids(enc, question.quiet)
     drawing.draw("compare", [answer_of(result)])
-    form.deliver(TOLD.page([answer_of(result)]))
+    form.deliver(replace(TOLD.page([answer_of(result)]), reasons=reasons_against(result)))
     question.note_unused(list(result.about))
     if permutation is not None:
         write_permutation(permutation, result.operator)

@@ -96,3 +96,6 @@ def test_a_fault_is_annotated_once(run, tmp_path):
     told = run("check-faithful", tmp_path / "twice.npy", "--strict", "--format", "github")
     assert told.status == 1
     assert told.out.count("duplicate-rows") == 1
+    for second, status in ("rope:rho=5e5", 1), ("rope:layout=interleaved", 1), ("rope", 0):
+        told = run("compare", "rope", second, "--d", 8, "--format", "github")
+        assert (told.status, told.out.count("::error ")) == (status, status), told.out

@@ -653,6 +653,15 @@ def test_no_positions_are_refused_and_the_last_distance_is_one_less(run):
     done = run("context", "alibi", "--d", 8, "-S", 81)
     assert "subtracts 0.3125 from the logit at distance 80." in " ".join(done.out.split())
     assert "logit at distance 80\n" in done.out
+    head, *heads = run("context", "alibi", "t5", "--d", 56, "--csv").out.splitlines()
+    assert heads[-1] == f"t5,,80,80{',' * (head.count(',') - 3)}"
+    slopes = [float(row.split(",")[-1]) for row in heads[:-1]]
+    ours = [2 ** (-8 * k / 32) for k in range(1, 33)] + [
+        2 ** (-4 * k / 32) for k in range(1, 48, 2)
+    ]
+    np.testing.assert_allclose(slopes, ours, rtol=1e-12)  # those of 32, every other of 64
+    assert [row.split(",")[-2] for row in heads[:-1]] == list(map(str, range(56)))
+    assert " 0.917 " in run("context", "alibi", "--d", 56).out  # the largest, head 32
     assert "Its number of heads is d (--d)." in run("context", "alibi:heads=32").err
     assert "Did you mean" not in run("context", "FIRE").err
 
