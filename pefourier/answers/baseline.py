@@ -33,8 +33,9 @@ SEVERITIES = ("note", "warning", "error")
 OF_MODELS = ("config", "gguf")  # whose positions belong to weights
 NAMED = 4  # SPECs that are told one by one
 LONGEST_NUMBER = 300  # digits
-OF_ROTATIONS = ("pairs", "rotated", "base", "scaling", "attention_factor", "softmax_factor")
-OF_PARAMS = ("rho", "scaling", "attention_factor")  # which rotations say
+OF_ROTATIONS = {"pairs": "pairs", "rotated": "rotated pairs", "base": "base", "scaling": "scaling"}
+OF_ROTATIONS |= {key: key for key in ("attention_factor", "softmax_factor")}
+OF_PARAMS = ("rho", "scaling", "partial", "attention_factor")  # which rotations say
 OF_SIZES = ("length", "d")
 Record = Mapping[str, Any]
 
@@ -278,7 +279,7 @@ def parameter_changes(enc: Encoding, stored: Record, but: Sequence[str] = ()) ->
     if not isinstance(before, Mapping):
         return ""
     keys = [*now, *sorted(before.keys() - now)]
-    keys = [k for k in keys if k not in ("path", "softmax_factor", *but)]
+    keys = [k for k in keys if k not in ("path", "softmax_factor", "rotated", *but)]
     keys = [k for k in keys if before.get(k) != now.get(k)]
     if not any(key in now and key in before for key in keys):
         return ""  # a setting that one version of the program alone has
@@ -319,9 +320,9 @@ def model_changes(now: Record, stored: Record) -> Iterator[str]:
     own, before = ({one["name"]: one for one in r.get("rotations", ())} for r in (now, stored))
     for name in own.keys() & before.keys():
         of = f" of {printable(name)}" if name else ""
-        for key in OF_ROTATIONS:
+        for key, told in OF_ROTATIONS.items():
             if key in before[name] and value_changed(own[name][key], before[name][key]):
-                yield changed(f"{key}{of}", own[name][key], before[name][key])
+                yield changed(f"{told}{of}", own[name][key], before[name][key])
     if "layers" in now and "layers" in stored:
         yield from layer_changes(layers_of(now), layers_of(stored))
 

@@ -469,6 +469,18 @@ def test_context_has_a_baseline_too(run, tmp_path, monkeypatch):
         assert done.status == 1
         said = "mrope_section '24 t + 20 y + 20 x' instead of '16 t + 24 y + 24 x'"
         assert said in done.err, done.err
+        for share in (0.25, 0.5):
+            text = json.dumps({"model_type": "gpt_neox", "head_dim": 96, "rotary_pct": share})
+            (tmp_path / "config.json").write_text(text)
+            if share == 0.25:
+                (tmp_path / "base").write_text(run(command, "config.json", "--json").out)
+        done = run(command, "config.json", "--baseline", "base")
+        ways = {
+            "context": ": rotated pairs 24 instead of 12\n",
+            "check-faithful": ", with partial 0.5",
+        }
+        assert ways[command] in done.err, done.err
+        assert done.err.count("instead of") == 1
     (tmp_path / "base").write_text(run("context", "rope", "config.json", "--json").out)
     kept = "context", "rope", "--baseline", "base"
     assert [run(*kept).status, run(*kept, "--strict").status] == [0, 1]  # one is gone
