@@ -10,7 +10,7 @@ import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import partial
-from itertools import groupby
+from itertools import chain, groupby
 from pathlib import Path
 from typing import Any
 
@@ -178,7 +178,7 @@ def explain_page(words: Sequence[str], more: Sequence[Term] = ()) -> Page:
 
 
 def terms_of_words(words: Sequence[str], terms: Sequence[Term]) -> tuple[list[Term], list[str]]:
-    """Terms of the words together, a term of several words, or else of each word.
+    """Terms of the words together, a term of several words, or else of each, between commas.
 
     Words that are no term are refused, all of them by an error, some beside others in a list.
     """
@@ -189,7 +189,8 @@ def terms_of_words(words: Sequence[str], terms: Sequence[Term]) -> tuple[list[Te
         return find_terms(" ".join(words), terms), []
     found: list[Term] = []
     refused: list[PefourierError] = []
-    for word in words:
+    each = [[word] if spelling(word) in known else word.rstrip(",").split(",") for word in words]
+    for word in chain.from_iterable(each):
         try:
             found += find_terms(word, terms)
         except PefourierError as error:

@@ -295,7 +295,7 @@ def test_explain_answers_in_every_form(run):
     header, row = run("explain", "gap", "--csv").out.splitlines()
     assert header == "term,group,meaning,formula,unit,range,good,source,also"
     assert row.startswith("gap,check-faithful,The smallest distance")
-    assert [t["term"] for t in run("explain", "rank", "isometric", "--json").results] == [
+    assert [t["term"] for t in run("explain", "rank, isometric", "--json").results] == [
         "rank",
         "isometric",
     ]
