@@ -213,8 +213,7 @@ def fact(criterion: str, design: Design) -> str:
     elif name == "bound":
         told["who"] = "a language model takes" if text else "the rule of language models asks for"
         far = float(told["few"]) > 1.02 * rho
-        told["smallest"] = sentence("design", "island" if far else "edge", rho=rho)
-        told["others"] = "Some between" if far else "Larger ones may"
+        told["others"] = sentence("design", "island" if far else "edge", rho=rho)
         frequencies = float(told["few"]) ** (-2 * np.arange(design.d // 2) / design.d)
         if idle := count_idle(frequencies, design.length):
             told["cost"] = sentence("design", "idle", idle=idle, pairs=design.d // 2)
