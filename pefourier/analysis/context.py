@@ -354,7 +354,8 @@ def table_of_config(spec: str) -> Encoding | None:
     way = model.config.values.get("position_embedding_type", "absolute")
     learned = row.get("kind", "").split()[:1] == ["learned"] and "axial" not in row
     learned = learned and not model.computes
-    if not learned or way != "absolute" or model.part or not longest:
+    by_lag = "relative" in row and not model.config.values.get("position_biased_input", True)
+    if not learned or by_lag or way != "absolute" or model.part or not longest:
         return None
     if tensors_beside(model, TENSOR):
         return None

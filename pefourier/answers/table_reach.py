@@ -35,6 +35,8 @@ def about_table(enc: Encoding, found: context.Context) -> tuple[str, str]:
         far, later = (shared_buckets(enc, way)[-1][0] for way in (enc.params["causal"], True))
         decoder = f" (in the decoder at {later})" if "path" in enc.params and far != later else ""
         return MEANS("LIMITED DISTANCE", far=far, decoder=decoder)
+    if enc.name == "deberta":
+        return MEANS("LIMITED DISTANCE", far=last_bucket(enc), decoder="")
     if found.tables and not (enc.name == "learned" and len(found.tables) == 1):
         return about_tables(found)
     if enc.origin == "file" and enc.act == "add" and found.length > len(enc):
@@ -166,6 +168,13 @@ def shared_buckets(enc: Encoding, causal: bool) -> list[np.ndarray]:
     own = t5_buckets(-distance, enc.params["buckets"], int(distance[-1]), causal)
     *near, last = np.split(distance, np.flatnonzero(np.diff(own)) + 1)
     return [*(run for run in near if len(run) > 1), last]
+
+
+def last_bucket(enc: Encoding) -> int:
+    """The distance from which vectors of distances stay the same, on both sides of a token."""
+    far = np.arange(enc.params["max_distance"] + 2)
+    changed = [np.diff(enc.codes(side * far), axis=0).any(axis=1) for side in (1, -1)]
+    return int(np.flatnonzero(np.logical_or(*changed))[-1]) + 1
 
 
 def slopes_text(slopes: Sequence[float], last: int) -> str:

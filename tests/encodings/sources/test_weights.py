@@ -11,6 +11,8 @@ from rotary_modules import config_class, quiet
 from stored import safetensors
 
 from pefourier.analysis import faithful
+from pefourier.analysis.context import table_of_config
+from pefourier.answers.table_reach import last_bucket
 from pefourier.encodings import load
 from pefourier.encodings.sources.weights import is_formula
 from pefourier.errors import PefourierError
@@ -122,6 +124,19 @@ def test_debertas_vectors_are_looked_up_as_its_code_does(kind, norm, config, fol
     for query in (0, 31, 59):
         for key in range(60):
             np.testing.assert_allclose(found[key - query], wanted[query, key], atol=2e-6)
+    states = torch.zeros(1, 200, d)
+    distance = v2.build_relative_position(states, states, buckets, longest if buckets > 0 else -1)
+    rows_met = torch.clamp(distance[0] + rows // 2, 0, rows - 1).numpy()
+    far = last_bucket(enc)
+    for side in (rows_met[0], rows_met[:, 0]):
+        assert len(set(side[far:])) == 1
+    assert any(side[far - 1] != side[far] for side in (rows_met[0], rows_met[:, 0]))
+
+
+def test_debertas_distances_are_no_table_of_512_positions(config):
+    own = {"model_type": "deberta-v2", "relative_attention": True, "max_position_embeddings": 512}
+    assert len(table_of_config(config(own))) == 512
+    assert table_of_config(config({**own, "position_biased_input": False})) is None
 
 
 def test_debertas_second_version_without_its_norm_is_refused(config, folder, rng):
