@@ -30,6 +30,7 @@ from pefourier.files import label as name_of_file
 from pefourier.train.data import recordings, split
 from pefourier.train.data.examples import check_examples, from_examples, padded_series
 from pefourier.train.data.split import Split, Task
+from pefourier.writing.text import join
 
 LARGEST = 2**30  # bytes
 DELIMITERS = ",;\t"
@@ -97,7 +98,10 @@ def read_long(path: Path) -> Long:
         )
     twice = next((role for role in ROLES if roles.count(role) > 1), None)
     if twice:
-        raise PefourierError(f"{shown(str(path))} has two columns that are its {twice}")
+        named = join(shown(n) for n, role in zip(head, roles, strict=True) if role == twice)
+        raise PefourierError(
+            f"{shown(str(path))}: {named} can each be its {twice}; rename those that are not"
+        )
     found = {role: np.array([row[at] for row in rows], dtype=str) for role, at in known.items()}
     values = np.empty((len(rows), len(channels)))
     for column, at in zip(values.T, channels, strict=True):

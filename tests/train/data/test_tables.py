@@ -149,7 +149,7 @@ HEAD = "id,time,a,label\n"
         ("", "is not a readable .csv file: it has no line"),
         ("id,time,a\n1,2,3\n", "lacks a column label: its first line names"),
         ("id,time,label\n1,2,3\n", "lacks columns of channels"),
-        ("id,time,t,a,label\n1,2,3,4,5\n", "has two columns that are its time"),
+        ("id,time,t,a,label\n1,2,3,4,5\n", "'time' and 't' can each be its time; rename"),
         (HEAD + "1,2,3\n", "line 2 has 3 cells, the first has 4"),
         (
             HEAD + "1,0,x,0\n",
