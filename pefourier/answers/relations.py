@@ -124,21 +124,23 @@ def products_by_lag(enc: Encoding, r: Relations) -> tuple[str, str]:
 
 
 def fall(r: Relations) -> str:
-    """At which lag inner products have halved, and up to which they only fall.
+    """At which lags inner products are first below half and last above, and how long they fall.
 
     >>> from pefourier.analysis.relations import relate
     >>> from pefourier.encodings import load
     >>> fall(relate(load("rope", 512, 64)))
-    'first drop below half at lag 28, and up to lag 5 they only fall'
+    'first drop below half at lag 28, stand above it last at 177, and fall steadily up to lag 5'
     """
-    low = np.flatnonzero(r.kernel < 0.5)
+    low, high = np.flatnonzero(r.kernel < 0.5), np.flatnonzero(r.kernel >= 0.5)
     at = np.arange(len(r.kernel)) if r.lags is None else r.lags
     risen = len(at) if r.first_rise is None else np.searchsorted(at, r.first_rise)
     last = number(at[risen - 1].item(), 3)
     whole = r.first_rise is None and r.lags is None
-    only = "never rise" if whole else f"up to lag {last} they only fall"
-    half = f"first drop below half at lag {number(at[low[0]].item(), 3)}" if len(low) else ""
-    return f"{half or 'never drop below half'}, and {only}"
+    only = "never rise" if whole else f"fall steadily up to lag {last}"
+    if not len(low):
+        return f"never drop below half, and {only}"
+    again = f", stand above it last at {number(at[high[-1]].item(), 3)}," * int(high[-1] > low[0])
+    return f"first drop below half at lag {number(at[low[0]].item(), 3)}{again} and {only}"
 
 
 def opposite_lags(r: Relations) -> tuple[str, str]:
@@ -193,7 +195,7 @@ def products_by_displacement(enc: Encoding, r: Relations) -> tuple[str, str]:
     if r.toeplitz_residual > telling.EXACT:
         return MEANS("DEPENDS ON PLACE", residual=number(r.toeplitz_residual, 2))
     falls = by_axis([None if k is None else str(k - 1) for k in r.first_rise])
-    only = f"only fall up to lag {falls.replace('–', 'at its end')}"
+    only = f"fall steadily up to lag {falls.replace('–', 'at its end')}"
     rise = "never rise" if all(k is None for k in r.first_rise) else only
     return MEANS("DEPENDS ON DISPLACEMENT ALONE", rise=rise)
 

@@ -20,7 +20,7 @@ def test_words_are_a_conclusion_and_a_table(run):
     done = run("relations", "sinusoidal", "alibi", "tree", "none", "-S", 12, "--d", 8)
     assert (done.status, done.err) == (0, "")
     conclusion, table, *_ = done.out.split("\n\n")
-    assert conclusion.startswith("sinusoidal: DEPENDS ON LAG ALONE. As the lag grows")
+    assert conclusion.startswith("sinusoidal: DEPENDS ON LAG ALONE. Inner products")
     rows = [line.split("  ") for line in table.splitlines()]
     assert [row[0] for row in rows[1:]] == [fact.label for fact in RELATIONS_FACTS]
     assert "no inner products by lag" in table  # of a tree, and of zeros
