@@ -38,6 +38,7 @@ CRITERIA = ("turns", "distance", "rank", "stable_rank", "condition", "bound")
 FIRST_BASE = 1000  # lengths: where the search for the smallest base with a bound begins
 DIGITS = 5  # of that base
 BASES_AT_ONCE = 2**9
+LATEST, BESIDE = 8, 2**-13  # bases that failed last; lags beside theirs, as a share of the length
 AXES = "tyx"  # frames, rows, columns
 SECONDS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 SECONDS |= {"w": 7 * 86400.0, "y": 365.25 * 86400.0}
@@ -225,7 +226,8 @@ def find_first_base(
                 lags = known[np.clip(at, 0, len(known) - 1), 1]
                 left = left[cosine_sums_at(lags, left, exponents) >= 0]
         while len(left):
-            lag = known_lag(left[0] ** exponents, failed) or worst_lag(left[0] ** exponents, length)
+            lag = known_lag(left[0] ** exponents, failed, length)
+            lag = lag or worst_lag(left[0] ** exponents, length)
             if lag is None:
                 return float(left[0])
             failed.append((float(left[0]), lag))
@@ -240,11 +242,19 @@ def cosine_sums_at(lags: np.ndarray, bases: np.ndarray, exponents: np.ndarray) -
     return np.cos(lags[:, None] * bases[:, None] ** exponents).sum(axis=-1)
 
 
-def known_lag(frequencies: np.ndarray, failed: list[tuple[float, int]]) -> int | None:
-    """The lag of the least sum of cosines among those at which other bases fail, if negative."""
-    lags = np.unique([lag for _, lag in failed]).astype(float)
-    sums = np.cos(np.multiply.outer(lags, frequencies)).sum(axis=1)
-    return int(lags[sums.argmin()]) if sums.min(initial=0.0) < 0 else None
+def known_lag(frequencies: np.ndarray, failed: list[tuple[float, int]], length: int) -> int | None:
+    """A lag below a length at which other bases fail, or one beside the last, with a negative sum.
+
+    Of either kind the one of the least sum of cosines.
+    """
+    known = np.array([lag for _, lag in failed], dtype=int)
+    reach = int(BESIDE * length)
+    beside = np.add.outer(known[-LATEST:], np.arange(-reach, reach + 1)).ravel()
+    for lags in map(np.unique, (known, beside[(beside > 0) & (beside < length)])):
+        sums = np.cos(np.multiply.outer(lags.astype(float), frequencies)).sum(axis=1)
+        if sums.min(initial=0.0) < 0:
+            return int(lags[sums.argmin()])
+    return None
 
 
 def worst_lag(frequencies: np.ndarray, length: int) -> int | None:
