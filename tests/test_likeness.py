@@ -112,7 +112,7 @@ def test_how_far_training_took_a_table(run, tmp_path, rng):
         np.save(tmp_path / f"{name}.npy", table.astype("f4"))
     files = sorted(tmp_path.glob("*.npy"))
     said = " ".join(run("compare", *files, "--plot", tmp_path / "p.svg").out.split())
-    assert f"the second differs from the first by {100 * found.moved:.3g} % of its size;" in said
+    assert f"the second differs from the first by {100 * found.moved:.3g} % of its size (" in said
     far = from_table(one), from_table(one + 50.7 * one[::-1] * rng.choice((-1, 1), one.shape))
     assert "by 50.7 times its size" in alike_in_words(compare(*far))
     tables = from_table(one), from_table(two)

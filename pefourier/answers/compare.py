@@ -491,16 +491,15 @@ def alike_in_words(r: Comparison) -> str:
     if r.cause or r.by or any(r.findings.values()) or not found or found.products is None:
         return ""
     alike = "more than 0.999" if 0.9995 <= found.products < 1 else number(found.products, 3)
-    lead = ""
+    told = phrase("alike", alike=alike)
+    if found.energy_moved is not None:
+        spectra = "their spectra are nearly the same: " if found.energy_moved < ALIKE else ""
+        moved = phrase("moved", moved=100 * found.energy_moved, means=found.mean_frequencies)
+        told += f", and {spectra}{moved}"
     if (moved := found.moved) is not None:
         share = f"{moved:.3g} times" if moved > 10 else f"{100 * moved:.3g} % of"
-        lead = f"{phrase('change', found=found, share=share)} "
-    products = lead + phrase("alike", alike=alike)
-    if found.energy_moved is None:
-        return f"{products}."
-    spectra = "their spectra are nearly the same: " if found.energy_moved < ALIKE else ""
-    moved = phrase("moved", moved=100 * found.energy_moved, means=found.mean_frequencies)
-    return f"{products}, and {spectra}{moved}"
+        told = f"{told.rstrip('.')}. {phrase('change', found=found, share=share)}"
+    return f"{told.rstrip('.')}."
 
 
 def place_of_difference(r: Comparison) -> str:
@@ -634,9 +633,9 @@ RULES = {
         faults_in_words,
         cost_in_words,
         repeats_in_words,
+        alike_in_words,
         apart,
         beyond_tolerance,
-        alike_in_words,
         operators_in_words,
         place_of_difference,
         common_part,
