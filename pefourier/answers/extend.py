@@ -153,7 +153,10 @@ def extension_text(found: Extensions) -> str:
     if on_axis(found):
         return f"axis {found.name}\n{aligned(rows)}\n{aligned(cosines)}"
     ways = [f"{way_name(e)}: {e.spec}\n{lines_text(e)}" for e in found.candidates[1:]]
-    return "\n".join([aligned(rows), aligned(cosines), *ways])
+    (ntk,) = [e.spec for e in found.candidates if e.way == "ntk"] or [""]
+    grows = ntk.replace("scaling=ntk", f"scaling=dynamic,original={found.original}")
+    more = [paragraph(sentence("extend", "dynamic", found=found, spec=quote(grows)))] if ntk else []
+    return "\n".join([aligned(rows), aligned(cosines), *ways, *more])
 
 
 def lines_text(way: Extension) -> str:

@@ -247,6 +247,10 @@ def test_extension_as_words_json_and_csv(run):
     out = run(*asked).out
     assert "linear: rope:rho=500000,scaling=linear,factor=32,d=128" in out
     assert '    "max_position_embeddings": 262144,' in out
+    (command,) = re.findall("'pefourier (context [^']*)'", " ".join(out.split()))
+    (dynamic,) = run(*command.split(), "--json").results
+    slowest = dynamic["rotations"][0]["bands"][-1]["largest_divisor"]
+    np.testing.assert_allclose(slowest, 32 * 262144 / 8192 - 31)  # as transformers has it
     lines = run(*asked, "--csv").out.splitlines()
     assert len(lines) == 1 + 5
     asked = ["design", "--extend-from", "rope:rho=1e30,d=32", "--length", 64, "--to", 128]
