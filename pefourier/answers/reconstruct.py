@@ -199,7 +199,8 @@ def why_wide(enc: Encoding, r: Reconstructions) -> str:
     if not slow or slow < MOST_WAVES * r.frequencies_total:
         return ""
     how = ", as" if r.on_grid else ". That is usual:"
-    return f"{how} {slow} of its {r.frequencies_total} waves are longer than {span}"
+    fewer = "; a smaller base has fewer" if "rho" in enc.params else ""
+    return f"{how} {slow} of its {r.frequencies_total} waves are longer than {span}{fewer}"
 
 
 def point_from_frequencies(enc: Encoding, r: Reconstructions) -> tuple[str, str]:
