@@ -610,7 +610,7 @@ def encoding_of(
         enc = load(source.spec, length, d, least=least, **{**source.params, **given})
     elif isinstance(source, str | os.PathLike):
         if "times" in given:
-            refuse_times([os.fspath(source)], given["times"])
+            refuse_times([os.fspath(source)])
         enc = load_spec(os.fspath(source), length, d, given, least)
     else:
         enc = encoding_of_object(source, length, d, given)

@@ -360,3 +360,9 @@ def test_a_series_is_told_which_base_to_take(run):
     said = run("design", "--span", "7d", "--resolution", "10min", "--d", 64).out
     told = f"every pair completes a turn; with the usual 10000 {idle} of 32 never do."
     assert told in " ".join(said.split())
+    spec, gap = re.search(
+        r"or not, (sin\S+) has .* differ by ([.\d]+) times", " ".join(said.split())
+    ).groups()
+    one, other = build("sinusoidal", length=2, d=64, rho=float(spec.partition("=")[2])).table()
+    assert float(gap) == pytest.approx(np.linalg.norm(one - other) / np.linalg.norm(one), rel=0.02)
+    assert f"{spec} --times times.csv --d 64" in said

@@ -330,9 +330,9 @@ def test_several_encodings_are_asked_one_by_one():
         pefourier.spectrum(["sinusoidal", "dft"])
 
 
-def test_times_that_nothing_takes_are_refused_with_the_scale_to_give():
-    with pytest.raises(PefourierError, match=r"scale=2\.5 is the sinusoidal table at your times"):
-        pefourier.encode("sinusoidal", times=[0.5, 1.0, 3.0], d=8)
+def test_times_that_nothing_takes_are_refused_with_who_does():
+    with pytest.raises(PefourierError, match=r"mtan-fixed, sinusoidal, time2vec; the others have"):
+        pefourier.encode("dft", times=[0.5, 1.0, 3.0], d=8)
 
 
 class Cache(torch.nn.Module):

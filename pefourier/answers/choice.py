@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import prod
+from math import prod, sqrt
 from shlex import quote
 from typing import TYPE_CHECKING, Literal
 
@@ -98,11 +98,12 @@ RULES = (  # of those to take the first that holds is the default, the second wh
 
 
 def advise(
-    grid: Sequence[int], d: int, bases: Mapping[str, str], steps: str = ""
+    grid: Sequence[int], d: int, bases: Mapping[str, str], steps: str = "", step: str = ""
 ) -> tuple[str, str, str]:
     """Which encoding to take for a size by `RULES`, what else to know, and the command to follow.
 
-    Of one side it is a length, of time where `steps` says of which; bases are by criterion.
+    Of one side it is a length, of time where `steps` says of which, in units of `step`; bases are
+    by criterion.
 
     >>> advise([1000], 64, {"turns": "187"})[0]  # doctest: +ELLIPSIS
     'TAKE SINUSOIDAL OR ROPE. For 1000 positions and d 64: all positions differ, beyond 1000 ...'
@@ -124,18 +125,23 @@ def advise(
     base = f", BASE {bases['bound']}" if first.lengths == "text" and "bound" in bases else ""
     take = f"TAKE {' OR '.join(first.specs).upper()}{base}. For {size} and d {d}: {why}."
     beside = sentence("choice", first.specs[0], d=d)
-    rest = sentence("choice", "rest", out=join(told("out")), untold=join(told("try")))
+    then = sentence("choice", "then look")
     if len(grid) > 1:
         command = f"pefourier check-faithful {' '.join(first.specs)} --grid {size_of(grid)}"
+    elif step and "sinusoidal" in first.specs:
+        spec = f"sinusoidal:rho={bases.get('turns', '10000')}"
+        gap = sqrt(2 - 2 * load(spec, length=2, d=d).measure.kernel(1))
+        then = sentence("choice", "then times", spec=spec, step=step, gap=gap)
+        command = f"pefourier check-faithful {spec} --times times.csv"
     elif length <= TRAINABLE:
         specs = [spec for rule in held if rule.which != "out" for spec in rule.specs]
         if base := bases.get("turns"):
             specs.insert(specs.index("rope") + 1, f"rope:rho={base}")
-        command = training(specs)
+        then, command = sentence("choice", "then train"), training(specs)
     else:
-        question, criterion = ("spectrum", "turns") if steps else ("context", "bound")
-        base = bases.get(criterion, "10000")
-        command = f"pefourier {question} rope:rho={base} --length {length}"
+        base = bases.get("bound", "10000")
+        command = f"pefourier context rope:rho={base} --length {length}"
+    rest = sentence("choice", "rest", out=join(told("out")), untold=join(told("try")), then=then)
     return f"{take} {beside}", rest, f"{command} --d {d}"
 
 

@@ -370,8 +370,8 @@ def design_page(answers: Sequence[Answer]) -> Page:
             return ()
         found = ((name, one.best[name]) for name in ("turns", "bound"))
         bases = {name: in_few_digits(rho, name, one) for name, rho in found if rho}
-        d = sum(each.d for each in designs)
-        return advise([each.length for each in designs], d, bases, steps_words(one))
+        d, step = sum(each.d for each in designs), one.steps.resolution if one.steps else ""
+        return advise([each.length for each in designs], d, bases, steps_words(one), step)
 
     def conclude_all() -> str:
         if not (found := advice()):

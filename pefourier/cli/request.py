@@ -74,7 +74,7 @@ class Question:
             unit, options["times"] = read_column(self.times)
             if unit.endswith("since the first"):
                 note(f"{self.times} holds dates, taken as {unit}", self.quiet)
-            refuse_times(self.wanted, options["times"])
+            refuse_times(self.wanted)
         if self.wanted.count("-") > 1:
             raise PefourierError("standard input ('-') can be read once; name it once")
         options |= {"grid": self.grid or (), "prefix": self.prefix or 0}
@@ -373,7 +373,7 @@ def check_number(question: Question, count: int, rule: str) -> None:
         raise PefourierError(f"{rule}; got {len(given)}: {' '.join(map(shown, given)) or 'none'}")
 
 
-BETWEEN = " (times between: --times FILE with mtan-fixed or time2vec)"
+BETWEEN = " (times between: --times FILE, as with sinusoidal)"
 
 
 def parse_whole_numbers(texts: list[str]) -> list[int]:

@@ -156,6 +156,14 @@ def instants(t: Sequence[float]) -> Domain:
     return replace(domain, omega=2 * np.pi * k / n, basis=np.linalg.qr(waves)[0])
 
 
+def time_axis(length: int, times: Sequence[float] | None) -> tuple[Domain, dict]:
+    """The domain of some times, regular where there are none, and what to note of them."""
+    if times is None:
+        return positions(length), {}
+    domain = instants(times)
+    return domain, {"length": len(domain), "times": tuple(domain.x.tolist())}
+
+
 def scattered(at: np.ndarray) -> Domain:
     """Points (n, axes) in any order, such as latitudes and longitudes.
 

@@ -60,6 +60,7 @@ def test_spectrum_json_has_the_fields_of_the_contract(run):
         "divisor": "d",
         "offset": 0,
         "odd": "sine",
+        "times": None,
     }
     assert sinusoidal["frequencies"] == pytest.approx(100.0 ** (-np.arange(0, 16, 2) / 16))
     assert dft["density"] == pytest.approx([1 / 16, *[1 / 8] * 7, 1 / 16])

@@ -83,7 +83,7 @@ def test_positions_may_stand_before_encodings(run):
         (["reconstruct", "--pos", "300"], "position 300 is outside the lattice 0 … 255;"),
         (
             ["encode", "sinusoidal", "--pos", "3.5", "--out", "c.csv"],
-            "--times FILE with mtan-fixed",
+            "--times FILE, as with sinusoidal",
         ),
         (["reconstruct", "--pos", "x"], "--pos takes whole numbers from 0 on, such as 5,40,75"),
         (

@@ -4,13 +4,14 @@ none, onehot, ramp, sinusoidal (Vaswani et al., 2017), dft (Idé et al., 2024), 
 table). Sinusoids and the DFT declare their spectral measure; the others are estimated.
 """
 
+from dataclasses import replace
 from typing import Literal
 
 import numpy as np
 
 from pefourier.encodings.checks import check_above, check_count, check_size
 from pefourier.encodings.columns import Layout, waves
-from pefourier.encodings.domain import positions
+from pefourier.encodings.domain import positions, time_axis
 from pefourier.encodings.encoding import Encoding, Measure, from_table
 from pefourier.encodings.families.seeds import stream
 from pefourier.encodings.findings import finding
@@ -70,6 +71,7 @@ def sinusoidal(
     divisor: Literal["d", "d/2-1"] = "d",
     offset: int = 0,
     odd: Literal["sine", "d+1", "zero"] = "sine",
+    times: np.ndarray | None = None,
 ) -> Encoding:
     r"""Sines and cosines at geometric frequencies (Vaswani et al., 2017, section 3.5).
 
@@ -90,6 +92,8 @@ def sinusoidal(
         Added to the position: row s is the code of s + offset.
     odd : str
         How an odd d is filled: sine, d+1 or zero.
+    times : array
+        Irregular times, from --times FILE, each in place of s; without it regular positions.
 
     Examples
     --------
@@ -106,12 +110,15 @@ def sinusoidal(
     energy = np.ones(len(frequencies))
     energy[-1] -= 0.5 * unpaired
     squared_length = None if unpaired else float(d // 2)
-    measure = Measure(frequencies, energy / energy.sum(), squared_length, offset=offset)
+    plain = Measure(frequencies, energy / energy.sum(), squared_length, offset=offset)
+    domain, noted = time_axis(length, times)
+    step = domain.spacing
+    measure = replace(plain, frequencies=frequencies * step, offset=offset / step)
 
     def codes(x: np.ndarray) -> np.ndarray:
-        return waves(measure.phases(x), layout, d=d)
+        return waves(plain.phases(x), layout, d=d)
 
-    return Encoding("sinusoidal", positions(length), d, codes, measure)
+    return Encoding("sinusoidal", domain, d, codes, measure, params=noted)
 
 
 @encoding("dft", "Idé et al., 2024, Eqs. 17-21", declared=True)

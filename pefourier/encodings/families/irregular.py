@@ -12,7 +12,7 @@ from dataclasses import replace
 import numpy as np
 
 from pefourier.encodings.columns import waves
-from pefourier.encodings.domain import Domain, instants, positions
+from pefourier.encodings.domain import Domain, time_axis
 from pefourier.encodings.encoding import Encoding, Finding
 from pefourier.encodings.families.absolute import geometric_frequencies
 from pefourier.encodings.families.fourier import equal_pairs, pair_count
@@ -21,14 +21,6 @@ from pefourier.encodings.findings import finding
 from pefourier.encodings.registry import encoding
 
 UNUSUAL = 4.0  # a median step of times, or one over it, beyond which waves of unit rates suit less
-
-
-def time_axis(length: int, times: np.ndarray | None) -> tuple[Domain, dict]:
-    """The domain of some times, regular where there are none, and what to note of them."""
-    if times is None:
-        return positions(length), {}
-    domain = instants(times)
-    return domain, {"length": len(domain), "times": tuple(domain.x.tolist())}
 
 
 def span(domain: Domain) -> float:

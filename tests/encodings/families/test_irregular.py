@@ -90,11 +90,12 @@ def test_measured_codes_of_irregular_times_are_not_compared_by_rows(name):
 
 @pytest.mark.parametrize("name", DECLARED)
 def test_lags_of_even_times_are_those_of_positions_in_another_unit(name):
-    found = pefourier.relations(name, d=6, times=np.arange(9) / 4 + 7)
+    per = 1 if name == "sinusoidal" else 4  # its waves count in the unit of the times
+    found = pefourier.relations(name, d=6, times=np.arange(9) / per + 7)
     rows = pefourier.relations(name, length=9, d=6)
-    assert found.lags.tolist() == (np.arange(9) / 4).tolist()
+    assert found.lags.tolist() == (np.arange(9) / per).tolist()
     assert np.abs(found.kernel - rows.kernel).max() < 1e-9
-    assert found.first_rise == rows.first_rise / 4
+    assert found.first_rise == rows.first_rise / per
 
 
 def test_nothing_folds_at_irregular_times():
@@ -142,6 +143,18 @@ def test_mtan_fixed_is_the_formula_of_its_authors():
         assert np.allclose(
             row, [math.sin(48 * t), math.cos(48 * t), math.sin(slow), math.cos(slow)], atol=1e-12
         )
+
+
+@pytest.mark.parametrize("d", [4, 5])
+def test_sinusoidal_counts_times_in_the_unit_of_its_positions(d):
+    enc = load(f"sinusoidal:rho=100,offset=2,layout=halves,d={d}", times=IRREGULAR)
+    omega = 100.0 ** (-2 * np.arange((d + 1) // 2) / d)
+    phases = np.outer(IRREGULAR + 2, omega)
+    expected = np.hstack([np.sin(phases), np.cos(phases[:, : d // 2])])
+    assert np.abs(enc.table() - expected).max() < 1e-14
+    assert enc.measure.frequencies == pytest.approx(omega * 8.2 / 7)
+    rows = load(f"sinusoidal:rho=100,d={d}", times=[0.0, 1.0, 5.0]).table()
+    assert np.abs(rows - load("sinusoidal:rho=100", 6, d).table()[[0, 1, 5]]).max() < 1e-15
 
 
 @pytest.mark.parametrize(
