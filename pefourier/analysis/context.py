@@ -59,9 +59,7 @@ class Band:
     )
     pairs: int
     first_pair: int  # its fastest pair, of all that a head has, counted from 0
-    last_pair: (
-        int  # its slowest; all between are of the band, but where each has a factor of its own
-    )
+    last_pair: int  # its slowest; all between are of the band, unless each has a factor of its own
     least_divisor: float  # of frequencies, by which the scaling divides them: of its fastest pair
     largest_divisor: float
     shortest_wavelength: float | None  # positions, with the scaling; None: a pair does not turn

@@ -221,11 +221,8 @@ def grid_specs(
     order = own.params["order"]
     stretch = ";".join(plainly(factor.get(letter, 1.0)) for letter in order)
     trained = ";".join(str(length.get(letter, 1)) for letter in order)
-    ways = {
-        "linear": ",stretch_by=linear",
-        "ntk": "",
-        "yarn": f",stretch_by=yarn,trained={trained}",
-    }
+    by = ",stretch_by="
+    ways = {"linear": f"{by}linear", "ntk": "", "yarn": f"{by}yarn,trained={trained}"}
     start = f"{own.name}:{','.join([*kept, 'grid=' + 'x'.join(map(str, sides))])}"
     return {way: f"{start},stretch={stretch}{more}" for way, more in ways.items()}
 

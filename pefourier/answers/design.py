@@ -47,11 +47,7 @@ CURVES = {  # of a design: field of a candidate, the axis, its scale, the criter
     "stable_rank": ("stable rank", "linear", ("stable_rank",)),
     "condition_number": ("condition number", "log", ("condition",)),
     "idle": ("pairs never turning", "linear", ("turns", "wavelength")),
-    "bound": (
-        "first lag with Σ\N{NO-BREAK SPACE}cos\N{NO-BREAK SPACE}<\N{NO-BREAK SPACE}0",
-        "log",
-        ("bound",),
-    ),
+    "bound": ("first lag with Σ\u00a0cos\u00a0<\u00a00", "log", ("bound",)),
 }
 MARKED = "C6"  # the best, of whatever curve
 
@@ -193,12 +189,7 @@ def fact(criterion: str, design: Design) -> str:
         return sentence("design", "no bound")
     text = not (design.steps or design.axis)
     inputs = "patches" if design.axis else "rows" if design.steps else "tokens"
-    told: dict[str, Any] = {
-        "rho": rho,
-        "lengths": given,
-        "cost": "",
-        "inputs": inputs,
-    }
+    told: dict[str, Any] = {"rho": rho, "lengths": given, "cost": "", "inputs": inputs}
     if name == "phase":
         told["similarity"], _, layers = given.partition(":")
         told["through"] = f" after {layers} layers" if layers else ""
@@ -217,9 +208,8 @@ def fact(criterion: str, design: Design) -> str:
         frequencies = float(told["few"]) ** (-2 * np.arange(design.d // 2) / design.d)
         if idle := count_idle(frequencies, design.length):
             told["cost"] = sentence("design", "idle", idle=idle, pairs=design.d // 2)
-    return sentence(
-        "design", "turns of a side" if design.axis and name == "turns" else name, **told
-    )
+    said = "turns of a side" if design.axis and name == "turns" else name
+    return sentence("design", said, **told)
 
 
 def tied_words(design: Design, criterion: str) -> str:

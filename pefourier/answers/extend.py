@@ -99,11 +99,8 @@ def only_a_test(found: Extensions) -> str:
 def last_words(found: Extensions) -> str:
     """What is left open: whether it works, and whether the length before the scaling is right."""
     test = only_a_test(found)
-    return (
-        sentence("extend", "by factor", found=found, test=test)
-        if found.by_factor
-        else (f"{test} with it.")
-    )
+    more = sentence("extend", "by factor", found=found, test=test)
+    return more if found.by_factor else f"{test} with it."
 
 
 def overtaken(best: Extension, ways: Sequence[Extension]) -> str:
@@ -163,9 +160,8 @@ def lines_text(way: Extension) -> str:
     """The keys to set in config.json, a line each."""
     if way.config is None:
         return "    a config.json of this model type cannot state it\n"
-    return "".join(
-        f"    {json.dumps(key)}: {json.dumps(value)},\n" for key, value in way.config.items()
-    )
+    lines = ((json.dumps(key), json.dumps(value)) for key, value in way.config.items())
+    return "".join(f"    {key}: {value},\n" for key, value in lines)
 
 
 def extension_rows(answers: Sequence[Answer]) -> Iterable[Sequence[Any]]:
@@ -219,9 +215,8 @@ def draw_ways(top: Axes, low: Axes, found: Extensions) -> None:
         low.plot(points, cosines, label=name, linewidth=1.2)
     for level in LEVELS:
         low.axhline(level, color=GREY, linewidth=0.6, linestyle=":")
-    low.set(
-        xscale="log", xlabel="position", ylabel="cosine to the trained codes", ylim=(None, 1.05)
-    )
+    low.set(xscale="log", xlabel="position", ylabel="cosine to the trained codes")
+    low.set_ylim(None, 1.05)
 
 
 TOLD = Telling(
