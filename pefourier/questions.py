@@ -476,7 +476,13 @@ def resize(
     >>> resize("axial", (20, 24), grid=(14, 14), d=16).table.shape
     (480, 16)
     """
-    from pefourier.analysis.resize import has_formula, on_own_grid, resize_table, sides_of_window
+    from pefourier.analysis.resize import (
+        has_formula,
+        lags_of_map,
+        on_own_grid,
+        resize_table,
+        sides_of_window,
+    )
     from pefourier.geometry.found_grids import may_be_biases
 
     prefix = params.pop("prefix", 0)
@@ -484,6 +490,7 @@ def resize(
     if isinstance(params.get("grid"), str):
         params["grid"] = read_sides(params["grid"])
     enc = encoding_of(encoding, None, d, {**params, "prefix": prefix}, as_rows=True)
+    to = lags_of_map(enc, to)
     enc = enc if params.get("grid") else on_own_grid(enc, len(to))
     lags = enc.domain.kind == "lag"
     if lags and params.get("grid") == enc.domain.grid:

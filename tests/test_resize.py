@@ -341,3 +341,27 @@ def test_a_table_on_no_grid_is_a_line_where_one_side_is_asked_for(rng):
     np.testing.assert_array_equal(asked, pefourier.resize(table, (150,), grid=(100,)).table)
     with pytest.raises(PefourierError, match="on no known grid"):
         pefourier.resize(table, (15, 10))
+
+
+@pytest.mark.parametrize(
+    ("name", "to", "rows"),
+    [
+        ("rel_pos_h", (8, 12), 15),
+        ("rel_pos_w", (8, 12), 23),
+        ("rel_pos_t", (4, 8, 12), 7),
+        ("rel_pos_h", (15,), 15),
+        ("rel_pos_h", (8,), "--to 15 "),
+        ("rel_pos_t", (8, 8), "is on no known grid"),
+    ],
+)
+def test_lags_of_an_axis_are_resized_for_the_sides_of_a_map(name, to, rows, tmp_path):
+    table = np.random.default_rng(0).normal(size=(27, 8))
+    np.savez(tmp_path / "sam.npz", **{name: table})
+    if isinstance(rows, str):
+        with pytest.raises(PefourierError, match=rows):
+            pefourier.resize(f"{tmp_path}/sam.npz", to)
+    else:
+        made = pefourier.resize(f"{tmp_path}/sam.npz", to, method="bilinear").table
+        at = np.clip((np.arange(rows) + 0.5) * 27 / rows - 0.5, 0, 26)
+        expected = [np.interp(at, np.arange(27), column) for column in table.T]
+        np.testing.assert_allclose(made, np.transpose(expected), atol=1e-12)

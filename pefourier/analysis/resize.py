@@ -257,6 +257,25 @@ def sides_of_window(enc: Encoding, new: Sequence[int]) -> Sequence[int]:
     return [(side + 1) // 2 for side in new]
 
 
+def lags_of_map(enc: Encoding, new: Sequence[int]) -> Sequence[int]:
+    """How many lags a map of these sides has along the axis that an array is named for.
+
+    One number is that of the lags: a map of side n has 2 n - 1, as of weights named rel_pos_h.
+    """
+    named = [one.message for one in enc.findings if one.code == "lags-as-codes"]
+    if not named:
+        return new
+    axis = "thw".index(named[0].split("rel_pos_")[1][0]) - 3
+    if -axis <= len(new) > 1:
+        return [2 * new[axis] - 1]
+    if len(new) > 1 or new[0] % 2:
+        return new
+    raise PefourierError(
+        f"{shown(enc.label)} holds lags, of which a map of side n has 2n - 1, so never {new[0]}; "
+        f"--to {2 * new[0] - 1} (or {new[0]}x{new[0]}) resizes them for a map of side {new[0]}"
+    )
+
+
 def check_new_sides(encoding: Encoding, new: Sequence[int]) -> tuple[tuple[int, ...], ...]:
     """The old sides, the new ones, and those of the new table; refused where none can be.
 

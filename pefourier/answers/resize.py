@@ -88,7 +88,7 @@ def methods_in_words(enc: Encoding, r: Resizing) -> str:
     told["kind"] = printable(enc.params.get("model_type") or "")
     ways = [" by --method ".join(way) for way in (type_row(told["kind"]) or {}).get("resized", ())]
     if any(one.code == "lags-as-codes" for one in enc.findings):
-        return phrase("lags", times=r.new[0] / r.old[0], **told)
+        return phrase("lags", times=r.new[0] / r.old[0], side=(r.new[0] + 1) // 2, **told)
     if len(r.old) == 1:
         return phrase("line", times=r.new[0] / r.old[0], **told)
     return phrase("own" if ways else "methods", ways=" and ".join(ways), **told)

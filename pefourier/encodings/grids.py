@@ -158,6 +158,8 @@ def shown_instead(enc: Encoding, sides: Sides) -> str:
     """Which grid a table shows, where the one asked for does not fit; empty where it shows none."""
     if enc.origin == "formula" or enc.act != "add":
         return ""
+    if any(one.code == "lags-as-codes" for one in enc.findings):
+        return "by the name of its array they are lags along one axis: give no grid"
     table, points = enc.table(), count_points(sides)
     start = find_start(table, sides) if len(table) >= points else None
     if start is not None and start + points < len(table):
