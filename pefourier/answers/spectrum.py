@@ -376,11 +376,26 @@ def columns_of_waves(enc: Encoding, which: np.ndarray) -> str:
 def aliasing(enc: Encoding, r: Spectrum) -> str:
     """Frequencies that whole positions cannot tell from slower ones."""
     folds = r.frequencies is not None and not enc.domain.irregular
-    above = int((r.frequencies > pi).sum()) if folds else 0
+    fast = r.frequencies[r.frequencies > pi].tolist() if folds else []
+    above, seen = len(fast), [as_slower(one) for one in sorted(set(fast))]
     if not above:
         return aliases_of_measured(enc, r)
     they = "is above π and looks like a slower one" if above == 1 else "are above π and look slower"
-    return f"{above} of {len(r.frequencies)} frequencies {they} at whole positions (aliasing)."
+    told = f"a wave of {join(seen)}" if len(seen) < 4 else f"the fastest, {seen[-1]}"
+    return (
+        f"{above} of {len(r.frequencies)} frequencies {they} at whole positions (aliasing): {told}."
+    )
+
+
+def as_slower(omega: float) -> str:
+    """A wave faster than half a turn a step, and as which one steps show it, both in steps.
+
+    >>> as_slower(2 * pi / 1.5), as_slower(2 * pi)
+    ('1.5 as 3', '1 as a constant')
+    """
+    slow = abs((omega + pi) % (2 * pi) - pi)
+    wave = number(2 * pi / slow) if slow > 1e-9 * omega else "a constant"
+    return f"{number(2 * pi / omega)} as {wave}"
 
 
 def aliases_of_measured(enc: Encoding, r: Spectrum) -> str:

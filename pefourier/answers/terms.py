@@ -151,7 +151,7 @@ def find_terms(wanted: str, terms: Sequence[Term]) -> list[Term]:
     found = [
         t
         for t in terms
-        if any(begins(spelling(name), short) for name in (t.term, *t.also))
+        if any(begins(spelling(n), short) or short == f"{spelling(n)}s" for n in (t.term, *t.also))
         or (t.group == "options" and short in re.split("[,;] ?", t.range))
     ]
     if found:

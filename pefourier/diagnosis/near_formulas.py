@@ -223,7 +223,7 @@ def free_frequencies(case: Case) -> list[Finding]:
     else:
         times = f"twice ({waves.layout})" if waves.layout else "once"
         wave = {"cos": "cosines", "sin": "sines"}[waves.part]
-        slack, what = waves.slack, f"are {wave} alone, each {times}"
+        slack, what = waves.slack, f"are {wave} alone, each {times}{lines_besides(case)}"
     if follow_grid(waves.omega, slack):
         return []
     if len(waves.omega) >= MANY and follow_grid(waves.omega, slack + COARSE * waves.omega):
@@ -235,6 +235,17 @@ def free_frequencies(case: Case) -> list[Finding]:
         lengths = [f"{lengths[0]} to {lengths[-1]}"]
     told = f"of {join(lengths)} positions" if lengths else "of unknown lengths"
     return [finding("free-frequencies", "free", what=what, waves=told)]
+
+
+def lines_besides(case: Case) -> str:
+    """Columns that rise or fall evenly, as a sentence goes on: Time2Vec has one beside sines."""
+    n = len(case.sample)
+    sides = np.column_stack([np.ones(n), np.arange(n) / n])
+    off = case.sample - sides @ np.linalg.lstsq(sides, case.sample, rcond=None)[0]
+    even = np.abs(off).max(axis=0) <= 16 * case.eps * np.abs(case.sample).max(axis=0)
+    lines = np.flatnonzero(even & (np.ptp(case.sample, axis=0) > 0))
+    told = in_words(lines).replace("row", "column") if len(lines) else ""
+    return f", but for what rises or falls evenly ({told})" if told else ""
 
 
 def follow_grid(omega: np.ndarray, slack: np.ndarray) -> bool:

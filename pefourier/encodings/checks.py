@@ -70,11 +70,14 @@ def reshaping(shape: Sequence[int]) -> str:
     '; of an image write t.reshape(196, 192) and give --grid 14x14'
     >>> reshaping((10, 16, 192)).count("reshape"), reshaping((2, 3, 4))
     (2, '')
-    >>> reshaping((64,))
-    '; inverse frequencies are given as rope:inv_freq=FILE#NAME'
+    >>> "rope:inv_freq=FILE" in reshaping((64,))
+    True
     """
     if len(shape) == 1 and shape[0] > 1:
-        return "; inverse frequencies are given as rope:inv_freq=FILE#NAME"
+        return (
+            "; angular frequencies, such as Time2Vec's or inverse frequencies, are given as "
+            "rope:inv_freq=FILE, or FILE#NAME, with --length: a cosine and a sine of each"
+        )
     long = [side for side in shape if side > 1]
     if len(long) != 3 or min(long) < LEAST_SIDE:
         return ""

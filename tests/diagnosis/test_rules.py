@@ -224,8 +224,14 @@ def test_free_frequencies_are_told_and_those_of_a_grid_that_was_rounded_are_not(
     phases = rounded(np.arange(80)[:, None] * rounded(5e5 ** (-np.arange(64) / 64), coarse), coarse)
     rounded_grid = rounded(np.hstack([np.cos(phases), np.sin(phases)]), coarse)
     hours = np.arange(336)[:, None] * 2 * np.pi / np.array([24, 168, 8766])
+
+    def lined(phases):  # as Time2Vec
+        return np.hstack([0.01 * np.arange(336)[:, None], np.sin(phases), np.sin(21 * phases)])
+
     for table, words in (
         (np.hstack([np.sin(hours), np.cos(hours)]), "waves of 24, 168 and 8766 positions;"),
+        (lined(hours), "are sines alone, each once, but for what rises or falls evenly (column 0)"),
+        (lined(hours)[:, 1:], "are sines alone, each once, at frequencies"),
         (waves(np.linspace(0.1, 3, 32)), "waves of 2.094 to 62.83 positions;"),
         (from_table(rounded_grid, eps=2.0**-7), "a geometric grid only as far as bfloat16 would"),
     ):

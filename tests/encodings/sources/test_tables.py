@@ -68,8 +68,9 @@ def test_a_vector_may_be_one_of_inverse_frequencies(run):
     np.savez("x.npz", inv_freq=np.array([1.0, 0.1]))
     way = "rope:inv_freq=FILE#NAME"
     refused(
-        f"'x.npz' holds 'inv_freq' (2,) of float64; {NOT_A_TABLE}; inverse frequencies are "
-        f"given as {way}",
+        f"'x.npz' holds 'inv_freq' (2,) of float64; {NOT_A_TABLE}; angular frequencies, such as "
+        "Time2Vec's or inverse frequencies, are given as rope:inv_freq=FILE, or FILE#NAME, with "
+        "--length: a cosine and a sine of each",
         "x.npz",
     )
     done = run("spectrum", way.replace("FILE#NAME", "x.npz#inv_freq"), "--json")
