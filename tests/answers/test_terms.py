@@ -250,6 +250,8 @@ def test_terms_are_sentences_told_once():
         ("sliding window", [("window", "context")]),
         ("attention sink", [("attention sink", "words")]),
         ("length generalization", [("extrapolation", "words")]),
+        ("effective dimensions", [("effective dimension", "words")]),
+        ("half width", [("width", "reconstruct")]),
     ],
 )
 def test_a_term_is_found_as_people_spell_it(wanted, found):
