@@ -7,11 +7,13 @@ import numpy as np
 import pytest
 
 import pefourier.encodings  # noqa: F401 (fills the registry)
+from pefourier.analysis.faithful import assess
 from pefourier.analysis.relations import (
     compare_diagonals,
     first_rise,
     kernel,
     neighbour_likeness,
+    neighbours_beyond_chance,
     relate,
     rotations,
     shift_residual,
@@ -132,6 +134,30 @@ def test_neighbours_are_alike_where_nearer_codes_are_of_the_nearest_points(rng, 
             steps += [apart] * int(abs(places[i] - places[j]).sum() == 1)
     enc = replace(as_encoding(table), domain=lattice(sides, prefix=1))
     assert neighbour_likeness(enc) == pytest.approx(1 - np.mean(steps) / np.mean(pairs))
+    drawn = []
+    for _ in range(4000):
+        order = np.append(0, 1 + rng.permutation(30))
+        drawn.append(neighbour_likeness(replace(as_encoding(table[order]), domain=enc.domain)))
+    expected = (neighbour_likeness(enc) - np.mean(drawn)) / np.std(drawn)
+    assert neighbours_beyond_chance(enc) == pytest.approx(expected, rel=0.05)
+
+
+@pytest.mark.parametrize("sides", [(300,), (12, 25)])
+def test_a_weak_order_is_told_beyond_chance_and_hardly_ever_without_one(rng, sides):
+    def told(table):
+        enc = replace(as_encoding(table), domain=lattice(sides))
+        said = [answer(enc).conclusion for answer in (relate, assess)]
+        assert len({"but beyond chance" in one for one in said}) == 1
+        return "but beyond chance" in said[0]
+
+    noise = rng.standard_t(5, size=(40, 300, 48))
+    waves = np.sin(
+        np.stack(np.unravel_index(np.arange(300), sides), axis=-1)
+        @ rng.normal(size=(len(sides), 48))
+    )
+    assert sum(map(told, noise)) == 0
+    assert told(noise[0] + 0.7 * waves)
+    assert neighbours_beyond_chance(as_encoding(np.eye(64))) == 0
 
 
 def test_codes_that_only_nearby_tell_distance_are_said_to_do_so(run):

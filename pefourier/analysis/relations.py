@@ -439,11 +439,38 @@ def neighbour_likeness(enc: Encoding) -> float | None:
     >>> abs(neighbour_likeness(load("learned", length=512, d=64))) < 0.05
     True
     """
+    apart, nearest, pairs = pairs_of_neighbours(enc)
+    size = apart[pairs].mean() if pairs.any() else 0.0
+    return float(1 - apart[nearest].mean() / size) if size else None
+
+
+def pairs_of_neighbours(enc: Encoding) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Squared distances of codes, which of them are of nearest points, and which of any two."""
     enc = without_prefix(enc)
     first = max(len(enc) - SAMPLE, 0) // 2
     apart, between = both_distances(enc, np.arange(first, min(len(enc), first + SAMPLE)))
     between[between <= 1e-7 * between.max()] = np.inf  # itself, or one at the same place
-    nearest = between <= 1.001 * between.min(axis=1, keepdims=True)
     pairs = np.isfinite(between)
-    size = apart[pairs].mean() if pairs.any() else 0.0
-    return float(1 - apart[nearest & pairs].mean() / size) if size else None
+    return apart, pairs & (between <= 1.001 * between.min(axis=1, keepdims=True)), pairs
+
+
+def neighbours_beyond_chance(enc: Encoding) -> float:
+    """Standard deviations by which neighbours are more alike than with the codes in random order.
+
+    Mean and variance over all orders are known (Mantel, 1967): two pairs are the same, share a
+    point or share none, and each kind occurs as often in any order. 0 where all are as far apart.
+
+    >>> from pefourier.encodings import load
+    >>> abs(neighbours_beyond_chance(load("learned", length=512, d=64))) < 4
+    True
+    """
+    apart, near, _ = pairs_of_neighbours(enc)
+    any_two = 1.0 - np.eye(len(apart))
+    size = (apart * any_two).mean()
+    apart = (apart - (apart * any_two).sum() / any_two.sum()) * any_two
+    kinds = []
+    for m in (apart, np.add(near, near.T, dtype=float) / 2, any_two):
+        same, one = (m**2).sum(), (m.sum(axis=1) ** 2).sum()
+        kinds.append(np.array([2 * same, 4 * (one - same), m.sum() ** 2 + 2 * same - 4 * one]))
+    spread = np.sqrt(max((kinds[0] * kinds[1] / kinds[2]).sum(), 0.0))
+    return float(-apart[near].sum() / spread) if spread > 1e-9 * size * near.sum() else 0.0

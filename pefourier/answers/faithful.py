@@ -18,6 +18,7 @@ from pefourier.encodings.encoding import Encoding, largest_number
 from pefourier.encodings.grids import size_of
 from pefourier.encodings.specs import source_of
 from pefourier.geometry.grown_grids import frequencies_on_axes
+from pefourier.geometry.randomness import BEYOND
 from pefourier.geometry.singular_values import decompose
 from pefourier.writing.page import Page, fields_of
 from pefourier.writing.text import aligned, first_few, join, number, paragraph
@@ -285,7 +286,7 @@ def known_formula(enc: Encoding, r: Faithfulness) -> str:
     """What a table turned out to be."""
     if not r.identified:
         random = any(finding.code == "random-codes" for finding in r.findings)
-        return telling.sentence("telling", "random") if random else neighbours_alike(enc, r)
+        return telling.sentence("telling", "random") if random else neighbours_alike(enc)
     difference = r.identified["max_difference"]
     how = f"to within {number(difference, 2)}" if difference else "exactly"
     parts = [f"{k}={in_brief(v)}" for k, v in r.identified["params"].items()]
@@ -296,17 +297,22 @@ def known_formula(enc: Encoding, r: Faithfulness) -> str:
     return f"The table is {what}, {how}{whose}."
 
 
-def neighbours_alike(enc: Encoding, r: Faithfulness) -> str:
+def neighbours_alike(enc: Encoding) -> str:
     """How much the codes of a table of no known formula follow the order of its points."""
-    table = enc.measure is None and enc.act == "add" and enc.domain.kind == "position"
-    if not table or r.length < FEWEST_ALIKE or not r.stable_rank > 0:
-        return ""
-    from pefourier.analysis.relations import neighbour_likeness
+    from pefourier.analysis.relations import neighbour_likeness, neighbours_beyond_chance
 
-    alike = neighbour_likeness(enc) or 0.0
-    points = "the order of positions" if r.grid is None else f"the {size_of(r.grid)} grid"
-    few = "" if alike >= ALIKE else "a little "
-    return phrase("alike", few=few, alike=alike, points=points) if alike >= HARDLY else ""
+    table = enc.measure is None and enc.act == "add" and enc.domain.kind == "position"
+    enough = len(enc) - enc.domain.prefix >= FEWEST_ALIKE
+    alike = neighbour_likeness(enc) if table and enough else None
+    if alike is None:
+        return ""
+    sides = enc.domain.sides
+    points = f"the {size_of(sides)} grid" if len(sides) > 1 else "the order of positions"
+    told = {"alike": alike, "points": points}
+    if alike >= HARDLY:
+        return phrase("alike", few="" if alike >= ALIKE else "a little ", **told)
+    beyond = neighbours_beyond_chance(enc)
+    return phrase("weak", beyond=beyond, **told) if beyond > BEYOND else ""
 
 
 def in_brief(value: Any) -> str:

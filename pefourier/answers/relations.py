@@ -11,7 +11,7 @@ import numpy as np
 from pefourier.analysis.context import slopes_of
 from pefourier.analysis.relations import lag_axis, neighbour_likeness
 from pefourier.answers import telling
-from pefourier.answers.faithful import why_no_lags, why_no_shift
+from pefourier.answers.faithful import neighbours_alike, why_no_lags, why_no_shift
 from pefourier.answers.kernel import draw_kernels
 from pefourier.answers.places import POINTS, axis_names, by_axis, by_name, point_of
 from pefourier.answers.plot import USUAL, WIDTH, Look, add_legend, make_panels, room_for_names
@@ -171,7 +171,9 @@ def near_is_near(enc: Encoding, r: Relations) -> str:
     told = {"points": POINTS[enc.domain.kind], "r": r, "alike": neighbour_likeness(enc)}
     if r.distance_preservation >= NEAR:
         return phrase("near", **told)
-    return phrase("neighbours only" if told["alike"] >= NEAR else "not near", **told)
+    if told["alike"] >= NEAR:
+        return phrase("neighbours only", **told)
+    return neighbours_alike(enc) or phrase("not near", **told)
 
 
 def no_order(enc: Encoding, r: Relations) -> str:
@@ -235,9 +237,12 @@ def conclude_relations(enc: Encoding, r: Relations) -> telling.Said:
     """What inner products depend on, and whether steps are linear and near points alike."""
     if r.on_grid:
         beside = not_a_rotation(enc, r), products_on_diagonals(r), steps_along_axes(enc, r)
-        return telling.Said(*products_by_displacement(enc, r), "", (*beside, near_is_near(enc, r)))
+        near = no_order(enc, r) or near_is_near(enc, r)
+        return telling.Said(*products_by_displacement(enc, r), "", (*beside, near))
     heads = slopes_in_words(enc, slopes) if (slopes := slopes_of(enc)) else ""
-    steps = no_order(enc, r) or steps_by_matrix(enc, r)
+    if random := no_order(enc, r):
+        return telling.Said(*products_by_lag(enc, r), random)
+    steps = steps_by_matrix(enc, r)
     return telling.Said(*products_by_lag(enc, r), steps, (near_is_near(enc, r), heads))
 
 
