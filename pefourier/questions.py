@@ -729,6 +729,7 @@ def pair_of(
     Parameters are those of a named one where there is one.
     """
     from pefourier.analysis.operators import head_size
+    from pefourier.geometry.found_grids import on_common_grid, on_found_grid
 
     sources, given = (a, b), dict(params or {})
     kinds = [kind_of(source) for source in sources]
@@ -740,10 +741,19 @@ def pair_of(
         size = asked.pop("length"), asked.pop("d")
         return encoding_of(sources[k], *size, asked, as_rows=True)
 
+    def behind_others(k: int) -> Encoding | None:
+        """A table on the grid that was asked for, whose rows show how many are before it."""
+        sides = given.get("grid") or getattr(sources[k], "params", {}).get("grid") or ()
+        found = on_found_grid(rows_of(k, grid=(), prefix=0))
+        sides = read_sides(sides) if isinstance(sides, str) else tuple(sides)
+        return found if sides and sides == found.domain.grid else None
+
     def first_of(k: int) -> Encoding:
         try:
             return rows_of(k)
         except PefourierError:
+            if kinds[k] == "table" and (found := behind_others(k)):
+                return found
             if kinds[k] != "code" or kinds[1 - k] == "code" or d is not None:
                 raise
             return rows_of(k, d=head_size(rows_of(1 - k)))  # it may take no other dimension
@@ -751,8 +761,6 @@ def pair_of(
     pair = [first_of(0), first_of(1)]
     if kinds == ["name", "name"]:
         return pair[0], pair[1]
-    from pefourier.geometry.found_grids import on_common_grid
-
     if "name" in kinds:
         k = kinds.index("name")
         asked = {"length": length, "d": d}
@@ -801,6 +809,8 @@ def as_long_as(other: Encoding, own: Encoding, rows_of: Callable[[int], Encoding
 def size_and_place(other: Encoding, domain: Domain) -> dict[str, Any]:
     """The length and dimension of an encoding, and its grid for what has none of its own."""
     size: dict[str, Any] = {"length": len(other), "d": other.dim}
+    if domain.grid and domain.grid == other.domain.grid:
+        return size | {"prefix": other.domain.prefix}
     if domain.kind != "position" or domain.grid:
         return size
     from pefourier.geometry.found_grids import on_found_grid

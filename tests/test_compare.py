@@ -17,6 +17,7 @@ from pefourier.answers.compare import (
 from pefourier.encodings import load
 from pefourier.encodings.domain import lattice
 from pefourier.encodings.encoding import as_encoding, from_table
+from pefourier.errors import PefourierError
 from pefourier.geometry.precision import FORMATS, rounded
 
 SIZES = [(40, 16), (300, 64), (9, 32)]
@@ -332,12 +333,16 @@ def test_exchanged_axes_of_a_wide_table_are_named():
     told = {k: v for k, v in found.by.items() if k != "columns"}
     assert told == {"order": "xy to yx", "layout": "halves exchanged"}
     behind = np.vstack([table[:1] * 0, table])  # a port that dropped MAE's class token
-    found = pefourier.compare(behind, np.roll(table, 384, axis=1))
-    told = {k: v for k, v in found.by.items() if k != "columns"}
-    assert told == {"order": "xy to yx", "layout": "halves exchanged", "prefix": [1, 0]}
-    assert found.lengths == (197, 196)
-    assert not found.same
-    assert found.conclusion.startswith("AXES EXCHANGED. ")
+    for place in ({}, {"grid": "14x14"}, {"grid": (14, 14), "prefix": 1}):
+        found = pefourier.compare(behind, np.roll(table, 384, axis=1), **place)
+        told = {k: v for k, v in found.by.items() if k != "columns"}
+        assert told == {"order": "xy to yx", "layout": "halves exchanged", "prefix": [1, 0]}
+        assert found.lengths == (197, 196)
+        assert not found.same
+        assert found.conclusion.startswith("AXES EXCHANGED. ")
+    assert pefourier.compare(behind, "axial:convention=mae", grid=(14, 14)).same
+    with pytest.raises(PefourierError, match="197 rows do not fit a grid of 14x13"):
+        pefourier.compare(behind, table, grid="14x13")
     assert "before them (class, register tokens) the first has 1 row, the second 0." in (
         found.conclusion
     )
