@@ -199,6 +199,8 @@ def fact(criterion: str, design: Design) -> str:
     usual = found.get(1e4)
     if name == "turns" and design.steps and usual and usual.idle and rho < usual.rho:
         told["cost"] = sentence("design", "still", idle=usual.idle, pairs=design.d // 2)
+    elif name == "turns" and design.axis and (most := design.best.get("bound")):
+        told["cost"] = sentence("design", "positive", few=in_few_digits(most, "bound", design))
     elif name == "turns" and c and c.bound:
         told["cost"] = sentence("design", "negative", lag=c.bound, inputs=inputs)
     elif name == "bound":

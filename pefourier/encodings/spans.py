@@ -127,12 +127,13 @@ def describe_axes(axis: np.ndarray) -> str:
     """Which axis turns each pair, those that turn alike or by turns together.
 
     >>> describe_axes(np.repeat([0, 1, 2], [16, 24, 24])), describe_axes(np.arange(64) % 3)
-    ('16 t + 24 y + 24 x', '21 tyx + 1 t')
+    ('16 t + 24 y + 24 x', '21 × (t, y, x) + 1 t')
     """
     letters = "".join((AXES + "e")[i] for i in axis)
     runs = re.finditer(r"(.{1,3}?)\1+|(.)", letters)
     parts = ((run[1] or run[2], len(run[0])) for run in runs)
-    return " + ".join(f"{length // len(unit)} {unit}" for unit, length in parts)
+    told = [(n // len(unit), ", ".join(unit)) for unit, n in parts]
+    return " + ".join(f"{n} × ({axes})" if "," in axes else f"{n} {axes}" for n, axes in told)
 
 
 def axes_of_sections(

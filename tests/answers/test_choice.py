@@ -1,11 +1,13 @@
 """What is said of several encodings at once, situation by situation."""
 
 import json
+import re
 import shlex
 
 import numpy as np
 import pytest
 
+from pefourier.analysis.design import design_grid
 from pefourier.analysis.faithful import LADDER, assess
 from pefourier.answers.choice import RULES, advise, choose
 from pefourier.answers.telling import Answer
@@ -139,7 +141,12 @@ def test_the_rules_of_grids_hold(sides, run):
     assert f"one below is as far as {sides[-1]} columns" in " ".join(said.split())
     assert ("mixed-rope" in said) == (len(sides) == 2)
     assert "language model" not in said
-    assert "Base: Take 100, as RoPE-ViT " in " ".join(said.split())
+    words = " ".join(said.split())
+    assert "Base: Take 100, as RoPE-ViT " in words
+    base = float(re.search(r"completes a turn; with ([\d.]+) similar patches", words)[1])
+    first = design_grid(sides, 96)[0]
+    w = base ** (-2 * np.arange(first.d // 2) / first.d)
+    assert np.cos(np.outer(range(first.length), w)).sum(axis=1).min() > 0
     assert json.loads(run(*asked, "--json").out)["together"].startswith("TAKE AXIAL")
     assert "TAKE" not in run(*asked, "--for", "turns").out
 
