@@ -41,8 +41,8 @@ class Question:
 
     @property
     def wanted(self) -> list[str]:
-        """The SPECs, sinusoidal and dft where none is given."""
-        return list(self.specs or ["sinusoidal", "dft"])
+        """The SPECs; where none is given sinusoidal, and dft but at times, where it has no codes."""
+        return list(self.specs or (["sinusoidal", "dft"] if self.times is None else ["sinusoidal"]))
 
     @property
     def rotations(self) -> list[str]:

@@ -199,12 +199,22 @@ def first_few(items: Sequence[str], most: int = 4) -> str:
 
 
 def ranges(index: Iterable[int], most: int = 6) -> str:
-    """Whole numbers with runs joined, the first few.
+    """Ascending whole numbers with runs and those of even steps joined, the first few.
 
-    >>> ranges([0, 1, 2, 4, 5, 6, 9])
-    '0-2, 4-6, 9'
+    >>> ranges([0, 1, 2, 4, 5, 6, 9]), ranges([0, 3, 6, 9, 12, 13, 14])
+    ('0-2, 4-6, 9', '0, 3, …, 12, 13-14')
     """
-    return first_few(joined_runs(index, "-"), most)
+    left, parts = [*index], []
+    while left:
+        step = left[1] - left[0] if len(left) > 1 else 1
+        size = next((i for i, n in enumerate(left) if n != left[0] + i * step), len(left))
+        if step > 1 and size > 3:
+            parts.append(f"{left[0]}, {left[1]}, …, {left[size - 1]}")
+        else:
+            size = size if step == 1 else 1
+            parts += joined_runs(left[:size], "-")
+        left = left[size:]
+    return first_few(parts, most)
 
 
 def whole_number(text: str) -> int | None:

@@ -116,15 +116,15 @@ def test_a_window_is_named_only_where_it_is_shorter_than_the_length(tmp_path):
         ),
         (
             GEMMA3,
-            "Layers 5, 11, 17, … (5 of 34) turn by base 1000000, scaling linear, and see all "
+            "Layers 5, 11, …, 29 (5 of 34) turn by base 1000000, scaling linear, and see all "
             "positions; the others turn by base 10000 and see 1024.",
         ),
         (
             COMMAND,
-            "Layers 3, 7, 11, … (8 of 32) are not rotated and see all positions; the others are "
+            "Layers 3, 7, …, 31 (8 of 32) are not rotated and see all positions; the others are "
             "rotated and see 4096.",
         ),
-        (SMOLLM, "Layers 3, 7, 11, … (9 of 36) are not rotated, the others are rotated."),
+        (SMOLLM, "Layers 3, 7, …, 35 (9 of 36) are not rotated, the others are rotated."),
         (QWEN2, "Layer 0 (1 of 28) sees all positions, the others 4096; both are rotated alike."),
     ],
     ids=lambda one: one["model_type"] if isinstance(one, dict) else "",
