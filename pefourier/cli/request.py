@@ -41,7 +41,7 @@ class Question:
 
     @property
     def wanted(self) -> list[str]:
-        """The SPECs; where none is given sinusoidal, and dft but at times, where it has no codes."""
+        """The SPECs; where none is given sinusoidal, and dft where no times are."""
         return list(self.specs or (["sinusoidal", "dft"] if self.times is None else ["sinusoidal"]))
 
     @property
