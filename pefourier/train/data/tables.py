@@ -86,6 +86,18 @@ def read_long(path: Path) -> Long:
     head, rows, lines, decimal_commas = told(
         parse, name_of_file(str(path)), ".csv", "write it again"
     )
+    known, channels = roles_of_columns(path, head)
+    found = {role: np.array([row[at] for row in rows], dtype=str) for role, at in known.items()}
+    values = np.empty((len(rows), len(channels)))
+    for column, at in zip(values.T, channels, strict=True):
+        cells = [row[at].replace(",", "." if decimal_commas else ",") for row in rows]
+        read = partial(finite_number, what=sentence("train", "not a channel", name=head[at]))
+        column[:] = read_cells(path, cells, lines, read)
+    return Long(path, found, values, lines, tuple(head[at] for at in channels))
+
+
+def roles_of_columns(path: Path, head: Sequence[str]) -> tuple[dict[str, int], list[int]]:
+    """The column of each role, and those of channels."""
     roles = [SAME_AS.get(name.lower(), name.lower()) for name in head]
     known = {role: roles.index(role) for role in ROLES if role in roles}
     channels = [i for i, role in enumerate(roles) if role not in ROLES]
@@ -102,13 +114,7 @@ def read_long(path: Path) -> Long:
         raise PefourierError(
             f"{shown(str(path))}: {named} can each be its {twice}; rename those that are not"
         )
-    found = {role: np.array([row[at] for row in rows], dtype=str) for role, at in known.items()}
-    values = np.empty((len(rows), len(channels)))
-    for column, at in zip(values.T, channels, strict=True):
-        cells = [row[at].replace(",", "." if decimal_commas else ",") for row in rows]
-        read = partial(finite_number, what=sentence("train", "not a channel", name=head[at]))
-        column[:] = read_cells(path, cells, lines, read)
-    return Long(path, found, values, lines, tuple(head[at] for at in channels))
+    return known, channels
 
 
 def cells_of_lines(lines: Any) -> Iterator[tuple[int, list[str]]]:
