@@ -729,42 +729,33 @@ def pair_of(
     Parameters are those of a named one where there is one.
     """
     from pefourier.analysis.operators import head_size
-    from pefourier.geometry.found_grids import on_common_grid, on_found_grid
+    from pefourier.geometry.found_grids import on_common_grid
 
-    sources, given = (a, b), dict(params or {})
-    kinds = [kind_of(source) for source in sources]
+    sources, given, kinds = (a, b), dict(params or {}), [kind_of(a), kind_of(b)]
     placing = {key: value for key, value in given.items() if key in PLACES}
 
     def rows_of(k: int, **changed: Any) -> Encoding:
         own = given if kinds[k] == "name" or "name" not in kinds else placing
         asked = {"length": length, "d": d, **own, **changed}
-        size = asked.pop("length"), asked.pop("d")
-        return encoding_of(sources[k], *size, asked, as_rows=True)
-
-    def behind_others(k: int) -> Encoding | None:
-        """A table on the grid that was asked for, whose rows show how many are before it."""
-        sides = given.get("grid") or getattr(sources[k], "params", {}).get("grid") or ()
-        found = on_found_grid(rows_of(k, grid=(), prefix=0))
-        sides = read_sides(sides) if isinstance(sides, str) else tuple(sides)
-        return found if sides and sides == found.domain.grid else None
+        return encoding_of(sources[k], asked.pop("length"), asked.pop("d"), asked, as_rows=True)
 
     def first_of(k: int) -> Encoding:
+        rows = partial(rows_of, k)
         try:
-            return rows_of(k)
+            return rows()
         except PefourierError:
-            if kinds[k] == "table" and (found := behind_others(k)):
+            if kinds[k] == "table" and (found := behind_others(sources[k], given, rows)):
                 return found
             if kinds[k] != "code" or kinds[1 - k] == "code" or d is not None:
                 raise
-            return rows_of(k, d=head_size(rows_of(1 - k)))  # it may take no other dimension
+            return rows(d=head_size(rows_of(1 - k)))  # it may take no other dimension
 
     pair = [first_of(0), first_of(1)]
     if kinds == ["name", "name"]:
         return pair[0], pair[1]
     if "name" in kinds:
         k = kinds.index("name")
-        asked = {"length": length, "d": d}
-        size = {key: value for key, value in asked.items() if value}
+        size = {key: value for key, value in {"length": length, "d": d}.items() if value}
         pair[k] = rows_of(k, **{**size_and_place(pair[1 - k], pair[k].domain), **size})
         if kinds[1 - k] == "code":  # which takes a dimension that the SPEC of the other states
             again = partial(rows_of, 1 - k, length=len(pair[k]))
@@ -774,6 +765,18 @@ def pair_of(
         fixed = length is not None or bool(placing)
         pair[k] = code_beside(pair[1 - k], pair[k], partial(rows_of, k), d, fixed)
     return on_common_grid(*pair)
+
+
+def behind_others(
+    source: Any, given: Mapping[str, Any], rows: Callable[..., Encoding]
+) -> Encoding | None:
+    """A table on the grid that was asked for, whose rows show how many are before it."""
+    from pefourier.geometry.found_grids import on_found_grid
+
+    sides = given.get("grid") or getattr(source, "params", {}).get("grid") or ()
+    asked = read_sides(sides) if isinstance(sides, str) else tuple(sides)
+    found = on_found_grid(rows(grid=(), prefix=0))
+    return found if asked and asked == found.domain.grid else None
 
 
 def code_beside(

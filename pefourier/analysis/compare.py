@@ -124,7 +124,6 @@ def compare(
     ('equivalent', 'interleaved to halves', 2)
     """
     from pefourier.diagnosis.causes import find_cause
-    from pefourier.diagnosis.resampled import read_unpermuted, rounding_of, two_resizings
 
     one, two = as_encoding(a), as_encoding(b)
     if len(one.domain.sides) > 1 and one.domain.sides == two.domain.sides and len(one) != len(two):
@@ -142,6 +141,24 @@ def compare(
         found = compare_forms(one, two, found)
     if found.verdict == "different":
         found = compare_sizes(one, two, found)
+    found, cause = with_cause(one, two, found)
+    if found.verdict == "different":
+        found = replace(found, likeness=measure_likeness(one, two))
+        if one.dim == two.dim and (cause is None or cause.of == "both"):
+            found = replace(found, findings=findings_apart(one, two))
+    alike = found.verdict != "different"
+    operator = None if "rounded" in found.by else compare_rotations(one, two, alike)
+    if operator and operator.relation == "different":
+        found = replace(found, verdict="different")
+        cause = cause or find_cause(one, two)
+    return replace(found, cause=cause, operator=operator)
+
+
+def with_cause(one: Encoding, two: Encoding, found: Comparison) -> tuple[Comparison, Cause | None]:
+    """What explains a difference, and the comparison where that leaves none."""
+    from pefourier.diagnosis.causes import find_cause
+    from pefourier.diagnosis.resampled import read_unpermuted, rounding_of, two_resizings
+
     cause = find_cause(one, two) if found.verdict == "different" or "scale" in found.by else None
     if found.verdict == "different" and cause is None:
         cause = two_resizings(one, two)
@@ -153,16 +170,7 @@ def compare(
     multiplied = cause and (cause.of != "both" or "attention_factor" in cause.changes)
     if multiplied and found.verdict == "equivalent":
         found = unscaled(one, two, found)
-    if found.verdict == "different":
-        found = replace(found, likeness=measure_likeness(one, two))
-        if one.dim == two.dim and (cause is None or cause.of == "both"):
-            found = replace(found, findings=findings_apart(one, two))
-    alike = found.verdict != "different"
-    operator = None if "rounded" in found.by else compare_rotations(one, two, alike)
-    if operator and operator.relation == "different":
-        found = replace(found, verdict="different")
-        cause = cause or find_cause(one, two)
-    return replace(found, cause=cause, operator=operator)
+    return found, cause
 
 
 def compare_behind(one: Encoding, two: Encoding, tolerance: float | None) -> Comparison:

@@ -151,8 +151,6 @@ def resize_table(
     tables = {name: resize_lattice(rows, shape, wanted, name) for name in ways}
     chosen = own if computed else tables[method]
     before, after = picture(rows, shape, progress), picture(chosen, wanted, progress)
-    if not computed:
-        after = replace(after, inside=nearest_inside(chosen, after, shape))
     placed = rows.reshape(*shape, -1), chosen.reshape(*wanted, -1)
     size = before.norm or np.nan
     return Resizing(
@@ -162,7 +160,7 @@ def resize_table(
         method=method,
         table=as_stored(encoding, np.concatenate([others, chosen])),
         before=before,
-        after=after,
+        after=after if computed else replace(after, inside=nearest_inside(chosen, after, shape)),
         methods=[
             Method(name, rms(t) / size, similarities(t, wanted), float(np.abs(t - chosen).max()))
             for name, t in tables.items()
