@@ -445,7 +445,7 @@ def in_low_precision(enc: Encoding, r: Faithfulness) -> str:
         return ""
     cast, phase = lost_in_formats(r)
     if not cast and phase:
-        return only_computed_wider(r, phase)
+        return only_computed_wider(enc, r, phase)
     if not cast:
         return times_held(enc)
     kept = [form for form in TOLD_FORMATS if form not in cast]
@@ -489,14 +489,15 @@ def times_held(enc: Encoding) -> str:
     return f"If the times themselves are rounded, only {told} of {len(x)} stay different."
 
 
-def only_computed_wider(r: Faithfulness, phase: Mapping[str, int]) -> str:
+def only_computed_wider(enc: Encoding, r: Faithfulness, phase: Mapping[str, int]) -> str:
     """Codes that stay different where only the finished numbers are rounded."""
     from pefourier.geometry.precision import FORMATS
 
-    rounds = [f"{2 ** FORMATS[f].digits}" for f in phase if r.length > 2 ** FORMATS[f].digits]
+    far = r.length - 1 if enc.walk is None else enc.walk[1].max()
+    rounds = [f"{2 ** FORMATS[f].digits}" for f in phase if far >= 2 ** FORMATS[f].digits]
     why = f" (whole numbers above {join(rounds)} are rounded)" if rounds else ""
     largest = FORMATS["float16"].largest
-    if "float16" in phase and r.length - 1 > largest:
+    if "float16" in phase and far > largest:
         why = f"{why[:-1]}, and positions beyond {largest:.0f} overflow in float16)"
     wider = "float32" if "float32" not in phase else "float64"
     if len(phase) > 1:

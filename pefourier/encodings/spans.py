@@ -107,7 +107,9 @@ def along_spans(enc: Encoding, axis: np.ndarray, spans: list[TokenSpan], text: s
     params = {**enc.params, "length": ids.shape[1], "spans": text, "position_ids": ids.tolist()}
     known = (one for one in enc.findings if one.code != "rope-axes")  # all tokens are answered
     facts = {"domain": positions(ids.shape[1]), "findings": (*known, *overlaps(spans))}
-    return replace(enc, codes=codes, measure=None, params=params, **facts)
+    waves_on_axes = replace(enc.measure, frequencies=np.eye(3)[axis] * omega[:, None])
+    walk = waves_on_axes, ids.T
+    return replace(enc, codes=codes, measure=None, walk=walk, params=params, **facts)
 
 
 def overlaps(spans: list[TokenSpan]) -> tuple[Finding, ...]:

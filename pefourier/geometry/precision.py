@@ -282,11 +282,12 @@ def format_loss(
     cast = Distinct(cast.count, int(min(np.append(own, points)[cast.safe], repeat)))
     if enc.domain.kind != "position":
         return FormatLoss(cast.count, None, None)
-    if enc.measure is None:
+    measure, x = enc.walk or (enc.measure, enc.domain.x)
+    if measure is None:
         return FormatLoss(cast.count, None, None, cast.safe)
-    x = enc.domain.places(enc.domain.x) + enc.measure.offset
-    phase = count_distinct_phases(enc.measure, x, form)
-    error = max_phase_error(enc.measure, x, form)
+    x = (x if enc.walk else enc.domain.places(x)) + measure.offset
+    phase = count_distinct_phases(measure, x, form)
+    error = max_phase_error(measure, x, form)
     return FormatLoss(cast.count, phase.count, error, cast.safe, phase.safe).within(points)
 
 
@@ -363,13 +364,13 @@ def count_distinct_phases(measure: Measure, x: np.ndarray, form: Format) -> Dist
 
 
 def first_of_runs(points: np.ndarray) -> np.ndarray:
-    """Index of the first of each run of equal points: a domain's ascend, and stay so rounded.
+    """Index of the first of each run of equal points, which ascend, or of all alike on axes.
 
     >>> first_of_runs(np.array([0.0, 1.0, 1.0, 4.0]))
     array([0, 1, 3])
     """
-    if points.ndim > 1:  # on axes, row after row
-        return np.unique(points, axis=0, return_index=True)[1]
+    if points.ndim > 1:
+        return np.sort(np.unique(points, axis=0, return_index=True)[1])
     return np.flatnonzero(np.append(True, points[1:] != points[:-1]))
 
 

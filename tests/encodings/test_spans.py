@@ -9,6 +9,7 @@ import pytest
 from pefourier.analysis.compare import compare
 from pefourier.analysis.faithful import assess
 from pefourier.answers.compare import conclude_comparison
+from pefourier.answers.faithful import conclude_faithfulness
 from pefourier.encodings import load
 from pefourier.encodings.spans import read_spans
 from pefourier.errors import PefourierError
@@ -112,6 +113,22 @@ def config(tmp_path):
         return str(path)
 
     return write
+
+
+def test_codes_of_tokens_are_counted_as_torch_computes_them():
+    torch = pytest.importorskip("torch")
+    enc = load(TEXT, d=128, spans="text:300 image:32x48 text:2000")
+    found = assess(enc)
+    waves, places = enc.walk
+    axis, omega = waves.frequencies.argmax(axis=1), torch.tensor(waves.frequencies.max(axis=1))
+    assert sorted(omega.tolist(), reverse=True) == pytest.approx(1e6 ** (-np.arange(64) / 64))
+    for name in ("float32", "float16", "bfloat16"):
+        form = getattr(torch, name)
+        phases = (torch.tensor(places[:, axis]).to(form) * omega.to(form)).double()
+        made = torch.cat([phases.cos().to(form), phases.sin().to(form)], 1).float()
+        assert found.precision[name].distinct_phase == len(np.unique(made, axis=0))
+    said = conclude_faithfulness(enc, found).text
+    assert "whole numbers above 2048 and 256 are rounded" in said  # the last has 2347
 
 
 @pytest.mark.parametrize(("kind", "rho"), [("qwen2_vl", 1e6), ("qwen3_vl", 5e6)])
