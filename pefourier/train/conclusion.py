@@ -18,10 +18,11 @@ if TYPE_CHECKING:
 
 def conclude_datasets(summary: "Summary") -> list[str]:
     """The verdict on all encodings, and below it what each dataset says where there are several."""
-    datasets = summary.datasets
-    verdict, several = Said(*judge_all(datasets)).text, len(datasets) > 1
-    first = first_by_rank(summary) if several else sum_up(datasets[0])
-    each = [f"{one.dataset}: {told}" for one in datasets if several and (told := sum_up(one))]
+    verdict, several = judge_all(summary.datasets).text, len(summary.datasets) > 1
+    every = [(one, sum_up(one)) for one in summary.datasets]
+    first = first_by_rank(summary) if several else every[0][1]
+    told = ((one.dataset, f"{sum_up_differences(one)} {more}".strip()) for one, more in every)
+    each = [f"{name}: {words}" for name, words in told if several and words]
     return [f"{verdict} {first}".rstrip(), *each]
 
 
@@ -39,27 +40,29 @@ def first_by_rank(summary: "Summary") -> str:
     return said("best by rank", best=best, then=then, ahead=ahead, ranks=ranks)
 
 
-def judge_all(datasets: "Sequence[DatasetSummary]") -> tuple[str, str]:
-    """A verdict on all encodings, and what it means; of one dataset `sum_up` says that."""
+def judge_all(datasets: "Sequence[DatasetSummary]") -> Said:
+    """A verdict on all encodings, what it means, and what to do."""
     every = [one for one in datasets if one.differences]
     if not every:
         (one, *_) = datasets
         alone = next(iter(one.scores))
-        return meaning_of("train", "ONE ALONE", spec=alone, score=mean_score(one, alone))
+        return Said(*meaning_of("train", "ONE ALONE", spec=alone, score=mean_score(one, alone)))
     judged = [pair for one in every for pair in judged_differences(one).items()]
     if not judged:
         why = "leaky" if any(one.leaky for one in every) else "cut short"
-        return meaning_of("train", f"NO VERDICT | {why}")
+        return Said(*meaning_of("train", f"NO VERDICT | {why}"))
     if all(too_few_runs(one, name) for one in every for name in judged_differences(one)):
         runs = sum(one.seeds * one.folds for one in every)
         told = {"seeds": max(map(more_seeds, every)), "shown": in_every_run(judged, runs)}
-        return meaning_of("train", "NO VERDICT | too few runs", **told)
+        return Said(*meaning_of("train", "NO VERDICT | too few runs", **told))
     own = [pair for pair in judged if pair[0] not in WITHOUT_CODES] or judged
     sides = {d.mean > 0 for _, d in own if d.supported}
     some = "SOME " if len({name for name, _ in own}) > 1 else ""
     words = [some + side for side, up in (("BETTER", True), ("WORSE", False)) if up in sides]
-    verdict = ", ".join(words) or "NO DIFFERENCE SHOWN"
-    return verdict, differences_in_words(judged, len(every)) if len(datasets) > 1 else ""
+    verdict, action = meaning_of("train", ", ".join(words) or "NO DIFFERENCE SHOWN")
+    if all(d.in_doubt for _, d in own if d.supported) and sides:
+        action = said("confirm")
+    return Said(verdict, differences_in_words(judged, len(every)), action)
 
 
 def in_every_run(judged: "Sequence[tuple[str, Difference]]", runs: int) -> str:
@@ -74,8 +77,8 @@ def in_every_run(judged: "Sequence[tuple[str, Difference]]", runs: int) -> str:
 
 
 def sum_up(one: "DatasetSummary") -> str:
-    """What the runs of a dataset say of its encodings together; empty without any."""
-    rules = (sum_up_differences, sum_up_order, sum_up_power, sum_up_lengths)
+    """What the runs of a dataset say beside the differences; empty without any."""
+    rules = (sum_up_order, sum_up_power, sum_up_lengths)
     parts = (rule(one) for rule in rules)
     return " ".join(filter(None, parts))
 

@@ -127,10 +127,10 @@ def over(*datasets, ranks=None, cliques=()):
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        ({}, "BETTER. Compared with sinusoidal by F1, better: dft (+0.050)."),
+        ({}, "BETTER. Compared with sinusoidal by F1, better: dft (+0.050). Take"),
         (
             {"dft": replace(APART, mean=-0.05)},
-            "WORSE. Compared with sinusoidal by F1, worse: dft (-0.050).",
+            "WORSE. Compared with sinusoidal by F1, worse: dft (-0.050). Do without it",
         ),
         ({"dft": replace(APART, p_holm=0.3)}, "NO DIFFERENCE SHOWN. No encoding differs"),
         ({"dft": APART, "t5": replace(APART, mean=-0.05)}, "SOME BETTER, SOME WORSE. Compared"),
@@ -141,6 +141,12 @@ def over(*datasets, ranks=None, cliques=()):
         ),
         ({"trees": APART}, "BETTER. Of other models compared with sinusoidal by F1, better: trees"),
         ({"dft": replace(APART, p_holm=0.5, p_floor=0.5)}, "NO VERDICT. With so few runs no"),
+        (
+            {"dft": replace(APART, folds_low=-1)},
+            "BETTER. Compared with sinusoidal by F1, better: dft (+0.050). This may not hold on "
+            "other test windows (no evidence over folds). Try other test windows (more folds or "
+            "--resamples) before you choose by it.",
+        ),
     ],
 )
 def test_the_verdict_on_all_comes_first(change, told):
@@ -182,9 +188,9 @@ def test_several_datasets_are_counted_and_ranked():
     first, *each = conclude_datasets(found)
     assert first == (
         "BETTER. Compared with sinusoidal by F1 on 2 datasets, better: dft on 2 (up to +0.100). 1 "
-        "of these 2 differences may not hold on other test windows (no evidence over folds). Of "
-        "encodings, dft has the best average rank (1.50), not significantly ahead of "
-        "sinusoidal (2.50)."
+        "of these 2 differences may not hold on other test windows (no evidence over folds). Take "
+        "it for data like these. Of encodings, dft has the best average rank (1.50), not "
+        "significantly ahead of sinusoidal (2.50)."
     )
     assert [line.partition(": ")[0] for line in each] == ["smd", "msl"]
     assert (
@@ -310,8 +316,8 @@ def test_how_many_runs_the_wanted_difference_takes_is_said():
 
 
 def test_what_is_compared_with_a_training_that_was_cut_short_is_not_summed_up():
-    assert sum_up(ONE) != ""
-    assert sum_up(replace(ONE, cut_short=("sinusoidal",))) == ""
+    assert sum_up_differences(ONE) != ""
+    assert sum_up_differences(replace(ONE, cut_short=("sinusoidal",))) == ""
 
 
 def test_shuffled_windows_are_not_summed_up():

@@ -104,7 +104,7 @@ def test_where_training_was_cut_short_that_comes_first_and_there_is_no_verdict(t
     assert told.startswith(verdict)
     assert told.endswith(said.strip())
     text = report.as_markdown(found)
-    assert text.startswith(f"# Encodings compared\n\n{verdict}\n")
+    assert text.startswith(f"# Encodings compared\n\n{verdict} Take it for data like these.\n")
     assert f"\n\n{said}\n| P / R / F1 |" in text
     assert "\n| dft | cut short | +0.200" in text
     assert "\n| rope | better | +0.200" in text
