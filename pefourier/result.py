@@ -6,7 +6,7 @@ told stands floors above, in `TELLING`, which is opened when a result is asked.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -38,6 +38,7 @@ class Result:
     """
 
     of_none: ClassVar[bool] = False  # whether it is about no encoding, as bases are
+    listed: ClassVar[Mapping[str, Mapping[str, str]]] = {}  # tables: a field, labels and fields
     about: tuple[Encoding, ...] = field(default=(), compare=False, metadata={"told": False})
 
     @property

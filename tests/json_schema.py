@@ -26,6 +26,7 @@ from pefourier.diagnosis.causes import Cause
 from pefourier.geometry.precision import FormatLoss
 from pefourier.reproduce import Claim
 from pefourier.train.plan import DatasetPlan
+from pefourier.result import Result
 from pefourier.weights.usage import Usage
 from pefourier.writing.page import SCHEMA, fields_told
 
@@ -58,6 +59,8 @@ TEXT, WHOLE, OBJECT = {"type": "string"}, {"type": "integer"}, {"type": "object"
 NUMBER = {"type": ["number", "null"]}  # what is not finite is null
 IDENTITY = {"encoding": {"type": ["string", "null"]}, "spec": {"type": ["string", "null"]}}
 IDENTITY |= {"params": OBJECT, "conclusion": TEXT}
+SAID = {"verdict": TEXT, "meaning": TEXT, "action": TEXT}
+SAID |= {"findings": {"type": "array", "items": OBJECT}}
 LAYERS = {"layers": {"type": "array", "items": OBJECT}}
 KINDS = {  # of results, by command, with what a record has beside the fields of its dataclass
     "spectrum": ((Spectrum,), {}),
@@ -188,11 +191,13 @@ def term_of_field(kind, name):
 def record_of(kind, more, defs, about=True, of="line"):
     """A record: what it is about, and the fields of its dataclass."""
     own = fields_schema(kind, defs, of)
-    properties = {**(IDENTITY if about else {"conclusion": TEXT}), **own["properties"], **more}
+    about_it = IDENTITY if about else {"conclusion": TEXT}
+    said = SAID if issubclass(kind, Result) else {}
+    properties = {**about_it, **said, **own["properties"], **more}
     if kind is Context:
         names = ("other", "rotation", "cosine", "below", "logits")
         properties["against"] = object_of({name: {} for name in names})
-    required = set(own["required"]) - LEFT_OUT.get(kind, set()) | {"conclusion"}
+    required = set(own["required"]) - LEFT_OUT.get(kind, set()) | {"conclusion", *said}
     return object_of(properties, required | ({"params", "encoding"} if about else set()))
 
 

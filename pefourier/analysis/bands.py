@@ -45,6 +45,11 @@ class WaveGroup:
     most_turns: float  # of the shortest wave, within the length
     fewest_turns: float
 
+    @property
+    def range_of_bands(self) -> str:
+        """The first and the last band, as a table shows them."""
+        return str(self.first) if self.last == self.first else f"{self.first}…{self.last}"
+
 
 def density_by_decade(encoding: Encoding | np.ndarray, method: str = "auto") -> DecadeDensity:
     r"""Share of energy per decade of frequency.

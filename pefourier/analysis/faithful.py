@@ -14,12 +14,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from pefourier.encodings.encoding import Encoding, Finding, as_encoding, without_prefix
+from pefourier.encodings.findings import finding
+from pefourier.encodings.places import point_of, points_in_words
 from pefourier.result import ON_GRIDS, Result
+from pefourier.writing.text import join, number
 
 if TYPE_CHECKING:  # pages of other answers name this one's types: they start without its geometry
     from pefourier.geometry import Progress
@@ -29,6 +32,53 @@ if TYPE_CHECKING:  # pages of other answers name this one's types: they start wi
 
 LADDER = ("collides", "injective", "separable", "invertible", "isometric")  # separable: on grids
 RECOVERED = 1e-6  # sine of an angle that is rounding
+MAIN_FORMATS = ("float32", "float16", "bfloat16")  # formats whose losses are shown
+SHARED_BY = ("clip", "buckets", "max_distance")  # parameters by which far lags share a code
+ON_LINE = {
+    "positions": "length",
+    "dimensions": "dimension",
+    "distinct codes": "distinct",
+    "codes repeat every": "period",
+    "smallest distance": "min_distance",
+    "  between positions": "closest_ends",
+    "  over rms code length (gap)": "gap",
+    "rank": "rank",
+    "condition number": "condition_number",
+    "Toeplitz residual": "toeplitz_residual",
+    "inner products rise first at lag": "first_rising_lag",
+    "kept when rounded": "formats_kept_rounded",
+    "kept when computed": "formats_kept_computed",
+    "the table is": "identified_as",
+}
+OF_ADDED = {  # what means something of codes that are added alone
+    "error of the linear inverse": "inverse_error",
+    "residual of T(1) (Denk)": "shift_residual",
+}
+IN_PLANE = {
+    "grid": "grid",
+    "rows before the grid": "prefix",
+    "distinct codes": "distinct",
+    "smallest distance": "min_distance",
+    "closest points": "closest_ends",
+    "  over rms code length (gap)": "gap",
+    "rank": "rank",
+    "condition number": "condition_number",
+    "error of a(y) + b(x)": "separable_error",
+    "Toeplitz residual": "toeplitz_residual",
+    "A4 (1 = bound to two axes)": "isotropy.A4",
+    "idle share": "idle",
+    "aliased share": "aliased",
+    "kept when rounded": "formats_kept_rounded",
+    "the table is": "identified_as",
+}
+
+
+@dataclass(frozen=True)
+class FormatRow:
+    """A row of the table of formats: how many codes differ in one."""
+
+    name: str
+    loss: FormatLoss
 
 
 @dataclass(frozen=True, repr=False)
@@ -38,6 +88,15 @@ class Faithfulness(Result):
     On a grid `length` counts points, pairs are rows of all, and `shift_residual` and
     `first_rising_lag` are lists with a number for each axis.
     """
+
+    listed: ClassVar[dict[str, dict[str, str]]] = {
+        "lossy_formats": {
+            "format": "name",
+            "different when rounded to it": "loss.distinct_cast",
+            "when computed in it": "loss.distinct_phase",
+            "phase error there, rad": "loss.max_phase_error",
+        }
+    }
 
     length: int
     dimension: int
@@ -76,6 +135,60 @@ class Faithfulness(Result):
     def on_grid(self) -> bool:
         """Whether the codes are those of points of a grid."""
         return self.grid is not None
+
+    @property
+    def shown(self) -> dict[str, str]:
+        """The rows of its table; a rotation's leave out what only added codes mean."""
+        if self.on_grid:
+            return IN_PLANE
+        return ON_LINE | (OF_ADDED if self.about[0].act == "add" else {})
+
+    @property
+    def points(self) -> str:
+        """What rows of codes stand for."""
+        return points_in_words(self.about[0])
+
+    @property
+    def period(self) -> int | None:
+        """After how many positions codes repeat; None where a formula tells of no period."""
+        measure = self.about[0].measure
+        period = measure.period if measure is not None else None
+        return period if period is not None and period < self.length else None
+
+    @property
+    def closest_ends(self) -> str | None:
+        """The two points whose codes are closest."""
+        return join(two_ends(self.about[0], self)) if self.closest_pair else None
+
+    @property
+    def identified_as(self) -> str | None:
+        """What a table turned out to be."""
+        return formula_in_words(self.identified) if self.identified else None
+
+    @property
+    def formats_kept_rounded(self) -> str:
+        """Formats in which all different codes stay so when rounded to them."""
+        kept = [f for f in MAIN_FORMATS if self.precision[f].distinct_cast >= self.distinct]
+        return join(kept) if kept else "none"
+
+    @property
+    def formats_kept_computed(self) -> str | None:
+        """Formats in which they stay so when computed in them; None where none are declared."""
+        counts = {f: self.precision[f].distinct_phase for f in MAIN_FORMATS}
+        if None in counts.values():
+            return None
+        kept = [f for f, count in counts.items() if count >= self.distinct]
+        return join(kept) if kept else "none"
+
+    @property
+    def lossy_formats(self) -> list[FormatRow]:
+        """All formats, where one of the main ones loses codes."""
+        lost = any(
+            (self.precision[f].distinct_phase or self.distinct) < self.distinct
+            or self.precision[f].distinct_cast < self.distinct
+            for f in MAIN_FORMATS
+        )
+        return [FormatRow(*row) for row in self.precision.items()] if lost else []
 
 
 def assess(
@@ -132,7 +245,7 @@ def assess(
         first_rising_lag=first_rising_lag(enc),
         identified=identified,
         precision=precision(enc, closest.distinct, closest.first, closest.distance),
-        findings=findings + noted,
+        findings=findings + noted + notes_on_lags(enc, closest),
         **on_grid,
         about=(whole,),
     )
@@ -176,6 +289,61 @@ def verdict(closest: ClosestPair, factors: Factors, separable_error: float = 1.0
         return "separable" if separable_error <= RECOVERED else "injective"
     spread = factors.sigma[0] - factors.sigma[-1]
     return "isometric" if spread <= 2 * factors.tolerance else "invertible"
+
+
+def notes_on_lags(enc: Encoding, closest: ClosestPair) -> list[Finding]:
+    """Lags that share a code by design: those at opposite sides, or far ones."""
+    if enc.domain.kind != "lag" or enc.domain.grid or closest.distinct == len(enc):
+        return []
+    a, b = (enc.domain.x[i].item() for i in closest.pair)
+    if a == -b and closest.distinct == len(enc) // 2 + 1:
+        return [finding("opposite-lags")]
+    sizes = ", ".join(f"{k}={enc.params[k]}" for k in SHARED_BY if k in enc.params)
+    return [finding("shared-lags", sizes=sizes)] if sizes else []
+
+
+def two_places(a: float, b: float) -> tuple[str, str]:
+    """Two points in as many digits as it takes to tell them apart.
+
+    >>> two_places(71056.71, 71056.74), two_places(3, 4)
+    (('71056.71', '71056.74'), ('3', '4'))
+    """
+    brief = tuple(f"{x:g}" if isinstance(x, float) else str(x) for x in (a, b))
+    if brief[0] != brief[1] or a == b:
+        return brief
+    digits = next(n for n in range(7, 18) if f"{a:.{n}g}" != f"{b:.{n}g}")
+    return f"{a:.{digits}g}", f"{b:.{digits}g}"
+
+
+def two_ends(enc: Encoding, r: Faithfulness) -> tuple[str, ...]:
+    """The closest two: on a grid points, scattered ones by row and coordinates, else positions.
+
+    >>> from pefourier.encodings import load
+    >>> enc = load("fourier-features", d=4, times=[[48.1, 11.6], [52.5, 13.4]])
+    >>> two_ends(enc, assess(enc))
+    ('row 0 (48.1, 11.6)', 'row 1 (52.5, 13.4)')
+    """
+    if r.on_grid:
+        start = [int(x) for x in enc.domain.coordinates([r.closest_pair[0]])[0]]
+        moved = [x + step for x, step in zip(start, r.displacement, strict=True)]
+        return point_of(start), point_of(moved)
+    if ids := enc.params.get("position_ids"):  # of t, y and x, where spans were given
+        return tuple(f"token {x} at {point_of(of[x] for of in ids)}" for x in r.closest_pair)
+    if enc.domain.at is None:
+        return two_places(*r.closest_pair)
+    return tuple(
+        f"row {row} ({', '.join(f'{v:.7g}' for v in enc.domain.at[row])})" for row in r.closest_pair
+    )
+
+
+def formula_in_words(identified: Mapping[str, Any]) -> str:
+    """What a table turned out to be, in words."""
+    params = ", ".join(f"{k}={number(v, 7)}" for k, v in identified["params"].items())
+    names = identified.get("conventions", ())
+    convention = f" (the convention of {', '.join(names)})" if names else ""
+    formula = identified.get("spec") or f"{identified['encoding']} with {params or 'no parameters'}"
+    difference = number(identified["max_difference"], 2)
+    return f"{formula}{convention}; largest difference {difference}"
 
 
 def lost_codes(precision: Mapping[str, FormatLoss], length: int, asked: str) -> list[str]:

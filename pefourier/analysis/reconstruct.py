@@ -12,13 +12,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from math import prod
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from pefourier.analysis.spectrum import density
 from pefourier.encodings.checks import check_size
-from pefourier.encodings.encoding import Encoding, as_encoding, without_prefix
+from pefourier.encodings.encoding import Encoding, Finding, as_encoding, without_prefix
+from pefourier.encodings.findings import finding
+from pefourier.encodings.places import axis_names
 from pefourier.errors import PefourierError
 from pefourier.geometry.torus import multiplicity
 from pefourier.result import ON_GRIDS, ON_LINES, Result
@@ -29,6 +32,12 @@ if TYPE_CHECKING:  # what is imported when it is used, not when a page names a r
 
 USUAL, USUAL_LENGTH = (5, 40, 75), 80  # positions of Fig. 2, of how many
 USUAL_MOST = 1024  # points of a lattice on which these are told apart
+EXACT = 1e-6  # l2 distance to a delta that is rounding
+SHARP = 1.5  # positions: a rebuilt peak of this width is one sample
+WIDE = 4.0  # positions: the width of a peak from which on slow waves are worth a note
+PLATEAU = 0.5  # of all points at or above half the peak
+CROSS = 0.1  # share of a picture's energy that may be left of a sum of one function an axis
+MOST_SLOW = 0.5  # share of waves longer than the lattice that is worth a note
 
 
 @dataclass(frozen=True)
@@ -51,10 +60,36 @@ class Reconstruction:
         """Whether it is of a point."""
         return isinstance(self.position, tuple)
 
+    @property
+    def point(self) -> str:
+        """The point as --pos takes it."""
+        return ",".join(map(str, self.position))
+
 
 @dataclass(frozen=True, repr=False)
 class Reconstructions(Result):
     """Position functions rebuilt on one lattice, which may have several axes."""
+
+    shown: ClassVar[dict[str, str]] = {}
+    listed: ClassVar[dict[str, dict[str, str]]] = {
+        "on_line": {
+            "position": "position",
+            "peak": "peak",
+            "width": "width",
+            "side lobe": "side_lobe",
+            "error": "error",
+            "error of linear inverse": "inverse_error",
+        },
+        "in_plane": {
+            "point": "point",
+            "peak": "peak",
+            "points ≥ half": "half_max_area",
+            "cross": "cross",
+            "outside 3×3": "side_lobe",
+            "error": "error",
+            "error of linear inverse": "inverse_error",
+        },
+    }
 
     lattice: int | tuple[int, ...]
     sigma: float
@@ -62,6 +97,112 @@ class Reconstructions(Result):
     inverse_error: float  # the largest over all positions of the encoding
     below_first_bin: int | None  # declared frequencies whose waves are longer than the lattice
     frequencies_total: int | None
+
+    @property
+    def first(self) -> Reconstruction:
+        """The first rebuilt position: all have one shape."""
+        return self.reconstructions[0]
+
+    @property
+    def on_line(self) -> list[Reconstruction]:
+        """What was rebuilt on a lattice of one axis."""
+        return [] if self.on_grid else self.reconstructions
+
+    @property
+    def in_plane(self) -> list[Reconstruction]:
+        """What was rebuilt on a lattice of several axes."""
+        return self.reconstructions if self.on_grid else []
+
+    @property
+    def points(self) -> int:
+        """How many points a lattice has."""
+        return prod(np.atleast_1d(self.lattice).tolist())
+
+    @property
+    def cross_percent(self) -> float:
+        """The part of the energy on points that share a coordinate with the rebuilt one."""
+        return 100 * self.first.cross
+
+    @property
+    def farthest_repeat(self) -> int:
+        """How far from the peak the farthest point stands that reaches half of it."""
+        return other_peaks(np.roll(self.first.values, -self.first.position))[1]
+
+    @property
+    def verdict(self) -> str:
+        """What is left of a position, or of a point, by its peak and its width."""
+        if np.isnan(self.first.peak):
+            return "zero codes"
+        return verdict_on_grid(self) if self.on_grid else verdict_on_line(self)
+
+    @property
+    def findings(self) -> list[Finding]:
+        """Positions without a code, and slow waves that make a peak wide."""
+        notes = []
+        beyond = sum(r.inverse_error is None for r in self.reconstructions)
+        if beyond:
+            notes.append(finding("beyond-codes", count=beyond, length=len(self.about[0])))
+        slow, total = self.below_first_bin, self.frequencies_total
+        wide = not self.on_grid and (self.first.width or 0.0) >= WIDE
+        if wide and slow and slow >= MOST_SLOW * total:
+            notes.append(finding("slow-waves", count=slow, total=total))
+        return notes
+
+    def series(self) -> tuple[list[str], Any]:
+        """Names of the columns of CSV, and a row for each position and lattice point."""
+        axes = axis_names(len(self.lattice)) if self.on_grid else None
+        names = [*(f"position_{a}" for a in axes), *axes] if axes else ["position", "t"]
+        return [*names, "value"], (
+            [*np.atleast_1d(r.position).tolist(), *place, value]
+            for r in self.reconstructions
+            for place, value in np.ndenumerate(r.values)
+        )
+
+
+def verdict_on_line(r: Reconstructions) -> str:
+    """How sharp a position comes back from the frequencies alone."""
+    if r.first.width >= r.lattice:
+        return "lost"
+    if other_peaks(np.roll(r.first.values, -r.first.position))[0]:
+        return "repeated"
+    return "sharp" if r.first.width <= SHARP else "blurred"
+
+
+def verdict_on_grid(r: Reconstructions) -> str:
+    """How sharp a point comes back from the frequencies alone, and in which shape."""
+    if r.first.error <= EXACT:
+        return "exact"
+    if r.first.half_max_area > PLATEAU * r.points:
+        return "plateau"
+    if r.first.half_max_area == 1:
+        return "sharp point"
+    return "cross" if is_cross(r.first.values) else "blurred point"
+
+
+def other_peaks(values: np.ndarray) -> tuple[int, int]:
+    """How many runs of half of the first value or more there are besides its own, in a circle.
+
+    And how far from it the farthest of them ends.
+
+    >>> other_peaks(np.array([9.0, 5.0, 0.0, 6.0, 1.0, 8.0]))
+    (1, 3)
+    """
+    high = values >= values[0] / 2
+    at = np.flatnonzero(high)
+    far = np.minimum(at, len(values) - at).max(initial=0)
+    return max(0, int((high & ~np.roll(high, 1)).sum()) - 1), int(far)
+
+
+def is_cross(values: np.ndarray) -> bool:
+    """Whether a picture is nearly a sum of one function an axis, as ridges that cross are.
+
+    >>> is_cross(np.array([[3, 1, 1], [2, 0, 0]])), is_cross(np.eye(3))
+    (True, False)
+    """
+    mean, axes = values.mean(), range(values.ndim)
+    rest = [tuple(b for b in axes if b != a) for a in axes]
+    sums = sum(values.mean(axis=axes_left, keepdims=True) - mean for axes_left in rest) + mean
+    return bool(((values - sums) ** 2).sum() <= CROSS * ((values - mean) ** 2).sum())
 
 
 def position_functions(

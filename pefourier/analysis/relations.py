@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -23,15 +23,19 @@ from pefourier.encodings.domain import lattice_points, steps_ahead
 from pefourier.encodings.encoding import (
     BLOCK,
     Encoding,
+    Finding,
     Measure,
     as_encoding,
     row_blocks,
     unit_of,
     without_prefix,
 )
+from pefourier.encodings.findings import finding
 from pefourier.geometry.products import diagonal_means, diagonal_means_on_grid, toeplitz_residual
+from pefourier.geometry.randomness import numbers_look_random
 from pefourier.result import ON_GRIDS, Result
 
+EXACT = 1e-6  # a residual that is rounding
 ALIKE = 0.1  # of the fall of inner products, within which two directions are treated alike
 LAGS_AT_ONCE = 2**12
 MOST_LAGS = 2**16  # of times at uneven steps
@@ -61,6 +65,21 @@ class Relations(Result):
     `first_rise` are lists with a number for each axis.
     """
 
+    shown: ClassVar[dict[str, str]] = {
+        "positions": "length",
+        "dimensions": "dimension",
+        "Toeplitz residual": "toeplitz_residual",
+        "first below half at lag": "first_low_lag",
+        "last above half at lag": "last_high_lag",
+        "inner products rise first at lag": "first_rise",
+        "residual of T(1) (Denk)": "shift_residual",
+        "asymmetry of lags": "asymmetry",
+        "correlation of distances": "distance_preservation",
+        "as far along the axes": "diagonals.on_axes",
+        "as far on the diagonals": "diagonals.on_diagonals",
+        "away from a rotation": "rotation_residual",
+    }
+
     length: int
     dimension: int
     shift_residual: (
@@ -76,6 +95,83 @@ class Relations(Result):
     prefix: int | None = field(**ON_GRIDS)  # rows before the grid that have no place
     rotation_residual: float | None = field(**ON_GRIDS)  # of rotations, the largest |M' M - I|
     diagonals: Diagonals | None = field(**ON_GRIDS)  # None where a side is too short
+
+    @property
+    def verdict(self) -> str:
+        """What inner products, or biases, depend on."""
+        enc = self.about[0]
+        if self.on_grid:
+            return verdict_on_grid(self)
+        if not (enc.domain.has_lags or enc.lag_alone):
+            return "no lags"
+        if enc.domain.kind == "lag":
+            if self.asymmetry is None:
+                return "one direction"
+            return "distance only" if self.asymmetry <= EXACT else "direction told"
+        if self.kernel is None:
+            return "zero codes"
+        return "depends on position" if self.toeplitz_residual > EXACT else "depends on lag alone"
+
+    @property
+    def first_low_lag(self) -> float | None:
+        """The first lag whose inner product is below half of that at lag 0; None where none is."""
+        return self.lag_where(0, self.kernel_along < 0.5) if self.has_kernel else None
+
+    @property
+    def last_high_lag(self) -> float | None:
+        """The last lag whose inner product is half of that at lag 0 or more."""
+        return self.lag_where(-1, self.kernel_along >= 0.5) if self.has_kernel else None
+
+    @property
+    def has_kernel(self) -> bool:
+        """Whether there is an inner product for each lag of one axis."""
+        return self.kernel is not None and np.ndim(self.kernel) == 1
+
+    @property
+    def kernel_along(self) -> np.ndarray:
+        """The inner products by lag, from lag 0 on."""
+        return np.asarray(self.kernel)
+
+    def lag_where(self, which: int, holds: np.ndarray) -> float | None:
+        """The first (0) or last (-1) lag where something holds."""
+        index = np.flatnonzero(holds)
+        if not len(index):
+            return None
+        lags = np.arange(len(holds)) if self.lags is None else self.lags
+        return lags[index[which]].item()
+
+    @property
+    def findings(self) -> list[Finding]:
+        """Numbers that look random, and what turns codes and is no rotation."""
+        enc, notes = self.about[0], list(self.about[0].findings)
+        table = enc.measure is None and enc.domain.kind == "position" and self.toeplitz_residual
+        if table and numbers_look_random(enc.table()):
+            notes.append(finding("random-codes"))
+        if (self.rotation_residual or 0.0) > EXACT:
+            notes.append(finding("no-rotation", percent=100 * self.rotation_residual))
+        return notes
+
+    def series(self) -> tuple[list[str], Iterator[list[Any]]]:
+        """Names of the columns of CSV, and the inner product at each lag."""
+        return ["lag", "inner_product"], kernel_rows(self)
+
+
+def kernel_rows(r: Relations) -> Iterator[list[Any]]:
+    """Each lag with its inner product, of grids a displacement with × between its lags."""
+    if r.kernel is None:
+        return
+    middle = [n // 2 if r.kernel.ndim > 1 else 0 for n in r.kernel.shape]
+    for index in np.ndindex(r.kernel.shape):
+        lag = "×".join(str(i - m) for i, m in zip(index, middle, strict=True))
+        yield [lag if r.lags is None else r.lags[index], r.kernel[index]]
+
+
+def verdict_on_grid(r: Relations) -> str:
+    """What inner products on a grid depend on."""
+    if r.kernel is None:
+        return "biases" if r.about[0].domain.kind == "lag" else "zero codes"
+    alone = r.toeplitz_residual <= EXACT
+    return "depends on displacement alone" if alone else "depends on place"
 
 
 def relate(

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import ceil, log, pi, prod
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -23,7 +23,9 @@ from pefourier.diagnosis.identify import frequency_slack
 from pefourier.encodings.axis_parts import axis_parts
 from pefourier.encodings.checks import LARGEST, check_count, check_size
 from pefourier.encodings.domain import half_plane, lattice_points, periodogram
-from pefourier.encodings.encoding import Encoding, as_encoding, row_blocks, without_prefix
+from pefourier.encodings.encoding import Encoding, Finding, as_encoding, row_blocks, without_prefix
+from pefourier.encodings.findings import finding
+from pefourier.encodings.places import axis_names, unit_of_waves
 from pefourier.errors import PefourierError, unknown
 from pefourier.geometry.joint_waves import JointWaves, joint_waves
 from pefourier.geometry.torus import (
@@ -42,6 +44,14 @@ DEFAULT_SIGMA = 4.0  # lattice steps
 DEFAULT_GRID_SIGMA = 1.0  # of several axes, whose sides are short
 LEAST_SIGMA = 0.02  # half a step away, exp(-x^2/2) is still a number
 METHODS = ("auto", "declared", "periodogram")
+FLAT, SLOW, FAST = 0.9, pi / 2, 0.75  # flatness; where 95 % lie below; share above pi / 2
+STILL = 0.95  # of the energy at frequency 0: codes are the same
+NAMED, NAMED_SHARE = 4, 0.9  # waves that are named where they hold so much of the energy
+RESOLVED, DISTINCT = 0.01, 0.02  # of a frequency and of the energy: how well waves are told apart
+COMMON = 0.05  # of a table's energy: what is the same in all rows is worth saying from here on
+ONE_SIDED, ROUND = 0.99, 0.15  # A4 from which directions are two, and below which there is none
+LONGEST_ALIASED = 3.0  # positions: of shorter waves it matters that others look the same
+MOST_WAVES = 0.5  # share of frequencies that is worth saying
 AT_ONCE = 2**15  # frequencies that are smeared together
 BESIDE = {"default": None, "compare": False, "metadata": {"told": False}}
 SPREAD = 16  # frequencies that so few waves' energy can be spread over
@@ -64,9 +74,48 @@ class DensitySummary:
     effective_unsmeared: float | None = None  # exp(entropy) of the weights of single frequencies
 
 
+@dataclass(frozen=True)
+class NamedWave:
+    """A wave that with a few others holds most of a measured table's energy."""
+
+    period: float  # in positions, or the unit of irregular times
+    share: float | None  # of the energy; None where it is also another's
+
+
 @dataclass(frozen=True, repr=False)
 class Spectrum(Result):
     """A density over the lattice, which may have several axes, the slowest first."""
+
+    shown: ClassVar[dict[str, str]] = {
+        "lattice points N": "lattice",
+        "bandwidth, lattice steps": "sigma",
+        "frequencies are": "method",
+        "how many": "summary.frequencies_total",
+        "of them below the first bin 2π/N": "summary.below_first_bin",
+        "effective number, exp(entropy)": "summary.effective_unsmeared",
+        "first in the lowest bin (Eq. 16)": "summary.lowest_bin_index",
+        "share at frequency 0": "measured.lowest_bin_share",
+        "mean frequency, rad": "measured.centroid",
+        "95 % lie at or below, rad": "measured.cutoff95",
+        "flatness (1 = flat)": "flatness",
+        "share the same in all rows": "summary.mean_share",
+        "A2 (1 = bound to one axis)": "isotropy.A2",
+        "A4 (1 = bound to two axes)": "isotropy.A4",
+        "idle share": "idle",
+        "aliased share": "aliased",
+        "largest step, rad": "largest_step",
+    }
+    listed: ClassVar[dict[str, dict[str, str]]] = {
+        "groups": {
+            "frequencies": "range_of_bands",
+            "how many": "bands",
+            "shortest wave": "shortest",
+            "longest wave": "longest",
+            "most turns in N": "most_turns",
+            "fewest turns in N": "fewest_turns",
+        },
+        "named_waves": {"length of the wave": "period", "share of energy": "share"},
+    }
 
     lattice: int | tuple[int, ...]
     sigma: float  # bandwidth in lattice steps, 0 = not smoothed
@@ -85,17 +134,101 @@ class Spectrum(Result):
     plain: np.ndarray | None = field(**BESIDE)  # the density before it was smoothed
     measure: tuple[np.ndarray, np.ndarray] | None = field(**BESIDE)  # as points show it
 
-    def before_smearing(self) -> DensitySummary:
+    @cached_property
+    def measured(self) -> DensitySummary:
         """The same single numbers of the measure itself, which no lattice has rounded."""
         if self.on_grid:
             each = self.plain / multiplicity(self.lattice)
-            found = summarize_torus(each, self.lattice, self.frequencies)
+            summary = summarize_torus(each, self.lattice, self.frequencies)
         else:
-            found = summarize_density(self.about[0], self.omega, self.plain, self.frequencies)
+            summary = summarize_density(self.about[0], self.omega, self.plain, self.frequencies)
         frequencies, weights = self.measure
         length = np.linalg.norm(frequencies.reshape(len(weights), -1), axis=1)
         cutoff = self.frequency_holding(0.95)
-        return replace(found, centroid=float(length @ weights), cutoff95=cutoff)
+        return replace(summary, centroid=float(length @ weights), cutoff95=cutoff)
+
+    @property
+    def verdict(self) -> str:
+        """Where the energy lies; on a grid which directions the frequencies have."""
+        if np.isnan(self.summary.lowest_bin_share):
+            return "zero codes"
+        return verdict_on_grid(self) if self.on_grid else verdict_on_line(self)
+
+    @property
+    def flatness(self) -> float:
+        """That of the density, or of the measure where a smoothed lattice is too short."""
+        return (self.measured if is_blurred(self) else self.summary).flatness
+
+    @property
+    def zero_percent(self) -> float:
+        """The part of the energy at frequency 0."""
+        return 100 * self.measured.lowest_bin_share
+
+    @property
+    def fast_percent(self) -> float:
+        """The part of the energy in waves shorter than four steps."""
+        return 100 * float(self.plain[self.omega > pi / 2].sum())
+
+    @property
+    def unit(self) -> str:
+        """What lengths of waves are counted in."""
+        return unit_of_waves(self.about[0])[1]
+
+    @property
+    def quarter_wave(self) -> float:
+        """The length of a wave of a quarter turn a step."""
+        return 4 * unit_of_waves(self.about[0])[0]
+
+    @property
+    def cutoff_wave(self) -> float:
+        """The shortest of the waves that, the longest first, hold 95 % of the energy."""
+        return self.period_of(self.measured.cutoff95)
+
+    @property
+    def half_wave(self) -> float:
+        """The shortest of the waves that, the longest first, hold half of the energy."""
+        return self.period_of(self.frequency_holding(0.5))
+
+    def period_of(self, omega: float) -> float:
+        """The length of the wave of a frequency, infinite of 0."""
+        step = unit_of_waves(self.about[0])[0]
+        return 2 * pi * step / omega if omega else np.inf
+
+    @property
+    def groups(self) -> list[Any]:
+        """Declared waves of one axis in groups by their length, where there are several."""
+        from pefourier.analysis.bands import group_waves  # which rests on this room
+
+        groups = [] if self.on_grid else group_waves(self.about[0], self.lattice)
+        return groups if len(groups) > 1 else []
+
+    @property
+    def named_percent(self) -> float:
+        """The part of the energy that the few named waves hold."""
+        return 100 * sum(share for _, share, _ in waves_and_shares(self))
+
+    @property
+    def named_waves(self) -> list[NamedWave]:
+        """The few waves that hold a measured spectrum, where there are such."""
+        waves = waves_and_shares(self) if self.verdict == "few waves" else []
+        shared = any(abs(single - share) > DISTINCT for _, share, single in waves)
+        return [NamedWave(self.period_of(w), None if shared else share) for w, share, _ in waves]
+
+    @property
+    def findings(self) -> list[Finding]:
+        """What is worth knowing beside the verdict, all of it notes."""
+        zero = np.isnan(self.summary.lowest_bin_share)
+        return [] if zero else [*notes_on_spectrum(self)]
+
+    def series(self) -> tuple[list[str], Iterator[list[Any]]]:
+        """Names of the columns of CSV, and a row for each frequency of the lattice."""
+        omega = self.omega if self.on_grid else [self.omega]
+        axes = [f"_{name}" for name in axis_names(len(omega))] if self.on_grid else [""]
+        names = [*(f"k{axis}" for axis in axes), *(f"omega{axis}" for axis in axes), "density"]
+        return names, (
+            [*k, *(line[i] for line, i in zip(omega, k, strict=True)), share]
+            for k, share in np.ndenumerate(self.density)
+        )
 
     def frequency_holding(self, part: float) -> float:
         """The first frequency of the measure itself that with slower ones holds so much energy."""
@@ -112,6 +245,77 @@ class Spectrum(Result):
         if not few or (enc.domain.basis is not None and not enc.domain.irregular):
             return None
         return turning_waves(enc) or joint_waves(enc.domain, enc.table())
+
+
+def verdict_on_line(r: Spectrum) -> str:
+    """Where the energy lies: at zero, evenly, in few waves, in slow ones, in fast ones."""
+    if r.measured.lowest_bin_share >= STILL:
+        return "constant"
+    if r.flatness >= FLAT:
+        return "even"
+    if waves_and_shares(r):
+        return "few waves"
+    fastest = r.measure[0][r.measure[1] > 0].max()
+    if r.measured.cutoff95 <= SLOW and r.measured.cutoff95 < fastest:
+        return "mostly slow"
+    return "mostly fast" if r.fast_percent >= 100 * FAST else "slow and fast"
+
+
+def verdict_on_grid(r: Spectrum) -> str:
+    """Which directions the frequencies have."""
+    a2, a4 = r.isotropy["A2"], r.isotropy["A4"]
+    if np.isnan(a4):
+        return "constant"
+    if axis_parts(r.about[0]) is not None:
+        return "along one axis" if a2 > ONE_SIDED else "along the axes"
+    if a4 >= ONE_SIDED:
+        return "two directions"
+    return "all directions" if max(a2, a4) <= ROUND else "uneven directions"
+
+
+def waves_and_shares(r: Spectrum) -> list[tuple[float, float, float]]:
+    """Frequencies, shares and energies alone of the few waves that hold a measured spectrum.
+
+    None where what is left of the fit could have moved one of them by more than it is told to.
+    """
+    waves = r.few_waves
+    if waves is None:
+        return []
+    strong = (np.cumsum(waves.share >= COMMON) <= NAMED) & (waves.share >= COMMON)
+    if waves.share[strong].sum() < NAMED_SHARE:
+        return []
+    if (waves.error > RESOLVED * waves.omega)[strong].any():
+        return []
+    return [*zip(waves.omega[strong], waves.share[strong], waves.alone[strong], strict=True)]
+
+
+def is_blurred(r: Spectrum) -> bool:
+    """Whether a smoothed lattice is so short that everything looks flat."""
+    return not r.on_grid and 8 * r.sigma > len(r.omega)
+
+
+def notes_on_spectrum(r: Spectrum) -> Iterator[Finding]:
+    """What smoothing hides, what is the same in all rows, what whole positions alias."""
+    enc, waves = r.about[0], [] if r.on_grid else waves_and_shares(r)
+    if is_blurred(r):
+        yield finding("coarse-lattice", sigma=r.sigma)
+    share = r.summary.mean_share
+    longer_wave = sum(part for _, part, _ in waves) > STILL  # than the table
+    if not r.on_grid and share is not None and share >= COMMON and not longer_wave:
+        yield finding("common-part", percent=100 * share)
+    if r.frequencies is not None and not enc.domain.irregular:
+        fast = np.abs(r.frequencies).reshape(len(r.frequencies), -1).max(axis=1) > pi
+        if fast.any():
+            yield finding("aliased-waves", "declared", count=int(fast.sum()), total=len(fast))
+    fastest = 0.0 if enc.domain.irregular else max((omega for omega, *_ in waves), default=0.0)
+    if 2 * pi / LONGEST_ALIASED < fastest < pi * (1 - 1e-9):
+        seen, alias = 2 * pi / fastest, 2 * pi / (2 * pi - fastest)
+        yield finding("aliased-waves", "measured", seen=seen, alias=alias)
+    idle = [share for share in r.idle or () if not np.isnan(share)]
+    if r.on_grid and max(idle, default=0.0) >= MOST_WAVES:
+        yield finding("idle-waves", percent=100 * max(idle))
+    if enc.untrained:
+        yield finding("before-training")
 
 
 def turning_waves(enc: Encoding) -> JointWaves | None:
@@ -532,7 +736,7 @@ def summarize_density(
     found = summarize_points(omega, g, np.ones(len(g)))
     if frequencies is None:
         return found
-    slow, root = int((frequencies < omega[1]).sum()), lowest_bin_index(enc, frequencies)
+    slow, root = int((np.abs(frequencies) < omega[1]).sum()), lowest_bin_index(enc, frequencies)
     told = {"below_first_bin": slow, "frequencies_total": len(frequencies)}
     return replace(found, lowest_bin_index=root, **told)
 

@@ -14,12 +14,12 @@ import numpy as np
 from pefourier.analysis.compare import DOUBLED
 from pefourier.answers import telling
 from pefourier.answers.encode import MOST_ROWS, draw_table
-from pefourier.answers.places import WORDS, by_axis
 from pefourier.answers.plot import USUAL, WIDTH, Look, make_panels
 from pefourier.answers.telling import MOST, Answer, Said, Telling, identity_of, meaning_of
 from pefourier.encodings.conventions import conventions_of_papers
 from pefourier.encodings.encoding import Encoding
 from pefourier.encodings.grids import size_of
+from pefourier.encodings.places import WORDS, by_axis
 from pefourier.encodings.registry import BUILDERS
 from pefourier.files import read_toml
 from pefourier.geometry.row_search import first_equal

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from pefourier.answers.places import WORDS, axis_names, further_in_words
 from pefourier.answers.telling import sentence
 from pefourier.encodings.encoding import Encoding
 from pefourier.encodings.grids import size_of
+from pefourier.encodings.places import WORDS, axis_names, further_in_words
 from pefourier.geometry.grown_grids import frequencies_on_axes, turn_limits
 from pefourier.writing.text import number
 

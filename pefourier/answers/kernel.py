@@ -8,8 +8,8 @@ import numpy as np
 
 from pefourier.analysis.relations import in_units, kernel_lines
 from pefourier.answers import plot
-from pefourier.answers.places import axis_names
 from pefourier.answers.telling import Answer
+from pefourier.encodings.places import axis_names
 
 
 def draw_kernels(

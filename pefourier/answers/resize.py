@@ -11,7 +11,6 @@ import numpy as np
 
 from pefourier.analysis.resize import ANEW, Picture, Resizing, by_cycles, is_computed
 from pefourier.answers import plot
-from pefourier.answers.places import axis_names, by_axis, further_in_words, point_of
 from pefourier.answers.spectrum import whole_plane
 from pefourier.answers.telling import (
     LONG,
@@ -25,6 +24,7 @@ from pefourier.answers.telling import (
 from pefourier.encodings.conventions import fact_of_convention
 from pefourier.encodings.encoding import Encoding
 from pefourier.encodings.grids import size_of
+from pefourier.encodings.places import axis_names, by_axis, further_in_words, point_of
 from pefourier.encodings.sources.models import type_row
 from pefourier.errors import printable
 from pefourier.writing.text import aligned, joined_runs, number

@@ -20,8 +20,8 @@ from pathlib import Path
 from string import Formatter
 from typing import TYPE_CHECKING, Any
 
-from pefourier.answers.places import by_axis
 from pefourier.encodings.encoding import Encoding
+from pefourier.encodings.places import by_axis
 from pefourier.errors import PefourierError, printable, shorten
 from pefourier.files import read_toml
 from pefourier.writing.page import Page, fields_of
@@ -148,8 +148,18 @@ def answer_of(result: Any) -> Answer:
 
 
 def record_of_fields(answer: Answer, about: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """One SPEC's JSON object: what was analysed, the conclusion, the fields of the result."""
-    conclusion = {"conclusion": conclude(answer.encoding, answer.result)}
+    """One SPEC's JSON object: what was analysed, the conclusion, the fields of the result.
+
+    The verdict is that of the result, or else that of the conclusion, in lower case.
+    """
+    said = telling_of(answer.result).said(answer.encoding, answer.result)
+    conclusion = {
+        "verdict": said.verdict.lower(),
+        "meaning": said.meaning,
+        "action": said.action,
+        "findings": list(getattr(answer.result, "findings", ())),
+        "conclusion": said.text,
+    }
     return {**(about or identity_of(answer.encoding)), **conclusion, **fields_of(answer.result)}
 
 

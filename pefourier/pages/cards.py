@@ -8,8 +8,7 @@ folded. Sorting and filtering, as pytest-html has them, are left out: they take 
 from collections.abc import Iterator
 from typing import Any
 
-from pefourier.analysis.faithful import LADDER, Faithfulness
-from pefourier.answers.faithful import TOLD_FORMATS
+from pefourier.analysis.faithful import LADDER, MAIN_FORMATS, Faithfulness
 from pefourier.answers.telling import telling_of
 from pefourier.encodings.encoding import Encoding
 from pefourier.encodings.grids import size_of
@@ -116,9 +115,9 @@ def formats_in_words(r: Faithfulness) -> list[Markup]:
         return [element("div", "nothing to keep apart")]
     told = {}
     for how in ("cast", "computed"):
-        left = {form: kept_in(r.precision[form], how) for form in TOLD_FORMATS}
+        left = {form: kept_in(r.precision[form], how) for form in MAIN_FORMATS}
         lost = {form: n for form, n in left.items() if n < r.distinct}
-        kept = [form for form in TOLD_FORMATS if form not in lost]
+        kept = [form for form in MAIN_FORMATS if form not in lost]
         whole = f"all {for_people(r.distinct)} codes in {join(kept)}" if kept else ""
         rest = ", ".join(f"{form} {for_people(n)}" for form, n in lost.items())
         told[how] = "; ".join(filter(None, (whole, rest)))

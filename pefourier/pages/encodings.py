@@ -15,14 +15,13 @@ from typing import Any
 
 import numpy as np
 
-from pefourier.analysis.faithful import Faithfulness, assess
+from pefourier.analysis.faithful import Faithfulness, assess, formula_in_words
 from pefourier.analysis.reconstruct import Reconstructions, position_functions
 from pefourier.analysis.relations import Relations, relate
 from pefourier.analysis.spectrum import Spectrum, density
 from pefourier.answers import plot, telling
 from pefourier.answers.choice import choose
 from pefourier.answers.encode import heatmap
-from pefourier.answers.faithful import formula_in_words
 from pefourier.answers.faithful_figures import singular_values
 from pefourier.answers.grid_reach import reach_on_grid
 from pefourier.answers.reconstruct import reconstruct

@@ -14,7 +14,7 @@ from typing import Any, Literal
 from pefourier.errors import printable
 from pefourier.version import __version__
 
-SCHEMA = 2  # of JSON; grows when a field changes its meaning or goes, not when one is added
+SCHEMA = 3  # of JSON; grows when a field changes its meaning or goes, not when one is added
 
 
 @dataclass(frozen=True)

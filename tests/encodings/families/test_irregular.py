@@ -10,7 +10,7 @@ from refusal import refused
 import pefourier
 from pefourier.analysis.faithful import assess
 from pefourier.analysis.spectrum import density
-from pefourier.answers.places import unit_of_waves
+from pefourier.encodings.places import unit_of_waves
 from pefourier.encodings import load
 from pefourier.encodings.domain import lattice_points
 from pefourier.encodings.registry import BUILDERS
