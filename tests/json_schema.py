@@ -25,8 +25,8 @@ from pefourier.answers import terms
 from pefourier.diagnosis.causes import Cause
 from pefourier.geometry.precision import FormatLoss
 from pefourier.reproduce import Claim
-from pefourier.train.plan import DatasetPlan
 from pefourier.result import Result
+from pefourier.train.plan import DatasetPlan
 from pefourier.weights.usage import Usage
 from pefourier.writing.page import SCHEMA, fields_told
 

@@ -138,7 +138,7 @@ class Reconstructions(Result):
     @property
     def findings(self) -> list[Finding]:
         """Positions without a code, and slow waves that make a peak wide."""
-        notes = []
+        notes = list(self.about[0].findings)
         beyond = sum(r.inverse_error is None for r in self.reconstructions)
         if beyond:
             notes.append(finding("beyond-codes", count=beyond, length=len(self.about[0])))

@@ -216,9 +216,9 @@ class Spectrum(Result):
 
     @property
     def findings(self) -> list[Finding]:
-        """What is worth knowing beside the verdict, all of it notes."""
+        """What is known of the encoding, and notes on what is beside the verdict."""
         zero = np.isnan(self.summary.lowest_bin_share)
-        return [] if zero else [*notes_on_spectrum(self)]
+        return [*self.about[0].findings, *(() if zero else notes_on_spectrum(self))]
 
     def series(self) -> tuple[list[str], Iterator[list[Any]]]:
         """Names of the columns of CSV, and a row for each frequency of the lattice."""

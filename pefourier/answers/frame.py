@@ -11,10 +11,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from operator import attrgetter
-from pathlib import Path
 from typing import Any
 
-from pefourier.answers.telling import Answer, Fact, Said, Telling, Template, side_by_side
+from pefourier.answers.telling import (
+    Answer,
+    Fact,
+    Said,
+    Telling,
+    Template,
+    identity_of,
+    side_by_side,
+)
+from pefourier.answers.terms import WORDS
 from pefourier.encodings.encoding import Encoding, Finding
 from pefourier.encodings.grids import size_of
 from pefourier.encodings.places import by_axis, by_name
@@ -22,7 +30,6 @@ from pefourier.files import read_toml
 from pefourier.writing.page import fields_of, flattened
 from pefourier.writing.text import aligned, number
 
-WORDS = Path(__file__).parents[1] / "words.toml"
 URGENT = ("error", "warning")  # severities of findings that a conclusion ends with, worst first
 MOST_URGENT = 2
 
@@ -34,6 +41,7 @@ def framed(command: str, **pictures: Any) -> Telling:
         conclude=partial(conclude, command),
         words=text_of,
         rows=rows_of,
+        leads=(),
         **pictures,
     )
 
@@ -112,11 +120,16 @@ def finding_line(label: str, finding: Finding) -> str:
     return f"\n{finding.severity}: {label}: {finding.message} [{finding.code}]\n"
 
 
+def codes_of(result: Any) -> str:
+    """The codes of its findings, as one cell of CSV."""
+    return " ".join(finding.code for finding in result.findings)
+
+
 def rows_of(answers: Sequence[Answer]) -> Iterable[Sequence[Any]]:
     """The series of each encoding in one table of CSV, columns by name; else single values."""
     if not hasattr(answers[0].result, "series"):
         yield from flattened(
-            {"encoding": a.encoding.name, "spec": a.encoding.spec, **fields_of(a.result)}
+            {**identity_of(a.encoding), **fields_of(a.result), "findings": codes_of(a.result)}
             for a in answers
         )
         return

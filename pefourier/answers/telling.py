@@ -10,7 +10,7 @@ None says more than the numbers of its result do.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from html import escape
@@ -34,12 +34,14 @@ if TYPE_CHECKING:
     from pefourier.answers.plot import Look
     from pefourier.result import Result
 
-FIRST = {
-    "array-chosen",
-    "biases-as-codes",
-    "lags-as-codes",
-    "positions-column",
-}  # begin a conclusion
+FIRST = frozenset(
+    {
+        "array-chosen",
+        "biases-as-codes",
+        "lags-as-codes",
+        "positions-column",
+    }
+)  # begin a conclusion
 EXACT = 1e-6  # error of a linear inverse that is rounding
 LONG = 4  # numbers or names of a list that are told one by one
 MOST = 3  # sentences of a conclusion that is made of what speaks first
@@ -180,11 +182,16 @@ class Telling:
     record: Callable[[Answer], dict[str, Any]] = record_of_fields
     chart: Callable[[Sequence[Answer], bool], str] | None = None
     lead: Callable[[Answer], str] | None = label_of  # before a conclusion; None: nothing
+    leads: Collection[str] = FIRST  # codes of findings that a conclusion begins with
 
     def said(self, enc: Encoding | None, result: Any) -> Said:
         """What is concluded; what an array's name says of it comes first."""
         said = self.conclude(enc, result)
-        codes = sorted({one.code for one in enc.findings} & FIRST) if enc is not None else []
+        codes = (
+            sorted({one.code for one in enc.findings}.intersection(self.leads))
+            if enc is not None
+            else []
+        )
         first = [sentence("telling", code, enc=enc) for code in codes]
         return replace(said, meaning=" ".join([*first, said.meaning]))
 

@@ -22,6 +22,7 @@ from pefourier.writing.text import capital, paragraph
 REGISTRY = Path(__file__).with_suffix(".toml")
 SCHEMA = REGISTRY.with_name("answers.schema.json")
 SENTENCES = REGISTRY.with_name("sentences.toml")
+WORDS = Path(__file__).parents[1] / "words.toml"
 FINDINGS = Path(__file__).parents[1] / "encodings/findings.toml"
 SAID = ("severity", "message")  # of a finding where it is met, not where it is explained
 MENTIONS = 5  # terms that are told where they speak of an unknown word
@@ -55,9 +56,14 @@ class Term:
 
 def read_terms() -> list[Term]:
     """All terms: those of the registry, findings, parameters, encodings and conventions."""
-    groups, findings, sentences = (
-        tomllib.loads(path.read_text(encoding="utf-8")) for path in (REGISTRY, FINDINGS, SENTENCES)
+    paths = (REGISTRY, FINDINGS, SENTENCES, WORDS)
+    groups, findings, sentences, words = (
+        tomllib.loads(path.read_text(encoding="utf-8")) for path in paths
     )
+    sentences |= {
+        command: {verdict: one["meaning"] for verdict, one in verdicts.items()}
+        for command, verdicts in words.items()
+    }
     own = [
         Term(term, group, **{key: fact for key, fact in facts.items() if key not in SAID})
         for group, terms in {**groups, "findings": findings}.items()
@@ -78,7 +84,7 @@ def conclusion_terms(sentences: dict[str, dict[str, str]], known: Iterable[str])
             words = re.sub(r"\{[^}]*\}", " … ", told)
             words = re.sub(r" +([.,;:)]|$)", r"\1", " ".join(words.split()))
             whose = f"A verdict of {command}{f' ({variant})' if variant else ''}"
-            yield Term(name, "conclusions", f"{whose}: {words.rstrip('.')}.")
+            yield Term(name.upper(), "conclusions", f"{whose}: {words.rstrip('.')}.")
 
 
 def encoding_term(record: dict[str, Any]) -> Term:

@@ -275,7 +275,6 @@ def relations(question: request.Question, form: request.Form, drawing: request.D
     drawing.draw("relations", asked.answers)
     form.deliver(TOLD.page(asked.each))
     question.note_unused([a.encoding for a in asked.answers])
-    question.note_faults_of_points([a.encoding for a in asked.answers])
     asked.finish([])
 
 

@@ -6,28 +6,7 @@ import numpy as np
 import pytest
 
 from pefourier.analysis.relations import kernel
-from pefourier.answers.relations import RELATIONS_FACTS
-from pefourier.answers.terms import read_terms
 from pefourier.encodings import load
-
-
-def test_every_row_has_a_term():
-    known = {name for t in read_terms() for name in (t.term, *t.also)}
-    assert [fact.label for fact in RELATIONS_FACTS if fact.label not in known] == []
-
-
-def test_words_are_a_conclusion_and_a_table(run):
-    done = run("relations", "sinusoidal", "alibi", "tree", "none", "-S", 12, "--d", 8)
-    assert (done.status, done.err) == (0, "")
-    conclusion, table, *_ = done.out.split("\n\n")
-    assert conclusion.startswith("sinusoidal: DEPENDS ON LAG ALONE. Inner products")
-    rows = [line.split("  ") for line in table.splitlines()]
-    assert [row[0] for row in rows[1:]] == [fact.label for fact in RELATIONS_FACTS]
-    assert "no inner products by lag" in table  # of a tree, and of zeros
-    assert "not for lags" in table
-    assert "not for trees" in table
-    assert "None" not in table
-    assert "nan" not in table
 
 
 @pytest.mark.parametrize("spec", ["sinusoidal", "alibi:causal=true"])

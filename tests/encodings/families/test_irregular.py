@@ -10,9 +10,9 @@ from refusal import refused
 import pefourier
 from pefourier.analysis.faithful import assess
 from pefourier.analysis.spectrum import density
-from pefourier.encodings.places import unit_of_waves
 from pefourier.encodings import load
 from pefourier.encodings.domain import lattice_points
+from pefourier.encodings.places import unit_of_waves
 from pefourier.encodings.registry import BUILDERS
 from pefourier.pages.encodings import Inquiry, Words, answered
 

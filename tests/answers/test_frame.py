@@ -1,0 +1,270 @@
+"""The frame: each verdict of words.toml is reached, rendered, short, and says its own numbers."""
+
+import csv
+import re
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+import pytest
+
+from pefourier.analysis.faithful import assess
+from pefourier.analysis.reconstruct import position_functions
+from pefourier.analysis.relations import relate
+from pefourier.analysis.spectrum import density
+from pefourier.answers.frame import WORDS
+from pefourier.answers.telling import answer_of, telling_of
+from pefourier.answers.terms import read_terms
+from pefourier.encodings import load
+from pefourier.encodings.domain import lattice, positions
+from pefourier.encodings.encoding import Encoding, Finding, Measure, from_table
+from pefourier.encodings.registry import BUILDERS
+from pefourier.files import read_toml
+
+QUESTIONS = {
+    "spectrum": density,
+    "reconstruct": position_functions,
+    "check-faithful": assess,
+    "relations": relate,
+}
+ROWS, WORDS_AT_MOST, WORDS_OF_A_SENTENCE = 15, 45, 30
+
+
+def table(array, grid=()):
+    enc = from_table(np.asarray(array, dtype=float), "file")
+    return replace(enc, domain=lattice(grid)) if grid else enc
+
+
+def of_waves(steps):
+    """Waves of 16 / k positions, on a lattice of 16."""
+    measure = Measure(2 * np.pi * np.array(steps) / 16, np.full(len(steps), 1 / len(steps)))
+    return Encoding("test", positions(40), 2, lambda x: np.ones((len(x), 2)), measure)
+
+
+def turns(n, *periods):
+    angle = 2 * np.pi * np.arange(n)[:, None] / np.array(periods)
+    return np.hstack([np.sin(angle), np.cos(angle)])
+
+
+def diagonals(n=16):
+    rows, columns = np.indices((n, n)).reshape(2, -1)
+    angles = [2 * np.pi / n * k * way for k in (2, 5) for way in (rows + columns, rows - columns)]
+    return np.stack([f(a) for a in angles for f in (np.cos, np.sin)], axis=1)
+
+
+def both_axes(n):
+    return np.hstack([np.repeat(np.eye(n), n, axis=0), np.tile(np.eye(n), (n, 1))])
+
+
+GRID = {"grid": (14, 14)}
+spectrum_at = partial(density, sigma=0)
+CASES = [  # verdict, question, what makes the encoding
+    ("zero codes", density, lambda: load("none", 80, 64)),
+    ("constant", density, lambda: table(np.ones((40, 16)))),
+    ("even", density, lambda: load("dft", 80, 64)),
+    ("few waves", density, lambda: table(turns(1460, 365, 7))),
+    ("mostly slow", density, lambda: load("sinusoidal", 80, 256)),
+    ("mostly fast", partial(spectrum_at, lattice=16), lambda: of_waves([7, 8])),
+    ("slow and fast", partial(spectrum_at, lattice=16), lambda: of_waves([2, 2, 2, 7])),
+    ("along one axis", density, lambda: table(np.tile(turns(6, 3), (5, 1)), (5, 6))),
+    ("along the axes", density, lambda: load("axial", None, 16, grid=(5, 6))),
+    ("two directions", spectrum_at, lambda: table(diagonals(), (16, 16))),
+    ("all directions", density, lambda: load("swin", None, 16, grid=(5, 6))),
+    ("uneven directions", density, lambda: load("rope", None, 16, grid=(5, 6))),
+    ("zero codes", position_functions, lambda: load("none", 80, 64)),
+    (
+        "lost",
+        partial(position_functions, positions=[5], lattice=16, sigma=0),
+        lambda: table(np.ones((40, 16))),
+    ),
+    (
+        "repeated",
+        partial(position_functions, positions=[4096], lattice=8192, sigma=0),
+        lambda: load("rope:rho=5e5", 8192, 128),
+    ),
+    ("sharp", position_functions, lambda: load("dft", 80, 256)),
+    ("blurred", position_functions, lambda: load("sinusoidal", 80, 256)),
+    (
+        "exact",
+        position_functions,
+        lambda: table(np.eye(30), (5, 6)),
+    ),
+    ("sharp point", position_functions, lambda: load("dft", None, 16, grid=(5, 6))),
+    ("blurred point", position_functions, lambda: load("mixed-rope:heads=12", None, 64, **GRID)),
+    (
+        "plateau",
+        partial(position_functions, sigma=0),
+        lambda: load("axial:convention=mae", None, 768, **GRID),
+    ),
+    ("cross", partial(position_functions, sigma=0), lambda: table(both_axes(8), (8, 8))),
+    ("collides", assess, lambda: load("dft", 80, 64)),
+    ("injective", assess, lambda: load("sinusoidal", 80, 256)),
+    ("separable", assess, lambda: load("axial", None, 16, grid=(5, 6))),
+    ("invertible", assess, lambda: load("learned", 12, 16)),
+    ("isometric", assess, lambda: load("dft", 80, 256)),
+    ("no lags", relate, lambda: load("tree", 30, 16)),
+    ("zero codes", relate, lambda: load("none", 40, 16)),
+    ("depends on position", relate, lambda: load("ramp", 40, 16)),
+    ("depends on lag alone", relate, lambda: load("sinusoidal", 40, 16)),
+    ("one direction", relate, lambda: load("alibi:causal=true", 40, 16)),
+    ("distance only", relate, lambda: load("alibi", 40, 16)),
+    ("direction told", relate, lambda: load("shaw", 40, 16)),
+    ("biases", relate, lambda: load("swin", None, 16, grid=(5, 6))),
+    ("depends on place", relate, lambda: load("learned", None, 16, grid=(5, 6))),
+    ("depends on displacement alone", relate, lambda: load("axial", None, 16, grid=(5, 6))),
+]
+
+
+@pytest.mark.parametrize(("verdict", "find", "make"), CASES)
+def test_a_verdict_is_reached_and_its_words_are_rendered(verdict, find, make):
+    result = find(make())
+    record = result.to_dict()
+    assert (result.verdict, record["verdict"]) == (verdict, verdict)
+    said = f"{verdict.upper()}. {record['meaning']} {record['action']}".rstrip()
+    assert record["conclusion"].startswith(said)
+    assert len(said.split()) <= WORDS_AT_MOST
+    for sentence in re.split(r"(?<=\.) (?=[A-Z])", said):
+        assert sentence.endswith(".")
+        assert len(sentence.split()) <= WORDS_OF_A_SENTENCE
+    assert not re.search(r"nan|None|inf\b|–|\[|\{", said)
+
+
+def test_every_verdict_of_the_words_is_reached_by_a_case():
+    commands = {f: name for name, f in QUESTIONS.items()}
+    reached = {(commands[getattr(f, "func", f)], verdict) for verdict, f, _ in CASES}
+    words = read_toml(WORDS)
+    assert {(name, verdict) for name in words for verdict in words[name]} == reached
+    assert all(
+        {"meaning"} <= one.keys() <= {"meaning", "action"}
+        for q in words.values()
+        for one in q.values()
+    )
+
+
+@pytest.mark.parametrize("name", BUILDERS)
+@pytest.mark.parametrize("command", QUESTIONS)
+def test_every_encoding_has_an_answer_in_a_table_of_a_screen(name, command):
+    result = QUESTIONS[command](load(name, 24, 16))
+    assert result.verdict in read_toml(WORDS)[command]
+    told = telling_of(result)
+    (first, *_) = told.words([answer_of(result)]).split("\n\n")
+    assert len(first.splitlines()) <= ROWS + 1
+    rows = list(told.rows([answer_of(result)]))
+    assert {len(row) for row in rows} == {len(rows[0])}
+
+
+@pytest.mark.parametrize("command", QUESTIONS)
+def test_every_row_and_column_has_a_term(command):
+    known = {name for t in read_terms() for name in (t.term, *t.also)}
+    results = [
+        QUESTIONS[command](load(n, *size)) for n, *size in (("dft", 80, 16), ("rope", 300, 8))
+    ]
+    results.append(QUESTIONS[command](load("axial", None, 16, grid=(5, 6))))
+    labels = {label for r in results for label in r.shown}
+    labels |= {label for r in results for columns in r.listed.values() for label in columns}
+    assert labels - known == set()
+
+
+def test_a_conclusion_ends_with_the_two_worst_findings():
+    enc = load("dft", 8, 8)
+    found = [
+        Finding(f"c{i}", severity, f"case {i}")
+        for i, severity in enumerate(("note", "warning", "error", "error"))
+    ]
+    told = replace(assess(enc), findings=found).conclusion
+    assert told.endswith(" Case 2. Case 3.")
+    assert "Case 1" not in told
+
+
+@pytest.mark.parametrize("sigma", [None, 0])
+def test_the_waves_of_a_table_of_few_are_named(sigma):
+    """Between points of the lattice, too."""
+    for period in (365, 340, 168, 12.3):
+        result = density(table(turns(1460, period)), sigma=sigma)
+        assert result.verdict == "few waves"
+        assert [w.period for w in result.named_waves] == pytest.approx([period], rel=1e-3)
+    day, week, year = density(
+        table(np.pad(turns(336, 24, 168, 8766), ((0, 0), (0, 4))))
+    ).named_waves
+    assert sorted(round(w.period) for w in (day, week, year)) == [24, 168, 8766]
+    assert [w.share for w in (day, week, year)] == pytest.approx([1 / 3] * 3, abs=0.01)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_few_waves_are_those_a_table_was_made_of_or_are_not_named(seed):
+    """Waves nearer than a bin overlap: fitted alone, they held 124 % of the energy."""
+    rng = np.random.default_rng(seed)
+    n, d, count = rng.choice([100, 256]), rng.choice([4, 64]), 1 + seed % 4
+    bins = rng.uniform(0.5, 4) + rng.uniform(0.5, 5) * np.arange(count)
+    angles = 2 * np.pi * np.multiply.outer(bins, np.arange(n)) / n
+    weights = rng.normal(size=(2, len(bins), 1, d))
+    waves = np.cos(angles)[..., None] * weights[0] + np.sin(angles)[..., None] * weights[1]
+    result = density(table(waves.sum(axis=0) + 0.3))
+    for wave in result.named_waves:
+        cycles = n / wave.period
+        assert cycles == pytest.approx(bins[np.argmin(np.abs(bins - cycles))], rel=0.01)
+    shares = [w.share for w in result.named_waves]
+    assert None in shares or sum(shares) + result.summary.mean_share < 1 + 1e-3
+
+
+@pytest.mark.parametrize("sigma", [None, 0, 7])
+@pytest.mark.parametrize(("d", "rho", "points"), [(256, 1e4, 256), (128, 5e5, 131072)])
+def test_what_smoothing_does_is_not_told_as_the_encodings(d, rho, points, sigma):
+    result = density(load(f"rope:rho={rho:.0f}", None, d), points, sigma)
+    omega = sorted(rho ** (-2 * i / d) for i in range(d // 2))
+    wave = 2 * np.pi / omega[int(np.ceil(0.95 * d / 2)) - 1]
+    assert result.cutoff_wave == pytest.approx(wave, rel=1e-9)
+    assert result.measured.centroid == pytest.approx(np.mean(omega), rel=1e-12)
+
+
+@pytest.mark.parametrize("sigma", [0, 4])
+def test_a_rebuilt_position_is_that_of_the_double_sum_on_a_long_lattice(sigma):
+    enc, n = load("rope:rho=5e5", 8192, 128), 8192
+    steps, k = 5e5 ** (-np.arange(64) / 64) * n / (2 * np.pi), np.arange(n // 2 + 1)
+    reach = k[:, None] - steps  # Eq. 15 written out, and the sum of Algorithm 1
+    g = (np.exp(-((reach / sigma) ** 2) / 2) if sigma else k[:, None] == np.rint(steps)).sum(axis=1)
+    h = np.roll(np.fft.irfft(g, n), 4096)
+    above, result = np.flatnonzero(h >= h.max() / 2), position_functions(enc, [4096], n, sigma)
+    assert result.first.peak == pytest.approx(h.max() / np.linalg.norm(h), rel=1e-9)
+    assert result.farthest_repeat == np.abs(above - 4096).max()
+
+
+@pytest.mark.parametrize(
+    ("command", "spec", "codes"),
+    [
+        ("spectrum", "learned", ["before-training"]),
+        ("reconstruct", "sinusoidal", ["slow-waves"]),
+        ("check-faithful", "alibi", ["opposite-lags"]),
+        ("check-faithful", "t5", ["shared-lags"]),
+        ("relations", "learned", ["random-codes"]),
+    ],
+)
+def test_what_is_worth_knowing_is_a_note(command, spec, codes, run):
+    (record,) = run(command, spec, "--json").results
+    assert [f["code"] for f in record["findings"]] == codes
+    assert {f["severity"] for f in record["findings"]} == {"note"}
+
+
+def test_aliases_of_declared_and_measured_waves_are_notes():
+    fast = density(of_waves([2, 15]), 16, 0)
+    assert [f.code for f in fast.findings] == ["aliased-waves"]
+    slow = density(of_waves([2, 7]), 16, 0)
+    assert slow.findings == []
+    measured = density(table(turns(200, 2.4)))
+    assert [f.code for f in measured.findings] == ["aliased-waves"]
+
+
+def test_signed_frequencies_are_counted_by_their_size(run):
+    (record,) = run("spectrum", "grape", "--d", 32, "-S", 97, "--json").results
+    slow = sum(abs(w) < 2 * np.pi / record["lattice"] for w in record["frequencies"])
+    assert record["summary"]["below_first_bin"] == slow == 11
+
+
+@pytest.mark.parametrize("command", QUESTIONS)
+def test_csv_of_lines_and_grids_has_one_head(run, command, tmp_path):
+    codes = np.random.default_rng(0).normal(size=(6, 4))
+    np.save(tmp_path / "t.npy", codes)
+    text = run(command, "axial", "--grid", "2x3", "--d", 8, "--csv").out
+    head, *rows = csv.reader(text.splitlines())
+    assert head[:2] == ["encoding", "spec"]
+    assert {len(row) for row in rows} == {len(head)}
