@@ -43,11 +43,11 @@ STILL = 0.95  # of the energy at frequency 0: codes are the same
 UNDECLARED = "not declared"
 ALIASED = 3.0  # positions: of shorter waves it matters that others look the same
 FEW_WAVES, HELD = 4, 0.9  # waves that are named where they hold so much of the energy
-RESOLVED, APART = 0.01, 0.02  # of a frequency and of the energy: how well waves are told apart
+RESOLVED, OVERLAP = 0.01, 0.02  # of a frequency and of the energy: how well waves are told apart
 SHARED = 0.05  # of a table's energy: what is the same in all rows is worth a sentence from here on
 BOUND, ROUND = 0.99, 0.15  # A4 from which directions are two, and below which there is none
 MOST_WAVES = 0.5  # share of frequencies that is worth a sentence
-APART = 0.5  # of a lattice: where fewer points have energy they are single lines
+SPARSE = 0.5  # of a lattice: where fewer points have energy they are single lines
 ACROSS = 4  # panels in a row
 MEANS = partial(meaning_of, "spectrum")
 MANY = {"positions": "position", "steps": "step", "units": "unit"}  # of which there is one
@@ -280,7 +280,7 @@ def waves_in_words(waves: Sequence[tuple[float, float, float]], step: float) -> 
     lengths = [number(2 * pi / omega * step, 4) for omega, _, _ in waves]
     if len(waves) == 1:
         return f"a wave of {lengths[0]}"
-    if all(abs(own - share) <= APART for _, share, own in waves):
+    if all(abs(own - share) <= OVERLAP for _, share, own in waves):
         shares = [f" ({100 * share:.0f} %)" for _, share, _ in waves]
         lengths = map("".join, zip(lengths, shares, strict=True))
     return f"waves of {join(lengths)}"
@@ -477,7 +477,7 @@ def spectrum(answers: Sequence[Answer], look: plot.Look = plot.USUAL) -> plot.Fi
         label = plot.caption(a.encoding, plot.room_for_names(figure))
         x, y = per_unit(a, a.result), a.result.density
         (line,) = axes.plot(x, y, label=label, linewidth=1.4)
-        if a.result.sigma == 0 and (y > 0).mean() < APART:  # lines alone, behind the curves
+        if a.result.sigma == 0 and (y > 0).mean() < SPARSE:  # lines alone, behind the curves
             line.set(data=([], []), linestyle="-", linewidth=0.7)
             axes.vlines(x[y > 0], 0, y[y > 0], color=line.get_color(), linewidth=0.7, zorder=1)
     axes.set(xlabel=frequency_label(answers), ylabel="share of energy $g_k$")
