@@ -24,7 +24,7 @@ from pefourier.analysis.operators import columns_that_turn
 from pefourier.encodings import build, load
 from pefourier.encodings.checks import check_cost
 from pefourier.encodings.encoding import Encoding, Finding
-from pefourier.encodings.families.rotary import rotation_of
+from pefourier.encodings.families.rotary import rotation_of, scaling_parameters
 from pefourier.encodings.readings import (
     FARTHEST,
     first_below,
@@ -107,6 +107,7 @@ class Rotation:
     precision: dict[str, FormatLoss]
     partners: np.ndarray = field(metadata={"told": False})  # (rotated pairs, 2) rows of a head
     axes: dict[str, tuple[int, ...]] | None = None  # of an image's frames, rows, columns: pairs
+    scaling_parameters: dict[str, Any] = field(default_factory=dict)  # as `rope` takes them
 
 
 @dataclass(frozen=True)
@@ -512,7 +513,18 @@ def describe_rotation(
         trained_frequencies=plain[turning],
         precision=format_losses(enc, FORMATS_OF_PHASES, apart=closest_pair(enc).distance),
         partners=rows_of_a_head(enc, still)[turning],
+        scaling_parameters=parameters_of_scaling(params),
     )
+
+
+def parameters_of_scaling(params: Mapping[str, Any]) -> dict[str, Any]:
+    """What a rotation's scaling was given, but the attention factor.
+
+    >>> parameters_of_scaling({"scaling": "linear", "factor": 8.0, "original": None})
+    {'factor': 8.0}
+    """
+    own = scaling_parameters(params["scaling"]).keys() - {"attention_factor"}
+    return {key: params[key] for key in sorted(own) if params.get(key) is not None}
 
 
 def rows_of_a_head(enc: Encoding, still: int) -> np.ndarray:

@@ -546,7 +546,7 @@ def test_the_waves_of_a_table_of_few_are_named(sigma, rng):
         assert told.endswith(f"% of its energy is in a wave of {period} positions.")
     told = spectrum_told(np.hstack([wave_table(s, 365), wave_table(s, 7)]), sigma)
     assert " is in waves of 365 (50 %) and 7 (" in told
-    for one, two in ((400, 300), (365, 260), (240, 200)):  # shares of neither alone: they overlap
+    for one, two in ((400, 300), (365, 260), (200, 240)):  # shares of neither alone: they overlap
         told = spectrum_told(wave_table(s[:400], one) + wave_table(s[:400], two), sigma)
         assert told.endswith(f" is in waves of {one} and {two} positions.")
     assert not spectrum_told(rng.normal(size=(256, 8)), sigma).startswith("FEW")
