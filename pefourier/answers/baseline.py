@@ -240,7 +240,7 @@ def regressions(answer: Answer, stored: Record) -> list[Reason]:
     if "error" in stored:
         return []
     enc, in_context = answer.encoding, isinstance(answer.result, Context)
-    now = record_of(answer)
+    now = stored_form(answer)
     sizes = SIZES["context" if in_context else "check-faithful"]
     told, then = ([record[key] for key in sizes] for record in (now, stored))
     other, model = told != then, in_context or of_model(enc)
@@ -263,7 +263,7 @@ def regressions(answer: Answer, stored: Record) -> list[Reason]:
     return [*found, *(Reason(enc.label, "worse", words) for words in worse)]
 
 
-def record_of(answer: Answer) -> Record:
+def stored_form(answer: Answer) -> Record:
     """The record of an answer as it is stored."""
     return plain(telling_of(answer.result).record(answer))
 
@@ -293,7 +293,7 @@ def fields(value: Any, path: str = "") -> dict[str, Any]:
     return {key: one for found in inside for key, one in found.items()}
 
 
-def rotations_of(record: Record) -> dict[str, Record]:
+def rotations_by_path(record: Record) -> dict[str, Record]:
     """The rotations of a record by the path of their layers, with that of an indexer."""
     found = {f"rotations.{one['name']}".rstrip("."): one for one in record.get("rotations", ())}
     indexer = record.get("indexer")
@@ -306,7 +306,7 @@ def settings_of(record: Record, other: Record) -> dict[str, Any]:
     Left out is what the program of the other record did not know. Rotations stand for their
     parameters, and frequencies count at the same length alone.
     """
-    mine, theirs = rotations_of(record), rotations_of(other)
+    mine, theirs = rotations_by_path(record), rotations_by_path(other)
     left_out = DERIVED | QUALITY.keys()
     left_out |= {"frequencies"} if record["length"] != other["length"] else set()
     tree = {key: record[key] for key in OF_MODEL if key in record and key in other}
@@ -328,8 +328,8 @@ def setting_changes(answer: Answer, stored: Record) -> list[str]:
 
     Frequencies are named where nothing else of their rotation is.
     """
-    now = record_of(answer)
-    told = difference(settings_of(now, stored), settings_of(stored, now))
+    now = stored_form(answer)
+    told = changed_fields(settings_of(now, stored), settings_of(stored, now))
     for path in [path for path in told if path.endswith(".frequencies")]:
         stem = path.removesuffix("frequencies")
         if sum(one.startswith(stem) for one in told) > 1:
@@ -343,15 +343,15 @@ def other_table(answer: Answer, stored: Record) -> list[str]:
     """As what else a table is recognised; nothing where it was as nothing known."""
     known = [
         fields({"identified": {k: one[k] for k in ("encoding", "spec", "params") if k in one}})
-        for one in (record_of(answer).get("identified") or {}, stored.get("identified") or {})
+        for one in (stored_form(answer).get("identified") or {}, stored.get("identified") or {})
     ]
-    return [*difference(*known).values()] if stored.get("identified") else []
+    return [*changed_fields(*known).values()] if stored.get("identified") else []
 
 
-def difference(now: Record, before: Record) -> dict[str, str]:
+def changed_fields(now: Record, before: Record) -> dict[str, str]:
     """The fields that are others, by their path: in words that name it, and both values.
 
-    >>> difference({"a.b": [1, 2], "c": "x"}, {"a.b": [1, 3]})
+    >>> changed_fields({"a.b": [1, 2], "c": "x"}, {"a.b": [1, 3]})
     {'a.b': 'a.b[1] 2 instead of 3', 'c': "c 'x' instead of none"}
     """
     told = {}
@@ -409,7 +409,7 @@ def qualities_of(record: Record) -> dict[str, Any]:
     tree = {key: record[key] for key in (*QUALITY, "precision") if key in record}
     return {
         path: value
-        for path, value in fields(tree | rotations_of(record)).items()
+        for path, value in fields(tree | rotations_by_path(record)).items()
         if path.rpartition(".")[2] in QUALITY
     }
 

@@ -444,8 +444,8 @@ def test_what_cannot_be_is_refused(spec, d, message):
 def test_an_unknown_scaling_is_refused_in_python_too():
     message = (
         "unknown scaling 'yarm'. Did you mean 'yarn'? "
-        "Known: clip, cut, dynamic, factors, linear, llama3, longrope, none, ntk, proportional, riflex, "
-        "yarn."
+        "Known: clip, cut, dynamic, factors, linear, llama3, longrope, none, ntk, proportional, "
+        "riflex, yarn."
     )
     with pytest.raises(PefourierError, match=f"^{re.escape(message)}$"):
         build("rope", scaling="yarm")
