@@ -26,7 +26,7 @@ import numpy as np
 from pefourier.encodings.checks import check_count, check_tolerance, check_whole
 from pefourier.encodings.encoding import Encoding, as_encoding, without_mean
 from pefourier.encodings.grids import as_stored, check_sides, on_grid
-from pefourier.encodings.registry import BUILDERS, unknown_parameter
+from pefourier.encodings.registry import BUILDERS, canonical_spec, unknown_parameter
 from pefourier.encodings.specs import load, refuse_times, source_of
 from pefourier.errors import PefourierError, shown
 from pefourier.writing.text import read_sides, whole_number
@@ -664,6 +664,7 @@ def load_spec(
     spec: str, length: int | None, d: int | None, params: dict[str, Any], least: int
 ) -> Encoding:
     """The encoding of a SPEC; parameters are those of a named one, and given once."""
+    spec = canonical_spec(spec)
     name, _, text = spec.partition(":")
     if source_of(spec) == "name":
         own = BUILDERS[name].parameters

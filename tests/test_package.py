@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tarfile
 import zipfile
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -86,6 +87,27 @@ def test_questions_are_told_to_type_checkers_by_name():
     )
     told = {alias.asname for node in block.body for alias in node.names}
     assert told == set(dir(pefourier)) - {"__version__"}
+
+
+def constants_assigned_twice(text):
+    """Names in capitals that a module binds more than once; ``|=`` adds to one."""
+    bound = Counter(
+        name.id
+        for node in ast.parse(text).body
+        if isinstance(node, ast.Assign | ast.AnnAssign)
+        for target in (node.targets if isinstance(node, ast.Assign) else [node.target])
+        for name in ast.walk(target)
+        if isinstance(name, ast.Name) and isinstance(name.ctx, ast.Store) and name.id.isupper()
+    )
+    return {name for name, count in bound.items() if count > 1}
+
+
+def test_no_constant_of_a_module_is_assigned_twice():
+    assert constants_assigned_twice("A, B = 1, 2\nB: int = 3\nA |= 4\nC[0] = C[1] = 5") == {"B"}
+    root = Path(pefourier.__file__).parents[1]
+    files = [p for room in ("pefourier", "tests") for p in (root / room).rglob("*.py")]
+    twice = {str(p.relative_to(root)): constants_assigned_twice(p.read_text()) for p in files}
+    assert {path: names for path, names in twice.items() if names} == {}
 
 
 def test_the_package_loads_no_numpy():

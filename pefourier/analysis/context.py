@@ -24,7 +24,7 @@ from pefourier.analysis.operators import columns_that_turn
 from pefourier.encodings import build, load
 from pefourier.encodings.checks import check_cost
 from pefourier.encodings.encoding import Encoding, Finding
-from pefourier.encodings.families.rotary import rotation_of
+from pefourier.encodings.families.rotary import rotation_of, scaling_parameters
 from pefourier.encodings.readings import (
     FARTHEST,
     first_below,
@@ -38,7 +38,13 @@ from pefourier.encodings.sources.mrope import axis_in
 from pefourier.encodings.sources.rope_config import INDEXER, PAIRED, rotates, trained_as_stated
 from pefourier.encodings.sources.schedule import lint_layers
 from pefourier.encodings.sources.temperature import Temperature, read_temperature
-from pefourier.encodings.sources.weights import TENSOR, first_row, tensors_beside
+from pefourier.encodings.sources.weights import (
+    TENSOR,
+    first_row,
+    has_no_table,
+    tensors_beside,
+    untrained_distances,
+)
 from pefourier.encodings.spans import AXES
 from pefourier.encodings.specs import source_of
 from pefourier.errors import PefourierError, shown, unknown
@@ -107,6 +113,7 @@ class Rotation:
     precision: dict[str, FormatLoss]
     partners: np.ndarray = field(metadata={"told": False})  # (rotated pairs, 2) rows of a head
     axes: dict[str, tuple[int, ...]] | None = None  # of an image's frames, rows, columns: pairs
+    scaling_parameters: dict[str, Any] = field(default_factory=dict)  # as `rope` takes them
 
 
 @dataclass(frozen=True)
@@ -343,17 +350,18 @@ def load_layers(spec: str, part: str, length: int | None, d: int | None) -> Enco
 def table_of_config(spec: str) -> Encoding | None:
     """A table of learned positions as long as its config says, where the weights are not at hand.
 
-    What its codes are is not known; None for all else.
+    What its codes are is not known; of distances their buckets are. None for all else.
     """
     if source_of(spec) != "config":
         return None
     model = open_model(spec)
+    if distances := untrained_distances(model):
+        return replace(distances, spec=spec)
     row, longest = model.row, model.longest()
     way = model.config.values.get("position_embedding_type", "absolute")
     learned = row.get("kind", "").split()[:1] == ["learned"] and "axial" not in row
     learned = learned and not model.computes
-    by_lag = "relative" in row and not model.config.values.get("position_biased_input", True)
-    if not learned or by_lag or way != "absolute" or model.part or not longest:
+    if not learned or has_no_table(model) or way != "absolute" or model.part or not longest:
         return None
     if tensors_beside(model, TENSOR):
         return None
@@ -512,7 +520,18 @@ def describe_rotation(
         trained_frequencies=plain[turning],
         precision=format_losses(enc, FORMATS_OF_PHASES, apart=closest_pair(enc).distance),
         partners=rows_of_a_head(enc, still)[turning],
+        scaling_parameters=parameters_of_scaling(params),
     )
+
+
+def parameters_of_scaling(params: Mapping[str, Any]) -> dict[str, Any]:
+    """What a rotation's scaling was given, but the attention factor.
+
+    >>> parameters_of_scaling({"scaling": "linear", "factor": 8.0, "original": None})
+    {'factor': 8.0}
+    """
+    own = scaling_parameters(params["scaling"]).keys() - {"attention_factor"}
+    return {key: params[key] for key in sorted(own) if params.get(key) is not None}
 
 
 def rows_of_a_head(enc: Encoding, still: int) -> np.ndarray:

@@ -1,10 +1,10 @@
 """Has anything got worse since a stored answer? For continuous integration.
 
-The stored answer is what ``pefourier check-faithful … --json`` or ``context … --json`` wrote. Worse
-is a lower verdict, a smaller distance or gap, fewer codes told apart in a format, a phase that is
-new to training, a new finding above a note. Of a model anything else than was counts too, as its
-weights were trained with that: parameters, factors of logits, which layers rotate and how far each
-sees. What got better is fine. Answers of other sizes are not compared, which is said.
+The stored answer is what ``pefourier check-faithful … --json`` or ``context … --json`` wrote. Both
+records are flattened to fields by their path, as ``rotations.full_attention.idle``. A field of
+`QUALITY` counts where it got worse, and so does a new finding above a note. All others are settings
+(`settings_of`): of a model each that changed counts, as its weights were trained with that. Answers
+of other sizes are not compared in quality, which is said.
 """
 
 import json
@@ -20,6 +20,7 @@ from pefourier.analysis.context import Context
 from pefourier.analysis.faithful import LADDER
 from pefourier.answers.telling import Answer, Refusal, sentence, telling_of
 from pefourier.encodings.encoding import Encoding
+from pefourier.encodings.registry import BUILDERS
 from pefourier.encodings.sources.tables import await_writer
 from pefourier.encodings.specs import source_of
 from pefourier.errors import PefourierError, printable, shown
@@ -33,10 +34,13 @@ SEVERITIES = ("note", "warning", "error")
 OF_MODELS = ("config", "gguf")  # whose positions belong to weights
 NAMED = 4  # SPECs that are told one by one
 LONGEST_NUMBER = 300  # digits
-OF_ROTATIONS = {"pairs": "pairs", "rotated": "rotated pairs", "base": "base", "scaling": "scaling"}
-OF_ROTATIONS |= {key: key for key in ("attention_factor", "softmax_factor")}
-OF_PARAMS = ("rho", "scaling", "partial", "attention_factor")  # which rotations say
-OF_SIZES = ("length", "d")
+QUALITY = {"verdict": 1, "min_distance": 1, "gap": 1, "unseen": -1, "idle": -1}  # 1: more is better
+QUALITY |= {"distinct_cast": 1, "distinct_phase": 1}
+DERIVED = {"bands", "bound", "critical_dimension", "decay", "cache", "familiar_length", "name"}
+DERIVED |= {"precision", "trained_frequencies"}  # follow from other fields of a rotation
+OF_MODEL = ("softmax_factor", "temperature", "slopes", "tables", "allowed")
+UNTOLD = {"path", "rotated", "softmax_factor", "length"}  # no settings, or told elsewhere
+SIZES = {"check-faithful": ("length", "dimension"), "context": ("length", "trained")}
 Record = Mapping[str, Any]
 
 
@@ -90,6 +94,8 @@ SHAPES: dict[str, Any] = {  # what is compared, in the types that it is written 
 PARAMS = Each(each=lambda value: True)
 OPTIONAL = {
     "layers": [LAYER],
+    "rotations": [{"name": is_text}],
+    "encoding": is_text,
     "softmax_factor": is_size,
     "params": PARAMS,
     "identified": lambda value: value is None or fits(value, IDENTIFIED),
@@ -206,15 +212,19 @@ def judge(
             "taken as they are typed; write it anew with --json"
         )
     worse, remarks = [], []
+    models = {place_of(spec).partition("#")[0] for spec in specs}
+    models &= {place.partition("#")[0] for place in records}
     for one in (one for one in asked if isinstance(one, Answer)):
-        label, stored = one.encoding.label, records.get(place_of(one.encoding.spec))
+        label, place = one.encoding.label, place_of(one.encoding.spec)
+        stored = records.get(place)
         if stored is None:
             words = "is not in the baseline: nothing to compare it with"
-            remarks.append(Reason(label, "unknown", words))
+            other = of_model(one.encoding) and place.partition("#")[0] in models
+            (worse if other else remarks).append(Reason(label, "unknown", words))
         elif found := regressions(one, stored):
             worse += found
-        elif changed := parameter_changes(one.encoding, stored) or other_table(one, stored):
-            words = f"is no worse, but not that of the baseline: {changed}"
+        elif changes := [*setting_changes(one, stored), *other_table(one, stored)]:
+            words = f"is no worse, but not that of the baseline: {', '.join(changes)}"
             remarks.append(Reason(label, "changed", words))
     left = sorted(records.keys() - set(map(place_of, specs)))
     if left:
@@ -230,39 +240,37 @@ def regressions(answer: Answer, stored: Record) -> list[Reason]:
     if "error" in stored:
         return []
     enc, in_context = answer.encoding, isinstance(answer.result, Context)
-    now = plain(telling_of(answer.result).record(answer))
+    now = stored_form(answer)
     sizes = SIZES["context" if in_context else "check-faithful"]
     told, then = ([record[key] for key in sizes] for record in (now, stored))
     other, model = told != then, in_context or of_model(enc)
-    but = OF_SIZES if other else OF_PARAMS if in_context and "rotations" in stored else ()
-    params = parameter_changes(enc, stored, but)
-    changes = [*([params] if params and not other else []), *model_changes(now, stored)]
+    changes = setting_changes(answer, stored)
     worse, found = [], []
     if other:
         own, before = (sizes_told(sizes, values) for values in (told, then))
-        besides = f", with {params}" if params else ""
+        besides = f", with {', '.join(changes)}" if changes and not model else ""
         what = "phases" if in_context else "distances"
         way = "run both with the same -S, or" if told[1] == then[1] else "if that is meant,"
         facts = {"own": own, "before": before, "besides": besides, "what": what, "way": way}
         found.append(Reason(enc.label, "changed", sentence("baseline", "sizes", **facts)))
-    elif in_context:
-        worse = [*more_phases(now, stored), *new_findings(now, stored)]
     else:
-        worse = [*worse_verdict(now, stored), *fewer_codes(now, stored), *new_findings(now, stored)]
-    if worse and params and not model:
-        worse[0] += f", with {params}"
+        worse = [*worse_quality(now, stored), *new_findings(now, stored)]
+    if worse and changes and not model:
+        worse[0] += f", with {', '.join(changes)}"
     if changes and model:
         words = "has other positions than its weights were trained with: "
         found.append(Reason(enc.label, "changed", words + "; ".join(changes)))
     return [*found, *(Reason(enc.label, "worse", words) for words in worse)]
 
 
+def stored_form(answer: Answer) -> Record:
+    """The record of an answer as it is stored."""
+    return plain(telling_of(answer.result).record(answer))
+
+
 def of_model(enc: Encoding) -> bool:
     """Whether positions belong to the weights of a model."""
     return "path" in enc.params and source_of(enc.spec) in OF_MODELS
-
-
-SIZES = {"check-faithful": ("length", "dimension"), "context": ("length", "trained")}
 
 
 def sizes_told(keys: Sequence[str], values: Sequence[int]) -> str:
@@ -273,62 +281,97 @@ def sizes_told(keys: Sequence[str], values: Sequence[int]) -> str:
     return f"{one} positions of {two} dimensions"
 
 
-def parameter_changes(enc: Encoding, stored: Record, but: Sequence[str] = ()) -> str:
-    """Which parameters are others than those stored, "" for none."""
-    before, now = stored.get("params"), plain(enc.params)
-    if not isinstance(before, Mapping):
-        return ""
-    keys = [*now, *sorted(before.keys() - now)]
-    keys = [k for k in keys if k not in ("path", "softmax_factor", "rotated", *but)]
-    keys = [k for k in keys if before.get(k) != now.get(k)]
-    if not any(key in now and key in before for key in keys):
-        return ""  # a setting that one version of the program alone has
-    return ", ".join(changed(printable(key), now.get(key), before.get(key)) for key in keys)
+def fields(value: Any, path: str = "") -> dict[str, Any]:
+    """The values inside objects by their path; lists are values.
 
-
-def other_table(answer: Answer, stored: Record) -> str:
-    """As what else a table is recognised, "" for what it was, or where it was as nothing known."""
-    before, now = stored.get("identified"), plain(getattr(answer.result, "identified", None))
-    if before is None:
-        return ""
-    one, two = ({k: r[k] for k in ("encoding", "spec") if k in r} for r in (now or {}, before))
-    if one == two:
-        one, two = now["params"], before["params"]
-    apart = [key for key in two if value_changed(one.get(key), two[key])]
-    named = ["spec"] if "spec" in apart and "spec" in one else apart
-    told = ", ".join(changed(printable(key), one.get(key), two[key]) for key in named)
-    return f"the table is recognised with {told}" if told else ""
-
-
-def changed(name: str, now: Any, before: Any) -> str:
-    """A value that is another.
-
-    >>> changed("scaling", "yarn", None), changed("factor", 4.0, 8.0)
-    ("scaling 'yarn' instead of none", 'factor 4.0 instead of 8.0')
+    >>> fields({"a": {"b": 1}, "c": [2]})
+    {'a.b': 1, 'c': [2]}
     """
-    told = ["none" if value is None else shown(value) for value in (now, before)]
-    return f"{name} {' instead of '.join(told)}"
+    if not isinstance(value, dict):
+        return {path: value}
+    inside = (fields(one, f"{path}.{key}" if path else key) for key, one in value.items())
+    return {key: one for found in inside for key, one in found.items()}
 
 
-def model_changes(now: Record, stored: Record) -> Iterator[str]:
-    """What else is not as it was: factors of logits, rotations, and layers."""
-    key = "softmax_factor"
-    if key in now and key in stored and value_changed(now[key], stored[key]):
-        yield changed(key, now[key], stored[key])
-    if "temperature" in now and now["temperature"] != stored.get("temperature"):
-        yield changed("temperature", now["temperature"], stored.get("temperature"))
-    own, before = ({one["name"]: one for one in r.get("rotations", ())} for r in (now, stored))
-    for name in own.keys() & before.keys():
-        of = f" of {printable(name)}" if name else ""
-        for key, told in OF_ROTATIONS.items():
-            if key in before[name] and value_changed(own[name][key], before[name][key]):
-                yield changed(f"{told}{of}", own[name][key], before[name][key])
+def rotations_by_path(record: Record) -> dict[str, Record]:
+    """The rotations of a record by the path of their layers, with that of an indexer."""
+    found = {f"rotations.{one['name']}".rstrip("."): one for one in record.get("rotations", ())}
+    indexer = record.get("indexer")
+    return found | ({"indexer": indexer} if isinstance(indexer, dict) else {})
+
+
+def settings_of(record: Record, other: Record) -> dict[str, Any]:
+    """What sets the positions of a record, by its path: parameters, rotations, factors.
+
+    Left out is what the program of the other record did not know. Rotations stand for their
+    parameters, and frequencies count at the same length alone.
+    """
+    mine, theirs = rotations_by_path(record), rotations_by_path(other)
+    left_out = DERIVED | QUALITY.keys()
+    left_out |= {"frequencies"} if record["length"] != other["length"] else set()
+    tree = {key: record[key] for key in OF_MODEL if key in record and key in other}
+    for path, one in mine.items():
+        known = theirs.get(path, one).keys() - left_out
+        tree[path] = {key: value for key, value in one.items() if key in known}
+    if params := record.get("params") and other.get("params"):
+        builder = BUILDERS.get(record.get("encoding", ""))
+        own = builder.parameters.keys() if builder else set()
+        skipped = (own if mine else own - params.keys()) | UNTOLD
+        skipped |= {"d"} if "dimension" in record else set()
+        tree["params"] = {k: value for k, value in record["params"].items() if k not in skipped}
+    told = fields(tree)
+    return {path: value for path, value in told.items() if path != "temperature.largest"}
+
+
+def setting_changes(answer: Answer, stored: Record) -> list[str]:
+    """Which settings are others than those stored, by their paths; layers that changed alike once.
+
+    Frequencies are named where nothing else of their rotation is.
+    """
+    now = stored_form(answer)
+    told = changed_fields(settings_of(now, stored), settings_of(stored, now))
+    for path in [path for path in told if path.endswith(".frequencies")]:
+        stem = path.removesuffix("frequencies")
+        if sum(one.startswith(stem) for one in told) > 1:
+            del told[path]
     if "layers" in now and "layers" in stored:
-        yield from layer_changes(layers_of(now), layers_of(stored))
+        return [*told.values(), *layer_changes(layers_of(now), layers_of(stored))]
+    return [*told.values()]
+
+
+def other_table(answer: Answer, stored: Record) -> list[str]:
+    """As what else a table is recognised; nothing where it was as nothing known."""
+    known = [
+        fields({"identified": {k: one[k] for k in ("encoding", "spec", "params") if k in one}})
+        for one in (stored_form(answer).get("identified") or {}, stored.get("identified") or {})
+    ]
+    return [*changed_fields(*known).values()] if stored.get("identified") else []
+
+
+def changed_fields(now: Record, before: Record) -> dict[str, str]:
+    """The fields that are others, by their path: in words that name it, and both values.
+
+    >>> changed_fields({"a.b": [1, 2], "c": "x"}, {"a.b": [1, 3]})
+    {'a.b': 'a.b[1] 2 instead of 3', 'c': "c 'x' instead of none"}
+    """
+    told = {}
+    for path in [*now, *sorted(before.keys() - now.keys())]:
+        one, two = now.get(path), before.get(path)
+        if not value_changed(one, two):
+            continue
+        name = printable(path)
+        if isinstance(one, list) and isinstance(two, list) and len(one) == len(two):
+            at = [value_changed(*pair) for pair in zip(one, two, strict=True)].index(True)
+            name, one, two = f"{name}[{at}]", one[at], two[at]
+        values = ["none" if value is None else shown(value) for value in (one, two)]
+        told[path] = f"{name} {' instead of '.join(values)}"
+    return told
 
 
 def value_changed(one: Any, two: Any) -> bool:
     """Whether two settings differ, numbers by more than libraries may."""
+    if isinstance(one, list) and isinstance(two, list) and len(one) == len(two):
+        return any(map(value_changed, one, two))
     if all(type(value) in (int, float) for value in (one, two)):
         return abs(one - two) > SLACK * max(abs(one), abs(two))
     return one != two
@@ -361,40 +404,25 @@ def layer_changes(now: Mapping[Any, str], before: Mapping[Any, str]) -> Iterator
         yield f"{which if numbers else 'layers'} {one} instead of {two}"
 
 
-def worse_verdict(now: Record, stored: Record) -> Iterator[str]:
-    """A lower rung, or the closest two nearer."""
-    if LADDER.index(now["verdict"]) < LADDER.index(stored["verdict"]):
-        yield f"is {now['verdict']}, {stored['verdict']} in the baseline"
-    for key, name in (("min_distance", "a smallest distance"), ("gap", "a gap")):
-        before, after = stored[key], now[key]
-        if before is not None and after is not None and after < before * (1 - SLACK):
-            yield f"has {name} of {number(after)}, {number(before)} in the baseline"
+def qualities_of(record: Record) -> dict[str, Any]:
+    """The fields of a record that have a better direction, by their path."""
+    tree = {key: record[key] for key in (*QUALITY, "precision") if key in record}
+    return {
+        path: value
+        for path, value in fields(tree | rotations_by_path(record)).items()
+        if path.rpartition(".")[2] in QUALITY
+    }
 
 
-def fewer_codes(now: Record, stored: Record, where: str = "") -> Iterator[str]:
-    """Formats of floating point that tell fewer codes apart."""
-    ways = {"distinct_cast": "rounded to", "distinct_phase": "computed in"}
-    for form, loss in now["precision"].items():
-        for key, how in ways.items():
-            after, before = loss[key], stored["precision"].get(form, {}).get(key)
-            if before is not None and after is not None and after < before:
-                told = f"has {after} codes distinct when {how} {form}{where}"
-                yield f"{told}, {before} in the baseline"
-
-
-def more_phases(now: Record, stored: Record) -> Iterator[str]:
-    """Pairs of rotations that reach angles unseen in training, or end no turn."""
-    before = {one["name"]: one for one in stored["rotations"]}
-    for one in now["rotations"]:
-        old = before.get(one["name"])
-        if old is None:
-            continue
-        where = f" in {printable(one['name'])} layers" if one["name"] else ""
-        ways = (("unseen", "reach angles unseen in training"), ("idle", "never end a turn"))
-        for key, what in ways:
-            if one[key] > old[key]:
-                yield f"has {one[key]} pairs that {what}{where}, {old[key]} in the baseline"
-        yield from fewer_codes(one, old, where)
+def worse_quality(now: Record, stored: Record) -> Iterator[str]:
+    """Fields that changed for the worse."""
+    before = qualities_of(stored)
+    for path, value in qualities_of(now).items():
+        told, way = (value, before.get(path)), QUALITY[path.rpartition(".")[2]]
+        one, two = map(LADDER.index, told) if path == "verdict" else told
+        if {type(one), type(two)} <= {int, float} and way * (two - one) > SLACK * abs(two):
+            words = [x if isinstance(x, str) else number(x) for x in told]
+            yield f"has {printable(path)} {words[0]}, {words[1]} in the baseline"
 
 
 def new_findings(now: Record, stored: Record) -> Iterator[str]:

@@ -13,7 +13,6 @@ from pathlib import Path
 from textwrap import indent
 from typing import Any
 
-from pefourier.errors import unknown
 from pefourier.writing.page import Page
 from pefourier.writing.text import (
     breadth,
@@ -74,8 +73,25 @@ def find_records(name: str) -> list[dict[str, Any]]:
         ]
         if found:
             return found
-        raise unknown("encoding", name, known, "'pefourier list' shows all, 'explain' other words.")
+        return [known[meant_encoding(name)]]
     return [known[name]]
+
+
+def meant_encoding(name: str) -> str:
+    """The encoding that a synonym stands for.
+
+    >>> meant_encoding("yarn")
+    'rope'
+    """
+    import pefourier.encodings  # noqa: F401 (which fills the registry)
+    from pefourier.encodings.refused import refuse_known
+    from pefourier.encodings.registry import canonical_spec, unknown_encoding
+
+    meant = canonical_spec(name)
+    if meant == name:
+        refuse_known(name)
+        raise unknown_encoding(name, "'pefourier list' shows all, 'explain' other words.")
+    return meant.partition(":")[0]
 
 
 def with_conclusion(record: dict[str, Any]) -> dict[str, Any]:

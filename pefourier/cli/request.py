@@ -483,10 +483,9 @@ def note_files_of_names(values: Mapping[str, Any]) -> None:
     """Say where a name of an encoding that was typed is also that of a file or folder."""
     typed = [*(values.get("specs") or ()), *(values.get(key) for key in ("spec", "extend_from"))]
     for spec in dict.fromkeys(one for one in typed if one and os.path.exists(one)):
-        from pefourier.encodings.registry import BUILDERS
         from pefourier.encodings.specs import source_of
 
-        if source_of(spec) == "name" and spec in BUILDERS:
+        if source_of(spec) == "name" and ":" not in spec:
             kind = "folder" if os.path.isdir(spec) else "file"
             note(
                 f"there is also a {kind} {spec}: write ./{spec} for it", values.get("quiet", False)

@@ -6,7 +6,7 @@ signature is its documentation: parameters, types, defaults and allowed values a
 
 import inspect
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from types import UnionType
 from typing import Any, Literal, get_args, get_origin
@@ -23,6 +23,10 @@ from pefourier.writing.text import whole_number
 
 SEVERAL = 8  # names that an error may list beside the one that is meant
 HEADS = {"head", "heads", "n_heads", "num_heads", "num_attention_heads"}
+SYNONYMS = {  # names people type, and what they stand for
+    **{"rotary": "rope", "nope": "none", "one-hot": "onehot"},
+    **{name: f"rope:scaling={name}" for name in ("yarn", "ntk", "longrope", "dynamic")},
+}
 ALIASES = {"base": "rho", "theta": "rho", "dim": "d", "S": "length"}
 
 
@@ -79,9 +83,11 @@ def build(
            [ 0.909, -0.416],
            [ 0.141, -0.99 ]])
     """
+    name, _, implied = canonical_spec(name).partition(":")
     if name not in BUILDERS:
         refuse_known(name)
-        raise unknown("encoding", name, BUILDERS, "'pefourier list' shows all.")
+        raise unknown_encoding(name, "'pefourier list' shows all.")
+    given = {**(parse_parameters(name, implied) if implied else {}), **given}
     builder = BUILDERS[name]
     defaults = {key: parameter.default for key, parameter in builder.parameters.items()}
     for key in given.keys() - defaults.keys():
@@ -107,6 +113,32 @@ def build(
         origin="weights" if learned else "formula",
         untrained=builder.untrained and not learned,
     )
+
+
+def canonical_spec(spec: str) -> str:
+    """The SPEC that a synonym stands for; of all else the SPEC itself.
+
+    >>> canonical_spec("YaRN:factor=4,original=64"), canonical_spec("nope"), canonical_spec("dft")
+    ('rope:scaling=yarn,factor=4,original=64', 'none', 'dft')
+    """
+    name, colon, own = spec.partition(":")
+    meant = SYNONYMS.get(name.lower())
+    if meant is None or name in BUILDERS:
+        return spec
+    return f"{meant}{',' if colon and ':' in meant else colon}{own}"
+
+
+def unknown_encoding(name: str, way_out: str, others: Iterable[str] = ()) -> PefourierError:
+    """The error for an unknown name; what leaves positions out is suggested to its beginning alone.
+
+    >>> import pefourier.encodings
+    >>> print(unknown_encoding("nine", "'list' shows all."))
+    unknown encoding 'nine'. 'list' shows all.
+    >>> print(unknown_encoding("non", "'list' shows all."))
+    unknown encoding 'non'. Did you mean 'none'? 'list' shows all.
+    """
+    left_out = set() if "none".startswith(name.lower()) else {"none"}
+    return unknown("encoding", name, {*BUILDERS, *SYNONYMS, *others} - left_out, way_out)
 
 
 def unknown_parameter(name: str, key: str) -> PefourierError:

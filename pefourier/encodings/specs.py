@@ -20,8 +20,14 @@ from pefourier.encodings.encoding import Encoding, from_table, rows_up_to
 from pefourier.encodings.findings import finding
 from pefourier.encodings.grids import check_sides, count_points, on_grid
 from pefourier.encodings.refused import refuse_known
-from pefourier.encodings.registry import BUILDERS, build, parse_parameters
-from pefourier.errors import PefourierError, shown, unknown
+from pefourier.encodings.registry import (
+    BUILDERS,
+    build,
+    canonical_spec,
+    parse_parameters,
+    unknown_encoding,
+)
+from pefourier.errors import PefourierError, shown
 from pefourier.files import data_names
 
 NAMED = {  # what an array holds in place of codes, by its name
@@ -72,6 +78,7 @@ def load(
     >>> load("sinusoidal:layout=halves", length=8, d=4, rho=500.0).params["rho"]
     500.0
     """
+    spec = canonical_spec(spec)
     for name, value in (("length", length), ("d", d)):
         if value is not None:
             check_count(name, value)
@@ -140,7 +147,7 @@ def source_of(spec: str) -> Literal["name", "code", "table", "config", "gguf"]:
     >>> source_of("rope:rho=5e5"), source_of("py:model:table"), source_of("wpe.npy")
     ('name', 'code', 'table')
     """
-    name = spec.partition(":")[0]
+    name = canonical_spec(spec).partition(":")[0]
     if name in BUILDERS:
         return "name"
     if name == "py":
@@ -188,7 +195,7 @@ def names_nothing(spec: str, name: str, path: str) -> PefourierError:
     folder = os.path.dirname(path)
     looked = os.path.splitext(path)[1] and os.path.isdir(folder or ".")
     files = [os.path.join(folder, one) for one in data_names(folder, "")] if looked else []
-    return unknown("encoding", name, [*BUILDERS, *files], way_out)
+    return unknown_encoding(name, way_out, files)
 
 
 def specs_of_rotations(spec: str) -> list[str]:

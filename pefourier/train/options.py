@@ -118,3 +118,9 @@ class Options:
     rank_timeout: float = 300.0
     save_tables: str | None = None
     save_models: str | None = None
+
+    def __post_init__(self) -> None:
+        """Names of encodings are those that synonyms stand for."""
+        from pefourier.encodings.registry import canonical_spec  # and numpy, once one is made
+
+        object.__setattr__(self, "encoding", tuple(map(canonical_spec, self.encoding)))

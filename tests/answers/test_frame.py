@@ -190,6 +190,13 @@ def test_the_waves_of_a_table_of_few_are_named(sigma):
     assert [w.share for w in (day, week, year)] == pytest.approx([1 / 3] * 3, abs=0.01)
 
 
+@pytest.mark.parametrize("periods", [(400, 300), (365, 260), (200, 240)])
+def test_waves_that_overlap_have_no_shares_of_their_own(periods):
+    waves = density(table(turns(700, *periods))).named_waves
+    assert sorted(round(wave.period) for wave in waves) == sorted(periods)
+    assert [wave.share for wave in waves] == [None, None]
+
+
 @pytest.mark.parametrize("seed", range(8))
 def test_few_waves_are_those_a_table_was_made_of_or_are_not_named(seed):
     """Waves nearer than a bin overlap: fitted alone, they held 124 % of the energy."""

@@ -1,15 +1,20 @@
 """One function adds an encoding; its row in tests/reference.py and the laws wait for it."""
 
+import re
+
 import numpy as np
 import pytest
 from reference import ROWS
 from refusal import refused
 
+from pefourier.answers.catalogue import find_records
 from pefourier.encodings import build, load, specs
 from pefourier.encodings.domain import positions
 from pefourier.encodings.encoding import Encoding
 from pefourier.encodings.registry import BUILDERS, encoding
+from pefourier.encodings.specs import source_of
 from pefourier.errors import PefourierError
+from pefourier.train.options import Options
 
 
 @pytest.fixture
@@ -25,6 +30,50 @@ def sawtooth():
 
     yield BUILDERS["sawtooth"]
     del BUILDERS["sawtooth"]
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("rotary", "rope"),
+        ("rotary:rho=5e5", "rope:rho=5e5"),
+        ("NoPE", "none"),
+        ("one-hot", "onehot"),
+        *((name, f"rope:scaling={name}") for name in ("yarn", "ntk", "longrope", "dynamic")),
+        ("yarn:factor=4,original=64", "rope:scaling=yarn,factor=4,original=64"),
+    ],
+)
+def test_a_name_people_type_is_what_it_stands_for(typed, meant):
+    assert source_of(typed) == "name"
+    if "scaling" in meant and ":" not in typed:
+        with pytest.raises(PefourierError, match=r"needs (factor|original|short)"):
+            load(typed)
+        return
+    assert load(typed, 9, 8).spec == load(typed, 9, 8).label == meant
+    np.testing.assert_array_equal(load(typed, 9, 8).table(), load(meant, 9, 8).table())
+    assert Options(encoding=(typed,)).encoding == (meant,)
+    assert find_records(typed.partition(":")[0])[0]["encoding"] == meant.partition(":")[0]
+
+
+@pytest.mark.parametrize("name", ["rnn", "LSTM", "gru", "convolution", "cnn"])
+def test_what_depends_on_tokens_is_refused_by_name(name):
+    for ask in (load, build, find_records):
+        with pytest.raises(PefourierError, match=r"depends on tokens.*\brecurrent\b"):
+            ask(name)
+
+
+@pytest.mark.parametrize("name", ["nopes", "rnns", "nine", "tone", "cnns", "nnoe"])
+def test_no_positions_are_suggested_to_nobody_who_asks_for_some(name):
+    for ask in (load, build, find_records):
+        with pytest.raises(PefourierError) as raised:
+            ask(name)
+        assert not re.search("mean '(none|rope)'", str(raised.value))
+
+
+def test_a_ramp_that_is_not_normalised_counts():
+    table = load("ramp:normalise=false", 5, 3).table()
+    np.testing.assert_array_equal(table, np.repeat(np.arange(5.0)[:, None], 3, axis=1))
+    assert load("ramp", 5, 3).table().max() == 1
 
 
 def test_one_function_is_listed_loaded_and_assessed(sawtooth, run):

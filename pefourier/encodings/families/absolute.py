@@ -38,9 +38,15 @@ def onehot(length: int, d: int) -> Encoding:
 
 
 @encoding("ramp", "position scaled to [0, 1], Idé et al., 2024, section 3")
-def ramp(length: int, d: int) -> Encoding:
-    """The position scaled to [0, 1], the same in every column."""
-    top = max(length - 1, 1)
+def ramp(length: int, d: int, *, normalise: bool = True) -> Encoding:
+    """The position scaled to [0, 1], or as it is, the same in every column.
+
+    Parameters
+    ----------
+    normalise : bool
+        Whether positions are divided by the last one; else codes are 0, 1, 2, ….
+    """
+    top = max(length - 1, 1) if normalise else 1
 
     def codes(x: np.ndarray) -> np.ndarray:
         return np.repeat(np.asarray(x, dtype=float)[:, None] / top, d, axis=1)

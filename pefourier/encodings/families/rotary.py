@@ -195,10 +195,23 @@ def still_below(head: Head, *, original: int) -> Rotation:
     r"""Pairs that complete no turn in training stand still: below 2 pi / L frequencies are zero.
 
     As FoPE (Hua et al., 2024, arXiv 2412.17739) and HoPE (Chen et al., 2024, arXiv 2410.21216) have
-    it, and clipped RoPE; p-RoPE cuts a share of the pairs in place of these, see `proportional`.
+    it; p-RoPE cuts a share of the pairs in place of these, see `proportional`, clipped RoPE slows
+    a number of them, see `clip`.
     """
     theta = head.grid()
     return np.where(theta * original < 2 * pi, 0.0, theta), 1.0
+
+
+def clip(head: Head, *, clipped: int = 20) -> Rotation:
+    r"""Clipped RoPE (2026, arXiv 2602.05258): the last n = `clipped` frequencies fade to zero.
+
+    Frequency k of them, k = 0 … n - 1, times :math:`(1 + \cos(\pi k / (n - 1))) / 2`: the first is
+    kept. The authors' code has n = 20; of a head with fewer pairs it takes all.
+    """
+    theta = head.grid()
+    count = min(clipped, len(theta))
+    theta[len(theta) - count :] *= (1 + np.cos(np.linspace(0, pi, count))) / 2
+    return theta, 1.0
 
 
 def riflex(head: Head, *, factor: float, original: int, repeat: int) -> Rotation:
@@ -224,6 +237,7 @@ SCALINGS: dict[str, Callable[..., Rotation]] = {
     "llama3": llama3,
     "proportional": proportional,
     "cut": still_below,
+    "clip": clip,
     "riflex": riflex,
     "factors": divided,
 }
@@ -251,7 +265,7 @@ def fill_in(scaling: str, given: dict[str, Any]) -> dict[str, Any]:
             raise PefourierError(f"scaling={scaling} needs {key}; write {key}=…")
         if key in ABOVE_ZERO:
             check_above(key, value)
-    for key in ("original", "repeat"):
+    for key in ("original", "repeat", "clipped"):
         if key in settled:
             check_count(key, settled[key])
     return settled
@@ -378,8 +392,8 @@ def rope(
         linear: factor; ntk: factor; dynamic: factor, original; yarn: factor, original, beta_fast,
         beta_slow, truncate, mscale, mscale_all_dim, attention_factor; longrope: factor, original,
         short_factor, long_factor, attention_factor; llama3: factor, original, low_freq_factor,
-        high_freq_factor; proportional: factor; cut: original; riflex: factor, original, repeat;
-        factors: factors.
+        high_freq_factor; proportional: factor; cut: original; clip: clipped;
+        riflex: factor, original, repeat; factors: factors.
     inv_freq : array
         Frequencies in radians per position, one per rotated pair, as models and engines keep them:
         FILE[#ARRAY], a vector. They stand for base and scaling, and set d.
@@ -401,6 +415,8 @@ def rope(
         llama3: turns over `original` below which a pair is divided, above which it is kept.
     factors : tuple of float
         factors: a divisor for each pair, as llama.cpp's rope_freqs has them.
+    clipped : int
+        clip: how many of the slowest pairs fade out.
     repeat : int
         riflex: positions after which content was seen to repeat beyond `original`.
 

@@ -84,6 +84,8 @@ def no_answer(model: ModelConfig) -> PefourierError:
         return UnknownPositions(
             f"{who} sets no positions: it rotates where {switch[0]} is {shown(switch[1][0])}"
         )
+    if weights.has_no_table(model):
+        kinds = ["relative" if model.config.values.get("relative_attention") is True else "none"]
     reason = model.row.get("reason") or read_toml(REASONS)["kinds"][kinds[0]]
     return UnknownPositions(f"{who} is not answered: {reason}")
 

@@ -9,7 +9,8 @@ many patches a side, of so many pixels, each [key, default], ``local``, which ty
 one, ``slides``, which layers do where ``use_sliding_window`` says so, ``rotation_of``, by which
 rotation types of layers turn that have none under their own name, ``indexed`` [key, type of the
 layers whose numbers stand there, type of the others, numbers where the key is not set: null for
-all], ``every`` [keys of how often a layer of type full_attention comes], ``from_end``, where a
+all], ``coded`` [key of a number for each layer, type of the layers that each stands for],
+``every`` [keys of how often a layer of type full_attention comes], ``from_end``, where a
 pattern is laid from the last layer on, every so many of which have no positions, ``dense_turn``,
 where dense layers at the start turn whatever their type.
 """
@@ -119,7 +120,7 @@ def layer_types(model: ModelConfig, number: int) -> tuple[list[str], bool]:
 
     Empty where there are no types.
     """
-    told = told_types(model.config.values)
+    told = told_types(model.config.values) or by_code(model)
     if told:
         return (told[:number], True) if number else (list(dict.fromkeys(told)), False)
     pattern = model.row.get("layer_types", "")
@@ -141,6 +142,17 @@ def layer_types(model: ModelConfig, number: int) -> tuple[list[str], bool]:
         return list(islice(cycle(once[::-1]), number))[::-1], True
     first = [FULL] * min(dense_layers(model), number)
     return ([*first, *islice(cycle(once), number - len(first))] if once else []), True
+
+
+def by_code(model: ModelConfig) -> list[str]:
+    """The type of each layer where a config has a number for each, as DeepSeek-V4's ratios are."""
+    key, named = model.row.get("coded", ("", {}))
+    codes = model.config.values.get(key)
+    if codes is None:
+        return []
+    if not isinstance(codes, list) or any(str(code) not in named for code in codes):
+        raise model.config.wrong(key, codes, f"a list of {', '.join(named)}, one for each layer")
+    return [named[str(code)] for code in codes]
 
 
 def by_index(model: ModelConfig, number: int) -> list[str]:

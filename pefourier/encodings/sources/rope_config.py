@@ -63,6 +63,7 @@ UNKNOWN = Rotary(  # how configs of model types that are not known are read
     bases=THETA,
     shares=(*SHARE, "rotary_dim"),
 )
+CLIPPED = ("use_cope", "use_hardclip")  # of clipped RoPE, arXiv 2602.05258
 SEEN = 300  # keys that are compared with known ones
 NAMED = 5  # of them at most are findings
 Layer = tuple[Section, Rotary]
@@ -81,6 +82,7 @@ def read_rotation(model: ModelConfig) -> Encoding | None:
     layer, section, turns = choose_layer(model, layer_sections(model))
     d, found = find_head(model, turns, layer)
     scaling, scaled, warned = read_scaling(model, section, bool(layer))
+    scaling = read_clipping(model.config, scaling)
     theta, doubts = reconcile(section, THETA, model.config, turns.bases)
     partial, unlike = find_share(model, section, turns, d, scaling)
     found += (
@@ -90,6 +92,7 @@ def read_rotation(model: ModelConfig) -> Encoding | None:
         theta = turns.base
     own = {"rho": theta, "partial": partial, "layout": layout_of(model)}
     found += [*warned, *layer_notes(model)]
+    found += [finding("rope-clipped", config=model.config.label)] if scaling == "clip" else []
     enc = model.build("rope", d, *found, scaling=scaling, **own, **scaled)
     # by -p at position p; the last rows of a head, not the first
     told = {key: True for key in ("backwards", "trailing") if model.row.get(key)}
@@ -389,8 +392,9 @@ def known_layers(
             section = replace(given, values={k: v for k, v in given.values.items() if k not in own})
         else:
             section = Section(f"{layer} of {given.label}", turns.rope)
-        if not isinstance(kind := section.values.get("rope_type", ""), str):
-            raise section.wrong("rope_type", kind, "a string")
+        said, kind = section.first("rope_type", "type")
+        if not isinstance(kind, str | None):
+            raise section.wrong(said, kind, "a string")
         added = {} if layer in names else turns.added.get(kind, {})
         yield layer, (replace(section, values={**added, **section.values}), turns)
 
@@ -459,6 +463,17 @@ def read_scaling(
         if own["factor"] is None and scaling in ("yarn", "longrope"):
             own["factor"] = longest / own["original"]
     return scaling, own, found
+
+
+def read_clipping(config: Section, scaling: str) -> str:
+    """The scaling, or ``clip`` where a config asks for it; its authors also cut pairs off."""
+    asked = [key for key in CLIPPED if config.parameter(key, bool)]
+    if asked and (asked != ["use_cope"] or scaling != "none"):
+        raise PefourierError(
+            f"{' and '.join(asked)} of {config.label} with scaling {scaling} is not computed here, "
+            "use_cope without another scaling is; give rope:inv_freq=FILE"
+        )
+    return "clip" if asked else scaling
 
 
 def type_of_scaling(model: ModelConfig, section: Section) -> str:

@@ -87,6 +87,8 @@ def offset_notes(kind: str, offset: int) -> tuple[Finding, ...]:
 def read_positions(model: ModelConfig) -> Encoding | None:
     """Learned positions, whose numbers are in the weights beside the config."""
     row = model.row
+    if has_no_table(model):
+        return None
     kinds = (*row.get("kind", "learned").split(), row.get("otherwise"))
     if "learned" not in kinds and model.part != row.get("learned_part", ()):
         return None
@@ -252,22 +254,65 @@ def read_distances(model: ModelConfig) -> Encoding | None:
     if found is None:
         return None
     vectors, eps = read_table(found[1], found[0])
-    span = len(vectors) // 2
-    longest = model.config.number("max_relative_positions") or -1
-    longest = int(longest) if longest >= 1 else model.longest() or 512
-    buckets = model.config.number("position_buckets") or -1
-    logarithmic = model.row["relative"] == "deberta-v2" and buckets > 0
-    norm = vector_norm(model, found) if logarithmic else None
+    own = distance_keys(model)
+    norm = vector_norm(model, found) if own["logarithmic"] else None
 
     def codes(lag: np.ndarray) -> np.ndarray:
-        distance = -np.asarray(lag)
-        if logarithmic:
-            distance = deberta_buckets(distance, int(buckets), longest)
-        rows = np.asarray(vectors, dtype=float)[np.clip(distance + span, 0, 2 * span - 1)]
+        rows = np.asarray(vectors, dtype=float)[row_of_lag(lag, len(vectors) // 2, **own)]
         return rows if norm is None else norm(rows)
 
-    own = {"buckets": int(buckets), "max_distance": longest, "causal": False}
-    return of_weights(model, "deberta", found, vectors.shape[1], codes, eps, own)
+    told = {"buckets": own["buckets"], "max_distance": own["longest"], "causal": False}
+    return of_weights(model, "deberta", found, vectors.shape[1], codes, eps, told)
+
+
+def has_no_table(model: ModelConfig) -> bool:
+    """Whether a model whose type has a table has none, and vectors of distances alone at most."""
+    return "relative" in model.row and not model.config.values.get("position_biased_input", True)
+
+
+def untrained_distances(model: ModelConfig) -> Encoding | None:
+    """The buckets of DeBERTa's distances where the weights are not at hand: codes are their rows.
+
+    None for all else.
+    """
+    turned_on = model.config.values.get("relative_attention") is True
+    if not has_no_table(model) or not turned_on or one_tensor(model, DEBERTA):
+        return None
+    own = distance_keys(model)
+    span = own["buckets"] if own["logarithmic"] else own["longest"]
+    length = model.positions()[0]
+    enc = of_lags(
+        "deberta",
+        length,
+        1,
+        causal=False,
+        codes=lambda lag: row_of_lag(lag, span, **own)[:, None].astype(float),
+        act="key",
+    )
+    told = {"buckets": own["buckets"], "max_distance": own["longest"], "causal": False}
+    params = {"length": length, **told, "model_type": model.kind, "path": model.file}
+    return replace(enc, params=params)
+
+
+def distance_keys(model: ModelConfig) -> dict[str, Any]:
+    """What sets DeBERTa's buckets of distances."""
+    longest = model.config.number("max_relative_positions") or -1
+    buckets = int(model.config.number("position_buckets") or -1)
+    return {
+        "buckets": buckets,
+        "longest": int(longest) if longest >= 1 else model.longest() or 512,
+        "logarithmic": model.row["relative"] == "deberta-v2" and buckets > 0,
+    }
+
+
+def row_of_lag(
+    lag: np.ndarray, span: int, *, buckets: int, longest: int, logarithmic: bool
+) -> np.ndarray:
+    """The row of DeBERTa's vectors for each key - query, of 2 span rows."""
+    distance = -np.asarray(lag)
+    if logarithmic:
+        distance = deberta_buckets(distance, buckets, longest)
+    return np.clip(distance + span, 0, 2 * span - 1)
 
 
 def deberta_buckets(distance: np.ndarray, buckets: int, longest: int) -> np.ndarray:

@@ -135,6 +135,13 @@ def cut_twin(d, rho, length, original):
     return [t if 2 * mp.pi / t <= original else mp.mpf(0) for t in grid(d, rho)]
 
 
+def clip_twin(d, rho, length, clipped=20):
+    found = grid(d, rho)
+    n = min(clipped, len(found))
+    fade = [(1 + mp.cos(mp.pi * k / max(n - 1, 1))) / 2 for k in range(n)]
+    return found[: len(found) - n] + [t * f for t, f in zip(found[-n:], fade, strict=True)]
+
+
 def riflex_twin(d, rho, length, factor, original, repeat):
     found = grid(d, rho)
     apart = [abs(2 * mp.pi / t - repeat) for t in found]
@@ -153,6 +160,7 @@ TWINS = {
     "llama3": llama3_twin,
     "proportional": lambda d, rho, length, factor=1: [t / mp.mpf(factor) for t in grid(d, rho)],
     "cut": cut_twin,
+    "clip": clip_twin,
     "riflex": riflex_twin,
     "factors": lambda d, rho, length, factors: [
         t / mp.mpf(f) for t, f in zip(grid(d, rho), factors, strict=True)
@@ -189,6 +197,10 @@ CASES = [
     ("proportional", {"factor": 3.0}),
     ("cut", {"original": 512}),
     ("cut", {"original": 5}),
+    ("clip", {}),
+    ("clip", {"clipped": 7}),
+    ("clip", {"clipped": 99}),  # more than there are
+    ("clip", {"clipped": 1}),
     ("riflex", {"factor": 2.5, "original": 49, "repeat": 48}),
     ("riflex", {"factor": 1.0, "original": 4, "repeat": 900}),
     ("factors", {"factors": FACTORS["long_factor"]}),
@@ -308,6 +320,18 @@ def test_cut_pairs_stand_still():
     np.testing.assert_array_equal(enc.table()[:, 46:64], 1.0)
 
 
+def test_clipped_rope_has_the_frequencies_of_its_authors_code():
+    """Golden numbers of Llama 3, computed by torch."""
+    own = load("rope:rho=5e5,scaling=clip", 9, 128).measure.frequencies
+    golden = {44: 1.20769737e-4, 45: 9.77102144e-5, 53: 1.03269056e-5, 62: 2.05525485e-8}
+    np.testing.assert_allclose(own[[*golden]], [*golden.values()], rtol=1e-6)
+    assert own[63] == 0
+    plain = load("rope:rho=5e5", 9, 128).measure.frequencies
+    np.testing.assert_array_equal(own[:45], plain[:45])
+    first = [np.cos(np.arange(23000)[:, None] * omega).sum(axis=1) < 0 for omega in (plain, own)]
+    assert [int(below.argmax()) for below in first] == [18438, 22634]
+
+
 def test_proportional_zeroes_the_lowest_frequencies_of_the_full_head():
     enc = load("rope:scaling=proportional,partial=0.75", length=9, d=16)
     wanted = np.append(10000.0 ** (-np.arange(6) / 8), [0.0, 0.0])
@@ -420,8 +444,8 @@ def test_what_cannot_be_is_refused(spec, d, message):
 def test_an_unknown_scaling_is_refused_in_python_too():
     message = (
         "unknown scaling 'yarm'. Did you mean 'yarn'? "
-        "Known: cut, dynamic, factors, linear, llama3, longrope, none, ntk, proportional, riflex, "
-        "yarn."
+        "Known: clip, cut, dynamic, factors, linear, llama3, longrope, none, ntk, proportional, "
+        "riflex, yarn."
     )
     with pytest.raises(PefourierError, match=f"^{re.escape(message)}$"):
         build("rope", scaling="yarm")

@@ -3,11 +3,13 @@
 import json
 from collections import Counter
 
+import numpy as np
 import pytest
 import record_layers
 from rotary_modules import TYPES, config_class, modeling, quiet, torch
 from survey_transformers import SWITCHED, changed
 
+from pefourier.encodings import load
 from pefourier.encodings.sources.layers import LayerRun, layer_spec, read_layers
 from pefourier.encodings.sources.models import type_row
 from pefourier.errors import PefourierError
@@ -255,6 +257,51 @@ def test_types_of_layers_turn_by_rotations_of_other_names_or_not_at_all(tmp_path
     )
     assert (main.part, main.window) == ("main", 128)
     assert (compress.part, compress.window, compress.index) == ("compress", None, (1, 2))
+
+
+V4 = {
+    **{"model_type": "deepseek_v4", "hidden_size": 64, "num_attention_heads": 2, "head_dim": 512},
+    **{"num_hidden_layers": 5, "compress_ratios": [0, 0, 4, 128, 4], "qk_rope_head_dim": 64},
+    **{"rope_theta": 10000.0, "compress_rope_theta": 160000.0, "max_position_embeddings": 65536},
+}
+V4_YARN = {"factor": 16.0, "original_max_position_embeddings": 4096, "beta_fast": 32.0}
+
+
+@pytest.mark.parametrize(
+    "scaling",
+    [
+        {"type": "yarn", **V4_YARN},
+        {"rope_type": "yarn", **V4_YARN},
+        {"rope_type": "yarn", **V4_YARN, "attention_factor": 1.25},
+        None,
+    ],
+)
+def test_deepseek_v4_turns_as_its_own_module(scaling, tmp_path):
+    """Layers of ratio 0 slide and turn plainly; no factor before cosines unless it is set."""
+    from transformers.models.deepseek_v4 import configuration_deepseek_v4, modeling_deepseek_v4
+
+    values = V4 | ({"rope_scaling": scaling} if scaling else {})
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(values))
+    own = configuration_deepseek_v4.DeepseekV4Config(**values)
+    module = modeling_deepseek_v4.DeepseekV4RotaryEmbedding(own)
+    part_of = {"sliding_attention": "main"}
+    parts = [part_of.get(kind, "compress") for kind in own.layer_types]
+    assert parts == ["main"] * 2 + ["compress"] * 3
+    found = read_layers(str(path), "")
+    assert {i: run.part for run in found for i in run.index} == dict(enumerate(parts))
+    assert [(run.part, run.window) for run in found] == [("main", 128), ("compress", None)]
+    for part in ("main", "compress"):
+        enc = load(f"{path}#{part}", 100)
+        assert enc.params["attention_factor"] == getattr(module, f"{part}_attention_scaling")
+        wanted = getattr(module, f"{part}_inv_freq").numpy()
+        np.testing.assert_allclose(enc.measure.frequencies, wanted, rtol=2e-6)
+
+
+def test_ratios_that_stand_for_no_type_of_layer_are_refused(tmp_path):
+    (tmp_path / "config.json").write_text(json.dumps(V4 | {"compress_ratios": [0, 5]}))
+    with pytest.raises(PefourierError, match="compress_ratios"):
+        read_layers(str(tmp_path / "config.json"), "")
 
 
 RECORDED = json.loads(record_layers.FILE.read_text())

@@ -655,6 +655,20 @@ def test_a_config_without_a_length_says_so(config):
     assert enc.findings[1].message == message
 
 
+def test_a_key_that_clips_is_not_read_as_plain_rope(config):
+    own = {"model_type": "llama", "head_dim": 128, "rope_theta": 5e5}
+    plain, clipped = (load(config({**own, **asked}), 9) for asked in ({}, {"use_cope": True}))
+    assert (plain.params["scaling"], clipped.params["scaling"]) == ("none", "clip")
+    meant = load("rope:rho=5e5,scaling=clip,clipped=20", 9, 128)
+    np.testing.assert_array_equal(clipped.table(), meant.table())
+    assert "rope-clipped" in {f.code for f in clipped.findings}
+    assert load(config({**own, "use_cope": False}), 9).params["scaling"] == "none"
+    linear = {"rope_scaling": {"rope_type": "linear", "factor": 2.0}}
+    for asked in ({"use_hardclip": True}, {"use_cope": True, **linear}):
+        with pytest.raises(PefourierError, match=r"rope:inv_freq=FILE$"):
+            load(config({**own, **asked}), 9)
+
+
 NOTED = {
     "no rotation in some": ("smollm3", {}, "rope-some-layers", "note"),
     "rotation in one type": ("cohere2", {}, "rope-some-layers", "note"),

@@ -133,10 +133,34 @@ def test_debertas_vectors_are_looked_up_as_its_code_does(kind, norm, config, fol
     assert any(side[far - 1] != side[far] for side in (rows_met[0], rows_met[:, 0]))
 
 
-def test_debertas_distances_are_no_table_of_512_positions(config):
+def test_debertas_distances_are_no_table_of_512_positions(config, run):
     own = {"model_type": "deberta-v2", "relative_attention": True, "max_position_embeddings": 512}
     assert len(table_of_config(config(own))) == 512
-    assert table_of_config(config({**own, "position_biased_input": False})) is None
+    path = config({**own, "relative_attention": False, "position_biased_input": False})
+    assert table_of_config(path) is None
+    for command in ("context", "check-faithful"):
+        assert run(command, path).status == 2
+
+
+@pytest.mark.parametrize(
+    ("kind", "buckets", "longest"),
+    [("deberta-v2", 32, 64), ("deberta-v2", -1, 64), ("deberta", -1, 64), ("deberta-v2", 256, -1)],
+)
+def test_without_weights_debertas_distances_end_where_with_them(
+    kind, buckets, longest, config, folder, rng, run
+):
+    own = {"relative_attention": True, "position_biased_input": False, "num_hidden_layers": 2}
+    own |= {"position_buckets": buckets, "max_relative_positions": longest}
+    path = config({"model_type": kind, "max_position_embeddings": 512, **own})
+    (bare,) = run("context", path, "--json").results
+    assert [one["kind"] for one in bare["layers"]] == ["deberta"]
+    assert bare["rotations"] == []
+    assert "their table is in" not in run("check-faithful", path).err
+    rows = 2 * (buckets if buckets > 0 else longest)
+    vectors = rng.normal(size=(rows, 6)).astype(np.float32)
+    safetensors(folder / "model.safetensors", {"encoder.rel_embeddings.weight": vectors})
+    (full,) = run("context", path, "--json").results
+    assert bare["conclusion"] == full["conclusion"]
 
 
 def test_debertas_second_version_without_its_norm_is_refused(config, folder, rng):
