@@ -23,12 +23,17 @@ from pefourier.train.summary import (
     REFERENCE,
     DatasetSummary,
     Summary,
+    records_falling,
 )
 from pefourier.writing.page import Page, flattened
 from pefourier.writing.text import agreeing, aligned, join, markdown_table, paragraph
 
 CAPTIONS = {"f1": "F1", "auprc": "AUPRC"}
 COLUMNS = 5  # encodings side by side, at most
+LAST_EPOCH_ALONE = (
+    "runs of an earlier version do not record whether the loss still fell when patience ended "
+    "them, so a run counts as cut short only where it kept its last epoch"
+)
 # of a dataset, the same for all of its encodings
 ALIKE = ("split", "leaky", "folds", "length", "positive", "shortest", "uneven", "budget")
 said = partial(sentence, "train")
@@ -446,6 +451,8 @@ def remarks_on_rules(summary: Summary) -> list[str]:
             told = f"{longest(summary, one)}{ended_by_patience(one.budget)}"
             lasting.setdefault(told, []).append(one.dataset)
     found = [f"{', '.join(on)}: a run lasts at most {told}" for told, on in lasting.items()]
+    if old := [one.dataset for one in summary.datasets if not patience_recorded(summary, one)]:
+        found.append(f"{', '.join(old)}: {LAST_EPOCH_ALONE}")
     if summary.training.get("search"):
         found.append(said("search", settings=" ".join(summary.training["search"])))
     if summary.training.get("refit"):
@@ -457,6 +464,11 @@ def remarks_on_rules(summary: Summary) -> list[str]:
     if "size" in summary.training and any("@rms=" in row["encoding"] for row in summary.runs):
         found.append(f"sizes, {summary.training['size']}")
     return found
+
+
+def patience_recorded(summary: Summary, one: DatasetSummary) -> bool:
+    """Whether all runs of a dataset say if patience ended them too soon."""
+    return records_falling([row for row in summary.runs if row["dataset"] == one.dataset])
 
 
 def ended_by_patience(budget: Mapping[str, int]) -> str:
