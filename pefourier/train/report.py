@@ -451,8 +451,7 @@ def remarks_on_rules(summary: Summary) -> list[str]:
             told = f"{longest(summary, one)}{ended_by_patience(one.budget)}"
             lasting.setdefault(told, []).append(one.dataset)
     found = [f"{', '.join(on)}: a run lasts at most {told}" for told, on in lasting.items()]
-    if old := [one.dataset for one in summary.datasets if not patience_recorded(summary, one)]:
-        found.append(f"{', '.join(old)}: {LAST_EPOCH_ALONE}")
+    found += remarks_on_patience(summary)
     if summary.training.get("search"):
         found.append(said("search", settings=" ".join(summary.training["search"])))
     if summary.training.get("refit"):
@@ -466,9 +465,15 @@ def remarks_on_rules(summary: Summary) -> list[str]:
     return found
 
 
-def patience_recorded(summary: Summary, one: DatasetSummary) -> bool:
-    """Whether all runs of a dataset say if patience ended them too soon."""
-    return records_falling([row for row in summary.runs if row["dataset"] == one.dataset])
+def remarks_on_patience(summary: Summary) -> list[str]:
+    """Where not all runs say if patience ended them too soon: what they are judged by instead."""
+    found: dict[str, list[str]] = {}
+    for one in summary.datasets:
+        if not records_falling([row for row in summary.runs if row["dataset"] == one.dataset]):
+            each = [f"{e} ({n} of {one.runs[e]} runs)" for e, n in one.falling.items()]
+            known = f"; of those known, {join(each)} stopped while it fell" if each else ""
+            found.setdefault(f"{LAST_EPOCH_ALONE}{known}", []).append(one.dataset)
+    return [f"{', '.join(on)}: {told}" for told, on in found.items()]
 
 
 def ended_by_patience(budget: Mapping[str, int]) -> str:

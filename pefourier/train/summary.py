@@ -261,14 +261,14 @@ def count_runs(
     ]
     every = Counter(e for e, _, _ in kept)
     last = Counter(e for e, at, most in kept if most and at == most and e not in BESIDE)
-    known = records_falling(rows)
-    falling = Counter(row["encoding"] for row in rows if known and row.get("falling"))
+    falling = Counter(row["encoding"] for row in rows if row.get("falling"))
+    short = last + falling if records_falling(rows) else last
     return {
         "runs": dict(every),
         "diverged": dict(Counter(e for e, epoch, _ in kept if epoch == 0)),
         "last_kept": dict(last),
         "falling": dict(falling),
-        "cut_short": tuple(e for e in encodings if (last[e] + falling[e]) * CUT_SHORT > every[e]),
+        "cut_short": tuple(e for e in encodings if short[e] * CUT_SHORT > every[e]),
     }
 
 

@@ -167,14 +167,18 @@ def test_an_arm_that_lost_patience_while_it_still_learned_was_cut_short_too():
 
 @pytest.mark.parametrize("lacking", [["dft"], ["sinusoidal", "dft"], ["rope"]])
 def test_arms_of_two_versions_are_judged_cut_short_by_one_rule(lacking):
-    """Rope lost patience too soon, and nobody knows of those that record no such thing."""
+    """Rope lost patience too soon, and nobody knows whether those that record nothing did."""
     rows = [row | {"falling": row["encoding"] == "rope"} for row in kept(9, dft=3)]
     for row in rows:
         if row["encoding"] in lacking:
             del row["falling"]
     found = summary.summarize_runs(rows, training={"epochs": 9})
     assert found.datasets[0].cut_short == ("dft",)
-    assert report.LAST_EPOCH_ALONE in in_lines(found)
+    known = lacking != ["rope"]
+    assert found.datasets[0].falling == ({"rope": 10} if known else {})
+    told = in_lines(found)
+    assert report.LAST_EPOCH_ALONE in told
+    assert ("rope (10 of 10 runs) stopped while it fell" in told) == known
 
 
 def test_other_methods_have_no_patience_to_record():
