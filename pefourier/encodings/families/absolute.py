@@ -37,9 +37,9 @@ def onehot(length: int, d: int) -> Encoding:
     return Encoding("onehot", positions(length), d, codes)
 
 
-@encoding("ramp", "position scaled to [0, 1], Idé et al., 2024, section 3")
+@encoding("ramp", "position scaled to [0, 1], a baseline of surveys")
 def ramp(length: int, d: int) -> Encoding:
-    """The position scaled to [0, 1], the same in every column."""
+    """The position scaled to [0, 1], the same in every column; a baseline of surveys."""
     top = max(length - 1, 1)
 
     def codes(x: np.ndarray) -> np.ndarray:
