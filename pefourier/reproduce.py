@@ -132,12 +132,15 @@ def all_claims(
 ) -> list[Claim]:
     """Every claim, in the paper's order; Table 1 from the datasets of summary.json."""
     parts: list[Callable[[], Claim | list[Claim]]] = [
+        equations_2_3,
+        equations_10_13,
         equation_12,
+        equations_13_14,
         equation_15,
         equation_16,
-        equations_17_18,
+        equations_17_18_20,
         equation_19,
-        equations_20_21,
+        equation_21,
         equation_22,
         theorem_1,
         figure_2_width,
@@ -161,14 +164,66 @@ def claim(code: str, **found: Any) -> Claim:
     return Claim(**{key: text.format(**found).strip() for key, text in told.items()})
 
 
-def equation_12() -> Claim:
-    """Eq. 12: the sinusoidal encoding."""
+def equations_2_3() -> Claim:
+    """Eqs. 2-3: the sinusoidal encoding and its frequencies."""
     enc = build("sinusoidal", length=LENGTH)
     w = enc.measure.frequencies
     table = enc.table()
     lag = np.subtract.outer(np.arange(LENGTH), np.arange(LENGTH))
     gap = np.abs(table @ table.T - np.cos(np.multiply.outer(lag, w)).sum(axis=2)).max()
-    return claim("equation_12", count=len(w), w=(w[0], w[-1]), gap=gap)
+    return claim("equations_2_3", count=len(w), w=(w[0], w[-1]), gap=gap)
+
+
+def fourier_basis(d: int) -> np.ndarray:
+    """The paper's basis, phi_l(s) in row s and column l: (d, d).
+
+    A constant, K = d/2 - 1 cosines, as many sines phi_{K+1} … phi_{2K}, and Nyquist phi_{d-1}.
+
+    >>> fourier_basis(4).round(3)[1]
+    array([ 0.5  ,  0.   ,  0.707, -0.5  ])
+    """
+    s = np.arange(d)
+    phases = 2 * np.pi / d * (np.multiply.outer(s, s[1 : d // 2]) % d)
+    waves = np.sqrt(2 / d) * np.hstack([np.cos(phases), np.sin(phases)])
+    constant = np.full((d, 1), np.sqrt(1 / d))
+    return np.hstack([constant, waves, constant * (-1.0) ** s[:, None]])
+
+
+def transform(functions: np.ndarray) -> np.ndarray:
+    """Coefficients of functions, one a row, in the order of the basis, by a fast transform."""
+    found = np.fft.rfft(functions, norm="ortho")
+    real, imaginary = found.real, found.imag
+    waves = np.sqrt(2) * np.hstack([real[:, 1:-1], -imaginary[:, 1:-1]])
+    return np.hstack([real[:, :1], waves, real[:, -1:]])
+
+
+def size_of_error(error: float) -> str:
+    """An error, or that it is one of rounding: how large those are differs between processors.
+
+    >>> size_of_error(2.2e-16), size_of_error(3e-9)
+    ('below 1e-14', '3.0e-09')
+    """
+    return "below 1e-14" if error < 1e-14 else f"{error:.1e}"
+
+
+def equations_10_13() -> Claim:
+    """Eqs. 10 and 13: a function is its Fourier series, shown of deltas, which span all."""
+    error = np.abs(transform(np.eye(256)) @ fourier_basis(256).T - np.eye(256)).max()
+    return claim("equations_10_13", error=size_of_error(error))
+
+
+def equation_12() -> Claim:
+    """Eq. 12: the basis is orthogonal."""
+    basis = fourier_basis(256)
+    return claim("equation_12", error=size_of_error(np.abs(basis.T @ basis - np.eye(256)).max()))
+
+
+def equations_13_14() -> Claim:
+    """Eqs. 13-14: coefficients are inner products with the basis."""
+    functions = np.random.default_rng(0).normal(size=(256, 256))
+    functions /= np.linalg.norm(functions, axis=1, keepdims=True)
+    error = np.abs(functions @ fourier_basis(256) - transform(functions)).max()
+    return claim("equations_13_14", error=size_of_error(error))
 
 
 def equation_15() -> Claim:
@@ -188,42 +243,30 @@ def equation_16() -> list[Claim]:
     return claims
 
 
-def fourier_basis(d: int) -> np.ndarray:
-    """The real Fourier basis of Eqs. 17-18: constant, d/2-1 cosines, as many sines, Nyquist."""
-    return build("dft", length=d, d=d).table()
-
-
-def size_of_error(error: float) -> str:
-    """An error, or that it is one of rounding: how large those are differs between processors.
-
-    >>> size_of_error(2.2e-16), size_of_error(3e-9)
-    ('below 1e-14', '3.0e-09')
-    """
-    return "below 1e-14" if error < 1e-14 else f"{error:.1e}"
-
-
-def equations_17_18() -> Claim:
-    """Eqs. 17-18: the position function is its Fourier series."""
-    basis = fourier_basis(256)
-    error = np.abs(basis @ basis.T - np.eye(256)).max()
-    return claim("equations_17_18", error=size_of_error(error))
+def equations_17_18_20() -> Claim:
+    """Eqs. 17, 18 and 20: the coefficients of a delta, but for that of Eq. 19."""
+    error = np.abs(fourier_basis(256) - transform(np.eye(256))).max()
+    return claim("equations_17_18_20", error=size_of_error(error))
 
 
 def equation_19() -> Claim:
-    """Eq. 19: the sum must run over phi_1 … phi_2K."""
-    basis = fourier_basis(256)
-    half = basis[:, :128]  # the constant and the cosines: what a sum to phi_K holds
-    return claim("equation_19", error=np.linalg.norm(half @ half[40] - np.eye(256)[40]))
+    """Eq. 19: b_K is the value of phi_2K, a sine, and not of phi_K."""
+    s, largest = POSITIONS[1], 256 // 2 - 1
+    printed, true = fourier_basis(256)[s, [largest, 2 * largest]]
+    return claim("equation_19", s=s, printed=printed, true=true, error=abs(printed - true))
 
 
-def equations_20_21() -> Claim:
-    """Eqs. 20-21: the DFT encoding."""
-    return claim("equations_20_21", r=assess(build("dft", length=256)))
+def equation_21() -> Claim:
+    """Eq. 21: the DFT encoding."""
+    enc = build("dft", length=256)
+    error = np.abs(enc.table() - fourier_basis(256)).max()
+    return claim("equation_21", error=size_of_error(error), r=assess(enc))
 
 
 def equation_22() -> Claim:
     """Eq. 22: the density of the DFT encoding."""
-    return claim("equation_22", g=density(build("dft")).density)
+    g = density(build("dft")).density
+    return claim("equation_22", g=g, last=len(g) - 1)
 
 
 def theorem_1() -> Claim:

@@ -23,12 +23,17 @@ from pefourier.train.summary import (
     REFERENCE,
     DatasetSummary,
     Summary,
+    records_falling,
 )
 from pefourier.writing.page import Page, flattened
 from pefourier.writing.text import agreeing, aligned, join, markdown_table, paragraph
 
 CAPTIONS = {"f1": "F1", "auprc": "AUPRC"}
 COLUMNS = 5  # encodings side by side, at most
+LAST_EPOCH_ALONE = (
+    "runs of an earlier version do not record whether the loss still fell when patience ended "
+    "them, so a run counts as cut short only where it kept its last epoch"
+)
 # of a dataset, the same for all of its encodings
 ALIKE = ("split", "leaky", "folds", "length", "positive", "shortest", "uneven", "budget")
 said = partial(sentence, "train")
@@ -446,6 +451,7 @@ def remarks_on_rules(summary: Summary) -> list[str]:
             told = f"{longest(summary, one)}{ended_by_patience(one.budget)}"
             lasting.setdefault(told, []).append(one.dataset)
     found = [f"{', '.join(on)}: a run lasts at most {told}" for told, on in lasting.items()]
+    found += remarks_on_patience(summary)
     if summary.training.get("search"):
         found.append(said("search", settings=" ".join(summary.training["search"])))
     if summary.training.get("refit"):
@@ -457,6 +463,17 @@ def remarks_on_rules(summary: Summary) -> list[str]:
     if "size" in summary.training and any("@rms=" in row["encoding"] for row in summary.runs):
         found.append(f"sizes, {summary.training['size']}")
     return found
+
+
+def remarks_on_patience(summary: Summary) -> list[str]:
+    """Where not all runs say if patience ended them too soon: what they are judged by instead."""
+    found: dict[str, list[str]] = {}
+    for one in summary.datasets:
+        if not records_falling([row for row in summary.runs if row["dataset"] == one.dataset]):
+            each = [f"{e} ({n} of {one.runs[e]} runs)" for e, n in one.falling.items()]
+            known = f"; of those known, {join(each)} stopped while it fell" if each else ""
+            found.setdefault(f"{LAST_EPOCH_ALONE}{known}", []).append(one.dataset)
+    return [f"{', '.join(on)}: {told}" for told, on in found.items()]
 
 
 def ended_by_patience(budget: Mapping[str, int]) -> str:

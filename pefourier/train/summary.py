@@ -252,7 +252,8 @@ def count_runs(
 ) -> dict[str, Any]:
     """How many runs each encoding has, and of them those that kept no epoch, the last one there
 
-    could be, and one before patience ended them too soon; the encodings that were cut short.
+    could be, and one before patience ended them too soon; the encodings that were cut short. All
+    are judged by one rule: patience counts only where every run records how it ended.
     """
     kept = [
         (row["encoding"], row.get("epoch"), row.get("budget", {"epochs": epochs})["epochs"])
@@ -261,13 +262,23 @@ def count_runs(
     every = Counter(e for e, _, _ in kept)
     last = Counter(e for e, at, most in kept if most and at == most and e not in BESIDE)
     falling = Counter(row["encoding"] for row in rows if row.get("falling"))
+    short = last + falling if records_falling(rows) else last
     return {
         "runs": dict(every),
         "diverged": dict(Counter(e for e, epoch, _ in kept if epoch == 0)),
         "last_kept": dict(last),
         "falling": dict(falling),
-        "cut_short": tuple(e for e in encodings if (last[e] + falling[e]) * CUT_SHORT > every[e]),
+        "cut_short": tuple(e for e in encodings if short[e] * CUT_SHORT > every[e]),
     }
+
+
+def records_falling(rows: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether all runs of models say if patience ended them too soon; earlier versions did not.
+
+    >>> records_falling([{"encoding": "rope", "falling": True}, {"encoding": "dft"}])
+    False
+    """
+    return all("falling" in row for row in rows if row["encoding"] not in BESIDE)
 
 
 def count_choices(rows: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, dict[str, int]]]:

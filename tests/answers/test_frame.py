@@ -192,7 +192,8 @@ def test_the_waves_of_a_table_of_few_are_named(sigma):
 
 @pytest.mark.parametrize("periods", [(400, 300), (365, 260), (200, 240)])
 def test_waves_that_overlap_have_no_shares_of_their_own(periods):
-    waves = density(table(turns(700, *periods))).named_waves
+    first, second = periods
+    waves = density(table(turns(400, first) + turns(400, second))).named_waves
     assert sorted(round(wave.period) for wave in waves) == sorted(periods)
     assert [wave.share for wave in waves] == [None, None]
 

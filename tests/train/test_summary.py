@@ -1,7 +1,7 @@
 """The answer in words, tables and records."""
 
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 from itertools import product
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from pefourier.train.options import Options
 from pefourier.train.run import run_comparison, write_summary
 from pefourier.train.schema import NOT_NUMBERS
 from pefourier.train.store import Store, read_rows
-from pefourier.writing.page import as_json
+from pefourier.writing.page import as_json, plain
 
 
 def of_folds(f1, auprc):
@@ -134,7 +134,8 @@ def test_where_training_was_cut_short_that_comes_first_and_there_is_no_verdict(t
         )
         assert said_of_all.endswith(f"give more {said}.")
     for training in ({}, {"epochs": 12}):
-        found = summary.summarize_runs(kept(9, dft=10), training=training)
+        rows = [row | {"falling": False} for row in kept(9, dft=10)]
+        found = summary.summarize_runs(rows, training=training)
         assert "cut short" not in report.conclude_all(found) + in_lines(found)
     twice = [{**row, "dataset": name} for name in ("a", "b") for row in kept(9, dft=3)]
     (said,) = report.remarks_on_cuts(summary.summarize_runs(twice, training={"epochs": 9}))
@@ -162,6 +163,30 @@ def test_an_arm_that_lost_patience_while_it_still_learned_was_cut_short_too():
     )
     (record,) = [r for r in report.json_records(found) if r["spec"] == "rope"]
     assert (record["falling"], record["budget"], record["cut_short"]) == (5, budget, True)
+
+
+@pytest.mark.parametrize("lacking", [["dft"], ["sinusoidal", "dft"], ["rope"]])
+def test_arms_of_two_versions_are_judged_cut_short_by_one_rule(lacking):
+    """Rope lost patience too soon, and nobody knows whether those that record nothing did."""
+    rows = [row | {"falling": row["encoding"] == "rope"} for row in kept(9, dft=3)]
+    for row in rows:
+        if row["encoding"] in lacking:
+            del row["falling"]
+    found = summary.summarize_runs(rows, training={"epochs": 9})
+    assert found.datasets[0].cut_short == ("dft",)
+    known = lacking != ["rope"]
+    assert found.datasets[0].falling == ({"rope": 10} if known else {})
+    told = in_lines(found)
+    assert report.LAST_EPOCH_ALONE in told
+    assert ("rope (10 of 10 runs) stopped while it fell" in told) == known
+
+
+def test_other_methods_have_no_patience_to_record():
+    rows = [row | {"falling": row["encoding"] == "rope"} for row in kept(9)]
+    rows += [row | {"encoding": "trees"} for row in kept(9) if row["encoding"] == "dft"]
+    found = summary.summarize_runs(rows)
+    assert found.datasets[0].cut_short == ("rope",)
+    assert report.LAST_EPOCH_ALONE not in in_lines(found)
 
 
 def test_arms_that_were_cut_short_are_in_no_clique():
@@ -393,7 +418,16 @@ def test_committed_summaries_follow_from_their_rows(name):
     folder = FIGURES / name
     saved = json.loads((folder / "summary.json").read_text())
     params = {one["dataset"]: one["params"] for one in saved["datasets"]}
-    found = summary.summarize_runs(read_rows(folder / "results.jsonl"), params, saved["training"])
+    classes = {
+        one["dataset"]: [row["class"] for row in next(iter(one["per_class"].values()))]
+        for one in saved["datasets"]
+    }
+    rows = read_rows(folder / "results.jsonl")
+    found = summary.summarize_runs(rows, params, saved["training"], classes)
+    whole = plain({key: value for key, value in asdict(found).items() if key != "runs"})
+    counts = ("runs", "diverged", "last_kept", "falling", "cut_short")
+    for old, new in zip(saved["datasets"], whole["datasets"], strict=True):
+        assert {key: old[key] for key in counts} == {key: new[key] for key in counts}
     text = (folder / "summary.md").read_text()
     assert text == report.as_markdown(found)
     first = text[text.index("| P / R / F1") : text.index("\n## ")]

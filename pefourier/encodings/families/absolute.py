@@ -37,7 +37,7 @@ def onehot(length: int, d: int) -> Encoding:
     return Encoding("onehot", positions(length), d, codes)
 
 
-@encoding("ramp", "position scaled to [0, 1], Idé et al., 2024, section 3")
+@encoding("ramp", "position scaled to [0, 1], a baseline of surveys")
 def ramp(length: int, d: int, *, normalise: bool = True) -> Encoding:
     """The position scaled to [0, 1], or as it is, the same in every column.
 
