@@ -121,7 +121,7 @@ def sarif_result(spec: str, code: str, severity: str, message: str) -> dict[str,
     told = {"ruleId": code, "level": severity, "message": {"text": printable(about + message)}}
     if not os.path.isfile(path):
         return told
-    place = {"artifactLocation": {"uri": quote(path)}, "region": {"startLine": 1}}
+    place = {"artifactLocation": {"uri": quote(os.path.normpath(path))}, "region": {"startLine": 1}}
     return told | {"locations": [{"physicalLocation": place}]}
 
 

@@ -32,8 +32,10 @@ def main(arguments: list[str]) -> int:
 
     0 answered, 1 "no", 2 usage or unreadable input, 3 internal error, 130 interrupted.
     """
-    debug = "--debug" in arguments
-    wanted = repeat_options([a for a in arguments if a != "--debug"]) or ["--help"]
+    end = arguments.index("--") if "--" in arguments else len(arguments)
+    options, paths = arguments[:end], arguments[end:]
+    debug = "--debug" in options
+    wanted = repeat_options([a for a in options if a != "--debug"]) + paths or ["--help"]
     if wanted[0] == "help":
         wanted = [*wanted[1:2], "--help"]
     if COMPLETION in os.environ:
@@ -42,6 +44,8 @@ def main(arguments: list[str]) -> int:
         if sys.stdout is None:
             raise PefourierError("standard output is closed; there is nowhere to answer")
         check_working_directory()
+        if "--paths" in options and not paths:
+            raise PefourierError("--paths takes paths behind --: write -- between options and them")
         status = invoke(wanted)
         # A library may have made of a signal an error that was reported, or nothing
         return tell_of_interrupt(LISTENER.came[0]) if LISTENER.came else status

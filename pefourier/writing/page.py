@@ -165,7 +165,7 @@ def count_answers(page: Page, records: Sequence[Mapping[str, Any]]) -> str:
 def workflow_command(level: str, command: str, spec: str, text: str) -> str:
     """A workflow command of GitHub Actions; a SPEC that is a file names it."""
     path = spec.partition("#")[0]
-    properties = {"file": path} if os.path.isfile(path) else {}
+    properties = {"file": os.path.normpath(path)} if os.path.isfile(path) else {}
     properties["title"] = f"pefourier {command} {spec}".rstrip()
     given = ",".join(f"{key}={percent_encoded(value, ':,')}" for key, value in properties.items())
     return f"::{level} {given}::{percent_encoded(text)}\n"
