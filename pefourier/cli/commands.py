@@ -17,7 +17,8 @@ from pefourier.cli import reach_options, request
 from pefourier.cli.options import Commands
 from pefourier.cli.streams import note, percentages
 from pefourier.cli.train_options import Setting, TrainOptions, fill_options
-from pefourier.errors import PefourierError, printable
+from pefourier.errors import PefourierError
+from pefourier.writing.escapes import printable
 
 app = Commands(
     add_completion=False,

@@ -94,7 +94,7 @@ def test_with_paths_a_folder_named_like_code_is_a_folder(repository, name):
     done = command(name, "--json", "--paths", "--", "py:evil:f", "dft", "rope:rho=7", "--strict")
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)["results"]
-    assert [os.path.normpath(one["spec"]) for one in told] == FOLDERS[1:4] + ["--strict"]
+    assert [os.path.normpath(one["spec"]) for one in told] == [*FOLDERS[1:4], "--strict"]
     assert {one["params"].get("model_type", "llama") for one in told} == {"llama"}
     assert not Path("mark").exists()
 
