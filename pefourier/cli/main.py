@@ -16,8 +16,9 @@ from pefourier.cli.commands import app
 from pefourier.cli.options import OF_IMAGES
 from pefourier.cli.signals import LISTENER, tell_of_interrupt
 from pefourier.cli.streams import give_up_stdout, is_of_stdout, note, say
-from pefourier.errors import LONGEST, PefourierError, printable, shorten, shown
+from pefourier.errors import LONGEST, PefourierError, shorten, shown
 from pefourier.version import __version__
+from pefourier.writing.escapes import printable
 
 NUMBER = re.compile(r"-*[.\d]*\d(e\d+)?[kM]?")  # as --pos takes it
 SETTING = re.compile(r"[a-z_][a-z_-]*=")  # as --search takes it
@@ -179,7 +180,7 @@ def error_line(error: BaseException, arguments: list[str]) -> str:
     elif isinstance(error, PefourierError):
         text = str(error)
     elif isinstance(error, OSError):
-        what = "standard output: " if is_of_stdout(error) else ""
+        what = "cannot write standard output: " if is_of_stdout(error) else ""
         what = f"{shown(error.filename)}: " if error.filename else what
         text = what + (error.strerror or str(error))
     elif isinstance(error, MemoryError):

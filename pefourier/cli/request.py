@@ -16,6 +16,7 @@ from typing import Any, Literal
 import typer
 
 from pefourier.cli.options import as_typed
+from pefourier.cli.overwriting import refuse_overwriting
 from pefourier.cli.streams import coloured, draws_dots, note, say, takes_colours
 from pefourier.errors import PefourierError, UnknownPositions, shown
 
@@ -537,6 +538,7 @@ def asking(command: Callable[..., None]) -> Callable[..., None]:
                 raise PefourierError("--paths takes paths of files and folders; got none")
             values["specs"] = [as_path(one) for one in values["specs"]]
         note_files_of_names(values)
+        refuse_overwriting(values)
         given = {key: tuple(v) if isinstance(v, list) else v for key, v in values.items()}
         filled = {
             name: group(**{f.name: given.pop(f.name) for f in fields(group)})

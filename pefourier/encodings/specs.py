@@ -177,7 +177,7 @@ def refuse_mark(path: str) -> None:
 
 def names_nothing(spec: str, name: str, path: str) -> PefourierError:
     """The error for a SPEC that names nothing, with what may be meant."""
-    if spec.startswith(("./", "/")) and not os.path.lexists(path):
+    if spec.startswith("./") and not os.path.splitext(path)[1] and not os.path.lexists(path):
         return missing(path)
     from pefourier.encodings.sources import user_code
     from pefourier.encodings.sources.formats import READERS
