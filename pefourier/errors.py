@@ -39,15 +39,6 @@ def shorten(text: str, limit: int = LONGEST) -> str:
     return text if len(text) <= limit else f"{text[:half]}…{text[-half:]}"
 
 
-def printable(text: str) -> str:
-    r"""A text with control characters and broken Unicode escaped, safe on a terminal.
-
-    >>> print(printable("a\nb"))
-    a\nb
-    """
-    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
-
-
 def unknown(kind: str, name: str, known: Iterable[str], way_out: str = "") -> PefourierError:
     """The error for an unknown name, with the nearest of the known ones.
 

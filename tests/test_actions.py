@@ -96,7 +96,7 @@ def test_the_hook_names_the_two_broken_configs_of_twenty_and_nothing_else(
     assert not re.search(HOOK["files"], "a/tokenizer_config.json")
     program, *options = HOOK["entry"].split()
     assert program == "pefourier"
-    done = run(*options, *files)
+    done = run(*options, *HOOK["args"], *files)
     assert done.status == 2
     (line,) = done.out.splitlines()
     assert line.startswith("broken/two/config.json: warning: 'beta_fst'")
@@ -104,9 +104,9 @@ def test_the_hook_names_the_two_broken_configs_of_twenty_and_nothing_else(
     (refused,) = done.err.splitlines()
     assert "'broken/one/config.json' has no factor" in refused
     sound = [path for path in files if not path.startswith("broken")]
-    done = run(*options, *sound)
+    done = run(*options, *HOOK["args"], *sound)
     assert (done.status, done.out, done.err) == (0, "", "")
-    done = run(*options, "--require", "invertible", sound[0])
+    done = run(*options, "--require", "invertible", *HOOK["args"], sound[0])
     assert (done.status, done.err) == (1, "")
     assert done.out == f"{sound[0]}: error: is injective, where invertible is required\n"
 
@@ -117,7 +117,7 @@ def test_the_hook_of_tables_fails_on_one_that_repeats_a_code(run, tmp_path, monk
     np.save("sound.npy", table)
     table[20] = table[19]
     np.save("broken.npy", table)
-    entry = TABLES["entry"].removeprefix("pefourier ").split()
+    entry = [*TABLES["entry"].removeprefix("pefourier ").split(), *TABLES["args"]]
     assert [bool(re.search(TABLES["files"], name)) for name in ("a/b.npy", "b.npz")] == [
         True,
         False,

@@ -251,7 +251,7 @@ def test_an_answer_that_cannot_be_written_is_one_line(monkeypatch, capsys, comma
         if error == errno.EPIPE:
             assert (status, err) == (0, "")
         else:
-            assert (status, err) == (2, f"pefourier: standard output: {FULL}\n")
+            assert (status, err) == (2, f"pefourier: cannot write standard output: {FULL}\n")
 
 
 def test_a_table_is_not_half_written_by_a_short_write(run, monkeypatch):

@@ -305,8 +305,7 @@ def trouble(arguments):
         "left behind": left or (status == 2 and not out and listing() != before),
         "not one line": status == 2 and not one_line_each(err, len(words_of(arguments))),
         "output beside an error": status == 2 and out and not partly_answered(arguments, out),
-        "control character": not printable(err) or not ("--csv" in arguments or printable(out)),
-        "not escaped": "\\x1b" in out and "--csv" in arguments and "sarif" not in arguments,
+        "control character": not printable(err) or not printable(out),
         "JSON": status != 2 and "--json" in arguments and unread(out),
         "slow": seconds > SECONDS,
     }

@@ -23,8 +23,9 @@ from pefourier.encodings.encoding import Encoding
 from pefourier.encodings.registry import BUILDERS
 from pefourier.encodings.sources.tables import await_writer
 from pefourier.encodings.specs import source_of
-from pefourier.errors import PefourierError, printable, shown
+from pefourier.errors import PefourierError, shown
 from pefourier.files import missing, os_errors, status_of
+from pefourier.writing.escapes import printable
 from pefourier.writing.page import SCHEMA, Reason, plain
 from pefourier.writing.text import number, ranges
 

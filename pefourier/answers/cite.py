@@ -23,7 +23,7 @@ def citation_page() -> Page:
         "cite",
         words=lambda: f"{PROGRAM}\n{PAPER}",
         records=lambda: [citation_record(text) for text in (PROGRAM, PAPER)],
-        rows=lambda: [["key", "bibtex"], *([entry_key(text), text] for text in (PROGRAM, PAPER))],
+        rows=lambda: [["key", "bibtex"], *map(citation_row, (PROGRAM, PAPER))],
         conclusion=lambda: paragraph(ADVICE),
     )
 
@@ -32,6 +32,11 @@ def citation_record(bibtex: str) -> dict[str, Any]:
     """The JSON object of a citation, which is about no encoding."""
     about = {"encoding": None, "spec": None, "params": {}, "conclusion": ADVICE}
     return about | {"key": entry_key(bibtex), "bibtex": bibtex}
+
+
+def citation_row(bibtex: str) -> list[str]:
+    """The row of CSV of a citation, in one line."""
+    return [entry_key(bibtex), " ".join(bibtex.split())]
 
 
 def entry_key(bibtex: str) -> str:

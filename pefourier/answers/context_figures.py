@@ -10,7 +10,8 @@ import numpy as np
 from pefourier.analysis.context import Reading, Rotation, treatments
 from pefourier.answers import plot, telling
 from pefourier.encodings.readings import LEVELS
-from pefourier.errors import PefourierError, printable, shorten
+from pefourier.errors import PefourierError, shorten
+from pefourier.writing.escapes import printable
 
 COLOURS = {"same": "C0", "kept": "C0", "blended": "C5", "stretched": "C1"}
 COLOURS |= {"by frame": "C0", "by row": "C5", "by column": "C1"}

@@ -12,7 +12,7 @@ from pefourier.answers.telling import Answer, identity_of, sentence
 from pefourier.encodings.domain import Domain
 from pefourier.encodings.encoding import Encoding
 from pefourier.encodings.places import POINTS, axis_names, point_of
-from pefourier.errors import printable
+from pefourier.writing.escapes import printable
 from pefourier.writing.page import Page
 from pefourier.writing.text import agreeing, paragraph
 

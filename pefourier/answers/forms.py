@@ -11,32 +11,29 @@ from typing import Any
 from urllib.parse import quote
 
 from pefourier.answers.terms import Term, read_terms
-from pefourier.errors import printable
 from pefourier.version import __version__
+from pefourier.writing.escapes import in_latex, in_markdown, printable
 from pefourier.writing.page import Page, as_csv, as_github, as_json, as_words, told_of
 from pefourier.writing.text import markdown_table, tables_in
 
 PAPER = "https://arxiv.org/abs/2405.09061"
 SARIF = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 NUMBER = re.compile(r"[-−+]?[0-9.]")  # what a cell of numbers begins with
-TEX = {char: f"\\{char}" for char in "&%$#_{}"}
-TEX |= {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
-TEX |= {"–": "--", "≥": r"$\geq$", "π": r"$\pi$", "×": r"$\times$", "…": r"\ldots{}"}
-TEX |= {"ω": r"$\omega$", "ρ": r"$\rho$", "σ": r"$\sigma$", "−": "$-$", "²": "$^2$"}
 
 
-def in_markdown(page: Page) -> str:
+def as_markdown(page: Page) -> str:
     """The conclusion and the tables in Markdown, as pull requests and notebooks show it."""
     said, _ = tables_in(page.conclusion)
     words, tables = tables_in(page.words)
-    parts = [*said.splitlines(), *(map(markdown_table, tables) if tables else words.splitlines())]
+    told = map(markdown_table, tables) if tables else map(in_markdown, words.splitlines())
+    parts = [*map(in_markdown, said.splitlines()), *told]
     return "\n\n".join(filter(None, parts)) + "\n"
 
 
-def in_latex(page: Page) -> str:
+def as_latex(page: Page) -> str:
     """The tables for a paper, set with booktabs; the conclusion stands above as comments."""
     _, tables = tables_in(page.words)
-    said = [f"% {line}" for line in page.conclusion().splitlines()]
+    said = [f"% {printable(line)}" for line in page.conclusion().splitlines()]
     return "\n".join([*said, "\n\n".join(map(latex_table, tables)), ""])
 
 
@@ -53,11 +50,7 @@ def latex_table(rows: Sequence[Sequence[str]]) -> str:
     \end{tabular}
     """
     head, *body = (
-        " & ".join(
-            r"\quad " * cell.startswith(" ")
-            + "".join(TEX.get(c, c) for c in printable(cell.strip()))
-            for cell in row
-        )
+        " & ".join(r"\quad " * cell.startswith(" ") + in_latex(cell.strip()) for cell in row)
         + r" \\"
         for row in rows
     )
@@ -73,7 +66,7 @@ def in_lines(page: Page) -> str:
     lines = [f"{spec or page.command}: {how}: {text} [{code}]" for spec, code, how, text in told]
     known = {f"has {code}" for _, code, *_ in told}
     lines += [f"{one.spec}: error: {one.words}" for one in page.reasons if one.words not in known]
-    return "".join(f"{line}\n" for line in lines)
+    return "".join(f"{printable(line)}\n" for line in lines)
 
 
 def in_sarif(page: Page) -> str:
@@ -121,7 +114,7 @@ def sarif_result(spec: str, code: str, severity: str, message: str) -> dict[str,
     told = {"ruleId": code, "level": severity, "message": {"text": printable(about + message)}}
     if not os.path.isfile(path):
         return told
-    place = {"artifactLocation": {"uri": quote(path)}, "region": {"startLine": 1}}
+    place = {"artifactLocation": {"uri": quote(os.path.normpath(path))}, "region": {"startLine": 1}}
     return told | {"locations": [{"physicalLocation": place}]}
 
 
@@ -132,6 +125,6 @@ FORMS: dict[str, Callable[[Page], str]] = {
     "github": as_github,
     "sarif": in_sarif,
     "lint": in_lines,
-    "md": in_markdown,
-    "latex": in_latex,
+    "md": as_markdown,
+    "latex": as_latex,
 }

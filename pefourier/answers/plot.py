@@ -19,8 +19,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pefourier.errors import PefourierError, printable, shorten, shown
+from pefourier.errors import PefourierError, shorten, shown
 from pefourier.files import reason, write_whole
+from pefourier.writing.escapes import printable
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -26,7 +26,7 @@ from pefourier.encodings.encoding import Encoding
 from pefourier.encodings.grids import size_of
 from pefourier.encodings.places import axis_names, by_axis, further_in_words, point_of
 from pefourier.encodings.sources.models import type_row
-from pefourier.errors import printable
+from pefourier.writing.escapes import printable
 from pefourier.writing.text import aligned, joined_runs, number
 
 if TYPE_CHECKING:

@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from html import escape
 from importlib import import_module
 from itertools import groupby, islice
 from pathlib import Path
@@ -22,8 +21,9 @@ from typing import TYPE_CHECKING, Any
 
 from pefourier.encodings.encoding import Encoding
 from pefourier.encodings.places import by_axis
-from pefourier.errors import PefourierError, printable, shorten
+from pefourier.errors import PefourierError, shorten
 from pefourier.files import read_toml
+from pefourier.writing.escapes import in_html, printable
 from pefourier.writing.page import Page, fields_of
 from pefourier.writing.text import agreeing, aligned, number, paragraph
 
@@ -343,6 +343,7 @@ float16 and bfloat16; the closest two, 0 and 1, are 1.4 times a typical code's n
 def as_html(result: Result) -> str:
     """What the command prints, as notebooks show it."""
     if not result.about and not result.of_none:
-        return f"<pre>{escape(in_a_line(result))}</pre>"
+        return f"<pre>{in_html(in_a_line(result))}</pre>"
     told, answer = telling_of(result), answer_of(result)
-    return f"<pre>{escape(told.conclusion(answer))}\n{escape(told.words([answer]))}</pre>"
+    words = f"{told.conclusion(answer)}\n{told.words([answer])}"
+    return "<pre>{}</pre>".format("\n".join(map(in_html, words.split("\n"))))

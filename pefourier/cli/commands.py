@@ -17,7 +17,8 @@ from pefourier.cli import reach_options, request
 from pefourier.cli.options import Commands
 from pefourier.cli.streams import note, percentages
 from pefourier.cli.train_options import Setting, TrainOptions, fill_options
-from pefourier.errors import PefourierError, printable
+from pefourier.errors import PefourierError
+from pefourier.writing.escapes import printable
 
 app = Commands(
     add_completion=False,
@@ -248,13 +249,14 @@ def write_permutation(path: str, found: Any) -> None:
         )
     import numpy as np
 
+    from pefourier.encodings.sources.formats import write_npy
     from pefourier.files import suffix_of, write_whole
 
     order = list(found.permutation)
     if suffix_of(path) == ".json":
         write_text(path, f"{order}\n")
     else:
-        write_whole(path, lambda stream: np.save(stream, np.array(order)))
+        write_whole(path, lambda stream: write_npy(stream, np.array(order)))
 
 
 @app.command()

@@ -16,8 +16,9 @@ from pefourier.cli.commands import app
 from pefourier.cli.options import OF_IMAGES
 from pefourier.cli.signals import LISTENER, tell_of_interrupt
 from pefourier.cli.streams import give_up_stdout, is_of_stdout, note, say
-from pefourier.errors import LONGEST, PefourierError, printable, shorten, shown
+from pefourier.errors import LONGEST, PefourierError, shorten, shown
 from pefourier.version import __version__
+from pefourier.writing.escapes import printable
 
 NUMBER = re.compile(r"-*[.\d]*\d(e\d+)?[kM]?")  # as --pos takes it
 SETTING = re.compile(r"[a-z_][a-z_-]*=")  # as --search takes it
@@ -32,8 +33,10 @@ def main(arguments: list[str]) -> int:
 
     0 answered, 1 "no", 2 usage or unreadable input, 3 internal error, 130 interrupted.
     """
-    debug = "--debug" in arguments
-    wanted = repeat_options([a for a in arguments if a != "--debug"]) or ["--help"]
+    end = arguments.index("--") if "--" in arguments else len(arguments)
+    options, paths = arguments[:end], arguments[end:]
+    debug = "--debug" in options
+    wanted = repeat_options([a for a in options if a != "--debug"]) + paths or ["--help"]
     if wanted[0] == "help":
         wanted = [*wanted[1:2], "--help"]
     if COMPLETION in os.environ:
@@ -42,6 +45,8 @@ def main(arguments: list[str]) -> int:
         if sys.stdout is None:
             raise PefourierError("standard output is closed; there is nowhere to answer")
         check_working_directory()
+        if "--paths" in options and not paths:
+            raise PefourierError("--paths takes paths behind --: write -- between options and them")
         status = invoke(wanted)
         # A library may have made of a signal an error that was reported, or nothing
         return tell_of_interrupt(LISTENER.came[0]) if LISTENER.came else status
@@ -175,7 +180,7 @@ def error_line(error: BaseException, arguments: list[str]) -> str:
     elif isinstance(error, PefourierError):
         text = str(error)
     elif isinstance(error, OSError):
-        what = "standard output: " if is_of_stdout(error) else ""
+        what = "cannot write standard output: " if is_of_stdout(error) else ""
         what = f"{shown(error.filename)}: " if error.filename else what
         text = what + (error.strerror or str(error))
     elif isinstance(error, MemoryError):

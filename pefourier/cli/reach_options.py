@@ -22,6 +22,7 @@ class ContextOptions:
     require_dtype: str | None = None
     strict: bool = False
     baseline: str | None = None
+    paths: bool = False
     quiet: bool = False
 
 

@@ -16,6 +16,7 @@ from typing import Any, Literal
 import typer
 
 from pefourier.cli.options import as_typed
+from pefourier.cli.overwriting import refuse_overwriting
 from pefourier.cli.streams import coloured, draws_dots, note, say, takes_colours
 from pefourier.errors import PefourierError, UnknownPositions, shown
 
@@ -37,6 +38,7 @@ class Question:
     rho: float | None = None
     seed: int | None = None
     times: str | None = None
+    paths: bool = False
     quiet: bool = False
 
     @property
@@ -479,6 +481,17 @@ def page_of_refusals(
     return Page(command.__name__.replace("_", "-"), str, lambda: refused)
 
 
+def as_path(argument: str) -> str:
+    """An argument as a SPEC that can only be read as the path that it is.
+
+    >>> as_path("models/a/config.json"), as_path("py:evil:f.npy"), as_path("dft")
+    ('models/a/config.json', './py:evil:f.npy', './dft')
+    """
+    unmistakable = ":" not in argument and ("/" in argument or "." in argument)
+    as_it_is = unmistakable or not argument or os.path.isabs(argument)
+    return argument if as_it_is else f"./{argument}"
+
+
 def note_files_of_names(values: Mapping[str, Any]) -> None:
     """Say where a name of an encoding that was typed is also that of a file or folder."""
     typed = [*(values.get("specs") or ()), *(values.get(key) for key in ("spec", "extend_from"))]
@@ -518,8 +531,13 @@ def asking(command: Callable[..., None]) -> Callable[..., None]:
                 Form(form=values["form"]).deliver(page_of_refusals(command, values, error))
             raise
 
-    def fill(values: Mapping[str, Any]) -> None:
+    def fill(values: dict[str, Any]) -> None:
+        if values.get("paths"):
+            if not values["specs"]:
+                raise PefourierError("--paths takes paths of files and folders; got none")
+            values["specs"] = [as_path(one) for one in values["specs"]]
         note_files_of_names(values)
+        refuse_overwriting(values)
         given = {key: tuple(v) if isinstance(v, list) else v for key, v in values.items()}
         filled = {
             name: group(**{f.name: given.pop(f.name) for f in fields(group)})

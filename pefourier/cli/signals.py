@@ -149,6 +149,6 @@ def leave(status: int) -> NoReturn:
     except BrokenPipeError:  # a reader who has had enough
         pass
     except OSError as error:
-        note(f"standard output: {reason(error)}")
+        note(f"cannot write standard output: {reason(error)}")
         status = status or 2
     _exit(status)

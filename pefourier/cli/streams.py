@@ -11,7 +11,8 @@ from typing import Any
 
 import typer
 
-from pefourier.errors import LONGEST, printable, shorten
+from pefourier.errors import LONGEST, shorten
+from pefourier.writing.escapes import printable
 
 UNWRITABLE = {errno.EPIPE, errno.ENOSPC, errno.EIO, errno.EFBIG, errno.EDQUOT}
 VERDICT = re.compile(r"^(\S.*?: |)([A-Z]+[A-Z, ]+)\.", re.MULTILINE)  # behind a label, if any

@@ -17,7 +17,8 @@ import numpy as np
 
 from pefourier.encodings.checks import NUMBERS, check_magnitude, check_size, reshaping, table_axes
 from pefourier.encodings.domain import Domain, positions
-from pefourier.errors import PefourierError, printable, shown
+from pefourier.errors import PefourierError, shown
+from pefourier.writing.escapes import printable
 
 FLOAT64_EPS, FLOAT32_EPS = (float(np.finfo(kind).eps) for kind in (np.float64, np.float32))
 BLOCK = 2**22  # numbers of a table that are read at a time: 32 MiB

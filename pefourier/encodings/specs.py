@@ -28,7 +28,7 @@ from pefourier.encodings.registry import (
     unknown_encoding,
 )
 from pefourier.errors import PefourierError, shown
-from pefourier.files import data_names
+from pefourier.files import data_names, missing
 
 NAMED = {  # what an array holds in place of codes, by its name
     "biases-as-codes": re.compile(
@@ -152,6 +152,8 @@ def source_of(spec: str) -> Literal["name", "code", "table", "config", "gguf"]:
         return "name"
     if name == "py":
         return "code"
+    if "#" in spec and os.path.exists(spec):
+        refuse_mark(spec)
     if "://" in spec:
         raise not_here(spec)
     if spec.partition("#")[0].endswith(".json"):  # no table is: their readers need not be there
@@ -169,8 +171,21 @@ def source_of(spec: str) -> Literal["name", "code", "table", "config", "gguf"]:
     raise names_nothing(spec, name, path)
 
 
+def refuse_mark(path: str) -> None:
+    """Refuse a path that is there and would be read as a part of another file; tables are not."""
+    from pefourier.encodings.sources.tables import split_spec
+
+    if split_spec(path) != (path, None):
+        raise PefourierError(
+            f"{shown(path)} has # in its name, behind which a SPEC names a part of a file; give it "
+            "by a name without #, such as that of a link"
+        )
+
+
 def names_nothing(spec: str, name: str, path: str) -> PefourierError:
     """The error for a SPEC that names nothing, with what may be meant."""
+    if spec.startswith("./") and not os.path.splitext(path)[1] and not os.path.lexists(path):
+        return missing(path)
     from pefourier.encodings.sources import user_code
     from pefourier.encodings.sources.formats import READERS
 

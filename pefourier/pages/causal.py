@@ -4,12 +4,12 @@ from pathlib import Path
 
 from pefourier.answers.terms import read_terms
 from pefourier.answers.training_figures import exact_by_length
-from pefourier.errors import printable
 from pefourier.pages import document
 from pefourier.pages.encodings import page_written, versions_table
 from pefourier.pages.inline_svg import INLINE_WIDE, draw_inline
 from pefourier.pages.training import command_line, settings_table, stacked
 from pefourier.train import causal
+from pefourier.writing.escapes import printable
 from pefourier.writing.page import Page
 
 

@@ -8,14 +8,13 @@ explanation (the browser's own popovers: no script); on paper the explanations f
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from html import escape
 from math import isfinite
 from pathlib import Path
 from typing import Any
 
 from pefourier.answers.terms import Term, spelling
-from pefourier.errors import printable
 from pefourier.version import __version__
+from pefourier.writing.escapes import in_html
 from pefourier.writing.text import number, tables_in
 
 STYLE_SHEET = Path(__file__).with_suffix(".css")
@@ -64,7 +63,7 @@ def safe_text(value: Any) -> str:
     >>> safe_text("<a\n>")
     '&lt;a\\n&gt;'
     """
-    return value if isinstance(value, Markup) else escape(printable(str(value)))
+    return value if isinstance(value, Markup) else in_html(str(value))
 
 
 def running_text(value: Any) -> str:

@@ -29,7 +29,6 @@ from pefourier.answers.relations import relations
 from pefourier.answers.spectrum import by_decade, spectrum, spectrum_by_decade
 from pefourier.answers.terms import read_terms
 from pefourier.encodings.encoding import Encoding, Finding
-from pefourier.errors import printable
 from pefourier.geometry import Progress
 from pefourier.pages.cards import card
 from pefourier.pages.document import (
@@ -49,6 +48,7 @@ from pefourier.pages.inline_svg import INLINE, INLINE_WIDE, draw_inline
 from pefourier.pages.reach import Reach, find_reach, reach_part
 from pefourier.pages.usage import usage_part
 from pefourier.version import __version__
+from pefourier.writing.escapes import printable
 from pefourier.writing.page import Page, fields_of, flattened
 from pefourier.writing.text import number, paragraph
 

@@ -15,7 +15,7 @@ import numpy as np
 from pefourier.answers import training_figures
 from pefourier.answers.telling import sentence
 from pefourier.answers.terms import Term, read_terms
-from pefourier.errors import PefourierError, printable, shown
+from pefourier.errors import PefourierError, shown
 from pefourier.pages.document import (
     Chapter,
     Markup,
@@ -38,6 +38,7 @@ from pefourier.train.statistics import average_ranks
 from pefourier.train.store import Row, Store, option_of, read_configuration
 from pefourier.train.summary import DatasetSummary, Summary, common_runs, count_arms, summarize_runs
 from pefourier.train.traces import read_curves
+from pefourier.writing.escapes import printable
 from pefourier.writing.page import Page
 from pefourier.writing.text import agreeing, join
 

@@ -19,7 +19,7 @@ import torch
 
 from pefourier.encodings.checks import check_count
 from pefourier.encodings.registry import convert
-from pefourier.errors import PefourierError, printable, shown, unknown
+from pefourier.errors import PefourierError, shown, unknown
 from pefourier.files import reason, write_whole
 from pefourier.train import grid, loop, schema, statistics
 from pefourier.train.apply import apply_classifier
@@ -36,6 +36,7 @@ from pefourier.train.report import cell, in_time, said, tables_in_words, three_d
 from pefourier.train.statistics import Difference, Mean
 from pefourier.train.store import check_same, write_json
 from pefourier.train.summary import LengthScores, mean_at_length
+from pefourier.writing.escapes import in_markdown, printable
 from pefourier.writing.page import Page, flattened, plain
 from pefourier.writing.text import agreeing, markdown_table, paragraph
 
@@ -423,7 +424,14 @@ def causal_markdown(found: CausalSummary) -> str:
     """The answer as summary.md."""
     parts = ["# Encodings in a causal model", ""]
     for one, (title, rows) in zip(found.datasets, tables_of(found), strict=True):
-        parts += [conclude_causal(one), "", f"## {title}", "", markdown_table(rows), ""]
+        parts += [
+            in_markdown(conclude_causal(one)),
+            "",
+            f"## {in_markdown(title)}",
+            "",
+            markdown_table(rows),
+            "",
+        ]
     return "\n".join(parts)
 
 

@@ -13,7 +13,6 @@ import numpy as np
 import torch
 
 from pefourier.answers.telling import Said, meaning_of, sentence
-from pefourier.errors import printable
 from pefourier.train import causal, foresight, grid, loop, power, processes, run
 from pefourier.train.asked import Schedule, check_options, list_candidates, without_new_folders
 from pefourier.train.conclusion import count_words
@@ -25,6 +24,7 @@ from pefourier.train.progress import Note, duration
 from pefourier.train.ranks import meets_in_group
 from pefourier.train.report import tables_in_words
 from pefourier.train.store import Key, key_of
+from pefourier.writing.escapes import printable
 from pefourier.writing.page import Page, flattened, plain
 from pefourier.writing.text import agreeing, join, paragraph
 

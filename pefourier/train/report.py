@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from pefourier.answers.telling import sentence
-from pefourier.errors import printable
 from pefourier.train import conclusion, power
 from pefourier.train.data.split import ORDER_ALONE
 from pefourier.train.options import LEVEL, seeds_of
@@ -25,6 +24,7 @@ from pefourier.train.summary import (
     Summary,
     records_falling,
 )
+from pefourier.writing.escapes import in_markdown, printable
 from pefourier.writing.page import Page, flattened
 from pefourier.writing.text import agreeing, aligned, join, markdown_table, paragraph
 
@@ -268,12 +268,12 @@ def tables_in_words(found: Iterable[tuple[str, list[list[str]]]]) -> str:
 def as_markdown(summary: Summary) -> str:
     """The answer as summary.md."""
     parts = ["# Encodings compared", ""]
-    parts += [text for line in said_first(summary) for text in (printable(line), "")]
+    parts += [text for line in said_first(summary) for text in (in_markdown(line), "")]
     for what, rows in tables(summary):
-        parts += [f"## {printable(what)}", ""] if what else []
+        parts += [f"## {in_markdown(what)}", ""] if what else []
         parts += [markdown_table(rows), ""]
     parts += ["## How to read these numbers", ""]
-    points = [f"* {printable(line)}" for line in sentences(summary) + remarks_on_time(summary)]
+    points = [f"* {in_markdown(line)}" for line in sentences(summary) + remarks_on_time(summary)]
     return "\n".join([*parts, *points, ""])
 
 

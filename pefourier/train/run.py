@@ -21,7 +21,7 @@ from typing import Any
 import torch
 
 from pefourier.encodings.sources.tables import write_table
-from pefourier.errors import PefourierError, printable, shown
+from pefourier.errors import PefourierError, shown
 from pefourier.files import write_whole
 from pefourier.train import extrapolation, foresight, grid, loop, power, processes, search, summary
 from pefourier.train.asked import check_options, list_arms, list_candidates, parse_lengths
@@ -52,6 +52,7 @@ from pefourier.train.store import (
 )
 from pefourier.train.summary import Summary
 from pefourier.train.traces import START, name_of_table, read_curves, trace_of, write_trace
+from pefourier.writing.escapes import printable
 from pefourier.writing.text import agreeing, first_few
 
 LONGEST_NAME = 255  # bytes

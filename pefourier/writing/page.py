@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from math import isfinite
 from typing import Any, Literal
 
-from pefourier.errors import printable
 from pefourier.version import __version__
+from pefourier.writing.escapes import in_csv, in_workflow_command, in_workflow_property
 
 SCHEMA = 3  # of JSON; grows when a field changes its meaning or goes, not when one is added
 
@@ -97,9 +97,16 @@ def as_csv(page: Page) -> str:
 
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerows(
-        ["" if cell is None else cell for cell in plain(list(row))] for row in page.rows()
+        map(csv_cell, plain(list(row))) for row in page.rows()
     )
     return text.getvalue()
+
+
+def csv_cell(value: Any) -> Any:
+    """A value as it stands in CSV: numbers in full, text that nothing computes."""
+    if isinstance(value, str):
+        return in_csv(value)
+    return "" if value is None else value
 
 
 def as_github(page: Page) -> str:
@@ -165,19 +172,10 @@ def count_answers(page: Page, records: Sequence[Mapping[str, Any]]) -> str:
 def workflow_command(level: str, command: str, spec: str, text: str) -> str:
     """A workflow command of GitHub Actions; a SPEC that is a file names it."""
     path = spec.partition("#")[0]
-    properties = {"file": path} if os.path.isfile(path) else {}
+    properties = {"file": os.path.normpath(path)} if os.path.isfile(path) else {}
     properties["title"] = f"pefourier {command} {spec}".rstrip()
-    given = ",".join(f"{key}={percent_encoded(value, ':,')}" for key, value in properties.items())
-    return f"::{level} {given}::{percent_encoded(text)}\n"
-
-
-def percent_encoded(text: str, more: str = "") -> str:
-    r"""A text as workflow commands take it, safe on a terminal.
-
-    >>> percent_encoded("50 %\n", "")
-    '50 %25%0A'
-    """
-    return "".join(f"%{ord(c):02X}" if c in "%\r\n" + more else printable(c) for c in text)
+    given = ",".join(f"{key}={in_workflow_property(one)}" for key, one in properties.items())
+    return f"::{level} {given}::{in_workflow_command(text)}\n"
 
 
 def plain(value: Any) -> Any:

@@ -13,7 +13,8 @@ from math import isfinite
 from shutil import get_terminal_size
 from textwrap import wrap
 
-from pefourier.errors import PefourierError, printable, shown
+from pefourier.errors import PefourierError, shown
+from pefourier.writing.escapes import in_markdown
 
 WIDEST = 96  # letters of a line that is read with ease
 PLAIN = 1e5  # smaller numbers are told without a power of ten
@@ -65,10 +66,7 @@ def markdown_table(rows: Sequence[Sequence[str]]) -> str:
     |---|---|
     | a | 1 |
     """
-    head, *body = (
-        f"| {' | '.join(printable(cell).replace('|', chr(92) + '|') for cell in row)} |"
-        for row in rows
-    )
+    head, *body = (f"| {' | '.join(map(in_markdown, row))} |" for row in rows)
     return "\n".join([head, "|" + "---|" * len(rows[0]), *body])
 
 

@@ -296,7 +296,7 @@ def configs(tmp_path, monkeypatch):
 
 def test_the_hook_skips_what_is_no_model_and_answers_the_others(run, configs):
     hook = (ROOT / ".pre-commit-hooks.yaml").read_text()
-    entry = re.search("entry: pefourier (.*)", hook)[1].split()
+    entry = [*re.search("entry: pefourier (.*)", hook)[1].split(), "--"]
     aloud = [word for word in entry if word != "--quiet"]
     files = [f"{name}/config.json" for name in CONFIGS]
     silent = {"status": 0, "out": "", "err": ""}

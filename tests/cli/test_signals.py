@@ -181,7 +181,11 @@ def test_what_is_registered_for_the_end_is_done():
 @pytest.mark.parametrize(
     ("target", "status", "said"),
     [
-        ("os.open('/dev/full', os.O_WRONLY)", 2, "standard output: No space left on device"),
+        (
+            "os.open('/dev/full', os.O_WRONLY)",
+            2,
+            "cannot write standard output: No space left on device",
+        ),
         ("closed_pipe()", 0, ""),
     ],
 )

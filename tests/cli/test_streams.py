@@ -21,7 +21,7 @@ def test_a_reader_that_stops_early_is_no_error():
     ("redirection", "message"),
     [
         (">&-", "standard output is closed; there is nowhere to answer"),
-        (">/dev/full", "standard output: No space left on device"),
+        (">/dev/full", "cannot write standard output: No space left on device"),
     ],
 )
 def test_an_answer_that_cannot_be_written(redirection, message):

@@ -104,7 +104,7 @@ def split_spec(spec: str) -> tuple[str, str | None]:
     (('model.safetensors', 'wpe.weight'), ('wpe.npy', None))
     """
     ends = [len(spec), *(end for end in range(len(spec) - 1, 0, -1) if spec[end] == "#")]
-    for end in ends if len(ends) > 1 else ():
+    for end in ends if "#" in spec else ():
         path = spec[:end]
         if suffix_of(path) in READERS and os.path.lexists(path) and not os.path.isdir(path):
             return path, spec[end + 1 :] or None

@@ -1,0 +1,180 @@
+"""No name of a file is more than text in any form of any answer."""
+
+import csv
+import html
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pefourier.writing.escapes import ESCAPES, in_workflow_property
+
+CONTROLS = [*map(chr, [*range(1, 32), *range(127, 160), *range(0x202A, 0x202F)])]
+CONTROLS += [*map(chr, [*range(0x2066, 0x206A), 0x2028, 0x2029, 0xFEFF])]
+NAMES = [
+    "".join(c for c in CONTROLS if c not in "\n\r"),
+    "a\nb",
+    "a\r\nb",
+    "\x1b[2J\x1b]0;title\x07",
+    "::error file=x::evil",
+    "a ::stop-commands::x",
+    "##[error]evil",
+    "a,title=b:c%0Ad",
+    "<script>alert(1)<!--",
+    '"><img src=x onerror=alert(1)>&lt;',
+    "[a](javascript:alert(1))",
+    "![1](evil) [2]: evil",
+    "`a` *b* _c_ ~d~ $e$ | f \\| g",
+    "# head",
+    "> said",
+    "- item",
+    "1. item",
+    "+ item",
+    "&lt;b&gt;",
+    "\\input{x} $a$ #1 50% ^ ~ {",
+    "[1pt]",
+    "*",
+    "=1+1",
+    "+1+1",
+    "-1+1",
+    "@SUM(1)",
+    " =1",
+    "\t=1",
+    "\r=1",
+    "＝1",
+    "'=1",
+]
+PROGRAM = (sys.executable, "-m", "pefourier", "check-faithful")
+COMMANDS = ("check-faithful", "spectrum", "relations", "compare")
+FORMS = ("text", "csv", "github", "lint", "md", "latex", "sarif", "json")
+
+
+def plain_lines(text):
+    return all(line.isprintable() for line in text.removesuffix("\n").split("\n"))
+
+
+def inline_markup(text):
+    """What is left of Markdown when escaped letters and code of our own are taken out."""
+    return re.sub(r"\\[!-/:-@\[-`{-~]", "", text)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("form", ESCAPES)
+def test_an_escaped_name_is_text_in_one_line(form, name):
+    told = ESCAPES[form](name)
+    assert told.isprintable()
+    assert isinstance(told, str)
+    if form in ("text", "lint", "md", "latex", "csv"):
+        assert not re.search(r"(^|\s)::|##\[", told)
+    if form == "md":
+        left = inline_markup(told)
+        assert not re.search(r"[`*$|~]|<[a-z!]|\]\(|\]:|&\w+;|\b_|_\b", left)
+        assert not re.match(r"[#>=]|[-+] |\d+\. ", left)
+    if form == "latex":
+        left = re.sub(r"\\(text\w+\{\}|ldots\{\}|[&%$#_{}])", "", told)
+        assert not re.search(r"[%&#^~_\\]", left)
+        assert not re.match(r"[\[*]", told)
+        assert left.count("{") == left.count("}")
+    if form == "csv":
+        assert not re.match(r"[\s]*[=+\-@＝]", told)
+    if form == "html":
+        assert not re.search("[<>\"']", told)
+        assert html.unescape(told).isprintable()
+    if form == "github":
+        assert not re.search(r"%(?!25|0A|0D)", told)
+        assert not re.search(r"[:,]", in_workflow_property(name))
+
+
+def test_what_is_harmless_stays_as_it_is():
+    for name in ("wpe.npy", "a b/c-d.npy#h.0.attn", "rope_rho", "é", "模型", "[0.1, 0.2]", "x < 3"):
+        for form, escaped in ESCAPES.items():
+            if form not in ("latex", "html"):
+                assert escaped(name) == name
+    assert [ESCAPES["csv"](text) for text in ("-0.5", "+1e3", "-", "-inf")] == [
+        "-0.5",
+        "+1e3",
+        "-",
+        "-inf",
+    ]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A table of repeated rows, which has a finding, under each name that a file can have."""
+    folder = tmp_path_factory.mktemp("names")
+    for name in file_names():
+        np.save(folder / name, np.tile(np.random.default_rng(0).normal(size=(1, 4)), (8, 1)))
+    return folder
+
+
+def file_names():
+    return [f"{name.replace('/', '-')}.npy" for name in NAMES]
+
+
+def told_in(form, name, out):
+    """Faults of the output in which a name stands."""
+    if form == "csv":
+        cells = [cell for row in csv.reader(out.splitlines()) for cell in row]
+        return [c for c in cells if re.match(r"\s*[=+\-@＝]", c) and not number(c)]
+    if form == "md":
+        return re.findall(
+            r"<[a-z!]\w*|\]\(|&\w+;|^[#>] .*|^[-+] .*|^1\. .*", inline_markup(out), re.M
+        )
+    if form == "github":
+        return [line for line in out.splitlines() if not re.match(r"::\w+ [^\n]*title=", line)]
+    if form == "latex":
+        body = [line for line in out.splitlines() if not line.startswith(("%", "\\"))]
+        return [line for line in body if re.search(r"(?<!\\)[%#]|\\input|^\[|^\*", line)]
+    return [line for line in out.splitlines() if re.search(r"^\s*::|##\[", line)]
+
+
+def number(cell):
+    try:
+        return float(cell) is not None
+    except ValueError:
+        return False
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("command", COMMANDS)
+def test_names_of_files_are_text_in_each_form_of_a_command(run, folder, monkeypatch, command, form):
+    monkeypatch.chdir(folder)
+    for name in file_names():
+        more = ["dft"] if command == "compare" else []
+        done = run(command, "--format", form, "--quiet", *more, "--paths", "--", name)
+        assert done.status in (0, 1, 2), name
+        for text in (done.out, done.err):
+            assert plain_lines(text), (name, text)
+        if form not in ("json", "sarif"):
+            assert told_in(form, name, done.out) == [], name
+        refused = run(command, "--format", form, "--quiet", *more, "--paths", "--", f"no {name}")
+        for text in (refused.out, refused.err):
+            assert plain_lines(text), (name, text)
+
+
+def test_a_page_and_files_that_are_written_hold_names_as_text(run, folder, monkeypatch, undrawn):
+    monkeypatch.chdir(folder)
+    for name in file_names():
+        assert run("report", "--out", "page.html", "--paths", "--", name).status == 0
+        page = Path("page.html").read_text()
+        assert plain_lines(page.replace("\t", " "))
+        assert not re.search("<script|<img|alert\\(1\\)>", page)
+
+
+def test_names_are_text_for_the_command_itself(folder):
+    names = file_names()
+    for form in FORMS:
+        done = subprocess.run(
+            [*PROGRAM, "--paths", "--format", form, "--", *names],
+            cwd=folder,
+            env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])},
+            capture_output=True,
+            text=True,
+        )
+        assert done.returncode == 0, done.stderr
+        assert plain_lines(done.stdout)
+        assert plain_lines(done.stderr)

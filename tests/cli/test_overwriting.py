@@ -1,0 +1,166 @@
+"""No option that writes replaces what the same command reads, and a full disk is told in a line."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import typer
+
+from pefourier.cli import overwriting
+from pefourier.cli.commands import app
+from pefourier.encodings.sources.tables import write_table
+
+LLAMA = {"model_type": "llama", "hidden_size": 64, "num_attention_heads": 4, "vocab_size": 10}
+LLAMA |= {"max_position_embeddings": 128, "num_hidden_layers": 2}
+NEITHER = {"title", "span", "resolution", "spans", "device", "setting", "test_length"}
+NEITHER |= {"wanted", "width", "names", "term"}
+NEITHER |= {"search", "positive", "beside"}
+ROPES = ("rope", "rope:layout=interleaved", "--d", "16")
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    table = np.random.default_rng(0).normal(size=(16, 16))
+    for path in ("t.npy", "t.csv", "t.npz", "t.safetensors"):
+        write_table(path, table)
+    for path in ("column.npy", "column.csv"):
+        write_table(path, np.arange(1.0, 9.0)[:, None])
+    Path("m").mkdir()
+    Path("m/config.json").write_text(json.dumps(LLAMA))
+    weights = {"name": "model.layers.0.self_attn.q_proj.weight"}
+    write_table("m/model.safetensors", np.ones((64, 64)), **weights)
+    Path("base.json").write_text(json.dumps({"command": "compare"}))
+    np.save("real.npy", table)
+    os.symlink("real.npy", "soft.npy")
+    os.link("real.npy", "hard.npy")
+    os.symlink("m", "n")
+    return tmp_path
+
+
+def contents():
+    return {str(p): p.read_bytes() for p in Path().rglob("*") if p.is_file()}
+
+
+CASES = [
+    ("encode", "t.npy", "--out", "t.npy"),
+    ("encode", "t.csv", "--out", "./t.csv"),
+    ("encode", "t.npz#codes", "--out", "m/../t.npz"),
+    ("encode", "t.safetensors#codes", "--out", "t.safetensors"),
+    ("encode", "soft.npy", "--out", "real.npy"),
+    ("encode", "real.npy", "--out", "soft.npy"),
+    ("encode", "hard.npy", "--out", "real.npy"),
+    ("encode", "soft.npy", "--out", "hard.npy"),
+    ("encode", "m", "--out", "m/model.safetensors"),
+    ("encode", "n/config.json", "--out", "m/model.safetensors"),
+    ("encode", "m/config.json#text", "--out", "n/model.safetensors"),
+    ("encode", "sinusoidal", "--times", "column.csv", "--out", "column.csv"),
+    ("encode", "dft", "--positions", "column.npy", "--out", "column.npy"),
+    ("resize", "t.npy", "--from", "4x4", "--to", "6x6", "--out", "t.npy"),
+    ("resize", "t.safetensors#codes", "--to", "32", "--out", "t.safetensors"),
+    ("compare", "t.npy", "t.csv", "--permutation", "t.npy"),
+    ("compare", "m", "rope", "--permutation", "m/config.json"),
+    ("compare", *ROPES, "rope", "--permutation", "t.npy", "--times", "t.npy"),
+    ("convert", "m/model.safetensors", "--from", "halves", "--to", "neighbours", "--out", "m"),
+    ("convert", "m", "--from", "halves", "--to", "neighbours", "--out", "n/model.safetensors"),
+    ("train", "-e", "t.npy", "--save-tables", "."),
+]
+
+
+@pytest.mark.parametrize("words", CASES, ids=" ".join)
+def test_what_is_read_is_not_replaced(run, words):
+    before = contents()
+    done = run(*words)
+    assert (done.status, done.out) == (2, "")
+    (line,) = done.err.splitlines()
+    assert "which is read" in line
+    assert contents() == before
+
+
+FIGURES = {
+    "spectrum": ("real.npy",),
+    "reconstruct": ("dft", "--pos", "real.npy"),
+    "check-faithful": ("dft", "--baseline", "real.npy"),
+    "relations": ("real.npy",),
+    "context": ("m", "--against", "real.npy"),
+    "compare": ("t.npy", "real.npy"),
+    "usage": ("m", "--stats", "real.npy"),
+    "design": ("--extend-from", "real.npy", "--to", "4096"),
+    "resize": ("real.npy", "--to", "6x6"),
+}
+
+
+@pytest.mark.parametrize("command", FIGURES)
+def test_a_figure_replaces_no_input(run, command):
+    os.link("real.npy", "x.png")
+    before = contents()
+    done = run(command, *FIGURES[command], "--plot", "x.png")
+    assert (done.status, done.out, contents()) == (2, "", before)
+    assert "which is read" in done.err
+
+
+def test_standard_input_is_not_replaced():
+    before = contents()
+    command = [sys.executable, "-m", "pefourier", "encode", "-", "--out", "t.npy"]
+    with open("t.npy", "rb") as stream:
+        done = subprocess.run(command, stdin=stream, capture_output=True, text=True)
+    assert (done.returncode, done.stdout, contents()) == (2, "", before)
+
+
+def test_what_is_not_read_is_replaced(run):
+    for words in (
+        ("encode", "t.npy", "--out", "t.csv"),
+        ("encode", "dft", "--out", "t.npy", "--d", "8"),
+        ("resize", "t.safetensors#codes", "--to", "32", "--out", "longer.safetensors"),
+        ("spectrum", "m", "--plot", "m/a.png"),
+    ):
+        for _ in range(2):
+            assert run(*words).status == 0, words
+
+
+def test_each_option_of_text_is_known_to_read_or_write_or_neither():
+    known = {*overwriting.READ, *overwriting.WRITTEN, *NEITHER}
+    seen = set()
+    for name, command in typer.main.get_command(app).commands.items():
+        for one in command.params:
+            if one.type.name == "str":
+                assert one.name in known, (name, one.name)
+                seen.add(one.name)
+    assert {*overwriting.READ, *overwriting.WRITTEN} <= seen
+
+
+FULL = [
+    *(("encode", "dft", "--d", "4096", "--out", f"f.{end}") for end in ("npy", "npz", "csv")),
+    ("encode", "dft", "--d", "8", "--out", "f.safetensors"),
+    *(("spectrum", "dft", "--d", "8", "--plot", f"f.{end}") for end in ("png", "pdf", "svg")),
+    ("report", "dft", "--d", "8", "--out", "f.html"),
+    ("compare", *ROPES, "--permutation", "f.npy"),
+    ("compare", *ROPES, "--permutation", "f.json"),
+    ("resize", "t.npy", "--from", "4x4", "--to", "6x6", "--out", "f.npy"),
+]
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no such device")
+@pytest.mark.parametrize("words", FULL, ids=" ".join)
+def test_a_full_disk_is_told_in_a_line(run, words):
+    os.symlink("/dev/full", words[-1])
+    done = run(*words)
+    assert done.status == 2
+    line = done.err.splitlines()[-1]
+    assert line == f"pefourier: cannot write '{words[-1]}': No space left on device"
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no such device")
+@pytest.mark.parametrize(
+    "words", ["list", "list --json", "explain --schema", "--help", "train --help", "cite --csv"]
+)
+def test_a_full_standard_output_is_told_in_a_line(words):
+    command = [sys.executable, "-m", "pefourier", *words.split()]
+    with open("/dev/full", "wb") as stream:
+        done = subprocess.run(command, stdout=stream, stderr=subprocess.PIPE, text=True)
+    message = "pefourier: cannot write standard output: No space left on device\n"
+    assert (done.returncode, done.stderr) == (2, message)
