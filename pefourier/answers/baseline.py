@@ -411,7 +411,7 @@ def qualities_of(record: Record) -> dict[str, Any]:
     return {
         path: value
         for path, value in fields(tree | rotations_by_path(record)).items()
-        if path.rpartition(".")[2] in QUALITY
+        if path.rpartition(".")[2] in QUALITY and (path != "verdict" or value in LADDER)
     }
 
 
@@ -419,7 +419,9 @@ def worse_quality(now: Record, stored: Record) -> Iterator[str]:
     """Fields that changed for the worse."""
     before = qualities_of(stored)
     for path, value in qualities_of(now).items():
-        told, way = (value, before.get(path)), QUALITY[path.rpartition(".")[2]]
+        if path not in before:
+            continue
+        told, way = (value, before[path]), QUALITY[path.rpartition(".")[2]]
         one, two = map(LADDER.index, told) if path == "verdict" else told
         if {type(one), type(two)} <= {int, float} and way * (two - one) > SLACK * abs(two):
             words = [x if isinstance(x, str) else number(x) for x in told]
