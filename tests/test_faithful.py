@@ -108,9 +108,3 @@ def test_first_rising_lag_is_found_across_blocks(monkeypatch, at_once):
     monkeypatch.setattr(sys.modules["pefourier.analysis.relations"], "LAGS_AT_ONCE", at_once)
     assert assess(build("sinusoidal", length=100, d=64)).first_rising_lag == 6
     assert assess(build("sinusoidal", length=100, d=128)).first_rising_lag == 12
-
-
-def test_lags_that_share_a_bucket_of_t5_are_told():
-    """The lags at which the buckets of T5 begin are those of its own code."""
-    runs = "8-11, 12-15, 16-22, 23-31, 32-45, 46-63, 64-90, 91-127"
-    assert f": distances {runs}." in assess(load("t5", 128, 8)).conclusion

@@ -75,6 +75,7 @@ class Relations(Result):
         "residual of T(1) (Denk)": "shift_residual",
         "asymmetry of lags": "asymmetry",
         "correlation of distances": "distance_preservation",
+        "correlation of neighbours": "neighbours_alike",
         "as far along the axes": "diagonals.on_axes",
         "as far on the diagonals": "diagonals.on_diagonals",
         "away from a rotation": "rotation_residual",
@@ -111,6 +112,13 @@ class Relations(Result):
         if self.kernel is None:
             return "zero codes"
         return "depends on position" if self.toeplitz_residual > EXACT else "depends on lag alone"
+
+    @property
+    def neighbours_alike(self) -> float | None:
+        """How much codes of neighbours are alike, where distances can be compared."""
+        if self.distance_preservation is None:
+            return None
+        return neighbour_likeness(without_prefix(self.about[0]))
 
     @property
     def first_low_lag(self) -> float | None:
@@ -548,25 +556,3 @@ def pairs_of_neighbours(enc: Encoding) -> tuple[np.ndarray, np.ndarray, np.ndarr
     between[between <= 1e-7 * between.max()] = np.inf  # itself, or one at the same place
     pairs = np.isfinite(between)
     return apart, pairs & (between <= 1.001 * between.min(axis=1, keepdims=True)), pairs
-
-
-def neighbours_beyond_chance(enc: Encoding) -> float:
-    """Standard deviations by which neighbours are more alike than with the codes in random order.
-
-    Mean and variance over all orders are known (Mantel, 1967): two pairs are the same, share a
-    point or share none, and each kind occurs as often in any order. 0 where all are as far apart.
-
-    >>> from pefourier.encodings import load
-    >>> abs(neighbours_beyond_chance(load("learned", length=512, d=64))) < 4
-    True
-    """
-    apart, near, _ = pairs_of_neighbours(enc)
-    any_two = 1.0 - np.eye(len(apart))
-    size = (apart * any_two).mean()
-    apart = (apart - (apart * any_two).sum() / any_two.sum()) * any_two
-    kinds = []
-    for m in (apart, np.add(near, near.T, dtype=float) / 2, any_two):
-        same, one = (m**2).sum(), (m.sum(axis=1) ** 2).sum()
-        kinds.append(np.array([2 * same, 4 * (one - same), m.sum() ** 2 + 2 * same - 4 * one]))
-    spread = np.sqrt(max((kinds[0] * kinds[1] / kinds[2]).sum(), 0.0))
-    return float(-apart[near].sum() / spread) if spread > 1e-9 * size * near.sum() else 0.0

@@ -28,7 +28,7 @@ from pefourier.encodings.grids import size_of
 from pefourier.encodings.places import by_axis, by_name
 from pefourier.files import read_toml
 from pefourier.writing.page import fields_of, flattened
-from pefourier.writing.text import aligned, number
+from pefourier.writing.text import aligned, number, paragraph
 
 URGENT = ("error", "warning")  # severities of findings that a conclusion ends with, worst first
 MOST_URGENT = 2
@@ -117,7 +117,9 @@ def findings_text(answer: Answer) -> str:
 
 def finding_line(label: str, finding: Finding) -> str:
     """A finding about an encoding as text has it."""
-    return f"\n{finding.severity}: {label}: {finding.message} [{finding.code}]\n"
+    return "\n" + paragraph(
+        f"{finding.severity}: {label}: {finding.message} [{finding.code}]", "  "
+    )
 
 
 def codes_of(result: Any) -> str:

@@ -403,7 +403,7 @@ def test_grids_and_sequences_stand_side_by_side(page, tmp_path, monkeypatch):
     assert pictures
     assert all(v.startswith("data:image/png;base64,") for v in pictures)
     assert any("meets a phase again" in said for said in found.text["p"])  # as context says
-    assert "check-faithful in numbers (2 of 2)" in found.text["caption"]
+    assert "check-faithful in numbers" in found.text["caption"]
     assert "pefourier spectrum axial axial-rope --d 16 --grid 3x4" in found.text["code"]
 
 
