@@ -105,7 +105,7 @@ def joint_waves(domain: Domain, table: np.ndarray) -> JointWaves:
     table = np.asarray(table, dtype=float)
     total, rows = (table**2).sum(), strongest(table - table.mean(axis=0))
     omega, fit = np.empty(0), fit_rows(t, rows, np.empty(0))
-    while True:
+    while len(t) > 1:  # one row has no frequency but 0
         at, energy = periodogram(domain, fit.rest)
         peak = 1 + int(np.argmax(energy[1:]))
         noise = min(NOISE * energy[1:].mean(), SMALL * total)
