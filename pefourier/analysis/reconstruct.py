@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pefourier.analysis.spectrum import density
-from pefourier.encodings.checks import check_size
+from pefourier.encodings.checks import NUMBERS, check_size
 from pefourier.encodings.encoding import Encoding, as_encoding, without_prefix
 from pefourier.errors import PefourierError
 from pefourier.geometry.torus import multiplicity
@@ -148,7 +148,7 @@ def where_to_rebuild(
         points = usual_positions(sides[0]) if positions is None else positions
     else:
         sides, points = sides or own, positions or [tuple(n // 2 for n in own)]
-    check_size("a lattice for each position", len(points), *sides)
+    check_size("a lattice for each position", len(points), *sides, limit=NUMBERS)
     return sides, points
 
 

@@ -99,13 +99,15 @@ def joint_waves(domain: Domain, table: np.ndarray) -> JointWaves:
     >>> found.omega.round(9), float(found.share.sum().round(3))
     (array([0.2 , 0.25]), 0.992)
     """
+    if len(domain) == 1:  # which has no frequency but 0
+        return JointWaves(*np.empty((4, 0)))
     t = np.asarray(domain.x, dtype=float)
     t = (t - t.mean()) / domain.spacing
     bin_, last = 2 * np.pi / len(t), np.inf if domain.irregular else np.pi
     table = np.asarray(table, dtype=float)
     total, rows = (table**2).sum(), strongest(table - table.mean(axis=0))
     omega, fit = np.empty(0), fit_rows(t, rows, np.empty(0))
-    while len(t) > 1:  # one row has no frequency but 0
+    while True:
         at, energy = periodogram(domain, fit.rest)
         peak = 1 + int(np.argmax(energy[1:]))
         noise = min(NOISE * energy[1:].mean(), SMALL * total)
