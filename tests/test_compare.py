@@ -567,3 +567,25 @@ def test_a_table_in_float32_is_compared_with_a_formula_of_another_layout(convent
     table = load(f"axial:convention={convention}", d=32, grid=(4, 5)).table().astype(np.float32)
     r = pefourier.compare(table, "axial:layout=halves", grid=(4, 5))
     assert r.verdict == ("equivalent" if convention == "mae" else "different")
+
+
+@pytest.mark.parametrize("one", ["rope:rho=5e5", "rope:rho=1e6"])
+@pytest.mark.parametrize(
+    "other",
+    ["llama3,factor=8,original=8192", "linear,factor=4", "yarn,factor=4,original=32"],
+)
+def test_a_scaling_of_one_table_alone_is_told_in_either_order(one, other):
+    """Of tables that nobody declares, as they come out of models."""
+    tables = [stored(load(spec, 64, 64).table()) for spec in (one, f"{one},scaling={other}")]
+    for a, b in (tables, tables[::-1]):
+        c = compare(a, b)
+        assert c.verdict == "different"
+        assert c.conclusion.startswith("DIFFERENT")
+
+
+@pytest.mark.parametrize("pair", [(None, "llama3"), ("llama3", None)])
+def test_a_scaling_of_one_alone_stands_with_its_settings(pair):
+    own = {"factor": tuple(8.0 if name else None for name in pair)}
+    which = "second" if pair[1] else "first"
+    told = f"scaling of the {which} alone (llama3 (factor 8))"
+    assert settings_apart({"scaling": pair, **own}) == told

@@ -256,6 +256,7 @@ def test_numbers_in_prose_are_those_of_the_program():
     assert "76 of 128 = 59 %" in said
     assert "2^26 positions, 2^21 dimensions, 2^30 numbers" in TEXT
     assert (checks.LARGEST, checks.WIDEST, checks.NUMBERS) == (2**26, 2**21, 2**30)
+    assert ("(computed: 2^25)" in TEXT, checks.COMPUTED) == (True, 2**25)
     (rungs,) = re.findall(r"Verdicts are (.*?)\.", TEXT, re.DOTALL)
     assert re.findall(r"(?:^|<\s)`(\w+)`", rungs) == list(LADDER)
 

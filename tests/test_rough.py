@@ -368,7 +368,7 @@ def test_any_command_line_ends_in_an_answer_or_in_one_line(seed):
 
 
 REACH = "the largest must be between 1e-100 and 1e+100 in size: scale them"
-LIMIT = "numbers, the limit is 1073741824; choose a smaller length or d, or fewer positions"
+LIMIT = "numbers, the limit is 33554432; choose a smaller length or d, or fewer positions"
 
 
 @pytest.mark.parametrize(

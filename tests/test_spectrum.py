@@ -303,3 +303,19 @@ def test_the_wave_at_half_of_the_energy_is_one_that_is_declared(length):
     r = density(load("rope", length, 8), length)
     assert r.half_wave == pytest.approx(2 * np.pi * 100)
     assert r.frequency_holding(0.5) == sorted(r.frequencies)[1]
+
+
+@pytest.mark.parametrize("d", [2, 8])
+def test_one_row_is_constant(d):
+    r = density(from_table(np.arange(1.0, d + 1)[None]), sigma=0)
+    assert r.few_waves is None or len(r.few_waves.omega) == 0
+    assert r.summary.lowest_bin_share == 1.0
+    assert r.conclusion.startswith("CONSTANT")
+
+
+@pytest.mark.parametrize(
+    ("spec", "length", "d"), [("sinusoidal", 80, 2**20), ("rope", 16, 2**19), ("rope", 2**18, 128)]
+)
+def test_bands_of_very_many_waves_are_told(run, spec, length, d):
+    done = run("spectrum", spec, "--length", length, "--d", d)
+    assert (done.status, done.err) == (0, "")

@@ -192,6 +192,17 @@ def test_what_a_layer_norm_adds_is_a_bias_after_the_weights(tmp_path, rng):
     assert 0 < one.bias[1] < 1
 
 
+@pytest.mark.parametrize("size", [1, 7, 31, 33, 64])
+@pytest.mark.parametrize("name", [Q, K, NORM])
+def test_a_bias_of_another_length_is_refused(tmp_path, size, name):
+    bias = name.replace("weight", "bias")
+    path = write_model(tmp_path, random_tensors() | {bias: np.ones(size, np.float32)})
+    rows = {Q: 32, K: 16, NORM: 24}[name]
+    assert size != rows
+    with pytest.raises(PefourierError, match=rf"{re.escape(bias)}.* \({size},\), .* {rows} "):
+        use_of_model(path)
+
+
 @pytest.mark.parametrize(
     ("kind", "bias"), [("cohere", False), ("starcoder2", True), ("llama", False)]
 )

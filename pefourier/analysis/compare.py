@@ -246,7 +246,7 @@ def compare_codes(one: Encoding, two: Encoding) -> Comparison:
     if one.dim != two.dim:
         unknown = dict.fromkeys(("max_difference", "first_difference", "largest_difference"))
         return Comparison("different", False, {}, tolerance=0.0, **unknown, **facts)
-    first, second = (np.asarray(enc.codes(enc.domain.x[:n]), dtype=float) for enc in (one, two))
+    first, second = (np.asarray(enc.table(enc.domain.x[:n]), dtype=float) for enc in (one, two))
     allowed, eps = stored_tolerance(first, second, one, two)
     plain = np.abs(first - second)
     facts |= {"tolerance": float(allowed.max()), **locate_differences(plain, allowed)}

@@ -45,7 +45,7 @@ def measure_likeness(one: Encoding, two: Encoding) -> Likeness:
     n = min(len(one), len(two))
     if n < LEAST or n * max(one.dim, two.dim) ** 2 > MOST_WORK:
         return Likeness(None, None, None)
-    tables = [np.asarray(enc.codes(enc.domain.x[:n]), dtype=float) for enc in (one, two)]
+    tables = [np.asarray(enc.table(enc.domain.x[:n]), dtype=float) for enc in (one, two)]
     change = measure_change(*tables)
     tables = [table * unit_of(table) for table in tables]
     products = align_products(*tables)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from pefourier.analysis.spectrum import density
-from pefourier.encodings.checks import check_size
+from pefourier.encodings.checks import NUMBERS, check_size
 from pefourier.encodings.encoding import Encoding, Finding, as_encoding, without_prefix
 from pefourier.encodings.findings import finding
 from pefourier.encodings.places import axis_names
@@ -289,7 +289,7 @@ def where_to_rebuild(
         points = usual_positions(sides[0]) if positions is None else positions
     else:
         sides, points = sides or own, positions or [tuple(n // 2 for n in own)]
-    check_size("a lattice for each position", len(points), *sides)
+    check_size("a lattice for each position", len(points), *sides, limit=NUMBERS)
     return sides, points
 
 

@@ -353,7 +353,7 @@ def shift_along(enc: Encoding, axis: int, k: int = 1) -> float | None:
     near = places[places[:, axis] < len(corner[axis]) - k]
     ends = [near, near + k * (np.arange(len(sides)) == axis)]
     rows = [enc.domain.x[np.ravel_multi_index(tuple(end.T), sides)] for end in ends]
-    return fit_shift(*(np.asarray(enc.codes(x), dtype=float) for x in rows))
+    return fit_shift(*(np.asarray(enc.table(x), dtype=float) for x in rows))
 
 
 def kernel(enc: Encoding) -> np.ndarray | None:
@@ -369,7 +369,7 @@ def kernel(enc: Encoding) -> np.ndarray | None:
     if enc.domain.kind == "lag" and enc.domain.grid:
         return None  # displacements have no order
     if enc.domain.kind == "lag":
-        return kernel_of_biases(enc.codes(enc.domain.x[enc.domain.x <= 0])[::-1])
+        return kernel_of_biases(enc.table(enc.domain.x[enc.domain.x <= 0])[::-1])
     if len(enc.domain.sides) > 1:
         return kernel_on_grid(enc)
     if enc.lag_alone:
@@ -521,7 +521,7 @@ def distance_preservation(enc: Encoding) -> float | None:
 def both_distances(enc: Encoding, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Squared distances of the codes of points by their numbers, and distances of these."""
     x = enc.domain.x[points]
-    table = np.asarray(enc.codes(x), dtype=float)
+    table = np.asarray(enc.table(x), dtype=float)
     table = table - table.mean(axis=0)  # a common offset would drown the differences
     squared = (table**2).sum(axis=1)
     apart = np.maximum(squared[:, None] + squared - 2 * table @ table.T, 0.0)

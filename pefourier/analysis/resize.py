@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from pefourier.analysis.spectrum import axis_shares, density
-from pefourier.encodings.checks import check_count, check_size
+from pefourier.encodings.checks import NUMBERS, check_count, check_size
 from pefourier.encodings.domain import lattice, lattice_points
 from pefourier.encodings.encoding import Encoding, from_table
 from pefourier.encodings.families.axes import axis_letters
@@ -289,7 +289,8 @@ def check_new_sides(encoding: Encoding, new: Sequence[int]) -> tuple[tuple[int, 
             f"{len(old)}; give as many sides"
         )
     wanted = tuple(2 * n - 1 for n in new) if lags else tuple(new)
-    check_size("the new table", encoding.domain.prefix + math.prod(wanted), encoding.dim)
+    rows = encoding.domain.prefix + math.prod(wanted)
+    check_size("the new table", rows, encoding.dim, limit=NUMBERS)
     return old, tuple(map(int, new)), wanted
 
 

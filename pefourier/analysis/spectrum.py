@@ -21,7 +21,7 @@ import numpy as np
 
 from pefourier.diagnosis.identify import frequency_slack
 from pefourier.encodings.axis_parts import axis_parts
-from pefourier.encodings.checks import LARGEST, check_count, check_size
+from pefourier.encodings.checks import LARGEST, NUMBERS, check_count, check_size
 from pefourier.encodings.domain import half_plane, lattice_points, periodogram
 from pefourier.encodings.encoding import Encoding, Finding, as_encoding, row_blocks, without_prefix
 from pefourier.encodings.findings import finding
@@ -483,7 +483,7 @@ def lattice_sides(enc: Encoding, lattice: int | None) -> tuple[int, ...]:
         sides = (n,) * axes
     else:
         sides = enc.domain.sides
-    check_size("a lattice", *sides)
+    check_size("a lattice", *sides, limit=NUMBERS)
     return sides
 
 

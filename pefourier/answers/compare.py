@@ -357,7 +357,7 @@ def settings_apart(changes: Mapping[str, tuple[Any, Any]]) -> str:
     """
     said = {key: list(values_apart(pair)) for key, pair in changes.items()}
     if "scaling" in said:
-        own = [key for key in said if None in changes[key]]
+        own = [key for key in said if key != "scaling" and None in changes[key]]
         for side in (0, 1):
             detail = ", ".join(f"{key} {said[key][side]}" for key in own if said[key][side])
             said["scaling"][side] += f" ({detail})" if detail else ""

@@ -387,7 +387,7 @@ def other_parameters(a: Encoding, b: Encoding) -> Cause | None:
     n = min(len(a), len(b))
     if n < 4 or {a.domain.kind, b.domain.kind} != {"position"}:
         return None
-    tables = [np.asarray(enc.codes(enc.domain.x[:n])) for enc in (a, b)]
+    tables = [np.asarray(enc.table(enc.domain.x[:n])) for enc in (a, b)]
     found = [identify(table, enc.eps) for table, enc in zip(tables, (a, b), strict=True)]
     if None in found:
         return None

@@ -1,6 +1,7 @@
 """What a parameter, an array or the codes of an encoding must be; each is refused in one line."""
 
 import math
+import sys
 from collections.abc import Sequence
 from numbers import Real
 
@@ -8,7 +9,8 @@ from pefourier.errors import PefourierError, shown
 
 LARGEST = 2**26  # positions or lattice points: half a GiB of numbers
 WIDEST = 2**21  # dimensions of a code: more would take minutes
-NUMBERS = 2**30  # numbers of a table that is made: 8 GiB
+NUMBERS = 2**30  # numbers of a table: 8 GiB
+COMPUTED = 2**25  # numbers of a table that a formula gives: 256 MiB, and answers hold copies
 LEAST_SIDE = 4  # of an array that may be of an image
 COSTS = {  # of what takes long: seconds of two cores for each, and the most that are begun with
     "products of a decomposition": (7e-10, 2**39),
@@ -16,6 +18,25 @@ COSTS = {  # of what takes long: seconds of two cores for each, and the most tha
     "positions in narrow formats": (1e-6, 12e6),  # 180 bytes each
 }
 MAGNITUDES = (1e-100, 1e100)  # of the largest number of a table, which is squared
+HUGE = 1e300  # size of a number in a file: with larger ones products overflow
+
+
+def is_number(value: object, low: float = -HUGE, high: float = HUGE) -> bool:
+    """Whether a value from a file is a number, no truth value, finite and within a range.
+
+    >>> is_number(0.5), is_number(True), is_number("1"), is_number(math.nan), is_number(10**400)
+    (True, False, False, False, False)
+    """
+    return type(value) in (int, float) and low <= value <= high
+
+
+def is_count(value: object, low: int = 1, high: int = 2**53 - 1) -> bool:
+    """Whether a value from a file is a whole number within a range, maybe written 4096.0.
+
+    >>> is_count(4096.0), is_count(0), is_count(1.5)
+    (True, False, False)
+    """
+    return is_number(value, low, high) and value == int(value)
 
 
 def check_count(key: str, value: int, least: int = 1, most: int = 2**53) -> None:
@@ -40,7 +61,7 @@ def check_whole(key: str, value: object) -> None:
 
 def check_above(key: str, value: float, least: float = 0.0) -> None:
     """Refuse a number that is not finite and above `least`."""
-    if not (isinstance(value, Real) and math.isfinite(value) and value > least):
+    if not (isinstance(value, Real) and least < value <= sys.float_info.max):
         raise PefourierError(f"{key} must be a finite number above {least:g}; got {value}")
 
 
@@ -91,12 +112,12 @@ def reshaping(shape: Sequence[int]) -> str:
     return f"; of an image write {last}, or, where its first axis has the dimensions, {first}"
 
 
-def check_size(what: str, *shape: int) -> None:
+def check_size(what: str, *shape: int, limit: int = COMPUTED) -> None:
     """Refuse an array larger than a machine can be expected to hold, before the kernel kills."""
-    if math.prod(shape) > NUMBERS:
+    if math.prod(shape) > limit:
         sizes = " × ".join(map(str, shape))
         raise PefourierError(
-            f"{what} would hold {sizes} numbers, the limit is {NUMBERS}; "
+            f"{what} would hold {sizes} numbers, the limit is {limit}; "
             "choose a smaller length or d, or fewer positions"
         )
 

@@ -15,7 +15,14 @@ from typing import Any, Literal
 
 import numpy as np
 
-from pefourier.encodings.checks import NUMBERS, check_magnitude, check_size, reshaping, table_axes
+from pefourier.encodings.checks import (
+    COMPUTED,
+    NUMBERS,
+    check_magnitude,
+    check_size,
+    reshaping,
+    table_axes,
+)
 from pefourier.encodings.domain import Domain, positions
 from pefourier.errors import PefourierError, shown
 from pefourier.writing.escapes import printable
@@ -133,9 +140,14 @@ class Encoding:
         return self.lag_alone and self.domain.kind != "time"
 
     @property
+    def table_limit(self) -> int:
+        """The most numbers of a table of codes: fewer where a formula gives it."""
+        return COMPUTED if self.origin == "formula" else NUMBERS
+
+    @property
     def fits(self) -> bool:
         """Whether the table of all codes is of a size that is made."""
-        return len(self) * self.dim <= NUMBERS
+        return len(self) * self.dim <= self.table_limit
 
     @property
     def label(self) -> str:
@@ -145,7 +157,7 @@ class Encoding:
     def table(self, x: np.ndarray | None = None) -> np.ndarray:
         """All codes, or those of points x: (n, d). A file's keep their own floating-point type."""
         x = self.domain.x if x is None else x
-        check_size(f"a table of {shown(self.spec)}", len(x), self.dim)
+        check_size(f"a table of {shown(self.spec)}", len(x), self.dim, limit=self.table_limit)
         codes = self.codes(x)
         if not self.fits:  # else it was seen when it was built
             check_magnitude(self.spec, largest_number(codes))

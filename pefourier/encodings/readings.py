@@ -9,12 +9,14 @@ one by one.
 """
 
 from collections.abc import Iterable, Iterator
+from math import isqrt
 
 import numpy as np
 
 FARTHEST = 2**20  # lags and positions that are searched
 STEP = 2**7  # lags that a product of matrices takes from each of its starts
 FIRST_STARTS, STARTS = 2**4, 2**11  # starts of the first product, which often suffices, and most
+PAIRS = 2**10  # pairs whose waves are held at a time
 LEVELS = (0.99, 0.9, 0.5)
 
 
@@ -28,15 +30,35 @@ def lag_sums(frequencies: np.ndarray, most: int = FARTHEST) -> Iterator[tuple[in
     >>> sums.round(4)
     array([2.    , 1.5403, 0.5837])
     """
-    inner = np.multiply.outer(np.arange(STEP), frequencies)
-    waves = np.hstack([np.cos(inner), -np.sin(inner)]).T
+    parts = [frequencies[start : start + PAIRS] for start in range(0, len(frequencies), PAIRS)]
     first, count = 0, STEP * FIRST_STARTS
     while first < most:
-        starts = np.arange(first, min(first + count, most), STEP, dtype=float)
-        outer = np.multiply.outer(starts, frequencies)
-        sums = np.hstack([np.cos(outer), np.sin(outer)]) @ waves
-        yield first, sums.ravel()[: most - first]
+        rows = -(-(min(first + count, most) - first) // STEP)
+        yield first, sum(sums_from(first, rows, part) for part in parts).ravel()[: most - first]
         first, count = first + count, min(2 * count, STEP * STARTS)
+
+
+def sums_from(first: int, rows: int, frequencies: np.ndarray) -> np.ndarray:
+    """Sums of cosines at the lags from the first on, `STEP` of them in each row."""
+    inner = powers_of_waves(STEP, frequencies)
+    outer = powers_of_waves(rows, STEP * frequencies) * np.exp(1j * first * frequencies)
+    return outer.real @ inner.real.T - outer.imag @ inner.imag.T
+
+
+def powers_of_waves(count: int, frequencies: np.ndarray) -> np.ndarray:
+    r"""The waves :math:`e^{i k \omega}`, k below `count`, shape (count, pairs).
+
+    They are products of about sqrt(count) waves, which cost less than their cosines and sines.
+
+    >>> powers_of_waves(7, np.array([0.5]))[6].round(9) == np.exp(3j).round(9)
+    array([ True])
+    """
+    run = isqrt(count - 1) + 1
+    fine, coarse = (
+        np.exp(1j * np.multiply.outer(np.arange(0, end, step), frequencies))
+        for end, step in ((run, 1), (count, run))
+    )
+    return (coarse[:, None] * fine).reshape(-1, len(frequencies))[:count]
 
 
 def first_below(frequencies: np.ndarray, level: float, most: int = FARTHEST) -> int | None:

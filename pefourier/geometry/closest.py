@@ -91,7 +91,8 @@ def closest_pair(enc: Encoding, progress: Progress | None = None) -> ClosestPair
     elif enc.stationary:
         return search_lags(enc.measure, len(enc), report)
     in_order = enc.domain.kind == "position" and len(enc.domain.sides) == 1
-    return search_rows(enc.table(), report, first_alike(enc.table(), enc.eps, in_order))
+    table = enc.table()
+    return search_rows(table, report, first_alike(table, enc.eps, in_order))
 
 
 def search_lags(measure: Measure, n: int, report: Progress) -> ClosestPair:

@@ -99,6 +99,8 @@ def joint_waves(domain: Domain, table: np.ndarray) -> JointWaves:
     >>> found.omega.round(9), float(found.share.sum().round(3))
     (array([0.2 , 0.25]), 0.992)
     """
+    if len(domain) == 1:  # which has no frequency but 0
+        return JointWaves(*np.empty((4, 0)))
     t = np.asarray(domain.x, dtype=float)
     t = (t - t.mean()) / domain.spacing
     bin_, last = 2 * np.pi / len(t), np.inf if domain.irregular else np.pi

@@ -17,7 +17,7 @@ from operator import itemgetter
 import numpy as np
 
 from pefourier.encodings.axis_parts import axis_parts
-from pefourier.encodings.checks import check_cost, check_size
+from pefourier.encodings.checks import NUMBERS, check_cost, check_size
 from pefourier.encodings.encoding import FLOAT64_EPS, Encoding, row_blocks
 from pefourier.errors import shown
 from pefourier.geometry import Progress
@@ -171,8 +171,8 @@ def check_products(enc: Encoding) -> None:
     if enc.stationary and len(enc.domain.sides) == 1:
         n, d = (n + 1) // 2, len(enc.measure.frequencies)
     else:
-        check_size(f"a table of {shown(enc.spec)}", n, d)
-    check_size(f"the inner products of {shown(enc.spec)}", min(n, d), min(n, d))
+        check_size(f"a table of {shown(enc.spec)}", n, d, limit=enc.table_limit)
+    check_size(f"the inner products of {shown(enc.spec)}", min(n, d), min(n, d), limit=NUMBERS)
     if axis_parts(enc) is None:
         products = min(n, d) ** 2 * (max(n, d) if not enc.stationary else min(n, d))
         check_cost(shown(enc.spec), "products of a decomposition", products)

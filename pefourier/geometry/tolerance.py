@@ -36,7 +36,10 @@ def stored_tolerance(
     All was computed in float32 or better, and each number then rounded to its table's format, by
     half a unit at most: so were numbers of 16 bits that lie in a wider format.
     """
-    stored = [stored_resolution(t, enc.eps)[0] for t, enc in ((a, one), (b, two))]
+    stored = [
+        enc.eps if enc.origin == "formula" else stored_resolution(t, enc.eps)[0]
+        for t, enc in ((a, one), (b, two))
+    ]
     coarser = max(stored)
     phases = FLOAT32_EPS if has_float32_phases(a) or has_float32_phases(b) else coarser
     allowed = rounding_tolerance(a, one, coarser, phases)

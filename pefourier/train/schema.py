@@ -6,7 +6,6 @@ that was edited, cut or written by somebody else is refused in one line.
 
 import json
 import math
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from types import NoneType, UnionType
@@ -23,6 +22,7 @@ from typing import (
     is_typeddict,
 )
 
+from pefourier.encodings.checks import is_count, is_number
 from pefourier.errors import shown
 from pefourier.train.options import MOST_SEEDS, Options, Split
 
@@ -261,8 +261,8 @@ def is_of(value: Any, kind: Any) -> bool:
     if isinstance(kind, UnionType):
         return any(is_of(value, one) for one in get_args(kind))
     if kind is float:
-        return type(value) in (int, float) and abs(value) <= sys.float_info.max
-    return type(value) is kind
+        return is_number(value)
+    return type(value) is kind and (kind is not int or is_count(value, -(2**53)))
 
 
 def name_of(kind: Any) -> str:

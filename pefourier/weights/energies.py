@@ -64,6 +64,10 @@ def row_energies(model: ModelWeights, part: Projection) -> tuple[np.ndarray, np.
         energies[top:end] += weighted_sums(sizes, np.ascontiguousarray(gains[..., some]))
     bias = tensors[part.bias].vector() if part.bias else None
     shift = tensors.get((part.norm or "").removesuffix("weight") + "bias")
+    if shift is not None and shift.shape != (columns,):
+        raise PefourierError(
+            f"{shown(shift.name)} has shape {shift.shape}, {shown(part.tensor)} {columns} columns"
+        )
     if model.centred(part.norm):
         beta = np.zeros(columns) if shift is None else shift.vector()
         vectors, images = np.stack([beta, gain / np.sqrt(columns)], axis=1), np.zeros((last, 2))

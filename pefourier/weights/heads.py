@@ -169,8 +169,14 @@ def attention_at(
 
     def projection(i: int, norm: str | None, norms: str) -> Projection:
         bias = dotted(module, leaves[i], "bias")
+        bias = bias if bias in tensors else None
+        if bias and tensors[bias].shape != (rows[i],):
+            raise PefourierError(
+                f"{shown(bias)} of {label} has shape {tensors[bias].shape}, {shown(weights[i])} "
+                f"{rows[i]} rows; a bias has a number for each row"
+            )
         gains = gains_of(tensors, module, names[norms])
-        return Projection(weights[i], index[i], bias if bias in tensors else None, norm, gains)
+        return Projection(weights[i], index[i], bias, norm, gains)
 
     first = first_of(tensors, module, names["between"]) if inner else before
     return Attention(

@@ -222,10 +222,9 @@ def gguf_sizes(model: ModelWeights, d: int, turned: int) -> HeadSizes:
     from pefourier.encodings.sources.gguf_file import open_gguf
 
     file = open_gguf(model.spec)
-    counts = [file.number(f"attention.head_count{end}") for end in ("", "_kv")]
-    heads, kv = (int(count) if count else None for count in counts)
+    heads, kv = (file.count(f"attention.head_count{end}") for end in ("", "_kv"))
     if any(name.endswith("attn_kv_a_mqa.weight") for name in model.tensors):  # MLA
-        wide = int(file.number("attention.key_length_mla") or d)
+        wide = file.count("attention.key_length_mla") or d
         return HeadSizes(model.kind, turned, wide - turned, heads, None)
     several = isinstance(file.metadata.get(f"{model.kind}.attention.head_count"), list)
     return HeadSizes(model.kind, d, 0, None if several else heads, None if several else kv)

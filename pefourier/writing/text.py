@@ -164,7 +164,9 @@ def number(value: float | int | bool | str | None, digits: int = 4, missing: str
         return missing
     if isinstance(value, bool):
         return "yes" if value else "no"
-    text = f"{value:.{digits}g}" if isinstance(value, float) else str(value)
+    if not isinstance(value, float):
+        return str(value)
+    text = f"{value:.{digits}g}"
     return f"{float(text):.0f}" if "e+0" in text and abs(value) < PLAIN else text
 
 

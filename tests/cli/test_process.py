@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -307,6 +308,11 @@ HUGE = [
     "check-faithful t5:buckets=1000000000000,max_distance=10000000000000",
     "check-faithful tupe --length 40000",
     "check-faithful erpe --length 60000000",
+    "check-faithful alibi --length 1000000",
+    "spectrum alibi --length 1000000",
+    "relations alibi --length 1000000",
+    "compare alibi kerple --length 1000000",
+    "check-faithful learned --length 1000000 --d 64",
     "encode rope --length 60000000 --out x.npy",
     "reconstruct --lattice 60000000 --pos " + " ".join(map(str, range(20))),
 ]
@@ -319,6 +325,22 @@ def test_what_no_machine_holds_is_refused(measured, command):
     assert "limit" in err[0] or "up to" in err[0] or "too many" in err[0], err
     assert peak < GIB
     assert seconds < 5
+
+
+def test_a_head_of_a_million_dimensions_is_answered(measured):
+    """Sums over pairs are taken in parts: once 3.4 GiB."""
+    config = {"model_type": "llama", "hidden_size": 2**20, "num_attention_heads": 1}
+    Path("wide.json").write_text(json.dumps({**config, "max_position_embeddings": 2**26}))
+    status, out, err, peak, _ = measured("context", "wide.json", "--length", "8k", "--json")
+    assert (status, err) == (0, [])
+    assert json.loads(out)["results"][0]["rotations"][0]["pairs"] == 2**19
+    assert peak < GIB
+
+
+def test_rotations_over_131072_positions_are_compared_within_two_gib(measured):
+    status, _, err, peak, _ = measured(*"compare rope:rho=5e5 rope -S 131072 --d 128".split())
+    assert (status, err) == (1, [])
+    assert peak < 2 * GIB
 
 
 def test_times_beyond_a_basis_are_refused(measured):

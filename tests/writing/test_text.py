@@ -2,7 +2,7 @@
 
 import pytest
 
-from pefourier.writing.text import aligned, longest_word
+from pefourier.writing.text import aligned, longest_word, number
 
 ROWS = [
     ["encoding", "position", "peak", "samples ≥ half", "error of linear inverse"],
@@ -94,3 +94,8 @@ def test_tables_that_follow_use_the_whole_width(monkeypatch):
     monkeypatch.setenv("COLUMNS", "60")
     text = aligned(ROWS)
     assert "error of linear inverse\n" in text  # the last column stands beside the keys alone
+
+
+@pytest.mark.parametrize("text", ["5.243e+05", "1e+05; 2e+04 smoothed", "e+0", "131071 (50 %)"])
+def test_a_text_is_told_as_it_is(text):
+    assert number(text) == text

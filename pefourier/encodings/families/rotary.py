@@ -27,7 +27,7 @@ from pefourier.encodings.registry import encoding
 from pefourier.errors import PefourierError, shown, unknown
 
 XPOS_GAMMA, XPOS_SPAN = 0.4, 512.0  # Sun et al., 2022: Eq. 12 and the authors' code
-ABOVE_ZERO = ("factor", "beta_fast", "beta_slow", "low_freq_factor", "high_freq_factor")
+ABOVE_ZERO = {"factor", "beta_fast", "beta_slow", "low_freq_factor", "high_freq_factor"}
 Rotation = tuple[np.ndarray, float]  # frequencies in radians per position, attention factor
 
 
@@ -263,12 +263,16 @@ def fill_in(scaling: str, given: dict[str, Any]) -> dict[str, Any]:
     for key, value in settled.items():
         if value is inspect.Parameter.empty:
             raise PefourierError(f"scaling={scaling} needs {key}; write {key}=…")
-        if key in ABOVE_ZERO:
-            check_above(key, value)
-    for key in ("original", "repeat", "clipped"):
-        if key in settled:
-            check_count(key, settled[key])
+    check_settings(settled)
     return settled
+
+
+def check_settings(own: Mapping[str, Any]) -> None:
+    """Refuse what no scaling can compute with: factors and turns of 0 or less, and no counts."""
+    for key in own.keys() & ABOVE_ZERO:
+        check_above(key, own[key])
+    for key in own.keys() & {"original", "repeat", "clipped"}:
+        check_count(key, own[key])
 
 
 def remarks_on(own: dict[str, Any], length: int) -> tuple[Finding, ...]:
@@ -319,12 +323,15 @@ def rotation_of(settings: Mapping[str, Any], length: int) -> Rotation:
     own = scaling_parameters(settings["scaling"])
     given = {key: settings[key] for key in own if settings.get(key) not in (None, ())}
     given.pop("attention_factor", None)
+    check_settings(given)
     head = Head(settings["d"], settings["rho"], settings["partial"], length)
     return scale_frequencies(settings["scaling"], head, given)
 
 
 def rotation_if_any(settings: Mapping[str, Any], length: int) -> Rotation | None:
     """The same; None where settings lack what their scaling needs, or are refused."""
+    if settings["scaling"] not in SCALINGS:
+        return None
     own = scaling_parameters(settings["scaling"])
     if any(p.default is p.empty and settings.get(key) in (None, ()) for key, p in own.items()):
         return None

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
 
+from pefourier.encodings.checks import is_count, is_number
 from pefourier.encodings.encoding import Encoding, Finding
 from pefourier.encodings.findings import finding
 from pefourier.encodings.registry import build
@@ -60,7 +61,7 @@ class Section:
         key, value = self.first(*keys)
         if value is None:
             return None
-        if type(value) not in (int, float) or not abs(value) < 1e300:
+        if not is_number(value):
             raise self.wrong(key, value, "a finite number")
         return float(value)
 
@@ -70,7 +71,7 @@ class Section:
         if value is None:
             return None
         most = LARGEST.get(key, 2**53 - 1)
-        if type(value) not in (int, float) or not least <= value <= most or value != int(value):
+        if not is_count(value, least, most):
             up = f"to {most}" if key in LARGEST else "on"
             raise self.wrong(key, value, f"a whole number from {least} {up}")
         return int(value)

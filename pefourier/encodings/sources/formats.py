@@ -8,6 +8,7 @@ the word of a header, nothing is unpickled but tensors. What a parser raises on 
 becomes a ValueError. A writer takes a stream and a C-ordered float64 table.
 """
 
+import ast
 import io
 import json
 import math
@@ -19,7 +20,6 @@ import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
-from tokenize import TokenError
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -28,7 +28,8 @@ from pefourier.encodings.sources import arrays
 from pefourier.errors import shown
 
 PACKED = 2**12  # bytes unpacked at a time: of LZMA, a kB of which may be as many as 7 MB
-HEAD = 2**14  # bytes that hold any .npy header numpy accepts (10,000 characters)
+LONGEST_NPY = 10_000  # characters of a .npy header, as in numpy
+HEAD = 2**14  # bytes that hold any such header
 DATE = re.compile(r"\d{4}-\d\d-\d\d([T ][\d:.]+(Z|[+-]\d\d:?\d\d)?)?").fullmatch
 SINCE, BEHIND = " since the first", "behind "  # names of arrays: times of dates; codes
 OF_POSITIONS = {"pos", "position", "positions", "index"}  # names of a first column
@@ -39,7 +40,7 @@ LARGEST_LEGACY = 2**31  # bytes of a .pt file without parts, which is read as a 
 NPY_MAGIC, ZIP_MAGIC = b"\x93NUMPY", b"PK\x03\x04"
 # What parsers raise on damaged files, found by fuzzing; the readers raise ValueError
 DAMAGED = (TypeError, LookupError, AttributeError, RecursionError)
-NPY_FAULTS = (*DAMAGED, ValueError, SyntaxError, TokenError, MemoryError)
+NPY_FAULTS = (*DAMAGED, ValueError, SyntaxError, MemoryError)
 TORCH_FAULTS = (
     *(TypeError, LookupError, AttributeError, AssertionError, ArithmeticError, RuntimeError),
     *(ValueError, MemoryError, EOFError, OSError, struct.error, pickle.UnpicklingError),
@@ -71,9 +72,7 @@ def npy_extent(head: bytes, size: int) -> arrays.Extent:
     """Shape and type from the first bytes of a .npy file of `size` bytes."""
     stream = io.BytesIO(head)
     try:
-        major, minor = np.lib.format.read_magic(stream)  # 1.0 or 2.0; 3.0 is for field names
-        read = getattr(np.lib.format, f"read_array_header_{major}_{minor}")
-        shape, fortran, dtype = read(stream)
+        shape, fortran, dtype = npy_header(stream)
     except NPY_FAULTS as error:
         raise ValueError("its header does not describe an array") from error
     if dtype.kind == "c" and len(shape) == 2 and not fortran:  # a pair of floats each
@@ -82,6 +81,30 @@ def npy_extent(head: bytes, size: int) -> arrays.Extent:
     arrays.check_axes(shape)
     plain = dtype.name in arrays.KINDS or arrays.TEXT.fullmatch(dtype.name)
     return extent.within(size) if plain else extent  # others lie there pickled
+
+
+def npy_header(stream: BinaryIO) -> tuple[tuple[int, ...], bool, np.dtype]:
+    """Shape, order and type in the header of a .npy file, version 1.0 or 2.0; 3.0 names fields.
+
+    numpy's own reader takes headers of Python 2, with whole numbers such as 3L, apart by a
+    tokenizer whose time grows with the square of the blanks: here such an L is taken off.
+
+    >>> head = b"{'descr': '<f8', 'fortran_order': False, 'shape': (3L, 4), }"
+    >>> npy_header(io.BytesIO(NPY_MAGIC + bytes([1, 0, len(head), 0]) + head))
+    ((3, 4), False, dtype('float64'))
+    """
+    version = np.lib.format.read_magic(stream)
+    width = {(1, 0): 2, (2, 0): 4}[version]
+    size = int.from_bytes(stream.read(width), "little")
+    text = stream.read(size) if size <= LONGEST_NPY else b""
+    if len(text) < size or not size:
+        raise ValueError("its header is cut, or too long")
+    entries = ast.literal_eval(re.sub(r"(?<=\d)L(?=\s*[,)])", "", text.decode("latin-1")).strip())
+    shape, fortran = entries["shape"], entries["fortran_order"]
+    whole = isinstance(shape, tuple) and all(isinstance(axis, int) for axis in shape)
+    if len(entries) != 3 or not whole or not isinstance(fortran, bool):
+        raise ValueError("its header has other entries")
+    return shape, fortran, np.lib.format.descr_to_dtype(entries["descr"])
 
 
 def array_at(

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from pefourier.encodings.checks import WIDEST, is_count, is_number
 from pefourier.encodings.encoding import Encoding, Finding
 from pefourier.encodings.families.rotary import turning_share
 from pefourier.encodings.findings import finding
@@ -30,7 +31,6 @@ FREQS, LONG, SHORT = (f"rope_{name}.weight" for name in ("freqs", "factors_long"
 PARTS = ("full_attention", "sliding_attention")  # types of layers with bases of their own
 BETAS = ("beta_fast", "beta_slow")
 MOST_LAYERS = 2**12
-TOO_WIDE = 2**53  # of a head: what is refused, in place of an infinity
 
 
 @dataclass(frozen=True)
@@ -55,11 +55,11 @@ class GgufFile:
     def sections(self) -> tuple[int, ...]:
         """How many pairs the axes t, y, x and e turn, as llama.cpp calls them; empty: not told."""
         own = self.metadata.get(f"{self.architecture}.rope.dimension_sections") or []
-        if not isinstance(own, list) or not all(type(n) is int and n >= 0 for n in own[:4]):
+        if not isinstance(own, list) or not all(is_count(n, 0, WIDEST) for n in own[:4]):
             raise PefourierError(
                 f"rope.dimension_sections of {shown(self.path)} must be four counts; got {own!r}"
             )
-        return tuple(own[:4]) if sum(own[:4]) else ()
+        return tuple(map(int, own[:4])) if sum(own[:4]) else ()
 
     @property
     def pairing(self) -> str | None:
@@ -79,9 +79,19 @@ class GgufFile:
     def number(self, key: str) -> float | None:
         """A positive number under a key; None where there is none."""
         own = self.value(key)
-        if own is not None and not (isinstance(own, int | float) and 0 < own < 1e300):
-            raise PefourierError(f"{key} of {shown(self.path)} must be above 0; got {own!r}")
+        if own is not None and not (is_number(own) and own > 0):
+            raise PefourierError(f"{key} of {shown(self.path)} must be above 0; got {shown(own)}")
         return own
+
+    def count(self, key: str, limit: int = 2**53 - 1) -> int | None:
+        """A whole number from 1 on under a key; None where there is none."""
+        value = self.value(key)
+        if value is not None and not is_count(value, 1, limit):
+            raise PefourierError(
+                f"{key} of {shown(self.path)} must be a whole number from 1 to {limit}; got "
+                f"{shown(value)}"
+            )
+        return value and int(value)
 
 
 def open_gguf(path: str) -> GgufFile:
@@ -121,22 +131,23 @@ def read_gguf(spec: str, length: int | None = None, d: int | None = None) -> Enc
         raise PefourierError(
             f"{shown(path)} sets no rotation: llama.cpp turns nothing in {shown(file.architecture)}"
         )
-    turned = file.number("rope.dimension_count")
+    turned = file.count("rope.dimension_count", WIDEST)
     keys = ("attention.key_length_mla", "attention.key_length")
-    head = next(filter(None, map(file.number, keys)), None) or head_width(file) or turned or d
+    stated = next(filter(None, map(file.count, keys)), None)
+    head = stated or head_width(file) or turned or d
     if head is None:
         raise PefourierError(
             f"{shown(path)} sets no rotation: it has neither rope.dimension_count nor the size of "
             "a head; name an encoding or a config.json"
         )
     turned = turned or head
-    found = list(left_open(file, int(turned) // 2))
-    rows = length or file.number("context_length")
+    found = list(left_open(file, min(turned, head) // 2))
+    rows = length or file.count("context_length")
     try:
         enc = build(
             "rope",
-            length=int(rows or 80),
-            d=int(head),
+            length=rows or 80,
+            d=head,
             rho=window_base(file) if part == PARTS[1] else base_in(file),
             layout="interleaved" if file.pairing == "interleaved" else "halves",
             partial=turning_share(min(turned, head), head),
@@ -144,7 +155,7 @@ def read_gguf(spec: str, length: int | None = None, d: int | None = None) -> Enc
         )
     except PefourierError as error:
         raise PefourierError(f"{shown(path)}: {error}") from error
-    axis = axis_of_pairs(file, int(turned) // 2)
+    axis = axis_of_pairs(file, min(turned, head) // 2)
     told = {} if axis is None else {"mrope_section": describe_axes(axis)}
     params = {**enc.params, "path": path, **softmax_factor_in(file, enc.params), **told}
     return replace(enc, spec=spec, params=params, findings=(*found, *enc.findings))
@@ -164,9 +175,10 @@ def window_base(file: GgufFile) -> float:
 def layers_in(path: str) -> list[LayerRun]:
     """Layers of a GGUF file by what they do with positions; one run where no more is known."""
     file = open_gguf(path.partition("#")[0])
-    count, window = file.number("block_count"), file.number("attention.sliding_window")
-    sliding = sliding_layers(file, int(count or 0)) if window else [False] * int(count or 0)
-    if not count or count > MOST_LAYERS or sliding is None:
+    count = file.count("block_count", MOST_LAYERS) or 0
+    window = file.count("attention.sliding_window")
+    sliding = sliding_layers(file, count) if window else [False] * count
+    if not count or sliding is None:
         return [LayerRun((), "rotary", "", None)]
     still = decided()["unrotated"].get(file.architecture)
     named = any(sliding) and window_base(file) != base_in(file)
@@ -176,7 +188,7 @@ def layers_in(path: str) -> list[LayerRun]:
             still == "full" and window and not local
         )
         part = PARTS[local] if named and not none else ""
-        key = ("none" if none else "rotary", part, int(window) if local else None)
+        key = ("none" if none else "rotary", part, window if local else None)
         runs.setdefault(key, []).append(i)
     return [LayerRun(tuple(own), *key) for key, own in runs.items()]
 
@@ -193,21 +205,21 @@ def sliding_layers(file: GgufFile, count: int) -> list[bool] | None:
     return [i % abs(every) != full for i in range(count)]
 
 
-def head_width(file: GgufFile) -> float | None:
+def head_width(file: GgufFile) -> int | None:
     """The width of the model over its heads."""
-    width, heads = file.number("embedding_length"), file.number("attention.head_count")
-    return min(width // heads, TOO_WIDE) if width and heads else None
+    width, heads = file.count("embedding_length"), file.count("attention.head_count")
+    return max(width // heads, 1) if width and heads else None
 
 
 def scaling_of_file(file: GgufFile) -> dict[str, Any]:
     """The scaling that a file sets, as parameters of `rope`."""
     kind, factors = file.value("rope.scaling.type", "linear"), file.factors
     factor = file.number("rope.scaling.factor") or file.number("rope.scale_linear") or 1.0
-    original = file.number("rope.scaling.original_context_length") or file.number("context_length")
+    original = file.count("rope.scaling.original_context_length") or file.count("context_length")
     if LONG in factors and SHORT in factors and original:
         own = {"short_factor": factors[SHORT], "long_factor": factors[LONG]}
         attention = file.number("rope.scaling.attn_factor") or 1.0
-        own |= {"factor": float(factor), "original": int(original), "attention_factor": attention}
+        own |= {"factor": float(factor), "original": original, "attention_factor": attention}
         return {"scaling": "longrope", **own}
     if FREQS in factors and (kind in ("none", "llama3") or (kind == "linear" and factor == 1)):
         return {"scaling": "factors", "factors": factors[FREQS]}
@@ -218,7 +230,7 @@ def scaling_of_file(file: GgufFile) -> dict[str, Any]:
         return {"scaling": "linear", "factor": float(factor)} if factor != 1 else {}
     if kind == "yarn" and original and not factors:
         attention = (file.number("rope.scaling.attn_factor") or 1.0) * yarn_attention(file, factor)
-        own = {"factor": float(factor), "original": int(original), "attention_factor": attention}
+        own = {"factor": float(factor), "original": original, "attention_factor": attention}
         turns = {key: read_key(file, f"rope.scaling.yarn_{key}") for key in BETAS}
         return {"scaling": "yarn", **own, **{key: x for key, x in turns.items() if x is not None}}
     named = ", ".join(factors) or "no factors"

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from pefourier.encodings.checks import is_count, is_number
 from pefourier.encodings.encoding import Encoding, Finding
 from pefourier.encodings.families.rotary import SCALINGS, rotation_if_any
 from pefourier.encodings.findings import finding
@@ -110,10 +111,10 @@ class ConfigCase:
             return {}  # what is given for all types does not reach this one
         kind = own.get("rope_type", own.get("type"))
         kind = ALIASES.get(kind, kind) if isinstance(kind, str) else "none"
-        changes = {key: own[key] for key in SCALES if type(own.get(key)) in (int, float)}
+        changes = {key: own[key] for key in SCALES if is_number(own.get(key))}
         before = own.get(ORIGINAL)
-        changes |= {"original": before} if type(before) is int else {}
-        changes |= {"rho": own["rope_theta"]} if type(own.get("rope_theta")) in (int, float) else {}
+        changes |= {"original": before} if is_count(before) else {}
+        changes |= {"rho": own["rope_theta"]} if is_number(own.get("rope_theta")) else {}
         return {**changes, "scaling": kind} if kind in SCALINGS else changes
 
     def cost(self, meant: str, **changes: Any) -> str:
@@ -210,11 +211,11 @@ def two_types(case: ConfigCase) -> Iterator[Finding]:
             read = {key: value for key, value in case.params.items() if key in SCALES}
             meant = (shown(other), {**read, "scaling": names.get(other, other)})
             yield case.says("rope-two-types", "", meant, one=shown(one), other=shown(other))
-    elif one is None and other is None and type(values.get("factor")) in (int, float):
+    elif one is None and other is None and is_number(values.get("factor")):
         if any("did you mean rope_type" in finding.message for finding in case.enc.findings):
             return
         guess = next((kind for key, kind in TELLS.items() if key in values), "linear")
-        own = {key: values.get(key) for key in SCALES if type(values.get(key)) in (int, float)}
+        own = {key: values.get(key) for key in SCALES if is_number(values.get(key))}
         own["original"] = values.get(ORIGINAL)
         meant = (guess, {**own, "scaling": guess}) if values["factor"] > 0 else None
         yield case.says("rope-no-type", "", meant, factor=values["factor"])
@@ -282,7 +283,7 @@ def share_of_the_head(case: ConfigCase) -> Iterator[Finding]:
     for section in (case.section, config):
         for key in (*SHARES, *TURNED):
             value = section.values.get(key)
-            if type(value) not in (int, float) or not value > 0:
+            if not is_number(value) or value <= 0:
                 continue
             share = value / head if key in TURNED else value
             told = True

@@ -211,7 +211,9 @@ def find_share(
     partial, found = reconcile(section, SHARE, model.config, keys)
     if ignored:
         if partial not in (None, 1.0) and not turns.fixed:
-            told = {"key": keys[0], "value": partial, "config": model.config.label}
+            key, inside = section.first(*SHARE)
+            key = model.config.first(*keys)[0] if inside is None else key
+            told = {"key": key, "value": partial, "config": model.config.label}
             found = [finding("rope-unknown-key", "share", kind=shown(model.kind), **told)]
         return 1.0, found
     given = section.key in model.row.get("layers", ())

@@ -4,6 +4,7 @@ import json
 import os
 import pickle
 import re
+import time
 import warnings
 import zipfile
 from datetime import date
@@ -458,3 +459,28 @@ def test_a_full_disk(suffix):
     message = f"cannot write 'x{suffix}': No space left on device"
     with pytest.raises(PefourierError, match=f"^{re.escape(message)}$"):
         write_table("x" + suffix, np.zeros((300, 300)))
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        *(b"{" + 9000 * b" " + b"?", b"{" + 4000 * b"[", 9000 * b"'", b"{'descr': " + 9000 * b"("),
+        *(HEADER.replace(b"5", 4900 * b"9"), HEADER.replace(b"(5, 3)", b"3"), b"[1]", b"{}", b""),
+    ],
+)
+def test_a_header_of_any_letters_is_refused_at_once(tmp_path, header):
+    """numpy's tokenizer once took 13 s for 9000 blanks."""
+    put(tmp_path / "x.npy", npy_bytes(header))
+    before = time.process_time()
+    with pytest.raises(PefourierError, match="its header does not describe an array"):
+        read_table(str(tmp_path / "x.npy"))
+    assert time.process_time() - before < 1
+
+
+@pytest.mark.parametrize("blanks", [0, 64, 9000])
+@pytest.mark.parametrize("old", [b"5", b"5L"])
+def test_a_header_may_have_blanks_and_numbers_of_python_2(tmp_path, blanks, old):
+    header = HEADER.replace(b"(5", blanks * b" " + b"(" + old)
+    for version, width in ((b"\1\0", 2), (b"\2\0", 4)):
+        put(tmp_path / "x.npy", npy_bytes(header, TABLE.tobytes(), version, width))
+        np.testing.assert_array_equal(read_table(str(tmp_path / "x.npy"))[0], TABLE)
