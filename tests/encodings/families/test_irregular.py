@@ -67,7 +67,6 @@ def test_declared_codes_of_irregular_times_depend_on_differences_of_times_alone(
     assert np.abs(table @ table.T / 3 - kernel).max() < 0.02
     assert (found.toeplitz_residual, found.shift_residual) == (0, 0)
     assert found.conclusion.startswith("DEPENDS ON LAG ALONE.")
-    assert "(lags in the unit of the times" in found.conclusion
     assert found.lags[-1] == pytest.approx(8.2)
     rise = np.flatnonzero(np.diff(found.kernel) > 1e-12)[0] + 1
     assert found.first_rise == found.lags[rise]
@@ -81,11 +80,10 @@ def test_declared_codes_of_irregular_times_depend_on_differences_of_times_alone(
 @pytest.mark.parametrize("name", sorted({*TIMED} - {*DECLARED}))
 def test_measured_codes_of_irregular_times_are_not_compared_by_rows(name):
     found = pefourier.relations(name, d=6, times=IRREGULAR)
-    assert found.conclusion.startswith("NO LAGS. At uneven times hardly any lag occurs twice")
+    assert found.verdict == "no lags"
     assert (found.toeplitz_residual, found.shift_residual) == (None, None)
     assert (found.kernel, found.lags, found.first_rise) == (None, None, None)
-    told = pefourier.check(name, d=6, times=IRREGULAR)._repr_html_()
-    assert re.search("Toeplitz residual +steps are uneven", told)
+    assert pefourier.check(name, d=6, times=IRREGULAR).toeplitz_residual is None
 
 
 @pytest.mark.parametrize("name", DECLARED)
@@ -108,9 +106,9 @@ def test_nothing_folds_at_irregular_times():
     steps = enc.domain.spacing / waves[::-1] * 64
     assert np.abs(at - steps).max() <= 0.5
     assert found.omega[at] == pytest.approx(2 * np.pi * at / 64)
-    assert "alias" not in found.conclusion
-    assert f"all in waves of {waves[0]:.2g} or longer" in found.conclusion
-    assert "units of time or longer" in found.conclusion
+    assert found.findings == []
+    assert found.cutoff_wave == pytest.approx(waves[0])
+    assert (found.unit, found.frequency_unit) == ("units of time", "mean step")
     (axes,) = found.plot().axes[:1]
     assert axes.get_xlabel() == "angular frequency ω (radians per unit of time)"
     drawn = np.array([line[0, 0] for line in axes.collections[0].get_segments()])
@@ -123,7 +121,7 @@ def test_nothing_folds_at_irregular_times():
 
 def test_even_times_fold():
     even = pefourier.spectrum("mtan-fixed", d=6, times=np.arange(9) * 0.1 + 5)
-    assert "is above π and looks like a slower one at whole positions" in even.conclusion
+    assert [f.code for f in even.findings] == ["aliased-waves"]
     assert even.omega[-1] <= np.pi
     assert unit_of_waves(even.about[0])[1] == "time steps of 0.1"
     assert even.plot().axes[0].get_xlabel().endswith("(radians per time step of 0.1)")
@@ -198,7 +196,7 @@ def test_scattered_points_are_read_from_a_file_and_compared_by_their_codes(tmp_p
     apart = np.linalg.norm(table[:, None] - table, axis=2) + 9 * np.eye(4)
     assert found.min_distance == pytest.approx(apart.min(), rel=1e-12)
     a, b = found.closest_pair
-    assert f"row {a} ({at[a][0]:g}, {at[a][1]:g})" in found.conclusion
+    assert f"row {a} ({at[a][0]:g}, {at[a][1]:g})" in found.closest_ends
     assert found.toeplitz_residual is None
     related = pefourier.relations("fourier-features:seed=3", d=6, times=path)
     i, j = np.triu_indices(4, 1)
@@ -235,7 +233,7 @@ def test_longitudes_on_both_sides_of_the_seam_are_a_warning(rng, run, tmp_path):
     lines = [f"{a},{b}" for a, b in zip(latitude, longitude, strict=True)]
     (tmp_path / "geo.csv").write_text("\n".join(["lat,lon", *lines]))
     done = run("relations", "fourier-features", "--d", 8, "--times", tmp_path / "geo.csv")
-    assert "column 2 looks like a longitude, from -180 to 180 degrees" in done.err
+    assert "[longitude-seam]" in done.out
 
 
 @pytest.mark.parametrize(
@@ -269,5 +267,4 @@ def test_frequencies_of_times_say_what_they_are_per(run, tmp_path, rng):
     times = 100 + np.cumsum(rng.exponential(10, 300))
     np.save(tmp_path / "t.npy", times)
     out = run("spectrum", "mtan-fixed", "--times", tmp_path / "t.npy").out
-    assert len(re.findall(r", rad .* per mean step\n", out)) == 2
-    assert f"from {times[0]:.5g} to {times[-1]:.5g}." in " ".join(out.split())
+    assert re.search(r"in radians per +mean step\n", out)
