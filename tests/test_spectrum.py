@@ -8,8 +8,9 @@ import mpmath
 import numpy as np
 import pytest
 
+from pefourier.analysis.measure import folded
 from pefourier.analysis.reconstruct import position_functions
-from pefourier.analysis.spectrum import at_nearest_points, density, folded, smoothed
+from pefourier.analysis.spectrum import at_nearest_points, density, smoothed
 from pefourier.encodings import build, load
 from pefourier.encodings.encoding import as_encoding, from_table, without_mean
 from pefourier.errors import PefourierError

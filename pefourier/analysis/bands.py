@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pefourier.analysis.spectrum import as_seen, choose_method, frequencies_and_weights
+from pefourier.analysis.measure import as_seen, choose_method, frequencies_and_weights
 from pefourier.encodings.encoding import BLOCK, Encoding, as_encoding, row_blocks, without_prefix
 
 SMEAR = 0.1  # decades: the width of the Gaussian around each frequency

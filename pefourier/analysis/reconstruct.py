@@ -133,7 +133,7 @@ class Reconstructions(Result):
         """What is left of a position, or of a point, by its peak and its width."""
         if np.isnan(self.first.peak):
             return "zero codes"
-        return verdict_on_grid(self) if self.on_grid else verdict_on_line(self)
+        return verdict_by_shape(self) if self.on_grid else verdict_by_width(self)
 
     @property
     def findings(self) -> list[Finding]:
@@ -159,7 +159,7 @@ class Reconstructions(Result):
         )
 
 
-def verdict_on_line(r: Reconstructions) -> str:
+def verdict_by_width(r: Reconstructions) -> str:
     """How sharp a position comes back from the frequencies alone."""
     if r.first.width >= r.lattice:
         return "lost"
@@ -168,7 +168,7 @@ def verdict_on_line(r: Reconstructions) -> str:
     return "sharp" if r.first.width <= SHARP else "blurred"
 
 
-def verdict_on_grid(r: Reconstructions) -> str:
+def verdict_by_shape(r: Reconstructions) -> str:
     """How sharp a point comes back from the frequencies alone, and in which shape."""
     if r.first.error <= EXACT:
         return "exact"

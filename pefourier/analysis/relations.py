@@ -102,7 +102,7 @@ class Relations(Result):
         """What inner products, or biases, depend on."""
         enc = self.about[0]
         if self.on_grid:
-            return verdict_on_grid(self)
+            return verdict_by_displacement(self)
         if not (enc.domain.has_lags or enc.lag_alone):
             return "no lags"
         if enc.domain.kind == "lag":
@@ -174,7 +174,7 @@ def kernel_rows(r: Relations) -> Iterator[list[Any]]:
         yield [lag if r.lags is None else r.lags[index], r.kernel[index]]
 
 
-def verdict_on_grid(r: Relations) -> str:
+def verdict_by_displacement(r: Relations) -> str:
     """What inner products on a grid depend on."""
     if r.kernel is None:
         return "biases" if r.about[0].domain.kind == "lag" else "zero codes"

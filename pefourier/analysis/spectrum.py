@@ -19,14 +19,21 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from pefourier.analysis.bands import WaveGroup, group_waves
+from pefourier.analysis.measure import (
+    as_seen,
+    choose_method,
+    folded_around,
+    frequencies_and_weights,
+)
 from pefourier.diagnosis.identify import frequency_slack
 from pefourier.encodings.axis_parts import axis_parts
 from pefourier.encodings.checks import LARGEST, NUMBERS, check_count, check_size
-from pefourier.encodings.domain import half_plane, lattice_points, periodogram
+from pefourier.encodings.domain import half_plane, lattice_points
 from pefourier.encodings.encoding import Encoding, Finding, as_encoding, row_blocks, without_prefix
 from pefourier.encodings.findings import finding
 from pefourier.encodings.places import axis_names, unit_of_waves
-from pefourier.errors import PefourierError, unknown
+from pefourier.errors import PefourierError
 from pefourier.geometry.joint_waves import JointWaves, joint_waves
 from pefourier.geometry.torus import (
     aliased_shares,
@@ -43,7 +50,6 @@ from pefourier.result import ON_GRIDS, Result
 DEFAULT_SIGMA = 4.0  # lattice steps
 DEFAULT_GRID_SIGMA = 1.0  # of several axes, whose sides are short
 LEAST_SIGMA = 0.02  # half a step away, exp(-x^2/2) is still a number
-METHODS = ("auto", "declared", "periodogram")
 FLAT, SLOW, FAST = 0.9, pi / 2, 0.75  # flatness; where 95 % lie below; share above pi / 2
 STILL = 0.95  # of the energy at frequency 0: codes are the same
 NAMED, NAMED_SHARE = 4, 0.9  # waves that are named where they hold so much of the energy
@@ -153,7 +159,7 @@ class Spectrum(Result):
         """Where the energy lies; on a grid which directions the frequencies have."""
         if np.isnan(self.summary.lowest_bin_share):
             return "zero codes"
-        return verdict_on_grid(self) if self.on_grid else verdict_on_line(self)
+        return verdict_by_direction(self) if self.on_grid else verdict_by_energy(self)
 
     @property
     def flatness(self) -> float:
@@ -203,10 +209,8 @@ class Spectrum(Result):
         return 2 * pi * step / omega if omega else np.inf
 
     @property
-    def groups(self) -> list[Any]:
+    def groups(self) -> list[WaveGroup]:
         """Declared waves of one axis in groups by their length, where there are several."""
-        from pefourier.analysis.bands import group_waves  # which rests on this room
-
         groups = [] if self.on_grid else group_waves(self.about[0], self.lattice)
         return groups if len(groups) > 1 else []
 
@@ -255,7 +259,7 @@ class Spectrum(Result):
         return turning_waves(enc) or joint_waves(enc.domain, enc.table())
 
 
-def verdict_on_line(r: Spectrum) -> str:
+def verdict_by_energy(r: Spectrum) -> str:
     """Where the energy lies: at zero, evenly, in few waves, in slow ones, in fast ones."""
     if r.measured.lowest_bin_share >= STILL:
         return "constant"
@@ -269,7 +273,7 @@ def verdict_on_line(r: Spectrum) -> str:
     return "mostly fast" if r.fast_percent >= 100 * FAST else "slow and fast"
 
 
-def verdict_on_grid(r: Spectrum) -> str:
+def verdict_by_direction(r: Spectrum) -> str:
     """Which directions the frequencies have."""
     a2, a4 = r.isotropy["A2"], r.isotropy["A4"]
     if np.isnan(a4):
@@ -595,16 +599,6 @@ def frequencies_read(enc: Encoding) -> tuple[np.ndarray, np.ndarray] | None:
     return np.concatenate(omega), weights / weights.sum()
 
 
-def folded_around(frequencies: np.ndarray) -> np.ndarray:
-    """Frequencies in [-pi, pi] that whole points cannot tell from the given ones.
-
-    >>> folded_around(np.array([-0.5, 2 * pi - 0.5, pi])).round(2)
-    array([-0.5 , -0.5 ,  3.14])
-    """
-    inside = np.abs(frequencies) <= pi
-    return np.where(inside, frequencies, (frequencies + pi) % (2 * pi) - pi)
-
-
 def summarize_torus(
     each: np.ndarray, sides: tuple[int, ...], frequencies: np.ndarray | None
 ) -> DensitySummary:
@@ -638,46 +632,6 @@ def first_holding(ascending: np.ndarray, shares: np.ndarray, part: float = 0.95)
     """The first frequency that with those before it holds a part of the energy."""
     reached = np.cumsum(shares) >= part - 1e-12
     return float(ascending[np.argmax(reached)]) if reached.any() else np.nan
-
-
-def choose_method(enc: Encoding, method: str) -> str:
-    """The method that "auto" stands for; any other as given, where the encoding allows it."""
-    if method not in METHODS:
-        raise unknown("method", method, METHODS)
-    if method == "declared" and enc.measure is None:
-        less = " less its mean is a table and" if enc.params.get("demean") else ""
-        raise PefourierError(
-            f"{enc.name}{less} declares no spectral measure; use --method periodogram or auto"
-        )
-    if method == "auto":
-        return "declared" if enc.measure else "periodogram"
-    return method
-
-
-def frequencies_and_weights(enc: Encoding, method: str) -> tuple[np.ndarray, np.ndarray]:
-    """Frequencies (m,) in radians per position and weights (m,) that sum to one (NaN if all 0)."""
-    if method == "declared":
-        return enc.measure.frequencies, enc.measure.weights
-    frequencies, energy = periodogram(enc.domain, enc.table())
-    total = energy.sum()
-    return frequencies, energy / total if total else np.full(len(energy), np.nan)
-
-
-def as_seen(enc: Encoding, frequencies: np.ndarray) -> np.ndarray:
-    """Frequencies as the points of one axis show them: folded, but for times at uneven steps."""
-    return np.abs(frequencies) if enc.domain.irregular else folded(frequencies)
-
-
-def folded(frequencies: np.ndarray) -> np.ndarray:
-    """Frequencies in [0, pi] that integer positions cannot tell from the given ones (aliasing).
-
-    >>> folded(np.array([0.5, 2 * pi - 0.5, 2 * pi + 0.5])).round(12)
-    array([0.5, 0.5, 0.5])
-    """
-    inside = (frequencies >= 0) & (frequencies <= pi)
-    if inside.all():
-        return frequencies
-    return np.where(inside, frequencies, np.abs((frequencies + pi) % (2 * pi) - pi))
 
 
 def at_nearest_points(steps: np.ndarray, weights: np.ndarray, points: int) -> np.ndarray:

@@ -45,7 +45,7 @@ SIZES = {"check-faithful": ("length", "dimension"), "context": ("length", "train
 Record = Mapping[str, Any]
 
 
-def is_count(value: Any) -> bool:
+def is_whole(value: Any) -> bool:
     """Whether a stored value is a whole number from 0 on."""
     return type(value) is int and value >= 0
 
@@ -62,7 +62,7 @@ def is_text(value: Any) -> bool:
 
 def is_whole_or_null(value: Any) -> bool:
     """Whether a stored value is a whole number from 0 on, or null."""
-    return value is None or is_count(value)
+    return value is None or is_whole(value)
 
 
 class Each(dict):
@@ -70,12 +70,12 @@ class Each(dict):
 
 
 FINDING = {"code": is_text, "message": is_text, "severity": SEVERITIES.__contains__}
-LAYER = {"index": [is_count], "kind": is_text, "window": is_whole_or_null}
-LOSS = {"distinct_cast": is_count, "distinct_phase": is_whole_or_null}
+LAYER = {"index": [is_whole], "kind": is_text, "window": is_whole_or_null}
+LOSS = {"distinct_cast": is_whole, "distinct_phase": is_whole_or_null}
 SHAPES: dict[str, Any] = {  # what is compared, in the types that it is written in
     "check-faithful": {
-        "length": is_count,
-        "dimension": is_count,
+        "length": is_whole,
+        "dimension": is_whole,
         "verdict": LADDER.__contains__,
         "min_distance": is_size,
         "gap": is_size,
@@ -83,11 +83,11 @@ SHAPES: dict[str, Any] = {  # what is compared, in the types that it is written 
         "findings": [FINDING],
     },
     "context": {
-        "length": is_count,
-        "trained": is_count,
+        "length": is_whole,
+        "trained": is_whole,
         "layers": [{**LAYER, "rotation": is_whole_or_null}],
         "rotations": [
-            {"name": is_text, "unseen": is_count, "idle": is_count, "precision": Each(each=LOSS)}
+            {"name": is_text, "unseen": is_whole, "idle": is_whole, "precision": Each(each=LOSS)}
         ],
         "findings": [FINDING],
     },
@@ -107,7 +107,7 @@ IDENTIFIED = {"encoding": is_text, "params": PARAMS}
 def fits(value: Any, shape: Any) -> bool:
     """Whether a stored value has a shape: a test, a list of one, or an object by its keys.
 
-    >>> fits({"a": [1, 2]}, {"a": [is_count]}), fits([], {"a": is_count}), fits({"x": -1}, LOSS)
+    >>> fits({"a": [1, 2]}, {"a": [is_whole]}), fits([], {"a": is_whole}), fits({"x": -1}, LOSS)
     (True, False, False)
     """
     if isinstance(shape, list):
@@ -384,7 +384,7 @@ def layers_of(record: Record) -> dict[Any, str]:
     found = {}
     for run in record["layers"]:
         turn = run.get("rotation")
-        name = names[turn] if is_count(turn) and turn < len(names) else turn
+        name = names[turn] if is_whole(turn) and turn < len(names) else turn
         kind = f"{run['kind']} ({name})" if isinstance(name, str) and name else run["kind"]
         window = run["window"]
         has = f"{printable(kind)} {f'in a window of {window}' if window else 'over all positions'}"

@@ -21,7 +21,7 @@ SARIF = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sari
 NUMBER = re.compile(r"[-−+]?[0-9.]")  # what a cell of numbers begins with
 
 
-def as_markdown(page: Page) -> str:
+def page_as_markdown(page: Page) -> str:
     """The conclusion and the tables in Markdown, as pull requests and notebooks show it."""
     said, _ = tables_in(page.conclusion)
     words, tables = tables_in(page.words)
@@ -125,6 +125,6 @@ FORMS: dict[str, Callable[[Page], str]] = {
     "github": as_github,
     "sarif": in_sarif,
     "lint": in_lines,
-    "md": as_markdown,
+    "md": page_as_markdown,
     "latex": as_latex,
 }

@@ -38,15 +38,15 @@ def framed(command: str, **pictures: Any) -> Telling:
     """The telling of a question whose words, tables and rows are made by the frame."""
     return Telling(
         command,
-        conclude=partial(conclude, command),
+        conclude=partial(conclude_by_words, command),
         words=text_of,
-        rows=rows_of,
+        rows=series_rows,
         leads=(),
         **pictures,
     )
 
 
-def conclude(command: str, enc: Encoding | None, result: Any) -> Said:
+def conclude_by_words(command: str, enc: Encoding | None, result: Any) -> Said:
     """The verdict, its meaning and action with numbers filled in, and the worst findings."""
     words = read_toml(WORDS)[command][result.verdict]
     meaning, action = (Template().format(words.get(key, ""), r=result) for key in WORDED)
@@ -77,7 +77,7 @@ def text_of(answers: Sequence[Answer]) -> str:
     facts = [Fact(label, partial(shown_value, label)) for label in labels]
     facts = [f for f in facts if any(f.value(a.result) is not None for a in answers)]
     parts = [side_by_side(facts, answers)] if facts else []
-    parts += [part for part in map(partial(listed_table, answers), tables_of(answers)) if part]
+    parts += [part for part in map(partial(listed_table, answers), listed_tables(answers)) if part]
     return "\n".join(parts) + "".join(map(findings_text, answers))
 
 
@@ -89,7 +89,7 @@ def shown_value(label: str, result: Any) -> Any:
     return cell_of(value)
 
 
-def tables_of(answers: Sequence[Answer]) -> list[tuple[str, tuple[str, ...]]]:
+def listed_tables(answers: Sequence[Answer]) -> list[tuple[str, tuple[str, ...]]]:
     """Fields that are listed, with the labels of their columns, those of each kind of result."""
     return list(
         dict.fromkeys((f, tuple(cols)) for a in answers for f, cols in a.result.listed.items())
@@ -127,7 +127,7 @@ def codes_of(result: Any) -> str:
     return " ".join(finding.code for finding in result.findings)
 
 
-def rows_of(answers: Sequence[Answer]) -> Iterable[Sequence[Any]]:
+def series_rows(answers: Sequence[Answer]) -> Iterable[Sequence[Any]]:
     """The series of each encoding in one table of CSV, columns by name; else single values."""
     if not hasattr(answers[0].result, "series"):
         yield from flattened(

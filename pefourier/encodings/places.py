@@ -5,9 +5,9 @@ from typing import Any
 
 from pefourier.encodings.encoding import Encoding
 from pefourier.encodings.families.axes import axis_letters
-from pefourier.geometry.grown_grids import SAME
 from pefourier.writing.text import number
 
+SAME = 1e-9  # relative, within which two numbers are one
 POINTS = {"position": "positions", "lag": "lags", "time": "times", "tree": "nodes"} | {
     "point": "points"
 }

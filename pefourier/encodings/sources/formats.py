@@ -235,7 +235,7 @@ def csv_header(text: io.TextIOWrapper) -> int:
     line, first = rows[0]
     counted = len(first) > 1 and first == [str(column) for column in range(len(first))]
     above_fractions = counted and any("." in cell for cell in rows[-1][1])
-    named = any(first) and not any(is_number(cell) or DATE(cell) for cell in first)
+    named = any(first) and not any(reads_as_number(cell) or DATE(cell) for cell in first)
     return line if above_fractions or named else 0
 
 
@@ -248,7 +248,7 @@ def csv_fault(text: io.TextIOWrapper, header: int) -> str | None:
         cells = cells_of(row)
         width = width or len(cells)
         for column, cell in enumerate(cells, 1):
-            if not is_number(cell):
+            if not reads_as_number(cell):
                 parted = "; put commas between columns, and a point before decimals"
                 way = parted if ";" in cell or "\t" in cell else ""
                 way = "; times of rows are a file of their own, --times FILE" if DATE(cell) else way
@@ -258,7 +258,7 @@ def csv_fault(text: io.TextIOWrapper, header: int) -> str | None:
     return None
 
 
-def is_number(cell: str) -> bool:
+def reads_as_number(cell: str) -> bool:
     """Whether numpy reads a cell of a .csv file as a number."""
     try:
         float(cell)
