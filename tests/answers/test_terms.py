@@ -17,7 +17,7 @@ from pefourier.answers.catalogue import read_catalogue
 from pefourier.answers.terms import FIRST, SAID, SENTENCES, explanation, find_terms, read_terms
 from pefourier.cli.main import app
 from pefourier.cli.vocabulary import command_terms, option_terms, options_of
-from pefourier.diagnosis.rules import SEVERITIES
+from pefourier.diagnosis import SEVERITIES
 from pefourier.encodings.findings import FINDINGS
 from pefourier.errors import PefourierError
 from pefourier.files import read_toml
