@@ -400,8 +400,8 @@ def fit_pairs(rows: np.ndarray, pairs: Turning, eps: float, start: int) -> tuple
 def pair_places(encoding: str, m: int) -> np.ndarray:
     """Columns of reference of the sines and the cosines of m pairs, the fastest first, (2, m)."""
     if encoding == "dft":
-        return np.arange(m, 0, -1) + [[m], [0]]
-    return 2 * np.arange(m) + [[0], [1]]
+        return np.add([[m], [0]], np.arange(m, 0, -1))
+    return np.add([[0], [1]], 2 * np.arange(m))
 
 
 def name_order(encoding: str, shape: dict, offset: float, scale: float, place: np.ndarray) -> dict:
