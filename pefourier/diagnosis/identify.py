@@ -552,8 +552,9 @@ def candidate_bases(rate: float, d: int) -> Iterator[dict]:
     def to(digits: int, kind: dict) -> dict:
         return {"rho": to_digits(exp(rate * exponent_divisor(kind, d)), digits)} | kind
 
-    yield from (to(1, kind) for kind in (*kinds, *short))
+    yield from (to(1, kind) for kind in kinds)
     yield from (to(digits, k) for digits in (2, 3) for k in kinds if k["divisor"] == "d")
+    yield from (to(1, kind) for kind in short)
     if rate * d > log(1e4):
         shift = round(2 * (d / 2 - log(1e4) / rate)) / 2
         if 0 < abs(shift) < d / 4:

@@ -4,6 +4,7 @@ The zoo has 128 positions and 64 columns; its numbers are Toeplitz residual, res
 shift and stable rank, as measured by a separate program.
 """
 
+import json
 import re
 from pathlib import Path
 
@@ -648,3 +649,9 @@ def test_random_numbers_are_said_first(rng, draw):
     table = getattr(rng, draw)(size=(128, 64))
     table[127] = table[60] + 1e-9
     assert codes_found(as_encoding(table))[0] == "random-codes note"
+
+
+@pytest.mark.parametrize("config", [{"model_type": "t5"}, {"model_type": "swin", "num_heads": [4]}])
+def test_configs_of_biases_that_are_trained_say_so_first(tmp_path, config):
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    assert codes_found(load(str(tmp_path / "config.json")))[0] == "untrained note"
