@@ -54,6 +54,7 @@ WAVES = 1e-3  # share of a table that its sinusoids may leave, beside rounding
 SEARCHED = 2**21  # numbers of a table up to which other orders of its numbers are tried
 WINDOWS = (64, 16)  # rows in which no row is wrong, where only some are
 TILES = 8  # windows of each size that are looked at
+TURNS = 5  # a row, up to which the second slowest wave of a ladder is tried
 FAST_ROWS = 32  # rows from which fast waves are read: phases in float32 have digits there
 
 
@@ -430,8 +431,10 @@ def aliased_waves(facts: TableFacts) -> Iterator[Finding]:
         return
     omega = pairs.omega if pairs else single_frequencies(rows[:, twin_columns(rows)[1][0]], 0.0)[0]
     pi, m = np.pi, len(omega)
-    for step, turns in product((1, -1), (0, 1, -1) if m > 3 else ()):  # the slowest first, or last
-        second = 2 * pi * abs(turns) + (turns or 1) * omega[::step][1]
+    for step, turns in product(
+        (1, -1), range(-TURNS, TURNS + 1) if m > 3 else ()
+    ):  # the slowest first, or last
+        second = 2 * pi * abs(turns) + (-1) ** (turns < 0) * omega[::step][1]
         ladder = unfold(omega[::step], second)
         slack = frequency_slack(ladder, facts.level, n)
         sharp = int(np.argmin(np.append(slack < pi / 8, False)))  # phases beyond have no digits
@@ -561,14 +564,14 @@ def dead_columns(facts: TableFacts) -> Iterator[Finding]:
     rows = facts.sample
     if facts.identified is not None or len(rows) < 4 or rows.shape[1] < 4:
         return
-    still = np.ptp(rows, axis=0) == 0
-    size, slack = np.abs(rows[0]), 1e-3 + 4 * facts.eps
-    top = np.abs(rows[:, ~still]).max(initial=0.0)
-    still &= np.abs(size - top) > slack * top
+    still, slack = np.ptp(rows, axis=0) == 0, 1e-3 + 4 * facts.eps
     if facts.pairs is not None:
         height = facts.pairs.amplitude
         turning = np.abs(height - np.median(height)) <= 10 * slack * height
         still[np.append(facts.pairs.sines[turning], facts.pairs.cosines[turning])] = False
+    else:
+        top = np.abs(rows[:, ~still]).max(initial=0.0)
+        still &= np.abs(np.abs(rows[0]) - top) > slack * top
     if still.sum() in (0, len(still)):
         return
     waves = facts.are_waves(rows[:, ~still]) and still.sum() <= max(1, rows.shape[1] // 8)
