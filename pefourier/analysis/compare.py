@@ -304,7 +304,7 @@ def at_other_coordinates(
     Columns keep their order. Where neither is given by a formula, what they are identified as is.
     """
     from pefourier.diagnosis.grid_changes import changes_of_coordinates, inverse_change
-    from pefourier.diagnosis.on_grids import identified_formula
+    from pefourier.diagnosis.grid_rules import identified_formula
 
     if not (one.stationary or two.stationary):
         one, two = (identified_formula(enc) or enc for enc in (one, two))

@@ -418,7 +418,7 @@ def resize(
     if out is not None:
         path, array = (found.about[0].params.get(key) for key in ("path", "array"))
         stored = path != "-" and (array or source_of(spec) == "table")
-        own = in_form_of(path, array, found.table, out) if stored else (found.table,)
+        own = in_form_of(path, array, found.table, out, new) if stored else (found.table,)
         write_table(out, *own)
     written = {"words": partial(resize_text, out=out), "record": partial(resize_record, out=out)}
     form.deliver(TOLD.page([answer_of(found)], **written))

@@ -2,21 +2,24 @@
 
 import numpy as np
 
-from pefourier.diagnosis import on_grids, rules
-from pefourier.diagnosis.case import SAMPLE, Case
+from pefourier.diagnosis import grid_rules, table_rules
 from pefourier.diagnosis.identify import identify
-from pefourier.diagnosis.rules import SEVERITIES, without_rounding
+from pefourier.diagnosis.table_rules import SAMPLE, TableFacts, is_constant, without_rounding
 from pefourier.encodings.encoding import Encoding, Finding
 from pefourier.geometry.closest import ClosestPair
 from pefourier.geometry.precision import coarse_eps
 
-__all__ = ["diagnose", "without_rounding"]
+__all__ = ["diagnose", "identify", "is_constant", "without_rounding"]
+
+SEVERITIES = ("error", "warning", "note")  # worst first
+UNTRAINED = ("untrained", "random-codes")  # explain all others
 
 
 def diagnose(enc: Encoding, closest: ClosestPair, rank: int) -> tuple[dict | None, list[Finding]]:
     """What a table turns out to be (see `identify`), and all findings about it, worst first.
 
-    Both are of tables only: an encoding built by name is what its formula says.
+    Both are of tables only: an encoding built by name is what its formula says. That numbers are
+    those before training comes before all else.
 
     Parameters
     ----------
@@ -34,35 +37,54 @@ def diagnose(enc: Encoding, closest: ClosestPair, rank: int) -> tuple[dict | Non
     >>> diagnose(enc, closest_pair(enc), 1)[1][0].code
     'constant-codes'
     """
-    if enc.domain.kind != "position" or (enc.act != "add" and enc.origin != "formula"):
-        return None, list(enc.findings)
-    if len(enc.domain.sides) > 1:
-        return diagnose_on_grid(enc, closest, rank)
-    if enc.origin == "formula":
-        return None, list(enc.findings)
+    identified, findings = None, []
+    on_grid = len(enc.domain.sides) > 1
+    if enc.domain.kind == "position" and (enc.act == "add" or enc.origin == "formula"):
+        if enc.origin == "formula":
+            findings = [*grid_rules.remarks_on_formula(enc)]
+        elif on_grid:
+            identified, findings = diagnose_points(enc, closest, rank)
+        else:
+            identified, findings = diagnose_rows(enc, closest, rank)
+    codes = {finding.code for finding in enc.findings} if on_grid else ()
+    findings = [*enc.findings, *(finding for finding in findings if finding.code not in codes)]
+    return identified, sorted(findings, key=urgency)
+
+
+def urgency(finding: Finding) -> int:
+    """The place of a finding among others."""
+    return -1 if finding.code in UNTRAINED else SEVERITIES.index(finding.severity)
+
+
+def diagnose_rows(
+    enc: Encoding, closest: ClosestPair, rank: int
+) -> tuple[dict | None, list[Finding]]:
+    """What the rows of a table are, and what is wrong with them."""
     table = enc.table()
     eps = max(enc.eps, coarse_eps(table[:SAMPLE]))
     identified = identify(table, eps)
-    case = Case(table, eps, identified, closest, rank, stored=enc.eps)
-    mixed = any(one.code == "not-a-rotation" for one in enc.findings)  # its columns are, too
-    found = [*enc.findings, *(one for rule in rules.RULES for one in rule(case) if not mixed)]
-    return identified, sorted(found, key=lambda finding: SEVERITIES.index(finding.severity))
+    if is_constant(table):
+        return identified, [table_rules.constant_codes(table)]
+    if any(finding.code == "not-a-rotation" for finding in enc.findings):  # its columns are, too
+        return identified, []
+    facts = TableFacts(table, eps, identified, closest, rank, stored=enc.eps)
+    return identified, [finding for rule in table_rules.RULES for finding in rule(facts)]
 
 
-def diagnose_on_grid(
+def diagnose_points(
     enc: Encoding, closest: ClosestPair, rank: int
 ) -> tuple[dict | None, list[Finding]]:
-    """The same for the points of a grid, with rules of its own beside those of any rows."""
-    if enc.origin == "formula":
-        found = [*enc.findings, *on_grids.remarks_on_formula(enc)]
-        return None, sorted(found, key=lambda finding: SEVERITIES.index(finding.severity))
-    whole, behind = enc.table(), enc.domain.prefix
-    table = whole[behind:]
-    grid = on_grids.GridCase(table, np.asarray(whole[:behind]), enc.domain.sides, enc.eps, closest)
-    identified = on_grids.identify_on_grid(grid)
-    plain = Case(table, enc.eps, identified, closest, rank)
-    of_any = rules.RULES_OF_POINTS if grid.parts else (*rules.RULES_OF_POINTS, rules.near_codes)
-    known = {finding.code for finding in enc.findings}
-    of_rows = [one for rule in on_grids.GRID_RULES for one in rule(grid) if one.code not in known]
-    found = [*enc.findings, *of_rows, *(f for rule in of_any for f in rule(plain))]
-    return identified, sorted(found, key=lambda finding: SEVERITIES.index(finding.severity))
+    """The same of the points of a grid, with rules of its own beside those of any rows."""
+    whole, prefix = enc.table(), enc.domain.prefix
+    table = whole[prefix:]
+    grid = grid_rules.GridFacts(
+        table, np.asarray(whole[:prefix]), enc.domain.sides, enc.eps, closest
+    )
+    identified = grid_rules.identify_on_grid(grid)
+    if is_constant(table):
+        return identified, [table_rules.constant_codes(table)]
+    facts = TableFacts(table, enc.eps, identified, closest, rank)
+    of_any = (table_rules.unusual_lengths, table_rules.random_codes)
+    of_any += () if grid.parts else (table_rules.near_codes,)
+    findings = [finding for rule in grid_rules.GRID_RULES for finding in rule(grid)]
+    return identified, findings + [finding for rule in of_any for finding in rule(facts)]

@@ -1,14 +1,15 @@
-r"""Which encoding is this table? Its formula and parameters, proved by building the table again.
+r"""Which encoding is this table? A formula is proposed, built again, and compared to rounding.
 
 Conventions
 -----------
-Columns are read as :math:`A \sin(\omega (s + o))` or the cosine, s the row: scale A, offset o.
-Frequencies must then be :math:`\mathrm{step} \cdot \rho^{-i/D}` (D = d/2, or d/2 - 1, …) or those
-of the real DFT. An answer is given only where the table built from it differs from the one read by
-rounding alone: of the stored numbers, and of phases computed in float32 or better.
+Closed forms give names and parameters: columns are :math:`A \sin(\omega (s + o))` or the cosine, s
+the row, with scale A and offset o; frequencies are :math:`\mathrm{step} \cdot \rho^{-i/D}`
+(D = d/2, or d/2 - 1, …), those of a scaled rotation or of the real DFT. `rebuild` makes codes of
+name and parameters alone, by the registry's formulas. They are an answer only where the table
+differs from them by rounding: of stored numbers, and of phases computed in float32 or better.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from math import exp, log, log10
@@ -19,6 +20,7 @@ import numpy as np
 from pefourier.encodings.columns import Layout, orders, pair_columns
 from pefourier.encodings.encoding import BLOCK, FLOAT64_EPS, row_blocks
 from pefourier.encodings.families.rotary import SCALINGS, Head
+from pefourier.encodings.registry import build
 from pefourier.geometry import precision
 from pefourier.geometry.waves import Turning, align, recurrence, turning_pairs
 
@@ -34,26 +36,38 @@ RISES = 128  # a line that rises by so many times its rounding is no constant
 
 @dataclass(frozen=True, eq=False)
 class Formula:
-    """A table whose column j is amplitude_j sin(omega_j (s + offset) + quarter_j), s the row."""
+    """A proposal: what a table may be, its codes of rows s (n,), and what rounding explains."""
 
     encoding: str
     params: dict
-    columns: np.ndarray  # (3, d): amplitude (signed), omega (radians per row), quarter (pi/2: cos)
-    offset: float
-    top: float = 0.0  # largest number of the rows that it was read from
+    codes: Callable[[np.ndarray], np.ndarray]  # (n, d) of rows s
+    tolerance: Callable[[np.ndarray, np.ndarray, float], Any]  # of rows s, codes, resolution
 
-    def differences(self, s: np.ndarray, codes: np.ndarray, eps: float) -> tuple[np.ndarray, ...]:
-        """Differences (len(s), d) from the codes of rows s, and how much rounding explains.
+    def residual(
+        self, s: np.ndarray, codes: np.ndarray, eps: float
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Differences (n, d) of the codes of rows s, and of each row whether rounding explains it.
 
-        Stored numbers are rounded to `eps`, phases as `phase_rounding` says.
+        Rows of zeros that the formula leaves out differ by nothing.
         """
-        amplitude, omega, quarter = self.columns
-        s = s + self.offset
-        phase = np.multiply.outer(s, omega)
-        difference = np.abs(codes - amplitude * np.sin(phase + quarter))
-        largest = np.abs(amplitude).max()
-        stored = min(largest, max(self.top, np.abs(codes).max(initial=0.0)))
-        return difference, 3 * eps * stored + largest * precision.phase_errors(s, omega, eps)
+        difference = np.abs(codes - self.codes(s))
+        difference[np.isin(s, self.params.get("zero_rows", ())) & ~codes.any(axis=1)] = 0.0
+        return difference, (difference <= self.tolerance(s, codes, eps)).all(axis=1)
+
+    def compare(self, table: np.ndarray, eps: float) -> tuple[float, np.ndarray]:
+        """The largest difference of a table, and the rows that rounding does not explain.
+
+        A table of which more than half of a block does not follow is not read to its end.
+        """
+        largest, stray = 0.0, []
+        for rows, codes in float_blocks(table):
+            s = np.arange(rows.start, rows.stop)
+            difference, explained = self.residual(s, codes, eps)
+            largest = max(largest, float(difference.max(initial=0.0)))
+            stray.append(s[~explained])
+            if len(stray[-1]) > len(s) / 2:
+                break
+        return largest, np.concatenate(stray)
 
 
 def identify(table: np.ndarray, eps: float = FLOAT64_EPS) -> dict | None:
@@ -88,45 +102,17 @@ def identify(table: np.ndarray, eps: float = FLOAT64_EPS) -> dict | None:
     >>> identify(load("sinusoidal:rho=500,layout=halves,offset=2", 40, 16).table())["params"]
     {'rho': 500.0, 'layout': 'halves', 'divisor': 'd', 'offset': 2, 'scale': 1.0, 'first': 'sin'}
     """
-    once = each_wave_once(table)
-    if once is not None:
-        found = identify(once, eps)
-        return found and {**found, "params": found["params"] | {"times": 2}}
+    half = drop_twins(table)
+    if half is not None:
+        identified = identify(half, eps)
+        return identified and {**identified, "params": identified["params"] | {"times": 2}}
     for level in resolutions(eps):
-        found = identify_constant(table) or identify_onehot(table) or identify_ramp(table, level)
-        if found:
-            return found
-        guess = guess_formula(table, level)
-        if guess:
-            difference, astray = check_formula(guess, table, level)
-            if not len(astray):
-                return identification(guess.encoding, guess.params, difference)
-        found = identify_phases(table, level)
-        if found:
-            return found
+        for propose in (propose_still, propose_onehot, propose_ramp, propose_waves, propose_phases):
+            formula = propose(table, level)
+            difference, stray = formula.compare(table, level) if formula else (0.0, ())
+            if formula and not len(stray):
+                return identification(formula.encoding, formula.params, difference)
     return None
-
-
-def each_wave_once(table: np.ndarray) -> np.ndarray | None:
-    """Cosines and sines once, where a rotation's table has each twice: cat(cos, cos, sin, sin)."""
-    n, d = table.shape
-    part = d // 4
-    if d % 4 or d < 8 or n < 4:
-        return None
-    first, second = (slice(2 * k * part, (2 * k + 1) * part) for k in (0, 1))
-    for some in (slice(2), slice(None)):  # two rows rule out most tables
-        rows = table[some]
-        for at in (first, second):
-            if not (rows[:, at] == rows[:, at.stop : at.stop + part]).all():
-                return None
-    if (table[:, first] == table[:, second]).all():
-        return None
-    return np.hstack([table[:, first], table[:, second]])
-
-
-def resolutions(eps: float) -> list[float]:
-    """Resolutions to try: the stored one, and float32's where that is coarser."""
-    return [eps] if eps >= precision.FLOAT32_EPS else [eps, precision.FLOAT32_EPS]
 
 
 def identification(encoding: str, params: dict, difference: float) -> dict:
@@ -134,74 +120,9 @@ def identification(encoding: str, params: dict, difference: float) -> dict:
     return {"encoding": encoding, "params": params, "max_difference": float(difference)}
 
 
-def identify_constant(table: np.ndarray) -> dict | None:
-    """All codes zero: none. All codes equal: constant, which encodes no position."""
-    if len(table) < 2 or not (table[0] == table[-1]).all() or not (table == table[0]).all():
-        return None
-    return identification("constant" if table[0].any() else "none", {}, 0.0)
-
-
-def identify_onehot(table: np.ndarray) -> dict | None:
-    """One entry a row, of equal size, one column further in each row."""
-    n, d = table.shape
-    start, scale = int(np.argmax(table[0] != 0)), float(table[0].max())
-    if np.count_nonzero(table[0]) != 1 or d < 2 or n < 2:
-        return None
-    column = (start + np.arange(n)) % d
-    if np.count_nonzero(table) != n or not (table[np.arange(n), column] == scale).all():
-        return None
-    return identification("onehot", {"offset": start, "scale": scale}, 0.0)
-
-
-def identify_ramp(table: np.ndarray, eps: float) -> dict | None:
-    """The same straight line in every column: scale · (s + offset) / (n - 1)."""
-    n = len(table)
-    line = np.asarray(table[:, 0], dtype=float)
-    size = np.abs(line).max()
-    if n < 4 or (np.abs(table[:SAMPLE] - line[:SAMPLE, None]) > 4 * eps * size).any():
-        return None
-    if np.abs(np.diff(line[:SAMPLE], 2)).max() > 40 * eps * size:  # 32 of 8 from a line
-        return None
-    s = np.arange(n)
-    from_middle = s - s.mean()
-    slope = float(from_middle @ line / (from_middle @ from_middle))  # of least squares
-    start = float(line.mean())
-    straight = start + slope * from_middle
-    difference = max(
-        np.abs(codes - straight[rows, None]).max() for rows, codes in float_blocks(table)
-    )
-    if difference > 8 * eps * size or abs(slope) * (n - 1) < RISES * eps * size:
-        return None
-    first = (start - slope * s.mean()) / slope
-    offset = 0.0 if abs(first) < 8 * eps * n else float(first)
-    params = {"offset": offset, "scale": shortest(slope * (n - 1), eps)}
-    return identification("ramp", params, difference)
-
-
-def identify_phases(table: np.ndarray, eps: float) -> dict | None:
-    """Phases position · frequency of a rotation, each frequency once or twice."""
-    n, d = table.shape
-    rows = np.asarray(table[:SAMPLE], dtype=float)
-    if n < 4 or d < 2 or rows[0].any() or not (rows[1] > 0).all():
-        return None
-    omega = np.asarray(table[n - 1], dtype=float) / (n - 1)
-    layout, places = twin_columns(rows)
-    slow = omega[places[0]]
-    grid = rotary_grid(slow, 4 * eps * slow)
-    if grid is None:
-        return None
-    exact = np.zeros(d)
-    for at in places:
-        exact[at] = grid.omega
-    largest = 0.0
-    for at, codes in float_blocks(table):
-        phases = np.multiply.outer(np.arange(n)[at], exact)
-        apart = np.abs(codes - phases)
-        if (apart > 8 * eps * phases).any():
-            return None
-        largest = max(largest, float(apart.max()))
-    params = {"rho": grid.params["rho"], **once_or_twice(layout), "part": "phases", **grid.params}
-    return identification("rope", params, largest)
+def resolutions(eps: float) -> list[float]:
+    """Resolutions to try: the stored one, and float32's where that is coarser."""
+    return [eps] if eps >= precision.FLOAT32_EPS else [eps, precision.FLOAT32_EPS]
 
 
 def float_blocks(table: np.ndarray) -> Iterator[tuple[slice, np.ndarray]]:
@@ -210,27 +131,86 @@ def float_blocks(table: np.ndarray) -> Iterator[tuple[slice, np.ndarray]]:
         yield rows, np.asarray(table[rows], dtype=float)
 
 
-def check_formula(formula: Formula, table: np.ndarray, eps: float) -> tuple[float, np.ndarray]:
-    """Largest difference of rows that are not zero, and the rows that rounding does not explain.
-
-    A table of which more than half of a block does not follow the formula is not read to its end.
-    """
-    largest, astray = 0.0, []
-    for rows, codes in float_blocks(table):
-        live = np.flatnonzero(codes.any(axis=1))
-        difference, allowed = formula.differences(rows.start + live, codes[live], eps)
-        bad = (difference > allowed).any(axis=1)
-        largest = max(largest, float(difference.max(initial=0.0)))
-        astray.append(rows.start + live[bad])
-        if bad.sum() > len(bad) / 2:
-            break
-    return largest, np.concatenate(astray)
+def drop_twins(table: np.ndarray) -> np.ndarray | None:
+    """Cosines and sines once, where a rotation's table has each twice: cat(cos, cos, sin, sin)."""
+    n, d = table.shape
+    if d % 4 or d < 8 or n < 4:
+        return None
+    for rows in (table[:2], table):  # two rows rule out most tables
+        cosines, twins, sines, others = np.split(rows, 4, axis=1)
+        if not ((cosines == twins).all() and (sines == others).all()):
+            return None
+    return None if (cosines == sines).all() else np.hstack([cosines, sines])
 
 
-def guess_formula(
+def propose_still(table: np.ndarray, eps: float) -> Formula | None:
+    """All codes zero: none. All codes equal: constant, which encodes no position."""
+    code = np.asarray(table[0], dtype=float)
+    if len(table) < 2 or not (table[0] == table[-1]).all():
+        return None
+    name = "constant" if code.any() else "none"
+    return Formula(name, {}, lambda s: np.tile(code, (len(s), 1)), lambda *_: 0.0)
+
+
+def propose_onehot(table: np.ndarray, eps: float) -> Formula | None:
+    """One entry a row, of equal size, one column further in each row."""
+    n, d = table.shape
+    start, scale = int(np.argmax(table[0] != 0)), float(table[0].max())
+    if np.count_nonzero(table[0]) != 1 or scale <= 0 or min(n, d) < 2:
+        return None
+    enc = build("onehot", length=n, d=d)
+    params = {"offset": start, "scale": scale}
+    return Formula("onehot", params, lambda s: scale * enc.codes(s + start), lambda *_: 0.0)
+
+
+def propose_ramp(table: np.ndarray, eps: float) -> Formula | None:
+    """The same straight line in every column, of least squares: scale · (s + offset) / (n - 1)."""
+    n, d = table.shape
+    line = np.asarray(table[:, 0], dtype=float)
+    size = np.abs(line).max()
+    if n < 4 or (np.abs(table[:SAMPLE] - line[:SAMPLE, None]) > 4 * eps * size).any():
+        return None
+    from_middle = np.arange(n) - (n - 1) / 2
+    slope = float(from_middle @ line / (from_middle @ from_middle))
+    middle = float(line.mean())
+    if abs(slope) * (n - 1) < RISES * eps * size:
+        return None
+    first = middle / slope - (n - 1) / 2
+    offset = 0.0 if abs(first) < 8 * eps * n else float(first)
+    params = {"offset": offset, "scale": shortest(slope * (n - 1), eps)}
+
+    def codes(s: np.ndarray) -> np.ndarray:
+        return np.repeat((middle + slope * (s - (n - 1) / 2))[:, None], d, axis=1)
+
+    return Formula("ramp", params, codes, lambda *_: 8 * eps * size)
+
+
+def propose_phases(table: np.ndarray, eps: float) -> Formula | None:
+    """Phases position · frequency of a rotation, each frequency once or twice."""
+    n, d = table.shape
+    rows = np.asarray(table[:SAMPLE], dtype=float)
+    if n < 4 or d < 2 or rows[0].any() or not (rows[1] > 0).all():
+        return None
+    layout, places = twin_columns(rows)
+    slow = (np.asarray(table[n - 1], dtype=float) / (n - 1))[places[0]]
+    grid = rotary_grid(slow, 4 * eps * slow)
+    if grid is None:
+        return None
+    rho, scaled = split_base(grid)
+    params = {"rho": rho, **once_or_twice(layout), "part": "phases", **scaled}
+    omega = reference_waves("rope", params, d)[1]
+    return Formula(
+        "rope",
+        params,
+        lambda s: np.multiply.outer(s, omega),
+        lambda s, codes, eps: 8 * eps * np.multiply.outer(s, omega),
+    )
+
+
+def propose_waves(
     table: np.ndarray, eps: float, usable: np.ndarray | None = None
 ) -> Formula | None:
-    """The formula that fits a run of usable rows (default: those that are not zero), unproved."""
+    """Sinusoids that fit a run of usable rows (default: those that are not zero)."""
     n, d = table.shape
     live = np.concatenate([codes.any(axis=1) for _, codes in float_blocks(table)])
     start, stop = longest_run(live if usable is None else live & usable)
@@ -238,63 +218,124 @@ def guess_formula(
     if len(rows) < 4 or (~live).sum() > n // 4:
         return None
     used = d - int(np.argmax(rows.any(axis=0)[::-1]))
-    rows = rows[:, :used]
-    turning = turning_pairs(rows, eps)
-    found = fit_pairs(rows, turning, eps, start) if turning else fit_one_wave(rows, eps, start)
-    if found is None:
+    pairs = turning_pairs(rows[:, :used], eps)
+    fit = fit_pairs if pairs else fit_one_wave
+    proposal = fit(rows[:, :used], pairs, eps, start)
+    if proposal is None:
         return None
-    encoding, params = usual_name(found.encoding, found.params | say_zero_columns(d, used))
-    columns = np.pad(found.columns, ((0, 0), (0, d - used)))
-    top = float(np.abs(rows).max())
-    formula = replace(found, encoding=encoding, params=params, columns=columns, top=top)
-    formula = refine_base(formula, np.pad(rows, ((0, 0), (0, d - used))), start)
+    encoding, params = usual_name(proposal[0], proposal[1] | zero_columns(d, used))
+    params = refine_base(encoding, params, rows, start)
+    formula = rebuild(encoding, params, d, float(np.abs(rows).max()))
     zero = np.flatnonzero(~live)
-    difference, allowed = formula.differences(zero, np.zeros((len(zero), d)), eps)
-    padding = zero[(difference > allowed).any(axis=1)].tolist()
+    padding = zero[~formula.residual(zero, np.zeros((len(zero), d)), eps)[1]].tolist()
     return replace(formula, params=params | {"zero_rows": padding}) if padding else formula
 
 
-def chosen_digits(eps: float) -> int:
-    r"""Digits of a number that fits a table, up to which it was chosen and is no error of reading.
+def rebuild(encoding: str, params: dict, d: int, top: float = np.inf) -> Formula:
+    """Sinusoids by name and parameters alone; `top` is the largest number that was seen.
 
-    A number of k digits fits by chance once in :math:`10^{-k} / \epsilon`, the resolution of the
-    table's numbers, of phases in float32 at best: where that is rare, or with two digits.
-
-    >>> [chosen_digits(2.0**-digits) for digits in (11, 24, 53)]
-    [2, 5, 5]
+    >>> rebuild("rope", {"rho": 100.0, "layout": "halves"}, 4).codes(np.array([1])).round(3)
+    array([[0.54 , 0.995, 0.841, 0.1  ]])
     """
-    return max(2, int(log10(CHANCE / max(eps, precision.FLOAT32_EPS))))
+    amplitude, omega, phase = table_waves(encoding, params, d)
+    offset = params.get("offset", 0) * (-1 if params.get("backwards") else 1)
+    largest = np.abs(amplitude).max()
+
+    def codes(s: np.ndarray) -> np.ndarray:
+        return amplitude * np.sin(np.multiply.outer(s + offset, omega) + phase)
+
+    def tolerance(s: np.ndarray, codes: np.ndarray, eps: float) -> np.ndarray:
+        stored = min(largest, max(top, np.abs(codes).max(initial=0.0)))
+        return 3 * eps * stored + largest * precision.phase_errors(s + offset, omega, eps)
+
+    return Formula(encoding, params, codes, tolerance)
 
 
-def refine_base(formula: Formula, rows: np.ndarray, start: int) -> Formula:
-    r"""A formula whose base, unless few digits say that it was chosen, is of least squares.
+def table_waves(encoding: str, params: dict, d: int) -> np.ndarray:
+    """Signed amplitude, frequency and phase of each column, (3, d), in the table's order."""
+    used = d - params.get("zero_columns", int(params.get("odd") == "zero"))
+    waves = reference_waves(encoding, params, used)
+    if "columns" in params:
+        waves = waves[:, params["columns"]]
+    elif encoding != "dft" and "part" not in params:
+        first = params.get("first", "cos" if encoding == "rope" else "sin")
+        waves = waves[:, orders(used)[params["layout"], first]]
+    waves[0] *= params.get("scale", 1.0)
+    if params.get("backwards"):
+        waves[0, (waves[2] == 0) & (waves[1] > 0)] *= -1
+    waves[0, params.get("negative", [])] *= -1
+    return np.pad(waves, ((0, 0), (0, d - used)))
+
+
+def reference_waves(encoding: str, params: dict, d: int) -> np.ndarray:
+    """Amplitude, frequency and phase of each column in the order of reference, (3, d)."""
+    waves = np.ones((3, d))
+    if encoding == "dft":
+        measure, paired = build("dft", length=1, d=d).measure, (d + 1) // 2
+        k = np.concatenate([np.arange(paired), np.arange(1, paired), np.arange(paired, d // 2 + 1)])
+        waves = np.stack([measure.amplitudes[k], measure.frequencies[k], np.full(d, np.pi / 2)])
+        waves[2, paired : 2 * paired - 1] = 0.0
+        return waves
+    if "part" in params:
+        layout = params.get("layout")
+        omega = frequencies(params, 2 * d if layout is None else d)
+        for place in pair_columns(layout, d // 2) if layout else (slice(d),):
+            waves[1, place] = omega
+        waves[2] = np.pi / 2 * (params["part"] == "cos")
+        return waves
+    waves[1] = np.repeat(frequencies(params, d), 2)[:d]
+    waves[2] = np.pi / 2 * (np.arange(d) % 2)
+    return waves
+
+
+def frequencies(params: dict, d: int) -> np.ndarray:
+    """Radians a row of the pairs of d columns, ((d + 1) // 2,)."""
+    i, rho = np.arange((d + 1) // 2), params["rho"]
+    if "scaling" in params:
+        scaled = {key: params[key] for key in ("factor", "original", "truncate") if key in params}
+        return SCALINGS[params["scaling"]](Head(d, rho, 1.0, 1), **scaled)[0]
+    return params.get("step", 1.0) * rho ** (-i / exponent_divisor(params, d))
+
+
+def exponent_divisor(params: dict, d: int) -> float:
+    """The D of rho^(-i/D), of d columns.
+
+    >>> [exponent_divisor({"divisor": name}, 7) for name in ("d", "d/2-1", "d/2+0.5")]
+    [3.5, 2.0, 4.0]
+    """
+    divisor, longer = params.get("divisor", "d"), params.get("odd") == "d+1"
+    if divisor == "d/2-1":
+        return d // 2 - 1.0 + longer
+    return d / 2 + float(divisor[3:] or 0.0) + 0.5 * longer
+
+
+def refine_base(encoding: str, params: dict, rows: np.ndarray, start: int) -> dict:
+    r"""Parameters whose base, unless few digits say that it was chosen, is of least squares.
 
     One step of Gauss and Newton in :math:`\ln\rho`, by which :math:`\omega` changes as
     :math:`\omega \ln(\omega / \mathrm{step}) / \ln\rho`; errors of a column go together.
     """
-    rho, step = formula.params.get("rho", 1.0), formula.params.get("step", 1.0)
+    rho, step = params.get("rho", 1.0), params.get("step", 1.0)
     chosen = rho < UNUSUAL and to_digits(rho, chosen_digits(precision.FLOAT32_EPS)) == rho
-    if chosen or "scaling" in formula.params:
-        return formula
-    amplitude, omega, quarter = formula.columns
+    if chosen or "scaling" in params:
+        return params
+    amplitude, omega, phase = table_waves(encoding, params, rows.shape[1])
     turns = np.log(np.where(omega > 0, omega, step) / step) / log(rho)
-    s = start + np.arange(len(rows)) + formula.offset
-    phase = np.multiply.outer(s, omega)
-    unit = -np.frexp(formula.top)[1]  # squares of codes in it are no larger than 1
+    offset = params.get("offset", 0) * (-1 if params.get("backwards") else 1)
+    angles = np.multiply.outer(start + np.arange(len(rows)) + offset, omega)
+    unit = -np.frexp(np.abs(rows).max())[1]  # squares of codes in it are no larger than 1
     height, seen = np.ldexp(amplitude, unit), np.ldexp(rows, unit)
-    slope = height * np.cos(phase + quarter) * phase * turns
-    each = (slope * (seen - height * np.sin(phase + quarter))).sum(axis=0)
+    slope = height * np.cos(angles + phase) * angles * turns
+    products = (slope * (seen - height * np.sin(angles + phase))).sum(axis=0)
     size = (slope**2).sum()
-    change = each.sum() / size if size else 0.0
-    error = 3 * np.linalg.norm(each - change * (slope**2).sum(axis=0)) / max(size, 1e-300)
+    change = products.sum() / size if size else 0.0
+    error = 3 * np.linalg.norm(products - change * (slope**2).sum(axis=0)) / max(size, 1e-300)
     if abs(change) <= error + FLOAT64_EPS:
-        return formula
-    near = shortest(rho * exp(change), error)
-    columns = np.stack([amplitude, omega * (near / rho) ** turns, quarter])
-    return replace(formula, params=formula.params | {"rho": near}, columns=columns)
+        return params
+    return params | {"rho": shortest(rho * exp(change), error)}
 
 
-def say_zero_columns(d: int, used: int) -> dict:
+def zero_columns(d: int, used: int) -> dict:
     """How columns of zeros at the end are said in parameters."""
     if d == used:
         return {}
@@ -317,52 +358,75 @@ def longest_run(usable: np.ndarray) -> tuple[int, int]:
 def usual_name(encoding: str, params: dict) -> tuple[str, dict]:
     """Rotary codes have their own name: cosines first, nothing moved or left out."""
     plain = {"divisor": "d", "offset": 0, "first": "cos"}
-    scaled = ("scaling", "factor", "original", "truncate")
-    own = {key: params[key] for key in ("rho", "layout", "scale", *scaled) if key in params}
-    if encoding == "sinusoidal" and params == own | plain and own["layout"] != "permuted":
-        return "rope", {key: value for key, value in own.items() if key != "scale" or value != 1.0}
+    names = ("rho", "layout", "scale", "scaling", "factor", "original", "truncate")
+    rotary = {key: params[key] for key in names if key in params}
+    if encoding == "sinusoidal" and params == rotary | plain and params["layout"] != "permuted":
+        return "rope", {k: v for k, v in rotary.items() if k != "scale" or v != 1.0}
     return encoding, params
 
 
-def fit_pairs(rows: np.ndarray, turning: Turning, eps: float, start: int) -> Formula | None:
-    """The formula of columns that turn in pairs; `start` is the position of the first row."""
+def fit_pairs(rows: np.ndarray, pairs: Turning, eps: float, start: int) -> tuple[str, dict] | None:
+    """Name and parameters of columns that turn in pairs; `start` is the first row's position."""
     n, d = rows.shape
-    slack = frequency_slack(turning.omega, eps, n)
-    if (np.diff(turning.omega) > 2 * slack[1:]).any():
-        order = np.argsort(-turning.omega, kind="stable")
-        turning = Turning(*(field[order] for field in vars(turning).values()))
-        slack = slack[order]
-    makers = (dft_grid, geometric_grid, scaled_grid)
-    grid = next(filter(None, (make(turning.omega, slack, d) for make in makers)), None)
-    aligned = align(turning, slack, n, eps)
-    left = np.setdiff1d(np.arange(d), np.concatenate([turning.sines, turning.cosines]))
-    if grid is None or aligned is None or len(left) != len(grid.single):
+    slack = frequency_slack(pairs.omega, eps, n)
+    if (np.diff(pairs.omega) > 2 * slack[1:]).any():
+        order = np.argsort(-pairs.omega, kind="stable")
+        pairs, slack = Turning(*(field[order] for field in vars(pairs).values())), slack[order]
+    grid, aligned = find_grid(pairs.omega, slack, d), align(pairs, slack, n, eps)
+    if grid is None or aligned is None or not abs(aligned[2]) < 2**53:
         return None
-    turning, sign, offset = aligned
-    if not abs(offset) < 2**53:
+    encoding, shape = grid
+    pairs, sign, offset = aligned
+    place, negative = np.full(d, -1), np.zeros(d, dtype=bool)
+    place[[pairs.sines, pairs.cosines]] = pair_places(encoding, len(pairs.omega))
+    negative[[pairs.sines, pairs.cosines]] = sign < 0
+    reference, columns = reference_waves(encoding, shape, d), np.flatnonzero(place < 0)
+    singles = np.setdiff1d(np.arange(d), place)
+    if len(columns) != len(singles):
         return None
-    scale = usual_scale(float(turning.amplitude.mean()) / grid.size, d, eps)
-    size = scale * grid.size
-    columns, place = np.zeros((3, d)), np.zeros(d, dtype=int)
-    for k, (at, quarter) in enumerate([(turning.sines, 0.0), (turning.cosines, np.pi / 2)]):
-        columns[0, at], columns[1, at], columns[2, at] = sign[k] * size, grid.omega, quarter
-        place[at] = grid.places[k]
-    for column, single in match_singles(rows[:, left], grid.single, offset):
-        at = left[column]
-        columns[:, at], place[at] = single.wave * (size, 1, 1), single.place
-    return state_formula(grid, columns, place, grid.position(offset - start, eps), scale)
-
-
-def match_singles(
-    columns: np.ndarray, singles: list["Single"], offset: float
-) -> Iterator[tuple[int, "Single"]]:
-    """Pairs (column index, single wave with the sign it has there), each column used once."""
-    s = np.arange(len(columns)) + offset
     for single in singles:
-        share, omega, quarter = single.wave
-        value = np.sin(omega * s + quarter) @ columns
-        k = int(np.argmax(np.abs(value)))
-        yield k, Single(np.array([np.copysign(share, value[k]), omega, quarter]), single.place)
+        _, omega, phase = reference[:, single]
+        products = np.sin(omega * (np.arange(n) + offset) + phase) @ rows[:, columns]
+        k = int(np.argmax(np.abs(products)))
+        place[columns[k]], negative[columns[k]] = single, products[k] < 0
+    unit = np.sqrt(2 / d) if encoding == "dft" else 1.0
+    scale = usual_scale(float(pairs.amplitude.mean()) / unit, d, eps)
+    offset = whole_or_shortest(offset - start, eps)
+    return encoding, name_order(encoding, shape, offset, scale, place) | name_signs(
+        negative, reference[:, place], offset, d if encoding == "dft" else None
+    )
+
+
+def pair_places(encoding: str, m: int) -> np.ndarray:
+    """Columns of reference of the sines and the cosines of m pairs, the fastest first, (2, m)."""
+    if encoding == "dft":
+        return np.add([[m], [0]], np.arange(m, 0, -1))
+    return np.add([[0], [1]], 2 * np.arange(m))
+
+
+def name_order(encoding: str, shape: dict, offset: float, scale: float, place: np.ndarray) -> dict:
+    """Parameters of columns at known places of reference, but for their signs."""
+    if encoding == "dft":
+        plain = {"offset": offset % len(place), "scale": scale}
+        moved = (place != np.arange(len(place))).any()
+        return plain | ({"columns": place.tolist()} if moved else {})
+    order = order_name(place)
+    layout = {"rho": shape["rho"], "layout": order[0] if order else "permuted"}
+    params = layout | {"divisor": shape["divisor"], "offset": offset, "scale": scale}
+    params |= ({"first": order[1]} if order else {}) | shape
+    return params if order else params | {"columns": place.tolist()}
+
+
+def name_signs(negative: np.ndarray, waves: np.ndarray, offset: float, period: int | None) -> dict:
+    """The parameter that says which columns have the other sign: all sines, of rows that run back.
+
+    `waves` are those of the columns, (3, d).
+    """
+    if not negative.any():
+        return {}
+    if (negative == ((waves[2] == 0) & (waves[1] > 0))).all():
+        return {"offset": -offset % period if period else -offset, "backwards": True}
+    return {"negative": np.flatnonzero(negative).tolist()}
 
 
 def usual_scale(scale: float, d: int, eps: float) -> float:
@@ -371,29 +435,6 @@ def usual_scale(scale: float, d: int, eps: float) -> float:
         if abs(scale - usual) <= 4 * eps * usual:
             return usual
     return shortest(scale, eps / 4)
-
-
-def state_formula(
-    grid: "Grid", columns: np.ndarray, place: np.ndarray, offset: float, scale: float
-) -> Formula:
-    """The formula of columns at known places of a grid, with its parameters by name."""
-    params = {"offset": offset, "scale": scale}
-    if grid.encoding == "dft":
-        order = ("dft", "") if (place == np.arange(len(place))).all() else None
-    else:
-        order = order_name(place)
-        layout = {"rho": grid.params["rho"], "layout": order[0] if order else "permuted"}
-        params = layout | {"divisor": grid.params["divisor"]} | params
-        params |= ({"first": order[1]} if order else {}) | grid.params
-    if order is None:
-        params["columns"] = place.tolist()
-    negative, moving = columns[0] < 0, columns[1] > 0
-    if negative.any() and (negative == ((columns[2] == 0) & moving)).all():  # all sines
-        at = -offset if grid.period is None else -offset % grid.period
-        params |= {"offset": at, "backwards": True}
-    elif negative.any():
-        params["negative"] = np.flatnonzero(negative).tolist()
-    return Formula(grid.encoding, params, columns, offset)
 
 
 def frequency_slack(omega: np.ndarray, eps: float, n: int) -> np.ndarray:
@@ -418,51 +459,47 @@ def shortest(value: float, slack: float) -> float:
     >>> shortest(9999.9999997, 1e-9), shortest(0.08838834764, 1e-3)
     (10000.0, 0.0884)
     """
-    for digits in range(16):
-        short = float(f"{value:.{digits}e}")
-        if abs(short - value) <= slack * abs(value):
-            return short
-    return float(value)
+    short = (float(f"{value:.{digits}e}") for digits in range(16))
+    return next((x for x in short if abs(x - value) <= slack * abs(value)), float(value))
 
 
-@dataclass(frozen=True, eq=False)
-class Single:
-    """A column without partner: share of the amplitude, omega, quarter; its place in the layout."""
-
-    wave: np.ndarray  # (3,)
-    place: int
+def to_digits(value: float, digits: int) -> float:
+    """A number to so many significant digits."""
+    return float(f"{value:.{digits - 1}e}")
 
 
-@dataclass(frozen=True, eq=False)
-class Grid:
-    """Frequencies by a formula, largest first, and the places of their columns in the layout."""
+def chosen_digits(eps: float) -> int:
+    r"""Digits of a number that fits a table, up to which it was chosen and is no error of reading.
 
-    encoding: str
-    params: dict
-    omega: np.ndarray  # (m,)
-    places: np.ndarray  # (2, m) of sines and cosines
-    single: list[Single]
-    size: float  # amplitude at scale 1
-    period: int | None = None
+    A number of k digits fits by chance once in :math:`10^{-k} / \epsilon`, the resolution of the
+    table's numbers, of phases in float32 at best: where that is rare, or with two digits.
 
-    def position(self, offset: float, eps: float) -> int | float:
-        """An offset as the formula has it: whole where it nearly is, within a period if any."""
-        whole = whole_or_shortest(offset, eps)
-        return whole % self.period if self.period else whole
+    >>> [chosen_digits(2.0**-digits) for digits in (11, 24, 53)]
+    [2, 5, 5]
+    """
+    return max(2, int(log10(CHANCE / max(eps, precision.FLOAT32_EPS))))
 
 
-def dft_grid(omega: np.ndarray, slack: np.ndarray, d: int) -> Grid | None:
-    """The frequencies 2 pi k / d."""
+def order_name(place: np.ndarray) -> tuple[str, str] | None:
+    """Layout and first wave, if columns with these places in the interleaved layout have a name.
+
+    >>> order_name(np.array([1, 3, 0, 2]))
+    ('halves', 'cos')
+    """
+    names = orders(len(place)).items()
+    return next((name for name, order in names if (order == place).all()), None)
+
+
+def find_grid(omega: np.ndarray, slack: np.ndarray, d: int) -> tuple[str, dict] | None:
+    """Name and parameters of a grid that frequencies are within their slack, largest first."""
     k = np.arange((d - 1) // 2, 0, -1)
-    exact = 2 * np.pi * k / d
-    if len(omega) != len(k) or (np.abs(exact - omega) > slack).any():
-        return None
-    alone = ((0.0, 0), (np.pi, d - 1))[: 2 - d % 2]
-    single = [Single(np.array([np.sqrt(0.5), w, np.pi / 2]), place) for w, place in alone]
-    return Grid("dft", {}, exact, np.array([k + len(k), k]), single, np.sqrt(2 / d), d)
+    if len(omega) == len(k) and (np.abs(2 * np.pi * k / d - omega) <= slack).all():
+        return "dft", {}
+    params = geometric_grid(omega, slack, d) or scaled_grid(omega, slack, d)
+    return params and ("sinusoidal", params)
 
 
-def geometric_grid(omega: np.ndarray, slack: np.ndarray, d: int) -> Grid | None:
+def geometric_grid(omega: np.ndarray, slack: np.ndarray, d: int) -> dict | None:
     """The frequencies step · rho^(-i/D): the shortest rho, and the usual D, within the slack."""
     m = len(omega)
     if omega.min(initial=1.0) <= 0 or np.count_nonzero(omega > KNOWN * slack) < 2:
@@ -476,14 +513,10 @@ def geometric_grid(omega: np.ndarray, slack: np.ndarray, d: int) -> Grid | None:
     if m == 2 and step != 1.0:
         return None  # any two frequencies are a geometric grid
     rate = float((weight * i) @ (log(step) - np.log(omega)) / ((weight * i) @ i))
-    for share in (1, 2):  # of the slack: a base of more digits, before one that hardly fits
-        for rho, half, params in candidate_bases(rate, d):
-            exact = step * rho ** (-i / half)
-            if (np.abs(exact - omega) <= share * slack).all():
-                params = {"rho": rho} | params | ({"step": step} if step != 1.0 else {})
-                last = Single(np.array([1.0, step * rho ** (-m / half), 0.0]), d - 1)
-                places = np.array([2 * i, 2 * i + 1])
-                return Grid("sinusoidal", params, exact, places, [last] if d % 2 else [], 1.0)
+    for share, params in product((1, 2), list(candidate_bases(rate, d))):  # more digits, then slack
+        proposal = params | ({"step": step} if step != 1.0 else {})
+        if (np.abs(frequencies(proposal, d)[:m] - omega) <= share * slack).all():
+            return proposal
     return None
 
 
@@ -497,70 +530,6 @@ def short_step(step: float, slack: float) -> float:
     return of_pi if abs(of_pi - step) <= min(slack, 1e-4) * step else shortest(step, slack)
 
 
-def scaled_grid(omega: np.ndarray, slack: np.ndarray, d: int) -> Grid | None:
-    """The frequencies of a rotation scaled by llama3 or yarn, with usual lengths of training."""
-    m, i = len(omega), np.arange(len(omega))
-    kept = max(m // 8, 2)
-    if d != 2 * m or m < 8 or omega.min() <= 0 or abs(omega[0] - 1) > 2 * slack[0]:
-        return None
-    rate = -log(omega[kept]) / kept
-    rhos = (to_digits(exp(rate * m), digits) for digits in range(1, 7)) if rate * m < 700 else ()
-    near = (2 * slack)[: kept + 1]
-    rho = next((r for r in rhos if (abs(r ** (-i / m) - omega)[: kept + 1] <= near).all()), None)
-    if rho is None or rho <= 1:
-        return None
-    known = slack[-1] < 1e-3 * omega[-1]
-    factors = (to_digits(rho ** (-(m - 1) / m) / omega[-1], 3),) if known else FACTORS
-    for scaling, own in usual_scalings(factor for factor in factors if factor > 1):
-        exact, _ = SCALINGS[scaling](Head(d, rho, 1.0, 1), **own)
-        if (np.abs(exact - omega) <= 2 * slack).all():
-            params = {"rho": rho, "divisor": "d", "scaling": scaling, **own}
-            return Grid("sinusoidal", params, exact, np.array([2 * i, 2 * i + 1]), [], 1.0)
-    return None
-
-
-def usual_scalings(factors: Iterable[float]) -> Iterator[tuple[str, dict]]:
-    """Scalings by some factors, with the lengths of training that models have."""
-    for factor, k in product(factors, range(11, 18)):
-        own = {"factor": factor, "original": 2**k}
-        yield "llama3", own
-        yield "yarn", own
-        yield "yarn", own | {"truncate": False}
-
-
-def coarse_grid(omega: np.ndarray, slack: np.ndarray, d: int) -> tuple[str, float, str] | None:
-    """Frequencies of a geometric grid rounded to 16 bits: the format, the base and the divisor.
-
-    Only where frequencies are known far better than such a format would hold them: else any grid
-    fits, rounded or not.
-    """
-    i = np.arange(len(omega))
-    if len(omega) < 4 or omega.min() <= 0:
-        return None
-    of_form = {name: known_beyond(precision.FORMATS[name].digits, omega, slack) for name in SHORT}
-    rate = float(-(i @ np.log(omega)) / (i @ i))
-    for digits in range(1, 7):
-        for half, divisor in ((d / 2, "d"), (d / 2 - 1, "d/2-1")):
-            rho = to_digits(exp(rate * half), digits) if abs(rate * half) < 700 else 1.0
-            exact = rho ** (-i / half)
-            for name, known in of_form.items():
-                near = precision.rounded(exact, precision.FORMATS[name])
-                moved = known & (np.abs(near - exact) > 2 * slack)
-                if known.sum() >= 4 and (np.abs(near - omega) <= 2 * slack).all():
-                    return (name, rho, divisor) if moved.sum() >= 3 else None
-    return None
-
-
-def known_beyond(digits: int, omega: np.ndarray, slack: np.ndarray) -> np.ndarray:
-    """Which frequencies are known to a sixteenth of the last of so many binary digits.
-
-    >>> known_beyond(8, np.array([0.5, 0.5]), np.array([1e-5, 1e-3])).tolist()
-    [True, False]
-    """
-    last = 2.0 ** (np.floor(np.log2(omega)) + 1 - digits)
-    return 2 * slack < last / 16
-
-
 def intercept(x: np.ndarray, y: np.ndarray, weight: np.ndarray) -> float:
     """The a of weighted least squares y = a + b x."""
     mean = weight @ x / weight.sum(), weight @ y / weight.sum()
@@ -568,41 +537,60 @@ def intercept(x: np.ndarray, y: np.ndarray, weight: np.ndarray) -> float:
     return float(mean[1] - mean[0] * ((weight * away) @ y) / ((weight * away) @ away))
 
 
-def candidate_bases(rate: float, d: int) -> Iterator[tuple[float, float, dict]]:
-    """Candidates for rho and D with rho^(-1/D) = exp(-rate), the most usual first."""
-    kinds = [(d / 2, {"divisor": "d"}), (d // 2 - 1.0, {"divisor": "d/2-1"})]
+def candidate_bases(rate: float, d: int) -> Iterator[dict]:
+    """Parameters rho and divisor with rho^(-1/D) = exp(-rate), the most usual first."""
+    kinds = [{"divisor": name} for name in ("d", "d/2-1")]
     if d % 2:
-        odd = [(half, kind | {"odd": "sine"}) for half, kind in kinds]
-        more = [(half, kind | {"odd": "d+1"}) for half, kind in kinds]
-        kinds = [odd[0], (more[0][0] + 0.5, more[0][1]), odd[1], (more[1][0] + 1, more[1][1])]
-    kinds = [(half, kind) for half, kind in kinds if half > 0 and abs(rate) * half < 700]
-    yield from ((1e4, half, kind) for half, kind in kinds)  # in few columns one grid is another's
-    for digits in (1, 2, 3):
-        for half, kind in kinds:
-            if digits == 1 or kind["divisor"] == "d":
-                yield to_digits(exp(rate * half), digits), half, kind
+        kinds = [kind | {"odd": odd} for kind in kinds for odd in ("sine", "d+1")]
+    halves = [exponent_divisor(kind, d) for kind in kinds]
+    kinds = [
+        k for k, half in zip(kinds, halves, strict=True) if half > 0 and abs(rate) * half < 700
+    ]
+    short = [{"divisor": "d/2+0.5"}] if d % 2 == 0 and kinds else []  # of d + 1, a column short
+    yield from ({"rho": 1e4} | kind for kind in kinds)  # in few columns one grid is another's
+
+    def to(digits: int, kind: dict) -> dict:
+        return {"rho": to_digits(exp(rate * exponent_divisor(kind, d)), digits)} | kind
+
+    yield from (to(1, kind) for kind in kinds)
+    yield from (to(digits, k) for digits in (2, 3) for k in kinds if k["divisor"] == "d")
+    yield from (to(1, kind) for kind in short)
     if rate * d > log(1e4):
         shift = round(2 * (d / 2 - log(1e4) / rate)) / 2
         if 0 < abs(shift) < d / 4:
-            yield 1e4, d / 2 - shift, {"divisor": f"d/2-{shift:g}".replace("--", "+")}
-    for half, kind in kinds[:1]:
-        for digits in range(4, 18):
-            yield to_digits(exp(rate * half), digits), half, kind
+            yield {"rho": 1e4, "divisor": f"d/2{-shift:+g}"}
+    yield from (to(digits, kind) for kind in kinds[:1] for digits in range(4, 18))
 
 
-def to_digits(value: float, digits: int) -> float:
-    """A number to so many significant digits."""
-    return float(f"{value:.{digits - 1}e}")
+def scaled_grid(omega: np.ndarray, slack: np.ndarray, d: int) -> dict | None:
+    """The frequencies of a rotation scaled by llama3 or yarn, with usual lengths of training."""
+    m, i = len(omega), np.arange(len(omega))
+    first = slice(max(m // 8, 2) + 1)  # pairs that no scaling changes
+    if d != 2 * m or m < 8 or omega.min() <= 0 or abs(omega[0] - 1) > 2 * slack[0]:
+        return None
+    rate = -log(omega[first.stop - 1]) / (first.stop - 1)
+    bases = (to_digits(exp(rate * m), digits) for digits in range(1, 7)) if rate * m < 700 else ()
+    allowed = 2 * slack
+    fits = (rho for rho in bases if (abs(rho ** (-i / m) - omega) <= allowed)[first].all())
+    rho = next(fits, 0.0)
+    if rho <= 1:
+        return None
+    sharp = slack[-1] < 1e-3 * omega[-1]
+    factors = (to_digits(rho ** (-(m - 1) / m) / omega[-1], 3),) if sharp else FACTORS
+    for scaling in usual_scalings(factor for factor in factors if factor > 1):
+        params = {"rho": rho, "divisor": "d"} | scaling
+        if (np.abs(frequencies(params, d) - omega) <= allowed).all():
+            return params
+    return None
 
 
-def order_name(place: np.ndarray) -> tuple[str, str] | None:
-    """Layout and first wave, if columns with these places in the interleaved layout have a name.
-
-    >>> order_name(np.array([1, 3, 0, 2]))
-    ('halves', 'cos')
-    """
-    known = orders(len(place)).items()
-    return next((name for name, order in known if (order == place).all()), None)
+def usual_scalings(factors: Iterable[float]) -> Iterator[dict]:
+    """Scalings by some factors, with the lengths of training that models have."""
+    for factor, k in product(factors, range(11, 18)):
+        lengths = {"factor": factor, "original": 2**k}
+        yield {"scaling": "llama3"} | lengths
+        yield {"scaling": "yarn"} | lengths
+        yield {"scaling": "yarn"} | lengths | {"truncate": False}
 
 
 @dataclass(frozen=True, eq=False)
@@ -611,7 +599,7 @@ class OneWave:
 
     part: str  # cos or sin
     layout: str | None  # in which each column stands twice; None: once
-    places: tuple[slice, ...]  # the columns of each time
+    places: Sequence[slice]  # the columns of each time
     omega: np.ndarray  # (m,) radians per row
     slack: np.ndarray
     size: float
@@ -630,12 +618,12 @@ def read_one_wave(rows: np.ndarray, eps: float, start: int) -> OneWave | None:
         return None
     ahead = (x[1:, k] - np.cos(omega[k]) * x[:-1, k]) / np.sin(omega[k])  # size · cos(phase)
     size = float(np.sqrt((x[:-1, k] ** 2 + ahead**2).mean()))
-    waves, given = {"sin": np.sin, "cos": np.cos}, x[0] / (size or np.nan)
-    at = np.arange(start, FIRSTS)
-    near = [np.abs(wave(omega[k] * at) - given[k]) <= 2e-2 for wave in waves.values()]
-    for first, part in product(at[np.any(near, axis=0)].tolist(), waves):  # the fastest wave's
+    waves, start_codes = {"sin": np.sin, "cos": np.cos}, x[0] / (size or np.nan)
+    positions = np.arange(start, FIRSTS)
+    close = [np.abs(wave(omega[k] * positions) - start_codes[k]) <= 2e-2 for wave in waves.values()]
+    for first, part in product(positions[np.any(close, axis=0)].tolist(), waves):  # the fastest's
         moved = np.minimum((first - start) * slack, 1e-2)  # a phase that is not known tells none
-        if (np.abs(waves[part](omega * first) - given) <= 1e-2 + moved).all():
+        if (np.abs(waves[part](omega * first) - start_codes) <= 1e-2 + moved).all():
             last = len(x) - 1 + first
             omega, slack = by_last_row(part, x[-1] / size, last, omega, slack, eps)
             return OneWave(part, layout, places, omega, slack, size, first)
@@ -643,41 +631,39 @@ def read_one_wave(rows: np.ndarray, eps: float, start: int) -> OneWave | None:
 
 
 def by_last_row(
-    part: str, last: np.ndarray, at: int, omega: np.ndarray, slack: np.ndarray, eps: float
+    part: str, last: np.ndarray, position: int, omega: np.ndarray, slack: np.ndarray, eps: float
 ) -> tuple[np.ndarray, np.ndarray]:
     """Frequencies with those that turn less than a radian read from the last row, at a position."""
-    slow = (omega * at < 1) & (slack * at < 0.5)
+    slow = (omega * position < 1) & (slack * position < 0.5)
     inverse = np.arccos if part == "cos" else np.arcsin
-    near = np.maximum(inverse(np.clip(last, -1, 1)) / at, 1e-12)
+    read = np.maximum(inverse(np.clip(last, -1, 1)) / position, 1e-12)
     steep = np.sqrt(np.maximum(1 - last**2, 8 * eps)) if part == "cos" else 0.5
-    error = 8 * eps / (steep * at) + precision.phase_rounding(near, eps)
-    return np.where(slow, near, omega), np.where(slow, error, slack)
+    error = 8 * eps / (steep * position) + precision.phase_rounding(read, eps)
+    return np.where(slow, read, omega), np.where(slow, error, slack)
 
 
-def fit_one_wave(rows: np.ndarray, eps: float, start: int) -> Formula | None:
-    """The formula of cosines alone, or of sines alone, each column once or twice."""
-    found = read_one_wave(rows, eps, start)
-    if found is None:
+def fit_one_wave(rows: np.ndarray, pairs: None, eps: float, start: int) -> tuple[str, dict] | None:
+    """Parameters of a rotation's cosines alone, or sines alone, each column once or twice."""
+    wave = read_one_wave(rows, eps, start)
+    grid = wave and rotary_grid(wave.omega, wave.slack)
+    if not grid:
         return None
-    d = rows.shape[1]
-    grid = rotary_grid(found.omega, found.slack)
-    if grid is None:
-        return None
-    size = usual_scale(found.size, d, 2 * eps)
-    columns = np.zeros((3, d))
-    for at in found.places:
-        columns[0, at], columns[1, at] = size, grid.omega
-    columns[2] = 0.0 if found.part == "sin" else np.pi / 2
-    own = {**once_or_twice(found.layout), "part": found.part, "scale": size}
-    own |= {"offset": found.first - start} if found.first > start else {}
-    params = {"rho": grid.params["rho"], **own}
-    return Formula("rope", params | grid.params, columns, found.first - start)
+    rho, scaled = split_base(grid)
+    size = usual_scale(wave.size, rows.shape[1], 2 * eps)
+    params = {"rho": rho, **once_or_twice(wave.layout), "part": wave.part, "scale": size}
+    params |= {"offset": wave.first - start} if wave.first > start else {}
+    return "rope", params | scaled
 
 
-def rotary_grid(omega: np.ndarray, slack: np.ndarray) -> Grid | None:
+def rotary_grid(omega: np.ndarray, slack: np.ndarray) -> dict | None:
     """The grid of a rotation's frequencies, scaled or not."""
     d = 2 * len(omega)
     return geometric_grid(omega, slack, d) or scaled_grid(omega, slack, d)
+
+
+def split_base(grid: dict) -> tuple[float, dict]:
+    """The base of a grid, and its other parameters."""
+    return grid["rho"], {key: value for key, value in grid.items() if key != "rho"}
 
 
 def once_or_twice(layout: str | None) -> dict[str, Any]:
@@ -685,7 +671,7 @@ def once_or_twice(layout: str | None) -> dict[str, Any]:
     return {"layout": layout} if layout else {"times": 1}
 
 
-def twin_columns(rows: np.ndarray) -> tuple[str | None, tuple[slice, ...]]:
+def twin_columns(rows: np.ndarray) -> tuple[str | None, Sequence[slice]]:
     """Layout, and the two sets of columns that are the same; None, and all columns."""
     d = rows.shape[1]
     for layout in get_args(Layout) if d % 2 == 0 else ():

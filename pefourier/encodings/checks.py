@@ -74,11 +74,31 @@ def check_tolerance(value: float) -> None:
 def table_axes(shape: Sequence[int]) -> tuple[int, ...]:
     """The shape of a table without a single axis before or between positions and dimensions.
 
+    Points of an image are positions, row by row.
+
     >>> table_axes((1, 197, 768)), table_axes((512, 1, 64)), table_axes((2, 3, 1))
     ((197, 768), (512, 64), (2, 3, 1))
+    >>> table_axes((1, 16, 12, 32))
+    (192, 32)
     """
     batch = len(shape) == 3 and 1 in shape[:2]
-    return (shape[0] * shape[1], shape[2]) if batch else tuple(shape)
+    sides = shape[:2] if batch else image_sides(shape)
+    return (math.prod(sides), shape[-1]) if sides else tuple(shape)
+
+
+def image_sides(shape: Sequence[int]) -> tuple[int, ...]:
+    """Rows and columns of an array (1, rows, columns, dimensions) of an image; () of any other.
+
+    One whose last two axes are alike, or whose first is the longest, may have dimensions first.
+
+    >>> image_sides((1, 16, 12, 32)), image_sides((1, 32, 16, 16)), image_sides((1, 197, 768))
+    ((16, 12), (), ())
+    """
+    if len(shape) != 4 or shape[0] != 1 or min(shape) < 1 or 1 in shape[1:]:
+        return ()
+    _, rows, columns, d = shape
+    dimensions_first = columns == d != rows or rows > max(columns, d)
+    return () if dimensions_first else (rows, columns)
 
 
 def reshaping(shape: Sequence[int]) -> str:
@@ -87,7 +107,7 @@ def reshaping(shape: Sequence[int]) -> str:
     Dimensions may be its last axis or its first: where rows and columns are as many, it is the
     other; else both ways are said. A vector may hold inverse frequencies, as models keep them.
 
-    >>> reshaping((1, 14, 14, 192))
+    >>> reshaping((14, 14, 192))
     '; of an image write t.reshape(196, 192) and give --grid 14x14'
     >>> reshaping((10, 16, 192)).count("reshape"), reshaping((2, 3, 4))
     (2, '')

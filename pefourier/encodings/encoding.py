@@ -20,10 +20,11 @@ from pefourier.encodings.checks import (
     NUMBERS,
     check_magnitude,
     check_size,
+    image_sides,
     reshaping,
     table_axes,
 )
-from pefourier.encodings.domain import Domain, positions
+from pefourier.encodings.domain import Domain, lattice, positions
 from pefourier.errors import PefourierError, shown
 from pefourier.writing.escapes import printable
 
@@ -314,6 +315,8 @@ def without_mean(enc: Encoding) -> Encoding:
 def as_encoding(encoding: Any) -> Encoding:
     """An encoding as it is; an array or tensor (n, d) as a table, rounded as its type is.
 
+    One of (1, rows, columns, d) is on that grid.
+
     Axes are those of a file, too: see `in_rows`.
     """
     if isinstance(encoding, Encoding):
@@ -321,7 +324,10 @@ def as_encoding(encoding: Any) -> Encoding:
     array, eps = numbers(encoding)
     table, paired = in_rows(array)
     paired |= "complex" in str(getattr(encoding, "dtype", ""))
-    return from_table(table, eps=eps, paired=paired)
+    enc, sides = from_table(table, eps=eps, paired=paired), image_sides(array.shape)
+    if not sides:
+        return enc
+    return replace(enc, domain=lattice(sides), params={"grid": sides, "prefix": 0})
 
 
 def in_rows(array: np.ndarray) -> tuple[np.ndarray, bool]:

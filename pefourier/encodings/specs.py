@@ -290,7 +290,8 @@ def load_file(spec: str, length: int | None) -> Encoding:
     told = {"name": shown(found.name), "middle": len(found.codes) // 2}
     findings = tuple(finding(code, **told) for code in codes)
     facts = {"eps": found.eps, "origin": "file", "findings": findings, "paired": found.paired}
-    return replace(from_table(table, spec, **facts), params=params, spec=spec)
+    enc = replace(from_table(table, spec, **facts), params=params, spec=spec)
+    return on_grid(enc, found.sides, 0) if found.sides and len(enc) == len(found.codes) else enc
 
 
 def records() -> list[dict[str, Any]]:

@@ -129,7 +129,7 @@ def first_of_period(table: np.ndarray, eps: float, near: float, size: float) -> 
         like_first = (s for _, agree in slack.agreeing(table, 2, 1) for s in agree.tolist())
         for period in islice(like_first, TRIED):
             allowed = slack.allowed(np.array([period]))[0]
-            by_chance = period * np.exp(np.log(np.minimum(1.0, allowed / far)).sum() / 2)
+            by_chance = period * np.exp(np.log(np.clip(allowed / far, 1e-300, 1.0)).sum() / 2)
             again = slack.agreeing(table, period, period)
             if by_chance < CHANCE and all(len(agree) == count for count, agree in again):
                 first = groups_within(table[:period], float(allowed.max()))[np.arange(n) % period]

@@ -113,10 +113,22 @@ def coarse_format(numbers: np.ndarray) -> str | None:
 
 
 def has_format(numbers: np.ndarray, form: Format) -> bool:
-    """Whether all of some numbers fit a format, and a tenth need all of its digits (0, 1 don't)."""
+    """Whether all of some numbers fit a format, and a tenth need all of its digits (0, 1 don't).
+
+    Columns of which all are whole multiples of the last digit of their largest were rounded by no
+    format: counts, such as 0.25 times a lag.
+
+    >>> lags = np.abs(np.subtract.outer(np.arange(250.0), np.arange(24.0)))
+    >>> has_format(-0.25 * lags, FORMATS["bfloat16"])
+    False
+    """
     if (rounded(numbers, form) != numbers).any():
         return False
-    return bool((rounded(numbers, replace(form, digits=form.digits - 1)) != numbers).mean() > 0.1)
+    last = np.frexp(np.abs(numbers).max(axis=0, initial=0.0))[1] - form.digits
+    units = np.ldexp(numbers, -last)
+    counts = (units == np.rint(units)).all(axis=0)
+    coarser = rounded(numbers, replace(form, digits=form.digits - 1)) != numbers
+    return bool((coarser & ~counts).mean() > 0.1)
 
 
 def coarse_eps(numbers: np.ndarray) -> float:

@@ -25,7 +25,7 @@ from pefourier.answers.terms import (
 )
 from pefourier.cli.main import app
 from pefourier.cli.vocabulary import command_terms, option_terms, options_of
-from pefourier.diagnosis.rules import SEVERITIES
+from pefourier.diagnosis import SEVERITIES
 from pefourier.encodings.findings import FINDINGS
 from pefourier.errors import PefourierError
 from pefourier.files import read_toml

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
+import pefourier
 from pefourier.encodings import build
 
 H, W, D = 7, 11, 64
@@ -347,3 +348,22 @@ def test_biases_of_a_window_are_suspected_by_their_size_alone(run, tmp_path, rng
     for shape in ((196, 4), (169, 64)):
         np.save(tmp_path / "codes.npy", rng.normal(size=shape))
         assert "may be no codes" not in run("check-faithful", tmp_path / "codes.npy").out
+
+
+@pytest.mark.parametrize("shape", [(1, 6, 6, 16), (1, 6, 9, 16)], ids=str)
+def test_an_array_of_an_image_is_on_the_grid_of_its_axes(run, tmp_path, rng, shape):
+    """(1, H, W, d), as SAM keeps it, was refused; (1, n, d) has rows, and is no grid."""
+    table, sides = rng.normal(size=shape).astype("f4"), shape[1:3]
+    np.save(tmp_path / "image.npy", table)
+    np.save(tmp_path / "rows.npy", table.reshape(1, -1, 16))
+    grid = f"{sides[0]}x{sides[1]}"
+    records = [
+        run("check-faithful", tmp_path / name, *options, "--json").results[0]
+        for name, options in (("image.npy", []), ("image.npy", ["--grid", grid]), ("rows.npy", []))
+    ]
+    assert [one.get("grid") for one in records] == [list(sides)] * 2 + [None]
+    assert records[0]["min_distance"] == records[2]["min_distance"]
+    assert pefourier.check(table).grid == sides
+    done = run("resize", tmp_path / "image.npy", "--to", "12x12", "--out", tmp_path / "new.npy")
+    assert done.status == 0
+    assert np.load(tmp_path / "new.npy").shape == (1, 12, 12, 16)

@@ -152,7 +152,7 @@ def test_the_grid_that_is_proposed_is_a_usual_one(run, tmp_path, rows, asked, sa
 @pytest.mark.parametrize(
     ("shape", "said"),
     [
-        ((1, 14, 14, 24), "; of an image write t.reshape(196, 24) and give --grid 14x14"),
+        ((14, 14, 24), "; of an image write t.reshape(196, 24) and give --grid 14x14"),
         ((1, 24, 14, 14), "; of an image write t.reshape(24, 196).T and give --grid 14x14"),
         (
             (10, 16, 24),

@@ -18,7 +18,7 @@ from typing import BinaryIO
 
 import numpy as np
 
-from pefourier.encodings.checks import table_axes
+from pefourier.encodings.checks import image_sides, table_axes
 from pefourier.errors import PefourierError, shown
 
 MEMORY = 2**33  # bytes that an array may take when it is not mapped
@@ -55,6 +55,11 @@ class Stored:
     def axes(self) -> tuple[int, ...]:
         """The shape without a single axis before or between positions and dimensions."""
         return table_axes(self.shape)
+
+    @property
+    def sides(self) -> tuple[int, ...]:
+        """Rows and columns of an image's points, where it has these axes; else none."""
+        return image_sides(self.shape)
 
     @property
     def is_table(self) -> bool:

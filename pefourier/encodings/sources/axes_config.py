@@ -23,6 +23,7 @@ from pefourier.encodings.encoding import FLOAT32_EPS, Encoding, Finding, from_ta
 from pefourier.encodings.families.windows import of_network
 from pefourier.encodings.findings import finding
 from pefourier.encodings.grids import biases_within, check_fit, count_points, size_of
+from pefourier.encodings.registry import BUILDERS
 from pefourier.encodings.sources import weights
 from pefourier.encodings.sources.config import ModelConfig
 from pefourier.errors import PefourierError, shown
@@ -77,7 +78,9 @@ def formula(model: ModelConfig, block: Block) -> Encoding:
     if block["encoding"] in ("axial", "axial-rope"):
         own["prefix"] = prefix_of(model, block)
     if "note" in block:
-        found = (*found, finding("grid-convention", note=block["note"]))
+        drawn = BUILDERS[block["encoding"]].untrained
+        code = ("untrained", "biases") if drawn else ("grid-convention",)
+        found = (*found, finding(*code, note=block["note"]))
     d = dimension_of(model, block)
     enc = model.named(found, block["encoding"], d=d, grid=sides, **own)
     if "rescaled" not in block:

@@ -2,7 +2,8 @@
 
 Conventions
 -----------
-A table is an array (n, d) of real numbers; axes of length one around it are dropped. Floats keep
+A table is an array (n, d) of real numbers; axes of length one around it are dropped, and those of
+an image's rows and columns, (1, rows, columns, d), are its grid. Floats keep
 their stored type, since the resolution of the codes is a finding; what numpy has no type for
 becomes float32, integers float64. Large .npy and .safetensors files are mapped, not read.
 Files are written whole or not at all. `pefourier.encodings.sources.formats` knows the formats,
@@ -20,7 +21,7 @@ import sys
 import warnings
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -139,6 +140,7 @@ class NamedTable(NamedTuple):
     eps: float
     paired: bool  # of complex numbers, an axis of 2, or arrays of cosines and of sines
     chosen: bool  # of several, as the one whose name is one of positions
+    sides: tuple[int, ...]  # of an image's points, where they are axes of the array
 
 
 def read_named_table(path: str, key: str | None = None) -> NamedTable:
@@ -154,7 +156,8 @@ def read_named_table(path: str, key: str | None = None) -> NamedTable:
         if table.ndim != 2:
             raise no_table(stored, choose_array(file.arrays, key, file.label), file.label)
         chosen = not key and len(names) == 1 < sum(one.is_table for one in file.arrays.values())
-        return NamedTable(names[0], table, EPS.get(stored.kind, EPS["float64"]), paired, chosen)
+        eps = EPS.get(stored.kind, EPS["float64"])
+        return NamedTable(names[0], table, eps, paired, chosen, stored.sides)
 
 
 def waves_apart(arrays: Mapping[str, Stored]) -> list[str]:
@@ -324,9 +327,11 @@ def names_and_shapes(arrays: Mapping[str, Stored]) -> str:
 
 
 def in_form_of(
-    path: str, key: str | None, table: np.ndarray, out: str
+    path: str, key: str | None, table: np.ndarray, out: str, sides: Sequence[int] = ()
 ) -> tuple[np.ndarray, str, str]:
     """A table as a file holds its own, with an axis of 1 beside, in its type, and by its name.
+
+    The points of an image are its axes, of the sides given, where they are so in the file.
 
     What numpy has no type for, such as bfloat16, is float32; .csv knows no third axis.
     """
@@ -336,6 +341,8 @@ def in_form_of(
     kind = float_type(stored.kind)
     if len(stored.shape) == 3 and suffix_of(out) != ".csv":
         table = np.expand_dims(table, stored.shape[:2].index(1))
+    if stored.sides and suffix_of(out) != ".csv":
+        table = table.reshape(1, *sides, -1)
     return table, np.dtype(kind).newbyteorder("<").str, name or CODES
 
 

@@ -5,7 +5,7 @@ import pytest
 from grids import table_on, waves_on
 
 from pefourier.analysis.faithful import assess
-from pefourier.diagnosis.on_grids import GridCase
+from pefourier.diagnosis.grid_rules import GridFacts
 from pefourier.encodings import load
 from pefourier.encodings.conventions import read_conventions
 from pefourier.errors import PefourierError
@@ -174,7 +174,7 @@ def test_a_formula_without_a_spec_is_told_by_its_parameters():
 
 
 def test_places_are_those_of_raster_order():
-    case = GridCase(np.zeros((6, 2)), np.zeros((0, 2)), (2, 3), 1e-16, None)
+    case = GridFacts(np.zeros((6, 2)), np.zeros((0, 2)), (2, 3), 1e-16, None)
     assert case.places.tolist() == [list(place) for place in np.ndindex(2, 3)]
 
 

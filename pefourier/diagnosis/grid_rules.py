@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from pefourier.diagnosis.identify import identification, identify
-from pefourier.diagnosis.near_formulas import SEARCHED
+from pefourier.diagnosis.table_rules import SEARCHED
 from pefourier.diagnosis.whose import matching_conventions, spec_of_axes
 from pefourier.encodings import load
 from pefourier.encodings.axis_parts import axis_columns, axis_lines
@@ -39,7 +39,7 @@ ORTHOGONAL = 1e-6  # inner products of neighbours that are as good as none
 
 
 @dataclass(frozen=True, eq=False)
-class GridCase:
+class GridFacts:
     """A table of the points of a grid, with what is known of it."""
 
     table: np.ndarray  # (n, d)
@@ -106,12 +106,12 @@ class GridCase:
         return self.residual > CERTAIN * self.rounding and self.table.size <= SEARCHED
 
 
-def identify_on_grid(case: GridCase) -> dict | None:
+def identify_on_grid(facts: GridFacts) -> dict | None:
     """What a table is: the formula of its axes, and the published conventions that it follows."""
-    formula = formula_of_axes(case)
-    same = list(matching_conventions(case.table, case.sides, case.eps))
+    formula = formula_of_axes(facts)
+    same = list(matching_conventions(facts.table, facts.sides, facts.eps))
     if not same:
-        spec = formula and spec_of_axes(case.table, case.sides, case.eps, formula)
+        spec = formula and spec_of_axes(facts.table, facts.sides, facts.eps, formula)
         return formula | {"spec": spec} if spec else formula
     encoding, name, difference = same[0]
     known = formula or identification(encoding, {"convention": name}, difference)
@@ -131,19 +131,19 @@ def identified_formula(enc: Encoding) -> Encoding | None:
     if enc.stationary or enc.origin == "formula":
         return enc
     table, sides = np.asarray(without_prefix(enc).table()), enc.domain.sides
-    case = GridCase(table, table[:0], sides, enc.eps, ClosestPair(np.nan, None, 0))
-    spec = (identify_on_grid(case) or {}).get("spec")
+    facts = GridFacts(table, table[:0], sides, enc.eps, ClosestPair(np.nan, None, 0))
+    spec = (identify_on_grid(facts) or {}).get("spec")
     return spec and load(spec, d=enc.dim, grid=sides, prefix=enc.domain.prefix)
 
 
-def formula_of_axes(case: GridCase) -> dict | None:
+def formula_of_axes(facts: GridFacts) -> dict | None:
     """The formula of each axis, put together: a value for all, or a list with one an axis."""
-    found = case.formulas
+    found = facts.formulas
     if not found or None in found or {f["encoding"] for f in found} - {"sinusoidal", "rope"}:
         return None
     keys = dict.fromkeys(key for f in found for key in f["params"])
-    start = [int(own[0]) for own in case.columns]
-    params: dict[str, Any] = {"order": "".join(case.names[a] for a in np.argsort(start))}
+    start = [int(own[0]) for own in facts.columns]
+    params: dict[str, Any] = {"order": "".join(facts.names[a] for a in np.argsort(start))}
     for key in keys:
         values = [f["params"].get(key, USUAL.get(key)) for f in found]
         params[key] = values[0] if all(v == values[0] for v in values) else values
@@ -152,36 +152,36 @@ def formula_of_axes(case: GridCase) -> dict | None:
     return identification("axial-rope" if rotary else "axial", params, worst)
 
 
-def order_of_rows(case: GridCase) -> Iterator[Finding]:
+def order_of_rows(facts: GridFacts) -> Iterator[Finding]:
     """Rows that fit the grid in another order: columns first, blocks of 2 x 2, or shifted."""
-    if len(case.sides) < 2 or not case.is_disordered:
+    if len(facts.sides) < 2 or not facts.is_disordered:
         return
-    yield from rows_down_columns(case)
-    yield from rows_in_blocks(case)
-    yield from rows_out_of_step(case)
+    yield from rows_down_columns(facts)
+    yield from rows_in_blocks(facts)
+    yield from rows_out_of_step(facts)
 
 
-def rows_down_columns(case: GridCase) -> Iterator[Finding]:
+def rows_down_columns(facts: GridFacts) -> Iterator[Finding]:
     """Rows that run down the columns."""
-    *frames, height, width = case.sides
+    *frames, height, width = facts.sides
     other = (*frames, width, height)
-    if 1 not in (height, width) and case.fits_better(case.residual_of(other, case.index)):
-        yield finding("grid-transposed", grid=size_of(other), residual=case.residual)
+    if 1 not in (height, width) and facts.fits_better(facts.residual_of(other, facts.index)):
+        yield finding("grid-transposed", grid=size_of(other), residual=facts.residual)
 
 
-def rows_in_blocks(case: GridCase) -> Iterator[Finding]:
+def rows_in_blocks(facts: GridFacts) -> Iterator[Finding]:
     """Rows in blocks of 2 x 2 points."""
-    if case.sides[-1] % 2 == case.sides[-2] % 2 == 0:
-        if case.fits_better(case.residual_of(case.sides, rows_of_blocks(case.sides))):
+    if facts.sides[-1] % 2 == facts.sides[-2] % 2 == 0:
+        if facts.fits_better(facts.residual_of(facts.sides, rows_of_blocks(facts.sides))):
             yield finding("row-order")
 
 
-def rows_out_of_step(case: GridCase) -> Iterator[Finding]:
+def rows_out_of_step(facts: GridFacts) -> Iterator[Finding]:
     """Rows that stand some points too early or too late."""
     for shift in SHIFTS:
-        moved = case.index - shift
-        if abs(shift) < len(moved) and case.fits_better(case.residual_of(case.sides, moved)):
-            way = way_back(shift, len(case.prefix) + shift)
+        moved = facts.index - shift
+        if abs(shift) < len(moved) and facts.fits_better(facts.residual_of(facts.sides, moved)):
+            way = way_back(shift, len(facts.prefix) + shift)
             yield finding(
                 "prefix-shift", "points", sign="-" if shift > 0 else "+", by=abs(shift), way=way
             )
@@ -202,15 +202,15 @@ def way_back(shift: int, behind: int) -> str:
     return f"the last points are not behind the others: read the whole table again, and {asked}"
 
 
-def axes_without_effect(case: GridCase) -> Iterator[Finding]:
+def axes_without_effect(facts: GridFacts) -> Iterator[Finding]:
     """Axes along which no code changes, and parts that are told twice."""
-    if case.columns is None or case.closest.distinct == 1:
+    if facts.columns is None or facts.closest.distinct == 1:
         return
-    twice = columns_come_twice(case)
-    for name, own, side in zip(case.names, case.columns, case.sides, strict=True):
+    twice = columns_come_twice(facts)
+    for name, own, side in zip(facts.names, facts.columns, facts.sides, strict=True):
         if len(own) or side == 1:
             continue
-        other = [n for n, o in zip(case.names, case.columns, strict=True) if len(o)]
+        other = [n for n, o in zip(facts.names, facts.columns, strict=True) if len(o)]
         if twice and len(other) == 1:
             word = WORDS.get(other[0], "point")
             yield finding("axis-duplicated", other=other[0], name=name, word=word)
@@ -218,40 +218,40 @@ def axes_without_effect(case: GridCase) -> Iterator[Finding]:
             yield finding("axis-missing", name=name, others="/".join(other), side=side)
 
 
-def columns_come_twice(case: GridCase) -> bool:
+def columns_come_twice(facts: GridFacts) -> bool:
     """Whether the columns that change come twice."""
-    own = np.concatenate(case.columns)
+    own = np.concatenate(facts.columns)
     half = len(own) // 2
-    columns = case.table[:, np.sort(own)]
+    columns = facts.table[:, np.sort(own)]
     return half > 0 and bool((columns[:, :half] == columns[:, half : 2 * half]).all())
 
 
-def flat_codes(case: GridCase) -> Iterator[Finding]:
+def flat_codes(facts: GridFacts) -> Iterator[Finding]:
     """A code of the row index: inner products depend on how many rows lie between."""
-    n = len(case.table)
-    if min(case.sides) == 1 or case.columns is not None or case.table.size > SEARCHED:
+    n = len(facts.table)
+    if min(facts.sides) == 1 or facts.columns is not None or facts.table.size > SEARCHED:
         return
-    flat = toeplitz_residual_of_rows(case.table, (n,), np.arange(n))
-    products = np.asarray(case.table[: case.sides[-1] + 1], dtype=float) @ case.table[0]
-    if flat > case.rounding or np.abs(products[1:]).max() <= ORTHOGONAL * abs(products[0]):
+    flat = toeplitz_residual_of_rows(facts.table, (n,), np.arange(n))
+    products = np.asarray(facts.table[: facts.sides[-1] + 1], dtype=float) @ facts.table[0]
+    if flat > facts.rounding or np.abs(products[1:]).max() <= ORTHOGONAL * abs(products[0]):
         return
-    down, right = mean_step(case, 0), mean_step(case, len(case.sides) - 1)
-    yield finding("flat-index", side=case.sides[-1], down=down, right=right)
+    down, right = mean_step(facts, 0), mean_step(facts, len(facts.sides) - 1)
+    yield finding("flat-index", side=facts.sides[-1], down=down, right=right)
 
 
-def mean_step(case: GridCase, axis: int) -> float:
+def mean_step(facts: GridFacts, axis: int) -> float:
     """Mean distance of neighbours along an axis."""
-    grid = np.asarray(case.table, dtype=float).reshape(*case.sides, -1)
+    grid = np.asarray(facts.table, dtype=float).reshape(*facts.sides, -1)
     return float(np.linalg.norm(np.diff(grid, axis=axis), axis=-1).mean())
 
 
-def ends_that_meet(case: GridCase) -> Iterator[Finding]:
+def ends_that_meet(facts: GridFacts) -> Iterator[Finding]:
     """First and last point of an axis with one code: coordinates from -1 to 1 with whole waves."""
-    same = max(SAME, 8 * case.eps) * np.abs(case.table).max()
-    if case.closest.distance > same * case.table.shape[1]:
+    same = max(SAME, 8 * facts.eps) * np.abs(facts.table).max()
+    if facts.closest.distance > same * facts.table.shape[1]:
         return
-    grid = case.table.reshape(*case.sides, -1)
-    for axis, (name, side) in enumerate(zip(case.names, case.sides, strict=True)):
+    grid = facts.table.reshape(*facts.sides, -1)
+    for axis, (name, side) in enumerate(zip(facts.names, facts.sides, strict=True)):
         first, last = np.take(grid, 0, axis), np.take(grid, side - 1, axis)
         if side < 3 or np.array_equal(first, np.take(grid, 1, axis)):
             continue
@@ -259,63 +259,63 @@ def ends_that_meet(case: GridCase) -> Iterator[Finding]:
             yield finding("ends-coincide", name=name)
 
 
-def other_side(case: GridCase) -> Iterator[Finding]:
+def other_side(facts: GridFacts) -> Iterator[Finding]:
     """Coordinates divided by the other axis' side."""
-    if len(case.parts) != 2 or case.sides[0] == case.sides[1] or None in case.formulas:
+    if len(facts.parts) != 2 or facts.sides[0] == facts.sides[1] or None in facts.formulas:
         return
-    down, right = (f["params"].get("step") for f in case.formulas)
+    down, right = (f["params"].get("step") for f in facts.formulas)
     if down is None or right is None:
         return
-    height, width = case.sides
+    height, width = facts.sides
     crossed = abs(down * width - right * height) <= 1e-4 * right * height
     if crossed and abs(down - right) > 1e-4 * right:
-        steps, grid = (down, right), case.sides
+        steps, grid = (down, right), facts.sides
         yield finding("normalised-by-other-side", steps=steps, sides=grid)
 
 
-def layouts_of_axes(case: GridCase) -> Iterator[Finding]:
+def layouts_of_axes(facts: GridFacts) -> Iterator[Finding]:
     """Sines and cosines laid out differently in the parts of the axes."""
-    if len(case.parts) < 2 or None in case.formulas:
+    if len(facts.parts) < 2 or None in facts.formulas:
         return
-    layouts = [f["params"].get("layout") for f in case.formulas]
-    firsts = [f["params"].get("first", "cos") for f in case.formulas]
+    layouts = [f["params"].get("layout") for f in facts.formulas]
+    firsts = [f["params"].get("first", "cos") for f in facts.formulas]
     if len(set(layouts)) > 1 or len(set(firsts)) > 1:
         parts = ", ".join(
             f"{n} {layout} ({first} first)"
-            for n, layout, first in zip(case.names, layouts, firsts, strict=True)
+            for n, layout, first in zip(facts.names, layouts, firsts, strict=True)
         )
         yield finding("layouts-mixed", parts=parts)
 
 
-def conventions_of_axes(case: GridCase) -> Iterator[Finding]:
+def conventions_of_axes(facts: GridFacts) -> Iterator[Finding]:
     """Coordinates at the centres of patches, and those too small for any wave to turn."""
-    if not case.parts or None in case.formulas:
+    if not facts.parts or None in facts.formulas:
         return
-    steps = [f["params"].get("step", 1.0) for f in case.formulas]
-    offsets = [f["params"].get("offset", 0) for f in case.formulas]
-    halves = [n for n, o in zip(case.names, offsets, strict=True) if abs(o - 0.5) < 1e-3]
+    steps = [f["params"].get("step", 1.0) for f in facts.formulas]
+    offsets = [f["params"].get("offset", 0) for f in facts.formulas]
+    halves = [n for n, o in zip(facts.names, offsets, strict=True) if abs(o - 0.5) < 1e-3]
     if halves:
         yield finding("half-offset", names=" and ".join(halves))
     still = [
         name
-        for name, step, side in zip(case.names, steps, case.sides, strict=True)
+        for name, step, side in zip(facts.names, steps, facts.sides, strict=True)
         if side > SHORT and min(abs(step * n - 1) for n in (side, side - 1)) < 1e-3
     ]
     if still:
         yield finding("coordinates-unscaled", names=" and ".join(still))
 
 
-def text_like_a_patch(case: GridCase) -> Iterator[Finding]:
+def text_like_a_patch(facts: GridFacts) -> Iterator[Finding]:
     """A row before the grid with the code of a point."""
-    if not len(case.prefix):
+    if not len(facts.prefix):
         return
     same = [
-        (k, int(np.flatnonzero((case.table == row).all(axis=1))[0]))
-        for k, row in enumerate(case.prefix)
-        if row.any() and (case.table == row).all(axis=1).any()
+        (k, int(np.flatnonzero((facts.table == row).all(axis=1))[0]))
+        for k, row in enumerate(facts.prefix)
+        if row.any() and (facts.table == row).all(axis=1).any()
     ]
     if same:
-        yield collision_note(same[0][0], tuple(case.places[same[0][1]].tolist()), len(same))
+        yield collision_note(same[0][0], tuple(facts.places[same[0][1]].tolist()), len(same))
 
 
 def collision_note(row: int, point: tuple[int, ...], count: int) -> Finding:
@@ -325,16 +325,16 @@ def collision_note(row: int, point: tuple[int, ...], count: int) -> Finding:
     return finding("text-collides-with-patch", "row", **told)
 
 
-def rows_that_repeat(case: GridCase) -> Iterator[Finding]:
+def rows_that_repeat(facts: GridFacts) -> Iterator[Finding]:
     """Points that share a code without any of the reasons above."""
-    n = len(case.table)
-    explained = case.closest.distinct == 1 or any(
-        f for rule in (axes_without_effect, ends_that_meet) for f in rule(case)
+    n = len(facts.table)
+    explained = facts.closest.distinct == 1 or any(
+        f for rule in (axes_without_effect, ends_that_meet) for f in rule(facts)
     )
-    if case.closest.distinct == n or explained:
+    if facts.closest.distinct == n or explained:
         return
-    a, b = (tuple(case.places[i].tolist()) for i in case.closest.pair)
-    yield finding("points-repeat", repeat=n - case.closest.distinct, n=n, a=a, b=b)
+    a, b = (tuple(facts.places[i].tolist()) for i in facts.closest.pair)
+    yield finding("points-repeat", repeat=n - facts.closest.distinct, n=n, a=a, b=b)
 
 
 GRID_RULES = (

@@ -4,6 +4,7 @@ The zoo has 128 positions and 64 columns; its numbers are Toeplitz residual, res
 shift and stable rank, as measured by a separate program.
 """
 
+import json
 import re
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from sinusoids import DIM, GRID, NORMAL, I, S, changed, waves
 
 from pefourier.analysis.faithful import assess
 from pefourier.analysis.relations import shift_residual
-from pefourier.diagnosis import near_formulas, rules
+from pefourier.diagnosis import is_constant, table_rules
 from pefourier.encodings import load
 from pefourier.encodings.encoding import Encoding, Finding, as_encoding, from_table
 from pefourier.encodings.findings import FINDINGS
@@ -115,7 +116,6 @@ def whisper(length, d):
     return pairs(np.arange(length, dtype=np.float32)[:, None] * omega)
 
 
-MIXED = np.random.default_rng(5).permutation(128)
 OCTAVES = np.pi / 128 * 2.0 ** np.arange(8)
 PERIOD = np.tile(NORMAL[:32], (4, 1))
 OTHER = {
@@ -125,7 +125,7 @@ OTHER = {
     "long first row": (np.vstack([9 * NORMAL[:1], NORMAL[1:]]), ["norm-outliers note"]),
     "near rows": (
         np.vstack([NORMAL[:127], NORMAL[60:61] + 1e-9]),
-        ["near-duplicates warning", "random-codes note"],
+        ["random-codes note", "near-duplicates warning"],
     ),
     "rank 3": (NORMAL[:, :3] @ NORMAL[:3], ["low-rank note"]),
     "one row wrong": (changed(40, NORMAL[0]), ["stray-rows error"]),
@@ -134,26 +134,13 @@ OTHER = {
     "steps": (waves(GRID / 4), ["step note"]),
     "base": (waves(500.0 ** (-2 * I / DIM)), ["base note"]),
     "cosines first": (np.hstack([np.cos(S * GRID), np.sin(S * GRID)]), ["cosines-first note"]),
-    "free": (waves(np.linspace(0.1, 3, 32)), ["free-frequencies note"]),
-    "free in float16": (
-        waves(np.linspace(0.1, 3, 32)).astype(np.float16),
-        ["free-frequencies note"],
-    ),
     "random angles": (pairs(9 * NORMAL[:, :32]), ["random-codes note"]),
     "a grid read as a line": (np.hstack([pairs(S // 16 * GRID), pairs(S % 16 * GRID)]), []),
     "three rows": (waves(GRID)[5:8], []),
     "a base beyond float16": (waves(1e30 ** (-2 * I / DIM)).astype(np.float16), []),
     "zero columns": (np.insert(waves(GRID), [20, 20, 20, 20], 0.0, axis=1), ["dead-columns error"]),
-    "shuffled": (waves(GRID)[MIXED], ["shuffled-rows error"]),
-    "rows left out": (np.delete(waves(GRID), [9, 31, 32], axis=0), ["skipped-rows warning"]),
-    "a row left out in float16": (
-        np.delete(pairs(S * GRID).astype(np.float16), 40, axis=0),
-        ["skipped-rows warning"],
-    ),
-    "shuffled in float16": (pairs(S * GRID).astype(np.float16)[MIXED], ["shuffled-rows error"]),
     "transposed": (waves(GRID).T, ["transposed error"]),
     "transposed halves": (pairs(S * GRID).T, ["transposed error"]),
-    "jittering positions": (waves(GRID, offset=1e-3 * NORMAL[:, :1]), ["uneven-positions note"]),
     "backwards": (waves(GRID)[::-1], ["reversed-positions warning"]),
     "below zero": (waves(GRID, offset=-127)[::-1], ["negative-positions note"]),
     "base 100": (waves(1e2 ** (-2 * I / DIM)), ["base warning"]),
@@ -175,11 +162,7 @@ OTHER = {
     "dead column": (np.where(np.arange(64) == 40, 0.0, waves(GRID)), ["dead-columns error"]),
     "dead column of noise": (
         np.where(np.arange(64) == 7, 0.5, NORMAL),
-        ["dead-columns note", "random-codes note"],
-    ),
-    "cosines at free frequencies": (
-        np.cos(S * np.linspace(0.1, 3, 32)),
-        ["free-frequencies note"],
+        ["random-codes note", "dead-columns note"],
     ),
     "octaves up to a sign a row": (waves(OCTAVES), ["base note", "step note"]),
     "octaves on four axes": (waves(np.tile(OCTAVES, 4)), []),
@@ -192,10 +175,10 @@ OTHER = {
     "binary": ((S >> np.arange(7)) & 1, []),
     "gray": ((S ^ S >> 1) >> np.arange(7) & 1, []),
     "distances from row 80": (np.abs(S - 80) * -(0.5 ** np.arange(8)), ["rows-of-lags note"]),
-    "thermometer": (np.tril(np.ones((28, 28))).repeat(6, axis=0), ["duplicate-rows note"]),
+    "thermometer": (np.tril(np.ones((28, 28))).repeat(6, axis=0), ["positions-divided note"]),
     "NeRF": (
         pairs(np.linspace(-np.pi, np.pi, 128)[:, None] * 2 ** I[:10]),
-        ["ends-coincide warning"],
+        ["ends-coincide warning", "aliased-waves note"],
     ),
     "two rows exchanged": (changed([3, 4], waves(GRID)[[4, 3]]), ["stray-rows error"]),
     "rows wrong in each half": (changed([3, 50, 99], 1 + waves(GRID)[:3]), ["stray-rows error"]),
@@ -217,34 +200,6 @@ OTHER = {
 def test_other_findings(name):
     table, findings = OTHER[name]
     assert codes_found(as_encoding(table)) == findings
-
-
-def test_free_frequencies_are_told_and_those_of_a_grid_that_was_rounded_are_not():
-    coarse = FORMATS["bfloat16"]
-    phases = rounded(np.arange(80)[:, None] * rounded(5e5 ** (-np.arange(64) / 64), coarse), coarse)
-    rounded_grid = rounded(np.hstack([np.cos(phases), np.sin(phases)]), coarse)
-    hours = np.arange(336)[:, None] * 2 * np.pi / np.array([24, 168, 8766])
-
-    def lined(phases):  # as Time2Vec
-        return np.hstack([0.01 * np.arange(336)[:, None], np.sin(phases), np.sin(21 * phases)])
-
-    for table, words in (
-        (np.hstack([np.sin(hours), np.cos(hours)]), "waves of 24, 168 and 8766 positions;"),
-        (lined(hours), "are sines alone, each once, but for what rises or falls evenly (column 0)"),
-        (lined(hours)[:, 1:], "are sines alone, each once, at frequencies"),
-        (waves(np.linspace(0.1, 3, 32)), "waves of 2.094 to 62.83 positions;"),
-        (from_table(rounded_grid, eps=2.0**-7), "a geometric grid only as far as bfloat16 would"),
-    ):
-        (said,) = (f.message for f in assess(table).findings if f.code == "free-frequencies")
-        assert words in said
-
-
-def test_codes_at_uneven_times_are_told_with_their_formula_and_steps():
-    times = np.sort(np.random.default_rng(0).uniform(0, 500, 400))
-    table = waves_of(np.outer(times, 30.0 ** (-np.arange(32) / 32)))
-    (said,) = (f.message for f in assess(table).findings if f.code == "uneven-positions")
-    assert "rho=30.0" in said
-    assert f"steps of {np.diff(times).min():.4g} to {np.diff(times).max():.4g} where" in said
 
 
 def test_rows_of_unusual_length_are_told_as_multiples_of_the_median():
@@ -340,7 +295,7 @@ def test_codes_that_storage_makes_one_are_no_mistake(length):
     table = rounded(np.hstack([np.sin(phase)] * 2), FORMATS["bfloat16"])
     found = assess(from_table(table, eps=2.0**-7)).findings
     assert {f.severity for f in found} <= {"note"}
-    assert {f.code for f in found} & {"near-duplicates", "duplicate-rows"}
+    assert ("duplicate-rows" in {f.code for f in found}) == (length == 5000)
     table[30] = table[10]
     found = assess(from_table(table, eps=2.0**-7)).findings
     assert "error" in [f.severity for f in found if f.code == "duplicate-rows"]
@@ -398,7 +353,7 @@ def test_what_coarse_frequencies_cost():
 
 
 def test_every_finding_is_expected_here():
-    files = (rules.__file__, near_formulas.__file__, __file__)
+    files = (table_rules.__file__, __file__)
     *sources, here = (Path(file).read_text() for file in files)
     source = "".join(sources)
     codes = [code for code in read_toml(FINDINGS) if f'"{code}"' in source]
@@ -444,28 +399,6 @@ def message(table):
     return assess(table).findings[0].message
 
 
-def test_messages_say_what_to_do():
-    assert message(ZOO["exponent = column"][-1]) == (
-        "sine and cosine of a pair turn at different frequencies (columns 0 and 1: 1 and 0.866 "
-        "radians a position; base 10000, d 64); write the exponent as 2 * (column // 2) / d"
-    )
-    assert message(ZOO["index clipped"][-1]) == (
-        "all rows from 99 on are equal: the index is clipped at 99; make the table as long as the "
-        "positions, 128"
-    )
-    assert message(ZOO["-log(1e4)/d//2"][-1]) == (
-        "26 of 32 pairs turn less than 0.001 radians over 128 positions and tell nothing: look at "
-        "the exponent (-log(1e4) / d // 2 is -1, -log(1e4) / (d // 2) was meant)"
-    )
-    assert message(ZOO["two rows equal"][-1]) == "1 of 128 rows repeat an earlier one: 1 = 0"
-    assert message(ZOO["padding row"][-1]) == (
-        "row 1 of zeros: a padding index, which no position may use"
-    )
-    assert message(OTHER["one row wrong"][0]).startswith(
-        "all rows but row 40 are sinusoidal (rho=10000.0, layout=interleaved"
-    )
-
-
 @pytest.mark.parametrize("name", sorted(BUILDERS))
 @pytest.mark.parametrize("size", [(80, 256), (17, 8), (1, 2)], ids=str)
 def test_encodings_built_by_name_have_no_findings(name, size):
@@ -477,7 +410,7 @@ def test_encodings_built_by_name_have_no_findings(name, size):
 def test_dft_beyond_its_period_says_so():
     (found,) = assess(load("dft", 200, 64)).findings
     assert (found.code, found.severity) == ("repeating-codes", "note")
-    assert found.message.startswith("codes repeat with period 64: positions s and s + 64 collide")
+    assert "period 64: " in found.message
     assert assess(load("dft", 64, 64)).findings == []
 
 
@@ -498,7 +431,7 @@ def test_rows_of_lags_are_told_from_positions(spec):
     table = load(spec, 40, 6).table()
     (found,) = assess(from_table(table)).findings
     assert (found.code, found.severity) == ("rows-of-lags", "note")
-    assert found.message.startswith("rows repeat around row 39 as those of lags -39 … 39 do")
+    assert "row 39 as those of lags -39 … 39 " in found.message
     for broken in (np.vstack([table[1:], table[:1]]), np.repeat(table, 2, axis=0)):
         codes = [f.code for f in assess(from_table(broken)).findings]
         assert "rows-of-lags" not in codes
@@ -534,10 +467,7 @@ def test_a_doubled_exponent_is_a_warning():
     table = np.stack([np.sin(phase), np.cos(phase)], axis=2).reshape(128, 64)
     found = {f.code: f for f in assess(table).findings}
     assert found["base"].severity == "warning"
-    assert found["base"].message == (
-        "the base is 1e+08 and not 10000: the exponent counts twice, as 2i / d does with "
-        "i = 0, 2, 4 …"
-    )
+    assert "the base is 1e+08 " in found["base"].message
 
 
 @pytest.mark.parametrize(("name", "last"), [("bfloat16", 256), ("float16", 2048)])
@@ -549,16 +479,13 @@ def test_rows_that_repeat_as_positions_in_16_bits_do_are_said_to(name, last, pro
         np.outer(near, GRID) if products == "in float32" else rounded(np.outer(near, grid), form)
     )
     table = np.hstack([np.cos(phases), np.sin(phases)]).astype(np.float32)
-    said = assess(table).findings[0]
-    assert (said.code, said.severity) == ("duplicate-rows", "error")
-    assert said.message == (
-        f"{n - len(np.unique(near))} of {n} rows repeat an earlier one: {last + 1} = {last}, "
-        f"{last + 4} = {last + 3}, {last + 5} = {last + 3}, {last + 8} = {last + 7}, …; so do "
-        f"positions rounded to {name}, which has no odd number above {last}: compute positions and "
-        "angles in float32, whatever format the model has"
+    again = n - len(np.unique(near))
+    assert f"{again} of {n} rows repeat" in message(table)
+    assert f"so do positions rounded to {name}, which has no odd number above {last}" in message(
+        table
     )
     table[last + 40] = table[last + 90]  # no rounding explains that
-    assert message(table).startswith(f"{n - len(np.unique(near))} of {n} rows repeat")
+    assert f"{again} of {n} rows repeat" in message(table)
     assert "rounded" not in message(table)
 
 
@@ -569,14 +496,134 @@ def test_rows_that_repeat_are_those_of_positions_in_16_bits_only_where_most_of_t
     assert message(table) == f"1 of {rows} rows repeat an earlier one: 257 = 256"
 
 
-def test_rows_that_were_left_out_are_counted():
-    (found,) = assess(np.delete(waves(GRID), [9, 31, 32], axis=0)).findings
-    assert "with 3 left out, in 2 places, the first before row 9" in found.message
-
-
 @pytest.mark.parametrize(("sizes", "told"), [([2] * 6, True), ([2, 2, 2, 2, 2, 3], False)])
 def test_codes_in_steps_are_those_whose_steps_are_alike(sizes, told):
     """The first and the last may be cut short, but are no longer."""
     table = np.repeat(np.random.default_rng(0).normal(size=(6, 8)), sizes, axis=0)
-    found = [f.message for f in assess(from_table(table)).findings if f.code == "duplicate-rows"]
-    assert ("2 rows" in found[0] or "every 2" in found[0]) is told, found
+    assert codes_found(from_table(table))[0] == (
+        "positions-divided note" if told else "duplicate-rows error"
+    )
+
+
+@pytest.mark.parametrize("period", [2, 3, 4, 5, 8])
+@pytest.mark.parametrize("d", [2, 16, 64])
+@pytest.mark.parametrize("dtype", [np.float64, np.float16])
+def test_any_rows_that_come_again_are_said_to_repeat_and_nothing_else(rng, period, d, dtype):
+    """Two rows by turns were 'sines in even rows, cosines in odd ones'."""
+    table = np.tile(rng.normal(size=(period, d)), (80 // period, 1)).astype(dtype)
+    enc = from_table(table, eps=float(np.finfo(dtype).eps))
+    assert codes_found(enc) == ["repeating-codes warning"]
+
+
+@pytest.mark.parametrize("divisor", [2, 3, 4, 7])
+@pytest.mark.parametrize("shift", [0, 1])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.float16])
+@pytest.mark.parametrize("layout", ["interleaved", "halves"])
+def test_positions_that_were_divided_by_a_whole_number(divisor, shift, dtype, layout):
+    positions = (np.arange(80) + shift) // divisor
+    table = build("sinusoidal", length=80, d=64, layout=layout).table()[positions].astype(dtype)
+    enc = from_table(table, eps=float(np.finfo(dtype).eps))
+    assert codes_found(enc) == ["positions-divided warning"]
+    assert f"divided by {divisor}: " in assess(enc).findings[0].message
+
+
+@pytest.mark.parametrize("values", [[1.05], [0.95], [3.0, -2.0], [1.05, 0.95, 3.0], [-2.0] * 3])
+@pytest.mark.parametrize("first", [30, 60, 61])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.float16])
+def test_constant_columns_among_waves_are_dead_at_any_height(values, first, dtype):
+    table = build("sinusoidal", length=200, d=96).table()
+    table[:, first : first + len(values)] = values
+    enc = from_table(table.astype(dtype), eps=float(np.finfo(dtype).eps))
+    assert "dead-columns error" in codes_found(enc)
+
+
+@pytest.mark.parametrize("size", [(9, 4), (300, 64)], ids=str)
+@pytest.mark.parametrize("noise", [0.0, 1e-15, 1e-7])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_rows_alike_but_for_rounding_have_one_finding(rng, size, noise, dtype):
+    table = rng.normal(size=size[1]) + noise * rng.uniform(-1, 1, size)
+    table = table.astype(dtype)
+    enc = from_table(table, eps=float(np.finfo(dtype).eps))
+    assert is_constant(table)
+    assert codes_found(enc) == ["constant-codes error"]
+    table[size[0] // 2] *= 1 + 1e-5
+    assert not is_constant(table)
+    assert not is_constant(table[:1])
+    assert "constant-codes error" not in codes_found(from_table(table))
+
+
+@pytest.mark.parametrize("slope", [0.25, 0.5, 0.5 ** np.arange(24)])
+def test_counts_of_a_power_of_two_were_rounded_by_no_format(slope):
+    """-|p - q| / 4, 250 x 24: 'rounded to bfloat16 once', beside 'different in bfloat16'."""
+    table = -slope * np.abs(np.subtract.outer(np.arange(250.0), np.arange(24.0)))
+    codes = [f.code for f in assess(table).findings]
+    assert not {"near-duplicates", "stored-wider"} & set(codes)
+    assert "stored-wider" in [
+        f.code for f in assess(rounded(table + 0.1, FORMATS["bfloat16"])).findings
+    ]
+
+
+def test_what_is_distinct_in_bfloat16_is_no_near_duplicate():
+    for near in (
+        rounded(NORMAL, FORMATS["bfloat16"]),
+        rounded(waves(GRID[::8]), FORMATS["bfloat16"]),
+    ):
+        enc = from_table(np.vstack([near, near[60:61] * (1 + 2.0**-7)]), eps=2.0**-7)
+        result = assess(enc)
+        assert result.precision["bfloat16"].distinct_cast == len(enc)
+        assert "near-duplicates" not in [f.code for f in result.findings]
+
+
+@pytest.mark.parametrize("d", [8, 16, 128])
+@pytest.mark.parametrize("rho", [1e4, 5e5])
+@pytest.mark.parametrize("kind", ["neighbours", "halves", "cosines", "in float32"])
+def test_positions_divided_by_frequencies(d, rho, kind):
+    """Each wave but the first turns by more than a radian a position, most by more than pi."""
+    dtype = np.float32 if kind == "in float32" else np.float64
+    omega = (rho ** (-np.arange(d // 2) / (d // 2))).astype(dtype)
+    phases = np.arange(512, dtype=dtype)[:, None] / omega
+    table = pairs(phases)
+    if kind == "neighbours":
+        table = np.stack([np.sin(phases), np.cos(phases)], axis=2).reshape(512, d)
+    elif kind == "cosines":
+        table = np.cos(phases)
+    enc = from_table(table.astype(np.float32), eps=2.0**-23)
+    (found,) = (f for f in assess(enc).findings if f.severity != "note")
+    assert (found.code, found.severity) == ("aliased-waves", "error")
+    assert f"{np.count_nonzero(omega < 1 / np.pi)} of {d // 2} " in found.message
+    assert f"base {rho:.7g};" in found.message
+
+
+@pytest.mark.parametrize("step", [10, 1000])
+def test_waves_of_large_steps_are_faster_than_half_a_turn(step):
+    codes = codes_found(as_encoding(waves(step * GRID)))
+    assert codes == ["aliased-waves note"]
+
+
+@pytest.mark.parametrize("d", [9, 33, 63])
+@pytest.mark.parametrize("rho", [1e4, 500.0])
+@pytest.mark.parametrize("layout", ["interleaved", "halves"])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_tables_a_column_short_of_an_odd_dimension(d, rho, layout, dtype):
+    phases = np.arange(100)[:, None] * rho ** (-2.0 * np.arange(d // 2) / d)
+    table = pairs(phases)
+    if layout == "interleaved":
+        table = np.stack([np.sin(phases), np.cos(phases)], axis=2).reshape(100, d - 1)
+    enc = from_table(table.astype(dtype), eps=float(np.finfo(dtype).eps))
+    codes = codes_found(enc)
+    assert "column-missing warning" in codes
+    assert not [code for code in codes if code.startswith("divisor")]
+    assert ("base note" in codes) == (rho == 500)
+
+
+@pytest.mark.parametrize("draw", ["normal", "uniform"])
+def test_random_numbers_are_said_first(rng, draw):
+    table = getattr(rng, draw)(size=(128, 64))
+    table[127] = table[60] + 1e-9
+    assert codes_found(as_encoding(table))[0] == "random-codes note"
+
+
+@pytest.mark.parametrize("config", [{"model_type": "t5"}, {"model_type": "swin", "num_heads": [4]}])
+def test_configs_of_biases_that_are_trained_say_so_first(tmp_path, config):
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    assert codes_found(load(str(tmp_path / "config.json")))[0] == "untrained note"
