@@ -413,11 +413,12 @@ LIMIT = "numbers, the limit is 1073741824; choose a smaller length or d, or fewe
         ),
         (
             "spectrum py:ends:f",
-            "cannot import 'ends' from the working directory: SystemExit: '0'",
+            "cannot import 'ends' from the working directory: it raised SystemExit: '0'; "
+            "--debug shows where",
         ),
         (
             "spectrum py:user:leave",
-            "'py:user:leave' raised SystemExit: '0' when called for length 80, d 256; "
+            "'py:user:leave', called for length 80, d 256, raised SystemExit: '0'; "
             "--debug shows where",
         ),
     ],

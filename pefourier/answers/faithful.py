@@ -379,8 +379,6 @@ def collision(enc: Encoding, r: Faithfulness) -> str:
 
 def what_to_take(enc: Encoding, r: Faithfulness) -> str:
     """Which input, or how many positions have codes of their own, where that is a formula's."""
-    if any((f.code, f.severity) == ("sequence-first", "warning") for f in r.findings):
-        return phrase("sequence first")
     if r.on_grid or not 1 < r.distinct < r.length or not r.stable_rank > 0:
         return ""
     period = enc.measure.period if enc.measure is not None else None

@@ -7,7 +7,7 @@ imports what reads files or runs code only for a SPEC that needs it.
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Literal
@@ -16,7 +16,7 @@ from pefourier.encodings import families  # noqa: F401 (which fill the registry)
 from pefourier.encodings.checks import check_count
 from pefourier.encodings.conventions import list_conventions, specs_of_convention
 from pefourier.encodings.descriptions import describe
-from pefourier.encodings.encoding import Encoding, from_table, rows_up_to
+from pefourier.encodings.encoding import Encoding, as_encoding, from_table, rows_up_to
 from pefourier.encodings.findings import finding
 from pefourier.encodings.grids import check_sides, count_points, on_grid
 from pefourier.encodings.refused import refuse_known
@@ -37,7 +37,7 @@ HUB = (  # a model there: owner/name, or its address
 
 
 def load(
-    spec: str,
+    source: Any,
     length: int | None = None,
     d: int | None = None,
     *,
@@ -47,12 +47,12 @@ def load(
     spans: str = "",
     **options: Any,
 ) -> Encoding:
-    """The encoding that a SPEC names.
+    """The encoding that a SPEC names, or that an array, a module or a function gives.
 
     Parameters
     ----------
-    spec : str
-        As typed on the command line.
+    source : str, path, Encoding, array or tensor (n, d), torch module, or function (length, d)
+        A SPEC as typed on the command line, or an object.
     length, d : int, optional
         Number of positions (default 80, or all rows of a file) and dimension of a code (default
         256, or what a file or config says).
@@ -71,7 +71,12 @@ def load(
     --------
     >>> load("sinusoidal:layout=halves", length=8, d=4, rho=500.0).params["rho"]
     500.0
+    >>> load([[1, 0], [0, 1]]).dim
+    2
     """
+    if not isinstance(source, str | os.PathLike):
+        return load_object(source, length, d, {"grid": grid, "prefix": prefix, **options})
+    spec = os.fspath(source)
     for name, value in (("length", length), ("d", d)):
         if value is not None:
             check_count(name, value)
@@ -90,6 +95,37 @@ def load(
     return on_grid(load_rows(spec, rows, d, least + prefix, asked), tuple(grid), prefix)
 
 
+def load_object(
+    source: Any, length: int | None, d: int | None, options: Mapping[str, Any]
+) -> Encoding:
+    """The encoding that an array, a module or a function gives."""
+    if isinstance(source, list | tuple) and any(isinstance(item, str) for item in source):
+        raise PefourierError(
+            "this question is asked of one encoding; ask it of each: "
+            "[pefourier.spectrum(spec) for spec in specs]"
+        )
+    unused = {key: value for key, value in options.items() if value not in (None, (), 0)}
+    sides, prefix = tuple(unused.pop("grid", ())), unused.pop("prefix", 0)
+    if isinstance(source, Encoding) or not callable(source):
+        enc = as_encoding(source)
+        if not enc.spec:
+            enc = replace(enc, spec=f"{type(source).__name__} ({len(enc)}, {enc.dim})")
+        sizes = {"length": (length, len(enc)), "d": (d, enc.dim)}
+        unused |= {k: asked for k, (asked, own) in sizes.items() if asked not in (None, own)}
+    else:
+        from pefourier.encodings.sources.user_code import read_code
+
+        enc = read_code(source, length, d, unused.pop("seed", None))
+    if sides or prefix:
+        check_sides(enc.label, sides, prefix, None)
+        enc = on_grid(enc, sides, prefix)
+    for key, value in unused.items():
+        raise PefourierError(
+            f"{key}={shown(value)} has no effect on {enc.label or 'a table'}; leave it out"
+        )
+    return enc
+
+
 def load_rows(
     spec: str, length: int | None, d: int | None, least: int, options: dict[str, Any]
 ) -> Encoding:
@@ -98,10 +134,10 @@ def load_rows(
         case "name":
             return build_by_name(spec, length, d or 256, max(80, least), options)
         case "code":
-            from pefourier.encodings.sources import user_code
+            from pefourier.encodings.sources.user_code import read_code
 
-            asked = {"seed": options.get("seed"), "grid": options.get("grid", ())}
-            return user_code.tabulate(spec, length or max(80, least), d or 256, **asked)
+            own = {"seed": options.get("seed"), "grid": options.get("grid", ())}
+            return read_code(spec, length, d, least=least, **own)
         case "table":
             return load_file(spec, length)
         case "gguf":
