@@ -8,15 +8,15 @@ the word of a header, nothing is unpickled but tensors. What a parser raises on 
 becomes a ValueError. A writer takes a stream and a C-ordered float64 table.
 """
 
+import ast
 import io
 import json
 import math
 import os
 import pickle
-import re
 import struct
 import zipfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from itertools import islice
 from tokenize import TokenError
@@ -29,8 +29,7 @@ from pefourier.errors import shown
 
 PACKED = 2**12  # bytes unpacked at a time: of LZMA, a kB of which may be as many as 7 MB
 HEAD = 2**14  # bytes that hold any .npy header numpy accepts (10,000 characters)
-DATE = re.compile(r"\d{4}-\d\d-\d\d([T ][\d:.]+(Z|[+-]\d\d:?\d\d)?)?").fullmatch
-SINCE, BEHIND = " since the first", "behind "  # names of arrays: times of dates; codes
+BEHIND = "behind "  # name of codes beside a column of positions
 OF_POSITIONS = {"pos", "position", "positions", "index"}  # names of a first column
 LONGEST_LINE = 2**26  # characters in a .csv file: room for the most columns
 MOST_LINES, MOST_COLUMNS = 2**26, 2**21
@@ -72,6 +71,9 @@ def npy_extent(head: bytes, size: int) -> arrays.Extent:
     stream = io.BytesIO(head)
     try:
         major, minor = np.lib.format.read_magic(stream)  # 1.0 or 2.0; 3.0 is for field names
+        start = {1: 10, 2: 12}[major]
+        text = head[start : start + int.from_bytes(head[8:start], "little")].decode("latin1")
+        ast.literal_eval(text)  # else numpy looks for Python 2 in it, in more than quadratic time
         read = getattr(np.lib.format, f"read_array_header_{major}_{minor}")
         shape, fortran, dtype = read(stream)
     except NPY_FAULTS as error:
@@ -146,10 +148,8 @@ def read_csv(stream: BinaryIO) -> dict[str, arrays.Stored]:
 
 
 def parse_csv(text: io.TextIOWrapper) -> tuple[str, np.ndarray]:
-    """The numbers in a .csv file (n, d), and their name: "" but of times, and beside positions."""
+    """The numbers in a .csv file (n, d), and their name: "" but of codes beside positions."""
     header = csv_header(text)
-    if (row := next((row for line, row in csv_rows(text) if line > header), "")) and DATE(row):
-        return times_of_dates([row for line, row in csv_rows(text) if line > header])
     try:
         rows = (row for line, row in csv_rows(text) if line > header)
         table = np.loadtxt(rows, delimiter=",", comments=None, ndmin=2)
@@ -165,38 +165,22 @@ def parse_csv(text: io.TextIOWrapper) -> tuple[str, np.ndarray]:
     return f"{BEHIND}{name}", table[:, 1:]
 
 
-def times_of_dates(cells: Sequence[str]) -> tuple[str, np.ndarray]:
-    """Dates as days since the first where all are whole days apart, else seconds; with the unit.
-
-    >>> times_of_dates(["2024-02-28", "2024-03-01"])[1].tolist()
-    [[0.0], [2.0]]
-    """
-    times = np.array(cells, "datetime64[us]")
-    since = times - times[0]
-    day = np.timedelta64(1, "D")
-    unit, name = (day, "days") if not (since % day).any() else (np.timedelta64(1, "s"), "seconds")
-    return f"{name}{SINCE}", (since / unit)[:, None]
-
-
 def csv_rows(text: io.TextIOWrapper) -> Iterator[tuple[int, str]]:
-    """The lines with something besides a comment, and their numbers from 1 on."""
+    """The lines with something besides a comment, and their numbers from 1 on.
+
+    Lines without end are refused, and more of them or of their columns than any table has.
+    """
     text.seek(0)
     for line, content in enumerate(iter(partial(text.readline, LONGEST_LINE + 1), ""), 1):
-        if len(content) >= MOST_COLUMNS or line > MOST_LINES:
-            check_line(line, content)
+        wide = len(content) > MOST_COLUMNS and content.count(",") >= MOST_COLUMNS
+        if wide or len(content) > LONGEST_LINE or line > MOST_LINES:
+            raise ValueError(
+                f"line {line} goes beyond the limits, which are {MOST_LINES} lines of "
+                f"{LONGEST_LINE} characters and {MOST_COLUMNS} columns"
+            )
         row = content.partition("#")[0].strip()
         if row:
             yield line, row
-
-
-def check_line(line: int, content: str) -> None:
-    """Refuse lines without end, and more of them or of their columns than any table has."""
-    columns = content.count(",") + 1
-    if len(content) > LONGEST_LINE or line > MOST_LINES or columns > MOST_COLUMNS:
-        raise ValueError(
-            f"line {line} goes beyond the limits, which are {MOST_LINES} lines of {LONGEST_LINE} "
-            f"characters and {MOST_COLUMNS} columns"
-        )
 
 
 def cells_of(row: str) -> list[str]:
@@ -212,7 +196,7 @@ def csv_header(text: io.TextIOWrapper) -> int:
     line, first = rows[0]
     counted = len(first) > 1 and first == [str(column) for column in range(len(first))]
     above_fractions = counted and any("." in cell for cell in rows[-1][1])
-    named = any(first) and not any(is_number(cell) or DATE(cell) for cell in first)
+    named = any(first) and not any(is_number(cell) for cell in first)
     return line if above_fractions or named else 0
 
 
@@ -220,16 +204,13 @@ def csv_fault(text: io.TextIOWrapper, header: int) -> str | None:
     """The first cell that is not a number, or row that is shorter or longer than the first."""
     width = 0
     for line, row in csv_rows(text):
+        cells = cells_of(row)
         if line <= header:
             continue
-        cells = cells_of(row)
-        width = width or len(cells)
         for column, cell in enumerate(cells, 1):
             if not is_number(cell):
-                parted = "; put commas between columns, and a point before decimals"
-                way = parted if ";" in cell or "\t" in cell else ""
-                way = "; times of rows are a file of their own, --times FILE" if DATE(cell) else way
-                return f"line {line}, column {column} is {shown(cell)}, not a number{way}"
+                return f"line {line}, column {column} is {shown(cell)}, not a number"
+        width = width or len(cells)
         if len(cells) != width:
             return f"line {line} has {len(cells)} columns, the lines above it {width}"
     return None

@@ -32,7 +32,7 @@ import numpy as np
 from pefourier.encodings.checks import reshaping
 from pefourier.encodings.encoding import in_rows
 from pefourier.encodings.sources.arrays import EPS, MEMORY, Stored
-from pefourier.encodings.sources.formats import HEAD, NPY_MAGIC, READERS, SINCE, WRITERS
+from pefourier.encodings.sources.formats import HEAD, NPY_MAGIC, READERS, WRITERS
 from pefourier.errors import PefourierError, shown, unknown
 from pefourier.files import (
     check_suffix,
@@ -146,8 +146,6 @@ def read_named_table(path: str, key: str | None = None) -> NamedTable:
     with open_arrays(path) as file:
         names = [] if key else waves_apart(file.arrays)
         names = names or [choose_array(file.arrays, key, file.label)]
-        if names[0].endswith(SINCE):
-            raise PefourierError(f"{file.label} holds dates, no codes; give times by --times FILE")
         stored = file.arrays[names[0]]
         parts = [file.load(name, float_type(stored.kind), mapping=True) for name in names]
         table, paired = in_rows(parts[0] if len(parts) == 1 else np.stack(parts, axis=-1))
@@ -166,11 +164,6 @@ def waves_apart(arrays: Mapping[str, Stored]) -> list[str]:
 
 def read_numbers(spec: str) -> np.ndarray:
     """Numbers in FILE[#ARRAY]: (n,) of one axis or a single column or row, else (n, columns)."""
-    return read_column(spec)[1]
-
-
-def read_column(spec: str) -> tuple[str, np.ndarray]:
-    """The name of such numbers, which of dates is their unit, and the numbers."""
     path, key = split_spec(spec)
     if path.lower().endswith(".gguf"):
         raise PefourierError(
@@ -187,7 +180,7 @@ def read_column(spec: str) -> tuple[str, np.ndarray]:
             way_out = "; name one as PATH#NAME" if len(names) > 1 else ""
             raise PefourierError(f"{file.label} holds {held}; a list has one column{way_out}")
         numbers = file.load(names[0], "float64", most=LIST)
-        return names[0], numbers.reshape(shape if table else -1)
+        return numbers.reshape(shape if table else -1)
 
 
 @contextmanager
