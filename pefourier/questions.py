@@ -614,7 +614,7 @@ def encoding_of(
 
         given["times"] = read_numbers(os.fspath(given["times"]))
     if isinstance(source, WithDefaults):
-        enc = load(source.spec, length, d, least=least, **{**source.params, **given})
+        enc = load(source.spec, length, d, min_length=least, **{**source.params, **given})
     elif isinstance(source, str | os.PathLike):
         if "times" in given:
             refuse_times([os.fspath(source)])
@@ -645,7 +645,7 @@ def load_spec(
                 raise PefourierError(f"{shown(spec)} is given {key} twice; keep one")
     elif idle := params.keys() - PLACES - ({"seed"} if source_of(spec) == "code" else set()):
         raise PefourierError(f"{', '.join(idle)} has no effect on {shown(spec)}; leave it out")
-    return load(spec, length, d, least=least, **params)
+    return load(spec, length, d, min_length=least, **params)
 
 
 def refuse_keywords(question: str, given: Mapping[str, Any], spec: str = "") -> None:

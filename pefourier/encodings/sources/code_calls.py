@@ -82,11 +82,11 @@ def split_arguments(spec: str) -> tuple[str, Arguments]:
     >>> split_arguments("py:model:Timesteps(64, flip=True)")
     ('py:model:Timesteps', Arguments(by_order=(64,), by_name={'flip': True}))
     """
-    name, bracket, rest = spec.partition("(")
+    name, bracket, tail = spec.partition("(")
     if not bracket:
         return spec, Arguments()
     try:
-        call = ast.parse(f"f({rest}", mode="eval").body
+        call = ast.parse(f"f({tail}", mode="eval").body
         assert isinstance(call, ast.Call), "something follows the arguments"
         by_order = tuple(ast.literal_eval(value) for value in call.args)
         by_name = {str(word.arg): ast.literal_eval(word.value) for word in call.keywords}
@@ -129,33 +129,35 @@ def roles_of(names: list[str]) -> set[str]:
 def place_values(positions: np.ndarray, device: Any = None) -> dict[str, Any]:
     """Positions (n,) in the form of each role, tensors where torch is there."""
     torch = sys.modules.get("torch")
-    whole, times = positions, positions.astype(np.float32)
+    indices, times = positions, positions.astype(np.float32)
     if torch is not None:
-        whole, times = (torch.as_tensor(x, device=device) for x in (whole, times))
-    return {"ids": whole[None], "positions": whole, "times": times, "points": times[:, None]}
+        indices, times = (torch.as_tensor(x, device=device) for x in (indices, times))
+    return {"ids": indices[None], "positions": indices, "times": times, "points": times[:, None]}
 
 
 def call_with_sizes(request: CodeRequest, function: Callable[..., Any]) -> Any:
     """What a function gives for sizes and positions, or the instance that a class makes."""
-    is_class, given = inspect.isclass(function), request.arguments
+    is_class, stated = inspect.isclass(function), request.arguments
     sizes = {"d": request.d, "length": request.length}
     sizes = sizes if is_class else dict(reversed(sizes.items()))
     parameters = parameters_of(function)
     if parameters is None:
-        return function(*(given.by_order or sizes.values()), **given.by_name)
+        return function(*(stated.by_order or sizes.values()), **stated.by_name)
     values = (
         sizes | {"dropout": 0.0} | ({} if is_class else place_values(np.arange(request.length)))
     )
-    free = [p for p in parameters[len(given.by_order) :] if p.name not in given.by_name]
-    named = {p.name: values[ROLE[p.name]] for p in free if takes(p, values, is_class)}
-    spare = [values[role] for role in sizes if role not in roles_of([*named])]
+    free = [p for p in parameters[len(stated.by_order) :] if p.name not in stated.by_name]
+    arguments = {p.name: values[ROLE[p.name]] for p in free if takes(p, values, is_class)}
+    spare = [values[role] for role in sizes if role not in roles_of([*arguments])]
     for p in free:
-        if is_needed(p) and p.name not in named:
+        if is_needed(p) and p.name not in arguments:
             if not spare or NO_SIZE.search(p.name) or p.kind is p.KEYWORD_ONLY:
                 raise unfit(request, function, f"needs {p.name}, which no size fits")
-            named[p.name] = spare.pop(0)
-    in_order = [named.pop(p.name) for p in free if p.kind is p.POSITIONAL_ONLY and p.name in named]
-    return function(*given.by_order, *in_order, **given.by_name, **named)
+            arguments[p.name] = spare.pop(0)
+    in_order = [
+        arguments.pop(p.name) for p in free if p.kind is p.POSITIONAL_ONLY and p.name in arguments
+    ]
+    return function(*stated.by_order, *in_order, **stated.by_name, **arguments)
 
 
 def takes(p: inspect.Parameter, values: Mapping[str, Any], is_class: bool) -> bool:
@@ -178,8 +180,8 @@ def stated_order(code: Any) -> str:
         source = inspect.getsource(code if inspect.isroutine(code) else type(code))
     except (OSError, TypeError):
         return ""
-    said = [bool(pattern.search(source)) for pattern in (SEQUENCE_FIRST, BATCH_FIRST)]
-    return {(True, False): "sequence", (False, True): "batch"}.get((said[0], said[1]), "")
+    mentions = [bool(pattern.search(source)) for pattern in (SEQUENCE_FIRST, BATCH_FIRST)]
+    return {(True, False): "sequence", (False, True): "batch"}.get((mentions[0], mentions[1]), "")
 
 
 def axis_findings(code: Any, axis: int) -> list[Finding]:
@@ -213,9 +215,9 @@ def wrapper_of(request: CodeRequest, code: Any) -> str:
     values |= {"tokens": "torch.ones(1, length, dtype=torch.long)", "offset": "0"}
     values |= {"vectors": "torch.zeros(1, length, d)"}
 
-    def call(function: Callable[..., Any], given: Arguments = Arguments(), text: str = "") -> str:
-        free = [word for word in needed_names(function)[len(given.by_order) :]]
-        words = [word for word in free if word not in given.by_name]
+    def call(function: Callable[..., Any], stated: Arguments = Arguments(), text: str = "") -> str:
+        free = [word for word in needed_names(function)[len(stated.by_order) :]]
+        words = [word for word in free if word not in stated.by_name]
         roles = [(word, ROLE.get(word, "")) for word in words]
         filled = [f"{w}={w if role == 'queries' else values.get(role, '...')}" for w, role in roles]
         return f"({', '.join([text.removesuffix(')')] * bool(text) + filled)})"

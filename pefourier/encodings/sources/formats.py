@@ -74,8 +74,8 @@ def npy_extent(head: bytes, size: int) -> arrays.Extent:
         start = {1: 10, 2: 12}[major]
         text = head[start : start + int.from_bytes(head[8:start], "little")].decode("latin1")
         ast.literal_eval(text)  # else numpy looks for Python 2 in it, in more than quadratic time
-        read = getattr(np.lib.format, f"read_array_header_{major}_{minor}")
-        shape, fortran, dtype = read(stream)
+        read_header = getattr(np.lib.format, f"read_array_header_{major}_{minor}")
+        shape, fortran, dtype = read_header(stream)
     except NPY_FAULTS as error:
         raise ValueError("its header does not describe an array") from error
     if dtype.kind == "c" and len(shape) == 2 and not fortran:  # a pair of floats each
@@ -93,12 +93,17 @@ def array_at(
 
     In a file it can be mapped, unless its numbers have to be turned round or decoded.
     """
-    shape, held, copied, mapped = extent.shape, extent.nbytes, partial(extent.copied, stream), None
+    shape, nbytes, copied, mapped = (
+        extent.shape,
+        extent.nbytes,
+        partial(extent.copied, stream),
+        None,
+    )
     if decode:  # to float32
-        return arrays.Stored(shape, kind, 4, held, lambda: decode(copied()), None, extent)
+        return arrays.Stored(shape, kind, 4, nbytes, lambda: decode(copied()), None, extent)
     if extent.dtype.isnative and not isinstance(stream, io.BytesIO):
         mapped = partial(extent.mapped, stream)
-    return arrays.Stored(shape, kind, extent.dtype.itemsize, held, copied, mapped, extent)
+    return arrays.Stored(shape, kind, extent.dtype.itemsize, nbytes, copied, mapped, extent)
 
 
 def read_npz(stream: BinaryIO) -> dict[str, arrays.Stored]:
@@ -106,14 +111,14 @@ def read_npz(stream: BinaryIO) -> dict[str, arrays.Stored]:
     if stream.read(2) != ZIP_MAGIC[:2]:
         raise ValueError("it is no archive of arrays, as numpy.savez writes")
     size = stream.seek(0, os.SEEK_END)
-    archive, found = zipfile.ZipFile(stream), {}
+    archive, members = zipfile.ZipFile(stream), {}
     for info in archive.infolist():
         name = info.filename.removesuffix(".npy")
-        if name in found:
+        if name in members:
             raise ValueError(f"it holds two arrays called {shown(name)}")
         if name != info.filename:
-            found[name] = npz_member(archive, info, size)
-    return found
+            members[name] = npz_member(archive, info, size)
+    return members
 
 
 def npz_member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, size: int) -> arrays.Stored:
@@ -129,8 +134,8 @@ def npz_member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, size: int) -> ar
             member.read(extent.offset)
             return extent.filled(partial(arrays.fill_from_stream, member, step=PACKED))
 
-    held = min(info.compress_size, size)  # an archive may claim more than there is
-    return arrays.Stored(extent.shape, extent.dtype.name, extent.dtype.itemsize, held, copied)
+    nbytes = min(info.compress_size, size)  # an archive may claim more than there is
+    return arrays.Stored(extent.shape, extent.dtype.name, extent.dtype.itemsize, nbytes, copied)
 
 
 def read_csv(stream: BinaryIO) -> dict[str, arrays.Stored]:
@@ -196,8 +201,8 @@ def csv_header(text: io.TextIOWrapper) -> int:
     line, first = rows[0]
     counted = len(first) > 1 and first == [str(column) for column in range(len(first))]
     above_fractions = counted and any("." in cell for cell in rows[-1][1])
-    named = any(first) and not any(is_number(cell) for cell in first)
-    return line if above_fractions or named else 0
+    is_named = any(first) and not any(is_number(cell) for cell in first)
+    return line if above_fractions or is_named else 0
 
 
 def csv_fault(text: io.TextIOWrapper, header: int) -> str | None:
@@ -251,15 +256,15 @@ def read_torch(stream: BinaryIO) -> dict[str, arrays.Stored]:
 
 def tensors(tree: Any, kind: type) -> Iterator[tuple[str, Any]]:
     """The tensors in nested mappings; each mapping once, since a pickle may refer in circles."""
-    stack, seen = [("", tree)], set()
+    stack, visited = [("", tree)], set()
     while stack:
         name, value = stack.pop()
         if isinstance(value, kind):
             yield name, value
-        elif isinstance(value, Mapping) and id(value) not in seen and len(name) < 1000:
-            seen.add(id(value))
-            named = [(k, item) for k, item in value.items() if isinstance(k, str | int)]
-            stack += [(f"{name}.{k}" if name else str(k), item) for k, item in reversed(named)]
+        elif isinstance(value, Mapping) and id(value) not in visited and len(name) < 1000:
+            visited.add(id(value))
+            children = [(k, item) for k, item in value.items() if isinstance(k, str | int)]
+            stack += [(f"{name}.{k}" if name else str(k), item) for k, item in reversed(children)]
 
 
 def torch_array(tensor: Any, size: int) -> arrays.Stored:
@@ -274,13 +279,13 @@ def torch_array(tensor: Any, size: int) -> arrays.Stored:
     if str(tensor.layout) != "torch.strided" or tensor.device.type != "cpu":
         kind = f"{tensor.device.type} {tensor.layout}"
         return arrays.Stored(tuple(tensor.shape), kind, 0, 0, tensor.numpy)
-    held = min(size, tensor.untyped_storage().nbytes())
+    nbytes = min(size, tensor.untyped_storage().nbytes())
 
     def copied() -> np.ndarray:
         return np.array((tensor.float() if kind in DECODERS else tensor).numpy(force=True))
 
     width = 4 if kind in DECODERS else tensor.element_size()
-    return arrays.Stored(tuple(tensor.shape), kind, width, held, copied)
+    return arrays.Stored(tuple(tensor.shape), kind, width, nbytes, copied)
 
 
 def read_safetensors(stream: BinaryIO) -> dict[str, arrays.Stored]:
@@ -299,7 +304,7 @@ def read_safetensors(stream: BinaryIO) -> dict[str, arrays.Stored]:
         raise ValueError(f"it has a header of {length} bytes, the limit is {LONGEST_HEADER}")
     try:
         header = parse_header(stream.read(length))
-        found = {name: safetensor(stream, entry, start, size) for name, entry in header.items()}
+        arrays_in = {name: safetensor(stream, entry, start, size) for name, entry in header.items()}
         spans = sorted((*entry["data_offsets"], name) for name, entry in header.items())
     except JSON_FAULTS as error:
         raise ValueError("its header does not describe arrays") from error
@@ -311,24 +316,24 @@ def read_safetensors(stream: BinaryIO) -> dict[str, arrays.Stored]:
         end = last
     if start + end != size:
         raise ValueError(f"its tensors take {end} bytes, {size - start} are there")
-    return found
+    return arrays_in
 
 
 def parse_header(text: bytes) -> dict[str, Any]:
     """The tensors of a header in JSON, as strictly as the library safetensors takes it."""
 
     def number(digits: str) -> int | float:
-        whole = digits != "-0" and digits.lstrip("-").isdigit() and len(digits) <= 19
-        value = int(digits) if whole else float(digits)
+        is_integer = digits != "-0" and digits.lstrip("-").isdigit() and len(digits) <= 19
+        value = int(digits) if is_integer else float(digits)
         return value if math.isfinite(value) else refused(digits)
 
     def refused(text: str) -> None:
         raise TypeError(f"{text} is no number of JSON, or too large")
 
-    def pairs(found: list[tuple[str, Any]]) -> dict[str, Any]:
-        if len(dict(found)) < len(found):
+    def pairs(entries: list[tuple[str, Any]]) -> dict[str, Any]:
+        if len(dict(entries)) < len(entries):
             raise ValueError("a name stands twice in its header")
-        return dict(found)
+        return dict(entries)
 
     hooks = {"parse_int": number, "parse_float": number, "parse_constant": refused}
     header = json.loads(text.decode(), **hooks, object_pairs_hook=pairs)
@@ -342,8 +347,8 @@ def parse_header(text: bytes) -> dict[str, Any]:
 
 def safetensor(stream: BinaryIO, entry: Any, start: int, size: int) -> arrays.Stored:
     """A tensor as the header describes it; the numbers begin at byte `start` of `size`."""
-    shape, offsets, named = entry["shape"], entry["data_offsets"], entry["dtype"]
-    if not (isinstance(shape, list) and isinstance(offsets, list) and isinstance(named, str)):
+    shape, offsets, type_name = entry["shape"], entry["data_offsets"], entry["dtype"]
+    if not (isinstance(shape, list) and isinstance(offsets, list) and isinstance(type_name, str)):
         raise TypeError("an entry of another form")
     if len(offsets) != 2 or not all(type(number) is int for number in (*shape, *offsets)):
         raise ValueError("its header has a shape or an offset that is not a whole number")
@@ -351,10 +356,10 @@ def safetensor(stream: BinaryIO, entry: Any, start: int, size: int) -> arrays.St
     if any(math.prod(shape[:axis]) >= 2**64 for axis in range(len(shape))):
         raise ValueError(f"its shape {tuple(shape)} is that of more numbers than can be counted")
     begin, end = offsets
-    kind, raw = SAFETENSORS.get(named, (f"type {named}", "u1"))
+    kind, raw = SAFETENSORS.get(type_name, (f"type {type_name}", "u1"))
     extent = arrays.Extent(tuple(shape), np.dtype(raw), start + begin)
-    bits = BITS.get(named)
-    if named in SAFETENSORS:
+    bits = BITS.get(type_name)
+    if type_name in SAFETENSORS:
         extent.within(size)
     if not 0 <= begin <= end or (bits and math.prod(shape) * bits != 8 * (end - begin)):
         raise ValueError(f"its offsets {begin} to {end} do not fit the shape {extent.shape}")
@@ -379,9 +384,11 @@ def float8_e5m2(bits: np.ndarray) -> np.ndarray:
 
 def float8_e4m3fn(bits: np.ndarray) -> np.ndarray:
     """float32 from sign, four bits of exponent (bias 7), three of fraction; all ones is NaN."""
-    sign, rest = np.left_shift(bits & 0x80, 8, dtype=np.uint16), bits & 0x7F
-    half = (sign | np.left_shift(rest, 7, dtype=np.uint16)).view(np.float16)  # bias 15
-    return np.where(rest == 0x7F, np.float32(np.nan), half.astype(np.float32) * np.float32(2**8))
+    sign, magnitude = np.left_shift(bits & 0x80, 8, dtype=np.uint16), bits & 0x7F
+    half = (sign | np.left_shift(magnitude, 7, dtype=np.uint16)).view(np.float16)  # bias 15
+    return np.where(
+        magnitude == 0x7F, np.float32(np.nan), half.astype(np.float32) * np.float32(2**8)
+    )
 
 
 DECODERS = {"bfloat16": bfloat16, "float8_e5m2": float8_e5m2, "float8_e4m3fn": float8_e4m3fn}
@@ -405,18 +412,18 @@ def write_npy(stream: BinaryIO, table: np.ndarray) -> None:
 def write_npz(stream: BinaryIO, table: np.ndarray, name: str) -> None:
     """Unlike numpy.savez, also by the name "file"."""
     with zipfile.ZipFile(stream, "w") as archive:
-        with archive.open(f"{name}.npy", "w", force_zip64=True) as one:
-            write_npy(one, table)
+        with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+            write_npy(member, table)
 
 
 def write_tensors(stream: BinaryIO, tensors: Mapping[str, np.ndarray]) -> None:
     """Write tensors by name as .safetensors: length of the header, header in JSON, bytes."""
-    entries, at = {}, 0
+    entries, end = {}, 0
     for name, value in tensors.items():
-        span = [at, at + value.nbytes]
+        span = [end, end + value.nbytes]
         kind = WRITTEN[value.dtype.name]
         entries[name] = {"dtype": kind, "shape": list(value.shape), "data_offsets": span}
-        at += value.nbytes
+        end += value.nbytes
     header = json.dumps(entries).encode()
     header += b" " * (-len(header) % 8)  # so that the numbers are aligned
     stream.write(len(header).to_bytes(8, "little") + header)

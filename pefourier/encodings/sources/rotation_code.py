@@ -56,38 +56,40 @@ class VectorMap:
         """The error for code that is no rotation."""
         return unfit(self.request, self.code, why)
 
-    def answer(self, torch: Any, given: Any, positions: np.ndarray) -> list[Any]:
+    def answer(self, torch: Any, vectors_in: Any, positions: np.ndarray) -> list[Any]:
         """What it makes of a tensor: that of queries first, of keys last."""
-        values = place_values(positions, given.device) | {"offset": 0}
-        waves = rope_waves(torch, positions, given) if "waves" in roles_of(self.names) else {}
-        named = {name: (values | waves).get(ROLE.get(name, ""), given) for name in self.names}
-        named |= {name: wave for name, wave in waves.items() if name in named}
+        values = place_values(positions, vectors_in.device) | {"offset": 0}
+        waves = rope_waves(torch, positions, vectors_in) if "waves" in roles_of(self.names) else {}
+        arguments = {
+            name: (values | waves).get(ROLE.get(name, ""), vectors_in) for name in self.names
+        }
+        arguments |= {name: wave for name, wave in waves.items() if name in arguments}
         try:
             with torch.no_grad():
-                answer = self.call(**named)
+                answer = self.call(**arguments)
         except FAULTS as error:
             raise self.unfit(
-                f"raised {words_of(error)} for vectors {tuple(given.shape)}"
+                f"raised {words_of(error)} for vectors {tuple(vectors_in.shape)}"
             ) from error
         several = list(answer) if isinstance(answer, tuple | list) else [answer]
-        shape = given.shape
-        same = [x for x in several if isinstance(x, torch.Tensor) and x.shape == shape][:2]
-        if not same or same[0] is not several[0]:
+        shape = vectors_in.shape
+        images = [x for x in several if isinstance(x, torch.Tensor) and x.shape == shape][:2]
+        if not images or images[0] is not several[0]:
             raise self.unfit(f"gives nothing of the shape {tuple(shape)} that it is given")
-        return same
+        return images
 
     def images(self, torch: Any, x: np.ndarray, positions: np.ndarray) -> Images:
         """Images of vectors (batch, n, d) that stand at some positions."""
         rows: Any = slice(None)
         if not takes_places(self.names):
-            rows, whole = positions, np.zeros((len(x), int(positions.max()) + 1, x.shape[2]))
-            whole[:, rows] = x
-            x = whole
+            rows, sequence = positions, np.zeros((len(x), int(positions.max()) + 1, x.shape[2]))
+            sequence[:, rows] = x
+            x = sequence
         heads, axes = self.order.find("h"), ["bsd".index(a) for a in self.order.replace("h", "")]
         kind = {"dtype": self.example.dtype, "device": self.example.device}
-        given = torch.as_tensor(np.transpose(x, axes).copy(), **kind)
-        given = given if heads < 0 else given.unsqueeze(heads)
-        parts = self.answer(torch, given, positions)
+        vectors_in = torch.as_tensor(np.transpose(x, axes).copy(), **kind)
+        vectors_in = vectors_in if heads < 0 else vectors_in.unsqueeze(heads)
+        parts = self.answer(torch, vectors_in, positions)
         flat = [numbers(part if heads < 0 else part.squeeze(heads)) for part in parts]
         query, key = (np.transpose(flat[k][0], np.argsort(axes))[:, rows] for k in (0, -1))
         if not (np.isfinite(query).all() and np.isfinite(key).all()):
@@ -131,8 +133,8 @@ def with_order(code: VectorMap, torch: Any) -> VectorMap:
         return code
     n, d = min(5, code.request.length), code.request.d
     shape = (2, 3, n, d) if len(order) == 4 else (2, n, d)
-    given = torch.ones(shape, dtype=code.example.dtype, device=code.example.device)
-    image, _ = numbers(code.answer(torch, given, np.arange(n))[0])
+    vectors_in = torch.ones(shape, dtype=code.example.dtype, device=code.example.device)
+    image, _ = numbers(code.answer(torch, vectors_in, np.arange(n))[0])
     axes = [axis for axis in range(image.ndim - 1) if np.ptp(image, axis=axis).any()]
     return replace(code, order=ORDERS[image.ndim][axes[0]]) if len(axes) == 1 else code
 
@@ -169,32 +171,35 @@ def rotation_codes(
     def operator(positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         return probe(code, torch, turns, positions)
 
-    return codes, eps, [*findings_of(code, turns), *compare_keys(code, operator)], operator
+    return codes, eps, [*findings_of(code, turns), *compare_keys(code, kinds, operator)], operator
 
 
 def findings_of(code: VectorMap, turns: list[Turn]) -> list[Finding]:
     """What is said of code that turns."""
-    found = [finding("turns-its-input", axes=", ".join(AXES[axis] for axis in code.order))]
-    found += axis_findings(code.code, code.order.index("s")) if len(code.order) == 3 else []
+    notes = [finding("turns-its-input", axes=", ".join(AXES[axis] for axis in code.order))]
+    notes += axis_findings(code.code, code.order.index("s")) if len(code.order) == 3 else []
     kinds = {turn.kind for turn in turns}
     if "waves" in roles_of(code.names):
         if "layouts-mixed" in kinds:  # laid out here
             raise code.unfit("takes cosines and sines in another layout than halves")
-        found.append(finding("waves-given", base=BASE))
+        notes.append(finding("waves-given", base=BASE))
     if "lost-minus" in kinds:
-        found.append(finding("lost-minus"))
+        notes.append(finding("lost-minus"))
     if "layouts-mixed" in kinds:
         turn = next(turn for turn in turns if turn.kind == "layouts-mixed")
         turned = "neighbours" if turn.seconds[0] == turn.firsts[0] + 1 else "halves"
         laid = "halves" if turned == "neighbours" else "neighbours"
-        found.append(finding("not-a-rotation", "code", turned=turned, laid=laid))
-    return found
+        notes.append(finding("not-a-rotation", "code", turned=turned, laid=laid))
+    return notes
 
 
-def compare_keys(code: VectorMap, operator: Operator) -> list[Finding]:
+def compare_keys(code: VectorMap, kinds: list[Kind], operator: Operator) -> list[Finding]:
     """Whether queries and keys are turned alike: else scores depend on more than the lag."""
     far = np.geomspace(1, min(code.request.length, FARTHEST) - 1, PROBED)
     query, key = operator(np.unique([*range(min(PROBED, code.request.length)), *far.astype(int)]))
+    norms = np.sum(query**2, axis=1)
+    if kinds == ["rotation"] * 2 and np.abs(norms - norms[0]).max() > NEARLY * norms.max():
+        raise code.unfit("changes norms, more so far on: a rotation keeps them")
     if np.array_equal(query, key):
         return []
     relative = query.swapaxes(1, 2) @ key
@@ -217,9 +222,9 @@ def read_turn(operators: np.ndarray) -> Turn:
         return Turn("still", identity, none, none)
     starts = [identity]
     size = np.abs(operators[0]).max()
-    own = operators[0] / size if size else np.zeros_like(identity)
-    if np.abs(own.T @ own - identity).max() < NEARLY:
-        starts.append(own)
+    leading = operators[0] / size if size else np.zeros_like(identity)
+    if np.abs(leading.T @ leading - identity).max() < NEARLY:
+        starts.append(leading)
     for start in starts:
         blocks = np.linalg.solve(start[None], operators)
         pairs = find_pairs(blocks)
@@ -232,15 +237,15 @@ def read_turn(operators: np.ndarray) -> Turn:
 def find_pairs(operators: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
     """First and second columns of the pairs that operators (n, d, d) join; None: no such pairs."""
     d = operators.shape[1]
-    beside = np.abs(operators * (1 - np.eye(d))).max(axis=0)
-    beside = np.maximum(beside, beside.T)
-    partner, joined = beside.argmax(axis=1), beside.max(axis=1) > 0
-    others = beside.copy()
-    others[np.arange(d), partner] = 0
-    alone = others.max() <= NEARLY * np.abs(operators).max()
+    coupling = np.abs(operators * (1 - np.eye(d))).max(axis=0)
+    coupling = np.maximum(coupling, coupling.T)
+    partner, joined = coupling.argmax(axis=1), coupling.max(axis=1) > 0
+    strays = coupling.copy()
+    strays[np.arange(d), partner] = 0
+    tripled = strays.max() <= NEARLY * np.abs(operators).max()
     mutual = ((partner[partner] == np.arange(d)) | ~joined).all()
     firsts = np.flatnonzero(joined & (np.arange(d) < partner))
-    return (firsts, partner[firsts]) if alone and mutual and len(firsts) else None
+    return (firsts, partner[firsts]) if tripled and mutual and len(firsts) else None
 
 
 def kind_of(operators: np.ndarray, firsts: np.ndarray, seconds: np.ndarray) -> Kind:
@@ -248,19 +253,19 @@ def kind_of(operators: np.ndarray, firsts: np.ndarray, seconds: np.ndarray) -> K
     a, b = operators[:, firsts, firsts], operators[:, firsts, seconds]
     c, e = operators[:, seconds, firsts], operators[:, seconds, seconds]
     diagonal = np.diagonal(operators, axis1=1, axis2=2)
-    rest = np.setdiff1d(np.arange(operators.shape[1]), [*firsts, *seconds])
+    unpaired = np.setdiff1d(np.arange(operators.shape[1]), [*firsts, *seconds])
     norms = a[0] ** 2 + c[0] ** 2
     tolerance = NEARLY * norms.max()
 
-    def near(x: np.ndarray) -> bool:
+    def vanishes(x: np.ndarray) -> bool:
         return bool((np.abs(x) < tolerance).all())
 
-    if not norms.all() or not near(diagonal[:, rest] - diagonal[0, rest]):
+    if not norms.all() or not vanishes(diagonal[:, unpaired] - diagonal[0, unpaired]):
         return "other"
-    keeps = near(a**2 + c**2 - norms) and near(b**2 + e**2 - norms)
-    if keeps and near(a * b + c * e):
+    keeps = vanishes(a**2 + c**2 - norms) and vanishes(b**2 + e**2 - norms)
+    if keeps and vanishes(a * b + c * e):
         return "rotation"
-    if keeps and near(a - e) and near(b - c):
+    if keeps and vanishes(a - e) and vanishes(b - c):
         return "lost-minus"
     return "layouts-mixed" if has_mixed_layouts(operators, firsts, seconds) else "other"
 
@@ -287,11 +292,11 @@ def probe(
     random = np.random.default_rng(0).standard_normal(d)
     ends = [vector for turn in turns for vector in ends_of_pairs(turn, d)]
     vectors = np.broadcast_to(np.stack([*ends, random])[:, None], (5, len(positions), d))
-    seen = code.images(torch, vectors, positions)
-    alone = code.images(torch, 3 * vectors[4:], positions)
+    image_sets = code.images(torch, vectors, positions)
+    tripled = code.images(torch, 3 * vectors[4:], positions)
     answers = []
     for k, turn in enumerate(turns):
-        image, firsts, seconds = seen[k], turn.firsts, turn.seconds
+        image, firsts, seconds = image_sets[k], turn.firsts, turn.seconds
         turned = np.linalg.solve(turn.start, np.moveaxis(image, 0, 2))  # (n, d, 5)
         first, second = turned[..., 2 * k], turned[..., 2 * k + 1]
         matrices = np.zeros((len(positions), d, d))
@@ -301,8 +306,8 @@ def probe(
         matrices[:, firsts, seconds] = second[:, firsts]
         matrices[:, seconds, seconds] = second[:, seconds]
         residual = np.abs(matrices @ random - turned[..., 4]).max(axis=1)
-        residual = np.maximum(residual, np.abs(image[4] - alone[k][0] / 3).max(axis=1))
-        if (residual > 16 * seen[2] * np.abs(random).max()).any():
+        residual = np.maximum(residual, np.abs(image[4] - tripled[k][0] / 3).max(axis=1))
+        if (residual > 16 * image_sets[2] * np.abs(random).max()).any():
             raise code.unfit(
                 f"gives a random vector at position {int(positions[residual.argmax()])}, in a "
                 "batch with others, another image than its parts have: it is not linear, or mixes "

@@ -69,7 +69,7 @@ def read_code(
     d: int | None = None,
     seed: int | None = None,
     grid: tuple[int, ...] = (),
-    least: int = LENGTH,
+    min_length: int = LENGTH,
 ) -> Encoding:
     """The encoding of ``py:module:name``, or of a module, its class or a function at hand."""
     in_shell = isinstance(source, str)
@@ -78,21 +78,21 @@ def read_code(
     with sandboxed(spec, seed) as warned:
         code = import_object(name) if in_shell else source
         d = d or likely_dimension(code)
-        length = length or likely_length(code, d, least)
+        length = length or likely_length(code, d, min_length)
         request = CodeRequest(spec, length, d, grid, seed=seed)
         request = replace(request, arguments=arguments) if arguments else request
         doing = f"{shown(spec)}, called for length {length}, d {d},"
         with as_user_error(doing), seeded(seed), evaluating(code):  # torch may be there only now
-            found = tabulate(request, code)
-    width = found.codes.shape[1]
+            result = tabulate(request, code)
+    width = result.codes.shape[1]
     params = {"length": length, "d": d, "object": spec.removeprefix("py:")}
-    params |= {"rotated": width} if found.operator and width < d else {}
-    operator = found.operator and sandboxed_operator(request, code, found.operator)
+    params |= {"rotated": width} if result.operator and width < d else {}
+    operator = result.operator and sandboxed_operator(request, code, result.operator)
     return replace(
-        from_table(found.codes, spec, eps=found.eps, findings=(*found.findings, *warned)),
+        from_table(result.codes, spec, eps=result.eps, findings=(*result.findings, *warned)),
         params=params | ({} if seed is None else {"seed": seed}),
         spec=spec if in_shell else "",
-        untrained="untrained" in {f.code for f in found.findings},
+        untrained="untrained" in {f.code for f in result.findings},
         operator=operator,
     )
 
@@ -100,12 +100,12 @@ def read_code(
 def sandboxed_operator(request: CodeRequest, code: Any, operator: Operator) -> Operator:
     """R(p) of code that turns vectors, for when it is asked for."""
 
-    def at(positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def operator_at(positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         doing = f"{shown(request.spec)}, turning vectors of {request.d} dimensions,"
         with sandboxed(request.spec, request.seed), as_user_error(doing), evaluating(code):
             return operator(positions)
 
-    return at
+    return operator_at
 
 
 def import_object(spec: str) -> Any:
@@ -131,8 +131,8 @@ def meant_spec(spec: str) -> str | None:
     """The SPEC that one without ``py:`` may have meant: a module in the working directory."""
     module, _, name = spec.partition(":")
     path = module.removesuffix(".py").replace(".", "/")
-    there = os.path.isfile(f"{path}.py") or os.path.isfile(f"{path}/__init__.py")
-    return f"py:{path.replace('/', '.')}:{name or '…'}" if path and there else None
+    exists = os.path.isfile(f"{path}.py") or os.path.isfile(f"{path}/__init__.py")
+    return f"py:{path.replace('/', '.')}:{name or '…'}" if path and exists else None
 
 
 def table_shapes(code: Any) -> list[tuple[int, ...]]:
@@ -145,19 +145,21 @@ def table_shapes(code: Any) -> list[tuple[int, ...]]:
 
 def likely_dimension(code: Any) -> int:
     """A module's own attribute, or the last axis of its largest table; else 256."""
-    own = {} if isinstance(code, type) else getattr(code, "__dict__", {})
-    named = [x for key, x in own.items() if ROLE.get(key) == "d" and type(x) is int and x > 0]
-    return next(iter([*named, *(shape[-1] for shape in table_shapes(code))]), DIM)
+    attributes = {} if isinstance(code, type) else getattr(code, "__dict__", {})
+    sizes = [
+        x for key, x in attributes.items() if ROLE.get(key) == "d" and type(x) is int and x > 0
+    ]
+    return next(iter([*sizes, *(shape[-1] for shape in table_shapes(code))]), DIM)
 
 
-def likely_length(code: Any, d: int, least: int) -> int:
+def likely_length(code: Any, d: int, min_length: int) -> int:
     """80 positions, or as many as a module's table has if they are fewer; all rows of a table."""
     if hasattr(code, "num_embeddings"):
         return int(code.num_embeddings)
     if not callable(code) and np.ndim(code):
         return len(code)
     rows = [s[0] if s[-2] == 1 else s[-2] for s in table_shapes(code) if s[-1] == d]
-    return min(max(LENGTH, least), max(rows, default=max(LENGTH, least)))
+    return min(max(LENGTH, min_length), max(rows, default=max(LENGTH, min_length)))
 
 
 def tabulate(request: CodeRequest, code: Any) -> CodeTable:
@@ -202,8 +204,8 @@ def table_of_module(request: CodeRequest, torch: Any, module: Any) -> CodeTable:
         return CodeTable(*numbers(module.weight[: request.length]))
     names = needed_names(module.forward)
     roles = roles_of(names) - {"device", "dtype", "offset"}
-    held = [x for x in (*module.parameters(), *module.buffers()) if x.is_floating_point()]
-    code = VectorMap(request, module, module, names, next(iter(held), torch.zeros(())))
+    floats = [x for x in (*module.parameters(), *module.buffers()) if x.is_floating_point()]
+    code = VectorMap(request, module, module, names, next(iter(floats), torch.zeros(())))
     placed = roles <= {*PLACES, "length"} or bool(roles & PLACES)
     vectors = [name for name in names if ROLE.get(name, "") in ("", "vectors", "d")]
     if "tokens" in roles or not (placed or roles & TURNED or len(vectors) == len(roles) == 1):
@@ -224,11 +226,11 @@ def call_twice(code: VectorMap, torch: Any, shape: tuple[int, ...], length: int)
     zeros = torch.zeros(shape, **like)
     values = place_values(np.arange(length), code.example.device) | like
     values |= {"length": length, "offset": 0}
-    named = {name: values.get(ROLE.get(name, ""), zeros) for name in code.names}
+    arguments = {name: values.get(ROLE.get(name, ""), zeros) for name in code.names}
     optional = [p for p in parameters_of(code.call.forward) or () if p.default is None]
-    named |= {p.name: length for p in optional if ROLE.get(p.name) == "length"}
+    arguments |= {p.name: length for p in optional if ROLE.get(p.name) == "length"}
     with torch.no_grad():
-        table, again = (codes_of(code.call(**named), zeros) for _ in range(2))
+        table, again = (codes_of(code.call(**arguments), zeros) for _ in range(2))
     if np.array_equal(table.codes, again.codes):
         return table
     worst = np.abs(table.codes - again.codes).max()
@@ -241,8 +243,8 @@ def on_places(code: VectorMap, torch: Any) -> CodeTable:
     try:
         table = call_twice(code, torch, (1, request.length, request.d), request.length)
     except FAULTS as error:
-        given = ", ".join(code.names) or "no argument"
-        raise code.unfit(f"raised {words_of(error)} for {given}") from error
+        inputs = ", ".join(code.names) or "no argument"
+        raise code.unfit(f"raised {words_of(error)} for {inputs}") from error
     return in_two_axes(request, code.code, table)
 
 
@@ -268,19 +270,21 @@ def on_zeros(code: VectorMap, torch: Any) -> CodeTable:
             break
     if not answers:
         return on_other_zeros(code, torch, faults[0])
-    found = [varying_axes(one.codes, shape) for shape, one in answers.items() if not one.findings]
-    axis = 0 if {0} in found and {1} not in found else 1
+    directions = [
+        varying_axes(table.codes, shape) for shape, table in answers.items() if not table.findings
+    ]
+    axis = 0 if {0} in directions and {1} not in directions else 1
     shape = (request.length, 2, d) if axis == 0 else (2, request.length, d)
     table = answers.get(shape) or call_twice(code, torch, shape, request.length)
     rows = table.codes if table.codes.ndim == 2 else np.moveaxis(table.codes, 1 - axis, 0)[0]
-    said = axis_findings(code.code, axis) if found else []
-    said = [finding("batch-axis", "differ")] if {0, 1} in found else said
-    return in_two_axes(request, code.code, CodeTable(rows, table.eps, (*said, *table.findings)))
+    notes = axis_findings(code.code, axis) if directions else []
+    notes = [finding("batch-axis", "differ")] if {0, 1} in directions else notes
+    return in_two_axes(request, code.code, CodeTable(rows, table.eps, (*notes, *table.findings)))
 
 
 def on_other_zeros(code: VectorMap, torch: Any, fault: Exception) -> CodeTable:
     """The table of a module that takes the axes of a grid, or a batch of one alone."""
-    request, found = code.request, ()
+    request, notes = code.request, ()
     sides = request.grid if len(request.grid) > 1 else (request.length,)
     batch = 2 if len(sides) > 1 else 1
     try:
@@ -291,9 +295,9 @@ def on_other_zeros(code: VectorMap, torch: Any, fault: Exception) -> CodeTable:
         shape = (2, *sides, request.d)
         raise code.unfit(f"raised {words_of(fault)} for zeros {shape}") from fault
     if batch == 1 or not np.array_equal(table.codes[0], table.codes[-1]):
-        found = (finding("batch-axis", "one" if batch == 1 else "differ"),)
+        notes = (finding("batch-axis", "one" if batch == 1 else "differ"),)
     rows = table.codes[0].reshape(-1, table.codes.shape[-1])
-    return in_two_axes(request, code.code, CodeTable(rows, table.eps, (*found, *table.findings)))
+    return in_two_axes(request, code.code, CodeTable(rows, table.eps, (*notes, *table.findings)))
 
 
 def varying_axes(codes: np.ndarray, shape: tuple[int, ...]) -> set[int]:
@@ -332,7 +336,7 @@ def in_two_axes(request: CodeRequest, code: Any, table: CodeTable) -> CodeTable:
     return replace(table, codes=codes)
 
 
-def codes_of(answer: Any, given: Any = None) -> CodeTable:
+def codes_of(answer: Any, inputs: Any = None) -> CodeTable:
     """The codes in an answer: of several arrays those that were made, side by side."""
     torch = sys.modules.get("torch")
     kinds = (np.ndarray, torch.Tensor) if torch is not None else np.ndarray
@@ -342,9 +346,9 @@ def codes_of(answer: Any, given: Any = None) -> CodeTable:
         return CodeTable(*numbers(answer))
     for array in arrays:
         check_plain(array)
-    first, *others = [x for x in arrays if not is_equal(x, given)] or arrays
-    made = [first, *(x for x in others if x.shape == first.shape and not is_equal(x, first))]
-    parts = [numbers(x) for x in made]
+    first, *further = [x for x in arrays if not is_equal(x, inputs)] or arrays
+    created = [first, *(x for x in further if x.shape == first.shape and not is_equal(x, first))]
+    parts = [numbers(x) for x in created]
     return CodeTable(np.concatenate([codes for codes, _ in parts], axis=-1), parts[0][1])
 
 
