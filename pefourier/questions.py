@@ -677,15 +677,6 @@ def whole_numbers(**given: Count | None) -> Iterator[int | None]:
         yield number
 
 
-def kind_of(source: Source | WithDefaults) -> str:
-    """What a source is, as `source_of` says it of a SPEC."""
-    if isinstance(source, WithDefaults):
-        source = source.spec
-    if isinstance(source, str | os.PathLike):
-        return source_of(os.fspath(source))
-    return "table" if isinstance(source, Encoding) or not callable(source) else "code"
-
-
 def pair_of(
     a: Source | WithDefaults,
     b: Source | WithDefaults,
@@ -701,7 +692,8 @@ def pair_of(
     from pefourier.analysis.operators import head_size
     from pefourier.geometry.found_grids import on_common_grid
 
-    sources, given, kinds = (a, b), dict(params or {}), [kind_of(a), kind_of(b)]
+    sources, given = (a, b), dict(params or {})
+    kinds = [source_of(x.spec if isinstance(x, WithDefaults) else x) for x in sources]
     placing = {key: value for key, value in given.items() if key in PLACES}
 
     def rows_of(k: int, **changed: Any) -> Encoding:

@@ -170,12 +170,15 @@ def standing_length(enc: Encoding) -> int:
     return len(enc)
 
 
-def source_of(spec: str) -> Literal["name", "code", "table", "config", "gguf"]:
-    """What a SPEC names.
+def source_of(source: Any) -> Literal["name", "code", "table", "config", "gguf"]:
+    """What a SPEC names, or an object is.
 
     >>> source_of("rope:rho=5e5"), source_of("py:model:table"), source_of("wpe.npy")
     ('name', 'code', 'table')
     """
+    if not isinstance(source, str | os.PathLike):
+        return "table" if isinstance(source, Encoding) or not callable(source) else "code"
+    spec = os.fspath(source)
     name = spec.partition(":")[0]
     if name in BUILDERS:
         return "name"
@@ -210,7 +213,8 @@ def names_nothing(spec: str, name: str, path: str) -> PefourierError:
     refuse_known(name)
     if presets := specs_of_convention(name.lower()):
         return PefourierError(
-            f"unknown encoding {shown(name)}. Did you mean {' or '.join(presets)} (and --grid)?"
+            f"unknown encoding {shown(name)}. Did you mean {' or '.join(presets)} "
+            "(with --grid HxW)?"
         )
     if re.fullmatch(HUB, spec) and "/" in spec:
         return not_here(spec)

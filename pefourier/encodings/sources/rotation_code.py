@@ -10,7 +10,7 @@ so what is not linear is found out, and what mixes the members of a batch. A rot
 Code that takes cosines and sines is given those of ``rope`` with base 10000, (1, n, d), in halves.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -57,25 +57,34 @@ class VectorMap:
         return unfit(self.request, self.code, why)
 
     def answer(self, torch: Any, vectors_in: Any, positions: np.ndarray) -> list[Any]:
-        """What it makes of a tensor: that of queries first, of keys last."""
+        """What it makes of a tensor as queries, beside keys of zeros, and as keys."""
+        names = [name for name in self.names if ROLE.get(name) == "queries"]
+        keys = [name for name in names if name.lstrip("x").startswith("k")]
+        if not keys or keys == names:
+            return [self.answer_beside((), torch, vectors_in, positions)[0]]
+        queries = [name for name in names if name not in keys]
+        sides = [(keys, 0), (queries, -1)]
+        return [self.answer_beside(z, torch, vectors_in, positions)[k] for z, k in sides]
+
+    def answer_beside(
+        self, zeros: Sequence[str], torch: Any, vectors_in: Any, positions: np.ndarray
+    ) -> list[Any]:
+        """What it makes of a tensor, and of zeros in place of it for some names."""
         values = place_values(positions, vectors_in.device) | {"offset": 0}
         waves = rope_waves(torch, positions, vectors_in) if "waves" in roles_of(self.names) else {}
-        arguments = {
-            name: (values | waves).get(ROLE.get(name, ""), vectors_in) for name in self.names
-        }
+        arguments = {name: values.get(ROLE.get(name, ""), vectors_in) for name in self.names}
+        arguments |= dict.fromkeys(zeros, torch.zeros_like(vectors_in))
         arguments |= {name: wave for name, wave in waves.items() if name in arguments}
+        shape = tuple(vectors_in.shape)
         try:
             with torch.no_grad():
                 answer = self.call(**arguments)
         except FAULTS as error:
-            raise self.unfit(
-                f"raised {words_of(error)} for vectors {tuple(vectors_in.shape)}"
-            ) from error
+            raise self.unfit(f"raised {words_of(error)} for vectors {shape}") from error
         several = list(answer) if isinstance(answer, tuple | list) else [answer]
-        shape = vectors_in.shape
         images = [x for x in several if isinstance(x, torch.Tensor) and x.shape == shape][:2]
         if not images or images[0] is not several[0]:
-            raise self.unfit(f"gives nothing of the shape {tuple(shape)} that it is given")
+            raise self.unfit(f"gives nothing of the shape {shape} that it is given")
         return images
 
     def images(self, torch: Any, x: np.ndarray, positions: np.ndarray) -> Images:
@@ -218,7 +227,7 @@ def read_turn(operators: np.ndarray) -> Turn:
     put what they turn into another order of columns at every position: that is undone.
     """
     identity, none = np.eye(operators.shape[1]), np.arange(0)
-    if (operators == operators[0]).all():
+    if operators.any() and (operators == operators[0]).all():
         return Turn("still", identity, none, none)
     starts = [identity]
     size = np.abs(operators[0]).max()

@@ -223,6 +223,10 @@ def keys_by_factors(q, k):
     return turn_x(q), by_factors(q, k)[1]
 
 
+def swapped(q, k):
+    return turn_both(q, k)[::-1]
+
+
 def transposed(q, k):
     return tuple(turn_x(x.transpose(1, 2)) for x in (q, k))
 
@@ -234,7 +238,7 @@ def other_waves(x, cos, sin):
 REFUSED = [skewed, by_factors, growing, bent, of_batch, missing, still, keys_by_factors]
 
 
-@pytest.mark.parametrize("code", [*REFUSED, transposed, other_waves])
+@pytest.mark.parametrize("code", [*REFUSED, swapped, transposed, other_waves])
 def test_what_is_no_rotation_is_refused_with_a_wrapper(code):
     with pytest.raises(PefourierError) as error:
         load(code, LENGTH, D)
