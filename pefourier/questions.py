@@ -24,8 +24,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard, overload
 import numpy as np
 
 from pefourier.encodings.checks import check_count, check_tolerance, check_whole
-from pefourier.encodings.encoding import Encoding, as_encoding, without_mean
-from pefourier.encodings.grids import as_stored, check_sides, on_grid
+from pefourier.encodings.encoding import Encoding, without_mean
+from pefourier.encodings.grids import as_stored
 from pefourier.encodings.registry import BUILDERS, canonical_spec, unknown_parameter
 from pefourier.encodings.specs import load, refuse_times, source_of
 from pefourier.errors import PefourierError, shown
@@ -614,13 +614,13 @@ def encoding_of(
 
         given["times"] = read_numbers(os.fspath(given["times"]))
     if isinstance(source, WithDefaults):
-        enc = load(source.spec, length, d, least=least, **{**source.params, **given})
+        enc = load(source.spec, length, d, min_length=least, **{**source.params, **given})
     elif isinstance(source, str | os.PathLike):
         if "times" in given:
             refuse_times([os.fspath(source)])
         enc = load_spec(os.fspath(source), length, d, given, least)
     else:
-        enc = encoding_of_object(source, length, d, given)
+        enc = load(source, length, d, **given)
     if not (as_rows or enc.origin == "formula" or enc.params.get("grid")):
         from pefourier.geometry.found_grids import on_found_grid
 
@@ -628,36 +628,6 @@ def encoding_of(
         if isinstance(source, WithDefaults):
             source.when_placed(enc)
     return without_mean(enc) if demean else enc
-
-
-def encoding_of_object(
-    source: Source, length: int | None, d: int | None, given: dict[str, Any]
-) -> Encoding:
-    """The encoding that an array, a module or a function gives."""
-    if isinstance(source, list | tuple) and any(isinstance(one, str) for one in source):
-        raise PefourierError(
-            "this question is asked of one encoding; ask it of each: "
-            "[pefourier.spectrum(spec) for spec in specs]"
-        )
-    if isinstance(source, Encoding) or not callable(source):
-        enc = as_encoding(source)
-        if not enc.spec:
-            enc = replace(enc, spec=f"{type(source).__name__} ({len(enc)}, {enc.dim})")
-        sizes = {"length": (length, len(enc)), "d": (d, enc.dim)}
-        given |= {k: asked for k, (asked, own) in sizes.items() if asked not in (None, own)}
-    else:
-        from pefourier.encodings.sources.objects import tabulate_object
-
-        enc = tabulate_object(source, length, d, given.pop("seed", None))
-    sides, prefix = tuple(given.pop("grid", ())), given.pop("prefix", 0)
-    if sides or prefix:
-        check_sides(enc.label, sides, prefix, None)
-        enc = on_grid(enc, sides, prefix)
-    for key, value in given.items():
-        raise PefourierError(
-            f"{key}={shown(value)} has no effect on {enc.label or 'a table'}; leave it out"
-        )
-    return enc
 
 
 def load_spec(
@@ -676,7 +646,7 @@ def load_spec(
                 raise PefourierError(f"{shown(spec)} is given {key} twice; keep one")
     elif idle := params.keys() - PLACES - ({"seed"} if source_of(spec) == "code" else set()):
         raise PefourierError(f"{', '.join(idle)} has no effect on {shown(spec)}; leave it out")
-    return load(spec, length, d, least=least, **params)
+    return load(spec, length, d, min_length=least, **params)
 
 
 def refuse_keywords(question: str, given: Mapping[str, Any], spec: str = "") -> None:
@@ -708,15 +678,6 @@ def whole_numbers(**given: Count | None) -> Iterator[int | None]:
         yield number
 
 
-def kind_of(source: Source | WithDefaults) -> str:
-    """What a source is, as `source_of` says it of a SPEC."""
-    if isinstance(source, WithDefaults):
-        source = source.spec
-    if isinstance(source, str | os.PathLike):
-        return source_of(os.fspath(source))
-    return "table" if isinstance(source, Encoding) or not callable(source) else "code"
-
-
 def pair_of(
     a: Source | WithDefaults,
     b: Source | WithDefaults,
@@ -732,7 +693,8 @@ def pair_of(
     from pefourier.analysis.operators import head_size
     from pefourier.geometry.found_grids import on_common_grid
 
-    sources, given, kinds = (a, b), dict(params or {}), [kind_of(a), kind_of(b)]
+    sources, given = (a, b), dict(params or {})
+    kinds = [source_of(x.spec if isinstance(x, WithDefaults) else x) for x in sources]
     placing = {key: value for key, value in given.items() if key in PLACES}
 
     def rows_of(k: int, **changed: Any) -> Encoding:
@@ -786,8 +748,9 @@ def code_beside(
     """User's code in the size of what it is compared with, as far as it gives that and may."""
     from pefourier.analysis.operators import head_size
 
-    wanted = other.dim if own.operator is None else head_size(other)  # what turns has all of it
-    if d is None and own.dim != wanted:
+    size = (lambda enc: enc.dim) if own.operator is None else head_size
+    wanted = size(other)
+    if d is None and size(own) != wanted:
         with suppress(PefourierError):  # code of one size only, which is compared as it is
             own = rows_of(d=wanted)
     asked = {} if d else {"d": own.params.get("d", own.dim)}
@@ -812,7 +775,10 @@ def as_long_as(other: Encoding, own: Encoding, rows_of: Callable[[int], Encoding
 
 def size_and_place(other: Encoding, domain: Domain) -> dict[str, Any]:
     """The length and dimension of an encoding, and its grid for what has none of its own."""
-    size: dict[str, Any] = {"length": len(other), "d": other.dim}
+    from pefourier.analysis.operators import head_size
+
+    d = other.dim if other.operator is None else head_size(other)
+    size: dict[str, Any] = {"length": len(other), "d": d}
     if domain.grid and domain.grid == other.domain.grid:
         return size | {"prefix": other.domain.prefix}
     if domain.kind != "position" or domain.grid:

@@ -412,11 +412,12 @@ LIMIT = "numbers, the limit is 33554432; choose a smaller length or d, or fewer 
         ),
         (
             "spectrum py:ends:f",
-            "cannot import 'ends' from the working directory: SystemExit: '0'",
+            "cannot import 'ends' from the working directory: it raised SystemExit: '0'; "
+            "--debug shows where",
         ),
         (
             "spectrum py:user:leave",
-            "'py:user:leave' raised SystemExit: '0' when called for length 80, d 256; "
+            "'py:user:leave', called for length 80, d 256, raised SystemExit: '0'; "
             "--debug shows where",
         ),
     ],

@@ -91,7 +91,7 @@ def turns_by_formula(enc: Encoding) -> bool:
 
 def head_size(enc: Encoding) -> int:
     """The size of the vectors that a rotation acts on."""
-    if enc.operator is not None or len(enc.domain.sides) > 1:
+    if len(enc.domain.sides) > 1:
         return enc.dim
     return max(int(enc.params.get("d") or enc.dim), enc.dim)
 

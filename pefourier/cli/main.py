@@ -15,7 +15,7 @@ import typer
 from pefourier.cli.commands import app
 from pefourier.cli.options import OF_IMAGES
 from pefourier.cli.signals import LISTENER, tell_of_interrupt
-from pefourier.cli.streams import give_up_stdout, is_of_stdout, note, say
+from pefourier.cli.streams import give_up_stdout, is_of_stdout, note, paste, say
 from pefourier.errors import LONGEST, PefourierError, shorten, shown
 from pefourier.version import __version__
 from pefourier.writing.escapes import printable
@@ -112,6 +112,8 @@ def report_error(error: BaseException, arguments: list[str]) -> int:
         if isinstance(error, BrokenPipeError):  # a reader who has had enough
             return 0
     note(error_line(error, arguments))
+    for wrapper in getattr(error, "__notes__", ()):  # of code that fits no convention, to paste
+        paste(wrapper)
     expected = isinstance(error, PefourierError | typer.TyperException | OSError | MemoryError)
     expected = expected or is_missing(error) or has_no_room(error)
     return 2 if expected or str(error) == NO_THREAD else 3

@@ -70,12 +70,10 @@ class Question:
         if self.seed is not None:
             check_count("seed", self.seed, least=0, most=2**32 - 1)
         if self.times is not None:
-            from pefourier.encodings.sources.tables import read_column
+            from pefourier.encodings.sources.tables import read_numbers
             from pefourier.encodings.specs import refuse_times
 
-            unit, options["times"] = read_column(self.times)
-            if unit.endswith("since the first"):
-                note(f"{self.times} holds dates, taken as {unit}", self.quiet)
+            options["times"] = read_numbers(self.times)
             refuse_times(self.wanted)
         if self.wanted.count("-") > 1:
             raise PefourierError("standard input ('-') can be read once; name it once")

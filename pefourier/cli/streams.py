@@ -53,6 +53,13 @@ def note(text: str, quiet: bool = False) -> None:
             print(f"pefourier: {line}", file=sys.stderr, flush=True)
 
 
+def paste(code: str) -> None:
+    """Write lines of Python on stderr, to be pasted."""
+    if sys.stderr is not None:
+        with suppress(OSError):
+            print(*map(printable, code.splitlines()), sep="\n", file=sys.stderr, flush=True)
+
+
 def takes_colours(stream: Any) -> bool:
     """Whether a stream is a terminal on which colours are welcome."""
     return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"

@@ -7,7 +7,7 @@ imports what reads files or runs code only for a SPEC that needs it.
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Literal
@@ -16,7 +16,7 @@ from pefourier.encodings import families  # noqa: F401 (which fill the registry)
 from pefourier.encodings.checks import check_count
 from pefourier.encodings.conventions import list_conventions, specs_of_convention
 from pefourier.encodings.descriptions import describe
-from pefourier.encodings.encoding import Encoding, from_table, rows_up_to
+from pefourier.encodings.encoding import Encoding, as_encoding, from_table, rows_up_to
 from pefourier.encodings.findings import finding
 from pefourier.encodings.grids import check_sides, count_points, on_grid
 from pefourier.encodings.refused import refuse_known
@@ -43,26 +43,26 @@ HUB = (  # a model there: owner/name, or its address
 
 
 def load(
-    spec: str,
+    source: Any,
     length: int | None = None,
     d: int | None = None,
     *,
-    least: int = 80,
+    min_length: int = 80,
     grid: Sequence[int] = (),
     prefix: int = 0,
     spans: str = "",
     **options: Any,
 ) -> Encoding:
-    """The encoding that a SPEC names.
+    """The encoding that a SPEC names, or that an array, a module or a function gives.
 
     Parameters
     ----------
-    spec : str
-        As typed on the command line.
+    source : str, path, Encoding, array or tensor (n, d), torch module, or function (length, d)
+        A SPEC as typed on the command line, or an object.
     length, d : int, optional
         Number of positions (default 80, or all rows of a file) and dimension of a code (default
         256, or what a file or config says).
-    least : int
+    min_length : int
         Positions that a default length must hold.
     grid : sequence of int
         Sides of a grid whose points the rows are, the slowest axis first.
@@ -77,8 +77,12 @@ def load(
     --------
     >>> load("sinusoidal:layout=halves", length=8, d=4, rho=500.0).params["rho"]
     500.0
+    >>> load([[1, 0], [0, 1]]).dim
+    2
     """
-    spec = canonical_spec(spec)
+    if not isinstance(source, str | os.PathLike):
+        return load_object(source, length, d, {"grid": grid, "prefix": prefix, **options})
+    spec = canonical_spec(os.fspath(source))
     for name, value in (("length", length), ("d", d)):
         if value is not None:
             check_count(name, value)
@@ -89,26 +93,57 @@ def load(
             raise PefourierError("--spans tells the tokens; leave out --grid and --length")
         return replace(on_spans(spec, spans, load, d=d, **options), spec=spec)
     if not grid and not prefix:
-        return load_rows(spec, length, d, least, options)
+        return load_rows(spec, length, d, min_length, options)
     check_sides(spec, grid, prefix, length)
-    asked = {**options, "grid": tuple(grid), "prefix": prefix}
-    whole = source_of(spec) == "table"  # a file has its rows, and is not cut to those that fit
-    rows = length if whole else count_points(grid, prefix) or length
-    return on_grid(load_rows(spec, rows, d, least + prefix, asked), tuple(grid), prefix)
+    placing = {**options, "grid": tuple(grid), "prefix": prefix}
+    is_table = source_of(spec) == "table"  # a file has its rows, and is not cut to those that fit
+    rows = length if is_table else count_points(grid, prefix) or length
+    return on_grid(load_rows(spec, rows, d, min_length + prefix, placing), tuple(grid), prefix)
+
+
+def load_object(
+    source: Any, length: int | None, d: int | None, options: Mapping[str, Any]
+) -> Encoding:
+    """The encoding that an array, a module or a function gives."""
+    if isinstance(source, list | tuple) and any(isinstance(item, str) for item in source):
+        raise PefourierError(
+            "this question is asked of one encoding; ask it of each: "
+            "[pefourier.spectrum(spec) for spec in specs]"
+        )
+    unused = {key: value for key, value in options.items() if value not in (None, (), 0)}
+    sides, prefix = tuple(unused.pop("grid", ())), unused.pop("prefix", 0)
+    if isinstance(source, Encoding) or not callable(source):
+        enc = as_encoding(source)
+        if not enc.spec:
+            enc = replace(enc, spec=f"{type(source).__name__} ({len(enc)}, {enc.dim})")
+        sizes = {"length": (length, len(enc)), "d": (d, enc.dim)}
+        unused |= {k: size for k, (size, actual) in sizes.items() if size not in (None, actual)}
+    else:
+        from pefourier.encodings.sources.user_code import read_code
+
+        enc = read_code(source, length, d, unused.pop("seed", None))
+    if sides or prefix:
+        check_sides(enc.label, sides, prefix, None)
+        enc = on_grid(enc, sides, prefix)
+    for key, value in unused.items():
+        raise PefourierError(
+            f"{key}={shown(value)} has no effect on {enc.label or 'a table'}; leave it out"
+        )
+    return enc
 
 
 def load_rows(
-    spec: str, length: int | None, d: int | None, least: int, options: dict[str, Any]
+    spec: str, length: int | None, d: int | None, min_length: int, options: dict[str, Any]
 ) -> Encoding:
     """The encoding that a SPEC names, on a grid only where it is built for one."""
     match source_of(spec):
         case "name":
-            return build_by_name(spec, length, d or 256, max(80, least), options)
+            return build_by_name(spec, length, d or 256, max(80, min_length), options)
         case "code":
-            from pefourier.encodings.sources import user_code
+            from pefourier.encodings.sources.user_code import read_code
 
-            asked = {"seed": options.get("seed"), "grid": options.get("grid", ())}
-            return user_code.tabulate(spec, length or max(80, least), d or 256, **asked)
+            drawing = {"seed": options.get("seed"), "grid": options.get("grid", ())}
+            return read_code(spec, length, d, min_length=min_length, **drawing)
         case "table":
             return load_file(spec, length)
         case "gguf":
@@ -118,11 +153,11 @@ def load_rows(
         case "config":
             from pefourier.encodings.sources import huggingface
 
-            asked = {key: options[key] for key in ("grid", "prefix") if key in options}
-            enc = huggingface.read_config(spec, length, d, **asked)
+            placing = {key: options[key] for key in ("grid", "prefix") if key in options}
+            enc = huggingface.read_config(spec, length, d, **placing)
     standing = standing_length(enc) if length is None else len(enc)
     if standing != len(enc):
-        return load_rows(spec, standing, d, least, options)
+        return load_rows(spec, standing, d, min_length, options)
     return replace(enc, lattice=enc.params.get("length", len(enc)))
 
 
@@ -141,13 +176,16 @@ def standing_length(enc: Encoding) -> int:
     return len(enc)
 
 
-def source_of(spec: str) -> Literal["name", "code", "table", "config", "gguf"]:
-    """What a SPEC names.
+def source_of(source: Any) -> Literal["name", "code", "table", "config", "gguf"]:
+    """What a SPEC names, or an object is.
 
     >>> source_of("rope:rho=5e5"), source_of("py:model:table"), source_of("wpe.npy")
     ('name', 'code', 'table')
     """
-    name = canonical_spec(spec).partition(":")[0]
+    if not isinstance(source, str | os.PathLike):
+        return "table" if isinstance(source, Encoding) or not callable(source) else "code"
+    spec = canonical_spec(os.fspath(source))
+    name = spec.partition(":")[0]
     if name in BUILDERS:
         return "name"
     if name == "py":
@@ -189,14 +227,15 @@ def names_nothing(spec: str, name: str, path: str) -> PefourierError:
     from pefourier.encodings.sources import user_code
     from pefourier.encodings.sources.formats import READERS
 
-    if (own := user_code.meant_spec(spec)) is not None:
+    if (typed := user_code.meant_spec(spec)) is not None:
         return PefourierError(
-            f"unknown encoding {shown(name)}. Did you mean {own}? py: imports and runs your code."
+            f"unknown encoding {shown(name)}. Did you mean {typed}? py: imports and runs your code."
         )
     refuse_known(name)
-    if meant := specs_of_convention(name.lower()):
+    if presets := specs_of_convention(name.lower()):
         return PefourierError(
-            f"unknown encoding {shown(name)}. Did you mean {' or '.join(meant)} (with --grid HxW)?"
+            f"unknown encoding {shown(name)}. Did you mean {' or '.join(presets)} "
+            "(with --grid HxW)?"
         )
     if re.fullmatch(HUB, spec) and "/" in spec:
         return not_here(spec)
@@ -209,7 +248,7 @@ def names_nothing(spec: str, name: str, path: str) -> PefourierError:
     way_out = f"'pefourier list' shows all; a file of codes ends in one of {formats}."
     folder = os.path.dirname(path)
     looked = os.path.splitext(path)[1] and os.path.isdir(folder or ".")
-    files = [os.path.join(folder, one) for one in data_names(folder, "")] if looked else []
+    files = [os.path.join(folder, file) for file in data_names(folder, "")] if looked else []
     return unknown_encoding(name, way_out, files)
 
 
@@ -233,7 +272,7 @@ def refuse_times(specs: Sequence[str]) -> None:
 
     >>> refuse_times(["dft", "mtan"])
     """
-    takers = sorted(name for name, one in BUILDERS.items() if "times" in one.parameters)
+    takers = sorted(name for name, builder in BUILDERS.items() if "times" in builder.parameters)
     if not {spec.partition(":")[0] for spec in specs} & {*takers}:
         raise PefourierError(
             f"--times belongs to {', '.join(takers)}; the others have positions 0, 1, …"
@@ -247,27 +286,29 @@ def not_here(spec: str) -> PefourierError:
     True
     """
     hub = re.fullmatch(HUB, spec)
-    way = f"hf download {hub[1]} config.json" if hub else f"curl -LO {spec}"
+    command = f"hf download {hub[1]} config.json" if hub else f"curl -LO {spec}"
     return PefourierError(
-        f"{shown(spec)} is not on this machine, and nothing is downloaded; run {shown(way)} and "
-        "give the file that comes"
+        f"{shown(spec)} is not on this machine, and nothing is downloaded; run {shown(command)} "
+        "and give the file that comes"
     )
 
 
 def build_by_name(
-    spec: str, length: int | None, d: int, least: int, options: dict[str, Any]
+    spec: str, length: int | None, d: int, min_length: int, options: dict[str, Any]
 ) -> Encoding:
     """A registered encoding; parameters of the SPEC win over options, options over defaults."""
     name, _, text = spec.partition(":")
-    own = BUILDERS[name].parameters
-    taken = {key: value for key, value in options.items() if key in own and value is not None}
-    given = {"d": d, **taken, **parse_parameters(name, text)}
-    asked = given.get("length", length)  # that of the SPEC wins
-    if "length" not in given and (length or not given.get("grid")):
-        given["length"] = length or least
-    enc = build(name, spec=spec, **given)
-    asked = len(enc) if "times" in given else asked  # times set the length
-    return replace(enc, lattice=max(asked, enc.dim) if asked else None)
+    parameters = BUILDERS[name].parameters
+    defaults = {
+        key: value for key, value in options.items() if key in parameters and value is not None
+    }
+    settings = {"d": d, **defaults, **parse_parameters(name, text)}
+    requested = settings.get("length", length)  # that of the SPEC wins
+    if "length" not in settings and (length or not settings.get("grid")):
+        settings["length"] = length or min_length
+    enc = build(name, spec=spec, **settings)
+    requested = len(enc) if "times" in settings else requested  # times set the length
+    return replace(enc, lattice=max(requested, enc.dim) if requested else None)
 
 
 def load_file(spec: str, length: int | None) -> Encoding:
@@ -280,18 +321,24 @@ def load_file(spec: str, length: int | None) -> Encoding:
     trained = read_classifier(path, length) if key is None else None
     if trained is not None:
         return replace(trained, spec=spec, params={**trained.params, "path": path})
-    found = read_named_table(path, key)
-    table = rows_up_to(found.codes, length, shown(spec))
-    array = found.name if found.chosen else key
+    stored = read_named_table(path, key)
+    table = rows_up_to(stored.codes, length, shown(spec))
+    array = stored.name if stored.chosen else key
     params = {"length": len(table), "d": table.shape[1], "path": path, "array": array}
-    codes = [code for code, name in NAMED.items() if name.search(found.name)]
-    codes += ["array-chosen"] * found.chosen
-    codes += ["positions-column"] * found.name.startswith(BEHIND)
-    told = {"name": shown(found.name), "middle": len(found.codes) // 2}
-    findings = tuple(finding(code, **told) for code in codes)
-    facts = {"eps": found.eps, "origin": "file", "findings": findings, "paired": found.paired}
+    codes = [code for code, name in NAMED.items() if name.search(stored.name)]
+    codes += ["array-chosen"] * stored.chosen
+    codes += ["positions-column"] * stored.name.startswith(BEHIND)
+    slots = {"name": shown(stored.name), "middle": len(stored.codes) // 2}
+    findings = tuple(finding(code, **slots) for code in codes)
+    facts = {
+        "eps": stored.eps,
+        "origin": "file",
+        "findings": findings,
+        "paired": stored.paired,
+    }
     enc = replace(from_table(table, spec, **facts), params=params, spec=spec)
-    return on_grid(enc, found.sides, 0) if found.sides and len(enc) == len(found.codes) else enc
+    whole = stored.sides and len(enc) == len(stored.codes)
+    return on_grid(enc, stored.sides, 0) if whole else enc
 
 
 def records() -> list[dict[str, Any]]:

@@ -50,14 +50,16 @@ def rotation_of_codes(
     """The rotation by some frequencies (axes, pairs), if it gives the codes (tokens, 2 pairs)."""
     d = 2 * waves.shape[1]
     if len(waves) == 1:
-        own = build("rope", inv_freq=waves[0], length=length or len(codes), d=d)
+        rotation = build("rope", inv_freq=waves[0], length=length or len(codes), d=d)
     else:
-        own = build("mixed-rope", frequencies=f"{path}#frequencies", d=d, grid=grid, length=length)
-    few = min(len(codes), len(own))
-    turns = np.cos(own.measure.phases(own.domain.places(own.domain.x[:few])))
-    if codes.shape[1] != d or not np.allclose(turns, codes[:few, : d // 2], atol=ROUNDED):
+        rotation = build(
+            "mixed-rope", frequencies=f"{path}#frequencies", d=d, grid=grid, length=length
+        )
+    count = min(len(codes), len(rotation))
+    turns = np.cos(rotation.measure.phases(rotation.domain.places(rotation.domain.x[:count])))
+    if codes.shape[1] != d or not np.allclose(turns, codes[:count, : d // 2], atol=ROUNDED):
         raise PefourierError(
             f"{shown(path)} turns and scales: its codes are no rotation by its frequencies alone; "
             "name one of them, #codes or #frequencies"
         )
-    return replace(own, origin="weights")
+    return replace(rotation, origin="weights")

@@ -17,7 +17,7 @@ import pickle
 import re
 import struct
 import zipfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from itertools import islice
 from typing import Any, BinaryIO
@@ -30,8 +30,7 @@ from pefourier.errors import shown
 PACKED = 2**12  # bytes unpacked at a time: of LZMA, a kB of which may be as many as 7 MB
 LONGEST_NPY = 10_000  # characters of a .npy header, as in numpy
 HEAD = 2**14  # bytes that hold any such header
-DATE = re.compile(r"\d{4}-\d\d-\d\d([T ][\d:.]+(Z|[+-]\d\d:?\d\d)?)?").fullmatch
-SINCE, BEHIND = " since the first", "behind "  # names of arrays: times of dates; codes
+BEHIND = "behind "  # name of codes beside a column of positions
 OF_POSITIONS = {"pos", "position", "positions", "index"}  # names of a first column
 LONGEST_LINE = 2**26  # characters in a .csv file: room for the most columns
 MOST_LINES, MOST_COLUMNS = 2**26, 2**21
@@ -114,12 +113,17 @@ def array_at(
 
     In a file it can be mapped, unless its numbers have to be turned round or decoded.
     """
-    shape, held, copied, mapped = extent.shape, extent.nbytes, partial(extent.copied, stream), None
+    shape, nbytes, copied, mapped = (
+        extent.shape,
+        extent.nbytes,
+        partial(extent.copied, stream),
+        None,
+    )
     if decode:  # to float32
-        return arrays.Stored(shape, kind, 4, held, lambda: decode(copied()), None, extent)
+        return arrays.Stored(shape, kind, 4, nbytes, lambda: decode(copied()), None, extent)
     if extent.dtype.isnative and not isinstance(stream, io.BytesIO):
         mapped = partial(extent.mapped, stream)
-    return arrays.Stored(shape, kind, extent.dtype.itemsize, held, copied, mapped, extent)
+    return arrays.Stored(shape, kind, extent.dtype.itemsize, nbytes, copied, mapped, extent)
 
 
 def read_npz(stream: BinaryIO) -> dict[str, arrays.Stored]:
@@ -127,14 +131,14 @@ def read_npz(stream: BinaryIO) -> dict[str, arrays.Stored]:
     if stream.read(2) != ZIP_MAGIC[:2]:
         raise ValueError("it is no archive of arrays, as numpy.savez writes")
     size = stream.seek(0, os.SEEK_END)
-    archive, found = zipfile.ZipFile(stream), {}
+    archive, members = zipfile.ZipFile(stream), {}
     for info in archive.infolist():
         name = info.filename.removesuffix(".npy")
-        if name in found:
+        if name in members:
             raise ValueError(f"it holds two arrays called {shown(name)}")
         if name != info.filename:
-            found[name] = npz_member(archive, info, size)
-    return found
+            members[name] = npz_member(archive, info, size)
+    return members
 
 
 def npz_member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, size: int) -> arrays.Stored:
@@ -150,8 +154,8 @@ def npz_member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, size: int) -> ar
             member.read(extent.offset)
             return extent.filled(partial(arrays.fill_from_stream, member, step=PACKED))
 
-    held = min(info.compress_size, size)  # an archive may claim more than there is
-    return arrays.Stored(extent.shape, extent.dtype.name, extent.dtype.itemsize, held, copied)
+    nbytes = min(info.compress_size, size)  # an archive may claim more than there is
+    return arrays.Stored(extent.shape, extent.dtype.name, extent.dtype.itemsize, nbytes, copied)
 
 
 def read_csv(stream: BinaryIO) -> dict[str, arrays.Stored]:
@@ -169,10 +173,8 @@ def read_csv(stream: BinaryIO) -> dict[str, arrays.Stored]:
 
 
 def parse_csv(text: io.TextIOWrapper) -> tuple[str, np.ndarray]:
-    """The numbers in a .csv file (n, d), and their name: "" but of times, and beside positions."""
+    """The numbers in a .csv file (n, d), and their name: "" but of codes beside positions."""
     header = csv_header(text)
-    if (row := next((row for line, row in csv_rows(text) if line > header), "")) and DATE(row):
-        return times_of_dates([row for line, row in csv_rows(text) if line > header])
     try:
         rows = (row for line, row in csv_rows(text) if line > header)
         table = np.loadtxt(rows, delimiter=",", comments=None, ndmin=2)
@@ -188,38 +190,22 @@ def parse_csv(text: io.TextIOWrapper) -> tuple[str, np.ndarray]:
     return f"{BEHIND}{name}", table[:, 1:]
 
 
-def times_of_dates(cells: Sequence[str]) -> tuple[str, np.ndarray]:
-    """Dates as days since the first where all are whole days apart, else seconds; with the unit.
-
-    >>> times_of_dates(["2024-02-28", "2024-03-01"])[1].tolist()
-    [[0.0], [2.0]]
-    """
-    times = np.array(cells, "datetime64[us]")
-    since = times - times[0]
-    day = np.timedelta64(1, "D")
-    unit, name = (day, "days") if not (since % day).any() else (np.timedelta64(1, "s"), "seconds")
-    return f"{name}{SINCE}", (since / unit)[:, None]
-
-
 def csv_rows(text: io.TextIOWrapper) -> Iterator[tuple[int, str]]:
-    """The lines with something besides a comment, and their numbers from 1 on."""
+    """The lines with something besides a comment, and their numbers from 1 on.
+
+    Lines without end are refused, and more of them or of their columns than any table has.
+    """
     text.seek(0)
     for line, content in enumerate(iter(partial(text.readline, LONGEST_LINE + 1), ""), 1):
-        if len(content) >= MOST_COLUMNS or line > MOST_LINES:
-            check_line(line, content)
+        wide = len(content) > MOST_COLUMNS and content.count(",") >= MOST_COLUMNS
+        if wide or len(content) > LONGEST_LINE or line > MOST_LINES:
+            raise ValueError(
+                f"line {line} goes beyond the limits, which are {MOST_LINES} lines of "
+                f"{LONGEST_LINE} characters and {MOST_COLUMNS} columns"
+            )
         row = content.partition("#")[0].strip()
         if row:
             yield line, row
-
-
-def check_line(line: int, content: str) -> None:
-    """Refuse lines without end, and more of them or of their columns than any table has."""
-    columns = content.count(",") + 1
-    if len(content) > LONGEST_LINE or line > MOST_LINES or columns > MOST_COLUMNS:
-        raise ValueError(
-            f"line {line} goes beyond the limits, which are {MOST_LINES} lines of {LONGEST_LINE} "
-            f"characters and {MOST_COLUMNS} columns"
-        )
 
 
 def cells_of(row: str) -> list[str]:
@@ -235,24 +221,21 @@ def csv_header(text: io.TextIOWrapper) -> int:
     line, first = rows[0]
     counted = len(first) > 1 and first == [str(column) for column in range(len(first))]
     above_fractions = counted and any("." in cell for cell in rows[-1][1])
-    named = any(first) and not any(reads_as_number(cell) or DATE(cell) for cell in first)
-    return line if above_fractions or named else 0
+    is_named = any(first) and not any(reads_as_number(cell) for cell in first)
+    return line if above_fractions or is_named else 0
 
 
 def csv_fault(text: io.TextIOWrapper, header: int) -> str | None:
     """The first cell that is not a number, or row that is shorter or longer than the first."""
     width = 0
     for line, row in csv_rows(text):
+        cells = cells_of(row)
         if line <= header:
             continue
-        cells = cells_of(row)
-        width = width or len(cells)
         for column, cell in enumerate(cells, 1):
             if not reads_as_number(cell):
-                parted = "; put commas between columns, and a point before decimals"
-                way = parted if ";" in cell or "\t" in cell else ""
-                way = "; times of rows are a file of their own, --times FILE" if DATE(cell) else way
-                return f"line {line}, column {column} is {shown(cell)}, not a number{way}"
+                return f"line {line}, column {column} is {shown(cell)}, not a number"
+        width = width or len(cells)
         if len(cells) != width:
             return f"line {line} has {len(cells)} columns, the lines above it {width}"
     return None
@@ -293,15 +276,15 @@ def read_torch(stream: BinaryIO) -> dict[str, arrays.Stored]:
 
 def tensors(tree: Any, kind: type) -> Iterator[tuple[str, Any]]:
     """The tensors in nested mappings; each mapping once, since a pickle may refer in circles."""
-    stack, seen = [("", tree)], set()
+    stack, visited = [("", tree)], set()
     while stack:
         name, value = stack.pop()
         if isinstance(value, kind):
             yield name, value
-        elif isinstance(value, Mapping) and id(value) not in seen and len(name) < 1000:
-            seen.add(id(value))
-            named = [(k, item) for k, item in value.items() if isinstance(k, str | int)]
-            stack += [(f"{name}.{k}" if name else str(k), item) for k, item in reversed(named)]
+        elif isinstance(value, Mapping) and id(value) not in visited and len(name) < 1000:
+            visited.add(id(value))
+            children = [(k, item) for k, item in value.items() if isinstance(k, str | int)]
+            stack += [(f"{name}.{k}" if name else str(k), item) for k, item in reversed(children)]
 
 
 def torch_array(tensor: Any, size: int) -> arrays.Stored:
@@ -316,13 +299,13 @@ def torch_array(tensor: Any, size: int) -> arrays.Stored:
     if str(tensor.layout) != "torch.strided" or tensor.device.type != "cpu":
         kind = f"{tensor.device.type} {tensor.layout}"
         return arrays.Stored(tuple(tensor.shape), kind, 0, 0, tensor.numpy)
-    held = min(size, tensor.untyped_storage().nbytes())
+    nbytes = min(size, tensor.untyped_storage().nbytes())
 
     def copied() -> np.ndarray:
         return np.array((tensor.float() if kind in DECODERS else tensor).numpy(force=True))
 
     width = 4 if kind in DECODERS else tensor.element_size()
-    return arrays.Stored(tuple(tensor.shape), kind, width, held, copied)
+    return arrays.Stored(tuple(tensor.shape), kind, width, nbytes, copied)
 
 
 def read_safetensors(stream: BinaryIO) -> dict[str, arrays.Stored]:
@@ -341,7 +324,7 @@ def read_safetensors(stream: BinaryIO) -> dict[str, arrays.Stored]:
         raise ValueError(f"it has a header of {length} bytes, the limit is {LONGEST_HEADER}")
     try:
         header = parse_header(stream.read(length))
-        found = {name: safetensor(stream, entry, start, size) for name, entry in header.items()}
+        arrays_in = {name: safetensor(stream, entry, start, size) for name, entry in header.items()}
         spans = sorted((*entry["data_offsets"], name) for name, entry in header.items())
     except JSON_FAULTS as error:
         raise ValueError("its header does not describe arrays") from error
@@ -353,24 +336,24 @@ def read_safetensors(stream: BinaryIO) -> dict[str, arrays.Stored]:
         end = last
     if start + end != size:
         raise ValueError(f"its tensors take {end} bytes, {size - start} are there")
-    return found
+    return arrays_in
 
 
 def parse_header(text: bytes) -> dict[str, Any]:
     """The tensors of a header in JSON, as strictly as the library safetensors takes it."""
 
     def number(digits: str) -> int | float:
-        whole = digits != "-0" and digits.lstrip("-").isdigit() and len(digits) <= 19
-        value = int(digits) if whole else float(digits)
+        is_integer = digits != "-0" and digits.lstrip("-").isdigit() and len(digits) <= 19
+        value = int(digits) if is_integer else float(digits)
         return value if math.isfinite(value) else refused(digits)
 
     def refused(text: str) -> None:
         raise TypeError(f"{text} is no number of JSON, or too large")
 
-    def pairs(found: list[tuple[str, Any]]) -> dict[str, Any]:
-        if len(dict(found)) < len(found):
+    def pairs(entries: list[tuple[str, Any]]) -> dict[str, Any]:
+        if len(dict(entries)) < len(entries):
             raise ValueError("a name stands twice in its header")
-        return dict(found)
+        return dict(entries)
 
     hooks = {"parse_int": number, "parse_float": number, "parse_constant": refused}
     header = json.loads(text.decode(), **hooks, object_pairs_hook=pairs)
@@ -384,8 +367,8 @@ def parse_header(text: bytes) -> dict[str, Any]:
 
 def safetensor(stream: BinaryIO, entry: Any, start: int, size: int) -> arrays.Stored:
     """A tensor as the header describes it; the numbers begin at byte `start` of `size`."""
-    shape, offsets, named = entry["shape"], entry["data_offsets"], entry["dtype"]
-    if not (isinstance(shape, list) and isinstance(offsets, list) and isinstance(named, str)):
+    shape, offsets, type_name = entry["shape"], entry["data_offsets"], entry["dtype"]
+    if not (isinstance(shape, list) and isinstance(offsets, list) and isinstance(type_name, str)):
         raise TypeError("an entry of another form")
     if len(offsets) != 2 or not all(type(number) is int for number in (*shape, *offsets)):
         raise ValueError("its header has a shape or an offset that is not a whole number")
@@ -393,10 +376,10 @@ def safetensor(stream: BinaryIO, entry: Any, start: int, size: int) -> arrays.St
     if any(math.prod(shape[:axis]) >= 2**64 for axis in range(len(shape))):
         raise ValueError(f"its shape {tuple(shape)} is that of more numbers than can be counted")
     begin, end = offsets
-    kind, raw = SAFETENSORS.get(named, (f"type {named}", "u1"))
+    kind, raw = SAFETENSORS.get(type_name, (f"type {type_name}", "u1"))
     extent = arrays.Extent(tuple(shape), np.dtype(raw), start + begin)
-    bits = BITS.get(named)
-    if named in SAFETENSORS:
+    bits = BITS.get(type_name)
+    if type_name in SAFETENSORS:
         extent.within(size)
     if not 0 <= begin <= end or (bits and math.prod(shape) * bits != 8 * (end - begin)):
         raise ValueError(f"its offsets {begin} to {end} do not fit the shape {extent.shape}")
@@ -421,9 +404,11 @@ def float8_e5m2(bits: np.ndarray) -> np.ndarray:
 
 def float8_e4m3fn(bits: np.ndarray) -> np.ndarray:
     """float32 from sign, four bits of exponent (bias 7), three of fraction; all ones is NaN."""
-    sign, rest = np.left_shift(bits & 0x80, 8, dtype=np.uint16), bits & 0x7F
-    half = (sign | np.left_shift(rest, 7, dtype=np.uint16)).view(np.float16)  # bias 15
-    return np.where(rest == 0x7F, np.float32(np.nan), half.astype(np.float32) * np.float32(2**8))
+    sign, magnitude = np.left_shift(bits & 0x80, 8, dtype=np.uint16), bits & 0x7F
+    half = (sign | np.left_shift(magnitude, 7, dtype=np.uint16)).view(np.float16)  # bias 15
+    return np.where(
+        magnitude == 0x7F, np.float32(np.nan), half.astype(np.float32) * np.float32(2**8)
+    )
 
 
 DECODERS = {"bfloat16": bfloat16, "float8_e5m2": float8_e5m2, "float8_e4m3fn": float8_e4m3fn}
@@ -447,18 +432,18 @@ def write_npy(stream: BinaryIO, table: np.ndarray) -> None:
 def write_npz(stream: BinaryIO, table: np.ndarray, name: str) -> None:
     """Unlike numpy.savez, also by the name "file"."""
     with zipfile.ZipFile(stream, "w") as archive:
-        with archive.open(f"{name}.npy", "w", force_zip64=True) as one:
-            write_npy(one, table)
+        with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+            write_npy(member, table)
 
 
 def write_tensors(stream: BinaryIO, tensors: Mapping[str, np.ndarray]) -> None:
     """Write tensors by name as .safetensors: length of the header, header in JSON, bytes."""
-    entries, at = {}, 0
+    entries, end = {}, 0
     for name, value in tensors.items():
-        span = [at, at + value.nbytes]
+        span = [end, end + value.nbytes]
         kind = WRITTEN[value.dtype.name]
         entries[name] = {"dtype": kind, "shape": list(value.shape), "data_offsets": span}
-        at += value.nbytes
+        end += value.nbytes
     header = json.dumps(entries).encode()
     header += b" " * (-len(header) % 8)  # so that the numbers are aligned
     stream.write(len(header).to_bytes(8, "little") + header)

@@ -33,7 +33,7 @@ import numpy as np
 from pefourier.encodings.checks import reshaping
 from pefourier.encodings.encoding import in_rows
 from pefourier.encodings.sources.arrays import EPS, MEMORY, Stored
-from pefourier.encodings.sources.formats import HEAD, NPY_MAGIC, READERS, SINCE, WRITERS
+from pefourier.encodings.sources.formats import HEAD, NPY_MAGIC, READERS, WRITERS
 from pefourier.errors import PefourierError, shown, unknown
 from pefourier.files import (
     check_suffix,
@@ -128,8 +128,8 @@ def read_table(path: str, key: str | None = None) -> tuple[np.ndarray, float]:
     (array([[1., 0.],
            [0., 1.]]), 2.220446049250313e-16)
     """
-    found = read_named_table(path, key)
-    return found.codes, found.eps
+    named_table = read_named_table(path, key)
+    return named_table.codes, named_table.eps
 
 
 class NamedTable(NamedTuple):
@@ -148,14 +148,12 @@ def read_named_table(path: str, key: str | None = None) -> NamedTable:
     with open_arrays(path) as file:
         names = [] if key else waves_apart(file.arrays)
         names = names or [choose_array(file.arrays, key, file.label)]
-        if names[0].endswith(SINCE):
-            raise PefourierError(f"{file.label} holds dates, no codes; give times by --times FILE")
         stored = file.arrays[names[0]]
         parts = [file.load(name, float_type(stored.kind), mapping=True) for name in names]
         table, paired = in_rows(parts[0] if len(parts) == 1 else np.stack(parts, axis=-1))
         if table.ndim != 2:
             raise no_table(stored, choose_array(file.arrays, key, file.label), file.label)
-        chosen = not key and len(names) == 1 < sum(one.is_table for one in file.arrays.values())
+        chosen = not key and len(names) == 1 < sum(entry.is_table for entry in file.arrays.values())
         eps = EPS.get(stored.kind, EPS["float64"])
         return NamedTable(names[0], table, eps, paired, chosen, stored.sides)
 
@@ -163,17 +161,12 @@ def read_named_table(path: str, key: str | None = None) -> NamedTable:
 def waves_apart(arrays: Mapping[str, Stored]) -> list[str]:
     """The names of two arrays, such as cos and sin, where these are all tables of a file."""
     names = sorted(name for name, stored in arrays.items() if stored.is_table)
-    both = len(names) == 2 and names[0].replace("cos", "sin") == names[1]
-    return names if both and arrays[names[0]].shape == arrays[names[1]].shape else []
+    is_pair = len(names) == 2 and names[0].replace("cos", "sin") == names[1]
+    return names if is_pair and arrays[names[0]].shape == arrays[names[1]].shape else []
 
 
 def read_numbers(spec: str) -> np.ndarray:
     """Numbers in FILE[#ARRAY]: (n,) of one axis or a single column or row, else (n, columns)."""
-    return read_column(spec)[1]
-
-
-def read_column(spec: str) -> tuple[str, np.ndarray]:
-    """The name of such numbers, which of dates is their unit, and the numbers."""
     path, key = split_spec(spec)
     if path.lower().endswith(".gguf"):
         raise PefourierError(
@@ -186,11 +179,11 @@ def read_column(spec: str) -> tuple[str, np.ndarray]:
         shape = file.arrays[names[0]].shape if len(names) == 1 else ()
         table = len(shape) == 2 and min(shape) > 1
         if math.prod(shape) != max(shape, default=0) and not table:
-            held = names_and_shapes({name: file.arrays[name] for name in names})
+            contents = names_and_shapes({name: file.arrays[name] for name in names})
             way_out = "; name one as PATH#NAME" if len(names) > 1 else ""
-            raise PefourierError(f"{file.label} holds {held}; a list has one column{way_out}")
+            raise PefourierError(f"{file.label} holds {contents}; a list has one column{way_out}")
         numbers = file.load(names[0], "float64", most=LIST)
-        return names[0], numbers.reshape(shape if table else -1)
+        return numbers.reshape(shape if table else -1)
 
 
 @contextmanager
@@ -215,8 +208,8 @@ def check_regular(path: str) -> None:
     if status is None:
         raise missing(path)
     if not stat.S_ISREG(status.st_mode):
-        what = "folder" if stat.S_ISDIR(status.st_mode) else "pipe or a device"
-        raise PefourierError(f"{shown(path)} is a {what}; put a file there, to be read twice")
+        kind = "folder" if stat.S_ISDIR(status.st_mode) else "pipe or a device"
+        raise PefourierError(f"{shown(path)} is a {kind}; put a file there, to be read twice")
 
 
 def open_table(path: str, suffix: str | None = None) -> tuple[BinaryIO, str]:
@@ -228,7 +221,7 @@ def open_table(path: str, suffix: str | None = None) -> tuple[BinaryIO, str]:
     status = status_of(path)
     if status is None:
         raise missing(path)
-    own = suffix or suffix_of(path)
+    spelled = suffix or suffix_of(path)
     with os_errors("read", path):
         if not in_place(path, status):
             suffix = suffix or suffix_among(path, READERS)
@@ -236,14 +229,14 @@ def open_table(path: str, suffix: str | None = None) -> tuple[BinaryIO, str]:
                 raise too_large(path, MEMORY // 8)
             return open(path, "rb"), suffix
         if stat.S_IFMT(status.st_mode) in (stat.S_IFREG, stat.S_IFIFO, stat.S_IFSOCK):
-            awaited = stat.S_ISFIFO(status.st_mode) and own not in STREAMED
+            awaited = stat.S_ISFIFO(status.st_mode) and spelled not in STREAMED
             descriptor = os.open(path, os.O_RDONLY | (os.O_NONBLOCK if awaited else 0))
             with open(descriptor, "rb") as pipe:
                 first = await_writer(descriptor, path) if awaited else b""
                 stream, sniffed = read_pipe(pipe, path, first)
-            return stream, own if own in READERS else sniffed
-    what = "folder" if stat.S_ISDIR(status.st_mode) else "device"
-    raise PefourierError(f"{shown(path)} is a {what}; name a file: {', '.join(READERS)}")
+            return stream, spelled if spelled in READERS else sniffed
+    kind = "folder" if stat.S_ISDIR(status.st_mode) else "device"
+    raise PefourierError(f"{shown(path)} is a {kind}; name a file: {', '.join(READERS)}")
 
 
 def await_writer(descriptor: int, path: str) -> bytes:
@@ -290,8 +283,8 @@ def choose_array(arrays: Mapping[str, Stored], key: str | None, file: str) -> st
         by_name = [name for name in tables if POSITIONS.search(name)]
         tables = by_name if len(by_name) == 1 else tables
         if len(tables) > 1:
-            named = names_and_shapes({name: arrays[name] for name in tables})
-            raise PefourierError(f"{file} holds several tables, {named}; name one as PATH#NAME")
+            listing = names_and_shapes({name: arrays[name] for name in tables})
+            raise PefourierError(f"{file} holds several tables, {listing}; name one as PATH#NAME")
         key = tables[0] if tables else next(iter(arrays)) if len(arrays) == 1 else None
         if key is None:
             raise PefourierError(f"{file} holds no table (n, d), but {names_and_shapes(arrays)}")
@@ -322,8 +315,8 @@ def find_array(arrays: Mapping[str, Stored], key: str, file: str) -> str:
 
 def names_and_shapes(arrays: Mapping[str, Stored]) -> str:
     """Names with shapes, the first few."""
-    some = [stored.named(name) for name, stored in islice(arrays.items(), 10)]
-    return ", ".join(some + ["…"] * (len(arrays) > 10)) or "no array"
+    listing = [stored.named(name) for name, stored in islice(arrays.items(), 10)]
+    return ", ".join(listing + ["…"] * (len(arrays) > 10)) or "no array"
 
 
 def in_form_of(

@@ -1,269 +1,115 @@
-"""Codes from a user's own Python: ``py:module:name``, imported from the working directory.
+"""Codes from a user's own Python: ``py:module:name``, or an object that is at hand.
 
-This runs the named code, and only it. A function is called with (length, d); an ``nn.Module`` class
-is built with (d, length) or as its signature says, its own longest length kept where that is
-enough; a module is run in evaluation mode on what the names in its ``forward`` ask for: zeros of
-shape (2, length, d), positions, times, coordinates or a length. Its answer to zeros is the table;
-of several arrays those that it made, side by side. A module that is right gives both members of
-the batch the same codes, varying along the sequence, at every call; one that does so for input
-(length, batch, d) is sequence-first. Arguments may be given, ``py:module:Class(max_period=100)``.
+This runs the code, and only it. A function is called with (length, d); an ``nn.Module`` class is
+built with (d, length), a module is run in evaluation mode on zeros (batch, length, d), or on the
+positions that the names in its ``forward`` ask for; what takes queries and keys is a rotation.
+Which argument is what its name alone says: see `code_calls`. What fits none is refused with a
+wrapper to paste.
 """
 
-import contextlib
 import importlib
 import inspect
 import os
-import random
-import signal
 import sys
-import threading
-import warnings
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from pefourier.encodings.encoding import Encoding, Finding, Operator, from_table
-from pefourier.encodings.findings import finding
-from pefourier.encodings.sources import rotations
-from pefourier.encodings.sources.signatures import (
-    A_PADDING,
-    POSITION_NAMES,
-    TIME_NAMES,
-    TableAsked,
-    split_arguments,
-    ways_to_call,
-    with_padding,
+from pefourier.encodings.encoding import (
+    Encoding,
+    Finding,
+    Operator,
+    check_plain,
+    from_table,
+    numbers,
 )
-from pefourier.encodings.sources.user_modules import (
-    Codes,
-    as_codes,
-    first_that_works,
-    mirrored,
-    module_table,
-    reads_numbers,
-    two_axes,
+from pefourier.encodings.findings import finding
+from pefourier.encodings.sources.code_calls import (
+    PLACES,
+    ROLE,
+    CodeRequest,
+    axis_findings,
+    call_with_sizes,
+    needed_names,
+    parameters_of,
+    place_values,
+    roles_of,
+    split_arguments,
+    unfit,
+)
+from pefourier.encodings.sources.rotation_code import FAULTS, VectorMap, rotation_codes
+from pefourier.encodings.sources.sandbox import (
+    as_user_error,
+    evaluating,
+    sandboxed,
+    seeded,
+    words_of,
 )
 from pefourier.errors import PefourierError, shown
 
-CODE_SECONDS = "PEFOURIER_CODE_SECONDS"
-MOST_WARNINGS = 3
+LENGTH, DIM = 80, 256  # where nothing says another
 ANOTHER_SEED = 20240917  # with which what is drawn comes out otherwise
+TURNED = frozenset(("queries", "waves"))  # roles of what a rotation takes
 
 
-def tabulate(
-    spec: str, length: int, d: int, seed: int | None = None, grid: tuple[int, ...] = ()
+@dataclass(frozen=True)
+class CodeTable:
+    """Codes (n, d) that user code gave, or an array on the way to them."""
+
+    codes: np.ndarray
+    eps: float  # resolution of its type
+    findings: tuple[Finding, ...] = ()
+    operator: Operator | None = None  # of code that turns vectors
+
+
+def read_code(
+    source: Any,
+    length: int | None = None,
+    d: int | None = None,
+    seed: int | None = None,
+    grid: tuple[int, ...] = (),
+    min_length: int = LENGTH,
 ) -> Encoding:
-    """The table that a user's function or module gives for `length` positions of `d` dimensions."""
-    name, given = split_arguments(spec)
-    asked = TableAsked(spec, length, d, grid, given, seed)
-    with held_apart(spec) as said:
-        with seeding(seed):
-            found = import_object(name)
-        when = f"called for length {length}, d {d}"
-        with faults_told(shown(spec), when), seeding(seed):  # torch may be there only now
-            answer, findings = obtain_table(asked, found)
-    return encoding_of_code(asked, found, answer, [*findings, *said])
-
-
-def encoding_of_code(
-    asked: TableAsked, found: Any, answer: Codes, findings: Sequence[Finding]
-) -> Encoding:
-    """The encoding of a table that code gave, with its operator where it turned vectors."""
-    table, eps = answer
-    codes = {finding.code for finding in findings}
-    params = {"length": asked.length, "d": asked.d, "object": asked.spec.removeprefix("py:")}
+    """The encoding of ``py:module:name``, or of a module, its class or a function at hand."""
+    in_shell = isinstance(source, str)
+    spec = source if in_shell else getattr(source, "__qualname__", type(source).__qualname__)
+    name, arguments = split_arguments(source) if in_shell else ("", None)
+    with sandboxed(spec, seed) as warned:
+        code = import_object(name) if in_shell else source
+        d = d or likely_dimension(code)
+        length = length or likely_length(code, d, min_length)
+        request = CodeRequest(spec, length, d, grid, seed=seed)
+        request = replace(request, arguments=arguments) if arguments else request
+        doing = f"{shown(spec)}, called for length {length}, d {d},"
+        with as_user_error(doing), seeded(seed), evaluating(code):  # torch may be there only now
+            result = tabulate(request, code)
+    width = result.codes.shape[1]
+    params = {"length": length, "d": d, "object": spec.removeprefix("py:")}
+    params |= {"rotated": width} if result.operator and width < d else {}
+    operator = result.operator and sandboxed_operator(request, code, result.operator)
     return replace(
-        from_table(table, asked.spec, eps=eps, findings=tuple(findings)),
-        params=params | ({} if asked.seed is None else {"seed": asked.seed}),
-        spec=asked.spec,
-        untrained="untrained" in codes,
-        operator=operator_of(asked, found) if "turns-its-input" in codes else None,
+        from_table(result.codes, spec, eps=result.eps, findings=(*result.findings, *warned)),
+        params=params | ({} if seed is None else {"seed": seed}),
+        spec=spec if in_shell else "",
+        untrained="untrained" in {f.code for f in result.findings},
+        operator=operator,
     )
 
 
-def operator_of(asked: TableAsked, found: Any) -> Operator:
+def sandboxed_operator(request: CodeRequest, code: Any, operator: Operator) -> Operator:
     """R(p) of code that turns vectors, for when it is asked for."""
 
-    def at(positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        torch, name = sys.modules["torch"], shown(asked.spec)
-        when = f"vectors of {asked.d} dimensions were turned"
-        with faults_told(name, when), held_apart(asked.spec), seeding(asked.seed):
-            module = found
-            if not isinstance(found, torch.nn.Module):
-                turning = not inspect.isclass(found) and rotations.turns_vectors(found)
-                module = rotations.Function(found) if turning else build_module(asked, found)[0]
-            with in_its_own_mode(module):
-                return rotations.probe(asked, torch, module, positions)
+    def operator_at(positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        doing = f"{shown(request.spec)}, turning vectors of {request.d} dimensions,"
+        with sandboxed(request.spec, request.seed), as_user_error(doing), evaluating(code):
+            return operator(positions)
 
-    return at
-
-
-@contextlib.contextmanager
-def faults_told(name: str, when: str, way_out: str = "") -> Iterator[None]:
-    """Tell in one line what code of theirs raises, which may be anything."""
-    try:
-        yield
-    except (PefourierError, KeyboardInterrupt):
-        raise
-    except BaseException as error:
-        way_out = way_out or f"{arguments_lacking(error)}--debug shows where"
-        raise PefourierError(f"{name} raised {words_of(error)} when {when}; {way_out}") from error
-
-
-@contextlib.contextmanager
-def in_its_own_mode(found: Any) -> Iterator[None]:
-    """Put a module back into training where it was: it is run in evaluation mode."""
-    modules = [] if isinstance(found, type) or not hasattr(found, "modules") else found.modules()
-    before = [(module, module.training) for module in modules]
-    for module, _ in before:
-        module.training = False
-    try:
-        yield
-    finally:
-        for module, training in before:
-            module.training = training
-
-
-@contextlib.contextmanager
-def held_apart(spec: str) -> Iterator[list[Finding]]:
-    """Keep what a user's code does to the process from what is answered; its warnings are findings.
-
-    What it prints goes to stderr, by the descriptor as by `sys.stdout`; the working directory and
-    stdout are then what they were; a process that it forks ends here, and `os._exit` is an error.
-    It may run for as many seconds as the variable of the environment CODE_SECONDS says. Not held:
-    what ends or stops the process from compiled code, threads that go on, handlers of `atexit`,
-    and objects of other modules that it replaces.
-    """
-    own, leave, found = os.getpid(), os._exit, []
-    folder = os.open(".", os.O_RDONLY)
-
-    def refuse(status: int = 0) -> None:
-        if os.getpid() != own:
-            leave(status)
-        raise PefourierError(f"{shown(spec)} ends the process by os._exit({status}); take that out")
-
-    os._exit = refuse
-    try:
-        with stdout_apart(), limited(spec), warnings.catch_warnings(record=True) as warned:
-            yield found
-    finally:
-        os._exit = leave
-        if os.getpid() != own:
-            leave(0)
-        os.chdir(folder)
-        os.close(folder)
-    for one in warned[:MOST_WARNINGS]:
-        told = {"type": one.category.__name__, "message": shown(str(one.message))}
-        found.append(finding("code-warns", **told))
-
-
-@contextlib.contextmanager
-def stdout_apart() -> Iterator[None]:
-    """Send what is written to stdout to stderr; a stdout that is closed meanwhile is opened again.
-
-    Where the process has none, none is made.
-    """
-    out = sys.stdout
-    try:
-        out.flush()
-        kept = os.dup(1)
-    except (AttributeError, OSError):  # there is none, or it is full: which is told by who answers
-        with contextlib.redirect_stdout(sys.stderr):
-            yield
-        return
-    try:
-        with contextlib.suppress(OSError):
-            os.dup2(2, 1)
-        with contextlib.redirect_stdout(sys.stderr):
-            yield
-    finally:
-        os.dup2(kept, 1)
-        os.close(kept)
-        if out.closed:
-            sys.stdout = open(1, "w", encoding=out.encoding, closefd=False)
-
-
-@contextlib.contextmanager
-def limited(spec: str) -> Iterator[None]:
-    """Stop code that runs for longer than is allowed, as soon as it comes back to Python."""
-    text = os.environ.get(CODE_SECONDS, "")
-    if not text or threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = 0.0
-    if not 0 < seconds < 1e8:
-        raise PefourierError(f"{CODE_SECONDS} must be a number of seconds; got {shown(text)}")
-
-    expired = PefourierError(
-        f"{shown(spec)} ran for more than {seconds:g} s, the limit of {CODE_SECONDS}"
-    )
-    over = []
-
-    def stop(number: int, frame: Any) -> None:
-        over.append(number)
-        raise expired
-
-    before = signal.signal(signal.SIGALRM, stop)
-    signal.setitimer(signal.ITIMER_REAL, seconds, 0.5)  # again, where they catch it
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
-        if over:
-            raise expired
-
-
-def words_of(error: BaseException) -> str:
-    """The type of an exception of theirs and what it says, as far as it can say anything."""
-    try:
-        text = shown(str(error))
-    except Exception:  # its own __str__ fails
-        text = "that cannot be shown"
-    return f"{type(error).__name__}: {text}"
-
-
-def arguments_lacking(error: BaseException) -> str:
-    """How arguments are given, where one was missing or sizes do not fit."""
-    if isinstance(error, RuntimeError):  # of torch
-        return "give the dimension that it takes as --d; "
-    missing = isinstance(error, TypeError) and "required" in words_of(error)
-    return "give it in the SPEC: 'py:module:Class(name=value)'; " if missing else ""
-
-
-def meant_spec(spec: str) -> str | None:
-    """The SPEC that one without ``py:`` may have meant: a module in the working directory."""
-    module, _, name = spec.partition(":")
-    path = module.removesuffix(".py").replace(".", "/")
-    there = os.path.isfile(f"{path}.py") or os.path.isfile(f"{path}/__init__.py")
-    return f"py:{path.replace('/', '.')}:{name or '…'}" if path and there else None
-
-
-@contextlib.contextmanager
-def seeding(seed: int | None) -> Iterator[None]:
-    """Let codes that begin at random be the same for a seed, and random numbers elsewhere alone."""
-    seed = (seed or 0) % 2**32
-    torch = sys.modules.get("torch")
-    own, numpys = random.getstate(), np.random.get_state()  # noqa: NPY002 (theirs to use)
-    with torch.random.fork_rng(devices=[]) if torch else contextlib.nullcontext():
-        random.seed(seed)
-        np.random.seed(seed)  # noqa: NPY002
-        if torch:
-            torch.default_generator.manual_seed(seed)
-        try:
-            yield
-        finally:
-            random.setstate(own)
-            np.random.set_state(numpys)  # noqa: NPY002
+    return operator_at
 
 
 def import_object(spec: str) -> Any:
-    """The object that ``py:module:name`` names."""
+    """The object that ``py:module:name`` names, imported from the working directory."""
     module_name, _, name = spec.removeprefix("py:").partition(":")
     if not module_name or not name:
         raise PefourierError(
@@ -271,104 +117,241 @@ def import_object(spec: str) -> Any:
         )
     if "" not in sys.path and "." not in sys.path:
         sys.path.insert(0, "")
-    try:
-        module = importlib.import_module(module_name)
-    except (PefourierError, KeyboardInterrupt):
-        raise
-    except BaseException as error:  # and may be a script that ends by sys.exit
-        raise PefourierError(
-            f"cannot import {shown(module_name)} from the working directory: {words_of(error)}"
-        ) from error
-    found = module
+    with as_user_error(f"cannot import {shown(module_name)} from the working directory: it"):
+        code = importlib.import_module(module_name)
     for part in name.split("."):
-        if not hasattr(found, part):
-            public = ", ".join(key for key in vars(found) if not key.startswith("_"))
+        if not hasattr(code, part):
+            public = ", ".join(key for key in vars(code) if not key.startswith("_"))
             raise PefourierError(f"module {module_name} has no {shown(part)}; it has: {public}")
-        found = getattr(found, part)
-    return found
+        code = getattr(code, part)
+    return code
 
 
-def obtain_table(asked: TableAsked, found: Any) -> tuple[Codes, list[Finding]]:
-    """The table (n, d) with its resolution, and what was noticed on the way."""
+def meant_spec(spec: str) -> str | None:
+    """The SPEC that one without ``py:`` may have meant: a module in the working directory."""
+    module, _, name = spec.partition(":")
+    path = module.removesuffix(".py").replace(".", "/")
+    exists = os.path.isfile(f"{path}.py") or os.path.isfile(f"{path}/__init__.py")
+    return f"py:{path.replace('/', '.')}:{name or '…'}" if path and exists else None
+
+
+def table_shapes(code: Any) -> list[tuple[int, ...]]:
+    """Shapes of a module's tables, parameters and buffers of two axes or more, largest first."""
+    if isinstance(code, type) or not hasattr(code, "named_buffers"):
+        return []
+    tensors = [*code.parameters(), *code.buffers()]
+    return [tuple(t.shape) for t in sorted(tensors, key=lambda t: -t.numel()) if t.ndim > 1]
+
+
+def likely_dimension(code: Any) -> int:
+    """A module's own attribute, or the last axis of its largest table; else 256."""
+    attributes = {} if isinstance(code, type) else getattr(code, "__dict__", {})
+    sizes = [
+        x for key, x in attributes.items() if ROLE.get(key) == "d" and type(x) is int and x > 0
+    ]
+    return next(iter([*sizes, *(shape[-1] for shape in table_shapes(code))]), DIM)
+
+
+def likely_length(code: Any, d: int, min_length: int) -> int:
+    """80 positions, or as many as a module's table has if they are fewer; all rows of a table."""
+    if hasattr(code, "num_embeddings"):
+        return int(code.num_embeddings)
+    if not callable(code) and np.ndim(code):
+        return len(code)
+    rows = [s[0] if s[-2] == 1 else s[-2] for s in table_shapes(code) if s[-1] == d]
+    return min(max(LENGTH, min_length), max(rows, default=max(LENGTH, min_length)))
+
+
+def tabulate(request: CodeRequest, code: Any) -> CodeTable:
+    """The table of a function, a module, its class, or an array: one convention for each."""
     torch = sys.modules.get("torch")  # their code imported it if it needs it
     module = torch.nn.Module if torch is not None else ()
-    if inspect.isclass(found) and issubclass(found, module):
-        padded = with_padding(found, asked.given)
-        ways = [asked, replace(asked, given=padded)] if padded else [asked]
-        return first_that_works(
-            lambda some: table_of_class(some, torch, found, padded=some is not asked), ways
-        )
-    if asked.given and not callable(found):
-        raise PefourierError(f"{shown(asked.spec)} is an instance or table: it takes no arguments")
-    if isinstance(found, module):
-        return module_table(asked, torch, found.eval())
-    if not callable(found):
-        return two_axes(asked, as_codes(found, {})), []
-    turning = torch is not None and not asked.given and rotations.turns_vectors(found)
-    names = rotations.names_to_give(rotations.Function(found)) if turning else []
-    tried = " and"
-    if names in ([], ["x"]):  # which may be numbers
-        try:
-            return first_that_works(
-                lambda call: table_of_call(asked, torch, found, call), ways_to_call(asked, found)
-            )
-        except rotations.FAULTS as error:
-            if not names:
-                raise
-            tried = f": of positions it gives no table ({words_of(error)}), and of vectors"
-    turned = rotations.as_rotation(asked, torch, rotations.Function(found))
-    if turned is not None:
-        return turned
-    raise PefourierError(
-        f"{shown(asked.spec)} takes {', '.join(names)}{tried} does not turn "
-        f"pairs of {asked.d} columns by the position: unit vectors do not stay orthogonal, or it "
-        "gives another shape; give the size of a head as --d, or the table of its factors"
-    )
+    if inspect.isclass(code) and issubclass(code, module):
+        return table_of_class(request, torch, code)
+    if isinstance(code, module):
+        if request.arguments:
+            raise PefourierError(f"{shown(request.spec)} is an instance: it takes no arguments")
+        return table_of_module(request, torch, code)
+    if not callable(code):
+        return in_two_axes(request, code, codes_of(code))
+    names = [] if parameters_of(code) is None else needed_names(code)
+    if torch is not None and not inspect.isclass(code) and roles_of(names) & {"queries", "vectors"}:
+        turned = rotation_codes(VectorMap(request, code, code, names, torch.zeros(())), torch)
+        if turned is None:
+            raise unfit(request, code, "does not change with the position")
+        return CodeTable(*turned)
+    answer = call_with_sizes(request, code)
+    if isinstance(answer, module):
+        return table_of_module(request, torch, answer.eval())
+    return in_two_axes(request, code, codes_of(answer))
 
 
-def table_of_call(
-    asked: TableAsked, torch: Any, found: Any, call: Callable[[], Any]
-) -> tuple[Codes, list[Finding]]:
-    """The table that a call of a function gives, or that the module which it makes gives."""
-    made = call()
-    if torch is not None and isinstance(made, torch.nn.Module):
-        return table_of_class(asked, torch, found)
-    codes = two_axes(asked, as_codes(made, {}))
-    guessed = {
-        name: mirrored(x)
-        for name, x in getattr(call, "keywords", {}).items()
-        if name not in POSITION_NAMES | TIME_NAMES and np.ndim(x) == 1 and hasattr(x, "shape")
-    }
-    if guessed:
-        back = two_axes(asked, as_codes(call(**guessed), {}))
-        if not reads_numbers(codes, back):
-            raise PefourierError(
-                f"{shown(asked.spec)} does not take {', '.join(guessed)} for positions: in reverse "
-                "they do not give the codes in reverse"
-            )
-    return codes, []
-
-
-def table_of_class(
-    asked: TableAsked, torch: Any, found: Any, padded: bool = False
-) -> tuple[Codes, list[Finding]]:
+def table_of_class(request: CodeRequest, torch: Any, code: Any) -> CodeTable:
     """The table of a module that is built here, twice where it draws what is to be learned."""
-    built, findings = build_module(asked, found)
-    answer, noticed = module_table(asked, torch, built)
-    if any(p.requires_grad for p in built.parameters()):
-        with seeding(ANOTHER_SEED):
-            (again, _), _ = module_table(asked, torch, build_module(asked, found)[0])
-        if not np.array_equal(answer[0], again):
-            findings.append(finding("untrained", "code"))
-    if padded:
-        findings.append(finding("padding-assumed", padding=A_PADDING, first=A_PADDING + 1))
-    return answer, findings + noticed
+    module = call_with_sizes(request, code).eval()
+    table = table_of_module(request, torch, module)
+    if any(p.requires_grad for p in module.parameters()):
+        with seeded(ANOTHER_SEED):
+            again = table_of_module(request, torch, call_with_sizes(request, code).eval())
+        if not np.array_equal(table.codes, again.codes):
+            return replace(table, findings=(finding("untrained", "code"), *table.findings))
+    return table
 
 
-def build_module(asked: TableAsked, found: Any) -> tuple[Any, list[Finding]]:
-    """A module of a class, in evaluation mode; what its model would fill in is filled in."""
-    built = first_that_works(lambda call: call(), ways_to_call(asked, found)).eval()
-    makers = [m for m in built.modules() if hasattr(m, "create_weight") and hasattr(m, "weight")]
-    for one in makers:
-        one.weight.data.copy_(one.create_weight())
-    return built, [finding("filled-weights")] if makers else []
+def table_of_module(request: CodeRequest, torch: Any, module: Any) -> CodeTable:
+    """The table of a module: its weight, or what it gives for positions or zeros."""
+    if type(module).forward is torch.nn.Embedding.forward:
+        return CodeTable(*numbers(module.weight[: request.length]))
+    names = needed_names(module.forward)
+    roles = roles_of(names) - {"device", "dtype", "offset"}
+    floats = [x for x in (*module.parameters(), *module.buffers()) if x.is_floating_point()]
+    code = VectorMap(request, module, module, names, next(iter(floats), torch.zeros(())))
+    placed = roles <= {*PLACES, "length"} or bool(roles & PLACES)
+    vectors = [name for name in names if ROLE.get(name, "") in ("", "vectors", "d")]
+    if "tokens" in roles or not (placed or roles & TURNED or len(vectors) == len(roles) == 1):
+        raise unfit(request, module, f"takes {', '.join(names)}")
+    if not roles & TURNED:
+        table = on_places(code, torch) if placed else on_zeros(code, torch)
+        if table.codes.any() or not vectors:
+            return table
+    turned = rotation_codes(code, torch)
+    if turned is None and roles & TURNED:
+        raise unfit(request, module, "does not change with the position")
+    return CodeTable(*turned) if turned else table
+
+
+def call_twice(code: VectorMap, torch: Any, shape: tuple[int, ...], length: int) -> CodeTable:
+    """What a module gives for zeros of a shape and for positions; whether it does so again."""
+    like = {"dtype": code.example.dtype, "device": code.example.device}
+    zeros = torch.zeros(shape, **like)
+    values = place_values(np.arange(length), code.example.device) | like
+    values |= {"length": length, "offset": 0}
+    arguments = {name: values.get(ROLE.get(name, ""), zeros) for name in code.names}
+    optional = [p for p in parameters_of(code.call.forward) or () if p.default is None]
+    arguments |= {p.name: length for p in optional if ROLE.get(p.name) == "length"}
+    with torch.no_grad():
+        table, again = (codes_of(code.call(**arguments), zeros) for _ in range(2))
+    if np.array_equal(table.codes, again.codes):
+        return table
+    worst = np.abs(table.codes - again.codes).max()
+    return replace(table, findings=(finding("changes-between-calls", worst=worst),))
+
+
+def on_places(code: VectorMap, torch: Any) -> CodeTable:
+    """The table of a module that takes positions, a length or nothing."""
+    request = code.request
+    try:
+        table = call_twice(code, torch, (1, request.length, request.d), request.length)
+    except FAULTS as error:
+        inputs = ", ".join(code.names) or "no argument"
+        raise code.unfit(f"raised {words_of(error)} for {inputs}") from error
+    return in_two_axes(request, code.code, table)
+
+
+def on_zeros(code: VectorMap, torch: Any) -> CodeTable:
+    """The table of a module that takes zeros, and along which of its axes codes run.
+
+    It is called with (2, n, d) and with (n, 2, d), on few positions first; two with a batch of 3.
+    """
+    request, d = code.request, code.request.d
+    answers: dict[tuple[int, ...], CodeTable] = {}
+    faults: list[Exception] = []
+    for n in dict.fromkeys((min(5, request.length), request.length)):
+        batch = 3 if n == 2 else 2
+        for shape in ((batch, n, d), (n, batch, d)):
+            try:
+                answers[shape] = call_twice(code, torch, shape, n)
+                varying_axes(answers[shape].codes, shape)
+            except FAULTS as error:
+                faults.append(error)
+                if (table := answers.pop(shape, None)) and is_swollen(table.codes, shape):
+                    raise code.unfit(f"{error}: it takes each number for a position") from error
+        if answers:
+            break
+    if not answers:
+        return on_other_zeros(code, torch, faults[0])
+    directions = [
+        varying_axes(table.codes, shape) for shape, table in answers.items() if not table.findings
+    ]
+    axis = 0 if {0} in directions and {1} not in directions else 1
+    shape = (request.length, 2, d) if axis == 0 else (2, request.length, d)
+    table = answers.get(shape) or call_twice(code, torch, shape, request.length)
+    rows = table.codes if table.codes.ndim == 2 else np.moveaxis(table.codes, 1 - axis, 0)[0]
+    notes = axis_findings(code.code, axis) if directions else []
+    notes = [finding("batch-axis", "differ")] if {0, 1} in directions else notes
+    return in_two_axes(request, code.code, CodeTable(rows, table.eps, (*notes, *table.findings)))
+
+
+def on_other_zeros(code: VectorMap, torch: Any, fault: Exception) -> CodeTable:
+    """The table of a module that takes the axes of a grid, or a batch of one alone."""
+    request, notes = code.request, ()
+    sides = request.grid if len(request.grid) > 1 else (request.length,)
+    batch = 2 if len(sides) > 1 else 1
+    try:
+        table = call_twice(code, torch, (batch, *sides, request.d), request.length)
+        if table.codes.shape[1:-1] != sides:
+            raise ValueError(f"gave an array of shape {table.codes.shape}")
+    except FAULTS:
+        shape = (2, *sides, request.d)
+        raise code.unfit(f"raised {words_of(fault)} for zeros {shape}") from fault
+    if batch == 1 or not np.array_equal(table.codes[0], table.codes[-1]):
+        notes = (finding("batch-axis", "one" if batch == 1 else "differ"),)
+    rows = table.codes[0].reshape(-1, table.codes.shape[-1])
+    return in_two_axes(request, code.code, CodeTable(rows, table.eps, (*notes, *table.findings)))
+
+
+def varying_axes(codes: np.ndarray, shape: tuple[int, ...]) -> set[int]:
+    """Axes of zeros (n, m, d) along which the codes made of them vary.
+
+    >>> varying_axes(np.eye(3)[None], (2, 3, 3)), varying_axes(np.eye(3), (3, 2, 3))
+    ({1}, {0})
+    """
+    if codes.ndim == 2 and len(codes) in shape[:2]:
+        return {1 if len(codes) == shape[1] else 0} if np.ptp(codes, axis=0).any() else set()
+    if codes.ndim != 3 or any(
+        k not in (1, n) for k, n in zip(codes.shape, shape[:2], strict=False)
+    ):
+        raise ValueError(f"gave an array of shape {codes.shape} for zeros {shape}")
+    return {axis for axis in (0, 1) if np.ptp(codes, axis=axis).any()}
+
+
+def is_swollen(codes: np.ndarray, shape: tuple[int, ...]) -> bool:
+    """Whether each number given became a row of codes: all of a sequence would fill the memory."""
+    return codes.ndim > 3 or len(codes) == np.prod(shape)
+
+
+def in_two_axes(request: CodeRequest, code: Any, table: CodeTable) -> CodeTable:
+    """A table (length, d) out of one with axes of length one around or between."""
+    codes, length = table.codes, request.length
+    while codes.ndim > 2 and 1 in codes.shape[:-1]:
+        codes = codes.squeeze(axis=codes.shape[:-1].index(1))
+    if codes.ndim != 2 or len(codes) != length:
+        pairs = ": a number for each pair of positions is a bias, and not a code"
+        pairs = pairs if table.codes.shape[-2:] == (length, length) else ""
+        raise unfit(
+            request,
+            code,
+            f"gave an array of shape {table.codes.shape}, expected ({length}, {request.d}){pairs}",
+        )
+    return replace(table, codes=codes)
+
+
+def codes_of(answer: Any, inputs: Any = None) -> CodeTable:
+    """The codes in an answer: of several arrays those that were made, side by side."""
+    torch = sys.modules.get("torch")
+    kinds = (np.ndarray, torch.Tensor) if torch is not None else np.ndarray
+    several = answer if isinstance(answer, tuple | list) else ()
+    arrays = [x for x in several if isinstance(x, kinds) and x.ndim > 1]
+    if not arrays:
+        return CodeTable(*numbers(answer))
+    for array in arrays:
+        check_plain(array)
+    first, *further = [x for x in arrays if not is_equal(x, inputs)] or arrays
+    created = [first, *(x for x in further if x.shape == first.shape and not is_equal(x, first))]
+    parts = [numbers(x) for x in created]
+    return CodeTable(np.concatenate([codes for codes, _ in parts], axis=-1), parts[0][1])
+
+
+def is_equal(a: Any, b: Any) -> bool:
+    """Whether two arrays, or two tensors, have the same numbers."""
+    return type(a) is type(b) and a.shape == b.shape and bool((a == b).all())

@@ -3,28 +3,22 @@
 import json
 import os
 import pickle
-import re
 import time
 import warnings
 import zipfile
-from datetime import date
 
 import numpy as np
 import pytest
 import safetensors
 import safetensors.torch
 import torch
-from stored import HEADER, NOT_A_TABLE, TABLE, npy_bytes, put, refused
+from stored import HEADER, TABLE, npy_bytes, put, refused
 
 import pefourier
 from pefourier.encodings.sources import formats
-from pefourier.encodings.sources.tables import read_column, read_table, write_table
+from pefourier.encodings.sources.tables import read_table, write_table
 from pefourier.errors import PefourierError
 
-NO_CODE = (
-    "it is damaged, or holds Python objects that could run code; only weights are read, "
-    "as torch.save(table, PATH) writes them; write it again"
-)
 EPS = {
     torch.float64: 2**-52,
     torch.float32: 2**-23,
@@ -125,41 +119,6 @@ def test_large_files_are_mapped_not_read(suffix):
         assert f"{os.getcwd()}/x.{suffix}\n" in maps.read()
 
 
-NO_ARRAY = "its header does not describe an array"
-NO_SHAPE = "its shape is not that of an array"
-SHORT = "its shape (5, 3) of float64 needs 120 bytes, {} are there"
-
-
-@pytest.mark.parametrize(
-    ("content", "reason"),
-    [
-        (b"", NO_ARRAY),
-        (b"\x93NUMPY\1\0\x40", NO_ARRAY),
-        (npy_bytes(HEADER, b"0" * 119), SHORT.format(119)),
-        (
-            npy_bytes(HEADER.replace(b"(5, ", b"(1000000000000, ")),
-            "its shape (1000000000000, 3) of float64 needs 24000000000000 bytes, 0 are there",
-        ),
-        (npy_bytes(HEADER.replace(b"5", b"-5")), NO_SHAPE),
-        (npy_bytes(HEADER.replace(b"5", b"True"), bytes(24)), NO_SHAPE),
-        (npy_bytes(HEADER.replace(b"5, 3", b"1, " * 99)), NO_SHAPE),
-        (npy_bytes(HEADER.replace(b"5, 3", b"0, " + b"9" * 30)), NO_SHAPE),
-        (npy_bytes(HEADER.replace(b"5", b"9" * 5000)), NO_ARRAY),
-        (npy_bytes(HEADER.replace(b"5, 3", b"5L, 3L")), SHORT.format(0)),
-        (npy_bytes(HEADER, version=b"\3\0", width=4), NO_ARRAY),
-        (npy_bytes(HEADER.replace(b"'<f8'", b"()")), NO_ARRAY),
-        (npy_bytes(b"-" * 9000 + b"1"), NO_ARRAY),
-        (npy_bytes(b"1" + b"+1" * 4000), NO_ARRAY),
-        (npy_bytes(b"(" * 9000), NO_ARRAY),
-        (npy_bytes(b" " * 4, version=b"\2\0", width=4)[:8] + b"\xff" * 9000, NO_ARRAY),
-        (npy_bytes(b"__import__('os').system('false')"), NO_ARRAY),
-    ],
-)
-def test_damaged_npy(content, reason):
-    put("x.npy", content)
-    refused(f"'x.npy' is not a readable .npy file: {reason}; write it again", "x.npy")
-
-
 @pytest.mark.parametrize(
     ("content", "expected"),
     [
@@ -180,60 +139,11 @@ def test_csv(content, expected):
     np.testing.assert_array_equal(read_table("x.csv")[0], expected)
 
 
-@pytest.mark.parametrize(
-    ("content", "reason"),
-    [
-        (b"", "it has no line of numbers separated by commas"),
-        (b"x,y\n", "it has no line of numbers separated by commas"),
-        (b"x,y\n1,2\n3,four\n", "line 3, column 2 is 'four', not a number"),
-        (b",0,1\n0,.5,.5\n", "line 1, column 1 is '', not a number"),
-        (b",,\n1,2,3\n", "line 1, column 1 is '', not a number"),
-        (
-            b"1;2\n3;4\n",
-            "line 2, column 1 is '3;4', not a number; put commas between columns, and a point "
-            "before decimals",
-        ),
-        (b"1,2,\n", "line 1, column 3 is '', not a number"),
-        (b"1,\x002\n", r"line 1, column 2 is '\x002', not a number"),
-        (b"1_0,2\n", "line 1, column 1 is '1_0', not a number"),
-        ("１,2\n".encode(), "line 1, column 1 is '１', not a number"),
-        (b"1,2+1j\n", "line 1, column 2 is '2+1j', not a number"),
-        (b"pos,x\n1,2\n5,2\n", "its column 'pos' has others than positions 0, 1, …: cut it"),
-        (
-            b"2024-01-01,2\n",
-            "line 1, column 1 is '2024-01-01', not a number; times of rows are a "
-            "file of their own, --times FILE",
-        ),
-        (b"2024-01-01\n2024-13-01\n", 'Month out of range in datetime string "2024-13-01"'),
-        (b"1,2\n\n3\n", "line 3 has 1 columns, the lines above it 2"),
-        ("1,2\n".encode("utf-16"), "it is not UTF-8 text"),
-        (9999 * b"1,2\n" + b"\xff,2\n", "it is not UTF-8 text"),
-    ],
-)
-def test_damaged_csv(content, reason):
-    put("x.csv", content)
-    refused(f"'x.csv' is not a readable .csv file: {reason}; write it again", "x.csv")
-
-
 def test_a_column_of_positions_is_said_to_be_left_out():
     put("x.csv", b"Index,a,b\n0,1,2\n1,3,5\n")
     found = pefourier.check("x.csv")
-    assert found.conclusion.startswith("INVERTIBLE. Its first column numbers the rows by its name")
-    (note,) = [f for f in found.findings if f.code == "positions-column"]
-    assert note.message.endswith("is left out of the codes")
-
-
-@pytest.mark.parametrize("names", [b"", b"date\n"])
-def test_dates_are_times_since_the_first(names):
-    """Once refused; beside Python's own calendar."""
-    days = [date(2023, 12, 30), date(2024, 2, 28), date(2024, 3, 1)]
-    put("x.csv", names + b"\n".join(d.isoformat().encode() for d in days))
-    unit, times = read_column("x.csv")
-    assert (unit, times.tolist()) == ("days since the first", [(d - days[0]).days for d in days])
-    put("x.csv", names + b"2024-02-28T23:59:58.5\n2024-02-29 00:00:01\n")
-    unit, times = read_column("x.csv")
-    assert (unit, times.tolist()) == ("seconds since the first", [0.0, 2.5])
-    refused("'x.csv' holds dates, no codes; give times by --times FILE", "x.csv")
+    assert (found.verdict, found.dimension) == ("invertible", 2)
+    assert "positions-column" in [f.code for f in found.findings]
 
 
 def test_csv_of_a_million_columns():
@@ -245,101 +155,89 @@ def entry(dtype="F32", shape=(2, 3), offsets=(0, 24)):
     return {"codes": {"dtype": dtype, "shape": shape, "data_offsets": offsets}}
 
 
-@pytest.mark.parametrize(
-    ("content", "reason"),
-    [
-        (b"", "it claims a header of 0 bytes, 0 are there"),
-        (b"\xff" * 8, "it claims a header of 18446744073709551615 bytes, 0 are there"),
-        (safetensors_bytes(b"[" * 10**5), "its header does not describe arrays"),
-        (safetensors_bytes(b"{"), "its header does not describe arrays"),
-        (safetensors_bytes(b"1"), "its header does not describe arrays"),
-        (safetensors_bytes([[1, {}]]), "its header does not describe arrays"),
-        (safetensors_bytes({"codes": {}}), "its header does not describe arrays"),
-        (
-            safetensors_bytes(entry(), bytes(23)),
-            "its shape (2, 3) of float32 needs 24 bytes, 23 are there",
-        ),
-        (
-            safetensors_bytes(entry(shape=(10**12, 3)), bytes(24)),
-            "its shape (1000000000000, 3) of float32 needs 12000000000000 bytes, 24 are there",
-        ),
-        (
-            safetensors_bytes(entry(offsets=(0, 20)), bytes(24)),
-            "its offsets 0 to 20 do not fit the shape (2, 3)",
-        ),
-        (
-            safetensors_bytes(entry(offsets=(-24, 0)), bytes(24)),
-            "its offsets -24 to 0 do not fit the shape (2, 3)",
-        ),
-        (
-            safetensors_bytes(entry(shape=(2.0, 3)), bytes(24)),
-            "its header has a shape or an offset that is not a whole number",
-        ),
-    ],
-)
-def test_damaged_safetensors(content, reason):
-    put("x.safetensors", content)
-    message = f"'x.safetensors' is not a readable .safetensors file: {reason}; write it again"
-    refused(message, "x.safetensors")
-
-
 @pytest.mark.parametrize("dtype", ["float64", "F4", "F6_E3M2", "F8_E8M0", "C64"])
 def test_safetensors_of_a_type_that_is_no_number_here(dtype):
     size = formats.BITS.get(dtype, 32)
     codes = entry(dtype, (2, 4), (0, size)) | {"b": entry(offsets=(size, size + 24))["codes"]}
     put("x.safetensors", safetensors_bytes(codes, bytes(size + 24)))
-    message = f"'x.safetensors' holds 'codes' (2, 4) of type {dtype}; {NOT_A_TABLE}"
-    refused(message, "x.safetensors", "codes")
+    refused("x.safetensors", "codes")
     assert read_table("x.safetensors")[0].shape == (2, 3)  # the other one
 
 
 PLACE = entry()["codes"]
 AFTER = entry(offsets=(24, 48))["codes"]
 TWICE = b'{"a":%b,"a":%b}' % ((json.dumps(PLACE).encode(),) * 2)
+NO_HEADER = [b"[" * 10**5, b"{", b"1", [[1, {}]], {"codes": {}}, {"\ud800": PLACE}]
+NO_HEADER += [{"__metadata__": {"by": 1}, "a": PLACE}, {"__metadata__": [], "a": PLACE}]
+NO_HEADER += [{"a": PLACE | {"x": float("nan")}}, {"a": PLACE | {"data_offsets": [0, 24, 24]}}]
+SAFETENSORS = [safetensors_bytes(header, bytes(24)) for header in NO_HEADER]
+SAFETENSORS += [
+    b"",
+    b"\xff" * 8,
+    safetensors_bytes(b"\xef\xbb\xbf{}"),
+    safetensors_bytes(entry(), bytes(23)),
+    safetensors_bytes(entry(), bytes(25)),
+    safetensors_bytes(entry(shape=(10**12, 3)), bytes(24)),
+    safetensors_bytes(entry(shape=(2.0, 3)), bytes(24)),
+    safetensors_bytes(entry(shape=(-2, -3)), bytes(24)),
+    safetensors_bytes(entry(offsets=(0, 20)), bytes(24)),
+    safetensors_bytes(entry(offsets=(-24, 0)), bytes(24)),
+    safetensors_bytes(entry("F64", (2**62, 4, 0), (0, 0))),
+    safetensors_bytes({"a": PLACE, "b": PLACE}, bytes(24)),
+    safetensors_bytes({"a": PLACE, "b": entry(offsets=(28, 52))["codes"]}, bytes(52)),
+    safetensors_bytes({"b": AFTER}, bytes(48)),
+    safetensors_bytes(TWICE, bytes(24)),  # which the library takes where both are the same
+]
+NPY = [
+    b"",
+    b"\x93NUMPY\1\0\x40",
+    npy_bytes(HEADER, b"0" * 119),
+    npy_bytes(HEADER.replace(b"(5, ", b"(1000000000000, ")),
+    *(npy_bytes(HEADER.replace(b"5", axis), bytes(24)) for axis in (b"-5", b"True", b"9" * 5000)),
+    *(npy_bytes(HEADER.replace(b"5, 3", axes)) for axes in (b"1, " * 99, b"0, " + b"9" * 30)),
+    npy_bytes(HEADER.replace(b"5, 3", b"5L, 3L"), bytes(120)),  # of Python 2
+    npy_bytes(HEADER, bytes(120), version=b"\3\0", width=4),
+    npy_bytes(HEADER.replace(b"'<f8'", b"()")),
+    *(npy_bytes(text) for text in (b"-" * 9000 + b"1", b"1" + b"+1" * 4000, b"(" * 9000)),
+    npy_bytes(b"__import__('os').system('false')"),
+    npy_bytes(b" " * 4, version=b"\2\0", width=4)[:8] + b"\xff" * 9000,
+    *(npy_bytes(b"{'descr" + blank * 4900 + b"$") for blank in (b" ", b" \n", b"\t")),  # 20 s once
+    npy_bytes(b"{'descr" + b" " * 9900 + b"$", version=b"\2\0", width=4),
+]
+CSV = [b"", b"x,y\n", b"x,y\n1,2\n3,four\n", b",0,1\n0,.5,.5\n", b",,\n1,2,3\n", b"1;2\n3;4\n"]
+CSV += [b"1,2,\n", b"1,\x002\n", b"1_0,2\n", "１,2\n".encode(), b"1,2+1j\n", b"pos,x\n1,2\n5,2\n"]
+CSV += [
+    b"2024-01-01,2\n",
+    b"2024-01-01\n2024-01-02\n",
+    b"1,2\n\n3\n",
+    9999 * b"1,2\n" + b"\xff,2\n",
+]
+CSV += ["1,2\n".encode("utf-16")]
+DAMAGED = {".npy": NPY, ".csv": CSV, ".safetensors": SAFETENSORS}
 
 
 @pytest.mark.parametrize(
-    ("header", "size", "reason"),
-    [
-        ({"a": PLACE, "b": PLACE}, 24, "'b' begins at byte 0, what is before it ends at 24"),
-        (
-            {"a": PLACE, "b": entry(offsets=(28, 52))["codes"]},
-            52,
-            "'b' begins at byte 28, what is before it ends at 24",
-        ),
-        ({"b": AFTER}, 48, "'b' begins at byte 24, what is before it ends at 0"),
-        ({"a": PLACE}, 25, "its tensors take 24 bytes, 25 are there"),
-        (TWICE, 24, "a name stands twice in its header"),
-        (
-            {"a": entry("F64", (2**62, 4, 0), (0, 0))["codes"]},
-            0,
-            f"its shape {(2**62, 4, 0)} is that of more numbers than can be counted",
-        ),
-        (
-            {"a": entry(shape=(-2, -3))["codes"]},
-            24,
-            "its shape is not that of an array",
-        ),
-        ({"__metadata__": {"by": 1}, "a": PLACE}, 24, "its header does not describe arrays"),
-        ({"__metadata__": [], "a": PLACE}, 24, "its header does not describe arrays"),
-        ({"a": PLACE | {"x": float("nan")}}, 24, "its header does not describe arrays"),
-        ({"\ud800": PLACE}, 24, "its header does not describe arrays"),
-        (b"\xef\xbb\xbf{}", 0, "its header does not describe arrays"),
-        (
-            {"a": PLACE | {"data_offsets": [0, 24, 24]}},
-            24,
-            "its header has a shape or an offset that is not a whole number",
-        ),
-    ],
-    ids=range(13),
+    ("suffix", "content"),
+    [(suffix, content) for suffix, contents in DAMAGED.items() for content in contents],
+    ids=lambda x: str(x)[:30],
 )
-def test_safetensors_lie_one_after_another_as_in_the_library(header, size, reason):
-    put("x.safetensors", safetensors_bytes(header, bytes(size)))
-    message = f"'x.safetensors' is not a readable .safetensors file: {reason}; write it again"
-    refused(message, "x.safetensors")
-    if header is not TWICE:  # which the library takes where both are the same
+def test_damaged_files_are_refused(suffix, content):
+    put(f"x{suffix}", content)
+    assert "is not a readable" in refused(f"x{suffix}")
+    if suffix == ".safetensors" and TWICE not in content:
         with pytest.raises(safetensors.SafetensorError):
             safetensors.safe_open("x.safetensors", framework="np")
+
+
+@pytest.mark.parametrize(
+    ("content", "line", "column"),
+    [(b"x,y\n1,2\n3,four\n", 3, 2), (b"1,2\n\n3\n", 3, 1), (b"# c\n1;2\n3;4\n", 3, 1)],
+)
+def test_the_place_of_a_fault_is_named(content, line, column):
+    put("x.csv", content)
+    told = refused("x.csv")
+    assert f"line {line}" in told
+    assert f"column {column}" in told or f"{column} column" in told
 
 
 def test_what_may_stand_in_a_header_of_safetensors_beside_tensors():
@@ -354,8 +252,7 @@ def test_what_may_stand_in_a_header_of_safetensors_beside_tensors():
 def test_a_header_of_safetensors_has_an_end():
     put("x.safetensors", (10**8 + 1).to_bytes(8, "little"))
     os.truncate("x.safetensors", 2 * 10**8)
-    message = "it has a header of 100000001 bytes, the limit is 100000000; write it again"
-    refused(f"'x.safetensors' is not a readable .safetensors file: {message}", "x.safetensors")
+    assert "the limit is 100000000" in refused("x.safetensors")
     with pytest.raises(safetensors.SafetensorError, match="header too large"):
         safetensors.safe_open("x.safetensors", framework="np")
 
@@ -373,9 +270,8 @@ def test_pickles_run_no_code(legacy):
     torch.save(tree, "x.pt", _use_new_zipfile_serialization=not legacy)
     put("y.pth", pickle.dumps(Attack()))
     np.save("x.npy", np.array([[Attack()]]))
-    refused(f"'x.pt' is not a readable .pt file: {NO_CODE}", "x.pt")
-    refused(f"'y.pth' is not a readable .pth file: {NO_CODE}", "y.pth")
-    refused(f"'x.npy' holds an array (1, 1) of object; {NOT_A_TABLE}", "x.npy")
+    for path in ("x.pt", "y.pth", "x.npy"):
+        refused(path)
     assert not os.path.exists("hacked")
 
 
@@ -384,7 +280,7 @@ def test_odd_tensors():
     torch.save({"a": {"codes": codes, 7: torch.ones(3)}, ("tuple",): torch.ones(2, 2)}, "x.pt")
     assert read_table("x.pt")[0].tolist() == [[1, 1]] * 3
     torch.save({"k" * 1000: {"codes": torch.ones(2, 2)}}, "x.pt")
-    refused("'x.pt' holds no table (n, d), but no array", "x.pt")
+    refused("x.pt")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that such tensors are prototypes, or deprecated
         odd = {
@@ -398,19 +294,11 @@ def test_odd_tensors():
         if hasattr(torch, "float4_e2m1fn_x2"):  # from torch 2.8 on
             odd["nibbles"] = torch.zeros(3, 2, dtype=torch.uint8).view(torch.float4_e2m1fn_x2)
         torch.save({**odd, "table": torch.ones(2, 2)}, "y.pt")
-    for key, text in {
-        "sparse": "(3, 3) of cpu torch.sparse_coo",
-        "rows": "(3, 3) of cpu torch.sparse_csr",
-        "meta": "(3, 2) of meta torch.strided",
-        "quantised": "(3, 2) of quint8",
-        "nested": "() of a nested tensor",
-        "complex": "(2, 3, 2) of complex64",
-        **({"nibbles": "(3, 2) of float4_e2m1fn_x2"} if "nibbles" in odd else {}),
-    }.items():
-        refused(f"'y.pt' holds {key!r} {text}; {NOT_A_TABLE}", "y.pt", key)
+    for key in odd:
+        refused("y.pt", key)
     assert read_table("y.pt")[0].tolist() == [[1, 1], [1, 1]]
     put("z.pt", b"")
-    refused(f"'z.pt' is not a readable .pt file: {NO_CODE}", "z.pt")
+    refused("z.pt")
 
 
 def test_a_pickle_of_shared_mappings_is_walked_once():
@@ -425,39 +313,30 @@ def test_damaged_archives():
     write_table("x.npz", TABLE)
     with open("x.npz", "rb") as stream:
         whole = stream.read()
-    broken = "'x.npz' is not a readable .npz file: "
-    put("x.npz", whole[:-40])
-    refused(broken + "File is not a zip file; write it again", "x.npz")
-    put("x.npz", whole.replace(TABLE.tobytes(), bytes(120)))
-    refused(broken + "Bad CRC-32 for file 'codes.npy'; write it again", "x.npz")
-    with zipfile.ZipFile("x.npz", "w", zipfile.ZIP_BZIP2) as archive:
-        archive.writestr("codes.npy", npy_bytes(HEADER, bytes(120)))
-    other = "it is compressed in another way than by deflate or LZMA; write it again"
-    refused(broken + other, "x.npz")  # which unpacks gigabytes from a few kB at once
-    with zipfile.ZipFile("x.npz", "w", zipfile.ZIP_LZMA) as archive:
+    with zipfile.ZipFile("lzma.npz", "w", zipfile.ZIP_LZMA) as archive:
         archive.writestr("codes.npy", npy_bytes(HEADER, TABLE.tobytes()))
-    np.testing.assert_array_equal(read_table("x.npz")[0], TABLE)
-    with open("x.npz", "rb") as stream:
-        content = stream.read()
-    put("x.npz", content[:60] + bytes(20) + content[80:])
-    with pytest.raises(PefourierError, match=r"^.x.npz. is not a readable .npz file: "):
-        read_table("x.npz")
+    np.testing.assert_array_equal(read_table("lzma.npz")[0], TABLE)
+    with open("lzma.npz", "rb") as stream:
+        packed = stream.read()
+    put("cut.npz", whole[:-40])
+    put("zeros.npz", whole.replace(TABLE.tobytes(), bytes(120)))
+    put("lzma.npz", packed[:60] + bytes(20) + packed[80:])
+    with zipfile.ZipFile("bz2.npz", "w", zipfile.ZIP_BZIP2) as archive:  # gigabytes at once
+        archive.writestr("codes.npy", npy_bytes(HEADER, bytes(120)))
     with zipfile.ZipFile("x.pt", "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("x/data.pkl", bytes(10**6))
-    with warnings.catch_warnings(), zipfile.ZipFile("x.npz", "w") as archive:
+    with warnings.catch_warnings(), zipfile.ZipFile("twice.npz", "w") as archive:
         warnings.simplefilter("ignore")  # that the name is there
         for _ in range(2):
             archive.writestr("codes.npy", npy_bytes(HEADER, bytes(120)))
-    refused(broken + "it holds two arrays called 'codes'; write it again", "x.npz")
-    compressed = "torch.save compresses nothing, it holds compressed parts; write it again"
-    refused(f"'x.pt' is not a readable .pt file: {compressed}", "x.pt")
+    for path in ("cut.npz", "zeros.npz", "lzma.npz", "bz2.npz", "x.pt", "twice.npz"):
+        assert "is not a readable" in refused(path)
 
 
 @pytest.mark.parametrize("suffix", formats.WRITERS)
 def test_a_full_disk(suffix):
     os.symlink("/dev/full", "x" + suffix)
-    message = f"cannot write 'x{suffix}': No space left on device"
-    with pytest.raises(PefourierError, match=f"^{re.escape(message)}$"):
+    with pytest.raises(PefourierError, match="No space left on device"):
         write_table("x" + suffix, np.zeros((300, 300)))
 
 

@@ -2,7 +2,6 @@
 
 import io
 import os
-import re
 import subprocess
 import sys
 import threading
@@ -17,7 +16,7 @@ from unittest.mock import Mock
 import numpy as np
 import pytest
 import torch
-from stored import HEADER, NOT_A_TABLE, TABLE, exactly, npy_bytes, put, refused
+from stored import HEADER, TABLE, npy_bytes, put, refused
 
 from pefourier.encodings import load
 from pefourier.encodings.sources import formats
@@ -40,57 +39,41 @@ def test_one_single_axis_is_dropped():
     )
     for key in ("front", "middle"):
         np.testing.assert_array_equal(read_table("x.npz", key)[0], TABLE)
-    refused(f"'x.npz' holds 'four' (1, 1, 5, 3) of float64; {NOT_A_TABLE}", "x.npz", "four")
+    refused("x.npz", "four")
 
 
-@pytest.mark.parametrize(
-    ("array", "text"),
-    [
-        (np.zeros(()), "() of float64"),
-        (np.zeros((0, 3)), "(0, 3) of float64"),
-        (np.zeros((2, 3, 4)), "(2, 3, 4) of float64"),
-        (np.zeros((2, 3, 1)), "(2, 3, 1) of float64"),
-        (np.zeros((2, 2), complex), "(2, 2, 2) of float64"),
-        (np.zeros((2, 2), "U3"), "(2, 2) of str96"),
-        (np.zeros((2, 2), [("a", "f4")]), "(2, 2) of void32"),
-        (np.zeros((2, 2), "M8[s]"), "(2, 2) of datetime64[s]"),
-        (np.array([[None] * 90] * 90), "(90, 90) of object"),
-    ],
-)
-def test_arrays_that_are_no_tables(array, text):
+NO_TABLES = [np.zeros(()), np.zeros((0, 3)), np.zeros((2, 3, 4)), np.zeros((2, 3, 1))]
+NO_TABLES += [np.zeros((2, 2), kind) for kind in (complex, "U3", "M8[s]", [("a", "f4")])]
+NO_TABLES += [np.array([[None] * 90] * 90)]
+
+
+@pytest.mark.parametrize("array", NO_TABLES, ids=lambda x: f"{x.shape} {x.dtype}")
+def test_arrays_that_are_no_tables(array):
     np.save("x.npy", array)
-    refused(f"'x.npy' holds an array {text}; {NOT_A_TABLE}", "x.npy")
+    refused("x.npy")
     np.savez("x.npz", odd=array, codes=TABLE)
     np.testing.assert_array_equal(read_table("x.npz")[0], TABLE)
 
 
 def test_a_vector_may_be_one_of_inverse_frequencies(run):
     np.savez("x.npz", inv_freq=np.array([1.0, 0.1]))
-    way = "rope:inv_freq=FILE#NAME"
-    refused(
-        f"'x.npz' holds 'inv_freq' (2,) of float64; {NOT_A_TABLE}; angular frequencies, such as "
-        "Time2Vec's or inverse frequencies, are given as rope:inv_freq=FILE, or FILE#NAME, with "
-        "--length: a cosine and a sine of each",
-        "x.npz",
-    )
-    done = run("spectrum", way.replace("FILE#NAME", "x.npz#inv_freq"), "--json")
+    assert "rope:inv_freq=FILE" in refused("x.npz")
+    done = run("spectrum", "rope:inv_freq=x.npz#inv_freq", "--json")
     assert done.results[0]["frequencies"] == [1.0, 0.1]
 
 
 def test_which_array_is_meant():
     np.savez("x.npz", wpx=TABLE, wte=TABLE[:2])
-    several = "'x.npz' holds several tables, 'wpx' (5, 3), 'wte' (2, 3); name one as PATH#NAME"
-    refused(several, "x.npz")
+    refused("x.npz")
     np.savez("x.npz", wpe=TABLE, wte=TABLE[:2], bias=TABLE[0])
-    nearest = "unknown array of 'x.npz' 'wpx'. Did you mean 'wpe'? "
-    refused(nearest + "It holds 'wpe' (5, 3), 'wte' (2, 3), 'bias' (3,).", "x.npz", "wpx")
+    assert "'wpe'?" in refused("x.npz", "wpx")
     np.savez("y.npz", a=TABLE[0], b=TABLE[1])
-    refused("'y.npz' holds no table (n, d), but 'a' (3,), 'b' (3,)", "y.npz")
+    refused("y.npz")
     np.save("x.npy", TABLE)
-    refused("'x.npy' holds one array without a name; leave out #'wpe'", "x.npy", "wpe")
+    refused("x.npy", "wpe")
     torch.save({f"{i}": torch.zeros(1, 2) for i in range(12)}, "x.pt")
-    ten = ", ".join(f"'{i}' (1, 2)" for i in range(10))
-    refused(f"'x.pt' holds several tables, {ten}, …; name one as PATH#NAME", "x.pt")
+    told = refused("x.pt")
+    assert [f"'{i}'" in told for i in range(12)] == [True] * 10 + [False] * 2
 
 
 @pytest.mark.parametrize(
@@ -102,33 +85,25 @@ def test_the_one_table_that_is_named_as_positions_is_read_and_said_to_be(run, na
     for command in ("check-faithful", "spectrum"):
         (found,) = run(command, "x.npz", "--json").results
         assert (found["params"]["length"], found["params"]["array"]) == (5, name)
-        assert f"Of its tables {name} is read" in found["conclusion"]
     np.savez("x.npz", **arrays, **{f"decoder.{name}": TABLE})
-    assert "holds several tables" in run("check-faithful", "x.npz").err
+    assert run("check-faithful", "x.npz").status == 2
 
 
 def test_names_are_escaped():
     torch.save({"a\n\x1b[31m": torch.zeros(1)}, "x\n.pt")
-    refused(rf"'x\n.pt' holds 'a\n\x1b[31m' (1,) of float32; {NOT_A_TABLE}", "x\n.pt")
+    assert r"'a\n\x1b[31m'" in refused("x\n.pt")
 
 
 def test_files_that_cannot_be_reached(folder):
     np.save("table.npy", TABLE)
     os.symlink("loop.npy", "loop.npy")
     os.symlink("nowhere", "dangling.npy")
-    there = "There is no such file in '.'."
-    refused(f"unknown file 'tabel.npy'. Did you mean 'table.npy'? {there}", "tabel.npy")
-    refused(f"unknown file 'dangling.npy'. Did you mean 'table.npy'? {there}", "dangling.npy")
-    refused("no file 'a/b.npy': there is no folder 'a'", "a/b.npy")
-    refused("cannot reach 'loop.npy': Too many levels of symbolic links", "loop.npy")
-    with pytest.raises(PefourierError, match=r"^cannot reach 'a\\x00\.npy': .*embedded null"):
-        read_table("a\0.npy")
-    any_of = ", ".join(formats.READERS)
-    refused(f"'.' is a folder; name a file: {any_of}", ".")
-    refused(f"'/dev/zero' is a device; name a file: {any_of}", "/dev/zero")
+    for path in ("tabel.npy", "dangling.npy"):
+        assert "'table.npy'?" in refused(path)
+    for path in ("a/b.npy", "loop.npy", "a\0.npy", ".", "/dev/zero"):
+        refused(path)
     os.rename("table.npy", "table.npx")
-    nearest = "unknown suffix '.npx'. Did you mean '.npz'? "
-    refused(f"{nearest}'table.npx' may end in {any_of}.", "table.npx")
+    assert "'.npz'?" in refused("table.npx")
 
 
 def test_a_file_that_may_not_be_read(monkeypatch):
@@ -138,31 +113,23 @@ def test_a_file_that_may_not_be_read(monkeypatch):
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr("builtins.open", denied)
-    refused("cannot read 'x.npy': Permission denied", "x.npy")
+    refused("x.npy")
 
 
 def test_bombs_are_refused_before_they_expand():
     """What a header asks for is weighed against the bytes in the file."""
-    limits = (
-        "the limits are 8589934592 and, above 268435456, 100 times the bytes in the file; "
-        "a .npy file of float32 is mapped and has no limit"
-    )
     with zipfile.ZipFile("x.npz", "w", zipfile.ZIP_DEFLATED) as archive:
         with archive.open("codes.npy", "w") as member:
             member.write(npy_bytes(HEADER.replace(b"5, 3", b"45000, 1000")))
             for _ in range(45):
                 member.write(bytes(8 * 10**6))
-        held = archive.getinfo("codes.npy").compress_size
     tracemalloc.start()
-    refused(f"'x.npz' has {held} bytes for a table that takes 360000000; {limits}", "x.npz")
+    assert "360000000" in refused("x.npz")
     torch.save(torch.ones(1).expand(10**6, 10**6), "x.pt")
-    refused(f"'x.pt' has 4 bytes for a table that takes 4000000000000; {limits}", "x.pt")
+    assert "4000000000000" in refused("x.pt")
     for dtype, size in {"i1": 1, ">f4": 4}.items():
         np.lib.format.open_memmap("x.npy", "w+", dtype, (2**17, 2**15)).flush()
-        need = 2**32 * max(size, 8 // size)
-        refused(
-            f"'x.npy' has {2**32 * size} bytes for a table that takes {need}; {limits}", "x.npy"
-        )
+        assert str(2**32 * max(size, 8 // size)) in refused("x.npy")
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 2**20
@@ -188,19 +155,14 @@ def test_standard_input():
     assert fed(stream.getvalue(), "-") == "0.0 1.0 2.0 3.0"
     assert fed(stream.getvalue(), "/dev/stdin") == "0.0 1.0 2.0 3.0"
     assert fed(b"x,y\n1,2\n", "-") == "1.0 2.0"
-    unread = "standard input is not a readable .csv file"
-    assert (
-        fed(b"", "-") == f"{unread}: it has no line of numbers separated by commas; write it again"
-    )
-    assert (
-        fed(b"PK\3\4\0\0", "-") == "standard input is neither a .npy nor a .csv table; name a file"
-    )
-    assert fed(b"1,2", "-", "a") == "standard input holds one array without a name; leave out #'a'"
+    for content, key in ((b"", ""), (b"PK\3\4\0\0", ""), (b"1,2", "a")):
+        assert fed(content, "-", *filter(None, [key])).startswith("standard input ")
 
 
 def test_standard_input_that_is_closed(monkeypatch):
     monkeypatch.setattr(sys, "stdin", None)
-    refused("standard input is closed; pipe a table into it or name a file", "-")
+    with pytest.raises(PefourierError, match="closed"):
+        read_table("-")
 
 
 @pytest.mark.parametrize("suffix", [*formats.WRITERS, ".pt"])
@@ -233,7 +195,7 @@ def test_an_endless_pipe_is_given_up(monkeypatch):
 
     thread = threading.Thread(target=write)
     thread.start()
-    refused("'pipe' gives more than 131072 bytes; write them to a .npy file", "pipe")
+    assert "131072" in refused("pipe")
     thread.join()
 
 
@@ -245,7 +207,7 @@ def impatient(monkeypatch):
 @pytest.mark.parametrize("suffix", [".npz", ".pt", ".pth", ".safetensors"])
 def test_a_pipe_of_weights_that_nobody_writes_to_is_given_up(suffix, impatient):
     os.mkfifo("pipe" + suffix)
-    refused(f"'pipe{suffix}' is a pipe nobody writes to; put a file there", "pipe" + suffix)
+    refused("pipe" + suffix)
 
 
 @pytest.mark.parametrize("pause", [0.0, 0.5])
@@ -290,8 +252,7 @@ def test_the_weights_of_a_model_are_a_file():
     os.mkdir("model")
     put("model/config.json", b'{"model_type": "bert", "hidden_size": 8}')
     os.mkfifo("model/model.safetensors")
-    message = "'model/model.safetensors' is a pipe or a device; put a file there, to be read twice"
-    with pytest.raises(PefourierError, match=exactly(message)):
+    with pytest.raises(PefourierError, match=r"'model/model\.safetensors'"):
         load("model")
 
 
@@ -299,10 +260,7 @@ def test_the_weights_of_a_model_are_a_file():
 def test_a_csv_file_is_refused_by_its_size(size):
     put("x.csv", b"")
     os.truncate("x.csv", size)
-    refused("'x.csv' gives more than 1073741824 bytes; write them to a .npy file", "x.csv")
-
-
-LIMITS = "the limits, which are 67108864 lines of 67108864 characters and 2097152 columns"
+    assert "1073741824" in refused("x.csv")
 
 
 @pytest.mark.parametrize(
@@ -313,8 +271,7 @@ LIMITS = "the limits, which are 67108864 lines of 67108864 characters and 209715
 def test_a_line_without_end_is_refused(content, size, line):
     put("x.csv", content)
     os.truncate("x.csv", size)
-    reason = f"line {line} goes beyond {LIMITS}"
-    refused(f"'x.csv' is not a readable .csv file: {reason}; write it again", "x.csv")
+    assert f"line {line} goes beyond the limits" in refused("x.csv")
 
 
 def test_lines_without_end_are_refused(monkeypatch):
@@ -322,11 +279,7 @@ def test_lines_without_end_are_refused(monkeypatch):
     put("x.csv", b"\n" * 999 + b"1,2\n")
     assert read_table("x.csv")[0].tolist() == [[1, 2]]
     put("x.csv", b"\n" * 1000 + b"1,2\n")
-    reason = "line 1001 goes beyond the limits, which are 1000 lines of 67108864 characters"
-    refused(
-        f"'x.csv' is not a readable .csv file: {reason} and 2097152 columns; write it again",
-        "x.csv",
-    )
+    assert "line 1001 goes beyond the limits" in refused("x.csv")
 
 
 def test_a_file_whose_name_has_the_sign_of_an_array():
@@ -374,23 +327,12 @@ def test_a_mapped_table_survives_being_overwritten():
     np.testing.assert_array_equal(table, TABLE)
 
 
-@pytest.mark.parametrize(
-    ("descr", "kind"),
-    [
-        ("|O", "object"),
-        ("<U2", "str64"),
-        ("<c16", "complex128"),
-        ("<M8[s]", "datetime64[s]"),
-        ([("t", "|O")], "void64"),
-    ],
-    ids=str,
-)
-def test_a_list_of_numbers_is_of_plain_numbers(descr, kind):
+@pytest.mark.parametrize("descr", ["|O", "<U2", "<c16", "<M8[s]", [("t", "|O")]], ids=str)
+def test_a_list_of_numbers_is_of_plain_numbers(descr):
     """An array of objects is an array of pointers: mapped, its bytes would be followed."""
     with open("times.npy", "wb") as stream:
         header = {"descr": descr, "fortran_order": False, "shape": (8,)}
         np.lib.format.write_array_header_1_0(stream, header)
         stream.write(b"A" * 128)
-    message = f"'times.npy' holds an array (8,) of {kind}; expected real numbers"
-    with pytest.raises(PefourierError, match=f"^{re.escape(message)}$"):
+    with pytest.raises(PefourierError, match=r"'times\.npy'"):
         read_numbers("times.npy")

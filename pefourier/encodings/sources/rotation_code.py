@@ -1,0 +1,333 @@
+r"""What user code that turns queries and keys does to any vector: its operators, probed.
+
+Conventions
+-----------
+R(p) is a matrix (d, d): column j is the image of unit vector j at position p. Queries and keys have
+one each. Near positions are probed by unit vectors, which shows the pairs of columns; farther on
+R(p) is filled in from the images of two vectors, and holds if that of a random one is what it says:
+so what is not linear is found out, and what mixes the members of a batch. A rotation keeps norms,
+:math:`R^T R = c`; scores depend on the lag alone where :math:`R_q(p)^T R_k(p)` is constant.
+Code that takes cosines and sines is given those of ``rope`` with base 10000, (1, n, d), in halves.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+
+from pefourier.encodings.encoding import Finding, Operator, numbers
+from pefourier.encodings.findings import finding
+from pefourier.encodings.sources.code_calls import (
+    PLACES,
+    ROLE,
+    CodeRequest,
+    axis_findings,
+    place_values,
+    roles_of,
+    unfit,
+)
+from pefourier.encodings.sources.sandbox import words_of
+
+# What ours raises is a ValueError, too
+FAULTS = (RuntimeError, TypeError, ValueError, IndexError, AttributeError, AssertionError)
+PROBED = 8  # positions at which a rotation is looked at by unit vectors
+FARTHEST = 4096  # rows up to which queries and keys are held against each other
+NEARLY = 0.02  # bfloat16 has eight bits
+BASE = 1e4
+AXES = {"b": "batch", "s": "sequence", "h": "head", "d": "dimension"}
+ORDERS = {3: ("sbd", "bsd"), 4: ("sbhd", "bshd", "bhsd")}  # by the axis along which codes run
+Images = tuple[np.ndarray, np.ndarray, float]  # of queries and of keys, with their resolution
+Kind = Literal["rotation", "still", "layouts-mixed", "lost-minus", "other"]
+
+
+@dataclass(frozen=True)
+class VectorMap:
+    """Code that maps vectors by their positions, and the order of axes in which it takes them."""
+
+    request: CodeRequest
+    code: Any  # for errors
+    call: Callable[..., Any]
+    names: list[str]  # that it needs
+    example: Any  # a tensor of its type and place
+    order: str = "bsd"  # of batch, sequence, head and dimension
+
+    def unfit(self, why: str) -> Exception:
+        """The error for code that is no rotation."""
+        return unfit(self.request, self.code, why)
+
+    def answer(self, torch: Any, vectors_in: Any, positions: np.ndarray) -> list[Any]:
+        """What it makes of a tensor as queries, beside keys of zeros, and as keys."""
+        names = [name for name in self.names if ROLE.get(name) == "queries"]
+        keys = [name for name in names if name.lstrip("x").startswith("k")]
+        if not keys or keys == names:
+            return [self.answer_beside((), torch, vectors_in, positions)[0]]
+        queries = [name for name in names if name not in keys]
+        sides = [(keys, 0), (queries, -1)]
+        return [self.answer_beside(z, torch, vectors_in, positions)[k] for z, k in sides]
+
+    def answer_beside(
+        self, zeros: Sequence[str], torch: Any, vectors_in: Any, positions: np.ndarray
+    ) -> list[Any]:
+        """What it makes of a tensor, and of zeros in place of it for some names."""
+        values = place_values(positions, vectors_in.device) | {"offset": 0}
+        waves = rope_waves(torch, positions, vectors_in) if "waves" in roles_of(self.names) else {}
+        arguments = {name: values.get(ROLE.get(name, ""), vectors_in) for name in self.names}
+        arguments |= dict.fromkeys(zeros, torch.zeros_like(vectors_in))
+        arguments |= {name: wave for name, wave in waves.items() if name in arguments}
+        shape = tuple(vectors_in.shape)
+        try:
+            with torch.no_grad():
+                answer = self.call(**arguments)
+        except FAULTS as error:
+            raise self.unfit(f"raised {words_of(error)} for vectors {shape}") from error
+        several = list(answer) if isinstance(answer, tuple | list) else [answer]
+        images = [x for x in several if isinstance(x, torch.Tensor) and x.shape == shape][:2]
+        if not images or images[0] is not several[0]:
+            raise self.unfit(f"gives nothing of the shape {shape} that it is given")
+        return images
+
+    def images(self, torch: Any, x: np.ndarray, positions: np.ndarray) -> Images:
+        """Images of vectors (batch, n, d) that stand at some positions."""
+        rows: Any = slice(None)
+        if not takes_places(self.names):
+            rows, sequence = positions, np.zeros((len(x), int(positions.max()) + 1, x.shape[2]))
+            sequence[:, rows] = x
+            x = sequence
+        heads, axes = self.order.find("h"), ["bsd".index(a) for a in self.order.replace("h", "")]
+        kind = {"dtype": self.example.dtype, "device": self.example.device}
+        vectors_in = torch.as_tensor(np.transpose(x, axes).copy(), **kind)
+        vectors_in = vectors_in if heads < 0 else vectors_in.unsqueeze(heads)
+        parts = self.answer(torch, vectors_in, positions)
+        flat = [numbers(part if heads < 0 else part.squeeze(heads)) for part in parts]
+        query, key = (np.transpose(flat[k][0], np.argsort(axes))[:, rows] for k in (0, -1))
+        if not (np.isfinite(query).all() and np.isfinite(key).all()):
+            raise self.unfit("gives numbers that are not finite")
+        return query, key, flat[0][1]
+
+
+@dataclass(frozen=True)
+class Turn:
+    """The pairs of columns that an operator turns, and what becomes of them."""
+
+    kind: Kind
+    start: np.ndarray  # (d, d), an order of columns into which all positions are put
+    firsts: np.ndarray
+    seconds: np.ndarray
+
+
+def takes_places(names: list[str]) -> bool:
+    """Whether code is given the positions of what it turns, as numbers or as their waves."""
+    return bool(roles_of(names) & {*PLACES, "waves"})
+
+
+def rope_waves(torch: Any, positions: np.ndarray, like: Any) -> dict[str, Any]:
+    """Cosines and sines of rope as Hugging Face and Llama's own code lay them out."""
+    d = like.shape[-1]
+    angles = np.multiply.outer(positions.astype(float), BASE ** -(np.arange(0, d, 2) / d))
+    angle = torch.as_tensor(angles, device=like.device)
+    halves = torch.cat([angle, angle], -1)[None]
+    turns = torch.polar(torch.ones_like(angle), angle).to(torch.complex64)
+    cos, sin = halves.cos().to(like.dtype), halves.sin().to(like.dtype)
+    return {"cos": cos, "sin": sin, "freqs_cis": turns}
+
+
+def with_order(code: VectorMap, torch: Any) -> VectorMap:
+    """The code, with the axis of the sequence along which images run; by its names if none."""
+    roles = roles_of(code.names)
+    order = "bhsd" if "queries" in roles else "bsd"
+    order = "bshd" if {"xq", "xk"} & {*code.names} else order
+    code = replace(code, order=order)
+    if takes_places(code.names):
+        return code
+    n, d = min(5, code.request.length), code.request.d
+    shape = (2, 3, n, d) if len(order) == 4 else (2, n, d)
+    vectors_in = torch.ones(shape, dtype=code.example.dtype, device=code.example.device)
+    image, _ = numbers(code.answer(torch, vectors_in, np.arange(n))[0])
+    axes = [axis for axis in range(image.ndim - 1) if np.ptp(image, axis=axis).any()]
+    return replace(code, order=ORDERS[image.ndim][axes[0]]) if len(axes) == 1 else code
+
+
+def rotation_codes(
+    code: VectorMap, torch: Any
+) -> tuple[np.ndarray, float, list[Finding], Operator] | None:
+    """Codes, resolution, findings and operator of code that turns; None of what does not move.
+
+    Codes are the columns of pairs in the image of a vector that is 1 at the first of each.
+    """
+    code, d, length = with_order(code, torch), code.request.d, code.request.length
+    probed = min(PROBED, length, 2**26 // d**2)
+    if probed < 2:
+        raise code.unfit("turns vectors: two positions at least are needed to see it")
+    units = np.broadcast_to(np.eye(d)[:, None], (d, probed, d))
+    query, key, _ = code.images(torch, units, np.arange(probed))
+    turns = [read_turn(np.moveaxis(image, 0, 2)) for image in (query, key)]
+    kinds = [turn.kind for turn in turns]
+    if kinds == ["still", "still"]:
+        return None
+    if "other" in kinds:
+        raise code.unfit(
+            f"multiplies {'queries' if kinds[0] == 'other' else 'keys'} by what depends on the "
+            "position, and does not turn pairs of columns: unit vectors do not stay orthogonal"
+        )
+    moving = kinds.index(next(kind for kind in kinds if kind != "still"))
+    vector = np.zeros((1, length, d))
+    vector[..., turns[moving].firsts] = 1
+    *images, eps = code.images(torch, vector, np.arange(length))
+    codes = np.linalg.solve(turns[moving].start, images[moving][0].T).T
+    codes = codes[:, np.sort([turns[moving].firsts, turns[moving].seconds], axis=None)]
+
+    def operator(positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return probe(code, torch, turns, positions)
+
+    return codes, eps, [*findings_of(code, turns), *compare_keys(code, kinds, operator)], operator
+
+
+def findings_of(code: VectorMap, turns: list[Turn]) -> list[Finding]:
+    """What is said of code that turns."""
+    notes = [finding("turns-its-input", axes=", ".join(AXES[axis] for axis in code.order))]
+    notes += axis_findings(code.code, code.order.index("s")) if len(code.order) == 3 else []
+    kinds = {turn.kind for turn in turns}
+    if "waves" in roles_of(code.names):
+        if "layouts-mixed" in kinds:  # laid out here
+            raise code.unfit("takes cosines and sines in another layout than halves")
+        notes.append(finding("waves-given", base=BASE))
+    if "lost-minus" in kinds:
+        notes.append(finding("lost-minus"))
+    if "layouts-mixed" in kinds:
+        turn = next(turn for turn in turns if turn.kind == "layouts-mixed")
+        turned = "neighbours" if turn.seconds[0] == turn.firsts[0] + 1 else "halves"
+        laid = "halves" if turned == "neighbours" else "neighbours"
+        notes.append(finding("not-a-rotation", "code", turned=turned, laid=laid))
+    return notes
+
+
+def compare_keys(code: VectorMap, kinds: list[Kind], operator: Operator) -> list[Finding]:
+    """Whether queries and keys are turned alike: else scores depend on more than the lag."""
+    far = np.geomspace(1, min(code.request.length, FARTHEST) - 1, PROBED)
+    query, key = operator(np.unique([*range(min(PROBED, code.request.length)), *far.astype(int)]))
+    norms = np.sum(query**2, axis=1)
+    if kinds == ["rotation"] * 2 and np.abs(norms - norms[0]).max() > NEARLY * norms.max():
+        raise code.unfit("changes norms, more so far on: a rotation keeps them")
+    if np.array_equal(query, key):
+        return []
+    relative = query.swapaxes(1, 2) @ key
+    tolerance = NEARLY * np.abs(relative).max()
+    drift = np.abs(relative - relative[0]).max()
+    shift = np.abs(relative[0] - np.eye(len(relative[0])) * np.diag(relative[0]).mean()).max()
+    if drift > tolerance:
+        return [finding("queries-keys-differ", "differ")]
+    return [finding("queries-keys-differ", "shifted")] if shift > tolerance else []
+
+
+def read_turn(operators: np.ndarray) -> Turn:
+    """The pairs that operators (n, d, d) turn.
+
+    Each may be multiplied with a factor that is the same at all positions, as YaRN has it. Some
+    put what they turn into another order of columns at every position: that is undone.
+    """
+    identity, none = np.eye(operators.shape[1]), np.arange(0)
+    if operators.any() and (operators == operators[0]).all():
+        return Turn("still", identity, none, none)
+    starts = [identity]
+    size = np.abs(operators[0]).max()
+    leading = operators[0] / size if size else np.zeros_like(identity)
+    if np.abs(leading.T @ leading - identity).max() < NEARLY:
+        starts.append(leading)
+    for start in starts:
+        blocks = np.linalg.solve(start[None], operators)
+        pairs = find_pairs(blocks)
+        kind = kind_of(blocks, *pairs) if pairs else "other"
+        if pairs and kind != "other":
+            return Turn(kind, start, *pairs)
+    return Turn("other", identity, none, none)
+
+
+def find_pairs(operators: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
+    """First and second columns of the pairs that operators (n, d, d) join; None: no such pairs."""
+    d = operators.shape[1]
+    coupling = np.abs(operators * (1 - np.eye(d))).max(axis=0)
+    coupling = np.maximum(coupling, coupling.T)
+    partner, joined = coupling.argmax(axis=1), coupling.max(axis=1) > 0
+    strays = coupling.copy()
+    strays[np.arange(d), partner] = 0
+    tripled = strays.max() <= NEARLY * np.abs(operators).max()
+    mutual = ((partner[partner] == np.arange(d)) | ~joined).all()
+    firsts = np.flatnonzero(joined & (np.arange(d) < partner))
+    return (firsts, partner[firsts]) if tripled and mutual and len(firsts) else None
+
+
+def kind_of(operators: np.ndarray, firsts: np.ndarray, seconds: np.ndarray) -> Kind:
+    """What becomes of pairs: a rotation keeps norms, [[a, b], [c, e]] with columns orthogonal."""
+    a, b = operators[:, firsts, firsts], operators[:, firsts, seconds]
+    c, e = operators[:, seconds, firsts], operators[:, seconds, seconds]
+    diagonal = np.diagonal(operators, axis1=1, axis2=2)
+    unpaired = np.setdiff1d(np.arange(operators.shape[1]), [*firsts, *seconds])
+    norms = a[0] ** 2 + c[0] ** 2
+    tolerance = NEARLY * norms.max()
+
+    def vanishes(x: np.ndarray) -> bool:
+        return bool((np.abs(x) < tolerance).all())
+
+    if not norms.all() or not vanishes(diagonal[:, unpaired] - diagonal[0, unpaired]):
+        return "other"
+    keeps = vanishes(a**2 + c**2 - norms) and vanishes(b**2 + e**2 - norms)
+    if keeps and vanishes(a * b + c * e):
+        return "rotation"
+    if keeps and vanishes(a - e) and vanishes(b - c):
+        return "lost-minus"
+    return "layouts-mixed" if has_mixed_layouts(operators, firsts, seconds) else "other"
+
+
+def has_mixed_layouts(operators: np.ndarray, firsts: np.ndarray, seconds: np.ndarray) -> bool:
+    """Whether a number is turned by one angle and its partner by another, that of other pairs."""
+    d = operators.shape[1]
+    columns, cosines = np.arange(d), np.diagonal(operators, axis1=1, axis2=2)
+    pairings = [columns ^ 1, (columns + d // 2) % d]
+    if d % 2 or 2 * len(firsts) != d:
+        return False
+    turned = [bool((pairing[firsts] == seconds).all()) for pairing in pairings]
+    laid = [np.abs(cosines - cosines[:, pairing]).max() < NEARLY for pairing in pairings]
+    sizes = [(operators**2).sum(axis=axis) for axis in (1, 2)]
+    circles = any((np.abs(x - x[0]) < NEARLY * x[0].max()).all() for x in sizes)
+    return circles and sum(turned) == 1 and laid == turned[::-1]
+
+
+def probe(
+    code: VectorMap, torch: Any, turns: list[Turn], positions: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """R(p) of queries and of keys at some positions, each (n, d, d)."""
+    d = code.request.d
+    random = np.random.default_rng(0).standard_normal(d)
+    ends = [vector for turn in turns for vector in ends_of_pairs(turn, d)]
+    vectors = np.broadcast_to(np.stack([*ends, random])[:, None], (5, len(positions), d))
+    image_sets = code.images(torch, vectors, positions)
+    tripled = code.images(torch, 3 * vectors[4:], positions)
+    answers = []
+    for k, turn in enumerate(turns):
+        image, firsts, seconds = image_sets[k], turn.firsts, turn.seconds
+        turned = np.linalg.solve(turn.start, np.moveaxis(image, 0, 2))  # (n, d, 5)
+        first, second = turned[..., 2 * k], turned[..., 2 * k + 1]
+        matrices = np.zeros((len(positions), d, d))
+        rows = np.setdiff1d(np.arange(d), seconds)
+        matrices[:, rows, rows] = first[:, rows]
+        matrices[:, seconds, firsts] = first[:, seconds]
+        matrices[:, firsts, seconds] = second[:, firsts]
+        matrices[:, seconds, seconds] = second[:, seconds]
+        residual = np.abs(matrices @ random - turned[..., 4]).max(axis=1)
+        residual = np.maximum(residual, np.abs(image[4] - tripled[k][0] / 3).max(axis=1))
+        if (residual > 16 * image_sets[2] * np.abs(random).max()).any():
+            raise code.unfit(
+                f"gives a random vector at position {int(positions[residual.argmax()])}, in a "
+                "batch with others, another image than its parts have: it is not linear, or mixes "
+                "members of a batch"
+            )
+        answers.append(turn.start @ matrices)
+    return answers[0], answers[1]
+
+
+def ends_of_pairs(turn: Turn, d: int) -> tuple[np.ndarray, np.ndarray]:
+    """A vector that is 1 at the first columns of pairs and at those alone, one at the second."""
+    first, second = np.ones(d), np.zeros(d)
+    first[turn.seconds], second[turn.seconds] = 0, 1
+    return first, second

@@ -1,0 +1,130 @@
+"""What user code may do to this process: print to stderr, draw and warn; the rest is undone.
+
+Not held: what ends or stops the process from compiled code, threads that go on, handlers of
+`atexit`, and objects of other modules that it replaces.
+"""
+
+import contextlib
+import os
+import random
+import sys
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from pefourier.encodings.encoding import Finding
+from pefourier.encodings.findings import finding
+from pefourier.errors import PefourierError, shown
+
+MOST_WARNINGS = 3
+
+
+@contextlib.contextmanager
+def sandboxed(spec: str, seed: int | None = None) -> Iterator[list[Finding]]:
+    """Run user code; its warnings become findings.
+
+    What it prints goes to stderr, by the descriptor as by `sys.stdout`; the working directory,
+    stdout and generators of random numbers are then what they were; a process that it forks ends
+    here, and `os._exit` is an error.
+    """
+    process, leave, findings = os.getpid(), os._exit, []
+    folder = os.open(".", os.O_RDONLY)
+
+    def refuse(status: int = 0) -> None:
+        if os.getpid() != process:
+            leave(status)
+        raise PefourierError(f"{shown(spec)} ends the process by os._exit({status}); take that out")
+
+    os._exit = refuse
+    try:
+        with stdout_to_stderr(), seeded(seed), warnings.catch_warnings(record=True) as caught:
+            yield findings
+    finally:
+        os._exit = leave
+        if os.getpid() != process:
+            leave(0)
+        os.chdir(folder)
+        os.close(folder)
+    for warning in caught[:MOST_WARNINGS]:
+        values = {"type": warning.category.__name__, "message": shown(str(warning.message))}
+        findings.append(finding("code-warns", **values))
+
+
+@contextlib.contextmanager
+def stdout_to_stderr() -> Iterator[None]:
+    """Send what is written to stdout to stderr; a stdout that is closed meanwhile is opened again.
+
+    Where the process has none, none is made.
+    """
+    out = sys.stdout
+    try:
+        out.flush()
+        descriptor = os.dup(1)
+    except (AttributeError, OSError):  # there is none, or it is full: the answer will say so
+        with contextlib.redirect_stdout(sys.stderr):
+            yield
+        return
+    try:
+        with contextlib.suppress(OSError):
+            os.dup2(2, 1)
+        with contextlib.redirect_stdout(sys.stderr):
+            yield
+    finally:
+        os.dup2(descriptor, 1)
+        os.close(descriptor)
+        if out.closed:
+            sys.stdout = open(1, "w", encoding=out.encoding, closefd=False)
+
+
+@contextlib.contextmanager
+def seeded(seed: int | None) -> Iterator[None]:
+    """Let codes that begin at random be the same for a seed, and random numbers elsewhere alone."""
+    seed = (seed or 0) % 2**32
+    torch = sys.modules.get("torch")
+    state, numpy_state = random.getstate(), np.random.get_state()  # noqa: NPY002 (theirs to use)
+    with torch.random.fork_rng(devices=[]) if torch else contextlib.nullcontext():
+        random.seed(seed)
+        np.random.seed(seed)  # noqa: NPY002
+        if torch:
+            torch.default_generator.manual_seed(seed)
+        try:
+            yield
+        finally:
+            random.setstate(state)
+            np.random.set_state(numpy_state)  # noqa: NPY002
+
+
+@contextlib.contextmanager
+def evaluating(module: Any) -> Iterator[None]:
+    """Run a module in evaluation mode, and put it back into training where it was."""
+    modules = [] if isinstance(module, type) or not hasattr(module, "modules") else module.modules()
+    before = [(part, part.training) for part in modules]
+    for part, _ in before:
+        part.training = False
+    try:
+        yield
+    finally:
+        for part, training in before:
+            part.training = training
+
+
+@contextlib.contextmanager
+def as_user_error(doing: str) -> Iterator[None]:
+    """Say in one line what user code raises, which may be anything."""
+    try:
+        yield
+    except (PefourierError, KeyboardInterrupt):
+        raise
+    except BaseException as error:
+        raise PefourierError(f"{doing} raised {words_of(error)}; --debug shows where") from error
+
+
+def words_of(error: BaseException) -> str:
+    """The type of an exception and its text, as far as it has any."""
+    try:
+        text = shown(str(error))
+    except Exception:  # its own __str__ fails
+        text = "that cannot be shown"
+    return f"{type(error).__name__}: {text}"

@@ -1,0 +1,291 @@
+"""Code that turns queries and keys: its table, its operators, and what is wrong with them."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+
+import pefourier
+from pefourier.analysis.operators import operator_at
+from pefourier.encodings import load
+from pefourier.encodings.sources.rotation_code import read_turn
+from pefourier.errors import PefourierError
+
+LENGTH, D = 100, 64
+AT = np.array([0, 3, 99])
+
+
+def angles(n, d, base=1e4, start=0):
+    return torch.outer(torch.arange(start, n + start), base ** (-torch.arange(0, d, 2) / d))
+
+
+def halves(x, angle, sign=-1.0):
+    a, b = x.chunk(2, -1)
+    cos, sin = (torch.cat([w, w], -1) for w in (angle.cos(), angle.sin()))
+    return x * cos + torch.cat([sign * b, a], -1) * sin
+
+
+def neighbours(x, angle):
+    a, b = x[..., 0::2], x[..., 1::2]
+    cos, sin = angle.cos(), angle.sin()
+    return torch.stack([a * cos - b * sin, a * sin + b * cos], -1).flatten(-2)
+
+
+def of(x, **given):
+    return angles(*x.shape[-2:], **given)
+
+
+def turn_x(x):
+    return halves(x, of(x))
+
+
+def turn_q(q):
+    return halves(q, of(q))
+
+
+def turn_both(q, k):
+    return halves(q, of(q)), halves(k, of(k))
+
+
+def heads_last(q, k):
+    return tuple(turn_x(x.transpose(1, 2)).transpose(1, 2) for x in (q, k))
+
+
+def llama(xq, xk, freqs_cis):
+    pairs = [torch.view_as_complex(x.reshape(*x.shape[:-1], -1, 2)) for x in (xq, xk)]
+    return tuple(
+        torch.view_as_real(x * freqs_cis[None, :, None]).flatten(3).type_as(xq) for x in pairs
+    )
+
+
+def by_waves(q, k, cos, sin):
+    def turned(x):
+        a, b = x.chunk(2, -1)
+        return x * cos[:, None] + torch.cat([-b, a], -1) * sin[:, None]
+
+    return turned(q), turned(k)
+
+
+def at_places(x, positions):
+    return halves(x, angles(int(positions.max()) + 1, x.shape[-1])[positions])
+
+
+def rows_first(x):
+    return halves(x, of(x.transpose(0, 1))[:, None])
+
+
+def in_bfloat16(q, k):
+    return tuple(halves(x, of(x).bfloat16()) for x in (q, k))
+
+
+def scaled(q, k):
+    return tuple(1.2 * x for x in turn_both(q, k))
+
+
+class Module(torch.nn.Module):
+    def forward(self, q, k):
+        return turn_both(q, k)
+
+
+class OfX(torch.nn.Module):
+    def forward(self, x):
+        return turn_x(x)
+
+
+class OfPlaces(torch.nn.Module):
+    def forward(self, x, position_ids):
+        return at_places(x, position_ids)
+
+
+PLAIN = ["turns-its-input"]
+ROTATIONS = [  # code, layout, findings
+    *[(code, "halves", PLAIN) for code in (turn_x, turn_q, turn_both, heads_last, at_places)],
+    *[(code, "halves", PLAIN) for code in (Module, Module(), OfX(), OfPlaces())],
+    (by_waves, "halves", [*PLAIN, "waves-given"]),
+    (llama, "interleaved", [*PLAIN, "waves-given"]),
+    (rows_first, "halves", [*PLAIN, "batch-axis"]),
+]
+
+
+@pytest.mark.parametrize(("code", "layout", "findings"), ROTATIONS)
+def test_a_rotation_is_called_by_the_names_of_what_it_takes(code, layout, findings):
+    enc, rope = load(code, LENGTH, D), load(f"rope:layout={layout}", LENGTH, D)
+    assert [f.code for f in enc.findings] == findings
+    assert np.allclose(enc.operator(AT), operator_at(rope, AT), atol=2e-5)
+    assert pefourier.compare(enc, rope).operator.relation == "same"
+    if layout == "halves":
+        np.testing.assert_allclose(enc.table(), rope.table(), atol=2e-5)
+
+
+def lost_minus(q, k):
+    return tuple(halves(x, of(x), sign=1.0) for x in (q, k))
+
+
+def lost_minus_in_keys(q, k):
+    return turn_both(q, k)[0], lost_minus(q, k)[1]
+
+
+def lost_minus_in_neighbours(x):
+    a, b = x[..., 0::2], x[..., 1::2]
+    cos, sin = of(x).cos(), of(x).sin()
+    return torch.stack([a * cos + b * sin, a * sin + b * cos], -1).flatten(-2)
+
+
+def keys_apart(name):
+    def rotate(q, k):
+        keys = {
+            "not turned": k,
+            "by neighbours": neighbours(k, of(k)),
+            "backward": halves(k, -of(k)),
+            "by another base": halves(k, of(k, base=5e5)),
+            "half of them": torch.cat([turn_x(k[..., : D // 2]), k[..., D // 2 :]], -1),
+            "shifted": halves(k, of(k, start=1)),
+        }
+        return halves(q, of(q)), keys[name]
+
+    return rotate
+
+
+def queries_alone(q, k):
+    return q, turn_x(k)
+
+
+def mixed_layouts(q, k):
+    def turned(x):
+        angle = of(x).repeat_interleave(2, -1)
+        a, b = x.chunk(2, -1)
+        return x * angle.cos() + torch.cat([-b, a], -1) * angle.sin()
+
+    return turned(q), turned(k)
+
+
+DIFFER = ["turns-its-input", "queries-keys-differ"]
+WRONG = [(keys_apart(name), DIFFER, "error") for name in ("not turned", "by neighbours")]
+WRONG += [(keys_apart(name), DIFFER, "error") for name in ("backward", "by another base")]
+WRONG += [(keys_apart("half of them"), DIFFER, "error"), (queries_alone, DIFFER, "error")]
+WRONG += [(keys_apart("shifted"), DIFFER, "warning")]
+WRONG += [(code, [*PLAIN, "lost-minus"], "error") for code in (lost_minus,)]
+WRONG += [(lost_minus_in_neighbours, [*PLAIN, "lost-minus"], "error")]
+WRONG += [(lost_minus_in_keys, [*PLAIN, "lost-minus", DIFFER[1]], "error")]
+WRONG += [(mixed_layouts, [*PLAIN, "not-a-rotation"], "error")]
+
+
+@pytest.mark.parametrize(("code", "findings", "severity"), WRONG)
+def test_queries_and_keys_that_are_not_rotated_alike_are_findings(code, findings, severity):
+    """All of them had rope's table, and were told to be rope."""
+    enc = load(code, LENGTH, D)
+    assert [f.code for f in enc.findings] == findings
+    assert {f.severity for f in enc.findings[1:]} == {severity}
+
+
+@pytest.mark.parametrize("code", [turn_both, in_bfloat16, scaled])
+def test_what_is_rounded_or_scaled_is_turned_alike(code):
+    assert [f.code for f in load(code, LENGTH, D).findings] == PLAIN
+
+
+@pytest.mark.parametrize("code", [lost_minus, mixed_layouts, keys_apart("by neighbours")])
+def test_the_operator_is_the_codes_own_map(code):
+    units = torch.eye(D)[:, None].expand(D, LENGTH, D)
+    for own, image in zip(load(code, LENGTH, D).operator(AT), code(units, units), strict=True):
+        np.testing.assert_allclose(own, np.moveaxis(image.numpy(), 0, 2)[AT], atol=1e-6)
+
+
+def skewed(q, k):
+    return tuple(x + 0.5 * x.roll(1, -1) for x in turn_both(q, k))
+
+
+def by_factors(q, k):
+    return tuple(x * of(x).cos().repeat_interleave(2, -1) for x in (q, k))
+
+
+def growing(x):
+    return turn_x(x) * (1 + torch.arange(x.shape[-2]) / 10)[:, None]
+
+
+def bent(q, k):
+    return tuple(x * (1 + 0.02 * torch.tanh(x.mean())) for x in turn_both(q, k))
+
+
+def of_batch(q, k):
+    return turn_both(q, k)[0] + 0.01 * q.mean(0, keepdim=True), turn_x(k)
+
+
+def missing(q, k):
+    return tuple(x.masked_fill(x == x, torch.nan) for x in turn_both(q, k))
+
+
+def still(q, k):
+    return q, k
+
+
+def keys_by_factors(q, k):
+    return turn_x(q), by_factors(q, k)[1]
+
+
+def swapped(q, k):
+    return turn_both(q, k)[::-1]
+
+
+def transposed(q, k):
+    return tuple(turn_x(x.transpose(1, 2)) for x in (q, k))
+
+
+def other_waves(x, cos, sin):
+    return neighbours(x, torch.atan2(sin, cos))
+
+
+REFUSED = [skewed, by_factors, growing, bent, of_batch, missing, still, keys_by_factors]
+
+
+@pytest.mark.parametrize("code", [*REFUSED, swapped, transposed, other_waves])
+def test_what_is_no_rotation_is_refused_with_a_wrapper(code):
+    with pytest.raises(PefourierError) as error:
+        load(code, LENGTH, D)
+    assert "\n" not in str(error.value)
+    (wrapper,) = error.value.__notes__
+    compile(wrapper, "wrapper", "exec")
+
+
+def test_a_turn_has_pairs_and_a_kind():
+    angle = np.arange(4)[:, None] * [1.0, 0.1]
+    turned = np.zeros((4, 4, 4))
+    turned[:, [0, 1], [0, 1]] = turned[:, [2, 3], [2, 3]] = np.cos(angle)
+    turned[:, [0, 1], [2, 3]], turned[:, [2, 3], [0, 1]] = np.sin(angle), -np.sin(angle)
+    assert read_turn(turned).kind == "rotation"
+    assert read_turn(1.1 * turned).firsts.tolist() == [0, 1]  # as with YaRN's factor
+    assert read_turn(turned[:, [1, 0, 3, 2]]).kind == "rotation"  # rows in another order
+    assert read_turn(np.abs(turned)).kind == "lost-minus"
+    assert read_turn(turned * (1 + np.arange(4) / 10)[:, None, None]).kind == "other"
+    assert read_turn(np.broadcast_to(np.eye(4), (3, 4, 4))).kind == "still"
+
+
+def test_code_of_a_config_is_the_config(tmp_path):
+    """Half of a head is turned, by neighbours (GLM): its codes are those of the config."""
+    config = {"model_type": "glm4", "head_dim": 32, "partial_rotary_factor": 0.5}
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(config | {"max_position_embeddings": 64, "rope_theta": 1e4}))
+
+    def rotate(q, k):
+        return tuple(
+            torch.cat([neighbours(x[..., :16], of(x[..., :16])), x[..., 16:]], -1) for x in (q, k)
+        )
+
+    found = pefourier.compare(str(path), rotate)
+    code = found.about[1]
+    assert (code.dim, code.params["d"], code.params["rotated"]) == (16, 32, 16)
+    assert (found.verdict, found.same, found.operator.relation) == ("equal", True, "same")
+    assert pefourier.compare(rotate, "rope:partial=0.5,layout=interleaved", d=32).same
+
+
+def test_a_command_fails_strictly(run, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "own_rotation.py").write_text(
+        "import torch\ndef rotate(q, k):\n    n, d = q.shape[-2:]\n"
+        "    a = torch.outer(torch.arange(n), 1e4 ** (-torch.arange(0, d, 2) / d))\n"
+        "    a = torch.cat([a, a], -1)\n    b, c = q.chunk(2, -1)\n"
+        "    return q * a.cos() + torch.cat([-c, b], -1) * a.sin(), k"
+    )
+    done = run("check-faithful", "py:own_rotation:rotate", "--d", 16, "--strict", "--json")
+    assert done.status == 1
+    assert "queries-keys-differ" in [f["code"] for f in done.results[0]["findings"]]
