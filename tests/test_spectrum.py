@@ -291,7 +291,7 @@ def test_waves_that_whole_positions_cannot_tell_apart_are_said_to(omega):
     phase = omega * np.arange(512.0)[:, None] + np.arange(4)
     notes = density(from_table(np.cos(phase)), sigma=0).findings
     near = 2.1 < omega < 4.2 and omega != np.pi
-    assert [f.code for f in notes] == ["aliased-waves"] * near
+    assert [f.code for f in notes] == ["aliased-frequencies"] * near
     if near:
         lengths = sorted(2 * np.pi / np.array([omega, 2 * np.pi - omega]))[::-1]
         waves = re.search(r"of ([\d.]+) positions, may be one of ([\d.]+)", notes[0].message)

@@ -318,11 +318,11 @@ def notes_on_spectrum(r: Spectrum) -> Iterator[Finding]:
     if r.frequencies is not None and not enc.domain.irregular:
         fast = np.abs(r.frequencies).reshape(len(r.frequencies), -1).max(axis=1) > pi
         if fast.any():
-            yield finding("aliased-waves", "declared", count=int(fast.sum()), total=len(fast))
+            yield finding("aliased-frequencies", "declared", count=int(fast.sum()), total=len(fast))
     fastest = 0.0 if enc.domain.irregular else max((omega for omega, *_ in waves), default=0.0)
     if 2 * pi / LONGEST_ALIASED < fastest < pi * (1 - 1e-9):
         seen, alias = 2 * pi / fastest, 2 * pi / (2 * pi - fastest)
-        yield finding("aliased-waves", "measured", seen=seen, alias=alias)
+        yield finding("aliased-frequencies", "measured", seen=seen, alias=alias)
     idle = [share for share in r.idle or () if not np.isnan(share)]
     if r.on_grid and max(idle, default=0.0) >= MOST_WAVES:
         yield finding("idle-waves", percent=100 * max(idle))

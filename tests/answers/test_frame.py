@@ -255,11 +255,11 @@ def test_what_is_worth_knowing_is_a_note(command, spec, codes, run):
 
 def test_aliases_of_declared_and_measured_waves_are_notes():
     fast = density(of_waves([2, 15]), 16, 0)
-    assert [f.code for f in fast.findings] == ["aliased-waves"]
+    assert [f.code for f in fast.findings] == ["aliased-frequencies"]
     slow = density(of_waves([2, 7]), 16, 0)
     assert slow.findings == []
     measured = density(table(turns(200, 2.4)))
-    assert [f.code for f in measured.findings] == ["aliased-waves"]
+    assert [f.code for f in measured.findings] == ["aliased-frequencies"]
 
 
 def test_signed_frequencies_are_counted_by_their_size(run):

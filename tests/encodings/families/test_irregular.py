@@ -121,7 +121,7 @@ def test_nothing_folds_at_irregular_times():
 
 def test_even_times_fold():
     even = pefourier.spectrum("mtan-fixed", d=6, times=np.arange(9) * 0.1 + 5)
-    assert "aliased-waves" in [f.code for f in even.findings]
+    assert "aliased-frequencies" in [f.code for f in even.findings]
     assert even.omega[-1] <= np.pi
     assert unit_of_waves(even.about[0])[1] == "time steps of 0.1"
     assert even.plot().axes[0].get_xlabel().endswith("(radians per time step of 0.1)")
