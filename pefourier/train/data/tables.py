@@ -23,7 +23,7 @@ import numpy as np
 
 from pefourier.answers.telling import sentence
 from pefourier.encodings.domain import EVEN
-from pefourier.encodings.sources.formats import is_number
+from pefourier.encodings.sources.formats import reads_as_number
 from pefourier.encodings.sources.tables import check_regular, told
 from pefourier.errors import PefourierError, shown
 from pefourier.files import label as name_of_file
@@ -234,7 +234,7 @@ def read_anomalies(one: Long, positive: Sequence[str]) -> tuple[np.ndarray, tupl
     labels, path = one.columns["label"], shown(str(one.path))
     counted = Counter(labels.tolist())
     chosen = [name for name in counted if name in positive]
-    if not chosen and all(is_number(name) for name in counted):
+    if not chosen and all(reads_as_number(name) for name in counted):
         read = partial(truth_value, what="the label of a row must be 0 or 1, or --positive NAME")
         return read_cells(one.path, labels, one.lines, read) == 1, ("normal", "anomaly")
     (rarest, least), (_, most), *more = sorted(counted.items(), key=lambda item: item[1])
