@@ -30,7 +30,8 @@ if TYPE_CHECKING:  # pages of other answers name this one's types: they start wi
     from pefourier.geometry.precision import FormatLoss
     from pefourier.geometry.singular_values import Factors
 
-LADDER = ("collides", "injective", "separable", "invertible", "isometric")  # separable: on grids
+LADDER = ("collides", "constant", "injective", "separable", "invertible", "isometric")
+SPECIAL_RUNGS = ("constant", "separable")  # of rows alike but for rounding, and on grids alone
 RECOVERED = 1e-6  # sine of an angle that is rounding
 MAIN_FORMATS = ("float32", "float16", "bfloat16")  # formats whose losses are shown
 SHARED_BY = ("clip", "buckets", "max_distance")  # parameters by which far lags share a code
@@ -231,7 +232,11 @@ def assess(
     return Faithfulness(
         length=factors.n,
         dimension=factors.d,
-        verdict=verdict(closest, factors, on_grid.get("separable_error", 1.0)),
+        verdict=(
+            "constant"
+            if is_noise_alone(enc, findings)
+            else verdict(closest, factors, on_grid.get("separable_error", 1.0))
+        ),
         faithful=closest.distinct == factors.n,
         **describe_closest(enc, closest, factors),
         distinct=closest.distinct,
@@ -289,6 +294,14 @@ def verdict(closest: ClosestPair, factors: Factors, separable_error: float = 1.0
         return "separable" if separable_error <= RECOVERED else "injective"
     spread = factors.sigma[0] - factors.sigma[-1]
     return "isometric" if spread <= 2 * factors.tolerance else "invertible"
+
+
+def is_noise_alone(enc: Encoding, findings: list[Finding]) -> bool:
+    """Whether rows differ, and by no more than rounding: the output does not depend on position."""
+    if all(entry.code != "constant-codes" for entry in findings):
+        return False
+    table = enc.table()
+    return bool((table != table[0]).any())
 
 
 def notes_on_lags(enc: Encoding, closest: ClosestPair) -> list[Finding]:

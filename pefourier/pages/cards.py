@@ -8,7 +8,7 @@ folded. Sorting and filtering, as pytest-html has them, are left out: they take 
 from collections.abc import Iterator
 from typing import Any
 
-from pefourier.analysis.faithful import LADDER, MAIN_FORMATS, Faithfulness
+from pefourier.analysis.faithful import LADDER, MAIN_FORMATS, SPECIAL_RUNGS, Faithfulness
 from pefourier.answers.telling import telling_of
 from pefourier.encodings.encoding import Encoding
 from pefourier.encodings.grids import size_of
@@ -74,7 +74,13 @@ def what_it_is(enc: Encoding, faithful: Faithfulness, reach: Reach | None) -> st
 
 def ladder(faithful: Faithfulness, words: Words) -> Markup:
     """The rungs, the one that holds in bold, those below it filled."""
-    rungs = [rung for rung in LADDER if rung != "separable" or faithful.on_grid]
+    rungs = [
+        rung
+        for rung in LADDER
+        if rung not in SPECIAL_RUNGS
+        or rung == faithful.verdict
+        or (rung == "separable" and faithful.on_grid)
+    ]
     at = rungs.index(faithful.verdict)
     bad = "bad " if at == 0 else ""
     steps = [

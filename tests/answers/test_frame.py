@@ -98,6 +98,7 @@ CASES = [  # verdict, question, what makes the encoding
     ),
     ("cross", partial(position_functions, sigma=0), lambda: table(both_axes(8), (8, 8))),
     ("collides", assess, lambda: load("dft", 80, 64)),
+    ("constant", assess, lambda: table(1 + 1e-7 * np.random.default_rng(0).normal(size=(9, 4)))),
     ("injective", assess, lambda: load("sinusoidal", 80, 256)),
     ("separable", assess, lambda: load("axial", None, 16, grid=(5, 6))),
     ("invertible", assess, lambda: load("learned", 12, 16)),
