@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from pefourier.encodings.encoding import Encoding, Finding, as_encoding, without_prefix
-from pefourier.encodings.findings import finding
 from pefourier.encodings.places import point_of, points_in_words
 from pefourier.result import ON_GRIDS, Result
 from pefourier.writing.text import join, number
@@ -40,6 +39,7 @@ ON_LINE = {
     "dimensions": "dimension",
     "distinct codes": "distinct",
     "codes repeat every": "period",
+    "lags that share a code": "shared_lags",
     "smallest distance": "min_distance",
     "  between positions": "closest_ends",
     "  over rms code length (gap)": "gap",
@@ -157,6 +157,18 @@ class Faithfulness(Result):
         return period if period is not None and period < self.length else None
 
     @property
+    def shared_lags(self) -> str | None:
+        """Which lags share a code by design: those at opposite sides, or far ones."""
+        enc = self.about[0]
+        if enc.domain.kind != "lag" or self.on_grid or self.distinct == self.length:
+            return None
+        a, b = self.closest_pair
+        if a == -b and self.distinct == self.length // 2 + 1:
+            return "opposite ones"
+        sizes = [f"{key}={enc.params[key]}" for key in SHARED_BY if key in enc.params]
+        return f"far ones ({', '.join(sizes)})" if sizes else None
+
+    @property
     def closest_ends(self) -> str | None:
         """The two points whose codes are closest."""
         return join(two_ends(self.about[0], self)) if self.closest_pair else None
@@ -250,7 +262,7 @@ def assess(
         first_rising_lag=first_rising_lag(enc),
         identified=identified,
         precision=precision(enc, closest.distinct, closest.first, closest.distance),
-        findings=findings + noted + notes_on_lags(enc, closest),
+        findings=findings + noted,
         **on_grid,
         about=(whole,),
     )
@@ -302,17 +314,6 @@ def is_noise_alone(enc: Encoding, findings: list[Finding]) -> bool:
         return False
     table = enc.table()
     return bool((table != table[0]).any())
-
-
-def notes_on_lags(enc: Encoding, closest: ClosestPair) -> list[Finding]:
-    """Lags that share a code by design: those at opposite sides, or far ones."""
-    if enc.domain.kind != "lag" or enc.domain.grid or closest.distinct == len(enc):
-        return []
-    a, b = (enc.domain.x[i].item() for i in closest.pair)
-    if a == -b and closest.distinct == len(enc) // 2 + 1:
-        return [finding("opposite-lags")]
-    sizes = ", ".join(f"{k}={enc.params[k]}" for k in SHARED_BY if k in enc.params)
-    return [finding("shared-lags", sizes=sizes)] if sizes else []
 
 
 def two_places(a: float, b: float) -> tuple[str, str]:

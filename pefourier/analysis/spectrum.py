@@ -96,7 +96,7 @@ class Spectrum(Result):
         "lattice points N": "lattice",
         "bandwidth, lattice steps": "sigma",
         "frequencies are": "method",
-        "  in radians per": "frequency_unit",
+        "frequencies in radians per": "frequency_unit",
         "how many": "summary.frequencies_total",
         "of them below the first bin 2π/N": "summary.below_first_bin",
         "effective number, exp(entropy)": "summary.effective_unsmeared",

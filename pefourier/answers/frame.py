@@ -122,7 +122,7 @@ def finding_line(label: str, finding: Finding) -> str:
     )
 
 
-def codes_of(result: Any) -> str:
+def finding_codes(result: Any) -> str:
     """The codes of its findings, as one cell of CSV."""
     return " ".join(finding.code for finding in result.findings)
 
@@ -131,7 +131,7 @@ def series_rows(answers: Sequence[Answer]) -> Iterable[Sequence[Any]]:
     """The series of each encoding in one table of CSV, columns by name; else single values."""
     if not hasattr(answers[0].result, "series"):
         yield from flattened(
-            {**identity_of(a.encoding), **fields_of(a.result), "findings": codes_of(a.result)}
+            {**identity_of(a.encoding), **fields_of(a.result), "findings": finding_codes(a.result)}
             for a in answers
         )
         return

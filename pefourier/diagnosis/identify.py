@@ -372,7 +372,7 @@ def fit_pairs(rows: np.ndarray, pairs: Turning, eps: float, start: int) -> tuple
     if (np.diff(pairs.omega) > 2 * slack[1:]).any():
         order = np.argsort(-pairs.omega, kind="stable")
         pairs, slack = Turning(*(field[order] for field in vars(pairs).values())), slack[order]
-    grid, aligned = find_grid(pairs.omega, slack, d), align(pairs, slack, n, eps)
+    grid, aligned = propose_grid(pairs.omega, slack, d), align(pairs, slack, n, eps)
     if grid is None or aligned is None or not abs(aligned[2]) < 2**53:
         return None
     encoding, shape = grid
@@ -490,7 +490,7 @@ def order_name(place: np.ndarray) -> tuple[str, str] | None:
     return next((name for name, order in names if (order == place).all()), None)
 
 
-def find_grid(omega: np.ndarray, slack: np.ndarray, d: int) -> tuple[str, dict] | None:
+def propose_grid(omega: np.ndarray, slack: np.ndarray, d: int) -> tuple[str, dict] | None:
     """Name and parameters of a grid that frequencies are within their slack, largest first."""
     k = np.arange((d - 1) // 2, 0, -1)
     if len(omega) == len(k) and (np.abs(2 * np.pi * k / d - omega) <= slack).all():

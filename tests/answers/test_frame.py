@@ -243,8 +243,6 @@ def test_a_rebuilt_position_is_that_of_the_double_sum_on_a_long_lattice(sigma):
     [
         ("spectrum", "learned", ["before-training"]),
         ("reconstruct", "sinusoidal", ["slow-waves"]),
-        ("check-faithful", "alibi", ["opposite-lags"]),
-        ("check-faithful", "t5", ["shared-lags"]),
         ("relations", "learned", ["random-codes"]),
     ],
 )
@@ -277,3 +275,17 @@ def test_csv_of_lines_and_grids_has_one_head(run, command, tmp_path):
     head, *rows = csv.reader(text.splitlines())
     assert head[:2] == ["encoding", "spec"]
     assert {len(row) for row in rows} == {len(head)}
+
+
+@pytest.mark.parametrize(
+    ("spec", "shared"),
+    [
+        ("alibi", "opposite ones"),
+        ("t5", "far ones (buckets=32, max_distance=128)"),
+        ("shaw:clip=2", "far ones (clip=2)"),
+        ("alibi:causal=true", None),
+        ("dft", None),
+    ],
+)
+def test_lags_that_share_a_code_by_design_are_named(spec, shared):
+    assert assess(load(spec, 80, 8)).shared_lags == shared

@@ -335,7 +335,7 @@ def test_biases_of_a_window_are_suspected_by_their_size_alone(run, tmp_path, rng
     config = {"model_type": "swin", "window_size": 7, "num_heads": [4], "embed_dim": 96}
     (tmp_path / "config.json").write_text(json.dumps(config))
     said = "13x13 rows of 4 numbers may be no codes but biases of attention in a 7x7 window"
-    assert said in run("check-faithful", tmp_path / "swin.npy").out
+    assert "[window-biases]" in run("check-faithful", tmp_path / "swin.npy").out
     for command in ("spectrum", "resize --from 13x13 --to 23x23"):
         first, *rest = command.split()
         done = run(first, tmp_path / "swin.npy", *rest)

@@ -180,10 +180,10 @@ def rotation_codes(
     def operator(positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         return probe(code, torch, turns, positions)
 
-    return codes, eps, [*findings_of(code, turns), *compare_keys(code, kinds, operator)], operator
+    return codes, eps, [*findings_on(code, turns), *compare_keys(code, kinds, operator)], operator
 
 
-def findings_of(code: VectorMap, turns: list[Turn]) -> list[Finding]:
+def findings_on(code: VectorMap, turns: list[Turn]) -> list[Finding]:
     """What is said of code that turns."""
     notes = [finding("turns-its-input", axes=", ".join(AXES[axis] for axis in code.order))]
     notes += axis_findings(code.code, code.order.index("s")) if len(code.order) == 3 else []
