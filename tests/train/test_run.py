@@ -56,7 +56,7 @@ def test_a_folder_gets_the_whole_answer(tmp_path):
     assert arms == ["none", "sinusoidal", "t5", "sinusoidal@rms=0.25", "order-free"]
     assert len(found.runs) == 2 * len(arms)
     barred = summary.summarize_runs(of_datasets(1, {"a|b": 0.5}))
-    assert report.as_markdown(barred).count(r"a\|b") == 2
+    assert report.as_markdown(barred).count(r"a\|b") == 3
     text = (out / "summary.md").read_text()
     verdict, cut, rest = text.split("\n\n", 3)[1:]
     assert verdict.startswith("NO VERDICT. ")  # of 2 epochs
