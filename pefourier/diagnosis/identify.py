@@ -51,7 +51,8 @@ class Formula:
         Rows of zeros that the formula leaves out differ by nothing.
         """
         difference = np.abs(codes - self.codes(s))
-        difference[np.isin(s, self.params.get("zero_rows", ())) & ~codes.any(axis=1)] = 0.0
+        if "zero_rows" in self.params:
+            difference[np.isin(s, self.params["zero_rows"]) & ~codes.any(axis=1)] = 0.0
         return difference, (difference <= self.tolerance(s, codes, eps)).all(axis=1)
 
     def compare(self, table: np.ndarray, eps: float) -> tuple[float, np.ndarray]:
