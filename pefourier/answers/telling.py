@@ -102,8 +102,8 @@ class Template(Formatter):
 def meaning_of(command: str, verdict: str, **told: Any) -> tuple[str, str]:
     """A verdict, and what it means in the words of sentences.toml; " | " leads to a variant.
 
-    >>> meaning_of("spectrum", "EVEN", flatness="0.99")[1]
-    'All frequencies carry about the same share of its energy (flatness 0.99 of 1).'
+    >>> meaning_of("resize", "ALL ZERO")[1]
+    'All codes are zero, and stay so.'
     """
     words = Template().format(read_toml(SENTENCES)[command][verdict], **told)
     return verdict.partition(" | ")[0], words
@@ -263,8 +263,8 @@ def conclude(enc: Encoding, result: Any) -> str:
     >>> from pefourier.analysis.faithful import assess
     >>> dft = load("dft", length=8, d=4)
     >>> print(conclude(dft, assess(dft)))
-    COLLIDES. Only 4 of 8 positions have different codes: they repeat every 4, so 0 and 4 share one.
-    Take at most 4 positions, or --d 8 or more.
+    COLLIDES. Only 4 of 8 positions have different codes: 0 and 4 share one. Take fewer positions,
+    or mend what the findings name.
     """
     return telling_of(result).said(enc, result).text
 
@@ -328,9 +328,8 @@ def in_a_line(result: Result) -> str:
 
     >>> import pefourier
     >>> pefourier.check("dft", length=4, d=4)
-    <Faithfulness of dft: ISOMETRIC. All 4 positions have different codes, also in float32, \
-float16 and bfloat16; the closest two, 0 and 1, are 1.4 times a typical code's norm apart \
-(unrelated: 1.41).>
+    <Faithfulness of dft: ISOMETRIC. All 4 positions have different codes; a linear map \
+recovers each without amplifying noise.>
     """
     name = type(result).__name__
     if not result.about and not result.of_none:

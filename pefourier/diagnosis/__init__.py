@@ -75,16 +75,15 @@ def diagnose_points(
     enc: Encoding, closest: ClosestPair, rank: int
 ) -> tuple[dict | None, list[Finding]]:
     """The same of the points of a grid, with rules of its own beside those of any rows."""
-    whole, prefix = enc.table(), enc.domain.prefix
-    table = whole[prefix:]
+    rows, prefix = enc.table(), enc.domain.prefix
+    table = rows[prefix:]
     grid = grid_rules.GridFacts(
-        table, np.asarray(whole[:prefix]), enc.domain.sides, enc.eps, closest
+        table, np.asarray(rows[:prefix]), enc.domain.sides, enc.eps, closest
     )
     identified = grid_rules.identify_on_grid(grid)
     if is_constant(table):
         return identified, [table_rules.constant_codes(table)]
     facts = TableFacts(table, enc.eps, identified, closest, rank)
-    of_any = (table_rules.unusual_lengths, table_rules.random_codes)
-    of_any += () if grid.parts else (table_rules.near_codes,)
+    of_any = table_rules.RULES_OF_POINTS + (() if grid.parts else (table_rules.near_codes,))
     findings = [finding for rule in grid_rules.GRID_RULES for finding in rule(grid)]
     return identified, findings + [finding for rule in of_any for finding in rule(facts)]

@@ -79,7 +79,7 @@ class GridFacts:
         if self.columns is None:
             return []
         lines = axis_lines(self.table.reshape(*self.sides, -1))
-        return [line[:, own] for line, own in zip(lines, self.columns, strict=True)]
+        return [line[:, places] for line, places in zip(lines, self.columns, strict=True)]
 
     @cached_property
     def residual(self) -> float:
@@ -96,9 +96,9 @@ class GridFacts:
         inside = (points >= 0) & (points < prod(sides))
         return toeplitz_residual_of_rows(self.table[inside], tuple(sides), points[inside])
 
-    def fits_better(self, residual: float) -> bool:
+    def fits_better(self, sides: Sequence[int], points: np.ndarray) -> bool:
         """Whether another order of rows explains what the given one does not."""
-        return residual <= max(self.residual / CERTAIN, self.rounding)
+        return self.residual_of(sides, points) <= max(self.residual / CERTAIN, self.rounding)
 
     @property
     def is_disordered(self) -> bool:
@@ -109,14 +109,14 @@ class GridFacts:
 def identify_on_grid(facts: GridFacts) -> dict | None:
     """What a table is: the formula of its axes, and the published conventions that it follows."""
     formula = formula_of_axes(facts)
-    same = list(matching_conventions(facts.table, facts.sides, facts.eps))
-    if not same:
+    matches = list(matching_conventions(facts.table, facts.sides, facts.eps))
+    if not matches:
         spec = formula and spec_of_axes(facts.table, facts.sides, facts.eps, formula)
         return formula | {"spec": spec} if spec else formula
-    encoding, name, difference = same[0]
-    known = formula or identification(encoding, {"convention": name}, difference)
+    encoding, name, difference = matches[0]
+    formula = formula or identification(encoding, {"convention": name}, difference)
     spec = f"{encoding}:convention={name}"
-    return known | {"spec": spec, "conventions": [name for _, name, _ in same]}
+    return formula | {"spec": spec, "conventions": [name for _, name, _ in matches]}
 
 
 def identified_formula(enc: Encoding) -> Encoding | None:
@@ -138,54 +138,40 @@ def identified_formula(enc: Encoding) -> Encoding | None:
 
 def formula_of_axes(facts: GridFacts) -> dict | None:
     """The formula of each axis, put together: a value for all, or a list with one an axis."""
-    found = facts.formulas
-    if not found or None in found or {f["encoding"] for f in found} - {"sinusoidal", "rope"}:
+    formulas = facts.formulas
+    if (
+        not formulas
+        or None in formulas
+        or {f["encoding"] for f in formulas} - {"sinusoidal", "rope"}
+    ):
         return None
-    keys = dict.fromkeys(key for f in found for key in f["params"])
-    start = [int(own[0]) for own in facts.columns]
+    keys = dict.fromkeys(key for f in formulas for key in f["params"])
+    start = [int(columns[0]) for columns in facts.columns]
     params: dict[str, Any] = {"order": "".join(facts.names[a] for a in np.argsort(start))}
     for key in keys:
-        values = [f["params"].get(key, USUAL.get(key)) for f in found]
+        values = [f["params"].get(key, USUAL.get(key)) for f in formulas]
         params[key] = values[0] if all(v == values[0] for v in values) else values
     rotary = params.get("first", "cos") == "cos"
-    worst = max(f["max_difference"] for f in found)
+    worst = max(f["max_difference"] for f in formulas)
     return identification("axial-rope" if rotary else "axial", params, worst)
 
 
 def order_of_rows(facts: GridFacts) -> Iterator[Finding]:
     """Rows that fit the grid in another order: columns first, blocks of 2 x 2, or shifted."""
-    if len(facts.sides) < 2 or not facts.is_disordered:
+    if not facts.is_disordered:
         return
-    yield from rows_down_columns(facts)
-    yield from rows_in_blocks(facts)
-    yield from rows_out_of_step(facts)
-
-
-def rows_down_columns(facts: GridFacts) -> Iterator[Finding]:
-    """Rows that run down the columns."""
     *frames, height, width = facts.sides
-    other = (*frames, width, height)
-    if 1 not in (height, width) and facts.fits_better(facts.residual_of(other, facts.index)):
-        yield finding("grid-transposed", grid=size_of(other), residual=facts.residual)
-
-
-def rows_in_blocks(facts: GridFacts) -> Iterator[Finding]:
-    """Rows in blocks of 2 x 2 points."""
-    if facts.sides[-1] % 2 == facts.sides[-2] % 2 == 0:
-        if facts.fits_better(facts.residual_of(facts.sides, rows_of_blocks(facts.sides))):
-            yield finding("row-order")
-
-
-def rows_out_of_step(facts: GridFacts) -> Iterator[Finding]:
-    """Rows that stand some points too early or too late."""
-    for shift in SHIFTS:
-        moved = facts.index - shift
-        if abs(shift) < len(moved) and facts.fits_better(facts.residual_of(facts.sides, moved)):
-            way = way_back(shift, len(facts.prefix) + shift)
-            yield finding(
-                "prefix-shift", "points", sign="-" if shift > 0 else "+", by=abs(shift), way=way
-            )
-            return
+    exchanged = (*frames, width, height)
+    if 1 not in (height, width) and facts.fits_better(exchanged, facts.index):
+        yield finding("grid-transposed", grid=size_of(exchanged), residual=facts.residual)
+    if width % 2 == height % 2 == 0 and facts.fits_better(facts.sides, rows_of_blocks(facts.sides)):
+        yield finding("row-order")
+    shifts = (k for k in SHIFTS if abs(k) < len(facts.table))
+    shift = next((k for k in shifts if facts.fits_better(facts.sides, facts.index - k)), 0)
+    if shift:
+        way = way_back(shift, len(facts.prefix) + shift)
+        sign = "-" if shift > 0 else "+"
+        yield finding("prefix-shift", "points", sign=sign, by=abs(shift), way=way)
 
 
 def way_back(shift: int, behind: int) -> str:
@@ -194,36 +180,30 @@ def way_back(shift: int, behind: int) -> str:
     >>> way_back(-1, 0)
     'cut what follows the last point (t[:-1]), and leave out --prefix'
     """
-    asked = f"give --prefix {behind}" if behind > 0 else "leave out --prefix"
+    option = f"give --prefix {behind}" if behind > 0 else "leave out --prefix"
     if behind < 0:
         return "the first points are missing: read the whole table again"
     if shift < 0:
-        return f"cut what follows the last point (t[:{shift}]), and {asked}"
-    return f"the last points are not behind the others: read the whole table again, and {asked}"
+        return f"cut what follows the last point (t[:{shift}]), and {option}"
+    return f"the last points are not behind the others: read the whole table again, and {option}"
 
 
 def axes_without_effect(facts: GridFacts) -> Iterator[Finding]:
     """Axes along which no code changes, and parts that are told twice."""
-    if facts.columns is None or facts.closest.distinct == 1:
+    if facts.columns is None:
         return
-    twice = columns_come_twice(facts)
-    for name, own, side in zip(facts.names, facts.columns, facts.sides, strict=True):
-        if len(own) or side == 1:
+    changing = np.sort(np.concatenate(facts.columns))
+    halves = np.split(facts.table[:, changing[: len(changing) // 2 * 2]], 2, axis=1)
+    effects = dict(zip(facts.names, map(len, facts.columns), strict=True))
+    others = [name for name, count in effects.items() if count]
+    for name, side in zip(facts.names, facts.sides, strict=True):
+        if effects[name] or side == 1:
             continue
-        other = [n for n, o in zip(facts.names, facts.columns, strict=True) if len(o)]
-        if twice and len(other) == 1:
-            word = WORDS.get(other[0], "point")
-            yield finding("axis-duplicated", other=other[0], name=name, word=word)
+        if len(others) == 1 and halves[0].size and (halves[0] == halves[1]).all():
+            word = WORDS.get(others[0], "point")
+            yield finding("axis-duplicated", other=others[0], name=name, word=word)
         else:
-            yield finding("axis-missing", name=name, others="/".join(other), side=side)
-
-
-def columns_come_twice(facts: GridFacts) -> bool:
-    """Whether the columns that change come twice."""
-    own = np.concatenate(facts.columns)
-    half = len(own) // 2
-    columns = facts.table[:, np.sort(own)]
-    return half > 0 and bool((columns[:, :half] == columns[:, half : 2 * half]).all())
+            yield finding("axis-missing", name=name, others="/".join(others), side=side)
 
 
 def flat_codes(facts: GridFacts) -> Iterator[Finding]:
@@ -247,15 +227,15 @@ def mean_step(facts: GridFacts, axis: int) -> float:
 
 def ends_that_meet(facts: GridFacts) -> Iterator[Finding]:
     """First and last point of an axis with one code: coordinates from -1 to 1 with whole waves."""
-    same = max(SAME, 8 * facts.eps) * np.abs(facts.table).max()
-    if facts.closest.distance > same * facts.table.shape[1]:
+    slack = max(SAME, 8 * facts.eps) * np.abs(facts.table).max()
+    if facts.closest.distance > slack * facts.table.shape[1]:
         return
     grid = facts.table.reshape(*facts.sides, -1)
     for axis, (name, side) in enumerate(zip(facts.names, facts.sides, strict=True)):
         first, last = np.take(grid, 0, axis), np.take(grid, side - 1, axis)
         if side < 3 or np.array_equal(first, np.take(grid, 1, axis)):
             continue
-        if np.abs(first - last).max() <= same:
+        if np.abs(first - last).max() <= slack:
             yield finding("ends-coincide", name=name)
 
 
@@ -307,30 +287,23 @@ def conventions_of_axes(facts: GridFacts) -> Iterator[Finding]:
 
 def text_like_a_patch(facts: GridFacts) -> Iterator[Finding]:
     """A row before the grid with the code of a point."""
-    if not len(facts.prefix):
-        return
-    same = [
-        (k, int(np.flatnonzero((facts.table == row).all(axis=1))[0]))
-        for k, row in enumerate(facts.prefix)
-        if row.any() and (facts.table == row).all(axis=1).any()
-    ]
-    if same:
-        yield collision_note(same[0][0], tuple(facts.places[same[0][1]].tolist()), len(same))
+    points = [np.flatnonzero((facts.table == row).all(axis=1)) for row in facts.prefix]
+    rows = [k for k, equal in enumerate(points) if len(equal) and facts.prefix[k].any()]
+    if rows:
+        place = facts.places[points[rows[0]][0]]
+        yield collision(rows[0], place, len(rows))
 
 
-def collision_note(row: int, point: tuple[int, ...], count: int) -> Finding:
+def collision(row: int, place: Sequence[int], count: int) -> Finding:
     """The note about rows before the grid that share the code of a point."""
-    more = f" ({count} such rows)" if count > 1 else ""
-    told = {"row": row, "point": ",".join(map(str, point)), "more": more}
-    return finding("text-collides-with-patch", "row", **told)
+    point = ",".join(map(str, place))
+    return finding("text-collides-with-patch", "row", row=row, point=point, count=count)
 
 
 def rows_that_repeat(facts: GridFacts) -> Iterator[Finding]:
     """Points that share a code without any of the reasons above."""
     n = len(facts.table)
-    explained = facts.closest.distinct == 1 or any(
-        f for rule in (axes_without_effect, ends_that_meet) for f in rule(facts)
-    )
+    explained = any(f for rule in (axes_without_effect, ends_that_meet) for f in rule(facts))
     if facts.closest.distinct == n or explained:
         return
     a, b = (tuple(facts.places[i].tolist()) for i in facts.closest.pair)
@@ -360,15 +333,15 @@ def remarks_on_formula(enc: Encoding) -> Iterator[Finding]:
     fast = [n for n, w in zip(names, omega.T, strict=True) if w.max(initial=0) > np.pi * (1 + 1e-9)]
     if fast:
         count = int((omega > np.pi * (1 + 1e-9)).any(axis=1).sum())
-        told = {"count": count, "of": len(omega), "names": " and ".join(fast), "top": omega.max()}
-        yield finding("aliased-coordinates", **told)
+        values = {"count": count, "of": len(omega), "names": " and ".join(fast)}
+        yield finding("aliased-coordinates", top=omega.max(), **values)
     if not enc.stationary:
         return
     for axis, (name, side) in enumerate(zip(names, domain.sides, strict=True)):
         lag = np.zeros(len(domain.sides))
         lag[axis] = side - 1
-        near = np.where(np.arange(len(lag)) == axis, 1.0, 0.0)
-        kernel = measure.kernel(np.stack([lag, near]))
+        step = np.where(np.arange(len(lag)) == axis, 1.0, 0.0)
+        kernel = measure.kernel(np.stack([lag, step]))
         if side > 2 and 1 - kernel[0] <= 1e-12 < 1 - kernel[1]:
             yield finding("ends-coincide", name=name)
     yield from prefix_collisions(enc)
@@ -382,6 +355,6 @@ def prefix_collisions(enc: Encoding) -> Iterator[Finding]:
             yield finding("text-collides-with-patch", "text", point=point)
         return
     rows = np.asarray(enc.codes(np.arange(enc.domain.prefix + 1)), dtype=float)
-    same = np.flatnonzero((rows[:-1] == rows[-1]).all(axis=1) & rows[:-1].any(axis=1))
-    if len(same):
-        yield collision_note(int(same[0]), (0,) * len(enc.domain.sides), len(same))
+    equal = np.flatnonzero((rows[:-1] == rows[-1]).all(axis=1) & rows[:-1].any(axis=1))
+    if len(equal):
+        yield collision(int(equal[0]), (0,) * len(enc.domain.sides), len(equal))

@@ -51,7 +51,8 @@ class Formula:
         Rows of zeros that the formula leaves out differ by nothing.
         """
         difference = np.abs(codes - self.codes(s))
-        difference[np.isin(s, self.params.get("zero_rows", ())) & ~codes.any(axis=1)] = 0.0
+        if "zero_rows" in self.params:
+            difference[np.isin(s, self.params["zero_rows"]) & ~codes.any(axis=1)] = 0.0
         return difference, (difference <= self.tolerance(s, codes, eps)).all(axis=1)
 
     def compare(self, table: np.ndarray, eps: float) -> tuple[float, np.ndarray]:
@@ -137,8 +138,8 @@ def drop_twins(table: np.ndarray) -> np.ndarray | None:
     if d % 4 or d < 8 or n < 4:
         return None
     for rows in (table[:2], table):  # two rows rule out most tables
-        cosines, twins, sines, others = np.split(rows, 4, axis=1)
-        if not ((cosines == twins).all() and (sines == others).all()):
+        cosines, cosines_again, sines, sines_again = np.split(rows, 4, axis=1)
+        if not ((cosines == cosines_again).all() and (sines == sines_again).all()):
             return None
     return None if (cosines == sines).all() else np.hstack([cosines, sines])
 
@@ -324,9 +325,9 @@ def refine_base(encoding: str, params: dict, rows: np.ndarray, start: int) -> di
     offset = params.get("offset", 0) * (-1 if params.get("backwards") else 1)
     angles = np.multiply.outer(start + np.arange(len(rows)) + offset, omega)
     unit = -np.frexp(np.abs(rows).max())[1]  # squares of codes in it are no larger than 1
-    height, seen = np.ldexp(amplitude, unit), np.ldexp(rows, unit)
+    height, codes = np.ldexp(amplitude, unit), np.ldexp(rows, unit)
     slope = height * np.cos(angles + phase) * angles * turns
-    products = (slope * (seen - height * np.sin(angles + phase))).sum(axis=0)
+    products = (slope * (codes - height * np.sin(angles + phase))).sum(axis=0)
     size = (slope**2).sum()
     change = products.sum() / size if size else 0.0
     error = 3 * np.linalg.norm(products - change * (slope**2).sum(axis=0)) / max(size, 1e-300)
@@ -449,8 +450,8 @@ def frequency_slack(omega: np.ndarray, eps: float, n: int) -> np.ndarray:
 
 def whole_or_shortest(value: float, eps: float) -> int | float:
     """The whole number within 0.01, or the value in as few digits as it is known to."""
-    whole = round(value)
-    return whole if abs(value - whole) <= 0.01 else shortest(value, 8 * eps)
+    integer = round(value)
+    return integer if abs(value - integer) <= 0.01 else shortest(value, 8 * eps)
 
 
 def shortest(value: float, slack: float) -> float:
@@ -636,10 +637,10 @@ def by_last_row(
     """Frequencies with those that turn less than a radian read from the last row, at a position."""
     slow = (omega * position < 1) & (slack * position < 0.5)
     inverse = np.arccos if part == "cos" else np.arcsin
-    read = np.maximum(inverse(np.clip(last, -1, 1)) / position, 1e-12)
+    slow_omega = np.maximum(inverse(np.clip(last, -1, 1)) / position, 1e-12)
     steep = np.sqrt(np.maximum(1 - last**2, 8 * eps)) if part == "cos" else 0.5
-    error = 8 * eps / (steep * position) + precision.phase_rounding(read, eps)
-    return np.where(slow, read, omega), np.where(slow, error, slack)
+    error = 8 * eps / (steep * position) + precision.phase_rounding(slow_omega, eps)
+    return np.where(slow, slow_omega, omega), np.where(slow, error, slack)
 
 
 def fit_one_wave(rows: np.ndarray, pairs: None, eps: float, start: int) -> tuple[str, dict] | None:

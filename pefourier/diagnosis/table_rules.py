@@ -173,8 +173,8 @@ class TableFacts:
         """Cosines alone, or sines alone, each column once or twice, that turn."""
         if min(self.sample.shape) < 4 or self.pairs is not None:
             return None
-        rest = recurrence(self.sample, 1)[1]
-        wave = rest < WAVES + 4 * self.level
+        residual = recurrence(self.sample, 1)[1]
+        wave = residual < WAVES + 4 * self.level
         return read_one_wave(self.sample, self.level, 0) if wave else None
 
     @cached_property
@@ -244,8 +244,8 @@ def repeating_codes(facts: TableFacts) -> Iterator[Finding]:
         yield finding("ends-coincide", name="the table")
     elif period is not None and facts.lag_zero is None and (len(again) > 1 or design):
         distinct = len(np.unique(first[facts.inner]))
-        which = "design" if design else "table"
-        yield finding("repeating-codes", which, period=period, distinct=distinct)
+        variant = "design" if design else "table"
+        yield finding("repeating-codes", variant, period=period, distinct=distinct)
     elif facts.lag_zero is not None:
         yield finding("rows-of-lags", middle=facts.lag_zero, last=n - 1 - facts.lag_zero)
     elif facts.divisor is not None:
@@ -288,8 +288,8 @@ def follow_waves(facts: TableFacts, rows: np.ndarray) -> bool:
     before, here, after = (
         np.asarray(facts.table[inner + k], dtype=float)[:, waves] for k in (-1, 0, 1)
     )
-    apart = np.abs(before + after - 2 * np.cos(omega[waves]) * here)
-    return len(waves) > 0 and bool((apart <= 8 * facts.eps * np.abs(facts.sample).max()).all())
+    distance = np.abs(before + after - 2 * np.cos(omega[waves]) * here)
+    return len(waves) > 0 and bool((distance <= 8 * facts.eps * np.abs(facts.sample).max()).all())
 
 
 def phases_alone(facts: TableFacts) -> Iterator[Finding]:
@@ -378,12 +378,12 @@ def mismatched_pairs(facts: TableFacts) -> Iterator[Finding]:
     if d < 4 or d % 2 or n < 8 or not rows[1:-1].any(axis=0).all():
         return
     start = np.abs(rows[0]) > 0.5 * np.abs(rows).max()
-    cosine, rest = recurrence(rows, 1)
-    if rest >= WAVES + 4 * facts.eps:
+    cosine, residual = recurrence(rows, 1)
+    if residual >= WAVES + 4 * facts.eps:
         return
     turns = np.arccos(cosine)
     noise = (2 * facts.eps + n * phase_rounding(turns, FLOAT32_EPS)) / n**0.5 + facts.eps**2
-    noise += max(rest - 4 * facts.eps, 0)  # of decay: xpos
+    noise += max(residual - 4 * facts.eps, 0)  # of decay: xpos
     noise *= np.abs(rows).max() / np.sqrt((rows**2).mean(axis=0))  # of sines at pi nothing is left
     error = noise / np.maximum(np.sin(turns), np.sqrt(noise))  # the cosine is flat at 0 and pi
     for layout in get_args(Layout):
@@ -391,10 +391,10 @@ def mismatched_pairs(facts: TableFacts) -> Iterator[Finding]:
         kinds = {tuple(set(start[place])) for place in places}  # sines start at 0, cosines not
         omega, slack = (np.stack([x[place] for place in places], axis=1) for x in (turns, error))
         fast = omega.min(axis=1) > 3 / n
-        apart = np.abs(omega[:, 0] - omega[:, 1]) > 1e-3 * omega[:, 0] + slack.max(axis=1)
-        apart &= fast
-        if kinds == {(True,), (False,)} and (apart.sum() > min(fast.sum() / 2, 2)):
-            k = int(np.argmax(apart))
+        differ = np.abs(omega[:, 0] - omega[:, 1]) > 1e-3 * omega[:, 0] + slack.max(axis=1)
+        differ &= fast
+        if kinds == {(True,), (False,)} and (differ.sum() > min(fast.sum() / 2, 2)):
+            k = int(np.argmax(differ))
             columns = tuple(np.arange(d)[place][k] for place in places)
             base = (omega[k, 1] / omega[k, 0]) ** -d
             yield finding("mismatched-pairs", turns=omega[k], d=d, columns=columns, base=base)
@@ -447,8 +447,8 @@ def aliased_waves(facts: TableFacts) -> Iterator[Finding]:
             exact = frequencies(grid, 2 * m)
             exact *= exact[0] / exact[m - sharp if step < 0 else 0]
             values = {"top": exact.max(), "count": int((exact > pi).sum()), "of": m}
-            which = "divided" if step > 0 and "step" not in grid else "fast"
-            yield finding("aliased-waves", which, rho=1 / grid["rho"], **values)
+            variant = "divided" if step > 0 and "step" not in grid else "fast"
+            yield finding("aliased-waves", variant, rho=1 / grid["rho"], **values)
             return
 
 
@@ -464,9 +464,9 @@ def unfold(omega: np.ndarray, second: float) -> np.ndarray:
         if not 0 < ladder[k - 2] < ladder[k - 1] < 1e12:
             return omega
         expected = ladder[k - 1] ** 2 / ladder[k - 2]
-        whole = 2 * np.pi * (expected // (2 * np.pi) + np.arange(2))
-        alike = np.concatenate([whole + omega[k], whole - omega[k]])
-        ladder[k] = alike[np.abs(alike - expected).argmin()]
+        turns = 2 * np.pi * (expected // (2 * np.pi) + np.arange(2))
+        aliases = np.concatenate([turns + omega[k], turns - omega[k]])
+        ladder[k] = aliases[np.abs(aliases - expected).argmin()]
     return ladder
 
 
@@ -598,9 +598,9 @@ def almost_a_formula(facts: TableFacts) -> Iterator[Finding]:
         if len(stray) <= n / 2:
             repeated = facts.closest.distinct < n  # a finding of `repeating_codes`
             in_front = len(stray) <= n / 8 and stray[-1] == len(stray) - 1
-            which = "known" if repeated else "tokens" if in_front else "alone"
+            variant = "known" if repeated else "tokens" if in_front else "alone"
             name = formula_name(formula.encoding, formula.params)
-            yield finding("stray-rows", which, rows=row_names(stray), formula=name, worst=worst)
+            yield finding("stray-rows", variant, rows=row_names(stray), formula=name, worst=worst)
             return
     yield from transposed(facts) or coarse_frequencies(facts)
 

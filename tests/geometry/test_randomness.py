@@ -52,5 +52,4 @@ def test_structure_of_any_kind_is_no_noise(kind, rng):
     found = assess(table)
     codes = [f"{f.code} {f.severity}" for f in found.findings]
     assert ("random-codes note" in codes) == (kind == "noise")
-    for answer in (found, relate(table)):
-        assert ("look random" in answer.conclusion) == (kind == "noise")
+    assert ("random-codes" in [f.code for f in relate(table).findings]) == (kind == "noise")

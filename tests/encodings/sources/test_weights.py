@@ -278,5 +278,6 @@ def test_an_array_named_for_biases_is_said_to_hold_no_codes(
 ):
     safetensors(folder / "own.safetensors", {name: rng.normal(size=(25, 4)).astype(np.float32)})
     (found,) = run(question, f"{folder}/own.safetensors", "--json").results
-    assert ("holds biases of attention, not codes" in found["conclusion"]) is bool(biases)
-    assert ("holds vectors of lags (SAM, MViT)" in found["conclusion"]) is (biases is None)
+    codes = [finding["code"] for finding in found["findings"]]
+    assert ("biases-as-codes" in codes) is bool(biases)
+    assert ("lags-as-codes" in codes) is (biases is None)
