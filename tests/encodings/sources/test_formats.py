@@ -195,7 +195,6 @@ NPY = [
     npy_bytes(HEADER.replace(b"(5, ", b"(1000000000000, ")),
     *(npy_bytes(HEADER.replace(b"5", axis), bytes(24)) for axis in (b"-5", b"True", b"9" * 5000)),
     *(npy_bytes(HEADER.replace(b"5, 3", axes)) for axes in (b"1, " * 99, b"0, " + b"9" * 30)),
-    npy_bytes(HEADER.replace(b"5, 3", b"5L, 3L"), bytes(120)),  # of Python 2
     npy_bytes(HEADER, bytes(120), version=b"\3\0", width=4),
     npy_bytes(HEADER.replace(b"'<f8'", b"()")),
     *(npy_bytes(text) for text in (b"-" * 9000 + b"1", b"1" + b"+1" * 4000, b"(" * 9000)),
