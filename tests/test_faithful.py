@@ -88,6 +88,7 @@ def test_shortfalls_name_what_is_lacking():
     assert [shortfalls(r, rung) for rung in LADDER] == [
         [],
         [],
+        [],
         ["is injective, where separable is required"],
         ["is injective, where invertible is required"],
         ["is injective, where isometric is required"],
