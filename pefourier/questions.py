@@ -440,6 +440,11 @@ def extend(
 
     own: dict[str, Any] = {"criteria": criteria, "bases": bases, "dtype": dtype}
     if are_several(to):
+        if trained is not None and not are_several(trained):
+            raise PefourierError(
+                f"a grid is extended from the sides of one of training; got {shown(trained)}; give "
+                "--length as the sides, such as 14x14, or leave it out"
+            )
         params = {"to": None, "grid": tuple(to), "dtype": dtype}
         found = extend_on_grid(os.fspath(spec), to, trained or (), **own)
         return tuple(replace(one, params=params) for one in found)

@@ -360,3 +360,10 @@ def test_a_grid_of_training_that_no_config_states_is_said_to_be_taken(run, tmp_p
         assert f"stretch_by=yarn,trained={13 if known else 21};" in told
     done = run("design", "--extend-from", f"{wan}:grid=13x30x52", "--grid", "42x30x52")
     assert "is a file, which takes no parameters behind a colon; give options such" in done.err
+
+
+@pytest.mark.parametrize("trained", ["16", "4k"])
+def test_a_grid_is_not_extended_from_one_length(run, trained):
+    """Status 3, once."""
+    done = run("design", "--extend-from", "axial-rope", "--grid", "4x4", "--length", trained)
+    assert (done.status, done.out, done.err.count("\n")) == (2, "", 1)
