@@ -241,14 +241,11 @@ def assess(
     factors, noted = without_rounding(factors, identified, enc.eps)
     sequence = enc.domain.kind in ("position", "time")
     on_grid = describe_grid(whole, closest, factors) if whole.domain.grid else {}
+    rung = verdict(closest, factors, on_grid.get("separable_error", 1.0))
     return Faithfulness(
         length=factors.n,
         dimension=factors.d,
-        verdict=(
-            "constant"
-            if is_noise_alone(enc, findings)
-            else verdict(closest, factors, on_grid.get("separable_error", 1.0))
-        ),
+        verdict="constant" if is_noise_alone(enc, findings) else rung,
         faithful=closest.distinct == factors.n,
         **describe_closest(enc, closest, factors),
         distinct=closest.distinct,

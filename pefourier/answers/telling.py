@@ -131,19 +131,6 @@ class Fact:
         return number(found, missing=why)
 
 
-def why_no_axes(answer: Answer) -> str:
-    """Why there is nothing to say about axes."""
-    return "no frequencies declared" if answer.result.on_grid else "one axis"
-
-
-AXIS_FACTS = [
-    Fact("A2 (1 = bound to one axis)", lambda r: (r.isotropy or {}).get("A2"), why_no_axes),
-    Fact("A4 (1 = bound to two axes)", lambda r: (r.isotropy or {}).get("A4"), why_no_axes),
-    Fact("idle share", lambda r: r.idle, why_no_axes),
-    Fact("aliased share", lambda r: r.aliased, why_no_axes),
-]
-
-
 def answer_of(result: Any) -> Answer:
     """A result with the encoding it is about: rows of a table may turn out to be a grid's."""
     return Answer(result.about[0] if result.about else None, result)
@@ -244,16 +231,6 @@ def side_by_side(facts: Sequence[Fact], answers: Sequence[Answer]) -> str:
 def any_grid(answers: Sequence[Answer]) -> bool:
     """Whether some answer is about several axes."""
     return any(a.result.on_grid for a in answers)
-
-
-def in_one_cell(value: Any) -> Any:
-    """A value as CSV has it: numbers of several axes, or by name, with spaces between.
-
-    >>> in_one_cell((14, 14)), in_one_cell({"A2": 0.0, "A4": 1.0}), in_one_cell(0.5)
-    ('14 14', '0.0 1.0', 0.5)
-    """
-    several = list(value.values()) if isinstance(value, Mapping) else value
-    return " ".join(map(str, several)) if isinstance(several, list | tuple) else value
 
 
 def conclude(enc: Encoding, result: Any) -> str:

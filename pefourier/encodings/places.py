@@ -84,17 +84,3 @@ def points_in_words(enc: Encoding) -> str:
     if not enc.domain.grid:
         return POINTS[enc.domain.kind]
     return "displacements" if enc.domain.kind == "lag" else "points"
-
-
-def step_in_words(displacement: Sequence[int]) -> str:
-    """A displacement in words.
-
-    >>> step_in_words((1, 0)), step_in_words((0, 5)), step_in_words((2, -1))
-    ('one row apart', '5 columns apart', 'apart by (2,-1)')
-    """
-    moved = [(n, abs(s)) for n, s in zip(axis_names(len(displacement)), displacement, strict=True)]
-    moved = [(name, steps) for name, steps in moved if steps]
-    if len(moved) != 1 or moved[0][0] not in WORDS:
-        return f"apart by {point_of(displacement)}"
-    name, steps = moved[0]
-    return f"one {WORDS[name][:-1]} apart" if steps == 1 else f"{steps} {WORDS[name]} apart"
