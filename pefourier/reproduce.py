@@ -18,14 +18,15 @@ import numpy as np
 from pefourier.analysis.faithful import assess
 from pefourier.analysis.reconstruct import position_functions
 from pefourier.analysis.spectrum import density
-from pefourier.answers.telling import Answer
+from pefourier.answers.forms import as_json, markdown_of
+from pefourier.answers.frame import Answer
 from pefourier.encodings.families import absolute  # noqa: F401 (registers the paper's encodings)
 from pefourier.encodings.registry import build
 from pefourier.errors import PefourierError, shown
 from pefourier.files import read_toml, write_whole
 from pefourier.train.options import LEVEL
-from pefourier.writing.page import Page, as_json, fields_of, flattened
-from pefourier.writing.text import agreeing, join, markdown_table, paragraph
+from pefourier.writing.page import Page, fields_of, flattened
+from pefourier.writing.text import agreeing, aligned, paragraph
 
 HOLDS, FAILS = "holds", "does not hold"
 UNDECIDED, NOT_YET = "not supported by the data", "not yet compared"
@@ -33,6 +34,13 @@ POSITIONS = [5, 40, 75]  # those of Fig. 2
 LENGTH = 80  # positions of the paper's series
 NEEDED = "dataset leaky length seeds folds scores differences auprc_differences".split()
 TEXTS = Path(__file__).with_suffix(".toml")
+PREFACE = """\
+# The paper, recomputed
+
+Idé, Labaien, Chen, “Improving Transformers using Faithful Positional Encoding” \
+(arXiv 2405.09061); d = 256, ρ = 10⁴ unless said otherwise.
+
+"""
 Verdict = Literal[
     "holds",
     "holds in another sense",
@@ -84,10 +92,8 @@ def recompute_paper(
     trainings = read_summaries(out if has_results(out) else results_folder())
     claims = all_claims(trainings, begin("claims") if begin else None)
     page = claims_page(claims)
-    for suffix, text in (
-        ("md", page.words()),
-        ("json", json.dumps(json.loads(as_json(page)), indent=1) + "\n"),
-    ):
+    answer = json.dumps(json.loads(as_json(page)), indent=1) + "\n"
+    for suffix, text in (("md", f"{PREFACE}{markdown_of(page)}"), ("json", answer)):
         path = str(out / f"reproduction.{suffix}")
         write_whole(path, lambda f, text=text: f.write(text.encode()))
         written.append(path)
@@ -380,9 +386,11 @@ def mean_f1(one: Mapping[str, Any], encoding: str) -> str:
 
 def claims_page(claims: Sequence[Claim]) -> Page:
     """The answer of `pefourier reproduce`."""
+    head = ["where", "the paper says", "printed", "computed", "verdict", "why"]
+    rows = [list(vars(claim).values()) for claim in claims]
     return Page(
         "reproduce",
-        words=partial(claims_as_markdown, claims),
+        words=lambda: aligned([head, *rows]),
         records=lambda: map(claim_record, claims),
         rows=lambda: flattened(map(fields_of, claims)),
         conclusion=lambda: paragraph(count_verdicts(claims)),
@@ -391,33 +399,25 @@ def claims_page(claims: Sequence[Claim]) -> Page:
 
 def claim_record(claim: Claim) -> dict[str, Any]:
     """The JSON object of a claim; it is about the paper and not about one SPEC."""
-    about = {"encoding": None, "spec": None, "params": {}}
-    conclusion = f"{claim.where}, {claim.statement}: {claim.verdict}. {claim.reason}"
-    return about | {"conclusion": conclusion} | fields_of(claim)
+    return {
+        "encoding": None,
+        "spec": None,
+        "params": {},
+        "verdict": claim.verdict,
+        "meaning": claim.reason,
+        "action": "",
+        "findings": [],
+        "conclusion": f"{claim.where}, {claim.statement}: {claim.verdict}. {claim.reason}",
+        **fields_of(claim),
+    }
 
 
 def count_verdicts(claims: Sequence[Claim]) -> str:
-    """How many claims hold, in a sentence."""
+    """How many claims have each verdict, in the order of their first.
+
+    >>> count_verdicts([Claim("", "", "", "", v, "") for v in (HOLDS, HOLDS, FAILS)])
+    '3 claims of the paper. Verdicts: holds 2, does not hold 1.'
+    """
     counts = Counter(claim.verdict for claim in claims)
-    each = [
-        f"{counts[verdict]} {agreeing(counts[verdict], *words)}"
-        for verdict, words in read_toml(TEXTS)["spoken"].items()
-        if counts[verdict]
-    ]
-    return f"Of {len(claims)} claims of the paper {join(each)}."
-
-
-def claims_as_markdown(claims: Sequence[Claim]) -> str:
-    """The claims as a Markdown table."""
-    rows = [["where", "the paper says", "printed", "computed", "verdict", "why"]]
-    for c in claims:
-        rows.append([c.where, c.statement, c.printed, c.computed, f"**{c.verdict}**", c.reason])
-    lines = [
-        "# The paper, recomputed",
-        "",
-        "Idé, Labaien, Chen, “Improving Transformers using Faithful Positional Encoding” "
-        "(arXiv 2405.09061); d = 256, ρ = 10⁴ unless said otherwise.",
-        "",
-        markdown_table(rows),
-    ]
-    return "\n".join(lines) + "\n"
+    each = ", ".join(f"{verdict} {count}" for verdict, count in counts.items())
+    return f"{len(claims)} claims of the paper. Verdicts: {each}."

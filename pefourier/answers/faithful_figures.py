@@ -46,14 +46,6 @@ def faithful(answers: Sequence[telling.Answer], look: plot.Look = plot.USUAL) ->
     return figure
 
 
-def singular_values(answers: Sequence[telling.Answer], look: plot.Look = plot.USUAL) -> plot.Figure:
-    """Singular values alone."""
-    figure, ((axes,),) = plot.make_panels(1, 1, (plot.WIDTH, 3.4), look)
-    draw_singular_values(axes, answers, plot.room_for_names(figure))
-    plot.add_legend(figure, axes, look)
-    return figure
-
-
 def draw_singular_values(axes: plot.Axes, answers: Sequence[telling.Answer], room: float) -> None:
     """Singular values over the largest; those at or below its dotted line count as zero."""
     lowest = 1.0

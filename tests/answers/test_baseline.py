@@ -13,11 +13,11 @@ from pefourier.analysis.faithful import assess
 from pefourier.answers import baseline
 from pefourier.answers.baseline import read_baseline
 from pefourier.answers.faithful import faithful_page
+from pefourier.answers.forms import as_json
 from pefourier.answers.telling import Answer
 from pefourier.encodings import load
 from pefourier.encodings.encoding import from_table
 from pefourier.errors import PefourierError
-from pefourier.writing.page import as_json
 
 
 def answer(enc):
