@@ -22,8 +22,8 @@ from tiny_models import write_model
 
 import pefourier
 from pefourier.analysis.encode import Written
-from pefourier.errors import PefourierError
 from pefourier.encodings import load
+from pefourier.errors import PefourierError
 from pefourier.result import Result
 
 RESULTS = {

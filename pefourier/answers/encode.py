@@ -69,9 +69,9 @@ def draw_table(
 def name_points(axes: plot.Axes, domain: Domain) -> None:
     """Rows of codes by their points, where lines of the grid begin; of many lines some."""
     line, rows = domain.sides[-1], len(domain.x)
-    at = np.arange(domain.prefix, rows, line * ceil(rows / line / MOST_POINTS))
-    points = np.transpose(np.unravel_index(at - domain.prefix, domain.sides))
-    axes.set_yticks(at, [point_of(one) for one in points])
+    ticks = np.arange(domain.prefix, rows, line * ceil(rows / line / MOST_POINTS))
+    points = np.transpose(np.unravel_index(ticks - domain.prefix, domain.sides))
+    axes.set_yticks(ticks, [point_of(point) for point in points])
     axes.set_ylabel(f"point ({', '.join(axis_names(len(domain.sides)))})")
 
 

@@ -3,13 +3,11 @@
 A new form is a function of a page, entered in `FORMS`.
 """
 
-import json
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import quote
 
 from pefourier.version import __version__
 from pefourier.writing.escapes import (
@@ -53,6 +51,8 @@ def as_json(page: Page) -> str:
         "together": page.together(),
     }
     answer |= {key: value for key, value in optional.items() if value}
+    import json
+
     return json.dumps(plain(answer), allow_nan=False) + "\n"
 
 
@@ -170,10 +170,10 @@ def as_github(page: Page) -> str:
         if record.get("conclusion"):
             spec = str(record.get("spec") or "")
             lines.append(workflow_command("notice", page.command, spec, record["conclusion"]))
-    for one in annotations_of(page):
-        level = one.severity.replace("note", "notice")
-        text = f"{one.message} [{one.code}]"
-        lines.append(workflow_command(level, page.command, one.spec, text))
+    for annotation in annotations_of(page):
+        level = annotation.severity.replace("note", "notice")
+        text = f"{annotation.message} [{annotation.code}]"
+        lines.append(workflow_command(level, page.command, annotation.spec, text))
     return "".join(lines)
 
 
@@ -200,11 +200,11 @@ def workflow_command(level: str, command: str, spec: str, text: str) -> str:
 
 def as_lint(page: Page) -> str:
     """Errors, warnings and reasons to fail, a line each as linters print them; else nothing."""
-    remarks = {remark.text for remark in page.remarks}
+    silent = {remark.text for remark in page.remarks}
     lines = [
-        f"{one.spec or page.command}: {one.severity}: {one.message} [{one.code}]"
-        for one in annotations_of(page)
-        if one.code != "refused" and one.severity != "note" and one.message not in remarks
+        f"{a.spec or page.command}: {a.severity}: {a.message} [{a.code}]"
+        for a in annotations_of(page)
+        if a.code != "refused" and a.severity != "note" and a.message not in silent
     ]
     return "".join(f"{printable(line)}\n" for line in lines)
 
@@ -215,6 +215,8 @@ def as_sarif(page: Page) -> str:
     A rule is a finding's code with its meaning and way out, which stand in the file itself; its
     address is that of a public case of the finding, or else of the paper.
     """
+    import json
+
     from pefourier.answers.terms import read_terms
 
     annotations = annotations_of(page)
@@ -258,6 +260,8 @@ def sarif_result(annotation: Annotation) -> dict[str, Any]:
     result["message"] = {"text": printable(text)}
     path = spec.partition("#")[0]
     if os.path.isfile(path):
+        from urllib.parse import quote
+
         uri = {"uri": quote(os.path.normpath(path))}
         place = {"artifactLocation": uri, "region": {"startLine": 1}}
         result["locations"] = [{"physicalLocation": place}]

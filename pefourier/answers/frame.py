@@ -218,13 +218,13 @@ def record_of_fields(answer: Answer, about: Mapping[str, Any] | None = None) -> 
 
 def record_of_conclusion(answer: Answer) -> dict[str, Any]:
     """What every JSON object has after what was analysed."""
-    said = telling_of(answer.result).conclude(answer.encoding, answer.result)
+    conclusion = telling_of(answer.result).conclude(answer.encoding, answer.result)
     return {
-        "verdict": said.verdict.lower(),
-        "meaning": said.meaning,
-        "action": said.action,
+        "verdict": conclusion.verdict.lower(),
+        "meaning": conclusion.meaning,
+        "action": conclusion.action,
         "findings": list(getattr(answer.result, "findings", ())),
-        "conclusion": said.text,
+        "conclusion": conclusion.text,
     }
 
 
@@ -253,21 +253,21 @@ class Telling:
 
     def conclusion(self, answer: Answer) -> str:
         """The paragraph about one answer."""
-        said = self.conclude(answer.encoding, answer.result).text
-        return paragraph(self.lead(answer) + said, "  ") if self.lead else paragraph(said)
+        text = self.conclude(answer.encoding, answer.result).text
+        return paragraph(self.lead(answer) + text, "  ") if self.lead else paragraph(text)
 
     def records(self, answers: Iterable[Answer | Refusal]) -> Iterable[dict[str, Any]]:
         """The objects of JSON."""
         return (self.record(a) if isinstance(a, Answer) else fields_of(a) for a in answers)
 
-    def page(self, asked: Sequence[Answer | Refusal], **own: Any) -> Page:
+    def page(self, outcomes: Sequence[Answer | Refusal], **changes: Any) -> Page:
         """A page about some SPECs; one that was refused is a record of JSON and nothing else."""
-        telling = replace(self, **own)
-        answers = [answer for answer in asked if isinstance(answer, Answer)]
+        telling = replace(self, **changes)
+        answers = [answer for answer in outcomes if isinstance(answer, Answer)]
         return Page(
             telling.command,
             words=partial(telling.words, answers),
-            records=partial(telling.records, asked),
+            records=partial(telling.records, outcomes),
             rows=partial(telling.rows, answers),
             chart=telling.chart and partial(telling.chart, answers),
             conclusion=lambda: "".join(map(telling.conclusion, answers)),

@@ -74,7 +74,7 @@ def read_terms() -> list[Term]:
     return [*terms, *verdict_terms({spelling(term.term) for term in terms})]
 
 
-def verdict_terms(known: set[str]) -> Iterable[Term]:
+def verdict_terms(spellings: set[str]) -> Iterable[Term]:
     """Verdicts in capitals, as conclusions open with them; "…" stands for what is filled in."""
     words, sentences = (
         tomllib.loads(path.read_text(encoding="utf-8")) for path in (WORDS, SENTENCES)
@@ -82,11 +82,13 @@ def verdict_terms(known: set[str]) -> Iterable[Term]:
     for command, verdicts in [*sentences.items(), *words.items()]:
         for verdict, words in verdicts.items() if command != "parts" else ():
             name, _, variant = verdict.partition(" | ")
-            if spelling(name) not in known:
+            if spelling(name) not in spellings:
                 text = words if isinstance(words, str) else words["meaning"]
                 text = " ".join(re.sub(r"\{[^}]*\}", "…", text).split())
-                which = f"{command} ({variant})" if variant else command
-                yield Term(name.upper(), "conclusions", f"A verdict of {which}: {text.rstrip('.')}.")
+                source = f"{command} ({variant})" if variant else command
+                yield Term(
+                    name.upper(), "conclusions", f"A verdict of {source}: {text.rstrip('.')}."
+                )
 
 
 def encoding_terms(records: Sequence[dict[str, Any]]) -> Iterable[Term]:
@@ -150,16 +152,21 @@ def find_terms(word: str, terms: Sequence[Term]) -> list[Term]:
     raise unknown("term", word, names, "'pefourier explain all' lists all.")
 
 
-def explain_page(words: Sequence[str], more: Sequence[Term] = ()) -> Page:
+def explain_page(words: Sequence[str], command_terms: Sequence[Term] = ()) -> Page:
     """The answer of `pefourier explain`: some terms, or all where none is named."""
-    terms, refusals = [*read_terms(), *more], []
-    text = overview(terms) if words else f"{BEGINNINGS}'pefourier explain all' names all.\n"
-    if words and list(words) != ["all"]:
+    terms, refusals = [*read_terms(), *command_terms], []
+    is_all = list(words) in ([], ["all"])
+    if not is_all:
         terms, refusals = terms_of_words(words, terms)
-        text = "\n".join(map(explanation, terms))
+
+    def text() -> str:
+        if not is_all:
+            return "\n".join(map(explanation, terms))
+        return overview(terms) if words else f"{BEGINNINGS}'pefourier explain all' names all.\n"
+
     return Page(
         "explain",
-        words=lambda: text,
+        words=text,
         records=lambda: [fields_of(t) | {"conclusion": f"{t.term}: {t.meaning}"} for t in terms],
         rows=lambda: rows_of_terms(terms),
         reasons=[Reason("", "refused", refusal) for refusal in refusals],

@@ -14,8 +14,8 @@ def causal_folder_page(path: str, out: str, title: str) -> tuple[str, Page]:
     """The page about a folder, and the answer of `pefourier report DIR`."""
     summary = causal.read_causal(Path(path))
     answer = causal.causal_page(summary)
-    told = "Exact matches by the length of the problem, with 95 % intervals over seeds."
-    scores = [figure(exact_by_length, summary, told), *markup_of_words(answer.words)]
+    caption = "Exact matches by the length of the problem, with 95 % intervals over seeds."
+    scores = [figure(exact_by_length, summary, caption), *markup_of_words(answer.words)]
     line = command(shlex.join(["pefourier", "report", path]))
     sections = [
         Chapter("Conclusions", markup_of_words(answer.conclusion)),

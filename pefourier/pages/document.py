@@ -44,8 +44,8 @@ def element(name: str, *inside: Any, **attributes: Any) -> Markup:
     '<p class="x">a &lt; b<b>c</b></p>'
     """
     pairs = {k.rstrip("_").replace("_", "-"): v for k, v in attributes.items() if v is not None}
-    given = "".join(f' {key}="{in_html(str(value))}"' for key, value in pairs.items())
-    return Markup(f"<{name}{given}>{''.join(map(markup, flat(inside)))}</{name}>")
+    text = "".join(f' {key}="{in_html(str(value))}"' for key, value in pairs.items())
+    return Markup(f"<{name}{text}>{''.join(map(markup, flat(inside)))}</{name}>")
 
 
 def markup(value: Any) -> str:
@@ -74,10 +74,10 @@ def sentence_of(label: str, text: str) -> Markup:
 
 def remark(text: str) -> Markup:
     """A paragraph; of a finding with its severity in colour."""
-    severity, _, rest = text.partition(":")
+    severity, _, message = text.partition(":")
     if severity not in SEVERITIES:
         return element("p", text)
-    return element("p", element("strong", severity), f":{rest}", class_=severity)
+    return element("p", element("strong", severity), f":{message}", class_=severity)
 
 
 def table(rows: Sequence[Sequence[Any]], caption: str = "") -> Markup:
@@ -107,8 +107,8 @@ def markup_of_words(words: Callable[[], str]) -> list[Markup]:
 
 def figure(draw: Callable[..., Any], answers: Any, caption: str, look: Look = USUAL) -> Markup:
     """A picture of answers, with what is to be seen on it."""
-    drawn = b64encode(render("svg", draw, answers, look)).decode()
-    picture = Markup(f'<img src="data:image/svg+xml;base64,{drawn}" alt="{in_html(caption)}">')
+    picture = b64encode(render("svg", draw, answers, look)).decode()
+    picture = Markup(f'<img src="data:image/svg+xml;base64,{picture}" alt="{in_html(caption)}">')
     return element("figure", picture, element("figcaption", caption))
 
 

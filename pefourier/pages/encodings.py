@@ -122,9 +122,9 @@ def encodings_document(
 ) -> str:
     """The page about some encodings, and why others could not be answered for."""
     names = list(dict.fromkeys(study.encoding.label for study in studies))
-    told = ", ".join(names) if len(names) <= 4 else f"{len(names)} encodings"
+    listed = ", ".join(names) if len(names) <= 4 else f"{len(names)} encodings"
     sections = encoding_sections(studies, refusals, inquiry)
-    return document(title or f"Positional encodings: {told}", "", sections)
+    return document(title or f"Positional encodings: {listed}", "", sections)
 
 
 def encoding_sections(
@@ -146,11 +146,11 @@ def encoding_sections(
     codes = [Answer(s.encoding, next(s.encoding.blocks(PICTURED_ROWS))[1]) for s in studies]
     caption = f"The codes themselves, {PICTURED_ROWS} rows at most."
     pictures = (figure(heatmap, [a], f"{a.encoding.label}: {caption}") for a in codes)
-    made = command(inquiry.line("report", [*inquiry.folder, *specs]))
+    line = command(inquiry.line("report", [*inquiry.folder, *specs]))
     parameters = details("Parameters and versions", parameters_table(studies), versions_table())
     sections += [
         Chapter("What do the codes look like?", [details("Pictures of the codes", pictures)]),
-        Chapter("How these numbers were made", [made, parameters]),
+        Chapter("How these numbers were made", [line, parameters]),
     ]
     return [section for section in sections if any(section.inside)]
 
@@ -264,10 +264,12 @@ def parameters_table(studies: Sequence[Study]) -> Markup:
     return table(rows, "The encodings, with all parameters that were used")
 
 
-def report_page(asked: Sequence[Study | Refusal], out: str) -> Page:
+def report_page(outcomes: Sequence[Study | Refusal], out: str) -> Page:
     """The answer of `pefourier report`: for each SPEC what the page says first, and where it is."""
-    answers = [one.answer("check-faithful") for one in asked if isinstance(one, Study)]
-    records = [study_record(s) if isinstance(s, Study) else fields_of(s) for s in asked]
+    answers = [
+        outcome.answer("check-faithful") for outcome in outcomes if isinstance(outcome, Study)
+    ]
+    records = [study_record(s) if isinstance(s, Study) else fields_of(s) for s in outcomes]
     conclusions = (telling_of(answer.result).conclusion(answer) for answer in answers)
     return page_written(records, out, lambda: "".join(conclusions))
 

@@ -85,10 +85,10 @@ def was_asked(row: Row, config: Mapping[str, Any]) -> bool:
     spec, _, size = row["encoding"].partition("@rms=")
     encodings, sizes = option_of(config, "encoding"), option_of(config, "match_rms")
     scaled = spec in encodings and size in (f"{rms:g}" for rms in sizes)
-    named = row["encoding"] in encodings
+    is_named = row["encoding"] in encodings
     seeds = seeds_of(row["encoding"], option_of(config, "seeds"))
-    asked = row["dataset"] in option_of(config, "dataset") and row["seed"] < seeds
-    return asked and (named or scaled)
+    is_seed = row["dataset"] in option_of(config, "dataset") and row["seed"] < seeds
+    return is_seed and (is_named or scaled)
 
 
 def check_common_runs(path: str, rows: Sequence[Row]) -> None:
@@ -118,7 +118,7 @@ def folder_document(
     ]
     others = beside() if beside else ()
     sections += [replace(s, heading=f"Encodings: {s.heading.lower()}") for s in others]
-    datasets = ", ".join(printable(one.dataset) for one in summary.datasets)
+    datasets = ", ".join(printable(dataset.dataset) for dataset in summary.datasets)
     title = title or f"Which encoding classifies better: {datasets}"
     lead = f"The paper's classifier: {len(summary.runs)} runs, in the folder {folder.path}."
     return document(title, element("p", lead), [s for s in sections if any(s.inside)])
@@ -126,22 +126,22 @@ def folder_document(
 
 def score_pictures(summary: Summary) -> list[Markup]:
     """Every run's F1, ranks over datasets, and accuracy by length."""
-    told = "F1 of every run (dots), and each encoding's mean (diamonds) with its interval."
-    pictures = [figure(training_figures.comparison, summary, told)]
+    caption = "F1 of every run (dots), and each encoding's mean (diamonds) with its interval."
+    pictures = [figure(training_figures.comparison, summary, caption)]
     if summary.ranked:
-        told = "Average rank of each encoding; bars join those without a significant difference."
-        pictures.append(figure(training_figures.critical_difference, summary, told))
+        caption = "Average rank of each encoding; bars join those without a significant difference."
+        pictures.append(figure(training_figures.critical_difference, summary, caption))
     if summary.lengthened:
-        told = "Accuracy on test windows of other lengths, with 95 % intervals over runs."
-        pictures.append(figure(training_figures.score_by_length, summary, told))
+        caption = "Accuracy on test windows of other lengths, with 95 % intervals over runs."
+        pictures.append(figure(training_figures.score_by_length, summary, caption))
     return pictures
 
 
 def curves_pictures(folder: TrainFolder) -> list[Markup]:
     """How runs learned, epoch by epoch, where that is stored."""
     curves = read_curves(Path(folder.path), folder.summary.runs)
-    told = f"Means over the {len(curves)} runs that stored them: loss and score, epoch by epoch."
-    return [figure(training_figures.learning_curves, curves, told)] if curves else []
+    caption = f"Means over the {len(curves)} runs that stored them: loss and score, epoch by epoch."
+    return [figure(training_figures.learning_curves, curves, caption)] if curves else []
 
 
 def settings_part(folder: TrainFolder) -> list[Markup | None]:
@@ -173,8 +173,8 @@ def command_line(config: Mapping[str, Any], path: str) -> str:
     return shlex.join([*words, "--out", path])
 
 
-def folder_page(folder: TrainFolder, out: str, asked: Sequence[Any] = ()) -> Page:
+def folder_page(folder: TrainFolder, out: str, outcomes: Sequence[Any] = ()) -> Page:
     """The answer of `pefourier report DIR`, with encodings that were asked about, too."""
-    encodings = report_page(asked, out)
+    encodings = report_page(outcomes, out)
     records = [*summary_page(folder.summary).records(), *encodings.records()]
     return replace(page_written(records, out), words=encodings.words)
