@@ -127,12 +127,13 @@ def in_columns(rows: Sequence[Sequence[str]], widths: Sequence[int]) -> str:
 def broken(text: str, width: int) -> list[str]:
     """A cell in lines of a width, words cut only where they are longer.
 
-    >>> broken("95 % lie at or below", 9)
-    ['95 % lie', 'at or', 'below']
+    >>> broken("95 % lie at or below", 9), broken("  between positions", 9)
+    (['95 % lie', 'at or', 'below'], ['  between', '  positions'])
     """
     if len(text) <= width:
         return [text]
-    return wrap(text, width, break_on_hyphens=False)
+    indent = " " * (len(text) - len(text.lstrip()))
+    return wrap(text, width, subsequent_indent=indent, break_on_hyphens=False)
 
 
 def paragraph(text: str, indent: str = "", goes_on: str = "") -> str:
