@@ -111,8 +111,6 @@ def reconstruct(
     asked = request.ask_each(question, partial(questions.reconstruct, positions=points, **own))
     if not points:
         note_positions(asked, question.quiet)
-    elif any(len(point) != 2 for point in points):
-        note_points(asked, question.quiet)
     drawing.draw("reconstruct", asked.answers)
     form.deliver(TOLD.page(asked.each))
     question.note_unused([a.encoding for a in asked.answers])
@@ -128,23 +126,6 @@ def note_positions(asked: request.Asked, quiet: bool) -> None:
         if taken != list(USUAL) and isinstance(a.result.lattice, int):  # on a grid: its middle
             which = f"{', '.join(map(str, taken))} of {a.result.lattice} were rebuilt"
             note(f"{a.encoding.label}: positions {which}; --pos chooses others", quiet)
-
-
-def note_points(asked: request.Asked, quiet: bool) -> None:
-    """Say where rows were taken as positions of one axis that show a grid otherwise."""
-    from pefourier.encodings.grids import size_of
-    from pefourier.geometry.found_grids import on_found_grid
-
-    for a in asked.answers:
-        enc = a.encoding
-        grid = () if enc.domain.grid else on_found_grid(enc).domain.grid
-        if grid:
-            point = ",".join(str(side // 2) for side in grid)
-            note(
-                f"{enc.label}: --pos of one number asks for a row of one axis; its rows show a "
-                f"grid of {size_of(grid)}, of which a point is named as --pos {point}",
-                quiet,
-            )
 
 
 @dataclass(frozen=True)

@@ -121,11 +121,10 @@ class Question:
 
 
 def note_grids(enc: Any, quiet: bool) -> Any:
-    """An encoding, whose grid is said where it was found."""
-    from pefourier.geometry.found_grids import remarks_on_grids
-
-    for message in remarks_on_grids(enc):
-        note(f"{enc.label}: {message}", quiet)
+    """An encoding, with a note of the grid that its rows may have."""
+    for finding in enc.findings:
+        if finding.code in ("grid-unknown", "window-biases"):
+            note(f"{enc.label}: {finding.message}", quiet)
     return enc
 
 
