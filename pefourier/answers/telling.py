@@ -6,8 +6,8 @@ All else of this room stands in the frame; names of it are handed on.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
-from itertools import groupby, islice
+from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +27,7 @@ from pefourier.answers.frame import (  # noqa: F401
 )
 from pefourier.encodings.places import by_axis
 from pefourier.files import read_toml
-from pefourier.writing.page import Page
-from pefourier.writing.text import aligned, number, paragraph
+from pefourier.writing.text import aligned, number
 
 EXACT = 1e-6  # error of a linear inverse that is rounding
 LONG = 4  # numbers or names of a list that are told one by one
@@ -78,26 +77,3 @@ def side_by_side(facts: Sequence[Fact], answers: Sequence[Answer]) -> str:
 def first_sentences(found: Iterable[str]) -> str:
     """The first sentences of some that are not empty."""
     return " ".join(islice(filter(None, found), MOST))
-
-
-def over_lengths(
-    page: Page,
-    answers: Sequence[Answer],
-    heads: Iterable[str],
-    rows: Callable[[Answer], Iterable[Sequence[Any]]],
-    sentence_of: Callable[[str, Sequence[Answer]], str],
-) -> Page:
-    """A page about several lengths: for each SPEC a sentence, and a table in place of pages."""
-    told = [(name, [*some]) for name, some in groupby(answers, key=lambda a: a.encoding.label)]
-
-    def words() -> str:
-        cells = ([list(map(number, row)) for a in some for row in rows(a)] for _, some in told)
-        tables = (aligned([list(heads), *own]) for own in cells)
-        return "\n".join(f"{name}\n{one}" for (name, _), one in zip(told, tables, strict=True))
-
-    return replace(
-        page,
-        words=words,
-        conclusion=lambda: "".join(paragraph(sentence_of(*one), "  ") for one in told),
-        chart=None,
-    )
