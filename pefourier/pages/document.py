@@ -141,8 +141,8 @@ def explanations(names: Iterable[str], groups: Sequence[str]) -> Markup | None:
         terms = [term for group in groups for term in terms if term.group == group] or terms
         for term in terms[:1]:
             facts = [f"{fact}: {getattr(term, fact)}" for fact in FACTS if getattr(term, fact)]
-            lines = [element("dd", text) for text in (term.meaning, *facts)]
-            listed += [element("dt", name), lines]
+            lines = filter(None, (term.meaning, "; ".join(facts)))
+            listed += [element("dt", name), *(element("dd", line) for line in lines)]
     return details("What the words mean", element("dl", listed) if listed else None)
 
 

@@ -16,7 +16,6 @@ from pefourier.analysis.faithful import assess
 from pefourier.analysis.reconstruct import position_functions
 from pefourier.analysis.relations import relate
 from pefourier.analysis.spectrum import density
-from pefourier.answers import plot
 from pefourier.answers.encode import heatmap
 from pefourier.answers.frame import (
     Answer,
@@ -181,25 +180,11 @@ def answers_section(heading: str, answers: Sequence[Answer], line: str) -> Chapt
     names += [f.code for a in answers for f in getattr(a.result, "findings", ())]
     groups = (telling.command, "findings", "verdicts", "every answer", "check-faithful")
     numbers = details("Numbers, and the command that gives them", map(table, tables), command(line))
-    pictures = figures(answers) if telling.figure else []
-    return Chapter(heading, [*sentences, *remarks, *pictures, numbers, explanations(names, groups)])
-
-
-def figures(answers: Sequence[Answer]) -> list[Markup]:
-    """Pictures of encodings on lines together, as many as can be told apart; on grids alone."""
-    flat = [a for a in answers if not a.result.on_grid]
-    batches = [flat[i : i + plot.MANY] for i in range(0, len(flat), plot.MANY)]
-    batches += [[a] for a in answers if a.result.on_grid]
-    telling = telling_of(answers[0].result)
-    is_spectrum = telling.command == "spectrum"
-    return [
-        figure(
-            spectrum_by_decade if is_spectrum and by_decade(batch) else telling.figure,
-            batch,
-            f"{', '.join(a.encoding.label for a in batch)}: {PICTURES[telling.command]}",
-        )
-        for batch in batches
-    ]
+    caption = f"{', '.join(a.encoding.label for a in answers)}: {PICTURES[telling.command]}"
+    is_by_decade = telling.command == "spectrum" and by_decade(answers)
+    draw = spectrum_by_decade if is_by_decade else telling.figure
+    picture = figure(draw, answers, caption)
+    return Chapter(heading, [*sentences, *remarks, picture, numbers, explanations(names, groups)])
 
 
 def context_section(encodings: Sequence[Encoding], inquiry: Inquiry) -> Chapter:

@@ -211,10 +211,10 @@ def test_a_page_that_cannot_be_written_is_refused_at_once(run, tmp_path, out):
 
 
 @without_pictures
-def test_many_encodings_share_several_pictures(page):
+def test_encodings_share_a_picture_of_each_question(page):
     specs = [f"rope:rho={n}" for n in range(2, 11)]
     found = page(*specs, "--d", 4, "-S", 4)
-    assert len(found.values("img", "alt")) == 9 + 2 * 5  # of seven at a time
+    assert len(found.values("img", "alt")) == 9 + 5
     assert found.faults == []
 
 
@@ -223,7 +223,7 @@ def test_grids_stand_beside_sequences(page, tmp_path, monkeypatch):
     found = page("axial", "axial-rope", "--grid", "3x4", "--d", 16)
     assert found.faults == []
     told = found.values("img", "alt")
-    assert len(told) == 2 * (4 + 1)  # each alone
+    assert len(told) == 4 + 2  # of each question, of each table
     assert "pefourier spectrum axial axial-rope --d 16 --grid 3x4" in found.text["code"]
 
 
