@@ -182,7 +182,8 @@ def terms_of_words(words: Sequence[str], terms: Sequence[Term]) -> tuple[list[Te
     try:
         return find_terms(together, terms), []
     except PefourierError:
-        separate = together.replace(",", " ").split()
+        separate = [part.strip() for part in together.split(",") if part.strip()]
+        separate = separate if len(separate) > 1 else together.split()
     matches: list[Term] = []
     refusals: list[str] = []
     for word in separate:
