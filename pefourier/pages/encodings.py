@@ -130,7 +130,7 @@ def encoding_sections(
     studies: Sequence[Study], refusals: Sequence[Refusal], inquiry: Inquiry
 ) -> list[Chapter]:
     """The parts of a page, what matters most first."""
-    refused = [sentence_of(f"{one.spec}: not answered.", one.error) for one in refusals]
+    refused = [sentence_of(f"{refusal.spec}: not answered.", refusal.error) for refusal in refusals]
     specs = [study.encoding.spec for study in studies]
     sections = [
         Chapter("At a glance", [glance(studies), *refused]),
@@ -196,15 +196,15 @@ def context_section(encodings: Sequence[Encoding], inquiry: Inquiry) -> Chapter:
     for enc in () if unknown else rotations:
         try:
             options = inquiry.options
-            (model, *_), found = describe_context(
+            (model, *_), context = describe_context(
                 enc.spec, options.get("length"), None, options.get("d")
             )
         except PefourierError as error:
             refused.append(sentence_of(f"{enc.label}: not answered.", str(error)))
             continue
         model = replace(model, spec=enc.spec)
-        if found.rotations:
-            answers.append(Answer(model, replace(found, about=(model,))))
+        if context.rotations:
+            answers.append(Answer(model, replace(context, about=(model,))))
     if not answers:
         return Chapter(heading, refused)
     line = inquiry.line("context", [a.encoding.spec for a in answers], OF_CONTEXT)
