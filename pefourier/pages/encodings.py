@@ -182,7 +182,7 @@ def answers_section(heading: str, answers: Sequence[Answer], line: str) -> Chapt
     numbers = details("Numbers, and the command that gives them", map(table, tables), command(line))
     caption = f"{', '.join(a.encoding.label for a in answers)}: {PICTURES[telling.command]}"
     is_by_decade = telling.command == "spectrum" and by_decade(answers)
-    draw = spectrum_by_decade if is_by_decade else telling.figure
+    draw: Any = spectrum_by_decade if is_by_decade else telling.figure
     picture = figure(draw, answers, caption)
     return Chapter(heading, [*sentences, *remarks, picture, numbers, explanations(names, groups)])
 
@@ -242,7 +242,7 @@ def weights_of(enc: Encoding) -> str | None:
 
 def parameters_table(studies: Sequence[Study]) -> Markup:
     """All parameters that were used, as they are typed."""
-    rows = [["encoding", "name", "points", "dimensions", "parameters"]]
+    rows: list[list[Any]] = [["encoding", "name", "points", "dimensions", "parameters"]]
     for enc in (study.encoding for study in studies):
         used = [f"{k}={number(v, 17)}" for k, v in enc.params.items() if v is not None]
         rows.append([enc.label, enc.name, len(enc), enc.dim, ", ".join(used) or "–"])
