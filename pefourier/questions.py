@@ -531,7 +531,7 @@ def encode(
 
 
 def codes_at(
-    encoding: Source | WithDefaults,
+    encoding: Source | SpecWithDefaults,
     positions: Sequence[int] | Sequence[Sequence[int]] | None = None,
     length: Count | None = None,
     d: Count | None = None,
@@ -583,16 +583,15 @@ def rows_of_points(domain: Domain, points: Sequence[tuple[int, ...]]) -> list[in
 
 
 @dataclass(frozen=True)
-class WithDefaults:
+class SpecWithDefaults:
     """A SPEC, with parameters for it if it has them: the options of a command with several."""
 
     spec: str
     params: Mapping[str, Any]
-    when_placed: Callable[[Encoding], object]  # is told of a table whose grid was looked for
 
 
 def encoding_of(
-    source: Source | WithDefaults,
+    source: Source | SpecWithDefaults,
     length: Count | None = None,
     d: Count | None = None,
     params: Mapping[str, Any] | None = None,
@@ -618,7 +617,7 @@ def encoding_of(
         from pefourier.encodings.sources.tables import read_numbers
 
         given["times"] = read_numbers(os.fspath(given["times"]))
-    if isinstance(source, WithDefaults):
+    if isinstance(source, SpecWithDefaults):
         enc = load(source.spec, length, d, min_length=least, **{**source.params, **given})
     elif isinstance(source, str | os.PathLike):
         if "times" in given:
@@ -630,8 +629,6 @@ def encoding_of(
         from pefourier.geometry.found_grids import on_found_grid
 
         enc = on_found_grid(enc)
-        if isinstance(source, WithDefaults):
-            source.when_placed(enc)
     return without_mean(enc) if demean else enc
 
 
@@ -684,8 +681,8 @@ def whole_numbers(**given: Count | None) -> Iterator[int | None]:
 
 
 def pair_of(
-    a: Source | WithDefaults,
-    b: Source | WithDefaults,
+    a: Source | SpecWithDefaults,
+    b: Source | SpecWithDefaults,
     length: Count | None = None,
     d: Count | None = None,
     params: Mapping[str, Any] | None = None,
@@ -699,7 +696,7 @@ def pair_of(
     from pefourier.geometry.found_grids import on_common_grid
 
     sources, given = (a, b), dict(params or {})
-    kinds = [source_of(x.spec if isinstance(x, WithDefaults) else x) for x in sources]
+    kinds = [source_of(x.spec if isinstance(x, SpecWithDefaults) else x) for x in sources]
     placing = {key: value for key, value in given.items() if key in PLACES}
 
     def rows_of(k: int, **changed: Any) -> Encoding:

@@ -1,33 +1,39 @@
-"""The commands: help, options, one call of the room that answers, one page.
+"""The commands: options, one question, one form.
 
 A command imports what it needs when it runs, so that help and the list start without numpy.
 """
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import astuple, dataclass, replace
 from functools import partial
-from math import isnan
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
-from pefourier.cli import reach_options, request
-from pefourier.cli.options import Commands
-from pefourier.cli.streams import note, percentages
-from pefourier.cli.train_options import Setting, TrainOptions, fill_options
-from pefourier.errors import PefourierError
+from pefourier.cli.options import (
+    COMMANDS,
+    SHORT_NAMES,
+    EncodingOptions,
+    FigureOptions,
+    NothingAnswered,
+    OutputOptions,
+    add_commands,
+    options_of,
+    register,
+)
+from pefourier.cli.process import note, percentages, say
+from pefourier.errors import PefourierError, UnknownPositions, shown
+from pefourier.version import __version__
 from pefourier.writing.escapes import printable
 
-app = Commands(
-    add_completion=False,
-    rich_markup_mode=None,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
+COMPLETION = "_PEFOURIER_COMPLETE"  # set by the shell when it wants completions
+BETWEEN = " (times between: --times FILE, as with sinusoidal)"
+ALSO = {"compare": ("diff",), "report": ("analyze", "analyse", "visualize"), "list": ("ls",)}
+CLASSIFIED, CAUSAL = "results.jsonl", "results.json"  # what training leaves in a folder
 
 Method = Literal["auto", "declared", "periodogram"]
-
 Axis = Literal["auto", "linear", "log"]
 Interpolation = Literal[
     "bicubic",
@@ -39,14 +45,234 @@ Interpolation = Literal[
     "bilinear-corners",
     "fourier",
 ]
+Rung = Literal["collides", "injective", "separable", "invertible", "isometric"]
+Format = Literal["float32", "float16", "bfloat16", "fp32", "fp16", "bf16"]
 
 
-@app.command()
-@request.asking
+def program(names: Sequence[str] = ()) -> typer.Typer:
+    """The program with some of its commands, or all."""
+    helped = {"context_settings": {"help_option_names": ["-h", "--help"]}}
+    made = typer.Typer(add_completion=False, rich_markup_mode=None, **helped)
+    made.callback(invoke_without_command=True)(about_program)
+    return add_commands(made, names or tuple(COMMANDS))
+
+
+def about_program(
+    version: Annotated[bool, typer.Option("--version", "-V", help="Print the version.")] = False,
+    show_completion: Annotated[
+        Literal["bash", "zsh", "fish"] | None,
+        typer.Option(help="Print the completion script for a shell."),
+    ] = None,
+    debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks.")] = False,
+) -> None:
+    """Fourier analysis of positional encodings: what does an encoding say about position?
+
+    \b
+    pefourier spectrum --rho 10000 --d 256      which frequencies does it have?
+    pefourier reconstruct --pos 5 40 75         what is left of a position?
+    pefourier check-faithful my_table.npy       are codes distinct, can they be inverted?
+    pefourier report rope --out page.html       all of it on one page
+    pefourier list                              the encodings it knows
+    pefourier explain gap                       what a word of an answer means
+    """
+    if version:
+        say(f"pefourier {__version__}\n")
+    elif show_completion:
+        from typer.completion import get_completion_script
+
+        names = {"prog_name": "pefourier", "complete_var": COMPLETION}
+        say(get_completion_script(shell=show_completion, **names) + "\n")
+
+
+@dataclass(frozen=True)
+class Results:
+    """What was found for each SPEC, in the order given: an answer, or why there is none."""
+
+    per_spec: list[Any]
+
+    @property
+    def answers(self) -> list[Any]:
+        """The SPECs that were answered."""
+        return [one for one in self.per_spec if hasattr(one, "encoding")]
+
+    @property
+    def refusals(self) -> list[Any]:
+        """The SPECs that were not."""
+        return [one for one in self.per_spec if not hasattr(one, "encoding")]
+
+
+def answer_each(
+    sources: Sequence[Any], ask: Callable[[Any], Any], quiet: bool, skip: bool = False
+) -> Results:
+    """The answer for each SPEC, or its refusal, which is told; where all are refused an error.
+
+    With `skip` configs that set no positions which could be answered for are passed over.
+    """
+    from pefourier.answers.telling import Refusal
+
+    results = Results([])
+    for source in sources:
+        try:
+            results.per_spec.append(ask(source))
+        except PefourierError as error:
+            if skip and isinstance(error, UnknownPositions):
+                note(f"skipped: {error}", quiet)
+                continue
+            if len(sources) == 1:
+                raise  # with where it happened, for --debug
+            results.per_spec.append(Refusal(getattr(source, "spec", source), str(error)))
+    if not results.per_spec:
+        note("all were skipped; nothing was checked", quiet)
+        raise typer.Exit(0)
+    if not results.answers:
+        *reasons, last = dict.fromkeys(refusal.error for refusal in results.refusals)
+        for reason in reasons:
+            note(reason)
+        raise NothingAnswered(results.refusals, last)
+    for spec, error in ((shown(refusal.spec), refusal.error) for refusal in results.refusals):
+        note(error if spec in error else f"{spec}: {error}")
+    return results
+
+
+def ask_each(options: EncodingOptions, question: Callable[..., Any], skip: bool = False) -> Results:
+    """Ask a question of `pefourier.questions` about each SPEC."""
+    from pefourier.answers.telling import answer_of
+
+    def ask(source: Any) -> Any:
+        return answer_of(question(source, **options.sizes))
+
+    return answer_each(options.sources(), ask, options.quiet, skip)
+
+
+def print_and_exit(page: Any, results: Results, output: OutputOptions, quiet: bool = False) -> None:
+    """Print a page and why it says "no"; end with status 2 for a refusal, 1 for such a reason."""
+    for remark in page.remarks:
+        note(remark.text, quiet)
+    output.print(page)
+    for reason in () if quiet and output.name == "lint" else page.reasons:
+        note(reason.text)
+    if results.refusals or page.reasons:
+        raise typer.Exit(2 if results.refusals else 1)
+
+
+def hold_against(
+    page: Any,
+    results: Results,
+    shortfalls: Callable[[Any], Sequence[str]],
+    baseline: Mapping[str, Any] | None,
+    strict: bool,
+) -> Any:
+    """A page with what results lack, and what is not as in a baseline.
+
+    What is no worse and not as it was is a remark, where it is not `strict`.
+    """
+    from pefourier.writing.page import Reason
+
+    reasons = [
+        Reason(a.encoding.label, "unmet", words)
+        for a in results.answers
+        for words in shortfalls(a.result)
+    ]
+    remarks: list[Reason] = []
+    if baseline is not None:
+        from pefourier.answers.baseline import judge
+
+        worse, remarks = judge(baseline, results.per_spec)
+        reasons += worse
+    if strict:
+        reasons, remarks = reasons + remarks, []
+    return replace(page, reasons=reasons, remarks=remarks)
+
+
+def stored_answers(path: str | None, command_name: str) -> Mapping[str, Any] | None:
+    """The answers of a baseline, where one is given."""
+    if path is None:
+        return None
+    from pefourier.answers.baseline import read_baseline
+
+    return read_baseline(path, command_name)
+
+
+def spare_threads(specs: Sequence[str] = ()) -> None:
+    """Give BLAS one thread where it would wait for others, if numpy is not loaded yet.
+
+    Matrix products are long and thin in reconstruct and design; in check-faithful where all SPECs
+    have declared frequencies, whose two parts are decomposed at a time.
+    """
+    from pefourier.answers.catalogue import read_catalogue
+
+    records = read_catalogue() if specs else ()
+    declared = {record["encoding"] for record in records if record["measure"] == "declared"}
+    if all(spec.partition(":")[0] in declared for spec in specs):
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+
+def check_count_of_specs(options: EncodingOptions, required: int, rule: str) -> None:
+    """Refuse another number of SPECs than a command takes."""
+    specs = options.specs or []
+    if len(specs) != required:
+        raise PefourierError(f"{rule}; got {len(specs)}: {' '.join(map(shown, specs)) or 'none'}")
+
+
+def parse_whole_numbers(text: str) -> tuple[int, ...]:
+    """Positions, whole numbers from 0 on, separated by commas."""
+    from pefourier.writing.text import whole_number
+
+    numbers = {part: whole_number(part) for part in text.split(",")}
+    for part, value in numbers.items():
+        if value is None or not 0 <= value < 2**53:
+            raise PefourierError(
+                f"--pos takes whole numbers from 0 on, such as 5,40,75; got {shown(part)}{BETWEEN}"
+            )
+    return tuple(numbers[part] or 0 for part in text.split(","))
+
+
+def parse_points(texts: list[str] | None) -> list[tuple[int, ...]]:
+    """Points, each of whole numbers from 0 on with commas between, or rows of a file of numbers.
+
+    >>> parse_points(["3,4", "10,2"])
+    [(3, 4), (10, 2)]
+    """
+    from pefourier.encodings.sources.formats import READERS
+    from pefourier.encodings.sources.tables import split_spec
+
+    points = []
+    for text in texts or []:
+        path = split_spec(text)[0]
+        suffix = os.path.splitext(path)[1].lower()
+        if suffix in READERS or (suffix and os.path.isfile(path)):
+            points += points_of_file(text)
+        else:
+            points.append(parse_whole_numbers(text))
+    return points
+
+
+def points_of_file(path: str) -> list[tuple[int, ...]]:
+    """The rows of a file of whole numbers from 0 on: positions, or points of several columns."""
+    from pefourier.encodings.sources.tables import read_numbers
+
+    numbers = read_numbers(path)
+    unusual = numbers[~((numbers >= 0) & (numbers < 2**53) & (numbers % 1 == 0))]
+    if len(unusual):
+        raise PefourierError(
+            f"--pos takes whole numbers from 0 on; {shown(path)} holds {unusual[0]:g}{BETWEEN}"
+        )
+    rows = numbers.astype(int).reshape(len(numbers), -1)
+    return list(map(tuple, rows.tolist()))
+
+
+def write_text(path: str, text: str) -> None:
+    """Write a text whole."""
+    from pefourier.files import write_whole
+
+    write_whole(path, lambda stream: stream.write(text.encode()))
+
+
+@register("spectrum")
 def spectrum(
-    question: request.Question,
-    form: request.Form,
-    drawing: request.Drawing,
+    options: EncodingOptions,
+    output: OutputOptions,
+    figure: FigureOptions,
     lattice: int | None = None,
     sigma: float | None = None,
     method: Method = "auto",
@@ -61,33 +287,22 @@ def spectrum(
     Example: pefourier spectrum sinusoidal rope:rho=5e5 --d 128
     """
     from pefourier import questions
-    from pefourier.answers.spectrum import TOLD, by_decade, spectrum_chart
+    from pefourier.answers import spectrum as words
 
     own = {"lattice": lattice, "sigma": sigma, "method": method, "demean": demean}
-    asked = request.ask_each(question, partial(questions.spectrum, **own))
-    answers = asked.answers
-    for a in answers:
-        if isnan(a.result.summary.lowest_bin_share):
-            note(f"{a.encoding.label} has no spectrum: all of its codes are zero", question.quiet)
-    lattices = sorted({a.result.lattice for a in answers if isinstance(a.result.lattice, int)})
-    if len(lattices) > 1:
-        different = " and ".join(map(str, lattices))
-        note(f"lattices of {different} points differ; compare with --lattice", question.quiet)
-    page = TOLD.page(asked.each, chart=partial(spectrum_chart, axis=axis))
-    if drawing.plot is not None:
-        which = ".spectrum_by_decade" if by_decade(answers, axis) else ""
-        drawing.draw(f"spectrum{which}", answers)
-    form.deliver(page)
-    question.note_unused([a.encoding for a in answers])
-    asked.finish([])
+    results = ask_each(options, partial(questions.spectrum, **own))
+    by_decade = words.by_decade(results.answers, axis)
+    figure.draw(words.spectrum_by_decade if by_decade else words.TOLD.figure, results.answers)
+    options.note_without_effect([a.encoding for a in results.answers])
+    chart = partial(words.spectrum_chart, axis=axis)
+    print_and_exit(words.TOLD.page(results.per_spec, chart=chart), results, output)
 
 
-@app.command()
-@request.asking
+@register("reconstruct")
 def reconstruct(
-    question: request.Question,
-    form: request.Form,
-    drawing: request.Drawing,
+    options: EncodingOptions,
+    output: OutputOptions,
+    figure: FigureOptions,
     pos: list[str] | None = None,
     lattice: int | None = None,
     sigma: float | None = None,
@@ -102,66 +317,32 @@ def reconstruct(
     \b
     Example: pefourier reconstruct --pos 5 40 75 --plot fig2.pdf
     """
-    request.spare_threads()
-    points = request.parse_points(pos)
+    spare_threads()
+    points = parse_points(pos)
     from pefourier import questions
     from pefourier.answers.reconstruct import TOLD
 
     own = {"lattice": lattice, "sigma": sigma, "method": method, "demean": demean}
-    asked = request.ask_each(question, partial(questions.reconstruct, positions=points, **own))
-    if not points:
-        note_positions(asked, question.quiet)
-    elif any(len(point) != 2 for point in points):
-        note_points(asked, question.quiet)
-    drawing.draw("reconstruct", asked.answers)
-    form.deliver(TOLD.page(asked.each))
-    question.note_unused([a.encoding for a in asked.answers])
-    asked.finish([])
-
-
-def note_positions(asked: request.Asked, quiet: bool) -> None:
-    """Say which positions were taken where the usual ones lie outside a lattice."""
-    from pefourier.analysis.reconstruct import USUAL
-
-    for a in asked.answers:
-        taken = [r.position for r in a.result.reconstructions]
-        if taken != list(USUAL) and isinstance(a.result.lattice, int):  # on a grid: its middle
-            which = f"{', '.join(map(str, taken))} of {a.result.lattice} were rebuilt"
-            note(f"{a.encoding.label}: positions {which}; --pos chooses others", quiet)
-
-
-def note_points(asked: request.Asked, quiet: bool) -> None:
-    """Say where rows were taken as positions of one axis that show a grid otherwise."""
-    from pefourier.encodings.grids import size_of
-    from pefourier.geometry.found_grids import on_found_grid
-
-    for a in asked.answers:
-        enc = a.encoding
-        grid = () if enc.domain.grid else on_found_grid(enc).domain.grid
-        if grid:
-            point = ",".join(str(side // 2) for side in grid)
-            note(
-                f"{enc.label}: --pos of one number asks for a row of one axis; its rows show a "
-                f"grid of {size_of(grid)}, of which a point is named as --pos {point}",
-                quiet,
-            )
+    results = ask_each(options, partial(questions.reconstruct, positions=points, **own))
+    figure.draw(TOLD.figure, results.answers)
+    options.note_without_effect([a.encoding for a in results.answers])
+    print_and_exit(TOLD.page(results.per_spec), results, output)
 
 
 @dataclass(frozen=True)
-class Demands:
+class Requirements:
     """What codes are held against by `pefourier check-faithful`."""
 
-    require: Literal["collides", "injective", "separable", "invertible", "isometric"] | None = None
+    require: Rung | None = None
     require_dtype: str | None = None
     strict: bool = False
     skip_unknown: bool = False
     baseline: str | None = None
 
 
-@app.command()
-@request.asking
+@register("check-faithful")
 def check_faithful(
-    question: request.Question, form: request.Form, drawing: request.Drawing, demands: Demands
+    options: EncodingOptions, output: OutputOptions, figure: FigureOptions, required: Requirements
 ) -> None:
     """Are codes distinct, can they be inverted?
 
@@ -172,32 +353,31 @@ def check_faithful(
     \b
     Example: pefourier check-faithful wpe.npy --require injective
     """
-    request.spare_threads(question.wanted)
+    spare_threads(options.names)
     from pefourier import questions
     from pefourier.analysis.faithful import shortfalls
-    from pefourier.answers.faithful import faithful_page
+    from pefourier.answers.faithful import TOLD, faithful_page
 
-    stored = request.answers_of(demands.baseline, "check-faithful")
+    baseline = stored_answers(required.baseline, "check-faithful")
 
     def check(source: Any, **sizes: Any) -> Any:
-        show = percentages(printable(source.spec), question.quiet)
+        show = percentages(printable(source.spec), options.quiet)
         return questions.check(source, progress=show, **sizes)
 
-    asked = request.ask_each(question, check, skip=demands.skip_unknown)
-    drawing.draw("faithful", asked.answers)
-    page = faithful_page(asked.each)
-    question.note_unused([a.encoding for a in asked.answers])
-    held = {"rung": demands.require, "dtype": demands.require_dtype, "strict": demands.strict}
-    lacking = partial(shortfalls, **held)
-    request.deliver_held(page, asked, lacking, stored, form, question.quiet, demands.strict)
+    results = ask_each(options, check, skip=required.skip_unknown)
+    figure.draw(TOLD.figure, results.answers)
+    options.note_without_effect([a.encoding for a in results.answers])
+    held = {"rung": required.require, "dtype": required.require_dtype, "strict": required.strict}
+    page, lacking = faithful_page(results.per_spec), partial(shortfalls, **held)
+    page = hold_against(page, results, lacking, baseline, required.strict)
+    print_and_exit(page, results, output, options.quiet)
 
 
-@app.command()
-@request.asking
+@register("compare")
 def compare(
-    question: request.Question,
-    form: request.Form,
-    drawing: request.Drawing,
+    options: EncodingOptions,
+    output: OutputOptions,
+    figure: FigureOptions,
     tolerance: float | None = None,
     permutation: str | None = None,
 ) -> None:
@@ -215,29 +395,27 @@ def compare(
         from pefourier.files import check_suffix
 
         check_suffix(permutation, (".npy", ".json"))
-    request.check_number(question, 2, "compare takes two encodings")
+    check_count_of_specs(options, 2, "compare takes two encodings")
     from pefourier import questions
     from pefourier.answers.compare import TOLD, reasons_against
     from pefourier.answers.telling import answer_of
 
-    sources = question.sources(whole=True)
-    size = {"length": question.length, "d": question.d}
-    result = questions.compare(*sources, **size, tolerance=tolerance)
-    for enc in result.about:
-        request.note_grids(enc, question.quiet)
-    drawing.draw("compare", [answer_of(result)])
-    form.deliver(replace(TOLD.page([answer_of(result)]), reasons=reasons_against(result)))
-    question.note_unused(list(result.about))
+    a, b = options.sources(whole=True)
+    comparison = questions.compare(a, b, **options.sizes, tolerance=tolerance)
+    answers = [answer_of(comparison)]
+    figure.draw(TOLD.figure, answers)
+    output.print(replace(TOLD.page(answers), reasons=reasons_against(comparison)))
+    options.note_without_effect(comparison.about)
     if permutation is not None:
-        write_permutation(permutation, result.operator)
-    if not result.same:
+        write_permutation(permutation, comparison.operator)
+    if not comparison.same:
         raise typer.Exit(1)
 
 
-def write_permutation(path: str, found: Any) -> None:
+def write_permutation(path: str, operator: Any) -> None:
     """Write the order of rows that leads from one rotation to another."""
-    if found is None or found.permutation is None:
-        relation = "two of which one is no rotation" if found is None else found.relation
+    if operator is None or operator.permutation is None:
+        relation = "two of which one is no rotation" if operator is None else operator.relation
         raise PefourierError(
             f"--permutation {path} was not written: no order of rows leads from the first to the "
             f"second ({relation})"
@@ -247,16 +425,15 @@ def write_permutation(path: str, found: Any) -> None:
     from pefourier.encodings.sources.formats import write_npy
     from pefourier.files import suffix_of, write_whole
 
-    order = list(found.permutation)
+    order = list(operator.permutation)
     if suffix_of(path) == ".json":
         write_text(path, f"{order}\n")
     else:
         write_whole(path, lambda stream: write_npy(stream, np.array(order)))
 
 
-@app.command()
-@request.asking
-def relations(question: request.Question, form: request.Form, drawing: request.Drawing) -> None:
+@register("relations")
+def relations(options: EncodingOptions, output: OutputOptions, figure: FigureOptions) -> None:
     """How do the codes of positions relate to one another?
 
     Inner products by lag, whether one matrix leads from every code to the next, whether distances
@@ -268,18 +445,30 @@ def relations(question: request.Question, form: request.Form, drawing: request.D
     from pefourier import questions
     from pefourier.answers.relations import TOLD
 
-    asked = request.ask_each(question, questions.relations)
-    drawing.draw("relations", asked.answers)
-    form.deliver(TOLD.page(asked.each))
-    question.note_unused([a.encoding for a in asked.answers])
-    asked.finish([])
+    results = ask_each(options, questions.relations)
+    figure.draw(TOLD.figure, results.answers)
+    options.note_without_effect([a.encoding for a in results.answers])
+    print_and_exit(TOLD.page(results.per_spec), results, output)
 
 
-@app.command()
-@request.asking
-def context(
-    given: reach_options.ContextOptions, form: request.Form, drawing: request.Drawing
-) -> None:
+@dataclass(frozen=True)
+class ContextOptions:
+    """The options of `pefourier context`."""
+
+    specs: list[str] | None = None
+    length: int | None = None
+    trained: int | None = None
+    d: int | None = None
+    against: str | None = None
+    require_dtype: str | None = None
+    strict: bool = False
+    baseline: str | None = None
+    paths: bool = False
+    quiet: bool = False
+
+
+@register("context")
+def context(options: ContextOptions, output: OutputOptions, figure: FigureOptions) -> None:
     """How far do a model's positions reach?
 
     Its layers, their rotations, what a scaling does to each band of frequencies, which phases
@@ -288,11 +477,33 @@ def context(
     \b
     Example: pefourier context config.json --length 128k --against scaling-ignored
     """
-    reach_options.tell_reach(given, form, drawing)
+    if not options.specs:
+        raise PefourierError(
+            "context takes a model's config.json or folder, or a rotation; got none"
+        )
+    from pefourier import questions
+    from pefourier.analysis.context import lost_in_format
+    from pefourier.answers.context import TOLD
+    from pefourier.answers.telling import answer_of
+
+    baseline = stored_answers(options.baseline, "context")
+    own = {name: getattr(options, name) for name in ("length", "trained", "d", "against")}
+
+    def ask(spec: str) -> Any:
+        return answer_of(questions.context(spec, **own))
+
+    results = answer_each(options.specs, ask, options.quiet)
+    for enc in (a.encoding for a in results.answers if a.encoding.measure):
+        if options.length is not None and len(enc.domain.sides) > 1:
+            note(f"--length has no effect on {enc.label}: its positions are points", options.quiet)
+    figure.draw(TOLD.figure, results.answers)
+    lacking = partial(lost_in_format, dtype=options.require_dtype, strict=options.strict)
+    page = hold_against(TOLD.page(results.per_spec), results, lacking, baseline, options.strict)
+    print_and_exit(page, results, output, options.quiet)
 
 
 @dataclass(frozen=True)
-class Weights:
+class UsageOptions:
     """What `pefourier usage` looks at."""
 
     model: str = ...
@@ -304,9 +515,8 @@ class Weights:
     quiet: bool = False
 
 
-@app.command()
-@request.asking
-def usage(given: Weights, form: request.Form, drawing: request.Drawing) -> None:
+@register("usage")
+def usage(options: UsageOptions, output: OutputOptions, figure: FigureOptions) -> None:
     """Which rotary frequencies do a model's weights use?
 
     How the energy of queries and keys is spread over pairs, from those that turn with every
@@ -320,17 +530,59 @@ def usage(given: Weights, form: request.Form, drawing: request.Drawing) -> None:
     from pefourier.answers.usage import TOLD
     from pefourier.weights.usage import use_of_model
 
-    *asked, quiet = astuple(given)
-    found = use_of_model(*asked, percentages(given.model, quiet))
-    drawing.draw("usage", [answer_of(found)])
-    form.deliver(TOLD.page([answer_of(found)]))
+    *own, quiet = astuple(options)
+    answers = [answer_of(use_of_model(*own, percentages(options.model, quiet)))]
+    figure.draw(TOLD.figure, answers)
+    output.print(TOLD.page(answers))
 
 
-@app.command()
-@request.asking
-def design(
-    given: reach_options.DesignOptions, form: request.Form, drawing: request.Drawing
-) -> None:
+@dataclass(frozen=True)
+class DesignOptions:
+    """The options of `pefourier design`."""
+
+    length: int | None = None
+    d: int | None = None
+    span: str | None = None
+    resolution: str | None = None
+    wanted: list[str] | None = None
+    base: list[float] | None = None
+    dtype: Format | None = None
+    grid: tuple | None = None
+    extend_from: str | None = None
+    to: int | None = None
+    quiet: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuse sizes that do not say what is to be designed."""
+        extends, longer = self.extend_from is not None, self.to is not None
+        if (extends or longer) and (not extends or longer == (self.grid is not None)):
+            raise PefourierError(
+                "--extend-from and --to go together: the config, and the length; of a rotation on "
+                "axes --grid is in place of --to"
+            )
+        if extends:
+            return
+        if isinstance(self.length, tuple):
+            raise PefourierError(
+                "a grid as --length is one of training, beside --extend-from; give --grid"
+            )
+        sizes = [self.length, self.grid, self.span]
+        one_size = sum(size is not None for size in sizes) == 1
+        if not one_size or self.d is None or (self.span is None) != (self.resolution is None):
+            raise PefourierError(
+                "design needs --d and one of --length, --grid, or --span with --resolution; or "
+                "--extend-from CONFIG and --to"
+            )
+
+    @property
+    def bases(self) -> dict[str, Any]:
+        """Criteria, bases that are tried, and the format that codes are rounded to."""
+        dtype = SHORT_NAMES.get(self.dtype or "", self.dtype)
+        return {"criteria": self.wanted or (), "bases": self.base or (), "dtype": dtype}
+
+
+@register("design")
+def design(options: DesignOptions, output: OutputOptions, figure: FigureOptions) -> None:
     """Which encoding, and which base, for my length?
 
     Which encoding is told by rules ('pefourier explain advice'). Criteria of its base contradict
@@ -343,15 +595,44 @@ def design(
     Example: pefourier design --length 64k --d 128 --for bound
     Example: pefourier design --extend-from config.json --to 128k
     """
-    request.spare_threads()
-    reach_options.tell_design(given, form, drawing)
+    spare_threads()
+    if options.extend_from is not None:
+        extend(options, output, figure)
+        return
+    from pefourier import questions
+    from pefourier.answers.design import TOLD, design_page
+    from pefourier.answers.telling import answer_of
+
+    steps = {"span": options.span, "resolution": options.resolution}
+    size = options.grid or options.length
+    designs = questions.design(size, options.d, **steps, **options.bases)
+    answers = list(map(answer_of, designs if options.grid else (designs,)))
+    figure.draw(TOLD.figure, answers)
+    output.print(design_page(answers))
 
 
-@app.command()
-@request.asking
+def extend(options: DesignOptions, output: OutputOptions, figure: FigureOptions) -> None:
+    """Answer `pefourier design --extend-from`."""
+    from pefourier import questions
+    from pefourier.analysis.extend import grid_specs, presumed_grid
+    from pefourier.answers.extend import TOLD, extensions_text
+    from pefourier.answers.telling import answer_of
+
+    config, trained, to = options.extend_from, options.length, options.grid or options.to
+    extensions = questions.extend(config, to, trained=trained, d=options.d, **options.bases)
+    own: dict[str, Any] = {}
+    if options.grid:
+        specs = grid_specs(config, to, extensions, trained or ())
+        own = {"specs": specs, "grid": () if trained else presumed_grid(config)}
+    answers = list(map(answer_of, extensions if options.grid else (extensions,)))
+    figure.draw(TOLD.figure, answers)
+    output.print(TOLD.page(answers, words=partial(extensions_text, **own)))
+
+
+@register("resize")
 def resize(
-    form: request.Form,
-    drawing: request.Drawing,
+    output: OutputOptions,
+    figure: FigureOptions,
     spec: str,
     old: tuple | None = None,
     new: tuple | None = ...,
@@ -383,24 +664,23 @@ def resize(
 
     own = {"d": d, "grid": old or (), "prefix": prefix or 0}
     own["progress"] = percentages(printable(spec), quiet)
-    found = questions.resize(spec, new, method=method or "", **own)
-    request.note_grids(found.about[0], quiet)
-    drawing.draw("resize", [answer_of(found)])
+    resizing = questions.resize(spec, new, method=method or "", **own)
+    answers = [answer_of(resizing)]
+    figure.draw(TOLD.figure, answers)
     if out is not None:
-        path, array = (found.about[0].params.get(key) for key in ("path", "array"))
+        path, array = (resizing.about[0].params.get(key) for key in ("path", "array"))
         stored = path != "-" and (array or source_of(spec) == "table")
-        own = in_form_of(path, array, found.table, out, new) if stored else (found.table,)
-        write_table(out, *own)
+        table = resizing.table
+        write_table(out, *(in_form_of(path, array, table, out, new) if stored else (table,)))
     written = {"words": partial(resize_text, out=out), "record": partial(resize_record, out=out)}
-    form.deliver(TOLD.page([answer_of(found)], **written))
+    output.print(TOLD.page(answers, **written))
 
 
-@app.command()
-@request.asking
+@register("encode")
 def encode(
-    question: request.Question,
-    form: request.Form,
-    drawing: request.Drawing,
+    options: EncodingOptions,
+    output: OutputOptions,
+    figure: FigureOptions,
     out: str = ...,
     pos: list[str] | None = None,
 ) -> None:
@@ -415,29 +695,27 @@ def encode(
     from pefourier.encodings.sources.tables import write_table
     from pefourier.files import check_suffix
 
-    if form.name == "csv":
+    if output.name == "csv":
         raise PefourierError("encode writes its table to --out; for CSV, end that name in .csv")
     check_suffix(out, WRITERS)
-    points = request.parse_points(pos)
-    request.check_number(question, 1, "encode writes one encoding")
+    points = parse_points(pos)
+    check_count_of_specs(options, 1, "encode writes one encoding")
     from pefourier import questions
-    from pefourier.answers.encode import encode_page
+    from pefourier.answers.encode import encode_page, heatmap
     from pefourier.answers.telling import Answer
 
-    (source,) = question.sources(whole=True)
-    enc, x, table = questions.codes_at(source, points, question.length, question.d)
-    drawing.draw("encode.heatmap", [Answer(enc, table)])
+    (source,) = options.sources(whole=True)
+    enc, x, table = questions.codes_at(source, points, **options.sizes)
+    figure.draw(heatmap, [Answer(enc, table)])
     write_table(out, table)
-    form.deliver(encode_page(enc, table, x, out))
-    question.note_unused([enc])
-    question.note_faults_of_points([enc])
+    options.note_without_effect([enc])
+    output.print(encode_page(enc, table, x, out))
 
 
-@app.command(name="report")
-@request.asking
+@register("report")
 def write_report(
-    question: request.Question,
-    form: request.Form,
+    options: EncodingOptions,
+    output: OutputOptions,
     out: str = "report.html",
     title: str | None = None,
     lattice: int | None = None,
@@ -454,42 +732,44 @@ def write_report(
     from pefourier.files import check_suffix
 
     check_suffix(out, (".html", ".htm"))
-    folders = [spec for spec in question.wanted if is_train_folder(spec)]
-    options = {name: getattr(question, name) for name in OF_ENCODINGS}
+    names = ("d", "length", "grid", "prefix", "rho", "seed", "times")
+    typed = {name: getattr(options, name) for name in names}
+    folders = [spec for spec in options.names if is_train_folder(spec)]
     if folders:
-        others = [spec for spec in question.wanted if spec not in folders]
-        every = {**options, "lattice": lattice, "sigma": sigma}
-        refuse_beside_folder(folders, others, every)
-        if not others:
-            form.deliver(report_folder(folders[0], out, title or ""))
+        specs = [spec for spec in options.names if spec not in folders]
+        refuse_beside_folder(folders, specs, {**typed, "lattice": lattice, "sigma": sigma})
+        if not specs:
+            output.print(report_folder(folders[0], out, title or ""))
             return
-        question = replace(question, specs=others)
-    from pefourier.answers.telling import Refusal
-    from pefourier.pages import encodings as room
+        options = replace(options, specs=specs)
+    from pefourier.pages.encodings import (
+        Inquiry,
+        encoding_sections,
+        encodings_document,
+        report_page,
+    )
     from pefourier.questions import encoding_of
 
-    sizes = {"length": question.length, "d": question.d}
-    loaded = request.attempt_each(question.sources(), partial(encoding_of, **sizes))
-    encodings = [one for one in loaded if not isinstance(one, Refusal)]
-    inquiry = room.Inquiry(options, lattice, sigma, tuple(folders))
+    inquiry = Inquiry(typed, lattice, sigma, tuple(folders))
 
-    def study(enc: Any) -> Any:
-        return inquiry.study(enc, percentages(enc.label, question.quiet))
+    def study(source: Any) -> Any:
+        enc = encoding_of(source, **options.sizes)
+        return inquiry.study(enc, percentages(enc.label, options.quiet))
 
-    asked = request.keep_answers(request.attempt_each(loaded, study))
-    refused = [one for one in asked.each if isinstance(one, Refusal)]
+    results = answer_each(options.sources(), study, options.quiet)
+    studies, refusals = results.answers, results.refusals
     if folders:
-        sections = partial(room.encoding_sections, asked.answers, refused, inquiry)
-        form.deliver(report_folder(folders[0], out, title or "", sections, asked.each))
+        sections = partial(encoding_sections, studies, refusals, inquiry)
+        page = report_folder(folders[0], out, title or "", sections, results.per_spec)
     else:
-        write_text(out, room.encodings_document(asked.answers, refused, inquiry, title or ""))
-        form.deliver(room.report_page(asked.each, out))
-    question.note_unused(encodings)
-    asked.finish([])
+        write_text(out, encodings_document(studies, refusals, inquiry, title or ""))
+        page = report_page(results.per_spec, out)
+    options.note_without_effect([one.encoding for one in studies])
+    print_and_exit(page, results, output)
 
 
 def report_folder(
-    folder: str, out: str, title: str, sections: Any = None, asked: Sequence[Any] = ()
+    folder: str, out: str, title: str, sections: Any = None, per_spec: Sequence[Any] = ()
 ) -> Any:
     """Write the page about a folder of training, and what was asked about SPECs; the answer."""
     if is_file_of(folder, CAUSAL):
@@ -500,15 +780,9 @@ def report_folder(
         return page
     from pefourier.pages.training import folder_document, folder_page, read_train_folder
 
-    found = read_train_folder(folder)
-    write_text(out, folder_document(found, title, sections))
-    return folder_page(found, out, asked)
-
-
-OF_ENCODINGS = ("d", "length", "grid", "prefix", "rho", "seed", "times")  # options of a Question
-
-
-CLASSIFIED, CAUSAL = "results.jsonl", "results.json"  # what training leaves in a folder
+    training = read_train_folder(folder)
+    write_text(out, folder_document(training, title, sections))
+    return folder_page(training, out, per_spec)
 
 
 def is_train_folder(path: str) -> bool:
@@ -524,29 +798,21 @@ def is_file_of(folder: str, name: str) -> bool:
 
 
 def refuse_beside_folder(
-    folders: Sequence[str], others: Sequence[str], options: dict[str, Any]
+    folders: Sequence[str], specs: Sequence[str], options: Mapping[str, Any]
 ) -> None:
     """Refuse what says nothing about a train folder."""
-    if len(folders) > 1 or (others and is_file_of(folders[0], CAUSAL)):
+    if len(folders) > 1 or (specs and is_file_of(folders[0], CAUSAL)):
         what = "one folder" if len(folders) > 1 else "a folder of --causal alone"
-        raise PefourierError(f"report takes {what}; got {' and '.join([*folders, *others])}")
-    given = [f"--{name}" for name, value in options.items() if value is not None and not others]
-    if given:
+        raise PefourierError(f"report takes {what}; got {' and '.join([*folders, *specs])}")
+    names = [f"--{name}" for name, value in options.items() if value is not None and not specs]
+    if names:
         raise PefourierError(
-            f"{' and '.join(given)} say nothing about a folder of pefourier train; leave them out"
+            f"{' and '.join(names)} say nothing about a folder of pefourier train; leave them out"
         )
 
 
-def write_text(path: str, text: str) -> None:
-    """Write a text whole."""
-    from pefourier.files import write_whole
-
-    write_whole(path, lambda stream: stream.write(text.encode()))
-
-
-@app.command(name="list")
-@request.asking
-def list_encodings(form: request.Form, names: list[str] | None = None) -> None:
+@register("list")
+def list_encodings(output: OutputOptions, names: list[str] | None = None) -> None:
     """List the encodings that have a name.
 
     With a NAME: its formula, and what its parameters mean.
@@ -556,12 +822,11 @@ def list_encodings(form: request.Form, names: list[str] | None = None) -> None:
     """
     from pefourier.answers.catalogue import catalogue_page
 
-    form.deliver(catalogue_page(names or ()))
+    output.print(catalogue_page(names or ()))
 
 
-@app.command(context_settings={"ignore_unknown_options": True})  # they are to be explained
-@request.asking
-def explain(form: request.Form, term: list[str] | None = None, schema: bool = False) -> None:
+@register("explain", context_settings={"ignore_unknown_options": True})  # to be explained
+def explain(output: OutputOptions, term: list[str] | None = None, schema: bool = False) -> None:
     """What does a word mean?
 
     Its meaning, formula, unit, range, what is good and where it comes from. Without TERM some words
@@ -571,25 +836,72 @@ def explain(form: request.Form, term: list[str] | None = None, schema: bool = Fa
     Example: pefourier explain condition number
     """
     from pefourier.answers.terms import SCHEMA, explain_page
-    from pefourier.cli.vocabulary import command_terms, option_terms
 
     if schema:
         typer.echo(SCHEMA.read_text(encoding="utf-8"), nl=False)
         return
-    page = explain_page(term or (), [*command_terms(app), *option_terms(app)])
-    form.deliver(page)
+    page = explain_page(term or (), [*command_terms(), *option_terms()])
+    output.print(page)
     for reason in page.reasons:
         note(reason.text)
     if page.reasons:
         raise typer.Exit(2)
 
 
-@app.command()
-@request.asking
+def command_terms() -> list[Any]:
+    """A term for each command: the question that it answers, and its example."""
+    from pefourier.answers.terms import Term
+
+    helps = {name: function.__doc__ or "" for name, (function, *_) in COMMANDS.items()}
+    return [
+        Term(
+            name,
+            "commands",
+            text.partition("\n")[0],
+            good=text.rpartition("Example: ")[2].strip(),
+            also=ALSO.get(name, ()),
+        )
+        for name, text in helps.items()
+    ]
+
+
+def option_terms() -> list[Any]:
+    """A term for each option; those of one name and help in several commands are one."""
+    from pefourier.answers.terms import Term
+
+    users: dict[tuple[Any, ...], list[str]] = {}
+    for command_name, option in options_of(typer.main.get_command(program())):
+        key = (tuple(option.opts), option.help or "", values_of(option))
+        users.setdefault(key, []).append(command_name)
+    terms = []
+    for (names, meaning, values), commands in users.items():
+        name = next(name for name in names if name.startswith("--"))
+        meaning = f"{meaning} Option of {', '.join(commands)}."
+        aliases = tuple(alias for alias in names if alias != name)
+        terms.append(Term(name, "options", meaning, range=values, also=aliases))
+    return terms
+
+
+def values_of(option: Any) -> str:
+    """The values that an option takes, where it has a choice, and its default."""
+    choices = ", ".join(getattr(option.type, "choices", ()))
+    default = option.default
+    plain = isinstance(default, str | int | float) and not isinstance(default, bool)
+    return "; ".join(filter(None, (choices, f"default {default}" if plain else "")))
+
+
+def train_groups() -> type:
+    """The dataclass of the options of training, whose room is opened for its command alone."""
+    from pefourier.cli.train_options import TrainOptions
+
+    return TrainOptions
+
+
+@register("train", groups={"options": train_groups})
 def train(
-    given: TrainOptions,
+    options: Any,
     context: typer.Context,
-    setting: Setting = None,
+    setting: str | None = None,
     plan: bool = False,
     as_json: bool = False,
     as_csv: bool = False,
@@ -605,33 +917,34 @@ def train(
     \b
     Example: pefourier train --dataset smd --data data -e none -e sinusoidal -e dft --out runs
     """
-    options, told = fill_options(given, setting, context), None if quiet else note
+    from pefourier.cli.train_options import fill_options
+
+    chosen, tell = fill_options(options, setting, context), None if quiet else note
+    output = OutputOptions(as_json, as_csv)
     if plan:
         from pefourier.train.plan import plan_page, plan_training
 
-        request.Form(as_json, as_csv).deliver(plan_page(plan_training(options, told)))
+        output.print(plan_page(plan_training(chosen, tell)))
         return
-    if options.causal:
+    if chosen.causal:
         from pefourier.train.causal import causal_page, run_causal
 
-        request.Form(as_json, as_csv).deliver(causal_page(run_causal(options, told)))
+        output.print(causal_page(run_causal(chosen, tell)))
         return
     from pefourier.train.asked import check_options
 
-    check_options(options)  # before torch is loaded, which takes seconds
+    check_options(chosen)  # before torch is loaded, which takes seconds
     from pefourier.train.report import summary_page
     from pefourier.train.run import run_comparison
-    from pefourier.train.summary import Summary
 
-    def deliver(found: Summary) -> None:
+    def deliver(summary: Any) -> None:
         with suppress(typer.Exit):  # nobody reads the answer, but files are to be written
-            request.Form(as_json, as_csv).deliver(summary_page(found))
+            output.print(summary_page(summary))
 
-    run_comparison(options, deliver, told)
+    run_comparison(chosen, deliver, tell)
 
 
-@app.command()
-@request.asking
+@register("reproduce")
 def reproduce(
     out: str = "figures", as_json: bool = False, as_csv: bool = False, quiet: bool = False
 ) -> None:
@@ -646,9 +959,9 @@ def reproduce(
     """
     from pefourier.reproduce import claims_page, has_results, recompute_paper
 
-    form = request.Form(as_json, as_csv)
+    output = OutputOptions(as_json, as_csv)
     claims, files = recompute_paper(out, percentages("reproduce", quiet))
-    form.deliver(claims_page(claims))
+    output.print(claims_page(claims))
     note(f"wrote {', '.join(files)}", quiet)
     if not has_results(out):
         note("Table 1 is that of the results that come with this version", quiet)
