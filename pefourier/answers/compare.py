@@ -22,7 +22,7 @@ from pefourier.encodings.grids import size_of
 from pefourier.encodings.places import WORDS, by_axis
 from pefourier.encodings.registry import BUILDERS
 from pefourier.files import read_toml
-from pefourier.geometry.row_search import first_equal
+from pefourier.geometry.duplicates import first_duplicate
 from pefourier.writing.page import Reason
 from pefourier.writing.text import agreeing, join, number
 
@@ -404,7 +404,7 @@ def repeats_in_words(r: Comparison) -> str:
     """That rows of one table alone repeat, and from which on."""
     if r.cause or any(r.findings.values()) or r.dimensions[0] != r.dimensions[1]:
         return ""
-    firsts = [first_equal(enc.table(enc.domain.x[: r.length])) for enc in r.about]
+    firsts = [first_duplicate(enc.table(enc.domain.x[: r.length])) for enc in r.about]
     again = [np.flatnonzero(first != np.arange(r.length)) for first in firsts]
     if not any(map(len, again)) or all(map(len, again)):
         return ""

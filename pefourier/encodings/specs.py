@@ -18,7 +18,7 @@ from pefourier.encodings.conventions import list_conventions, specs_of_conventio
 from pefourier.encodings.descriptions import describe
 from pefourier.encodings.encoding import Encoding, as_encoding, from_table, rows_up_to
 from pefourier.encodings.findings import finding
-from pefourier.encodings.grids import check_sides, count_points, on_grid
+from pefourier.encodings.grids import check_sides, count_points, on_grid, with_grid_note
 from pefourier.encodings.refused import refuse_known
 from pefourier.encodings.registry import (
     BUILDERS,
@@ -84,7 +84,7 @@ def load(
         if value is not None:
             check_count(name, value)
     if not grid and not prefix:
-        return load_rows(spec, length, d, min_length, options)
+        return with_grid_note(load_rows(spec, length, d, min_length, options))
     check_sides(spec, grid, prefix, length)
     placing = {**options, "grid": tuple(grid), "prefix": prefix}
     is_table = source_of(spec) == "table"  # a file has its rows, and is not cut to those that fit
@@ -116,6 +116,8 @@ def load_object(
     if sides or prefix:
         check_sides(enc.label, sides, prefix, None)
         enc = on_grid(enc, sides, prefix)
+    elif not isinstance(source, Encoding):
+        enc = with_grid_note(enc)
     for key, value in unused.items():
         raise PefourierError(
             f"{key}={shown(value)} has no effect on {enc.label or 'a table'}; leave it out"
