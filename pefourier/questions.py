@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard, overload
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard
 
 import numpy as np
 
@@ -53,7 +53,7 @@ Source: TypeAlias = (
 )
 Count: TypeAlias = int | str  # texts as the shell takes them: "128k", "3e5"
 
-MOST_OF_CODE = 2**25  # numbers that code is asked for where nobody said how many
+LARGEST_CODE = 2**25  # numbers that code is asked for where nobody said how many
 PLACES = {"grid", "prefix"}  # keywords of all encodings: where their rows stand
 
 
@@ -132,13 +132,11 @@ def reconstruct(
     (lattice,) = whole_numbers(lattice=lattice)
     points = as_points(positions)
     flat = [x for point in points for x in point]
-    least, along_rows = max([79, *flat]) + 1, any(len(point) != 2 for point in points)
-    enc = encoding_of(encoding, length, d, params, least, as_rows=along_rows, demean=demean)
-    wanted = points if len(enc.domain.sides) > 1 else flat
-    return position_functions(enc, wanted or None, lattice, sigma, method)
+    enc = encoding_of(encoding, length, d, params, max([79, *flat]) + 1, demean=demean)
+    where = points if len(enc.domain.sides) > 1 else flat
+    return position_functions(enc, where or None, lattice, sigma, method)
 
 
-@overload
 def check(
     encoding: Source,
     *,
@@ -146,45 +144,18 @@ def check(
     d: Count | None = None,
     progress: Callable[[str], Progress] | None = None,
     **params: Any,
-) -> Faithfulness: ...
-
-
-@overload
-def check(
-    encoding: Source, *, length: Sequence[int], d: Count | None = None, **params: Any
-) -> tuple[Faithfulness, ...]: ...
-
-
-def check(
-    encoding: Source,
-    *,
-    length: Count | Sequence[int] | None = None,
-    d: Count | None = None,
-    progress: Callable[[str], Progress] | None = None,
-    **params: Any,
-) -> Faithfulness | tuple[Faithfulness, ...]:
+) -> Faithfulness:
     """Are codes distinct, can they be inverted? What ``pefourier check-faithful`` says.
 
-    Of several lengths: an answer for each.
-
-    Parameters
-    ----------
-    encoding, length, d, **params
-        As in `spectrum`.
-    progress : callable, optional
-        Called with the name of each phase of the work; what it gives, with parts done and all.
+    `progress` is called with the name of each phase of the work; what it gives, with parts done and
+    all. Other parameters are those of `spectrum`.
 
     Examples
     --------
     >>> assert check("dft", length=80).faithful
     >>> check("dft", length=80, d=64).closest_pair
     (0, 64)
-    >>> [one.verdict for one in check("dft", length=(64, 128), d=64)]
-    ['isometric', 'collides']
     """
-    if are_several(length):
-        own = {"d": d, "progress": progress, **params}
-        return tuple(check(encoding, length=one, **own) for one in length)
     from pefourier.analysis.faithful import assess
 
     return assess(beside_weights(encoding_of(encoding, length, d, params)), progress)
@@ -240,7 +211,6 @@ def relations(
     return relate(encoding_of(encoding, length, d, params))
 
 
-@overload
 def context(
     spec: str | os.PathLike[str],
     *,
@@ -248,24 +218,8 @@ def context(
     trained: Count | None = None,
     d: Count | None = None,
     against: str | None = None,
-) -> Context: ...
-
-
-@overload
-def context(
-    spec: str | os.PathLike[str], *, length: Sequence[int], **others: Any
-) -> tuple[Context, ...]: ...
-
-
-def context(
-    spec: str | os.PathLike[str],
-    *,
-    length: Count | Sequence[int] | None = None,
-    trained: Count | None = None,
-    d: Count | None = None,
-    against: str | None = None,
     **params: Any,
-) -> Context | tuple[Context, ...]:
+) -> Context:
     """How far do a model's positions reach? Its layers, rotations and bands of frequencies.
 
     Parameters
@@ -273,7 +227,7 @@ def context(
     spec : str or path
         A model's config.json or folder, or a rotation such as "rope:rho=5e5".
     length, trained : int, optional
-        Positions asked for, of several lengths each, and those of training.
+        Positions asked for, and those of training.
     against : str, optional
         Another SPEC, or a misreading such as "scaling-ignored" or "base=10000".
 
@@ -285,9 +239,6 @@ def context(
     refuse_keywords(
         "context", params, os.fspath(spec) if isinstance(spec, str | os.PathLike) else ""
     )
-    if are_several(length):
-        own = {"trained": trained, "d": d, "against": against}
-        return tuple(context(spec, length=one, **own) for one in length)
     from pefourier.analysis.context import describe_context, read_against
 
     if not isinstance(spec, str | os.PathLike):
@@ -296,9 +247,9 @@ def context(
             f"got {type(spec).__name__}"
         )
     length, trained, d = whole_numbers(length=length, trained=trained, d=d)
-    own, found = describe_context(os.fspath(spec), length, trained, d)
-    reading = read_against(own, against, found.length, d) if against else None
-    return replace(found, about=(replace(own[0], spec=os.fspath(spec)),), against=reading)
+    encodings, reach = describe_context(os.fspath(spec), length, trained, d)
+    reading = read_against(encodings, against, reach.length, d) if against else None
+    return replace(reach, about=(replace(encodings[0], spec=os.fspath(spec)),), against=reading)
 
 
 def usage(
@@ -329,23 +280,6 @@ def usage(
     (length,) = whole_numbers(length=length)
     files = [None if one is None else os.fspath(one) for one in (against, stats)]
     return use_of_model(os.fspath(model), length, layers, True, *files)
-
-
-@overload
-def design(
-    length: Count | None = None,
-    d: Count | None = None,
-    *,
-    criteria: Sequence[str] = (),
-    bases: Sequence[float] = (),
-    dtype: str | None = None,
-    span: str | float | None = None,
-    resolution: str | float | None = None,
-) -> Design: ...
-
-
-@overload
-def design(length: Sequence[int], d: Count, **others: Any) -> tuple[Design, ...]: ...
 
 
 def design(
@@ -394,16 +328,6 @@ def design(
         return design_grid(length, d, **own)
     (length,) = whole_numbers(length=length)
     return replace(design_base(steps.length if steps else length, d, **own), steps=steps)
-
-
-@overload
-def extend(spec: str | os.PathLike[str], to: Count, **others: Any) -> Extensions: ...
-
-
-@overload
-def extend(
-    spec: str | os.PathLike[str], to: Sequence[int], **others: Any
-) -> tuple[Extensions, ...]: ...
 
 
 def extend(
@@ -493,7 +417,7 @@ def resize(
     to = read_sides(to) if isinstance(to, str) else to
     if isinstance(params.get("grid"), str):
         params["grid"] = read_sides(params["grid"])
-    enc = encoding_of(encoding, None, d, {**params, "prefix": prefix}, as_rows=True)
+    enc = encoding_of(encoding, None, d, {**params, "prefix": prefix})
     to = lags_of_map(enc, to)
     enc = enc if params.get("grid") else on_own_grid(enc, len(to))
     lags = enc.domain.kind == "lag"
@@ -503,9 +427,8 @@ def resize(
     if enc.anew is not None and len(enc.domain.sides) == len(to):
         formula = enc.anew(tuple(to))
     elif has_formula(enc, encoding, to):
-        anew = {**params, "grid": tuple(to), "prefix": prefix}
         elsewhere = re.sub(r"(?<=[:,])grid=[^,]*", "", encoding)  # which would win
-        formula = encoding_of(elsewhere, None, d, anew)
+        formula = encoding_of(elsewhere, None, d, {**params, "grid": tuple(to), "prefix": prefix})
     return resize_table(enc, to, method, formula, progress)
 
 
@@ -536,8 +459,7 @@ def codes_at(
 ) -> tuple[Encoding, np.ndarray, np.ndarray[Any, np.dtype[np.float64]]]:
     """An encoding, the points (n,) that are asked for, and their codes (n, d)."""
     points = as_points(positions)
-    along_rows = not points or any(len(point) != 2 for point in points)
-    enc = encoding_of(encoding, length, d, params, as_rows=along_rows)
+    enc = encoding_of(encoding, length, d, params)
     every = as_stored(enc, enc.domain.x)
     x = np.array(rows_of_points(enc.domain, points), dtype=np.int64) if points else every
     return enc, x, np.asarray(enc.table(x), dtype=float)
@@ -594,12 +516,11 @@ def encoding_of(
     params: Mapping[str, Any] | None = None,
     least: int = 1,
     *,
-    as_rows: bool = False,
     demean: bool = False,
 ) -> Encoding:
     """The encoding that a SPEC names, or that an array, a module or a function gives.
 
-    `demean` takes the mean of a table away; nothing is noted of `as_rows`.
+    `demean` takes the mean of a table away.
 
     Raises
     ------
@@ -685,88 +606,102 @@ def pair_of(
     User's code has the dimension of a file or config, and its length as far as it gives so many.
     Parameters are those of a named one where there is one.
     """
-    from pefourier.analysis.operators import head_size
     from pefourier.encodings.grids import on_common_grid
 
-    sources, given = (a, b), dict(params or {})
-    kinds = [source_of(x.spec if isinstance(x, SpecWithDefaults) else x) for x in sources]
-    placing = {key: value for key, value in given.items() if key in PLACES}
-
-    def rows_of(k: int, **changed: Any) -> Encoding:
-        own = given if kinds[k] == "name" or "name" not in kinds else placing
-        asked = {"length": length, "d": d, **own, **changed}
-        return encoding_of(sources[k], asked.pop("length"), asked.pop("d"), asked, as_rows=True)
-
-    def first_of(k: int) -> Encoding:
-        rows = partial(rows_of, k)
-        try:
-            return rows()
-        except PefourierError:
-            if kinds[k] == "table" and (placed := on_grid_alone(sources[k], given, rows)):
-                return placed
-            if kinds[k] != "code" or kinds[1 - k] == "code" or d is not None:
-                raise
-            return rows(d=head_size(rows_of(1 - k)))  # it may take no other dimension
-
-    pair = [first_of(0), first_of(1)]
+    kinds = [source_of(x.spec if isinstance(x, SpecWithDefaults) else x) for x in (a, b)]
+    params = dict(params or {})
+    placing = {key: value for key, value in params.items() if key in PLACES}
+    sides = [
+        Side(x, kind, length, d, params if kind == "name" or "name" not in kinds else placing)
+        for x, kind in zip((a, b), kinds, strict=True)
+    ]
+    pair = [sides[0].load_beside(sides[1]), sides[1].load_beside(sides[0])]
     if kinds == ["name", "name"]:
         return pair[0], pair[1]
     if "name" in kinds:
         k = kinds.index("name")
         size = {key: value for key, value in {"length": length, "d": d}.items() if value}
-        pair[k] = rows_of(k, **{**size_and_place(pair[1 - k], pair[k].domain), **size})
+        pair[k] = sides[k].load(**{**size_and_place(pair[1 - k], pair[k].domain), **size})
         if kinds[1 - k] == "code":  # which takes a dimension that the SPEC of the other states
-            again = partial(rows_of, 1 - k, length=len(pair[k]))
-            pair[1 - k] = code_beside(pair[k], pair[1 - k], again, d, fixed=True)
+            at_length = partial(sides[1 - k].load, length=len(pair[k]))
+            pair[1 - k] = code_beside(pair[k], pair[1 - k], at_length, d, fixed=True)
     elif kinds.count("code") == 1:
         k = kinds.index("code")
         fixed = length is not None or bool(placing)
-        pair[k] = code_beside(pair[1 - k], pair[k], partial(rows_of, k), d, fixed)
+        pair[k] = code_beside(pair[1 - k], pair[k], sides[k].load, d, fixed)
     return on_common_grid(*pair)
 
 
-def on_grid_alone(
-    source: Any, given: Mapping[str, Any], rows: Callable[..., Encoding]
-) -> Encoding | None:
-    """A table on the grid that was asked for, behind another prefix than was; None: none fits."""
-    from pefourier.encodings.grids import IMAGE_PREFIXES, count_points, on_grid
+@dataclass(frozen=True)
+class Side:
+    """One of two that are compared, and what was given of its size and parameters."""
 
-    sides = given.get("grid") or getattr(source, "params", {}).get("grid") or ()
-    sides = read_sides(sides) if isinstance(sides, str) else tuple(sides)
-    enc = rows(grid=(), prefix=0)
-    prefix = len(enc) - count_points(sides)
-    return on_grid(enc, sides, prefix) if sides and prefix in IMAGE_PREFIXES else None
+    source: Any
+    kind: str  # as `source_of` says
+    length: Count | None
+    d: Count | None
+    params: Mapping[str, Any]
+
+    def load(self, **size: Any) -> Encoding:
+        """The encoding, at another size than was given."""
+        options = {"length": self.length, "d": self.d, **self.params, **size}
+        return encoding_of(self.source, options.pop("length"), options.pop("d"), options)
+
+    def load_beside(self, other: Side) -> Encoding:
+        """The encoding; code that takes no other dimension at that of the other."""
+        from pefourier.analysis.operators import head_size
+
+        try:
+            return self.load()
+        except PefourierError:
+            placed = self.on_grid_alone() if self.kind == "table" else None
+            if placed is None and (self.kind != "code" or other.kind == "code" or self.d):
+                raise
+            return placed or self.load(d=head_size(other.load()))
+
+    def on_grid_alone(self) -> Encoding | None:
+        """A table on the grid that was given, behind another prefix than was; None: none fits."""
+        from pefourier.encodings.grids import IMAGE_PREFIXES, count_points, on_grid
+
+        grid = self.params.get("grid") or getattr(self.source, "params", {}).get("grid") or ()
+        grid = read_sides(grid) if isinstance(grid, str) else tuple(grid)
+        rows = self.load(grid=(), prefix=0)
+        prefix = len(rows) - count_points(grid)
+        return on_grid(rows, grid, prefix) if grid and prefix in IMAGE_PREFIXES else None
 
 
 def code_beside(
-    other: Encoding, own: Encoding, rows_of: Callable[..., Encoding], d: Count | None, fixed: bool
+    other: Encoding,
+    code: Encoding,
+    load_code: Callable[..., Encoding],
+    d: Count | None,
+    fixed: bool,
 ) -> Encoding:
     """User's code in the size of what it is compared with, as far as it gives that and may."""
     from pefourier.analysis.operators import head_size
 
-    size = (lambda enc: enc.dim) if own.operator is None else head_size
-    wanted = size(other)
-    if d is None and size(own) != wanted:
+    size = (lambda enc: enc.dim) if code.operator is None else head_size
+    if d is None and size(code) != size(other):
         with suppress(PefourierError):  # code of one size only, which is compared as it is
-            own = rows_of(d=wanted)
-    asked = {} if d else {"d": own.params.get("d", own.dim)}
-    return own if fixed else as_long_as(other, own, lambda n: rows_of(length=n, **asked))
+            code = load_code(d=size(other))
+    dimension = {} if d else {"d": code.params.get("d", code.dim)}
+    return code if fixed else as_long_as(other, code, partial(load_code, **dimension))
 
 
-def as_long_as(other: Encoding, own: Encoding, rows_of: Callable[[int], Encoding]) -> Encoding:
+def as_long_as(other: Encoding, code: Encoding, load_code: Callable[..., Encoding]) -> Encoding:
     """User's code at the length of what it is compared with, or at the most that it gives.
 
     Code may be wrong, or a buffer end, beyond the first positions.
     """
-    most = min(len(other), max(MOST_OF_CODE // own.dim, len(own)))
-    beyond, asked = most + 1, most
-    while len(other.domain.sides) == 1 and beyond - len(own) > 1:
+    length = min(len(other), max(LARGEST_CODE // code.dim, len(code)))
+    too_long = length + 1
+    while len(other.domain.sides) == 1 and too_long - len(code) > 1:
         try:
-            own = rows_of(asked)
+            code = load_code(length=length)
         except PefourierError:
-            beyond = asked
-        asked = (len(own) + beyond) // 2
-    return own
+            too_long = length
+        length = (len(code) + too_long) // 2
+    return code
 
 
 def size_and_place(other: Encoding, domain: Domain) -> dict[str, Any]:
