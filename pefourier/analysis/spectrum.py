@@ -26,7 +26,6 @@ from pefourier.analysis.measure import (
     folded_around,
     frequencies_and_weights,
 )
-from pefourier.diagnosis.identify import frequency_slack
 from pefourier.encodings.axis_parts import axis_parts
 from pefourier.encodings.checks import LARGEST, NUMBERS, check_count, check_size
 from pefourier.encodings.domain import half_plane, lattice_points
@@ -335,6 +334,8 @@ def turning_waves(enc: Encoding) -> JointWaves | None:
 
     Each step turns such a pair by its frequency, so that waves longer than the table show theirs.
     """
+    from pefourier.diagnosis.identify import frequency_slack  # of tables alone; its room is large
+
     table = np.asarray(enc.table(), dtype=float)
     pairs = None if enc.domain.basis is not None else fit_sinusoid_pairs(table, enc.eps)
     if pairs is None:

@@ -100,14 +100,14 @@ def parse_short(text: str) -> int:
     return int(text) if len(text) <= LONGEST_NUMBER else refuse(text)
 
 
-def is_count(value: Any) -> bool:
+def is_natural(value: Any) -> bool:
     """Whether a stored value is a whole number from 0 on."""
     return type(value) is int and value >= 0
 
 
-def is_count_or_null(value: Any) -> bool:
+def is_natural_or_null(value: Any) -> bool:
     """Whether a stored value is a whole number from 0 on, or null."""
-    return value is None or is_count(value)
+    return value is None or is_natural(value)
 
 
 def is_size(value: Any) -> bool:
@@ -125,22 +125,22 @@ def is_object(value: Any) -> bool:
     return value is None or isinstance(value, dict)
 
 
-LOSS = {"distinct_cast": is_count, "distinct_phase": is_count_or_null}
-LAYER = {"index": [is_count], "kind": is_text, "window": is_count_or_null}
+LOSS = {"distinct_cast": is_natural, "distinct_phase": is_natural_or_null}
+LAYER = {"index": [is_natural], "kind": is_text, "window": is_natural_or_null}
 FINDINGS = [{"code": is_text, "message": is_text, "severity": SEVERITIES.__contains__}]
 SHAPES: dict[str, dict[str, Any]] = {  # what is compared, in the types that it is written in
     "check-faithful": {
-        **dict.fromkeys(("length", "dimension"), is_count),
+        **dict.fromkeys(("length", "dimension"), is_natural),
         **dict.fromkeys(("min_distance", "gap"), is_size),
         "verdict": lambda value: is_text(value) and value in LADDER,
         "precision": {"*": LOSS},
         "findings": FINDINGS,
     },
     "context": {
-        **dict.fromkeys(("length", "trained"), is_count),
-        "layers": [{**LAYER, "rotation": is_count_or_null}],
+        **dict.fromkeys(("length", "trained"), is_natural),
+        "layers": [{**LAYER, "rotation": is_natural_or_null}],
         "rotations": [
-            {"name": is_text, "unseen": is_count, "idle": is_count, "precision": {"*": LOSS}}
+            {"name": is_text, "unseen": is_natural, "idle": is_natural, "precision": {"*": LOSS}}
         ],
         "findings": FINDINGS,
     },
@@ -160,9 +160,9 @@ def is_record(record: Any, shape: Record) -> bool:
 def has_shape(value: Any, shape: Any) -> bool:
     """Whether a stored value has a shape: a test, a list of one, or an object by its keys, or "*".
 
-    >>> has_shape({"a": [1, 2]}, {"a": [is_count]}), has_shape([], {"a": is_count})
+    >>> has_shape({"a": [1, 2]}, {"a": [is_natural]}), has_shape([], {"a": is_natural})
     (True, False)
-    >>> has_shape({"x": {"y": -1}}, {"*": {"y": is_count}})
+    >>> has_shape({"x": {"y": -1}}, {"*": {"y": is_natural}})
     False
     """
     if isinstance(shape, list):
