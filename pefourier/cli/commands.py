@@ -4,7 +4,7 @@ A command imports what it needs when it runs, so that help and the list start wi
 """
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import astuple, dataclass, replace
 from functools import partial
@@ -17,20 +17,28 @@ from pefourier.cli.options import (
     SHORT_NAMES,
     EncodingOptions,
     FigureOptions,
-    NothingAnswered,
     OutputOptions,
     add_commands,
     options_of,
     register,
 )
 from pefourier.cli.process import note, percentages, say
-from pefourier.errors import PefourierError, UnknownPositions, shown
+from pefourier.cli.results import (
+    Results,
+    answer_each,
+    ask_each,
+    hold_against,
+    print_and_exit,
+    stored_answers,
+)
+from pefourier.errors import PefourierError, shown
 from pefourier.version import __version__
 from pefourier.writing.escapes import printable
 
 COMPLETION = "_PEFOURIER_COMPLETE"  # set by the shell when it wants completions
 BETWEEN = " (times between: --times FILE, as with sinusoidal)"
 ALSO = {"compare": ("diff",), "report": ("analyze", "analyse", "visualize"), "list": ("ls",)}
+OF_ENCODINGS = ("d", "length", "grid", "prefix", "rho", "seed", "times")  # options of a page
 CLASSIFIED, CAUSAL = "results.jsonl", "results.json"  # what training leaves in a folder
 
 Method = Literal["auto", "declared", "periodogram"]
@@ -51,10 +59,10 @@ Format = Literal["float32", "float16", "bfloat16", "fp32", "fp16", "bf16"]
 
 def program(names: Sequence[str] = ()) -> typer.Typer:
     """The program with some of its commands, or all."""
-    helped = {"context_settings": {"help_option_names": ["-h", "--help"]}}
-    made = typer.Typer(add_completion=False, rich_markup_mode=None, **helped)
-    made.callback(invoke_without_command=True)(about_program)
-    return add_commands(made, names or tuple(COMMANDS))
+    settings = {"context_settings": {"help_option_names": ["-h", "--help"]}}
+    app = typer.Typer(add_completion=False, rich_markup_mode=None, **settings)
+    app.callback(invoke_without_command=True)(about_program)
+    return add_commands(app, names or tuple(COMMANDS))
 
 
 def about_program(
@@ -82,115 +90,6 @@ def about_program(
 
         names = {"prog_name": "pefourier", "complete_var": COMPLETION}
         say(get_completion_script(shell=show_completion, **names) + "\n")
-
-
-@dataclass(frozen=True)
-class Results:
-    """What was found for each SPEC, in the order given: an answer, or why there is none."""
-
-    per_spec: list[Any]
-
-    @property
-    def answers(self) -> list[Any]:
-        """The SPECs that were answered."""
-        return [one for one in self.per_spec if hasattr(one, "encoding")]
-
-    @property
-    def refusals(self) -> list[Any]:
-        """The SPECs that were not."""
-        return [one for one in self.per_spec if not hasattr(one, "encoding")]
-
-
-def answer_each(
-    sources: Sequence[Any], ask: Callable[[Any], Any], quiet: bool, skip: bool = False
-) -> Results:
-    """The answer for each SPEC, or its refusal, which is told; where all are refused an error.
-
-    With `skip` configs that set no positions which could be answered for are passed over.
-    """
-    from pefourier.answers.telling import Refusal
-
-    results = Results([])
-    for source in sources:
-        try:
-            results.per_spec.append(ask(source))
-        except PefourierError as error:
-            if skip and isinstance(error, UnknownPositions):
-                note(f"skipped: {error}", quiet)
-                continue
-            if len(sources) == 1:
-                raise  # with where it happened, for --debug
-            results.per_spec.append(Refusal(getattr(source, "spec", source), str(error)))
-    if not results.per_spec:
-        note("all were skipped; nothing was checked", quiet)
-        raise typer.Exit(0)
-    if not results.answers:
-        *reasons, last = dict.fromkeys(refusal.error for refusal in results.refusals)
-        for reason in reasons:
-            note(reason)
-        raise NothingAnswered(results.refusals, last)
-    for spec, error in ((shown(refusal.spec), refusal.error) for refusal in results.refusals):
-        note(error if spec in error else f"{spec}: {error}")
-    return results
-
-
-def ask_each(options: EncodingOptions, question: Callable[..., Any], skip: bool = False) -> Results:
-    """Ask a question of `pefourier.questions` about each SPEC."""
-    from pefourier.answers.telling import answer_of
-
-    def ask(source: Any) -> Any:
-        return answer_of(question(source, **options.sizes))
-
-    return answer_each(options.sources(), ask, options.quiet, skip)
-
-
-def print_and_exit(page: Any, results: Results, output: OutputOptions, quiet: bool = False) -> None:
-    """Print a page and why it says "no"; end with status 2 for a refusal, 1 for such a reason."""
-    for remark in page.remarks:
-        note(remark.text, quiet)
-    output.print(page)
-    for reason in () if quiet and output.name == "lint" else page.reasons:
-        note(reason.text)
-    if results.refusals or page.reasons:
-        raise typer.Exit(2 if results.refusals else 1)
-
-
-def hold_against(
-    page: Any,
-    results: Results,
-    shortfalls: Callable[[Any], Sequence[str]],
-    baseline: Mapping[str, Any] | None,
-    strict: bool,
-) -> Any:
-    """A page with what results lack, and what is not as in a baseline.
-
-    What is no worse and not as it was is a remark, where it is not `strict`.
-    """
-    from pefourier.writing.page import Reason
-
-    reasons = [
-        Reason(a.encoding.label, "unmet", words)
-        for a in results.answers
-        for words in shortfalls(a.result)
-    ]
-    remarks: list[Reason] = []
-    if baseline is not None:
-        from pefourier.answers.baseline import judge
-
-        worse, remarks = judge(baseline, results.per_spec)
-        reasons += worse
-    if strict:
-        reasons, remarks = reasons + remarks, []
-    return replace(page, reasons=reasons, remarks=remarks)
-
-
-def stored_answers(path: str | None, command_name: str) -> Mapping[str, Any] | None:
-    """The answers of a baseline, where one is given."""
-    if path is None:
-        return None
-    from pefourier.answers.baseline import read_baseline
-
-    return read_baseline(path, command_name)
 
 
 def spare_threads(specs: Sequence[str] = ()) -> None:
@@ -268,16 +167,36 @@ def write_text(path: str, text: str) -> None:
     write_whole(path, lambda stream: stream.write(text.encode()))
 
 
+@dataclass(frozen=True)
+class DensityOptions:
+    """How a density over frequencies is made."""
+
+    lattice: int | None = None
+    sigma: float | None = None
+    method: Method = "auto"
+    demean: bool = False
+
+
+def tell(
+    telling: Any,
+    results: Results,
+    options: EncodingOptions,
+    output: OutputOptions,
+    figure: FigureOptions,
+) -> None:
+    """Draw the figure of the results, name options without effect, print the page."""
+    figure.draw(telling.figure, results.answers)
+    options.note_without_effect([a.encoding for a in results.answers])
+    print_and_exit(telling.page(results.per_spec), results, output)
+
+
 @register("spectrum")
 def spectrum(
     options: EncodingOptions,
     output: OutputOptions,
     figure: FigureOptions,
-    lattice: int | None = None,
-    sigma: float | None = None,
-    method: Method = "auto",
+    density: DensityOptions,
     axis: Axis = "auto",
-    demean: bool = False,
 ) -> None:
     """Which frequencies does an encoding have?
 
@@ -289,13 +208,11 @@ def spectrum(
     from pefourier import questions
     from pefourier.answers import spectrum as words
 
-    own = {"lattice": lattice, "sigma": sigma, "method": method, "demean": demean}
-    results = ask_each(options, partial(questions.spectrum, **own))
-    by_decade = words.by_decade(results.answers, axis)
-    figure.draw(words.spectrum_by_decade if by_decade else words.TOLD.figure, results.answers)
-    options.note_without_effect([a.encoding for a in results.answers])
-    chart = partial(words.spectrum_chart, axis=axis)
-    print_and_exit(words.TOLD.page(results.per_spec, chart=chart), results, output)
+    results = ask_each(options, partial(questions.spectrum, **vars(density)))
+    telling = replace(words.TOLD, chart=partial(words.spectrum_chart, axis=axis))
+    if words.by_decade(results.answers, axis):
+        telling = replace(telling, figure=words.spectrum_by_decade)
+    tell(telling, results, options, output, figure)
 
 
 @register("reconstruct")
@@ -303,11 +220,8 @@ def reconstruct(
     options: EncodingOptions,
     output: OutputOptions,
     figure: FigureOptions,
+    density: DensityOptions,
     pos: list[str] | None = None,
-    lattice: int | None = None,
-    sigma: float | None = None,
-    method: Method = "auto",
-    demean: bool = False,
 ) -> None:
     """What is left of a position?
 
@@ -322,11 +236,8 @@ def reconstruct(
     from pefourier import questions
     from pefourier.answers.reconstruct import TOLD
 
-    own = {"lattice": lattice, "sigma": sigma, "method": method, "demean": demean}
-    results = ask_each(options, partial(questions.reconstruct, positions=points, **own))
-    figure.draw(TOLD.figure, results.answers)
-    options.note_without_effect([a.encoding for a in results.answers])
-    print_and_exit(TOLD.page(results.per_spec), results, output)
+    question = partial(questions.reconstruct, positions=points, **vars(density))
+    tell(TOLD, ask_each(options, question), options, output, figure)
 
 
 @dataclass(frozen=True)
@@ -367,8 +278,8 @@ def check_faithful(
     results = ask_each(options, check, skip=required.skip_unknown)
     figure.draw(TOLD.figure, results.answers)
     options.note_without_effect([a.encoding for a in results.answers])
-    held = {"rung": required.require, "dtype": required.require_dtype, "strict": required.strict}
-    page, lacking = faithful_page(results.per_spec), partial(shortfalls, **held)
+    limits = {"rung": required.require, "dtype": required.require_dtype, "strict": required.strict}
+    page, lacking = faithful_page(results.per_spec), partial(shortfalls, **limits)
     page = hold_against(page, results, lacking, baseline, required.strict)
     print_and_exit(page, results, output, options.quiet)
 
@@ -445,10 +356,7 @@ def relations(options: EncodingOptions, output: OutputOptions, figure: FigureOpt
     from pefourier import questions
     from pefourier.answers.relations import TOLD
 
-    results = ask_each(options, questions.relations)
-    figure.draw(TOLD.figure, results.answers)
-    options.note_without_effect([a.encoding for a in results.answers])
-    print_and_exit(TOLD.page(results.per_spec), results, output)
+    tell(TOLD, ask_each(options, questions.relations), options, output, figure)
 
 
 @dataclass(frozen=True)
@@ -487,10 +395,10 @@ def context(options: ContextOptions, output: OutputOptions, figure: FigureOption
     from pefourier.answers.telling import answer_of
 
     baseline = stored_answers(options.baseline, "context")
-    own = {name: getattr(options, name) for name in ("length", "trained", "d", "against")}
+    settings = {name: getattr(options, name) for name in ("length", "trained", "d", "against")}
 
     def ask(spec: str) -> Any:
-        return answer_of(questions.context(spec, **own))
+        return answer_of(questions.context(spec, **settings))
 
     results = answer_each(options.specs, ask, options.quiet)
     for enc in (a.encoding for a in results.answers if a.encoding.measure):
@@ -530,8 +438,8 @@ def usage(options: UsageOptions, output: OutputOptions, figure: FigureOptions) -
     from pefourier.answers.usage import TOLD
     from pefourier.weights.usage import use_of_model
 
-    *own, quiet = astuple(options)
-    answers = [answer_of(use_of_model(*own, percentages(options.model, quiet)))]
+    *settings, quiet = astuple(options)
+    answers = [answer_of(use_of_model(*settings, percentages(options.model, quiet)))]
     figure.draw(TOLD.figure, answers)
     output.print(TOLD.page(answers))
 
@@ -620,13 +528,13 @@ def extend(options: DesignOptions, output: OutputOptions, figure: FigureOptions)
 
     config, trained, to = options.extend_from, options.length, options.grid or options.to
     extensions = questions.extend(config, to, trained=trained, d=options.d, **options.bases)
-    own: dict[str, Any] = {}
+    on_grid: dict[str, Any] = {}
     if options.grid:
         specs = grid_specs(config, to, extensions, trained or ())
-        own = {"specs": specs, "grid": () if trained else presumed_grid(config)}
+        on_grid = {"specs": specs, "grid": () if trained else presumed_grid(config)}
     answers = list(map(answer_of, extensions if options.grid else (extensions,)))
     figure.draw(TOLD.figure, answers)
-    output.print(TOLD.page(answers, words=partial(extensions_text, **own)))
+    output.print(TOLD.page(answers, words=partial(extensions_text, **on_grid)))
 
 
 @register("resize")
@@ -662,9 +570,9 @@ def resize(
     from pefourier.answers.resize import TOLD, resize_record, resize_text
     from pefourier.answers.telling import answer_of
 
-    own = {"d": d, "grid": old or (), "prefix": prefix or 0}
-    own["progress"] = percentages(printable(spec), quiet)
-    resizing = questions.resize(spec, new, method=method or "", **own)
+    place = {"grid": old or (), "prefix": prefix or 0}
+    progress = percentages(printable(spec), quiet)
+    resizing = questions.resize(spec, new, method=method or "", d=d, progress=progress, **place)
     answers = [answer_of(resizing)]
     figure.draw(TOLD.figure, answers)
     if out is not None:
@@ -732,8 +640,7 @@ def write_report(
     from pefourier.files import check_suffix
 
     check_suffix(out, (".html", ".htm"))
-    names = ("d", "length", "grid", "prefix", "rho", "seed", "times")
-    typed = {name: getattr(options, name) for name in names}
+    typed = {name: getattr(options, name) for name in OF_ENCODINGS}
     folders = [spec for spec in options.names if is_train_folder(spec)]
     if folders:
         specs = [spec for spec in options.names if spec not in folders]
@@ -764,7 +671,7 @@ def write_report(
     else:
         write_text(out, encodings_document(studies, refusals, inquiry, title or ""))
         page = report_page(results.per_spec, out)
-    options.note_without_effect([one.encoding for one in studies])
+    options.note_without_effect([study.encoding for study in studies])
     print_and_exit(page, results, output)
 
 
@@ -802,8 +709,8 @@ def refuse_beside_folder(
 ) -> None:
     """Refuse what says nothing about a train folder."""
     if len(folders) > 1 or (specs and is_file_of(folders[0], CAUSAL)):
-        what = "one folder" if len(folders) > 1 else "a folder of --causal alone"
-        raise PefourierError(f"report takes {what}; got {' and '.join([*folders, *specs])}")
+        rule = "one folder" if len(folders) > 1 else "a folder of --causal alone"
+        raise PefourierError(f"report takes {rule}; got {' and '.join([*folders, *specs])}")
     names = [f"--{name}" for name, value in options.items() if value is not None and not specs]
     if names:
         raise PefourierError(

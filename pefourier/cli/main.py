@@ -41,18 +41,18 @@ def main(arguments: list[str]) -> int:
     end = arguments.index("--") if "--" in arguments else len(arguments)
     options, paths = arguments[:end], arguments[end:]
     debug = "--debug" in options
-    wanted = repeat_options([a for a in options if a != "--debug"]) + paths or ["--help"]
-    if wanted[0] == "help":
-        wanted = [*wanted[1:2], "--help"]
+    words = repeat_options([a for a in options if a != "--debug"]) + paths or ["--help"]
+    if words[0] == "help":
+        words = [*words[1:2], "--help"]
     if COMPLETION in os.environ:
-        complete(wanted)
+        complete(words)
     try:
         if sys.stdout is None:
             raise PefourierError("standard output is closed; there is nowhere to answer")
         check_working_directory()
         if "--paths" in options and not paths:
             raise PefourierError("--paths takes paths behind --: write -- between options and them")
-        status = invoke(wanted)
+        status = invoke(words)
         # A library may have made of a signal an error that was reported, or nothing
         return tell_of_interrupt(LISTENER.came[0]) if LISTENER.came else status
     except KeyboardInterrupt:
@@ -65,7 +65,7 @@ def main(arguments: list[str]) -> int:
 
             with suppress(OSError):
                 traceback.print_exception(error)
-        return report_error(error, wanted)
+        return report_error(error, words)
 
 
 def check_working_directory() -> None:
@@ -145,12 +145,12 @@ def error_line(error: BaseException, arguments: list[str]) -> str:
     elif isinstance(error, PefourierError):
         text = str(error)
     elif isinstance(error, OSError):
-        what = "cannot write standard output: " if is_of_stdout(error) else ""
-        what = f"{shown(error.filename)}: " if error.filename else what
-        text = what + (error.strerror or str(error))
+        place = "cannot write standard output: " if is_of_stdout(error) else ""
+        place = f"{shown(error.filename)}: " if error.filename else place
+        text = place + (error.strerror or str(error))
     elif isinstance(error, MemoryError):
-        what = str(error) or "the system has no more"
-        text = f"not enough memory ({what}); try a smaller --length, --d or --lattice"
+        reason = str(error) or "the system has no more"
+        text = f"not enough memory ({reason}); try a smaller --length, --d or --lattice"
     elif has_no_room(error):
         text = "not enough address space to load what this needs; end other programs or raise "
         text += "ulimit -v"
@@ -159,8 +159,8 @@ def error_line(error: BaseException, arguments: list[str]) -> str:
     elif str(error) == NO_THREAD:
         text = "the system starts no more threads for you; end other programs or raise ulimit -u"
     else:
-        what = shorten(" ".join(f"{type(error).__name__}: {error}".split()))
-        text = f"internal error ({what}); this is a bug in pefourier, please report it with "
+        reason = shorten(" ".join(f"{type(error).__name__}: {error}".split()))
+        text = f"internal error ({reason}); this is a bug in pefourier, please report it with "
         text += "the command; --debug shows the traceback"
     return cut_arguments(text, arguments)
 
@@ -209,8 +209,8 @@ def suggest(word: str) -> str:
 
 def owners_of(option: str) -> list[str]:
     """The commands that take an option."""
-    every = options_of(typer.main.get_command(program()))
-    return [name for name, own in every if option in own.opts and name != "pefourier"]
+    pairs = options_of(typer.main.get_command(program()))
+    return [name for name, parameter in pairs if option in parameter.opts and name != "pefourier"]
 
 
 def instead_of(option: str, command: str) -> str:

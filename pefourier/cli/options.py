@@ -115,7 +115,7 @@ def with_shared_options(
     kinds = {p.name: groups[p.name]() if p.name in groups else p.annotation for p in parameters}
     shared = {name: kind for name, kind in kinds.items() if is_dataclass(kind)}
     options = [(f.name, f.type, f.default) for kind in shared.values() for f in fields(kind)]
-    own = [(p.name, p.annotation, p.default) for p in parameters if p.name not in shared]
+    single = [(p.name, p.annotation, p.default) for p in parameters if p.name not in shared]
     typed = [
         inspect.Parameter(
             name,
@@ -123,7 +123,7 @@ def with_shared_options(
             default=default,
             annotation=with_help(function.__name__, name, kind),
         )
-        for name, kind, default in [*options, *own]
+        for name, kind, default in [*options, *single]
     ]
 
     @wraps(function)
@@ -131,12 +131,12 @@ def with_shared_options(
         try:
             check_paths(values)
             refuse_overwriting(values)
-            given = {key: tuple(v) if isinstance(v, list) else v for key, v in values.items()}
+            tuples = {key: tuple(v) if isinstance(v, list) else v for key, v in values.items()}
             filled = {
-                name: kind(**{f.name: given[f.name] for f in fields(kind)})
+                name: kind(**{f.name: tuples[f.name] for f in fields(kind)})
                 for name, kind in shared.items()
             }
-            function(**filled, **{name: values[name] for name, *_ in own})
+            function(**filled, **{name: values[name] for name, *_ in single})
         except PefourierError as error:
             if values.get("form") in ANNOTATIONS:
                 annotate_refusals(function.__name__.replace("_", "-"), values, error)
@@ -287,10 +287,10 @@ class FigureOptions:
         from pefourier.answers import plot
 
         look = plot.DARK if self.dark else plot.USUAL
-        own = {"width": self.inches(), "title": self.title, "dpi": self.dpi}
-        own = {name: value for name, value in own.items() if value is not None}
-        kept = {"look": replace(look, **own)} if own or self.dark else {}
-        plot.save(self.plot, figure, answers, **kept)
+        typed = {"width": self.inches(), "title": self.title, "dpi": self.dpi}
+        typed = {name: value for name, value in typed.items() if value is not None}
+        looks = {"look": replace(look, **typed)} if typed or self.dark else {}
+        plot.save(self.plot, figure, answers, **looks)
 
 
 @dataclass(frozen=True)
@@ -431,7 +431,7 @@ PARSERS: dict[str, Callable[[str], Any]] = {
 
 def options_of(program: Any) -> Iterator[tuple[str, Any]]:
     """Options with the command that has them, those of the program itself first."""
-    for name, own in {"pefourier": program, **program.commands}.items():
-        for parameter in own.params:
+    for name, part in {"pefourier": program, **program.commands}.items():
+        for parameter in part.params:
             if parameter.param_type_name == "option":
                 yield name, parameter

@@ -82,13 +82,13 @@ def takes_colours(stream: Any) -> bool:
     return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
-def coloured(said: str) -> str:
+def coloured(conclusion: str) -> str:
     r"""A conclusion whose verdicts, the first words behind a label, stand out on a terminal.
 
     >>> coloured("dft: COLLIDES. Only 64 of 80.")
     'dft: \x1b[1;31mCOLLIDES\x1b[0m. Only 64 of 80.'
     """
-    return VERDICT.sub(lambda m: f"{m[1]}\x1b[{COLOURS.get(m[2], '1')}m{m[2]}\x1b[0m.", said)
+    return VERDICT.sub(lambda m: f"{m[1]}\x1b[{COLOURS.get(m[2], '1')}m{m[2]}\x1b[0m.", conclusion)
 
 
 def draws_dots(stream: Any) -> bool:

@@ -13,9 +13,9 @@ from pefourier.train.options import GROUPS, SETTINGS, Options, flag_of, told_of_
 IN_STEPS = {"epochs": "steps", "patience": "patience_steps"}  # the same in another unit
 
 
-def fill_options(given: Any, setting: str | None, context: typer.Context) -> Options:
+def fill_options(typed: Any, setting: str | None, context: typer.Context) -> Options:
     """The options of the command line, with what a published setting says of the others."""
-    return Options(**vars(given) | preset(setting, context))
+    return Options(**vars(typed) | preset(setting, context))
 
 
 def preset(setting: str | None, context: typer.Context) -> dict[str, Any]:
