@@ -15,8 +15,8 @@ from stored import put
 from test_rough import NUMBERS, PLAIN, TEXTS, WHOLE
 from tiny_models import write_model
 
-from pefourier.cli.commands import program
 from pefourier.cli.main import main
+from pefourier.cli.program import program
 from pefourier.pages.document import Words
 from pefourier.pages.training import read_train_folder, settings_part, training_conclusions
 from pefourier.train.report import sentences, tables

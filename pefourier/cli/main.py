@@ -9,7 +9,6 @@ from itertools import pairwise
 
 import typer
 
-from pefourier.cli.commands import COMPLETION, command_terms, program
 from pefourier.cli.options import COMMANDS, OF_IMAGES, options_of
 from pefourier.cli.process import (
     LISTENER,
@@ -19,6 +18,7 @@ from pefourier.cli.process import (
     paste,
     tell_of_interrupt,
 )
+from pefourier.cli.program import COMPLETION, command_terms, program
 from pefourier.errors import LONGEST, PefourierError, nearest, shorten, shown
 from pefourier.writing.escapes import printable
 

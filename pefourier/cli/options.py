@@ -18,7 +18,7 @@ import typer
 from typer.core import TyperCommand
 
 from pefourier.cli.overwriting import refuse_overwriting
-from pefourier.cli.process import coloured, draws_dots, note, say, takes_colours
+from pefourier.cli.process import coloured, draws_dots, say, takes_colours
 from pefourier.errors import PefourierError, shown
 
 # by command and option; JSON, which is read at each start, takes a tenth of the time of TOML
@@ -164,82 +164,6 @@ def as_path(argument: str) -> str:
     unmistakable = ":" not in argument and ("/" in argument or "." in argument)
     unchanged = unmistakable or not argument or os.path.isabs(argument)
     return argument if unchanged else f"./{argument}"
-
-
-@dataclass(frozen=True)
-class EncodingOptions:
-    """Which encodings, and what holds of all of them."""
-
-    specs: list[str] | None = None
-    d: int | None = None
-    length: int | None = None
-    grid: tuple | None = None
-    prefix: int | None = None
-    rho: float | None = None
-    seed: int | None = None
-    times: str | None = None
-    paths: bool = False
-    quiet: bool = False
-
-    @property
-    def names(self) -> list[str]:
-        """The SPECs; where none is given sinusoidal, and dft where no times are."""
-        return list(self.specs or (["sinusoidal", "dft"] if self.times is None else ["sinusoidal"]))
-
-    @property
-    def sizes(self) -> dict[str, int | None]:
-        """The length and dimension."""
-        return {"length": self.length, "d": self.d}
-
-    def defaults(self) -> dict[str, Any]:
-        """Parameters of all SPECs that have them; what suits none is refused here."""
-        from pefourier.encodings.checks import check_above, check_count
-
-        if self.rho is not None:
-            check_above("rho", self.rho)
-        if self.seed is not None:
-            check_count("seed", self.seed, least=0, most=2**32 - 1)
-        if self.names.count("-") > 1:
-            raise PefourierError("standard input ('-') can be read once; name it once")
-        defaults = {"rho": self.rho, "seed": self.seed}
-        defaults |= {"grid": self.grid or (), "prefix": self.prefix or 0}
-        if self.times is None:
-            return defaults
-        from pefourier.encodings.sources.tables import read_numbers
-        from pefourier.encodings.specs import refuse_times
-
-        refuse_times(self.names)
-        return defaults | {"times": read_numbers(self.times)}
-
-    def sources(self, *, whole: bool = False) -> list[Any]:
-        """The SPECs with what holds of all: each rotation of a config, or the `whole`."""
-        from pefourier.encodings.specs import specs_of_rotations
-        from pefourier.questions import SpecWithDefaults
-
-        defaults = self.defaults()
-        specs = self.names
-        if not whole:
-            specs = [spec for name in self.names for spec in specs_of_rotations(name)]
-        return [SpecWithDefaults(spec, defaults) for spec in specs]
-
-    def note_without_effect(self, encodings: Sequence[Any]) -> None:
-        """Name the options that are settings of none of the encodings; times of any."""
-        for name in ("d", "length", "rho", "seed", "times"):
-            value = getattr(self, name)
-            without = [e for e in encodings if not has_setting(e, name, value)]
-            if name != "times" and len(without) < len(encodings):
-                continue
-            if value is not None and without:
-                labels = ", ".join(e.label for e in without)
-                note(f"--{name} {value} has no effect on {labels}", self.quiet)
-
-
-def has_setting(enc: Any, name: str, value: Any) -> bool:
-    """Whether an option's value is that of a parameter, or a size, of an encoding."""
-    if name == "times":
-        return enc.params.get("times") is not None
-    params = [enc.params.get(key) for key in (name, "embedding" if name == "d" else name)]
-    return value in [*params, {"d": enc.dim, "length": len(enc)}.get(name)]
 
 
 @dataclass(frozen=True)

@@ -23,8 +23,8 @@ from pefourier.answers.terms import (
     find_terms,
     read_terms,
 )
-from pefourier.cli.commands import command_terms, option_terms, program
 from pefourier.cli.options import options_of
+from pefourier.cli.program import command_terms, option_terms, program
 from pefourier.diagnosis import SEVERITIES
 from pefourier.encodings.findings import FINDINGS
 from pefourier.errors import PefourierError

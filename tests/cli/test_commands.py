@@ -10,8 +10,8 @@ import pytest
 import typer
 
 from pefourier import __version__
-from pefourier.cli.commands import program
 from pefourier.cli.options import options_of
+from pefourier.cli.program import program
 
 
 def numbers_of(done):

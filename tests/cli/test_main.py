@@ -9,8 +9,8 @@ import pytest
 import typer
 
 from pefourier import __version__
-from pefourier.cli.commands import program
 from pefourier.cli.main import main
+from pefourier.cli.program import program
 
 COMMANDS = sorted(typer.main.get_command(program()).commands)
 NO_COUNT = "is not a whole number such as 4096, 3e5 or 128k (131072)"

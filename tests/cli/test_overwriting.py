@@ -11,12 +11,12 @@ import pytest
 import typer
 
 from pefourier.cli import overwriting
-from pefourier.cli.commands import program
+from pefourier.cli.program import program
 from pefourier.encodings.sources.tables import write_table
 
 LLAMA = {"model_type": "llama", "hidden_size": 64, "num_attention_heads": 4, "vocab_size": 10}
 LLAMA |= {"max_position_embeddings": 128, "num_hidden_layers": 2}
-NEITHER = {"title", "span", "resolution", "device", "setting", "test_length"}
+NEITHER = {"title", "span", "resolution", "columns", "device", "setting", "test_length"}
 NEITHER |= {"wanted", "width", "names", "term"}
 NEITHER |= {"search", "positive", "beside"}
 ROPES = ("rope", "rope:layout=interleaved", "--d", "16")
