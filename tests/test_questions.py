@@ -17,8 +17,8 @@ import pefourier
 from pefourier.encodings import load
 from pefourier.encodings.registry import build
 from pefourier.errors import PefourierError
+from pefourier.loading import encoding_of
 from pefourier.nn import PositionalEncoding
-from pefourier.questions import encoding_of
 
 CONFIG = {
     "model_type": "llama",

@@ -33,16 +33,6 @@ from pefourier.writing.escapes import printable
 
 Method = Literal["auto", "declared", "periodogram"]
 Axis = Literal["auto", "linear", "log"]
-Interpolation = Literal[
-    "bicubic",
-    "antialias",
-    "timm",
-    "dinov2",
-    "bilinear",
-    "bicubic-corners",
-    "bilinear-corners",
-    "fourier",
-]
 Rung = Literal["collides", "injective", "separable", "invertible", "isometric"]
 Format = Literal["float32", "float16", "bfloat16", "fp32", "fp16", "bf16"]
 
@@ -443,50 +433,3 @@ def extend(options: DesignOptions, output: OutputOptions, figure: FigureOptions)
     answers = list(map(answer_of, extensions if options.grid else (extensions,)))
     figure.draw(TOLD.figure, answers)
     output.print(TOLD.page(answers, words=partial(extensions_text, **on_grid)))
-
-
-@register("resize")
-def resize(
-    output: OutputOptions,
-    figure: FigureOptions,
-    spec: str,
-    old: tuple | None = None,
-    new: tuple | None = ...,
-    prefix: int | None = None,
-    d: int | None = None,
-    method: Interpolation | None = None,
-    out: str | None = None,
-    quiet: bool = False,
-) -> None:
-    """What becomes of positions at another size of images, or length of texts?
-
-    Resizes a table of positions by the methods in use, says how far they differ, and what becomes
-    of lengths, neighbours and frequencies; of a formula, which pairs meet unseen phases.
-
-    \b
-    Example: pefourier resize pos_embed.npy --from 14x14 --to 24x24 --prefix 1 --out new.npy
-             pefourier resize model.safetensors#wpe.weight --to 2048 --out longer.npy
-    """
-    from pefourier.encodings.sources.formats import WRITERS
-    from pefourier.encodings.sources.tables import in_form_of, write_table
-    from pefourier.encodings.specs import source_of
-    from pefourier.files import check_suffix
-
-    if out is not None:
-        check_suffix(out, WRITERS)
-    from pefourier import questions
-    from pefourier.answers.resize import TOLD, resize_record, resize_text
-    from pefourier.answers.telling import answer_of
-
-    place = {"grid": old or (), "prefix": prefix or 0}
-    progress = percentages(printable(spec), quiet)
-    resizing = questions.resize(spec, new, method=method or "", d=d, progress=progress, **place)
-    answers = [answer_of(resizing)]
-    figure.draw(TOLD.figure, answers)
-    if out is not None:
-        path, array = (resizing.about[0].params.get(key) for key in ("path", "array"))
-        stored = path != "-" and (array or source_of(spec) == "table")
-        table = resizing.table
-        write_table(out, *(in_form_of(path, array, table, out, new) if stored else (table,)))
-    written = {"words": partial(resize_text, out=out), "record": partial(resize_record, out=out)}
-    output.print(TOLD.page(answers, **written))

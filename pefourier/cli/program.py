@@ -25,11 +25,22 @@ from pefourier.cli.process import note, percentages, say
 from pefourier.cli.results import EncodingOptions, answer_each, parse_points, print_and_exit
 from pefourier.errors import PefourierError
 from pefourier.version import __version__
+from pefourier.writing.escapes import printable
 
 COMPLETION = "_PEFOURIER_COMPLETE"  # set by the shell when it wants completions
 ALSO = {"compare": ("diff",), "report": ("analyze", "analyse", "visualize"), "list": ("ls",)}
 OF_ENCODINGS = ("d", "length", "grid", "prefix", "rho", "seed", "times")  # options of a page
 CLASSIFIED, CAUSAL = "results.jsonl", "results.json"  # what training leaves in a folder
+Interpolation = Literal[
+    "bicubic",
+    "antialias",
+    "timm",
+    "dinov2",
+    "bilinear",
+    "bicubic-corners",
+    "bilinear-corners",
+    "fourier",
+]
 
 
 def program(names: Sequence[str] = ()) -> typer.Typer:
@@ -65,6 +76,53 @@ def about_program(
 
         names = {"prog_name": "pefourier", "complete_var": COMPLETION}
         say(get_completion_script(shell=show_completion, **names) + "\n")
+
+
+@register("resize")
+def resize(
+    output: OutputOptions,
+    figure: FigureOptions,
+    spec: str,
+    old: tuple | None = None,
+    new: tuple | None = ...,
+    prefix: int | None = None,
+    d: int | None = None,
+    method: Interpolation | None = None,
+    out: str | None = None,
+    quiet: bool = False,
+) -> None:
+    """What becomes of positions at another size of images, or length of texts?
+
+    Resizes a table of positions by the methods in use, says how far they differ, and what becomes
+    of lengths, neighbours and frequencies; of a formula, which pairs meet unseen phases.
+
+    \b
+    Example: pefourier resize pos_embed.npy --from 14x14 --to 24x24 --prefix 1 --out new.npy
+             pefourier resize model.safetensors#wpe.weight --to 2048 --out longer.npy
+    """
+    from pefourier.encodings.sources.formats import WRITERS
+    from pefourier.encodings.sources.tables import in_form_of, write_table
+    from pefourier.encodings.specs import source_of
+    from pefourier.files import check_suffix
+
+    if out is not None:
+        check_suffix(out, WRITERS)
+    from pefourier import questions
+    from pefourier.answers.resize import TOLD, resize_record, resize_text
+    from pefourier.answers.telling import answer_of
+
+    place = {"grid": old or (), "prefix": prefix or 0}
+    progress = percentages(printable(spec), quiet)
+    resizing = questions.resize(spec, new, method=method or "", d=d, progress=progress, **place)
+    answers = [answer_of(resizing)]
+    figure.draw(TOLD.figure, answers)
+    if out is not None:
+        path, array = (resizing.about[0].params.get(key) for key in ("path", "array"))
+        stored = path != "-" and (array or source_of(spec) == "table")
+        table = resizing.table
+        write_table(out, *(in_form_of(path, array, table, out, new) if stored else (table,)))
+    written = {"words": partial(resize_text, out=out), "record": partial(resize_record, out=out)}
+    output.print(TOLD.page(answers, **written))
 
 
 @register("encode")
@@ -132,13 +190,13 @@ def write_report(
             output.print(report_folder(folders[0], out, title or ""))
             return
         options = replace(options, specs=specs)
+    from pefourier.loading import encoding_of
     from pefourier.pages.encodings import (
         Inquiry,
         encoding_sections,
         encodings_document,
         report_page,
     )
-    from pefourier.questions import encoding_of
 
     inquiry = Inquiry(typed, lattice, sigma, tuple(folders))
 

@@ -62,7 +62,7 @@ class EncodingOptions:
     def sources(self, *, whole: bool = False) -> list[Any]:
         """The SPECs with what holds of all: each rotation of a config, or the `whole`."""
         from pefourier.encodings.specs import specs_of_rotations
-        from pefourier.questions import SpecWithDefaults
+        from pefourier.loading import SpecWithDefaults
 
         defaults = self.defaults()
         specs = self.names
