@@ -334,7 +334,7 @@ def turning_waves(enc: Encoding) -> JointWaves | None:
 
     Each step turns such a pair by its frequency, so that waves longer than the table show theirs.
     """
-    from pefourier.diagnosis.identify import frequency_slack  # of formulas none is read
+    from pefourier.diagnosis.identify import frequency_slack  # of tables alone; its room is large
 
     table = np.asarray(enc.table(), dtype=float)
     pairs = None if enc.domain.basis is not None else fit_sinusoid_pairs(table, enc.eps)
