@@ -144,8 +144,7 @@ def load_rows(
         case "code":
             from pefourier.encodings.sources.user_code import read_code
 
-            drawing = {"seed": options.get("seed"), "grid": options.get("grid", ())}
-            return read_code(spec, length, d, min_length=min_length, **drawing)
+            return read_code(spec, length, d, options.get("seed"), min_length=min_length)
         case "table":
             return load_file(spec, length)
         case "gguf":
