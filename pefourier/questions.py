@@ -54,7 +54,7 @@ Source: TypeAlias = (
 Count: TypeAlias = int | str  # texts as the shell takes them: "128k", "3e5"
 
 MOST_OF_CODE = 2**25  # numbers that code is asked for where nobody said how many
-PLACES = {"grid", "prefix", "spans"}  # keywords of all encodings: where their rows stand
+PLACES = {"grid", "prefix"}  # keywords of all encodings: where their rows stand
 
 
 def spectrum(

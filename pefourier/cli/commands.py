@@ -158,21 +158,16 @@ def check_faithful(
     from pefourier.analysis.faithful import shortfalls
     from pefourier.answers.faithful import faithful_page
 
-    stored = request.answers_of(demands.baseline, "check-faithful", question.lengths, drawing)
+    stored = request.answers_of(demands.baseline, "check-faithful")
 
     def check(source: Any, **sizes: Any) -> Any:
         show = percentages(printable(source.spec), question.quiet)
         return questions.check(source, progress=show, **sizes)
 
-    asked = request.ask_each(question, check, skip=demands.skip_unknown, sweep=True)
+    asked = request.ask_each(question, check, skip=demands.skip_unknown)
     drawing.draw("faithful", asked.answers)
     page = faithful_page(asked.each)
-    if len(question.lengths) > 1:
-        from pefourier.answers.faithful import faithful_over_lengths
-
-        page = faithful_over_lengths(page, asked.answers)
-    else:
-        question.note_unused([a.encoding for a in asked.answers])
+    question.note_unused([a.encoding for a in asked.answers])
     held = {"rung": demands.require, "dtype": demands.require_dtype, "strict": demands.strict}
     lacking = partial(shortfalls, **held)
     request.deliver_held(page, asked, lacking, stored, form, question.quiet, demands.strict)
@@ -275,30 +270,6 @@ def context(
     Example: pefourier context config.json --length 128k --against scaling-ignored
     """
     reach_options.tell_reach(given, form, drawing)
-
-
-@app.command()
-@request.asking
-def convert(
-    form: request.Form,
-    spec: str,
-    source: Literal["halves", "neighbours"] = ...,
-    target: Literal["halves", "neighbours"] = ...,
-    out: str = ...,
-    heads: tuple | None = None,
-) -> None:
-    """Write weights for code that pairs other rows.
-
-    Reorders the rows of W_q and W_k within each head, their biases and the gains of norms of
-    queries and keys; all else is copied. Converting back gives the same bytes.
-
-    \b
-    Example: pefourier convert model.safetensors --from halves --to neighbours --out new.safetensors
-    """
-    from pefourier.answers.convert import convert_page
-    from pefourier.weights.convert import convert_weights
-
-    form.deliver(convert_page(convert_weights(spec, source, target, out, heads)))
 
 
 @dataclass(frozen=True)
@@ -662,18 +633,3 @@ def reproduce(
     note(f"wrote {', '.join(files)}", quiet)
     if not has_results(out):
         note("Table 1 is that of the results that come with this version", quiet)
-
-
-@app.command()
-@request.asking
-def cite(form: request.Form) -> None:
-    """How do I cite it?
-
-    The program and the paper, as BibTeX.
-
-    \b
-    Example: pefourier cite --json
-    """
-    from pefourier.answers.cite import citation_page
-
-    form.deliver(citation_page())

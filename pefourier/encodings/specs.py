@@ -50,7 +50,6 @@ def load(
     min_length: int = 80,
     grid: Sequence[int] = (),
     prefix: int = 0,
-    spans: str = "",
     **options: Any,
 ) -> Encoding:
     """The encoding that a SPEC names, or that an array, a module or a function gives.
@@ -68,8 +67,6 @@ def load(
         Sides of a grid whose points the rows are, the slowest axis first.
     prefix : int
         Rows before the grid that have no place on it (class and register tokens).
-    spans : str
-        A sequence such as ``text:3 image:4x6 text:2`` that a rotation on three axes (M-RoPE) turns.
     **options
         Defaults for parameters (``rho``, ``seed``) of the encodings that have them.
 
@@ -86,12 +83,6 @@ def load(
     for name, value in (("length", length), ("d", d)):
         if value is not None:
             check_count(name, value)
-    if spans:
-        from pefourier.encodings.sources.mrope import on_spans
-
-        if grid or prefix or length is not None:
-            raise PefourierError("--spans tells the tokens; leave out --grid and --length")
-        return replace(on_spans(spec, spans, load, d=d, **options), spec=spec)
     if not grid and not prefix:
         return with_grid_note(load_rows(spec, length, d, min_length, options))
     check_sides(spec, grid, prefix, length)
