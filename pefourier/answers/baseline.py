@@ -8,8 +8,6 @@ of other sizes are not compared in quality, which is said.
 """
 
 import json
-import os
-import stat
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from math import isfinite
@@ -21,7 +19,6 @@ from pefourier.analysis.faithful import LADDER
 from pefourier.answers.telling import Answer, Refusal, sentence, telling_of
 from pefourier.encodings.encoding import Encoding
 from pefourier.encodings.registry import BUILDERS
-from pefourier.encodings.sources.tables import await_writer
 from pefourier.encodings.specs import source_of
 from pefourier.errors import PefourierError, shown
 from pefourier.files import missing, os_errors, status_of
@@ -151,12 +148,8 @@ def read_bytes(path: str) -> bytes:
     status = status_of(path)
     if status is None:
         raise missing(path)
-    awaited = stat.S_ISFIFO(status.st_mode)
-    with os_errors("read", path):
-        descriptor = os.open(path, os.O_RDONLY | (os.O_NONBLOCK if awaited else 0))
-        with open(descriptor, "rb") as stream:
-            first = await_writer(descriptor, path) if awaited else b""
-            return first + stream.read(LARGEST)
+    with os_errors("read", path), open(path, "rb") as stream:
+        return stream.read(LARGEST)
 
 
 def refuse(text: str) -> None:

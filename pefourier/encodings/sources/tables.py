@@ -14,15 +14,11 @@ import io
 import math
 import os
 import re
-import select
 import stat
-import struct
 import sys
 import warnings
-import zipfile
-import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
@@ -33,7 +29,8 @@ import numpy as np
 from pefourier.encodings.checks import reshaping
 from pefourier.encodings.encoding import in_rows
 from pefourier.encodings.sources.arrays import EPS, MEMORY, Stored
-from pefourier.encodings.sources.formats import HEAD, NPY_MAGIC, READERS, WRITERS
+from pefourier.encodings.sources.formats import DAMAGED, NPY_MAGIC, READERS
+from pefourier.encodings.sources.writers import WRITERS
 from pefourier.errors import PefourierError, shown, unknown
 from pefourier.files import (
     check_suffix,
@@ -53,19 +50,7 @@ POSITIONS = re.compile(  # of arrays, as models name them
 )
 CODES = "codes"  # name of a table that has none
 LIST = 2**29  # bytes that a row of numbers may take: 2^26 positions
-PATIENCE = 5.0  # seconds to wait for somebody to write to a named pipe
-STREAMED = ("", ".npy", ".csv")  # suffixes of what is awaited in a pipe as other programs do
-FAULTS = (
-    ValueError,
-    MemoryError,
-    OSError,
-    EOFError,
-    RuntimeError,  # an encrypted .npz
-    zipfile.BadZipFile,
-    zlib.error,
-    struct.error,
-    *((zipfile.lzma.LZMAError,) if zipfile.lzma else ()),  # not every Python has it
-)
+STREAMED = ("", ".npy", ".csv", ".txt")  # suffixes of what is read from a pipe
 T = TypeVar("T")
 
 
@@ -81,10 +66,10 @@ class ArrayFile:
     def load(self, name: str, dtype: str | None = None, **how: Any) -> np.ndarray:
         """An array through the gate: see `Stored.load`."""
         act = partial(self.arrays[name].load, self.label, name, dtype, **how)
-        return told(act, self.label, self.suffix, self.advice)
+        return parse_or_refuse(act, self.label, self.suffix, self.advice)
 
 
-def told(act: Callable[[], T], file: str, suffix: str, advice: str) -> T:
+def parse_or_refuse(act: Callable[[], T], file: str, suffix: str, advice: str) -> T:
     """What a parser gives, without its warnings; what is wrong with its file is one line."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about files that are refused or fine
@@ -92,7 +77,7 @@ def told(act: Callable[[], T], file: str, suffix: str, advice: str) -> T:
             return act()
         except PefourierError:
             raise
-        except FAULTS as error:
+        except DAMAGED as error:
             raise PefourierError(
                 f"{file} is not a readable {suffix} file: {reason(error)}; {advice}"
             ) from error
@@ -182,7 +167,7 @@ def read_numbers(spec: str) -> np.ndarray:
             contents = names_and_shapes({name: file.arrays[name] for name in names})
             way_out = "; name one as PATH#NAME" if len(names) > 1 else ""
             raise PefourierError(f"{file.label} holds {contents}; a list has one column{way_out}")
-        numbers = file.load(names[0], "float64", most=LIST)
+        numbers = file.load(names[0], "float64", limit=LIST)
         return numbers.reshape(shape if table else -1)
 
 
@@ -198,7 +183,7 @@ def open_arrays(
         check_regular(path)
     stream, suffix = open_table(path, suffix)
     with stream:
-        arrays = told(partial(READERS[suffix], stream), label(path), suffix, advice)
+        arrays = parse_or_refuse(partial(READERS[suffix], stream), label(path), suffix, advice)
         yield ArrayFile(label(path), suffix, advice, arrays)
 
 
@@ -221,43 +206,28 @@ def open_table(path: str, suffix: str | None = None) -> tuple[BinaryIO, str]:
     status = status_of(path)
     if status is None:
         raise missing(path)
-    spelled = suffix or suffix_of(path)
-    with os_errors("read", path):
-        if not in_place(path, status):
-            suffix = suffix or suffix_among(path, READERS)
-            if suffix == ".csv" and status.st_size > MEMORY // 8:
-                raise too_large(path, MEMORY // 8)
+    if not in_place(path, status):
+        suffix = suffix or suffix_among(path, READERS)
+        if suffix == ".csv" and status.st_size > MEMORY // 8:
+            raise too_large(path, MEMORY // 8)
+        with os_errors("read", path):
             return open(path, "rb"), suffix
-        if stat.S_IFMT(status.st_mode) in (stat.S_IFREG, stat.S_IFIFO, stat.S_IFSOCK):
-            awaited = stat.S_ISFIFO(status.st_mode) and spelled not in STREAMED
-            descriptor = os.open(path, os.O_RDONLY | (os.O_NONBLOCK if awaited else 0))
-            with open(descriptor, "rb") as pipe:
-                first = await_writer(descriptor, path) if awaited else b""
-                stream, sniffed = read_pipe(pipe, path, first)
-            return stream, spelled if spelled in READERS else sniffed
-    kind = "folder" if stat.S_ISDIR(status.st_mode) else "device"
-    raise PefourierError(f"{shown(path)} is a {kind}; name a file: {', '.join(READERS)}")
+    is_stream = stat.S_IFMT(status.st_mode) in (stat.S_IFREG, stat.S_IFIFO, stat.S_IFSOCK)
+    if not is_stream or suffix_of(path) not in STREAMED:
+        raise PefourierError(
+            f"{shown(path)} is a folder, a device or a pipe of weights; name a file: "
+            f"{', '.join(READERS)}"
+        )
+    with os_errors("read", path), open(path, "rb") as pipe:
+        return read_pipe(pipe, path)
 
 
-def await_writer(descriptor: int, path: str) -> bytes:
-    """Wait for somebody who writes to a named pipe, but not for ever; what was read meanwhile."""
-    poll, first = select.poll(), b""
-    poll.register(descriptor, select.POLLIN)
-    if not poll.poll(1000 * PATIENCE):
-        with suppress(BlockingIOError):  # somebody is there and takes his time
-            first = os.read(descriptor, 1)
-            if not first:
-                raise PefourierError(f"{shown(path)} is a pipe nobody writes to; put a file there")
-    os.set_blocking(descriptor, True)
-    return first
-
-
-def read_pipe(pipe: BinaryIO, path: str, first: bytes = b"") -> tuple[io.BytesIO, str]:
-    """What a pipe holds after its first bytes, and the suffix that these point to."""
+def read_pipe(pipe: BinaryIO, path: str) -> tuple[io.BytesIO, str]:
+    """What a pipe holds, and the suffix that its first bytes point to."""
     with os_errors("read", path):
-        chunk = first + pipe.read(HEAD)
+        chunk = pipe.read(2**14)
         suffix = ".npy" if chunk.startswith(NPY_MAGIC) else ".csv"
-        if suffix == ".csv" and b"\0" in chunk and suffix_of(path) not in READERS:
+        if suffix == ".csv" and b"\0" in chunk:
             raise PefourierError(f"{label(path)} is neither a .npy nor a .csv table; name a file")
         limit = MEMORY if suffix == ".npy" else MEMORY // 8
         stream = io.BytesIO()
