@@ -66,7 +66,9 @@ class Stored:
     @property
     def may_be_pairs(self) -> bool:
         """Whether a last axis of 2 may hold cosines and sines, as of complex numbers."""
-        return self.kind in KINDS and len(self.axes) == 3 and self.axes[2] == 2
+        return (
+            self.kind in KINDS and len(self.axes) == 3 and self.axes[2] == 2 and 0 not in self.axes
+        )
 
     def load(
         self,

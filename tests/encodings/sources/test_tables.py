@@ -40,7 +40,14 @@ def test_one_single_axis_is_dropped():
     refused("x.npz", "four")
 
 
-NO_TABLES = [np.zeros(()), np.zeros((0, 3)), np.zeros((2, 3, 4)), np.zeros((2, 3, 1))]
+NO_TABLES = [
+    np.zeros(()),
+    np.zeros((0, 3)),
+    np.zeros((0, 3, 2)),
+    np.zeros((0, 3), complex),
+    np.zeros((2, 3, 4)),
+    np.zeros((2, 3, 1)),
+]
 NO_TABLES += [np.zeros((2, 2), kind) for kind in (complex, "U3", "M8[s]", [("a", "f4")])]
 NO_TABLES += [np.array([[None] * 90] * 90)]
 
