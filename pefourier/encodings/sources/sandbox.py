@@ -1,7 +1,7 @@
-"""What user code may do to this process: print to stderr and draw; the rest is undone.
+"""What user code may do to this process: print to stderr and draw.
 
-Not held: what ends or stops the process from compiled code, threads that go on, handlers of
-`atexit`, and objects of other modules that it replaces.
+Not held: what ends or stops the process from compiled code, processes and threads that go on,
+handlers of `atexit`, and objects of other modules that it replaces.
 """
 
 import contextlib
@@ -20,43 +20,34 @@ from pefourier.errors import PefourierError, shown
 def sandboxed(spec: str, seed: int | None = None) -> Iterator[None]:
     """Run user code, whose prints go to stderr, by the descriptor as by `sys.stdout`.
 
-    Working directory, stdout and generators of random numbers are then what they were; a process
-    that it forks ends here, and `os._exit` is an error.
+    Working directory, stdout and generators of random numbers are then what they were, and
+    `os._exit` is an error.
     """
-    process, leave, folder = os.getpid(), os._exit, os.open(".", os.O_RDONLY)
+    leave = os._exit
 
     def refuse(status: int = 0) -> None:
-        if os.getpid() != process:
-            leave(status)
         raise PefourierError(f"{shown(spec)} ends the process by os._exit({status}); take that out")
 
     os._exit = refuse
     try:
-        with stdout_to_stderr(), seeded(seed):
+        with contextlib.chdir("."), stdout_to_stderr(), seeded(seed):
             yield
     finally:
         os._exit = leave
-        if os.getpid() != process:
-            leave(0)
-        os.chdir(folder)
-        os.close(folder)
 
 
 @contextlib.contextmanager
 def stdout_to_stderr() -> Iterator[None]:
     """Send what is written to stdout to stderr, where the process has a stdout."""
-    out = sys.stdout
     with contextlib.ExitStack() as stack:
         stack.enter_context(contextlib.redirect_stdout(sys.stderr))
         with contextlib.suppress(AttributeError, OSError):  # there is none, or it is full
-            out.flush()
+            sys.__stdout__.flush()
             descriptor = os.dup(1)
             stack.callback(os.close, descriptor)
             stack.callback(os.dup2, descriptor, 1)
             os.dup2(2, 1)
         yield
-    if out is not None and out.closed:  # by the code
-        sys.stdout = open(1, "w", encoding=out.encoding, closefd=False)
 
 
 @contextlib.contextmanager
@@ -80,10 +71,10 @@ def seeded(seed: int | None) -> Iterator[None]:
 @contextlib.contextmanager
 def evaluating(module: Any) -> Iterator[None]:
     """Run a module in evaluation mode, and put it back into training where it was."""
-    modules = [] if isinstance(module, type) or not hasattr(module, "modules") else module.modules()
-    before = [(part, part.training) for part in modules]
-    for part, _ in before:
-        part.training = False
+    is_module = hasattr(module, "modules") and not isinstance(module, type)
+    before = [(part, part.training) for part in (module.modules() if is_module else ())]
+    if is_module:
+        module.eval()
     try:
         yield
     finally:
