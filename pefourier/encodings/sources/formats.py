@@ -1,11 +1,8 @@
 """Which bytes are an array, in each format? Readers of single formats.
 
-Conventions
------------
 A reader takes a seekable stream and gives the arrays in it by name as `Stored`: what the file
-declares, checked against the bytes that are there, and a way to load it. Nothing is allocated on
-the word of a header, nothing is unpickled but tensors. What a parser raises on a damaged file
-becomes a ValueError.
+declares, held against the bytes that are there, and a way to load it. Nothing is allocated on the
+word of a header, nothing is unpickled but tensors. Damage is a ValueError.
 """
 
 import io
@@ -282,15 +279,16 @@ def safetensor(stream: BinaryIO, entry: Any, start: int, size: int) -> arrays.St
 
     def copied() -> np.ndarray:
         stream.seek(start + begin)
-        bits = np.frombuffer(bytearray(stream.read(need)), dtype).reshape(shape)
+        data = np.empty(need, np.uint8)
+        if stream.readinto(data.data) < need:
+            raise ValueError("it ends before its numbers do")
+        bits = data.view(dtype).reshape(shape)
         return decode(bits) if decode else bits
 
-    is_mapped = decode is None and dtype.isnative and not isinstance(stream, io.BytesIO)
-    mapped = partial(np.memmap, stream, *place) if is_mapped else None
-    width = 4 if decode else dtype.itemsize
-    return arrays.Stored(
-        tuple(shape), kind, width, end - begin, copied, mapped, start + begin, dtype
-    )
+    is_file = dtype.isnative and not isinstance(stream, io.BytesIO)
+    mapped = partial(np.memmap, stream, *place) if is_file and not decode else None
+    sizes = 4 if decode else dtype.itemsize, end - begin
+    return arrays.Stored(tuple(shape), kind, *sizes, copied, mapped, start + begin, dtype)
 
 
 READERS: dict[str, Callable[[BinaryIO], dict[str, arrays.Stored]]] = {

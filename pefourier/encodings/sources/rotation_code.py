@@ -121,9 +121,10 @@ def rotation_codes(
     if kinds == ["still", "still"]:
         return None
     if "other" in kinds:
+        side = "queries" if kinds[0] == "other" else "keys"
         raise code.unfit(
-            f"multiplies {'queries' if kinds[0] == 'other' else 'keys'} by what depends on the "
-            "position, and does not turn pairs of columns: unit vectors do not stay orthogonal"
+            f"changes {side} with the position, and not by turning pairs of columns: unit vectors "
+            "do not stay orthogonal"
         )
     moving = kinds.index(next(kind for kind in kinds if kind != "still"))
     vector = np.zeros((1, length, d))

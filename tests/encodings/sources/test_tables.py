@@ -17,7 +17,7 @@ import torch
 from stored import HEADER, TABLE, npy_bytes, put, refused
 
 from pefourier.encodings import load
-from pefourier.encodings.sources import formats
+from pefourier.encodings.sources import formats, open_files
 from pefourier.encodings.sources import tables as files
 from pefourier.encodings.sources.tables import (
     open_arrays,
@@ -187,7 +187,7 @@ def test_pipes_are_read_and_written(suffix):
 
 
 def test_an_endless_pipe_is_given_up(monkeypatch):
-    monkeypatch.setattr(files, "MEMORY", 2**20)
+    monkeypatch.setattr(open_files, "MEMORY", 2**20)
     os.mkfifo("pipe")
 
     def write():
