@@ -338,8 +338,11 @@ def in_rows(array: np.ndarray) -> tuple[np.ndarray, bool]:
     ((3, 8), False)
     """
     shape = table_axes(array.shape)
-    sizes = np.hypot(*np.moveaxis(array, -1, 0)) if len(shape) == 3 and shape[2] == 2 else None
-    paired = sizes is not None and bool(np.ptp(sizes) < ON_CIRCLE * sizes.max())
+    paired = len(shape) == 3 and shape[2] == 2
+    if paired:
+        with np.errstate(all="ignore"):  # of numbers that are refused later
+            sizes = np.hypot(*np.moveaxis(array, -1, 0))
+            paired = bool(np.ptp(sizes) < ON_CIRCLE * sizes.max())
     return array.reshape((shape[0], 2 * shape[1]) if paired else shape), paired
 
 
