@@ -26,7 +26,7 @@ from pefourier.analysis.measure import (
     folded_around,
     frequencies_and_weights,
 )
-from pefourier.diagnosis.identify import frequency_slack
+from pefourier.diagnosis.frequency_grids import frequency_slack
 from pefourier.encodings.axis_parts import axis_parts
 from pefourier.encodings.checks import LARGEST, NUMBERS, check_count, check_size
 from pefourier.encodings.domain import half_plane, lattice_points

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from pefourier.diagnosis.identify import identification, identify
-from pefourier.diagnosis.table_rules import SEARCHED
+from pefourier.diagnosis.table_facts import SEARCHED
 from pefourier.diagnosis.whose import matching_conventions, spec_of_axes
 from pefourier.encodings import load
 from pefourier.encodings.axis_parts import axis_columns, axis_lines
