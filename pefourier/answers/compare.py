@@ -143,9 +143,8 @@ def tells_images_apart(r: Comparison) -> bool:
 def text_alone(r: Comparison) -> str:
     """That images were not compared, where one of two alone says how it turns them."""
     own = ["mrope_section" in enc.params for enc in r.about]
-    on_spans = any("position_ids" in enc.params for enc in r.about)
     which = "first" if own[0] else "second"
-    return phrase("text alone", which=which) if own[0] != own[1] and not on_spans else ""
+    return phrase("text alone", which=which) if own[0] != own[1] else ""
 
 
 def repair(r: Comparison) -> str:

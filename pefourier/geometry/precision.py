@@ -294,10 +294,10 @@ def format_loss(
     cast = Distinct(cast.count, int(min(np.append(own, points)[cast.safe], repeat)))
     if enc.domain.kind != "position":
         return FormatLoss(cast.count, None, None)
-    measure, x = enc.walk or (enc.measure, enc.domain.x)
+    measure, x = enc.measure, enc.domain.x
     if measure is None:
         return FormatLoss(cast.count, None, None, cast.safe)
-    x = (x if enc.walk else enc.domain.places(x)) + measure.offset
+    x = enc.domain.places(x) + measure.offset
     phase = count_distinct_phases(measure, x, form)
     error = max_phase_error(measure, x, form)
     return FormatLoss(cast.count, phase.count, error, cast.safe, phase.safe).within(points)
