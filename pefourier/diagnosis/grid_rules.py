@@ -169,23 +169,7 @@ def order_of_rows(facts: GridFacts) -> Iterator[Finding]:
     shifts = (k for k in SHIFTS if abs(k) < len(facts.table))
     shift = next((k for k in shifts if facts.fits_better(facts.sides, facts.index - k)), 0)
     if shift:
-        way = way_back(shift, len(facts.prefix) + shift)
-        sign = "-" if shift > 0 else "+"
-        yield finding("prefix-shift", sign=sign, by=abs(shift), way=way)
-
-
-def way_back(shift: int, behind: int) -> str:
-    """What to do about rows that stand so many points too late, the first behind so many rows.
-
-    >>> way_back(-1, 0)
-    'cut what follows the last point (t[:-1]), and leave out --prefix'
-    """
-    option = f"give --prefix {behind}" if behind > 0 else "leave out --prefix"
-    if behind < 0:
-        return "the first points are missing: read the whole table again"
-    if shift < 0:
-        return f"cut what follows the last point (t[:{shift}]), and {option}"
-    return f"the last points are not behind the others: read the whole table again, and {option}"
+        yield finding("prefix-shift", sign="-" if shift > 0 else "+", by=abs(shift))
 
 
 def axes_without_effect(facts: GridFacts) -> Iterator[Finding]:
