@@ -179,15 +179,15 @@ def axes_without_effect(facts: GridFacts) -> Iterator[Finding]:
     changing = np.sort(np.concatenate(facts.columns))
     halves = np.split(facts.table[:, changing[: len(changing) // 2 * 2]], 2, axis=1)
     effects = dict(zip(facts.names, map(len, facts.columns), strict=True))
-    others = [name for name, count in effects.items() if count]
+    effective = [name for name, count in effects.items() if count]
     for name, side in zip(facts.names, facts.sides, strict=True):
         if effects[name] or side == 1:
             continue
-        if len(others) == 1 and halves[0].size and (halves[0] == halves[1]).all():
-            word = WORDS.get(others[0], "point")
-            yield finding("axis-duplicated", other=others[0], name=name, word=word)
+        if len(effective) == 1 and halves[0].size and (halves[0] == halves[1]).all():
+            word = WORDS.get(effective[0], "point")
+            yield finding("axis-duplicated", other=effective[0], name=name, word=word)
         else:
-            yield finding("axis-missing", name=name, others="/".join(others), side=side)
+            yield finding("axis-missing", name=name, others="/".join(effective), side=side)
 
 
 def flat_codes(facts: GridFacts) -> Iterator[Finding]:
