@@ -81,6 +81,12 @@ class GridFacts:
         lines = axis_lines(self.table.reshape(*self.sides, -1))
         return [line[:, places] for line, places in zip(lines, self.columns, strict=True)]
 
+    def values(self, key: str, default: Any = None) -> list:
+        """A parameter of each axis' formula; none where not all are known."""
+        if not self.formulas or None in self.formulas:
+            return []
+        return [formula["params"].get(key, default) for formula in self.formulas]
+
     @cached_property
     def residual(self) -> float:
         """T of the rows as they stand."""
@@ -225,44 +231,36 @@ def ends_that_meet(facts: GridFacts) -> Iterator[Finding]:
 
 def other_side(facts: GridFacts) -> Iterator[Finding]:
     """Coordinates divided by the other axis' side."""
-    if len(facts.parts) != 2 or facts.sides[0] == facts.sides[1] or None in facts.formulas:
+    if len(facts.sides) != 2 or facts.sides[0] == facts.sides[1]:
         return
-    down, right = (f["params"].get("step") for f in facts.formulas)
-    if down is None or right is None:
+    (height, width), steps = facts.sides, tuple(facts.values("step"))
+    if not steps or None in steps:
         return
-    height, width = facts.sides
+    down, right = steps
     crossed = abs(down * width - right * height) <= 1e-4 * right * height
     if crossed and abs(down - right) > 1e-4 * right:
-        steps, grid = (down, right), facts.sides
-        yield finding("normalised-by-other-side", steps=steps, sides=grid)
+        yield finding("normalised-by-other-side", steps=steps, sides=facts.sides)
 
 
 def layouts_of_axes(facts: GridFacts) -> Iterator[Finding]:
     """Sines and cosines laid out differently in the parts of the axes."""
-    if len(facts.parts) < 2 or None in facts.formulas:
-        return
-    layouts = [f["params"].get("layout") for f in facts.formulas]
-    firsts = [f["params"].get("first", "cos") for f in facts.formulas]
+    layouts, firsts = facts.values("layout"), facts.values("first", "cos")
     if len(set(layouts)) > 1 or len(set(firsts)) > 1:
-        parts = ", ".join(
-            f"{n} {layout} ({first} first)"
-            for n, layout, first in zip(facts.names, layouts, firsts, strict=True)
-        )
+        axes = zip(facts.names, layouts, firsts, strict=True)
+        parts = ", ".join(f"{name} {layout} ({first} first)" for name, layout, first in axes)
         yield finding("layouts-mixed", parts=parts)
 
 
 def conventions_of_axes(facts: GridFacts) -> Iterator[Finding]:
     """Coordinates at the centres of patches, and those too small for any wave to turn."""
-    if not facts.parts or None in facts.formulas:
-        return
-    steps = [f["params"].get("step", 1.0) for f in facts.formulas]
-    offsets = [f["params"].get("offset", 0) for f in facts.formulas]
-    halves = [n for n, o in zip(facts.names, offsets, strict=True) if abs(o - 0.5) < 1e-3]
+    steps, offsets = facts.values("step", 1.0), facts.values("offset", 0)
+    axes = [*zip(facts.names, facts.sides, steps, offsets, strict=True)] if steps else []
+    halves = [name for name, _, _, offset in axes if abs(offset - 0.5) < 1e-3]
     if halves:
         yield finding("half-offset", names=" and ".join(halves))
     still = [
         name
-        for name, step, side in zip(facts.names, steps, facts.sides, strict=True)
+        for name, side, step, _ in axes
         if side > SHORT and min(abs(step * n - 1) for n in (side, side - 1)) < 1e-3
     ]
     if still:

@@ -12,6 +12,7 @@ from typing import get_args
 import numpy as np
 
 from pefourier.diagnosis.frequency_grids import (
+    candidate_bases,
     chosen_digits,
     frequencies,
     frequency_slack,
@@ -286,14 +287,11 @@ def coarse_grid(omega: np.ndarray, slack: np.ndarray) -> tuple[str, float, np.nd
         return None
     rate = float(-(i @ np.log(omega)) / (i @ i))
     last = 2.0 ** (np.floor(np.log2(omega)) + 1)  # digit of a frequency, but for those of a format
-    for digits in range(1, 7):
-        for half in (m, m - 1):
-            rho = to_digits(np.exp(rate * half), digits) if abs(rate * half) < 700 else 1.0
-            exact = rho ** (-i / half)
-            for name in SHORT:
-                cast = rounded(exact, FORMATS[name])
-                sharp = 32 * slack < last * 2.0 ** -FORMATS[name].digits
-                moved = sharp & (np.abs(cast - exact) > 2 * slack)
-                if sharp.sum() >= 4 and (np.abs(cast - omega) <= 2 * slack).all():
-                    return (name, rho, exact) if moved.sum() >= 3 else None
+    for params, name in product(candidate_bases(rate, 2 * m), SHORT):
+        exact = frequencies(params, 2 * m)
+        cast = rounded(exact, FORMATS[name])
+        sharp = 32 * slack < last * 2.0 ** -FORMATS[name].digits
+        moved = sharp & (np.abs(cast - exact) > 2 * slack)
+        if sharp.sum() >= 4 and (np.abs(cast - omega) <= 2 * slack).all():
+            return (name, params["rho"], exact) if moved.sum() >= 3 else None
     return None

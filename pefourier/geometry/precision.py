@@ -284,9 +284,9 @@ def format_loss(
 ) -> FormatLoss:
     """Distinct codes and phase error in one format, of codes by so many columns.
 
-    A row of a table with a number that becomes infinite is lost. Codes of which no two are within a `gap`
-    that is more than rounding moves them need no count. Rounded phases tell codes apart that are
-    one, those of s and of s plus a period: they are not counted beyond the period.
+    A row of a table with a number that becomes infinite is lost. Codes of which no two are within
+    a `gap` that is more than rounding moves them need no count. Rounded phases tell codes apart
+    that are one, those of s and of s plus a period: they are not counted beyond the period.
     """
     period = enc.measure.period if enc.measure is not None else None
     points = min(len(enc), period or len(enc))  # beyond a period codes repeat, exactly
