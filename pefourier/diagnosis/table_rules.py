@@ -28,6 +28,7 @@ from pefourier.encodings.findings import finding
 from pefourier.geometry.equal_rows import row_period
 from pefourier.geometry.precision import FORMATS, rounded
 from pefourier.geometry.randomness import numbers_look_random
+from pefourier.geometry.waves import recurrence
 from pefourier.writing.text import first_few, joined_runs
 
 SHORT_EPS = 2.0**-10  # resolution of float16; bfloat16's is coarser
@@ -96,19 +97,12 @@ def duplicate_rows(facts: TableFacts, again: np.ndarray) -> Finding:
 
 def follow_waves(facts: TableFacts, rows: np.ndarray) -> bool:
     """Whether rows are what the waves around make of them: x(s+1) + x(s-1) = 2 cos ω x(s)."""
-    omega = np.full(facts.sample.shape[1], np.nan)
-    if facts.pairs is not None:
-        omega[facts.pairs.sines] = omega[facts.pairs.cosines] = facts.pairs.omega
-    elif facts.one_wave is not None:
-        for place in facts.one_wave.places:
-            omega[place] = facts.one_wave.omega
-    waves = np.flatnonzero(~np.isnan(omega))
+    d = facts.sample.shape[1]
     inner = rows[(rows > 0) & (rows < len(facts.table) - 1)]
-    before, here, after = (
-        np.asarray(facts.table[inner + k], dtype=float)[:, waves] for k in (-1, 0, 1)
-    )
-    distance = np.abs(before + after - 2 * np.cos(omega[waves]) * here)
-    return len(waves) > 0 and bool((distance <= 8 * facts.eps * np.abs(facts.sample).max()).all())
+    before, here, after = (np.asarray(facts.table[inner + k, :d], dtype=float) for k in (-1, 0, 1))
+    distance = np.abs(before + after - 2 * recurrence(facts.sample, 1)[0] * here)
+    close = distance <= 8 * facts.eps * np.abs(facts.sample).max()
+    return facts.are_waves(facts.sample) and bool(close.all())
 
 
 def phases_alone(facts: TableFacts) -> Iterator[Finding]:

@@ -5,7 +5,7 @@ A rule is a function that yields its findings about `TableFacts`; `table_rules.R
 
 from collections.abc import Iterator
 from dataclasses import replace
-from itertools import product
+from itertools import chain, product
 from pathlib import Path
 from typing import get_args
 
@@ -33,6 +33,7 @@ from pefourier.geometry.waves import fit_sinusoid_pairs, recurrence
 from pefourier.writing.text import first_few
 
 BASES = Path(__file__).with_name("bases.toml")
+PAPERS = {"offset": 0, "divisor": "d", "scale": 1.0, "step": 1.0}  # what needs no finding
 STILL = 1e-3  # radians over a table below which a pair does not turn
 TURNS = 5  # a row, up to which the second slowest wave of a ladder is tried
 FAST_ROWS = 32  # rows from which fast waves are read: phases in float32 have digits there
@@ -160,26 +161,19 @@ def unusual_base(facts: TableFacts) -> Iterator[Finding]:
 
 def unusual_conventions(facts: TableFacts) -> Iterator[Finding]:
     """Parameters of a sinusoidal, rotary or DFT table that differ from the papers'."""
-    name, p, n = (facts.identified or {}).get("encoding"), facts.params, len(facts.table)
+    name, p, (n, d) = (facts.identified or {}).get("encoding"), facts.params, facts.table.shape
     backwards = "backwards" in p
     if name in ("sinusoidal", "rope"):
         yield from unusual_base(facts)
-        if p.get("offset", 0) != 0 and not backwards:
-            yield finding("offset", offset=p["offset"])
-        if p.get("divisor") == "d/2+0.5":
-            yield finding(
-                "column-missing", d=facts.table.shape[1], formula=facts.table.shape[1] + 1
-            )
-        elif p.get("divisor", "d") != "d":
-            yield finding("divisor", divisor=p["divisor"])
-        if p.get("scale", 1.0) != 1.0:
-            yield finding("scale", scale=p["scale"])
-        if "step" in p:
-            yield finding("step", step=p["step"])
-    if backwards and (p["offset"] == n - 1 or (name == "dft" and p["offset"])):
-        yield finding("reversed-positions", first=p["offset"])
-    elif backwards:
-        yield finding("negative-positions", first=p["offset"])
+        for key, usual in PAPERS.items():
+            value = p.get(key, usual)
+            if key == "divisor" and value == "d/2+0.5":
+                yield finding("column-missing", d=d, formula=d + 1)
+            elif value != usual and not (key == "offset" and backwards):
+                yield finding(key, **{key: value})
+    if backwards:
+        is_end = p["offset"] == n - 1 or (name == "dft" and p["offset"])
+        yield finding("reversed-positions" if is_end else "negative-positions", first=p["offset"])
     if name == "rope" and "part" not in p:
         yield finding("cosines-first")
 
@@ -195,7 +189,7 @@ def without_rounding(
     """
     n, d = factors.n, factors.d
     worst = identified["max_difference"] if identified else 0.0
-    rms = 0.0 if identified and numbers_read(identified, eps) else worst / 3
+    rms = 0.0 if identified and has_read_numbers(identified["params"], eps) else worst / 3
     counted = replace(factors, tolerance=max(factors.tolerance, rms * (n**0.5 + d**0.5)))
     if counted.rank == factors.rank:
         return factors, []
@@ -203,21 +197,15 @@ def without_rounding(
     return counted, [finding("rank-of-rounding", extra=factors.rank - counted.rank, **values)]
 
 
-def numbers_read(identified: dict, eps: float = FLOAT32_EPS) -> list[str]:
-    """Parameters but the scale whose digits may be errors of reading, which a base's are not.
+def has_read_numbers(params: dict, eps: float = FLOAT32_EPS) -> bool:
+    """Whether digits of parameters but the scale may be errors of reading, which a base's are not.
 
-    >>> numbers_read({"params": {"rho": 40889.8, "step": [0.5, 1.234567], "scale": 0.123}})
-    ['step']
+    >>> has_read_numbers({"rho": 40889.8, "step": [0.5, 1.234567], "scale": 0.123})
+    True
     """
+    values = [np.ravel(v).tolist() for k, v in params.items() if k not in ("scale", "rho")]
     digits = chosen_digits(eps)
-    return [
-        name
-        for name, value in identified["params"].items()
-        if name not in ("scale", "rho")
-        and any(
-            isinstance(x, float) and to_digits(x, digits) != x for x in np.ravel(value).tolist()
-        )
-    ]
+    return any(isinstance(x, float) and to_digits(x, digits) != x for x in chain(*values))
 
 
 def rounded_phases(facts: TableFacts) -> Iterator[Finding]:

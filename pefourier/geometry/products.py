@@ -30,7 +30,7 @@ def toeplitz_residual(enc: Encoding) -> float | None:
     at uneven steps hardly one twice.
     """
     n, d, sides = len(enc), enc.dim, enc.domain.sides
-    if enc.lag_alone:
+    if enc.is_shift_invariant:
         return 0.0
     if not enc.domain.has_lags:
         return None
