@@ -26,7 +26,6 @@ from pefourier.diagnosis.wave_formulas import (
     Formula,
     float_blocks,
     rebuild,
-    reference_waves,
     refine_base,
 )
 from pefourier.encodings.columns import orders
@@ -36,6 +35,7 @@ from pefourier.geometry import precision
 from pefourier.geometry.waves import SinusoidPairs, align, fit_sinusoid_pairs
 
 SAMPLE = 2**11  # rows from which parameters are read
+NAMES = ("rho", "layout", "divisor", "offset", "scale", "first")  # in the order that they are said
 SHORT = ("bfloat16", "float16")
 RISES = 128  # a line that rises by so many times its rounding is no constant
 
@@ -56,15 +56,13 @@ def identify(table: np.ndarray, eps: float = FLOAT64_EPS) -> dict | None:
         `encoding`; its `params`; `max_difference`, the largest between the table and its formula.
         For sinusoidal: rho, layout, divisor, offset and scale, first (sin or cos), and where they
         apply scaling with its own (of a rotation), step (of positions), odd,
-        zero_columns, zero_rows, columns (of the interleaved layout,
-        in the table's order), negative (columns with the other sign) and backwards (row s is the
-        code of position offset - s).
+        zero_rows, and backwards (row s is the code of position offset - s).
 
     Notes
     -----
     Cosines before sines at rho^(-2i/d) are called rope; flipped timestep embeddings (diffusers)
     with downscale_freq_shift 0 are the same numbers. Not recognised: fewer than 4 rows or columns,
-    frequencies above pi, several sinusoids in a column.
+    frequencies above pi, several sinusoids in a column, columns in an order without a name.
 
     Examples
     --------
@@ -160,7 +158,7 @@ def propose_waves(
     rows = np.asarray(table[start : min(stop, start + SAMPLE)], dtype=float)
     if len(rows) < 4 or (~live).sum() > n // 4:
         return None
-    used = d - int(np.argmax(rows.any(axis=0)[::-1]))
+    used = d - int(d % 2 and not rows[:, -1].any())
     pairs = fit_sinusoid_pairs(rows[:, :used], eps)
     proposal = (
         fit_pairs(rows[:, :used], pairs, eps, start)
@@ -170,9 +168,7 @@ def propose_waves(
     if proposal is None:
         return None
     encoding, params = usual_name(*proposal)
-    if used < d:
-        odd = d % 2 and d - used == 1
-        params |= {"odd": "zero"} if odd else {"zero_columns": d - used}
+    params |= {"odd": "zero"} if used < d else {}
     params = refine_base(encoding, params, rows, start)
     formula = rebuild(encoding, params, d, float(np.abs(rows).max()))
     zero = np.flatnonzero(~live)
@@ -198,7 +194,7 @@ def usual_name(encoding: str, params: dict) -> tuple[str, dict]:
     plain = {"divisor": "d", "offset": 0, "first": "cos"}
     names = ("rho", "layout", "scale", "scaling", "factor", "original", "truncate")
     rotary = {key: params[key] for key in names if key in params}
-    if encoding == "sinusoidal" and params == rotary | plain and params["layout"] != "permuted":
+    if encoding == "sinusoidal" and params == rotary | plain:
         return "rope", {k: v for k, v in rotary.items() if k != "scale" or v != 1.0}
     return encoding, params
 
@@ -211,75 +207,42 @@ def fit_pairs(
     slack = frequency_slack(pairs.omega, eps, n)
     if (np.diff(pairs.omega) > 2 * slack[1:]).any():
         order = np.argsort(-pairs.omega, kind="stable")
-        pairs, slack = (
-            SinusoidPairs(*(field[order] for field in vars(pairs).values())),
-            slack[order],
-        )
+        pairs = SinusoidPairs(*(field[order] for field in vars(pairs).values()))
+        slack = slack[order]
     grid, aligned = propose_grid(pairs.omega, slack, d), align(pairs, slack, n, eps)
     if grid is None or aligned is None or not abs(aligned[2]) < 2**53:
         return None
     encoding, shape = grid
-    pairs, sign, offset = aligned
-    reference = reference_waves(encoding, shape, d)
-    place, negative = np.full(d, -1), np.zeros(d, dtype=bool)
-    place[[pairs.sines, pairs.cosines]] = pair_places(encoding, len(pairs.omega))
-    negative[[pairs.sines, pairs.cosines]] = sign < 0
-    if not place_singles(rows, reference, offset, place, negative):
+    pairs, (sines, cosines), offset = aligned
+    order = order_of_pairs(encoding, pairs, d)
+    backwards = sines.max() < 0  # all sines change sign where rows run back
+    if order is None or cosines.min() < 0 or sines.min() != sines.max():
         return None
     unit = np.sqrt(2 / d) if encoding == "dft" else 1.0
-    scale = usual_scale(float(pairs.amplitude.mean()) / unit, d, eps)
-    offset = whole_or_shortest(offset - start, eps)
-    params = name_order(encoding, shape, offset, scale, place)
-    return encoding, params | name_signs(
-        negative, reference[:, place], offset, d if encoding == "dft" else None
+    offset = whole_or_shortest(offset - start, eps) * (-1 if backwards else 1)
+    params = (
+        shape
+        | order
+        | {
+            "offset": offset % d if encoding == "dft" else offset,
+            "scale": usual_scale(float(pairs.amplitude.mean()) / unit, d, eps),
+        }
     )
+    in_order = {key: params[key] for key in NAMES if key in params}
+    return encoding, in_order | shape | ({"backwards": True} if backwards else {})
 
 
-def place_singles(
-    rows: np.ndarray, reference: np.ndarray, offset: float, place: np.ndarray, negative: np.ndarray
-) -> bool:
-    """Find the columns of waves without a partner, in place; False where their number differs."""
-    columns, singles = np.flatnonzero(place < 0), np.setdiff1d(np.arange(len(place)), place)
-    if len(columns) != len(singles):
-        return False
-    for single in singles:
-        _, omega, phase = reference[:, single]
-        products = np.sin(omega * (np.arange(len(rows)) + offset) + phase) @ rows[:, columns]
-        k = int(np.argmax(np.abs(products)))
-        place[columns[k]], negative[columns[k]] = single, products[k] < 0
-    return True
-
-
-def pair_places(encoding: str, m: int) -> np.ndarray:
-    """Columns of reference of the sines and the cosines of m pairs, the fastest first, (2, m)."""
+def order_of_pairs(encoding: str, pairs: SinusoidPairs, d: int) -> dict | None:
+    """The layout, and which wave comes first, of columns in pairs, the fastest first; else None."""
+    m, place = len(pairs.omega), np.full(d, -1)
     if encoding == "dft":
-        return np.add([[m], [0]], np.arange(m, 0, -1))
-    return np.add([[0], [1]], 2 * np.arange(m))
-
-
-def name_order(encoding: str, shape: dict, offset: float, scale: float, place: np.ndarray) -> dict:
-    """Parameters of columns at known places of reference, but for their signs."""
-    if encoding == "dft":
-        plain = {"offset": offset % len(place), "scale": scale}
-        moved = (place != np.arange(len(place))).any()
-        return plain | ({"columns": place.tolist()} if moved else {})
-    order = order_name(place)
-    layout = {"rho": shape["rho"], "layout": order[0] if order else "permuted"}
-    params = layout | {"divisor": shape["divisor"], "offset": offset, "scale": scale}
-    params |= ({"first": order[1]} if order else {}) | shape
-    return params if order else params | {"columns": place.tolist()}
-
-
-def name_signs(negative: np.ndarray, waves: np.ndarray, offset: float, period: int | None) -> dict:
-    """The parameter that says which columns have the other sign: all sines, of rows that run back.
-
-    `waves` are those of the columns, (3, d).
-    """
-    if not negative.any():
-        return {}
-    if (negative == ((waves[2] == 0) & (waves[1] > 0))).all():
-        return {"offset": -offset % period if period else -offset, "backwards": True}
-    return {"negative": np.flatnonzero(negative).tolist()}
+        place[[pairs.sines, pairs.cosines]] = np.add([[m], [0]], np.arange(m, 0, -1))
+        return {} if (place == np.arange(d))[place >= 0].all() else None
+    place[[pairs.sines, pairs.cosines]] = np.add([[0], [1]], 2 * np.arange(m))
+    for (layout, first), order in orders(d).items():
+        if (place == order)[place >= 0].all():
+            return {"layout": layout, "first": first}
+    return None
 
 
 def usual_scale(scale: float, d: int, eps: float) -> float:
@@ -288,16 +251,6 @@ def usual_scale(scale: float, d: int, eps: float) -> float:
         if abs(scale - usual) <= 4 * eps * usual:
             return usual
     return shortest(scale, eps / 4)
-
-
-def order_name(place: np.ndarray) -> tuple[str, str] | None:
-    """Layout and first wave, if columns with these places in the interleaved layout have a name.
-
-    >>> order_name(np.array([1, 3, 0, 2]))
-    ('halves', 'cos')
-    """
-    names = orders(len(place)).items()
-    return next((name for name, order in names if (order == place).all()), None)
 
 
 def fit_one_wave(rows: np.ndarray, eps: float, start: int) -> tuple[str, dict] | None:

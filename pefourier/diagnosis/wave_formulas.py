@@ -87,17 +87,14 @@ def rebuild(encoding: str, params: dict, d: int, top: float = np.inf) -> Formula
 
 def table_waves(encoding: str, params: dict, d: int) -> np.ndarray:
     """Signed amplitude, frequency and phase of each column, (3, d), in the table's order."""
-    used = d - params.get("zero_columns", int(params.get("odd") == "zero"))
+    used = d - int(params.get("odd") == "zero")
     waves = reference_waves(encoding, params, used)
-    if "columns" in params:
-        waves = waves[:, params["columns"]]
-    elif encoding != "dft" and "part" not in params:
+    if encoding != "dft" and "part" not in params:
         first = params.get("first", "cos" if encoding == "rope" else "sin")
         waves = waves[:, orders(used)[params["layout"], first]]
     waves[0] *= params.get("scale", 1.0)
     if params.get("backwards"):
         waves[0, (waves[2] == 0) & (waves[1] > 0)] *= -1
-    waves[0, params.get("negative", [])] *= -1
     return np.pad(waves, ((0, 0), (0, d - used)))
 
 

@@ -164,7 +164,7 @@ OTHER = {
         np.where(np.arange(64) == 7, 0.5, NORMAL),
         ["random-codes note", "dead-columns note"],
     ),
-    "octaves up to a sign a row": (waves(OCTAVES), ["base note", "step note"]),
+    "octaves up to a sign a row": (waves(OCTAVES), []),
     "octaves on four axes": (waves(np.tile(OCTAVES, 4)), []),
     "two heads": (np.hstack([waves(GRID[::2])] * 2), []),
     "powers of time": ((S / 128) ** [1, 2], []),
