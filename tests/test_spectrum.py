@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from pefourier.analysis import smoothing
-from pefourier.analysis.measure import folded
+from pefourier.analysis.measure import alias
 from pefourier.analysis.reconstruct import position_functions
 from pefourier.analysis.smoothing import at_nearest_points, smoothed
 from pefourier.analysis.spectrum import density
@@ -85,7 +85,7 @@ def test_two_points_equally_near_share():
 
 
 def test_frequencies_above_pi_fold_back():
-    assert folded(np.array([2 * np.pi - 1.0, 2 * np.pi + 1.0, 3.0])).tolist() == pytest.approx(
+    assert alias(np.array([2 * np.pi - 1.0, 2 * np.pi + 1.0, 3.0])).tolist() == pytest.approx(
         [1.0, 1.0, 3.0]
     )
     wave = np.cos(np.outer(np.arange(64), [2 * np.pi * 60 / 64]))

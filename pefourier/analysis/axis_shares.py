@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from pefourier.analysis.measure import choose_method, folded_around, frequencies_and_weights
+from pefourier.analysis.measure import alias_on_axes, choose_method, frequencies_and_weights
 from pefourier.encodings.axis_parts import axis_parts
 from pefourier.encodings.encoding import Encoding
 from pefourier.geometry.precision import FLOAT32_EPS
@@ -38,7 +38,7 @@ def axis_shares(enc: Encoding, method: str = "auto") -> dict[str, Any]:
     is_declared = used == "declared"
     measured = (frequencies, weights) if is_declared else frequencies_read(enc)
     return {
-        "isotropy": isotropy(folded_around(frequencies), weights),
+        "isotropy": isotropy(alias_on_axes(frequencies), weights),
         "idle": None if measured is None else idle_shares(*measured, enc.domain.sides),
         "aliased": aliased_shares(frequencies, weights) if is_declared else None,
     }

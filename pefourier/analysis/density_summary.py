@@ -96,6 +96,7 @@ def counts(
 ) -> dict[str, float | None]:
     """How many frequencies the energy is spread over: on the lattice, and by themselves.
 
+    >>> from pefourier.analysis.spectrum import density
     >>> from pefourier.encodings import load
     >>> found = density(load("sinusoidal", d=256)).summary
     >>> round(found.effective, 1), round(found.effective_unsmeared, 1)

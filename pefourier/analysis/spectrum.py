@@ -14,7 +14,7 @@ A lattice of several axes is a torus (`geometry.torus`) with half of its frequen
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from math import ceil, pi, prod
+from math import pi, prod
 from typing import Any, ClassVar
 
 import numpy as np
@@ -29,21 +29,20 @@ from pefourier.analysis.density_summary import (
     summarize_density,
     summarize_torus,
 )
+from pefourier.analysis.lattice import check_sigma, lattice_sides, points_of_line, usual_sigma
 from pefourier.analysis.measure import (
-    as_seen,
+    alias_on_axes,
     choose_method,
-    folded_around,
     frequencies_and_weights,
+    visible_frequencies,
 )
 from pefourier.analysis.smoothing import at_nearest_points, smoothed
 from pefourier.diagnosis.frequency_grids import frequency_slack
 from pefourier.encodings.axis_parts import axis_parts
-from pefourier.encodings.checks import LARGEST, NUMBERS, check_count, check_size
 from pefourier.encodings.domain import half_plane
 from pefourier.encodings.encoding import Encoding, Finding, as_encoding, without_prefix
 from pefourier.encodings.findings import finding
 from pefourier.encodings.places import axis_names, unit_of_waves
-from pefourier.errors import PefourierError
 from pefourier.geometry.joint_waves import JointWaves, joint_waves
 from pefourier.geometry.torus import (
     least_sigma,
@@ -53,8 +52,6 @@ from pefourier.geometry.torus import (
 from pefourier.geometry.waves import fit_sinusoid_pairs
 from pefourier.result import ON_GRIDS, Result
 
-DEFAULT_SIGMA = 4.0  # lattice steps
-DEFAULT_GRID_SIGMA = 1.0  # of several axes, whose sides are short
 LEAST_SIGMA = 0.02  # half a step away, exp(-x^2/2) is still a number
 FLAT, SLOW, FAST = 0.9, pi / 2, 0.75  # flatness; where 95 % lie below; share above pi / 2
 STILL = 0.95  # of the energy at frequency 0: codes are the same
@@ -393,7 +390,7 @@ def density(
     check_sigma(sigma, round(least_sigma(axes, LEAST_SIGMA), 3))
     used = choose_method(enc, method)
     frequencies, weights = frequencies_and_weights(enc, used)
-    inside = as_seen(enc, frequencies) if axes == 1 else folded_around(frequencies)
+    inside = visible_frequencies(enc, frequencies) if axes == 1 else alias_on_axes(frequencies)
     steps = inside * (np.array(sides) / (2 * pi))
     sigma = usual_sigma(steps, used, axes) if sigma is None else sigma
     declared = frequencies if used == "declared" else None
@@ -420,13 +417,6 @@ def density(
         about=(enc,),
         **on_grid,
     )
-
-
-def usual_sigma(steps: np.ndarray, method: str, axes: int) -> float:
-    """The bandwidth where none is given: none is needed for what lies wholly on the lattice."""
-    if method == "declared" and np.abs(steps - np.rint(steps)).max() < 1e-9:
-        return 0.0
-    return DEFAULT_SIGMA if axes == 1 else DEFAULT_GRID_SIGMA
 
 
 def density_on_line(
@@ -457,44 +447,3 @@ def density_on_torus(
     g = per_point * count
     plain = torus_density(frequencies, weights, sides, 0.0) * count if sigma else g
     return half_plane(sides), g, plain, summarize_torus(per_point, sides, declared)
-
-
-def points_of_line(enc: Encoding, n: int, steps: np.ndarray, sigma: float) -> int:
-    """Points of a lattice of one axis: to half a turn, at uneven times to the fastest wave."""
-    points = n // 2 + 1
-    if enc.domain.irregular:
-        points = max(points, ceil(steps.max() + 3 * sigma) + 1)
-    if points > LARGEST:
-        raise PefourierError(
-            f"{enc.name}: {points} lattice points would reach its fastest wave, and {LARGEST} are "
-            "the most; set a shorter --lattice"
-        )
-    return points
-
-
-def lattice_sides(enc: Encoding, lattice: int | None) -> tuple[int, ...]:
-    """Points of the lattice along each axis: those given, or the encoding's own."""
-    axes = len(enc.domain.sides)
-    if axes == 1 or lattice is not None:
-        n = (enc.lattice or enc.dim) if lattice is None else lattice
-        if n < 2:
-            raise PefourierError(f"a lattice needs at least 2 points; got {n}; set --lattice")
-        check_count("lattice", n, most=LARGEST)
-        sides = (n,) * axes
-    else:
-        sides = enc.domain.sides
-    check_size("a lattice", *sides, limit=NUMBERS)
-    return sides
-
-
-def check_sigma(sigma: float | None, smallest: float) -> None:
-    """Refuse a bandwidth that is no number of steps, or that reaches no lattice point."""
-    if sigma is not None and not (np.isfinite(sigma) and sigma >= 0):
-        raise PefourierError(
-            f"sigma must be a finite number of lattice steps from 0 on; got {sigma}"
-        )
-    if sigma is not None and 0 < sigma < smallest:
-        raise PefourierError(
-            f"sigma must be 0, which does not smooth, or {smallest} lattice steps or more, "
-            f"which reach the nearest point; got {sigma}"
-        )
