@@ -130,14 +130,14 @@ class Encoding:
         return len(self.domain)
 
     @property
-    def lag_alone(self) -> bool:
+    def is_shift_invariant(self) -> bool:
         """Whether inner products are declared, which then depend on the lag alone."""
         return self.measure is not None and self.measure.squared_length is not None
 
     @property
     def stationary(self) -> bool:
         """The same of points whose lags are whole steps, which are searched in place of pairs."""
-        return self.lag_alone and self.domain.kind != "time"
+        return self.is_shift_invariant and self.domain.kind != "time"
 
     @property
     def table_limit(self) -> int:
