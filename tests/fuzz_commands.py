@@ -15,7 +15,8 @@ from stored import put
 from test_rough import NUMBERS, PLAIN, TEXTS, WHOLE
 from tiny_models import write_model
 
-from pefourier.cli.main import app, main
+from pefourier.cli.main import main
+from pefourier.cli.program import program
 from pefourier.pages.training import read_train_folder, settings_part
 from pefourier.train.report import sentences, tables
 
@@ -44,7 +45,7 @@ WORK = {"--length", "-S", "--d", "--lattice", "--to"}  # between small and refus
 @cache
 def options_of(command: str) -> list[tuple[str, str, list[str]]]:
     """Each option of a command with the kind of its value and what that may be."""
-    every = typer.main.get_command(app).commands[command].params
+    every = typer.main.get_command(program()).commands[command].params
     return [
         (p.opts[0], type(p.type).__name__, list(getattr(p.type, "choices", ())))
         for p in every

@@ -11,12 +11,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import typer
 from tiny_models import CONFIG, NO_SMOLLM2, SMOLLM2, random_tensors, write_model
 
 import pefourier
 from pefourier.answers.usage import preference
-from pefourier.cli.options import two_counts
 from pefourier.errors import PefourierError
 from pefourier.weights.energies import energies_at
 from pefourier.weights.layout import layout_likeness
@@ -974,10 +972,3 @@ def test_a_lone_pair_has_a_cell_of_its_own():
 
     np.testing.assert_allclose(np.log(edges_of(np.array([5.0])) / 5), [-0.5, 0.5])
     np.testing.assert_allclose(edges_of(np.array([1.0, 4.0])), [0.5, 2.0, 8.0])
-
-
-@pytest.mark.parametrize("text", ["32,x", "x,32", "32,0", "1,2,3", ""])
-def test_heads_that_are_none_are_refused(text):
-    with pytest.raises(typer.BadParameter, match="is no number of heads such as 32,8, or 12"):
-        two_counts(text)
-    assert (two_counts("32,8"), two_counts("12")) == ((32, 8), (12, 12))

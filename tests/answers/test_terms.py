@@ -24,8 +24,8 @@ from pefourier.answers.terms import (
     find_terms,
     read_terms,
 )
-from pefourier.cli.main import app
-from pefourier.cli.vocabulary import command_terms, option_terms, options_of
+from pefourier.cli.options import options_of
+from pefourier.cli.program import command_terms, option_terms, program
 from pefourier.diagnosis import SEVERITIES
 from pefourier.encodings.findings import FINDINGS
 from pefourier.errors import PefourierError
@@ -35,7 +35,7 @@ from pefourier.reproduce import Verdict
 
 PACKAGE = Path(telling.__file__).parents[1]
 TERMS = read_terms()
-EVERY = [*TERMS, *command_terms(app), *option_terms(app)]
+EVERY = [*TERMS, *command_terms(), *option_terms()]
 GROUPS = {term.group for term in TERMS}
 
 
@@ -191,8 +191,8 @@ def test_every_encoding_parameter_and_option_has_a_term():
     assert conventions == names_of("conventions")
     parameters = {key for r in records for key in r["meanings"]}
     assert parameters == names_of("parameters")
-    program = typer.main.get_command(app)
-    options = {name for _, option in options_of(program) for name in option.opts}
+    every = typer.main.get_command(program())
+    options = {name for _, option in options_of(every) for name in option.opts}
     assert options == names_of("options")
     assert all(t.meaning.strip() for t in EVERY)
 

@@ -169,17 +169,6 @@ def test_an_array_of_an_image_is_told_how_it_becomes_a_table(run, tmp_path, shap
         check(array)
 
 
-@pytest.mark.parametrize("command", ["spectrum", "check-faithful", "relations"])
-def test_a_single_side_is_said_to_be_one_axis(run, command):
-    done = run(command, "axial", "--grid", "14", "--d", 8)
-    assert done.status == 0
-    assert done.err == (
-        "pefourier: axial: --grid 14 is one axis of 14 points; a square is --grid 14x14\n"
-    )
-    assert run(command, "axial", "--grid", "14", "--d", 8, "-q").err == ""
-    assert run(command, "sinusoidal", "--grid", "14", "--d", 8).err == ""
-
-
 @pytest.mark.parametrize(
     ("command", "option", "way"),
     [

@@ -54,7 +54,7 @@ def test_distances_of_codes_at_irregular_times_are_those_of_the_table(name):
     slow = min(np.linalg.norm(table[i] - table[j]) for i in range(n) for j in range(i))
     assert abs(assess(enc).min_distance - slow) < 1e-12
     assert not enc.stationary  # lags are no multiples of the spacing
-    assert enc.lag_alone == (name in DECLARED)
+    assert enc.is_shift_invariant == (name in DECLARED)
 
 
 @pytest.mark.parametrize("name", DECLARED)
