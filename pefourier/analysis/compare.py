@@ -365,7 +365,7 @@ def forms_held(meant: Encoding, other: Encoding) -> Iterator[tuple[WaveTable, in
     Last, the largest difference that is left, and the largest that rounding explains.
     """
     from pefourier.diagnosis.causes import forms, holds_numbers
-    from pefourier.diagnosis.identify import FIRSTS
+    from pefourier.diagnosis.one_wave import FIRSTS
 
     one_place = len({(e.domain.kind, e.domain.grid, e.domain.prefix) for e in (meant, other)}) == 1
     if not (holds_numbers(other) and turns_by_formula(meant) and one_place):

@@ -8,8 +8,6 @@ are not compared in quality.
 """
 
 import json
-import os
-import stat
 from collections.abc import Iterator, Mapping, Sequence
 from math import isfinite
 from os.path import basename, dirname, normpath
@@ -19,7 +17,6 @@ from pefourier.analysis.faithful import LADDER
 from pefourier.answers.telling import Answer, Refusal, telling_of
 from pefourier.encodings.encoding import Encoding
 from pefourier.encodings.registry import BUILDERS
-from pefourier.encodings.sources.tables import await_writer
 from pefourier.encodings.specs import source_of
 from pefourier.errors import PefourierError, shown
 from pefourier.files import missing, os_errors, status_of
@@ -76,12 +73,8 @@ def read_bytes(path: str) -> bytes:
     status = status_of(path)
     if status is None:
         raise missing(path)
-    is_pipe = stat.S_ISFIFO(status.st_mode)
-    with os_errors("read", path):
-        descriptor = os.open(path, os.O_RDONLY | (os.O_NONBLOCK if is_pipe else 0))
-        with open(descriptor, "rb") as stream:
-            first = await_writer(descriptor, path) if is_pipe else b""
-            return first + stream.read(LARGEST)
+    with os_errors("read", path), open(path, "rb") as stream:
+        return stream.read(LARGEST)
 
 
 def refuse(text: str) -> None:

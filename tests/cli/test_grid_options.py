@@ -103,10 +103,8 @@ def test_a_list_shows_the_conventions(run):
         "rho": 100.0,
     }
     assert all(one["source"] for one in conventions.values())
-    assert (
-        "    rope-vit             order=xy, layout=interleaved, rho=100.0"
-        in run("list", "axial-rope").out
-    )
+    line = "    convention=rope-vit: order=xy, layout=interleaved, rho=100.0. "
+    assert line in run("list", "axial-rope").out
 
 
 @pytest.mark.parametrize("extra", [[], ["--prefix", "2"]], ids=str)
