@@ -207,7 +207,7 @@ def compare(
     check_count_of_specs(options, 2, "compare takes two encodings")
     from pefourier import questions
     from pefourier.answers.compare import TOLD, reasons_against
-    from pefourier.answers.telling import answer_of
+    from pefourier.answers.frame import answer_of
 
     a, b = options.sources(whole=True)
     comparison = questions.compare(a, b, **options.sizes, tolerance=tolerance)
@@ -290,7 +290,7 @@ def context(options: ContextOptions, output: OutputOptions, figure: FigureOption
     from pefourier import questions
     from pefourier.analysis.context import lost_in_format
     from pefourier.answers.context import TOLD
-    from pefourier.answers.telling import answer_of
+    from pefourier.answers.frame import answer_of
 
     baseline = stored_answers(options.baseline, "context")
     settings = {name: getattr(options, name) for name in ("length", "trained", "d", "against")}
@@ -332,7 +332,7 @@ def usage(options: UsageOptions, output: OutputOptions, figure: FigureOptions) -
     \b
     Example: pefourier usage SmolLM2-135M/ --plot usage.png
     """
-    from pefourier.answers.telling import answer_of
+    from pefourier.answers.frame import answer_of
     from pefourier.answers.usage import TOLD
     from pefourier.weights.usage import use_of_model
 
@@ -407,7 +407,7 @@ def design(options: DesignOptions, output: OutputOptions, figure: FigureOptions)
         return
     from pefourier import questions
     from pefourier.answers.design import TOLD, design_page
-    from pefourier.answers.telling import answer_of
+    from pefourier.answers.frame import answer_of
 
     steps = {"span": options.span, "resolution": options.resolution}
     size = options.grid or options.length
@@ -422,7 +422,7 @@ def extend(options: DesignOptions, output: OutputOptions, figure: FigureOptions)
     from pefourier import questions
     from pefourier.analysis.extend import grid_specs, presumed_grid
     from pefourier.answers.extend import TOLD, extensions_text
-    from pefourier.answers.telling import answer_of
+    from pefourier.answers.frame import answer_of
 
     config, trained, to = options.extend_from, options.length, options.grid or options.to
     extensions = questions.extend(config, to, trained=trained, d=options.d, **options.bases)
