@@ -360,13 +360,12 @@ def usage(given: Weights, form: request.Form, drawing: request.Drawing) -> None:
 def design(
     given: reach_options.DesignOptions, form: request.Form, drawing: request.Drawing
 ) -> None:
-    """Which encoding, and which base, for my length?
+    """Which base, or which scaling, for my length?
 
-    Which encoding is told by rules ('pefourier explain advice'). Criteria of its base contradict
-    one another: distance and rank want small ones, the bound of long contexts a large one; each is
-    shown with the base that it asks for, or those of --for alone. With --extend-from: which scaling
-    takes a model to --to positions, what each does to its bands of frequencies and how near it
-    stays to the trained rotation, with the lines for config.json and a SPEC.
+    Criteria of a base contradict one another: distance and rank want small ones, the bound of long
+    contexts a large one; each is shown with the base that it asks for, or those of --for alone.
+    With --extend-from: which scaling takes a model to --to positions, what each does to its bands
+    of frequencies and how near it stays to the trained rotation, as a SPEC.
 
     \b
     Example: pefourier design --length 64k --d 128 --for bound

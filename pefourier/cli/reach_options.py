@@ -114,7 +114,7 @@ def tell_design(given: DesignOptions, form: request.Form, drawing: request.Drawi
             "design needs --d and one of --length, --grid, or --span with --resolution; or "
             "--extend-from CONFIG and --to"
         )
-    from pefourier.answers.design import design_page
+    from pefourier.answers.design import TOLD
     from pefourier.answers.telling import answer_of
     from pefourier.questions import design
 
@@ -122,23 +122,17 @@ def tell_design(given: DesignOptions, form: request.Form, drawing: request.Drawi
     found = design(given.grid or given.length, given.d, **steps, **given.asked)
     answers = list(map(answer_of, found if given.grid else (found,)))
     drawing.draw("design", answers)
-    form.deliver(design_page(answers))
+    form.deliver(TOLD.page(answers))
 
 
 def tell_extension(given: DesignOptions, form: request.Form, drawing: request.Drawing) -> None:
     """Answer `pefourier design --extend-from`."""
-    from pefourier.analysis.extend import grid_specs, presumed_grid
-    from pefourier.answers.extend import TOLD, extensions_text
+    from pefourier.answers.extend import TOLD
     from pefourier.answers.telling import answer_of
     from pefourier.questions import extend
 
-    config, to = given.extend_from, given.grid or given.to
-    ways = extend(config, to, trained=given.length, d=given.d, **given.asked)
-    own = {}
-    if given.grid:
-        trained = given.length or ()
-        presumed = () if trained else presumed_grid(config)
-        own = {"specs": grid_specs(config, to, ways, trained), "grid": presumed}
+    length = given.grid or given.to
+    ways = extend(given.extend_from, length, trained=given.length, d=given.d, **given.asked)
     answers = list(map(answer_of, ways if given.grid else (ways,)))
     drawing.draw("extend", answers)
-    form.deliver(TOLD.page(answers, words=partial(extensions_text, **own)))
+    form.deliver(TOLD.page(answers))
