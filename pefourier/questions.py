@@ -462,8 +462,8 @@ def resize(
     to : sequence of int, or str
         Sides of the new grid, the slowest axis first, such as (24, 24) or "24x24".
     method : str
-        bicubic (default), antialias, timm, dinov2, bilinear, fourier, bicubic-corners or
-        bilinear-corners; rotations and Swin V2's biases are computed anew where none is given.
+        bicubic (default), bilinear, antialias or fourier; rotations and Swin V2's biases are
+        computed anew where none is given.
     d, progress, **params
         As in `check`; `grid` and `prefix` among them.
 

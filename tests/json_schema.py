@@ -71,7 +71,7 @@ KINDS = {  # of results, by command, with what a record has beside the fields of
     "context": ((Context,), {}),
     "usage": ((Usage,), {}),
     "design": ((Design, Extensions), {}),
-    "resize": ((Resizing,), {"out": {}}),
+    "resize": ((Resizing,), {}),
     "explain": ((terms.Term,), {}),
     "plan": ((DatasetPlan,), {}),
     "reproduce": ((Claim,), {}),

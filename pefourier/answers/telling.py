@@ -102,8 +102,8 @@ class Template(Formatter):
 def meaning_of(command: str, verdict: str, **told: Any) -> tuple[str, str]:
     """A verdict, and what it means in the words of sentences.toml; " | " leads to a variant.
 
-    >>> meaning_of("resize", "ALL ZERO")[1]
-    'All codes are zero, and stay so.'
+    >>> meaning_of("context", "NO POSITIONS")[0]
+    'NO POSITIONS'
     """
     words = Template().format(read_toml(SENTENCES)[command][verdict], **told)
     return verdict.partition(" | ")[0], words

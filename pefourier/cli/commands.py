@@ -29,16 +29,7 @@ app = Commands(
 Method = Literal["auto", "declared", "periodogram"]
 
 Axis = Literal["auto", "linear", "log"]
-Interpolation = Literal[
-    "bicubic",
-    "antialias",
-    "timm",
-    "dinov2",
-    "bilinear",
-    "bicubic-corners",
-    "bilinear-corners",
-    "fourier",
-]
+Interpolation = Literal["bicubic", "bilinear", "antialias", "fourier"]
 
 
 @app.command()
@@ -406,21 +397,20 @@ def resize(
     if out is not None:
         check_suffix(out, WRITERS)
     from pefourier import questions
-    from pefourier.answers.resize import TOLD, resize_record, resize_text
+    from pefourier.answers.resize import TOLD
     from pefourier.answers.telling import answer_of
 
-    own = {"d": d, "grid": old or (), "prefix": prefix or 0}
-    own["progress"] = percentages(printable(spec), quiet)
-    found = questions.resize(spec, new, method=method or "", **own)
-    request.note_grids(found.about[0], quiet)
-    drawing.draw("resize", [answer_of(found)])
+    options = {"d": d, "grid": old or (), "prefix": prefix or 0}
+    options["progress"] = percentages(printable(spec), quiet)
+    result = questions.resize(spec, new, method=method or "", **options)
+    request.note_grids(result.about[0], quiet)
+    drawing.draw("resize", [answer_of(result)])
     if out is not None:
-        path, array = (found.about[0].params.get(key) for key in ("path", "array"))
+        path, array = (result.about[0].params.get(key) for key in ("path", "array"))
         stored = path != "-" and (array or source_of(spec) == "table")
-        own = in_form_of(path, array, found.table, out, new) if stored else (found.table,)
-        write_table(out, *own)
-    written = {"words": partial(resize_text, out=out), "record": partial(resize_record, out=out)}
-    form.deliver(TOLD.page([answer_of(found)], **written))
+        written = (result.table,)
+        write_table(out, *(in_form_of(path, array, *written, out, new) if stored else written))
+    form.deliver(TOLD.page([answer_of(replace(result, out=out))]))
 
 
 @app.command()

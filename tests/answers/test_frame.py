@@ -13,6 +13,7 @@ from pefourier.analysis.extend import extend
 from pefourier.analysis.faithful import assess
 from pefourier.analysis.reconstruct import position_functions
 from pefourier.analysis.relations import relate
+from pefourier.analysis.resize import resize_table
 from pefourier.analysis.spectrum import density
 from pefourier.answers.frame import WORDS
 from pefourier.answers.telling import answer_of, telling_of
@@ -59,6 +60,8 @@ def both_axes(n):
 
 
 GRID = {"grid": (14, 14)}
+SMALL = {"length": None, "d": 8, "grid": (4, 4)}
+CROWDED = [[0.0, 1], [1, 0], [1, 0], [0, 1]]
 spectrum_at = partial(density, sigma=0)
 CASES = [  # verdict, question, what makes the encoding
     ("zero codes", density, lambda: load("none", 80, 64)),
@@ -119,6 +122,19 @@ CASES = [  # verdict, question, what makes the encoding
     ("criteria disagree", partial(design_base, 80), lambda: 64),
     ("base found", partial(design_base, 1000, criteria=("turns",)), lambda: 64),
     ("no base serves", partial(design_base, 90, criteria=("condition",)), lambda: 64),
+    ("all zero", partial(resize_table, new=(3, 3)), lambda: table(np.zeros((4, 3)), (2, 2))),
+    ("still distinct", partial(resize_table, new=(6, 6)), lambda: load("axial", **SMALL)),
+    (
+        "no longer distinct",
+        partial(resize_table, new=(2, 1)),
+        lambda: table([[0, 1], [1, 0], [0.5, 0], [0.5, 1]], (2, 2)),
+    ),
+    ("not distinct", partial(resize_table, new=(3, 3)), lambda: table(CROWDED, (2, 2))),
+    (
+        "computed anew",
+        lambda enc: resize_table(enc, (6, 6), formula=load("axial-rope", d=8, grid=(6, 6))),
+        lambda: load("axial-rope", **SMALL),
+    ),
     ("scaling needed", partial(extend, length=131072, trained=8192), lambda: "rope:rho=5e5,d=128"),
     ("no scaling needed", partial(extend, length=300, trained=200), lambda: "rope:rho=2,d=16"),
 ]

@@ -98,6 +98,8 @@ def test_resizing_finds_the_grid_too(run, folder):
     ).results
     assert SAID in done.err
     assert found["params"].pop("grid_found") is True
+    assert [entry["code"] for entry in found.pop("findings")] == ["grid-found"]
+    assert asked.pop("findings") == []
     assert found == asked
 
 
