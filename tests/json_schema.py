@@ -109,7 +109,6 @@ AT_TIMES = {  # fields of such records that some lack
     "average_rank loss balanced_accuracy",
 }
 LEFT_OUT = {  # fields that a record lacks, where nothing was asked about them, or always
-    Usage: {"heads", "against"},
     Context: {"against", "indexer"},
 }
 NAMELESS = ("explain", "plan")  # whose records are about no encoding

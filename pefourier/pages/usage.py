@@ -7,8 +7,9 @@ from functools import partial
 from typing import Any
 
 from pefourier.answers import plot
+from pefourier.answers.frame import text_of
 from pefourier.answers.telling import answer_of
-from pefourier.answers.usage import conclude_usage, usage, usage_text
+from pefourier.answers.usage import usage
 from pefourier.encodings.encoding import Encoding
 from pefourier.encodings.sources.weights import all_tensors
 from pefourier.encodings.specs import source_of
@@ -52,9 +53,9 @@ def one_model(found: Usage, words: document.Words) -> list[document.Markup | Non
     """What the weights of a model use: in words, as a picture, and by kinds of pairs."""
     group, label = ["usage"], found.about[0].label
     asked = [answer_of(found)]
-    tables = document.answer_tables(f"{label} in numbers", partial(usage_text, asked), words, group)
+    tables = document.answer_tables(f"{label} in numbers", partial(text_of, asked), words, group)
     return [
-        document.about(label, conclude_usage(found).text),
+        document.about(label, found.conclusion),
         draw_inline(f"usage-of-{label}", PICTURE, usage, asked, plot.USUAL, of=label),
         document.details("What pairs hold in numbers", tables),
     ]

@@ -7,6 +7,7 @@ from functools import cache, partial
 
 import numpy as np
 import pytest
+from drawn_usage import drawn_usage
 
 from pefourier.analysis.design import design_base
 from pefourier.analysis.extend import extend
@@ -60,6 +61,7 @@ def both_axes(n):
 
 
 GRID = {"grid": (14, 14)}
+LONG = {"length": 60000}
 SMALL = {"length": None, "d": 8, "grid": (4, 4)}
 CROWDED = [[0.0, 1], [1, 0], [1, 0], [0, 1]]
 spectrum_at = partial(density, sigma=0)
@@ -135,6 +137,17 @@ CASES = [  # verdict, question, what makes the encoding
         lambda enc: resize_table(enc, (6, 6), formula=load("axial-rope", d=8, grid=(6, 6))),
         lambda: load("axial-rope", **SMALL),
     ),
+    ("slow pairs favoured", drawn_usage, lambda: {"louder": 4, "of": slice(12, 16)}),
+    ("slow pairs neglected", drawn_usage, lambda: {"louder": 4, "of": slice(0, 8)}),
+    ("fast pairs favoured", drawn_usage, lambda: {"louder": 4, "of": slice(0, 10), **LONG}),
+    ("fast pairs neglected", drawn_usage, lambda: {"louder": 4, "of": slice(10, 16), **LONG}),
+    ("no preference", drawn_usage, dict),
+    (
+        "by layer type",
+        lambda one: drawn_usage(one, {"name": "local"}),
+        lambda: {"name": "global", "louder": 4, "of": slice(12, 16)},
+    ),
+    ("probably a mistake", partial(drawn_usage, doubt=True), dict),
     ("scaling needed", partial(extend, length=131072, trained=8192), lambda: "rope:rho=5e5,d=128"),
     ("no scaling needed", partial(extend, length=300, trained=200), lambda: "rope:rho=2,d=16"),
 ]
