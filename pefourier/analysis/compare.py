@@ -37,7 +37,7 @@ from pefourier.encodings.encoding import (
     unit_of,
     without_prefix,
 )
-from pefourier.geometry.row_search import first_equal
+from pefourier.geometry.duplicates import first_duplicate
 from pefourier.geometry.tolerance import READ, has_float32_phases, stored_tolerance
 from pefourier.result import Result
 
@@ -365,7 +365,7 @@ def forms_held(meant: Encoding, other: Encoding) -> Iterator[tuple[WaveTable, in
     Last, the largest difference that is left, and the largest that rounding explains.
     """
     from pefourier.diagnosis.causes import forms, holds_numbers
-    from pefourier.diagnosis.identify import FIRSTS
+    from pefourier.diagnosis.one_wave import FIRSTS
 
     one_place = len({(e.domain.kind, e.domain.grid, e.domain.prefix) for e in (meant, other)}) == 1
     if not (holds_numbers(other) and turns_by_formula(meant) and one_place):
@@ -465,7 +465,7 @@ def find_row_order(a: np.ndarray, b: np.ndarray, allowed: np.ndarray) -> tuple[d
     own, other = np.argsort(a @ weights, kind="stable"), np.argsort(b @ weights, kind="stable")
     limit = np.broadcast_to(allowed, a.shape)
     left = np.abs(a[own] - b[other])
-    distinct = len(np.unique(first_equal(a))) == len(a)
+    distinct = len(np.unique(first_duplicate(a))) == len(a)
     if not distinct or not (left <= np.maximum(limit[own], limit[other])).all():
         return None, 0.0
     return {"rows": "permuted"}, float(left.max())

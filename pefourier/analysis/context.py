@@ -32,6 +32,7 @@ from pefourier.encodings.readings import (
     levels_below,
     readings_apart,
 )
+from pefourier.encodings.sections import AXES
 from pefourier.encodings.sources.config import ModelConfig
 from pefourier.encodings.sources.layers import LayerRun, layer_spec, open_model, read_layers
 from pefourier.encodings.sources.mrope import axis_in
@@ -45,7 +46,6 @@ from pefourier.encodings.sources.weights import (
     tensors_beside,
     untrained_distances,
 )
-from pefourier.encodings.spans import AXES
 from pefourier.encodings.specs import source_of
 from pefourier.errors import PefourierError, shown, unknown
 from pefourier.geometry.closest import closest_pair
@@ -518,7 +518,7 @@ def describe_rotation(
         window=window,
         frequencies=own[turning],
         trained_frequencies=plain[turning],
-        precision=format_losses(enc, FORMATS_OF_PHASES, apart=closest_pair(enc).distance),
+        precision=format_losses(enc, FORMATS_OF_PHASES, gap=closest_pair(enc).distance),
         partners=rows_of_a_head(enc, still)[turning],
         scaling_parameters=parameters_of_scaling(params),
     )

@@ -585,7 +585,7 @@ def cast_distance(enc: Encoding, distance: float, form: Format) -> float:
     """
     measure, pairs = enc.measure, len(enc.measure.frequencies)
     length = np.sqrt(measure.squared_length)
-    rounding = length * 2.0**-form.digits + np.sqrt(enc.dim) * 2.0 ** (form.least - form.digits)
+    rounding = length * 2.0**-form.digits + np.sqrt(enc.dim) * 2.0 ** (form.lowest - form.digits)
     least_sum = pairs * (1 - ((distance + 4 * rounding) / length) ** 2 / 2)
     lags = np.concatenate(
         [

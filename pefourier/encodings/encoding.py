@@ -125,20 +125,19 @@ class Encoding:
     paired: bool = False  # cosines and sines of complex numbers, which are in no order of columns
     anew: Callable[[tuple[int, ...]], "Encoding"] | None = None  # on other sides, where it is drawn
     rates: np.ndarray | None = None  # of waves in time, beside columns that have no measure
-    walk: tuple[Measure, np.ndarray] | None = None  # waves and places (n, axes) of rows, of spans
 
     def __len__(self) -> int:
         return len(self.domain)
 
     @property
-    def lag_alone(self) -> bool:
+    def is_shift_invariant(self) -> bool:
         """Whether inner products are declared, which then depend on the lag alone."""
         return self.measure is not None and self.measure.squared_length is not None
 
     @property
     def stationary(self) -> bool:
         """The same of points whose lags are whole steps, which are searched in place of pairs."""
-        return self.lag_alone and self.domain.kind != "time"
+        return self.is_shift_invariant and self.domain.kind != "time"
 
     @property
     def table_limit(self) -> int:
@@ -309,7 +308,7 @@ def without_mean(enc: Encoding) -> Encoding:
         return np.asarray(enc.codes(x), dtype=float) - mean
 
     params = {**enc.params, "demean": True}
-    return replace(enc, codes=codes, measure=None, walk=None, params=params)
+    return replace(enc, codes=codes, measure=None, params=params)
 
 
 def as_encoding(encoding: Any) -> Encoding:
@@ -339,8 +338,11 @@ def in_rows(array: np.ndarray) -> tuple[np.ndarray, bool]:
     ((3, 8), False)
     """
     shape = table_axes(array.shape)
-    sizes = np.hypot(*np.moveaxis(array, -1, 0)) if len(shape) == 3 and shape[2] == 2 else None
-    paired = sizes is not None and bool(np.ptp(sizes) < ON_CIRCLE * sizes.max())
+    paired = len(shape) == 3 and shape[2] == 2
+    if paired:
+        with np.errstate(all="ignore"):  # of numbers that are refused later
+            sizes = np.hypot(*np.moveaxis(array, -1, 0))
+            paired = bool(np.ptp(sizes) < ON_CIRCLE * sizes.max())
     return array.reshape((shape[0], 2 * shape[1]) if paired else shape), paired
 
 

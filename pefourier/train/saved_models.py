@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from pefourier.encodings.sources.formats import write_tensors
 from pefourier.encodings.sources.tables import open_arrays
+from pefourier.encodings.sources.writers import write_tensors
 from pefourier.errors import PefourierError, shown
 from pefourier.files import label, write_whole
 from pefourier.train.apply import apply_classifier
@@ -76,7 +76,7 @@ def classifier_of(
 ) -> TrainedClassifier:
     """The classifier that a run came to."""
     member, fold = outcome.member, task.folds[outcome.member.fold]
-    injection, two = None, len(task.classes) == 2
+    injection, two = None, task.positive is not None
     if isinstance(model, Transformer):
         places = np.arange(len(outcome.codes))
         act, waves = member.injection.act, outcome.frequencies

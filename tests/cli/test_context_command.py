@@ -381,73 +381,6 @@ def test_design_of_short_lengths_needs_no_base(run):
     assert "NO BASE NEEDED. " in out
 
 
-def test_a_sweep_of_contexts_has_a_result_for_each_length(run):
-    asked = ["context", "llama.json", "--length", "16k:128k:2x"]
-    results = run(*asked, "--json").results
-    assert [one["length"] for one in results] == [16384, 32768, 65536, 131072]
-    assert [one["rotations"][0]["unseen"] for one in results] == [0, 0, 0, 29]
-    out = " ".join(run(*asked).out.split())
-    assert out.startswith(
-        "llama.json: UNSEEN ANGLES. Trained at 8192; from 65537 positions on pairs reach angles "
-        "unseen in training, 29 at 131072."
-    )  # once from 131072 on, which is the next length that was asked for
-    for length, new in ((65536, 0), (65537, 29)):
-        (one,) = run("context", "llama.json", "--length", length, "--json").results
-        assert one["rotations"][0]["unseen"] == new
-    assert "--plot is about one length" in run(*asked, "--plot", "sweep.png").err
-    assert len(run(*asked, "--csv").out.splitlines()) == 1 + 4 * 3
-
-
-def test_a_sweep_without_a_length_of_training_does_not_make_one_up(run):
-    out = " ".join(run("context", "rope", "--length", "4k:16k:2x").out.split())
-    assert out.startswith("rope: TRAINING LENGTH UNKNOWN. Nothing says how long training was; ")
-    out = run("context", "rope", "--length", "4k:16k:2x", "--trained", "4k").out
-    assert "unseen in training" in " ".join(out.split())
-
-
-def test_a_sweep_of_lengths_says_which_are_safe(run):
-    asked = ["check-faithful", "rope", "dft", "--d", 64, "--length", "64:1024:4x"]
-    results = run(*asked, "--json").results
-    assert [(one["spec"], one["length"]) for one in results] == [
-        (spec, length) for spec in ("rope", "dft") for length in (64, 256, 1024)
-    ]
-    out = " ".join(run(*asked).out.split())
-    assert (
-        "rope: injective at 64 positions and at all up to 1024. Computed throughout in bfloat16 to "
-        "257 positions, codes stay different; beyond, some are lost."
-    ) in out
-    assert "dft: isometric at 64 positions, collides from 256 on." in out
-    done = run(*asked, "--require-dtype", "bf16:computed")
-    assert done.status == 1
-    said = "rope has 513 of 1024 codes distinct computed in bfloat16; 257 positions are safe"
-    assert said in done.err
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (
-            ["spectrum", "rope", "--length", "1k:4k:2x"],
-            "several lengths are for check-faithful and context; give one",
-        ),
-        (
-            ["context", "llama.json", "--length", "1k:4k:2"],
-            "'1k:4k:2' is not a sweep such as 4k:1M:2x: first, last, and the factor between; the "
-            "nearest is '1k:4k:2x'",
-        ),
-        (
-            ["context", "llama.json", "--length", "4k:1k:2x"],
-            "'4k:1k:2x' is not a sweep of 2 to 64 lengths; got 1",
-        ),
-    ],
-    ids=str,
-)
-def test_sweeps_that_are_none(run, arguments, message):
-    done = run(*arguments)
-    assert done.status == 2
-    assert message in done.err
-
-
 def test_a_config_that_has_probably_lost_its_scaling_is_told_first(run, folder):
     config = {"model_type": "llama", "hidden_size": 4096, "num_attention_heads": 32}
     config |= {"max_position_embeddings": 131072, "rope_theta": 5e5}
@@ -611,23 +544,11 @@ def test_images_have_no_length(run, tmp_path, monkeypatch):
     (tmp_path / "c.json").write_text(json.dumps(config | {"image_size": 96, "patch_size": 16}))
     done = run("context", "c.json", "--length", 4096)
     assert done.status == 0
-    assert done.err == (
-        "pefourier: --length has no effect on c.json, whose positions are points of a grid of 6x6; "
-        "'pefourier resize c.json --to 12x12' tells of another size\n"
-    )
+    assert done.err.startswith("pefourier: --length has no effect on c.json")
+    assert done.err.count("\n") == 1
     assert run("context", "c.json").err == ""
     assert run("context", "c.json", "--length", 4096, "-q").err == ""
     assert run("resize", "c.json", "--to", "12x12").status == 0
-
-
-def test_a_name_that_is_also_a_folder_or_file_is_said_once(run, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "t5").mkdir()
-    (tmp_path / "alibi").write_text("")
-    told = [run(*asked.split()).err for asked in ("context t5", "check-faithful t5 rope alibi t5")]
-    assert told[0] == "pefourier: there is also a folder t5: write ./t5 for it\n"
-    assert told[1] == told[0] + "pefourier: there is also a file alibi: write ./alibi for it\n"
-    assert not run("context", "t5", "--quiet").err + run("context", "rope").err
 
 
 def test_no_positions_are_refused_and_the_last_distance_is_one_less(run):
