@@ -14,8 +14,6 @@ import pytest
 
 from pefourier.analysis.compare import compare
 from pefourier.analysis.context import describe_context
-from pefourier.analysis.design import design_base
-from pefourier.analysis.extend import extend
 from pefourier.answers.compare import conclude_comparison
 from pefourier.answers.telling import SENTENCES, conclude
 from pefourier.encodings import load
@@ -65,10 +63,6 @@ def situations():
         yield f"compared: {key}", partial(compared, ONE, other)
     for key, given in REACHES.items():
         yield f"context: {key}", partial(reached, *given)
-    yield "design: one", lambda: design_base(4096, 128, criteria=("bound",)).conclusion
-    yield "design: two", lambda: design_base(4096, 128, criteria=("bound", "turns")).conclusion
-    yield "design: dft", lambda: design_base(16, 64, criteria=("turns",)).conclusion
-    yield "extend", lambda: extend("rope:rho=1e6", 131072, trained=32768, d=128).conclusion
 
 
 SITUATIONS = dict(situations())
