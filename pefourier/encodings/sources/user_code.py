@@ -21,7 +21,9 @@ from pefourier.encodings.encoding import (
     Finding,
     Operator,
     check_plain,
+    from_bias,
     from_table,
+    is_bias,
     numbers,
 )
 from pefourier.encodings.findings import finding
@@ -88,8 +90,9 @@ def read_code(
     params = {"length": length, "d": d, "object": spec.removeprefix("py:")}
     params |= {"rotated": width} if result.operator and width < d else {}
     operator = result.operator and sandboxed_operator(request, code, result.operator)
+    made = from_bias if is_bias(result.codes.shape) else from_table
     return replace(
-        from_table(result.codes, spec, eps=result.eps, findings=(*result.findings, *warned)),
+        made(result.codes, spec, eps=result.eps, findings=(*result.findings, *warned)),
         params=params | ({} if seed is None else {"seed": seed}),
         spec=spec if in_shell else "",
         untrained="untrained" in {f.code for f in result.findings},
@@ -325,13 +328,13 @@ def in_two_axes(request: CodeRequest, code: Any, table: CodeTable) -> CodeTable:
     codes, length = table.codes, request.length
     while codes.ndim > 2 and 1 in codes.shape[:-1]:
         codes = codes.squeeze(axis=codes.shape[:-1].index(1))
+    if is_bias(codes.shape) and codes.shape[-1] == length:
+        return replace(table, codes=codes)
     if codes.ndim != 2 or len(codes) != length:
-        pairs = ": a number for each pair of positions is a bias, and not a code"
-        pairs = pairs if table.codes.shape[-2:] == (length, length) else ""
         raise unfit(
             request,
             code,
-            f"gave an array of shape {table.codes.shape}, expected ({length}, {request.d}){pairs}",
+            f"gave an array of shape {table.codes.shape}, expected ({length}, {request.d})",
         )
     return replace(table, codes=codes)
 
