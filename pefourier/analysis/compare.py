@@ -45,16 +45,16 @@ from pefourier.diagnosis.misreadings import (
 )
 from pefourier.diagnosis.pairs import (
     PairDifference,
-    SinusoidPairs,
+    PairWaves,
     declared_pairs,
-    fit_sinusoid_pairs,
+    fit_pair_waves,
     list_differences,
     pairs_apart,
 )
 from pefourier.encodings.encoding import Encoding, Finding, as_encoding, without_prefix
 from pefourier.encodings.findings import finding
 from pefourier.encodings.sources.mrope import axis_in
-from pefourier.encodings.spans import AXES
+from pefourier.encodings.sections import AXES, describe_axes
 from pefourier.errors import PefourierError
 from pefourier.files import read_toml
 from pefourier.geometry.tolerance import stored_tolerance
@@ -296,7 +296,7 @@ def first_place(beyond: np.ndarray) -> tuple[int, int] | None:
     return (int(row), int(column)) if beyond[row, column] else None
 
 
-def read_pairs(enc: Encoding, other: Encoding) -> SinusoidPairs | None:
+def read_pairs(enc: Encoding, other: Encoding) -> PairWaves | None:
     """The pairs of an encoding: declared, as its code turns vectors, or fitted to its table."""
     axis = axes_of(enc)
     if (declared := declared_pairs(enc, axis)) is not None:
@@ -307,7 +307,7 @@ def read_pairs(enc: Encoding, other: Encoding) -> SinusoidPairs | None:
         return pairs_of_code(enc, other)
     if enc.origin == "formula" or enc.act == "bias":
         return None
-    return fit_sinusoid_pairs(enc.table(), enc.eps)
+    return fit_pair_waves(enc.table(), enc.eps)
 
 
 def axes_of(enc: Encoding) -> tuple[str, ...]:
@@ -360,7 +360,7 @@ def compare_outputs(first: Encoding, second: Encoding, found: Comparison) -> dic
     return facts | {"max_difference": apart}
 
 
-def by_axes(found: Comparison, first: SinusoidPairs, second: SinusoidPairs) -> Comparison:
+def by_axes(found: Comparison, first: PairWaves, second: PairWaves) -> Comparison:
     """Rotations that turn text alike, and images by other axes."""
     m = min(len(first.axis), len(second.axis))
     if not m or first.axis == second.axis:
@@ -382,7 +382,7 @@ def by_axes(found: Comparison, first: SinusoidPairs, second: SinusoidPairs) -> C
 def judge_pairs(
     first: Encoding,
     second: Encoding,
-    pairs: tuple[SinusoidPairs, SinusoidPairs],
+    pairs: tuple[PairWaves, PairWaves],
     found: Comparison,
 ) -> Comparison:
     """What two sets of pairs say: which differ, by which slip, and what a table leaves open."""
@@ -434,7 +434,7 @@ def both_known(first: Encoding, second: Encoding) -> bool:
 
 
 def cause_of(
-    first: Encoding, second: Encoding, pairs: tuple[SinusoidPairs, SinusoidPairs]
+    first: Encoding, second: Encoding, pairs: tuple[PairWaves, PairWaves]
 ) -> Cause | None:
     """The one slip that makes one of two the other, or the settings in which both differ."""
     if both_known(first, second):
@@ -453,7 +453,7 @@ def cause_of(
 def axes_in_table(
     first: Encoding,
     second: Encoding,
-    pairs: tuple[SinusoidPairs, SinusoidPairs],
+    pairs: tuple[PairWaves, PairWaves],
     found: Comparison,
 ) -> Comparison | None:
     """A table of an image's tokens beside a config whose pairs turn by frames, rows and columns."""
@@ -473,7 +473,7 @@ def axes_in_table(
     return named
 
 
-def read_axes(known: SinusoidPairs, table: SinusoidPairs) -> tuple[str, ...] | None:
+def read_axes(known: PairWaves, table: PairWaves) -> tuple[str, ...] | None:
     """The axis of each pair of a table of tokens, by the whole numbers it turns by; None: text.
 
     Slow pairs show three rows of ids: those of columns change most often, those of frames least.
@@ -515,7 +515,7 @@ def align(first: Encoding, second: Encoding, found: Comparison) -> Comparison:
         return found
     geometry = transform.pop("rotation", False)
     if geometry:
-        fitted = [fit_sinusoid_pairs(x, e.eps) for x, e in ((a, first), (b, second))]
+        fitted = [fit_pair_waves(x, e.eps) for x, e in ((a, first), (b, second))]
         slow = found.pairs or (None not in fitted and pairs_apart(*fitted).any())
         return found if slow else geometric(found, transform, difference)
     if found.pairs and "rotate" in (first.act, second.act) and transform.keys() <= {"scale"}:

@@ -15,7 +15,7 @@ from typing import Literal
 
 import numpy as np
 
-from pefourier.diagnosis.pairs import PairForm, SinusoidPairs, follow_phases
+from pefourier.diagnosis.pairs import PairForm, PairWaves, follow_phases
 from pefourier.encodings.encoding import Encoding, without_prefix
 from pefourier.errors import PefourierError, shown
 from pefourier.geometry.precision import phase_errors
@@ -316,7 +316,7 @@ def largest_output_difference(one: Encoding, two: Encoding) -> float:
     return apart if apart > allowed else 0.0
 
 
-def pairs_of_code(enc: Encoding, meant: Encoding) -> SinusoidPairs | None:
+def pairs_of_code(enc: Encoding, meant: Encoding) -> PairWaves | None:
     """The pairs of code that turns vectors, in the order in which a known rotation has its own."""
     d, length = head_size(enc), len(enc)
     probed = np.arange(min(length, FIRST))
@@ -345,4 +345,4 @@ def pairs_of_code(enc: Encoding, meant: Encoding) -> SinusoidPairs | None:
     omega = follow_phases(rows, np.angle(numbers))
     sample = sampled_positions(length - 1, max(ENTRIES // d**2, FIRST))
     form = PairForm("both", 1, "halves")
-    return SinusoidPairs(omega, factor, waves, length, enc.eps, form=form, rows=sample)
+    return PairWaves(omega, factor, waves, length, enc.eps, form=form, rows=sample)

@@ -18,7 +18,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from pefourier.diagnosis.pairs import SinusoidPairs, Waves, shifted_waves, shortened, waves_differ
+from pefourier.diagnosis.pairs import PairWaves, Waves, shifted_waves, shortened, waves_differ
 from pefourier.encodings import build, load
 from pefourier.encodings.encoding import Encoding
 from pefourier.encodings.families.rotary import (
@@ -101,13 +101,13 @@ def change_rotation(enc: Encoding, **changes: Any) -> np.ndarray:
     return rotation_of(meant_settings(enc) | changes, len(enc))[0]
 
 
-def find_misreading(meant: Encoding, pairs: SinusoidPairs, other: SinusoidPairs) -> Cause | None:
+def find_misreading(meant: Encoding, pairs: PairWaves, other: PairWaves) -> Cause | None:
     """The one slip by which a rotation becomes another, whose fitted or declared pairs are given.
 
-    >>> from pefourier.diagnosis.pairs import declared_pairs, fit_sinusoid_pairs
+    >>> from pefourier.diagnosis.pairs import declared_pairs, fit_pair_waves
     >>> meant = load("rope", 200, 32)
     >>> angles = np.outer(np.arange(200), 5e5 ** (-np.arange(16) / 16))
-    >>> table = fit_sinusoid_pairs(np.hstack([np.cos(angles), np.sin(angles)]), 2.0**-52)
+    >>> table = fit_pair_waves(np.hstack([np.cos(angles), np.sin(angles)]), 2.0**-52)
     >>> find_misreading(meant, declared_pairs(meant), table).changes
     {'rho': (10000.0, 500000.0)}
     """
@@ -120,7 +120,7 @@ def find_misreading(meant: Encoding, pairs: SinusoidPairs, other: SinusoidPairs)
     return None
 
 
-def explains(reading: Reading, pairs: SinusoidPairs, other: SinusoidPairs) -> bool:
+def explains(reading: Reading, pairs: PairWaves, other: PairWaves) -> bool:
     """Whether another rotation has the waves of a reading, whatever factor is before them."""
     omega = reading.omega
     if omega.shape != other.omega.shape or not np.isfinite(omega).all():
@@ -146,7 +146,7 @@ def waves_of_phases(phases: Callable[[np.ndarray], np.ndarray], factor: float) -
     return lambda positions: factor * np.exp(1j * phases(positions))
 
 
-def readings(meant: Encoding, pairs: SinusoidPairs, other: SinusoidPairs) -> Iterator[Reading]:
+def readings(meant: Encoding, pairs: PairWaves, other: PairWaves) -> Iterator[Reading]:
     """A rotation with each slip, those whose values people choose before those that are fitted."""
     omega = pairs.omega
     yield from scaled_positions(omega, other)
@@ -169,7 +169,7 @@ def readings(meant: Encoding, pairs: SinusoidPairs, other: SinusoidPairs) -> Ite
 def reading_with(
     settings: Mapping[str, Any],
     length: int,
-    other: SinusoidPairs,
+    other: PairWaves,
     code: str,
     changes: Mapping[str, Any],
 ) -> Reading | None:
@@ -180,7 +180,7 @@ def reading_with(
 
 
 def chosen_changes(
-    meant: Encoding, settings: Mapping[str, Any], other: SinusoidPairs
+    meant: Encoding, settings: Mapping[str, Any], other: PairWaves
 ) -> Iterator[tuple[str, dict[str, Any]]]:
     """Codes and changes of settings to values that people choose."""
     model = open_model(meant.spec) if "model_type" in meant.params else None
@@ -224,7 +224,7 @@ def class_bases(meant: Encoding) -> Iterator[float]:
             yield rotary(row, part if part in layers else next(iter(layers), "")).base
 
 
-def scaled_positions(omega: np.ndarray, other: SinusoidPairs) -> Iterator[Reading]:
+def scaled_positions(omega: np.ndarray, other: PairWaves) -> Iterator[Reading]:
     """Other units of angles, whole positions divided, the other way to turn."""
     for unit, told in ((180 / pi, "p w 180 / pi"), (pi / 180, "p w pi / 180")):
         yield Reading("degrees", {"angle": ("p w", told)}, omega * unit)
@@ -235,7 +235,7 @@ def scaled_positions(omega: np.ndarray, other: SinusoidPairs) -> Iterator[Readin
         yield Reading("positions-divided", changes, omega, lambda p: np.multiply.outer(p // k, omega))
 
 
-def one_factor(omega: np.ndarray, other: SinusoidPairs) -> Iterator[Reading]:
+def one_factor(omega: np.ndarray, other: PairWaves) -> Iterator[Reading]:
     """All frequencies times one number, which the fastest pair that folds nowhere tells."""
     if omega.shape != other.omega.shape:
         return
@@ -249,7 +249,7 @@ def one_factor(omega: np.ndarray, other: SinusoidPairs) -> Iterator[Reading]:
                 yield Reading("step", {"positions": ("p", f"p / {inverse:g}")}, omega / inverse)
 
 
-def one_pair(omega: np.ndarray, other: SinusoidPairs) -> Iterator[Reading]:
+def one_pair(omega: np.ndarray, other: PairWaves) -> Iterator[Reading]:
     """One pair alone that turns otherwise."""
     if omega.shape == other.omega.shape and len(omega) > 2:
         ratio = np.abs(other.omega - omega) / np.where(omega != 0, np.abs(omega), 1.0)
@@ -291,7 +291,7 @@ def other_ramps(settings: Mapping[str, Any], length: int) -> Iterator[Reading]:
 
 
 def exponents(
-    settings: Mapping[str, Any], omega: np.ndarray, other: SinusoidPairs
+    settings: Mapping[str, Any], omega: np.ndarray, other: PairWaves
 ) -> Iterator[Reading]:
     """Exponents of another head, or of the pair before or behind, scaled as the rotation is."""
     d, rho, turned = settings["d"], settings["rho"], int(settings["d"] * settings["partial"])
@@ -312,7 +312,7 @@ def exponents(
 
 
 def fitted_changes(
-    settings: Mapping[str, Any], length: int, other: SinusoidPairs, digits: range
+    settings: Mapping[str, Any], length: int, other: PairWaves, digits: range
 ) -> Iterator[Reading]:
     """One number of the settings, found where the mean logarithm of frequencies is the other's."""
     turning = other.omega > 0
@@ -362,7 +362,7 @@ def between(difference: Callable[[float], float], low: float, high: float) -> fl
 
 
 def added_scalings(
-    settings: Mapping[str, Any], length: int, other: SinusoidPairs
+    settings: Mapping[str, Any], length: int, other: PairWaves
 ) -> Iterator[Reading]:
     """Scalings where none was meant, whose factor the slowest pair tells."""
     plain = rotation_if_any(dict(settings) | {"scaling": "none"}, length)
@@ -424,7 +424,7 @@ def coarse_readings(omega: np.ndarray) -> Iterator[Reading]:
         yield Reading(f"{name}-phases", {}, near(omega), phases)
 
 
-def geometric_rotation(pairs: SinusoidPairs) -> Encoding | None:
+def geometric_rotation(pairs: PairWaves) -> Encoding | None:
     """The rotation without a scaling that a table of waves is, by the base of its frequencies."""
     omega, m = pairs.omega, len(pairs.omega)
     if m < 2 or not (omega > 0).all() or pairs.repeats > 1:

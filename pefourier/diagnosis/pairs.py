@@ -56,7 +56,7 @@ class PairForm:
 
 
 @dataclass(frozen=True, eq=False)
-class SinusoidPairs:
+class PairWaves:
     """Pairs of a rotation, of an additive encoding of sinusoids, or of a table."""
 
     omega: np.ndarray  # (m,) radians per position
@@ -93,7 +93,7 @@ class PairDifference:
     ratio: float | None  # second over first
 
 
-def declared_pairs(enc: Encoding, axis: tuple[str, ...] = ()) -> SinusoidPairs | None:
+def declared_pairs(enc: Encoding, axis: tuple[str, ...] = ()) -> PairWaves | None:
     """The pairs of an encoding whose frequencies are declared, one axis alone; None: others."""
     measure = enc.measure
     if measure is None or measure.frequencies.ndim != 1 or measure.squared_length is None:
@@ -113,19 +113,19 @@ def declared_pairs(enc: Encoding, axis: tuple[str, ...] = ()) -> SinusoidPairs |
     def waves(positions: np.ndarray) -> np.ndarray:
         return factor * np.exp(1j * np.multiply.outer(positions + offset, omega))
 
-    return SinusoidPairs(omega, factor, waves, len(enc), enc.eps, offset, axis=axis)
+    return PairWaves(omega, factor, waves, len(enc), enc.eps, offset, axis=axis)
 
 
-def fit_sinusoid_pairs(
+def fit_pair_waves(
     table: np.ndarray, eps: float, first: Literal["cos", "sin"] | None = None
-) -> SinusoidPairs | None:
+) -> PairWaves | None:
     """The pairs of a table (n, d) of waves; None where it holds none.
 
     `first` is the wave that comes first where the second is compared with a known order.
 
     >>> omega = 100.0 ** (-np.arange(4) / 4)
     >>> angles = np.outer(np.arange(40), 2 * omega)
-    >>> fit_sinusoid_pairs(np.hstack([np.cos(angles), np.sin(angles)]), 1e-16).omega / omega
+    >>> fit_pair_waves(np.hstack([np.cos(angles), np.sin(angles)]), 1e-16).omega / omega
     array([2., 2., 2., 2.])
     """
     if len(table) < 3 or not np.any(table[:SAMPLE]):
@@ -211,7 +211,7 @@ def wave_parts_of(rows: np.ndarray) -> list[Part]:
     return ["angles"] if straight and np.abs(rows).max() > 1.5 else ["sin"]
 
 
-def fit_in_form(steps: np.ndarray, form: PairForm, eps: float) -> SinusoidPairs | None:
+def fit_in_form(steps: np.ndarray, form: PairForm, eps: float) -> PairWaves | None:
     """Frequencies of the pairs of a table in a form; None where rows show that it is another."""
     n = len(steps)
     at = np.unique(np.concatenate([[0, 1], 2 ** np.arange(1, 40), [n - 1]]))
@@ -243,7 +243,7 @@ def fit_in_form(steps: np.ndarray, form: PairForm, eps: float) -> SinusoidPairs 
     if form.part != "both" and not pure.any():
         return None
     waves_at = rows_of(steps, form)
-    return SinusoidPairs(omega, factor, waves_at, n, eps, offset, form)
+    return PairWaves(omega, factor, waves_at, n, eps, offset, form)
 
 
 def largest_angle(form: PairForm, steps: np.ndarray) -> float:
@@ -303,7 +303,7 @@ def apart(first: np.ndarray, second: np.ndarray) -> np.ndarray:
     return np.fmax(np.nan_to_num(real), np.nan_to_num(imag))
 
 
-def waves_differ(a: SinusoidPairs, b: SinusoidPairs, waves: Waves, stop: bool = False) -> np.ndarray:
+def waves_differ(a: PairWaves, b: PairWaves, waves: Waves, stop: bool = False) -> np.ndarray:
     """Which pairs (m,) of b are not `waves` at some position, beyond rounding.
 
     `a` is what the waves come from; with `stop` the rest is not looked at once one differs.
@@ -328,7 +328,7 @@ def waves_differ(a: SinusoidPairs, b: SinusoidPairs, waves: Waves, stop: bool = 
     return differs
 
 
-def pairs_apart(a: SinusoidPairs, b: SinusoidPairs) -> np.ndarray:
+def pairs_apart(a: PairWaves, b: PairWaves) -> np.ndarray:
     """Which pairs (m,) turn otherwise in b than in a; pairs that only one has do."""
     m = max(len(a.omega), len(b.omega))
     common = min(len(a.omega), len(b.omega))
@@ -348,7 +348,7 @@ def pairs_apart(a: SinusoidPairs, b: SinusoidPairs) -> np.ndarray:
     return differs
 
 
-def offset_waves(a: SinusoidPairs, b: SinusoidPairs) -> Waves:
+def offset_waves(a: PairWaves, b: PairWaves) -> Waves:
     """Waves of a where b begins, as far as both say where they begin; angles where b has them."""
     shift = b.offset - a.offset
     angles = b.form is not None and b.form.part == "angles"
@@ -357,7 +357,7 @@ def offset_waves(a: SinusoidPairs, b: SinusoidPairs) -> Waves:
     return a.waves
 
 
-def shifted_waves(a: SinusoidPairs, omega: np.ndarray, b: SinusoidPairs) -> Waves:
+def shifted_waves(a: PairWaves, omega: np.ndarray, b: PairWaves) -> Waves:
     """Waves of other frequencies with a's factor, from the position on where b begins."""
     begin = b.offset if np.isfinite(b.offset) else 0.0
 
@@ -369,7 +369,7 @@ def shifted_waves(a: SinusoidPairs, omega: np.ndarray, b: SinusoidPairs) -> Wave
     return waves
 
 
-def shortened(pairs: SinusoidPairs, count: int) -> SinusoidPairs:
+def shortened(pairs: PairWaves, count: int) -> PairWaves:
     """The first pairs alone."""
     if len(pairs.omega) == count:
         return pairs
@@ -378,11 +378,11 @@ def shortened(pairs: SinusoidPairs, count: int) -> SinusoidPairs:
 
 
 def list_differences(
-    a: SinusoidPairs, b: SinusoidPairs, differs: np.ndarray
+    a: PairWaves, b: PairWaves, differs: np.ndarray
 ) -> tuple[PairDifference, ...]:
     """The pairs that differ, with what each turns by."""
 
-    def omega_of(pairs: SinusoidPairs, i: int) -> float | None:
+    def omega_of(pairs: PairWaves, i: int) -> float | None:
         return float(pairs.omega[i] / pairs.repeats) if i < len(pairs.omega) else None
 
     found = []

@@ -1,6 +1,5 @@
 """Published datasets: their layouts, counts, and what is refused."""
 
-import hashlib
 import os
 import re
 import warnings
@@ -123,9 +122,6 @@ def test_missing_and_half_downloaded_data_are_said(tmp_path, rng):
     whole = (tmp_path / "smd" / "machine-1-2.npz").read_bytes()
     (tmp_path / "smd" / "machine-1-2.npz").write_bytes(whole[: len(whole) // 2])
     with pytest.raises(PefourierError, match=re.escape("machine-1-2.npz" + NO_ZIP)):
-        load.load_task("smd", str(tmp_path), 16)
-    (tmp_path / "MANIFEST.csv").write_text("file\nsmd/machine-1-1.npz\nsmd/machine-9-9.npz\n")
-    with pytest.raises(PefourierError, match=re.escape("machine-9-9.npz is missing")):
         load.load_task("smd", str(tmp_path), 16)
 
 
