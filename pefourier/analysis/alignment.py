@@ -14,7 +14,7 @@ import numpy as np
 
 from pefourier.encodings.columns import changes_by_name
 from pefourier.encodings.encoding import BLOCK, largest_number, row_blocks, unit_of
-from pefourier.geometry.row_search import first_equal
+from pefourier.geometry.duplicates import first_duplicate
 
 FEW = 64  # rows in which a match of columns is looked for first
 PROBES = 8  # random directions in which inner products are compared
@@ -51,7 +51,7 @@ def find_row_order(a: np.ndarray, b: np.ndarray, allowed: np.ndarray) -> tuple[d
     own, other = np.argsort(a @ weights, kind="stable"), np.argsort(b @ weights, kind="stable")
     limit = np.broadcast_to(allowed, a.shape)
     left = np.abs(a[own] - b[other])
-    distinct = len(np.unique(first_equal(a))) == len(a)
+    distinct = len(np.unique(first_duplicate(a))) == len(a)
     if not distinct or not (left <= np.maximum(limit[own], limit[other])).all():
         return None, 0.0
     return {"rows": "permuted"}, float(left.max())

@@ -105,7 +105,7 @@ class Comparison(Result):
             "ratio": "ratio",
             "largest difference": "max_difference",
         },
-        "layers": {"layers": "what", "count": "count", "first": "first", "second": "second"},
+        "layers": {"layers": "places", "differ in": "what", "first": "first", "second": "second"},
     }
 
     same: bool
@@ -366,7 +366,13 @@ def by_axes(found: Comparison, first: PairWaves, second: PairWaves) -> Compariso
     if not m or first.axis == second.axis:
         return found
     differs = np.array([one != two for one, two in zip(first.axis, second.axis, strict=False)])
-    changes = {"axes": ("".join(first.axis), "".join(second.axis))}
+    order = "".join((*AXES, "e"))
+    changes = {
+        "axes": tuple(
+            describe_axes(np.array([order.index(letter) for letter in pairs.axis]))
+            for pairs in (first, second)
+        )
+    }
     code = "sections" if sorted(first.axis) == sorted(second.axis) else "axes"
     return replace(
         found,
@@ -677,7 +683,8 @@ def told_of(found: Comparison) -> list[Finding]:
         told.append(finding("rows-reordered", rows=found.transform["rows"]))
     if found.cause and not found.layers:
         told.append(cause_finding(found))
-    return told + lengths_of(found)
+    faults = {f.message: f for enc in found.about for f in enc.findings if f.severity == "error"}
+    return [*faults.values(), *told, *lengths_of(found)]
 
 
 def lengths_of(found: Comparison) -> list[Finding]:
@@ -688,16 +695,15 @@ def lengths_of(found: Comparison) -> list[Finding]:
 
 def layer_finding(layers: LayerDifference) -> Finding:
     """Layers that differ in one way."""
-    index = ", ".join(map(str, layers.index[:SHOWN])) + ("…" if len(layers.index) > SHOWN else "")
-    which = f"layers {index}" if layers.index else "the models"
-    return finding("layers-differ", places=which, what=layers.what, first=layers.first, second=layers.second)
+    facts = {name: getattr(layers, name) for name in ("places", "what", "first", "second")}
+    return finding("layers-differ", **facts)
 
 
 def pairs_finding(found: Comparison) -> Finding:
     """How many pairs differ, which, and by what ratio."""
     index = [pair.index for pair in found.pairs]
     ratios = [pair.ratio for pair in found.pairs if pair.ratio is not None]
-    which = f"pair {index[0]}" if len(index) == 1 else f"{len(index)} pairs, {index[0]} to {index[-1]},"
+    which = f"pair {index[0]}" if len(index) == 1 else f"{len(index)} pairs, {index[0]} to {index[-1]}"
     axes = [pair.axis for pair in found.pairs if pair.axis and "/" in pair.axis]
     if axes and all(abs(ratio - 1) < 1e-6 for ratio in ratios):
         return finding("pairs-differ", "axes", places=which, axes=axes[0])

@@ -20,6 +20,7 @@ from pefourier.encodings.sources.layers import LayerRun, layer_spec, read_layers
 from pefourier.encodings.specs import source_of
 
 Field = Literal["layers", "rotations", "windows", "factors"]
+MOST = 12  # layers that are listed by number
 UNREAD = ("unread-key", "rope-unknown-key", "rope-unread", "rope-share-unread", "gguf-unread")
 
 
@@ -31,6 +32,16 @@ class LayerDifference:
     what: Field
     first: str  # as each has it
     second: str
+
+    @property
+    def places(self) -> str:
+        """The layers by number, the first few; the models where they have none.
+
+        >>> LayerDifference((3, 7), "layers", "rotary", "none").places
+        'layers 3, 7'
+        """
+        more = "…" * (len(self.index) > MOST)
+        return f"layers {', '.join(map(str, self.index[:MOST]))}{more}" if self.index else "models"
 
 
 def has_layers(enc: Encoding) -> bool:

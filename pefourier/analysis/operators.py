@@ -24,6 +24,7 @@ FIRST = 32  # positions that are all looked at
 ENTRIES = 2**20  # of the matrices of one operator
 BETWEEN = 16  # positions looked at on the way to the first that differs
 VECTORS = 16  # random queries and keys
+TURNED = 1e-3  # of the factor: what changes sizes more is no rotation
 Matrices = tuple[np.ndarray, np.ndarray]  # of queries and of keys, (n, d, d)
 
 
@@ -344,5 +345,12 @@ def pairs_of_code(enc: Encoding, meant: Encoding) -> PairWaves | None:
     factor = float(np.abs(numbers[0]).max())
     omega = follow_phases(rows, np.angle(numbers))
     sample = sampled_positions(length - 1, max(ENTRIES // d**2, FIRST))
+    numbers = waves(sample)
+    if np.ptp(np.abs(numbers)) > TURNED * factor:
+        return None
+
+    def waves_at_sample(positions: np.ndarray) -> np.ndarray:
+        return numbers[np.searchsorted(sample, positions)]
+
     form = PairForm("both", 1, "halves")
-    return PairWaves(omega, factor, waves, length, enc.eps, form=form, rows=sample)
+    return PairWaves(omega, factor, waves_at_sample, length, enc.eps, form=form, rows=sample)

@@ -256,7 +256,7 @@ def one_pair(omega: np.ndarray, other: PairWaves) -> Iterator[Reading]:
         k = int(ratio.argmax())
         changed = omega.copy()
         changed[k] = other.omega[k]
-        pair = {"pair": (k, k), "frequency": (float(omega[k]), float(changed[k]))}
+        pair = {f"frequency of pair {k}": (float(omega[k]), float(changed[k]))}
         yield Reading("single-pair", pair, changed)
 
 

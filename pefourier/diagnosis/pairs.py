@@ -230,7 +230,7 @@ def fit_in_form(steps: np.ndarray, form: PairForm, eps: float) -> PairWaves | No
     else:
         factor = float(waves.real[0, 0]) if form.part == "cos" else 1.0
         omega = follow_folded_phases(at, waves, factor)
-    offset = common_offset(start, omega, eps)
+    offset = position_offset(start, omega, eps)
 
     def expected(rows: np.ndarray) -> np.ndarray:
         phases = np.multiply.outer(rows, omega) + start
@@ -273,10 +273,10 @@ def follow_folded_phases(at: np.ndarray, waves: np.ndarray, factor: float) -> np
     return np.abs(omega)
 
 
-def common_offset(start: np.ndarray, omega: np.ndarray, eps: float) -> float:
+def position_offset(start: np.ndarray, omega: np.ndarray, eps: float) -> float:
     """The offset in positions by which all pairs have their first phase; NaN where there is none.
 
-    >>> common_offset(np.array([3.0, 0.3]) - [2 * np.pi, 0], np.array([3.0, 0.3]), 1e-9)
+    >>> position_offset(np.array([3.0, 0.3]) - [2 * np.pi, 0], np.array([3.0, 0.3]), 1e-9)
     1.0
     """
     turned = np.abs(start) > 16 * eps
