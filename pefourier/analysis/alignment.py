@@ -8,7 +8,6 @@ relation is a rotation, by which all inner products are kept: their geometry.
 """
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 

@@ -45,6 +45,7 @@ class BiasComparison:
     tolerance: float
     first_difference: tuple[int, int] | None  # lag or key, and head
     constant: bool  # whether a constant for each query was taken away
+    one_sided: bool  # whether one alone has biases of keys behind the query
     causes: tuple[tuple[str, Mapping[str, tuple[Any, Any]]], ...]  # codes and values
 
 
@@ -144,7 +145,9 @@ def compare_biases(first: BiasRows, second: BiasRows) -> BiasComparison:
     n = min(rows.numbers.shape[2] for rows in (first, second))
     first, second = first.first_keys(n), second.first_keys(n)
     queries = np.intersect1d(first.queries, second.queries)
-    a, b = (rows.numbers[:, np.isin(rows.queries, queries)].astype(float) for rows in (first, second))
+    a, b = (
+        rows.numbers[:, np.isin(rows.queries, queries)].astype(float) for rows in (first, second)
+    )
     seen = np.ones((len(queries), n), bool)
     if first.causal or second.causal:
         seen = np.arange(n) <= queries[:, None]
@@ -171,9 +174,10 @@ def compare_biases(first: BiasRows, second: BiasRows) -> BiasComparison:
         lags = place[:, 2] - queries[place[:, 1]]
         nearest = int(np.abs(lags).argmin())
         where = (int(lags[nearest]), int(place[nearest, 0]))
+    one_sided = first.causal != second.causal
     causes = tuple(bias_causes(*profiles, n, lags_alone(a, b, queries))) if heads else ()
     return BiasComparison(
-        heads, len(a), n, float(apart.max()), tolerance, where, constant, causes
+        heads, len(a), n, float(apart.max()), tolerance, where, constant, one_sided, causes
     )
 
 

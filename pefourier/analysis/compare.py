@@ -13,7 +13,7 @@ are equal geometry. Of rotations a factor is no scale: it is part of what attent
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -48,13 +48,14 @@ from pefourier.diagnosis.pairs import (
     PairWaves,
     declared_pairs,
     fit_pair_waves,
+    frequencies_apart,
     list_differences,
     pairs_apart,
 )
-from pefourier.encodings.encoding import Encoding, Finding, as_encoding, without_prefix
+from pefourier.encodings.encoding import Encoding, Finding, as_encoding
 from pefourier.encodings.findings import finding
-from pefourier.encodings.sources.mrope import axis_in
 from pefourier.encodings.sections import AXES, describe_axes
+from pefourier.encodings.sources.mrope import axis_in
 from pefourier.errors import PefourierError
 from pefourier.files import read_toml
 from pefourier.geometry.tolerance import stored_tolerance
@@ -141,8 +142,11 @@ class Comparison(Result):
     def transform_names(self) -> str | None:
         """What leads from the first to the second, by name and, of one number, by that."""
         told = (
-            f"{key} {value:.7g}" if isinstance(value, int | float) else f"{key} {value}"
-            if isinstance(value, str) else key
+            f"{key} {value:.7g}"
+            if isinstance(value, int | float)
+            else f"{key} {value}"
+            if isinstance(value, str)
+            else key
             for key, value in self.transform.items()
         )
         return ", ".join(told) or None
@@ -228,7 +232,7 @@ def compare(
         if found.max_difference <= tolerance:
             return judged(replace(found, verdict="the same"))
     found = compare_in_pairs(first, second, found)
-    found = align(first, second, found)
+    found = align_tables(first, second, found)
     found = compare_models(first, second, found)
     if tolerance is not None and found.verdict == "the same":
         found = replace(found, verdict="different", unit="columns")
@@ -334,23 +338,26 @@ def compare_in_pairs(first: Encoding, second: Encoding, found: Comparison) -> Co
     known = operator.relation if operator else "unknown"
     if known in ("same", "permuted"):
         relation = {"same": "the same", "permuted": "permuted"}[known]
-        found = found if outputs else replace(found, verdict=relation)
-        return found if None in pairs or known == "permuted" else by_axes(found, *pairs)
+        formulas = first.origin == second.origin == "formula" and known == "same"
+        settled = found.transform or (formulas and first.dim == second.dim)  # by their numbers
+        found = found if settled else replace(found, verdict=relation)
+        return found if None in pairs or known == "permuted" else compare_axes(found, *pairs)
     if known == "different":
         n = found.length
         start = operator.first_position or 0
-        found = replace(found, verdict="different", differing=n - start, counted=n, unit="positions")
+        found = replace(
+            found, verdict="different", differing=n - start, counted=n, unit="positions"
+        )
     if None in pairs or pairs[0] is None or pairs[1] is None:
         return found
-    if pairs[0].is_declared and pairs[1].is_declared and known == "unknown" and first.act == "add":
-        return found  # their numbers say it
     return judge_pairs(first, second, pairs, found)
 
 
 def compare_outputs(first: Encoding, second: Encoding, found: Comparison) -> dict[str, Any]:
     """What two functions return, where it differs though scores are the same."""
     compared = (*found.compared, "outputs")
-    apart = largest_output_difference(first, second)
+    permuted = found.operator.relation == "permuted"  # and outputs with what goes in
+    apart = 0.0 if permuted else largest_output_difference(first, second)
     if not apart:
         return {"compared": compared}
     told = finding("outputs-differ", apart=apart)
@@ -360,7 +367,7 @@ def compare_outputs(first: Encoding, second: Encoding, found: Comparison) -> dic
     return facts | {"max_difference": apart}
 
 
-def by_axes(found: Comparison, first: PairWaves, second: PairWaves) -> Comparison:
+def compare_axes(found: Comparison, first: PairWaves, second: PairWaves) -> Comparison:
     """Rotations that turn text alike, and images by other axes."""
     m = min(len(first.axis), len(second.axis))
     if not m or first.axis == second.axis:
@@ -410,10 +417,14 @@ def judge_pairs(
             unit="pairs",
         )
     if found.operator is not None and found.operator.relation == "different":
-        return replace(found, cause=settings_cause(first, second) if both_known(first, second) else None)
+        return replace(
+            found, cause=settings_cause(first, second) if both_known(first, second) else None
+        )
+    if one.is_declared and two.is_declared:
+        return found  # their numbers say it
     ratio = two.factor / one.factor
     part = next((p.form.part for p in pairs if p.form and p.form.part != "both"), "both")
-    if abs(ratio - 1) > FACTOR and part not in ("sin", "angles"):
+    if abs(ratio - 1) > max(FACTOR, one.eps, two.eps) and part not in ("sin", "angles"):
         cause = Cause("both", ("mscale",), {"factor": (one.factor, two.factor)}, {})
         rest = {"differing": 1, "counted": 1, "unit": "factors", "cause": cause}
         rotary = "rotate" in (first.act, second.act)
@@ -429,9 +440,7 @@ def judge_pairs(
     if "rotate" not in (first.act, second.act) and found.verdict == "different":
         return found  # columns in another order: their numbers say it
     verdict = "equivalent" if transform else "the same"
-    return replace(
-        found, verdict=verdict, transform=transform, findings=(*found.findings, *notes)
-    )
+    return replace(found, verdict=verdict, transform=transform, findings=(*found.findings, *notes))
 
 
 def both_known(first: Encoding, second: Encoding) -> bool:
@@ -439,9 +448,7 @@ def both_known(first: Encoding, second: Encoding) -> bool:
     return all(is_rotation(enc) and has_settings(enc) for enc in (first, second))
 
 
-def cause_of(
-    first: Encoding, second: Encoding, pairs: tuple[PairWaves, PairWaves]
-) -> Cause | None:
+def cause_of(first: Encoding, second: Encoding, pairs: tuple[PairWaves, PairWaves]) -> Cause | None:
     """The one slip that makes one of two the other, or the settings in which both differ."""
     if both_known(first, second):
         return settings_cause(first, second)
@@ -467,19 +474,19 @@ def axes_in_table(
     known, table = (one, two) if one.axis else (two, one)
     if not known.axis or table.form is None or len(known.omega) != len(table.omega):
         return None
-    axis = read_axes(known, table)
+    axis = assign_axes(known, table)
     if axis is None:
         return None
     seen = replace(table, axis=axis, omega=known.omega)
     ordered = (known, seen) if known is one else (seen, known)
-    named = by_axes(found, *ordered)
+    named = compare_axes(found, *ordered)
     note = (finding("pairing-unsaid"),)
     if named is found:
         return replace(found, verdict="the same", findings=(*found.findings, *note))
     return named
 
 
-def read_axes(known: PairWaves, table: PairWaves) -> tuple[str, ...] | None:
+def assign_axes(known: PairWaves, table: PairWaves) -> tuple[str, ...] | None:
     """The axis of each pair of a table of tokens, by the whole numbers it turns by; None: text.
 
     Slow pairs show three rows of ids: those of columns change most often, those of frames least.
@@ -504,14 +511,16 @@ def read_axes(known: PairWaves, table: PairWaves) -> tuple[str, ...] | None:
     return tuple(AXES[i] for i in best)
 
 
-def align(first: Encoding, second: Encoding, found: Comparison) -> Comparison:
+def align_tables(first: Encoding, second: Encoding, found: Comparison) -> Comparison:
     """Tables that differ as they stand, and follow from one another by an order or a scale."""
     rotary = [has_operator(enc) for enc in (first, second)]
     if found.verdict != "different" or first.dim != second.dim or all(rotary):
         return found
-    if found.unit == "factors":
+    if found.unit == "factors" or "bias" in (first.act, second.act):
         return found
-    a, b = (np.asarray(enc.table(enc.domain.x[: found.length]), dtype=float) for enc in (first, second))
+    a, b = (
+        np.asarray(enc.table(enc.domain.x[: found.length]), dtype=float) for enc in (first, second)
+    )
     allowed, eps = stored_tolerance(a, b, first, second)
     transform, difference = find_transformation(a, b, allowed, eps)
     on_grid = len(first.domain.sides) > 1 or len(second.domain.sides) > 1
@@ -522,8 +531,8 @@ def align(first: Encoding, second: Encoding, found: Comparison) -> Comparison:
     geometry = transform.pop("rotation", False)
     if geometry:
         fitted = [fit_pair_waves(x, e.eps) for x, e in ((a, first), (b, second))]
-        slow = found.pairs or (None not in fitted and pairs_apart(*fitted).any())
-        return found if slow else geometric(found, transform, difference)
+        apart = None not in fitted and frequencies_apart(*fitted)
+        return found if apart else with_same_geometry(found, transform, difference)
     if found.pairs and "rotate" in (first.act, second.act) and transform.keys() <= {"scale"}:
         return found
     verdict = "different" if "rows" in transform else "equivalent"
@@ -535,7 +544,7 @@ def align(first: Encoding, second: Encoding, found: Comparison) -> Comparison:
     return replace(found, **rest)
 
 
-def geometric(found: Comparison, transform: dict, difference: float) -> Comparison:
+def with_same_geometry(found: Comparison, transform: dict, difference: float) -> Comparison:
     """Tables whose inner products agree, and whose numbers do not."""
     return replace(
         found,
@@ -560,8 +569,10 @@ def compare_as_biases(first: Encoding, second: Encoding) -> Comparison | None:
         "same": False,
         "compared": ("codes",),
         "transform": {},
-        "lengths": tuple(len(enc) if rows is None else rows.numbers.shape[2]
-                         for enc, rows in zip((first, second), own, strict=True)),
+        "lengths": tuple(
+            len(enc) if rows is None else rows.numbers.shape[2]
+            for enc, rows in zip((first, second), own, strict=True)
+        ),
         "dimensions": (counts[0] or first.dim, counts[1] or second.dim),
         "given_tolerance": None,
         "about": (first, second),
@@ -571,7 +582,12 @@ def compare_as_biases(first: Encoding, second: Encoding) -> Comparison | None:
     if None in counts or counts[0] != counts[1]:
         nothing = dict.fromkeys(("max_difference", "first_difference", "largest_difference"))
         sizes = {"differing": max(facts["dimensions"]), "counted": max(facts["dimensions"])}
-        told = finding("sizes-differ", first=facts["dimensions"][0], second=facts["dimensions"][1], unit="heads")
+        told = finding(
+            "sizes-differ",
+            first=facts["dimensions"][0],
+            second=facts["dimensions"][1],
+            unit="heads",
+        )
         blank = {"length": min(facts["lengths"]), "tolerance": 0.0, **nothing, **sizes}
         return judged(Comparison(verdict="different", findings=(told,), **blank, **facts))
     return judged(biases_as_comparison(compare_biases(*own), facts))
@@ -579,7 +595,8 @@ def compare_as_biases(first: Encoding, second: Encoding) -> Comparison | None:
 
 def biases_as_comparison(biases: BiasComparison, facts: dict[str, Any]) -> Comparison:
     """What a comparison head by head says."""
-    notes = (finding("constant-for-each-query"),) if biases.constant else ()
+    notes = (finding("constant-for-each-query"),) * biases.constant
+    notes += (finding("keys-behind"),) * biases.one_sided
     cause = None
     if biases.causes:
         code, changes = biases.causes[0]
@@ -603,7 +620,12 @@ def biases_as_comparison(biases: BiasComparison, facts: dict[str, Any]) -> Compa
 def compare_models(first: Encoding, second: Encoding, found: Comparison) -> Comparison:
     """The layers, windows and factors of two models, and the keys of theirs that nobody reads."""
     models = [has_layers(enc) for enc in (first, second)]
-    keys = [key for enc, model in zip((first, second), models, strict=True) if model for key in unread_keys(enc)]
+    keys = [
+        key
+        for enc, model in zip((first, second), models, strict=True)
+        if model
+        for key in unread_keys(enc)
+    ]
     found = replace(found, unread=tuple(dict.fromkeys(keys)))
     if not all(models):
         return found
@@ -627,14 +649,13 @@ def compare_models(first: Encoding, second: Encoding, found: Comparison) -> Comp
 
 def layer_count(enc: Encoding) -> int:
     """How many layers a model's file tells of."""
-    from pefourier.analysis.layer_schedules import runs_of
+    from pefourier.analysis.layer_schedules import model_runs
 
-    return sum(len(run.index) for run in runs_of(enc))
+    return sum(len(run.index) for run in model_runs(enc))
 
 
 def judged(found: Comparison) -> Comparison:
     """A comparison with its verdict settled and what is to be said of it."""
-    first, second = found.about
     verdict = found.verdict
     acts = {enc.act for enc in found.about if enc.origin == "formula" or enc.act != "add"}
     if verdict in ("the same", "equivalent") and (len(acts) > 1 or found.unread):
@@ -646,7 +667,7 @@ def judged(found: Comparison) -> Comparison:
     if verdict == "the same" and found.bitwise and all(enc.origin == "file" for enc in found.about):
         notes.append(finding("numbers-unchanged"))
     found = replace(found, verdict=verdict, same=verdict == "the same")
-    return replace(found, findings=(*told_of(found), *found.findings, *notes))
+    return replace(found, findings=(*difference_findings(found), *found.findings, *notes))
 
 
 def is_converted(found: Comparison) -> bool:
@@ -660,7 +681,7 @@ def is_converted(found: Comparison) -> bool:
     return all(paths) and sum(ggufs) == 1 and found.operator.name == names[ggufs[1]]
 
 
-def told_of(found: Comparison) -> list[Finding]:
+def difference_findings(found: Comparison) -> list[Finding]:
     """What differs, worst first, then the slip that explains it and what it costs."""
     told = []
     if found.unread:
@@ -673,7 +694,11 @@ def told_of(found: Comparison) -> list[Finding]:
     elif found.heads:
         ratios = [head.ratio for head in found.heads if head.ratio is not None]
         index = ", ".join(str(head.index) for head in found.heads[:SHOWN])
-        told.append(finding("heads-differ", index=index, ratios=ratios_told(ratios), worst=found.max_difference))
+        told.append(
+            finding(
+                "heads-differ", index=index, ratios=ratios_told(ratios), worst=found.max_difference
+            )
+        )
     elif found.dimensions[0] != found.dimensions[1] and found.unit == "columns":
         first, second = found.dimensions
         told.append(finding("sizes-differ", first=first, second=second, unit="columns"))
@@ -690,7 +715,11 @@ def told_of(found: Comparison) -> list[Finding]:
 def lengths_of(found: Comparison) -> list[Finding]:
     """That one of two is longer than what was compared."""
     one, two = found.lengths
-    return [] if one == two else [finding("lengths-differ", first=one, second=two, common=found.length)]
+    return (
+        []
+        if one == two
+        else [finding("lengths-differ", first=one, second=two, common=found.length)]
+    )
 
 
 def layer_finding(layers: LayerDifference) -> Finding:
@@ -703,7 +732,9 @@ def pairs_finding(found: Comparison) -> Finding:
     """How many pairs differ, which, and by what ratio."""
     index = [pair.index for pair in found.pairs]
     ratios = [pair.ratio for pair in found.pairs if pair.ratio is not None]
-    which = f"pair {index[0]}" if len(index) == 1 else f"{len(index)} pairs, {index[0]} to {index[-1]}"
+    which = (
+        f"pair {index[0]}" if len(index) == 1 else f"{len(index)} pairs, {index[0]} to {index[-1]}"
+    )
     axes = [pair.axis for pair in found.pairs if pair.axis and "/" in pair.axis]
     if axes and all(abs(ratio - 1) < 1e-6 for ratio in ratios):
         return finding("pairs-differ", "axes", places=which, axes=axes[0])

@@ -54,7 +54,7 @@ def unread_keys(enc: Encoding) -> tuple[str, ...]:
     return tuple(f.message for f in enc.findings if f.code in UNREAD)
 
 
-def runs_of(enc: Encoding) -> list[LayerRun]:
+def model_runs(enc: Encoding) -> list[LayerRun]:
     """Runs of layers of a model that are alike."""
     if source_of(enc.spec) == "gguf":
         return layers_in(enc.spec)
@@ -63,8 +63,8 @@ def runs_of(enc: Encoding) -> list[LayerRun]:
 
 def compare_layers(first: Encoding, second: Encoding) -> list[LayerDifference]:
     """What differs between the layers of two models, layer by layer."""
-    runs = [runs_of(enc) for enc in (first, second)]
-    laid = [layers_of(own) for own in runs]
+    runs = [model_runs(enc) for enc in (first, second)]
+    laid = [runs_by_layer(own) for own in runs]
     found: dict[tuple[Field, str, str], list[int]] = {}
     if not all(laid):
         for what, one, two in unnumbered(*runs):
@@ -84,7 +84,9 @@ def compare_layers(first: Encoding, second: Encoding) -> list[LayerDifference]:
             found.setdefault(("rotations", *parts), []).append(i)
         silent = any(g and run.window is None for g, run in zip(gguf, (one, two), strict=True))
         if one.window != two.window and not silent:
-            sizes = ["all positions" if run.window is None else str(run.window) for run in (one, two)]
+            sizes = [
+                "all positions" if run.window is None else str(run.window) for run in (one, two)
+            ]
             found.setdefault(("windows", *sizes), []).append(i)
     factors = [float(enc.params.get("softmax_factor", 1.0)) for enc in (first, second)]
     if abs(factors[0] - factors[1]) > 1e-6 * max(factors) and not any(gguf):
@@ -92,7 +94,7 @@ def compare_layers(first: Encoding, second: Encoding) -> list[LayerDifference]:
     return [LayerDifference(tuple(index), *key) for key, index in found.items()]
 
 
-def layers_of(runs: list[LayerRun]) -> dict[int, LayerRun]:
+def runs_by_layer(runs: list[LayerRun]) -> dict[int, LayerRun]:
     """The run that each layer is in; empty where layers are not numbered."""
     return {i: replace(run, index=()) for run in runs for i in run.index}
 

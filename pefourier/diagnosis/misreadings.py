@@ -18,7 +18,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from pefourier.diagnosis.pairs import PairWaves, Waves, shifted_waves, shortened, waves_differ
+from pefourier.diagnosis.pairs import PairWaves, Waves, shifted_waves, waves_differ, waves_of_phases
 from pefourier.encodings import build, load
 from pefourier.encodings.encoding import Encoding
 from pefourier.encodings.families.rotary import (
@@ -56,7 +56,7 @@ class Cause:
 
 
 @dataclass(frozen=True, eq=False)
-class Reading:
+class SlipReading:
     """What comes of a slip."""
 
     code: str
@@ -120,7 +120,7 @@ def find_misreading(meant: Encoding, pairs: PairWaves, other: PairWaves) -> Caus
     return None
 
 
-def explains(reading: Reading, pairs: PairWaves, other: PairWaves) -> bool:
+def explains(reading: SlipReading, pairs: PairWaves, other: PairWaves) -> bool:
     """Whether another rotation has the waves of a reading, whatever factor is before them."""
     omega = reading.omega
     if omega.shape != other.omega.shape or not np.isfinite(omega).all():
@@ -131,22 +131,24 @@ def explains(reading: Reading, pairs: PairWaves, other: PairWaves) -> bool:
     if reading.phases is None:
         steps = min(other.length, FARTHEST) // other.repeats
         slack = 0.05 + 2 * sqrt(2 * other.eps) + 4 * steps * phase_rounding(np.abs(omega), 1.0)
-        turns = np.angle(np.exp(1j * (omega * other.repeats - other.omega)))
-        if (np.abs(turns) * steps > slack).any():
+        ways = (1, -1) if other.form and other.form.part == "cos" else (1,)
+        turns = [np.angle(np.exp(1j * (way * omega * other.repeats - other.omega))) for way in ways]
+        turns = turns if not other.has_angles else [omega * other.repeats - other.omega]
+        if (np.abs(turns).min(axis=0) * steps > slack).any():
             return False
     source = replace(pairs, omega=omega, factor=other.factor)
     waves = shifted_waves(source, omega, other)
     if reading.phases is not None:
-        waves = waves_of_phases(reading.phases, other.factor)
+        waves = waves_by(reading.phases, other)
     return not waves_differ(source, other, waves, stop=True).any()
 
 
-def waves_of_phases(phases: Callable[[np.ndarray], np.ndarray], factor: float) -> Waves:
-    """Waves by phases (n, m) of positions."""
-    return lambda positions: factor * np.exp(1j * phases(positions))
+def waves_by(phases: Callable[[np.ndarray], np.ndarray], other: PairWaves) -> Waves:
+    """Waves by phases (n, m) of positions, with another's factor, and angles where it has them."""
+    return lambda positions: waves_of_phases(phases(positions), other.factor, other.form)
 
 
-def readings(meant: Encoding, pairs: PairWaves, other: PairWaves) -> Iterator[Reading]:
+def readings(meant: Encoding, pairs: PairWaves, other: PairWaves) -> Iterator[SlipReading]:
     """A rotation with each slip, those whose values people choose before those that are fitted."""
     omega = pairs.omega
     yield from scaled_positions(omega, other)
@@ -172,11 +174,11 @@ def reading_with(
     other: PairWaves,
     code: str,
     changes: Mapping[str, Any],
-) -> Reading | None:
+) -> SlipReading | None:
     """A rotation with some settings changed; None where they are none, or are what they were."""
     differing = {k: (settings.get(k), v) for k, v in changes.items() if settings.get(k) != v}
     read = rotation_if_any(dict(settings) | dict(changes), length) if differing else None
-    return Reading(code, differing, read[0]) if read else None
+    return SlipReading(code, differing, read[0]) if read else None
 
 
 def chosen_changes(
@@ -224,18 +226,20 @@ def class_bases(meant: Encoding) -> Iterator[float]:
             yield rotary(row, part if part in layers else next(iter(layers), "")).base
 
 
-def scaled_positions(omega: np.ndarray, other: PairWaves) -> Iterator[Reading]:
+def scaled_positions(omega: np.ndarray, other: PairWaves) -> Iterator[SlipReading]:
     """Other units of angles, whole positions divided, the other way to turn."""
     for unit, told in ((180 / pi, "p w 180 / pi"), (pi / 180, "p w pi / 180")):
-        yield Reading("degrees", {"angle": ("p w", told)}, omega * unit)
-    yield Reading("reversed", {}, -omega)
+        yield SlipReading("degrees", {"angle": ("p w", told)}, omega * unit)
+    yield SlipReading("reversed", {}, -omega)
     k = other.repeats
     if k > 1:
         changes = {"positions": ("p", f"p // {k}")}
-        yield Reading("positions-divided", changes, omega, lambda p: np.multiply.outer(p // k, omega))
+        yield SlipReading(
+            "positions-divided", changes, omega, lambda p: np.multiply.outer(p // k, omega)
+        )
 
 
-def one_factor(omega: np.ndarray, other: PairWaves) -> Iterator[Reading]:
+def one_factor(omega: np.ndarray, other: PairWaves) -> Iterator[SlipReading]:
     """All frequencies times one number, which the fastest pair that folds nowhere tells."""
     if omega.shape != other.omega.shape:
         return
@@ -244,23 +248,22 @@ def one_factor(omega: np.ndarray, other: PairWaves) -> Iterator[Reading]:
         ratio = float(other.omega[k] / omega[k])
         for digits in DIGITS:
             step = float(f"{ratio:.{digits}g}")
-            yield Reading("step", {"positions": ("p", f"{step:g} p")}, omega * step)
+            yield SlipReading("step", {"positions": ("p", f"{step:g} p")}, omega * step)
             if step and (inverse := float(f"{1 / ratio:.{digits}g}")):
-                yield Reading("step", {"positions": ("p", f"p / {inverse:g}")}, omega / inverse)
+                yield SlipReading("step", {"positions": ("p", f"p / {inverse:g}")}, omega / inverse)
 
 
-def one_pair(omega: np.ndarray, other: PairWaves) -> Iterator[Reading]:
+def one_pair(omega: np.ndarray, other: PairWaves) -> Iterator[SlipReading]:
     """One pair alone that turns otherwise."""
     if omega.shape == other.omega.shape and len(omega) > 2:
-        ratio = np.abs(other.omega - omega) / np.where(omega != 0, np.abs(omega), 1.0)
-        k = int(ratio.argmax())
+        k = int(np.abs(other.omega - omega).argmax())
         changed = omega.copy()
         changed[k] = other.omega[k]
         pair = {f"frequency of pair {k}": (float(omega[k]), float(changed[k]))}
-        yield Reading("single-pair", pair, changed)
+        yield SlipReading("single-pair", pair, changed)
 
 
-def other_ramps(settings: Mapping[str, Any], length: int) -> Iterator[Reading]:
+def other_ramps(settings: Mapping[str, Any], length: int) -> Iterator[SlipReading]:
     """The ramp of YaRN or Llama 3 the other way, or with parentheses that stand elsewhere."""
     head = Head(settings["d"], settings["rho"], settings["partial"], length)
     theta, factor = head.grid(), settings.get("factor") or 1.0
@@ -281,18 +284,18 @@ def other_ramps(settings: Mapping[str, Any], length: int) -> Iterator[Reading]:
     for way, own in ramps:
         share = own if divided else 1 - own  # of what is over factor
         omega = theta / factor * share + theta * (1 - share)
-        yield Reading(f"ramp-{way}", {}, omega)
+        yield SlipReading(f"ramp-{way}", {}, omega)
     if settings["scaling"] == "yarn":
         for turns in (2 * pi, 4 * pi**2):  # original / (n 2 pi) as original / n, original / n 2 pi
             limits = {key: settings[key] / turns for key in ("beta_fast", "beta_slow")}
             read = rotation_if_any(dict(settings) | limits, length)
             if read:
-                yield Reading("ramp-parentheses", {}, read[0])
+                yield SlipReading("ramp-parentheses", {}, read[0])
 
 
 def exponents(
     settings: Mapping[str, Any], omega: np.ndarray, other: PairWaves
-) -> Iterator[Reading]:
+) -> Iterator[SlipReading]:
     """Exponents of another head, or of the pair before or behind, scaled as the rotation is."""
     d, rho, turned = settings["d"], settings["rho"], int(settings["d"] * settings["partial"])
     sizes = (turned - 2, turned - 1, turned + 2, 2 * turned, turned // 2, *HEADS)
@@ -301,19 +304,21 @@ def exponents(
         name = {turned - 2: "d - 2", turned - 1: "d - 1", turned + 2: "d + 2"}.get(size, size)
         read = rotation_if_any(dict(settings) | {"rho": base}, other.length)
         if read and not (d != turned and size == d):
-            yield Reading("exponent", {"divisor": (turned, name)}, read[0])
+            yield SlipReading("exponent", {"divisor": (turned, name)}, read[0])
     if settings["partial"] < 1 and settings["scaling"] == "none":
-        yield Reading("partial-grid", {"divisor": (turned, d)}, Head(d, rho, 1.0, 1).grid()[: len(omega)])
+        yield SlipReading(
+            "partial-grid", {"divisor": (turned, d)}, Head(d, rho, 1.0, 1).grid()[: len(omega)]
+        )
     for shift in (1, -1, 0.5):
         step = rho ** (-2 * shift / turned)
         told = {"exponent": ("2 i / d", f"2 (i {'+' if shift > 0 else '-'} {abs(shift):g}) / d")}
         if settings["scaling"] == "none":
-            yield Reading("exponent", told, omega * step)
+            yield SlipReading("exponent", told, omega * step)
 
 
 def fitted_changes(
     settings: Mapping[str, Any], length: int, other: PairWaves, digits: range
-) -> Iterator[Reading]:
+) -> Iterator[SlipReading]:
     """One number of the settings, found where the mean logarithm of frequencies is the other's."""
     turning = other.omega > 0
     if not turning.any() or (other.omega > 1 + SIMILAR).any():
@@ -363,19 +368,19 @@ def between(difference: Callable[[float], float], low: float, high: float) -> fl
 
 def added_scalings(
     settings: Mapping[str, Any], length: int, other: PairWaves
-) -> Iterator[Reading]:
+) -> Iterator[SlipReading]:
     """Scalings where none was meant, whose factor the slowest pair tells."""
     plain = rotation_if_any(dict(settings) | {"scaling": "none"}, length)
     if settings["scaling"] not in ("none", "linear", "ntk") or plain is None:
         return
-    if plain[0].shape != other.omega.shape or not other.omega[-1] > 0:
+    if plain[0].shape != other.omega.shape:
         return
     turned = int(settings["d"] * settings["partial"])
-    for digits in (1, 2, 3, 6):
-        factor = float(f"{plain[0][-1] / other.omega[-1]:.{digits}g}")
-        if not factor > 1:
-            return
-        values = read_toml(SLIPS)["original-length"]["values"]
+    slips = read_toml(SLIPS)
+    values, ratio = slips["original-length"]["values"], plain[0][-1] / (other.omega[-1] or np.inf)
+    factors = [float(f"{ratio:.{digits}g}") for digits in (1, 2, 3, 6)]
+    factors += [float(value) for value in slips["factor"]["values"]]  # a slow cosine hides its own
+    for factor in (factor for factor in dict.fromkeys(factors) if factor > 1):
         kinds = [{"scaling": "ntk", "factor": factor}] if turned > 2 else []
         kinds += [
             {"scaling": kind, "factor": factor, "original": n}
@@ -397,7 +402,7 @@ def added_scalings(
                     yield replace(reading, code="scaling-added", changes=told)
 
 
-def layers_read(enc: Encoding) -> Iterator[Reading]:
+def layers_read(enc: Encoding) -> Iterator[SlipReading]:
     """The rotations of the other types of layers of the same config."""
     if "model_type" not in enc.params:
         return
@@ -405,14 +410,14 @@ def layers_read(enc: Encoding) -> Iterator[Reading]:
     for name in dict.fromkeys(run.part for run in read_layers(path, "")):
         if name and part.rpartition(".")[2] != name:
             read = load(f"{path}#{name}", len(enc))
-            yield Reading("other-layers", {"layer": (part, name)}, read.measure.frequencies)
+            yield SlipReading("other-layers", {"layer": (part, name)}, read.measure.frequencies)
 
 
-def coarse_readings(omega: np.ndarray) -> Iterator[Reading]:
+def coarse_readings(omega: np.ndarray) -> Iterator[SlipReading]:
     """Frequencies, positions or phases in a format of 16 bits."""
     for name in ("bfloat16", "float16"):
         near = partial(rounded, form=FORMATS[name])
-        yield Reading(f"{name}-frequencies", {}, near(omega))
+        yield SlipReading(f"{name}-frequencies", {}, near(omega))
 
         def positions(p: np.ndarray, near: Callable = near) -> np.ndarray:
             return np.multiply.outer(near(p), omega)
@@ -420,8 +425,8 @@ def coarse_readings(omega: np.ndarray) -> Iterator[Reading]:
         def phases(p: np.ndarray, near: Callable = near) -> np.ndarray:
             return near(np.multiply.outer(near(p), near(omega)))
 
-        yield Reading(f"{name}-positions", {}, omega, positions)
-        yield Reading(f"{name}-phases", {}, near(omega), phases)
+        yield SlipReading(f"{name}-positions", {}, omega, positions)
+        yield SlipReading(f"{name}-phases", {}, near(omega), phases)
 
 
 def geometric_rotation(pairs: PairWaves) -> Encoding | None:

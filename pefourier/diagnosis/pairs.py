@@ -10,14 +10,18 @@ fitted to ever farther rows; whether two pairs are the same is for their waves t
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Literal
 
 import numpy as np
 
 from pefourier.encodings.columns import Layout, split_pairs
 from pefourier.encodings.encoding import FLOAT64_EPS, Encoding, row_blocks
-from pefourier.geometry.precision import FLOAT32_EPS, phase_errors, stored_resolution
+from pefourier.geometry.precision import (
+    FLOAT32_EPS,
+    phase_errors,
+    phase_rounding,
+    stored_resolution,
+)
 
 BLOCK = 2**20  # waves that are compared at a time
 SAMPLE = 512  # rows that show what a table is
@@ -75,11 +79,10 @@ class PairWaves:
         """Whether frequencies are known, and not fitted."""
         return self.form is None
 
-    @cached_property
-    def parts(self) -> tuple[bool, bool]:
-        """Whether it has cosines, and sines."""
-        part = self.form.part if self.form else "both"
-        return part != "sin", part in ("both", "sin")
+    @property
+    def has_angles(self) -> bool:
+        """Whether a table has angles in place of waves."""
+        return self.form is not None and self.form.part == "angles"
 
 
 @dataclass(frozen=True)
@@ -138,11 +141,13 @@ def fit_pair_waves(
     for form in table_forms(np.asarray(steps[:SAMPLE], float), stored, first):
         pairs = fit_in_form(steps, form, stored)
         if pairs is not None:
-            return replace(pairs, repeats=repeats, length=len(table), waves=rows_of(table, form))
+            return replace(
+                pairs, repeats=repeats, length=len(table), waves=waves_of_rows(table, form)
+            )
     return None
 
 
-def rows_of(table: np.ndarray, form: PairForm) -> Waves:
+def waves_of_rows(table: np.ndarray, form: PairForm) -> Waves:
     """Waves of a table, by position."""
     return lambda positions: form.waves(table[positions])
 
@@ -227,23 +232,70 @@ def fit_in_form(steps: np.ndarray, form: PairForm, eps: float) -> PairWaves | No
             return None
         start = np.angle(waves[0])
         omega = follow_phases(at, np.angle(waves / waves[0]))
+    elif form.part == "cos":
+        factor = float(waves.real[0, 0])
+        omega = follow_folded_phases(at, np.arccos(np.clip(waves.real / factor, -1, 1)), -1.0, 0.0)
     else:
-        factor = float(waves.real[0, 0]) if form.part == "cos" else 1.0
-        omega = follow_folded_phases(at, waves, factor)
-    offset = position_offset(start, omega, eps)
-
-    def expected(rows: np.ndarray) -> np.ndarray:
-        phases = np.multiply.outer(rows, omega) + start
-        return phases + 0j if form.part == "angles" else factor * np.exp(1j * phases)
-
+        factor = sine_factor(waves.imag, eps)
+        phases = np.arcsin(np.clip(waves.imag / factor, -1, 1))
+        omega = follow_folded_phases(at, phases, -1.0, np.pi)
     sample = np.unique(np.linspace(0, n - 1, SAMPLE).astype(int))
-    residual = apart(form.waves(steps[sample]), expected(sample))
+    seen = form.waves(steps[sample])
+    omega, factor = refine_frequencies(sample, seen, omega, start, factor, form)
+    expected = waves_of_phases(np.multiply.outer(sample, omega) + start, factor, form)
     limit = 4 * pair_tolerance(sample, omega, factor, eps) + largest_angle(form, steps) * eps
-    pure = (residual <= limit).all(axis=0)
+    pure = (apart(seen, expected) <= limit).all(axis=0)
     if form.part != "both" and not pure.any():
         return None
-    waves_at = rows_of(steps, form)
-    return PairWaves(omega, factor, waves_at, n, eps, offset, form)
+    offset = position_offset(start, omega, eps)
+    return PairWaves(omega, factor, waves_of_rows(steps, form), n, eps, offset, form)
+
+
+def waves_of_phases(phases: np.ndarray, factor: float, form: PairForm | None) -> np.ndarray:
+    """Waves (n, m) of phases, complex; of a table of angles these themselves."""
+    if form is not None and form.part == "angles":
+        return phases + 0j
+    return factor * np.exp(1j * phases)
+
+
+def sine_factor(sines: np.ndarray, eps: float) -> float:
+    """The factor before sines (rows, m) of rows 0, 1 and 2, by the fastest wave; 1 to rounding.
+
+    >>> sine_factor(3 * np.sin([[0.0], [0.5], [1.0]]), 1e-16).__round__(9)
+    3.0
+    """
+    k = int(np.abs(sines[1]).argmax())
+    cosine = np.clip(sines[2, k] / (2 * sines[1, k] or 1.0), -1, 1)
+    factor = float(abs(sines[1, k]) / (np.sqrt(1 - cosine**2) or 1.0))
+    return 1.0 if abs(factor - 1) < max(NEAR / 10, 4 * eps) else factor
+
+
+def refine_frequencies(
+    positions: np.ndarray,
+    waves: np.ndarray,
+    omega: np.ndarray,
+    start: np.ndarray,
+    factor: float,
+    form: PairForm,
+) -> tuple[np.ndarray, float]:
+    """Frequencies (m,), and the factor of sines, by least squares, from where they nearly are."""
+    if form.part == "angles":
+        return omega, factor
+    for _ in range(4 if form.part == "sin" and factor != 1 else 2):
+        phases = np.multiply.outer(positions, omega) + start
+        slopes = 1j * positions[:, None] * waves_of_phases(phases, factor, form)
+        residual = waves - waves_of_phases(phases, factor, form)
+        real = 0.0 if form.part == "sin" else slopes.real * residual.real
+        imag = 0.0 if form.part == "cos" else slopes.imag * residual.imag
+        squares = (0.0 if form.part == "sin" else slopes.real**2) + (
+            0.0 if form.part == "cos" else slopes.imag**2
+        )
+        step = np.sum(real + imag, axis=0) / np.maximum(np.sum(squares, axis=0), 1e-300)
+        omega = omega + np.where(np.abs(step) * positions[-1] < 1, step, 0.0)
+        if form.part == "sin" and factor != 1:
+            sines = np.sin(np.multiply.outer(positions, omega))
+            factor = float(np.vdot(sines, waves.imag) / np.vdot(sines, sines))
+    return omega, factor
 
 
 def largest_angle(form: PairForm, steps: np.ndarray) -> float:
@@ -259,18 +311,27 @@ def follow_phases(at: np.ndarray, phases: np.ndarray) -> np.ndarray:
     return omega
 
 
-def follow_folded_phases(at: np.ndarray, waves: np.ndarray, factor: float) -> np.ndarray:
-    """The same of cosines or of sines alone, whose phase has two values in each turn."""
-    cosines = not np.isnan(waves.real).any()
-    numbers = np.clip((waves.real if cosines else waves.imag) / factor, -1, 1)
-    phases = np.arccos(numbers) if cosines else np.arcsin(numbers)
-    omega = phases[1] / at[1]
-    for row, phase in zip(at[2:], phases[2:], strict=True):
-        mirrored = -phase if cosines else np.pi - phase
-        turns = [np.angle(np.exp(1j * (way - row * omega))) for way in (phase, mirrored)]
-        step = np.where(np.abs(turns[0]) <= np.abs(turns[1]), *turns)
-        omega += np.where(np.abs(numbers[at == row][0]) < 1, step, 0.0) / row
-    return np.abs(omega)
+def follow_folded_phases(
+    at: np.ndarray, phases: np.ndarray, sign: float, half: float
+) -> np.ndarray:
+    """The same of phases that stand for `half` + `sign` times themselves, too.
+
+    Of cosines a phase and its opposite are one, of sines a phase and what it lacks to half a turn.
+    """
+    ways = []
+    for first in (phases[1], half + sign * phases[1]):
+        omega, worst = first / at[1], np.zeros_like(first)
+        for row, phase in zip(at[2:], phases[2:], strict=True):
+            turns = [
+                np.angle(np.exp(1j * (way - row * omega))) for way in (phase, half + sign * phase)
+            ]
+            step = np.where(np.abs(turns[0]) <= np.abs(turns[1]), *turns)
+            worst = np.maximum(worst, np.abs(step) if row == at[2] else 0.0)
+            omega = omega + step / row
+        ways.append((omega, worst))
+    (one, left), (two, right) = ways
+    omega = np.where(left <= right, one, two)
+    return np.angle(np.exp(1j * omega)) if half else np.abs(omega)
 
 
 def position_offset(start: np.ndarray, omega: np.ndarray, eps: float) -> float:
@@ -313,7 +374,6 @@ def waves_differ(a: PairWaves, b: PairWaves, waves: Waves, stop: bool = False) -
     differs = np.zeros(len(b.omega), bool)
     omega = np.maximum(np.abs(a.omega), np.abs(b.omega))
     factor = max(a.factor, b.factor)
-    angles = b.form is not None and b.form.part == "angles"
     parts = [np.arange(min(8, n))]
     for rows in row_blocks(n, BLOCK, len(omega)):
         parts.append(np.arange(rows.start, rows.stop))
@@ -321,7 +381,7 @@ def waves_differ(a: PairWaves, b: PairWaves, waves: Waves, stop: bool = False) -
     for at in [chosen[0][chosen[0] < n]] if chosen else parts:
         residual = apart(waves(at), b.waves(at))
         limit = pair_tolerance(at, omega, factor, eps)
-        limit = limit + (np.abs(b.waves(at).real) * eps if angles else 0.0)
+        limit = limit + (np.abs(b.waves(at).real) * eps if b.has_angles else 0.0)
         differs |= (residual > limit).any(axis=0)
         if stop and differs.any():
             break
@@ -338,7 +398,7 @@ def pairs_apart(a: PairWaves, b: PairWaves) -> np.ndarray:
         slack = 8 * max(a.eps, b.eps) * np.maximum(np.abs(first.omega), np.abs(second.omega))
         differs[:common] = np.abs(first.omega - second.omega) > slack
     else:
-        unit = a.factor / b.factor if a.factor and b.factor else 1.0
+        unit = a.factor / b.factor if a.factor and b.factor and not b.has_angles else 1.0
         scaled = replace(second, waves=lambda at: unit * second.waves(at), factor=a.factor)
         scaled = second if abs(unit - 1) < NEAR / 10 else scaled
         meant = offset_waves(first, scaled)
@@ -348,11 +408,19 @@ def pairs_apart(a: PairWaves, b: PairWaves) -> np.ndarray:
     return differs
 
 
+def frequencies_apart(a: PairWaves, b: PairWaves) -> bool:
+    """Whether fitted frequencies differ by more than rounding, wherever their waves begin."""
+    if a.omega.shape != b.omega.shape:
+        return True
+    eps = max(a.eps, b.eps)
+    slack = 64 * eps / min(a.length, b.length) + 4 * phase_rounding(np.abs(a.omega), eps)
+    return bool((np.abs(np.abs(a.omega) - np.abs(b.omega)) > slack).any())
+
+
 def offset_waves(a: PairWaves, b: PairWaves) -> Waves:
     """Waves of a where b begins, as far as both say where they begin; angles where b has them."""
     shift = b.offset - a.offset
-    angles = b.form is not None and b.form.part == "angles"
-    if a.is_declared and (angles or (np.isfinite(shift) and shift)):
+    if a.is_declared and (b.has_angles or (np.isfinite(shift) and shift)):
         return shifted_waves(a, a.omega, b)
     return a.waves
 
@@ -362,9 +430,7 @@ def shifted_waves(a: PairWaves, omega: np.ndarray, b: PairWaves) -> Waves:
     begin = b.offset if np.isfinite(b.offset) else 0.0
 
     def waves(positions: np.ndarray) -> np.ndarray:
-        phases = np.multiply.outer(positions + begin, omega)
-        angles = b.form is not None and b.form.part == "angles"
-        return phases + 0j if angles else a.factor * np.exp(1j * phases)
+        return waves_of_phases(np.multiply.outer(positions + begin, omega), a.factor, b.form)
 
     return waves
 
@@ -377,9 +443,7 @@ def shortened(pairs: PairWaves, count: int) -> PairWaves:
     return replace(pairs, omega=pairs.omega[:count], waves=lambda at: waves(at)[:, :count])
 
 
-def list_differences(
-    a: PairWaves, b: PairWaves, differs: np.ndarray
-) -> tuple[PairDifference, ...]:
+def list_differences(a: PairWaves, b: PairWaves, differs: np.ndarray) -> tuple[PairDifference, ...]:
     """The pairs that differ, with what each turns by."""
 
     def omega_of(pairs: PairWaves, i: int) -> float | None:
