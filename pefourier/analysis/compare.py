@@ -536,7 +536,7 @@ def align_tables(first: Encoding, second: Encoding, found: Comparison) -> Compar
     if found.pairs and "rotate" in (first.act, second.act) and transform.keys() <= {"scale"}:
         return found
     verdict = "different" if "rows" in transform else "equivalent"
-    if any(rotary) and "scale" in transform:
+    if "rotate" in (first.act, second.act) and "scale" in transform:
         verdict = "different"
     rest: dict[str, Any] = {"transform": transform, "verdict": verdict}
     if verdict == "equivalent":

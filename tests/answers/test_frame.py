@@ -8,6 +8,7 @@ from functools import partial
 import numpy as np
 import pytest
 
+from pefourier.analysis.compare import compare
 from pefourier.analysis.faithful import assess
 from pefourier.analysis.reconstruct import position_functions
 from pefourier.analysis.relations import relate
@@ -21,7 +22,14 @@ from pefourier.encodings.encoding import Encoding, Finding, Measure, from_table
 from pefourier.encodings.registry import BUILDERS
 from pefourier.files import read_toml
 
+
+
+def beside(enc, other=None):
+    return compare(enc, enc if other is None else other)
+
+
 QUESTIONS = {
+    "compare": beside,
     "spectrum": density,
     "reconstruct": position_functions,
     "check-faithful": assess,
@@ -58,7 +66,23 @@ def both_axes(n):
 
 GRID = {"grid": (14, 14)}
 spectrum_at = partial(density, sigma=0)
+def turned(enc):
+    turn = np.linalg.qr(np.random.default_rng(0).normal(size=(enc.dim, enc.dim)))[0]
+    return enc.table() @ turn
+
+
+SINUSOIDAL, ROPE = load("sinusoidal", 40, 8), load("rope", 40, 8)
 CASES = [  # verdict, question, what makes the encoding
+    ("the same", beside, lambda: SINUSOIDAL),
+    ("permuted", partial(beside, other=load("rope:layout=interleaved", 40, 8)), lambda: ROPE),
+    ("equivalent", partial(beside, other=3 * SINUSOIDAL.table()), lambda: SINUSOIDAL),
+    ("same geometry", partial(beside, other=turned(SINUSOIDAL)), lambda: SINUSOIDAL),
+    (
+        "used differently",
+        partial(beside, other=load("sinusoidal:layout=halves", 40, 8)),
+        lambda: ROPE,
+    ),
+    ("different", partial(beside, other=load("rope:rho=5e5", 40, 8)), lambda: ROPE),
     ("zero codes", density, lambda: load("none", 80, 64)),
     ("constant", density, lambda: table(np.ones((40, 16)))),
     ("even", density, lambda: load("dft", 80, 64)),
@@ -267,7 +291,7 @@ def test_signed_frequencies_are_counted_by_their_size(run):
     assert record["summary"]["below_first_bin"] == slow == 11
 
 
-@pytest.mark.parametrize("command", QUESTIONS)
+@pytest.mark.parametrize("command", sorted({*QUESTIONS} - {"compare"}))
 def test_csv_of_lines_and_grids_has_one_head(run, command, tmp_path):
     codes = np.random.default_rng(0).normal(size=(6, 4))
     np.save(tmp_path / "t.npy", codes)
