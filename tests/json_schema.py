@@ -15,6 +15,7 @@ import numpy as np
 from pefourier.analysis.compare import Comparison
 from pefourier.analysis.context import Context
 from pefourier.analysis.design import Design
+from pefourier.analysis.encode import Written
 from pefourier.analysis.extend import Extensions
 from pefourier.analysis.faithful import Faithfulness
 from pefourier.analysis.reconstruct import Reconstructions
@@ -74,12 +75,12 @@ KINDS = {  # of results, by command, with what a record has beside the fields of
     "usage": ((Usage,), {}),
     "design": ((Design, Extensions), {}),
     "resize": ((Resizing,), {"out": {}}),
+    "encode": ((Written,), {}),
     "explain": ((terms.Term,), {}),
     "plan": ((DatasetPlan,), {}),
     "reproduce": ((Claim,), {}),
 }
 PLAINLY = {  # records that no dataclass stands for
-    "encode": {"out": TEXT, "shape": {"type": "array", "items": WHOLE}, "positions": {}},
     "report": {"out": TEXT},
     "list": {
         "family": TEXT,
@@ -104,6 +105,7 @@ PLAINLY = {  # records that no dataclass stands for
 }
 AT_TIMES = {  # fields of such records that some lack
     "list": "conventions",
+    "report": "verdict meaning action findings",
     "train": "split leaky folds positive precision recall f1 auprc auprc_difference power "
     "confusion per_class chosen step_seconds diverged last_kept falling budget cut_short verdict "
     "average_rank loss balanced_accuracy",
@@ -192,7 +194,7 @@ def record_of(kind, more, defs, about=True, of="line"):
     """A record: what it is about, and the fields of its dataclass."""
     own = fields_schema(kind, defs, of)
     about_it = IDENTITY if about else {"conclusion": TEXT}
-    said = SAID if issubclass(kind, Result) else {}
+    said = SAID if issubclass(kind, Result) or kind is Claim else {}
     properties = {**about_it, **said, **own["properties"], **more}
     if kind is Context:
         names = ("other", "rotation", "cosine", "below", "logits")

@@ -14,7 +14,7 @@ from pefourier.analysis.compare import compare
 from pefourier.analysis.operators import compare_operators, operator_at
 from pefourier.encodings import load
 from pefourier.errors import PefourierError
-from pefourier.questions import encoding_of
+from pefourier.loading import encoding_of
 
 N, D = 40, 16
 

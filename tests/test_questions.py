@@ -17,8 +17,8 @@ import pefourier
 from pefourier.encodings import load
 from pefourier.encodings.registry import build
 from pefourier.errors import PefourierError
+from pefourier.loading import encoding_of
 from pefourier.nn import PositionalEncoding
-from pefourier.questions import encoding_of
 
 CONFIG = {
     "model_type": "llama",
@@ -253,7 +253,6 @@ def test_what_would_have_no_effect_is_refused(call, message):
     "ask",
     [
         lambda n, d: pefourier.check("rope", length=n, d=d),
-        lambda n, d: pefourier.check("rope", length=[n, n], d=d)[1],
         lambda n, d: pefourier.spectrum("rope", lattice=n, d=d),
         lambda n, d: pefourier.reconstruct("dft", length=n, lattice=n, d=d),
         lambda n, d: pefourier.compare("rope", "rope:rho=5e5", length=n, d=d),

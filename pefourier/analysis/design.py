@@ -424,7 +424,7 @@ def cast_distance(enc: Encoding, distance: float, form: Format) -> float:
     """
     measure, n = enc.measure, len(enc)
     length, pairs = np.sqrt(measure.squared_length), len(measure.frequencies)
-    worst = length * 2.0**-form.digits + np.sqrt(enc.dim) * 2.0 ** (form.least - form.digits)
+    worst = length * 2.0**-form.digits + np.sqrt(enc.dim) * 2.0 ** (form.lowest - form.digits)
     most = pairs * (1 - ((distance + 4 * worst) / length) ** 2 / 2)  # of cosines' sum at such lags
     lags = np.concatenate(
         [first + np.flatnonzero(sums >= most) for first, sums in lag_sums(measure.frequencies, n)]

@@ -17,7 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from pefourier.analysis.spectrum import axis_shares, density
+from pefourier.analysis.axis_shares import axis_shares
+from pefourier.analysis.spectrum import density
 from pefourier.encodings.checks import NUMBERS, check_count, check_size
 from pefourier.encodings.domain import lattice, lattice_points, positions
 from pefourier.encodings.encoding import Encoding, from_table

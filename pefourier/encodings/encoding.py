@@ -131,14 +131,14 @@ class Encoding:
         return len(self.domain)
 
     @property
-    def lag_alone(self) -> bool:
+    def is_shift_invariant(self) -> bool:
         """Whether inner products are declared, which then depend on the lag alone."""
         return self.measure is not None and self.measure.squared_length is not None
 
     @property
     def stationary(self) -> bool:
         """The same of points whose lags are whole steps, which are searched in place of pairs."""
-        return self.lag_alone and self.domain.kind != "time"
+        return self.is_shift_invariant and self.domain.kind != "time"
 
     @property
     def table_limit(self) -> int:
@@ -382,8 +382,11 @@ def in_rows(array: np.ndarray) -> tuple[np.ndarray, bool]:
     ((3, 8), False)
     """
     shape = table_axes(array.shape)
-    sizes = np.hypot(*np.moveaxis(array, -1, 0)) if len(shape) == 3 and shape[2] == 2 else None
-    paired = sizes is not None and bool(np.ptp(sizes) < ON_CIRCLE * sizes.max())
+    paired = len(shape) == 3 and shape[2] == 2
+    if paired:
+        with np.errstate(all="ignore"):  # of numbers that are refused later
+            sizes = np.hypot(*np.moveaxis(array, -1, 0))
+            paired = bool(np.ptp(sizes) < ON_CIRCLE * sizes.max())
     return array.reshape((shape[0], 2 * shape[1]) if paired else shape), paired
 
 

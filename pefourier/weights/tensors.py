@@ -13,7 +13,8 @@ from math import prod
 
 import numpy as np
 
-from pefourier.encodings.sources.formats import DECODERS, SAFETENSORS, bfloat16
+from pefourier.encodings.sources.arrays import DECODERS, bfloat16
+from pefourier.encodings.sources.formats import SAFETENSORS
 from pefourier.encodings.sources.gguf_header import BLOCKS, NUMPY, read_header
 from pefourier.encodings.sources.tables import open_arrays
 from pefourier.encodings.sources.weights import all_tensors
@@ -162,13 +163,12 @@ def safetensors_of(path: str) -> Iterator[tuple[str, Tensor]]:
     with open_arrays(path, regular=True) as file:
         arrays = file.arrays
     for name, stored in arrays.items():
-        extent = stored.extent
-        rows = row_count(extent.shape)
-        width = extent.nbytes // rows if rows else 0
+        rows = row_count(stored.shape)
+        width = stored.file_bytes // rows if rows else 0
         decode = DECODERS.get(stored.kind)
         known = decode or stored.kind in PLAIN
-        own = partial(as_numbers, extent.dtype, decode) if known else None
-        yield name, Tensor(path, name, extent.shape, stored.kind, extent.offset, width, own)
+        own = partial(as_numbers, stored.bits, decode) if known else None
+        yield name, Tensor(path, name, stored.shape, stored.kind, stored.start, width, own)
 
 
 def as_numbers(

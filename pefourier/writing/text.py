@@ -23,7 +23,7 @@ GAP = 2  # spaces between columns
 KEY_SHARE = 0.5  # of a narrow terminal, for the columns that say what a row is about
 UNITS = {"k": 2**10, "M": 2**20}  # as context lengths are told: 128k is 131072
 
-
+TABLE = "\x1d"  # stands for a table in words whose tables are set aside
 SET_ASIDE: ContextVar[list[Sequence[Sequence[str]]] | None] = ContextVar("tables", default=None)
 
 
@@ -35,7 +35,7 @@ def aligned(rows: Sequence[Sequence[str]], keys: int = 1) -> str:
     """
     if (tables := SET_ASIDE.get()) is not None:
         tables.append(rows)
-        return ""
+        return f"{TABLE}\n"
     width, least = terminal_width(), least_widths(rows)
     while breadth(least[:keys]) > max(width * KEY_SHARE, 4 * keys) and breadth(least) > width:
         least[least.index(max(least[:keys]))] -= 1
@@ -48,14 +48,16 @@ def aligned(rows: Sequence[Sequence[str]], keys: int = 1) -> str:
     return "\n".join(tables)
 
 
-def tables_in(words: Callable[[], str]) -> tuple[str, list[Sequence[Sequence[str]]]]:
-    """What words say outside of their tables, and the rows of these, for documents."""
+def parts_of_words(words: Callable[[], str]) -> list[str | Sequence[Sequence[str]]]:
+    """What words say, for documents: paragraphs, and tables as rows of cells, in their order."""
     tables: list[Sequence[Sequence[str]]] = []
     before = SET_ASIDE.set(tables)
     try:
-        return words(), tables
+        lines = [line.strip(" ") for line in words().split("\n")]
     finally:
         SET_ASIDE.reset(before)
+    parts = iter(tables)
+    return [next(parts) if line == TABLE else line for line in lines if line]
 
 
 def markdown_table(rows: Sequence[Sequence[str]]) -> str:
@@ -125,12 +127,13 @@ def in_columns(rows: Sequence[Sequence[str]], widths: Sequence[int]) -> str:
 def broken(text: str, width: int) -> list[str]:
     """A cell in lines of a width, words cut only where they are longer.
 
-    >>> broken("95 % lie at or below", 9)
-    ['95 % lie', 'at or', 'below']
+    >>> broken("95 % lie at or below", 9), broken("  between positions", 9)
+    (['95 % lie', 'at or', 'below'], ['  between', '  positions'])
     """
     if len(text) <= width:
         return [text]
-    return wrap(text, width, break_on_hyphens=False)
+    indent = " " * (len(text) - len(text.lstrip()))
+    return wrap(text, width, subsequent_indent=indent, break_on_hyphens=False)
 
 
 def paragraph(text: str, indent: str = "", goes_on: str = "") -> str:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from pefourier.analysis.compare import compare
+from pefourier.analysis.encode import Written
 from pefourier.analysis.faithful import assess
 from pefourier.analysis.reconstruct import position_functions
 from pefourier.analysis.relations import relate
@@ -28,12 +29,17 @@ def beside(enc, other=None):
     return compare(enc, enc if other is None else other)
 
 
+def written(enc):
+    return Written("a.npy", (len(enc), enc.dim), enc.domain.x, about=(enc,))
+
+
 QUESTIONS = {
     "compare": beside,
     "spectrum": density,
     "reconstruct": position_functions,
     "check-faithful": assess,
     "relations": relate,
+    "encode": written,
 }
 ROWS, WORDS_AT_MOST, WORDS_OF_A_SENTENCE = 15, 45, 30
 
@@ -127,6 +133,7 @@ CASES = [  # verdict, question, what makes the encoding
     ("separable", assess, lambda: load("axial", None, 16, grid=(5, 6))),
     ("invertible", assess, lambda: load("learned", 12, 16)),
     ("isometric", assess, lambda: load("dft", 80, 256)),
+    ("written", written, lambda: load("dft", 8, 4)),
     ("no lags", relate, lambda: load("tree", 30, 16)),
     ("zero codes", relate, lambda: load("none", 40, 16)),
     ("depends on position", relate, lambda: load("ramp", 40, 16)),
@@ -291,7 +298,7 @@ def test_signed_frequencies_are_counted_by_their_size(run):
     assert record["summary"]["below_first_bin"] == slow == 11
 
 
-@pytest.mark.parametrize("command", sorted({*QUESTIONS} - {"compare"}))
+@pytest.mark.parametrize("command", sorted({*QUESTIONS} - {"compare", "encode"}))
 def test_csv_of_lines_and_grids_has_one_head(run, command, tmp_path):
     codes = np.random.default_rng(0).normal(size=(6, 4))
     np.save(tmp_path / "t.npy", codes)

@@ -267,7 +267,7 @@ def test_the_shell_completes(words, found):
 def test_encodings_that_take_no_times_are_named_with_those_that_do(run, tmp_path):
     (tmp_path / "t.csv").write_text("0\n0.5\n3\n")
     done = run("check-faithful", "dft", "mtan", "--times", tmp_path / "t.csv")
-    assert (done.status, "dft has positions 0, 1, …" in done.err) == (0, True)
+    assert (done.status, "has no effect on dft" in done.err) == (0, True)
     done = run("encode", "dft", "--times", tmp_path / "t.csv", "--out", tmp_path / "o.npy")
     assert (done.status, "--times belongs to fourier-features, mtan" in done.err) == (2, True)
     assert not (tmp_path / "o.npy").exists()
