@@ -127,23 +127,22 @@ def propose_onehot(table: np.ndarray, eps: float) -> Formula | None:
 
 
 def propose_ramp(table: np.ndarray, eps: float) -> Formula | None:
-    """The same straight line in every column, of least squares: scale · (s + offset) / (n - 1)."""
+    """The same straight line in every column: scale · (s + offset) / (n - 1)."""
     n, d = table.shape
     line = np.asarray(table[:, 0], dtype=float)
-    size = np.abs(line).max()
+    size, scale = np.abs(line).max(), float(line[-1] - line[0])
     if n < 4 or (np.abs(table[:SAMPLE] - line[:SAMPLE, None]) > 4 * eps * size).any():
         return None
-    from_middle = np.arange(n) - (n - 1) / 2
-    slope = float(from_middle @ line / (from_middle @ from_middle))
-    middle = float(line.mean())
-    if abs(slope) * (n - 1) < RISES * eps * size:
+    if abs(scale) < RISES * eps * size:
         return None
-    first = middle / slope - (n - 1) / 2
-    offset = 0.0 if abs(first) < 8 * eps * n else float(first)
-    params = {"offset": offset, "scale": shortest(slope * (n - 1), eps)}
+    first = float(line[0]) / scale * (n - 1)
+    params = {
+        "offset": 0.0 if abs(first) < 8 * eps * n else first,
+        "scale": shortest(scale, eps),
+    }
 
     def codes(s: np.ndarray) -> np.ndarray:
-        return np.repeat((middle + slope * (s - (n - 1) / 2))[:, None], d, axis=1)
+        return np.repeat((line[0] + scale * s / (n - 1))[:, None], d, axis=1)
 
     return Formula("ramp", params, codes, lambda *_: 8 * eps * size)
 
