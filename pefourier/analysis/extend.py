@@ -19,7 +19,6 @@ from pefourier.analysis.context import (
     Band,
     bands,
     count_unseen,
-    frequencies_before_scaling,
     layer_runs,
     window_of_rotation,
     window_within,
@@ -449,22 +448,11 @@ def describe_extension(
         **fields_of(candidate(enc, form)),
         attention_factor=enc.params["attention_factor"],
         bands=tuple(bands(new, trained, *lengths)),
-        unseen=count_unseen(new, fastest_met(source), len(source), seen or len(enc)),
+        unseen=count_unseen(new, trained, len(source), seen or len(enc)),
         cosine=tuple(zip(points.tolist(), cosines, strict=True)),
         below=positions_below(trained, new, len(source)),
         frequencies=new,
     )
-
-
-def fastest_met(source: Encoding) -> np.ndarray:
-    """Frequencies that reach the phases met in training, over the length of a rotation.
-
-    Where a scaling took it from a shorter length there, it was trained on that without it before.
-    """
-    original, scaled = length_before_scaling(source), source.measure.frequencies
-    if original >= len(source):
-        return scaled
-    return np.maximum(scaled, frequencies_before_scaling(source) * (original / len(source)))
 
 
 def spec_of(enc: Encoding, settings: dict[str, Any]) -> str:
