@@ -23,7 +23,7 @@ from pefourier.analysis.relations import Relations
 from pefourier.analysis.resize import Resizing
 from pefourier.analysis.spectrum import Spectrum
 from pefourier.answers import terms
-from pefourier.diagnosis.causes import Cause
+from pefourier.diagnosis.misreadings import Cause
 from pefourier.geometry.precision import FormatLoss
 from pefourier.reproduce import Claim
 from pefourier.result import Result
@@ -40,8 +40,10 @@ GROUPS = {  # of terms, by the room of a dataclass: the first that has its field
     "encoding": ("check-faithful",),
     "relations": ("relations", "check-faithful"),
     "compare": ("compare", "check-faithful"),
-    "causes": ("compare", "check-faithful"),
-    "likeness": ("compare",),
+    "misreadings": ("compare",),
+    "pairs": ("compare",),
+    "biases": ("compare",),
+    "layer_schedules": ("compare",),
     "operators": ("compare",),
     "context": ("context", "check-faithful"),
     "temperature": ("context",),

@@ -207,7 +207,7 @@ def compare(
     check_count_of_specs(options, 2, "compare takes two encodings")
     from pefourier import questions
     from pefourier.answers.compare import TOLD, reasons_against
-    from pefourier.answers.telling import answer_of
+    from pefourier.answers.frame import answer_of
 
     a, b = options.sources(whole=True)
     comparison = questions.compare(a, b, **options.sizes, tolerance=tolerance)
@@ -290,7 +290,7 @@ def context(options: ContextOptions, output: OutputOptions, figure: FigureOption
     from pefourier import questions
     from pefourier.analysis.context import lost_in_format
     from pefourier.answers.context import TOLD
-    from pefourier.answers.telling import answer_of
+    from pefourier.answers.frame import answer_of
 
     baseline = stored_answers(options.baseline, "context")
     settings = {name: getattr(options, name) for name in ("length", "trained", "d", "against")}
@@ -332,7 +332,7 @@ def usage(options: UsageOptions, output: OutputOptions, figure: FigureOptions) -
     \b
     Example: pefourier usage SmolLM2-135M/ --plot usage.png
     """
-    from pefourier.answers.telling import answer_of
+    from pefourier.answers.frame import answer_of
     from pefourier.answers.usage import TOLD
     from pefourier.weights.usage import use_of_model
 
@@ -406,7 +406,7 @@ def design(options: DesignOptions, output: OutputOptions, figure: FigureOptions)
         return
     from pefourier import questions
     from pefourier.answers.design import TOLD
-    from pefourier.answers.telling import answer_of
+    from pefourier.answers.frame import answer_of
 
     steps = {"span": options.span, "resolution": options.resolution}
     size = options.grid or options.length
@@ -420,7 +420,7 @@ def extend(options: DesignOptions, output: OutputOptions, figure: FigureOptions)
     """Answer `pefourier design --extend-from`."""
     from pefourier import questions
     from pefourier.answers.extend import TOLD
-    from pefourier.answers.telling import answer_of
+    from pefourier.answers.frame import answer_of
 
     to = options.grid or options.to
     sizes = {"trained": options.length, "d": options.d}

@@ -99,8 +99,8 @@ def resize(
     if out is not None:
         check_suffix(out, WRITERS)
     from pefourier import questions
+    from pefourier.answers.frame import answer_of
     from pefourier.answers.resize import TOLD
-    from pefourier.answers.telling import answer_of
 
     place = {"grid": old or (), "prefix": prefix or 0}
     progress = percentages(printable(spec), quiet)
@@ -140,7 +140,7 @@ def encode(
     check_count_of_specs(options, 1, "encode writes one encoding")
     from pefourier import questions
     from pefourier.answers.encode import encode_page, heatmap
-    from pefourier.answers.telling import Answer
+    from pefourier.answers.frame import Answer
 
     (source,) = options.sources(whole=True)
     enc, x, table = questions.codes_at(source, points, **options.sizes)

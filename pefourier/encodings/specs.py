@@ -16,7 +16,13 @@ from pefourier.encodings import families  # noqa: F401 (which fill the registry)
 from pefourier.encodings.checks import check_count
 from pefourier.encodings.conventions import list_conventions
 from pefourier.encodings.descriptions import describe
-from pefourier.encodings.encoding import Encoding, as_encoding, from_table, rows_up_to
+from pefourier.encodings.encoding import (
+    Encoding,
+    as_encoding,
+    from_bias,
+    from_table,
+    rows_up_to,
+)
 from pefourier.encodings.findings import finding
 from pefourier.encodings.grids import check_sides, count_points, on_grid, with_grid_note
 from pefourier.encodings.registry import (
@@ -251,6 +257,11 @@ def load_file(spec: str, length: int | None) -> Encoding:
     if trained is not None:
         return replace(trained, spec=spec, params={**trained.params, "path": path})
     stored = read_named_table(path, key)
+    if stored.codes.ndim > 2:
+        bias = stored.codes[..., :length, :length]
+        params = {"length": bias.shape[-1], "d": bias.shape[-3], "path": path, "array": stored.name}
+        enc = from_bias(bias, spec, eps=stored.eps, origin="file")
+        return replace(enc, params=params, spec=spec)
     table = rows_up_to(stored.codes, length, shown(spec))
     array = stored.name if stored.chosen else key
     params = {"length": len(table), "d": table.shape[1], "path": path, "array": array}

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from drawn_usage import drawn_usage
 
+from pefourier.analysis.compare import compare
 from pefourier.analysis.design import design_base
 from pefourier.analysis.encode import Written
 from pefourier.analysis.extend import extend
@@ -27,11 +28,16 @@ from pefourier.encodings.registry import BUILDERS
 from pefourier.files import read_toml
 
 
+def beside(enc, other=None):
+    return compare(enc, enc if other is None else other)
+
+
 def written(enc):
     return Written("a.npy", (len(enc), enc.dim), enc.domain.x, about=(enc,))
 
 
 QUESTIONS = {
+    "compare": beside,
     "spectrum": density,
     "reconstruct": position_functions,
     "check-faithful": assess,
@@ -72,7 +78,25 @@ LONG = {"length": 60000}
 SMALL = {"length": None, "d": 8, "grid": (4, 4)}
 CROWDED = [[0.0, 1], [1, 0], [1, 0], [0, 1]]
 spectrum_at = partial(density, sigma=0)
+
+
+def turned(enc):
+    turn = np.linalg.qr(np.random.default_rng(0).normal(size=(enc.dim, enc.dim)))[0]
+    return enc.table() @ turn
+
+
+SINUSOIDAL, ROPE = load("sinusoidal", 40, 8), load("rope", 40, 8)
 CASES = [  # verdict, question, what makes the encoding
+    ("the same", beside, lambda: SINUSOIDAL),
+    ("permuted", partial(beside, other=load("rope:layout=interleaved", 40, 8)), lambda: ROPE),
+    ("equivalent", partial(beside, other=3 * SINUSOIDAL.table()), lambda: SINUSOIDAL),
+    ("same geometry", partial(beside, other=turned(SINUSOIDAL)), lambda: SINUSOIDAL),
+    (
+        "used differently",
+        partial(beside, other=load("sinusoidal:layout=halves", 40, 8)),
+        lambda: ROPE,
+    ),
+    ("different", partial(beside, other=load("rope:rho=5e5", 40, 8)), lambda: ROPE),
     ("zero codes", density, lambda: load("none", 80, 64)),
     ("constant", density, lambda: table(np.ones((40, 16)))),
     ("even", density, lambda: load("dft", 80, 64)),
@@ -326,7 +350,7 @@ def test_signed_frequencies_are_counted_by_their_size(run):
     assert record["summary"]["below_first_bin"] == slow == 11
 
 
-@pytest.mark.parametrize("command", [name for name in QUESTIONS if name != "encode"])
+@pytest.mark.parametrize("command", sorted({*QUESTIONS} - {"compare", "encode"}))
 def test_csv_of_lines_and_grids_has_one_head(run, command, tmp_path):
     codes = np.random.default_rng(0).normal(size=(6, 4))
     np.save(tmp_path / "t.npy", codes)

@@ -223,30 +223,20 @@ def test_zeros_have_no_spectrum(run):
 
 
 @pytest.mark.parametrize(
-    ("a", "b", "status", "text"),
+    ("a", "b", "status", "verdict"),
     [
-        ("dft", "dft", 0, "dft and dft are equal to the bit\n"),
-        (
-            "sinusoidal",
-            "sinusoidal:layout=halves",
-            1,
-            "sinusoidal and sinusoidal:layout=halves are equivalent: columns interleaved to halves",
-        ),
-        (
-            "sinusoidal",
-            "sinusoidal:offset=2",
-            1,
-            "sinusoidal and sinusoidal:offset=2 are equivalent: shifted by 2 positions "
-            "(row 0 of the second is row 2 of the first)\n",
-        ),
-        ("sinusoidal", "dft", 1, "sinusoidal and dft are different\n"),
-        ("dft:d=8", "dft:d=6", 1, "dft:d=8 and dft:d=6 are different\ndimensions 8 and 6\n"),
+        ("sinusoidal", "sinusoidal", 0, "THE SAME"),
+        ("sinusoidal", "sinusoidal:layout=halves", 1, "EQUIVALENT"),
+        ("sinusoidal", "sinusoidal:offset=2", 1, "EQUIVALENT"),
+        ("rope", "rope:layout=interleaved", 1, "PERMUTED"),
+        ("sinusoidal", "dft", 1, "DIFFERENT"),
+        ("dft:d=8", "dft:d=6", 1, "DIFFERENT"),
     ],
 )
-def test_compare_says_how_two_encodings_relate(run, a, b, status, text):
+def test_compare_says_how_two_encodings_relate(run, a, b, status, verdict):
     done = run("compare", a, b, "--d", 16, "-S", 40, "--quiet")
     assert (done.status, done.err) == (status, "")
-    assert numbers_of(done).startswith(text)
+    assert done.out.startswith(f"{a}: {verdict}. ")
 
 
 def test_compare_says_where_a_table_differs(run, tmp_path):
@@ -257,9 +247,9 @@ def test_compare_says_where_a_table_differs(run, tmp_path):
     np.save(tmp_path / "b.npy", table[:4])
     done = run("compare", tmp_path / "a.npy", tmp_path / "b.npy")
     assert done.status == 1
-    lines = numbers_of(done).splitlines()
-    assert lines[1].startswith("largest difference 0.75, rounding explains ")
-    assert lines[2] == "first at position 2, column 1; largest at position 3, column 2"
+    lines = dict(line.split("  ", 1) for line in numbers_of(done).splitlines() if "  " in line)
+    assert lines["largest difference"].strip() == "0.75"
+    assert lines["first difference"].strip() == "position 2, column 1"
     (result,) = run("compare", tmp_path / "a.npy", tmp_path / "b.npy", "--json").results
     assert (result["verdict"], result["first_difference"]) == ("different", [2, 1])
     assert result["other"]["spec"] == str(tmp_path / "b.npy")

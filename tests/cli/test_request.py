@@ -61,7 +61,7 @@ def test_compare_builds_a_named_encoding_at_the_size_of_a_file(run, tmp_path):
     assert run("encode", "sinusoidal", "--d", 24, "-S", 33, "--out", tmp_path / "a.npy").status == 0
     for pair in ([tmp_path / "a.npy", "sinusoidal"], ["sinusoidal", tmp_path / "a.npy"]):
         done = run("compare", *pair, "--json")
-        assert (done.status, done.results[0]["verdict"]) == (0, "equal")
+        assert (done.status, done.results[0]["verdict"]) == (0, "the same")
         assert done.results[0]["length"] == 33
     assert run("compare", tmp_path / "a.npy", "sinusoidal", "--d", 16).status == 1
 

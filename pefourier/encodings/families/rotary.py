@@ -102,14 +102,7 @@ def yarn(
     quotient of 0.1 m ln factor + 1 for m = mscale and mscale_all_dim if both are given. Where
     `attention_factor` is given, it is this. Zeros stand for not given.
     """
-    check_above("rho", head.rho, 1.0)
-    low, high = (
-        head.rotated * (log(original / (2 * pi)) - log(turns)) / (2 * log(head.rho))
-        for turns in (beta_fast, beta_slow)
-    )
-    if truncate:
-        low, high = floor(low), ceil(high)
-    low, high = max(low, 0), min(high, head.rotated - 1)
+    low, high = yarn_limits(head, original, beta_fast, beta_slow, truncate)
     theta = head.grid()
     ramp = np.clip((np.arange(len(theta)) - low) / (high - low or 0.001), 0.0, 1.0)
 
@@ -120,6 +113,24 @@ def yarn(
         both = mscale and mscale_all_dim
         attention_factor = attention(mscale) / attention(mscale_all_dim) if both else attention(1.0)
     return theta / factor * ramp + theta * (1 - ramp), attention_factor
+
+
+def yarn_limits(
+    head: Head, original: int, beta_fast: float, beta_slow: float, truncate: bool
+) -> tuple[float, float]:
+    """The pairs between which YaRN blends: those that turn beta_fast and beta_slow times.
+
+    >>> yarn_limits(Head(128, 1e4, 1.0, 1), 4096, 32.0, 1.0, True)
+    (20, 46)
+    """
+    check_above("rho", head.rho, 1.0)
+    low, high = (
+        head.rotated * (log(original / (2 * pi)) - log(turns)) / (2 * log(head.rho))
+        for turns in (beta_fast, beta_slow)
+    )
+    if truncate:
+        low, high = floor(low), ceil(high)
+    return max(low, 0), min(high, head.rotated - 1)
 
 
 def longrope(

@@ -24,7 +24,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from pefourier.encodings.checks import reshaping
-from pefourier.encodings.encoding import in_rows
+from pefourier.encodings.encoding import in_rows, is_bias
 from pefourier.encodings.sources.arrays import EPS, Stored
 from pefourier.encodings.sources.formats import DAMAGED, READERS
 from pefourier.encodings.sources.open_files import check_regular, open_table
@@ -128,7 +128,7 @@ def read_named_table(path: str, key: str | None = None) -> NamedTable:
         stored = file.arrays[names[0]]
         parts = [file.load(name, float_type(stored.kind), mapping=True) for name in names]
         table, paired = in_rows(parts[0] if len(parts) == 1 else np.stack(parts, axis=-1))
-        if table.ndim != 2:
+        if table.ndim != 2 and not is_bias(table.shape):
             raise no_table(stored, choose_array(file.arrays, key, file.label), file.label)
         chosen = not key and len(names) == 1 < sum(entry.is_table for entry in file.arrays.values())
         eps = EPS.get(stored.kind, EPS["float64"])
@@ -184,6 +184,7 @@ def choose_array(arrays: Mapping[str, Stored], key: str | None, file: str) -> st
     if key is None:
         tables = [name for name, stored in arrays.items() if stored.is_table]
         tables = tables or [name for name, stored in arrays.items() if stored.may_be_pairs]
+        tables = tables or [name for name, stored in arrays.items() if is_bias(stored.shape)]
         by_name = [name for name in tables if POSITIONS.search(name)]
         tables = by_name if len(by_name) == 1 else tables
         if len(tables) > 1:
@@ -193,7 +194,7 @@ def choose_array(arrays: Mapping[str, Stored], key: str | None, file: str) -> st
         if key is None:
             raise PefourierError(f"{file} holds no table (n, d), but {names_and_shapes(arrays)}")
     stored = arrays[find_array(arrays, key, file)]
-    if not (stored.is_table or stored.may_be_pairs):
+    if not (stored.is_table or stored.may_be_pairs or is_bias(stored.shape)):
         raise no_table(stored, key, file)
     return key
 

@@ -15,7 +15,15 @@ from typing import Any
 
 import numpy as np
 
-from pefourier.encodings.encoding import Encoding, Finding, Operator, from_table, numbers
+from pefourier.encodings.encoding import (
+    Encoding,
+    Finding,
+    Operator,
+    from_bias,
+    from_table,
+    is_bias,
+    numbers,
+)
 from pefourier.encodings.findings import finding
 from pefourier.encodings.sources.code_calls import (
     ROLE,
@@ -78,8 +86,9 @@ def read_code(
     params = {"length": length, "d": d, "object": spec.removeprefix("py:")}
     params |= {"rotated": width} if table.operator and width < d else {}
     params |= {} if seed is None else {"seed": seed}
+    made = from_bias if is_bias(table.codes.shape) else from_table
     return replace(
-        from_table(table.codes, spec, eps=table.eps, findings=table.findings),
+        made(table.codes, spec, eps=table.eps, findings=table.findings),
         params=params,
         spec=spec if in_shell else "",
         untrained="untrained" in {f.code for f in table.findings},
@@ -289,6 +298,8 @@ def in_two_axes(request: CodeRequest, code: Any, table: CodeTable) -> CodeTable:
     codes, length = table.codes, request.length
     while codes.ndim > 2 and 1 in codes.shape[:-1]:
         codes = codes.squeeze(axis=codes.shape[:-1].index(1))
+    if is_bias(codes.shape) and codes.shape[-1] == length:
+        return replace(table, codes=codes)
     if codes.ndim != 2 or len(codes) != length:
         shapes = f"{table.codes.shape}, expected ({length}, {request.d})"
         raise unfit(request, code, f"gave an array of shape {shapes}")

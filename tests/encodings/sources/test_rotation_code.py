@@ -269,7 +269,7 @@ def test_code_of_a_config_is_the_config(tmp_path):
     found = pefourier.compare(str(path), rotate)
     code = found.about[1]
     assert (code.dim, code.params["d"], code.params["rotated"]) == (16, 32, 16)
-    assert (found.verdict, found.same, found.operator.relation) == ("equal", True, "same")
+    assert (found.verdict, found.same, found.operator.relation) == ("the same", True, "same")
     assert pefourier.compare(rotate, "rope:partial=0.5,layout=interleaved", d=32).same
 
 
