@@ -128,19 +128,9 @@ class Usage(Result):
             "rows with half of the product": "rows_to_spare",
             "biases": "biases",
         },
-        "bands": {
-            "rotation": "rotation",
-            "pairs": "index",
-            "wavelengths": "wavelengths",
-            "turns": "turns",
-            "even": "uniform",
-            "queries": "q",
-            "keys": "k",
-            "product": "product",
-        },
         "kinds": {
             "rotation": "rotation",
-            "kind of pairs": "kind",
+            "kind of pairs (wavelengths)": "kind",
             "pairs": "portion.pairs",
             "even": "portion.uniform",
             "queries": "portion.q",
@@ -184,11 +174,6 @@ class Usage(Result):
     def preferences(self) -> str:
         """Each rotation with what it prefers."""
         return "; ".join(f"{rotation.name}: {rotation.preference}" for rotation in self.rotations)
-
-    @property
-    def bands(self) -> list[summary.PairBand]:
-        """Bands of pairs of all rotations."""
-        return [band for rotation in self.rotations for band in rotation.bands]
 
     @property
     def kinds(self) -> list[summary.PairKind]:
