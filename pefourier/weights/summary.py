@@ -108,20 +108,20 @@ class TurningPairs:
     @property
     def unseen(self) -> np.ndarray:
         """Which of them meet angles that training never met."""
-        far = self.reached if self.window is None else np.minimum(self.reached, self.window)
-        beyond = self.frequencies * far > self.before * self.met * (1 + 1e-9)
+        reached = self.reached if self.window is None else np.minimum(self.reached, self.window)
+        beyond = self.frequencies * reached > self.before * self.met * (1 + 1e-9)
         return beyond & (self.before * self.met < 2 * pi)
 
 
 def pairs_that_turn(turned: Rotations, number: int, length: int | None) -> TurningPairs:
     """The pairs of one of a model's rotations, at a length or at that of training."""
     enc, axis, met = turned.own[number], turned.axes[number], turned.met[number]
-    own = enc.measure.frequencies
-    turning = own != 0
-    before = frequencies_before_scaling(enc) if "scaling" in enc.params else own
+    frequencies = enc.measure.frequencies
+    turning = frequencies != 0
+    before = frequencies_before_scaling(enc) if "scaling" in enc.params else frequencies
     return TurningPairs(
         np.flatnonzero(turning),
-        own[turning],
+        frequencies[turning],
         before[turning],
         (met if length is None else np.full(len(met), length))[turning],
         met[turning],
@@ -253,8 +253,11 @@ def use_of_pairs(
     shares: Sequence[LayerShares],
 ) -> Iterator[PairUse]:
     """Each pair with the means of its shares, and of those of biases and activations."""
-    beside = ("bias_q", "bias_k", "concentration_q", "concentration_k")
-    means = [*means, *(head_mean([getattr(layer, part) for layer in shares]) for part in beside)]
+    other_parts = ("bias_q", "bias_k", "concentration_q", "concentration_k")
+    means = [
+        *means,
+        *(head_mean([getattr(layer, part) for layer in shares]) for part in other_parts),
+    ]
     for i, index in enumerate(pairs.index):
         yield PairUse(
             int(index),
