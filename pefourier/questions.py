@@ -303,26 +303,20 @@ def design(
     3600
     """
     refuse_keywords("design", others)
-    from pefourier.analysis.design import BASES, CRITERIA, Steps, design_base, design_grid
+    from pefourier.analysis.design import BASES, count_steps, design_base, design_grid
 
-    steps = None
-    if span is not None and resolution is not None and length is None:
-        steps = Steps(str(span), str(resolution))
-    if d is None or (length is None and steps is None) or (span is None) != (resolution is None):
-        raise PefourierError("design needs d, and a length or both a span and a resolution")
-    if steps is None and span is not None:
-        raise PefourierError("design takes a length, or a span and a resolution; leave one out")
-
-    own: dict[str, Any] = {
-        "bases": bases or BASES,
-        "criteria": criteria or CRITERIA,
-        "dtype": dtype,
-    }
+    if d is None or (span is None) != (resolution is None) or (length is None) == (span is None):
+        raise PefourierError(
+            "design takes d with a length, or in its place a span and a resolution"
+        )
+    if span is not None:
+        length = count_steps(str(span), str(resolution))
+    options = {"bases": bases or BASES, "criteria": criteria or None, "dtype": dtype}
     (d,) = whole_numbers(d=d)
     if are_several(length):
-        return design_grid(length, d, **own)
+        return design_grid(length, d, **options)
     (length,) = whole_numbers(length=length)
-    return replace(design_base(steps.length if steps else length, d, **own), steps=steps)
+    return design_base(length, d, **options)
 
 
 def extend(
@@ -364,12 +358,9 @@ def extend(
                 f"a grid is extended from the sides of one of training; got {shown(trained)}; give "
                 "--length as the sides, such as 14x14, or leave it out"
             )
-        params = {"to": None, "grid": tuple(to), "dtype": dtype}
-        found = extend_on_grid(os.fspath(spec), to, trained or (), **own)
-        return tuple(replace(one, params=params) for one in found)
+        return extend_on_grid(os.fspath(spec), to, trained or (), **own)
     to, trained, d = whole_numbers(to=to, trained=trained, d=d)
-    found = extend_rotation(os.fspath(spec), to, trained=trained, d=d, **own)
-    return replace(found, params={"to": to, "grid": None, "dtype": dtype})
+    return extend_rotation(os.fspath(spec), to, trained=trained, d=d, **own)
 
 
 def resize(
@@ -390,8 +381,8 @@ def resize(
     to : sequence of int, or str
         Sides of the new grid, the slowest axis first, such as (24, 24) or "24x24".
     method : str
-        bicubic (default), antialias, timm, dinov2, bilinear, fourier, bicubic-corners or
-        bilinear-corners; rotations and Swin V2's biases are computed anew where none is given.
+        bicubic (default), bilinear, antialias or fourier; rotations and Swin V2's biases are
+        computed anew where none is given.
     d, progress, **params
         As in `check`; `grid` and `prefix` among them.
 

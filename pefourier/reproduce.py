@@ -424,5 +424,5 @@ def count_verdicts(claims: Sequence[Claim]) -> str:
     '3 claims of the paper. Verdicts: holds 2, does not hold 1.'
     """
     counts = Counter(claim.verdict for claim in claims)
-    each = ", ".join(f"{verdict} {count}" for verdict, count in counts.items())
-    return f"{len(claims)} claims of the paper. Verdicts: {each}."
+    listed = ", ".join(f"{verdict} {count}" for verdict, count in counts.items())
+    return f"{len(claims)} claims of the paper. Verdicts: {listed}."

@@ -37,7 +37,6 @@ class Result:
         By `plot`, where the codes are needed and the result came from another process.
     """
 
-    of_none: ClassVar[bool] = False  # whether it is about no encoding, as bases are
     listed: ClassVar[Mapping[str, Mapping[str, str]]] = {}  # tables: a field, labels and fields
     about: tuple[Encoding, ...] = field(default=(), compare=False, metadata={"told": False})
 

@@ -17,7 +17,7 @@ from tiny_models import write_model
 
 from pefourier.cli.main import main
 from pefourier.cli.program import program
-from pefourier.pages.training import folder_document, read_train_folder
+from pefourier.pages.training import read_train_folder, settings_part
 from pefourier.train.report import sentences, tables
 
 COMMANDS = ["context", "design", "relations", "resize", "usage", "compare", "report"]
@@ -143,6 +143,6 @@ def report_folders(rng: random.Random) -> object:
 
     def act() -> bool:
         found = read_train_folder(".")
-        return all([folder_document(found), sentences(found.summary), tables(found.summary)])
+        return all([settings_part(found), sentences(found.summary), tables(found.summary)])
 
     return ended(act)

@@ -74,7 +74,7 @@ KINDS = {  # of results, by command, with what a record has beside the fields of
     "context": ((Context,), {}),
     "usage": ((Usage,), {}),
     "design": ((Design, Extensions), {}),
-    "resize": ((Resizing,), {"out": {}}),
+    "resize": ((Resizing,), {}),
     "encode": ((Written,), {}),
     "explain": ((terms.Term,), {}),
     "plan": ((DatasetPlan,), {}),
@@ -111,7 +111,6 @@ AT_TIMES = {  # fields of such records that some lack
     "average_rank loss balanced_accuracy",
 }
 LEFT_OUT = {  # fields that a record lacks, where nothing was asked about them, or always
-    Usage: {"heads", "against"},
     Context: {"against", "indexer"},
 }
 NAMELESS = ("explain", "plan")  # whose records are about no encoding

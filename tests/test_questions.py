@@ -6,7 +6,6 @@ import json
 import re
 import sys
 import warnings
-from pathlib import Path
 
 import numpy as np
 import pytest

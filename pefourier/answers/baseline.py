@@ -14,7 +14,7 @@ from os.path import basename, dirname, normpath
 from typing import Any
 
 from pefourier.analysis.faithful import LADDER
-from pefourier.answers.telling import Answer, Refusal, telling_of
+from pefourier.answers.frame import Answer, Refusal, telling_of
 from pefourier.encodings.encoding import Encoding
 from pefourier.encodings.registry import BUILDERS
 from pefourier.encodings.specs import source_of

@@ -256,7 +256,7 @@ def sarif_result(annotation: Annotation) -> dict[str, Any]:
     """
     spec, message = annotation.spec, annotation.message
     text = f"{spec}: {message}" if spec and spec not in message else message
-    result = {"ruleId": annotation.code, "level": annotation.severity}
+    result: dict[str, Any] = {"ruleId": annotation.code, "level": annotation.severity}
     result["message"] = {"text": printable(text)}
     path = spec.partition("#")[0]
     if os.path.isfile(path):

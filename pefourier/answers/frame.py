@@ -311,7 +311,7 @@ def any_grid(answers: Sequence[Answer]) -> bool:
 
 def record_of_result(result: Result) -> dict[str, Any]:
     """The JSON object of a result."""
-    if not result.about and not result.of_none:
+    if not result.about:
         raise PefourierError(
             f"this {type(result).__name__} was put together by hand: it is about no encoding; "
             "give about=(encoding,)"
@@ -344,7 +344,7 @@ def in_a_line(result: Result) -> str:
 recovers each without amplifying noise.>
     """
     name = type(result).__name__
-    if not result.about and not result.of_none:
+    if not result.about:
         return f"<{name} about no encoding>"
     of = " and ".join(shorten(printable(enc.label), SENTENCE // 2) for enc in result.about)
     sentence = ". ".join(result.conclusion.split(". ")[:2]).removesuffix(".") + "."
@@ -353,7 +353,7 @@ recovers each without amplifying noise.>
 
 def as_html(result: Result) -> str:
     """What the command prints, as notebooks show it."""
-    if not result.about and not result.of_none:
+    if not result.about:
         return f"<pre>{in_html(in_a_line(result))}</pre>"
     telling, answer = telling_of(result), answer_of(result)
     words = f"{telling.conclusion(answer)}\n{telling.words([answer])}"

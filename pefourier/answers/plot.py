@@ -358,7 +358,7 @@ def counts_whole(axes: Axes, direction: str) -> bool:
 def title_of(draw: Callable[..., Figure], answers: Any) -> str:
     """What a file says that it shows, as `spectrum: sinusoidal, dft`."""
     listed = answers if isinstance(answers, Sequence) else ()  # of training it is one summary
-    encodings = (getattr(one, "encoding", None) for one in listed)
+    encodings = (getattr(answer, "encoding", None) for answer in listed)
     names = ", ".join(shorten(printable(enc.label)) for enc in encodings if enc is not None)
     question = getattr(draw, "__name__", "").replace("_", " ") or "figure"
     return f"{question}: {names}" if names else question

@@ -154,7 +154,8 @@ def find_terms(word: str, terms: Sequence[Term]) -> list[Term]:
 
 def explain_page(words: Sequence[str], command_terms: Sequence[Term] = ()) -> Page:
     """The answer of `pefourier explain`: some terms, or all where none is named."""
-    terms, refusals = [*read_terms(), *command_terms], []
+    terms = [*read_terms(), *command_terms]
+    refusals: list[str] = []
     is_all = list(words) in ([], ["all"])
     if not is_all:
         terms, refusals = terms_of_words(words, terms)
@@ -182,7 +183,8 @@ def terms_of_words(words: Sequence[str], terms: Sequence[Term]) -> tuple[list[Te
     try:
         return find_terms(together, terms), []
     except PefourierError:
-        separate = together.replace(",", " ").split()
+        separate = [part.strip() for part in together.split(",") if part.strip()]
+        separate = separate if len(separate) > 1 else together.split()
     matches: list[Term] = []
     refusals: list[str] = []
     for word in separate:

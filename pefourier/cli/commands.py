@@ -207,7 +207,7 @@ def compare(
     check_count_of_specs(options, 2, "compare takes two encodings")
     from pefourier import questions
     from pefourier.answers.compare import TOLD, reasons_against
-    from pefourier.answers.telling import answer_of
+    from pefourier.answers.frame import answer_of
 
     a, b = options.sources(whole=True)
     comparison = questions.compare(a, b, **options.sizes, tolerance=tolerance)
@@ -290,7 +290,7 @@ def context(options: ContextOptions, output: OutputOptions, figure: FigureOption
     from pefourier import questions
     from pefourier.analysis.context import lost_in_format
     from pefourier.answers.context import TOLD
-    from pefourier.answers.telling import answer_of
+    from pefourier.answers.frame import answer_of
 
     baseline = stored_answers(options.baseline, "context")
     settings = {name: getattr(options, name) for name in ("length", "trained", "d", "against")}
@@ -332,7 +332,7 @@ def usage(options: UsageOptions, output: OutputOptions, figure: FigureOptions) -
     \b
     Example: pefourier usage SmolLM2-135M/ --plot usage.png
     """
-    from pefourier.answers.telling import answer_of
+    from pefourier.answers.frame import answer_of
     from pefourier.answers.usage import TOLD
     from pefourier.weights.usage import use_of_model
 
@@ -391,11 +391,10 @@ class DesignOptions:
 def design(options: DesignOptions, output: OutputOptions, figure: FigureOptions) -> None:
     """Which encoding, and which base, for my length?
 
-    Which encoding is told by rules ('pefourier explain advice'). Criteria of its base contradict
-    one another: distance and rank want small ones, the bound of long contexts a large one; each is
-    shown with the base that it asks for, or those of --for alone. With --extend-from: which scaling
-    takes a model to --to positions, what each does to its bands of frequencies and how near it
-    stays to the trained rotation, with the lines for config.json and a SPEC.
+    Criteria of a base contradict one another: distance and rank want small ones, the bound of long
+    contexts a large one; each is shown with the base that it asks for, or those of --for alone.
+    With --extend-from: which scaling takes a model to --to positions, what each does to its bands
+    of frequencies and how near it stays to the trained rotation, as a SPEC.
 
     \b
     Example: pefourier design --length 64k --d 128 --for bound
@@ -406,30 +405,26 @@ def design(options: DesignOptions, output: OutputOptions, figure: FigureOptions)
         extend(options, output, figure)
         return
     from pefourier import questions
-    from pefourier.answers.design import TOLD, design_page
-    from pefourier.answers.telling import answer_of
+    from pefourier.answers.design import TOLD
+    from pefourier.answers.frame import answer_of
 
     steps = {"span": options.span, "resolution": options.resolution}
     size = options.grid or options.length
     designs = questions.design(size, options.d, **steps, **options.bases)
     answers = list(map(answer_of, designs if options.grid else (designs,)))
     figure.draw(TOLD.figure, answers)
-    output.print(design_page(answers))
+    output.print(TOLD.page(answers))
 
 
 def extend(options: DesignOptions, output: OutputOptions, figure: FigureOptions) -> None:
     """Answer `pefourier design --extend-from`."""
     from pefourier import questions
-    from pefourier.analysis.extend import grid_specs, presumed_grid
-    from pefourier.answers.extend import TOLD, extensions_text
-    from pefourier.answers.telling import answer_of
+    from pefourier.answers.extend import TOLD
+    from pefourier.answers.frame import answer_of
 
-    config, trained, to = options.extend_from, options.length, options.grid or options.to
-    extensions = questions.extend(config, to, trained=trained, d=options.d, **options.bases)
-    on_grid: dict[str, Any] = {}
-    if options.grid:
-        specs = grid_specs(config, to, extensions, trained or ())
-        on_grid = {"specs": specs, "grid": () if trained else presumed_grid(config)}
+    to = options.grid or options.to
+    sizes = {"trained": options.length, "d": options.d}
+    extensions = questions.extend(options.extend_from, to, **sizes, **options.bases)
     answers = list(map(answer_of, extensions if options.grid else (extensions,)))
     figure.draw(TOLD.figure, answers)
-    output.print(TOLD.page(answers, words=partial(extensions_text, **on_grid)))
+    output.print(TOLD.page(answers))

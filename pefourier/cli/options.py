@@ -269,7 +269,7 @@ class NothingAnswered(PefourierError):
 
 def annotate_refusals(command_name: str, values: Mapping[str, Any], error: PefourierError) -> None:
     """Print what other programs show where nothing could be answered."""
-    from pefourier.answers.telling import Refusal
+    from pefourier.answers.frame import Refusal
     from pefourier.writing.page import Page
 
     specs = values.get("specs") or ()

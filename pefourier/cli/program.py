@@ -31,16 +31,7 @@ COMPLETION = "_PEFOURIER_COMPLETE"  # set by the shell when it wants completions
 ALSO = {"compare": ("diff",), "report": ("analyze", "analyse", "visualize"), "list": ("ls",)}
 OF_ENCODINGS = ("d", "length", "grid", "prefix", "rho", "seed", "times")  # options of a page
 CLASSIFIED, CAUSAL = "results.jsonl", "results.json"  # what training leaves in a folder
-Interpolation = Literal[
-    "bicubic",
-    "antialias",
-    "timm",
-    "dinov2",
-    "bilinear",
-    "bicubic-corners",
-    "bilinear-corners",
-    "fourier",
-]
+Interpolation = Literal["bicubic", "bilinear", "antialias", "fourier"]
 
 
 def program(names: Sequence[str] = ()) -> typer.Typer:
@@ -108,21 +99,19 @@ def resize(
     if out is not None:
         check_suffix(out, WRITERS)
     from pefourier import questions
-    from pefourier.answers.resize import TOLD, resize_record, resize_text
-    from pefourier.answers.telling import answer_of
+    from pefourier.answers.frame import answer_of
+    from pefourier.answers.resize import TOLD
 
     place = {"grid": old or (), "prefix": prefix or 0}
     progress = percentages(printable(spec), quiet)
     resizing = questions.resize(spec, new, method=method or "", d=d, progress=progress, **place)
-    answers = [answer_of(resizing)]
-    figure.draw(TOLD.figure, answers)
+    figure.draw(TOLD.figure, [answer_of(resizing)])
     if out is not None:
         path, array = (resizing.about[0].params.get(key) for key in ("path", "array"))
         stored = path != "-" and (array or source_of(spec) == "table")
         table = resizing.table
         write_table(out, *(in_form_of(path, array, table, out, new) if stored else (table,)))
-    written = {"words": partial(resize_text, out=out), "record": partial(resize_record, out=out)}
-    output.print(TOLD.page(answers, **written))
+    output.print(TOLD.page([answer_of(replace(resizing, out=out))]))
 
 
 @register("encode")
@@ -151,7 +140,7 @@ def encode(
     check_count_of_specs(options, 1, "encode writes one encoding")
     from pefourier import questions
     from pefourier.answers.encode import encode_page, heatmap
-    from pefourier.answers.telling import Answer
+    from pefourier.answers.frame import Answer
 
     (source,) = options.sources(whole=True)
     enc, x, table = questions.codes_at(source, points, **options.sizes)

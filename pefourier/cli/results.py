@@ -161,7 +161,7 @@ def answer_each(
 
     With `skip` configs that set no positions which could be answered for are passed over.
     """
-    from pefourier.answers.telling import Refusal
+    from pefourier.answers.frame import Refusal
 
     results = Results([])
     for source in sources:
@@ -189,7 +189,7 @@ def answer_each(
 
 def ask_each(options: EncodingOptions, question: Callable[..., Any], skip: bool = False) -> Results:
     """Ask a question of `pefourier.questions` about each SPEC."""
-    from pefourier.answers.telling import answer_of
+    from pefourier.answers.frame import answer_of
 
     def ask(source: Any) -> Any:
         return answer_of(question(source, **options.sizes))

@@ -164,8 +164,10 @@ class Chapter:
 def document(title: str, lead: Any, sections: Sequence[Chapter]) -> str:
     """The whole file; the same parts give the same text."""
     numbered = [(f"part-{i}", section) for i, section in enumerate(sections, 1)]
-    links = [element("li", element("a", s.heading, href=f"#{at}")) for at, s in numbered]
-    parts = [element("section", element("h2", s.heading, id=at), s.inside) for at, s in numbered]
+    links = [element("li", element("a", s.heading, href=f"#{anchor}")) for anchor, s in numbered]
+    parts = [
+        element("section", element("h2", s.heading, id=anchor), s.inside) for anchor, s in numbered
+    ]
     slots = {"title": markup(title), "lead": markup(lead or ""), "version": __version__}
     slots |= {"links": "".join(links), "main": "\n".join(parts)}
     return Template(TEMPLATE.read_text(encoding="utf-8")).substitute(slots)

@@ -130,7 +130,7 @@ def encoding_sections(
     studies: Sequence[Study], refusals: Sequence[Refusal], inquiry: Inquiry
 ) -> list[Chapter]:
     """The parts of a page, what matters most first."""
-    refused = [sentence_of(f"{one.spec}: not answered.", one.error) for one in refusals]
+    refused = [sentence_of(f"{refusal.spec}: not answered.", refusal.error) for refusal in refusals]
     specs = [study.encoding.spec for study in studies]
     sections = [
         Chapter("At a glance", [glance(studies), *refused]),
@@ -182,7 +182,7 @@ def answers_section(heading: str, answers: Sequence[Answer], line: str) -> Chapt
     numbers = details("Numbers, and the command that gives them", map(table, tables), command(line))
     caption = f"{', '.join(a.encoding.label for a in answers)}: {PICTURES[telling.command]}"
     is_by_decade = telling.command == "spectrum" and by_decade(answers)
-    draw = spectrum_by_decade if is_by_decade else telling.figure
+    draw: Any = spectrum_by_decade if is_by_decade else telling.figure
     picture = figure(draw, answers, caption)
     return Chapter(heading, [*sentences, *remarks, picture, numbers, explanations(names, groups)])
 
@@ -196,15 +196,15 @@ def context_section(encodings: Sequence[Encoding], inquiry: Inquiry) -> Chapter:
     for enc in () if unknown else rotations:
         try:
             options = inquiry.options
-            (model, *_), found = describe_context(
+            (model, *_), context = describe_context(
                 enc.spec, options.get("length"), None, options.get("d")
             )
         except PefourierError as error:
             refused.append(sentence_of(f"{enc.label}: not answered.", str(error)))
             continue
         model = replace(model, spec=enc.spec)
-        if found.rotations:
-            answers.append(Answer(model, replace(found, about=(model,))))
+        if context.rotations:
+            answers.append(Answer(model, replace(context, about=(model,))))
     if not answers:
         return Chapter(heading, refused)
     line = inquiry.line("context", [a.encoding.spec for a in answers], OF_CONTEXT)
@@ -242,7 +242,7 @@ def weights_of(enc: Encoding) -> str | None:
 
 def parameters_table(studies: Sequence[Study]) -> Markup:
     """All parameters that were used, as they are typed."""
-    rows = [["encoding", "name", "points", "dimensions", "parameters"]]
+    rows: list[list[Any]] = [["encoding", "name", "points", "dimensions", "parameters"]]
     for enc in (study.encoding for study in studies):
         used = [f"{k}={number(v, 17)}" for k, v in enc.params.items() if v is not None]
         rows.append([enc.label, enc.name, len(enc), enc.dim, ", ".join(used) or "–"])

@@ -102,9 +102,11 @@ def check_common_runs(path: str, rows: Sequence[Row]) -> None:
 
 
 def folder_document(
-    folder: TrainFolder, title: str = "", beside: Callable[[], Sequence[Chapter]] | None = None
+    folder: TrainFolder,
+    title: str = "",
+    encoding_sections: Callable[[], Sequence[Chapter]] | None = None,
 ) -> str:
-    """The page about a folder, and about encodings `beside` it."""
+    """The page about a folder, and about encodings that were asked about, too."""
     summary = folder.summary
     answer = summary_page(summary)
     names = [cell for p in parts_of_words(answer.words) if not isinstance(p, str) for cell in p[0]]
@@ -116,8 +118,8 @@ def folder_document(
         Chapter("How training went", curves_pictures(folder)),
         Chapter("How these numbers were made", settings_part(folder)),
     ]
-    others = beside() if beside else ()
-    sections += [replace(s, heading=f"Encodings: {s.heading.lower()}") for s in others]
+    chapters = encoding_sections() if encoding_sections else ()
+    sections += [replace(s, heading=f"Encodings: {s.heading.lower()}") for s in chapters]
     datasets = ", ".join(printable(dataset.dataset) for dataset in summary.datasets)
     title = title or f"Which encoding classifies better: {datasets}"
     lead = f"The paper's classifier: {len(summary.runs)} runs, in the folder {folder.path}."

@@ -76,17 +76,17 @@ def plain(value: Any) -> Any:
 def fields_of(result: Any) -> dict[str, Any]:
     """The fields of a dataclass by name, in their order, but for those that are not told."""
     kind = "grid" if getattr(result, "on_grid", False) else "line"
-    return {told: getattr(result, name) for name, told in fields_told(type(result), kind).items()}
+    return {label: getattr(result, name) for name, label in fields_told(type(result), kind).items()}
 
 
 def fields_told(kind: type, of: str = "line") -> dict[str, str]:
     """Fields of a dataclass, of a line or a grid, with the names that they are told by."""
-    told = {
+    labels = {
         field.name: field.metadata.get("told", field.name)
         for field in dataclasses.fields(kind)
         if field.metadata.get("of", of) == of
     }
-    return {name: other for name, other in told.items() if other}
+    return {name: label for name, label in labels.items() if label}
 
 
 def flattened(records: Iterable[Mapping[str, Any]]) -> Iterable[list[Any]]:

@@ -4,20 +4,14 @@
 """
 
 import json
-import re
 import tomllib
 from functools import partial
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from pefourier.analysis.context import describe_context
-from pefourier.analysis.design import design_base
-from pefourier.analysis.extend import extend
 from pefourier.answers.telling import SENTENCES, conclude
-from pefourier.encodings import load
-from pefourier.encodings.encoding import from_table
 from pefourier.files import read_toml
 
 LONGEST = 30  # words of a sentence
@@ -44,10 +38,6 @@ def situations():
     """Each by name, with what says its conclusion."""
     for key, given in REACHES.items():
         yield f"context: {key}", partial(reached, *given)
-    yield "design: one", lambda: design_base(4096, 128, criteria=("bound",)).conclusion
-    yield "design: two", lambda: design_base(4096, 128, criteria=("bound", "turns")).conclusion
-    yield "design: dft", lambda: design_base(16, 64, criteria=("turns",)).conclusion
-    yield "extend", lambda: extend("rope:rho=1e6", 131072, trained=32768, d=128).conclusion
 
 
 SITUATIONS = dict(situations())
