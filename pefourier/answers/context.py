@@ -124,7 +124,7 @@ def about_more(found: context.Context) -> list[str]:
 def about_mistakes(found: context.Context) -> list[str]:
     """What is probably wrong with the config, which all that follows depends on."""
     doubts = [f for f in found.findings if f.severity != "note"]
-    first = sorted(doubts, key=lambda f: f.code == "rope-unknown-key")[:1]
+    first = sorted(doubts, key=lambda f: f.code == "unread-key")[:1]
     return [f"{in_short(f.message)} ({f.code}, see below)." for f in first]
 
 

@@ -607,13 +607,13 @@ def test_a_length_of_training_that_linear_does_not_read_is_told_as_it_is_used(ru
     path.write_text(json.dumps(config | {"max_position_embeddings": 65536}))
     (result,) = run("context", path, "--json").results
     told = {f["code"]: f["message"] for f in result["findings"]}
-    assert "not used by rope_type linear; leave it out, unless" in told["rope-unknown-key"]
+    assert "not used by rope_type linear; leave it out, unless" in told["unread-key"]
     lengths = "is not max_position_embeddings / original_max_position_embeddings = 65536 / 8192 = 8"
     assert lengths in told["rope-lengths"]
     assert result["conclusion"].startswith("PROBABLY A MISTAKE. factor=3.5 of rope_scaling of ")
     path.write_text(json.dumps(config | {"max_position_embeddings": 28672}))
     (result,) = run("context", path, "--json").results
-    assert [f["code"] for f in result["findings"]] == ["rope-unknown-key"]
+    assert [f["code"] for f in result["findings"]] == ["unread-key"]
     (result,) = run("context", path, "--length", 29696, "--trained", 8192, "--json").results
     assert "if the scaling" not in result["conclusion"]
     assert "the first beyond 28672 positions" in result["conclusion"]

@@ -20,6 +20,7 @@ from pefourier.encodings.sources.config import HEADS, WIDTH, ModelConfig, Sectio
 from pefourier.encodings.sources.layers import open_model, open_whole, read_layers
 from pefourier.encodings.sources.models import type_row, version
 from pefourier.encodings.sources.rope_config import layer_sections, read_rotation, rotates
+from pefourier.encodings.sources.unread import name_unread, unread_keys
 from pefourier.errors import PefourierError, UnknownPositions, shown, unknown
 from pefourier.files import read_toml
 
@@ -52,8 +53,11 @@ def read_config(
         enc = read(model)
         if enc is not None:
             notes = () if "#" in spec else tower_notes(spec, whole)
-            notes = (*enc.findings, *notes, *code_notes(model.config))
-            return replace(enc, spec=spec, findings=notes)
+            unread = unread_keys(model, whole, enc)
+            told = {"unread": unread} if unread else {}
+            named = (*enc.findings, *name_unread(model, unread, enc))
+            notes = (*named, *notes, *code_notes(model.config))
+            return replace(enc, spec=spec, params={**enc.params, **told}, findings=notes)
     raise no_answer(model)
 
 

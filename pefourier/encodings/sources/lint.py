@@ -291,7 +291,7 @@ def share_of_the_head(case: ConfigCase) -> Iterator[Finding]:
             if share <= 1 and apart >= 1 and unsaid(case, key):
                 named = {"key": key, "value": value, "section": section.label}
                 meant, way = ("that share", {"partial": share}), name_of_share(case)
-                yield case.says("rope-share-unread", "", meant, way=way, **named)
+                yield case.says("unread-key", "unshared", meant, way=way, **named)
     if not told and case.model.row and not case.layer and case.turns.share != 1 and used < 1:
         meant, way = ("theirs", {"partial": 1.0}), name_of_share(case)
         yield case.says("rope-share-default", "", meant, way=way)
@@ -337,7 +337,7 @@ def mscale_pairs(case: ConfigCase) -> Iterator[Finding]:
     unread = [key for key in ("short_mscale", "long_mscale") if values.get(key) is not None]
     if unread:
         said = " and ".join(f"{key}={shown(values[key])}" for key in unread)
-        yield case.says("rope-mscale-unread", said=said)
+        yield case.says("unread-key", "mscale", said=said)
 
 
 def one_for_all(case: ConfigCase) -> Iterator[Finding]:
@@ -395,13 +395,13 @@ def not_read(case: ConfigCase) -> Iterator[Finding]:
             found = bool(meant)
         says = case.as_meant(meant) if found else {}
         if found and not case.turns_so(says):
-            yield case.says("rope-unread", "key", ("what it says", says), key=key, way=way)
+            yield case.says("unread-key", "key", ("what it says", says), key=key, way=way)
     if model.row and case.layer and "layers" not in model.row:
-        yield case.says("rope-unread", "sections", key=model.rope_key)
+        yield case.says("unread-key", "sections", key=model.rope_key)
     truncate = case.section.values.get("truncate")
     if case.layer and truncate is not None:
         meant = ("what it says", {"truncate": truncate})
-        yield case.says("rope-unread", "truncate", meant)
+        yield case.says("unread-key", "truncate", meant)
 
 
 def sections(case: ConfigCase) -> Iterator[Finding]:

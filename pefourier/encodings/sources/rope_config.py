@@ -11,7 +11,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from difflib import get_close_matches
-from itertools import islice
 from math import log
 from typing import Any, Literal
 
@@ -81,27 +80,28 @@ def read_rotation(model: ModelConfig) -> Encoding | None:
         return rotation_of_indexer(model)
     layer, section, turns = choose_layer(model, layer_sections(model))
     d, found = find_head(model, turns, layer)
-    scaling, scaled, warned = read_scaling(model, section, bool(layer))
+    scaling, scaled, named = read_scaling(model, section, bool(layer))
+    unused = sorted(section.values.keys() - named - IGNORED)[:SEEN] if named else []
     scaling = read_clipping(model.config, scaling)
     theta, doubts = reconcile(section, THETA, model.config, turns.bases)
     partial, unlike = find_share(model, section, turns, d, scaling)
-    found += (
-        misspelt_keys(model.config) if layer else [*misspelt_keys(model.config), *doubts, *unlike]
-    )
+    found += [] if layer else [*doubts, *unlike]
     if theta is None:
         theta = turns.base
     own = {"rho": theta, "partial": partial, "layout": layout_of(model)}
-    found += [*warned, *layer_notes(model)]
+    found += [*warn_of_keys(section, unused, named), *layer_notes(model)]
     found += [finding("rope-clipped", config=model.config.label)] if scaling == "clip" else []
     enc = model.build("rope", d, *found, scaling=scaling, **own, **scaled)
     # by -p at position p; the last rows of a head, not the first
     told = {key: True for key in ("backwards", "trailing") if model.row.get(key)}
+    told |= {"unread": tuple(unused)} if unused else {}
     told |= softmax_factor(model, section, scaling, scaled) | axes_told(model, enc)
     stated = stated_original(model, section, bool(layer))
     if stated and scaled.get("original") != stated:  # which dynamic does not look at, nor linear
         told |= {"trained": stated}
     enc = replace(enc, params={**enc.params, **told})
-    seen = lint(ConfigCase(model, layer, section, turns, enc))
+    written = replace(model, config=model.config.untracked)
+    seen = lint(ConfigCase(written, layer, section, turns, enc))
     return replace(enc, findings=(*enc.findings, *seen))
 
 
@@ -127,7 +127,7 @@ def rotates(model: ModelConfig) -> bool:
     if row:
         key, turning, usual = row.get("switch", ("", (), None))
         return row.get("kind") == "rotary" and (not key or config.values.get(key, usual) in turning)
-    given = any(config.values.get(key) is not None for key in EVIDENCE)
+    given = any(config.untracked.values.get(key) is not None for key in EVIDENCE)
     way = config.values.get("position_embedding_type", "rotary" if given else None)
     return way in ("rotary", "rope")
 
@@ -214,7 +214,7 @@ def find_share(
             key, inside = section.first(*SHARE)
             key = model.config.first(*keys)[0] if inside is None else key
             told = {"key": key, "value": partial, "config": model.config.label}
-            found = [finding("rope-unknown-key", "share", kind=shown(model.kind), **told)]
+            found = [finding("unread-key", "share", kind=shown(model.kind), **told)]
         return 1.0, found
     given = section.key in model.row.get("layers", ())
     if partial is None and scaling == "none" and given and model.row.get("given_whole"):
@@ -264,16 +264,17 @@ def layer_notes(model: ModelConfig) -> list[Finding]:
 
 def layers_without_positions(model: ModelConfig, number: int) -> set[int]:
     """Layers without positions in a model whose others rotate."""
-    values = model.config.values
-    told = values.get("no_rope_layers") or values.get("layer_rope_theta")
-    if isinstance(told, list) and told:  # 1, or a base, where a layer rotates
+    row, still = model.row, ("no_rope_layers",)
+    keys = row.get("still", still * ("unrotated" in row)) if row else (*still, "layer_rope_theta")
+    told = next(filter(None, map(model.config.values.get, keys)), None)
+    if isinstance(told, list):  # 1, or a base, where a layer rotates
         return {i for i, turns in enumerate(told) if not turns}
-    if "from_end" in model.row:
-        return set(range(number - 1, -1, -model.row["from_end"]))
-    known = model.row.get("unrotated", [])
-    step = model.config.count("no_rope_layer_interval")
-    if len(known) > 1:
-        step = step or known[1] - known[0]
+    if "from_end" in row:
+        return set(range(number - 1, -1, -row["from_end"]))
+    known = row.get("unrotated", [])
+    step = known[1] - known[0] if len(known) > 1 else None
+    if known:
+        step = model.config.count("no_rope_layer_interval") or step
     return set(range(step - 1, number, step)) if known and step else set(known)
 
 
@@ -300,7 +301,7 @@ def sections_of(model: ModelConfig) -> tuple[tuple[int, ...], bool | Literal["ro
     """How many pairs each axis turns, and whether they take turns (`axes_of_sections`)."""
     known = model.row.get("interleaved", False)
     for key in ("rope_parameters", "rope_scaling"):
-        section = model.config.section(key)
+        section = model.config.untracked.section(key)
         told = section.parameter("mrope_section", tuple[float, ...])
         if told is not None:
             turns = section.parameter("mrope_interleaved", bool)
@@ -351,6 +352,8 @@ def layer_sections(model: ModelConfig) -> dict[str, Layer]:
         )
     given = config.section(key)
     if key in row.get("unread", ()):
+        unread = getattr(config.values, "unread", set())
+        unread |= {key} & config.values.keys()
         given = replace(given, values={})
     elif "type" in row.get("unread", ()) and given.values:
         given = replace(given, values={"rope_type": "default", **given.values})
@@ -362,8 +365,8 @@ def layer_sections(model: ModelConfig) -> dict[str, Layer]:
         return {name: (given.section(name), turns) for name in names}
     if not given.values and turns.rope:
         return {"": (replace(given, values=turns.rope), turns)}
-    local = config.number(*LOCAL_THETA)
-    if row or local is None:
+    local = None if row else config.number(*LOCAL_THETA)
+    if local is None:
         return {"": (given, turns)}
     full = config.number(GLOBAL_THETA, "rope_theta")
     return {
@@ -437,17 +440,16 @@ def reconcile(
 
 def read_scaling(
     model: ModelConfig, section: Section, layered: bool
-) -> tuple[str, dict[str, Any], list[Finding]]:
-    """The scaling of a section, its parameters for `rope`, and what transformers warns of."""
+) -> tuple[str, dict[str, Any], set[str]]:
+    """The scaling of a section, its parameters for `rope`, and the keys that it may have."""
     kind = type_of_scaling(model, section)
     if kind == "dynamic" and model.row.get("alpha") and section.number("alpha"):
-        return "ntk", {"factor": section.number("alpha")}, []
+        return "ntk", {"factor": section.number("alpha")}, set()
     scaling = TYPES[kind]
     kinds = {key: parameter.annotation for key, parameter in scaling_parameters(scaling).items()}
     needs_original = kinds.pop("original", None) is not None
     named = COMMON | kinds.keys() | ({ORIGINAL} if needs_original and kind != "dynamic" else set())
     named |= {TUNED[model.kind], LONGEST[0]} if model.kind in TUNED else set()
-    found = warn_of_keys(section, kind, named)
     for key in REQUIRED.get(scaling, ()):
         implied = scaling == "yarn" and key in section.values  # null: the ratio of the lengths
         if section.values.get(key) is None and not implied:
@@ -464,7 +466,7 @@ def read_scaling(
         longest = model.longest() or own["original"]
         if own["factor"] is None and scaling in ("yarn", "longrope"):
             own["factor"] = longest / own["original"]
-    return scaling, own, found
+    return scaling, own, named
 
 
 def read_clipping(config: Section, scaling: str) -> str:
@@ -497,30 +499,17 @@ def type_of_scaling(model: ModelConfig, section: Section) -> str:
     return kind
 
 
-def misspelt_keys(config: Section) -> list[Finding]:
-    """A warning for each of the first keys that are nearly one of those that set a rotation."""
-    known = sorted(EVIDENCE - config.values.keys())
-    found = []
-    for key in islice(sorted(config.values.keys() - EVIDENCE), SEEN):
-        near = get_close_matches(key[:80], known, n=1, cutoff=0.85)
-        if near:
-            told = {"key": shown(key), "config": config.label, "near": near[0]}
-            found.append(finding("rope-unknown-key", "rotation", **told))
-        if len(found) == NAMED:
-            break
-    return found
-
-
-def warn_of_keys(section: Section, kind: str, named: set[str]) -> list[Finding]:
+def warn_of_keys(section: Section, unused: list[str], named: set[str]) -> list[Finding]:
     """A warning for each of the first keys that the type of scaling has no use for."""
     known, found = sorted(named), []
-    for key in islice(sorted(section.values.keys() - named - IGNORED), SEEN):
+    kind = section.first("rope_type", "type")[1] or "default"
+    for key in unused:
         near = get_close_matches(key[:80], known, n=1)
         way_out = f"did you mean {near[0]}?" if near else "leave it out"
         if key == ORIGINAL:
             way_out = "leave it out, unless it is the length of training, for which it is taken"
         told = {"key": shown(key), "section": section.label, "type": kind, "way": way_out}
-        found.append(finding("rope-unknown-key", "scaling", **told))
+        found.append(finding("unread-key", "scaling", **told))
         if near == ["rope_type"] and "type" not in section.values:
             return found[-1:]  # with the type unknown, nothing can be said of the others
     return found[:NAMED]
