@@ -17,7 +17,7 @@ from pefourier.encodings.checks import is_count, is_number
 from pefourier.encodings.encoding import Encoding, Finding
 from pefourier.encodings.findings import finding
 from pefourier.encodings.registry import build
-from pefourier.encodings.sources.models import Sized, type_row
+from pefourier.encodings.sources.models import Sized, stand_in, type_row
 from pefourier.errors import PefourierError, UnknownPositions, shorten, shown
 from pefourier.files import missing, os_errors, status_of
 
@@ -147,6 +147,7 @@ class ModelConfig:
     @property
     def rope_key(self) -> str:
         """The key of the section of its rotation that is read."""
+        self.config.values.get("rope_parameters")  # which has a finding of its own beside the other
         return "rope_scaling" if self.config.values.get("rope_scaling") else "rope_parameters"
 
     def sized(self, keys: Sized) -> int | None:
@@ -285,7 +286,7 @@ def choose_part(config: Section, part: str) -> tuple[Section, str, str]:
             inside = (key for key in NESTED if isinstance(config.values.get(key), dict))
             name = row["text"] if "text" in row else next(inside, "")
         if not name:
-            return tracked(config), kind, part
+            return tracked(config), kind if row else stand_in(config.values) or kind, part
         usual = inner.get(name, "")
         text = name == row.get("text") and name not in config.values
         if text and row.get("flat"):

@@ -199,6 +199,33 @@ def scaling_lost(case: ConfigCase) -> Iterator[Finding]:
         yield case.says("rope-scaling-lost", "family", meant, longest=longest, words=words)
 
 
+def two_spellings(case: ConfigCase) -> Iterator[Finding]:
+    """rope_scaling and rope_parameters that do not say the same; transformers takes the first."""
+    old, new = (case.values.get(key) for key in ("rope_scaling", "rope_parameters"))
+    if not (isinstance(old, dict) and isinstance(new, dict) and old and new):
+        return
+    read, other = (spelled_out(section, case) for section in (old, new))
+    unlike = [key for key in [*read, *other] if read.get(key) != other.get(key)]
+    if unlike and "rope_scaling" not in case.model.row.get("unread", ()):
+        said = ", ".join(
+            f"{key} {shown(read.get(key))} and {shown(other.get(key))}"
+            for key in [*dict.fromkeys(unlike)][:DIFFERENCES]
+        )
+        yield case.says("rope-spellings", said=said, taken="rope_scaling")
+
+
+def spelled_out(section: Mapping[str, Any], case: ConfigCase) -> dict[str, Any]:
+    """What a section says of a rotation, with the base above it and the names of transformers 5."""
+    kind = section.get("rope_type", section.get("type", "default"))
+    base = case.values.get("rope_theta")
+    above = {} if base is None else {"rope_theta": base}
+    own = {key: value for key, value in section.items() if key != "type"}
+    return {"rope_type": kind, **above, **own} | {"rope_type": kind}
+
+
+DIFFERENCES = 4  # that are told one by one
+
+
 def two_types(case: ConfigCase) -> Iterator[Finding]:
     """type and rope_type that differ, or numbers of a scaling without either."""
     values = case.section.values
@@ -465,6 +492,7 @@ RULES = (
     new_keys,
     default_base,
     scaling_lost,
+    two_spellings,
     two_types,
     type_refused,
     lengths,

@@ -7,6 +7,7 @@ raises on is refused; what it warns of is a finding of the encoding, under a cod
 ``rope-``.
 """
 
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -29,7 +30,7 @@ from pefourier.encodings.sources.config import (
     read_object,
 )
 from pefourier.encodings.sources.lint import ORIGINAL, ConfigCase, lint
-from pefourier.encodings.sources.models import Rotary, rotary
+from pefourier.encodings.sources.models import Rotary, rotary, type_row
 from pefourier.encodings.sources.temperature import TUNED
 from pefourier.encodings.spans import axes_of_sections, describe_axes
 from pefourier.errors import PefourierError, shown, unknown
@@ -45,6 +46,7 @@ REQUIRED = {
     "longrope": ("short_factor", "long_factor"),
     "llama3": ("factor", "low_freq_factor", "high_freq_factor"),
 }
+PARAMS = "params.json"  # of weights as Mistral and Meta publish them
 INDEXER = "indexer"  # the part of a model that chooses keys, with a rotation of its own
 RECURRENT = ("linear_attention", "mamba", "conv", "recurrent", "kda")  # types without positions
 COMMON = {"rope_type", "type", "rope_theta", "partial_rotary_factor"}
@@ -135,6 +137,8 @@ def rotates(model: ModelConfig) -> bool:
 def layout_of(model: ModelConfig) -> str:
     """Whether the partner of a column stands beside it."""
     layout = model.row.get("layout", "halves")
+    if layout == "use_hf_rope":
+        return "halves" if model.config.values.get(layout) is True else "interleaved"
     if not layout.startswith("rope_interleave"):
         return layout
     interleaved = model.config.values.get("rope_interleave", " " not in layout)
@@ -243,9 +247,12 @@ def softmax_factor(
 def layer_notes(model: ModelConfig) -> list[Finding]:
     """What to know of layers and tokens that the answer does not hold for."""
     row, found = model.row, []
+    written = model.config.untracked.values.get("model_type")
+    named = {"kind": shown(written or "none"), "config": model.config.label}
     if not row:
-        named = {"kind": shown(model.kind), "config": model.config.label}
-        found.append(finding("model-type-unknown", **named))
+        found.append(finding("model-type-unknown", "halves", **named))
+    elif isinstance(written, str) and type_row(written) is None:
+        found.append(finding("model-type-unknown", "like", like=shown(model.kind), **named))
     number = model.config.count(*LAYERS) or max(row.get("unrotated", [-1])) + 1  # of its class
     unrotated = sorted(layers_without_positions(model, number))
     if unrotated:
@@ -357,6 +364,8 @@ def layer_sections(model: ModelConfig) -> dict[str, Layer]:
         given = replace(given, values={})
     elif "type" in row.get("unread", ()) and given.values:
         given = replace(given, values={"rope_type": "default", **given.values})
+    if model.kind == PARAMS:
+        given = section_of_params(config)
     names = [name for name, value in given.values.items() if isinstance(value, dict)]
     if "layers" in row:
         return dict(known_layers(model, key, given, names))
@@ -373,6 +382,35 @@ def layer_sections(model: ModelConfig) -> dict[str, Layer]:
         "full_attention": (replace(given, values={"rope_theta": full, **given.values}), turns),
         "sliding_attention": (replace(given, values={"rope_theta": local}), turns),
     }
+
+
+def section_of_params(config: Section) -> Section:
+    """The scaling of a params.json: Mistral's ``yarn``, or ``use_scaled_rope`` of Meta's models."""
+    yarn = config.section("yarn")
+    if yarn.values:
+        own = {new: yarn.values.get(key) for key, new in YARN_OF_PARAMS.items()}
+        scale = (
+            {} if yarn.parameter("apply_scale", bool) is not False else {"attention_factor": 1.0}
+        )
+        kept = {key: value for key, value in yarn.values.items() if key not in YARN_READ}
+        return replace(yarn, values={"rope_type": "yarn", **own, **scale, **kept})
+    if config.parameter("use_scaled_rope", bool):
+        factor = config.number("rope_scaling_factor") or SCALED_ROPE["factor"]
+        return Section(f"use_scaled_rope of {config.label}", {**SCALED_ROPE, "factor": factor})
+    return yarn
+
+
+YARN_OF_PARAMS = {
+    "factor": "factor",
+    "original_max_position_embeddings": ORIGINAL,
+    "beta": "beta_fast",
+    "alpha": "beta_slow",
+}
+YARN_READ = {*YARN_OF_PARAMS, "apply_scale"}
+SCALED_ROPE = {  # what llama-models computes where use_scaled_rope is true
+    **{"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0},
+    ORIGINAL: 8192,
+}
 
 
 def known_layers(
@@ -489,6 +527,7 @@ def type_of_scaling(model: ModelConfig, section: Section) -> str:
     if kind == "axial":
         raise PefourierError(f"rope_type of {section.label} is axial: positions on several axes")
     kind = model.row.get("renamed", {}).get(kind, kind)
+    kind = kind if kind in TYPES else known_scaling(kind) or kind
     if kind not in TYPES:
         raise unknown(f"rope_type of {section.label}", kind, TYPES)
     if TYPES[kind] != "none" and "unscaled" in model.row:
@@ -499,10 +538,23 @@ def type_of_scaling(model: ModelConfig, section: Section) -> str:
     return kind
 
 
+def known_scaling(name: str) -> str | None:
+    """The one known scaling that a vendor's name for it has among its words.
+
+    >>> known_scaling("telechat3-yarn"), known_scaling("dynamic_yarn")
+    ('yarn', None)
+    """
+    words = {word for word in re.split("[^a-z0-9]+", name.lower()) if TYPES.get(word) == word}
+    return words.pop() if len(words) == 1 else None
+
+
 def warn_of_keys(section: Section, unused: list[str], named: set[str]) -> list[Finding]:
     """A warning for each of the first keys that the type of scaling has no use for."""
     known, found = sorted(named), []
     kind = section.first("rope_type", "type")[1] or "default"
+    if kind not in TYPES and (known := known_scaling(kind)):
+        told = {"kind": shown(kind), "section": section.label, "known": known}
+        found.append(finding("rope-vendor-type", **told))
     for key in unused:
         near = get_close_matches(key[:80], known, n=1)
         way_out = f"did you mean {near[0]}?" if near else "leave it out"
