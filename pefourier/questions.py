@@ -54,7 +54,7 @@ Source: TypeAlias = (
 Count: TypeAlias = int | str  # texts as the shell takes them: "128k", "3e5"
 
 MOST_OF_CODE = 2**25  # numbers that code is asked for where nobody said how many
-PLACES = {"grid", "prefix", "spans"}  # keywords of all encodings: where their rows stand
+PLACES = {"grid", "prefix"}  # keywords of all encodings: where their rows stand
 
 
 def spectrum(
@@ -488,7 +488,6 @@ def resize(
         resize_table,
         sides_of_window,
     )
-    from pefourier.geometry.found_grids import may_be_biases
 
     prefix = params.pop("prefix", 0)
     to = read_sides(to) if isinstance(to, str) else to
@@ -500,8 +499,6 @@ def resize(
     lags = enc.domain.kind == "lag"
     if lags and params.get("grid") == enc.domain.grid:
         to = sides_of_window(enc, to)
-    elif params.get("grid") and not lags and any(side % 2 == 0 for side in to):
-        enc = replace(enc, findings=(*enc.findings, *may_be_biases(enc, *enc.domain.sides)))
     formula = None
     if enc.anew is not None and len(enc.domain.sides) == len(to):
         formula = enc.anew(tuple(to))
@@ -603,7 +600,7 @@ def encoding_of(
 ) -> Encoding:
     """The encoding that a SPEC names, or that an array, a module or a function gives.
 
-    A table is on the grid that it turns out to have, but `as_rows`; `demean` takes its mean away.
+    `demean` takes the mean of a table away; nothing is noted of `as_rows`.
 
     Raises
     ------
@@ -626,12 +623,8 @@ def encoding_of(
         enc = load_spec(os.fspath(source), length, d, given, least)
     else:
         enc = load(source, length, d, **given)
-    if not (as_rows or enc.origin == "formula" or enc.params.get("grid")):
-        from pefourier.geometry.found_grids import on_found_grid
-
-        enc = on_found_grid(enc)
-        if isinstance(source, WithDefaults):
-            source.when_placed(enc)
+    if isinstance(source, WithDefaults) and not as_rows:
+        source.when_placed(enc)
     return without_mean(enc) if demean else enc
 
 
@@ -696,7 +689,7 @@ def pair_of(
     Parameters are those of a named one where there is one.
     """
     from pefourier.analysis.operators import head_size
-    from pefourier.geometry.found_grids import on_common_grid
+    from pefourier.encodings.grids import on_common_grid
 
     sources, given = (a, b), dict(params or {})
     kinds = [source_of(x.spec if isinstance(x, WithDefaults) else x) for x in sources]
@@ -712,8 +705,8 @@ def pair_of(
         try:
             return rows()
         except PefourierError:
-            if kinds[k] == "table" and (found := behind_others(sources[k], given, rows)):
-                return found
+            if kinds[k] == "table" and (placed := on_grid_alone(sources[k], given, rows)):
+                return placed
             if kinds[k] != "code" or kinds[1 - k] == "code" or d is not None:
                 raise
             return rows(d=head_size(rows_of(1 - k)))  # it may take no other dimension
@@ -735,16 +728,17 @@ def pair_of(
     return on_common_grid(*pair)
 
 
-def behind_others(
+def on_grid_alone(
     source: Any, given: Mapping[str, Any], rows: Callable[..., Encoding]
 ) -> Encoding | None:
-    """A table on the grid that was asked for, whose rows show how many are before it."""
-    from pefourier.geometry.found_grids import on_found_grid
+    """A table on the grid that was asked for, behind another prefix than was; None: none fits."""
+    from pefourier.encodings.grids import IMAGE_PREFIXES, count_points, on_grid
 
     sides = given.get("grid") or getattr(source, "params", {}).get("grid") or ()
-    asked = read_sides(sides) if isinstance(sides, str) else tuple(sides)
-    found = on_found_grid(rows(grid=(), prefix=0))
-    return found if asked and asked == found.domain.grid else None
+    sides = read_sides(sides) if isinstance(sides, str) else tuple(sides)
+    enc = rows(grid=(), prefix=0)
+    prefix = len(enc) - count_points(sides)
+    return on_grid(enc, sides, prefix) if sides and prefix in IMAGE_PREFIXES else None
 
 
 def code_beside(
@@ -788,7 +782,4 @@ def size_and_place(other: Encoding, domain: Domain) -> dict[str, Any]:
         return size | {"prefix": other.domain.prefix}
     if domain.kind != "position" or domain.grid:
         return size
-    from pefourier.geometry.found_grids import on_found_grid
-
-    place = on_found_grid(other).domain
-    return size | {"grid": place.grid, "prefix": place.prefix}
+    return size | {"grid": other.domain.grid, "prefix": other.domain.prefix}

@@ -79,7 +79,6 @@ KINDS = {  # of results, by command, with what a record has beside the fields of
 PLAINLY = {  # records that no dataclass stands for
     "encode": {"out": TEXT, "shape": {"type": "array", "items": WHOLE}, "positions": {}},
     "report": {"out": TEXT},
-    "cite": {"key": TEXT, "bibtex": TEXT},
     "list": {
         "family": TEXT,
         "domain": TEXT,
@@ -91,7 +90,6 @@ PLAINLY = {  # records that no dataclass stands for
         "meanings": OBJECT,
         "example": TEXT,
     },
-    "convert": {"files": {}, "layers": {}, "heads": {}, "tensors": {}, "copied": {}, "told": {}},
     "train": {
         "dataset": TEXT,
         "training": OBJECT,

@@ -333,7 +333,7 @@ def test_exchanged_axes_of_a_wide_table_are_named():
     told = {k: v for k, v in found.by.items() if k != "columns"}
     assert told == {"order": "xy to yx", "layout": "halves exchanged"}
     behind = np.vstack([table[:1] * 0, table])  # a port that dropped MAE's class token
-    for place in ({}, {"grid": "14x14"}, {"grid": (14, 14), "prefix": 1}):
+    for place in ({"grid": "14x14"}, {"grid": (14, 14), "prefix": 1}):
         found = pefourier.compare(behind, np.roll(table, 384, axis=1), **place)
         told = {k: v for k, v in found.by.items() if k != "columns"}
         assert told == {"order": "xy to yx", "layout": "halves exchanged", "prefix": [1, 0]}

@@ -125,20 +125,6 @@ def test_wrong_requests_are_refused(tmp_path):
             convert_weights(path, *arguments)
 
 
-def test_the_command_says_what_to_do_with_it(tmp_path, run, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    write_model(tmp_path / "m")
-    line = ["convert", "m", "--from", "halves", "--to", "neighbours", "--out", "n.safetensors"]
-    text = " ".join(run(*line).out.split())
-    assert text.startswith(
-        "CONVERTED. In n.safetensors the rows of queries and keys of 8 heads in 2 layers stand as "
-        "neighbours; 5 other tensors are unchanged. Use code that turns neighbours: scores are "
-        "the same there, and wrong where code still turns halves. model.layers.0.self_attn.k_proj."
-    )
-    assert run(*line, "--json").results[0]["told"] == "halves"
-    assert "--heads" in run(*line, "--heads", "4,2").err
-
-
 SIZES = {
     **{"hidden_size": 32, "num_attention_heads": 4, "num_key_value_heads": 2},
     **{"num_hidden_layers": 2, "intermediate_size": 16, "vocab_size": 60},

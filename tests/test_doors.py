@@ -48,7 +48,6 @@ ANY = [
     Case("mtan-fixed", {"times": "times.npy", "d": 8}),
     Case("c.json#rotary", SIZES),  # which it has not
     Case("c.json"),
-    Case("m.json", {"spans": "text:3 image:4x6 text:2"}),
     Case("t.npy"),
     Case("g.npy"),
     Case("g.npy", {"grid": (127,)}),

@@ -270,7 +270,7 @@ def test_numbers_may_be_typed_as_in_the_shell(ask):
 
 
 def test_the_shell_and_python_pair_encodings_alike(run, tmp_path, monkeypatch):
-    """Code takes the dimension of a file, and a name the grid that a file turns out to have."""
+    """Code takes the dimension of a file, and a file the grid of a name."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
     rule = "np.sin(np.outer(np.arange(n), 1 / np.arange(1, d + 1)))"
@@ -287,7 +287,7 @@ def twice(n, d):
     for a, b in [
         ("py:own_codes:codes", "t.npy"),
         ("t.npy", "py:own_codes:codes"),
-        ("axial", "g.npy"),
+        ("axial:grid=9x14", "g.npy"),
         ("c.json", "py:own_codes:twice"),
         ("py:own_codes:twice", "rope:d=16"),
     ]:

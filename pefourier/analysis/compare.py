@@ -37,7 +37,7 @@ from pefourier.encodings.encoding import (
     unit_of,
     without_prefix,
 )
-from pefourier.geometry.row_search import first_equal
+from pefourier.geometry.duplicates import first_duplicate
 from pefourier.geometry.tolerance import READ, has_float32_phases, stored_tolerance
 from pefourier.result import Result
 
@@ -465,7 +465,7 @@ def find_row_order(a: np.ndarray, b: np.ndarray, allowed: np.ndarray) -> tuple[d
     own, other = np.argsort(a @ weights, kind="stable"), np.argsort(b @ weights, kind="stable")
     limit = np.broadcast_to(allowed, a.shape)
     left = np.abs(a[own] - b[other])
-    distinct = len(np.unique(first_equal(a))) == len(a)
+    distinct = len(np.unique(first_duplicate(a))) == len(a)
     if not distinct or not (left <= np.maximum(limit[own], limit[other])).all():
         return None, 0.0
     return {"rows": "permuted"}, float(left.max())

@@ -32,6 +32,7 @@ from pefourier.encodings.readings import (
     levels_below,
     readings_apart,
 )
+from pefourier.encodings.sections import AXES
 from pefourier.encodings.sources.config import ModelConfig
 from pefourier.encodings.sources.layers import LayerRun, layer_spec, open_model, read_layers
 from pefourier.encodings.sources.mrope import axis_in
@@ -45,7 +46,6 @@ from pefourier.encodings.sources.weights import (
     tensors_beside,
     untrained_distances,
 )
-from pefourier.encodings.spans import AXES
 from pefourier.encodings.specs import source_of
 from pefourier.errors import PefourierError, shown, unknown
 from pefourier.geometry.closest import closest_pair

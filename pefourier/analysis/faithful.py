@@ -338,8 +338,6 @@ def two_ends(enc: Encoding, r: Faithfulness) -> tuple[str, ...]:
         start = [int(x) for x in enc.domain.coordinates([r.closest_pair[0]])[0]]
         moved = [x + step for x, step in zip(start, r.displacement, strict=True)]
         return point_of(start), point_of(moved)
-    if ids := enc.params.get("position_ids"):  # of t, y and x, where spans were given
-        return tuple(f"token {x} at {point_of(of[x] for of in ids)}" for x in r.closest_pair)
     if enc.domain.at is None:
         return two_places(*r.closest_pair)
     return tuple(

@@ -18,7 +18,7 @@ import numpy as np
 from pefourier.encodings.encoding import Encoding, without_prefix
 from pefourier.errors import PefourierError, shown
 from pefourier.geometry.precision import FLOAT32_EPS, phase_errors
-from pefourier.geometry.waves import turning_pairs
+from pefourier.geometry.waves import fit_sinusoid_pairs
 
 FIRST = 32  # positions that are all looked at
 ENTRIES = 2**20  # of the matrices of one operator
@@ -74,7 +74,7 @@ def is_wave_table(enc: Encoding) -> bool:
     found = identify(rows, enc.eps)
     if found is not None:
         return found["encoding"] == "rope"
-    return turning_pairs(rows, max(enc.eps, FLOAT32_EPS)) is not None
+    return fit_sinusoid_pairs(rows, max(enc.eps, FLOAT32_EPS)) is not None
 
 
 def has_operator(enc: Encoding) -> bool:

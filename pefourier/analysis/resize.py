@@ -19,10 +19,11 @@ import numpy as np
 
 from pefourier.analysis.spectrum import axis_shares, density
 from pefourier.encodings.checks import NUMBERS, check_count, check_size
-from pefourier.encodings.domain import lattice, lattice_points
+from pefourier.encodings.domain import lattice, lattice_points, positions
 from pefourier.encodings.encoding import Encoding, from_table
 from pefourier.encodings.families.axes import axis_letters
 from pefourier.encodings.grids import (
+    MAX_HEADS,
     as_stored,
     grid_options,
     on_grid,
@@ -34,7 +35,6 @@ from pefourier.encodings.specs import source_of
 from pefourier.errors import PefourierError, shown, unknown
 from pefourier.geometry import Progress
 from pefourier.geometry.closest import closest_pair
-from pefourier.geometry.found_grids import may_be_biases, on_found_grid
 from pefourier.geometry.grown_grids import frequencies_on_axes, turn_limits
 from pefourier.geometry.interpolation import METHODS, resize_lattice
 from pefourier.result import Result
@@ -194,12 +194,9 @@ def is_computed(encoding: Encoding, formula: object) -> bool:
 
 
 def check_resizable(encoding: Encoding, method: str) -> None:
-    """Refuse a method that is not known, and rows that are not those of their points."""
+    """Refuse a method that is not known."""
     if method not in METHODS:
         raise unknown("method", method, METHODS)
-    for finding in encoding.findings:
-        if finding.code == "prefix-shift":  # its rows would be mixed with those of other points
-            raise PefourierError(f"{shown(encoding.label)}: {finding.message}")
 
 
 def has_formula(enc: Encoding, source: Any, new: Sequence[int]) -> bool:
@@ -213,7 +210,7 @@ def has_formula(enc: Encoding, source: Any, new: Sequence[int]) -> bool:
 
 
 def on_own_grid(enc: Encoding, axes: int = 2) -> Encoding:
-    """A table on the grid that it has or turns out to have; refused where none is known.
+    """A table on the grid that it has, or on a square behind its prefix; else it is refused.
 
     One that is on none, asked for one axis, is a line.
     """
@@ -221,26 +218,27 @@ def on_own_grid(enc: Encoding, axes: int = 2) -> Encoding:
         half = (math.isqrt(len(enc)) + 1) // 2
         if window_of_rows(enc, (half, half)):
             return on_grid(enc, (half, half), prefix=0)
-    whole, prefix = on_found_grid(enc), enc.domain.prefix
-    lies = len(whole.domain.grid) > 1 or bool(whole.domain.grid and not prefix)
-    if not lies and axes == 1:
+    prefix = enc.domain.prefix
+    if len(enc.domain.grid) > 1 or (enc.domain.grid and not prefix):
+        return enc
+    if axes == 1:
         return replace(enc, domain=lattice((len(enc) - prefix,), prefix))
-    if not lies:
-        for finding in whole.findings:
-            if finding.code == "rows-behind-grid":
-                raise PefourierError(f"{shown(enc.label)}: {finding.message}")
-        sides, behind = usual_grid(len(enc), prefix)
-        window = window_of_rows(enc, sides)
-        behind = prefix if window else behind  # a class token's rows come last
-        odd = [] if window else may_be_biases(enc, *sides)
-        halves = size_of([(side + 1) // 2 for side in sides])
-        way = f"; of biases of attention those of their window, --from {halves}" if odd else ""
-        sides = window or sides
-        raise PefourierError(
-            f"{shown(enc.label)} is on no known grid, and its {len(enc)} rows do not show one; "
-            f"give its sides, as {grid_options(sides, behind, '--from')}{way}"
-        )
-    return whole
+    side = math.isqrt(len(enc) - prefix)
+    is_square = side > 1 and side**2 == len(enc) - prefix
+    may_be_biases = is_square and side % 2 == 1 and not prefix and enc.dim <= MAX_HEADS
+    if is_square and not may_be_biases:
+        settled = tuple(f for f in enc.findings if f.code != "grid-unknown")
+        line = replace(enc, domain=positions(len(enc)), findings=settled)
+        return on_grid(line, (side, side), prefix)
+    sides, behind = usual_grid(len(enc), prefix)
+    if window := window_of_rows(enc, sides):
+        sides, behind = window, prefix  # a class token's rows come last
+    half = (side + 1) // 2
+    way = f", or of biases those of their window, --from {half}x{half}" if may_be_biases else ""
+    raise PefourierError(
+        f"{shown(enc.label)} has {len(enc)} rows, and no grid is known; give its sides, as "
+        f"{grid_options(sides, behind, '--from')}{way}"
+    )
 
 
 def sides_of_window(enc: Encoding, new: Sequence[int]) -> Sequence[int]:

@@ -44,7 +44,7 @@ from pefourier.geometry.torus import (
     multiplicity,
     torus_density,
 )
-from pefourier.geometry.waves import turning_pairs
+from pefourier.geometry.waves import fit_sinusoid_pairs
 from pefourier.result import ON_GRIDS, Result
 
 DEFAULT_SIGMA = 4.0  # lattice steps
@@ -336,7 +336,7 @@ def turning_waves(enc: Encoding) -> JointWaves | None:
     Each step turns such a pair by its frequency, so that waves longer than the table show theirs.
     """
     table = np.asarray(enc.table(), dtype=float)
-    pairs = None if enc.domain.basis is not None else turning_pairs(table, enc.eps)
+    pairs = None if enc.domain.basis is not None else fit_sinusoid_pairs(table, enc.eps)
     if pairs is None:
         return None
     shares = len(table) * pairs.amplitude**2 / (table**2).sum()
@@ -582,11 +582,11 @@ def axis_shares(enc: Encoding, method: str = "auto") -> dict[str, Any]:
 def frequencies_read(enc: Encoding) -> tuple[np.ndarray, np.ndarray] | None:
     """Frequencies (m, axes) and weights of the columns of a table on a grid, where all turn."""
     from pefourier.geometry.precision import FLOAT32_EPS
-    from pefourier.geometry.waves import turning_pairs
+    from pefourier.geometry.waves import fit_sinusoid_pairs
 
     parts = axis_parts(enc) or ()
     found = [
-        turning_pairs(np.asarray(part.table(), dtype=float), max(part.eps, FLOAT32_EPS))
+        fit_sinusoid_pairs(np.asarray(part.table(), dtype=float), max(part.eps, FLOAT32_EPS))
         if len(part) > 2
         else None
         for part in parts

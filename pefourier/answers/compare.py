@@ -22,7 +22,7 @@ from pefourier.encodings.grids import size_of
 from pefourier.encodings.places import WORDS, by_axis
 from pefourier.encodings.registry import BUILDERS
 from pefourier.files import read_toml
-from pefourier.geometry.row_search import first_equal
+from pefourier.geometry.duplicates import first_duplicate
 from pefourier.writing.page import Reason
 from pefourier.writing.text import agreeing, join, number
 
@@ -143,9 +143,8 @@ def tells_images_apart(r: Comparison) -> bool:
 def text_alone(r: Comparison) -> str:
     """That images were not compared, where one of two alone says how it turns them."""
     own = ["mrope_section" in enc.params for enc in r.about]
-    on_spans = any("position_ids" in enc.params for enc in r.about)
     which = "first" if own[0] else "second"
-    return phrase("text alone", which=which) if own[0] != own[1] and not on_spans else ""
+    return phrase("text alone", which=which) if own[0] != own[1] else ""
 
 
 def repair(r: Comparison) -> str:
@@ -405,7 +404,7 @@ def repeats_in_words(r: Comparison) -> str:
     """That rows of one table alone repeat, and from which on."""
     if r.cause or any(r.findings.values()) or r.dimensions[0] != r.dimensions[1]:
         return ""
-    firsts = [first_equal(enc.table(enc.domain.x[: r.length])) for enc in r.about]
+    firsts = [first_duplicate(enc.table(enc.domain.x[: r.length])) for enc in r.about]
     again = [np.flatnonzero(first != np.arange(r.length)) for first in firsts]
     if not any(map(len, again)) or all(map(len, again)):
         return ""

@@ -18,7 +18,7 @@ from pefourier.answers.context_chart import bands_chart
 from pefourier.answers.context_figures import wavelengths
 from pefourier.answers.table_reach import about_table, beside_table, slopes_text, window_on
 from pefourier.encodings.encoding import Encoding
-from pefourier.writing.page import Page, fields_of, fields_told
+from pefourier.writing.page import fields_of, fields_told
 from pefourier.writing.text import agreeing, aligned, join, number, ranges
 
 MEANS = partial(telling.meaning_of, "context")
@@ -567,47 +567,6 @@ def context_rows(answers: Sequence[telling.Answer]) -> Iterable[Sequence[Any]]:
             rows += [facts | band for band in bands]
         sizes = {"spec": a.encoding.spec, "trained": found.trained, "length": found.length}
         yield from ([*map((sizes | row).get, header)] for row in rows or [{}])
-
-
-REACH = {
-    NEW: lambda r: r.unseen,
-    "pairs that never turn": lambda r: r.idle,
-    "safe length, computed in bfloat16": lambda r: r.precision["bfloat16"].safe_phase,
-    "phase error in float32, rad": lambda r: r.precision["float32"].max_phase_error,
-}
-
-
-def context_over_lengths(asked: Sequence[telling.Answer | telling.Refusal]) -> Page:
-    """The page of `pefourier context` for several lengths."""
-
-    def rows(a: telling.Answer) -> Iterable[Sequence[Any]]:
-        for r in a.result.rotations:
-            yield [a.result.length, r.name or "all layers", *(tell(r) for tell in REACH.values())]
-
-    answers = [one for one in asked if isinstance(one, telling.Answer)]
-    heads = ["length", "rotation", *REACH]
-    return telling.over_lengths(TOLD.page(asked), answers, heads, rows, conclude_reach)
-
-
-def conclude_reach(name: str, answers: Sequence[telling.Answer]) -> str:
-    """Up to which length every pair stays within phases of training."""
-    unseen = [(a.result.length, sum(r.unseen for r in a.result.rotations)) for a in answers]
-    if not any(a.result.rotations for a in answers):
-        return f"{name}: NO ROTATION. Nothing turns queries and keys: no length changes a rotation."
-    trained = answers[0].result.trained
-    if answers[0].result.silent:
-        return phrase("no training", name=name)
-    told = "Presumably trained" if is_taken(answers[0].result) else "Trained"
-    new = [(length, count) for length, count in unseen if count]
-    if not new:
-        return phrase("within", name=name, told=told, trained=trained)
-    (length, count), (longest, last) = new[0], unseen[-1]
-    more = f" and {last} at {longest}" if last != count else ""
-    reaching = next(a.result.rotations for a in answers if a.result.length == length)
-    known = [r.familiar_length for r in reaching if r.unseen]
-    first = "" if None in known else f"from {min(known) + 1} positions on "
-    new = {"first": first, "count": count, "length": length, "more": more}
-    return phrase("beyond", name=name, told=told, trained=trained, **new)
 
 
 TOLD = telling.Telling(

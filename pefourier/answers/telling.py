@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib import import_module
-from itertools import groupby, islice
+from itertools import islice
 from pathlib import Path
 from string import Formatter
 from typing import TYPE_CHECKING, Any
@@ -249,29 +249,6 @@ def conclude(enc: Encoding, result: Any) -> str:
 def first_sentences(found: Iterable[str]) -> str:
     """The first sentences of some that are not empty."""
     return " ".join(islice(filter(None, found), MOST))
-
-
-def over_lengths(
-    page: Page,
-    answers: Sequence[Answer],
-    heads: Iterable[str],
-    rows: Callable[[Answer], Iterable[Sequence[Any]]],
-    conclude: Callable[[str, Sequence[Answer]], str],
-) -> Page:
-    """A page about several lengths: for each SPEC a sentence, and a table in place of pages."""
-    told = [(name, [*some]) for name, some in groupby(answers, key=lambda a: a.encoding.label)]
-
-    def words() -> str:
-        cells = ([list(map(number, row)) for a in some for row in rows(a)] for _, some in told)
-        tables = (aligned([list(heads), *own]) for own in cells)
-        return "\n".join(f"{name}\n{one}" for (name, _), one in zip(told, tables, strict=True))
-
-    return replace(
-        page,
-        words=words,
-        conclusion=lambda: "".join(paragraph(conclude(*one), "  ") for one in told),
-        chart=None,
-    )
 
 
 def record_of_result(result: Result) -> dict[str, Any]:

@@ -111,8 +111,6 @@ def reconstruct(
     asked = request.ask_each(question, partial(questions.reconstruct, positions=points, **own))
     if not points:
         note_positions(asked, question.quiet)
-    elif any(len(point) != 2 for point in points):
-        note_points(asked, question.quiet)
     drawing.draw("reconstruct", asked.answers)
     form.deliver(TOLD.page(asked.each))
     question.note_unused([a.encoding for a in asked.answers])
@@ -128,23 +126,6 @@ def note_positions(asked: request.Asked, quiet: bool) -> None:
         if taken != list(USUAL) and isinstance(a.result.lattice, int):  # on a grid: its middle
             which = f"{', '.join(map(str, taken))} of {a.result.lattice} were rebuilt"
             note(f"{a.encoding.label}: positions {which}; --pos chooses others", quiet)
-
-
-def note_points(asked: request.Asked, quiet: bool) -> None:
-    """Say where rows were taken as positions of one axis that show a grid otherwise."""
-    from pefourier.encodings.grids import size_of
-    from pefourier.geometry.found_grids import on_found_grid
-
-    for a in asked.answers:
-        enc = a.encoding
-        grid = () if enc.domain.grid else on_found_grid(enc).domain.grid
-        if grid:
-            point = ",".join(str(side // 2) for side in grid)
-            note(
-                f"{enc.label}: --pos of one number asks for a row of one axis; its rows show a "
-                f"grid of {size_of(grid)}, of which a point is named as --pos {point}",
-                quiet,
-            )
 
 
 @dataclass(frozen=True)
@@ -177,21 +158,16 @@ def check_faithful(
     from pefourier.analysis.faithful import shortfalls
     from pefourier.answers.faithful import faithful_page
 
-    stored = request.answers_of(demands.baseline, "check-faithful", question.lengths, drawing)
+    stored = request.answers_of(demands.baseline, "check-faithful")
 
     def check(source: Any, **sizes: Any) -> Any:
         show = percentages(printable(source.spec), question.quiet)
         return questions.check(source, progress=show, **sizes)
 
-    asked = request.ask_each(question, check, skip=demands.skip_unknown, sweep=True)
+    asked = request.ask_each(question, check, skip=demands.skip_unknown)
     drawing.draw("faithful", asked.answers)
     page = faithful_page(asked.each)
-    if len(question.lengths) > 1:
-        from pefourier.answers.faithful import faithful_over_lengths
-
-        page = faithful_over_lengths(page, asked.answers)
-    else:
-        question.note_unused([a.encoding for a in asked.answers])
+    question.note_unused([a.encoding for a in asked.answers])
     held = {"rung": demands.require, "dtype": demands.require_dtype, "strict": demands.strict}
     lacking = partial(shortfalls, **held)
     request.deliver_held(page, asked, lacking, stored, form, question.quiet, demands.strict)
@@ -294,30 +270,6 @@ def context(
     Example: pefourier context config.json --length 128k --against scaling-ignored
     """
     reach_options.tell_reach(given, form, drawing)
-
-
-@app.command()
-@request.asking
-def convert(
-    form: request.Form,
-    spec: str,
-    source: Literal["halves", "neighbours"] = ...,
-    target: Literal["halves", "neighbours"] = ...,
-    out: str = ...,
-    heads: tuple | None = None,
-) -> None:
-    """Write weights for code that pairs other rows.
-
-    Reorders the rows of W_q and W_k within each head, their biases and the gains of norms of
-    queries and keys; all else is copied. Converting back gives the same bytes.
-
-    \b
-    Example: pefourier convert model.safetensors --from halves --to neighbours --out new.safetensors
-    """
-    from pefourier.answers.convert import convert_page
-    from pefourier.weights.convert import convert_weights
-
-    form.deliver(convert_page(convert_weights(spec, source, target, out, heads)))
 
 
 @dataclass(frozen=True)
@@ -681,18 +633,3 @@ def reproduce(
     note(f"wrote {', '.join(files)}", quiet)
     if not has_results(out):
         note("Table 1 is that of the results that come with this version", quiet)
-
-
-@app.command()
-@request.asking
-def cite(form: request.Form) -> None:
-    """How do I cite it?
-
-    The program and the paper, as BibTeX.
-
-    \b
-    Example: pefourier cite --json
-    """
-    from pefourier.answers.cite import citation_page
-
-    form.deliver(citation_page())

@@ -16,7 +16,6 @@ from pefourier.train.options import GROUPS
 # by command and option; JSON, which is read at each start, takes a tenth of the time of TOML
 WORDS = json.loads(Path(__file__).with_suffix(".json").read_text(encoding="utf-8"))
 HEADINGS = ("Arguments", "Options", *GROUPS, "Encodings", "Answers", "Figures")  # of help
-LONGEST_SWEEP = 64
 SIDES = r"\d+([x×]\d+)+"
 OF_IMAGES = "is a size of images, not a number of positions"
 SHORT_NAMES = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16", "fp8": "float8_e4m3"}
@@ -128,45 +127,6 @@ def count_or_sides(text: str) -> int | tuple[int, ...]:
     return sides(text) if re.fullmatch(SIDES, text) else count(text)
 
 
-def count_or_sweep(text: str) -> int | tuple[int, ...]:
-    """A number of positions, or several: first:last:factor, as 4k:1M:2x."""
-    if ":" not in text:
-        return count(text)
-    first, _, rest = text.partition(":")
-    last, _, factor = rest.partition(":")
-    try:
-        step = float(factor.removesuffix("x"))
-    except ValueError:
-        step = 0.0
-    if not factor.endswith("x") or not 1 < step < 2**20:
-        nearest = shown(f"{first}:{last or '1M'}:{factor_near(count(first), factor)}x")
-        raise typer.BadParameter(
-            f"{shown(text)} is not a sweep such as 4k:1M:2x: first, last, and the factor between; "
-            f"the nearest is {nearest}"
-        )
-    lengths, top = [float(max(count(first), 1))], count(last)
-    while lengths[-1] * step <= top * (1 + 1e-9) and len(lengths) <= LONGEST_SWEEP:
-        lengths.append(lengths[-1] * step)
-    whole = tuple(dict.fromkeys(round(length) for length in lengths))
-    if len(whole) < 2 or len(whole) > LONGEST_SWEEP:
-        raise typer.BadParameter(
-            f"{shown(text)} is not a sweep of 2 to {LONGEST_SWEEP} lengths; got {len(whole)}"
-        )
-    return whole
-
-
-def factor_near(first: int, text: str) -> str:
-    """The factor that somebody may have meant by something else: 2 by 2, 1.034 by 1k after 29k.
-
-    >>> factor_near(29 * 1024, "1k"), factor_near(1024, "2"), factor_near(1024, "")
-    ('1.034', '2', '2')
-    """
-    from pefourier.writing.text import whole_number
-
-    step = whole_number(text) or first
-    return str(step) if 1 < step <= LONGEST_SWEEP else f"{1 + step / first:.4g}"
-
-
 def format_asked(text: str) -> str:
     """A format by its full name, ``bf16:computed`` as ``bfloat16:computed``, for an option."""
     name, colon, how = text.partition(":")
@@ -187,14 +147,6 @@ def layer_range(text: str) -> range:
     return range(int(found[1]), int(found[2] or found[1]) + 1)
 
 
-def two_counts(text: str) -> tuple[int, ...]:
-    """Heads of queries and of keys: 32,8, or one number for both."""
-    parts = text.split(",")
-    if len(parts) > 2 or not all(re.fullmatch(r"[1-9]\d{0,5}", part) for part in parts):
-        raise typer.BadParameter(f"{shown(text)} is no number of heads such as 32,8, or 12")
-    return (int(parts[0]), int(parts[-1]))
-
-
 MEANT = {
     one.__name__: one
     for one in (
@@ -202,9 +154,7 @@ MEANT = {
         count,
         sides,
         count_or_sides,
-        count_or_sweep,
         format_asked,
         layer_range,
-        two_counts,
     )
 }

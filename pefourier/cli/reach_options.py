@@ -56,27 +56,26 @@ def tell_reach(given: ContextOptions, form: request.Form, drawing: request.Drawi
             "context takes a model's config.json or folder, or a rotation; got none"
         )
     from pefourier.analysis.context import lost_in_format
-    from pefourier.answers.context import TOLD, context_over_lengths
+    from pefourier.answers.context import TOLD
     from pefourier.answers.telling import answer_of
     from pefourier.questions import context
 
-    lengths = given.length if isinstance(given.length, tuple) else (given.length,)
-    stored = request.answers_of(given.baseline, "context", lengths, drawing)
+    stored = request.answers_of(given.baseline, "context")
     own = {"trained": given.trained, "d": given.d, "against": given.against}
 
-    def answer(asked: request.AtLength) -> Any:
-        return answer_of(context(asked.source, length=asked.length, **own))
+    def answer(spec: str) -> Any:
+        return answer_of(context(spec, length=given.length, **own))
 
-    pairs = [request.AtLength(spec, one) for spec in given.specs for one in lengths]
-    asked = request.keep_answers(request.attempt_each(pairs, answer))
-    page = context_over_lengths if len(lengths) > 1 else TOLD.page
+    asked = request.keep_answers(request.attempt_each(given.specs, answer))
     for a in asked.answers:
         if given.length is not None and a.encoding.measure and len(a.encoding.domain.sides) > 1:
             note_image(a.encoding, given.quiet)
     drawing.draw("context", asked.answers)
     dtype = given.require_dtype
     lacking = partial(lost_in_format, dtype=dtype, strict=given.strict)
-    request.deliver_held(page(asked.each), asked, lacking, stored, form, given.quiet, given.strict)
+    request.deliver_held(
+        TOLD.page(asked.each), asked, lacking, stored, form, given.quiet, given.strict
+    )
 
 
 def note_image(enc: Any, quiet: bool) -> None:

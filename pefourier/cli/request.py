@@ -34,7 +34,6 @@ class Question:
     length: int | None = None
     grid: tuple | None = None
     prefix: int | None = None
-    spans: str | None = None
     rho: float | None = None
     seed: int | None = None
     times: str | None = None
@@ -53,17 +52,10 @@ class Question:
 
         return [one for spec in self.wanted for one in specs_of_rotations(spec)]
 
-    @property
-    def lengths(self) -> list[Any]:
-        """The lengths of a sweep, or the one."""
-        return list(self.length) if isinstance(self.length, tuple) else [self.length]
-
     def options(self) -> dict[str, Any]:
         """What is said for all SPECs; options that suit none are refused here."""
         from pefourier.encodings.checks import check_above, check_count
 
-        if isinstance(self.length, tuple):
-            raise PefourierError("several lengths are for check-faithful and context; give one")
         options: dict[str, Any] = {"rho": self.rho, "seed": self.seed}
         if self.rho is not None:
             check_above("rho", self.rho)
@@ -80,11 +72,6 @@ class Question:
         options |= {"grid": self.grid or (), "prefix": self.prefix or 0}
         if len(self.grid or ()) == 1:
             self.note_one_side()
-        if self.spans is not None:
-            from pefourier.encodings.spans import read_spans
-
-            read_spans(self.spans, merge=1)
-            options["spans"] = self.spans
         return options
 
     def sources(self, *, whole: bool = False) -> list[Any]:
@@ -134,11 +121,10 @@ class Question:
 
 
 def note_grids(enc: Any, quiet: bool) -> Any:
-    """An encoding, whose grid is said where it was found."""
-    from pefourier.geometry.found_grids import remarks_on_grids
-
-    for message in remarks_on_grids(enc):
-        note(f"{enc.label}: {message}", quiet)
+    """An encoding, with a note of the grid that its rows may have."""
+    for finding in enc.findings:
+        if finding.code in ("grid-unknown", "window-biases"):
+            note(f"{enc.label}: {finding.message}", quiet)
     return enc
 
 
@@ -241,44 +227,18 @@ class Asked:
             raise typer.Exit(1)
 
 
-@dataclass(frozen=True)
-class AtLength:
-    """What is asked about, and the length that it is asked at; None: its own."""
-
-    source: Any
-    length: int | None
-
-    @property
-    def spec(self) -> str:
-        """The SPEC, as it was typed."""
-        return getattr(self.source, "spec", self.source)
-
-
-def ask_each(
-    question: Question, ask: Callable[..., Any], *, skip: bool = False, sweep: bool = False
-) -> Asked:
-    """Ask a question of `pefourier.questions` about each SPEC, in a `sweep` at each length."""
+def ask_each(question: Question, ask: Callable[..., Any], *, skip: bool = False) -> Asked:
+    """Ask a question of `pefourier.questions` about each SPEC."""
     from pefourier.answers.telling import answer_of
 
-    def answer(one: AtLength) -> Any:
-        return answer_of(ask(one.source, length=one.length, d=question.d))
+    def answer(source: Any) -> Any:
+        return answer_of(ask(source, length=question.length, d=question.d))
 
-    sources = (replace(question, length=None) if sweep else question).sources()
-    pairs = [AtLength(source, one) for source in sources for one in question.lengths]
-    return keep_answers(attempt_each(pairs, answer, skip, question.quiet))
+    return keep_answers(attempt_each(question.sources(), answer, skip, question.quiet))
 
 
-def answers_of(
-    baseline: str | None, command: str, lengths: Sequence[Any], drawing: Drawing
-) -> Mapping[str, Any] | None:
-    """The answers of a baseline; None where none is given, whose room is then not opened.
-
-    Several lengths are refused where one is compared, or drawn.
-    """
-    given = {"--baseline": baseline, "--plot": drawing.plot}
-    for option, value in given.items() if len(lengths) > 1 else ():
-        if value is not None:
-            raise PefourierError(f"{option} is about one length; give one, or leave {option} out")
+def answers_of(baseline: str | None, command: str) -> Mapping[str, Any] | None:
+    """The answers of a baseline; None where none is given, whose room is then not opened."""
     if baseline is None:
         return None
     from pefourier.answers.baseline import read_baseline

@@ -94,9 +94,11 @@ def forms(pairs: int, width: int, more: Mapping[str, Places] | None = None) -> I
 
 def find_cause(a: Encoding, b: Encoding) -> Cause | None:
     """What explains that two encodings differ; None where nothing that is known does."""
-    on_spans = all("position_ids" in enc.params for enc in (a, b))
-    turning = on_spans or (is_rotation(a) and is_rotation(b))
-    if turning and all(enc.params.get("inv_freq") is None for enc in (a, b)):
+    if (
+        is_rotation(a)
+        and is_rotation(b)
+        and all(enc.params.get("inv_freq") is None for enc in (a, b))
+    ):
         return other_settings(a, b)
     meant = [enc if is_rotation(enc) else None for enc in (a, b)]
     if meant == [None, None]:

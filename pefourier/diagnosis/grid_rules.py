@@ -171,7 +171,7 @@ def order_of_rows(facts: GridFacts) -> Iterator[Finding]:
     if shift:
         way = way_back(shift, len(facts.prefix) + shift)
         sign = "-" if shift > 0 else "+"
-        yield finding("prefix-shift", "points", sign=sign, by=abs(shift), way=way)
+        yield finding("prefix-shift", sign=sign, by=abs(shift), way=way)
 
 
 def way_back(shift: int, behind: int) -> str:

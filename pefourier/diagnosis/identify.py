@@ -22,7 +22,7 @@ from pefourier.encodings.encoding import BLOCK, FLOAT64_EPS, row_blocks
 from pefourier.encodings.families.rotary import SCALINGS, Head
 from pefourier.encodings.registry import build
 from pefourier.geometry import precision
-from pefourier.geometry.waves import Turning, align, recurrence, turning_pairs
+from pefourier.geometry.waves import SinusoidPairs, align, fit_sinusoid_pairs, recurrence
 
 SAMPLE = 2**11  # rows from which parameters are read
 FACTORS = (2.0, 4.0, 8.0, 16.0, 32.0, 40.0, 64.0)  # of scalings, in tables too short to tell
@@ -219,7 +219,7 @@ def propose_waves(
     if len(rows) < 4 or (~live).sum() > n // 4:
         return None
     used = d - int(np.argmax(rows.any(axis=0)[::-1]))
-    pairs = turning_pairs(rows[:, :used], eps)
+    pairs = fit_sinusoid_pairs(rows[:, :used], eps)
     fit = fit_pairs if pairs else fit_one_wave
     proposal = fit(rows[:, :used], pairs, eps, start)
     if proposal is None:
@@ -366,13 +366,18 @@ def usual_name(encoding: str, params: dict) -> tuple[str, dict]:
     return encoding, params
 
 
-def fit_pairs(rows: np.ndarray, pairs: Turning, eps: float, start: int) -> tuple[str, dict] | None:
+def fit_pairs(
+    rows: np.ndarray, pairs: SinusoidPairs, eps: float, start: int
+) -> tuple[str, dict] | None:
     """Name and parameters of columns that turn in pairs; `start` is the first row's position."""
     n, d = rows.shape
     slack = frequency_slack(pairs.omega, eps, n)
     if (np.diff(pairs.omega) > 2 * slack[1:]).any():
         order = np.argsort(-pairs.omega, kind="stable")
-        pairs, slack = Turning(*(field[order] for field in vars(pairs).values())), slack[order]
+        pairs, slack = (
+            SinusoidPairs(*(field[order] for field in vars(pairs).values())),
+            slack[order],
+        )
     grid, aligned = propose_grid(pairs.omega, slack, d), align(pairs, slack, n, eps)
     if grid is None or aligned is None or not abs(aligned[2]) < 2**53:
         return None

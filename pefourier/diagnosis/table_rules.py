@@ -41,7 +41,7 @@ from pefourier.geometry.equal_rows import between_zeros, row_period
 from pefourier.geometry.precision import FLOAT32_EPS, FORMATS, phase_rounding, rounded
 from pefourier.geometry.randomness import numbers_look_random
 from pefourier.geometry.singular_values import Factors
-from pefourier.geometry.waves import Turning, recurrence, turning_pairs
+from pefourier.geometry.waves import SinusoidPairs, fit_sinusoid_pairs, recurrence
 from pefourier.writing.text import first_few, joined_runs
 
 BASES = Path(__file__).with_name("bases.toml")
@@ -178,11 +178,11 @@ class TableFacts:
         return read_one_wave(self.sample, self.level, 0) if wave else None
 
     @cached_property
-    def pairs(self) -> Turning | None:
+    def pairs(self) -> SinusoidPairs | None:
         """Pairs of columns that turn by equal steps, with rounding as in float32 allowed for."""
         if len(self.sample) < 3 or self.sample.shape[1] < 4:
             return None
-        pairs = turning_pairs(self.sample, self.level)
+        pairs = fit_sinusoid_pairs(self.sample, self.level)
         turn = pairs and self.are_waves(self.sample[:, np.append(pairs.sines, pairs.cosines)])
         return pairs if turn else None
 
@@ -426,7 +426,7 @@ def aliased_waves(facts: TableFacts) -> Iterator[Finding]:
     n, d = rows.shape
     if n < 8 or d < 4 or facts.identified is not None:
         return
-    pairs = turning_pairs(rows, facts.level)
+    pairs = fit_sinusoid_pairs(rows, facts.level)
     if pairs is None and not facts.are_waves(rows):
         return
     omega = pairs.omega if pairs else single_frequencies(rows[:, twin_columns(rows)[1][0]], 0.0)[0]

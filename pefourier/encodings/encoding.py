@@ -125,7 +125,6 @@ class Encoding:
     paired: bool = False  # cosines and sines of complex numbers, which are in no order of columns
     anew: Callable[[tuple[int, ...]], "Encoding"] | None = None  # on other sides, where it is drawn
     rates: np.ndarray | None = None  # of waves in time, beside columns that have no measure
-    walk: tuple[Measure, np.ndarray] | None = None  # waves and places (n, axes) of rows, of spans
 
     def __len__(self) -> int:
         return len(self.domain)
@@ -309,7 +308,7 @@ def without_mean(enc: Encoding) -> Encoding:
         return np.asarray(enc.codes(x), dtype=float) - mean
 
     params = {**enc.params, "demean": True}
-    return replace(enc, codes=codes, measure=None, walk=None, params=params)
+    return replace(enc, codes=codes, measure=None, params=params)
 
 
 def as_encoding(encoding: Any) -> Encoding:

@@ -18,7 +18,7 @@ from pefourier.encodings.conventions import list_conventions, specs_of_conventio
 from pefourier.encodings.descriptions import describe
 from pefourier.encodings.encoding import Encoding, as_encoding, from_table, rows_up_to
 from pefourier.encodings.findings import finding
-from pefourier.encodings.grids import check_sides, count_points, on_grid
+from pefourier.encodings.grids import check_sides, count_points, on_grid, with_grid_note
 from pefourier.encodings.refused import refuse_known
 from pefourier.encodings.registry import (
     BUILDERS,
@@ -50,7 +50,6 @@ def load(
     min_length: int = 80,
     grid: Sequence[int] = (),
     prefix: int = 0,
-    spans: str = "",
     **options: Any,
 ) -> Encoding:
     """The encoding that a SPEC names, or that an array, a module or a function gives.
@@ -68,8 +67,6 @@ def load(
         Sides of a grid whose points the rows are, the slowest axis first.
     prefix : int
         Rows before the grid that have no place on it (class and register tokens).
-    spans : str
-        A sequence such as ``text:3 image:4x6 text:2`` that a rotation on three axes (M-RoPE) turns.
     **options
         Defaults for parameters (``rho``, ``seed``) of the encodings that have them.
 
@@ -86,14 +83,8 @@ def load(
     for name, value in (("length", length), ("d", d)):
         if value is not None:
             check_count(name, value)
-    if spans:
-        from pefourier.encodings.sources.mrope import on_spans
-
-        if grid or prefix or length is not None:
-            raise PefourierError("--spans tells the tokens; leave out --grid and --length")
-        return replace(on_spans(spec, spans, load, d=d, **options), spec=spec)
     if not grid and not prefix:
-        return load_rows(spec, length, d, min_length, options)
+        return with_grid_note(load_rows(spec, length, d, min_length, options))
     check_sides(spec, grid, prefix, length)
     placing = {**options, "grid": tuple(grid), "prefix": prefix}
     is_table = source_of(spec) == "table"  # a file has its rows, and is not cut to those that fit
@@ -125,6 +116,8 @@ def load_object(
     if sides or prefix:
         check_sides(enc.label, sides, prefix, None)
         enc = on_grid(enc, sides, prefix)
+    elif not isinstance(source, Encoding):
+        enc = with_grid_note(enc)
     for key, value in unused.items():
         raise PefourierError(
             f"{key}={shown(value)} has no effect on {enc.label or 'a table'}; leave it out"

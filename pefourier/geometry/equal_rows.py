@@ -17,8 +17,9 @@ from itertools import islice
 import numpy as np
 
 from pefourier.encodings.encoding import FLOAT64_EPS, row_blocks, unit_of
+from pefourier.geometry.closest_rows import closest_rows
+from pefourier.geometry.duplicates import NUMBERS_AT_ONCE, first_duplicate
 from pefourier.geometry.precision import phase_errors, stored_resolution
-from pefourier.geometry.row_search import NUMBERS_AT_ONCE, closest_rows, first_equal
 from pefourier.geometry.waves import recurrence
 
 SAMPLE = 2**9  # rows from which sizes and frequencies are read
@@ -50,7 +51,7 @@ def first_alike(table: np.ndarray, eps: float, in_order: bool = True) -> np.ndar
     >>> len(np.unique(first_alike(table, FLOAT64_EPS)))
     24
     """
-    first, n = first_equal(table), len(table)
+    first, n = first_duplicate(table), len(table)
     leading = first == np.arange(n)
     leaders = np.flatnonzero(leading)
     if n < 3 or len(leaders) == 1:

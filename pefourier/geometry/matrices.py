@@ -28,19 +28,19 @@ class Part:
     """A matrix by its singular values and, on demand, rows of its left singular vectors."""
 
     sigma: np.ndarray  # descending
-    left: Callable[[slice, int], np.ndarray]  # (rows, rank) -> (rows, rank)
+    left: Callable[[slice, slice], np.ndarray]  # (rows, columns) -> those of the vectors
 
 
 def held(sigma: np.ndarray, left: np.ndarray) -> Part:
     """A part whose left singular vectors are at hand."""
-    return Part(sigma, lambda rows, rank: left[rows, :rank])
+    return Part(sigma, lambda rows, columns: left[rows, columns])
 
 
 def project(sigma: np.ndarray, right: np.ndarray, entries: Entries) -> Part:
     """A part whose left singular vectors are made of rows of the matrix and the right ones."""
 
-    def left(rows: slice, rank: int) -> np.ndarray:
-        return entries(rows, ALL) @ (right[:, :rank] / sigma[:rank])
+    def left(rows: slice, columns: slice) -> np.ndarray:
+        return entries(rows, ALL) @ (right[:, columns] / sigma[columns])
 
     return Part(sigma, left)
 

@@ -21,7 +21,7 @@ from pefourier.encodings.checks import check_cost
 from pefourier.encodings.domain import positions
 from pefourier.encodings.encoding import Encoding, Measure, row_blocks, unit_of
 from pefourier.errors import shown
-from pefourier.geometry.row_search import first_equal
+from pefourier.geometry.duplicates import first_duplicate
 from pefourier.geometry.threads import map_ahead
 
 FLOAT32_EPS = 2.0**-23
@@ -294,10 +294,10 @@ def format_loss(
     cast = Distinct(cast.count, int(min(np.append(own, points)[cast.safe], repeat)))
     if enc.domain.kind != "position":
         return FormatLoss(cast.count, None, None)
-    measure, x = enc.walk or (enc.measure, enc.domain.x)
+    measure, x = enc.measure, enc.domain.x
     if measure is None:
         return FormatLoss(cast.count, None, None, cast.safe)
-    x = (x if enc.walk else enc.domain.places(x)) + measure.offset
+    x = enc.domain.places(x) + measure.offset
     phase = count_distinct_phases(measure, x, form)
     error = max_phase_error(measure, x, form)
     return FormatLoss(cast.count, phase.count, error, cast.safe, phase.safe).within(points)
@@ -471,7 +471,7 @@ def count_distinct(columns: Columns, n: int, count: int) -> Distinct:
         part = slice(part.stop, min(part.stop + width, count))
         values = columns(rows, part)
         values[np.isnan(values)] = np.finfo(float).max  # one value, so that NaN equals NaN
-        first = first_equal(np.column_stack([group, values]))
+        first = first_duplicate(np.column_stack([group, values]))
         again = rows[first != np.arange(len(rows))]
         shared = np.bincount(first, minlength=len(rows))[first] > 1
         rows, group = rows[shared], first[shared].astype(float)

@@ -21,7 +21,7 @@ from pefourier.geometry.precision import (
     rounded,
     stored_resolution,
 )
-from pefourier.geometry.waves import turning_pairs
+from pefourier.geometry.waves import fit_sinusoid_pairs
 
 READ = 2**9  # rows from which frequencies are read
 STEEP = 0.8  # a sine beyond which does not tell its phase
@@ -95,7 +95,7 @@ def rounding_tolerance(
     if enc.measure is not None:
         omega += np.abs(enc.measure.frequencies).max()
     steps, lines = steps_and_lines(table, enc)
-    turning = [turning_pairs(line[:READ], max(eps, FLOAT32_EPS)) for line in lines]
+    turning = [fit_sinusoid_pairs(line[:READ], max(eps, FLOAT32_EPS)) for line in lines]
     if turning and None not in turning:
         pairs = [np.concatenate([one.sines, one.cosines]) for one in turning]
         omega[np.concatenate(pairs)] = 0.0

@@ -15,7 +15,7 @@ from pefourier.encodings.encoding import unit_of
 
 
 @dataclass(frozen=True, eq=False)
-class Turning:
+class SinusoidPairs:
     """Pairs of columns that turn about the origin, column by column of T: m circles.
 
     Column `sines` is amplitude · sin(omega t + phase) and `cosines` the cosine, t = 0 at the first
@@ -29,7 +29,7 @@ class Turning:
     amplitude: np.ndarray  # (m,)
 
 
-def turning_pairs(rows: np.ndarray, eps: float) -> Turning | None:
+def fit_sinusoid_pairs(rows: np.ndarray, eps: float) -> SinusoidPairs | None:
     """Columns of consecutive codes (n, d) as sines and cosines; at most two may be left over.
 
     A pairing fits when squares of both columns of each pair sum to a constant within rounding to
@@ -42,7 +42,7 @@ def turning_pairs(rows: np.ndarray, eps: float) -> Turning | None:
     rows = rows * unit
     for first, second in pairings(rows):
         if on_circles(rows[:16], first, second, eps) and on_circles(rows, first, second, eps):
-            found = measure_turning(rows, first, second)
+            found = measure_pairs(rows, first, second)
             return replace(found, amplitude=found.amplitude / unit)
     return None
 
@@ -86,7 +86,7 @@ def matchings(rows: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
             yield kept[half:], kept[:half][::-1]
 
 
-def measure_turning(rows: np.ndarray, first: np.ndarray, second: np.ndarray) -> Turning:
+def measure_pairs(rows: np.ndarray, first: np.ndarray, second: np.ndarray) -> SinusoidPairs:
     """Frequency, phase and amplitude of each pair; the two are exchanged where they turn back."""
     z = rows[:, second] + 1j * rows[:, first]
     t = np.arange(len(z))
@@ -98,7 +98,7 @@ def measure_turning(rows: np.ndarray, first: np.ndarray, second: np.ndarray) -> 
     drift = middle @ rest / (middle @ middle)
     omega, phase = omega + drift, phase + rest.mean(axis=0) - drift * t.mean()
     back = omega < 0
-    return Turning(
+    return SinusoidPairs(
         np.where(back, second, first),
         np.where(back, first, second),
         np.abs(omega),
@@ -117,8 +117,8 @@ TURNS = (  # quarters that a pair may be counted in, and quarters that all pairs
 
 
 def align(
-    turning: Turning, slack: np.ndarray, n: int, eps: float
-) -> tuple[Turning, np.ndarray, float] | None:
+    turning: SinusoidPairs, slack: np.ndarray, n: int, eps: float
+) -> tuple[SinusoidPairs, np.ndarray, float] | None:
     """Turn each pair by quarters so that all phases are omega · offset, one offset for all.
 
     Returns the turned pairs, the signs (2, m) of their sines and cosines, and the offset in rows.
@@ -139,10 +139,10 @@ def align(
     swap = k % 2 == 1  # a quarter on: the sine is minus the cosine found, the cosine its sine
     sign = np.array([np.choose(k, [1, -1, -1, 1]), np.choose(k, [1, 1, -1, -1])])
     moved = (np.where(swap, c, s), np.where(swap, s, c), turning.omega, turning.phase)
-    return Turning(*moved, turning.amplitude), sign, offset
+    return SinusoidPairs(*moved, turning.amplitude), sign, offset
 
 
-def common_offset(turning: Turning, quarters: int) -> tuple[float, np.ndarray]:
+def common_offset(turning: SinusoidPairs, quarters: int) -> tuple[float, np.ndarray]:
     """Offset in rows and quarter turns of each pair, read from slow pairs to fast ones.
 
     The slowest pair gives an offset without counting turns; each faster one sharpens it.

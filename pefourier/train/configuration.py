@@ -28,7 +28,7 @@ RULES = {  # that numbers depend on, where an earlier version had others
 }
 # what a comparison is of, and what its numbers don't depend on
 APART = {"dataset", "encoding", "seeds", "folds", "split", "positive", "window", "stride"}
-APART |= {"match_rms", "device", *NOT_NUMBERS - {"spread", "find"}}
+APART |= {"match_rms", "device", "columns", "missing", *NOT_NUMBERS - {"spread", "find"}}
 
 
 def describe_comparison(

@@ -62,7 +62,8 @@ class Longer:
             x = (x - fold.mean) / fold.scale
             logits = apply_classifier(longer, outcome.parameters, injection, x)
             labels = stack.task.labels[fold.valid]
-            scores = asdict(score(outcome.valid, labels, logits, task.labels))
+            macro = stack.task.positive is None
+            scores = asdict(score(outcome.valid, labels, logits, task.labels, macro))
             found.append({"length": task.length, **scores, "reason": ""})
         return found
 

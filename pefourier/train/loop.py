@@ -312,7 +312,7 @@ def score_and_loss(task: Task, number: int, logits: np.ndarray) -> tuple[float, 
     if labels.ndim == 2:
         return metrics.share_exact(logits, labels), metrics.token_entropy(logits, labels)
     loss = metrics.cross_entropy(logits, labels, class_weights(task, fold))
-    return metrics.validation_score(logits, labels), loss
+    return metrics.validation_score(logits, labels, task.positive is None), loss
 
 
 def like(p: Tensor, value: Tensor) -> Tensor:

@@ -1,7 +1,8 @@
 """Scores of one run: precision, recall, F1 at a threshold from validation, and average precision.
 
 Two classes: the score is the difference of the logits, the threshold the one with the best F1 on
-validation. More classes: the largest logit decides, and all four are means over classes.
+validation. More classes, or two of which neither is to be detected (`macro`): the largest logit
+decides, and all four are means over classes.
 """
 
 from dataclasses import dataclass
@@ -23,20 +24,27 @@ class Scores:
 
 
 def score(
-    valid: np.ndarray, valid_labels: np.ndarray, test: np.ndarray, labels: np.ndarray
+    valid: np.ndarray,
+    valid_labels: np.ndarray,
+    test: np.ndarray,
+    labels: np.ndarray,
+    macro: bool = False,
 ) -> Scores:
     """Scores of logits (n, K)."""
-    said = decide(valid, valid_labels, test)
-    if test.shape[1] == 2:
-        scores = precision_recall_f1(said == 1, labels == 1)
-    else:
+    macro = macro or test.shape[1] > 2
+    said = decide(valid, valid_labels, test, macro)
+    if macro:
         scores = macro_scores(said, labels)
-    return Scores(*scores, mean_precision(test, labels), float((said == labels).mean()))
+    else:
+        scores = precision_recall_f1(said == 1, labels == 1)
+    return Scores(*scores, mean_precision(test, labels, macro), float((said == labels).mean()))
 
 
-def decide(valid: np.ndarray, valid_labels: np.ndarray, logits: np.ndarray) -> np.ndarray:
+def decide(
+    valid: np.ndarray, valid_labels: np.ndarray, logits: np.ndarray, macro: bool = False
+) -> np.ndarray:
     """The class that is said of each logits (n, K): from a threshold on, or the largest one's."""
-    if logits.shape[1] > 2:
+    if macro or logits.shape[1] > 2:
         return logits.argmax(axis=1)
     limit = best_threshold(valid[:, 1] - valid[:, 0], valid_labels == 1)
     return (logits[:, 1] - logits[:, 0] >= limit).astype(int)
@@ -51,7 +59,7 @@ def count_confusions(said: np.ndarray, labels: np.ndarray, classes: int) -> np.n
     return np.bincount(labels * classes + said, minlength=classes**2).reshape(classes, classes)
 
 
-def validation_score(logits: np.ndarray, labels: np.ndarray) -> float:
+def validation_score(logits: np.ndarray, labels: np.ndarray, macro: bool = False) -> float:
     """What epochs are chosen by: average precision of two classes, macro F1 of more.
 
     Of more classes the largest logit decides, and average precision, class by class, may be 1
@@ -61,7 +69,7 @@ def validation_score(logits: np.ndarray, labels: np.ndarray) -> float:
     >>> mean_precision(logits, labels), validation_score(logits, labels)
     (1.0, 0.16666666666666666)
     """
-    if logits.shape[1] == 2:
+    if logits.shape[1] == 2 and not macro:
         return mean_precision(logits, labels)
     return macro_scores(logits.argmax(axis=1), labels)[2]
 
@@ -102,10 +110,13 @@ def token_entropy(logits: np.ndarray, targets: np.ndarray) -> float:
     return cross_entropy(logits[asked], targets[asked], np.ones(logits.shape[2]))
 
 
-def mean_precision(logits: np.ndarray, labels: np.ndarray) -> float:
+def mean_precision(logits: np.ndarray, labels: np.ndarray, macro: bool = False) -> float:
     """Average precision of logits (n, K): of class 1, or over the classes there are."""
     if logits.shape[1] == 2:
-        return average_precision(logits[:, 1] - logits[:, 0], labels == 1)
+        margin = logits[:, 1] - logits[:, 0]
+        if not macro:
+            return average_precision(margin, labels == 1)
+        logits = np.column_stack([-margin, margin])
     return float(np.mean([average_precision(logits[:, c], labels == c) for c in np.unique(labels)]))
 
 

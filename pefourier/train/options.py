@@ -34,6 +34,7 @@ IDE_2024 = TOLD["settings"]["ide2024"]
 SETTINGS = {"idé2024": IDE_2024, "ide2024": IDE_2024}
 GROUPS = {name: list(own) for name, own in TOLD["options"].items()}  # headings of the help
 Split = Literal["blocks", "chronological", "random"]
+Missing = Literal["previous", "mean", "drop"]
 Pool = Literal["mean", "max", "mean+max", "first"]
 
 
@@ -82,6 +83,8 @@ class Options:
     folds: int | None = None
     resamples: int | None = None
     split: Split = "blocks"
+    columns: str | None = None
+    missing: Missing | None = None
     test_length: str | None = None
     positive: tuple[str, ...] = ()
     causal: bool = False

@@ -78,7 +78,7 @@ def plan_comparison(options: Options, note: Note | None) -> tuple[DatasetPlan, .
     together = meets_in_group(ranks)
     if rank:
         return ()
-    asked = run.resolve(options, run.Place(0, 1 if together else ranks), planned=True)
+    asked = run.resolve(options, run.Place(0, 1 if together else ranks))
     with asked.store.lock():
         count = processes.count_processes(options, asked.resolved, asked.device, ranks)
         stacks = asked.stacks(run.plan_stages(asked, max(ranks, count)))

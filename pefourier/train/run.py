@@ -27,7 +27,7 @@ from pefourier.train import extrapolation, foresight, grid, loop, power, process
 from pefourier.train.asked import check_options, list_arms, list_candidates, parse_lengths
 from pefourier.train.beside import OtherMethod
 from pefourier.train.configuration import describe_comparison, settings_in_common
-from pefourier.train.data.load import load_task, name_positives, reads_data_folder, tied_classes
+from pefourier.train.data.load import load_task, name_positives, reads_data_folder
 from pefourier.train.data.split import Task
 from pefourier.train.grid import ResolvedTask, Stack
 from pefourier.train.injection import Injection
@@ -148,13 +148,14 @@ class AskedComparison:
         return grid.plan_stacks(self.resolved, *counted, config["stages"])
 
 
-def resolve(options: Options, place: Place, planned: bool = False) -> AskedComparison:
-    """The data, with what can be trained on them; a plan needs to know of no positive class."""
+def resolve(options: Options, place: Place) -> AskedComparison:
+    """The data, with what can be trained on them."""
     device, store = choose_device(options.device), place.store(options.out)
     how = (options.data, options.window, options.stride, options.split)
     parts = (options.folds, options.resamples)
-    loaded = [load_task(name, *how, *parts, options.positive) for name in options.dataset]
-    tasks = name_positives(loaded, options.positive, planned)
+    parts += (options.positive, options.columns, options.missing)
+    loaded = [load_task(name, *how, *parts) for name in options.dataset]
+    tasks = name_positives(loaded, options.positive)
     resolved = [grid.resolve_task(task, options, device) for task in tasks]
     return AskedComparison(options, place, device, store, resolved)
 
@@ -248,7 +249,6 @@ def list_remarks(asked: AskedComparison) -> list[str]:
     options, resolved = asked.options, asked.resolved
     found = [line for one in resolved for line in grid.remarks_on_examples(one.task)]
     found += [line for one in resolved for line in grid.remarks_on_codes(one, options.learn)]
-    found += filter(None, (tied_classes(one.task, options.positive) for one in resolved))
     if options.data is not None and not any(map(reads_data_folder, options.dataset)):
         found.append(f"--data {options.data} has no effect on {', '.join(options.dataset)}")
     longer = extrapolation.draw_longer_tasks(options)
@@ -494,8 +494,9 @@ def row_of(
     fold = task.folds[member.fold]
     labels = task.labels[fold.test]
     parts = outcome.valid, task.labels[fold.valid], outcome.test
-    found = score(*parts, labels)
-    confusion = count_confusions(decide(*parts), labels, len(task.classes))
+    macro = task.positive is None
+    found = score(*parts, labels, macro)
+    confusion = count_confusions(decide(*parts, macro), labels, len(task.classes))
     return {
         "dataset": task.name,
         "encoding": member.encoding,

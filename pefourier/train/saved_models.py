@@ -76,7 +76,7 @@ def classifier_of(
 ) -> TrainedClassifier:
     """The classifier that a run came to."""
     member, fold = outcome.member, task.folds[outcome.member.fold]
-    injection, two = None, len(task.classes) == 2
+    injection, two = None, task.positive is not None
     if isinstance(model, Transformer):
         places = np.arange(len(outcome.codes))
         act, waves = member.injection.act, outcome.frequencies

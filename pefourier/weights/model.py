@@ -10,12 +10,12 @@ import numpy as np
 from pefourier.analysis.context import layer_runs, load_layers, positions_of, still_dimensions
 from pefourier.encodings.encoding import Encoding
 from pefourier.encodings.families.axes import axis_letters
+from pefourier.encodings.sections import AXES
 from pefourier.encodings.sources.config import HEADS
 from pefourier.encodings.sources.layers import LayerRun, open_model
 from pefourier.encodings.sources.models import rotary
 from pefourier.encodings.sources.mrope import axis_in
 from pefourier.encodings.sources.rope_config import trained_as_stated
-from pefourier.encodings.spans import AXES
 from pefourier.errors import PefourierError, shown
 from pefourier.files import suffix_of
 from pefourier.weights.heads import Attention, HeadSizes, find_heads, known_names

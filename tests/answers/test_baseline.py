@@ -596,7 +596,5 @@ def test_all_rotations_of_a_config_are_answered(run, tmp_path, monkeypatch):
         assert [one["spec"] for one in found] == [*names, "rope"]
         alone = run(command, names[1], "-S", "90", "--json").results
         assert alone[0]["params"] == found[1]["params"] != found[0]["params"]
-    swept = run("check-faithful", "config.json", "-S", "60:240:2x", "--json").results
-    assert [one["spec"] for one in swept] == [names[0]] * 3 + [names[1]] * 3
     done = run("report", "config.json", "-S", "90", "--out", "r.html", "--json")
     assert [one["spec"] for one in done.results] == names

@@ -215,7 +215,7 @@ def test_windows_of_another_length_are_scaled_and_judged_as_those_of_training(mo
     given, score = [], extrapolation.score
     monkeypatch.setattr(extrapolation, "score", lambda *a: [given.append(a), score(*a)][1])
     extrapolation.Longer([task], False).test(stack, found, SIZES)
-    ((valid, of_valid, logits, labels),) = given
+    ((valid, of_valid, logits, labels, _),) = given
     np.testing.assert_allclose(logits[fold.test], found.test, atol=2e-5)
     np.testing.assert_array_equal(valid, found.valid)
     np.testing.assert_array_equal(of_valid, task.labels[fold.valid])

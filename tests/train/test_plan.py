@@ -111,20 +111,6 @@ def test_refusals_are_those_of_training(tmp_path, monkeypatch, change):
     assert said[0] == said[1]
 
 
-def test_classes_of_equal_size_are_planned_and_said(tmp_path, rng):
-    """Once refused: a plan has no scores, so that it needs no positive class."""
-    data = str(tmp_path / "own.npz")
-    np.savez(data, X=rng.normal(size=(40, 4, 1)), y=np.array(["up", "down"])[np.arange(40) % 2])
-    notes = []
-    (plan,) = plan_training(Options(dataset=(data,), encoding=("none",), steps=2), notes.append)
-    assert plan.classes == ("down", "up")
-    assert "A run has at most 2 steps, where the default has 1000 or more: " in plan.conclusion
-    (usual,) = plan_training(Options(dataset=(data,), encoding=("none",)), notes.append)
-    assert "A run has at most" not in usual.conclusion
-    assert any("'down' and 'up' have 20 examples each" in one for one in notes)
-    assert any(one.endswith("--positive 'down' or --positive 'up'") for one in notes)
-
-
 def test_a_folder_that_another_run_holds_is_refused(tmp_path):
     with Store(tmp_path).lock():
         with pytest.raises(PefourierError, match="another run writes to"):

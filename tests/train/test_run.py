@@ -700,11 +700,13 @@ def test_names_of_classes_change_no_score(tmp_path, rng):
     assert "; positive: anomaly" in report.terminal_text(found["named"]).replace("\n", " ")
     assert report.json_records(found["named"])[0]["positive"] == "anomaly"
     np.savez(tmp_path / "even.npz", X=x, y=np.arange(120) % 2)
-    asked = ["train", "--dataset", str(tmp_path / "even.npz"), "--epochs", "1", "--seeds", "1"]
-    assert main(asked) == 2
-    found = run_comparison(
-        Options(**{**given, "dataset": (str(tmp_path / "even.npz"),)}, positive=("0",))
+    given["dataset"] = (str(tmp_path / "even.npz"),)
+    (neither,) = run_comparison(Options(**given)).datasets
+    assert neither.positive is None
+    assert neither.scores["none"]["f1"].mean == pytest.approx(
+        np.mean([one["f1"] for one in neither.per_class["none"]])
     )
+    found = run_comparison(Options(**given, positive=("0",)))
     assert found.datasets[0].positive == "0"
 
 

@@ -19,6 +19,7 @@ from pefourier.encodings.encoding import Encoding, Finding
 from pefourier.encodings.families.rotary import scaling_parameters, turning_share
 from pefourier.encodings.findings import finding
 from pefourier.encodings.registry import build
+from pefourier.encodings.sections import axes_of_sections, describe_axes
 from pefourier.encodings.sources.config import (
     HEADS,
     LAYERS,
@@ -27,12 +28,10 @@ from pefourier.encodings.sources.config import (
     ModelConfig,
     Section,
     first_names,
-    read_object,
 )
 from pefourier.encodings.sources.lint import ORIGINAL, ConfigCase, lint
 from pefourier.encodings.sources.models import Rotary, rotary, type_row
 from pefourier.encodings.sources.temperature import TUNED
-from pefourier.encodings.spans import axes_of_sections, describe_axes
 from pefourier.errors import PefourierError, shown, unknown
 from pefourier.writing.text import first_few
 
@@ -50,7 +49,6 @@ PARAMS = "params.json"  # of weights as Mistral and Meta publish them
 INDEXER = "indexer"  # the part of a model that chooses keys, with a rotation of its own
 RECURRENT = ("linear_attention", "mamba", "conv", "recurrent", "kda")  # types without positions
 COMMON = {"rope_type", "type", "rope_theta", "partial_rotary_factor"}
-MERGE = 2  # patches a side that become one token
 IGNORED = {"mrope_section", "mrope_interleaved"}
 LOCAL_THETA, GLOBAL_THETA = ("rope_local_base_freq", "local_rope_theta"), "global_rope_theta"
 THETA = ("rope_theta", "rotary_emb_base")
@@ -328,24 +326,11 @@ def axes_told(model: ModelConfig, enc: Encoding) -> dict[str, str]:
 
 def not_on_a_grid(model: ModelConfig) -> PefourierError:
     """The error for text laid out on a grid, where an image has places of its own."""
-    sides, merge = model.grid, merge_of(model)
-    if len(sides) > 3:
-        span = "image:HxW"
-    else:
-        patches = (*sides[:-2], *(merge * side for side in sides[-2:]))
-        span = f"{'image' if len(sides) == 2 else 'video'}:{'x'.join(map(str, patches))}"
     return PefourierError(
         f"{shown(model.file)} turns images by frames, rows and columns (M-RoPE); "
-        f"{'x'.join(map(str, sides))} tokens of text are none. Give --spans {span} in place of a "
-        f"grid (patches, {merge} x {merge} of which are a token); codes of another size are "
-        "computed, not resized"
+        f"{'x'.join(map(str, model.grid))} tokens of text are none: leave out the grid, and text "
+        "is answered for; codes of an image of another size are computed, not resized"
     )
-
-
-def merge_of(model: ModelConfig) -> int:
-    """Patches a side that become one token, from the vision config beside the text's."""
-    whole = Section(shown(model.file), read_object(model.file))
-    return whole.section("vision_config").count("spatial_merge_size") or MERGE
 
 
 def layer_sections(model: ModelConfig) -> dict[str, Layer]:

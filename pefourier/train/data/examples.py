@@ -11,8 +11,10 @@ import numpy as np
 from pefourier.encodings.sources.tables import check_regular
 from pefourier.errors import PefourierError, shown
 from pefourier.train.data import SYNTHETIC, recordings, split
+from pefourier.train.data.recordings import fill_missing
 from pefourier.train.data.split import Split, Task
 from pefourier.train.data.synthetic import has_length
+from pefourier.train.options import Missing
 
 NO_AEON = "needs the package aeon; install it with pip install 'pefourier[data]'"
 
@@ -28,6 +30,7 @@ def from_examples(
     groups: np.ndarray | None = None,
     resamples: int = 1,
     lengths: np.ndarray | None = None,
+    missing: Missing | None = None,
 ) -> Task:
     """Examples, shuffled into folds within each class; the `tested` last are the test part.
 
@@ -37,6 +40,8 @@ def from_examples(
     those of one of `groups` (n,), a person or a machine, stay on one side except with random.
     """
     labels, names = read_classes(name, x, y)
+    lengths = check_lengths(name, lengths, *x.shape[:2])
+    x, lengths, filled, gone = fill_examples(name, x, lengths, missing)
     n, length, channels = x.shape
     rows = x.reshape(n * length, channels)
     recordings.check_rows(f"{name}, X in rows of {length} an example", rows)
@@ -45,7 +50,6 @@ def from_examples(
     if tested is not None:
         parts += [random_parts(labels, tested, seed) for seed in range(1, resamples)]
     starts = np.arange(n) * length
-    lengths = check_lengths(name, lengths, n, length)
     there = length if lengths is None else lengths
     folds = tuple(split.make_fold(rows, starts, there, p, True) for p in parts[:most])
     shown_classes = tuple(classes) or tuple(
@@ -53,7 +57,12 @@ def from_examples(
     )
     leaky = groups is not None and split_by == "random"
     whole = None if groups is None or leaky else len(np.unique(groups))
+    untested = whole - len(parts) if whole and 1 < whole < split.FOLDS else 0
+    dropped = [split.Dropped("untested", untested), split.Dropped("one group", int(whole == 1))]
+    dropped.append(split.Dropped("missing", gone))
     facts = {"leaky": leaky, "groups": whole, "own_names": not classes, "lengths": lengths}
+    facts |= {"dropped": tuple(d for d in dropped if d.count), "filled": filled}
+    facts["groups"] = None if whole == 1 else whole
     task = Task(name, split_by, rows, starts, labels, length, shown_classes, folds, **facts)
     split.check_task(task)
     return task
@@ -68,6 +77,27 @@ def check_examples(name: str, window: int | None, stride: int | None) -> None:
         raise PefourierError(
             f"--window and --stride are for recordings; {shown(name)} holds examples{drawn}"
         )
+
+
+def fill_examples(
+    name: str, x: np.ndarray, lengths: np.ndarray | None, missing: Missing | None
+) -> tuple[np.ndarray, np.ndarray | None, int, int]:
+    """Examples without missing numbers, their rows, and how many were filled, and rows dropped."""
+    if x.dtype.kind != "f" or not np.isnan(x).any():
+        return x, lengths, 0, 0
+    there = np.full(len(x), x.shape[1]) if lengths is None else lengths
+    found = [
+        fill_missing(
+            one[:rows],
+            missing,
+            lambda row, column, i=i: f"{name}: example {i}, row {row}, channel {column}",
+        )
+        for i, (one, rows) in enumerate(zip(x, there, strict=True))
+    ]
+    filled = sum(count for _, _, count in found)
+    padded, kept = padded_series([rows for rows, _, _ in found])
+    lengths = None if (kept == padded.shape[1]).all() else kept
+    return padded, lengths, filled, int((there - kept).sum())
 
 
 def check_lengths(name: str, lengths: np.ndarray | None, n: int, length: int) -> np.ndarray | None:
@@ -125,7 +155,7 @@ def split_examples(
 def split_by_groups(
     name: str, labels: np.ndarray, split_by: Split, groups: np.ndarray
 ) -> list[split.Parts]:
-    """Folds of whole groups; with random, groups are cut as if there were none."""
+    """Folds of whole groups; of two to four each is a test part; random cuts groups."""
     if groups.shape != labels.shape:
         raise PefourierError(
             f"{name}: groups must be {len(labels)}, one for each example; got shape {groups.shape}"
@@ -136,12 +166,22 @@ def split_by_groups(
         raise PefourierError(
             f"{name}: groups and --split chronological exclude each other; use --split blocks"
         )
-    if split_by == "random":
+    names, group = np.unique(groups, return_inverse=True)
+    if split_by == "random" or len(names) == 1:
         return split.deal_within_classes(labels)
-    count = len(np.unique(groups))
-    if count < split.FOLDS:
-        raise PefourierError(f"{name} has {count} groups; {split.FOLDS} folds need as many")
-    return split.deal_groups(labels, groups)
+    if len(names) >= split.FOLDS:
+        return split.deal_groups(labels, groups)
+    parts = []
+    for one in range(len(names)):
+        test, others = np.flatnonzero(group == one), np.flatnonzero(group != one)
+        if len(np.unique(labels[test])) > 1:
+            parts.append((*with_validation(labels, others), test))
+    if not parts:
+        raise PefourierError(
+            f"{name} has {len(names)} groups, each of one class: none can be tested; give more "
+            "groups, or leave them out"
+        )
+    return parts
 
 
 def random_parts(labels: np.ndarray, tested: int, seed: int) -> split.Parts:
@@ -168,7 +208,13 @@ def with_validation(labels: np.ndarray, own: np.ndarray) -> tuple[np.ndarray, np
     return np.setdiff1d(own, valid), valid
 
 
-def from_ts(name: str, data: str | None, split_by: Split, resamples: int | None = None) -> Task:
+def from_ts(
+    name: str,
+    data: str | None,
+    split_by: Split,
+    resamples: int | None = None,
+    missing: Missing | None = None,
+) -> Task:
     """A UCR or UEA set by name, or the NAME_TRAIN.ts and NAME_TEST.ts of a folder, or one file."""
     parts = read_ts(name, data)
     every = [one for x, _ in parts for one in x]  # (channels, length) each
@@ -189,6 +235,7 @@ def from_ts(name: str, data: str | None, split_by: Split, resamples: int | None 
         most=max(split.FOLDS, resamples or 1),
         resamples=resamples or 1,
         lengths=lengths,
+        missing=missing,
     )
 
 

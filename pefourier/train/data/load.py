@@ -24,8 +24,10 @@ from pefourier.train.data.examples import check_examples, from_examples, from_ts
 from pefourier.train.data.recordings import Source
 from pefourier.train.data.split import USER_BLOCKS, Split, Task
 from pefourier.train.data.synthetic import draw_examples, sides_of_task
+from pefourier.train.options import Missing
 
 MOST_RESAMPLES = 1000
+BALANCED = 0.4  # share of the rarer of two classes from which on neither is the positive one
 SIDES = ("train", "test")
 PARTS = tuple(f"{name}_{side}" for name in "Xy" for side in SIDES)
 EXAMPLES, RECORDING = ("X", "y", "groups", "lengths"), ("rows", "test", "label", "train")
@@ -40,33 +42,30 @@ def load_task(
     folds: int | None = None,
     resamples: int | None = None,
     positive: Sequence[str] = (),
+    columns: str | None = None,
+    missing: Missing | None = None,
 ) -> Task:
     """The task that a name or path stands for, the first `folds` of its folds.
 
     `window` (default 100 rows) and `stride` cut series; examples come as long as they are. Of a set
     with a test part `resamples` splits are made, the first its publisher's. Of recordings whose
-    rows are labelled by names a `positive` one marks the anomalies.
+    rows are labelled by names a `positive` one marks the anomalies. `columns` and `missing` are as
+    --columns and --missing say.
     """
+    if columns is not None and Path(name).suffix.lower() != ".csv":
+        raise PefourierError(f"--columns is for .csv files; {shown(name)} is none")
     if resamples is None:
-        task = find_task(name, data, window, stride, split_by, positive)
+        task = find_task(name, data, window, stride, split_by, positive, columns, missing)
     else:
         check_examples(name, window, stride)
-        task = find_resamples(name, data, split_by, resamples)
+        task = find_resamples(name, data, split_by, resamples, missing)
     if folds is not None and not 1 <= folds <= len(task.folds):
         raise PefourierError(f"--folds must be from 1 to {len(task.folds)} for {name}; got {folds}")
     return replace(task, folds=task.folds[:folds])
 
 
-def name_positives(
-    tasks: Sequence[Task], names: Sequence[str], planned: bool = False
-) -> list[Task]:
-    """Tasks of two classes whose second is the positive one: a named one, or the rarer.
-
-    Refused where that may be either, but for a plan, which asks for no scores.
-    """
-    why = "" if planned else next(filter(None, (tied_classes(one, names) for one in tasks)), "")
-    if why:
-        raise PefourierError(why)
+def name_positives(tasks: Sequence[Task], names: Sequence[str]) -> list[Task]:
+    """Tasks of two classes whose second is the positive one: a named one, or the rarer."""
     found = [name_positive(task, names) for task in tasks]
     two = {one for task in tasks if len(task.classes) == 2 for one in task.classes}
     if names and not two:
@@ -80,27 +79,20 @@ def name_positives(
     return found
 
 
-def tied_classes(task: Task, names: Sequence[str]) -> str:
-    """Which two classes may both be the positive one, and what to type; "" where one is."""
-    chosen, counts = set(task.classes) & set(names), np.bincount(task.labels, minlength=2)
-    tied = not chosen and task.own_names and counts[0] == counts[1]
-    if len(task.classes) != 2 or not (tied or len(chosen) == 2):
-        return ""
-    both = " and ".join(map(shown, task.classes))
-    why = f"have {counts[0]} examples each" if tied else "can't both be positive"
-    ways = " or ".join(f"--positive {shown(name)}" for name in task.classes)
-    which = "name the one to be found, such as a fault (either, where both matter alike)"
-    return f"{task.name}: classes {both} {why}; scores of two classes are of one: {which}: {ways}"
-
-
 def name_positive(task: Task, names: Sequence[str]) -> Task:
-    """A task whose second class is the positive one; more classes have none."""
+    """A task whose second class is the positive one; more classes, or two balanced, have none."""
     if len(task.classes) != 2:
         return task
     chosen = [name for name in task.classes if name in names]
-    first, second = np.bincount(task.labels, minlength=2)
-    flip = chosen == [task.classes[0]] if chosen else task.own_names and first < second
-    return replace(task, classes=task.classes[::-1], labels=1 - task.labels) if flip else task
+    if len(chosen) > 1:
+        both = " and ".join(map(shown, chosen))
+        raise PefourierError(f"{task.name}: --positive names both classes, {both}; name one")
+    counts = np.bincount(task.labels, minlength=2)
+    balanced = not chosen and task.own_names and counts.min() >= BALANCED * counts.sum()
+    flip = chosen == [task.classes[0]] if chosen else task.own_names and counts[0] < counts[1]
+    if flip and not balanced:
+        task = replace(task, classes=task.classes[::-1], labels=1 - task.labels)
+    return replace(task, balanced=balanced)
 
 
 def reads_data_folder(name: str) -> bool:
@@ -120,6 +112,8 @@ def find_task(
     stride: int | None,
     split_by: Split,
     positive: Sequence[str] = (),
+    columns: str | None = None,
+    missing: Missing | None = None,
 ) -> Task:
     """The task with all of its folds."""
     check_dataset(name)
@@ -130,11 +124,11 @@ def find_task(
         found = recordings.read_recordings(source, data)
         return split.split_series(name, found, window, stride, split_by, source.blocks)
     if suffix == ".npz":
-        return from_archive(Path(name), window, stride, split_by)
+        return from_archive(Path(name), window, stride, split_by, missing=missing)
     if suffix == ".csv":
         from pefourier.train.data.tables import from_csv
 
-        return from_csv(Path(name), window, stride, split_by, positive)
+        return from_csv(Path(name), window, stride, split_by, positive, columns, missing)
     check_examples(name, window, stride)
     if kind in SYNTHETIC:
         # fresh draws are as good as folds
@@ -143,7 +137,7 @@ def find_task(
     if name == "digits":
         found = from_examples(name, *digits.read_digits(), split_by)
         return replace(found, grid=sides_of_data(name))
-    return from_ts(name, data, split_by)
+    return from_ts(name, data, split_by, missing=missing)
 
 
 def check_dataset(name: str) -> None:
@@ -168,17 +162,19 @@ def sides_of_data(name: str) -> tuple[int, ...]:
     return sides_of_task(name) if name.partition(":")[0] in SYNTHETIC else ()
 
 
-def find_resamples(name: str, data: str | None, split_by: Split, resamples: int) -> Task:
+def find_resamples(
+    name: str, data: str | None, split_by: Split, resamples: int, missing: Missing | None = None
+) -> Task:
     """A set with its publisher's test part, and with others drawn at random."""
     check_count("--resamples", resamples, 1, MOST_RESAMPLES)
     if split_by == "blocks" and Path(name).suffix.lower() == ".npz" and has_parts(Path(name)):
-        return from_archive(Path(name), None, None, split_by, resamples)
+        return from_archive(Path(name), None, None, split_by, resamples, missing)
     if split_by != "blocks" or not (name.startswith("uea:") or Path(name).is_dir()):
         raise PefourierError(
             f"--resamples needs a published test part, which {shown(name)}, split {split_by}, has "
             "not got: name uea:NAME, a .ts folder or a .npz of X_train, y_train, X_test and y_test"
         )
-    return from_ts(name, data, split_by, resamples)
+    return from_ts(name, data, split_by, resamples, missing)
 
 
 def has_parts(path: Path) -> bool:
@@ -188,17 +184,23 @@ def has_parts(path: Path) -> bool:
 
 
 def from_archive(
-    path: Path, window: int | None, stride: int | None, split_by: Split, resamples: int = 1
+    path: Path,
+    window: int | None,
+    stride: int | None,
+    split_by: Split,
+    resamples: int = 1,
+    missing: Missing | None = None,
 ) -> Task:
     """Examples X, y or a labelled series from a user's .npz."""
     with open_arrays(str(path), ".npz", regular=True) as file:
         names = file.arrays.keys()
         if set(PARTS) <= names:
             check_examples(str(path), window, stride)
-            return without_rest(own_parts(path, file, split_by, resamples), file, PARTS)
+            return without_rest(own_parts(path, file, split_by, resamples, missing), file, PARTS)
         if {"X", "y"} <= names:
             check_examples(str(path), window, stride)
-            task = replace(own_examples(path, file, split_by), grouped_by="an array called groups")
+            task = own_examples(path, file, split_by, missing)
+            task = replace(task, grouped_by="an array called groups")
             return without_rest(task, file, EXAMPLES)
         if "label" not in names or not {"rows", "test"} & names:
             raise PefourierError(
@@ -207,11 +209,12 @@ def from_archive(
             )
         if "groups" in names:
             raise PefourierError(f"{path} holds groups beside rows; groups go with examples X, y")
-        found = own_series(path.stem, file)
-        own_scale = "train" not in names
+        found, filled, gone = own_series(str(path), file, missing)
+        facts = {"own_scale": "train" not in names, "units": (str(path),)}
         task = split.split_series(
-            str(path), [found], window, stride, split_by, USER_BLOCKS, own_scale=own_scale
+            str(path), [found], window, stride, split_by, USER_BLOCKS, **facts
         )
+        task = split.count_missing(task, filled, gone)
         return without_rest(task, file, RECORDING)
 
 
@@ -221,7 +224,7 @@ def without_rest(task: Task, file: ArrayFile, used: Sequence[str]) -> Task:
     return replace(task, unused=tuple(rest))
 
 
-def own_examples(path: Path, file: ArrayFile, split_by: Split) -> Task:
+def own_examples(path: Path, file: ArrayFile, split_by: Split, missing: Missing | None) -> Task:
     """A user's examples X (n, length, channels) with classes y and maybe groups."""
     names = file.arrays.keys()
     near = get_close_matches("groups", [n for n in islice(names, 1000) if len(n) < 20], 1, 0.7)
@@ -230,10 +233,13 @@ def own_examples(path: Path, file: ArrayFile, split_by: Split) -> Task:
     x, y = recordings.load_part(file, "X"), recordings.load_part(file, "y", text=True)
     groups = recordings.load_part(file, "groups", text=True) if "groups" in names else None
     lengths = recordings.load_part(file, "lengths") if "lengths" in names else None
-    return from_examples(str(path), x, y, (), split_by, groups=groups, lengths=lengths)
+    facts = {"groups": groups, "lengths": lengths, "missing": missing}
+    return from_examples(str(path), x, y, (), split_by, **facts)
 
 
-def own_parts(path: Path, file: ArrayFile, split_by: Split, resamples: int) -> Task:
+def own_parts(
+    path: Path, file: ArrayFile, split_by: Split, resamples: int, missing: Missing | None
+) -> Task:
     """A user's X_train, y_train, X_test and y_test: tested on that part."""
     x, y = (
         [recordings.load_part(file, f"{n}_{part}", text=n == "y") for part in SIDES] for n in "Xy"
@@ -257,17 +263,29 @@ def own_parts(path: Path, file: ArrayFile, split_by: Split, resamples: int) -> T
         tested,
         most=most,
         resamples=resamples,
+        missing=missing,
     )
 
 
-def own_series(name: str, file: ArrayFile) -> split.Series:
-    """A user's recording with a label for each row, scaled by its part `train` where it has one."""
-    names = file.arrays.keys()
+def own_series(
+    name: str, file: ArrayFile, missing: Missing | None
+) -> tuple[split.Series, int, int]:
+    """A user's recording with a label for each row, scaled by its part `train` where it has one.
+
+    With it come how many missing numbers were filled, and how many rows dropped.
+    """
+    names, short = file.arrays.keys(), Path(name).stem
     rows = recordings.load_part(file, "rows" if "rows" in names else "test")
     label = recordings.load_part(file, "label", text=True)
+    label = recordings.truth_values(short, rows, label)
+    rows, kept, filled = recordings.fill_missing(
+        rows, missing, lambda row, column: f"{name}: row {row}, channel {column}"
+    )
+    label, gone = label[kept], int((~kept).sum())
     if "train" in names:
         recording = recordings.load_part(file, "train"), rows, label
-        return recordings.scale_recording(name, recording, 1e-6, name, name)
-    recordings.check_rows(name, rows)
-    label = recordings.truth_values(name, rows, label)
-    return split.Series(name, rows.astype(np.float32), label, name, name)
+        found = recordings.scale_recording(short, recording, 1e-6, short, short)
+    else:
+        recordings.check_rows(short, rows)
+        found = split.Series(short, rows.astype(np.float32), label, short, short)
+    return found, filled, gone

@@ -10,7 +10,6 @@ memory, and so may all recordings of a dataset.
 """
 
 import csv
-import hashlib
 import io
 import os
 import re
@@ -27,6 +26,7 @@ from pefourier.encodings.sources.arrays import MEMORY
 from pefourier.errors import PefourierError, shown
 from pefourier.files import label, status_of
 from pefourier.train.data.split import Series
+from pefourier.train.options import Missing
 
 LIMIT = 20.0  # scaled values are cut here
 LARGEST = 1e30  # of values read: float32 ends at 3e38
@@ -141,8 +141,7 @@ def read_list(path: Path) -> list[dict[str, str]]:
 
 
 def read_archives(paths: Sequence[Path]) -> Iterator[tuple[str, Recording]]:
-    """Read recordings from archives, if all that a manifest beside them lists are there."""
-    check_manifest(paths[0].parent)
+    """Read recordings from archives."""
     for path in paths:
         with open_part(path, ".npz") as file:
             if not {"train", "test", "label"} <= file.arrays.keys():
@@ -153,24 +152,6 @@ def read_archives(paths: Sequence[Path]) -> Iterator[tuple[str, Recording]]:
             label = load_part(file, "label", text=True)
             recording = load_part(file, "train"), load_part(file, "test"), label
         yield path.stem, recording
-
-
-def check_manifest(folder: Path) -> None:
-    """Refuse archives that are not those which a manifest beside their folder lists."""
-    manifest = folder.parent / "MANIFEST.csv"
-    for row in read_list(manifest) if manifest.is_file() else ():
-        file = manifest.parent / row.get("file", "")
-        if not row.get("file") or file.parent.name != folder.name:
-            continue
-        if status_of(str(file)) is None:
-            raise PefourierError(f"{file} is missing; {manifest} lists it")
-        tables.check_regular(str(file))
-        with file.open("rb") as stream:
-            digest = hashlib.file_digest(stream, "sha256").hexdigest()
-        if row.get("sha256") not in (None, "", digest):
-            raise PefourierError(
-                f"{file} does not have the checksum in {manifest}; download it again"
-            )
 
 
 def scale_recording(
@@ -202,6 +183,41 @@ def truth_values(name: str, rows: np.ndarray, label: np.ndarray) -> np.ndarray:
             f"{name}: the label of a row must be 0 or 1; got {shown(wrong[0].item())}"
         )
     return label.astype(bool)
+
+
+def fill_missing(
+    rows: np.ndarray, missing: Missing | None, place: Callable[[int, int], str]
+) -> tuple[np.ndarray, np.ndarray, int]:
+    """Rows (n, C) of a series without missing numbers (nan), which are kept, how many were filled.
+
+    A number that nothing precedes is the next one of its channel. `place` says of a row and a
+    column where they are.
+
+    >>> rows = np.array([[np.nan, 1.0], [2.0, np.nan]])
+    >>> fill_missing(rows, "previous", lambda row, column: "")[0].tolist()
+    [[2.0, 1.0], [2.0, 1.0]]
+    """
+    absent = np.isnan(rows) if rows.dtype.kind == "f" else np.zeros(rows.shape, bool)
+    kept = np.ones(len(rows), bool)
+    if not absent.any():
+        return rows, kept, 0
+    where = place(*np.argwhere(absent)[0].tolist())
+    if missing is None:
+        raise PefourierError(
+            f"{where} is missing; fill it, or give --missing previous, mean or drop"
+        )
+    if missing == "drop":
+        kept = ~absent.any(axis=1)
+        if not kept.any():
+            raise PefourierError(f"{where} is missing, and a number in all other rows; fill them")
+        return rows[kept], kept, 0
+    if absent.all(axis=0).any():
+        raise PefourierError(f"{where} is missing, as in all rows of its series; leave either out")
+    if missing == "mean":
+        return np.where(absent, np.nanmean(rows, axis=0), rows), kept, int(absent.sum())
+    last = np.maximum.accumulate(np.where(absent, -1, np.arange(len(rows))[:, None]), axis=0)
+    last = np.where(last < 0, (~absent).argmax(axis=0), last)
+    return np.take_along_axis(rows, last, axis=0), kept, int(absent.sum())
 
 
 def check_rows(what: str, rows: np.ndarray) -> None:

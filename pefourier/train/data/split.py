@@ -6,6 +6,8 @@ Windows are starts into rows (N, C) that are kept once; nobody copies them out. 
 split that does not leak: time blocks whose borders stay a window away from any anomaly, dealt into
 folds by their positives. ``chronological`` is one fold, 60/20/20 with a gap of one window.
 ``random`` shuffles windows; neighbours then stand on both sides and the scores are leaky.
+Several series of a user's own are dealt whole where each part of each fold gets both classes; then
+no border drops a window. What is dropped is counted by reason in `Task.dropped`.
 
 Recordings that are dealt together are a campaign: rows of one number are taken to be of one time,
 and one incident is seen in several. Borders have the same nominal rows in all that are equally long
@@ -15,7 +17,7 @@ that are recorded together only those of one length agree row by row in their co
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
@@ -28,6 +30,7 @@ ORDER_ALONE = "times order the rows; models see their order alone, not how far a
 FOLDS = 5
 WINDOW = 100  # rows, where nothing is said
 USER_BLOCKS = 10  # of a user's own recording
+MIN_BLOCK = 4  # windows of such a block, unless there are then fewer than folds
 MOST_ROWS = 2**26  # of a window, or of all examples that are drawn
 SAME_LENGTH = 0.01  # recordings of one campaign whose lengths differ by less have common borders
 SHARES = (0.6, 0.8)  # where validation and test begin in a chronological split
@@ -42,6 +45,14 @@ class Fold:
     test: np.ndarray
     mean: np.ndarray  # (C,)
     scale: np.ndarray  # (C,)
+
+
+@dataclass(frozen=True)
+class Dropped:
+    """How many windows, rows, series or groups play no part, and why, by a code of words.toml."""
+
+    reason: str
+    count: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,6 +76,9 @@ class Task:
     uneven: bool = False  # rows are at uneven times, of which only the order counts
     channels: tuple[str, ...] = ()  # as the data name them
     unused: tuple[str, ...] = ()  # arrays of a file that play no part, with their shapes
+    dropped: tuple[Dropped, ...] = ()
+    filled: int = 0  # numbers that were missing
+    balanced: bool = False  # two classes of which neither is the one to be detected
 
     @property
     def shortest(self) -> int:
@@ -73,8 +87,8 @@ class Task:
 
     @property
     def positive(self) -> str | None:
-        """The class of which scores are told; of more than two they are means over all."""
-        return self.classes[1] if len(self.classes) == 2 else None
+        """The class of which scores are told; without one they are means over all."""
+        return self.classes[1] if len(self.classes) == 2 and not self.balanced else None
 
 
 @dataclass(frozen=True, eq=False)
@@ -182,11 +196,14 @@ def split_series(
     blocks: int = 10,
     own_scale: bool = False,
     classes: tuple[str, str] = ("normal", "anomaly"),
+    units: Sequence[str] = (),
+    grouped: bool = False,
 ) -> Task:
     """Windows of labelled series; one is positive if any of its rows is anomalous.
 
     Validation and test windows do not overlap; training windows start every `stride` rows, default
-    a window's length. With `own_scale` each fold's training windows give shift and scale.
+    a window's length. With `own_scale` each fold's training windows give shift and scale. `units`
+    name for each series what is dealt whole where it can be: itself, or with `grouped` its group.
     """
     window = WINDOW if window is None else window
     stride = window if stride is None else stride
@@ -194,20 +211,53 @@ def split_series(
     check_count("--stride", stride, 1, MOST_ROWS)
     rows = np.concatenate([s.rows for s in series])
     label = np.concatenate([s.label for s in series])
+    longest = max(len(s.rows) for s in series)
+    if longest < window:
+        raise PefourierError(
+            f"{name}: the longest series has {longest} rows; choose a --window of at most that"
+        )
+    dropped = drop_short(series, window)
     if split == "random":
         starts, places = split_at_random(series, label, window, stride)
     else:
-        starts, places = split_by_time(series, label, window, stride, split, blocks)
-    if len(starts) == 0:
-        longest = max(len(s.rows) for s in series)
-        raise PefourierError(
-            f"{name}: the longest series has {longest} rows; choose a --window below {window}"
-        )
+        whole = units and split == "blocks"
+        dealt = deal_series(series, label, window, units, grouped) if whole else None
+        if dealt is None and grouped:
+            raise PefourierError(
+                f"{name}: no group holds windows of both classes beside others that do; more "
+                "groups, or leave the column group out"
+            )
+        if dealt is None:
+            if split == "blocks" and units:
+                most = min(len(s.rows) for s in series) // (MIN_BLOCK * window)
+                blocks = min(blocks, max(FOLDS, most))
+            dealt = spans_of_time(series, label, window, split, blocks)
+        starts, places, more = cut_spans(*dealt, window, stride)
+        possible = sum(len(s.rows) // window for s in series)
+        apart = sum(max(0, span.stop - span.start) // window for span in dealt[0])
+        dropped += [Dropped("border", possible - apart), *more]
     labels = holds_anomaly(label, starts, window).astype(np.int64)
     folds = tuple(make_fold(rows, starts, window, parts, own_scale) for parts in places)
     task = Task(name, split, rows, starts, labels, window, classes, folds, split == "random")
+    task = replace(task, dropped=tuple(one for one in dropped if one.count))
     check_task(task)
     return task
+
+
+def count_missing(task: Task, filled: int, gone: int) -> Task:
+    """The task of a recording of which missing numbers were filled, or rows dropped."""
+    lost = (Dropped("missing", gone),) if gone else ()
+    return replace(task, filled=filled, dropped=(*task.dropped, *lost))
+
+
+def drop_short(series: Sequence[Series], window: int) -> list[Dropped]:
+    """Series that hold no window, and rows behind the last one of the others."""
+    sizes = np.array([len(s.rows) for s in series])
+    short = sizes < window
+    return [
+        Dropped("short", int(short.sum())),
+        Dropped("end", int((sizes[~short] % window).sum())),
+    ]
 
 
 def holds_anomaly(label: np.ndarray, starts: np.ndarray, window: int) -> np.ndarray:
@@ -219,31 +269,82 @@ def holds_anomaly(label: np.ndarray, starts: np.ndarray, window: int) -> np.ndar
 Parts = tuple[np.ndarray, np.ndarray, np.ndarray]  # training, validation, test
 
 
-def split_by_time(
-    series: Sequence[Series], label: np.ndarray, window: int, stride: int, split: Split, blocks: int
-) -> tuple[np.ndarray, list[Parts]]:
-    """Starts of windows, and the parts of each fold, from spans of time.
+Masks = list[tuple[np.ndarray, np.ndarray, np.ndarray]]  # which spans are in each part of a fold
 
-    Windows of the same clock that overlap one that is tested are neither trained nor validated on.
-    """
+
+def deal_series(
+    series: Sequence[Series], label: np.ndarray, window: int, units: Sequence[str], grouped: bool
+) -> tuple[list[Span], Masks] | None:
+    """Whole series as spans, dealt by their `units`; None where too few hold both classes."""
+    spans = [
+        Span(first, first + len(one.rows), (unit, 0), one.dealt_with, first)
+        for (one, first), unit in zip(with_first_rows(series), units, strict=True)
+    ]
+    counts = np.array([count_windows(label, span, window) for span in spans])
+    names, unit = np.unique(units, return_inverse=True)
+    if grouped and len(names) < FOLDS:
+        masks = leave_groups_out(counts, unit)
+        return (spans, masks) if masks else None
+    of_units = np.zeros((len(names), 2), int)
+    np.add.at(of_units, unit, counts)
+    for folds in range(min(FOLDS, len(names)), 2, -1):
+        fold_of = deal(of_units[:, 1], folds)
+        if all(of_units[fold_of == fold].sum(axis=0).all() for fold in range(folds)):
+            return spans, rotate_masks(fold_of[unit], folds)
+    return None
+
+
+def count_windows(label: np.ndarray, span: Span, window: int) -> tuple[int, int]:
+    """Windows of a span without and with an anomaly."""
+    held = holds_anomaly(label, window_starts(span.start, span.stop, window, window), window)
+    return int((~held).sum()), int(held.sum())
+
+
+def leave_groups_out(counts: np.ndarray, group: np.ndarray) -> Masks:
+    """Each of a few groups as a test part; whole series (n, 2) of the others validate and train."""
+    found = []
+    for one in range(group.max() + 1):
+        test = group == one
+        others = np.flatnonzero(~test)
+        for folds in range(min(FOLDS, len(others)), 1, -1):
+            where = np.full(len(counts), -1)
+            where[others] = deal(counts[others, 1], folds)
+            valid = where == 0
+            masks = (~(valid | test), valid, test)
+            if all(counts[mask].sum(axis=0).all() for mask in masks):
+                found.append(masks)
+                break
+    return found
+
+
+def spans_of_time(
+    series: Sequence[Series], label: np.ndarray, window: int, split: Split, blocks: int
+) -> tuple[list[Span], Masks]:
+    """Spans of time, blocks or one after another, and which are in each part of each fold."""
     if split == "blocks":
         spans = block_spans(series, blocks, window)
         units = sorted({span.unit for span in spans})
         counts = dict.fromkeys(units, 0)
         for span in spans:
-            found = window_starts(span.start, span.stop, window, window)
-            counts[span.unit] += int(holds_anomaly(label, found, window).sum())
+            counts[span.unit] += count_windows(label, span, window)[1]
         fold_of = dict(zip(units, deal([counts[u] for u in units]), strict=True))
-        where = np.array([fold_of[span.unit] for span in spans])
-        chosen = rotate_folds(where, FOLDS)
-    else:
-        spans = [
-            span
-            for s, first in with_first_rows(series)
-            for span in chronological_spans(s, first, window)
-        ]
-        part = np.array([span.unit[1] for span in spans])
-        chosen = [(part == 0, part == 1, part == 2)]
+        return spans, rotate_masks(np.array([fold_of[span.unit] for span in spans]), FOLDS)
+    spans = [
+        span
+        for s, first in with_first_rows(series)
+        for span in chronological_spans(s, first, window)
+    ]
+    part = np.array([span.unit[1] for span in spans])
+    return spans, [(part == 0, part == 1, part == 2)]
+
+
+def cut_spans(
+    spans: Sequence[Span], masks: Masks, window: int, stride: int
+) -> tuple[np.ndarray, list[Parts], list[Dropped]]:
+    """Starts of windows, the parts of each fold, and what overlaps in time.
+
+    Windows of the same clock that overlap one that is tested are neither trained nor validated on.
+    """
     apart = [window_starts(span.start, span.stop, window, window) for span in spans]
     dense = [window_starts(span.start, span.stop, window, stride) for span in spans]
     starts = np.unique(np.concatenate([*apart, *dense]).astype(np.int64))
@@ -252,12 +353,14 @@ def split_by_time(
         some = [one for one, wanted in zip(found, mask, strict=True) if wanted]
         return np.searchsorted(starts, np.concatenate([np.zeros(0, dtype=np.int64), *some]))
 
-    parts = []
-    for train, valid, test in chosen:
+    parts, overlaps = [], 0
+    for train, valid, test in masks:
         times = ticks_of_test(spans, apart, test, window)
         own, others = (outside(spans, found, times, window) for found in (dense, apart))
         parts.append((indices(own, train), indices(others, valid), indices(apart, test)))
-    return starts, parts
+        overlaps += len(indices(dense, train)) - len(parts[-1][0])
+        overlaps += len(indices(apart, valid)) - len(parts[-1][1])
+    return starts, parts, [Dropped("overlap", overlaps)]
 
 
 def ticks_of_test(
@@ -327,7 +430,7 @@ def deal_within_classes(labels: np.ndarray) -> list[Parts]:
         members = rng.permutation(np.flatnonzero(labels == label))
         where[members] = (begin + np.arange(len(members))) % FOLDS
         begin += len(members)
-    return [tuple(map(np.flatnonzero, parts)) for parts in rotate_folds(where, FOLDS)]
+    return [tuple(map(np.flatnonzero, parts)) for parts in rotate_masks(where, FOLDS)]
 
 
 def deal_groups(labels: np.ndarray, groups: np.ndarray, folds: int = FOLDS) -> list[Parts]:
@@ -348,10 +451,10 @@ def deal_groups(labels: np.ndarray, groups: np.ndarray, folds: int = FOLDS) -> l
         crowd = (given * share[one]).sum(axis=1)
         fold[one] = np.lexsort((given.sum(axis=1).round(9), crowd.round(9)))[0]
         given[fold[one]] += share[one]
-    return [tuple(map(np.flatnonzero, parts)) for parts in rotate_folds(fold[unit], folds)]
+    return [tuple(map(np.flatnonzero, parts)) for parts in rotate_masks(fold[unit], folds)]
 
 
-def rotate_folds(where: np.ndarray, folds: int) -> list[Parts]:
+def rotate_masks(where: np.ndarray, folds: int) -> Masks:
     """Masks of parts from the fold of each: test = fold k, validation = k + 1, train = the rest."""
     held = [(where == (k + 1) % folds, where == k) for k in range(folds)]
     return [(~(valid | test), valid, test) for valid, test in held]
@@ -378,22 +481,31 @@ def make_fold(
 
 def check_task(task: Task) -> None:
     """Refuse a task where some fold could not train, choose a threshold or be tested."""
+    left = sum(one.count for one in task.dropped if one.reason == "border")
+    lost = f", beside {left} that borders of blocks drop" if left else ""
+    of = f"{task.name}: of {len(task.labels)} windows of {task.length} rows{lost}"
     lacking = set(range(len(task.classes))) - set(task.labels.tolist())
     if lacking:
-        name = task.classes[min(lacking)]
         raise PefourierError(
-            f"{task.name}: no window of {task.length} rows is of class {name}; all are needed"
+            f"{of}, none is of class {task.classes[min(lacking)]}; choose a smaller --window, or "
+            "give more series"
         )
     for number, fold in enumerate(task.folds):
-        for part in ("train", "valid", "test"):
-            present = np.unique(task.labels[getattr(fold, part)])
-            if len(present) < min(2, len(task.classes)) or (
-                part == "train" and len(present) < len(task.classes)
-            ):
-                names = "only " + ", ".join(task.classes[c] for c in present)
-                names = names if len(present) else "no window"
-                raise PefourierError(
-                    f"{task.name}, split {task.split}: fold {number} has {names} in its "
-                    f"{part} part; it needs {'all' if part == 'train' else 'two'} classes there: "
-                    "more examples of each, or for recordings a smaller --window or another --split"
-                )
+        if problem := lacks_classes(task, fold):
+            raise PefourierError(
+                f"{of}, split {task.split}, fold {number} {problem}: more examples of each, or for "
+                "recordings a smaller --window or another --split"
+            )
+
+
+def lacks_classes(task: Task, fold: Fold) -> str:
+    """Which part of a fold has too few classes, in words; "" where none has."""
+    for part in ("train", "valid", "test"):
+        present = np.unique(task.labels[getattr(fold, part)])
+        every = part == "train" and len(present) < len(task.classes)
+        if every or len(present) < min(2, len(task.classes)):
+            names = "only " + ", ".join(task.classes[c] for c in present)
+            names = names if len(present) else "no window"
+            needs = "all" if part == "train" else "two"
+            return f"has {names} in its {part} part; it needs {needs} classes there"
+    return ""

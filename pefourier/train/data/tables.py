@@ -2,117 +2,148 @@
 
 Conventions
 -----------
-The first line names the columns: `id` of a series, `time` (or `t`), `label`, maybe `group`; all
-others are channels. Lines may stand in any order; times of a series must differ, and only their
-order counts. Where a label is the same in all lines of every series, series are examples of that
-class, shorter ones padded; where it changes within one, they are recordings, and labels are 0 and
-1, or names of which the rarer marks anomalies. Times are numbers or dates as ISO 8601 has them.
-Cells are parted by commas, semicolons (then numbers may have decimal commas) or tabs.
+The first line names the columns: `id` of a series, `time` (or `t`), `label`, maybe `group`, or what
+--columns calls them; all others are channels. Lines may stand in any order; times are numbers, of a
+series they must differ, and only their order counts. Where a label is the same in all lines of
+every series, series are examples of that class, shorter ones padded; where it changes within some,
+they are recordings, and labels are 0 and 1, or names of which the rarer marks anomalies. Cells are
+parted by commas, semicolons or tabs.
 """
 
 import csv
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from pefourier.answers.telling import sentence
 from pefourier.encodings.domain import EVEN
 from pefourier.encodings.sources.formats import reads_as_number
 from pefourier.encodings.sources.tables import check_regular, told
-from pefourier.errors import PefourierError, shown
+from pefourier.errors import PefourierError, shown, unknown
 from pefourier.files import label as name_of_file
 from pefourier.train.data import recordings, split
 from pefourier.train.data.examples import check_examples, from_examples, padded_series
 from pefourier.train.data.split import Split, Task
+from pefourier.train.options import Missing
 from pefourier.writing.text import join
 
 LARGEST = 2**30  # bytes
 DELIMITERS = ",;\t"
 ROLES = ("id", "time", "label", "group")
-SAME_AS = {
-    "t": "time",
-    "timestamp": "time",
-    "date": "time",
-    "datetime": "time",
-    "series": "id",
-    "class": "label",
-    "y": "label",
-}
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+SAME_AS = {"t": "time", "timestamp": "time", "series": "id", "class": "label", "y": "label"}
+ABSENT = ("", "na", "nan", "n/a", "null", "none")  # cells of missing numbers
+TYPO = 0.5  # share of series with several labels below which they are taken for mistakes
 
 
 @dataclass(frozen=True, eq=False)
-class Long:
+class LongTable:
     """A file in long form."""
 
     path: Path
     columns: dict[str, np.ndarray]  # of each role, as text
-    channels: np.ndarray  # (n, C)
+    times: np.ndarray  # (n,)
+    channels: np.ndarray  # (n, C), nan where a number is missing
     lines: np.ndarray  # (n,) number in the file
     names: tuple[str, ...]  # of channels
 
+    def place(self, at: int, column: str = "") -> str:
+        """Where a cell is: the file, the series, the line and maybe the column."""
+        where = f"{shown(str(self.path))}, line {self.lines[at]}: series "
+        where += shown(str(self.columns["id"][at]))
+        return f"{where}, column {column}" if column else where
 
-def refusal(path: Path, what: str, line: int, cell: str) -> PefourierError:
-    """The error for a cell of a line."""
-    return PefourierError(f"{shown(str(path))}, line {line}: {what}; got {shown(str(cell))}")
+
+def parse_columns(text: str | None) -> dict[str, str]:
+    """The role of each column that --columns names.
+
+    >>> parse_columns("time=hour,series=unit")
+    {'hour': 'time', 'unit': 'id'}
+    """
+    roles: dict[str, str] = {}
+    for item in text.split(",") if text is not None else ():
+        key, equals, name = (part.strip() for part in item.partition("="))
+        role = SAME_AS.get(key, key)
+        if role not in ROLES:
+            raise unknown("role of --columns", key, ("time", "series", "label", "group"))
+        if not equals or not name:
+            raise PefourierError(f"--columns {shown(item)} lacks a column; give {key}=NAME")
+        if role in roles.values() or name in roles:
+            raise PefourierError(f"--columns names {shown(item)} twice; name each role once")
+        roles[name] = role
+    return roles
 
 
-def read_long(path: Path) -> Long:
+def read_long(path: Path, columns: str | None = None) -> LongTable:
     """Read the columns that have a role, and channels."""
+    roles = parse_columns(columns)
     check_regular(str(path))
-
-    def parse() -> tuple[list[str], list[list[str]], np.ndarray, bool]:
-        if path.stat().st_size > LARGEST:
-            raise ValueError(f"text of up to {LARGEST} bytes is read")
-        with path.open(encoding="utf-8-sig", newline="") as stream:
-            first = stream.readline()
-            parted = max(DELIMITERS, key=first.count)
-            stream.seek(0)
-            try:
-                (_, head), *rows = list(cells_of_lines(csv.reader(stream, delimiter=parted)))
-            except csv.Error as error:
-                raise ValueError(str(error)) from error
-        if not rows:
-            raise ValueError("it has names of columns and no line below them")
-        lines = np.array([line for line, _ in rows])
-        return [cell.strip() for cell in head], [row for _, row in rows], lines, parted == ";"
-
-    head, rows, lines, decimal_commas = told(
-        parse, name_of_file(str(path)), ".csv", "write it again"
-    )
-    known, channels = roles_of_columns(path, head)
-    found = {role: np.array([row[at] for row in rows], dtype=str) for role, at in known.items()}
-    values = np.empty((len(rows), len(channels)))
-    for column, at in zip(values.T, channels, strict=True):
-        cells = [row[at].replace(",", "." if decimal_commas else ",") for row in rows]
-        read = partial(finite_number, what=sentence("train", "not a channel", name=head[at]))
-        column[:] = read_cells(path, cells, lines, read)
-    return Long(path, found, values, lines, tuple(head[at] for at in channels))
+    label = name_of_file(str(path))
+    head, rows, lines = told(lambda: parse_lines(path), label, ".csv", "write it again")
+    known, channels = roles_of_columns(path, head, roles)
+    cells = {role: np.array([row[at].strip() for row in rows]) for role, at in known.items()}
+    empty = LongTable(path, cells, np.zeros(0), np.zeros(0), lines, ())
+    for role, column in cells.items():
+        lacking = np.flatnonzero(column == "")
+        if len(lacking):
+            at = int(lacking[0])
+            raise PefourierError(f"{empty.place(at, head[known[role]])}: it has no {role}")
+    times = read_cells(empty, [row[known["time"]] for row in rows], head[known["time"]], True)
+    values = [read_cells(empty, [row[at] for row in rows], head[at]) for at in channels]
+    names = tuple(head[at] for at in channels)
+    return replace(empty, times=times, channels=np.column_stack(values), names=names)
 
 
-def roles_of_columns(path: Path, head: Sequence[str]) -> tuple[dict[str, int], list[int]]:
-    """The column of each role, and those of channels."""
-    roles = [SAME_AS.get(name.lower(), name.lower()) for name in head]
+def parse_lines(path: Path) -> tuple[list[str], list[list[str]], np.ndarray]:
+    """The names of columns, the cells of all other lines, and the numbers of these."""
+    if path.stat().st_size > LARGEST:
+        raise ValueError(f"text of up to {LARGEST} bytes is read")
+    with path.open(encoding="utf-8-sig", newline="") as stream:
+        first = stream.readline()
+        parted = max(DELIMITERS, key=first.count)
+        stream.seek(0)
+        try:
+            (_, head), *rows = list(cells_of_lines(csv.reader(stream, delimiter=parted)))
+        except csv.Error as error:
+            raise ValueError(str(error)) from error
+    if not rows:
+        raise ValueError("it has names of columns and no line below them")
+    lines = np.array([line for line, _ in rows])
+    return [cell.strip() for cell in head], [row for _, row in rows], lines
+
+
+def roles_of_columns(
+    path: Path, head: Sequence[str], given: dict[str, str]
+) -> tuple[dict[str, int], list[int]]:
+    """The column of each role, and those of channels; roles that are given stand alone."""
+    lacking = next((name for name in given if name not in head), None)
+    if lacking is not None:
+        raise PefourierError(
+            f"--columns: {shown(str(path))} has no column {shown(lacking)}; its first line names "
+            f"{shown(', '.join(head))}"
+        )
+    roles = [given.get(name) or SAME_AS.get(name.lower(), name.lower()) for name in head]
+    roles = [
+        "" if role in given.values() and given.get(name) != role else role
+        for name, role in zip(head, roles, strict=True)
+    ]
     known = {role: roles.index(role) for role in ROLES if role in roles}
     channels = [i for i, role in enumerate(roles) if role not in ROLES]
-    lacking = [role for role in ROLES[:3] if role not in known]
-    if lacking or not channels:
-        what = f"a column {lacking[0]}" if lacking else "columns of channels"
+    lacks = [role for role in ROLES[:3] if role not in known]
+    if lacks or not channels:
+        what = f"a column {lacks[0]}" if lacks else "columns of channels"
         raise PefourierError(
             f"{shown(str(path))} lacks {what}: its first line names {shown(', '.join(head))}; "
-            "expected id, time, label and channels"
+            "expected id, time, label and channels, or --columns time=…,series=…,label=…"
         )
     twice = next((role for role in ROLES if roles.count(role) > 1), None)
     if twice:
         named = join(shown(n) for n, role in zip(head, roles, strict=True) if role == twice)
         raise PefourierError(
-            f"{shown(str(path))}: {named} can each be its {twice}; rename those that are not"
+            f"{shown(str(path))}: {named} can each be its {twice}; say which by --columns "
+            f"{twice}=NAME"
         )
     return known, channels
 
@@ -133,58 +164,25 @@ def cells_of_lines(lines: Any) -> Iterator[tuple[int, list[str]]]:
 
 
 def read_cells(
-    path: Path, cells: Sequence[str], lines: np.ndarray, read: Callable[[str], float]
+    table: LongTable, cells: Sequence[str], name: str, is_time: bool = False
 ) -> np.ndarray:
-    """Cells as numbers; the first that is none is named with its line."""
+    """Cells of a column as numbers, nan where one is missing; a time must be there."""
     found = np.empty(len(cells))
     for at, cell in enumerate(cells):
         try:
-            found[at] = read(cell)
-        except ValueError as error:
-            raise refusal(path, str(error), int(lines[at]), cell) from error
+            found[at] = np.nan if cell.strip().lower() in ABSENT else float(cell)
+        except ValueError:
+            found[at] = np.inf
+        if np.isinf(found[at]) or (is_time and np.isnan(found[at])):
+            what = "a time must be a finite number, such as seconds"
+            channel = (
+                "a channel must be a finite number; --columns label=NAME or group=NAME says "
+                "what else a column is"
+            )
+            raise PefourierError(
+                f"{table.place(at, name)}: {what if is_time else channel}; got {shown(cell)}"
+            )
     return found
-
-
-def finite_number(cell: str, what: str) -> float:
-    """A cell as a finite number; else a `ValueError` says what it must be.
-
-    >>> finite_number(" 1e3", "")
-    1000.0
-    """
-    try:
-        found = float(cell)
-    except ValueError:
-        found = float("nan")
-    if not abs(found) < float("inf"):
-        raise ValueError(what)
-    return found
-
-
-def seconds_of_date(cell: str) -> float:
-    """A date of ISO 8601 in seconds; those that name no zone are taken as of one.
-
-    >>> seconds_of_date("1970-01-02 00:00:01.5"), seconds_of_date("1970-01-01T01:00:00+01:00")
-    (86401.5, 0.0)
-    """
-    try:
-        found = datetime.fromisoformat(cell.strip())
-    except ValueError:
-        raise ValueError(
-            "time must be a number, or a date such as 2024-05-31T12:00:00, as all of the file"
-        ) from None
-    zoned = found if found.tzinfo else found.replace(tzinfo=UTC)
-    return (zoned - EPOCH).total_seconds()
-
-
-def times_of(one: Long) -> np.ndarray:
-    """Times (n,): numbers, or dates where the first is one."""
-    cells = one.columns["time"]
-    try:
-        float(cells[0])
-    except ValueError:
-        return read_cells(one.path, cells, one.lines, seconds_of_date)
-    read = partial(finite_number, what="time must be a finite number")
-    return read_cells(one.path, cells, one.lines, read)
 
 
 def from_csv(
@@ -193,50 +191,146 @@ def from_csv(
     stride: int | None,
     split_by: Split,
     positive: Sequence[str] = (),
+    columns: str | None = None,
+    missing: Missing | None = None,
 ) -> Task:
     """Examples or recordings of a .csv in long form."""
-    one = read_long(path)
-    columns, times = one.columns, times_of(one)
-    names, series = np.unique(columns["id"], return_inverse=True)
-    order = np.lexsort((times, series))
-    same = (np.diff(series[order]) == 0) & (np.diff(times[order]) == 0)
-    if same.any():
-        at = order[1:][same][0]
-        name = shown(str(columns["id"][at]))
-        said = f"series {name} has a time twice"
-        raise refusal(path, said, int(one.lines[at]), columns["time"][at])
-    ends = np.cumsum(np.bincount(series))[:-1]
-    parts = np.split(order, ends)
-    steps = np.concatenate([np.diff(times[part]) for part in parts])
+    table, parts, filled, gone = fill_series(read_long(path, columns), missing)
+    steps = np.concatenate([np.diff(table.times[part]) for part in parts])
     uneven = len(steps) > 0 and bool(np.ptp(steps) > EVEN * steps.mean())
-    if all(len(set(columns["label"][part])) == 1 for part in parts):
-        task = examples_of(one, parts, window, stride, split_by)
-        return replace(task, uneven=uneven, channels=one.names, grouped_by="a column called group")
-    if "group" in columns:
-        raise PefourierError(
-            f"{shown(str(path))}: group goes with series of one label each; leave it out"
+    if are_examples(table, parts, window, stride):
+        task = examples_of(table, parts, window, stride, split_by)
+        task = replace(task, grouped_by="a column called group")
+    else:
+        task = recordings_of(table, parts, window, stride, split_by, positive)
+    task = split.count_missing(task, filled, gone)
+    return replace(task, uneven=uneven, channels=table.names)
+
+
+def fill_series(
+    table: LongTable, missing: Missing | None
+) -> tuple[LongTable, list[np.ndarray], int, int]:
+    """A table without missing numbers, the rows of each series in the order of time.
+
+    With it come how many numbers were filled, and how many rows dropped.
+    """
+    channels, parts, filled, gone = table.channels.copy(), [], 0, 0
+    for part in rows_of_series(table):
+        rows, kept, count = recordings.fill_missing(
+            table.channels[part],
+            missing,
+            lambda row, column, part=part: table.place(part[row], table.names[column]),
         )
-    anomalous, classes = read_anomalies(one, positive)
+        parts.append(part[kept])
+        channels[parts[-1]] = rows
+        filled, gone = filled + count, gone + int((~kept).sum())
+    return replace(table, channels=channels), parts, filled, gone
+
+
+def rows_of_series(table: LongTable) -> list[np.ndarray]:
+    """The rows of each series in the order of time, series by name."""
+    _, series = np.unique(table.columns["id"], return_inverse=True)
+    order = np.lexsort((table.times, series))
+    same = (np.diff(series[order]) == 0) & (np.diff(table.times[order]) == 0)
+    if same.any():
+        at = int(order[1:][same][0])
+        raise PefourierError(f"{table.place(at)} has a time twice: {table.columns['time'][at]}")
+    return np.split(order, np.cumsum(np.bincount(series))[:-1])
+
+
+def are_examples(
+    table: LongTable, parts: Sequence[np.ndarray], window: int | None, stride: int | None
+) -> bool:
+    """Whether each series is an example of one class; else series are recordings.
+
+    Where most series have one label, and not all the same, a series with two is a mistake, unless a
+    window says that all are to be cut.
+    """
+    labels = table.columns["label"]
+    spelled = Counter(name.lower() for name in np.unique(labels).tolist())
+    for at in np.flatnonzero([spelled[name.lower()] > 1 for name in labels.tolist()])[:1]:
+        name = str(labels[at])
+        rare = min(
+            (n for n in np.unique(labels).tolist() if n.lower() == name.lower()),
+            key=lambda n: (labels == n).sum(),
+        )
+        at = int(np.flatnonzero(labels == rare)[0])
+        others = labels[(table.columns["id"] == table.columns["id"][at]) & (labels != rare)]
+        two = f" has two labels, {rare} and {others[0]}:" if len(others) else ":"
+        raise PefourierError(
+            f"{table.place(at)}{two} labels differ in capitals alone; spell {shown(rare)} as "
+            "the others are"
+        )
+    mixed = [part for part in parts if len(np.unique(labels[part])) > 1]
+    alike = {str(labels[part[0]]) for part in parts if len(np.unique(labels[part])) == 1}
+    cut = window is not None or stride is not None
+    if mixed and len(alike) > 1 and not cut and len(mixed) < TYPO * len(parts):
+        counts = Counter(labels[mixed[0]].tolist()).most_common()
+        at = next(int(i) for i in mixed[0] if labels[i] == counts[-1][0])
+        named = join(shown(name) for name, _ in counts)
+        more = f", as have {len(mixed) - 1} more" if len(mixed) > 1 else ""
+        raise PefourierError(
+            f"{table.place(at)} has {len(counts)} labels, {named}{more}; give each series one, or "
+            "--window ROWS if these are recordings to be cut"
+        )
+    return not mixed
+
+
+def recordings_of(
+    table: LongTable,
+    parts: Sequence[np.ndarray],
+    window: int | None,
+    stride: int | None,
+    split_by: Split,
+    positive: Sequence[str],
+) -> Task:
+    """Windows of series whose rows are labelled, of one group on one side."""
+    anomalous, classes = read_anomalies(table, positive)
+    groups = groups_of(table, parts)
     found = []
-    for name, part in zip(names, parts, strict=True):
-        rows = one.channels[part].astype(np.float32)
-        recordings.check_rows(str(name), rows)
-        found.append(split.Series(str(name), rows, anomalous[part], str(name), str(name)))
-    facts = {"own_scale": True, "classes": classes}
-    task = split.split_series(
-        str(path), found, window, stride, split_by, split.USER_BLOCKS, **facts
-    )
-    return replace(task, uneven=uneven, channels=one.names)
+    for part in parts:
+        name = str(table.columns["id"][part[0]])
+        rows = table.channels[part].astype(np.float32)
+        recordings.check_rows(name, rows)
+        found.append(split.Series(name, rows, anomalous[part], name, name))
+    grouped = groups is not None and len(set(groups)) > 1 and split_by != "random"
+    if grouped and split_by == "chronological":
+        raise PefourierError(
+            f"{shown(str(table.path))}: a column group and --split chronological exclude each "
+            "other; use --split blocks"
+        )
+    facts = {"own_scale": True, "classes": classes, "grouped": grouped}
+    facts["units"] = groups if grouped else [one.name for one in found]
+    name = str(table.path)
+    return split.split_series(name, found, window, stride, split_by, split.USER_BLOCKS, **facts)
 
 
-def read_anomalies(one: Long, positive: Sequence[str]) -> tuple[np.ndarray, tuple[str, str]]:
+def groups_of(table: LongTable, parts: Sequence[np.ndarray]) -> list[str] | None:
+    """The group of each series; None where there is no such column."""
+    if "group" not in table.columns:
+        return None
+    column = table.columns["group"]
+    for part in parts:
+        names = np.unique(column[part])
+        if len(names) > 1:
+            at = int(part[np.flatnonzero(column[part] != column[part[0]])[0]])
+            raise PefourierError(
+                f"{table.place(at)} is of two groups, {shown(str(names[0]))} and "
+                f"{shown(str(names[1]))}; give each series one"
+            )
+    return [str(column[part[0]]) for part in parts]
+
+
+def read_anomalies(table: LongTable, positive: Sequence[str]) -> tuple[np.ndarray, tuple[str, str]]:
     """Which rows of recordings are anomalous, and the classes: by 0 and 1, or by names."""
-    labels, path = one.columns["label"], shown(str(one.path))
+    labels, path = table.columns["label"], shown(str(table.path))
     counted = Counter(labels.tolist())
     chosen = [name for name in counted if name in positive]
     if not chosen and all(reads_as_number(name) for name in counted):
-        read = partial(truth_value, what="the label of a row must be 0 or 1, or --positive NAME")
-        return read_cells(one.path, labels, one.lines, read) == 1, ("normal", "anomaly")
+        return np.array([truth_value(table, at) for at in range(len(labels))]), (
+            "normal",
+            "anomaly",
+        )
     (rarest, least), (_, most), *more = sorted(counted.items(), key=lambda item: item[1])
     if not chosen and (more or least == most):
         raise PefourierError(
@@ -251,28 +345,28 @@ def read_anomalies(one: Long, positive: Sequence[str]) -> tuple[np.ndarray, tupl
     return labels == own, (rest, own)
 
 
-def truth_value(cell: str, what: str) -> float:
-    """0 or 1 of a cell."""
-    found = finite_number(cell, what)
-    if found not in (0, 1):
-        raise ValueError(what)
-    return found
+def truth_value(table: LongTable, at: int) -> bool:
+    """Whether a row is labelled 1; else it must be 0."""
+    label = str(table.columns["label"][at])
+    if float(label) not in (0, 1):
+        raise PefourierError(
+            f"{table.place(at)}: the label of a row must be 0 or 1, or --positive NAME; got "
+            f"{shown(label)}"
+        )
+    return float(label) == 1
 
 
 def examples_of(
-    one: Long, parts: list[np.ndarray], window: int | None, stride: int | None, split_by: Split
+    table: LongTable,
+    parts: Sequence[np.ndarray],
+    window: int | None,
+    stride: int | None,
+    split_by: Split,
 ) -> Task:
     """A series an example, of the label that all its lines have."""
-    columns, path = one.columns, shown(str(one.path))
-    check_examples(str(one.path), window, stride)
-    labels = np.array([columns["label"][part[0]] for part in parts])
-    groups = None
-    if "group" in columns:
-        groups = np.array([columns["group"][part[0]] for part in parts])
-        for part in parts:
-            if len(set(columns["group"][part])) > 1:
-                name = shown(str(columns["id"][part[0]]))
-                raise PefourierError(f"{path}: series {name} is of two groups")
-    x, lengths = padded_series([one.channels[part] for part in parts])
-    facts = {"groups": groups, "lengths": lengths}
-    return from_examples(str(one.path), x, labels, (), split_by, **facts)
+    check_examples(str(table.path), window, stride)
+    labels = np.array([table.columns["label"][part[0]] for part in parts])
+    groups = groups_of(table, parts)
+    x, lengths = padded_series([table.channels[part] for part in parts])
+    facts = {"groups": None if groups is None else np.array(groups), "lengths": lengths}
+    return from_examples(str(table.path), x, labels, (), split_by, **facts)

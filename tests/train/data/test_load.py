@@ -13,7 +13,7 @@ from stored import HEADER, npy_bytes
 from training import recording
 
 from pefourier.errors import PefourierError
-from pefourier.train.data import examples, load, recordings
+from pefourier.train.data import examples, load, recordings, split
 
 
 def test_published_sets_are_read_from_a_folder_of_data():
@@ -53,10 +53,13 @@ Y = np.arange(40) % 2
         ),
         ({"X": X, "y": Y[:-1]}, "expected X of shape (n, length, channels) and y of shape (n,)"),
         ({"X": X, "y": Y * 0}, "y has 1 classes in 40 examples"),
-        ({"X": np.where(X > 2, np.nan, X), "y": Y}, "fill missing values before training"),
+        (
+            {"X": np.where(X > 2, np.nan, X), "y": Y},
+            "give --missing previous, mean or drop",
+        ),
         ({"X": np.where(X > 2, 1e300, X), "y": Y}, "is 1e+300; scale such values before training"),
         ({"X": X, "y": Y - np.inf}, "whole numbers or names; got -inf"),
-        ({"X": X, "y": Y, "groups": Y}, "has 2 groups; 5 folds need as many"),
+        ({"X": X, "y": Y, "groups": Y}, "has 2 groups, each of one class: none can be tested"),
         (
             {"X": X, "y": Y, "groups": Y[:4]},
             "groups must be 40, one for each example; got shape (4",
@@ -69,7 +72,7 @@ Y = np.arange(40) % 2
         ({"rows": X[0], "label": Y[:4]}, ", labels (n,); got (5, 2) and (4,)"),
         (
             {"rows": X[0], "label": Y[:5]},
-            "the longest series has 5 rows; choose a --window below 100",
+            "the longest series has 5 rows; choose a --window of at most that",
         ),
     ],
     ids=range(15),
@@ -241,7 +244,7 @@ def test_what_an_archive_would_take_is_weighed_before_it_is_read(tmp_path, monke
 def test_a_class_that_no_window_has_is_said(tmp_path, rng, label):
     np.savez(tmp_path / "own.npz", rows=rng.normal(size=(4000, 2)), label=np.full(4000, label))
     lacking = ["anomaly", "normal"][label]
-    with pytest.raises(PefourierError, match=f"no window of 20 rows is of class {lacking}; "):
+    with pytest.raises(PefourierError, match=f"windows of 20 rows.*, none is of class {lacking}; "):
         load.load_task(str(tmp_path / "own.npz"), window=20)
 
 
@@ -283,7 +286,7 @@ def test_a_window_of_no_rows_is_refused(tmp_path, rng):
         ):
             load.load_task(str(tmp_path / "own.npz"), **sizes)
     np.savez(tmp_path / "few.npz", rows=np.zeros((5, 2)), label=[0, 1, 0, 0, 0])
-    with pytest.raises(PefourierError, match=r"few.npz, split blocks: fold 0 has "):
+    with pytest.raises(PefourierError, match=r"of 5 windows .*, fold 0 has "):
         load.load_task(str(tmp_path / "few.npz"), window=1)
 
 
@@ -328,14 +331,17 @@ def test_the_rarer_class_is_positive_unless_one_is_named(rng, labels, names, cla
     assert told == [f"{x:.0f}" if labels.dtype.kind == "f" else str(x) for x in labels]
 
 
-def test_classes_of_equal_size_ask_which_is_positive(rng):
+def test_of_balanced_classes_neither_is_the_positive_one(rng):
     y = np.array(["up", "down"])[np.arange(60) % 2]
     task = examples.from_examples("x", rng.normal(size=(60, 4, 1)), y, (), "blocks")
-    with pytest.raises(PefourierError, match=r"^x: classes 'down' and 'up' have 30 examples each;"):
-        load.name_positives([task], ())
-    with pytest.raises(
-        PefourierError, match="can't both be positive; scores of two classes are of one"
-    ):
+    (balanced,) = load.name_positives([task], ())
+    assert (balanced.positive, balanced.classes) == (None, ("down", "up"))
+    for few, positive in ((23, "up"), (24, None), (36, None), (37, "down")):
+        y = np.array(["up", "down"])[(np.arange(60) >= few).astype(int)]
+        unequal = examples.from_examples("x", rng.normal(size=(60, 4, 1)), y, (), "blocks")
+        assert load.name_positives([unequal], ())[0].positive == positive
+        assert load.name_positives([unequal], ("down",))[0].positive == "down"
+    with pytest.raises(PefourierError, match="names both classes"):
         load.name_positives([task], ("up", "down"))
     with pytest.raises(PefourierError, match=r"unknown class .* 'upp'\. Did you mean 'up'"):
         load.name_positives([task], ("up", "upp"))
@@ -344,3 +350,39 @@ def test_classes_of_equal_size_ask_which_is_positive(rng):
     with pytest.raises(PefourierError, match=r"needs a dataset of two classes, and .* has 3"):
         load.name_positives([three], ("a",))
     assert load.name_positives([drawn], ())[0].positive == "B first"
+
+
+@pytest.mark.parametrize("kind", ["X", "rows", "parts"])
+def test_missing_numbers_are_named_or_dealt_with_as_asked(tmp_path, rng, kind):
+    x, y = rng.normal(size=(40, 6, 2)), np.arange(40) % 2
+    x[7, 0, 1] = x[7, 3, 1] = np.nan
+    rows, label = rng.normal(size=(4000, 2)), (np.arange(4000) % 200 < 5).astype(int)
+    rows[4, 1] = rows[7, 1] = np.nan
+    arrays = {
+        "X": {"X": x, "y": y},
+        "rows": {"rows": rows, "label": label},
+        "parts": {"X_train": x[:20], "y_train": y[:20], "X_test": x[20:], "y_test": y[20:]},
+    }[kind]
+    path = str(tmp_path / "own.npz")
+    np.savez(path, **arrays)
+    window = 10 if kind == "rows" else None
+    where = "row 4, channel 1" if kind == "rows" else "example 7, row 0, channel 1"
+    with pytest.raises(PefourierError, match=where):
+        load.load_task(path, window=window)
+    found = {
+        how: load.load_task(path, window=window, missing=how)
+        for how in ("previous", "mean", "drop")
+    }
+    assert [one.filled for one in found.values()] == [2, 2, 0]
+    assert split.Dropped("missing", 2) in found["drop"].dropped
+    if kind == "rows":
+        assert found["previous"].rows[4, 1] == np.float32(rows[3, 1])
+        assert found["mean"].rows[7, 1] == np.float32(np.nanmean(rows[:, 1]))
+        np.testing.assert_array_equal(found["drop"].rows[4], rows[5].astype(np.float32))
+    else:
+        own = {how: one.rows.reshape(40, 6, 2)[7, :, 1] for how, one in found.items()}
+        given = x[7, :, 1].astype(np.float32)
+        assert own["previous"].tolist() == given[[1, 1, 2, 2, 4, 5]].tolist()
+        assert own["mean"][3] == np.float32(np.nanmean(x[7, :, 1]))
+        assert own["drop"][:4].tolist() == given[[1, 2, 4, 5]].tolist()
+        assert found["drop"].lengths[7] == 4

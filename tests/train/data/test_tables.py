@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from pefourier.errors import PefourierError
-from pefourier.train.data import load
+from pefourier.train.data import load, split
 from pefourier.train.data.examples import from_examples
 from pefourier.train.grid import remarks_on_examples
 
@@ -101,31 +101,6 @@ def test_whose_examples_are_is_asked_where_nothing_says_it(tmp_path, rng):
     ]
 
 
-def test_dates_names_semicolons_and_decimal_commas_are_read(tmp_path, rng):
-    label = ["fault" if i % 40 > 30 else "fine" for i in range(600)]
-    rows = rng.normal(size=(600, 2)).round(3)
-    lines = [
-        f"{series};2024-03-{1 + i // 24:02d} {i % 24:02d}:30;{str(x).replace('.', ',')};{y};{name}"
-        for series in "ab"
-        for i, ((x, y), name) in enumerate(zip(rows, label, strict=True))
-    ]
-    (tmp_path / "x.csv").write_text("\n".join(["id;date;u;v;label", *lines[::-1]]) + "\n")
-    task = load.load_task(str(tmp_path / "x.csv"), window=5)
-    assert task.classes == ("fine", "fault")
-    np.testing.assert_allclose(task.rows[:600], rows, rtol=1e-6)
-    turned = load.load_task(str(tmp_path / "x.csv"), None, 5, None, "random", positive=["fine"])
-    assert turned.classes == ("fault", "fine")
-    assert turned.labels.mean() > 0.5 > task.labels.mean()
-
-
-def test_times_of_zones_are_ordered_as_they_passed(tmp_path):
-    ends = ("T01:00:00+02:00,1", "T00:00:00Z,2", "T00:30:00+00:00,3")
-    lines = [f"s{i},2024-05-01{end},{'ab'[i % 2]}" for i in range(20) for end in ends[::-1]]
-    (tmp_path / "x.csv").write_text("\n".join(["id,time,u,label", *lines]))
-    task = load.load_task(str(tmp_path / "x.csv"))
-    assert task.rows[:3, 0].tolist() == [1, 2, 3]
-
-
 def test_labels_that_change_make_recordings(tmp_path, rng):
     label = [int(i % 40 > 30) for i in range(600)]
     series = {name: (rng.normal(size=(600, 2)).tolist(), label) for name in "ab"}
@@ -146,36 +121,33 @@ HEAD = "id,time,a,label\n"
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "is not a readable .csv file: it has no line"),
-        ("id,time,a\n1,2,3\n", "lacks a column label: its first line names"),
+        ("", "it has no line"),
+        ("id,time,a\n1,2,3\n", "lacks a column label"),
         ("id,time,label\n1,2,3\n", "lacks columns of channels"),
-        ("id,time,t,a,label\n1,2,3,4,5\n", "'time' and 't' can each be its time; rename"),
+        ("id,time,t,a,label\n1,2,3,4,5\n", "'time' and 't' can each be its time"),
         (HEAD + "1,2,3\n", "line 2 has 3 cells, the first has 4"),
-        (
-            HEAD + "1,0,x,0\n",
-            "line 2: channel a must be a finite number; fill missing values, or call the column "
-            "group if it says whose a series is; got 'x'",
-        ),
-        (HEAD + "1,0,,0\n", "channel a must be a finite number"),
-        (HEAD + "1,0,nan,0\n", "channel a must be a finite number; fill missing values"),
-        (HEAD + "1,now,1,0\n", "line 2: time must be a number, or a date such as 2024-05-31T12"),
-        (HEAD + "1,0,1,0\n\n1,now,1,0\n", "line 4: time must be a finite number; got 'now'"),
+        (HEAD + "1,0,x,0\n", "line 2: series '1', column a: a channel must be a finite number"),
+        (HEAD + "1,0,1e999,0\n", "got '1e999'"),
+        (HEAD + "1,0,1,0\n1,1,,0\n", "line 3: series '1', column a is missing; fill it, or"),
+        (HEAD + "1,0,nan,0\n", "line 2: series '1', column a is missing"),
+        (HEAD + "1,0, N/A ,0\n", "line 2: series '1', column a is missing"),
+        (HEAD + "1,2024-05-31T12:00,1,0\n", "line 2: series '1', column time: a time must be a f"),
+        (HEAD + "1,0,1,0\n\n1,nan,1,0\n", "line 4: series '1', column time: a time must be a fi"),
+        (HEAD + "1,0,1,\n", "line 2: series '1', column label: it has no label"),
+        (HEAD + "1,0,1,0\n,0,1,0\n", "line 3: series '', column id: it has no id"),
         (HEAD, "it has names of columns and no line below them"),
         (HEAD + "1,0,1,a\n1,1,1,b\n", "rows have 2 labels, 'a, b', 1 each; name the one that"),
         (HEAD + "1,0,1,a\n1,1,1,b\n1,2,1,c\n", "rows have 3 labels, 'a, b, c'; name the one"),
-        (HEAD + "1,0,1,0\n1,0,2,0\n", "line 3: series '1' has a time twice; got '0'"),
-        (
-            HEAD + "1,0,1,0\n1,1,2,2\n",
-            "line 3: the label of a row must be 0 or 1, or --positive NAME; got '2'",
-        ),
+        (HEAD + "1,0,1,0\n1,0,2,0\n", "line 3: series '1' has a time twice: 0"),
+        (HEAD + "1,0,1,0\n1,1,2,2\n", "line 3: series '1': the label of a row must be 0 or 1"),
         (HEAD + "1,0,1,0\n2,1,2,1\n", "y has 2 classes in 2 examples"),
-        ("id,time,a,label,group\n1,0,1,0,a\n1,1,2,0,b\n", "series '1' is of two groups"),
         (
-            "id,time,a,label,group\n1,0,1,0,a\n1,1,2,1,a\n",
-            "group goes with series of one label each",
+            "id,time,a,label,group\n1,0,1,0,a\n1,1,2,0,b\n2,0,0,1,a\n",
+            "line 3: series '1' is of two groups, 'a' and 'b'",
         ),
         (HEAD + '1,0,1,"' + "x" * 200_000 + "\n", "field larger than field limit"),
     ],
+    ids=range(22),
 )
 def test_lines_that_are_no_series_are_refused(tmp_path, text, message):
     path = tmp_path / "x.csv"
@@ -183,6 +155,173 @@ def test_lines_that_are_no_series_are_refused(tmp_path, text, message):
     with pytest.raises(PefourierError, match=re.escape(message)) as caught:
         load.load_task(str(path))
     assert "\n" not in str(caught.value)
+
+
+def of_series(path, labels, rows=12, group=None, head="id,time,label,v", seed=0):
+    """A file of series, each with its labels (one, or one a row), and maybe groups."""
+    rng = np.random.default_rng(seed)
+    lines = [head + (",group" if group else "")]
+    for name, own in enumerate(labels):
+        every = own if isinstance(own, list) else [own] * rows
+        for t, label in enumerate(every):
+            extra = f",{group[name]}" if group else ""
+            lines.append(f"{name:02d},{t},{label},{rng.normal():.3f}{extra}")
+    path.write_text("\n".join(lines) + "\n")
+    return str(path)
+
+
+@pytest.mark.parametrize(
+    ("change", "group", "named"),
+    [
+        ({3: ["ok", "ok", "ok", "OK", *["ok"] * 8]}, False, ("'03'", "OK", "41")),
+        ({3: ["ok", "ok", "ok", "OK", *["ok"] * 8]}, True, ("'03'", "OK", "41")),
+        ({7: "Fault"}, False, ("'07'", "'Fault'", "86")),
+        ({5: ["fault", *["ok"] * 11]}, True, ("'05'", "'fault'", "62")),
+        ({5: [*["ok"] * 11, "oops"]}, False, ("'05'", "'oops'", "73")),
+        ({5: [*["ok"] * 11, "oops"], 9: ["fault", *["ok"] * 11]}, False, ("'05'", "1 more", "73")),
+    ],
+    ids=range(6),
+)
+def test_a_series_with_two_labels_is_named(tmp_path, change, group, named):
+    labels = ["fault" if i % 5 == 0 else "ok" for i in range(40)]
+    for at, own in change.items():
+        labels[at] = own
+    path = of_series(tmp_path / "x.csv", labels, group=[i // 5 for i in range(40)] * group)
+    with pytest.raises(PefourierError) as caught:
+        load.load_task(path)
+    assert all(name in str(caught.value) for name in named)
+    assert f"line {named[2]}" in str(caught.value)
+
+
+def test_series_with_two_labels_are_recordings_where_a_window_says_so(tmp_path):
+    labels = ["a" if i % 8 == 0 else "b" for i in range(40)]
+    for at in range(1, 40, 5):
+        labels[at] = ["b"] * 8 + ["a"] * 4
+    path = of_series(tmp_path / "x.csv", labels)
+    with pytest.raises(PefourierError, match="--window ROWS"):
+        load.load_task(path)
+    assert load.load_task(path, window=4).labels.sum() == 4 * 3 + 8
+
+
+@pytest.mark.parametrize(("rows", "window", "series"), [(60, 4, 40), (24, 4, 40), (30, 7, 12)])
+def test_whole_series_stand_on_one_side_and_none_of_their_windows_is_lost(
+    tmp_path, rows, window, series
+):
+    labels = [["0"] * rows if i % 3 else ["0"] * (rows - 3) + ["1"] * 3 for i in range(series)]
+    task = load.load_task(of_series(tmp_path / "x.csv", labels), window=window)
+    each = rows // window
+    assert len(task.starts) == series * each
+    assert len(task.folds) == min(5, series // 3)
+    for fold in task.folds:
+        parts = [set(task.starts[p] // rows) for p in (fold.train, fold.valid, fold.test)]
+        assert sum(map(len, parts)) == len(set.union(*parts)) == series
+        assert len(fold.train) + len(fold.valid) + len(fold.test) == len(task.starts)
+    left = [split.Dropped("end", series * (rows % window))] if rows % window else []
+    assert list(task.dropped) == left
+
+
+def test_what_borders_of_blocks_and_short_series_drop_is_counted(tmp_path):
+    label = ["1" if i % 40 > 30 else "0" for i in range(403)]
+    task = load.load_task(of_series(tmp_path / "x.csv", [label, label, ["0"] * 3]), window=4)
+    used = len(task.starts)
+    known = {one.reason: one.count for one in task.dropped}
+    assert known == {"short": 1, "end": 6, "border": 200 - used}
+    assert 0 < known["border"] < 80
+
+
+def test_a_window_that_blocks_leave_nothing_of_is_said_to_be_dropped(tmp_path):
+    label = ["1" if i % 30 == 5 else "0" for i in range(80)]
+    with pytest.raises(PefourierError, match=r"beside \d that borders of blocks drop"):
+        load.load_task(of_series(tmp_path / "x.csv", [label]), window=8)
+
+
+@pytest.mark.parametrize("count", [2, 3, 4, 5, 8])
+@pytest.mark.parametrize("cut", [False, True])
+def test_groups_are_left_out_one_at_a_time_where_there_are_few(tmp_path, count, cut):
+    """Recordings and whole series alike; of five or more groups folds are dealt."""
+    marked = ["0"] * 9 + ["1"] * 3 if cut else "1"
+    labels = [marked if i % 2 else "0" for i in range(48)]
+    group = [f"g{i // 2 % count}" for i in range(48)]
+    window = 3 if cut else None
+    task = load.load_task(of_series(tmp_path / "x.csv", labels, group=group), window=window)
+    assert len(task.folds) == min(count, 5)
+    tested = set()
+    for fold in task.folds:
+        of = [{group[row // 12] for row in task.starts[p]} for p in (fold.train, fold.test)]
+        assert not of[0] & of[1]
+        assert not {group[row // 12] for row in task.starts[fold.valid]} & of[1]
+        tested |= of[1]
+        if count < 5:
+            assert (len(of[0]), len(of[1])) == (count - 1, 1)
+    assert tested == set(group)
+
+
+def test_one_group_says_nothing_and_a_group_of_one_class_is_not_tested(tmp_path):
+    labels = ["0" if i < 16 or i % 2 else "1" for i in range(48)]
+    group = [f"g{i // 16}" for i in range(48)]
+    task = load.load_task(of_series(tmp_path / "x.csv", labels, group=group))
+    assert (len(task.folds), task.dropped) == (2, (split.Dropped("untested", 1),))
+    task = load.load_task(of_series(tmp_path / "x.csv", labels, group=["one"] * 48))
+    assert (len(task.folds), task.dropped) == (5, (split.Dropped("one group", 1),))
+
+
+def test_columns_have_the_roles_that_are_given(tmp_path):
+    labels = ["no" if i % 2 else "yes" for i in range(40)]
+    plain = load.load_task(of_series(tmp_path / "x.csv", labels))
+    head = "unit,hour,state,v"
+    path = of_series(tmp_path / "y.csv", labels, head=head)
+    with pytest.raises(PefourierError, match="--columns time=…,series=…,label=…"):
+        load.load_task(path)
+    roles = "time=hour,series=unit,label=state"
+    task = load.load_task(path, columns=roles)
+    assert task.channels == ("v",)
+    np.testing.assert_array_equal(task.rows, plain.rows)
+    # a role that is given leaves a column of its name a channel
+    path = of_series(tmp_path / "z.csv", [0, 1] * 20, head="id,time,y,label")
+    task = load.load_task(path, columns="label=y")
+    assert (task.channels, task.classes) == (("label",), ("0", "1"))
+    grouped = of_series(tmp_path / "g.csv", labels, head=head, group=[i // 8 for i in range(40)])
+    text = (tmp_path / "g.csv").read_text().replace(",group", ",plant", 1)
+    (tmp_path / "g.csv").write_text(text)
+    assert load.load_task(grouped, columns=f"{roles},group=plant").groups == 5
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ("time=hour", "has no column 'hour'"),
+        ("tine=time", "unknown role of --columns 'tine'"),
+        ("time", "'time' lacks a column; give time=NAME"),
+        ("time=time,time=v", "twice"),
+        ("time=v,label=v", "twice"),
+    ],
+)
+def test_columns_that_are_not_there_are_refused(tmp_path, columns, message):
+    path = of_series(tmp_path / "x.csv", [0, 1] * 10)
+    with pytest.raises(PefourierError, match=re.escape(message)):
+        load.load_task(path, columns=columns)
+    with pytest.raises(PefourierError, match=r"--columns is for \.csv files"):
+        load.load_task("order", columns="time=t")
+
+
+def test_missing_numbers_of_a_series_are_filled_or_their_rows_dropped(tmp_path):
+    path = tmp_path / "x.csv"
+    of_series(path, [i % 2 for i in range(40)], rows=4)
+    lines = path.read_text().splitlines()
+    lines[1] = "00,0,0,"
+    lines[3] = "00,2,0,NaN"
+    path.write_text("\n".join(lines))
+    known = [float(lines[i].rpartition(",")[2]) for i in (2, 4)]
+    with pytest.raises(PefourierError, match="line 2: series '00', column v is missing"):
+        load.load_task(str(path))
+    found = {how: load.load_task(str(path), missing=how) for how in ("previous", "mean", "drop")}
+    own = {how: one.rows[:4, 0].round(6).tolist() for how, one in found.items()}
+    first, last = (np.float32(value).round(6).item() for value in known)
+    assert own["previous"] == [first, first, first, last]
+    assert own["mean"][0] == pytest.approx(np.mean(known), abs=1e-6)
+    assert own["drop"][:2] == [first, last]
+    assert (found["drop"].lengths[0], found["drop"].dropped) == (2, (split.Dropped("missing", 2),))
+    assert [one.filled for one in found.values()] == [2, 2, 0]
 
 
 def test_examples_are_not_cut(tmp_path, rng):

@@ -7,7 +7,7 @@ import pytest
 from double_loop import assert_agree, by_definition
 
 from pefourier.encodings.encoding import from_table
-from pefourier.geometry import row_search
+from pefourier.geometry import closest_rows, duplicates
 from pefourier.geometry.closest import ClosestPair, closest_pair
 
 RANDOM = np.random.default_rng(20240513)
@@ -50,7 +50,7 @@ BLOCKS = {
 @pytest.fixture(params=BLOCKS)
 def blocks(request, monkeypatch):
     for name, value in BLOCKS[request.param].items():
-        monkeypatch.setattr(row_search, name, value)
+        monkeypatch.setattr(closest_rows, name, value)
 
 
 @cache
@@ -64,7 +64,7 @@ def test_pair_distance_and_count_are_those_of_the_double_loop(name, blocks):
 
 
 def test_more_rows_than_a_block_holds():
-    table = RANDOM.standard_normal((row_search.BLOCK_ROWS + 700, 3))
+    table = RANDOM.standard_normal((closest_rows.BLOCK_ROWS + 700, 3))
     squared = ((table[:, None, :1] - table[:, 0]) ** 2).squeeze(1)
     for column in (1, 2):
         squared += (table[:, None, column] - table[:, column]) ** 2
@@ -95,13 +95,13 @@ def test_first_of_several_repeated_rows():
 
 def test_equal_hashes_are_looked_at(monkeypatch):
     same = np.zeros(6, dtype=np.uint64)
-    monkeypatch.setattr(row_search, "row_hashes", lambda table: same)
+    monkeypatch.setattr(duplicates, "row_hashes", lambda table: same)
     table = np.array([[1.0], [2.0], [1.0], [3.0], [2.0], [2.0]])
-    assert row_search.first_equal(table).tolist() == [0, 1, 0, 3, 1, 1]
+    assert duplicates.first_duplicate(table).tolist() == [0, 1, 0, 3, 1, 1]
 
 
 def test_hashes_of_unit_vectors_differ():
-    assert len(np.unique(row_search.row_hashes(np.eye(1000)))) == 1000
+    assert len(np.unique(duplicates.row_hashes(np.eye(1000)))) == 1000
 
 
 @pytest.mark.parametrize(("units", "expected"), [(1, (0.0, 39)), (200, (200 * 2.0**-50, 40))])
@@ -122,7 +122,7 @@ def test_distance_whose_square_is_too_small_for_a_float():
 @pytest.mark.parametrize("share", [3e-10, 8e-10, 3e-9])
 def test_ties_are_those_with_the_smallest_distance(share, monkeypatch):
     """Each gap is shorter by a share: a tie with the gap before is not one with the shortest."""
-    monkeypatch.setattr(row_search, "NUMBERS_AT_ONCE", 1)
+    monkeypatch.setattr(closest_rows, "NUMBERS_AT_ONCE", 1)
     gaps = 1 - share * np.arange(6)
     table = np.cumsum(np.append(0.0, gaps))[:, None]
     assert closest_pair(from_table(table)).pair == by_definition(table)[1]
@@ -142,7 +142,7 @@ def test_later_pair_that_is_little_nearer(shorter, blocks):
 
 def test_a_tie_passed_over_is_found_again(monkeypatch):
     """As met: the first pair is held, the second ties with it, the third ties with that alone."""
-    monkeypatch.setattr(row_search, "NUMBERS_AT_ONCE", 1)
+    monkeypatch.setattr(closest_rows, "NUMBERS_AT_ONCE", 1)
     gaps = 1 + np.array([9e-10, 1e-10, -3e-10])
     start = np.array([0.0, 10.0, 20.0])
     table = np.concatenate([start, start[::-1] + gaps[::-1]])[[0, 1, 2, 5, 4, 3]][:, None]
@@ -155,12 +155,15 @@ def test_rounding_of_products_stays_below_its_bound(kind, dtype):
     table = TABLES[kind].astype(float)
     means = table[:75].mean(axis=0), table[75:].mean(axis=0)
     exact = ((table[:75, None] - table[75:]) ** 2).sum(axis=-1)
-    one = row_search.make_block(np.arange(75), table[:75] - means[0], dtype)
-    two = row_search.make_block(np.arange(75, 150), table[75:] - means[1], dtype)
+    rows = closest_rows.Rows(table, 1.0)
+    one = closest_rows.make_block(rows, np.arange(75), means[0], dtype)
+    two = closest_rows.make_block(rows, np.arange(75, 150), means[1], dtype)
     apart = means[1] - means[0]
-    error = np.abs(-2.0 * row_search.minus_half_squares(one, two, apart) - exact).max()
-    assert 0 < error <= row_search.rounding_bound(one, two, apart)
-    assert row_search.rounding_bound(one, two, apart) <= 1e4 * np.finfo(dtype).eps * exact.max()
+    error = np.abs(-2.0 * closest_rows.minus_half_squares(one, two, apart) - exact)
+    bound = np.add.outer(*closest_rows.rounding_bounds(one, two, apart))
+    assert error.max() > 0
+    assert (error <= bound).all()
+    assert bound.max() <= 1e4 * np.finfo(dtype).eps * exact.max()
 
 
 def test_near_rows_of_two_blocks_survive_the_rounding_of_projections():
@@ -170,13 +173,15 @@ def test_near_rows_of_two_blocks_survive_the_rounding_of_projections():
         steps = RANDOM.uniform(0, 1, (2, 30, 1))
         one = np.vstack([near, near - steps[0] * apart])
         two = np.vstack([near + 1e-9 * apart, near + steps[1] * apart])
-        best = row_search.BestPair(row_search.scale_rows(np.vstack([one, two])))
+        best = closest_rows.BestPair(closest_rows.scale_rows(np.vstack([one, two])))
         best.smallest = ((1e-9 * apart) ** 2).sum()
         blocks = [
-            row_search.make_block(np.arange(31), part - part.mean(axis=0), np.float32)
+            closest_rows.make_block(
+                closest_rows.Rows(part, 1.0), np.arange(31), part.mean(axis=0), np.float32
+            )
             for part in (one, two)
         ]
-        kept = row_search.facing_rows(*blocks, two.mean(axis=0) - one.mean(axis=0), best)
+        kept = closest_rows.facing_rows(*blocks, two.mean(axis=0) - one.mean(axis=0), best)
         assert all(0 in block.index for block in kept)
         assert sum(len(block.index) for block in kept) < 10
 
@@ -184,7 +189,7 @@ def test_near_rows_of_two_blocks_survive_the_rounding_of_projections():
 @pytest.mark.parametrize("name", TABLES)
 def test_scaled_rows_fill_the_unit_interval(name):
     table = TABLES[name]
-    rows, index = row_search.scale_rows(table), np.arange(len(table))
+    rows, index = closest_rows.scale_rows(table), np.arange(len(table))
     entries = rows.about(rows.centre(index), index)
     assert np.ptp(table) == 0 or 0.25 <= np.abs(entries).max() <= 1
 
@@ -199,15 +204,15 @@ def sizes(least, n=240, d=5):
 @pytest.mark.parametrize("offset", [0.0, 3.0])
 def test_rows_of_many_sizes_leave_few_pairs_to_differences(least, offset, monkeypatch):
     table, looked_at = sizes(least) + offset, []
-    consider = row_search.BestPair.consider
+    consider = closest_rows.BestPair.consider
     monkeypatch.setattr(
-        row_search.BestPair,
+        closest_rows.BestPair,
         "consider",
         lambda best, i, j: (looked_at.append(len(i)), consider(best, i, j))[1],
     )
     table = np.unique(table, axis=0)
-    monkeypatch.setattr(row_search, "BLOCK_ROWS", 48)
-    monkeypatch.setattr(row_search, "MANY_PAIRS", 64)
+    monkeypatch.setattr(closest_rows, "BLOCK_ROWS", 48)
+    monkeypatch.setattr(closest_rows, "MANY_PAIRS", 64)
     assert_agree(closest_pair(from_table(table)), by_definition(table))
     assert sum(looked_at) < 8 * len(table)
 
@@ -255,14 +260,13 @@ def lattice(n, d, rng):
 @pytest.mark.parametrize("d", [1, 2, 3])
 def test_cells_and_parts_of_columns_find_what_all_pairs_hold(draw, d, monkeypatch):
     """The first in order of all tied pairs, whichever way rows are searched."""
-    monkeypatch.setattr(row_search, "FEW_ROWS", 50)
-    monkeypatch.setattr(row_search, "GROUP", 4)
+    monkeypatch.setattr(closest_rows, "FEW_ROWS", 50)
     rng = np.random.default_rng(d)
     table = rng.permutation(np.unique(draw(rng, d), axis=0))
     squared = ((table[:, None] - table) ** 2).sum(axis=-1) + np.diag(np.full(len(table), np.inf))
-    distance, pair = row_search.closest_rows(table, lambda done, total: None)
+    distance, pair = closest_rows.closest_rows(table, lambda done, total: None)
     assert distance == pytest.approx(squared.min() ** 0.5, rel=1e-12)
-    first = np.argwhere(squared <= squared.min() * (1 + row_search.TIE))[0]
+    first = np.argwhere(squared <= squared.min() * (1 + closest_rows.TIE))[0]
     assert pair == tuple(first)
 
 
@@ -271,11 +275,11 @@ def test_rows_of_few_columns_are_not_compared_pair_by_pair(kind, monkeypatch):
     """Once 10 MB of two columns took half a minute, more with rows far out, as Cauchy's are."""
     table = getattr(np.random.default_rng(0), kind)((20_000, 2))
     seen = []
-    own = row_search.BestPair.consider
+    own = closest_rows.BestPair.consider
     count = lambda best, i, j: (seen.append(len(i)), own(best, i, j))  # noqa: E731
-    monkeypatch.setattr(row_search.BestPair, "consider", count)
-    monkeypatch.setattr(row_search, "search_blocks", lambda *_: pytest.fail("pair by pair"))
-    row_search.closest_rows(table, lambda done, total: None)
+    monkeypatch.setattr(closest_rows.BestPair, "consider", count)
+    monkeypatch.setattr(closest_rows, "search_blocks", lambda *_: pytest.fail("pair by pair"))
+    closest_rows.closest_rows(table, lambda done, total: None)
     assert sum(seen) < 4 * len(table)
 
 
@@ -283,16 +287,16 @@ def test_numbers_close_to_within_rounding_are_neighbours_in_order(monkeypatch):
     """Once a column with a pair 1e-14 of its range apart was compared pair by pair, for hours."""
     column = np.random.default_rng(0).standard_normal(20_000)
     column[[70, 9_000]] = 0.5, 0.5 + 1e-14
-    monkeypatch.setattr(row_search, "search_blocks", lambda *_: pytest.fail("pair by pair"))
-    distance, pair = row_search.closest_rows(column[:, None], lambda done, total: None)
+    monkeypatch.setattr(closest_rows, "search_blocks", lambda *_: pytest.fail("pair by pair"))
+    distance, pair = closest_rows.closest_rows(column[:, None], lambda done, total: None)
     assert pair == (70, 9_000)
     assert distance == pytest.approx(1e-14, rel=0.02)
 
 
 def test_a_pair_that_was_passed_over_is_found_where_ties_chain(rng, monkeypatch):
     """The second ties with the first and with the third, the first not with the third."""
-    monkeypatch.setattr(row_search, "FEW_ROWS", 50)
+    monkeypatch.setattr(closest_rows, "FEW_ROWS", 50)
     table = 10.0 * rng.permutation(np.indices((60, 50)).reshape(2, -1).T)
     for k, (i, j) in enumerate([(0, 600), (1, 601), (1500, 2500)]):
         table[j] = table[i] + [1 - 0.8e-9 * k, 0.0]
-    assert row_search.closest_rows(table, lambda done, total: None)[1] == (1, 601)
+    assert closest_rows.closest_rows(table, lambda done, total: None)[1] == (1, 601)

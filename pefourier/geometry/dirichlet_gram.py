@@ -147,7 +147,7 @@ def waves_of(measure: Measure, n: int) -> Waves:
     return Waves(n, angles, amplitudes, (sines, cosines), bottom)
 
 
-def wave_products(measure: Measure, n: int, wave: Wave) -> Products:
+def dirichlet_gram(measure: Measure, n: int, wave: Wave) -> Products:
     """Inner products over n positions about their middle.
 
     Digits are lost where frequencies nearly agree, or nearly add up to a whole turn. A limited

@@ -6,7 +6,7 @@ import pytest
 
 from pefourier.encodings import build
 from pefourier.encodings.encoding import Measure
-from pefourier.geometry.wave_products import wave_products
+from pefourier.geometry.dirichlet_gram import dirichlet_gram
 
 DIGITS = 120
 
@@ -61,7 +61,7 @@ def exact_product(case, n, wave, i, j):
 @pytest.mark.parametrize("name", CASES)
 def test_products_are_exact_to_their_bound(name, wave):
     case, n = CASES[name]
-    found = wave_products(case, n, wave)
+    found = dirichlet_gram(case, n, wave)
     m = len(case.frequencies)
     size = n * float((case.amplitudes**2).max())
     assert found.error <= 1e-27 * size * m
@@ -86,14 +86,14 @@ def test_products_are_those_of_the_waves(wave):
         t = np.arange(n) - (n - 1) / 2
         waves = np.cos if wave == "cosines" else np.sin
         table = waves(np.multiply.outer(t, case.frequencies)) * case.amplitudes
-        found = wave_products(case, n, wave).values
+        found = dirichlet_gram(case, n, wave).values
         np.testing.assert_allclose(found[0], table.T @ table, atol=1e-12)
 
 
 def test_more_lost_digits_than_can_be_mended_are_told(monkeypatch):
     """Frequencies all alike: each kernel loses digits, and only some are computed one by one."""
-    monkeypatch.setattr("pefourier.geometry.wave_products.FEW", 0)
+    monkeypatch.setattr("pefourier.geometry.dirichlet_gram.FEW", 0)
     alike = measure(1 + 1e-14 * np.arange(60.0))
-    assert not wave_products(alike, 1000, "cosines").error <= 1e-22
+    assert not dirichlet_gram(alike, 1000, "cosines").error <= 1e-22
     few = measure(1 + 1e-14 * np.arange(10.0))
-    assert wave_products(few, 1000, "cosines").error <= 1e-27
+    assert dirichlet_gram(few, 1000, "cosines").error <= 1e-27

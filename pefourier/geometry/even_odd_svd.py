@@ -6,7 +6,7 @@ Codes with inner products :math:`c \sum_j w_j \cos(\omega_j (s - t))` are split,
 n positions, into cosines (even) and sines (odd): two problems of half the size, since a turn of
 each pair of columns changes no inner product. Rows are the positions from the middle on; mirror
 positions share one. Inner products have closed forms, of columns the Dirichlet kernels of
-`wave_products` and of rows the kernel at each lag: no matrix of waves is made but where these have
+`dirichlet_gram` and of rows the kernel at each lag: no matrix of waves is made but where these have
 too few digits.
 """
 
@@ -20,11 +20,12 @@ import numpy as np
 from pefourier.encodings.encoding import FLOAT64_EPS, Measure, row_blocks
 from pefourier.geometry import Progress, matrices
 from pefourier.geometry.cosine_sums import ERROR, cosine_sums
+from pefourier.geometry.dirichlet_gram import Wave, dirichlet_gram
 from pefourier.geometry.double_double import Pair, matrix_product
 from pefourier.geometry.threads import map_ahead
-from pefourier.geometry.wave_products import Wave, wave_products
 
-SMALL = 2.0**-12  # of the largest eigenvalue: below, float64 has too few digits of a product
+LARGE = 2.0**-6  # of the largest singular value: below, float64 has too few digits of its square
+SMALL = LARGE**2  # the same of eigenvalues
 DIRECT = 2**20  # numbers of a part up to which it is made whole
 AT_ONCE = 2**16  # sums and differences of frequencies
 LONGEST = 2**22  # positions whose bounds are transformed: 0.3 GiB
@@ -42,7 +43,7 @@ class Basis:
     right: np.ndarray
 
 
-def wave_parts(
+def even_odd_svd(
     measure: Measure, n: int, progress: Progress | None
 ) -> tuple[tuple[matrices.Part, ...], Bounds | None]:
     """The even and the odd part, and lower bounds of their leverage where these are worth it."""
@@ -149,7 +150,7 @@ def wave_basis(measure: Measure, n: int, wave: Wave) -> Basis | None:
     small for singular values down to n eps of the largest, whose square is at least n / 2m, and the
     sum of all fourth powers over that of the squares.
     """
-    products = wave_products(replace(measure, squared_length=1.0), n, wave)
+    products = dirichlet_gram(replace(measure, squared_length=1.0), n, wave)
     gram = products.values[0]
     trace = float(np.trace(gram))
     largest = max(n / (2 * len(gram)), float((gram**2).sum()) / trace if trace > 0 else 0.0)
@@ -201,7 +202,7 @@ def leverage_bounds(measure: Measure, n: int, bases: list[Basis]) -> np.ndarray:
     """
     forms = []
     for basis in bases:
-        large = basis.sigma > np.sqrt(SMALL) * basis.sigma[0]
+        large = basis.sigma > LARGE * basis.sigma[0]
         inverse = measure.amplitudes[:, None] * basis.right[:, large] / basis.sigma[large]
         forms.append(inverse @ inverse.T / 2)
     weights = {-1: forms[0] + forms[1], 1: forms[0] - forms[1]}

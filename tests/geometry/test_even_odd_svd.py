@@ -6,7 +6,7 @@ import pytest
 from pefourier.encodings import build, load
 from pefourier.encodings.domain import positions
 from pefourier.encodings.encoding import Encoding, Measure
-from pefourier.geometry import singular_values, wave_parts
+from pefourier.geometry import even_odd_svd, singular_values
 from pefourier.geometry.singular_values import decompose
 
 # (length, d, rho): singular values by place, of inner products in 260 bits (python-flint, arb)
@@ -43,7 +43,7 @@ BY_ARB = {
 @pytest.fixture
 def closed(monkeypatch):
     """No part is small enough to be made whole."""
-    monkeypatch.setattr("pefourier.geometry.wave_parts.DIRECT", 0)
+    monkeypatch.setattr("pefourier.geometry.even_odd_svd.DIRECT", 0)
     monkeypatch.setattr("pefourier.geometry.singular_values.AT_ONCE", 2**12)
 
 
@@ -141,7 +141,7 @@ def test_where_closed_forms_lose_digits_the_matrices_are_walked(closed, monkeypa
     enc = declared(1 + 1e-12 * np.arange(20), 2000)
     decompose(enc)
     assert angles[0] == 0
-    monkeypatch.setattr("pefourier.geometry.wave_products.FEW", -1000)
+    monkeypatch.setattr("pefourier.geometry.dirichlet_gram.FEW", -1000)
     walked = decompose(enc)
     assert angles[0] > 0
     assert walked.rank == np.linalg.matrix_rank(enc.table())
@@ -191,6 +191,6 @@ def test_more_frequencies_than_positions_need_a_wave_for_few_lags(angles):
 def test_parts_too_large_for_both_are_taken_in_turn(closed, monkeypatch):
     enc = build("sinusoidal", length=300, d=24)
     both = decompose(enc).sigma
-    monkeypatch.setattr(wave_parts, "BOTH", 0)
-    monkeypatch.setattr(wave_parts, "map_ahead", None)
+    monkeypatch.setattr(even_odd_svd, "BOTH", 0)
+    monkeypatch.setattr(even_odd_svd, "map_ahead", None)
     np.testing.assert_array_equal(decompose(enc).sigma, both)
