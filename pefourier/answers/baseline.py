@@ -38,7 +38,11 @@ LONGEST_NUMBER = 300  # digits
 QUALITY = {"verdict": 1, "min_distance": 1, "gap": 1, "unseen": -1, "idle": -1}  # 1: more is better
 QUALITY |= {"distinct_cast": 1, "distinct_phase": 1}
 DERIVED = {"bands", "bound", "critical_dimension", "decay", "cache", "familiar_length", "name"}
-DERIVED |= {"precision", "trained_frequencies"}  # follow from other fields of a rotation
+DERIVED |= {
+    "precision",
+    "trained_frequencies",
+    "nearer_higher",
+}  # follow from other fields of a rotation
 OF_MODEL = ("softmax_factor", "temperature", "slopes", "tables", "allowed")
 UNTOLD = {"path", "rotated", "softmax_factor", "length"}  # no settings, or told elsewhere
 SIZES = {"check-faithful": ("length", "dimension"), "context": ("length", "trained")}
@@ -84,10 +88,15 @@ SHAPES: dict[str, Any] = {  # what is compared, in the types that it is written 
     },
     "context": {
         "length": is_whole,
-        "trained": is_whole,
+        "trained": {"length": is_whole_or_null},
         "layers": [{**LAYER, "rotation": is_whole_or_null}],
         "rotations": [
-            {"name": is_text, "unseen": is_whole, "idle": is_whole, "precision": Each(each=LOSS)}
+            {
+                "name": is_text,
+                "unseen": is_whole_or_null,
+                "idle": is_whole,
+                "precision": Each(each=LOSS),
+            }
         ],
         "findings": [FINDING],
     },
@@ -243,7 +252,7 @@ def regressions(answer: Answer, stored: Record) -> list[Reason]:
     enc, in_context = answer.encoding, isinstance(answer.result, Context)
     now = stored_form(answer)
     sizes = SIZES["context" if in_context else "check-faithful"]
-    told, then = ([record[key] for key in sizes] for record in (now, stored))
+    told, then = ([size_of_answer(record[key]) for key in sizes] for record in (now, stored))
     other, model = told != then, in_context or of_model(enc)
     changes = setting_changes(answer, stored)
     worse, found = [], []
@@ -272,6 +281,11 @@ def stored_form(answer: Answer) -> Record:
 def of_model(enc: Encoding) -> bool:
     """Whether positions belong to the weights of a model."""
     return "path" in enc.params and source_of(enc.spec) in OF_MODELS
+
+
+def size_of_answer(size: Any) -> int | None:
+    """A size, of the positions of training without who says so."""
+    return size["length"] if isinstance(size, dict) else size
 
 
 def sizes_told(keys: Sequence[str], values: Sequence[int]) -> str:

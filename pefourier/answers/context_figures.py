@@ -7,7 +7,8 @@ from math import pi
 
 import numpy as np
 
-from pefourier.analysis.context import Reading, Rotation, treatments
+from pefourier.analysis.context import Rotation, treatments
+from pefourier.analysis.misread import Reading
 from pefourier.answers import plot, telling
 from pefourier.encodings.readings import LEVELS
 from pefourier.errors import PefourierError, shorten
@@ -75,7 +76,7 @@ def draw_strips(axes: plot.Axes, answer: telling.Answer, r: Rotation, named: boo
             colour = GREY if level == 0 and len(rows) > 1 else COLOURS[treatment]
             label = None if treatment == "same" else treatment
             axes.vlines(waves, -level - 0.4, -level + 0.4, color=colour, label=label, linewidth=1)
-    mark_lengths(axes, 0 if found.silent else found.trained, found.length)
+    mark_lengths(axes, found.trained.length or 0, found.length)
     axes.set(xscale="log", ylim=(-len(rows) + 0.4, 0.6))
     ticks = {-level: plot.literal(name) for level, name in enumerate(rows) if name}
     axes.set_yticks(list(ticks), list(ticks.values()))
@@ -108,11 +109,11 @@ def draw_readings(axes: plot.Axes, readings: Sequence[tuple[str, Reading]]) -> N
         words = (name, reading.rotation, f"read as {reading.other}")
         room = plot.room_for_names(axes.figure) / plot.LETTER
         label = plot.brief(", ".join(filter(None, words)), int(room))
-        (line,) = axes.plot(reading.positions, reading.cosine, label=label)
+        (line,) = axes.plot(reading.positions, reading.cosines, label=label)
         for at in reading.below.values():
             shown = np.flatnonzero(reading.positions == at)
             if len(shown):
-                spot = (at, reading.cosine[shown[0]])
+                spot = (at, reading.cosines[shown[0]])
                 axes.plot(*spot, "o", color=line.get_color(), markersize=4, linestyle="none")
                 if len(readings) == 1:
                     late = at > reading.positions[-1] ** 0.85  # near the right edge

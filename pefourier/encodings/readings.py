@@ -85,9 +85,16 @@ def reading_cosine(frequencies: np.ndarray, other: np.ndarray, positions: np.nda
 
 
 def readings_apart(frequencies: np.ndarray, other: np.ndarray) -> np.ndarray:
-    """Differences of two readings' frequencies; pairs that one of them lacks turn in the other."""
-    pairs = max(len(frequencies), len(other))
-    one, two = (np.pad(w, (0, pairs - len(w))) for w in (frequencies, other))
+    """Differences of two readings' frequencies, over the pairs that turn in both.
+
+    Where these are alike and one turns more, those turn against pairs that stand still.
+    """
+    both = min(len(frequencies), len(other))
+    if both and not np.array_equal(frequencies[:both], other[:both]):
+        return frequencies[:both] - other[:both]
+    one, two = (
+        np.pad(w, (0, max(len(frequencies), len(other)) - len(w))) for w in (frequencies, other)
+    )
     return one - two
 
 
@@ -113,10 +120,13 @@ def levels_below(
     return {f"{level:g}"[1:]: first_below(apart, level * len(apart), most) for level in levels}
 
 
-def layouts_apart(frequencies: np.ndarray) -> np.ndarray:
+def layouts_apart(frequencies: np.ndarray, other: np.ndarray | None = None) -> np.ndarray:
     """Differences of the columns' frequencies where partners are halves or side by side.
 
-    Column j turns with pair j mod m in one layout and with pair j // 2 in the other.
+    Column j turns with pair j mod m in one layout and with pair j // 2 in the other, by the
+    frequencies of another reading where there are some.
     """
+    other = frequencies if other is None else other
+    other = np.pad(other, (0, max(len(frequencies) - len(other), 0)))[: len(frequencies)]
     columns = np.arange(2 * len(frequencies))
-    return frequencies[columns % len(frequencies)] - frequencies[columns // 2]
+    return frequencies[columns % len(frequencies)] - other[columns // 2]

@@ -104,7 +104,8 @@ def facts_of(r: Faithfulness, reach: Reach | None) -> Iterator[tuple[str, Any]]:
     if reach is not None:
         found = reach.found
         verdict = telling_of(found).conclude(reach.encoding, found).verdict
-        trained = "" if found.silent else f"trained {for_people(found.trained)}, "
+        met = found.trained.length
+        trained = f"trained {for_people(met)}, " if met else ""
         lengths = f"{trained}asked {for_people(found.length)}"
         told = f"{verdict.lower()} ({lengths})" if found.rotations else verdict.lower()
         yield "reach", element("span", told, class_=SEVERE.get(verdict))

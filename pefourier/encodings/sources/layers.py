@@ -85,10 +85,10 @@ def read_layers(spec: str, usual: str) -> list[LayerRun]:
     Where neither config nor model type tells types of layers, all are alike. Of a SPEC that names a
     type of layer only those of that type are told.
     """
-    return layers_of(open_model(spec), usual)
+    return layer_schedule(open_model(spec), usual)
 
 
-def layers_of(model: ModelConfig, usual: str) -> list[LayerRun]:
+def layer_schedule(model: ModelConfig, usual: str) -> list[LayerRun]:
     """The same of a config that is open."""
     number = model.layers
     rotary = rope_config.rotates(model)

@@ -7,13 +7,14 @@ or what no model of transformers takes from its config: `HARMLESS`.
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from difflib import get_close_matches
 from typing import Any
 
 from pefourier.encodings.encoding import Encoding, Finding
 from pefourier.encodings.findings import finding
 from pefourier.encodings.sources.config import LONGEST, ModelConfig, Section
-from pefourier.encodings.sources.layers import layers_of
+from pefourier.encodings.sources.layers import layer_schedule
 from pefourier.encodings.sources.lint import SHARES, TURNED
 from pefourier.encodings.sources.rope_config import EVIDENCE, NAMED, SEEN, layer_sections, rotates
 from pefourier.encodings.sources.temperature import known_temperature
@@ -50,7 +51,7 @@ SCHEDULED = {  # keys that a row's field says how to read
 USUAL_WAYS = {"rope", "rotary", "absolute", "none", "nope"}  # as which positions are called
 
 
-def unread_keys(model: ModelConfig, whole: Section, enc: Encoding) -> tuple[str, ...]:
+def find_unread(model: ModelConfig, whole: Section, enc: Encoding) -> tuple[str, ...]:
     """Keys about positions in a config and around it that nothing has read, in their order."""
     for read in (read_all_rotations, read_schedule):
         with suppress(PefourierError):  # which those who ask for it are told
@@ -83,7 +84,7 @@ def read_schedule(model: ModelConfig) -> None:
     for name, keys in SCHEDULED.items():
         for key in keys if name in row else ():
             values.get(key)
-    layers_of(model, "")
+    layer_schedule(model, "")
     known_temperature(model)
     model.tables()
 
@@ -135,3 +136,12 @@ def name_unread(model: ModelConfig, keys: tuple[str, ...], enc: Encoding) -> Ite
         yield finding(
             "unread-key", "misspelt" if near else "plain", config=model.config.label, **own
         )
+
+
+def note_unread(enc: Encoding, model: ModelConfig, whole: Section) -> Encoding:
+    """An encoding that was read from a config, with the keys that were not, each with a finding."""
+    unread = find_unread(model, whole, enc)
+    if not unread:
+        return enc
+    found = (*enc.findings, *name_unread(model, unread, enc))
+    return replace(enc, params={**enc.params, "unread": unread}, findings=found)
