@@ -169,7 +169,7 @@ class Context(Result):
     shown: ClassVar[dict[str, str]] = {
         "positions": "length",
         "positions of training": "trained_text",
-        "rows of the table": "held",
+        "rows of the table": "held_text",
         "slope": "slope_ends",
         "alike from distance": "far",
         "pairs of a head": "facts.pairs",
@@ -179,6 +179,7 @@ class Context(Result):
         "scaling": "facts.scaling",
         "factor of cosines and sines": "facts.attention_factor",
         "factor of the softmax": "softmax_text",
+        "safe length, phases in bfloat16": "facts.safe_phase",
         "first lag with a negative sum": "bound_text",
         "P(nearer scores higher)": "facts.nearer_higher",
         "pairs that never turn in the length": "facts.idle",
@@ -295,11 +296,19 @@ class Context(Result):
 
     @property
     def softmax_text(self) -> Any:
-        """The factor of the logits, and whether it is assumed."""
-        if not self.is_type_assumed:
-            return self.facts.get("softmax_factor")
-        told = [f"{number(r.softmax_factor)} (assumed)" for r in self.rotations]
+        """The factors of the logits where they have one, and whether these are assumed."""
+        if all(r.softmax_factor == 1 for r in self.rotations):
+            return None
+        how = " (assumed)" if self.is_type_assumed else ""
+        told = [f"{number(r.softmax_factor)}{how}" for r in self.rotations]
         return by_rotation(self.rotations, told)
+
+    @property
+    def held_text(self) -> Any:
+        """Rows of the only table, or of each side's."""
+        if self.held is None or len(self.tables) < 2:
+            return self.held
+        return {side: rows for side, (_, rows) in self.tables.items()}
 
     @property
     def all_bands(self) -> list[Band]:
@@ -349,7 +358,7 @@ class Context(Result):
 
 FACTS = (
     *("pairs", "rotated", "base", "scaling", "attention_factor", "softmax_factor", "bound"),
-    *("nearer_higher", "idle", "unseen", "familiar_length"),
+    *("nearer_higher", "idle", "unseen", "familiar_length", "safe_phase"),
 )
 SIZES = ("trained", "length")
 ROTATION_COLUMNS = (
