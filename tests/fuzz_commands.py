@@ -15,9 +15,9 @@ from stored import put
 from test_rough import NUMBERS, PLAIN, TEXTS, WHOLE
 from tiny_models import write_model
 
-from pefourier.cli.main import app, main
-from pefourier.pages.document import Words
-from pefourier.pages.training import read_train_folder, settings_part, training_conclusions
+from pefourier.cli.main import main
+from pefourier.cli.program import program
+from pefourier.pages.training import read_train_folder, settings_part
 from pefourier.train.report import sentences, tables
 
 COMMANDS = ["context", "design", "relations", "resize", "usage", "compare", "report"]
@@ -45,7 +45,7 @@ WORK = {"--length", "-S", "--d", "--lattice", "--to"}  # between small and refus
 @cache
 def options_of(command: str) -> list[tuple[str, str, list[str]]]:
     """Each option of a command with the kind of its value and what that may be."""
-    every = typer.main.get_command(app).commands[command].params
+    every = typer.main.get_command(program()).commands[command].params
     return [
         (p.opts[0], type(p.type).__name__, list(getattr(p.type, "choices", ())))
         for p in every
@@ -143,8 +143,6 @@ def report_folders(rng: random.Random) -> object:
 
     def act() -> bool:
         found = read_train_folder(".")
-        words = Words([])
-        told = training_conclusions(found.summary, words), settings_part(found, words, True)
-        return all([*told, sentences(found.summary), tables(found.summary)])
+        return all([settings_part(found), sentences(found.summary), tables(found.summary)])
 
     return ended(act)

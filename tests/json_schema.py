@@ -15,6 +15,7 @@ import numpy as np
 from pefourier.analysis.compare import Comparison
 from pefourier.analysis.context import Context
 from pefourier.analysis.design import Design
+from pefourier.analysis.encode import Written
 from pefourier.analysis.extend import Extensions
 from pefourier.analysis.faithful import Faithfulness
 from pefourier.analysis.reconstruct import Reconstructions
@@ -22,7 +23,7 @@ from pefourier.analysis.relations import Relations
 from pefourier.analysis.resize import Resizing
 from pefourier.analysis.spectrum import Spectrum
 from pefourier.answers import terms
-from pefourier.diagnosis.causes import Cause
+from pefourier.diagnosis.misreadings import Cause
 from pefourier.geometry.precision import FormatLoss
 from pefourier.reproduce import Claim
 from pefourier.result import Result
@@ -39,8 +40,10 @@ GROUPS = {  # of terms, by the room of a dataclass: the first that has its field
     "encoding": ("check-faithful",),
     "relations": ("relations", "check-faithful"),
     "compare": ("compare", "check-faithful"),
-    "causes": ("compare", "check-faithful"),
-    "likeness": ("compare",),
+    "misreadings": ("compare",),
+    "pairs": ("compare",),
+    "biases": ("compare",),
+    "layer_schedules": ("compare",),
     "operators": ("compare",),
     "context": ("context", "check-faithful"),
     "temperature": ("context",),
@@ -71,13 +74,13 @@ KINDS = {  # of results, by command, with what a record has beside the fields of
     "context": ((Context,), {}),
     "usage": ((Usage,), {}),
     "design": ((Design, Extensions), {}),
-    "resize": ((Resizing,), {"out": {}}),
+    "resize": ((Resizing,), {}),
+    "encode": ((Written,), {}),
     "explain": ((terms.Term,), {}),
     "plan": ((DatasetPlan,), {}),
     "reproduce": ((Claim,), {}),
 }
 PLAINLY = {  # records that no dataclass stands for
-    "encode": {"out": TEXT, "shape": {"type": "array", "items": WHOLE}, "positions": {}},
     "report": {"out": TEXT},
     "list": {
         "family": TEXT,
@@ -102,12 +105,12 @@ PLAINLY = {  # records that no dataclass stands for
 }
 AT_TIMES = {  # fields of such records that some lack
     "list": "conventions",
+    "report": "verdict meaning action findings",
     "train": "split leaky folds positive precision recall f1 auprc auprc_difference power "
     "confusion per_class chosen step_seconds diverged last_kept falling budget cut_short verdict "
     "average_rank loss balanced_accuracy",
 }
 LEFT_OUT = {  # fields that a record lacks, where nothing was asked about them, or always
-    Usage: {"heads", "against"},
 }
 NAMELESS = ("explain", "plan")  # whose records are about no encoding
 SEVERAL = (Spectrum, Reconstructions, Faithfulness, Relations)  # also told of grids
@@ -189,7 +192,7 @@ def record_of(kind, more, defs, about=True, of="line"):
     """A record: what it is about, and the fields of its dataclass."""
     own = fields_schema(kind, defs, of)
     about_it = IDENTITY if about else {"conclusion": TEXT}
-    said = SAID if issubclass(kind, Result) else {}
+    said = SAID if issubclass(kind, Result) or kind is Claim else {}
     properties = {**about_it, **said, **own["properties"], **more}
     required = set(own["required"]) - LEFT_OUT.get(kind, set()) | {"conclusion", *said}
     return object_of(properties, required | ({"params", "encoding"} if about else set()))

@@ -188,7 +188,7 @@ RESIZED = [
     ("g.npy", (4, 5), {}),
     ("t.npy", (4, 5), {}),
 ]
-RESIZED += [("t.npy", (6, 6), {"grid": (4, 5), "method": "timm"}), ("rope", (4, 4), {"d": 8})]
+RESIZED += [("t.npy", (6, 6), {"grid": (4, 5), "method": "antialias"}), ("rope", (4, 4), {"d": 8})]
 RESIZED += [("g.npy", (4, 5), {"prefix": 2}), ("missing.npy", (4, 5), {})]
 
 

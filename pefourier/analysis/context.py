@@ -527,7 +527,7 @@ def describe_rotation(
         window=window,
         frequencies=own[turning],
         trained_frequencies=plain[turning],
-        precision=format_losses(enc, FORMATS_OF_PHASES, apart=closest_pair(enc).distance),
+        precision=format_losses(enc, FORMATS_OF_PHASES, gap=closest_pair(enc).distance),
         partners=rows_of_a_head(enc, still)[turning],
         scaling_parameters=parameters_of_scaling(params),
     )

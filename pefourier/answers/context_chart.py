@@ -7,7 +7,7 @@ from math import log, pi
 from shutil import get_terminal_size
 
 from pefourier.analysis import context
-from pefourier.answers.telling import Answer
+from pefourier.answers.frame import Answer
 
 MARKS = {"same": ("█", "34"), "kept": ("█", "34"), "blended": ("▒", "33"), "stretched": ("░", "31")}
 ACROSS = 64  # letters of the picture where nobody looks at a terminal

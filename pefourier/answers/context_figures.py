@@ -9,7 +9,8 @@ import numpy as np
 
 from pefourier.analysis.context import Rotation, treatments
 from pefourier.analysis.misread import Reading
-from pefourier.answers import plot, telling
+from pefourier.answers import plot
+from pefourier.answers.frame import Answer
 from pefourier.encodings.readings import LEVELS
 from pefourier.errors import PefourierError, shorten
 from pefourier.writing.escapes import printable
@@ -21,7 +22,7 @@ GREY = "0.6"
 ABOVE = 14  # points from axes to their title, over the names of lengths
 
 
-def wavelengths(answers: Sequence[telling.Answer], look: plot.Look = plot.USUAL) -> plot.Figure:
+def wavelengths(answers: Sequence[Answer], look: plot.Look = plot.USUAL) -> plot.Figure:
     """Each pair at its wavelength, as trained and as scaled; cosines to another reading below."""
     rows = [(a, rotation) for a in answers for rotation in a.result.rotations if rotation.rotated]
     readings = [a for a in answers if a.result.against is not None]
@@ -61,7 +62,7 @@ def pairs_of_places(r: Rotation) -> dict[str, np.ndarray]:
     return {f"by {AXES[name]}": np.isin(turning, pairs) for name, pairs in axes.items()}
 
 
-def draw_strips(axes: plot.Axes, answer: telling.Answer, r: Rotation, named: bool) -> None:
+def draw_strips(axes: plot.Axes, answer: Answer, r: Rotation, named: bool) -> None:
     """A tick for each pair, and the trained and the asked length as lines.
 
     One encoding below a title of the user's own is not `named` again.

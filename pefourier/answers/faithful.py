@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from pefourier.answers import telling
+from pefourier.answers import frame
 from pefourier.answers.faithful_figures import faithful
 from pefourier.answers.frame import framed
 from pefourier.encodings.encoding import Encoding
@@ -15,10 +15,10 @@ from pefourier.encodings.specs import source_of
 from pefourier.writing.page import Page
 
 
-def faithful_page(asked: Sequence[telling.Answer | telling.Refusal]) -> Page:
+def faithful_page(asked: Sequence[frame.Answer | frame.Refusal]) -> Page:
     """The answer of `pefourier check-faithful`; of several SPECs also what speaks for which."""
     page = TOLD.page(asked)
-    answers = [one for one in asked if isinstance(one, telling.Answer)]
+    answers = [one for one in asked if isinstance(one, frame.Answer)]
     if len(answers) < 2:  # the room of choices stays closed
         return page
     from pefourier.answers.choice import choose, with_command
@@ -42,5 +42,5 @@ def model_of(enc: Encoding) -> dict[str, Any]:
 
 TOLD = replace(
     framed("check-faithful", figure=faithful),
-    record=lambda a: telling.record_of_fields(a) | model_of(a.encoding),
+    record=lambda a: frame.record_of_fields(a) | model_of(a.encoding),
 )

@@ -76,32 +76,32 @@ def check_sides(spec: str, sides: Sequence[int], prefix: int, length: int | None
         check_fit(f"{shown(spec)} with --length {length}", length, sides, prefix)
 
 
-def check_fit(what: str, rows: int, sides: Sequence[int], prefix: int, hint: str = "") -> None:
+def check_fit(subject: str, rows: int, sides: Sequence[int], prefix: int, hint: str = "") -> None:
     """Refuse a grid that has not as many points as there are rows, with those that would fit."""
     if not sides and prefix >= rows:
-        raise PefourierError(f"{what}: --prefix {prefix} leaves none of {rows} rows; take less")
+        raise PefourierError(f"{subject}: --prefix {prefix} leaves none of {rows} rows; take less")
     points = count_points(sides, prefix)
     if sides and points != rows:
         behind = f" behind {prefix} rows" if prefix else ""
         raise PefourierError(
-            f"{what}: {rows} rows do not fit a grid of {size_of(sides)}{behind}, {points} "
+            f"{subject}: {rows} rows do not fit a grid of {size_of(sides)}{behind}, {points} "
             f"points; {hint or would_fit(rows, sides, prefix)}"
         )
 
 
 def would_fit(rows: int, sides: Sequence[int], prefix: int) -> str:
     """Which grid or prefix suits so many rows."""
-    left = rows - math.prod(sides)
-    if 0 <= left <= LONGEST_PREFIX:
-        return f"--prefix {left} would fit" if left else "leave the prefix out"
+    surplus = rows - math.prod(sides)
+    if 0 <= surplus <= LONGEST_PREFIX:
+        return f"--prefix {surplus} would fit" if surplus else "leave the prefix out"
     if prefix >= rows:
         return f"take a --prefix below {rows}"
     count = rows - prefix
     if len(sides) == 3 and count % sides[0] == 0:
-        other = (sides[0], *most_square(count // sides[0]))
-        return f"--grid {size_of(other)} would fit"
-    other, behind = usual_grid(rows, prefix)
-    return f"{grid_options(other, 0 if prefix else behind)} would fit"
+        sides_near = (sides[0], *most_square(count // sides[0]))
+        return f"--grid {size_of(sides_near)} would fit"
+    sides_near, behind = usual_grid(rows, prefix)
+    return f"{grid_options(sides_near, 0 if prefix else behind)} would fit"
 
 
 def usual_grid(rows: int, prefix: int = 0) -> tuple[Sides, int]:
@@ -113,10 +113,10 @@ def usual_grid(rows: int, prefix: int = 0) -> tuple[Sides, int]:
     (((14, 14), 1), ((10, 16), 1), ((7, 11), 0))
     """
     behind = [prefix] if prefix else range(min(USUAL_PREFIX, rows - 1) + 1)
-    grids = [(most_square(rows - others), others) for others in behind]
-    squares = [one for one in grids if one[0][0] == one[0][1] >= MIN_SQUARE]
-    near = [one for one in grids if one[0][1] <= LONGEST_SIDE * one[0][0]]
-    return next(iter((*squares, *near)), (most_square(rows - prefix), prefix))
+    grids = [(most_square(rows - count), count) for count in behind]
+    squares = [place for place in grids if place[0][0] == place[0][1] >= MIN_SQUARE]
+    slender = [place for place in grids if place[0][1] <= LONGEST_SIDE * place[0][0]]
+    return next(iter((*squares, *slender)), (most_square(rows - prefix), prefix))
 
 
 def most_square(count: int) -> Sides:
@@ -146,11 +146,11 @@ def on_grid(enc: Encoding, sides: Sides, prefix: int) -> Encoding:
     fits = not sides or len(enc) == count_points(sides, prefix)
     window = None if fits or prefix or enc.origin != "file" else window_of_rows(enc, sides)
     if window:
-        own = {"params": {**enc.params, "grid": window, "prefix": 0}, "eps": enc.eps}
+        facts = {"params": {**enc.params, "grid": window, "prefix": 0}, "eps": enc.eps}
         behind = len(enc) - len(lags_on(window))
-        doubts = [one for one in enc.findings if one.code != "biases-as-codes"]  # which is settled
-        own["findings"] = [*doubts, finding("grid-convention", note=told_rows(enc, behind))]
-        return biases_within(window, enc.table(), enc.name, origin="file", spec=enc.spec, **own)
+        doubts = [f for f in enc.findings if f.code != "biases-as-codes"]  # which is settled
+        facts["findings"] = [*doubts, finding("grid-convention", note=row_numbering(enc, behind))]
+        return biases_within(window, enc.table(), enc.name, origin="file", spec=enc.spec, **facts)
     check_fit(shown(enc.label), len(enc), sides, prefix)
     domain = lattice(sides or (len(enc) - prefix,), prefix)
     params = {**enc.params, "grid": sides, "prefix": prefix}
@@ -222,7 +222,7 @@ def window_of_rows(enc: Encoding, sides: Sides) -> Sides:
     """
     odd = tuple((side + 1) // 2 for side in sides if side % 2)
     lags = math.prod(2 * side - 1 for side in sides)
-    rows = {lags + more: sides for more in (0, OF_CLASS_TOKEN)}
+    rows = {lags + extra: sides for extra in (0, OF_CLASS_TOKEN)}
     rows |= {math.prod(sides) + OF_CLASS_TOKEN: odd} if len(odd) == len(sides) else {}
     return rows.get(len(enc), ()) if enc.dim <= MAX_HEADS else ()
 
@@ -235,7 +235,7 @@ def biases_within(window: Sides, bias: np.ndarray, name: str, **facts: Any) -> E
     return replace(enc, domain=lags_on(window, prefix=len(bias) - points), act="bias")
 
 
-def told_rows(enc: Encoding, behind: int) -> str:
+def row_numbering(enc: Encoding, behind: int) -> str:
     """How rows of biases are numbered: displacements run from key to query, which files turn."""
     first = f", rows 0 to {behind - 1} are its last, of a class token" if behind else ""
     return (
@@ -257,10 +257,10 @@ def as_stored(enc: Encoding, rows: np.ndarray) -> np.ndarray:
 
 def check_own_grid(enc: Encoding, sides: Sides, prefix: int) -> Encoding:
     """An encoding that has a grid of its own, which must be the one asked for."""
-    own = tuple(enc.params.get("grid") or enc.domain.grid)
-    if sides not in ((), own) or prefix not in (0, enc.domain.prefix):
+    built_sides = tuple(enc.params.get("grid") or enc.domain.grid)
+    if sides not in ((), built_sides) or prefix not in (0, enc.domain.prefix):
         raise PefourierError(
-            f"{shown(enc.label)} is on a grid of {size_of(own)} with prefix "
+            f"{shown(enc.label)} is on a grid of {size_of(built_sides)} with prefix "
             f"{enc.domain.prefix}; leave out --grid and --prefix"
         )
     return enc

@@ -267,8 +267,8 @@ def search_blocks(rows: Rows, blocks: list[np.ndarray], best: BestPair, report: 
             a, b = facing_rows(a, b, offset, best)
         if len(a.index) and len(b.index) and not compare(a, b, offset, best, MANY_PAIRS):
             fine = make_block(rows, a.index, centre, np.float64)
-            other = fine if a is b else make_block(rows, b.index, centre, np.float64)
-            compare(fine, other, np.zeros(len(centre)), best, len(a.index) * len(b.index))
+            fine_b = fine if a is b else make_block(rows, b.index, centre, np.float64)
+            compare(fine, fine_b, np.zeros(len(centre)), best, len(a.index) * len(b.index))
         report(done, len(first))
 
 

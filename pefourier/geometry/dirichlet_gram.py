@@ -67,8 +67,8 @@ def sine_and_cosine(angle: int) -> tuple[int, int]:
     [0.8414709848078965, 0.5403023058681398]
     """
     quarter = pi_in_fixed_point() >> 1
-    turns, rest = divmod(angle + (quarter >> 1), quarter)
-    x = (rest - (quarter >> 1)) >> (ANGLE_BITS - SINE_BITS)
+    turns, angle_left = divmod(angle + (quarter >> 1), quarter)
+    x = (angle_left - (quarter >> 1)) >> (ANGLE_BITS - SINE_BITS)
     cosine_and_sine, term, k = [0, 0], 1 << SINE_BITS, 0
     while term not in (0, -1):
         cosine_and_sine[k % 2] += term if k % 4 < 2 else -term
@@ -81,8 +81,8 @@ def sine_and_cosine(angle: int) -> tuple[int, int]:
 def in_fixed_point(number: float) -> int:
     """A number times 2^ANGLE_BITS, exactly from 2^-267 on."""
     fraction, exponent = frexp(number)
-    whole, shift = int(ldexp(fraction, 53)), ANGLE_BITS - 53 + exponent
-    return whole << shift if shift >= 0 else whole >> -shift
+    mantissa, shift = int(ldexp(fraction, 53)), ANGLE_BITS - 53 + exponent
+    return mantissa << shift if shift >= 0 else mantissa >> -shift
 
 
 def as_pair(numbers: list[int]) -> Pair:
@@ -107,14 +107,14 @@ class Angles:
 
     def waves(self, times: int) -> tuple[Pair, Pair]:
         """Sines and cosines of half of so many times each frequency."""
-        found = [sine_and_cosine(self.half(k * times)) for k in self.exact]
-        return as_pair([sine for sine, _ in found]), as_pair([cosine for _, cosine in found])
+        pairs = [sine_and_cosine(self.half(k * times)) for k in self.exact]
+        return as_pair([sine for sine, _ in pairs]), as_pair([cosine for _, cosine in pairs])
 
     def kernel(self, n: int, i: int, j: int, sign: int) -> int:
         """D of a difference or sum of two frequencies, times 2^SINE_BITS, with all its digits."""
         pi = pi_in_fixed_point()
-        turns, rest = divmod(self.half(self.exact[i] + sign * self.exact[j]) + (pi >> 1), pi)
-        x = rest - (pi >> 1)
+        turns, remainder = divmod(self.half(self.exact[i] + sign * self.exact[j]) + (pi >> 1), pi)
+        x = remainder - (pi >> 1)
         if abs(n * x) >> (ANGLE_BITS - 40):
             top, bottom = (sine_and_cosine(angle)[0] for angle in (n * x, x))
             value = (top << SINE_BITS) // bottom
@@ -159,17 +159,17 @@ def dirichlet_gram(measure: Measure, n: int, wave: Wave) -> Products:
     squared, budget = 0.0, FEW + 16 * m
     for rows in row_blocks(m, AT_ONCE, m):
         columns = slice(rows.start, m)
-        apart, together = (kernels(waves, rows, columns, sign) for sign in (-1, 1))
-        for sign, some in ((-1, apart), (1, together)):
-            if len(some.poor) <= budget:
-                refine(waves, rows, some, sign)
-                budget -= len(some.poor)
-        high, low = together.values
-        halves = add(apart.values, (high, low) if wave == "cosines" else (-high, -low))
-        for whole, half in zip(result, halves, strict=True):
-            whole[rows, columns] = half / 2
-            whole[columns, rows] = whole[rows, columns].T
-        squared += ((apart.lost + together.lost) ** 2).sum() / 2
+        differences, sums = (kernels(waves, rows, columns, sign) for sign in (-1, 1))
+        for sign, part in ((-1, differences), (1, sums)):
+            if len(part.poor) <= budget:
+                refine(waves, rows, part, sign)
+                budget -= len(part.poor)
+        high, low = sums.values
+        halves = add(differences.values, (high, low) if wave == "cosines" else (-high, -low))
+        for matrix, half in zip(result, halves, strict=True):
+            matrix[rows, columns] = half / 2
+            matrix[columns, rows] = matrix[rows, columns].T
+        squared += ((differences.lost + sums.lost) ** 2).sum() / 2
     return Products(result, float(np.sqrt(squared)))
 
 
@@ -217,6 +217,6 @@ def refine(waves: Waves, rows: slice, kernels: Kernels, sign: Literal[-1, 1]) ->
     ]
     weights = split(*product(waves.amplitudes[i], waves.amplitudes[j]))
     high, low = add(product(split(*as_pair(one_by_one)), weights), (0.0, 0.0))
-    at = tuple(kernels.poor.T)
-    kernels.values[0][at], kernels.values[1][at] = high, low
-    kernels.lost[at] = UNIT * np.abs(high)
+    places = tuple(kernels.poor.T)
+    kernels.values[0][places], kernels.values[1][places] = high, low
+    kernels.lost[places] = UNIT * np.abs(high)

@@ -77,9 +77,9 @@ def mirror_waves(measure: Measure, n: int, wave: Wave) -> matrices.Entries:
     doubled = np.arange((n + 1) % 2, n, 2)  # twice the distance from the middle position
 
     def entries(rows: slice, columns: slice) -> np.ndarray:
-        at = doubled[rows]
-        group = int(np.sqrt(len(at))) + 1
-        first = measure.angles(at[::group], columns, per=2)[:, None]
+        distances = doubled[rows]
+        group = int(np.sqrt(len(distances))) + 1
+        first = measure.angles(distances[::group], columns, per=2)[:, None]
         steps = measure.angles(2 * np.arange(group), columns, per=2)
         if wave == "cosines":
             waves = np.cos(first) * np.cos(steps)
@@ -87,8 +87,8 @@ def mirror_waves(measure: Measure, n: int, wave: Wave) -> matrices.Entries:
         else:
             waves = np.sin(first) * np.cos(steps)
             waves += np.cos(first) * np.sin(steps)
-        waves = waves.reshape(-1, steps.shape[1])[: len(at)]
-        waves *= np.where(at == 0, 1.0, np.sqrt(2.0))[:, None]
+        waves = waves.reshape(-1, steps.shape[1])[: len(distances)]
+        waves *= np.where(distances == 0, 1.0, np.sqrt(2.0))[:, None]
         waves *= measure.amplitudes[columns]
         return waves
 
@@ -110,19 +110,19 @@ def kernel_at_lags(measure: Measure, n: int) -> np.ndarray:
 
 def powers(z: np.ndarray, count: int) -> np.ndarray:
     """z^0, z^1 … of each number: (count, len(z))."""
-    found = np.ones((count, len(z)), dtype=complex)
+    result = np.ones((count, len(z)), dtype=complex)
     for k in range(1, count):
-        np.multiply(found[k - 1], z, out=found[k])
-    return found
+        np.multiply(result[k - 1], z, out=result[k])
+    return result
 
 
 def mirror_products(kernel: np.ndarray) -> Iterator[np.ndarray]:
     """Inner products of the rows of the even and of the odd part, from those at each lag."""
     doubled = np.arange((len(kernel) + 1) % 2, len(kernel), 2)
     share = np.where(doubled == 0, np.sqrt(0.5), 1.0)
-    apart = kernel[np.abs(doubled[:, None] - doubled) // 2]
-    together = kernel[(doubled[:, None] + doubled) // 2]
-    for products in (apart + together, apart - together):
+    differences = kernel[np.abs(doubled[:, None] - doubled) // 2]
+    sums = kernel[(doubled[:, None] + doubled) // 2]
+    for products in (differences + sums, differences - sums):
         yield products * np.multiply.outer(share, share)
 
 
@@ -133,10 +133,10 @@ def wide_part(
     half = len(gram)
     live = np.flatnonzero(gram.diagonal())  # all but the sines at the middle position
     eigenvalues, vectors = np.linalg.eigh(gram[np.ix_(live, live)])
-    left = np.zeros((half, len(live)))
-    left[live] = vectors[:, ::-1]
+    left_vectors = np.zeros((half, len(live)))
+    left_vectors[live] = vectors[:, ::-1]
     if (eigenvalues > SMALL * eigenvalues.max(initial=0.0)).all():
-        return matrices.held(np.sqrt(eigenvalues[::-1]), left)
+        return matrices.held(np.sqrt(eigenvalues[::-1]), left_vectors)
     first = np.linalg.eigh(gram)
     return matrices.held(
         *matrices.long_svd(lambda block: entries(matrices.ALL, block).T, m, half, progress, first)
@@ -165,33 +165,35 @@ def singular_basis(products: Pair) -> Basis:
     eigenvalues, vectors = np.linalg.eigh(products[0])
     if not eigenvalues[-1] > 0:
         return Basis(np.zeros(len(eigenvalues)), vectors)
-    few = int((eigenvalues <= SMALL * eigenvalues[-1]).sum())
-    if few == 0:
+    small_count = int((eigenvalues <= SMALL * eigenvalues[-1]).sum())
+    if small_count == 0:
         return Basis(np.sqrt(eigenvalues[::-1]), vectors[:, ::-1])
-    low = resolve_small(products, eigenvalues, vectors, few)
-    sigma = np.concatenate([np.sqrt(eigenvalues[few:]), low.sigma])
-    right = np.hstack([vectors[:, few:], low.right])
+    low = resolve_small(products, eigenvalues, vectors, small_count)
+    sigma = np.concatenate([np.sqrt(eigenvalues[small_count:]), low.sigma])
+    right = np.hstack([vectors[:, small_count:], low.right])
     order = np.argsort(-sigma, kind="stable")
     return Basis(sigma[order], right[:, order])
 
 
-def resolve_small(products: Pair, eigenvalues: np.ndarray, vectors: np.ndarray, few: int) -> Basis:
-    r"""The `few` smallest singular values, of which float64 products hold no digits.
+def resolve_small(
+    products: Pair, eigenvalues: np.ndarray, vectors: np.ndarray, count: int
+) -> Basis:
+    r"""The `count` smallest singular values, of which float64 products hold no digits.
 
     With S the eigenvectors of these and L the others, G S is computed in twice the digits. What
     rounding has left between both is taken out, :math:`Z = S - L \Lambda^{-1} L'GS`, and Z'GZ,
     balanced to equal lengths, gives its singular values relative to each.
     """
-    small = np.rint(vectors[:, :few] * 2.0**60) / 2.0**60  # whose products need fewer slices
-    large = vectors[:, few:]
+    small = np.rint(vectors[:, :count] * 2.0**60) / 2.0**60  # whose products need fewer slices
+    large = vectors[:, count:]
     images = matrix_product(products, small)
     mixed = large.T @ images
-    taken = mixed / eigenvalues[few:, None]
-    inner = small.T @ images - mixed.T @ taken
-    lengths = matrices.balanced_lengths(eigenvalues[:few], eigenvalues[-1])
+    correction = mixed / eigenvalues[count:, None]
+    inner = small.T @ images - mixed.T @ correction
+    lengths = matrices.balanced_lengths(eigenvalues[:count], eigenvalues[-1])
     squares, turns = np.linalg.eigh(inner / np.multiply.outer(lengths, lengths))
     _, sigma, right = np.linalg.svd(np.sqrt(np.maximum(squares, 0.0))[:, None] * turns.T * lengths)
-    return Basis(sigma, (small - large @ taken) @ right.T)
+    return Basis(sigma, (small - large @ correction) @ right.T)
 
 
 def leverage_bounds(measure: Measure, n: int, bases: list[Basis]) -> np.ndarray:
@@ -210,10 +212,10 @@ def leverage_bounds(measure: Measure, n: int, bases: list[Basis]) -> np.ndarray:
 
     def terms() -> Iterator[tuple[np.ndarray, np.ndarray]]:
         for rows in row_blocks(len(omega), AT_ONCE, len(omega)):
-            rest = slice(rows.start, len(omega))
-            times = np.where(np.arange(rest.start, rest.stop) < rows.stop, 1.0, 2.0)
+            columns = slice(rows.start, len(omega))
+            times = np.where(np.arange(columns.start, columns.stop) < rows.stop, 1.0, 2.0)
             for sign, form in weights.items():
-                yield omega[rows, None] + sign * omega[rest], times * form[rows, rest]
+                yield omega[rows, None] + sign * omega[columns], times * form[rows, columns]
 
     size = sum(np.abs(form).sum() for form in weights.values())
     slack = size * (ERROR + n * FLOAT64_EPS * np.abs(omega).max())

@@ -27,9 +27,9 @@ def cubic(x: np.ndarray, a: float) -> np.ndarray:
     array([ 1.    ,  0.5625, -0.0625,  0.    ])
     """
     x = np.abs(x)
-    near = ((a + 2) * x - (a + 3)) * x * x + 1
+    inner = ((a + 2) * x - (a + 3)) * x * x + 1
     far = ((a * x - 5 * a) * x + 8 * a) * x - 4 * a
-    return np.where(x <= 1, near, np.where(x < 2, far, 0.0))
+    return np.where(x <= 1, inner, np.where(x < 2, far, 0.0))
 
 
 def bicubic_weights(n: int, m: int, step: float | None = None) -> np.ndarray:
@@ -41,14 +41,14 @@ def bicubic_weights(n: int, m: int, step: float | None = None) -> np.ndarray:
     return cubic_weights(n, (np.arange(m) + 0.5) * (n / m if step is None else step) - 0.5)
 
 
-def cubic_weights(n: int, at: np.ndarray) -> np.ndarray:
+def cubic_weights(n: int, places: np.ndarray) -> np.ndarray:
     """Of each place the weights of its four neighbours."""
-    m = len(at)
+    m = len(places)
     weights = np.zeros((m, n))
     for k in range(-1, 3):
-        place = np.floor(at) + k
+        place = np.floor(places) + k
         column = np.clip(place, 0, n - 1).astype(int)
-        np.add.at(weights, (np.arange(m), column), cubic(at - place, PLAIN))
+        np.add.at(weights, (np.arange(m), column), cubic(places - place, PLAIN))
     return weights
 
 
@@ -96,14 +96,14 @@ def linear_weights(n: int, m: int) -> np.ndarray:
     return between_weights(n, (np.arange(m) + 0.5) * n / m - 0.5)
 
 
-def between_weights(n: int, at: np.ndarray) -> np.ndarray:
+def between_weights(n: int, places: np.ndarray) -> np.ndarray:
     """Of each place the weights of its two neighbours."""
-    at, m = np.clip(at, 0, n - 1), len(at)
-    low = np.minimum(np.floor(at).astype(int), n - 1)
+    places, m = np.clip(places, 0, n - 1), len(places)
+    low = np.minimum(np.floor(places).astype(int), n - 1)
     high = np.minimum(low + 1, n - 1)
     weights = np.zeros((m, n))
-    np.add.at(weights, (np.arange(m), low), 1 - (at - low))
-    np.add.at(weights, (np.arange(m), high), at - low)
+    np.add.at(weights, (np.arange(m), low), 1 - (places - low))
+    np.add.at(weights, (np.arange(m), high), places - low)
     return weights
 
 
@@ -157,8 +157,8 @@ def resize_lattice(
     values = np.asarray(table, dtype=float).reshape(*old, -1)
     for axis, (n, m) in enumerate(zip(old, new, strict=True)):
         if n != m or method == "dinov2":
-            own = changing_columns(values, axis)  # all others stay, to the bit
-            made = np.tensordot(LIBRARY[method](n, m), values[..., own], (1, axis))
+            changing = changing_columns(values, axis)  # all others stay, to the bit
+            resized = np.tensordot(LIBRARY[method](n, m), values[..., changing], (1, axis))
             values = np.take(values, [0] * m, axis)
-            values[..., own] = np.moveaxis(made, 0, axis)
+            values[..., changing] = np.moveaxis(resized, 0, axis)
     return values.reshape(-1, values.shape[-1])

@@ -41,10 +41,10 @@ def factor_on_axes(tables: Sequence[np.ndarray]) -> Part:
         small[row : row + len(block), column : column + block.shape[1]] = block
         row, column = row + len(block), column + block.shape[1]
     small_part = factor(lambda rows, columns: small[rows, columns], *small.shape, None)
-    left = small_part.left(slice(None), slice(None))
+    left_vectors = small_part.vectors(slice(None), slice(None))
 
     def rows_of(rows: slice, columns: slice) -> np.ndarray:
-        return separable_basis(sides, rows, bases) @ left[:, columns]
+        return separable_basis(sides, rows, bases) @ left_vectors[:, columns]
 
     return Part(small_part.sigma, rows_of)
 

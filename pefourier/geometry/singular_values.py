@@ -68,7 +68,7 @@ class Factors:
             slice(int((sigma > below * sigma[:1]).sum()), int((sigma > self.tolerance).sum()))
             for sigma in (part.sigma for part in self.parts)
         ]
-        return [part.left(rows, columns) for part, columns in zip(self.parts, ends, strict=True)]
+        return [part.vectors(rows, columns) for part, columns in zip(self.parts, ends, strict=True)]
 
     def row_blocks(self) -> list[slice]:
         """Rows of a part, in blocks."""
@@ -126,7 +126,7 @@ class Factors:
         products: list[np.ndarray] = []
         for rows in row_blocks(self.n, AT_ONCE, separable_rank(sides) + self.d):
             basis = separable_basis(sides, rows)
-            parts = [basis.T @ left for left in self.left(rows)]
+            parts = [basis.T @ vectors for vectors in self.left(rows)]
             products = [a + b for a, b in zip(products, parts, strict=True)] if products else parts
         cosines = np.linalg.svd(np.hstack(products), compute_uv=False)
         sine = float(np.sqrt(max(0.0, 1 - cosines[-1] ** 2)))
@@ -135,15 +135,17 @@ class Factors:
     def row_error(self, rows: slice, s: int) -> float:
         """Largest |E E+ - I| between position s and the positions at some rows of the parts."""
         row = s if len(self.parts) == 1 else abs(2 * s - (self.n - 1)) // 2
-        at = slice(row, row + 1)
-        share = self.share(rows) * self.share(at)
-        inner = [share * (u @ v[0]) for u, v in zip(self.left(rows), self.left(at), strict=True)]
-        same = np.arange(rows.start, rows.stop) == row
+        single = slice(row, row + 1)
+        share = self.share(rows) * self.share(single)
+        inner = [
+            share * (u @ v[0]) for u, v in zip(self.left(rows), self.left(single), strict=True)
+        ]
+        is_row = np.arange(rows.start, rows.stop) == row
         if len(inner) == 1:
-            return np.abs(inner[0] - same).max()
-        mirror = same & (2 * s == self.n - 1)
+            return np.abs(inner[0] - is_row).max()
+        mirror = is_row & (2 * s == self.n - 1)
         even, odd = inner
-        return max(np.abs(even + odd - same).max(), np.abs(even - odd - mirror).max())
+        return max(np.abs(even + odd - is_row).max(), np.abs(even - odd - mirror).max())
 
 
 def decompose(enc: Encoding, progress: Progress | None = None) -> Factors:

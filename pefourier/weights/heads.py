@@ -144,48 +144,60 @@ def attention_at(
     weights = [dotted(module, leaf, "weight") for leaf in leaves]
     for name in weights:
         check_numbers(tensors, name, label)
-        if len(tensors[name].shape) != 2:
-            raise PefourierError(
-                f"{shown(name)} of {label} has shape {tensors[name].shape}, no rows and columns"
-            )
+    index = rows_of_heads(tensors, sizes, leaves, weights, label)
+    before = first_of(tensors, module, names["before"])
+    inner = leaves[0] in ("q_b_proj", "attn_q_b")
+    first = first_of(tensors, module, names["between"]) if inner else before
+    gains = (gains_of(tensors, module, names[norms]) for norms in ("q_norms", "k_norms"))
+    q, k = (
+        Projection(name, rows, bias_of(tensors, name, label), norm, own)
+        for name, rows, norm, own in zip(
+            (weights[0], weights[-1]), index, (first, before), gains, strict=True
+        )
+    )
+    return Attention(layer, module, q, k)
+
+
+def rows_of_heads(
+    tensors: Tensors, sizes: HeadSizes, leaves: list[str], weights: list[str], label: str
+) -> tuple[np.ndarray, np.ndarray]:
+    """Which rows are the queries and the keys of each head: (heads, d) and (kv_heads, d)."""
     rows = [tensors[name].shape[0] for name in weights]
     if len(weights) == 1:
-        index = fused_rows(rows[0], sizes, weights[0], label)
+        q, k = fused_rows(rows[0], sizes, weights[0], label)
     elif leaves[1].startswith(("kv_a", "attn_kv_a")):
-        index = latent_rows(*rows, sizes, weights, label)
+        q, k = latent_rows(*rows, sizes, weights, label)
     else:
-        step = 2 * sizes.d if sizes.kind in names["gated"] else sizes.d
-        index = (
-            head_rows(rows[0], step, 0, sizes.d, sizes.heads, weights[0], label),
-            head_rows(rows[1], sizes.d, 0, sizes.d, sizes.kv_heads, weights[1], label),
-        )
-    if len(index[0]) % len(index[1]):
+        step = 2 * sizes.d if sizes.kind in known_names()["gated"] else sizes.d
+        q = head_rows(rows[0], step, 0, sizes.d, sizes.heads, weights[0], label)
+        k = head_rows(rows[1], sizes.d, 0, sizes.d, sizes.kv_heads, weights[1], label)
+    if len(q) % len(k):
         raise PefourierError(
-            f"{shown(weights[0])} of {label} has {len(index[0])} heads of {sizes.d}, "
-            f"{len(index[1])} of keys; query heads share keys in equal groups"
+            f"{shown(weights[0])} of {label} has {len(q)} heads of {sizes.d}, {len(k)} of keys; "
+            "query heads share keys in equal groups"
         )
-    inner = leaves[0] in ("q_b_proj", "attn_q_b")
-    before = first_of(tensors, module, names["before"])
+    return q, k
 
-    def projection(i: int, norm: str | None, norms: str) -> Projection:
-        bias = dotted(module, leaves[i], "bias")
-        bias = bias if bias in tensors else None
-        if bias and tensors[bias].shape != (rows[i],):
-            raise PefourierError(
-                f"{shown(bias)} of {label} has shape {tensors[bias].shape}, {shown(weights[i])} "
-                f"{rows[i]} rows; a bias has a number for each row"
-            )
-        gains = gains_of(tensors, module, names[norms])
-        return Projection(weights[i], index[i], bias, norm, gains)
 
-    first = first_of(tensors, module, names["between"]) if inner else before
-    return Attention(
-        layer, module, projection(0, first, "q_norms"), projection(-1, before, "k_norms")
-    )
+def bias_of(tensors: Tensors, name: str, label: str) -> str | None:
+    """The name of a projection's bias, which has a number for each row; None without it."""
+    bias, rows = name.removesuffix("weight") + "bias", tensors[name].shape[0]
+    if bias not in tensors:
+        return None
+    if tensors[bias].shape != (rows,):
+        raise PefourierError(
+            f"{shown(bias)} of {label} has shape {tensors[bias].shape}, {shown(name)} {rows} rows; "
+            "a bias has a number for each row"
+        )
+    return bias
 
 
 def check_numbers(tensors: Tensors, name: str, label: str) -> None:
-    """Refuse whole numbers that stand for others in a way that is not known."""
+    """Refuse what is no matrix, and whole numbers that stand for others in an unknown way."""
+    if len(tensors[name].shape) != 2:
+        raise PefourierError(
+            f"{shown(name)} of {label} has shape {tensors[name].shape}, no rows and columns"
+        )
     stem, kind = name.removesuffix("weight"), tensors[name].kind
     scaled = any(stem + end in tensors for end in known_names()["scales"])
     moved = f"{name}_zero_point" in tensors

@@ -11,12 +11,12 @@ import pytest
 import typer
 
 from pefourier.cli import overwriting
-from pefourier.cli.commands import app
+from pefourier.cli.program import program
 from pefourier.encodings.sources.tables import write_table
 
 LLAMA = {"model_type": "llama", "hidden_size": 64, "num_attention_heads": 4, "vocab_size": 10}
 LLAMA |= {"max_position_embeddings": 128, "num_hidden_layers": 2}
-NEITHER = {"title", "span", "resolution", "device", "setting", "test_length"}
+NEITHER = {"title", "span", "resolution", "columns", "device", "setting", "test_length"}
 NEITHER |= {"wanted", "width", "names", "term"}
 NEITHER |= {"search", "positive", "beside"}
 ROPES = ("rope", "rope:layout=interleaved", "--d", "16")
@@ -123,7 +123,7 @@ def test_what_is_not_read_is_replaced(run):
 def test_each_option_of_text_is_known_to_read_or_write_or_neither():
     known = {*overwriting.READ, *overwriting.WRITTEN, *NEITHER}
     seen = set()
-    for name, command in typer.main.get_command(app).commands.items():
+    for name, command in typer.main.get_command(program()).commands.items():
         for one in command.params:
             if one.type.name == "str":
                 assert one.name in known, (name, one.name)

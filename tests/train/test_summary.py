@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from training import SMALL, in_lines, of_datasets, result
 
+from pefourier.answers.forms import as_json
 from pefourier.answers.training_figures import comparison, critical_difference
 from pefourier.train import metrics, power, report, statistics, summary
 from pefourier.train.conclusion import conclude_training, verdict_on
@@ -16,7 +17,7 @@ from pefourier.train.options import Options
 from pefourier.train.run import run_comparison, write_summary
 from pefourier.train.schema import NOT_NUMBERS
 from pefourier.train.store import Store, read_rows
-from pefourier.writing.page import as_json, plain
+from pefourier.writing.page import plain
 
 
 def of_folds(f1, auprc):
