@@ -22,7 +22,7 @@ from pefourier.analysis.context import (
 )
 from pefourier.analysis.operators import compare_operators
 from pefourier.answers.context import AXIS, axes_text, conclude_context, context_record
-from pefourier.answers.frame import Answer
+from pefourier.answers.telling import Answer
 from pefourier.encodings import load
 from pefourier.encodings.readings import lag_sums, positions_below, reading_cosine
 from pefourier.errors import PefourierError
