@@ -9,9 +9,8 @@ import numpy as np
 
 from pefourier.analysis.extend import Extensions
 from pefourier.answers.context_figures import ABOVE, GREY, mark_lengths
-from pefourier.answers.frame import framed
+from pefourier.answers.frame import Answer, framed
 from pefourier.answers.plot import USUAL, WIDTH, Axes, Figure, Look, add_legend, brief, make_panels
-from pefourier.answers.telling import Answer
 from pefourier.encodings.readings import LEVELS, reading_cosine
 
 
