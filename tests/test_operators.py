@@ -204,13 +204,21 @@ def test_exchanged_axes_are_named():
     assert pefourier.compare(yx, xy).verdict == "permuted"
 
 
+def cosines_and_sines(x):
+    """Those of rope as models of Hugging Face hand them on, (1, n, d) each."""
+    angle = torch.outer(torch.arange(x.shape[-2]), torch.tensor(grid(x.shape[-1])))
+    return [wave(torch.cat([angle, angle], -1)).float()[None] for wave in (torch.cos, torch.sin)]
+
+
 def test_public_functions_are_the_rotations_by_name():
     from transformers.models.gptj import modeling_gptj
     from transformers.models.llama import modeling_llama
 
-    halves = modeling_llama.apply_rotary_pos_emb
+    def halves(q, k):
+        return modeling_llama.apply_rotary_pos_emb(q, k, *cosines_and_sines(q))
 
-    def beside(q, cos, sin):  # it takes (batch, n, heads, d) and half of the cosines, sines first
+    def beside(q):  # it takes (batch, n, heads, d) and half of the cosines, sines first
+        cos, sin = cosines_and_sines(q)
         half = sin[..., : D // 2], cos[..., : D // 2]
         return modeling_gptj.apply_rotary_pos_emb(q.transpose(1, 2), *half).transpose(1, 2)
 
@@ -225,8 +233,11 @@ def test_columns_put_into_another_order_at_every_position_are_the_same_for_score
     """DeepSeek's function turns neighbours and writes halves."""
     from transformers.models.deepseek_v3 import modeling_deepseek_v3
 
-    function = modeling_deepseek_v3.apply_rotary_pos_emb_interleave
-    found = pefourier.compare(function, "rope:layout=interleaved", length=N, d=D)
+    def rotate(q, k):
+        waves = cosines_and_sines(q)
+        return modeling_deepseek_v3.apply_rotary_pos_emb_interleave(q, k, *waves)
+
+    found = pefourier.compare(rotate, "rope:layout=interleaved", length=N, d=D)
     assert (found.operator.relation, found.same) == ("same", True)
 
 
