@@ -129,9 +129,7 @@ def in_order_of_lags(profile: np.ndarray, two_sided: bool) -> tuple[np.ndarray, 
     """
     count, sizes = profile.shape[1], np.abs(profile)
     least = sizes.min(axis=1)
-    first, middle, last = (
-        bool((sizes[:, k] == least).all()) for k in (0, count // 2, count - 1)
-    )
+    first, middle, last = (bool((sizes[:, k] == least).all()) for k in (0, count // 2, count - 1))
     if first != last:
         return (profile[:, ::-1] if first else profile), True
     return profile, not (count % 2 and (two_sided or middle))

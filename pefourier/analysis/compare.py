@@ -517,7 +517,7 @@ def axes_in_table(
             break
     if axis is None:
         return None
-    seen = replace(table, axis=axis, omega=known.omega)
+    seen = replace(table, axis=axis, omega=known.omega, even=None)
     ordered = (known, seen) if known is one else (seen, known)
     named = compare_axes(found, *ordered)
     note = (finding("pairing-unsaid"),)
