@@ -436,6 +436,10 @@ def judge_pairs(
             counted=len(differs),
             unit="pairs",
         )
+    rotary = turns_vectors(first) or turns_vectors(second)
+    unsaid = replace(found, findings=(*found.findings, *(finding("pairing-unsaid"),) * rotary))
+    if found.verdict == "the same":  # to every number
+        return found if one.is_declared and two.is_declared else unsaid
     ratio = two.factor / one.factor
     declared = one.is_declared and two.is_declared
     if abs(ratio - 1) <= FACTOR and (declared or known_apart(found)):
@@ -445,7 +449,6 @@ def judge_pairs(
     if abs(ratio - 1) > max(FACTOR, one.eps, two.eps) and part not in ("sin", "angles"):
         cause = Cause("both", ("mscale",), {"factor": (one.factor, two.factor)}, {})
         rest = {"differing": 1, "counted": 1, "unit": "factors", "cause": cause}
-        rotary = turns_vectors(first) or turns_vectors(second)
         scaled = {"verdict": "equivalent", "transform": {"scale": ratio}}
         return replace(found, **(rest | {"verdict": "different"} if rotary else scaled))
     transform: dict[str, Any] = {}
@@ -454,12 +457,9 @@ def judge_pairs(
         transform["offset"] = int(offset) if np.isfinite(offset) else "none in common"
     if part in ("cos", "sin"):
         transform["part"] = part
-    rotary = turns_vectors(first) or turns_vectors(second)
     if not rotary and found.verdict == "different":
         return found  # columns in another order: their numbers say it
-    notes = (finding("pairing-unsaid"),) * rotary
-    verdict = "equivalent" if transform else "the same"
-    return replace(found, verdict=verdict, transform=transform, findings=(*found.findings, *notes))
+    return replace(unsaid, verdict="equivalent" if transform else "the same", transform=transform)
 
 
 def turns_vectors(enc: Encoding) -> bool:
