@@ -190,11 +190,11 @@ class Design(Result):
     @property
     def findings(self) -> list[Finding]:
         """Which larger bases serve as well, of those that were tried."""
-        least = self.best.get("bound")
-        if least is None:
+        smallest = self.best.get("bound")
+        if smallest is None:
             return []
         if self.serving is None:
-            return [finding("larger-bases", "fail", base=number(least, 7))]
+            return [finding("larger-bases", "fail", base=number(smallest, 7))]
         first, last = (number(rho, 7) for rho in self.serving)
         return [finding("larger-bases", "serve", count=SERVING, first=first, last=last)]
 
@@ -205,13 +205,13 @@ def count_steps(span: str, resolution: str) -> int:
     >>> count_steps("1h", "250ms"), count_steps("100", "0.5")
     (14400, 200)
     """
-    (whole, unit), (step, step_unit) = measured("span", span), measured("resolution", resolution)
+    (length, unit), (step, step_unit) = measured("span", span), measured("resolution", resolution)
     if bool(unit) != bool(step_unit):
         raise PefourierError(
             f"a span and a resolution both have a unit or neither; got span {span} and "
             f"resolution {resolution}"
         )
-    count = whole * SECONDS.get(unit, 1.0) / (step * SECONDS.get(step_unit, 1.0))
+    count = length * SECONDS.get(unit, 1.0) / (step * SECONDS.get(step_unit, 1.0))
     if not 2 <= count <= LARGEST:
         raise PefourierError(
             f"a span has from 2 to {LARGEST} steps of its resolution; {span} has {count:.4g} of "
@@ -265,7 +265,7 @@ def base_of_phase(d: int, length: int, similarity: float, layers: int = 1) -> fl
     turns negative.
 
     >>> round(base_of_phase(16, 131072, 0.9))
-    1752738
+    1752993
     """
     if not (0 <= similarity < 1 and layers >= 1):
         raise PefourierError(
@@ -359,8 +359,8 @@ def lag_of_failure(
     """
     lags_before = np.array([lag for _, lag in failed], dtype=int)
     reach = int(BESIDE * length)
-    beside = np.add.outer(lags_before[-LATEST:], np.arange(-reach, reach + 1)).ravel()
-    for lags in map(np.unique, (lags_before, beside[(beside > 0) & (beside < length)])):
+    neighbours = np.add.outer(lags_before[-LATEST:], np.arange(-reach, reach + 1)).ravel()
+    for lags in map(np.unique, (lags_before, neighbours[(neighbours > 0) & (neighbours < length)])):
         sums = np.cos(np.multiply.outer(lags.astype(float), frequencies)).sum(axis=1)
         if sums.min(initial=0.0) < 0:
             return int(lags[sums.argmin()])
@@ -369,11 +369,11 @@ def lag_of_failure(
 
 def worst_lag(frequencies: np.ndarray, length: int) -> int | None:
     """The lag of the least sum of cosines below a length, where that is negative."""
-    least, worst = 0.0, None
+    smallest, worst = 0.0, None
     for first, sums in lag_sums(frequencies, length):
         lowest = int(sums.argmin())
-        if sums[lowest] < least:
-            least, worst = sums[lowest], first + lowest
+        if sums[lowest] < smallest:
+            smallest, worst = sums[lowest], first + lowest
     return worst
 
 
@@ -423,7 +423,7 @@ def design_base(
         ropes = (replace(enc, spec=f"rope:rho={enc.params['rho']:.7g},d={d}") for enc in ropes)
         candidates = tuple(map_ahead(lambda enc: candidate(enc, form), ropes))
     best = {name: exact[name] if name in exact else best_of(name, candidates) for name in criteria}
-    least = best.get("bound")
+    smallest = best.get("bound")
     params = {
         "length": length,
         "d": d,
@@ -438,7 +438,7 @@ def design_base(
         criteria=tuple(criteria),
         candidates=candidates,
         best=best,
-        serving=serving_bases(least, d, length) if least else None,
+        serving=serving_bases(smallest, d, length) if smallest else None,
         dft_serves=length <= d,
         dtype=dtype,
         about=(about,),
@@ -447,11 +447,11 @@ def design_base(
 
 def check_formulas(length: int, d: int, criteria: Sequence[str], dtype: str | None) -> None:
     """Refuse, of a length too long for tables of codes, what only such a table answers."""
-    others = [name for name in criteria if name.partition("=")[0] not in BY_FORMULA]
-    if others or dtype:
-        asked = f"--for {others[0]}" if others else f"--dtype {dtype}"
+    tabular = [name for name in criteria if name.partition("=")[0] not in BY_FORMULA]
+    if tabular or dtype:
+        option = f"--for {tabular[0]}" if tabular else f"--dtype {dtype}"
         raise PefourierError(
-            f"{asked} takes a table of {length} codes of {d} numbers for each base, too many to "
+            f"{option} takes a table of {length} codes of {d} numbers for each base, too many to "
             "search; so long, turns, wavelength=K and phase=E are answered by their formulas"
         )
 

@@ -19,9 +19,6 @@ from pefourier.analysis.context import (
     Band,
     bands,
     count_unseen,
-    frequencies_before_scaling,
-    layer_runs,
-    window_of_rotation,
     window_within,
 )
 from pefourier.analysis.design import Candidate, GridSpec, candidate, exact_base
@@ -30,6 +27,7 @@ from pefourier.encodings.encoding import Encoding, Finding
 from pefourier.encodings.families.axes import axis_letters
 from pefourier.encodings.families.rotary import base_of, scaling_parameters
 from pefourier.encodings.findings import finding
+from pefourier.encodings.model_positions import layer_runs, window_of_rotation
 from pefourier.encodings.readings import positions_below, reading_cosine
 from pefourier.encodings.sources.rope_config import trained_as_stated
 from pefourier.encodings.specs import source_of
@@ -65,8 +63,8 @@ class Extension(Candidate):
     def band_counts(self) -> str:
         """How many pairs are kept, blended and stretched; what is the same is kept."""
         count = {band.treatment: band.pairs for band in self.bands}
-        kept = count.get("kept", 0) + count.get("same", 0)
-        return f"{kept}/{count.get('blended', 0)}/{count.get('stretched', 0)}"
+        unchanged = count.get("kept", 0) + count.get("same", 0)
+        return f"{unchanged}/{count.get('blended', 0)}/{count.get('stretched', 0)}"
 
     @property
     def first_falls(self) -> list[float]:
@@ -320,15 +318,15 @@ def grid_specs(
     preset = {"d": source.dim, "convention": source.params["convention"]}
     usual = build(source.name, grid=source.domain.sides, **preset).params
     params = {key: v for key, v in source.params.items() if usual.get(key, v) != v}
-    kept = [f"{key}={plainly(value)}" for key, value in (preset | params).items() if value]
+    settings = [f"{key}={plainly(value)}" for key, value in (preset | params).items() if value]
     length = dict(zip(axis_letters(len(sides)), source.domain.sides, strict=True))
     factor = {axis.name: axis.length / axis.trained for axis in axes}
     order = source.params["order"]
     stretch = ";".join(plainly(factor.get(letter, 1.0)) for letter in order)
     trained = ";".join(str(length.get(letter, 1)) for letter in order)
-    by = ",stretch_by="
-    ways = {"linear": f"{by}linear", "ntk": "", "yarn": f"{by}yarn,trained={trained}"}
-    start = f"{source.name}:{','.join([*kept, 'grid=' + 'x'.join(map(str, sides))])}"
+    suffix = ",stretch_by="
+    ways = {"linear": f"{suffix}linear", "ntk": "", "yarn": f"{suffix}yarn,trained={trained}"}
+    start = f"{source.name}:{','.join([*settings, 'grid=' + 'x'.join(map(str, sides))])}"
     return {way: f"{start},stretch={stretch}{more}" for way, more in ways.items()}
 
 
@@ -369,8 +367,8 @@ def rescale(source: Encoding, length: int, way: str, original: int) -> Encoding:
 
 def rebuilt(source: Encoding, length: int, rho: float, scaling: str, settings: dict) -> Encoding:
     """A rotation with another base or scaling."""
-    same = {key: source.params[key] for key in ("d", "layout", "partial")}
-    enc = build("rope", length=length, rho=rho, scaling=scaling, **same, **settings)
+    shared = {key: source.params[key] for key in ("d", "layout", "partial")}
+    enc = build("rope", length=length, rho=rho, scaling=scaling, **shared, **settings)
     return replace(enc, spec=spec_of(enc, settings))
 
 
@@ -449,22 +447,11 @@ def describe_extension(
         **fields_of(candidate(enc, form)),
         attention_factor=enc.params["attention_factor"],
         bands=tuple(bands(new, trained, *lengths)),
-        unseen=count_unseen(new, fastest_met(source), len(source), seen or len(enc)),
+        unseen=count_unseen(new, trained, len(source), seen or len(enc)),
         cosine=tuple(zip(points.tolist(), cosines, strict=True)),
         below=positions_below(trained, new, len(source)),
         frequencies=new,
     )
-
-
-def fastest_met(source: Encoding) -> np.ndarray:
-    """Frequencies that reach the phases met in training, over the length of a rotation.
-
-    Where a scaling took it from a shorter length there, it was trained on that without it before.
-    """
-    original, scaled = length_before_scaling(source), source.measure.frequencies
-    if original >= len(source):
-        return scaled
-    return np.maximum(scaled, frequencies_before_scaling(source) * (original / len(source)))
 
 
 def spec_of(enc: Encoding, settings: dict[str, Any]) -> str:

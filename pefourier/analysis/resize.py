@@ -38,12 +38,12 @@ from pefourier.errors import PefourierError, shown, unknown
 from pefourier.geometry import Progress
 from pefourier.geometry.closest import closest_pair
 from pefourier.geometry.grown_grids import frequencies_on_axes
-from pefourier.geometry.interpolation import resize_lattice
+from pefourier.geometry.interpolation import METHODS, resize_lattice
 from pefourier.result import Result
 from pefourier.writing.escapes import printable
 
 SUMS_EPS = 2.0**-46  # to which sums of a few rows are known
-METHODS = ("bicubic", "bilinear", "antialias", "fourier")
+DEFAULT = "bicubic"
 ANEW = "anew"  # in place of a method: by the formula, as models compute it at every size
 
 
@@ -236,7 +236,7 @@ def resize_table(
     """
     is_computed = formula is not None and (encoding.act == "rotate" or encoding.anew is not None)
     is_computed = is_computed and not method
-    method = ANEW if is_computed else method or METHODS[0]
+    method = ANEW if is_computed else method or DEFAULT
     check_resizable(encoding, method)
     prefix, shape = encoding.domain.prefix, encoding.domain.sides
     old, new, wanted = check_new_sides(encoding, new)
