@@ -185,7 +185,8 @@ class Design(Result):
             [*(getattr(c, n) for n in names), " ".join(self.criteria_of(c))]
             for c in self.candidates
         ]
-        return [*names, "best_by"], rows
+        columns = ["candidate" if name == "spec" else name for name in names]
+        return [*columns, "best_by"], rows
 
     @property
     def findings(self) -> list[Finding]:

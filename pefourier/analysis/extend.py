@@ -164,9 +164,11 @@ class Extensions(Result):
 
     def series(self) -> tuple[list[str], list[list[Any]]]:
         """Names of the columns of CSV, and a row for each way."""
-        plain = [*fields_told(Candidate), "factor", "attention_factor", "band_counts", "unseen"]
-        names = ["way", *plain, "below_99", "below_90"]
-        return names, [[getattr(way, name) for name in names] for way in self.candidates]
+        shared = [name for name in fields_told(Candidate) if name != "spec"]
+        more = ["factor", "attention_factor", "band_counts", "unseen", "below_99", "below_90"]
+        names = ["way", *shared, *more]
+        rows = [[way.spec, *(getattr(way, name) for name in names)] for way in self.candidates]
+        return ["candidate", *names], rows
 
     @property
     def findings(self) -> list[Finding]:
