@@ -234,7 +234,7 @@ def context(
     refuse_keywords(
         "context", params, os.fspath(spec) if isinstance(spec, str | os.PathLike) else ""
     )
-    from pefourier.analysis.context import describe_context, read_against
+    from pefourier.analysis.context import describe_context
 
     if not isinstance(spec, str | os.PathLike):
         raise PefourierError(
@@ -242,9 +242,8 @@ def context(
             f"got {type(spec).__name__}"
         )
     length, trained, d = whole_numbers(length=length, trained=trained, d=d)
-    encodings, reach = describe_context(os.fspath(spec), length, trained, d)
-    reading = read_against(encodings, against, reach.length, d) if against else None
-    return replace(reach, about=(replace(encodings[0], spec=os.fspath(spec)),), against=reading)
+    encodings, reach = describe_context(os.fspath(spec), length, trained, d, against)
+    return replace(reach, about=(replace(encodings[0], spec=os.fspath(spec)),))
 
 
 def usage(

@@ -34,6 +34,7 @@ from pefourier.writing.page import SCHEMA, fields_told
 FILE = terms.SCHEMA
 GROUPS = {  # of terms, by the room of a dataclass: the first that has its field explains it
     "bands": ("spectrum",),
+    "density_summary": ("spectrum",),
     "reconstruct": ("reconstruct", "spectrum"),
     "faithful": ("check-faithful", "reconstruct"),
     "precision": ("check-faithful",),
@@ -111,7 +112,6 @@ AT_TIMES = {  # fields of such records that some lack
     "average_rank loss balanced_accuracy",
 }
 LEFT_OUT = {  # fields that a record lacks, where nothing was asked about them, or always
-    Context: {"against", "indexer"},
 }
 NAMELESS = ("explain", "plan")  # whose records are about no encoding
 SEVERAL = (Spectrum, Reconstructions, Faithfulness, Relations)  # also told of grids
@@ -195,9 +195,6 @@ def record_of(kind, more, defs, about=True, of="line"):
     about_it = IDENTITY if about else {"conclusion": TEXT}
     said = SAID if issubclass(kind, Result) or kind is Claim else {}
     properties = {**about_it, **said, **own["properties"], **more}
-    if kind is Context:
-        names = ("other", "rotation", "cosine", "below", "logits")
-        properties["against"] = object_of({name: {} for name in names})
     required = set(own["required"]) - LEFT_OUT.get(kind, set()) | {"conclusion", *said}
     return object_of(properties, required | ({"params", "encoding"} if about else set()))
 

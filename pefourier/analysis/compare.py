@@ -36,11 +36,15 @@ from pefourier.analysis.operators import (
 from pefourier.diagnosis.misreadings import (
     SLIPS,
     Cause,
+    SlipReading,
+    chosen_changes,
     describe_changes,
     find_misreading,
     geometric_rotation,
     has_settings,
     is_rotation,
+    meant_settings,
+    reading_with,
     settings_cause,
 )
 from pefourier.diagnosis.pairs import (
@@ -62,6 +66,9 @@ from pefourier.geometry.tolerance import stored_tolerance
 from pefourier.result import Result
 
 FACTOR = 1e-3  # relative, to which factors before waves of tables are one
+SIZES = {"length", "path", "model_type", "array", "spans", "position_ids"}  # no parameters
+LARGE = 2**20  # numbers of tables of waves, whose pairs tell of all positions
+MOST_ROWS = 4096  # of these that are compared number by number
 SHOWN = 8  # pairs, heads or layers that text lists
 VERDICTS = (
     "the same",
@@ -226,12 +233,14 @@ def compare(
     lengths = (len(first), len(second))
     if lengths[0] != lengths[1] and first.domain.sides == second.domain.sides:
         first, second = (bare_of_prefix(enc) for enc in (first, second))
-    found = compare_numbers(first, second, tolerance)
+    pairs = read_pairs(first, second), read_pairs(second, first)
+    long = None not in pairs and len(first) * first.dim > LARGE and tolerance is None
+    found = compare_numbers(first, second, tolerance, MOST_ROWS if long else None)
     found = replace(found, lengths=lengths)
     if tolerance is not None and found.max_difference is not None:
         if found.max_difference <= tolerance:
             return judged(replace(found, verdict="the same"))
-    found = compare_in_pairs(first, second, found)
+    found = compare_in_pairs(first, second, pairs, found)
     found = align_tables(first, second, found)
     found = compare_models(first, second, found)
     if tolerance is not None and found.verdict == "the same":
@@ -248,8 +257,10 @@ def bare_of_prefix(enc: Encoding) -> Encoding:
     return replace(enc, domain=domain, codes=lambda x: enc.codes(np.asarray(x) + start))
 
 
-def compare_numbers(first: Encoding, second: Encoding, given: float | None) -> Comparison:
-    """Two tables number by number, as far as both go."""
+def compare_numbers(
+    first: Encoding, second: Encoding, given: float | None, most: int | None
+) -> Comparison:
+    """Two tables number by number, as far as both go; of long ones of waves at most some rows."""
     n = min(len(first), len(second))
     facts: dict[str, Any] = {
         "same": False,
@@ -268,7 +279,8 @@ def compare_numbers(first: Encoding, second: Encoding, given: float | None) -> C
         return Comparison(
             verdict="different", bitwise=False, tolerance=0.0, **sizes, **nothing, **facts
         )
-    a, b = (np.asarray(enc.table(enc.domain.x[:n]), dtype=float) for enc in (first, second))
+    rows = min(n, most or n)
+    a, b = (np.asarray(enc.table(enc.domain.x[:rows]), dtype=float) for enc in (first, second))
     allowed, _ = stored_tolerance(a, b, first, second)
     apart = np.abs(a - b)
     beyond = apart > allowed
@@ -325,7 +337,12 @@ def axes_of(enc: Encoding) -> tuple[str, ...]:
     return () if axis is None else tuple((*AXES, "e")[i] for i in axis)
 
 
-def compare_in_pairs(first: Encoding, second: Encoding, found: Comparison) -> Comparison:
+def compare_in_pairs(
+    first: Encoding,
+    second: Encoding,
+    pairs: tuple[PairWaves | None, PairWaves | None],
+    found: Comparison,
+) -> Comparison:
     """Rotations by what they do, and rotations and tables of waves pair by pair."""
     operator = compare_rotations(first, second)
     outputs: Mapping[str, Any] = {}
@@ -334,14 +351,18 @@ def compare_in_pairs(first: Encoding, second: Encoding, found: Comparison) -> Co
         if first.operator is not None and second.operator is not None:
             outputs = compare_outputs(first, second, found)
             found = replace(found, **outputs)
-    pairs = read_pairs(first, second), read_pairs(second, first)
     known = operator.relation if operator else "unknown"
     if known in ("same", "permuted"):
         relation = {"same": "the same", "permuted": "permuted"}[known]
         formulas = first.origin == second.origin == "formula" and known == "same"
         settled = found.transform or (formulas and first.dim == second.dim)  # by their numbers
         found = found if settled else replace(found, verdict=relation)
-        return found if None in pairs or known == "permuted" else compare_axes(found, *pairs)
+        if None in pairs or known == "permuted":
+            return found
+        moved = pairs[1].moved - pairs[0].moved
+        if moved and found.verdict == "the same":
+            return replace(found, verdict="equivalent", transform={"offset": int(moved)})
+        return compare_axes(found, *pairs)
     if known == "different":
         n = found.length
         start = operator.first_position or 0
@@ -362,8 +383,8 @@ def compare_outputs(first: Encoding, second: Encoding, found: Comparison) -> dic
         return {"compared": compared}
     told = finding("outputs-differ", apart=apart)
     facts = {"compared": compared, "findings": (*found.findings, told), "bitwise": False}
-    if found.operator.relation == "same":
-        facts |= {"verdict": "equivalent", "transform": {"outputs": "in another order"}}
+    if found.operator.relation == "same":  # but for their order, or where positions begin
+        facts |= {"verdict": "equivalent", "transform": {"outputs": "that differ"}}
     return facts | {"max_difference": apart}
 
 
@@ -380,7 +401,8 @@ def compare_axes(found: Comparison, first: PairWaves, second: PairWaves) -> Comp
             for pairs in (first, second)
         )
     }
-    code = "sections" if sorted(first.axis) == sorted(second.axis) else "axes"
+    renamed = len({*zip(first.axis, second.axis, strict=False)}) == len({*first.axis})
+    code = "axes" if renamed or differs.sum() == 1 else "sections"
     return replace(
         found,
         verdict="different",
@@ -402,7 +424,9 @@ def judge_pairs(
     one, two = pairs
     if (images := axes_in_table(first, second, pairs, found)) is not None:
         return images
-    differs = pairs_apart(one, two)
+    differs = pairs_apart(*(replace(own, axis=()) for own in pairs))
+    if not differs.any() and one.axis != two.axis and one.axis and two.axis:
+        return compare_axes(found, one, two)
     compared = tuple(dict.fromkeys((*found.compared, "rotations", "factors")))
     found = replace(found, compared=compared)
     if differs.any():
@@ -416,18 +440,16 @@ def judge_pairs(
             counted=len(differs),
             unit="pairs",
         )
-    if found.operator is not None and found.operator.relation == "different":
-        return replace(
-            found, cause=settings_cause(first, second) if both_known(first, second) else None
-        )
-    if one.is_declared and two.is_declared:
-        return found  # their numbers say it
     ratio = two.factor / one.factor
+    declared = one.is_declared and two.is_declared
+    if abs(ratio - 1) <= FACTOR and (declared or known_apart(found)):
+        cause = settings_cause(first, second) if both_known(first, second) else None
+        return replace(found, cause=cause)  # their numbers say it, or their scores
     part = next((p.form.part for p in pairs if p.form and p.form.part != "both"), "both")
     if abs(ratio - 1) > max(FACTOR, one.eps, two.eps) and part not in ("sin", "angles"):
         cause = Cause("both", ("mscale",), {"factor": (one.factor, two.factor)}, {})
         rest = {"differing": 1, "counted": 1, "unit": "factors", "cause": cause}
-        rotary = "rotate" in (first.act, second.act)
+        rotary = turns_vectors(first) or turns_vectors(second)
         scaled = {"verdict": "equivalent", "transform": {"scale": ratio}}
         return replace(found, **(rest | {"verdict": "different"} if rotary else scaled))
     transform: dict[str, Any] = {}
@@ -436,11 +458,22 @@ def judge_pairs(
         transform["offset"] = int(offset) if np.isfinite(offset) else "none in common"
     if part in ("cos", "sin"):
         transform["part"] = part
-    notes = (finding("pairing-unsaid"),) if "rotate" in (first.act, second.act) else ()
-    if "rotate" not in (first.act, second.act) and found.verdict == "different":
+    rotary = turns_vectors(first) or turns_vectors(second)
+    if not rotary and found.verdict == "different":
         return found  # columns in another order: their numbers say it
+    notes = (finding("pairing-unsaid"),) * rotary
     verdict = "equivalent" if transform else "the same"
     return replace(found, verdict=verdict, transform=transform, findings=(*found.findings, *notes))
+
+
+def turns_vectors(enc: Encoding) -> bool:
+    """Whether an encoding is a rotation, by a formula or by code."""
+    return enc.act == "rotate" or enc.operator is not None
+
+
+def known_apart(found: Comparison) -> bool:
+    """Whether two rotations do other things to queries and keys."""
+    return found.operator is not None and found.operator.relation == "different"
 
 
 def both_known(first: Encoding, second: Encoding) -> bool:
@@ -474,16 +507,38 @@ def axes_in_table(
     known, table = (one, two) if one.axis else (two, one)
     if not known.axis or table.form is None or len(known.omega) != len(table.omega):
         return None
-    axis = assign_axes(known, table)
+    if table.even is None or table.even.all():
+        return None  # text
+    axis, cause = assign_axes(known, table), None
+    for reading in readings_of(first, second, known) if axis is None else ():
+        axis = assign_axes(replace(known, omega=reading.omega), table)
+        if axis is not None:
+            cause = Cause("b" if known is two else "a", (reading.code,), reading.changes, {})
+            break
     if axis is None:
         return None
     seen = replace(table, axis=axis, omega=known.omega)
     ordered = (known, seen) if known is one else (seen, known)
     named = compare_axes(found, *ordered)
     note = (finding("pairing-unsaid"),)
+    if cause is not None:
+        m = len(known.omega)
+        sizes = {"differing": m, "counted": m, "unit": "pairs"}
+        return replace(found, verdict="different", cause=cause, **sizes)
     if named is found:
         return replace(found, verdict="the same", findings=(*found.findings, *note))
     return named
+
+
+def readings_of(first: Encoding, second: Encoding, known: PairWaves) -> list[SlipReading]:
+    """The usual readings of a config whose pairs turn by several axes."""
+    meant = first if first.act == "rotate" else second
+    if not has_settings(meant):
+        return []
+    settings = meant_settings(meant)
+    changes = chosen_changes(meant, settings, known)
+    read = (reading_with(settings, len(meant), known, *change) for change in changes)
+    return [one for one in read if one is not None and len(one.omega) == len(known.omega)]
 
 
 def assign_axes(known: PairWaves, table: PairWaves) -> tuple[str, ...] | None:
@@ -495,7 +550,7 @@ def assign_axes(known: PairWaves, table: PairWaves) -> tuple[str, ...] | None:
     waves = table.waves(rows)
     if np.isnan(waves).any():
         return None
-    angles = np.unwrap(np.angle(waves), axis=0) if False else np.angle(waves)
+    angles = np.angle(waves)
     with np.errstate(divide="ignore", invalid="ignore"):
         ids = angles / known.omega
     slow = np.flatnonzero((np.abs(ids - np.rint(ids)) < 0.02).all(axis=0) & (known.omega < 0.5))
@@ -536,7 +591,7 @@ def align_tables(first: Encoding, second: Encoding, found: Comparison) -> Compar
     if found.pairs and "rotate" in (first.act, second.act) and transform.keys() <= {"scale"}:
         return found
     verdict = "different" if "rows" in transform else "equivalent"
-    if "rotate" in (first.act, second.act) and "scale" in transform:
+    if (turns_vectors(first) or turns_vectors(second)) and "scale" in transform:
         verdict = "different"
     rest: dict[str, Any] = {"transform": transform, "verdict": verdict}
     if verdict == "equivalent":
@@ -563,7 +618,7 @@ def compare_as_biases(first: Encoding, second: Encoding) -> Comparison | None:
         return None
     for k in (0, 1):
         if own[k] is None:
-            own[k] = read_bias((first, second)[k], own[1 - k].numbers.shape[0])
+            own[k] = read_bias((first, second)[k], own[1 - k])
     counts = [rows and rows.numbers.shape[0] for rows in own]
     facts: dict[str, Any] = {
         "same": False,
@@ -656,6 +711,8 @@ def layer_count(enc: Encoding) -> int:
 
 def judged(found: Comparison) -> Comparison:
     """A comparison with its verdict settled and what is to be said of it."""
+    if found.verdict == "different" and found.cause is None:
+        found = replace(found, cause=parameters_cause(*found.about))
     verdict = found.verdict
     acts = {enc.act for enc in found.about if enc.origin == "formula" or enc.act != "add"}
     if verdict in ("the same", "equivalent") and (len(acts) > 1 or found.unread):
@@ -667,7 +724,24 @@ def judged(found: Comparison) -> Comparison:
     if verdict == "the same" and found.bitwise and all(enc.origin == "file" for enc in found.about):
         notes.append(finding("numbers-unchanged"))
     found = replace(found, verdict=verdict, same=verdict == "the same")
+    if found.same:
+        found = replace(found, differing=0)
+    if found.same and found.first_difference:  # the same angles in other columns
+        places = dict.fromkeys(("max_difference", "first_difference", "largest_difference"))
+        found = replace(found, **places)
     return replace(found, findings=(*difference_findings(found), *found.findings, *notes))
+
+
+def parameters_cause(first: Encoding, second: Encoding) -> Cause | None:
+    """The parameters in which two encodings of one name differ."""
+    if first.name != second.name or not first.origin == second.origin == "formula":
+        return None
+    keys = dict.fromkeys((*first.params, *second.params)).keys() - SIZES
+    pairs = {key: (first.params.get(key), second.params.get(key)) for key in keys}
+    changes = {
+        key: pair for key, pair in sorted(pairs.items()) if not np.array_equal(*map(str, pair))
+    }
+    return Cause("both", ("parameters",), changes, {}) if changes else None
 
 
 def is_converted(found: Comparison) -> bool:

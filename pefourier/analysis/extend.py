@@ -19,8 +19,6 @@ from pefourier.analysis.context import (
     Band,
     bands,
     count_unseen,
-    layer_runs,
-    window_of_rotation,
     window_within,
 )
 from pefourier.analysis.design import Candidate, GridSpec, candidate, exact_base
@@ -29,6 +27,7 @@ from pefourier.encodings.encoding import Encoding, Finding
 from pefourier.encodings.families.axes import axis_letters
 from pefourier.encodings.families.rotary import base_of, scaling_parameters
 from pefourier.encodings.findings import finding
+from pefourier.encodings.model_positions import layer_runs, window_of_rotation
 from pefourier.encodings.readings import positions_below, reading_cosine
 from pefourier.encodings.sources.rope_config import trained_as_stated
 from pefourier.encodings.specs import source_of

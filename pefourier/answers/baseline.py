@@ -36,7 +36,7 @@ MEASURED = ("verdict", "min_distance", "gap", "precision", "rotations", "indexer
 SETTINGS = ("params", "rotations", "indexer", "layers", "identified")
 SETTINGS += ("softmax_factor", "temperature", "slopes", "tables", "allowed")
 DERIVED = {"bands", "bound", "critical_dimension", "decay", "cache", "familiar_length", "name"}
-DERIVED |= {"precision", "trained_frequencies", "largest"}  # follow from other fields
+DERIVED |= {"precision", "trained_frequencies", "largest", "nearer_higher"}  # follow from others
 DERIVED |= {"path", "length", "max_difference", "conventions", *BETTER}  # no settings
 Record = Mapping[str, Any]
 
@@ -130,10 +130,12 @@ SHAPES: dict[str, dict[str, Any]] = {  # what is compared, in the types that it 
         "findings": FINDINGS,
     },
     "context": {
-        **dict.fromkeys(("length", "trained"), is_natural),
+        "length": is_natural,
+        "trained": {"length": is_natural_or_null},
         "layers": [{**LAYER, "rotation": is_natural_or_null}],
         "rotations": [
-            {"name": is_text, "unseen": is_natural, "idle": is_natural, "precision": {"*": LOSS}}
+            {"name": is_text, "unseen": is_natural_or_null, "idle": is_natural}
+            | {"precision": {"*": LOSS}}
         ],
         "findings": FINDINGS,
     },

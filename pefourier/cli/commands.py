@@ -269,6 +269,8 @@ class ContextOptions:
     require_dtype: str | None = None
     strict: bool = False
     baseline: str | None = None
+    skip_unknown: bool = False
+    brief: bool = False
     paths: bool = False
     quiet: bool = False
 
@@ -298,13 +300,17 @@ def context(options: ContextOptions, output: OutputOptions, figure: FigureOption
     def ask(spec: str) -> Any:
         return answer_of(questions.context(spec, **settings))
 
-    results = answer_each(options.specs, ask, options.quiet)
+    results = answer_each(options.specs, ask, options.quiet, options.skip_unknown)
     for enc in (a.encoding for a in results.answers if a.encoding.measure):
         if options.length is not None and len(enc.domain.sides) > 1:
             note(f"--length has no effect on {enc.label}: its positions are points", options.quiet)
     figure.draw(TOLD.figure, results.answers)
     lacking = partial(lost_in_format, dtype=options.require_dtype, strict=options.strict)
-    page = hold_against(TOLD.page(results.per_spec), results, lacking, baseline, options.strict)
+    page = TOLD.page(results.per_spec)
+    if options.brief:
+        lines = [f"{a.encoding.label}: {a.result.verdict}\n" for a in results.answers]
+        page = replace(page, words=lambda: "".join(lines), conclusion=str, chart=None)
+    page = hold_against(page, results, lacking, baseline, options.strict)
     print_and_exit(page, results, output, options.quiet)
 
 

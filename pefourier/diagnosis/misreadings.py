@@ -491,7 +491,7 @@ def settings_cause(a: Encoding, b: Encoding) -> Cause | None:
         codes += [CODES[key] for key in ("rho", "d", "partial", "layout") if key in changes]
     below: Mapping[str, int | None] = {}
     if a.measure is not None and b.measure is not None and "layout" not in changes:
-        below = positions_below(a.measure.frequencies, b.measure.frequencies)
+        below = positions_below(a.measure.frequencies, b.measure.frequencies, SEARCHED)
     return Cause("both", tuple(codes) or ("parameters",), changes, below)
 
 

@@ -87,7 +87,13 @@ def reading_cosine(
 
 
 def readings_apart(frequencies: np.ndarray, second: np.ndarray) -> np.ndarray:
-    """Differences of two readings' frequencies; pairs that one of them lacks turn in the other."""
+    """Differences of two readings' frequencies, over the pairs that turn in both.
+
+    Where these are alike and one turns more, those turn against pairs that stand still.
+    """
+    both = min(len(frequencies), len(second))
+    if both and not np.array_equal(frequencies[:both], second[:both]):
+        return frequencies[:both] - second[:both]
     pairs = max(len(frequencies), len(second))
     a, b = (np.pad(w, (0, pairs - len(w))) for w in (frequencies, second))
     return a - b
@@ -118,10 +124,13 @@ def levels_below(
     }
 
 
-def layouts_apart(frequencies: np.ndarray) -> np.ndarray:
+def layouts_apart(frequencies: np.ndarray, second: np.ndarray | None = None) -> np.ndarray:
     """Differences of the columns' frequencies where partners are halves or side by side.
 
-    Column j turns with pair j mod m in one layout and with pair j // 2 in the other.
+    Column j turns with pair j mod m in one layout and with pair j // 2 in the other, by the
+    frequencies of a second reading where there is one.
     """
+    second = frequencies if second is None else second
+    second = np.pad(second, (0, max(len(frequencies) - len(second), 0)))[: len(frequencies)]
     columns = np.arange(2 * len(frequencies))
-    return frequencies[columns % len(frequencies)] - frequencies[columns // 2]
+    return frequencies[columns % len(frequencies)] - second[columns // 2]

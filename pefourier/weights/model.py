@@ -7,9 +7,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from pefourier.analysis.context import layer_runs, load_layers, positions_of, still_dimensions
 from pefourier.encodings.encoding import Encoding
 from pefourier.encodings.families.axes import axis_letters
+from pefourier.encodings.model_positions import (
+    layer_runs,
+    load_layers,
+    positions_of,
+    still_dimensions,
+)
 from pefourier.encodings.sections import AXES
 from pefourier.encodings.sources.config import HEADS
 from pefourier.encodings.sources.layers import LayerRun, open_model

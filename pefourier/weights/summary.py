@@ -6,7 +6,8 @@ from math import pi
 
 import numpy as np
 
-from pefourier.analysis.context import frequencies_before_scaling, window_of_rotation
+from pefourier.analysis.context import frequencies_before_scaling
+from pefourier.encodings.model_positions import window_of_rotation
 from pefourier.errors import PefourierError
 from pefourier.weights.model import Rotations
 from pefourier.weights.shares import LayerShares

@@ -13,7 +13,7 @@ import typer
 from tiny_models import write_model
 
 from pefourier.analysis.faithful import LADDER
-from pefourier.answers import context, telling
+from pefourier.answers import telling
 from pefourier.answers.catalogue import read_catalogue
 from pefourier.answers.terms import (
     BEGINNINGS,
@@ -57,7 +57,6 @@ def keys_of(value):
 @pytest.mark.parametrize(
     ("words", "term"),
     [
-        ("upper bound on scores", "decay"),
         ("phases never seen", "unseen"),
         ("figure 1", "figure1"),
         ("participation", "effective dimension"),
@@ -163,24 +162,11 @@ def test_every_verdict_and_format_has_a_term():
 
 
 def test_every_row_and_column_of_text_has_a_term():
-    assert set(context.ROTATION_FACTS) <= names_of("context")
     columns = ["encoding", "family", "domain", "measure", "used by", "source"]
     assert set(columns) <= names_of("list", "every answer")
     claims = ["where", "the paper says", "printed", "computed", "verdict", "why"]
     assert set(claims) <= names_of("reproduce")
     assert {"P / R / F1", "over folds", "p", "Holm p", "P(A > B)"} <= names_of("train")
-
-
-@pytest.mark.usefixtures("tables")
-def test_every_row_and_column_of_a_context_has_a_term(run):
-    """Its text is three tables: layers, rotations, bands."""
-    _, layers, rotations, bands, *_ = run("context", "config.json").out.split("\n\n")
-    known = names_of("context")
-    heads = re.split(r" {2,}", layers.splitlines()[0])
-    heads += [re.split(r" {2,}", line)[0] for line in rotations.splitlines()[1:]]
-    heads += [h for h in re.split(r" {2,}", bands.splitlines()[0]) if not h.startswith("turns in")]
-    assert len(heads) > 15
-    assert [head for head in heads if head not in known] == []
 
 
 def test_every_encoding_parameter_and_option_has_a_term():
