@@ -16,7 +16,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from pefourier.analysis.axis_shares import axis_shares
 from pefourier.analysis.spectrum import density
 from pefourier.encodings.checks import NUMBERS, check_count, check_size
 from pefourier.encodings.domain import lattice, lattice_points, positions
@@ -60,10 +59,7 @@ class Picture:
     neighbours: list[float]  # mean cosine of codes one step apart along each axis
     cycles: float  # mean frequency, cycles from end to end (root of squares over the axes)
     constant: float  # share of the energy that is the same at all points
-    isotropy: dict[str, float]  # A2, A4
-    omega: list[np.ndarray]  # (K_a,) of each axis, radians per point, in numpy.rfftn's order
     density: np.ndarray  # (K_1, …) over the half plane, sums to one
-    marginals: list[np.ndarray]  # (K_a,) of each axis: sums over the others
 
     @property
     def points(self) -> int:
@@ -413,10 +409,7 @@ def picture(
         neighbours=similarities(table, sides),
         cycles=float(cycles @ spectrum.density.ravel()),
         constant=spectrum.summary.lowest_bin_share,
-        isotropy=axis_shares(enc)["isotropy"],
-        omega=spectrum.omega[-axes:],
         density=spectrum.density if axes > 1 else spectrum.density[0],
-        marginals=spectrum.marginals[-axes:],
     )
 
 
