@@ -48,6 +48,11 @@ class Reading:
         return "read alike" if isclose(self.logits, 1, rel_tol=NOTICED) else "logits scaled"
 
     @property
+    def first_fall(self) -> int | None:
+        """The first position at which the cosine falls below .99."""
+        return self.below[".99"]
+
+    @property
     def falls(self) -> list[Fall]:
         """From where on the cosine is below each level."""
         return [Fall(level, position) for level, position in self.below.items()]
