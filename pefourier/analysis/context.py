@@ -19,13 +19,11 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from pefourier.analysis.faithful import lost_codes
 from pefourier.analysis.misread import Reading, read_against
-from pefourier.analysis.operators import columns_that_turn
 from pefourier.encodings import build
 from pefourier.encodings.encoding import Encoding, Finding
 from pefourier.encodings.families.relative import t5_buckets
-from pefourier.encodings.families.rotary import rotation_of, scaling_parameters
+from pefourier.encodings.families.rotary import columns_that_turn, rotation_of, scaling_parameters
 from pefourier.encodings.model_positions import (
     ModelPositions,
     TrainedLength,
@@ -634,7 +632,7 @@ def nearer_scores_higher(frequencies: np.ndarray, length: int) -> float | None:
     kernel = np.concatenate(
         [np.cos(np.multiply.outer(part, frequencies)).sum(axis=1) for part in blocks(lags)]
     )
-    first = np.searchsorted(lags, 2 * lags)
+    first = np.searchsorted(lags, 2 * lags[2 * lags <= lags[-1]])
     higher = sum(int((kernel[i] > kernel[j:]).sum()) for i, j in enumerate(first))
     pairs = int((len(lags) - first).sum())
     return higher / pairs if pairs else None
@@ -882,6 +880,8 @@ def lost_in_format(found: Context, dtype: str | None, strict: bool = False) -> l
 
     Where it is `strict`, errors and warnings, too.
     """
+    from pefourier.analysis.faithful import lost_codes
+
     faults = [f"has {f.code}" for f in found.findings if strict and f.severity != "note"]
     if not dtype:
         return faults
