@@ -14,7 +14,7 @@ from pefourier.analysis.context import describe_context
 from pefourier.analysis.faithful import assess
 from pefourier.answers.baseline import judge, read_baseline
 from pefourier.answers.context import TOLD
-from pefourier.answers.faithful import faithful_page
+from pefourier.answers.faithful import TOLD
 from pefourier.answers.forms import as_json
 from pefourier.answers.frame import Answer
 from pefourier.encodings import load
@@ -54,7 +54,7 @@ def answered(command: str) -> tuple[Answer, bytes]:
         return answer, as_json(TOLD.page([answer])).encode()
     enc = load("rope:d=8", 20)
     answer = Answer(enc, assess(enc))
-    return answer, as_json(faithful_page([answer])).encode()
+    return answer, as_json(TOLD.page([answer])).encode()
 
 
 @target
