@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -18,7 +18,7 @@ import numpy as np
 from pefourier.encodings.checks import check_count, check_whole
 from pefourier.encodings.encoding import Encoding, without_mean
 from pefourier.encodings.registry import BUILDERS, canonical_spec, unknown_parameter
-from pefourier.encodings.specs import load, refuse_times, source_of
+from pefourier.encodings.specs import load, refuse_times, source_of, specs_of_rotations
 from pefourier.errors import PefourierError, shown
 from pefourier.writing.text import read_sides, whole_number
 
@@ -198,6 +198,11 @@ class Side:
     d: Count | None
     params: Mapping[str, Any]
 
+    @property
+    def spec(self) -> str:
+        """The SPEC as typed, of an encoding that has one."""
+        return os.fspath(getattr(self.source, "spec", self.source))
+
     def load(self, **size: Any) -> Encoding:
         """The encoding, at another size than was given."""
         options = {"length": self.length, "d": self.d, **self.params, **size}
@@ -207,7 +212,11 @@ class Side:
         """The encoding; code that takes no other dimension at that of the other."""
         from pefourier.analysis.operators import head_size
 
+        models = {self.kind, other.kind} <= {"config", "gguf"}
+        rotations = specs_of_rotations(self.spec) if models else []
         try:
+            if len(rotations) > 1:  # of which one stands for all: layers are compared beside it
+                return replace(replace(self, source=rotations[0]).load(), spec=self.spec)
             return self.load()
         except PefourierError:
             placed = self.on_grid_alone() if self.kind == "table" else None
@@ -260,10 +269,22 @@ def as_long_as(other: Encoding, code: Encoding, load_code: Callable[..., Encodin
     return code
 
 
+def size_of_lags(other: Encoding) -> dict[str, Any]:
+    """Positions and heads of biases that a table may hold: (heads, n, n), (n, n) or a row a lag."""
+    if other.bias is not None:
+        return {"length": other.bias.shape[1], "d": other.bias.shape[0]}
+    rows, columns = len(other), other.dim
+    if other.domain.kind == "lag" or rows > columns:
+        return {"length": (rows + 1) // 2 if rows % 2 else rows, "d": columns}
+    return {"length": columns, "d": 1 if rows == columns else rows}
+
+
 def size_and_place(other: Encoding, domain: Domain) -> dict[str, Any]:
     """The length and dimension of an encoding, and its grid for what has none of its own."""
     from pefourier.analysis.operators import head_size
 
+    if domain.kind == "lag":
+        return size_of_lags(other)
     d = other.dim if other.operator is None else head_size(other)
     size: dict[str, Any] = {"length": len(other), "d": d}
     if domain.grid and domain.grid == other.domain.grid:

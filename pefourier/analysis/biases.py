@@ -39,8 +39,6 @@ class BiasComparison:
     """Two biases, head by head."""
 
     heads: tuple[HeadDifference, ...]  # that differ
-    head_count: int
-    length: int  # positions compared
     max_difference: float
     tolerance: float
     first_difference: tuple[int, int] | None  # lag or key, and head
@@ -78,23 +76,27 @@ def rows_of_lags(profile: np.ndarray, causal: bool, eps: float) -> BiasRows:
     return BiasRows(np.array([0, n - 1]), np.stack([first[:, :n], last], axis=1), causal, eps)
 
 
-def read_bias(enc: Encoding, heads: int | None = None) -> BiasRows | None:
-    """The biases of an encoding, or of a table beside one of so many heads; None: it has none."""
+def read_bias(enc: Encoding, other: BiasRows | None = None) -> BiasRows | None:
+    """The biases of an encoding, or of a table that may hold such as another has; None: none."""
     if enc.bias is not None:
         n = enc.bias.shape[1]
         return BiasRows(np.arange(n), enc.bias, is_hidden(enc.bias), enc.eps)
-    if len(enc.domain.sides) > 1 and enc.domain.kind != "lag":
+    if enc.domain.grid or len(enc.domain.sides) > 1:
         return None
-    if enc.act == "bias" and enc.domain.kind == "lag" and len(enc.domain.sides) == 1:
+    if enc.act == "bias" and enc.domain.kind == "lag":
         table = np.asarray(enc.table(), dtype=float)
         return rows_of_lags(table.T, bool(enc.domain.x[-1] <= 0), enc.eps)
-    if heads is None or enc.origin == "formula":
+    if enc.origin == "formula" or enc.domain.kind != "position":
         return None
-    table = np.asarray(enc.table(), dtype=float)
-    if table.shape[0] == table.shape[1] and heads == 1:
-        return BiasRows(np.arange(len(table)), table[None], is_hidden(table[None]), enc.eps)
-    profile = line_of_lags(table, heads)
-    return None if profile is None else rows_of_lags(*in_order_of_lags(profile), enc.eps)
+    if len(enc) == enc.dim:
+        table = np.asarray(enc.table(), dtype=float)
+        found = is_toeplitz(table) or (other is not None and len(other.numbers) == 1)
+        rows = BiasRows(np.arange(len(table)), table[None], is_hidden(table[None]), enc.eps)
+        return rows if found else None
+    profile = other and line_of_lags(np.asarray(enc.table(), dtype=float), len(other.numbers))
+    if profile is None:
+        return None
+    return rows_of_lags(*in_order_of_lags(profile, not other.causal), enc.eps)
 
 
 def is_hidden(bias: np.ndarray) -> bool:
@@ -115,21 +117,35 @@ def line_of_lags(array: np.ndarray, heads: int) -> np.ndarray | None:
     return array if array.shape[0] == heads else None
 
 
-def in_order_of_lags(profile: np.ndarray) -> tuple[np.ndarray, bool]:
-    """Biases by rising lag, and whether lags end at 0: an odd number runs to both sides.
+def in_order_of_lags(profile: np.ndarray, two_sided: bool) -> tuple[np.ndarray, bool]:
+    """Biases by rising lag, and whether lags end at 0: an odd number may run to both sides.
 
-    Those that begin with their largest number are by distance, 0 first.
+    Those whose smallest number is the first are by distance, 0 first.
 
-    >>> in_order_of_lags(-np.arange(4.0)[None])
+    >>> in_order_of_lags(-np.arange(4.0)[None], False)
     (array([[-3., -2., -1., -0.]]), True)
     """
-    count = profile.shape[1]
-    middle = count // 2
-    sizes = np.abs(profile)
-    if count % 2 and count > 1 and (sizes[:, middle] == sizes.min(axis=1)).all():
-        return profile, False
-    by_distance = (sizes[:, 0] < sizes[:, -1]).all()
-    return (profile[:, ::-1] if by_distance else profile), True
+    count, sizes = profile.shape[1], np.abs(profile)
+    least = sizes.min(axis=1)
+    first, middle, last = (bool((sizes[:, k] == least).all()) for k in (0, count // 2, count - 1))
+    if first != last:
+        return (profile[:, ::-1] if first else profile), True
+    return profile, not (count % 2 and (two_sided or middle))
+
+
+def is_toeplitz(matrix: np.ndarray) -> bool:
+    """Whether a square table is a bias: a number a lag, but for a constant for each query.
+
+    >>> is_toeplitz(np.subtract.outer(np.arange(5), np.arange(5)) ** 2), is_toeplitz(np.eye(5))
+    (True, False)
+    """
+    n = len(matrix)
+    lower = np.tri(n - 1, dtype=bool)
+    bare = matrix - matrix.diagonal()[:, None]
+    slack = 16 * FLOAT32_EPS * np.abs(matrix[np.tri(n, dtype=bool)]).max()
+    apart = np.abs(bare[1:, 1:] - bare[:-1, :-1])[lower]
+    diagonal = np.array_equal(matrix, np.diag(matrix.diagonal()))
+    return n > 3 and not diagonal and bool((apart <= slack).all())
 
 
 def compare_biases(first: BiasRows, second: BiasRows) -> BiasComparison:
@@ -164,6 +180,7 @@ def compare_biases(first: BiasRows, second: BiasRows) -> BiasComparison:
         apart = np.abs(a - b)
     differs = apart.max(axis=(1, 2)) > 2 * tolerance
     profiles = [profile_of(BiasRows(queries, x, not seen.all(), 0.0)) for x in (a, b)]
+    whole = [profile_of(rows) for rows in (first, second)]
     heads = tuple(
         head_difference(i, *(own[i] for own in profiles), n, float(apart[i].max()))
         for i in np.flatnonzero(differs).tolist()
@@ -175,10 +192,8 @@ def compare_biases(first: BiasRows, second: BiasRows) -> BiasComparison:
         nearest = int(np.abs(lags).argmin())
         where = (int(lags[nearest]), int(place[nearest, 0]))
     one_sided = first.causal != second.causal
-    causes = tuple(bias_causes(*profiles, n, lags_alone(a, b, queries))) if heads else ()
-    return BiasComparison(
-        heads, len(a), n, float(apart.max()), tolerance, where, constant, one_sided, causes
-    )
+    causes = tuple(bias_causes(profiles, whole, n, lags_alone(a, b, queries))) if heads else ()
+    return BiasComparison(heads, float(apart.max()), tolerance, where, constant, one_sided, causes)
 
 
 def profile_of(rows: BiasRows) -> np.ndarray:
@@ -221,16 +236,19 @@ def slope_of(profile: np.ndarray) -> float | None:
 
 
 def bias_causes(
-    a: np.ndarray, b: np.ndarray, n: int, by_lag: bool
+    profiles: list[np.ndarray], whole: list[np.ndarray], n: int, by_lag: bool
 ) -> Iterator[tuple[str, dict[str, tuple[Any, Any]]]]:
-    """By which rules slopes or buckets of two biases of lags were made, where they follow one."""
-    slopes = [[slope_of(head[:n]) for head in profile] for profile in (a, b)]
+    """By which rules slopes or buckets of two biases of lags were made, where they follow one.
+
+    Buckets are read from the `whole` profiles, keys behind the query too.
+    """
+    slopes = [[slope_of(head[:n]) for head in profile] for profile in profiles]
     if all(None not in own for own in slopes):
         rules = [slope_rule(np.array(own, float)) for own in slopes]
         if rules[0] != rules[1] and all(rules):
             yield "slopes", {"rule": (rules[0], rules[1])}
         return
-    buckets = [bucket_rule(profile[0], n) for profile in (a, b)] if by_lag else [None]
+    buckets = [bucket_rule(profile[0], n) for profile in whole] if by_lag else [None]
     if all(buckets):
         keys = [key for key in buckets[0] if buckets[0][key] != buckets[1].get(key)]
         if keys:
@@ -275,7 +293,10 @@ def bucket_rule(profile: np.ndarray, n: int) -> dict[str, Any] | None:
     """T5's buckets, or the clip of Shaw, by which lags from 1 - n on share a number."""
     lags = np.arange(len(profile)) - (n - 1)
     groups = np.unique(profile, return_inverse=True)[1]
-    for causal in (False, True):
+    if len(np.unique(groups)) >= n:
+        return None  # no two distances share a number
+    one_sided = len(profile) == n
+    for causal in (one_sided, not one_sided):
         for buckets in (32, 64, 16, 128, 8):
             for farthest in (128, 64, 256, 512, 1024, 2048, 32, 100, 127, 20, 10_000):
                 if farthest <= buckets // (2 if causal else 4):

@@ -19,11 +19,12 @@ from typing import Any, ClassVar
 import numpy as np
 
 from pefourier.analysis.alignment import find_row_order, find_transformation
-from pefourier.analysis.biases import BiasComparison, HeadDifference, compare_biases, read_bias
+from pefourier.analysis.biases import HeadDifference, compare_biases, read_bias
 from pefourier.analysis.layer_schedules import (
     LayerDifference,
     compare_layers,
     has_layers,
+    model_runs,
     unread_keys,
 )
 from pefourier.analysis.operators import (
@@ -36,11 +37,15 @@ from pefourier.analysis.operators import (
 from pefourier.diagnosis.misreadings import (
     SLIPS,
     Cause,
+    SlipReading,
+    chosen_changes,
     describe_changes,
     find_misreading,
     geometric_rotation,
     has_settings,
     is_rotation,
+    meant_settings,
+    reading_with,
     settings_cause,
 )
 from pefourier.diagnosis.pairs import (
@@ -62,15 +67,10 @@ from pefourier.geometry.tolerance import stored_tolerance
 from pefourier.result import Result
 
 FACTOR = 1e-3  # relative, to which factors before waves of tables are one
+SIZES = {"length", "path", "model_type", "array", "spans", "position_ids"}  # no parameters
+LARGE = 2**20  # numbers of tables of waves, whose pairs tell of all positions
+MOST_ROWS = 4096  # of these that are compared number by number
 SHOWN = 8  # pairs, heads or layers that text lists
-VERDICTS = (
-    "the same",
-    "permuted",
-    "equivalent",
-    "same geometry",
-    "used differently",
-    "different",
-)
 
 
 @dataclass(frozen=True, repr=False)
@@ -226,12 +226,14 @@ def compare(
     lengths = (len(first), len(second))
     if lengths[0] != lengths[1] and first.domain.sides == second.domain.sides:
         first, second = (bare_of_prefix(enc) for enc in (first, second))
-    found = compare_numbers(first, second, tolerance)
-    found = replace(found, lengths=lengths)
+    pairs = read_pairs(first, second), read_pairs(second, first)
+    long = None not in pairs and len(first) * first.dim > LARGE and tolerance is None
+    found = compare_numbers(first, second, MOST_ROWS if long else None)
+    found = replace(found, lengths=lengths, given_tolerance=tolerance)
     if tolerance is not None and found.max_difference is not None:
         if found.max_difference <= tolerance:
             return judged(replace(found, verdict="the same"))
-    found = compare_in_pairs(first, second, found)
+    found = compare_in_pairs(first, second, pairs, found)
     found = align_tables(first, second, found)
     found = compare_models(first, second, found)
     if tolerance is not None and found.verdict == "the same":
@@ -248,45 +250,51 @@ def bare_of_prefix(enc: Encoding) -> Encoding:
     return replace(enc, domain=domain, codes=lambda x: enc.codes(np.asarray(x) + start))
 
 
-def compare_numbers(first: Encoding, second: Encoding, given: float | None) -> Comparison:
-    """Two tables number by number, as far as both go."""
+def differing_in_size(
+    first: Encoding, second: Encoding, unit: str, sizes: tuple[int, int]
+) -> Comparison:
+    """Two of which nothing was compared yet, of so many columns or heads."""
     n = min(len(first), len(second))
-    facts: dict[str, Any] = {
-        "same": False,
-        "compared": ("codes",),
-        "transform": {},
-        "length": n,
-        "lengths": (len(first), len(second)),
-        "dimensions": (first.dim, second.dim),
-        "given_tolerance": given,
-        "about": (first, second),
-    }
     nothing = dict.fromkeys(("max_difference", "first_difference", "largest_difference"))
+    return Comparison(
+        same=False,
+        verdict="different",
+        compared=("codes",),
+        differing=max(sizes) if unit == "heads" else abs(sizes[0] - sizes[1]),
+        counted=max(sizes),
+        unit=unit,
+        bitwise=False,
+        transform={},
+        length=n,
+        lengths=(len(first), len(second)),
+        dimensions=sizes,
+        tolerance=0.0,
+        given_tolerance=None,
+        about=(first, second),
+        **nothing,
+    )
+
+
+def compare_numbers(first: Encoding, second: Encoding, most: int | None) -> Comparison:
+    """Two tables number by number, as far as both go; of long ones of waves at most some rows."""
+    found = differing_in_size(first, second, "columns", (first.dim, second.dim))
     if first.dim != second.dim:
-        most, least = max(first.dim, second.dim), min(first.dim, second.dim)
-        sizes = {"differing": most - least, "counted": most, "unit": "columns"}
-        return Comparison(
-            verdict="different", bitwise=False, tolerance=0.0, **sizes, **nothing, **facts
-        )
-    a, b = (np.asarray(enc.table(enc.domain.x[:n]), dtype=float) for enc in (first, second))
+        return found
+    x = first.domain.x[: min(found.length, most or found.length)]
+    a, b = (np.asarray(enc.table(enc.domain.x[: len(x)]), dtype=float) for enc in (first, second))
     allowed, _ = stored_tolerance(a, b, first, second)
     apart = np.abs(a - b)
     beyond = apart > allowed
-    largest = np.unravel_index(apart.argmax(), apart.shape)
-    places = {
-        "first_difference": first_place(beyond),
-        "largest_difference": (int(largest[0]), int(largest[1])) if apart[largest] else None,
-    }
-    return Comparison(
+    row, column = np.unravel_index(apart.argmax(), apart.shape)
+    return replace(
+        found,
         verdict="different" if beyond.any() else "the same",
         differing=int(beyond.any(axis=0).sum()),
-        counted=first.dim,
-        unit="columns",
         bitwise=not apart.any(),
         tolerance=float(allowed.max()),
         max_difference=float(apart.max()),
-        **places,
-        **facts,
+        first_difference=first_place(beyond),
+        largest_difference=(int(row), int(column)) if apart[row, column] else None,
     )
 
 
@@ -325,7 +333,12 @@ def axes_of(enc: Encoding) -> tuple[str, ...]:
     return () if axis is None else tuple((*AXES, "e")[i] for i in axis)
 
 
-def compare_in_pairs(first: Encoding, second: Encoding, found: Comparison) -> Comparison:
+def compare_in_pairs(
+    first: Encoding,
+    second: Encoding,
+    pairs: tuple[PairWaves | None, PairWaves | None],
+    found: Comparison,
+) -> Comparison:
     """Rotations by what they do, and rotations and tables of waves pair by pair."""
     operator = compare_rotations(first, second)
     outputs: Mapping[str, Any] = {}
@@ -334,14 +347,18 @@ def compare_in_pairs(first: Encoding, second: Encoding, found: Comparison) -> Co
         if first.operator is not None and second.operator is not None:
             outputs = compare_outputs(first, second, found)
             found = replace(found, **outputs)
-    pairs = read_pairs(first, second), read_pairs(second, first)
     known = operator.relation if operator else "unknown"
     if known in ("same", "permuted"):
         relation = {"same": "the same", "permuted": "permuted"}[known]
         formulas = first.origin == second.origin == "formula" and known == "same"
         settled = found.transform or (formulas and first.dim == second.dim)  # by their numbers
         found = found if settled else replace(found, verdict=relation)
-        return found if None in pairs or known == "permuted" else compare_axes(found, *pairs)
+        if None in pairs or known == "permuted":
+            return found
+        moved = pairs[1].moved - pairs[0].moved
+        if moved and found.verdict == "the same":
+            return replace(found, verdict="equivalent", transform={"offset": int(moved)})
+        return compare_axes(found, *pairs)
     if known == "different":
         n = found.length
         start = operator.first_position or 0
@@ -362,8 +379,8 @@ def compare_outputs(first: Encoding, second: Encoding, found: Comparison) -> dic
         return {"compared": compared}
     told = finding("outputs-differ", apart=apart)
     facts = {"compared": compared, "findings": (*found.findings, told), "bitwise": False}
-    if found.operator.relation == "same":
-        facts |= {"verdict": "equivalent", "transform": {"outputs": "in another order"}}
+    if found.operator.relation == "same":  # but for their order, or where positions begin
+        facts |= {"verdict": "equivalent", "transform": {"outputs": "that differ"}}
     return facts | {"max_difference": apart}
 
 
@@ -380,7 +397,8 @@ def compare_axes(found: Comparison, first: PairWaves, second: PairWaves) -> Comp
             for pairs in (first, second)
         )
     }
-    code = "sections" if sorted(first.axis) == sorted(second.axis) else "axes"
+    renamed = len({*zip(first.axis, second.axis, strict=False)}) == len({*first.axis})
+    code = "axes" if renamed or differs.sum() == 1 else "sections"
     return replace(
         found,
         verdict="different",
@@ -402,7 +420,9 @@ def judge_pairs(
     one, two = pairs
     if (images := axes_in_table(first, second, pairs, found)) is not None:
         return images
-    differs = pairs_apart(one, two)
+    differs = pairs_apart(*(replace(own, axis=()) for own in pairs))
+    if not differs.any() and one.axis != two.axis and one.axis and two.axis:
+        return compare_axes(found, one, two)
     compared = tuple(dict.fromkeys((*found.compared, "rotations", "factors")))
     found = replace(found, compared=compared)
     if differs.any():
@@ -416,18 +436,19 @@ def judge_pairs(
             counted=len(differs),
             unit="pairs",
         )
-    if found.operator is not None and found.operator.relation == "different":
-        return replace(
-            found, cause=settings_cause(first, second) if both_known(first, second) else None
-        )
-    if one.is_declared and two.is_declared:
-        return found  # their numbers say it
+    rotary = turns_vectors(first) or turns_vectors(second)
+    unsaid = replace(found, findings=(*found.findings, *(finding("pairing-unsaid"),) * rotary))
+    if found.verdict == "the same":  # to every number
+        return found if one.is_declared and two.is_declared else unsaid
     ratio = two.factor / one.factor
+    declared = one.is_declared and two.is_declared
+    if abs(ratio - 1) <= FACTOR and (declared or known_apart(found)):
+        cause = settings_cause(first, second) if both_known(first, second) else None
+        return replace(found, cause=cause)  # their numbers say it, or their scores
     part = next((p.form.part for p in pairs if p.form and p.form.part != "both"), "both")
     if abs(ratio - 1) > max(FACTOR, one.eps, two.eps) and part not in ("sin", "angles"):
         cause = Cause("both", ("mscale",), {"factor": (one.factor, two.factor)}, {})
         rest = {"differing": 1, "counted": 1, "unit": "factors", "cause": cause}
-        rotary = "rotate" in (first.act, second.act)
         scaled = {"verdict": "equivalent", "transform": {"scale": ratio}}
         return replace(found, **(rest | {"verdict": "different"} if rotary else scaled))
     transform: dict[str, Any] = {}
@@ -436,11 +457,19 @@ def judge_pairs(
         transform["offset"] = int(offset) if np.isfinite(offset) else "none in common"
     if part in ("cos", "sin"):
         transform["part"] = part
-    notes = (finding("pairing-unsaid"),) if "rotate" in (first.act, second.act) else ()
-    if "rotate" not in (first.act, second.act) and found.verdict == "different":
+    if not rotary and found.verdict == "different":
         return found  # columns in another order: their numbers say it
-    verdict = "equivalent" if transform else "the same"
-    return replace(found, verdict=verdict, transform=transform, findings=(*found.findings, *notes))
+    return replace(unsaid, verdict="equivalent" if transform else "the same", transform=transform)
+
+
+def turns_vectors(enc: Encoding) -> bool:
+    """Whether an encoding is a rotation, by a formula or by code."""
+    return enc.act == "rotate" or enc.operator is not None
+
+
+def known_apart(found: Comparison) -> bool:
+    """Whether two rotations do other things to queries and keys."""
+    return found.operator is not None and found.operator.relation == "different"
 
 
 def both_known(first: Encoding, second: Encoding) -> bool:
@@ -474,16 +503,38 @@ def axes_in_table(
     known, table = (one, two) if one.axis else (two, one)
     if not known.axis or table.form is None or len(known.omega) != len(table.omega):
         return None
-    axis = assign_axes(known, table)
+    if table.even is None or table.even.all():
+        return None  # text
+    axis, cause = assign_axes(known, table), None
+    for reading in readings_of(first, second, known) if axis is None else ():
+        axis = assign_axes(replace(known, omega=reading.omega), table)
+        if axis is not None:
+            cause = Cause("b" if known is two else "a", (reading.code,), reading.changes, {})
+            break
     if axis is None:
         return None
-    seen = replace(table, axis=axis, omega=known.omega)
+    seen = replace(table, axis=axis, omega=known.omega, even=None)
     ordered = (known, seen) if known is one else (seen, known)
     named = compare_axes(found, *ordered)
     note = (finding("pairing-unsaid"),)
+    if cause is not None:
+        m = len(known.omega)
+        sizes = {"differing": m, "counted": m, "unit": "pairs"}
+        return replace(found, verdict="different", cause=cause, **sizes)
     if named is found:
         return replace(found, verdict="the same", findings=(*found.findings, *note))
     return named
+
+
+def readings_of(first: Encoding, second: Encoding, known: PairWaves) -> list[SlipReading]:
+    """The usual readings of a config whose pairs turn by several axes."""
+    meant = first if first.act == "rotate" else second
+    if not has_settings(meant):
+        return []
+    settings = meant_settings(meant)
+    changes = chosen_changes(meant, settings, known)
+    read = (reading_with(settings, len(meant), known, *change) for change in changes)
+    return [one for one in read if one is not None and len(one.omega) == len(known.omega)]
 
 
 def assign_axes(known: PairWaves, table: PairWaves) -> tuple[str, ...] | None:
@@ -495,7 +546,7 @@ def assign_axes(known: PairWaves, table: PairWaves) -> tuple[str, ...] | None:
     waves = table.waves(rows)
     if np.isnan(waves).any():
         return None
-    angles = np.unwrap(np.angle(waves), axis=0) if False else np.angle(waves)
+    angles = np.angle(waves)
     with np.errstate(divide="ignore", invalid="ignore"):
         ids = angles / known.omega
     slow = np.flatnonzero((np.abs(ids - np.rint(ids)) < 0.02).all(axis=0) & (known.omega < 0.5))
@@ -532,11 +583,13 @@ def align_tables(first: Encoding, second: Encoding, found: Comparison) -> Compar
     if geometry:
         fitted = [fit_pair_waves(x, e.eps) for x, e in ((a, first), (b, second))]
         apart = None not in fitted and frequencies_apart(*fitted)
-        return found if apart else with_same_geometry(found, transform, difference)
+        rest = {"verdict": "same geometry", "pairs": (), "cause": None}
+        settled = replace(found, transform=transform, max_difference=difference, **rest)
+        return found if apart else settled
     if found.pairs and "rotate" in (first.act, second.act) and transform.keys() <= {"scale"}:
         return found
     verdict = "different" if "rows" in transform else "equivalent"
-    if "rotate" in (first.act, second.act) and "scale" in transform:
+    if (turns_vectors(first) or turns_vectors(second)) and "scale" in transform:
         verdict = "different"
     rest: dict[str, Any] = {"transform": transform, "verdict": verdict}
     if verdict == "equivalent":
@@ -544,76 +597,35 @@ def align_tables(first: Encoding, second: Encoding, found: Comparison) -> Compar
     return replace(found, **rest)
 
 
-def with_same_geometry(found: Comparison, transform: dict, difference: float) -> Comparison:
-    """Tables whose inner products agree, and whose numbers do not."""
-    return replace(
-        found,
-        verdict="same geometry",
-        transform=transform,
-        max_difference=difference,
-        pairs=(),
-        cause=None,
-    )
-
-
 def compare_as_biases(first: Encoding, second: Encoding) -> Comparison | None:
     """Two biases, head by head; None where neither is one."""
-    own = [read_bias(enc) for enc in (first, second)]
-    if own == [None, None]:
+    one, two = read_bias(first), read_bias(second)
+    if one is None and two is None:
         return None
-    for k in (0, 1):
-        if own[k] is None:
-            own[k] = read_bias((first, second)[k], own[1 - k].numbers.shape[0])
-    counts = [rows and rows.numbers.shape[0] for rows in own]
-    facts: dict[str, Any] = {
-        "same": False,
-        "compared": ("codes",),
-        "transform": {},
-        "lengths": tuple(
-            len(enc) if rows is None else rows.numbers.shape[2]
-            for enc, rows in zip((first, second), own, strict=True)
-        ),
-        "dimensions": (counts[0] or first.dim, counts[1] or second.dim),
-        "given_tolerance": None,
-        "about": (first, second),
-        "unit": "heads",
-        "bitwise": False,
-    }
-    if None in counts or counts[0] != counts[1]:
-        nothing = dict.fromkeys(("max_difference", "first_difference", "largest_difference"))
-        sizes = {"differing": max(facts["dimensions"]), "counted": max(facts["dimensions"])}
-        told = finding(
-            "sizes-differ",
-            first=facts["dimensions"][0],
-            second=facts["dimensions"][1],
-            unit="heads",
-        )
-        blank = {"length": min(facts["lengths"]), "tolerance": 0.0, **nothing, **sizes}
-        return judged(Comparison(verdict="different", findings=(told,), **blank, **facts))
-    return judged(biases_as_comparison(compare_biases(*own), facts))
-
-
-def biases_as_comparison(biases: BiasComparison, facts: dict[str, Any]) -> Comparison:
-    """What a comparison head by head says."""
+    one, two = one or read_bias(first, two), two or read_bias(second, one)
+    pair = list(zip((first, second), (one, two), strict=True))
+    sizes = tuple(len(rows.numbers) if rows else enc.dim for enc, rows in pair)
+    lengths = tuple(rows.numbers.shape[2] if rows else len(enc) for enc, rows in pair)
+    found = differing_in_size(first, second, "heads", sizes)
+    found = replace(found, lengths=lengths, length=min(lengths))
+    if one is None or two is None or sizes[0] != sizes[1]:
+        return judged(found)
+    biases = compare_biases(one, two)
     notes = (finding("constant-for-each-query"),) * biases.constant
     notes += (finding("keys-behind"),) * biases.one_sided
-    cause = None
-    if biases.causes:
-        code, changes = biases.causes[0]
-        cause = Cause("both", (code,), changes, {})
-    return Comparison(
-        verdict="different" if biases.heads else "the same",
-        differing=len(biases.heads),
-        counted=biases.head_count,
-        length=biases.length,
-        tolerance=biases.tolerance,
-        max_difference=biases.max_difference,
-        first_difference=biases.first_difference,
-        largest_difference=None,
-        heads=biases.heads,
-        cause=cause,
-        findings=notes,
-        **facts | {"bitwise": biases.max_difference == 0 and not biases.constant},
+    return judged(
+        replace(
+            found,
+            verdict="different" if biases.heads else "the same",
+            differing=len(biases.heads),
+            bitwise=biases.max_difference == 0 and not biases.constant,
+            tolerance=biases.tolerance,
+            max_difference=biases.max_difference,
+            first_difference=biases.first_difference,
+            heads=biases.heads,
+            cause=next((Cause("both", (code,), own, {}) for code, own in biases.causes), None),
+            findings=notes,
+        )
     )
 
 
@@ -634,28 +646,23 @@ def compare_models(first: Encoding, second: Encoding, found: Comparison) -> Comp
     found = replace(found, layers=layers, compared=tuple(compared))
     if layers and found.verdict in ("the same", "permuted", "equivalent"):
         index = sorted({i for one in layers for i in one.index})
-        total = max((max(one.index, default=0) + 1 for one in layers), default=1)
+        total = sum(len(run.index) for run in model_runs(first))
         cause = Cause("both", tuple(dict.fromkeys(one.what for one in layers)), {}, {})
         found = replace(
             found,
             verdict="different",
             differing=len(index) or len(layers),
-            counted=max(total, layer_count(first), len(layers)),
+            counted=max(total, *(i + 1 for i in index), len(layers)),
             unit="layers",
             cause=found.cause or cause,
         )
     return found
 
 
-def layer_count(enc: Encoding) -> int:
-    """How many layers a model's file tells of."""
-    from pefourier.analysis.layer_schedules import model_runs
-
-    return sum(len(run.index) for run in model_runs(enc))
-
-
 def judged(found: Comparison) -> Comparison:
     """A comparison with its verdict settled and what is to be said of it."""
+    if found.verdict == "different" and found.cause is None:
+        found = replace(found, cause=parameters_cause(*found.about))
     verdict = found.verdict
     acts = {enc.act for enc in found.about if enc.origin == "formula" or enc.act != "add"}
     if verdict in ("the same", "equivalent") and (len(acts) > 1 or found.unread):
@@ -667,7 +674,24 @@ def judged(found: Comparison) -> Comparison:
     if verdict == "the same" and found.bitwise and all(enc.origin == "file" for enc in found.about):
         notes.append(finding("numbers-unchanged"))
     found = replace(found, verdict=verdict, same=verdict == "the same")
+    if found.same:
+        found = replace(found, differing=0)
+    if found.same and found.first_difference:  # the same angles in other columns
+        places = dict.fromkeys(("max_difference", "first_difference", "largest_difference"))
+        found = replace(found, **places)
     return replace(found, findings=(*difference_findings(found), *found.findings, *notes))
+
+
+def parameters_cause(first: Encoding, second: Encoding) -> Cause | None:
+    """The parameters in which two encodings of one name differ."""
+    if first.name != second.name or not first.origin == second.origin == "formula":
+        return None
+    keys = dict.fromkeys((*first.params, *second.params)).keys() - SIZES
+    pairs = {key: (first.params.get(key), second.params.get(key)) for key in keys}
+    changes = {
+        key: pair for key, pair in sorted(pairs.items()) if not np.array_equal(*map(str, pair))
+    }
+    return Cause("both", ("parameters",), changes, {}) if changes else None
 
 
 def is_converted(found: Comparison) -> bool:
@@ -689,20 +713,17 @@ def difference_findings(found: Comparison) -> list[Finding]:
     if found.verdict in ("the same", "equivalent", "same geometry", "permuted"):
         return told + lengths_of(found)
     told += list(map(layer_finding, found.layers))
-    if found.pairs:
+    if any(turns_otherwise(pair) for pair in found.pairs):
         told.append(pairs_finding(found))
     elif found.heads:
-        ratios = [head.ratio for head in found.heads if head.ratio is not None]
+        ratios = ratios_told([head.ratio for head in found.heads if head.ratio is not None])
         index = ", ".join(str(head.index) for head in found.heads[:SHOWN])
-        told.append(
-            finding(
-                "heads-differ", index=index, ratios=ratios_told(ratios), worst=found.max_difference
-            )
-        )
-    elif found.dimensions[0] != found.dimensions[1] and found.unit == "columns":
+        worst = found.max_difference
+        told.append(finding("heads-differ", index=index, ratios=ratios, worst=worst))
+    elif found.dimensions[0] != found.dimensions[1] and found.unit in ("columns", "heads"):
         first, second = found.dimensions
-        told.append(finding("sizes-differ", first=first, second=second, unit="columns"))
-    elif found.first_place and found.unit == "columns" and not found.transform:
+        told.append(finding("sizes-differ", first=first, second=second, unit=found.unit))
+    elif found.first_place and found.unit in ("columns", "pairs") and not found.transform:
         told.append(finding("numbers-differ", place=found.first_place, worst=found.max_difference))
     if "rows" in found.transform:
         told.append(finding("rows-reordered", rows=found.transform["rows"]))
@@ -715,11 +736,8 @@ def difference_findings(found: Comparison) -> list[Finding]:
 def lengths_of(found: Comparison) -> list[Finding]:
     """That one of two is longer than what was compared."""
     one, two = found.lengths
-    return (
-        []
-        if one == two
-        else [finding("lengths-differ", first=one, second=two, common=found.length)]
-    )
+    facts = {"first": one, "second": two, "common": found.length}
+    return [] if one == two else [finding("lengths-differ", **facts)]
 
 
 def layer_finding(layers: LayerDifference) -> Finding:
@@ -729,16 +747,20 @@ def layer_finding(layers: LayerDifference) -> Finding:
 
 
 def pairs_finding(found: Comparison) -> Finding:
-    """How many pairs differ, which, and by what ratio."""
+    """Which pairs differ, from the first to the last, and by what ratio."""
     index = [pair.index for pair in found.pairs]
     ratios = [pair.ratio for pair in found.pairs if pair.ratio is not None]
-    which = (
-        f"pair {index[0]}" if len(index) == 1 else f"{len(index)} pairs, {index[0]} to {index[-1]}"
-    )
+    which = f"pair {index[0]}" if len(index) == 1 else f"pairs {index[0]} to {index[-1]}"
     axes = [pair.axis for pair in found.pairs if pair.axis and "/" in pair.axis]
     if axes and all(abs(ratio - 1) < 1e-6 for ratio in ratios):
         return finding("pairs-differ", "axes", places=which, axes=axes[0])
     return finding("pairs-differ", "frequencies", places=which, ratios=ratios_told(ratios))
+
+
+def turns_otherwise(pair: PairDifference) -> bool:
+    """Whether a pair that differs does so at all positions, and not by single numbers."""
+    one_axis = pair.axis is None or "/" not in pair.axis
+    return not (one_axis and (pair.ratio is None or abs(pair.ratio - 1) < 1e-6))
 
 
 def ratios_told(ratios: list[float]) -> str:

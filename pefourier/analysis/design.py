@@ -25,10 +25,10 @@ import numpy as np
 
 from pefourier.analysis.context import base_bound, count_idle
 from pefourier.encodings import build
-from pefourier.encodings.checks import COSTS, LARGEST, check_count
+from pefourier.encodings.checks import COSTS, LARGEST, check_cost, check_count
 from pefourier.encodings.encoding import Encoding, Finding, row_blocks
 from pefourier.encodings.findings import finding
-from pefourier.encodings.readings import lag_sums
+from pefourier.encodings.readings import FARTHEST, lag_sums
 from pefourier.errors import PefourierError, shown
 from pefourier.geometry.closest import closest_pair
 from pefourier.geometry.precision import FORMATS, Format, rounded
@@ -185,16 +185,17 @@ class Design(Result):
             [*(getattr(c, n) for n in names), " ".join(self.criteria_of(c))]
             for c in self.candidates
         ]
-        return [*names, "best_by"], rows
+        columns = ["candidate" if name == "spec" else name for name in names]
+        return [*columns, "best_by"], rows
 
     @property
     def findings(self) -> list[Finding]:
         """Which larger bases serve as well, of those that were tried."""
-        least = self.best.get("bound")
-        if least is None:
+        smallest = self.best.get("bound")
+        if smallest is None:
             return []
         if self.serving is None:
-            return [finding("larger-bases", "fail", base=number(least, 7))]
+            return [finding("larger-bases", "fail", base=number(smallest, 7))]
         first, last = (number(rho, 7) for rho in self.serving)
         return [finding("larger-bases", "serve", count=SERVING, first=first, last=last)]
 
@@ -205,13 +206,13 @@ def count_steps(span: str, resolution: str) -> int:
     >>> count_steps("1h", "250ms"), count_steps("100", "0.5")
     (14400, 200)
     """
-    (whole, unit), (step, step_unit) = measured("span", span), measured("resolution", resolution)
+    (length, unit), (step, step_unit) = measured("span", span), measured("resolution", resolution)
     if bool(unit) != bool(step_unit):
         raise PefourierError(
             f"a span and a resolution both have a unit or neither; got span {span} and "
             f"resolution {resolution}"
         )
-    count = whole * SECONDS.get(unit, 1.0) / (step * SECONDS.get(step_unit, 1.0))
+    count = length * SECONDS.get(unit, 1.0) / (step * SECONDS.get(step_unit, 1.0))
     if not 2 <= count <= LARGEST:
         raise PefourierError(
             f"a span has from 2 to {LARGEST} steps of its resolution; {span} has {count:.4g} of "
@@ -265,7 +266,7 @@ def base_of_phase(d: int, length: int, similarity: float, layers: int = 1) -> fl
     turns negative.
 
     >>> round(base_of_phase(16, 131072, 0.9))
-    1752738
+    1752993
     """
     if not (0 <= similarity < 1 and layers >= 1):
         raise PefourierError(
@@ -359,8 +360,8 @@ def lag_of_failure(
     """
     lags_before = np.array([lag for _, lag in failed], dtype=int)
     reach = int(BESIDE * length)
-    beside = np.add.outer(lags_before[-LATEST:], np.arange(-reach, reach + 1)).ravel()
-    for lags in map(np.unique, (lags_before, beside[(beside > 0) & (beside < length)])):
+    neighbours = np.add.outer(lags_before[-LATEST:], np.arange(-reach, reach + 1)).ravel()
+    for lags in map(np.unique, (lags_before, neighbours[(neighbours > 0) & (neighbours < length)])):
         sums = np.cos(np.multiply.outer(lags.astype(float), frequencies)).sum(axis=1)
         if sums.min(initial=0.0) < 0:
             return int(lags[sums.argmin()])
@@ -369,11 +370,11 @@ def lag_of_failure(
 
 def worst_lag(frequencies: np.ndarray, length: int) -> int | None:
     """The lag of the least sum of cosines below a length, where that is negative."""
-    least, worst = 0.0, None
+    smallest, worst = 0.0, None
     for first, sums in lag_sums(frequencies, length):
         lowest = int(sums.argmin())
-        if sums[lowest] < least:
-            least, worst = sums[lowest], first + lowest
+        if sums[lowest] < smallest:
+            smallest, worst = sums[lowest], first + lowest
     return worst
 
 
@@ -408,29 +409,24 @@ def design_base(
     check_count("length", length, least=2)
     if d % 2:
         raise PefourierError(f"a base is chosen for pairs of dimensions: an even d; got d={d}")
-    is_long = (len(bases) + len(CRITERIA)) * length * d // 2 > COSTS["cosines of candidates"][1]
+    cosines = (len(bases) + len(CRITERIA)) * d // 2
+    what = f"a design for length {length}, d {d}"
+    check_cost(what, "cosines of candidates", cosines * min(length, FARTHEST))
+    is_long = cosines * length > COSTS["cosines of candidates"][1]
     if is_long:
         check_formulas(length, d, criteria or (), dtype)
     if criteria is None:
         criteria = BY_FORMULA[:1] if is_long else CRITERIA
-    form = FORMATS[dtype] if dtype else None
     exact = {name: exact_base(name, length, d) for name in criteria if name not in TABLE_CRITERIA}
     tried = sorted({*bases, *(rho for rho in exact.values() if rho is not None and rho > 1)})
     if is_long:
         candidates = tuple(formula_candidate(rho, length, d) for rho in tried)
     else:
-        ropes = (build("rope", length=length, d=d, rho=rho) for rho in tried)
-        ropes = (replace(enc, spec=f"rope:rho={enc.params['rho']:.7g},d={d}") for enc in ropes)
-        candidates = tuple(map_ahead(lambda enc: candidate(enc, form), ropes))
+        candidates = table_candidates(tried, length, d, FORMATS[dtype] if dtype else None)
     best = {name: exact[name] if name in exact else best_of(name, candidates) for name in criteria}
-    least = best.get("bound")
-    params = {
-        "length": length,
-        "d": d,
-        "for": tuple(criteria),
-        "bases": tuple(bases),
-        "dtype": dtype,
-    }
+    smallest = best.get("bound")
+    params = {"length": length, "d": d, "for": tuple(criteria), "bases": tuple(bases)}
+    params["dtype"] = dtype
     about = replace(build("rope", length=2, d=d), spec="rope", params=params)
     return Design(
         length=length,
@@ -438,7 +434,7 @@ def design_base(
         criteria=tuple(criteria),
         candidates=candidates,
         best=best,
-        serving=serving_bases(least, d, length) if least else None,
+        serving=serving_bases(smallest, d, length) if smallest else None,
         dft_serves=length <= d,
         dtype=dtype,
         about=(about,),
@@ -447,12 +443,13 @@ def design_base(
 
 def check_formulas(length: int, d: int, criteria: Sequence[str], dtype: str | None) -> None:
     """Refuse, of a length too long for tables of codes, what only such a table answers."""
-    others = [name for name in criteria if name.partition("=")[0] not in BY_FORMULA]
-    if others or dtype:
-        asked = f"--for {others[0]}" if others else f"--dtype {dtype}"
+    tabular = [name for name in criteria if name.partition("=")[0] not in BY_FORMULA]
+    if tabular or dtype:
+        option = f"--for {tabular[0]}" if tabular else f"--dtype {dtype}"
         raise PefourierError(
-            f"{asked} takes a table of {length} codes of {d} numbers for each base, too many to "
-            "search; so long, turns, wavelength=K and phase=E are answered by their formulas"
+            f"{option} takes {length} codes of {d} numbers for each base: the limit is "
+            f"{COSTS['cosines of candidates'][1]:.2g} cosines of all; so long, turns, wavelength=K "
+            "and phase=E are answered by their formulas"
         )
 
 
@@ -557,6 +554,17 @@ def formula_candidate(rho: float, length: int, d: int) -> Candidate:
     idle, bound = count_idle(frequencies, length), base_bound(frequencies)
     spec = f"rope:rho={rho:.7g},d={d}"
     return Candidate(rho, spec, None, None, None, None, None, idle, bound)
+
+
+def table_candidates(
+    bases: Sequence[float], length: int, d: int, form: Format | None
+) -> tuple[Candidate, ...]:
+    """What bases do, by their tables of codes."""
+    ropes = (
+        replace(build("rope", length=length, d=d, rho=rho), spec=f"rope:rho={rho:.7g},d={d}")
+        for rho in bases
+    )
+    return tuple(map_ahead(lambda enc: candidate(enc, form), ropes))
 
 
 def candidate(enc: Encoding, form: Format | None) -> Candidate:

@@ -50,8 +50,12 @@ def has_layers(enc: Encoding) -> bool:
 
 
 def unread_keys(enc: Encoding) -> tuple[str, ...]:
-    """What is said of keys about positions that the file has and its reader does not use."""
-    return tuple(f.message for f in enc.findings if f.code in UNREAD)
+    """Keys about positions that the file has and its reader does not use, or what is said of them.
+
+    This is where they come from: `params`, or the findings about keys.
+    """
+    keys = enc.params.get("unread") or ()
+    return tuple(keys) or tuple(f.message for f in enc.findings if f.code in UNREAD)
 
 
 def model_runs(enc: Encoding) -> list[LayerRun]:
@@ -72,7 +76,8 @@ def compare_layers(first: Encoding, second: Encoding) -> list[LayerDifference]:
         laid = [{}, {}]
     count = [len(own) for own in laid]
     if count[0] != count[1]:
-        found[("layers", f"{count[0]} layers", f"{count[1]} layers")] = []
+        beyond = range(min(count), max(count))
+        found[("layers", f"{count[0]} layers", f"{count[1]} layers")] = [*beyond]
     gguf = [source_of(enc.spec) == "gguf" for enc in (first, second)]
     turns = [rotation_reader(enc) for enc in (first, second)]
     for i in sorted(laid[0].keys() & laid[1].keys()):

@@ -15,11 +15,11 @@ from typing import Literal
 
 import numpy as np
 
-from pefourier.diagnosis.pairs import PairForm, PairWaves, follow_phases
+from pefourier.diagnosis.pairs import PairForm, PairWaves, follow_phases, position_offset
 from pefourier.encodings.encoding import Encoding, without_prefix
 from pefourier.encodings.families.rotary import columns_that_turn
 from pefourier.errors import PefourierError, shown
-from pefourier.geometry.precision import phase_errors
+from pefourier.geometry.precision import FLOAT32_EPS, phase_errors
 
 FIRST = 32  # positions that are all looked at
 ENTRIES = 2**20  # of the matrices of one operator
@@ -315,25 +315,23 @@ def pairs_of_code(enc: Encoding, meant: Encoding) -> PairWaves | None:
     if not len(first):
         return None
 
-    def waves(positions: np.ndarray) -> np.ndarray:
-        turned, _ = operator_at(enc, np.append(positions, 0))
-        numbers = turned[:, first, first] + 1j * turned[:, second, first]
-        return numbers[:-1] * np.exp(-1j * np.angle(numbers[-1]))
-
     far = 2 ** np.arange(40)
     rows = np.concatenate([[0], far[far < length]])
     if len(rows) < 2:
         return None
-    numbers = waves(rows)
-    factor = float(np.abs(numbers[0]).max())
-    omega = follow_phases(rows, np.angle(numbers))
     sample = sampled_positions(length - 1, max(ENTRIES // d**2, FIRST))
-    numbers = waves(sample)
+    both = np.union1d(rows, sample)
+    turned, _ = operator_at(enc, both)
+    numbers = turned[:, first, first] + 1j * turned[:, second, first]
+    start, factor = np.angle(numbers[0]), float(np.abs(numbers[0]).max())
     if np.ptp(np.abs(numbers)) > TURNED * factor:
         return None
+    numbers = numbers * np.exp(-1j * start)
+    omega = follow_phases(rows, np.angle(numbers[np.isin(both, rows)]))
+    moved = position_offset(start, omega, FLOAT32_EPS)
 
     def waves_at_sample(positions: np.ndarray) -> np.ndarray:
-        return numbers[np.searchsorted(sample, positions)]
+        return numbers[np.searchsorted(both, positions)]
 
-    form = PairForm("both", 1, "halves")
-    return PairWaves(omega, factor, waves_at_sample, length, enc.eps, form=form, rows=sample)
+    facts = {"form": PairForm("both"), "rows": sample, "moved": 0.0 if np.isnan(moved) else moved}
+    return PairWaves(omega, factor, waves_at_sample, length, enc.eps, **facts)

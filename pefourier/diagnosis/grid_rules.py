@@ -53,11 +53,6 @@ class GridFacts:
         """Names of the axes, the slowest first."""
         return tuple(axis_letters(len(self.sides)))
 
-    @property
-    def index(self) -> np.ndarray:
-        """The point of each row, as rows stand."""
-        return np.arange(len(self.table))
-
     @cached_property
     def places(self) -> np.ndarray:
         """Coordinates of the points, (n, axes)."""
@@ -90,7 +85,7 @@ class GridFacts:
     @cached_property
     def residual(self) -> float:
         """T of the rows as they stand."""
-        return self.residual_of(self.sides, self.index)
+        return self.residual_of(self.sides, np.arange(len(self.table)))
 
     @property
     def rounding(self) -> float:
@@ -166,14 +161,14 @@ def order_of_rows(facts: GridFacts) -> Iterator[Finding]:
     """Rows that fit the grid in another order: columns first, blocks of 2 x 2, or shifted."""
     if not facts.is_disordered:
         return
-    *frames, height, width = facts.sides
+    index, (*frames, height, width) = np.arange(len(facts.table)), facts.sides
     exchanged = (*frames, width, height)
-    if 1 not in (height, width) and facts.fits_better(exchanged, facts.index):
+    if 1 not in (height, width) and facts.fits_better(exchanged, index):
         yield finding("grid-transposed", grid=size_of(exchanged), residual=facts.residual)
     if width % 2 == height % 2 == 0 and facts.fits_better(facts.sides, rows_of_blocks(facts.sides)):
         yield finding("row-order")
     shifts = (k for k in SHIFTS if abs(k) < len(facts.table))
-    shift = next((k for k in shifts if facts.fits_better(facts.sides, facts.index - k)), 0)
+    shift = next((k for k in shifts if facts.fits_better(facts.sides, index - k)), 0)
     if shift:
         yield finding("prefix-shift", sign="-" if shift > 0 else "+", by=abs(shift))
 

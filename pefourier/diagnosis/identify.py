@@ -21,7 +21,7 @@ from pefourier.diagnosis.frequency_grids import (
     shortest,
     whole_or_shortest,
 )
-from pefourier.diagnosis.one_wave import read_one_wave
+from pefourier.diagnosis.one_wave import fit_single_wave
 from pefourier.diagnosis.wave_formulas import (
     Formula,
     float_blocks,
@@ -127,23 +127,22 @@ def propose_onehot(table: np.ndarray, eps: float) -> Formula | None:
 
 
 def propose_ramp(table: np.ndarray, eps: float) -> Formula | None:
-    """The same straight line in every column, of least squares: scale · (s + offset) / (n - 1)."""
+    """The same straight line in every column: scale · (s + offset) / (n - 1)."""
     n, d = table.shape
     line = np.asarray(table[:, 0], dtype=float)
-    size = np.abs(line).max()
+    size, scale = np.abs(line).max(), float(line[-1] - line[0])
     if n < 4 or (np.abs(table[:SAMPLE] - line[:SAMPLE, None]) > 4 * eps * size).any():
         return None
-    from_middle = np.arange(n) - (n - 1) / 2
-    slope = float(from_middle @ line / (from_middle @ from_middle))
-    middle = float(line.mean())
-    if abs(slope) * (n - 1) < RISES * eps * size:
+    if abs(scale) < RISES * eps * size:
         return None
-    first = middle / slope - (n - 1) / 2
-    offset = 0.0 if abs(first) < 8 * eps * n else float(first)
-    params = {"offset": offset, "scale": shortest(slope * (n - 1), eps)}
+    first = float(line[0]) / scale * (n - 1)
+    params = {
+        "offset": 0.0 if abs(first) < 8 * eps * n else first,
+        "scale": shortest(scale, eps),
+    }
 
     def codes(s: np.ndarray) -> np.ndarray:
-        return np.repeat((middle + slope * (s - (n - 1) / 2))[:, None], d, axis=1)
+        return np.repeat((line[0] + scale * s / (n - 1))[:, None], d, axis=1)
 
     return Formula("ramp", params, codes, lambda *_: 8 * eps * size)
 
@@ -160,11 +159,10 @@ def propose_waves(
         return None
     used = d - int(d % 2 and not rows[:, -1].any())
     pairs = fit_sinusoid_pairs(rows[:, :used], eps)
-    proposal = (
-        fit_pairs(rows[:, :used], pairs, eps, start)
-        if pairs
-        else fit_one_wave(rows[:, :used], eps, start)
-    )
+    if pairs:
+        proposal = fit_pairs(rows[:, :used], pairs, eps, start)
+    else:
+        proposal = fit_one_wave(np.asarray(table[: start + len(rows)]), eps) if start < 2 else None
     if proposal is None:
         return None
     encoding, params = usual_name(*proposal)
@@ -253,16 +251,16 @@ def usual_scale(scale: float, d: int, eps: float) -> float:
     return shortest(scale, eps / 4)
 
 
-def fit_one_wave(rows: np.ndarray, eps: float, start: int) -> tuple[str, dict] | None:
+def fit_one_wave(rows: np.ndarray, eps: float) -> tuple[str, dict] | None:
     """Parameters of a rotation's cosines alone, or sines alone, each column once or twice."""
-    wave = read_one_wave(rows, eps, start)
-    if wave is None:
+    fit = fit_single_wave(rows, eps)
+    if fit is None:
         return None
-    waves = wave.omega, wave.slack, 2 * len(wave.omega)
-    grid = geometric_grid(*waves) or scaled_grid(*waves)
+    waves, slack = fit
+    fitted = waves.omega, slack, 2 * len(slack)
+    grid = geometric_grid(*fitted) or scaled_grid(*fitted)
     if grid is None:
         return None
-    times = {"layout": wave.layout} if wave.layout else {"times": 1}
-    size = usual_scale(wave.size, rows.shape[1], 2 * eps)
-    moved = {"offset": wave.first - start} if wave.first > start else {}
-    return "rope", {"rho": grid["rho"], **times, "part": wave.part, "scale": size, **moved} | grid
+    times = {"layout": waves.form.layout} if waves.form.copies == 2 else {"times": 1}
+    size = usual_scale(waves.factor, rows.shape[1], 2 * eps)
+    return "rope", {"rho": grid["rho"], **times, "part": waves.form.part, "scale": size} | grid

@@ -35,27 +35,23 @@ class PairForm:
     """Where a table has the waves of its pairs."""
 
     part: Part
-    copies: int  # columns that hold each wave
-    layout: Layout  # of the two waves of a pair, or of the two copies of a wave
+    layout: Layout = "halves"  # of the two waves of a pair
+    copies: Layout | None = None  # where each wave stands twice: of the two that are one
     first: Literal["cos", "sin"] = "cos"
 
     def waves(self, table: np.ndarray) -> np.ndarray:
         """Waves (n, m) of the rows of a table (n, d), NaN for a wave that it does not hold."""
         table = np.asarray(table, dtype=float)
+        parts = split_pairs(table, self.layout) if self.part == "both" else (table,)
+        if self.copies is not None:
+            parts = tuple(split_pairs(part, self.copies)[0] for part in parts)
+        waves = np.full(parts[0].shape, np.nan + 1j * np.nan)
         if self.part == "both":
-            sides = np.split(table, 2, axis=1) if self.copies == 2 else None
-            first, second = (
-                [split_pairs(side, self.layout)[0] for side in sides]
-                if sides
-                else split_pairs(table, self.layout)
-            )
-            cos, sin = (first, second) if self.first == "cos" else (second, first)
+            waves.real, waves.imag = parts if self.first == "cos" else parts[::-1]
+        elif self.part == "sin":
+            waves.imag = parts[0]
         else:
-            wave = split_pairs(table, self.layout)[0] if self.copies == 2 else table
-            nothing = np.full_like(wave, np.nan)
-            cos, sin = (nothing, wave) if self.part == "sin" else (wave, nothing)
-        waves = np.empty(cos.shape, complex)
-        waves.real, waves.imag = cos, sin
+            waves.real = parts[0]
         return waves
 
 
@@ -72,7 +68,9 @@ class PairWaves:
     form: PairForm | None = None  # of a table
     axis: tuple[str, ...] = ()  # that turns each pair, where there are several
     repeats: int = 1  # rows of a table that have one angle
+    even: np.ndarray | None = None  # (m,) whether rows of a table are at even steps; None: all
     rows: np.ndarray | None = None  # positions that are looked at; None: all
+    moved: float = 0.0  # positions by which code is ahead, whose waves are counted from its first
 
     @property
     def is_declared(self) -> bool:
@@ -168,32 +166,27 @@ def table_forms(
     rows: np.ndarray, eps: float, first: Literal["cos", "sin"] | None
 ) -> list[PairForm]:
     """The forms that the first rows of a table may have."""
-    d, forms = rows.shape[1], []
-    tolerance = 8 * eps * np.abs(rows).max()
-    if d % 4 == 0:
-        sides = np.split(rows, 2, axis=1)
-        doubled = [layout for layout in LAYOUTS if all(has_copies(x, layout) for x in sides)]
-        forms += [
-            PairForm("both", 2, layout, first or first_wave(*(x[0] for x in sides)))
-            for layout in doubled
-        ]
-    if d % 2 == 0:
-        for layout in LAYOUTS:
-            one, two = split_pairs(rows, layout)
-            squares = one**2 + two**2
-            if not (np.ptp(squares, axis=0) > 3 * tolerance * np.abs(rows).max()).any():
-                forms.append(PairForm("both", 1, layout, first or first_wave(one[0], two[0])))
-        doubled = [layout for layout in LAYOUTS if has_copies(rows, layout)]
-        forms += [PairForm(part, 2, layout) for layout in doubled for part in wave_parts_of(rows)]
-    return forms + [PairForm(part, 1, "halves") for part in wave_parts_of(rows)]
+    forms, tolerance = [], 8 * eps * np.abs(rows).max()
+    for layout in LAYOUTS if rows.shape[1] % 2 == 0 else ():
+        one, two = split_pairs(rows, layout)
+        if not (np.ptp(one**2 + two**2, axis=0) > 3 * tolerance * np.abs(rows).max()).any():
+            copies = copies_of(one) and copies_of(two)
+            forms.append(PairForm("both", layout, copies, first or first_wave(one[0], two[0])))
+    copies = copies_of(rows)
+    return forms + [PairForm(part, copies=copies) for part in wave_parts_of(rows)]
 
 
 LAYOUTS: tuple[Layout, ...] = ("halves", "interleaved")
 
 
-def has_copies(rows: np.ndarray, layout: Layout) -> bool:
-    """Whether both columns of each pair hold the same."""
-    return np.array_equal(*split_pairs(rows, layout))
+def copies_of(rows: np.ndarray) -> Layout | None:
+    """How columns stand twice, if all do.
+
+    >>> copies_of(np.array([[1, 2, 1, 2]])), copies_of(np.array([[1, 1, 2, 2]]))
+    ('halves', 'interleaved')
+    """
+    layouts = LAYOUTS if rows.shape[1] % 2 == 0 else ()
+    return next((k for k in layouts if np.array_equal(*split_pairs(rows, k))), None)
 
 
 def first_wave(one: np.ndarray, two: np.ndarray) -> Literal["cos", "sin"]:
@@ -244,11 +237,11 @@ def fit_in_form(steps: np.ndarray, form: PairForm, eps: float) -> PairWaves | No
     omega, factor = refine_frequencies(sample, seen, omega, start, factor, form)
     expected = waves_of_phases(np.multiply.outer(sample, omega) + start, factor, form)
     limit = 4 * pair_tolerance(sample, omega, factor, eps) + largest_angle(form, steps) * eps
-    pure = (apart(seen, expected) <= limit).all(axis=0)
-    if form.part != "both" and not pure.any():
+    even = (apart(seen, expected) <= limit).all(axis=0)
+    if form.part != "both" and not even.any():
         return None
     offset = position_offset(start, omega, eps)
-    return PairWaves(omega, factor, waves_of_rows(steps, form), n, eps, offset, form)
+    return PairWaves(omega, factor, waves_of_rows(steps, form), n, eps, offset, form, even=even)
 
 
 def waves_of_phases(phases: np.ndarray, factor: float, form: PairForm | None) -> np.ndarray:
@@ -447,7 +440,8 @@ def list_differences(a: PairWaves, b: PairWaves, differs: np.ndarray) -> tuple[P
     """The pairs that differ, with what each turns by."""
 
     def omega_of(pairs: PairWaves, i: int) -> float | None:
-        return float(pairs.omega[i] / pairs.repeats) if i < len(pairs.omega) else None
+        known = i < len(pairs.omega) and (pairs.even is None or pairs.even[i])
+        return float(pairs.omega[i] / pairs.repeats) if known else None
 
     found = []
     for i in np.flatnonzero(differs).tolist():

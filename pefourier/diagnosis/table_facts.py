@@ -12,7 +12,8 @@ from itertools import chain
 import numpy as np
 
 from pefourier.diagnosis.identify import resolutions
-from pefourier.diagnosis.one_wave import OneWave, read_one_wave
+from pefourier.diagnosis.one_wave import fit_single_wave
+from pefourier.diagnosis.pairs import PairWaves
 from pefourier.diagnosis.wave_formulas import float_blocks
 from pefourier.geometry.closest import ClosestPair
 from pefourier.geometry.equal_rows import between_zeros, row_period
@@ -136,13 +137,11 @@ class TableFacts:
         return rows[:, : used[-1] + 1] if len(used) else rows[:, :0]
 
     @cached_property
-    def one_wave(self) -> OneWave | None:
-        """Cosines alone, or sines alone, each column once or twice, that turn."""
+    def one_wave(self) -> tuple[PairWaves, np.ndarray] | None:
+        """Cosines alone, or sines alone, each column once or twice, that turn; and their slack."""
         if min(self.sample.shape) < 4 or self.pairs is not None:
             return None
-        residual = recurrence(self.sample, 1)[1]
-        wave = residual < SHARE + 4 * self.level
-        return read_one_wave(self.sample, self.level, 0) if wave else None
+        return fit_single_wave(self.sample, self.level) if self.are_waves(self.sample) else None
 
     @cached_property
     def pairs(self) -> SinusoidPairs | None:

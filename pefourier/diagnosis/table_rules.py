@@ -141,7 +141,7 @@ def ordinary_zeros(facts: TableFacts, zero: np.ndarray) -> np.ndarray:
         return np.ones(len(zero), dtype=bool)
     place = np.searchsorted(live, zero)
     shorter = np.minimum(*(facts.norms[live[np.clip(place - k, 0, len(live) - 1)]] for k in (0, 1)))
-    sines = facts.one_wave is not None and facts.one_wave.part == "sin"
+    sines = facts.one_wave is not None and facts.one_wave[0].form.part == "sin"
     return (shorter <= np.median(facts.norms[live]) / 2) | (sines & (zero == 0))
 
 

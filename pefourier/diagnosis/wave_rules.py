@@ -20,7 +20,7 @@ from pefourier.diagnosis.frequency_grids import (
     to_digits,
 )
 from pefourier.diagnosis.identify import SHORT
-from pefourier.diagnosis.one_wave import single_frequencies, twin_columns
+from pefourier.diagnosis.one_wave import drop_copies
 from pefourier.diagnosis.table_facts import SHARE, TableFacts
 from pefourier.encodings.columns import Layout, pair_columns
 from pefourier.encodings.encoding import Finding
@@ -108,7 +108,7 @@ def aliased_waves(facts: TableFacts) -> Iterator[Finding]:
     pairs = fit_sinusoid_pairs(rows, facts.level)
     if pairs is None and not facts.are_waves(rows):
         return
-    omega = pairs.omega if pairs else single_frequencies(rows[:, twin_columns(rows)[1][0]], 0.0)[0]
+    omega = pairs.omega if pairs else np.arccos(recurrence(drop_copies(rows), 1)[0])
     pi, m = np.pi, len(omega)
     for step, turns in product(
         (1, -1), range(-TURNS, TURNS + 1) if m > 3 else ()
@@ -253,7 +253,8 @@ def coarse_frequencies(facts: TableFacts) -> list[Finding]:
         omega = np.sort(facts.pairs.omega)[::-1]
         slack = frequency_slack(omega, facts.level, len(facts.sample))
     elif facts.one_wave is not None:
-        omega, slack = facts.one_wave.omega, facts.one_wave.slack
+        waves, slack = facts.one_wave
+        omega = waves.omega
     else:
         return []
     grid = coarse_grid(omega, slack)

@@ -259,20 +259,25 @@ def search_blocks(rows: Rows, blocks: list[np.ndarray], best: BestPair, report: 
     def load(k: int) -> Block:
         return make_block(rows, blocks[k], centres[k], np.float32)
 
+    failed = 0  # comparisons in float32 that left too many pairs: of ties, most do
     for done, k in enumerate(np.argsort(apart_squared, kind="stable"), 1):
         a, b = load(first[k]), load(second[k])
         centre = centres[first[k]]
         offset = (centres[second[k]] - centre) * rows.scale
         if a is not b:
             a, b = facing_rows(a, b, offset, best)
-        if len(a.index) and len(b.index) and not compare(a, b, offset, best, MANY_PAIRS):
-            fine = make_block(rows, a.index, centre, np.float64)
-            fine_b = fine if a is b else make_block(rows, b.index, centre, np.float64)
-            compare(fine, fine_b, np.zeros(len(centre)), best, len(a.index) * len(b.index))
+        if len(a.index) and len(b.index):
+            promising = 2 * failed <= done + 2
+            if not (promising and compare_blocks(a, b, offset, best, MANY_PAIRS)):
+                failed += 1
+                fine = make_block(rows, a.index, centre, np.float64)
+                fine_b = fine if a is b else make_block(rows, b.index, centre, np.float64)
+                all_pairs = len(a.index) * len(b.index)
+                compare_blocks(fine, fine_b, np.zeros(len(centre)), best, all_pairs)
         report(done, len(first))
 
 
-def compare(a: Block, b: Block, offset: np.ndarray, best: BestPair, most_pairs: int) -> bool:
+def compare_blocks(a: Block, b: Block, offset: np.ndarray, best: BestPair, most_pairs: int) -> bool:
     """Look for a closer pair with a row in each of two blocks; False where too many remain."""
     product, (error_a, error_b) = minus_half_squares(a, b, offset), rounding_bounds(a, b, offset)
     threshold = -(best.limit + error_a.max() + error_b.max()) / 2

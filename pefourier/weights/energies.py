@@ -30,10 +30,10 @@ class LayerEnergies:
 
 def energies_at(model: ModelWeights, site: Site) -> LayerEnergies:
     """The energies of the rows of a layer's heads, a tensor at a time."""
-    one = site.attention
-    (q, bias_q), (k, bias_k) = (row_energies(model, part) for part in (one.q, one.k))
-    gains, normed = one.k.norm is not None, bool(one.q.gains or one.k.gains)
-    return LayerEnergies(one.layer, site.rotation, q, k, bias_q, bias_k, gains, normed)
+    attention = site.attention
+    (q, bias_q), (k, bias_k) = (row_energies(model, part) for part in (attention.q, attention.k))
+    gains, normed = attention.k.norm is not None, bool(attention.q.gains or attention.k.gains)
+    return LayerEnergies(attention.layer, site.rotation, q, k, bias_q, bias_k, gains, normed)
 
 
 @np.errstate(invalid="ignore", over="ignore")  # what is not finite is refused at the end
@@ -117,7 +117,7 @@ def weighted_sums(rows: np.ndarray, weights: np.ndarray) -> np.ndarray:
     """
     columns = rows.shape[-1]
     run = next(n for n in range(min(columns, 512), 0, -1) if columns % n == 0)
-    runs, weights = (one.reshape(*one.shape[:-1], -1, run) for one in (rows, weights))
+    runs, weights = (array.reshape(*array.shape[:-1], -1, run) for array in (rows, weights))
     sums = np.vecdot(runs, weights)
     return sums @ np.ones(sums.shape[-1])
 
@@ -128,8 +128,8 @@ def scale_of(tensors: Mapping[str, Tensor], tensor: Tensor) -> Scale | None:
     name = next((stem + end for end in known_names()["scales"] if stem + end in tensors), None)
     if name is None:
         return None
-    own = tensors[name]
-    scale = own.vector().reshape(own.shape or (1,)).astype(np.float32)
+    stored = tensors[name]
+    scale = stored.vector().reshape(stored.shape or (1,)).astype(np.float32)
     rows, columns = tensor.shape
     if scale.size == 1:
         return lambda a, b: scale.reshape(1, 1)
@@ -141,13 +141,13 @@ def scale_of(tensors: Mapping[str, Tensor], tensor: Tensor) -> Scale | None:
             tall, wide = blocks
             return lambda a, b: np.repeat(scale[np.arange(a, b) // tall], wide, axis=1)[:, :columns]
     raise PefourierError(
-        f"{shown(name)} has the shape {own.shape}, which scales {tensor.shape} in no known way"
+        f"{shown(name)} has the shape {stored.shape}, which scales {tensor.shape} in no known way"
     )
 
 
-def block_size(whole: int, parts: int) -> int | None:
+def block_size(side: int, parts: int) -> int | None:
     """The power of two that cuts a side into so many blocks, the last one maybe shorter."""
-    return next((2**n for n in range(30) if -(-whole // 2**n) == parts), None)
+    return next((2**n for n in range(30) if -(-side // 2**n) == parts), None)
 
 
 def head_gains(tensors: Mapping[str, Tensor], part: Projection, plus_one: bool) -> np.ndarray:
@@ -155,11 +155,11 @@ def head_gains(tensors: Mapping[str, Tensor], part: Projection, plus_one: bool) 
     if not part.gains:
         return np.ones(part.index.shape)
     heads, d = part.index.shape
-    own = np.concatenate([tensors[name].vector() for name in part.gains]) + plus_one
-    if len(own) == heads * d:
-        return own.reshape(heads, d)
-    if len(own) == d:
-        return np.broadcast_to(own, (heads, d))
+    gains = np.concatenate([tensors[name].vector() for name in part.gains]) + plus_one
+    if len(gains) == heads * d:
+        return gains.reshape(heads, d)
+    if len(gains) == d:
+        return np.broadcast_to(gains, (heads, d))
     raise PefourierError(
-        f"{shown(part.gains[0])} has {len(own)} gains for {heads} heads of {d} rows"
+        f"{shown(part.gains[0])} has {len(gains)} gains for {heads} heads of {d} rows"
     )

@@ -84,20 +84,6 @@ class AxisUse(Portion):
 
 
 @dataclass(frozen=True)
-class PairBand:
-    """Pairs that follow one another from fast to slow, of one rotation."""
-
-    rotation: str | None
-    index: str
-    wavelengths: str
-    turns: str
-    uniform: float
-    q: float
-    k: float | None
-    product: float | None
-
-
-@dataclass(frozen=True)
 class PairKind:
     """What pairs of a kind have, of one rotation."""
 
@@ -123,20 +109,20 @@ class TurningPairs:
     @property
     def unseen(self) -> np.ndarray:
         """Which of them meet angles that training never met."""
-        far = self.reached if self.window is None else np.minimum(self.reached, self.window)
-        beyond = self.frequencies * far > self.before * self.met * (1 + 1e-9)
+        reached = self.reached if self.window is None else np.minimum(self.reached, self.window)
+        beyond = self.frequencies * reached > self.before * self.met * (1 + 1e-9)
         return beyond & (self.before * self.met < 2 * pi)
 
 
 def pairs_that_turn(turned: Rotations, number: int, length: int | None) -> TurningPairs:
     """The pairs of one of a model's rotations, at a length or at that of training."""
     enc, axis, met = turned.own[number], turned.axes[number], turned.met[number]
-    own = enc.measure.frequencies
-    turning = own != 0
-    before = frequencies_before_scaling(enc) if "scaling" in enc.params else own
+    frequencies = enc.measure.frequencies
+    turning = frequencies != 0
+    before = frequencies_before_scaling(enc) if "scaling" in enc.params else frequencies
     return TurningPairs(
         np.flatnonzero(turning),
-        own[turning],
+        frequencies[turning],
         before[turning],
         (met if length is None else np.full(len(met), length))[turning],
         met[turning],
@@ -195,7 +181,14 @@ class RotationUse:
 
     @property
     def kinds(self) -> Iterator[PairKind]:
-        """What pairs of a kind hold, those that there are."""
+        """What pairs hold: in bands of equal size, fast ones first, then those of a kind."""
+        order = sorted(self.pairs, key=lambda pair: pair.wavelength)
+        size = -(-len(order) // min(BANDS, len(order)))
+        for start in range(0, len(order), size):
+            band = order[start : start + size]
+            ends = (number(pair.wavelength, 3) for pair in (band[0], band[-1]))
+            index = ranges(sorted(pair.index for pair in band))
+            yield PairKind(self.part, f"{index} ({'…'.join(ends)})", portion_of(band))
         portions = {
             "never turn": self.never_turn,
             f"turn more than {OFTEN} times": self.often,
@@ -208,23 +201,12 @@ class RotationUse:
             if portion is not None:
                 yield PairKind(self.part, kind, portion)
 
-    @property
-    def bands(self) -> Iterator[PairBand]:
-        """The pairs in bands of equal size, fast ones first."""
-        order = sorted(self.pairs, key=lambda pair: pair.wavelength)
-        size = -(-len(order) // min(BANDS, len(order)))
-        for start in range(0, len(order), size):
-            band = order[start : start + size]
-            parts = [[getattr(p, key) for p in band] for key in ("share_q", "share_k", "share")]
-            sums = (None if None in part else sum(part) for part in parts)
-            yield PairBand(
-                self.part,
-                ranges(sorted(pair.index for pair in band)),
-                f"{number(band[0].wavelength, 3)}…{number(band[-1].wavelength, 3)}",
-                f"{number(band[-1].turns, 3)}…{number(band[0].turns, 3)}",
-                len(band) / len(order),
-                *sums,
-            )
+
+def portion_of(pairs: Sequence[PairUse]) -> Portion:
+    """What some pairs hold together."""
+    parts = ([getattr(pair, key) for pair in pairs] for key in ("share_q", "share_k", "share"))
+    sums = (None if None in part else sum(part) for part in parts)
+    return Portion(len(pairs), sum(pair.uniform for pair in pairs), *sums)
 
 
 def summarise(name: str, pairs: TurningPairs, shares: Sequence[LayerShares]) -> RotationUse:
@@ -272,8 +254,11 @@ def use_of_pairs(
     shares: Sequence[LayerShares],
 ) -> Iterator[PairUse]:
     """Each pair with the means of its shares, and of those of biases and activations."""
-    beside = ("bias_q", "bias_k", "concentration_q", "concentration_k")
-    means = [*means, *(head_mean([getattr(layer, part) for layer in shares]) for part in beside)]
+    other_parts = ("bias_q", "bias_k", "concentration_q", "concentration_k")
+    means = [
+        *means,
+        *(head_mean([getattr(layer, part) for layer in shares]) for part in other_parts),
+    ]
     for i, index in enumerate(pairs.index):
         yield PairUse(
             int(index),

@@ -48,12 +48,12 @@ class Tensor:
         """The bytes of some rows (last - first, row_bytes)."""
         count = (last - first) * self.row_bytes
         with os_errors("read", self.path):
-            found = np.fromfile(
+            stored = np.fromfile(
                 self.path, np.uint8, count, offset=self.start + first * self.row_bytes
             )
-        if len(found) < count:
+        if len(stored) < count:
             raise self.too_short()
-        return found.reshape(last - first, self.row_bytes)
+        return stored.reshape(last - first, self.row_bytes)
 
     def numbers(self, stored: np.ndarray) -> np.ndarray:
         """The numbers of the bytes of some rows (rows, columns)."""
@@ -139,16 +139,16 @@ def list_tensors(path: str) -> dict[str, Tensor]:
             f"{shown(path)} holds no weights that are read here: model.safetensors, or files that "
             "model.safetensors.index.json names; name a .gguf file itself"
         )
-    found = {}
+    tensors = {}
     for file, names in placed.items():
-        held = dict(safetensors_of(file))
+        in_file = dict(safetensors_of(file))
         for name in names:
-            if name not in held:
+            if name not in in_file:
                 raise PefourierError(
                     f"{shown(file)} has no {shown(name)}, as its index says; fetch it again"
                 )
-        found |= {name: held[name] for name in names}
-    return found
+        tensors |= {name: in_file[name] for name in names}
+    return tensors
 
 
 def safetensors_of(path: str) -> Iterator[tuple[str, Tensor]]:
@@ -159,9 +159,9 @@ def safetensors_of(path: str) -> Iterator[tuple[str, Tensor]]:
         rows = row_count(stored.shape)
         width = stored.file_bytes // rows if rows else 0
         decode = DECODERS.get(stored.kind)
-        known = decode or stored.kind in PLAIN
-        own = partial(as_numbers, stored.bits, decode) if known else None
-        yield name, Tensor(path, name, stored.shape, stored.kind, stored.start, width, own)
+        is_readable = decode or stored.kind in PLAIN
+        reader = partial(as_numbers, stored.bits, decode) if is_readable else None
+        yield name, Tensor(path, name, stored.shape, stored.kind, stored.start, width, reader)
 
 
 def as_numbers(

@@ -128,19 +128,9 @@ class Usage(Result):
             "rows with half of the product": "rows_to_spare",
             "biases": "biases",
         },
-        "bands": {
-            "rotation": "rotation",
-            "pairs": "index",
-            "wavelengths": "wavelengths",
-            "turns": "turns",
-            "even": "uniform",
-            "queries": "q",
-            "keys": "k",
-            "product": "product",
-        },
         "kinds": {
             "rotation": "rotation",
-            "kind of pairs": "kind",
+            "kind of pairs (wavelengths)": "kind",
             "pairs": "portion.pairs",
             "even": "portion.uniform",
             "queries": "portion.q",
@@ -186,11 +176,6 @@ class Usage(Result):
         return "; ".join(f"{rotation.name}: {rotation.preference}" for rotation in self.rotations)
 
     @property
-    def bands(self) -> list[summary.PairBand]:
-        """Bands of pairs of all rotations."""
-        return [band for rotation in self.rotations for band in rotation.bands]
-
-    @property
     def kinds(self) -> list[summary.PairKind]:
         """Kinds of pairs of all rotations."""
         return [kind for rotation in self.rotations for kind in rotation.kinds]
@@ -206,8 +191,8 @@ class Usage(Result):
         for use in self.heads or ():
             rotation = rotation_of[use.layer]
             for pair, share in zip(rotation.pairs, use.share, strict=True):
-                same = [getattr(pair, name) for name in PAIR_FIELDS[:5]]
-                rows.append([rotation.name, use.layer, use.head, *same, None, None, share])
+                values = [getattr(pair, name) for name in PAIR_FIELDS[:5]]
+                rows.append([rotation.name, use.layer, use.head, *values, None, None, share])
         return ["rotation", "layer", "head", *PAIR_FIELDS], rows
 
 
@@ -388,8 +373,8 @@ def notes_on_usage(
         yield finding("usage-pairing-doubt", told=pairing.name, name=like, both=both)
     still = [i for run in turned.runs if run.kind != "rotary" for i in run.index]
     if still:
-        some = ", ".join(map(str, still[:6])) + ", …" * (len(still) > 6)
-        yield finding("usage-layers-left-out", layers=some)
+        listing = ", ".join(map(str, still[:6])) + ", …" * (len(still) > 6)
+        yield finding("usage-layers-left-out", layers=listing)
     if any(e.normed for e in energies):
         yield finding("usage-normed")
     if not all(e.gains for e in energies):
@@ -426,7 +411,7 @@ def moved_since(usage: Usage, other: Usage) -> Moved:
         ]
     if not heads:
         raise PefourierError("no head of both has a share that is not zero")
-    far = sorted(heads, key=lambda head: (-head.moved, head.layer, head.head))[:MOST_MOVED]
+    farthest = sorted(heads, key=lambda head: (-head.moved, head.layer, head.head))[:MOST_MOVED]
     rotations = tuple(
         MovedRotation(
             a.name,
@@ -437,4 +422,4 @@ def moved_since(usage: Usage, other: Usage) -> Moved:
         for a, b in zip(usage.rotations, other.rotations, strict=True)
     )
     mean = float(np.mean([head.moved for head in heads]))
-    return Moved(other.model, mean, tuple(far), rotations)
+    return Moved(other.model, mean, tuple(farthest), rotations)

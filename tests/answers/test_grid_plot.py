@@ -10,9 +10,9 @@ from pefourier.analysis.relations import kernel_lines, relate
 from pefourier.analysis.spectrum import density
 from pefourier.answers import plot
 from pefourier.answers.faithful_figures import faithful
+from pefourier.answers.frame import Answer
 from pefourier.answers.reconstruct import reconstruct
 from pefourier.answers.spectrum import spectrum, whole_plane
-from pefourier.answers.telling import Answer
 from pefourier.encodings import load
 from pefourier.writing.terminal_chart import shades
 
@@ -66,7 +66,7 @@ def test_lines_of_a_kernel_start_at_lag_0():
 def test_shades_of_many_numbers_keep_the_largest():
     values = np.zeros((200, 100))
     values[150, 99] = 2.0
-    rows = shades(values, "many", most=20).splitlines()
+    rows = shades(values, "many", limit=20).splitlines()
     assert len(rows) == 21
     assert rows[16].endswith("██│")
     assert rows[0] == "many; █ is 2"

@@ -150,21 +150,21 @@ def test_a_pair_is_placed_on_the_grid_of_either():
 
 
 @pytest.mark.parametrize(
-    ("pair", "status", "order"),
+    ("pair", "status", "layout"),
     [
         (["mae.npy", "axial:convention=mae,grid=7x11,prefix=1"], 0, None),
-        (["axial:convention=mae,grid=7x11,prefix=1", "exchanged.npy"], 1, "xy to yx"),
+        (["axial:convention=mae,grid=7x11,prefix=1", "exchanged.npy"], 1, "halves exchanged"),
         (["mae.npy", "exchanged.npy"], 1, None),
         (["mae.npy", "alibi"], 1, None),
     ],
     ids=str,
 )
-def test_a_pair_is_compared_on_the_grid_of_either(run, folder, pair, status, order):
+def test_a_pair_is_compared_on_the_grid_of_either(run, folder, pair, status, layout):
     done = run("compare", *pair, "--json")
     assert done.status == status
     (record,) = done.results
-    if order:
-        assert record["by"]["order"] == order
+    if layout:
+        assert record["transform"]["layout"] == layout
 
 
 def test_numbers_behind_pos_are_rows(run, folder):

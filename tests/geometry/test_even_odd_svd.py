@@ -164,14 +164,32 @@ def test_rows_that_bounds_rule_out_are_not_looked_at(monkeypatch):
     assert len(blocks) > 8
     looked, before = [], singular_values.Factors.leverage
 
-    def leverage(self, rows):
+    def leverage(self, rows, below=1.0):
         looked.append(rows)
-        return before(self, rows)
+        return before(self, rows, below)
 
     monkeypatch.setattr(singular_values.Factors, "leverage", leverage)
     error = factors.inverse_error()
     assert len(looked) <= 2
     assert error == 1 - min(before(factors, rows).min() for rows in blocks)
+
+
+def test_small_singular_values_make_bounds_of_rows_sharp(monkeypatch):
+    """Of the blocks that bounds leave, few are made of all left singular vectors."""
+    monkeypatch.setattr(singular_values, "AT_ONCE", 2**15)
+    factors = decompose(build("sinusoidal", length=16384, d=512))
+    blocks, bounds = factors.row_blocks(), factors.bounds()
+    least = min(factors.leverage(rows).min() for rows in blocks)
+    left = sum(bounds[rows].min() < least for rows in blocks)
+    looked, before = [], singular_values.Factors.leverage
+
+    def leverage(self, rows, below=1.0):
+        looked.append(below)
+        return before(self, rows, below)
+
+    monkeypatch.setattr(singular_values.Factors, "leverage", leverage)
+    assert factors.inverse_error() == pytest.approx(1 - least, abs=1e-10)
+    assert looked.count(1.0) < left / 2 < left <= len(looked)
 
 
 def test_more_positions_than_frequencies_need_no_wave(angles):

@@ -5,10 +5,13 @@ it names. What fits no convention is refused with a wrapper to paste.
 """
 
 import inspect
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from pefourier.encodings.encoding import Finding
+from pefourier.encodings.findings import finding
 from pefourier.errors import PefourierError, shown
 
 ROLES = {  # what parameters of public code are for, by their names
@@ -34,6 +37,11 @@ WORDS = {  # in a wrapper
     **{"times": "torch.arange(length).float()", "vectors": "torch.zeros(1, length, d)"},
     "tokens": "torch.ones(1, length, dtype=torch.long)",
 }
+
+SEQUENCE_FIRST = re.compile(
+    r"\b((?i:seq|len|time)\w*( len\w*)?|[STL]), *((?i:batch)\w*|bs\w*|[BN])\b"
+)
+BATCH_FIRST = re.compile(r"\b((?i:batch)\w*|bs\w*|[BN]), *((?i:seq|len|time)\w*|[STLN])\b")
 
 
 @dataclass(frozen=True)
@@ -91,10 +99,31 @@ def call_with_sizes(request: CodeRequest, function: Callable[..., Any]) -> Any:
     free = [] if is_class else [k for k in ("length", "d") if k not in roles_of([*values])]
     misfits = [name for name in unnamed if name in ROLE] or unnamed[len(free) :]
     if misfits:
-        raise unfit(request, function, f"needs {misfits[0]}, which is no size")
+        raise unfit(request, function, f"needs {', '.join(unnamed)}, which are not length and d")
     values |= {name: sizes[role] for name, role in zip(unnamed, free, strict=False)}
     by_order = [p.name for p in parameters if p.kind is p.POSITIONAL_ONLY and p.name in values]
     return function(*(values.pop(name) for name in by_order), **values)
+
+
+def axis_findings(code: Any, axis: int) -> list[Finding]:
+    """What is said of code whose codes run along one of its axes 0 and 1: one is the batch."""
+    if axis == 0:
+        stated = stated_order(code) == "sequence"
+        return [finding("sequence-first") if stated else finding("batch-axis", "first")]
+    return [finding("batch-axis", "second")] if stated_order(code) == "sequence" else []
+
+
+def stated_order(code: Any) -> str:
+    """Whether code says "sequence" or "batch" of its first axis, by a switch or in its source."""
+    switch = getattr(code, "batch_first", None)
+    if isinstance(switch, bool):
+        return "batch" if switch else "sequence"
+    try:
+        source = inspect.getsource(type(code))
+    except (OSError, TypeError):
+        return ""
+    mentions = [bool(pattern.search(source)) for pattern in (SEQUENCE_FIRST, BATCH_FIRST)]
+    return {(True, False): "sequence", (False, True): "batch"}.get((mentions[0], mentions[1]), "")
 
 
 def unfit(request: CodeRequest, code: Any, why: str) -> PefourierError:

@@ -8,7 +8,6 @@ takes (q, k), or x and positions, is a rotation. What fits none is refused with 
 import importlib
 import inspect
 import os
-import re
 import sys
 from dataclasses import dataclass, replace
 from typing import Any
@@ -28,6 +27,7 @@ from pefourier.encodings.findings import finding
 from pefourier.encodings.sources.code_calls import (
     ROLE,
     CodeRequest,
+    axis_findings,
     call_with_sizes,
     needed_names,
     unfit,
@@ -45,10 +45,6 @@ from pefourier.errors import PefourierError, shown
 LENGTH, DIM = 80, 256  # where nothing says another
 ANOTHER_SEED = 20240917  # with which what is drawn comes out otherwise
 FEW = 5  # positions on which a module is tried first
-SEQUENCE_FIRST = re.compile(
-    r"\b((?i:seq|len|time)\w*( len\w*)?|[STL]), *((?i:batch)\w*|bs\w*|[BN])\b"
-)
-BATCH_FIRST = re.compile(r"\b((?i:batch)\w*|bs\w*|[BN]), *((?i:seq|len|time)\w*|[STLN])\b")
 
 
 @dataclass(frozen=True)
@@ -86,9 +82,9 @@ def read_code(
     params = {"length": length, "d": d, "object": spec.removeprefix("py:")}
     params |= {"rotated": width} if table.operator and width < d else {}
     params |= {} if seed is None else {"seed": seed}
-    made = from_bias if is_bias(table.codes.shape) else from_table
+    from_array = from_bias if is_bias(table.codes.shape) else from_table
     return replace(
-        made(table.codes, spec, eps=table.eps, findings=table.findings),
+        from_array(table.codes, spec, eps=table.eps, findings=table.findings),
         params=params,
         spec=spec if in_shell else "",
         untrained="untrained" in {f.code for f in table.findings},
@@ -270,27 +266,6 @@ def varying_axes(code: VectorMap, codes: np.ndarray, shape: tuple[int, ...]) -> 
     if codes.ndim != 3 or any(k not in (1, n) for k, n in sizes):
         raise code.unfit(f"gave an array of shape {codes.shape} for zeros {shape}")
     return {axis for axis in (0, 1) if np.ptp(codes, axis=axis).any()}
-
-
-def axis_findings(code: Any, axis: int) -> list[Finding]:
-    """What is said of code whose codes run along one of its axes 0 and 1: one is the batch."""
-    if axis == 0:
-        stated = stated_order(code) == "sequence"
-        return [finding("sequence-first") if stated else finding("batch-axis", "first")]
-    return [finding("batch-axis", "second")] if stated_order(code) == "sequence" else []
-
-
-def stated_order(code: Any) -> str:
-    """Whether code says "sequence" or "batch" of its first axis, by a switch or in its source."""
-    switch = getattr(code, "batch_first", None)
-    if isinstance(switch, bool):
-        return "batch" if switch else "sequence"
-    try:
-        source = inspect.getsource(type(code))
-    except (OSError, TypeError):
-        return ""
-    mentions = [bool(pattern.search(source)) for pattern in (SEQUENCE_FIRST, BATCH_FIRST)]
-    return {(True, False): "sequence", (False, True): "batch"}.get((mentions[0], mentions[1]), "")
 
 
 def in_two_axes(request: CodeRequest, code: Any, table: CodeTable) -> CodeTable:
