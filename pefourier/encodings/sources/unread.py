@@ -14,10 +14,9 @@ from typing import Any
 from pefourier.encodings.encoding import Encoding, Finding
 from pefourier.encodings.findings import finding
 from pefourier.encodings.sources.config import LONGEST, ModelConfig, Section
-from pefourier.encodings.sources.layers import layer_schedule
+from pefourier.encodings.sources.layers import known_temperature, layer_schedule
 from pefourier.encodings.sources.lint import SHARES, TURNED
 from pefourier.encodings.sources.rope_config import EVIDENCE, NAMED, SEEN, layer_sections, rotates
-from pefourier.encodings.sources.temperature import known_temperature
 from pefourier.errors import PefourierError, shown
 
 OF_POSITIONS = re.compile(
