@@ -60,8 +60,8 @@ from pefourier.diagnosis.pairs import (
 )
 from pefourier.encodings.encoding import Encoding, Finding, as_encoding
 from pefourier.encodings.findings import finding
+from pefourier.encodings.model_positions import axis_in
 from pefourier.encodings.sections import AXES, describe_axes
-from pefourier.encodings.sources.mrope import axis_in
 from pefourier.errors import PefourierError
 from pefourier.files import read_toml
 from pefourier.geometry.tolerance import stored_tolerance
