@@ -23,7 +23,6 @@ from pefourier.encodings.families import absolute  # noqa: F401 (registers the p
 from pefourier.encodings.registry import build
 from pefourier.errors import PefourierError, shown
 from pefourier.files import read_toml, write_whole
-from pefourier.train.options import LEVEL
 from pefourier.writing.page import Page, as_json, fields_of, flattened
 from pefourier.writing.text import agreeing, join, markdown_table, paragraph
 
@@ -31,7 +30,8 @@ HOLDS, FAILS = "holds", "does not hold"
 UNDECIDED, NOT_YET = "not supported by the data", "not yet compared"
 POSITIONS = [5, 40, 75]  # those of Fig. 2
 LENGTH = 80  # positions of the paper's series
-NEEDED = "dataset leaky length seeds folds scores differences auprc_differences".split()
+NEEDED = "dataset leaky length seeds folds scores differences verdicts auprc_differences".split()
+SIGNS = {"better": 1, "worse": -1}  # of verdicts on a difference
 TEXTS = Path(__file__).with_suffix(".toml")
 Verdict = Literal[
     "holds",
@@ -113,7 +113,7 @@ def read_summaries(folder: Path) -> list[Mapping[str, Any]]:
     for path in sorted(folder.glob("*/**/summary.json")):
         try:
             content = json.loads(path.read_text(encoding="utf-8"))
-            datasets = [] if "results" in content else content["datasets"]  # the first: causal
+            datasets = content["datasets"]
             found += [
                 {key: one[key] for key in NEEDED}
                 | {"scores": dict(one["scores"]), "cut_short": list(one.get("cut_short", ()))}
@@ -321,9 +321,8 @@ def row_of_table_1(dataset: str, printed: str, trainings: Sequence[Mapping[str, 
     ]
     sound = [one for one in own if not one["leaky"]]
     trained = [one for one in sound if not {"sinusoidal", "dft"} & set(one["cut_short"])]
-    differences = [one["differences"]["dft"] for one in trained]
-    able = [d for d in differences if d["p_floor"] <= LEVEL]  # fewer runs could never show any
-    signs = {np.sign(d["mean"]) if is_established(d) else 0 for d in able}
+    codes = {one["verdicts"]["dft"] for one in trained} - {"too few"}
+    signs = {SIGNS.get(code, 0) for code in codes}
     verdict = {(1,): HOLDS, (-1,): FAILS}.get(tuple(signs), UNDECIDED if sound else NOT_YET)
     reasons = [f1_difference(one) for one in sound]
     reasons += [
@@ -335,15 +334,6 @@ def row_of_table_1(dataset: str, printed: str, trainings: Sequence[Mapping[str, 
     found = [f"{score_triple(one, 'sinusoidal')} → {score_triple(one, 'dft')}" for one in sound]
     told = {"computed": "; ".join(found) or "–", "verdict": verdict, "reason": " ".join(reasons)}
     return claim("table_1", dataset=dataset, printed=printed, **told)
-
-
-def is_established(d: Mapping[str, Any]) -> bool:
-    """Whether a difference is told apart, and would be on other windows: no fold denies it.
-
-    The interval over folds is missing where there is one fold, of which nothing carries over.
-    """
-    low, high = d["folds_low"], d["folds_high"]
-    return d["p_holm"] < LEVEL and low is not None and (low > 0 or high < 0)
 
 
 def f1_difference(one: Mapping[str, Any]) -> str:

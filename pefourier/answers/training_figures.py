@@ -13,13 +13,7 @@ CURVES = ("training loss", "score on validation", "loss on validation")
 MARKERS = "o^sDv"  # one for every so many curves of all colours
 
 
-ROWS = ("rows of a test window; line: those of training", "accuracy")
-EXACT = ("length of the problem; line: trained", "exact match")
-
-
-def score_by_length(
-    summary: Any, look: plot.Look = plot.USUAL, labels: tuple[str, str] = ROWS
-) -> plot.Figure:
+def score_by_length(summary: Any, look: plot.Look = plot.USUAL) -> plot.Figure:
     """Accuracy against the length of what is tested, a line with its 95 % interval an encoding."""
     shown = [one for one in summary.datasets if one.lengths]
     figure, axes = plot.make_panels(len(shown), 1, (plot.WIDTH, 0.6 + 2.6 * len(shown)), look)
@@ -38,16 +32,11 @@ def score_by_length(
         panel.set_xscale("log", base=2)
         panel.set_xticks(lengths, [str(n) for n in lengths])
         panel.minorticks_off()
-        panel.set(xlabel=labels[0], ylabel=labels[1])
+        panel.set(xlabel="rows of a test window; line: those of training", ylabel="accuracy")
         panel.set_title(plot.brief(one.dataset, 40), loc="right", fontsize=9)
         plot.name_coinciding(panel)
         panel.legend(loc="center left", bbox_to_anchor=(1.0, 0.5))
     return figure
-
-
-def exact_by_length(summary: Any, look: plot.Look = plot.USUAL) -> plot.Figure:
-    """Exact matches of causal models against the length of problems."""
-    return score_by_length(summary, look, EXACT)
 
 
 def learning_curves(

@@ -521,12 +521,6 @@ def report_folder(
     folder: str, out: str, title: str, sections: Any = None, asked: Sequence[Any] = ()
 ) -> Any:
     """Write the page about a folder of training, and what was asked about SPECs; the answer."""
-    if is_file_of(folder, CAUSAL):
-        from pefourier.pages.causal import causal_folder_page
-
-        text, page = causal_folder_page(folder, out, title)
-        write_text(out, text)
-        return page
     from pefourier.pages.training import folder_document, folder_page, read_train_folder
 
     found = read_train_folder(folder)
@@ -537,12 +531,12 @@ def report_folder(
 OF_ENCODINGS = ("d", "length", "grid", "prefix", "rho", "seed", "times")  # options of a Question
 
 
-CLASSIFIED, CAUSAL = "results.jsonl", "results.json"  # what training leaves in a folder
+RESULTS = "results.jsonl"  # what training leaves in a folder
 
 
 def is_train_folder(path: str) -> bool:
     """Whether training has left its results in a folder."""
-    return path != "-" and any(is_file_of(path, name) for name in (CLASSIFIED, CAUSAL))
+    return path != "-" and is_file_of(path, RESULTS)
 
 
 def is_file_of(folder: str, name: str) -> bool:
@@ -556,9 +550,8 @@ def refuse_beside_folder(
     folders: Sequence[str], others: Sequence[str], options: dict[str, Any]
 ) -> None:
     """Refuse what says nothing about a train folder."""
-    if len(folders) > 1 or (others and is_file_of(folders[0], CAUSAL)):
-        what = "one folder" if len(folders) > 1 else "a folder of --causal alone"
-        raise PefourierError(f"report takes {what}; got {' and '.join([*folders, *others])}")
+    if len(folders) > 1:
+        raise PefourierError(f"report takes one folder; got {' and '.join([*folders, *others])}")
     given = [f"--{name}" for name, value in options.items() if value is not None and not others]
     if given:
         raise PefourierError(
@@ -628,8 +621,8 @@ def train(
 
     Trains the paper's transformer with each encoding on the same data, batches and seeds, and says
     which differences the data support. It classifies windows or whole series, and neither forecasts
-    nor regresses. Without options it takes minutes, which are foretold. For the same statistics of
-    scores that you have see 'pefourier explain own scores'.
+    nor regresses. Without options it takes under two minutes. For the same statistics of scores
+    that you have see 'pefourier explain own scores'.
 
     \b
     Example: pefourier train --dataset smd --data data -e none -e sinusoidal -e dft --out runs
@@ -640,12 +633,7 @@ def train(
 
         request.Form(as_json, as_csv).deliver(plan_page(plan_training(options, told)))
         return
-    if options.causal:
-        from pefourier.train.causal import causal_page, run_causal
-
-        request.Form(as_json, as_csv).deliver(causal_page(run_causal(options, told)))
-        return
-    from pefourier.train.asked import check_options
+    from pefourier.train.request import check_options
 
     check_options(options)  # before torch is loaded, which takes seconds
     from pefourier.train.report import summary_page

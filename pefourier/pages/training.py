@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 
 from pefourier.answers import training_figures
-from pefourier.answers.telling import sentence
 from pefourier.answers.terms import Term, read_terms
 from pefourier.errors import PefourierError, shown
 from pefourier.pages.document import (
@@ -30,12 +29,18 @@ from pefourier.pages.document import (
 )
 from pefourier.pages.encodings import page_written, report_page, versions_table
 from pefourier.pages.inline_svg import INLINE_WIDE, draw_inline
-from pefourier.train.conclusion import conclude_datasets
-from pefourier.train.options import BESIDE, Options, flag_of, seeds_of, told_of_option
-from pefourier.train.report import json_records, remarks_on_cuts, sentences, tables, three_decimals
-from pefourier.train.schema import NOT_NUMBERS
+from pefourier.train.options import BESIDE, Options, flag_of, help_of, seeds_of
+from pefourier.train.report import (
+    conclude_datasets,
+    json_records,
+    remarks_on_cuts,
+    sentences,
+    tables,
+    three_decimals,
+)
+from pefourier.train.report import words as words_of
 from pefourier.train.statistics import average_ranks
-from pefourier.train.store import Row, Store, option_of, read_configuration
+from pefourier.train.store import NOT_NUMBERS, Store, option_of, read_configuration
 from pefourier.train.summary import DatasetSummary, Summary, common_runs, count_arms, summarize_runs
 from pefourier.train.traces import read_curves
 from pefourier.writing.escapes import printable
@@ -46,7 +51,13 @@ RULES = ("choice", "size")  # of training, in words
 SHADES = 4  # of the matrix
 SIDE_BY_SIDE = 3  # datasets that a narrow screen has room for
 UNRECORDED = "Not recorded are where data lie (--data) and what changes no score:"
-ELSEWHERE = {"data", "out", "resume", "device"}  # options that a command on a machine repeats
+ELSEWHERE = {
+    "data",
+    "out",
+    "plot",
+    "resume",
+    "device",
+}  # options that a command on a machine repeats
 
 
 @dataclass(frozen=True)
@@ -66,7 +77,7 @@ def read_train_folder(path: str) -> TrainFolder:
         raise PefourierError(f"{shown(path)} has no finished run; go on training with --resume")
     check_common_runs(path, rows)
     for row in rows:
-        classes = len(config["windows"].get(row["dataset"], ()))
+        classes = len(config.get("windows", {}).get(row["dataset"], ()))
         if len(row["confusion"]) != classes:
             raise PefourierError(
                 f"{shown(path)}: the confusion of a run of {shown(row['dataset'])} is not of the "
@@ -81,7 +92,7 @@ def common_settings(config: Mapping[str, Any]) -> dict[str, Any]:
     return {name: config[name] for name in (*names, *RULES) if name in config}
 
 
-def was_asked(row: Row, config: Mapping[str, Any]) -> bool:
+def was_asked(row: Mapping[str, Any], config: Mapping[str, Any]) -> bool:
     """Whether a run is one of those that the folder was asked for last.
 
     >>> config = {"dataset": ["order"], "encoding": ["dft"], "seeds": 2, "match_rms": [0.5]}
@@ -98,7 +109,7 @@ def was_asked(row: Row, config: Mapping[str, Any]) -> bool:
     return asked and (named or scaled)
 
 
-def check_common_runs(path: str, rows: Sequence[Row]) -> None:
+def check_common_runs(path: str, rows: Sequence[Mapping[str, Any]]) -> None:
     """Refuse runs that cannot be compared: every encoding needs one that all others have."""
     for dataset in {row["dataset"] for row in rows}:
         if not common_runs([row for row in rows if row["dataset"] == dataset])[0]:
@@ -189,7 +200,7 @@ def rank_matrix(summary: Summary, words: Words) -> Markup:
         )
         for name, text in zip(names, texts, strict=True)
     ]
-    told = sentence("train", "matrix", reference=summary.reference)
+    told = words_of("notes", "matrix", reference=summary.reference)
     if summary.others:
         told += f" {join(summary.others)}: other models, without encodings."
     heads = [element("th", words.term(name, ["train"]), scope="col") for name in head]
@@ -213,9 +224,9 @@ def rank_cell(one: DatasetSummary, name: str, ranks: Mapping[str, float], called
     mark, said = "", ""
     if name in one.cut_short:
         mark, said = "†", "cut short"
-    elif d is not None and d.supported and d.reference not in one.cut_short:
+    elif d is not None and one.verdicts[name] in ("better", "worse"):
         mark = "▲" if d.mean > 0 else "▼"
-        said = f"{'better' if d.mean > 0 else 'worse'} than {d.reference}"
+        said = f"{one.verdicts[name]} than {d.reference}"
     shade = int((ranks[name] - 1) / max(len(ranks) - 1, 1) * SHADES)
     marked = element("span", mark, title=said, role="img", aria_label=said) if mark else None
     small = element("small", f" {ranks[name]:g}")
@@ -251,43 +262,43 @@ def stacked(what: str, head: Sequence[str], rows: Sequence[Sequence[Any]], words
 
 
 def curves_part(folder: TrainFolder, words: Words) -> list[Any]:
-    """How runs learned, epoch by epoch where that is stored, and which epoch they kept."""
+    """How runs learned, look by look where that is stored, and which weights they kept."""
     runs = folder.summary.runs
     kept = read_curves(Path(folder.path), runs)
-    epochs = details("Epochs that were kept", epochs_table(folder.summary, words))
+    steps = details("Steps that were kept", steps_table(folder.summary, words))
     if not kept:
-        said = "Losses of single epochs are not in the folder; the epoch each run kept is."
-        return [element("p", said), epochs]
-    told = "Means over runs, epoch by epoch: training loss, score and loss on validation."
+        said = "Losses are not in the folder; the step whose weights each run kept is."
+        return [element("p", said), steps]
+    told = "Means over runs, look by look: training loss, score and loss on validation."
     curves = training_figures.learning_curves
     drawn = draw_inline("curves-drawn", told, curves, kept, INLINE_WIDE)
     lacking = len(runs) - len(kept)
     has = agreeing(lacking, "has", "have")
     said = f"{lacking} of {len(runs)} runs {has} no stored curve." if lacking else ""
     more = element("p", said) if said else None
-    return [details("Learning curves", drawn, more, open=""), epochs]
+    return [details("Learning curves", drawn, more, open=""), steps]
 
 
-def epochs_table(summary: Summary, words: Words) -> Markup:
-    """Which epoch runs kept."""
+def steps_table(summary: Summary, words: Words) -> Markup:
+    """Whose steps' weights runs kept."""
     rows = []
     for one in summary.datasets:
         for name in one.scores:
             key = one.dataset, name
             own = [run for run in summary.runs if (run["dataset"], run["encoding"]) == key]
-            epochs = sorted(run["epoch"] for run in own)
+            steps = sorted(run["step"] for run in own)
             seconds = sum(run["seconds"] for run in own) / len(own)
-            numbers = (len(own), epochs[0], epochs[len(epochs) // 2], epochs[-1], seconds)
+            numbers = (len(own), steps[0], steps[len(steps) // 2], steps[-1], seconds)
             rows.append([one.dataset, name, *map(value_cell, numbers)])
-    head = ["dataset", "encoding", "runs", "first epoch kept", "middle", "last", "seconds a run"]
-    return stacked("Epochs that were kept", head, rows, words)
+    head = ["dataset", "encoding", "runs", "first step kept", "middle", "last", "seconds a run"]
+    return stacked("Steps that were kept", head, rows, words)
 
 
 def datasets_table(folder: TrainFolder, words: Words) -> Markup:
     """What was trained on."""
     rows, leaky = [], " (leaky: neighbours of test windows were trained on)"
     for one in folder.summary.datasets:
-        windows = " / ".join(map(str, folder.config["windows"].get(one.dataset, ()))) or "–"
+        windows = " / ".join(map(str, folder.config.get("windows", {}).get(one.dataset, ()))) or "–"
         split = one.split + leaky * one.leaky
         rows.append([one.dataset, one.length, windows, split, one.seeds, one.folds])
     head = ["dataset", "length", "windows of each class", "split", "seeds", "folds"]
@@ -299,7 +310,7 @@ def settings_part(folder: TrainFolder, words: Words, alone: bool) -> list[Any]:
     common = common_settings(folder.config)
     common.pop("data", None)  # where data lie is not stored; the sums of its numbers are
     trained = table(
-        "Versions that trained", ["program", "version"], folder.config["versions"].items()
+        "Versions that trained", ["program", "version"], folder.config.get("versions", {}).items()
     )
     return [
         details("Datasets", datasets_table(folder, words)),
@@ -323,7 +334,7 @@ def settings_table(settings: Mapping[str, Any], words: Words) -> Markup:
 
 def option_term(option: Any) -> Term:
     """What an option of training means: its help."""
-    return Term(option.name, "options", told_of_option(option.name)["help"])
+    return Term(option.name, "options", help_of(option.name)["help"])
 
 
 def setting_in_words(value: Any) -> str:
@@ -351,7 +362,7 @@ def command_line(config: Mapping[str, Any], path: str) -> str:
 
 def unrecorded() -> list[str]:
     """Options that may have been given, and that no folder knows of."""
-    kept = {"data", "beside", "out", "causal"}  # told elsewhere, or of another folder
+    kept = {"data", "beside", "out", "plot"}  # told elsewhere
     return [flag_of(f.name) for f in fields(Options) if f.name in NOT_NUMBERS - kept]
 
 

@@ -286,7 +286,7 @@ def test_a_window_of_no_rows_is_refused(tmp_path, rng):
         ):
             load.load_task(str(tmp_path / "own.npz"), **sizes)
     np.savez(tmp_path / "few.npz", rows=np.zeros((5, 2)), label=[0, 1, 0, 0, 0])
-    with pytest.raises(PefourierError, match="of 5 windows .*, fold 0 has "):
+    with pytest.raises(PefourierError, match=r"of 5 windows .*, fold 0 has "):
         load.load_task(str(tmp_path / "few.npz"), window=1)
 
 
