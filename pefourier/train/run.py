@@ -54,8 +54,8 @@ from pefourier.train.store import (
     check_handed_over,
     check_same,
     key_of,
-    options_of,
     read_configuration,
+    stored_options,
     write_json,
 )
 from pefourier.train.summary import Summary
@@ -108,7 +108,7 @@ def settle_options(options: Options) -> Options:
     file = Path(out) / "config.json" if out is not None else None
     if not options.resume or file is None or not file.is_file():
         return options
-    old = options_of(read_configuration(file))
+    old = stored_options(read_configuration(file))
     default = name_once(Options())
     for name in (one.name for one in fields(Options)):
         given, was = getattr(options, name), getattr(old, name)
@@ -122,7 +122,7 @@ def settle_options(options: Options) -> Options:
 
 
 @dataclass(frozen=True, eq=False)
-class Comparison:
+class Experiment:
     """What is to be compared, on which data and device, by which rank, and where results go."""
 
     options: Options
@@ -150,7 +150,7 @@ class Comparison:
         return stacks.plan_stacks(self.resolved, self.options.seeds, config["stack"])
 
 
-def resolve(options: Options, rank: int = 0, ranks: int = 1) -> Comparison:
+def resolve(options: Options, rank: int = 0, ranks: int = 1) -> Experiment:
     """The data, with what can be trained on them."""
     device = choose_device(options.device)
     meets = has_meeting_point(ranks)
@@ -166,10 +166,10 @@ def resolve(options: Options, rank: int = 0, ranks: int = 1) -> Comparison:
     tasks = name_positives(loaded, options.positive)
     resolved = [stacks.resolve_task(task, options, device) for task in tasks]
     store = Store(path, 0 if meets else rank)
-    return Comparison(options, rank, ranks, device, store, resolved)
+    return Experiment(options, rank, ranks, device, store, resolved)
 
 
-def count_processes(asked: Comparison, ranks: int) -> int:
+def count_processes(asked: Experiment, ranks: int) -> int:
     """How many processes share the work on this machine, where it is not one of many ranks."""
     cores, wanted = torch.get_num_threads(), asked.options.processes
     if wanted is not None and not 1 <= wanted <= cores:
@@ -202,7 +202,7 @@ def train_as_rank(options: Options, is_noted: bool) -> Summary | None:
     return train_as(resolve(options, rank, ranks), note)
 
 
-def train_as(asked: Comparison, note: Note | None) -> Summary | None:
+def train_as(asked: Experiment, note: Note | None) -> Summary | None:
     """Train, score and compare as one rank."""
     note = None if asked.rank else note
     with asked.store.lock(), note_on_interrupt(asked.store, note):
@@ -214,7 +214,7 @@ def train_as(asked: Comparison, note: Note | None) -> Summary | None:
             return train_and_compare(asked, group, note)
 
 
-def train_and_compare(asked: Comparison, group: Group | None, note: Note | None) -> Summary | None:
+def train_and_compare(asked: Experiment, group: Group | None, note: Note | None) -> Summary | None:
     """Train what the folder lacks, and compare."""
     config, done = begin(asked, group)
     for line in dict.fromkeys(list_remarks(asked)) if note is not None else ():
@@ -235,7 +235,7 @@ def train_and_compare(asked: Comparison, group: Group | None, note: Note | None)
     return summary.summarize_runs([rows[key] for key in asked.keys], params, training, classes)
 
 
-def begin(asked: Comparison, group: Group | None) -> tuple[dict[str, Any], set[Key]]:
+def begin(asked: Experiment, group: Group | None) -> tuple[dict[str, Any], set[Key]]:
     """The configuration that holds for all ranks, and the runs that are finished before."""
     if group is not None and asked.rank:
         plan = group.plan()
@@ -261,7 +261,7 @@ def stack_size(resolved: ResolvedTask, options: Options, device: torch.device) -
     return max(1, most // len(list_candidates(options)))
 
 
-def list_remarks(asked: Comparison) -> list[str]:
+def list_remarks(asked: Experiment) -> list[str]:
     """What to know before training."""
     options, resolved = asked.options, asked.resolved
     found = [line for one in resolved for line in stacks.remarks_on_task(one.task)]
@@ -299,7 +299,7 @@ def choose_device(device: str) -> torch.device:
 class Work:
     """Stacks and what has come of them."""
 
-    asked: Comparison
+    asked: Experiment
     group: Group | None
     stacks: Sequence[Stack]
     done: set[Key]  # runs that were finished before

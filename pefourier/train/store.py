@@ -302,7 +302,7 @@ def read_configuration(file: Path) -> dict[str, Any]:
         names = ("dataset", "encoding")
         if not isinstance(config, dict) or not all(is_texts(config.get(name)) for name in names):
             raise ValueError("it must be an object with lists of texts as dataset and encoding")
-        options_of(config)
+        stored_options(config)
     except (OSError, ValueError, TypeError) as error:
         raise PefourierError(
             f"{file} was not written by pefourier train: {error}; choose another --out"
@@ -315,7 +315,7 @@ def is_texts(value: Any) -> bool:
     return isinstance(value, list) and bool(value) and all(isinstance(v, str) for v in value)
 
 
-def options_of(config: Mapping[str, Any]) -> Options:
+def stored_options(config: Mapping[str, Any]) -> Options:
     """The options that a configuration was made of."""
     given = {}
     for name, kind in get_type_hints(Options).items():

@@ -218,7 +218,7 @@ def summarize_dataset(
     )
     counts, leaky = count_runs(rows), rows[0]["leaky"]
     cut = counts["cut_short"]
-    verdicts = {e: judge(e, d, leaky=leaky, cut_short=cut) for e, d in differences.items()}
+    verdicts = {e: verdict_on(e, d, leaky=leaky, cut_short=cut) for e, d in differences.items()}
     whole = {e: f1 for e, f1 in by["f1"].items() if e not in WITHOUT_CODES and e not in cut}
     return DatasetSummary(
         **{key: rows[0][key] for key in ("dataset", "split", "leaky", "length")},
@@ -240,7 +240,7 @@ def summarize_dataset(
     )
 
 
-def judge(encoding: str, d: Difference, *, leaky: bool, cut_short: Container[str]) -> str:
+def verdict_on(encoding: str, d: Difference, *, leaky: bool, cut_short: Container[str]) -> str:
     """The verdict on a difference, one of `VERDICTS`."""
     if leaky:
         return "leaky"

@@ -170,7 +170,7 @@ def test_every_row_and_column_of_text_has_a_term():
     assert set(columns) <= names_of("list", "every answer")
     claims = ["where", "the paper says", "printed", "computed", "verdict", "why"]
     assert set(claims) <= names_of("reproduce")
-    assert {"P / R / F1", "over folds", "p", "Holm p", "P(A > B)"} <= names_of("train")
+    assert {"P / R / F1", "folds needed", "p", "Holm p", "P(A > B)"} <= names_of("train")
 
 
 @pytest.mark.usefixtures("tables")
