@@ -28,6 +28,7 @@ from pefourier.train.store import Key
 from pefourier.writing.text import first_few, join
 
 FEW = 10  # examples of a class
+COSTS = {"bias": "biases", "key": "keys"}  # acts that cost more than codes that add or turn
 MOST_NAMED = 12  # channels or arrays
 STACK_BYTES = {"cpu": 2**28, "cuda": 2**34}  # activations of a stack
 STACK_MOST = {"cpu": 16, "cuda": 256}
@@ -245,17 +246,26 @@ def find_misfit(row: Mapping[str, Any], task: Task) -> str:
 
 
 def cut_into_stacks(resolved: ResolvedTask, runs: Sequence[Run], size: int) -> list[Stack]:
-    """Runs of a dataset in stacks of at most `size`; another method's are stored one by one."""
+    """Runs of a dataset in stacks of at most `size`, those beside one another that cost alike.
+
+    Biases, and keys of lags, are paid for by all of a stack. Another method's runs are stored one
+    by one.
+    """
     model = resolved.model
-    plain = OrderFree(model.length, model.channels, model.classes, model.d)
+    blind = OrderFree(model.length, model.channels, model.classes, model.d)
+    kinds: dict[str, list[Run]] = {}
+    for run in runs:
+        one = resolved.injections.get(run.arm.spec)
+        kind = run.arm.spec if one is None else COSTS.get(one.act, "codes")
+        kinds.setdefault(kind, []).append(run)
     found = []
-    kinds = {ORDER_FREE: plain} | {name: OtherMethod(name) for name in BESIDE}
-    for own in (model, *kinds.values()):
-        some = [run for run in runs if kinds.get(run.arm.spec, model) == own]
-        most = 1 if isinstance(own, OtherMethod) else size
+    for kind in (*sorted(kinds.keys() - set(WITHOUT_CODES)), *WITHOUT_CODES):
+        some = kinds.get(kind, [])
+        other = OtherMethod(kind) if kind in BESIDE else blind if kind == ORDER_FREE else model
+        most = 1 if kind in BESIDE else size
         even = -(-len(some) // max(1, -(-len(some) // most)))  # no small one at the end
         starts = range(0, len(some), max(even, 1))
-        found += [Stack(resolved, own, some[i : i + even]) for i in starts]
+        found += [Stack(resolved, other, some[i : i + even]) for i in starts]
     return found
 
 

@@ -10,8 +10,8 @@ from pefourier.errors import PefourierError
 from pefourier.train.model import Transformer
 from pefourier.train.options import Options
 from pefourier.train.request import list_arms
-from pefourier.train.run import run_comparison
-from pefourier.train.stacks import sizes_of_tokens, tokens_at_most
+from pefourier.train.run import resolve, run_comparison
+from pefourier.train.stacks import plan_stacks, sizes_of_tokens, tokens_at_most
 from pefourier.train.summary import summarize_runs
 
 
@@ -151,3 +151,17 @@ def test_resamples_are_corrected_for_their_sizes(rng):
         one.differences["dft"].high - one.differences["dft"].mean for one in (found, five)
     )
     assert wide / narrow == pytest.approx(((1 / 8 + 1029 / 53) / (1 / 8 + 1 / 3)) ** 0.5)
+
+
+def test_runs_that_cost_alike_are_trained_together():
+    """Biases and keys of lags are paid for by all of a stack."""
+    arms = ("none", "t5", "dft", "shaw", "rope", "alibi", "order-free", "trees")
+    options = Options(**{**SMALL, "encoding": arms, "seeds": 7})
+    (task,) = resolve(options).resolved
+    found = plan_stacks([task], 7, 16)
+    kinds = [{run.arm.spec for run in stack.runs} for stack in found]
+    codes, biases = {"none", "dft", "rope"}, {"t5", "alibi"}
+    assert kinds == [biases, codes, codes, {"shaw"}, {"order-free"}, {"trees"}]
+    assert [len(stack.runs) for stack in found] == [14, 11, 10, 7, 7, 1]
+    keys = [key for stack in found for key in stack.keys]
+    assert len(keys) == len(set(keys)) == 7 * 7 + 1
