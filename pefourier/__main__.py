@@ -13,7 +13,7 @@ def run_command() -> None:
     if interrupted is signal.default_int_handler:  # else it is ignored, as under nohup
         signal.signal(signal.SIGINT, signal.SIG_DFL)  # an import has nothing to tidy up
     from pefourier.cli.main import main
-    from pefourier.cli.signals import LISTENER, leave
+    from pefourier.cli.process import LISTENER, leave
 
     status = 0
     try:

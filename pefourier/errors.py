@@ -55,7 +55,7 @@ def unknown(kind: str, name: str, known: Iterable[str], way_out: str = "") -> Pe
 def nearest(name: str, known: Iterable[str]) -> str | None:
     """The known name that begins with a name, or else the most alike; None where none is near.
 
-    >>> nearest("check", ["cite", "check-faithful"]), nearest("rank", ["explain"])
+    >>> nearest("check", ["context", "check-faithful"]), nearest("rank", ["explain"])
     ('check-faithful', None)
     """
     lower = {one.lower(): one for one in known}

@@ -18,21 +18,30 @@ import numpy as np
 from pefourier.analysis.faithful import assess
 from pefourier.analysis.reconstruct import position_functions
 from pefourier.analysis.spectrum import density
-from pefourier.answers.telling import Answer
+from pefourier.answers.forms import as_json, markdown_of
+from pefourier.answers.frame import Answer
 from pefourier.encodings.families import absolute  # noqa: F401 (registers the paper's encodings)
 from pefourier.encodings.registry import build
 from pefourier.errors import PefourierError, shown
 from pefourier.files import read_toml, write_whole
-from pefourier.writing.page import Page, as_json, fields_of, flattened
-from pefourier.writing.text import agreeing, join, markdown_table, paragraph
+from pefourier.writing.page import Page, fields_of, flattened
+from pefourier.writing.text import agreeing, aligned, paragraph
 
 HOLDS, FAILS = "holds", "does not hold"
 UNDECIDED, NOT_YET = "not supported by the data", "not yet compared"
 POSITIONS = [5, 40, 75]  # those of Fig. 2
+COMPARED = {"sinusoidal", "dft"}
 LENGTH = 80  # positions of the paper's series
 NEEDED = "dataset leaky length seeds folds scores differences verdicts auprc_differences".split()
 SIGNS = {"better": 1, "worse": -1}  # of verdicts on a difference
 TEXTS = Path(__file__).with_suffix(".toml")
+PREFACE = """\
+# The paper, recomputed
+
+Idé, Labaien, Chen, “Improving Transformers using Faithful Positional Encoding” \
+(arXiv 2405.09061); d = 256, ρ = 10⁴ unless said otherwise.
+
+"""
 Verdict = Literal[
     "holds",
     "holds in another sense",
@@ -84,10 +93,8 @@ def recompute_paper(
     trainings = read_summaries(out if has_results(out) else results_folder())
     claims = all_claims(trainings, begin("claims") if begin else None)
     page = claims_page(claims)
-    for suffix, text in (
-        ("md", page.words()),
-        ("json", json.dumps(json.loads(as_json(page)), indent=1) + "\n"),
-    ):
+    answer = json.dumps(json.loads(as_json(page)), indent=1) + "\n"
+    for suffix, text in (("md", f"{PREFACE}{markdown_of(page)}"), ("json", answer)):
         path = str(out / f"reproduction.{suffix}")
         write_whole(path, lambda f, text=text: f.write(text.encode()))
         written.append(path)
@@ -109,22 +116,25 @@ def results_folder() -> Path:
 
 def read_summaries(folder: Path) -> list[Mapping[str, Any]]:
     """What the comparisons in a folder found, one dataset and window after another."""
-    found = []
+    comparisons = []
     for path in sorted(folder.glob("*/**/summary.json")):
         try:
             content = json.loads(path.read_text(encoding="utf-8"))
             datasets = content["datasets"]
-            found += [
-                {key: one[key] for key in NEEDED}
-                | {"scores": dict(one["scores"]), "cut_short": list(one.get("cut_short", ()))}
-                | {"chosen": bool(one.get("chosen"))}
-                for one in datasets
+            comparisons += [
+                {key: dataset[key] for key in NEEDED}
+                | {
+                    "scores": dict(dataset["scores"]),
+                    "cut_short": list(dataset.get("cut_short", ())),
+                }
+                | {"chosen": bool(dataset.get("chosen"))}
+                for dataset in datasets
             ]
         except (ValueError, KeyError, TypeError) as error:
             raise PefourierError(
                 f"{shown(str(path))} was not written by pefourier train; move it elsewhere"
             ) from error
-    return found
+    return comparisons
 
 
 def all_claims(
@@ -151,17 +161,17 @@ def all_claims(
     ]
     claims: list[Claim] = []
     for number, part in enumerate(parts, 1):
-        found = part()
-        claims += [found] if isinstance(found, Claim) else found
+        result = part()
+        claims += [result] if isinstance(result, Claim) else result
         if show:
             show(number, len(parts))
     return claims
 
 
-def claim(code: str, **found: Any) -> Claim:
+def claim(code: str, **values: Any) -> Claim:
     """A claim of reproduce.toml, with what was found."""
-    told = read_toml(TEXTS)["claims"][code]
-    return Claim(**{key: text.format(**found).strip() for key, text in told.items()})
+    texts = read_toml(TEXTS)["claims"][code]
+    return Claim(**{key: text.format(**values).strip() for key, text in texts.items()})
 
 
 def equations_2_3() -> Claim:
@@ -191,8 +201,8 @@ def fourier_basis(d: int) -> np.ndarray:
 
 def transform(functions: np.ndarray) -> np.ndarray:
     """Coefficients of functions, one a row, in the order of the basis, by a fast transform."""
-    found = np.fft.rfft(functions, norm="ortho")
-    real, imaginary = found.real, found.imag
+    coefficients = np.fft.rfft(functions, norm="ortho")
+    real, imaginary = coefficients.real, coefficients.imag
     waves = np.sqrt(2) * np.hstack([real[:, 1:-1], -imaginary[:, 1:-1]])
     return np.hstack([real[:, :1], waves, real[:, -1:]])
 
@@ -228,8 +238,8 @@ def equations_13_14() -> Claim:
 
 def equation_15() -> Claim:
     """Eq. 15 and Fig. 1."""
-    found = density(build("sinusoidal"))
-    return claim("equation_15", s=found.summary, nyquist=found.density[-1])
+    spectrum = density(build("sinusoidal"))
+    return claim("equation_15", s=spectrum.summary, nyquist=spectrum.density[-1])
 
 
 def equation_16() -> list[Claim]:
@@ -237,9 +247,9 @@ def equation_16() -> list[Claim]:
     claims = []
     for d in (256, 512):
         s = density(build("sinusoidal", d=d)).summary
-        own = {"s": s, "d": d, "first": 2 * int(s.lowest_bin_index // 2) + 2, "last": d - 2}
-        own["share"] = 100 * s.below_first_bin / s.frequencies_total
-        claims += [claim("equation_16", **own), claim("after_equation_16", **own)]
+        values = {"s": s, "d": d, "first": 2 * int(s.lowest_bin_index // 2) + 2, "last": d - 2}
+        values["share"] = 100 * s.below_first_bin / s.frequencies_total
+        claims += [claim("equation_16", **values), claim("after_equation_16", **values)]
     return claims
 
 
@@ -283,19 +293,21 @@ def figure_2_width() -> Claim:
 
 def figure_2_exactness() -> Claim:
     """Fig. 2: the DFT encoding's reconstruction."""
-    found = position_functions(build("dft", length=LENGTH), [40])
-    return claim("figure_2_exactness", r=found.reconstructions[0])
+    rebuilt = position_functions(build("dft", length=LENGTH), [40])
+    return claim("figure_2_exactness", r=rebuilt.reconstructions[0])
 
 
 def figure_2_places() -> Claim:
     """Fig. 2: peaks stand where the deltas were."""
     names = ["sinusoidal", "dft", "learned", "ramp"]
-    found = [
+    is_at_peak = [
         int(np.argmax(r.values)) == r.position
         for name in names
         for r in position_functions(build(name), POSITIONS).reconstructions
     ]
-    return claim("figure_2_places", right=sum(found), all=len(found), names=", ".join(names))
+    return claim(
+        "figure_2_places", right=sum(is_at_peak), all=len(is_at_peak), names=", ".join(names)
+    )
 
 
 def definition_1() -> Claim:
@@ -314,69 +326,68 @@ def table_1(trainings: Sequence[Mapping[str, Any]]) -> list[Claim]:
 
 def row_of_table_1(dataset: str, printed: str, trainings: Sequence[Mapping[str, Any]]) -> Claim:
     """A row of Table 1 beside the comparisons on that dataset whose split does not leak."""
-    own = [
-        one
-        for one in trainings
-        if one["dataset"] == dataset.lower() and {"sinusoidal", "dft"} <= one["scores"].keys()
-    ]
-    sound = [one for one in own if not one["leaky"]]
-    trained = [one for one in sound if not {"sinusoidal", "dft"} & set(one["cut_short"])]
-    codes = {
-        one["verdicts"]["dft"]
-        for one in trained
-        if one["differences"]["dft"]["over"] == "folds"  # one fold says nothing of other windows
-    } - {"too few"}
+    runs = [run for run in trainings if run["dataset"] == dataset.lower()]
+    runs = [run for run in runs if run["scores"].keys() >= COMPARED]
+    leak_free = [run for run in runs if not run["leaky"]]
+    trained = [run for run in leak_free if not COMPARED & set(run["cut_short"])]
+    # one fold says nothing of other windows
+    of_folds = [run for run in trained if run["differences"]["dft"]["over"] == "folds"]
+    codes = {run["verdicts"]["dft"] for run in of_folds} - {"too few"}
     signs = {SIGNS.get(code, 0) for code in codes}
-    verdict = {(1,): HOLDS, (-1,): FAILS}.get(tuple(signs), UNDECIDED if sound else NOT_YET)
-    reasons = [f1_difference(one) for one in sound]
+    verdict = {(1,): HOLDS, (-1,): FAILS}.get(tuple(signs), UNDECIDED if leak_free else NOT_YET)
+    reasons = [f1_difference(run) for run in leak_free]
     reasons += [
-        f"With windows shuffled, which leaks, F1 is {mean_f1(one, 'sinusoidal')} → "
-        f"{mean_f1(one, 'dft')}."
-        for one in own
-        if one["leaky"]
+        f"With windows shuffled, which leaks, F1 is {mean_f1(run, 'sinusoidal')} → "
+        f"{mean_f1(run, 'dft')}."
+        for run in runs
+        if run["leaky"]
     ]
-    found = [f"{score_triple(one, 'sinusoidal')} → {score_triple(one, 'dft')}" for one in sound]
-    told = {"computed": "; ".join(found) or "–", "verdict": verdict, "reason": " ".join(reasons)}
-    return claim("table_1", dataset=dataset, printed=printed, **told)
+    scores = [
+        f"{score_triple(run, 'sinusoidal')} → {score_triple(run, 'dft')}" for run in leak_free
+    ]
+    computed, reason = "; ".join(scores) or "–", " ".join(reasons)
+    texts = {"computed": computed, "verdict": verdict, "reason": reason}
+    return claim("table_1", dataset=dataset, printed=printed, **texts)
 
 
-def f1_difference(one: Mapping[str, Any]) -> str:
+def f1_difference(run: Mapping[str, Any]) -> str:
     """By how much the DFT encoding is above the sinusoidal one, in a sentence."""
-    d = one["differences"]["dft"]
     at_equal_size = "".join(
-        f"; both at {name.partition('@')[2]}: {other['mean']:+.3f}"
-        for name, other in one["differences"].items()
-        if name.startswith("dft@") and other["reference"] != "sinusoidal"
+        f"; both at {name.partition('@')[2]}: {difference['mean']:+.3f}"
+        for name, difference in run["differences"].items()
+        if name.startswith("dft@") and difference["reference"] != "sinusoidal"
     )
-    by_auprc = one["auprc_differences"]["dft"]
-    cut_short = "; training was cut short" if {"sinusoidal", "dft"} & set(one["cut_short"]) else ""
-    chosen = ", settings chosen on validation" if one["chosen"] else ""
-    seeds = f"{one['seeds']} {agreeing(one['seeds'], 'seed', 'seeds')}"
-    more = {
-        "seeds": seeds,
+    slots = {
+        "run": run,
+        "f1": run["differences"]["dft"],
+        "auprc": run["auprc_differences"]["dft"],
+        "seeds": f"{run['seeds']} {agreeing(run['seeds'], 'seed', 'seeds')}",
+        "chosen": ", settings chosen on validation" if run["chosen"] else "",
         "at_equal_size": at_equal_size,
-        "auprc": by_auprc,
-        "cut_short": cut_short,
+        "cut_short": "; training was cut short" if COMPARED & set(run["cut_short"]) else "",
     }
-    return read_toml(TEXTS)["difference"].format(one=one, d=d, chosen=chosen, **more)
+    template: str = read_toml(TEXTS)["difference"]
+    return template.format(**slots)
 
 
-def score_triple(one: Mapping[str, Any], encoding: str) -> str:
+def score_triple(run: Mapping[str, Any], encoding: str) -> str:
     """Precision, recall and F1 as Table 1 has them."""
-    means = (one["scores"][encoding][m]["mean"] for m in ("precision", "recall", "f1"))
+    means = (run["scores"][encoding][m]["mean"] for m in ("precision", "recall", "f1"))
     return " / ".join(f"{mean:.3f}".lstrip("0") for mean in means)
 
 
-def mean_f1(one: Mapping[str, Any], encoding: str) -> str:
+def mean_f1(run: Mapping[str, Any], encoding: str) -> str:
     """The mean F1 of an encoding."""
-    return score_triple(one, encoding).rpartition(" ")[2]
+    return score_triple(run, encoding).rpartition(" ")[2]
 
 
 def claims_page(claims: Sequence[Claim]) -> Page:
     """The answer of `pefourier reproduce`."""
+    head = ["where", "the paper says", "printed", "computed", "verdict", "why"]
+    rows = [list(vars(claim).values()) for claim in claims]
     return Page(
         "reproduce",
-        words=partial(claims_as_markdown, claims),
+        words=lambda: aligned([head, *rows]),
         records=lambda: map(claim_record, claims),
         rows=lambda: flattened(map(fields_of, claims)),
         conclusion=lambda: paragraph(count_verdicts(claims)),
@@ -385,33 +396,25 @@ def claims_page(claims: Sequence[Claim]) -> Page:
 
 def claim_record(claim: Claim) -> dict[str, Any]:
     """The JSON object of a claim; it is about the paper and not about one SPEC."""
-    about = {"encoding": None, "spec": None, "params": {}}
-    conclusion = f"{claim.where}, {claim.statement}: {claim.verdict}. {claim.reason}"
-    return about | {"conclusion": conclusion} | fields_of(claim)
+    return {
+        "encoding": None,
+        "spec": None,
+        "params": {},
+        "verdict": claim.verdict,
+        "meaning": claim.reason,
+        "action": "",
+        "findings": [],
+        "conclusion": f"{claim.where}, {claim.statement}: {claim.verdict}. {claim.reason}",
+        **fields_of(claim),
+    }
 
 
 def count_verdicts(claims: Sequence[Claim]) -> str:
-    """How many claims hold, in a sentence."""
+    """How many claims have each verdict, in the order of their first.
+
+    >>> count_verdicts([Claim("", "", "", "", v, "") for v in (HOLDS, HOLDS, FAILS)])
+    '3 claims of the paper. Verdicts: holds 2, does not hold 1.'
+    """
     counts = Counter(claim.verdict for claim in claims)
-    each = [
-        f"{counts[verdict]} {agreeing(counts[verdict], *words)}"
-        for verdict, words in read_toml(TEXTS)["spoken"].items()
-        if counts[verdict]
-    ]
-    return f"Of {len(claims)} claims of the paper {join(each)}."
-
-
-def claims_as_markdown(claims: Sequence[Claim]) -> str:
-    """The claims as a Markdown table."""
-    rows = [["where", "the paper says", "printed", "computed", "verdict", "why"]]
-    for c in claims:
-        rows.append([c.where, c.statement, c.printed, c.computed, f"**{c.verdict}**", c.reason])
-    lines = [
-        "# The paper, recomputed",
-        "",
-        "Idé, Labaien, Chen, “Improving Transformers using Faithful Positional Encoding” "
-        "(arXiv 2405.09061); d = 256, ρ = 10⁴ unless said otherwise.",
-        "",
-        markdown_table(rows),
-    ]
-    return "\n".join(lines) + "\n"
+    listed = ", ".join(f"{verdict} {count}" for verdict, count in counts.items())
+    return f"{len(claims)} claims of the paper. Verdicts: {listed}."

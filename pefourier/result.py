@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-TELLING = "pefourier.answers.telling"
+TELLING = "pefourier.answers.frame"
 ON_LINES: Any = {"default": None, "kw_only": True, "metadata": {"of": "line"}}  # of one axis alone
 ON_GRIDS: Any = {"default": None, "kw_only": True, "metadata": {"of": "grid"}}  # of several axes
 TAKEN_ALONG = 2**20  # numbers of codes that a result takes to another process
@@ -37,7 +37,6 @@ class Result:
         By `plot`, where the codes are needed and the result came from another process.
     """
 
-    of_none: ClassVar[bool] = False  # whether it is about no encoding, as bases are
     listed: ClassVar[Mapping[str, Mapping[str, str]]] = {}  # tables: a field, labels and fields
     about: tuple[Encoding, ...] = field(default=(), compare=False, metadata={"told": False})
 

@@ -71,7 +71,7 @@ def sketched(request, monkeypatch):
 def undrawn(monkeypatch):
     """Pictures of pages are one path each: drawing takes most of the time of a page."""
     drawn = b"<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 1 1'><path id='p'/></svg>"
-    monkeypatch.setattr("pefourier.pages.inline_svg.render", lambda *_: drawn)
+    monkeypatch.setattr("pefourier.pages.document.render", lambda *_: drawn)
 
 
 @pytest.fixture(autouse=True, scope="session")

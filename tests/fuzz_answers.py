@@ -15,11 +15,11 @@ from pefourier.analysis.faithful import assess
 from pefourier.answers.baseline import judge, read_baseline
 from pefourier.answers.context import TOLD
 from pefourier.answers.faithful import faithful_page
+from pefourier.answers.forms import as_json
 from pefourier.answers.telling import Answer
 from pefourier.encodings import load
 from pefourier.encodings.sources.gguf_file import read_gguf
 from pefourier.train.data.load import load_task
-from pefourier.writing.page import as_json
 
 ODD = [None, True, 0, -1, 2**63, 10**400, 0.5, 1e308, -1e308, float("nan"), float("inf"), "", "x"]
 ODD += ["\0", "é" * 999, [], ["x"], [[]], [1, [2]], {}, {"x": 1}, {"": []}, [0] * 99, "1e999"]

@@ -15,12 +15,12 @@ from stored import put
 from test_rough import NUMBERS, PLAIN, TEXTS, WHOLE
 from tiny_models import write_model
 
-from pefourier.cli.main import app, main
-from pefourier.pages.document import Words
-from pefourier.pages.training import read_train_folder, settings_part, training_conclusions
+from pefourier.cli.main import main
+from pefourier.cli.program import program
+from pefourier.pages.training import read_train_folder, settings_part
 from pefourier.train.report import sentences, tables
 
-COMMANDS = ["context", "convert", "design", "relations", "resize", "usage", "compare", "report"]
+COMMANDS = ["context", "design", "relations", "resize", "usage", "compare", "report"]
 FLAG, TEXT, NUMBER = "BoolParamType", "StringParamType", "FuncParamType"
 OWN = {  # values beside numbers and texts that options know
     "--against": ["scaling-ignored", "base=1e6", "base=x", "partial-ignored", "local-for-global"],
@@ -45,7 +45,7 @@ WORK = {"--length", "-S", "--d", "--lattice", "--to"}  # between small and refus
 @cache
 def options_of(command: str) -> list[tuple[str, str, list[str]]]:
     """Each option of a command with the kind of its value and what that may be."""
-    every = typer.main.get_command(app).commands[command].params
+    every = typer.main.get_command(program()).commands[command].params
     return [
         (p.opts[0], type(p.type).__name__, list(getattr(p.type, "choices", ())))
         for p in every
@@ -85,11 +85,11 @@ def value_of(rng: random.Random, name: str, choices: list[str]) -> str:
 def command_line(rng: random.Random) -> list[str]:
     """A command with SPECs and options."""
     command = rng.choice(COMMANDS)
-    count = {"convert": 1, "usage": 1, "resize": 1, "compare": 2, "design": 0}.get(command)
-    named = OF_WEIGHTS if command in ("convert", "usage") and rng.random() < 0.9 else SPECS
+    count = {"usage": 1, "resize": 1, "compare": 2, "design": 0}.get(command)
+    named = OF_WEIGHTS if command == "usage" and rng.random() < 0.9 else SPECS
     words = rng.sample(named, rng.choice([1, 1, 2]) if count is None else count)
     known = options_of(command)
-    always = {"convert": ["--from", "--to", "--out"], "resize": ["--from", "--to"]}.get(command, [])
+    always = {"resize": ["--from", "--to"]}.get(command, [])
     always += ["--length", "--d"] * (command == "design") + ["--out"] * (command == "report")
     drawn = rng.sample(known, rng.choice([0, 0, 1, 1, 2]))
     for name, kind, choices in drawn + [one for one in known if one[0] in always]:
@@ -143,8 +143,6 @@ def report_folders(rng: random.Random) -> object:
 
     def act() -> bool:
         found = read_train_folder(".")
-        words = Words([])
-        told = training_conclusions(found.summary, words), settings_part(found, words, True)
-        return all([*told, sentences(found.summary), tables(found.summary)])
+        return all([settings_part(found), sentences(found.summary), tables(found.summary)])
 
     return ended(act)

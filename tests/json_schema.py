@@ -15,6 +15,7 @@ import numpy as np
 from pefourier.analysis.compare import Comparison
 from pefourier.analysis.context import Context
 from pefourier.analysis.design import Design
+from pefourier.analysis.encode import Written
 from pefourier.analysis.extend import Extensions
 from pefourier.analysis.faithful import Faithfulness
 from pefourier.analysis.reconstruct import Reconstructions
@@ -22,7 +23,7 @@ from pefourier.analysis.relations import Relations
 from pefourier.analysis.resize import Resizing
 from pefourier.analysis.spectrum import Spectrum
 from pefourier.answers import terms
-from pefourier.diagnosis.causes import Cause
+from pefourier.diagnosis.misreadings import Cause
 from pefourier.geometry.precision import FormatLoss
 from pefourier.reproduce import Claim
 from pefourier.result import Result
@@ -33,14 +34,17 @@ from pefourier.writing.page import SCHEMA, fields_told
 FILE = terms.SCHEMA
 GROUPS = {  # of terms, by the room of a dataclass: the first that has its field explains it
     "bands": ("spectrum",),
+    "density_summary": ("spectrum",),
     "reconstruct": ("reconstruct", "spectrum"),
     "faithful": ("check-faithful", "reconstruct"),
     "precision": ("check-faithful",),
     "encoding": ("check-faithful",),
     "relations": ("relations", "check-faithful"),
     "compare": ("compare", "check-faithful"),
-    "causes": ("compare", "check-faithful"),
-    "likeness": ("compare",),
+    "misreadings": ("compare",),
+    "pairs": ("compare",),
+    "biases": ("compare",),
+    "layer_schedules": ("compare",),
     "operators": ("compare",),
     "context": ("context", "check-faithful"),
     "temperature": ("context",),
@@ -70,15 +74,14 @@ KINDS = {  # of results, by command, with what a record has beside the fields of
     "context": ((Context,), {}),
     "usage": ((Usage,), {}),
     "design": ((Design, Extensions), {}),
-    "resize": ((Resizing,), {"out": {}}),
+    "resize": ((Resizing,), {}),
+    "encode": ((Written,), {}),
     "explain": ((terms.Term,), {}),
     "plan": ((DatasetPlan,), {}),
     "reproduce": ((Claim,), {}),
 }
 PLAINLY = {  # records that no dataclass stands for
-    "encode": {"out": TEXT, "shape": {"type": "array", "items": WHOLE}, "positions": {}},
     "report": {"out": TEXT},
-    "cite": {"key": TEXT, "bibtex": TEXT},
     "list": {
         "family": TEXT,
         "domain": TEXT,
@@ -90,7 +93,6 @@ PLAINLY = {  # records that no dataclass stands for
         "meanings": OBJECT,
         "example": TEXT,
     },
-    "convert": {"files": {}, "layers": {}, "heads": {}, "tensors": {}, "copied": {}, "told": {}},
     "train": {
         "dataset": TEXT,
         "training": OBJECT,
@@ -104,12 +106,11 @@ PLAINLY = {  # records that no dataclass stands for
 }
 AT_TIMES = {  # fields of such records that some lack
     "list": "conventions",
+    "report": "verdict meaning action findings",
     "train": "split leaky folds positive precision recall f1 auprc auprc_difference best "
     "confusion per_class chosen step_seconds diverged last_kept budget cut_short average_rank",
 }
 LEFT_OUT = {  # fields that a record lacks, where nothing was asked about them, or always
-    Usage: {"heads", "against"},
-    Context: {"against", "indexer"},
 }
 NAMELESS = ("explain", "plan")  # whose records are about no encoding
 SEVERAL = (Spectrum, Reconstructions, Faithfulness, Relations)  # also told of grids
@@ -191,11 +192,8 @@ def record_of(kind, more, defs, about=True, of="line"):
     """A record: what it is about, and the fields of its dataclass."""
     own = fields_schema(kind, defs, of)
     about_it = IDENTITY if about else {"conclusion": TEXT}
-    said = SAID if issubclass(kind, Result) else {}
+    said = SAID if issubclass(kind, Result) or kind is Claim else {}
     properties = {**about_it, **said, **own["properties"], **more}
-    if kind is Context:
-        names = ("other", "rotation", "cosine", "below", "logits")
-        properties["against"] = object_of({name: {} for name in names})
     required = set(own["required"]) - LEFT_OUT.get(kind, set()) | {"conclusion", *said}
     return object_of(properties, required | ({"params", "encoding"} if about else set()))
 

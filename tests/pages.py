@@ -3,7 +3,7 @@
 from html.parser import HTMLParser
 from pathlib import Path
 
-VOID = {"meta", "br", "wbr"}
+VOID = {"meta", "img"}
 
 
 class Page(HTMLParser):

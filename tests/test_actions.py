@@ -100,7 +100,7 @@ def test_the_hook_names_the_two_broken_configs_of_twenty_and_nothing_else(
     assert done.status == 2
     (line,) = done.out.splitlines()
     assert line.startswith("broken/two/config.json: warning: 'beta_fst'")
-    assert line.endswith("[rope-unknown-key]")
+    assert line.endswith("[unread-key]")
     (refused,) = done.err.splitlines()
     assert "'broken/one/config.json' has no factor" in refused
     sound = [path for path in files if not path.startswith("broken")]

@@ -1,21 +1,18 @@
 """Bases by each criterion against published searches, scans and brute force."""
 
-import re
-
 import numpy as np
 import pytest
 
 from pefourier.analysis.context import base_bound
 from pefourier.analysis.design import (
-    Steps,
+    base_of_phase,
     base_of_turns,
     cast_distance,
-    codes_between,
+    count_steps,
     design_base,
     design_grid,
     smallest_bounded_base,
 )
-from pefourier.answers.design import conclude_design, design_text
 from pefourier.encodings import build, load
 from pefourier.errors import PefourierError
 from pefourier.geometry.precision import FORMATS, rounded
@@ -59,17 +56,6 @@ def test_a_base_that_a_coarse_cut_passes_over_is_found():
     rho = smallest_bounded_base(64, 102400)
     sums = np.cos(np.multiply.outer(np.arange(102400.0), rho ** (-np.arange(32) / 32))).sum(axis=1)
     assert sums.min() >= 0
-
-
-@pytest.mark.parametrize(("asked", "base"), [("0", 83443), ("0.9", 290609), ("0.9:32", 1616104)])
-def test_the_bound_on_phases_is_the_published_one(asked, base):
-    """arXiv 2602.10959, at 131072 positions; the cosine is that of the slowest wave at the end."""
-    found = design_base(131072, 128, (), (f"phase={asked}",))
-    rho = found.best[f"phase={asked}"]
-    assert rho == pytest.approx(base, rel=4e-6)  # printed as whole numbers, one of them one up
-    cosine, _, layers = asked.partition(":")
-    assert np.cos(131072 / rho) ** int(layers or 1) == pytest.approx(float(cosine), abs=1e-9)
-    assert f"slowest wave at {cosine} or above over the length" in conclude_design(found).text
 
 
 @pytest.mark.parametrize("asked", ["1", "-0.1", "0.5:0", "x"])
@@ -146,33 +132,6 @@ def test_axes_of_image_models_are_the_published_ones(side, d, rho, idle, times, 
     assert round(base_of_turns(d, side), 1) == base
 
 
-def test_the_best_of_some_bases_is_not_told_as_the_best():
-    """Base 1.561 has 2.293 at L 200, d 16, where 2.11 of base 2 was told as the best."""
-    found = design_base(200, 16)
-    (better,) = design_base(200, 16, (1.561,), ()).candidates
-    assert better.min_distance > max(c.min_distance for c in found.candidates) + 0.1
-    told = conclude_design(found).text
-    assert "score above random ones, on average, at every lag below the length" in told
-    rows = [line for line in design_text("", found).splitlines() if line[0].isdigit()]
-    (row,) = (line for line in rows if "distance" in line)
-    alone = conclude_design(design_base(200, 16, criteria=("distance",))).text
-    assert row.startswith("2 ")
-    assert "the best of the 14 bases tried is 2 by distance (smallest distance 2.11)" in alone
-
-
-def test_what_is_tied_has_no_winner():
-    """Bases 3 and 5 were "5 by rank (128)", where 1.5 to 1000 had 128."""
-    found = design_base(512, 128, criteria=("rank", "distance"))
-    ranks = {c.rho: c.rank for c in found.candidates}
-    assert found.tied == {"rank": tuple(rho for rho, rank in ranks.items() if rank == 128)}
-    assert (
-        "all from " in conclude_design(found).text
-        or "3 and 5 by rank (128)" in conclude_design(found).text
-    )
-    marked = [line for line in design_text("", found).splitlines() if "rank" in line][1:]
-    assert len(marked) == len(found.tied["rank"])
-
-
 def test_criteria_contradict_one_another():
     best = design_base(80, 256).best
     assert best["distance"] == 1.5
@@ -206,15 +165,6 @@ def test_distance_after_rounding_counts_the_factor_before_cosines(attention):
     pairs = [(i, j) for i in range(len(table)) for j in range(i)]
     least, direct = (min(np.linalg.norm(x[i] - x[j]) for i, j in pairs) for x in (table, cast))
     assert cast_distance(enc, least, form) == pytest.approx(direct, rel=1e-9)
-
-
-def test_codes_between_positions_are_those_of_the_encoding():
-    enc = load("rope:rho=5e5,scaling=yarn,factor=4,original=32768", 131072, 64)
-    own = enc.codes(np.arange(130_800, 131_072))
-    cosines, sines = own[:, :32], own[:, 32:]
-    found = codes_between(enc.measure, 130_800, 131_072)
-    np.testing.assert_allclose(found[:, ::2], cosines, atol=1e-10)
-    np.testing.assert_allclose(found[:, 1::2], sines, atol=1e-10)
 
 
 def test_wavelength_is_a_criterion_with_a_number():
@@ -253,18 +203,6 @@ def test_the_lattice_of_the_dft_is_not_offered_for_grids():
     assert apart.max() / apart.min() == pytest.approx(2**0.5)
 
 
-def test_axes_that_are_alike_are_told_once(run):
-    same = run("design", "--grid", "8x8", "--d", 16, "--base", 10, "--for", "turns").out
-    assert same.startswith("both axes: ")
-    assert same.count("8 positions, d 8") == 1  # above the table
-    assert "axis y" not in same
-    apart = run("design", "--grid", "8x9", "--d", 16, "--base", 10, "--for", "turns").out
-    assert "axis y: 8 positions, d 8" in apart
-    assert "axis x: 9 positions, d 8" in apart
-    records = run("design", "--grid", "8x8", "--d", 16, "--base", 10, "--json").results
-    assert [one["axis"] for one in records] == ["y", "x"]
-
-
 def test_each_candidate_is_a_spec_that_gives_it_back():
     for one in design_base(64, 16, (1.5, 1e4), ("turns",)).candidates:
         enc = load(one.spec, 64)
@@ -272,76 +210,15 @@ def test_each_candidate_is_a_spec_that_gives_it_back():
 
 
 @pytest.mark.parametrize(
-    ("length", "d"), [(80, 256), (1024, 128), (4096, 128), (8192, 64), (16384, 128), (4096, 64)]
-)
-def test_the_base_that_is_told_serves_when_it_is_typed_back(length, d):
-    """Rounded to the digits of words and SPEC; a base above it may fail, which the words say."""
-    found = design_base(length, d, bases=(), criteria=("bound",))
-    told = conclude_design(found).text
-    (typed,) = re.findall(r"(?:that serves is|None below) ([\d.e+]+\d)\b", told)
-    for base in (typed, *re.findall(r"takes base ([\d.e+]+):", told)):
-        rope = build("rope", length=length, d=d, rho=float(base))
-        assert base_bound(rope.measure.frequencies) >= length
-    assert found.candidates[0].spec == f"rope:rho={typed},d={d}"
-    assert design_text("", found).splitlines()[1].startswith(typed)
-
-
-@pytest.mark.parametrize(("length", "d"), [(4096, 128), (65536, 128), (1000, 64)])
-def test_the_base_that_is_advised_is_not_on_a_thin_island(length, d):
-    """Once 2100000 was advised for 65536 positions: a base 1 % larger fails."""
-    found = design_base(length, d, bases=(), criteria=("bound",))
-    (typed,) = re.findall(r"takes base ([\d.e+]+):", conclude_design(found).text)
-    for larger in (1.001, 1.008, 1.02, 1.03, 1.045):
-        frequencies = (larger * float(typed)) ** (-2 * np.arange(d // 2) / d)
-        assert base_bound(frequencies, length) is None
-
-
-def test_a_base_above_the_smallest_may_fail_and_is_not_advised():
-    found = design_base(65536, 128, bases=(3e6,), criteria=("bound",))
-    assert found.candidates[1].bound < 65536
-    assert "or more" not in conclude_design(found).text
-    assert "some between fail" in conclude_design(found).text
-
-
-@pytest.mark.parametrize(
-    ("span", "resolution", "length"),
-    [
-        ("1h", "1s", 3600),
-        ("2d", "15min", 192),
-        ("1", "0.01", 100),
-        ("0.3", "0.1", 3),
-    ],
-)
-def test_a_span_in_steps_is_a_length_whose_slowest_wave_lasts_the_span(span, resolution, length):
-    found = design(d=16, span=span, resolution=resolution, criteria=["turns"], bases=[2.0])
-    assert (found.length, found.candidates) == (
-        length,
-        design(length, 16, criteria=["turns"], bases=[2.0]).candidates,
-    )
-    lasts, _ = found.steps.lasting(2 * np.pi * found.best["turns"] ** (14 / 16), span)
-    assert lasts == pytest.approx(float(span.rstrip("hds")), rel=1e-12)
-    assert Steps("7s", "2s").length == 4  # what is begun is covered
-
-
-def test_waves_are_told_in_the_units_of_span_and_resolution(run):
-    sizes = ("--span", "1h", "--resolution", "500ms", "--d", "16", "--for", "turns", "--base", "2")
-    lines = run("design", *sizes).out.splitlines()
-    assert "7200 positions (1h in steps of 500ms)" in lines[0]
-    assert "position = time / 500ms; the fastest wave lasts 3142 ms" in lines
-    (row,) = (line for line in lines if line.endswith("turns"))
-    assert "  1 h  " in row
-
-
-@pytest.mark.parametrize(
     ("given", "why"),
     [
         ({"span": "1h", "resolution": "1"}, "both have a unit or neither"),
-        ({"span": "1h"}, "both a span and a resolution"),
+        ({"span": "1h"}, "a span and a resolution"),
         ({"span": "1s", "resolution": "1h"}, "has 0.0002778 of 1h"),
         ({"span": "1 fortnight", "resolution": "1h"}, "span must be a number above 0"),
         ({"span": "nan", "resolution": "1"}, "span must be a number above 0"),
         ({"span": "9", "resolution": "-1"}, "resolution must be a number above 0"),
-        ({"span": "1h", "resolution": "1s", "length": 9}, "leave one out"),
+        ({"span": "1h", "resolution": "1s", "length": 9}, "takes d with a length"),
     ],
 )
 def test_a_span_that_is_none_is_refused(given, why):
@@ -355,14 +232,119 @@ def test_with_the_base_of_turns_all_pairs_turn(length, d):
     assert found.idle == 0
 
 
-def test_a_series_is_told_which_base_to_take(run):
-    idle = int((1e4 ** (-np.arange(32) / 32) * 1008 < 2 * np.pi).sum())
-    said = run("design", "--span", "7d", "--resolution", "10min", "--d", 64).out
-    told = f"every pair completes a turn; with the usual 10000 {idle} of 32 never do."
-    assert told in " ".join(said.split())
-    spec, gap = re.search(
-        r"or not, (sin\S+) has .* differ by ([.\d]+) times", " ".join(said.split())
-    ).groups()
-    one, other = build("sinusoidal", length=2, d=64, rho=float(spec.partition("=")[2])).table()
-    assert float(gap) == pytest.approx(np.linalg.norm(one - other) / np.linalg.norm(one), rel=0.02)
-    assert f"{spec} --times times.csv --d 64" in said
+def lowest_cosine(rho, length, d):
+    """That of the slowest pair over the length, by its frequency."""
+    return np.cos(length * rho ** (-(d - 2) / d))
+
+
+@pytest.mark.parametrize("d", [16, 64, 128])
+@pytest.mark.parametrize("phase", ["0", "0.9", ".9:1", "0.9:32"])
+def test_with_the_base_of_a_phase_the_slowest_pair_keeps_the_cosine(phase, d):
+    """Once L / arccos E, of a slowest wave of 1/base: at d 16 a cosine of -.567 "kept" .9."""
+    rho = design_base(131072, d, (), (f"phase={phase}",)).best[f"phase={phase}"]
+    cosine, _, layers = phase.partition(":")
+    kept = lowest_cosine(rho, 131072, d) ** int(layers or 1)
+    assert kept == pytest.approx(float(cosine), abs=1e-9)
+
+
+@pytest.mark.parametrize(("cosine", "layers", "base"), [(0, 1, 83443), (0.9, 1, 290609)])
+def test_the_bound_on_phases_is_the_published_one_for_endless_d(cosine, layers, base):
+    """arXiv 2602.10959, at 131072 positions."""
+    assert base_of_phase(10**9, 131072, cosine, layers) == pytest.approx(base, rel=4e-6)
+
+
+@pytest.mark.parametrize(
+    ("length", "d"), [(80, 256), (1000, 64), (4096, 128), (8192, 64), (16384, 128), (65536, 128)]
+)
+def test_bases_that_are_said_to_serve_do(length, d):
+    """Once up to 5 % above 2090300 for 65536 positions, where 1 % more fails."""
+    found = design_base(length, d, bases=(), criteria=("bound",))
+    codes = [entry.message.split()[1] for entry in found.findings]
+    assert codes == (["11"] if found.serving else ["larger"])
+    least = found.best["bound"]
+    for rho in (least, float(f"{least:.7g}"), *np.geomspace(*found.serving, 11)):
+        assert (base_bound(rho ** (-2 * np.arange(d // 2) / d)) or length) >= length
+
+
+def test_a_base_between_that_fails_is_shown_with_its_lag():
+    found = design_base(65536, 128, (4981600.0,), ("bound",))
+    assert [c.bound < 65536 for c in found.candidates] == [False, True]
+    assert found.best["bound"] == found.candidates[0].rho < found.serving[0]
+
+
+def test_where_no_larger_bases_serve_none_is_promised(monkeypatch):
+    def serves(bases, *_):
+        return float(bases[0]) if bases[0] == 500.0 else None
+
+    monkeypatch.setattr("pefourier.analysis.design.find_first_base", serves)
+    monkeypatch.setattr("pefourier.analysis.design.smallest_bounded_base", lambda *_: 500.0)
+    found = design_base(123, 64, (), ("bound",))
+    assert (found.best["bound"], found.serving) == (500.0, None)
+
+
+@pytest.mark.parametrize(("length", "d"), [(90, 64), (80, 16), (500, 32)])
+def test_a_condition_number_that_no_base_has_is_no_answer(length, d):
+    """Once 3 at 90 positions and d 64, beside "no base found"."""
+    found = design_base(length, d, criteria=("condition",))
+    numbers = [c.condition_number for c in found.candidates]
+    rho = found.best["condition"]
+    assert (rho is None) == (max(c.rank for c in found.candidates) < min(length, d))
+    assert (rho is None) == (set(numbers) == {None})
+    assert (found.verdict == "no base serves") == (rho is None)
+
+
+@pytest.mark.parametrize(
+    ("span", "resolution", "length"),
+    [("1h", "1s", 3600), ("2d", "15min", 192), ("1", "0.01", 100), ("0.3", "0.1", 3)],
+)
+def test_a_span_in_steps_is_a_length(span, resolution, length):
+    asked = {"criteria": ["turns"], "bases": [2.0]}
+    spanned = design(d=16, span=span, resolution=resolution, **asked)
+    assert spanned.candidates == design(length, 16, **asked).candidates
+    assert count_steps("7s", "2s") == 4  # what is begun is covered
+
+
+@pytest.mark.parametrize("criterion", ["turns", "wavelength=3", "phase=.9"])
+def test_a_length_too_long_for_tables_is_answered_by_formulas(criterion):
+    """8.6 million positions were refused."""
+    design_long = design(d=64, span="1d", resolution="10ms", criteria=[criterion])
+    assert design_long.length == 8_640_000
+    rho = design_long.best[criterion]
+    lasts = {"turns": 2 * np.pi, "wavelength=3": 2 * np.pi / 3, "phase=.9": np.arccos(0.9)}
+    assert rho ** (-62 / 64) * 8_640_000 == pytest.approx(lasts[criterion], rel=1e-9)
+    idle = {c.rho: c.idle for c in design_long.candidates}
+    assert idle[1e8] == (1e8 ** (-np.arange(32) / 32) * 8_640_000 < 2 * np.pi).sum()
+    assert {c.rank for c in design_long.candidates} == {None}
+
+
+@pytest.mark.parametrize("words", ["--for distance", "--for bound", "--dtype bf16", "--for rank"])
+def test_a_length_too_long_for_tables_is_refused_for_what_needs_one(run, words):
+    sizes = ["--span", "1d", "--resolution", "10ms", "--d", 64]
+    done = run("design", *sizes, *words.split())
+    assert (done.status, done.out, done.err.count("\n")) == (2, "", 1)
+
+
+@pytest.mark.parametrize("given", [{}, {"bases": np.geomspace(1.5, 1e6, 40).tolist()}])
+@pytest.mark.parametrize("dtype", [None, "bfloat16"])
+def test_the_table_has_15_rows_and_those_that_are_best(given, dtype):
+    found = design_base(100, 32, dtype=dtype, **given)
+    shown = [row.candidate.rho for row in found.rows]
+    assert len(shown) <= 15
+    assert shown == sorted(shown)
+    assert {rho for rho in found.best.values() if rho} <= set(shown)
+    labels = [label for columns in found.listed.values() for label in columns]
+    assert ("after rounding" in labels) == (dtype is not None)
+
+
+def test_the_axes_of_a_grid_are_told_with_the_rotation_of_the_whole(run):
+    records = run("design", "--grid", "8x30", "--d", 24, "--for", "turns", "--json").results
+    assert [one["axis"] for one in records] == ["y", "x"]
+    ((whole,), nothing) = (one["whole_grid"] for one in records)
+    assert nothing == []
+    enc = load(whole["spec"])
+    for axis, record in enumerate(records):
+        turning = enc.measure.frequencies[:, axis]
+        slowest = turning[turning != 0].min()
+        assert slowest * record["length"] == pytest.approx(2 * np.pi, rel=1e-6)
+    tables = run("design", "--grid", "8x30", "--d", 24).out.split("\n\n")
+    assert all(len(table.splitlines()) <= 16 for table in tables)

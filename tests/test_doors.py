@@ -48,7 +48,6 @@ ANY = [
     Case("mtan-fixed", {"times": "times.npy", "d": 8}),
     Case("c.json#rotary", SIZES),  # which it has not
     Case("c.json"),
-    Case("m.json", {"spans": "text:3 image:4x6 text:2"}),
     Case("t.npy"),
     Case("g.npy"),
     Case("g.npy", {"grid": (127,)}),
@@ -189,7 +188,7 @@ RESIZED = [
     ("g.npy", (4, 5), {}),
     ("t.npy", (4, 5), {}),
 ]
-RESIZED += [("t.npy", (6, 6), {"grid": (4, 5), "method": "timm"}), ("rope", (4, 4), {"d": 8})]
+RESIZED += [("t.npy", (6, 6), {"grid": (4, 5), "method": "antialias"}), ("rope", (4, 4), {"d": 8})]
 RESIZED += [("g.npy", (4, 5), {"prefix": 2}), ("missing.npy", (4, 5), {})]
 
 

@@ -6,20 +6,17 @@ import re
 import numpy as np
 import pytest
 from published_configs import PUBLISHED
-from rotary_modules import config_class, quiet, rotary_classes, rotations
 
-from pefourier.analysis.context import describe_context
+from pefourier.analysis.context import (
+    count_unseen,
+    describe_context,
+)
 from pefourier.analysis.extend import (
-    WAYS,
     extend,
     extend_on_grid,
-    grid_specs,
-    length_before_scaling,
-    rescale,
+    whole_layers,
 )
-from pefourier.answers.extend import conclude_extension
 from pefourier.encodings import load
-from pefourier.encodings.sources.rewrite import lines_for
 from pefourier.errors import PefourierError
 
 
@@ -27,12 +24,6 @@ def write(name, config, tmp_path):
     path = tmp_path / f"{name}.json"
     path.write_text(json.dumps(config))
     return str(path)
-
-
-def merged(config, lines):
-    """A config with keys set, objects inside merged only where the lines name a config inside."""
-    inner = {k: merged(config[k], v) for k, v in lines.items() if k.endswith("_config")}
-    return {**config, **lines, **inner}
 
 
 def ways(found):
@@ -77,97 +68,16 @@ def test_a_length_that_was_not_raised_is_the_original_one(tmp_path):
     found = extend(write("qwen", config, tmp_path), 262144)
     assert (found.trained, found.original) == (131072, 32768)
     assert ways(found)["yarn"].factor == 8
-    said = conclude_extension(found).text  # once "least", though its table had llama3 nearer
-    at = {e.way: e.cosine[-1] for e in found.candidates}
-    assert at["llama3"][1] > at["yarn"][1] + 0.1
-    assert f"another is nearer (at {at['yarn'][0]} llama3: {at['llama3'][1]:.3g}, yarn: " in said
-    short = conclude_extension(extend("rope:rho=1e6", 131072, trained=32768, d=128)).text
-    assert "another" not in short
+    best = max(found.candidates[1:], key=lambda e: (-e.unseen, e.below[".99"]))
+    assert found.nearest == best
 
 
 def test_settings_of_the_own_scaling_stay(tmp_path):
     found = ways(extend(write("oss", PUBLISHED["openai/gpt-oss-20b"], tmp_path), 262144))
     assert "truncate=False" in found["yarn"].spec
-    assert found["yarn"].config["rope_scaling"]["truncate"] is False
     deep = ways(extend(write("v3", PUBLISHED["deepseek-ai/DeepSeek-V3"], tmp_path), 262144))
-    assert deep["yarn"].config["rope_scaling"]["mscale_all_dim"] == 1.0
+    assert "mscale_all_dim=1" in deep["yarn"].spec
     assert deep["yarn"].attention_factor == 1.0
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        "meta-llama/Llama-3.1-8B",
-        "EleutherAI/pythia-1.4b",
-        "deepseek-ai/DeepSeek-V2-Lite",
-        "Qwen/Qwen3-8B",
-        "THUDM/glm-4-9b-chat-hf",
-        "allenai/OLMo-2-1124-7B",
-    ],
-)
-def test_lines_for_a_config_do_in_transformers_what_the_spec_says(name, tmp_path):
-    """The config with the lines, in the model's own rotary module, against the SPEC."""
-    config = PUBLISHED[name]
-    path = write("own", config, tmp_path)
-    length = 2 * len(load(path))
-    for e in extend(path, length).candidates[1:]:
-        own = merged(config, e.config)
-        with quiet():
-            made = config_class(own["model_type"])(
-                **{k: v for k, v in own.items() if k != "model_type"}
-            )
-        (frequencies, factor) = rotations(rotary_classes(made)[0], made)[""]
-        enc = load(e.spec, length)
-        np.testing.assert_allclose(frequencies, enc.measure.frequencies, rtol=2e-6)
-        assert factor == pytest.approx(enc.params["attention_factor"], rel=1e-6)
-        assert made.max_position_embeddings == length
-
-
-@pytest.mark.parametrize(
-    "name",
-    ["answerdotai/ModernBERT-base", "google/gemma-3-1b-it", "allenai/Olmo-3-1025-7B"],
-)
-def test_lines_for_one_type_of_layer_leave_the_others_as_they_are(name, tmp_path):
-    """Once ModernBERT's sliding layers would have been scaled, too."""
-    config = PUBLISHED[name]
-    found = extend(write("own", config, tmp_path), 2 * config["max_position_embeddings"])
-    assert found.name == "full_attention"
-
-    def in_transformers(own):
-        with quiet():
-            made = config_class(own["model_type"])(
-                **{k: v for k, v in own.items() if k != "model_type"}
-            )
-        return rotations(rotary_classes(made)[0], made)
-
-    local = in_transformers(config)["sliding_attention"][0]
-    for e in found.candidates[1:]:
-        turned = in_transformers(merged(config, e.config))
-        wanted = load(e.spec, found.length).measure.frequencies
-        np.testing.assert_allclose(turned["full_attention"][0], wanted, rtol=2e-6)
-        np.testing.assert_allclose(turned["sliding_attention"][0], local, rtol=2e-6)
-
-
-def test_lines_are_read_as_what_they_are_for(tmp_path):
-    """Every published config, every way: read again, or said not to be possible."""
-    impossible = set()
-    for name, config in PUBLISHED.items():
-        layered = name.startswith(("answerdotai", "google/gemma-3", "allenai/Olmo-3"))
-        part = "#full_attention" if layered else ""
-        path = write("own", config, tmp_path) + part
-        own = load(path)
-        for way in WAYS:
-            wanted = rescale(own, 2 * len(own), way, length_before_scaling(own))
-            lines = lines_for(path, wanted)
-            if lines is None:
-                impossible.add((config["model_type"], way))
-                continue
-            again = load(write("again", merged(config, lines), tmp_path) + part)
-            np.testing.assert_allclose(
-                again.measure.frequencies, wanted.measure.frequencies, rtol=1e-12
-            )
-            assert len(again) == 2 * len(own)
-    assert impossible == {("phi3", "yarn")}  # which is longrope there
 
 
 def test_layers_without_a_window_are_extended(tmp_path):
@@ -240,7 +150,8 @@ def test_axes_of_a_grid_are_extended_each_by_its_own_factor(tmp_path):
     assert {e.way: e.unseen for e in rows.candidates} == {
         **{"unchanged": 20, "linear": 0, "ntk": 19, "yarn": 0}
     }
-    specs = grid_specs(spec, (128, 96), (rows, columns))
+    specs = {one.by: one.spec for one in rows.whole_grid}
+    assert columns.whole_grid == ()
     for way, own in specs.items():
         whole = load(own).measure.frequencies
         for axis, one in enumerate((rows, columns)):
@@ -250,12 +161,12 @@ def test_axes_of_a_grid_are_extended_each_by_its_own_factor(tmp_path):
     told = {"_class_name": "WanTransformer3DModel", "attention_head_dim": 48}
     path, sides = write("wan", told, tmp_path), (42, 30, 52)
     (time,) = extend_on_grid(path, sides)
-    (linear, *_) = grid_specs(path, sides, (time,)).values()
+    linear = time.whole_grid[0].spec
     assert linear == "axial-rope:d=48,convention=wan,grid=42x30x52,stretch=2;1;1,stretch_by=linear"
     halved = load(path).measure.frequencies / [2, 1, 1]
     np.testing.assert_allclose(load(linear).measure.frequencies, halved, rtol=1e-12)
-    assert grid_specs("axial-rope:convention=cosmos,grid=8x8x8,d=96", sides, (time,)) == {}
-    assert "Only a test on longer videos says" in time.conclusion
+    stretched, *_ = extend_on_grid("axial-rope:convention=cosmos,grid=8x8x8,d=96", (16, 8, 8))
+    assert stretched.whole_grid == ()
     (time,) = extend_on_grid(
         "axial-rope:convention=hunyuan-video,grid=33x80x80,d=128", (66, 80, 80)
     )
@@ -286,11 +197,7 @@ def test_layers_with_a_window_need_no_scaling(tmp_path):
     """Once Mistral was advised llama3's scaling, where context said that no phase is new."""
     found = extend(gemma(tmp_path, model_type="mistral"), 131072)
     assert (found.window, found.windows, ways(found)["unchanged"].unseen) == (4096, (), 0)
-    assert conclude_extension(found).text == (
-        "NO SCALING NEEDED. Taken from 8192 to 131072 positions unchanged, every pair stays within "
-        "the angles of training, as a query sees 4096 positions. Only a test on long texts says "
-        "how well a model works at that length."
-    )
+    assert found.verdict == "no scaling needed"
     assert (
         ways(extend(gemma(tmp_path, sliding_window=None, model_type="llama"), 131072))[
             "unchanged"
@@ -308,16 +215,12 @@ def test_a_window_longer_than_training_meets_new_phases(tmp_path):
 def test_of_layers_that_differ_those_are_named_that_need_a_scaling(tmp_path):
     found = extend(gemma(tmp_path), 131072)
     assert (found.window, found.windows) == (None, (4096,))
-    assert (
-        "28 of 128 pairs reach angles unseen in training "
-        "in layers without a window; those that see "
-        "4096 positions need no scaling, but share the rotation."
-    ) in conclude_extension(found).text
+    assert (found.unchanged.unseen, found.pairs) == (28, 128)
+    assert [f.code for f in found.findings] == ["extension-windows"]
     found = extend(write("gemma", PUBLISHED["google/gemma-3-1b-it"], tmp_path), 131072)
     assert (found.window, found.windows) == (None, (512,))
-    assert "in full_attention layers; the others see 512 positions and need no scaling." in (
-        conclude_extension(found).text
-    )
+    assert found.part == "full_attention"
+    assert "512" in found.findings[0].message
 
 
 def test_an_original_length_that_no_config_says_is_told(tmp_path):
@@ -327,12 +230,9 @@ def test_an_original_length_that_no_config_says_is_told(tmp_path):
     path = gemma(tmp_path, **own, rope_scaling=scaling)
     found = extend(path, 2**18)
     assert (found.original, found.by_factor) == (16384, True)
-    assert (
-        "The lines take 16384, 131072 over the factor of its scaling, for the length of training, "
-        "which the config does not say. Only a test"
-    ) in conclude_extension(found).text
+    assert [f.code for f in found.findings] == ["original-by-factor"]
     assert not extend(write("own", PUBLISHED["meta-llama/Llama-3.1-8B"], tmp_path), 2**18).by_factor
-    with pytest.raises(PefourierError, match="took it there from 16384, by its factor: for anoth"):
+    with pytest.raises(PefourierError, match="stands for 131072 positions"):
         extend(path, 131072)
 
 
@@ -344,20 +244,20 @@ def test_context_and_an_extension_agree_on_the_length_of_a_config(tmp_path):
     assert (known.trained, known.length) == (32768, 131072)
     assert extend(path, 262144).trained == 131072
     assert describe_context(path, 4096)[1].length == 4096
-    with pytest.raises(PefourierError, match=r"give --extend-from rope:rho=1000000,d=128 --length"):
+    with pytest.raises(PefourierError, match="stands for 131072 positions"):
         extend(path, 131072)
 
 
 def test_a_grid_of_training_that_no_config_states_is_said_to_be_taken(run, tmp_path):
     wan = write("wan", {"_class_name": "WanTransformer3DModel", "attention_head_dim": 48}, tmp_path)
-    taken = "training is taken to have had the usual one of such models, 21x30x52."
     for known in ((), ("--length", "13x30x52")):
-        done = run("design", "--extend-from", wan, "--grid", "42x30x52", *known)
-        assert done.status == 0, done.err
-        told = " ".join(done.out.split())
-        assert (taken in told) == (not known)
-        assert f"Taken from {13 if known else 21} to 42 positions" in told
-        assert f"stretch_by=yarn,trained={13 if known else 21};" in told
+        (record,) = run(
+            "design", "--extend-from", wan, "--grid", "42x30x52", *known, "--json"
+        ).results
+        assert ([f["code"] for f in record["findings"]] == ["grid-default"]) == (not known)
+        assert (record["trained"], record["length"]) == (13 if known else 21, 42)
+        yarn = record["whole_grid"][-1]
+        assert f"stretch_by=yarn,trained={13 if known else 21};" in yarn["spec"]
     done = run("design", "--extend-from", f"{wan}:grid=13x30x52", "--grid", "42x30x52")
     assert "is a file, which takes no parameters behind a colon; give options such" in done.err
 
@@ -367,3 +267,39 @@ def test_a_grid_is_not_extended_from_one_length(run, trained):
     """Status 3, once."""
     done = run("design", "--extend-from", "axial-rope", "--grid", "4x4", "--length", trained)
     assert (done.status, done.out, done.err.count("\n")) == (2, "", 1)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "meta-llama/Llama-3.1-8B",
+        "meta-llama/Llama-3.2-1B",
+        "mistralai/Mistral-7B-v0.1",
+        "CohereForAI/c4ai-command-r7b-12-2024",
+        "tencent/Hunyuan-7B-Instruct",
+        "answerdotai/ModernBERT-base",
+        "openai/gpt-oss-20b",
+        "EleutherAI/pythia-1.4b",
+    ],
+)
+def test_new_angles_are_those_of_context(name, tmp_path):
+    """One number: once 29 in one answer and 25 in the other, of Llama 3.1 at 200k."""
+    path = whole_layers(write("own", PUBLISHED[name], tmp_path))
+    enc = load(path)
+    length, own = int(1.3 * len(enc)), enc.measure.frequencies
+    found = extend(path, length)
+    lags = min(length, found.window or length)
+    assert found.unchanged.unseen == count_unseen(own, own, found.trained, lags)
+    if enc.params["scaling"] == "none":
+        _, known = describe_context(path, length, trained=found.trained)
+        assert found.unchanged.unseen == known.rotations[0].unseen
+
+
+def test_llama_at_200k_meets_25_new_pairs_and_yarn_has_its_factor(tmp_path, run):
+    path = write("llama", PUBLISHED["meta-llama/Llama-3.1-8B"], tmp_path)
+    (record,) = run("design", "--extend-from", path, "--to", "200k", "--json").results
+    by_way = {one["way"]: one for one in record["candidates"]}
+    assert by_way["unchanged"]["unseen"] == 25
+    assert by_way["yarn"]["factor"] == 204800 / 8192
+    assert record["encoding"] == "rope"
+    assert record["params"]["to"] == 204800

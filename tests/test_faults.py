@@ -241,7 +241,7 @@ class Screen(io.StringIO):
 @pytest.mark.parametrize("command", ["spectrum", "list --json", "--help", "spectrum --help"])
 @pytest.mark.parametrize("error", [errno.ENOSPC, errno.EPIPE, errno.EIO])
 def test_an_answer_that_cannot_be_written_is_one_line(monkeypatch, capsys, command, error):
-    monkeypatch.setattr("pefourier.cli.streams.give_up_stdout", lambda: None)
+    monkeypatch.setattr("pefourier.cli.process.give_up_stdout", lambda: None)
     monkeypatch.setattr("pefourier.cli.main.give_up_stdout", lambda: None)
     monkeypatch.setattr(sys.modules[__name__].errno, "ENOSPC", error)
     for n in (1, 2):

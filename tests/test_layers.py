@@ -115,8 +115,8 @@ def test_no_module_imports_itself_in_a_circle():
         "pefourier.encodings.axis_parts",
         "pefourier.encodings.domain",
         "pefourier.encodings.encoding",
+        "pefourier.geometry.closest_rows",
         "pefourier.geometry.equal_rows",
-        "pefourier.geometry.row_search",
     }
     TopologicalSorter(graph).prepare()  # raises CycleError
 

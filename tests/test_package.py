@@ -163,7 +163,6 @@ def without(missing, *arguments):
         "design --length 64 --d 16",
         "list rope",
         "explain gap",
-        "cite",
     ],
 )
 def test_commands_do_without_torch_and_matplotlib(arguments):

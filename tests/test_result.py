@@ -21,6 +21,8 @@ from matplotlib.figure import Figure
 from tiny_models import write_model
 
 import pefourier
+from pefourier.analysis.encode import Written
+from pefourier.encodings import load
 from pefourier.errors import PefourierError
 from pefourier.result import Result
 
@@ -48,6 +50,7 @@ RESULTS = {
     "relations on a grid": lambda: pefourier.relations("axial-rope", grid=(3, 4), d=16),
     "usage": lambda: pefourier.usage(write_model(Path(mkdtemp()))),
     "resize": lambda: pefourier.resize("axial", (5, 6), grid=(3, 4), d=16),
+    "encode": lambda: Written("a.npy", (9, 4), np.arange(9), about=(load("dft", 9, 4),)),
 }
 
 
@@ -151,6 +154,7 @@ ANSWERS = {  # what else is found by asking: of design --extend-from, train, rep
     "Summary",
     "CausalSummary",
     "Claim",
+    "Written",
 }
 
 

@@ -2,15 +2,16 @@
 
 import json
 import re
-import sys
 
 import mpmath
 import numpy as np
 import pytest
 
-from pefourier.analysis.measure import folded
+from pefourier.analysis import smoothing
+from pefourier.analysis.measure import alias
 from pefourier.analysis.reconstruct import position_functions
-from pefourier.analysis.spectrum import at_nearest_points, density, smoothed
+from pefourier.analysis.smoothing import at_nearest_points, smoothed
+from pefourier.analysis.spectrum import density
 from pefourier.encodings import build, load
 from pefourier.encodings.encoding import as_encoding, from_table, without_mean
 from pefourier.errors import PefourierError
@@ -84,7 +85,7 @@ def test_two_points_equally_near_share():
 
 
 def test_frequencies_above_pi_fold_back():
-    assert folded(np.array([2 * np.pi - 1.0, 2 * np.pi + 1.0, 3.0])).tolist() == pytest.approx(
+    assert alias(np.array([2 * np.pi - 1.0, 2 * np.pi + 1.0, 3.0])).tolist() == pytest.approx(
         [1.0, 1.0, 3.0]
     )
     wave = np.cos(np.outer(np.arange(64), [2 * np.pi * 60 / 64]))
@@ -160,8 +161,8 @@ def test_rope_and_sinusoidal_of_one_base_have_one_density():
 def test_leaving_out_far_terms_changes_nothing_that_shows(monkeypatch):
     steps, weights = np.random.default_rng(0).uniform(0, 400, 300), np.full(300, 1 / 300)
     whole = smoothed(steps, weights, 401, 4.0)
-    monkeypatch.setattr(sys.modules["pefourier.analysis.spectrum"], "SMALL", 0)
-    monkeypatch.setattr(sys.modules["pefourier.analysis.spectrum"], "AT_ONCE", 7)
+    monkeypatch.setattr(smoothing, "SMALL", 0)
+    monkeypatch.setattr(smoothing, "AT_ONCE", 7)
     cut = smoothed(steps, weights, 401, 4.0)
     assert np.abs(whole - cut).max() <= 1e-16 * whole.max() + 1e-17
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pefourier.analysis.measure import as_seen, choose_method, frequencies_and_weights
+from pefourier.analysis.measure import choose_method, frequencies_and_weights, visible_frequencies
 from pefourier.encodings.encoding import BLOCK, Encoding, as_encoding, row_blocks, without_prefix
 
 SMEAR = 0.1  # decades: the width of the Gaussian around each frequency
@@ -89,7 +89,7 @@ def single_waves(encoding: Encoding | np.ndarray, method: str = "auto") -> Decad
     """
     enc = without_prefix(as_encoding(encoding))
     frequencies, weights = frequencies_and_weights(enc, choose_method(enc, method))
-    frequencies = as_seen(enc, frequencies)
+    frequencies = visible_frequencies(enc, frequencies)
     moving = (frequencies > 0) & ~(weights <= NEGLIGIBLE)  # NaN stays
     at_zero = float(weights[frequencies == 0].sum())
     return DecadeDensity(frequencies[moving], weights[moving], at_zero)
@@ -104,7 +104,7 @@ def is_slow(encoding: Encoding | np.ndarray, method: str = "auto") -> bool:
     """
     enc = without_prefix(as_encoding(encoding))
     frequencies, weights = frequencies_and_weights(enc, choose_method(enc, method))
-    frequencies = as_seen(enc, frequencies)
+    frequencies = visible_frequencies(enc, frequencies)
     moving = float(weights[frequencies > 0].sum())
     slow = float(weights[(frequencies > 0) & (frequencies <= np.pi * FIRST)].sum())
     return moving > NEGLIGIBLE and slow > moving / 2

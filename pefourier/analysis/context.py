@@ -1,56 +1,48 @@
-r"""How far does a rotation reach, and what does another reading of it cost?
+r"""How far do a model's positions reach, and what does another reading of them cost?
 
 Conventions
 -----------
 A rotation turns pair i of a head by :math:`p\,\omega_i` at position p; :math:`\omega_i` is in
 radians per position. A head has `pairs` of dimensions, of which those without a frequency, or with
-frequency 0, do not turn. `trained` is the number of positions of training, `length` the number
-asked for. A turn is 2 pi. Everything here is a closed form or a scan of whole positions.
+frequency 0, do not turn: they add 1 each to the kernel :math:`B(m) = f + \sum_i \cos m\omega_i` at
+every lag m. `trained` is the number of positions of training, `length` the number asked for. A turn
+is 2 pi. Everything here is a closed form or a scan of whole positions.
 
-`base_bound`, `critical_dimension`, `decay_bound` and `cache_phase_errors` are single formulas;
-`describe_rotation` puts them together for one encoding. What another reading costs is in
-`pefourier.encodings.readings`.
+`base_bound`, `critical_dimension`, `nearer_scores_higher` and `new_pairs` are single formulas;
+`describe_context` puts them together for all rotations of a model.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import ceil, log, pi
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
 from pefourier.analysis.faithful import lost_codes
+from pefourier.analysis.misread import Reading, read_against
 from pefourier.analysis.operators import columns_that_turn
-from pefourier.encodings import build, load
-from pefourier.encodings.checks import check_cost
+from pefourier.encodings import build
 from pefourier.encodings.encoding import Encoding, Finding
+from pefourier.encodings.families.relative import t5_buckets
 from pefourier.encodings.families.rotary import rotation_of, scaling_parameters
-from pefourier.encodings.readings import (
-    FARTHEST,
-    first_below,
-    layouts_apart,
-    levels_below,
-    readings_apart,
+from pefourier.encodings.model_positions import (
+    ModelPositions,
+    TrainedLength,
+    describe_positions,
+    original_length_of,
 )
-from pefourier.encodings.sources.config import ModelConfig
-from pefourier.encodings.sources.layers import LayerRun, layer_spec, open_model, read_layers
+from pefourier.encodings.readings import FARTHEST, first_below
+from pefourier.encodings.sections import AXES
 from pefourier.encodings.sources.mrope import axis_in
-from pefourier.encodings.sources.rope_config import INDEXER, PAIRED, rotates, trained_as_stated
-from pefourier.encodings.sources.schedule import lint_layers
-from pefourier.encodings.sources.temperature import Temperature, read_temperature
-from pefourier.encodings.sources.weights import (
-    TENSOR,
-    first_row,
-    has_no_table,
-    tensors_beside,
-    untrained_distances,
-)
-from pefourier.encodings.spans import AXES
-from pefourier.encodings.specs import source_of
-from pefourier.errors import PefourierError, shown, unknown
+from pefourier.encodings.sources.rope_config import INDEXER, PAIRED
+from pefourier.encodings.sources.temperature import Temperature
+from pefourier.errors import PefourierError, shown
 from pefourier.geometry.closest import closest_pair
-from pefourier.geometry.precision import FormatLoss, check_formats, format_losses
+from pefourier.geometry.grown_grids import turn_limits
+from pefourier.geometry.precision import FormatLoss, format_losses
 from pefourier.result import Result
+from pefourier.writing.text import number, ranges
 
 RATIO_SLACK = 1e-9  # relative, within which two frequencies are one
 FORMATS_OF_PHASES = ("float32", "bfloat16", "float16")
@@ -72,19 +64,31 @@ class Band:
     longest_wavelength: float | None
     turns_trained: float  # of the slowest pair over the positions of training, as trained
     turns: float  # of the slowest pair over the length asked for
+    rotation: str = field(default="", metadata={"told": False})  # whose they are
+
+    @property
+    def numbers(self) -> str:
+        """The first and the last pair."""
+        return "-".join(dict.fromkeys(map(str, (self.first_pair, self.last_pair))))
+
+    @property
+    def divided_by(self) -> str:
+        """The least and the largest divisor."""
+        return from_to(self.least_divisor, self.largest_divisor)
+
+    @property
+    def wavelengths(self) -> str:
+        """The shortest and the longest wavelength."""
+        return from_to(self.shortest_wavelength, self.longest_wavelength)
 
 
-@dataclass(frozen=True)
-class CacheLoss:
-    """Keys in a cache, each rotated when it was the last, where frequencies grow with the length.
+def from_to(least: float | None, most: float | None) -> str:
+    """The ends of a range, or the number that both read as.
 
-    A prompt that is computed at once has them all from one length, and no error.
+    >>> from_to(1.0, 1.0), from_to(6.25, 18)
+    ('1', '6.25-18')
     """
-
-    query: int  # the last position, whose frequencies a consistent rotation would have
-    keys: tuple[int, ...]  # positions
-    errors: tuple[float, ...]  # of their phases against that rotation: the largest of a pair, rad
-    cosines: tuple[float, ...]  # between the keys and those of that rotation
+    return "-".join(dict.fromkeys(map(number, (least, most))))
 
 
 @dataclass(frozen=True)
@@ -100,12 +104,11 @@ class Rotation:
     attention_factor: float  # multiplies cosines and sines
     softmax_factor: float  # multiplies the logits beyond that
     bands: tuple[Band, ...]
-    bound: int | None  # first lag m with B(m) < 0 over rotated pairs; None: not below 2^20
+    bound: int | None  # first lag m with B(m) < 0 over the whole head; None: none below 2^20
+    nearer_higher: float | None  # `nearer_scores_higher` within what a query sees; None: undefined
     critical_dimension: int | None  # None without a base
-    decay: tuple[tuple[int, float], ...]  # lag, RoFormer's bound on the score, of pairs that turn
-    cache: CacheLoss | None  # None where frequencies are the same at all lengths
     idle: int  # rotated pairs that never complete a turn within the length
-    unseen: int  # pairs that meet phases which training never met
+    unseen: int | None  # pairs that meet phases which training never met; None: it is not known
     familiar_length: int | None  # the longest at which no pair does; None: any, or not one for all
     window: int | None  # positions that a query sees in its layers; None: all
     frequencies: np.ndarray  # (rotated pairs,) radians per position
@@ -114,6 +117,17 @@ class Rotation:
     partners: np.ndarray = field(metadata={"told": False})  # (rotated pairs, 2) rows of a head
     axes: dict[str, tuple[int, ...]] | None = None  # of an image's frames, rows, columns: pairs
     scaling_parameters: dict[str, Any] = field(default_factory=dict)  # as `rope` takes them
+
+    @property
+    def rows(self) -> str:
+        """Which rows of a head turn together: the first two pairs, and the last."""
+        each = [f"{a}+{b}" for a, b in self.partners]
+        return ", ".join(each) if len(each) < 3 else f"{each[0]}, {each[1]} … {each[-1]}"
+
+    @property
+    def safe_phase(self) -> int | None:
+        """Positions that phases computed in bfloat16 tell apart."""
+        return self.precision["bfloat16"].safe_phase
 
 
 @dataclass(frozen=True)
@@ -124,294 +138,483 @@ class Layers:
     kind: str  # rotary, none, learned, sinusoidal, alibi, t5, …
     rotation: int | None  # which of the context's rotations
     window: int | None  # positions that a query sees; None: all
+    name: str = field(default="", metadata={"told": False})  # of the rotation
+
+    @property
+    def numbers(self) -> str:
+        """The numbers of the layers."""
+        return ranges(self.index) or "all"
 
 
 @dataclass(frozen=True)
-class Reading:
-    """What is left where a rotation is read as another one."""
+class AxisPairs:
+    """The pairs that turn by one place of a token of an image."""
 
-    other: str
-    rotation: str  # the type of layer that is misread, of several the one it costs most
-    positions: np.ndarray = field(metadata={"told": ""})  # where the cosine is shown
-    cosine: np.ndarray  # between the codes of the two readings, 1: the same
-    below: dict[str, int | None]  # first position at which it falls below .99, .9 and .5
-    logits: float  # how many times the meant ones, at every position: by factors of the readings
+    axis: str
+    index: tuple[int, ...]
+
+    @property
+    def numbers(self) -> str:
+        """The numbers of the pairs."""
+        return ranges(self.index)
+
+
+AXIS = {"t": "frame", "y": "row", "x": "column"}
 
 
 @dataclass(frozen=True, repr=False)
 class Context(Result):
     """A model's positions as a whole, or those of one encoding."""
 
+    shown: ClassVar[dict[str, str]] = {
+        "positions": "length",
+        "positions of training": "trained_text",
+        "rows of the table": "held_text",
+        "slope": "slope_ends",
+        "alike from distance": "far",
+        "pairs of a head": "facts.pairs",
+        "of them rotated": "facts.rotated",
+        "rows that turn together": "row_text",
+        "base": "facts.base",
+        "scaling": "facts.scaling",
+        "factor of cosines and sines": "facts.attention_factor",
+        "factor of the softmax": "softmax_text",
+        "safe length, phases in bfloat16": "facts.safe_phase",
+        "first lag with a negative sum": "bound_text",
+        "P(nearer scores higher)": "facts.nearer_higher",
+        "pairs that never turn in the length": "facts.idle",
+        "pairs in phases not trained": "facts.unseen",
+        "no new phase up to": "facts.familiar_length",
+        "queries grow to": "temperature.largest",
+    }
+    listed: ClassVar[dict[str, dict[str, str]]] = {
+        "layers": {
+            "layers": "numbers",
+            "kind": "kind",
+            "rotation": "name",
+            "window": "window",
+        },
+        "all_bands": {
+            "rotation": "rotation",
+            "band": "treatment",
+            "pairs": "pairs",
+            "numbers": "numbers",
+            "divided by": "divided_by",
+            "wavelengths": "wavelengths",
+            "turns_trained": "turns_trained",
+            "turns": "turns",
+        },
+        "image_axes": {"axis of an image": "axis", "numbers": "numbers"},
+        "readings": {"cosine falls below": "level", "from position": "position"},
+    }
+
     layers: tuple[Layers, ...]
     rotations: tuple[Rotation, ...]
-    trained: int
+    trained: TrainedLength
     length: int
     allowed: int | None  # positions that the config allows, with its scaling; None: there is none
     temperature: Temperature | None  # how queries grow with their position; None: they do not
+    unread: tuple[str, ...]  # keys about positions that the config has and nobody reads
     findings: tuple[Finding, ...]
+    codes: Encoding = field(metadata={"told": False})  # the first rotation, or what there is
     against: Reading | None = None  # another reading of the rotation, where one was asked for
-    indexer: Rotation | None = None  # of what chooses keys, beside those of layers
-    presumed: bool = field(default=False, metadata={"told": False})  # trained as the config allows
-    given: bool = field(default=False, metadata={"told": False})  # trained as the user says
-    silent: bool = field(default=False, metadata={"told": False})  # nothing says how long that was
-    published: tuple[str, int] = field(default=("", 0), metadata={"told": False})  # `published_end`
     slopes: tuple[float, ...] | None = None  # of ALiBi, one a head: what a step takes from a logit
     tables: dict[str, tuple[str, int | None]] = field(  # that end, by side: what they are, rows
         default_factory=dict, metadata={"told": False}
     )
 
+    @property
+    def verdict(self) -> str:
+        """How far positions reach, or what another reading of them costs."""
+        if not self.rotations:
+            return table_verdict(self)
+        if self.against is not None:
+            return self.against.verdict
+        if self.trained.length is None:
+            return "training length unknown"
+        if self.new_pairs:
+            return "unseen angles"
+        windows = [window_within(run.window, self.length) for run in self.layers]
+        return "no new angles" if None in windows else "beyond every window"
+
+    @property
+    def turning(self) -> tuple[Rotation, ...]:
+        """The rotations of layers, without that of an indexer."""
+        return tuple(r for r in self.rotations if r.name != INDEXER)
+
+    @property
+    def new_pairs(self) -> int:
+        """Pairs of all rotations that reach angles which training never met."""
+        return sum(r.unseen or 0 for r in self.turning)
+
+    @property
+    def all_pairs(self) -> int:
+        """Pairs of all rotations that turn."""
+        return sum(r.rotated for r in self.turning)
+
+    @property
+    def idle_pairs(self) -> int:
+        """Pairs of all rotations that never complete a turn."""
+        return sum(r.idle for r in self.turning)
+
+    @property
+    def widest_window(self) -> int | None:
+        """The most positions that any layer sees; None: all."""
+        windows = [run.window for run in self.layers]
+        return None if None in windows else max(windows)
+
+    @property
+    def trained_text(self) -> str | None:
+        """The positions of training and who says so; None where nothing rotates."""
+        return str(self.trained) if self.rotations else None
+
+    @property
+    def is_type_assumed(self) -> bool:
+        """Whether the model type is not known and was read as another."""
+        return any(f.code == "model-type-unknown" for f in self.findings)
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What is known of the rotation; of several each by the name of its layers."""
+        names = FACTS if self.rotations else ()
+        return {
+            name: by_rotation(self.rotations, [getattr(r, name) for r in self.rotations])
+            for name in names
+        }
+
+    @property
+    def row_text(self) -> Any:
+        """The rows that turn together, with how they are called where that is assumed."""
+        how = " (assumed)" if self.is_type_assumed else ""
+        return by_rotation(self.rotations, [f"{r.rows}{how}" for r in self.rotations])
+
+    @property
+    def bound_text(self) -> Any:
+        """The first lag with a negative sum, or that there is none."""
+        told = [r.bound or "none below 2^20" for r in self.rotations]
+        return by_rotation(self.rotations, told) if told else None
+
+    @property
+    def softmax_text(self) -> Any:
+        """The factors of the logits where they have one, and whether these are assumed."""
+        if all(r.softmax_factor == 1 for r in self.rotations):
+            return None
+        how = " (assumed)" if self.is_type_assumed else ""
+        told = [f"{number(r.softmax_factor)}{how}" for r in self.rotations]
+        return by_rotation(self.rotations, told)
+
+    @property
+    def held_text(self) -> Any:
+        """Rows of the only table, or of each side's."""
+        if self.held is None or len(self.tables) < 2:
+            return self.held
+        return {side: rows for side, (_, rows) in self.tables.items()}
+
+    @property
+    def all_bands(self) -> list[Band]:
+        """The bands of all rotations."""
+        return [
+            replace(b, rotation=r.name or "all layers") for r in self.rotations for b in r.bands
+        ]
+
+    @property
+    def image_axes(self) -> list[AxisPairs]:
+        """The pairs that turn by frames, rows and columns of images."""
+        axes = next((r.axes for r in self.rotations if r.axes), {})
+        return [AxisPairs(f"{axis} ({AXIS[axis]})", pairs) for axis, pairs in axes.items()]
+
+    @property
+    def readings(self) -> list[Any]:
+        """From where on the cosine to another reading is below each level."""
+        return self.against.falls if self.against else []
+
+    @property
+    def held(self) -> int | None:
+        """Positions that a table has rows for; None where there is no table."""
+        return None if self.rotations else rows_held(self)
+
+    @property
+    def lost(self) -> int:
+        """Positions asked for that have no row."""
+        return self.length - (self.held or self.length)
+
+    @property
+    def far(self) -> int | None:
+        """The distance from which on all have one code; None where there is none such."""
+        return None if self.rotations else far_distance(self.codes)
+
+    @property
+    def slope_ends(self) -> list[float] | None:
+        """The steepest and the flattest slope of ALiBi."""
+        return from_to(min(self.slopes), max(self.slopes)) if self.slopes else None
+
+    def series(self) -> tuple[list[str], Iterator[list[Any]]]:
+        """Names of the columns of CSV; a row for each band of each rotation, or each slope."""
+        bands = [one for one in BAND_COLUMNS]
+        return [*SIZES, *ROTATION_COLUMNS, *(f"band_{told}" for told in bands), "head", "slope"], (
+            context_rows(self)
+        )
+
+
+FACTS = (
+    *("pairs", "rotated", "base", "scaling", "attention_factor", "softmax_factor", "bound"),
+    *("nearer_higher", "idle", "unseen", "familiar_length", "safe_phase"),
+)
+SIZES = ("trained", "length")
+ROTATION_COLUMNS = (
+    *("rotation", "pairs", "rotated", "base", "scaling", "attention_factor", "bound"),
+    *("nearer_higher", "idle", "unseen"),
+)
+BAND_COLUMNS = {
+    "class": "treatment",
+    **{
+        name: name
+        for name in (
+            *("pairs", "first_pair", "last_pair", "least_divisor", "largest_divisor"),
+            *("shortest_wavelength", "longest_wavelength", "turns_trained", "turns"),
+        )
+    },
+}
+
+
+def context_rows(c: Context) -> Iterator[list[Any]]:
+    """Sizes with each band of each rotation, or each head's slope."""
+    sizes = [c.trained.length, c.length]
+    blank = [None] * (len(ROTATION_COLUMNS) + len(BAND_COLUMNS))
+    for r in c.rotations:
+        own = [r.name, *(getattr(r, name) for name in ROTATION_COLUMNS[1:])]
+        for b in r.bands:
+            yield [*sizes, *own, *(getattr(b, name) for name in BAND_COLUMNS.values()), None, None]
+    for head, slope in enumerate(c.slopes or ()):
+        yield [*sizes, *blank, head, slope]
+    if not c.rotations and not c.slopes:
+        yield [*sizes, *blank, None, None]
+
+
+def by_rotation(rotations: Sequence[Rotation], values: list[Any]) -> Any:
+    """The value of the only rotation, or each by the name of its layers."""
+    if len(rotations) == 1:
+        return values[0]
+    names = (r.name.removesuffix("_attention") or "all" for r in rotations)
+    return dict(zip(names, values, strict=True)) or None
+
 
 def describe_context(
-    spec: str, length: int | None = None, trained: int | None = None, d: int | None = None
+    spec: str,
+    length: int | None = None,
+    trained: int | None = None,
+    d: int | None = None,
+    against: str | None = None,
 ) -> tuple[list[Encoding], Context]:
     """The layers and rotations of a model's config, or of one encoding, over `length` positions.
 
     Returned with the encoding of each rotation, under the SPEC that names its type of layer, or of
-    what positions there are. `length` is by default what the config allows with its scaling
-    (`encodings.specs.standing_length`), `trained` the original length of a scaling, else the same.
+    what positions there are. `trained` positions were trained with the rotation that there is now;
+    without it the length before a scaling is assumed (`encodings.model_positions`).
 
     >>> _, found = describe_context("rope:rho=5e5", 131072, trained=8192, d=128)
     >>> found.rotations[0].unseen
     29
     """
-    runs = layer_runs(spec, d)
-    length = length or extended_length(spec, d)
-    parts = list(dict.fromkeys(run.part for run in runs if run.kind == "rotary"))
-    model = open_model(spec) if source_of(spec) == "config" else None
-    endless = source_of(spec) == "name" or (model is not None and model.longest() is None)
-    whole, own = load_parts(spec, parts, length, d, endless)
-    stated = [trained_as_stated(enc.params) for enc in whole]
-    met = trained or min(n or positions_of(enc) for n, enc in zip(stated, whole, strict=True))
-    allowed = max(map(positions_of, whole))
-    longest = length or allowed
-    presumed = trained is None
-    rotations = tuple(
-        rotation_of_part(spec, part, runs, enc, met, longest, presumed)
-        for enc, part in zip(own, parts, strict=False)
-    )
-    told = (f for enc in own for f in enc.findings if not (length and f.code == "length-default"))
-    found = tuple(dict.fromkeys(told))
-    turns = [parts.index(run.part) if run.kind == "rotary" else None for run in runs]
-    alike = [Layers(one.index, one.kind, i, one.window) for i, one in zip(turns, runs, strict=True)]
+    model = describe_positions(spec, length, trained, d)
+    rotations = [rotation_of_part(model, i) for i in range(len(model.parts))]
+    if model.indexer is not None:
+        met = model.trained.length or model.length
+        rotations.append(
+            describe_rotation(model.indexer, met, model.length, name=INDEXER, met="before scaling")
+        )
+    layers = []
+    for run in model.layers:
+        place = model.parts.index(run.part) if run.kind == "rotary" else None
+        name = "" if place is None else rotations[place].name or "the only one"
+        layers.append(Layers(run.index, run.kind, place, run.window, name))
+    own = list(model.rotations) or [model.codes]
     return own, Context(
-        tuple(alike),
-        rotations,
-        int(met),
-        longest,
-        allowed if model else None,
-        read_temperature(model, longest) if model else None,
-        (*found, *lint_layers(model, runs, int(met))) if model else found,
-        indexer=describe_indexer(model, spec, met, longest, d) if model and rotations else None,
-        presumed=presumed and None in stated,
-        given=not presumed,
-        silent=presumed and None in stated and endless,
-        published=published_end(model, whole) if model else ("", 0),
+        layers=tuple(layers),
+        rotations=tuple(rotations),
+        trained=model.trained,
+        length=model.length,
+        allowed=model.allowed,
+        temperature=model.temperature,
+        unread=model.unread,
+        findings=model.findings,
+        codes=model.codes,
+        against=read_against(own, against, model.length, d) if against else None,
         slopes=slopes_of(own[0]),
-        tables=model.tables() if model else {},
+        tables=model.tables,
     )
 
 
-def published_end(model: ModelConfig, rotations: Sequence[Encoding]) -> tuple[str, int]:
-    """The model whose base and scaling a config has, and the length up to which it was trained."""
-    for one in model.row.get("families", ()):
-        own = {"rho": one["base"], **one.get("scaling", {})}
-        if "ended" in one and any(own.items() <= {**enc.params}.items() for enc in rotations):
-            return one["name"], one["ended"]
-    return "", 0
-
-
-def rotation_of_part(
-    spec: str,
-    part: str,
-    runs: Sequence[LayerRun],
-    enc: Encoding,
-    trained: int,
-    length: int,
-    presumed: bool,
-) -> Rotation:
+def rotation_of_part(model: ModelPositions, place: int) -> Rotation:
     """The rotation of one type of layer, with the window of its layers and the axes of images."""
+    part, enc = model.parts[place], model.rotations[place]
+    before = model.trained.source == "assumed" and original_length_of(enc) is not None
     found = describe_rotation(
         enc,
-        trained,
-        length,
+        model.trained.length,
+        model.length,
         name=part,
-        window=window_of_rotation(runs, part),
-        scaled=presumed and not trained_as_stated(enc.params),
-        still=still_dimensions(spec),
+        window=model.widest_window(part),
+        met="before scaling" if before else "as it is",
+        still=model.still,
     )
-    return replace(found, axes=pairs_by_axis(enc, spec))
+    if model.trained.length is None:
+        found = replace(found, unseen=None, familiar_length=None)
+    return replace(found, axes=pairs_by_axis(enc, model.spec))
 
 
-def describe_indexer(
-    model: ModelConfig, spec: str, trained: int, length: int, d: int | None
-) -> Rotation | None:
-    """The rotation of the part of a model that chooses keys; None where it has none."""
-    if "indexer" not in model.row or model.part:
-        return None
-    enc = load(layer_spec(spec, INDEXER), length, d)
-    return describe_rotation(enc, trained, length, name=INDEXER)
+def describe_rotation(
+    enc: Encoding,
+    trained: int | None = None,
+    length: int | None = None,
+    *,
+    name: str = "",
+    window: int | None = None,
+    met: Literal["before scaling", "as it is"] = "before scaling",
+    still: int = 0,
+) -> Rotation:
+    """What is known of a rotary encoding over `length` positions (default: its own).
 
+    Parameters
+    ----------
+    enc : Encoding
+        ``rope`` by name, or of a model's config.
+    trained : int, optional
+        Positions of training; default the scaling's original length, else those of the encoding.
+    window : int, optional
+        Positions that a query sees, where that is not all: phases are those of lags, so that none
+        beyond it is met.
+    met : str
+        Whether training had the rotation before its scaling, or as it is.
+    still : int
+        Dimensions of a head that do not turn, beside those of the encoding.
 
-def extended_length(spec: str, d: int | None) -> int | None:
-    """Positions up to which a name's scaling extends those of training; None where it has none.
+    Raises
+    ------
+    PefourierError
+        For an encoding that does not turn pairs at declared frequencies.
 
-    >>> extended_length("rope:scaling=yarn,factor=4,original=4096", 128)
-    16384
+    Examples
+    --------
+    >>> from pefourier.encodings import load
+    >>> r = describe_rotation(load("rope:rho=5e5", 8192, 128), length=131072)
+    >>> r.bound, r.unseen, r.idle, r.critical_dimension
+    (18438, 29, 15, 70)
     """
-    params = load(spec, None, d).params if source_of(spec) == "name" else {}
-    return round(params["original"] * params["factor"]) if params.get("original") else None
+    check_turning(enc)
+    params, length = enc.params, length or len(enc)
+    trained = trained or original_length_of(enc) or len(enc)
+    own, plain = enc.measure.frequencies, frequencies_before_scaling(enc)
+    before = plain if met == "before scaling" else frequencies_at(enc, trained)
+    turning, seen = own != 0, window_within(window, length) or length
+    head = params["d"] + still
+    return Rotation(
+        name=name,
+        pairs=head // 2,
+        rotated=int(turning.sum()),
+        base=params["rho"],
+        scaling=params["scaling"],
+        pairing=PAIRED.get(params.get("layout")),
+        attention_factor=params["attention_factor"],
+        softmax_factor=params.get("softmax_factor", 1.0),
+        bands=tuple(bands(own, plain, trained, length, before, params["scaling"] == "longrope")),
+        bound=base_bound(own, still=head // 2 - len(own)),
+        nearer_higher=nearer_scores_higher(own[turning], seen),
+        critical_dimension=critical_dimension(2 * len(plain), params["rho"], trained),
+        idle=count_idle(own[turning], length),
+        unseen=count_unseen(own, before, trained, seen),
+        familiar_length=None if has_many(enc, length) else longest_familiar(own, before, trained),
+        window=window,
+        frequencies=own[turning],
+        trained_frequencies=plain[turning],
+        precision=format_losses(enc, FORMATS_OF_PHASES, gap=closest_pair(enc).distance),
+        partners=rows_of_a_head(enc, still)[turning],
+        scaling_parameters=parameters_of_scaling(params),
+    )
 
 
-def load_parts(
-    spec: str, parts: Sequence[str], length: int | None, d: int | None, endless: bool
-) -> tuple[list[Encoding], list[Encoding]]:
-    """The encoding of each rotation, or of what positions there are: as it is, and of a length.
+def new_pairs(
+    enc: Encoding, length: int, trained: TrainedLength, window: int | None = None
+) -> int | None:
+    """Pairs that reach angles at a length which training never met; None where it is unknown.
 
-    What is `endless` has no length itself.
+    Given positions were trained with the rotation that there is now; assumed ones without its
+    scaling, where that says from which length on it begins.
+
+    >>> from pefourier.encodings import load
+    >>> enc = load("rope:rho=5e5,scaling=llama3,factor=8,original=8192", 204800, 128)
+    >>> [new_pairs(enc, 204800, TrainedLength(n, s))
+    ...  for n, s in ((131072, "given"), (8192, "assumed"))]
+    [25, 29]
     """
-    if parts and length:  # before positions are numbered
-        check_cost(shown(spec), "positions in narrow formats", length)
-    own_length = length if endless else None
-    whole = [load_layers(spec, part, own_length, d) for part in parts or [""]]
-    own = [load_layers(spec, p, length, d) for p in parts] if length and parts else whole
-    longest = length or max(map(positions_of, whole))
-    if parts and longest != max(map(len, own)):
-        own = [load_layers(spec, part, longest, d) for part in parts]
-    for enc in own:
-        check_formats(enc)
-    return whole, own
-
-
-def slopes_of(enc: Encoding) -> tuple[float, ...] | None:
-    """What each head of ALiBi takes from a logit for each position of distance; None: no ALiBi.
-
-    >>> slopes_of(load("alibi:d=4", 9))
-    (0.25, 0.0625, 0.015625, 0.00390625)
-    """
-    return tuple((-enc.codes(np.array([-1]))[0]).tolist()) if enc.name == "alibi" else None
-
-
-def positions_of(enc: Encoding) -> int:
-    """Positions of an encoding; of one of lags those between which its farthest lag lies."""
-    return int(np.abs(enc.domain.x).max()) + 1 if enc.domain.kind == "lag" else len(enc)
-
-
-def window_of_rotation(runs: Sequence[LayerRun], part: str | None = None) -> int | None:
-    """The most positions that a query of layers with a rotation sees; None where one sees all."""
-    rotating = (run for run in runs if run.kind == "rotary" and part in (None, run.part))
-    windows = [run.window for run in rotating]
-    return None if None in windows else max(windows, default=None)
-
-
-def pairs_by_axis(enc: Encoding, spec: str) -> dict[str, tuple[int, ...]] | None:
-    """The pairs that turn by the frame, row and column of an image's token; None: all by one."""
-    try:
-        axis = axis_in(spec, enc)
-    except PefourierError:  # sections that do not fit the pairs, of which there is a finding
+    if trained.length is None:
         return None
-    if axis is None:
-        return None
-    turning = enc.measure.frequencies != 0
-    return {
-        name: tuple(np.flatnonzero(turning & (axis == i)).tolist()) for i, name in enumerate(AXES)
-    }
+    before = trained.source == "assumed" and original_length_of(enc) is not None
+    met = frequencies_before_scaling(enc) if before else frequencies_at(enc, trained.length)
+    seen = window_within(window, length) or length
+    return count_unseen(enc.measure.frequencies, met, trained.length, seen)
 
 
-def still_dimensions(spec: str) -> int:
-    """Dimensions of a head that a config keeps apart from those that turn, as DeepSeek's has."""
-    if source_of(spec) != "config":
-        return 0
-    config = open_model(spec).config
-    return (config.count("qk_nope_head_dim") or 0) if config.count("qk_rope_head_dim") else 0
+def frequencies_at(enc: Encoding, length: int) -> np.ndarray:
+    """The frequencies that a rotation has at a length, with its scaling."""
+    if not has_many(enc, length) and not has_many(enc, len(enc)):
+        return enc.measure.frequencies
+    found: np.ndarray = rotation_of(enc.params, length)[0]
+    return found
 
 
-def layer_runs(spec: str, d: int | None) -> list[LayerRun]:
-    """Runs of layers of a config; of any other encoding one run without an index."""
-    if source_of(spec) == "gguf":
-        from pefourier.encodings.sources.gguf_file import layers_in
-
-        return layers_in(spec)
-    if source_of(spec) != "config":
-        enc = load(spec, None, d)
-        on_a_line = enc.act == "rotate" and len(enc.domain.sides) == 1
-        return [LayerRun((), "rotary" if on_a_line else enc.name, "", None)]
-    model = open_model(spec)
-    usual = model.row.get("kind", "learned").split()[0]
-    if usual == "rotary" or rotates(model):
-        return read_layers(spec, usual)
-    return read_layers(spec, load_layers(spec, "", None, d).name)
+def has_many(enc: Encoding, length: int) -> bool:
+    """Whether frequencies depend on the length up to some length: dynamic, longrope."""
+    if enc.params.get("inv_freq") is not None or enc.params["scaling"] == "none":
+        return False
+    short, long = (rotation_of(enc.params, n)[0] for n in (1, length))
+    return not np.array_equal(short, long)
 
 
-def load_layers(spec: str, part: str, length: int | None, d: int | None) -> Encoding:
-    """The encoding of one type of layer, or of all."""
-    return table_of_config(spec) or load(layer_spec(spec, part), length, d)
+def base_bound(frequencies: np.ndarray, most: int = FARTHEST, still: int = 0) -> int | None:
+    r"""The first lag m with :math:`B(m) = f + \sum_i \cos m\omega_i < 0`.
 
+    f are the pairs of a head that do not turn, those of frequency 0 and `still` more: with as many
+    as turn B is never negative. Up to m a token like the query's is, on average over random heads,
+    preferred to a random one (Men et al., 2024, arXiv 2405.14591). Models are often used, and work,
+    far beyond: it is a fact about a base, not a failure. None where B stays positive below `most`.
 
-def table_of_config(spec: str) -> Encoding | None:
-    """A table of learned positions as long as its config says, where the weights are not at hand.
-
-    What its codes are is not known; of distances their buckets are. None for all else.
-    """
-    if source_of(spec) != "config":
-        return None
-    model = open_model(spec)
-    if distances := untrained_distances(model):
-        return replace(distances, spec=spec)
-    row, longest = model.row, model.longest()
-    way = model.config.values.get("position_embedding_type", "absolute")
-    learned = row.get("kind", "").split()[:1] == ["learned"] and "axial" not in row
-    learned = learned and not model.computes
-    if not learned or has_no_table(model) or way != "absolute" or model.part or not longest:
-        return None
-    if tensors_beside(model, TENSOR):
-        return None
-    first = first_row(model)  # rows before the one of position 0, which a number stands for
-    among = row.get("first") == "padding"
-    length, rows = (max(longest - first, 1), longest) if among else (longest, longest + first)
-    params = {"length": length, "rows": rows, "model_type": model.kind, "path": model.file}
-    return replace(build("learned", length=length, d=1), spec=spec, params=params)
-
-
-def lost_in_format(found: Context, dtype: str | None, strict: bool = False) -> list[str]:
-    """Rotations whose codes are not all distinct in a format at the length, and what is safe.
-
-    Where it is `strict`, errors and warnings, too.
-    """
-    faults = [f"has {f.code}" for f in found.findings if strict and f.severity != "note"]
-    if not dtype:
-        return faults
-    if dtype.partition(":")[0] not in FORMATS_OF_PHASES:
-        known = ", ".join(FORMATS_OF_PHASES)
-        raise PefourierError(f"context tells {known}; ask check-faithful for {dtype}")
-    return [
-        f"{f'(in {r.name} layers) ' if r.name else ''}{words}"
-        for r in found.rotations
-        for words in lost_codes(r.precision, found.length, dtype)
-    ] + faults
-
-
-def base_bound(frequencies: np.ndarray, most: int = FARTHEST) -> int | None:
-    r"""The first lag m with :math:`B(m) = \sum_i \cos m\omega_i < 0`, over the pairs that turn.
-
-    Up to there a token like the query's is, on average over random heads, preferred to a random one
-    (Men et al., 2024, arXiv 2405.14591), by what turns: dimensions that stand still add the same at
-    every lag. Models are often used, and work, far beyond: it is a fact about a base, not a
-    failure. None where B stays positive below `most`, and where nothing turns.
-
-    >>> base_bound(10000.0 ** (-np.arange(64) / 64))
-    1707
+    >>> base_bound(10000.0 ** (-np.arange(64) / 64)), base_bound(np.ones(4), still=4)
+    (1707, None)
     """
     turning = frequencies[frequencies != 0]
-    return first_below(turning, 0.0, most) if len(turning) else None
+    still += len(frequencies) - len(turning)
+    return first_below(turning, -float(still), most) if still < len(turning) else None
 
 
-def head_bound(r: Rotation, length: int) -> int | None:
-    """The first lag below a length at which the cosines of a whole head have a negative sum.
+def nearer_scores_higher(frequencies: np.ndarray, length: int) -> float | None:
+    r"""P(B(near) > B(far)) of lags below a length, far at least twice near (arXiv 2605.15514).
 
-    Pairs that stand still add 1 each at every lag: with as many as turn the sum is never negative.
+    Lags are uniform; of long texts 4096 evenly spaced ones stand for all. 1/2: a nearer position
+    scores no higher than a farther one. None where no lag is twice another.
+
+    >>> w = 10000.0 ** (-np.arange(64) / 64)
+    >>> [round(nearer_scores_higher(w, n), 2) for n in (4096, 32768)]
+    [0.94, 0.68]
     """
-    still = r.pairs - r.rotated
-    return first_below(r.frequencies, -float(still), length) if still < r.rotated else None
+    if length < 3 or not len(frequencies):
+        return None
+    lags = np.unique(np.linspace(1, length - 1, min(length - 1, LAGS)).astype(np.int64))
+    kernel = np.concatenate(
+        [np.cos(np.multiply.outer(part, frequencies)).sum(axis=1) for part in blocks(lags)]
+    )
+    first = np.searchsorted(lags, 2 * lags)
+    higher = sum(int((kernel[i] > kernel[j:]).sum()) for i, j in enumerate(first))
+    pairs = int((len(lags) - first).sum())
+    return higher / pairs if pairs else None
+
+
+def blocks(lags: np.ndarray) -> Iterator[np.ndarray]:
+    """Lags, some at a time."""
+    return (lags[i : i + LAGS_AT_ONCE].astype(float) for i in range(0, len(lags), LAGS_AT_ONCE))
+
+
+LAGS, LAGS_AT_ONCE = 4096, 512
 
 
 def critical_dimension(d: int, base: float | None, length: int) -> int | None:
@@ -429,101 +632,6 @@ def critical_dimension(d: int, base: float | None, length: int) -> int | None:
     return int(min(d, 2 * ceil(d / 2 * log(length / (2 * pi)) / log(base))))
 
 
-def decay_bound(frequencies: np.ndarray, lags: np.ndarray) -> np.ndarray:
-    r"""RoFormer's bound on how a score decays: the mean over i of :math:`|\sum_{j<i} e^{i m w_j}|`.
-
-    Su et al., 2021, section 3.4.3; the sums run over 1, 2 … all pairs. Without pairs it is 0.
-
-    >>> decay_bound(10000.0 ** (-np.arange(64) / 64), np.array([0, 1, 1000])).round(6)
-    array([32.5     , 31.538166,  4.470761])
-    """
-    phases = np.multiply.outer(np.asarray(lags, dtype=float), frequencies)
-    if not phases.shape[1]:
-        return np.zeros(len(phases))
-    return np.abs(np.cumsum(np.exp(1j * phases), axis=1)).mean(axis=1)
-
-
-def decay_lags(length: int) -> np.ndarray:
-    """Lags at which the bound is told: 0, powers of ten, and the last one of a length.
-
-    >>> decay_lags(4096)
-    array([   0,    1,   10,  100, 1000, 4095])
-    """
-    tens = 10 ** np.arange(len(str(length)))
-    return np.unique([0, *tens[tens < length], length - 1])
-
-
-def describe_rotation(
-    enc: Encoding,
-    trained: int | None = None,
-    length: int | None = None,
-    *,
-    name: str = "",
-    window: int | None = None,
-    scaled: bool = False,
-    still: int = 0,
-) -> Rotation:
-    """What is known of a rotary encoding over `length` positions (default: its own).
-
-    Parameters
-    ----------
-    enc : Encoding
-        ``rope`` by name, or of a model's config.
-    trained : int, optional
-        Positions of training; default the scaling's original length, else those of the encoding.
-    window : int, optional
-        Positions that a query sees, where that is not all: phases are those of lags, so that none
-        beyond it is met.
-    scaled : bool
-        Whether training had the scaling already, as where a config only tells the longer length.
-    still : int
-        Dimensions of a head that do not turn, beside those of the encoding.
-
-    Raises
-    ------
-    PefourierError
-        For an encoding that does not turn pairs at declared frequencies.
-
-    Examples
-    --------
-    >>> from pefourier.encodings import load
-    >>> r = describe_rotation(load("rope:rho=5e5", 8192, 128), length=131072)
-    >>> r.bound, r.unseen, r.idle, r.critical_dimension
-    (18438, 29, 15, 70)
-    """
-    check_turning(enc)
-    params = enc.params
-    length = length or len(enc)
-    trained = trained or trained_as_stated(params) or len(enc)
-    own, plain = enc.measure.frequencies, frequencies_before_scaling(enc)
-    head, turning, met = params["d"] + still, own != 0, own if scaled else plain
-    lags, cache = decay_lags(length), cache_loss(enc, length)
-    return Rotation(
-        name=name,
-        pairs=head // 2,
-        rotated=int(turning.sum()),
-        base=params["rho"],
-        scaling=params["scaling"],
-        pairing=PAIRED.get(params.get("layout")),
-        attention_factor=params["attention_factor"],
-        softmax_factor=params.get("softmax_factor", 1.0),
-        bands=tuple(bands(own, plain, trained, length, met, params["scaling"] == "longrope")),
-        bound=base_bound(own),
-        critical_dimension=critical_dimension(2 * len(plain), params["rho"], trained),
-        decay=tuple(zip(lags.tolist(), decay_bound(own[turning], lags).tolist(), strict=True)),
-        cache=cache,
-        idle=count_idle(own[turning], length),
-        unseen=count_unseen(own, met, trained, window_within(window, length) or length),
-        familiar_length=None if cache else longest_familiar(own, met, trained),
-        window=window,
-        frequencies=own[turning],
-        trained_frequencies=plain[turning],
-        precision=format_losses(enc, FORMATS_OF_PHASES, apart=closest_pair(enc).distance),
-        partners=rows_of_a_head(enc, still)[turning],
-        scaling_parameters=parameters_of_scaling(params),
-    )
-
-
 def parameters_of_scaling(params: Mapping[str, Any]) -> dict[str, Any]:
     """What a rotation's scaling was given, but the attention factor.
 
@@ -538,6 +646,29 @@ def rows_of_a_head(enc: Encoding, still: int) -> np.ndarray:
     """Rows of a head that turn together (pairs, 2), behind some that stand still."""
     before = (enc.params["d"] - enc.dim) * bool(enc.params.get("trailing"))
     return still + before + np.stack(columns_that_turn(enc), axis=1)
+
+
+def pairs_by_axis(enc: Encoding, spec: str) -> dict[str, tuple[int, ...]] | None:
+    """The pairs that turn by the frame, row and column of an image's token; None: all by one."""
+    try:
+        axis = axis_in(spec, enc)
+    except PefourierError:  # sections that do not fit the pairs, of which there is a finding
+        return None
+    if axis is None:
+        return None
+    turning = enc.measure.frequencies != 0
+    return {
+        name: tuple(np.flatnonzero(turning & (axis == i)).tolist()) for i, name in enumerate(AXES)
+    }
+
+
+def slopes_of(enc: Encoding) -> tuple[float, ...] | None:
+    """What each head of ALiBi takes from a logit for each position of distance; None: no ALiBi.
+
+    >>> slopes_of(load("alibi:d=4", 9))
+    (0.25, 0.0625, 0.015625, 0.00390625)
+    """
+    return tuple((-enc.codes(np.array([-1]))[0]).tolist()) if enc.name == "alibi" else None
 
 
 def check_turning(enc: Encoding) -> None:
@@ -657,111 +788,77 @@ def longest_familiar(own: np.ndarray, plain: np.ndarray, trained: int) -> int | 
     return int(np.floor((plain[short] / own[short]).min() * trained * (1 + RATIO_SLACK)))
 
 
-def cache_phase_errors(
-    enc: Encoding, query: int, keys: Sequence[int] | np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    r"""What frequencies that grow with the length do to keys that a cache keeps as they were.
+def table_verdict(c: Context) -> str:
+    """How far positions reach that do not turn: tables, biases, added waves."""
+    enc = c.codes
+    if {layer.kind for layer in c.layers} == {"none"}:
+        return "no positions"
+    if c.far is not None:
+        return "limited distance"
+    if c.held is not None:
+        return "too few rows" if c.lost > 0 else "fixed length"
+    if enc.measure is not None and len(enc.domain.sides) > 1:
+        return "scaled grid" if np.isfinite(turn_limits(enc)).any() else "a grid"
+    if any(f.code == "repeating-codes" for f in enc.findings):
+        return "codes repeat"
+    return "any length" if c.slopes or enc.measure is not None else "no rotation"
 
-    With rope_type dynamic, and with longrope where the length passes that of training, a key at p
-    was rotated when the sequence had p + 1 positions, the query at q with q + 1: their phases
-    differ by :math:`q w_i(q) - p w_i(p)` in place of :math:`(q - p) w_i(q)`. Returned are the
-    largest error over pairs, :math:`\max_i p\,|w_i(p) - w_i(q)|` in radians, and the cosine to the
-    consistent rotation, per key (huggingface/transformers#25104).
+
+def rows_held(c: Context) -> int | None:
+    """Positions that tables have rows for, of several the most; None where there is no table."""
+    enc = c.codes
+    if far_distance(enc) is not None or c.slopes:
+        return None
+    if c.tables and not (enc.name == "learned" and len(c.tables) == 1):
+        return max(rows or c.length for _, rows in c.tables.values())
+    if enc.origin == "file" and enc.act == "add" and c.length > len(enc):
+        return len(enc)
+    if enc.origin == "weights" or enc.name == "learned":
+        named = c.trained.source == "given" and "path" not in enc.params
+        return c.trained.length if named else len(enc)
+    return None
+
+
+def far_distance(enc: Encoding) -> int | None:
+    """The distance from which on all share a code, of T5's buckets and DeBERTa's vectors."""
+    if enc.name == "t5":
+        return int(shared_buckets(enc, enc.params["causal"])[-1][0])
+    return last_bucket(enc) if enc.name == "deberta" else None
+
+
+def shared_buckets(enc: Encoding, causal: bool) -> list[np.ndarray]:
+    """Distances before a token that share a bucket of T5's; those of the last go on for ever.
 
     >>> from pefourier.encodings import load
-    >>> enc = load("rope:scaling=dynamic,factor=2,original=4096", 8192, 128)
-    >>> error, cosine = cache_phase_errors(enc, 8191, [100, 8190])
-    >>> error.round(2), cosine.round(3)
-    (array([4.2 , 0.05]), array([0.405, 1.   ]))
+    >>> [int(run[0]) for run in shared_buckets(load("t5", 300, 4), False)]
+    [8, 12, 16, 23, 32, 46, 64, 91]
     """
-    now, _ = rotation_of(enc.params, query + 1)
-    then = [rotation_of(enc.params, int(p) + 1)[0] for p in keys]
-    errors = np.array([p * (own - now) for p, own in zip(keys, then, strict=True)])  # (keys, pairs)
-    return np.abs(errors).max(axis=1), np.cos(errors).mean(axis=1)
+    distance = np.arange(enc.params["max_distance"] + 1)
+    own = t5_buckets(-distance, enc.params["buckets"], int(distance[-1]), causal)
+    *near, last = np.split(distance, np.flatnonzero(np.diff(own)) + 1)
+    return [*(run for run in near if len(run) > 1), last]
 
 
-def cache_loss(enc: Encoding, length: int) -> CacheLoss | None:
-    """What a cache of keys does at a length; None where frequencies do not depend on that."""
-    if enc.params.get("inv_freq") is not None:
-        return None
-    (short, _), (long, _) = (rotation_of(enc.params, n) for n in (1, length))
-    if np.array_equal(short, long):
-        return None
-    query, before = length - 1, min(enc.params["original"], length - 1)
-    tens = 10 ** np.arange(len(str(before)))
-    later = np.linspace(before, query - 1, 4)[1:]
-    keys = np.unique([*tens[tens < before], before - 1, *later.astype(int)])
-    keys = keys[keys > 0]
-    if not len(keys):
-        return None
-    errors, cosines = cache_phase_errors(enc, query, keys)
-    return CacheLoss(query, tuple(keys.tolist()), tuple(errors.tolist()), tuple(cosines.tolist()))
+def last_bucket(enc: Encoding) -> int:
+    """The distance from which vectors of distances stay the same, on both sides of a token."""
+    far = np.arange(enc.params["max_distance"] + 2)
+    changed = [np.diff(enc.codes(side * far), axis=0).any(axis=1) for side in (1, -1)]
+    return int(np.flatnonzero(np.logical_or(*changed))[-1]) + 1
 
 
-def read_against(
-    encodings: Sequence[Encoding], other: str, length: int, d: int | None = None
-) -> Reading:
-    """The cosine between a rotation and another one, or a misreading of it, up to a length.
+def lost_in_format(found: Context, dtype: str | None, strict: bool = False) -> list[str]:
+    """Rotations whose codes are not all distinct in a format at the length, and what is safe.
 
-    Parameters
-    ----------
-    encodings : sequence of Encoding
-        The rotations of a model; of several the one is told that is read most differently.
-    other : str
-        A SPEC, or slips of `pefourier.diagnosis.against`: the scaling not applied, all of the head
-        rotated, another base, the other type of layer's rotation; or ``layout``: neighbours paired
-        for halves or the reverse.
-
-    >>> from pefourier.encodings import load
-    >>> read_against([load("rope:rho=5e5", 8192, 128)], "base=10000", 8192).below
-    {'.99': 3, '.9': 9, '.5': 27}
+    Where it is `strict`, errors and warnings, too.
     """
-    for enc in encodings:
-        if enc.act != "rotate" or enc.measure is None:
-            raise PefourierError(f"{shown(enc.spec)} is not rotary; --against compares rotations")
-    readings = [reading_of(enc, other, length, d) for enc in encodings]
-    return min(readings, key=likeness_of)
-
-
-def likeness_of(reading: Reading) -> tuple[float, ...]:
-    """How long the cosine of a reading stays, then how near its logits are: less is worse."""
-    falls = (FARTHEST if p is None else p for p in reading.below.values())
-    return (*falls, -abs(log(reading.logits)))
-
-
-def reading_of(enc: Encoding, other: str, length: int, d: int | None) -> Reading:
-    """One rotation and its misreading."""
-    from pefourier.diagnosis.against import layer_of, misread
-
-    check_reading(enc, other)
-    own = enc.measure.frequencies
-    if other == "layout":
-        apart, settings = layouts_apart(own), enc.params
-    else:  # over the pairs that are meant to turn; those that the other lacks do not turn there
-        read, settings = misread(enc, other, length, d)
-        apart = readings_apart(own, read[: len(own)])
-    below = levels_below(apart)
-    points = [*np.geomspace(1, max(length, 2), 64), *(p for p in below.values() if p is not None)]
-    at = np.unique(np.array(points).astype(np.int64))
-    at = at[at <= max(length, 2)]
-    cosine = np.cos(np.multiply.outer(at.astype(float), apart)).mean(axis=1)
-    logits = logits_factor(settings) / logits_factor(enc.params)
-    return Reading(other, layer_of(enc), at, cosine, below, logits)
-
-
-def check_reading(enc: Encoding, other: str) -> None:
-    """Refuse what is neither a misreading nor a SPEC, with the misreadings that are known."""
-    from pefourier.diagnosis.against import SLIPS, changes_of
-
-    if other in SLIPS or changes_of(enc, other) is not None:
-        return
-    try:
-        source_of(other)
-    except PefourierError:
-        way_out = f"Known: {', '.join(SLIPS)}; or give another rotation, as rope:rho=1e6."
-        raise unknown("misreading", other, SLIPS, way_out) from None
-
-
-def logits_factor(settings: Mapping[str, Any]) -> float:
-    """What a rotation multiplies logits with: queries and keys have a factor each."""
-    return settings["attention_factor"] ** 2 * settings.get("softmax_factor", 1.0)
+    faults = [f"has {f.code}" for f in found.findings if strict and f.severity != "note"]
+    if not dtype:
+        return faults
+    if dtype.partition(":")[0] not in FORMATS_OF_PHASES:
+        known = ", ".join(FORMATS_OF_PHASES)
+        raise PefourierError(f"context tells {known}; ask check-faithful for {dtype}")
+    return [
+        f"{f'(in {r.name} layers) ' if r.name else ''}{words}"
+        for r in found.rotations
+        for words in lost_codes(r.precision, found.length, dtype)
+    ] + faults

@@ -6,116 +6,218 @@ Frequencies are :math:`\rho^{-2i/d}`, i = 0 … d/2 - 1, radians per position; a
 `length` positions and `d` dimensions (of a head, for rotary positions). ``sinusoidal`` and ``rope``
 of one base have the same distances, rank and kernel, so that one table serves both.
 
-turns: every pair completes a turn. wavelength: the slowest needs k lengths for one. distance: the
-smallest between two codes is largest. rank, stable_rank, condition: of the table of codes; by these
-four a base is the best of the candidates, and one between them may be better. bound: the smallest
-base with B(m) >= 0 at every lag below the length (`pefourier.analysis.context.base_bound`).
+turns: every pair completes a turn. wavelength: the slowest needs k lengths for one. phase: the
+slowest keeps a cosine over the length. bound: the smallest base with B(m) >= 0 at every lag below
+the length (`pefourier.analysis.context.base_bound`). distance: the smallest between two codes is
+largest. rank, stable_rank, condition: of the table of codes; by these four a base is the best of
+the candidates, and one between them may be better. Of lengths for which tables take too long the
+criteria with a formula are answered alone.
 """
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cache
 from math import ceil, isfinite, pi
 from typing import Any, ClassVar
 
 import numpy as np
 
-from pefourier.analysis.context import base_bound
+from pefourier.analysis.context import base_bound, count_idle
 from pefourier.encodings import build
-from pefourier.encodings.checks import LARGEST, check_cost, check_count
-from pefourier.encodings.encoding import BLOCK, Encoding, Measure, row_blocks
-from pefourier.encodings.readings import STEP, lag_sums
+from pefourier.encodings.checks import COSTS, LARGEST, check_count
+from pefourier.encodings.encoding import Encoding, Finding, row_blocks
+from pefourier.encodings.findings import finding
+from pefourier.encodings.readings import lag_sums
 from pefourier.errors import PefourierError, shown
 from pefourier.geometry.closest import closest_pair
 from pefourier.geometry.precision import FORMATS, Format, rounded
 from pefourier.geometry.singular_values import decompose
 from pefourier.geometry.threads import map_ahead
 from pefourier.result import Result
+from pefourier.writing.page import fields_told
+from pefourier.writing.text import join, number
 
-BASES = (1.5, 2.0, 3.0, 5.0, 10.0, 30.0, 100.0, 1e3, 1e4, 1e5, 5e5, 1e6, 1e7, 1e8)
+BASES = (1.5, 2.0, 3.0, 5.0, 10.0, 30.0, 100.0, 1e3, 1e4, 1e5, 5e5, 1e6, 1e8)
 CRITERIA = ("turns", "distance", "rank", "stable_rank", "condition", "bound")
+BY_FORMULA = ("turns", "wavelength", "phase")  # criteria that need no table of codes and no search
+ROWS = 15  # candidates of the table on the screen; of an axis of a grid a third
 FIRST_BASE = 1000  # lengths: where the search for the smallest base with a bound begins
 DIGITS = 5  # of that base
 BASES_AT_ONCE = 2**9
 LATEST, BESIDE = 8, 2**-13  # bases that failed last; lags beside theirs, as a share of the length
+SERVING, LARGER = 11, 1.005  # bases in a row that serve, and the ratio of two of them
 AXES = "tyx"  # frames, rows, columns
 SECONDS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 SECONDS |= {"w": 7 * 86400.0, "y": 365.25 * 86400.0}
-TURN = 2 * pi * (1 - 1e-12)  # of which a wave that lasts the length is not short by rounding
-NEARBY = 2**12  # lags that are looked at in one pass over the codes
+ROUNDING = 1e-12  # by which a base is smaller than that of a whole turn
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A base and what it does; distances are l2 between codes with cosines and sines of size 1."""
+    """A base and what it does; distances are l2 between codes with cosines and sines of size 1.
+
+    What needs the table of codes is None where that takes too long.
+    """
 
     rho: float
     spec: str
-    min_distance: float
+    min_distance: float | None
     min_distance_cast: float | None  # after rounding the codes to the format asked for
-    rank: int
-    stable_rank: float
-    condition_number: float | None  # None where the rank is deficient
+    rank: int | None
+    stable_rank: float | None
+    condition_number: float | None  # None where the rank is deficient, too
     idle: int  # pairs that never complete a turn within the length
     bound: int | None  # first lag m with B(m) < 0
+
+
+@dataclass(frozen=True)
+class CandidateRow:
+    """A candidate in the table, with the criteria by which it is the best."""
+
+    candidate: Candidate
+    best_by: str
+
+    @property
+    def base(self) -> str:
+        """Its base in as many digits as it takes to type it back."""
+        return number(self.candidate.rho, 7)
+
+
+@dataclass(frozen=True)
+class GridSpec:
+    """The rotation of a whole grid by one criterion, or one way of extending it."""
+
+    by: str
+    spec: str
 
 
 @dataclass(frozen=True, repr=False)
 class Design(Result):
     """Candidates, and the best base by each criterion."""
 
-    of_none: ClassVar[bool] = True
+    shown: ClassVar[dict[str, str]] = {
+        "axis": "axis_shown",
+        "positions": "length",
+        "dimensions": "d",
+    }
+
     length: int
     d: int
     criteria: tuple[str, ...]
     candidates: tuple[Candidate, ...]  # by ascending base
-    best: dict[str, float | None]  # None where no base serves: see `dft_serves`, or beyond reach
-    tied: dict[str, tuple[float, ...]]  # candidates that are as good by a criterion, where several
+    best: dict[str, float | None]  # None where no base serves
+    serving: tuple[float, float] | None  # from the base of bound on: all tried between them serve
     dft_serves: bool  # length <= d, no grid: the lattice of the DFT is better than any base
     dtype: str | None = None  # the format to which codes were rounded
     axis: str = ""  # of a grid: t, y or x
-    steps: "Steps | None" = field(default=None, metadata={"told": False})
-
-
-@dataclass(frozen=True)
-class Steps:
-    """A span and the resolution that divides it into positions, both in a unit or both without.
-
-    >>> Steps("1h", "250ms").length, Steps("100", "0.5").length
-    (14400, 200)
-    """
-
-    span: str
-    resolution: str
+    whole_grid: tuple[GridSpec, ...] = ()  # on the first axis of a grid
 
     @property
-    def length(self) -> int:
-        """How many steps of the resolution cover the span."""
-        span, unit = measured("span", self.span)
-        step, other = measured("resolution", self.resolution)
-        if bool(unit) != bool(other):
-            raise PefourierError(
-                f"a span and a resolution both have a unit or neither; got span {self.span} and "
-                f"resolution {self.resolution}"
-            )
-        count = span * SECONDS.get(unit, 1.0) / (step * SECONDS.get(other, 1.0))
-        if not 2 <= count <= LARGEST:
-            raise PefourierError(
-                f"a span has from 2 to {LARGEST} steps of its resolution; {self.span} has "
-                f"{count:.4g} of {self.resolution}"
-            )
-        return ceil(count * (1 - 1e-12))
+    def verdict(self) -> str:
+        """Whether a base is needed, and whether criteria ask for the same."""
+        if self.dft_serves:
+            return "no base needed"
+        bases = set(self.best.values())
+        if bases <= {None}:
+            return "no base serves"
+        return "criteria disagree" if len(bases) > 1 else "base found"
 
-    def lasting(self, positions: float, text: str) -> tuple[float, str]:
-        """How long so many positions last in the unit of a text, and that unit.
+    @property
+    def axis_shown(self) -> str | None:
+        """The axis of a grid; None without one."""
+        return self.axis or None
 
-        >>> steps = Steps("1h", "500ms")
-        >>> steps.lasting(14400, steps.span), steps.lasting(3.0, steps.resolution)
-        ((2.0, 'h'), (1500.0, 'ms'))
-        """
-        (step, own), (_, unit) = measured("resolution", self.resolution), measured("span", text)
-        return positions * step * SECONDS.get(own, 1.0) / SECONDS.get(unit, 1.0), unit
+    @property
+    def criteria_in_words(self) -> str:
+        """The criteria that were asked for."""
+        return join([name.replace("_", " ") for name in self.best])
+
+    @property
+    def bases_in_words(self) -> str:
+        """Each criterion with its base, in as many digits as it takes to type it back."""
+        return join(
+            [
+                f"{name.replace('_', ' ')} {number(rho, 7, missing='none')}"
+                for name, rho in self.best.items()
+            ]
+        )
+
+    @property
+    def rows(self) -> list[CandidateRow]:
+        """Candidates of the table: those that are best by a criterion, and then others."""
+        best = set(self.best.values())
+        chosen = sorted(self.candidates, key=lambda c: c.rho not in best)[
+            : ROWS // 3 if self.axis else ROWS
+        ]
+        return [
+            CandidateRow(c, ", ".join(self.criteria_of(c)))
+            for c in sorted(chosen, key=lambda c: c.rho)
+        ]
+
+    def criteria_of(self, candidate: Candidate) -> list[str]:
+        """The criteria by which a candidate is the best."""
+        return [name for name, rho in self.best.items() if rho == candidate.rho]
+
+    @property
+    def listed(self) -> dict[str, dict[str, str]]:
+        """The columns of its tables; those of a format where one was asked for."""
+        rounding = {"after rounding": "candidate.min_distance_cast"} if self.dtype else {}
+        return {
+            "rows": {
+                "base": "base",
+                "smallest distance": "candidate.min_distance",
+                **rounding,
+                "rank": "candidate.rank",
+                "stable rank": "candidate.stable_rank",
+                "condition number": "candidate.condition_number",
+                "never turn": "candidate.idle",
+                "sum < 0 from lag": "candidate.bound",
+                "best by": "best_by",
+            },
+            "whole_grid": {"by": "by", "whole grid": "spec"},
+        }
+
+    def series(self) -> tuple[list[str], list[list[Any]]]:
+        """Names of the columns of CSV, and a row for each candidate."""
+        names = list(fields_told(Candidate))
+        rows = [
+            [*(getattr(c, n) for n in names), " ".join(self.criteria_of(c))]
+            for c in self.candidates
+        ]
+        return [*names, "best_by"], rows
+
+    @property
+    def findings(self) -> list[Finding]:
+        """Which larger bases serve as well, of those that were tried."""
+        smallest = self.best.get("bound")
+        if smallest is None:
+            return []
+        if self.serving is None:
+            return [finding("larger-bases", "fail", base=number(smallest, 7))]
+        first, last = (number(rho, 7) for rho in self.serving)
+        return [finding("larger-bases", "serve", count=SERVING, first=first, last=last)]
+
+
+def count_steps(span: str, resolution: str) -> int:
+    """How many steps of a resolution cover a span, both with a unit or both without.
+
+    >>> count_steps("1h", "250ms"), count_steps("100", "0.5")
+    (14400, 200)
+    """
+    (length, unit), (step, step_unit) = measured("span", span), measured("resolution", resolution)
+    if bool(unit) != bool(step_unit):
+        raise PefourierError(
+            f"a span and a resolution both have a unit or neither; got span {span} and "
+            f"resolution {resolution}"
+        )
+    count = length * SECONDS.get(unit, 1.0) / (step * SECONDS.get(step_unit, 1.0))
+    if not 2 <= count <= LARGEST:
+        raise PefourierError(
+            f"a span has from 2 to {LARGEST} steps of its resolution; {span} has {count:.4g} of "
+            f"{resolution}"
+        )
+    return ceil(count * (1 - 1e-12))
 
 
 def measured(name: str, text: str) -> tuple[float, str]:
@@ -124,9 +226,9 @@ def measured(name: str, text: str) -> tuple[float, str]:
     >>> measured("span", "90min")
     (90.0, 'min')
     """
-    found = re.fullmatch(rf"\s*([0-9.eE+-]+?)\s*({'|'.join(SECONDS)}|)\s*", text)
+    match = re.fullmatch(rf"\s*([0-9.eE+-]+?)\s*({'|'.join(SECONDS)}|)\s*", text)
     try:
-        value = float(found[1]) if found else 0.0
+        value = float(match[1]) if match else 0.0
     except ValueError:
         value = 0.0
     if not (isfinite(value) and value > 0):
@@ -134,7 +236,7 @@ def measured(name: str, text: str) -> tuple[float, str]:
             f"{name} must be a number above 0, alone or with one of {', '.join(SECONDS)}, such as "
             f"1h; got {shown(text)}"
         )
-    return value, found[2]
+    return value, match[2]
 
 
 def base_of_turns(d: int, length: int, lengths: float = 1.0) -> float:
@@ -145,26 +247,32 @@ def base_of_turns(d: int, length: int, lengths: float = 1.0) -> float:
     >>> round(base_of_turns(256, 80), 3), round(base_of_turns(128, 4096), 2)
     (12.99, 722.52)
     """
+    return base_of_slowest(d, lengths * length / (2 * pi)) * (1 - ROUNDING)
+
+
+def base_of_slowest(d: int, steps: float) -> float:
+    """The base whose slowest pair takes so many positions for a radian."""
     if d < 4:
         raise PefourierError(f"a base is chosen for d of at least 4, two pairs; got d={d}")
-    return float((lengths * length / (2 * pi)) ** (d / (d - 2)))
+    return float(steps ** (d / (d - 2)))
 
 
-def base_of_phase(length: int, similarity: float, layers: int = 1) -> float:
-    r"""The least base by the bound on phases: :math:`L / \arccos e^{1/N}` (arXiv 2602.10959).
+def base_of_phase(d: int, length: int, similarity: float, layers: int = 1) -> float:
+    r"""The least base by the bound on phases: :math:`(L / \arccos e^{1/N})^{d/(d-2)}`.
 
-    With it the cosine of a wave of frequency 1/base stays at least e over the length, after N
-    layers, which multiply it, as well. e = 0 asks that it never turns negative.
+    With it the cosine of the slowest pair stays at least e over the length, after N layers, which
+    multiply it, as well (arXiv 2602.10959, whose slowest wave is 1/base). e = 0 asks that it never
+    turns negative.
 
-    >>> [round(base_of_phase(131072, e, n)) for e, n in ((0.0, 1), (0.9, 1), (0.9, 32))]
-    [83443, 290608, 1616104]
+    >>> round(base_of_phase(16, 131072, 0.9))
+    1752993
     """
     if not (0 <= similarity < 1 and layers >= 1):
         raise PefourierError(
             "phase=E or phase=E:N takes a cosine E from 0 to below 1 and N layers, 1 or more; got "
             f"{similarity:g} and {layers}"
         )
-    return float(length / np.arccos(similarity ** (1 / layers)))
+    return base_of_slowest(d, length / float(np.arccos(similarity ** (1 / layers))))
 
 
 def smallest_bounded_base(d: int, length: int, digits: int = DIGITS) -> float | None:
@@ -177,34 +285,34 @@ def smallest_bounded_base(d: int, length: int, digits: int = DIGITS) -> float | 
     >>> round(smallest_bounded_base(128, 1024))
     4293
     """
-    end, found = float(FIRST_BASE * length), None
+    end, smallest = float(FIRST_BASE * length), None
     failed: list[tuple[float, int]] = []
     for step in range(1, digits + 1):
-        if step == DIGITS and found is None:
+        if step == DIGITS and smallest is None:
             break
         points = end * np.arange(1, 10**step + 1) / 10**step
-        found = find_first_base(points[points > 1], d, length, failed)
-        end = found or end
-    return found
+        smallest = find_first_base(points[points > 1], d, length, failed)
+        end = smallest or end
+    return smallest
 
 
 @cache
-def steady_base(base: float, d: int, length: int) -> float:
-    """The least base from one that serves on with which all up to 5 % larger serve, too.
+def serving_bases(base: float, d: int, length: int) -> tuple[float, float] | None:
+    """Ends of the first run of bases that all serve, from one on: 5 % in steps of 0.5 %.
 
-    Tried in steps of 0.5 % up to some four times the base; the base itself where none is.
+    Looked for up to some four times the base; None where there is no such run.
 
-    >>> [f"{steady_base(b, 128, n):.4g}" for b, n in ((26952.57, 4096), (1e5, 4096))]
-    ['4.712e+04', '1e+05']
+    >>> [f"{rho:.4g}" for rho in serving_bases(26952.57, 128, 4096)]
+    ['4.712e+04', '4.953e+04']
     """
     failed: list[tuple[float, int]] = []
     run: list[float] = []
-    for rho in base * 1.005 ** np.arange(280):
+    for rho in base * LARGER ** np.arange(280):
         serves = find_first_base(np.array([rho]), d, length, failed) is not None
         run = [*run, float(rho)] if serves else []
-        if len(run) > 10:
-            return run[0]
-    return base
+        if len(run) == SERVING:
+            return run[0], run[-1]
+    return None
 
 
 def find_first_base(
@@ -214,26 +322,26 @@ def find_first_base(
 
     `failed` holds bases that were seen to fail, each with a lag where its sum is negative, and
     grows. Neighbours fail at the same lags, so that most bases are rejected by looking at one or
-    two of them; all lags are looked at only where no known one rejects a base, some hundred times.
+    two of them; all lags are looked at only where none of these rejects a base, some hundred times.
     """
     exponents = -2.0 * np.arange(d // 2) / d
     for part in row_blocks(len(bases), BASES_AT_ONCE):
-        left = bases[part]
+        remaining = bases[part]
         for neighbour in (-1, 0, -2, 1):
-            if len(failed) and len(left):
-                known = np.array(sorted(failed))
-                at = np.searchsorted(known[:, 0], left) + neighbour
-                lags = known[np.clip(at, 0, len(known) - 1), 1]
-                left = left[cosine_sums_at(lags, left, exponents) >= 0]
-        while len(left):
-            lag = known_lag(left[0] ** exponents, failed, length)
-            lag = lag or worst_lag(left[0] ** exponents, length)
+            if len(failed) and len(remaining):
+                pairs = np.array(sorted(failed))
+                index = np.searchsorted(pairs[:, 0], remaining) + neighbour
+                lags = pairs[np.clip(index, 0, len(pairs) - 1), 1]
+                remaining = remaining[cosine_sums_at(lags, remaining, exponents) >= 0]
+        while len(remaining):
+            lag = lag_of_failure(remaining[0] ** exponents, failed, length)
+            lag = lag or worst_lag(remaining[0] ** exponents, length)
             if lag is None:
-                return float(left[0])
-            failed.append((float(left[0]), lag))
-            serves = cosine_sums_at(np.full(len(left), lag), left, exponents) >= 0
+                return float(remaining[0])
+            failed.append((float(remaining[0]), lag))
+            serves = cosine_sums_at(np.full(len(remaining), lag), remaining, exponents) >= 0
             serves[0] = False  # whatever rounding says: it was seen to fail
-            left = left[serves]
+            remaining = remaining[serves]
     return None
 
 
@@ -242,15 +350,17 @@ def cosine_sums_at(lags: np.ndarray, bases: np.ndarray, exponents: np.ndarray) -
     return np.cos(lags[:, None] * bases[:, None] ** exponents).sum(axis=-1)
 
 
-def known_lag(frequencies: np.ndarray, failed: list[tuple[float, int]], length: int) -> int | None:
+def lag_of_failure(
+    frequencies: np.ndarray, failed: list[tuple[float, int]], length: int
+) -> int | None:
     """A lag below a length at which other bases fail, or one beside the last, with a negative sum.
 
     Of either kind the one of the least sum of cosines.
     """
-    known = np.array([lag for _, lag in failed], dtype=int)
+    lags_before = np.array([lag for _, lag in failed], dtype=int)
     reach = int(BESIDE * length)
-    beside = np.add.outer(known[-LATEST:], np.arange(-reach, reach + 1)).ravel()
-    for lags in map(np.unique, (known, beside[(beside > 0) & (beside < length)])):
+    neighbours = np.add.outer(lags_before[-LATEST:], np.arange(-reach, reach + 1)).ravel()
+    for lags in map(np.unique, (lags_before, neighbours[(neighbours > 0) & (neighbours < length)])):
         sums = np.cos(np.multiply.outer(lags.astype(float), frequencies)).sum(axis=1)
         if sums.min(initial=0.0) < 0:
             return int(lags[sums.argmin()])
@@ -259,19 +369,19 @@ def known_lag(frequencies: np.ndarray, failed: list[tuple[float, int]], length: 
 
 def worst_lag(frequencies: np.ndarray, length: int) -> int | None:
     """The lag of the least sum of cosines below a length, where that is negative."""
-    least, at = 0.0, None
+    smallest, worst = 0.0, None
     for first, sums in lag_sums(frequencies, length):
         lowest = int(sums.argmin())
-        if sums[lowest] < least:
-            least, at = sums[lowest], first + lowest
-    return at
+        if sums[lowest] < smallest:
+            smallest, worst = sums[lowest], first + lowest
+    return worst
 
 
 def design_base(
     length: int,
     d: int,
     bases: Sequence[float] = BASES,
-    criteria: Sequence[str] = CRITERIA,
+    criteria: Sequence[str] | None = None,
     dtype: str | None = None,
 ) -> Design:
     """Candidates for a length and a dimension, and the best base by each criterion.
@@ -284,48 +394,73 @@ def design_base(
         Tried beside those that the criteria themselves give.
     criteria : sequence of str
         Of `CRITERIA`, or ``wavelength=K``: the slowest pair needs K lengths for a turn; or
-        ``phase=E`` and ``phase=E:N``, see `base_of_phase`.
+        ``phase=E`` and ``phase=E:N``, see `base_of_phase`. By default all of `CRITERIA`, or of a
+        length too long for tables ``turns``.
     dtype : str, optional
         A format of `pefourier.geometry.precision.FORMATS` to which codes are rounded.
 
     Examples
     --------
-    >>> found = design_base(80, 256)
-    >>> round(found.best["turns"], 2), found.best["stable_rank"]
+    >>> best = design_base(80, 256).best
+    >>> round(best["turns"], 2), best["stable_rank"]
     (12.99, 3.0)
     """
     check_count("length", length, least=2)
     if d % 2:
         raise PefourierError(f"a base is chosen for pairs of dimensions: an even d; got d={d}")
+    is_long = (len(bases) + len(CRITERIA)) * length * d // 2 > COSTS["cosines of candidates"][1]
+    if is_long:
+        check_formulas(length, d, criteria or (), dtype)
+    if criteria is None:
+        criteria = BY_FORMULA[:1] if is_long else CRITERIA
     form = FORMATS[dtype] if dtype else None
-    cosines = (len(bases) + len(criteria)) * length * d // 2
-    check_cost(f"a design for length {length}, d {d}", "cosines of candidates", cosines)
     exact = {name: exact_base(name, length, d) for name in criteria if name not in TABLE_CRITERIA}
-    every = {*bases, *(rho for rho in exact.values() if rho is not None and rho > 1)}
-    own = (
-        replace(build("rope", length=length, d=d, rho=rho), spec=f"rope:rho={rho:.7g},d={d}")
-        for rho in sorted(every)
-    )
-    candidates = tuple(map_ahead(lambda enc: candidate(enc, form), own))
-    best = {
-        name: exact[name] if name in exact else max(candidates, key=TABLE_CRITERIA[name]).rho
-        for name in criteria
+    tried = sorted({*bases, *(rho for rho in exact.values() if rho is not None and rho > 1)})
+    if is_long:
+        candidates = tuple(formula_candidate(rho, length, d) for rho in tried)
+    else:
+        ropes = (build("rope", length=length, d=d, rho=rho) for rho in tried)
+        ropes = (replace(enc, spec=f"rope:rho={enc.params['rho']:.7g},d={d}") for enc in ropes)
+        candidates = tuple(map_ahead(lambda enc: candidate(enc, form), ropes))
+    best = {name: exact[name] if name in exact else best_of(name, candidates) for name in criteria}
+    smallest = best.get("bound")
+    params = {
+        "length": length,
+        "d": d,
+        "for": tuple(criteria),
+        "bases": tuple(bases),
+        "dtype": dtype,
     }
-    tied = {name: ties(name, candidates) for name in criteria if name in TABLE_CRITERIA}
-    tied = {name: rhos for name, rhos in tied.items() if len(rhos) > 1}
-    return Design(length, d, tuple(criteria), candidates, best, tied, length <= d, dtype)
+    about = replace(build("rope", length=2, d=d), spec="rope", params=params)
+    return Design(
+        length=length,
+        d=d,
+        criteria=tuple(criteria),
+        candidates=candidates,
+        best=best,
+        serving=serving_bases(smallest, d, length) if smallest else None,
+        dft_serves=length <= d,
+        dtype=dtype,
+        about=(about,),
+    )
 
 
-def ties(criterion: str, candidates: Sequence[Candidate]) -> tuple[float, ...]:
-    """The bases of the candidates that are best by a criterion, to rounding; of ranks by rank.
+def check_formulas(length: int, d: int, criteria: Sequence[str], dtype: str | None) -> None:
+    """Refuse, of a length too long for tables of codes, what only such a table answers."""
+    tabular = [name for name in criteria if name.partition("=")[0] not in BY_FORMULA]
+    if tabular or dtype:
+        option = f"--for {tabular[0]}" if tabular else f"--dtype {dtype}"
+        raise PefourierError(
+            f"{option} takes a table of {length} codes of {d} numbers for each base, too many to "
+            "search; so long, turns, wavelength=K and phase=E are answered by their formulas"
+        )
 
-    >>> ties("rank", design_base(100, 32, (3.0, 5.0, 1e4), ()).candidates)
-    (3.0, 5.0)
-    """
-    numbers = {c.rho: TABLE_CRITERIA[criterion](c) for c in candidates}
-    values = {rho: value[0] if criterion == "rank" else value for rho, value in numbers.items()}
-    top = max(values.values())
-    return tuple(rho for rho, value in values.items() if np.allclose(value, top, rtol=1e-9, atol=0))
+
+def best_of(criterion: str, candidates: Sequence[Candidate]) -> float | None:
+    """The base of the best candidate by a criterion of the table of codes; None: none serves."""
+    best = max(candidates, key=TABLE_CRITERIA[criterion])
+    lacking = criterion == "condition" and best.condition_number is None
+    return None if lacking else best.rho
 
 
 def design_grid(sides: Sequence[int], d: int, **asked: Any) -> tuple[Design, ...]:
@@ -335,18 +470,27 @@ def design_grid(sides: Sequence[int], d: int, **asked: Any) -> tuple[Design, ...
     told apart by their own columns alone, so that each has a base of its own. The DFT's lattice
     serves none: side by side, such codes are not all the same distance apart.
 
-    >>> found = design_grid((8, 30, 52), 128, criteria=("turns",))
-    >>> [(one.axis, one.length, one.d) for one in found]
+    >>> [(axis.axis, axis.length, axis.d) for axis in design_grid((8, 30, 52), 128)]
     [('t', 8, 44), ('y', 30, 42), ('x', 52, 42)]
     """
     if not 2 <= len(sides) <= len(AXES):
         raise PefourierError(f"a grid has two or three sides; got {len(sides)}")
     width = d // (2 * len(sides)) * 2
     widths = [d - width * (len(sides) - 1), *[width] * (len(sides) - 1)]
-    return tuple(
-        replace(design_base(side, own, **asked), axis=axis, dft_serves=False)
-        for side, own, axis in zip(sides, widths, AXES[-len(sides) :], strict=True)
+    first, *others = (
+        of_axis(design_base(side, wide, **asked), axis)
+        for side, wide, axis in zip(sides, widths, AXES[-len(sides) :], strict=True)
     )
+    specs = {name: grid_spec((first, *others), name) for name in first.best}
+    whole = tuple(GridSpec(name, spec) for name, spec in specs.items() if spec)
+    return replace(first, whole_grid=whole), *others
+
+
+def of_axis(design: Design, axis: str) -> Design:
+    """A design as that of an axis of a grid."""
+    (enc,) = design.about
+    about = replace(enc, spec=f"rope on axis {axis}", params=enc.params | {"axis": axis})
+    return replace(design, axis=axis, dft_serves=False, about=(about,))
 
 
 def grid_spec(designs: Sequence[Design], criterion: str) -> str | None:
@@ -359,15 +503,16 @@ def grid_spec(designs: Sequence[Design], criterion: str) -> str | None:
     if None in bases:
         return None
     stretch = [
-        (rho / bases[0]) ** ((one.d - 2) / one.d) for rho, one in zip(bases, designs, strict=True)
+        (rho / bases[0]) ** ((axis.d - 2) / axis.d)
+        for rho, axis in zip(bases, designs, strict=True)
     ]
-    sides = "x".join(str(one.length) for one in designs)
-    told = f"axial-rope:grid={sides},rho={bases[0]:.7g},d={sum(one.d for one in designs)}"
-    if len({one.d for one in designs}) > 1:
-        told += ",rest=slowest"
+    sides = "x".join(str(axis.length) for axis in designs)
+    spec = f"axial-rope:grid={sides},rho={bases[0]:.7g},d={sum(axis.d for axis in designs)}"
+    if len({axis.d for axis in designs}) > 1:
+        spec += ",rest=slowest"
     if len(set(bases)) > 1:
-        told += f",stretch={';'.join(f'{s:.7g}' for s in stretch)}"
-    return told
+        spec += f",stretch={';'.join(f'{s:.7g}' for s in stretch)}"
+    return spec
 
 
 TABLE_CRITERIA = {
@@ -380,22 +525,38 @@ TABLE_CRITERIA = {
 
 def exact_base(criterion: str, length: int, d: int) -> float | None:
     """The base of a criterion that has a formula or a search of its own."""
-    name, _, lengths = criterion.partition("=")
-    if name == "bound":
+    name, _, value = criterion.partition("=")
+    if criterion == "bound":
         return smallest_bounded_base(d, length)
-    if name == "turns":
+    if criterion == "turns":
         return base_of_turns(d, length)
     try:
         if name == "phase":
-            similarity, _, layers = lengths.partition(":")
-            return base_of_phase(length, float(similarity), int(layers or 1))
-        return base_of_turns(d, length, float(lengths))
-    except ValueError as error:
-        known = ", ".join(CRITERIA)
-        raise PefourierError(
-            f"unknown criterion {shown(criterion)}: {known}, wavelength=K with K a number, or "
-            "phase=E:N with a cosine E and N layers"
-        ) from error
+            similarity, _, layers = value.partition(":")
+            return base_of_phase(d, length, float(similarity), int(layers or 1))
+        if name == "wavelength":
+            return base_of_turns(d, length, check_wavelength(float(value)))
+    except ValueError:
+        pass
+    raise PefourierError(
+        f"unknown criterion {shown(criterion)}: {', '.join(CRITERIA)}, wavelength=K with K lengths "
+        "above 0, or phase=E:N with a cosine E and N layers"
+    )
+
+
+def check_wavelength(lengths: float) -> float:
+    """How many lengths a wave lasts: a finite number above 0."""
+    if not (isfinite(lengths) and lengths > 0):
+        raise ValueError(lengths)
+    return lengths
+
+
+def formula_candidate(rho: float, length: int, d: int) -> Candidate:
+    """What a base does, as far as its frequencies say."""
+    frequencies = rho ** (-2 * np.arange(d // 2) / d)
+    idle, bound = count_idle(frequencies, length), base_bound(frequencies)
+    spec = f"rope:rho={rho:.7g},d={d}"
+    return Candidate(rho, spec, None, None, None, None, None, idle, bound)
 
 
 def candidate(enc: Encoding, form: Format | None) -> Candidate:
@@ -410,7 +571,7 @@ def candidate(enc: Encoding, form: Format | None) -> Candidate:
         rank=factors.rank,
         stable_rank=factors.stable_rank,
         condition_number=factors.condition_number,
-        idle=int(((frequencies != 0) & (frequencies * len(enc) < TURN)).sum()),
+        idle=count_idle(frequencies[frequencies != 0], len(enc)),
         bound=base_bound(frequencies),
     )
 
@@ -422,47 +583,16 @@ def cast_distance(enc: Encoding, distance: float, form: Format) -> float:
     than r = 2^-digits c; only lags whose distance is below the smallest plus 4 r can hold the
     nearest pair. All pairs of positions at those are seen.
     """
-    measure, n = enc.measure, len(enc)
-    length, pairs = np.sqrt(measure.squared_length), len(measure.frequencies)
-    worst = length * 2.0**-form.digits + np.sqrt(enc.dim) * 2.0 ** (form.least - form.digits)
-    most = pairs * (1 - ((distance + 4 * worst) / length) ** 2 / 2)  # of cosines' sum at such lags
+    measure, pairs = enc.measure, len(enc.measure.frequencies)
+    length = np.sqrt(measure.squared_length)
+    rounding = length * 2.0**-form.digits + np.sqrt(enc.dim) * 2.0 ** (form.lowest - form.digits)
+    least_sum = pairs * (1 - ((distance + 4 * rounding) / length) ** 2 / 2)
     lags = np.concatenate(
-        [first + np.flatnonzero(sums >= most) for first, sums in lag_sums(measure.frequencies, n)]
+        [
+            first + np.flatnonzero(sums >= least_sum)
+            for first, sums in lag_sums(measure.frequencies, len(enc))
+        ]
     )
-    nearby = [
-        (start, lags[(lags > start) & (lags <= start + NEARBY)]) for start in range(0, n, NEARBY)
-    ]
-    return min(smallest_at(some - start, start, enc, form) for start, some in nearby if len(some))
-
-
-def smallest_at(lags: np.ndarray, start: int, enc: Encoding, form: Format) -> float:
-    """The smallest distance of two rounded codes, one of them `start` + one of the lags behind."""
-    smallest = np.inf
-    for rows in row_blocks(len(enc) - start - int(lags.min()), BLOCK, enc.dim):
-        last = min(rows.stop + start + int(lags.max()), len(enc))
-        codes = rounded(codes_between(enc.measure, rows.start + start, last), form)
-        own = rounded(codes_between(enc.measure, rows.start, rows.stop), form) if start else codes
-        for lag in lags:
-            later = codes[lag : lag + rows.stop - rows.start]
-            apart = own[: len(later)] - later
-            smallest = min(smallest, float(np.einsum("ij,ij->i", apart, apart).min(initial=np.inf)))
-    return float(np.sqrt(smallest))
-
-
-def codes_between(measure: Measure, first: int, last: int) -> np.ndarray:
-    """Codes of the positions from one up to another, pairs side by side.
-
-    By the addition theorem, with the error of a phase in float64: some times as fast as cosines.
-
-    >>> from pefourier.encodings import build
-    >>> codes_between(build("rope", d=4).measure, 1, 3).round(3)
-    array([[ 0.54 ,  0.841,  1.   ,  0.01 ],
-           [-0.416,  0.909,  1.   ,  0.02 ]])
-    """
-    size = np.sqrt(measure.squared_length / len(measure.frequencies))
-    starts = np.arange(first, last, STEP)
-    outer, inner = (
-        np.exp(1j * np.multiply.outer(x, measure.frequencies)) for x in (starts, np.arange(STEP))
-    )
-    waves = (size * outer)[:, None] * inner
-    return waves.reshape(-1, outer.shape[1])[: last - first].view(float)
+    codes = rounded(enc.table(), form)
+    differences = (codes[lag:] - codes[: len(codes) - lag] for lag in lags[lags > 0])
+    return float(np.sqrt(min(np.einsum("ij,ij->i", d, d).min() for d in differences)))

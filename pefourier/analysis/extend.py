@@ -9,7 +9,8 @@ there. `cosine` is that between the codes of a position in both rotations (1: as
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from math import inf
 from typing import Any, ClassVar
 
 import numpy as np
@@ -18,25 +19,26 @@ from pefourier.analysis.context import (
     Band,
     bands,
     count_unseen,
-    frequencies_before_scaling,
-    layer_runs,
-    window_of_rotation,
     window_within,
 )
-from pefourier.analysis.design import Candidate, candidate, exact_base
+from pefourier.analysis.design import Candidate, GridSpec, candidate, exact_base
 from pefourier.encodings import build, load
-from pefourier.encodings.encoding import Encoding
+from pefourier.encodings.encoding import Encoding, Finding
 from pefourier.encodings.families.axes import axis_letters
 from pefourier.encodings.families.rotary import base_of, scaling_parameters
+from pefourier.encodings.findings import finding
+from pefourier.encodings.model_positions import layer_runs, window_of_rotation
 from pefourier.encodings.readings import positions_below, reading_cosine
 from pefourier.encodings.sources.rope_config import trained_as_stated
 from pefourier.encodings.specs import source_of
 from pefourier.errors import PefourierError, shown
 from pefourier.geometry.precision import FORMATS, Format
 from pefourier.result import Result
-from pefourier.writing.page import fields_of
+from pefourier.writing.page import fields_of, fields_told
 
 SHOWN = (128, 1024, 4096, 32768, 131072, 2**20)  # positions at which cosines are told
+WAYS = ("linear", "ntk", "yarn", "llama3")
+SHARED = ("proportional",)  # of p-RoPE, whose slowest pairs do not turn
 
 
 @dataclass(frozen=True)
@@ -51,15 +53,62 @@ class Extension(Candidate):
     cosine: tuple[tuple[int, float], ...]  # position, cosine to the rotation as trained
     below: dict[str, int | None]  # first position at which that falls below .99, .9 and .5
     frequencies: np.ndarray  # radians per position
-    config: dict[str, Any] | None  # keys to set in config.json; None where it cannot state this
+
+    @property
+    def name(self) -> str:
+        """The way in words."""
+        return f"base {self.rho:.6g}" if self.way == "base" else self.way
+
+    @property
+    def band_counts(self) -> str:
+        """How many pairs are kept, blended and stretched; what is the same is kept."""
+        count = {band.treatment: band.pairs for band in self.bands}
+        unchanged = count.get("kept", 0) + count.get("same", 0)
+        return f"{unchanged}/{count.get('blended', 0)}/{count.get('stretched', 0)}"
+
+    @property
+    def first_falls(self) -> list[float]:
+        """Positions at which the cosine falls below each level; infinite where it does not."""
+        return [inf if position is None else position for position in self.below.values()]
+
+    @property
+    def below_99(self) -> int | None:
+        """The first position at which the cosine is below .99."""
+        return self.below[".99"]
+
+    @property
+    def below_90(self) -> int | None:
+        """The first position at which the cosine is below .9."""
+        return self.below[".9"]
 
 
 @dataclass(frozen=True, repr=False)
 class Extensions(Result):
     """The ways to a length, from what was trained."""
 
-    of_none: ClassVar[bool] = True
-    spec: str
+    shown: ClassVar[dict[str, str]] = {
+        "layers, or axis": "part",
+        "trained": "trained",
+        "positions before scaling": "original",
+        "positions": "length",
+        "window": "window",
+    }
+    listed: ClassVar[dict[str, dict[str, str]]] = {
+        "candidates": {
+            "way": "name",
+            "factor": "factor",
+            "base": "rho",
+            "times cosines": "attention_factor",
+            "kept/blended/stretched": "band_counts",
+            "unseen angles": "unseen",
+            "sum < 0 from lag": "bound",
+            "cosine < .99": "below_99",
+            "< .9": "below_90",
+        },
+        "scaled": {"way": "name", "SPEC": "spec"},
+        "whole_grid": {"by": "by", "whole grid": "spec"},
+    }
+
     name: str  # the type of layer that is extended, or the axis of a grid; empty: the whole
     trained: int
     length: int
@@ -70,13 +119,65 @@ class Extensions(Result):
     windows: tuple[int, ...]  # those of other layers, which need no scaling
     trained_frequencies: np.ndarray  # of the rotation that is extended
     criteria: tuple[str, ...]
-    candidates: tuple[Extension, ...]
+    candidates: tuple[Extension, ...]  # the first is the rotation unchanged
     best: dict[str, float | None]  # the base that a criterion asks for
-    params: dict[str, Any] = field(default_factory=dict, metadata={"told": ""})  # what was asked
+    whole_grid: tuple[GridSpec, ...] = ()  # of a grid, on the first axis that is extended
 
+    @property
+    def verdict(self) -> str:
+        """Whether the rotation unchanged meets angles that are new to it."""
+        return "scaling needed" if self.unchanged.unseen else "no scaling needed"
 
-WAYS = ("linear", "ntk", "yarn", "llama3")
-SHARED = ("proportional",)  # of p-RoPE, whose slowest pairs do not turn
+    @property
+    def unchanged(self) -> Extension:
+        """The rotation as it is, at the new length."""
+        return self.candidates[0]
+
+    @property
+    def scaled(self) -> tuple[Extension, ...]:
+        """The ways that change it; of a grid the whole is told in place of each axis."""
+        return self.candidates[1:] if "axis" not in self.about[0].params else ()
+
+    @property
+    def nearest(self) -> Extension:
+        """Of the ways that leave the fewest new angles the one that stays near the longest."""
+        ways = self.candidates[1:]
+        fewest = min(way.unseen for way in ways)
+        return max((w for w in ways if w.unseen == fewest), key=lambda way: way.first_falls)
+
+    @property
+    def nearest_falls(self) -> str:
+        """Where the cosine of that way first falls below .99."""
+        position = self.nearest.below_99
+        return "no position" if position is None else f"position {position}"
+
+    @property
+    def part(self) -> str | None:
+        """The type of layer, or the axis of a grid; None: the whole."""
+        return self.name or None
+
+    @property
+    def pairs(self) -> int:
+        """Pairs that turn."""
+        return sum(band.pairs for band in self.unchanged.bands)
+
+    def series(self) -> tuple[list[str], list[list[Any]]]:
+        """Names of the columns of CSV, and a row for each way."""
+        plain = [*fields_told(Candidate), "factor", "attention_factor", "band_counts", "unseen"]
+        names = ["way", *plain, "below_99", "below_90"]
+        return names, [[getattr(way, name) for name in names] for way in self.candidates]
+
+    @property
+    def findings(self) -> list[Finding]:
+        """What lengths rest on: windows, a factor without an original length, a presumed grid."""
+        notes = [entry for entry in self.about[0].findings if entry.code == "grid-default"]
+        if self.windows and self.unchanged.unseen:
+            windows = " or ".join(map(str, self.windows))
+            notes.append(finding("extension-windows", windows=windows))
+        if self.by_factor:
+            lengths = {"trained": self.trained, "original": self.original}
+            notes.append(finding("original-by-factor", **lengths))
+        return notes
 
 
 def extend(
@@ -111,38 +212,37 @@ def extend(
 
     Examples
     --------
-    >>> found = extend("rope:rho=1e6", 131072, trained=32768, d=128)
-    >>> {e.way: e.unseen for e in found.candidates}
+    >>> {e.way: e.unseen for e in extend("rope:rho=1e6", 131072, trained=32768, d=128).candidates}
     {'unchanged': 24, 'linear': 0, 'ntk': 23, 'yarn': 0, 'llama3': 0}
     """
-    asked_for, spec = spec, whole_layers(spec)
-    own = load(spec, trained, d)
-    check_extendable(own)
-    asked = {name: base_for(name, length, own) for name in criteria}
-    before = length_before_scaling(own)
-    stands = trained or trained_length(own)
-    own = load(spec, stands, d)
-    check_longer(own, stands, length, before)
+    every_layer, spec = spec, whole_layers(spec)
+    source = load(spec, trained, d)
+    check_extendable(source)
+    best = {name: base_for(name, length, source) for name in criteria}
+    original = length_before_scaling(source)
+    trained = trained or trained_length(source)
+    source = load(spec, trained, d)
+    check_longer(source, trained, length)
     window = window_of_rotation(layer_runs(spec, d))
-    turning = (run for run in layer_runs(asked_for, d) if run.kind == "rotary")
+    turning = (run for run in layer_runs(every_layer, d) if run.kind == "rotary")
     windows = {run.window for run in turning} - {window, None}
-    others = [*(rho for rho in asked.values() if rho is not None), *bases]
+    tried = [*(rho for rho in best.values() if rho is not None), *bases]
     form = FORMATS[dtype] if dtype else None
-    wanted = ways_to(own, length, before, load(spec, length, d), others)
+    ways = ways_to(source, length, original, load(spec, length, d), tried)
     return Extensions(
-        spec=spec,
         name=spec.partition("#")[2],
-        trained=stands,
+        trained=trained,
         length=length,
-        d=own.params["d"],
-        original=before,
-        by_factor=before != stands and not trained_as_stated(own.params),
+        d=source.params["d"],
+        original=original,
+        by_factor=original != trained and not trained_as_stated(source.params),
         window=window,
-        windows=tuple(sorted(one for one in windows if one <= stands)),
-        trained_frequencies=own.measure.frequencies,
+        windows=tuple(sorted(width for width in windows if width <= trained)),
+        trained_frequencies=source.measure.frequencies,
         criteria=tuple(criteria),
-        candidates=tuple(describe_extension(own, *way, form, window) for way in wanted),
-        best=asked,
+        candidates=tuple(describe_extension(source, *way, form, window) for way in ways),
+        best=best,
+        about=(replace(source, params=source.params | {"to": length, "dtype": dtype}),),
     )
 
 
@@ -155,44 +255,53 @@ def extend_on_grid(
     SPEC or config, or of the grid `trained`, to the one that is wanted; `asked` is as there.
     llama3 is not known on axes.
 
-    >>> found = extend_on_grid("axial-rope:grid=64x64,d=64,rho=100", (128, 64))
-    >>> [(one.name, one.trained, one.length, one.d) for one in found]
+    >>> [(axis.name, axis.trained, axis.length, axis.d)
+    ...     for axis in extend_on_grid("axial-rope:grid=64x64,d=64,rho=100", (128, 64))]
     [('y', 64, 128, 32)]
     """
-    own = load_on_grid(spec, trained)
-    before = own.domain.sides
-    if own.act != "rotate" or own.measure is None or len(before) < 2 or len(before) != len(sides):
+    source = load(spec, grid=tuple(trained)) if trained else load(spec)
+    before = source.domain.sides
+    is_rotation = source.act == "rotate" and source.measure is not None
+    if not is_rotation or len(before) < 2 or len(before) != len(sides):
         raise PefourierError(
             f"{shown(spec)} does not rotate on {len(sides)} axes; give one that does, with its "
             "grid of training, as in axial-rope:grid=64x64,d=128"
         )
-    found = []
-    for name, old, new, rho, pairs in zip(
-        axis_letters(len(sides)), before, sides, *bases_of_axes(own), strict=True
+    axes = []
+    for letter, old, new, rho, pairs in zip(
+        axis_letters(len(sides)), before, sides, *bases_of_axes(source), strict=True
     ):
         if new > old:
-            one = extend(f"rope:rho={rho!r}", new, trained=old, d=2 * pairs, **asked)
-            ways = [replace(e, config=None) for e in one.candidates if e.way != "llama3"]
-            found.append(replace(one, name=name, candidates=tuple(ways)))
-    if not found:
+            axis = extend(f"rope:rho={rho!r}", new, trained=old, d=2 * pairs, **asked)
+            axes.append(as_axis(axis, source, letter, sides))
+    if not axes:
         raise PefourierError(
             f"{shown(spec)} stands for {'x'.join(map(str, before))} points; an extension is to "
             f"more along an axis, got {'x'.join(map(str, sides))}"
         )
-    return tuple(found)
+    whole = tuple(GridSpec(*pair) for pair in grid_specs(source, sides, axes).items())
+    return replace(axes[0], whole_grid=whole), *axes[1:]
 
 
-def bases_of_axes(own: Encoding) -> tuple[list[float], list[int]]:
+def as_axis(axis: Extensions, source: Encoding, letter: str, sides: Sequence[int]) -> Extensions:
+    """The ways of a rotation as those of one axis of a grid, where llama3 is not known."""
+    ways = tuple(way for way in axis.candidates if way.way != "llama3")
+    params = source.params | {"axis": letter, "grid": tuple(sides)}
+    about = replace(source, spec=f"{source.spec} on axis {letter}", params=params)
+    return replace(axis, name=letter, candidates=ways, about=(about,))
+
+
+def bases_of_axes(source: Encoding) -> tuple[list[float], list[int]]:
     """The base and the pairs of each axis of a rotation; refused where an axis has no base."""
-    own_axis = own.measure.frequencies != 0
+    turns = source.measure.frequencies != 0
     bases, pairs = [], []
-    for axis, turning in enumerate(own_axis.T):
-        alone = turning & (own_axis.sum(axis=1) == 1)
-        frequencies = np.sort(own.measure.frequencies[alone, axis])[::-1]
+    for axis, turning in enumerate(turns.T):
+        alone = turning & (turns.sum(axis=1) == 1)
+        frequencies = np.sort(source.measure.frequencies[alone, axis])[::-1]
         rho = base_of(frequencies) if (alone == turning).all() else None
         if rho is None:
             raise PefourierError(
-                f"{shown(own.spec)} has an axis whose frequencies are no grid rho^(-i/n) over "
+                f"{shown(source.spec)} has an axis whose frequencies are no grid rho^(-i/n) over "
                 "indices, which has no base to scale"
             )
         bases.append(rho)
@@ -200,79 +309,67 @@ def bases_of_axes(own: Encoding) -> tuple[list[float], list[int]]:
     return bases, pairs
 
 
-def load_on_grid(spec: str, trained: Sequence[int]) -> Encoding:
-    """A rotation on its grid of training: the one that is given, or its own."""
-    return load(spec, grid=tuple(trained)) if trained else load(spec)
-
-
 def grid_specs(
-    spec: str, sides: Sequence[int], founds: Sequence[Extensions], trained: Sequence[int] = ()
+    source: Encoding, sides: Sequence[int], axes: Sequence[Extensions]
 ) -> dict[str, str]:
     """The SPEC of the whole rotation by each way; none where it has a stretch already."""
-    own = load_on_grid(spec, trained)
-    if own.params.get("stretch") or "order" not in own.params:
+    if source.params.get("stretch") or "order" not in source.params:
         return {}
-    preset = {"d": own.dim, "convention": own.params["convention"]}
-    usual = build(own.name, grid=own.domain.sides, **preset).params
-    given = {key: value for key, value in own.params.items() if usual.get(key, value) != value}
-    kept = [f"{key}={plainly(value)}" for key, value in (preset | given).items() if value]
-    length = dict(zip(axis_letters(len(sides)), own.domain.sides, strict=True))
-    factor = {one.name: one.length / one.trained for one in founds}
-    order = own.params["order"]
+    preset = {"d": source.dim, "convention": source.params["convention"]}
+    usual = build(source.name, grid=source.domain.sides, **preset).params
+    params = {key: v for key, v in source.params.items() if usual.get(key, v) != v}
+    settings = [f"{key}={plainly(value)}" for key, value in (preset | params).items() if value]
+    length = dict(zip(axis_letters(len(sides)), source.domain.sides, strict=True))
+    factor = {axis.name: axis.length / axis.trained for axis in axes}
+    order = source.params["order"]
     stretch = ";".join(plainly(factor.get(letter, 1.0)) for letter in order)
     trained = ";".join(str(length.get(letter, 1)) for letter in order)
-    by = ",stretch_by="
-    ways = {"linear": f"{by}linear", "ntk": "", "yarn": f"{by}yarn,trained={trained}"}
-    start = f"{own.name}:{','.join([*kept, 'grid=' + 'x'.join(map(str, sides))])}"
+    suffix = ",stretch_by="
+    ways = {"linear": f"{suffix}linear", "ntk": "", "yarn": f"{suffix}yarn,trained={trained}"}
+    start = f"{source.name}:{','.join([*settings, 'grid=' + 'x'.join(map(str, sides))])}"
     return {way: f"{start},stretch={stretch}{more}" for way, more in ways.items()}
 
 
-def presumed_grid(spec: str) -> tuple[int, ...]:
-    """The grid that training is taken to have had, where a config states none; else ()."""
-    own = load(spec)
-    return own.domain.sides if any(f.code == "grid-default" for f in own.findings) else ()
-
-
-def check_longer(own: Encoding, stands: int, length: int, before: int) -> None:
+def check_longer(source: Encoding, trained: int, length: int) -> None:
     """Refuse a length that a rotation stands for as it is."""
-    if length <= stands:
+    if length <= trained:
         raise PefourierError(
-            f"{shown(own.spec)} stands for {stands} positions; an extension is to more, got "
-            f"{length}{other_way(own, before, length)}"
+            f"{shown(source.spec)} stands for {trained} positions; an extension is to more, got "
+            f"{length}"
         )
 
 
 def ways_to(
-    own: Encoding, length: int, before: int, unchanged: Encoding, bases: Sequence[float]
+    source: Encoding, length: int, original: int, unchanged: Encoding, bases: Sequence[float]
 ) -> list[tuple[str, Encoding]]:
     """A rotation as it is, by the scalings that it can be given, and by bases alone."""
-    ways = SHARED if own.params["scaling"] == "proportional" else WAYS
+    ways = SHARED if source.params["scaling"] == "proportional" else WAYS
     return [
         ("unchanged", unchanged),
-        *((way, rescale(own, length, way, before)) for way in ways),
-        *(("base", rebuilt(own, length, rho, "none", {})) for rho in dict.fromkeys(bases)),
+        *((way, rescale(source, length, way, original)) for way in ways),
+        *(("base", rebuilt(source, length, rho, "none", {})) for rho in dict.fromkeys(bases)),
     ]
 
 
-def rescale(own: Encoding, length: int, way: str, original: int) -> Encoding:
+def rescale(source: Encoding, length: int, way: str, original: int) -> Encoding:
     """A rotation scaled to a length; where its own scaling is of that kind, its settings stay."""
-    usual = scaling_parameters(way) if own.params["scaling"] == way else {}
+    usual = scaling_parameters(way) if source.params["scaling"] == way else {}
     kept = {
-        key: own.params[key]
-        for key, one in usual.items()
-        if key != "attention_factor" and own.params[key] != one.default
+        key: source.params[key]
+        for key, parameter in usual.items()
+        if key != "attention_factor" and source.params[key] != parameter.default
     }
-    taken = kept | {"factor": length / original}
+    settings = kept | {"factor": length / original}
     if "original" in scaling_parameters(way):
-        taken |= {"original": original}
-    return rebuilt(own, length, plain_base(own), way, taken)
+        settings |= {"original": original}
+    return rebuilt(source, length, plain_base(source), way, settings)
 
 
-def rebuilt(own: Encoding, length: int, rho: float, scaling: str, taken: dict) -> Encoding:
+def rebuilt(source: Encoding, length: int, rho: float, scaling: str, settings: dict) -> Encoding:
     """A rotation with another base or scaling."""
-    same = {key: own.params[key] for key in ("d", "layout", "partial")}
-    enc = build("rope", length=length, rho=rho, scaling=scaling, **same, **taken)
-    return replace(enc, spec=spec_of(enc, taken))
+    shared = {key: source.params[key] for key in ("d", "layout", "partial")}
+    enc = build("rope", length=length, rho=rho, scaling=scaling, **shared, **settings)
+    return replace(enc, spec=spec_of(enc, settings))
 
 
 def whole_layers(spec: str) -> str:
@@ -308,27 +405,14 @@ def length_before_scaling(enc: Encoding) -> int:
     return int(trained_as_stated(params) or round(len(enc) / interpolated))
 
 
-def trained_length(own: Encoding) -> int:
+def trained_length(source: Encoding) -> int:
     """Positions that a rotation stands for; refused where it has a name, which tells none."""
-    if source_of(own.spec) == "name":
+    if source_of(source.spec) == "name":
         raise PefourierError(
-            f"{shown(own.spec)} does not say how many positions it was trained on; give them, as "
-            "in --length 8k"
+            f"{shown(source.spec)} does not say how many positions it was trained on; give them, "
+            "as in --length 8k"
         )
-    return len(own)
-
-
-def other_way(own: Encoding, original: int, length: int) -> str:
-    """How another scaling is asked for, where a config's own has brought it to its length."""
-    scaling = own.params["scaling"]
-    if scaling == "none" or not original < min(length, len(own)):
-        return ""
-    plain = rebuilt(own, original, plain_base(own), "none", {})
-    by = "" if trained_as_stated(own.params) else ", by its factor"
-    return (
-        f"; its scaling ({scaling}) took it there from {original}{by}: for another from there on, "
-        f"give --extend-from {plain.spec} --length {original}"
-    )
+    return len(source)
 
 
 def plain_base(enc: Encoding) -> float:
@@ -339,23 +423,23 @@ def plain_base(enc: Encoding) -> float:
     return params["rho"] * params["factor"] ** (params["rotated"] / (params["rotated"] - 2))
 
 
-def base_for(criterion: str, length: int, own: Encoding) -> float | None:
+def base_for(criterion: str, length: int, source: Encoding) -> float | None:
     """The base that a criterion asks for, of those that are a formula of the base alone."""
     if criterion.partition("=")[0] not in ("turns", "bound", "wavelength"):
         raise PefourierError(
             f"an extension is asked for turns, bound or wavelength=K, each a base; got "
             f"{shown(criterion)}"
         )
-    return exact_base(criterion, length, own.params["rotated"])
+    return exact_base(criterion, length, source.params["rotated"])
 
 
 def describe_extension(
-    own: Encoding, way: str, enc: Encoding, form: Format | None, window: int | None
+    source: Encoding, way: str, enc: Encoding, form: Format | None, window: int | None
 ) -> Extension:
     """What one way does at a length, where queries see no farther than a window."""
-    trained, new = own.measure.frequencies, enc.measure.frequencies
-    lengths, seen = (len(own), len(enc)), window_within(window, len(enc))
-    points = np.array([p for p in SHOWN if p < len(own)] or [len(own) - 1])
+    trained, new = source.measure.frequencies, enc.measure.frequencies
+    lengths, seen = (len(source), len(enc)), window_within(window, len(enc))
+    points = np.array([p for p in SHOWN if p < len(source)] or [len(source) - 1])
     cosines = reading_cosine(trained, new, points).tolist()
     return Extension(
         way=way,
@@ -363,29 +447,19 @@ def describe_extension(
         **fields_of(candidate(enc, form)),
         attention_factor=enc.params["attention_factor"],
         bands=tuple(bands(new, trained, *lengths)),
-        unseen=count_unseen(new, fastest_met(own), len(own), seen or len(enc)),
+        unseen=count_unseen(new, trained, len(source), seen or len(enc)),
         cosine=tuple(zip(points.tolist(), cosines, strict=True)),
-        below=positions_below(trained, new, len(own)),
+        below=positions_below(trained, new, len(source)),
         frequencies=new,
-        config=config_lines(own, enc),
     )
 
 
-def fastest_met(own: Encoding) -> np.ndarray:
-    """Frequencies that reach the phases met in training, over the length of a rotation.
-
-    A scaled rotation was trained without its scaling before, over the original length.
-    """
-    before = frequencies_before_scaling(own) * (length_before_scaling(own) / len(own))
-    return np.maximum(own.measure.frequencies, before)
-
-
-def spec_of(enc: Encoding, taken: dict[str, Any]) -> str:
+def spec_of(enc: Encoding, settings: dict[str, Any]) -> str:
     """A rotation as a SPEC."""
     usual = {"partial": 1.0, "layout": "halves", "scaling": "none"}
     params = {key: enc.params[key] for key in usual if enc.params[key] != usual[key]}
-    told = {"rho": enc.params["rho"], **params, **taken, "d": enc.params["d"]}
-    return "rope:" + ",".join(f"{key}={plainly(value)}" for key, value in told.items())
+    entries = {"rho": enc.params["rho"], **params, **settings, "d": enc.params["d"]}
+    return "rope:" + ",".join(f"{key}={plainly(value)}" for key, value in entries.items())
 
 
 def plainly(value: Any) -> str:
@@ -398,12 +472,3 @@ def plainly(value: Any) -> str:
         return ";".join(map(plainly, value))
     whole = isinstance(value, float) and value == int(value) and abs(value) < 1e15
     return str(int(value) if whole else value)
-
-
-def config_lines(own: Encoding, enc: Encoding) -> dict[str, Any] | None:
-    """What to set in the config that the rotation came from, or in any for a named one."""
-    from pefourier.encodings.sources import rewrite
-
-    if source_of(own.spec) == "config":
-        return rewrite.lines_for(own.spec, enc)
-    return {"rope_parameters": rewrite.as_section(enc), "max_position_embeddings": len(enc)}

@@ -181,8 +181,8 @@ class Faithfulness(Result):
     @property
     def formats_kept_rounded(self) -> str:
         """Formats in which all different codes stay so when rounded to them."""
-        kept = [f for f in MAIN_FORMATS if self.precision[f].distinct_cast >= self.distinct]
-        return join(kept) if kept else "none"
+        lossless = [f for f in MAIN_FORMATS if self.precision[f].distinct_cast >= self.distinct]
+        return join(lossless) if lossless else "none"
 
     @property
     def formats_kept_computed(self) -> str | None:
@@ -190,8 +190,8 @@ class Faithfulness(Result):
         counts = {f: self.precision[f].distinct_phase for f in MAIN_FORMATS}
         if None in counts.values():
             return None
-        kept = [f for f, count in counts.items() if count >= self.distinct]
-        return join(kept) if kept else "none"
+        lossless = [f for f, count in counts.items() if count >= self.distinct]
+        return join(lossless) if lossless else "none"
 
     @property
     def lossy_formats(self) -> list[FormatRow]:
@@ -231,16 +231,16 @@ def assess(
     from pefourier.geometry.precision import check_formats, precision
     from pefourier.geometry.singular_values import check_products, decompose
 
-    whole = as_encoding(encoding)
-    enc = without_prefix(whole)
+    with_prefix = as_encoding(encoding)
+    enc = without_prefix(with_prefix)
     check_products(enc)
     check_formats(enc)
     closest = closest_pair(enc, progress and progress("closest pair"))
     factors = decompose(enc, progress and progress("singular values"))
-    identified, findings = diagnose(whole, closest, factors.rank)
+    identified, findings = diagnose(with_prefix, closest, factors.rank)
     factors, noted = without_rounding(factors, identified, enc.eps)
     sequence = enc.domain.kind in ("position", "time")
-    on_grid = describe_grid(whole, closest, factors) if whole.domain.grid else {}
+    on_grid = describe_grid(with_prefix, closest, factors) if with_prefix.domain.grid else {}
     rung = verdict(closest, factors, on_grid.get("separable_error", 1.0))
     return Faithfulness(
         length=factors.n,
@@ -261,7 +261,7 @@ def assess(
         precision=precision(enc, closest.distinct, closest.first, closest.distance),
         findings=findings + noted,
         **on_grid,
-        about=(whole,),
+        about=(with_prefix,),
     )
 
 
@@ -277,7 +277,7 @@ def describe_closest(enc: Encoding, closest: ClosestPair, factors: Factors) -> d
 
 def describe_grid(enc: Encoding, closest: ClosestPair, factors: Factors) -> dict[str, Any]:
     """What only codes on a grid have."""
-    from pefourier.analysis.spectrum import axis_shares
+    from pefourier.analysis.axis_shares import axis_shares
     from pefourier.encodings.axis_parts import axis_parts
 
     domain = enc.domain
@@ -338,8 +338,6 @@ def two_ends(enc: Encoding, r: Faithfulness) -> tuple[str, ...]:
         start = [int(x) for x in enc.domain.coordinates([r.closest_pair[0]])[0]]
         moved = [x + step for x, step in zip(start, r.displacement, strict=True)]
         return point_of(start), point_of(moved)
-    if ids := enc.params.get("position_ids"):  # of t, y and x, where spans were given
-        return tuple(f"token {x} at {point_of(of[x] for of in ids)}" for x in r.closest_pair)
     if enc.domain.at is None:
         return two_places(*r.closest_pair)
     return tuple(
@@ -357,23 +355,25 @@ def formula_in_words(identified: Mapping[str, Any]) -> str:
     return f"{formula}{convention}; largest difference {difference}"
 
 
-def lost_codes(precision: Mapping[str, FormatLoss], length: int, asked: str) -> list[str]:
+def lost_codes(precision: Mapping[str, FormatLoss], length: int, option: str) -> list[str]:
     """What a format takes away, and which length is safe; nothing where all codes stay distinct.
 
     Codes are computed in float64 and rounded to the format; where ``format:computed`` is asked for,
     they are also computed in it throughout, which asks for frequencies.
     """
-    dtype, _, computed = asked.partition(":")
+    dtype, _, computed = option.partition(":")
     loss = precision[dtype]
     if computed and loss.distinct_phase is None:
         return [
             f"declares no frequencies, so that nothing could be computed in {dtype}; name the "
             f"rotation or the config that it is, or ask for {dtype} alone, which rounds its rows"
         ]
-    kept = min(loss.distinct_cast, loss.distinct_phase) if computed else loss.distinct_cast
+    count = min(loss.distinct_cast, loss.distinct_phase) if computed else loss.distinct_cast
     how = "computed in" if computed else "rounded to"
-    said = f"has {kept} of {length} codes distinct {how} {dtype}{safe_length(loss, bool(computed))}"
-    return [said] if kept < length else []
+    message = (
+        f"has {count} of {length} codes distinct {how} {dtype}{safe_length(loss, bool(computed))}"
+    )
+    return [message] if count < length else []
 
 
 def safe_length(loss: FormatLoss, computed: bool = True) -> str:

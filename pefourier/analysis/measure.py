@@ -34,25 +34,25 @@ def frequencies_and_weights(enc: Encoding, method: str) -> tuple[np.ndarray, np.
     return frequencies, energy / total if total else np.full(len(energy), np.nan)
 
 
-def as_seen(enc: Encoding, frequencies: np.ndarray) -> np.ndarray:
+def visible_frequencies(enc: Encoding, frequencies: np.ndarray) -> np.ndarray:
     """Frequencies as the points of one axis show them: folded, but for times at uneven steps."""
-    return np.abs(frequencies) if enc.domain.irregular else folded(frequencies)
+    return np.abs(frequencies) if enc.domain.irregular else alias(frequencies)
 
 
-def folded_around(frequencies: np.ndarray) -> np.ndarray:
+def alias_on_axes(frequencies: np.ndarray) -> np.ndarray:
     """Frequencies in [-pi, pi] that whole points cannot tell from the given ones.
 
-    >>> folded_around(np.array([-0.5, 2 * pi - 0.5, pi])).round(2)
+    >>> alias_on_axes(np.array([-0.5, 2 * pi - 0.5, pi])).round(2)
     array([-0.5 , -0.5 ,  3.14])
     """
     inside = np.abs(frequencies) <= pi
     return np.where(inside, frequencies, (frequencies + pi) % (2 * pi) - pi)
 
 
-def folded(frequencies: np.ndarray) -> np.ndarray:
+def alias(frequencies: np.ndarray) -> np.ndarray:
     """Frequencies in [0, pi] that integer positions cannot tell from the given ones (aliasing).
 
-    >>> folded(np.array([0.5, 2 * pi - 0.5, 2 * pi + 0.5])).round(12)
+    >>> alias(np.array([0.5, 2 * pi - 0.5, 2 * pi + 0.5])).round(12)
     array([0.5, 0.5, 0.5])
     """
     inside = (frequencies >= 0) & (frequencies <= pi)

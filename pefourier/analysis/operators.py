@@ -15,16 +15,16 @@ from typing import Literal
 
 import numpy as np
 
+from pefourier.diagnosis.pairs import PairForm, PairWaves, follow_phases, position_offset
 from pefourier.encodings.encoding import Encoding, without_prefix
 from pefourier.errors import PefourierError, shown
 from pefourier.geometry.precision import FLOAT32_EPS, phase_errors
-from pefourier.geometry.waves import turning_pairs
 
 FIRST = 32  # positions that are all looked at
 ENTRIES = 2**20  # of the matrices of one operator
 BETWEEN = 16  # positions looked at on the way to the first that differs
-READ = 2**9  # rows of a table that are looked at
 VECTORS = 16  # random queries and keys
+TURNED = 1e-3  # of the factor: what changes sizes more is no rotation
 Matrices = tuple[np.ndarray, np.ndarray]  # of queries and of keys, (n, d, d)
 
 
@@ -37,44 +37,14 @@ class OperatorComparison:
     name: str | None = None  # of the permutation, or of the part that it moves
     first_position: int | None = None  # where scores differ, of the positions tried
     max_score_difference: float | None = None  # of random unit queries and keys
-    reason: str | None = None  # why it is unknown
 
 
-def compare_rotations(
-    one: Encoding, two: Encoding, alike: bool = False
-) -> OperatorComparison | None:
-    """The same of any two encodings; None where neither is a rotation.
-
-    A table has the cosines and sines of a rotation, and not the pairs that it turns; so has one
-    whose numbers are `alike` those of a rotation.
-    """
+def compare_rotations(one: Encoding, two: Encoding) -> OperatorComparison | None:
+    """The same of any two encodings; unknown where one is a table, None where neither rotates."""
     known = [has_operator(enc) for enc in (one, two)]
     if all(known):
         return compare_operators(without_prefix(one), without_prefix(two))
-    tables = [enc for enc, own in zip((one, two), known, strict=True) if not own]
-    held = alike and any(known)
-    if not all(enc.origin != "formula" and (held or is_wave_table(enc)) for enc in tables):
-        return None
-    return OperatorComparison("unknown", reason=UNSAID)
-
-
-UNSAID = (
-    "a table of cosines and sines does not hold which dimensions of a head are paired, nor with "
-    "which sign"
-)
-
-
-def is_wave_table(enc: Encoding) -> bool:
-    """Whether a table holds what a rotation multiplies with."""
-    from pefourier.diagnosis import identify
-
-    if enc.domain.kind != "position" or len(enc.domain.sides) > 1:
-        return False
-    rows = np.asarray(enc.codes(enc.domain.x[:READ]))
-    found = identify(rows, enc.eps)
-    if found is not None:
-        return found["encoding"] == "rope"
-    return turning_pairs(rows, max(enc.eps, FLOAT32_EPS)) is not None
+    return OperatorComparison("unknown") if any(known) else None
 
 
 def has_operator(enc: Encoding) -> bool:
@@ -334,3 +304,51 @@ def match_pairs(a: np.ndarray, b: np.ndarray, partner: np.ndarray) -> np.ndarray
 def pair_numbers(s: np.ndarray, first: np.ndarray, second: np.ndarray) -> np.ndarray:
     """What pairs do as complex numbers, (3, n, m): the diagonal entry and the one beside it."""
     return s[:, :, first, first] + 1j * s[:, :, first, second]
+
+
+def largest_output_difference(one: Encoding, two: Encoding) -> float:
+    """The largest difference of what two rotations make of random normal vectors; 0 to rounding."""
+    last = min(len(one), len(two)) - 1
+    at = sampled_positions(last, max(ENTRIES // head_size(one) ** 2, FIRST))
+    vectors = np.random.default_rng(0).standard_normal((VECTORS, head_size(one)))
+    outputs = [[turned @ vectors.T for turned in operator_at(enc, at)] for enc in (one, two)]
+    apart = max(float(np.abs(a - b).max()) for a, b in zip(*outputs, strict=True))
+    allowed = tolerances(one, two, at, max(one.eps, two.eps)).max() * head_size(one)
+    return apart if apart > allowed else 0.0
+
+
+def pairs_of_code(enc: Encoding, meant: Encoding) -> PairWaves | None:
+    """The pairs of code that turns vectors, in the order in which a known rotation has its own."""
+    d, length = head_size(enc), len(enc)
+    probed = np.arange(min(length, FIRST))
+    query, _ = operator_at(enc, probed)
+    partner = partners(query[None])
+    columns = columns_that_turn(meant) if has_operator(meant) and meant.measure is not None else ()
+    if len(columns) and head_size(meant) == d and (partner[columns[0]] == columns[1]).all():
+        first, second = columns
+    else:
+        first = np.flatnonzero(np.arange(d) < partner)
+        second = partner[first]
+    if not len(first):
+        return None
+
+    far = 2 ** np.arange(40)
+    rows = np.concatenate([[0], far[far < length]])
+    if len(rows) < 2:
+        return None
+    sample = sampled_positions(length - 1, max(ENTRIES // d**2, FIRST))
+    both = np.union1d(rows, sample)
+    turned, _ = operator_at(enc, both)
+    numbers = turned[:, first, first] + 1j * turned[:, second, first]
+    start, factor = np.angle(numbers[0]), float(np.abs(numbers[0]).max())
+    if np.ptp(np.abs(numbers)) > TURNED * factor:
+        return None
+    numbers = numbers * np.exp(-1j * start)
+    omega = follow_phases(rows, np.angle(numbers[np.isin(both, rows)]))
+    moved = position_offset(start, omega, FLOAT32_EPS)
+
+    def waves_at_sample(positions: np.ndarray) -> np.ndarray:
+        return numbers[np.searchsorted(both, positions)]
+
+    facts = {"form": PairForm("both"), "rows": sample, "moved": 0.0 if np.isnan(moved) else moved}
+    return PairWaves(omega, factor, waves_at_sample, length, enc.eps, **facts)

@@ -103,7 +103,7 @@ class Relations(Result):
         enc = self.about[0]
         if self.on_grid:
             return verdict_by_displacement(self)
-        if not (enc.domain.has_lags or enc.lag_alone):
+        if not (enc.domain.has_lags or enc.is_shift_invariant):
             return "no lags"
         if enc.domain.kind == "lag":
             if self.asymmetry is None:
@@ -322,7 +322,7 @@ def shift_residual(enc: Encoding, k: int = 1) -> float | list[float | None] | No
     """
     if len(enc.domain.sides) > 1:
         return [shift_along(enc, axis, k) for axis in range(len(enc.domain.sides))]
-    if enc.lag_alone:
+    if enc.is_shift_invariant:
         return 0.0
     return shift_along(enc, 0, k) if enc.domain.has_lags else None
 
@@ -364,7 +364,7 @@ def kernel(enc: Encoding) -> np.ndarray | None:
     :math:`k(r)/k(0)` with :math:`k(r) = \frac{1}{n - r}\sum_t \mathrm{PE}(t)\cdot
     \mathrm{PE}(t + r)`, or :math:`\sum_j w_j \cos\omega_j r` as declared.
     """
-    if enc.act == "key" or not (enc.domain.has_lags or enc.lag_alone):
+    if enc.act == "key" or not (enc.domain.has_lags or enc.is_shift_invariant):
         return None
     if enc.domain.kind == "lag" and enc.domain.grid:
         return None  # displacements have no order
@@ -372,7 +372,7 @@ def kernel(enc: Encoding) -> np.ndarray | None:
         return kernel_of_biases(enc.table(enc.domain.x[enc.domain.x <= 0])[::-1])
     if len(enc.domain.sides) > 1:
         return kernel_on_grid(enc)
-    if enc.lag_alone:
+    if enc.is_shift_invariant:
         return np.concatenate(list(kernel_blocks(enc)))
     means = diagonal_means(enc)
     return means / means[0] if means[0] else None
@@ -465,7 +465,7 @@ def first_rising_lag(enc: Encoding) -> float | list[int | None] | None:
     On a grid that along each axis; of declared products only lags along axes are looked at.
     """
     sides = enc.domain.sides
-    if not enc.lag_alone:
+    if not enc.is_shift_invariant:
         return rising_lags(enc, kernel(enc))
     if len(sides) > 1:
         lines = map(np.multiply.outer, map(np.arange, sides), np.eye(len(sides)))

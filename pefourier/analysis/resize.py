@@ -12,17 +12,19 @@ Densities are those of `spectrum` without smoothing, over the lattice of the tab
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import combinations
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
-from pefourier.analysis.spectrum import axis_shares, density
+from pefourier.analysis.axis_shares import axis_shares
+from pefourier.analysis.spectrum import density
 from pefourier.encodings.checks import NUMBERS, check_count, check_size
-from pefourier.encodings.domain import lattice, lattice_points
-from pefourier.encodings.encoding import Encoding, from_table
+from pefourier.encodings.domain import lattice, lattice_points, positions
+from pefourier.encodings.encoding import Encoding, Finding, from_table
 from pefourier.encodings.families.axes import axis_letters
+from pefourier.encodings.findings import finding
 from pefourier.encodings.grids import (
+    MAX_HEADS,
     as_stored,
     grid_options,
     on_grid,
@@ -30,32 +32,31 @@ from pefourier.encodings.grids import (
     usual_grid,
     window_of_rows,
 )
+from pefourier.encodings.sources.models import type_row
 from pefourier.encodings.specs import source_of
 from pefourier.errors import PefourierError, shown, unknown
 from pefourier.geometry import Progress
 from pefourier.geometry.closest import closest_pair
-from pefourier.geometry.found_grids import may_be_biases, on_found_grid
-from pefourier.geometry.grown_grids import frequencies_on_axes, turn_limits
+from pefourier.geometry.grown_grids import frequencies_on_axes
 from pefourier.geometry.interpolation import METHODS, resize_lattice
 from pefourier.result import Result
+from pefourier.writing.escapes import printable
 
 SUMS_EPS = 2.0**-46  # to which sums of a few rows are known
 DEFAULT = "bicubic"
 ANEW = "anew"  # in place of a method: by the formula, as models compute it at every size
-ASKED_FOR = {"fourier", "bicubic-corners", "bilinear-corners"}  # of no library's own models
-IN_USE = dict.fromkeys(name for name in METHODS if name not in ASKED_FOR)
 
 
 @dataclass(frozen=True)
 class Picture:
     """A table of the points of a lattice: how its codes differ, and its frequencies."""
 
+    name: str = field(metadata={"told": False})  # before or after
     grid: tuple[int, ...]
     norm: float  # rms length of a code
     distinct: int  # different codes
     nearest: float | None  # smallest distance of two codes over `norm`; None for a single point
     closest: list[list[int]] | None  # the two points that are so far apart
-    inside: float | None  # `nearest` of points between old ones, where the two lie beyond these
     neighbours: list[float]  # mean cosine of codes one step apart along each axis
     cycles: float  # mean frequency, cycles from end to end (root of squares over the axes)
     constant: float  # share of the energy that is the same at all points
@@ -63,6 +64,11 @@ class Picture:
     omega: list[np.ndarray]  # (K_a,) of each axis, radians per point, in numpy.rfftn's order
     density: np.ndarray  # (K_1, …) over the half plane, sums to one
     marginals: list[np.ndarray]  # (K_a,) of each axis: sums over the others
+
+    @property
+    def points(self) -> int:
+        """How many points the lattice has."""
+        return math.prod(self.grid)
 
 
 @dataclass(frozen=True)
@@ -85,12 +91,39 @@ class Unseen:
     which: list[int]  # of the axis' pairs, counted from 0 in the formula's order
     step_ratio: float  # the angle from point to point, new over old
     reach_ratio: float  # the same from the first point to the last
-    reach_limit: float | None  # of an endless grid; None: it grows without end, or is not known
 
 
 @dataclass(frozen=True, repr=False)
 class Resizing(Result):
     """A table on another lattice, and what each method makes of it."""
+
+    shown: ClassVar[dict[str, str]] = {
+        "from": "old",
+        "to": "new",
+        "rows before the grid": "prefix",
+        "method": "method",
+        "energy moved": "moved",
+        "out": "out",
+    }
+    listed: ClassVar[dict[str, dict[str, str]]] = {
+        "states": {
+            "table": "name",
+            "grid": "grid",
+            "rms length of a code": "norm",
+            "different codes": "distinct",
+            "smallest distance over it": "nearest",
+            "cosine of neighbours": "neighbours",
+            "mean frequency, cycles end to end": "cycles",
+            "share at frequency 0": "constant",
+        },
+        "methods": {
+            "method": "method",
+            "length of codes, new / old": "norm_ratio",
+            "cosine of neighbours": "neighbours",
+            "difference": "largest_difference",
+        },
+        "unseen_on_axes": {"axis": "axis", "pairs": "pairs", "unseen": "unseen"},
+    }
 
     old: tuple[int, ...] = field(metadata={"told": "from"})
     new: tuple[int, ...] = field(metadata={"told": "to"})
@@ -99,14 +132,75 @@ class Resizing(Result):
     table: np.ndarray = field(metadata={"told": ""})  # (prefix + n, d), in the order of the weights
     before: Picture
     after: Picture
-    methods: list[Method]
-    largest_difference: float  # between any two of the methods
-    between: tuple[str, ...]  # the two; empty where nothing was interpolated
-    at: tuple[int, ...]  # the point where
+    methods: list[Method]  # empty where the table was computed anew
     moved: float  # share of the energy that has another frequency, in cycles from end to end
     unseen: list[Unseen] | None  # None where frequencies are not declared
-    anew: Picture | None  # of a formula, its codes on the new grid; None where there is none
-    logits: list[float] | None  # of biases, by head: how far they change where both windows reach
+    out: str | None = None  # the file that the table was written to
+
+    @property
+    def verdict(self) -> str:
+        """Whether codes can still be told apart, and whether models interpolate them at all."""
+        if not self.before.norm:
+            return "all zero"
+        if self.method == ANEW:
+            return "computed anew"
+        if self.after.distinct == self.after.points:
+            return "still distinct"
+        merged = self.before.distinct == self.before.points
+        return "no longer distinct" if merged else "not distinct"
+
+    @property
+    def states(self) -> list[Picture]:
+        """The table before and after."""
+        return [self.before, self.after]
+
+    @property
+    def unseen_on_axes(self) -> list[Unseen]:
+        """Axes of a formula some of whose pairs meet phases never seen."""
+        return [axis for axis in self.unseen or () if axis.unseen]
+
+    @property
+    def old_size(self) -> str:
+        """The sides of the old lattice."""
+        return size_of(self.old)
+
+    @property
+    def new_size(self) -> str:
+        """The sides of the new lattice."""
+        return size_of(self.new)
+
+    @property
+    def moved_percent(self) -> float:
+        """The part of the energy at other frequencies than before."""
+        return 100 * self.moved
+
+    @property
+    def difference_percent(self) -> float:
+        """How far another method is from this one, in parts of the rms of a number."""
+        size = self.before.norm / math.sqrt(self.table.shape[-1])
+        return 100 * max(entry.largest_difference for entry in self.methods) / size
+
+    @property
+    def findings(self) -> list[Finding]:
+        """What is known of the table, and which pairs of a formula meet phases never seen."""
+        notes = list(self.about[0].findings)
+        for axis in self.unseen_on_axes:
+            counts = {"count": axis.unseen, "total": axis.pairs, "axis": axis.axis}
+            notes.append(finding("unseen-phases", **counts))
+        kind = self.about[0].params.get("model_type") or ""
+        if ways := (type_row(kind) or {}).get("resized"):
+            sources = " and ".join(" by ".join(way) for way in ways)
+            notes.append(finding("resized-by", kind=printable(kind), ways=sources))
+        return notes
+
+    def series(self) -> tuple[list[str], list[list[Any]]]:
+        """Names of the columns of CSV, and a row for each method."""
+        axes = [f"neighbours_{k}" for k in range(len(self.old))]
+        rows = [
+            [entry.method, entry.norm_ratio, *entry.neighbours, entry.largest_difference]
+            for entry in self.methods
+        ]
+        return ["method", "norm_ratio", *axes, "difference"], rows
 
 
 def resize_table(
@@ -136,70 +230,48 @@ def resize_table(
     Examples
     --------
     >>> from pefourier.encodings import load
-    >>> r = resize_table(load("axial", None, 8, grid=(4, 4)), (6, 6), "timm")
-    >>> r.table.shape, r.between
-    ((36, 8), ('dinov2', 'bilinear'))
+    >>> r = resize_table(load("axial", None, 8, grid=(4, 4)), (6, 6), "antialias")
+    >>> r.table.shape, r.verdict
+    ((36, 8), 'still distinct')
     """
-    computed = not method and is_computed(encoding, formula)
-    check_resizable(encoding, method or DEFAULT)
-    method = ANEW if computed else method or DEFAULT
-    behind, shape = encoding.domain.prefix, encoding.domain.sides
+    is_computed = formula is not None and (encoding.act == "rotate" or encoding.anew is not None)
+    is_computed = is_computed and not method
+    method = ANEW if is_computed else method or DEFAULT
+    check_resizable(encoding, method)
+    prefix, shape = encoding.domain.prefix, encoding.domain.sides
     old, new, wanted = check_new_sides(encoding, new)
-    others, rows = np.split(np.asarray(encoding.table(), dtype=float), [behind])
-    own = None if formula is None else formula.table()[behind:]
-    ways = {} if computed else {**IN_USE, method: None}
-    tables = {name: resize_lattice(rows, shape, wanted, name) for name in ways}
-    chosen = own if computed else tables[method]
-    before, after = picture(rows, shape, progress), picture(chosen, wanted, progress)
-    placed = rows.reshape(*shape, -1), chosen.reshape(*wanted, -1)
+    front, rows = np.split(np.asarray(encoding.table(), dtype=float), [prefix])
+    if is_computed:
+        tables = {ANEW: formula.table()[prefix:]}
+    else:
+        tables = {name: resize_lattice(rows, shape, wanted, name) for name in METHODS}
+    chosen = tables[method]
+    before = picture("before", rows, shape, progress)
+    after = picture("after", chosen, wanted, progress)
     size = before.norm or np.nan
     return Resizing(
         old=old,
         new=new,
-        prefix=behind,
+        prefix=prefix,
         method=method,
-        table=as_stored(encoding, np.concatenate([others, chosen])),
+        table=as_stored(encoding, np.concatenate([front, chosen])),
         before=before,
-        after=after if computed else replace(after, inside=nearest_inside(chosen, after, shape)),
+        after=after,
         methods=[
             Method(name, rms(t) / size, similarities(t, wanted), float(np.abs(t - chosen).max()))
             for name, t in tables.items()
+            if not is_computed
         ],
-        **compare_methods(tables, wanted),
         moved=energy_moved(before, after),
         unseen=None if formula is None else unseen_phases(encoding, formula),
-        anew=after if computed else None if own is None else picture(own, wanted, progress),
-        logits=changes_by_head(*placed) if encoding.domain.kind == "lag" else None,
         about=(encoding,),
     )
 
 
-def changes_by_head(old: np.ndarray, new: np.ndarray) -> list[float]:
-    """The largest change of each column at displacements that are on both lattices.
-
-    >>> changes_by_head(np.zeros((3, 1)), np.array([[9.0], [1.0], [2.0], [3.0], [9.0]]))
-    [3.0]
-    """
-    both = []
-    for one, other in ((old, new), (new, old)):
-        more = [(n - min(n, m)) // 2 for n, m in zip(one.shape, other.shape, strict=True)]
-        within = (slice(k, n - k) for k, n in zip(more, one.shape, strict=True))
-        both.append(one[tuple(within)])
-    return np.abs(both[0] - both[1]).reshape(-1, old.shape[-1]).max(axis=0).tolist()
-
-
-def is_computed(encoding: Encoding, formula: object) -> bool:
-    """Whether models compute it at every size by its formula, and interpolate nothing."""
-    return formula is not None and (encoding.act == "rotate" or encoding.anew is not None)
-
-
 def check_resizable(encoding: Encoding, method: str) -> None:
-    """Refuse a method that is not known, and rows that are not those of their points."""
-    if method not in METHODS:
+    """Refuse a method that is not known."""
+    if method not in (*METHODS, ANEW):
         raise unknown("method", method, METHODS)
-    for finding in encoding.findings:
-        if finding.code == "prefix-shift":  # its rows would be mixed with those of other points
-            raise PefourierError(f"{shown(encoding.label)}: {finding.message}")
 
 
 def has_formula(enc: Encoding, source: Any, new: Sequence[int]) -> bool:
@@ -213,34 +285,35 @@ def has_formula(enc: Encoding, source: Any, new: Sequence[int]) -> bool:
 
 
 def on_own_grid(enc: Encoding, axes: int = 2) -> Encoding:
-    """A table on the grid that it has or turns out to have; refused where none is known.
+    """A table on the grid that it has, or on a square behind its prefix; else it is refused.
 
     One that is on none, asked for one axis, is a line.
     """
-    if axes > 1 and any(one.code == "biases-as-codes" for one in enc.findings):
+    if axes > 1 and any(entry.code == "biases-as-codes" for entry in enc.findings):
         half = (math.isqrt(len(enc)) + 1) // 2
         if window_of_rows(enc, (half, half)):
             return on_grid(enc, (half, half), prefix=0)
-    whole, prefix = on_found_grid(enc), enc.domain.prefix
-    lies = len(whole.domain.grid) > 1 or bool(whole.domain.grid and not prefix)
-    if not lies and axes == 1:
+    prefix = enc.domain.prefix
+    if len(enc.domain.grid) > 1 or (enc.domain.grid and not prefix):
+        return enc
+    if axes == 1:
         return replace(enc, domain=lattice((len(enc) - prefix,), prefix))
-    if not lies:
-        for finding in whole.findings:
-            if finding.code == "rows-behind-grid":
-                raise PefourierError(f"{shown(enc.label)}: {finding.message}")
-        sides, behind = usual_grid(len(enc), prefix)
-        window = window_of_rows(enc, sides)
-        behind = prefix if window else behind  # a class token's rows come last
-        odd = [] if window else may_be_biases(enc, *sides)
-        halves = size_of([(side + 1) // 2 for side in sides])
-        way = f"; of biases of attention those of their window, --from {halves}" if odd else ""
-        sides = window or sides
-        raise PefourierError(
-            f"{shown(enc.label)} is on no known grid, and its {len(enc)} rows do not show one; "
-            f"give its sides, as {grid_options(sides, behind, '--from')}{way}"
-        )
-    return whole
+    side = math.isqrt(len(enc) - prefix)
+    is_square = side > 1 and side**2 == len(enc) - prefix
+    may_be_biases = is_square and side % 2 == 1 and not prefix and enc.dim <= MAX_HEADS
+    if is_square and not may_be_biases:
+        settled = tuple(f for f in enc.findings if f.code != "grid-unknown")
+        line = replace(enc, domain=positions(len(enc)), findings=settled)
+        return on_grid(line, (side, side), prefix)
+    sides, behind = usual_grid(len(enc), prefix)
+    if window := window_of_rows(enc, sides):
+        sides, behind = window, prefix  # a class token's rows come last
+    half = (side + 1) // 2
+    way = f", or of biases those of their window, --from {half}x{half}" if may_be_biases else ""
+    raise PefourierError(
+        f"{shown(enc.label)} has {len(enc)} rows, and no grid is known; give its sides, as "
+        f"{grid_options(sides, behind, '--from')}{way}"
+    )
 
 
 def sides_of_window(enc: Encoding, new: Sequence[int]) -> Sequence[int]:
@@ -260,10 +333,10 @@ def lags_of_map(enc: Encoding, new: Sequence[int]) -> Sequence[int]:
 
     One number is that of the lags: a map of side n has 2 n - 1, as of weights named rel_pos_h.
     """
-    named = [one.message for one in enc.findings if one.code == "lags-as-codes"]
-    if not named:
+    messages = [entry.message for entry in enc.findings if entry.code == "lags-as-codes"]
+    if not messages:
         return new
-    axis = "thw".index(named[0].split("rel_pos_")[1][0]) - 3
+    axis = "thw".index(messages[0].split("rel_pos_")[1][0]) - 3
     if -axis <= len(new) > 1:
         return [2 * new[axis] - 1]
     if len(new) > 1 or new[0] % 2:
@@ -307,15 +380,16 @@ def similarities(table: np.ndarray, sides: Sequence[int]) -> list[float]:
     """
     lengths = np.linalg.norm(table, axis=1, keepdims=True)
     unit = (table / np.where(lengths > 0, lengths, 1.0)).reshape(*sides, -1)
-    found = []
+    means = []
     for axis, n in enumerate(sides):
         along = np.moveaxis(unit, axis, 0)
         cosines = np.einsum("...i,...i->...", along[:-1], along[1:])
-        found.append(float(cosines.mean()) if n > 1 else np.nan)
-    return found
+        means.append(float(cosines.mean()) if n > 1 else np.nan)
+    return means
 
 
 def picture(
+    name: str,
     table: np.ndarray,
     sides: tuple[int, ...],
     progress: Callable[[str], Progress] | None = None,
@@ -330,12 +404,12 @@ def picture(
     ]
     cycles = np.linalg.norm(lattice_points(waves), axis=1)
     return Picture(
+        name=name,
         grid=tuple(sides),
         norm=norm,
         distinct=closest.distinct,
         nearest=closest.distance / norm if norm and closest.pair else None,
         closest=closest.pair and np.transpose(np.unravel_index(closest.pair, sides)).tolist(),
-        inside=None,
         neighbours=similarities(table, sides),
         cycles=float(cycles @ spectrum.density.ravel()),
         constant=spectrum.summary.lowest_bin_share,
@@ -346,60 +420,30 @@ def picture(
     )
 
 
-def nearest_inside(table: np.ndarray, whole: Picture, old: Sequence[int]) -> float | None:
-    """The closest two points that lie between old ones, where the closest of all do not.
-
-    Beyond the first and the last of a side methods go on as at the edge: codes there are close.
-
-    >>> rows = np.array([[0.0], [0.1], [1.0], [2.0], [2.9], [3.0]])
-    >>> whole = picture(rows, (6,))
-    >>> whole.closest, round(nearest_inside(rows, whole, (2,)) * whole.norm, 6)
-    ([[0], [1]], 0.9)
-    """
-    ends = [int(np.ceil((n / m - 1) / 2)) for n, m in zip(whole.grid, old, strict=True)]
-    inner = [range(k, n - k) for n, k in zip(whole.grid, ends, strict=True)]
-    own = [all(map(range.__contains__, inner, place)) for place in whole.closest or ()]
-    if all(own) or min(map(len, inner)) == 0 or max(map(len, inner)) < 2:
-        return None
-    within = table.reshape(*whole.grid, -1)[np.ix_(*inner)].reshape(-1, table.shape[1])
-    return closest_pair(from_table(within)).distance / whole.norm
-
-
 def by_cycles(picture: Picture) -> np.ndarray:
     """The energy at 0, 1, 2, … cycles from end to end along each axis, both directions together."""
-    found = picture.density
+    folded = picture.density
     for axis, n in enumerate(picture.grid[:-1]):  # the last axis has one direction
         cycles = np.arange(n // 2 + 1)
-        there, back = (np.take(found, k, axis) for k in (cycles, -cycles))
-        once = (2 * cycles % n == 0).reshape([-1 if a == axis else 1 for a in range(found.ndim)])
-        found = there + np.where(once, 0.0, back)
-    return found
+        there, back = (np.take(folded, k, axis) for k in (cycles, -cycles))
+        once = (2 * cycles % n == 0).reshape([-1 if a == axis else 1 for a in range(folded.ndim)])
+        folded = there + np.where(once, 0.0, back)
+    return folded
 
 
 def energy_moved(before: Picture, after: Picture) -> float:
     """The share of the energy that has other cycles from end to end after than before.
 
     >>> rows = np.eye(4)[:, :1] + 1.0
-    >>> energy_moved(picture(rows, (2, 2)), picture(rows, (2, 2)))
+    >>> energy_moved(picture("", rows, (2, 2)), picture("", rows, (2, 2)))
     0.0
     """
-    densities = [by_cycles(one) for one in (before, after)]
+    densities = [by_cycles(state) for state in (before, after)]
     shape = tuple(max(sides) for sides in zip(*(g.shape for g in densities), strict=True))
-    one, other = (
+    padded, other = (
         np.pad(g, [(0, n - k) for n, k in zip(shape, g.shape, strict=True)]) for g in densities
     )
-    return float(np.abs(one - other).sum() / 2)
-
-
-def compare_methods(tables: dict[str, np.ndarray], sides: tuple[int, ...]) -> dict[str, Any]:
-    """The largest difference of any two tables, which two, and at which point."""
-    pairs = list(combinations(tables, 2))
-    if not pairs:
-        return {"largest_difference": 0.0, "between": (), "at": ()}
-    apart = [np.abs(tables[one] - tables[other]).max(axis=1) for one, other in pairs]
-    which, row = np.unravel_index(np.argmax(apart), np.shape(apart))
-    at = tuple(int(k) for k in np.unravel_index(row, sides))
-    return {"largest_difference": float(apart[which][row]), "between": pairs[which], "at": at}
+    return float(np.abs(padded - other).sum() / 2)
 
 
 def unseen_phases(old: Encoding, new: Encoding) -> list[Unseen] | None:
@@ -411,16 +455,15 @@ def unseen_phases(old: Encoding, new: Encoding) -> list[Unseen] | None:
     if old.measure is None or new.measure is None:
         return None
     slow, fast = (frequencies_on_axes(enc.measure) for enc in (old, new))
-    letters, limits = axis_letters(len(old.domain.sides)), turn_limits(old)
-    found = []
+    axes = []
     for a, (n, m) in enumerate(zip(old.domain.sides, new.domain.sides, strict=True)):
         before, after = np.abs(slow[:, a]), np.abs(fast[:, a])
-        own = before > 0
-        seen, met = before[own] * (n - 1), after[own] * (m - 1)
-        unseen = (seen < 2 * np.pi) & (met > (seen + before[own]) * (1 + 1e-9))
-        ratio = float(np.median(after[own] / before[own])) if own.any() else np.nan
+        turning = before > 0
+        seen, met = before[turning] * (n - 1), after[turning] * (m - 1)
+        unseen = (seen < 2 * np.pi) & (met > (seen + before[turning]) * (1 + 1e-9))
+        ratio = float(np.median(after[turning] / before[turning])) if turning.any() else np.nan
         which = np.flatnonzero(unseen).tolist()
         reach = ratio * (m - 1) / (n - 1) if n > 1 else np.nan
-        most = limits[a] if np.isfinite(limits[a]) else None
-        found.append(Unseen(letters[a], int(own.sum()), len(which), which, ratio, reach, most))
-    return found
+        letter = axis_letters(len(old.domain.sides))[a]
+        axes.append(Unseen(letter, int(turning.sum()), len(which), which, ratio, reach))
+    return axes

@@ -14,41 +14,43 @@ A lattice of several axes is a torus (`geometry.torus`) with half of its frequen
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from math import ceil, log, pi, prod
+from math import pi, prod
 from typing import Any, ClassVar
 
 import numpy as np
 
+from pefourier.analysis.axis_shares import describe_on_grid
 from pefourier.analysis.bands import WaveGroup, group_waves
-from pefourier.analysis.measure import (
-    as_seen,
-    choose_method,
-    folded_around,
-    frequencies_and_weights,
+from pefourier.analysis.density_summary import (
+    DensitySummary,
+    counts,
+    first_holding,
+    mean_share,
+    summarize_density,
+    summarize_torus,
 )
-from pefourier.diagnosis.identify import frequency_slack
+from pefourier.analysis.lattice import check_sigma, lattice_sides, points_of_line, usual_sigma
+from pefourier.analysis.measure import (
+    alias_on_axes,
+    choose_method,
+    frequencies_and_weights,
+    visible_frequencies,
+)
+from pefourier.analysis.smoothing import at_nearest_points, smoothed
 from pefourier.encodings.axis_parts import axis_parts
-from pefourier.encodings.checks import LARGEST, NUMBERS, check_count, check_size
-from pefourier.encodings.domain import half_plane, lattice_points
-from pefourier.encodings.encoding import Encoding, Finding, as_encoding, row_blocks, without_prefix
+from pefourier.encodings.domain import half_plane
+from pefourier.encodings.encoding import Encoding, Finding, as_encoding, without_prefix
 from pefourier.encodings.findings import finding
 from pefourier.encodings.places import axis_names, unit_of_waves
-from pefourier.errors import PefourierError
 from pefourier.geometry.joint_waves import JointWaves, joint_waves
 from pefourier.geometry.torus import (
-    aliased_shares,
-    directions_of,
-    idle_shares,
-    isotropy,
     least_sigma,
     multiplicity,
     torus_density,
 )
-from pefourier.geometry.waves import turning_pairs
+from pefourier.geometry.waves import fit_sinusoid_pairs
 from pefourier.result import ON_GRIDS, Result
 
-DEFAULT_SIGMA = 4.0  # lattice steps
-DEFAULT_GRID_SIGMA = 1.0  # of several axes, whose sides are short
 LEAST_SIGMA = 0.02  # half a step away, exp(-x^2/2) is still a number
 FLAT, SLOW, FAST = 0.9, pi / 2, 0.75  # flatness; where 95 % lie below; share above pi / 2
 STILL = 0.95  # of the energy at frequency 0: codes are the same
@@ -58,26 +60,8 @@ COMMON = 0.05  # of a table's energy: what is the same in all rows is worth sayi
 ONE_SIDED, ROUND = 0.99, 0.15  # A4 from which directions are two, and below which there is none
 LONGEST_ALIASED = 3.0  # positions: of shorter waves it matters that others look the same
 MOST_WAVES = 0.5  # share of frequencies that is worth saying
-AT_ONCE = 2**15  # frequencies that are smeared together
 BESIDE = {"default": None, "compare": False, "metadata": {"told": False}}
 SPREAD = 16  # frequencies that so few waves' energy can be spread over
-SMALL = 2**25  # frequency-lattice pairs up to which no tail is left out
-
-
-@dataclass(frozen=True)
-class DensitySummary:
-    """Single numbers of a spectrum; frequencies in radians per position."""
-
-    lowest_bin_index: float | None  # root of Eq. 16, where the geometric grid enters the lowest bin
-    below_first_bin: int | None  # declared frequencies strictly below 2 pi / N
-    frequencies_total: int | None
-    lowest_bin_share: float  # density at k = 0
-    centroid: float  # mean frequency
-    cutoff95: float  # smallest frequency holding 95 % of the density below or at it
-    flatness: float  # exp(entropy) / K, 1 = flat
-    mean_share: float | None = None  # of a table's energy what is the same in all rows
-    effective: float | None = None  # exp(entropy) of the density, smeared if it is
-    effective_unsmeared: float | None = None  # exp(entropy) of the weights of single frequencies
 
 
 @dataclass(frozen=True)
@@ -145,8 +129,8 @@ class Spectrum(Result):
     def measured(self) -> DensitySummary:
         """The same single numbers of the measure itself, which no lattice has rounded."""
         if self.on_grid:
-            each = self.plain / multiplicity(self.lattice)
-            summary = summarize_torus(each, self.lattice, self.frequencies)
+            per_point = self.plain / multiplicity(self.lattice)
+            summary = summarize_torus(per_point, self.lattice, self.frequencies)
         else:
             summary = summarize_density(self.about[0], self.omega, self.plain, self.frequencies)
         frequencies, weights = self.measure
@@ -253,8 +237,8 @@ class Spectrum(Result):
     def few_waves(self) -> JointWaves | None:
         """Waves of a measured table fitted together, where so few may hold it; not of trees."""
         enc, spread = self.about[0], self.summary.effective_unsmeared
-        few = not self.on_grid and self.frequencies is None and spread and spread <= SPREAD
-        if not few or (enc.domain.basis is not None and not enc.domain.irregular):
+        may_be_few = not self.on_grid and self.frequencies is None and spread and spread <= SPREAD
+        if not may_be_few or (enc.domain.basis is not None and not enc.domain.irregular):
             return None
         return turning_waves(enc) or joint_waves(enc.domain, enc.table())
 
@@ -298,7 +282,7 @@ def waves_and_shares(r: Spectrum) -> list[tuple[float, float, float]]:
         return []
     if (waves.error > RESOLVED * waves.omega)[strong].any():
         return []
-    return [*zip(waves.omega[strong], waves.share[strong], waves.alone[strong], strict=True)]
+    return [*zip(waves.omega[strong], waves.share[strong], waves.single_share[strong], strict=True)]
 
 
 def is_blurred(r: Spectrum) -> bool:
@@ -321,8 +305,8 @@ def notes_on_spectrum(r: Spectrum) -> Iterator[Finding]:
             yield finding("aliased-frequencies", "declared", count=int(fast.sum()), total=len(fast))
     fastest = 0.0 if enc.domain.irregular else max((omega for omega, *_ in waves), default=0.0)
     if 2 * pi / LONGEST_ALIASED < fastest < pi * (1 - 1e-9):
-        seen, alias = 2 * pi / fastest, 2 * pi / (2 * pi - fastest)
-        yield finding("aliased-frequencies", "measured", seen=seen, alias=alias)
+        wave, alias = 2 * pi / fastest, 2 * pi / (2 * pi - fastest)
+        yield finding("aliased-frequencies", "measured", seen=wave, alias=alias)
     idle = [share for share in r.idle or () if not np.isnan(share)]
     if r.on_grid and max(idle, default=0.0) >= MOST_WAVES:
         yield finding("idle-waves", percent=100 * max(idle))
@@ -335,13 +319,15 @@ def turning_waves(enc: Encoding) -> JointWaves | None:
 
     Each step turns such a pair by its frequency, so that waves longer than the table show theirs.
     """
+    from pefourier.diagnosis.frequency_grids import frequency_slack  # of tables alone
+
     table = np.asarray(enc.table(), dtype=float)
-    pairs = None if enc.domain.basis is not None else turning_pairs(table, enc.eps)
+    pairs = None if enc.domain.basis is not None else fit_sinusoid_pairs(table, enc.eps)
     if pairs is None:
         return None
     shares = len(table) * pairs.amplitude**2 / (table**2).sum()
-    omega, which = np.unique(pairs.omega.round(9), return_inverse=True)
-    share = np.bincount(which, weights=shares)
+    omega, group = np.unique(pairs.omega.round(9), return_inverse=True)
+    share = np.bincount(group, weights=shares)
     order = np.argsort(-share, kind="stable")
     error = frequency_slack(omega, enc.eps, len(table))
     return JointWaves(omega[order], share[order], share[order], error[order])
@@ -405,18 +391,18 @@ def density(
     check_sigma(sigma, round(least_sigma(axes, LEAST_SIGMA), 3))
     used = choose_method(enc, method)
     frequencies, weights = frequencies_and_weights(enc, used)
-    inside = as_seen(enc, frequencies) if axes == 1 else folded_around(frequencies)
+    inside = visible_frequencies(enc, frequencies) if axes == 1 else alias_on_axes(frequencies)
     steps = inside * (np.array(sides) / (2 * pi))
     sigma = usual_sigma(steps, used, axes) if sigma is None else sigma
     declared = frequencies if used == "declared" else None
     if axes == 1:
-        found = density_on_line(enc, sides[0], steps, weights, sigma, declared)
-        lattice, points, own = sides[0], len(found[0]), {}
+        result = density_on_line(enc, sides[0], steps, weights, sigma, declared)
+        lattice, points, on_grid = sides[0], len(result[0]), {}
     else:
-        found = density_on_torus(inside, weights, sides, sigma, declared)
+        result = density_on_torus(inside, weights, sides, sigma, declared)
         lattice, points = sides, prod(sides)
-        own = describe_on_grid(enc, found[1], sides, used, declared)
-    omega, g, plain, summary = found
+        on_grid = describe_on_grid(enc, result[1], sides, used, declared)
+    omega, g, plain, summary = result
     counted = counts(summary, points, inside, weights)
     share = mean_share(enc, used, frequencies, weights)
     return Spectrum(
@@ -430,15 +416,8 @@ def density(
         plain=plain,
         measure=(inside, weights),
         about=(enc,),
-        **own,
+        **on_grid,
     )
-
-
-def usual_sigma(steps: np.ndarray, method: str, axes: int) -> float:
-    """The bandwidth where none is given: none is needed for what lies wholly on the lattice."""
-    if method == "declared" and np.abs(steps - np.rint(steps)).max() < 1e-9:
-        return 0.0
-    return DEFAULT_SIGMA if axes == 1 else DEFAULT_GRID_SIGMA
 
 
 def density_on_line(
@@ -465,250 +444,7 @@ def density_on_torus(
     declared: np.ndarray | None,
 ) -> tuple[list[np.ndarray], np.ndarray, np.ndarray, DensitySummary]:
     """The same of several axes, whose points stand for several frequencies each."""
-    each, count = torus_density(frequencies, weights, sides, sigma), multiplicity(sides)
-    g = each * count
+    per_point, count = torus_density(frequencies, weights, sides, sigma), multiplicity(sides)
+    g = per_point * count
     plain = torus_density(frequencies, weights, sides, 0.0) * count if sigma else g
-    return half_plane(sides), g, plain, summarize_torus(each, sides, declared)
-
-
-def points_of_line(enc: Encoding, n: int, steps: np.ndarray, sigma: float) -> int:
-    """Points of a lattice of one axis: to half a turn, at uneven times to the fastest wave."""
-    points = n // 2 + 1
-    if enc.domain.irregular:
-        points = max(points, ceil(steps.max() + 3 * sigma) + 1)
-    if points > LARGEST:
-        raise PefourierError(
-            f"{enc.name}: {points} lattice points would reach its fastest wave, and {LARGEST} are "
-            "the most; set a shorter --lattice"
-        )
-    return points
-
-
-def lattice_sides(enc: Encoding, lattice: int | None) -> tuple[int, ...]:
-    """Points of the lattice along each axis: those given, or the encoding's own."""
-    axes = len(enc.domain.sides)
-    if axes == 1 or lattice is not None:
-        n = (enc.lattice or enc.dim) if lattice is None else lattice
-        if n < 2:
-            raise PefourierError(f"a lattice needs at least 2 points; got {n}; set --lattice")
-        check_count("lattice", n, most=LARGEST)
-        sides = (n,) * axes
-    else:
-        sides = enc.domain.sides
-    check_size("a lattice", *sides, limit=NUMBERS)
-    return sides
-
-
-def counts(
-    summary: DensitySummary, points: int, frequencies: np.ndarray, weights: np.ndarray
-) -> dict[str, float | None]:
-    """How many frequencies the energy is spread over: on the lattice, and by themselves.
-
-    >>> from pefourier.encodings import load
-    >>> found = density(load("sinusoidal", d=256)).summary
-    >>> round(found.effective, 1), round(found.effective_unsmeared, 1)
-    (22.1, 128.0)
-    """
-    if np.isnan(weights).any():
-        return {}
-    order = np.round(frequencies.reshape(len(weights), -1), 12)
-    _, which = np.unique(order, axis=0, return_inverse=True)
-    shares = np.bincount(which.ravel(), weights=weights)
-    shares = shares[shares > 0]
-    alone = float(np.exp(-(shares * np.log(shares)).sum()))
-    return {"effective": summary.flatness * points, "effective_unsmeared": alone}
-
-
-def mean_share(
-    enc: Encoding, method: str, frequencies: np.ndarray, weights: np.ndarray
-) -> float | None:
-    """The share of a table's energy that is the same in all rows; None where none was looked at.
-
-    It is that of frequency 0 of a lattice's periodogram: n times the mean row's squared length.
-    """
-    if method == "declared" or enc.domain.basis is not None or np.isnan(weights).any():
-        return None
-    if enc.params.get("demean"):
-        return 0.0
-    still = (frequencies.reshape(len(weights), -1) == 0).all(axis=1)
-    return float(weights[still].sum())
-
-
-def check_sigma(sigma: float | None, least: float) -> None:
-    """Refuse a bandwidth that is no number of steps, or that reaches no lattice point."""
-    if sigma is not None and not (np.isfinite(sigma) and sigma >= 0):
-        raise PefourierError(
-            f"sigma must be a finite number of lattice steps from 0 on; got {sigma}"
-        )
-    if sigma is not None and 0 < sigma < least:
-        raise PefourierError(
-            f"sigma must be 0, which does not smooth, or {least} lattice steps or more, "
-            f"which reach the nearest point; got {sigma}"
-        )
-
-
-def describe_on_grid(
-    enc: Encoding, g: np.ndarray, sides: tuple[int, ...], method: str, declared: np.ndarray | None
-) -> dict[str, Any]:
-    """What a density on a torus says of axes and directions."""
-    along, axes = directions_of(g, sides), range(len(sides))
-    return {
-        "marginals": [g.sum(axis=tuple(b for b in axes if b != a)) for a in axes],
-        "radial": {"omega": along.lengths, "density": along.radial},
-        "angular": {"angle": along.angles, "density": along.angular},
-        **axis_shares(enc, method),
-        "largest_step": None if declared is None else float(np.abs(declared).max()),
-    }
-
-
-def axis_shares(enc: Encoding, method: str = "auto") -> dict[str, Any]:
-    """How a measure lies to the axes.
-
-    What is aliased is known of declared frequencies, what is idle also of those that are read from
-    columns that turn.
-    """
-    used = choose_method(enc, method)
-    frequencies, weights = frequencies_and_weights(enc, used)
-    frequencies = frequencies.reshape(len(weights), -1)
-    known = used == "declared"
-    read = (frequencies, weights) if known else frequencies_read(enc)
-    return {
-        "isotropy": isotropy(folded_around(frequencies), weights),
-        "idle": None if read is None else idle_shares(*read, enc.domain.sides),
-        "aliased": aliased_shares(frequencies, weights) if known else None,
-    }
-
-
-def frequencies_read(enc: Encoding) -> tuple[np.ndarray, np.ndarray] | None:
-    """Frequencies (m, axes) and weights of the columns of a table on a grid, where all turn."""
-    from pefourier.geometry.precision import FLOAT32_EPS
-    from pefourier.geometry.waves import turning_pairs
-
-    parts = axis_parts(enc) or ()
-    found = [
-        turning_pairs(np.asarray(part.table(), dtype=float), max(part.eps, FLOAT32_EPS))
-        if len(part) > 2
-        else None
-        for part in parts
-    ]
-    if not parts or None in found:
-        return None
-    axes = np.eye(len(found))
-    omega = [np.multiply.outer(one.omega, axis) for one, axis in zip(found, axes, strict=True)]
-    weights = np.concatenate([one.amplitude**2 for one in found])
-    return np.concatenate(omega), weights / weights.sum()
-
-
-def summarize_torus(
-    each: np.ndarray, sides: tuple[int, ...], frequencies: np.ndarray | None
-) -> DensitySummary:
-    """The single numbers of a density on a torus; frequencies are ordered by their length."""
-    times = np.broadcast_to(multiplicity(sides), each.shape).ravel()
-    length = np.linalg.norm(lattice_points(half_plane(sides)), axis=1)
-    found = summarize_points(length, each.ravel(), times)
-    if frequencies is None:
-        return found
-    slow = int((np.abs(frequencies) < 2 * pi / np.array(sides)).all(axis=1).sum())
-    return replace(found, below_first_bin=slow, frequencies_total=len(frequencies))
-
-
-def summarize_points(length: np.ndarray, each: np.ndarray, times: np.ndarray) -> DensitySummary:
-    """The same of points by the length of their frequency, each of which stands for so many."""
-    order = np.argsort(length, kind="stable")
-    positive = each > 0
-    entropy = -((times * each)[positive] * np.log(each[positive])).sum()
-    return DensitySummary(
-        lowest_bin_index=None,
-        below_first_bin=None,
-        frequencies_total=None,
-        lowest_bin_share=float(each[0]),
-        centroid=float(length @ (each * times)),
-        cutoff95=first_holding(length[order], (each * times)[order]),
-        flatness=float(np.exp(entropy) / times.sum()) if positive.any() else np.nan,
-    )
-
-
-def first_holding(ascending: np.ndarray, shares: np.ndarray, part: float = 0.95) -> float:
-    """The first frequency that with those before it holds a part of the energy."""
-    reached = np.cumsum(shares) >= part - 1e-12
-    return float(ascending[np.argmax(reached)]) if reached.any() else np.nan
-
-
-def at_nearest_points(steps: np.ndarray, weights: np.ndarray, points: int) -> np.ndarray:
-    """Each weight at its nearest lattice point, shared by two that are equally near."""
-    below = np.clip(np.ceil(steps - 0.5 - 1e-9).astype(int), 0, points - 1)
-    above = np.clip(np.floor(steps + 0.5 + 1e-9).astype(int), 0, points - 1)
-    share = np.concatenate([weights, weights]) / 2
-    return np.bincount(np.concatenate([below, above]), weights=share, minlength=points)
-
-
-def smoothed(steps: np.ndarray, weights: np.ndarray, points: int, sigma: float) -> np.ndarray:
-    """Eq. 15: a Gaussian of width sigma around every frequency, normalised over the lattice.
-
-    Points are walked by their distance r from each frequency's own lattice point, which costs
-    (frequencies x reach) in place of (frequencies x points) and needs no more memory than both.
-    """
-    # Beyond 39 sigma a term underflows to zero; beyond 10.3 sigma it is under 1e-22 of the peak.
-    tails = 39.0 if len(steps) * 78 * sigma <= SMALL else 10.3
-    reach = min(int(np.ceil(tails * min(sigma, points))), points)
-    own = np.clip(np.rint(steps).astype(int), 0, points - 1)
-    order = order_of(own)  # neighbours together: short stretches of the lattice
-    own, rest, weights = own[order], (own - steps)[order], weights[order]
-    g = np.zeros(points + 2 * reach)
-    for part in row_blocks(len(own), AT_ONCE):
-        first, near = own[part][0], own[part] - own[part][0]
-        for r, height in enumerate(heights(rest[part], weights[part], reach, sigma)):
-            g[first + r : first + r + near[-1] + 1] += np.bincount(near, weights=height)
-    return g[reach : reach + points] / g[reach : reach + points].sum()
-
-
-def order_of(numbers: np.ndarray) -> np.ndarray | slice:
-    """What sorts numbers: a slice where they stand in their order or against it.
-
-    >>> order_of(np.array([3, 1, 1])), order_of(np.array([1, 3, 2]))
-    (slice(None, None, -1), array([0, 2, 1]))
-    """
-    if (numbers[1:] >= numbers[:-1]).all():
-        return slice(None)
-    if (numbers[1:] <= numbers[:-1]).all():
-        return slice(None, None, -1)
-    return np.argsort(numbers, kind="stable")
-
-
-def heights(
-    rest: np.ndarray, weights: np.ndarray, reach: int, sigma: float
-) -> Iterator[np.ndarray]:
-    """Weighted Gaussians at the distances rest - reach … rest + reach."""
-    if sigma < 1 or reach > 11 * sigma:  # far out they are too small for a ratio to start from
-        for r in range(-reach, reach + 1):
-            yield weights * np.exp(-0.5 * ((rest + r) / sigma) ** 2)
-        return
-    height = weights * np.exp(-0.5 * ((rest - reach) / sigma) ** 2)
-    ratio = np.exp(-rest / sigma / sigma)
-    for r in range(-reach, reach + 1):
-        yield height
-        height *= ratio
-        height *= np.exp(-(r + 0.5) / sigma / sigma)
-
-
-def summarize_density(
-    enc: Encoding, omega: np.ndarray, g: np.ndarray, frequencies: np.ndarray | None
-) -> DensitySummary:
-    """The single numbers of a density."""
-    found = summarize_points(omega, g, np.ones(len(g)))
-    if frequencies is None:
-        return found
-    slow, root = int((np.abs(frequencies) < omega[1]).sum()), lowest_bin_index(enc, frequencies)
-    told = {"below_first_bin": slow, "frequencies_total": len(frequencies)}
-    return replace(found, lowest_bin_index=root, **told)
-
-
-def lowest_bin_index(enc: Encoding, frequencies: np.ndarray) -> float | None:
-    """The root d ln(d / 2 pi) / ln rho of Eq. 16, where frequencies are rho^(-l/d), l = 0, 2, …"""
-    rho, d = enc.params.get("rho"), enc.dim
-    if rho is None or rho <= 0 or rho == 1:
-        return None
-    with np.errstate(over="ignore"):  # an infinite grid is not that of the frequencies
-        grid = rho ** (-2.0 * np.arange(len(frequencies)) / d)
-    geometric = np.allclose(frequencies, grid, rtol=1e-9, atol=0)
-    return d * log(d / (2 * pi)) / log(rho) if geometric else None
+    return half_plane(sides), g, plain, summarize_torus(per_point, sides, declared)

@@ -2,26 +2,21 @@
 
 The stored answer is what ``pefourier check-faithful … --json`` or ``context … --json`` wrote. Both
 records are flattened to fields by their path, as ``rotations.full_attention.idle``. A field of
-`QUALITY` counts where it got worse, and so does a new finding above a note. All others are settings
-(`settings_of`): of a model each that changed counts, as its weights were trained with that. Answers
-of other sizes are not compared in quality, which is said.
+`BETTER` counts where it got worse, and so does a new finding above a note. All others are settings:
+of a model each that changed counts, as its weights were trained with that. Answers of other sizes
+are not compared in quality.
 """
 
 import json
-import os
-import stat
-from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from math import isfinite
 from os.path import basename, dirname, normpath
 from typing import Any
 
-from pefourier.analysis.context import Context
 from pefourier.analysis.faithful import LADDER
-from pefourier.answers.telling import Answer, Refusal, sentence, telling_of
+from pefourier.answers.frame import Answer, Refusal, telling_of
 from pefourier.encodings.encoding import Encoding
 from pefourier.encodings.registry import BUILDERS
-from pefourier.encodings.sources.tables import await_writer
 from pefourier.encodings.specs import source_of
 from pefourier.errors import PefourierError, shown
 from pefourier.files import missing, os_errors, status_of
@@ -30,94 +25,20 @@ from pefourier.writing.page import SCHEMA, Reason, plain
 from pefourier.writing.text import number, ranges
 
 LARGEST = 2**26  # bytes
-SLACK = 1e-6  # relative: what other processors and libraries change in a distance
+TOLERANCE = 1e-6  # relative: what other processors and libraries change in a distance
 SEVERITIES = ("note", "warning", "error")
-OF_MODELS = ("config", "gguf")  # whose positions belong to weights
-NAMED = 4  # SPECs that are told one by one
+NAMED = 4  # SPECs that are told by name
 LONGEST_NUMBER = 300  # digits
-QUALITY = {"verdict": 1, "min_distance": 1, "gap": 1, "unseen": -1, "idle": -1}  # 1: more is better
-QUALITY |= {"distinct_cast": 1, "distinct_phase": 1}
+BETTER = {"verdict": 1, "min_distance": 1, "gap": 1, "unseen": -1, "idle": -1}  # 1: upwards
+BETTER |= {"distinct_cast": 1, "distinct_phase": 1}
+SIZES = ("length", "dimension", "trained")
+MEASURED = ("verdict", "min_distance", "gap", "precision", "rotations", "indexer")
+SETTINGS = ("params", "rotations", "indexer", "layers", "identified")
+SETTINGS += ("softmax_factor", "temperature", "slopes", "tables", "allowed")
 DERIVED = {"bands", "bound", "critical_dimension", "decay", "cache", "familiar_length", "name"}
-DERIVED |= {"precision", "trained_frequencies"}  # follow from other fields of a rotation
-OF_MODEL = ("softmax_factor", "temperature", "slopes", "tables", "allowed")
-UNTOLD = {"path", "rotated", "softmax_factor", "length"}  # no settings, or told elsewhere
-SIZES = {"check-faithful": ("length", "dimension"), "context": ("length", "trained")}
+DERIVED |= {"precision", "trained_frequencies", "largest", "nearer_higher"}  # follow from others
+DERIVED |= {"path", "length", "max_difference", "conventions", *BETTER}  # no settings
 Record = Mapping[str, Any]
-
-
-def is_whole(value: Any) -> bool:
-    """Whether a stored value is a whole number from 0 on."""
-    return type(value) is int and value >= 0
-
-
-def is_size(value: Any) -> bool:
-    """Whether a stored value is a number, or null, which stands for an infinite one."""
-    return value is None or type(value) in (int, float)
-
-
-def is_text(value: Any) -> bool:
-    """Whether a stored value is a text."""
-    return isinstance(value, str)
-
-
-def is_whole_or_null(value: Any) -> bool:
-    """Whether a stored value is a whole number from 0 on, or null."""
-    return value is None or is_whole(value)
-
-
-class Each(dict):
-    """The shape of an object all of whose values have a shape."""
-
-
-FINDING = {"code": is_text, "message": is_text, "severity": SEVERITIES.__contains__}
-LAYER = {"index": [is_whole], "kind": is_text, "window": is_whole_or_null}
-LOSS = {"distinct_cast": is_whole, "distinct_phase": is_whole_or_null}
-SHAPES: dict[str, Any] = {  # what is compared, in the types that it is written in
-    "check-faithful": {
-        "length": is_whole,
-        "dimension": is_whole,
-        "verdict": LADDER.__contains__,
-        "min_distance": is_size,
-        "gap": is_size,
-        "precision": Each(each=LOSS),
-        "findings": [FINDING],
-    },
-    "context": {
-        "length": is_whole,
-        "trained": is_whole,
-        "layers": [{**LAYER, "rotation": is_whole_or_null}],
-        "rotations": [
-            {"name": is_text, "unseen": is_whole, "idle": is_whole, "precision": Each(each=LOSS)}
-        ],
-        "findings": [FINDING],
-    },
-}
-PARAMS = Each(each=lambda value: True)
-OPTIONAL = {
-    "layers": [LAYER],
-    "rotations": [{"name": is_text}],
-    "encoding": is_text,
-    "softmax_factor": is_size,
-    "params": PARAMS,
-    "identified": lambda value: value is None or fits(value, IDENTIFIED),
-}
-IDENTIFIED = {"encoding": is_text, "params": PARAMS}
-
-
-def fits(value: Any, shape: Any) -> bool:
-    """Whether a stored value has a shape: a test, a list of one, or an object by its keys.
-
-    >>> fits({"a": [1, 2]}, {"a": [is_whole]}), fits([], {"a": is_whole}), fits({"x": -1}, LOSS)
-    (True, False, False)
-    """
-    if isinstance(shape, list):
-        return isinstance(value, list) and all(fits(item, shape[0]) for item in value)
-    if isinstance(shape, Each):
-        return isinstance(value, dict) and all(fits(x, shape["each"]) for x in value.values())
-    if isinstance(shape, dict):
-        has = isinstance(value, dict) and shape.keys() <= value.keys()
-        return has and all(fits(value[key], one) for key, one in shape.items())
-    return bool(shape(value))
 
 
 def read_baseline(path: str, command: str = "check-faithful") -> dict[str, Record]:
@@ -133,15 +54,16 @@ def read_baseline(path: str, command: str = "check-faithful") -> dict[str, Recor
     text = read_bytes(path)
     try:
         stored = json.loads(text, **parse)
-        given, schema, results = (stored[key] for key in ("command", "schema", "results"))
-        fine = isinstance(results, list) and all(is_record(one, SHAPES[command]) for one in results)
+        schema, results = stored["schema"], stored["results"]
+        is_answer = stored["command"] == command and isinstance(results, list)
+        is_answer = is_answer and all(is_record(result, SHAPES[command]) for result in results)
     except (ValueError, KeyError, TypeError, RecursionError):
-        given, schema, fine = "", SCHEMA, False
+        schema, is_answer = SCHEMA, False
     if schema != SCHEMA:
         raise PefourierError(
             f"{shown(path)} has layout {shown(schema)}, this version reads {SCHEMA}; {remake}"
         )
-    if given != command or not fine:
+    if not is_answer:
         raise PefourierError(f"{shown(path)} is not an answer of {command}; {remake}")
     return {place_of(record["spec"]): record for record in results}
 
@@ -151,12 +73,8 @@ def read_bytes(path: str) -> bytes:
     status = status_of(path)
     if status is None:
         raise missing(path)
-    awaited = stat.S_ISFIFO(status.st_mode)
-    with os_errors("read", path):
-        descriptor = os.open(path, os.O_RDONLY | (os.O_NONBLOCK if awaited else 0))
-        with open(descriptor, "rb") as stream:
-            first = await_writer(descriptor, path) if awaited else b""
-            return first + stream.read(LARGEST)
+    with os_errors("read", path), open(path, "rb") as stream:
+        return stream.read(LARGEST)
 
 
 def refuse(text: str) -> None:
@@ -175,12 +93,82 @@ def parse_short(text: str) -> int:
     return int(text) if len(text) <= LONGEST_NUMBER else refuse(text)
 
 
+def is_natural(value: Any) -> bool:
+    """Whether a stored value is a whole number from 0 on."""
+    return type(value) is int and value >= 0
+
+
+def is_natural_or_null(value: Any) -> bool:
+    """Whether a stored value is a whole number from 0 on, or null."""
+    return value is None or is_natural(value)
+
+
+def is_size(value: Any) -> bool:
+    """Whether a stored value is a number, or null, which stands for an infinite one."""
+    return value is None or type(value) in (int, float)
+
+
+def is_text(value: Any) -> bool:
+    """Whether a stored value is a text."""
+    return isinstance(value, str)
+
+
+def is_object(value: Any) -> bool:
+    """Whether a stored value is an object, or null."""
+    return value is None or isinstance(value, dict)
+
+
+LOSS = {"distinct_cast": is_natural, "distinct_phase": is_natural_or_null}
+LAYER = {"index": [is_natural], "kind": is_text, "window": is_natural_or_null}
+FINDINGS = [{"code": is_text, "message": is_text, "severity": SEVERITIES.__contains__}]
+SHAPES: dict[str, dict[str, Any]] = {  # what is compared, in the types that it is written in
+    "check-faithful": {
+        **dict.fromkeys(("length", "dimension"), is_natural),
+        **dict.fromkeys(("min_distance", "gap"), is_size),
+        "verdict": lambda value: is_text(value) and value in LADDER,
+        "precision": {"*": LOSS},
+        "findings": FINDINGS,
+    },
+    "context": {
+        "length": is_natural,
+        "trained": {"length": is_natural_or_null},
+        "layers": [{**LAYER, "rotation": is_natural_or_null}],
+        "rotations": [
+            {"name": is_text, "unseen": is_natural_or_null, "idle": is_natural}
+            | {"precision": {"*": LOSS}}
+        ],
+        "findings": FINDINGS,
+    },
+}
+OPTIONAL = {"layers": [LAYER], "rotations": [{"name": is_text}], "encoding": is_text}
+OPTIONAL |= {"softmax_factor": is_size, "params": is_object, "identified": is_object}
+
+
 def is_record(record: Any, shape: Record) -> bool:
     """Whether a stored record is an answer, or a refusal."""
     if not isinstance(record, dict) or not isinstance(record.get("spec"), str):
         return False
-    known = {key: one for key, one in OPTIONAL.items() if key in record}
-    return "error" in record or fits(record, {**known, **shape})
+    optional = {key: one for key, one in OPTIONAL.items() if key in record}
+    return "error" in record or has_shape(record, {**optional, **shape})
+
+
+def has_shape(value: Any, shape: Any) -> bool:
+    """Whether a stored value has a shape: a test, a list of one, or an object by its keys, or "*".
+
+    >>> has_shape({"a": [1, 2]}, {"a": [is_natural]}), has_shape([], {"a": is_natural})
+    (True, False)
+    >>> has_shape({"x": {"y": -1}}, {"*": {"y": is_natural}})
+    False
+    """
+    if isinstance(shape, list):
+        return isinstance(value, list) and all(has_shape(item, shape[0]) for item in value)
+    if not isinstance(shape, dict):
+        return bool(shape(value))
+    if not isinstance(value, dict):
+        return False
+    if "*" in shape:
+        return all(has_shape(item, shape["*"]) for item in value.values())
+    return all(key in value and has_shape(value[key], inner) for key, inner in shape.items())
 
 
 def place_of(spec: str) -> str:
@@ -196,7 +184,7 @@ def place_of(spec: str) -> str:
 
 
 def judge(
-    records: Mapping[str, Record], asked: Sequence[Answer | Refusal]
+    records: Mapping[str, Record], per_spec: Sequence[Answer | Refusal]
 ) -> tuple[list[Reason], list[Reason]]:
     """What got worse or is another model's now, and what is no worse and yet not as it was.
 
@@ -205,233 +193,153 @@ def judge(
     PefourierError
         For a baseline that has none of what was asked: nothing would be compared.
     """
-    specs = [one.encoding.spec if isinstance(one, Answer) else one.spec for one in asked]
+    specs = [one.encoding.spec if isinstance(one, Answer) else one.spec for one in per_spec]
     if not any(place_of(spec) in records for spec in specs):
-        known = ", ".join(shown(record["spec"]) for record in [*records.values()][:NAMED])
+        names = ", ".join(shown(record["spec"]) for record in [*records.values()][:NAMED])
         raise PefourierError(
-            f"none of what was asked is in the baseline, which has {known or 'nothing'}: paths are "
+            f"none of what was asked is in the baseline, which has {names or 'nothing'}: paths are "
             "taken as they are typed; write it anew with --json"
         )
-    worse, remarks = [], []
-    models = {place_of(spec).partition("#")[0] for spec in specs}
-    models &= {place.partition("#")[0] for place in records}
-    for one in (one for one in asked if isinstance(one, Answer)):
-        label, place = one.encoding.label, place_of(one.encoding.spec)
-        stored = records.get(place)
-        if stored is None:
+    reasons, remarks = [], []
+    files = {place.partition("#")[0] for place in records}
+    for answer in (one for one in per_spec if isinstance(one, Answer)):
+        place = place_of(answer.encoding.spec)
+        if place in records:
+            worse, changed = differences(answer, records[place])
+        else:
             words = "is not in the baseline: nothing to compare it with"
-            other = of_model(one.encoding) and place.partition("#")[0] in models
-            (worse if other else remarks).append(Reason(label, "unknown", words))
-        elif found := regressions(one, stored):
-            worse += found
-        elif changes := [*setting_changes(one, stored), *other_table(one, stored)]:
-            words = f"is no worse, but not that of the baseline: {', '.join(changes)}"
-            remarks.append(Reason(label, "changed", words))
-    left = sorted(records.keys() - set(map(place_of, specs)))
-    if left:
-        named = [shown(records[place]["spec"]) for place in left[:NAMED]]
-        names = ", ".join(named) + (", …" if len(left) > NAMED else "")
-        words = f"{len(left)} of {len(records)} in the baseline were not asked for: {names}"
+            unknown = [Reason(answer.encoding.label, "unknown", words)]
+            other_part = of_model(answer.encoding) and place.partition("#")[0] in files
+            worse, changed = (unknown, []) if other_part else ([], unknown)
+        reasons += worse
+        remarks += changed
+    if unasked := sorted(records.keys() - set(map(place_of, specs))):
+        names = ", ".join(shown(records[place]["spec"]) for place in unasked[:NAMED])
+        names += ", …" * (len(unasked) > NAMED)
+        words = f"{len(unasked)} of {len(records)} in the baseline were not asked for: {names}"
         remarks.append(Reason("", "left", words))
-    return worse, remarks
+    return reasons, remarks
 
 
-def regressions(answer: Answer, stored: Record) -> list[Reason]:
-    """What got worse, and of a model what is not as it was."""
+def differences(answer: Answer, stored: Record) -> tuple[list[Reason], list[Reason]]:
+    """Reasons to fail, and remarks: of a model settings are reasons, too."""
     if "error" in stored:
-        return []
-    enc, in_context = answer.encoding, isinstance(answer.result, Context)
-    now = stored_form(answer)
-    sizes = SIZES["context" if in_context else "check-faithful"]
-    told, then = ([record[key] for key in sizes] for record in (now, stored))
-    other, model = told != then, in_context or of_model(enc)
-    changes = setting_changes(answer, stored)
-    worse, found = [], []
-    if other:
-        own, before = (sizes_told(sizes, values) for values in (told, then))
-        besides = f", with {', '.join(changes)}" if changes and not model else ""
-        what = "phases" if in_context else "distances"
-        way = "run both with the same -S, or" if told[1] == then[1] else "if that is meant,"
-        facts = {"own": own, "before": before, "besides": besides, "what": what, "way": way}
-        found.append(Reason(enc.label, "changed", sentence("baseline", "sizes", **facts)))
+        return [], []
+    now, label = plain(telling_of(answer.result).record(answer)), answer.encoding.label
+    sizes = [
+        f"{key} {now[key]} instead of {stored[key]}" for key in SIZES if differ(key, now, stored)
+    ]
+    changes = setting_changes(now, stored)
+    reasons = []
+    if sizes:
+        words = f"has {', '.join(sizes)}, where quality is not compared; write the baseline anew"
+        reasons.append(Reason(label, "changed", f"{words} with --json"))
     else:
-        worse = [*worse_quality(now, stored), *new_findings(now, stored)]
-    if worse and changes and not model:
-        worse[0] += f", with {', '.join(changes)}"
-    if changes and model:
-        words = "has other positions than its weights were trained with: "
-        found.append(Reason(enc.label, "changed", words + "; ".join(changes)))
-    return [*found, *(Reason(enc.label, "worse", words) for words in worse)]
-
-
-def stored_form(answer: Answer) -> Record:
-    """The record of an answer as it is stored."""
-    return plain(telling_of(answer.result).record(answer))
+        worse = [*worse_fields(now, stored), *new_findings(now, stored)]
+        reasons = [Reason(label, "worse", words) for words in worse]
+    if not changes:
+        return reasons, []
+    told = "; ".join(changes)
+    if of_model(answer.encoding) or "trained" in now:
+        words = f"has other positions than its weights were trained with: {told}"
+        return [Reason(label, "changed", words), *reasons], []
+    return reasons, [Reason(label, "changed", f"is not that of the baseline: {told}")]
 
 
 def of_model(enc: Encoding) -> bool:
     """Whether positions belong to the weights of a model."""
-    return "path" in enc.params and source_of(enc.spec) in OF_MODELS
+    return "path" in enc.params and source_of(enc.spec) in ("config", "gguf")
 
 
-def sizes_told(keys: Sequence[str], values: Sequence[int]) -> str:
-    """The sizes of an answer in words."""
-    one, two = values
-    if "trained" in keys:
-        return f"{one} positions (trained at {two})"
-    return f"{one} positions of {two} dimensions"
+def differ(key: str, now: Record, stored: Record) -> bool:
+    """Whether two records have a field, and other values."""
+    return key in now and key in stored and now[key] != stored[key]
 
 
-def fields(value: Any, path: str = "") -> dict[str, Any]:
-    """The values inside objects by their path; lists are values.
+def flatten(value: Any, path: str = "") -> dict[str, Any]:
+    """The values inside objects by their path; rotations by name, layers by number.
 
-    >>> fields({"a": {"b": 1}, "c": [2]})
-    {'a.b': 1, 'c': [2]}
+    >>> flatten({"a": {"b": 1}, "c": [2], "layers": [{"index": [0, 1], "window": 4}]})
+    {'a.b': 1, 'c': [2], 'layers.0-1.window': 4}
     """
+    if path in ("rotations", "layers") and isinstance(value, list):
+        value = {
+            run.get("name") or ranges(run.get("index") or []) or run.get("kind", ""): run
+            for run in value
+        }
+        value = {key: {k: x for k, x in run.items() if k != "index"} for key, run in value.items()}
     if not isinstance(value, dict):
         return {path: value}
-    inside = (fields(one, f"{path}.{key}" if path else key) for key, one in value.items())
-    return {key: one for found in inside for key, one in found.items()}
-
-
-def rotations_by_path(record: Record) -> dict[str, Record]:
-    """The rotations of a record by the path of their layers, with that of an indexer."""
-    found = {f"rotations.{one['name']}".rstrip("."): one for one in record.get("rotations", ())}
-    indexer = record.get("indexer")
-    return found | ({"indexer": indexer} if isinstance(indexer, dict) else {})
+    inside = (flatten(item, f"{path}.{key}".strip(".")) for key, item in value.items())
+    return {name: item for fields in inside for name, item in fields.items()}
 
 
 def settings_of(record: Record, other: Record) -> dict[str, Any]:
-    """What sets the positions of a record, by its path: parameters, rotations, factors.
+    """The fields that are settings by their path, but for those that the other cannot have told.
 
-    Left out is what the program of the other record did not know. Rotations stand for their
-    parameters, and frequencies count at the same length alone.
+    Frequencies count at one length alone, and parameters of a formula that the other's program did
+    not have, or that rotations stand for, not at all.
     """
-    mine, theirs = rotations_by_path(record), rotations_by_path(other)
-    left_out = DERIVED | QUALITY.keys()
-    left_out |= {"frequencies"} if record["length"] != other["length"] else set()
-    tree = {key: record[key] for key in OF_MODEL if key in record and key in other}
-    for path, one in mine.items():
-        known = theirs.get(path, one).keys() - left_out
-        tree[path] = {key: value for key, value in one.items() if key in known}
-    if params := record.get("params") and other.get("params"):
-        builder = BUILDERS.get(record.get("encoding", ""))
-        own = builder.parameters.keys() if builder else set()
-        skipped = (own if mine else own - params.keys()) | UNTOLD
-        skipped |= {"d"} if "dimension" in record else set()
-        tree["params"] = {k: value for k, value in record["params"].items() if k not in skipped}
-    told = fields(tree)
-    return {path: value for path, value in told.items() if path != "temperature.largest"}
-
-
-def setting_changes(answer: Answer, stored: Record) -> list[str]:
-    """Which settings are others than those stored, by their paths; layers that changed alike once.
-
-    Frequencies are named where nothing else of their rotation is.
-    """
-    now = stored_form(answer)
-    told = changed_fields(settings_of(now, stored), settings_of(stored, now))
-    for path in [path for path in told if path.endswith(".frequencies")]:
-        stem = path.removesuffix("frequencies")
-        if sum(one.startswith(stem) for one in told) > 1:
-            del told[path]
-    if "layers" in now and "layers" in stored:
-        return [*told.values(), *layer_changes(layers_of(now), layers_of(stored))]
-    return [*told.values()]
-
-
-def other_table(answer: Answer, stored: Record) -> list[str]:
-    """As what else a table is recognised; nothing where it was as nothing known."""
-    known = [
-        fields({"identified": {k: one[k] for k in ("encoding", "spec", "params") if k in one}})
-        for one in (stored_form(answer).get("identified") or {}, stored.get("identified") or {})
-    ]
-    return [*changed_fields(*known).values()] if stored.get("identified") else []
-
-
-def changed_fields(now: Record, before: Record) -> dict[str, str]:
-    """The fields that are others, by their path: in words that name it, and both values.
-
-    >>> changed_fields({"a.b": [1, 2], "c": "x"}, {"a.b": [1, 3]})
-    {'a.b': 'a.b[1] 2 instead of 3', 'c': "c 'x' instead of none"}
-    """
-    told = {}
-    for path in [*now, *sorted(before.keys() - now.keys())]:
-        one, two = now.get(path), before.get(path)
-        if not value_changed(one, two):
-            continue
-        name = printable(path)
-        if isinstance(one, list) and isinstance(two, list) and len(one) == len(two):
-            at = [value_changed(*pair) for pair in zip(one, two, strict=True)].index(True)
-            name, one, two = f"{name}[{at}]", one[at], two[at]
-        values = ["none" if value is None else shown(value) for value in (one, two)]
-        told[path] = f"{name} {' instead of '.join(values)}"
-    return told
-
-
-def value_changed(one: Any, two: Any) -> bool:
-    """Whether two settings differ, numbers by more than libraries may."""
-    if isinstance(one, list) and isinstance(two, list) and len(one) == len(two):
-        return any(map(value_changed, one, two))
-    if all(type(value) in (int, float) for value in (one, two)):
-        return abs(one - two) > SLACK * max(abs(one), abs(two))
-    return one != two
-
-
-def layers_of(record: Record) -> dict[Any, str]:
-    """What each layer has, by its number; layers without one under what they have."""
-    names = [one["name"] for one in record.get("rotations", ())]
-    found = {}
-    for run in record["layers"]:
-        turn = run.get("rotation")
-        name = names[turn] if is_whole(turn) and turn < len(names) else turn
-        kind = f"{run['kind']} ({name})" if isinstance(name, str) and name else run["kind"]
-        window = run["window"]
-        has = f"{printable(kind)} {f'in a window of {window}' if window else 'over all positions'}"
-        found |= dict.fromkeys(run["index"] or [has], has)
-    return found
-
-
-def layer_changes(now: Mapping[Any, str], before: Mapping[Any, str]) -> Iterator[str]:
-    """Layers that have something else, those together that changed alike."""
-    alike: dict[tuple[str, str], list[Any]] = defaultdict(list)
-    for layer in sorted({*now, *before}, key=str):
-        pair = now.get(layer, "none"), before.get(layer, "none")
-        if pair[0] != pair[1]:
-            alike[pair].append(layer)
-    for (one, two), layers in alike.items():
-        numbers = sorted(layer for layer in layers if isinstance(layer, int))
-        which = f"{'layer' if len(numbers) == 1 else 'layers'} {ranges(numbers)}"
-        yield f"{which if numbers else 'layers'} {one} instead of {two}"
-
-
-def qualities_of(record: Record) -> dict[str, Any]:
-    """The fields of a record that have a better direction, by their path."""
-    tree = {key: record[key] for key in (*QUALITY, "precision") if key in record}
+    roots = [key for key in SETTINGS if key in record and key in other]
+    if None in (record.get("identified"), other.get("identified")):
+        roots = [key for key in roots if key != "identified"]
+    builder = BUILDERS.get(record.get("encoding") or "")
+    formula = set(builder.parameters) if builder else set()
+    if "rotations" not in record:
+        formula -= set(other.get("params") or ()) - ({"d"} if "dimension" in record else set())
+    formula |= {"rotated", "softmax_factor"}  # told elsewhere
+    skipped = DERIVED | ({"frequencies"} if record["length"] != other["length"] else set())
+    fields = flatten({key: record[key] for key in roots})
     return {
         path: value
-        for path, value in fields(tree | rotations_by_path(record)).items()
-        if path.rpartition(".")[2] in QUALITY and (path != "verdict" or value in LADDER)
+        for path, value in fields.items()
+        if not skipped.intersection(path.split("."))
+        and not (path.startswith("params.") and path.split(".")[1] in formula)
     }
 
 
-def worse_quality(now: Record, stored: Record) -> Iterator[str]:
-    """Fields that changed for the worse."""
-    before = qualities_of(stored)
-    for path, value in qualities_of(now).items():
-        if path not in before:
-            continue
-        told, way = (value, before[path]), QUALITY[path.rpartition(".")[2]]
-        one, two = map(LADDER.index, told) if path == "verdict" else told
-        if {type(one), type(two)} <= {int, float} and way * (two - one) > SLACK * abs(two):
-            words = [x if isinstance(x, str) else number(x) for x in told]
-            yield f"has {printable(path)} {words[0]}, {words[1]} in the baseline"
+def setting_changes(now: Record, stored: Record) -> list[str]:
+    """The settings that are others, in words; frequencies where nothing else of a rotation is."""
+    mine, theirs = settings_of(now, stored), settings_of(stored, now)
+    paths = [p for p in dict.fromkeys([*mine, *theirs]) if has_changed(mine.get(p), theirs.get(p))]
+    parents = [path.rpartition(".")[0] for path in paths]
+    return [
+        f"{printable(path)} {value_told(mine.get(path))} instead of {value_told(theirs.get(path))}"
+        for path, parent in zip(paths, parents, strict=True)
+        if not path.endswith("frequencies") or parents.count(parent) == 1
+    ]
+
+
+def value_told(value: Any) -> str:
+    """A setting as a person reads it."""
+    return "none" if value is None else shown(value)
+
+
+def has_changed(a: Any, b: Any) -> bool:
+    """Whether two settings differ, numbers by more than libraries may."""
+    if isinstance(a, list) and isinstance(b, list) and len(a) == len(b):
+        return any(map(has_changed, a, b))
+    if all(type(value) in (int, float) for value in (a, b)):
+        return abs(a - b) > TOLERANCE * max(abs(a), abs(b))
+    return a != b
+
+
+def worse_fields(now: Record, stored: Record) -> Iterator[str]:
+    """Fields with a better direction that changed in the other."""
+    fields, before = (flatten({k: r[k] for k in MEASURED if k in r}) for r in (now, stored))
+    for path, value in fields.items():
+        direction = BETTER.get(path.rpartition(".")[2], 0)
+        values = [value, before.get(path)]
+        a, b = (LADDER.index(x) if path == "verdict" and x in LADDER else x for x in values)
+        if {type(a), type(b)} <= {int, float} and direction * (b - a) > TOLERANCE * abs(b):
+            told = [x if isinstance(x, str) else number(x) for x in values]
+            yield f"has {printable(path)} {told[0]}, {told[1]} in the baseline"
 
 
 def new_findings(now: Record, stored: Record) -> Iterator[str]:
     """Errors and warnings that were not there, or were less severe."""
-    known = {one["code"]: SEVERITIES.index(one["severity"]) for one in stored["findings"]}
+    before = {one["code"]: SEVERITIES.index(one["severity"]) for one in stored["findings"]}
     for finding in now["findings"]:
-        if SEVERITIES.index(finding["severity"]) > known.get(finding["code"], 0):
+        if SEVERITIES.index(finding["severity"]) > before.get(finding["code"], 0):
             told = f"{printable(finding['message'])} [{finding['code']}]"
             yield f"has a new {finding['severity']}: {told}"

@@ -6,7 +6,7 @@ where the file takes .05. A test fails when the two differ, and ``make catalogue
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import groupby
 from pathlib import Path
@@ -14,14 +14,7 @@ from textwrap import indent
 from typing import Any
 
 from pefourier.writing.page import Page
-from pefourier.writing.text import (
-    breadth,
-    fitting_widths,
-    in_columns,
-    least_widths,
-    paragraph,
-    terminal_width,
-)
+from pefourier.writing.text import aligned, paragraph
 
 FILE = Path(__file__).with_suffix(".json")
 POINTS = {"position": "positions", "lag": "lags", "time": "times", "tree": "nodes of a tree"}
@@ -36,45 +29,46 @@ USED_BY = {  # model types of transformers, some of those whose configs are read
     "swin": ("swin",),
     "swin2": ("swinv2",),
 }
-MANY = 8  # parameters, from which on a line says what one means
 SIZES = ("length", "d")  # parameters that every encoding has
+UNTRAINED = " Its table is only where training starts."
 
 
 def read_catalogue() -> list[dict[str, Any]]:
     """A JSON object for each registered encoding."""
-    return json.loads(FILE.read_text(encoding="utf-8"))
+    records: list[dict[str, Any]] = json.loads(FILE.read_text(encoding="utf-8"))
+    return records
 
 
 def catalogue_page(names: Sequence[str] = ()) -> Page:
     """The answer of `pefourier list`: all encodings in brief, or some in full."""
-    found = [record for name in names for record in find_records(name)] or read_catalogue()
+    records = [record for name in names for record in find_records(name)] or read_catalogue()
+    count = (
+        f"{len(records)} encodings have a name; type NAME or NAME:key=value,… where a SPEC is "
+        "asked for. 'pefourier list NAME' says what the parameters of one mean."
+    )
     return Page(
         "list",
-        words=partial(descriptions, found) if names else text,
-        records=lambda: [with_conclusion(record) for record in found],
-        rows=partial(rows, found),
-        conclusion=str if names else how_many,
+        words=lambda: "\n".join(map(description, records)) if names else aligned(rows(records)),
+        records=lambda: map(with_conclusion, records),
+        rows=partial(rows, records),
+        conclusion=str if names else partial(paragraph, count),
     )
 
 
 def find_records(name: str) -> list[dict[str, Any]]:
     """The record of one encoding, or those that have a convention of that name, with it alone.
 
-    >>> [(one["encoding"], len(one["conventions"])) for one in find_records("dinov3")]
+    >>> [(record["encoding"], len(record["conventions"])) for record in find_records("dinov3")]
     [('axial-rope', 1)]
     """
-    known = {record["encoding"]: record for record in read_catalogue()}
-    if name not in known:
-        found = [
-            record | {"conventions": [one]}
-            for record in known.values()
-            for one in record.get("conventions", ())
-            if one["convention"] == name
-        ]
-        if found:
-            return found
-        return [known[meant_encoding(name)]]
-    return [known[name]]
+    records = read_catalogue()
+    matches = [record for record in records if record["encoding"] == name] or [
+        record | {"conventions": [convention]}
+        for record in records
+        for convention in record.get("conventions", ())
+        if convention["convention"] == name
+    ]
+    return matches or find_records(meant_encoding(name))
 
 
 def meant_encoding(name: str) -> str:
@@ -87,78 +81,58 @@ def meant_encoding(name: str) -> str:
     from pefourier.encodings.refused import refuse_known
     from pefourier.encodings.registry import canonical_spec, unknown_encoding
 
-    meant = canonical_spec(name)
-    if meant == name:
+    spec = canonical_spec(name)
+    if spec == name:
         refuse_known(name)
         raise unknown_encoding(name, "'pefourier list' shows all, 'explain' other words.")
-    return meant.partition(":")[0]
+    return spec.partition(":")[0]
 
 
 def with_conclusion(record: dict[str, Any]) -> dict[str, Any]:
     """A record with its conclusion after what every answer begins with."""
     first = {key: record[key] for key in ("encoding", "spec", "params")}
-    untrained = " Its table is only where training starts." if record["untrained"] else ""
-    used = {"used_by": list(USED_BY.get(record["encoding"], ()))}
-    return first | {"conclusion": record["meaning"] + untrained} | record | used
+    conclusion = record["meaning"] + UNTRAINED * record["untrained"]
+    return {**first, "conclusion": conclusion, **record, "used_by": [*users_of(record)]}
 
 
-def how_many() -> str:
-    """The conclusion of the whole list."""
-    return paragraph(
-        f"{len(read_catalogue())} encodings have a name; type NAME or NAME:key=value,… where a "
-        "SPEC is asked for. 'pefourier list NAME' says what the parameters of one mean. Domain: "
-        "what its rows stand for. Measure: its frequencies are declared by a formula, or estimated "
-        "from its table. Used by: model types of transformers."
-    )
+def users_of(record: Mapping[str, Any]) -> Sequence[str]:
+    """Model types whose configs are read as an encoding."""
+    return USED_BY.get(record["encoding"], ())
 
 
-def descriptions(records: Sequence[dict[str, Any]]) -> str:
-    """Encodings in full."""
-    return "\n".join(map(description, records))
+def defaults_of(record: Mapping[str, Any]) -> dict[str, Any]:
+    """Parameters with their defaults, but for the size of a code and the number of codes."""
+    return {key: value for key, value in record["params"].items() if key not in SIZES}
 
 
 def description(record: dict[str, Any]) -> str:
     """An encoding: what it is, its formula, its parameters with their meaning, an example."""
-    lines = [paragraph(f"{record['encoding']}: {with_conclusion(record)['conclusion']}", "  ")]
+    parameters = defaults_of(record)
+    typed = [assignment(key, value) for key, value in parameters.items() if spec_text(value)]
     facts = {
         "formula": record["formula"],
         "source": record["paper"],
-        "used by": ", ".join(USED_BY.get(record["encoding"], ())),
+        "used by": ", ".join(users_of(record)),
         "codes of": f"{POINTS[record['domain']]}; frequencies are {record['measure']}",
+        "example": f"pefourier check-faithful {':'.join([record['encoding'], *typed[:1]])} --d 64",
     }
+    lines = [paragraph(f"{record['encoding']}: {with_conclusion(record)['conclusion']}", "  ")]
     lines += [paragraph(f"  {key:<10} {fact}", " " * 13) for key, fact in facts.items() if fact]
-    own = {key: value for key, value in record["params"].items() if key not in SIZES}
-    lines += ["  parameters\n"] if own else []
-    for meaning, alike in groupby(own, key=record["meanings"].get):
-        names = ", ".join(assignment(key, own[key]) for key in alike)
-        line = f"    {names}: {meaning}"
-        lines.append(in_one_line(line) if len(own) > MANY else paragraph(line, " " * 6))
-    lines += ["    'pefourier explain PARAMETER' has each in full\n"] if len(own) > MANY else []
-    lines += conventions_in_words(record.get("conventions", []))
-    typed = [assignment(key, value) for key, value in own.items() if spec_text(value)]
-    spec = ":".join([record["encoding"], *typed[:1]])
-    lines.append(f"  example    pefourier check-faithful {spec} --d 64\n")
     if record["example"]:
-        example = indent(record["example"], " " * 13).strip()
-        lines.append(f"  in Python  {example}\n")
+        lines.append(f"  in Python  {indent(record['example'], ' ' * 13).strip()}\n")
+    lines += ["  parameters\n"] if parameters else []
+    for meaning, keys in groupby(parameters, key=record["meanings"].get):
+        names = ", ".join(assignment(key, parameters[key]) for key in keys)
+        lines.append(paragraph(f"    {names}: {meaning}", " " * 6))
+    lines += map(convention_line, record.get("conventions", ()))
     return "".join(lines)
 
 
-def in_one_line(text: str) -> str:
-    """A text as far as it goes in a line of the terminal."""
-    width = terminal_width()
-    return f"{text if len(text) <= width else text[: width - 2].rsplit(' ', 1)[0] + ' …'}\n"
-
-
-def conventions_in_words(conventions: Sequence[dict[str, Any]]) -> list[str]:
-    """A line for each published convention: what it sets, and whose it is."""
-    lines = ["  conventions: what convention=NAME sets\n"] if conventions else []
-    for one in conventions:
-        own = ", ".join(assignment(*item) for item in one["params"].items())
-        lines.append(paragraph(f"    {one['convention']:<20} {own}", " " * 25))
-        facts = [one[key] for key in ("source", "note") if key in one]
-        lines += [paragraph(f"{'':25}{fact}.", " " * 25) for fact in facts]
-    return lines
+def convention_line(convention: Mapping[str, Any]) -> str:
+    """A published convention: what it sets, and whose it is."""
+    values = ", ".join(assignment(*item) for item in convention["params"].items())
+    facts = [values, *(convention[key] for key in ("source", "note") if key in convention)]
+    return paragraph(f"    convention={convention['convention']}: {'. '.join(facts)}.", " " * 6)
 
 
 def rows(records: Sequence[dict[str, Any]] | None = None) -> list[list[str]]:
@@ -166,9 +140,8 @@ def rows(records: Sequence[dict[str, Any]] | None = None) -> list[list[str]]:
     table = [["encoding", "family", "domain", "measure", "used by", "source", "parameters"]]
     for record in read_catalogue() if records is None else records:
         words = [record[key] for key in ("encoding", "family", "domain", "measure")]
-        words += [", ".join(USED_BY.get(record["encoding"], ())), record["paper"]]
-        own = {key: value for key, value in record["params"].items() if key not in SIZES}
-        table.append([*words, ",".join(assignment(*item) for item in own.items())])
+        parameters = ", ".join(assignment(*item) for item in defaults_of(record).items())
+        table.append([*words, ", ".join(users_of(record)), record["paper"], parameters])
     return table
 
 
@@ -193,21 +166,3 @@ def spec_text(value: Any) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     return "" if value is None else str(value)
-
-
-def text() -> str:
-    """A line for each registered encoding, its parameters under it."""
-    table = rows()
-    columns = [row[:-1] for row in table]
-    widths = fitting_widths(columns, least_widths(columns))
-    top, *lines = [
-        in_columns([row[:-1]], widths)
-        if breadth(widths) <= terminal_width()
-        else paragraph(", ".join(row[:-1]), "  ")
-        for row in table
-    ]
-    indent = "    "
-    parts = [top]
-    for line, row in zip(lines, table[1:], strict=True):
-        parts += [line, paragraph(indent + row[-1].replace(",", ", "), indent) if row[-1] else ""]
-    return "".join(parts)

@@ -1,6 +1,5 @@
-"""Which encoding? What speaks for one of them before anything is trained, by rules and no distance.
+"""Which encoding? What speaks for one of them before training, by verdicts and no distance.
 
-`RULES` say for a length and a d what is ruled out, what to take and what only training can tell.
 Of encodings that were asked about, those that give two positions one code are out; of the others
 the verdict counts, and equal ones tie. Tables that are only where training starts are not judged.
 No number of codes says which encoding a model learns best with, and the last sentence says so.
@@ -8,16 +7,13 @@ No number of codes says which encoding a model learns best with, and the last se
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from math import prod, sqrt
+from collections.abc import Sequence
 from shlex import quote
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from pefourier.analysis.faithful import LADDER
 from pefourier.answers.telling import sentence
 from pefourier.encodings.encoding import Encoding
-from pefourier.encodings.grids import size_of
 from pefourier.encodings.specs import load, source_of
 from pefourier.writing.text import agreeing, join, paragraph
 
@@ -28,121 +24,6 @@ NAMED = 12  # encodings of a sentence
 ARMS = 8  # that a command of training names
 BLIND = "-e none -e order-free"  # what encodings have to beat
 TRAINABLE = 4096  # positions of a series; language models are not trained here
-
-
-@dataclass(frozen=True)
-class Rule:
-    """What holds of some encodings for lengths up to d, above d, long or any; several tie."""
-
-    which: Literal["out", "take", "try"]
-    specs: tuple[str, ...]
-    lengths: Literal["up to d", "above d", "text", "any", "grid", "image"]
-    why: str  # with the length as {n}, {d}, and of a grid its rows as {row}
-
-    def holds(self, length: int, d: int, axes: int = 1) -> bool:
-        """Whether it is about this size; on two axes or more only rules of grids are."""
-        if axes > 1:
-            return self.lengths == "grid" or (self.lengths == "image" and axes == 2)
-        return self.lengths in (
-            "any",
-            "up to d" if length <= d else "above d",
-            "text" if length > TRAINABLE else "",
-        )
-
-
-RULES = (  # of those to take the first that holds is the default, the second what else serves
-    Rule("take", ("dft",), "up to d", "a linear map reads every position back exactly"),
-    Rule(
-        "take",
-        ("rope",),
-        "text",
-        "language models turn queries and keys with it; scores depend on the lag, and any position "
-        "has a code, beyond {n} too",
-    ),
-    Rule(
-        "take",
-        ("sinusoidal", "rope"),
-        "any",
-        "all positions differ, beyond {n} too, near ones are alike, and nothing has to be learned",
-    ),
-    Rule("out", ("dft", "onehot"), "above d", "codes repeat after {d} positions"),
-    Rule("out", ("none",), "any", "all codes are alike"),
-    Rule("try", ("learned",), "any", "a row for each position, none beyond {n}"),
-    Rule("try", ("tape",), "any", "waves that stretch with the length, to test on longer series"),
-    Rule("try", ("t5",), "any", "learned biases for lags; far lags share one"),
-    Rule("try", ("alibi",), "any", "biases that favour near positions; nothing to learn"),
-    Rule(
-        "take",
-        ("axial", "axial-rope"),
-        "grid",
-        "all points differ, on larger grids too, near ones are alike, and nothing has to be "
-        "learned",
-    ),
-    Rule(
-        "out",
-        ("sinusoidal", "rope"),
-        "grid",
-        "they count points row by row: one below is as far as {row} columns, and codes change with "
-        "the width",
-    ),
-    Rule("out", ("none",), "grid", "all codes are alike"),
-    Rule(
-        "try",
-        ("learned",),
-        "grid",
-        "ViT's: a row for each patch; 'pefourier resize' takes it to another grid",
-    ),
-    Rule("try", ("mixed-rope",), "image", "RoPE-ViT's: its waves learn diagonal directions, too"),
-    Rule("try", ("swin",), "image", "biases for displacements, for attention within windows"),
-)
-
-
-def advise(
-    grid: Sequence[int], d: int, bases: Mapping[str, str], steps: str = "", step: str = ""
-) -> tuple[str, str, str]:
-    """Which encoding to take for a size by `RULES`, what else to know, and the command to follow.
-
-    Of one side it is a length, of time where `steps` says of which, in units of `step`; bases are
-    by criterion.
-
-    >>> advise([1000], 64, {"turns": "187"})[0]  # doctest: +ELLIPSIS
-    'TAKE SINUSOIDAL OR ROPE. For 1000 positions and d 64: all positions differ, beyond 1000 ...'
-    """
-    length = prod(grid)
-    rules = [rule for rule in RULES if rule.holds(length, d, len(grid))]
-    held = [rule for rule in rules if not (steps and rule.lengths == "text")]
-
-    def told(which: str) -> list[str]:
-        return [
-            f"{join(rule.specs)} ({rule.why.format(n=length, d=d, row=grid[-1])})"
-            for rule in held
-            if rule.which == which
-        ]
-
-    first = next(rule for rule in held if rule.which == "take")
-    why = first.why.format(n=length, d=d)
-    size = f"{length} positions{steps}" if len(grid) == 1 else f"the {size_of(grid)} grid"
-    base = f", BASE {bases['bound']}" if first.lengths == "text" and "bound" in bases else ""
-    take = f"TAKE {' OR '.join(first.specs).upper()}{base}. For {size} and d {d}: {why}."
-    beside = sentence("choice", first.specs[0], d=d)
-    then = sentence("choice", "then look")
-    if len(grid) > 1:
-        command = f"pefourier check-faithful {' '.join(first.specs)} --grid {size_of(grid)}"
-    elif step and "sinusoidal" in first.specs:
-        spec = f"sinusoidal:rho={bases.get('turns', '10000')}"
-        gap = sqrt(2 - 2 * load(spec, length=2, d=d).measure.kernel(1))
-        then = sentence("choice", "then times", spec=spec, step=step, gap=gap)
-        command = f"pefourier check-faithful {spec} --times times.csv"
-    elif length <= TRAINABLE:
-        specs = [spec for rule in held if rule.which != "out" for spec in rule.specs]
-        if base := bases.get("turns"):
-            specs.insert(specs.index("rope") + 1, f"rope:rho={base}")
-        then, command = sentence("choice", "then train"), training(specs)
-    else:
-        base = bases.get("bound", "10000")
-        command = f"pefourier context rope:rho={base} --length {length}"
-    rest = sentence("choice", "rest", out=join(told("out")), untold=join(told("try")), then=then)
-    return f"{take} {beside}", rest, f"{command} --d {d}"
 
 
 def with_command(text: str, indent: str = "") -> str:

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import log, pi
 from shutil import get_terminal_size
 
 from pefourier.analysis import context
+from pefourier.answers.frame import Answer
 
 MARKS = {"same": ("█", "34"), "kept": ("█", "34"), "blended": ("▒", "33"), "stretched": ("░", "31")}
 ACROSS = 64  # letters of the picture where nobody looks at a terminal
+
+
+def bands_charts(answers: Sequence[Answer], colour: bool) -> str:
+    """The bands of each answer's rotations."""
+    return "".join(bands_chart(a.result, colour) for a in answers)
 
 
 def bands_chart(found: context.Context, colour: bool = False) -> str:
@@ -39,11 +46,12 @@ def bands_chart(found: context.Context, colour: bool = False) -> str:
         for treatment, members in context.treatments(r.frequencies, r.trained_frequencies).items():
             mark, paint = MARKS[treatment]
             cells = {column(2 * pi / w): mark for w in r.frequencies[members]}
-            cells |= {column(found.trained): "│", column(found.length): "║"}
+            cells |= {column(found.trained.length or found.length): "│", column(found.length): "║"}
             row = "".join(cells.get(i, " ") for i in range(across))
             row = row.replace(mark, f"\x1b[{paint}m{mark}\x1b[0m") if colour else row
             lines += [f"{treatment:<9} {row}"] if members.any() else []
     last = f"{max(slowest, found.length):.3g} positions"
     scale = f"{'':9} {2 * pi:.3g}{last:>{across - 4}}"
-    trained = "" if found.silent else f"│ trained {found.trained}  "
+    known = found.trained.length
+    trained = f"│ trained {known}  " if known else ""
     return "\n".join([*lines, scale, f"{'':10}{trained}║ asked {found.length}", "", ""])

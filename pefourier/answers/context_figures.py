@@ -7,8 +7,10 @@ from math import pi
 
 import numpy as np
 
-from pefourier.analysis.context import Reading, Rotation, treatments
-from pefourier.answers import plot, telling
+from pefourier.analysis.context import Rotation, treatments
+from pefourier.analysis.misread import Reading
+from pefourier.answers import plot
+from pefourier.answers.frame import Answer
 from pefourier.encodings.readings import LEVELS
 from pefourier.errors import PefourierError, shorten
 from pefourier.writing.escapes import printable
@@ -20,7 +22,7 @@ GREY = "0.6"
 ABOVE = 14  # points from axes to their title, over the names of lengths
 
 
-def wavelengths(answers: Sequence[telling.Answer], look: plot.Look = plot.USUAL) -> plot.Figure:
+def wavelengths(answers: Sequence[Answer], look: plot.Look = plot.USUAL) -> plot.Figure:
     """Each pair at its wavelength, as trained and as scaled; cosines to another reading below."""
     rows = [(a, rotation) for a in answers for rotation in a.result.rotations if rotation.rotated]
     readings = [a for a in answers if a.result.against is not None]
@@ -60,7 +62,7 @@ def pairs_of_places(r: Rotation) -> dict[str, np.ndarray]:
     return {f"by {AXES[name]}": np.isin(turning, pairs) for name, pairs in axes.items()}
 
 
-def draw_strips(axes: plot.Axes, answer: telling.Answer, r: Rotation, named: bool) -> None:
+def draw_strips(axes: plot.Axes, answer: Answer, r: Rotation, named: bool) -> None:
     """A tick for each pair, and the trained and the asked length as lines.
 
     One encoding below a title of the user's own is not `named` again.
@@ -75,7 +77,7 @@ def draw_strips(axes: plot.Axes, answer: telling.Answer, r: Rotation, named: boo
             colour = GREY if level == 0 and len(rows) > 1 else COLOURS[treatment]
             label = None if treatment == "same" else treatment
             axes.vlines(waves, -level - 0.4, -level + 0.4, color=colour, label=label, linewidth=1)
-    mark_lengths(axes, 0 if found.silent else found.trained, found.length)
+    mark_lengths(axes, found.trained.length or 0, found.length)
     axes.set(xscale="log", ylim=(-len(rows) + 0.4, 0.6))
     ticks = {-level: plot.literal(name) for level, name in enumerate(rows) if name}
     axes.set_yticks(list(ticks), list(ticks.values()))
@@ -108,11 +110,11 @@ def draw_readings(axes: plot.Axes, readings: Sequence[tuple[str, Reading]]) -> N
         words = (name, reading.rotation, f"read as {reading.other}")
         room = plot.room_for_names(axes.figure) / plot.LETTER
         label = plot.brief(", ".join(filter(None, words)), int(room))
-        (line,) = axes.plot(reading.positions, reading.cosine, label=label)
+        (line,) = axes.plot(reading.positions, reading.cosines, label=label)
         for at in reading.below.values():
             shown = np.flatnonzero(reading.positions == at)
             if len(shown):
-                spot = (at, reading.cosine[shown[0]])
+                spot = (at, reading.cosines[shown[0]])
                 axes.plot(*spot, "o", color=line.get_color(), markersize=4, linestyle="none")
                 if len(readings) == 1:
                     late = at > reading.positions[-1] ** 0.85  # near the right edge

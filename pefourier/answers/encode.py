@@ -7,14 +7,13 @@ from math import ceil
 
 import numpy as np
 
+from pefourier.analysis.encode import Written
 from pefourier.answers import plot
-from pefourier.answers.telling import Answer, identity_of, sentence
+from pefourier.answers.frame import Answer, answer_of, framed
 from pefourier.encodings.domain import Domain
 from pefourier.encodings.encoding import Encoding
-from pefourier.encodings.places import POINTS, axis_names, point_of
-from pefourier.writing.escapes import printable
+from pefourier.encodings.places import axis_names, point_of
 from pefourier.writing.page import Page
-from pefourier.writing.text import agreeing, paragraph
 
 MOST_ROWS = 400  # of a picture
 MOST_POINTS = 8  # that are named beside one
@@ -22,18 +21,9 @@ MOST_POINTS = 8  # that are named beside one
 
 def encode_page(enc: Encoding, table: np.ndarray, positions: np.ndarray, out: str) -> Page:
     """The answer of `pefourier encode`."""
-    points, (n, d) = POINTS[enc.domain.kind], table.shape
-    size = f"{n} {points} × {d}"
-    written = {"out": out, "shape": [n, d], "positions": positions}
-    one = points.removesuffix("s")
-    count = f"{n} {agreeing(n, one, points)}"
-    conclusion = sentence("encode", "written", count=count, d=d, out=printable(out), one=one)
-    return Page(
-        "encode",
-        words=lambda: f"{printable(out)}: codes of {enc.label}, {size}\n",
-        records=lambda: [identity_of(enc) | {"conclusion": conclusion} | written],
-        conclusion=lambda: paragraph(conclusion),
-    )
+    rows, dimensions = table.shape
+    written = Written(out, (rows, dimensions), positions, about=(enc,))
+    return TOLD.page([answer_of(written)])
 
 
 def heatmap(answers: Sequence[Answer], look: plot.Look = plot.USUAL) -> plot.Figure:
@@ -79,7 +69,16 @@ def draw_table(
 def name_points(axes: plot.Axes, domain: Domain) -> None:
     """Rows of codes by their points, where lines of the grid begin; of many lines some."""
     line, rows = domain.sides[-1], len(domain.x)
-    at = np.arange(domain.prefix, rows, line * ceil(rows / line / MOST_POINTS))
-    points = np.transpose(np.unravel_index(at - domain.prefix, domain.sides))
-    axes.set_yticks(at, [point_of(one) for one in points])
+    ticks = np.arange(domain.prefix, rows, line * ceil(rows / line / MOST_POINTS))
+    points = np.transpose(np.unravel_index(ticks - domain.prefix, domain.sides))
+    axes.set_yticks(ticks, [point_of(point) for point in points])
     axes.set_ylabel(f"point ({', '.join(axis_names(len(domain.sides)))})")
+
+
+def draw_written(answers: Sequence[Answer], look: plot.Look = plot.USUAL) -> plot.Figure:
+    """The codes that were written."""
+    tables = [Answer(a.encoding, a.encoding.table(a.result.positions)) for a in answers]
+    return heatmap(tables, look)
+
+
+TOLD = framed("encode", figure=draw_written)

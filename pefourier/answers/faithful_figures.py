@@ -8,7 +8,7 @@ from itertools import pairwise
 import numpy as np
 
 from pefourier.analysis.relations import kernel
-from pefourier.answers import plot, telling
+from pefourier.answers import frame, plot
 from pefourier.answers.kernel import draw_kernels
 from pefourier.encodings.encoding import without_prefix
 from pefourier.geometry.singular_values import decompose
@@ -34,7 +34,7 @@ def envelope(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, ...]:
     return x[chosen], y[chosen]
 
 
-def faithful(answers: Sequence[telling.Answer], look: plot.Look = plot.USUAL) -> plot.Figure:
+def faithful(answers: Sequence[frame.Answer], look: plot.Look = plot.USUAL) -> plot.Figure:
     """Singular values, for rank and conditioning, and inner products by lag."""
     figure, ((left, right),) = plot.make_panels(1, 2, (plot.WIDTH, 3.0), look)
     draw_singular_values(left, answers, plot.room_for_names(figure))
@@ -46,15 +46,7 @@ def faithful(answers: Sequence[telling.Answer], look: plot.Look = plot.USUAL) ->
     return figure
 
 
-def singular_values(answers: Sequence[telling.Answer], look: plot.Look = plot.USUAL) -> plot.Figure:
-    """Singular values alone."""
-    figure, ((axes,),) = plot.make_panels(1, 1, (plot.WIDTH, 3.4), look)
-    draw_singular_values(axes, answers, plot.room_for_names(figure))
-    plot.add_legend(figure, axes, look)
-    return figure
-
-
-def draw_singular_values(axes: plot.Axes, answers: Sequence[telling.Answer], room: float) -> None:
+def draw_singular_values(axes: plot.Axes, answers: Sequence[frame.Answer], room: float) -> None:
     """Singular values over the largest; those at or below its dotted line count as zero."""
     lowest = 1.0
     for a in answers:

@@ -8,7 +8,7 @@ import numpy as np
 
 from pefourier.analysis.relations import in_units, kernel_lines
 from pefourier.answers import plot
-from pefourier.answers.telling import Answer
+from pefourier.answers.frame import Answer
 from pefourier.encodings.places import axis_names
 
 

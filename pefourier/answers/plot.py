@@ -102,14 +102,16 @@ def import_matplotlib() -> Any:
         import logging
 
         logging.getLogger("matplotlib").setLevel(logging.ERROR)  # of a home that is not writable
-        given = {name: os.environ.pop(name, None) for name in (SETTINGS, "MPLBACKEND")}
+        variables = {name: os.environ.pop(name, None) for name in (SETTINGS, "MPLBACKEND")}
         os.environ[SETTINGS] = os.devnull
         try:
             with out_of_reach("matplotlibrc"):
                 import matplotlib  # noqa: F401
         finally:
             del os.environ[SETTINGS]
-            os.environ.update({name: value for name, value in given.items() if value is not None})
+            os.environ.update(
+                {name: value for name, value in variables.items() if value is not None}
+            )
     return sys.modules["matplotlib"]
 
 
@@ -131,8 +133,8 @@ def out_of_reach(name: str) -> Iterator[None]:
 def figure_style(look: Look = USUAL) -> Iterator[None]:
     """Figures made here have matplotlib's defaults, what MATPLOTLIBRC asks for, and `STYLE`."""
     matplotlib = import_matplotlib()
-    own = {key: matplotlib.rcParamsDefault[key] for key in matplotlib.rcParamsDefault}
-    settings = own | user_settings() | STYLE | look.settings()
+    defaults = {key: matplotlib.rcParamsDefault[key] for key in matplotlib.rcParamsDefault}
+    settings = defaults | user_settings() | STYLE | look.settings()
     del settings["backend"]  # the context would not restore it
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph .* missing")  # a name in letters without a font
@@ -142,15 +144,15 @@ def figure_style(look: Look = USUAL) -> Iterator[None]:
 
 def user_settings() -> dict[str, Any]:
     """What the file that MATPLOTLIBRC names asks for; nothing where it names none."""
-    given = os.environ.get(SETTINGS, "")
-    for path in (given, os.path.join(given, "matplotlibrc")):
-        if given and os.path.isfile(path):
-            read = import_matplotlib().rc_params_from_file
+    value = os.environ.get(SETTINGS, "")
+    for path in (value, os.path.join(value, "matplotlibrc")):
+        if value and os.path.isfile(path):
+            read_params = import_matplotlib().rc_params_from_file
             try:
-                return dict(read(path, use_default_template=False))
+                return dict(read_params(path, use_default_template=False))
             except (OSError, UnicodeDecodeError) as error:
-                what = f"{SETTINGS}={shown(given)}"
-                raise PefourierError(f"cannot read {what}: {reason(error)}; unset it") from error
+                setting = f"{SETTINGS}={shown(value)}"
+                raise PefourierError(f"cannot read {setting}: {reason(error)}; unset it") from error
     return {}
 
 
@@ -171,11 +173,11 @@ def make_figure(size: tuple[float, float], look: Look = USUAL, rows: int = 1) ->
     from matplotlib.figure import Figure
 
     wide, high = size
-    width, least = look.width or wide, min(high, LOWEST * rows)
+    width, lowest = look.width or wide, min(high, LOWEST * rows)
     if look.axes is not None:
         figure = part_in_place_of(look.axes)
     else:
-        figure = Figure(figsize=(width, max(high * (width / wide) ** 0.5, least)))
+        figure = Figure(figsize=(width, max(high * (width / wide) ** 0.5, lowest)))
     if look.title:
         figure.suptitle(literal(printable(look.title)))
     return figure
@@ -237,50 +239,50 @@ def add_legend(figure: Figure, axes: Axes, look: Look) -> None:
 def name_coinciding(axes: Axes) -> None:
     """Say in a curve's name which earlier one it hides, as nearly as eyes tell them apart."""
     scale = axes.yaxis.get_transform().transform
-    drawn: list[tuple[Any, np.ndarray]] = []
+    curves: list[tuple[Any, np.ndarray]] = []
     for line in axes.get_lines():
         y = scale(np.asarray(line.get_ydata(), dtype=float))
         if str(line.get_label()).startswith("_") or not np.isfinite(y).all() or len(y) < 3:
             continue
-        for other, known in drawn:
-            close = EYE * max(np.ptp(known), np.ptp(y))
-            if np.array_equal(line.get_xdata(), other.get_xdata()) and (
-                np.abs(y - known).max() <= close
+        for earlier, values in curves:
+            close = EYE * max(np.ptp(values), np.ptp(y))
+            if np.array_equal(line.get_xdata(), earlier.get_xdata()) and (
+                np.abs(y - values).max() <= close
             ):
-                line.set_label(f"{line.get_label()} (on {other.get_label()})")
+                line.set_label(f"{line.get_label()} (on {earlier.get_label()})")
                 break
         else:
-            drawn.append((line, y))
+            curves.append((line, y))
 
 
 def add_legend_below(figure: Figure, *panels: Axes) -> None:
     """Name the curves of some axes below them, each once, in columns that there is room for."""
-    named: dict[tuple[str, str], Any] = {}
+    handle_of: dict[tuple[str, str], Any] = {}
     for axes in panels:
         handles, labels = axes.get_legend_handles_labels()
         styles = ((label, str(h.get_color())) for h, label in zip(handles, labels, strict=True))
-        named |= dict(zip(styles, handles, strict=True))
-    if named:
-        rooms = [LETTER * len(name) + 0.6 for name, _ in named]
+        handle_of |= dict(zip(styles, handles, strict=True))
+    if handle_of:
+        rooms = [LETTER * len(name) + 0.6 for name, _ in handle_of]
         wide = figure.get_figwidth()
-        columns = len(named) if sum(rooms) < wide else max(1, int(wide / max(rooms)))
-        rows = -(-len(named) // columns)
+        columns = len(handle_of) if sum(rooms) < wide else max(1, int(wide / max(rooms)))
+        rows = -(-len(handle_of) // columns)
         figure.set_figheight(figure.get_figheight() + LINE * rows)
-        names = [name for name, _ in named]
-        figure.legend(named.values(), names, loc="outside lower center", ncols=columns)
+        names = [name for name, _ in handle_of]
+        figure.legend(handle_of.values(), names, loc="outside lower center", ncols=columns)
 
 
 def save(path: str, draw: Callable[..., Figure], answers: Any, look: Look = USUAL) -> None:
     """Draw answers and write the figure whole, in the format that the suffix of the path names."""
     kind = path.rpartition(".")[2].lower()
-    drawn = render(kind, draw, answers, look)
-    write_whole(path, lambda stream: stream.write(drawn))
+    data = render(kind, draw, answers, look)
+    write_whole(path, lambda stream: stream.write(data))
 
 
 def render(kind: str, draw: Callable[..., Figure], answers: Any, look: Look = USUAL) -> bytes:
     """A figure of answers as a file of a format; in memory, where no disk fails half-way."""
-    told = {"pdf": {"CreationDate": None}, "svg": {"Date": None}, "png": {}}[kind]
-    told["Title"] = printable(look.title) or title_of(draw, answers)
+    metadata = {"pdf": {"CreationDate": None}, "svg": {"Date": None}, "png": {}}[kind]
+    metadata["Title"] = printable(look.title) or title_of(draw, answers)
     stream = io.BytesIO()
     with figure_style(look):
         try:
@@ -288,12 +290,12 @@ def render(kind: str, draw: Callable[..., Figure], answers: Any, look: Look = US
             fit_words(figure)
             dpi = look.dpi
             check_pixels(kind, figure, dpi)
-            figure.savefig(stream, format=kind, metadata=told, dpi=dpi)
+            figure.savefig(stream, format=kind, metadata=metadata, dpi=dpi)
         except (RuntimeError, ValueError) as error:
             if not user_settings():
                 raise
-            what = f"{SETTINGS}={shown(os.environ[SETTINGS])}"
-            raise PefourierError(f"cannot draw as {what} asks: {reason(error)}") from error
+            setting = f"{SETTINGS}={shown(os.environ[SETTINGS])}"
+            raise PefourierError(f"cannot draw as {setting} asks: {reason(error)}") from error
     return stream.getvalue()
 
 
@@ -317,11 +319,11 @@ def fit_words(figure: Figure) -> None:
 
 def fit_lines(text: Text, room: float) -> None:
     """Break a text that is longer than so many pixels into lines."""
-    whole = text.get_text().split("\n")
-    most = max(map(len, whole))
-    while most > SHORTEST and max(text.get_window_extent().size) > room:
-        most -= 1
-        text.set_text("\n".join(broken_in_lines(line, most) for line in whole))
+    lines = text.get_text().split("\n")
+    letters = max(map(len, lines))
+    while letters > SHORTEST and max(text.get_window_extent().size) > room:
+        letters -= 1
+        text.set_text("\n".join(broken_in_lines(line, letters) for line in lines))
 
 
 def space_ticks(axes: Axes, wide: float) -> None:
@@ -329,33 +331,35 @@ def space_ticks(axes: Axes, wide: float) -> None:
     from matplotlib.ticker import AutoLocator, MaxNLocator, SymmetricalLogLocator
 
     letters = max(len(f"{end:.0f}") for end in axes.get_xlim())
-    most = max(2 + (letters < 5), min(int(wide / LETTER / (letters + 2)), 9))
-    for axis, named in ((axes.xaxis, "x"), (axes.yaxis, "y")):
-        steps: Any = most if named == "x" else "auto"
-        if isinstance(found := axis.get_major_locator(), AutoLocator):
-            whole = {
-                "integer": counts_whole(axes, named),
+    tick_count = max(2 + (letters < 5), min(int(wide / LETTER / (letters + 2)), 9))
+    for axis, direction in ((axes.xaxis, "x"), (axes.yaxis, "y")):
+        steps: Any = tick_count if direction == "x" else "auto"
+        if isinstance(locator := axis.get_major_locator(), AutoLocator):
+            integer_ticks = {
+                "integer": counts_whole(axes, direction),
                 "steps": [1, 2, 2.5, 5, 10],
                 "min_n_ticks": 1,
             }
-            axis.set_major_locator(MaxNLocator(steps, **whole))
-        elif isinstance(found, SymmetricalLogLocator):
-            found.set_params(numticks=max(3, int(wide / LETTER / 5)))
+            axis.set_major_locator(MaxNLocator(steps, **integer_ticks))
+        elif isinstance(locator, SymmetricalLogLocator):
+            locator.set_params(numticks=max(3, int(wide / LETTER / 5)))
 
 
-def counts_whole(axes: Axes, named: str) -> bool:
+def counts_whole(axes: Axes, direction: str) -> bool:
     """Whether all that is drawn stands at whole numbers of an axis, as positions and ranks do."""
-    drawn = [np.ravel(getattr(line, f"get_{named}data")()) for line in axes.get_lines()]
-    at = np.concatenate([*drawn, []]).astype(float)
-    shares = named == "y" and np.abs(at).max(initial=0) <= 1  # may be 0 and 1 by chance
-    return bool(axes.images) or (len(at) > 0 and not shares and bool((at == np.round(at)).all()))
+    coordinates = [np.ravel(getattr(line, f"get_{direction}data")()) for line in axes.get_lines()]
+    values = np.concatenate([*coordinates, []]).astype(float)
+    shares = direction == "y" and np.abs(values).max(initial=0) <= 1  # may be 0 and 1 by chance
+    return bool(axes.images) or (
+        len(values) > 0 and not shares and bool((values == np.round(values)).all())
+    )
 
 
 def title_of(draw: Callable[..., Figure], answers: Any) -> str:
     """What a file says that it shows, as `spectrum: sinusoidal, dft`."""
-    several = answers if isinstance(answers, Sequence) else ()  # of training it is one summary
-    told = (getattr(one, "encoding", None) for one in several)
-    names = ", ".join(shorten(printable(enc.label)) for enc in told if enc is not None)
+    listed = answers if isinstance(answers, Sequence) else ()  # of training it is one summary
+    encodings = (getattr(answer, "encoding", None) for answer in listed)
+    names = ", ".join(shorten(printable(enc.label)) for enc in encodings if enc is not None)
     question = getattr(draw, "__name__", "").replace("_", " ") or "figure"
     return f"{question}: {names}" if names else question
 
@@ -370,18 +374,18 @@ def check_pixels(kind: str, figure: Figure, dpi: int) -> None:
         )
 
 
-def broken_in_lines(text: str, most: int) -> str:
+def broken_in_lines(text: str, width: int) -> str:
     """A text in lines of so many letters; what is in brackets on one where it fits.
 
     >>> broken_in_lines("inner product (1 at lag 0)", 22)
     'inner product\\n(1 at lag 0)'
     """
     *before, last = text.rpartition(" (")
-    whole = last if len(last) >= most else last.replace(" ", "\N{NO-BREAK SPACE}")
-    return fill("".join((*before, whole)), most).replace("\N{NO-BREAK SPACE}", " ")
+    bracket = last if len(last) >= width else last.replace(" ", "\N{NO-BREAK SPACE}")
+    return fill("".join((*before, bracket)), width).replace("\N{NO-BREAK SPACE}", " ")
 
 
-def brief(name: str, most: int) -> str:
+def brief(name: str, width: int) -> str:
     """A name safe for matplotlib, cut where it is longer than `most`: a path at its beginning.
 
     >>> brief("rope:scaling=yarn,factor=4,original=4096", 20)
@@ -389,6 +393,6 @@ def brief(name: str, most: int) -> str:
     >>> brief("/home/me/tables/codes.npy", 20)
     '…me/tables/codes.npy'
     """
-    head = 0 if "/" in name else 3 * most // 4
+    head = 0 if "/" in name else 3 * width // 4
     name = printable(name)
-    return literal(name if len(name) <= most else f"{name[:head]}…{name[head + 1 - most :]}")
+    return literal(name if len(name) <= width else f"{name[:head]}…{name[head + 1 - width :]}")

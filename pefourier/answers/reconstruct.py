@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pefourier.answers import plot, telling
+from pefourier.answers import frame, plot
 from pefourier.answers.frame import framed
 from pefourier.encodings.encoding import Encoding
 from pefourier.encodings.places import point_of
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 TITLE = {"fontsize": 8, "loc": "left"}
 
 
-def reconstruct_chart(answers: Sequence[telling.Answer], colour: bool) -> str:
+def reconstruct_chart(answers: Sequence[frame.Answer], colour: bool) -> str:
     """The curves of Fig. 2, one chart per encoding, all with one vertical axis."""
     flat = [r.values for a in answers for r in a.result.reconstructions if r.values.ndim == 1]
     limits = limits_of(np.concatenate([*flat, [0.0]]))
@@ -51,9 +51,9 @@ def picture_of(enc: Encoding, r: Any) -> str:
     return shades(values, label) + "\n"
 
 
-def reconstruct(answers: Sequence[telling.Answer], look: plot.Look = plot.USUAL) -> plot.Figure:
+def reconstruct(answers: Sequence[frame.Answer], look: plot.Look = plot.USUAL) -> plot.Figure:
     """Rebuilt position functions, one panel per encoding, as Fig. 2 of the paper."""
-    if telling.any_grid(answers):
+    if frame.any_grid(answers):
         most = max(len(a.result.reconstructions) for a in answers)
         across, down = (len(answers), 1) if most == 1 else (most, len(answers))
         wide = look.width or max(3.0, 2.1 * across)
@@ -77,7 +77,7 @@ def reconstruct(answers: Sequence[telling.Answer], look: plot.Look = plot.USUAL)
 
 
 def points_on_grids(
-    figure: plot.Figure, answers: Sequence[telling.Answer], titles: Sequence[str]
+    figure: plot.Figure, answers: Sequence[frame.Answer], titles: Sequence[str]
 ) -> None:
     """A row for each encoding: its rebuilt points as pictures, of several frames the peak's.
 

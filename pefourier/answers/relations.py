@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from pefourier.answers import telling
+from pefourier.answers import frame
 from pefourier.answers.frame import framed
 from pefourier.answers.kernel import draw_kernels
 from pefourier.answers.plot import USUAL, WIDTH, Look, add_legend, make_panels, room_for_names
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-def relations(answers: Sequence[telling.Answer], look: Look = USUAL) -> Figure:
+def relations(answers: Sequence[frame.Answer], look: Look = USUAL) -> Figure:
     """Inner products by lag, or that there are none."""
     figure, ((axes,),) = make_panels(1, 1, (WIDTH, 3.4), look)
     kernels = [a.result.kernel for a in answers]

@@ -9,8 +9,7 @@ import numpy as np
 
 from pefourier.analysis.bands import density_by_decade, is_slow, single_waves
 from pefourier.answers import plot
-from pefourier.answers.frame import framed
-from pefourier.answers.telling import Answer, any_grid
+from pefourier.answers.frame import Answer, any_grid, framed
 from pefourier.encodings.places import unit_of_waves
 from pefourier.errors import PefourierError
 from pefourier.geometry.torus import multiplicity

@@ -4,28 +4,33 @@ import os
 import re
 import signal
 import sys
-import traceback
 from contextlib import suppress
-from copy import copy
 from itertools import pairwise
-from typing import Annotated, Any, Literal
 
 import typer
 
-from pefourier.cli.commands import app
-from pefourier.cli.options import OF_IMAGES
-from pefourier.cli.signals import LISTENER, tell_of_interrupt
-from pefourier.cli.streams import give_up_stdout, is_of_stdout, note, paste, say
-from pefourier.errors import LONGEST, PefourierError, shorten, shown
-from pefourier.version import __version__
+from pefourier.cli.options import COMMANDS, OF_IMAGES, options_of
+from pefourier.cli.process import (
+    LISTENER,
+    give_up_stdout,
+    is_of_stdout,
+    note,
+    paste,
+    tell_of_interrupt,
+)
+from pefourier.cli.program import COMPLETION, command_terms, program
+from pefourier.errors import LONGEST, PefourierError, nearest, shorten, shown
 from pefourier.writing.escapes import printable
 
 NUMBER = re.compile(r"-*[.\d]*\d(e\d+)?[kM]?")  # as --pos takes it
 SETTING = re.compile(r"[a-z_][a-z_-]*=")  # as --search takes it
-COMPLETION = "_PEFOURIER_COMPLETE"  # set by the shell when it wants completions
 OPTIONAL = {"torch", "matplotlib"}  # that most commands do without
 NO_ROOM = ("failed to map", "cannot allocate memory", "can't allocate memory", "bad_alloc")
 NO_THREAD = "can't start new thread"  # Python's words
+INSTEAD = {
+    ("train", "--length"): "series have the length of --dataset, such as order:length=24",
+    ("context", "--grid"): "'pefourier resize CONFIG --from 16x16 --to 32x32' tells of other sizes",
+}
 
 
 def main(arguments: list[str]) -> int:
@@ -36,18 +41,18 @@ def main(arguments: list[str]) -> int:
     end = arguments.index("--") if "--" in arguments else len(arguments)
     options, paths = arguments[:end], arguments[end:]
     debug = "--debug" in options
-    wanted = repeat_options([a for a in options if a != "--debug"]) + paths or ["--help"]
-    if wanted[0] == "help":
-        wanted = [*wanted[1:2], "--help"]
+    words = repeat_options([a for a in options if a != "--debug"]) + paths or ["--help"]
+    if words[0] == "help":
+        words = [*words[1:2], "--help"]
     if COMPLETION in os.environ:
-        complete(wanted)
+        complete(words)
     try:
         if sys.stdout is None:
             raise PefourierError("standard output is closed; there is nowhere to answer")
         check_working_directory()
         if "--paths" in options and not paths:
             raise PefourierError("--paths takes paths behind --: write -- between options and them")
-        status = invoke(wanted)
+        status = invoke(words)
         # A library may have made of a signal an error that was reported, or nothing
         return tell_of_interrupt(LISTENER.came[0]) if LISTENER.came else status
     except KeyboardInterrupt:
@@ -56,9 +61,11 @@ def main(arguments: list[str]) -> int:
         if LISTENER.came:
             return tell_of_interrupt(LISTENER.came[0])
         if debug and sys.stderr is not None:
+            import traceback
+
             with suppress(OSError):
                 traceback.print_exception(error)
-        return report_error(error, wanted)
+        return report_error(error, words)
 
 
 def check_working_directory() -> None:
@@ -72,7 +79,8 @@ def check_working_directory() -> None:
 def invoke(arguments: list[str]) -> int:
     """Parse arguments and run their command, without the parser's own handling of errors."""
     try:
-        command = typer.main.get_command(part_for(arguments[0]))
+        names = [arguments[0]] if arguments[0] in COMMANDS else []
+        command = typer.main.get_command(program(names))
         with command.make_context("pefourier", arguments.copy()) as context:  # which it empties
             command.invoke(context)
     except typer.Exit as done:
@@ -80,29 +88,12 @@ def invoke(arguments: list[str]) -> int:
     return 0
 
 
-def part_for(word: str) -> typer.Typer:
-    """The program with the command alone that a line begins with, if it does; else all of it.
-
-    Building the other commands takes as long as many answers do.
-    """
-    if word not in commands():
-        return app
-    part = copy(app)
-    part.registered_commands = [commands()[word]]
-    return part
-
-
-def commands() -> dict[str, Any]:
-    """The commands by name, as they were registered."""
-    return {c.name or c.callback.__name__.replace("_", "-"): c for c in app.registered_commands}
-
-
 def complete(arguments: list[str]) -> None:
     """Answer the shell that wants completions, and end."""
     from typer.completion import completion_init
 
     completion_init()
-    app(args=arguments, prog_name="pefourier")
+    program()(args=arguments, prog_name="pefourier")
 
 
 def report_error(error: BaseException, arguments: list[str]) -> int:
@@ -127,34 +118,6 @@ def has_no_room(error: BaseException) -> bool:
 def is_missing(error: BaseException) -> bool:
     """Whether a package is not there that a person may have left out of the installation."""
     return isinstance(error, ModuleNotFoundError) and error.name in OPTIONAL
-
-
-@app.callback(invoke_without_command=True)
-def main_options(
-    version: Annotated[bool, typer.Option("--version", "-V", help="Print the version.")] = False,
-    show_completion: Annotated[
-        Literal["bash", "zsh", "fish"] | None,
-        typer.Option(help="Print the completion script for a shell."),
-    ] = None,
-    debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks.")] = False,
-) -> None:
-    """Fourier analysis of positional encodings: what does an encoding say about position?
-
-    \b
-    pefourier spectrum --rho 10000 --d 256      which frequencies does it have?
-    pefourier reconstruct --pos 5 40 75         what is left of a position?
-    pefourier check-faithful my_table.npy       are codes distinct, can they be inverted?
-    pefourier report rope --out page.html       all of it on one page
-    pefourier list                              the encodings it knows
-    pefourier explain gap                       what a word of an answer means
-    """
-    if version:
-        say(f"pefourier {__version__}\n")
-    elif show_completion:
-        from typer.completion import get_completion_script
-
-        names = {"prog_name": "pefourier", "complete_var": COMPLETION}
-        say(get_completion_script(shell=show_completion, **names) + "\n")
 
 
 def repeat_options(arguments: list[str]) -> list[str]:
@@ -182,12 +145,12 @@ def error_line(error: BaseException, arguments: list[str]) -> str:
     elif isinstance(error, PefourierError):
         text = str(error)
     elif isinstance(error, OSError):
-        what = "cannot write standard output: " if is_of_stdout(error) else ""
-        what = f"{shown(error.filename)}: " if error.filename else what
-        text = what + (error.strerror or str(error))
+        place = "cannot write standard output: " if is_of_stdout(error) else ""
+        place = f"{shown(error.filename)}: " if error.filename else place
+        text = place + (error.strerror or str(error))
     elif isinstance(error, MemoryError):
-        what = str(error) or "the system has no more"
-        text = f"not enough memory ({what}); try a smaller --length, --d or --lattice"
+        reason = str(error) or "the system has no more"
+        text = f"not enough memory ({reason}); try a smaller --length, --d or --lattice"
     elif has_no_room(error):
         text = "not enough address space to load what this needs; end other programs or raise "
         text += "ulimit -v"
@@ -196,8 +159,8 @@ def error_line(error: BaseException, arguments: list[str]) -> str:
     elif str(error) == NO_THREAD:
         text = "the system starts no more threads for you; end other programs or raise ulimit -u"
     else:
-        what = shorten(" ".join(f"{type(error).__name__}: {error}".split()))
-        text = f"internal error ({what}); this is a bug in pefourier, please report it with "
+        reason = shorten(" ".join(f"{type(error).__name__}: {error}".split()))
+        text = f"internal error ({reason}); this is a bug in pefourier, please report it with "
         text += "the command; --debug shows the traceback"
     return cut_arguments(text, arguments)
 
@@ -205,31 +168,54 @@ def error_line(error: BaseException, arguments: list[str]) -> str:
 def usage_error(error: typer.TyperException, arguments: list[str]) -> str:
     """The parser's message, with the value given to the option where the message lacks it."""
     text = error.format_message().replace("Value error, ", "")
+    command = arguments[0]
     if (option := getattr(error, "option_name", None)) is not None:
-        from pefourier.cli.vocabulary import instead_of, owners_of
-
-        owners = owners_of(app, option)
-        if owners and arguments[0] not in owners:
-            return f"{option} belongs to {', '.join(owners)}; {instead_of(option, arguments[0])}"
-        return text
+        owners = owners_of(option)
+        if not owners or command in owners:
+            return text
+        return f"{option} belongs to {', '.join(owners)}; {instead_of(option, command)}"
     if text.startswith("No such command"):
-        from pefourier.cli.vocabulary import command_meant
-
-        meant = command_meant(app, arguments[0])
-        return f"No such command {shown(arguments[0])}. {meant or 'pefourier --help has all.'}"
-    if text.startswith("Missing") and arguments[0] in commands():
-        help_text = commands()[arguments[0]].callback.__doc__
+        return f"No such command {shown(command)}. {suggest(command)}"
+    if text.startswith("Missing") and command in COMMANDS:
+        help_text = COMMANDS[command][0].__doc__ or ""
         return f"{text} Example: {help_text.rpartition('Example: ')[2].strip()}"
     if text.endswith(OF_IMAGES):
-        from pefourier.cli.vocabulary import instead_of, owners_of
-
-        owned = arguments[0] in owners_of(app, "--grid")
-        return f"{text}; {'give it as --grid' if owned else instead_of('--grid', arguments[0])}"
+        owned = command in owners_of("--grid")
+        return f"{text}; {'give it as --grid' if owned else instead_of('--grid', command)}"
     options = getattr(getattr(error, "param", None), "opts", [])
-    given = [value for option, value in pairwise(arguments) if option in options]
-    if not given or any(repr(value) in text or shown(value) in text for value in given):
+    values = [value for option, value in pairwise(arguments) if option in options]
+    if not values or any(repr(value) in text or shown(value) in text for value in values):
         return text
-    return f"{text}; got {shown(given[-1])}"
+    return f"{text}; got {shown(values[-1])}"
+
+
+def suggest(word: str) -> str:
+    """What somebody may have meant by a word that is no command: an option, or a command."""
+    short, names = word.lower(), {name.partition("-")[0]: name for name in COMMANDS}
+    owners = {
+        option: name
+        for name, parameter in [*options_of(typer.main.get_command(program()))][::-1]
+        for option in parameter.opts
+    }
+    likely = nearest(short, COMMANDS) or names.get(nearest(short, names) or "")
+    longer = [option for option in owners if option.startswith(f"--{short}-") and not likely]
+    for option in [f"--{short}"] * (f"--{short}" in owners) + longer:
+        command = " ".join(dict.fromkeys(("pefourier", owners[option])))
+        return f"It is an option: '{command} {option}'."
+    terms = [t.term for t in command_terms() if short in (*t.meaning.lower().split(), *t.also)]
+    likely = next(iter(terms), likely)
+    return f"Did you mean {likely!r}?" if likely else "pefourier --help has all."
+
+
+def owners_of(option: str) -> list[str]:
+    """The commands that take an option."""
+    pairs = options_of(typer.main.get_command(program()))
+    return [name for name, parameter in pairs if option in parameter.opts and name != "pefourier"]
+
+
+def instead_of(option: str, command: str) -> str:
+    """What to do where a command does not take an option of others."""
+    return INSTEAD.get((command, option), f"{command} does not take it")
 
 
 def cut_arguments(text: str, arguments: list[str]) -> str:

@@ -25,22 +25,22 @@ def refuse_overwriting(values: Mapping[str, Any]) -> None:
     written = {key: values[key] for key in WRITTEN if values.get(key)}
     if not any(map(os.path.exists, written.values())):
         return
-    read = {identity: path for path in files_read(values) for identity in identities(path)}
+    inputs = {identity: path for path in files_read(values) for identity in identities(path)}
     for key, out in written.items():
         targets = files_in(out, OF_FOLDERS) if os.path.isdir(out) else [out]
-        taken = [read[i] for path in targets for i in identities(path) if i in read]
-        if taken:
+        replaced = [inputs[i] for path in targets for i in identities(path) if i in inputs]
+        if replaced:
             option = f"--{key.replace('_', '-')} {shown(out)}"
-            what = f"would replace {label(taken[0])}, which is read; name another"
-            raise PefourierError(f"{option} {what} {'folder' if os.path.isdir(out) else 'file'}")
+            fault = f"would replace {label(replaced[0])}, which is read; name another"
+            raise PefourierError(f"{option} {fault} {'folder' if os.path.isdir(out) else 'file'}")
 
 
 def files_read(values: Mapping[str, Any]) -> Iterator[str]:
     """The files that a command may read: each SPEC up to its name of a part, and its model's."""
     for key in READ:
-        given = values.get(key) or ()
-        for text in [given] if isinstance(given, str) else given:
-            ends = [found.start() for found in re.finditer("[#@]", text)]
+        texts = values.get(key) or ()
+        for text in [texts] if isinstance(texts, str) else texts:
+            ends = [mark.start() for mark in re.finditer("[#@]", text)]
             for path in (text, *(text[:end] for end in ends)):
                 yield path
                 if key not in OF_DATA and os.path.exists(path):

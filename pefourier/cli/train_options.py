@@ -10,22 +10,12 @@ from pefourier.errors import unknown
 from pefourier.train.data import PUBLISHED, SYNTHETIC
 from pefourier.train.options import GROUPS, SETTINGS, Options, flag_of, help_of
 
-HELP = (
-    f"The authors' setting as far as it is known ({' or '.join(SETTINGS)}): d 240, 10 heads, "
-    "feed-forward 2048, dropout .1, Adam at 1e-5, patience 40, at most 200 epochs of batches of "
-    "16; what is given beside it wins."
-)
-Setting = Annotated[
-    str | None, typer.Option("--setting", metavar="NAME", help=HELP, rich_help_panel="Training")
-]
-
-
 IN_STEPS = {"epochs": "steps", "patience": "patience_steps"}  # the same in another unit
 
 
-def fill_options(given: Any, setting: str | None, context: typer.Context) -> Options:
+def fill_options(typed: Any, setting: str | None, context: typer.Context) -> Options:
     """The options of the command line, with what a published setting says of the others."""
-    return Options(**vars(given) | preset(setting, context))
+    return Options(**vars(typed) | preset(setting, context))
 
 
 def preset(setting: str | None, context: typer.Context) -> dict[str, Any]:
@@ -66,6 +56,12 @@ def annotation(field: Field) -> Any:
     return Annotated[kind, typer.Option(*flags, **facts)]
 
 
-TrainOptions = make_dataclass(  # what `asking` makes options of
-    "TrainOptions", [(f.name, annotation(f), f.default) for f in fields(Options)], frozen=True
+PLACES = {name: place for place, names in enumerate(GROUPS.values()) for name in names}
+TrainOptions = make_dataclass(  # as `with_shared_options` reads them
+    "TrainOptions",
+    [
+        (f.name, annotation(f), f.default)
+        for f in sorted(fields(Options), key=lambda f: PLACES[f.name])
+    ],
+    frozen=True,
 )

@@ -4,7 +4,8 @@ import numpy as np
 
 from pefourier.diagnosis import grid_rules, table_rules
 from pefourier.diagnosis.identify import identify
-from pefourier.diagnosis.table_rules import SAMPLE, TableFacts, is_constant, without_rounding
+from pefourier.diagnosis.table_facts import SAMPLE, TableFacts, is_constant
+from pefourier.diagnosis.wave_rules import without_rounding
 from pefourier.encodings.encoding import Encoding, Finding
 from pefourier.geometry.closest import ClosestPair
 from pefourier.geometry.precision import coarse_eps
@@ -12,6 +13,7 @@ from pefourier.geometry.precision import coarse_eps
 __all__ = ["diagnose", "identify", "is_constant", "without_rounding"]
 
 SEVERITIES = ("error", "warning", "note")  # worst first
+NO_ROTATION = ("lost-minus", "not-a-rotation", "queries-keys-differ")
 UNTRAINED = ("untrained", "random-codes")  # explain all others
 
 
@@ -61,12 +63,12 @@ def diagnose_rows(
 ) -> tuple[dict | None, list[Finding]]:
     """What the rows of a table are, and what is wrong with them."""
     table = enc.table()
+    if any(entry.severity == "error" and entry.code in NO_ROTATION for entry in enc.findings):
+        return None, []  # whatever formula the codes follow, what turns queries and keys does not
     eps = max(enc.eps, coarse_eps(table[:SAMPLE]))
     identified = identify(table, eps)
     if is_constant(table):
         return identified, [table_rules.constant_codes(table)]
-    if any(finding.code == "not-a-rotation" for finding in enc.findings):  # its columns are, too
-        return identified, []
     facts = TableFacts(table, eps, identified, closest, rank, stored=enc.eps)
     return identified, [finding for rule in table_rules.RULES for finding in rule(facts)]
 

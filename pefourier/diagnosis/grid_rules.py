@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from pefourier.diagnosis.identify import identification, identify
-from pefourier.diagnosis.table_rules import SEARCHED
+from pefourier.diagnosis.table_facts import SEARCHED
 from pefourier.diagnosis.whose import matching_conventions, spec_of_axes
 from pefourier.encodings import load
 from pefourier.encodings.axis_parts import axis_columns, axis_lines
@@ -53,11 +53,6 @@ class GridFacts:
         """Names of the axes, the slowest first."""
         return tuple(axis_letters(len(self.sides)))
 
-    @property
-    def index(self) -> np.ndarray:
-        """The point of each row, as rows stand."""
-        return np.arange(len(self.table))
-
     @cached_property
     def places(self) -> np.ndarray:
         """Coordinates of the points, (n, axes)."""
@@ -81,10 +76,16 @@ class GridFacts:
         lines = axis_lines(self.table.reshape(*self.sides, -1))
         return [line[:, places] for line, places in zip(lines, self.columns, strict=True)]
 
+    def values(self, key: str, default: Any = None) -> list:
+        """A parameter of each axis' formula; none where not all are known."""
+        if not self.formulas or None in self.formulas:
+            return []
+        return [formula["params"].get(key, default) for formula in self.formulas]
+
     @cached_property
     def residual(self) -> float:
         """T of the rows as they stand."""
-        return self.residual_of(self.sides, self.index)
+        return self.residual_of(self.sides, np.arange(len(self.table)))
 
     @property
     def rounding(self) -> float:
@@ -160,32 +161,16 @@ def order_of_rows(facts: GridFacts) -> Iterator[Finding]:
     """Rows that fit the grid in another order: columns first, blocks of 2 x 2, or shifted."""
     if not facts.is_disordered:
         return
-    *frames, height, width = facts.sides
+    index, (*frames, height, width) = np.arange(len(facts.table)), facts.sides
     exchanged = (*frames, width, height)
-    if 1 not in (height, width) and facts.fits_better(exchanged, facts.index):
+    if 1 not in (height, width) and facts.fits_better(exchanged, index):
         yield finding("grid-transposed", grid=size_of(exchanged), residual=facts.residual)
     if width % 2 == height % 2 == 0 and facts.fits_better(facts.sides, rows_of_blocks(facts.sides)):
         yield finding("row-order")
     shifts = (k for k in SHIFTS if abs(k) < len(facts.table))
-    shift = next((k for k in shifts if facts.fits_better(facts.sides, facts.index - k)), 0)
+    shift = next((k for k in shifts if facts.fits_better(facts.sides, index - k)), 0)
     if shift:
-        way = way_back(shift, len(facts.prefix) + shift)
-        sign = "-" if shift > 0 else "+"
-        yield finding("prefix-shift", "points", sign=sign, by=abs(shift), way=way)
-
-
-def way_back(shift: int, behind: int) -> str:
-    """What to do about rows that stand so many points too late, the first behind so many rows.
-
-    >>> way_back(-1, 0)
-    'cut what follows the last point (t[:-1]), and leave out --prefix'
-    """
-    option = f"give --prefix {behind}" if behind > 0 else "leave out --prefix"
-    if behind < 0:
-        return "the first points are missing: read the whole table again"
-    if shift < 0:
-        return f"cut what follows the last point (t[:{shift}]), and {option}"
-    return f"the last points are not behind the others: read the whole table again, and {option}"
+        yield finding("prefix-shift", sign="-" if shift > 0 else "+", by=abs(shift))
 
 
 def axes_without_effect(facts: GridFacts) -> Iterator[Finding]:
@@ -195,15 +180,15 @@ def axes_without_effect(facts: GridFacts) -> Iterator[Finding]:
     changing = np.sort(np.concatenate(facts.columns))
     halves = np.split(facts.table[:, changing[: len(changing) // 2 * 2]], 2, axis=1)
     effects = dict(zip(facts.names, map(len, facts.columns), strict=True))
-    others = [name for name, count in effects.items() if count]
+    effective = [name for name, count in effects.items() if count]
     for name, side in zip(facts.names, facts.sides, strict=True):
         if effects[name] or side == 1:
             continue
-        if len(others) == 1 and halves[0].size and (halves[0] == halves[1]).all():
-            word = WORDS.get(others[0], "point")
-            yield finding("axis-duplicated", other=others[0], name=name, word=word)
+        if len(effective) == 1 and halves[0].size and (halves[0] == halves[1]).all():
+            word = WORDS.get(effective[0], "point")
+            yield finding("axis-duplicated", other=effective[0], name=name, word=word)
         else:
-            yield finding("axis-missing", name=name, others="/".join(others), side=side)
+            yield finding("axis-missing", name=name, others="/".join(effective), side=side)
 
 
 def flat_codes(facts: GridFacts) -> Iterator[Finding]:
@@ -241,44 +226,36 @@ def ends_that_meet(facts: GridFacts) -> Iterator[Finding]:
 
 def other_side(facts: GridFacts) -> Iterator[Finding]:
     """Coordinates divided by the other axis' side."""
-    if len(facts.parts) != 2 or facts.sides[0] == facts.sides[1] or None in facts.formulas:
+    if len(facts.sides) != 2 or facts.sides[0] == facts.sides[1]:
         return
-    down, right = (f["params"].get("step") for f in facts.formulas)
-    if down is None or right is None:
+    (height, width), steps = facts.sides, tuple(facts.values("step"))
+    if not steps or None in steps:
         return
-    height, width = facts.sides
+    down, right = steps
     crossed = abs(down * width - right * height) <= 1e-4 * right * height
     if crossed and abs(down - right) > 1e-4 * right:
-        steps, grid = (down, right), facts.sides
-        yield finding("normalised-by-other-side", steps=steps, sides=grid)
+        yield finding("normalised-by-other-side", steps=steps, sides=facts.sides)
 
 
 def layouts_of_axes(facts: GridFacts) -> Iterator[Finding]:
     """Sines and cosines laid out differently in the parts of the axes."""
-    if len(facts.parts) < 2 or None in facts.formulas:
-        return
-    layouts = [f["params"].get("layout") for f in facts.formulas]
-    firsts = [f["params"].get("first", "cos") for f in facts.formulas]
+    layouts, firsts = facts.values("layout"), facts.values("first", "cos")
     if len(set(layouts)) > 1 or len(set(firsts)) > 1:
-        parts = ", ".join(
-            f"{n} {layout} ({first} first)"
-            for n, layout, first in zip(facts.names, layouts, firsts, strict=True)
-        )
+        axes = zip(facts.names, layouts, firsts, strict=True)
+        parts = ", ".join(f"{name} {layout} ({first} first)" for name, layout, first in axes)
         yield finding("layouts-mixed", parts=parts)
 
 
 def conventions_of_axes(facts: GridFacts) -> Iterator[Finding]:
     """Coordinates at the centres of patches, and those too small for any wave to turn."""
-    if not facts.parts or None in facts.formulas:
-        return
-    steps = [f["params"].get("step", 1.0) for f in facts.formulas]
-    offsets = [f["params"].get("offset", 0) for f in facts.formulas]
-    halves = [n for n, o in zip(facts.names, offsets, strict=True) if abs(o - 0.5) < 1e-3]
+    steps, offsets = facts.values("step", 1.0), facts.values("offset", 0)
+    axes = [*zip(facts.names, facts.sides, steps, offsets, strict=True)] if steps else []
+    halves = [name for name, _, _, offset in axes if abs(offset - 0.5) < 1e-3]
     if halves:
         yield finding("half-offset", names=" and ".join(halves))
     still = [
         name
-        for name, step, side in zip(facts.names, steps, facts.sides, strict=True)
+        for name, side, step, _ in axes
         if side > SHORT and min(abs(step * n - 1) for n in (side, side - 1)) < 1e-3
     ]
     if still:

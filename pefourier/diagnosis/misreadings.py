@@ -1,89 +1,68 @@
-"""How may a rotation be misread? Its settings with the slips that engines are known to make.
+"""Which one slip makes a rotation another? Settings changed one at a time, rebuilt and compared.
 
 Conventions
 -----------
-Settings are the parameters of ``rope``: d, rho, partial, scaling and that scaling's own. A slip is
-a change of some of them, under a code that misreadings.toml explains; a reading is what comes of
-it: frequencies in radians per position, one a pair, and the factor before the waves.
+Settings are the parameters of ``rope``: d, rho, partial, scaling and that scaling's own. A slip
+changes one of them, or the frequencies or positions that come of them; misreadings.toml lists slips
+and the values that are tried. A reading is what comes of a slip: frequencies in radians per
+position, one a pair, and the waves at any positions. It explains another rotation where that has
+its waves, to rounding; where none does, nothing is guessed.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from itertools import product
-from math import log
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from math import log, pi, sqrt
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
-from pefourier.encodings import load
+from pefourier.diagnosis.pairs import PairWaves, Waves, shifted_waves, waves_differ, waves_of_phases
+from pefourier.encodings import build, load
 from pefourier.encodings.encoding import Encoding
 from pefourier.encodings.families.rotary import (
     Head,
     rotation_if_any,
     rotation_of,
     scaling_parameters,
+    yarn_limits,
 )
-from pefourier.encodings.sources.config import HEADS as HEAD_COUNTS
-from pefourier.encodings.sources.config import WIDTH, ModelConfig
+from pefourier.encodings.readings import positions_below
 from pefourier.encodings.sources.layers import open_model, read_layers
 from pefourier.encodings.sources.models import rotary
 from pefourier.errors import PefourierError, shown
-from pefourier.geometry.precision import FORMATS, rounded
+from pefourier.files import read_toml
+from pefourier.geometry.precision import FLOAT32_EPS, FORMATS, phase_rounding, rounded
 
-SAID = Path(__file__).with_suffix(".toml")  # of misreadings by code: what was done
-HEADS = (64, 80, 96, 128, 160, 192, 256)
-LENGTHS = (*(2**k for k in range(11, 18)), 40960)
-FACTORS = (2, 4, 8, 16, 32, 64)
-RAMP = {  # limits of ramps
-    "beta_fast": (8.0, 16.0, 24.0, 32.0, 48.0, 64.0),
-    "beta_slow": (1.0, 2.0, 4.0),
-    "low_freq_factor": (1.0, 2.0, 4.0),
-    "high_freq_factor": (1.0, 2.0, 4.0, 8.0, 16.0),
-}
-ALONE = ""
-CATEGORY = {  # of settings that are misread together, one of each
-    **dict.fromkeys(("divisor", "scaling-added"), ALONE),
-    **dict.fromkeys(("base-default", "base"), "base"),
-    **dict.fromkeys(("partial-ignored", "partial", "head-size"), "width"),
-}
+SLIPS = Path(__file__).with_suffix(".toml")
+HEADS = (32, 64, 80, 96, 128, 160, 192, 256)
+FARTHEST = 2**17  # rows by whose fitted phases readings are ruled out
+SEARCHED = 2**17  # positions in which the cost of a slip is looked for
+SIMILAR = 1e-6  # relative, to which fitted ratios of frequencies are one
+SHORT, LONG = range(1, 5), range(5, 9)  # digits that a number found between others is rounded to
+DIGITS = range(1, 9)
+NEARBY = (0.0, 1e-7, -1e-7, 1e-5, -1e-5, 1e-3, -1e-3, 0.02, -0.02, 0.1, -0.1)  # on its plateau
 
 
 @dataclass(frozen=True)
-class Slip:
-    """A change of the settings of a rotation."""
+class Cause:
+    """The one slip that explains a difference."""
 
-    code: str
-    changes: Mapping[str, Any]
-    told: Mapping[str, tuple[Any, Any]] | None = None  # where other settings say it, as meant, read
-
-    @property
-    def category(self) -> str:
-        """What it changes: slips of two categories may come together, but those of `ALONE`."""
-        return CATEGORY.get(self.code, "scaling")
+    of: Literal["a", "b", "both"]  # whose settings were misread; both: settings that differ
+    misreadings: tuple[str, ...]  # codes of slips in misreadings.toml
+    changes: Mapping[str, tuple[Any, Any]]  # settings, as meant and as read
+    below: Mapping[str, int | None]  # first position of cosines below .99, .9, .5; None: never
 
 
 @dataclass(frozen=True, eq=False)
-class RotationRead:
-    """What comes of reading a rotation in a certain way."""
+class SlipReading:
+    """What comes of a slip."""
 
-    codes: tuple[str, ...]  # of the misreadings; none: as it is meant
-    changes: Mapping[str, tuple[Any, Any]]  # settings, as meant and as read
-    frequencies: np.ndarray  # (m,)
-    factors: tuple[float, ...]  # before the waves: by the scaling's formula, and as it was
-
-
-@dataclass(frozen=True)
-class Hints:
-    """What is known of the rotation that a reading is to become."""
-
-    pairs: int | None = None
-    settings: Mapping[str, Any] = field(default_factory=dict)
-
-    @property
-    def stated(self) -> bool:
-        """Whether all of its settings are stated, so that none needs to be guessed."""
-        return "d" in self.settings
+    code: str
+    changes: Mapping[str, tuple[Any, Any]]
+    omega: np.ndarray  # (m,)
+    phases: Callable[[np.ndarray], np.ndarray] | None = None  # where not omega times positions
 
 
 def is_rotation(enc: Encoding) -> bool:
@@ -92,8 +71,17 @@ def is_rotation(enc: Encoding) -> bool:
     return enc.act == "rotate" and one_axis and "scaling" in enc.params
 
 
+def has_settings(enc: Encoding) -> bool:
+    """The same, of frequencies that a base and a scaling make; sinusoids have such, too."""
+    if enc.name == "sinusoidal":
+        return enc.params.get("divisor") == "d" and enc.params.get("times") is None
+    return is_rotation(enc) and enc.params.get("inv_freq") is None
+
+
 def meant_settings(enc: Encoding) -> dict[str, Any]:
     """The settings of a rotation that make it again."""
+    if enc.name == "sinusoidal":
+        return {"d": enc.dim, "rho": enc.params["rho"], "partial": 1.0, "scaling": "none"}
     own = scaling_parameters(enc.params["scaling"])
     return {key: enc.params[key] for key in ("d", "rho", "partial", "scaling", *own)}
 
@@ -113,193 +101,429 @@ def change_rotation(enc: Encoding, **changes: Any) -> np.ndarray:
     return rotation_of(meant_settings(enc) | changes, len(enc))[0]
 
 
-def readings(enc: Encoding, hints: Hints) -> Iterator[RotationRead]:
-    """A rotation as it is meant, then with one slip, then with two of different kinds.
+def find_misreading(meant: Encoding, pairs: PairWaves, other: PairWaves) -> Cause | None:
+    """The one slip by which a rotation becomes another, whose fitted or declared pairs are given.
 
-    >>> from pefourier.encodings import load
-    >>> one = load("rope:rho=5e5,scaling=linear,factor=4", 80, 64)
-    >>> [read.codes for read in readings(one, Hints())][:3]
-    [(), ('base-default',), ('scaling-ignored',)]
+    >>> from pefourier.diagnosis.pairs import declared_pairs, fit_pair_waves
+    >>> meant = load("rope", 200, 32)
+    >>> angles = np.outer(np.arange(200), 5e5 ** (-np.arange(16) / 16))
+    >>> table = fit_pair_waves(np.hstack([np.cos(angles), np.sin(angles)]), 2.0**-52)
+    >>> find_misreading(meant, declared_pairs(meant), table).changes
+    {'rho': (10000.0, 500000.0)}
     """
-    factor = enc.params["attention_factor"]
-    yield RotationRead((), {}, enc.measure.frequencies, (factor,))
-    yield from layers_read(enc)
-    if enc.params.get("inv_freq") is not None:
-        return
-    settings = meant_settings(enc)
-    yield from spread_over_head(settings, factor)
-    single = list(slips(enc, settings, hints))
-    joint = [slip for slip in single if slip.category != ALONE]
-    pairs = [(one, two) for one in joint for two in joint if one.category < two.category]
-    for some in [*((one,) for one in single), *pairs]:
-        read = with_slips(settings, some, len(enc), factor)
-        if read is not None:
-            yield read
+    for reading in readings(meant, pairs, other):
+        if explains(reading, pairs, other):
+            below: Mapping[str, int | None] = {}
+            if reading.phases is None and reading.omega.shape == pairs.omega.shape:
+                below = positions_below(pairs.omega, reading.omega, SEARCHED)
+            return Cause("a", (reading.code,), dict(reading.changes), below)
+    return None
 
 
-def with_slips(
-    settings: Mapping[str, Any], some: Sequence[Slip], length: int, factor: float
-) -> RotationRead | None:
-    """A rotation with some slips; None where settings so changed are none."""
-    changed = dict(settings)
-    for slip in some:
-        changed |= slip.changes
-    differing = {
-        key: (settings.get(key), changed[key])
-        for slip in some
-        for key in (slip.changes if slip.told is None else ())
-        if settings.get(key) != changed[key]
-    }
-    differing |= {key: pair for slip in some for key, pair in (slip.told or {}).items()}
-    read = rotation_if_any(changed, length) if differing else None
-    if read is None:  # such a head cannot be scaled so
-        return None
-    factors = (read[1], factor)
-    return RotationRead(tuple(slip.code for slip in some), differing, read[0], factors)
+def explains(reading: SlipReading, pairs: PairWaves, other: PairWaves) -> bool:
+    """Whether another rotation has the waves of a reading, whatever factor is before them."""
+    omega = reading.omega
+    if omega.shape != other.omega.shape or not np.isfinite(omega).all():
+        return False
+    if other.is_declared:
+        slack = phase_rounding(np.abs(omega), FLOAT32_EPS)
+        return reading.phases is None and bool((np.abs(omega - other.omega) <= slack).all())
+    if reading.phases is None:
+        steps = min(other.length, FARTHEST) // other.repeats
+        slack = 0.05 + 2 * sqrt(2 * other.eps) + 4 * steps * phase_rounding(np.abs(omega), 1.0)
+        ways = (1, -1) if other.form and other.form.part == "cos" else (1,)
+        turns = [np.angle(np.exp(1j * (way * omega * other.repeats - other.omega))) for way in ways]
+        turns = turns if not other.has_angles else [omega * other.repeats - other.omega]
+        if (np.abs(turns).min(axis=0) * steps > slack).any():
+            return False
+    source = replace(pairs, omega=omega, factor=other.factor)
+    waves = shifted_waves(source, omega, other)
+    if reading.phases is not None:
+        waves = waves_by(reading.phases, other)
+    return not waves_differ(source, other, waves, stop=True).any()
 
 
-def slips(enc: Encoding, settings: Mapping[str, Any], hints: Hints) -> Iterator[Slip]:
-    """Single changes of the settings of a rotation, the most usual first."""
-    known = hints.settings
-    model = open_model(enc.spec) if "model_type" in enc.params else None
-    for rho in dict.fromkeys((*class_bases(enc, model), 1e4)):
-        yield Slip("base-default", {"rho": rho})
-    implied = [] if hints.stated else list(implied_bases(settings, model))
-    if known.get("rho"):
-        yield from (slip for slip in implied if not is_round(slip.changes["rho"]))
-        yield Slip("base", {"rho": known["rho"]})
-    longest = model and model.longest()
-    yield from scaling_slips(settings, known, longest)
-    yield from implied
-    if settings["scaling"] == "none" and not hints.stated:
-        yield from added_scalings(longest)
-    d, partial = settings["d"], settings["partial"]
-    if partial != 1:
-        yield Slip("partial-ignored", {"partial": 1.0})
-    if hints.pairs is not None and 2 * hints.pairs < d:
-        yield Slip("partial", {"partial": 2 * hints.pairs / d})
-    sizes = [] if model is None else [split_width(model)]
-    sizes += [known.get("d"), hints.pairs and round(2 * hints.pairs / partial), *HEADS]
-    for size in dict.fromkeys(filter(None, sizes)):
-        yield Slip("head-size", {"d": size})
+def waves_by(phases: Callable[[np.ndarray], np.ndarray], other: PairWaves) -> Waves:
+    """Waves by phases (n, m) of positions, with another's factor, and angles where it has them."""
+    return lambda positions: waves_of_phases(phases(positions), other.factor, other.form)
 
 
-def implied_bases(settings: Mapping[str, Any], model: ModelConfig | None) -> Iterator[Slip]:
-    """Slips that make a geometric grid another one, as another base would."""
-    d, rho = settings["d"], settings["rho"]
-    r = int(d * settings["partial"])
-    width = model and model.config.count(*WIDTH)
-    sizes = (2 * d, d // 2, *HEADS, width) if r == d else ()
-    for size in dict.fromkeys(size for size in sizes if size not in (0, d, None)):
-        yield Slip("divisor", {"rho": rho ** (d / size)}, {"d": (d, size)})
-    if settings["scaling"] == "none" and r > 2:
-        for factor in map(float, FACTORS):
-            told = {"scaling": ("none", "ntk"), "factor": (None, factor)}
-            yield Slip("scaling-added", {"rho": rho * factor ** (r / (r - 2))}, told)
+def readings(meant: Encoding, pairs: PairWaves, other: PairWaves) -> Iterator[SlipReading]:
+    """A rotation with each slip, those whose values people choose before those that are fitted."""
+    omega = pairs.omega
+    yield from scaled_positions(omega, other)
+    yield from layers_read(meant)
+    if has_settings(meant):
+        settings = meant_settings(meant)
+        rebuild = partial(reading_with, settings, len(meant), other)
+        changed = [*chosen_changes(meant, settings, other)]
+        yield from filter(None, (rebuild(code, changes) for code, changes in changed))
+        yield from other_ramps(settings, len(meant))
+        yield from exponents(settings, omega, other)
+        yield from fitted_changes(settings, len(meant), other, SHORT)
+        yield from added_scalings(settings, len(meant), other)
+        yield from fitted_changes(settings, len(meant), other, LONG)
+    yield from coarse_readings(omega)
+    yield from one_factor(omega, other)
+    yield from one_pair(omega, other)
 
 
-def is_round(rho: float) -> bool:
-    """Whether a base has few digits, as those that people choose: it is one then.
-
-    >>> is_round(1e6 ** (64 / 128)), is_round(5e5 ** (64 / 128))
-    (True, False)
-    """
-    return abs(rho - float(f"{rho:.3g}")) <= 1e-6 * rho
-
-
-def added_scalings(longest: int | None) -> Iterator[Slip]:
-    """Scalings that an engine may apply of itself; ntk is among the `implied_bases`."""
-    for factor in map(float, FACTORS):
-        yield Slip("scaling-added", {"scaling": "linear", "factor": factor})
-    for original in dict.fromkeys(filter(None, (longest, *LENGTHS))):
-        for scaling in ("yarn", "llama3"):
-            for factor in map(float, FACTORS):
-                changes = {"scaling": scaling, "factor": factor, "original": original}
-                yield Slip("scaling-added", changes)
+def reading_with(
+    settings: Mapping[str, Any],
+    length: int,
+    other: PairWaves,
+    code: str,
+    changes: Mapping[str, Any],
+) -> SlipReading | None:
+    """A rotation with some settings changed; None where they are none, or are what they were."""
+    differing = {k: (settings.get(k), v) for k, v in changes.items() if settings.get(k) != v}
+    read = rotation_if_any(dict(settings) | dict(changes), length) if differing else None
+    return SlipReading(code, differing, read[0]) if read else None
 
 
-def class_bases(enc: Encoding, model: ModelConfig | None) -> Iterator[float]:
-    """The base that the model type of a config has by default."""
-    if model is not None and model.row.get("kind") == "rotary":
-        layers = model.row.get("layers", {})
-        part = enc.spec.rpartition("#")[2].rpartition(".")[2]
-        yield rotary(model.row, part if part in layers else next(iter(layers), "")).base
-
-
-def split_width(model: ModelConfig) -> int | None:
-    """The width of a model over its heads."""
-    width, heads = model.config.count(*WIDTH), model.config.count(*HEAD_COUNTS)
-    return width // heads if width and heads else None
-
-
-def scaling_slips(
-    settings: Mapping[str, Any], known: Mapping[str, Any], longest: int | None
-) -> Iterator[Slip]:
-    """Changes of the scaling of a rotation."""
-    scaling, factor = settings["scaling"], settings.get("factor")
-    if scaling not in ("none", "proportional"):
-        yield Slip("scaling-ignored", {"scaling": "none"})
+def chosen_changes(
+    meant: Encoding, settings: Mapping[str, Any], other: PairWaves
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Codes and changes of settings to values that people choose."""
+    model = open_model(meant.spec) if "model_type" in meant.params else None
+    for rho in class_bases(meant):
+        yield "base-default", {"rho": rho}
+    scaling = settings["scaling"]
+    for code, slip in read_toml(SLIPS).items():
+        if scaling in slip.get("when", [scaling]) and "set" in slip:
+            yield code, slip["set"]
+        for pair in slip.get("swap", ()):
+            if all(settings.get(key) is not None for key in pair):
+                yield code, dict(zip(pair, (settings[key] for key in pair[::-1]), strict=True))
+        if settings.get(slip.get("key", "")):
+            values = slip["values"]
+            if slip["key"] == "original":
+                longest = model.longest() if model else None
+                factor = settings.get("factor") or 1.0
+                own = (longest, settings["original"] * factor, settings["original"] / factor)
+                values = [int(v) for v in (*filter(None, own), *values)]
+            yield from ((code, {slip["key"]: number}) for number in values)
     if "truncate" in settings:
-        yield Slip("truncate", {"truncate": not settings["truncate"]})
-    if "short_factor" in settings:
-        swapped = {"short_factor": "long_factor", "long_factor": "short_factor"}
-        yield Slip("factor-list", {key: settings[other] for key, other in swapped.items()})
-    if original := settings.get("original"):
-        lengths = [known.get("original"), longest, int(original * factor), int(original / factor)]
-        for length in dict.fromkeys(filter(None, (*lengths, *LENGTHS))):
-            yield Slip("original-length", {"original": length})
-    if factor:
-        ratio = longest / original if longest and original else None
-        for other in dict.fromkeys(filter(None, (known.get("factor"), ratio, *FACTORS))):
-            yield Slip("factor", {"factor": float(other)})
-        for other in ("linear", "ntk", "yarn", "llama3", "dynamic"):
-            yield Slip("scaling-type", {"scaling": other})
-    ramp = {key: known[key] for key in RAMP if key in settings and key in known}
-    if ramp:
-        yield Slip("ramp", ramp)
+        yield "truncate", {"truncate": not settings["truncate"]}
+    for kind in ("linear", "ntk", "yarn", "llama3") if settings.get("factor") else ():
+        yield "scaling-type", {"scaling": kind}
+    count, d = 2 * len(other.omega), settings["d"]
+    if settings["partial"] != 1:
+        yield "partial-ignored", {"partial": 1.0}
+    if count < d:
+        yield "partial", {"partial": count / d}
+    for size in dict.fromkeys((round(count / settings["partial"]), *HEADS)):
+        yield "head-size", {"d": size}
+
+
+def class_bases(meant: Encoding) -> Iterator[float]:
+    """The base that the model type of a config has by default."""
+    if "model_type" in meant.params:
+        row = open_model(meant.spec).row
+        if row.get("kind") == "rotary":
+            layers = row.get("layers", {})
+            part = meant.spec.rpartition("#")[2].rpartition(".")[2]
+            yield rotary(row, part if part in layers else next(iter(layers), "")).base
+
+
+def scaled_positions(omega: np.ndarray, other: PairWaves) -> Iterator[SlipReading]:
+    """Other units of angles, whole positions divided, the other way to turn."""
+    for unit, told in ((180 / pi, "p w 180 / pi"), (pi / 180, "p w pi / 180")):
+        yield SlipReading("degrees", {"angle": ("p w", told)}, omega * unit)
+    yield SlipReading("reversed", {}, -omega)
+    k = other.repeats
+    if k > 1:
+        changes = {"positions": ("p", f"p // {k}")}
+        yield SlipReading(
+            "positions-divided", changes, omega, lambda p: np.multiply.outer(p // k, omega)
+        )
+
+
+def one_factor(omega: np.ndarray, other: PairWaves) -> Iterator[SlipReading]:
+    """All frequencies times one number, which the fastest pair that folds nowhere tells."""
+    if omega.shape != other.omega.shape:
+        return
+    turning = np.flatnonzero((omega != 0) & (np.abs(other.omega) < 1))
+    for k in turning[:1]:
+        ratio = float(other.omega[k] / omega[k])
+        for digits in DIGITS:
+            step = float(f"{ratio:.{digits}g}")
+            yield SlipReading("step", {"positions": ("p", f"{step:g} p")}, omega * step)
+            if step and (inverse := float(f"{1 / ratio:.{digits}g}")):
+                yield SlipReading("step", {"positions": ("p", f"p / {inverse:g}")}, omega / inverse)
+
+
+def one_pair(omega: np.ndarray, other: PairWaves) -> Iterator[SlipReading]:
+    """One pair alone that turns otherwise."""
+    if omega.shape == other.omega.shape and len(omega) > 2:
+        k = int(np.abs(other.omega - omega).argmax())
+        changed = omega.copy()
+        changed[k] = other.omega[k]
+        pair = {f"frequency of pair {k}": (float(omega[k]), float(changed[k]))}
+        yield SlipReading("single-pair", pair, changed)
+
+
+def other_ramps(settings: Mapping[str, Any], length: int) -> Iterator[SlipReading]:
+    """The ramp of YaRN or Llama 3 the other way, or with parentheses that stand elsewhere."""
+    head = Head(settings["d"], settings["rho"], settings["partial"], length)
+    theta, factor = head.grid(), settings.get("factor") or 1.0
+    if settings["scaling"] == "yarn":
+        keys = ("original", "beta_fast", "beta_slow", "truncate")
+        low, high = yarn_limits(head, **{key: settings[key] for key in keys})
+        at, divided = np.arange(len(theta)), 1
+    elif settings["scaling"] == "llama3":
+        low, high = settings["low_freq_factor"], settings["high_freq_factor"]
+        at, divided = settings["original"] * theta / (2 * pi), 0
     else:
-        limits = [[(key, limit) for limit in RAMP[key]] for key in RAMP if key in settings]
-        yield from (Slip("ramp", dict([one])) for own in limits for one in own)
-        yield from (Slip("ramp", dict(both)) for both in product(*limits) if len(both) > 1)
+        return
+    span = high - low or 0.001
+    ramp = np.clip((at - low) / span, 0, 1)
+    ramps = [("reversed", 1 - ramp)]
+    for own in (at - low / span, (at - low) / (high or 0.001) - low, at / span - low):
+        ramps.append(("parentheses", np.clip(own, 0, 1)))
+    for way, own in ramps:
+        share = own if divided else 1 - own  # of what is over factor
+        omega = theta / factor * share + theta * (1 - share)
+        yield SlipReading(f"ramp-{way}", {}, omega)
+    if settings["scaling"] == "yarn":
+        for turns in (2 * pi, 4 * pi**2):  # original / (n 2 pi) as original / n, original / n 2 pi
+            limits = {key: settings[key] / turns for key in ("beta_fast", "beta_slow")}
+            read = rotation_if_any(dict(settings) | limits, length)
+            if read:
+                yield SlipReading("ramp-parentheses", {}, read[0])
 
 
-def spread_over_head(settings: Mapping[str, Any], factor: float) -> Iterator[RotationRead]:
-    """The first frequencies of the grid of the whole head, where a share of it turns."""
-    d, partial = settings["d"], settings["partial"]
-    if partial < 1 and settings["scaling"] == "none":
-        grid = Head(d, settings["rho"], 1.0, 1).grid()[: int(d * partial) // 2]
-        yield RotationRead(("partial-grid",), {}, grid, (factor,))
+def exponents(
+    settings: Mapping[str, Any], omega: np.ndarray, other: PairWaves
+) -> Iterator[SlipReading]:
+    """Exponents of another head, or of the pair before or behind, scaled as the rotation is."""
+    d, rho, turned = settings["d"], settings["rho"], int(settings["d"] * settings["partial"])
+    sizes = (turned - 2, turned - 1, turned + 2, 2 * turned, turned // 2, *HEADS)
+    for size in dict.fromkeys(n for n in sizes if n > 1 and n != turned):
+        base = rho ** (turned / size)
+        name = {turned - 2: "d - 2", turned - 1: "d - 1", turned + 2: "d + 2"}.get(size, size)
+        read = rotation_if_any(dict(settings) | {"rho": base}, other.length)
+        if read and not (d != turned and size == d):
+            yield SlipReading("exponent", {"divisor": (turned, name)}, read[0])
+    if settings["partial"] < 1 and settings["scaling"] == "none":
+        yield SlipReading(
+            "partial-grid", {"divisor": (turned, d)}, Head(d, rho, 1.0, 1).grid()[: len(omega)]
+        )
+    for shift in (1, -1, 0.5):
+        step = rho ** (-2 * shift / turned)
+        told = {"exponent": ("2 i / d", f"2 (i {'+' if shift > 0 else '-'} {abs(shift):g}) / d")}
+        if settings["scaling"] == "none":
+            yield SlipReading("exponent", told, omega * step)
 
 
-def layers_read(enc: Encoding) -> Iterator[RotationRead]:
+def fitted_changes(
+    settings: Mapping[str, Any], length: int, other: PairWaves, digits: range
+) -> Iterator[SlipReading]:
+    """One number of the settings, found where the mean logarithm of frequencies is the other's."""
+    turning = other.omega > 0
+    if not turning.any() or (other.omega > 1 + SIMILAR).any():
+        return
+    wanted = np.log(other.omega[turning]).mean()
+    for code, slip in read_toml(SLIPS).items():
+        key = slip.get("key", "")
+        if "range" not in slip or not settings.get(key):
+            continue
+
+        def mean_log(number: float, key: str = key) -> float:
+            read = rotation_if_any(dict(settings) | {key: typed(key, number)}, length)
+            if read is None or read[0].shape != turning.shape or not (read[0] > 0).all():
+                return np.nan
+            return float(np.log(read[0][turning]).mean() - wanted)
+
+        low, high = slip["range"]
+        low = max(low, 1.001 * (settings.get(slip.get("above", "")) or 0))
+        high = min(high, (settings.get(slip.get("under", "")) or high) / 1.001)
+        number = between(mean_log, low, high)
+        for near in (number * (1 + share) for share in NEARBY) if number else ():
+            for count in digits:
+                changes = {key: typed(key, float(f"{near:.{count}g}"))}
+                reading = reading_with(settings, length, other, code, changes)
+                if reading:
+                    yield reading
+
+
+def typed(key: str, number: float) -> float:
+    """A number as its setting takes it: lengths are whole."""
+    return max(1, round(number)) if key == "original" else float(number)
+
+
+def between(difference: Callable[[float], float], low: float, high: float) -> float | None:
+    """Where a monotone function of a positive number changes its sign; None where it does not."""
+    ends = difference(low), difference(high)
+    if not np.isfinite(ends).all() or ends[0] * ends[1] > 0:
+        return None
+    for _ in range(60):
+        middle = (low * high) ** 0.5
+        if difference(middle) * ends[0] > 0:
+            low = middle
+        else:
+            high = middle
+    return (low * high) ** 0.5
+
+
+def added_scalings(
+    settings: Mapping[str, Any], length: int, other: PairWaves
+) -> Iterator[SlipReading]:
+    """Scalings where none was meant, whose factor the slowest pair tells."""
+    plain = rotation_if_any(dict(settings) | {"scaling": "none"}, length)
+    if settings["scaling"] not in ("none", "linear", "ntk") or plain is None:
+        return
+    if plain[0].shape != other.omega.shape:
+        return
+    turned = int(settings["d"] * settings["partial"])
+    slips = read_toml(SLIPS)
+    values, ratio = slips["original-length"]["values"], plain[0][-1] / (other.omega[-1] or np.inf)
+    factors = [float(f"{ratio:.{digits}g}") for digits in (1, 2, 3, 6)]
+    factors += [float(value) for value in slips["factor"]["values"]]  # a slow cosine hides its own
+    for factor in (factor for factor in dict.fromkeys(factors) if factor > 1):
+        kinds = [{"scaling": "ntk", "factor": factor}] if turned > 2 else []
+        kinds += [
+            {"scaling": kind, "factor": factor, "original": n}
+            for n in values
+            for kind in ("llama3", "yarn")
+        ]
+        for changes in kinds:
+            code = "scaling-added" if settings["scaling"] == "none" else "scaling-type"
+            reading = reading_with(settings, length, other, code, changes)
+            if reading:
+                yield reading
+        for kind in ("llama3", "yarn"):
+            scaled = {**settings, "scaling": kind, "factor": factor, "original": values[0]}
+            for reading in fitted_changes(scaled, length, other, DIGITS):
+                if "original" in reading.changes:
+                    found = {"factor": factor, "original": reading.changes["original"][1]}
+                    told = {"scaling": (settings["scaling"], kind)}
+                    told |= {key: (settings.get(key), value) for key, value in found.items()}
+                    yield replace(reading, code="scaling-added", changes=told)
+
+
+def layers_read(enc: Encoding) -> Iterator[SlipReading]:
     """The rotations of the other types of layers of the same config."""
     if "model_type" not in enc.params:
         return
     path, _, part = enc.spec.partition("#")
-    for other in dict.fromkeys(run.part for run in read_layers(path, "")):
-        if other and part.rpartition(".")[2] != other:
-            read = load(f"{path}#{other}", len(enc))
-            factor = read.params["attention_factor"]
-            layer = {"layer": (part, other)}
-            yield RotationRead(("other-layers",), layer, read.measure.frequencies, (factor,))
+    for name in dict.fromkeys(run.part for run in read_layers(path, "")):
+        if name and part.rpartition(".")[2] != name:
+            read = load(f"{path}#{name}", len(enc))
+            yield SlipReading("other-layers", {"layer": (part, name)}, read.measure.frequencies)
 
 
-def factors_read(enc: Encoding) -> dict[float, str]:
+def coarse_readings(omega: np.ndarray) -> Iterator[SlipReading]:
+    """Frequencies, positions or phases in a format of 16 bits."""
+    for name in ("bfloat16", "float16"):
+        near = partial(rounded, form=FORMATS[name])
+        yield SlipReading(f"{name}-frequencies", {}, near(omega))
+
+        def positions(p: np.ndarray, near: Callable = near) -> np.ndarray:
+            return np.multiply.outer(near(p), omega)
+
+        def phases(p: np.ndarray, near: Callable = near) -> np.ndarray:
+            return near(np.multiply.outer(near(p), near(omega)))
+
+        yield SlipReading(f"{name}-positions", {}, omega, positions)
+        yield SlipReading(f"{name}-phases", {}, near(omega), phases)
+
+
+def geometric_rotation(pairs: PairWaves) -> Encoding | None:
+    """The rotation without a scaling that a table of waves is, by the base of its frequencies."""
+    omega, m = pairs.omega, len(pairs.omega)
+    if m < 2 or not (omega > 0).all() or pairs.repeats > 1:
+        return None
+    estimate = float(omega[-1]) ** (-m / (m - 1)) if abs(omega[0] - 1) < 1e-3 else 0.0
+    for digits in DIGITS if estimate > 1 else ():
+        rho = float(f"{estimate:.{digits}g}")
+        meant = build("rope", length=max(pairs.length, 2), d=2 * m, rho=rho)
+        source = replace(pairs, omega=meant.measure.frequencies)
+        waves = shifted_waves(source, source.omega, pairs)
+        if not waves_differ(source, pairs, waves, stop=True).any():
+            return meant
+    return None
+
+
+def changed_settings(a: Encoding, b: Encoding) -> dict[str, tuple[Any, Any]]:
+    """The settings in which two rotations differ, of the first and of the second."""
+    first, second = (
+        meant_settings(enc) | {key: enc.params.get(key) for key in ("layout", "attention_factor")}
+        for enc in (a, b)
+    )
+    keys = dict.fromkeys((*first, *second))
+    changes = {k: (first.get(k), second.get(k)) for k in keys if first.get(k) != second.get(k)}
+    if "attention_factor" in changes:
+        factors = [enc.params.get("attention_factor") for enc in (a, b)]
+        changes["attention_factor"] = (factors[0], factors[1])
+        if factors[0] == factors[1]:
+            del changes["attention_factor"]
+    return changes
+
+
+CODES = {  # of settings that differ between two rotations that are both known
+    "rho": "base",
+    "factor": "factor",
+    "original": "original-length",
+    "beta_fast": "ramp-fast",
+    "beta_slow": "ramp-slow",
+    "low_freq_factor": "ramp-low",
+    "high_freq_factor": "ramp-high",
+    "truncate": "truncate",
+    "partial": "partial",
+    "d": "head-size",
+    "layout": "layout",
+    "attention_factor": "mscale",
+}
+
+
+def settings_cause(a: Encoding, b: Encoding) -> Cause | None:
+    """The settings in which two rotations that are known differ: neither is the other misread."""
+    changes = changed_settings(a, b)
+    kinds = changes.get("scaling")
+    if not changes:
+        return None
+    codes = [CODES[key] for key in changes if key in CODES]
+    if kinds:
+        codes = ["scaling-type"]
+        codes = ["scaling-ignored"] if kinds[1] == "none" else codes
+        codes = ["scaling-added"] if kinds[0] == "none" else codes
+        codes += [CODES[key] for key in ("rho", "d", "partial", "layout") if key in changes]
+    below: Mapping[str, int | None] = {}
+    if a.measure is not None and b.measure is not None and "layout" not in changes:
+        below = positions_below(a.measure.frequencies, b.measure.frequencies, SEARCHED)
+    return Cause("both", tuple(codes) or ("parameters",), changes, below)
+
+
+def describe_changes(changes: Mapping[str, tuple[Any, Any]]) -> str:
+    """Settings as they were meant and read.
+
+    >>> describe_changes({"rho": (10000.0, 500000.0), "factor": (None, 4.0)})
+    'rho 10000 in the first, 500000 in the second; factor 4 in the second alone'
+    """
+
+    def told(value: Any) -> str:
+        if isinstance(value, list | tuple) and len(value) > 4:
+            return f"{len(value)} numbers"
+        return f"{value:.8g}" if isinstance(value, float) else str(value)
+
+    parts = []
+    for key, (first, second) in changes.items():
+        if first is None or second is None:
+            where = "second" if first is None else "first"
+            parts.append(f"{key} {told(second if first is None else first)} in the {where} alone")
+        else:
+            parts.append(f"{key} {told(first)} in the first, {told(second)} in the second")
+    return "; ".join(parts)
+
+
+def stretch_factors(params: Mapping[str, Any]) -> dict[float, str]:
     """Factors before the waves that a slip may make of a scaling's keys, each with its words."""
-    params = enc.params
     factor = params.get("factor") or 1.0
     stretch = 0.1 * log(factor) if factor > 1 else 0.0
-    found = {1.0: "none", 1 + stretch: "0.1 ln factor + 1"}
+    found = {1.0: "1", 1 + stretch: "0.1 ln factor + 1"}
     for key in ("mscale", "mscale_all_dim"):
         if params.get(key):
             found[1 + params[key] * stretch] = f"0.1 {key} ln factor + 1"
-    own = params["attention_factor"]
-    return found | {own * own: "its square"}
-
-
-def coarse_readings(read: RotationRead) -> Iterator[RotationRead]:
-    """A reading, and with its frequencies rounded to formats of 16 bits."""
-    yield read
-    for name in ("bfloat16", "float16"):
-        codes = (*read.codes, f"{name}-frequencies")
-        yield replace(read, codes=codes, frequencies=rounded(read.frequencies, FORMATS[name]))
+    own = float(params.get("attention_factor") or 1.0)
+    return found | {own * own: "the square of what was meant"}

@@ -132,17 +132,17 @@ def reshaping(shape: Sequence[int]) -> str:
     return f"; of an image write {last}, or, where its first axis has the dimensions, {first}"
 
 
-def check_size(what: str, *shape: int, limit: int = COMPUTED) -> None:
+def check_size(subject: str, *shape: int, limit: int = COMPUTED) -> None:
     """Refuse an array larger than a machine can be expected to hold, before the kernel kills."""
     if math.prod(shape) > limit:
         sizes = " × ".join(map(str, shape))
         raise PefourierError(
-            f"{what} would hold {sizes} numbers, the limit is {limit}; "
+            f"{subject} would hold {sizes} numbers, the limit is {limit}; "
             "choose a smaller length or d, or fewer positions"
         )
 
 
-def check_cost(what: str, kind: str, count: float) -> None:
+def check_cost(subject: str, kind: str, count: float) -> None:
     """Refuse, before it is begun, work that takes minutes, or more memory than machines have.
 
     >>> check_cost("a design", "cosines of candidates", 1e9)
@@ -151,19 +151,19 @@ def check_cost(what: str, kind: str, count: float) -> None:
     pefourier.errors.PefourierError: it takes 1e+12 cosines of candidates, some 8000 s; the limit \
 is 2e+09: choose a smaller length or d
     """
-    seconds, most = COSTS[kind]
-    if count > most:
+    seconds, limit = COSTS[kind]
+    if count > limit:
         raise PefourierError(
-            f"{what} takes {count:.2g} {kind}, some {count * seconds:.0f} s; the limit is "
-            f"{most:.2g}: choose a smaller length or d"
+            f"{subject} takes {count:.2g} {kind}, some {count * seconds:.0f} s; the limit is "
+            f"{limit:.2g}: choose a smaller length or d"
         )
 
 
 def check_magnitude(name: str, top: float) -> None:
     """Refuse codes whose largest number is beyond what can be squared and summed."""
-    least, most = MAGNITUDES
-    if top and not least <= top <= most:
+    smallest, largest = MAGNITUDES
+    if top and not smallest <= top <= largest:
         raise PefourierError(
-            f"the codes of {shown(name)} reach {top:.3g}; the largest must be between {least:g} "
-            f"and {most:g} in size: scale them"
+            f"the codes of {shown(name)} reach {top:.3g}; the largest must be between {smallest:g} "
+            f"and {largest:g} in size: scale them"
         )

@@ -68,7 +68,7 @@ def as_plain_text(text: str) -> str:
     >>> as_plain_text(r"half ``d`` of :math:`\sqrt{2/d}\cos\omega_k s`")
     'half d of √(2/d) cos ω_k s'
     """
-    text = re.sub(r":math:`([^`]*)`", lambda found: formula_as_text(found[1]), text)
+    text = re.sub(r":math:`([^`]*)`", lambda match: formula_as_text(match[1]), text)
     return " ".join(text.replace("`", "").split())
 
 

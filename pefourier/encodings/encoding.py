@@ -125,20 +125,20 @@ class Encoding:
     paired: bool = False  # cosines and sines of complex numbers, which are in no order of columns
     anew: Callable[[tuple[int, ...]], "Encoding"] | None = None  # on other sides, where it is drawn
     rates: np.ndarray | None = None  # of waves in time, beside columns that have no measure
-    walk: tuple[Measure, np.ndarray] | None = None  # waves and places (n, axes) of rows, of spans
+    bias: np.ndarray | None = None  # (heads, n, n), of each query to each key
 
     def __len__(self) -> int:
         return len(self.domain)
 
     @property
-    def lag_alone(self) -> bool:
+    def is_shift_invariant(self) -> bool:
         """Whether inner products are declared, which then depend on the lag alone."""
         return self.measure is not None and self.measure.squared_length is not None
 
     @property
     def stationary(self) -> bool:
         """The same of points whose lags are whole steps, which are searched in place of pairs."""
-        return self.lag_alone and self.domain.kind != "time"
+        return self.is_shift_invariant and self.domain.kind != "time"
 
     @property
     def table_limit(self) -> int:
@@ -233,6 +233,47 @@ def from_table(table: np.ndarray, name: str = "table", **facts: Any) -> Encoding
     return Encoding(name, positions(len(table)), table.shape[1], codes, **facts)
 
 
+def is_bias(shape: tuple[int, ...]) -> bool:
+    """Whether an array is a bias (heads, n, n), maybe of a batch of one.
+
+    >>> is_bias((4, 40, 40)), is_bias((1, 4, 40, 40)), is_bias((1, 40, 40)), is_bias((40, 2, 2))
+    (True, True, False, False)
+    """
+    heads, *sides = shape[-3:] if len(shape) in (3, 4) else (0, 0, 1)
+    batch = shape[0] if len(shape) == 4 else 1
+    return batch == 1 and heads > 1 and sides[0] == sides[1] > 2
+
+
+def from_bias(array: np.ndarray, name: str = "bias", **facts: Any) -> Encoding:
+    """The bias (heads, n, n) of each query to each key, whose codes are those of lags.
+
+    They are refused where biases depend on more than the lag, but compared as they are.
+
+    >>> from_bias(np.zeros((2, 3, 3))).table().shape
+    (5, 2)
+    """
+    bias = np.asarray(array, dtype=float)
+    bias = bias[0] if bias.ndim == 4 else bias
+    heads, n, _ = bias.shape
+    if np.isnan(bias).any():
+        raise PefourierError(f"{name} holds NaN; biases must be numbers, or -inf where masked")
+    lags = np.arange(1 - n, n)
+    shifted = np.array_equal(bias[:, 1:, 1:], bias[:, :-1, :-1])
+
+    def codes(x: np.ndarray) -> np.ndarray:
+        if not shifted:
+            raise PefourierError(
+                f"{name} has biases (heads, queries, keys) = {bias.shape} that depend on more than "
+                "key - query: compare it with another; other questions need a number a lag"
+            )
+        profile = np.concatenate([bias[:, -1], bias[:, 0, 1:]], axis=1).T
+        return profile[np.asarray(x) + n - 1]
+
+    facts = {"origin": "code", "lattice": n, **facts}
+    domain = Domain("lag", lags)
+    return Encoding(name, domain, heads, codes, act="bias", bias=bias, **facts)
+
+
 def rows_up_to(table: np.ndarray, length: int | None, what: str) -> np.ndarray:
     """The first `length` rows of a table, by default all."""
     if length is not None and length > len(table):
@@ -309,7 +350,7 @@ def without_mean(enc: Encoding) -> Encoding:
         return np.asarray(enc.codes(x), dtype=float) - mean
 
     params = {**enc.params, "demean": True}
-    return replace(enc, codes=codes, measure=None, walk=None, params=params)
+    return replace(enc, codes=codes, measure=None, params=params)
 
 
 def as_encoding(encoding: Any) -> Encoding:
@@ -322,6 +363,8 @@ def as_encoding(encoding: Any) -> Encoding:
     if isinstance(encoding, Encoding):
         return encoding
     array, eps = numbers(encoding)
+    if is_bias(array.shape):
+        return from_bias(array, eps=eps)
     table, paired = in_rows(array)
     paired |= "complex" in str(getattr(encoding, "dtype", ""))
     enc, sides = from_table(table, eps=eps, paired=paired), image_sides(array.shape)
@@ -339,8 +382,11 @@ def in_rows(array: np.ndarray) -> tuple[np.ndarray, bool]:
     ((3, 8), False)
     """
     shape = table_axes(array.shape)
-    sizes = np.hypot(*np.moveaxis(array, -1, 0)) if len(shape) == 3 and shape[2] == 2 else None
-    paired = sizes is not None and bool(np.ptp(sizes) < ON_CIRCLE * sizes.max())
+    paired = len(shape) == 3 and shape[2] == 2
+    if paired:
+        with np.errstate(all="ignore"):  # of numbers that are refused later
+            sizes = np.hypot(*np.moveaxis(array, -1, 0))
+            paired = bool(np.ptp(sizes) < ON_CIRCLE * sizes.max())
     return array.reshape((shape[0], 2 * shape[1]) if paired else shape), paired
 
 

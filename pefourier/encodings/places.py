@@ -60,14 +60,14 @@ def further_in_words(ratios: Sequence[float]) -> str:
     ('25 %', '25 % along y and 0 % along x', '')
     """
     names = axis_names(len(ratios))
-    known = [(name, max(r - 1, 0.0)) for name, r in zip(names, ratios, strict=True) if r == r]
-    percents = [number(100 * more if more > SAME else 0, 3) + " %" for _, more in known]
-    if all(more <= SAME for _, more in known):
+    excesses = [(name, max(r - 1, 0.0)) for name, r in zip(names, ratios, strict=True) if r == r]
+    percents = [number(100 * excess if excess > SAME else 0, 3) + " %" for _, excess in excesses]
+    if all(excess <= SAME for _, excess in excesses):
         return ""
     if len(set(percents)) == 1:
         return percents[0]
     return " and ".join(
-        f"{percent} along {name}" for percent, (name, _) in zip(percents, known, strict=True)
+        f"{percent} along {name}" for percent, (name, _) in zip(percents, excesses, strict=True)
     )
 
 

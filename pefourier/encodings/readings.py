@@ -20,8 +20,8 @@ PAIRS = 2**10  # pairs whose waves are held at a time
 LEVELS = (0.99, 0.9, 0.5)
 
 
-def lag_sums(frequencies: np.ndarray, most: int = FARTHEST) -> Iterator[tuple[int, np.ndarray]]:
-    r"""Blocks of :math:`\sum_i \cos m\omega_i`, each with its first lag m, from 0 up to `most`.
+def lag_sums(frequencies: np.ndarray, farthest: int = FARTHEST) -> Iterator[tuple[int, np.ndarray]]:
+    r"""Blocks of :math:`\sum_i \cos m\omega_i`, each with its first lag m, from 0 up to `farthest`.
 
     By the addition theorem a block is a product of two small matrices, so that a million lags of
     64 pairs take a tenth of a second.
@@ -32,9 +32,9 @@ def lag_sums(frequencies: np.ndarray, most: int = FARTHEST) -> Iterator[tuple[in
     """
     parts = [frequencies[start : start + PAIRS] for start in range(0, len(frequencies), PAIRS)]
     first, count = 0, STEP * FIRST_STARTS
-    while first < most:
-        rows = -(-(min(first + count, most) - first) // STEP)
-        yield first, sum(sums_from(first, rows, part) for part in parts).ravel()[: most - first]
+    while first < farthest:
+        rows = -(-(min(first + count, farthest) - first) // STEP)
+        yield first, sum(sums_from(first, rows, part) for part in parts).ravel()[: farthest - first]
         first, count = first + count, min(2 * count, STEP * STARTS)
 
 
@@ -61,16 +61,18 @@ def powers_of_waves(count: int, frequencies: np.ndarray) -> np.ndarray:
     return (coarse[:, None] * fine).reshape(-1, len(frequencies))[:count]
 
 
-def first_below(frequencies: np.ndarray, level: float, most: int = FARTHEST) -> int | None:
+def first_below(frequencies: np.ndarray, level: float, farthest: int = FARTHEST) -> int | None:
     """The first lag at which the sum of cosines is below a level; None where none is."""
-    for first, sums in lag_sums(frequencies, most):
+    for first, sums in lag_sums(frequencies, farthest):
         below = np.flatnonzero(sums < level)
         if len(below):
             return first + int(below[0])
     return None
 
 
-def reading_cosine(frequencies: np.ndarray, other: np.ndarray, positions: np.ndarray) -> np.ndarray:
+def reading_cosine(
+    frequencies: np.ndarray, second: np.ndarray, positions: np.ndarray
+) -> np.ndarray:
     r"""Cosine between the codes of two readings of a rotation.
 
     The mean over pairs of :math:`\cos p(w_i - w'_i)`, 1 where both turn alike: what is left where
@@ -80,21 +82,27 @@ def reading_cosine(frequencies: np.ndarray, other: np.ndarray, positions: np.nda
     >>> reading_cosine(one, two, np.array([128, 1024])).round(3)
     array([0.386, 0.25 ])
     """
-    apart = readings_apart(frequencies, other)
-    return np.cos(np.multiply.outer(np.asarray(positions, dtype=float), apart)).mean(axis=1)
+    differences = readings_apart(frequencies, second)
+    return np.cos(np.multiply.outer(np.asarray(positions, dtype=float), differences)).mean(axis=1)
 
 
-def readings_apart(frequencies: np.ndarray, other: np.ndarray) -> np.ndarray:
-    """Differences of two readings' frequencies; pairs that one of them lacks turn in the other."""
-    pairs = max(len(frequencies), len(other))
-    one, two = (np.pad(w, (0, pairs - len(w))) for w in (frequencies, other))
-    return one - two
+def readings_apart(frequencies: np.ndarray, second: np.ndarray) -> np.ndarray:
+    """Differences of two readings' frequencies, over the pairs that turn in both.
+
+    Where these are alike and one turns more, those turn against pairs that stand still.
+    """
+    both = min(len(frequencies), len(second))
+    if both and not np.array_equal(frequencies[:both], second[:both]):
+        return frequencies[:both] - second[:both]
+    pairs = max(len(frequencies), len(second))
+    a, b = (np.pad(w, (0, pairs - len(w))) for w in (frequencies, second))
+    return a - b
 
 
 def positions_below(
     frequencies: np.ndarray,
-    other: np.ndarray,
-    most: int = FARTHEST,
+    second: np.ndarray,
+    farthest: int = FARTHEST,
     levels: Iterable[float] = LEVELS,
 ) -> dict[str, int | None]:
     """The first position at which `reading_cosine` falls below .99, .9 and .5; None: never.
@@ -103,20 +111,26 @@ def positions_below(
     >>> positions_below(one, two)
     {'.99': 3, '.9': 9, '.5': 27}
     """
-    return levels_below(readings_apart(frequencies, other), most, levels)
+    return levels_below(readings_apart(frequencies, second), farthest, levels)
 
 
 def levels_below(
-    apart: np.ndarray, most: int = FARTHEST, levels: Iterable[float] = LEVELS
+    differences: np.ndarray, farthest: int = FARTHEST, levels: Iterable[float] = LEVELS
 ) -> dict[str, int | None]:
-    """The first position at which the mean of cos(p · apart) is below each level."""
-    return {f"{level:g}"[1:]: first_below(apart, level * len(apart), most) for level in levels}
+    """The first position at which the mean of cos(p · differences) is below each level."""
+    return {
+        f"{level:g}"[1:]: first_below(differences, level * len(differences), farthest)
+        for level in levels
+    }
 
 
-def layouts_apart(frequencies: np.ndarray) -> np.ndarray:
+def layouts_apart(frequencies: np.ndarray, second: np.ndarray | None = None) -> np.ndarray:
     """Differences of the columns' frequencies where partners are halves or side by side.
 
-    Column j turns with pair j mod m in one layout and with pair j // 2 in the other.
+    Column j turns with pair j mod m in one layout and with pair j // 2 in the other, by the
+    frequencies of a second reading where there is one.
     """
+    second = frequencies if second is None else second
+    second = np.pad(second, (0, max(len(frequencies) - len(second), 0)))[: len(frequencies)]
     columns = np.arange(2 * len(frequencies))
-    return frequencies[columns % len(frequencies)] - frequencies[columns // 2]
+    return frequencies[columns % len(frequencies)] - second[columns // 2]

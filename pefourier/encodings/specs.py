@@ -14,21 +14,25 @@ from typing import Any, Literal
 
 from pefourier.encodings import families  # noqa: F401 (which fill the registry)
 from pefourier.encodings.checks import check_count
-from pefourier.encodings.conventions import list_conventions, specs_of_convention
+from pefourier.encodings.conventions import list_conventions
 from pefourier.encodings.descriptions import describe
-from pefourier.encodings.encoding import Encoding, as_encoding, from_table, rows_up_to
+from pefourier.encodings.encoding import (
+    Encoding,
+    as_encoding,
+    from_bias,
+    from_table,
+    rows_up_to,
+)
 from pefourier.encodings.findings import finding
-from pefourier.encodings.grids import check_sides, count_points, on_grid
-from pefourier.encodings.refused import refuse_known
+from pefourier.encodings.grids import check_sides, count_points, on_grid, with_grid_note
 from pefourier.encodings.registry import (
     BUILDERS,
     build,
     canonical_spec,
     parse_parameters,
-    unknown_encoding,
 )
+from pefourier.encodings.unknown_specs import not_here, refuse_hash, unknown_spec
 from pefourier.errors import PefourierError, shown
-from pefourier.files import data_names, missing
 
 NAMED = {  # what an array holds in place of codes, by its name
     "biases-as-codes": re.compile(
@@ -36,10 +40,6 @@ NAMED = {  # what an array holds in place of codes, by its name
     ),
     "lags-as-codes": re.compile(r"(^|\.)rel_pos_[thw]$"),
 }
-HUB = (  # a model there: owner/name, or its address
-    r"(?:https?://(?:www\.)?(?:huggingface\.co|hf\.co)/|hf://)?"
-    r"(\w[\w.-]*(?:/\w[\w.-]*)?)(?:/(?:resolve|blob|tree|raw)/.*|/)?"
-)
 
 
 def load(
@@ -50,7 +50,6 @@ def load(
     min_length: int = 80,
     grid: Sequence[int] = (),
     prefix: int = 0,
-    spans: str = "",
     **options: Any,
 ) -> Encoding:
     """The encoding that a SPEC names, or that an array, a module or a function gives.
@@ -68,8 +67,6 @@ def load(
         Sides of a grid whose points the rows are, the slowest axis first.
     prefix : int
         Rows before the grid that have no place on it (class and register tokens).
-    spans : str
-        A sequence such as ``text:3 image:4x6 text:2`` that a rotation on three axes (M-RoPE) turns.
     **options
         Defaults for parameters (``rho``, ``seed``) of the encodings that have them.
 
@@ -86,14 +83,8 @@ def load(
     for name, value in (("length", length), ("d", d)):
         if value is not None:
             check_count(name, value)
-    if spans:
-        from pefourier.encodings.sources.mrope import on_spans
-
-        if grid or prefix or length is not None:
-            raise PefourierError("--spans tells the tokens; leave out --grid and --length")
-        return replace(on_spans(spec, spans, load, d=d, **options), spec=spec)
     if not grid and not prefix:
-        return load_rows(spec, length, d, min_length, options)
+        return with_grid_note(load_rows(spec, length, d, min_length, options))
     check_sides(spec, grid, prefix, length)
     placing = {**options, "grid": tuple(grid), "prefix": prefix}
     is_table = source_of(spec) == "table"  # a file has its rows, and is not cut to those that fit
@@ -125,6 +116,8 @@ def load_object(
     if sides or prefix:
         check_sides(enc.label, sides, prefix, None)
         enc = on_grid(enc, sides, prefix)
+    elif not isinstance(source, Encoding):
+        enc = with_grid_note(enc)
     for key, value in unused.items():
         raise PefourierError(
             f"{key}={shown(value)} has no effect on {enc.label or 'a table'}; leave it out"
@@ -142,8 +135,7 @@ def load_rows(
         case "code":
             from pefourier.encodings.sources.user_code import read_code
 
-            drawing = {"seed": options.get("seed"), "grid": options.get("grid", ())}
-            return read_code(spec, length, d, min_length=min_length, **drawing)
+            return read_code(spec, length, d, options.get("seed"), min_length=min_length)
         case "table":
             return load_file(spec, length)
         case "gguf":
@@ -191,7 +183,7 @@ def source_of(source: Any) -> Literal["name", "code", "table", "config", "gguf"]
     if name == "py":
         return "code"
     if "#" in spec and os.path.exists(spec):
-        refuse_mark(spec)
+        refuse_hash(spec)
     if "://" in spec:
         raise not_here(spec)
     if spec.partition("#")[0].endswith(".json"):  # no table is: their readers need not be there
@@ -206,50 +198,7 @@ def source_of(source: Any) -> Literal["name", "code", "table", "config", "gguf"]
         return "gguf"
     if path.endswith(".json") or os.path.isdir(path):
         return "config"
-    raise names_nothing(spec, name, path)
-
-
-def refuse_mark(path: str) -> None:
-    """Refuse a path that is there and would be read as a part of another file; tables are not."""
-    from pefourier.encodings.sources.tables import split_spec
-
-    if split_spec(path) != (path, None):
-        raise PefourierError(
-            f"{shown(path)} has # in its name, behind which a SPEC names a part of a file; give it "
-            "by a name without #, such as that of a link"
-        )
-
-
-def names_nothing(spec: str, name: str, path: str) -> PefourierError:
-    """The error for a SPEC that names nothing, with what may be meant."""
-    if spec.startswith("./") and not os.path.splitext(path)[1] and not os.path.lexists(path):
-        return missing(path)
-    from pefourier.encodings.sources import user_code
-    from pefourier.encodings.sources.formats import READERS
-
-    if (typed := user_code.meant_spec(spec)) is not None:
-        return PefourierError(
-            f"unknown encoding {shown(name)}. Did you mean {typed}? py: imports and runs your code."
-        )
-    refuse_known(name)
-    if presets := specs_of_convention(name.lower()):
-        return PefourierError(
-            f"unknown encoding {shown(name)}. Did you mean {' or '.join(presets)} "
-            "(with --grid HxW)?"
-        )
-    if re.fullmatch(HUB, spec) and "/" in spec:
-        return not_here(spec)
-    if ":" in spec and os.path.exists(name):
-        return PefourierError(
-            f"{shown(name)} is a file, which takes no parameters behind a colon; give options such "
-            "as --grid, --length and --d"
-        )
-    formats = ", ".join(sorted(READERS))
-    way_out = f"'pefourier list' shows all; a file of codes ends in one of {formats}."
-    folder = os.path.dirname(path)
-    looked = os.path.splitext(path)[1] and os.path.isdir(folder or ".")
-    files = [os.path.join(folder, file) for file in data_names(folder, "")] if looked else []
-    return unknown_encoding(name, way_out, files)
+    raise unknown_spec(spec, name, path)
 
 
 def specs_of_rotations(spec: str) -> list[str]:
@@ -277,20 +226,6 @@ def refuse_times(specs: Sequence[str]) -> None:
         raise PefourierError(
             f"--times belongs to {', '.join(takers)}; the others have positions 0, 1, …"
         )
-
-
-def not_here(spec: str) -> PefourierError:
-    """The error for an address, or for a model of Hugging Face by its name, owner/name.
-
-    >>> "hf download gpt2 config.json" in str(not_here("https://hf.co/gpt2/resolve/main/config.json"))
-    True
-    """
-    hub = re.fullmatch(HUB, spec)
-    command = f"hf download {hub[1]} config.json" if hub else f"curl -LO {spec}"
-    return PefourierError(
-        f"{shown(spec)} is not on this machine, and nothing is downloaded; run {shown(command)} "
-        "and give the file that comes"
-    )
 
 
 def build_by_name(
@@ -322,6 +257,11 @@ def load_file(spec: str, length: int | None) -> Encoding:
     if trained is not None:
         return replace(trained, spec=spec, params={**trained.params, "path": path})
     stored = read_named_table(path, key)
+    if stored.codes.ndim > 2:
+        bias = stored.codes[..., :length, :length]
+        params = {"length": bias.shape[-1], "d": bias.shape[-3], "path": path, "array": stored.name}
+        enc = from_bias(bias, spec, eps=stored.eps, origin="file")
+        return replace(enc, params=params, spec=spec)
     table = rows_up_to(stored.codes, length, shown(spec))
     array = stored.name if stored.chosen else key
     params = {"length": len(table), "d": table.shape[1], "path": path, "array": array}
@@ -337,8 +277,8 @@ def load_file(spec: str, length: int | None) -> Encoding:
         "paired": stored.paired,
     }
     enc = replace(from_table(table, spec, **facts), params=params, spec=spec)
-    whole = stored.sides and len(enc) == len(stored.codes)
-    return on_grid(enc, stored.sides, 0) if whole else enc
+    is_whole = stored.sides and len(enc) == len(stored.codes)
+    return on_grid(enc, stored.sides, 0) if is_whole else enc
 
 
 def records() -> list[dict[str, Any]]:

@@ -4,11 +4,11 @@ Conventions
 -----------
 Distances are Euclidean, between rows of the table. Where an encoding declares its inner products
 (`Encoding.stationary`), distances depend on the lag alone, and lags are searched in place of pairs;
-any other table is searched by `row_search`. Distances that agree to one part in 10^9 count as tied,
-and of tied pairs the first in lexicographic order is named: otherwise rounding alone would pick one
-of the n - 1 equal neighbours of a shift-invariant table. On a grid lags are displacements, vectors
-of its axes; where each column depends on one axis, squared distances are sums over axes, and the
-closest two points differ along one of them.
+any other table is searched by `closest_rows`. Distances that agree to one part in 10^9 count as
+tied, and of tied pairs the first in lexicographic order is named: otherwise rounding alone would
+pick one of the n - 1 equal neighbours of a shift-invariant table. On a grid lags are displacements,
+vectors of its axes; where each column depends on one axis, squared distances are sums over axes,
+and the closest two points differ along one of them.
 """
 
 from collections.abc import Sequence
@@ -21,8 +21,8 @@ from pefourier.encodings.axis_parts import axis_parts
 from pefourier.encodings.domain import steps_ahead
 from pefourier.encodings.encoding import FLOAT64_EPS, Encoding, Measure, row_blocks
 from pefourier.geometry import Progress
+from pefourier.geometry.closest_rows import TIE, closest_rows
 from pefourier.geometry.equal_rows import first_alike
-from pefourier.geometry.row_search import TIE, closest_rows
 
 LAGS_AT_ONCE = 2**12
 FREQUENCIES_AT_ONCE = 32
@@ -80,44 +80,52 @@ def closest_pair(enc: Encoding, progress: Progress | None = None) -> ClosestPair
     ClosestPair(distance=0.0, pair=(1, 2), distinct=2)
     """
     report = progress or (lambda done, total: None)
-    if len(enc) == 1:
+    n, sides = len(enc), enc.domain.sides
+    if n == 1:
         return ClosestPair(np.inf, None, 1)
-    if len(enc.domain.sides) > 1:
-        parts = axis_parts(enc)
-        if parts is not None:
-            return closest_on_axes(parts, report)
-        if enc.stationary:
-            return search_displacements(enc.measure, enc.domain.sides, report)
-    elif enc.stationary:
-        return search_lags(enc.measure, len(enc), report)
-    in_order = enc.domain.kind == "position" and len(enc.domain.sides) == 1
-    table = enc.table()
+    if len(sides) > 1 and (parts := axis_parts(enc)) is not None:
+        return closest_on_axes(parts, report)
+    if enc.stationary and len(sides) > 1:
+        ahead = steps_ahead(sides)
+        tied, distance = closest_lags(enc.measure, ahead, 2 * sides[-1], report)
+        distinct = prod(sides) if distance else distinct_on_grid(tied, sides)
+        return ClosestPair(distance, first_pair(tied, sides), distinct)
+    if enc.stationary:
+        lags = np.arange(1, min(n - 1, enc.measure.period or n - 1) + 1)
+        tied, distance = closest_lags(by_weight(enc.measure), lags, 2, report)
+        lag = int(tied[0])
+        return ClosestPair(distance, (0, lag), n if distance else lag)
+    table, in_order = enc.table(), enc.domain.kind == "position" and len(sides) == 1
     return search_rows(table, report, first_alike(table, enc.eps, in_order))
 
 
-def search_lags(measure: Measure, n: int, report: Progress) -> ClosestPair:
-    """The closest two of n codes whose distances depend on the lag alone."""
+def by_weight(measure: Measure) -> Measure:
+    """The same waves, the strongest first."""
     order = np.lexsort((-measure.frequencies, -measure.weights))
-    measure = replace(
-        measure, frequencies=measure.frequencies[order], weights=measure.weights[order]
-    )
-    last = min(n - 1, measure.period or n - 1)
-    blocks = row_blocks(last, LAGS_AT_ONCE)
-    start = np.arange(1, min(last, 2) + 1)
-    start = start, squared_distances(measure, start)
-    best, found = start[1].min(), []
+    return replace(measure, frequencies=measure.frequencies[order], weights=measure.weights[order])
+
+
+def closest_lags(
+    measure: Measure, lags: np.ndarray, first: int, report: Progress
+) -> tuple[np.ndarray, float]:
+    """The lags (k,) or (k, axes) of the smallest distance, up to ties, and that of their first.
+
+    So many of the `first` lags make the bound that others have to come under. Where distances
+    are zero, some lags of the line are enough.
+    """
+    best = squared_distances(measure, lags[:first]).min()
+    blocks, candidates = row_blocks(len(lags), LAGS_AT_ONCE), []
     for done, block in enumerate(blocks, 1):
-        lags = np.arange(block.start + 1, block.stop + 1)
-        lags, squared = promising_lags(measure, lags, best)
-        collisions = lags[squared <= largest_zero(measure, lags)]
-        if len(collisions):
-            return ClosestPair(0.0, (0, int(collisions[0])), int(collisions[0]))
+        promising, squared = promising_lags(measure, lags[block], best)
+        squared[squared <= largest_zero(measure, promising)] = 0.0
         best = squared.min(initial=best)
-        found.append((lags, squared))
+        candidates.append((promising, squared))
+        if best == 0 and lags.ndim == 1:
+            break
         report(done, len(blocks))
-    lags, squared = (np.concatenate(parts) for parts in zip(*found, start, strict=True))
-    first = np.flatnonzero(squared <= best * (1 + TIE))[0]
-    return ClosestPair(float(np.sqrt(squared[first])), (0, int(lags[first])), n)
+    lags, squared = (np.concatenate(parts) for parts in zip(*candidates, strict=True))
+    tied = squared <= best * (1 + TIE)
+    return lags[tied], float(np.sqrt(squared[tied][0]))
 
 
 def squared_distances(
@@ -160,8 +168,8 @@ def promising_lags(
     """
     zero, m = largest_zero(measure, lags), len(measure.weights)
     first = squared_distances(measure, lags, slice(0, FIRST_FREQUENCIES))
-    left = first <= np.maximum(best * (1 + TIE), zero)
-    lags, squared, zero = lags[left], np.zeros(left.sum()), zero[left]
+    keep = first <= np.maximum(best * (1 + TIE), zero)
+    lags, squared, zero = lags[keep], np.zeros(keep.sum()), zero[keep]
     if not len(lags):
         return lags, squared
     wide = min(m // MOST_PARTS, PHASES_AT_ONCE // len(lags))  # of a long sum few parts are made
@@ -170,47 +178,23 @@ def promising_lags(
         if columns.start == 0:
             promising = lags[[squared.argmin()]]
             best = min(best, squared_distances(measure, promising)[0])
-        left = squared <= np.maximum(best * (1 + TIE), zero)
-        lags, squared, zero = lags[left], squared[left], zero[left]
+        keep = squared <= np.maximum(best * (1 + TIE), zero)
+        lags, squared, zero = lags[keep], squared[keep], zero[keep]
     return lags, squared
 
 
 def closest_on_axes(parts: Sequence[Encoding], report: Progress) -> ClosestPair:
     """The closest two points of a grid, by those of each axis; see `closest_pair`."""
-    sides = [len(part) for part in parts]
-    each = [closest_pair(part, report) for part in parts]
-    strides = [prod(sides[a + 1 :]) for a in range(len(sides))]
-    found = [
-        (one.distance, (one.pair[0] * stride, one.pair[1] * stride))
-        for one, stride in zip(each, strides, strict=True)
-        if one.pair is not None
+    strides = np.cumprod([1, *(len(part) for part in parts[:0:-1])])[::-1].tolist()
+    results = [closest_pair(part, report) for part in parts]
+    pairs = [
+        (result.distance, tuple(stride * k for k in result.pair))
+        for result, stride in zip(results, strides, strict=True)
+        if result.pair is not None
     ]
-    distinct = prod(one.distinct for one in each)
-    if not found:
-        return ClosestPair(np.inf, None, distinct)
-    least = min(distance for distance, _ in found)
-    pair = min(pair for distance, pair in found if distance <= least * (1 + TIE))
-    return ClosestPair(least, pair, distinct)
-
-
-def search_displacements(measure: Measure, sides: tuple[int, ...], report: Progress) -> ClosestPair:
-    """The closest two points of a grid whose distances depend on the displacement alone."""
-    ahead = steps_ahead(sides)
-    blocks, zeros, found = row_blocks(len(ahead), LAGS_AT_ONCE), [], []
-    best = squared_distances(measure, ahead[: 2 * sides[-1]]).min()
-    for done, block in enumerate(blocks, 1):
-        lags, squared = promising_lags(measure, ahead[block], best)
-        equal = squared <= largest_zero(measure, lags)
-        zeros.append(lags[equal])
-        best = squared.min(initial=best)
-        found.append((lags, squared))
-        report(done, len(blocks))
-    zero = np.concatenate(zeros)
-    if len(zero):
-        return ClosestPair(0.0, first_pair(zero, sides), distinct_on_grid(zero, sides))
-    lags, squared = (np.concatenate(parts) for parts in zip(*found, strict=True))
-    tied = lags[squared <= best * (1 + TIE)]
-    return ClosestPair(float(np.sqrt(best)), first_pair(tied, sides), prod(sides))
+    distance = min((distance for distance, _ in pairs), default=np.inf)
+    pair = min((ends for d, ends in pairs if d <= distance * (1 + TIE)), default=None)
+    return ClosestPair(distance, pair, prod(result.distinct for result in results))
 
 
 def first_pair(lags: np.ndarray, sides: tuple[int, ...]) -> tuple[int, int]:

@@ -48,14 +48,14 @@ def gaussians(angles: np.ndarray, weights: np.ndarray, points: int) -> np.ndarra
     """Weights at the nearest grid points to their angles: exp(-(distance)^2 / 2 variance) each."""
     step, variance = 2 * np.pi / points, narrow_enough(points)
     nearest = np.floor(angles / step)
-    rest = angles - nearest * step
-    height = weights * np.exp(-0.5 * rest**2 / variance)
-    ratio = np.exp(rest * (step / variance))
+    beyond = angles - nearest * step
+    height = weights * np.exp(-0.5 * beyond**2 / variance)
+    ratio = np.exp(beyond * (step / variance))
     height *= ratio ** (1 - REACH)
     reach = np.arange(1 - REACH, REACH + 1)
     heights = np.empty((len(reach), len(angles)))
     for row, share in zip(heights, np.exp(-0.5 * (reach * step) ** 2 / variance), strict=True):
         np.multiply(height, share, out=row)
         height *= ratio
-    at = (nearest.astype(np.int64) + reach[:, None]) % points
-    return np.bincount(at.ravel(), heights.ravel(), minlength=points)
+    points_near = (nearest.astype(np.int64) + reach[:, None]) % points
+    return np.bincount(points_near.ravel(), heights.ravel(), minlength=points)

@@ -30,10 +30,10 @@ class Split:
     high: np.ndarray
     low: np.ndarray
     top: np.ndarray
-    rest: np.ndarray
+    tail: np.ndarray
 
     def __getitem__(self, index) -> "Split":
-        return Split(self.high[index], self.low[index], self.top[index], self.rest[index])
+        return Split(self.high[index], self.low[index], self.top[index], self.tail[index])
 
 
 def split(high: np.ndarray, low: np.ndarray | None = None) -> Split:
@@ -50,14 +50,14 @@ def two_sum(a: np.ndarray, b: np.ndarray) -> Pair:
     array([ True])
     """
     total = a + b
-    seen = total - a
-    return total, (a - (total - seen)) + (b - seen)
+    rounded_b = total - a
+    return total, (a - (total - rounded_b)) + (b - rounded_b)
 
 
 def product(a: Split, b: Split) -> Pair:
     """a b, the low part not yet below half a unit of the high one."""
     high = a.high * b.high
-    low = ((a.top * b.top - high) + a.top * b.rest + a.rest * b.top) + a.rest * b.rest
+    low = ((a.top * b.top - high) + a.top * b.tail + a.tail * b.top) + a.tail * b.tail
     low += a.high * b.low
     low += a.low * b.high
     return high, low
@@ -88,9 +88,9 @@ def matrix_product(a: Pair, b: np.ndarray) -> np.ndarray:
     remainders = [sum(columns[SLICES - i :], beyond) for i in range(SLICES + 1)]
     result = np.empty((len(a[0]), b.shape[1]))
     for rows in row_blocks(len(result), AT_ONCE, b.shape[1]):
-        *parts, rest = slices(a[0][rows], bits)
+        *parts, tail = slices(a[0][rows], bits)
         high = low = np.zeros_like(result[rows])
-        for i, part in enumerate([*parts, rest + a[1][rows]]):
+        for i, part in enumerate([*parts, tail + a[1][rows]]):
             for column in columns[: SLICES - i]:  # float64 holds these products exactly
                 high, error = two_sum(high, part @ column)
                 low = low + error
@@ -104,8 +104,8 @@ def slices(a: np.ndarray, bits: int) -> Iterator[np.ndarray]:
     """Slices of so many bits each, from the largest entry's first bit on, and what they leave."""
     unit = 2.0 ** (np.frexp(np.abs(a).max())[1] - bits)
     for _ in range(SLICES):
-        whole = 0.75 * 2.0**DIGITS * unit  # adding it rounds to multiples of the unit
-        yield (part := (a + whole) - whole)
+        shift = 0.75 * 2.0**DIGITS * unit  # adding it rounds to multiples of the unit
+        yield (part := (a + shift) - shift)
         a = a - part
         unit *= 2.0**-bits
     yield a

@@ -17,8 +17,9 @@ from itertools import islice
 import numpy as np
 
 from pefourier.encodings.encoding import FLOAT64_EPS, row_blocks, unit_of
+from pefourier.geometry.closest_rows import closest_rows
+from pefourier.geometry.duplicates import NUMBERS_AT_ONCE, first_duplicate
 from pefourier.geometry.precision import phase_errors, stored_resolution
-from pefourier.geometry.row_search import NUMBERS_AT_ONCE, closest_rows, first_equal
 from pefourier.geometry.waves import recurrence
 
 SAMPLE = 2**9  # rows from which sizes and frequencies are read
@@ -50,7 +51,7 @@ def first_alike(table: np.ndarray, eps: float, in_order: bool = True) -> np.ndar
     >>> len(np.unique(first_alike(table, FLOAT64_EPS)))
     24
     """
-    first, n = first_equal(table), len(table)
+    first, n = first_duplicate(table), len(table)
     leading = first == np.arange(n)
     leaders = np.flatnonzero(leading)
     if n < 3 or len(leaders) == 1:
@@ -60,14 +61,14 @@ def first_alike(table: np.ndarray, eps: float, in_order: bool = True) -> np.ndar
     if nearly_constant(table, eps):
         return np.zeros(n, dtype=first.dtype)
     size = float(spread(sample).max())
-    near = 4 * eps * size + step
+    tolerance = 4 * eps * size + step
     inner = between_zeros(table)
     if in_order and row_period(first[inner] - inner.start) is None:
-        found = first_of_period(table[inner], eps, near, size)
-        if found is not None:
-            first[inner] = first[inner][found]
+        periodic = first_of_period(table[inner], eps, tolerance, size)
+        if periodic is not None:
+            first[inner] = first[inner][periodic]
             return first
-    group = groups_within(table if len(leaders) == n else table[leaders], near / 2)
+    group = groups_within(table if len(leaders) == n else table[leaders], tolerance / 2)
     if (group == np.arange(len(group))).all():
         return first
     place = np.cumsum(leading) - 1  # of a leader among them
@@ -116,7 +117,9 @@ def nearly_constant(table: np.ndarray, eps: float) -> bool:
     return all((np.abs(table[part] - start) <= 2 * eps * np.abs(start)).all() for part in rows)
 
 
-def first_of_period(table: np.ndarray, eps: float, near: float, size: float) -> np.ndarray | None:
+def first_of_period(
+    table: np.ndarray, eps: float, tolerance: float, size: float
+) -> np.ndarray | None:
     """The first row alike of each row of a table that repeats with a period; None: it does not.
 
     Phases may have been computed in float64 and cast, or in the format of the table. A period that
@@ -125,7 +128,7 @@ def first_of_period(table: np.ndarray, eps: float, near: float, size: float) -> 
     n, sample = len(table), np.asarray(table[:SAMPLE], dtype=float)
     omega, far = angular_steps(sample), np.maximum(spread(sample), 1e-300)
     for of_phases in dict.fromkeys((FLOAT64_EPS, eps)):
-        slack = Slack(near, size, omega, of_phases)
+        slack = Slack(tolerance, size, omega, of_phases)
         like_first = (s for _, agree in slack.agreeing(table, 2, 1) for s in agree.tolist())
         for period in islice(like_first, TRIED):
             allowed = slack.allowed(np.array([period]))[0]
@@ -153,10 +156,10 @@ def angular_steps(rows: np.ndarray) -> np.ndarray:
     omega, square = np.arccos(recurrence(rows, 1)[0]), np.minimum(rows**2, 2.0)  # of waves: 1
     twice = (2 * square - 1) ** 2
     for stride in range(1, min(STRIDES, rows.shape[1] - 1) + 1):
-        near, later = twice[:, :-stride], square[:, stride:]
-        apart = np.minimum(*(np.abs(q - later).max(axis=0) for q in (near, 1 - near)))
+        doubled, later = twice[:, :-stride], square[:, stride:]
+        distance = np.minimum(*(np.abs(q - later).max(axis=0) for q in (doubled, 1 - doubled)))
         depth = np.zeros(rows.shape[1])
-        for j in np.flatnonzero(apart < DOUBLED):
+        for j in np.flatnonzero(distance < DOUBLED):
             depth[stride + j] = depth[j] + 1
         if np.count_nonzero(depth) >= len(depth) - 2 * stride:
             root = np.arange(len(depth)) - (depth * stride).astype(int)
@@ -168,14 +171,14 @@ def angular_steps(rows: np.ndarray) -> np.ndarray:
 class Slack:
     """How far the numbers of two rows may be apart by rounding: of them, and of their phases."""
 
-    near: float
+    tolerance: float
     size: float  # of the waves
     omega: np.ndarray  # (d,) radians a row
     eps: float  # in which phases were computed
 
     def allowed(self, s: np.ndarray, columns: slice = slice(None)) -> np.ndarray:
         """Of rows s from the first row that is alike, (len(s), columns)."""
-        return self.near + self.size * phase_errors(s, self.omega[columns], self.eps)
+        return self.tolerance + self.size * phase_errors(s, self.omega[columns], self.eps)
 
     def agreeing(
         self, table: np.ndarray, start: int, period: int
@@ -185,18 +188,18 @@ class Slack:
         A few columns tell most of them apart.
         """
         for part in row_blocks(len(table) - start, NUMBERS_AT_ONCE, table.shape[1]):
-            left = np.arange(start + part.start, start + part.stop)
+            candidates = np.arange(start + part.start, start + part.stop)
             for columns in (slice(FIRST_COLUMNS), slice(FIRST_COLUMNS, None)):
-                apart = np.abs(difference(table, left, left % period, columns))
-                left = left[(apart <= self.allowed(left, columns)).all(axis=1)]
-            yield part.stop - part.start, left
+                distance = np.abs(difference(table, candidates, candidates % period, columns))
+                candidates = candidates[(distance <= self.allowed(candidates, columns)).all(axis=1)]
+            yield part.stop - part.start, candidates
 
 
 def difference(
-    table: np.ndarray, rows: np.ndarray, others: np.ndarray, columns: slice = slice(None)
+    table: np.ndarray, rows: np.ndarray, subtrahends: np.ndarray, columns: slice = slice(None)
 ) -> np.ndarray:
     """Rows less others, in float64."""
-    return np.asarray(table[rows, columns], dtype=float) - table[others, columns]
+    return np.asarray(table[rows, columns], dtype=float) - table[subtrahends, columns]
 
 
 def groups_within(table: np.ndarray, tolerance: float) -> np.ndarray:
@@ -205,7 +208,7 @@ def groups_within(table: np.ndarray, tolerance: float) -> np.ndarray:
     Rows of a group lie close along any direction: sorted along a few, groups are runs without gap.
     """
     n, d = table.shape
-    alone = np.arange(n)
+    index = np.arange(n)
     directions = np.random.default_rng(0).standard_normal((d, DIRECTIONS))
     directions /= np.linalg.norm(directions, axis=0)
     unit = unit_of(table)
@@ -214,34 +217,36 @@ def groups_within(table: np.ndarray, tolerance: float) -> np.ndarray:
         [unit * np.asarray(table[rows], dtype=float) @ directions for rows in blocks]
     )
     reach = np.sqrt(d) * (tolerance * unit + d * FLOAT64_EPS)
-    left, label = alone, np.zeros(n, dtype=int)
+    candidates, label = index, np.zeros(n, dtype=int)
     for place in places.T[: DIRECTIONS if d > 1 else 1]:
-        own = place[left]
-        order = np.lexsort((own, label)) if label.any() else own.argsort()
-        ranked, left = label[order], left[order]
-        new = np.append(True, (np.diff(ranked) > 0) | (np.diff(own[order]) > reach))
+        along = place[candidates]
+        order = np.lexsort((along, label)) if label.any() else along.argsort()
+        ranked, candidates = label[order], candidates[order]
+        new = np.append(True, (np.diff(ranked) > 0) | (np.diff(along[order]) > reach))
         shared = ~new | ~np.append(new[1:], True)  # with a row before or behind
-        left, label = left[shared], np.cumsum(new)[shared]
-        if not len(left):
-            return alone
+        candidates, label = candidates[shared], np.cumsum(new)[shared]
+        if not len(candidates):
+            return index
     starts = np.flatnonzero(np.diff(label, prepend=0))
-    first = alone.copy()
-    first[left] = np.repeat(np.minimum.reduceat(left, starts), np.diff(starts, append=len(left)))
-    again = np.flatnonzero(first != alone)
+    first = index.copy()
+    first[candidates] = np.repeat(
+        np.minimum.reduceat(candidates, starts), np.diff(starts, append=len(candidates))
+    )
+    again = np.flatnonzero(first != index)
     for part in row_blocks(len(again), NUMBERS_AT_ONCE, d):
         if np.abs(difference(table, again[part], first[again[part]])).max() > tolerance:
-            return alone
-    return first if stand_apart(table, first) else alone
+            return index
+    return first if stand_apart(table, first) else index
 
 
 def stand_apart(table: np.ndarray, first: np.ndarray) -> bool:
     """Whether rows that are not alike are further apart than those that are, by far."""
-    alone = first == np.arange(len(first))
-    leaders, again = np.flatnonzero(alone), np.flatnonzero(~alone)
+    is_first = first == np.arange(len(first))
+    leaders, again = np.flatnonzero(is_first), np.flatnonzero(~is_first)
     widest = 0.0
     for part in row_blocks(len(again), NUMBERS_AT_ONCE, table.shape[1]):
-        apart = difference(table, again[part], first[again[part]])
-        widest = max(widest, float(np.linalg.norm(apart, axis=1).max()))
+        differences = difference(table, again[part], first[again[part]])
+        widest = max(widest, float(np.linalg.norm(differences, axis=1).max()))
     if len(leaders) < 2:
         return False
     closest, _ = closest_rows(table[leaders], lambda done, total: None)

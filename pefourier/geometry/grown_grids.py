@@ -30,8 +30,8 @@ def turn_limits(enc: Encoding) -> list[float]:
     sides = enc.domain.sides
     if "grid" not in BUILDERS[enc.name].parameters:
         return [np.nan] * len(sides)
-    now, then = (fastest_on_axes(one.measure) for one in (enc, grown(enc)))
-    return [turn_limit(*one) for one in zip(now, then, sides, strict=True)]
+    now, then = (fastest_on_axes(x.measure) for x in (enc, grown(enc)))
+    return [turn_limit(*row) for row in zip(now, then, sides, strict=True)]
 
 
 def turn_limit(now: float, then: float, side: int) -> float:
@@ -44,10 +44,10 @@ def turn_limit(now: float, then: float, side: int) -> float:
 
 def grown(enc: Encoding) -> Encoding:
     """The same formula on a grid whose sides are `GROWN` times as long."""
-    own = BUILDERS[enc.name].parameters.keys() - {"grid", "prefix"}
-    given = {key: value for key, value in enc.params.items() if key in own}
+    keys = BUILDERS[enc.name].parameters.keys() - {"grid", "prefix"}
+    params = {key: value for key, value in enc.params.items() if key in keys}
     sides = tuple(GROWN * side for side in enc.domain.sides)
-    return build(enc.name, d=enc.dim, grid=sides, **given)
+    return build(enc.name, d=enc.dim, grid=sides, **params)
 
 
 def fastest_on_axes(measure: Measure) -> list[float]:

@@ -4,9 +4,8 @@ Conventions
 -----------
 A line of n numbers becomes one of m by a matrix (m, n); several axes are resized one after another.
 Number i of the new line stands at :math:`x_i = (i + 1/2) s - 1/2` in the old one, s the numbers of
-the old for one of the new (PyTorch's ``align_corners=False``); of methods named after corners at
-:math:`x_i = i (n - 1) / (m - 1)` (True). Beyond its ends the old line goes on with its outermost
-numbers, but for antialiasing, whose window is cut there and normalised.
+the old for one of the new (PyTorch's ``align_corners=False``). Beyond its ends the old line goes
+on with its outermost numbers, but for antialiasing, whose window is cut there and normalised.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,7 +15,6 @@ import numpy as np
 from pefourier.encodings.axis_parts import changing_columns
 
 PLAIN, SMOOTH = -0.75, -0.5  # a of the cubic kernel: torch's own, and its antialiased one (PIL's)
-TENTH = 0.1  # what DINOv2 adds to the new side before it divides by the old one
 
 
 def cubic(x: np.ndarray, a: float) -> np.ndarray:
@@ -27,47 +25,24 @@ def cubic(x: np.ndarray, a: float) -> np.ndarray:
     array([ 1.    ,  0.5625, -0.0625,  0.    ])
     """
     x = np.abs(x)
-    near = ((a + 2) * x - (a + 3)) * x * x + 1
+    inner = ((a + 2) * x - (a + 3)) * x * x + 1
     far = ((a * x - 5 * a) * x + 8 * a) * x - 4 * a
-    return np.where(x <= 1, near, np.where(x < 2, far, 0.0))
+    return np.where(x <= 1, inner, np.where(x < 2, far, 0.0))
 
 
-def bicubic_weights(n: int, m: int, step: float | None = None) -> np.ndarray:
-    """torch's bicubic: four neighbours, a = -0.75; `step` is s where it is not n / m.
+def bicubic_weights(n: int, m: int) -> np.ndarray:
+    """torch's bicubic: four neighbours, a = -0.75.
 
     >>> (bicubic_weights(4, 6) @ np.arange(4.0)).round(4)
     array([-0.0868,  0.4062,  1.213 ,  1.787 ,  2.5938,  3.0868])
     """
-    return cubic_weights(n, (np.arange(m) + 0.5) * (n / m if step is None else step) - 0.5)
-
-
-def cubic_weights(n: int, at: np.ndarray) -> np.ndarray:
-    """Of each place the weights of its four neighbours."""
-    m = len(at)
+    places = (np.arange(m) + 0.5) * n / m - 0.5
     weights = np.zeros((m, n))
     for k in range(-1, 3):
-        place = np.floor(at) + k
+        place = np.floor(places) + k
         column = np.clip(place, 0, n - 1).astype(int)
-        np.add.at(weights, (np.arange(m), column), cubic(at - place, PLAIN))
+        np.add.at(weights, (np.arange(m), column), cubic(places - place, PLAIN))
     return weights
-
-
-def tenth_weights(n: int, m: int) -> np.ndarray:
-    """DINOv2's: torch's bicubic by a scale factor of (m + .1) / n, which enters where it samples.
-
-    >>> (tenth_weights(4, 6) @ np.arange(4.0)).round(4)
-    array([-0.0885,  0.391 ,  1.1826,  1.747 ,  2.5467,  3.0638])
-    """
-    return bicubic_weights(n, m, n / (m + TENTH))
-
-
-def corners(n: int, m: int) -> np.ndarray:
-    """Places in the old line, of which the ends are those of the new one.
-
-    >>> corners(3, 5), corners(3, 1)
-    (array([0. , 0.5, 1. , 1.5, 2. ]), array([0.]))
-    """
-    return np.arange(m) * ((n - 1) / (m - 1) if m > 1 else 0.0)
 
 
 def antialias_weights(n: int, m: int) -> np.ndarray:
@@ -93,17 +68,12 @@ def linear_weights(n: int, m: int) -> np.ndarray:
     >>> linear_weights(2, 3) @ np.array([0.0, 1.0])
     array([0. , 0.5, 1. ])
     """
-    return between_weights(n, (np.arange(m) + 0.5) * n / m - 0.5)
-
-
-def between_weights(n: int, at: np.ndarray) -> np.ndarray:
-    """Of each place the weights of its two neighbours."""
-    at, m = np.clip(at, 0, n - 1), len(at)
-    low = np.minimum(np.floor(at).astype(int), n - 1)
+    places = np.clip((np.arange(m) + 0.5) * n / m - 0.5, 0, n - 1)
+    low = np.minimum(np.floor(places).astype(int), n - 1)
     high = np.minimum(low + 1, n - 1)
     weights = np.zeros((m, n))
-    np.add.at(weights, (np.arange(m), low), 1 - (at - low))
-    np.add.at(weights, (np.arange(m), high), at - low)
+    np.add.at(weights, (np.arange(m), low), 1 - (places - low))
+    np.add.at(weights, (np.arange(m), high), places - low)
     return weights
 
 
@@ -122,26 +92,12 @@ def fourier_weights(n: int, m: int) -> np.ndarray:
     return new @ (old * np.where(k, 2 / n, 1 / n)).T
 
 
-def nearest_weights(n: int, m: int) -> np.ndarray:
-    """torch's nearest: one neighbour, the same for several places where the line becomes longer.
-
-    >>> nearest_weights(2, 3) @ np.array([0.0, 1.0])
-    array([0., 0., 1.])
-    """
-    return np.eye(n)[np.arange(m) * n // m]
-
-
 METHODS: dict[str, Callable[[int, int], np.ndarray]] = {
     "bicubic": bicubic_weights,
-    "antialias": antialias_weights,
-    "timm": antialias_weights,
-    "dinov2": tenth_weights,
     "bilinear": linear_weights,
-    "bicubic-corners": lambda n, m: cubic_weights(n, corners(n, m)),
-    "bilinear-corners": lambda n, m: between_weights(n, corners(n, m)),
+    "antialias": antialias_weights,
     "fourier": fourier_weights,
 }
-LIBRARY = METHODS | {"nearest": nearest_weights}  # what a table may have been made with
 
 
 def resize_lattice(
@@ -149,16 +105,16 @@ def resize_lattice(
 ) -> np.ndarray:
     """The rows (n, d) of one lattice as those of another, axis by axis.
 
-    A side that stays is left as it is but by "dinov2", whose tenth is added there, too.
+    A side that stays is left as it is.
 
     >>> resize_lattice(np.arange(4.0)[:, None], (2, 2), (1, 2), "bilinear").ravel()
     array([1., 2.])
     """
     values = np.asarray(table, dtype=float).reshape(*old, -1)
     for axis, (n, m) in enumerate(zip(old, new, strict=True)):
-        if n != m or method == "dinov2":
-            own = changing_columns(values, axis)  # all others stay, to the bit
-            made = np.tensordot(LIBRARY[method](n, m), values[..., own], (1, axis))
+        if n != m:
+            changing = changing_columns(values, axis)  # all others stay, to the bit
+            resized = np.tensordot(METHODS[method](n, m), values[..., changing], (1, axis))
             values = np.take(values, [0] * m, axis)
-            values[..., own] = np.moveaxis(made, 0, axis)
+            values[..., changing] = np.moveaxis(resized, 0, axis)
     return values.reshape(-1, values.shape[-1])

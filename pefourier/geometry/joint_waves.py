@@ -29,7 +29,7 @@ class JointWaves:
 
     omega: np.ndarray  # (k,) radians a step
     share: np.ndarray  # (k,) of the table's energy; they sum to what all of them explain
-    alone: np.ndarray  # (k,) energy of each by itself: not its share where waves overlap
+    single_share: np.ndarray  # (k,) energy of each by itself: not its share where waves overlap
     error: np.ndarray  # (k,) how far what is left could have moved each, radians a step
 
 
@@ -38,7 +38,7 @@ class Fit:
     """Least squares of rows on given frequencies; `parts` are what each wave adds, (k, n, r)."""
 
     parts: np.ndarray
-    rest: np.ndarray
+    residual: np.ndarray
     slopes: np.ndarray  # (k, n, r): how the fit changes with each frequency
 
 
@@ -46,14 +46,14 @@ def fit_rows(t: np.ndarray, rows: np.ndarray, omega: np.ndarray) -> Fit:
     """The rows of cosine and sine of each wave, and what is left."""
     angles = np.multiply.outer(omega, t)
     waves, turned = np.exp(1j * angles), 1j * t * np.exp(1j * angles)
-    waves, turned = (two_columns(one) for one in (waves, turned))
-    left, sigma, right = np.linalg.svd(
+    waves, turned = (two_columns(wave) for wave in (waves, turned))
+    basis, sigma, right = np.linalg.svd(
         waves.transpose(1, 0, 2).reshape(len(t), -1), full_matrices=False
     )
-    kept = sigma > 1e-10 * sigma.max(initial=0.0)
-    q = left[:, kept]
+    is_regular = sigma > 1e-10 * sigma.max(initial=0.0)
+    q = basis[:, is_regular]
     inside = q.T @ rows
-    ab = ((right[kept].T / sigma[kept]) @ inside).reshape(len(omega), 2, rows.shape[1])
+    ab = ((right[is_regular].T / sigma[is_regular]) @ inside).reshape(len(omega), 2, rows.shape[1])
     slopes = turned @ ab
     return Fit(waves @ ab, rows - q @ inside, slopes - q @ (q.T @ slopes))
 
@@ -70,18 +70,18 @@ def fit_frequencies(
     """Frequencies moved together to where least is left, and the fit there."""
     fit, damping = fit_rows(t, rows, omega), 1e-3
     for _ in range(STEPS):
-        flat = fit.slopes.reshape(len(omega), fit.rest.size)
+        flat = fit.slopes.reshape(len(omega), fit.residual.size)
         products = flat @ flat.T
         steps = np.diag(products).max() * damping * 1e-3 + np.diag(products) * damping
-        move = np.linalg.solve(products + np.diag(steps + 1e-300), flat @ fit.rest.ravel())
+        move = np.linalg.solve(products + np.diag(steps + 1e-300), flat @ fit.residual.ravel())
         if not np.isfinite(move).all() or np.abs(move).max() < SMALLEST * bin_:
             break
         tried = np.clip(omega + np.clip(move, -bin_ / 2, bin_ / 2), bin_ / 20, last)
-        other = fit_rows(t, rows, tried)
-        left, before = (other.rest**2).sum(), (fit.rest**2).sum()
-        if left < before:
-            omega, fit, damping = tried, other, damping / 10
-            if left > before * (1 - GAIN):
+        moved = fit_rows(t, rows, tried)
+        after, before = (moved.residual**2).sum(), (fit.residual**2).sum()
+        if after < before:
+            omega, fit, damping = tried, moved, damping / 10
+            if after > before * (1 - GAIN):
                 break
         elif damping > 1e6:
             break
@@ -108,13 +108,15 @@ def joint_waves(domain: Domain, table: np.ndarray) -> JointWaves:
     total, rows = (table**2).sum(), strongest(table - table.mean(axis=0))
     omega, fit = np.empty(0), fit_rows(t, rows, np.empty(0))
     while True:
-        at, energy = periodogram(domain, fit.rest)
+        places, energy = periodogram(domain, fit.residual)
         peak = 1 + int(np.argmax(energy[1:]))
         noise = min(NOISE * energy[1:].mean(), SMALL * total)
-        many = len(omega) == MOST or (len(omega) > FEW and (fit.rest**2).sum() > REST * total)
-        if many or energy[peak] <= max(LEAST * total, noise):
+        is_enough = len(omega) == MOST or (
+            len(omega) > FEW and (fit.residual**2).sum() > REST * total
+        )
+        if is_enough or energy[peak] <= max(LEAST * total, noise):
             break
-        omega, fit = fit_frequencies(t, rows, np.append(omega, at[peak]), bin_, last)
+        omega, fit = fit_frequencies(t, rows, np.append(omega, places[peak]), bin_, last)
     return describe_fit(omega, fit, rows, total, energy[peak], last - NYQUIST * bin_)
 
 
@@ -129,12 +131,12 @@ def describe_fit(
     omega: np.ndarray, fit: Fit, rows: np.ndarray, total: float, peak: float, last: float
 ) -> JointWaves:
     """What each wave of a fit holds, and how far a wave as large as the peak left could move it."""
-    flat, error = fit.slopes.reshape(len(omega), fit.rest.size), np.zeros(len(omega))
+    flat, error = fit.slopes.reshape(len(omega), fit.residual.size), np.zeros(len(omega))
     inside = omega < last  # at half a turn there is no slope
     products = flat[inside] @ flat[inside].T
     error[inside] = np.sqrt(peak * np.abs(np.diag(np.linalg.pinv(products, 1e-14))))
     share = np.einsum("ktr,tr->k", fit.parts, rows) / total
-    alone = (fit.parts**2).sum(axis=(1, 2)) / total
+    single_share = (fit.parts**2).sum(axis=(1, 2)) / total
     order = np.argsort(-share, kind="stable")
     omega = np.where(inside, omega, np.pi)
-    return JointWaves(omega[order], share[order], alone[order], error[order])
+    return JointWaves(omega[order], share[order], single_share[order], error[order])

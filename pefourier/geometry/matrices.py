@@ -28,19 +28,19 @@ class Part:
     """A matrix by its singular values and, on demand, rows of its left singular vectors."""
 
     sigma: np.ndarray  # descending
-    left: Callable[[slice, int], np.ndarray]  # (rows, rank) -> (rows, rank)
+    vectors: Callable[[slice, slice], np.ndarray]  # (rows, columns) -> those of the vectors
 
 
-def held(sigma: np.ndarray, left: np.ndarray) -> Part:
+def held(sigma: np.ndarray, vectors: np.ndarray) -> Part:
     """A part whose left singular vectors are at hand."""
-    return Part(sigma, lambda rows, rank: left[rows, :rank])
+    return Part(sigma, lambda rows, columns: vectors[rows, columns])
 
 
 def project(sigma: np.ndarray, right: np.ndarray, entries: Entries) -> Part:
     """A part whose left singular vectors are made of rows of the matrix and the right ones."""
 
-    def left(rows: slice, rank: int) -> np.ndarray:
-        return entries(rows, ALL) @ (right[:, :rank] / sigma[:rank])
+    def left(rows: slice, columns: slice) -> np.ndarray:
+        return entries(rows, ALL) @ (right[:, columns] / sigma[columns])
 
     return Part(sigma, left)
 
@@ -54,8 +54,8 @@ def factor(
     without such values any orthonormal vectors span the columns: those of the axes are taken.
     """
     if n * m <= BLOCK:
-        left, sigma, _ = np.linalg.svd(entries(ALL, ALL), full_matrices=False)
-        return held(sigma, left)
+        left_vectors, sigma, _ = np.linalg.svd(entries(ALL, ALL), full_matrices=False)
+        return held(sigma, left_vectors)
     if n <= m:
         spread = None if eps is None else eps**2 * (n**-0.5 + m**-0.5) ** 2
         return held(*long_svd(lambda block: entries(ALL, block).T, m, n, progress, None, spread))
@@ -82,12 +82,12 @@ def long_svd(
     square = m * m  # a block is at least square, which keeps the products efficient
     blocks = row_blocks(n, max(square, BLOCK), m)
     keep = first is None and n * m <= KEPT
-    kept = assemble(map_ahead(rows, blocks), n, m) if keep else None
+    matrix = assemble(map_ahead(rows, blocks), n, m) if keep else None
     walk = row_blocks(n, max(square, 2 * BLOCK), m) if keep else blocks
 
     def total(balance: np.ndarray | None) -> np.ndarray:
         products = np.zeros((m, m))
-        take = kept.__getitem__ if keep else rows
+        take = matrix.__getitem__ if keep else rows
         for done, product in enumerate(map_ahead(lambda b: gram(take(b), balance), walk), 1):
             products += product
             if progress is not None:
@@ -115,9 +115,9 @@ def long_svd(
 
 def independent(products: np.ndarray, spread: float) -> bool:
     """Whether all eigenvalues exceed a share of their sum, and of their largest: see `long_svd`."""
-    least = max(1.001 * spread * products.trace(), PLAIN * float(np.linalg.norm(products)))
+    threshold = max(1.001 * spread * products.trace(), PLAIN * float(np.linalg.norm(products)))
     try:
-        np.linalg.cholesky(products - least * np.eye(len(products)))
+        np.linalg.cholesky(products - threshold * np.eye(len(products)))
     except np.linalg.LinAlgError:
         return False
     return True
@@ -141,9 +141,9 @@ def gram(block: np.ndarray, balance: np.ndarray | None) -> np.ndarray:
     return block.T @ block
 
 
-def balanced_lengths(eigenvalues: np.ndarray, most: float) -> np.ndarray:
+def balanced_lengths(eigenvalues: np.ndarray, largest: float) -> np.ndarray:
     """Lengths to divide columns by: their own, but for those that rounding may have made."""
-    return np.sqrt(np.maximum(eigenvalues, 1e-15 * most))
+    return np.sqrt(np.maximum(eigenvalues, 1e-15 * largest))
 
 
 def triangular_root(balanced: np.ndarray) -> np.ndarray:

@@ -40,13 +40,13 @@ def factor_on_axes(tables: Sequence[np.ndarray]) -> Part:
         block = np.sqrt(n / side) * (basis.T @ table)
         small[row : row + len(block), column : column + block.shape[1]] = block
         row, column = row + len(block), column + block.shape[1]
-    whole = factor(lambda rows, columns: small[rows, columns], *small.shape, None)
-    left = whole.left(slice(None), len(whole.sigma))
+    small_part = factor(lambda rows, columns: small[rows, columns], *small.shape, None)
+    left_vectors = small_part.vectors(slice(None), slice(None))
 
-    def rows_of(rows: slice, rank: int) -> np.ndarray:
-        return separable_basis(sides, rows, bases) @ left[:, :rank]
+    def rows_of(rows: slice, columns: slice) -> np.ndarray:
+        return separable_basis(sides, rows, bases) @ left_vectors[:, columns]
 
-    return Part(whole.sigma, rows_of)
+    return Part(small_part.sigma, rows_of)
 
 
 def zero_sums(n: int) -> np.ndarray:

@@ -21,7 +21,7 @@ from pefourier.encodings.checks import check_cost
 from pefourier.encodings.domain import positions
 from pefourier.encodings.encoding import Encoding, Measure, row_blocks, unit_of
 from pefourier.errors import shown
-from pefourier.geometry.row_search import first_equal
+from pefourier.geometry.duplicates import first_duplicate
 from pefourier.geometry.threads import map_ahead
 
 FLOAT32_EPS = 2.0**-23
@@ -39,7 +39,7 @@ class Format:
     """A binary floating-point format."""
 
     digits: int  # significand bits, the hidden one counted
-    least: int  # exponent of the smallest normal number
+    lowest: int  # that of the smallest normal number
     largest: float
     beyond: float  # what an overflow becomes
 
@@ -69,8 +69,8 @@ class FormatLoss:
         24
         """
         counts = ("distinct_cast", "distinct_phase", "safe_cast", "safe_phase")
-        known = {name: getattr(self, name) for name in counts}
-        return replace(self, **{k: min(v, distinct) for k, v in known.items() if v is not None})
+        values = {name: getattr(self, name) for name in counts}
+        return replace(self, **{k: min(v, distinct) for k, v in values.items() if v is not None})
 
 
 def rounded(x: np.ndarray, form: Format) -> np.ndarray:
@@ -81,20 +81,20 @@ def rounded(x: np.ndarray, form: Format) -> np.ndarray:
     """
     x = np.asarray(x, dtype=float)
     result = np.empty(x.shape)
-    given, written = x.reshape(-1), result.reshape(-1)
+    flat, output = x.reshape(-1), result.reshape(-1)
     lost = np.uint64(53 - form.digits)  # bits of a float64: half of their last one, a tie to even
     half, last = (np.uint64(1) << lost - np.uint64(1)) - np.uint64(1), np.uint64(1)
-    normal, coarse = 2.0**form.least, 1.5 * 2.0 ** (53 + form.least - form.digits)
+    normal, coarse = 2.0**form.lowest, 1.5 * 2.0 ** (53 + form.lowest - form.digits)
     for part in row_blocks(x.size, CACHED):
-        own, near = given[part], written[part]
-        bits, size = own.view(np.uint64), np.abs(own)
-        near.view(np.uint64)[:] = (bits + (half + (bits >> lost & last))) >> lost << lost
+        numbers, nearest = flat[part], output[part]
+        bits, size = numbers.view(np.uint64), np.abs(numbers)
+        nearest.view(np.uint64)[:] = (bits + (half + (bits >> lost & last))) >> lost << lost
         if not size.min() >= normal:
-            few = np.flatnonzero(~(size >= normal))  # these all have one step; NaN stays NaN
-            near[few] = np.copysign(own[few] + coarse - coarse, own[few])
+            small = np.flatnonzero(~(size >= normal))  # these all have one step; NaN stays NaN
+            nearest[small] = np.copysign(numbers[small] + coarse - coarse, numbers[small])
         if not size.max() <= form.largest:
-            beyond = np.abs(near) > form.largest
-            near[beyond] = np.copysign(form.beyond, near[beyond])
+            beyond = np.abs(nearest) > form.largest
+            nearest[beyond] = np.copysign(form.beyond, nearest[beyond])
     return result
 
 
@@ -153,8 +153,8 @@ def stored_resolution(numbers: np.ndarray, eps: float) -> tuple[float, float]:
             eps = max(eps, 2.0 ** (1 - form.digits))
             break
     places = (k for k in range(MOST_PLACES) if (np.round(numbers, k) == numbers).all())
-    found = next(places, 0)
-    return eps, 10.0**-found if found else 0.0
+    decimals = next(places, 0)
+    return eps, 10.0**-decimals if decimals else 0.0
 
 
 @dataclass(frozen=True)
@@ -166,12 +166,15 @@ class Distinct:
 
 
 def precision(
-    enc: Encoding, distinct: int | None = None, first: np.ndarray | None = None, apart: float = 0.0
+    enc: Encoding,
+    distinct: int | None = None,
+    first: np.ndarray | None = None,
+    gap: float = 0.0,
 ) -> dict[str, FormatLoss]:
     """Loss of each format in `FORMATS`; so many codes are `distinct` in no format at all.
 
     Of rows of a table that repeat, `first` is the index of the first row alike of each, (n,);
-    `apart` is a distance that no two codes fall below.
+    `gap` is a distance that no two codes fall below.
 
     >>> from pefourier.encodings import load
     >>> precision(load("rope", length=512, d=64))["bfloat16"].distinct_phase
@@ -179,10 +182,10 @@ def precision(
     """
     parts = axis_parts(enc)
     if parts is not None:
-        found = losses_on_axes(parts)
+        losses = losses_on_axes(parts)
     else:
-        found = format_losses(enc, FORMATS, first, apart)
-    return found if distinct is None else {k: one.within(distinct) for k, one in found.items()}
+        losses = format_losses(enc, FORMATS, first, gap)
+    return losses if distinct is None else {k: loss.within(distinct) for k, loss in losses.items()}
 
 
 def check_formats(enc: Encoding) -> None:
@@ -194,21 +197,23 @@ def check_formats(enc: Encoding) -> None:
 
 def losses_on_axes(parts: Sequence[Encoding]) -> dict[str, FormatLoss]:
     """What each format leaves of codes by the parts of their axes; see `precision`."""
-    each = [precision(part) for part in parts]
+    per_axis = [precision(part) for part in parts]
     sides = [len(part) for part in parts]
-    return {form: loss_on_axes([one[form] for one in each], sides) for form in each[0]}
+    return {
+        form: loss_on_axes([losses[form] for losses in per_axis], sides) for form in per_axis[0]
+    }
 
 
 def loss_on_axes(losses: Sequence[FormatLoss], sides: Sequence[int]) -> FormatLoss:
     """Distinct codes multiply, the largest phase error is that of any axis."""
-    phases = [one.distinct_phase for one in losses]
-    errors = [one.max_phase_error for one in losses]
+    phases = [loss.distinct_phase for loss in losses]
+    errors = [loss.max_phase_error for loss in losses]
     return FormatLoss(
-        distinct_cast=prod(one.distinct_cast for one in losses),
+        distinct_cast=prod(loss.distinct_cast for loss in losses),
         distinct_phase=None if None in phases else prod(phases),
         max_phase_error=None if None in errors else float(np.max(errors)),
-        safe_cast=safe_on_axes([one.safe_cast for one in losses], sides),
-        safe_phase=safe_on_axes([one.safe_phase for one in losses], sides),
+        safe_cast=safe_on_axes([loss.safe_cast for loss in losses], sides),
+        safe_phase=safe_on_axes([loss.safe_phase for loss in losses], sides),
     )
 
 
@@ -229,18 +234,23 @@ def safe_on_axes(safe: Sequence[int | None], sides: Sequence[int]) -> int | None
 
 
 def format_losses(
-    enc: Encoding, formats: Iterable[str], first: np.ndarray | None = None, apart: float = 0.0
+    enc: Encoding,
+    formats: Iterable[str],
+    first: np.ndarray | None = None,
+    gap: float = 0.0,
 ) -> dict[str, FormatLoss]:
     """Distinct codes and phase error in some formats, by their names; see `precision`."""
     enc, names = row_by_row(enc), list(formats)
     take = map if len(enc) * enc.dim < WHOLE else map_ahead
     columns, count = code_columns(enc)
-    whole = [name for name in names if enc.measure is None and keeps(enc, FORMATS[name])]
-    unlike = [name for name in names if name not in whole[1:]]  # what loses nothing is counted once
+    lossless = [name for name in names if enc.measure is None and keeps(enc, FORMATS[name])]
+    unlike = [
+        name for name in names if name not in lossless[1:]
+    ]  # what loses nothing is counted once
     first = first if enc.measure is None else None
-    loss = partial(format_loss, enc, columns, count, first, apart)
-    found = dict(zip(unlike, take(loss, (FORMATS[name] for name in unlike)), strict=True))
-    return {name: found[whole[0] if name in whole else name] for name in names}
+    loss = partial(format_loss, enc, columns, count, first, gap)
+    losses = dict(zip(unlike, take(loss, (FORMATS[name] for name in unlike)), strict=True))
+    return {name: losses[lossless[0] if name in lossless else name] for name in names}
 
 
 def rounding_of_codes(enc: Encoding, form: Format) -> float:
@@ -253,8 +263,8 @@ def rounding_of_codes(enc: Encoding, form: Format) -> float:
     length = np.sqrt(enc.measure.squared_length) if enc.stationary else np.inf
     if not length <= form.largest:
         return np.inf
-    least = np.sqrt(enc.dim) * 2.0 ** (form.least - form.digits)  # of numbers near 0
-    return float(length * 2.0**-form.digits + least)
+    underflow = np.sqrt(enc.dim) * 2.0 ** (form.lowest - form.digits)  # of numbers near 0
+    return float(length * 2.0**-form.digits + underflow)
 
 
 def keeps(enc: Encoding, form: Format) -> bool:
@@ -269,35 +279,35 @@ def format_loss(
     columns: Columns,
     count: int,
     first: np.ndarray | None,
-    apart: float,
+    gap: float,
     form: Format,
 ) -> FormatLoss:
     """Distinct codes and phase error in one format, of codes by so many columns.
 
-    A row of a table with a number that becomes infinite is lost. Codes further `apart` than
-    rounding moves two of them need no count. Rounded phases tell codes apart that are one, those
-    of s and of s plus a period: they are not counted beyond the period.
+    A row of a table with a number that becomes infinite is lost. Codes of which no two are within
+    a `gap` that is more than rounding moves them need no count. Rounded phases tell codes apart
+    that are one, those of s and of s plus a period: they are not counted beyond the period.
     """
     period = enc.measure.period if enc.measure is not None else None
     points = min(len(enc), period or len(enc))  # beyond a period codes repeat, exactly
-    own = np.arange(points) if first is None else np.flatnonzero(first == np.arange(points))
+    leaders = np.arange(points) if first is None else np.flatnonzero(first == np.arange(points))
     if enc.measure is None:
         top = np.maximum(enc.table().max(axis=1), -enc.table().min(axis=1))
-        own = own[np.isfinite(rounded(top[own], form))]
-    if apart > 2 * rounding_of_codes(enc, form):
-        cast = Distinct(len(own), len(own))
+        leaders = leaders[np.isfinite(rounded(top[leaders], form))]
+    if gap > 2 * rounding_of_codes(enc, form):
+        cast = Distinct(len(leaders), len(leaders))
     else:
         cast = count_distinct(
-            lambda rows, part: rounded(columns(own[rows], part), form), len(own), count
+            lambda rows, part: rounded(columns(leaders[rows], part), form), len(leaders), count
         )
-    repeat = np.append(own != np.arange(len(own)), True).argmax()  # the first row left out
-    cast = Distinct(cast.count, int(min(np.append(own, points)[cast.safe], repeat)))
+    repeat = np.append(leaders != np.arange(len(leaders)), True).argmax()  # the first row left out
+    cast = Distinct(cast.count, int(min(np.append(leaders, points)[cast.safe], repeat)))
     if enc.domain.kind != "position":
         return FormatLoss(cast.count, None, None)
-    measure, x = enc.walk or (enc.measure, enc.domain.x)
+    measure, x = enc.measure, enc.domain.x
     if measure is None:
         return FormatLoss(cast.count, None, None, cast.safe)
-    x = (x if enc.walk else enc.domain.places(x)) + measure.offset
+    x = enc.domain.places(x) + measure.offset
     phase = count_distinct_phases(measure, x, form)
     error = max_phase_error(measure, x, form)
     return FormatLoss(cast.count, phase.count, error, cast.safe, phase.safe).within(points)
@@ -315,10 +325,10 @@ def row_by_row(enc: Encoding) -> Encoding:
     if len(sides) < 2 or measure is None or measure.frequencies.ndim < 2:
         return enc
     strides = np.array([prod(sides[axis + 1 :]) for axis in range(len(sides))])
-    own = measure.frequencies[:, -1]
-    if not np.array_equal(measure.frequencies, np.multiply.outer(own, strides)):
+    along_rows = measure.frequencies[:, -1]
+    if not np.array_equal(measure.frequencies, np.multiply.outer(along_rows, strides)):
         return enc
-    line = replace(measure, frequencies=own, offset=np.ravel(measure.offset)[-1])
+    line = replace(measure, frequencies=along_rows, offset=np.ravel(measure.offset)[-1])
     return replace(enc, domain=positions(len(enc)), measure=line)
 
 
@@ -358,9 +368,9 @@ def cosines_and_sines(phases: np.ndarray) -> np.ndarray:
 
 def count_distinct_phases(measure: Measure, x: np.ndarray, form: Format) -> Distinct:
     """Distinct codes when positions, frequencies, products and waves are rounded to a format."""
-    near = rounded(x, form)
-    first = first_of_runs(near)
-    positions = near[first]
+    nearest = rounded(x, form)
+    first = first_of_runs(nearest)
+    positions = nearest[first]
     frequencies = rounded(measure.frequencies, form)
 
     def columns(rows: np.ndarray, part: slice) -> np.ndarray:
@@ -368,11 +378,11 @@ def count_distinct_phases(measure: Measure, x: np.ndarray, form: Format) -> Dist
             phases = rounded_products(positions[rows], frequencies[pairs_of(part)], form)
             return rounded(cosines_and_sines(phases), form)
 
-    found = count_distinct(columns, len(positions), 2 * len(frequencies))
+    distinct = count_distinct(columns, len(positions), 2 * len(frequencies))
     ends = np.append(first, len(x))
     merged = np.flatnonzero(first != np.arange(len(first)))
-    one = int(merged[0]) if len(merged) else len(first)  # so many positions are themselves
-    return Distinct(found.count, min(one, int(ends[found.safe])))
+    unmerged = int(merged[0]) if len(merged) else len(first)  # so many positions are themselves
+    return Distinct(distinct.count, min(unmerged, int(ends[distinct.safe])))
 
 
 def first_of_runs(points: np.ndarray) -> np.ndarray:
@@ -401,7 +411,7 @@ def max_phase_error(measure: Measure, x: np.ndarray, form: Format) -> float:
 
     Frequencies are taken by descending bound on their error, until no bound exceeds what was found.
     """
-    near = rounded(x, form)
+    nearest = rounded(x, form)
     frequencies = measure.frequencies
     if x.ndim > 1:
         return max_phase_error_on_grid(frequencies, x, form)
@@ -411,12 +421,12 @@ def max_phase_error(measure: Measure, x: np.ndarray, form: Format) -> float:
         farthest = np.array([top, 1.0]) * np.abs(frequencies).max()
     if not np.isfinite(rounded(farthest, form)).all():
         return np.nan
-    slack = np.abs(near - x).max()
+    slack = np.abs(nearest - x).max()
     bounds = (
         top * np.abs(nearby - frequencies)
         + slack * np.abs(nearby)
         + 2.0 ** (1 - form.digits) * (top + slack) * np.abs(nearby)
-        + 2.0 ** (form.least - form.digits + 1)
+        + 2.0 ** (form.lowest - form.digits + 1)
         + np.maximum((top + slack) * np.abs(nearby) - form.largest, 0.0)
     )
     worst, order = 0.0, np.argsort(-bounds)
@@ -425,17 +435,17 @@ def max_phase_error(measure: Measure, x: np.ndarray, form: Format) -> float:
         if bounds[j[0]] <= worst:
             break
         phases = np.multiply.outer(frequencies[j], x)
-        error = np.abs(rounded(np.multiply.outer(nearby[j], near), form) - phases).max()
+        error = np.abs(rounded(np.multiply.outer(nearby[j], nearest), form) - phases).max()
         worst = max(worst, float(error))
     return worst
 
 
 def max_phase_error_on_grid(frequencies: np.ndarray, x: np.ndarray, form: Format) -> float:
     """Largest |rounded phase - exact phase| in radians of points (n, axes), all of them walked."""
-    near, nearby, worst = rounded(x, form), rounded(frequencies, form), 0.0
+    nearest, nearby, worst = rounded(x, form), rounded(frequencies, form), 0.0
     for rows in row_blocks(len(x), AT_ONCE, len(frequencies)):
         with np.errstate(invalid="ignore"):  # an infinite phase has no error
-            phases = rounded_products(near[rows], nearby, form)
+            phases = rounded_products(nearest[rows], nearby, form)
             worst = max(worst, float(np.abs(phases - x[rows] @ frequencies.T).max()))
     return worst if np.isfinite(worst) else np.nan
 
@@ -471,7 +481,7 @@ def count_distinct(columns: Columns, n: int, count: int) -> Distinct:
         part = slice(part.stop, min(part.stop + width, count))
         values = columns(rows, part)
         values[np.isnan(values)] = np.finfo(float).max  # one value, so that NaN equals NaN
-        first = first_equal(np.column_stack([group, values]))
+        first = first_duplicate(np.column_stack([group, values]))
         again = rows[first != np.arange(len(rows))]
         shared = np.bincount(first, minlength=len(rows))[first] > 1
         rows, group = rows[shared], first[shared].astype(float)

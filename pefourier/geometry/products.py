@@ -30,7 +30,7 @@ def toeplitz_residual(enc: Encoding) -> float | None:
     at uneven steps hardly one twice.
     """
     n, d, sides = len(enc), enc.dim, enc.domain.sides
-    if enc.lag_alone:
+    if enc.is_shift_invariant:
         return 0.0
     if not enc.domain.has_lags:
         return None
@@ -72,8 +72,8 @@ def toeplitz_residual_of_parts(parts: list[Encoding]) -> float:
         side, table = len(table), table * unit
         products = table @ table.T
         lag = np.abs(np.arange(side)[:, None] - np.arange(side))
-        rest = products - lag_means(table)[lag]
-        squared += (n / side) ** 2 * float((rest**2).sum())
+        residual = products - lag_means(table)[lag]
+        squared += (n / side) ** 2 * float((residual**2).sum())
         total += (n / side) ** 2 * float((products**2).sum())
         sums.append(float(products.sum()) * (n / side) ** 2 / n)
     total += sum(sums) ** 2 - sum(x * x for x in sums)
@@ -153,9 +153,9 @@ def toeplitz_residual_of_rows(
     doubled, axes = tuple(2 * n for n in sides), tuple(range(len(sides)))
 
     def spread(values: np.ndarray) -> np.ndarray:
-        whole = np.zeros((prod(sides), values.shape[1]))
-        whole[placed] = values
-        spectrum = np.fft.rfftn(whole.reshape(*sides, -1), doubled, axes)
+        lattice = np.zeros((prod(sides), values.shape[1]))
+        lattice[placed] = values
+        spectrum = np.fft.rfftn(lattice.reshape(*sides, -1), doubled, axes)
         return np.fft.irfftn((spectrum.real**2 + spectrum.imag**2).sum(axis=-1), doubled, axes)
 
     blocks = row_blocks(table.shape[1], BLOCK, prod(doubled))

@@ -38,11 +38,11 @@ def deviations(rows: np.ndarray) -> np.ndarray:
         return np.full(3, np.inf)
     m, relative = len(energy), energy / energy.mean()
     pairs = m * (m - 1) / 2
-    alike = d * ((products**2 / np.outer(energy, energy)).sum() - m) / 2 / pairs - 1
+    excess = d * ((products**2 / np.outer(energy, energy)).sum() - m) / 2 / pairs - 1
     spread = ((relative - 1) ** 2).mean() * d / 2 - 1
     return np.array(
         [
-            alike / np.sqrt(2 * (d - 1) / (d + 2) / pairs),
+            excess / np.sqrt(2 * (d - 1) / (d + 2) / pairs),
             spread * np.sqrt(m / 2),
             (relative @ cosine) / np.sqrt(2 * (cosine @ cosine) / d),
         ]

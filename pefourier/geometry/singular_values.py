@@ -7,7 +7,7 @@ singular values at or below the tolerance taken as zero; E E+ is the orthogonal 
 column space, and the position functions are recovered exactly when it is the identity.
 
 No (n, n) array is made for n > d. Codes that declare their inner products come in two parts, even
-and odd about the middle position (`wave_parts`); any other table is one matrix (`matrices`).
+and odd about the middle position (`even_odd_svd`); any other table is one matrix (`matrices`).
 """
 
 from collections.abc import Sequence
@@ -21,10 +21,10 @@ from pefourier.encodings.checks import NUMBERS, check_cost, check_size
 from pefourier.encodings.encoding import FLOAT64_EPS, Encoding, row_blocks
 from pefourier.errors import shown
 from pefourier.geometry import Progress
+from pefourier.geometry.even_odd_svd import LARGE, Bounds, even_odd_svd
 from pefourier.geometry.matrices import Part, factor
 from pefourier.geometry.on_axes import factor_on_axes, separable_basis, separable_rank
 from pefourier.geometry.precision import stored_resolution
-from pefourier.geometry.wave_parts import Bounds, wave_parts
 
 AT_ONCE = 2**20  # numbers of left singular vectors: 8 MiB
 SAMPLE = 2**9  # rows from which the digits of a table are read
@@ -59,9 +59,16 @@ class Factors:
         """Squared Frobenius norm over squared spectral norm; NaN for a table of zeros."""
         return float((self.sigma**2).sum() / self.sigma[0] ** 2) if self.sigma[0] else np.nan
 
-    def left(self, rows: slice) -> list[np.ndarray]:
-        """Left singular vectors of each part at some of its rows, within the rank."""
-        return [part.left(rows, int((part.sigma > self.tolerance).sum())) for part in self.parts]
+    def left(self, rows: slice, below: float = 1.0) -> list[np.ndarray]:
+        """Left singular vectors of each part at some of its rows, within the rank.
+
+        Of singular values no larger than a share `below` of the largest.
+        """
+        ends = [
+            slice(int((sigma > below * sigma[:1]).sum()), int((sigma > self.tolerance).sum()))
+            for sigma in (part.sigma for part in self.parts)
+        ]
+        return [part.vectors(rows, columns) for part, columns in zip(self.parts, ends, strict=True)]
 
     def row_blocks(self) -> list[slice]:
         """Rows of a part, in blocks."""
@@ -76,18 +83,27 @@ class Factors:
 
     def least_leverage(self) -> float:
         """The smallest diagonal entry of E E+; bounds say which rows to look at first."""
-        blocks, least = self.row_blocks(), np.inf
+        blocks, smallest = self.row_blocks(), np.inf
         bounds = None if self.bounds is None else self.bounds()
         lowest = [-np.inf if bounds is None else float(bounds[rows].min()) for rows in blocks]
         for bound, rows in sorted(zip(lowest, blocks, strict=True), key=itemgetter(0)):
-            if bound > least - ENOUGH:
+            if bound > smallest - ENOUGH:
                 break
-            least = min(least, float(self.leverage(rows).min()))
-        return least
+            if bounds is None or smallest == np.inf or not self.exceeds(bounds, rows, smallest):
+                smallest = min(smallest, float(self.leverage(rows).min()))
+        return smallest
 
-    def leverage(self, rows: slice) -> np.ndarray:
-        """Diagonal of E E+ at some rows of the parts (from the middle outwards for two)."""
-        squared = sum((u**2).sum(axis=1) for u in self.left(rows))
+    def exceeds(self, bounds: np.ndarray, rows: slice, smallest: float) -> bool:
+        """Whether bounds with what few small singular values add rule some rows out."""
+        sharper = bounds[rows] + self.leverage(rows, LARGE)
+        return bool(sharper.min() > smallest - ENOUGH)
+
+    def leverage(self, rows: slice, below: float = 1.0) -> np.ndarray:
+        """Diagonal of E E+ at some rows of the parts (from the middle outwards for two).
+
+        Or what singular values no larger than a share `below` of the largest add to it.
+        """
+        squared = sum((u**2).sum(axis=1) for u in self.left(rows, below))
         return squared * self.share(rows) ** 2
 
     def share(self, rows: slice) -> np.ndarray:
@@ -110,7 +126,7 @@ class Factors:
         products: list[np.ndarray] = []
         for rows in row_blocks(self.n, AT_ONCE, separable_rank(sides) + self.d):
             basis = separable_basis(sides, rows)
-            parts = [basis.T @ left for left in self.left(rows)]
+            parts = [basis.T @ vectors for vectors in self.left(rows)]
             products = [a + b for a, b in zip(products, parts, strict=True)] if products else parts
         cosines = np.linalg.svd(np.hstack(products), compute_uv=False)
         sine = float(np.sqrt(max(0.0, 1 - cosines[-1] ** 2)))
@@ -119,15 +135,17 @@ class Factors:
     def row_error(self, rows: slice, s: int) -> float:
         """Largest |E E+ - I| between position s and the positions at some rows of the parts."""
         row = s if len(self.parts) == 1 else abs(2 * s - (self.n - 1)) // 2
-        at = slice(row, row + 1)
-        share = self.share(rows) * self.share(at)
-        inner = [share * (u @ v[0]) for u, v in zip(self.left(rows), self.left(at), strict=True)]
-        same = np.arange(rows.start, rows.stop) == row
+        single = slice(row, row + 1)
+        share = self.share(rows) * self.share(single)
+        inner = [
+            share * (u @ v[0]) for u, v in zip(self.left(rows), self.left(single), strict=True)
+        ]
+        is_row = np.arange(rows.start, rows.stop) == row
         if len(inner) == 1:
-            return np.abs(inner[0] - same).max()
-        mirror = same & (2 * s == self.n - 1)
+            return np.abs(inner[0] - is_row).max()
+        mirror = is_row & (2 * s == self.n - 1)
         even, odd = inner
-        return max(np.abs(even + odd - same).max(), np.abs(even - odd - mirror).max())
+        return max(np.abs(even + odd - is_row).max(), np.abs(even - odd - mirror).max())
 
 
 def decompose(enc: Encoding, progress: Progress | None = None) -> Factors:
@@ -151,7 +169,7 @@ def decompose(enc: Encoding, progress: Progress | None = None) -> Factors:
     if on_axes is not None:
         parts = (factor_on_axes([np.asarray(p.table(), dtype=float) for p in on_axes]),)
     elif enc.stationary and len(enc.domain.sides) == 1:
-        parts, bounds = wave_parts(enc.measure, n, progress)
+        parts, bounds = even_odd_svd(enc.measure, n, progress)
     else:
         table = enc.table()
         eps, _ = stored_resolution(np.asarray(table[:SAMPLE], dtype=float), eps)

@@ -21,7 +21,7 @@ from pefourier.geometry.precision import (
     rounded,
     stored_resolution,
 )
-from pefourier.geometry.waves import turning_pairs
+from pefourier.geometry.waves import fit_sinusoid_pairs
 
 READ = 2**9  # rows from which frequencies are read
 STEEP = 0.8  # a sine beyond which does not tell its phase
@@ -29,7 +29,7 @@ TOLD = 2.0**-8  # of a unit of float32, to which a phase has to be known
 
 
 def stored_tolerance(
-    a: np.ndarray, b: np.ndarray, one: Encoding, two: Encoding
+    a: np.ndarray, b: np.ndarray, encoding_a: Encoding, encoding_b: Encoding
 ) -> tuple[np.ndarray, float]:
     """Differences that rounding explains, shape (n, d), and the coarser eps of what is stored.
 
@@ -38,11 +38,11 @@ def stored_tolerance(
     """
     stored = [
         enc.eps if enc.origin == "formula" else stored_resolution(t, enc.eps)[0]
-        for t, enc in ((a, one), (b, two))
+        for t, enc in ((a, encoding_a), (b, encoding_b))
     ]
     coarser = max(stored)
     phases = FLOAT32_EPS if has_float32_phases(a) or has_float32_phases(b) else coarser
-    allowed = rounding_tolerance(a, one, coarser, phases)
+    allowed = rounding_tolerance(a, encoding_a, coarser, phases)
     halves = sum(eps / 2 for eps in stored if eps > FLOAT32_EPS)
     return allowed + halves * (np.abs(a) + allowed) + half_of_least(coarser), coarser
 
@@ -54,7 +54,7 @@ def half_of_least(eps: float) -> float:
     1.0
     """
     coarse = (form for form in FORMATS.values() if form.digits < FORMATS["float32"].digits)
-    return next((2.0 ** (f.least - f.digits) for f in coarse if 2.0 ** (1 - f.digits) == eps), 0.0)
+    return next((2.0 ** (f.lowest - f.digits) for f in coarse if 2.0 ** (1 - f.digits) == eps), 0.0)
 
 
 def has_float32_phases(table: np.ndarray) -> bool:
@@ -76,10 +76,10 @@ def has_float32_phases(table: np.ndarray) -> bool:
     cosines = (table[0] == top) & (moved > 0) & (np.abs(step) < 1)
     phases = np.abs(np.concatenate([np.arcsin(step[sines]), np.arccos(step[cosines])]))
     slack = 4 * FLOAT64_EPS * np.concatenate([phases[: sines.sum()], 1 / phases[sines.sum() :]])
-    told = slack < TOLD * FLOAT32_EPS * phases
-    near = rounded(phases[told], FORMATS["float32"])
-    fits = bool((np.abs(near - phases[told]) <= slack[told]).all())
-    return fits and len(near) > 0 and has_format(near, FORMATS["float32"])
+    is_sharp = slack < TOLD * FLOAT32_EPS * phases
+    nearest = rounded(phases[is_sharp], FORMATS["float32"])
+    fits = bool((np.abs(nearest - phases[is_sharp]) <= slack[is_sharp]).all())
+    return fits and len(nearest) > 0 and has_format(nearest, FORMATS["float32"])
 
 
 def rounding_tolerance(
@@ -95,12 +95,12 @@ def rounding_tolerance(
     if enc.measure is not None:
         omega += np.abs(enc.measure.frequencies).max()
     steps, lines = steps_and_lines(table, enc)
-    turning = [turning_pairs(line[:READ], max(eps, FLOAT32_EPS)) for line in lines]
+    turning = [fit_sinusoid_pairs(line[:READ], max(eps, FLOAT32_EPS)) for line in lines]
     if turning and None not in turning:
-        pairs = [np.concatenate([one.sines, one.cosines]) for one in turning]
+        pairs = [np.concatenate([line_pairs.sines, line_pairs.cosines]) for line_pairs in turning]
         omega[np.concatenate(pairs)] = 0.0
-        for columns, one in zip(pairs, turning, strict=True):
-            omega[columns] = np.maximum(omega[columns], np.tile(one.omega, 2))
+        for columns, line_pairs in zip(pairs, turning, strict=True):
+            omega[columns] = np.maximum(omega[columns], np.tile(line_pairs.omega, 2))
     return size * (4 * min(eps, FLOAT32_EPS) + phase_errors(steps, omega, phases_eps))
 
 

@@ -45,12 +45,14 @@ def shares_along(steps: np.ndarray, side: int, points: int, sigma: float) -> np.
     k = np.arange(points)
     if not sigma:
         below, above = np.ceil(steps - 0.5 - 1e-9), np.floor(steps + 0.5 + 1e-9)
-        near = [(np.mod(edge, side)[:, None] == k) / 2 for edge in (below, above)]
-        return near[0] + near[1]
+        halves = [(np.mod(edge, side)[:, None] == k) / 2 for edge in (below, above)]
+        return halves[0] + halves[1]
     sigma = min(sigma, WIDEST * side)
-    apart = np.mod(k - steps[:, None], side)
+    distance = np.mod(k - steps[:, None], side)
     turns = int(TAILS * sigma / side) + 1
-    return sum(np.exp(-0.5 * ((apart + r * side) / sigma) ** 2) for r in range(-turns, turns + 1))
+    return sum(
+        np.exp(-0.5 * ((distance + r * side) / sigma) ** 2) for r in range(-turns, turns + 1)
+    )
 
 
 def torus_density(
@@ -158,8 +160,8 @@ def idle_shares(frequencies: np.ndarray, weights: np.ndarray, sides: Sequence[in
 
     Idle waves are longer than the side, :math:`|\\omega_a| < 2\\pi/N_a`. NaN where there are none.
     """
-    least = 2 * np.pi / np.array(sides) * (1 - MEASURED)
-    return shares_where(frequencies, weights, np.abs(frequencies) < least)
+    slowest = 2 * np.pi / np.array(sides) * (1 - MEASURED)
+    return shares_where(frequencies, weights, np.abs(frequencies) < slowest)
 
 
 def aliased_shares(frequencies: np.ndarray, weights: np.ndarray) -> list[float]:
@@ -173,11 +175,11 @@ def aliased_shares(frequencies: np.ndarray, weights: np.ndarray) -> list[float]:
 
 def shares_where(frequencies: np.ndarray, weights: np.ndarray, passes: np.ndarray) -> list[float]:
     """Share of the weights, of each axis' own frequencies (m, axes), that pass a test."""
-    own = frequencies != 0
+    moving = frequencies != 0
     with np.errstate(invalid="ignore"):  # an axis may have none
-        return (weights @ (own & passes) / (weights @ own)).tolist()
+        return (weights @ (moving & passes) / (weights @ moving)).tolist()
 
 
-def least_sigma(axes: int, least: float) -> float:
+def least_sigma(axes: int, on_line: float) -> float:
     """The smallest bandwidth at which a Gaussian half a step away on all axes is a number."""
-    return least * sqrt(axes)
+    return on_line * sqrt(axes)

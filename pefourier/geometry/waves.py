@@ -15,7 +15,7 @@ from pefourier.encodings.encoding import unit_of
 
 
 @dataclass(frozen=True, eq=False)
-class Turning:
+class SinusoidPairs:
     """Pairs of columns that turn about the origin, column by column of T: m circles.
 
     Column `sines` is amplitude · sin(omega t + phase) and `cosines` the cosine, t = 0 at the first
@@ -29,7 +29,7 @@ class Turning:
     amplitude: np.ndarray  # (m,)
 
 
-def turning_pairs(rows: np.ndarray, eps: float) -> Turning | None:
+def fit_sinusoid_pairs(rows: np.ndarray, eps: float) -> SinusoidPairs | None:
     """Columns of consecutive codes (n, d) as sines and cosines; at most two may be left over.
 
     A pairing fits when squares of both columns of each pair sum to a constant within rounding to
@@ -42,8 +42,8 @@ def turning_pairs(rows: np.ndarray, eps: float) -> Turning | None:
     rows = rows * unit
     for first, second in pairings(rows):
         if on_circles(rows[:16], first, second, eps) and on_circles(rows, first, second, eps):
-            found = measure_turning(rows, first, second)
-            return replace(found, amplitude=found.amplitude / unit)
+            pairs = measure_pairs(rows, first, second)
+            return replace(pairs, amplitude=pairs.amplitude / unit)
     return None
 
 
@@ -79,26 +79,26 @@ def matchings(rows: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     weights -= weights.mean(axis=1, keepdims=True)
     mark = weights[0] @ rows[:-1] ** 2 + weights[1] @ (rows[:-1] * rows[1:])
     order = np.argsort(mark, kind="stable")
-    alone = np.ptp(np.abs(rows), axis=0) <= 1e-6 * np.abs(rows).max()
-    for kept in (order[~alone[order]], order):
-        half = len(kept) // 2
-        if half and len(kept) % 2 == 0:
-            yield kept[half:], kept[:half][::-1]
+    is_still = np.ptp(np.abs(rows), axis=0) <= 1e-6 * np.abs(rows).max()
+    for columns in (order[~is_still[order]], order):
+        half = len(columns) // 2
+        if half and len(columns) % 2 == 0:
+            yield columns[half:], columns[:half][::-1]
 
 
-def measure_turning(rows: np.ndarray, first: np.ndarray, second: np.ndarray) -> Turning:
+def measure_pairs(rows: np.ndarray, first: np.ndarray, second: np.ndarray) -> SinusoidPairs:
     """Frequency, phase and amplitude of each pair; the two are exchanged where they turn back."""
     z = rows[:, second] + 1j * rows[:, first]
     t = np.arange(len(z))
     omega = np.angle((z[1:] * z[:-1].conj()).sum(axis=0))
     still = z * np.exp(-1j * np.multiply.outer(t, omega))
     phase = np.angle(still.sum(axis=0))
-    rest = np.angle(still * np.exp(-1j * phase))
+    residual = np.angle(still * np.exp(-1j * phase))
     middle = t - t.mean()
-    drift = middle @ rest / (middle @ middle)
-    omega, phase = omega + drift, phase + rest.mean(axis=0) - drift * t.mean()
+    drift = middle @ residual / (middle @ middle)
+    omega, phase = omega + drift, phase + residual.mean(axis=0) - drift * t.mean()
     back = omega < 0
-    return Turning(
+    return SinusoidPairs(
         np.where(back, second, first),
         np.where(back, first, second),
         np.abs(omega),
@@ -117,44 +117,44 @@ TURNS = (  # quarters that a pair may be counted in, and quarters that all pairs
 
 
 def align(
-    turning: Turning, slack: np.ndarray, n: int, eps: float
-) -> tuple[Turning, np.ndarray, float] | None:
+    pairs: SinusoidPairs, slack: np.ndarray, n: int, eps: float
+) -> tuple[SinusoidPairs, np.ndarray, float] | None:
     """Turn each pair by quarters so that all phases are omega · offset, one offset for all.
 
     Returns the turned pairs, the signs (2, m) of their sines and cosines, and the offset in rows.
     """
-    found = []
+    alignments = []
     for order, (quarters, shift) in enumerate(TURNS):
-        shifted = replace(turning, phase=turning.phase - shift * np.pi / 2)
+        shifted = replace(pairs, phase=pairs.phase - shift * np.pi / 2)
         offset, k = common_offset(shifted, quarters)
         k = (k + shift) % 4
-        rest = wrapped(turning.phase - k * np.pi / 2 - turning.omega * offset, 2 * np.pi)
-        left = np.abs(rest) - 8 * eps - slack * n
-        if (left <= 0.05).all():  # of few pairs some offset comes near by chance
-            found.append(((left > 1e-3).any(), order, offset, k))
-    if not found:
+        residual = wrapped(pairs.phase - k * np.pi / 2 - pairs.omega * offset, 2 * np.pi)
+        excess = np.abs(residual) - 8 * eps - slack * n
+        if (excess <= 0.05).all():  # of few pairs some offset comes near by chance
+            alignments.append(((excess > 1e-3).any(), order, offset, k))
+    if not alignments:
         return None
-    *_, offset, k = min(found, key=lambda one: one[:2])
-    s, c = turning.sines, turning.cosines
+    *_, offset, k = min(alignments, key=lambda alignment: alignment[:2])
+    s, c = pairs.sines, pairs.cosines
     swap = k % 2 == 1  # a quarter on: the sine is minus the cosine found, the cosine its sine
     sign = np.array([np.choose(k, [1, -1, -1, 1]), np.choose(k, [1, 1, -1, -1])])
-    moved = (np.where(swap, c, s), np.where(swap, s, c), turning.omega, turning.phase)
-    return Turning(*moved, turning.amplitude), sign, offset
+    moved = (np.where(swap, c, s), np.where(swap, s, c), pairs.omega, pairs.phase)
+    return SinusoidPairs(*moved, pairs.amplitude), sign, offset
 
 
-def common_offset(turning: Turning, quarters: int) -> tuple[float, np.ndarray]:
+def common_offset(pairs: SinusoidPairs, quarters: int) -> tuple[float, np.ndarray]:
     """Offset in rows and quarter turns of each pair, read from slow pairs to fast ones.
 
     The slowest pair gives an offset without counting turns; each faster one sharpens it.
     """
     offset, weight = 0.0, 0.0
-    k = np.zeros(len(turning.omega), dtype=int)
-    for i in np.argsort(turning.omega, kind="stable"):
-        omega = turning.omega[i]
-        rest = float(wrapped(turning.phase[i] - omega * offset, quarters * np.pi / 2))
-        k[i] = round((turning.phase[i] - omega * offset - rest) / (np.pi / 2)) % 4
+    k = np.zeros(len(pairs.omega), dtype=int)
+    for i in np.argsort(pairs.omega, kind="stable"):
+        omega = pairs.omega[i]
+        residual = float(wrapped(pairs.phase[i] - omega * offset, quarters * np.pi / 2))
+        k[i] = round((pairs.phase[i] - omega * offset - residual) / (np.pi / 2)) % 4
         weight += omega**2
-        offset += rest * omega / weight if weight else 0.0
+        offset += residual * omega / weight if weight else 0.0
     return offset, k
 
 
@@ -172,5 +172,5 @@ def recurrence(rows: np.ndarray, lag: int) -> tuple[np.ndarray, float]:
     middle, around = rows[lag:-lag], rows[2 * lag :] + rows[: -2 * lag]
     energy = (middle**2).sum(axis=0)
     cosine = (middle * around).sum(axis=0) / np.where(energy > 0, 2 * energy, 1.0)
-    rest = np.linalg.norm(around - 2 * cosine * middle) / (np.linalg.norm(rows) or 1.0)
-    return np.clip(cosine, -1, 1), float(rest)
+    residual = np.linalg.norm(around - 2 * cosine * middle) / (np.linalg.norm(rows) or 1.0)
+    return np.clip(cosine, -1, 1), float(residual)

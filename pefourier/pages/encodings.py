@@ -1,84 +1,84 @@
 """What is there to say of some encodings? All of it, side by side, on one page of HTML.
 
-The page has what `spectrum`, `reconstruct`, `check-faithful` and `relations` answer: a card for
-each encoding first, then conclusions with pictures; numbers are folded, each table with the
-command that gives it.
+A section for each question, made from its answers alone as every other form is: conclusions,
+findings, a picture; numbers and the meanings of words are folded, with the command that gives them.
 """
 
-import platform
+import os
 import shlex
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
-from importlib.metadata import version
 from typing import Any
 
-import numpy as np
-
-from pefourier.analysis.faithful import Faithfulness, assess, formula_in_words
-from pefourier.analysis.reconstruct import Reconstructions, position_functions
-from pefourier.analysis.relations import Relations, relate
-from pefourier.analysis.spectrum import Spectrum, density
-from pefourier.answers import plot, telling
-from pefourier.answers.choice import choose
+from pefourier.analysis.context import describe_context
+from pefourier.analysis.faithful import assess
+from pefourier.analysis.reconstruct import position_functions
+from pefourier.analysis.relations import relate
+from pefourier.analysis.spectrum import density
 from pefourier.answers.encode import heatmap
-from pefourier.answers.faithful_figures import singular_values
-from pefourier.answers.grid_reach import reach_on_grid
-from pefourier.answers.reconstruct import reconstruct
-from pefourier.answers.relations import relations
-from pefourier.answers.spectrum import by_decade, spectrum, spectrum_by_decade
-from pefourier.answers.terms import read_terms
-from pefourier.encodings.encoding import Encoding, Finding
+from pefourier.answers.frame import (
+    Answer,
+    Refusal,
+    answer_of,
+    identity_of,
+    record_of_conclusion,
+    telling_of,
+)
+from pefourier.answers.spectrum import by_decade, spectrum_by_decade
+from pefourier.encodings.encoding import Encoding
+from pefourier.encodings.sources.weights import all_tensors
+from pefourier.encodings.specs import source_of
+from pefourier.errors import PefourierError
 from pefourier.geometry import Progress
-from pefourier.pages.cards import card
 from pefourier.pages.document import (
     Chapter,
     Markup,
-    Words,
-    about,
-    answer_tables,
     command,
     details,
     document,
-    element,
-    grouped,
+    explanations,
+    figure,
+    remark,
+    sentence_of,
     table,
+    versions_table,
 )
-from pefourier.pages.inline_svg import INLINE, INLINE_WIDE, draw_inline
-from pefourier.pages.reach import Reach, find_reach, reach_part
-from pefourier.pages.usage import usage_part
-from pefourier.version import __version__
+from pefourier.weights.usage import use_of_model
 from pefourier.writing.escapes import printable
 from pefourier.writing.page import Page, fields_of, flattened
-from pefourier.writing.text import number, paragraph
+from pefourier.writing.text import number, paragraph, parts_of_words
 
-LIBRARIES = ("numpy", "scipy", "matplotlib")
 SMOOTHED = ("spectrum", "reconstruct", "report")  # commands that take --lattice and --sigma
-NUMBERS = "Numbers, and the command that gives them"
-SPIKE = 0.05  # of an axis that is all a curve takes above as much of its height
-MOST_ROWS = 128  # of a table, in a picture
-REACH = "How far do rotations reach?"
-USED = "Which frequencies do its weights use?"
+OF_CONTEXT = ("d", "length")  # options that `context` has, too
+PICTURED_ROWS = 128  # of a table
+HEADINGS = {
+    "check-faithful": "Can positions be told apart and recovered?",
+    "spectrum": "Which frequencies are there?",
+    "reconstruct": "What is left of a position?",
+    "relations": "How do positions relate to one another?",
+}
+PICTURES = {
+    "check-faithful": "Singular values (those above the dotted line are the rank), and the mean "
+    "inner product by lag.",
+    "spectrum": "Share of energy at each frequency (Eq. 15), or per factor ten of it.",
+    "reconstruct": "A 1 at each of some positions, rebuilt from frequencies alone (Algorithm 1).",
+    "relations": "Mean inner product of two codes by lag, as a share of that at lag 0.",
+    "context": "Each pair at its wavelength, by what the scaling does to it; dashed: trained.",
+    "usage": "How much of the scores each layer makes in which pairs, over their wavelengths.",
+}
 
 
 @dataclass(frozen=True)
 class Study:
-    """All that is found about one SPEC."""
+    """All that is found about one SPEC: results by command."""
 
     encoding: Encoding
-    spectrum: Spectrum
-    rebuilt: Reconstructions | None  # None of times at uneven steps
-    faithful: Faithfulness
-    related: Relations
+    results: Mapping[str, Any]
 
-    @property
-    def first_rows(self) -> np.ndarray:
-        """The codes that a picture of the table shows."""
-        return next(self.encoding.blocks(MOST_ROWS))[1]
-
-    def answer(self, name: str) -> telling.Answer:
+    def answer(self, question: str) -> Answer:
         """What one of the commands answers."""
-        return telling.Answer(self.encoding, getattr(self, name))
+        return Answer(self.encoding, self.results[question])
 
 
 @dataclass(frozen=True)
@@ -94,286 +94,186 @@ class Inquiry:
         """Ask all questions about an encoding; rows that prove to be a grid's are one for all."""
         faithful = assess(enc, progress)
         (enc,) = faithful.about
-        return Study(
-            enc,
-            density(enc, self.lattice, self.sigma),
-            None
-            if enc.domain.irregular
-            else position_functions(enc, None, self.lattice, self.sigma),
-            faithful,
-            relate(enc, faithful.shift_residual),
-        )
+        results = {
+            "check-faithful": faithful,
+            "spectrum": density(enc, self.lattice, self.sigma),
+            "relations": relate(enc, faithful.shift_residual),
+        }
+        if not enc.domain.irregular:
+            results["reconstruct"] = position_functions(enc, None, self.lattice, self.sigma)
+        return Study(enc, results)
 
-    def line(self, question: str, studies: Sequence[Study]) -> str:
+    def line(self, question: str, specs: Iterable[str], takes: Sequence[str] | None = None) -> str:
         """The command that answers one of the questions about these encodings."""
-        folder = self.folder if question == "report" else ()
-        words = ["pefourier", question, *folder, *(study.encoding.spec for study in studies)]
-        options = {f"--{name}": value for name, value in self.options.items()}
+        options = {k: v for k, v in self.options.items() if takes is None or k in takes}
         if question in SMOOTHED:
-            options |= {"--lattice": self.lattice, "--sigma": self.sigma}
-        given = [
-            (name, option_value(value)) for name, value in options.items() if value is not None
-        ]
-        return shlex.join([*words, *(part for pair in given for part in pair)])
-
-
-def option_value(value: Any) -> str:
-    """The value of an option as it is typed: sides of a grid with x between them."""
-    return "x".join(map(str, value)) if isinstance(value, tuple) else str(value)
+            options |= {"lattice": self.lattice, "sigma": self.sigma}
+        words = ["pefourier", question, *specs]
+        for name, value in options.items():
+            if value is not None:
+                typed = "x".join(map(str, value)) if isinstance(value, tuple) else str(value)
+                words += [f"--{name}", typed]
+        return shlex.join(words)
 
 
 def encodings_document(
-    studies: Sequence[Study], refusals: Sequence[telling.Refusal], inquiry: Inquiry, title: str = ""
+    studies: Sequence[Study], refusals: Sequence[Refusal], inquiry: Inquiry, title: str = ""
 ) -> str:
     """The page about some encodings, and why others could not be answered for."""
-    words = Words(read_terms())
-    return document(
-        title or f"What {names_of(studies)} {'say' if len(studies) > 1 else 'says'} about position",
-        None,
-        encoding_sections(studies, refusals, inquiry, words),
-        words,
-    )
-
-
-def names_of(studies: Sequence[Study]) -> str:
-    """The names of encodings, each once, or how many there are."""
     names = list(dict.fromkeys(study.encoding.label for study in studies))
-    return ", ".join(names) if len(names) <= 4 else f"{len(names)} encodings"
+    listed = ", ".join(names) if len(names) <= 4 else f"{len(names)} encodings"
+    sections = encoding_sections(studies, refusals, inquiry)
+    return document(title or f"Positional encodings: {listed}", "", sections)
 
 
 def encoding_sections(
-    studies: Sequence[Study], refusals: Sequence[telling.Refusal], inquiry: Inquiry, words: Words
+    studies: Sequence[Study], refusals: Sequence[Refusal], inquiry: Inquiry
 ) -> list[Chapter]:
-    """The parts of a page, the cards first."""
-    reaches, unknown = find_reach([study.encoding for study in studies], inquiry.options)
-    own = [study.encoding for study in studies]
-    grids = (e for e in own if e.act == "rotate" and e.measure and len(e.domain.sides) > 1)
-    on_grids = [about(enc.label, reach_on_grid(enc)) for enc in grids]
-    parts = [
-        Chapter("conclusions", "At a glance", cards_part(studies, refusals, reaches, words)),
-        Chapter("reach", REACH, [*reach_part(reaches, unknown, inquiry.options, words), *on_grids]),
-        Chapter("findings", "Findings", findings_part(studies, words)),
-        *(answered(name, studies, inquiry, words) for name in QUESTIONS),
-        Chapter("usage", USED, usage_part(own, inquiry.options, words)),
-        Chapter("made", "How these numbers were made", made_part(studies, inquiry, words)),
+    """The parts of a page, what matters most first."""
+    refused = [sentence_of(f"{refusal.spec}: not answered.", refusal.error) for refusal in refusals]
+    specs = [study.encoding.spec for study in studies]
+    sections = [
+        Chapter("At a glance", [glance(studies), *refused]),
+        context_section([study.encoding for study in studies], inquiry),
+        *usage_sections([study.encoding for study in studies], inquiry),
     ]
-    return [part for part in parts if part.inside]
-
-
-def cards_part(
-    studies: Sequence[Study],
-    refusals: Sequence[telling.Refusal],
-    reaches: Sequence[Reach],
-    words: Words,
-) -> list[Any]:
-    """A card for each encoding, which of several to take, and of which nothing is known."""
-    known = {one.label: one for one in reversed(reaches)}
-    found = [
-        card(study.encoding, study.faithful, known.get(study.encoding.label), words)
-        for study in studies
+    for question, heading in HEADINGS.items():
+        answers = [study.answer(question) for study in studies if question in study.results]
+        if answers:
+            line = inquiry.line(question, [a.encoding.spec for a in answers])
+            sections.append(answers_section(heading, answers, line))
+    codes = [Answer(s.encoding, next(s.encoding.blocks(PICTURED_ROWS))[1]) for s in studies]
+    caption = f"The codes themselves, {PICTURED_ROWS} rows at most."
+    pictures = (figure(heatmap, [a], f"{a.encoding.label}: {caption}") for a in codes)
+    line = command(inquiry.line("report", [*inquiry.folder, *specs]))
+    parameters = details("Parameters and versions", parameters_table(studies), versions_table())
+    sections += [
+        Chapter("What do the codes look like?", [details("Pictures of the codes", pictures)]),
+        Chapter("How these numbers were made", [line, parameters]),
     ]
-    for refusal in refusals:
-        said = element("h3", refusal.spec), about("Not answered:", refusal.error, "error")
-        found.append(element("article", said, class_="card"))
-    chosen = choose([telling.Answer(study.encoding, study.faithful) for study in studies])
-    return [
-        element("div", found, class_="cards"),
-        [element("h3", "Which of them?"), element("p", grouped(chosen))] if chosen else None,
-    ]
+    return [section for section in sections if any(section.inside)]
 
 
-def conclusions(studies: Sequence[Study], name: str) -> list[Markup]:
-    """What the numbers of each encoding say about one of the questions."""
-    told = [(s.encoding, getattr(s, name)) for s in studies]
-    return [about(enc.label, grouped(telling.conclude(enc, own))) for enc, own in told]
-
-
-def findings_part(studies: Sequence[Study], words: Words) -> list[Any]:
-    """What is wrong or worth knowing, with its explanation."""
-    listed = []
+def glance(studies: Sequence[Study]) -> Markup:
+    """The verdict on each question, a row for each encoding."""
+    rows = [["encoding", "codes", *HEADINGS]]
     for study in studies:
-        label, known = study.encoding.label, study.faithful.identified
-        if known:
-            said = [element("strong", "identified"), f" {label} is {formula_in_words(known)}."]
-            listed.append(element("li", said, class_="note"))
-        listed += [finding_item(label, one, words) for one in study.faithful.findings]
-    return [element("ul", listed, class_="findings")] if listed else []
+        verdicts = [getattr(study.results.get(q), "verdict", "–") for q in HEADINGS]
+        size = f"{len(study.encoding)} × {study.encoding.dim}"
+        rows.append([study.encoding.label, size, *verdicts])
+    return table(rows)
 
 
-def finding_item(label: str, finding: Finding, words: Words) -> Markup:
-    """A finding: what was seen, and what is behind it."""
-    group = ["findings"]
-    term = words.find(finding.code, group)
-    said = [element("strong", finding.severity), f" {label}: {finding.message} ["]
-    told = f"{term.meaning} {term.good}".strip() if term else ""
-    return element(
-        "li",
-        element("p", said, words.term(finding.code, group), "]"),
-        element("p", told, class_="quiet") if told else None,
-        class_=finding.severity,
-    )
-
-
-def folded_numbers(
-    studies: Sequence[Study], name: str, question: str, inquiry: Inquiry, words: Words
-) -> Markup | None:
-    """The tables that a command answers with, folded, and the command."""
-    asked = [study.answer(name) for study in studies]
-    tell = partial(telling.telling_of(asked[0].result).words, asked)
-    groups = [question, "check-faithful", "reconstruct", "spectrum", "every answer"]
-    line = command(inquiry.line(question, studies))
-    return details(NUMBERS, answer_tables(f"{question} in numbers", tell, words, groups), line)
-
-
-def drawn(
-    studies: Sequence[Study],
-    name: str,
-    draw: Callable[..., Any],
-    told: str,
-    look: plot.Look = INLINE,
-    most: int = plot.MANY,
-) -> list[Markup]:
-    """A picture of some encodings at a time, as many as can be told apart in one."""
-    found = []
-    for start in range(0, len(studies), most):
-        part = [study.answer(name) for study in studies[start : start + most]]
-        labels = ", ".join(a.encoding.label for a in part)
-        here = f"{draw.__name__.replace('_', '-')}-of-{most}-{start}"
-        found.append(draw_inline(here, told, draw, part, look, of=labels))
-    return found
-
-
-def divide_by_axes(studies: Sequence[Study]) -> tuple[list[Study], list[Study]]:
-    """Encodings with one axis, then those on grids."""
-    flat = [study for study in studies if not study.spectrum.on_grid]
-    return flat, [study for study in studies if study not in flat]
-
-
-def figures(*pictures: Sequence[Markup]) -> Markup:
-    """Pictures side by side where there is room."""
-    return element("div", pictures, class_="figures")
-
-
-def is_spike(answers: Sequence[telling.Answer]) -> bool:
-    """Whether densities over evenly spaced frequencies all lie in a corner, at the slowest.
-
-    >>> from pefourier.encodings import load
-    >>> made = [Inquiry(lattice=n).study(load("rope", 32, 16)) for n in (32, 8192)]
-    >>> [is_spike([one.answer("spectrum")]) for one in made]
-    [False, True]
-    """
-    found = (a.result.density for a in answers)
-    return by_decade(answers) and all((g > SPIKE * g.max()).mean() < SPIKE for g in found)
-
-
-def spectrum_pictures(studies: Sequence[Study]) -> list[Any]:
-    """Frequencies, evenly spaced and by their logarithm, and the waves that they are."""
-    flat, grids = divide_by_axes(studies)
-    linear = "Share of energy at each frequency of the lattice (Eq. 15)."
-    decades = "Share of energy per factor ten of frequency; slow waves have room here."
-    plane = "Share of energy at each pair of frequencies, and summed along each axis."
-    seen = [] if is_spike([one.answer("spectrum") for one in flat]) else flat
-    lines = drawn(seen, "spectrum", spectrum, linear)
-    return [
-        figures(lines, drawn(flat, "spectrum", spectrum_by_decade, decades)),
-        drawn(grids, "spectrum", spectrum, plane, INLINE_WIDE, most=1),
+def answers_section(heading: str, answers: Sequence[Answer], line: str) -> Chapter:
+    """Conclusions and findings, pictures; numbers, the command and what the words mean folded."""
+    telling = telling_of(answers[0].result)
+    conclusions = [telling.conclude(a.encoding, a.result) for a in answers]
+    sentences = [
+        sentence_of(f"{a.encoding.label}: {c.verdict}.", f"{c.meaning} {c.action}")
+        for a, c in zip(answers, conclusions, strict=True)
     ]
+    parts = parts_of_words(partial(telling.words, answers))
+    remarks = [remark(part) for part in parts if isinstance(part, str)]
+    tables = [part for part in parts if not isinstance(part, str)]
+    names = [c.verdict.lower() for c in conclusions]
+    names += [cell for rows in tables for cell in [*rows[0], *(row[0] for row in rows)]]
+    names += [f.code for a in answers for f in getattr(a.result, "findings", ())]
+    groups = (telling.command, "findings", "verdicts", "every answer", "check-faithful")
+    numbers = details("Numbers, and the command that gives them", map(table, tables), command(line))
+    caption = f"{', '.join(a.encoding.label for a in answers)}: {PICTURES[telling.command]}"
+    is_by_decade = telling.command == "spectrum" and by_decade(answers)
+    draw: Any = spectrum_by_decade if is_by_decade else telling.figure
+    picture = figure(draw, answers, caption)
+    return Chapter(heading, [*sentences, *remarks, picture, numbers, explanations(names, groups)])
 
 
-def rebuilt_pictures(studies: Sequence[Study]) -> Markup:
-    """Position functions rebuilt from frequencies, and from codes."""
-    flat, grids = divide_by_axes(studies)
-    told = "A 1 at each of some positions, rebuilt from the frequencies alone (Algorithm 1)."
-    lines = drawn(flat, "rebuilt", reconstruct, told)
-    return figures(lines, drawn(grids, "rebuilt", reconstruct, told, most=1))
+def context_section(encodings: Sequence[Encoding], inquiry: Inquiry) -> Chapter:
+    """How far rotations reach; `context` takes no base, so that with one nothing is said."""
+    heading = "How far do rotations reach?"
+    unknown = [k for k, v in inquiry.options.items() if v is not None and k not in OF_CONTEXT]
+    rotations = [e for e in encodings if e.act == "rotate" and len(e.domain.sides) == 1]
+    answers, refused = [], []
+    for enc in () if unknown else rotations:
+        try:
+            options = inquiry.options
+            (model, *_), context = describe_context(
+                enc.spec, options.get("length"), None, options.get("d")
+            )
+        except PefourierError as error:
+            refused.append(sentence_of(f"{enc.label}: not answered.", str(error)))
+            continue
+        model = replace(model, spec=enc.spec)
+        if context.rotations:
+            answers.append(Answer(model, replace(context, about=(model,))))
+    if not answers:
+        return Chapter(heading, refused)
+    line = inquiry.line("context", [a.encoding.spec for a in answers], OF_CONTEXT)
+    section = answers_section(heading, answers, line)
+    return replace(section, inside=[*refused, *section.inside])
 
 
-def faithful_pictures(studies: Sequence[Study]) -> Markup:
-    """The codes themselves, distances, rank, conditioning and what low precision costs."""
-    sigma = "Singular values of the codes; how many are above the dotted line is the rank."
-    table = f"The codes themselves (the first {MOST_ROWS} rows at most)."
-    codes = drawn(studies, "first_rows", heatmap, table, most=1)
-    return figures(codes, drawn(studies, "faithful", singular_values, sigma))
+def usage_sections(encodings: Sequence[Encoding], inquiry: Inquiry) -> list[Chapter]:
+    """Which frequencies the weights of each model use."""
+    sections = []
+    for spec in dict.fromkeys(filter(None, map(weights_of, encodings))):
+        heading = f"Which frequencies do the weights of {printable(spec)} use?"
+        try:
+            result = use_of_model(spec, inquiry.options.get("length"))
+        except PefourierError as error:
+            sections.append(Chapter(heading, [sentence_of("Not answered.", str(error))]))
+            continue
+        line = inquiry.line("usage", [spec], ("length",))
+        sections.append(answers_section(heading, [answer_of(result)], line))
+    return sections
 
 
-def related_pictures(studies: Sequence[Study]) -> Markup:
-    """What codes say of distances and directions."""
-    kernel = "Mean inner product of two codes by the lag between them, as a share of that at lag 0."
-    return figures(drawn(studies, "related", relations, kernel))
+def weights_of(enc: Encoding) -> str | None:
+    """What `usage` is asked for a rotation's weights; None where there are none."""
+    path = str(enc.params.get("path", ""))
+    if enc.act == "rotate" and path.endswith(".gguf"):
+        return path
+    if enc.act != "rotate" or not path or source_of(enc.spec) != "config":
+        return None
+    folder, part = os.path.dirname(path) or ".", enc.spec.partition("#")[2]
+    if next(all_tensors(folder), None) is None:
+        return None
+    return f"{folder}#{part}" if part else folder
 
 
-def answered(name: str, studies: Sequence[Study], inquiry: Inquiry, words: Words) -> Chapter:
-    """Conclusions, pictures and numbers of those that have an answer; empty without any."""
-    command, link, heading = QUESTIONS[name]
-    own = [study for study in studies if getattr(study, name) is not None]
-    if not own:
-        return Chapter(link, heading, [])
-    numbers = folded_numbers(own, name, command, inquiry, words)
-    return Chapter(link, heading, [conclusions(own, name), PICTURES[name](own), numbers])
+def parameters_table(studies: Sequence[Study]) -> Markup:
+    """All parameters that were used, as they are typed."""
+    rows: list[list[Any]] = [["encoding", "name", "points", "dimensions", "parameters"]]
+    for enc in (study.encoding for study in studies):
+        used = [f"{k}={number(v, 17)}" for k, v in enc.params.items() if v is not None]
+        rows.append([enc.label, enc.name, len(enc), enc.dim, ", ".join(used) or "–"])
+    return table(rows, "The encodings, with all parameters that were used")
 
 
-QUESTIONS = {  # by field of a study: its command, the link and the heading of its chapter
-    "faithful": ("check-faithful", "codes", "Can positions be told apart and recovered?"),
-    "spectrum": ("spectrum", "frequencies", "Which frequencies are there?"),
-    "rebuilt": ("reconstruct", "positions", "What is left of a position?"),
-    "related": ("relations", "relations", "How do positions relate to one another?"),
-}
-PICTURES = {"faithful": faithful_pictures, "spectrum": spectrum_pictures}
-PICTURES |= {"rebuilt": rebuilt_pictures, "related": related_pictures}
-
-
-def made_part(studies: Sequence[Study], inquiry: Inquiry, words: Words) -> list[Any]:
-    """Parameters, commands and versions."""
-    own = [study.encoding for study in studies]
-    rows = [[e.label, e.name, len(e), e.dim, parameters_in_words(e)] for e in own]
-    head = [words.term(name, ["every answer"]) for name in ("spec", "encoding")]
-    head += ["points", "dimensions", words.term("params", ["every answer"])]
-    return [
-        command(inquiry.line("report", studies), "This page comes from"),
-        details(
-            "Parameters and versions",
-            table("The encodings, with all parameters that were used", head, rows),
-            versions_table(),
-        ),
-    ]
-
-
-def parameters_in_words(enc: Encoding) -> str:
-    """Parameters that were used, as they are typed."""
-    return ", ".join(f"{k}={number(v, 17)}" for k, v in enc.params.items() if v is not None) or "–"
-
-
-def versions_table() -> Markup:
-    """What computed the numbers."""
-    found = {"pefourier": __version__, "Python": platform.python_version()}
-    found |= {name: version(name) for name in LIBRARIES}
-    return table("Versions", ["program", "version"], found.items())
-
-
-def report_page(asked: Sequence[Any], out: str) -> Page:
+def report_page(outcomes: Sequence[Study | Refusal], out: str) -> Page:
     """The answer of `pefourier report`: for each SPEC what the page says first, and where it is."""
-    studies = [one for one in asked if isinstance(one, Study)]
-    records = [(study_record if isinstance(one, Study) else fields_of)(one) for one in asked]
-    own = [(telling.telling_of(one.faithful), one.answer("faithful")) for one in studies]
-    return page_written(records, out, lambda: "".join(told.conclusion(a) for told, a in own))
+    answers = [
+        outcome.answer("check-faithful") for outcome in outcomes if isinstance(outcome, Study)
+    ]
+    records = [study_record(s) if isinstance(s, Study) else fields_of(s) for s in outcomes]
+    conclusions = (telling_of(answer.result).conclusion(answer) for answer in answers)
+    return page_written(records, out, lambda: "".join(conclusions))
+
+
+def study_record(study: Study) -> dict[str, Any]:
+    """The JSON object of a SPEC on a page."""
+    return identity_of(study.encoding) | record_of_conclusion(study.answer("check-faithful"))
 
 
 def page_written(
     records: Sequence[Mapping[str, Any]], out: str, words: Callable[[], str] = str
 ) -> Page:
     """The answer of `pefourier report`, from the records of what is on the page."""
-    told = "open it in a browser, or send it: it needs nothing else."
-    found = [one if "error" in one else {**one, "out": out} for one in records]
+    written = [record if "error" in record else {**record, "out": out} for record in records]
+    sentence = f"The page is in {printable(out)}; open it in a browser, or send it as it is."
     return Page(
         "report",
         words=words,
-        records=lambda: found,
-        rows=lambda: flattened(found),
-        conclusion=lambda: paragraph(f"The page is in {printable(out)}; {told}"),
+        records=lambda: written,
+        rows=lambda: flattened(written),
+        conclusion=lambda: paragraph(sentence),
     )
-
-
-def study_record(study: Study) -> dict[str, Any]:
-    """The JSON object of a SPEC on a page."""
-    conclusion = {"conclusion": telling.conclude(study.encoding, study.faithful)}
-    return telling.identity_of(study.encoding) | conclusion

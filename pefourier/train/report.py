@@ -437,6 +437,12 @@ def summary_page(summary: Summary) -> Page:
     )
 
 
+def all_words(summary: Summary) -> str:
+    """Every table and all that is to be kept in mind, for a page."""
+    notes = "".join(paragraph(printable(line)) for line in sentences(summary))
+    return f"{tables_in_words(tables(summary))}\n{notes}"
+
+
 def tables_in_words(found: Iterable[tuple[str, list[list[str]]]]) -> str:
     """Tables with their titles for a terminal."""
     return "\n".join(

@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from pefourier.encodings.sources.formats import write_tensors
 from pefourier.encodings.sources.tables import open_arrays
+from pefourier.encodings.sources.writers import write_tensors
 from pefourier.errors import PefourierError, shown
 from pefourier.files import label, write_whole
 from pefourier.train.apply import apply_classifier

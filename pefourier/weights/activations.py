@@ -34,7 +34,7 @@ def read_activations(path: str, pairs: int) -> dict[tuple[int, int], dict[str, H
         For a file without such names, with a part missing or of another number of pairs, and for
         means that no tokens can have.
     """
-    found: dict[tuple[int, int], dict[str, dict[str, np.ndarray]]] = {}
+    parts: dict[tuple[int, int], dict[str, dict[str, np.ndarray]]] = {}
     with open_arrays(path, regular=True) as file:
         for name in file.arrays:
             if (match := NAME.fullmatch(name)) is None:
@@ -44,22 +44,22 @@ def read_activations(path: str, pairs: int) -> dict[tuple[int, int], dict[str, H
                 raise PefourierError(
                     f"{name} of {shown(path)} must be {pairs} finite numbers; it has {len(row)}"
                 )
-            own = found.setdefault((int(match[1]), int(match[2])), {})
-            own.setdefault(match[3], {})[match[4]] = row
-    if not found:
+            of_head = parts.setdefault((int(match[1]), int(match[2])), {})
+            of_head.setdefault(match[3], {})[match[4]] = row
+    if not parts:
         raise PefourierError(
             f"{shown(path)} holds no means of heads: names are as layer00_head00.q_abs_mean"
         )
-    return {key: means_of(own, key, path) for key, own in sorted(found.items())}
+    return {key: means_of(of_head, key, path) for key, of_head in sorted(parts.items())}
 
 
 def means_of(
-    own: Mapping[str, Mapping[str, np.ndarray]], key: tuple[int, int], path: str
+    arrays: Mapping[str, Mapping[str, np.ndarray]], key: tuple[int, int], path: str
 ) -> dict[str, HeadMeans]:
     """The means of one head."""
-    told = {}
-    for which, parts in own.items():
-        if len(parts) < 3 or "q" not in own:
+    means = {}
+    for kind, parts in arrays.items():
+        if len(parts) < 3 or "q" not in arrays:
             raise PefourierError(
                 f"layer {key[0]} head {key[1]} of {shown(path)} lacks some of q_abs_mean, "
                 "q_mean_real, q_mean_imag, or of the same of k"
@@ -67,8 +67,8 @@ def means_of(
         size, direction = parts["abs_mean"], parts["mean_real"] + 1j * parts["mean_imag"]
         if (np.abs(direction) > size * (1 + 1e-3) + 1e-6).any():
             raise PefourierError(
-                f"layer {key[0]} head {key[1]} of {shown(path)} has means of {which} longer than "
+                f"layer {key[0]} head {key[1]} of {shown(path)} has means of {kind} longer than "
                 "the mean of lengths, which no tokens can have"
             )
-        told[which] = HeadMeans(size, direction)
-    return told
+        means[kind] = HeadMeans(size, direction)
+    return means

@@ -73,17 +73,17 @@ def find_heads(
     PefourierError
         Where no name is known, several towers are left, or shapes do not fit the sizes.
     """
-    found = list(modules_of(tensors))
+    modules = list(modules_of(tensors))
     towers: dict[str, list[tuple[int, str, list[str]]]] = {}
-    for layer, module, leaves in found:
+    for layer, module, leaves in modules:
         towers.setdefault(LAYER.sub(".*.", module, count=1), []).append((layer, module, leaves))
     chosen = choose_tower(towers, part, label)
     if not chosen:
         raise PefourierError(
             f"{label} holds no queries and keys that are known: {what_is(tensors)}"
         )
-    sized = [(sizes_of(one[0]), one) for one in sorted(chosen)]
-    return [attention_at(tensors, sizes, *one, label) for sizes, one in sized if sizes]
+    sized = [(sizes_of(entry[0]), entry) for entry in sorted(chosen)]
+    return [attention_at(tensors, sizes, *entry, label) for sizes, entry in sized if sizes]
 
 
 def modules_of(tensors: Tensors) -> Iterator[tuple[int, str, list[str]]]:
@@ -96,7 +96,7 @@ def modules_of(tensors: Tensors) -> Iterator[tuple[int, str, list[str]]]:
             module = name.removesuffix(end).removesuffix(".")
             numbers = LAYER.search(module)
             fits = name.endswith(end) and name[: -len(end)][-1:] in ("", ".") and numbers
-            if not fits or module in seen or any(one in module for one in names["apart"]):
+            if not fits or module in seen or any(word in module for word in names["apart"]):
                 continue
             if all(dotted(module, leaf, "weight") in tensors for leaf in leaves):
                 seen.add(module)
@@ -105,19 +105,19 @@ def modules_of(tensors: Tensors) -> Iterator[tuple[int, str, list[str]]]:
 
 def choose_tower(towers: Mapping[str, list], part: str, label: str) -> list:
     """The modules of the one tower that is meant."""
-    beside = known_names()["towers"]
+    other_towers = known_names()["towers"]
     if part:
         stem = part.removesuffix("_config").removesuffix("ion")  # vision: visual, too
-        left = [t for t in towers if any(word.startswith(stem) for word in t.split("."))]
+        candidates = [t for t in towers if any(word.startswith(stem) for word in t.split("."))]
     else:
-        left = [t for t in towers if not any(word in t for word in beside)]
-    roots = {t.partition("*")[0] for t in left}  # a layer may have several modules
+        candidates = [t for t in towers if not any(word in t for word in other_towers)]
+    roots = {t.partition("*")[0] for t in candidates}  # a layer may have several modules
     if len(roots) > 1:
-        some = ", ".join(shown(root.rstrip("."))[1:-1] for root in sorted(roots))
+        listing = ", ".join(shown(root.rstrip("."))[1:-1] for root in sorted(roots))
         raise PefourierError(
-            f"{label} holds queries and keys of several towers, {some}; name one behind #"
+            f"{label} holds queries and keys of several towers, {listing}; name one behind #"
         )
-    return [one for t in left for one in towers[t]]
+    return [entry for t in candidates for entry in towers[t]]
 
 
 def what_is(tensors: Tensors) -> str:
@@ -126,9 +126,9 @@ def what_is(tensors: Tensors) -> str:
         name = next((name for name in tensors if name.endswith(end)), None)
         if name is not None:
             return f"{shown(name)} is quantised in a way that is not read; give the plain weights"
-    some = sorted({LAYER.sub(".*.", n, count=1) for n in tensors if LAYER.search(n)})
-    named = ", ".join(shown(name)[1:-1] for name in some[:6])
-    return f"its layers have {named or 'no numbers'}{', …' if len(some) > 6 else ''}"
+    names = sorted({LAYER.sub(".*.", n, count=1) for n in tensors if LAYER.search(n)})
+    listing = ", ".join(shown(name)[1:-1] for name in names[:6])
+    return f"its layers have {listing or 'no numbers'}{', …' if len(names) > 6 else ''}"
 
 
 def dotted(*words: str) -> str:
@@ -144,48 +144,60 @@ def attention_at(
     weights = [dotted(module, leaf, "weight") for leaf in leaves]
     for name in weights:
         check_numbers(tensors, name, label)
-        if len(tensors[name].shape) != 2:
-            raise PefourierError(
-                f"{shown(name)} of {label} has shape {tensors[name].shape}, no rows and columns"
-            )
+    index = rows_of_heads(tensors, sizes, leaves, weights, label)
+    before = first_of(tensors, module, names["before"])
+    inner = leaves[0] in ("q_b_proj", "attn_q_b")
+    first = first_of(tensors, module, names["between"]) if inner else before
+    gains = (gains_of(tensors, module, names[norms]) for norms in ("q_norms", "k_norms"))
+    q, k = (
+        Projection(name, rows, bias_of(tensors, name, label), norm, own)
+        for name, rows, norm, own in zip(
+            (weights[0], weights[-1]), index, (first, before), gains, strict=True
+        )
+    )
+    return Attention(layer, module, q, k)
+
+
+def rows_of_heads(
+    tensors: Tensors, sizes: HeadSizes, leaves: list[str], weights: list[str], label: str
+) -> tuple[np.ndarray, np.ndarray]:
+    """Which rows are the queries and the keys of each head: (heads, d) and (kv_heads, d)."""
     rows = [tensors[name].shape[0] for name in weights]
     if len(weights) == 1:
-        index = fused_rows(rows[0], sizes, weights[0], label)
+        q, k = fused_rows(rows[0], sizes, weights[0], label)
     elif leaves[1].startswith(("kv_a", "attn_kv_a")):
-        index = latent_rows(*rows, sizes, weights, label)
+        q, k = latent_rows(*rows, sizes, weights, label)
     else:
-        step = 2 * sizes.d if sizes.kind in names["gated"] else sizes.d
-        index = (
-            head_rows(rows[0], step, 0, sizes.d, sizes.heads, weights[0], label),
-            head_rows(rows[1], sizes.d, 0, sizes.d, sizes.kv_heads, weights[1], label),
-        )
-    if len(index[0]) % len(index[1]):
+        step = 2 * sizes.d if sizes.kind in known_names()["gated"] else sizes.d
+        q = head_rows(rows[0], step, 0, sizes.d, sizes.heads, weights[0], label)
+        k = head_rows(rows[1], sizes.d, 0, sizes.d, sizes.kv_heads, weights[1], label)
+    if len(q) % len(k):
         raise PefourierError(
-            f"{shown(weights[0])} of {label} has {len(index[0])} heads of {sizes.d}, "
-            f"{len(index[1])} of keys; query heads share keys in equal groups"
+            f"{shown(weights[0])} of {label} has {len(q)} heads of {sizes.d}, {len(k)} of keys; "
+            "query heads share keys in equal groups"
         )
-    inner = leaves[0] in ("q_b_proj", "attn_q_b")
-    before = first_of(tensors, module, names["before"])
+    return q, k
 
-    def projection(i: int, norm: str | None, norms: str) -> Projection:
-        bias = dotted(module, leaves[i], "bias")
-        bias = bias if bias in tensors else None
-        if bias and tensors[bias].shape != (rows[i],):
-            raise PefourierError(
-                f"{shown(bias)} of {label} has shape {tensors[bias].shape}, {shown(weights[i])} "
-                f"{rows[i]} rows; a bias has a number for each row"
-            )
-        gains = gains_of(tensors, module, names[norms])
-        return Projection(weights[i], index[i], bias, norm, gains)
 
-    first = first_of(tensors, module, names["between"]) if inner else before
-    return Attention(
-        layer, module, projection(0, first, "q_norms"), projection(-1, before, "k_norms")
-    )
+def bias_of(tensors: Tensors, name: str, label: str) -> str | None:
+    """The name of a projection's bias, which has a number for each row; None without it."""
+    bias, rows = name.removesuffix("weight") + "bias", tensors[name].shape[0]
+    if bias not in tensors:
+        return None
+    if tensors[bias].shape != (rows,):
+        raise PefourierError(
+            f"{shown(bias)} of {label} has shape {tensors[bias].shape}, {shown(name)} {rows} rows; "
+            "a bias has a number for each row"
+        )
+    return bias
 
 
 def check_numbers(tensors: Tensors, name: str, label: str) -> None:
-    """Refuse whole numbers that stand for others in a way that is not known."""
+    """Refuse what is no matrix, and whole numbers that stand for others in an unknown way."""
+    if len(tensors[name].shape) != 2:
+        raise PefourierError(
+            f"{shown(name)} of {label} has shape {tensors[name].shape}, no rows and columns"
+        )
     stem, kind = name.removesuffix("weight"), tensors[name].kind
     scaled = any(stem + end in tensors for end in known_names()["scales"])
     moved = f"{name}_zero_point" in tensors
@@ -202,10 +214,10 @@ def head_rows(
     """Rows (heads, d) where a head begins every `step` rows and its own lie from `first` on."""
     count = rows // step
     if not count or rows % step or heads not in (None, count):
-        told = f"{heads} heads" if heads else "heads"
+        expected = f"{heads} heads" if heads else "heads"
         raise PefourierError(
-            f"{shown(name)} of {label} has {rows} rows, which are not {told} of {step}; its config "
-            "is another model's"
+            f"{shown(name)} of {label} has {rows} rows, which are not {expected} of {step}; its "
+            "config is another model's"
         )
     return step * np.arange(count)[:, None] + first + np.arange(d)
 
@@ -244,14 +256,14 @@ def fused_rows(rows: int, sizes: HeadSizes, name: str, label: str) -> tuple[np.n
         number = first, number[1] * (share + 2) + share
     else:
         number = number[0], number[1] + heads
-    q, k = (d * one[:, None] + np.arange(d) for one in number)
+    q, k = (d * heads_of_kind[:, None] + np.arange(d) for heads_of_kind in number)
     return q, k
 
 
 def first_of(tensors: Tensors, module: str, names: list[str]) -> str | None:
     """The first of some norms that is in a module or beside it, its tensor of gains."""
-    beside = module.rpartition(".")[0]
-    places = [dotted(*filter(None, (at, name))) for name in names for at in (beside, module)]
+    parent = module.rpartition(".")[0]
+    places = [dotted(*filter(None, (at, name))) for name in names for at in (parent, module)]
     ends = ("weight", "norm.weight")
     return next((n for at in places for end in ends if (n := f"{at}.{end}") in tensors), None)
 
@@ -259,12 +271,12 @@ def first_of(tensors: Tensors, module: str, names: list[str]) -> str | None:
 def gains_of(tensors: Tensors, module: str, names: list[str]) -> tuple[str, ...]:
     """The gains of a norm of queries or of keys: one tensor, or one for each head."""
     for name in names:
-        own = dotted(module, name, "weight")
-        if own in tensors:
-            return (own,)
+        tensor = dotted(module, name, "weight")
+        if tensor in tensors:
+            return (tensor,)
         each = []
-        while (own := dotted(module, name, "norms", str(len(each)), "weight")) in tensors:
-            each.append(own)
+        while (tensor := dotted(module, name, "norms", str(len(each)), "weight")) in tensors:
+            each.append(tensor)
         if each:
             return tuple(each)
     return ()

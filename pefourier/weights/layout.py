@@ -55,15 +55,15 @@ def layout_likeness(rows: Sequence[tuple[np.ndarray, int]]) -> Likeness:
     rows of a pair, and neighbouring frequencies get like energies too: of both layouts the right
     one has the larger correlation.
     """
-    found: dict[str, float | None] = {}
+    likeness: dict[str, float | None] = {}
     logs = [np.log(np.maximum(energies[:, : 2 * count], 1e-300)) for energies, count in rows]
-    logs = [one - one.mean(axis=1, keepdims=True) for one in logs]
+    logs = [log - log.mean(axis=1, keepdims=True) for log in logs]
     for name in ("halves", "neighbours"):
-        pairs = [one[:, pair_rows(one.shape[1] // 2, name)].swapaxes(0, 1) for one in logs]
-        x, y = np.concatenate([one.reshape(2, -1) for one in pairs], axis=1)
+        pairs = [log[:, pair_rows(log.shape[1] // 2, name)].swapaxes(0, 1) for log in logs]
+        x, y = np.concatenate([log.reshape(2, -1) for log in pairs], axis=1)
         x, y = np.r_[x, y], np.r_[y, x]  # neither row of a pair is the first
-        found[name] = float(np.corrcoef(x, y)[0, 1]) if x.std() > 1e-9 else None
-    return found
+        likeness[name] = float(np.corrcoef(x, y)[0, 1]) if x.std() > 1e-9 else None
+    return likeness
 
 
 def choose_pairing(model: ModelWeights, enc: Encoding, likeness: Likeness) -> PairLayout:
@@ -71,32 +71,32 @@ def choose_pairing(model: ModelWeights, enc: Encoding, likeness: Likeness) -> Pa
     if model.gguf:
         from pefourier.encodings.sources.gguf_file import open_gguf
 
-        told, source = NAMED.get(open_gguf(model.spec).pairing), "architecture"
+        name, source = NAMED.get(open_gguf(model.spec).pairing), "architecture"
     else:
-        told, source = pairing_told(model.spec, enc), "config"
-    if told is not None:
-        return PairLayout(told, source, **likeness)
-    guessed = likely_layout(likeness)
-    if guessed is None:
+        name, source = pairing_told(model.spec, enc), "config"
+    if name is not None:
+        return PairLayout(name, source, **likeness)
+    likely = likely_layout(likeness)
+    if likely is None:
         raise PefourierError(
             f"{model.label} does not say which rows of a head are turned together, and its weights "
             f"do not show it (correlation of norms: {correlations(likeness) or 'none'}; one of at "
             f"least {LEAST_LIKENESS}, and as much above the other, is needed)"
         )
-    return PairLayout(guessed, "weights", **likeness)
+    return PairLayout(likely, "weights", **likeness)
 
 
 def pairing_told(spec: str, enc: Encoding) -> str | None:
     """The layout of a config's type of model; None where it is not known."""
-    model, own = open_model(spec), enc.params.get("layout")
+    model, setting = open_model(spec), enc.params.get("layout")
     if "axial" not in model.row:
         return pairing_of(model)
-    if own not in NAMED:
+    if setting not in NAMED:
         raise PefourierError(
-            f"{shown(spec)} turns the two rows of a pair by different frequencies (layout {own}), "
-            "which is no rotation: no pair has a frequency of its own"
+            f"{shown(spec)} turns the two rows of a pair by different frequencies (layout "
+            f"{setting}), which is no rotation: no pair has a frequency of its own"
         )
-    return NAMED[own]
+    return NAMED[setting]
 
 
 def with_pairing(enc: Encoding) -> Encoding:
@@ -108,15 +108,15 @@ def with_pairing(enc: Encoding) -> Encoding:
     if path is None or source_of(enc.spec) != "config" or len(enc.domain.sides) > 1:
         return enc
     try:
-        likeness, told = likeness_beside(enc.spec, os.path.dirname(str(path)) or ".")
+        likeness, stated = likeness_beside(enc.spec, os.path.dirname(str(path)) or ".")
     except PefourierError:  # which `usage` says where it is asked
         return enc
     name, both = likely_layout(likeness), correlations(likeness)
     if name is None:
         return enc
-    code = "weights-pairing" if told in (None, name) else "usage-pairing-doubt"
-    found = finding(code, told=told, name=name, both=both)
-    return replace(enc, findings=(*enc.findings, found))
+    code = "weights-pairing" if stated in (None, name) else "usage-pairing-doubt"
+    note = finding(code, told=stated, name=name, both=both)
+    return replace(enc, findings=(*enc.findings, note))
 
 
 def likeness_beside(spec: str, folder: str) -> tuple[Likeness, str | None]:
@@ -138,10 +138,10 @@ def likely_layout(likeness: Likeness) -> str | None:
     'halves'
     >>> likely_layout({"halves": 0.996, "neighbours": 0.997})
     """
-    known = {name: -1.0 if value is None else value for name, value in likeness.items()}
-    name = max(known, key=known.__getitem__)
-    lead = known[name] - min(known.values())
-    return name if min(known[name], lead) >= LEAST_LIKENESS else None
+    values = {name: -1.0 if value is None else value for name, value in likeness.items()}
+    name = max(values, key=values.__getitem__)
+    lead = values[name] - min(values.values())
+    return name if min(values[name], lead) >= LEAST_LIKENESS else None
 
 
 def correlations(likeness: Likeness) -> str:

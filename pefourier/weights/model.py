@@ -7,15 +7,20 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from pefourier.analysis.context import layer_runs, load_layers, positions_of, still_dimensions
 from pefourier.encodings.encoding import Encoding
 from pefourier.encodings.families.axes import axis_letters
+from pefourier.encodings.model_positions import (
+    layer_runs,
+    load_layers,
+    positions_of,
+    still_dimensions,
+)
+from pefourier.encodings.sections import AXES
 from pefourier.encodings.sources.config import HEADS
 from pefourier.encodings.sources.layers import LayerRun, open_model
 from pefourier.encodings.sources.models import rotary
 from pefourier.encodings.sources.mrope import axis_in
 from pefourier.encodings.sources.rope_config import trained_as_stated
-from pefourier.encodings.spans import AXES
 from pefourier.errors import PefourierError, shown
 from pefourier.files import suffix_of
 from pefourier.weights.heads import Attention, HeadSizes, find_heads, known_names
@@ -119,10 +124,12 @@ def rotations_of_model(spec: str) -> Rotations:
     runs = layer_runs(spec, None)
     parts = parts_of(runs)
     if parts:
-        own = [load_layers(spec, part, None, None) for part in parts]
-        trained = int(min(trained_as_stated(enc.params) or positions_of(enc) for enc in own))
-        met = [np.full(len(enc.measure.frequencies), trained) for enc in own]
-        return Rotations(own, runs, trained, [axes_of_text(spec, enc) for enc in own], met)
+        encodings = [load_layers(spec, part, None, None) for part in parts]
+        trained = int(min(trained_as_stated(enc.params) or positions_of(enc) for enc in encodings))
+        met = [np.full(len(enc.measure.frequencies), trained) for enc in encodings]
+        return Rotations(
+            encodings, runs, trained, [axes_of_text(spec, enc) for enc in encodings], met
+        )
     enc = load_layers(spec, "", None, None)
     if enc.act != "rotate" or enc.measure is None or np.ndim(enc.measure.frequencies) != 2:
         raise PefourierError(
@@ -179,17 +186,17 @@ def find_sites(model: ModelWeights, turned: Rotations, layers: range | None = No
         asked = layers is None or layer in layers
         return sizes[rotation] if rotation is not None and asked else None
 
-    found = find_heads(model.tensors, sizes_at, model.label, model.part)
+    attentions = find_heads(model.tensors, sizes_at, model.label, model.part)
     wanted = {i for i, run in of_layer.items() if sizes_at(i) is not None}
-    absent = sorted(wanted - {one.layer for one in found})
-    if absent or not found:
-        some = ", ".join(map(str, absent[:6])) + ", …" * (len(absent) > 6)
-        which = f"layers {some}" if absent else "the layers that were asked for"
+    absent = sorted(wanted - {attention.layer for attention in attentions})
+    if absent or not attentions:
+        listing = ", ".join(map(str, absent[:6])) + ", …" * (len(absent) > 6)
+        asked_layers = f"layers {listing}" if absent else "the layers that were asked for"
         raise PefourierError(
-            f"{model.label} has no queries and keys of {which}; fetch all of its files, or choose "
-            "among its layers by --layers"
+            f"{model.label} has no queries and keys of {asked_layers}; fetch all of its files, or "
+            "choose among its layers by --layers"
         )
-    return [Site(one, rotation_at(one.layer)) for one in found]
+    return [Site(attention, rotation_at(attention.layer)) for attention in attentions]
 
 
 def sizes_of(model: ModelWeights, enc: Encoding) -> HeadSizes:

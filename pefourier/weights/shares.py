@@ -34,51 +34,56 @@ class LayerShares:
         return self.q if np.isnan(self.product).all() else self.product
 
 
-def shares_of(one: LayerEnergies, enc: Encoding, layout: str) -> LayerShares:
+def shares_of(layer: LayerEnergies, enc: Encoding, layout: str) -> LayerShares:
     """The shares of the pairs that turn in each query head of a layer."""
     frequencies = enc.measure.frequencies
     rows = pair_rows(len(frequencies), layout)[:, frequencies != 0]
-    groups = len(one.q) // len(one.k)
+    groups = len(layer.q) // len(layer.k)
 
     def of_pairs(energies: np.ndarray | None, times: int = 1) -> np.ndarray | None:
         if energies is None:
             return None
         return normalised(np.repeat(energies[:, rows].sum(axis=1), times, axis=0))
 
-    q, k = of_pairs(one.q), of_pairs(one.k, groups)
-    constant = constant_share(one.q, one.bias_q), constant_share(one.k, one.bias_k)
+    q, k = of_pairs(layer.q), of_pairs(layer.k, groups)
+    constant = (
+        constant_share(layer.q, layer.bias_q),
+        constant_share(layer.k, layer.bias_k),
+    )
     return LayerShares(
-        layer=one.layer,
-        rotation=one.rotation,
-        kv_heads=len(one.k),
+        layer=layer.layer,
+        rotation=layer.rotation,
+        kv_heads=len(layer.k),
         q=q,
         k=k,
         product=normalised(q * k),  # of shares, so that nothing overflows
-        bias_q=of_pairs(one.bias_q),
-        bias_k=of_pairs(one.bias_k, groups),
-        bias=None if one.bias_q is None and one.bias_k is None else constant,
-        still=(still_share(one.q, rows), still_share(one.k, rows)),
+        bias_q=of_pairs(layer.bias_q),
+        bias_k=of_pairs(layer.bias_k, groups),
+        bias=None if layer.bias_q is None and layer.bias_k is None else constant,
+        still=(still_share(layer.q, rows), still_share(layer.k, rows)),
     )
 
 
 def normalised(energies: np.ndarray) -> np.ndarray:
     """Shares of each head (heads, pairs); NaN for a head of zeros."""
-    whole = energies.sum(axis=1, keepdims=True)
-    return np.divide(energies, whole, out=np.full(energies.shape, np.nan), where=whole > 0)
+    totals = energies.sum(axis=1, keepdims=True)
+    return np.divide(energies, totals, out=np.full(energies.shape, np.nan), where=totals > 0)
 
 
 def constant_share(energies: np.ndarray, bias: np.ndarray | None) -> float:
     """Mean share of a bias in the energy of a head, of inputs whose numbers have variance 1."""
     if bias is None:
         return 0.0
-    whole = energies.sum(axis=1) + bias.sum(axis=1)
-    return float(np.mean(bias.sum(axis=1)[whole > 0] / whole[whole > 0])) if whole.any() else 0.0
+    totals = energies.sum(axis=1) + bias.sum(axis=1)
+    return (
+        float(np.mean(bias.sum(axis=1)[totals > 0] / totals[totals > 0])) if totals.any() else 0.0
+    )
 
 
 def still_share(energies: np.ndarray, rows: np.ndarray) -> float:
     """Mean share of the rows of a head that do not turn."""
-    whole, turning = energies.sum(axis=1), energies[:, rows.ravel()].sum(axis=1)
-    return float(np.mean(1 - turning[whole > 0] / whole[whole > 0])) if whole.any() else 0.0
+    totals, turning = energies.sum(axis=1), energies[:, rows.ravel()].sum(axis=1)
+    return float(np.mean(1 - turning[totals > 0] / totals[totals > 0])) if totals.any() else 0.0
 
 
 def shares_of_means(
@@ -88,19 +93,19 @@ def shares_of_means(
 
     Keys may be those of groups of heads, under the first numbers.
     """
-    sizes, known = {}, {}
-    keys = sum("k" in one for one in heads)
-    shared = keys > 0 and len(heads) % keys == 0 and all("k" in one for one in heads[:keys])
-    for which, count in (("q", len(heads)), ("k", keys if shared else 0)):
+    sizes, concentrations = {}, {}
+    keys = sum("k" in head for head in heads)
+    shared = keys > 0 and len(heads) % keys == 0 and all("k" in head for head in heads[:keys])
+    for part, count in (("q", len(heads)), ("k", keys if shared else 0)):
         nothing = np.full((len(heads), int(turning.sum())), np.nan)
         if not count:
-            sizes[which], known[which] = nothing, None
+            sizes[part], concentrations[part] = nothing, None
             continue
-        rows = np.repeat([one[which] for one in heads[:count]], len(heads) // count)
+        rows = np.repeat([head[part] for head in heads[:count]], len(heads) // count)
         size = np.array([row.size for row in rows])[:, turning]
         mean = np.abs([row.direction for row in rows])[:, turning]
-        sizes[which] = normalised(size**2)
-        known[which] = np.divide(mean, size, out=nothing, where=size > 0)
+        sizes[part] = normalised(size**2)
+        concentrations[part] = np.divide(mean, size, out=nothing, where=size > 0)
     return LayerShares(
         layer,
         0,
@@ -109,6 +114,6 @@ def shares_of_means(
         sizes["k"],
         normalised(sizes["q"] * sizes["k"]),
         *(None, None, None, None),
-        known["q"],
-        known["k"],
+        concentrations["q"],
+        concentrations["k"],
     )

@@ -1,20 +1,22 @@
-"""What do the heads of all layers of a rotation have in common, and which of them stand out?"""
+"""What do the heads of all layers of a rotation have in common?"""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import pi
 
 import numpy as np
 
-from pefourier.analysis.context import frequencies_before_scaling, window_of_rotation
+from pefourier.analysis.context import frequencies_before_scaling
+from pefourier.encodings.model_positions import window_of_rotation
 from pefourier.errors import PefourierError
 from pefourier.weights.model import Rotations
 from pefourier.weights.shares import LayerShares
+from pefourier.writing.text import number, ranges
 
 OFTEN = 32  # turns within the length, from which on a pair counts as fast
-OUTSTANDING = 5  # heads that are named
-FAR = 4.0  # spreads above the median, from which on a head stands out
-SIZEABLE = 0.25  # of a head's product, which it must have there
+BANDS = 8  # rows of the table of pairs
+EVEN = 0.1  # of the even share: as near use is even
+CHANCE = 3.0  # spreads of shuffled pairs: as near it may be chance
 
 
 @dataclass(frozen=True)
@@ -34,6 +36,11 @@ class PairUse:
     concentration_q: float | None  # of activations: length of the mean over mean of the length
     concentration_k: float | None
 
+    @property
+    def used(self) -> float:
+        """The share of the product, or of queries where nothing is known of keys."""
+        return self.share_q if self.share is None else self.share
+
 
 @dataclass(frozen=True)
 class Portion:
@@ -44,7 +51,29 @@ class Portion:
     q: float  # mean share of the energy of queries
     k: float | None
     product: float | None
-    spread: float | None = None  # of the share, were the pairs of each group of heads shuffled
+    spread: float = field(default=0.0, metadata={"told": False})  # were pairs of groups shuffled
+
+    @property
+    def used(self) -> float:
+        """The share of the product, or of queries where nothing is known of keys."""
+        return self.q if self.product is None else self.product
+
+    @property
+    def used_percent(self) -> float:
+        """The same as a part of a hundred."""
+        return 100 * self.used
+
+    @property
+    def even_percent(self) -> float:
+        """What they would have were all pairs used alike."""
+        return 100 * self.uniform
+
+    @property
+    def preference(self) -> int:
+        """1 where they are used more than evenly, -1 less, 0 where that is even or chance."""
+        more = self.used - self.uniform
+        is_even = abs(more) <= max(EVEN * self.uniform, CHANCE * self.spread)
+        return 0 if is_even else 1 if more > 0 else -1
 
 
 @dataclass(frozen=True)
@@ -55,14 +84,12 @@ class AxisUse(Portion):
 
 
 @dataclass(frozen=True)
-class Standout:
-    """A head, or a layer, that uses some pairs far more than most do."""
+class PairKind:
+    """What pairs of a kind have, of one rotation."""
 
-    layer: int
-    head: int | None  # None: the mean of the layer's heads
-    of: str  # never_turn or often
-    share: float
-    median: float  # over all heads, or all layers
+    rotation: str | None
+    kind: str
+    portion: Portion
 
 
 @dataclass(frozen=True)
@@ -82,20 +109,20 @@ class TurningPairs:
     @property
     def unseen(self) -> np.ndarray:
         """Which of them meet angles that training never met."""
-        far = self.reached if self.window is None else np.minimum(self.reached, self.window)
-        beyond = self.frequencies * far > self.before * self.met * (1 + 1e-9)
+        reached = self.reached if self.window is None else np.minimum(self.reached, self.window)
+        beyond = self.frequencies * reached > self.before * self.met * (1 + 1e-9)
         return beyond & (self.before * self.met < 2 * pi)
 
 
 def pairs_that_turn(turned: Rotations, number: int, length: int | None) -> TurningPairs:
     """The pairs of one of a model's rotations, at a length or at that of training."""
     enc, axis, met = turned.own[number], turned.axes[number], turned.met[number]
-    own = enc.measure.frequencies
-    turning = own != 0
-    before = frequencies_before_scaling(enc) if "scaling" in enc.params else own
+    frequencies = enc.measure.frequencies
+    turning = frequencies != 0
+    before = frequencies_before_scaling(enc) if "scaling" in enc.params else frequencies
     return TurningPairs(
         np.flatnonzero(turning),
-        own[turning],
+        frequencies[turning],
         before[turning],
         (met if length is None else np.full(len(met), length))[turning],
         met[turning],
@@ -121,22 +148,83 @@ class RotationUse:
     half: tuple[int, ...]  # the fewest pairs that hold half of the product
     still: Portion | None  # rows of a head that do not turn, in pairs of rows; None: there are none
     bias: tuple[float, float] | None  # share of biases in the energy of queries and of keys
-    standouts: tuple[Standout, ...]
+    half_rows: tuple[int, ...] = ()  # rows of a head that those pairs are
+
+    @property
+    def part(self) -> str | None:
+        """The type of layer; None where there is one rotation."""
+        return self.name or None
+
+    @property
+    def count(self) -> int:
+        """How many pairs turn."""
+        return len(self.pairs)
+
+    @property
+    def rows_to_spare(self) -> str:
+        """The rows of a head that hold half of the product, as ranges."""
+        return ranges(self.half_rows)
+
+    @property
+    def biases(self) -> str | None:
+        """The share of biases in the energy of queries and keys."""
+        return None if self.bias is None else " ".join(number(share, 3) for share in self.bias)
+
+    @property
+    def preference(self) -> str:
+        """Which pairs are used more or less than evenly: that never turn, or else the fastest."""
+        verdicts = {1: "favoured", -1: "neglected"}
+        for name, portion in (("slow pairs", self.never_turn), ("fast pairs", self.often)):
+            if portion.preference:
+                return f"{name} {verdicts[portion.preference]}"
+        return "no preference"
+
+    @property
+    def kinds(self) -> Iterator[PairKind]:
+        """What pairs hold: in bands of equal size, fast ones first, then those of a kind."""
+        order = sorted(self.pairs, key=lambda pair: pair.wavelength)
+        size = -(-len(order) // min(BANDS, len(order)))
+        for start in range(0, len(order), size):
+            band = order[start : start + size]
+            ends = (number(pair.wavelength, 3) for pair in (band[0], band[-1]))
+            index = ranges(sorted(pair.index for pair in band))
+            yield PairKind(self.part, f"{index} ({'…'.join(ends)})", portion_of(band))
+        portions = {
+            "never turn": self.never_turn,
+            f"turn more than {OFTEN} times": self.often,
+            "meet new angles": self.unseen,
+            "slowest quarter": self.slowest_quarter,
+            "rows that do not turn": self.still,
+            **{f"axis {axis.axis}": axis for axis in self.axes},
+        }
+        for kind, portion in portions.items():
+            if portion is not None:
+                yield PairKind(self.part, kind, portion)
+
+
+def portion_of(pairs: Sequence[PairUse]) -> Portion:
+    """What some pairs hold together."""
+    parts = ([getattr(pair, key) for pair in pairs] for key in ("share_q", "share_k", "share"))
+    sums = (None if None in part else sum(part) for part in parts)
+    return Portion(len(pairs), sum(pair.uniform for pair in pairs), *sums)
 
 
 def summarise(name: str, pairs: TurningPairs, shares: Sequence[LayerShares]) -> RotationUse:
     """What the heads of the layers of one rotation use."""
-    used = np.concatenate([one.used for one in shares])
+    used = np.concatenate([layer.used for layer in shares])
     used = used[~np.isnan(used).any(axis=1)]
     if not len(used):
         raise PefourierError("all queries, or all keys, are zero; there is nothing to share out")
-    means = [head_mean([getattr(one, part) for one in shares]) for part in ("q", "k", "product")]
+    means = [
+        head_mean([getattr(layer, part) for layer in shares]) for part in ("q", "k", "product")
+    ]
     count, turns = len(pairs.index), pairs.frequencies * pairs.reached / (2 * pi)
 
-    def portion(members: np.ndarray, kind: type = Portion, **more: str) -> Portion:
-        held = (m if m is None else float(m[members].sum()) for m in means)
-        part = members.sum() / count
-        return kind(int(members.sum()), part, *held, shuffled_spread(shares, part), **more)
+    def portion(members: np.ndarray, kind: type = Portion, **axis: str) -> Portion:
+        sums = (m if m is None else float(m[members].sum()) for m in means)
+        uniform = members.sum() / count
+        spread = shuffled_spread(shares, uniform)
+        return kind(int(members.sum()), uniform, *sums, spread, **axis)
 
     classes = {"never_turn": turns < 1, "often": turns > OFTEN}
     slow = np.zeros(count, dtype=bool)
@@ -156,9 +244,6 @@ def summarise(name: str, pairs: TurningPairs, shares: Sequence[LayerShares]) -> 
         half=tuple(pairs.index[fewest_holding(used.mean(axis=0), 0.5)].tolist()),
         still=still_part(pairs, shares),
         bias=mean_constant(shares),
-        standouts=tuple(
-            one for key, members in classes.items() for one in find_standouts(key, members, shares)
-        ),
     )
 
 
@@ -169,8 +254,11 @@ def use_of_pairs(
     shares: Sequence[LayerShares],
 ) -> Iterator[PairUse]:
     """Each pair with the means of its shares, and of those of biases and activations."""
-    beside = ("bias_q", "bias_k", "concentration_q", "concentration_k")
-    means = [*means, *(head_mean([getattr(one, part) for one in shares]) for part in beside)]
+    other_parts = ("bias_q", "bias_k", "concentration_q", "concentration_k")
+    means = [
+        *means,
+        *(head_mean([getattr(layer, part) for layer in shares]) for part in other_parts),
+    ]
     for i, index in enumerate(pairs.index):
         yield PairUse(
             int(index),
@@ -182,17 +270,10 @@ def use_of_pairs(
         )
 
 
-def used_part(one: Portion | PairUse) -> float:
-    """The share of the product, or of queries where nothing is known of keys."""
-    if isinstance(one, Portion):
-        return one.q if one.product is None else one.product
-    return one.share_q if one.share is None else one.share
-
-
 def head_mean(parts: Sequence[np.ndarray | None]) -> np.ndarray | None:
     """The mean over heads of what some layers have; None where none has it, or it is zero."""
-    there = [part for part in parts if part is not None and not np.isnan(part).all()]
-    return np.nanmean(np.concatenate(there), axis=0) if there else None
+    measured = [part for part in parts if part is not None and not np.isnan(part).all()]
+    return np.nanmean(np.concatenate(measured), axis=0) if measured else None
 
 
 def mean_constant(shares: Sequence[LayerShares]) -> tuple[float, float] | None:
@@ -202,8 +283,7 @@ def mean_constant(shares: Sequence[LayerShares]) -> tuple[float, float] | None:
     >>> mean_constant([Layer(bias=(0.25, 0.5)), Layer(bias=None)])
     (0.125, 0.25)
     """
-    there = [one.bias or (0.0, 0.0) for one in shares]
-    mean = np.mean(there, axis=0)
+    mean = np.mean([layer.bias or (0.0, 0.0) for layer in shares], axis=0)
     return (float(mean[0]), float(mean[1])) if mean.any() else None
 
 
@@ -213,20 +293,22 @@ def shuffled_spread(shares: Sequence[LayerShares], part: float) -> float:
     The standard deviation of a sum of draws without replacement, where the pairs of each group of
     heads, which have keys in common, are shuffled: weights drawn at random favour some pairs, too.
     """
-    heads = sum(int((~np.isnan(one.used).any(axis=1)).sum()) for one in shares)
+    heads = sum(int((~np.isnan(layer.used).any(axis=1)).sum()) for layer in shares)
     squares = 0.0
-    for one in shares:
-        groups = np.nansum(one.used.reshape(one.kv_heads, -1, one.used.shape[1]), axis=1) / heads
+    for layer in shares:
+        groups = (
+            np.nansum(layer.used.reshape(layer.kv_heads, -1, layer.used.shape[1]), axis=1) / heads
+        )
         squares += float(groups.var(axis=1, ddof=1).sum()) if groups.shape[1] > 1 else 0.0
     return float(np.sqrt(squares * part * (1 - part) * shares[0].used.shape[1]))
 
 
 def still_part(pairs: TurningPairs, shares: Sequence[LayerShares]) -> Portion | None:
     """What the rows of a head that do not turn have of its energy; None where all turn."""
-    told = [one.still for one in shares if one.still is not None]
-    if not pairs.still or not told:
+    measured = [layer.still for layer in shares if layer.still is not None]
+    if not pairs.still or not measured:
         return None
-    q, k = np.mean(told, axis=0)
+    q, k = np.mean(measured, axis=0)
     rows = pairs.still + 2 * len(pairs.index)
     return Portion(pairs.still // 2, pairs.still / rows, float(q), float(k), None)
 
@@ -240,31 +322,3 @@ def fewest_holding(shares: np.ndarray, part: float) -> np.ndarray:
     order = np.argsort(-shares, kind="stable")
     count = int(np.searchsorted(np.cumsum(shares[order]), part * shares.sum() * (1 - 1e-12))) + 1
     return np.sort(order[:count])
-
-
-def find_standouts(
-    key: str, members: np.ndarray, shares: Sequence[LayerShares]
-) -> Iterator[Standout]:
-    """Heads, and layers, that have far more of their product in some pairs than is usual.
-
-    Sizeable shares many spreads above the median, largest first.
-    """
-    heads = [
-        (float(row[members].sum()), one.layer, head)
-        for one in shares
-        for head, row in enumerate(one.used)
-        if not np.isnan(row).any()
-    ]
-    layers: dict[int, list[float]] = {}
-    for share, layer, _ in heads:
-        layers.setdefault(layer, []).append(share)
-    for each in (heads, [(float(np.mean(own)), i, None) for i, own in layers.items()]):
-        held = np.array([share for share, _, _ in each])
-        if len(held) < 3 or not held.any():
-            continue
-        median = float(np.median(held))
-        spread = 1.4826 * float(np.median(np.abs(held - median)))
-        least = max(median + FAR * max(spread, 1e-6), SIZEABLE)
-        above = sorted((one for one in each if one[0] > least), key=lambda one: -one[0])
-        for share, layer, head in above[:OUTSTANDING]:
-            yield Standout(layer, head, key, share, median)

@@ -13,7 +13,8 @@ from math import prod
 
 import numpy as np
 
-from pefourier.encodings.sources.formats import DECODERS, SAFETENSORS, bfloat16
+from pefourier.encodings.sources.arrays import DECODERS, bfloat16
+from pefourier.encodings.sources.formats import SAFETENSORS
 from pefourier.encodings.sources.gguf_header import BLOCKS, NUMPY, read_header
 from pefourier.encodings.sources.tables import open_arrays
 from pefourier.encodings.sources.weights import all_tensors
@@ -22,11 +23,11 @@ from pefourier.files import missing, os_errors, status_of, suffix_among
 
 SUFFIXES = (".safetensors", ".gguf")
 PLAIN = {kind: raw for kind, raw in SAFETENSORS.values() if kind not in DECODERS}
-SMALL = {  # bits of a number and of its fraction, bias of its exponent, first bits of no number
-    "bfloat16": (16, 7, 127, 0x7F80),
-    "float16": (16, 10, 15, 0x7C00),
-    "float8_e4m3fn": (8, 3, 7, 0x7F),
-    "float8_e5m2": (8, 2, 15, 0x7C),
+SMALL = {  # bytes of a number, bits of its fraction, bias of its exponent, first bits of no number
+    "bfloat16": (2, 7, 127, 0x7F80),
+    "float16": (2, 10, 15, 0x7C00),
+    "float8_e4m3fn": (1, 3, 7, 0x7F),
+    "float8_e5m2": (1, 2, 15, 0x7C),
 }
 SMALL |= {"BF16": SMALL["bfloat16"], "F16": SMALL["float16"]}
 
@@ -47,12 +48,12 @@ class Tensor:
         """The bytes of some rows (last - first, row_bytes)."""
         count = (last - first) * self.row_bytes
         with os_errors("read", self.path):
-            found = np.fromfile(
+            stored = np.fromfile(
                 self.path, np.uint8, count, offset=self.start + first * self.row_bytes
             )
-        if len(found) < count:
+        if len(stored) < count:
             raise self.too_short()
-        return found.reshape(last - first, self.row_bytes)
+        return stored.reshape(last - first, self.row_bytes)
 
     def numbers(self, stored: np.ndarray) -> np.ndarray:
         """The numbers of the bytes of some rows (rows, columns)."""
@@ -67,45 +68,26 @@ class Tensor:
         """Some rows (last - first, columns)."""
         return self.numbers(self.bytes(first, last))
 
-    def sizes(
-        self, first: int, last: int, step: int
-    ) -> Iterator[tuple[int, int, slice, np.ndarray]]:
-        """Numbers of rows but for their signs, float32, in memory that is used again.
+    def sizes(self, first: int, last: int, step: int) -> Iterator[tuple[slice, np.ndarray]]:
+        """Which rows, and their numbers but for signs, float32, in memory that is used again.
 
-        Yields, for `step` rows at a time, from which row to which, which columns, and the numbers
-        (rows, those columns). Of
-        numbers of 8 or 16 bits these are all that have one place in a word of 32 bits, which a
-        shift and a mask make float32; infinities of theirs become NaN.
+        Numbers of 8 or 16 bits become float32 by their bits; infinities of theirs become NaN.
         """
-        bits, fraction, bias, strange = SMALL.get(self.kind, (32, 0, 0, 0))
-        if self.row_bytes % 4:
-            bits = 32
-        each, up = 32 // bits, 23 - fraction  # numbers in a word; bits below the fraction
         raw = np.empty((step, self.row_bytes), np.uint8)
-        room = np.empty((step, self.shape[-1] // each), "<u4")
+        room = np.empty((step, self.shape[-1]), "<u4")
         with os_errors("read", self.path), open(self.path, "rb", buffering=0) as file:
             file.seek(self.start + first * self.row_bytes)
-            for a in range(first, last, step):
-                b = min(a + step, last)
-                stored, own = raw[: b - a], room[: b - a]
+            for start in range(first, last, step):
+                rows = slice(start, min(start + step, last))
+                stored = raw[: rows.stop - start]
                 if file.readinto(stored) < stored.nbytes:
                     raise self.too_short()
-                found = own.view("<f4")
-                if each == 1:
-                    yield a, b, slice(None), np.abs(self.numbers(stored), out=found)
-                    continue
-                words = stored.view("<u4")
-                for place in range(each):
-                    shift, left = up - bits * place, words
-                    if shift:
-                        turn = np.left_shift if shift > 0 else np.right_shift
-                        left = turn(words, abs(shift), out=own)
-                    if bias != 127 or not shift:  # else the sign is left, and nothing below
-                        np.bitwise_and(left, ((1 << (bits - 1)) - 1) << up, out=own)
-                    if bias != 127:
-                        wrong = own.max(initial=0) >= strange << up
-                        found *= np.nan if wrong else 2.0 ** (127 - bias)
-                    yield a, b, slice(place, None, each), found
+                words = room[: len(stored)]
+                if self.kind in SMALL:
+                    widen(stored, self.kind, words)
+                else:
+                    np.abs(self.numbers(stored), out=words.view("<f4"))
+                yield rows, words.view("<f4")
 
     def too_short(self) -> PefourierError:
         """The error for a file from which somebody took bytes meanwhile."""
@@ -116,6 +98,18 @@ class Tensor:
     def vector(self) -> np.ndarray:
         """All numbers in a row, float64 (n,): of a bias, of the gains of a norm."""
         return self.rows(0, row_count(self.shape)).astype(float).reshape(-1)
+
+
+def widen(stored: np.ndarray, kind: str, words: np.ndarray) -> None:
+    """The bits of small numbers as those of float32 without their signs."""
+    size, fraction, bias, strange = SMALL[kind]
+    np.copyto(words, stored.view(f"<u{size}"))
+    words &= (1 << (8 * size - 1)) - 1
+    is_strange = bias != 127 and words.max(initial=0) >= strange
+    words <<= 23 - fraction
+    if bias != 127:
+        numbers = words.view("<f4")
+        numbers *= np.nan if is_strange else 2.0 ** (127 - bias)
 
 
 def row_count(shape: tuple[int, ...]) -> int:
@@ -145,16 +139,16 @@ def list_tensors(path: str) -> dict[str, Tensor]:
             f"{shown(path)} holds no weights that are read here: model.safetensors, or files that "
             "model.safetensors.index.json names; name a .gguf file itself"
         )
-    found = {}
+    tensors = {}
     for file, names in placed.items():
-        held = dict(safetensors_of(file))
+        in_file = dict(safetensors_of(file))
         for name in names:
-            if name not in held:
+            if name not in in_file:
                 raise PefourierError(
                     f"{shown(file)} has no {shown(name)}, as its index says; fetch it again"
                 )
-        found |= {name: held[name] for name in names}
-    return found
+        tensors |= {name: in_file[name] for name in names}
+    return tensors
 
 
 def safetensors_of(path: str) -> Iterator[tuple[str, Tensor]]:
@@ -162,13 +156,12 @@ def safetensors_of(path: str) -> Iterator[tuple[str, Tensor]]:
     with open_arrays(path, regular=True) as file:
         arrays = file.arrays
     for name, stored in arrays.items():
-        extent = stored.extent
-        rows = row_count(extent.shape)
-        width = extent.nbytes // rows if rows else 0
+        rows = row_count(stored.shape)
+        width = stored.file_bytes // rows if rows else 0
         decode = DECODERS.get(stored.kind)
-        known = decode or stored.kind in PLAIN
-        own = partial(as_numbers, extent.dtype, decode) if known else None
-        yield name, Tensor(path, name, extent.shape, stored.kind, extent.offset, width, own)
+        is_readable = decode or stored.kind in PLAIN
+        reader = partial(as_numbers, stored.bits, decode) if is_readable else None
+        yield name, Tensor(path, name, stored.shape, stored.kind, stored.start, width, reader)
 
 
 def as_numbers(

@@ -21,6 +21,7 @@ are those of its group. A turn is 2 pi. Weights alone say nothing of the means o
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -36,8 +37,11 @@ from pefourier.weights.activations import read_activations
 from pefourier.weights.energies import LayerEnergies, energies_at
 from pefourier.weights.model import Rotations, find_sites, open_model_weights, rotations_of_model
 from pefourier.weights.shares import LayerShares, shares_of, shares_of_means
+from pefourier.writing.text import ranges
 
 Progress = Callable[[str], Callable[[int, int], None]]
+PAIR_FIELDS = ("index", "wavelength", "turns", "uniform", "axis", "share_q", "share_k", "share")
+MOST_MOVED = 5  # heads that are named
 
 
 @dataclass(frozen=True)
@@ -58,6 +62,12 @@ class UsedLayers:
     rotation: int | None
     heads: int | None
     kv_heads: int | None
+    name: str | None = field(default=None, metadata={"told": False})  # of its rotation
+
+    @property
+    def layers(self) -> str:
+        """The layers as ranges."""
+        return ranges(self.index)
 
 
 @dataclass(frozen=True)
@@ -93,17 +103,97 @@ class Moved:
 class Usage(Result):
     """Which rotary frequencies the weights of a model use."""
 
+    shown: ClassVar[dict[str, str]] = {
+        "positions": "length",
+        "trained": "trained",
+        "pairing": "pairing.name",
+        "pairing from": "pairing.source",
+        "correlation, halves": "pairing.halves",
+        "correlation, neighbours": "pairing.neighbours",
+        "gains": "gains",
+        "moved since": "against.moved",
+    }
+    listed: ClassVar[dict[str, dict[str, str]]] = {
+        "layers": {
+            "layers": "layers",
+            "kind": "kind",
+            "rotation": "name",
+            "heads": "heads",
+            "key heads": "kv_heads",
+        },
+        "rotations": {
+            "rotation": "part",
+            "pairs": "count",
+            "effective pairs": "effective_pairs",
+            "rows with half of the product": "rows_to_spare",
+            "biases": "biases",
+        },
+        "kinds": {
+            "rotation": "rotation",
+            "kind of pairs (wavelengths)": "kind",
+            "pairs": "portion.pairs",
+            "even": "portion.uniform",
+            "queries": "portion.q",
+            "keys": "portion.k",
+            "product": "portion.product",
+        },
+    }
+
     model: str
     length: int
     trained: int
     pairing: layout.PairLayout
     layers: tuple[UsedLayers, ...]
     rotations: tuple[summary.RotationUse, ...]
-    heads: tuple[HeadUse, ...]
+    heads: tuple[HeadUse, ...] | None  # None where they were not asked for
     gains: str  # applied or none
     findings: tuple[Finding, ...]
     against: Moved | None = None  # another checkpoint, where one was asked for
     shares: tuple[LayerShares, ...] = field(default=(), compare=False, metadata={"told": False})
+
+    @property
+    def verdict(self) -> str:
+        """What all rotations prefer; a doubtful pairing comes before it."""
+        if any(entry.code == "usage-pairing-doubt" for entry in self.findings):
+            return "probably a mistake"
+        verdicts = {rotation.preference for rotation in self.rotations}
+        return verdicts.pop() if len(verdicts) == 1 else "by layer type"
+
+    @property
+    def first(self) -> summary.RotationUse:
+        """The rotation of the first layers that turn."""
+        return self.rotations[0]
+
+    @property
+    def what(self) -> str:
+        """What the shares are of."""
+        is_product = self.first.never_turn.product is not None
+        return "what queries and keys put into scores" if is_product else "the energy of queries"
+
+    @property
+    def preferences(self) -> str:
+        """Each rotation with what it prefers."""
+        return "; ".join(f"{rotation.name}: {rotation.preference}" for rotation in self.rotations)
+
+    @property
+    def kinds(self) -> list[summary.PairKind]:
+        """Kinds of pairs of all rotations."""
+        return [kind for rotation in self.rotations for kind in rotation.kinds]
+
+    def series(self) -> tuple[list[str], list[list[Any]]]:
+        """Names of the columns of CSV, and a row a pair; those of heads where they are there."""
+        rows: list[list[Any]] = [
+            [rotation.name, None, None, *(getattr(pair, name) for name in PAIR_FIELDS)]
+            for rotation in self.rotations
+            for pair in rotation.pairs
+        ]
+        rotation_of = {layer.layer: self.rotations[layer.rotation] for layer in self.shares}
+        for use in self.heads or ():
+            rotation = rotation_of[use.layer]
+            for pair, share in zip(rotation.pairs, use.share, strict=True):
+                values = [getattr(pair, name) for name in PAIR_FIELDS[:5]]
+                rows.append([rotation.name, use.layer, use.head, *values, None, None, share])
+        return ["rotation", "layer", "head", *PAIR_FIELDS], rows
 
 
 def use_of_model(
@@ -137,20 +227,31 @@ def use_of_model(
         Of the name of a phase; gives what is told how many layers of all are done.
     """
 
-    def find(weights: str, means: str | None) -> Usage:
+    def measure(weights: str, means: str | None) -> Usage:
         if means is None:
-            return read_weights(weights, layers, begin).usage(length, layers, every_head)
-        return read_means(weights, means, layers).usage(length, layers, every_head)
+            shares = read_weights(weights, layers, begin)
+        else:
+            shares = read_means(weights, means, layers)
+        return usage_of(shares, length, layers, every_head)
 
-    found = find(spec, stats)
+    usage = measure(spec, stats)
     if against is None:
-        return found
-    other = find(spec, against) if stats is not None else find(against, None)
-    return replace(found, against=moved_since(found, replace(other, model=against)))
+        return usage
+    other = measure(spec, against) if stats is not None else measure(against, None)
+    moved = moved_since(usage, replace(other, model=against))
+    note = finding(
+        "usage-moved",
+        other=shown(against)[1:-1],
+        percent=100 * moved.moved,
+        layer=moved.heads[0].layer,
+        head=moved.heads[0].head,
+        most=100 * moved.heads[0].moved,
+    )
+    return replace(usage, against=moved, findings=(*usage.findings, note))
 
 
 @dataclass(frozen=True)
-class Found:
+class ModelShares:
     """What was read of a model, which an answer is put together from."""
 
     spec: str
@@ -160,49 +261,52 @@ class Found:
     gains: str
     findings: tuple[Finding, ...]
 
-    def usage(self, length: int | None, layers: range | None, every_head: bool) -> Usage:
-        """The answer at a length."""
-        turned, parts = self.turned, self.turned.parts
-        asked = length or turned.trained
-        told = sorted({one.rotation for one in self.shares})  # all, but where layers were chosen
-        shares = tuple(replace(one, rotation=told.index(one.rotation)) for one in self.shares)
-        names = [parts[n] for n in told]
-        return Usage(
-            model=self.spec,
-            length=asked,
-            trained=turned.trained,
-            pairing=self.pairing,
-            layers=tuple(used_layers(turned.runs, names, shares, layers)),
-            rotations=tuple(
-                summary.summarise(
-                    parts[n],
-                    summary.pairs_that_turn(turned, n, length),
-                    [one for one in self.shares if one.rotation == n],
-                )
-                for n in told
-            ),
-            heads=tuple(
-                HeadUse(one.layer, head, row)
-                for one in shares
-                for head, row in enumerate(one.used)
-                if every_head
-            ),
-            gains=self.gains,
-            findings=self.findings,
-            shares=shares,
-            about=(replace(turned.own[0], spec=self.spec),),
-        )
+
+def usage_of(
+    model: ModelShares, length: int | None, layers: range | None, every_head: bool
+) -> Usage:
+    """The answer about a model at a length."""
+    turned, parts = model.turned, model.turned.parts
+    numbers = sorted({layer.rotation for layer in model.shares})  # all, but of chosen layers
+    shares = tuple(replace(layer, rotation=numbers.index(layer.rotation)) for layer in model.shares)
+    names = [parts[n] for n in numbers]
+    heads = tuple(
+        HeadUse(layer.layer, head, row) for layer in shares for head, row in enumerate(layer.used)
+    )
+    return Usage(
+        model=model.spec,
+        length=length or turned.trained,
+        trained=turned.trained,
+        pairing=model.pairing,
+        layers=tuple(used_layers(turned.runs, names, shares, layers)),
+        rotations=tuple(rotation_use(model, n, length) for n in numbers),
+        heads=heads if every_head else None,
+        gains=model.gains,
+        findings=model.findings,
+        shares=shares,
+        about=(replace(turned.own[0], spec=model.spec),),
+    )
 
 
-def read_weights(spec: str, layers: range | None, begin: Progress | None) -> Found:
+def rotation_use(model: ModelShares, number: int, length: int | None) -> summary.RotationUse:
+    """What the heads of one rotation use, with the rows of a head that hold half of it."""
+    turned = model.turned
+    pairs = summary.pairs_that_turn(turned, number, length)
+    shares = [layer for layer in model.shares if layer.rotation == number]
+    use = summary.summarise(turned.parts[number], pairs, shares)
+    rows = layout.pair_rows(turned.pairs[number], model.pairing.name)[:, list(use.half)]
+    return replace(use, half_rows=tuple(sorted(rows.ravel().tolist())))
+
+
+def read_weights(spec: str, layers: range | None, begin: Progress | None) -> ModelShares:
     """What the weights in a folder or file put into pairs."""
     model = open_model_weights(spec)
     turned = rotations_of_model(model.spec)
     sites = find_sites(model, turned, layers)
     show = begin("layers") if begin else None
     energies: list[LayerEnergies] = []
-    for one in map_ahead(partial(energies_at, model), sites):
-        energies.append(one)
+    for layer in map_ahead(partial(energies_at, model), sites):
+        energies.append(layer)
         if show:
             show(len(energies), len(sites))
     rows = [(part, turned.pairs[e.rotation]) for e in energies for part in (e.q, e.k)]
@@ -210,10 +314,10 @@ def read_weights(spec: str, layers: range | None, begin: Progress | None) -> Fou
     shares = tuple(shares_of(e, turned.own[e.rotation], pairing.name) for e in energies)
     gains = "applied" if all(e.gains for e in energies) else "none"
     notes = tuple(notes_on_usage(turned, pairing, energies))
-    return Found(spec, turned, shares, pairing, gains, notes)
+    return ModelShares(spec, turned, shares, pairing, gains, notes)
 
 
-def read_means(spec: str, stats: str, layers: range | None) -> Found:
+def read_means(spec: str, stats: str, layers: range | None) -> ModelShares:
     """The same of means of activations."""
     turned = rotations_of_model(spec)
     if len(turned.own) > 1:
@@ -224,7 +328,7 @@ def read_means(spec: str, stats: str, layers: range | None) -> Found:
     means = read_activations(stats, len(turning))
     shares = []
     for layer in dict.fromkeys(layer for layer, _ in means):
-        heads = [head for at, head in means if at == layer]
+        heads = [head for index, head in means if index == layer]
         if heads != list(range(len(heads))):
             raise PefourierError(f"{shown(stats)} has heads {heads} of layer {layer}, not all")
         if layers is None or layer in layers:
@@ -232,9 +336,9 @@ def read_means(spec: str, stats: str, layers: range | None) -> Found:
     if not shares:
         raise PefourierError(f"{shown(stats)} has none of the layers that were asked for")
     config = source_of(spec) == "config"
-    told = (layout.pairing_told(spec, turned.own[0]) if config else None) or "halves"
-    pairing, notes = layout.PairLayout(told, "stats", None, None), (finding("usage-activations"),)
-    return Found(spec, turned, tuple(shares), pairing, "none", notes)
+    name = (layout.pairing_told(spec, turned.own[0]) if config else None) or "halves"
+    pairing, notes = layout.PairLayout(name, "stats", None, None), (finding("usage-activations"),)
+    return ModelShares(spec, turned, tuple(shares), pairing, "none", notes)
 
 
 def used_layers(
@@ -248,12 +352,13 @@ def used_layers(
         turns = run.kind == "rotary" and run.part in parts
         rotation = parts.index(run.part) if turns else None
         index = run.index or tuple(
-            dict.fromkeys(one.layer for one in shares if run.kind == "rotary")
+            dict.fromkeys(layer.layer for layer in shares if run.kind == "rotary")
         )
-        kept = tuple(i for i in index if layers is None or i in layers)
-        heads = [(len(one.q), one.kv_heads) for one in shares if one.rotation == rotation]
-        if kept:
-            yield UsedLayers(kept, run.kind, rotation, *(heads or [(None, None)])[0])
+        chosen = tuple(i for i in index if layers is None or i in layers)
+        heads = [(len(s.q), s.kv_heads) for s in shares if s.rotation == rotation]
+        if chosen:
+            counts = (heads or [(None, None)])[0]
+            yield UsedLayers(chosen, run.kind, rotation, *counts, run.part or None)
 
 
 def notes_on_usage(
@@ -268,8 +373,8 @@ def notes_on_usage(
         yield finding("usage-pairing-doubt", told=pairing.name, name=like, both=both)
     still = [i for run in turned.runs if run.kind != "rotary" for i in run.index]
     if still:
-        some = ", ".join(map(str, still[:6])) + ", …" * (len(still) > 6)
-        yield finding("usage-layers-left-out", layers=some)
+        listing = ", ".join(map(str, still[:6])) + ", …" * (len(still) > 6)
+        yield finding("usage-layers-left-out", layers=listing)
     if any(e.normed for e in energies):
         yield finding("usage-normed")
     if not all(e.gains for e in energies):
@@ -279,7 +384,7 @@ def notes_on_usage(
     yield finding("usage-weights-only")
 
 
-def moved_since(found: Usage, other: Usage) -> Moved:
+def moved_since(usage: Usage, other: Usage) -> Moved:
     """What of the use of pairs differs between two checkpoints of one model.
 
     Raises
@@ -287,38 +392,34 @@ def moved_since(found: Usage, other: Usage) -> Moved:
     PefourierError
         For models whose layers, heads or pairs differ.
     """
-    two = {(one.layer, one.rotation, one.used.shape): one.used for one in other.shares}
-    apart = []
-    for one in found.shares:
-        own = two.get((one.layer, one.rotation, one.used.shape))
-        if own is None:
-            heads, pairs = one.used.shape
+    before = {(s.layer, s.rotation, s.used.shape): s.used for s in other.shares}
+    heads = []
+    for layer in usage.shares:
+        used = before.get((layer.layer, layer.rotation, layer.used.shape))
+        if used is None:
+            count, pairs = layer.used.shape
             raise PefourierError(
-                f"{shown(other.model)} has no {heads} heads of {pairs} pairs in layer {one.layer}, "
-                f"as {shown(found.model)} has; --against compares checkpoints of one model"
+                f"{shown(other.model)} has no {count} heads of {pairs} pairs in layer "
+                f"{layer.layer}, as {shown(usage.model)} has; --against compares checkpoints of "
+                "one model"
             )
-        apart += [
-            (float(share), one.layer, head)
-            for head, share in enumerate(np.abs(one.used - own).sum(axis=1) / 2)
+        moved = np.abs(layer.used - used).sum(axis=1) / 2
+        heads += [
+            MovedHead(layer.layer, head, float(share))
+            for head, share in enumerate(moved)
             if np.isfinite(share)
         ]
-    if not apart:
+    if not heads:
         raise PefourierError("no head of both has a share that is not zero")
-    far = sorted(apart, key=lambda one: (-one[0], one[1:]))[: summary.OUTSTANDING]
-    return Moved(
-        other.model,
-        float(np.mean([share for share, _, _ in apart])),
-        tuple(MovedHead(layer, head, share) for share, layer, head in far),
-        tuple(
-            MovedRotation(
-                a.name,
-                summary.used_part(a.never_turn) - summary.used_part(b.never_turn),
-                summary.used_part(a.often) - summary.used_part(b.often),
-                tuple(
-                    summary.used_part(p) - summary.used_part(q)
-                    for p, q in zip(a.pairs, b.pairs, strict=True)
-                ),
-            )
-            for a, b in zip(found.rotations, other.rotations, strict=True)
-        ),
+    farthest = sorted(heads, key=lambda head: (-head.moved, head.layer, head.head))[:MOST_MOVED]
+    rotations = tuple(
+        MovedRotation(
+            a.name,
+            a.never_turn.used - b.never_turn.used,
+            a.often.used - b.often.used,
+            tuple(p.used - q.used for p, q in zip(a.pairs, b.pairs, strict=True)),
+        )
+        for a, b in zip(usage.rotations, other.rotations, strict=True)
     )
+    mean = float(np.mean([head.moved for head in heads]))
+    return Moved(other.model, mean, tuple(farthest), rotations)

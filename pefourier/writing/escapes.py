@@ -5,7 +5,6 @@ and formulas. Each function takes a text and gives it for its form, in one line;
 by form. An escaped character is shown as Python writes it: ``\n``, ``\x1b``, ``\u202e``.
 """
 
-import html
 import re
 from collections.abc import Callable
 
@@ -16,6 +15,7 @@ MARKUP = re.compile(  # of Markdown; neither a_b nor an interval [0.1, 0.2] nor 
 )
 BLOCK = re.compile(r"(?=[#=>]|[-+](?:[\s+-]|$))|\d+(?=[.)](?:\s|$))")  # at the start of a line
 FORMULA = re.compile(r"\s*[=+\-@＝＋－＠]")  # what a spreadsheet computes
+HTML = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "'": "&#x27;"})
 TEX = {char: f"\\{char}" for char in "&%$#_{}"}
 TEX |= {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
 TEX |= {"<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}"}
@@ -38,7 +38,7 @@ def printable(text: str) -> str:
     >>> print(printable("::error::\x1b[31m"), printable("a::b"))
     \x3a:error::\x1b[31m a::b
     """
-    return RUNNER.sub(lambda found: rf"\x{ord(found[0][0]):x}{found[0][1:]}", visible(text))
+    return RUNNER.sub(lambda match: rf"\x{ord(match[0][0]):x}{match[0][1:]}", visible(text))
 
 
 def in_workflow_command(text: str) -> str:
@@ -65,9 +65,9 @@ def in_markdown(text: str) -> str:
     >>> print(in_markdown("# a|b <i> _c_ rope_scaling"))
     \# a\|b \<i> \_c\_ rope_scaling
     """
-    told = MARKUP.sub(r"\\\g<0>", printable(text).strip())
-    block = BLOCK.match(told)
-    return f"{block[0]}\\{told[block.end() :]}" if block else told
+    escaped = MARKUP.sub(r"\\\g<0>", printable(text).strip())
+    block = BLOCK.match(escaped)
+    return f"{block[0]}\\{escaped[block.end() :]}" if block else escaped
 
 
 def in_latex(text: str) -> str:
@@ -76,8 +76,8 @@ def in_latex(text: str) -> str:
     >>> print(in_latex("5 % of rank_tolerance"))
     5 \% of rank\_tolerance
     """
-    told = "".join(TEX.get(c, c) for c in printable(text))
-    return f"{{}}{told}" if told.lstrip().startswith(("[", "*")) else told
+    escaped = "".join(TEX.get(c, c) for c in printable(text))
+    return f"{{}}{escaped}" if escaped.lstrip().startswith(("[", "*")) else escaped
 
 
 def in_csv(text: str) -> str:
@@ -86,8 +86,8 @@ def in_csv(text: str) -> str:
     >>> print(in_csv("=1+1"), in_csv("-0.5"), in_csv("-"))
     '=1+1 -0.5 -
     """
-    told = printable(text)
-    return f"'{told}" if FORMULA.match(text) and not is_plain(told.strip()) else told
+    escaped = printable(text)
+    return f"'{escaped}" if FORMULA.match(text) and not is_plain(escaped.strip()) else escaped
 
 
 def is_plain(text: str) -> bool:
@@ -104,7 +104,7 @@ def in_html(text: str) -> str:
     >>> print(in_html("<a\n>"))
     &lt;a\n&gt;
     """
-    return html.escape(visible(text))
+    return visible(text).translate(HTML)
 
 
 ESCAPES: dict[str, Callable[[str], str]] = {

@@ -52,21 +52,21 @@ def chart(
     x, y = x[np.isfinite(x)], y[np.isfinite(y)]
     if len(y) == 0:
         return f"{ylabel}: nothing to draw\n"
-    left, right = x.min(), x.max()
+    start, right = x.min(), x.max()
     low, high = ylimits or limits_of(y)
     columns = get_terminal_size((USUAL, 24)).columns
     width = width or max(columns - margin_of(low, high) - 3, 8)
-    cells, owner = draw_curves(curves, (left, right), (low, high), width, height)
-    rows = [paint_row(line, own, colour) for line, own in zip(cells, owner, strict=True)]
+    cells, owner = draw_curves(curves, (start, right), (low, high), width, height)
+    rows = [paint_row(line, owners, colour) for line, owners in zip(cells, owner, strict=True)]
     if not colour and len(curves) > 1:
-        rows = with_marks(rows, curves, (left, right), (low, high))
-    ends = [10.0**x if logarithmic else x for x in (left, right)]
+        rows = with_marks(rows, curves, (start, right), (low, high))
+    ends = [10.0**x if logarithmic else x for x in (start, right)]
     return "\n".join(draw_frame(rows, ends, (low, high), xlabel, ylabel, columns)) + legend(
         [label for label, _, _ in curves], colour, columns
     )
 
 
-def shades(values: np.ndarray, label: str, most: int = 32) -> str:
+def shades(values: np.ndarray, label: str, limit: int = 32) -> str:
     """A picture of numbers (rows, columns): two characters a number, blank at 0 or below.
 
     Of more than `most` rows or columns, or than the terminal has room for, neighbours are drawn as
@@ -78,9 +78,9 @@ def shades(values: np.ndarray, label: str, most: int = 32) -> str:
     │░░██│
     """
     columns = get_terminal_size((USUAL, 24)).columns
-    most = min(most, max((columns - 2) // 2, 1))
+    limit = min(limit, max((columns - 2) // 2, 1))
     for axis in (0, 1):
-        starts = np.linspace(0, values.shape[axis], min(most, values.shape[axis]) + 1).astype(int)
+        starts = np.linspace(0, values.shape[axis], min(limit, values.shape[axis]) + 1).astype(int)
         values = np.maximum.reduceat(values, starts[:-1], axis=axis)
     top = float(np.nanmax(values, initial=0.0))
     if not top > 0:
@@ -97,8 +97,8 @@ def limits_of(values: np.ndarray) -> tuple[float, float]:
     >>> limits_of(np.array([0.5, np.nan, 1.0]))
     (0.0, 1.0)
     """
-    known = values[np.isfinite(values)]
-    return float(known.min(initial=0.0)), float(known.max(initial=0.0))
+    finite = values[np.isfinite(values)]
+    return float(finite.min(initial=0.0)), float(finite.max(initial=0.0))
 
 
 def margin_of(low: float, high: float) -> int:
@@ -188,9 +188,9 @@ def draw_frame(rows, xlimits, ylimits, xlabel: str, ylabel: str, columns: int) -
     lines.append(" " * margin + " └" + "─" * width)
     gap = " " * max(width - len(first) - len(last), 1)
     line = f"{' ' * margin}  {first}{gap}{last}"
-    beside = len(line) + 2 + len(xlabel) <= columns
-    under = [] if beside else [f"{' ' * margin}  {xlabel}"[:columns]]
-    return [*lines, f"{line}  {xlabel}" if beside else line, *under, ""]
+    fits = len(line) + 2 + len(xlabel) <= columns
+    under = [] if fits else [f"{' ' * margin}  {xlabel}"[:columns]]
+    return [*lines, f"{line}  {xlabel}" if fits else line, *under, ""]
 
 
 def legend(labels: Sequence[str], colour: bool, columns: int) -> str:

@@ -23,7 +23,7 @@ GAP = 2  # spaces between columns
 KEY_SHARE = 0.5  # of a narrow terminal, for the columns that say what a row is about
 UNITS = {"k": 2**10, "M": 2**20}  # as context lengths are told: 128k is 131072
 
-
+TABLE = "\x1d"  # stands for a table in words whose tables are set aside
 SET_ASIDE: ContextVar[list[Sequence[Sequence[str]]] | None] = ContextVar("tables", default=None)
 
 
@@ -35,27 +35,29 @@ def aligned(rows: Sequence[Sequence[str]], keys: int = 1) -> str:
     """
     if (tables := SET_ASIDE.get()) is not None:
         tables.append(rows)
-        return ""
+        return f"{TABLE}\n"
     width, least = terminal_width(), least_widths(rows)
     while breadth(least[:keys]) > max(width * KEY_SHARE, 4 * keys) and breadth(least) > width:
         least[least.index(max(least[:keys]))] -= 1
-    left = max(width - breadth(least[:keys]) - GAP, 4)
-    least[keys:] = [min(w, left) for w in least[keys:]]
+    room = max(width - breadth(least[:keys]) - GAP, 4)
+    least[keys:] = [min(w, room) for w in least[keys:]]
     tables = []
     for part in parts_within(least, keys, width):
-        own = [[*row[:keys], *row[part]] for row in rows]
-        tables.append(in_columns(own, fitting_widths(own, [*least[:keys], *least[part]])))
+        table = [[*row[:keys], *row[part]] for row in rows]
+        tables.append(in_columns(table, fitting_widths(table, [*least[:keys], *least[part]])))
     return "\n".join(tables)
 
 
-def tables_in(words: Callable[[], str]) -> tuple[str, list[Sequence[Sequence[str]]]]:
-    """What words say outside of their tables, and the rows of these, for documents."""
+def parts_of_words(words: Callable[[], str]) -> list[str | Sequence[Sequence[str]]]:
+    """What words say, for documents: paragraphs, and tables as rows of cells, in their order."""
     tables: list[Sequence[Sequence[str]]] = []
     before = SET_ASIDE.set(tables)
     try:
-        return words(), tables
+        lines = [line.strip(" ") for line in words().split("\n")]
     finally:
         SET_ASIDE.reset(before)
+    parts = iter(tables)
+    return [next(parts) if line == TABLE else line for line in lines if line]
 
 
 def markdown_table(rows: Sequence[Sequence[str]]) -> str:
@@ -125,12 +127,13 @@ def in_columns(rows: Sequence[Sequence[str]], widths: Sequence[int]) -> str:
 def broken(text: str, width: int) -> list[str]:
     """A cell in lines of a width, words cut only where they are longer.
 
-    >>> broken("95 % lie at or below", 9)
-    ['95 % lie', 'at or', 'below']
+    >>> broken("95 % lie at or below", 9), broken("  between positions", 11)
+    (['95 % lie', 'at or', 'below'], ['  between', '  positions'])
     """
     if len(text) <= width:
         return [text]
-    return wrap(text, width, break_on_hyphens=False)
+    indent = " " * (len(text) - len(text.lstrip()))
+    return wrap(text, width, subsequent_indent=indent, break_on_hyphens=False)
 
 
 def paragraph(text: str, indent: str = "", goes_on: str = "") -> str:
@@ -170,13 +173,13 @@ def number(value: float | int | bool | str | None, digits: int = 4, missing: str
     return f"{float(text):.0f}" if "e+0" in text and abs(value) < PLAIN else text
 
 
-def agreeing(count: int, one: str, several: str) -> str:
+def agreeing(count: int, singular: str, plural: str) -> str:
     """The word that agrees with a number.
 
     >>> agreeing(1, "claim fails", "claims fail"), agreeing(0, "is", "are")
     ('claim fails', 'are')
     """
-    return one if count == 1 else several
+    return singular if count == 1 else plural
 
 
 def joined_runs(numbers: Iterable[int], joint: str) -> list[str]:
@@ -185,36 +188,38 @@ def joined_runs(numbers: Iterable[int], joint: str) -> list[str]:
     >>> joined_runs([0, 3, 4, 5], " to ")
     ['0', '3 to 5']
     """
-    parts = ([n for _, n in own] for _, own in groupby(enumerate(numbers), lambda x: x[1] - x[0]))
+    parts = ([n for _, n in run] for _, run in groupby(enumerate(numbers), lambda x: x[1] - x[0]))
     return [joint.join(map(str, dict.fromkeys((part[0], part[-1])))) for part in parts]
 
 
-def first_few(items: Sequence[str], most: int = 4) -> str:
+def first_few(items: Sequence[str], limit: int = 4) -> str:
     """The first of some items, and whether there are more.
 
     >>> first_few("abcde"), first_few("ab")
     ('a, b, c, d, …', 'a, b')
     """
-    return ", ".join([*items[:most], "…"] if len(items) > most else items)
+    return ", ".join([*items[:limit], "…"] if len(items) > limit else items)
 
 
-def ranges(index: Iterable[int], most: int = 6) -> str:
+def ranges(index: Iterable[int], limit: int = 6) -> str:
     """Ascending whole numbers with runs and those of even steps joined, the first few.
 
     >>> ranges([0, 1, 2, 4, 5, 6, 9]), ranges([0, 3, 6, 9, 12, 13, 14])
     ('0-2, 4-6, 9', '0, 3, …, 12, 13-14')
     """
-    left, parts = [*index], []
-    while left:
-        step = left[1] - left[0] if len(left) > 1 else 1
-        size = next((i for i, n in enumerate(left) if n != left[0] + i * step), len(left))
+    remaining, parts = [*index], []
+    while remaining:
+        step = remaining[1] - remaining[0] if len(remaining) > 1 else 1
+        size = next(
+            (i for i, n in enumerate(remaining) if n != remaining[0] + i * step), len(remaining)
+        )
         if step > 1 and size > 3:
-            parts.append(f"{left[0]}, {left[1]}, …, {left[size - 1]}")
+            parts.append(f"{remaining[0]}, {remaining[1]}, …, {remaining[size - 1]}")
         else:
             size = size if step == 1 else 1
-            parts += joined_runs(left[:size], "-")
-        left = left[size:]
-    return first_few(parts, most)
+            parts += joined_runs(remaining[:size], "-")
+        remaining = remaining[size:]
+    return first_few(parts, limit)
 
 
 def whole_number(text: str) -> int | None:
@@ -239,13 +244,13 @@ def read_sides(text: str) -> tuple[int, ...]:
     >>> read_sides("14x14")
     (14, 14)
     """
-    found = [whole_number(part) for part in text.replace("×", "x").split("x")]
-    if any(side is None or side < 1 for side in found):
+    sides = [whole_number(part) for part in text.replace("×", "x").split("x")]
+    if any(side is None or side < 1 for side in sides):
         raise PefourierError(
             f"{shown(text)} is not a grid; write sides of at least 1, such as 14x14 (rows x "
             "columns) or 8x30x52 (frames x rows x columns)"
         )
-    return tuple(found)
+    return tuple(sides)
 
 
 def capital(text: str) -> str:

@@ -77,5 +77,5 @@ def test_a_convention_is_found_by_its_name(run):
     """Alone, in the encoding that has it."""
     told = run("list", "dinov3").out
     assert told.startswith("axial-rope: ")
-    assert "    dinov3  " in told
-    assert "    eva02  " not in told
+    assert "    convention=dinov3: " in told
+    assert "convention=eva02: " not in told

@@ -1,15 +1,12 @@
 """What is said of several encodings at once, situation by situation."""
 
 import json
-import re
 import shlex
 
-import numpy as np
 import pytest
 
-from pefourier.analysis.design import design_grid
-from pefourier.analysis.faithful import LADDER, assess
-from pefourier.answers.choice import RULES, advise, choose
+from pefourier.analysis.faithful import assess
+from pefourier.answers.choice import choose
 from pefourier.answers.telling import Answer
 from pefourier.encodings import load
 
@@ -88,8 +85,7 @@ def test_the_answer_has_it_in_words_and_json(run):
     assert "Both give all 80 positions different codes." in run(*asked).out
     found = json.loads(run(*asked, "--json").out)
     assert found["together"].startswith("Both give all 80 positions")
-    for other in (["check-faithful", "dft"], [*asked, "-S", "8:16:2x"]):
-        assert "together" not in json.loads(run(*other, "--json").out)
+    assert "together" not in json.loads(run("check-faithful", "dft", "--json").out)
 
 
 def test_the_command_that_is_proposed_has_no_sizes_of_its_own():
@@ -98,76 +94,3 @@ def test_the_command_that_is_proposed_has_no_sizes_of_its_own():
     command = shlex.split(told[told.index("pefourier train") :])
     arms = [command[i + 1] for i, word in enumerate(command) if word == "-e"]
     assert arms[:2] == ["rope:rho=500", "sinusoidal"]
-
-
-@pytest.mark.parametrize(("length", "d"), [(2, 4), (64, 64), (65, 64), (300, 8), (1000, 64)])
-def test_the_rules_hold(length, d):
-    """What is ruled out gives two positions one code; the default has the highest verdict."""
-    found = {
-        spec: (rule.which, assess(load(spec, length=length, d=d)))
-        for rule in RULES
-        if rule.holds(length, d) and rule.which != "try"
-        for spec in rule.specs
-    }
-    assert all((which == "take") == r.faithful for which, r in found.values())
-    default = next(rule for rule in RULES if rule.which == "take" and rule.holds(length, d))
-    rungs = {spec: LADDER.index(r.verdict) for spec, (_, r) in found.items()}
-    assert {rungs[spec] for spec in default.specs} == {max(rungs.values())}
-    if length > d:  # what the sentences claim: codes repeat, the two tie and go on
-        assert found["dft"][1].closest_pair == found["onehot"][1].closest_pair == (0, d)
-        assert load("dft", length=length, d=d).measure.period == d
-    else:
-        assert found["dft"][1].inverse_error < 1e-9
-    a, b = (load(spec, length=2 * length, d=d) for spec in ("sinusoidal", "rope"))
-    assert np.allclose(sorted(a.measure.frequencies), sorted(b.measure.frequencies))
-    assert assess(a).faithful
-    assert f"TAKE {default.specs[0].upper()}" in advise([length], d, {})[0]
-
-
-@pytest.mark.parametrize("sides", [(14, 14), (9, 16), (4, 6, 6)])
-def test_the_rules_of_grids_hold(sides, run):
-    """Codes differ on larger grids too, the closest are neighbours, and the two tie."""
-    grid, twice = ("x".join(str(k * side) for side in sides) for k in (1, 2))
-    told = {rule.which: rule.specs for rule in RULES if rule.holds(*sides[:2], len(sides))}
-    found = [assess(load(f"{spec}:grid={grid},d=96")) for spec in told["take"]]
-    assert all(r.faithful and sum(map(abs, r.displacement)) == 1 for r in found)
-    a, b = (load(f"{spec}:grid={twice},d=96") for spec in told["take"])
-    assert assess(a).faithful
-    assert np.allclose(*(np.sort(enc.measure.frequencies, axis=0) for enc in (a, b)))
-    assert told["out"] == ("none",)  # the last; the others: a row down is a row's length on
-    asked = "design", "--grid", grid, "--d", 96
-    said = run(*asked).out
-    assert said.startswith(f"TAKE AXIAL OR AXIAL-ROPE. For the {grid} grid and d 96: all points")
-    assert f"one below is as far as {sides[-1]} columns" in " ".join(said.split())
-    assert ("mixed-rope" in said) == (len(sides) == 2)
-    assert "language model" not in said
-    words = " ".join(said.split())
-    assert "Base: Take 100, as RoPE-ViT " in words
-    base = float(re.search(r"completes a turn; with ([\d.]+) similar patches", words)[1])
-    first = design_grid(sides, 96)[0]
-    w = base ** (-2 * np.arange(first.d // 2) / first.d)
-    assert np.cos(np.outer(range(first.length), w)).sum(axis=1).min() > 0
-    assert json.loads(run(*asked, "--json").out)["together"].startswith("TAKE AXIAL")
-    assert "TAKE" not in run(*asked, "--for", "turns").out
-
-
-def test_no_distance_makes_a_winner(run):
-    for line in ("design --length 1000 --d 64", "check-faithful sinusoidal tape -S 300 --d 64"):
-        together = json.loads(run(*line.split(), "--json").out)["together"]
-        assert "farthest" not in together
-        assert "tie" in together
-    alone = json.loads(run(*"design --length 1000 --d 64 --for turns".split(), "--json").out)
-    assert "together" not in alone
-
-
-@pytest.mark.long
-def test_the_command_that_is_advised_runs(run, tmp_path, monkeypatch, rng):
-    monkeypatch.chdir(tmp_path)
-    labels = (np.arange(40) % 3 == 0).astype(int)
-    np.savez("data.npz", X=rng.normal(size=(40, 12, 1)) + labels[:, None, None], y=labels)
-    out = run("design", "--length", 12, "--d", 8).out.replace("\\\n", "")  # one line of the shell
-    (line,) = [line.strip() for line in out.splitlines() if "pefourier train" in line]
-    few = "--seeds 1 --steps 2 --folds 1 --json -q".split()
-    done = run(*shlex.split(line)[1:], *few)
-    assert done.status == 0, done.err
-    assert "rope:rho=" in done.out

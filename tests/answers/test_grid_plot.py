@@ -66,7 +66,7 @@ def test_lines_of_a_kernel_start_at_lag_0():
 def test_shades_of_many_numbers_keep_the_largest():
     values = np.zeros((200, 100))
     values[150, 99] = 2.0
-    rows = shades(values, "many", most=20).splitlines()
+    rows = shades(values, "many", limit=20).splitlines()
     assert len(rows) == 21
     assert rows[16].endswith("██│")
     assert rows[0] == "many; █ is 2"

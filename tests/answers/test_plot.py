@@ -30,7 +30,7 @@ from pefourier.analysis.spectrum import density
 from pefourier.answers import plot
 from pefourier.answers.compare import compare
 from pefourier.answers.encode import heatmap
-from pefourier.answers.faithful_figures import STRETCHES, envelope, faithful, singular_values
+from pefourier.answers.faithful_figures import STRETCHES, envelope, faithful
 from pefourier.answers.reconstruct import reconstruct
 from pefourier.answers.relations import relations
 from pefourier.answers.spectrum import spectrum, spectrum_by_decade
@@ -38,7 +38,6 @@ from pefourier.answers.telling import Answer, answer_of
 from pefourier.answers.training_figures import comparison, critical_difference
 from pefourier.encodings import load
 from pefourier.errors import PefourierError
-from pefourier.pages.inline_svg import INLINE
 
 
 @pytest.fixture
@@ -119,7 +118,7 @@ def test_as_many_singular_values_are_above_their_line_as_the_rank_says(spec, sto
         np.save(tmp_path / "codes.npy", enc.table().astype(stored))
         enc = load(str(tmp_path / "codes.npy"))
     found = assess(enc)
-    (axes,) = singular_values([Answer(enc, found)]).axes
+    axes, _ = faithful([Answer(enc, found)]).axes
     sigma, zero, _ = (np.asarray(line.get_ydata()) for line in axes.lines)
     assert (sigma > zero[0]).sum() == found.rank
     assert axes.get_legend_handles_labels()[1][0].endswith(f" (rank {found.rank})")
@@ -233,8 +232,8 @@ def test_what_is_computed_anew_is_drawn_so():
     found = pefourier.resize("axial-rope", (6, 9), grid=(4, 5), d=16)
     drawn = found.plot()
     _, after = (line.get_ydata() for line in drawn.axes[2].lines)
-    np.testing.assert_allclose(after, by_cycles(found.anew).sum(axis=1))
-    assert drawn.get_suptitle().endswith(", computed anew")
+    np.testing.assert_allclose(after, by_cycles(found.after).sum(axis=1))
+    assert drawn.get_suptitle().endswith(", anew")
 
 
 @pytest.mark.parametrize("draw", [spectrum, spectrum_by_decade])
@@ -319,8 +318,9 @@ MORE = [
     "design --grid 4x30x52 --d 48",
 ]
 PICTURES += [pytest.param(command, marks=pytest.mark.long) for command in MORE]
+SMALL = plot.Look(3.8)
 LOOKS = [(plot.Look(3.4),)]
-LOOKS += [pytest.param((plot.USUAL, plot.Look(3.25), INLINE), marks=pytest.mark.long)]
+LOOKS += [pytest.param((plot.USUAL, plot.Look(3.25), SMALL), marks=pytest.mark.long)]
 COUNTED = re.compile(r"(position|row|column|lag|index|dimension|layer|rank|epoch|cycles)\b")
 
 
@@ -405,8 +405,8 @@ def test_names_below_the_axes_take_no_room_from_them(pair):
     heights = []
     for count in (1, 3):  # of which each takes a line
         named = [replace(e, spec=60 * str(i)) for i, e in enumerate(pair + pair)][:count]
-        with plot.figure_style(INLINE):
-            figure = spectrum([Answer(e, density(e)) for e in named], INLINE)
+        with plot.figure_style(SMALL):
+            figure = spectrum([Answer(e, density(e)) for e in named], SMALL)
         heights.append(figure.get_figheight())
     assert heights[1] == pytest.approx(heights[0] + 2 * plot.LINE)
 

@@ -26,17 +26,11 @@ def test_every_spec_has_its_paragraph_before_the_numbers(run):
 def test_encode_says_what_was_written(run, tmp_path):
     out = tmp_path / "codes.npy"
     done = run("encode", "dft", "--d", 8, "-S", 3, "--out", out)
-    told = (
-        "WRITTEN. "
-        f"The codes of 3 positions, 8 numbers each, are in {out} as float64, one row a position."
-    )
+    (record,) = run("encode", "dft", "--d", 8, "-S", 3, "--out", out, "--json").results
     conclusion, _, rest = done.out.partition("\n\n")
-    assert " ".join(conclusion.split()) == told
-    assert rest == f"{out}: codes of dft, 3 positions × 8\n"
-    assert (
-        run("encode", "dft", "--d", 8, "-S", 3, "--out", out, "--json").results[0]["conclusion"]
-        == told
-    )
+    assert " ".join(conclusion.split()) == f"dft: {record['conclusion']}"
+    assert (record["verdict"], record["out"], record["shape"]) == ("written", str(out), [3, 8])
+    assert rest.split() == "dft positions 3 dimensions 8".split()
 
 
 def test_a_hostile_name_is_escaped_in_a_conclusion(run, tmp_path, monkeypatch):

@@ -9,9 +9,10 @@ import pytest
 import typer
 
 from pefourier import __version__
-from pefourier.cli.main import app, main
+from pefourier.cli.main import main
+from pefourier.cli.program import program
 
-COMMANDS = sorted(typer.main.get_command(app).commands)
+COMMANDS = sorted(typer.main.get_command(program()).commands)
 NO_COUNT = "is not a whole number such as 4096, 3e5 or 128k (131072)"
 PROGRAM = [sys.executable, "-m", "pefourier"]
 ROOM = import_module("pefourier.analysis.spectrum")  # the package gives the question of that name
@@ -173,7 +174,7 @@ LONG = {
 }
 OPTIONS = [
     (name, parameter.opts[0])
-    for name, command in sorted(typer.main.get_command(app).commands.items())
+    for name, command in sorted(typer.main.get_command(program()).commands.items())
     for parameter in command.params
     if parameter.param_type_name == "option" and not parameter.is_flag
 ]

@@ -11,12 +11,12 @@ import pytest
 import typer
 
 from pefourier.cli import overwriting
-from pefourier.cli.commands import app
+from pefourier.cli.program import program
 from pefourier.encodings.sources.tables import write_table
 
 LLAMA = {"model_type": "llama", "hidden_size": 64, "num_attention_heads": 4, "vocab_size": 10}
 LLAMA |= {"max_position_embeddings": 128, "num_hidden_layers": 2}
-NEITHER = {"title", "span", "resolution", "spans", "device", "setting", "test_length"}
+NEITHER = {"title", "span", "resolution", "columns", "device", "setting", "test_length"}
 NEITHER |= {"wanted", "width", "names", "term"}
 NEITHER |= {"search", "positive", "beside"}
 ROPES = ("rope", "rope:layout=interleaved", "--d", "16")
@@ -65,8 +65,6 @@ CASES = [
     ("compare", "t.npy", "t.csv", "--permutation", "t.npy"),
     ("compare", "m", "rope", "--permutation", "m/config.json"),
     ("compare", *ROPES, "rope", "--permutation", "t.npy", "--times", "t.npy"),
-    ("convert", "m/model.safetensors", "--from", "halves", "--to", "neighbours", "--out", "m"),
-    ("convert", "m", "--from", "halves", "--to", "neighbours", "--out", "n/model.safetensors"),
     ("train", "-e", "t.npy", "--save-tables", "."),
 ]
 
@@ -125,7 +123,7 @@ def test_what_is_not_read_is_replaced(run):
 def test_each_option_of_text_is_known_to_read_or_write_or_neither():
     known = {*overwriting.READ, *overwriting.WRITTEN, *NEITHER}
     seen = set()
-    for name, command in typer.main.get_command(app).commands.items():
+    for name, command in typer.main.get_command(program()).commands.items():
         for one in command.params:
             if one.type.name == "str":
                 assert one.name in known, (name, one.name)
@@ -156,7 +154,7 @@ def test_a_full_disk_is_told_in_a_line(run, words):
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no such device")
 @pytest.mark.parametrize(
-    "words", ["list", "list --json", "explain --schema", "--help", "train --help", "cite --csv"]
+    "words", ["list", "list --json", "explain --schema", "--help", "train --help"]
 )
 def test_a_full_standard_output_is_told_in_a_line(words):
     command = [sys.executable, "-m", "pefourier", *words.split()]

@@ -220,8 +220,7 @@ def test_names_are_shown_escaped():
     done = subprocess.run(
         [*PROGRAM, "encode", "dft", "--out", name], capture_output=True, text=True
     )
-    written = "a\\nb\\x1b[31m\\u202e.npy: codes of dft, 80 positions × 256\n"
-    assert done.stdout.endswith(written)
+    assert "a\\nb\\x1b[31m\\u202e.npy: float64" in done.stdout
     assert "\x1b" not in done.stdout
 
 

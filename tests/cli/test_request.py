@@ -61,7 +61,7 @@ def test_compare_builds_a_named_encoding_at_the_size_of_a_file(run, tmp_path):
     assert run("encode", "sinusoidal", "--d", 24, "-S", 33, "--out", tmp_path / "a.npy").status == 0
     for pair in ([tmp_path / "a.npy", "sinusoidal"], ["sinusoidal", tmp_path / "a.npy"]):
         done = run("compare", *pair, "--json")
-        assert (done.status, done.results[0]["verdict"]) == (0, "equal")
+        assert (done.status, done.results[0]["verdict"]) == (0, "the same")
         assert done.results[0]["length"] == 33
     assert run("compare", tmp_path / "a.npy", "sinusoidal", "--d", 16).status == 1
 
@@ -267,7 +267,7 @@ def test_the_shell_completes(words, found):
 def test_encodings_that_take_no_times_are_named_with_those_that_do(run, tmp_path):
     (tmp_path / "t.csv").write_text("0\n0.5\n3\n")
     done = run("check-faithful", "dft", "mtan", "--times", tmp_path / "t.csv")
-    assert (done.status, "dft has positions 0, 1, …" in done.err) == (0, True)
+    assert (done.status, "has no effect on dft" in done.err) == (0, True)
     done = run("encode", "dft", "--times", tmp_path / "t.csv", "--out", tmp_path / "o.npy")
     assert (done.status, "--times belongs to fourier-features, mtan" in done.err) == (2, True)
     assert not (tmp_path / "o.npy").exists()

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from pefourier.cli import signals
+from pefourier.cli import process
 
 PROGRAM = [sys.executable, "-m", "pefourier"]
 BUSY = """
@@ -212,10 +212,10 @@ def refuse(*_):
 
 
 def test_where_no_thread_is_to_be_had(monkeypatch):
-    assert signals.can_start_threads(3)
-    monkeypatch.setattr(signals, "start_new_thread", refuse)
-    assert not signals.can_start_threads(1)
-    assert not signals.Listener().start_watching()
+    assert process.can_start_threads(3)
+    monkeypatch.setattr(process, "start_new_thread", refuse)
+    assert not process.can_start_threads(1)
+    assert not process.Listener().start_watching()
 
 
 WITHOUT_THREADS = """

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from pefourier.cli.main import main
-from pefourier.cli.streams import percentages
+from pefourier.cli.process import percentages
 
 
 def test_a_reader_that_stops_early_is_no_error():

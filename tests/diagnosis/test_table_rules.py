@@ -14,7 +14,7 @@ from sinusoids import DIM, GRID, NORMAL, I, S, changed, waves
 
 from pefourier.analysis.faithful import assess
 from pefourier.analysis.relations import shift_residual
-from pefourier.diagnosis import is_constant, table_rules
+from pefourier.diagnosis import is_constant, table_rules, wave_rules
 from pefourier.encodings import load
 from pefourier.encodings.encoding import Encoding, Finding, as_encoding, from_table
 from pefourier.encodings.findings import FINDINGS
@@ -164,7 +164,7 @@ OTHER = {
         np.where(np.arange(64) == 7, 0.5, NORMAL),
         ["random-codes note", "dead-columns note"],
     ),
-    "octaves up to a sign a row": (waves(OCTAVES), ["base note", "step note"]),
+    "octaves up to a sign a row": (waves(OCTAVES), []),
     "octaves on four axes": (waves(np.tile(OCTAVES, 4)), []),
     "two heads": (np.hstack([waves(GRID[::2])] * 2), []),
     "powers of time": ((S / 128) ** [1, 2], []),
@@ -349,7 +349,7 @@ def test_what_coarse_frequencies_cost():
 
 
 def test_every_finding_is_expected_here():
-    files = (table_rules.__file__, __file__)
+    files = (table_rules.__file__, wave_rules.__file__, __file__)
     *sources, here = (Path(file).read_text() for file in files)
     source = "".join(sources)
     codes = [code for code in read_toml(FINDINGS) if f'"{code}"' in source]
@@ -460,6 +460,24 @@ def test_findings_of_the_loader_are_kept():
     named = build("sinusoidal", length=8, d=4)
     kept = Encoding(named.name, named.domain, 4, named.codes, findings=(seen,))
     assert assess(kept).findings == [seen]
+
+
+@pytest.mark.parametrize(
+    ("code", "severity", "name"),
+    [
+        ("queries-keys-differ", "error", None),
+        ("lost-minus", "error", None),
+        ("not-a-rotation", "error", None),
+        ("queries-keys-differ", "warning", "rope"),  # by the same angles, from another position on
+        ("turns-its-input", "note", "rope"),
+    ],
+)
+def test_a_function_that_is_no_rotation_is_not_said_to_be_rope(code, severity, name):
+    seen = Finding(code, severity, "seen")
+    table = np.hstack([np.cos(S * GRID), np.sin(S * GRID)])
+    result = assess(from_table(table, findings=(seen,)))
+    assert (result.identified or {"encoding": None})["encoding"] == name
+    assert [f.code for f in result.findings] == [code, "cosines-first"][: 2 if name else 1]
 
 
 def test_a_doubled_exponent_is_a_warning():

@@ -24,13 +24,14 @@ def test_no_convention_is_seen_where_there_is_none():
     assert list(matching_conventions(0 * table, (5, 7), 1e-15)) == []
 
 
-def test_a_table_of_a_model_is_told_without_being_asked_for_its_grid(run, tmp_path):
+def test_a_table_of_a_model_is_told_on_its_grid(run, tmp_path):
     table = build("axial", d=64, grid=(14, 14), convention="mae", prefix=1).table()
     np.save(tmp_path / "vit.npy", table[None].astype(np.float32))
-    done = run("check-faithful", tmp_path / "vit.npy", "--plot", tmp_path / "vit.png")
+    grid = ("--grid", "14x14", "--prefix", 1)
+    done = run("check-faithful", tmp_path / "vit.npy", *grid, "--plot", tmp_path / "vit.png")
     assert done.status == 0, done.err
     said = " ".join(done.out.split())
     assert "the convention of mae, dit" in said
     assert "All 196 points" in said
-    done = run("report", tmp_path / "vit.npy", "--out", tmp_path / "vit.html")
+    done = run("report", tmp_path / "vit.npy", *grid, "--out", tmp_path / "vit.html")
     assert done.status == 0, done.err

@@ -7,7 +7,7 @@ from double_loop import assert_agree, by_definition
 from pefourier.encodings.domain import positions
 from pefourier.encodings.encoding import Encoding, Measure, from_table
 from pefourier.geometry import closest as room
-from pefourier.geometry import row_search
+from pefourier.geometry import closest_rows
 from pefourier.geometry.closest import ClosestPair, closest_pair
 
 RANDOM = np.random.default_rng(20240513)
@@ -133,7 +133,7 @@ def test_lags_that_cannot_be_nearest_are_given_up_early(monkeypatch):
 
 @pytest.mark.parametrize("enc", [MEASURES["geometric"], from_table(NORMAL)])
 def test_progress_counts_blocks_to_the_last(enc, monkeypatch):
-    monkeypatch.setattr(row_search, "BLOCK_ROWS", 40)
+    monkeypatch.setattr(closest_rows, "BLOCK_ROWS", 40)
     monkeypatch.setattr(room, "LAGS_AT_ONCE", 40)
     calls = []
     closest_pair(enc, lambda done, total: calls.append((done, total)))

@@ -10,11 +10,7 @@ from pefourier.geometry.interpolation import METHODS, resize_lattice
 TORCH = {
     "bicubic": {"mode": "bicubic"},
     "antialias": {"mode": "bicubic", "antialias": True},
-    "timm": {"mode": "bicubic", "antialias": True},
-    "dinov2": {"mode": "bicubic"},
     "bilinear": {"mode": "bilinear"},
-    "bicubic-corners": {"mode": "bicubic", "align_corners": True},
-    "bilinear-corners": {"mode": "bilinear", "align_corners": True},
 }
 
 
@@ -32,8 +28,6 @@ TORCH = {
 def test_each_method_is_torchs(method, old, new):
     table = np.random.default_rng(0).normal(size=(old[0] * old[1], 3))
     size = {"size": new}
-    if method == "dinov2":
-        size = {"scale_factor": tuple((m + 0.1) / n for n, m in zip(old, new, strict=True))}
     planes = torch.tensor(table.T.reshape(1, 3, *old))
     theirs = torch.nn.functional.interpolate(planes, **size, **TORCH[method])[0].numpy()
     ours = resize_lattice(table, old, new, method)
@@ -43,7 +37,6 @@ def test_each_method_is_torchs(method, old, new):
 RAMP = {  # 0 1 2 3 to six points, and to three
     "bicubic": ([-0.0868, 0.4063, 1.2130, 1.7870, 2.5938, 3.0868], [0.1262, 1.5, 2.8738]),
     "antialias": ([-0.0658, 0.4118, 1.1667, 1.8333, 2.5882, 3.0658], [0.1899, 1.5, 2.8101]),
-    "dinov2": ([-0.0885, 0.3910, 1.1826, 1.7470, 2.5467, 3.0638], None),
 }
 
 

@@ -208,7 +208,7 @@ def test_codes_further_apart_than_rounding_moves_them_are_not_counted(spec):
     scaled = "rope:scaling=yarn,factor=4,original=64,attention_factor=3e-4"
     enc = load(scaled if spec == "scaled" else spec, 500, 32)
     nearest = assess(enc).min_distance
-    counted, told = precision(enc), precision(enc, apart=nearest)
+    counted, told = precision(enc), precision(enc, gap=nearest)
     assert {k: v.distinct_cast for k, v in told.items()} == {
         k: v.distinct_cast for k, v in counted.items()
     }
@@ -240,9 +240,19 @@ def test_numbers_of_any_size_are_rounded_as_by_scaling(name):
     """By steps of a power of two, written out: normal and subnormal, ties, overflow, no numbers."""
     form, rng = FORMATS[name], np.random.default_rng(0)
     ties = rng.integers(-(2 ** (form.digits + 2)), 2 ** (form.digits + 2), 2000)
-    odd = [0.0, -0.0, np.inf, -np.inf, np.nan, 5e-324, 1e308, form.largest, 2.0**form.least]
-    x = np.concatenate([np.ldexp(ties, rng.integers(form.least - form.digits - 3, 16, 2000)), odd])
-    step = np.maximum(np.frexp(x)[1] - 1, form.least) - (form.digits - 1)
+    odd = [
+        0.0,
+        -0.0,
+        np.inf,
+        -np.inf,
+        np.nan,
+        5e-324,
+        1e308,
+        form.largest,
+        2.0**form.lowest,
+    ]
+    x = np.concatenate([np.ldexp(ties, rng.integers(form.lowest - form.digits - 3, 16, 2000)), odd])
+    step = np.maximum(np.frexp(x)[1] - 1, form.lowest) - (form.digits - 1)
     near = np.ldexp(np.rint(np.ldexp(x, -step)), step)
     near = np.where(np.abs(near) > form.largest, np.copysign(form.beyond, near), near)
     np.testing.assert_array_equal(rounded(x, form), near)

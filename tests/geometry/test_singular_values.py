@@ -30,7 +30,7 @@ CASES = [
 def blocks(request, monkeypatch):
     monkeypatch.setattr("pefourier.geometry.matrices.BLOCK", request.param[0])
     monkeypatch.setattr("pefourier.geometry.matrices.KEPT", request.param[1])
-    monkeypatch.setattr("pefourier.geometry.wave_parts.DIRECT", request.param[0])
+    monkeypatch.setattr("pefourier.geometry.even_odd_svd.DIRECT", request.param[0])
     monkeypatch.setattr("pefourier.geometry.singular_values.AT_ONCE", request.param[0])
 
 

@@ -10,13 +10,14 @@ import numpy as np
 import pytest
 from training import SMALL, of_datasets, result
 
+from pefourier.answers.forms import as_json
 from pefourier.answers.training_figures import comparison, critical_difference
 from pefourier.files import read_toml
 from pefourier.train import metrics, report, statistics, summary
 from pefourier.train.options import Options
 from pefourier.train.run import run_comparison, write_summary
 from pefourier.train.store import NOT_NUMBERS, Store, read_rows
-from pefourier.writing.page import as_json, plain
+from pefourier.writing.page import plain
 
 BUDGET = {"steps": 90, "patience": 30, "every": 10}
 

@@ -173,8 +173,8 @@ class Axes:
             "divisor, scale, coordinates and reference": parts
             and (self.divisor != "n" or self.scale != 1 or sided or bool(self.reference)),
         }
-        for fault, found in faults.items():
-            if found:
+        for fault, is_wrong in faults.items():
+            if is_wrong:
                 raise PefourierError(fault)
 
 
@@ -202,9 +202,13 @@ def ways_at(name: str, axes: Axes, d: int) -> str:
     if not own_words or d % 2 or axes.share or d < 2 * len(axes.order):
         return ""
     counts = split_dimensions(name, replace(axes, rest="slowest"), d)[0]
-    known = read_conventions()[name].items() if len(counts) == 3 else ()  # of frames
-    whose = [of for of, own in known if own.get("rest") == "slowest" and "share" not in own]
-    as_in = f", as convention={whose[0]} has it" if whose else ""
+    conventions = read_conventions()[name].items() if len(counts) == 3 else ()  # of frames
+    names = [
+        of
+        for of, settings in conventions
+        if settings.get("rest") == "slowest" and "share" not in settings
+    ]
+    as_in = f", as convention={names[0]} has it" if names else ""
     shares = ";".join(str(2 * count) for count in counts)
     return f"; d={d} does with rest=slowest, or 'share={shares}'{as_in}"
 
@@ -229,10 +233,10 @@ def split_dimensions(name: str, axes: Axes, d: int) -> tuple[list[int], int]:
             f"{ways_at(name, axes, d)}"
         )
     counts = [int(d * part) for part in parts]
-    left = d // 2 - sum(counts)
+    remaining = d // 2 - sum(counts)
     if axes.rest == "slowest":
-        counts[0], left = counts[0] + left, 0
-    return counts, left
+        counts[0], remaining = counts[0] + remaining, 0
+    return counts, remaining
 
 
 def geometric(
@@ -268,7 +272,7 @@ def take_turns(counts: list[int]) -> np.ndarray:
 
 def pairs_of_axes(name: str, axes: Axes, d: int) -> Pairs:
     """The axis and the frequency of each pair."""
-    counts, left = split_dimensions(name, axes, d)
+    counts, remaining = split_dimensions(name, axes, d)
     blocks = np.repeat(np.arange(len(counts)), counts)
     turns = take_turns(counts)
     if axes.frequencies == "dealt-but-last":
@@ -278,28 +282,28 @@ def pairs_of_axes(name: str, axes: Axes, d: int) -> Pairs:
         stretch = axes.stretch or [1.0] * len(counts)
         trained = axes.trained or [None] * len(counts)
         omega[:] = np.concatenate(
-            [geometric(axes, *own) for own in zip(counts, stretch, trained, strict=True)]
+            [geometric(axes, *sizes) for sizes in zip(counts, stretch, trained, strict=True)]
         )
     else:
-        given = blocks if axes.frequencies == "sections" else turns
-        omega[:] = geometric(axes, len(blocks))[np.argsort(given, kind="stable")]
+        arrangement = blocks if axes.frequencies == "sections" else turns
+        omega[:] = geometric(axes, len(blocks))[np.argsort(arrangement, kind="stable")]
     if axes.arrange == "alternate":
         omega, blocks = omega[np.argsort(np.argsort(turns, kind="stable"))], turns
-    idle = (left * (axes.rest == "front"), left * (axes.rest == "back"))
-    own = [idle[0], *counts, idle[1]]
-    return Pairs(np.pad(blocks, idle), np.pad(omega, idle), tuple(n for n in own if n))
+    idle = (remaining * (axes.rest == "front"), remaining * (axes.rest == "back"))
+    sizes = [idle[0], *counts, idle[1]]
+    return Pairs(np.pad(blocks, idle), np.pad(omega, idle), tuple(n for n in sizes if n))
 
 
 def coordinate(axes: Axes, place: int, side: int, across: list[int]) -> Line:
     """The line that gives the coordinate of an axis from the index of a point."""
     if axes.normalise != "own" and across:
         side = (max if axes.normalise == "max" else min)(across)
-    own = axes.reference[place] if axes.reference else side
+    points = axes.reference[place] if axes.reference else side
     letter = axes.order[place]
     if axes.coordinates in LINES:
-        slope, start = LINES[axes.coordinates](own)
+        slope, start = LINES[axes.coordinates](points)
     elif axes.coordinates == "index":
-        slope, start = own / side, 0.0
+        slope, start = points / side, 0.0
     elif letter == "t":
         slope, start = axes.pace, 0.0  # 1 but of diagonal
     else:
@@ -317,13 +321,13 @@ def phase_measure(axes: Axes, pairs: Pairs, domain: Domain, squared_length: floa
     offset = np.zeros(len(letters))
     for place, letter in enumerate(axes.order):
         slope, start = coordinate(axes, place, side.get(letter, 1), across)
-        own = pairs.axis == place
+        on_axis = pairs.axis == place
         if letter in side:
-            frequencies[own, letters.index(letter)] = slope * pairs.omega[own]
+            frequencies[on_axis, letters.index(letter)] = slope * pairs.omega[on_axis]
             if axes.coordinates == "diagonal" and letter != "t" and "t" in letters:
-                frequencies[own, letters.index("t")] = axes.pace * pairs.omega[own]
+                frequencies[on_axis, letters.index("t")] = axes.pace * pairs.omega[on_axis]
             offset[letters.index(letter)] = start / slope
-        elif start and own.any():
+        elif start and on_axis.any():
             raise PefourierError(
                 f"the axis {letter} of order={axes.order} has a coordinate of {start:g} where the "
                 f"grid has no such axis; write --grid with {len(axes.order)} sides"
@@ -337,14 +341,14 @@ def phase_measure(axes: Axes, pairs: Pairs, domain: Domain, squared_length: floa
 def columns_of_pairs(pairs: Pairs, layout: AxesLayout) -> tuple[np.ndarray, np.ndarray]:
     """Columns of the first and of the second wave of each pair."""
     m = len(pairs.omega)
-    each = np.arange(m)
+    pair = np.arange(m)
     if layout == "interleaved":
-        return 2 * each, 2 * each + 1
+        return 2 * pair, 2 * pair + 1
     if layout == "halves":
-        return each, m + each
+        return pair, m + pair
     sizes = np.array(pairs.blocks)
     begin = np.repeat(np.cumsum(sizes) - sizes, sizes)  # of the block of each pair
-    return begin + each, begin + each + np.repeat(sizes, sizes)
+    return begin + pair, begin + pair + np.repeat(sizes, sizes)
 
 
 def encoding_on_axes(
@@ -388,10 +392,10 @@ def wave_codes(
     Rows before the grid are zero, or have phase 0 where codes are what turns queries and keys.
     """
     d = 2 * len(measure.frequencies)
-    one, two = columns
+    columns_a, columns_b = columns
     functions = (np.sin, np.cos) if first == "sin" else (np.cos, np.sin)
     blank = np.zeros(d)
-    blank[one if first == "cos" else two] = float(turns)
+    blank[columns_a if first == "cos" else columns_b] = float(turns)
 
     def codes(x: np.ndarray) -> np.ndarray:
         x = np.asarray(x)
@@ -399,7 +403,7 @@ def wave_codes(
         table = np.tile(blank, (len(x), 1))
         inside = x >= domain.prefix if domain.prefix else np.ones(len(x), dtype=bool)
         phases = measure.phases(places(domain, x[inside]))
-        for where, function in zip((one, two), functions, strict=True):
+        for where, function in zip((columns_a, columns_b), functions, strict=True):
             table[np.ix_(inside, where)] = function(phases)
         return table
 
@@ -420,8 +424,8 @@ def through_blocks(domain: Domain, x: np.ndarray) -> np.ndarray:
     """
     *frames, height, width = domain.sides
     block = np.unravel_index(x - domain.prefix, (*frames, height // 2, width // 2, 2, 2))
-    *whole, row, column, down, right = block
-    return np.stack([*whole, 2 * row + down, 2 * column + right], axis=-1)
+    *outer, row, column, down, right = block
+    return np.stack([*outer, 2 * row + down, 2 * column + right], axis=-1)
 
 
 def rows_of_blocks(sides: tuple[int, ...]) -> np.ndarray:
@@ -459,7 +463,7 @@ def taking_axes(**defaults: Any) -> Callable[[Callable[..., Encoding]], Callable
 
     def extend(function: Callable[..., Encoding]) -> Callable[..., Encoding]:
         signature = inspect.signature(function)
-        own = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
+        parameters = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
         kind = inspect.Parameter.KEYWORD_ONLY
         shared = [
             inspect.Parameter(
@@ -470,10 +474,10 @@ def taking_axes(**defaults: Any) -> Callable[[Callable[..., Encoding]], Callable
         meanings = inspect.getdoc(Axes).partition("----------\n")[2]
 
         @wraps(function)
-        def built(*sizes: int, **given: Any) -> Encoding:
-            return function(*sizes, **{**defaults, **given})
+        def built(*sizes: int, **settings: Any) -> Encoding:
+            return function(*sizes, **{**defaults, **settings})
 
-        built.__signature__ = signature.replace(parameters=[*own, *shared])
+        built.__signature__ = signature.replace(parameters=[*parameters, *shared])
         built.__doc__ = (inspect.getdoc(function) or "").replace("<axes>", meanings.strip())
         return built
 

@@ -33,7 +33,7 @@ def axial(
     grid: tuple[int, ...] = (),
     prefix: int = 0,
     convention: str = "",
-    **given: Any,
+    **settings: Any,
 ) -> Encoding:
     r"""Sines and cosines of each axis of a grid, in columns of its own.
 
@@ -60,7 +60,7 @@ def axial(
            [0.841, 0.54 , 0.   , 1.   ],
            [0.841, 0.54 , 0.841, 0.54 ]])
     """
-    return encoding_on_axes("axial", grid_of(length, grid, prefix), d, Axes(**given), "sin")
+    return encoding_on_axes("axial", grid_of(length, grid, prefix), d, Axes(**settings), "sin")
 
 
 @encoding("axial-rope", "Heo et al., 2024 (RoPE-ViT); Fang et al., 2023 (EVA-02)", declared=True)
@@ -72,7 +72,7 @@ def axial_rope(
     grid: tuple[int, ...] = (),
     prefix: int = 0,
     convention: str = "",
-    **given: Any,
+    **settings: Any,
 ) -> Encoding:
     r"""Rotation by the axes of a grid: each pair of a head is turned by one of them.
 
@@ -96,7 +96,7 @@ def axial_rope(
     array([ 0.54 , -0.416,  0.841,  0.909])
     """
     domain = grid_of(length, grid, prefix)
-    return encoding_on_axes("axial-rope", domain, d, Axes(**given), "cos", act="rotate")
+    return encoding_on_axes("axial-rope", domain, d, Axes(**settings), "cos", act="rotate")
 
 
 @encoding(
@@ -154,9 +154,9 @@ def mixed_rope(
         if frequencies
         else random_frequencies(heads, d, rho, seed)
     )
-    own = across[::-1].T[:, -len(domain.sides) :]  # the slowest axis first
+    omega = across[::-1].T[:, -len(domain.sides) :]  # the slowest axis first
     origin = "weights" if frequencies else "formula"
-    return replace(turn_heads("mixed-rope", domain, own, d, "interleaved"), origin=origin)
+    return replace(turn_heads("mixed-rope", domain, omega, d, "interleaved"), origin=origin)
 
 
 @encoding("mhrope", "Huang et al., 2025, arXiv 2510.23095", declared=True)
@@ -202,9 +202,11 @@ def mhrope(
             f"share needs a number of heads, 1 or more, for each of {axes} axes; got "
             f"{';'.join(map(str, share))}"
         )
-    own = np.zeros((sum(share), pair_count("mhrope", d), axes))
-    own[np.arange(len(own)), :, np.repeat(np.arange(axes), share)] = geometric_frequencies(d, rho)
-    return turn_heads("mhrope", domain, own.reshape(-1, axes), d, layout)
+    omega = np.zeros((sum(share), pair_count("mhrope", d), axes))
+    omega[np.arange(len(omega)), :, np.repeat(np.arange(axes), share)] = geometric_frequencies(
+        d, rho
+    )
+    return turn_heads("mhrope", domain, omega.reshape(-1, axes), d, layout)
 
 
 def turn_heads(
@@ -213,9 +215,9 @@ def turn_heads(
     """A rotation whose heads of d dimensions differ, by frequencies (heads d / 2, axes)."""
     m = len(frequencies)
     heads = np.arange(2 * m).reshape(-1, d)
-    columns = tuple(heads[:, own].ravel() for own in pair_columns(layout, d // 2))
-    own = frequencies if len(domain.sides) > 1 else frequencies[:, 0]
-    measure = Measure(own, np.full(m, 1 / m), float(m))
+    columns = tuple(heads[:, place].ravel() for place in pair_columns(layout, d // 2))
+    omega = frequencies if len(domain.sides) > 1 else frequencies[:, 0]
+    measure = Measure(omega, np.full(m, 1 / m), float(m))
     noted = {"length": len(domain), "d": 2 * m, "head": d, "heads": len(heads), "layout": layout}
     codes = wave_codes(name, domain, measure, columns=columns)
     return Encoding(name, domain, 2 * m, codes, measure, act="rotate", params=noted)
@@ -228,18 +230,18 @@ def random_frequencies(heads: int, d: int, rho: float, seed: int) -> np.ndarray:
     angles = 2 * np.pi * stream(seed).uniform(size=heads)[:, None]
     angles = np.hstack([angles, angles + np.pi / 2])[:, :, None]  # of each half of a head
     waves = [(lengths * wave(angles)).reshape(heads, -1) for wave in (np.cos, np.sin)]
-    return np.stack([own[:, : d // 2].reshape(-1) for own in waves])
+    return np.stack([wave[:, : d // 2].reshape(-1) for wave in waves])
 
 
 def read_frequencies(spec: str, heads: int, d: int) -> np.ndarray:
     """Frequencies of a file, x first."""
     from pefourier.encodings.sources.tables import read_table, split_spec
 
-    found, _ = read_table(*split_spec(spec))
-    wanted = (2, heads * d // 2)
-    if found.shape != wanted:
+    table, _ = read_table(*split_spec(spec))
+    shape = (2, heads * d // 2)
+    if table.shape != shape:
         raise PefourierError(
-            f"{shown(spec)} has shape {found.shape}; {heads} heads of d={d} have frequencies of "
-            f"shape {wanted}: set heads and d"
+            f"{shown(spec)} has shape {table.shape}; {heads} heads of d={d} have frequencies of "
+            f"shape {shape}: set heads and d"
         )
-    return np.asarray(found, dtype=float)
+    return np.asarray(table, dtype=float)

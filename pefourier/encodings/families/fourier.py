@@ -91,8 +91,8 @@ def learnable_sinusoidal(
     array([1.7241, 2.2468])
     """
     count = pair_count("learnable-sinusoidal", d)
-    drawn = stream(seed).uniform(0.0, np.pi, count)
-    frequencies = drawn if start == "uniform" else geometric_frequencies(d, rho)
+    uniform = stream(seed).uniform(0.0, np.pi, count)
+    frequencies = uniform if start == "uniform" else geometric_frequencies(d, rho)
     return sinusoids("learnable-sinusoidal", length, frequencies, layout)
 
 
@@ -189,11 +189,11 @@ def fourier_features(
     if times is not None:
         noted["times"] = tuple(np.asarray(times, dtype=float).tolist())
         measure = equal_pairs(turns * domain.spacing) if domain.at is None else None
-    seen = () if domain.at is None else tuple(seams(domain.at, turns))
-    return Encoding("fourier-features", domain, d, codes, measure, params=noted, findings=seen)
+    remarks = () if domain.at is None else tuple(seams(domain.at, turns))
+    return Encoding("fourier-features", domain, d, codes, measure, params=noted, findings=remarks)
 
 
-def seams(at: np.ndarray, turns: np.ndarray) -> Iterator[Finding]:
+def seams(points: np.ndarray, turns: np.ndarray) -> Iterator[Finding]:
     """Columns of points (n, axes) that are longitudes, whose waves do not come round.
 
     These go from one side of the seam of -180 to 180 degrees, or of 0 to 360, to the other, beside
@@ -203,13 +203,13 @@ def seams(at: np.ndarray, turns: np.ndarray) -> Iterator[Finding]:
     >>> [f.code for f in seams(at, np.array([[0.0, 0.01]]))], [*seams(at, np.array([[0.0, np.pi]]))]
     (['longitude-seam'], [])
     """
-    for axis, x in enumerate(at.T):
+    for axis, x in enumerate(points.T):
         start = -180.0 if x.min() < 0 else 0.0
         ends = np.array([x.min() - start, start + 360.0 - x.max()])
-        latitudes = (np.abs(np.delete(at, axis, axis=1)) <= 90.0).all(axis=0)
-        own = turns[turns[:, axis] != 0, axis]
+        latitudes = (np.abs(np.delete(points, axis, axis=1)) <= 90.0).all(axis=0)
+        along = turns[turns[:, axis] != 0, axis]
         around = ((ends >= 0) & (ends <= NEAR_SEAM)).all() and latitudes.any()
-        if around and len(own) and np.cos(360.0 * own).mean() < ALIKE:
+        if around and len(along) and np.cos(360.0 * along).mean() < ALIKE:
             yield finding("longitude-seam", column=axis + 1, low=start, high=start + 360.0)
 
 
@@ -287,7 +287,7 @@ def bands_of_axes(sides: Sequence[int], d: int) -> list[int]:
 
 def along_axes(frequencies: Sequence[np.ndarray]) -> np.ndarray:
     """Frequencies of single axes as vectors (m, axes)."""
-    axes = np.repeat(np.arange(len(frequencies)), [len(own) for own in frequencies])
+    axes = np.repeat(np.arange(len(frequencies)), [len(along) for along in frequencies])
     return np.concatenate(frequencies)[:, None] * (axes[:, None] == np.arange(len(frequencies)))
 
 

@@ -34,8 +34,8 @@ def far_from_one(domain: Domain) -> list[Finding]:
     median = float(np.median(steps)) if domain.kind == "time" and len(steps) else 1.0
     if 1 / UNUSUAL <= median <= UNUSUAL:
         return []
-    told = {"span": domain.x[-1] - domain.x[0], "median": median}
-    return [finding("times-unit", **told)]
+    values = {"span": domain.x[-1] - domain.x[0], "median": median}
+    return [finding("times-unit", **values)]
 
 
 def line_and_sines(

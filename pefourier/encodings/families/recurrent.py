@@ -50,11 +50,11 @@ def recurrent(length: int, d: int, *, seed: int = 0) -> Encoding:
     # rows of the gates r, z, n one under the other, in torch's order of parameters
     w, u = draw(-bound, bound, 3 * d), draw(-bound, bound, (3 * d, d))
     b, c = draw(-bound, bound, (2, 3 * d))
-    read, table, h = w + b, np.empty((length, d)), np.zeros(d)
+    inputs, table, h = w + b, np.empty((length, d)), np.zeros(d)
     for s in range(length):
         recalled = u @ h + c
-        r, z = sigmoid(read[: 2 * d] + recalled[: 2 * d]).reshape(2, d)
-        step = (1 - z) * (np.tanh(read[2 * d :] + r * recalled[2 * d :]) - h)
+        r, z = sigmoid(inputs[: 2 * d] + recalled[: 2 * d]).reshape(2, d)
+        step = (1 - z) * (np.tanh(inputs[2 * d :] + r * recalled[2 * d :]) - h)
         if np.linalg.norm(step) <= 4 * FLOAT64_EPS * np.linalg.norm(h):
             table[s:] = h  # else the order of a sum, and so the machine, would tell them apart
             break

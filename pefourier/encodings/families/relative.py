@@ -156,10 +156,10 @@ def alibi_slopes(heads: int) -> np.ndarray:
     >>> alibi_slopes(6)
     array([0.25      , 0.0625    , 0.015625  , 0.00390625, 0.5       , 0.125     ])
     """
-    whole = 2 ** (heads.bit_length() - 1)
-    slopes = 2.0 ** (-8.0 * np.arange(1, whole + 1) / whole)
-    between = 2.0 ** (-4.0 * np.arange(1, 2 * whole, 2) / whole)
-    return np.concatenate([slopes, between[: heads - whole]])
+    largest = 2 ** (heads.bit_length() - 1)
+    slopes = 2.0 ** (-8.0 * np.arange(1, largest + 1) / largest)
+    between = 2.0 ** (-4.0 * np.arange(1, 2 * largest, 2) / largest)
+    return np.concatenate([slopes, between[: heads - largest]])
 
 
 @encoding("alibi", "Press et al., 2022, section 3", domain="lag")

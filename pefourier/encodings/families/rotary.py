@@ -102,14 +102,7 @@ def yarn(
     quotient of 0.1 m ln factor + 1 for m = mscale and mscale_all_dim if both are given. Where
     `attention_factor` is given, it is this. Zeros stand for not given.
     """
-    check_above("rho", head.rho, 1.0)
-    low, high = (
-        head.rotated * (log(original / (2 * pi)) - log(turns)) / (2 * log(head.rho))
-        for turns in (beta_fast, beta_slow)
-    )
-    if truncate:
-        low, high = floor(low), ceil(high)
-    low, high = max(low, 0), min(high, head.rotated - 1)
+    low, high = yarn_limits(head, original, beta_fast, beta_slow, truncate)
     theta = head.grid()
     ramp = np.clip((np.arange(len(theta)) - low) / (high - low or 0.001), 0.0, 1.0)
 
@@ -120,6 +113,24 @@ def yarn(
         both = mscale and mscale_all_dim
         attention_factor = attention(mscale) / attention(mscale_all_dim) if both else attention(1.0)
     return theta / factor * ramp + theta * (1 - ramp), attention_factor
+
+
+def yarn_limits(
+    head: Head, original: int, beta_fast: float, beta_slow: float, truncate: bool
+) -> tuple[float, float]:
+    """The pairs between which YaRN blends: those that turn beta_fast and beta_slow times.
+
+    >>> yarn_limits(Head(128, 1e4, 1.0, 1), 4096, 32.0, 1.0, True)
+    (20, 46)
+    """
+    check_above("rho", head.rho, 1.0)
+    low, high = (
+        head.rotated * (log(original / (2 * pi)) - log(turns)) / (2 * log(head.rho))
+        for turns in (beta_fast, beta_slow)
+    )
+    if truncate:
+        low, high = floor(low), ceil(high)
+    return max(low, 0), min(high, head.rotated - 1)
 
 
 def longrope(
@@ -142,8 +153,8 @@ def longrope(
     if attention_factor == 0:
         check_count("original", original, least=2)
         attention_factor = sqrt(1 + log(factor) / log(original)) if factor > 1 else 1.0
-    own = long_factor if head.length > original else short_factor
-    return theta / np.array(own), attention_factor
+    factors = long_factor if head.length > original else short_factor
+    return theta / np.array(factors), attention_factor
 
 
 def llama3(
@@ -163,8 +174,8 @@ def llama3(
     turns = original * theta / (2 * pi)
     t = (turns - low_freq_factor) / (high_freq_factor - low_freq_factor or 1.0)
     blended = (1 - t) * theta / factor + t * theta
-    kept, scaled = turns > high_freq_factor, turns < low_freq_factor
-    return np.where(scaled, theta / factor, np.where(kept, theta, blended)), 1.0
+    unscaled, scaled = turns > high_freq_factor, turns < low_freq_factor
+    return np.where(scaled, theta / factor, np.where(unscaled, theta, blended)), 1.0
 
 
 def proportional(head: Head, *, factor: float = 1.0) -> Rotation:
@@ -245,21 +256,21 @@ SCALINGS: dict[str, Callable[..., Rotation]] = {
 
 def scaling_parameters(scaling: str) -> dict[str, inspect.Parameter]:
     """Parameters of a scaling, beyond those every rotation has."""
-    named = inspect.signature(SCALINGS[scaling]).parameters
-    return {key: parameter for key, parameter in named.items() if key != "head"}
+    parameters = inspect.signature(SCALINGS[scaling]).parameters
+    return {key: parameter for key, parameter in parameters.items() if key != "head"}
 
 
-def fill_in(scaling: str, given: dict[str, Any]) -> dict[str, Any]:
+def fill_in(scaling: str, settings: dict[str, Any]) -> dict[str, Any]:
     """All parameters of a scaling: given or default; None stands for not given."""
-    own = scaling_parameters(scaling)
-    given = {key: value for key, value in given.items() if value not in (None, ())}
-    for key in given.keys() - own.keys():
+    parameters = scaling_parameters(scaling)
+    settings = {key: value for key, value in settings.items() if value not in (None, ())}
+    for key in settings.keys() - parameters.keys():
         users = [name for name in SCALINGS if key in scaling_parameters(name)]
         raise PefourierError(
-            f"scaling={scaling} does not use {key}={shown(given[key])}; leave it out or choose "
+            f"scaling={scaling} does not use {key}={shown(settings[key])}; leave it out or choose "
             f"scaling={' or '.join(users)}"
         )
-    settled = {key: given.get(key, parameter.default) for key, parameter in own.items()}
+    settled = {key: settings.get(key, parameter.default) for key, parameter in parameters.items()}
     for key, value in settled.items():
         if value is inspect.Parameter.empty:
             raise PefourierError(f"scaling={scaling} needs {key}; write {key}=…")
@@ -267,36 +278,36 @@ def fill_in(scaling: str, given: dict[str, Any]) -> dict[str, Any]:
     return settled
 
 
-def check_settings(own: Mapping[str, Any]) -> None:
+def check_settings(settings: Mapping[str, Any]) -> None:
     """Refuse what no scaling can compute with: factors and turns of 0 or less, and no counts."""
-    for key in own.keys() & ABOVE_ZERO:
-        check_above(key, own[key])
-    for key in own.keys() & {"original", "repeat", "clipped"}:
-        check_count(key, own[key])
+    for key in settings.keys() & ABOVE_ZERO:
+        check_above(key, settings[key])
+    for key in settings.keys() & {"original", "repeat", "clipped"}:
+        check_count(key, settings[key])
 
 
-def remarks_on(own: dict[str, Any], length: int) -> tuple[Finding, ...]:
+def remarks_on(settings: dict[str, Any], length: int) -> tuple[Finding, ...]:
     """What is legal in the parameters of a scaling and yet worth a word."""
     remarks = []
-    if own.get("factor", 1.0) < 1:
-        remarks.append(finding("rope-factor", factor=own["factor"]))
+    if settings.get("factor", 1.0) < 1:
+        remarks.append(finding("rope-factor", factor=settings["factor"]))
     for high, low in (("beta_fast", "beta_slow"), ("high_freq_factor", "low_freq_factor")):
-        if high in own and own[high] < own[low]:
-            limits = {"high": high, "low": low, "values": (own[high], own[low])}
+        if high in settings and settings[high] < settings[low]:
+            limits = {"high": high, "low": low, "values": (settings[high], settings[low])}
             remarks.append(finding("rope-order", **limits))
-    if "long_factor" in own and length > own["original"]:
-        remarks.append(finding("rope-long-factor", length=length, original=own["original"]))
+    if "long_factor" in settings and length > settings["original"]:
+        remarks.append(finding("rope-long-factor", length=length, original=settings["original"]))
     return tuple(remarks)
 
 
 LOST = 1e12  # radians a position; at position 1000 a phase has a tenth of a radian left
 
 
-def scale_frequencies(scaling: str, head: Head, own: dict[str, Any]) -> Rotation:
+def scale_frequencies(scaling: str, head: Head, settings: dict[str, Any]) -> Rotation:
     """Frequencies and attention factor of a scaling, refused where its parameters overflow."""
     check_above("rho", head.rho)
     with np.errstate(all="ignore"):
-        frequencies, attention = SCALINGS[scaling](head, **own)
+        frequencies, attention = SCALINGS[scaling](head, **settings)
     check_above("attention_factor", attention)
     if head.rho < 1 and frequencies.max() > LOST:
         raise PefourierError(
@@ -305,7 +316,7 @@ def scale_frequencies(scaling: str, head: Head, own: dict[str, Any]) -> Rotation
         )
     if not np.isfinite(frequencies).all():
         raise PefourierError(
-            f"scaling={scaling} with {shown(own)} gives a frequency of {frequencies.max()}; "
+            f"scaling={scaling} with {shown(settings)} gives a frequency of {frequencies.max()}; "
             "choose numbers nearer to 1"
         )
     return frequencies, float(attention)
@@ -320,20 +331,22 @@ def rotation_of(settings: Mapping[str, Any], length: int) -> Rotation:
     >>> rotation_of(settings, 80)
     (array([0.25 , 0.025]), 1.0)
     """
-    own = scaling_parameters(settings["scaling"])
-    given = {key: settings[key] for key in own if settings.get(key) not in (None, ())}
-    given.pop("attention_factor", None)
-    check_settings(given)
+    parameters = scaling_parameters(settings["scaling"])
+    chosen = {key: settings[key] for key in parameters if settings.get(key) not in (None, ())}
+    chosen.pop("attention_factor", None)
+    check_settings(chosen)
     head = Head(settings["d"], settings["rho"], settings["partial"], length)
-    return scale_frequencies(settings["scaling"], head, given)
+    return scale_frequencies(settings["scaling"], head, chosen)
 
 
 def rotation_if_any(settings: Mapping[str, Any], length: int) -> Rotation | None:
     """The same; None where settings lack what their scaling needs, or are refused."""
     if settings["scaling"] not in SCALINGS:
         return None
-    own = scaling_parameters(settings["scaling"])
-    if any(p.default is p.empty and settings.get(key) in (None, ()) for key, p in own.items()):
+    parameters = scaling_parameters(settings["scaling"])
+    if any(
+        p.default is p.empty and settings.get(key) in (None, ()) for key, p in parameters.items()
+    ):
         return None
     try:
         return rotation_of(settings, length)
@@ -376,7 +389,7 @@ def rope(
     partial: float = 1.0,
     scaling: Literal[tuple(SCALINGS)] = "none",
     inv_freq: np.ndarray | None = None,
-    **given: Any,
+    **settings: Any,
 ) -> Encoding:
     r"""Rotary positions (Su et al., 2021): cosines and sines of s rho^(-2i/d), d the head size.
 
@@ -437,16 +450,16 @@ def rope(
     """
     if scaling not in SCALINGS:
         raise unknown("scaling", scaling, SCALINGS)
-    own = fill_in(scaling, given)
+    params = fill_in(scaling, settings)
     if inv_freq is None:
         check_head("rope", d, partial)
-        frequencies, attention = scale_frequencies(scaling, Head(d, rho, partial, length), own)
+        frequencies, attention = scale_frequencies(scaling, Head(d, rho, partial, length), params)
     else:
         frequencies, attention = given_frequencies(inv_freq, rho, scaling), 1.0
         check_share(partial)
-        own |= {"rho": base_of(frequencies), "d": round(2 * len(frequencies) / partial)}
-        own |= {"inv_freq": tuple(frequencies.tolist())}
-    stored = np.array(own.get("factors", []) if inv_freq is None else frequencies)
+        params |= {"rho": base_of(frequencies), "d": round(2 * len(frequencies) / partial)}
+        params |= {"inv_freq": tuple(frequencies.tolist())}
+    stored = np.array(params.get("factors", []) if inv_freq is None else frequencies)
     single = len(stored) > 0 and (np.float32(stored) == stored).all()
     pairs = len(frequencies)
     measure = Measure(frequencies, np.full(pairs, 1.0 / pairs), pairs * attention * attention)
@@ -454,7 +467,7 @@ def rope(
     def codes(x: np.ndarray) -> np.ndarray:
         return attention * waves(measure.phases(x), layout, first="cos")
 
-    noted = {**own, "attention_factor": attention, "rotated": 2 * pairs}
+    noted = {**params, "attention_factor": attention, "rotated": 2 * pairs}
     return Encoding(
         "rope",
         positions(length),
@@ -464,7 +477,7 @@ def rope(
         act="rotate",
         params=noted,
         eps=FLOAT32_EPS if single else FLOAT64_EPS,
-        findings=remarks_on(own, length),
+        findings=remarks_on(params, length),
     )
 
 
@@ -507,11 +520,13 @@ def base_of(frequencies: np.ndarray) -> float | None:
 def full_signature(function: Callable[..., Encoding]) -> inspect.Signature:
     """The signature of `rope` with the parameters of every scaling, None where not given."""
     signature = inspect.signature(function)
-    own: dict[str, inspect.Parameter] = {}
+    parameters: dict[str, inspect.Parameter] = {}
     for scaling in SCALINGS:
-        own |= scaling_parameters(scaling)
+        parameters |= scaling_parameters(scaling)
     common = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
-    return signature.replace(parameters=[*common, *(p.replace(default=None) for p in own.values())])
+    return signature.replace(
+        parameters=[*common, *(p.replace(default=None) for p in parameters.values())]
+    )
 
 
 rope.__signature__ = full_signature(rope)

@@ -2,19 +2,16 @@
 
 Conventions
 -----------
-Readers of formats give arrays as `Stored`: type, shape and place as the file declares them, held
-against the bytes that are there. `Stored.load` is the only way to the numbers. It refuses, before
-anything is mapped, read or allocated, what is not plain numbers of known width (objects would be
-pointers) and what takes more memory than its bytes in the file can stand for. Arrays are copied
-out of a file; only large tables are mapped.
+Readers of formats give arrays as `Stored`: type, shape and size as the file declares them.
+`Stored.load` is the only way to the numbers. It refuses, before anything is mapped, read or
+allocated, what is not plain numbers of known width (objects would be pointers) and what takes more
+memory than its bytes in the file can stand for. Only large tables are mapped.
 """
 
 import math
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import BinaryIO
 
 import numpy as np
 
@@ -24,7 +21,6 @@ from pefourier.errors import PefourierError, shown
 MEMORY = 2**33  # bytes that an array may take when it is not mapped
 SUSPECT = 2**28  # bytes above which an array may take RATIO times its bytes in the file
 RATIO = 100
-AT_ONCE = 2**20  # bytes of a stream that are read at a time
 MOST_AXES = 32
 EPS = {  # distance from one to the next number of a stored type; every other type becomes float64
     "float64": 2**-52,
@@ -46,10 +42,11 @@ class Stored:
     shape: tuple[int, ...]
     kind: str  # name of the type of its numbers
     width: int  # bytes that one of them takes in memory
-    held: int  # bytes it takes in the file
+    file_bytes: int  # that it takes in the file
     copied: Callable[[], np.ndarray]  # in memory; called by `load`, which looks first
     mapped: Callable[[], np.ndarray] | None = None  # where it lies as numpy would have it
-    extent: "Extent | None" = None  # where its bits lie, where that is one run of the file
+    start: int | None = None  # byte of the file where its bits begin, in raster order
+    bits: np.dtype | None = None  # as which they lie there
 
     @property
     def axes(self) -> tuple[int, ...]:
@@ -69,7 +66,9 @@ class Stored:
     @property
     def may_be_pairs(self) -> bool:
         """Whether a last axis of 2 may hold cosines and sines, as of complex numbers."""
-        return self.kind in KINDS and len(self.axes) == 3 and self.axes[2] == 2
+        return (
+            self.kind in KINDS and len(self.axes) == 3 and self.axes[2] == 2 and 0 not in self.axes
+        )
 
     def load(
         self,
@@ -79,12 +78,12 @@ class Stored:
         *,
         text: bool = False,
         mapping: bool = False,
-        most: int = MEMORY,
+        limit: int = MEMORY,
     ) -> np.ndarray:
         """The array, as `dtype` where one is given: through the gate.
 
         `file` and `name` are what errors call it. `text` lets text of a fixed width pass too,
-        `mapping` maps what is large and needs no other type, `most` is the number of bytes that
+        `mapping` maps what is large and needs no other type, `limit` is the number of bytes that
         the array may take in memory.
         """
         if self.kind not in KINDS and not (text and TEXT.fullmatch(self.kind)):
@@ -95,12 +94,11 @@ class Stored:
         need = math.prod(self.shape) * (np.dtype(dtype).itemsize if dtype else self.width)
         if mapping and self.mapped is not None and dtype in (None, self.kind) and need > SUSPECT:
             return self.mapped()
-        if need > most or need > max(SUSPECT, RATIO * self.held):
+        if need > limit or need > max(SUSPECT, RATIO * self.file_bytes):
             way_out = "; a .npy file of float32 is mapped and has no limit" if mapping else ""
             raise PefourierError(
-                f"{file} has {self.held} bytes for {'a table' if self.is_table else 'an array'} "
-                f"that takes {need}; the limits are {most} and, above {SUSPECT}, {RATIO} times "
-                f"the bytes in the file{way_out}"
+                f"{file} has {self.file_bytes} bytes for an array that takes {need}; the limits "
+                f"are {limit} and, above {SUSPECT}, {RATIO} times the bytes in the file{way_out}"
             )
         with np.errstate(all="ignore"):  # a long double beyond float64 is infinite, refused later
             array = self.copied()
@@ -113,58 +111,14 @@ class Stored:
         return f"{shown(name) if name else 'an array'} {self.shape}"
 
 
-@dataclass(frozen=True)
-class Extent:
-    """Where an array lies in a run of bytes."""
-
-    shape: tuple[int, ...]
-    dtype: np.dtype
-    offset: int
-    order: str = "C"
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes that the numbers take."""
-        return math.prod(self.shape) * self.dtype.itemsize
-
-    def within(self, size: int) -> "Extent":
-        """The extent itself, where a run of `size` bytes has room for it."""
-        check_axes(self.shape)
-        if self.nbytes > size - self.offset:
-            raise ValueError(
-                f"its shape {self.shape} of {self.dtype.name} needs {self.nbytes} bytes, "
-                f"{max(0, size - self.offset)} are there"
-            )
-        return self
-
-    def check_plain(self) -> None:
-        """Refuse bytes that are neither numbers nor text: objects would be pointers."""
-        if self.dtype.name not in KINDS and not TEXT.fullmatch(self.dtype.name):
-            raise ValueError(f"it holds {self.dtype}, and only plain numbers are read")
-
-    def filled(self, fill: Callable[[memoryview], None]) -> np.ndarray:
-        """The array in memory of its own, of bytes that `fill` puts there."""
-        self.check_plain()
-        data = np.empty(self.nbytes, np.uint8)
-        fill(memoryview(data))
-        return data.view(self.dtype).reshape(self.shape, order=self.order)
-
-    def copied(self, stream: BinaryIO) -> np.ndarray:
-        """The array in a stream, in memory of its own."""
-        stream.seek(self.offset)
-        return self.filled(partial(fill_from_stream, stream))
-
-    def mapped(self, stream: BinaryIO) -> np.ndarray:
-        """The array where it lies in a file."""
-        self.check_plain()
-        return np.memmap(stream, self.dtype, "r", self.offset, self.shape, self.order)
-
-
-def check_axes(shape: Sequence[object]) -> None:
-    """Refuse what is not the shape of an array."""
+def check_shape(shape: Sequence[object], width: int, room: int) -> None:
+    """Refuse what is not the shape of an array, and one of more bytes than there is room for."""
     sizes = [axis for axis in shape if type(axis) is int and 0 <= axis < 2**63]
     if len(sizes) != len(shape) or len(sizes) > MOST_AXES:
         raise ValueError("its shape is not that of an array")
+    need = math.prod(sizes) * width
+    if need > room:
+        raise ValueError(f"its shape {tuple(sizes)} needs {need} bytes, {max(0, room)} are there")
 
 
 def check_text(array: np.ndarray) -> None:
@@ -174,11 +128,29 @@ def check_text(array: np.ndarray) -> None:
         raise ValueError("it holds text that is not Unicode")
 
 
-def fill_from_stream(stream: BinaryIO, room: memoryview, step: int = AT_ONCE) -> None:
-    """Fill a room with the next bytes of a stream, so many at a time."""
-    done = 0
-    while done < len(room):
-        count = stream.readinto(room[done : done + step])
-        if not count:
-            raise ValueError("it ends before its numbers do")
-        done += count
+def bfloat16(bits: np.ndarray) -> np.ndarray:
+    """float32 from the upper halves of their bits.
+
+    >>> bfloat16(np.array([0x3F80, 0xC040], dtype=np.uint16))
+    array([ 1., -3.], dtype=float32)
+    """
+    wide = bits.astype(np.uint32)
+    wide <<= 16  # in place: with a cast it takes longer
+    return wide.view(np.float32)
+
+
+def float8_e5m2(bits: np.ndarray) -> np.ndarray:
+    """float32 from the upper halves of the bits of float16."""
+    return np.left_shift(bits, 8, dtype=np.uint16).view(np.float16).astype(np.float32)
+
+
+def float8_e4m3fn(bits: np.ndarray) -> np.ndarray:
+    """float32 from sign, four bits of exponent (bias 7), three of fraction; all ones is NaN."""
+    sign, magnitude = np.left_shift(bits & 0x80, 8, dtype=np.uint16), bits & 0x7F
+    half = (sign | np.left_shift(magnitude, 7, dtype=np.uint16)).view(np.float16)  # bias 15
+    return np.where(
+        magnitude == 0x7F, np.float32(np.nan), half.astype(np.float32) * np.float32(2**8)
+    )
+
+
+DECODERS = {"bfloat16": bfloat16, "float8_e5m2": float8_e5m2, "float8_e4m3fn": float8_e4m3fn}

@@ -17,7 +17,7 @@ from pefourier.encodings.checks import is_count, is_number
 from pefourier.encodings.encoding import Encoding, Finding
 from pefourier.encodings.findings import finding
 from pefourier.encodings.registry import build
-from pefourier.encodings.sources.models import Sized, type_row
+from pefourier.encodings.sources.models import Sized, stand_in, type_row
 from pefourier.errors import PefourierError, UnknownPositions, shorten, shown
 from pefourier.files import missing, os_errors, status_of
 
@@ -42,6 +42,28 @@ LONGEST = (
 )
 
 
+class TrackedKeys(dict[str, Any]):
+    """A JSON object that notes which of its keys are read.
+
+    >>> keys = TrackedKeys(rope_theta=1e4, rope_interval=4)
+    >>> keys.get("rope_theta"), keys.unread
+    (10000.0, {'rope_interval'})
+    """
+
+    def __init__(self, *values: Any, **more: Any) -> None:
+        super().__init__(*values, **more)
+        self.unread = set(self)
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """The value of a key, which is now read."""
+        self.unread.discard(key)
+        return super().get(key, default)
+
+    def __getitem__(self, key: str) -> Any:
+        self.unread.discard(key)
+        return super().__getitem__(key)
+
+
 @dataclass(frozen=True)
 class Section:
     """A JSON object of a config; its values are checked where they are read."""
@@ -49,6 +71,11 @@ class Section:
     label: str  # what errors call it
     values: Mapping[str, Any]
     key: str = ""  # that it stands under in another
+
+    @property
+    def untracked(self) -> "Section":
+        """The same, of which nobody notes what is read."""
+        return replace(self, values=dict(self.values))
 
     def first(self, *keys: str) -> tuple[str, Any]:
         """The first of some keys that is set, and its value; None where none is."""
@@ -120,6 +147,7 @@ class ModelConfig:
     @property
     def rope_key(self) -> str:
         """The key of the section of its rotation that is read."""
+        self.config.values.get("rope_parameters")  # which has a finding of its own beside the other
         return "rope_scaling" if self.config.values.get("rope_scaling") else "rope_parameters"
 
     def sized(self, keys: Sized) -> int | None:
@@ -258,7 +286,7 @@ def choose_part(config: Section, part: str) -> tuple[Section, str, str]:
             inside = (key for key in NESTED if isinstance(config.values.get(key), dict))
             name = row["text"] if "text" in row else next(inside, "")
         if not name:
-            return config, kind, part
+            return tracked(config), kind if row else stand_in(config.values) or kind, part
         usual = inner.get(name, "")
         text = name == row.get("text") and name not in config.values
         if text and row.get("flat"):
@@ -268,6 +296,13 @@ def choose_part(config: Section, part: str) -> tuple[Section, str, str]:
         config = replace(config, values=row.get("inner", {})) if text else config
         own = model_type(config, usual)
         kind = usual if usual and own == kind else own  # as towers of Qwen2.5-VL are called
+
+
+def tracked(config: Section) -> Section:
+    """A section that notes which of its keys are read."""
+    if isinstance(config.values, TrackedKeys):
+        return config
+    return replace(config, values=TrackedKeys(config.values))
 
 
 def model_type(config: Section, usual: str) -> str:

@@ -1,25 +1,23 @@
-"""Which bytes are an array, in each format? Readers and writers of single formats.
+"""Which bytes are an array, in each format? Readers of single formats.
 
-Conventions
------------
 A reader takes a seekable stream and gives the arrays in it by name as `Stored`: what the file
-declares, checked against the bytes that are there, and a way to load it. Nothing is allocated on
-the word of a header, nothing is unpickled but tensors. What a parser raises on a damaged file
-becomes a ValueError. A writer takes a stream and a C-ordered float64 table.
+declares, held against the bytes that are there, and a way to load it. Nothing is allocated on the
+word of a header, nothing is unpickled but tensors. Damage is a ValueError.
 """
 
-import ast
 import io
 import json
 import math
 import os
 import pickle
-import re
 import struct
 import zipfile
+import zlib
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
+from tokenize import TokenError
+from types import SimpleNamespace
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -27,9 +25,8 @@ import numpy as np
 from pefourier.encodings.sources import arrays
 from pefourier.errors import shown
 
-PACKED = 2**12  # bytes unpacked at a time: of LZMA, a kB of which may be as many as 7 MB
-LONGEST_NPY = 10_000  # characters of a .npy header, as in numpy
-HEAD = 2**14  # bytes that hold any such header
+PACKED = 2**12  # bytes of LZMA unpacked at a time, a kB of which may be as many as 7 MB
+LONGEST_NPY = 1000  # characters of a .npy header: numpy takes seconds for long ones of Python 2
 BEHIND = "behind "  # name of codes beside a column of positions
 OF_POSITIONS = {"pos", "position", "positions", "index"}  # names of a first column
 LONGEST_LINE = 2**26  # characters in a .csv file: room for the most columns
@@ -37,14 +34,12 @@ MOST_LINES, MOST_COLUMNS = 2**26, 2**21
 LONGEST_HEADER = 100_000_000  # bytes of a .safetensors file, as in the library
 LARGEST_LEGACY = 2**31  # bytes of a .pt file without parts, which is read as a whole
 NPY_MAGIC, ZIP_MAGIC = b"\x93NUMPY", b"PK\x03\x04"
-# What parsers raise on damaged files, found by fuzzing; the readers raise ValueError
-DAMAGED = (TypeError, LookupError, AttributeError, RecursionError)
-NPY_FAULTS = (*DAMAGED, ValueError, SyntaxError, MemoryError)
-TORCH_FAULTS = (
-    *(TypeError, LookupError, AttributeError, AssertionError, ArithmeticError, RuntimeError),
-    *(ValueError, MemoryError, EOFError, OSError, struct.error, pickle.UnpicklingError),
+DAMAGED = (  # what parsers raise on damaged files, found by fuzzing; readers raise ValueError
+    *(ArithmeticError, AssertionError, AttributeError, EOFError, LookupError, MemoryError),
+    *(OSError, RuntimeError, SyntaxError, TypeError, ValueError, TokenError),
+    *(zipfile.BadZipFile, zlib.error, struct.error, pickle.UnpicklingError),
+    *((zipfile.lzma.LZMAError,) if zipfile.lzma else ()),  # not every Python has it
 )
-JSON_FAULTS = (*DAMAGED, json.JSONDecodeError, UnicodeError)
 SAFETENSORS = {  # name in the file: type of the numbers, type of the bytes
     **{f"F{8 * size}": (f"float{8 * size}", f"<f{size}") for size in (2, 4, 8)},
     "BF16": ("bfloat16", "<u2"),
@@ -54,76 +49,48 @@ SAFETENSORS = {  # name in the file: type of the numbers, type of the bytes
     **{f"I{8 * size}": (f"int{8 * size}", f"<i{size}") for size in (1, 2, 4, 8)},
     **{f"U{8 * size}": (f"uint{8 * size}", f"<u{size}") for size in (1, 2, 4, 8)},
 }
-BITS = {  # of a number, for all types that the library safetensors knows
-    **{name: 8 * np.dtype(raw).itemsize for name, (_, raw) in SAFETENSORS.items()},
-    **dict.fromkeys(("F8_E8M0", "F8_E4M3FNUZ", "F8_E5M2FNUZ"), 8),
-    **{"F4": 4, "F6_E2M3": 6, "F6_E3M2": 6, "C64": 64},
-}
 
 
 def read_npy(stream: BinaryIO) -> dict[str, arrays.Stored]:
     """The one array of a .npy file."""
-    extent = npy_extent(stream.read(HEAD), stream.seek(0, os.SEEK_END))
-    return {"": array_at(stream, extent, extent.dtype.name)}
+    size = stream.seek(0, os.SEEK_END)
+
+    def copied() -> np.ndarray:
+        stream.seek(0)
+        return np.lib.format.read_array(stream, allow_pickle=False, max_header_size=LONGEST_NPY)
+
+    stream.seek(0)
+    return {"": npy_array(stream, size, size, copied, stream)}
 
 
-def npy_extent(head: bytes, size: int) -> arrays.Extent:
-    """Shape and type from the first bytes of a .npy file of `size` bytes."""
-    stream = io.BytesIO(head)
-    try:
-        shape, fortran, dtype = npy_header(stream)
-    except NPY_FAULTS as error:
-        raise ValueError("its header does not describe an array") from error
-    if dtype.kind == "c" and len(shape) == 2 and not fortran:  # a pair of floats each
-        shape, dtype = (*shape, 2), np.dtype(f"{dtype.byteorder}f{dtype.itemsize // 2}")
-    extent = arrays.Extent(shape, dtype, stream.tell(), "F" if fortran else "C")
-    arrays.check_axes(shape)
-    plain = dtype.name in arrays.KINDS or arrays.TEXT.fullmatch(dtype.name)
-    return extent.within(size) if plain else extent  # others lie there pickled
-
-
-def npy_header(stream: BinaryIO) -> tuple[tuple[int, ...], bool, np.dtype]:
-    """Shape, order and type in the header of a .npy file, version 1.0 or 2.0; 3.0 names fields.
-
-    numpy's own reader takes headers of Python 2, with whole numbers such as 3L, apart by a
-    tokenizer whose time grows with the square of the blanks: here such an L is taken off.
-
-    >>> head = b"{'descr': '<f8', 'fortran_order': False, 'shape': (3L, 4), }"
-    >>> npy_header(io.BytesIO(NPY_MAGIC + bytes([1, 0, len(head), 0]) + head))
-    ((3, 4), False, dtype('float64'))
-    """
-    version = np.lib.format.read_magic(stream)
-    width = {(1, 0): 2, (2, 0): 4}[version]
-    size = int.from_bytes(stream.read(width), "little")
-    text = stream.read(size) if size <= LONGEST_NPY else b""
-    if len(text) < size or not size:
-        raise ValueError("its header is cut, or too long")
-    entries = ast.literal_eval(re.sub(r"(?<=\d)L(?=\s*[,)])", "", text.decode("latin-1")).strip())
-    shape, fortran = entries["shape"], entries["fortran_order"]
-    whole = isinstance(shape, tuple) and all(isinstance(axis, int) for axis in shape)
-    if len(entries) != 3 or not whole or not isinstance(fortran, bool):
-        raise ValueError("its header has other entries")
-    return shape, fortran, np.lib.format.descr_to_dtype(entries["descr"])
-
-
-def array_at(
-    stream: BinaryIO, extent: arrays.Extent, kind: str, decode: Callable | None = None
+def npy_array(
+    head: BinaryIO,
+    size: int,
+    file_bytes: int,
+    copied: Callable[[], np.ndarray],
+    stream: BinaryIO | None = None,
 ) -> arrays.Stored:
-    """An array that lies in a stream as numpy holds it, or as bits that make numbers when decoded.
-
-    In a file it can be mapped, unless its numbers have to be turned round or decoded.
-    """
-    shape, nbytes, copied, mapped = (
-        extent.shape,
-        extent.nbytes,
-        partial(extent.copied, stream),
-        None,
-    )
-    if decode:  # to float32
-        return arrays.Stored(shape, kind, 4, nbytes, lambda: decode(copied()), None, extent)
-    if extent.dtype.isnative and not isinstance(stream, io.BytesIO):
-        mapped = partial(extent.mapped, stream)
-    return arrays.Stored(shape, kind, extent.dtype.itemsize, nbytes, copied, mapped, extent)
+    """The array of `size` bytes with their header that begins with a head; mapped in a stream."""
+    head = io.BytesIO(head.read(2 * LONGEST_NPY))
+    try:
+        version = np.lib.format.read_magic(head)
+        names = {(1, 0): "read_array_header_1_0", (2, 0): "read_array_header_2_0"}
+        read_header = getattr(np.lib.format, names[version])
+        shape, fortran, dtype = read_header(head, max_header_size=LONGEST_NPY)
+    except DAMAGED as error:
+        raise ValueError("its header does not describe an array") from error
+    is_complex = dtype.kind == "c" and len(shape) == 2 and not fortran
+    if is_complex:  # a pair of floats each
+        shape, dtype = (*shape, 2), np.dtype(f"{dtype.byteorder}f{dtype.itemsize // 2}")
+    is_plain = dtype.name in arrays.KINDS or arrays.TEXT.fullmatch(dtype.name)
+    room = size - head.tell() if is_plain else math.inf  # others lie there pickled
+    arrays.check_shape(shape, dtype.itemsize, room)
+    mapped = None
+    if dtype.isnative and stream is not None and not isinstance(stream, io.BytesIO):
+        order = "F" if fortran else "C"
+        mapped = partial(np.memmap, stream, dtype, "r", head.tell(), shape, order)
+    pairs = (lambda: copied().view(dtype).reshape(shape)) if is_complex else copied
+    return arrays.Stored(shape, dtype.name, dtype.itemsize, file_bytes, pairs, mapped)
 
 
 def read_npz(stream: BinaryIO) -> dict[str, arrays.Stored]:
@@ -145,57 +112,44 @@ def npz_member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, size: int) -> ar
     """One .npy file within a .npz file of `size` bytes."""
     if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_LZMA):
         raise ValueError("it is compressed in another way than by deflate or LZMA")
-    with archive.open(info) as member:
-        head = b"".join(member.read(PACKED) for _ in range(HEAD // PACKED))
-        extent = npy_extent(head, info.file_size)
 
     def copied() -> np.ndarray:
         with archive.open(info) as member:
-            member.read(extent.offset)
-            return extent.filled(partial(arrays.fill_from_stream, member, step=PACKED))
+            part = SimpleNamespace(read=lambda count: member.read(min(count, PACKED)))
+            source = part if info.compress_type == zipfile.ZIP_LZMA else member
+            return np.lib.format.read_array(source, allow_pickle=False, max_header_size=LONGEST_NPY)
 
-    nbytes = min(info.compress_size, size)  # an archive may claim more than there is
-    return arrays.Stored(extent.shape, extent.dtype.name, extent.dtype.itemsize, nbytes, copied)
+    with archive.open(info) as member:  # an archive may claim more than there is
+        return npy_array(member, info.file_size, min(info.compress_size, size), copied)
 
 
 def read_csv(stream: BinaryIO) -> dict[str, arrays.Stored]:
     """Rows of numbers between commas; # starts a comment, one line of names may come first."""
     text = io.TextIOWrapper(stream, "utf-8-sig")
     try:
-        name, table = parse_csv(text)
-    except UnicodeDecodeError as error:
-        raise ValueError("it is not UTF-8 text") from error
+        rows = csv_rows(text)
+        first = list(islice(rows, 2))
+        header = csv_header([[cell.strip() for cell in row.split(",")] for row in first])
+        lines = chain(first[bool(header) :], rows)
+        table = np.loadtxt(lines, delimiter=",", comments=None, ndmin=2)
     finally:
         text.detach()
     if not table.size:
         raise ValueError("it has no line of numbers separated by commas")
+    name = ""
+    if header and header[0].lower() in OF_POSITIONS and table.shape[1] > 1:
+        name = f"{BEHIND}{header[0]}"
+        if (table[:, 0] != np.arange(len(table))).any():
+            raise ValueError(f"its column {shown(header[0])} has others than positions 0, 1, …")
+        table = table[:, 1:]
     return {name: arrays.Stored(table.shape, "float64", 8, table.nbytes, lambda: table)}
 
 
-def parse_csv(text: io.TextIOWrapper) -> tuple[str, np.ndarray]:
-    """The numbers in a .csv file (n, d), and their name: "" but of codes beside positions."""
-    header = csv_header(text)
-    try:
-        rows = (row for line, row in csv_rows(text) if line > header)
-        table = np.loadtxt(rows, delimiter=",", comments=None, ndmin=2)
-    except UnicodeDecodeError:
-        raise
-    except ValueError as error:
-        raise ValueError(csv_fault(text, header) or str(error)) from error
-    name = cells_of(next(csv_rows(text))[1])[0] if header else ""
-    if name.lower() not in OF_POSITIONS or table.shape[1] < 2:
-        return "", table
-    if (table[:, 0] != np.arange(len(table))).any():
-        raise ValueError(f"its column {shown(name)} has others than positions 0, 1, …: cut it")
-    return f"{BEHIND}{name}", table[:, 1:]
-
-
-def csv_rows(text: io.TextIOWrapper) -> Iterator[tuple[int, str]]:
-    """The lines with something besides a comment, and their numbers from 1 on.
+def csv_rows(text: io.TextIOWrapper) -> Iterator[str]:
+    """The lines with something besides a comment.
 
     Lines without end are refused, and more of them or of their columns than any table has.
     """
-    text.seek(0)
     for line, content in enumerate(iter(partial(text.readline, LONGEST_LINE + 1), ""), 1):
         wide = len(content) > MOST_COLUMNS and content.count(",") >= MOST_COLUMNS
         if wide or len(content) > LONGEST_LINE or line > MOST_LINES:
@@ -203,42 +157,17 @@ def csv_rows(text: io.TextIOWrapper) -> Iterator[tuple[int, str]]:
                 f"line {line} goes beyond the limits, which are {MOST_LINES} lines of "
                 f"{LONGEST_LINE} characters and {MOST_COLUMNS} columns"
             )
-        row = content.partition("#")[0].strip()
-        if row:
-            yield line, row
+        if row := content.partition("#")[0].strip():
+            yield row
 
 
-def cells_of(row: str) -> list[str]:
-    """What stands between the commas."""
-    return [cell.strip() for cell in row.split(",")]
-
-
-def csv_header(text: io.TextIOWrapper) -> int:
-    """The line of the header, 0 for none: names, or the columns' indices above fractions."""
-    rows = [(line, cells_of(row)) for line, row in islice(csv_rows(text), 2)]
-    if not rows:
-        return 0
-    line, first = rows[0]
+def csv_header(rows: list[list[str]]) -> list[str]:
+    """The first of two rows where it is a header: names, or columns' indices above fractions."""
+    first, second = (*rows, [], [])[:2]
     counted = len(first) > 1 and first == [str(column) for column in range(len(first))]
-    above_fractions = counted and any("." in cell for cell in rows[-1][1])
+    above_fractions = counted and any("." in cell for cell in second)
     is_named = any(first) and not any(reads_as_number(cell) for cell in first)
-    return line if above_fractions or is_named else 0
-
-
-def csv_fault(text: io.TextIOWrapper, header: int) -> str | None:
-    """The first cell that is not a number, or row that is shorter or longer than the first."""
-    width = 0
-    for line, row in csv_rows(text):
-        cells = cells_of(row)
-        if line <= header:
-            continue
-        for column, cell in enumerate(cells, 1):
-            if not reads_as_number(cell):
-                return f"line {line}, column {column} is {shown(cell)}, not a number"
-        width = width or len(cells)
-        if len(cells) != width:
-            return f"line {line} has {len(cells)} columns, the lines above it {width}"
-    return None
+    return first if above_fractions or is_named else []
 
 
 def reads_as_number(cell: str) -> bool:
@@ -266,7 +195,7 @@ def read_torch(stream: BinaryIO) -> dict[str, arrays.Stored]:
     source = stream.name if mapped else stream if zipped else io.BytesIO(stream.read())
     try:
         tree = torch.load(source, "cpu", weights_only=True, mmap=mapped)
-    except TORCH_FAULTS as error:
+    except DAMAGED as error:
         raise ValueError(
             "it is damaged, or holds Python objects that could run code; only weights are read, "
             "as torch.save(table, PATH) writes them"
@@ -294,25 +223,22 @@ def torch_array(tensor: Any, size: int) -> arrays.Stored:
     if tensor.is_complex() and tensor.ndim == 2:
         tensor = torch.view_as_real(tensor.resolve_conj())
     kind = str(tensor.dtype).removeprefix("torch.")
-    if tensor.is_nested:  # it has no shape
-        return arrays.Stored((), "a nested tensor", 0, 0, tensor.numpy)
-    if str(tensor.layout) != "torch.strided" or tensor.device.type != "cpu":
+    if tensor.is_nested or str(tensor.layout) != "torch.strided" or tensor.device.type != "cpu":
         kind = f"{tensor.device.type} {tensor.layout}"
-        return arrays.Stored(tuple(tensor.shape), kind, 0, 0, tensor.numpy)
-    nbytes = min(size, tensor.untyped_storage().nbytes())
+        return arrays.Stored((), kind, 0, 0, tensor.numpy)
 
     def copied() -> np.ndarray:
-        return np.array((tensor.float() if kind in DECODERS else tensor).numpy(force=True))
+        return np.array((tensor.float() if kind in arrays.DECODERS else tensor).numpy(force=True))
 
-    width = 4 if kind in DECODERS else tensor.element_size()
-    return arrays.Stored(tuple(tensor.shape), kind, width, nbytes, copied)
+    width = 4 if kind in arrays.DECODERS else tensor.element_size()
+    file_bytes = min(size, tensor.untyped_storage().nbytes())
+    return arrays.Stored(tuple(tensor.shape), kind, width, file_bytes, copied)
 
 
 def read_safetensors(stream: BinaryIO) -> dict[str, arrays.Stored]:
     """Tensors of a .safetensors file: length of the header, header in JSON, bytes.
 
-    As strict as the library safetensors about what lies where, and a name stands there once;
-    tensors of types that are unknown here, or there, are refused by their names.
+    Tensors of types that are unknown here are refused by their names when they are asked for.
     """
     size = stream.seek(0, os.SEEK_END)
     stream.seek(0)
@@ -323,95 +249,47 @@ def read_safetensors(stream: BinaryIO) -> dict[str, arrays.Stored]:
     if length > LONGEST_HEADER:
         raise ValueError(f"it has a header of {length} bytes, the limit is {LONGEST_HEADER}")
     try:
-        header = parse_header(stream.read(length))
-        arrays_in = {name: safetensor(stream, entry, start, size) for name, entry in header.items()}
-        spans = sorted((*entry["data_offsets"], name) for name, entry in header.items())
-    except JSON_FAULTS as error:
+        header = json.loads(stream.read(length).decode(), object_pairs_hook=named_once)
+        header.pop("__metadata__", None)
+        return {name: safetensor(stream, entry, start, size) for name, entry in header.items()}
+    except (TypeError, LookupError, AttributeError, RecursionError, json.JSONDecodeError) as error:
         raise ValueError("its header does not describe arrays") from error
-    end = 0
-    for first, last, name in spans:
-        if first != end:
-            place = f"begins at byte {first}, what is before it ends at {end}"
-            raise ValueError(f"{shown(name)} {place}")
-        end = last
-    if start + end != size:
-        raise ValueError(f"its tensors take {end} bytes, {size - start} are there")
-    return arrays_in
 
 
-def parse_header(text: bytes) -> dict[str, Any]:
-    """The tensors of a header in JSON, as strictly as the library safetensors takes it."""
-
-    def number(digits: str) -> int | float:
-        is_integer = digits != "-0" and digits.lstrip("-").isdigit() and len(digits) <= 19
-        value = int(digits) if is_integer else float(digits)
-        return value if math.isfinite(value) else refused(digits)
-
-    def refused(text: str) -> None:
-        raise TypeError(f"{text} is no number of JSON, or too large")
-
-    def pairs(entries: list[tuple[str, Any]]) -> dict[str, Any]:
-        if len(dict(entries)) < len(entries):
-            raise ValueError("a name stands twice in its header")
-        return dict(entries)
-
-    hooks = {"parse_int": number, "parse_float": number, "parse_constant": refused}
-    header = json.loads(text.decode(), **hooks, object_pairs_hook=pairs)
-    notes = header.pop("__metadata__", None)
-    if notes is not None and not all(isinstance(value, str) for value in notes.values()):
-        raise TypeError("notes are text")
-    for name in header:
+def named_once(entries: list[tuple[str, Any]]) -> dict[str, Any]:
+    """A mapping of JSON, in which a name stands once, and is text."""
+    for name, _ in entries:
         name.encode()  # refuses halves of surrogate pairs
-    return header
+    if len(dict(entries)) < len(entries):
+        raise ValueError("a name stands twice in its header")
+    return dict(entries)
 
 
 def safetensor(stream: BinaryIO, entry: Any, start: int, size: int) -> arrays.Stored:
     """A tensor as the header describes it; the numbers begin at byte `start` of `size`."""
-    shape, offsets, type_name = entry["shape"], entry["data_offsets"], entry["dtype"]
-    if not (isinstance(shape, list) and isinstance(offsets, list) and isinstance(type_name, str)):
-        raise TypeError("an entry of another form")
-    if len(offsets) != 2 or not all(type(number) is int for number in (*shape, *offsets)):
-        raise ValueError("its header has a shape or an offset that is not a whole number")
-    arrays.check_axes(shape)
-    if any(math.prod(shape[:axis]) >= 2**64 for axis in range(len(shape))):
-        raise ValueError(f"its shape {tuple(shape)} is that of more numbers than can be counted")
-    begin, end = offsets
+    shape, (begin, end), type_name = entry["shape"], entry["data_offsets"], entry["dtype"]
     kind, raw = SAFETENSORS.get(type_name, (f"type {type_name}", "u1"))
-    extent = arrays.Extent(tuple(shape), np.dtype(raw), start + begin)
-    bits = BITS.get(type_name)
-    if type_name in SAFETENSORS:
-        extent.within(size)
-    if not 0 <= begin <= end or (bits and math.prod(shape) * bits != 8 * (end - begin)):
-        raise ValueError(f"its offsets {begin} to {end} do not fit the shape {extent.shape}")
-    return array_at(stream, extent, kind, DECODERS.get(kind))
+    is_known, dtype, decode = type_name in SAFETENSORS, np.dtype(raw), arrays.DECODERS.get(kind)
+    arrays.check_shape([begin, end], 0, 0)
+    arrays.check_shape(shape, dtype.itemsize, end - begin if is_known else math.inf)
+    need = math.prod(shape) * dtype.itemsize
+    if start + end > size or begin > end or (is_known and need != end - begin):
+        raise ValueError(f"its offsets {begin} to {end} do not fit the shape {tuple(shape)}")
+    place = dtype, "r", start + begin, tuple(shape)
 
+    def copied() -> np.ndarray:
+        stream.seek(start + begin)
+        data = np.empty(need, np.uint8)
+        if stream.readinto(data.data) < need:
+            raise ValueError("it ends before its numbers do")
+        bits = data.view(dtype).reshape(shape)
+        return decode(bits) if decode else bits
 
-def bfloat16(bits: np.ndarray) -> np.ndarray:
-    """float32 from the upper halves of their bits.
+    is_file = dtype.isnative and not isinstance(stream, io.BytesIO)
+    mapped = partial(np.memmap, stream, *place) if is_file and not decode else None
+    sizes = 4 if decode else dtype.itemsize, end - begin
+    return arrays.Stored(tuple(shape), kind, *sizes, copied, mapped, start + begin, dtype)
 
-    >>> bfloat16(np.array([0x3F80, 0xC040], dtype=np.uint16))
-    array([ 1., -3.], dtype=float32)
-    """
-    wide = bits.astype(np.uint32)
-    wide <<= 16  # in place: with a cast it takes longer
-    return wide.view(np.float32)
-
-
-def float8_e5m2(bits: np.ndarray) -> np.ndarray:
-    """float32 from the upper halves of the bits of float16."""
-    return np.left_shift(bits, 8, dtype=np.uint16).view(np.float16).astype(np.float32)
-
-
-def float8_e4m3fn(bits: np.ndarray) -> np.ndarray:
-    """float32 from sign, four bits of exponent (bias 7), three of fraction; all ones is NaN."""
-    sign, magnitude = np.left_shift(bits & 0x80, 8, dtype=np.uint16), bits & 0x7F
-    half = (sign | np.left_shift(magnitude, 7, dtype=np.uint16)).view(np.float16)  # bias 15
-    return np.where(
-        magnitude == 0x7F, np.float32(np.nan), half.astype(np.float32) * np.float32(2**8)
-    )
-
-
-DECODERS = {"bfloat16": bfloat16, "float8_e5m2": float8_e5m2, "float8_e4m3fn": float8_e4m3fn}
 
 READERS: dict[str, Callable[[BinaryIO], dict[str, arrays.Stored]]] = {
     ".npy": read_npy,
@@ -419,42 +297,4 @@ READERS: dict[str, Callable[[BinaryIO], dict[str, arrays.Stored]]] = {
     **dict.fromkeys((".csv", ".txt"), read_csv),
     **dict.fromkeys((".bin", ".ckpt", ".pt", ".pth"), read_torch),
     ".safetensors": read_safetensors,
-}
-
-
-def write_npy(stream: BinaryIO, table: np.ndarray) -> None:
-    """Unlike numpy.save, also to a pipe, and with the reason when the disk is full."""
-    header = np.lib.format.header_data_from_array_1_0(table)
-    np.lib.format.write_array_header_1_0(stream, header)
-    stream.write(table.data)
-
-
-def write_npz(stream: BinaryIO, table: np.ndarray, name: str) -> None:
-    """Unlike numpy.savez, also by the name "file"."""
-    with zipfile.ZipFile(stream, "w") as archive:
-        with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
-            write_npy(member, table)
-
-
-def write_tensors(stream: BinaryIO, tensors: Mapping[str, np.ndarray]) -> None:
-    """Write tensors by name as .safetensors: length of the header, header in JSON, bytes."""
-    entries, end = {}, 0
-    for name, value in tensors.items():
-        span = [end, end + value.nbytes]
-        kind = WRITTEN[value.dtype.name]
-        entries[name] = {"dtype": kind, "shape": list(value.shape), "data_offsets": span}
-        end += value.nbytes
-    header = json.dumps(entries).encode()
-    header += b" " * (-len(header) % 8)  # so that the numbers are aligned
-    stream.write(len(header).to_bytes(8, "little") + header)
-    for value in tensors.values():
-        stream.write(np.ascontiguousarray(value).data)
-
-
-WRITTEN = {"float16": "F16", "float32": "F32", "float64": "F64", "int64": "I64", "uint8": "U8"}
-WRITERS: dict[str, Callable[[BinaryIO, np.ndarray, str], None]] = {  # with the name of a table
-    ".npy": lambda stream, table, _: write_npy(stream, table),
-    ".npz": write_npz,
-    ".csv": lambda stream, table, _: np.savetxt(stream, table, fmt="%.17g", delimiter=","),
-    ".safetensors": lambda stream, table, name: write_tensors(stream, {name: table}),
 }

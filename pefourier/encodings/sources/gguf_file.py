@@ -21,9 +21,9 @@ from pefourier.encodings.encoding import Encoding, Finding
 from pefourier.encodings.families.rotary import turning_share
 from pefourier.encodings.findings import finding
 from pefourier.encodings.registry import build
+from pefourier.encodings.sections import describe_axes
 from pefourier.encodings.sources.gguf_header import LONGEST_LIST, NUMPY, TensorPlace, read_header
 from pefourier.encodings.sources.layers import LayerRun
-from pefourier.encodings.spans import describe_axes
 from pefourier.errors import PefourierError, shown, unknown
 from pefourier.files import os_errors, read_toml
 

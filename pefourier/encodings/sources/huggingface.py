@@ -20,6 +20,7 @@ from pefourier.encodings.sources.config import HEADS, WIDTH, ModelConfig, Sectio
 from pefourier.encodings.sources.layers import open_model, open_whole, read_layers
 from pefourier.encodings.sources.models import type_row, version
 from pefourier.encodings.sources.rope_config import layer_sections, read_rotation, rotates
+from pefourier.encodings.sources.unread import note_unread
 from pefourier.errors import PefourierError, UnknownPositions, shown, unknown
 from pefourier.files import read_toml
 
@@ -48,10 +49,12 @@ def read_config(
     """
     found, whole = open_whole(spec)
     model = replace(found, length=length, d=d, grid=grid, prefix=prefix)
-    for read in (read_axes, read_biases, read_sinusoid, read_rotation, weights.read_positions):
+    ways = (read_axes, read_biases, read_sinusoid, read_rotation, read_none)
+    for read in (*ways, weights.read_positions):
         enc = read(model)
         if enc is not None:
             notes = () if "#" in spec else tower_notes(spec, whole)
+            enc = note_unread(enc, model, whole)
             notes = (*enc.findings, *notes, *code_notes(model.config))
             return replace(enc, spec=spec, findings=notes)
     raise no_answer(model)
@@ -79,11 +82,6 @@ def no_answer(model: ModelConfig) -> PefourierError:
             "here and no key of a rotation is set; name an encoding or a file of codes"
         )
     kinds = model.row["kind"].split()
-    switch = model.row.get("switch")
-    if switch and kinds == ["rotary"]:
-        return UnknownPositions(
-            f"{who} sets no positions: it rotates where {switch[0]} is {shown(switch[1][0])}"
-        )
     if weights.has_no_table(model):
         kinds = ["relative" if model.config.values.get("relative_attention") is True else "none"]
     reason = model.row.get("reason") or read_toml(REASONS)["kinds"][kinds[0]]
@@ -134,6 +132,17 @@ def read_biases(model: ModelConfig) -> Encoding | None:
     own = weights.bucket_keys(model)
     count = model.dimension(model.sized(heads), "number of heads")
     return model.build("t5", count, finding("untrained", "t5"), **own)
+
+
+def read_none(model: ModelConfig) -> Encoding | None:
+    """No positions at all, where a config switches off the rotation that its model type has."""
+    row = model.row
+    if "switch" not in row or row["kind"].split() != ["rotary"] or row.get("otherwise"):
+        return None
+    if rotates(model):
+        return None
+    width = model.sized(model.own("width", WIDTH)) or model.d
+    return model.build("none", model.dimension(width, "width"))
 
 
 def check_part(model: ModelConfig) -> None:

@@ -5,7 +5,8 @@ and ``no_rope_layer_interval``, ``sliding_window``, ``use_sliding_window``, ``ma
 and ``attention_chunk_size``. A row of `pefourier.encodings.sources.models` may say otherwise:
 ``windows`` [keys, share of the number there that a query sees], ``window`` and ``chunk`` where no
 key is set, ``square``, where it is the side of a window of an image, which has whole blocks of so
-many patches a side, of so many pixels, each [key, default], ``local``, which types of layers have
+many patches a side, of so many pixels, each [key, default], ``previous``, keys of how many
+tokens before itself a query sees, ``local``, which types of layers have
 one, ``slides``, which layers do where ``use_sliding_window`` says so, ``rotation_of``, by which
 rotation types of layers turn that have none under their own name, ``indexed`` [key, type of the
 layers whose numbers stand there, type of the others, numbers where the key is not set: null for
@@ -26,6 +27,7 @@ from pefourier.encodings.sources.config import (
     MOST_LAYERS,
     ModelConfig,
     Section,
+    TrackedKeys,
     choose_part,
     read_object,
 )
@@ -35,6 +37,7 @@ from pefourier.errors import shown
 TYPES = ("layer_types", "layers_block_type", "attention_layers")
 LOCAL = ("sliding", "local")  # types of layers with a window have one of these in their names
 SLIDING, FULL = "sliding_attention", "full_attention"
+WINDOWED = ("window", "windows", "slides", "square")
 EVERY = ("sliding_window_pattern", "global_attn_every_n_layers")
 
 
@@ -57,7 +60,7 @@ def open_whole(spec: str) -> tuple[ModelConfig, Section]:
     """The same, with all that is in the file."""
     path, _, part = spec.partition("#")
     file = os.path.join(path, "config.json") if os.path.isdir(path) else path
-    whole = Section(shown(file), read_object(file))
+    whole = Section(shown(file), TrackedKeys(read_object(file)))
     config, kind, part = choose_part(whole, part)
     return ModelConfig(file, part, config, kind, None, None, type_row(kind) or {}), whole
 
@@ -82,7 +85,11 @@ def read_layers(spec: str, usual: str) -> list[LayerRun]:
     Where neither config nor model type tells types of layers, all are alike. Of a SPEC that names a
     type of layer only those of that type are told.
     """
-    model = open_model(spec)
+    return layer_schedule(open_model(spec), usual)
+
+
+def layer_schedule(model: ModelConfig, usual: str) -> list[LayerRun]:
+    """The same of a config that is open."""
     number = model.layers
     rotary = rope_config.rotates(model)
     sections = rope_config.layer_sections(model) if rotary else {"": None}
@@ -216,6 +223,8 @@ def window_of(model: ModelConfig, kind: str, layer: int = 0) -> int | None:
     if "chunked" in kind:
         return model.config.count("attention_chunk_size") or row.get("chunk")
     local = row.get("local", LOCAL)
+    if row and not any(key in row for key in WINDOWED):  # whose class knows no window
+        return None
     if (kind or not local) and not any(name in kind for name in local):
         return None
     if not row or row.get("slides", ("after",))[0] != "after":  # of others no class has the switch
@@ -231,6 +240,7 @@ def window_of(model: ModelConfig, kind: str, layer: int = 0) -> int | None:
     if "square" in row:
         block, pixels = (model.config.count(key) or usual for key, usual in row["square"])
         return (max(size, 0) // (block * pixels) * block) ** 2 or None
+    size += key in row.get("previous", ())  # tokens before a query, which sees itself, too
     return int(size * share) if size > 0 else None
 
 

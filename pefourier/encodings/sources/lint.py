@@ -199,6 +199,33 @@ def scaling_lost(case: ConfigCase) -> Iterator[Finding]:
         yield case.says("rope-scaling-lost", "family", meant, longest=longest, words=words)
 
 
+def two_spellings(case: ConfigCase) -> Iterator[Finding]:
+    """rope_scaling and rope_parameters that do not say the same; transformers takes the first."""
+    old, new = (case.values.get(key) for key in ("rope_scaling", "rope_parameters"))
+    if not (isinstance(old, dict) and isinstance(new, dict) and old and new):
+        return
+    read, other = (spelled_out(section, case) for section in (old, new))
+    unlike = [key for key in [*read, *other] if read.get(key) != other.get(key)]
+    if unlike and "rope_scaling" not in case.model.row.get("unread", ()):
+        said = ", ".join(
+            f"{key} {shown(read.get(key))} and {shown(other.get(key))}"
+            for key in [*dict.fromkeys(unlike)][:DIFFERENCES]
+        )
+        yield case.says("rope-spellings", said=said, taken="rope_scaling")
+
+
+def spelled_out(section: Mapping[str, Any], case: ConfigCase) -> dict[str, Any]:
+    """What a section says of a rotation, with the base above it and the names of transformers 5."""
+    kind = section.get("rope_type", section.get("type", "default"))
+    base = case.values.get("rope_theta")
+    above = {} if base is None else {"rope_theta": base}
+    own = {key: value for key, value in section.items() if key != "type"}
+    return {"rope_type": kind, **above, **own} | {"rope_type": kind}
+
+
+DIFFERENCES = 4  # that are told one by one
+
+
 def two_types(case: ConfigCase) -> Iterator[Finding]:
     """type and rope_type that differ, or numbers of a scaling without either."""
     values = case.section.values
@@ -291,7 +318,7 @@ def share_of_the_head(case: ConfigCase) -> Iterator[Finding]:
             if share <= 1 and apart >= 1 and unsaid(case, key):
                 named = {"key": key, "value": value, "section": section.label}
                 meant, way = ("that share", {"partial": share}), name_of_share(case)
-                yield case.says("rope-share-unread", "", meant, way=way, **named)
+                yield case.says("unread-key", "unshared", meant, way=way, **named)
     if not told and case.model.row and not case.layer and case.turns.share != 1 and used < 1:
         meant, way = ("theirs", {"partial": 1.0}), name_of_share(case)
         yield case.says("rope-share-default", "", meant, way=way)
@@ -337,7 +364,7 @@ def mscale_pairs(case: ConfigCase) -> Iterator[Finding]:
     unread = [key for key in ("short_mscale", "long_mscale") if values.get(key) is not None]
     if unread:
         said = " and ".join(f"{key}={shown(values[key])}" for key in unread)
-        yield case.says("rope-mscale-unread", said=said)
+        yield case.says("unread-key", "mscale", said=said)
 
 
 def one_for_all(case: ConfigCase) -> Iterator[Finding]:
@@ -395,13 +422,13 @@ def not_read(case: ConfigCase) -> Iterator[Finding]:
             found = bool(meant)
         says = case.as_meant(meant) if found else {}
         if found and not case.turns_so(says):
-            yield case.says("rope-unread", "key", ("what it says", says), key=key, way=way)
+            yield case.says("unread-key", "key", ("what it says", says), key=key, way=way)
     if model.row and case.layer and "layers" not in model.row:
-        yield case.says("rope-unread", "sections", key=model.rope_key)
+        yield case.says("unread-key", "sections", key=model.rope_key)
     truncate = case.section.values.get("truncate")
     if case.layer and truncate is not None:
         meant = ("what it says", {"truncate": truncate})
-        yield case.says("rope-unread", "truncate", meant)
+        yield case.says("unread-key", "truncate", meant)
 
 
 def sections(case: ConfigCase) -> Iterator[Finding]:
@@ -465,6 +492,7 @@ RULES = (
     new_keys,
     default_base,
     scaling_lost,
+    two_spellings,
     two_types,
     type_refused,
     lengths,

@@ -15,6 +15,7 @@ both; each a list of sizes, whose sum are its rows (empty: not known here).
 """
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from functools import cache
@@ -73,6 +74,35 @@ def merge(row: dict[str, Any], by_hand: dict[str, Any]) -> dict[str, Any]:
 def type_row(kind: str) -> dict[str, Any] | None:
     """The row of a model type, None where it is not known."""
     return None if kind == "transformers" else model_types().get(kind)
+
+
+def stand_in(values: Mapping[str, Any]) -> str:
+    """The model type that a config of an unknown one is read as: by its architecture or its keys.
+
+    >>> stand_in({"model_type": "kimi_k2", "architectures": ["DeepseekV3ForCausalLM"]})
+    'deepseek_v3'
+    """
+    named = values.get("architectures")
+    for name in named if isinstance(named, list) else ():
+        stem = re.sub("(For[A-Z]|Model$|LMHead).*", "", name) if isinstance(name, str) else ""
+        if (kind := kinds_by_class().get(stem.lower())) is not None:
+            return kind
+    own = (kind for keys, kind in BY_KEYS.items() if all(values.get(key) for key in keys))
+    return next(own, "")
+
+
+BY_KEYS = {  # keys that all models with them read alike
+    ("kv_lora_rank", "qk_rope_head_dim"): "deepseek_v3",
+    ("dim", "n_heads", "n_layers", "rope_theta"): "params.json",
+}
+
+
+@cache
+def kinds_by_class() -> dict[str, str]:
+    """Model types by the stem of their classes, in lower case; rotary ones have one row each."""
+    rows = model_types().items()
+    known = {kind: row for kind, row in rows if kind not in ("transformers", "params.json")}
+    return {re.sub("[-_.]", "", kind): kind for kind in sorted(known, reverse=True)}
 
 
 def version() -> str:

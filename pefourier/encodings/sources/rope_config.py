@@ -7,11 +7,11 @@ raises on is refused; what it warns of is a finding of the encoding, under a cod
 ``rope-``.
 """
 
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from difflib import get_close_matches
-from itertools import islice
 from math import log
 from typing import Any, Literal
 
@@ -19,6 +19,7 @@ from pefourier.encodings.encoding import Encoding, Finding
 from pefourier.encodings.families.rotary import scaling_parameters, turning_share
 from pefourier.encodings.findings import finding
 from pefourier.encodings.registry import build
+from pefourier.encodings.sections import axes_of_sections, describe_axes
 from pefourier.encodings.sources.config import (
     HEADS,
     LAYERS,
@@ -27,12 +28,10 @@ from pefourier.encodings.sources.config import (
     ModelConfig,
     Section,
     first_names,
-    read_object,
 )
 from pefourier.encodings.sources.lint import ORIGINAL, ConfigCase, lint
-from pefourier.encodings.sources.models import Rotary, rotary
+from pefourier.encodings.sources.models import Rotary, rotary, type_row
 from pefourier.encodings.sources.temperature import TUNED
-from pefourier.encodings.spans import axes_of_sections, describe_axes
 from pefourier.errors import PefourierError, shown, unknown
 from pefourier.writing.text import first_few
 
@@ -46,10 +45,10 @@ REQUIRED = {
     "longrope": ("short_factor", "long_factor"),
     "llama3": ("factor", "low_freq_factor", "high_freq_factor"),
 }
+PARAMS = "params.json"  # of weights as Mistral and Meta publish them
 INDEXER = "indexer"  # the part of a model that chooses keys, with a rotation of its own
 RECURRENT = ("linear_attention", "mamba", "conv", "recurrent", "kda")  # types without positions
 COMMON = {"rope_type", "type", "rope_theta", "partial_rotary_factor"}
-MERGE = 2  # patches a side that become one token
 IGNORED = {"mrope_section", "mrope_interleaved"}
 LOCAL_THETA, GLOBAL_THETA = ("rope_local_base_freq", "local_rope_theta"), "global_rope_theta"
 THETA = ("rope_theta", "rotary_emb_base")
@@ -81,27 +80,28 @@ def read_rotation(model: ModelConfig) -> Encoding | None:
         return rotation_of_indexer(model)
     layer, section, turns = choose_layer(model, layer_sections(model))
     d, found = find_head(model, turns, layer)
-    scaling, scaled, warned = read_scaling(model, section, bool(layer))
+    scaling, scaled, named = read_scaling(model, section, bool(layer))
+    unused = sorted(section.values.keys() - named - IGNORED)[:SEEN] if named else []
     scaling = read_clipping(model.config, scaling)
     theta, doubts = reconcile(section, THETA, model.config, turns.bases)
     partial, unlike = find_share(model, section, turns, d, scaling)
-    found += (
-        misspelt_keys(model.config) if layer else [*misspelt_keys(model.config), *doubts, *unlike]
-    )
+    found += [] if layer else [*doubts, *unlike]
     if theta is None:
         theta = turns.base
     own = {"rho": theta, "partial": partial, "layout": layout_of(model)}
-    found += [*warned, *layer_notes(model)]
+    found += [*warn_of_keys(section, unused, named), *layer_notes(model)]
     found += [finding("rope-clipped", config=model.config.label)] if scaling == "clip" else []
     enc = model.build("rope", d, *found, scaling=scaling, **own, **scaled)
     # by -p at position p; the last rows of a head, not the first
     told = {key: True for key in ("backwards", "trailing") if model.row.get(key)}
+    told |= {"unread": tuple(unused)} if unused else {}
     told |= softmax_factor(model, section, scaling, scaled) | axes_told(model, enc)
     stated = stated_original(model, section, bool(layer))
     if stated and scaled.get("original") != stated:  # which dynamic does not look at, nor linear
         told |= {"trained": stated}
     enc = replace(enc, params={**enc.params, **told})
-    seen = lint(ConfigCase(model, layer, section, turns, enc))
+    written = replace(model, config=model.config.untracked)
+    seen = lint(ConfigCase(written, layer, section, turns, enc))
     return replace(enc, findings=(*enc.findings, *seen))
 
 
@@ -127,7 +127,7 @@ def rotates(model: ModelConfig) -> bool:
     if row:
         key, turning, usual = row.get("switch", ("", (), None))
         return row.get("kind") == "rotary" and (not key or config.values.get(key, usual) in turning)
-    given = any(config.values.get(key) is not None for key in EVIDENCE)
+    given = any(config.untracked.values.get(key) is not None for key in EVIDENCE)
     way = config.values.get("position_embedding_type", "rotary" if given else None)
     return way in ("rotary", "rope")
 
@@ -135,6 +135,8 @@ def rotates(model: ModelConfig) -> bool:
 def layout_of(model: ModelConfig) -> str:
     """Whether the partner of a column stands beside it."""
     layout = model.row.get("layout", "halves")
+    if layout == "use_hf_rope":
+        return "halves" if model.config.values.get(layout) is True else "interleaved"
     if not layout.startswith("rope_interleave"):
         return layout
     interleaved = model.config.values.get("rope_interleave", " " not in layout)
@@ -214,7 +216,7 @@ def find_share(
             key, inside = section.first(*SHARE)
             key = model.config.first(*keys)[0] if inside is None else key
             told = {"key": key, "value": partial, "config": model.config.label}
-            found = [finding("rope-unknown-key", "share", kind=shown(model.kind), **told)]
+            found = [finding("unread-key", "share", kind=shown(model.kind), **told)]
         return 1.0, found
     given = section.key in model.row.get("layers", ())
     if partial is None and scaling == "none" and given and model.row.get("given_whole"):
@@ -243,9 +245,12 @@ def softmax_factor(
 def layer_notes(model: ModelConfig) -> list[Finding]:
     """What to know of layers and tokens that the answer does not hold for."""
     row, found = model.row, []
+    written = model.config.untracked.values.get("model_type")
+    named = {"kind": shown(written or "none"), "config": model.config.label}
     if not row:
-        named = {"kind": shown(model.kind), "config": model.config.label}
-        found.append(finding("model-type-unknown", **named))
+        found.append(finding("model-type-unknown", "halves", **named))
+    elif isinstance(written, str) and type_row(written) is None:
+        found.append(finding("model-type-unknown", "like", like=shown(model.kind), **named))
     number = model.config.count(*LAYERS) or max(row.get("unrotated", [-1])) + 1  # of its class
     unrotated = sorted(layers_without_positions(model, number))
     if unrotated:
@@ -264,16 +269,17 @@ def layer_notes(model: ModelConfig) -> list[Finding]:
 
 def layers_without_positions(model: ModelConfig, number: int) -> set[int]:
     """Layers without positions in a model whose others rotate."""
-    values = model.config.values
-    told = values.get("no_rope_layers") or values.get("layer_rope_theta")
-    if isinstance(told, list) and told:  # 1, or a base, where a layer rotates
+    row, still = model.row, ("no_rope_layers",)
+    keys = row.get("still", still * ("unrotated" in row)) if row else (*still, "layer_rope_theta")
+    told = next(filter(None, map(model.config.values.get, keys)), None)
+    if isinstance(told, list):  # 1, or a base, where a layer rotates
         return {i for i, turns in enumerate(told) if not turns}
-    if "from_end" in model.row:
-        return set(range(number - 1, -1, -model.row["from_end"]))
-    known = model.row.get("unrotated", [])
-    step = model.config.count("no_rope_layer_interval")
-    if len(known) > 1:
-        step = step or known[1] - known[0]
+    if "from_end" in row:
+        return set(range(number - 1, -1, -row["from_end"]))
+    known = row.get("unrotated", [])
+    step = known[1] - known[0] if len(known) > 1 else None
+    if known:
+        step = model.config.count("no_rope_layer_interval") or step
     return set(range(step - 1, number, step)) if known and step else set(known)
 
 
@@ -300,7 +306,7 @@ def sections_of(model: ModelConfig) -> tuple[tuple[int, ...], bool | Literal["ro
     """How many pairs each axis turns, and whether they take turns (`axes_of_sections`)."""
     known = model.row.get("interleaved", False)
     for key in ("rope_parameters", "rope_scaling"):
-        section = model.config.section(key)
+        section = model.config.untracked.section(key)
         told = section.parameter("mrope_section", tuple[float, ...])
         if told is not None:
             turns = section.parameter("mrope_interleaved", bool)
@@ -320,24 +326,11 @@ def axes_told(model: ModelConfig, enc: Encoding) -> dict[str, str]:
 
 def not_on_a_grid(model: ModelConfig) -> PefourierError:
     """The error for text laid out on a grid, where an image has places of its own."""
-    sides, merge = model.grid, merge_of(model)
-    if len(sides) > 3:
-        span = "image:HxW"
-    else:
-        patches = (*sides[:-2], *(merge * side for side in sides[-2:]))
-        span = f"{'image' if len(sides) == 2 else 'video'}:{'x'.join(map(str, patches))}"
     return PefourierError(
         f"{shown(model.file)} turns images by frames, rows and columns (M-RoPE); "
-        f"{'x'.join(map(str, sides))} tokens of text are none. Give --spans {span} in place of a "
-        f"grid (patches, {merge} x {merge} of which are a token); codes of another size are "
-        "computed, not resized"
+        f"{'x'.join(map(str, model.grid))} tokens of text are none: leave out the grid, and text "
+        "is answered for; codes of an image of another size are computed, not resized"
     )
-
-
-def merge_of(model: ModelConfig) -> int:
-    """Patches a side that become one token, from the vision config beside the text's."""
-    whole = Section(shown(model.file), read_object(model.file))
-    return whole.section("vision_config").count("spatial_merge_size") or MERGE
 
 
 def layer_sections(model: ModelConfig) -> dict[str, Layer]:
@@ -351,9 +344,13 @@ def layer_sections(model: ModelConfig) -> dict[str, Layer]:
         )
     given = config.section(key)
     if key in row.get("unread", ()):
+        unread = getattr(config.values, "unread", set())
+        unread |= {key} & config.values.keys()
         given = replace(given, values={})
     elif "type" in row.get("unread", ()) and given.values:
         given = replace(given, values={"rope_type": "default", **given.values})
+    if model.kind == PARAMS:
+        given = section_of_params(config)
     names = [name for name, value in given.values.items() if isinstance(value, dict)]
     if "layers" in row:
         return dict(known_layers(model, key, given, names))
@@ -362,14 +359,43 @@ def layer_sections(model: ModelConfig) -> dict[str, Layer]:
         return {name: (given.section(name), turns) for name in names}
     if not given.values and turns.rope:
         return {"": (replace(given, values=turns.rope), turns)}
-    local = config.number(*LOCAL_THETA)
-    if row or local is None:
+    local = None if row else config.number(*LOCAL_THETA)
+    if local is None:
         return {"": (given, turns)}
     full = config.number(GLOBAL_THETA, "rope_theta")
     return {
         "full_attention": (replace(given, values={"rope_theta": full, **given.values}), turns),
         "sliding_attention": (replace(given, values={"rope_theta": local}), turns),
     }
+
+
+def section_of_params(config: Section) -> Section:
+    """The scaling of a params.json: Mistral's ``yarn``, or ``use_scaled_rope`` of Meta's models."""
+    yarn = config.section("yarn")
+    if yarn.values:
+        own = {new: yarn.values.get(key) for key, new in YARN_OF_PARAMS.items()}
+        scale = (
+            {} if yarn.parameter("apply_scale", bool) is not False else {"attention_factor": 1.0}
+        )
+        kept = {key: value for key, value in yarn.values.items() if key not in YARN_READ}
+        return replace(yarn, values={"rope_type": "yarn", **own, **scale, **kept})
+    if config.parameter("use_scaled_rope", bool):
+        factor = config.number("rope_scaling_factor") or SCALED_ROPE["factor"]
+        return Section(f"use_scaled_rope of {config.label}", {**SCALED_ROPE, "factor": factor})
+    return yarn
+
+
+YARN_OF_PARAMS = {
+    "factor": "factor",
+    "original_max_position_embeddings": ORIGINAL,
+    "beta": "beta_fast",
+    "alpha": "beta_slow",
+}
+YARN_READ = {*YARN_OF_PARAMS, "apply_scale"}
+SCALED_ROPE = {  # what llama-models computes where use_scaled_rope is true
+    **{"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0},
+    ORIGINAL: 8192,
+}
 
 
 def known_layers(
@@ -437,17 +463,16 @@ def reconcile(
 
 def read_scaling(
     model: ModelConfig, section: Section, layered: bool
-) -> tuple[str, dict[str, Any], list[Finding]]:
-    """The scaling of a section, its parameters for `rope`, and what transformers warns of."""
+) -> tuple[str, dict[str, Any], set[str]]:
+    """The scaling of a section, its parameters for `rope`, and the keys that it may have."""
     kind = type_of_scaling(model, section)
     if kind == "dynamic" and model.row.get("alpha") and section.number("alpha"):
-        return "ntk", {"factor": section.number("alpha")}, []
+        return "ntk", {"factor": section.number("alpha")}, set()
     scaling = TYPES[kind]
     kinds = {key: parameter.annotation for key, parameter in scaling_parameters(scaling).items()}
     needs_original = kinds.pop("original", None) is not None
     named = COMMON | kinds.keys() | ({ORIGINAL} if needs_original and kind != "dynamic" else set())
     named |= {TUNED[model.kind], LONGEST[0]} if model.kind in TUNED else set()
-    found = warn_of_keys(section, kind, named)
     for key in REQUIRED.get(scaling, ()):
         implied = scaling == "yarn" and key in section.values  # null: the ratio of the lengths
         if section.values.get(key) is None and not implied:
@@ -464,7 +489,7 @@ def read_scaling(
         longest = model.longest() or own["original"]
         if own["factor"] is None and scaling in ("yarn", "longrope"):
             own["factor"] = longest / own["original"]
-    return scaling, own, found
+    return scaling, own, named
 
 
 def read_clipping(config: Section, scaling: str) -> str:
@@ -487,6 +512,7 @@ def type_of_scaling(model: ModelConfig, section: Section) -> str:
     if kind == "axial":
         raise PefourierError(f"rope_type of {section.label} is axial: positions on several axes")
     kind = model.row.get("renamed", {}).get(kind, kind)
+    kind = kind if kind in TYPES else known_scaling(kind) or kind
     if kind not in TYPES:
         raise unknown(f"rope_type of {section.label}", kind, TYPES)
     if TYPES[kind] != "none" and "unscaled" in model.row:
@@ -497,30 +523,30 @@ def type_of_scaling(model: ModelConfig, section: Section) -> str:
     return kind
 
 
-def misspelt_keys(config: Section) -> list[Finding]:
-    """A warning for each of the first keys that are nearly one of those that set a rotation."""
-    known = sorted(EVIDENCE - config.values.keys())
-    found = []
-    for key in islice(sorted(config.values.keys() - EVIDENCE), SEEN):
-        near = get_close_matches(key[:80], known, n=1, cutoff=0.85)
-        if near:
-            told = {"key": shown(key), "config": config.label, "near": near[0]}
-            found.append(finding("rope-unknown-key", "rotation", **told))
-        if len(found) == NAMED:
-            break
-    return found
+def known_scaling(name: str) -> str | None:
+    """The one known scaling that a vendor's name for it has among its words.
+
+    >>> known_scaling("telechat3-yarn"), known_scaling("dynamic_yarn")
+    ('yarn', None)
+    """
+    words = {word for word in re.split("[^a-z0-9]+", name.lower()) if TYPES.get(word) == word}
+    return words.pop() if len(words) == 1 else None
 
 
-def warn_of_keys(section: Section, kind: str, named: set[str]) -> list[Finding]:
+def warn_of_keys(section: Section, unused: list[str], named: set[str]) -> list[Finding]:
     """A warning for each of the first keys that the type of scaling has no use for."""
     known, found = sorted(named), []
-    for key in islice(sorted(section.values.keys() - named - IGNORED), SEEN):
+    kind = section.first("rope_type", "type")[1] or "default"
+    if kind not in TYPES and (known := known_scaling(kind)):
+        told = {"kind": shown(kind), "section": section.label, "known": known}
+        found.append(finding("rope-vendor-type", **told))
+    for key in unused:
         near = get_close_matches(key[:80], known, n=1)
         way_out = f"did you mean {near[0]}?" if near else "leave it out"
         if key == ORIGINAL:
             way_out = "leave it out, unless it is the length of training, for which it is taken"
         told = {"key": shown(key), "section": section.label, "type": kind, "way": way_out}
-        found.append(finding("rope-unknown-key", "scaling", **told))
+        found.append(finding("unread-key", "scaling", **told))
         if near == ["rope_type"] and "type" not in section.values:
             return found[-1:]  # with the type unknown, nothing can be said of the others
     return found[:NAMED]

@@ -7,26 +7,18 @@ one each. Near positions are probed by unit vectors, which shows the pairs of co
 R(p) is filled in from the images of two vectors, and holds if that of a random one is what it says:
 so what is not linear is found out, and what mixes the members of a batch. A rotation keeps norms,
 :math:`R^T R = c`; scores depend on the lag alone where :math:`R_q(p)^T R_k(p)` is constant.
-Code that takes cosines and sines is given those of ``rope`` with base 10000, (1, n, d), in halves.
+Code is called with (q, k) of shape (batch, heads, n, d), or with x (batch, n, d) and positions.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 
 from pefourier.encodings.encoding import Finding, Operator, numbers
 from pefourier.encodings.findings import finding
-from pefourier.encodings.sources.code_calls import (
-    PLACES,
-    ROLE,
-    CodeRequest,
-    axis_findings,
-    place_values,
-    roles_of,
-    unfit,
-)
+from pefourier.encodings.sources.code_calls import ROLE, CodeRequest, roles_of, unfit
 from pefourier.encodings.sources.sandbox import words_of
 
 # What ours raises is a ValueError, too
@@ -34,76 +26,71 @@ FAULTS = (RuntimeError, TypeError, ValueError, IndexError, AttributeError, Asser
 PROBED = 8  # positions at which a rotation is looked at by unit vectors
 FARTHEST = 4096  # rows up to which queries and keys are held against each other
 NEARLY = 0.02  # bfloat16 has eight bits
-BASE = 1e4
-AXES = {"b": "batch", "s": "sequence", "h": "head", "d": "dimension"}
-ORDERS = {3: ("sbd", "bsd"), 4: ("sbhd", "bshd", "bhsd")}  # by the axis along which codes run
+PLACES = frozenset(("ids", "positions"))
+VECTORS = frozenset(("queries", "keys", "vectors"))
 Images = tuple[np.ndarray, np.ndarray, float]  # of queries and of keys, with their resolution
 Kind = Literal["rotation", "still", "layouts-mixed", "lost-minus", "other"]
 
 
 @dataclass(frozen=True)
 class VectorMap:
-    """Code that maps vectors by their positions, and the order of axes in which it takes them."""
+    """Code that maps vectors by their positions."""
 
     request: CodeRequest
     code: Any  # for errors
     call: Callable[..., Any]
     names: list[str]  # that it needs
     example: Any  # a tensor of its type and place
-    order: str = "bsd"  # of batch, sequence, head and dimension
 
     def unfit(self, why: str) -> Exception:
         """The error for code that is no rotation."""
         return unfit(self.request, self.code, why)
 
-    def answer(self, torch: Any, vectors_in: Any, positions: np.ndarray) -> list[Any]:
-        """What it makes of a tensor as queries, beside keys of zeros, and as keys."""
-        names = [name for name in self.names if ROLE.get(name) == "queries"]
-        keys = [name for name in names if name.lstrip("x").startswith("k")]
-        if not keys or keys == names:
-            return [self.answer_beside((), torch, vectors_in, positions)[0]]
-        queries = [name for name in names if name not in keys]
-        sides = [(keys, 0), (queries, -1)]
-        return [self.answer_beside(z, torch, vectors_in, positions)[k] for z, k in sides]
+    @property
+    def is_turning(self) -> bool:
+        """Whether its names are those of a rotation: of vectors, maybe with positions."""
+        roles = roles_of(self.names)
+        return bool(roles & VECTORS) and roles <= VECTORS | PLACES
 
-    def answer_beside(
-        self, zeros: Sequence[str], torch: Any, vectors_in: Any, positions: np.ndarray
-    ) -> list[Any]:
-        """What it makes of a tensor, and of zeros in place of it for some names."""
-        values = place_values(positions, vectors_in.device) | {"offset": 0}
-        waves = rope_waves(torch, positions, vectors_in) if "waves" in roles_of(self.names) else {}
-        arguments = {name: values.get(ROLE.get(name, ""), vectors_in) for name in self.names}
-        arguments |= dict.fromkeys(zeros, torch.zeros_like(vectors_in))
-        arguments |= {name: wave for name, wave in waves.items() if name in arguments}
-        shape = tuple(vectors_in.shape)
+    @property
+    def axes(self) -> str:
+        """The axes of the vectors that it takes."""
+        heads = "head, " if roles_of(self.names) & {"queries", "keys"} else ""
+        return f"batch, {heads}sequence, dimension"
+
+    def images(self, torch: Any, x: np.ndarray, positions: np.ndarray) -> Images:
+        """Images of vectors (batch, n, d) that stand at some positions."""
+        ids = torch.as_tensor(positions, device=self.example.device)
+        values, rows = {"ids": ids[None], "positions": ids}, slice(None)
+        if not roles_of(self.names) & PLACES:
+            rows, sequence = positions, np.zeros((len(x), int(positions.max()) + 1, x.shape[2]))
+            sequence[:, rows] = x
+            x = sequence
+        vectors = torch.as_tensor(np.array(x), dtype=self.example.dtype, device=self.example.device)
+        vectors = vectors.unsqueeze(1) if "head" in self.axes else vectors
+        sides, pair = [], ("queries", "keys")
+        for zeroed in reversed(pair) if {*pair} <= roles_of(self.names) else ("",):
+            filled = values | dict.fromkeys(VECTORS, vectors) | {zeroed: torch.zeros_like(vectors)}
+            images = self.answer(torch, {word: filled[ROLE[word]] for word in self.names})
+            image, eps = numbers(images[-1 if zeroed == "queries" else 0])
+            sides.append((image[:, 0] if image.ndim == 4 else image)[:, rows])
+        if not all(np.isfinite(side).all() for side in sides):
+            raise self.unfit("gives numbers that are not finite")
+        return sides[0], sides[-1], eps
+
+    def answer(self, torch: Any, arguments: dict[str, Any]) -> list[Any]:
+        """What it makes of tensors: one of their shape, or one for queries and one for keys."""
+        shape = next(tuple(v.shape) for word, v in arguments.items() if ROLE[word] in VECTORS)
         try:
             with torch.no_grad():
                 answer = self.call(**arguments)
         except FAULTS as error:
             raise self.unfit(f"raised {words_of(error)} for vectors {shape}") from error
-        several = list(answer) if isinstance(answer, tuple | list) else [answer]
-        images = [x for x in several if isinstance(x, torch.Tensor) and x.shape == shape][:2]
-        if not images or images[0] is not several[0]:
+        images = list(answer) if isinstance(answer, tuple | list) else [answer]
+        images = [image for image in images[:2] if tuple(getattr(image, "shape", ())) == shape]
+        if not images:
             raise self.unfit(f"gives nothing of the shape {shape} that it is given")
         return images
-
-    def images(self, torch: Any, x: np.ndarray, positions: np.ndarray) -> Images:
-        """Images of vectors (batch, n, d) that stand at some positions."""
-        rows: Any = slice(None)
-        if not takes_places(self.names):
-            rows, sequence = positions, np.zeros((len(x), int(positions.max()) + 1, x.shape[2]))
-            sequence[:, rows] = x
-            x = sequence
-        heads, axes = self.order.find("h"), ["bsd".index(a) for a in self.order.replace("h", "")]
-        kind = {"dtype": self.example.dtype, "device": self.example.device}
-        vectors_in = torch.as_tensor(np.transpose(x, axes).copy(), **kind)
-        vectors_in = vectors_in if heads < 0 else vectors_in.unsqueeze(heads)
-        parts = self.answer(torch, vectors_in, positions)
-        flat = [numbers(part if heads < 0 else part.squeeze(heads)) for part in parts]
-        query, key = (np.transpose(flat[k][0], np.argsort(axes))[:, rows] for k in (0, -1))
-        if not (np.isfinite(query).all() and np.isfinite(key).all()):
-            raise self.unfit("gives numbers that are not finite")
-        return query, key, flat[0][1]
 
 
 @dataclass(frozen=True)
@@ -116,38 +103,6 @@ class Turn:
     seconds: np.ndarray
 
 
-def takes_places(names: list[str]) -> bool:
-    """Whether code is given the positions of what it turns, as numbers or as their waves."""
-    return bool(roles_of(names) & {*PLACES, "waves"})
-
-
-def rope_waves(torch: Any, positions: np.ndarray, like: Any) -> dict[str, Any]:
-    """Cosines and sines of rope as Hugging Face and Llama's own code lay them out."""
-    d = like.shape[-1]
-    angles = np.multiply.outer(positions.astype(float), BASE ** -(np.arange(0, d, 2) / d))
-    angle = torch.as_tensor(angles, device=like.device)
-    halves = torch.cat([angle, angle], -1)[None]
-    turns = torch.polar(torch.ones_like(angle), angle).to(torch.complex64)
-    cos, sin = halves.cos().to(like.dtype), halves.sin().to(like.dtype)
-    return {"cos": cos, "sin": sin, "freqs_cis": turns}
-
-
-def with_order(code: VectorMap, torch: Any) -> VectorMap:
-    """The code, with the axis of the sequence along which images run; by its names if none."""
-    roles = roles_of(code.names)
-    order = "bhsd" if "queries" in roles else "bsd"
-    order = "bshd" if {"xq", "xk"} & {*code.names} else order
-    code = replace(code, order=order)
-    if takes_places(code.names):
-        return code
-    n, d = min(5, code.request.length), code.request.d
-    shape = (2, 3, n, d) if len(order) == 4 else (2, n, d)
-    vectors_in = torch.ones(shape, dtype=code.example.dtype, device=code.example.device)
-    image, _ = numbers(code.answer(torch, vectors_in, np.arange(n))[0])
-    axes = [axis for axis in range(image.ndim - 1) if np.ptp(image, axis=axis).any()]
-    return replace(code, order=ORDERS[image.ndim][axes[0]]) if len(axes) == 1 else code
-
-
 def rotation_codes(
     code: VectorMap, torch: Any
 ) -> tuple[np.ndarray, float, list[Finding], Operator] | None:
@@ -155,7 +110,7 @@ def rotation_codes(
 
     Codes are the columns of pairs in the image of a vector that is 1 at the first of each.
     """
-    code, d, length = with_order(code, torch), code.request.d, code.request.length
+    d, length = code.request.d, code.request.length
     probed = min(PROBED, length, 2**26 // d**2)
     if probed < 2:
         raise code.unfit("turns vectors: two positions at least are needed to see it")
@@ -166,9 +121,10 @@ def rotation_codes(
     if kinds == ["still", "still"]:
         return None
     if "other" in kinds:
+        side = "queries" if kinds[0] == "other" else "keys"
         raise code.unfit(
-            f"multiplies {'queries' if kinds[0] == 'other' else 'keys'} by what depends on the "
-            "position, and does not turn pairs of columns: unit vectors do not stay orthogonal"
+            f"changes {side} with the position, and not by turning pairs of columns: unit vectors "
+            "do not stay orthogonal"
         )
     moving = kinds.index(next(kind for kind in kinds if kind != "still"))
     vector = np.zeros((1, length, d))
@@ -185,20 +141,12 @@ def rotation_codes(
 
 def findings_on(code: VectorMap, turns: list[Turn]) -> list[Finding]:
     """What is said of code that turns."""
-    notes = [finding("turns-its-input", axes=", ".join(AXES[axis] for axis in code.order))]
-    notes += axis_findings(code.code, code.order.index("s")) if len(code.order) == 3 else []
-    kinds = {turn.kind for turn in turns}
-    if "waves" in roles_of(code.names):
-        if "layouts-mixed" in kinds:  # laid out here
-            raise code.unfit("takes cosines and sines in another layout than halves")
-        notes.append(finding("waves-given", base=BASE))
-    if "lost-minus" in kinds:
+    notes = [finding("turns-its-input", axes=code.axes)]
+    if any(turn.kind == "lost-minus" for turn in turns):
         notes.append(finding("lost-minus"))
-    if "layouts-mixed" in kinds:
-        turn = next(turn for turn in turns if turn.kind == "layouts-mixed")
-        turned = "neighbours" if turn.seconds[0] == turn.firsts[0] + 1 else "halves"
-        laid = "halves" if turned == "neighbours" else "neighbours"
-        notes.append(finding("not-a-rotation", "code", turned=turned, laid=laid))
+    for turn in [turn for turn in turns if turn.kind == "layouts-mixed"][:1]:
+        layouts = ["halves", "neighbours"][:: -1 if turn.seconds[0] == turn.firsts[0] + 1 else 1]
+        notes.append(finding("not-a-rotation", "code", turned=layouts[0], laid=layouts[1]))
     return notes
 
 

@@ -1,81 +1,53 @@
-"""What user code may do to this process: print to stderr, draw and warn; the rest is undone.
+"""What user code may do to this process: print to stderr and draw.
 
-Not held: what ends or stops the process from compiled code, threads that go on, handlers of
-`atexit`, and objects of other modules that it replaces.
+Not held: what ends or stops the process from compiled code, processes and threads that go on,
+handlers of `atexit`, and objects of other modules that it replaces.
 """
 
 import contextlib
 import os
 import random
 import sys
-import warnings
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
-from pefourier.encodings.encoding import Finding
-from pefourier.encodings.findings import finding
 from pefourier.errors import PefourierError, shown
-
-MOST_WARNINGS = 3
 
 
 @contextlib.contextmanager
-def sandboxed(spec: str, seed: int | None = None) -> Iterator[list[Finding]]:
-    """Run user code; its warnings become findings.
+def sandboxed(spec: str, seed: int | None = None) -> Iterator[None]:
+    """Run user code, whose prints go to stderr, by the descriptor as by `sys.stdout`.
 
-    What it prints goes to stderr, by the descriptor as by `sys.stdout`; the working directory,
-    stdout and generators of random numbers are then what they were; a process that it forks ends
-    here, and `os._exit` is an error.
+    Working directory, stdout and generators of random numbers are then what they were, and
+    `os._exit` is an error.
     """
-    process, leave, findings = os.getpid(), os._exit, []
-    folder = os.open(".", os.O_RDONLY)
+    leave = os._exit
 
     def refuse(status: int = 0) -> None:
-        if os.getpid() != process:
-            leave(status)
         raise PefourierError(f"{shown(spec)} ends the process by os._exit({status}); take that out")
 
     os._exit = refuse
     try:
-        with stdout_to_stderr(), seeded(seed), warnings.catch_warnings(record=True) as caught:
-            yield findings
+        with contextlib.chdir("."), stdout_to_stderr(), seeded(seed):
+            yield
     finally:
         os._exit = leave
-        if os.getpid() != process:
-            leave(0)
-        os.chdir(folder)
-        os.close(folder)
-    for warning in caught[:MOST_WARNINGS]:
-        values = {"type": warning.category.__name__, "message": shown(str(warning.message))}
-        findings.append(finding("code-warns", **values))
 
 
 @contextlib.contextmanager
 def stdout_to_stderr() -> Iterator[None]:
-    """Send what is written to stdout to stderr; a stdout that is closed meanwhile is opened again.
-
-    Where the process has none, none is made.
-    """
-    out = sys.stdout
-    try:
-        out.flush()
-        descriptor = os.dup(1)
-    except (AttributeError, OSError):  # there is none, or it is full: the answer will say so
-        with contextlib.redirect_stdout(sys.stderr):
-            yield
-        return
-    try:
-        with contextlib.suppress(OSError):
+    """Send what is written to stdout to stderr, where the process has a stdout."""
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(contextlib.redirect_stdout(sys.stderr))
+        with contextlib.suppress(AttributeError, OSError):  # there is none, or it is full
+            sys.__stdout__.flush()
+            descriptor = os.dup(1)
+            stack.callback(os.close, descriptor)
+            stack.callback(os.dup2, descriptor, 1)
             os.dup2(2, 1)
-        with contextlib.redirect_stdout(sys.stderr):
-            yield
-    finally:
-        os.dup2(descriptor, 1)
-        os.close(descriptor)
-        if out.closed:
-            sys.stdout = open(1, "w", encoding=out.encoding, closefd=False)
+        yield
 
 
 @contextlib.contextmanager
@@ -99,10 +71,10 @@ def seeded(seed: int | None) -> Iterator[None]:
 @contextlib.contextmanager
 def evaluating(module: Any) -> Iterator[None]:
     """Run a module in evaluation mode, and put it back into training where it was."""
-    modules = [] if isinstance(module, type) or not hasattr(module, "modules") else module.modules()
-    before = [(part, part.training) for part in modules]
-    for part, _ in before:
-        part.training = False
+    is_module = hasattr(module, "modules") and not isinstance(module, type)
+    before = [(part, part.training) for part in (module.modules() if is_module else ())]
+    if is_module:
+        module.eval()
     try:
         yield
     finally:
@@ -123,8 +95,7 @@ def as_user_error(doing: str) -> Iterator[None]:
 
 def words_of(error: BaseException) -> str:
     """The type of an exception and its text, as far as it has any."""
-    try:
+    text = ""
+    with contextlib.suppress(ValueError, TypeError, AttributeError):  # of its own __str__
         text = shown(str(error))
-    except Exception:  # its own __str__ fails
-        text = "that cannot be shown"
-    return f"{type(error).__name__}: {text}"
+    return f"{type(error).__name__}: {text or 'that cannot be shown'}"

@@ -10,40 +10,30 @@ Files are written whole or not at all. `pefourier.encodings.sources.formats` kno
 `pefourier.encodings.sources.arrays` what may be loaded.
 """
 
-import io
 import math
 import os
 import re
-import select
-import stat
-import struct
-import sys
 import warnings
-import zipfile
-import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
-from typing import Any, BinaryIO, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
 from pefourier.encodings.checks import reshaping
-from pefourier.encodings.encoding import in_rows
-from pefourier.encodings.sources.arrays import EPS, MEMORY, Stored
-from pefourier.encodings.sources.formats import HEAD, NPY_MAGIC, READERS, WRITERS
+from pefourier.encodings.encoding import in_rows, is_bias
+from pefourier.encodings.sources.arrays import EPS, Stored
+from pefourier.encodings.sources.formats import DAMAGED, READERS
+from pefourier.encodings.sources.open_files import check_regular, open_table
+from pefourier.encodings.sources.writers import WRITERS
 from pefourier.errors import PefourierError, shown, unknown
 from pefourier.files import (
     check_suffix,
-    in_place,
     label,
-    missing,
-    os_errors,
     reason,
-    status_of,
-    suffix_among,
     suffix_of,
     write_whole,
 )
@@ -53,19 +43,6 @@ POSITIONS = re.compile(  # of arrays, as models name them
 )
 CODES = "codes"  # name of a table that has none
 LIST = 2**29  # bytes that a row of numbers may take: 2^26 positions
-PATIENCE = 5.0  # seconds to wait for somebody to write to a named pipe
-STREAMED = ("", ".npy", ".csv")  # suffixes of what is awaited in a pipe as other programs do
-FAULTS = (
-    ValueError,
-    MemoryError,
-    OSError,
-    EOFError,
-    RuntimeError,  # an encrypted .npz
-    zipfile.BadZipFile,
-    zlib.error,
-    struct.error,
-    *((zipfile.lzma.LZMAError,) if zipfile.lzma else ()),  # not every Python has it
-)
 T = TypeVar("T")
 
 
@@ -81,10 +58,10 @@ class ArrayFile:
     def load(self, name: str, dtype: str | None = None, **how: Any) -> np.ndarray:
         """An array through the gate: see `Stored.load`."""
         act = partial(self.arrays[name].load, self.label, name, dtype, **how)
-        return told(act, self.label, self.suffix, self.advice)
+        return parse_or_refuse(act, self.label, self.suffix, self.advice)
 
 
-def told(act: Callable[[], T], file: str, suffix: str, advice: str) -> T:
+def parse_or_refuse(act: Callable[[], T], file: str, suffix: str, advice: str) -> T:
     """What a parser gives, without its warnings; what is wrong with its file is one line."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about files that are refused or fine
@@ -92,7 +69,7 @@ def told(act: Callable[[], T], file: str, suffix: str, advice: str) -> T:
             return act()
         except PefourierError:
             raise
-        except FAULTS as error:
+        except DAMAGED as error:
             raise PefourierError(
                 f"{file} is not a readable {suffix} file: {reason(error)}; {advice}"
             ) from error
@@ -151,7 +128,7 @@ def read_named_table(path: str, key: str | None = None) -> NamedTable:
         stored = file.arrays[names[0]]
         parts = [file.load(name, float_type(stored.kind), mapping=True) for name in names]
         table, paired = in_rows(parts[0] if len(parts) == 1 else np.stack(parts, axis=-1))
-        if table.ndim != 2:
+        if table.ndim != 2 and not is_bias(table.shape):
             raise no_table(stored, choose_array(file.arrays, key, file.label), file.label)
         chosen = not key and len(names) == 1 < sum(entry.is_table for entry in file.arrays.values())
         eps = EPS.get(stored.kind, EPS["float64"])
@@ -182,7 +159,7 @@ def read_numbers(spec: str) -> np.ndarray:
             contents = names_and_shapes({name: file.arrays[name] for name in names})
             way_out = "; name one as PATH#NAME" if len(names) > 1 else ""
             raise PefourierError(f"{file.label} holds {contents}; a list has one column{way_out}")
-        numbers = file.load(names[0], "float64", most=LIST)
+        numbers = file.load(names[0], "float64", limit=LIST)
         return numbers.reshape(shape if table else -1)
 
 
@@ -198,81 +175,8 @@ def open_arrays(
         check_regular(path)
     stream, suffix = open_table(path, suffix)
     with stream:
-        arrays = told(partial(READERS[suffix], stream), label(path), suffix, advice)
+        arrays = parse_or_refuse(partial(READERS[suffix], stream), label(path), suffix, advice)
         yield ArrayFile(label(path), suffix, advice, arrays)
-
-
-def check_regular(path: str) -> None:
-    """Refuse a folder, a pipe and a device."""
-    status = status_of(path)
-    if status is None:
-        raise missing(path)
-    if not stat.S_ISREG(status.st_mode):
-        kind = "folder" if stat.S_ISDIR(status.st_mode) else "pipe or a device"
-        raise PefourierError(f"{shown(path)} is a {kind}; put a file there, to be read twice")
-
-
-def open_table(path: str, suffix: str | None = None) -> tuple[BinaryIO, str]:
-    """A seekable stream of the file's bytes, and the suffix of the reader to give it to."""
-    if path == "-":
-        if sys.stdin is None:
-            raise PefourierError("standard input is closed; pipe a table into it or name a file")
-        return read_pipe(sys.stdin.buffer, path)
-    status = status_of(path)
-    if status is None:
-        raise missing(path)
-    spelled = suffix or suffix_of(path)
-    with os_errors("read", path):
-        if not in_place(path, status):
-            suffix = suffix or suffix_among(path, READERS)
-            if suffix == ".csv" and status.st_size > MEMORY // 8:
-                raise too_large(path, MEMORY // 8)
-            return open(path, "rb"), suffix
-        if stat.S_IFMT(status.st_mode) in (stat.S_IFREG, stat.S_IFIFO, stat.S_IFSOCK):
-            awaited = stat.S_ISFIFO(status.st_mode) and spelled not in STREAMED
-            descriptor = os.open(path, os.O_RDONLY | (os.O_NONBLOCK if awaited else 0))
-            with open(descriptor, "rb") as pipe:
-                first = await_writer(descriptor, path) if awaited else b""
-                stream, sniffed = read_pipe(pipe, path, first)
-            return stream, spelled if spelled in READERS else sniffed
-    kind = "folder" if stat.S_ISDIR(status.st_mode) else "device"
-    raise PefourierError(f"{shown(path)} is a {kind}; name a file: {', '.join(READERS)}")
-
-
-def await_writer(descriptor: int, path: str) -> bytes:
-    """Wait for somebody who writes to a named pipe, but not for ever; what was read meanwhile."""
-    poll, first = select.poll(), b""
-    poll.register(descriptor, select.POLLIN)
-    if not poll.poll(1000 * PATIENCE):
-        with suppress(BlockingIOError):  # somebody is there and takes his time
-            first = os.read(descriptor, 1)
-            if not first:
-                raise PefourierError(f"{shown(path)} is a pipe nobody writes to; put a file there")
-    os.set_blocking(descriptor, True)
-    return first
-
-
-def read_pipe(pipe: BinaryIO, path: str, first: bytes = b"") -> tuple[io.BytesIO, str]:
-    """What a pipe holds after its first bytes, and the suffix that these point to."""
-    with os_errors("read", path):
-        chunk = first + pipe.read(HEAD)
-        suffix = ".npy" if chunk.startswith(NPY_MAGIC) else ".csv"
-        if suffix == ".csv" and b"\0" in chunk and suffix_of(path) not in READERS:
-            raise PefourierError(f"{label(path)} is neither a .npy nor a .csv table; name a file")
-        limit = MEMORY if suffix == ".npy" else MEMORY // 8
-        stream = io.BytesIO()
-        while chunk:
-            stream.write(chunk)
-            if stream.tell() > limit:
-                raise too_large(path, limit)
-            chunk = pipe.read(2**20)
-        stream.seek(0)
-        return stream, suffix
-
-
-def too_large(path: str, limit: int) -> PefourierError:
-    """The error for more bytes than can be read as a whole."""
-    return PefourierError(f"{label(path)} gives more than {limit} bytes; write them to a .npy file")
 
 
 def choose_array(arrays: Mapping[str, Stored], key: str | None, file: str) -> str:
@@ -280,6 +184,7 @@ def choose_array(arrays: Mapping[str, Stored], key: str | None, file: str) -> st
     if key is None:
         tables = [name for name, stored in arrays.items() if stored.is_table]
         tables = tables or [name for name, stored in arrays.items() if stored.may_be_pairs]
+        tables = tables or [name for name, stored in arrays.items() if is_bias(stored.shape)]
         by_name = [name for name in tables if POSITIONS.search(name)]
         tables = by_name if len(by_name) == 1 else tables
         if len(tables) > 1:
@@ -289,7 +194,7 @@ def choose_array(arrays: Mapping[str, Stored], key: str | None, file: str) -> st
         if key is None:
             raise PefourierError(f"{file} holds no table (n, d), but {names_and_shapes(arrays)}")
     stored = arrays[find_array(arrays, key, file)]
-    if not (stored.is_table or stored.may_be_pairs):
+    if not (stored.is_table or stored.may_be_pairs or is_bias(stored.shape)):
         raise no_table(stored, key, file)
     return key
 

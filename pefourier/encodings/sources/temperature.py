@@ -55,6 +55,10 @@ def known_temperature(model: ModelConfig) -> tuple[str, float, int, int] | None:
             return None
         known = Section(model.config.label, own)
         return "without positions", known.number("attn_scale"), known.count("floor_scale"), 1
+    if model.kind == "params.json":
+        section, key = model.config.section("llama_4_scaling"), "beta"
+        scale, before = section.number(key), section.count("original_max_position_embeddings")
+        return ("all", scale, before, 0) if scale and before else None
     section = model.config.section(model.rope_key)
     if not section.values:
         section = Section(model.rope_key, model.row.get("rope", {}))

@@ -119,7 +119,7 @@ def load_part(
             f"{file.label} holds Python objects; save numbers, or names as "
             "np.array(names, dtype=str)"
         )
-    return file.load(name, dtype, text=text, most=memory_limit())
+    return file.load(name, dtype, text=text, limit=memory_limit())
 
 
 def read_list(path: Path) -> list[dict[str, str]]:
@@ -137,7 +137,7 @@ def read_list(path: Path) -> list[dict[str, str]]:
         return [{k: v for k, v in row.items() if k and isinstance(v, str)} for row in rows]
 
     tables.check_regular(str(path))
-    return tables.told(parse, label(str(path)), ".csv", AGAIN)
+    return tables.parse_or_refuse(parse, label(str(path)), ".csv", AGAIN)
 
 
 def read_archives(paths: Sequence[Path]) -> Iterator[tuple[str, Recording]]:

@@ -21,7 +21,7 @@ import numpy as np
 
 from pefourier.encodings.domain import EVEN
 from pefourier.encodings.sources.formats import reads_as_number
-from pefourier.encodings.sources.tables import check_regular, told
+from pefourier.encodings.sources.tables import check_regular, parse_or_refuse
 from pefourier.errors import PefourierError, shown, unknown
 from pefourier.files import label as name_of_file
 from pefourier.train.data import recordings, split
@@ -81,7 +81,7 @@ def read_long(path: Path, columns: str | None = None) -> LongTable:
     roles = parse_columns(columns)
     check_regular(str(path))
     label = name_of_file(str(path))
-    head, rows, lines = told(lambda: parse_lines(path), label, ".csv", "write it again")
+    head, rows, lines = parse_or_refuse(lambda: parse_lines(path), label, ".csv", "write it again")
     known, channels = roles_of_columns(path, head, roles)
     cells = {role: np.array([row[at].strip() for row in rows]) for role, at in known.items()}
     empty = LongTable(path, cells, np.zeros(0), np.zeros(0), lines, ())

@@ -9,22 +9,11 @@ import pytest
 from stored import HEADER, npy_bytes, put
 
 from pefourier.encodings.sources import arrays
-from pefourier.encodings.sources.arrays import Extent, Stored
+from pefourier.encodings.sources.arrays import Stored
 from pefourier.encodings.sources.tables import open_arrays, read_numbers
 from pefourier.errors import PefourierError
 
 NOT_PLAIN = {"O": "object", "M8[s]": "datetime64[s]", "c16": "complex128", "i4,f8": "void96"}
-
-
-@pytest.mark.parametrize("descr", [*NOT_PLAIN, "U0", "S0"])
-def test_only_plain_numbers_are_made_of_bytes(descr):
-    """Whoever asks: what lies behind every reader refuses pointers too."""
-    put("x.npy", b"A" * 64)
-    pointers = Extent((1,), np.dtype(descr), 0)
-    with open("x.npy", "rb") as stream:
-        for read in (pointers.copied, pointers.mapped):
-            with pytest.raises(ValueError, match="plain numbers"):
-                read(stream)
 
 
 @pytest.mark.parametrize(("descr", "kind"), NOT_PLAIN.items())

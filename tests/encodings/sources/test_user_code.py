@@ -5,7 +5,6 @@ import os
 import random
 import subprocess
 import sys
-import warnings
 from pathlib import Path
 
 import numpy as np
@@ -233,9 +232,8 @@ def errors_of(enc):
     return [f.code for f in enc.findings if f.severity == "error"]
 
 
-RIGHT = "by_name of_positions from_five other_names rows made table Right CodesOnly NoSizes"
-RIGHT += " XAndCodes SumAndCodes FixedLength ByLongest ByIds ByPositions ByLength ByTime"
-RIGHT += " ByCoordinates Length Both instance Right(max_len=100) by_name(64,100)"
+RIGHT = "by_name from_five other_names rows made table Right CodesOnly NoSizes FixedLength"
+RIGHT += " ByLongest Both instance"
 
 
 @pytest.mark.parametrize("name", RIGHT.split())
@@ -253,7 +251,6 @@ FINDINGS = [  # name, findings, whether codes are the sinusoidal ones
     ("SecondSaid", [("batch-axis", "error")], True),
     ("SecondSwitch", [("batch-axis", "error")], True),
     ("FirstAndWrong", [("batch-axis", "error")], False),
-    ("Flat", [("batch-axis", "error")], False),
     ("Differ", [("batch-axis", "error")], True),
     ("DropoutOn", [("changes-between-calls", "error")], False),
     ("Rescaled", [("changes-between-calls", "error")], False),
@@ -281,8 +278,10 @@ def test_codes_along_the_batch_fail_a_strict_check(run, user, name):
 
 REFUSED = [  # name, and whether a wrapper is printed
     *[(name, True) for name in "transposed by_base Tokens Channels Factors Two Whole".split()],
-    *[(name, True) for name in "Numbers Config".split()],
-    *[(name, False) for name in "fails words missing table( table(1,2,3,4)".split()],
+    *[(name, True) for name in "Numbers Config Flat XAndCodes SumAndCodes Length".split()],
+    *[(name, True) for name in "of_positions ByIds ByPositions ByLength ByTime".split()],
+    *[(name, True) for name in "ByCoordinates".split()],
+    *[(name, False) for name in "fails words missing table(1,2)".split()],
 ]
 
 
@@ -298,9 +297,18 @@ def test_what_fits_none_is_refused_in_a_line_and_a_wrapper_is_printed(run, user,
         assert max(sys.modules[user].Numbers.SEEN) <= 2 * 5 * D
 
 
-def test_a_module_without_input_must_have_the_length(user):
-    assert len(load(f"py:{user}:Whole", 5000, D)) == 5000
-    assert len(load(f"py:{user}:Length", 6000, D)) == 6000
+WRAPPED = ["of_positions", "ByIds", "ByPositions", "ByLength", "ByTime", "Whole"]
+
+
+@pytest.mark.parametrize("name", WRAPPED)
+def test_the_wrapper_of_what_asks_for_positions_runs(user, tmp_path, name):
+    with pytest.raises(PefourierError) as error:
+        load(f"py:{user}:{name}", LENGTH, D)
+    (wrapper,) = error.value.__notes__
+    wrapper = wrapper.replace("Whole(d_model=d)", "Whole(d_model=d, max_len=length)")
+    (tmp_path / f"wrapped_{user}.py").write_text(wrapper)
+    table = load(f"py:wrapped_{user}:codes", LENGTH, D).table()
+    np.testing.assert_allclose(table, load("sinusoidal", LENGTH, D).table(), atol=2e-5)
 
 
 SIZES = [(lambda m: m.instance, (80, 64)), (lambda m: m.embedding, (512, 64))]
@@ -355,14 +363,8 @@ def test_code_that_draws_is_the_same_for_a_seed():
     assert not pefourier.check(lambda length, d: np.ones((length, d))).faithful
 
 
-def test_arguments_that_cannot_be_read_are_refused():
-    for text in ("(", "(d=", "(d=x)", "(d=1) + 1", "(*[1])", "(d=__import__('os'))"):
-        with pytest.raises(PefourierError, match="cannot read the arguments of"):
-            load(f"py:module:Class{text}", LENGTH, D)
-
-
 HOSTILE = """
-import os, sys, warnings
+import os, sys
 import numpy as np
 
 class Silent(Exception):
@@ -395,21 +397,10 @@ def closes(n, d):
     os.close(1)
     return sines(n, d)
 
-def shuts(n, d):
-    sys.__stdout__.close()
-    return sines(n, d)
-
 def moves(n, d):
     os.chdir("elsewhere")
     return sines(n, d)
 
-def forks(n, d):
-    os.fork()
-    return sines(n, d)
-
-def warns(n, d):
-    warnings.warn("an old way")
-    return sines(n, d)
 """
 
 
@@ -444,17 +435,9 @@ def test_hostile_code_ends_in_one_line(hostile):
 
 
 def test_hostile_code_leaves_the_answer_alone(hostile, tmp_path):
-    names = ["writes", "closes", "shuts", "moves", "forks"]
+    names = ["writes", "closes", "moves"]
     done = hostile(names, "-S", "9", "--d", "4", "--json", "--plot", "t.png")
     assert done.returncode == 0
-    assert [one["verdict"] for one in json.loads(done.stdout)["results"]] == ["injective"] * 5
+    assert [one["verdict"] for one in json.loads(done.stdout)["results"]] == ["injective"] * 3
     assert done.stderr == "not JSON"
     assert (tmp_path / "t.png").stat().st_size > 9
-
-
-def test_warnings_of_code_are_findings(tmp_path):
-    (tmp_path / "warning_code.py").write_text(HOSTILE)
-    with warnings.catch_warnings():
-        warnings.simplefilter("default")
-        enc = load("py:warning_code:warns", 9, 4)
-    assert [f.code for f in enc.findings] == ["code-warns"]

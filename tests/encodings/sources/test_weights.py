@@ -11,9 +11,9 @@ from rotary_modules import config_class, quiet
 from stored import safetensors
 
 from pefourier.analysis import faithful
-from pefourier.analysis.context import table_of_config
-from pefourier.answers.table_reach import last_bucket
+from pefourier.analysis.context import last_bucket
 from pefourier.encodings import load
+from pefourier.encodings.model_positions import table_of_config
 from pefourier.encodings.sources.weights import is_formula
 from pefourier.errors import PefourierError
 

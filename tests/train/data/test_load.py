@@ -175,7 +175,7 @@ NOT_READ = "' is not a readable .npz file: its header does not describe an array
         (
             "X",
             npy_bytes(HEADER.replace(b"(5, 3)", b"(10000000000,)"), bytes(80)),
-            "its shape (10000000000,) of float64 needs 80000000000 bytes, 80 are there; write it",
+            "its shape (10000000000,) needs 80000000000 bytes, 80 are there; write it",
         ),
         (
             "X",

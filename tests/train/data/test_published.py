@@ -305,7 +305,7 @@ def test_all_recordings_together_fit_into_the_machine(tmp_path, rng, monkeypatch
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("0,1\n2,x\n", "line 2, column 2 is 'x', not a number"),
+        ("0,1\n2,x\n", "could not convert string 'x' to float64 at row 1, column 2."),
         ("", "it has no line of numbers separated by commas"),
     ],
 )

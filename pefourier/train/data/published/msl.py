@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from pefourier.encodings.sources.tables import told
+from pefourier.encodings.sources.tables import parse_or_refuse
 from pefourier.errors import PefourierError, shown
 from pefourier.files import label
 from pefourier.train.data import recordings
@@ -42,7 +42,7 @@ def read_files(folder: Path) -> Iterator[tuple[str, recordings.Recording]]:
         parts = [read_channel(folder / part, name) for part in ("train", "test")]
         events = own[name].get("anomaly_sequences", "")
         act = partial(label_events, name, events, len(parts[1]))
-        yield name, (*parts, told(act, file, ".csv", recordings.AGAIN))
+        yield name, (*parts, parse_or_refuse(act, file, ".csv", recordings.AGAIN))
 
 
 def read_channel(folder: Path, name: str) -> np.ndarray:

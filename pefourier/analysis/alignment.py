@@ -1,0 +1,217 @@
+"""How does one table lead to another? Order, signs and scale of columns, an offset in rows.
+
+Conventions
+-----------
+Tables are (n, d), `allowed` the differences that rounding explains, shape (n, d) or (n, 1). Column
+j of b is `scale` · signs[j] · column columns[j] of a, `offset` rows further on in a. The weakest
+relation is a rotation, by which all inner products are kept: their geometry.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from pefourier.encodings.columns import changes_by_name
+from pefourier.encodings.encoding import BLOCK, largest_number, row_blocks, unit_of
+from pefourier.geometry.duplicates import first_duplicate
+
+FEW = 64  # rows in which a match of columns is looked for first
+PROBES = 8  # random directions in which inner products are compared
+SUMS_EPS = 8 * 2.0**-52  # to which sums of squares in float64 are known
+EXPLAINED = 0.1  # of the differences of entries: more is left, and a rotation explains nothing
+SQUARES_EPS = 1e-12  # of those sums, by which small differences are told
+
+
+def find_transformation(
+    a: np.ndarray, b: np.ndarray, allowed: np.ndarray, eps: float
+) -> tuple[dict | None, float]:
+    """What leads from a to b, or None, and the largest difference left."""
+    if not a.any() or not b.any():
+        return None, 0.0
+    for offset in candidate_offsets(a, b, allowed.max() / largest_number(a)):
+        rows = np.maximum(*overlap(allowed, allowed, offset))
+        unknown = b[: max(-offset, 0)]  # zeros need no explanation
+        if (abs(offset) if unknown.any() or offset > 0 else 0) > max(1, len(a) // 4):
+            continue
+        by, left = find_columns(*overlap(a, b, offset), rows, eps)
+        if by is not None:
+            by |= {"offset": offset} if offset else {}
+            by |= {"zero_rows": len(unknown)} if len(unknown) and not unknown.any() else {}
+            return by, left
+    by, left = find_columns(a[::-1], b, np.maximum(allowed, allowed[::-1]), eps)
+    if by is not None:
+        return {"rows": "reversed"} | by, left
+    return find_rotation(a, b, allowed, eps)
+
+
+def find_row_order(a: np.ndarray, b: np.ndarray, allowed: np.ndarray) -> tuple[dict | None, float]:
+    """Whether the rows of a, all distinct, are those of b in another order, and what is left."""
+    weights = np.random.default_rng(0).standard_normal(a.shape[1])
+    own, other = np.argsort(a @ weights, kind="stable"), np.argsort(b @ weights, kind="stable")
+    limit = np.broadcast_to(allowed, a.shape)
+    left = np.abs(a[own] - b[other])
+    distinct = len(np.unique(first_duplicate(a))) == len(a)
+    if not distinct or not (left <= np.maximum(limit[own], limit[other])).all():
+        return None, 0.0
+    return {"rows": "permuted"}, float(left.max())
+
+
+def find_columns(
+    x: np.ndarray, y: np.ndarray, allowed: np.ndarray, eps: float, digits: int = 6
+) -> tuple[dict | None, float]:
+    """The order of columns, signs and scale that lead from x to y, and what they leave.
+
+    A scale of so many digits was chosen, if rounding to `eps` explains what it has beyond them.
+    """
+    scale = np.sqrt((y**2).sum() / ((x**2).sum() or np.inf))  # pairwise sums, to a few eps
+    if scale == 0:
+        return None, 0.0
+    short = 1.0 if abs(scale - 1) <= eps else float(f"{scale:.{digits}g}")
+    scale = short if abs(scale - short) <= max(eps, SUMS_EPS) * scale else float(scale)
+    rows = allowed * scale
+    for columns, signs in column_maps(x, y, rows, scale):
+        left = largest_left(x, y, rows, columns, signs * scale)
+        if left is not None:
+            return describe_transformation(columns, signs, scale), left
+    return None, 0.0
+
+
+def largest_left(
+    x: np.ndarray, y: np.ndarray, allowed: np.ndarray, columns: np.ndarray, factors: np.ndarray
+) -> float | None:
+    """The largest difference of y and columns of x times factors; None where one is too large."""
+    worst, limits = 0.0, allowed if allowed.shape[1] == 1 else allowed[:, columns]
+    for rows in row_blocks(len(x), BLOCK, x.shape[1]):
+        left = np.abs(x[rows][:, columns] * factors - y[rows])
+        if not (left <= limits[rows]).all():
+            return None
+        worst = max(worst, float(left.max()))
+    return worst
+
+
+def overlap(a: np.ndarray, b: np.ndarray, offset: int) -> tuple[np.ndarray, np.ndarray]:
+    """Rows of a and b that belong together when b[s] comes from a[s + offset]."""
+    n = len(a)
+    return (a[offset:], b[: n - offset]) if offset >= 0 else (a[: n + offset], b[-offset:])
+
+
+def candidate_offsets(a: np.ndarray, b: np.ndarray, allowed: float) -> Iterator[int]:
+    """Offsets at which a first row of one table is one of the other, up to order and signs.
+
+    `allowed` are differences that rounding explains, as a share of the largest number.
+    """
+    yield 0
+    for rows, other, sign in ((a, b, 1), (b, a, -1)):
+        apart = np.abs(signature(rows) - signature(other[:1])).max(axis=1)
+        length = np.linalg.norm(other[0])
+        near = 1e-6 + (4 * allowed * largest_number(other) / length if length else 0.0)
+        found = [int(s) for s in np.argsort(apart, kind="stable")[:4] if apart[s] <= near]
+        yield from (sign * s for s in found if 0 < s <= len(a) // 2)
+
+
+def signature(rows: np.ndarray) -> np.ndarray:
+    """What order, signs and scale of the columns leave of each row: sorted sizes, length 1."""
+    sizes = np.sort(np.abs(rows), axis=1)
+    length = np.linalg.norm(sizes, axis=1, keepdims=True)
+    return sizes / np.where(length > 0, length, 1.0)
+
+
+def column_maps(
+    a: np.ndarray, b: np.ndarray, allowed: np.ndarray, scale: float
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Candidates (columns, signs) with b = scale · a[:, columns] · signs.
+
+    Columns that fit where they stand stay. Where some do not, orders that have a name come first:
+    of many slow columns several may suit a place. Others are matched by their products with random
+    weights in order of size; few rows serve first, where phases are hardly rounded.
+    """
+    n, d = a.shape
+    columns, signs = np.arange(d), np.ones(d)
+    same = fitting_columns(a, b, allowed, scale)
+    turned = fitting_columns(a, b, allowed, -scale) & ~same
+    signs[turned] = -1.0
+    rest = np.flatnonzero(~(same | turned))
+    if len(rest) == 0:
+        yield columns, signs
+        return
+    few = [x[:FEW] for x in (a, b, allowed)]
+    for order in changes_by_name(d).values():
+        if largest_left(*few, order, np.full(d, scale)) is not None:
+            yield order, np.ones(d)
+    for count in sorted({min(FEW, n), min(512, n), n}):
+        weights = np.random.default_rng(count).standard_normal(count)
+        p, q = ((weights @ x[:count])[rest] for x in (a, b))
+        columns[rest[np.argsort(np.abs(q))]] = rest[np.argsort(np.abs(p))]
+        own = sum(
+            np.einsum("ij,ij->j", a[rows][:, columns[rest]], b[rows][:, rest])
+            for rows in row_blocks(count, BLOCK, d)
+        )
+        signs[rest] = np.where(own < 0, -1.0, 1.0)
+        yield columns.copy(), signs.copy()
+
+
+def fitting_columns(a: np.ndarray, b: np.ndarray, allowed: np.ndarray, factor: float) -> np.ndarray:
+    """Whether each column of b is that of a times a factor."""
+    fits = np.ones(a.shape[1], bool)
+    for rows in row_blocks(len(a), BLOCK, a.shape[1]):
+        fits &= (np.abs(factor * a[rows] - b[rows]) <= allowed[rows]).all(axis=0)
+        if not fits.any():
+            break
+    return fits
+
+
+def describe_transformation(columns: np.ndarray, signs: np.ndarray, scale: float) -> dict:
+    """A transformation in words: only what differs from nothing done."""
+    by, d = {}, len(columns)
+    place = np.arange(d)
+    if (columns != place).any():
+        by["columns"] = columns.tolist()
+        found = [name for name, order in changes_by_name(d).items() if (order == columns).all()]
+        by |= {"layout": found[0]} if found else {}
+    if (signs < 0).any():
+        by["signs"] = signs.astype(int).tolist()
+    if scale != 1.0:
+        by["scale"] = scale
+    return by
+
+
+def products_with_probes(
+    a: np.ndarray, b: np.ndarray, allowed: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Inner products of rows of two tables, times random vectors, and what rounding explains."""
+    probes = np.random.default_rng(0).standard_normal((len(a), PROBES))
+    rounding = np.linalg.norm(allowed, axis=1)
+    lengths = np.linalg.norm(a, axis=1)
+    limit = rounding * np.linalg.norm(a) + lengths * np.linalg.norm(rounding)
+    return a @ (a.T @ probes), b @ (b.T @ probes), limit
+
+
+def find_rotation(
+    a: np.ndarray, b: np.ndarray, allowed: np.ndarray, eps: float
+) -> tuple[dict | None, float]:
+    """Whether all inner products agree up to one scale, and the largest relative difference seen.
+
+    Products with random vectors differ, where the inner products do, with probability one. Codes
+    are then one another's images under a rotation or reflection of the columns, which moves them
+    all: where half of them stand still, no rotation is looked for. Limits of products are those of
+    rounding at its worst, which noise may pass: so the best rotation (Schönemann, 1966) has to
+    leave a small part of what differs as it is.
+    """
+    moved = (np.abs(a - b) > allowed).any(axis=1)
+    if 2 * moved.sum() < len(a):
+        return None, 0.0
+    units = unit_of(a), unit_of(b)  # products of products are taken near 1
+    a, b, allowed = a * units[0], b * units[1], np.broadcast_to(allowed * units[0], a.shape)
+    scale = float(np.linalg.norm(b)) / float(np.linalg.norm(a))
+    for rows in (slice(FEW), slice(None)):  # phases of the first rows are hardly rounded
+        x, y, limit = products_with_probes(a[rows], b[rows] / scale, allowed[rows])
+        if (np.abs(x - y).max(axis=1) > 2 * limit).any():
+            return None, 0.0
+    share = 1 / (float(np.linalg.norm(a)) * float(np.linalg.norm(b)))
+    still = 1 - share * float(np.vdot(a, b))  # squares that are left where nothing is turned
+    turned = 1 - share * float(np.linalg.svd(a.T @ b, compute_uv=False).sum())  # and at the best
+    if turned > EXPLAINED**2 * still - SQUARES_EPS:
+        return None, 0.0
+    short = float(f"{scale * units[0] / units[1]:.6g}")
+    by = {"rotation": True} | ({"scale": short} if abs(short - 1) > eps else {})
+    return by, float(np.abs(x - y).max() / np.abs(x).max())

@@ -1,0 +1,454 @@
+r"""At which frequency does each pair of a rotation or of a table of its waves turn?
+
+Conventions
+-----------
+Pair i has the waves :math:`a \cos \omega_i (p + o)` and :math:`a \sin \omega_i (p + o)` at position
+p, omega in radians per position, signed; o is the offset and a the factor before the waves. Tables
+hold one wave or both, each once or twice, or the angles themselves. Frequencies of tables are
+fitted to ever farther rows; whether two pairs are the same is for their waves to say, to rounding.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+
+from pefourier.encodings.columns import Layout, split_pairs
+from pefourier.encodings.encoding import FLOAT64_EPS, Encoding, row_blocks
+from pefourier.geometry.precision import (
+    FLOAT32_EPS,
+    phase_errors,
+    phase_rounding,
+    stored_resolution,
+)
+
+BLOCK = 2**20  # waves that are compared at a time
+SAMPLE = 512  # rows that show what a table is
+NEAR = 1e-3  # of the factor: waves of 16 bits are farther off than that
+Part = Literal["both", "cos", "sin", "angles"]
+Waves = Callable[[np.ndarray], np.ndarray]  # positions (n,) to waves (n, m), complex
+
+
+@dataclass(frozen=True)
+class PairForm:
+    """Where a table has the waves of its pairs."""
+
+    part: Part
+    layout: Layout = "halves"  # of the two waves of a pair
+    copies: Layout | None = None  # where each wave stands twice: of the two that are one
+    first: Literal["cos", "sin"] = "cos"
+
+    def waves(self, table: np.ndarray) -> np.ndarray:
+        """Waves (n, m) of the rows of a table (n, d), NaN for a wave that it does not hold."""
+        table = np.asarray(table, dtype=float)
+        parts = split_pairs(table, self.layout) if self.part == "both" else (table,)
+        if self.copies is not None:
+            parts = tuple(split_pairs(part, self.copies)[0] for part in parts)
+        waves = np.full(parts[0].shape, np.nan + 1j * np.nan)
+        if self.part == "both":
+            waves.real, waves.imag = parts if self.first == "cos" else parts[::-1]
+        elif self.part == "sin":
+            waves.imag = parts[0]
+        else:
+            waves.real = parts[0]
+        return waves
+
+
+@dataclass(frozen=True, eq=False)
+class PairWaves:
+    """Pairs of a rotation, of an additive encoding of sinusoids, or of a table."""
+
+    omega: np.ndarray  # (m,) radians per position
+    factor: float
+    waves: Waves
+    length: int
+    eps: float  # of stored numbers; phases are of float32 or better
+    offset: float = 0.0
+    form: PairForm | None = None  # of a table
+    axis: tuple[str, ...] = ()  # that turns each pair, where there are several
+    repeats: int = 1  # rows of a table that have one angle
+    even: np.ndarray | None = None  # (m,) whether rows of a table are at even steps; None: all
+    rows: np.ndarray | None = None  # positions that are looked at; None: all
+    moved: float = 0.0  # positions by which code is ahead, whose waves are counted from its first
+
+    @property
+    def is_declared(self) -> bool:
+        """Whether frequencies are known, and not fitted."""
+        return self.form is None
+
+    @property
+    def has_angles(self) -> bool:
+        """Whether a table has angles in place of waves."""
+        return self.form is not None and self.form.part == "angles"
+
+
+@dataclass(frozen=True)
+class PairDifference:
+    """A pair that turns otherwise in the second of two."""
+
+    index: int
+    axis: str | None  # of the first and the second, where they are known: t, or t/y
+    first: float | None  # radians per position
+    second: float | None
+    ratio: float | None  # second over first
+
+
+def declared_pairs(enc: Encoding, axis: tuple[str, ...] = ()) -> PairWaves | None:
+    """The pairs of an encoding whose frequencies are declared, one axis alone; None: others."""
+    measure = enc.measure
+    if measure is None or measure.frequencies.ndim != 1 or measure.squared_length is None:
+        return None
+    if enc.origin != "formula" or len(enc.domain.sides) > 1 or enc.domain.kind == "lag":
+        return None
+    omega = measure.frequencies * (-1.0 if enc.params.get("backwards") else 1.0)
+    if enc.act == "rotate":
+        factor = float(enc.params.get("attention_factor", 1.0))
+    else:
+        amplitudes = measure.amplitudes
+        if np.ptp(amplitudes) > NEAR * amplitudes.max():
+            return None
+        factor = float(amplitudes[0])
+    offset = float(np.max(measure.offset))
+
+    def waves(positions: np.ndarray) -> np.ndarray:
+        return factor * np.exp(1j * np.multiply.outer(positions + offset, omega))
+
+    return PairWaves(omega, factor, waves, len(enc), enc.eps, offset, axis=axis)
+
+
+def fit_pair_waves(
+    table: np.ndarray, eps: float, first: Literal["cos", "sin"] | None = None
+) -> PairWaves | None:
+    """The pairs of a table (n, d) of waves; None where it holds none.
+
+    `first` is the wave that comes first where the second is compared with a known order.
+
+    >>> omega = 100.0 ** (-np.arange(4) / 4)
+    >>> angles = np.outer(np.arange(40), 2 * omega)
+    >>> fit_pair_waves(np.hstack([np.cos(angles), np.sin(angles)]), 1e-16).omega / omega
+    array([2., 2., 2., 2.])
+    """
+    if len(table) < 3 or not np.any(table[:SAMPLE]):
+        return None
+    repeats = count_repeats(table)
+    steps = table[::repeats]
+    if len(steps) < 3:
+        return None
+    stored = max(eps, FLOAT32_EPS, stored_resolution(np.asarray(table[:SAMPLE], float), eps)[0])
+    for form in table_forms(np.asarray(steps[:SAMPLE], float), stored, first):
+        pairs = fit_in_form(steps, form, stored)
+        if pairs is not None:
+            return replace(
+                pairs, repeats=repeats, length=len(table), waves=waves_of_rows(table, form)
+            )
+    return None
+
+
+def waves_of_rows(table: np.ndarray, form: PairForm) -> Waves:
+    """Waves of a table, by position."""
+    return lambda positions: form.waves(table[positions])
+
+
+def count_repeats(table: np.ndarray) -> int:
+    """How often each row stands in a table, one after the other; 1 of most.
+
+    >>> count_repeats(np.repeat(np.eye(4), 2, axis=0)), count_repeats(np.eye(4))
+    (2, 1)
+    """
+    changes = np.flatnonzero((table[1:SAMPLE] != table[0]).any(axis=1))
+    repeats = int(changes[0]) + 1 if len(changes) else 1
+    rows = table[: len(table) // repeats * repeats].reshape(-1, repeats, table.shape[1])
+    return repeats if repeats > 1 and (rows == rows[:, :1]).all() else 1
+
+
+def table_forms(
+    rows: np.ndarray, eps: float, first: Literal["cos", "sin"] | None
+) -> list[PairForm]:
+    """The forms that the first rows of a table may have."""
+    forms, tolerance = [], 8 * eps * np.abs(rows).max()
+    for layout in LAYOUTS if rows.shape[1] % 2 == 0 else ():
+        one, two = split_pairs(rows, layout)
+        if not (np.ptp(one**2 + two**2, axis=0) > 3 * tolerance * np.abs(rows).max()).any():
+            copies = copies_of(one) and copies_of(two)
+            forms.append(PairForm("both", layout, copies, first or first_wave(one[0], two[0])))
+    copies = copies_of(rows)
+    return forms + [PairForm(part, copies=copies) for part in wave_parts_of(rows)]
+
+
+LAYOUTS: tuple[Layout, ...] = ("halves", "interleaved")
+
+
+def copies_of(rows: np.ndarray) -> Layout | None:
+    """How columns stand twice, if all do.
+
+    >>> copies_of(np.array([[1, 2, 1, 2]])), copies_of(np.array([[1, 1, 2, 2]]))
+    ('halves', 'interleaved')
+    """
+    layouts = LAYOUTS if rows.shape[1] % 2 == 0 else ()
+    return next((k for k in layouts if np.array_equal(*split_pairs(rows, k))), None)
+
+
+def first_wave(one: np.ndarray, two: np.ndarray) -> Literal["cos", "sin"]:
+    """Which waves come first, by the first row: that of slow pairs is near phase 0.
+
+    >>> first_wave(np.array([0.5, 1.0, 1.0]), np.array([0.8, 0.1, 0.0]))
+    'cos'
+    """
+    return "cos" if np.median(np.abs(one) - np.abs(two)) >= 0 else "sin"
+
+
+def wave_parts_of(rows: np.ndarray) -> list[Part]:
+    """Which single wave the columns of a table may be, from its first row on."""
+    if (rows[0] == rows[0, 0]).all() and rows[0, 0] > 0:
+        return ["cos"]
+    if rows[0].any():
+        return []
+    line = np.multiply.outer(np.arange(len(rows)), rows[1])
+    straight = np.abs(rows - line).max() <= NEAR * np.abs(rows).max()
+    return ["angles"] if straight and np.abs(rows).max() > 1.5 else ["sin"]
+
+
+def fit_in_form(steps: np.ndarray, form: PairForm, eps: float) -> PairWaves | None:
+    """Frequencies of the pairs of a table in a form; None where rows show that it is another."""
+    n = len(steps)
+    at = np.unique(np.concatenate([[0, 1], 2 ** np.arange(1, 40), [n - 1]]))
+    at = at[at < n]
+    waves = form.waves(steps[at])
+    factor, start = 1.0, np.zeros(waves.shape[1])
+    if form.part == "angles":
+        omega = (waves.real[-1] - waves.real[0]) / at[-1]
+    elif form.part == "both":
+        sizes = np.abs(waves)
+        factor = float(np.median(sizes[0]))
+        if not factor or (np.ptp(sizes) > 8 * max(eps, NEAR) * factor):
+            return None
+        start = np.angle(waves[0])
+        omega = follow_phases(at, np.angle(waves / waves[0]))
+    elif form.part == "cos":
+        factor = float(waves.real[0, 0])
+        omega = follow_folded_phases(at, np.arccos(np.clip(waves.real / factor, -1, 1)), -1.0, 0.0)
+    else:
+        factor = sine_factor(waves.imag, eps)
+        phases = np.arcsin(np.clip(waves.imag / factor, -1, 1))
+        omega = follow_folded_phases(at, phases, -1.0, np.pi)
+    sample = np.unique(np.linspace(0, n - 1, SAMPLE).astype(int))
+    seen = form.waves(steps[sample])
+    omega, factor = refine_frequencies(sample, seen, omega, start, factor, form)
+    expected = waves_of_phases(np.multiply.outer(sample, omega) + start, factor, form)
+    limit = 4 * pair_tolerance(sample, omega, factor, eps) + largest_angle(form, steps) * eps
+    even = (apart(seen, expected) <= limit).all(axis=0)
+    if form.part != "both" and not even.any():
+        return None
+    offset = position_offset(start, omega, eps)
+    return PairWaves(omega, factor, waves_of_rows(steps, form), n, eps, offset, form, even=even)
+
+
+def waves_of_phases(phases: np.ndarray, factor: float, form: PairForm | None) -> np.ndarray:
+    """Waves (n, m) of phases, complex; of a table of angles these themselves."""
+    if form is not None and form.part == "angles":
+        return phases + 0j
+    return factor * np.exp(1j * phases)
+
+
+def sine_factor(sines: np.ndarray, eps: float) -> float:
+    """The factor before sines (rows, m) of rows 0, 1 and 2, by the fastest wave; 1 to rounding.
+
+    >>> sine_factor(3 * np.sin([[0.0], [0.5], [1.0]]), 1e-16).__round__(9)
+    3.0
+    """
+    k = int(np.abs(sines[1]).argmax())
+    cosine = np.clip(sines[2, k] / (2 * sines[1, k] or 1.0), -1, 1)
+    factor = float(abs(sines[1, k]) / (np.sqrt(1 - cosine**2) or 1.0))
+    return 1.0 if abs(factor - 1) < max(NEAR / 10, 4 * eps) else factor
+
+
+def refine_frequencies(
+    positions: np.ndarray,
+    waves: np.ndarray,
+    omega: np.ndarray,
+    start: np.ndarray,
+    factor: float,
+    form: PairForm,
+) -> tuple[np.ndarray, float]:
+    """Frequencies (m,), and the factor of sines, by least squares, from where they nearly are."""
+    if form.part == "angles":
+        return omega, factor
+    for _ in range(4 if form.part == "sin" and factor != 1 else 2):
+        phases = np.multiply.outer(positions, omega) + start
+        slopes = 1j * positions[:, None] * waves_of_phases(phases, factor, form)
+        residual = waves - waves_of_phases(phases, factor, form)
+        real = 0.0 if form.part == "sin" else slopes.real * residual.real
+        imag = 0.0 if form.part == "cos" else slopes.imag * residual.imag
+        squares = (0.0 if form.part == "sin" else slopes.real**2) + (
+            0.0 if form.part == "cos" else slopes.imag**2
+        )
+        step = np.sum(real + imag, axis=0) / np.maximum(np.sum(squares, axis=0), 1e-300)
+        omega = omega + np.where(np.abs(step) * positions[-1] < 1, step, 0.0)
+        if form.part == "sin" and factor != 1:
+            sines = np.sin(np.multiply.outer(positions, omega))
+            factor = float(np.vdot(sines, waves.imag) / np.vdot(sines, sines))
+    return omega, factor
+
+
+def largest_angle(form: PairForm, steps: np.ndarray) -> float:
+    """The largest number of a table of angles; 0 of waves."""
+    return float(np.abs(steps[-1]).max()) if form.part == "angles" else 0.0
+
+
+def follow_phases(at: np.ndarray, phases: np.ndarray) -> np.ndarray:
+    """Frequencies (m,) of phases (rows, m) at rows that grow at most twofold, the first 0."""
+    omega = phases[1] / at[1]
+    for row, phase in zip(at[2:], phases[2:], strict=True):
+        omega += np.angle(np.exp(1j * (phase - row * omega))) / row
+    return omega
+
+
+def follow_folded_phases(
+    at: np.ndarray, phases: np.ndarray, sign: float, half: float
+) -> np.ndarray:
+    """The same of phases that stand for `half` + `sign` times themselves, too.
+
+    Of cosines a phase and its opposite are one, of sines a phase and what it lacks to half a turn.
+    """
+    ways = []
+    for first in (phases[1], half + sign * phases[1]):
+        omega, worst = first / at[1], np.zeros_like(first)
+        for row, phase in zip(at[2:], phases[2:], strict=True):
+            turns = [
+                np.angle(np.exp(1j * (way - row * omega))) for way in (phase, half + sign * phase)
+            ]
+            step = np.where(np.abs(turns[0]) <= np.abs(turns[1]), *turns)
+            worst = np.maximum(worst, np.abs(step) if row == at[2] else 0.0)
+            omega = omega + step / row
+        ways.append((omega, worst))
+    (one, left), (two, right) = ways
+    omega = np.where(left <= right, one, two)
+    return np.angle(np.exp(1j * omega)) if half else np.abs(omega)
+
+
+def position_offset(start: np.ndarray, omega: np.ndarray, eps: float) -> float:
+    """The offset in positions by which all pairs have their first phase; NaN where there is none.
+
+    >>> position_offset(np.array([3.0, 0.3]) - [2 * np.pi, 0], np.array([3.0, 0.3]), 1e-9)
+    1.0
+    """
+    turned = np.abs(start) > 16 * eps
+    if not turned.any():
+        return 0.0
+    slow = np.where(turned & (omega != 0), np.abs(omega), np.inf).argmin()
+    offset = float(start[slow] / omega[slow]) if omega[slow] else np.nan
+    whole = float(np.rint(offset)) if np.isfinite(offset) else np.nan
+    rest = np.angle(np.exp(1j * (start - omega * whole)))
+    return whole if (np.abs(rest) < 1e-2).all() else np.nan
+
+
+def pair_tolerance(
+    positions: np.ndarray, omega: np.ndarray, factor: float, eps: float
+) -> np.ndarray:
+    """How far waves (n, m) may be off: stored to `eps`, their phases of float32 or better."""
+    phases = phase_errors(positions, np.abs(omega), min(eps, FLOAT32_EPS))
+    return abs(factor) * (4 * min(eps, FLOAT32_EPS) + (eps if eps > FLOAT32_EPS else 0) + phases)
+
+
+def apart(first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    """The largest difference (n, m) of cosines and of sines, of those that both have."""
+    real, imag = np.abs(first.real - second.real), np.abs(first.imag - second.imag)
+    return np.fmax(np.nan_to_num(real), np.nan_to_num(imag))
+
+
+def waves_differ(a: PairWaves, b: PairWaves, waves: Waves, stop: bool = False) -> np.ndarray:
+    """Which pairs (m,) of b are not `waves` at some position, beyond rounding.
+
+    `a` is what the waves come from; with `stop` the rest is not looked at once one differs.
+    """
+    n = min(a.length, b.length)
+    eps = max(FLOAT64_EPS if a.is_declared and b.is_declared else FLOAT32_EPS, a.eps, b.eps)
+    differs = np.zeros(len(b.omega), bool)
+    omega = np.maximum(np.abs(a.omega), np.abs(b.omega))
+    factor = max(a.factor, b.factor)
+    parts = [np.arange(min(8, n))]
+    for rows in row_blocks(n, BLOCK, len(omega)):
+        parts.append(np.arange(rows.start, rows.stop))
+    chosen = [pairs.rows for pairs in (a, b) if pairs.rows is not None]
+    for at in [chosen[0][chosen[0] < n]] if chosen else parts:
+        residual = apart(waves(at), b.waves(at))
+        limit = pair_tolerance(at, omega, factor, eps)
+        limit = limit + (np.abs(b.waves(at).real) * eps if b.has_angles else 0.0)
+        differs |= (residual > limit).any(axis=0)
+        if stop and differs.any():
+            break
+    return differs
+
+
+def pairs_apart(a: PairWaves, b: PairWaves) -> np.ndarray:
+    """Which pairs (m,) turn otherwise in b than in a; pairs that only one has do."""
+    m = max(len(a.omega), len(b.omega))
+    common = min(len(a.omega), len(b.omega))
+    differs = np.ones(m, bool)
+    first, second = (shortened(pairs, common) for pairs in (a, b))
+    if a.is_declared and b.is_declared:
+        slack = 8 * max(a.eps, b.eps) * np.maximum(np.abs(first.omega), np.abs(second.omega))
+        differs[:common] = np.abs(first.omega - second.omega) > slack
+    else:
+        unit = a.factor / b.factor if a.factor and b.factor and not b.has_angles else 1.0
+        scaled = replace(second, waves=lambda at: unit * second.waves(at), factor=a.factor)
+        scaled = second if abs(unit - 1) < NEAR / 10 else scaled
+        meant = offset_waves(first, scaled)
+        differs[:common] = waves_differ(first, scaled, meant)
+    if a.axis and b.axis:
+        differs[:common] |= np.array(a.axis[:common]) != np.array(b.axis[:common])
+    return differs
+
+
+def frequencies_apart(a: PairWaves, b: PairWaves) -> bool:
+    """Whether fitted frequencies differ by more than rounding, wherever their waves begin."""
+    if a.omega.shape != b.omega.shape:
+        return True
+    eps = max(a.eps, b.eps)
+    slack = 64 * eps / min(a.length, b.length) + 4 * phase_rounding(np.abs(a.omega), eps)
+    return bool((np.abs(np.abs(a.omega) - np.abs(b.omega)) > slack).any())
+
+
+def offset_waves(a: PairWaves, b: PairWaves) -> Waves:
+    """Waves of a where b begins, as far as both say where they begin; angles where b has them."""
+    shift = b.offset - a.offset
+    if a.is_declared and (b.has_angles or (np.isfinite(shift) and shift)):
+        return shifted_waves(a, a.omega, b)
+    return a.waves
+
+
+def shifted_waves(a: PairWaves, omega: np.ndarray, b: PairWaves) -> Waves:
+    """Waves of other frequencies with a's factor, from the position on where b begins."""
+    begin = b.offset if np.isfinite(b.offset) else 0.0
+
+    def waves(positions: np.ndarray) -> np.ndarray:
+        return waves_of_phases(np.multiply.outer(positions + begin, omega), a.factor, b.form)
+
+    return waves
+
+
+def shortened(pairs: PairWaves, count: int) -> PairWaves:
+    """The first pairs alone."""
+    if len(pairs.omega) == count:
+        return pairs
+    waves = pairs.waves
+    return replace(pairs, omega=pairs.omega[:count], waves=lambda at: waves(at)[:, :count])
+
+
+def list_differences(a: PairWaves, b: PairWaves, differs: np.ndarray) -> tuple[PairDifference, ...]:
+    """The pairs that differ, with what each turns by."""
+
+    def omega_of(pairs: PairWaves, i: int) -> float | None:
+        known = i < len(pairs.omega) and (pairs.even is None or pairs.even[i])
+        return float(pairs.omega[i] / pairs.repeats) if known else None
+
+    found = []
+    for i in np.flatnonzero(differs).tolist():
+        first, second = omega_of(a, i), omega_of(b, i)
+        ratio = second / first if first and second is not None else None
+        letters = [pairs.axis[i] for pairs in (a, b) if i < len(pairs.axis)]
+        found.append(
+            PairDifference(i, "/".join(dict.fromkeys(letters)) or None, first, second, ratio)
+        )
+    return tuple(found)

@@ -1,0 +1,261 @@
+"""What positions does a model have? One description of a config, of a .gguf file, or of a name.
+
+Layers that are alike, with their kind, rotation and window; each rotation as an encoding of the
+length asked for; lengths, and where they come from; keys about positions that nobody has read. All
+questions about models ask this; what a rotation is made of stands in the parameters of `rope`.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+
+from pefourier.encodings.checks import check_cost
+from pefourier.encodings.encoding import Encoding, Finding
+from pefourier.encodings.findings import finding
+from pefourier.encodings.registry import build
+from pefourier.encodings.sources.config import ModelConfig
+from pefourier.encodings.sources.layers import (
+    LayerRun,
+    layer_spec,
+    open_model,
+    open_whole,
+    read_layers,
+)
+from pefourier.encodings.sources.rope_config import INDEXER, rotates, trained_as_stated
+from pefourier.encodings.sources.schedule import lint_layers
+from pefourier.encodings.sources.temperature import Temperature, read_temperature
+from pefourier.encodings.sources.unread import note_unread
+from pefourier.encodings.sources.weights import (
+    TENSOR,
+    first_row,
+    has_no_table,
+    tensors_beside,
+    untrained_distances,
+)
+from pefourier.encodings.specs import load, source_of
+from pefourier.errors import shown
+
+Source = Literal["stated", "assumed", "given", "unknown"]
+
+
+@dataclass(frozen=True)
+class TrainedLength:
+    """Positions of training, and who says so."""
+
+    length: int | None  # None: unknown
+    source: Source  # stated: by a config without a scaling; assumed: before one; given: by the user
+
+    def __str__(self) -> str:
+        return "unknown" if self.length is None else f"{self.length} ({self.source})"
+
+
+@dataclass(frozen=True, eq=False)
+class ModelPositions:
+    """The positions of a model as a whole, or those of one encoding."""
+
+    spec: str
+    layers: tuple[LayerRun, ...]
+    parts: tuple[str, ...]  # the types of layers with a rotation of their own; "" of all
+    rotations: tuple[Encoding, ...]  # of each part, at the length
+    codes: Encoding  # the first of them, or what positions there are
+    indexer: Encoding | None  # the rotation of what chooses keys beside attention
+    trained: TrainedLength
+    is_before_scaling: bool  # whether training had the rotations without their scaling
+    length: int  # asked for, else what the model allows
+    allowed: int | None  # by a config, with its scaling
+    still: int  # dimensions of a head that are kept apart from those that turn
+    temperature: Temperature | None
+    tables: dict[str, tuple[str, int | None]]  # `ModelConfig.tables`
+    unread: tuple[str, ...]
+    findings: tuple[Finding, ...]
+
+    def widest_window(self, part: str | None = None) -> int | None:
+        """The most positions that a query of layers with a rotation sees; None: all."""
+        return window_of_rotation(self.layers, part)
+
+
+def describe_positions(
+    spec: str, length: int | None = None, trained: int | None = None, d: int | None = None
+) -> ModelPositions:
+    """The one description of what a SPEC names, over `length` positions.
+
+    `length` is by default what a config allows with its scaling. `trained` positions were trained
+    with the rotation that there is now; without it the length before a scaling is assumed.
+
+    >>> found = describe_positions("rope:scaling=yarn,factor=4,original=4096", d=128)
+    >>> str(found.trained), found.length, found.is_before_scaling
+    ('4096 (assumed)', 16384, True)
+    """
+    layers = layer_runs(spec, d)
+    length = length or extended_length(spec, d)
+    parts = tuple(dict.fromkeys(run.part for run in layers if run.kind == "rotary"))
+    model = open_model(spec) if source_of(spec) == "config" else None
+    endless = source_of(spec) == "name" or (model is not None and model.longest() is None)
+    whole, own = load_parts(spec, parts, length, d, endless)
+    longest = length or max(map(positions_of, whole))
+    met = find_trained_length(whole, trained, endless, is_scaled(whole))
+    indexer = None
+    if parts and model and "indexer" in model.row and not model.part:
+        indexer = load(layer_spec(spec, INDEXER), longest, d)
+    told = (f for enc in own for f in enc.findings if not (length and f.code == "length-default"))
+    found = (*dict.fromkeys(told), *more_findings(model, layers, own, met, longest))
+    return ModelPositions(
+        spec=spec,
+        layers=tuple(layers),
+        parts=parts,
+        rotations=tuple(own[: len(parts)]),
+        codes=own[0],
+        indexer=indexer,
+        trained=met,
+        is_before_scaling=met.source == "assumed" and any(map(original_length_of, whole)),
+        length=longest,
+        allowed=max(map(positions_of, whole)) if model else None,
+        still=still_dimensions(spec),
+        temperature=read_temperature(model, longest) if model else None,
+        tables=model.tables() if model else {},
+        unread=tuple(dict.fromkeys(key for enc in own for key in enc.params.get("unread", ()))),
+        findings=found,
+    )
+
+
+def more_findings(
+    model: ModelConfig | None,
+    layers: Sequence[LayerRun],
+    own: Sequence[Encoding],
+    met: TrainedLength,
+    length: int,
+) -> list[Finding]:
+    """What the layers of a config give away, and what was assumed of its training."""
+    found = list(lint_layers(model, layers, met.length or length)) if model else []
+    scaled = [enc for enc in own if enc.params.get("scaling", "none") != "none"]
+    if met.source == "assumed" and scaled:
+        which = "before" if any(map(original_length_of, own)) else "scaled"
+        named = {"scaling": scaled[0].params["scaling"], "length": met.length}
+        found.append(finding("trained-assumed", which, **named))
+    for enc in scaled:
+        if enc.params["scaling"] in ("dynamic", "longrope"):
+            params = enc.params
+            found.append(finding("rope-by-length", scaling=params["scaling"], n=params["original"]))
+    return list(dict.fromkeys(found))
+
+
+def find_trained_length(
+    whole: Sequence[Encoding], given: int | None, endless: bool, scaled: bool
+) -> TrainedLength:
+    """Positions of training: as given; that before a scaling; what a config allows without one."""
+    if given:
+        return TrainedLength(given, "given")
+    before = [original_length_of(enc) for enc in whole]
+    if endless and not all(before):
+        return TrainedLength(None, "unknown")
+    least = min(n or positions_of(enc) for n, enc in zip(before, whole, strict=True))
+    return TrainedLength(int(least), "assumed" if scaled else "stated")
+
+
+def original_length_of(enc: Encoding) -> int | None:
+    """The length that a scaling or the config around it says to begin from; None: neither."""
+    found: int | None = trained_as_stated(enc.params)
+    return found
+
+
+def is_scaled(whole: Sequence[Encoding]) -> bool:
+    """Whether one of some rotations has a scaling, or a length before one."""
+    scalings = (enc.params.get("scaling", "none") for enc in whole)
+    return any(one != "none" for one in scalings) or any(map(original_length_of, whole))
+
+
+def extended_length(spec: str, d: int | None) -> int | None:
+    """Positions up to which a name's scaling extends those of training; None where it has none.
+
+    >>> extended_length("rope:scaling=yarn,factor=4,original=4096", 128)
+    16384
+    """
+    params = load(spec, None, d).params if source_of(spec) == "name" else {}
+    return round(params["original"] * params["factor"]) if params.get("original") else None
+
+
+def load_parts(
+    spec: str, parts: Sequence[str], length: int | None, d: int | None, endless: bool
+) -> tuple[list[Encoding], list[Encoding]]:
+    """The encoding of each rotation, or of what positions there are: as it is, and of a length.
+
+    What is `endless` has no length itself.
+    """
+    if parts and length:  # before positions are numbered
+        check_cost(shown(spec), "positions in narrow formats", length)
+    own_length = length if endless else None
+    whole = [load_layers(spec, part, own_length, d) for part in parts or [""]]
+    own = [load_layers(spec, p, length, d) for p in parts] if length and parts else whole
+    longest = length or max(map(positions_of, whole))
+    if parts and longest != max(map(len, own)):
+        own = [load_layers(spec, part, longest, d) for part in parts]
+    return whole, own
+
+
+def positions_of(enc: Encoding) -> int:
+    """Positions of an encoding; of one of lags those between which its farthest lag lies."""
+    return int(np.abs(enc.domain.x).max()) + 1 if enc.domain.kind == "lag" else len(enc)
+
+
+def window_of_rotation(runs: Sequence[LayerRun], part: str | None = None) -> int | None:
+    """The most positions that a query of layers with a rotation sees; None where one sees all."""
+    rotating = (run for run in runs if run.kind == "rotary" and part in (None, run.part))
+    windows = [run.window for run in rotating]
+    return None if None in windows else max(windows, default=None)
+
+
+def still_dimensions(spec: str) -> int:
+    """Dimensions of a head that a config keeps apart from those that turn, as DeepSeek's has."""
+    if source_of(spec) != "config":
+        return 0
+    config = open_model(spec).config
+    return (config.count("qk_nope_head_dim") or 0) if config.count("qk_rope_head_dim") else 0
+
+
+def layer_runs(spec: str, d: int | None) -> list[LayerRun]:
+    """Runs of layers of a config; of any other encoding one run without an index."""
+    if source_of(spec) == "gguf":
+        from pefourier.encodings.sources.gguf_file import layers_in
+
+        return layers_in(spec)
+    if source_of(spec) != "config":
+        enc = load(spec, None, d)
+        on_a_line = enc.act == "rotate" and len(enc.domain.sides) == 1
+        return [LayerRun((), "rotary" if on_a_line else enc.name, "", None)]
+    model = open_model(spec)
+    if rotates(model):
+        return read_layers(spec, "rotary")
+    return read_layers(spec, load_layers(spec, "", None, d).name)
+
+
+def load_layers(spec: str, part: str, length: int | None, d: int | None) -> Encoding:
+    """The encoding of one type of layer, or of all."""
+    return table_of_config(spec) or load(layer_spec(spec, part), length, d)
+
+
+def table_of_config(spec: str) -> Encoding | None:
+    """A table of learned positions as long as its config says, where the weights are not at hand.
+
+    What its codes are is not known; of distances their buckets are. None for all else.
+    """
+    if source_of(spec) != "config":
+        return None
+    model, whole = open_whole(spec)
+    if distances := untrained_distances(model):
+        return note_unread(replace(distances, spec=spec), model, whole)
+    row, longest = model.row, model.longest()
+    way = model.config.values.get("position_embedding_type", "absolute")
+    learned = row.get("kind", "").split()[:1] == ["learned"] and "axial" not in row
+    learned = learned and not model.computes
+    if not learned or has_no_table(model) or way != "absolute" or model.part or not longest:
+        return None
+    if tensors_beside(model, TENSOR):
+        return None
+    first = first_row(model)  # rows before the one of position 0, which a number stands for
+    among = row.get("first") == "padding"
+    length, rows = (max(longest - first, 1), longest) if among else (longest, longest + first)
+    params = {"length": length, "rows": rows, "model_type": model.kind, "path": model.file}
+    enc = replace(build("learned", length=length, d=1), spec=spec, params=params)
+    return note_unread(enc, model, whole)

@@ -1,0 +1,147 @@
+"""Which keys of a config speak of positions and are not read? By their names, after all is read.
+
+A key that is null, false or empty asks for nothing. Some state what the reader knows without them,
+or what no model of transformers takes from its config: `HARMLESS`.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from difflib import get_close_matches
+from typing import Any
+
+from pefourier.encodings.encoding import Encoding, Finding
+from pefourier.encodings.findings import finding
+from pefourier.encodings.sources.config import LONGEST, ModelConfig, Section
+from pefourier.encodings.sources.layers import layer_schedule
+from pefourier.encodings.sources.lint import SHARES, TURNED
+from pefourier.encodings.sources.rope_config import EVIDENCE, NAMED, SEEN, layer_sections, rotates
+from pefourier.encodings.sources.temperature import known_temperature
+from pefourier.errors import PefourierError, shown
+
+OF_POSITIONS = re.compile(
+    "rope|rotary|yarn|alibi|position|nope|sliding|window|longrope|ntk_|relative_att|"
+    "local_attention|attention_chunk|max_pos"
+)
+HARMLESS = {
+    *LONGEST,
+    "_sliding_window_pattern",
+    "keep_window_size",
+    "max_relative_positions",
+    "model_max_length",
+    "n_ctx",
+    "num_position_embeddings",
+    "num_sliding_attention_heads",
+    "original_max_position_embeddings",
+    "position_id_per_seconds",
+    "qk_nope_head_dim",
+    "qk_rope_head_dim",
+    "rope_interleave",
+    "sliding_window_pattern",
+}
+MISSPELT = 0.85  # ratio of letters from which on one key is meant for another
+SWITCHED_OFF = {"sliding_window", "max_window_layers"}  # where use_sliding_window is false
+SCHEDULED = {  # keys that a row's field says how to read
+    "slides": ("max_window_layers", "sliding_window"),
+    "window": ("sliding_window",),
+    "windows": ("sliding_window",),
+    "unrotated": ("no_rope_layer_interval",),
+}
+USUAL_WAYS = {"rope", "rotary", "absolute", "none", "nope"}  # as which positions are called
+
+
+def find_unread(model: ModelConfig, whole: Section, enc: Encoding) -> tuple[str, ...]:
+    """Keys about positions in a config and around it that nothing has read, in their order."""
+    for read in (read_all_rotations, read_schedule):
+        with suppress(PefourierError):  # which those who ask for it are told
+            read(model)
+    turning, found = rotates(model), set()
+    for section in (model.config, whole):
+        values = section.untracked.values
+        unread = sorted(getattr(section.values, "unread", ()))
+        meant = {key for key in unread[:SEEN] if near_key(key, values)}
+        for key in unread:
+            if (key in meant or is_about(key, values)) and not states_known(key, values, enc):
+                found |= {key} if turning or key not in EVIDENCE else set()
+    return tuple(sorted({*found, *enc.params.get("unread", ())})[:SEEN])
+
+
+def read_all_rotations(model: ModelConfig) -> None:
+    """Look at the keys of the rotation of every type of layer, not only of one that is named."""
+    for _, turns in layer_sections(model).values() if rotates(model) else ():
+        for keys in (turns.bases, turns.shares, turns.size):
+            if keys:
+                model.config.first(*keys)
+
+
+def read_schedule(model: ModelConfig) -> None:
+    """Look at the keys of layers, of windows and of what queries grow by.
+
+    A schedule in which no layer has a window has been told; then a window changes nothing.
+    """
+    row, values = model.row, model.config.values
+    for name, keys in SCHEDULED.items():
+        for key in keys if name in row else ():
+            values.get(key)
+    layer_schedule(model, "")
+    known_temperature(model)
+    model.tables()
+
+
+def states_known(key: str, values: Mapping[str, Any], enc: Encoding) -> bool:
+    """Whether a key that is not read states a base or a share which the rotation has anyway."""
+    value, params = values[key], enc.params
+    if key in TURNED:
+        return value == params.get("rotated")
+    if key in SHARES:
+        return value == params.get("partial")
+    return bool(re.search("theta|base", key)) and value == params.get("rho")
+
+
+def near_key(key: str, values: Mapping[str, Any]) -> list[str]:
+    """The key of a rotation that another one is nearly, where it is not set itself."""
+    known = sorted(EVIDENCE - values.keys())
+    return get_close_matches(key[:80], known, n=1, cutoff=MISSPELT)
+
+
+def is_about(key: str, values: Mapping[str, Any]) -> bool:
+    """Whether a key asks for something that positions depend on.
+
+    >>> is_about("rope_interval", {"rope_interval": 4}), is_about("alibi", {"alibi": False})
+    (True, False)
+    """
+    value = values[key]
+    if value in (None, False, "", [], {}) or key in HARMLESS:
+        return False
+    if not OF_POSITIONS.search(key):
+        return False
+    if isinstance(value, dict) and key.endswith("_config"):
+        return False
+    off = values.get("use_sliding_window") is False
+    if key == "position_embedding_type":
+        return value not in USUAL_WAYS
+    return not (key in SWITCHED_OFF and off)
+
+
+def name_unread(model: ModelConfig, keys: tuple[str, ...], enc: Encoding) -> Iterator[Finding]:
+    """A warning for each of the first keys that are not read, but for those with one already."""
+    values = model.config.untracked.values
+    told = " ".join(one.message for one in enc.findings if one.code == "unread-key")
+    within = enc.params.get("unread", ())
+    for key in [key for key in keys if key not in told and key not in within][:NAMED]:
+        near = near_key(key, values)
+        own = {"key": shown(key), "value": shown(values.get(key, "…"))}
+        own |= {"near": near[0]} if near else {}
+        yield finding(
+            "unread-key", "misspelt" if near else "plain", config=model.config.label, **own
+        )
+
+
+def note_unread(enc: Encoding, model: ModelConfig, whole: Section) -> Encoding:
+    """An encoding that was read from a config, with the keys that were not, each with a finding."""
+    unread = find_unread(model, whole, enc)
+    if not unread:
+        return enc
+    found = (*enc.findings, *name_unread(model, unread, enc))
+    return replace(enc, params={**enc.params, "unread": unread}, findings=found)

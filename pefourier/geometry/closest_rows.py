@@ -1,0 +1,324 @@
+"""Which two rows of a table are closest? By blocks, with proven bounds.
+
+Conventions
+-----------
+Matrix products with a proven bound on their rounding rule pairs of rows out, and the few left are
+computed again from differences in float64. No array has one entry a pair. Distances that agree to
+one part in 10^9 count as tied, and of tied pairs the first in lexicographic order is named.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache, partial
+
+import numpy as np
+
+from pefourier.encodings.encoding import row_blocks
+from pefourier.geometry import Progress
+from pefourier.geometry.duplicates import NUMBERS_AT_ONCE
+from pefourier.geometry.threads import THREADS
+
+TIE = 2e-9  # relative, of squared distances: one part in 10^9 of distances
+FINE = 2e-10  # a pair later in order has to be closer by this share to be looked at again
+BLOCK_ROWS = 2**11
+STRIP_ROWS = 2**8  # of a block of products, where pairs are listed
+MANY_PAIRS = 2**14  # computing more from differences costs as much as a product in float64
+CACHE_BYTES = 2**28
+SAMPLE_ROWS = 2**10
+FEW_ROWS = 2**13  # up to which all pairs are looked at
+FEW_COLUMNS = 8  # up to which a tree finds the nearest row sooner than products do
+
+
+def closest_rows(table: np.ndarray, report: Progress) -> tuple[float, tuple[int, int]]:
+    """Distance and indices i < j of the closest two rows of a table without equal rows."""
+    n, d = table.shape
+    rows = scale_rows(table)
+    best = BestPair(rows)
+    best.consider(np.arange(n - 1), np.arange(1, n))
+    if d == 1:  # no two rows are equal: neighbours in their order
+        order = np.argsort(table[:, 0], kind="stable")
+        best.consider(order[:-1], order[1:])
+    elif n > FEW_ROWS and d <= FEW_COLUMNS:
+        search_tree(rows, best)
+        report(n, n)
+    else:
+        search_blocks(rows, list(compact_blocks(rows, np.arange(n))), best, report)
+    return best.distance(), best.pair
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """The rows of a table in float64, and a scale by which none of their entries exceeds 1 by much.
+
+    The scale is a power of two, exact, and keeps squares of very small and very large codes inside
+    float32.
+    """
+
+    table: np.ndarray
+    scale: float
+
+    def about(self, centre: np.ndarray, index: np.ndarray) -> np.ndarray:
+        """Rows from a centre near them, in which products would drown: rounded once."""
+        return (np.asarray(self.table[index], dtype=float) - centre) * self.scale
+
+    def centre(self, index: np.ndarray) -> np.ndarray:
+        """The middle one of each column's numbers, of a sample: many small rows outvote a long."""
+        sample = np.asarray(self.table[sample_rows(index)], dtype=float)
+        middle = len(sample) // 2
+        return np.partition(sample, middle, axis=0)[middle]
+
+    def differences(self, i: np.ndarray, j: np.ndarray) -> np.ndarray:
+        """Differences of rows, rounded once."""
+        minuend = np.asarray(self.table[i], dtype=float)
+        return (minuend - np.asarray(self.table[j], dtype=float)) * self.scale
+
+
+def sample_rows(index: np.ndarray) -> np.ndarray:
+    """A sample of rows at equal steps."""
+    return index[:: -(-len(index) // SAMPLE_ROWS)]
+
+
+def scale_rows(table: np.ndarray) -> Rows:
+    """The rows of a table, scaled by the range of its columns."""
+    n, d = table.shape
+    low, high = np.full(d, np.inf), np.full(d, -np.inf)
+    for rows in row_blocks(n, NUMBERS_AT_ONCE, d):
+        part = np.asarray(table[rows], dtype=float)
+        low, high = np.minimum(low, part.min(axis=0)), np.maximum(high, part.max(axis=0))
+    exponent = np.frexp((high - low).max())[1]
+    return Rows(table, float(np.ldexp(1.0, min(-exponent, 1000))))
+
+
+class BestPair:
+    """Pairs considered so far that may be the first of the closest ones.
+
+    In lexicographic order each is closer than the one before; all tie with the closest.
+    """
+
+    def __init__(self, rows: Rows) -> None:
+        self.rows = rows
+        self.smallest = np.inf  # squared distance
+        self.squared = np.empty(0)
+        self.pairs = np.empty((2, 0), dtype=int)
+
+    @property
+    def limit(self) -> float:
+        """The squared distance up to which a pair is of interest."""
+        return self.smallest * (1 + TIE)
+
+    @property
+    def pair(self) -> tuple[int, int]:
+        """The first of the closest pairs."""
+        return int(self.pairs[0, 0]), int(self.pairs[1, 0])
+
+    def distance(self) -> float:
+        """Distance of the pair, also where its square is too small for a float."""
+        difference = self.rows.differences(*self.pairs[:, :1])[0]
+        largest = np.abs(difference).max()
+        return float(np.linalg.norm(difference / largest) * largest / self.rows.scale)
+
+    def is_closer(self, i: np.ndarray, j: np.ndarray, squared: np.ndarray) -> np.ndarray:
+        """Whether squared distances of pairs i < j are less than those of earlier pairs."""
+        n = len(self.rows.table)
+        earlier = np.searchsorted(self.pairs[0] * n + self.pairs[1], i * n + j)
+        return squared < np.append(np.inf, self.squared)[earlier] * (1 - FINE)
+
+    def consider(self, i: np.ndarray, j: np.ndarray) -> None:
+        """Keep the best of some pairs, by distances computed from differences."""
+        pairs = np.sort([i, j], axis=0)
+        for block in row_blocks(len(i), NUMBERS_AT_ONCE, self.rows.table.shape[1]):
+            difference = self.rows.differences(*pairs[:, block])
+            squared = np.einsum("ij,ij->i", difference, difference)
+            self.smallest = min(self.smallest, float(squared.min()))
+            closer = squared <= self.limit
+            self._merge(pairs[:, block][:, closer], squared[closer])
+
+    def _merge(self, pairs: np.ndarray, squared: np.ndarray) -> None:
+        pairs, squared = np.hstack([self.pairs, pairs]), np.append(self.squared, squared)
+        order = np.lexsort(pairs[::-1])
+        order = order[squared[order] <= self.limit]
+        before = np.append(np.inf, np.minimum.accumulate(squared[order]))[:-1]
+        front, bound = [], np.inf
+        for k in order[squared[order] < before]:
+            if squared[k] < bound * (1 - FINE):
+                front.append(k)
+                bound = squared[k]
+        self.pairs, self.squared = pairs[:, front], squared[front]
+
+
+def compact_blocks(rows: Rows, index: np.ndarray) -> Iterator[np.ndarray]:
+    """Rows in blocks, halved by order or along a direction."""
+    if len(index) <= BLOCK_ROWS:
+        yield index
+        return
+    half = len(index) // 2
+    places = places_along(rows, index)
+    if places is not None:
+        order = np.argpartition(places, half)
+        index = np.concatenate([np.sort(index[order[:half]]), np.sort(index[order[half:]])])
+    yield from compact_blocks(rows, index[:half])
+    yield from compact_blocks(rows, index[half:])
+
+
+def places_along(rows: Rows, index: np.ndarray) -> np.ndarray | None:
+    """Where rows lie along a direction, if that parts their means further than the order does."""
+    centre = rows.centre(index)
+    sample = rows.about(centre, sample_rows(index))
+    direction = leading_direction(sample)
+    along = sample[np.argsort(sample @ direction, kind="stable")]
+    if distance_of_halves(along) <= distance_of_halves(sample):
+        return None
+    blocks = row_blocks(len(index), NUMBERS_AT_ONCE, len(centre))
+    return np.concatenate([rows.about(centre, index[block]) @ direction for block in blocks])
+
+
+def leading_direction(sample: np.ndarray) -> np.ndarray:
+    """Unit vector near the leading principal direction of some rows, by power iteration."""
+    sample = sample - sample.mean(axis=0)
+    direction = sample[np.abs(sample).max(axis=1).argmax()]
+    for _ in range(8):
+        direction = (sample @ (direction / (np.linalg.norm(direction) or 1.0))) @ sample
+    return direction / (np.linalg.norm(direction) or 1.0)
+
+
+def distance_of_halves(rows: np.ndarray) -> float:
+    """Squared distance between the means of the first and the second half of some rows."""
+    half = len(rows) // 2
+    return float(((rows[:half].mean(axis=0) - rows[half:].mean(axis=0)) ** 2).sum())
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """Rows z about a centre near them, with the columns -|z|²/2 and 1 of `minus_half_squares`."""
+
+    index: np.ndarray
+    augmented: np.ndarray  # (b, d + 2)
+
+    @property
+    def codes(self) -> np.ndarray:
+        """The rows without the two columns."""
+        return self.augmented[:, :-2]
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """Squared length of each row, in float64."""
+        return -2.0 * self.augmented[:, -2].astype(float)
+
+    def where(self, keep: np.ndarray) -> "Block":
+        """The block of some of the rows."""
+        return self if keep.all() else Block(self.index[keep], self.augmented[keep])
+
+
+def make_block(rows: Rows, index: np.ndarray, centre: np.ndarray, dtype: type) -> Block:
+    """Rows rounded to a floating-point type, with their lengths from before."""
+    codes = rows.about(centre, index)
+    augmented = np.empty((len(codes), codes.shape[1] + 2), dtype)
+    augmented[:, :-2], augmented[:, -1] = codes, 1.0
+    augmented[:, -2] = np.einsum("ij,ij->i", codes, codes) / -2
+    return Block(index, augmented)
+
+
+def minus_half_squares(a: Block, b: Block, offset: np.ndarray) -> np.ndarray:
+    """Minus half the squared distances of two blocks, the second moved by an offset.
+
+    They are products of (z, -|z|²/2, 1) and (w, 1, -|w|²/2). Within a block only pairs i < j count.
+    """
+    moved = b.augmented.copy()
+    codes = moved[:, :-2]
+    codes += offset.astype(codes.dtype)
+    moved[:, -2], moved[:, -1] = 1.0, np.einsum("ij,ij->i", codes, codes) / -2
+    product = a.augmented @ moved.T
+    if a is b:
+        product[np.tri(len(product), dtype=bool)] = -np.inf
+    return product
+
+
+def rounding_bounds(a: Block, b: Block, offset: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """What each row of two blocks adds to the error of squared distances, at most.
+
+    Sums of k = d + 2 products err by at most k u / (1 - k u) times the sum of magnitudes, in any
+    order (Higham, 2002, section 3.1), u half the machine epsilon; magnitudes sum to |z|² + |w|² at
+    most, and |w|² is such a sum itself. Entries of z and w were rounded before, which moves a
+    squared distance by 16 u of the same at most. Underflow takes a few of the smallest numbers.
+    """
+    k, form = a.augmented.shape[1], np.finfo(a.augmented.dtype)
+    share = 1.01 * (3 * k + 16) * float(form.eps) / 2
+    moved = (np.sqrt(b.lengths) + np.linalg.norm(offset)) ** 2 + b.lengths
+    return share * a.lengths, share * moved + 8 * k * float(form.tiny)
+
+
+def search_blocks(rows: Rows, blocks: list[np.ndarray], best: BestPair, report: Progress) -> None:
+    """Compare all blocks: first each with itself, then pairs of them from near to far."""
+    centres = [rows.centre(index) for index in blocks]
+    means = np.array([rows.about(centres[0], index).mean(axis=0) for index in blocks])
+    first, second = np.triu_indices(len(blocks))
+    apart_squared = ((means[first] - means[second]) ** 2).sum(axis=1)
+    cached = max(2, CACHE_BYTES // (4 * BLOCK_ROWS * (len(centres[0]) + 2)))
+
+    @lru_cache(cached)
+    def load(k: int) -> Block:
+        return make_block(rows, blocks[k], centres[k], np.float32)
+
+    failed = 0  # comparisons in float32 that left too many pairs: of ties, most do
+    for done, k in enumerate(np.argsort(apart_squared, kind="stable"), 1):
+        a, b = load(first[k]), load(second[k])
+        centre = centres[first[k]]
+        offset = (centres[second[k]] - centre) * rows.scale
+        if a is not b:
+            a, b = facing_rows(a, b, offset, best)
+        if len(a.index) and len(b.index):
+            promising = 2 * failed <= done + 2
+            if not (promising and compare_blocks(a, b, offset, best, MANY_PAIRS)):
+                failed += 1
+                fine = make_block(rows, a.index, centre, np.float64)
+                fine_b = fine if a is b else make_block(rows, b.index, centre, np.float64)
+                all_pairs = len(a.index) * len(b.index)
+                compare_blocks(fine, fine_b, np.zeros(len(centre)), best, all_pairs)
+        report(done, len(first))
+
+
+def compare_blocks(a: Block, b: Block, offset: np.ndarray, best: BestPair, most_pairs: int) -> bool:
+    """Look for a closer pair with a row in each of two blocks; False where too many remain."""
+    product, (error_a, error_b) = minus_half_squares(a, b, offset), rounding_bounds(a, b, offset)
+    threshold = -(best.limit + error_a.max() + error_b.max()) / 2
+    if product.max() < threshold:
+        return True
+    if np.count_nonzero(product >= threshold) > most_pairs:
+        return False
+    for strip in row_blocks(len(product), STRIP_ROWS):
+        lower = -2 * product[strip] - error_b - error_a[strip, None]
+        x, y = np.nonzero(lower <= best.limit)
+        i, j = np.sort([a.index[strip][x], b.index[y]], axis=0)
+        closer = best.is_closer(i, j, lower[x, y])
+        best.consider(i[closer], j[closer])
+    return True
+
+
+def facing_rows(a: Block, b: Block, offset: np.ndarray, best: BestPair) -> tuple[Block, Block]:
+    """The rows of each block that, along the line of the centres, may be near the other."""
+    length = np.linalg.norm(offset)
+    direction = (offset / (length or 1.0)).astype(np.float32)
+    p, q = a.codes @ direction, b.codes @ direction + np.float32(offset @ direction)
+    longest = np.sqrt(a.lengths.max()) + np.sqrt(b.lengths.max()) + length
+    error = 2 * (len(offset) + 8) * 2.0**-24 * longest + 1e-36
+    reach = 1.00001 * np.sqrt(best.limit) + error
+    return a.where(p >= q.min() - reach), b.where(q <= p.max() + reach)
+
+
+def search_tree(rows: Rows, best: BestPair) -> None:
+    """The closest rows of a few columns: the nearest of each, no further than the best so far."""
+    from scipy.spatial import KDTree
+
+    index = np.arange(len(rows.table))
+    places = np.asarray(rows.table, dtype=float) * rows.scale
+    tree = KDTree(places)
+    for sample in (sample_rows(index), index):  # a few make the bound short
+        reach = np.sqrt(best.limit) * (1 + TIE)
+        query = partial(tree.query, distance_upper_bound=reach, workers=THREADS)
+        nearest = query(places[sample], 2)[1]
+        partner = np.where(nearest[:, 0] == sample, nearest[:, 1], nearest[:, 0])
+        within = partner < len(index)
+        best.consider(sample[within], partner[within])
+    first, reach = best.pair[0], np.sqrt(best.limit) * (1 + TIE)
+    neighbours = np.setdiff1d(tree.query_ball_point(places[first], reach), first)
+    best.consider(np.full(len(neighbours), first), neighbours)

@@ -1,0 +1,222 @@
+r"""The even and the odd part of codes whose inner products are declared, decomposed.
+
+Conventions
+-----------
+Codes with inner products :math:`c \sum_j w_j \cos(\omega_j (s - t))` are split, about the middle of
+n positions, into cosines (even) and sines (odd): two problems of half the size, since a turn of
+each pair of columns changes no inner product. Rows are the positions from the middle on; mirror
+positions share one. Inner products have closed forms, of columns the Dirichlet kernels of
+`dirichlet_gram` and of rows the kernel at each lag: no matrix of waves is made but where these have
+too few digits.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from math import isqrt
+
+import numpy as np
+
+from pefourier.encodings.encoding import FLOAT64_EPS, Measure, row_blocks
+from pefourier.geometry import Progress, matrices
+from pefourier.geometry.cosine_sums import ERROR, cosine_sums
+from pefourier.geometry.dirichlet_gram import Wave, dirichlet_gram
+from pefourier.geometry.double_double import Pair, matrix_product
+from pefourier.geometry.threads import map_ahead
+
+LARGE = 2.0**-6  # of the largest singular value: below, float64 has too few digits of its square
+SMALL = LARGE**2  # the same of eigenvalues
+DIRECT = 2**20  # numbers of a part up to which it is made whole
+AT_ONCE = 2**16  # sums and differences of frequencies
+LONGEST = 2**22  # positions whose bounds are transformed: 0.3 GiB
+BOTH = 2**26  # inner products up to which both parts are decomposed at a time
+FASTEST = 64.0  # radians per position: beyond, rounded phases outweigh the tolerance of the rank
+WAVES: tuple[Wave, Wave] = ("cosines", "sines")
+Bounds = Callable[[], np.ndarray]
+
+
+@dataclass(frozen=True, eq=False)
+class Basis:
+    """A matrix by its singular values, descending, and its right singular vectors, in columns."""
+
+    sigma: np.ndarray
+    right: np.ndarray
+
+
+def even_odd_svd(
+    measure: Measure, n: int, progress: Progress | None
+) -> tuple[tuple[matrices.Part, ...], Bounds | None]:
+    """The even and the odd part, and lower bounds of their leverage where these are worth it."""
+    half, m = (n + 1) // 2, len(measure.frequencies)
+    waves = [mirror_waves(measure, n, wave) for wave in WAVES]
+    if half * m > DIRECT and has_digits(measure):
+        if half <= m:
+            grams = mirror_products(kernel_at_lags(measure, n))
+            pairs = zip(grams, waves, strict=True)
+            return tuple(wide_part(gram, entries, m, progress) for gram, entries in pairs), None
+        take = map_ahead if m * m <= BOTH else map
+        bases = list(take(partial(wave_basis, measure, n), WAVES))
+        if all(basis is not None for basis in bases):
+            pairs = zip(bases, waves, strict=True)
+            parts = tuple(matrices.project(b.sigma, b.right, entries) for b, entries in pairs)
+            worth = half >= 4 * m and n <= LONGEST
+            return parts, partial(leverage_bounds, measure, n, bases) if worth else None
+    return tuple(matrices.factor(entries, half, m, progress) for entries in waves), None
+
+
+def has_digits(measure: Measure) -> bool:
+    """Whether waves in float64 are those of the frequencies: closed forms agree with their rows."""
+    return measure.period is not None or np.abs(measure.frequencies).max() <= FASTEST
+
+
+def mirror_waves(measure: Measure, n: int, wave: Wave) -> matrices.Entries:
+    """Cosines or sines at the positions from the middle on; mirror positions share a row.
+
+    Rows come in groups: the addition theorem gives r rows from about 2 sqrt r sines and cosines.
+    """
+    doubled = np.arange((n + 1) % 2, n, 2)  # twice the distance from the middle position
+
+    def entries(rows: slice, columns: slice) -> np.ndarray:
+        distances = doubled[rows]
+        group = int(np.sqrt(len(distances))) + 1
+        first = measure.angles(distances[::group], columns, per=2)[:, None]
+        steps = measure.angles(2 * np.arange(group), columns, per=2)
+        if wave == "cosines":
+            waves = np.cos(first) * np.cos(steps)
+            waves -= np.sin(first) * np.sin(steps)
+        else:
+            waves = np.sin(first) * np.cos(steps)
+            waves += np.cos(first) * np.sin(steps)
+        waves = waves.reshape(-1, steps.shape[1])[: len(distances)]
+        waves *= np.where(distances == 0, 1.0, np.sqrt(2.0))[:, None]
+        waves *= measure.amplitudes[columns]
+        return waves
+
+    return entries
+
+
+def kernel_at_lags(measure: Measure, n: int) -> np.ndarray:
+    """Inner products of codes 0 … n - 1 apart, by the addition theorem from 2 sqrt n waves each."""
+    group = isqrt(n - 1) + 1
+
+    def share(columns: slice) -> np.ndarray:
+        step, leap = np.exp(1j * measure.angles(np.array([1, group]), columns))
+        weights = measure.squared_length * measure.weights[columns]
+        return (powers(leap, group) * weights @ powers(step, group).T).real
+
+    blocks = row_blocks(len(measure.frequencies), 4 * AT_ONCE, group)
+    return sum(map_ahead(share, blocks)).ravel()[:n]
+
+
+def powers(z: np.ndarray, count: int) -> np.ndarray:
+    """z^0, z^1 … of each number: (count, len(z))."""
+    result = np.ones((count, len(z)), dtype=complex)
+    for k in range(1, count):
+        np.multiply(result[k - 1], z, out=result[k])
+    return result
+
+
+def mirror_products(kernel: np.ndarray) -> Iterator[np.ndarray]:
+    """Inner products of the rows of the even and of the odd part, from those at each lag."""
+    doubled = np.arange((len(kernel) + 1) % 2, len(kernel), 2)
+    share = np.where(doubled == 0, np.sqrt(0.5), 1.0)
+    differences = kernel[np.abs(doubled[:, None] - doubled) // 2]
+    sums = kernel[(doubled[:, None] + doubled) // 2]
+    for products in (differences + sums, differences - sums):
+        yield products * np.multiply.outer(share, share)
+
+
+def wide_part(
+    gram: np.ndarray, entries: matrices.Entries, m: int, progress: Progress | None
+) -> matrices.Part:
+    """A part with no more rows than columns, m, by the inner products of its rows."""
+    half = len(gram)
+    live = np.flatnonzero(gram.diagonal())  # all but the sines at the middle position
+    eigenvalues, vectors = np.linalg.eigh(gram[np.ix_(live, live)])
+    left_vectors = np.zeros((half, len(live)))
+    left_vectors[live] = vectors[:, ::-1]
+    if (eigenvalues > SMALL * eigenvalues.max(initial=0.0)).all():
+        return matrices.held(np.sqrt(eigenvalues[::-1]), left_vectors)
+    first = np.linalg.eigh(gram)
+    return matrices.held(
+        *matrices.long_svd(lambda block: entries(matrices.ALL, block).T, m, half, progress, first)
+    )
+
+
+def wave_basis(measure: Measure, n: int, wave: Wave) -> Basis | None:
+    """A part with more rows than columns; None where closed forms lose too many digits.
+
+    An error of inner products moves no squared singular value by more than its norm. It has to be
+    small for singular values down to n eps of the largest, whose square is at least n / 2m, and the
+    sum of all fourth powers over that of the squares.
+    """
+    products = dirichlet_gram(replace(measure, squared_length=1.0), n, wave)
+    gram = products.values[0]
+    trace = float(np.trace(gram))
+    largest = max(n / (2 * len(gram)), float((gram**2).sum()) / trace if trace > 0 else 0.0)
+    if not products.error <= (n * FLOAT64_EPS / 8) ** 2 * largest:
+        return None
+    basis = singular_basis(products.values)
+    return Basis(np.sqrt(measure.squared_length) * basis.sigma, basis.right)
+
+
+def singular_basis(products: Pair) -> Basis:
+    """Singular values and right singular vectors of a matrix by its columns' inner products."""
+    eigenvalues, vectors = np.linalg.eigh(products[0])
+    if not eigenvalues[-1] > 0:
+        return Basis(np.zeros(len(eigenvalues)), vectors)
+    small_count = int((eigenvalues <= SMALL * eigenvalues[-1]).sum())
+    if small_count == 0:
+        return Basis(np.sqrt(eigenvalues[::-1]), vectors[:, ::-1])
+    low = resolve_small(products, eigenvalues, vectors, small_count)
+    sigma = np.concatenate([np.sqrt(eigenvalues[small_count:]), low.sigma])
+    right = np.hstack([vectors[:, small_count:], low.right])
+    order = np.argsort(-sigma, kind="stable")
+    return Basis(sigma[order], right[:, order])
+
+
+def resolve_small(
+    products: Pair, eigenvalues: np.ndarray, vectors: np.ndarray, count: int
+) -> Basis:
+    r"""The `count` smallest singular values, of which float64 products hold no digits.
+
+    With S the eigenvectors of these and L the others, G S is computed in twice the digits. What
+    rounding has left between both is taken out, :math:`Z = S - L \Lambda^{-1} L'GS`, and Z'GZ,
+    balanced to equal lengths, gives its singular values relative to each.
+    """
+    small = np.rint(vectors[:, :count] * 2.0**60) / 2.0**60  # whose products need fewer slices
+    large = vectors[:, count:]
+    images = matrix_product(products, small)
+    mixed = large.T @ images
+    correction = mixed / eigenvalues[count:, None]
+    inner = small.T @ images - mixed.T @ correction
+    lengths = matrices.balanced_lengths(eigenvalues[:count], eigenvalues[-1])
+    squares, turns = np.linalg.eigh(inner / np.multiply.outer(lengths, lengths))
+    _, sigma, right = np.linalg.svd(np.sqrt(np.maximum(squares, 0.0))[:, None] * turns.T * lengths)
+    return Basis(sigma, (small - large @ correction) @ right.T)
+
+
+def leverage_bounds(measure: Measure, n: int, bases: list[Basis]) -> np.ndarray:
+    """What the leverage of each row of the parts is at least: the share of large singular values.
+
+    It is a quadratic form of cosines and one of sines, thus a sum of cosines of all sums and
+    differences of frequencies, known at all positions by one Fourier transform.
+    """
+    forms = []
+    for basis in bases:
+        large = basis.sigma > LARGE * basis.sigma[0]
+        inverse = measure.amplitudes[:, None] * basis.right[:, large] / basis.sigma[large]
+        forms.append(inverse @ inverse.T / 2)
+    weights = {-1: forms[0] + forms[1], 1: forms[0] - forms[1]}
+    omega = measure.frequencies / 2  # as positions are counted in halves
+
+    def terms() -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        for rows in row_blocks(len(omega), AT_ONCE, len(omega)):
+            columns = slice(rows.start, len(omega))
+            times = np.where(np.arange(columns.start, columns.stop) < rows.stop, 1.0, 2.0)
+            for sign, form in weights.items():
+                yield omega[rows, None] + sign * omega[columns], times * form[rows, columns]
+
+    size = sum(np.abs(form).sum() for form in weights.values())
+    slack = size * (ERROR + n * FLOAT64_EPS * np.abs(omega).max())
+    return cosine_sums(terms(), n)[(n + 1) % 2 :: 2] - slack

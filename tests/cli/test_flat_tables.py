@@ -1,0 +1,276 @@
+"""A flat table is rows; a note names the grid that its row count and its lines suggest."""
+
+import json
+
+import numpy as np
+import pytest
+from safetensors.numpy import save_file
+
+import pefourier
+from pefourier.encodings import build
+from pefourier.encodings.encoding import from_table
+from pefourier.encodings.grids import line_contrast, on_common_grid, on_grid, with_grid_note
+
+H, W, D = 7, 11, 64
+MAE = np.vstack([np.zeros(D), build("axial", d=D, grid=(H, W), convention="mae").table()])
+SQUARE = build("axial", d=D, grid=(14, 14), convention="mae").table()
+RNG = np.random.default_rng(8)
+FREE = RNG.normal(size=(200, D))
+
+
+def smooth_table(height, width, d, noise=0.1):
+    """Free codes that are alike where points are near."""
+    places = np.indices((height, width)).reshape(2, -1).T
+    distances = ((places[:, None] - places) ** 2).sum(axis=-1)
+    root = np.linalg.cholesky(np.exp(-distances / 8) + 1e-8 * np.eye(len(places)))
+    rng = np.random.default_rng(2)
+    return root @ rng.normal(size=(len(places), d)) + noise * rng.normal(size=(len(places), d))
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    np.save("mae.npy", MAE)
+    np.save("exchanged.npy", np.roll(MAE, D // 2, axis=1))
+    np.save("square.npy", SQUARE)
+    np.save("learned.npy", np.vstack([FREE[:1], smooth_table(14, 14, D)]))
+    np.savez("named.npz", **{"vision_model.position": FREE[:196], "text": FREE[:100]})
+    np.save("windows.npy", smooth_table(13, 13, 4))
+    (tmp_path / "port.py").write_text(
+        "import numpy\ndef codes(n, d): return numpy.load('learned.npy')[:, :d]\n"
+    )
+    return tmp_path
+
+
+NOTED = {
+    "learned.npy": "--grid 14x14 --prefix 1",
+    "py:port:codes": "--grid 14x14 --prefix 1",
+    "named.npz#vision_model.position": "--grid 14x14",
+    "windows.npy": "--grid 13x13",
+}
+
+
+@pytest.mark.parametrize("spec", NOTED)
+@pytest.mark.parametrize("command", ["spectrum", "reconstruct", "check-faithful", "relations"])
+def test_rows_stay_rows_and_a_note_names_the_grid(run, folder, command, spec):
+    size = ["--length", 197, "--d", D] if spec.startswith("py:") else []
+    done = run(command, spec, *size, "--json")
+    (record,) = done.results
+    assert "grid" not in record["params"]
+    (doubt,) = [f["message"] for f in record["findings"] if f["code"] == "grid-unknown"]
+    assert NOTED[spec] + "," in doubt
+    rows = len(np.load("learned.npy")) if "learned" in spec or size else 0
+    for placed in (["--grid", rows], NOTED[spec].split()) if rows else ():
+        (record,) = run(command, spec, *size, *placed, "--json").results
+        assert "grid-unknown" not in [f["code"] for f in record["findings"]]
+
+
+@pytest.mark.parametrize("spec", [*NOTED, "mae.npy", "square.npy"])
+def test_the_note_is_a_finding(folder, spec):
+    size = {"length": 197, "d": D} if spec.startswith("py:") else {}
+    result = pefourier.check(spec, **size)
+    assert result.grid is None
+    codes = {f.code for f in result.findings}
+    assert ("grid-unknown" in codes) == (spec != "mae.npy")  # 7x11 is no square
+    assert ("window-biases" in codes) == (spec == "windows.npy")
+
+
+def test_an_array_at_hand_is_noted_too():
+    assert "grid-unknown" in {f.code for f in pefourier.check(SQUARE).findings}
+    assert pefourier.check(SQUARE, grid=(14, 14)).grid == (14, 14)
+
+
+LINE = RNG.normal(size=(14, D)).cumsum(axis=0)
+
+
+@pytest.mark.parametrize(
+    "table",
+    {
+        "sines": build("sinusoidal", length=196, d=D).table(),
+        "sines in float32": build("sinusoidal", length=1024, d=D).table().astype("f4"),
+        "sines behind a row": np.vstack(
+            [np.zeros(D), build("sinusoidal", length=196, d=D).table()]
+        ),
+        "dft": build("dft", length=64, d=64).table(),
+        "ramp": build("ramp", length=196, d=16).table(),
+        "free": FREE[:197],
+        "walk": RNG.normal(size=(197, 32)).cumsum(axis=0),
+        "units": np.eye(64),
+        "zeros": np.zeros((64, 4)),
+        "ones": np.ones((64, 4)),
+        "no square": smooth_table(9, 12, D),
+        "small": smooth_table(6, 6, D),
+    }.values(),
+    ids=str,
+)
+def test_what_shows_no_square_is_not_noted(table):
+    assert with_grid_note(from_table(table)).findings == ()
+
+
+@pytest.mark.parametrize("side", [7, 14, 24, 40])
+@pytest.mark.parametrize("prefix", [0, 1, 2, 4, 5])
+@pytest.mark.parametrize("dtype", ["f2", "f4", "f8"])
+def test_squares_are_noted_behind_usual_tokens(side, prefix, dtype):
+    points = build("axial", d=D, grid=(side, side)).table()
+    (note,) = with_grid_note(from_table(np.vstack([FREE[:prefix], points]).astype(dtype))).findings
+    grid = f"--grid {side}x{side}" + (f" --prefix {prefix}" if prefix else "")
+    assert note.code == "grid-unknown"
+    assert f"{grid}," in note.message
+
+
+@pytest.mark.parametrize("spec", ["sinusoidal", "dft", "rope", "alibi", "learned", "axial"])
+def test_formulas_biases_and_rotations_are_not_noted(spec):
+    enc = pefourier.encodings.load(spec, length=196, d=32)
+    assert with_grid_note(enc) is enc
+
+
+def test_the_share_of_line_ends_that_are_less_alike():
+    """Two cosines within, one across: by hand."""
+    x, y = np.eye(2)
+    table = np.array([x, x, -x, -x, y, y, -y, -y])  # the mean is zero
+    assert line_contrast(table, 2) == 1.0
+    assert line_contrast(table[:6], 3) < 0.5
+    assert line_contrast(table, 8) == 0.5  # one line has no end within
+
+
+def test_a_pair_is_placed_on_the_grid_of_either():
+    rows, grid = from_table(FREE[:77]), build("axial", d=D, grid=(H, W))
+    for a, b in ((rows, grid), (grid, rows)):
+        assert [enc.domain.grid for enc in on_common_grid(a, b)] == [(H, W)] * 2
+    longer = from_table(FREE[:78])
+    assert on_common_grid(longer, grid)[0].domain.grid == ()
+    assert on_common_grid(rows, from_table(FREE[:77]))[0] is rows
+    behind = on_grid(longer, (), 1)  # --prefix 1 alone
+    found = on_common_grid(on_grid(from_table(MAE), (H, W), 1), behind)
+    assert [(enc.domain.grid, enc.domain.prefix) for enc in found] == [((H, W), 1)] * 2
+    window = build("swin", grid=(4, 4))
+    assert on_common_grid(from_table(FREE[: len(window)]), window)[0].domain.grid == ()
+    other = build("axial", d=D, grid=(W, H))
+    assert [enc.domain.grid for enc in on_common_grid(grid, other)] == [(H, W), (W, H)]
+
+
+@pytest.mark.parametrize(
+    ("pair", "status", "layout"),
+    [
+        (["mae.npy", "axial:convention=mae,grid=7x11,prefix=1"], 0, None),
+        (["axial:convention=mae,grid=7x11,prefix=1", "exchanged.npy"], 1, "halves exchanged"),
+        (["mae.npy", "exchanged.npy"], 1, None),
+        (["mae.npy", "alibi"], 1, None),
+    ],
+    ids=str,
+)
+def test_a_pair_is_compared_on_the_grid_of_either(run, folder, pair, status, layout):
+    done = run("compare", *pair, "--json")
+    assert done.status == status
+    (record,) = done.results
+    if layout:
+        assert record["transform"]["layout"] == layout
+
+
+def test_numbers_behind_pos_are_rows(run, folder):
+    (flat,) = run("reconstruct", "square.npy", "--pos", 5, 40, "--json").results
+    assert [entry["position"] for entry in flat["reconstructions"]] == [5, 40]
+    (grid,) = run("reconstruct", "square.npy", "--grid", "14x14", "--pos", "3,4", "--json").results
+    assert [entry["position"] for entry in grid["reconstructions"]] == [[3, 4]]
+    (record,) = run("encode", "square.npy", "--pos", "3,4", "--out", "rows.npy", "--json").results
+    assert record["positions"] == [3, 4]
+    np.testing.assert_array_equal(np.load("rows.npy"), SQUARE[3:5])
+
+
+def test_a_square_is_resized_without_from(run, folder):
+    for spec, prefix in (("square.npy", 0), ("learned.npy", 1)):
+        options = ["--prefix", prefix, "--to", "20x20", "--json"]
+        (taken,) = run("resize", spec, *options).results
+        (asked,) = run("resize", spec, "--from", "14x14", *options).results
+        assert taken == asked
+
+
+@pytest.mark.parametrize(
+    "arguments", [["mae.npy"], ["learned.npy"], ["axial", "--d", 8], ["mae.npy", "--prefix", 2]]
+)
+def test_what_has_no_grid_is_not_resized(run, folder, arguments):
+    done = run("resize", *arguments, "--to", "9x14")
+    assert (done.status, done.out, done.err.count("\n")) == (2, "", 1)
+
+
+def test_the_figure_of_resizing_is_written(run, folder):
+    size = ["--from", "7x11", "--prefix", 1, "--to", "9x14"]
+    assert run("resize", "mae.npy", *size, "--plot", "r.svg").status == 0
+    text = (folder / "r.svg").read_text()
+    assert "cycles along y" in text
+    assert "7x11 before" in text
+
+
+@pytest.mark.parametrize("behind", [0, 3])
+def test_a_bare_table_of_biases_is_resized_as_that_of_a_folder(run, tmp_path, rng, behind):
+    """27x27 rows and 3 of a class token were refused, or those 3 put before the others."""
+    table = rng.normal(0, 0.02, (27**2 + behind, 12)).astype("f4")
+    bare, of_folder = tmp_path / "biases.npy", tmp_path / "beit"
+    np.save(bare, table)
+    of_folder.mkdir()
+    name = "encoder.layer.0.attention.relative_position_bias_table"
+    save_file({name: table}, of_folder / "model.safetensors")
+    kind = {"model_type": "beit" if behind else "swin", "image_size": 224, "patch_size": 16}
+    kind |= {
+        "window_size": 14,
+        "num_heads": [12],
+        "embed_dim": 96,
+        "use_relative_position_bias": True,
+    }
+    (of_folder / "config.json").write_text(json.dumps(kind))
+    ways = [("7", f"{of_folder}#{name}", "14x14", "20x20"), ("8", bare, "14x14", "20x20")]
+    ways += [("9", bare, "27x27", "39x39")] * (behind > 0)
+    for out, spec, old, new in ways:
+        done = run("resize", spec, "--from", old, "--to", new, "--out", tmp_path / f"{out}.npy")
+        assert (done.status, done.err) == (0, "")
+    found = [np.load(tmp_path / f"{out}.npy") for out, *_ in ways]
+    assert {one.dtype.name for one in found} == {"float32"}  # of a folder float64, once
+    assert len(found[0]) == 39**2 + behind
+    assert (found[0][39**2 :] == table[27**2 :]).all()
+    assert all(np.abs(one - found[0]).max() < 1e-8 for one in found)
+    if behind:
+        even = run("resize", bare, "--from", "27x27", "--to", "20x20")
+        assert even.status == 2
+        assert "a window of 20x20 has 39x39" in even.err
+        assert "as --from 14x14\n" in run("resize", bare, "--to", "20x20").err
+    else:
+        assert "--from 27x27, or of biases" in run("resize", bare, "--to", "20x20").err
+    save_file({name: table}, tmp_path / "named.safetensors")  # refused, once, or read as codes
+    named = run(
+        "resize", tmp_path / "named.safetensors", "--to", "20x20", "--out", tmp_path / "n.npy"
+    )
+    assert (named.status, named.err) == (0, "")
+    assert "read as positions" not in named.out
+    assert np.abs(np.load(tmp_path / "n.npy") - found[0]).max() < 1e-8
+
+
+def test_biases_of_a_window_are_read_where_a_folder_says_them(run, folder):
+    """(2w - 1)^2 rows, a column a head; the way that is told reads them as displacements."""
+    name = "layers.0.blocks.0.attn.relative_position_bias_table"
+    save_file({name: np.load("windows.npy")}, "model.safetensors")
+    config = {"model_type": "swin", "window_size": 7, "num_heads": [4], "embed_dim": 96}
+    (folder / "config.json").write_text(json.dumps(config))
+    (of_folder,) = run("check-faithful", f"{folder}#{name}", "--json").results
+    (bare,) = run("check-faithful", "windows.npy", "--grid", "13x13", "--json").results
+    assert (of_folder["length"], bare["length"]) == (169, 169)
+    assert run("resize", f"{folder}#{name}", "--from", "7x7", "--to", "12x12").status == 0
+    assert run("resize", "windows.npy", "--from", "13x13", "--to", "23x23").status == 0
+
+
+@pytest.mark.parametrize("shape", [(1, 6, 6, 16), (1, 6, 9, 16)], ids=str)
+def test_an_array_of_an_image_is_on_the_grid_of_its_axes(run, tmp_path, rng, shape):
+    """(1, H, W, d), as SAM keeps it, was refused; (1, n, d) has rows, and is no grid."""
+    table, sides = rng.normal(size=shape).astype("f4"), shape[1:3]
+    np.save(tmp_path / "image.npy", table)
+    np.save(tmp_path / "rows.npy", table.reshape(1, -1, 16))
+    grid = f"{sides[0]}x{sides[1]}"
+    records = [
+        run("check-faithful", tmp_path / name, *options, "--json").results[0]
+        for name, options in (("image.npy", []), ("image.npy", ["--grid", grid]), ("rows.npy", []))
+    ]
+    assert [one.get("grid") for one in records] == [list(sides)] * 2 + [None]
+    assert records[0]["min_distance"] == records[2]["min_distance"]
+    assert pefourier.check(table).grid == sides
+    done = run("resize", tmp_path / "image.npy", "--to", "12x12", "--out", tmp_path / "new.npy")
+    assert done.status == 0
+    assert np.load(tmp_path / "new.npy").shape == (1, 12, 12, 16)

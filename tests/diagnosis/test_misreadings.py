@@ -1,0 +1,304 @@
+"""One slip at a time: each is planted in three configs, and found with its value."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+
+from pefourier.analysis.compare import compare
+from pefourier.encodings import load
+from pefourier.encodings.encoding import from_table
+from pefourier.geometry.precision import FORMATS, rounded
+
+N, D = 600, 64
+PAIRS = np.arange(D // 2)
+SPECS = {
+    "default": "rope:rho=5e5",
+    "llama3": "rope:rho=5e5,scaling=llama3,factor=8,original=512",
+    "yarn": "rope:rho=1e6,scaling=yarn,factor=4,original=512",
+}
+FORMS = ["halves", "neighbours", "both twice", "cos twice", "sin once", "angles"]
+
+
+def omega_of(spec, **changes):
+    own = dict(item.split("=") for item in spec.removeprefix("rope:").split(","))
+    more = ",".join(f"{key}={value}" for key, value in (own | changes).items())
+    return load(f"rope:{more}", N, D).measure.frequencies
+
+
+def dump(omega, form="halves", places=None, factor=1.0, dtype=np.float32):
+    angles = np.outer(np.arange(N) if places is None else places, omega)
+    cos, sin = factor * np.cos(angles), factor * np.sin(angles)
+    table = {
+        "halves": lambda: np.hstack([cos, sin]),
+        "neighbours": lambda: np.stack([cos, sin], axis=-1).reshape(len(cos), -1),
+        "both twice": lambda: np.hstack([cos, cos, sin, sin]),
+        "cos twice": lambda: np.hstack([cos, cos]),
+        "sin once": lambda: sin,
+        "angles": lambda: angles,
+    }[form]()
+    return from_table(table.astype(dtype), eps=float(np.finfo(dtype).eps))
+
+
+def unscaled(name):
+    return omega_of(SPECS[name].partition(",scaling")[0])
+
+
+def blended(theta, factor, divided):
+    """Frequencies of which a share is divided by the factor."""
+    return theta / factor * divided + theta * (1 - divided)
+
+
+def yarn_share(original=512, around=2 * math.pi):
+    """YaRN's ramp, `around` what original / beta is divided by."""
+    low, high = (D * math.log(original / (n * around)) / (2 * math.log(1e6)) for n in (32, 1))
+    low, high = max(math.floor(low), 0), min(math.ceil(high), D - 1)
+    return np.clip((PAIRS - low) / (high - low), 0, 1)
+
+
+def llama3_share(theta):
+    return 1 - np.clip((512 * theta / (2 * math.pi) - 1) / 3, 0, 1)
+
+
+def one_pair(omega, k, ratio):
+    return np.where(PAIRS == k, omega * ratio, omega)
+
+
+EVERYWHERE = {  # name: frequencies or places of the engine, code, and a changed value
+    "doubled": (lambda w: 2 * w, None, "step", "2 p"),
+    "halved": (lambda w: w / 2, None, "step", "0.5 p"),
+    "scaled": (lambda w: 1.7 * w, None, "step", "1.7 p"),
+    "over ten": (lambda w: w / 10, None, "step", "0.1 p"),
+    "halved as integers": (lambda w: w, np.arange(N) // 2, "positions-divided", "p // 2"),
+    "degrees": (lambda w: w * 180 / math.pi, None, "degrees", "p w 180 / pi"),
+    "taken for degrees": (lambda w: w * math.pi / 180, None, "degrees", "p w pi / 180"),
+    "a bad pair": (lambda w: one_pair(w, 9, 1.01), None, "single-pair", None),
+    "a bad slow pair": (lambda w: one_pair(w, 17, 0.8), None, "single-pair", None),
+    "frequencies in bfloat16": (
+        lambda w: rounded(w, FORMATS["bfloat16"]),
+        None,
+        "bfloat16-frequencies",
+        None,
+    ),
+}
+SETTINGS = [  # config, changed settings, code
+    ("default", {"rho": 1e4}, "base"),
+    ("default", {"rho": 123456}, "base"),
+    ("llama3", {"rho": 7e5}, "base"),
+    ("yarn", {"rho": 25e4}, "base"),
+    ("llama3", {"factor": 32}, "factor"),
+    ("llama3", {"factor": 10}, "factor"),
+    ("yarn", {"factor": 6}, "factor"),
+    ("llama3", {"original": 2048}, "original-length"),
+    ("llama3", {"original": 700}, "original-length"),
+    ("yarn", {"original": 2048}, "original-length"),
+    ("llama3", {"low_freq_factor": 2}, "ramp-low"),
+    ("llama3", {"high_freq_factor": 5}, "ramp-high"),
+    ("yarn", {"beta_fast": 8}, "ramp-fast"),
+    ("yarn", {"beta_slow": 2}, "ramp-slow"),
+    ("yarn", {"truncate": "false"}, "truncate"),
+    ("llama3", {"low_freq_factor": 4, "high_freq_factor": 1}, "ramp-exchanged"),
+    ("yarn", {"beta_fast": 1, "beta_slow": 32}, "ramp-exchanged"),
+]
+FORMULAS = [  # config, frequencies, code
+    ("llama3", lambda: unscaled("llama3"), "scaling-ignored"),
+    ("yarn", lambda: unscaled("yarn"), "scaling-ignored"),
+    ("yarn", lambda: unscaled("yarn") / 4, "scaling-type"),
+    ("yarn", lambda: blended(unscaled("yarn"), 4, 1 - yarn_share()), "ramp-reversed"),
+    (
+        "llama3",
+        lambda: blended(unscaled("llama3"), 8, 1 - llama3_share(unscaled("llama3"))),
+        "ramp-reversed",
+    ),
+    (
+        "yarn",
+        lambda: blended(unscaled("yarn"), 4, yarn_share(around=1 / (2 * math.pi))),
+        "ramp-parentheses",
+    ),
+    ("yarn", lambda: blended(unscaled("yarn"), 4, yarn_share(around=1)), "ramp-parentheses"),
+    ("default", lambda: 5e5 ** (-2 * PAIRS / (D - 2)), "exponent"),
+    ("default", lambda: 5e5 ** -np.linspace(0, 1, D // 2), "exponent"),
+    ("default", lambda: 5e5 ** (-2 * (PAIRS + 1) / D), "exponent"),
+    ("default", lambda: 5e5 ** (-PAIRS / D), "exponent"),
+    ("default", lambda: 5e5 ** (-2 * PAIRS / 128), "exponent"),
+    ("default", lambda: omega_of(SPECS["llama3"]), "scaling-added"),
+    (
+        "default",
+        lambda: omega_of("rope:rho=5e5,scaling=yarn,factor=4,original=1024"),
+        "scaling-added",
+    ),
+    ("default", lambda: omega_of("rope:rho=5e5,scaling=ntk,factor=4"), "scaling-added"),
+]
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("name", SPECS)
+def test_what_is_meant_has_no_cause(name, form):
+    meant = load(SPECS[name], N, D)
+    found = compare(
+        meant, dump(omega_of(SPECS[name]), form, factor=meant.params["attention_factor"])
+    )
+    partial = form in ("cos twice", "sin once", "angles")
+    assert found.verdict == ("equivalent" if form in ("cos twice", "sin once") else "the same")
+    assert (found.pairs, found.cause, found.same) == ((), None, not partial or form == "angles")
+
+
+@pytest.mark.parametrize(
+    ("name", "form"),
+    [(name, form) for name in SPECS for form in ("halves", "cos twice")]
+    + [("yarn", form) for form in ("neighbours", "sin once", "angles")],
+)
+@pytest.mark.parametrize("slip", EVERYWHERE)
+def test_a_slip_of_any_rotation_is_found_with_its_value(slip, name, form):
+    change, places, code, value = EVERYWHERE[slip]
+    meant = load(SPECS[name], N, D)
+    factor = meant.params["attention_factor"]
+    table = dump(change(omega_of(SPECS[name])), form, places, factor)
+    for pair, of in (((meant, table), "a"), ((table, meant), "b")):
+        found = compare(*pair)
+        assert (found.verdict, found.same) == ("different", False)
+        assert (found.cause.of, found.cause.misreadings) == (of, (code,))
+        if value:
+            ((_, read),) = found.cause.changes.values()
+            assert read == value
+
+
+@pytest.mark.parametrize("form", ["halves", "cos twice"])
+@pytest.mark.parametrize(("name", "changes", "code"), SETTINGS, ids=str)
+def test_a_changed_setting_is_found_with_its_value(name, changes, code, form):
+    """The value that gives the same frequencies: YaRN's whole pairs leave some room."""
+    meant = load(SPECS[name], N, D)
+    omega = omega_of(SPECS[name], **changes)
+    found = compare(meant, dump(omega, form, factor=meant.params["attention_factor"]))
+    assert found.verdict == "different"
+    assert found.cause.misreadings[0] in (code, "base-default")
+    read = {key: pair[1] for key, pair in found.cause.changes.items()}
+    assert read.keys() == changes.keys()
+    if name != "yarn" or code in ("base", "factor"):
+        for key, value in changes.items():
+            assert read[key] == pytest.approx(value, rel=1e-4)
+    text = {key: str(value).lower() for key, value in read.items()}
+    np.testing.assert_allclose(omega_of(SPECS[name], **text), omega, rtol=1e-4)
+    own = omega_of(SPECS[name])
+    waves = [np.cos(np.outer(np.arange(N), w)) for w in (omega, own)]
+    seen = np.abs(waves[0] - waves[1]).max(axis=0) > 1e-4  # cosines of slow pairs do not show
+    seen = seen if form == "cos twice" else np.abs(omega / own - 1) > 1e-3
+    assert set(np.flatnonzero(seen)) <= {pair.index for pair in found.pairs}
+    for pair in found.pairs:
+        if seen[pair.index]:
+            assert pair.ratio == pytest.approx(omega[pair.index] / own[pair.index], rel=1e-2)
+
+
+@pytest.mark.parametrize("form", ["halves", "cos twice"])
+@pytest.mark.parametrize(("name", "make", "code"), FORMULAS)
+def test_a_formula_gone_wrong_is_named(name, make, code, form):
+    meant = load(SPECS[name], N, D)
+    found = compare(meant, dump(make(), form, factor=meant.params["attention_factor"]))
+    assert found.verdict == "different"
+    equal = {"ramp-parentheses": ("original-length",)}.get(code, ())  # 4 pi^2 times as long
+    assert found.cause.misreadings[0] in (code, *equal)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("name", SPECS)
+def test_tables_of_16_bits_name_the_slip(name, dtype):
+    meant = load(SPECS[name], N, D)
+    for omega, verdict in (
+        (omega_of(SPECS[name]), "the same"),
+        (2 * omega_of(SPECS[name]), "different"),
+    ):
+        table = dump(omega, factor=meant.params["attention_factor"]).table()
+        found = compare(meant, from_table(rounded(table, FORMATS[dtype]), eps=2.0**-23))
+        assert found.verdict == verdict
+        assert found.same or found.cause.misreadings == ("step",)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_where_no_slip_explains_it_pairs_are_shown_and_nothing_is_guessed(seed):
+    rng = np.random.default_rng(seed)
+    name = list(SPECS)[seed % 3]
+    meant = load(SPECS[name], N, D)
+    some = rng.permutation(D // 2)[: rng.integers(2, 12)]
+    omega = omega_of(SPECS[name])
+    omega[some] *= rng.uniform(1.1, 1.5, len(some))
+    found = compare(meant, dump(omega, factor=meant.params["attention_factor"]))
+    assert (found.verdict, found.cause) == ("different", None)
+    seen = {int(k) for k in some if omega[k] * N > 0.01}
+    assert seen <= {pair.index for pair in found.pairs} <= set(some.tolist())
+    assert "misread" not in [f.code for f in found.findings]
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_law_of_random_slips(seed):
+    """No slip is taken for none, and what is named gives the engine's frequencies again."""
+    rng = np.random.default_rng(100 + seed)
+    d = int(rng.choice([32, 64, 80, 128]))
+    rho = float(rng.choice([1e4, 1e5, 5e5, 1e6]))
+    kind = rng.choice(["none", "llama3", "yarn", "linear"])
+    own = {"factor": float(rng.choice([2, 4, 8])), "original": 512}
+    own |= {"scaling": str(kind)}
+    settings = {"rho": rho} | (own if kind in ("llama3", "yarn") else {})
+    settings |= {"scaling": "linear", "factor": own["factor"]} if kind == "linear" else {}
+    key = str(rng.choice(list(settings)))
+    while key == "scaling":
+        key = str(rng.choice(list(settings)))
+    changed = settings | {key: float(f"{settings[key] * rng.uniform(1.5, 4):.2g}")}
+    changed = {k: int(v) if k == "original" else v for k, v in changed.items()}
+
+    def spec(values):
+        return "rope:" + ",".join(f"{k}={v}" for k, v in values.items())
+
+    meant, engine = (load(spec(values), N, d) for values in (settings, changed))
+    factor = engine.params["attention_factor"]
+    table = from_table(engine.table().astype(np.float32), eps=2.0**-23)
+    found = compare(meant, table)
+    alike = np.array_equal(meant.measure.frequencies, engine.measure.frequencies)
+    assert found.same == (alike and meant.params["attention_factor"] == factor)
+    if not alike:
+        assert found.verdict == "different"
+        assert found.cause is not None
+        read = {k: v[1] for k, v in found.cause.changes.items() if k in settings}
+        if read:
+            again = load(spec(settings | read), N, d).measure.frequencies
+            np.testing.assert_allclose(again, engine.measure.frequencies, rtol=1e-4)
+
+
+def test_two_rotations_whose_settings_are_known_differ_by_those(tmp_path):
+    sizes = {"hidden_size": 256, "num_attention_heads": 4, "max_position_embeddings": 2048}
+    scaling = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0}
+    scaling |= {"high_freq_factor": 4.0, "original_max_position_embeddings": 256}
+    plain = {"model_type": "llama", "rope_theta": 5e5, **sizes}
+    versions = {
+        "plain": ({}, ()),
+        "base": ({"rope_theta": 1e6}, ("base",)),
+        "scaled": ({"rope_scaling": scaling}, ("scaling-added",)),
+    }
+    for name, (more, _) in versions.items():
+        (tmp_path / f"{name}.json").write_text(json.dumps(plain | more))
+    for name, (_, codes) in versions.items():
+        found = compare(*(load(str(tmp_path / f"{n}.json")) for n in ("plain", name)))
+        assert (found.same, found.cause.misreadings if found.cause else ()) == (not codes, codes)
+        assert set(found.compared) >= {"codes", "rotations", "layers", "windows", "factors"}
+
+
+@pytest.mark.parametrize("factor", [1.0, 0.5, 2.0])
+def test_another_factor_before_the_waves_is_a_difference(factor):
+    """It is part of what attention computes, and no scale that training anew makes up for."""
+    meant = load(SPECS["yarn"], N, D)
+    found = compare(meant, dump(omega_of(SPECS["yarn"]), factor=factor))
+    assert (found.verdict, found.unit, found.pairs) == ("different", "factors", ())
+    assert found.cause.misreadings == ("mscale",)
+    assert found.cause.changes["factor"][1] == pytest.approx(factor, rel=1e-4)
+
+
+@pytest.mark.parametrize("divisor", ["d - 2", "base"])
+def test_additive_sinusoids_are_compared_pair_by_pair(divisor):
+    meant = load("sinusoidal", N, D)
+    omega = 1e4 ** (-2 * PAIRS / (D - 2)) if divisor == "d - 2" else 5e4 ** (-2 * PAIRS / D)
+    angles = np.outer(np.arange(N), omega)
+    table = np.stack([np.sin(angles), np.cos(angles)], axis=-1).reshape(N, -1)
+    found = compare(meant, from_table(table.astype(np.float32), eps=2.0**-23))
+    assert found.verdict == "different"
+    assert found.cause.misreadings == ("exponent" if divisor == "d - 2" else "base",)
+    assert len(found.pairs) == D // 2 - 1

@@ -1,0 +1,37 @@
+"""What heads of random rows use, those of some pairs perhaps longer in queries."""
+
+import numpy as np
+
+from pefourier.encodings import load
+from pefourier.encodings.findings import finding
+from pefourier.weights.layout import PairLayout
+from pefourier.weights.shares import LayerShares, normalised
+from pefourier.weights.summary import TurningPairs, summarise
+from pefourier.weights.usage import Usage
+
+
+def drawn_model(rng, shape, louder=1.0, of=slice(0), name="", length=512):
+    """A rotation of layers, heads, heads of keys, pairs, columns."""
+    layers, heads, kv, pairs, columns = shape
+    shares = []
+    for layer in range(layers):
+        q, k = (rng.chisquare(2 * columns, (n, pairs)) for n in (heads, kv))  # two rows a pair
+        q[:, of] *= louder
+        q, k = (normalised(np.repeat(e, heads // len(e), axis=0)) for e in (q, k))
+        shares.append(LayerShares(layer, 0, kv, q, k, normalised(q * k), *(None,) * 4))
+    frequencies = 1e4 ** -(np.arange(pairs) / pairs)
+    ends = np.full((2, pairs), length)
+    index = np.arange(pairs)
+    turning = TurningPairs(index, frequencies, frequencies, *ends, (), 0, False, None)
+    return summarise(name, turning, shares)
+
+
+def drawn_usage(*rotations, doubt=False):
+    """The answer about rotations, each by its keywords for `drawn_model`."""
+    rng = np.random.default_rng(0)
+    models = [drawn_model(rng, (4, 8, 4, 16, 64), **one) for one in rotations]
+    code = {"told": "halves", "name": "neighbours", "both": "halves -0.1, neighbours +0.7"}
+    found = (finding("usage-pairing-doubt", **code),) if doubt else ()
+    pairing = PairLayout("halves", "config", -0.1, 0.7)
+    about = (load("rope", 512, 32),)
+    return Usage("m", 512, 512, pairing, (), tuple(models), None, "applied", found, about=about)
