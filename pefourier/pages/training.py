@@ -39,12 +39,6 @@ from pefourier.writing.text import parts_of_words
 
 RULES = ("choice", "size")  # of training, in words
 ELSEWHERE = {"data", "out", "plot", "resume", "device"}  # options that are the machine's
-    "data",
-    "out",
-    "plot",
-    "resume",
-    "device",
-}  # options that a command on a machine repeats
 
 
 @dataclass(frozen=True)

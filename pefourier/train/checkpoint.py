@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from pefourier.encodings.sources.formats import write_tensors
+from pefourier.encodings.sources.writers import write_tensors
 from pefourier.encodings.sources.tables import open_arrays
 from pefourier.files import write_whole
 
