@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
-from pefourier.encodings.sources.writers import write_tensors
 from pefourier.encodings.sources.tables import open_arrays
+from pefourier.encodings.sources.writers import write_tensors
 from pefourier.files import write_whole
 
 EVERY = 60.0  # seconds between two of them, at least
