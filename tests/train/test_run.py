@@ -51,7 +51,7 @@ def test_a_folder_gets_the_whole_answer(tmp_path):
         "summary.json",
         "summary.md",
     ]
-    assert numbers(lines(out)) == numbers(found.runs)
+    assert sorted(numbers(lines(out))) == sorted(numbers(found.runs))
     arms = list(dict.fromkeys(row["encoding"] for row in found.runs))
     assert arms == ["none", "sinusoidal", "t5", "sinusoidal@rms=0.25", "order-free"]
     assert len(found.runs) == 2 * len(arms)
@@ -115,7 +115,7 @@ def test_a_killed_run_is_resumed_with_the_same_numbers(tmp_path):
     time.sleep(np.random.default_rng().uniform(0.0, 0.6))
     first.kill()
     started(tmp_path / "killed", resume=True).finished()
-    assert numbers(lines(tmp_path / "killed")) == numbers(whole.runs)
+    assert sorted(numbers(lines(tmp_path / "killed"))) == sorted(numbers(whole.runs))
 
 
 @pytest.mark.parametrize("cut", [1, 40, 300])
@@ -125,7 +125,8 @@ def test_a_torn_line_is_trained_again(tmp_path, cut):
     file = out / "results.jsonl"
     file.write_bytes(file.read_bytes()[:-cut])
     again = run_comparison(Options(**SMALL, out=str(out), resume=True))
-    assert numbers(lines(out)) == numbers(whole.runs) == numbers(again.runs)
+    assert numbers(whole.runs) == numbers(again.runs)
+    assert sorted(numbers(lines(out))) == sorted(numbers(whole.runs))
 
 
 def test_what_is_finished_is_not_trained_again(tmp_path, monkeypatch):
@@ -437,7 +438,7 @@ def test_tables_that_do_not_fit_on_the_disk_cost_no_run(tmp_path, monkeypatch):
     out = tmp_path / "out"
     with pytest.raises(PefourierError, match="No space left"):
         run_comparison(Options(**SMALL, out=str(out), save_tables=str(tmp_path)))
-    assert len(lines(out)) == 6  # the first stack's
+    assert len(lines(out)) == 2  # the first stack's
 
 
 def test_the_answer_is_told_before_a_full_disk_can_cost_it(tmp_path, monkeypatch, capsys):
