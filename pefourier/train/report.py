@@ -125,7 +125,9 @@ def verdicts_sentence(summary: Summary, datasets: Iterable[DatasetSummary]) -> s
         parts += [f"{code}: {', '.join(told)}"] if told else []
     against = {one.differences[name].reference for one, name, _ in pairs}
     other = against.pop() if len(against) == 1 else "their references"
-    return f"F1 against {other}: {'; '.join(parts)}." if parts else ""
+    of_runs = {one.differences[name].over for one, name, _ in pairs} == {"runs"}
+    where = " on these test windows" if of_runs else ""
+    return f"F1 against {other}{where}: {'; '.join(parts)}." if parts else ""
 
 
 def leaders_sentences(summary: Summary) -> list[str]:
