@@ -16,7 +16,7 @@ from pefourier.answers.baseline import judge, read_baseline
 from pefourier.answers.context import TOLD
 from pefourier.answers.faithful import faithful_page
 from pefourier.answers.forms import as_json
-from pefourier.answers.telling import Answer
+from pefourier.answers.frame import Answer
 from pefourier.encodings import load
 from pefourier.encodings.sources.gguf_file import read_gguf
 from pefourier.train.data.load import load_task

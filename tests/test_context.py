@@ -441,3 +441,18 @@ def test_rows_of_a_head_that_turn_are_those_of_the_published_code(name, first, l
     path.write_text(json.dumps(PUBLISHED[name]))
     (rotation,) = describe_context(str(path), 4096)[1].rotations
     assert (tuple(rotation.partners[0]), tuple(rotation.partners[-1])) == (first, last)
+
+
+@pytest.mark.parametrize(("convention", "further"), [("dinov3", 100 / 13), ("", None)])
+def test_a_grid_tells_its_waves_and_how_far_larger_images_go(convention, further):
+    """Of 14 x 14: coordinates that are divided by the sides reach 14/13 as far at most."""
+    spec = "axial-rope:grid=14x14,d=16" + f",convention={convention}" * bool(convention)
+    _, found = describe_context(spec)
+    assert found.verdict == ("a grid" if further is None else "scaled grid")
+    omega = np.abs(found.codes.measure.frequencies)
+    for waves, own in zip(found.grid_waves, omega.T, strict=True):
+        turning = own[own > 0]
+        assert waves.shortest == pytest.approx(2 * np.pi / turning.max())
+        assert waves.longest == pytest.approx(2 * np.pi / turning.min())
+    if further is not None:
+        assert found.further_percent == pytest.approx(further)

@@ -63,8 +63,7 @@ def test_spectra_before_and_after_are_those_of_the_tables(old, new):
     folded = [folded_by_hand(table, old), folded_by_hand(r.table, new)]
     for one, found in zip((r.before, r.after), folded, strict=True):
         np.testing.assert_allclose(by_cycles(one), found, atol=1e-14)
-        assert [len(omega) for omega in one.omega] == list(one.density.shape)
-        assert [m.sum() for m in one.marginals] == pytest.approx([1.0] * len(old))
+        assert one.density.sum() == pytest.approx(1.0)
     apart = {}
     for sign, found in zip((1, -1), folded, strict=True):
         for place in np.ndindex(found.shape):

@@ -634,7 +634,7 @@ def test_a_report_has_what_the_weights_use(tmp_path, run, monkeypatch):
 
 
 def test_the_picture_has_layers_by_pairs_with_both_lengths_marked(tmp_path):
-    from pefourier.answers.telling import Answer
+    from pefourier.answers.frame import Answer
     from pefourier.answers.usage import usage
 
     found = use_of_model(write_model(tmp_path), 500)

@@ -39,8 +39,6 @@ class BiasComparison:
     """Two biases, head by head."""
 
     heads: tuple[HeadDifference, ...]  # that differ
-    head_count: int
-    length: int  # positions compared
     max_difference: float
     tolerance: float
     first_difference: tuple[int, int] | None  # lag or key, and head
@@ -195,9 +193,7 @@ def compare_biases(first: BiasRows, second: BiasRows) -> BiasComparison:
         where = (int(lags[nearest]), int(place[nearest, 0]))
     one_sided = first.causal != second.causal
     causes = tuple(bias_causes(profiles, whole, n, lags_alone(a, b, queries))) if heads else ()
-    return BiasComparison(
-        heads, len(a), n, float(apart.max()), tolerance, where, constant, one_sided, causes
-    )
+    return BiasComparison(heads, float(apart.max()), tolerance, where, constant, one_sided, causes)
 
 
 def profile_of(rows: BiasRows) -> np.ndarray:

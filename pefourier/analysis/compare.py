@@ -19,11 +19,12 @@ from typing import Any, ClassVar
 import numpy as np
 
 from pefourier.analysis.alignment import find_row_order, find_transformation
-from pefourier.analysis.biases import BiasComparison, HeadDifference, compare_biases, read_bias
+from pefourier.analysis.biases import HeadDifference, compare_biases, read_bias
 from pefourier.analysis.layer_schedules import (
     LayerDifference,
     compare_layers,
     has_layers,
+    model_runs,
     unread_keys,
 )
 from pefourier.analysis.operators import (
@@ -70,14 +71,6 @@ SIZES = {"length", "path", "model_type", "array", "spans", "position_ids"}  # no
 LARGE = 2**20  # numbers of tables of waves, whose pairs tell of all positions
 MOST_ROWS = 4096  # of these that are compared number by number
 SHOWN = 8  # pairs, heads or layers that text lists
-VERDICTS = (
-    "the same",
-    "permuted",
-    "equivalent",
-    "same geometry",
-    "used differently",
-    "different",
-)
 
 
 @dataclass(frozen=True, repr=False)
@@ -235,8 +228,8 @@ def compare(
         first, second = (bare_of_prefix(enc) for enc in (first, second))
     pairs = read_pairs(first, second), read_pairs(second, first)
     long = None not in pairs and len(first) * first.dim > LARGE and tolerance is None
-    found = compare_numbers(first, second, tolerance, MOST_ROWS if long else None)
-    found = replace(found, lengths=lengths)
+    found = compare_numbers(first, second, MOST_ROWS if long else None)
+    found = replace(found, lengths=lengths, given_tolerance=tolerance)
     if tolerance is not None and found.max_difference is not None:
         if found.max_difference <= tolerance:
             return judged(replace(found, verdict="the same"))
@@ -257,48 +250,51 @@ def bare_of_prefix(enc: Encoding) -> Encoding:
     return replace(enc, domain=domain, codes=lambda x: enc.codes(np.asarray(x) + start))
 
 
-def compare_numbers(
-    first: Encoding, second: Encoding, given: float | None, most: int | None
+def differing_in_size(
+    first: Encoding, second: Encoding, unit: str, sizes: tuple[int, int]
 ) -> Comparison:
-    """Two tables number by number, as far as both go; of long ones of waves at most some rows."""
+    """Two of which nothing was compared yet, of so many columns or heads."""
     n = min(len(first), len(second))
-    facts: dict[str, Any] = {
-        "same": False,
-        "compared": ("codes",),
-        "transform": {},
-        "length": n,
-        "lengths": (len(first), len(second)),
-        "dimensions": (first.dim, second.dim),
-        "given_tolerance": given,
-        "about": (first, second),
-    }
     nothing = dict.fromkeys(("max_difference", "first_difference", "largest_difference"))
+    return Comparison(
+        same=False,
+        verdict="different",
+        compared=("codes",),
+        differing=max(sizes) if unit == "heads" else abs(sizes[0] - sizes[1]),
+        counted=max(sizes),
+        unit=unit,
+        bitwise=False,
+        transform={},
+        length=n,
+        lengths=(len(first), len(second)),
+        dimensions=sizes,
+        tolerance=0.0,
+        given_tolerance=None,
+        about=(first, second),
+        **nothing,
+    )
+
+
+def compare_numbers(first: Encoding, second: Encoding, most: int | None) -> Comparison:
+    """Two tables number by number, as far as both go; of long ones of waves at most some rows."""
+    found = differing_in_size(first, second, "columns", (first.dim, second.dim))
     if first.dim != second.dim:
-        most, least = max(first.dim, second.dim), min(first.dim, second.dim)
-        sizes = {"differing": most - least, "counted": most, "unit": "columns"}
-        return Comparison(
-            verdict="different", bitwise=False, tolerance=0.0, **sizes, **nothing, **facts
-        )
-    rows = min(n, most or n)
-    a, b = (np.asarray(enc.table(enc.domain.x[:rows]), dtype=float) for enc in (first, second))
+        return found
+    x = first.domain.x[: min(found.length, most or found.length)]
+    a, b = (np.asarray(enc.table(enc.domain.x[: len(x)]), dtype=float) for enc in (first, second))
     allowed, _ = stored_tolerance(a, b, first, second)
     apart = np.abs(a - b)
     beyond = apart > allowed
-    largest = np.unravel_index(apart.argmax(), apart.shape)
-    places = {
-        "first_difference": first_place(beyond),
-        "largest_difference": (int(largest[0]), int(largest[1])) if apart[largest] else None,
-    }
-    return Comparison(
+    row, column = np.unravel_index(apart.argmax(), apart.shape)
+    return replace(
+        found,
         verdict="different" if beyond.any() else "the same",
         differing=int(beyond.any(axis=0).sum()),
-        counted=first.dim,
-        unit="columns",
         bitwise=not apart.any(),
         tolerance=float(allowed.max()),
         max_difference=float(apart.max()),
-        **places,
-        **facts,
+        first_difference=first_place(beyond),
+        largest_difference=(int(row), int(column)) if apart[row, column] else None,
     )
 
 
@@ -440,6 +436,10 @@ def judge_pairs(
             counted=len(differs),
             unit="pairs",
         )
+    rotary = turns_vectors(first) or turns_vectors(second)
+    unsaid = replace(found, findings=(*found.findings, *(finding("pairing-unsaid"),) * rotary))
+    if found.verdict == "the same":  # to every number
+        return found if one.is_declared and two.is_declared else unsaid
     ratio = two.factor / one.factor
     declared = one.is_declared and two.is_declared
     if abs(ratio - 1) <= FACTOR and (declared or known_apart(found)):
@@ -449,7 +449,6 @@ def judge_pairs(
     if abs(ratio - 1) > max(FACTOR, one.eps, two.eps) and part not in ("sin", "angles"):
         cause = Cause("both", ("mscale",), {"factor": (one.factor, two.factor)}, {})
         rest = {"differing": 1, "counted": 1, "unit": "factors", "cause": cause}
-        rotary = turns_vectors(first) or turns_vectors(second)
         scaled = {"verdict": "equivalent", "transform": {"scale": ratio}}
         return replace(found, **(rest | {"verdict": "different"} if rotary else scaled))
     transform: dict[str, Any] = {}
@@ -458,12 +457,9 @@ def judge_pairs(
         transform["offset"] = int(offset) if np.isfinite(offset) else "none in common"
     if part in ("cos", "sin"):
         transform["part"] = part
-    rotary = turns_vectors(first) or turns_vectors(second)
     if not rotary and found.verdict == "different":
         return found  # columns in another order: their numbers say it
-    notes = (finding("pairing-unsaid"),) * rotary
-    verdict = "equivalent" if transform else "the same"
-    return replace(found, verdict=verdict, transform=transform, findings=(*found.findings, *notes))
+    return replace(unsaid, verdict="equivalent" if transform else "the same", transform=transform)
 
 
 def turns_vectors(enc: Encoding) -> bool:
@@ -517,7 +513,7 @@ def axes_in_table(
             break
     if axis is None:
         return None
-    seen = replace(table, axis=axis, omega=known.omega)
+    seen = replace(table, axis=axis, omega=known.omega, even=None)
     ordered = (known, seen) if known is one else (seen, known)
     named = compare_axes(found, *ordered)
     note = (finding("pairing-unsaid"),)
@@ -587,7 +583,9 @@ def align_tables(first: Encoding, second: Encoding, found: Comparison) -> Compar
     if geometry:
         fitted = [fit_pair_waves(x, e.eps) for x, e in ((a, first), (b, second))]
         apart = None not in fitted and frequencies_apart(*fitted)
-        return found if apart else with_same_geometry(found, transform, difference)
+        rest = {"verdict": "same geometry", "pairs": (), "cause": None}
+        settled = replace(found, transform=transform, max_difference=difference, **rest)
+        return found if apart else settled
     if found.pairs and "rotate" in (first.act, second.act) and transform.keys() <= {"scale"}:
         return found
     verdict = "different" if "rows" in transform else "equivalent"
@@ -599,76 +597,35 @@ def align_tables(first: Encoding, second: Encoding, found: Comparison) -> Compar
     return replace(found, **rest)
 
 
-def with_same_geometry(found: Comparison, transform: dict, difference: float) -> Comparison:
-    """Tables whose inner products agree, and whose numbers do not."""
-    return replace(
-        found,
-        verdict="same geometry",
-        transform=transform,
-        max_difference=difference,
-        pairs=(),
-        cause=None,
-    )
-
-
 def compare_as_biases(first: Encoding, second: Encoding) -> Comparison | None:
     """Two biases, head by head; None where neither is one."""
-    own = [read_bias(enc) for enc in (first, second)]
-    if own == [None, None]:
+    one, two = read_bias(first), read_bias(second)
+    if one is None and two is None:
         return None
-    for k in (0, 1):
-        if own[k] is None:
-            own[k] = read_bias((first, second)[k], own[1 - k])
-    counts = [rows and rows.numbers.shape[0] for rows in own]
-    facts: dict[str, Any] = {
-        "same": False,
-        "compared": ("codes",),
-        "transform": {},
-        "lengths": tuple(
-            len(enc) if rows is None else rows.numbers.shape[2]
-            for enc, rows in zip((first, second), own, strict=True)
-        ),
-        "dimensions": (counts[0] or first.dim, counts[1] or second.dim),
-        "given_tolerance": None,
-        "about": (first, second),
-        "unit": "heads",
-        "bitwise": False,
-    }
-    if None in counts or counts[0] != counts[1]:
-        nothing = dict.fromkeys(("max_difference", "first_difference", "largest_difference"))
-        sizes = {"differing": max(facts["dimensions"]), "counted": max(facts["dimensions"])}
-        told = finding(
-            "sizes-differ",
-            first=facts["dimensions"][0],
-            second=facts["dimensions"][1],
-            unit="heads",
-        )
-        blank = {"length": min(facts["lengths"]), "tolerance": 0.0, **nothing, **sizes}
-        return judged(Comparison(verdict="different", findings=(told,), **blank, **facts))
-    return judged(biases_as_comparison(compare_biases(*own), facts))
-
-
-def biases_as_comparison(biases: BiasComparison, facts: dict[str, Any]) -> Comparison:
-    """What a comparison head by head says."""
+    one, two = one or read_bias(first, two), two or read_bias(second, one)
+    pair = list(zip((first, second), (one, two), strict=True))
+    sizes = tuple(len(rows.numbers) if rows else enc.dim for enc, rows in pair)
+    lengths = tuple(rows.numbers.shape[2] if rows else len(enc) for enc, rows in pair)
+    found = differing_in_size(first, second, "heads", sizes)
+    found = replace(found, lengths=lengths, length=min(lengths))
+    if one is None or two is None or sizes[0] != sizes[1]:
+        return judged(found)
+    biases = compare_biases(one, two)
     notes = (finding("constant-for-each-query"),) * biases.constant
     notes += (finding("keys-behind"),) * biases.one_sided
-    cause = None
-    if biases.causes:
-        code, changes = biases.causes[0]
-        cause = Cause("both", (code,), changes, {})
-    return Comparison(
-        verdict="different" if biases.heads else "the same",
-        differing=len(biases.heads),
-        counted=biases.head_count,
-        length=biases.length,
-        tolerance=biases.tolerance,
-        max_difference=biases.max_difference,
-        first_difference=biases.first_difference,
-        largest_difference=None,
-        heads=biases.heads,
-        cause=cause,
-        findings=notes,
-        **facts | {"bitwise": biases.max_difference == 0 and not biases.constant},
+    return judged(
+        replace(
+            found,
+            verdict="different" if biases.heads else "the same",
+            differing=len(biases.heads),
+            bitwise=biases.max_difference == 0 and not biases.constant,
+            tolerance=biases.tolerance,
+            max_difference=biases.max_difference,
+            first_difference=biases.first_difference,
+            heads=biases.heads,
+            cause=next((Cause("both", (code,), own, {}) for code, own in biases.causes), None),
+            findings=notes,
+        )
     )
 
 
@@ -689,24 +646,17 @@ def compare_models(first: Encoding, second: Encoding, found: Comparison) -> Comp
     found = replace(found, layers=layers, compared=tuple(compared))
     if layers and found.verdict in ("the same", "permuted", "equivalent"):
         index = sorted({i for one in layers for i in one.index})
-        total = max((max(one.index, default=0) + 1 for one in layers), default=1)
+        total = sum(len(run.index) for run in model_runs(first))
         cause = Cause("both", tuple(dict.fromkeys(one.what for one in layers)), {}, {})
         found = replace(
             found,
             verdict="different",
             differing=len(index) or len(layers),
-            counted=max(total, layer_count(first), len(layers)),
+            counted=max(total, *(i + 1 for i in index), len(layers)),
             unit="layers",
             cause=found.cause or cause,
         )
     return found
-
-
-def layer_count(enc: Encoding) -> int:
-    """How many layers a model's file tells of."""
-    from pefourier.analysis.layer_schedules import model_runs
-
-    return sum(len(run.index) for run in model_runs(enc))
 
 
 def judged(found: Comparison) -> Comparison:
@@ -763,20 +713,17 @@ def difference_findings(found: Comparison) -> list[Finding]:
     if found.verdict in ("the same", "equivalent", "same geometry", "permuted"):
         return told + lengths_of(found)
     told += list(map(layer_finding, found.layers))
-    if found.pairs:
+    if any(turns_otherwise(pair) for pair in found.pairs):
         told.append(pairs_finding(found))
     elif found.heads:
-        ratios = [head.ratio for head in found.heads if head.ratio is not None]
+        ratios = ratios_told([head.ratio for head in found.heads if head.ratio is not None])
         index = ", ".join(str(head.index) for head in found.heads[:SHOWN])
-        told.append(
-            finding(
-                "heads-differ", index=index, ratios=ratios_told(ratios), worst=found.max_difference
-            )
-        )
-    elif found.dimensions[0] != found.dimensions[1] and found.unit == "columns":
+        worst = found.max_difference
+        told.append(finding("heads-differ", index=index, ratios=ratios, worst=worst))
+    elif found.dimensions[0] != found.dimensions[1] and found.unit in ("columns", "heads"):
         first, second = found.dimensions
-        told.append(finding("sizes-differ", first=first, second=second, unit="columns"))
-    elif found.first_place and found.unit == "columns" and not found.transform:
+        told.append(finding("sizes-differ", first=first, second=second, unit=found.unit))
+    elif found.first_place and found.unit in ("columns", "pairs") and not found.transform:
         told.append(finding("numbers-differ", place=found.first_place, worst=found.max_difference))
     if "rows" in found.transform:
         told.append(finding("rows-reordered", rows=found.transform["rows"]))
@@ -789,11 +736,8 @@ def difference_findings(found: Comparison) -> list[Finding]:
 def lengths_of(found: Comparison) -> list[Finding]:
     """That one of two is longer than what was compared."""
     one, two = found.lengths
-    return (
-        []
-        if one == two
-        else [finding("lengths-differ", first=one, second=two, common=found.length)]
-    )
+    facts = {"first": one, "second": two, "common": found.length}
+    return [] if one == two else [finding("lengths-differ", **facts)]
 
 
 def layer_finding(layers: LayerDifference) -> Finding:
@@ -803,16 +747,20 @@ def layer_finding(layers: LayerDifference) -> Finding:
 
 
 def pairs_finding(found: Comparison) -> Finding:
-    """How many pairs differ, which, and by what ratio."""
+    """Which pairs differ, from the first to the last, and by what ratio."""
     index = [pair.index for pair in found.pairs]
     ratios = [pair.ratio for pair in found.pairs if pair.ratio is not None]
-    which = (
-        f"pair {index[0]}" if len(index) == 1 else f"{len(index)} pairs, {index[0]} to {index[-1]}"
-    )
+    which = f"pair {index[0]}" if len(index) == 1 else f"pairs {index[0]} to {index[-1]}"
     axes = [pair.axis for pair in found.pairs if pair.axis and "/" in pair.axis]
     if axes and all(abs(ratio - 1) < 1e-6 for ratio in ratios):
         return finding("pairs-differ", "axes", places=which, axes=axes[0])
     return finding("pairs-differ", "frequencies", places=which, ratios=ratios_told(ratios))
+
+
+def turns_otherwise(pair: PairDifference) -> bool:
+    """Whether a pair that differs does so at all positions, and not by single numbers."""
+    one_axis = pair.axis is None or "/" not in pair.axis
+    return not (one_axis and (pair.ratio is None or abs(pair.ratio - 1) < 1e-6))
 
 
 def ratios_told(ratios: list[float]) -> str:

@@ -19,19 +19,18 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from pefourier.analysis.faithful import lost_codes
 from pefourier.analysis.misread import Reading, read_against
-from pefourier.analysis.operators import columns_that_turn
 from pefourier.encodings import build
 from pefourier.encodings.encoding import Encoding, Finding
 from pefourier.encodings.families.relative import t5_buckets
-from pefourier.encodings.families.rotary import rotation_of, scaling_parameters
+from pefourier.encodings.families.rotary import columns_that_turn, rotation_of, scaling_parameters
 from pefourier.encodings.model_positions import (
     ModelPositions,
     TrainedLength,
     describe_positions,
     original_length_of,
 )
+from pefourier.encodings.places import axis_names
 from pefourier.encodings.readings import FARTHEST, first_below
 from pefourier.encodings.sections import AXES
 from pefourier.encodings.sources.mrope import axis_in
@@ -39,7 +38,7 @@ from pefourier.encodings.sources.rope_config import INDEXER, PAIRED
 from pefourier.encodings.sources.temperature import Temperature
 from pefourier.errors import PefourierError, shown
 from pefourier.geometry.closest import closest_pair
-from pefourier.geometry.grown_grids import turn_limits
+from pefourier.geometry.grown_grids import frequencies_on_axes, turn_limits
 from pefourier.geometry.precision import FormatLoss, format_losses
 from pefourier.result import Result
 from pefourier.writing.text import number, ranges
@@ -159,6 +158,15 @@ class AxisPairs:
         return ranges(self.index)
 
 
+@dataclass(frozen=True)
+class AxisWaves:
+    """The shortest and the longest wave along an axis of a grid, in points."""
+
+    axis: str
+    shortest: float
+    longest: float
+
+
 AXIS = {"t": "frame", "y": "row", "x": "column"}
 
 
@@ -204,6 +212,7 @@ class Context(Result):
             "turns_trained": "turns_trained",
             "turns": "turns",
         },
+        "grid_waves": {"axis": "axis", "shortest wave": "shortest", "longest wave": "longest"},
         "image_axes": {"axis of an image": "axis", "numbers": "numbers"},
         "readings": {"cosine falls below": "level", "from position": "position"},
     }
@@ -322,6 +331,26 @@ class Context(Result):
         """The pairs that turn by frames, rows and columns of images."""
         axes = next((r.axes for r in self.rotations if r.axes), {})
         return [AxisPairs(f"{axis} ({AXIS[axis]})", pairs) for axis, pairs in axes.items()]
+
+    @property
+    def grid_waves(self) -> list[AxisWaves]:
+        """The waves along each axis of a grid, where codes are a formula of its points."""
+        enc = self.codes
+        if self.rotations or enc.measure is None or len(enc.domain.sides) < 2:
+            return []
+        names = axis_names(len(enc.domain.sides))
+        omega = np.abs(frequencies_on_axes(enc.measure)).T
+        turning = [(name, own[own > 0]) for name, own in zip(names, omega, strict=True)]
+        return [
+            AxisWaves(name, float(2 * pi / own.max()), float(2 * pi / own.min()))
+            for name, own in turning
+            if len(own)
+        ]
+
+    @property
+    def further_percent(self) -> float:
+        """How much further phases go in larger images, of coordinates divided by the sides."""
+        return 100 * (max(turn_limits(self.codes)) - 1)
 
     @property
     def readings(self) -> list[Any]:
@@ -603,7 +632,7 @@ def nearer_scores_higher(frequencies: np.ndarray, length: int) -> float | None:
     kernel = np.concatenate(
         [np.cos(np.multiply.outer(part, frequencies)).sum(axis=1) for part in blocks(lags)]
     )
-    first = np.searchsorted(lags, 2 * lags)
+    first = np.searchsorted(lags, 2 * lags[2 * lags <= lags[-1]])
     higher = sum(int((kernel[i] > kernel[j:]).sum()) for i, j in enumerate(first))
     pairs = int((len(lags) - first).sum())
     return higher / pairs if pairs else None
@@ -851,6 +880,8 @@ def lost_in_format(found: Context, dtype: str | None, strict: bool = False) -> l
 
     Where it is `strict`, errors and warnings, too.
     """
+    from pefourier.analysis.faithful import lost_codes
+
     faults = [f"has {f.code}" for f in found.findings if strict and f.severity != "note"]
     if not dtype:
         return faults

@@ -25,10 +25,10 @@ import numpy as np
 
 from pefourier.analysis.context import base_bound, count_idle
 from pefourier.encodings import build
-from pefourier.encodings.checks import COSTS, LARGEST, check_count
+from pefourier.encodings.checks import COSTS, LARGEST, check_cost, check_count
 from pefourier.encodings.encoding import Encoding, Finding, row_blocks
 from pefourier.encodings.findings import finding
-from pefourier.encodings.readings import lag_sums
+from pefourier.encodings.readings import FARTHEST, lag_sums
 from pefourier.errors import PefourierError, shown
 from pefourier.geometry.closest import closest_pair
 from pefourier.geometry.precision import FORMATS, Format, rounded
@@ -185,7 +185,8 @@ class Design(Result):
             [*(getattr(c, n) for n in names), " ".join(self.criteria_of(c))]
             for c in self.candidates
         ]
-        return [*names, "best_by"], rows
+        columns = ["candidate" if name == "spec" else name for name in names]
+        return [*columns, "best_by"], rows
 
     @property
     def findings(self) -> list[Finding]:
@@ -408,29 +409,24 @@ def design_base(
     check_count("length", length, least=2)
     if d % 2:
         raise PefourierError(f"a base is chosen for pairs of dimensions: an even d; got d={d}")
-    is_long = (len(bases) + len(CRITERIA)) * length * d // 2 > COSTS["cosines of candidates"][1]
+    cosines = (len(bases) + len(CRITERIA)) * d // 2
+    what = f"a design for length {length}, d {d}"
+    check_cost(what, "cosines of candidates", cosines * min(length, FARTHEST))
+    is_long = cosines * length > COSTS["cosines of candidates"][1]
     if is_long:
         check_formulas(length, d, criteria or (), dtype)
     if criteria is None:
         criteria = BY_FORMULA[:1] if is_long else CRITERIA
-    form = FORMATS[dtype] if dtype else None
     exact = {name: exact_base(name, length, d) for name in criteria if name not in TABLE_CRITERIA}
     tried = sorted({*bases, *(rho for rho in exact.values() if rho is not None and rho > 1)})
     if is_long:
         candidates = tuple(formula_candidate(rho, length, d) for rho in tried)
     else:
-        ropes = (build("rope", length=length, d=d, rho=rho) for rho in tried)
-        ropes = (replace(enc, spec=f"rope:rho={enc.params['rho']:.7g},d={d}") for enc in ropes)
-        candidates = tuple(map_ahead(lambda enc: candidate(enc, form), ropes))
+        candidates = table_candidates(tried, length, d, FORMATS[dtype] if dtype else None)
     best = {name: exact[name] if name in exact else best_of(name, candidates) for name in criteria}
     smallest = best.get("bound")
-    params = {
-        "length": length,
-        "d": d,
-        "for": tuple(criteria),
-        "bases": tuple(bases),
-        "dtype": dtype,
-    }
+    params = {"length": length, "d": d, "for": tuple(criteria), "bases": tuple(bases)}
+    params["dtype"] = dtype
     about = replace(build("rope", length=2, d=d), spec="rope", params=params)
     return Design(
         length=length,
@@ -451,8 +447,9 @@ def check_formulas(length: int, d: int, criteria: Sequence[str], dtype: str | No
     if tabular or dtype:
         option = f"--for {tabular[0]}" if tabular else f"--dtype {dtype}"
         raise PefourierError(
-            f"{option} takes a table of {length} codes of {d} numbers for each base, too many to "
-            "search; so long, turns, wavelength=K and phase=E are answered by their formulas"
+            f"{option} takes {length} codes of {d} numbers for each base: the limit is "
+            f"{COSTS['cosines of candidates'][1]:.2g} cosines of all; so long, turns, wavelength=K "
+            "and phase=E are answered by their formulas"
         )
 
 
@@ -557,6 +554,17 @@ def formula_candidate(rho: float, length: int, d: int) -> Candidate:
     idle, bound = count_idle(frequencies, length), base_bound(frequencies)
     spec = f"rope:rho={rho:.7g},d={d}"
     return Candidate(rho, spec, None, None, None, None, None, idle, bound)
+
+
+def table_candidates(
+    bases: Sequence[float], length: int, d: int, form: Format | None
+) -> tuple[Candidate, ...]:
+    """What bases do, by their tables of codes."""
+    ropes = (
+        replace(build("rope", length=length, d=d, rho=rho), spec=f"rope:rho={rho:.7g},d={d}")
+        for rho in bases
+    )
+    return tuple(map_ahead(lambda enc: candidate(enc, form), ropes))
 
 
 def candidate(enc: Encoding, form: Format | None) -> Candidate:

@@ -142,8 +142,10 @@ class Extensions(Result):
     def nearest(self) -> Extension:
         """Of the ways that leave the fewest new angles the one that stays near the longest."""
         ways = self.candidates[1:]
-        fewest = min(way.unseen for way in ways)
-        return max((w for w in ways if w.unseen == fewest), key=lambda way: way.first_falls)
+        fewest = min(extension.unseen for extension in ways)
+        return max(
+            (w for w in ways if w.unseen == fewest), key=lambda extension: extension.first_falls
+        )
 
     @property
     def nearest_falls(self) -> str:
@@ -163,9 +165,14 @@ class Extensions(Result):
 
     def series(self) -> tuple[list[str], list[list[Any]]]:
         """Names of the columns of CSV, and a row for each way."""
-        plain = [*fields_told(Candidate), "factor", "attention_factor", "band_counts", "unseen"]
-        names = ["way", *plain, "below_99", "below_90"]
-        return names, [[getattr(way, name) for name in names] for way in self.candidates]
+        shared = [name for name in fields_told(Candidate) if name != "spec"]
+        measured = ["factor", "attention_factor", "band_counts", "unseen", "below_99", "below_90"]
+        names = ["way", *shared, *measured]
+        rows = [
+            [extension.spec, *(getattr(extension, name) for name in names)]
+            for extension in self.candidates
+        ]
+        return ["candidate", *names], rows
 
     @property
     def findings(self) -> list[Finding]:
@@ -279,13 +286,13 @@ def extend_on_grid(
             f"{shown(spec)} stands for {'x'.join(map(str, before))} points; an extension is to "
             f"more along an axis, got {'x'.join(map(str, sides))}"
         )
-    whole = tuple(GridSpec(*pair) for pair in grid_specs(source, sides, axes).items())
-    return replace(axes[0], whole_grid=whole), *axes[1:]
+    grid = tuple(GridSpec(*pair) for pair in grid_specs(source, sides, axes).items())
+    return replace(axes[0], whole_grid=grid), *axes[1:]
 
 
 def as_axis(axis: Extensions, source: Encoding, letter: str, sides: Sequence[int]) -> Extensions:
     """The ways of a rotation as those of one axis of a grid, where llama3 is not known."""
-    ways = tuple(way for way in axis.candidates if way.way != "llama3")
+    ways = tuple(extension for extension in axis.candidates if extension.way != "llama3")
     params = source.params | {"axis": letter, "grid": tuple(sides)}
     about = replace(source, spec=f"{source.spec} on axis {letter}", params=params)
     return replace(axis, name=letter, candidates=ways, about=(about,))
@@ -296,9 +303,9 @@ def bases_of_axes(source: Encoding) -> tuple[list[float], list[int]]:
     turns = source.measure.frequencies != 0
     bases, pairs = [], []
     for axis, turning in enumerate(turns.T):
-        alone = turning & (turns.sum(axis=1) == 1)
-        frequencies = np.sort(source.measure.frequencies[alone, axis])[::-1]
-        rho = base_of(frequencies) if (alone == turning).all() else None
+        on_axis = turning & (turns.sum(axis=1) == 1)
+        frequencies = np.sort(source.measure.frequencies[on_axis, axis])[::-1]
+        rho = base_of(frequencies) if (on_axis == turning).all() else None
         if rho is None:
             raise PefourierError(
                 f"{shown(source.spec)} has an axis whose frequencies are no grid rho^(-i/n) over "
@@ -327,7 +334,7 @@ def grid_specs(
     suffix = ",stretch_by="
     ways = {"linear": f"{suffix}linear", "ntk": "", "yarn": f"{suffix}yarn,trained={trained}"}
     start = f"{source.name}:{','.join([*settings, 'grid=' + 'x'.join(map(str, sides))])}"
-    return {way: f"{start},stretch={stretch}{more}" for way, more in ways.items()}
+    return {name: f"{start},stretch={stretch}{suffix}" for name, suffix in ways.items()}
 
 
 def check_longer(source: Encoding, trained: int, length: int) -> None:
@@ -346,23 +353,23 @@ def ways_to(
     ways = SHARED if source.params["scaling"] == "proportional" else WAYS
     return [
         ("unchanged", unchanged),
-        *((way, rescale(source, length, way, original)) for way in ways),
+        *((scaling, rescale(source, length, scaling, original)) for scaling in ways),
         *(("base", rebuilt(source, length, rho, "none", {})) for rho in dict.fromkeys(bases)),
     ]
 
 
-def rescale(source: Encoding, length: int, way: str, original: int) -> Encoding:
+def rescale(source: Encoding, length: int, scaling: str, original: int) -> Encoding:
     """A rotation scaled to a length; where its own scaling is of that kind, its settings stay."""
-    usual = scaling_parameters(way) if source.params["scaling"] == way else {}
-    kept = {
+    usual = scaling_parameters(scaling) if source.params["scaling"] == scaling else {}
+    settings_kept = {
         key: source.params[key]
         for key, parameter in usual.items()
         if key != "attention_factor" and source.params[key] != parameter.default
     }
-    settings = kept | {"factor": length / original}
-    if "original" in scaling_parameters(way):
+    settings = settings_kept | {"factor": length / original}
+    if "original" in scaling_parameters(scaling):
         settings |= {"original": original}
-    return rebuilt(source, length, plain_base(source), way, settings)
+    return rebuilt(source, length, plain_base(source), scaling, settings)
 
 
 def rebuilt(source: Encoding, length: int, rho: float, scaling: str, settings: dict) -> Encoding:
@@ -438,7 +445,7 @@ def describe_extension(
 ) -> Extension:
     """What one way does at a length, where queries see no farther than a window."""
     trained, new = source.measure.frequencies, enc.measure.frequencies
-    lengths, seen = (len(source), len(enc)), window_within(window, len(enc))
+    lengths, lags = (len(source), len(enc)), window_within(window, len(enc))
     points = np.array([p for p in SHOWN if p < len(source)] or [len(source) - 1])
     cosines = reading_cosine(trained, new, points).tolist()
     return Extension(
@@ -447,7 +454,7 @@ def describe_extension(
         **fields_of(candidate(enc, form)),
         attention_factor=enc.params["attention_factor"],
         bands=tuple(bands(new, trained, *lengths)),
-        unseen=count_unseen(new, trained, len(source), seen or len(enc)),
+        unseen=count_unseen(new, trained, len(source), lags or len(enc)),
         cosine=tuple(zip(points.tolist(), cosines, strict=True)),
         below=positions_below(trained, new, len(source)),
         frequencies=new,

@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from pefourier.diagnosis.against import SLIPS, changes_of, layer_of, misread
 from pefourier.encodings.encoding import Encoding
 from pefourier.encodings.readings import FARTHEST, layouts_apart, levels_below, readings_apart
 from pefourier.encodings.specs import source_of
@@ -46,6 +45,11 @@ class Reading:
         if self.below[".99"] is not None:
             return "read differently"
         return "read alike" if isclose(self.logits, 1, rel_tol=NOTICED) else "logits scaled"
+
+    @property
+    def first_fall(self) -> int | None:
+        """The first position at which the cosine falls below .99."""
+        return self.below[".99"]
 
     @property
     def falls(self) -> list[Fall]:
@@ -89,6 +93,8 @@ def likeness_of(reading: Reading) -> tuple[float, ...]:
 
 def reading_of(enc: Encoding, other: str, length: int, d: int | None) -> Reading:
     """One rotation and its misreading."""
+    from pefourier.diagnosis.against import layer_of, misread
+
     slips = other.split(",")
     settings_only = ",".join(slip for slip in slips if slip != "layout")
     frequencies, settings = enc.measure.frequencies, enc.params
@@ -112,6 +118,8 @@ def reading_of(enc: Encoding, other: str, length: int, d: int | None) -> Reading
 
 def check_reading(enc: Encoding, other: str) -> None:
     """Refuse what is neither a misreading nor a SPEC, with the misreadings that are known."""
+    from pefourier.diagnosis.against import SLIPS, changes_of
+
     if other in SLIPS or changes_of(enc, other) is not None:
         return
     try:

@@ -16,7 +16,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from pefourier.analysis.axis_shares import axis_shares
 from pefourier.analysis.spectrum import density
 from pefourier.encodings.checks import NUMBERS, check_count, check_size
 from pefourier.encodings.domain import lattice, lattice_points, positions
@@ -60,10 +59,7 @@ class Picture:
     neighbours: list[float]  # mean cosine of codes one step apart along each axis
     cycles: float  # mean frequency, cycles from end to end (root of squares over the axes)
     constant: float  # share of the energy that is the same at all points
-    isotropy: dict[str, float]  # A2, A4
-    omega: list[np.ndarray]  # (K_a,) of each axis, radians per point, in numpy.rfftn's order
     density: np.ndarray  # (K_1, …) over the half plane, sums to one
-    marginals: list[np.ndarray]  # (K_a,) of each axis: sums over the others
 
     @property
     def points(self) -> int:
@@ -239,15 +235,15 @@ def resize_table(
     method = ANEW if is_computed else method or DEFAULT
     check_resizable(encoding, method)
     prefix, shape = encoding.domain.prefix, encoding.domain.sides
-    old, new, wanted = check_new_sides(encoding, new)
+    old, new, table_sides = check_new_sides(encoding, new)
     front, rows = np.split(np.asarray(encoding.table(), dtype=float), [prefix])
     if is_computed:
         tables = {ANEW: formula.table()[prefix:]}
     else:
-        tables = {name: resize_lattice(rows, shape, wanted, name) for name in METHODS}
+        tables = {name: resize_lattice(rows, shape, table_sides, name) for name in METHODS}
     chosen = tables[method]
     before = picture("before", rows, shape, progress)
-    after = picture("after", chosen, wanted, progress)
+    after = picture("after", chosen, table_sides, progress)
     size = before.norm or np.nan
     return Resizing(
         old=old,
@@ -258,7 +254,9 @@ def resize_table(
         before=before,
         after=after,
         methods=[
-            Method(name, rms(t) / size, similarities(t, wanted), float(np.abs(t - chosen).max()))
+            Method(
+                name, rms(t) / size, similarities(t, table_sides), float(np.abs(t - chosen).max())
+            )
             for name, t in tables.items()
             if not is_computed
         ],
@@ -279,9 +277,9 @@ def has_formula(enc: Encoding, source: Any, new: Sequence[int]) -> bool:
 
     Tables that are drawn have none; frequencies that are drawn are the same on all grids.
     """
-    named = isinstance(source, str) and enc.origin == "formula" and source_of(source) != "table"
-    drawn = enc.untrained and enc.measure is None
-    return named and not drawn and len(enc.domain.sides) == len(new)
+    is_named = isinstance(source, str) and enc.origin == "formula" and source_of(source) != "table"
+    is_drawn = enc.untrained and enc.measure is None
+    return is_named and not is_drawn and len(enc.domain.sides) == len(new)
 
 
 def on_own_grid(enc: Encoding, axes: int = 2) -> Encoding:
@@ -309,10 +307,12 @@ def on_own_grid(enc: Encoding, axes: int = 2) -> Encoding:
     if window := window_of_rows(enc, sides):
         sides, behind = window, prefix  # a class token's rows come last
     half = (side + 1) // 2
-    way = f", or of biases those of their window, --from {half}x{half}" if may_be_biases else ""
+    alternative = (
+        f", or of biases those of their window, --from {half}x{half}" if may_be_biases else ""
+    )
     raise PefourierError(
         f"{shown(enc.label)} has {len(enc)} rows, and no grid is known; give its sides, as "
-        f"{grid_options(sides, behind, '--from')}{way}"
+        f"{grid_options(sides, behind, '--from')}{alternative}"
     )
 
 
@@ -361,10 +361,10 @@ def check_new_sides(encoding: Encoding, new: Sequence[int]) -> tuple[tuple[int, 
             f"--to {size_of(new)} is of {len(new)} axes, the table's grid {size_of(old)} of "
             f"{len(old)}; give as many sides"
         )
-    wanted = tuple(2 * n - 1 for n in new) if lags else tuple(new)
-    rows = encoding.domain.prefix + math.prod(wanted)
+    table_sides = tuple(2 * n - 1 for n in new) if lags else tuple(new)
+    rows = encoding.domain.prefix + math.prod(table_sides)
     check_size("the new table", rows, encoding.dim, limit=NUMBERS)
-    return old, tuple(map(int, new)), wanted
+    return old, tuple(map(int, new)), table_sides
 
 
 def rms(table: np.ndarray) -> float:
@@ -413,10 +413,7 @@ def picture(
         neighbours=similarities(table, sides),
         cycles=float(cycles @ spectrum.density.ravel()),
         constant=spectrum.summary.lowest_bin_share,
-        isotropy=axis_shares(enc)["isotropy"],
-        omega=spectrum.omega[-axes:],
         density=spectrum.density if axes > 1 else spectrum.density[0],
-        marginals=spectrum.marginals[-axes:],
     )
 
 
@@ -425,9 +422,9 @@ def by_cycles(picture: Picture) -> np.ndarray:
     folded = picture.density
     for axis, n in enumerate(picture.grid[:-1]):  # the last axis has one direction
         cycles = np.arange(n // 2 + 1)
-        there, back = (np.take(folded, k, axis) for k in (cycles, -cycles))
+        forth, back = (np.take(folded, k, axis) for k in (cycles, -cycles))
         once = (2 * cycles % n == 0).reshape([-1 if a == axis else 1 for a in range(folded.ndim)])
-        folded = there + np.where(once, 0.0, back)
+        folded = forth + np.where(once, 0.0, back)
     return folded
 
 
@@ -459,11 +456,13 @@ def unseen_phases(old: Encoding, new: Encoding) -> list[Unseen] | None:
     for a, (n, m) in enumerate(zip(old.domain.sides, new.domain.sides, strict=True)):
         before, after = np.abs(slow[:, a]), np.abs(fast[:, a])
         turning = before > 0
-        seen, met = before[turning] * (n - 1), after[turning] * (m - 1)
-        unseen = (seen < 2 * np.pi) & (met > (seen + before[turning]) * (1 + 1e-9))
+        reached_before, reached = before[turning] * (n - 1), after[turning] * (m - 1)
+        unseen = (reached_before < 2 * np.pi) & (
+            reached > (reached_before + before[turning]) * (1 + 1e-9)
+        )
         ratio = float(np.median(after[turning] / before[turning])) if turning.any() else np.nan
-        which = np.flatnonzero(unseen).tolist()
+        index = np.flatnonzero(unseen).tolist()
         reach = ratio * (m - 1) / (n - 1) if n > 1 else np.nan
         letter = axis_letters(len(old.domain.sides))[a]
-        axes.append(Unseen(letter, int(turning.sum()), len(which), which, ratio, reach))
+        axes.append(Unseen(letter, int(turning.sum()), len(index), index, ratio, reach))
     return axes

@@ -10,9 +10,8 @@ import numpy as np
 
 from pefourier.answers import telling
 from pefourier.answers.encode import MOST_ROWS, draw_table
-from pefourier.answers.frame import framed, text_of
+from pefourier.answers.frame import Answer, framed, identity_of, record_of_fields, text_of
 from pefourier.answers.plot import USUAL, WIDTH, Look, make_panels
-from pefourier.answers.telling import Answer, identity_of, record_of_fields
 from pefourier.writing.page import Reason
 
 if TYPE_CHECKING:

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pefourier.answers.frame import framed
+from pefourier.answers.frame import Answer, framed
 from pefourier.answers.plot import USUAL, WIDTH, Look, add_legend, literal, make_panels
-from pefourier.answers.telling import Answer
 from pefourier.writing.text import number
 
 if TYPE_CHECKING:

@@ -9,9 +9,8 @@ import numpy as np
 
 from pefourier.analysis.extend import Extensions
 from pefourier.answers.context_figures import ABOVE, GREY, mark_lengths
-from pefourier.answers.frame import framed
+from pefourier.answers.frame import Answer, framed
 from pefourier.answers.plot import USUAL, WIDTH, Axes, Figure, Look, add_legend, brief, make_panels
-from pefourier.answers.telling import Answer
 from pefourier.encodings.readings import LEVELS, reading_cosine
 
 
@@ -32,20 +31,20 @@ def draw_ways(top: Axes, low: Axes, answer: Answer) -> None:
     """Ticks at the wavelengths of each way, and below its cosines over the position."""
     result: Extensions = answer.result
     ways = result.candidates
-    for level, way in enumerate(ways):
-        waves = 2 * pi / way.frequencies[way.frequencies != 0]
-        colour = GREY if way.way == "unchanged" else "C0"
+    for level, extension in enumerate(ways):
+        waves = 2 * pi / extension.frequencies[extension.frequencies != 0]
+        colour = GREY if extension.way == "unchanged" else "C0"
         top.vlines(waves, -level - 0.35, -level + 0.35, color=colour, linewidth=1)
     mark_lengths(top, result.trained, result.length)
-    top.set_yticks([-level for level in range(len(ways))], [way.name for way in ways])
+    top.set_yticks([-level for level in range(len(ways))], [extension.name for extension in ways])
     top.set(xscale="log", xlabel="wavelength (positions)", ylim=(0.4 - len(ways), 0.6))
     name = f"{result.name}: " if result.name else ""
     title = f"{name}{brief(answer.encoding.spec, 60)}, d {result.d}"
     top.set_title(title, loc="left", fontsize=9, pad=ABOVE)
     points = np.unique(np.geomspace(1, result.trained, 200).astype(np.int64))
-    for way in ways[1:]:
-        cosines = reading_cosine(result.trained_frequencies, way.frequencies, points)
-        low.plot(points, cosines, label=way.name, linewidth=1.2)
+    for extension in ways[1:]:
+        cosines = reading_cosine(result.trained_frequencies, extension.frequencies, points)
+        low.plot(points, cosines, label=extension.name, linewidth=1.2)
     for level in LEVELS:
         low.axhline(level, color=GREY, linewidth=0.6, linestyle=":")
     low.set(xscale="log", xlabel="position", ylabel="cosine to the trained codes")

@@ -9,9 +9,8 @@ import numpy as np
 
 from pefourier.analysis.resize import Picture, Resizing, by_cycles
 from pefourier.answers import plot
-from pefourier.answers.frame import framed
+from pefourier.answers.frame import Answer, framed
 from pefourier.answers.spectrum import whole_plane
-from pefourier.answers.telling import Answer
 from pefourier.encodings.grids import size_of
 from pefourier.encodings.places import axis_names
 

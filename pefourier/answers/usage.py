@@ -8,8 +8,7 @@ import numpy as np
 
 from pefourier.answers import plot
 from pefourier.answers.context_figures import ABOVE, mark_lengths
-from pefourier.answers.frame import framed
-from pefourier.answers.telling import Answer
+from pefourier.answers.frame import Answer, framed
 from pefourier.weights.shares import LayerShares
 from pefourier.weights.summary import RotationUse
 from pefourier.weights.usage import Usage

@@ -12,7 +12,7 @@ its waves, to rounding; where none does, nothing is guessed.
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from math import log, pi, sqrt
+from math import pi, sqrt
 from pathlib import Path
 from typing import Any, Literal
 
@@ -515,15 +515,3 @@ def describe_changes(changes: Mapping[str, tuple[Any, Any]]) -> str:
         else:
             parts.append(f"{key} {told(first)} in the first, {told(second)} in the second")
     return "; ".join(parts)
-
-
-def stretch_factors(params: Mapping[str, Any]) -> dict[float, str]:
-    """Factors before the waves that a slip may make of a scaling's keys, each with its words."""
-    factor = params.get("factor") or 1.0
-    stretch = 0.1 * log(factor) if factor > 1 else 0.0
-    found = {1.0: "1", 1 + stretch: "0.1 ln factor + 1"}
-    for key in ("mscale", "mscale_all_dim"):
-        if params.get(key):
-            found[1 + params[key] * stretch] = f"0.1 {key} ln factor + 1"
-    own = float(params.get("attention_factor") or 1.0)
-    return found | {own * own: "the square of what was meant"}

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 
 from pefourier.diagnosis.frequency_grids import frequency_slack
-from pefourier.diagnosis.pairs import LAYOUTS, PairWaves, fit_pair_waves, has_copies
+from pefourier.diagnosis.pairs import PairWaves, copies_of, fit_pair_waves
 from pefourier.encodings.columns import split_pairs
 
 
@@ -26,8 +26,5 @@ def fit_single_wave(rows: np.ndarray, eps: float) -> tuple[PairWaves, np.ndarray
 
 def drop_copies(rows: np.ndarray) -> np.ndarray:
     """Each column once, where a table holds each twice."""
-    if rows.shape[1] % 2 == 0:
-        for layout in LAYOUTS:
-            if has_copies(rows, layout):
-                return split_pairs(rows, layout)[0]
-    return rows
+    layout = copies_of(rows)
+    return rows if layout is None else split_pairs(rows, layout)[0]

@@ -53,24 +53,6 @@ def by_name(names: Sequence[str], values: Sequence[Any], digits: int = 3) -> str
     return ", ".join(f"{k} {number(v, digits)}" for k, v in zip(names, values, strict=True))
 
 
-def further_in_words(ratios: Sequence[float]) -> str:
-    """By how much ratios are above 1, in percent: once where all axes have the same, or none.
-
-    >>> further_in_words([1.25, 1.25]), further_in_words([1.25, 1.0]), further_in_words([0.5, 1.0])
-    ('25 %', '25 % along y and 0 % along x', '')
-    """
-    names = axis_names(len(ratios))
-    excesses = [(name, max(r - 1, 0.0)) for name, r in zip(names, ratios, strict=True) if r == r]
-    percents = [number(100 * excess if excess > SAME else 0, 3) + " %" for _, excess in excesses]
-    if all(excess <= SAME for _, excess in excesses):
-        return ""
-    if len(set(percents)) == 1:
-        return percents[0]
-    return " and ".join(
-        f"{percent} along {name}" for percent, (name, _) in zip(percents, excesses, strict=True)
-    )
-
-
 def unit_of_waves(enc: Encoding) -> tuple[float, str]:
     """What lengths of waves are told in: how long a step of points is in it, and its name."""
     if enc.domain.irregular:

@@ -14,7 +14,7 @@ from pefourier.answers import baseline
 from pefourier.answers.baseline import read_baseline
 from pefourier.answers.faithful import faithful_page
 from pefourier.answers.forms import as_json
-from pefourier.answers.telling import Answer
+from pefourier.answers.frame import Answer
 from pefourier.encodings import load
 from pefourier.encodings.encoding import from_table
 from pefourier.errors import PefourierError

@@ -7,7 +7,7 @@ import pytest
 
 from pefourier.analysis.faithful import assess
 from pefourier.answers.choice import choose
-from pefourier.answers.telling import Answer
+from pefourier.answers.frame import Answer
 from pefourier.encodings import load
 
 

@@ -22,8 +22,7 @@ from pefourier.analysis.reconstruct import position_functions
 from pefourier.analysis.relations import relate
 from pefourier.analysis.resize import resize_table
 from pefourier.analysis.spectrum import density
-from pefourier.answers.frame import WORDS
-from pefourier.answers.telling import answer_of, telling_of
+from pefourier.answers.frame import WORDS, answer_of, telling_of
 from pefourier.answers.terms import read_terms
 from pefourier.encodings import load
 from pefourier.encodings.domain import lattice, positions

@@ -10,9 +10,9 @@ from pefourier.analysis.relations import kernel_lines, relate
 from pefourier.analysis.spectrum import density
 from pefourier.answers import plot
 from pefourier.answers.faithful_figures import faithful
+from pefourier.answers.frame import Answer
 from pefourier.answers.reconstruct import reconstruct
 from pefourier.answers.spectrum import spectrum, whole_plane
-from pefourier.answers.telling import Answer
 from pefourier.encodings import load
 from pefourier.writing.terminal_chart import shades
 

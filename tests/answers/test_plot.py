@@ -31,10 +31,10 @@ from pefourier.answers import plot
 from pefourier.answers.compare import compare
 from pefourier.answers.encode import heatmap
 from pefourier.answers.faithful_figures import STRETCHES, envelope, faithful
+from pefourier.answers.frame import Answer, answer_of
 from pefourier.answers.reconstruct import reconstruct
 from pefourier.answers.relations import relations
 from pefourier.answers.spectrum import spectrum, spectrum_by_decade
-from pefourier.answers.telling import Answer, answer_of
 from pefourier.answers.training_figures import comparison, critical_difference
 from pefourier.encodings import load
 from pefourier.errors import PefourierError
@@ -590,7 +590,7 @@ matplotlib.rcParams["font.size"] = 30
 before = dict(matplotlib.rcParams)
 from pefourier.answers import plot
 from pefourier.answers.spectrum import spectrum
-from pefourier.answers.telling import Answer, answer_of
+from pefourier.answers.frame import Answer, answer_of
 from pefourier.encodings import load
 from pefourier.analysis.spectrum import density
 enc = load("dft", 8, 8)

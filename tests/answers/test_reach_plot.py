@@ -13,8 +13,8 @@ from pefourier.analysis.extend import extend
 from pefourier.analysis.resize import resize_table
 from pefourier.answers import context_figures, design, plot
 from pefourier.answers.extend import extension
+from pefourier.answers.frame import Answer, answer_of
 from pefourier.answers.resize import resizing
-from pefourier.answers.telling import Answer, answer_of
 from pefourier.encodings import load
 from pefourier.errors import PefourierError
 

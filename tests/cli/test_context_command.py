@@ -264,7 +264,7 @@ def test_a_grid_is_extended_axis_by_axis(run):
     assert "axial-rope:d=64,grid=32x16,stretch=2;1,stretch_by=yarn,trained=16;16" in done.out
     assert Path("axes.png").exists()
     head, first, *_ = csv.reader(run(*asked, "--csv").out.splitlines())
-    assert (head[2:4], first[2:4]) == (["way", "rho"], ["unchanged", "10000.0"])
+    assert (head[3:5], first[3:5]) == (["way", "rho"], ["unchanged", "10000.0"])
 
 
 def test_context_of_biases_says_what_can_be_said(run):

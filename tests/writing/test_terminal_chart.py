@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from pefourier.analysis.spectrum import density
+from pefourier.answers.frame import Answer
 from pefourier.answers.spectrum import spectrum_chart
-from pefourier.answers.telling import Answer
 from pefourier.encodings import load
 from pefourier.writing.terminal_chart import COLOURS, MARKS, PLAIN, chart
 

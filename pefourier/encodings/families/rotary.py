@@ -669,3 +669,21 @@ def pope(length: int, d: int, *, rho: float = 10000.0) -> Encoding:
 
     noted = {"d": 2 * d, "head": d}
     return Encoding("pope", positions(length), 2 * d, codes, measure, act="rotate", params=noted)
+
+
+def columns_that_turn(enc: Encoding) -> tuple[np.ndarray, np.ndarray]:
+    """First and second columns of the pairs of a rotation, in the order of its phases."""
+    m = enc.dim // 2 if enc.measure is None else len(enc.measure.frequencies)
+    each = np.arange(m)
+    layout = enc.params.get("layout", "halves")
+    if layout == "halves" and "head" in enc.params:  # of each head
+        heads = np.arange(2 * m).reshape(-1, 2, enc.params["head"] // 2)
+        return heads[:, 0].ravel(), heads[:, 1].ravel()
+    if layout == "interleaved":
+        return 2 * each, 2 * each + 1
+    if layout == "axis-halves" and len(enc.domain.sides) > 1:
+        axis = np.argmax(enc.measure.frequencies != 0, axis=1)
+        sizes = np.diff(np.flatnonzero(np.diff(axis, prepend=-1, append=-1)))
+        begin = np.repeat(np.cumsum(sizes) - sizes, sizes)
+        return begin + each, begin + each + np.repeat(sizes, sizes)
+    return each, m + each

@@ -99,7 +99,7 @@ def call_with_sizes(request: CodeRequest, function: Callable[..., Any]) -> Any:
     free = [] if is_class else [k for k in ("length", "d") if k not in roles_of([*values])]
     misfits = [name for name in unnamed if name in ROLE] or unnamed[len(free) :]
     if misfits:
-        raise unfit(request, function, f"needs {misfits[0]}, which is no size")
+        raise unfit(request, function, f"needs {', '.join(unnamed)}, which are not length and d")
     values |= {name: sizes[role] for name, role in zip(unnamed, free, strict=False)}
     by_order = [p.name for p in parameters if p.kind is p.POSITIONAL_ONLY and p.name in values]
     return function(*(values.pop(name) for name in by_order), **values)

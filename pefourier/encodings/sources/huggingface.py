@@ -24,6 +24,8 @@ from pefourier.encodings.sources.unread import note_unread
 from pefourier.errors import PefourierError, UnknownPositions, shown, unknown
 from pefourier.files import read_toml
 
+NO_POSITIONS = ("nope", "none", "no_position")  # as configs call them
+
 
 def read_config(
     spec: str,
@@ -136,10 +138,9 @@ def read_biases(model: ModelConfig) -> Encoding | None:
 
 def read_none(model: ModelConfig) -> Encoding | None:
     """No positions at all, where a config switches off the rotation that its model type has."""
-    row = model.row
-    if "switch" not in row or row["kind"].split() != ["rotary"] or row.get("otherwise"):
-        return None
-    if rotates(model):
+    row, way = model.row, model.config.untracked.values.get("position_embedding_type")
+    switched = "switch" in row and row["kind"].split() == ["rotary"] and "otherwise" not in row
+    if rotates(model) or not (switched or (not row and way in NO_POSITIONS)):
         return None
     width = model.sized(model.own("width", WIDTH)) or model.d
     return model.build("none", model.dimension(width, "width"))

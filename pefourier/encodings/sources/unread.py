@@ -48,7 +48,7 @@ SCHEDULED = {  # keys that a row's field says how to read
     "windows": ("sliding_window",),
     "unrotated": ("no_rope_layer_interval",),
 }
-USUAL_WAYS = {"rope", "rotary", "absolute", "none", "nope"}  # as which positions are called
+USUAL_WAYS = {"rope", "rotary", "absolute"}  # of positions, which say no more than the type does
 
 
 def find_unread(model: ModelConfig, whole: Section, enc: Encoding) -> tuple[str, ...]:

@@ -112,6 +112,10 @@ MISTAKES = {  # what was done: config, part, finding, severity, first positions 
         within(LLAMA31, original_max_position_embeddings=131072),
         *("", "rope-original warning", None),
     ),
+    "two spellings that differ": (
+        changed(LLAMA31, rope_parameters={"rope_type": "default", "rope_theta": 1e4}),
+        *("", "rope-spellings warning", None),
+    ),
     "longrope without a length of training": (
         changed(PHI3, "original_max_position_embeddings", model_type="llama"),
         *("", "rope-original-missing warning", None),

@@ -484,11 +484,11 @@ def test_whisper_has_a_table_for_each_side(tmp_path):
         model(torch.zeros(1, 80, 14), decoder_input_ids=tokens[:, :4])
     path = tmp_path / "config.json"
     path.write_text(json.dumps({"model_type": "whisper", **own}))
-    said = context(str(path)).conclusion
-    assert said.startswith("FIXED LENGTH. Positions are rows of tables that end: 6 in the encoder")
-    assert "(sinusoids; 0.12 s of audio) and 4 in the decoder (learned)" in said
+    found = context(str(path))
+    assert found.verdict == "fixed length"
+    assert found.held_text == {"encoder": 6, "decoder": 4}
     path.write_text(json.dumps({"model_type": "whisper"}))
-    assert "1500 in the encoder (sinusoids; 30 s of audio) and 448" in context(str(path)).conclusion
+    assert context(str(path)).held_text == {"encoder": 1500, "decoder": 448}
 
 
 @pytest.mark.parametrize("kind", ["informer", "autoformer", "time_series_transformer"])
@@ -504,9 +504,7 @@ def test_series_have_rows_for_what_is_known_and_what_is_asked(kind, tmp_path):
     path.write_text(json.dumps({"model_type": kind, **values}))
     config = config_class(kind)(**values, lags_sequence=[1], feature_size=3)
     rows = encoder(config).embed_positions.num_embeddings
-    assert context(str(path)).conclusion.startswith(
-        f"FIXED LENGTH. Positions are rows of tables that end: {rows} rows (sinusoids)"
-    )
+    assert (context(str(path)).verdict, context(str(path)).held) == ("fixed length", rows)
 
 
 @pytest.mark.parametrize("kind", ["bloom", "falcon", "mpt"])

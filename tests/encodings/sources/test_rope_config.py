@@ -576,10 +576,6 @@ REFUSED = {
         "{path} sets no positions: model_type 'mine' is not known here and no key of a rotation "
         "is set; name an encoding or a file of codes",
     ),
-    "switched off": (
-        {"model_type": "zamba2"},
-        "{path} (model_type 'zamba2') sets no positions: it rotates where use_mem_rope is True",
-    ),
     "one section for several": (
         {"model_type": "laguna", "rope_parameters": {"rope_theta": 5.0}},
         "rope_parameters of {path} is one for all layers; model_type 'laguna' needs one for each "
@@ -782,5 +778,5 @@ def test_all_commands_take_the_length_that_a_scaling_reaches(run, tmp_path):
     path = str(tmp_path / "config.json")
     told = [run(command, path, "--json").results[0] for command in ("check-faithful", "context")]
     assert [one["length"] for one in told] == [4096, 4096]
-    assert told[1]["trained"] == 1024
+    assert told[1]["trained"] == {"length": 1024, "source": "assumed"}
     assert (len(load(path)), len(load(path, 1024))) == (4096, 1024)

@@ -1,0 +1,192 @@
+"""Models compared: their layers, windows and factors, axes of images, dumps of engines, code."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+
+import pefourier
+from pefourier.analysis.compare import compare
+from pefourier.encodings import load
+from pefourier.encodings.encoding import from_table
+from pefourier.encodings.sections import axes_of_sections
+
+SMOLLM3 = {"model_type": "smollm3", "hidden_size": 64, "num_attention_heads": 4}
+SMOLLM3 |= {"num_hidden_layers": 12, "rope_theta": 5e6, "max_position_embeddings": 4096}
+QWEN2 = {"model_type": "qwen2", "hidden_size": 64, "num_attention_heads": 4}
+QWEN2 |= {"num_hidden_layers": 8, "rope_theta": 1e6, "max_position_embeddings": 4096}
+QWEN2 |= {"sliding_window": 512, "use_sliding_window": True, "max_window_layers": 4}
+GEMMA3 = {"model_type": "gemma3_text", "hidden_size": 64, "num_attention_heads": 4, "head_dim": 32}
+GEMMA3 |= {"num_hidden_layers": 12, "sliding_window": 64, "max_position_embeddings": 4096}
+YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 512}
+LLAMA = {"model_type": "llama", "hidden_size": 256, "num_attention_heads": 4}
+LLAMA |= {"num_hidden_layers": 4, "rope_theta": 1e4, "max_position_embeddings": 2048}
+CHANGES = [  # config, changed keys, what differs, in which layers
+    (SMOLLM3, {"no_rope_layers": [1] * 12}, "layers", [3, 7, 11]),
+    (SMOLLM3, {"no_rope_layer_interval": 3}, "layers", [2, 3, 5, 7, 8]),
+    (SMOLLM3, {"num_hidden_layers": 10}, "layers", [10, 11]),
+    (QWEN2, {"max_window_layers": 6}, "windows", [4, 5]),
+    (QWEN2, {"sliding_window": 256}, "windows", [4, 5, 6, 7]),
+    (QWEN2, {"use_sliding_window": False}, "windows", [4, 5, 6, 7]),
+    (GEMMA3, {"sliding_window": 32}, "windows", [0, 1, 2, 3, 4, 6, 7, 8, 9, 10]),
+    (GEMMA3, {"rope_local_base_freq": 2e4}, "rotations", [0, 1, 2, 3, 4, 6, 7, 8, 9, 10]),
+    (GEMMA3, {"rope_theta": 2e6}, "rotations", [5, 11]),
+]
+
+
+@pytest.fixture
+def write(tmp_path):
+    def config(name, values):
+        path = tmp_path / f"{name}.json"
+        path.write_text(json.dumps(values))
+        return str(path)
+
+    return config
+
+
+@pytest.mark.parametrize(("values", "changes", "what", "index"), CHANGES)
+def test_layers_that_differ_are_told_by_number(values, changes, what, index, write, run):
+    """Two configs whose layers differ were THE SAME to the bit."""
+    one, two = write("one", values), write("two", values | changes)
+    for pair in ((one, two), (two, one)):
+        (record,) = run("compare", *pair, "--json").results
+        assert (record["verdict"], record["same"]) == ("different", False)
+        told = [own["index"] for own in record["layers"] if own["what"] == what]
+        assert sorted(i for one in told for i in one) == index
+    done = run("compare", one, one, "--json")
+    (record,) = done.results
+    assert (done.status, record["same"], record["layers"]) == (0, True, [])
+    assert record["compared"] == ["codes", "rotations", "layers", "windows", "factors"]
+
+
+def test_another_factor_before_the_waves_of_a_config_is_a_difference(write):
+    one, two = (
+        write(name, LLAMA | {"rope_scaling": YARN | more})
+        for name, more in (("one", {}), ("two", {"attention_factor": 1.0}))
+    )
+    found = pefourier.compare(one, two)
+    assert (found.verdict, found.unit, found.cause.misreadings) == (
+        "different",
+        "factors",
+        ("mscale",),
+    )
+
+
+def test_a_key_that_nobody_reads_forbids_the_same(write):
+    one, two = write("one", LLAMA), write("two", LLAMA | {"partial_rotary_factor": 0.5})
+    found = pefourier.compare(one, two)
+    assert (found.verdict, found.same, len(found.unread)) == ("used differently", False, 1)
+    assert "comparison-unread" in [f.code for f in found.findings]
+
+
+def token_ids(text, rows, columns, frames=1):
+    """Frames, rows and columns (tokens, 3) of text, an image or a video, and text again."""
+    start = np.repeat(np.arange(text)[:, None], 3, axis=1)
+    image = text + np.indices((frames, rows, columns)).reshape(3, -1).T
+    end = image.max() + 1 + np.repeat(np.arange(text)[:, None], 3, axis=1)
+    return np.vstack([start, image, end])
+
+
+def dumped(ids, axis, base):
+    phases = ids[:, axis] * base ** (-np.arange(len(axis)) / len(axis))
+    table = np.hstack([np.cos(phases), np.sin(phases)]).astype(np.float32)
+    return from_table(table, eps=2.0**-23)
+
+
+@pytest.fixture
+def sections(write):
+    def config(interleaved):
+        scaling = {"rope_type": "default", "mrope_section": [24, 20, 20]}
+        kind = "qwen3_vl_text" if interleaved else "qwen2_vl_text"
+        text = {"model_type": kind, "hidden_size": 1024, "num_attention_heads": 8, "head_dim": 128}
+        text |= {"rope_theta": 5e6, "max_position_embeddings": 4096, "num_hidden_layers": 2}
+        text["rope_scaling"] = scaling | ({"mrope_interleaved": True} if interleaved else {})
+        outer = {"model_type": kind.removesuffix("_text"), "text_config": text}
+        return load(write(f"vl{interleaved}", outer))
+
+    return config
+
+
+@pytest.mark.parametrize("interleaved", [True, False])
+@pytest.mark.parametrize(("rows", "columns", "frames"), [(4, 6, 1), (6, 3, 1), (3, 5, 4)])
+def test_the_axis_of_each_pair_of_an_image_is_told(rows, columns, frames, interleaved, sections):
+    meant = sections(interleaved)
+    right = axes_of_sections((24, 20, 20), interleaved, 64)
+    other = axes_of_sections((24, 20, 20), not interleaved, 64)
+    ids = token_ids(3, rows, columns, frames)
+    assert compare(meant, dumped(ids, right, 5e6)).same
+    swapped = np.array([0, 2, 1])[right]
+    moved = np.where(np.arange(64) == 30, (right[30] + 1) % 3, right)
+    for axis, code in ((other, "sections"), (swapped, "axes"), (moved, "axes")):
+        for pair in ((meant, dumped(ids, axis, 5e6)), (dumped(ids, axis, 5e6), meant)):
+            found = compare(*pair)
+            assert (found.verdict, found.cause.misreadings) == ("different", (code,))
+            assert [p.index for p in found.pairs] == np.flatnonzero(axis != right).tolist()
+            assert all(p.ratio == pytest.approx(1) for p in found.pairs)
+    base = compare(meant, dumped(ids, right, 1e6))
+    assert base.cause.misreadings[0] in ("base", "base-default")
+    assert base.cause.changes["rho"][1] == 1e6
+    text = np.repeat(np.arange(40)[:, None], 3, axis=1)
+    assert compare(meant, dumped(text, other, 5e6)).same  # which text does not tell
+
+
+def rotate(x, base=1e4, order=None, first=0, step=1):
+    n, d = x.shape[-2:]
+    omega = base ** (-torch.arange(0, d, 2) / d)
+    angle = torch.outer(first + step * torch.arange(n).float(), omega)
+    cos, sin, even, odd = angle.cos(), angle.sin(), x[..., ::2], x[..., 1::2]
+    y = torch.stack([even * cos - odd * sin, even * sin + odd * cos], -1).flatten(-2)
+    return y if order is None else y[..., order(d)]
+
+
+def by(**how):
+    def function(q, k):
+        return rotate(q, **how), rotate(k, **how)
+
+    return function
+
+
+HALVES = {"order": lambda d: torch.arange(d).reshape(-1, 2).T.flatten()}
+BACKWARDS = {"order": lambda d: torch.arange(d).flip(0)}
+
+
+@pytest.mark.parametrize(
+    ("one", "two", "verdict", "code"),
+    [
+        ({}, {}, "the same", None),
+        ({}, HALVES, "equivalent", "outputs-differ"),
+        ({}, BACKWARDS, "equivalent", "outputs-differ"),
+        (HALVES, BACKWARDS, "equivalent", "outputs-differ"),
+        ({}, {"first": 1}, "equivalent", "outputs-differ"),
+        ({}, {"base": 5e5}, "different", "misread"),
+        ({}, {"step": 2}, "different", "misread"),
+        (HALVES, {"base": 5e5}, "different", None),
+    ],
+)
+def test_code_is_compared_in_what_it_returns_too(one, two, verdict, code):
+    """Two functions whose outputs differ by 5.7 agreed in every number "to the bit"."""
+    found = pefourier.compare(by(**one), by(**two), length=60, d=32)
+    assert (found.verdict, found.same, found.bitwise and not found.same) == (
+        verdict,
+        verdict == "the same",
+        False,
+    )
+    assert "outputs" in found.compared
+    assert code is None or code in [f.code for f in found.findings]
+
+
+def test_queries_and_keys_that_go_through_two_functions_are_told():
+    def mixed(q, k):
+        return rotate(q, **HALVES), rotate(k)
+
+    found = pefourier.compare(mixed, by(), length=60, d=32)
+    assert (found.verdict, found.same) == ("different", False)
+
+
+def test_two_files_of_the_same_numbers_say_that_nothing_was_changed(tmp_path):
+    table = np.random.default_rng(0).normal(size=(16, 32)).astype(np.float32)
+    for name in ("before", "after"):
+        np.save(tmp_path / f"{name}.npy", table)
+    found = pefourier.compare(str(tmp_path / "before.npy"), str(tmp_path / "after.npy"))
+    assert (found.same, [f.code for f in found.findings]) == (True, ["numbers-unchanged"])
