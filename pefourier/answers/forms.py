@@ -48,6 +48,7 @@ def as_json(page: Page) -> str:
     optional = {
         "reasons": [*refusals, *(reason.record() for reason in page.reasons)],
         "remarks": [remark.record() for remark in page.remarks],
+        "together": page.together(),
     }
     answer |= {key: value for key, value in optional.items() if value}
     import json
