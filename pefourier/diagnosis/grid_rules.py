@@ -175,7 +175,7 @@ def order_of_rows(facts: GridFacts) -> Iterator[Finding]:
 
 
 def neighbours_of_another_grid(facts: GridFacts) -> Iterator[Finding]:
-    """Free codes whose neighbours are alike on another grid of as many points, and not on theirs."""
+    """Codes whose neighbours are alike on another grid of as many points, and not on theirs."""
     n, sides = len(facts.table), facts.sides
     if len(sides) != 2 or 1 in sides or facts.table.size > SEARCHED:
         return
