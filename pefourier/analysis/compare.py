@@ -19,7 +19,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from pefourier.analysis.alignment import find_row_order, find_transformation
+from pefourier.analysis.axes_of_images import axes_in_table, compare_axes
 from pefourier.analysis.biases import HeadDifference, compare_biases, read_bias
+from pefourier.analysis.comparison_findings import difference_findings
 from pefourier.analysis.layer_schedules import (
     LayerDifference,
     compare_layers,
@@ -36,17 +38,11 @@ from pefourier.analysis.operators import (
     pairs_of_code,
 )
 from pefourier.diagnosis.misreadings import (
-    SLIPS,
     Cause,
-    SlipReading,
-    chosen_changes,
-    describe_changes,
     find_misreading,
     geometric_rotation,
     has_settings,
     is_rotation,
-    meant_settings,
-    reading_with,
     settings_cause,
 )
 from pefourier.diagnosis.pairs import (
@@ -60,10 +56,9 @@ from pefourier.diagnosis.pairs import (
 )
 from pefourier.encodings.encoding import Encoding, Finding, as_encoding
 from pefourier.encodings.findings import finding
-from pefourier.encodings.sections import AXES, describe_axes
+from pefourier.encodings.sections import AXES
 from pefourier.encodings.sources.mrope import axis_in
 from pefourier.errors import PefourierError
-from pefourier.files import read_toml
 from pefourier.geometry.tolerance import stored_tolerance
 from pefourier.result import Result
 
@@ -387,32 +382,6 @@ def compare_outputs(first: Encoding, second: Encoding, found: Comparison) -> dic
     return facts | {"max_difference": apart}
 
 
-def compare_axes(found: Comparison, first: PairWaves, second: PairWaves) -> Comparison:
-    """Rotations that turn text alike, and images by other axes."""
-    m = min(len(first.axis), len(second.axis))
-    if not m or first.axis == second.axis:
-        return found
-    differs = np.array([one != two for one, two in zip(first.axis, second.axis, strict=False)])
-    order = "".join((*AXES, "e"))
-    changes = {
-        "axes": tuple(
-            describe_axes(np.array([order.index(letter) for letter in pairs.axis]))
-            for pairs in (first, second)
-        )
-    }
-    renamed = len({*zip(first.axis, second.axis, strict=False)}) == len({*first.axis})
-    code = "axes" if renamed or differs.sum() == 1 else "sections"
-    return replace(
-        found,
-        verdict="different",
-        pairs=list_differences(first, second, differs),
-        cause=Cause("both", (code,), changes, {}),
-        differing=int(differs.sum()),
-        counted=len(first.axis),
-        unit="pairs",
-    )
-
-
 def judge_pairs(
     first: Encoding,
     second: Encoding,
@@ -450,10 +419,7 @@ def judge_pairs(
         return replace(found, cause=cause)  # their numbers say it, or their scores
     part = next((p.form.part for p in pairs if p.form and p.form.part != "both"), "both")
     if abs(ratio - 1) > max(FACTOR, one.eps, two.eps) and part not in ("sin", "angles"):
-        cause = Cause("both", ("mscale",), {"factor": (one.factor, two.factor)}, {})
-        rest = {"differing": 1, "counted": 1, "unit": "factors", "cause": cause}
-        scaled = {"verdict": "equivalent", "transform": {"scale": ratio}}
-        return replace(found, **(rest | {"verdict": "different"} if rotary else scaled))
+        return with_factor(found, (one.factor, two.factor), rotary)
     transform: dict[str, Any] = {}
     offset = two.offset - one.offset
     if offset:
@@ -463,6 +429,17 @@ def judge_pairs(
     if not rotary and found.verdict == "different":
         return found  # columns in another order: their numbers say it
     return replace(unsaid, verdict="equivalent" if transform else "the same", transform=transform)
+
+
+def with_factor(found: Comparison, factors: tuple[float, float], rotary: bool) -> Comparison:
+    """Equal pairs with another factor before their waves, which is a scale where none turn."""
+    cause = Cause("both", ("mscale",), {"factor": factors}, {})
+    rest = {"differing": 1, "counted": 1, "unit": "factors", "cause": cause}
+    if rotary:
+        return replace(found, verdict="different", **rest)
+    return replace(
+        found, verdict="equivalent", transform={"scale": factors[1] / factors[0]}, **rest
+    )
 
 
 def turns_vectors(enc: Encoding) -> bool:
@@ -493,76 +470,6 @@ def cause_of(first: Encoding, second: Encoding, pairs: tuple[PairWaves, PairWave
         if cause is not None:
             return replace(cause, of=of)
     return None
-
-
-def axes_in_table(
-    first: Encoding,
-    second: Encoding,
-    pairs: tuple[PairWaves, PairWaves],
-    found: Comparison,
-) -> Comparison | None:
-    """A table of an image's tokens beside a config whose pairs turn by frames, rows and columns."""
-    one, two = pairs
-    known, table = (one, two) if one.axis else (two, one)
-    if not known.axis or table.form is None or len(known.omega) != len(table.omega):
-        return None
-    if table.even is None or table.even.all():
-        return None  # text
-    axis, cause = assign_axes(known, table), None
-    for reading in readings_of(first, second, known) if axis is None else ():
-        axis = assign_axes(replace(known, omega=reading.omega), table)
-        if axis is not None:
-            cause = Cause("b" if known is two else "a", (reading.code,), reading.changes, {})
-            break
-    if axis is None:
-        return None
-    seen = replace(table, axis=axis, omega=known.omega, even=None)
-    ordered = (known, seen) if known is one else (seen, known)
-    named = compare_axes(found, *ordered)
-    note = (finding("pairing-unsaid"),)
-    if cause is not None:
-        m = len(known.omega)
-        sizes = {"differing": m, "counted": m, "unit": "pairs"}
-        return replace(found, verdict="different", cause=cause, **sizes)
-    if named is found:
-        return replace(found, verdict="the same", findings=(*found.findings, *note))
-    return named
-
-
-def readings_of(first: Encoding, second: Encoding, known: PairWaves) -> list[SlipReading]:
-    """The usual readings of a config whose pairs turn by several axes."""
-    meant = first if first.act == "rotate" else second
-    if not has_settings(meant):
-        return []
-    settings = meant_settings(meant)
-    changes = chosen_changes(meant, settings, known)
-    read = (reading_with(settings, len(meant), known, *change) for change in changes)
-    return [one for one in read if one is not None and len(one.omega) == len(known.omega)]
-
-
-def assign_axes(known: PairWaves, table: PairWaves) -> tuple[str, ...] | None:
-    """The axis of each pair of a table of tokens, by the whole numbers it turns by; None: text.
-
-    Slow pairs show three rows of ids: those of columns change most often, those of frames least.
-    """
-    rows = np.arange(min(table.length, 4096))
-    waves = table.waves(rows)
-    if np.isnan(waves).any():
-        return None
-    angles = np.angle(waves)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        ids = angles / known.omega
-    slow = np.flatnonzero((np.abs(ids - np.rint(ids)) < 0.02).all(axis=0) & (known.omega < 0.5))
-    columns = {tuple(np.rint(ids[:, k]).astype(int).tolist()) for k in slow}
-    walks = sorted(columns, key=lambda walk: np.count_nonzero(np.diff(walk)))
-    if len(walks) != 3:
-        return None
-    made = np.exp(1j * np.multiply.outer(np.array(walks), known.omega))  # (3, n, m)
-    residual = np.abs(made - waves / table.factor).max(axis=1)
-    best = residual.argmin(axis=0)
-    if residual.min(axis=0).max() > 1e-3:
-        return None
-    return tuple(AXES[i] for i in best)
 
 
 def align_tables(first: Encoding, second: Encoding, found: Comparison) -> Comparison:
@@ -706,85 +613,3 @@ def is_converted(found: Comparison) -> bool:
     ggufs = [path.lower().endswith(".gguf") for path in paths]
     names = ("neighbours-to-halves", "halves-to-neighbours")  # of a file that is first, second
     return all(paths) and sum(ggufs) == 1 and found.operator.name == names[ggufs[1]]
-
-
-def difference_findings(found: Comparison) -> list[Finding]:
-    """What differs, worst first, then the slip that explains it and what it costs."""
-    told = []
-    if found.unread:
-        told.append(finding("comparison-unread", keys="; ".join(found.unread)))
-    if found.verdict in ("the same", "equivalent", "same geometry", "permuted"):
-        return told + lengths_of(found)
-    told += list(map(layer_finding, found.layers))
-    if any(turns_otherwise(pair) for pair in found.pairs):
-        told.append(pairs_finding(found))
-    elif found.heads:
-        ratios = ratios_told([head.ratio for head in found.heads if head.ratio is not None])
-        index = ", ".join(str(head.index) for head in found.heads[:SHOWN])
-        worst = found.max_difference
-        told.append(finding("heads-differ", index=index, ratios=ratios, worst=worst))
-    elif found.dimensions[0] != found.dimensions[1] and found.unit in ("columns", "heads"):
-        first, second = found.dimensions
-        told.append(finding("sizes-differ", first=first, second=second, unit=found.unit))
-    elif found.first_place and found.unit in ("columns", "pairs") and not found.transform:
-        told.append(finding("numbers-differ", place=found.first_place, worst=found.max_difference))
-    if "rows" in found.transform:
-        told.append(finding("rows-reordered", rows=found.transform["rows"]))
-    if found.cause and not found.layers:
-        told.append(cause_finding(found))
-    faults = {f.message: f for enc in found.about for f in enc.findings if f.severity == "error"}
-    return [*faults.values(), *told, *lengths_of(found)]
-
-
-def lengths_of(found: Comparison) -> list[Finding]:
-    """That one of two is longer than what was compared."""
-    one, two = found.lengths
-    facts = {"first": one, "second": two, "common": found.length}
-    return [] if one == two else [finding("lengths-differ", **facts)]
-
-
-def layer_finding(layers: LayerDifference) -> Finding:
-    """Layers that differ in one way."""
-    facts = {name: getattr(layers, name) for name in ("places", "what", "first", "second")}
-    return finding("layers-differ", **facts)
-
-
-def pairs_finding(found: Comparison) -> Finding:
-    """Which pairs differ, from the first to the last, and by what ratio."""
-    index = [pair.index for pair in found.pairs]
-    ratios = [pair.ratio for pair in found.pairs if pair.ratio is not None]
-    which = f"pair {index[0]}" if len(index) == 1 else f"pairs {index[0]} to {index[-1]}"
-    axes = [pair.axis for pair in found.pairs if pair.axis and "/" in pair.axis]
-    if axes and all(abs(ratio - 1) < 1e-6 for ratio in ratios):
-        return finding("pairs-differ", "axes", places=which, axes=axes[0])
-    return finding("pairs-differ", "frequencies", places=which, ratios=ratios_told(ratios))
-
-
-def turns_otherwise(pair: PairDifference) -> bool:
-    """Whether a pair that differs does so at all positions, and not by single numbers."""
-    one_axis = pair.axis is None or "/" not in pair.axis
-    return not (one_axis and (pair.ratio is None or abs(pair.ratio - 1) < 1e-6))
-
-
-def ratios_told(ratios: list[float]) -> str:
-    """The ratio of the second to the first, or the least and the largest.
-
-    >>> ratios_told([0.5, 0.5]), ratios_told([0.125, 0.9]), ratios_told([])
-    ('0.5', '0.125 to 0.9', 'none')
-    """
-    if not ratios:
-        return "none"
-    low, high = (f"{value:.6g}" for value in (min(ratios), max(ratios)))
-    return low if low == high else f"{low} to {high}"
-
-
-def cause_finding(found: Comparison) -> Finding:
-    """The slip that explains a difference."""
-    cause = found.cause
-    slips = read_toml(SLIPS)
-    what = " and ".join(slips[code]["message"] for code in cause.misreadings if code in slips)
-    changes = describe_changes(cause.changes)
-    if cause.of == "b":
-        changes = describe_changes({key: pair[::-1] for key, pair in cause.changes.items()})
-    changes = f" ({changes})" if changes else ""
-    return finding("misread", cause.of, what=what, changes=changes)
