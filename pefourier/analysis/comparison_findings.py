@@ -12,39 +12,44 @@ from pefourier.files import read_toml
 LISTED = 8  # heads that are listed by number
 
 
-def difference_findings(found: Any) -> list[Finding]:
+def difference_findings(result: Any) -> list[Finding]:
     """What differs, worst first, then the slip that explains it and what it costs."""
-    told = []
-    if found.unread:
-        told.append(finding("comparison-unread", keys="; ".join(found.unread)))
-    if found.verdict in ("the same", "equivalent", "same geometry", "permuted"):
-        return told + lengths_of(found)
-    told += list(map(layer_finding, found.layers))
-    if any(turns_otherwise(pair) for pair in found.pairs):
-        told.append(pairs_finding(found))
-    elif found.heads:
-        ratios = ratios_told([head.ratio for head in found.heads if head.ratio is not None])
-        index = ", ".join(str(head.index) for head in found.heads[:LISTED])
-        worst = found.max_difference
-        told.append(finding("heads-differ", index=index, ratios=ratios, worst=worst))
-    elif found.dimensions[0] != found.dimensions[1] and found.unit in ("columns", "heads"):
-        first, second = found.dimensions
-        told.append(finding("sizes-differ", first=first, second=second, unit=found.unit))
-    elif found.first_place and found.unit in ("columns", "pairs") and not found.transform:
-        told.append(finding("numbers-differ", place=found.first_place, worst=found.max_difference))
-    if "rows" in found.transform:
-        told.append(finding("rows-reordered", rows=found.transform["rows"]))
-    if found.cause and not found.layers:
-        told.append(cause_finding(found))
-    faults = {f.message: f for enc in found.about for f in enc.findings if f.severity == "error"}
-    return [*faults.values(), *told, *lengths_of(found)]
+    messages = []
+    if result.unread:
+        messages.append(finding("comparison-unread", keys="; ".join(result.unread)))
+    if result.verdict in ("the same", "equivalent", "same geometry", "permuted"):
+        return messages + lengths_of(result)
+    messages += list(map(layer_finding, result.layers))
+    if any(turns_otherwise(pair) for pair in result.pairs):
+        messages.append(pairs_finding(result))
+    elif result.heads:
+        ratios = ratios_told([head.ratio for head in result.heads if head.ratio is not None])
+        index = ", ".join(str(head.index) for head in result.heads[:LISTED])
+        worst = result.max_difference
+        messages.append(finding("heads-differ", index=index, ratios=ratios, worst=worst))
+    elif result.dimensions[0] != result.dimensions[1] and result.unit in (
+        "columns",
+        "heads",
+    ):
+        first, second = result.dimensions
+        messages.append(finding("sizes-differ", first=first, second=second, unit=result.unit))
+    elif result.first_place and result.unit in ("columns", "pairs") and not result.transform:
+        messages.append(
+            finding("numbers-differ", place=result.first_place, worst=result.max_difference)
+        )
+    if "rows" in result.transform:
+        messages.append(finding("rows-reordered", rows=result.transform["rows"]))
+    if result.cause and not result.layers:
+        messages.append(cause_finding(result))
+    faults = {f.message: f for enc in result.about for f in enc.findings if f.severity == "error"}
+    return [*faults.values(), *messages, *lengths_of(result)]
 
 
-def lengths_of(found: Any) -> list[Finding]:
+def lengths_of(result: Any) -> list[Finding]:
     """That one of two is longer than what was compared."""
-    one, two = found.lengths
-    facts = {"first": one, "second": two, "common": found.length}
-    return [] if one == two else [finding("lengths-differ", **facts)]
+    first_length, second_length = result.lengths
+    facts = {"first": first_length, "second": second_length, "common": result.length}
+    return [] if first_length == second_length else [finding("lengths-differ", **facts)]
 
 
 def layer_finding(layers: LayerDifference) -> Finding:
@@ -53,15 +58,15 @@ def layer_finding(layers: LayerDifference) -> Finding:
     return finding("layers-differ", **facts)
 
 
-def pairs_finding(found: Any) -> Finding:
+def pairs_finding(result: Any) -> Finding:
     """Which pairs differ, from the first to the last, and by what ratio."""
-    index = [pair.index for pair in found.pairs]
-    ratios = [pair.ratio for pair in found.pairs if pair.ratio is not None]
-    which = f"pair {index[0]}" if len(index) == 1 else f"pairs {index[0]} to {index[-1]}"
-    axes = [pair.axis for pair in found.pairs if pair.axis and "/" in pair.axis]
+    index = [pair.index for pair in result.pairs]
+    ratios = [pair.ratio for pair in result.pairs if pair.ratio is not None]
+    span = f"pair {index[0]}" if len(index) == 1 else f"pairs {index[0]} to {index[-1]}"
+    axes = [pair.axis for pair in result.pairs if pair.axis and "/" in pair.axis]
     if axes and all(abs(ratio - 1) < 1e-6 for ratio in ratios):
-        return finding("pairs-differ", "axes", places=which, axes=axes[0])
-    return finding("pairs-differ", "frequencies", places=which, ratios=ratios_told(ratios))
+        return finding("pairs-differ", "axes", places=span, axes=axes[0])
+    return finding("pairs-differ", "frequencies", places=span, ratios=ratios_told(ratios))
 
 
 def turns_otherwise(pair: PairDifference) -> bool:
@@ -82,9 +87,9 @@ def ratios_told(ratios: list[float]) -> str:
     return low if low == high else f"{low} to {high}"
 
 
-def cause_finding(found: Any) -> Finding:
+def cause_finding(result: Any) -> Finding:
     """The slip that explains a difference."""
-    cause = found.cause
+    cause = result.cause
     slips = read_toml(SLIPS)
     what = " and ".join(slips[code]["message"] for code in cause.misreadings if code in slips)
     changes = describe_changes(cause.changes)
