@@ -388,7 +388,7 @@ def judge_pairs(
     pairs: tuple[PairWaves, PairWaves],
     result: Comparison,
 ) -> Comparison:
-    """What two sets of pairs say: which differ, by which slip, and what a table leaves open."""
+    """What two sets of pairs say: which differ, and by which slip."""
     one, two = pairs
     if (images := axes_in_table(first, second, pairs, result)) is not None:
         return images
@@ -408,6 +408,17 @@ def judge_pairs(
             counted=len(differs),
             unit="pairs",
         )
+    return judge_equal_pairs(first, second, pairs, result)
+
+
+def judge_equal_pairs(
+    first: Encoding,
+    second: Encoding,
+    pairs: tuple[PairWaves, PairWaves],
+    result: Comparison,
+) -> Comparison:
+    """Pairs that turn alike: their factor, where they begin, and what a table leaves open."""
+    one, two = pairs
     rotary = turns_vectors(first) or turns_vectors(second)
     unsaid = replace(result, findings=(*result.findings, *(finding("pairing-unsaid"),) * rotary))
     if result.verdict == "the same":  # to every number
