@@ -56,8 +56,8 @@ from pefourier.diagnosis.pairs import (
 )
 from pefourier.encodings.encoding import Encoding, Finding, as_encoding
 from pefourier.encodings.findings import finding
+from pefourier.encodings.model_positions import axis_in
 from pefourier.encodings.sections import AXES
-from pefourier.encodings.sources.mrope import axis_in
 from pefourier.errors import PefourierError
 from pefourier.geometry.tolerance import stored_tolerance
 from pefourier.result import Result

@@ -47,7 +47,7 @@ def test_it_is_torchs_transformer_encoder(rng, patch, stride, ffn, pool):
             p[key] = p[key] + torch.as_tensor(rng.normal(size=p[key].shape)).float()
     x = torch.as_tensor(rng.normal(size=(1, 4, 8, 2))).float()
     codes = build("dft", length=sizes.tokens, d=16).table()
-    injected = attention.codes_by_act([injection("dft", sizes=sizes)], CPU, torch.float32)
+    injected = attention.stack_codes([injection("dft", sizes=sizes)], CPU, torch.float32)
     got = sizes.logits(p, injected, x)[0]
     starts = range(0, 9 - patch, stride or patch)
     cut = torch.stack([x[0, :, s : s + patch].flatten(1) for s in starts], dim=1)
@@ -91,7 +91,7 @@ def test_without_an_encoding_order_is_not_seen_and_with_one_it_is(rng):
     p = {k: v[None] for k, v in model.draw_parameters(SIZES.shapes(), 0).items()}
     x = torch.as_tensor(rng.normal(size=(1, 3, 8, 2)))
     for name in ("none", "sinusoidal", "rope", "t5", "shaw"):
-        injected = attention.codes_by_act([injection(name)], CPU, torch.float64)
+        injected = attention.stack_codes([injection(name)], CPU, torch.float64)
         apart = SIZES.logits(p, injected, x) - SIZES.logits(p, injected, x.flip(2))
         assert (apart.abs().max() < 1e-12) == (name == "none"), name
 
@@ -122,7 +122,7 @@ class Changed(torch.nn.Module):
 def test_dropout_stands_where_torch_has_it(rng):
     p = {k: v.float()[None] for k, v in model.draw_parameters(SIZES.shapes(), 5).items()}
     x = torch.as_tensor(rng.normal(size=(1, 3, 8, 2))).float()
-    injected = attention.codes_by_act([injection("none")], CPU, torch.float32)
+    injected = attention.stack_codes([injection("none")], CPU, torch.float32)
     h = Changed()(x[0] @ p["project.w"][0] + p["project.b"][0])
     for i in range(SIZES.layers):
         layer = twin(p, i)
