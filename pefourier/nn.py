@@ -25,7 +25,7 @@ from pefourier.encodings.columns import split_pairs
 from pefourier.encodings.domain import displacement_of_each_pair
 from pefourier.encodings.encoding import Encoding
 from pefourier.encodings.families.rotary import rotation_of
-from pefourier.encodings.sources.mrope import axis_in
+from pefourier.encodings.model_positions import axis_in
 from pefourier.errors import PefourierError
 
 BLOCK = 2**19  # numbers of float32 that each thread turns at a time: 2 MiB

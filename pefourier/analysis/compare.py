@@ -32,6 +32,7 @@ from pefourier.analysis.operators import (
     compare_rotations,
     has_operator,
     largest_output_difference,
+    output_order,
     pairs_of_code,
 )
 from pefourier.diagnosis.misreadings import (
@@ -59,8 +60,8 @@ from pefourier.diagnosis.pairs import (
 )
 from pefourier.encodings.encoding import Encoding, Finding, as_encoding
 from pefourier.encodings.findings import finding
+from pefourier.encodings.model_positions import axis_in
 from pefourier.encodings.sections import AXES, describe_axes
-from pefourier.encodings.sources.mrope import axis_in
 from pefourier.errors import PefourierError
 from pefourier.files import read_toml
 from pefourier.geometry.tolerance import stored_tolerance
@@ -377,10 +378,12 @@ def compare_outputs(first: Encoding, second: Encoding, found: Comparison) -> dic
     apart = 0.0 if permuted else largest_output_difference(first, second)
     if not apart:
         return {"compared": compared}
-    told = finding("outputs-differ", apart=apart)
+    order = output_order(first, second)
+    told = finding("outputs-differ", "other" if order is None else "order", apart=apart)
     facts = {"compared": compared, "findings": (*found.findings, told), "bitwise": False}
-    if found.operator.relation == "same":  # but for their order, or where positions begin
-        facts |= {"verdict": "equivalent", "transform": {"outputs": "that differ"}}
+    if found.operator.relation == "same":
+        outputs = "that begin elsewhere" if order is None else list(order)
+        facts |= {"verdict": "equivalent", "transform": {"outputs": outputs}}
     return facts | {"max_difference": apart}
 
 

@@ -27,15 +27,15 @@ from pefourier.encodings.families.rotary import columns_that_turn, rotation_of, 
 from pefourier.encodings.model_positions import (
     ModelPositions,
     TrainedLength,
+    axis_in,
     describe_positions,
     original_length_of,
 )
 from pefourier.encodings.places import axis_names
 from pefourier.encodings.readings import FARTHEST, first_below
 from pefourier.encodings.sections import AXES
-from pefourier.encodings.sources.mrope import axis_in
+from pefourier.encodings.sources.layers import Temperature
 from pefourier.encodings.sources.rope_config import INDEXER, PAIRED
-from pefourier.encodings.sources.temperature import Temperature
 from pefourier.errors import PefourierError, shown
 from pefourier.geometry.closest import closest_pair
 from pefourier.geometry.grown_grids import frequencies_on_axes, turn_limits

@@ -15,17 +15,19 @@ from pefourier.encodings.checks import check_cost
 from pefourier.encodings.encoding import Encoding, Finding
 from pefourier.encodings.findings import finding
 from pefourier.encodings.registry import build
+from pefourier.encodings.sections import axes_of_sections
 from pefourier.encodings.sources.config import ModelConfig
 from pefourier.encodings.sources.layers import (
     LayerRun,
+    Temperature,
     layer_spec,
+    lint_layers,
     open_model,
     open_whole,
     read_layers,
+    read_temperature,
 )
-from pefourier.encodings.sources.rope_config import INDEXER, rotates, trained_as_stated
-from pefourier.encodings.sources.schedule import lint_layers
-from pefourier.encodings.sources.temperature import Temperature, read_temperature
+from pefourier.encodings.sources.rope_config import INDEXER, rotates, sections_of, trained_as_stated
 from pefourier.encodings.sources.unread import note_unread
 from pefourier.encodings.sources.weights import (
     TENSOR,
@@ -36,6 +38,7 @@ from pefourier.encodings.sources.weights import (
 )
 from pefourier.encodings.specs import load, source_of
 from pefourier.errors import shown
+from pefourier.files import suffix_of
 
 Source = Literal["stated", "assumed", "given", "unknown"]
 
@@ -259,3 +262,18 @@ def table_of_config(spec: str) -> Encoding | None:
     params = {"length": length, "rows": rows, "model_type": model.kind, "path": model.file}
     enc = replace(build("learned", length=length, d=1), spec=spec, params=params)
     return note_unread(enc, model, whole)
+
+
+def axis_in(spec: str, enc: Encoding) -> np.ndarray | None:
+    """Which of the axes t, y, x turns each pair of a rotation that a SPEC names; None: text alone.
+
+    That a config tells, or its model type has; of a .gguf file 3 stands for none of them.
+    """
+    if suffix_of(spec.partition("#")[0]) == ".gguf":
+        from pefourier.encodings.sources.gguf_file import axis_of_pairs, open_gguf
+
+        return axis_of_pairs(open_gguf(spec.partition("#")[0]), len(enc.measure.frequencies))
+    if "model_type" not in enc.params:  # which configs tell
+        return None
+    found = sections_of(open_model(spec))
+    return found and axes_of_sections(*found, len(enc.measure.frequencies))

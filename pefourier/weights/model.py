@@ -10,6 +10,7 @@ import numpy as np
 from pefourier.encodings.encoding import Encoding
 from pefourier.encodings.families.axes import axis_letters
 from pefourier.encodings.model_positions import (
+    axis_in,
     layer_runs,
     load_layers,
     positions_of,
@@ -19,7 +20,6 @@ from pefourier.encodings.sections import AXES
 from pefourier.encodings.sources.config import HEADS
 from pefourier.encodings.sources.layers import LayerRun, open_model
 from pefourier.encodings.sources.models import rotary
-from pefourier.encodings.sources.mrope import axis_in
 from pefourier.encodings.sources.rope_config import trained_as_stated
 from pefourier.errors import PefourierError, shown
 from pefourier.files import suffix_of

@@ -7,7 +7,7 @@ Keys are those of llama.cpp's converters: ``ARCH.rope.freq_base``, ``rope.dimens
 read without the package gguf (`pefourier.encodings.sources.gguf_header`).
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from math import log, prod
@@ -131,9 +131,10 @@ def read_gguf(spec: str, length: int | None = None, d: int | None = None) -> Enc
         raise PefourierError(
             f"{shown(path)} sets no rotation: llama.cpp turns nothing in {shown(file.architecture)}"
         )
-    turned = file.count("rope.dimension_count", WIDEST)
-    keys = ("attention.key_length_mla", "attention.key_length")
-    stated = next(filter(None, map(file.count, keys)), None)
+    local = ("_swa",) * (part == PARTS[1])  # keys of layers with a window come first
+    turned = first_count(file, [f"rope.dimension_count{end}" for end in (*local, "")])
+    ends = (*local, "_mla", "")
+    stated = first_count(file, [f"attention.key_length{end}" for end in ends])
     head = stated or head_width(file) or turned or d
     if head is None:
         raise PefourierError(
@@ -141,7 +142,8 @@ def read_gguf(spec: str, length: int | None = None, d: int | None = None) -> Enc
             "a head; name an encoding or a config.json"
         )
     turned = turned or head
-    found = list(left_open(file, min(turned, head) // 2))
+    unread = unread_in(file)
+    found = [*left_open(file, min(turned, head) // 2), *unread_findings(file, unread)]
     rows = length or file.count("context_length")
     try:
         enc = build(
@@ -157,8 +159,39 @@ def read_gguf(spec: str, length: int | None = None, d: int | None = None) -> Enc
         raise PefourierError(f"{shown(path)}: {error}") from error
     axis = axis_of_pairs(file, min(turned, head) // 2)
     told = {} if axis is None else {"mrope_section": describe_axes(axis)}
+    told |= {"unread": unread} if unread else {}
     params = {**enc.params, "path": path, **softmax_factor_in(file, enc.params), **told}
     return replace(enc, spec=spec, params=params, findings=(*found, *enc.findings))
+
+
+def first_count(file: GgufFile, keys: Sequence[str]) -> int | None:
+    """The first of some counts that a file tells."""
+    return next(filter(None, (file.count(key, WIDEST) for key in keys)), None)
+
+
+READ = {  # keys about positions that are read, or that say nothing which the rotation depends on
+    *("rope.freq_base", "rope.freq_base_swa", "rope.dimension_count", "rope.dimension_count_swa"),
+    *("rope.dimension_sections", "rope.scale_linear", "attention.sliding_window"),
+    *("attention.sliding_window_pattern", "attention.key_length", "attention.key_length_swa"),
+    *("rope.scaling.type", "rope.scaling.factor", "rope.scaling.original_context_length"),
+    *("rope.scaling.attn_factor", "rope.scaling.finetuned", "rope.scaling.yarn_ext_factor"),
+}
+OF_POSITIONS = ("rope.", "attention.sliding_window", "attention.alibi", "attention.max_alibi")
+
+
+def unread_in(file: GgufFile) -> tuple[str, ...]:
+    """Keys about positions of the file's architecture that are not read."""
+    before = f"{file.architecture}."
+    own = [key.removeprefix(before) for key in file.metadata if key.startswith(before)]
+    about = [key for key in own if key.startswith(OF_POSITIONS)]
+    return tuple(key for key in about if key not in READ and key not in decided()["reads"])
+
+
+def unread_findings(file: GgufFile, unread: Sequence[str]) -> Iterator[Finding]:
+    """A warning for each of the first keys that are not read."""
+    for key in unread[:5]:
+        value = shown(file.metadata[f"{file.architecture}.{key}"])
+        yield finding("unread-key", "plain", key=shown(key), value=value, config=shown(file.path))
 
 
 def base_in(file: GgufFile) -> float:
@@ -181,7 +214,11 @@ def layers_in(path: str) -> list[LayerRun]:
     if not count or sliding is None:
         return [LayerRun((), "rotary", "", None)]
     still = decided()["unrotated"].get(file.architecture)
-    named = any(sliding) and window_base(file) != base_in(file)
+    differs = window_base(file) != base_in(file) or any(
+        file.count(f"{key}_swa", WIDEST) not in (None, file.count(key, WIDEST))
+        for key in ("rope.dimension_count", "attention.key_length")
+    )
+    named = any(sliding) and differs
     runs: dict[tuple[Any, ...], list[int]] = {}
     for i, local in enumerate(sliding):
         none = (still == "every fourth" and i % 4 == 3) or (
@@ -228,6 +265,14 @@ def scaling_of_file(file: GgufFile) -> dict[str, Any]:
         if alpha:  # its base times alpha^(d / (d - 2))
             return {"scaling": "ntk", "factor": float(alpha)}
         return {"scaling": "linear", "factor": float(factor)} if factor != 1 else {}
+    mixed = file.value("rope.scaling.yarn_ext_factor")
+    if kind == "yarn" and mixed == 0 and not factors:  # no pair is left as it was
+        return {"scaling": "linear", "factor": float(factor)}
+    if kind == "yarn" and mixed not in (None, 1) and (not is_number(mixed) or mixed > 0):
+        raise PefourierError(
+            f"rope.scaling.yarn_ext_factor of {shown(file.path)} must be 0 or 1, YaRN or none of "
+            f"it; got {shown(mixed)}; give rope:inv_freq=FILE"
+        )
     if kind == "yarn" and original and not factors:
         attention = (file.number("rope.scaling.attn_factor") or 1.0) * yarn_attention(file, factor)
         own = {"factor": float(factor), "original": original, "attention_factor": attention}

@@ -114,7 +114,8 @@ def read_biases(model: ModelConfig) -> Encoding | None:
     heads = model.own("heads", HEADS)
     attention = config.section(row["inside"]) if "inside" in row else config
     switched = row.get("otherwise", row.get("kind")) == "alibi" or not row
-    alibi = attention.values.get("alibi", row.get("kind") == "alibi")
+    usual = row.get("kind") == "alibi"
+    alibi = attention.values.get("alibi", usual) if switched or usual else False
     if not isinstance(alibi, bool):
         raise attention.wrong("alibi", alibi, "true or false")
     if switched and alibi:

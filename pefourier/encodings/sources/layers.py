@@ -17,11 +17,14 @@ where dense layers at the start turn whatever their type.
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import cycle, islice
+from math import floor, log1p
 from typing import Any
 
+from pefourier.encodings.encoding import Finding
+from pefourier.encodings.findings import finding
 from pefourier.encodings.sources import rope_config
 from pefourier.encodings.sources.config import (
     MOST_LAYERS,
@@ -248,3 +251,142 @@ def window_key(model: ModelConfig) -> str:
     """The key by which a config sets its window."""
     keys = model.row.get("windows", (("sliding_window",), 1))[0]
     return next((key for key in keys if key in model.config.values), keys[0])
+
+
+LLAMA4 = {"attn_temperature_tuning": True, "floor_scale": 8192, "attn_scale": 0.1}
+
+
+@dataclass(frozen=True)
+class Temperature:
+    r"""Queries at p are multiplied with :math:`1 + a \ln(1 + \lfloor (p + o)/F \rfloor)`."""
+
+    layers: str  # those without positions, or all
+    scale: float  # a
+    floor: int  # F, positions
+    first: int  # o: what the first position counts as
+    largest: float  # at the last position of the length
+
+    @staticmethod
+    def at(position: int, scale: float, floor_scale: int, first: int) -> float:
+        """The factor at a position.
+
+        >>> round(Temperature.at(131071, 0.1, 8192, 1), 4)
+        1.2833
+        """
+        return 1 + scale * log1p(floor((position + first) / floor_scale))
+
+
+def read_temperature(model: ModelConfig, length: int) -> Temperature | None:
+    """How queries grow with their position; None where they do not."""
+    told = known_temperature(model)
+    if told is None:
+        return None
+    layers, scale, floor_scale, first = told
+    largest = Temperature.at(length - 1, scale, floor_scale, first)
+    return Temperature(layers, scale, floor_scale, first, largest)
+
+
+def known_temperature(model: ModelConfig) -> tuple[str, float, int, int] | None:
+    """Layers, scale, floor and count of the first position, by model type."""
+    if model.kind == "llama4_text":
+        told = {key: value for key, value in model.config.values.items() if value is not None}
+        own: dict[str, Any] = {**LLAMA4, **told}
+        if not own["attn_temperature_tuning"]:
+            return None
+        known = Section(model.config.label, own)
+        return "without positions", known.number("attn_scale"), known.count("floor_scale"), 1
+    if model.kind == "params.json":
+        section, key = model.config.section("llama_4_scaling"), "beta"
+        scale, before = section.number(key), section.count("original_max_position_embeddings")
+        return ("all", scale, before, 0) if scale and before else None
+    section = model.config.section(model.rope_key)
+    if not section.values:
+        section = Section(model.rope_key, model.row.get("rope", {}))
+    tuned = rope_config.TUNED.get(model.kind)
+    scale = section.number(tuned) if tuned else None
+    before = section.count("original_max_position_embeddings")
+    return ("all", scale, before, 0) if scale and before else None
+
+
+Runs = Sequence[LayerRun]
+
+
+def inverted(model: ModelConfig, runs: Runs, trained: int) -> Iterator[Finding]:
+    """Layers without positions that are more than those with, where a model type has few."""
+    told, row = model.config.values.get("no_rope_layers"), model.row
+    number = model.layers
+    step = row.get("unrotated", ())
+    if not isinstance(told, list) or not number or len(step) < 2:
+        return
+    still, usual = sum(not turns for turns in told), number // (step[1] - step[0])
+    if 2 * still <= number or still <= usual:
+        return
+    told = {"config": model.config.label, "kind": shown(model.kind)}
+    yield finding("layers-inverted", still=still, number=number, usual=usual, **told)
+
+
+def without_global(model: ModelConfig, runs: Runs, trained: int) -> Iterator[Finding]:
+    """Windows in all layers of a model type that has layers which see all."""
+    usual, told = model.row.get("layer_types", ""), told_types(model.config.values)
+    if FULL not in usual or not told:
+        return
+    windows = [run.window for run in runs for _ in run.index]
+    if not windows or any(window is None or window >= trained for window in windows):
+        return
+    reach = sum(window - 1 for window in windows)
+    told = {"layers": len(windows), "config": model.config.label, "kind": shown(model.kind)}
+    told |= {"widest": max(windows), "trained": trained}
+    if reach < trained:
+        yield finding("layers-no-global", "never", reach=reach, **told)
+    else:
+        yield finding("layers-no-global", "through", reach=max(windows) - 1, **told)
+
+
+def beyond_training(model: ModelConfig, runs: Runs, trained: int) -> Iterator[Finding]:
+    """A window that is longer than training."""
+    widest = max((run.window or 0 for run in runs), default=0)
+    if widest > trained:
+        yield finding("window-above-trained", window=widest, trained=trained)
+
+
+def below_one(model: ModelConfig, runs: Runs, trained: int) -> Iterator[Finding]:
+    """A window of no positions, or fewer, in layers that have one."""
+    key, values = window_key(model), model.config.values
+    if type(told := values.get(key)) is not int or told > 0:
+        return
+    wide = replace(model, config=replace(model.config, values={**values, key: 1}))
+    kinds, _ = layer_types(model, model.layers)
+    if any(window_of(wide, kind) for kind in kinds or [""]):
+        yield finding("window-below-one", key=key, told=told, config=model.config.label)
+
+
+def needless(model: ModelConfig, runs: Runs, trained: int) -> Iterator[Finding]:
+    """A section of rope_parameters for a type whose layers do not rotate."""
+    given = model.config.values.get("rope_parameters")
+    kinds = set(told_types(model.config.values))
+    if not isinstance(given, dict) or not kinds or model.part:
+        return
+    used = {run.part for run in runs if run.kind == "rotary"}
+    for name in sorted(kinds & given.keys()):
+        if isinstance(given[name], dict) and used and name not in used:
+            yield finding("layers-needless", name=name, config=model.config.label)
+
+
+def indexer(model: ModelConfig, runs: Runs, trained: int) -> Iterator[Finding]:
+    """The rotation of an indexer beside that of attention."""
+    row = model.row
+    if "indexer" not in row:
+        return
+    own, other = rope_config.PAIRED[row["indexer"]], rope_config.PAIRED[row.get("layout", "halves")]
+    how = f"{other} as in attention" if own == other else f"{own}, where attention pairs {other}"
+    heads, width = (model.config.count(f"index_{key}") for key in ("n_heads", "head_dim"))
+    sizes = f" ({heads} heads of {width})" if heads and width else ""
+    yield finding("rope-indexer", sizes=sizes, how=how)
+
+
+SCHEDULE_RULES = (inverted, without_global, beyond_training, below_one, needless, indexer)
+
+
+def lint_layers(model: ModelConfig, runs: Runs, trained: int) -> tuple[Finding, ...]:
+    """What each rule finds in the layers of a config, in the order of `SCHEDULE_RULES`."""
+    return tuple(finding for rule in SCHEDULE_RULES for finding in rule(model, runs, trained))

@@ -4,9 +4,9 @@ Conventions
 -----------
 A rule yields its findings about a `ConfigCase`; `RULES` lists all, findings.toml says what each
 finding means. A warning is a mistake, or two statements that cannot both be meant; a note is what
-readers other than transformers 5 may take otherwise. Each says what it costs, the first positions
-at which the cosine between the codes as read and as probably meant falls below .99 and .9, and what
-to write. No published config that transformers loads has a warning: tests/published_configs.py.
+readers other than transformers 5 may take otherwise. Each says what to write; what another reading
+costs is told by ``context --against``. No published config that transformers loads has a warning:
+tests/published_configs.py.
 """
 
 from collections.abc import Iterator, Mapping
@@ -19,7 +19,6 @@ from pefourier.encodings.checks import is_count, is_number
 from pefourier.encodings.encoding import Encoding, Finding
 from pefourier.encodings.families.rotary import SCALINGS, rotation_if_any
 from pefourier.encodings.findings import finding
-from pefourier.encodings.readings import FARTHEST, positions_below
 from pefourier.encodings.sources.config import (
     HEADS,
     LONGEST,
@@ -37,8 +36,6 @@ SHARES = (
     *("rope_percent", "rotary_emb_fraction", "rotary_factor", "partial_rotary_pct"),
 )
 TURNED = ("rotary_dim", "rotary_ndims", "rope_dim")
-UNSCALED = {"rho": 1e4, "scaling": "none"}  # as most models are
-LEVELS = (0.99, 0.9)  # of the cosine, from which on it matters
 USUAL_HEADS = {32, 48, 64, 80, 96, 100, 112, 120, 128, 192, 256, 512}
 LONG = 4  # times the length of training from which a context needs a scaling
 
@@ -83,13 +80,9 @@ class ConfigCase:
         self,
         code: str,
         which: str = "",
-        meant: tuple[str, Mapping[str, Any]] | None = None,
         **values: Any,
     ) -> Finding:
-        """A finding about the rotation, whose sentence may name what the rotation was read from.
-
-        `meant` are the name and the changed settings of another reading, with what it costs.
-        """
+        """A finding about the rotation, whose sentence may name what the rotation was read from."""
         named = {
             "config": self.model.config.label,
             "section": self.section.label,
@@ -98,7 +91,6 @@ class ConfigCase:
             "known": self.known,
             "turns": self.turns,
             "original": ORIGINAL,
-            "cost": "" if meant is None else self.cost(meant[0], **meant[1]),
         }
         return finding(code, which, **{**named, **values})
 
@@ -116,21 +108,6 @@ class ConfigCase:
         changes |= {"original": before} if is_count(before) else {}
         changes |= {"rho": own["rope_theta"]} if is_number(own.get("rope_theta")) else {}
         return {**changes, "scaling": kind} if kind in SCALINGS else changes
-
-    def cost(self, meant: str, **changes: Any) -> str:
-        """From which positions on the codes are unlike those that were meant."""
-        other = self.other_frequencies(**changes) if changes else None
-        if other is None:
-            return ""
-        most, own = min(FARTHEST, self.model.longest() or FARTHEST), self.enc.measure.frequencies
-        if "d" in changes:  # a head has the pairs that it has, whatever grid they lie on
-            own, other = own[: len(other)], other[: len(own)]
-        below = positions_below(own, other, most, LEVELS)
-        if below[".99"] is None:
-            return f"; the cosine to {meant} stays above .99 at all {most} positions"
-        first = f"below .99 from position {below['.99']} on"
-        second = f", below .9 from {below['.9']}" if below[".9"] else ""
-        return f"; the cosine to {meant} is {first}{second}"
 
     def turns_so(self, settings: Mapping[str, Any]) -> bool:
         """Whether some settings change nothing; none do not say so."""
@@ -164,9 +141,8 @@ def new_keys(case: ConfigCase) -> Iterator[Finding]:
     older = saved.partition(".")[0].isdigit() and int(saved.partition(".")[0]) < 5
     by = f", such as transformers {shown(saved)[1:-1]} that saved it," if older else ""
     way = " and rope_scaling" if scaled else ""
-    meant = ("theirs", {"rho": case.turns.base, "scaling": "none"})
     which = "older" if older else "newer"
-    yield case.says("rope-new-keys", which, meant, scaling=scaling, by=by, way=way)
+    yield case.says("rope-new-keys", which, scaling=scaling, by=by, way=way)
 
 
 def default_base(case: ConfigCase) -> Iterator[Finding]:
@@ -180,7 +156,7 @@ def default_base(case: ConfigCase) -> Iterator[Finding]:
     if case.params["rho"] == 1e4:
         yield case.says("rope-theta-default", "usual", who=who)
     else:
-        yield case.says("rope-theta-default", "other", ("theirs", {"rho": 1e4}), who=who)
+        yield case.says("rope-theta-default", "other", who=who)
 
 
 def scaling_lost(case: ConfigCase) -> Iterator[Finding]:
@@ -190,13 +166,11 @@ def scaling_lost(case: ConfigCase) -> Iterator[Finding]:
     longest, known = case.model.config.count(*LONGEST) or 0, case.known
     told = case.model.config.count(ORIGINAL)
     if told and longest >= LONG * told:
-        meant = ("a linear one", {"scaling": "linear", "factor": longest / told})
-        yield case.says("rope-scaling-lost", "told", meant, longest=longest, before=told)
+        yield case.says("rope-scaling-lost", "told", longest=longest, before=told)
     elif "scaling" in known and longest >= known["from"] and "factor" not in case.section.values:
         own = known["scaling"]
         words = ", ".join(f"{key}={value}" for key, value in own.items())
-        meant = ("theirs", own)
-        yield case.says("rope-scaling-lost", "family", meant, longest=longest, words=words)
+        yield case.says("rope-scaling-lost", "family", longest=longest, words=words)
 
 
 def two_spellings(case: ConfigCase) -> Iterator[Finding]:
@@ -235,35 +209,22 @@ def two_types(case: ConfigCase) -> Iterator[Finding]:
         return
     if isinstance(one, str) and isinstance(other, str):
         if names.get(one, one) != names.get(other, other):
-            read = {key: value for key, value in case.params.items() if key in SCALES}
-            meant = (shown(other), {**read, "scaling": names.get(other, other)})
-            yield case.says("rope-two-types", "", meant, one=shown(one), other=shown(other))
+            yield case.says("rope-two-types", "", one=shown(one), other=shown(other))
     elif one is None and other is None and is_number(values.get("factor")):
         if any("did you mean rope_type" in finding.message for finding in case.enc.findings):
             return
-        guess = next((kind for key, kind in TELLS.items() if key in values), "linear")
-        own = {key: values.get(key) for key in SCALES if is_number(values.get(key))}
-        own["original"] = values.get(ORIGINAL)
-        meant = (guess, {**own, "scaling": guess}) if values["factor"] > 0 else None
-        yield case.says("rope-no-type", "", meant, factor=values["factor"])
+        yield case.says("rope-no-type", "", factor=values["factor"])
 
 
 ALIASES = {"default": "none", "mrope": "none", "su": "longrope"}
 SCALES = ("factor", "low_freq_factor", "high_freq_factor", "beta_fast", "beta_slow", "original")
-TELLS = {
-    "low_freq_factor": "llama3",
-    "high_freq_factor": "llama3",
-    "beta_fast": "yarn",
-    ORIGINAL: "yarn",
-}
 
 
 def type_refused(case: ConfigCase) -> Iterator[Finding]:
     """A scaling that transformers refuses for a model type, whose class knows others alone."""
     own, taken = case.params["scaling"], case.model.row.get("takes")
     if taken and own not in ("none", taken):
-        meant = ("no scaling", {"scaling": "none"})
-        yield case.says("rope-type-refused", "", meant, own=own, taken=taken)
+        yield case.says("rope-type-refused", "", own=own, taken=taken)
 
 
 def lengths(case: ConfigCase) -> Iterator[Finding]:
@@ -274,31 +235,25 @@ def lengths(case: ConfigCase) -> Iterator[Finding]:
         return
     scaling = params["scaling"]
     if scaling in ("yarn", "linear") and longest / before not in (factor, 1.0):
-        meant = longest / before
-        other = (f"that of {meant:g}", {"factor": meant})
-        yield case.says("rope-lengths", scaling, other, longest=longest, before=before, ratio=meant)
+        ratio = longest / before
+        yield case.says("rope-lengths", scaling, longest=longest, before=before, ratio=ratio)
     if params["scaling"] == "llama3" and before >= longest:
-        meant = max(1, int(longest / factor))
-        other = (f"that of {meant}", {"original": meant})
-        yield case.says("rope-original", "", other, longest=longest)
+        yield case.says("rope-original", "", longest=longest)
 
 
 def length_of_training(case: ConfigCase) -> Iterator[Finding]:
     """A length of training that is left out, or that is not the family's."""
     scaling, before = case.params["scaling"], case.params.get("original")
-    factor = case.params.get("factor") or 1.0
     if scaling not in ("yarn", "llama3", "longrope") or not before:
         return
     settings = (case.section.values, case.values, {ORIGINAL: case.model.row.get("original")})
     told = next(filter(None, (one.get(ORIGINAL) for one in settings)), None)
     if told is None:
-        meant = max(1, int(before / factor)) if factor > 1 else before
-        yield case.says("rope-original-missing", "", (f"that of {meant}", {"original": meant}))
+        yield case.says("rope-original-missing")
     trained, longest = case.known.get("trained"), case.model.longest() or 0
     not_below = scaling == "llama3" and before >= longest  # a finding of `lengths`
     if told is not None and trained and before != trained and not not_below:
-        other = (f"that of {trained}", {"original": trained})
-        yield case.says("rope-original-unusual", "", other)
+        yield case.says("rope-original-unusual")
 
 
 def share_of_the_head(case: ConfigCase) -> Iterator[Finding]:
@@ -317,11 +272,9 @@ def share_of_the_head(case: ConfigCase) -> Iterator[Finding]:
             apart = abs(share - used) * head
             if share <= 1 and apart >= 1 and unsaid(case, key):
                 named = {"key": key, "value": value, "section": section.label}
-                meant, way = ("that share", {"partial": share}), name_of_share(case)
-                yield case.says("unread-key", "unshared", meant, way=way, **named)
+                yield case.says("unread-key", "unshared", way=name_of_share(case), **named)
     if not told and case.model.row and not case.layer and case.turns.share != 1 and used < 1:
-        meant, way = ("theirs", {"partial": 1.0}), name_of_share(case)
-        yield case.says("rope-share-default", "", meant, way=way)
+        yield case.says("rope-share-default", way=name_of_share(case))
 
 
 def unsaid(case: ConfigCase, key: str) -> bool:
@@ -346,12 +299,9 @@ def size_of_head(case: ConfigCase) -> Iterator[Finding]:
     if not width or not heads or case.model.d is not None:
         return
     if width % heads:
-        meant = ("heads of 128", {"d": 128})
-        yield case.says("rope-head-guessed", "split", meant, width=width, heads=heads)
+        yield case.says("rope-head-guessed", "split", width=width, heads=heads)
     elif head not in USUAL_HEADS and head > 32:
-        near = min(USUAL_HEADS, key=lambda size: (abs(size - head), size))
-        meant = (f"heads of {near}", {"d": near})
-        yield case.says("rope-head-guessed", "unusual", meant, width=width, heads=heads)
+        yield case.says("rope-head-guessed", "unusual", width=width, heads=heads)
 
 
 def mscale_pairs(case: ConfigCase) -> Iterator[Finding]:
@@ -378,8 +328,7 @@ def one_for_all(case: ConfigCase) -> Iterator[Finding]:
     if len(case.model.row.get("layers", ())) < 2 or "sliding" not in case.layer:
         return
     if case.params["scaling"] != "none":
-        meant = ("theirs unscaled", {"scaling": "none"})
-        yield case.says("rope-one-for-all", "types", meant, key=key, layer=shown(case.layer))
+        yield case.says("rope-one-for-all", "types", key=key, layer=shown(case.layer))
 
 
 def one_for_unknown(case: ConfigCase) -> Iterator[Finding]:
@@ -389,7 +338,7 @@ def one_for_unknown(case: ConfigCase) -> Iterator[Finding]:
     plain = case.params["rho"] == 1e4 and case.params["scaling"] == "none"
     if not case.layer and sliding and len(kinds) > 1 and not plain:
         named = {"kinds": first_names(kinds), "layer": shown(sliding[0])}
-        yield case.says("rope-one-for-all", "unknown", ("that", UNSCALED), **named)
+        yield case.says("rope-one-for-all", "unknown", **named)
 
 
 def without_section(case: ConfigCase) -> Iterator[Finding]:
@@ -402,7 +351,7 @@ def without_section(case: ConfigCase) -> Iterator[Finding]:
     wanted = case.model.row.get("layers") or [kind for kind in kinds if "linear" not in kind]
     lacking = [kind for kind in wanted if kind not in told and (not kinds or kind in kinds)]
     if lacking and case.layer == next(name for name in told if isinstance(given[name], dict)):
-        yield case.says("rope-no-section", "", ("that", UNSCALED), lacking=first_names(lacking))
+        yield case.says("rope-no-section", "", lacking=first_names(lacking))
 
 
 def not_read(case: ConfigCase) -> Iterator[Finding]:
@@ -422,13 +371,12 @@ def not_read(case: ConfigCase) -> Iterator[Finding]:
             found = bool(meant)
         says = case.as_meant(meant) if found else {}
         if found and not case.turns_so(says):
-            yield case.says("unread-key", "key", ("what it says", says), key=key, way=way)
+            yield case.says("unread-key", "key", key=key, way=way)
     if model.row and case.layer and "layers" not in model.row:
         yield case.says("unread-key", "sections", key=model.rope_key)
     truncate = case.section.values.get("truncate")
     if case.layer and truncate is not None:
-        meant = ("what it says", {"truncate": truncate})
-        yield case.says("unread-key", "truncate", meant)
+        yield case.says("unread-key", "truncate")
 
 
 def sections(case: ConfigCase) -> Iterator[Finding]:
@@ -453,8 +401,7 @@ def sections(case: ConfigCase) -> Iterator[Finding]:
         told = {"known": known, "sum": sum(known), "pairs": pairs}
         yield case.says("rope-sections", "default", **told)
     elif numbers is None and len(case.section.values) > 1:
-        cost = sections_cost(case, known, interleaved)
-        yield case.says("rope-sections", "left", known=known, cost=cost)
+        yield case.says("rope-sections", "left", known=known)
     elif numbers and known and bool(values.get("mrope_interleaved")) != interleaved:
         yield from order_of_sections(case, numbers, interleaved)
 
@@ -465,27 +412,9 @@ def order_of_sections(case: ConfigCase, numbers: list[int], interleaved: bool) -
     if interleaved or denied:
         told = {
             "order": "by turns" if interleaved else "in blocks",
-            "cost": sections_cost(case, numbers, interleaved),
             "written": str(interleaved).lower(),
         }
         yield case.says("rope-sections", "denied" if denied else "unsaid", **told)
-
-
-def sections_cost(case: ConfigCase, numbers: list[int], interleaved: bool) -> str:
-    """What it costs to give pairs to axes in the other order: along x, of tokens of an image."""
-    pairs, count = sum(numbers), len(numbers)
-    blocks = np.repeat(np.arange(count), numbers)
-    turns = np.zeros(pairs, dtype=int)
-    for axis in range(1, count):
-        turns[axis : 3 * numbers[axis] : 3] = axis
-    apart = np.where((blocks == 2) != (turns == 2), case.enc.measure.frequencies[:pairs], 0.0)
-    below = positions_below(apart, np.zeros(pairs), 4096, LEVELS)
-    share = (blocks != turns).mean()
-    other = "in blocks" if interleaved else "by turns"
-    return (
-        f"; text is read alike, but {other} {share:.0%} of pairs turn by another axis of an image, "
-        f"and the cosine is below .99 from column {below['.99']} on, below .9 from {below['.9']}"
-    )
 
 
 RULES = (

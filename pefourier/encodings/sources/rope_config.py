@@ -31,7 +31,6 @@ from pefourier.encodings.sources.config import (
 )
 from pefourier.encodings.sources.lint import ORIGINAL, ConfigCase, lint
 from pefourier.encodings.sources.models import Rotary, rotary, type_row
-from pefourier.encodings.sources.temperature import TUNED
 from pefourier.errors import PefourierError, shown, unknown
 from pefourier.writing.text import first_few
 
@@ -46,6 +45,10 @@ REQUIRED = {
     "llama3": ("factor", "low_freq_factor", "high_freq_factor"),
 }
 PARAMS = "params.json"  # of weights as Mistral and Meta publish them
+TUNED = {  # key of the scale of a temperature in the rope section, by model type
+    "ministral3": "llama_4_scaling_beta",
+    "mistral4": "llama_4_scaling_beta",
+}
 INDEXER = "indexer"  # the part of a model that chooses keys, with a rotation of its own
 RECURRENT = ("linear_attention", "mamba", "conv", "recurrent", "kda")  # types without positions
 COMMON = {"rope_type", "type", "rope_theta", "partial_rotary_factor"}

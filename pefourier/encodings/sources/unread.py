@@ -14,10 +14,9 @@ from typing import Any
 from pefourier.encodings.encoding import Encoding, Finding
 from pefourier.encodings.findings import finding
 from pefourier.encodings.sources.config import LONGEST, ModelConfig, Section
-from pefourier.encodings.sources.layers import layer_schedule
+from pefourier.encodings.sources.layers import known_temperature, layer_schedule
 from pefourier.encodings.sources.lint import SHARES, TURNED
 from pefourier.encodings.sources.rope_config import EVIDENCE, NAMED, SEEN, layer_sections, rotates
-from pefourier.encodings.sources.temperature import known_temperature
 from pefourier.errors import PefourierError, shown
 
 OF_POSITIONS = re.compile(
@@ -56,14 +55,14 @@ def find_unread(model: ModelConfig, whole: Section, enc: Encoding) -> tuple[str,
     for read in (read_all_rotations, read_schedule):
         with suppress(PefourierError):  # which those who ask for it are told
             read(model)
-    turning, found = rotates(model), set()
+    still, found = enc.name == "none", set()  # what its keys say of a rotation is switched off
     for section in (model.config, whole):
         values = section.untracked.values
         unread = sorted(getattr(section.values, "unread", ()))
         meant = {key for key in unread[:SEEN] if near_key(key, values)}
         for key in unread:
             if (key in meant or is_about(key, values)) and not states_known(key, values, enc):
-                found |= {key} if turning or key not in EVIDENCE else set()
+                found |= set() if still and key in EVIDENCE else {key}
     return tuple(sorted({*found, *enc.params.get("unread", ())})[:SEEN])
 
 

@@ -10,6 +10,7 @@ import pytest
 from pefourier.analysis.compare import compare
 from pefourier.analysis.context import describe_context
 from pefourier.encodings import load
+from pefourier.encodings.model_positions import axis_in
 from pefourier.encodings.sections import axes_of_sections
 from pefourier.encodings.sources.gguf_file import known_architectures
 from pefourier.encodings.sources.gguf_header import (
@@ -19,7 +20,6 @@ from pefourier.encodings.sources.gguf_header import (
     TensorPlace,
     read_header,
 )
-from pefourier.encodings.sources.mrope import axis_in
 from pefourier.errors import PefourierError
 
 

@@ -1,21 +1,15 @@
-"""Mistakes of configs as people made them: each has its finding, what it costs, and a way out.
-
-Costs are those of field measurements written down elsewhere, or of a walk over positions here.
-"""
+"""Mistakes of configs as people made them: each has its finding and a way out."""
 
 import copy
 import json
 import re
 from pathlib import Path
 
-import numpy as np
 import pytest
 from published_configs import PUBLISHED, sized, yarn
 from rotary_modules import config_class, quiet
 
 from pefourier.encodings import load
-from pefourier.encodings.families.rotary import Head
-from pefourier.encodings.families.rotary import yarn as yarn_frequencies
 from pefourier.encodings.sources import lint
 from pefourier.encodings.sources.models import type_row
 from pefourier.errors import PefourierError
@@ -57,119 +51,117 @@ QWEN3_VL = {
 OLMO3 = PUBLISHED["allenai/Olmo-3-1025-7B"]
 
 MISTAKES = {  # what was done: config, part, finding, severity, first positions below .99 and .9
-    "keys of transformers 5 alone": (moved(LLAMA31), "", "rope-new-keys note", (3, 9)),
+    "keys of transformers 5 alone": (moved(LLAMA31), "", "rope-new-keys note"),
     "and saved by an older one": (
         changed(moved(LLAMA31), transformers_version="4.57.1"),
-        *("", "rope-new-keys warning", (3, 9)),
+        *("", "rope-new-keys warning"),
     ),
     "base left out": (
         changed(PUBLISHED["mistralai/Mixtral-8x7B-v0.1"], "rope_theta"),
-        *("", "rope-theta-default note", (3, 8)),
+        *("", "rope-theta-default note"),
     ),
     "scaling lost": (
         changed(LLAMA31, "rope_scaling"),
         "",
         "rope-scaling-lost warning",
-        (512, 1724),
     ),
     "a scaling that the class refuses": (
         changed(PHI3, rope_scaling={"type": "linear", "factor": 2.0}, max_position_embeddings=8192),
-        *("", "rope-type-refused warning", (2, 4)),
+        *("", "rope-type-refused warning"),
     ),
     "scaling null": (
         changed(LLAMA31, rope_scaling=None),
         "",
         "rope-scaling-lost warning",
-        (512, 1724),
     ),
     "scaling of gpt-oss null": (
         changed(GPT_OSS, "rope_theta", "rope_scaling", rope_parameters={"rope_theta": 150000}),
-        *("", "rope-scaling-lost warning", None),
+        *("", "rope-scaling-lost warning"),
     ),
-    "scaling of Phi-3 lost": (changed(PHI3, "rope_scaling"), "", "rope-scaling-lost warning", None),
-    "two types": (within(LLAMA31, type="linear"), "", "rope-two-types warning", (1, 3)),
-    "no type": (within(LLAMA31, "rope_type"), "", "rope-no-type warning", (512, 1724)),
+    "scaling of Phi-3 lost": (changed(PHI3, "rope_scaling"), "", "rope-scaling-lost warning"),
+    "two types": (within(LLAMA31, type="linear"), "", "rope-two-types warning"),
+    "no type": (within(LLAMA31, "rope_type"), "", "rope-no-type warning"),
     "length not raised by the factor": (
         changed(QWEN25, max_position_embeddings=65536),
-        *("", "rope-lengths warning", None),
+        *("", "rope-lengths warning"),
     ),
     "original length missing": (
         changed(within(QWEN25, "original_max_position_embeddings"), max_position_embeddings=131072),
-        *("", "rope-original-missing warning", (827, 2775)),
+        *("", "rope-original-missing warning"),
     ),
     "original length of Qwen3": (
         changed(PUBLISHED["Qwen/Qwen3-8B"], rope_scaling=yarn(4.0, 40960)),
-        *("", "rope-original-unusual warning", (2733, 9948)),
+        *("", "rope-original-unusual warning"),
     ),
     "original length of gpt-oss": (
         changed(
             within(GPT_OSS, original_max_position_embeddings=131072),
             max_position_embeddings=131072 * 32,
         ),
-        *("", "rope-original-unusual warning", (72, 237)),
+        *("", "rope-original-unusual warning"),
     ),
     "original not below the longest": (
         within(LLAMA31, original_max_position_embeddings=131072),
-        *("", "rope-original warning", None),
+        *("", "rope-original warning"),
     ),
     "two spellings that differ": (
         changed(LLAMA31, rope_parameters={"rope_type": "default", "rope_theta": 1e4}),
-        *("", "rope-spellings warning", None),
+        *("", "rope-spellings warning"),
     ),
     "longrope without a length of training": (
         changed(PHI3, "original_max_position_embeddings", model_type="llama"),
-        *("", "rope-original-missing warning", None),
+        *("", "rope-original-missing warning"),
     ),
     "factors of longrope under other keys": (
         within(changed(PHI3, model_type="llama"), short_mscale=1.1, long_mscale=1.2),
-        *("", "unread-key warning", None),
+        *("", "unread-key warning"),
     ),
     "share under another name": (
         changed(GLM, "partial_rotary_factor", rotary_pct=0.25),
-        *("", "unread-key warning", None),
+        *("", "unread-key warning"),
     ),
     "share of a type that has none": (
         changed(PUBLISHED["Qwen/Qwen3-8B"], rotary_dim=64),
-        *("", "unread-key warning", None),
+        *("", "unread-key warning"),
     ),
     "share left out": (
         changed(GLM, "partial_rotary_factor"),
-        *("", "rope-share-default note", None),
+        *("", "rope-share-default note"),
     ),
-    "head of Mistral-Nemo": (changed(NEMO, "head_dim"), "", "rope-head-guessed note", (5, 15)),
+    "head of Mistral-Nemo": (changed(NEMO, "head_dim"), "", "rope-head-guessed note"),
     "head that is not whole": (
         changed(PUBLISHED["zai-org/GLM-4.5-Air"], "head_dim", "partial_rotary_factor"),
-        *("", "rope-head-guessed warning", None),
+        *("", "rope-head-guessed warning"),
     ),
-    "mscale alone": (within(DEEPSEEK, "mscale_all_dim"), "", "rope-mscale warning", None),
-    "mscale_all_dim alone": (within(DEEPSEEK, "mscale"), "", "rope-mscale warning", None),
+    "mscale alone": (within(DEEPSEEK, "mscale_all_dim"), "", "rope-mscale warning"),
+    "mscale_all_dim alone": (within(DEEPSEEK, "mscale"), "", "rope-mscale warning"),
     "sections that do not fit": (
         within(QWEN_VL, mrope_section=[16, 16, 16]),
-        *("", "rope-sections warning", None),
+        *("", "rope-sections warning"),
     ),
     "sections that are null": (
         within(QWEN_VL, mrope_section=None),
-        *("", "rope-sections warning", None),
+        *("", "rope-sections warning"),
     ),
-    "order of sections not said": (QWEN3_VL, "", "rope-sections note", None),
+    "order of sections not said": (QWEN3_VL, "", "rope-sections note"),
     "order of sections wrong": (
         within(QWEN3_VL, mrope_interleaved=False),
-        *("", "rope-sections warning", None),
+        *("", "rope-sections warning"),
     ),
     "key of a scaling that is not read": (
         sized("gemma3_text", 2560, 8, 131072, rope_scaling={"type": "linear", "factor": 8.0}),
-        *("#full_attention", "unread-key warning", (1, 3)),
+        *("#full_attention", "unread-key warning"),
     ),
     "scaling that is not read": (
         {"model_type": "cohere2_moe", "rope_scaling": {"rope_type": "linear", "factor": 2.0}},
-        *("", "unread-key warning", (2, 4)),
+        *("", "unread-key warning"),
     ),
     "truncate of a type of layer": (
         sized(
             *("nobody", 4096, 64, 131072),
             rope_parameters={"full_attention": {**GPT_OSS["rope_scaling"], "rope_theta": 150000.0}},
         ),
-        *("#full_attention", "unread-key warning", (1655, 5439)),
+        *("#full_attention", "unread-key warning"),
     ),
     "one rotation for types of a model that is not known": (
         sized(
@@ -177,7 +169,7 @@ MISTAKES = {  # what was done: config, part, finding, severity, first positions 
             rope_theta=1e6,
             layer_types=["sliding_attention", "full_attention"],
         ),
-        *("", "rope-one-for-all note", (3, 8)),
+        *("", "rope-one-for-all note"),
     ),
     "a type of layer without a section": (
         sized(
@@ -185,11 +177,11 @@ MISTAKES = {  # what was done: config, part, finding, severity, first positions 
             rope_parameters={"full_attention": {"rope_theta": 1e6}},
             layer_types=["sliding_attention", "full_attention", "linear_attention"],
         ),
-        *("#full_attention", "rope-no-section warning", (3, 8)),
+        *("#full_attention", "rope-no-section warning"),
     ),
     "sections lost to YaRN": (
         changed(QWEN_VL, rope_scaling=yarn(4.0, 32000)),
-        *("", "rope-sections note", None),
+        *("", "rope-sections note"),
     ),
 }
 
@@ -205,14 +197,11 @@ def findings(tmp_path):
 
 
 @pytest.mark.parametrize("name", MISTAKES)
-def test_a_mistake_is_found_with_what_it_costs(name, findings):
-    config, part, expected, below = MISTAKES[name]
+def test_a_mistake_is_found_with_a_way_out(name, findings):
+    config, part, expected = MISTAKES[name]
     found = {f"{f.code} {f.severity}": f.message for f in findings(config, part)}
     assert expected in found
     message = found[expected]
-    told = [int(n) for n in re.findall(r"(?:from position|below \.9 from) (\d+)", message)]
-    if below is not None:
-        assert tuple(told) == below
     assert re.search("; (write|keep|correct|add|make it|leave it) ", message)
     others = {key for key in found if key.endswith("warning")} - {expected}
     assert others <= {"unread-key warning"}
@@ -233,7 +222,7 @@ def test_published_configs_have_no_mistake(name, findings):
 
 
 def test_every_rule_is_made_to_speak():
-    said = {expected.split()[0] for _, _, expected, _ in MISTAKES.values()}
+    said = {expected.split()[0] for _, _, expected in MISTAKES.values()}
     assert CODES <= said
 
 
@@ -243,34 +232,9 @@ def test_a_scaling_that_reaches_sliding_layers(findings):
     both = changed(PUBLISHED["answerdotai/ModernBERT-base"], rope_scaling=linear)
     (found,) = (f for f in findings(both, "#sliding_attention") if f.severity == "warning")
     assert found.code == "rope-one-for-all"
-    apart = 1e4 ** (-np.arange(32) / 32) * 7 / 8
-    cosine = np.cos(np.outer(np.arange(50), apart)).mean(axis=1)
-    first = [int(np.argmax(cosine < level)) for level in (0.99, 0.9)]
-    assert f"below .99 from position {first[0]} on, below .9 from {first[1]}" in found.message
     full = [f.code for f in findings(both, "#full_attention")]
     gemma = PUBLISHED["google/gemma-3-4b-it"]["text_config"]
     assert "rope-one-for-all" not in full + [f.code for f in findings(gemma, "#sliding_attention")]
-
-
-def test_the_cost_is_that_of_a_walk(findings):
-    """Qwen's YaRN with the length after scaling for that of training, position by position."""
-    config = MISTAKES["original length missing"][0]
-    head = Head(128, 1e6, 1.0, 1)
-    one, two = (yarn_frequencies(head, factor=4.0, original=n)[0] for n in (131072, 32768))
-    cosine = np.cos(np.outer(np.arange(4000), one - two)).mean(axis=1)
-    first = tuple(int(np.argmax(cosine < level)) for level in (0.99, 0.9))
-    (message,) = (f.message for f in findings(config) if f.code == "rope-original-missing")
-    assert f"below .99 from position {first[0]} on, below .9 from {first[1]}" in message
-
-
-def test_the_cost_of_the_usual_base_is_that_of_a_walk(findings):
-    config, *_ = MISTAKES["one rotation for types of a model that is not known"]
-    apart = np.subtract(*(base ** (-np.arange(64) / 64) for base in (1e4, 11000.0)))
-    cosine = np.cos(np.outer(np.arange(4000), apart)).mean(axis=1)
-    first = tuple(int(np.argmax(cosine < level)) for level in (0.99, 0.9))
-    found = findings(config | {"rope_theta": 11000.0})
-    (message,) = (f.message for f in found if f.code == "rope-one-for-all")
-    assert f"below .99 from position {first[0]} on, below .9 from {first[1]}" in message
 
 
 def test_a_scaling_that_is_there_is_not_lost(findings):

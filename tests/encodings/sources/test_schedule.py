@@ -5,8 +5,8 @@ import json
 import pytest
 from published_configs import PUBLISHED
 
-from pefourier.encodings.sources.layers import open_model, read_layers
-from pefourier.encodings.sources.schedule import RULES, lint_layers
+from pefourier.encodings.sources.layers import SCHEDULE_RULES as RULES
+from pefourier.encodings.sources.layers import lint_layers, open_model, read_layers
 
 FEW = [1, 1, 1, 0] * 9
 LOCAL = ["sliding_attention"] * 6

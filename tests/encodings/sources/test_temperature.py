@@ -10,12 +10,12 @@ import torch
 import transformers.models
 
 from pefourier.encodings.sources.config import ModelConfig, Section
-from pefourier.encodings.sources.models import type_row
-from pefourier.encodings.sources.temperature import (
-    TUNED,
+from pefourier.encodings.sources.layers import (
     Temperature,
     read_temperature,
 )
+from pefourier.encodings.sources.models import type_row
+from pefourier.encodings.sources.rope_config import TUNED
 
 
 def model(kind, **values):

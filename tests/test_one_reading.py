@@ -1,0 +1,351 @@
+"""One reading of a config: lengths, keys that are not read, contradictions, names of vendors."""
+
+import json
+
+import numpy as np
+import pytest
+from published_configs import PUBLISHED
+from test_cases import gguf_bytes
+
+from pefourier import context
+from pefourier.analysis.context import nearer_scores_higher, new_pairs
+from pefourier.encodings import load
+from pefourier.encodings.model_positions import TrainedLength, describe_positions
+from pefourier.encodings.specs import specs_of_rotations
+from pefourier.errors import PefourierError
+
+LLAMA31 = PUBLISHED["meta-llama/Llama-3.1-8B"]
+DEEPSEEK = PUBLISHED["deepseek-ai/DeepSeek-V3"]
+LLAMA2 = PUBLISHED["meta-llama/Llama-2-7b-hf"]
+PARAMS = {"dim": 2048, "n_heads": 16, "n_layers": 36, "rope_theta": 5e6}
+KIMI = {key: value for key, value in DEEPSEEK.items() if key != "model_type"} | {
+    "architectures": ["DeepseekV3ForCausalLM"],
+    "kv_lora_rank": 512,
+    "rope_theta": 5e4,
+    "max_position_embeddings": 131072,
+    "rope_scaling": {**DEEPSEEK["rope_scaling"], "factor": 32.0},
+}
+DYNAMIC = {**LLAMA2, "rope_scaling": {"type": "dynamic", "factor": 4.0}}
+
+
+@pytest.fixture
+def written(tmp_path):
+    def write(config, name="config.json"):
+        (tmp_path / name).write_text(json.dumps(config))
+        return str(tmp_path / name)
+
+    return write
+
+
+def unseen_by_hand(met, trained, own, length):
+    """Pairs that had not turned once in training and go on beyond."""
+    return int(((met * trained < 2 * np.pi) & (own * length > met * trained * (1 + 1e-9))).sum())
+
+
+@pytest.mark.parametrize(
+    ("config", "trained", "length"),
+    [
+        (LLAMA31, 131072, 204800),
+        (LLAMA31, 65536, 131072),
+        (DEEPSEEK, 131072, 163840),
+        (DEEPSEEK, 163840, 163840),
+        ({**LLAMA2, "rope_scaling": {"type": "linear", "factor": 4.0}}, 16384, 32768),
+        (DYNAMIC, 8192, 16384),
+    ],
+    ids=["llama3", "llama3 shorter", "yarn", "yarn at its length", "linear", "dynamic"],
+)
+def test_given_positions_were_trained_with_the_rotation_that_there_is_now(
+    config, trained, length, written
+):
+    """Once they were those before the scaling: no angle was new."""
+    path = written(config)
+    found = context(path, length=length, trained=trained)
+    met, own = (load(path, n).measure.frequencies for n in (trained, length))
+    wanted = unseen_by_hand(met, trained, own, length)
+    assert (
+        found.rotations[0].unseen
+        == wanted
+        == new_pairs(load(path, length), length, TrainedLength(trained, "given"))
+    )
+    assert (found.trained.length, found.trained.source) == (trained, "given")
+    assert found.verdict == ("unseen angles" if wanted else "no new angles")
+
+
+@pytest.mark.parametrize(
+    ("config", "length", "source"),
+    [
+        (LLAMA31, 8192, "assumed"),
+        (DEEPSEEK, 4096, "assumed"),
+        (LLAMA2, 4096, "stated"),
+        (DYNAMIC, 4096, "assumed"),
+        (PARAMS, None, "unknown"),
+    ],
+    ids=["llama3", "yarn", "none", "dynamic", "params.json"],
+)
+def test_a_length_says_where_it_comes_from(config, length, source, written):
+    found = context(written(config))
+    assert found.to_dict()["trained"] == {"length": length, "source": source}
+    noted = [f.code for f in found.findings if f.code == "trained-assumed"]
+    assert bool(noted) == (source == "assumed")
+
+
+@pytest.mark.parametrize(
+    ("config", "key"),
+    [
+        ({**PARAMS, "no_rope_layer_interval": 4}, "no_rope_layer_interval"),
+        ({**LLAMA2, "no_rope_layers": [1, 0]}, "no_rope_layers"),
+        ({**LLAMA2, "sliding_window": 512}, "sliding_window"),
+        ({**LLAMA2, "rope_interval": 2}, "rope_interval"),
+        ({**LLAMA2, "alibi": True}, "alibi"),
+        ({**LLAMA2, "position_embedding_type": "nope"}, "position_embedding_type"),
+        ({**LLAMA2, "rope_tetha": 1e6}, "rope_tetha"),
+        ({**LLAMA2, "yarn_factor": 4}, "yarn_factor"),
+        ({**LLAMA2, "mrope_section": [16, 24, 24]}, "mrope_section"),
+        ({**LLAMA2, "rotary_pct": 0.25}, "rotary_pct"),
+        (
+            {**LLAMA2, "rope_scaling": {"type": "linear", "factor": 2.0, "beta_fast": 3}},
+            "beta_fast",
+        ),
+        ({"model_type": "gpt2", "n_positions": 64, "rope_theta": 1e6}, "rope_theta"),
+        ({"model_type": "mine", "head_dim": 64, "rope_theta": 1e4, "rope_every": 2}, "rope_every"),
+        ({"model_type": "llava", "text_config": LLAMA2, "rope_scaling_new": {"a": 1}}, "rope_sc"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_a_key_about_positions_that_is_not_read_is_named(config, key, written, run):
+    path = written(config)
+    if "alibi" not in config and config.get("model_type") != "gpt2":
+        assert any(f.code == "unread-key" and key in f.message for f in load(path).findings)
+    (result,) = run("context", path, "--json").results
+    assert any(name.startswith(key) for name in result["unread"])
+    assert any(f["code"] == "unread-key" and key in f["message"] for f in result["findings"])
+    assert run("context", path, "--strict").status == 1
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_published_configs_have_no_key_that_is_not_read(name, written):
+    for spec in specs_of_rotations(written(PUBLISHED[name])):
+        assert "unread" not in load(spec).params
+
+
+@pytest.mark.parametrize(
+    "own",
+    [
+        {"alibi": False},
+        {"use_sliding_window": False, "sliding_window": 4096, "max_window_layers": 28},
+        {"sliding_window": None},
+        {"model_max_length": 9999, "seq_length": 4096},
+        {"position_embedding_type": "rope"},
+        {"rope_parameters": {"rope_type": "default"}, "rope_scaling": None},
+    ],
+    ids=str,
+)
+def test_keys_that_say_what_is_known_are_no_finding(own, written):
+    found = context(written({**LLAMA2, **own}))
+    assert found.unread == ()
+    assert [f for f in found.findings if f.severity != "note"] == []
+
+
+@pytest.mark.parametrize(
+    ("new", "names"),
+    [
+        ({"rope_type": "default", "rope_theta": 1e4}, ["10000.0", "500000.0", "'llama3'"]),
+        ({**LLAMA31["rope_scaling"], "factor": 32.0}, ["8.0", "32.0"]),
+        ({"rope_type": "linear", "factor": 8.0}, ["'linear'", "'llama3'"]),
+        ({**LLAMA31["rope_scaling"], "rope_theta": 5e5}, None),
+    ],
+)
+def test_two_spellings_that_contradict_name_both_values_and_the_one_that_is_taken(
+    new, names, written
+):
+    """transformers takes rope_scaling where it is there."""
+    enc = load(written({**LLAMA31, "rope_parameters": new}))
+    told = [f for f in enc.findings if f.code == "rope-spellings"]
+    assert np.array_equal(
+        enc.measure.frequencies, load(written(LLAMA31, "one.json")).measure.frequencies
+    )
+    if names is None:
+        assert told == []
+        return
+    (said,) = told
+    assert said.severity == "warning"
+    assert all(name in said.message for name in names)
+    assert "takes rope_scaling" in said.message
+
+
+@pytest.mark.parametrize(
+    ("name", "known"),
+    [("deepseek_yarn", "yarn"), ("telechat3-yarn", "yarn"), ("Vendor-YARN", "yarn")],
+)
+def test_a_vendors_name_of_a_scaling_is_read_as_it_with_a_warning(name, known, written):
+    scaling = {"type": name, "factor": 4.0, "original_max_position_embeddings": 1024}
+    enc = load(written({**LLAMA2, "rope_scaling": scaling}))
+    assert enc.params["scaling"] == known
+    assert "rope-vendor-type" in [f.code for f in enc.findings if f.severity == "warning"]
+
+
+@pytest.mark.parametrize("name", ["dynamic_yarn", "yarnish", "ntk-aware"])
+def test_a_name_that_may_mean_two_scalings_or_none_is_refused(name, written):
+    with pytest.raises(PefourierError, match="unknown rope_type"):
+        load(written({**LLAMA2, "rope_scaling": {"type": name, "factor": 4.0}}))
+
+
+@pytest.mark.parametrize("own", [{}, {"architectures": ["KimiK2ForCausalLM"]}])
+def test_an_unknown_type_is_read_by_its_architectures_or_its_keys(own, written, run):
+    """Kimi K2: neighbours, and logits multiplied by (0.1 ln 32 + 1)^2, both said as assumed."""
+    path = written({"model_type": "kimi_k2", **KIMI, **own})
+    found = context(path)
+    (r,) = found.rotations
+    assert (r.pairing, round(r.softmax_factor, 3)) == ("neighbours", 1.813)
+    out = run("context", path).out
+    assert "1.813 (assumed)" in out
+    assert "190+191 (assumed)" in out
+    assert "model-type-unknown" in [f.code for f in found.findings]
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"model_type": "granitemoehybrid", "position_embedding_type": "nope"},
+        {"model_type": "granitemoehybrid", "position_embedding_type": None},
+        {"model_type": "zamba2", "use_mem_rope": False},
+        {"model_type": "smollm3", "no_rope_layers": [0] * 4},
+        {"model_type": "mine", "position_embedding_type": "nope"},
+    ],
+    ids=str,
+)
+def test_a_rotation_that_is_switched_off_is_no_positions(config, written):
+    sizes = {"hidden_size": 1536, "num_attention_heads": 12, "num_hidden_layers": 4}
+    found = context(written({**sizes, "rope_theta": 1e4, **config}))
+    assert found.verdict == "no positions"
+    assert found.unread == ()
+    assert {run.kind for run in found.layers} == {"none"}
+
+
+def test_a_params_json_is_read_as_its_models_code_reads_it(written):
+    """Neighbours turn together; yarn, use_scaled_rope and llama_4_scaling are scalings."""
+    yarn = {"original_max_position_embeddings": 16384, "factor": 16, "apply_scale": False}
+    config = {**PARAMS, "yarn": {**yarn, "beta": 32.0, "alpha": 1.0}, "head_dim": 128}
+    config["llama_4_scaling"] = {"original_max_position_embeddings": 16384, "beta": 0.1}
+    found = describe_positions(written(config, "params.json"), 262144)
+    by_name = load("rope:rho=5e6,layout=interleaved,scaling=yarn,factor=16,original=16384", 80, 128)
+    (enc,) = found.rotations
+    np.testing.assert_allclose(enc.measure.frequencies, by_name.measure.frequencies, rtol=1e-12)
+    assert enc.params["attention_factor"] == 1.0
+    assert found.temperature.largest == pytest.approx(1 + 0.1 * np.log1p(262143 // 16384))
+    assert (found.unread, enc.params["layout"]) == ((), "interleaved")
+    scaled = load(written({**PARAMS, "use_scaled_rope": True}, "llama.json"), 80)
+    meta = load("rope:rho=5e6,scaling=llama3,factor=8,original=8192", 80, 128)
+    np.testing.assert_allclose(scaled.measure.frequencies, meta.measure.frequencies, rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("kind", "own", "window"),
+    [
+        ("mimo_v2_flash", {"sliding_window_size": 128}, 129),
+        ("mimo_v2_flash", {"sliding_window": 127}, 127),
+        ("mimo_v2_flash", {}, 129),
+    ],
+)
+def test_mimo_sees_so_many_tokens_before_and_itself(kind, own, window, written):
+    found = context(written({"model_type": kind, "num_hidden_layers": 7, **own}))
+    assert {run.window for run in found.layers} == {None, window}
+
+
+@pytest.mark.parametrize(
+    ("slips", "halves"),
+    [("scaling-ignored,layout", True), ("base=1e4,layout", True), ("base=1e4", False)],
+)
+def test_several_misreadings_come_together(slips, halves, written):
+    """The cosine of codes in columns: first and second waves of both, at each position."""
+    path = written({**LLAMA31, "head_dim": 16})
+    found = context(path, length=64, against=slips).against
+    own = load(path, 64).measure.frequencies
+    base = 5e5 if "base" not in slips else 1e4
+    other = base ** (-np.arange(8) / 8) if "scaling" in slips else None
+    if other is None:
+        changed = {**LLAMA31, "head_dim": 16, "rope_theta": 1e4}
+        other = load(written(changed, "other.json"), 64).measure.frequencies
+    pairs = np.arange(16)
+    apart = own[pairs % 8] - other[pairs // 2] if halves else own - other
+    for position, cosine in found.cosine:
+        assert cosine == pytest.approx(np.cos(position * apart).mean(), abs=1e-9)
+
+
+def test_one_misreading_has_one_number_in_context_and_compare(written, run):
+    config = {"model_type": "glm4", "head_dim": 128, "rope_theta": 1e4}
+    path = written({**config, "partial_rotary_factor": 0.5, "max_position_embeddings": 32768})
+    (told,) = run("context", path, "--against", "partial-ignored", "--json").results
+    assert told["against"]["below"] == {".99": 2, ".9": 4, ".5": 9}  # over its 32 pairs
+
+
+@pytest.mark.parametrize(
+    ("base", "length", "published"),
+    [
+        *((1e4, n, p) for n, p in ((4096, 0.942), (32768, 0.677), (131072, 0.499))),
+        *((5e5, n, p) for n, p in ((4096, 0.911), (32768, 0.879), (131072, 0.865))),
+    ],
+)
+def test_nearer_scores_higher_as_published(base, length, published):
+    omega = base ** (-np.arange(64) / 64)
+    assert nearer_scores_higher(omega, length) == pytest.approx(published, abs=0.005)
+
+
+def test_nearer_scores_higher_is_the_count_of_all_lags():
+    omega = 100.0 ** (-np.arange(4) / 4)
+    kernel = np.cos(np.outer(np.arange(60), omega)).sum(axis=1)
+    told = [kernel[m] > kernel[n] for m in range(1, 60) for n in range(2 * m, 60)]
+    assert nearer_scores_higher(omega, 60) == pytest.approx(np.mean(told))
+
+
+def test_a_gguf_file_has_the_same_description(tmp_path):
+    """Keys of layers with a window, YaRN without its mixing, and keys that are not read."""
+    values = {
+        "general.architecture": "gemma3",
+        "gemma3.block_count": 6,
+        "gemma3.context_length": 4096,
+        "gemma3.embedding_length": 1024,
+        "gemma3.attention.head_count": 4,
+        "gemma3.attention.key_length": 256,
+        "gemma3.attention.sliding_window": 512,
+        "gemma3.rope.freq_base": 1e6,
+        "gemma3.rope.dimension_count": 256,
+        "gemma3.rope.dimension_count_swa": 128,
+        "gemma3.rope.scaling.type": "yarn",
+        "gemma3.rope.scaling.factor": 4.0,
+        "gemma3.rope.scaling.original_context_length": 1024,
+        "gemma3.rope.scaling.yarn_ext_factor": 0.0,
+        "gemma3.rope.new_key": 3,
+    }
+    path = tmp_path / "m.gguf"
+    path.write_bytes(gguf_bytes(values))
+    found = describe_positions(str(path))
+    told = {run.part: (len(run.index), run.window) for run in found.layers}
+    assert told == {"sliding_attention": (5, 512), "full_attention": (1, None)}
+    turned = {p: e.params["rotated"] for p, e in zip(found.parts, found.rotations, strict=True)}
+    assert turned == {"sliding_attention": 128, "full_attention": 256}
+    full = found.rotations[found.parts.index("full_attention")]
+    assert full.params["scaling"] == "linear"
+    assert found.unread == ("rope.new_key",)
+    assert "unread-key" in [f.code for f in found.findings]
+
+
+def test_many_configs_are_told_in_a_line_each(written, run):
+    paths = [written(LLAMA31, "a.json"), written({"model_type": "resnet"}, "b.json")]
+    paths.append(written(LLAMA2, "c.json"))
+    done = run("context", *paths, "--brief", "--skip-unknown")
+    assert done.status == 0
+    assert done.out.splitlines() == [f"{paths[0]}: unseen angles", f"{paths[2]}: no new angles"]
+    assert run("context", *paths, "--brief").status == 2
+
+
+def test_the_factor_of_any_rotation_is_compared_with_a_baseline(written, run, tmp_path):
+    """Once only the first rotation's, or none, where bands alone had changed."""
+    config = {"model_type": "gemma3_text", "head_dim": 256, "num_hidden_layers": 12}
+    config |= {"max_position_embeddings": 32768, "sliding_window": 512}
+    for factors in ((8.0, 2.0), (8.0, 8.0)):
+        path = written({**config, "rope_scaling": {"rope_type": "linear", "factor": factors[0]}})
+        (tmp_path / "base.json").write_text(run("context", path, "--json").out)
+        written({**config, "rope_scaling": {"rope_type": "linear", "factor": factors[1]}})
+        done = run("context", path, "--baseline", tmp_path / "base.json", "--strict")
+        assert done.status == (factors[0] != factors[1])
