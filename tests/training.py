@@ -57,7 +57,7 @@ def result(encoding, score, **own):
 
 
 OLDER = {"budget": None, "step_seconds": None, "positive": None, "shortest": None}
-OLDER |= {"uneven": False, "tested": [], "chosen": {}}
+OLDER |= {"uneven": False, "tested": [], "chosen": {}, "terms": []}
 
 
 def line(**own):

@@ -196,7 +196,7 @@ def launch(count: int, work: Callable[..., Any], *given: Any) -> Any:
         for number, handler in handlers.items():
             signal.signal(number, handler)
         signal.raise_signal(error.sigval)
-        raise
+        raise KeyboardInterrupt from error
     finally:
         for number, handler in handlers.items():
             signal.signal(number, handler)

@@ -16,6 +16,7 @@ import numpy as np
 from pefourier.files import read_toml
 from pefourier.train.options import WITHOUT_CODES, seeds_of
 from pefourier.train.request import TUNED, parse_search
+from pefourier.train.score_terms import TERMS
 from pefourier.train.statistics import Difference, Mean
 from pefourier.train.summary import FEW, LEAKY, MEASURES, VERDICTS, DatasetSummary, Summary
 from pefourier.writing.escapes import in_markdown, printable
@@ -27,6 +28,7 @@ CAPTIONS = {"f1": "F1", "auprc": "AUPRC"}
 COLUMNS = 5  # encodings side by side, at most
 MARKS = {"better": "▲", "worse": "▼", "cut short": "†"}
 # of a dataset, the same for all of its encodings
+OF_ENCODINGS = ("confusion", "per_class", "step_seconds", "terms")
 ALIKE = ("split", "leaky", "folds", "length", "positive", "shortest", "uneven", "budget")
 
 
@@ -292,6 +294,10 @@ def more_tables(one: DatasetSummary) -> list[tuple[str, list[list[str]]]]:
     if one.lengths:
         what = f"{title(one)}, trained on windows of {one.length} rows: F1 / accuracy by length"
         found.append((what, length_cells(one)))
+    if one.terms:
+        body = [[e, *(f"{share:.2f}" for share in shares)] for e, shares in one.terms.items()]
+        what = f"{title(one)}, shares of terms in the variance of first-layer scores"
+        found.append((what, [["encoding", *TERMS], *body]))
     if one.chosen:
         found.append((f"{title(one)}, chosen on validation: runs", choice_cells(one)))
     return found
@@ -511,7 +517,10 @@ def record_of(summary: Summary, one: DatasetSummary, name: str) -> dict[str, Any
         **{measure: asdict(mean) for measure, mean in one.scores[name].items()},
         "difference": None if d is None else asdict(d),
         "auprc_difference": None if auprc is None else asdict(auprc),
-        **{key: getattr(one, key).get(name) for key in ("confusion", "per_class", "step_seconds")},
+        **{
+            key: getattr(one, key).get(name)
+            for key in ("confusion", "per_class", "step_seconds", "terms")
+        },
         "lengths": [asdict(at) for at in one.lengths.get(name, ())],
         "chosen": choices_of(one, name),
         **{key: getattr(one, key).get(name, 0) for key in ("diverged", "last_kept")},

@@ -19,6 +19,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from pefourier.encodings.sources.tables import write_table
@@ -33,6 +34,7 @@ from pefourier.train.data.split import Task
 from pefourier.train.fit import Outcome, Resident
 from pefourier.train.injection import Injection
 from pefourier.train.metrics import count_confusions, decide, score
+from pefourier.train.model import Transformer
 from pefourier.train.options import BESIDE, WITHOUT_CODES, Options, flag_of
 from pefourier.train.progress import Note, Reporter, report_progress
 from pefourier.train.ranks import (
@@ -46,6 +48,7 @@ from pefourier.train.ranks import (
 from pefourier.train.report import as_markdown
 from pefourier.train.request import check_options, list_candidates, name_once
 from pefourier.train.saved_models import save_model
+from pefourier.train.score_terms import score_terms
 from pefourier.train.stacks import ResolvedTask, Stack
 from pefourier.train.store import (
     NOT_NUMBERS,
@@ -391,6 +394,8 @@ class Work:
         """Score and store what a stack came to, and save what is asked of it."""
         finite = [pair for pair in chosen if pair[0].finite]
         rows = [row_of(stack.resolved, *pair, self.asked.device) for pair in finite]
+        for row, (outcome, _) in zip(rows, finite, strict=True):
+            row["terms"] = terms_of(stack, outcome)
         longer, options = self.longer.get(stack.task.name), self.options
         for row, (outcome, _) in zip(rows, finite, strict=True) if longer else ():
             row["tested"] = longer.test(stack, outcome, stack.model)
@@ -500,7 +505,20 @@ def row_of(
         "step_seconds": outcome.step_seconds and round(outcome.step_seconds, 7),
         "tested": [],
         "chosen": dict(settings),
+        "terms": [],
     }
+
+
+def terms_of(stack: Stack, outcome: Outcome) -> list[list[float]]:
+    """Shares of the four terms of scores of some test windows; [] unless codes are added."""
+    task, injection = stack.task, outcome.member.injection
+    added = injection.act == "add" and injection.has_codes and task.lengths is None
+    if not isinstance(stack.model, Transformer) or not added:
+        return []
+    fold = task.folds[outcome.member.fold]
+    starts = task.starts[fold.test[: fit.AT_ONCE]]
+    windows = (task.rows[starts[:, None] + np.arange(task.length)] - fold.mean) / fold.scale
+    return score_terms(stack.model, outcome.parameters, outcome.codes, windows)
 
 
 def save_codes(folder: str, task: Task, outcomes: Sequence[Outcome]) -> tuple[Path, Path] | None:

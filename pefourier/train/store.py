@@ -70,6 +70,7 @@ class Row:
     uneven: bool  # rows are at uneven times
     tested: list[dict[str, Any]]  # at other lengths
     chosen: dict[str, float | str]  # settings, on validation
+    terms: list[list[float]]  # shares of the four terms of scores, by head; codes that are added
 
     def __post_init__(self) -> None:
         for name, kind in get_type_hints(Row).items():
@@ -83,6 +84,11 @@ class Row:
             raise ValueError("length, windows and trained must be 1 or more")
         check_confusion(self.confusion, self.windows)
         check_tested(self.tested)
+        for head in self.terms:
+            if not isinstance(head, list) or len(head) != 4:
+                raise ValueError(f"terms must have four shares a head; got {shown(head)}")
+            for share in head:
+                check_type("terms", share, float)
 
     @property
     def key(self) -> Key:

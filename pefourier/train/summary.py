@@ -70,6 +70,8 @@ class DatasetSummary:
     shortest: int | None = None  # rows of the shortest window
     uneven: bool = False  # rows are at uneven times, of which only the order counts
     step_seconds: dict[str, float] = field(default_factory=dict)  # of a step of one run
+    # mean shares of the four terms of scores in their variance, of codes that are added
+    terms: dict[str, list[float]] = field(default_factory=dict)
 
     def counted(self, encoding: str) -> int:
         """Runs that an encoding's means are over."""
@@ -235,6 +237,7 @@ def summarize_dataset(
         **{key: rows[0][key] for key in ("positive", "shortest", "uneven") if key in rows[0]},
         chosen=count_choices(rows),
         step_seconds=step_costs(rows),
+        terms=mean_terms(rows),
         lengths=summarize_lengths(rows, set(runs)),
         **summarize_classes(rows, set(runs), classes),
     )
@@ -262,6 +265,19 @@ def step_costs(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     names = dict.fromkeys(row["encoding"] for row in timed)
     of = {e: [row["step_seconds"] for row in timed if row["encoding"] == e] for e in names}
     return {e: float(np.median(seconds)) for e, seconds in of.items()}
+
+
+def mean_terms(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[float]]:
+    """Mean shares of the four terms of scores over runs and heads, of encodings that have them.
+
+    >>> mean_terms([{"encoding": "dft", "terms": [[1, 0, 0, 0], [0, 1, 0, 0]]}])
+    {'dft': [0.5, 0.5, 0.0, 0.0]}
+    """
+    heads: dict[str, list[list[float]]] = {}
+    for row in rows:
+        if row.get("terms"):
+            heads.setdefault(row["encoding"], []).extend(row["terms"])
+    return {e: np.mean(shares, axis=0).tolist() for e, shares in heads.items()}
 
 
 def test_to_train(rows: Sequence[Mapping[str, Any]]) -> float:
