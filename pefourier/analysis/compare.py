@@ -448,9 +448,8 @@ def with_factor(result: Comparison, factors: tuple[float, float], rotary: bool) 
     fields = {"differing": 1, "counted": 1, "unit": "factors", "cause": cause}
     if rotary:
         return replace(result, verdict="different", **fields)
-    return replace(
-        result, verdict="equivalent", transform={"scale": factors[1] / factors[0]}, **fields
-    )
+    scale = factors[1] / factors[0]
+    return replace(result, verdict="equivalent", transform={"scale": scale})
 
 
 def turns_vectors(enc: Encoding) -> bool:
