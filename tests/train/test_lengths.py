@@ -112,7 +112,7 @@ def test_every_run_has_its_scores_at_each_length(tmp_path):
     mean = np.mean([r["tested"][1]["accuracy"] for r in lines(out) if r["encoding"] == "tape"])
     assert one.lengths["tape"][1].accuracy.mean == pytest.approx(mean)
     titles = [title for title, _ in report.tables(found)]
-    assert f"{TASK}, trained on 8 rows: F1 / accuracy by length" in titles
+    assert f"{TASK}, trained on windows of 8 rows: F1 / accuracy by length" in titles
     assert (
         f"{TASK}: dft cannot be tested on windows of 24 rows: it has 16 codes for 24 tokens, so "
         "that some share one"
