@@ -225,12 +225,16 @@ class Context(Result):
     temperature: Temperature | None  # how queries grow with their position; None: they do not
     unread: tuple[str, ...]  # keys about positions that the config has and nobody reads
     findings: tuple[Finding, ...]
-    codes: Encoding = field(metadata={"told": False})  # the first rotation, or what there is
     against: Reading | None = None  # another reading of the rotation, where one was asked for
     slopes: tuple[float, ...] | None = None  # of ALiBi, one a head: what a step takes from a logit
     tables: dict[str, tuple[str, int | None]] = field(  # that end, by side: what they are, rows
         default_factory=dict, metadata={"told": False}
     )
+
+    @property
+    def codes(self) -> Encoding:
+        """The first rotation, or what positions there are."""
+        return self.about[0]
 
     @property
     def verdict(self) -> str:
@@ -467,7 +471,7 @@ def describe_context(
         temperature=model.temperature,
         unread=model.unread,
         findings=model.findings,
-        codes=model.codes,
+        about=(model.codes,),
         against=read_against(own, against, model.length, d) if against else None,
         slopes=slopes_of(own[0]),
         tables=model.tables,

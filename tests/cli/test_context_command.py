@@ -3,7 +3,6 @@
 import csv
 import json
 import re
-import shlex
 from pathlib import Path
 
 import numpy as np
@@ -536,19 +535,3 @@ def test_codes_of_tape_lie_between_those_of_training():
     """Position p of 96 has the code of p / 4 of 24: every fourth is one of training."""
     before, after = (load("tape", n, 64).table() for n in (24, 96))
     assert np.allclose(after[::4], before)
-
-
-@pytest.mark.parametrize("spec", ["rope", "rope:rho=5e5", "rope:d=32"])
-def test_a_command_that_an_answer_proposes_runs(run, spec):
-    """Whatever was said of d and of the length of training."""
-    sizes = ["--d", 64] if spec.startswith("rope") else []
-    asked = [
-        ["context", spec, "--trained", 512, "--length", 2048, *sizes],
-        ["context", spec, "--length", "512k"],
-    ]
-    said = "\n".join(run(*one).out for one in asked)
-    quoted = [" ".join(one.split()) for one in re.findall("'(pefourier[^']*)'", said)]
-    commands = quoted + re.findall(r"^ {4}(pefourier (?!train).*)$", said, re.M)
-    assert commands
-    for command in commands:
-        assert run(*shlex.split(command)[1:]).status == 0, command
