@@ -142,7 +142,7 @@ def trained(folder, gains, leaky=False, folds=5, step=1):
     """A folder as `pefourier train` leaves it: dft above sinusoidal by `gains`, a number a run."""
     split = {"split": "random" if leaky else "blocks", "leaky": leaky}
     facts = {"dataset": "smd", "length": 64, "step": step, **split}
-    facts["budget"] = {"steps": 10, "patience": 0, "every": 1}
+    facts |= {"budget": {"steps": 10, "patience": 0, "every": 1}, "windows": 1200, "trained": 3600}
     rows = [
         result(name, 0.5 + gain, seed=run // folds, fold=run % folds, **facts)
         for name, own in (("sinusoidal", [0.0] * len(gains)), ("dft", gains))

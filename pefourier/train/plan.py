@@ -63,13 +63,13 @@ def plan_training(options: Options, note: Note | None = None) -> tuple[DatasetPl
         rank, ranks = read_rank()
         if rank:
             return ()
-        asked = run.resolve(options, rank, ranks)
-        run.count_processes(asked, ranks)
-        with asked.store.lock():
-            finished = {key_of(row) for row in asked.store.rows()}
-        for line in dict.fromkeys(run.list_remarks(asked) if note is not None else ()):
+        experiment = run.resolve(options, rank, ranks)
+        run.count_processes(experiment, ranks)
+        with experiment.store.lock():
+            finished = {key_of(row) for row in experiment.store.rows()}
+        for line in dict.fromkeys(run.list_remarks(experiment) if note is not None else ()):
             note(line)
-        return tuple(plan_of(one, options, finished) for one in asked.resolved)
+        return tuple(plan_of(one, options, finished) for one in experiment.resolved)
 
 
 def plan_of(resolved: ResolvedTask, options: Options, finished: set[Key]) -> DatasetPlan:
@@ -99,31 +99,31 @@ def plan_of(resolved: ResolvedTask, options: Options, finished: set[Key]) -> Dat
 
 def folds_of(task: Task) -> tuple[PlannedFold, ...]:
     """Windows of each class in each part."""
-    classes, found = len(task.classes), []
+    classes, plans = len(task.classes), []
     for number, fold in enumerate(task.folds):
         labels = (task.labels[getattr(fold, part)] for part in PARTS)
         counts = (tuple(np.bincount(one, minlength=classes).tolist()) for one in labels)
-        found.append(PlannedFold(number, *counts))
-    return tuple(found)
+        plans.append(PlannedFold(number, *counts))
+    return tuple(plans)
 
 
-def plan_page(found: Sequence[DatasetPlan]) -> Page:
+def plan_page(plans: Sequence[DatasetPlan]) -> Page:
     """The answer of `pefourier train --plan`."""
     return Page(
         "plan",
-        words=lambda: tables_in_words(map(windows_table, found)),
-        records=lambda: found,
-        rows=lambda: flattened(plain(found)),
-        conclusion=lambda: "\n".join(paragraph(printable(line)) for line in conclude_plan(found)),
-        together=lambda: conclude_plan(found)[0],
+        words=lambda: tables_in_words(map(windows_table, plans)),
+        records=lambda: plans,
+        rows=lambda: flattened(plain(plans)),
+        conclusion=lambda: "\n".join(paragraph(printable(line)) for line in conclude_plan(plans)),
+        together=lambda: conclude_plan(plans)[0],
     )
 
 
-def conclude_plan(found: Sequence[DatasetPlan]) -> list[str]:
+def conclude_plan(plans: Sequence[DatasetPlan]) -> list[str]:
     """What all of it comes to, then each dataset."""
-    runs = sum(one.runs for one in found)
+    runs = sum(one.runs for one in plans)
     first = f"NOTHING TRAINED. Runs that would be trained: {runs}."
-    return [first, *(one.conclusion for one in found)]
+    return [first, *(one.conclusion for one in plans)]
 
 
 def windows_table(one: DatasetPlan) -> tuple[str, list[list[str]]]:

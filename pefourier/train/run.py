@@ -72,7 +72,7 @@ WORTH = 4 * 10**6  # tokens of training windows: less is trained sooner than pro
 
 def run_comparison(
     options: Options,
-    deliver: Callable[[Summary], None] = lambda found: None,
+    deliver: Callable[[Summary], None] = lambda result: None,
     note: Note | None = None,
 ) -> Summary | None:
     """Train, score and compare; results go to `out` as they come. Only one rank has the answer.
@@ -82,26 +82,26 @@ def run_comparison(
     """
     options = settle_options(options)
     rank, ranks = read_rank()
-    asked = resolve(options, rank, ranks)
-    count = count_processes(asked, ranks)
+    experiment = resolve(options, rank, ranks)
+    count = count_processes(experiment, ranks)
     if count > 1:
-        found = launch(count, train_as_rank, replace(options, processes=None), note is not None)
+        result = launch(count, train_as_rank, replace(options, processes=None), note is not None)
     else:
-        found = train_as(asked, note)
-    if found is not None:
-        with note_on_interrupt(asked.store, note):
-            deliver(found)
-            write_summary(asked.store, found)
-            draw_comparison(options.plot, found)
-    return found
+        result = train_as(experiment, note)
+    if result is not None:
+        with note_on_interrupt(experiment.store, note):
+            deliver(result)
+            write_summary(experiment.store, result)
+            draw_comparison(options.plot, result)
+    return result
 
 
-def draw_comparison(path: str | None, found: Summary) -> None:
+def draw_comparison(path: str | None, result: Summary) -> None:
     """Draw the picture of the comparison into a file, if one is named."""
     if path is not None:
         from pefourier.answers import plot, training_figures
 
-        plot.save(path, training_figures.comparison, found)
+        plot.save(path, training_figures.comparison, result)
 
 
 def settle_options(options: Options) -> Options:
@@ -144,9 +144,9 @@ class Experiment:
     @property
     def description(self) -> dict[str, Any]:
         """All that the numbers depend on, and how many runs are trained together at most."""
-        found = describe_comparison(self.options, self.resolved, self.device)
+        result = describe_comparison(self.options, self.resolved, self.device)
         most = min(stack_size(one, self.options, self.device) for one in self.resolved)
-        return {**found, "stack": max(1, min(most, -(-len(self.keys) // self.ranks)))}
+        return {**result, "stack": max(1, min(most, -(-len(self.keys) // self.ranks)))}
 
     def stacks(self, config: Mapping[str, Any]) -> list[Stack]:
         """The runs in stacks of the size that a configuration says."""
@@ -172,14 +172,14 @@ def resolve(options: Options, rank: int = 0, ranks: int = 1) -> Experiment:
     return Experiment(options, rank, ranks, device, store, resolved)
 
 
-def count_processes(asked: Experiment, ranks: int) -> int:
+def count_processes(experiment: Experiment, ranks: int) -> int:
     """How many processes share the work on this machine, where it is not one of many ranks."""
-    cores, wanted = torch.get_num_threads(), asked.options.processes
+    cores, wanted = torch.get_num_threads(), experiment.options.processes
     if wanted is not None and not 1 <= wanted <= cores:
         raise PefourierError(
             f"--processes must be from 1 to {cores}, the cores that torch uses here; got {wanted}"
         )
-    if ranks > 1 or asked.device.type != "cpu":
+    if ranks > 1 or experiment.device.type != "cpu":
         if wanted is not None:
             raise PefourierError(
                 "--processes is for one CPU; ranks of torchrun, and GPUs, share the work without it"
@@ -187,7 +187,7 @@ def count_processes(asked: Experiment, ranks: int) -> int:
         return 1
     if wanted is not None:
         return wanted
-    tokens = sum(tokens_seen(one, asked.options) for one in asked.resolved)
+    tokens = sum(tokens_seen(one, experiment.options) for one in experiment.resolved)
     return min(cores, MOST_PROCESSES) if tokens >= WORTH else 1
 
 
@@ -205,51 +205,55 @@ def train_as_rank(options: Options, is_noted: bool) -> Summary | None:
     return train_as(resolve(options, rank, ranks), note)
 
 
-def train_as(asked: Experiment, note: Note | None) -> Summary | None:
+def train_as(experiment: Experiment, note: Note | None) -> Summary | None:
     """Train, score and compare as one rank."""
-    note = None if asked.rank else note
-    with asked.store.lock(), note_on_interrupt(asked.store, note):
-        if not has_meeting_point(asked.ranks):
-            return train_and_compare(asked, None, note)
-        with join_group(asked.rank, asked.ranks, asked.options.rank_timeout) as group:
-            if was_restarted() and asked.options.out is not None:
-                asked = replace(asked, options=replace(asked.options, resume=True))
-            return train_and_compare(asked, group, note)
+    note = None if experiment.rank else note
+    with experiment.store.lock(), note_on_interrupt(experiment.store, note):
+        if not has_meeting_point(experiment.ranks):
+            return train_and_compare(experiment, None, note)
+        with join_group(
+            experiment.rank, experiment.ranks, experiment.options.rank_timeout
+        ) as group:
+            if was_restarted() and experiment.options.out is not None:
+                experiment = replace(experiment, options=replace(experiment.options, resume=True))
+            return train_and_compare(experiment, group, note)
 
 
-def train_and_compare(asked: Experiment, group: Group | None, note: Note | None) -> Summary | None:
+def train_and_compare(
+    experiment: Experiment, group: Group | None, note: Note | None
+) -> Summary | None:
     """Train what the folder lacks, and compare."""
-    config, done = begin(asked, group)
-    for line in dict.fromkeys(list_remarks(asked)) if note is not None else ():
+    config, done = begin(experiment, group)
+    for line in dict.fromkeys(list_remarks(experiment)) if note is not None else ():
         note(line)
-    work = Work(asked, group, asked.stacks(config), done)
+    work = Work(experiment, group, experiment.stacks(config), done)
     train_stacks(work, note)
-    if group is not None and asked.rank:
+    if group is not None and experiment.rank:
         return None
-    rows = {key_of(row): row for row in (*asked.store.rows(), *work.rows)}
-    missing = set(asked.keys) - rows.keys()
+    rows = {key_of(row): row for row in (*experiment.store.rows(), *work.rows)}
+    missing = set(experiment.keys) - rows.keys()
     if missing:  # of other ranks of a job array, which are at work
         if note is not None:
-            note(f"rank {asked.rank} is done; the last of {asked.ranks} ranks sums up")
+            note(f"rank {experiment.rank} is done; the last of {experiment.ranks} ranks sums up")
         return None
-    params = {one.task.name: stacks.parameters(one) for one in asked.resolved}
-    classes = {one.task.name: one.task.classes for one in asked.resolved}
-    training = settings_in_common(asked.options)
-    return summary.summarize_runs([rows[key] for key in asked.keys], params, training, classes)
+    params = {one.task.name: stacks.parameters(one) for one in experiment.resolved}
+    classes = {one.task.name: one.task.classes for one in experiment.resolved}
+    training = settings_in_common(experiment.options)
+    return summary.summarize_runs([rows[key] for key in experiment.keys], params, training, classes)
 
 
-def begin(asked: Experiment, group: Group | None) -> tuple[dict[str, Any], set[Key]]:
+def begin(experiment: Experiment, group: Group | None) -> tuple[dict[str, Any], set[Key]]:
     """The configuration that holds for all ranks, and the runs that are finished before."""
-    if group is not None and asked.rank:
+    if group is not None and experiment.rank:
         plan = group.plan()
-        check_same(Path(f"rank {asked.rank}"), plan["config"], asked.description)
+        check_same(Path(f"rank {experiment.rank}"), plan["config"], experiment.description)
         return plan["config"], set(map(tuple, plan["done"]))
     for option in ("save_tables", "save_models"):
-        if getattr(asked.options, option) is not None:
-            check_names(f"--{option.replace('_', '-')}", asked.keys)
-    config = asked.store.begin(asked.description, asked.options.resume)
-    rows = asked.store.rows()
-    stacks.check_runs(rows, asked.resolved)
+        if getattr(experiment.options, option) is not None:
+            check_names(f"--{option.replace('_', '-')}", experiment.keys)
+    config = experiment.store.begin(experiment.description, experiment.options.resume)
+    rows = experiment.store.rows()
+    stacks.check_runs(rows, experiment.resolved)
     done = [key_of(row) for row in rows]
     if group is not None:
         group.publish({"config": json.loads(json.dumps(config)), "done": done})
@@ -264,18 +268,18 @@ def stack_size(resolved: ResolvedTask, options: Options, device: torch.device) -
     return max(1, most // len(list_candidates(options)))
 
 
-def list_remarks(asked: Experiment) -> list[str]:
+def list_remarks(experiment: Experiment) -> list[str]:
     """What to know before training."""
-    options, resolved = asked.options, asked.resolved
-    found = [line for one in resolved for line in stacks.remarks_on_task(one.task)]
-    found += [line for one in resolved for line in stacks.remarks_on_codes(one, options.learn)]
+    options, resolved = experiment.options, experiment.resolved
+    result = [line for one in resolved for line in stacks.remarks_on_task(one.task)]
+    result += [line for one in resolved for line in stacks.remarks_on_codes(one, options.learn)]
     if options.data is not None and not any(map(reads_data_folder, options.dataset)):
-        found.append(f"--data {options.data} has no effect on {', '.join(options.dataset)}")
+        result.append(f"--data {options.data} has no effect on {', '.join(options.dataset)}")
     longer = lengths.draw_longer_tasks(options)
     for one in resolved if longer else ():
         tasks = longer[one.task.name].tasks
-        found += lengths.remarks_on_fixed_codes(one, tasks, options.learn)
-    return found
+        result += lengths.remarks_on_fixed_codes(one, tasks, options.learn)
+    return result
 
 
 def choose_device(device: str) -> torch.device:
@@ -302,13 +306,13 @@ def choose_device(device: str) -> torch.device:
 class Work:
     """Stacks and what has come of them."""
 
-    asked: Experiment
+    experiment: Experiment
     group: Group | None
     stacks: Sequence[Stack]
     done: set[Key]  # runs that were finished before
 
     def __post_init__(self) -> None:
-        self.options, self.store = self.asked.options, self.asked.store
+        self.options, self.store = self.experiment.options, self.experiment.store
         self.candidates = list_candidates(self.options)
         self.longer = lengths.draw_longer_tasks(self.options)
         self.rows: list[dict[str, Any]] = []
@@ -323,7 +327,7 @@ class Work:
     def share(self) -> Sequence[int]:
         """The numbers of the stacks that are this rank's, as far as that is known."""
         alone = self.group is not None
-        first, ranks = (0, 1) if alone else (self.asked.rank, self.asked.ranks)
+        first, ranks = (0, 1) if alone else (self.experiment.rank, self.experiment.ranks)
         return range(first, len(self.stacks), ranks)
 
     def turns(self, reporter: Reporter) -> Iterator[int]:
@@ -382,7 +386,7 @@ class Work:
         if isinstance(stack.model, OtherMethod):
             return search.fit_beside(stack)
         if self.held is None or self.held.task is not stack.task:
-            self.held, self.injections = fit.put_on_device(stack.task, self.asked.device), {}
+            self.held, self.injections = fit.put_on_device(stack.task, self.experiment.device), {}
         self.injections = stacks.stack_injections(stack, self.options.learn, self.injections)
         reporter.begin(stack.resolved.schedule.steps)
         given = self.candidates, self.injections, reporter.count_steps, checkpoint
@@ -393,7 +397,7 @@ class Work:
     ) -> tuple[list[dict[str, Any]], list[bytes]]:
         """Score and store what a stack came to, and save what is asked of it."""
         finite = [pair for pair in chosen if pair[0].finite]
-        rows = [row_of(stack.resolved, *pair, self.asked.device) for pair in finite]
+        rows = [row_of(stack.resolved, *pair, self.experiment.device) for pair in finite]
         for row, (outcome, _) in zip(rows, finite, strict=True):
             row["terms"] = terms_of(stack, outcome)
         longer, options = self.longer.get(stack.task.name), self.options
@@ -557,7 +561,7 @@ def check_names(option: str, order: Sequence[Key]) -> None:
             )
 
 
-def write_summary(store: Store, found: Summary) -> None:
+def write_summary(store: Store, result: Summary) -> None:
     """Write summary.json, summary.md and the figures."""
     if store.path is None:
         return
@@ -565,15 +569,15 @@ def write_summary(store: Store, found: Summary) -> None:
     from pefourier.answers import training_figures as figures
     from pefourier.writing.page import plain
 
-    content = plain({k: v for k, v in asdict(found).items() if k != "runs"})
+    content = plain({k: v for k, v in asdict(result).items() if k != "runs"})
     write_json(store.path / "summary.json", content)
-    text = as_markdown(found).encode()
+    text = as_markdown(result).encode()
     write_whole(str(store.path / "summary.md"), lambda stream: stream.write(text))
     drawn = {
-        "comparison": (figures.comparison, found),
-        "critical-difference": (figures.critical_difference, found if found.ranked else None),
-        "lengths": (figures.score_by_length, found if found.lengthened else None),
-        "curves": (figures.learning_curves, read_curves(store.path, found.runs)),
+        "comparison": (figures.comparison, result),
+        "critical-difference": (figures.critical_difference, result if result.ranked else None),
+        "lengths": (figures.score_by_length, result if result.lengthened else None),
+        "curves": (figures.learning_curves, read_curves(store.path, result.runs)),
     }
     for name, (draw, what) in drawn.items():
         path = store.path / f"{name}.png"

@@ -10,16 +10,18 @@ to 1. Deeper layers mix both and are not taken apart.
 """
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pefourier.train.model import Transformer
+if TYPE_CHECKING:  # the names of terms are told without torch
+    from pefourier.train.model import Transformer
 
 TERMS = ("content-content", "content-position", "position-content", "position-position")
 
 
 def score_terms(
-    model: Transformer, parameters: Mapping[str, np.ndarray], codes: np.ndarray, x: np.ndarray
+    model: "Transformer", parameters: Mapping[str, np.ndarray], codes: np.ndarray, x: np.ndarray
 ) -> list[list[float]]:
     """Shares (heads, 4) of `TERMS` for scaled windows x (n, length, channels) and codes (T, d)."""
     starts = np.arange(model.tokens) * model.step

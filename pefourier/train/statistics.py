@@ -7,10 +7,13 @@ same batches, so that encodings are compared in pairs. Units of a comparison are
 are folds, too), each with the mean of its runs. Folds share training windows, so that the variance
 of their mean is taken times 1/J + n_test/n_train in place of 1/J (Nadeau and Bengio, 2003,
 “Inference for the generalization error”). Where there is one fold, units are its runs, whose factor
-is 1/n, and what is said holds for these test windows alone. One test for one question: Student's t
-of the mean of n paired differences over that standard error, n - 1 degrees of freedom; its interval
-is that of the same t. Fewer than `LEAST_UNITS` give no verdict: of two or three units of scores
-near 1 the test is wrong too often (6 to 38 % at 5 %, simulated). Holm's p allows for all
+is 1/n, and what is said holds for these test windows alone. Nothing is surer than its windows: a
+mean difference of :math:`\delta` on N of them has at least the variance :math:`|\delta| (1 -
+|\delta|) / N`, that of windows which one of the two decides otherwise; over runs, which share their
+windows, it is added, over folds, which do not, it is the least. One test for one question:
+Student's t of the mean of n paired differences over that standard error, n - 1 degrees of freedom;
+its interval is that of the same t. Fewer than `LEAST_UNITS` give no verdict: of two or three units
+of scores near 1 the test is wrong too often (6 to 38 % at 5 %, simulated). Holm's p allows for all
 differences of a dataset. No seed, fold or encoding is ever picked by its score.
 """
 
@@ -102,17 +105,24 @@ def subtract(
     return own - other, every
 
 
-def corrected_error(differences: np.ndarray, ratio: float) -> float:
-    """The standard error of the mean of units (n,) that share training windows.
+def corrected_error(
+    differences: np.ndarray, ratio: float, windows: float = np.inf, are_folds: bool = True
+) -> float:
+    """The standard error of the mean of units (n,) that share training windows, tested on N.
 
     >>> round(corrected_error(np.array([0.0, 0.1, 0.2, 0.1, 0.1]), 1 / 3), 4)
     0.0516
     """
-    n = len(differences)
-    return float(differences.std(ddof=1) * np.sqrt(1 / n + ratio)) if n > 1 else float("nan")
+    n, mean = len(differences), abs(float(differences.mean()))
+    if n < 2:
+        return float("nan")
+    spread, sampling = differences.var(ddof=1) * (1 / n + ratio), mean * (1 - mean) / windows
+    return float(np.sqrt(max(spread, sampling) if are_folds else spread + sampling))
 
 
-def t_test(differences: np.ndarray, ratio: float) -> tuple[float, float, float]:
+def t_test(
+    differences: np.ndarray, ratio: float, windows: float = np.inf, are_folds: bool = True
+) -> tuple[float, float, float]:
     """Two-sided p of the mean of units (n,), and its 95 % interval within [-1, 1].
 
     >>> d = np.array([0.0, 0.1, 0.2, 0.1, 0.1])
@@ -120,7 +130,7 @@ def t_test(differences: np.ndarray, ratio: float) -> tuple[float, float, float]:
     ([0.0341, 0.0122, 0.1878], [0.1249, -0.0434, 0.2434])
     """
     n, mean = len(differences), float(differences.mean())
-    error = corrected_error(differences, ratio)
+    error = corrected_error(differences, ratio, windows, are_folds)
     if n < 2:
         return float("nan"), float("nan"), float("nan")
     if error < 1e-12:  # all alike
@@ -146,19 +156,23 @@ def detectable(units: int, level: float = LEVEL) -> float:
     return high
 
 
-def units_needed(deviation: float, ratio: float, wanted: float) -> int | None:
+def units_needed(
+    deviation: float, ratio: float, wanted: float, windows: float = np.inf
+) -> int | None:
     """The least units that find a difference with a power of .8, of one comparison alone.
 
-    None where folds that share so much find it in no number.
+    None where folds that share so much, or runs on so few windows, find it in no number.
 
     >>> units_needed(0.064, 0.0, 0.1), units_needed(0.064, 1 / 3, 0.1)
     (6, None)
     """
-    if not deviation > 0:
+    if np.isnan(deviation):  # of one unit none is known
         return LEAST_UNITS
+    sampling = wanted * (1 - wanted) / windows
 
     def found(units: int) -> bool:
-        return deviation * np.sqrt(1 / units + ratio) * detectable(units) <= wanted
+        error = np.sqrt(deviation**2 * (1 / units + ratio) + sampling)
+        return bool(error * detectable(units) <= wanted)
 
     if not found(MOST_UNITS):
         return None
@@ -206,11 +220,12 @@ def paired_differences(
     folds: np.ndarray,
     ratio: float = TEST_TO_TRAIN,
     find: float = 0.1,
+    windows: float = np.inf,
 ) -> dict[str, Difference]:
     """Each encoding less its reference; `runs` gives all the same runs (n,), of these folds, or
 
-    one for each fold. They are scores from 0 to 1. `find` is the difference asked about. So scores
-    of your own are compared, here of seven seeds in one fold:
+    one for each fold. They are scores from 0 to 1. `find` is the difference asked about, `windows`
+    how many all folds test. So scores of your own are compared, here of seven seeds in one fold:
 
     >>> scores = {
     ...     "sinusoidal": np.array([0.80, 0.82, 0.79, 0.81, 0.80, 0.83, 0.78]),
@@ -232,7 +247,7 @@ def paired_differences(
         pairs, of_fold = subtract(runs[name], runs[other], folds)
         units = fold_means(pairs, of_fold) if several else pairs
         own = ratio if several else 0.0
-        p, low, high = t_test(units, own)
+        p, low, high = t_test(units, own, windows, several)
         deviation = float(units.std(ddof=1)) if len(units) > 1 else float("nan")
         found[name] = Difference(
             reference=other,
@@ -244,7 +259,7 @@ def paired_differences(
             better=float((pairs > 0).mean() + 0.5 * (pairs == 0).mean()),
             over="folds" if several else "runs",
             units=len(units),
-            needed=units_needed(deviation, own, find),
+            needed=units_needed(deviation, own, find, np.inf if several else windows),
         )
     return adjust_all(found)
 
@@ -257,7 +272,10 @@ def adjust_all(found: Mapping[str, Difference]) -> dict[str, Difference]:
 
 
 def leaders(
-    runs: Mapping[str, np.ndarray], folds: np.ndarray, ratio: float = TEST_TO_TRAIN
+    runs: Mapping[str, np.ndarray],
+    folds: np.ndarray,
+    ratio: float = TEST_TO_TRAIN,
+    windows: float = np.inf,
 ) -> list[str]:
     """The highest mean, and those not told apart from it by Holm's p over all pairs, best first.
 
@@ -273,7 +291,8 @@ def leaders(
         values, of_fold = subtract(runs[a], runs[b], folds)
         units = fold_means(values, of_fold) if several else values
         tested = len(units) >= LEAST_UNITS
-        p.append(t_test(units, ratio if several else 0.0)[0] if tested else 1.0)
+        share = ratio if several else 0.0
+        p.append(t_test(units, share, windows, several)[0] if tested else 1.0)
     adjusted = dict(zip(pairs, holm(p).tolist(), strict=True)) if pairs else {}
     best = order[0]
     return [best, *(n for n in order[1:] if adjusted[best, n] >= LEVEL)]

@@ -214,9 +214,10 @@ def summarize_dataset(
     scores = {e: {m: statistics.interval(v) for m, v in one.items()} for e, one in values.items()}
     references = {e: reference_of(e, values, reference) for e in values if e != reference}
     folds, ratio = np.array([fold for _, fold in runs]), test_to_train(rows)
+    windows = sum({row["fold"]: row["windows"] for row in rows}.values())  # that all folds test
     by = {m: {e: one[m] for e, one in values.items()} for m in ("f1", "auprc")}
     differences, auprc = (
-        statistics.paired_differences(by[m], references, folds, ratio, find) for m in by
+        statistics.paired_differences(by[m], references, folds, ratio, find, windows) for m in by
     )
     counts, leaky = count_runs(rows), rows[0]["leaky"]
     cut = counts["cut_short"]
@@ -230,7 +231,7 @@ def summarize_dataset(
         differences=differences,
         auprc_differences=auprc,
         verdicts=verdicts,
-        best=tuple(statistics.leaders(whole, folds, ratio)) if whole and not leaky else (),
+        best=tuple(statistics.leaders(whole, folds, ratio, windows)) if whole and not leaky else (),
         **counts,
         params=params,
         budget=rows[0].get("budget"),

@@ -158,6 +158,27 @@ def test_enough_units_find_what_was_asked_about_as_often_as_said():
         assert found == pytest.approx(0.8, abs=0.12) or units == statistics.LEAST_UNITS
     assert statistics.units_needed(0.064, 1 / 3, 0.1) is None
     assert statistics.units_needed(0.0, 1 / 3, 0.1) == statistics.LEAST_UNITS
+    assert statistics.units_needed(0.0, 0.0, 0.1, 20) is None  # two windows
+    assert statistics.units_needed(0.0, 0.0, 0.1, 2000) == 4
+
+
+def test_nothing_is_surer_than_its_windows():
+    """Runs that all decide two of 20 windows otherwise show no difference; folds of 500 do."""
+    same = np.full(8, 0.1)
+    p, low, high = statistics.t_test(same, 0.0, 20, are_folds=False)
+    assert p > 0.1
+    assert low < 0 < high
+    assert corrected(same, 20) == pytest.approx((0.1 * 0.9 / 20) ** 0.5)
+    assert statistics.t_test(same, 0.0, 2000, are_folds=False)[0] < 0.001
+    spread = np.array([0.0, 0.1, 0.2, 0.1])
+    both = corrected(spread, 50) ** 2
+    assert both == pytest.approx(spread.var(ddof=1) / 4 + 0.1 * 0.9 / 50)
+    least = statistics.corrected_error(spread, 0.0, 10)
+    assert least == pytest.approx((0.1 * 0.9 / 10) ** 0.5)
+
+
+def corrected(values, windows):
+    return statistics.corrected_error(values, 0.0, windows, are_folds=False)
 
 
 def test_units_that_are_all_alike_have_no_chance_in_them():

@@ -220,22 +220,19 @@ def split_series(
     if split == "random":
         starts, places = split_at_random(series, label, window, stride)
     else:
-        whole = units and split == "blocks"
-        dealt = deal_series(series, label, window, units, grouped) if whole else None
+        dealt = None
+        if units and split == "blocks":
+            dealt = deal_series(series, label, window, units, grouped)
+            most = min(len(s.rows) for s in series) // (MIN_BLOCK * window)
+            blocks = min(blocks, max(FOLDS, most))
         if dealt is None and grouped:
             raise PefourierError(
                 f"{name}: no group holds windows of both classes beside others that do; more "
                 "groups, or leave the column group out"
             )
-        if dealt is None:
-            if split == "blocks" and units:
-                most = min(len(s.rows) for s in series) // (MIN_BLOCK * window)
-                blocks = min(blocks, max(FOLDS, most))
-            dealt = spans_of_time(series, label, window, split, blocks)
+        dealt = dealt or spans_of_time(series, label, window, split, blocks)
         starts, places, more = cut_spans(*dealt, window, stride)
-        possible = sum(len(s.rows) // window for s in series)
-        apart = sum(max(0, span.stop - span.start) // window for span in dealt[0])
-        dropped += [Dropped("border", possible - apart), *more]
+        dropped += [count_border(series, dealt[0], window), *more]
     labels = holds_anomaly(label, starts, window).astype(np.int64)
     folds = tuple(make_fold(rows, starts, window, parts, own_scale) for parts in places)
     task = Task(name, split, rows, starts, labels, window, classes, folds, split == "random")
@@ -248,6 +245,13 @@ def count_missing(task: Task, filled: int, gone: int) -> Task:
     """The task of a recording of which missing numbers were filled, or rows dropped."""
     lost = (Dropped("missing", gone),) if gone else ()
     return replace(task, filled=filled, dropped=(*task.dropped, *lost))
+
+
+def count_border(series: Sequence[Series], spans: Sequence["Span"], window: int) -> Dropped:
+    """Windows of series that no span holds."""
+    possible = sum(len(s.rows) // window for s in series)
+    held = sum(max(0, span.stop - span.start) // window for span in spans)
+    return Dropped("border", possible - held)
 
 
 def drop_short(series: Sequence[Series], window: int) -> list[Dropped]:

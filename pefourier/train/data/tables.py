@@ -90,6 +90,8 @@ def read_long(path: Path, columns: str | None = None) -> LongTable:
         if len(lacking):
             at = int(lacking[0])
             raise PefourierError(f"{empty.place(at, head[known[role]])}: it has no {role}")
+    if all(reads_as_number(label) for label in np.unique(cells["label"]).tolist()):
+        cells["label"] = np.array([f"{float(label):g}" for label in cells["label"].tolist()])
     times = read_cells(empty, [row[known["time"]] for row in rows], head[known["time"]], True)
     values = [read_cells(empty, [row[at] for row in rows], head[at]) for at in channels]
     names = tuple(head[at] for at in channels)

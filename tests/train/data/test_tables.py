@@ -235,6 +235,13 @@ def test_a_window_that_blocks_leave_nothing_of_is_said_to_be_dropped(tmp_path):
         load.load_task(of_series(tmp_path / "x.csv", [label]), window=8)
 
 
+def test_numbers_as_labels_are_the_same_however_they_are_written(tmp_path):
+    labels = [("0", "1", "0.0", "1.0")[i % 4] for i in range(40)]
+    task = load.load_task(of_series(tmp_path / "x.csv", labels))
+    assert task.classes == ("0", "1")
+    assert task.labels.tolist() == [i % 2 for i in range(40)]
+
+
 @pytest.mark.parametrize("count", [2, 3, 4, 5, 8])
 @pytest.mark.parametrize("cut", [False, True])
 def test_groups_are_left_out_one_at_a_time_where_there_are_few(tmp_path, count, cut):
