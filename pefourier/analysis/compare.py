@@ -437,6 +437,8 @@ def judge_equal_pairs(
         transform["offset"] = int(offset) if np.isfinite(offset) else "none in common"
     if part in ("cos", "sin"):
         transform["part"] = part
+    if rotary and one.has_sines_first != two.has_sines_first:
+        transform["order"] = "sines before cosines"
     if not rotary and result.verdict == "different":
         return result  # columns in another order: their numbers say it
     return replace(unsaid, verdict="equivalent" if transform else "the same", transform=transform)

@@ -140,7 +140,7 @@ def rows(records: Sequence[dict[str, Any]] | None = None) -> list[list[str]]:
     table = [["encoding", "family", "domain", "measure", "used by", "source", "parameters"]]
     for record in read_catalogue() if records is None else records:
         words = [record[key] for key in ("encoding", "family", "domain", "measure")]
-        parameters = ", ".join(assignment(*item) for item in defaults_of(record).items())
+        parameters = ",".join(assignment(*item) for item in defaults_of(record).items())
         table.append([*words, ", ".join(users_of(record)), record["paper"], parameters])
     return table
 

@@ -78,6 +78,11 @@ class PairWaves:
         return self.form is None
 
     @property
+    def has_sines_first(self) -> bool:
+        """Whether a table has sines and cosines, in that order."""
+        return self.form is not None and self.form.part == "both" and self.form.first == "sin"
+
+    @property
     def has_angles(self) -> bool:
         """Whether a table has angles in place of waves."""
         return self.form is not None and self.form.part == "angles"

@@ -12,7 +12,7 @@ from published_configs import PUBLISHED
 from pefourier.analysis.faithful import assess
 from pefourier.answers import baseline
 from pefourier.answers.baseline import read_baseline
-from pefourier.answers.faithful import faithful_page
+from pefourier.answers.faithful import TOLD
 from pefourier.answers.forms import as_json
 from pefourier.answers.frame import Answer
 from pefourier.encodings import load
@@ -31,7 +31,7 @@ def regressions(answer, stored):
 
 def stored(enc):
     """What the command writes for it."""
-    return json.loads(as_json(faithful_page([answer(enc)])))["results"][0]
+    return json.loads(as_json(TOLD.page([answer(enc)])))["results"][0]
 
 
 def sines(rows=20, d=8, scale=1.0):
@@ -145,7 +145,7 @@ def test_another_file_is_refused(tmp_path, text, message):
     ],
 )
 def test_an_edited_answer_is_refused(tmp_path, key, value):
-    whole = json.loads(as_json(faithful_page([answer(load("dft", 8, 8))])))
+    whole = json.loads(as_json(TOLD.page([answer(load("dft", 8, 8))])))
     whole["results"][0][key] = value
     (tmp_path / "base.json").write_text(json.dumps(whole))
     with pytest.raises(PefourierError, match=r"is not an answer of check-faithful; write it anew"):
