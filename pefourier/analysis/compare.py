@@ -444,13 +444,12 @@ def judge_equal_pairs(
 
 def with_factor(result: Comparison, factors: tuple[float, float], rotary: bool) -> Comparison:
     """Equal pairs with another factor before their waves, which is a scale where none turn."""
-    cause = Cause("both", ("mscale",), {"factor": factors}, {})
+    cause = Cause("both", ("mscale",), {"attention_factor": factors}, {})
     fields = {"differing": 1, "counted": 1, "unit": "factors", "cause": cause}
     if rotary:
         return replace(result, verdict="different", **fields)
-    return replace(
-        result, verdict="equivalent", transform={"scale": factors[1] / factors[0]}, **fields
-    )
+    scale = factors[1] / factors[0]
+    return replace(result, verdict="equivalent", transform={"scale": scale})
 
 
 def turns_vectors(enc: Encoding) -> bool:

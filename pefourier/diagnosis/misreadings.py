@@ -492,7 +492,7 @@ def settings_cause(a: Encoding, b: Encoding) -> Cause | None:
         codes = ["scaling-added"] if kinds[0] == "none" else codes
         codes += [CODES[key] for key in ("rho", "d", "partial", "layout") if key in changes]
     below: Mapping[str, int | None] = {}
-    if a.measure is not None and b.measure is not None and "layout" not in changes:
+    if a.measure is not None and b.measure is not None:  # pair by pair, whatever their layouts
         below = positions_below(a.measure.frequencies, b.measure.frequencies, SEARCHED)
     return Cause("both", tuple(codes) or ("parameters",), changes, below)
 

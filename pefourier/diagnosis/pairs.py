@@ -388,9 +388,9 @@ def waves_differ(a: PairWaves, b: PairWaves, waves: Waves, stop: bool = False) -
 
 def pairs_apart(a: PairWaves, b: PairWaves) -> np.ndarray:
     """Which pairs (m,) turn otherwise in b than in a; pairs that only one has do."""
-    m = max(len(a.omega), len(b.omega))
+    longer = max(a, b, key=lambda pairs: len(pairs.omega))
     common = min(len(a.omega), len(b.omega))
-    differs = np.ones(m, bool)
+    differs = np.abs(longer.omega) * longer.length > NEAR  # one that stands still may be left out
     first, second = (shortened(pairs, common) for pairs in (a, b))
     if a.is_declared and b.is_declared:
         slack = 8 * max(a.eps, b.eps) * np.maximum(np.abs(first.omega), np.abs(second.omega))

@@ -289,7 +289,7 @@ def test_another_factor_before_the_waves_is_a_difference(factor):
     found = compare(meant, dump(omega_of(SPECS["yarn"]), factor=factor))
     assert (found.verdict, found.unit, found.pairs) == ("different", "factors", ())
     assert found.cause.misreadings == ("mscale",)
-    assert found.cause.changes["factor"][1] == pytest.approx(factor, rel=1e-4)
+    assert found.cause.changes["attention_factor"][1] == pytest.approx(factor, rel=1e-4)
 
 
 @pytest.mark.parametrize("divisor", ["d - 2", "base"])

@@ -47,4 +47,4 @@ def test_rotations_that_read_text_alike_and_images_by_other_axes_are_not_the_sam
     assert compare(a, a).same
     comparison = compare(a, b)
     assert (np.array_equal(a.table(), b.table()), comparison.same) == (True, False)
-    assert comparison.cause.changes["mrope_section"][0] == "16 t + 24 y + 24 x"
+    assert comparison.cause.changes["axes"][0] == "16 t + 24 y + 24 x"
