@@ -231,7 +231,9 @@ def summarize_dataset(
         differences=differences,
         auprc_differences=auprc,
         verdicts=verdicts,
-        best=best_of(statistics.leaders(whole, folds, ratio, windows), verdicts, references)
+        best=leading_encodings(
+            statistics.leaders(whole, folds, ratio, windows), verdicts, references
+        )
         if whole and not leaky
         else (),
         **counts,
@@ -258,12 +260,12 @@ def verdict_on(encoding: str, d: Difference, *, leaky: bool, cut_short: Containe
     return "not shown" if enough else "too few"
 
 
-def best_of(
+def leading_encodings(
     leaders: Sequence[str], verdicts: Mapping[str, str], references: Mapping[str, str]
 ) -> tuple[str, ...]:
     """The first of some, and of the others those that no verdict tells from it.
 
-    >>> best_of(["sinusoidal", "rope", "dft"], {"rope": "worse", "dft": "too few"}, {
+    >>> leading_encodings(["sinusoidal", "rope", "dft"], {"rope": "worse", "dft": "too few"}, {
     ...     "rope": "sinusoidal", "dft": "sinusoidal"})
     ('sinusoidal', 'dft')
     """
