@@ -231,7 +231,11 @@ def summarize_dataset(
         differences=differences,
         auprc_differences=auprc,
         verdicts=verdicts,
-        best=tuple(statistics.leaders(whole, folds, ratio, windows)) if whole and not leaky else (),
+        best=leading_encodings(
+            statistics.leaders(whole, folds, ratio, windows), verdicts, references
+        )
+        if whole and not leaky
+        else (),
         **counts,
         params=params,
         budget=rows[0].get("budget"),
@@ -254,6 +258,24 @@ def verdict_on(encoding: str, d: Difference, *, leaky: bool, cut_short: Containe
         return "better" if d.mean > 0 else "worse"
     enough = d.needed is not None and d.units >= max(d.needed, LEAST_UNITS)
     return "not shown" if enough else "too few"
+
+
+def leading_encodings(
+    leaders: Sequence[str], verdicts: Mapping[str, str], references: Mapping[str, str]
+) -> tuple[str, ...]:
+    """The first of some, and of the others those that no verdict tells from it.
+
+    >>> leading_encodings(["sinusoidal", "rope", "dft"], {"rope": "worse", "dft": "too few"}, {
+    ...     "rope": "sinusoidal", "dft": "sinusoidal"})
+    ('sinusoidal', 'dft')
+    """
+    first, *others = leaders
+    is_better = verdicts.get(first) == "better"
+    below = {references[first]} if is_better else set()
+    for name, code in verdicts.items():
+        if code == "worse" and (is_better or references[name] == first):
+            below.add(name)
+    return (first, *(name for name in others if name not in below))
 
 
 def step_costs(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:

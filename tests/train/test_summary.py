@@ -136,6 +136,17 @@ def test_the_best_is_named_with_those_that_are_not_told_apart_from_it():
     assert set(found.datasets[0].best) == {"sinusoidal", "t5"}
 
 
+@pytest.mark.parametrize("case", CASES)
+def test_what_a_verdict_tells_from_the_best_is_not_said_to_be_alike(case):
+    (one,) = summary.summarize_runs(CASES[case][0]).datasets
+    if one.best:
+        first, *alike = one.best
+        for name in alike:
+            pair = {first, name}
+            judged = {e for e, d in one.differences.items() if {e, d.reference} == pair}
+            assert not judged or one.verdicts[judged.pop()] not in ("better", "worse")
+
+
 def test_one_encoding_alone_has_scores_and_no_differences():
     found = summary.summarize_runs(of_folds({"dft": 0.5}))
     assert (found.verdict, found.datasets[0].differences) == ("alone", {})
