@@ -8,7 +8,7 @@ TORCH ?= torch==2.13.0
 SMOLLM2 ?= SmolLM2-135M-Instruct.Q4_1.gguf
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-all coverage lint check fuzz bench figures results nested bundled nearer authors lengths causal catalogue schema readme models clean
+.PHONY: help run test test-all coverage lint check fuzz bench figures results nested bundled nearer authors lengths catalogue schema readme models clean
 
 help:  ## what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
@@ -64,7 +64,7 @@ results: $(BIN)/torchrun  ## SMD and MSL under DATA=… trained into OUT=runs: a
 	$(BIN)/pefourier train --dataset digits $(GRID_ARMS:%=-e %) -e order-free --folds 1 --seeds 10 --epochs 60 --patience 10 --out $(OUT)/axes/digits
 
 NESTED = $(BIN)/pefourier train --dataset smd --dataset msl --data $(DATA) --window 100 --patch 4 \
-	--epochs 20 --patience 5 --search rate=1e-3,3e-3 dropout=0,.2 pool=mean,mean+max --resume
+	--epochs 20 --patience 5 --search rate=1e-3,3e-3 dropout=0,.2 --resume
 
 nested: $(BIN)/torchrun  ## the same with settings chosen for each run on validation: 80 minutes
 	$(NESTED) $(foreach arm,none sinusoidal dft order-free,-e $(arm)) --seeds 4 --out $(OUT)/nested/window-100
@@ -80,9 +80,9 @@ bundled: $(BIN)/torchrun  ## rates chosen on validation, thirty splits of SETS t
 
 NEARER_ARMS = none sinusoidal dft learned rope t5 tape
 NEARER = $(BIN)/pefourier train $(NEARER_ARMS:%=-e %) --beside minirocket --resamples 5 --seeds 1 \
-	--pool mean+max --refit --resume
+	--pool mean+max --resume
 
-nearer: $(BIN)/torchrun  ## overlapping tokens, both pools, all training data for the last fit: twenty minutes
+nearer: $(BIN)/torchrun  ## overlapping tokens, both pools: twenty minutes
 	$(BIN)/python -m pip install --quiet --editable '.[data,digits]'
 	$(NEARER) --dataset uea:OSULeaf --patch 31 --patch-stride 4 --out $(OUT)/nearer/OSULeaf
 	$(NEARER) --dataset uea:ACSF1 --patch 60 --patch-stride 20 --out $(OUT)/nearer/ACSF1
@@ -97,17 +97,6 @@ LENGTHS_ARMS = none sinusoidal rope xpos alibi kerple t5 tape dft learned
 lengths: $(BIN)/torchrun  ## trained on 24 rows, tested on 48 and 96: twenty minutes
 	$(BIN)/pefourier train --dataset order:length=24 --dataset lags:length=24 $(LENGTHS_ARMS:%=-e %) \
 		--seeds 10 --test-length 48,96 --epochs 60 --patience 10 --resume --out $(OUT)/lengths
-
-comma = ,
-CAUSAL_ARMS = none sinusoidal rope alibi t5:buckets=16$(comma)max_distance=8
-
-CAUSAL = $(BIN)/pefourier train --causal $(CAUSAL_ARMS:%=-e %) --seeds 3 --steps 3000 --patience-steps 0 \
-	--rate 0.002 --layers 2 --resume
-
-causal: $(BIN)/torchrun  ## next tokens, trained short and tested long: twenty minutes
-	$(CAUSAL) --dataset copy:length=4$(comma)count=16000 --test-length 6,8,16 --out $(OUT)/causal/copy
-	$(CAUSAL) --dataset reverse:length=4$(comma)count=16000 --test-length 6,8,16 --out $(OUT)/causal/reverse
-	$(CAUSAL) --dataset parity:length=8$(comma)count=16000 --test-length 10,16,32 --out $(OUT)/causal/parity
 
 # one thread each: numbers of BLAS and torch are shared out among processes, not among threads;
 # bytecode of tests is kept, which takes ten seconds to make

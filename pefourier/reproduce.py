@@ -24,7 +24,6 @@ from pefourier.encodings.families import absolute  # noqa: F401 (registers the p
 from pefourier.encodings.registry import build
 from pefourier.errors import PefourierError, shown
 from pefourier.files import read_toml, write_whole
-from pefourier.train.options import LEVEL
 from pefourier.writing.page import Page, fields_of, flattened
 from pefourier.writing.text import agreeing, aligned, paragraph
 
@@ -33,7 +32,8 @@ UNDECIDED, NOT_YET = "not supported by the data", "not yet compared"
 POSITIONS = [5, 40, 75]  # those of Fig. 2
 COMPARED = {"sinusoidal", "dft"}
 LENGTH = 80  # positions of the paper's series
-NEEDED = "dataset leaky length seeds folds scores differences auprc_differences".split()
+NEEDED = "dataset leaky length seeds folds scores differences verdicts auprc_differences".split()
+SIGNS = {"better": 1, "worse": -1}  # of verdicts on a difference
 TEXTS = Path(__file__).with_suffix(".toml")
 PREFACE = """\
 # The paper, recomputed
@@ -120,7 +120,7 @@ def read_summaries(folder: Path) -> list[Mapping[str, Any]]:
     for path in sorted(folder.glob("*/**/summary.json")):
         try:
             content = json.loads(path.read_text(encoding="utf-8"))
-            datasets = [] if "results" in content else content["datasets"]  # the first: causal
+            datasets = content["datasets"]
             comparisons += [
                 {key: dataset[key] for key in NEEDED}
                 | {
@@ -330,9 +330,10 @@ def row_of_table_1(dataset: str, printed: str, trainings: Sequence[Mapping[str, 
     runs = [run for run in runs if run["scores"].keys() >= COMPARED]
     leak_free = [run for run in runs if not run["leaky"]]
     trained = [run for run in leak_free if not COMPARED & set(run["cut_short"])]
-    differences = [run["differences"]["dft"] for run in trained]
-    able = [d for d in differences if d["p_floor"] <= LEVEL]  # fewer runs could never show any
-    signs = {np.sign(d["mean"]) if is_established(d) else 0 for d in able}
+    # one fold says nothing of other windows
+    of_folds = [run for run in trained if run["differences"]["dft"]["over"] == "folds"]
+    codes = {run["verdicts"]["dft"] for run in of_folds} - {"too few"}
+    signs = {SIGNS.get(code, 0) for code in codes}
     verdict = {(1,): HOLDS, (-1,): FAILS}.get(tuple(signs), UNDECIDED if leak_free else NOT_YET)
     reasons = [f1_difference(run) for run in leak_free]
     reasons += [
@@ -347,15 +348,6 @@ def row_of_table_1(dataset: str, printed: str, trainings: Sequence[Mapping[str, 
     computed, reason = "; ".join(scores) or "–", " ".join(reasons)
     texts = {"computed": computed, "verdict": verdict, "reason": reason}
     return claim("table_1", dataset=dataset, printed=printed, **texts)
-
-
-def is_established(difference: Mapping[str, Any]) -> bool:
-    """Whether a difference is told apart, and would be on other windows: no fold denies it.
-
-    The interval over folds is missing where there is one fold, of which nothing carries over.
-    """
-    low, high = difference["folds_low"], difference["folds_high"]
-    return difference["p_holm"] < LEVEL and low is not None and (low > 0 or high < 0)
 
 
 def f1_difference(run: Mapping[str, Any]) -> str:

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch.utils.data import DataLoader, TensorDataset
 
-from pefourier.train import loop
+from pefourier.train import fit
 from pefourier.train.data.load import load_task
 from pefourier.train.data.split import Task
 from pefourier.train.injection import load_injection
@@ -102,18 +102,15 @@ def take_steps(s: Setting, batches: DataLoader, one: Callable[..., None], steps:
 
 
 def program_loop(s: Setting, specs: Sequence[str]) -> float:
-    """Seconds of the fused program for all members, as many of each encoding; in order of acts."""
+    """Seconds of the fused program for all members, as many of each encoding."""
     sizes = s.sizes.tokens, s.sizes.d, s.sizes.heads
     codes = {spec: load_injection(spec, *sizes, 0) for spec in specs}
     chosen = [specs[i * len(specs) // s.members] for i in range(s.members)]
-    members = [loop.Member(spec, codes[spec], seed, 0) for seed, spec in enumerate(chosen)]
-    held = loop.put_on_device(s.task, s.device)
-    program = loop.Program(held, s.sizes, members, loop.Schedule(1, s.batch, 1e-3))
-    program.train_epoch(0)
-    _, each = loop.batch_and_steps(s.task, s.batch)
-    epochs = max(1, round(s.steps / each))
-    seconds = seconds_of(s, lambda: [program.train_epoch(1 + i) for i in range(epochs)])
-    return seconds * s.steps / (each * epochs)
+    members = [fit.Member(spec, codes[spec], seed, 0) for seed, spec in enumerate(chosen)]
+    held = fit.put_on_device(s.task, s.device)
+    program = fit.Program(held, s.sizes, members, fit.Schedule(s.steps, s.batch, 1e-3))
+    program.train(3)
+    return seconds_of(s, lambda: program.train(s.steps))
 
 
 def seconds_of(s: Setting, work: Callable[[], object]) -> float:

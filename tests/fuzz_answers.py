@@ -12,9 +12,8 @@ from stored import put
 
 from pefourier.analysis.context import describe_context
 from pefourier.analysis.faithful import assess
+from pefourier.answers import context, faithful
 from pefourier.answers.baseline import judge, read_baseline
-from pefourier.answers.context import TOLD
-from pefourier.answers.faithful import faithful_page
 from pefourier.answers.forms import as_json
 from pefourier.answers.frame import Answer
 from pefourier.encodings import load
@@ -51,10 +50,10 @@ def answered(command: str) -> tuple[Answer, bytes]:
     if command == "context":
         own, found = describe_context("rope:scaling=yarn,factor=2,original=32", 64, None, 16)
         answer = Answer(own[0], found)
-        return answer, as_json(TOLD.page([answer])).encode()
+        return answer, as_json(context.TOLD.page([answer])).encode()
     enc = load("rope:d=8", 20)
     answer = Answer(enc, assess(enc))
-    return answer, as_json(faithful_page([answer])).encode()
+    return answer, as_json(faithful.TOLD.page([answer])).encode()
 
 
 @target

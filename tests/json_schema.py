@@ -54,8 +54,7 @@ GROUPS = {  # of terms, by the room of a dataclass: the first that has its field
     "weights": ("usage", "check-faithful"),
     "summary": ("train",),
     "statistics": ("train",),
-    "power": ("train",),
-    "causal": ("train",),
+    "split": ("plan",),
     "plan": ("plan", "train"),
 }
 PLAIN = {int: "integer", bool: "boolean", str: "string", type(None): "null"}
@@ -102,14 +101,15 @@ PLAINLY = {  # records that no dataclass stands for
         "accuracy": OBJECT,
         "lengths": {"type": "array"},
         "difference": {"type": ["object", "null"]},
+        **SAID,
     },
 }
 AT_TIMES = {  # fields of such records that some lack
     "list": "conventions",
     "report": "verdict meaning action findings",
-    "train": "split leaky folds positive precision recall f1 auprc auprc_difference power "
-    "confusion per_class chosen step_seconds diverged last_kept falling budget cut_short verdict "
-    "average_rank loss balanced_accuracy",
+    "train": "split leaky folds positive precision recall f1 auprc auprc_difference best "
+    "confusion per_class chosen step_seconds terms diverged last_kept budget cut_short "
+    "average_rank",
 }
 LEFT_OUT = {  # fields that a record lacks, where nothing was asked about them, or always
 }

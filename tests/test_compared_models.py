@@ -174,6 +174,10 @@ def test_code_is_compared_in_what_it_returns_too(one, two, verdict, code):
     )
     assert "outputs" in found.compared
     assert code is None or code in [f.code for f in found.findings]
+    if "order" in two and verdict == "equivalent":
+        d = torch.arange(32)
+        first, second = (own.get("order", lambda d: torch.arange(d))(len(d)) for own in (one, two))
+        assert torch.equal(first[torch.tensor(found.transform["outputs"])], second)
 
 
 def test_queries_and_keys_that_go_through_two_functions_are_told():

@@ -12,7 +12,7 @@ from pefourier.encodings import load
 from pefourier.encodings.sources.gguf_file import layers_in
 from pefourier.encodings.sources.layers import read_layers
 from pefourier.errors import PefourierError
-from pefourier.train.schema import check_value, parse_json
+from pefourier.train.store import check_type, parse_json
 
 HUGE = 10**400
 ODD = [None, "x", "1e4", -1, 0, 0.5, 1e-320, 1e308, -1e308, 2**53, HUGE, float("nan"), [], {}]
@@ -155,8 +155,5 @@ def test_counts_of_a_gguf_file_are_whole_numbers_in_range(tmp_path, key, value):
 @pytest.mark.parametrize("kind", [int, float])
 def test_numbers_of_a_training_folder_are_in_range(digits, kind):
     value = parse_json(f'{{"epoch": {digits}}}')["epoch"]
-    if kind is float and len(digits) == 20:
-        check_value(value, float, "seconds")
-        return
     with pytest.raises(ValueError, match=r"^epoch must be"):
-        check_value(value, kind, "epoch")
+        check_type("epoch", value, kind)

@@ -4,6 +4,9 @@ The slow twin writes each 2 x 2 block into a matrix, with pairs and frequencies 
 """
 
 import json
+import re
+import textwrap
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -327,3 +330,30 @@ def test_nanochat_turns_the_other_way(tmp_path):
     assert (found.verdict, found.same) == ("permuted", False)
     assert (found.operator.relation, found.operator.name) == ("permuted", "reversed")
     assert list(found.operator.permutation) == [*range(8, 16), *range(8)]
+
+
+def test_the_recipe_of_the_readme_puts_rows_into_the_order(run, tmp_path, monkeypatch):
+    """Scores of the reordered weights, turned as neighbours, are those of the first in halves."""
+    from safetensors.numpy import load_file, save_file
+
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    shapes = {"q_proj.weight": (32, 12), "k_proj.weight": (16, 12), "q_proj.bias": (32,)}
+    weights = {f"l.{name}": rng.normal(size=shape) for name, shape in shapes.items()}
+    weights["l.v_proj.weight"] = rng.normal(size=(16, 12))
+    save_file(weights, "model.safetensors")
+    pair = "rope:d=16", "rope:d=16,layout=interleaved"
+    assert run("compare", *pair, "--permutation", "order.npy").status == 1
+    readme = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
+    (recipe,) = re.findall(r"    import numpy as np, safe.*?\n\n", readme, re.DOTALL)
+    exec(textwrap.dedent(recipe), {})  # a document's own code
+    after = load_file("reordered.safetensors")
+    assert np.array_equal(after["l.v_proj.weight"], weights["l.v_proj.weight"])
+    x, at = rng.normal(size=(5, 12)), np.arange(5)
+    scores = []
+    for held, spec in ((weights, pair[0]), (after, pair[1])):
+        turned = operator_at(load(spec, 5, 16), at)[0]
+        q, k = (x @ held[f"l.{name}.weight"].T for name in ("q_proj", "k_proj"))
+        q = (q + held["l.q_proj.bias"]).reshape(5, 2, 16)[:, 1]
+        scores.append(np.einsum("pij,pj,qik,qk->pq", turned, q, turned, k))
+    np.testing.assert_allclose(scores[0], scores[1], atol=1e-9)

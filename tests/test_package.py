@@ -68,7 +68,7 @@ def test_what_older_code_calls_is_still_there():
         "print(pefourier.spectrum.density(t).lattice, pefourier.faithful.assess(t).verdict, "
         "pefourier.compare.compare(t, t).verdict, pefourier.design.design_base(8, 8).length)"
     )
-    assert in_a_new_process(code) == "4 isometric equal 8\n"
+    assert in_a_new_process(code) == "4 isometric the same 8\n"
 
 
 def test_the_one_error_is_at_hand():

@@ -138,35 +138,36 @@ def test_terms_cite_equations_of_the_paper():
     assert {record["encoding"] for record in records() if "Idé" in record["paper"]} == OF_PAPER
 
 
-def trained(folder, gains, leaky=False, folds=2, epoch=1):
+def trained(folder, gains, leaky=False, folds=5, step=1):
     """A folder as `pefourier train` leaves it: dft above sinusoidal by `gains`, a number a run."""
     split = {"split": "random" if leaky else "blocks", "leaky": leaky}
-    facts = {"dataset": "smd", "length": 64, "epoch": epoch, **split}
+    facts = {"dataset": "smd", "length": 64, "step": step, **split}
+    facts["budget"] = {"steps": 10, "patience": 0, "every": 1}
     rows = [
         result(name, 0.5 + gain, seed=run // folds, fold=run % folds, **facts)
         for name, own in (("sinusoidal", [0.0] * len(gains)), ("dft", gains))
         for run, gain in enumerate(own)
     ]
     folder.mkdir()
-    write_summary(Store(folder), summarize_runs(rows, training={"epochs": 10}))
+    write_summary(Store(folder), summarize_runs(rows, training={}))
 
 
 @pytest.mark.parametrize(
     ("gains", "verdict"),
     [
-        ([[0.1] * 8], "holds"),
-        ([[-0.1] * 8], "does not hold"),
-        ([[0.1, -0.1] * 4], "not supported by the data"),
-        ([[0.1] * 8, [0.1, -0.1] * 4], "not supported by the data"),
-        ([[0.1] * 8, [0.1, -0.1]], "holds"),
-        ([[0.1, 0.1]], "not supported by the data"),
-        ([[0.1] * 8, [-0.1] * 8], "not supported by the data"),
+        ([[0.1] * 20], "holds"),
+        ([[-0.1] * 20], "does not hold"),
+        ([[0.001, -0.001] * 10], "not supported by the data"),
+        ([[0.1] * 20, [0.001, -0.001] * 10], "not supported by the data"),
+        ([[0.1] * 20, [0.4, *[-0.1] * 4] * 4], "holds"),  # these can't say
+        ([[0.4, *[-0.1] * 4] * 4], "not supported by the data"),
+        ([[0.1] * 20, [-0.1] * 20], "not supported by the data"),
     ],
 )
 def test_table_1_is_filled_from_what_training_left(tmp_path, gains, verdict):
     for i, own in enumerate(gains):
         trained(tmp_path / f"run{i}", own)
-    trained(tmp_path / "run-leaky", [0.4] * 8, leaky=True)
+    trained(tmp_path / "run-leaky", [0.4] * 20, leaky=True)
     claims, _ = recompute_paper(str(tmp_path))
     claim = find(claims, "Table 1", "SMD")
     assert claim.verdict == verdict
@@ -174,18 +175,17 @@ def test_table_1_is_filled_from_what_training_left(tmp_path, gains, verdict):
     row = f".500 / .500 / .500 → {after} / {after} / {after}"
     assert claim.computed.split("; ")[0] == row
     assert len(claim.computed.split("; ")) == len(gains)
-    seeds = {1: "1 seed", 4: "4 seeds"}[len(gains[0]) // 2]
-    assert claim.reason.startswith(f"Windows of 64, {seeds}, 2 folds: F1 d")
+    assert claim.reason.startswith("Windows of 64, 4 seeds, 5 folds: F1 d")
     assert "which leaks, F1 is .500 → .900." in claim.reason
     assert find(claims, "Table 1", "MSL").verdict == "not yet compared"
 
 
 @pytest.mark.parametrize(
     ("how", "said"),
-    [({"folds": 1}, "8 seeds, 1 folds"), ({"epoch": 10}, "; training was cut short.")],
+    [({"folds": 1}, "20 seeds, 1 folds"), ({"step": 10}, "; training was cut short.")],
 )
 def test_one_fold_or_too_short_a_training_supports_no_claim(tmp_path, how, said):
-    trained(tmp_path / "run", [0.1] * 8, **how)
+    trained(tmp_path / "run", [0.1] * 20, **how)
     shown = []
     claims, _ = recompute_paper(str(tmp_path), lambda phase: lambda *at: shown.append((phase, *at)))
     claim = find(claims, "Table 1", "SMD")

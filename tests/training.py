@@ -3,17 +3,19 @@
 import json
 import time
 import warnings
+from dataclasses import asdict
 
 import numpy as np
 
 from pefourier.answers import plot
 from pefourier.errors import PefourierError
-from pefourier.train import loop
+from pefourier.train import search
 from pefourier.train.injection import load_injection
 from pefourier.train.model import Transformer
 from pefourier.train.options import Options
-from pefourier.train.report import terminal_text
+from pefourier.train.report import as_markdown
 from pefourier.train.run import run_comparison
+from pefourier.train.store import Row
 from pefourier.train.summary import MEASURES
 
 SMALL = {
@@ -31,7 +33,7 @@ def train_aside(folder, resume=False, timeout=60, epochs=SMALL["epochs"], stop=F
     """What a process that a test starts does: the small request, its figures left out."""
     plot.save = lambda *_: None
     if stop:  # in its first stack, until it is killed
-        loop.fit = lambda *_: [print("begun", flush=True), time.sleep(600)]
+        search.fit = lambda *_: [print("begun", flush=True), time.sleep(600)]
     warnings.simplefilter("error")
     own = {"out": str(folder), "resume": resume, "rank_timeout": float(timeout), "epochs": epochs}
     try:
@@ -54,10 +56,14 @@ def result(encoding, score, **own):
     return row | dict.fromkeys(MEASURES, score) | own
 
 
+OLDER = {"budget": None, "step_seconds": None, "positive": None, "shortest": None}
+OLDER |= {"uneven": False, "tested": [], "chosen": {}, "terms": []}
+
+
 def line(**own):
     """A whole row of results.jsonl, all of whose measures are .5."""
-    facts = {"epoch": 2, "device": "cpu", "time": "now"}
-    return result("none", 0.5, **facts) | own
+    facts = {"step": 2, "device": "cpu", "time": "now"}
+    return asdict(Row(**OLDER, **result("none", 0.5, **facts))) | own
 
 
 def of_datasets(number, scores):
@@ -66,8 +72,8 @@ def of_datasets(number, scores):
 
 
 def in_lines(summary):
-    """The answer for a terminal, each paragraph in one line."""
-    return terminal_text(summary).replace("\n  ", " ")
+    """The answer as summary.md."""
+    return as_markdown(summary)
 
 
 def lines(folder):
@@ -77,7 +83,7 @@ def lines(folder):
 
 def numbers(rows):
     """What two runs of the same request have in common."""
-    names = ("dataset", "encoding", "seed", "fold", *MEASURES, "epoch")
+    names = ("dataset", "encoding", "seed", "fold", *MEASURES, "step")
     return [tuple(row[name] for name in names) for row in rows]
 
 

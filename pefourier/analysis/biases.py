@@ -143,9 +143,9 @@ def is_toeplitz(matrix: np.ndarray) -> bool:
     lower = np.tri(n - 1, dtype=bool)
     bare = matrix - matrix.diagonal()[:, None]
     slack = 16 * FLOAT32_EPS * np.abs(matrix[np.tri(n, dtype=bool)]).max()
-    apart = np.abs(bare[1:, 1:] - bare[:-1, :-1])[lower]
+    residual = np.abs(bare[1:, 1:] - bare[:-1, :-1])[lower]
     diagonal = np.array_equal(matrix, np.diag(matrix.diagonal()))
-    return n > 3 and not diagonal and bool((apart <= slack).all())
+    return n > 3 and not diagonal and bool((residual <= slack).all())
 
 
 def compare_biases(first: BiasRows, second: BiasRows) -> BiasComparison:
@@ -164,36 +164,40 @@ def compare_biases(first: BiasRows, second: BiasRows) -> BiasComparison:
     a, b = (
         rows.numbers[:, np.isin(rows.queries, queries)].astype(float) for rows in (first, second)
     )
-    seen = np.ones((len(queries), n), bool)
+    visible = np.ones((len(queries), n), bool)
     if first.causal or second.causal:
-        seen = np.arange(n) <= queries[:, None]
-    a, b = (np.where(seen, x, 0.0) for x in (a, b))
+        visible = np.arange(n) <= queries[:, None]
+    a, b = (np.where(visible, x, 0.0) for x in (a, b))
     tops = [np.abs(x).max() for x in (a, b)]
     tolerance = 8 * max(first.eps, second.eps, FLOAT32_EPS) * max(*tops, 1e-300)
-    apart = np.abs(a - b)
-    constant = bool((apart > tolerance).any())
+    residual = np.abs(a - b)
+    constant = bool((residual > tolerance).any())
     if constant:  # of each query, which the softmax removes
         each = np.arange(len(queries))
-        bare = [np.where(seen, x - x[:, each, queries][..., None], 0.0) for x in (a, b)]
+        bare = [np.where(visible, x - x[:, each, queries][..., None], 0.0) for x in (a, b)]
         constant = bool((np.abs(bare[0] - bare[1]) <= 2 * tolerance).all())
         a, b = bare
-        apart = np.abs(a - b)
-    differs = apart.max(axis=(1, 2)) > 2 * tolerance
-    profiles = [profile_of(BiasRows(queries, x, not seen.all(), 0.0)) for x in (a, b)]
+        residual = np.abs(a - b)
+    differs = residual.max(axis=(1, 2)) > 2 * tolerance
+    profiles = [profile_of(BiasRows(queries, x, not visible.all(), 0.0)) for x in (a, b)]
     whole = [profile_of(rows) for rows in (first, second)]
     heads = tuple(
-        head_difference(i, *(own[i] for own in profiles), n, float(apart[i].max()))
+        head_difference(
+            i, *(rule_slopes[i] for rule_slopes in profiles), n, float(residual[i].max())
+        )
         for i in np.flatnonzero(differs).tolist()
     )
-    place = np.argwhere(apart > 2 * tolerance)
-    where = None
+    place = np.argwhere(residual > 2 * tolerance)
+    nearest_place = None
     if len(place):
         lags = place[:, 2] - queries[place[:, 1]]
         nearest = int(np.abs(lags).argmin())
-        where = (int(lags[nearest]), int(place[nearest, 0]))
+        nearest_place = (int(lags[nearest]), int(place[nearest, 0]))
     one_sided = first.causal != second.causal
     causes = tuple(bias_causes(profiles, whole, n, lags_alone(a, b, queries))) if heads else ()
-    return BiasComparison(heads, float(apart.max()), tolerance, where, constant, one_sided, causes)
+    return BiasComparison(
+        heads, float(residual.max()), tolerance, nearest_place, constant, one_sided, causes
+    )
 
 
 def profile_of(rows: BiasRows) -> np.ndarray:
@@ -243,8 +247,8 @@ def bias_causes(
     Buckets are read from the `whole` profiles, keys behind the query too.
     """
     slopes = [[slope_of(head[:n]) for head in profile] for profile in profiles]
-    if all(None not in own for own in slopes):
-        rules = [slope_rule(np.array(own, float)) for own in slopes]
+    if all(None not in rule_slopes for rule_slopes in slopes):
+        rules = [slope_rule(np.array(rule_slopes, float)) for rule_slopes in slopes]
         if rules[0] != rules[1] and all(rules):
             yield "slopes", {"rule": (rules[0], rules[1])}
         return
@@ -268,9 +272,9 @@ def slope_rule(slopes: np.ndarray) -> str | None:
         whole *= 2
     rules = {"alibi": alibi_slopes(h)}
     for most in (8, 16, 4, 2, 1):
-        told = "as of a power of 2" if most == 8 else f"bias_max {most}"
+        words = "as of a power of 2" if most == 8 else f"bias_max {most}"
         rules |= {
-            f"2^(-{most} (h + 1) / {h}), {told}": 2.0 ** (-most * (index + 1) / h),
+            f"2^(-{most} (h + 1) / {h}), {words}": 2.0 ** (-most * (index + 1) / h),
             f"2^(-{most} h / {h}), from h = 0": 2.0 ** (-most * index / h),
             f"alibi with bias_max {most}": alibi_slopes(h) ** (most / 8),
             f"alibi's of {whole} heads, the first {h}": alibi_slopes(whole)[:h],
@@ -279,10 +283,10 @@ def slope_rule(slopes: np.ndarray) -> str | None:
     rules["alibi's in descending order of slopes"] = np.sort(alibi_slopes(h))[::-1]
     rules["alibi's in reverse order of heads"] = alibi_slopes(h)[::-1]
     rules["one slope for all heads"] = np.full(h, slopes[0])
-    for name, own in rules.items():
-        for sign, told in ((1, ""), (-1, ", with the other sign")):
-            if np.allclose(sign * slopes, own, rtol=SLOPE, atol=0):
-                return name + told
+    for name, rule_slopes in rules.items():
+        for sign, words in ((1, ""), (-1, ", with the other sign")):
+            if np.allclose(sign * slopes, rule_slopes, rtol=SLOPE, atol=0):
+                return name + words
     ratio = slopes / alibi_slopes(h)
     if np.allclose(ratio, ratio[0], rtol=SLOPE, atol=0):
         return f"alibi times {ratio[0]:.6g}"
@@ -301,9 +305,9 @@ def bucket_rule(profile: np.ndarray, n: int) -> dict[str, Any] | None:
             for farthest in (128, 64, 256, 512, 1024, 2048, 32, 100, 127, 20, 10_000):
                 if farthest <= buckets // (2 if causal else 4):
                     continue
-                own = t5_buckets(lags, buckets, farthest, causal)
-                seen = lags <= 0 if causal else np.full(len(lags), True)
-                if same_groups(own[seen], groups[seen]):
+                rule_slopes = t5_buckets(lags, buckets, farthest, causal)
+                visible = lags <= 0 if causal else np.full(len(lags), True)
+                if same_groups(rule_slopes[visible], groups[visible]):
                     sides = "causal" if causal else "both sides"
                     return {"buckets": buckets, "max_distance": farthest, "sides": sides}
     for clip in range(1, n - 1):

@@ -19,7 +19,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from pefourier.analysis.alignment import find_row_order, find_transformation
+from pefourier.analysis.axes_of_images import axes_in_table, compare_axes
 from pefourier.analysis.biases import HeadDifference, compare_biases, read_bias
+from pefourier.analysis.comparison_findings import difference_findings
 from pefourier.analysis.layer_schedules import (
     LayerDifference,
     compare_layers,
@@ -32,20 +34,15 @@ from pefourier.analysis.operators import (
     compare_rotations,
     has_operator,
     largest_output_difference,
+    output_order,
     pairs_of_code,
 )
 from pefourier.diagnosis.misreadings import (
-    SLIPS,
     Cause,
-    SlipReading,
-    chosen_changes,
-    describe_changes,
     find_misreading,
     geometric_rotation,
     has_settings,
     is_rotation,
-    meant_settings,
-    reading_with,
     settings_cause,
 )
 from pefourier.diagnosis.pairs import (
@@ -60,9 +57,8 @@ from pefourier.diagnosis.pairs import (
 from pefourier.encodings.encoding import Encoding, Finding, as_encoding
 from pefourier.encodings.findings import finding
 from pefourier.encodings.model_positions import axis_in
-from pefourier.encodings.sections import AXES, describe_axes
+from pefourier.encodings.sections import AXES
 from pefourier.errors import PefourierError
-from pefourier.files import read_toml
 from pefourier.geometry.tolerance import stored_tolerance
 from pefourier.result import Result
 
@@ -141,7 +137,7 @@ class Comparison(Result):
     @property
     def transform_names(self) -> str | None:
         """What leads from the first to the second, by name and, of one number, by that."""
-        told = (
+        names = (
             f"{key} {value:.7g}"
             if isinstance(value, int | float)
             else f"{key} {value}"
@@ -149,7 +145,7 @@ class Comparison(Result):
             else key
             for key, value in self.transform.items()
         )
-        return ", ".join(told) or None
+        return ", ".join(names) or None
 
     @property
     def lengths_apart(self) -> str | None:
@@ -228,17 +224,17 @@ def compare(
         first, second = (bare_of_prefix(enc) for enc in (first, second))
     pairs = read_pairs(first, second), read_pairs(second, first)
     long = None not in pairs and len(first) * first.dim > LARGE and tolerance is None
-    found = compare_numbers(first, second, MOST_ROWS if long else None)
-    found = replace(found, lengths=lengths, given_tolerance=tolerance)
-    if tolerance is not None and found.max_difference is not None:
-        if found.max_difference <= tolerance:
-            return judged(replace(found, verdict="the same"))
-    found = compare_in_pairs(first, second, pairs, found)
-    found = align_tables(first, second, found)
-    found = compare_models(first, second, found)
-    if tolerance is not None and found.verdict == "the same":
-        found = replace(found, verdict="different", unit="columns")
-    return judged(found)
+    result = compare_numbers(first, second, MOST_ROWS if long else None)
+    result = replace(result, lengths=lengths, given_tolerance=tolerance)
+    if tolerance is not None and result.max_difference is not None:
+        if result.max_difference <= tolerance:
+            return judged(replace(result, verdict="the same"))
+    result = compare_in_pairs(first, second, pairs, result)
+    result = align_tables(first, second, result)
+    result = compare_models(first, second, result)
+    if tolerance is not None and result.verdict == "the same":
+        result = replace(result, verdict="different", unit="columns")
+    return judged(result)
 
 
 def bare_of_prefix(enc: Encoding) -> Encoding:
@@ -277,24 +273,24 @@ def differing_in_size(
 
 def compare_numbers(first: Encoding, second: Encoding, most: int | None) -> Comparison:
     """Two tables number by number, as far as both go; of long ones of waves at most some rows."""
-    found = differing_in_size(first, second, "columns", (first.dim, second.dim))
+    result = differing_in_size(first, second, "columns", (first.dim, second.dim))
     if first.dim != second.dim:
-        return found
-    x = first.domain.x[: min(found.length, most or found.length)]
+        return result
+    x = first.domain.x[: min(result.length, most or result.length)]
     a, b = (np.asarray(enc.table(enc.domain.x[: len(x)]), dtype=float) for enc in (first, second))
     allowed, _ = stored_tolerance(a, b, first, second)
-    apart = np.abs(a - b)
-    beyond = apart > allowed
-    row, column = np.unravel_index(apart.argmax(), apart.shape)
+    residual = np.abs(a - b)
+    beyond = residual > allowed
+    row, column = np.unravel_index(residual.argmax(), residual.shape)
     return replace(
-        found,
+        result,
         verdict="different" if beyond.any() else "the same",
         differing=int(beyond.any(axis=0).sum()),
-        bitwise=not apart.any(),
+        bitwise=not residual.any(),
         tolerance=float(allowed.max()),
-        max_difference=float(apart.max()),
+        max_difference=float(residual.max()),
         first_difference=first_place(beyond),
-        largest_difference=(int(row), int(column)) if apart[row, column] else None,
+        largest_difference=(int(row), int(column)) if residual[row, column] else None,
     )
 
 
@@ -337,98 +333,74 @@ def compare_in_pairs(
     first: Encoding,
     second: Encoding,
     pairs: tuple[PairWaves | None, PairWaves | None],
-    found: Comparison,
+    result: Comparison,
 ) -> Comparison:
     """Rotations by what they do, and rotations and tables of waves pair by pair."""
     operator = compare_rotations(first, second)
     outputs: Mapping[str, Any] = {}
     if operator is not None:
-        found = replace(found, operator=operator, compared=(*found.compared, "rotations"))
+        result = replace(result, operator=operator, compared=(*result.compared, "rotations"))
         if first.operator is not None and second.operator is not None:
-            outputs = compare_outputs(first, second, found)
-            found = replace(found, **outputs)
+            outputs = compare_outputs(first, second, result)
+            result = replace(result, **outputs)
     known = operator.relation if operator else "unknown"
     if known in ("same", "permuted"):
         relation = {"same": "the same", "permuted": "permuted"}[known]
         formulas = first.origin == second.origin == "formula" and known == "same"
-        settled = found.transform or (formulas and first.dim == second.dim)  # by their numbers
-        found = found if settled else replace(found, verdict=relation)
+        settled = result.transform or (formulas and first.dim == second.dim)  # by their numbers
+        result = result if settled else replace(result, verdict=relation)
         if None in pairs or known == "permuted":
-            return found
+            return result
         moved = pairs[1].moved - pairs[0].moved
-        if moved and found.verdict == "the same":
-            return replace(found, verdict="equivalent", transform={"offset": int(moved)})
-        return compare_axes(found, *pairs)
+        if moved and result.verdict == "the same":
+            return replace(result, verdict="equivalent", transform={"offset": int(moved)})
+        return compare_axes(result, *pairs)
     if known == "different":
-        n = found.length
+        n = result.length
         start = operator.first_position or 0
-        found = replace(
-            found, verdict="different", differing=n - start, counted=n, unit="positions"
+        result = replace(
+            result, verdict="different", differing=n - start, counted=n, unit="positions"
         )
     if None in pairs or pairs[0] is None or pairs[1] is None:
-        return found
-    return judge_pairs(first, second, pairs, found)
+        return result
+    return judge_pairs(first, second, pairs, result)
 
 
-def compare_outputs(first: Encoding, second: Encoding, found: Comparison) -> dict[str, Any]:
+def compare_outputs(first: Encoding, second: Encoding, result: Comparison) -> dict[str, Any]:
     """What two functions return, where it differs though scores are the same."""
-    compared = (*found.compared, "outputs")
-    permuted = found.operator.relation == "permuted"  # and outputs with what goes in
-    apart = 0.0 if permuted else largest_output_difference(first, second)
-    if not apart:
+    compared = (*result.compared, "outputs")
+    permuted = result.operator.relation == "permuted"  # and outputs with what goes in
+    residual = 0.0 if permuted else largest_output_difference(first, second)
+    if not residual:
         return {"compared": compared}
-    told = finding("outputs-differ", apart=apart)
-    facts = {"compared": compared, "findings": (*found.findings, told), "bitwise": False}
-    if found.operator.relation == "same":  # but for their order, or where positions begin
-        facts |= {"verdict": "equivalent", "transform": {"outputs": "that differ"}}
-    return facts | {"max_difference": apart}
-
-
-def compare_axes(found: Comparison, first: PairWaves, second: PairWaves) -> Comparison:
-    """Rotations that turn text alike, and images by other axes."""
-    m = min(len(first.axis), len(second.axis))
-    if not m or first.axis == second.axis:
-        return found
-    differs = np.array([one != two for one, two in zip(first.axis, second.axis, strict=False)])
-    order = "".join((*AXES, "e"))
-    changes = {
-        "axes": tuple(
-            describe_axes(np.array([order.index(letter) for letter in pairs.axis]))
-            for pairs in (first, second)
-        )
-    }
-    renamed = len({*zip(first.axis, second.axis, strict=False)}) == len({*first.axis})
-    code = "axes" if renamed or differs.sum() == 1 else "sections"
-    return replace(
-        found,
-        verdict="different",
-        pairs=list_differences(first, second, differs),
-        cause=Cause("both", (code,), changes, {}),
-        differing=int(differs.sum()),
-        counted=len(first.axis),
-        unit="pairs",
-    )
+    order = output_order(first, second)
+    message = finding("outputs-differ", "other" if order is None else "order", residual=residual)
+    facts = {"compared": compared, "findings": (*result.findings, message), "bitwise": False}
+    if result.operator.relation == "same":
+        outputs = "that begin elsewhere" if order is None else list(order)
+        facts |= {"verdict": "equivalent", "transform": {"outputs": outputs}}
+    return facts | {"max_difference": residual}
 
 
 def judge_pairs(
     first: Encoding,
     second: Encoding,
     pairs: tuple[PairWaves, PairWaves],
-    found: Comparison,
+    result: Comparison,
 ) -> Comparison:
-    """What two sets of pairs say: which differ, by which slip, and what a table leaves open."""
+    """What two sets of pairs say: which differ, and by which slip."""
     one, two = pairs
-    if (images := axes_in_table(first, second, pairs, found)) is not None:
+    if (images := axes_in_table(first, second, pairs, result)) is not None:
         return images
-    differs = pairs_apart(*(replace(own, axis=()) for own in pairs))
+    differs = pairs_apart(*(replace(pair_waves, axis=()) for pair_waves in pairs))
     if not differs.any() and one.axis != two.axis and one.axis and two.axis:
-        return compare_axes(found, one, two)
-    compared = tuple(dict.fromkeys((*found.compared, "rotations", "factors")))
-    found = replace(found, compared=compared)
+        return compare_axes(result, one, two)
+    compared = tuple(dict.fromkeys((*result.compared, "rotations", "factors")))
+    result = replace(result, compared=compared)
     if differs.any():
         cause = cause_of(first, second, pairs)
         return replace(
-            found,
+            result,
             verdict="different",
             pairs=list_differences(one, two, differs),
             cause=cause,
@@ -436,30 +408,49 @@ def judge_pairs(
             counted=len(differs),
             unit="pairs",
         )
+    return judge_equal_pairs(first, second, pairs, result)
+
+
+def judge_equal_pairs(
+    first: Encoding,
+    second: Encoding,
+    pairs: tuple[PairWaves, PairWaves],
+    result: Comparison,
+) -> Comparison:
+    """Pairs that turn alike: their factor, where they begin, and what a table leaves open."""
+    one, two = pairs
     rotary = turns_vectors(first) or turns_vectors(second)
-    unsaid = replace(found, findings=(*found.findings, *(finding("pairing-unsaid"),) * rotary))
-    if found.verdict == "the same":  # to every number
-        return found if one.is_declared and two.is_declared else unsaid
+    unsaid = replace(result, findings=(*result.findings, *(finding("pairing-unsaid"),) * rotary))
+    if result.verdict == "the same":  # to every number
+        return result if one.is_declared and two.is_declared else unsaid
     ratio = two.factor / one.factor
     declared = one.is_declared and two.is_declared
-    if abs(ratio - 1) <= FACTOR and (declared or known_apart(found)):
+    if abs(ratio - 1) <= FACTOR and (declared or known_apart(result)):
         cause = settings_cause(first, second) if both_known(first, second) else None
-        return replace(found, cause=cause)  # their numbers say it, or their scores
+        return replace(result, cause=cause)  # their numbers say it, or their scores
     part = next((p.form.part for p in pairs if p.form and p.form.part != "both"), "both")
     if abs(ratio - 1) > max(FACTOR, one.eps, two.eps) and part not in ("sin", "angles"):
-        cause = Cause("both", ("mscale",), {"factor": (one.factor, two.factor)}, {})
-        rest = {"differing": 1, "counted": 1, "unit": "factors", "cause": cause}
-        scaled = {"verdict": "equivalent", "transform": {"scale": ratio}}
-        return replace(found, **(rest | {"verdict": "different"} if rotary else scaled))
+        return with_factor(result, (one.factor, two.factor), rotary)
     transform: dict[str, Any] = {}
     offset = two.offset - one.offset
     if offset:
         transform["offset"] = int(offset) if np.isfinite(offset) else "none in common"
     if part in ("cos", "sin"):
         transform["part"] = part
-    if not rotary and found.verdict == "different":
-        return found  # columns in another order: their numbers say it
+    if not rotary and result.verdict == "different":
+        return result  # columns in another order: their numbers say it
     return replace(unsaid, verdict="equivalent" if transform else "the same", transform=transform)
+
+
+def with_factor(result: Comparison, factors: tuple[float, float], rotary: bool) -> Comparison:
+    """Equal pairs with another factor before their waves, which is a scale where none turn."""
+    cause = Cause("both", ("mscale",), {"factor": factors}, {})
+    fields = {"differing": 1, "counted": 1, "unit": "factors", "cause": cause}
+    if rotary:
+        return replace(result, verdict="different", **fields)
+    return replace(
+        result, verdict="equivalent", transform={"scale": factors[1] / factors[0]}, **fields
+    )
 
 
 def turns_vectors(enc: Encoding) -> bool:
@@ -467,9 +458,9 @@ def turns_vectors(enc: Encoding) -> bool:
     return enc.act == "rotate" or enc.operator is not None
 
 
-def known_apart(found: Comparison) -> bool:
+def known_apart(result: Comparison) -> bool:
     """Whether two rotations do other things to queries and keys."""
-    return found.operator is not None and found.operator.relation == "different"
+    return result.operator is not None and result.operator.relation == "different"
 
 
 def both_known(first: Encoding, second: Encoding) -> bool:
@@ -481,8 +472,8 @@ def cause_of(first: Encoding, second: Encoding, pairs: tuple[PairWaves, PairWave
     """The one slip that makes one of two the other, or the settings in which both differ."""
     if both_known(first, second):
         return settings_cause(first, second)
-    for of, enc, own, other in (("a", first, *pairs), ("b", second, *pairs[::-1])):
-        meant = enc if own.is_declared else geometric_rotation(own)
+    for of, enc, pair_waves, other in (("a", first, *pairs), ("b", second, *pairs[::-1])):
+        meant = enc if pair_waves.is_declared else geometric_rotation(pair_waves)
         declared = meant and declared_pairs(meant)
         if declared is None:
             continue
@@ -492,85 +483,15 @@ def cause_of(first: Encoding, second: Encoding, pairs: tuple[PairWaves, PairWave
     return None
 
 
-def axes_in_table(
-    first: Encoding,
-    second: Encoding,
-    pairs: tuple[PairWaves, PairWaves],
-    found: Comparison,
-) -> Comparison | None:
-    """A table of an image's tokens beside a config whose pairs turn by frames, rows and columns."""
-    one, two = pairs
-    known, table = (one, two) if one.axis else (two, one)
-    if not known.axis or table.form is None or len(known.omega) != len(table.omega):
-        return None
-    if table.even is None or table.even.all():
-        return None  # text
-    axis, cause = assign_axes(known, table), None
-    for reading in readings_of(first, second, known) if axis is None else ():
-        axis = assign_axes(replace(known, omega=reading.omega), table)
-        if axis is not None:
-            cause = Cause("b" if known is two else "a", (reading.code,), reading.changes, {})
-            break
-    if axis is None:
-        return None
-    seen = replace(table, axis=axis, omega=known.omega, even=None)
-    ordered = (known, seen) if known is one else (seen, known)
-    named = compare_axes(found, *ordered)
-    note = (finding("pairing-unsaid"),)
-    if cause is not None:
-        m = len(known.omega)
-        sizes = {"differing": m, "counted": m, "unit": "pairs"}
-        return replace(found, verdict="different", cause=cause, **sizes)
-    if named is found:
-        return replace(found, verdict="the same", findings=(*found.findings, *note))
-    return named
-
-
-def readings_of(first: Encoding, second: Encoding, known: PairWaves) -> list[SlipReading]:
-    """The usual readings of a config whose pairs turn by several axes."""
-    meant = first if first.act == "rotate" else second
-    if not has_settings(meant):
-        return []
-    settings = meant_settings(meant)
-    changes = chosen_changes(meant, settings, known)
-    read = (reading_with(settings, len(meant), known, *change) for change in changes)
-    return [one for one in read if one is not None and len(one.omega) == len(known.omega)]
-
-
-def assign_axes(known: PairWaves, table: PairWaves) -> tuple[str, ...] | None:
-    """The axis of each pair of a table of tokens, by the whole numbers it turns by; None: text.
-
-    Slow pairs show three rows of ids: those of columns change most often, those of frames least.
-    """
-    rows = np.arange(min(table.length, 4096))
-    waves = table.waves(rows)
-    if np.isnan(waves).any():
-        return None
-    angles = np.angle(waves)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        ids = angles / known.omega
-    slow = np.flatnonzero((np.abs(ids - np.rint(ids)) < 0.02).all(axis=0) & (known.omega < 0.5))
-    columns = {tuple(np.rint(ids[:, k]).astype(int).tolist()) for k in slow}
-    walks = sorted(columns, key=lambda walk: np.count_nonzero(np.diff(walk)))
-    if len(walks) != 3:
-        return None
-    made = np.exp(1j * np.multiply.outer(np.array(walks), known.omega))  # (3, n, m)
-    residual = np.abs(made - waves / table.factor).max(axis=1)
-    best = residual.argmin(axis=0)
-    if residual.min(axis=0).max() > 1e-3:
-        return None
-    return tuple(AXES[i] for i in best)
-
-
-def align_tables(first: Encoding, second: Encoding, found: Comparison) -> Comparison:
+def align_tables(first: Encoding, second: Encoding, result: Comparison) -> Comparison:
     """Tables that differ as they stand, and follow from one another by an order or a scale."""
     rotary = [has_operator(enc) for enc in (first, second)]
-    if found.verdict != "different" or first.dim != second.dim or all(rotary):
-        return found
-    if found.unit == "factors" or "bias" in (first.act, second.act):
-        return found
+    if result.verdict != "different" or first.dim != second.dim or all(rotary):
+        return result
+    if result.unit == "factors" or "bias" in (first.act, second.act):
+        return result
     a, b = (
-        np.asarray(enc.table(enc.domain.x[: found.length]), dtype=float) for enc in (first, second)
+        np.asarray(enc.table(enc.domain.x[: result.length]), dtype=float) for enc in (first, second)
     )
     allowed, eps = stored_tolerance(a, b, first, second)
     transform, difference = find_transformation(a, b, allowed, eps)
@@ -578,23 +499,23 @@ def align_tables(first: Encoding, second: Encoding, found: Comparison) -> Compar
     if transform is None:
         transform, difference = find_row_order(a, b, allowed)
     if transform is None or (on_grid and "offset" in transform):
-        return found
+        return result
     geometry = transform.pop("rotation", False)
     if geometry:
         fitted = [fit_pair_waves(x, e.eps) for x, e in ((a, first), (b, second))]
-        apart = None not in fitted and frequencies_apart(*fitted)
-        rest = {"verdict": "same geometry", "pairs": (), "cause": None}
-        settled = replace(found, transform=transform, max_difference=difference, **rest)
-        return found if apart else settled
-    if found.pairs and "rotate" in (first.act, second.act) and transform.keys() <= {"scale"}:
-        return found
+        residual = None not in fitted and frequencies_apart(*fitted)
+        fields = {"verdict": "same geometry", "pairs": (), "cause": None}
+        settled = replace(result, transform=transform, max_difference=difference, **fields)
+        return result if residual else settled
+    if result.pairs and "rotate" in (first.act, second.act) and transform.keys() <= {"scale"}:
+        return result
     verdict = "different" if "rows" in transform else "equivalent"
     if (turns_vectors(first) or turns_vectors(second)) and "scale" in transform:
         verdict = "different"
-    rest: dict[str, Any] = {"transform": transform, "verdict": verdict}
+    fields: dict[str, Any] = {"transform": transform, "verdict": verdict}
     if verdict == "equivalent":
-        rest |= {"max_difference": difference, "pairs": (), "cause": None}
-    return replace(found, **rest)
+        fields |= {"max_difference": difference, "pairs": (), "cause": None}
+    return replace(result, **fields)
 
 
 def compare_as_biases(first: Encoding, second: Encoding) -> Comparison | None:
@@ -606,16 +527,16 @@ def compare_as_biases(first: Encoding, second: Encoding) -> Comparison | None:
     pair = list(zip((first, second), (one, two), strict=True))
     sizes = tuple(len(rows.numbers) if rows else enc.dim for enc, rows in pair)
     lengths = tuple(rows.numbers.shape[2] if rows else len(enc) for enc, rows in pair)
-    found = differing_in_size(first, second, "heads", sizes)
-    found = replace(found, lengths=lengths, length=min(lengths))
+    result = differing_in_size(first, second, "heads", sizes)
+    result = replace(result, lengths=lengths, length=min(lengths))
     if one is None or two is None or sizes[0] != sizes[1]:
-        return judged(found)
+        return judged(result)
     biases = compare_biases(one, two)
     notes = (finding("constant-for-each-query"),) * biases.constant
     notes += (finding("keys-behind"),) * biases.one_sided
     return judged(
         replace(
-            found,
+            result,
             verdict="different" if biases.heads else "the same",
             differing=len(biases.heads),
             bitwise=biases.max_difference == 0 and not biases.constant,
@@ -623,13 +544,15 @@ def compare_as_biases(first: Encoding, second: Encoding) -> Comparison | None:
             max_difference=biases.max_difference,
             first_difference=biases.first_difference,
             heads=biases.heads,
-            cause=next((Cause("both", (code,), own, {}) for code, own in biases.causes), None),
+            cause=next(
+                (Cause("both", (code,), changes, {}) for code, changes in biases.causes), None
+            ),
             findings=notes,
         )
     )
 
 
-def compare_models(first: Encoding, second: Encoding, found: Comparison) -> Comparison:
+def compare_models(first: Encoding, second: Encoding, result: Comparison) -> Comparison:
     """The layers, windows and factors of two models, and the keys of theirs that nobody reads."""
     models = [has_layers(enc) for enc in (first, second)]
     keys = [
@@ -638,48 +561,52 @@ def compare_models(first: Encoding, second: Encoding, found: Comparison) -> Comp
         if model
         for key in unread_keys(enc)
     ]
-    found = replace(found, unread=tuple(dict.fromkeys(keys)))
+    result = replace(result, unread=tuple(dict.fromkeys(keys)))
     if not all(models):
-        return found
+        return result
     layers = tuple(compare_layers(first, second))
-    compared = dict.fromkeys((*found.compared, "layers", "windows", "factors"))
-    found = replace(found, layers=layers, compared=tuple(compared))
-    if layers and found.verdict in ("the same", "permuted", "equivalent"):
+    compared = dict.fromkeys((*result.compared, "layers", "windows", "factors"))
+    result = replace(result, layers=layers, compared=tuple(compared))
+    if layers and result.verdict in ("the same", "permuted", "equivalent"):
         index = sorted({i for one in layers for i in one.index})
         total = sum(len(run.index) for run in model_runs(first))
         cause = Cause("both", tuple(dict.fromkeys(one.what for one in layers)), {}, {})
-        found = replace(
-            found,
+        result = replace(
+            result,
             verdict="different",
             differing=len(index) or len(layers),
             counted=max(total, *(i + 1 for i in index), len(layers)),
             unit="layers",
-            cause=found.cause or cause,
+            cause=result.cause or cause,
         )
-    return found
+    return result
 
 
-def judged(found: Comparison) -> Comparison:
+def judged(result: Comparison) -> Comparison:
     """A comparison with its verdict settled and what is to be said of it."""
-    if found.verdict == "different" and found.cause is None:
-        found = replace(found, cause=parameters_cause(*found.about))
-    verdict = found.verdict
-    acts = {enc.act for enc in found.about if enc.origin == "formula" or enc.act != "add"}
-    if verdict in ("the same", "equivalent") and (len(acts) > 1 or found.unread):
+    if result.verdict == "different" and result.cause is None:
+        result = replace(result, cause=parameters_cause(*result.about))
+    verdict = result.verdict
+    acts = {enc.act for enc in result.about if enc.origin == "formula" or enc.act != "add"}
+    if verdict in ("the same", "equivalent") and (len(acts) > 1 or result.unread):
         verdict = "used differently"
     notes: list[Finding] = []
-    if verdict == "permuted" and is_converted(found):
+    if verdict == "permuted" and is_converted(result):
         verdict = "the same"
         notes.append(finding("rows-as-converted"))
-    if verdict == "the same" and found.bitwise and all(enc.origin == "file" for enc in found.about):
+    if (
+        verdict == "the same"
+        and result.bitwise
+        and all(enc.origin == "file" for enc in result.about)
+    ):
         notes.append(finding("numbers-unchanged"))
-    found = replace(found, verdict=verdict, same=verdict == "the same")
-    if found.same:
-        found = replace(found, differing=0)
-    if found.same and found.first_difference:  # the same angles in other columns
+    result = replace(result, verdict=verdict, same=verdict == "the same")
+    if result.same:
+        result = replace(result, differing=0)
+    if result.same and result.first_difference:  # the same angles in other columns
         places = dict.fromkeys(("max_difference", "first_difference", "largest_difference"))
-        found = replace(found, **places)
-    return replace(found, findings=(*difference_findings(found), *found.findings, *notes))
+        result = replace(result, **places)
+    return replace(result, findings=(*difference_findings(result), *result.findings, *notes))
 
 
 def parameters_cause(first: Encoding, second: Encoding) -> Cause | None:
@@ -694,94 +621,12 @@ def parameters_cause(first: Encoding, second: Encoding) -> Cause | None:
     return Cause("both", ("parameters",), changes, {}) if changes else None
 
 
-def is_converted(found: Comparison) -> bool:
+def is_converted(result: Comparison) -> bool:
     """Whether rows differ from a config's as llama.cpp's converter has put those of weights.
 
     A GGUF file of an architecture that turns neighbours holds weights in that order.
     """
-    paths = [str(enc.params.get("path", "")) for enc in found.about]
+    paths = [str(enc.params.get("path", "")) for enc in result.about]
     ggufs = [path.lower().endswith(".gguf") for path in paths]
     names = ("neighbours-to-halves", "halves-to-neighbours")  # of a file that is first, second
-    return all(paths) and sum(ggufs) == 1 and found.operator.name == names[ggufs[1]]
-
-
-def difference_findings(found: Comparison) -> list[Finding]:
-    """What differs, worst first, then the slip that explains it and what it costs."""
-    told = []
-    if found.unread:
-        told.append(finding("comparison-unread", keys="; ".join(found.unread)))
-    if found.verdict in ("the same", "equivalent", "same geometry", "permuted"):
-        return told + lengths_of(found)
-    told += list(map(layer_finding, found.layers))
-    if any(turns_otherwise(pair) for pair in found.pairs):
-        told.append(pairs_finding(found))
-    elif found.heads:
-        ratios = ratios_told([head.ratio for head in found.heads if head.ratio is not None])
-        index = ", ".join(str(head.index) for head in found.heads[:SHOWN])
-        worst = found.max_difference
-        told.append(finding("heads-differ", index=index, ratios=ratios, worst=worst))
-    elif found.dimensions[0] != found.dimensions[1] and found.unit in ("columns", "heads"):
-        first, second = found.dimensions
-        told.append(finding("sizes-differ", first=first, second=second, unit=found.unit))
-    elif found.first_place and found.unit in ("columns", "pairs") and not found.transform:
-        told.append(finding("numbers-differ", place=found.first_place, worst=found.max_difference))
-    if "rows" in found.transform:
-        told.append(finding("rows-reordered", rows=found.transform["rows"]))
-    if found.cause and not found.layers:
-        told.append(cause_finding(found))
-    faults = {f.message: f for enc in found.about for f in enc.findings if f.severity == "error"}
-    return [*faults.values(), *told, *lengths_of(found)]
-
-
-def lengths_of(found: Comparison) -> list[Finding]:
-    """That one of two is longer than what was compared."""
-    one, two = found.lengths
-    facts = {"first": one, "second": two, "common": found.length}
-    return [] if one == two else [finding("lengths-differ", **facts)]
-
-
-def layer_finding(layers: LayerDifference) -> Finding:
-    """Layers that differ in one way."""
-    facts = {name: getattr(layers, name) for name in ("places", "what", "first", "second")}
-    return finding("layers-differ", **facts)
-
-
-def pairs_finding(found: Comparison) -> Finding:
-    """Which pairs differ, from the first to the last, and by what ratio."""
-    index = [pair.index for pair in found.pairs]
-    ratios = [pair.ratio for pair in found.pairs if pair.ratio is not None]
-    which = f"pair {index[0]}" if len(index) == 1 else f"pairs {index[0]} to {index[-1]}"
-    axes = [pair.axis for pair in found.pairs if pair.axis and "/" in pair.axis]
-    if axes and all(abs(ratio - 1) < 1e-6 for ratio in ratios):
-        return finding("pairs-differ", "axes", places=which, axes=axes[0])
-    return finding("pairs-differ", "frequencies", places=which, ratios=ratios_told(ratios))
-
-
-def turns_otherwise(pair: PairDifference) -> bool:
-    """Whether a pair that differs does so at all positions, and not by single numbers."""
-    one_axis = pair.axis is None or "/" not in pair.axis
-    return not (one_axis and (pair.ratio is None or abs(pair.ratio - 1) < 1e-6))
-
-
-def ratios_told(ratios: list[float]) -> str:
-    """The ratio of the second to the first, or the least and the largest.
-
-    >>> ratios_told([0.5, 0.5]), ratios_told([0.125, 0.9]), ratios_told([])
-    ('0.5', '0.125 to 0.9', 'none')
-    """
-    if not ratios:
-        return "none"
-    low, high = (f"{value:.6g}" for value in (min(ratios), max(ratios)))
-    return low if low == high else f"{low} to {high}"
-
-
-def cause_finding(found: Comparison) -> Finding:
-    """The slip that explains a difference."""
-    cause = found.cause
-    slips = read_toml(SLIPS)
-    what = " and ".join(slips[code]["message"] for code in cause.misreadings if code in slips)
-    changes = describe_changes(cause.changes)
-    if cause.of == "b":
-        changes = describe_changes({key: pair[::-1] for key, pair in cause.changes.items()})
-    changes = f" ({changes})" if changes else ""
-    return finding("misread", cause.of, what=what, changes=changes)
+    return all(paths) and sum(ggufs) == 1 and result.operator.name == names[ggufs[1]]

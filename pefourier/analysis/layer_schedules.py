@@ -68,35 +68,35 @@ def model_runs(enc: Encoding) -> list[LayerRun]:
 def compare_layers(first: Encoding, second: Encoding) -> list[LayerDifference]:
     """What differs between the layers of two models, layer by layer."""
     runs = [model_runs(enc) for enc in (first, second)]
-    laid = [runs_by_layer(own) for own in runs]
-    found: dict[tuple[Field, str, str], list[int]] = {}
+    laid = [runs_by_layer(model) for model in runs]
+    differences: dict[tuple[Field, str, str], list[int]] = {}
     if not all(laid):
         for what, one, two in unnumbered(*runs):
-            found.setdefault((what, one, two), [])
+            differences.setdefault((what, one, two), [])
         laid = [{}, {}]
-    count = [len(own) for own in laid]
+    count = [len(layers) for layers in laid]
     if count[0] != count[1]:
         beyond = range(min(count), max(count))
-        found[("layers", f"{count[0]} layers", f"{count[1]} layers")] = [*beyond]
+        differences[("layers", f"{count[0]} layers", f"{count[1]} layers")] = [*beyond]
     gguf = [source_of(enc.spec) == "gguf" for enc in (first, second)]
     turns = [rotation_reader(enc) for enc in (first, second)]
     for i in sorted(laid[0].keys() & laid[1].keys()):
         one, two = laid[0][i], laid[1][i]
         if one.kind != two.kind:
-            found.setdefault(("layers", one.kind, two.kind), []).append(i)
+            differences.setdefault(("layers", one.kind, two.kind), []).append(i)
         elif one.kind == "rotary" and not same_rotation(turns[0](one.part), turns[1](two.part)):
             parts = [run.part or "all layers'" for run in (one, two)]
-            found.setdefault(("rotations", *parts), []).append(i)
+            differences.setdefault(("rotations", *parts), []).append(i)
         silent = any(g and run.window is None for g, run in zip(gguf, (one, two), strict=True))
         if one.window != two.window and not silent:
             sizes = [
                 "all positions" if run.window is None else str(run.window) for run in (one, two)
             ]
-            found.setdefault(("windows", *sizes), []).append(i)
+            differences.setdefault(("windows", *sizes), []).append(i)
     factors = [float(enc.params.get("softmax_factor", 1.0)) for enc in (first, second)]
     if abs(factors[0] - factors[1]) > 1e-6 * max(factors) and not any(gguf):
-        found[("factors", *(f"logits times {x:.6g}" for x in factors))] = []
-    return [LayerDifference(tuple(index), *key) for key, index in found.items()]
+        differences[("factors", *(f"logits times {x:.6g}" for x in factors))] = []
+    return [LayerDifference(tuple(index), *key) for key, index in differences.items()]
 
 
 def runs_by_layer(runs: list[LayerRun]) -> dict[int, LayerRun]:
@@ -107,12 +107,12 @@ def runs_by_layer(runs: list[LayerRun]) -> dict[int, LayerRun]:
 def unnumbered(one: list[LayerRun], two: list[LayerRun]) -> Iterator[tuple[Field, str, str]]:
     """What differs between layers whose numbers are not known: their kinds and windows."""
     for what, name in (("layers", "kind"), ("windows", "window")):
-        told = [
+        names = [
             sorted({str(getattr(run, name) or "all positions") for run in runs})
             for runs in (one, two)
         ]
-        if told[0] != told[1]:
-            yield what, *(", ".join(values) for values in told)
+        if names[0] != names[1]:
+            yield what, *(", ".join(values) for values in names)
 
 
 def rotation_reader(enc: Encoding):

@@ -300,6 +300,17 @@ def largest_output_difference(one: Encoding, two: Encoding) -> float:
     return apart if apart > allowed else 0.0
 
 
+def output_order(one: Encoding, two: Encoding) -> tuple[int, ...] | None:
+    """Which output of one rotation each of another's is, at all first positions; None: none is."""
+    last = min(len(one), len(two)) - 1
+    a, b = (operator_at(enc, sampled_positions(last, FIRST))[0] for enc in (one, two))
+    tolerance = tolerances(one, two, np.array([last]), max(one.eps, two.eps)).max()
+    apart = np.array([np.abs(a - b[:, j, None]).max(axis=(0, 2)) for j in range(b.shape[1])])
+    order = apart.argmin(axis=1)
+    found = apart.min(axis=1).max() <= tolerance and len({*order.tolist()}) == len(order)
+    return tuple(order.tolist()) if found else None
+
+
 def pairs_of_code(enc: Encoding, meant: Encoding) -> PairWaves | None:
     """The pairs of code that turns vectors, in the order in which a known rotation has its own."""
     d, length = head_size(enc), len(enc)

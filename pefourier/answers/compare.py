@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pefourier.answers import telling
 from pefourier.answers.encode import MOST_ROWS, draw_table
 from pefourier.answers.frame import Answer, framed, identity_of, record_of_fields, text_of
 from pefourier.answers.plot import USUAL, WIDTH, Look, make_panels
@@ -56,6 +55,4 @@ def compare(answers: Sequence[Answer], look: Look = USUAL) -> Figure:
     return figure
 
 
-TOLD: telling.Telling = replace(
-    framed("compare", figure=compare), words=compare_text, record=compare_record
-)
+TOLD = replace(framed("compare", figure=compare), words=compare_text, record=compare_record)

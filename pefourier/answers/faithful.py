@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 from pefourier.answers import frame
@@ -12,22 +10,6 @@ from pefourier.answers.faithful_figures import faithful
 from pefourier.answers.frame import framed
 from pefourier.encodings.encoding import Encoding
 from pefourier.encodings.specs import source_of
-from pefourier.writing.page import Page
-
-
-def faithful_page(asked: Sequence[frame.Answer | frame.Refusal]) -> Page:
-    """The answer of `pefourier check-faithful`; of several SPECs also what speaks for which."""
-    page = TOLD.page(asked)
-    answers = [one for one in asked if isinstance(one, frame.Answer)]
-    if len(answers) < 2:  # the room of choices stays closed
-        return page
-    from pefourier.answers.choice import choose, with_command
-
-    def conclude_all() -> str:
-        chosen = choose(answers)
-        return page.conclusion() + (with_command(chosen, "  ") if chosen else "")
-
-    return replace(page, conclusion=conclude_all, together=partial(choose, answers))
 
 
 def model_of(enc: Encoding) -> dict[str, Any]:

@@ -20,7 +20,6 @@ from pefourier.writing.text import capital, paragraph
 
 REGISTRY = Path(__file__).with_suffix(".toml")
 SCHEMA = REGISTRY.with_name("answers.schema.json")
-SENTENCES = REGISTRY.with_name("sentences.toml")
 WORDS = Path(__file__).parents[1] / "words.toml"
 FINDINGS = Path(__file__).parents[1] / "encodings/findings.toml"
 SAID = ("severity", "message")  # of a finding where it is met, not where it is explained
@@ -34,7 +33,7 @@ relations       kernel, first_rise, distance_preservation
 context         bands, unseen, bound, idle
 compare         equivalent, permutation, cause
 usage           never_turn, effective_pairs
-train           f1, p_holm, detectable
+train           f1, p_holm, needed
 
 """
 
@@ -76,19 +75,12 @@ def read_terms() -> list[Term]:
 
 def verdict_terms(spellings: set[str]) -> Iterable[Term]:
     """Verdicts in capitals, as conclusions open with them; "…" stands for what is filled in."""
-    words, sentences = (
-        tomllib.loads(path.read_text(encoding="utf-8")) for path in (WORDS, SENTENCES)
-    )
-    for command, verdicts in [*sentences.items(), *words.items()]:
-        for verdict, words in verdicts.items() if command != "parts" else ():
-            name, _, variant = verdict.partition(" | ")
+    for command, verdicts in tomllib.loads(WORDS.read_text(encoding="utf-8")).items():
+        for name, entry in verdicts.items():
             if spelling(name) not in spellings:
-                text = words if isinstance(words, str) else words["meaning"]
-                text = " ".join(re.sub(r"\{[^}]*\}", "…", text).split())
-                source = f"{command} ({variant})" if variant else command
-                yield Term(
-                    name.upper(), "conclusions", f"A verdict of {source}: {text.rstrip('.')}."
-                )
+                meaning = " ".join(re.sub(r"\{[^}]*\}", "…", entry["meaning"]).split())
+                meaning = f"A verdict of {command}: {meaning.rstrip('.')}."
+                yield Term(name.upper(), "conclusions", meaning)
 
 
 def encoding_terms(records: Sequence[dict[str, Any]]) -> Iterable[Term]:

@@ -13,13 +13,7 @@ CURVES = ("training loss", "score on validation", "loss on validation")
 MARKERS = "o^sDv"  # one for every so many curves of all colours
 
 
-ROWS = ("rows of a test window; line: those of training", "accuracy")
-EXACT = ("length of the problem; line: trained", "exact match")
-
-
-def score_by_length(
-    summary: Any, look: plot.Look = plot.USUAL, labels: tuple[str, str] = ROWS
-) -> plot.Figure:
+def score_by_length(summary: Any, look: plot.Look = plot.USUAL) -> plot.Figure:
     """Accuracy against the length of what is tested, a line with its 95 % interval an encoding."""
     shown = [one for one in summary.datasets if one.lengths]
     figure, axes = plot.make_panels(len(shown), 1, (plot.WIDTH, 0.6 + 2.6 * len(shown)), look)
@@ -38,24 +32,19 @@ def score_by_length(
         panel.set_xscale("log", base=2)
         panel.set_xticks(lengths, [str(n) for n in lengths])
         panel.minorticks_off()
-        panel.set(xlabel=labels[0], ylabel=labels[1])
+        panel.set(xlabel="rows of a test window; line: those of training", ylabel="accuracy")
         panel.set_title(plot.brief(one.dataset, 40), loc="right", fontsize=9)
         plot.name_coinciding(panel)
         panel.legend(loc="center left", bbox_to_anchor=(1.0, 0.5))
     return figure
 
 
-def exact_by_length(summary: Any, look: plot.Look = plot.USUAL) -> plot.Figure:
-    """Exact matches of causal models against the length of problems."""
-    return score_by_length(summary, look, EXACT)
-
-
 def learning_curves(
     runs: Sequence[tuple[Mapping[str, Any], np.ndarray]], look: plot.Look = plot.USUAL
 ) -> plot.Figure:
-    """Means over runs of training loss, and of score and loss on validation, epoch by epoch.
+    """Means over runs of training loss, and of score and loss on validation, look by look.
 
-    A run that is done keeps its last values. `runs` are rows, each with its curve (epochs, 3).
+    A run that is done keeps its last values. `runs` are rows, each with its curve (looks, 3).
     """
     datasets = list(dict.fromkeys(row["dataset"] for row, _ in runs))
     size = (plot.WIDTH, 0.8 + 2.0 * len(datasets))
@@ -69,7 +58,7 @@ def learning_curves(
                 (line,) = panel.plot(np.arange(longest) + 1, values, linewidth=1)
                 line.set(label=plot.brief(encoding, 28), alpha=1.0 if number < plot.MANY else 0.6)
         for panel, caption in zip(panels, CURVES, strict=True):
-            panel.set(xlabel="epoch", ylabel=caption)
+            panel.set(xlabel="look at validation", ylabel=caption)
         panels[0].set_title(plot.brief(dataset, 40), loc="left", fontsize=9)
     handles, labels = axes[0, 0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=3)
@@ -86,30 +75,58 @@ def to_length(curve: np.ndarray, epochs: int) -> np.ndarray:
 
 
 def comparison(summary, look: plot.Look = plot.USUAL) -> plot.Figure:
-    """Every run's F1 as a point, means with their intervals, one panel per dataset."""
+    """Every run's F1 with means, and beside it paired differences; a row of panels a dataset."""
     panels = len(summary.datasets)
     most = max(len(one.scores) for one in summary.datasets)
+    columns = 2 if any(one.differences for one in summary.datasets) else 1
     size = (plot.WIDTH, 0.8 + panels * (0.5 + 0.28 * most))
-    figure, axes = plot.make_panels(panels, 1, size, look)
-    for panel, one in zip(axes[:, 0], summary.datasets, strict=True):
-        for row, (encoding, scores) in enumerate(one.scores.items()):
-            own = (one.dataset, encoding)
-            f1 = [run["f1"] for run in summary.runs if (run["dataset"], run["encoding"]) == own]
-            spread = np.linspace(-0.1, 0.35, len(f1)) if len(f1) > 1 else np.zeros(1)
-            panel.plot(f1, row + spread, "o", color="0.6", markersize=2.5, linestyle="none")
-            mean, above = scores["f1"], row - 0.3  # where it hides no point
-            panel.plot([mean.low, mean.high], [above, above], color="C0", linestyle="-")
-            panel.plot(mean.mean, above, "D", color="C0", markersize=4)
-        panel.set_yticks(range(len(one.scores)), [plot.brief(name, 28) for name in one.scores])
-        panel.set_ylim(len(one.scores) - 0.4, -0.6)
-        panel.margins(x=0.08)
+    figure, axes = plot.make_panels(panels, columns, size, look)
+    for row, one in zip(axes, summary.datasets, strict=True):
+        draw_scores(row[0], one, summary.runs)
+        if columns == 2:
+            draw_differences(row[1], one)
         leaky = ", leaky split" if one.leaky else ""
         title = f"{plot.brief(one.dataset, 40)}, {one.inputs}{leaky}"
-        panel.set_title(title, loc="right", fontsize=9)  # a long one has room at its left
-        ends = " or ".join(dict.fromkeys(map(one.interval, one.scores))).replace("%", "% interval")
-        told = f"F1 of each (seed, fold); diamond: mean with {ends}"
-        panel.set_xlabel(told)
+        row[-1].set_title(title, loc="right", fontsize=9)  # a long one has room at its left
     return figure
+
+
+def draw_scores(panel: Any, one: Any, runs: Sequence[Mapping[str, Any]]) -> None:
+    """F1 of every run of a dataset as a point, means with their intervals."""
+    for row, (encoding, scores) in enumerate(one.scores.items()):
+        key = (one.dataset, encoding)
+        f1 = [run["f1"] for run in runs if (run["dataset"], run["encoding"]) == key]
+        spread = np.linspace(-0.1, 0.35, len(f1)) if len(f1) > 1 else np.zeros(1)
+        panel.plot(f1, row + spread, "o", color="0.6", markersize=2.5, linestyle="none")
+        mean, above = scores["f1"], row - 0.3  # where it hides no point
+        panel.plot([mean.low, mean.high], [above, above], color="C0", linestyle="-")
+        panel.plot(mean.mean, above, "D", color="C0", markersize=4)
+    panel.set_yticks(range(len(one.scores)), [plot.brief(name, 28) for name in one.scores])
+    panel.set_ylim(len(one.scores) - 0.4, -0.6)
+    panel.margins(x=0.08)
+    ends = " or ".join(dict.fromkeys(map(one.interval, one.scores))).replace("%", "% interval")
+    panel.set_xlabel(f"F1 of each (seed, fold); diamond: mean with {ends}")
+
+
+def draw_differences(panel: Any, one: Any) -> None:
+    """Differences from the reference with their intervals; hollow and grey without a verdict."""
+    panel.axvline(0, color="0.7", linewidth=0.8, linestyle="-")
+    for row, encoding in enumerate(one.scores):
+        difference = one.differences.get(encoding)
+        if difference is None:
+            continue
+        verdict = one.verdicts[encoding]
+        is_judged = verdict in ("better", "worse", "not shown")
+        color, face = ("C0", "C0") if is_judged else ("0.6", "none")
+        ends = [difference.low, difference.high]
+        panel.plot(ends, [row, row], color=color, linestyle="-")
+        panel.plot(difference.mean, row, "D", color=color, markerfacecolor=face, markersize=4)
+    names = [one.verdicts.get(encoding, "") for encoding in one.scores]
+    panel.yaxis.tick_right()
+    panel.set_yticks(range(len(one.scores)), names)
+    panel.set_ylim(len(one.scores) - 0.4, -0.6)
+    over = next((difference.over for difference in one.differences.values()), "runs")
+    panel.set_xlabel(f"difference in F1 with 95 % interval over {over}")
 
 
 def critical_difference(summary, look: plot.Look = plot.USUAL) -> plot.Figure:

@@ -165,7 +165,7 @@ def check_faithful(
     spare_threads(options.names)
     from pefourier import questions
     from pefourier.analysis.faithful import shortfalls
-    from pefourier.answers.faithful import TOLD, faithful_page
+    from pefourier.answers.faithful import TOLD
 
     baseline = stored_answers(required.baseline, "check-faithful")
 
@@ -177,7 +177,7 @@ def check_faithful(
     figure.draw(TOLD.figure, results.answers)
     options.note_without_effect([a.encoding for a in results.answers])
     limits = {"rung": required.require, "dtype": required.require_dtype, "strict": required.strict}
-    page, lacking = faithful_page(results.per_spec), partial(shortfalls, **limits)
+    page, lacking = TOLD.page(results.per_spec), partial(shortfalls, **limits)
     page = hold_against(page, results, lacking, baseline, required.strict)
     print_and_exit(page, results, output, options.quiet)
 

@@ -30,7 +30,7 @@ from pefourier.writing.escapes import printable
 COMPLETION = "_PEFOURIER_COMPLETE"  # set by the shell when it wants completions
 ALSO = {"compare": ("diff",), "report": ("analyze", "analyse", "visualize"), "list": ("ls",)}
 OF_ENCODINGS = ("d", "length", "grid", "prefix", "rho", "seed", "times")  # options of a page
-CLASSIFIED, CAUSAL = "results.jsonl", "results.json"  # what training leaves in a folder
+RESULTS = "results.jsonl"  # what training leaves in a folder
 Interpolation = Literal["bicubic", "bilinear", "antialias", "fourier"]
 
 
@@ -209,12 +209,6 @@ def report_folder(
     folder: str, out: str, title: str, sections: Any = None, per_spec: Sequence[Any] = ()
 ) -> Any:
     """Write the page about a folder of training, and what was asked about SPECs; the answer."""
-    if is_file_of(folder, CAUSAL):
-        from pefourier.pages.causal import causal_folder_page
-
-        text, page = causal_folder_page(folder, out, title)
-        write_text(out, text)
-        return page
     from pefourier.pages.training import folder_document, folder_page, read_train_folder
 
     training = read_train_folder(folder)
@@ -224,7 +218,7 @@ def report_folder(
 
 def is_train_folder(path: str) -> bool:
     """Whether training has left its results in a folder."""
-    return path != "-" and any(is_file_of(path, name) for name in (CLASSIFIED, CAUSAL))
+    return path != "-" and is_file_of(path, RESULTS)
 
 
 def is_file_of(folder: str, name: str) -> bool:
@@ -238,9 +232,8 @@ def refuse_beside_folder(
     folders: Sequence[str], specs: Sequence[str], options: Mapping[str, Any]
 ) -> None:
     """Refuse what says nothing about a train folder."""
-    if len(folders) > 1 or (specs and is_file_of(folders[0], CAUSAL)):
-        rule = "one folder" if len(folders) > 1 else "a folder of --causal alone"
-        raise PefourierError(f"report takes {rule}; got {' and '.join([*folders, *specs])}")
+    if len(folders) > 1:
+        raise PefourierError(f"report takes one folder; got {' and '.join([*folders, *specs])}")
     names = [f"--{name}" for name, value in options.items() if value is not None and not specs]
     if names:
         raise PefourierError(
@@ -348,8 +341,8 @@ def train(
 
     Trains the paper's transformer with each encoding on the same data, batches and seeds, and says
     which differences the data support. It classifies windows or whole series, and neither forecasts
-    nor regresses. Without options it takes minutes, which are foretold. For the same statistics of
-    scores that you have see 'pefourier explain own scores'.
+    nor regresses. Without options it takes under two minutes. For the same statistics of scores
+    that you have see 'pefourier explain own scores'.
 
     \b
     Example: pefourier train --dataset smd --data data -e none -e sinusoidal -e dft --out runs
@@ -363,12 +356,7 @@ def train(
 
         output.print(plan_page(plan_training(chosen, tell)))
         return
-    if chosen.causal:
-        from pefourier.train.causal import causal_page, run_causal
-
-        output.print(causal_page(run_causal(chosen, tell)))
-        return
-    from pefourier.train.asked import check_options
+    from pefourier.train.request import check_options
 
     check_options(chosen)  # before torch is loaded, which takes seconds
     from pefourier.train.report import summary_page

@@ -8,7 +8,7 @@ import typer
 from pefourier.cli.options import spec_names
 from pefourier.errors import unknown
 from pefourier.train.data import PUBLISHED, SYNTHETIC
-from pefourier.train.options import GROUPS, SETTINGS, Options, flag_of, told_of_option
+from pefourier.train.options import GROUPS, SETTINGS, Options, flag_of, help_of
 
 IN_STEPS = {"epochs": "steps", "patience": "patience_steps"}  # the same in another unit
 
@@ -47,7 +47,7 @@ COMPLETIONS = {"encoding": spec_names, "dataset": dataset_names}
 
 def annotation(field: Field) -> Any:
     """A field's type and help, as typer reads them; flags stand without their opposite."""
-    kind, facts = field.type, told_of_option(field.name)
+    kind, facts = field.type, help_of(field.name)
     facts["autocompletion"] = COMPLETIONS.get(field.name)
     facts["rich_help_panel"] = next(g for g, names in GROUPS.items() if field.name in names)
     flags = facts.pop("flags", [flag_of(field.name)] if kind is bool else [])

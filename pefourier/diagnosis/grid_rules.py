@@ -35,6 +35,7 @@ SHIFTS = (1, -1, 2, -2, 3, -3, 4, -4, 5, -5)
 SHORT = 4  # points of an axis whose side may be near 1 by chance
 SAME = 1e-9  # of the largest number: codes that differ by less are one, computed twice
 USUAL = {"divisor": "d", "offset": 0, "scale": 1.0, "first": "cos", "step": 1.0}  # unsaid of rope
+ALIKE = 0.5  # cosine of neighbours on a grid, and by how much it is above that on another
 ORTHOGONAL = 1e-6  # inner products of neighbours that are as good as none
 
 
@@ -173,6 +174,30 @@ def order_of_rows(facts: GridFacts) -> Iterator[Finding]:
         yield finding("prefix-shift", sign="-" if shift > 0 else "+", by=abs(shift))
 
 
+def neighbours_of_another_grid(facts: GridFacts) -> Iterator[Finding]:
+    """Codes whose neighbours are alike on another grid of as many points, and not on theirs."""
+    n, sides = len(facts.table), facts.sides
+    if len(sides) != 2 or 1 in sides or facts.table.size > SEARCHED:
+        return
+    if facts.columns is not None or any(order_of_rows(facts)):
+        return
+    grids = [(height, n // height) for height in range(2, n // 2 + 1) if n % height == 0]
+    cosine = {grid: neighbour_cosine(facts.table, grid) for grid in grids}
+    best = max(cosine, key=cosine.__getitem__)
+    if cosine[best] >= ALIKE and cosine[best] - cosine[sides] >= ALIKE:
+        values = {"cosine": cosine[best], "present": cosine[sides]}
+        yield finding("neighbours-elsewhere", grid=size_of(best), sides=size_of(sides), **values)
+
+
+def neighbour_cosine(table: np.ndarray, sides: tuple[int, int]) -> float:
+    """Mean cosine of neighbours, without the mean code, along the axis where it is smaller."""
+    codes = np.asarray(table, dtype=float) - np.mean(table, axis=0, dtype=float)
+    norms = np.linalg.norm(codes, axis=1, keepdims=True)
+    unit = (codes / np.where(norms > 0, norms, 1.0)).reshape(*sides, -1)
+    down, right = (unit[1:] * unit[:-1]).sum(axis=-1), (unit[:, 1:] * unit[:, :-1]).sum(axis=-1)
+    return float(min(down.mean(), right.mean()))
+
+
 def axes_without_effect(facts: GridFacts) -> Iterator[Finding]:
     """Axes along which no code changes, and parts that are told twice."""
     if facts.columns is None:
@@ -289,6 +314,7 @@ def rows_that_repeat(facts: GridFacts) -> Iterator[Finding]:
 
 GRID_RULES = (
     order_of_rows,
+    neighbours_of_another_grid,
     axes_without_effect,
     flat_codes,
     ends_that_meet,

@@ -261,6 +261,6 @@ def fit_one_wave(rows: np.ndarray, eps: float) -> tuple[str, dict] | None:
     grid = geometric_grid(*fitted) or scaled_grid(*fitted)
     if grid is None:
         return None
-    times = {"layout": waves.form.layout} if waves.form.copies == 2 else {"times": 1}
+    times = {"layout": waves.form.copies} if waves.form.copies else {"times": 1}
     size = usual_scale(waves.factor, rows.shape[1], 2 * eps)
     return "rope", {"rho": grid["rho"], **times, "part": waves.form.part, "scale": size} | grid

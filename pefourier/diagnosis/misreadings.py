@@ -39,6 +39,7 @@ SLIPS = Path(__file__).with_suffix(".toml")
 HEADS = (32, 64, 80, 96, 128, 160, 192, 256)
 FARTHEST = 2**17  # rows by whose fitted phases readings are ruled out
 SEARCHED = 2**17  # positions in which the cost of a slip is looked for
+SHOWN = 0.1  # radians that a pair turns over a table whose cosines show it
 SIMILAR = 1e-6  # relative, to which fitted ratios of frequencies are one
 SHORT, LONG = range(1, 5), range(5, 9)  # digits that a number found between others is rounded to
 DIGITS = range(1, 9)
@@ -320,7 +321,8 @@ def fitted_changes(
     settings: Mapping[str, Any], length: int, other: PairWaves, digits: range
 ) -> Iterator[SlipReading]:
     """One number of the settings, found where the mean logarithm of frequencies is the other's."""
-    turning = other.omega > 0
+    cosines = other.form is not None and other.form.part == "cos"  # which do not show slow pairs
+    turning = other.omega * other.length > (SHOWN if cosines else 0)
     if not turning.any() or (other.omega > 1 + SIMILAR).any():
         return
     wanted = np.log(other.omega[turning]).mean()

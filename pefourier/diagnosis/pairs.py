@@ -189,6 +189,11 @@ def copies_of(rows: np.ndarray) -> Layout | None:
     return next((k for k in layouts if np.array_equal(*split_pairs(rows, k))), None)
 
 
+def has_copies(rows: np.ndarray, layout: Layout) -> bool:
+    """Whether both columns of each pair hold the same."""
+    return np.array_equal(*split_pairs(rows, layout))
+
+
 def first_wave(one: np.ndarray, two: np.ndarray) -> Literal["cos", "sin"]:
     """Which waves come first, by the first row: that of slow pairs is near phase 0.
 

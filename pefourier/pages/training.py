@@ -8,6 +8,7 @@ config.json, and both are checked before they are believed. The page is made fro
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +29,8 @@ from pefourier.pages.document import (
 )
 from pefourier.pages.encodings import page_written, report_page
 from pefourier.train.options import BESIDE, Options, flag_of, seeds_of
-from pefourier.train.report import summary_page
-from pefourier.train.store import Row, Store, option_of, read_configuration
+from pefourier.train.report import all_words, summary_page
+from pefourier.train.store import Store, option_of, read_configuration
 from pefourier.train.summary import Summary, common_runs, summarize_runs
 from pefourier.train.traces import read_curves
 from pefourier.writing.escapes import printable
@@ -37,7 +38,7 @@ from pefourier.writing.page import Page
 from pefourier.writing.text import parts_of_words
 
 RULES = ("choice", "size")  # of training, in words
-ELSEWHERE = {"data", "out", "resume", "device"}  # options that a command on a machine repeats
+ELSEWHERE = {"data", "out", "plot", "resume", "device"}  # options that are the machine's
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,7 @@ def read_train_folder(path: str) -> TrainFolder:
         raise PefourierError(f"{shown(path)} has no finished run; go on training with --resume")
     check_common_runs(path, rows)
     for row in rows:
-        classes = len(config["windows"].get(row["dataset"], ()))
+        classes = len(config.get("windows", {}).get(row["dataset"], ()))
         if len(row["confusion"]) != classes:
             raise PefourierError(
                 f"{shown(path)}: the confusion of a run of {shown(row['dataset'])} is not of the "
@@ -74,7 +75,7 @@ def common_settings(config: Mapping[str, Any]) -> dict[str, Any]:
     return {name: config[name] for name in (*names, *RULES) if name in config}
 
 
-def was_asked(row: Row, config: Mapping[str, Any]) -> bool:
+def was_asked(row: Mapping[str, Any], config: Mapping[str, Any]) -> bool:
     """Whether a run is one of those that the folder was asked for last.
 
     >>> config = {"dataset": ["order"], "encoding": ["dft"], "seeds": 2, "match_rms": [0.5]}
@@ -91,7 +92,7 @@ def was_asked(row: Row, config: Mapping[str, Any]) -> bool:
     return is_seed and (is_named or scaled)
 
 
-def check_common_runs(path: str, rows: Sequence[Row]) -> None:
+def check_common_runs(path: str, rows: Sequence[Mapping[str, Any]]) -> None:
     """Refuse runs that cannot be compared: every encoding needs one that all others have."""
     for dataset in {row["dataset"] for row in rows}:
         if not common_runs([row for row in rows if row["dataset"] == dataset])[0]:
@@ -108,9 +109,9 @@ def folder_document(
 ) -> str:
     """The page about a folder, and about encodings that were asked about, too."""
     summary = folder.summary
-    answer = summary_page(summary)
-    names = [cell for p in parts_of_words(answer.words) if not isinstance(p, str) for cell in p[0]]
-    scores = [*markup_of_words(answer.words), explanations(names, ("train",))]
+    answer, told = summary_page(summary), partial(all_words, summary)
+    names = [cell for p in parts_of_words(told) if not isinstance(p, str) for cell in p[0]]
+    scores = [*markup_of_words(told), explanations(names, ("train",))]
     sections = [
         Chapter("Conclusions", markup_of_words(answer.conclusion)),
         Chapter("Every run, and means", score_pictures(summary)),
@@ -140,9 +141,9 @@ def score_pictures(summary: Summary) -> list[Markup]:
 
 
 def curves_pictures(folder: TrainFolder) -> list[Markup]:
-    """How runs learned, epoch by epoch, where that is stored."""
+    """How runs learned, look by look, where that is stored."""
     curves = read_curves(Path(folder.path), folder.summary.runs)
-    caption = f"Means over the {len(curves)} runs that stored them: loss and score, epoch by epoch."
+    caption = f"Means over the {len(curves)} runs that stored them: loss and score, look by look."
     return [figure(training_figures.learning_curves, curves, caption)] if curves else []
 
 
@@ -151,7 +152,7 @@ def settings_part(folder: TrainFolder) -> list[Markup | None]:
     settings = common_settings(folder.config)
     settings.pop("data", None)  # where data lie is not stored; the sums of its numbers are
     rows = [("setting", "value"), *((name, str(value)) for name, value in settings.items())]
-    trained = [("program", "version"), *folder.config["versions"].items()]
+    trained = [("program", "version"), *folder.config.get("versions", {}).items()]
     return [
         command(command_line(folder.config, folder.path)),
         command(shlex.join(["pefourier", "report", folder.path])),

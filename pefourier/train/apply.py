@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import numpy as np
 import torch
 
-from pefourier.train.attention import codes_by_act
+from pefourier.train.attention import stack_codes
 from pefourier.train.injection import Injection
 from pefourier.train.model import OrderFree, Transformer
 
@@ -26,7 +26,7 @@ def apply_classifier(
     Rows from `lengths` (n,) on are padding, whatever they hold.
     """
     p = {name: torch.as_tensor(one, dtype=torch.float32)[None] for name, one in parameters.items()}
-    injected = {} if injection is None else codes_by_act([injection], CPU, torch.float32)
+    injected = {} if injection is None else stack_codes([injection], CPU, torch.float32)
     x = np.asarray(x, np.float32)
     if lengths is not None:
         x = np.where((np.arange(x.shape[1]) < lengths[:, None])[..., None], x, 0)

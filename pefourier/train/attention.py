@@ -1,8 +1,10 @@
-"""How attention receives codes: added to its input, turning, as a bias, or as vectors of keys.
+"""One path through attention: scores = q·k / √c + bias, with q and k turned, and codes added.
 
-In a stack, members stand in the order of `ACTS`, each act is one slice of the members, and only
-that slice pays for it. Keys that are `hidden`, a mask that broadcasts to (m, B, H, T, T), get no
-attention: those of padding, and later ones where a model is causal.
+Every member of a stack takes it, whatever it injects: codes that are not its own add nothing, turn
+by nothing and bias nothing. What no member has is left out. Keys that are `hidden`, those of
+padding, get no attention.
+
+Shapes: M members, B windows, T tokens, H heads of c dimensions; a bias is (M, 1 or B, H, T, T).
 """
 
 from collections.abc import Sequence
@@ -21,16 +23,15 @@ FEW_TOKENS = 32  # up to which attention is written out on a processor
 
 
 @dataclass(frozen=True, eq=False)
-class MemberCodes:
-    """Codes of a stack's members of one act, padded to the largest number of distinct codes."""
+class StackCodes:
+    """Codes of one act for all members of a stack, padded to the largest number of them."""
 
-    members: slice  # of those of the stack
-    codes: Tensor  # (m, U, k)
-    index: Tensor  # (m, places)
+    codes: Tensor  # (M, U, k)
+    index: Tensor  # (M, places)
     trained: bool  # some of them
     learn: Tensor  # which are, to be broadcast to `start`, bool
-    start: Tensor  # of training: the codes, or (m, axes, k / 2) frequencies of rotations
-    places: Tensor | None = None  # (m, U, axes) of rotations
+    start: Tensor  # of training: the codes, or (M, axes, k / 2) frequencies of rotations
+    places: Tensor | None = None  # (M, U, axes) of rotations
 
     def table(self, trained: Tensor | None) -> Tensor:
         """Codes of all places, those under training from `trained`, which began as `start`."""
@@ -38,46 +39,49 @@ class MemberCodes:
         if trained is not None and self.places is not None:
             change = torch.where(self.learn, trained - self.start, 0.0)
             # no matrix product: on a GPU its angles would be of bfloat16
-            angle = (self.places[..., None] * change[:, None]).sum(dim=2)  # (m, U, k / 2)
+            angle = (self.places[..., None] * change[:, None]).sum(dim=2)  # (M, U, k / 2)
             codes = turn(codes, angle.cos(), angle.sin())
         elif trained is not None:
             codes = torch.where(self.learn, trained, codes)
         at = self.index[:, :, None].expand(-1, -1, codes.shape[2])
-        return codes.gather(1, at)  # (m, places, k)
+        return codes.gather(1, at)  # (M, places, k)
 
 
-def codes_by_act(
+def stack_codes(
     injections: Sequence[Injection], device: torch.device, dtype: torch.dtype
-) -> dict[str, MemberCodes]:
-    """The codes of each act; members must stand in the order of `ACTS`."""
-    acts = [one.act for one in injections]
-    assert acts == sorted(acts, key=ACTS.index), "members stand in the order of ACTS"
-    found = {}
-    for act in dict.fromkeys(acts):
-        own = [one for one in injections if one.act == act]
-        codes = start = as_tensor([one.codes for one in own], device, dtype)
-        learn, places = [np.full((1, 1), one.learn) for one in own], None
-        if any(one.places is not None for one in own):
-            none = np.zeros((0, 0))  # of a rotation that says no frequencies
-            waves = [none if one.frequencies is None else one.frequencies for one in own]
-            learn = [one.learn & (wave != 0) for one, wave in zip(own, waves, strict=True)]
-            start = as_tensor(waves, device, dtype)
-            places = as_tensor(
-                [none if one.places is None else one.places for one in own], device, dtype
-            )
-        found[act] = MemberCodes(
-            members=slice(acts.index(act), acts.index(act) + len(own)),
-            codes=codes,
-            index=torch.as_tensor(np.stack([one.index for one in own])).to(device),
-            trained=any(one.learn for one in own),
-            learn=as_tensor(learn, device, torch.bool),
-            start=start,
-            places=places,
-        )
-    return found
+) -> dict[str, StackCodes]:
+    """The codes of each act that some member has; the others' do nothing."""
+    acts = [act for act in ACTS if any(one.act == act and one.has_codes for one in injections)]
+    return {act: codes_of_act(act, injections, device, dtype) for act in acts}
 
 
-def padded(arrays: Sequence[np.ndarray]) -> np.ndarray:
+def codes_of_act(
+    act: str, injections: Sequence[Injection], device: torch.device, dtype: torch.dtype
+) -> StackCodes:
+    """The codes of an act for all members."""
+    first = next(one for one in injections if one.act == act)
+    nothing = first.without_effect()
+    members = [one if one.act == act else nothing for one in injections]
+    codes = start = as_tensor([one.codes for one in members], device, dtype)
+    learn, places = [np.full((1, 1), one.learn) for one in members], None
+    if any(one.places is not None for one in members):
+        none = np.zeros((0, 0))  # of a rotation that says no frequencies
+        waves = [none if one.frequencies is None else one.frequencies for one in members]
+        learn = [one.learn & (wave != 0) for one, wave in zip(members, waves, strict=True)]
+        start = as_tensor(waves, device, dtype)
+        held = [none if one.places is None else one.places for one in members]
+        places = as_tensor(held, device, dtype)
+    return StackCodes(
+        codes=codes,
+        index=torch.as_tensor(np.stack([one.index for one in members])).to(device),
+        trained=any(one.learn for one in members),
+        learn=as_tensor(learn, device, torch.bool),
+        start=start,
+        places=places,
+    )
+
+
+def pad_to_one_shape(arrays: Sequence[np.ndarray]) -> np.ndarray:
     """Arrays of several sizes as one, filled up with zeros at their ends."""
     most = np.max([one.shape for one in arrays], axis=0)
     return np.stack([np.pad(one, [(0, n) for n in most - one.shape]) for one in arrays])
@@ -85,7 +89,7 @@ def padded(arrays: Sequence[np.ndarray]) -> np.ndarray:
 
 def as_tensor(arrays: Sequence[np.ndarray], device: torch.device, dtype: torch.dtype) -> Tensor:
     """Arrays of all members as one tensor, filled up with zeros."""
-    return torch.as_tensor(padded(arrays)).to(device=device, dtype=dtype)
+    return torch.as_tensor(pad_to_one_shape(arrays)).to(device=device, dtype=dtype)
 
 
 def most_windows(heads: int, tokens: int, size: int) -> int:
@@ -102,18 +106,34 @@ def most_windows(heads: int, tokens: int, size: int) -> int:
     return max(1, min(2**16 - 1, 2**31 // padded))
 
 
-def heads_first(x: Tensor) -> Tensor:
-    """(m, B, T, H, c) as (m B, H, T, c), what scaled_dot_product_attention takes."""
-    return x.flatten(0, 1).transpose(1, 2)
+def turn_by_positions(q: Tensor, k: Tensor, table: Tensor) -> tuple[Tensor, Tensor]:
+    """Queries and keys (M, B, T, H, c) turned by their position (Su et al., 2021).
+
+    A code's length relative to that of position 0 decays in xpos; keys have its inverse.
+    """
+    cosine, sine = table.chunk(2, dim=2)  # (M, T, pairs)
+    square = cosine**2 + sine**2
+    inverse = square[:, :1] / square
+    cosine, sine, inverse = (x[:, None, :, None] for x in (cosine, sine, inverse))
+    return turn(q, cosine, sine), turn(k, cosine * inverse, sine * inverse)
 
 
-def heads_last(x: Tensor, m: int) -> Tensor:
-    """(m B, H, T, c) as (m, B, T, H c), what the rest of the classifier takes."""
-    return x.transpose(1, 2).flatten(2).unflatten(0, (m, -1))
+def bias_of_pairs(table: Tensor, length: int) -> Tensor:
+    """A number for each pair of positions and head, (M, 1, H, T, T), from codes (M, T T, H)."""
+    return table.unflatten(1, (length, length)).permute(0, 3, 1, 2)[:, None]
+
+
+def bias_of_lag_keys(q: Tensor, table: Tensor) -> Tensor:
+    """Scores (M, B, H, T, T) of a vector of the lag added to each key (Shaw et al., 2018)."""
+    length, size = q.shape[2], q.shape[4]
+    by_lag = torch.einsum("mbthc,mlc->mbhtl", q, table.to(q.dtype))  # l: lag + T - 1
+    at = torch.arange(length, device=q.device)
+    lag = (at - at[:, None] + length - 1).expand(*by_lag.shape[:3], length, length)
+    return by_lag.gather(4, lag) * size**-0.5
 
 
 class WrittenAttention(torch.autograd.Function):
-    """Attention written out on a processor, of (N, T, c) each; a bias (n, T, T) is of every n-th.
+    """Attention written out on a processor, of (M, B, H, T, c) each.
 
     The fused kernel is made for long rows; of 25 tokens a training step of 16 members takes 1.2
     times as long with it, which has no gradient for biases either. Weights are kept for the way
@@ -124,105 +144,55 @@ class WrittenAttention(torch.autograd.Function):
     def forward(
         ctx: Any, q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, hidden: Tensor | None
     ) -> Tensor:
-        scores = torch.bmm(q, k.transpose(1, 2)).mul_(q.shape[2] ** -0.5)
+        rows = [x.flatten(0, 2) for x in (q, k, v)]  # (M B H, T, c)
+        scores = torch.bmm(rows[0], rows[1].transpose(1, 2)).mul_(q.shape[4] ** -0.5)
         if bias is not None:
-            scores.view(-1, *bias.shape).add_(bias)
+            scores.view(*q.shape[:3], *scores.shape[1:]).add_(bias)
         if hidden is not None:
-            scores.view(hidden.shape).masked_fill_(hidden, -torch.inf)
+            scores.view(*q.shape[:3], *scores.shape[1:]).masked_fill_(hidden, -torch.inf)
         weights = torch.softmax(scores, dim=2)
-        ctx.save_for_backward(q, k, v, weights)
-        ctx.biases = 0 if bias is None else len(bias)
-        return torch.bmm(weights, v)
+        ctx.save_for_backward(*rows, weights)
+        ctx.windows = None if bias is None else bias.shape[1]
+        ctx.shapes = q.shape, v.shape
+        return torch.bmm(weights, rows[2]).view(v.shape)
 
     @staticmethod
     @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         q, k, v, weights = ctx.saved_tensors
-        to_weights = torch.bmm(g, v.transpose(1, 2))
+        grad = grad.reshape(v.shape)
+        to_weights = torch.bmm(grad, v.transpose(1, 2))
         to_scores = torch.ops.aten._softmax_backward_data(to_weights, weights, 2, q.dtype)
-        to_bias = (
-            to_scores.unflatten(0, (-1, ctx.biases)).sum(0) if ctx.needs_input_grad[3] else None
-        )
+        to_bias = None
+        if ctx.needs_input_grad[3]:
+            to_bias = to_scores.view(*ctx.shapes[0][:3], *to_scores.shape[1:])
+            to_bias = to_bias.sum(1, keepdim=True) if ctx.windows == 1 else to_bias.clone()
         to_scores.mul_(q.shape[2] ** -0.5)
-        rows = torch.bmm(to_scores, k), torch.bmm(to_scores.transpose(1, 2), q)
-        return *rows, torch.bmm(weights.transpose(1, 2), g), to_bias, None
+        of_queries, of_values = ctx.shapes
+        to_q = torch.bmm(to_scores, k).view(of_queries)
+        to_k = torch.bmm(to_scores.transpose(1, 2), q).view(of_queries)
+        to_v = torch.bmm(weights.transpose(1, 2), grad).view(of_values)
+        return to_q, to_k, to_v, to_bias, None
 
 
-def attend_few(q: Tensor, k: Tensor, v: Tensor, hidden: Tensor | None) -> Tensor:
-    """Attention of few tokens (m, B, T, H, c) on a processor."""
+def attend(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, hidden: Tensor | None) -> Tensor:
+    """Attention (M, B, T, H c) of queries, keys and values (M, B, T, H, c)."""
     m, batch, length, heads, _ = q.shape
-    if hidden is not None:
-        hidden = hidden.expand(m, batch, heads, length, length)
-    parts = (x.transpose(2, 3).flatten(0, 2) for x in (q, k, v))  # (m B H, T, c)
-    mixed = WrittenAttention.apply(*parts, None, hidden)
-    return mixed.unflatten(0, (m, batch, heads)).transpose(2, 3).flatten(3)
-
-
-def attend(q: Tensor, k: Tensor, v: Tensor, table: Tensor, hidden: Tensor | None = None) -> Tensor:
-    """Attention that knows of position only what its input (m, B, T, H, c) holds."""
-    if q.device.type == "cpu" and q.shape[2] <= FEW_TOKENS:
-        return attend_few(q, k, v, hidden)
-    seen = None if hidden is None else ~hidden.flatten(0, 1)
-    mixed = F.scaled_dot_product_attention(*map(heads_first, (q, k, v)), attn_mask=seen)
-    return heads_last(mixed, len(q))
-
-
-def attend_by_rotation(
-    q: Tensor, k: Tensor, v: Tensor, table: Tensor, hidden: Tensor | None = None
-) -> Tensor:
-    """Attention with queries and keys turned by their position (Su et al., 2021).
-
-    A code's length relative to that of position 0 decays in xpos; keys have its inverse.
-    """
-    cosine, sine = table.chunk(2, dim=2)  # (m, T, pairs)
-    square = cosine**2 + sine**2
-    inverse = square[:, :1] / square
-    cosine, sine, inverse = (x[:, None, :, None] for x in (cosine, sine, inverse))
-    q, k = turn(q, cosine, sine), turn(k, cosine * inverse, sine * inverse)
-    return attend(q, k, v, table, hidden)
-
-
-def attend_with_bias(
-    q: Tensor, k: Tensor, v: Tensor, table: Tensor, hidden: Tensor | None = None
-) -> Tensor:
-    """Attention with a number for each pair of positions and head added to the logits."""
-    m, length, heads = len(q), q.shape[2], q.shape[3]
-    bias = table.unflatten(1, (length, length)).permute(0, 3, 1, 2).flatten(0, 1)  # (m H, T, T)
-    q, k, v = (x.permute(1, 0, 3, 2, 4).flatten(1, 2) for x in (q, k, v))  # (B, m H, T, c)
-    bias = bias.to(q.dtype)
+    q, k, v = (x.transpose(2, 3) for x in (q, k, v))  # (M, B, H, T, c)
     if q.device.type == "cpu" and length <= FEW_TOKENS:
-        if hidden is not None:
-            hidden = hidden.transpose(0, 1).expand(len(q), m, heads, length, length)
-        rows = WrittenAttention.apply(*(x.flatten(0, 1) for x in (q, k, v)), bias, hidden)
-        out = rows.unflatten(0, q.shape[:2])
-    else:
-        bias = bias[None]
-        if hidden is not None:
-            of_members = bias.unflatten(1, (m, heads))  # (1, m, H, T, T)
-            bias = of_members.masked_fill(hidden.transpose(0, 1), -torch.inf).flatten(1, 2)
-        out = F.scaled_dot_product_attention(q, k, v, attn_mask=bias)
-    return out.unflatten(1, (m, heads)).permute(1, 0, 3, 2, 4).flatten(3)
-
-
-def attend_with_lag_keys(
-    q: Tensor, k: Tensor, v: Tensor, table: Tensor, hidden: Tensor | None = None
-) -> Tensor:
-    """Attention with a vector of the lag added to each key (Shaw et al., 2018, Eq. 3)."""
-    m, batch, length, heads, size = q.shape
-    by_lag = torch.einsum("mbthc,mlc->mbhtl", q, table.to(q.dtype))  # l: lag + T - 1
-    at = torch.arange(length, device=q.device)
-    lag = (at - at[:, None] + length - 1).expand(m, batch, heads, length, length)
-    bias = by_lag.gather(4, lag) * size**-0.5
-    if hidden is not None:
+        bias = None if bias is None else bias.to(q.dtype)
+        rows = WrittenAttention.apply(q, k, v, bias, hidden)
+        return rows.transpose(2, 3).flatten(3)
+    if bias is not None and hidden is not None:
         bias = bias.masked_fill(hidden, -torch.inf)
-    bias = bias.flatten(0, 1)  # (m B, H, T, T)
-    q, k, v = map(heads_first, (q, k, v))
-    return heads_last(F.scaled_dot_product_attention(q, k, v, attn_mask=bias.to(q.dtype)), m)
-
-
-ATTEND = {
-    "add": attend,
-    "rotate": attend_by_rotation,
-    "bias": attend_with_bias,
-    "key": attend_with_lag_keys,
-}
+    if bias is not None and bias.shape[1] == 1:  # once for all windows: heads of all members
+        rows = (x.transpose(0, 1).flatten(1, 2) for x in (q, k, v))  # (B, M H, T, c)
+        mask = bias.transpose(0, 1).flatten(1, 2).to(q.dtype)
+        mixed = F.scaled_dot_product_attention(*rows, attn_mask=mask)
+        return mixed.unflatten(1, (m, heads)).permute(1, 0, 3, 2, 4).flatten(3)
+    mask = None if bias is None else bias.flatten(0, 1).to(q.dtype)
+    if mask is None and hidden is not None:
+        mask = ~hidden.flatten(0, 1)
+    rows = (x.flatten(0, 1) for x in (q, k, v))  # (M B, H, T, c)
+    mixed = F.scaled_dot_product_attention(*rows, attn_mask=mask)
+    return mixed.unflatten(0, (m, batch)).transpose(2, 3).flatten(3)

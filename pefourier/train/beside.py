@@ -54,22 +54,14 @@ def check_method(name: str, task: Task) -> None:
         )
 
 
-def fit_method(
-    name: str, task: Task, fold: int, refit: bool = False
-) -> tuple[np.ndarray, np.ndarray, float]:
-    """Logits (n, K) of validation and test windows of a fold, and the seconds they took.
-
-    With `refit` those of the test are of a method that learned from validation windows, too.
-    """
+def fit_method(name: str, task: Task, fold: int) -> tuple[np.ndarray, np.ndarray, float]:
+    """Logits (n, K) of validation and test windows of a fold, and the seconds they took."""
     began = time.perf_counter()
     parts = task.folds[fold]
     windows = task.rows[task.starts[:, None] + np.arange(task.length)]  # (W, L, C)
     made = SEEN[name](windows, task.lengths)
     train, labels = made[parts.train], task.labels[parts.train]
     found = METHODS[name](train, labels, [made[parts.valid], made[parts.test]])
-    if refit:
-        every = np.concatenate([parts.train, parts.valid])
-        found[1:] = METHODS[name](made[every], task.labels[every], [made[parts.test]])
     valid, test = (as_logits(one) for one in found)
     return valid, test, time.perf_counter() - began
 

@@ -13,11 +13,10 @@ import numpy as np
 import torch
 
 from pefourier.encodings.specs import source_of
-from pefourier.train.asked import parse_arm
 from pefourier.train.data.split import Task
-from pefourier.train.grid import ResolvedTask
 from pefourier.train.options import Options
-from pefourier.train.schema import NOT_NUMBERS
+from pefourier.train.stacks import ResolvedTask
+from pefourier.train.store import NOT_NUMBERS
 from pefourier.version import __version__
 
 RULES = {  # that numbers depend on, where an earlier version had others
@@ -28,17 +27,15 @@ RULES = {  # that numbers depend on, where an earlier version had others
 }
 # what a comparison is of, and what its numbers don't depend on
 APART = {"dataset", "encoding", "seeds", "folds", "split", "positive", "window", "stride"}
-APART |= {"match_rms", "device", "columns", "missing", *NOT_NUMBERS - {"spread", "find"}}
+APART |= {"match_rms", "device", "columns", "missing", *NOT_NUMBERS}
 
 
 def describe_comparison(
     options: Options, resolved: Sequence[ResolvedTask], device: torch.device
 ) -> dict[str, Any]:
-    """Everything that the numbers depend on, except stacks."""
+    """Everything that the numbers depend on, except the size of stacks."""
     tasks = [one.task for one in resolved]
     kept = {k: v for k, v in asdict(options).items() if k not in NOT_NUMBERS}
-    kept["dataset"] = [task.name for task in tasks]
-    kept["encoding"] = [parse_arm(spec).name for spec in options.encoding]
     versions = {"pefourier": __version__, "torch": torch.__version__, "numpy": np.__version__}
     versions["python"] = platform.python_version()
     known = {
@@ -46,6 +43,7 @@ def describe_comparison(
         "splits": dict(split for task in tasks for split in splits_of(task, options.resamples)),
         "data": {task.name: fingerprint(task.rows) for task in tasks},
         "tables": fingerprint_tables(resolved),
+        "dropped": {task.name: [asdict(one) for one in task.dropped] for task in tasks},
     }
     return {**kept, **known, **RULES, "device": str(device), "versions": versions}
 

@@ -52,6 +52,18 @@ class Injection:
         """Whether another seed may give other codes."""
         return "seed" in self.params
 
+    @property
+    def has_codes(self) -> bool:
+        """Whether it injects anything: the encoding none adds zeros."""
+        return self.learn or bool(self.codes.any())
+
+    def without_effect(self) -> "Injection":
+        """One of the same act and size that does nothing: adds 0, or turns by no angle."""
+        codes = np.zeros((1, self.codes.shape[1]))
+        if self.act == "rotate":
+            codes[:, : codes.shape[1] // 2] = 1.0
+        return Injection(self.act, codes, np.zeros_like(self.index), learn=False)
+
     def as_rows(self, table: np.ndarray) -> np.ndarray:
         """Codes of all places as the encoding's own table: a row a position, or a lag."""
         if self.act != "bias":

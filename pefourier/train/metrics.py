@@ -9,8 +9,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-UNASKED = -1  # the target of a token of which nothing is asked
-
 
 @dataclass(frozen=True)
 class Scores:
@@ -90,24 +88,6 @@ def cross_entropy(logits: np.ndarray, labels: np.ndarray, weights: np.ndarray) -
     top = logits.max(axis=1, keepdims=True)
     total = np.log(np.exp(logits - top).sum(axis=1)) + top[:, 0]
     return float((weights[labels] * (total - logits[np.arange(len(labels)), labels])).mean())
-
-
-def share_exact(logits: np.ndarray, targets: np.ndarray) -> float:
-    """Share of rows of logits (n, T, V) that are right wherever targets (n, T) ask.
-
-    >>> share_exact(np.eye(3)[None, :2], np.array([[UNASKED, 1]])), share_exact(
-    ...     np.eye(3)[None, :2], np.array([[1, 1]])
-    ... )
-    (1.0, 0.0)
-    """
-    right = (logits.argmax(axis=2) == targets) | (targets == UNASKED)
-    return float(right.all(axis=1).mean())
-
-
-def token_entropy(logits: np.ndarray, targets: np.ndarray) -> float:
-    """Mean cross entropy of logits (n, T, V) of the tokens that targets (n, T) ask for."""
-    asked = targets != UNASKED
-    return cross_entropy(logits[asked], targets[asked], np.ones(logits.shape[2]))
 
 
 def mean_precision(logits: np.ndarray, labels: np.ndarray, macro: bool = False) -> float:

@@ -5,13 +5,16 @@ Conventions
 M members, B windows a batch, L rows and C channels a window, T tokens of `patch` rows, d
 dimensions, H heads of c = d / H, K classes. Every parameter has the member first: (M, …). Layers
 are those of ``torch.nn.TransformerEncoderLayer`` (norm after each sum, ReLU) without biases on
-queries, keys and values; logits are read from a pool of the tokens. Dropout stands where torch has
-it, but for the weights of attention, which its fused kernels drop for all members alike.
+queries, keys and values; logits are read from a pool of the tokens. Codes that are added to the
+input enter as they are, or with inject "concat" by a map of their own, which is the first map of
+input and codes side by side. Dropout stands where torch has it, but for the weights of attention,
+which its fused kernels drop for all members alike.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import prod
+from typing import get_args
 
 import torch
 import torch.nn.functional as F
@@ -19,10 +22,16 @@ from torch import Tensor
 
 from pefourier.encodings.checks import WIDEST, check_count
 from pefourier.errors import PefourierError
-from pefourier.train.attention import ATTEND, MemberCodes
-from pefourier.train.dropout import Dropout
-from pefourier.train.options import Options, Pool
+from pefourier.train.attention import (
+    StackCodes,
+    attend,
+    bias_of_lag_keys,
+    bias_of_pairs,
+    turn_by_positions,
+)
+from pefourier.train.options import Inject, Options, Pool
 
+Drop = Callable[[Tensor], Tensor]
 Parameters = dict[str, Tensor]
 Shapes = dict[str, tuple[int, ...]]  # without the member
 
@@ -42,12 +51,15 @@ class Transformer:
     ffn: int | None = None  # twice d
     pool: Pool = Options.pool
     grid: tuple[int, ...] = ()  # sides, where rows are points in raster order
-    causal: bool = False  # tokens see those before them, and each has logits
+    inject: Inject = "add"
 
     def __post_init__(self) -> None:
         for key in ("d", "heads", "layers", "patch", "stride", "ffn"):
             if getattr(self, key) is not None:
                 check_count(f"--{OPTION_OF.get(key, key)}", getattr(self, key), 1, WIDEST)
+        for key, kind in (("pool", Pool), ("inject", Inject)):
+            if getattr(self, key) not in get_args(kind):
+                raise PefourierError(f"--{key} must be one of {', '.join(get_args(kind))}")
         if self.d % self.heads or self.d // self.heads % 2:
             raise PefourierError(
                 f"--d must be an even multiple of --heads {self.heads}; got {self.d}"
@@ -96,6 +108,8 @@ class Transformer:
         """Parameters of one member; weights are (inputs, outputs)."""
         d, wide = self.d, self.wide
         shapes = {"project.w": (self.patch * self.channels, d), "project.b": (1, d)}
+        if self.inject == "concat":
+            shapes["inject.w"] = (d, d)
         for i in range(self.layers):
             shapes |= {
                 f"{i}.qkv.w": (d, 3 * d),
@@ -111,38 +125,39 @@ class Transformer:
     def logits(
         self,
         p: Parameters,
-        injected: Mapping[str, MemberCodes],
+        injected: Mapping[str, StackCodes],
         x: Tensor,
-        drop: Dropout | None = None,
+        drop: Drop | None = None,
         lengths: Tensor | None = None,
     ) -> Tensor:
         """Logits (M, B, K) of windows (M, B, L, C); `drop` is given in training.
 
         Of `lengths` (M, B) rows are there, and what follows is padding, which must be finite.
         """
-        m, batch = x.shape[:2]
-        drop = drop or kept
-        # of one type whoever stands beside: added codes would make all of a stack float32
-        h = affine(p, "project", self.cut(x).flatten(1, 2)).to(x.dtype)
-        h = h.unflatten(1, (batch, self.tokens))  # (M, B, T, d)
+        drop = drop or keep_all
         tables = {act: one.table(p.get(f"codes.{act}")) for act, one in injected.items()}
-        if "add" in tables:
-            rest = m - len(tables["add"])  # members of other acts, which stand behind
-            h = h + F.pad(tables["add"], (0, 0, 0, 0, 0, rest))[:, None]
-        h = drop(h)
+        h = drop(self.tokens_with_codes(p, tables.get("add"), x))
         padding = None if lengths is None else self.find_padding(lengths)  # (M, B, T)
-        hidden = None if padding is None else padding[:, :, None, None]  # (M, B, H, T, T)
-        if self.causal:
-            every = torch.ones(self.tokens, self.tokens, dtype=torch.bool, device=x.device)
-            hidden = every.triu(1)[None, None, None]
+        hidden = None if padding is None else padding[:, :, None, None]  # (M, B, 1, 1, T)
+        bias = bias_of_pairs(tables["bias"], self.tokens) if "bias" in tables else None
         for i in range(self.layers):
-            h = layer_norm(p, f"{i}.norm1", h + drop(self.attention(p, i, h, tables, hidden)))
+            mixed = self.attention(p, i, h, tables, bias, hidden)
+            h = layer_norm(p, f"{i}.norm1", h + drop(mixed))
             wide = drop(affine(p, f"{i}.wide", h.flatten(1, 2)).relu())
             narrow = drop(affine(p, f"{i}.narrow", wide))
             h = layer_norm(p, f"{i}.norm2", h + narrow.view_as(h))
-        if self.causal:
-            return affine(p, "head", h.flatten(1, 2)).unflatten(1, (batch, self.tokens))
         return affine(p, "head", POOLS[self.pool](h, padding))
+
+    def tokens_with_codes(self, p: Parameters, table: Tensor | None, x: Tensor) -> Tensor:
+        """Tokens (M, B, T, d) of windows (M, B, L, C), with codes (M, T, d) that are added."""
+        # of one type whoever stands beside: added codes would make all of a stack float32
+        h = affine(p, "project", self.cut(x).flatten(1, 2)).to(x.dtype)
+        h = h.unflatten(1, (x.shape[1], self.tokens))
+        if table is None:
+            return h
+        if self.inject == "concat":
+            table = torch.bmm(table, p["inject.w"]).to(x.dtype)
+        return h + table[:, None]
 
     def find_padding(self, lengths: Tensor) -> Tensor:
         """Which tokens (M, B, T) begin behind those that cover so many rows (M, B)."""
@@ -156,27 +171,31 @@ class Transformer:
         return x.unfold(2, self.patch, self.step).transpose(3, 4).flatten(3)
 
     def attention(
-        self, p: Parameters, i: int, h: Tensor, tables: Mapping[str, Tensor], hidden: Tensor | None
+        self,
+        p: Parameters,
+        i: int,
+        h: Tensor,
+        tables: Mapping[str, Tensor],
+        bias: Tensor | None,
+        hidden: Tensor | None,
     ) -> Tensor:
-        """H-head self-attention, each act's members in their own way; `hidden` keys get none."""
+        """H-head self-attention of h (M, B, T, d); `hidden` keys get none."""
         size = (*h.shape[1:3], self.heads, self.d // self.heads)
-        members = [len(table) for table in tables.values()]
-        weights = p[f"{i}.qkv.w"].split(members)
-        whole = hidden is None or self.causal  # the same for all members
-        unseen = [hidden] * len(members) if whole else hidden.split(members)
-        parts = []
-        for act, own, w, out in zip(tables, h.split(members), weights, unseen, strict=True):
-            # one product each: the gradient of one that is cut in three is put together by a copy
-            qkv = (
-                torch.bmm(own.flatten(1, 2), one).unflatten(1, size[:2])
-                for one in w.chunk(3, dim=2)
-            )
-            parts.append(ATTEND[act](*(x.unflatten(3, size[2:]) for x in qkv), tables[act], out))
-        mixed = torch.cat(parts)
+        # one product each: the gradient of one that is cut in three is put together by a copy
+        q, k, v = (
+            torch.bmm(h.flatten(1, 2), w).unflatten(1, size[:2]).unflatten(3, size[2:])
+            for w in p[f"{i}.qkv.w"].chunk(3, dim=2)
+        )
+        if "key" in tables:
+            keys = bias_of_lag_keys(q, tables["key"])
+            bias = keys if bias is None else bias + keys
+        if "rotate" in tables:
+            q, k = turn_by_positions(q, k, tables["rotate"])
+        mixed = attend(q, k, v, bias, hidden)
         return affine(p, f"{i}.out", mixed.flatten(1, 2)).view_as(h)
 
 
-def kept(x: Tensor) -> Tensor:
+def keep_all(x: Tensor) -> Tensor:
     """What is dropped where nothing is."""
     return x
 
@@ -228,9 +247,9 @@ class OrderFree:
     def logits(
         self,
         p: Parameters,
-        injected: Mapping[str, MemberCodes],
+        injected: Mapping[str, StackCodes],
         x: Tensor,
-        drop: Dropout | None = None,
+        drop: Drop | None = None,
         lengths: Tensor | None = None,
     ) -> Tensor:
         """Logits (M, B, K) of windows (M, B, L, C); `drop` is given in training.
@@ -244,7 +263,7 @@ class OrderFree:
         deviation = mean_of((x - mean[:, :, None]) ** 2, padding).sqrt()
         statistics = [mean, deviation, -greatest_of(-x, padding), greatest_of(x, padding)]
         h = affine(p, "project", torch.cat(statistics, dim=2)).relu()
-        return affine(p, "head", (drop or kept)(h))
+        return affine(p, "head", (drop or keep_all)(h))
 
 
 def affine(p: Parameters, name: str, x: Tensor) -> Tensor:

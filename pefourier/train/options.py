@@ -9,7 +9,6 @@ fields, is imported.
 
 import json
 from dataclasses import dataclass
-from math import log2
 from pathlib import Path
 from typing import Any, Literal
 
@@ -22,19 +21,28 @@ MOST_SEEDS = 10_000
 # Small sets have a step or two an epoch, in a hundred of which nothing is learned
 STEPS, EPOCHS = 1000, 100
 PATIENCE_STEPS, PATIENCE = 250, 10
+LOOK = 25  # steps between two looks at validation windows, at least
 LEVEL = 0.05  # of Holm-adjusted p, below which encodings are told apart
+FIND = 0.1  # difference in F1 asked about, where nothing is said
 IN_HELP = {  # for the names in braces there
     "synthetic": " or ".join(SYNTHETIC),
     "published": " and ".join(PUBLISHED),
     "listed": ", ".join(PUBLISHED),
-    **{"steps": STEPS, "epochs": EPOCHS, "patience_steps": PATIENCE_STEPS, "patience": PATIENCE},
+    **{
+        "look": LOOK,
+        "steps": STEPS,
+        "epochs": EPOCHS,
+        "patience_steps": PATIENCE_STEPS,
+        "patience": PATIENCE,
+    },
 }
-TOLD = json.loads(Path(__file__).with_suffix(".json").read_text(encoding="utf-8"))
-IDE_2024 = TOLD["settings"]["ide2024"]
+HELP = json.loads(Path(__file__).with_suffix(".json").read_text(encoding="utf-8"))
+IDE_2024 = HELP["settings"]["ide2024"]
 SETTINGS = {"idé2024": IDE_2024, "ide2024": IDE_2024}
-GROUPS = {name: list(own) for name, own in TOLD["options"].items()}  # headings of the help
+GROUPS = {name: list(group) for name, group in HELP["options"].items()}  # headings of the help
 Split = Literal["blocks", "chronological", "random"]
 Missing = Literal["previous", "mean", "drop"]
+Inject = Literal["add", "concat"]
 Pool = Literal["mean", "max", "mean+max", "first"]
 
 
@@ -47,19 +55,10 @@ def seeds_of(encoding: str, seeds: int) -> int:
     return 1 if encoding in BESIDE else seeds
 
 
-def fewest_runs(differences: int) -> int:
-    """How many runs take an adjusted p below .05, as each halves the least that there can be.
-
-    >>> [fewest_runs(n) for n in (1, 2, 5)]
-    [6, 7, 8]
-    """
-    return int(log2(differences / LEVEL)) + 2
-
-
-def told_of_option(name: str) -> dict[str, Any]:
+def help_of(name: str) -> dict[str, Any]:
     """What the shell shows of an option: its help, how its value is called, other names."""
-    own = next(group[name] for group in TOLD["options"].values() if name in group)
-    return own | {"help": own["help"].format(**IN_HELP)}
+    facts = next(group[name] for group in HELP["options"].values() if name in group)
+    return facts | {"help": facts["help"].format(**IN_HELP)}
 
 
 def flag_of(name: str) -> str:
@@ -68,14 +67,14 @@ def flag_of(name: str) -> str:
     >>> flag_of("patch_stride"), flag_of("encoding")
     ('--patch-stride', '-e')
     """
-    return told_of_option(name).get("flags", [f"--{name.replace('_', '-')}"])[-1]
+    return help_of(name).get("flags", [f"--{name.replace('_', '-')}"])[-1]
 
 
 @dataclass(frozen=True)
 class Options:
     """What `pefourier train` was asked; fields of more than one value may be given repeatedly."""
 
-    dataset: tuple[str, ...] = ("order",)
+    dataset: tuple[str, ...] = ("order:length=24,noise=0.25",)
     data: str | None = None
     encoding: tuple[str, ...] = ("none", "sinusoidal", "dft", "onehot", "rope", ORDER_FREE)
     beside: tuple[str, ...] = ()
@@ -87,7 +86,6 @@ class Options:
     missing: Missing | None = None
     test_length: str | None = None
     positive: tuple[str, ...] = ()
-    causal: bool = False
     window: int | None = None
     stride: int | None = None
     steps: int | None = None
@@ -101,8 +99,6 @@ class Options:
     weight_decay: float = 0.0
     dropout: float = 0.0
     search: tuple[str, ...] = ()
-    refit: bool = False
-    spread: float = 0.064
     find: float | None = None
     d: int = 32
     heads: int = 4
@@ -112,10 +108,12 @@ class Options:
     patch: int = 1
     patch_stride: int | None = None
     tokens: int | None = None
+    inject: Inject = "add"
     learn: bool = False
     match_rms: tuple[float, ...] = ()
     device: str = "auto"
     out: str | None = None
+    plot: str | None = None
     resume: bool = False
     processes: int | None = None
     rank_timeout: float = 300.0

@@ -14,29 +14,35 @@ Note = Callable[[str], None]  # shows a person a line while training goes on
 
 
 class Reporter:
-    """Counts member-epochs of a grid and says how far it is."""
+    """Counts steps of members and says how far all of them are."""
 
     def __init__(self, total: int, windows: int, ranks: int, show) -> None:
         self.total, self.windows, self.show = total, windows, show
-        self.epochs = 0  # at most, of the stack in training
+        self.steps = 0  # at most, of the stack in training
         self.ranks = ranks  # at work, all of them as fast as this one
-        self.after_epoch: Callable[[], None] = lambda: None  # what else an epoch is an occasion for
+        self.after_look: Callable[[], None] = lambda: None  # what else a look is an occasion for
         self.done, self.began, self.trained = 0, time.perf_counter(), 0
+        self.counted = 0  # steps of the stack in training
         self.shown = 0.0  # share that was last shown
 
-    def skip(self, member_epochs: int) -> None:
-        """Count what an earlier run or another rank has finished, or what patience spares."""
-        self.done += member_epochs
+    def begin(self, steps: int) -> None:
+        """A stack of so many steps at most begins."""
+        self.steps, self.counted = steps, 0
 
-    def count_epoch(self, number: int, members: int, loss: float) -> None:
-        """An epoch of a stack is over."""
-        self.done += members
-        self.trained += members
-        self.after_epoch()
+    def skip(self, member_steps: int) -> None:
+        """Count what an earlier run or another rank has finished, or what patience spares."""
+        self.done += member_steps
+
+    def count_steps(self, taken: int, members: int, loss: float) -> None:
+        """A stack has taken so many steps."""
+        new, self.counted = taken - self.counted, taken
+        self.done += members * new
+        self.trained += members * new
+        self.after_look()
         seconds = time.perf_counter() - self.began
         rate = self.ranks * self.trained / seconds
         left = (self.total - self.done) / rate
-        now = f"{members} members · epoch {number}/{self.epochs} · loss {loss:.3f}"
+        now = f"{members} members · step {taken}/{self.steps} · loss {loss:.3f}"
         self.show(self, f"{now} · {rate * self.windows:,.0f} examples/s", left)
         self.shown = self.share
 
@@ -61,21 +67,10 @@ def clock(seconds: float) -> str:
     return f"{int(seconds) // 60}:{int(seconds) % 60:02d}"
 
 
-def duration(seconds: float) -> str:
-    """A time that is foretold, in the unit that suits it.
-
-    >>> duration(75.2), duration(1234.5), duration(20000)
-    ('75 s', '21 min', '5.6 h')
-    """
-    if seconds < 100:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
-
-
 @contextmanager
-def report_progress(member_epochs: int, windows: int, ranks: int, note: Note | None):
-    """A `Reporter` for members that see `windows` training windows in each of their epochs."""
-    sizes = member_epochs, windows, ranks
+def report_progress(member_steps: int, windows: int, ranks: int, note: Note | None):
+    """A `Reporter` for members that see `windows` training windows in each of their steps."""
+    sizes = member_steps, windows, ranks
     if note is None:
         yield Reporter(*sizes, lambda *_: None)
     elif sys.stderr is not None and sys.stderr.isatty():

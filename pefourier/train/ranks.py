@@ -1,39 +1,52 @@
-"""Several processes at one grid, on one machine or many: who takes what, and who has what.
+"""Several processes at one comparison: who takes what, and who has what.
 
-Where torchrun, or MASTER_ADDR and MASTER_PORT, say where to meet, ranks form a process group of
-torch.distributed (gloo) and share nothing but its store; `train.processes` starts its own. Rank 0
-plans; every rank takes the next stack from a counter, and hands finished rows and traces to rank 0,
-which alone writes the folder: no common file system is needed. A rank whose heart has not beaten
-for `--rank-timeout` seconds is gone: what it took and did not finish is taken by the others.
+Ranks that torchrun starts, or that are told MASTER_ADDR and MASTER_PORT, meet in the store of
+torch.distributed's rendezvous; no process group is formed. Rank 0 plans; every rank takes the next
+stack from a counter, and hands finished rows and traces to rank 0, which alone writes the folder:
+no common file system is needed. --processes has torch.distributed's launcher start such ranks here.
 
-Ranks that are told RANK and WORLD_SIZE alone, such as jobs of an array that start when there is
-room, share a folder: each has a fixed share of the stacks, and its own file of results and lock
-(`train.store`). A group is no way for them, which would have to start together and to know an
-address; nor is a folder the way of machines that share none. So there are these two.
+Ranks that are told RANK and WORLD_SIZE alone, such as jobs of an array, share a folder: stack
+number i is that of rank i modulo their number, each writes a file of results of its own, and the
+last to finish sums up.
 """
 
 import json
 import os
+import re
+import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
+from os import _exit  # `os._exit` is refused while a user's code runs
 from typing import Any
 
+import torch
 import torch.distributed as dist
 
 from pefourier.errors import PefourierError
-from pefourier.train.schema import Row
+from pefourier.writing.escapes import printable
 
 LOOK = 0.1  # seconds between looks at what others have done
-BEATS = 5  # of a heart, within the time after which it counts as gone
-FAREWELL = 10.0  # seconds that rank 0, when all is done, gives others to read it
 RESTARTS = "TORCHELASTIC_RESTART_COUNT"
 
 
-def meets_in_group(ranks: int) -> bool:
+def read_rank() -> tuple[int, int]:
+    """This process's rank and the number of ranks, from the environment."""
+    given = [os.environ.get("RANK", "0"), os.environ.get("WORLD_SIZE", "1")]
+    rank, ranks = (int(n) if re.fullmatch("[0-9]{1,9}", n) else -1 for n in given)
+    if not 0 <= rank < ranks:
+        raise PefourierError(
+            f"RANK={printable(given[0])} must be a whole number from 0 to below "
+            f"WORLD_SIZE={printable(given[1])}; unset both, or let torchrun set them"
+        )
+    return rank, ranks
+
+
+def has_meeting_point(ranks: int) -> bool:
     """Whether ranks are told where to meet; without that they meet in a folder."""
     return ranks > 1 and {"MASTER_ADDR", "MASTER_PORT"} <= os.environ.keys()
 
@@ -51,11 +64,7 @@ class Group:
     ranks: int
     timeout: float  # seconds
     store: Any  # torch.distributed.Store
-    has_ended: Callable[[int], bool] = lambda rank: False  # a rank that this one can see
-
-    def __post_init__(self) -> None:
-        self.beats: dict[int, tuple[str, float]] = {}  # last one seen of each rank, and when
-        self.taken: set[int] = set()  # finished stacks whose rows rank 0 has
+    taken: set[int] = field(default_factory=set)  # finished stacks whose rows rank 0 has
 
     def publish(self, plan: Mapping[str, Any]) -> None:
         """Tell the others what there is to do."""
@@ -65,7 +74,7 @@ class Group:
         """What rank 0 has planned."""
         try:
             self.store.wait(["plan"], timedelta(seconds=self.timeout))
-        except RuntimeError as error:  # DistError is one, and that of a store in a file
+        except RuntimeError as error:  # DistError is one
             raise PefourierError(
                 f"rank {self.rank}: rank 0 has planned nothing within {self.timeout:g} s; see what "
                 "it says, or give a longer --rank-timeout"
@@ -73,41 +82,11 @@ class Group:
         return json.loads(self.store.get("plan"))
 
     def claims(self, total: int) -> Iterator[int]:
-        """Numbers of stacks to be trained by this rank, until all are finished."""
+        """Numbers of stacks to be trained by this rank."""
         while (number := self.store.add("next", 1) - 1) < total:
-            self.store.set(f"claim/{number}", str(self.rank))
             yield number
-        waiting: dict[int, float] = {}
-        while missing := [n for n in range(total) if not self.store.check([f"finished/{n}"])]:
-            for number in missing:
-                owner = self.owner(number, waiting)
-                if owner is None:
-                    continue
-                own = str(self.rank)
-                if self.store.compare_set(f"claim/{number}", owner, own).decode() == own:
-                    yield number
-            time.sleep(LOOK)
 
-    def owner(self, number: int, waiting: dict[int, float]) -> str | None:
-        """Who took a stack and is gone; "" where nobody did in time, None where it is at work."""
-        if self.store.check([f"claim/{number}"]):
-            owner = self.store.get(f"claim/{number}").decode()
-            return owner if int(owner) != self.rank and self.is_gone(int(owner)) else None
-        since = waiting.setdefault(number, time.monotonic())
-        return "" if time.monotonic() - since > self.timeout else None
-
-    def is_gone(self, rank: int) -> bool:
-        """Whether a rank has ended, or its heart has not beaten for as long as it may."""
-        if self.has_ended(rank):
-            return True
-        beat = self.store.get(f"beat/{rank}").decode() if self.store.check([f"beat/{rank}"]) else ""
-        seen, since = self.beats.setdefault(rank, (beat, time.monotonic()))
-        if seen != beat:
-            self.beats[rank] = beat, time.monotonic()
-            return False
-        return time.monotonic() - since > self.timeout
-
-    def finish(self, number: int, rows: Sequence[Row], traces: Sequence[bytes]) -> None:
+    def finish(self, number: int, rows: Sequence[Mapping[str, Any]], traces: Sequence[bytes]):
         """Say that a stack is finished, and hand its rows and traces to rank 0."""
         if self.rank:
             for place, trace in enumerate(traces):
@@ -117,7 +96,11 @@ class Group:
             self.taken.add(number)
         self.store.set(f"finished/{number}", "")
 
-    def arrived(self, total: int) -> Iterator[tuple[int, list[Row], list[bytes]]]:
+    def fail(self, message: str) -> None:
+        """Say that this rank ends before its work is done."""
+        self.store.set("failed", message)
+
+    def arrived(self, total: int) -> Iterator[tuple[int, list[dict[str, Any]], list[bytes]]]:
         """Stacks, with rows and traces, that others have handed over since the last look."""
         for number in sorted(set(range(total)) - self.taken):
             if not self.store.check([f"finished/{number}"]):
@@ -130,62 +113,114 @@ class Group:
                 self.store.delete_key(name)
             yield number, rows, traces
 
+    def wait_for_all(self, total: int, take: Callable[[], None]) -> None:
+        """Take what others hand over until all stacks are finished, on rank 0."""
+        since, count = time.monotonic(), -1
+        while len(self.taken) < total:
+            take()
+            if len(self.taken) > count:
+                since, count = time.monotonic(), len(self.taken)
+            if self.store.check(["failed"]):
+                raise PefourierError(self.store.get("failed").decode())
+            if time.monotonic() - since > self.timeout:
+                raise PefourierError(
+                    f"{total - count} of {total} stacks are unfinished, and no rank has finished "
+                    f"one for {self.timeout:g} s; what is finished is kept, --resume goes on (or "
+                    "give a longer --rank-timeout)"
+                )
+            time.sleep(LOOK)
+
+    def leave(self) -> None:
+        """Say goodbye; rank 0, who may keep the store, waits for the others for a while."""
+        self.store.set(f"left/{self.rank}", "")
+        until = time.monotonic() + (self.timeout if self.rank == 0 else 0)
+        others = [f"left/{rank}" for rank in range(1, self.ranks)]
+        while time.monotonic() < until and not self.store.check(others):
+            time.sleep(LOOK)
+
 
 @contextmanager
 def join_group(rank: int, ranks: int, timeout: float) -> Iterator[Group]:
     """Meet the other ranks; leave when this one is done."""
+    from torch.distributed.rendezvous import rendezvous
+
     try:
-        dist.init_process_group("gloo", timeout=timedelta(seconds=timeout))
+        store, _, _ = next(rendezvous("env://", timeout=timedelta(seconds=timeout)))
     except (dist.DistError, ValueError) as error:
         where = f"{os.environ['MASTER_ADDR']}:{os.environ['MASTER_PORT']}"
         raise PefourierError(
             f"rank {rank} of {ranks} has not met the others at {where} within {timeout:g} s; start "
             "every rank (torchrun does), see that they reach it, or give a longer --rank-timeout"
         ) from error
-    try:
-        with at_work(
-            Group(rank, ranks, timeout, dist.distributed_c10d._get_default_store())
-        ) as own:
-            yield own
-            part(own)
-    finally:
-        dist.destroy_process_group()
-
-
-@contextmanager
-def at_work(group: Group) -> Iterator[Group]:
-    """Let the heart of this rank beat while it works."""
-    ended = threading.Event()
-    heart = threading.Thread(target=beat, args=(group, ended), daemon=True)
-    heart.start()
+    group = Group(rank, ranks, timeout, store)
     try:
         yield group
+        group.leave()
+    except PefourierError as error:
+        group.fail(str(error))
+        raise
     except dist.DistError as error:
         raise PefourierError(
-            f"rank {group.rank}: the other ranks are gone ({' '.join(str(error).split())[:100]}); "
+            f"rank {rank}: the other ranks are gone ({' '.join(str(error).split())[:100]}); "
             "what rank 0 has written is kept, --resume goes on"
         ) from error
+
+
+def launch(count: int, work: Callable[..., Any], *given: Any) -> Any:
+    """What `work` returns on rank 0 of so many ranks on this machine, or the error that it met."""
+    from torch.distributed.elastic.multiprocessing import SignalException
+    from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
+    from torch.distributed.launcher.api import LaunchConfig, elastic_launch
+
+    config = LaunchConfig(
+        min_nodes=1,
+        max_nodes=1,
+        nproc_per_node=count,
+        run_id="pefourier",
+        rdzv_backend="c10d",
+        rdzv_endpoint="localhost:0",
+        max_restarts=0,
+        monitor_interval=LOOK,
+        start_method="spawn",
+    )
+    threads = max(1, torch.get_num_threads() // count)
+    handlers = {one: signal.getsignal(one) for one in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        answers = elastic_launch(config, take_part)(os.getpid(), threads, work, given)
+    except ChildFailedError as error:
+        raise PefourierError(
+            f"a process that shared the work ended early ({len(error.failures)} of {count}); what "
+            "is finished is kept, --resume goes on, --processes 1 has one"
+        ) from error
+    except SignalException as error:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+        signal.raise_signal(error.sigval)
+        raise KeyboardInterrupt from error
     finally:
-        ended.set()
-        heart.join()
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+    error, found = answers[0]
+    if error is not None:
+        raise PefourierError(error)
+    return found
 
 
-def beat(group: Group, ended: threading.Event) -> None:
-    """Beat until the work is done, or nobody is there to hear it."""
-    count = 0
-    while not ended.is_set():
-        try:
-            group.store.set(f"beat/{group.rank}", str(count))
-        except RuntimeError:  # DistError is one
-            return
-        count += 1
-        ended.wait(group.timeout / BEATS)
+def take_part(parent: int, threads: int, work: Callable[..., Any], given: Sequence[Any]) -> Any:
+    """Work as one of the ranks that `launch` starts; this one ends with its parent."""
+    threading.Thread(target=leave_with, args=(parent,), daemon=True).start()
+    torch.set_num_threads(threads)
+    try:
+        return None, work(*given)
+    except PefourierError as error:
+        return str(error), None
+    except KeyboardInterrupt:
+        _exit(130)
 
 
-def part(group: Group) -> None:
-    """Say goodbye; rank 0, who may keep the store, waits for the others for a while."""
-    group.store.set(f"left/{group.rank}", "")
-    until = time.monotonic() + (FAREWELL if group.rank == 0 else 0)
-    others = [f"left/{rank}" for rank in range(1, group.ranks)]
-    while time.monotonic() < until and not group.store.check(others):
+def leave_with(parent: int) -> None:
+    """End this process when its parent has gone."""
+    while os.getppid() == parent:
         time.sleep(LOOK)
+    sys.stderr.flush()
+    _exit(1)

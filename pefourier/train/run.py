@@ -1,64 +1,73 @@
 """The comparison from options to answer: datasets × encodings × seeds × folds, in stacks.
 
-Stacks are known before anything is trained, and ranks (RANK, WORLD_SIZE of torchrun) take every
-so many-th of them; what --resume asks beyond them has stacks of its own. A stack that lacks a run
-after a crash is trained again as a whole: so where the same is asked, resumed numbers are those of
-an undisturbed run, bit for bit on a CPU.
+Stacks are known before anything is trained, and ranks share them. A stack that lacks a run after a
+crash is trained again, from its checkpoint where there is one, with the same members beside one
+another: so resumed numbers are those of an undisturbed run, bit for bit on a CPU.
 """
 
 import json
 import os
 import re
 import shlex
+import sys
 import time
+import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from pefourier.encodings.sources.tables import write_table
 from pefourier.errors import PefourierError, shown
 from pefourier.files import write_whole
-from pefourier.train import extrapolation, foresight, grid, loop, power, processes, search, summary
-from pefourier.train.asked import check_options, list_arms, list_candidates, parse_lengths
+from pefourier.train import fit, lengths, search, stacks, summary
 from pefourier.train.beside import OtherMethod
+from pefourier.train.checkpoint import FOLDER, Checkpoint
 from pefourier.train.configuration import describe_comparison, settings_in_common
 from pefourier.train.data.load import load_task, name_positives, reads_data_folder
 from pefourier.train.data.split import Task
-from pefourier.train.grid import ResolvedTask, Stack
+from pefourier.train.fit import Outcome, Resident
 from pefourier.train.injection import Injection
-from pefourier.train.loop import Outcome, Resident
 from pefourier.train.metrics import count_confusions, decide, score
-from pefourier.train.options import BESIDE, WITHOUT_CODES, Options
+from pefourier.train.model import Transformer
+from pefourier.train.options import BESIDE, WITHOUT_CODES, Options, flag_of
 from pefourier.train.progress import Note, Reporter, report_progress
-from pefourier.train.ranks import Group, join_group, meets_in_group, was_restarted
+from pefourier.train.ranks import (
+    Group,
+    has_meeting_point,
+    join_group,
+    launch,
+    read_rank,
+    was_restarted,
+)
 from pefourier.train.report import as_markdown
+from pefourier.train.request import check_options, list_candidates, name_once
 from pefourier.train.saved_models import save_model
-from pefourier.train.schema import Row
+from pefourier.train.score_terms import score_terms
+from pefourier.train.stacks import ResolvedTask, Stack
 from pefourier.train.store import (
-    ASKED,
-    ELSEWHERE,
-    KNOWN,
+    NOT_NUMBERS,
     Key,
     Store,
     check_handed_over,
-    find_change,
+    check_same,
     key_of,
+    read_configuration,
+    stored_options,
     write_json,
 )
 from pefourier.train.summary import Summary
 from pefourier.train.traces import START, name_of_table, read_curves, trace_of, write_trace
-from pefourier.writing.escapes import printable
 from pefourier.writing.text import agreeing, first_few
 
 LONGEST_NAME = 255  # bytes
-LOOK_EVERY = 1.0  # seconds between looks for finished stacks of others while one trains
-POLL = 0.2  # seconds between looks for what other ranks have finished
-GRACE = 60.0  # seconds that the first rank, when it is done, gives others to begin
+MOST_PROCESSES = 8  # started without being asked: each holds the data
+WORTH = 4 * 10**6  # tokens of training windows: less is trained sooner than processes start
 
 
 def run_comparison(
@@ -66,67 +75,62 @@ def run_comparison(
     deliver: Callable[[Summary], None] = lambda found: None,
     note: Note | None = None,
 ) -> Summary | None:
-    """Train, score and compare; results go to `out` as they come. Only rank 0 has the answer.
+    """Train, score and compare; results go to `out` as they come. Only one rank has the answer.
 
     `deliver` has it before the files that sum it up are written, which a full disk may prevent.
     `note` is given what to know meanwhile, a line at a time; without it nothing is shown.
     """
-    check_options(options)
-    options = replace(options, encoding=(*options.encoding, *options.beside), beside=())
+    options = settle_options(options)
     rank, ranks = read_rank()
-    if not meets_in_group(ranks):
-        return compare_as(options, Place(rank, ranks), deliver, note)
-    with join_group(rank, ranks, options.rank_timeout) as group:
-        if was_restarted() and options.out is not None and rank == 0:
-            options = replace(options, resume=True)
-        return compare_as(options, Place(rank, ranks, group), deliver, note)
-
-
-@dataclass(frozen=True)
-class Place:
-    """Which rank of how many, and the group in which they meet, if it is not a folder."""
-
-    rank: int
-    ranks: int
-    group: Group | None = None
-
-    def store(self, out: str | None) -> Store:
-        """Where this rank writes; in a group rank 0 alone does."""
-        path = Path(out) if out is not None else None
-        if self.group is not None:
-            return Store(path if self.rank == 0 else None)
-        if self.ranks > 1 and path is None:
-            raise PefourierError(
-                f"several ranks meet in a folder; give --out DIR, or unset RANK={self.rank} and "
-                f"WORLD_SIZE={self.ranks} to train alone"
-            )
-        return Store(path, self.rank, self.ranks)
-
-
-def compare_as(
-    options: Options,
-    place: Place,
-    deliver: Callable[[Summary], None] = lambda found: None,
-    note: Note | None = None,
-) -> Summary | None:
-    """Train, score and compare at a place among ranks."""
-    note = None if place.rank else note
-    asked = resolve(options, place)
-    with asked.store.lock(), note_on_interrupt(asked.store, note):
-        with shared_with_processes(asked, note) as place:
-            found = train_and_compare(replace(asked, place=place), note)
-        if found is not None:
+    asked = resolve(options, rank, ranks)
+    count = count_processes(asked, ranks)
+    if count > 1:
+        found = launch(count, train_as_rank, replace(options, processes=None), note is not None)
+    else:
+        found = train_as(asked, note)
+    if found is not None:
+        with note_on_interrupt(asked.store, note):
             deliver(found)
             write_summary(asked.store, found)
-        return found
+            draw_comparison(options.plot, found)
+    return found
+
+
+def draw_comparison(path: str | None, found: Summary) -> None:
+    """Draw the picture of the comparison into a file, if one is named."""
+    if path is not None:
+        from pefourier.answers import plot, training_figures
+
+        plot.save(path, training_figures.comparison, found)
+
+
+def settle_options(options: Options) -> Options:
+    """What is asked, with --resume as config.json says; what differs from it is refused by name."""
+    check_options(options)
+    options, out = name_once(options), options.out
+    file = Path(out) / "config.json" if out is not None else None
+    if not options.resume or file is None or not file.is_file():
+        return options
+    old = stored_options(read_configuration(file))
+    default = name_once(Options())
+    for name in (one.name for one in fields(Options)):
+        given, was = getattr(options, name), getattr(old, name)
+        if name not in {*NOT_NUMBERS, "device"} and given not in (getattr(default, name), was):
+            raise PefourierError(
+                f"--resume: {file} has {name} {shown(was)}; leave {flag_of(name)} out, or choose "
+                f"another --out for {shown(given)}"
+            )
+    here = {name: getattr(options, name) for name in (*NOT_NUMBERS, "device")}
+    return replace(old, **here)
 
 
 @dataclass(frozen=True, eq=False)
-class AskedComparison:
-    """What is to be compared, on which data and device, and where results go."""
+class Experiment:
+    """What is to be compared, on which data and device, by which rank, and where results go."""
 
     options: Options
-    place: Place
+    rank: int
+    ranks: int
     device: torch.device
     store: Store
     resolved: Sequence[ResolvedTask]
@@ -134,152 +138,144 @@ class AskedComparison:
     @property
     def keys(self) -> list[Key]:
         """All runs that are asked for."""
-        every = [(one.task, grid.plan_runs(one, self.options.seeds)) for one in self.resolved]
-        return [run.key(task) for task, runs in every for run in runs]
+        seeds = self.options.seeds
+        return [r.key(one.task) for one in self.resolved for r in stacks.plan_runs(one, seeds)]
 
     @property
     def description(self) -> dict[str, Any]:
-        """All that the numbers depend on, except stacks."""
-        return describe_comparison(self.options, self.resolved, self.device)
+        """All that the numbers depend on, and how many runs are trained together at most."""
+        found = describe_comparison(self.options, self.resolved, self.device)
+        most = min(stack_size(one, self.options, self.device) for one in self.resolved)
+        return {**found, "stack": max(1, min(most, -(-len(self.keys) // self.ranks)))}
 
     def stacks(self, config: Mapping[str, Any]) -> list[Stack]:
-        """The runs in stacks, by the stages of a configuration."""
-        counted = self.options.seeds, self.options.resamples is not None
-        return grid.plan_stacks(self.resolved, *counted, config["stages"])
+        """The runs in stacks of the size that a configuration says."""
+        return stacks.plan_stacks(self.resolved, self.options.seeds, config["stack"])
 
 
-def resolve(options: Options, place: Place) -> AskedComparison:
+def resolve(options: Options, rank: int = 0, ranks: int = 1) -> Experiment:
     """The data, with what can be trained on them."""
-    device, store = choose_device(options.device), place.store(options.out)
-    how = (options.data, options.window, options.stride, options.split)
-    parts = (options.folds, options.resamples)
-    parts += (options.positive, options.columns, options.missing)
-    loaded = [load_task(name, *how, *parts) for name in options.dataset]
+    device = choose_device(options.device)
+    meets = has_meeting_point(ranks)
+    if ranks > 1 and options.out is None and not meets:
+        raise PefourierError(
+            f"several ranks meet in a folder; give --out DIR, or unset RANK={rank} and "
+            f"WORLD_SIZE={ranks} to train alone"
+        )
+    path = None if options.out is None or (meets and rank) else Path(options.out)
+    how = (options.data, options.window, options.stride, options.split, options.folds)
+    how += (options.resamples, options.positive, options.columns, options.missing)
+    loaded = [load_task(name, *how) for name in options.dataset]
     tasks = name_positives(loaded, options.positive)
-    resolved = [grid.resolve_task(task, options, device) for task in tasks]
-    return AskedComparison(options, place, device, store, resolved)
+    resolved = [stacks.resolve_task(task, options, device) for task in tasks]
+    store = Store(path, 0 if meets else rank)
+    return Experiment(options, rank, ranks, device, store, resolved)
 
 
-def take_part() -> None:
-    """Work for the process that has started this one."""
-    with processes.join_from_input() as (options, group):
-        compare_as(options, Place(group.rank, group.ranks, group))
-
-
-@contextmanager
-def shared_with_processes(asked: AskedComparison, note: Note | None) -> Iterator[Place]:
-    """The place of this process, among others that it starts where these are worth it."""
-    options, place = asked.options, asked.place
-    count = processes.count_processes(options, asked.resolved, asked.device, place.ranks)
-    if count == 1:
-        yield place
-        return
-    with processes.start_processes(options, count, note) as group:
-        yield place if group is None else Place(0, count, group)
-
-
-def train_and_compare(asked: AskedComparison, note: Note | None) -> Summary | None:
-    """Train what the folder lacks, and compare."""
-    options, place, store = asked.options, asked.place, asked.store
-    if place.group is not None and place.rank:
-        config = follow_plan(place.group, asked.description)
-    else:
-        config = plan_stages(asked, place.ranks)
-        store.write_configuration(config, options.resume)
-        store.drop_torn_line()
-        if place.group is not None:
-            place.group.publish({"config": config, "done": [key_of(row) for row in store.rows()]})
-    if note is not None:
-        told = [foretell_power(options, one.task) for one in asked.resolved]
-        for line in dict.fromkeys([*list_remarks(asked), *told]):
-            note(line)
-    done = {*map(tuple, config.get("done", ())), *map(key_of, store.rows())}
-    rows = train_stacks(asked, asked.stacks(config), done, note)
-    if place.rank:
-        return None
-    every = collect_rows(store, asked.keys, rows)
-    params = {one.task.name: grid.parameters(one) for one in asked.resolved}
-    classes = {one.task.name: one.task.classes for one in asked.resolved}
-    return summary.summarize_runs(every, params, settings_in_common(options), classes)
-
-
-def plan_stages(asked: AskedComparison, ranks: int) -> dict[str, Any]:
-    """The configuration with a stage for what was not asked of the folder before."""
-    options, store = asked.options, asked.store
-    for option in ("save_tables", "save_models"):
-        if getattr(options, option) is not None:
-            check_names(f"--{option.replace('_', '-')}", asked.keys)
-    config = store.settle_configuration(asked.description, options.resume)
-    new = set(asked.keys).difference(*(stack.keys for stack in asked.stacks(config)))
-    if new:
-        most = min(stack_size(one, options, asked.device) for one in asked.resolved)
-        stage = {key: config[key] for key in ASKED}
-        config["stages"].append({**stage, "stack": min(most, -(-len(new) // ranks))})
-    lengths = parse_lengths(options.test_length)
-    grid.check_runs(store.rows(), asked.resolved, config["stages"], lengths)
-    return config
-
-
-def follow_plan(group: Group, own: Mapping[str, Any]) -> dict[str, Any]:
-    """What rank 0 has planned, if this rank was asked the same; `done` is what is finished."""
-    plan = group.plan()
-    config, asked = plan["config"], json.loads(json.dumps(own))
-    for key in sorted(asked.keys() - {*ELSEWHERE, *KNOWN}):
-        if config.get(key) != asked[key]:
+def count_processes(asked: Experiment, ranks: int) -> int:
+    """How many processes share the work on this machine, where it is not one of many ranks."""
+    cores, wanted = torch.get_num_threads(), asked.options.processes
+    if wanted is not None and not 1 <= wanted <= cores:
+        raise PefourierError(
+            f"--processes must be from 1 to {cores}, the cores that torch uses here; got {wanted}"
+        )
+    if ranks > 1 or asked.device.type != "cpu":
+        if wanted is not None:
             raise PefourierError(
-                f"rank {group.rank} was asked {key} {shown(asked[key])}, rank 0 "
-                f"{shown(config.get(key))}; ask all ranks the same"
+                "--processes is for one CPU; ranks of torchrun, and GPUs, share the work without it"
             )
-    if changed := find_change(config, asked):
-        raise PefourierError(f"rank {group.rank} has other data than rank 0: {changed}")
-    return {**config, "done": plan["done"]}
+        return 1
+    if wanted is not None:
+        return wanted
+    tokens = sum(tokens_seen(one, asked.options) for one in asked.resolved)
+    return min(cores, MOST_PROCESSES) if tokens >= WORTH else 1
+
+
+def tokens_seen(resolved: ResolvedTask, options: Options) -> int:
+    """Tokens of training windows in all steps of all runs and candidates of a task."""
+    runs = len(stacks.plan_runs(resolved, options.seeds)) * len(list_candidates(options))
+    batch, _ = fit.batch_and_steps(resolved.task, options.batch_size)
+    return runs * resolved.schedule.steps * batch * resolved.model.tokens
+
+
+def train_as_rank(options: Options, is_noted: bool) -> Summary | None:
+    """Train as one of the ranks that this machine has started."""
+    rank, ranks = read_rank()
+    note = (lambda line: print(f"pefourier: {line}", file=sys.stderr)) if is_noted else None
+    return train_as(resolve(options, rank, ranks), note)
+
+
+def train_as(asked: Experiment, note: Note | None) -> Summary | None:
+    """Train, score and compare as one rank."""
+    note = None if asked.rank else note
+    with asked.store.lock(), note_on_interrupt(asked.store, note):
+        if not has_meeting_point(asked.ranks):
+            return train_and_compare(asked, None, note)
+        with join_group(asked.rank, asked.ranks, asked.options.rank_timeout) as group:
+            if was_restarted() and asked.options.out is not None:
+                asked = replace(asked, options=replace(asked.options, resume=True))
+            return train_and_compare(asked, group, note)
+
+
+def train_and_compare(asked: Experiment, group: Group | None, note: Note | None) -> Summary | None:
+    """Train what the folder lacks, and compare."""
+    config, done = begin(asked, group)
+    for line in dict.fromkeys(list_remarks(asked)) if note is not None else ():
+        note(line)
+    work = Work(asked, group, asked.stacks(config), done)
+    train_stacks(work, note)
+    if group is not None and asked.rank:
+        return None
+    rows = {key_of(row): row for row in (*asked.store.rows(), *work.rows)}
+    missing = set(asked.keys) - rows.keys()
+    if missing:  # of other ranks of a job array, which are at work
+        if note is not None:
+            note(f"rank {asked.rank} is done; the last of {asked.ranks} ranks sums up")
+        return None
+    params = {one.task.name: stacks.parameters(one) for one in asked.resolved}
+    classes = {one.task.name: one.task.classes for one in asked.resolved}
+    training = settings_in_common(asked.options)
+    return summary.summarize_runs([rows[key] for key in asked.keys], params, training, classes)
+
+
+def begin(asked: Experiment, group: Group | None) -> tuple[dict[str, Any], set[Key]]:
+    """The configuration that holds for all ranks, and the runs that are finished before."""
+    if group is not None and asked.rank:
+        plan = group.plan()
+        check_same(Path(f"rank {asked.rank}"), plan["config"], asked.description)
+        return plan["config"], set(map(tuple, plan["done"]))
+    for option in ("save_tables", "save_models"):
+        if getattr(asked.options, option) is not None:
+            check_names(f"--{option.replace('_', '-')}", asked.keys)
+    config = asked.store.begin(asked.description, asked.options.resume)
+    rows = asked.store.rows()
+    stacks.check_runs(rows, asked.resolved)
+    done = [key_of(row) for row in rows]
+    if group is not None:
+        group.publish({"config": json.loads(json.dumps(config)), "done": done})
+    return config, set(done)
 
 
 def stack_size(resolved: ResolvedTask, options: Options, device: torch.device) -> int:
     """How many runs of a task, each with all of its candidates, can be trained together."""
-    batch, _ = loop.batch_and_steps(resolved.task, options.batch_size)
-    shapes = search.list_shapes(resolved.model, list_candidates(options))
-    for model, _ in shapes:
-        grid.check_memory(model, batch, device)
-    return min(max(1, grid.most_members(m, batch, device) // len(own)) for m, own in shapes)
+    batch, _ = fit.batch_and_steps(resolved.task, options.batch_size)
+    stacks.check_memory(resolved.model, batch, device)
+    most = stacks.most_members(resolved.model, batch, device)
+    return max(1, most // len(list_candidates(options)))
 
 
-def list_remarks(asked: AskedComparison) -> list[str]:
+def list_remarks(asked: Experiment) -> list[str]:
     """What to know before training."""
     options, resolved = asked.options, asked.resolved
-    found = [line for one in resolved for line in grid.remarks_on_examples(one.task)]
-    found += [line for one in resolved for line in grid.remarks_on_codes(one, options.learn)]
+    found = [line for one in resolved for line in stacks.remarks_on_task(one.task)]
+    found += [line for one in resolved for line in stacks.remarks_on_codes(one, options.learn)]
     if options.data is not None and not any(map(reads_data_folder, options.dataset)):
         found.append(f"--data {options.data} has no effect on {', '.join(options.dataset)}")
-    longer = extrapolation.draw_longer_tasks(options)
+    longer = lengths.draw_longer_tasks(options)
     for one in resolved if longer else ():
         tasks = longer[one.task.name].tasks
-        found += extrapolation.remarks_on_fixed_codes(one, tasks, options.learn)
+        found += lengths.remarks_on_fixed_codes(one, tasks, options.learn)
     return found
-
-
-def foretell_power(options: Options, task: Task) -> str:
-    """Which differences the runs on a task will be able to show."""
-    folds = len(task.folds)
-    asked = {"find": options.find, "differences": count_differences(options)}
-    return power.foretell(task.name, options.seeds, folds, options.spread, **asked)
-
-
-def count_differences(options: Options) -> int:
-    """How many differences p is adjusted for: all encodings but the one they are compared with."""
-    return max(1, len(list_arms(options.encoding, options.match_rms)) - 1)
-
-
-def read_rank() -> tuple[int, int]:
-    """This process's rank and the number of ranks, from the environment."""
-    given = [os.environ.get("RANK", "0"), os.environ.get("WORLD_SIZE", "1")]
-    rank, ranks = (int(n) if re.fullmatch("[0-9]{1,9}", n) else -1 for n in given)
-    if not 0 <= rank < ranks:
-        raise PefourierError(
-            f"RANK={printable(given[0])} must be a whole number from 0 to below "
-            f"WORLD_SIZE={printable(given[1])}; unset both, or let torchrun set them"
-        )
-    return rank, ranks
 
 
 def choose_device(device: str) -> torch.device:
@@ -287,7 +283,8 @@ def choose_device(device: str) -> torch.device:
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
     if device == "cuda":
-        device = f"cuda:{os.environ.get('LOCAL_RANK', 0)}"
+        local = int(os.environ.get("LOCAL_RANK", 0)) % max(1, torch.cuda.device_count())
+        device = f"cuda:{local}"
     if not re.fullmatch("cpu(:0)?|cuda:[0-9]{1,9}", device):
         raise PefourierError(f"--device must be auto, cpu, cuda or cuda:0; got {shown(device)}")
     kind, _, number = device.partition(":")
@@ -301,95 +298,55 @@ def choose_device(device: str) -> torch.device:
     return torch.device(device)
 
 
-def train_stacks(
-    asked: AskedComparison, stacks: Sequence[Stack], done: set[Key], note: Note | None
-) -> list[Row]:
-    """Train this rank's stacks, except those that are finished; the rows that were trained."""
-    work, options, place = Work(asked, stacks, done), asked.options, asked.place
-    share = work.share()
-    ranks = place.ranks if place.group is not None else 1  # at the stacks of this share
-    windows = max((len(s.task.folds[0].train) for s in stacks), default=0)
-    if note is not None and asked.device.type == "cpu":
-        left = stacks_to_train(share, done)
-        for one in foresight.foretell_time(left, work.candidates, options, ranks):
-            note(one.line)
-    member_epochs = sum(map(work.member_epochs, share))
-    with report_progress(member_epochs, windows, ranks, note) as reporter:
-        for number in work.turns(reporter):
-            own, before = work.member_epochs(stacks[number]), reporter.trained
-            work.train(number, reporter)
-            reporter.skip(own - (reporter.trained - before))
-    had = {key for stack in share for key in stack.keys}.difference(map(key_of, work.rows))
-    if work.trained_table is not None and note is not None:
-        ask = shlex.join(["pefourier", "compare", *map(str, work.trained_table)])
-        note(f"what training made of a table: {ask}")
-    for line in tell_files_of(had, options) if note is not None else ():
-        note(line)
-    return work.rows
-
-
-def stacks_to_train(stacks: Sequence[Stack], done: set[Key]) -> list[Stack]:
-    """Stacks whose time is foretold: those that are to be trained."""
-    return [stack for stack in stacks if not done.issuperset(stack.keys)]
-
-
 @dataclass(eq=False)
 class Work:
     """Stacks and what has come of them."""
 
-    asked: AskedComparison
+    asked: Experiment
+    group: Group | None
     stacks: Sequence[Stack]
     done: set[Key]  # runs that were finished before
 
     def __post_init__(self) -> None:
-        self.options, self.place = self.asked.options, self.asked.place
-        self.store = self.asked.store
+        self.options, self.store = self.asked.options, self.asked.store
         self.candidates = list_candidates(self.options)
-        self.longer = extrapolation.draw_longer_tasks(self.options)
-        self.rows: list[Row] = []
-        self.looked = time.monotonic()  # when others' finished stacks were last asked for
+        self.longer = lengths.draw_longer_tasks(self.options)
+        self.rows: list[dict[str, Any]] = []
         self.held: Resident | None = None
         self.injections: dict[tuple[str, int], Injection] = {}
         self.trained_table: tuple[Path, Path] | None = None  # where one began, and what it became
 
-    def member_epochs(self, stack: Stack) -> int:
-        """Epochs of a stack's runs, with all of their candidates."""
-        times = len(self.candidates) + self.options.refit
-        return len(stack.runs) * times * stack.resolved.schedule.epochs
+    def member_steps(self, stack: Stack) -> int:
+        """Steps of a stack's runs, with all of their candidates."""
+        return len(stack.runs) * len(self.candidates) * stack.resolved.schedule.steps
 
-    def share(self) -> Sequence[Stack]:
-        """The stacks that are this rank's, as far as that is known."""
-        if self.place.group is not None:
-            return self.stacks
-        return self.stacks[self.place.rank :: self.place.ranks]
+    def share(self) -> Sequence[int]:
+        """The numbers of the stacks that are this rank's, as far as that is known."""
+        alone = self.group is not None
+        first, ranks = (0, 1) if alone else (self.asked.rank, self.asked.ranks)
+        return range(first, len(self.stacks), ranks)
 
     def turns(self, reporter: Reporter) -> Iterator[int]:
-        """The numbers of this rank's stacks."""
-        group, total = self.place.group, len(self.stacks)
-        if group is None:
-            yield from range(self.place.rank, total, self.place.ranks)
+        """The numbers of this rank's stacks, one after another."""
+        if self.group is None:
+            yield from self.share()
             return
-        reporter.after_epoch = partial(self.take_over_at_times, group, reporter)
-        for number in group.claims(total):
-            yield number
-            self.take_over(group, reporter)
-        self.take_over(group, reporter)
+        reporter.after_look = partial(self.take_over, reporter)
+        yield from self.group.claims(len(self.stacks))
+        if self.group.rank == 0:
+            self.group.wait_for_all(len(self.stacks), partial(self.take_over, reporter))
 
-    def take_over_at_times(self, group: Group, reporter: Reporter) -> None:
-        """The same while this rank trains, or what others have finished would be lost with it."""
-        if time.monotonic() - self.looked > LOOK_EVERY:
-            self.looked = time.monotonic()
-            self.take_over(group, reporter)
-
-    def take_over(self, group: Group, reporter: Reporter) -> None:
+    def take_over(self, reporter: Reporter) -> None:
         """Store what other ranks have handed over, on rank 0."""
-        for number, rows, traces in group.arrived(len(self.stacks)) if group.rank == 0 else ():
+        for number, rows, traces in (
+            self.group.arrived(len(self.stacks)) if self.group.rank == 0 else ()
+        ):
             check_handed_over(rows, self.stacks[number].keys)
-            reporter.skip(self.member_epochs(self.stacks[number]))
+            reporter.skip(self.member_steps(self.stacks[number]))
             self.put_away(rows, traces)
             self.rows += rows
 
-    def put_away(self, rows: Sequence[Row], traces: Sequence[bytes]) -> None:
+    def put_away(self, rows: Sequence[Mapping[str, Any]], traces: Sequence[bytes]) -> None:
         """Store rows, and what their runs left behind."""
         if self.store.path is not None:
             for row, trace in zip(rows, traces, strict=True):
@@ -398,49 +355,81 @@ class Work:
 
     def train(self, number: int, reporter: Reporter) -> None:
         """Train a stack unless it is finished, and keep what comes of it."""
-        stack, group = self.stacks[number], self.place.group
-        rows: list[Row] = []
+        stack = self.stacks[number]
+        rows: list[dict[str, Any]] = []
         traces: list[bytes] = []
         if not self.done.issuperset(stack.keys):
-            if self.held is None or self.held.task is not stack.task:
-                self.held, self.injections = loop.put_on_device(stack.task, self.asked.device), {}
-            self.injections = grid.stack_injections(stack, self.options.learn, self.injections)
-            schedule = stack.resolved.schedule
-            reporter.epochs = schedule.epochs
-            if isinstance(stack.model, OtherMethod):
-                chosen = search.fit_beside(stack, self.options.refit)
-            else:
-                chosen = search.train_candidates(
-                    self.held, stack, self.candidates, self.injections, self.options, reporter
-                )
+            checkpoint = self.checkpoint_of(stack)
+            chosen = self.outcomes_of(stack, reporter, checkpoint)
             rows, traces = self.keep(stack, chosen)
             self.rows += rows
+            checkpoint.drop()
             refuse_non_finite([outcome for outcome, _ in chosen])
-        if group is not None:
-            group.finish(number, rows, traces)
+        if self.group is not None:
+            self.group.finish(number, rows, traces)
+
+    def checkpoint_of(self, stack: Stack) -> Checkpoint:
+        """Where a stack goes on after an interruption."""
+        if self.store.path is None or isinstance(stack.model, OtherMethod):
+            return Checkpoint(None)
+        name = f"{zlib.crc32(repr(stack.keys).encode()):08x}.safetensors"
+        return Checkpoint(self.store.path / FOLDER / name)
+
+    def outcomes_of(
+        self, stack: Stack, reporter: Reporter, checkpoint: Checkpoint
+    ) -> list[search.Chosen]:
+        """What training made of the runs of a stack."""
+        if isinstance(stack.model, OtherMethod):
+            return search.fit_beside(stack)
+        if self.held is None or self.held.task is not stack.task:
+            self.held, self.injections = fit.put_on_device(stack.task, self.asked.device), {}
+        self.injections = stacks.stack_injections(stack, self.options.learn, self.injections)
+        reporter.begin(stack.resolved.schedule.steps)
+        given = self.candidates, self.injections, reporter.count_steps, checkpoint
+        return search.train_candidates(self.held, stack, *given)
 
     def keep(
-        self, stack: Stack, chosen: Sequence[tuple[Outcome, Mapping[str, Any]]]
-    ) -> tuple[list[Row], list[bytes]]:
+        self, stack: Stack, chosen: Sequence[search.Chosen]
+    ) -> tuple[list[dict[str, Any]], list[bytes]]:
         """Score and store what a stack came to, and save what is asked of it."""
-        finite = [one for one in chosen if one[0].finite]
-        rows = [row_of(stack.resolved, *one, self.held) for one in finite]
+        finite = [pair for pair in chosen if pair[0].finite]
+        rows = [row_of(stack.resolved, *pair, self.asked.device) for pair in finite]
+        for row, (outcome, _) in zip(rows, finite, strict=True):
+            row["terms"] = terms_of(stack, outcome)
         longer, options = self.longer.get(stack.task.name), self.options
-        for row, (outcome, settings) in zip(rows, finite, strict=True) if longer else ():
-            model = search.shape_for(stack.model, settings)
-            row["tested"] = longer.test(stack, outcome, model)
+        for row, (outcome, _) in zip(rows, finite, strict=True) if longer else ():
+            row["tested"] = longer.test(stack, outcome, stack.model)
         kept = zip(rows, finite, strict=True)
         traces = [trace_of(stack.task, outcome, key_of(row)) for row, (outcome, _) in kept]
         self.put_away(rows, traces)
         if options.save_tables is not None:
-            outcomes = [outcome for outcome, _ in chosen]
-            pair = save_codes(options.save_tables, stack.task, outcomes, bool(options.search))
+            pair = save_codes(options.save_tables, stack.task, [one for one, _ in chosen])
             self.trained_table = pair or self.trained_table
         saves = options.save_models is not None and not isinstance(stack.model, OtherMethod)
-        for outcome, settings in finite if saves else ():
-            model = search.shape_for(stack.model, settings)
-            save_model(options.save_models, stack.task, outcome, model)
+        for outcome, _ in finite if saves else ():
+            save_model(options.save_models, stack.task, outcome, stack.model)
         return rows, traces
+
+
+def train_stacks(work: Work, note: Note | None) -> None:
+    """Train this rank's stacks, except those that are finished."""
+    share = [work.stacks[number] for number in work.share()]
+    batches = [fit.batch_and_steps(s.task, work.options.batch_size)[0] for s in share] or [0]
+    ranks = work.group.ranks if work.group is not None else 1
+    total = sum(map(work.member_steps, share))
+    with report_progress(total, max(batches), ranks, note) as reporter:
+        for number in work.turns(reporter):
+            steps, before = work.member_steps(work.stacks[number]), reporter.trained
+            work.train(number, reporter)
+            reporter.skip(steps - (reporter.trained - before))
+    had = {key for stack in share for key in stack.keys}.difference(map(key_of, work.rows))
+    if note is None:
+        return
+    if work.trained_table is not None:
+        ask = shlex.join(["pefourier", "compare", *map(str, work.trained_table)])
+        note(f"what training made of a table: {ask}")
+    for line in tell_files_of(had, work.options):
+        note(line)
 
 
 def tell_files_of(had: set[Key], options: Options) -> Iterator[str]:
@@ -448,11 +437,11 @@ def tell_files_of(had: set[Key], options: Options) -> Iterator[str]:
     wanted = {"save_tables": (".npy", WITHOUT_CODES), "save_models": (".safetensors", BESIDE)}
     for option, (suffix, without) in wanted.items():
         folder = getattr(options, option)
-        own = [name_of_table(*key, suffix) for key in sorted(had) if key[1] not in without]
-        if folder is None or not own:
+        names = [name_of_table(*key, suffix) for key in sorted(had) if key[1] not in without]
+        if folder is None or not names:
             continue
-        lacked = [name for name in own if not (Path(folder) / name).is_file()]
-        what, count = option.partition("_")[2], len(lacked or own)
+        lacked = [name for name in names if not (Path(folder) / name).is_file()]
+        what, count = option.partition("_")[2], len(lacked or names)
         runs = f"{count} {agreeing(count, 'run that was', 'runs that were')} finished before"
         kept = f"{folder} keeps the {what} of {runs}"
         yield f"{folder} lacks {what} of {runs}: {first_few(lacked)}" if lacked else kept
@@ -480,30 +469,26 @@ def note_on_interrupt(store: Store, note: Note | None) -> Iterator[None]:
         elif note is not None:
             kept = len(store.rows())
             are = agreeing(kept, "finished run is", "finished runs are")
-            some = f"{kept} {are} in {store.path}; --resume goes on"
-            none = "no run was finished: seeds train together; take fewer first, --resume adds more"
-            note(some if kept else none)
+            note(f"{kept} {are} in {store.path}; --resume goes on")
         raise
 
 
 def row_of(
-    resolved: ResolvedTask, outcome: Outcome, settings: Mapping[str, Any], held: Resident
-) -> Row:
+    resolved: ResolvedTask, outcome: Outcome, settings: Mapping[str, Any], device: torch.device
+) -> dict[str, Any]:
     """A line of results.jsonl; `settings` are those that were chosen on validation."""
     member, task, schedule = outcome.member, resolved.task, resolved.schedule
     fold = task.folds[member.fold]
-    labels = task.labels[fold.test]
+    labels, macro = task.labels[fold.test], task.positive is None
     parts = outcome.valid, task.labels[fold.valid], outcome.test
-    macro = task.positive is None
-    found = score(*parts, labels, macro)
     confusion = count_confusions(decide(*parts, macro), labels, len(task.classes))
     return {
         "dataset": task.name,
         "encoding": member.encoding,
         "seed": member.seed,
         "fold": member.fold,
-        **asdict(found),
-        "epoch": outcome.epoch,
+        **asdict(score(*parts, labels, macro)),
+        "step": outcome.step,
         "seconds": round(outcome.seconds, 3),
         "split": task.split,
         "leaky": task.leaky,
@@ -514,22 +499,32 @@ def row_of(
         "positive": task.positive,
         "shortest": task.shortest,
         "uneven": task.uneven,
-        "budget": grid.budget_of(task, schedule),
-        "falling": loop.still_falls(outcome.curve, outcome.epoch, schedule.epochs),
-        "device": str(held.device),
+        "budget": schedule.budget,
+        "device": str(device),
         "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-        **({} if outcome.step is None else {"step_seconds": round(outcome.step, 7)}),
-        **({"chosen": dict(settings)} if settings else {}),
+        "step_seconds": outcome.step_seconds and round(outcome.step_seconds, 7),
+        "tested": [],
+        "chosen": dict(settings),
+        "terms": [],
     }
 
 
-def save_codes(
-    folder: str, task: Task, outcomes: Sequence[Outcome], shaped: bool
-) -> tuple[Path, Path] | None:
+def terms_of(stack: Stack, outcome: Outcome) -> list[list[float]]:
+    """Shares of the four terms of scores of some test windows; [] unless codes are added."""
+    task, injection = stack.task, outcome.member.injection
+    added = injection.act == "add" and injection.has_codes and task.lengths is None
+    if not isinstance(stack.model, Transformer) or not added:
+        return []
+    fold = task.folds[outcome.member.fold]
+    starts = task.starts[fold.test[: fit.AT_ONCE]]
+    windows = (task.rows[starts[:, None] + np.arange(task.length)] - fold.mean) / fold.scale
+    return score_terms(stack.model, outcome.parameters, outcome.codes, windows)
+
+
+def save_codes(folder: str, task: Task, outcomes: Sequence[Outcome]) -> tuple[Path, Path] | None:
     """Write trained codes as tables that the other commands read, and where training began.
 
-    A start is that of a seed or of all, unless each run may have chosen a shape of its own. The
-    last pair of both is returned.
+    A start is that of a seed or of all. The last pair of both is returned.
     """
     pair = None
     for outcome in outcomes:
@@ -540,8 +535,7 @@ def save_codes(
         path = Path(folder) / named(member.seed, member.fold)
         write_table(str(path), one.as_rows(outcome.codes), "<f4")  # as they were trained
         if one.learn:
-            seed = member.seed if shaped or one.seeded else None
-            start = Path(folder) / named(seed, member.fold if shaped else None, START)
+            start = Path(folder) / named(member.seed if one.seeded else None, None, START)
             write_table(str(start), one.as_rows(one.table()), "<f4")
             pair = start, path
     return pair
@@ -561,33 +555,6 @@ def check_names(option: str, order: Sequence[Key]) -> None:
             raise PefourierError(
                 f"{option}: {both} would be written to one file, {name}; rename one of them"
             )
-
-
-def collect_rows(store: Store, order: Sequence[Key], rows: Sequence[Row]) -> list[Row]:
-    """All runs of all ranks, in the order of the grid; rank 0 waits for the others."""
-    if store.path is None:
-        by = {key_of(row): row for row in rows}
-        return [by[key] for key in order]
-    if store.ranks > 1:
-        wait_for_ranks(store, set(order))
-    return store.merge(order)
-
-
-def wait_for_ranks(store: Store, wanted: set[Key]) -> None:
-    """Wait until other ranks have finished, or for some time until one of them begins."""
-    began = time.monotonic()
-    while True:
-        alone = not store.others_at_work()  # asked first: one may finish in between
-        missing = wanted - {key_of(row) for row in store.rows()}
-        if not missing:
-            return
-        if alone and time.monotonic() - began > GRACE:
-            raise PefourierError(
-                f"no other of the WORLD_SIZE={store.ranks} ranks is at work in {store.path}, and "
-                f"{len(missing)} of {len(wanted)} runs are missing; start every rank (torchrun "
-                "does), or unset RANK and WORLD_SIZE and go on with --resume"
-            )
-        time.sleep(POLL)
 
 
 def write_summary(store: Store, found: Summary) -> None:

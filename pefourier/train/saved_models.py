@@ -23,12 +23,11 @@ from pefourier.files import label, write_whole
 from pefourier.train.apply import apply_classifier
 from pefourier.train.data.examples import check_lengths
 from pefourier.train.data.split import Task
+from pefourier.train.fit import Outcome
 from pefourier.train.injection import ACTS, Injection, count_places
-from pefourier.train.loop import Outcome
-from pefourier.train.metrics import best_threshold
 from pefourier.train.model import OrderFree, Transformer
-from pefourier.train.schema import parse_json
-from pefourier.train.traces import name_of_table
+from pefourier.train.store import parse_json
+from pefourier.train.traces import name_of_table, threshold_of
 
 KINDS = {"transformer": Transformer, "order-free": OrderFree}
 AGAIN = "save it again"
@@ -76,13 +75,11 @@ def classifier_of(
 ) -> TrainedClassifier:
     """The classifier that a run came to."""
     member, fold = outcome.member, task.folds[outcome.member.fold]
-    injection, two = None, task.positive is not None
+    injection = None
     if isinstance(model, Transformer):
         places = np.arange(len(outcome.codes))
         act, waves = member.injection.act, outcome.frequencies
         injection = Injection(act, outcome.codes, places, False, frequencies=waves)
-    margin = outcome.valid[:, 1] - outcome.valid[:, 0]
-    limit = best_threshold(margin, task.labels[fold.valid] == 1) if two else None
     return TrainedClassifier(
         encoding=member.encoding,
         model=model,
@@ -91,7 +88,7 @@ def classifier_of(
         mean=fold.mean,
         scale=fold.scale,
         classes=task.classes,
-        threshold=limit,
+        threshold=None if task.positive is None else threshold_of(task, outcome),
     )
 
 

@@ -1,10 +1,9 @@
 """Results on disk: complete or absent for each run, never torn, whatever is killed when.
 
-A folder holds config.json, results.jsonl (a line a run), and while several ranks are at work
-results.rank1.jsonl, …, which rank 0 merges. A line is written by one call in append mode; a last
-line that a crash cut is dropped when results are read, and anything else that `schema` does not
-know is refused. config.json says what was asked last, all that
-the numbers depend on, and in `stages` what was asked before, since that decided the stacks.
+A folder holds config.json, which says what was asked and what numbers depend on, results.jsonl, a
+line a run (in a job array results.rank1.jsonl, … beside it), and while stacks are in training their
+checkpoints. A line is written by one call in append mode; a last line that a crash cut is dropped
+when results are read, and what is no `Row` is refused.
 """
 
 import errno
@@ -12,14 +11,13 @@ import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_origin, get_type_hints
 
 from pefourier.errors import PefourierError, shown
 from pefourier.files import write_whole
-from pefourier.train.options import Options
-from pefourier.train.schema import Row, check_configuration, parse_json, parse_row
+from pefourier.train.options import MOST_SEEDS, Options
 
 try:
     import fcntl
@@ -28,15 +26,158 @@ except ModuleNotFoundError:  # Windows
 
 KEY = ("dataset", "encoding", "seed", "fold")
 Key = tuple[str, str, int, int]
-ASKED = ("dataset", "encoding", "match_rms", "seeds", "resamples")  # may be asked anew of a folder
-KNOWN = ("windows", "splits", "data", "tables")  # of each dataset and table; must not change
-ELSEWHERE = ("device", "versions")  # may differ where a run goes on
+MEASURES = ("precision", "recall", "f1", "auprc", "accuracy")
+LARGEST = 2**53  # of numbers
+LONGEST = 2**24  # characters of a configuration, or of a line of results
+# Options that numbers do not depend on; a folder of data may have moved, its windows are known
+NOT_NUMBERS = frozenset(
+    {
+        *("data", "out", "plot", "resume", "processes", "rank_timeout", "save_tables"),
+        *("save_models", "beside"),  # methods stand among encodings
+    }
+)
+KNOWN = ("windows", "splits", "data", "tables")  # of each dataset and table
 CLOSE = 1e-4  # rounding on other machines moves logarithms and shares less
+
+
+@dataclass(frozen=True)
+class Row:
+    """A line of results.jsonl: one run. A `ValueError` says what is wrong with it."""
+
+    dataset: str
+    encoding: str
+    seed: int
+    fold: int
+    precision: float
+    recall: float
+    f1: float
+    auprc: float
+    accuracy: float
+    step: int  # whose weights were kept; 0: those it began with
+    seconds: float
+    split: str
+    leaky: bool
+    length: int
+    windows: int  # that were tested
+    trained: int  # windows
+    confusion: list[list[int]]  # windows of each class, said to be of each
+    device: str
+    time: str
+    budget: dict[str, int] | None  # steps, patience, and steps between two looks
+    step_seconds: float | None  # that a step takes among the runs trained with it
+    positive: str | None  # class; without one scores are means over classes
+    shortest: int | None  # rows of the shortest window, the others' being `length`
+    uneven: bool  # rows are at uneven times
+    tested: list[dict[str, Any]]  # at other lengths
+    chosen: dict[str, float | str]  # settings, on validation
+    terms: list[list[float]]  # shares of the four terms of scores, by head; codes that are added
+
+    def __post_init__(self) -> None:
+        for name, kind in get_type_hints(Row).items():
+            check_type(name, getattr(self, name), kind)
+        for name in MEASURES:
+            if not 0 <= getattr(self, name) <= 1:
+                raise ValueError(f"{name} must be from 0 to 1; got {getattr(self, name)}")
+        if not 0 <= self.seed < MOST_SEEDS or min(self.fold, self.step) < 0:
+            raise ValueError("seed, fold and step must be 0 or more")
+        if min(self.length, self.windows, self.trained) < 1 or not self.seconds >= 0:
+            raise ValueError("length, windows and trained must be 1 or more")
+        check_confusion(self.confusion, self.windows)
+        check_tested(self.tested)
+        for head in self.terms:
+            if not isinstance(head, list) or len(head) != 4:
+                raise ValueError(f"terms must have four shares a head; got {shown(head)}")
+            for share in head:
+                check_type("terms", share, float)
+
+    @property
+    def key(self) -> Key:
+        """What tells one run from another."""
+        return self.dataset, self.encoding, self.seed, self.fold
+
+
+PLAIN = {str: "text", bool: "true or false", int: "a whole number", float: "a finite number"}
+
+
+def check_type(name: str, value: Any, kind: Any) -> None:
+    """Refuse a value that is not of a type of `Row`, or too large.
+
+    >>> check_type("seed", True, int)
+    Traceback (most recent call last):
+    ValueError: seed must be a whole number; got True
+    """
+    origin, inner = get_origin(kind), get_args(kind)
+    if kind in PLAIN:
+        wanted = (int, float) if kind is float else kind
+        good = isinstance(value, wanted) and isinstance(value, bool) == (kind is bool)
+        if not good or (kind in (int, float) and not abs(value) < LARGEST):
+            raise ValueError(f"{name} must be {PLAIN[kind]}; got {shown(value)}")
+    elif origin in (list, dict):
+        if not isinstance(value, origin):
+            raise ValueError(f"{name} must be a {origin.__name__}; got {shown(value)}")
+        for item in value.values() if inner == (str, int) else ():
+            check_type(name, item, int)
+    elif value is not None:  # a type, or nothing
+        check_type(name, value, inner[0])
+
+
+def check_confusion(table: Sequence[Any], windows: int) -> None:
+    """Refuse what is no square table of whole numbers, or of other windows."""
+    cells = [cell for row in table if isinstance(row, list) for cell in row]
+    square = all(isinstance(row, list) and len(row) == len(table) for row in table)
+    if not square or any(type(cell) is not int or cell < 0 for cell in cells):
+        raise ValueError("confusion must be a square table of whole numbers")
+    if sum(cells) != windows:
+        raise ValueError(f"confusion must be a square table of {windows} windows")
+
+
+def check_tested(tested: Sequence[Any]) -> None:
+    """Refuse scores at other lengths that are none and have no reason."""
+    for one in tested:
+        if not isinstance(one, dict) or one.keys() != {"length", *MEASURES, "reason"}:
+            raise ValueError("tested must have a length, five measures and a reason")
+        check_type("length", one["length"], int)
+        check_type("reason", one["reason"], str)
+        for name in MEASURES if not one["reason"] else ():
+            check_type(name, one[name], float)
+            if not 0 <= one[name] <= 1:
+                raise ValueError(f"{name} must be from 0 to 1; got {one[name]}")
 
 
 def key_of(row: Mapping[str, Any]) -> Key:
     """What tells one run from another."""
     return tuple(row[name] for name in KEY)
+
+
+def parse_json(text: str | bytes) -> Any:
+    """Parse JSON of bounded length and depth in which no key stands twice."""
+    if len(text) > LONGEST:
+        raise ValueError(f"it is longer than {LONGEST} characters")
+    try:
+        return json.loads(text, object_pairs_hook=without_twins)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+
+
+def without_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object of JSON, unless a key stands twice."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("it has a key twice")
+    return found
+
+
+def parse_row(line: str | bytes) -> dict[str, Any]:
+    """A line of results.jsonl; a `ValueError` says what is wrong with it."""
+    row = parse_json(line)
+    if not isinstance(row, dict):
+        raise ValueError(f"a line must be an object; got {shown(row)}")
+    known = {one.name for one in fields(Row)}
+    if unknown := sorted(row.keys() - known):
+        raise ValueError(f"a line has an unknown key {shown(unknown[0])}")
+    if lacking := [one.name for one in fields(Row) if one.name not in row]:
+        raise ValueError(f"a line lacks {shown(lacking[0])}")
+    return asdict(Row(**row))
 
 
 @dataclass(frozen=True)
@@ -45,15 +186,15 @@ class Store:
 
     path: Path | None
     rank: int = 0
-    ranks: int = 1
 
-    def results_file(self, rank: int) -> Path:
-        """The file that a rank appends to."""
-        return self.path / (f"results.rank{rank}.jsonl" if rank else "results.jsonl")
+    @property
+    def results_file(self) -> Path:
+        """The file that this rank appends to."""
+        return self.path / (f"results.rank{self.rank}.jsonl" if self.rank else "results.jsonl")
 
     @contextmanager
     def lock(self) -> Iterator[None]:
-        """Make the folder and keep other runs out of it until this one ends, however it ends."""
+        """Make the folder, and keep other runs of this rank out of it until this one ends."""
         if self.path is None:
             yield
             return
@@ -66,11 +207,10 @@ class Store:
         if fcntl is None:
             yield
             return
-        own = self.rank_file(self.rank)
-        handle = os.open(own, os.O_RDWR | os.O_CREAT) if self.rank else os.open(own, os.O_RDONLY)
+        name = self.path / f".rank{self.rank}.lock" if self.rank else self.path
+        handle = os.open(name, os.O_RDWR | os.O_CREAT if self.rank else os.O_RDONLY)
         try:
-            # Ranks beside the first share theirs, and wait for its look whether they are at work
-            fcntl.flock(handle, fcntl.LOCK_SH if self.rank else fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             os.close(handle)
             raise PefourierError(
@@ -82,70 +222,44 @@ class Store:
             yield
         finally:
             if self.rank:
-                own.unlink(missing_ok=True)
+                name.unlink(missing_ok=True)
             os.close(handle)
 
-    def rank_file(self, rank: int) -> Path:
-        """What a rank locks while it is at work: the folder, or beside the first a file in it."""
-        return self.path / f".rank{rank}.lock" if rank else self.path
+    def begin(self, config: Mapping[str, Any], resume: bool) -> dict[str, Any]:
+        """Write the configuration, or see that it is the one that there is; the one that holds.
 
-    def others_at_work(self) -> bool:
-        """Whether another rank is at work, as far as can be told: nobody holds its lock."""
-        return fcntl is None or any(map(self.is_at_work, range(1, self.ranks)))
-
-    def is_at_work(self, rank: int) -> bool:
-        """Whether a rank holds its lock; True where the file system knows no locks."""
-        try:
-            handle = os.open(self.rank_file(rank), os.O_RDWR)
-        except FileNotFoundError:
-            return False
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            return True
-        finally:
-            os.close(handle)
-        return False
-
-    def settle_configuration(self, config: Mapping[str, Any], resume: bool) -> dict[str, Any]:
-        """The configuration that holds: a new one, or the old one with what is asked now."""
-        config = {**json.loads(json.dumps(config)), "stages": []}
+        Ranks of a job array begin in any order: where they resume, the first to come writes it.
+        """
         if self.path is None:
             if resume:
                 raise PefourierError("--resume needs --out DIR, the folder to go on in")
-            return config
+            return dict(config)
         file = self.path / "config.json"
-        if file.is_file() and resume:
+        if file.is_file() and (resume or self.rank):
             old = read_configuration(file)
-            return continue_configuration(file, old, config) if self.rows() else config
-        if self.rank == 0 and any(self.path.glob("results*.jsonl")):
+            check_same(file, old, config)
+            config = {**config, "stack": old.get("stack", config["stack"])}
+        elif self.rank == 0 and any(self.path.glob("results*.jsonl")):
             what = "results, but no config.json that says of what; choose another --out"
             if not resume:
                 what = "results already; go on with --resume or choose another --out"
             raise PefourierError(f"{self.path} holds {what}")
-        if self.rank == 0 and file.exists():
+        elif self.rank == 0 and file.exists():
             raise PefourierError(f"{file} exists already; give --resume or choose another --out")
-        return config
-
-    def write_configuration(self, config: Mapping[str, Any], resume: bool) -> None:
-        """Write the configuration, before anything is trained under it.
-
-        Ranks of a job array begin in any order: where they resume, the first one to come writes it.
-        """
-        if self.path is None:
-            return
-        file = self.path / "config.json"
-        if self.rank == 0 or (resume and not file.exists()):
+        else:
             write_json(file, config)
+        self.drop_torn_line()
+        return dict(config)
 
-    def rows(self) -> list[Row]:
+    def rows(self) -> list[dict[str, Any]]:
         """All complete runs, of every rank, each once."""
         if self.path is None:
             return []
-        found = {}
+        found: dict[Key, dict[str, Any]] = {}
         for file in sorted(self.path.glob("results*.jsonl")):
             for row in read_rows(file):
-                if scores_of(found.setdefault(key_of(row), row)) != scores_of(row):
+                first = found.setdefault(key_of(row), row)
+                if any(first[name] != row[name] for name in MEASURES):
                     raise PefourierError(
                         f"{file} has a run twice, with different scores: {shown(key_of(row))}; "
                         "delete the line that is wrong, or choose another --out"
@@ -154,17 +268,16 @@ class Store:
 
     def drop_torn_line(self) -> None:
         """Drop this rank's torn line, so that the next one begins on a line of its own."""
-        if self.path is None:
-            return
-        file = self.results_file(self.rank)
+        file = self.results_file
         if file.is_file() and file.read_bytes()[-1:] not in (b"", b"\n"):
-            write_lines(file, read_rows(file))
+            *whole, _ = file.read_bytes().split(b"\n")
+            write_whole(str(file), lambda out: out.write(b"".join(one + b"\n" for one in whole)))
 
-    def append(self, rows: Iterable[Row]) -> None:
+    def append(self, rows: Iterable[Mapping[str, Any]]) -> None:
         """Add runs, each as one line in one write."""
         if self.path is None:
             return
-        file = self.results_file(self.rank)
+        file = self.results_file
         with results_errors(file):
             handle = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
             try:
@@ -175,35 +288,6 @@ class Store:
                 os.fsync(handle)
             finally:
                 os.close(handle)
-
-    def merge(self, order: Sequence[Key]) -> list[Row]:
-        """The runs in the order given, from one file that has all; files of single ranks go."""
-        rows = {key_of(row): row for row in self.rows()}
-        merged = [rows.pop(key) for key in order if key in rows]
-        if self.path is not None:
-            write_lines(self.results_file(0), [*merged, *rows.values()])
-            for file in self.path.glob("results.rank*.jsonl"):
-                file.unlink()
-        return merged
-
-
-def check_handed_over(rows: Sequence[Any], keys: Iterable[Key]) -> None:
-    """Refuse what another process hands over for a stack but runs of it, each once.
-
-    >>> check_handed_over([{"f1": 2}], [])
-    Traceback (most recent call last):
-    pefourier.errors.PefourierError: another process handed over no run that it was given: a line \
-lacks 'accuracy'; nothing of it is kept, --resume goes on
-    """
-    try:
-        found = [key_of(parse_row(json.dumps(row).encode())) for row in rows]
-        if len({*found}) < len(found) or not {*found} <= {*keys}:
-            raise ValueError(f"it was not asked for {shown(found)}")
-    except ValueError as error:
-        raise PefourierError(
-            f"another process handed over no run that it was given: {error}; nothing of it is "
-            "kept, --resume goes on"
-        ) from error
 
 
 @contextmanager
@@ -218,39 +302,37 @@ def results_errors(file: Path) -> Iterator[None]:
 
 
 def read_configuration(file: Path) -> dict[str, Any]:
-    """Read the configuration in a folder."""
+    """Read the configuration in a folder; options that it lacks had their defaults."""
     try:
-        old = parse_json(file.read_bytes())
-        check_configuration(old)
-    except ValueError as error:
+        config = parse_json(file.read_bytes())
+        names = ("dataset", "encoding")
+        if not isinstance(config, dict) or not all(is_texts(config.get(name)) for name in names):
+            raise ValueError("it must be an object with lists of texts as dataset and encoding")
+        stored_options(config)
+    except (OSError, ValueError, TypeError) as error:
         raise PefourierError(
             f"{file} was not written by pefourier train: {error}; choose another --out"
         ) from error
-    return old
+    return config
 
 
-def continue_configuration(
-    file: Path, old: Mapping[str, Any], config: Mapping[str, Any]
-) -> dict[str, Any]:
-    """Add what is asked now to a folder's configuration; refused where numbers would differ."""
-    keys = (old.keys() | config.keys()) - {*ASKED, *KNOWN, *ELSEWHERE, "stages"}
-    check_same(file, old, config, keys)
-    if changed := find_change(old, config):
-        raise PefourierError(
-            f"--resume: {changed} has changed since {file} was written; choose another --out"
-        )
-    known = {key: {**old[key], **config[key]} for key in KNOWN}
-    return {**config, **old, **{key: config[key] for key in ASKED}, **known}
+def is_texts(value: Any) -> bool:
+    """Whether a value of JSON is a list of text that holds something."""
+    return isinstance(value, list) and bool(value) and all(isinstance(v, str) for v in value)
 
 
-def check_same(file: Path, old: Mapping[str, Any], now: Mapping[str, Any], keys: Iterable) -> None:
-    """Refuse to go on in a folder with another value of one of these keys."""
-    for key in sorted(keys):
-        if (was := option_of(old, key)) != now.get(key):
-            raise PefourierError(
-                f"--resume: {file} has {key} {shown(was)}, now it is {shown(now.get(key))}; "
-                "give the same or choose another --out"
-            )
+def stored_options(config: Mapping[str, Any]) -> Options:
+    """The options that a configuration was made of."""
+    given = {}
+    for name, kind in get_type_hints(Options).items():
+        if name in config and name not in NOT_NUMBERS:
+            value = config[name]
+            given[name] = tuple(value) if isinstance(value, list) else value
+            if get_origin(kind) is tuple and not isinstance(value, list):
+                raise ValueError(f"{name} must be a list; got {shown(value)}")
+            if kind in (int, float, bool):
+                check_type(name, value, kind)
+    return Options(**given)
 
 
 def option_of(config: Mapping[str, Any], name: str) -> Any:
@@ -264,13 +346,23 @@ def option_of(config: Mapping[str, Any], name: str) -> Any:
     return list(value) if isinstance(value, tuple) else value
 
 
-def find_change(was: Mapping[str, Any], now: Mapping[str, Any]) -> str:
-    """A dataset or a table of which two configurations know different things; empty without."""
+def check_same(file: Path, old: Mapping[str, Any], config: Mapping[str, Any]) -> None:
+    """Refuse to go on where something that numbers depend on is another, by its name."""
+    now = json.loads(json.dumps(config))
+    for key in sorted((old.keys() | now.keys()) - {*KNOWN, "device", "versions", "stack"}):
+        if (was := option_of(old, key)) != now.get(key):
+            raise PefourierError(
+                f"--resume: {file} has {key} {shown(was)}, now it is {shown(now.get(key))}; "
+                "give the same or choose another --out"
+            )
     for key in KNOWN:
-        for name in sorted(was[key].keys() & now[key].keys()):
-            if not equal_up_to_rounding(was[key][name], now[key][name]):
-                return f"{shown(name)} ({key})"
-    return ""
+        was, have = old.get(key) or {}, now[key]
+        for name in sorted(was.keys() | have.keys()):
+            if not equal_up_to_rounding(was.get(name), have.get(name)):
+                raise PefourierError(
+                    f"--resume: {shown(name)} ({key}) has changed since {file} was written; "
+                    "choose another --out"
+                )
 
 
 def equal_up_to_rounding(was: Any, now: Any) -> bool:
@@ -280,12 +372,7 @@ def equal_up_to_rounding(was: Any, now: Any) -> bool:
     return was == now
 
 
-def scores_of(row: Row) -> tuple[float, ...]:
-    """What a run came to."""
-    return row["precision"], row["recall"], row["f1"], row["auprc"]
-
-
-def read_rows(file: Path) -> list[Row]:
+def read_rows(file: Path) -> list[dict[str, Any]]:
     """Read the runs of one file; a last line without its end was cut by a crash and is dropped."""
     if not file.is_file():
         raise PefourierError(f"{file} is not a file; choose another --out")
@@ -303,13 +390,26 @@ def read_rows(file: Path) -> list[Row]:
     return rows
 
 
-def write_lines(file: Path, rows: Iterable[Row]) -> None:
-    """Replace a file by these runs, as a whole."""
-    text = "".join(json.dumps(row) + "\n" for row in rows)
-    write_whole(str(file), lambda stream: stream.write(text.encode()))
-
-
 def write_json(file: Path, value: Any) -> None:
     """Write JSON as a whole."""
     text = json.dumps(value, indent=2, allow_nan=False) + "\n"
     write_whole(str(file), lambda stream: stream.write(text.encode()))
+
+
+def check_handed_over(rows: Sequence[Any], keys: Iterable[Key]) -> None:
+    """Refuse what another process hands over for a stack but runs of it, each once.
+
+    >>> check_handed_over([{"f1": 2}], [])
+    Traceback (most recent call last):
+    pefourier.errors.PefourierError: another process handed over no run that it was given: a line \
+lacks 'dataset'; nothing of it is kept, --resume goes on
+    """
+    try:
+        found = [key_of(parse_row(json.dumps(row))) for row in rows]
+        if len({*found}) < len(found) or not {*found} <= {*keys}:
+            raise ValueError(f"it was not asked for {shown(found)}")
+    except ValueError as error:
+        raise PefourierError(
+            f"another process handed over no run that it was given: {error}; nothing of it is "
+            "kept, --resume goes on"
+        ) from error

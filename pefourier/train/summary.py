@@ -1,4 +1,13 @@
-"""The answer of a comparison: a table like the paper's Table 1, and what the data support."""
+"""What rows of results say: scores, differences and verdicts of each dataset, and ranks over all.
+
+Verdicts are decided here alone: headline, tables, page and JSON take them as they are. A verdict is
+on an encoding's difference in F1 from its reference:
+
+* leaky, cut short: nobody can say, as windows leak, or one of the two was not trained to its end;
+* better, worse: Holm's p is below .05;
+* not shown: it is not, though so many units find the difference asked about with a power of .8;
+* too few: it is not, and they do not, or are fewer than `LEAST_UNITS`.
+"""
 
 from collections import Counter
 from collections.abc import Container, Iterable, Mapping, Sequence
@@ -7,18 +16,17 @@ from typing import Any
 
 import numpy as np
 
-from pefourier.train import power, statistics
+from pefourier.train import statistics
 from pefourier.train.data.load import sides_of_data
-from pefourier.train.options import BESIDE, LEVEL, STEPS, WITHOUT_CODES, seeds_of
-from pefourier.train.power import Power
-from pefourier.train.statistics import Difference, Mean
+from pefourier.train.options import BESIDE, FIND, LEVEL, WITHOUT_CODES, seeds_of
+from pefourier.train.statistics import LEAST_UNITS, Difference, Mean
 
 REFERENCE = "sinusoidal"
-CLAIMANT = "dft"  # of whose gain over the reference the paper has claims
 MEASURES = ("precision", "recall", "f1", "auprc", "accuracy")
+VERDICTS = ("better", "worse", "not shown", "too few", "leaky", "cut short")
 LEAKY = "leaky split"
 FEW = 4  # runs, of which the ends of an interval are the least and the greatest
-CUT_SHORT = 5  # where more than one run in so many keeps its last epoch, training ended too soon
+CUT_SHORT = 5  # where more than one run in so many keeps its last weights, training ended too soon
 
 
 @dataclass(frozen=True)
@@ -34,7 +42,7 @@ class LengthScores:
 
 @dataclass(frozen=True)
 class DatasetSummary:
-    """One dataset: each encoding's scores over its runs, and differences in F1 and AUPRC."""
+    """One dataset: each encoding's scores over its runs, its difference and the verdict on it."""
 
     dataset: str
     split: str
@@ -45,24 +53,25 @@ class DatasetSummary:
     scores: dict[str, dict[str, Mean]]  # encoding → measure → mean
     differences: dict[str, Difference]  # in F1, from the reference of the same size
     auprc_differences: dict[str, Difference]
+    verdicts: dict[str, str]  # of each difference
+    best: tuple[str, ...]  # encoding with the highest mean F1, and those not told apart from it
     diverged: dict[str, int]  # runs that keep the weights they began with
     runs: dict[str, int]  # of each encoding, those that not all have too
-    last_kept: dict[str, int]  # runs that keep the last epoch there was
+    last_kept: dict[str, int]  # runs that keep the last weights there were
     cut_short: tuple[str, ...]  # encodings that too many such runs have
     params: Mapping[str, Mapping[str, Any]]  # of each encoding
-    power: dict[str, Power] = field(default_factory=dict)  # of each difference in F1
     # what validation chose: encoding → setting → value → runs
     chosen: dict[str, dict[str, dict[str, int]]] = field(default_factory=dict)
     lengths: dict[str, tuple[LengthScores, ...]] = field(default_factory=dict)  # tested too
     confusion: dict[str, list[list[int]]] = field(default_factory=dict)  # summed over runs
     per_class: dict[str, list[dict[str, Any]]] = field(default_factory=dict)  # of these sums
-    falling: dict[str, int] = field(default_factory=dict)  # runs that lost patience too soon
-    budget: Mapping[str, int] | None = None  # epochs, patience in epochs, steps of an epoch
-    positive: str | None = None  # class whose scores are told; of more than two there is none
+    budget: Mapping[str, int] | None = None  # steps, patience, and steps between two looks
+    positive: str | None = None  # class whose scores are told; without one they are means
     shortest: int | None = None  # rows of the shortest window
     uneven: bool = False  # rows are at uneven times, of which only the order counts
     step_seconds: dict[str, float] = field(default_factory=dict)  # of a step of one run
-    in_epochs: bool = False  # whether its length was asked for in epochs
+    # mean shares of the four terms of scores in their variance, of codes that are added
+    terms: dict[str, list[float]] = field(default_factory=dict)
 
     def counted(self, encoding: str) -> int:
         """Runs that an encoding's means are over."""
@@ -73,20 +82,10 @@ class DatasetSummary:
         """Other methods that have fewer runs than encodings have."""
         return [e for e in self.scores if self.counted(e) < self.seeds * self.folds]
 
-    def way_out(self, encoding: str) -> str:
-        """The option of which an encoding that was cut short needs more."""
-        last, falling = self.last_kept.get(encoding, 0), self.falling.get(encoding, 0)
-        return self.longer if last >= falling else "--patience-steps"
-
     @property
     def longer(self) -> str:
-        """The option that makes runs longer, as it was given, with a number where one is known."""
-        flag = "--epochs" if self.in_epochs else "--steps"
-        if self.budget is None:
-            return flag
-        epochs, steps = self.budget["epochs"], self.budget["steps"]
-        few = -(-STEPS // steps) if self.in_epochs else STEPS
-        return f"{flag}, such as {max(2 * epochs * (1 if self.in_epochs else steps), few)}"
+        """The option that makes runs longer, with a number where one is known."""
+        return f"--steps, such as {2 * self.budget['steps']}" if self.budget else "--steps"
 
     def interval(self, encoding: str) -> str:
         """What the ends of an encoding's interval are: of so few runs their range."""
@@ -96,12 +95,11 @@ class DatasetSummary:
     def inputs(self) -> str:
         """What is classified, as a title has it."""
         sides = sides_of_data(self.dataset)
-        if not sides:
-            padded = self.shortest not in (None, self.length)
-            return (
-                f"{f'series of {self.shortest} to' if padded else 'windows of'} {self.length} rows"
-            )
-        return f"{'pictures' if len(sides) == 2 else 'grids'} of {'x'.join(map(str, sides))} points"
+        if sides:
+            kind = "pictures" if len(sides) == 2 else "grids"
+            return f"{kind} of {'x'.join(map(str, sides))} points"
+        padded = self.shortest not in (None, self.length)
+        return f"{f'series of {self.shortest} to' if padded else 'windows of'} {self.length} rows"
 
 
 @dataclass(frozen=True)
@@ -114,6 +112,27 @@ class Summary:
     cliques: tuple[tuple[str, ...], ...]  # not told apart over datasets; with one there are none
     runs: tuple[dict[str, Any], ...]
     training: Mapping[str, Any] = field(default_factory=dict)  # what all models have in common
+
+    @property
+    def verdict(self) -> str:
+        """The verdict on all encodings; other models count where there is nothing else."""
+        codes = {code for _, name, code in self.verdicts if name not in WITHOUT_CODES}
+        codes = codes or {code for _, _, code in self.verdicts}
+        sides = [code for code in ("better", "worse") if code in codes]
+        if sides:
+            return " and ".join(sides)
+        order = ("too few", "not shown", "cut short", "leaky")
+        return next((code for code in order if code in codes), "alone")
+
+    @property
+    def verdicts(self) -> list[tuple[DatasetSummary, str, str]]:
+        """Each dataset and encoding with the verdict on its difference."""
+        return [(one, name, code) for one in self.datasets for name, code in one.verdicts.items()]
+
+    @property
+    def find(self) -> float:
+        """The difference in F1 asked about."""
+        return self.training.get("find") or FIND
 
     @property
     def ranked(self) -> bool:
@@ -157,27 +176,25 @@ def summarize_runs(
     """
     names = list(dict.fromkeys(row["encoding"] for row in rows))
     reference = REFERENCE if REFERENCE in names else names[0]
-    datasets = list(dict.fromkeys(row["dataset"] for row in rows))
-    found = [
+    find = (training or {}).get("find") or FIND
+    datasets = [
         summarize_dataset(
             [r for r in rows if r["dataset"] == name],
             reference,
             (params or {}).get(name, {}),
-            (training or {}).get("epochs"),
             (classes or {}).get(name, ()),
-            (training or {}).get("find"),
+            find,
         )
-        for name in datasets
+        for name in dict.fromkeys(row["dataset"] for row in rows)
     ]
-    shared = [
-        e for e in (found[0].scores if found else ()) if all(e in one.scores for one in found)
-    ]
-    f1 = np.array([[one.scores[e]["f1"].mean for e in shared] for one in found])
+    shared = [e for e in datasets[0].scores if all(e in one.scores for one in datasets)]
+    f1 = np.array([[one.scores[e]["f1"].mean for e in shared] for one in datasets])
     ranks = dict(zip(shared, statistics.average_ranks(f1).tolist(), strict=True)) if shared else {}
-    groups = statistics.cliques(ranks, statistics.wilcoxon_holm(f1)) if len(found) > 1 else []
+    several = len(datasets) > 1
+    groups = statistics.cliques(ranks, statistics.wilcoxon_holm(f1)) if several else []
     return Summary(
         reference=reference,
-        datasets=tuple(found),
+        datasets=tuple(datasets),
         ranks=ranks,
         cliques=tuple(tuple(group) for group in groups),
         runs=tuple(dict(row) for row in rows),
@@ -189,41 +206,53 @@ def summarize_dataset(
     rows: Sequence[Mapping[str, Any]],
     reference: str,
     params: Mapping[str, Mapping[str, Any]],
-    epochs: int | None = None,
     classes: Sequence[str] = (),
-    find: float | None = None,
+    find: float = FIND,
 ) -> DatasetSummary:
-    """Scores and differences of one dataset, over the runs that every encoding has.
-
-    Without `epochs`, the most there could be, nobody can say whether they were too few.
-    """
+    """Scores, differences and verdicts of one dataset, over the runs that every encoding has."""
     runs, values = common_runs(rows)
     scores = {e: {m: statistics.interval(v) for m, v in one.items()} for e, one in values.items()}
-    others = {e: reference_of(e, values, reference) for e in values if e != reference}
-    of_run, ratio = np.array([fold for _, fold in runs]), test_to_train(rows)
+    references = {e: reference_of(e, values, reference) for e in values if e != reference}
+    folds, ratio = np.array([fold for _, fold in runs]), test_to_train(rows)
     by = {m: {e: one[m] for e, one in values.items()} for m in ("f1", "auprc")}
-    apart = {m: statistics.paired_differences(one, others, of_run, ratio) for m, one in by.items()}
-    claim = power.claim_for(rows[0]["dataset"], find)
-    could = power.judge_power(by["f1"], others, of_run, claim, ratio)
-    seeds, folds = (len({run[i] for run in runs}) for i in (0, 1))
+    differences, auprc = (
+        statistics.paired_differences(by[m], references, folds, ratio, find) for m in by
+    )
+    counts, leaky = count_runs(rows), rows[0]["leaky"]
+    cut = counts["cut_short"]
+    verdicts = {e: verdict_on(e, d, leaky=leaky, cut_short=cut) for e, d in differences.items()}
+    whole = {e: f1 for e, f1 in by["f1"].items() if e not in WITHOUT_CODES and e not in cut}
     return DatasetSummary(
         **{key: rows[0][key] for key in ("dataset", "split", "leaky", "length")},
-        seeds=seeds,
-        folds=folds,
+        seeds=len({seed for seed, _ in runs}),
+        folds=len(np.unique(folds)),
         scores=scores,
-        differences=apart["f1"],
-        auprc_differences=apart["auprc"],
-        **count_runs(rows, epochs, tuple(scores)),
+        differences=differences,
+        auprc_differences=auprc,
+        verdicts=verdicts,
+        best=tuple(statistics.leaders(whole, folds, ratio)) if whole and not leaky else (),
+        **counts,
         params=params,
-        power=could,
         budget=rows[0].get("budget"),
         **{key: rows[0][key] for key in ("positive", "shortest", "uneven") if key in rows[0]},
         chosen=count_choices(rows),
         step_seconds=step_costs(rows),
-        in_epochs=epochs is not None,
+        terms=mean_terms(rows),
         lengths=summarize_lengths(rows, set(runs)),
         **summarize_classes(rows, set(runs), classes),
     )
+
+
+def verdict_on(encoding: str, d: Difference, *, leaky: bool, cut_short: Container[str]) -> str:
+    """The verdict on a difference, one of `VERDICTS`."""
+    if leaky:
+        return "leaky"
+    if encoding in cut_short or d.reference in cut_short:
+        return "cut short"
+    if d.units >= LEAST_UNITS and d.p_holm < LEVEL:
+        return "better" if d.mean > 0 else "worse"
+    enough = d.needed is not None and d.units >= max(d.needed, LEAST_UNITS)
+    return "not shown" if enough else "too few"
 
 
 def step_costs(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
@@ -232,10 +261,23 @@ def step_costs(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     >>> step_costs([{"encoding": "rope", "step_seconds": s} for s in (1, 2, 9)] + [{}])
     {'rope': 2.0}
     """
-    timed = [row for row in rows if "step_seconds" in row]
+    timed = [row for row in rows if row.get("step_seconds")]
     names = dict.fromkeys(row["encoding"] for row in timed)
     of = {e: [row["step_seconds"] for row in timed if row["encoding"] == e] for e in names}
-    return {e: float(np.median(own)) for e, own in of.items()}
+    return {e: float(np.median(seconds)) for e, seconds in of.items()}
+
+
+def mean_terms(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[float]]:
+    """Mean shares of the four terms of scores over runs and heads, of encodings that have them.
+
+    >>> mean_terms([{"encoding": "dft", "terms": [[1, 0, 0, 0], [0, 1, 0, 0]]}])
+    {'dft': [0.5, 0.5, 0.0, 0.0]}
+    """
+    heads: dict[str, list[list[float]]] = {}
+    for row in rows:
+        if row.get("terms"):
+            heads.setdefault(row["encoding"], []).extend(row["terms"])
+    return {e: np.mean(shares, axis=0).tolist() for e, shares in heads.items()}
 
 
 def test_to_train(rows: Sequence[Mapping[str, Any]]) -> float:
@@ -247,49 +289,34 @@ def test_to_train(rows: Sequence[Mapping[str, Any]]) -> float:
     return max(statistics.TEST_TO_TRAIN, *(row["windows"] / row["trained"] for row in rows))
 
 
-def count_runs(
-    rows: Sequence[Mapping[str, Any]], epochs: int | None, encodings: Sequence[str]
-) -> dict[str, Any]:
-    """How many runs each encoding has, and of them those that kept no epoch, the last one there
+def count_runs(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Runs of each encoding, those that kept their first and their last weights, who was cut short.
 
-    could be, and one before patience ended them too soon; the encodings that were cut short. All
-    are judged by one rule: patience counts only where every run records how it ended.
+    Other methods are fitted to their end.
     """
-    kept = [
-        (row["encoding"], row.get("epoch"), row.get("budget", {"epochs": epochs})["epochs"])
-        for row in rows
+    runs = Counter(row["encoding"] for row in rows)
+    models = [row for row in rows if row["encoding"] not in BESIDE and "step" in row]
+    ends = [
+        (row["encoding"], row["step"], (row.get("budget") or {}).get("steps")) for row in models
     ]
-    every = Counter(e for e, _, _ in kept)
-    last = Counter(e for e, at, most in kept if most and at == most and e not in BESIDE)
-    falling = Counter(row["encoding"] for row in rows if row.get("falling"))
-    short = last + falling if records_falling(rows) else last
+    last = Counter(e for e, step, most in ends if most and step >= most)
     return {
-        "runs": dict(every),
-        "diverged": dict(Counter(e for e, epoch, _ in kept if epoch == 0)),
+        "runs": dict(runs),
+        "diverged": dict(Counter(e for e, step, _ in ends if step == 0)),
         "last_kept": dict(last),
-        "falling": dict(falling),
-        "cut_short": tuple(e for e in encodings if short[e] * CUT_SHORT > every[e]),
+        "cut_short": tuple(e for e in runs if last[e] * CUT_SHORT > runs[e]),
     }
-
-
-def records_falling(rows: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether all runs of models say if patience ended them too soon; earlier versions did not.
-
-    >>> records_falling([{"encoding": "rope", "falling": True}, {"encoding": "dft"}])
-    False
-    """
-    return all("falling" in row for row in rows if row["encoding"] not in BESIDE)
 
 
 def count_choices(rows: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, dict[str, int]]]:
     """How many runs of each encoding chose each value of what was searched."""
-    found: dict[str, dict[str, dict[str, int]]] = {}
+    counts: dict[str, dict[str, dict[str, int]]] = {}
     for row in rows:
         for setting, value in row.get("chosen", {}).items():
-            own = found.setdefault(row["encoding"], {}).setdefault(setting, {})
+            of_setting = counts.setdefault(row["encoding"], {}).setdefault(setting, {})
             name = value if isinstance(value, str) else f"{value:g}"
-            own[name] = own.get(name, 0) + 1
-    return found
+            of_setting[name] = of_setting.get(name, 0) + 1
+    return counts
 
 
 def summarize_classes(
@@ -298,14 +325,13 @@ def summarize_classes(
     names: Sequence[str],
 ) -> dict[str, Any]:
     """Windows of each class that are said to be of each, over the runs that every encoding has."""
-    found: dict[str, np.ndarray] = {}
+    sums: dict[str, np.ndarray] = {}
     for row in rows:
         if (row["seed"], row["fold"]) in runs:
-            own = np.array(row["confusion"])
-            found[row["encoding"]] = own + found.get(row["encoding"], 0)
+            sums[row["encoding"]] = np.array(row["confusion"]) + sums.get(row["encoding"], 0)
     return {
-        "confusion": {e: one.tolist() for e, one in found.items()},
-        "per_class": {e: score_classes(one, names) for e, one in found.items()},
+        "confusion": {e: table.tolist() for e, table in sums.items()},
+        "per_class": {e: score_classes(table, names) for e, table in sums.items()},
     }
 
 
@@ -315,19 +341,20 @@ def score_classes(confusion: Sequence[Sequence[int]], names: Sequence[str]) -> l
     >>> score_classes([[1, 1], [0, 2]], ["a", "b"])[1]
     {'class': 'b', 'precision': 0.6666666666666666, 'recall': 1.0, 'f1': 0.8, 'windows': 2}
     """
-    found, table = [], np.array(confusion)
-    for label, (row, said) in enumerate(zip(table, table.sum(axis=0), strict=True)):
+    table = np.array(confusion)
+    scores = []
+    for label, (row, claimed) in enumerate(zip(table, table.sum(axis=0).tolist(), strict=True)):
         hits, true = int(row[label]), int(row.sum())
-        found.append(
+        scores.append(
             {
                 "class": names[label] if names else str(label),
-                "precision": hits / max(int(said), 1),
+                "precision": hits / max(claimed, 1),
                 "recall": hits / max(true, 1),
-                "f1": 2 * hits / max(true + int(said), 1),
+                "f1": 2 * hits / max(true + claimed, 1),
                 "windows": true,
             }
         )
-    return found
+    return scores
 
 
 def summarize_lengths(
@@ -339,22 +366,21 @@ def summarize_lengths(
         for tested in row.get("tested", ()) if (row["seed"], row["fold"]) in runs else ():
             by.setdefault(row["encoding"], {}).setdefault(tested["length"], []).append(tested)
     return {
-        e: tuple(mean_at_length(length, tested) for length, tested in one.items())
-        for e, one in by.items()
+        e: tuple(mean_at_length(length, tested) for length, tested in lengths.items())
+        for e, lengths in by.items()
     }
 
 
-def mean_at_length(
-    length: int,
-    tested: Sequence[Mapping[str, Any]],
-    measures: Sequence[str] = ("accuracy", "f1", "auprc"),
-) -> LengthScores:
+def mean_at_length(length: int, tested: Sequence[Mapping[str, Any]]) -> LengthScores:
     """Means of what runs came to at one length; none where some could not be tested."""
     reason = next((one["reason"] for one in tested if one["reason"]), "")
-    known = () if reason else measures
-    means = [statistics.interval(np.array([one[measure] for one in tested])) for measure in known]
-    accuracy, f1, auprc = (*means, None, None, None)[:3]
-    return LengthScores(length, f1, accuracy, auprc, reason)
+    if reason:
+        return LengthScores(length, None, None, None, reason)
+    means = (
+        statistics.interval(np.array([one[measure] for one in tested]))
+        for measure in ("f1", "accuracy", "auprc")
+    )
+    return LengthScores(length, *means)
 
 
 def common_runs(
@@ -367,18 +393,19 @@ def common_runs(
     by: dict[str, dict[tuple[int, int], Mapping[str, Any]]] = {}
     for row in rows:
         by.setdefault(row["encoding"], {})[row["seed"], row["fold"]] = row
-    every = {own_run(e, run) for e, one in by.items() for run in one}
-    runs = sorted(r for r in every if all(own_run(e, r) in one for e, one in by.items()))
-    own = {e: sorted({own_run(e, run) for run in runs}) for e in by}
+    every = {paired_run(e, run) for e, of_run in by.items() for run in of_run}
+    runs = sorted(r for r in every if all(paired_run(e, r) in of_run for e, of_run in by.items()))
+    pairs = {e: sorted({paired_run(e, run) for run in runs}) for e in by}
     return runs, {
-        e: {m: np.array([one[run][m] for run in own[e]]) for m in MEASURES} for e, one in by.items()
+        e: {m: np.array([of_run[run][m] for run in pairs[e]]) for m in MEASURES}
+        for e, of_run in by.items()
     }
 
 
-def own_run(encoding: str, run: tuple[int, int]) -> tuple[int, int]:
+def paired_run(encoding: str, run: tuple[int, int]) -> tuple[int, int]:
     """What a run (seed, fold) of others is compared with: of another method its only one.
 
-    >>> own_run("rope", (2, 1)), own_run("trees", (2, 1))
+    >>> paired_run("rope", (2, 1)), paired_run("trees", (2, 1))
     ((2, 1), (0, 1))
     """
     return (min(run[0], seeds_of(encoding, run[0] + 1) - 1), run[1])
@@ -401,5 +428,5 @@ def reference_of(encoding: str, encodings: Container[str], reference: str) -> st
     >>> reference_of("dft@rms=0.5", ["sinusoidal", "sinusoidal@rms=0.5"], "sinusoidal")
     'sinusoidal@rms=0.5'
     """
-    own = f"{REFERENCE}@{encoding.rpartition('@')[2]}"
-    return own if "@" in encoding and own != encoding and own in encodings else reference
+    scaled = f"{REFERENCE}@{encoding.rpartition('@')[2]}"
+    return scaled if "@" in encoding and scaled != encoding and scaled in encodings else reference

@@ -1,9 +1,11 @@
 """What each run left behind: logits of validation and test windows, and how it learned.
 
 DIR/scores has an .npz a run, written before its line of results.jsonl: `valid` and `test`, logits
-(n, K) of float32; `valid_labels` and `test_labels` (n,), classes from 0; `classes`, their names;
-`curve` (epochs, 3), mean training loss, score and loss on validation; and `dataset`, `encoding`,
-`seed`, `fold`. Others can compute their own metrics of them.
+(n, K) of float32; `valid_labels` and `test_labels` (n,), classes from 0; `valid_rows` and
+`test_rows` (n,), the first row of each window in the data; `threshold`, the difference of two
+logits from which on the second class is said, nan where the largest logit decides; `classes`, their
+names; `curve` (looks, 3), mean training loss, score and loss on validation; and `dataset`,
+`encoding`, `seed`, `fold`. Others can compute their own metrics of them.
 """
 
 import io
@@ -17,10 +19,11 @@ import numpy as np
 from pefourier.encodings.sources.tables import open_arrays
 from pefourier.files import write_whole
 from pefourier.train.data.split import Task
+from pefourier.train.metrics import best_threshold
 from pefourier.train.store import KEY, Key, key_of
 
 if TYPE_CHECKING:  # curves are read without torch
-    from pefourier.train.loop import Outcome
+    from pefourier.train.fit import Outcome
 
 FOLDER = "scores"
 START = "-start.npy"  # of names of tables that training began with
@@ -70,6 +73,9 @@ def trace_of(task: Task, outcome: "Outcome", key: Key) -> bytes:
         "valid_labels": task.labels[fold.valid],
         "test": outcome.test.astype(np.float32),
         "test_labels": task.labels[fold.test],
+        "valid_rows": task.starts[fold.valid],
+        "test_rows": task.starts[fold.test],
+        "threshold": np.array(threshold_of(task, outcome)),
         "classes": np.array(task.classes, dtype=str),
         "curve": np.asarray(outcome.curve, np.float32),
         **{name: np.array(value) for name, value in zip(KEY, key, strict=True)},
@@ -77,6 +83,14 @@ def trace_of(task: Task, outcome: "Outcome", key: Key) -> bytes:
     stream = io.BytesIO()
     np.savez_compressed(stream, **arrays)
     return stream.getvalue()
+
+
+def threshold_of(task: Task, outcome: "Outcome") -> float:
+    """The difference of logits from which on the positive class is said; nan without one."""
+    if task.positive is None:
+        return float("nan")
+    labels = task.labels[task.folds[outcome.member.fold].valid]
+    return best_threshold(outcome.valid[:, 1] - outcome.valid[:, 0], labels == 1)
 
 
 def write_trace(folder: Path, key: Key, trace: bytes) -> None:
@@ -89,7 +103,7 @@ def write_trace(folder: Path, key: Key, trace: bytes) -> None:
 def read_curves(
     folder: Path, rows: Sequence[Mapping[str, Any]]
 ) -> list[tuple[Mapping[str, Any], np.ndarray]]:
-    """How runs learned (epochs, 3), of those of which that is stored."""
+    """How runs learned (looks, 3), of those of which that is stored."""
     found = []
     for row in rows:
         path = file_of_run(folder, key_of(row))

@@ -12,13 +12,12 @@ import pytest
 import typer
 from tiny_models import write_model
 
+import pefourier
 from pefourier.analysis.faithful import LADDER
-from pefourier.answers import telling
 from pefourier.answers.catalogue import read_catalogue
 from pefourier.answers.terms import (
     BEGINNINGS,
     SAID,
-    SENTENCES,
     WORDS,
     explanation,
     find_terms,
@@ -33,7 +32,7 @@ from pefourier.files import read_toml
 from pefourier.geometry.precision import FORMATS
 from pefourier.reproduce import Verdict
 
-PACKAGE = Path(telling.__file__).parents[1]
+PACKAGE = Path(pefourier.__file__).parent
 TERMS = read_terms()
 EVERY = [*TERMS, *command_terms(), *option_terms()]
 GROUPS = {term.group for term in TERMS}
@@ -146,9 +145,7 @@ def test_sentences_of_a_finding_go_by_the_names_of_its_severities():
 
 
 def test_every_verdict_of_a_conclusion_and_words_of_users_are_found():
-    verdicts = [told for command, told in read_toml(SENTENCES).items() if command != "parts"]
-    verdicts += read_toml(WORDS).values()
-    names = {name.partition(" | ")[0] for told in verdicts for name in told}
+    names = {name for verdicts in read_toml(WORDS).values() for name in verdicts}
     for word in (*names, "p-RoPE", "NoPE", "gguf", "interleaved", "minirocket", "longitude"):
         assert find_terms(word, EVERY), word
         assert find_terms(word.lower(), EVERY), word
@@ -166,7 +163,7 @@ def test_every_row_and_column_of_text_has_a_term():
     assert set(columns) <= names_of("list", "every answer")
     claims = ["where", "the paper says", "printed", "computed", "verdict", "why"]
     assert set(claims) <= names_of("reproduce")
-    assert {"P / R / F1", "over folds", "p", "Holm p", "P(A > B)"} <= names_of("train")
+    assert {"P / R / F1", "folds needed", "p", "Holm p", "P(A > B)"} <= names_of("train")
 
 
 def test_every_encoding_parameter_and_option_has_a_term():
@@ -184,8 +181,8 @@ def test_every_encoding_parameter_and_option_has_a_term():
 
 def test_no_space_is_lost_where_a_line_of_a_table_of_words_goes_on():
     """TOML drops the spaces that begin a line behind a backslash."""
-    files = [*SENTENCES.parent.parent.rglob("*.toml")]
-    assert SENTENCES in files
+    files = [*PACKAGE.rglob("*.toml")]
+    assert WORDS in files
     assert [f.name for f in files if "\\\n " in f.read_text(encoding="utf-8")] == []
 
 

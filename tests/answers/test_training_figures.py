@@ -1,7 +1,7 @@
 """Figures of a training comparison."""
 
 import numpy as np
-from training import SMALL, of_datasets
+from training import SMALL, of_datasets, result
 
 from pefourier.answers import plot
 from pefourier.answers.training_figures import comparison, critical_difference
@@ -18,6 +18,31 @@ def test_every_run_is_a_point_in_the_figure():
         np.concatenate(points),
         [r["f1"] for e in found.datasets[0].scores for r in found.runs if r["encoding"] == e],
     )
+
+
+def test_differences_stand_beside_scores_and_doubtful_ones_are_hollow():
+    scores = {"sinusoidal": 0.5, "dft": 0.7, "rope": 0.5}
+    rng = np.random.default_rng(0)
+    rows = [
+        result(e, float(rng.normal(mean, 0.01)), seed=seed, fold=fold)
+        | {"step": 90 if e == "rope" else 1, "budget": {"steps": 90}}
+        for e, mean in scores.items()
+        for seed in range(4)
+        for fold in range(5)
+    ]
+    found = summary.summarize_runs(rows)
+    (one,) = found.datasets
+    assert one.verdicts == {"dft": "better", "rope": "cut short"}
+    _, panel = comparison(found).axes
+    marks = {line.get_ydata()[0]: line for line in panel.lines if line.get_marker() == "D"}
+    assert {at: line.get_xdata()[0] for at, line in marks.items()} == {
+        1: one.differences["dft"].mean,
+        2: one.differences["rope"].mean,
+    }
+    assert [marks[at].get_markerfacecolor() for at in (1, 2)] == ["C0", "none"]
+    ends = [line.get_xdata() for line in panel.lines if len(line.get_xdata()) == 2]
+    assert [one.differences["dft"].low, one.differences["dft"].high] in [list(x) for x in ends]
+    assert [text.get_text() for text in panel.get_yticklabels()] == ["", "better", "cut short"]
 
 
 def two_datasets(ranks, cliques):

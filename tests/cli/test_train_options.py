@@ -8,7 +8,7 @@ from dataclasses import fields
 import pytest
 
 from pefourier.train.data import PUBLISHED, SYNTHETIC
-from pefourier.train.options import GROUPS, IDE_2024, Options, told_of_option
+from pefourier.train.options import GROUPS, IDE_2024, Options, help_of
 
 TASK = ["train", "--dataset", "order:count=40,length=4", "--epochs", "1", "--seeds", "1"]
 
@@ -19,7 +19,7 @@ def test_the_help_has_every_option_with_its_help_and_default(run, monkeypatch):
     joined = said.replace("- ", "-")  # lines end at hyphens, too
     for field in fields(Options):
         assert f"--{field.name.replace('_', '-')} " in said
-        assert told_of_option(field.name)["help"].replace("- ", "-") in joined
+        assert help_of(field.name)["help"].replace("- ", "-") in joined
         if field.default not in (None, False, ()):
             several = isinstance(field.default, tuple)
             default = ", ".join(field.default) if several else field.default
@@ -106,7 +106,7 @@ def test_options_load_neither_torch_nor_the_shell():
 
 
 def test_notes_of_training_go_to_stderr_unless_quiet(run):
-    wanted = "pefourier: order:count=40,length=4: dft has 2 codes for 4 tokens; a larger --d or "
+    wanted = "pefourier: order:count=40,length=4: dft has 2 codes for 4 tokens, so that some "
     small = ["-e", "dft", "--d", "2", "--heads", "1"]
     assert run(*TASK, *small).err.startswith(wanted)
     assert run(*TASK, *small, "--quiet").err == ""

@@ -171,3 +171,29 @@ def test_points_that_repeat_are_named_on_the_grid():
     table[5 * 11 + 4] = table[2 * 11 + 3]
     said = " ".join(f.message for f in assess(table_on(SIDES, table)).findings)
     assert "(2,3)" in said.replace(" ", "") or "(5,4)" in said.replace(" ", "")
+
+
+def smooth_codes(sides, d=24, seed=0):
+    """Free codes that change slowly along both axes of a grid, as trained ones do."""
+    rng = np.random.default_rng(seed)
+    lines = [np.arange(side)[:, None] - np.arange(side) for side in sides]
+    kernels = [np.linalg.cholesky(np.exp(-((k / 2) ** 2)) + 1e-9 * np.eye(len(k))) for k in lines]
+    free = rng.normal(size=(*sides, d))
+    return np.einsum("ai,bj,ijd->abd", *kernels, free).reshape(-1, d)
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("sides", [(2, 8), (4, 9), (6, 24), (8, 2), (7, 14), (12, 12)])
+def test_codes_that_were_never_resized_follow_their_old_grid(sides, seed):
+    table = smooth_codes(sides, seed=seed)
+    assert assess(table_on(sides, table)).findings == []
+    height = next(h for h in range(2, len(table)) if len(table) % h == 0 and h not in sides)
+    (warning,) = assess(table_on((height, len(table) // height), table)).findings
+    assert (warning.code, warning.severity) == ("neighbours-elsewhere", "warning")
+    assert "x".join(map(str, sides)) in warning.message
+
+
+@pytest.mark.parametrize("sides", [(4, 4), (6, 10)])
+def test_codes_without_neighbours_follow_no_grid(rng, sides):
+    table = rng.normal(size=(np.prod(sides), 24))
+    assert "neighbours-elsewhere" not in [f.code for f in assess(table_on(sides, table)).findings]

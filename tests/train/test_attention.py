@@ -6,8 +6,8 @@ import torch
 from training import SIZES
 
 from pefourier.train import attention, model
-from pefourier.train.grid import most_members
 from pefourier.train.injection import load_injection
+from pefourier.train.stacks import most_members
 
 CPU = torch.device("cpu")
 
@@ -34,7 +34,13 @@ def test_attention_is_its_definition(rng, act):
     q, k, v = rng.normal(size=(3, length, size))
     table = rng.normal(size={"add": (5, 4), "bias": (25, 1), "key": (9, 4)}[act])
     parts = [torch.as_tensor(x)[None, None, :, None] for x in (q, k, v)]
-    got = attention.ATTEND[act](*parts, torch.as_tensor(table)[None])[0, 0]
+    codes = torch.as_tensor(table)[None]
+    bias = {
+        "add": lambda: None,
+        "bias": lambda: attention.bias_of_pairs(codes, length),
+        "key": lambda: attention.bias_of_lag_keys(parts[0], codes),
+    }[act]()
+    got = attention.attend(*parts, bias, None)[0, 0]
     np.testing.assert_allclose(got, slow_attention(act, q, k, v, table), atol=1e-12)
 
 
@@ -44,19 +50,37 @@ def test_attention_of_few_tokens_is_that_of_many_and_so_is_its_gradient(rng, len
     drawn = rng.normal(size=(3, 2, 2, length, 2, 4))  # q, k, v of (m, B, T, H, c)
     back = torch.as_tensor(rng.normal(size=(2, 2, length, 8)))
     found = []
-    for act in (attention.ATTEND["add"], fused):
+    for act in (lambda *rows: attention.attend(*rows, None, None), fused):
         parts = [torch.tensor(x, requires_grad=True) for x in drawn]
-        out = act(*parts, None)
+        out = act(*parts)
         (out * back).sum().backward()
         found.append([out.detach(), *(part.grad for part in parts)])
     for one, other in zip(*found, strict=True):
         torch.testing.assert_close(one, other, rtol=0, atol=1e-12)
 
 
-def fused(q, k, v, table):
-    parts = map(attention.heads_first, (q, k, v))
-    out = torch.nn.functional.scaled_dot_product_attention(*parts)
-    return attention.heads_last(out, len(q))
+def fused(q, k, v):
+    rows = (x.transpose(2, 3) for x in (q, k, v))
+    out = torch.nn.functional.scaled_dot_product_attention(*rows)
+    return out.transpose(2, 3).flatten(3)
+
+
+@pytest.mark.parametrize("length", [3, attention.FEW_TOKENS + 1])
+@pytest.mark.parametrize("windows", [None, 1, 3])
+def test_hidden_keys_get_no_attention_whatever_the_bias(rng, length, windows):
+    q, k, v = (torch.as_tensor(x) for x in rng.normal(size=(3, 2, 3, length, 2, 4)))
+    bias = (
+        None
+        if windows is None
+        else torch.as_tensor(rng.normal(size=(2, windows, 2, length, length)))
+    )
+    hidden = torch.zeros(2, 3, length, dtype=torch.bool)
+    hidden[1, 2, 1:] = hidden[0, 1, -1:] = True
+    got = attention.attend(q, k, v, bias, hidden[:, :, None, None])
+    scores = torch.einsum("mbihc,mbjhc->mbhij", q, k) / 2 + (0 if bias is None else bias)
+    scores = scores.masked_fill(hidden[:, :, None, None], -torch.inf)
+    wanted = torch.einsum("mbhij,mbjhc->mbihc", scores.softmax(-1), v).flatten(3)
+    torch.testing.assert_close(got, wanted, rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -85,7 +109,8 @@ def test_xpos_is_turned_as_its_definition_says(rng):
     q, k = rng.normal(size=(2, d))
     v = torch.eye(6, dtype=torch.float64)[None, None, :, None]
     parts = [torch.as_tensor(x).expand(6, d)[None, None, :, None] for x in (q, k)]
-    got = attention.attend_by_rotation(*parts, v, torch.as_tensor(one.table())[None])[0, 0]
+    turned = attention.turn_by_positions(*parts, torch.as_tensor(one.table())[None])
+    got = attention.attend(*turned, v, None, None)[0, 0]
     theta, zeta = 10000.0 ** (-2 * np.arange(2) / d), (2 * np.arange(2) / d + 0.4) / 1.4
     pair = (q[:2] + 1j * q[2:]) * np.conj(k[:2] + 1j * k[2:])
     lag = np.arange(6)[:, None] - np.arange(6)
@@ -109,6 +134,10 @@ def test_a_gpus_stack_stays_within_what_its_attention_can_index():
     assert most_members(SIZES, 1024, CPU) == 16
 
 
+def with_bias(q, k, v, table):
+    return attention.attend(q, k, v, attention.bias_of_pairs(table, q.shape[2]), None)
+
+
 def summed(q, k, v, table):
     """Attention with biases as its sums, whose gradient is torch's own."""
     length = q.shape[2]
@@ -122,7 +151,7 @@ def test_biases_and_their_gradient_are_those_of_the_sums(rng, length):
     drawn = [*rng.normal(size=(3, 2, 3, length, 2, 4)), rng.normal(size=(2, length**2, 2))]
     back = torch.as_tensor(rng.normal(size=(2, 3, length, 8)))
     found = []
-    for act in (attention.ATTEND["bias"], summed):
+    for act in (with_bias, summed):
         parts = [torch.tensor(x, requires_grad=True) for x in drawn]
         out = act(*parts)
         (out * back).sum().backward()

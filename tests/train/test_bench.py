@@ -17,9 +17,9 @@ def test_the_bench_trains_both_programs_and_counts_operations(monkeypatch):
     task, sizes = load_task("order:count=60,length=6"), Transformer(6, 2, 2, d=8, heads=2)
     setting = bench.Setting(task, sizes, 5, 8, 4, torch.device("cpu"))
     stacks = []
-    program = bench.loop.Program
+    program = bench.fit.Program
     monkeypatch.setattr(
-        bench.loop, "Program", lambda *args: stacks.append(args[2]) or program(*args)
+        bench.fit, "Program", lambda *args: stacks.append(args[2]) or program(*args)
     )
     first, loop, fused, mixed = bench.report(setting).splitlines()
     assert first.startswith("5 members, batch 8, 4 steps, 6 tokens, d 8, cpu, torch ")

@@ -14,15 +14,12 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from training import SIZES, injection
 
-from pefourier.train import loop
+from pefourier.train import fit
 from pefourier.train.data.load import load_task
-from pefourier.train.data.sequences import draw_task
-from pefourier.train.injection import ACTS
-from pefourier.train.model import OrderFree, Transformer
-from pefourier.train.pace import Tuning
+from pefourier.train.model import OrderFree
+from pefourier.train.request import Tuning
 
 META = torch.device("meta")
-CAUSAL = Transformer(9, 13, 13, d=16, heads=2, causal=True)
 MIXED = ("dft", "learned", "sinusoidal", "rope", "xpos", "t5", "alibi", "shaw")
 
 
@@ -58,8 +55,8 @@ def nothing_of_the_host(monkeypatch):
 @pytest.fixture
 def stack(monkeypatch):
     """A stack of all acts that learn, drop and go at different rates, on the device."""
-    monkeypatch.setattr(loop, "capture_cuda_graph", lambda program: program.eager_step)
-    monkeypatch.setattr(loop.torch, "autocast", lambda *args, **kwargs: nullcontext())
+    monkeypatch.setattr(fit, "capture_cuda_graph", lambda program: program.eager_step)
+    monkeypatch.setattr(fit.torch, "autocast", lambda *args, **kwargs: nullcontext())
     for module in ("adam", "optimizer"):
         monkeypatch.setattr(
             import_module(f"torch.optim.{module}"),
@@ -72,16 +69,15 @@ def stack(monkeypatch):
         task = task or load_task("order:count=40,length=8")
         if padded:
             task = replace(task, lengths=torch.arange(len(task.starts)).numpy() % 8 + 1)
-        held, of = loop.put_on_device(task, META), SIZES if isinstance(sizes, OrderFree) else sizes
+        held, of = fit.put_on_device(task, META), SIZES if isinstance(sizes, OrderFree) else sizes
         members = [
-            loop.Member(name, injection(name, 0, learn, of), 0, 0, Tuning(rate, drop, decay))
+            fit.Member(name, injection(name, 0, learn, of), 0, 0, Tuning(rate, drop, decay))
             for name, learn, rate, drop, decay in zip(
                 names, [False, True] * 4, [1e-3, 3e-3] * 4, [0.1, 0.2] * 4, [0.0, 0.1] * 4,
                 strict=False,
             )
         ]  # fmt: skip
-        members.sort(key=lambda m: ACTS.index(m.injection.act))
-        return loop.Program(held, sizes, members, loop.Schedule(1, 4, 1e-3, warmup=2))
+        return fit.Program(held, sizes, members, fit.Schedule(25, 4, 1e-3, warmup=50))
 
     return build
 
@@ -91,7 +87,7 @@ KINDS = {
     "one": {"names": ("learned",)},
     "padded": {"padded": True},
     "pooled": {"sizes": replace(SIZES, pool="mean+max", layers=2)},
-    "causal": {"task": draw_task("copy", 4, 40), "sizes": CAUSAL},
+    "side by side": {"sizes": replace(SIZES, inject="concat")},
     "order-free": {"names": ("none",), "sizes": OrderFree(8, 2, 2, 4)},
 }
 
@@ -102,7 +98,7 @@ def test_a_step_stays_on_the_device(stack, monkeypatch, kind):
     with nothing_of_the_host(monkeypatch) as mode:
         running.step()
     assert any("fused_adam" in one for one in mode.seen)
-    assert len(mode.seen) > 100 * len(running.injected)
+    assert len(mode.seen) > 100 * min(len(running.injected), 1)
     assert {p.grad.device for p in running.parameters.values()} == {META}
 
 
@@ -118,9 +114,16 @@ FAULTS = {
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_what_a_graph_cannot_hold_is_caught(stack, monkeypatch, fault):
-    running, whole = stack(names=("dft", "rope")), loop.Program.loss
+    running, whole = stack(names=("dft", "rope")), fit.Program.loss
     monkeypatch.setattr(
-        loop.Program, "loss", lambda self, index: FAULTS[fault](whole(self, index), self)
+        fit.Program, "loss", lambda self, index: FAULTS[fault](whole(self, index), self)
     )
     with pytest.raises((RuntimeError, NotImplementedError)), nothing_of_the_host(monkeypatch):
         running.step()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_logits_of_evaluation_stay_on_the_device(stack, monkeypatch, kind):
+    running = stack(**KINDS[kind])
+    with nothing_of_the_host(monkeypatch), torch.no_grad():
+        assert running.logits(running.index).device == META

@@ -4,7 +4,7 @@ import json
 import re
 import subprocess
 import sys
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +12,7 @@ import pytest
 from pages import Page
 
 from pefourier.pages.training import read_train_folder
-from pefourier.train.report import summary_page
+from pefourier.train.report import all_words
 from pefourier.train.store import KEY
 from pefourier.train.traces import file_of_run
 from pefourier.writing.text import parts_of_words
@@ -30,7 +30,7 @@ def summary_of(name):
 
 def tables_of(summary):
     return [
-        part for part in parts_of_words(summary_page(summary).words) if not isinstance(part, str)
+        part for part in parts_of_words(partial(all_words, summary)) if not isinstance(part, str)
     ]
 
 
@@ -201,7 +201,7 @@ def test_curves_that_are_stored_are_drawn(page, folder, leaky):
         np.savez(file_of_run(path, key), curve=np.linspace(0, 1, 12).reshape(4, 3))
     found = page(path)
     assert found.faults == []
-    (picture,) = [told for told in found.values("img", "alt") if "epoch by epoch" in told]
+    (picture,) = [told for told in found.values("img", "alt") if "look by look" in told]
     assert f"the {len(own) - 1} runs" in picture
 
 

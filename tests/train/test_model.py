@@ -1,5 +1,7 @@
 """The classifier: its slow twin, and what it sees of order."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -7,7 +9,7 @@ from training import SIZES, injection
 
 from pefourier.encodings import build
 from pefourier.errors import PefourierError
-from pefourier.train import attention, model
+from pefourier.train import attention, model, score_terms
 
 CPU = torch.device("cpu")
 
@@ -17,6 +19,43 @@ def test_the_size_of_a_member_is_that_of_its_parameters():
     for sizes in (SIZES, model.Transformer(12, 3, 4, d=24, heads=3, layers=5, patch=2), wide):
         drawn = model.draw_parameters(sizes.shapes(), 0).values()
         assert sizes.size == sum(p.numel() for p in drawn)
+
+
+def test_side_by_side_is_a_first_map_of_input_and_codes(rng):
+    """[x ; e] W = x W_x + e W_e, and each starts as a map of its own."""
+    sizes = replace(SIZES, inject="concat")
+    p = {k: v.float()[None] for k, v in model.draw_parameters(sizes.shapes(), 5).items()}
+    x = torch.as_tensor(rng.normal(size=(1, 4, 8, 2))).float()
+    codes = torch.as_tensor(injection("dft").table()).float()
+    injected = attention.stack_codes([injection("dft")], CPU, torch.float32)
+    got = sizes.tokens_with_codes(p, injected["add"].table(None), x)[0]
+    wide = torch.cat([p["project.w"][0], p["inject.w"][0]])
+    both = torch.cat([x[0], codes.expand(4, -1, -1)], dim=2)
+    assert (got - (both @ wide + p["project.b"][0])).abs().max() < 1e-5
+    assert sizes.size == SIZES.size + SIZES.d**2
+
+
+@pytest.mark.parametrize("inject", ["add", "concat"])
+def test_the_four_terms_of_scores_are_those_of_the_sums(rng, inject):
+    sizes = replace(SIZES, inject=inject, patch=2)
+    p = {k: v.numpy() for k, v in model.draw_parameters(sizes.shapes(), 5).items()}
+    x, codes = rng.normal(size=(3, 8, 2)), injection("dft", sizes=sizes).table()
+    own = codes @ p["inject.w"] if inject == "concat" else codes
+    content = x.reshape(3, 4, 4) @ p["project.w"] + p["project.b"]
+    found = np.array(score_terms.score_terms(sizes, p, codes, x))
+    assert found.shape == (2, 4)
+    np.testing.assert_allclose(found.sum(axis=1), 1)
+    for head in range(2):
+        at = slice(8 * head, 8 * head + 8)
+        w_q, w_k = (p["0.qkv.w"][:, k * 16 : k * 16 + 16][:, at] for k in (0, 1))
+        terms = [
+            [a @ w_q @ (b @ w_k).T for a in (content[i], own) for b in (content[i], own)]
+            for i in range(3)
+        ]
+        terms = np.array(terms) - np.array(terms).mean(axis=-1, keepdims=True)
+        total = terms.sum(axis=1)
+        shares = [np.mean(terms[:, k] * total) / np.mean(total**2) for k in range(4)]
+        np.testing.assert_allclose(found[head], shares)
 
 
 READ = {
@@ -47,7 +86,7 @@ def test_it_is_torchs_transformer_encoder(rng, patch, stride, ffn, pool):
             p[key] = p[key] + torch.as_tensor(rng.normal(size=p[key].shape)).float()
     x = torch.as_tensor(rng.normal(size=(1, 4, 8, 2))).float()
     codes = build("dft", length=sizes.tokens, d=16).table()
-    injected = attention.codes_by_act([injection("dft", sizes=sizes)], CPU, torch.float32)
+    injected = attention.stack_codes([injection("dft", sizes=sizes)], CPU, torch.float32)
     got = sizes.logits(p, injected, x)[0]
     starts = range(0, 9 - patch, stride or patch)
     cut = torch.stack([x[0, :, s : s + patch].flatten(1) for s in starts], dim=1)
@@ -91,7 +130,7 @@ def test_without_an_encoding_order_is_not_seen_and_with_one_it_is(rng):
     p = {k: v[None] for k, v in model.draw_parameters(SIZES.shapes(), 0).items()}
     x = torch.as_tensor(rng.normal(size=(1, 3, 8, 2)))
     for name in ("none", "sinusoidal", "rope", "t5", "shaw"):
-        injected = attention.codes_by_act([injection(name)], CPU, torch.float64)
+        injected = attention.stack_codes([injection(name)], CPU, torch.float64)
         apart = SIZES.logits(p, injected, x) - SIZES.logits(p, injected, x.flip(2))
         assert (apart.abs().max() < 1e-12) == (name == "none"), name
 
@@ -122,7 +161,7 @@ class Changed(torch.nn.Module):
 def test_dropout_stands_where_torch_has_it(rng):
     p = {k: v.float()[None] for k, v in model.draw_parameters(SIZES.shapes(), 5).items()}
     x = torch.as_tensor(rng.normal(size=(1, 3, 8, 2))).float()
-    injected = attention.codes_by_act([injection("none")], CPU, torch.float32)
+    injected = attention.stack_codes([injection("none")], CPU, torch.float32)
     h = Changed()(x[0] @ p["project.w"][0] + p["project.b"][0])
     for i in range(SIZES.layers):
         layer = twin(p, i)

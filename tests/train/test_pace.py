@@ -8,27 +8,27 @@ import torch
 from training import SIZES, injection
 
 from pefourier.errors import PefourierError
-from pefourier.train import loop
+from pefourier.train import fit
 from pefourier.train.data.load import load_task
-from pefourier.train.pace import Tuning
+from pefourier.train.request import Tuning
 
 CPU = torch.device("cpu")
-PLAIN = loop.Schedule(epochs=1, batch_size=4, rate=1e-3)
+EPOCH = 6  # steps
+PLAIN = fit.Schedule(steps=EPOCH, batch_size=4, rate=1e-3, every=EPOCH)
 
 
 @pytest.fixture(scope="module")
 def held():
-    return loop.put_on_device(load_task("order:count=40,length=8"), CPU, torch.float64)
+    return fit.put_on_device(load_task("order:count=40,length=8"), CPU, torch.float64)
 
 
 def member(name, tuning=None, seed=3):
-    return loop.Member(name, injection(name, seed), seed, 0, tuning)
+    return fit.Member(name, injection(name, seed), seed, 0, tuning)
 
 
 def trained(held, members, schedule=PLAIN, epochs=2):
-    running = loop.Program(held, SIZES, members, schedule)
-    for epoch in range(epochs):
-        running.train_epoch(epoch)
+    running = fit.Program(held, SIZES, members, schedule)
+    running.train(epochs * EPOCH)
     return running
 
 
@@ -42,44 +42,41 @@ def test_a_member_in_a_stack_of_other_settings_is_the_member_alone(held, own, na
     last = [member("t5", Tuning(1e-3, 0.0, 0.2), seed=4)]
     together = trained(held, [*company, member(name, own), *last])
     for key, value in alone.parameters.items():
-        at = torch.tensor([2])
-        other = together.parameters[key][together.places(key, at)][:, : value.shape[1]]
+        other = together.parameters[key][2:3, : value.shape[1]]
         assert (value - other).abs().max() < 1e-9, key
     np.testing.assert_allclose(together.evaluate("test")[2], alone.evaluate("test")[0], atol=1e-9)
 
 
 def test_decay_and_warm_up_are_those_of_adamw(held):
-    schedule = replace(PLAIN, weight_decay=0.3, warmup=2)
+    schedule = replace(PLAIN, weight_decay=0.3, warmup=2 * EPOCH)
     found = trained(held, [member("dft")], schedule, 3)
-    twin = loop.Program(held, SIZES, [member("dft")], PLAIN)
+    twin = fit.Program(held, SIZES, [member("dft")], PLAIN)
     weights = [p for name, p in twin.parameters.items() if name.endswith(".w")]
     others = [p for name, p in twin.parameters.items() if not name.endswith(".w")]
     groups = [{"params": weights, "weight_decay": 0.3}, {"params": others, "weight_decay": 0.0}]
     twin.optimizer = torch.optim.AdamW(groups, lr=1e-3)
-    _, steps = loop.batch_and_steps(held.task, 4)
     rising = torch.optim.lr_scheduler.LambdaLR(
-        twin.optimizer, lambda step: min(1.0, (step + 1) / (2 * steps))
+        twin.optimizer, lambda step: min(1.0, (step + 1) / (2 * EPOCH))
     )
-    plain = twin.eager_step
+    plain = twin.step
     twin.step = lambda: (plain(), rising.step())
-    for epoch in range(3):
-        twin.train_epoch(epoch)
+    twin.train(3 * EPOCH)
     for key, value in twin.parameters.items():
         assert (value - found.parameters[key]).abs().max() < 1e-9, key
 
 
-@pytest.mark.parametrize("warmup", [0, 1])  # without a pace, and with one
+@pytest.mark.parametrize("warmup", [0, EPOCH])  # without a pace, and with one
 @pytest.mark.parametrize(("asked", "rate"), [(0.02, 0.02), (None, 0.01)])
 def test_codes_have_a_rate_of_their_own(held, warmup, asked, rate):
     own = replace(PLAIN, code_rate=asked, warmup=warmup)
     found = trained(held, [member("learned")], own, 1)
     assert (found.pace is None) == (warmup == 0)
-    twin = loop.Program(held, SIZES, [member("learned")], replace(PLAIN, warmup=warmup))
+    twin = fit.Program(held, SIZES, [member("learned")], replace(PLAIN, warmup=warmup))
     codes = [twin.parameters["codes.add"]]
     others = [p for name, p in twin.parameters.items() if name != "codes.add"]
     groups = [{"params": codes, "lr": rate}, {"params": others, "lr": 1e-3}]
     twin.optimizer = torch.optim.Adam(groups)
-    twin.train_epoch(0)
+    twin.train(EPOCH)
     for key, value in twin.parameters.items():
         assert (value - found.parameters[key]).abs().max() < 1e-9, key
 
@@ -87,17 +84,17 @@ def test_codes_have_a_rate_of_their_own(held, warmup, asked, rate):
 def test_patience_goes_on_with_the_steps_that_were_taken(held):
     """Members that stay, when others are done, drop and warm up as if those were still there."""
     members = [member(n, Tuning(r, 0.2)) for n, r in (("dft", 1e-3), ("rope", 1e-2))]
-    whole = loop.Program(held, SIZES, members, replace(PLAIN, warmup=3))
-    whole.train_epoch(0)
+    whole = fit.Program(held, SIZES, members, replace(PLAIN, warmup=3 * EPOCH))
+    whole.train(EPOCH)
     alone = whole.with_members([1])
     for running in (whole, alone):
-        running.train_epoch(1)
-    assert whole.count == alone.count > 0
+        running.train(EPOCH)
+    assert whole.count == alone.count == whole.taken == 2 * EPOCH
     np.testing.assert_allclose(whole.evaluate("test")[1], alone.evaluate("test")[0], atol=1e-9)
 
 
 def test_where_nobody_differs_training_is_as_it_was(held):
-    running = loop.Program(held, SIZES, [member("dft", Tuning(1e-3)), member("rope")], PLAIN)
+    running = fit.Program(held, SIZES, [member("dft", Tuning(1e-3)), member("rope")], PLAIN)
     assert (running.pace, running.drop, running.fastest) == (None, None, {False: 1e-3, True: 1e-2})
 
 
@@ -115,3 +112,19 @@ def test_where_nobody_differs_training_is_as_it_was(held):
 def test_settings_that_cannot_be_are_refused(own, message):
     with pytest.raises(PefourierError, match=f"^{message}$"):
         replace(PLAIN, **own)
+
+
+def test_a_share_is_dropped_and_what_stays_is_scaled_up():
+    drop = fit.Dropout([0.0, 0.5, 0.9], [1, 2, 3], CPU).begin(4)
+    x = torch.ones(3, 20, 500)
+    first = drop(x)
+    assert torch.equal(first[0], x[0])
+    for member, share in ((1, 0.5), (2, 0.9)):
+        kept = first[member] != 0
+        assert kept.float().mean().item() == pytest.approx(1 - share, abs=0.02)
+        assert first[member].unique().tolist() == pytest.approx([0, 1 / (1 - share)])
+    assert not torch.equal(first, drop(x))  # another layer
+    assert torch.equal(first, drop.begin(4)(x))
+    assert not torch.equal(first, drop.begin(5)(x))
+    alone = fit.Dropout([0.5], [2], CPU).begin(4)(x[:1])
+    assert torch.equal(alone[0], first[1])  # whoever stands beside it

@@ -11,12 +11,19 @@ from training import SIZES
 import pefourier
 from pefourier.encodings import load
 from pefourier.errors import PefourierError
-from pefourier.train import loop, saved_models
+from pefourier.train import fit, saved_models
 from pefourier.train.data.load import load_task
-from pefourier.train.extrapolation import lengthen
 from pefourier.train.injection import load_injection, waves_of_rotation
+from pefourier.train.lengths import lengthen
 
 CPU = torch.device("cpu")
+
+
+def epochs(number, rate, patience=0):
+    """So many epochs of six steps, looked at after each."""
+    return fit.Schedule(6 * number, 4, rate, every=6, patience=6 * patience)
+
+
 GRID = (2, 4)
 SPECS = {
     "rope": (),
@@ -30,7 +37,7 @@ SPECS = {
 
 @pytest.fixture(scope="module")
 def held():
-    return loop.put_on_device(load_task("order:count=40,length=8"), CPU, torch.float64)
+    return fit.put_on_device(load_task("order:count=40,length=8"), CPU, torch.float64)
 
 
 def rotation(spec, learn=True, length=8):
@@ -38,7 +45,7 @@ def rotation(spec, learn=True, length=8):
 
 
 def members(specs):
-    return [loop.Member(spec, rotation(spec), 0, 0) for spec in specs]
+    return [fit.Member(spec, rotation(spec), 0, 0) for spec in specs]
 
 
 def eager_logits(p, i, one, frequencies, x):
@@ -64,7 +71,7 @@ def eager_logits(p, i, one, frequencies, x):
 
 def test_gradients_of_frequencies_are_those_of_an_eager_twin(held):
     every = members(SPECS)
-    running = loop.Program(held, SIZES, every, loop.Schedule(1, 4, 1e-3))
+    running = fit.Program(held, SIZES, every, epochs(1, 1e-3))
     p, trained = running.parameters, running.parameters["codes.rotate"]
     for step in range(3):  # of which the first is at the formula
         index = torch.as_tensor(held.task.folds[0].train[4 * step :][:4]).expand(len(every), 4)
@@ -92,7 +99,7 @@ def test_gradients_of_frequencies_are_those_of_an_eager_twin(held):
 def test_training_begins_at_the_formula_and_leaves_alone_what_does_not_turn(held, spec):
     one = rotation(spec)
     np.testing.assert_allclose(one.turned(np.zeros_like(one.frequencies)).codes, one.codes)
-    (found,) = loop.fit(held, SIZES, members([spec]), loop.Schedule(2, 4, 0.01))
+    (found,) = fit.fit(held, SIZES, members([spec]), epochs(2, 0.01))
     still = one.frequencies == 0
     np.testing.assert_array_equal(found.frequencies[still], 0)
     assert (np.abs(found.frequencies - one.frequencies)[~still] > 1e-4).all()
@@ -111,10 +118,10 @@ def test_only_rotations_that_say_their_frequencies_are_trained():
 
 def test_stacks_with_frozen_and_learned_rotations_are_those_alone(held):
     specs = ["rope", "mixed-rope", "axial-rope"]
-    every = [loop.Member(s, rotation(s, learn=s != "rope"), 0, 0) for s in specs]
-    together = loop.fit(held, SIZES, every, loop.Schedule(3, 4, 0.01, patience=1))
+    every = [fit.Member(s, rotation(s, learn=s != "rope"), 0, 0) for s in specs]
+    together = fit.fit(held, SIZES, every, epochs(3, 0.01, 1))
     for member, one in zip(every, together, strict=True):
-        (alone,) = loop.fit(held, SIZES, [member], loop.Schedule(3, 4, 0.01, patience=1))
+        (alone,) = fit.fit(held, SIZES, [member], epochs(3, 0.01, 1))
         np.testing.assert_allclose(one.test, alone.test, atol=1e-9)
         np.testing.assert_allclose(one.frequencies, alone.frequencies, atol=1e-12)
         if member.encoding == "rope":
@@ -124,7 +131,7 @@ def test_stacks_with_frozen_and_learned_rotations_are_those_alone(held):
 @pytest.mark.parametrize("spec", ["rope", "axial-rope", "mixed-rope"])
 def test_other_commands_tell_what_became_of_them(held, spec, tmp_path):
     sizes = replace(SIZES, grid=SPECS[spec])
-    (found,) = loop.fit(held, sizes, members([spec]), loop.Schedule(3, 4, 0.02))
+    (found,) = fit.fit(held, sizes, members([spec]), epochs(3, 0.02))
     path = str(tmp_path / "model.safetensors")
     saved_models.save_classifier(path, saved_models.classifier_of(held.task, found, sizes))
     told = pefourier.spectrum(path, sigma=0).frequencies
@@ -144,7 +151,7 @@ def test_other_commands_tell_what_became_of_them(held, spec, tmp_path):
 
 def test_a_rotation_that_scales_is_not_told_by_its_frequencies_alone(held, tmp_path):
     path = str(tmp_path / "model.safetensors")
-    (found,) = loop.fit(held, SIZES, members(["xpos"]), loop.Schedule(1, 4, 0.02))
+    (found,) = fit.fit(held, SIZES, members(["xpos"]), epochs(1, 0.02))
     saved_models.save_classifier(path, saved_models.classifier_of(held.task, found, SIZES))
     with pytest.raises(PefourierError, match="turns and scales"):
         pefourier.spectrum(path)
@@ -156,7 +163,7 @@ def test_a_rotation_that_scales_is_not_told_by_its_frequencies_alone(held, tmp_p
 def test_added_codes_are_told_too(held, name, tmp_path):
     path = str(tmp_path / "model.safetensors")
     codes = load_injection(name, 8, 16, 2, 0, True)
-    (found,) = loop.fit(held, SIZES, [loop.Member(name, codes, 0, 0)], loop.Schedule(1, 4, 0.02))
+    (found,) = fit.fit(held, SIZES, [fit.Member(name, codes, 0, 0)], epochs(1, 0.02))
     saved_models.save_classifier(path, saved_models.classifier_of(held.task, found, SIZES))
     np.testing.assert_allclose(load(path).table(), found.codes, atol=1e-6)
     with pytest.raises(PefourierError, match="has 8 positions, fewer than --length 9"):

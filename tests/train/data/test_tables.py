@@ -8,7 +8,7 @@ import pytest
 from pefourier.errors import PefourierError
 from pefourier.train.data import load, split
 from pefourier.train.data.examples import from_examples
-from pefourier.train.grid import remarks_on_examples
+from pefourier.train.stacks import remarks_on_task
 
 
 def write_long(path, rng, series, head="id,time,a,b,label", group=None):
@@ -62,7 +62,7 @@ def test_what_times_and_lengths_are_for_is_told(tmp_path, rng):
         ]
         (tmp_path / "x.csv").write_text("\n".join(["id,time,label,a", *lines]))
         task = load.load_task(str(tmp_path / "x.csv"))
-        return " ".join(remarks_on_examples(task)), task
+        return " ".join(remarks_on_task(task)), task
 
     order = "times order the rows; models see their order alone, not how far apart they are"
     assert order not in told([0.5])[0]
@@ -77,26 +77,26 @@ def test_whose_examples_are_is_asked_where_nothing_says_it(tmp_path, rng):
     told = {}
     for name in ("patient", "group"):
         (tmp_path / "x.csv").write_text("\n".join([f"id,time,label,{name},hr", *lines]))
-        told[name] = " ".join(remarks_on_examples(load.load_task(str(tmp_path / "x.csv"))))
+        told[name] = " ".join(remarks_on_task(load.load_task(str(tmp_path / "x.csv"))))
     assert "x.csv: channels patient, hr" in told["patient"]
-    assert "channel patient never changes within an example" in told["patient"]
+    assert "never change within an example: patient;" in told["patient"]
     assert "a column called group keeps them on one side" in told["patient"]
     assert "x.csv: channels hr" in told["group"]
     assert "no groups" not in told["group"]
-    assert "never changes" not in told["group"]
+    assert "never change" not in told["group"]
     x, of = rng.normal(size=(40, 3, 2)), np.arange(40) // 4
     for name in ("patient", "groups"):
         own = np.where(name == "groups", x, np.dstack([x[..., 0], np.repeat(of[:, None], 3, 1)]))
         np.savez(tmp_path / "x.npz", X=own, y=np.arange(40) % 2, **{name: of})
-        told[name] = " ".join(remarks_on_examples(load.load_task(str(tmp_path / "x.npz"))))
-    assert "arrays not used: 'patient' (40,); is one of them the groups" in told["patient"]
-    assert "channel 1 never changes within an example" in told["patient"]
+        told[name] = " ".join(remarks_on_task(load.load_task(str(tmp_path / "x.npz"))))
+    assert "arrays not used: 'patient' (40,)" in told["patient"]
+    assert "never change within an example: 1;" in told["patient"]
     assert "an array called groups keeps them on one side" in told["patient"]
     assert "not used" not in told["groups"]
-    assert "never changes" not in told["groups"]
+    assert "never change" not in told["groups"]
     parts = {f"X_{s}": x for s in load.SIDES} | {f"y_{s}": np.arange(40) % 2 for s in load.SIDES}
     np.savez(tmp_path / "x.npz", groups=of, **parts)  # cut by who made them
-    assert remarks_on_examples(load.load_task(str(tmp_path / "x.npz"))) == [
+    assert remarks_on_task(load.load_task(str(tmp_path / "x.npz"))) == [
         f"{tmp_path / 'x.npz'}: arrays not used: 'groups' (40,)"
     ]
 

@@ -1,13 +1,11 @@
 """What is to be trained: datasets × encodings × seeds × folds, in stacks.
 
 An encoding as it is, or scaled, is an `Arm`; an arm with a seed and a fold is a `Run`. Runs of one
-dataset that fit into memory together are a `Stack`. A folder's stages say which requests have been
-put into stacks before: a run stays in the stage that asked for it first.
+dataset that fit into memory together are a `Stack`.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -15,26 +13,25 @@ from typing import Any
 import numpy as np
 import torch
 
-from pefourier.answers.telling import sentence
 from pefourier.errors import PefourierError, shown
-from pefourier.train import beside, loop
-from pefourier.train.asked import Arm, Schedule, list_arms, schedule_of
+from pefourier.train import beside, fit
 from pefourier.train.attention import most_windows
 from pefourier.train.beside import OtherMethod
 from pefourier.train.data.recordings import machine_memory
-from pefourier.train.data.split import ORDER_ALONE, Task
+from pefourier.train.data.split import Task
 from pefourier.train.injection import Injection, load_injection, varies
 from pefourier.train.model import OrderFree, Transformer
 from pefourier.train.options import BESIDE, ORDER_FREE, WITHOUT_CODES, Options, seeds_of
-from pefourier.train.schema import MOST_STACKED, Row
+from pefourier.train.report import words
+from pefourier.train.request import Arm, Schedule, list_arms, schedule_of
 from pefourier.train.store import Key
 from pefourier.writing.text import first_few, join
 
 FEW = 10  # examples of a class
+COSTS = {"bias": "biases", "key": "keys"}  # acts that cost more than codes that add or turn
 MOST_NAMED = 12  # channels or arrays
 STACK_BYTES = {"cpu": 2**28, "cuda": 2**34}  # activations of a stack
-STACK_MOST = {"cpu": 16, "cuda": MOST_STACKED}
-said = partial(sentence, "train")
+STACK_MOST = {"cpu": 16, "cuda": 256}
 
 
 @dataclass(frozen=True)
@@ -91,8 +88,9 @@ def resolve_task(task: Task, options: Options, device: torch.device) -> Resolved
         ffn=options.ffn,
         pool=options.pool,
         grid=task.grid,
+        inject=options.inject,
     )
-    batch, steps = loop.batch_and_steps(task, options.batch_size)
+    batch, steps = fit.batch_and_steps(task, options.batch_size)
     check_memory(model, batch, device)
     injections: dict[str, Injection] = {}
     arms = []
@@ -104,12 +102,6 @@ def resolve_task(task: Task, options: Options, device: torch.device) -> Resolved
         if arm.rms is None or has_size(arm, injections[arm.spec]):
             arms.append(arm)
     return ResolvedTask(task, model, tuple(arms), injections, schedule_of(options, steps))
-
-
-def budget_of(task: Task, schedule: Schedule) -> dict[str, int]:
-    """How long a run may last."""
-    steps = loop.batch_and_steps(task, schedule.batch_size)[1]
-    return {"epochs": schedule.epochs, "patience": schedule.patience, "steps": steps}
 
 
 def sizes_of_tokens(length: int, options: Options) -> dict[str, int | None]:
@@ -206,7 +198,7 @@ def most_members(model: Transformer, batch: int, device: torch.device) -> int:
     most = min(STACK_MOST[device.type], STACK_BYTES[device.type] // member)
     if device.type == "cuda":
         windows = most_windows(model.heads, model.tokens, model.d // model.heads)
-        most = min(most, windows // max(batch, loop.AT_ONCE))
+        most = min(most, windows // max(batch, fit.AT_ONCE))
     return max(1, most)
 
 
@@ -217,97 +209,63 @@ def plan_runs(resolved: ResolvedTask, seeds: int) -> list[Run]:
     return sorted(found, key=lambda run: run.arm.spec in WITHOUT_CODES)
 
 
-def plan_stacks(
-    resolved: Sequence[ResolvedTask],
-    seeds: int,
-    resampled: bool,
-    stages: Sequence[Mapping[str, Any]],
-) -> list[Stack]:
-    """The runs of each task in stacks; one belongs to the first stage that asked for it."""
-    found, had = [], set()
-    runs = {one.task.name: plan_runs(one, seeds) for one in resolved}
-    for stage in stages:
-        names = {arm.name for arm in list_arms(stage["encoding"], stage["match_rms"])}
-        for one in resolved:
-            if one.task.name not in stage["dataset"]:
-                continue
-            known = [r for r in runs[one.task.name] if r.key(one.task) not in had]
-            own = [r for r in known if r.arm.name in names and r.seed < stage["seeds"]]
-            own = [r for r in own if not resampled or r.fold < (stage.get("resamples") or 1)]
-            had |= {run.key(one.task) for run in own}
-            found += cut_into_stacks(one, own, stage["stack"])
-    return found
-
-
-def check_runs(
-    rows: Sequence[Row],
-    resolved: Sequence[ResolvedTask],
-    stages: Sequence[Mapping[str, Any]],
-    lengths: Sequence[int] = (),
-) -> None:
-    """Refuse runs that no stage asked for, and those that these tasks could not have had."""
-    asked = [
-        {
-            "dataset": set(stage["dataset"]),
-            "encoding": {a.name for a in list_arms(stage["encoding"], stage["match_rms"])},
-            "seed": range(stage["seeds"]),
-        }
-        for stage in stages
+def plan_stacks(resolved: Sequence[ResolvedTask], seeds: int, size: int) -> list[Stack]:
+    """The runs of each task in stacks of at most so many."""
+    return [
+        stack for one in resolved for stack in cut_into_stacks(one, plan_runs(one, seeds), size)
     ]
-    known = {one.task.name: one for one in resolved}
+
+
+def check_runs(rows: Sequence[Mapping[str, Any]], resolved: Sequence[ResolvedTask]) -> None:
+    """Refuse runs that these tasks could not have had."""
+    tasks = {one.task.name: one.task for one in resolved}
     for row in rows:
-        if not any(all(row[key] in values for key, values in one.items()) for one in asked):
-            what = "of which config.json does not know"
-        else:
-            own = known.get(row["dataset"])
-            what = own and find_misfit(row, own.task, own.schedule.epochs, lengths)
-        if what:
+        task = tasks.get(row["dataset"])
+        problem = find_misfit(row, task) if task else "on which nothing was asked"
+        if problem:
             name = f"{shown(row['encoding'])}, seed {row['seed']}, fold {row['fold']}"
             raise PefourierError(
-                f"--resume: the results hold a run of {shown(row['dataset'])} ({name}) {what}; "
+                f"--resume: the results hold a run of {shown(row['dataset'])} ({name}) {problem}; "
                 "delete its line or choose another --out"
             )
 
 
-def find_misfit(row: Row, task: Task, epochs: int, lengths: Sequence[int]) -> str:
+def find_misfit(row: Mapping[str, Any], task: Task) -> str:
     """What a run says that cannot be of a task, in words; empty where there is nothing."""
     if row["fold"] >= len(task.folds):
         return f"where the data have {len(task.folds)} folds"
     fold, k = task.folds[row["fold"]], len(task.classes)
-    own = {"split": task.split, "leaky": task.leaky, "length": task.length}
-    own |= {"windows": len(fold.test), "trained": len(fold.train), "positive": task.positive}
-    for key, value in own.items():
+    facts = {"split": task.split, "leaky": task.leaky, "length": task.length}
+    facts |= {"windows": len(fold.test), "trained": len(fold.train), "positive": task.positive}
+    for key, value in facts.items():
         if row.get(key, value) != value:
             return f"whose {key} is {shown(row[key])} where the data have {shown(value)}"
-    if row["epoch"] > epochs:
-        return f"that kept epoch {row['epoch']} of {epochs}"
-    p, r, f1 = row["precision"], row["recall"], row["f1"]
-    if k == 2 and abs(f1 * (p + r) - 2 * p * r) > 1e-9:
-        return f"whose F1 {f1} is not that of its precision {p} and recall {r}"
-    tested, said_of = row.get("tested", []), len(row["confusion"])
-    if said_of != k:
-        return f"whose confusion is of {said_of} classes where the data have {k}"
-    if [one["length"] for one in tested] != list(lengths):
-        return "that was tested at other lengths"
-    for one in tested:
-        lacking = sum(value is None for value in one.values())
-        if lacking != (len(one) - 2 if one["reason"] else 0):
-            return f"that has scores and a reason, or neither, at length {one['length']}"
+    if len(row["confusion"]) != k:
+        return f"whose confusion is of {len(row['confusion'])} classes where the data have {k}"
     return ""
 
 
 def cut_into_stacks(resolved: ResolvedTask, runs: Sequence[Run], size: int) -> list[Stack]:
-    """Runs of a dataset in stacks of at most `size`; another method's are stored one by one."""
+    """Runs of a dataset in stacks of at most `size`, those beside one another that cost alike.
+
+    Biases, and keys of lags, are paid for by all of a stack. Another method's runs are stored one
+    by one.
+    """
     model = resolved.model
-    plain = OrderFree(model.length, model.channels, model.classes, model.d)
+    blind = OrderFree(model.length, model.channels, model.classes, model.d)
+    kinds: dict[str, list[Run]] = {}
+    for run in runs:
+        one = resolved.injections.get(run.arm.spec)
+        kind = run.arm.spec if one is None else COSTS.get(one.act, "codes")
+        kinds.setdefault(kind, []).append(run)
     found = []
-    kinds = {ORDER_FREE: plain} | {name: OtherMethod(name) for name in BESIDE}
-    for own in (model, *kinds.values()):
-        some = [run for run in runs if kinds.get(run.arm.spec, model) == own]
-        most = 1 if isinstance(own, OtherMethod) else size
+    for kind in (*sorted(kinds.keys() - set(WITHOUT_CODES)), *WITHOUT_CODES):
+        some = kinds.get(kind, [])
+        other = OtherMethod(kind) if kind in BESIDE else blind if kind == ORDER_FREE else model
+        most = 1 if kind in BESIDE else size
         even = -(-len(some) // max(1, -(-len(some) // most)))  # no small one at the end
         starts = range(0, len(some), max(even, 1))
-        found += [Stack(resolved, own, some[i : i + even]) for i in starts]
+        found += [Stack(resolved, other, some[i : i + even]) for i in starts]
     return found
 
 
@@ -321,32 +279,47 @@ def parameters(resolved: ResolvedTask) -> dict[str, dict[str, Any]]:
     return found
 
 
-def remarks_on_examples(task: Task) -> list[str]:
-    """What to know of groups, of classes with few examples, and of examples on their side."""
-    told = {"task": task, "few": FEW}
-    found = []
+def remarks_on_task(task: Task) -> list[str]:
+    """What to know of a task before training: what is dropped, filled, and who its examples are."""
+    found = [words("remarks", one.reason, count=one.count) for one in task.dropped]
+    found += [words("remarks", "filled", count=task.filled)] if task.filled else []
     if task.channels:
-        found.append(said("channels", names=first_few(task.channels, MOST_NAMED), **told))
+        found.append(words("remarks", "channels", names=first_few(task.channels, MOST_NAMED)))
     if task.unused:
-        whose = said("unused groups", **told) if task.grouped_by and task.groups is None else ""
-        found.append(said("unused", names=first_few(task.unused, MOST_NAMED), whose=whose, **told))
-    if task.groups is not None:
-        found.append(said("groups", examples=len(task.starts), **told))
-    elif task.grouped_by:
-        found.append(said("no groups", **told))
-        if still := still_channels(task):
-            found.append(said("still", names=join(still), count=len(still), **told))
-    if task.shortest < task.length:
-        found.append(said("padded", **told))
+        found.append(words("remarks", "unused", names=first_few(task.unused, MOST_NAMED)))
     if task.uneven:
-        found.append(f"{task.name}: {ORDER_ALONE}")
-    channels, counts = task.rows.shape[1], np.bincount(task.labels)
+        found.append(words("remarks", "uneven"))
+    if task.balanced:
+        found.append(words("remarks", "neither positive", names=join(task.classes)))
+    found += [*remarks_on_groups(task), *remarks_on_sizes(task)]
+    return [f"{task.name}: {line}" for line in found]
+
+
+def remarks_on_groups(task: Task) -> list[str]:
+    """Whose examples are kept on one side, or could be."""
+    if task.groups is not None:
+        return [words("remarks", "groups", examples=len(task.starts), count=task.groups)]
+    if not task.grouped_by:
+        return []
+    found = [words("remarks", "no groups", grouped_by=task.grouped_by)]
+    if still := still_channels(task):
+        found.append(words("remarks", "still", names=join(still), grouped_by=task.grouped_by))
+    return found
+
+
+def remarks_on_sizes(task: Task) -> list[str]:
+    """Padded examples, classes with few of them, and examples that may lie on their side."""
+    found = []
+    if task.shortest < task.length:
+        found.append(words("remarks", "padded", shortest=task.shortest, length=task.length))
+    channels, counts = task.rows.shape[1], np.bincount(task.labels, minlength=len(task.classes))
     for label in np.flatnonzero(counts < FEW):
-        own = {"label": task.classes[label], "count": counts[label]}
-        found.append(said("few examples", **own, **told))
+        found.append(
+            words("remarks", "few examples", label=task.classes[label], count=counts[label])
+        )
     examples = len(task.rows) == len(task.starts) * task.length  # not a recording
     if Path(task.name).suffix.lower() == ".npz" and channels > task.length and examples:
-        found.append(said("on its side", channels=channels, **told))
+        found.append(words("remarks", "on its side", length=task.length, channels=channels))
     return found
 
 
@@ -363,16 +336,14 @@ def still_channels(task: Task) -> list[str]:
 
 def remarks_on_codes(resolved: ResolvedTask, learn: bool) -> list[str]:
     """What to know of encodings that give several tokens one code, or that --learn leaves alone."""
-    tokens, d = resolved.model.tokens, resolved.model.d
-    found = []
+    tokens, found = resolved.model.tokens, []
     for arm in resolved.arms:
         if arm.spec in ("none", *WITHOUT_CODES) or not arm.named:
             continue
         one = resolved.injections[arm.spec]
         if learn and one.act == "rotate" and not one.learn:
-            found.append(said("not learned", encoding=arm.name))
+            found.append(words("remarks", "not learned", encoding=arm.name))
         if one.act == "add" and len(one.codes) < tokens:
-            few = f"{resolved.task.name}: {arm.name} has {len(one.codes)} codes for {tokens} tokens"
-            way_out = "; a larger --d or --patch would tell them apart"
-            found.append(few + way_out if len(one.codes) == d else few)
+            slots = {"encoding": arm.name, "count": len(one.codes), "tokens": tokens}
+            found.append(f"{resolved.task.name}: {words('remarks', 'few codes', **slots)}")
     return found

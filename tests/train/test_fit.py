@@ -1,5 +1,6 @@
 """The stacked classifier: its slow twin, what acts do, a member alone and in company."""
 
+import contextlib
 import gc
 import sys
 import weakref
@@ -14,13 +15,21 @@ from training import SIZES, injection
 
 from pefourier.encodings.registry import BUILDERS
 from pefourier.errors import PefourierError
-from pefourier.train import loop, metrics
+from pefourier.train import fit, metrics
+from pefourier.train.checkpoint import Checkpoint
 from pefourier.train.data.examples import from_examples
 from pefourier.train.data.load import load_task
-from pefourier.train.injection import ACTS, OTHERWISE
+from pefourier.train.injection import OTHERWISE
 
-SCHEDULE = loop.Schedule(epochs=1, batch_size=4, rate=1e-3)
+EPOCH = 6  # steps
+SCHEDULE = fit.Schedule(steps=EPOCH, batch_size=4, rate=1e-3, every=EPOCH)
 CPU = torch.device("cpu")
+
+
+def epochs(number, rate=1e-3, patience=0, **own):
+    """So many epochs of six steps, looked at after each."""
+    given = {"batch_size": 4, "rate": rate, "every": EPOCH, "patience": EPOCH * patience}
+    return fit.Schedule(steps=number * EPOCH, **{**given, **own})
 
 
 @pytest.fixture(scope="module")
@@ -29,22 +38,18 @@ def task():
 
 
 def member(spec, seed=0, learn=False):
-    return loop.Member(spec, injection(spec, seed, learn), seed, 0)
+    return fit.Member(spec, injection(spec, seed, learn), seed, 0)
 
 
 def program(task, members, sizes=SIZES, dtype=torch.float64):
-    ordered = sorted(members, key=lambda m: ACTS.index(m.injection.act))
-    return loop.Program(loop.put_on_device(task, CPU, dtype), sizes, ordered, SCHEDULE)
+    return fit.Program(fit.put_on_device(task, CPU, dtype), sizes, members, SCHEDULE)
 
 
 def steps(task, members, number=3, dtype=torch.float64):
     """Parameters and logits of each member after some steps, by encoding and seed."""
     running = program(task, members, dtype=dtype)
-    fold = task.folds[0]
-    drawn = [loop.draw_batches(fold, m.seed, 0, 0, number, 4) for m in running.members]
-    for index in torch.as_tensor(np.stack(drawn, axis=1)):
-        running.index.copy_(index)
-        running.step()
+    if number:
+        running.train(number)
     logits = torch.as_tensor(np.stack(running.evaluate("test")))
     return {
         (m.encoding, m.seed): (
@@ -100,18 +105,27 @@ def test_encodings_of_a_seed_begin_alike_and_read_the_same_windows(task):
             assert (p[own] == p[own[0]]).all(), name
     other = next(i for i, m in enumerate(running.members) if m.seed == 1)
     assert (running.parameters["0.qkv.w"][own[0]] != running.parameters["0.qkv.w"][other]).any()
-    fold = task.folds[0]
-    one, again, third = (loop.draw_batches(fold, seed, 0, 2, 5, 4) for seed in (0, 0, 1))
+    one, again, third = (fit.draw_batches(task, member("dft", s), 12, 5, 4) for s in (0, 0, 1))
     np.testing.assert_array_equal(one, again)
     assert (one != third).any()
-    assert (one != loop.draw_batches(fold, 0, 0, 3, 5, 4)).any()
-    assert set(one.ravel()) <= set(fold.train)
+    assert (one != fit.draw_batches(task, member("dft"), 18, 5, 4)).any()
+    assert set(one.ravel()) <= set(task.folds[0].train)
+
+
+def test_batches_are_the_same_however_steps_are_cut(task):
+    """Each epoch shuffles anew, and a look may come in the midst of one."""
+    whole = fit.draw_batches(task, member("dft"), 0, 2 * EPOCH, 4)
+    for first, count in ((0, 4), (4, 5), (9, 3), (5, 2)):
+        part = fit.draw_batches(task, member("dft"), first, count, 4)
+        np.testing.assert_array_equal(part, whole[first : first + count])
+    for epoch in np.split(whole, 2):
+        assert sorted(epoch.ravel()) == sorted(task.folds[0].train)
 
 
 def test_runs_of_a_seed_share_neither_weights_nor_batches_across_folds(rng):
     task = from_examples("x", rng.normal(size=(40, 8, 2)), np.arange(40) % 2, (), "blocks")
     codes = injection("learned", 3)
-    running = program(task, [loop.Member("learned", codes, 3, fold) for fold in (0, 1)])
+    running = program(task, [fit.Member("learned", codes, 3, fold) for fold in (0, 1)])
     assert (running.parameters["0.qkv.w"][0] != running.parameters["0.qkv.w"][1]).all()
     assert torch.equal(*running.parameters["codes.add"])  # what the seed alone draws
 
@@ -138,29 +152,29 @@ def test_codes_that_places_share_stay_shared_under_training(task):
     np.testing.assert_array_equal(rows, [table[max(-lag, 0), max(lag, 0)] for lag in range(-7, 8)])
 
 
-def test_the_epoch_with_the_best_average_precision_on_validation_is_kept(task):
-    schedule = loop.Schedule(epochs=6, batch_size=4, rate=0.05)
+def test_the_weights_with_the_best_average_precision_on_validation_are_kept(task):
+    schedule = epochs(6, 0.05)
     members = [member("dft"), member("none"), member("learned")]
-    held = loop.put_on_device(task, CPU, torch.float64)
-    found = loop.fit(held, SIZES, members, schedule)
-    running = loop.Program(held, SIZES, members, schedule)
+    held = fit.put_on_device(task, CPU, torch.float64)
+    found = fit.fit(held, SIZES, members, schedule)
+    running = fit.Program(held, SIZES, members, schedule)
     scores = []
-    for epoch in range(6):
-        running.train_epoch(epoch)
+    for _ in range(6):
+        running.train(EPOCH)
         scores.append(running.validate()[:, 0])
     labels = task.labels[task.folds[0].valid]
     for outcome, own in zip(found, np.transpose(scores), strict=True):
         logits = outcome.valid
         assert metrics.average_precision(logits[:, 1] - logits[:, 0], labels == 1) == max(own)
-        assert outcome.epoch == list(own).index(max(own)) + 1
+        assert outcome.step == EPOCH * (list(own).index(max(own)) + 1)
     assert (np.argmax(scores, axis=0) < 5).any()
 
 
-def judged(monkeypatch, *epochs):
-    """Let validation find these scores and losses, epoch after epoch, of members by their codes."""
-    each = iter(epochs)
+def judged(monkeypatch, *looks):
+    """Let validation find these scores and losses, look after look, of members by their codes."""
+    each = iter(looks)
     monkeypatch.setattr(
-        loop.Program,
+        fit.Program,
         "validate",
         lambda self: np.array([found[m.encoding] for found in [next(each)] for m in self.members]),
     )
@@ -169,7 +183,7 @@ def judged(monkeypatch, *epochs):
 def test_of_equal_scores_the_least_loss_is_kept_then_the_first_and_lost_ones_never(
     task, monkeypatch
 ):
-    held = loop.put_on_device(task, CPU, torch.float64)
+    held = fit.put_on_device(task, CPU, torch.float64)
     nan = (np.nan, np.nan)
     judged(
         monkeypatch,
@@ -179,9 +193,8 @@ def test_of_equal_scores_the_least_loss_is_kept_then_the_first_and_lost_ones_nev
         {"dft": (0.9, 0.592), "none": (0.9, 3.1)},
         {"dft": nan, "none": nan},
     )
-    schedule = loop.Schedule(epochs=5, batch_size=4, rate=1e-3)
-    found = loop.fit(held, SIZES, [member("dft"), member("none")], schedule)
-    assert [outcome.epoch for outcome in found] == [3, 1]
+    found = fit.fit(held, SIZES, [member("dft"), member("none")], epochs(5))
+    assert [outcome.step for outcome in found] == [3 * EPOCH, EPOCH]
 
 
 def test_where_the_score_is_1_early_training_goes_on_by_the_loss(rng):
@@ -192,98 +205,127 @@ def test_where_the_score_is_1_early_training_goes_on_by_the_loss(rng):
     fold = whole.folds[0]
     few = np.concatenate([fold.valid[whole.labels[fold.valid] == c][:3] for c in (0, 1)])
     task = replace(whole, folds=(replace(fold, valid=few),))
-    held, schedule = loop.put_on_device(task, CPU), loop.Schedule(8, 8, 3e-4)
-    running = loop.Program(held, SIZES, [member("none")], schedule)
-    found = np.array([[running.train_epoch(e), running.validate()[0]][1] for e in range(8)])
+    each = len(fold.train) // 8
+    schedule = fit.Schedule(8 * each, 8, 3e-4, every=each)
+    held = fit.put_on_device(task, CPU)
+    running = fit.Program(held, SIZES, [member("none")], schedule)
+    found = np.array([[running.train(each), running.validate()[0]][1] for _ in range(8)])
     first, least = found[:, 0].argmax(), found[:, 1].argmin()
     assert found[first, 0] == found[least, 0] == 1
-    (outcome,) = loop.fit(held, SIZES, [member("none")], schedule)
-    assert first < least == outcome.epoch - 1
+    (outcome,) = fit.fit(held, SIZES, [member("none")], schedule)
+    assert first < least == outcome.step // each - 1
 
 
-def test_of_more_classes_macro_f1_chooses_the_epoch(rng):
+def test_of_more_classes_macro_f1_chooses_the_weights(rng):
     y = np.arange(60) % 3
     task = from_examples("x", rng.normal(size=(60, 8, 2)) + y[:, None, None], y, (), "blocks")
-    sizes, schedule = replace(SIZES, classes=3), loop.Schedule(6, 8, 3e-3)
-    held, members = loop.put_on_device(task, CPU), [member("none", seed) for seed in range(4)]
+    sizes, schedule = replace(SIZES, classes=3), fit.Schedule(24, 8, 3e-3, every=4)
+    held, members = fit.put_on_device(task, CPU), [member("none", seed) for seed in range(4)]
     labels = task.labels[task.folds[0].valid]
-    running = loop.Program(held, sizes, members, schedule)
+    running = fit.Program(held, sizes, members, schedule)
     chosen = []
-    for epoch in range(6):
-        running.train_epoch(epoch)
+    for look in range(6):
+        running.train(4)
         for logits, (f1, loss) in zip(running.evaluate("valid"), running.validate(), strict=True):
             said = logits.argmax(axis=1)
             own = [metrics.precision_recall_f1(said == c, labels == c)[2] for c in range(3)]
             assert f1 == pytest.approx(np.mean(own), abs=1e-12)
-            weights = torch.tensor(loop.class_weights(task, task.folds[0]))
+            weights = torch.tensor(fit.class_weights(task, task.folds[0]))
             parts = torch.tensor(logits), torch.tensor(labels)
             each = torch.nn.functional.cross_entropy(*parts, reduction="none")
             assert loss == pytest.approx((each * weights[parts[1]]).mean().item(), rel=1e-9)
-            chosen.append((f1, loss, epoch + 1))
-    outcomes = loop.fit(held, sizes, members, schedule)
+            chosen.append((f1, loss, 4 * (look + 1)))
+    outcomes = fit.fit(held, sizes, members, schedule)
     for i, outcome in enumerate(outcomes):
         best = chosen[i]
         for one in chosen[i::4]:
             better = one[0] > best[0] or (one[0] == best[0] and one[1] < best[1] - 0.01)
             best = one if better else best
-        assert outcome.epoch == best[2]
+        assert outcome.step == best[2]
 
 
-@pytest.mark.parametrize("stay", [1 - 1e-9, 0.5, 0.0])  # dropped at once, as on a GPU, never
-def test_patience_ends_a_member_and_changes_no_other(task, monkeypatch, stay):
-    monkeypatch.setitem(loop.STAY, "cpu", stay)
-    held = loop.put_on_device(task, CPU, torch.float64)
+def test_patience_ends_a_member_and_changes_no_other(task, monkeypatch):
+    held = fit.put_on_device(task, CPU, torch.float64)
     members = [member(name, seed, True) for name in ("dft", "learned", "t5") for seed in (0, 1)]
     members += [member(name) for name in ("rope", "shaw", "alibi")]
-    seen, whole = [], loop.Program.train_epoch
+    seen, whole = [], fit.Program.train
     monkeypatch.setattr(
-        loop.Program,
-        "train_epoch",
+        fit.Program,
+        "train",
         lambda self, number: [seen.append(len(self.members)), whole(self, number)][1],
     )
     outcomes = {}
     for patience in (0, 2):
-        schedule = loop.Schedule(12, 4, 0.02, patience)
-        found = loop.fit(held, SIZES, members, schedule)
+        found = fit.fit(held, SIZES, members, epochs(12, 0.02, patience))
         outcomes[patience] = {(o.member.encoding, o.member.seed): o for o in found}
     assert seen[:12] == [9] * 12
     short = seen[12:]
     assert short == sorted(short, reverse=True)
-    sizes = len(set(short))
-    assert sizes > 2 if stay > 0.5 else sizes == 1 if stay == 0 else sizes == 2
-    schedule = loop.Schedule(12, 4, 0.02, 2)
-    monkeypatch.setitem(loop.STAY, "cpu", 1 - 1e-9)
-    at_once = loop.fit(held, SIZES, members, schedule)
-    assert [o.epoch for o in at_once] == [o.epoch for o in outcomes[2].values()]
+    assert len(set(short)) > 2
     same = 0
     for key, one in outcomes[2].items():
         other = outcomes[0][key]
-        if one.epoch == other.epoch:
+        if one.step == other.step:
             same += 1
             np.testing.assert_allclose(one.test, other.test, atol=1e-9)
             np.testing.assert_allclose(one.codes, other.codes, atol=1e-9)
     assert same > 3
 
 
+class Interrupted(Exception):
+    """What ends training in a test."""
+
+
+@pytest.mark.parametrize("looks", [1, 3, 6, 8])
+@pytest.mark.parametrize("own", [{}, {"dropout": 0.2, "warmup": 9, "weight_decay": 0.1}])
+def test_what_a_checkpoint_goes_on_from_gives_the_same_bits(
+    task, tmp_path, monkeypatch, looks, own
+):
+    """Members that patience has ended, codes under training and candidates included."""
+    held = fit.put_on_device(task, CPU)
+    members = [member(name, seed, True) for name in ("dft", "t5", "rope") for seed in (0, 1)]
+    members += [member("none"), member("shaw")]
+    schedule = epochs(9, 0.02, 2, **own)
+    whole = fit.fit(held, SIZES, members, schedule)
+    monkeypatch.setattr("pefourier.train.checkpoint.EVERY", 0.0)
+    path = tmp_path / "checkpoints" / "one.safetensors"
+
+    def stop(taken, members, loss):
+        if taken == EPOCH * (looks + 1):
+            raise Interrupted
+
+    with contextlib.suppress(Interrupted):
+        fit.fit(held, SIZES, members, schedule, stop, Checkpoint(path))
+    assert path.is_file()
+    seen = []
+    again = fit.fit(held, SIZES, members, schedule, lambda *now: seen.append(now), Checkpoint(path))
+    assert [taken for taken, _, _ in seen][:1] in ([], [EPOCH * (looks + 1)])
+    for one, other in zip(whole, again, strict=True):
+        assert one.step == other.step
+        np.testing.assert_array_equal(one.test, other.test)
+        np.testing.assert_array_equal(one.curve, other.curve)
+        np.testing.assert_array_equal(one.codes, other.codes)
+    Checkpoint(path).drop()
+    assert not path.parent.exists()
+
+
 def test_a_stack_whose_members_are_all_done_ends(task, monkeypatch):
-    held = loop.put_on_device(task, CPU, torch.float64)
-    epochs = [{"dft": (0.9 - i / 10, 1.0), "rope": (min(i, 3), 1.0)} for i in range(9)]
-    judged(monkeypatch, *epochs)
+    held = fit.put_on_device(task, CPU, torch.float64)
+    looks = [{"dft": (0.9 - i / 10, 1.0), "rope": (min(i, 3), 1.0)} for i in range(9)]
+    judged(monkeypatch, *looks)
     told = []
-    schedule = loop.Schedule(epochs=9, batch_size=4, rate=1e-3, patience=2)
     members = [member("dft"), member("rope")]
-    found = loop.fit(held, SIZES, members, schedule, lambda *now: told.append(now[:2]))
-    assert [o.epoch for o in found] == [1, 4]
-    assert told == [(1, 2), (2, 2), (3, 2), (4, 1), (5, 1), (6, 1)]
+    found = fit.fit(held, SIZES, members, epochs(9, patience=2), lambda *now: told.append(now[:2]))
+    assert [o.step for o in found] == [EPOCH, 4 * EPOCH]
+    assert told == [(EPOCH * n, 2 if n < 4 else 1) for n in range(1, 7)]
 
 
 def test_a_member_that_diverges_keeps_the_weights_it_began_with(task):
-    held = loop.put_on_device(task, CPU, torch.float64)
+    held = fit.put_on_device(task, CPU, torch.float64)
     before = program(task, [member("dft"), member("rope")]).evaluate("test")
-    schedule = loop.Schedule(epochs=2, batch_size=4, rate=1e300)
-    lost = loop.fit(held, SIZES, [member("dft"), member("rope")], schedule)
+    lost = fit.fit(held, SIZES, [member("dft"), member("rope")], epochs(2, 1e300))
     for outcome, logits in zip(lost, before, strict=True):
-        assert outcome.epoch == 0
+        assert outcome.step == 0
         np.testing.assert_allclose(outcome.test, logits, rtol=1e-12)
 
 
@@ -300,7 +342,7 @@ def test_fixed_codes_stay_and_learned_ones_move(task):
 def test_classes_count_the_same_and_the_first_loss_is_that_of_a_guess(task):
     running = program(task, [member("none")])
     fold = task.folds[0]
-    np.testing.assert_allclose(loop.class_weights(task, fold), [1.0, 1.0], atol=0.2)
+    np.testing.assert_allclose(fit.class_weights(task, fold), [1.0, 1.0], atol=0.2)
     running.parameters["head.w"].data.zero_()
     loss = running.loss(torch.as_tensor(fold.train)[None]).mean().item()
     assert loss == pytest.approx(np.log(2), abs=1e-12)
@@ -311,36 +353,36 @@ def test_folds_of_unequal_size_are_told_alike_in_company(rng):
     unequal = from_examples("x", x, y, (), "blocks")
     assert len({len(fold.valid) for fold in unequal.folds}) > 1
     codes = injection("dft")
-    members = [loop.Member("dft", codes, 0, fold) for fold in range(5)]
+    members = [fit.Member("dft", codes, 0, fold) for fold in range(5)]
     together = program(unequal, members).evaluate("valid")
     for one, logits in zip(members, together, strict=True):
         (alone,) = program(unequal, [one]).evaluate("valid")
         np.testing.assert_allclose(alone, logits, atol=1e-12)
-    outcomes = loop.fit(loop.put_on_device(unequal, CPU), SIZES, members, SCHEDULE)
+    outcomes = fit.fit(fit.put_on_device(unequal, CPU), SIZES, members, SCHEDULE)
     sizes = [(len(o.valid), len(o.test)) for o in outcomes]
     assert sizes == [(len(fold.valid), len(fold.test)) for fold in unequal.folds]
 
 
 def test_the_stack_halves_where_memory_ends(task, monkeypatch):
+    """On a GPU, that is; its room is looked at before."""
     seen = []
-    whole = loop.train_together
 
-    def limited(data, sizes, members, schedule, progress):
-        seen.append(len(members))
-        if len(members) > 2:
-            raise torch.OutOfMemoryError("CUDA out of memory")
-        return whole(data, sizes, members, schedule, progress)
+    class Limited(fit.Training):
+        def run(self, progress):
+            seen.append(len(self.members))
+            if len(self.members) > 2:
+                raise torch.OutOfMemoryError("CUDA out of memory")
+            return super().run(progress)
 
-    monkeypatch.setattr(loop, "train_together", limited)
-    members = [member(spec) for spec in COMPANY[:5]]
-    found = loop.fit(loop.put_on_device(task, CPU), SIZES, members, SCHEDULE)
-    assert sorted(o.member.encoding for o in found) == sorted(COMPANY[:5])
+    monkeypatch.setattr(fit, "Training", Limited)
+    held, members = fit.put_on_device(task, CPU), [member(spec) for spec in COMPANY[:5]]
+    with pytest.raises(PefourierError, match="memory does not hold the runs"):
+        fit.fit(held, SIZES, members, SCHEDULE)
+    monkeypatch.setattr(fit, "HALVED", ("cpu",))
+    seen.clear()
+    found = fit.fit(held, SIZES, members, SCHEDULE)
+    assert [o.member.encoding for o in found] == COMPANY[:5]
     assert seen == [5, 2, 3, 1, 2]
-    monkeypatch.setattr(
-        loop, "train_together", lambda *a: (_ for _ in ()).throw(torch.OutOfMemoryError())
-    )
-    with pytest.raises(PefourierError, match="does not hold one member"):
-        loop.fit(loop.put_on_device(task, CPU), SIZES, members, SCHEDULE)
 
 
 def test_out_of_memory_while_a_step_is_captured_halves_too_and_leaves_the_stream(task, monkeypatch):
@@ -369,24 +411,24 @@ def test_out_of_memory_while_a_step_is_captured_halves_too_and_leaves_the_stream
         monkeypatch.setattr(torch.cuda, name, fake)
     running = program(task, [member("dft"), member("rope")])
     for error in (torch.OutOfMemoryError("CUDA out of memory"), ValueError("other")):
-        calls = iter([None] * loop.WARM_UP + [error])
+        calls = iter([None] * fit.WARM_UP + [error])
 
         def step(calls=calls):
-            loop.Program.eager_step(running)
+            fit.Program.eager_step(running)
             if (failure := next(calls)) is not None:
                 raise failure
 
         running.eager_step = step
         wanted = type(error) if isinstance(error, RuntimeError) else RuntimeError
         with pytest.raises(wanted, match="memory" if wanted is type(error) else "previous"):
-            loop.capture_cuda_graph(running)
+            fit.capture_cuda_graph(running)
         assert streams[-1] == "own"
 
 
 def test_a_program_that_is_left_frees_its_memory_at_once(task):
     """Without waiting for the collector: a GPU's memory has room for one."""
     running = program(task, [member("dft", learn=True), member("rope")])
-    running.train_epoch(0)
+    running.train(EPOCH)
     held = [weakref.ref(running), weakref.ref(running.parameters["codes.add"])]
     gc.disable()
     try:
@@ -400,11 +442,11 @@ def test_a_program_that_is_left_frees_its_memory_at_once(task):
 def test_products_in_bfloat16_train_as_those_in_float32_do(task, monkeypatch, name):
     """What a GPU does, by the autocast of the CPU: tables and sums stay in float32."""
     members = [member(name, seed) for seed in (0, 1)]
-    exact = program(task, members, dtype=torch.float32).train_epoch(0)
+    exact = program(task, members, dtype=torch.float32).train(EPOCH)
     cast = torch.autocast("cpu", dtype=torch.bfloat16, cache_enabled=False)
-    monkeypatch.setattr(loop.Program, "precision", lambda self: cast)
+    monkeypatch.setattr(fit.Program, "precision", lambda self: cast)
     running = program(task, members, dtype=torch.float32)
-    rounded = running.train_epoch(0)
+    rounded = running.train(EPOCH)
     assert (rounded != exact).all()
     np.testing.assert_allclose(rounded, exact, rtol=0.02)
     assert {p.dtype for p in running.parameters.values()} == {torch.float32}
@@ -427,9 +469,9 @@ def test_in_bfloat16_too_company_changes_nothing(task, monkeypatch):
 def test_a_gpu_trains_as_a_cpu_does(task, name):
     members = [member(name, seed) for seed in (0, 1)]
     expected = program(task, members, dtype=torch.float32)
-    got = loop.Program(loop.put_on_device(task, torch.device("cuda")), SIZES, members, SCHEDULE)
-    for number in range(3):
-        losses = expected.train_epoch(number), got.train_epoch(number).cpu()
+    got = fit.Program(fit.put_on_device(task, torch.device("cuda")), SIZES, members, SCHEDULE)
+    for _ in range(3):
+        losses = expected.train(EPOCH), got.train(EPOCH).cpu()
         torch.testing.assert_close(*losses, rtol=0.02, atol=0.02)
     for exact, other in zip(expected.evaluate("test"), got.evaluate("test"), strict=True):
         np.testing.assert_allclose(other, exact, atol=0.2)
@@ -438,8 +480,8 @@ def test_a_gpu_trains_as_a_cpu_does(task, name):
 def test_a_rare_class_counts_as_much_as_a_common_one(rng):
     y = (np.arange(60) % 4 == 0).astype(int)
     task = from_examples("x", rng.normal(size=(60, 8, 2)), y, (), "blocks")
-    member = loop.Member("none", injection("none"), 0, 0)
-    running = loop.Program(loop.put_on_device(task, CPU, torch.float64), SIZES, [member], SCHEDULE)
+    member = fit.Member("none", injection("none"), 0, 0)
+    running = fit.Program(fit.put_on_device(task, CPU, torch.float64), SIZES, [member], SCHEDULE)
     running.parameters["head.w"].data.zero_()
     running.parameters["head.b"].data.copy_(torch.tensor([0.0, 1.0]))
     loss = running.loss(torch.as_tensor(task.folds[0].train)[None]).mean().item()
@@ -450,7 +492,7 @@ def test_windows_are_scaled_by_their_fold(rng):
     x, y = 3 + 5 * rng.normal(size=(40, 8, 2)), np.arange(40) % 2
     task = from_examples("x", x, y, (), "blocks")
     fold = task.folds[0]
-    held = loop.put_on_device(task, CPU, torch.float64)
+    held = fit.put_on_device(task, CPU, torch.float64)
     index = torch.as_tensor(fold.train)[None]
     mean, scale = (torch.as_tensor(v).double().view(1, 1, 1, -1) for v in (fold.mean, fold.scale))
     got = held.windows(index, mean, scale)[0].numpy()
@@ -458,17 +500,16 @@ def test_windows_are_scaled_by_their_fold(rng):
     np.testing.assert_allclose(got.std((0, 1)), 1, atol=1e-5)
 
 
-def test_the_loss_of_an_epoch_is_the_mean_of_its_steps(rng):
+def test_the_loss_of_a_look_is_the_mean_of_its_steps(rng):
     x, y = rng.normal(size=(40, 8, 2)), np.arange(40) % 2
     task = from_examples("x", x, y, (), "blocks")
-    members = [loop.Member("none", injection("none"), 0, fold) for fold in (0, 1)]
-    slow = loop.Schedule(epochs=1, batch_size=4, rate=1e-12)
-    running = loop.Program(loop.put_on_device(task, CPU, torch.float64), SIZES, members, slow)
-    batch, steps = loop.batch_and_steps(task, 4)
+    members = [fit.Member("none", injection("none"), 0, fold) for fold in (0, 1)]
+    slow = epochs(1, 1e-12)
+    running = fit.Program(fit.put_on_device(task, CPU, torch.float64), SIZES, members, slow)
     for epoch in range(2):
-        found = running.train_epoch(epoch)
+        found = running.train(EPOCH)
         for own, member in enumerate(members):
-            drawn = loop.draw_batches(task.folds[member.fold], 0, member.fold, epoch, steps, batch)
+            drawn = fit.draw_batches(task, member, epoch * EPOCH, EPOCH, 4)
             index = torch.as_tensor(drawn.ravel()).expand(2, -1)
             expected = running.loss(index)[own].mean().item()
             assert found[own].item() == pytest.approx(expected, rel=1e-5)

@@ -12,22 +12,22 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cache
 from itertools import product
+from typing import Any
 
 import numpy as np
 
-from pefourier.answers.telling import sentence
 from pefourier.errors import PefourierError
 from pefourier.train.apply import apply_classifier
-from pefourier.train.asked import draw_longer, parse_lengths
 from pefourier.train.beside import OtherMethod
 from pefourier.train.data.split import Task
-from pefourier.train.grid import ResolvedTask, Run, Stack, load_for
+from pefourier.train.fit import Outcome
 from pefourier.train.injection import Injection, scale_to_rms
-from pefourier.train.loop import Outcome
 from pefourier.train.metrics import Scores, score
 from pefourier.train.model import OrderFree, Transformer
 from pefourier.train.options import WITHOUT_CODES, Options
-from pefourier.train.schema import Tested
+from pefourier.train.report import words
+from pefourier.train.request import draw_longer, parse_lengths
+from pefourier.train.stacks import ResolvedTask, Run, Stack, load_for
 from pefourier.writing.text import agreeing
 
 
@@ -43,11 +43,11 @@ class Longer:
 
     def test(
         self, stack: Stack, outcome: Outcome, model: Transformer | OrderFree | OtherMethod
-    ) -> list[Tested]:
+    ) -> list[dict[str, Any]]:
         """Scores of a trained run at each length, or why there are none."""
         run = stack.runs[outcome.member.number]
         fold = stack.task.folds[run.fold]
-        found: list[Tested] = []
+        found: list[dict[str, Any]] = []
         for task in self.tasks:
             try:
                 if isinstance(model, OtherMethod):
@@ -124,8 +124,8 @@ def remarks_on_fixed_codes(resolved: ResolvedTask, tasks: Sequence[Task], learn:
         except PefourierError:
             continue  # the answer says why
         if not own.learn and own.domain == "position" and changes(own.table(), longer.table()):
-            told = {"encoding": arm.name, "task": task, "tokens": resolved.model.tokens}
-            found.append(sentence("train", "other codes", **told))
+            slots = {"encoding": arm.name, "length": task.length, "tokens": resolved.model.tokens}
+            found.append(words("remarks", "other codes", **slots))
     return found
 
 

@@ -1,4 +1,4 @@
-"""What was asked, judged before torch is loaded: arms, schedules, candidates, lengths.
+"""What is requested, judged before torch is loaded: arms, schedules, candidates, lengths.
 
 An encoding as it is, or scaled, is an `Arm`. What only data can refuse is refused once they are
 read.
@@ -17,8 +17,8 @@ import numpy as np
 from pefourier.encodings.checks import check_above, check_count
 from pefourier.encodings.registry import convert
 from pefourier.encodings.specs import parse_parameters, source_of
-from pefourier.errors import PefourierError, shown
-from pefourier.files import reason
+from pefourier.errors import PefourierError, shown, unknown
+from pefourier.files import check_suffix, reason
 from pefourier.train.beside import check_methods
 from pefourier.train.data import SYNTHETIC
 from pefourier.train.data.load import check_dataset, load_task
@@ -27,6 +27,7 @@ from pefourier.train.data.synthetic import has_length, with_length
 from pefourier.train.options import (
     BESIDE,
     EPOCHS,
+    LOOK,
     MOST_SEEDS,
     PATIENCE,
     PATIENCE_STEPS,
@@ -34,7 +35,6 @@ from pefourier.train.options import (
     WITHOUT_CODES,
     Options,
 )
-from pefourier.train.searched import read_search
 
 AT_RMS = "@rms="
 MOST_STEPS = 10**9
@@ -72,22 +72,21 @@ TUNED = tuple(f.name for f in fields(Tuning))
 
 @dataclass(frozen=True)
 class Schedule:
-    """How long and how fast to train."""
+    """How long and how fast to train; all in steps."""
 
-    epochs: int
+    steps: int
     batch_size: int
     rate: float  # of Adam
-    patience: int = 0  # epochs without a better one, after which a member is done; 0: never
+    every: int = LOOK  # steps between two looks at validation windows
+    patience: int = 0  # steps without better weights, after which a member is done; 0: never
     dropout: float = 0.0
     weight_decay: float = 0.0
-    warmup: int = 0  # epochs
+    warmup: int = 0
     code_rate: float | None = None  # of codes under training, as `Tuning` has it
 
     def __post_init__(self) -> None:
-        check_count("--epochs", self.epochs, 1, MOST_EPOCHS)
         check_count("--batch-size", self.batch_size)
-        check_count("--patience", self.patience, 0)
-        check_count("--warmup", self.warmup, 0, MOST_EPOCHS)
+        check_count("--warmup", self.warmup, 0, MOST_STEPS)
         check_tuning(self.tuning)
 
     @property
@@ -95,45 +94,53 @@ class Schedule:
         """What members have that have nothing of their own."""
         return Tuning(self.rate, self.dropout, self.weight_decay, self.code_rate)
 
+    @property
+    def budget(self) -> dict[str, int]:
+        """How long a run may last, and how often it is looked at."""
+        return {"steps": self.steps, "patience": self.patience, "every": self.every}
 
-def check_tuning(one: Tuning) -> None:
+
+def check_tuning(tuning: Tuning) -> None:
     """Refuse a rate, a share or a decay that nothing could be trained with."""
-    check_above("--rate", one.rate)
-    check_above("--code-rate", one.rate_of(True))
-    if not 0 <= one.dropout <= MOST_DROPPED:
-        raise PefourierError(f"--dropout must be from 0 to {MOST_DROPPED}; got {one.dropout}")
-    if not (np.isfinite(one.weight_decay) and one.weight_decay >= 0):
-        raise PefourierError(f"--weight-decay must be 0 or more; got {one.weight_decay}")
+    check_above("--rate", tuning.rate)
+    check_above("--code-rate", tuning.rate_of(True))
+    if not 0 <= tuning.dropout <= MOST_DROPPED:
+        raise PefourierError(f"--dropout must be from 0 to {MOST_DROPPED}; got {tuning.dropout}")
+    if not (np.isfinite(tuning.weight_decay) and tuning.weight_decay >= 0):
+        raise PefourierError(f"--weight-decay must be 0 or more; got {tuning.weight_decay}")
 
 
-def schedule_of(options: Options, steps: int) -> Schedule:
+def schedule_of(options: Options, epoch: int) -> Schedule:
     """How long and how fast to train on data of so many steps an epoch.
 
-    >>> found = schedule_of(Options(steps=90, patience=3), 20)
-    >>> found.epochs, found.patience
-    (5, 3)
-    >>> found = schedule_of(Options(), 2)
-    >>> found.epochs, found.patience
-    (500, 125)
+    >>> schedule_of(Options(epochs=3, patience=2), 20).budget
+    {'steps': 60, 'patience': 40, 'every': 25}
+    >>> schedule_of(Options(), 2).budget, schedule_of(Options(steps=90), 40).every
+    ({'steps': 1000, 'patience': 250, 'every': 25}, 40)
     """
-    given = {
-        "--steps": (options.steps, options.epochs, "--epochs", STEPS, EPOCHS, 1),
+    limits = {
+        "--steps": (options.steps, "--epochs", options.epochs, STEPS, EPOCHS, 1),
         "--patience-steps": (
-            *(options.patience_steps, options.patience, "--patience", PATIENCE_STEPS, PATIENCE, 0),
+            *(options.patience_steps, "--patience", options.patience),
+            *(PATIENCE_STEPS, PATIENCE, 0),
         ),
     }
-    found = []
-    for flag, (in_steps, in_epochs, other, least, fewest, bound) in given.items():
+    counts = []
+    for flag, (in_steps, other, in_epochs, least, fewest, bound) in limits.items():
         if in_steps is not None and in_epochs is not None:
             raise PefourierError(f"{flag} and {other} say the same; give one of them")
         if in_steps is not None:
             check_count(flag, in_steps, bound, MOST_STEPS)
-        by_default = max(fewest, -(-least // steps))
-        asked = in_epochs if in_steps is None else -(-in_steps // steps)
-        found.append(by_default if asked is None else asked)
-    names = ("batch_size", "rate", "code_rate", "dropout", "weight_decay", "warmup")
-    given = {name: getattr(options, name) for name in names}
-    return Schedule(epochs=found[0], patience=found[1], **given)
+        if in_epochs is not None:
+            check_count(other, in_epochs, bound, MOST_EPOCHS)
+        by_default = max(fewest * epoch, least) if in_epochs is None else in_epochs * epoch
+        counts.append(by_default if in_steps is None else in_steps)
+    steps, patience = counts
+    names = ("batch_size", "rate", "code_rate", "dropout", "weight_decay")
+    settings = {name: getattr(options, name) for name in names}
+    every = min(max(epoch, LOOK), steps)
+    warmup = options.warmup * epoch
+    return Schedule(steps=steps, patience=patience, every=every, warmup=warmup, **settings)
 
 
 @dataclass(frozen=True)
@@ -187,20 +194,41 @@ class Choice:
 
 def list_candidates(options: Options) -> list[Choice]:
     """All choices that --search leaves; one without a choice where nothing is searched."""
-    given = read_search(options.search)
-    count = int(np.prod([len(values) for values in given.values()], dtype=object))
+    searched = parse_search(options.search)
+    count = int(np.prod([len(values) for values in searched.values()], dtype=object))
     if count > MOST_CHOICES:
         raise PefourierError(
             f"--search has {count} combinations; at most {MOST_CHOICES} are trained"
         )
     plain = Tuning(options.rate, options.dropout, options.weight_decay, options.code_rate)
-    found = []
-    for chosen in product(*given.values()):
-        values = dict(zip(given, chosen, strict=True))
-        own = {key: value for key, value in values.items() if key in TUNED}
-        found.append(Choice(values, replace(plain, **own)))
-        check_tuning(found[-1].tuning)
-    return found
+    choices = []
+    for chosen in product(*searched.values()):
+        values = dict(zip(searched, chosen, strict=True))
+        choices.append(Choice(values, replace(plain, **values)))
+        check_tuning(choices[-1].tuning)
+    return choices
+
+
+def parse_search(texts: Sequence[str]) -> dict[str, list[float]]:
+    """The values of each setting, in the order given.
+
+    >>> parse_search(["rate=3e-4,1e-3 dropout=0,.2"])["dropout"]
+    [0.0, 0.2]
+    """
+    settings: dict[str, list[float]] = {}
+    for item in (item for text in texts for item in text.split()):
+        name, equals, text = item.partition("=")
+        key = name.replace("-", "_")
+        if key not in TUNED:
+            raise unknown("setting of --search", name, [one.replace("_", "-") for one in TUNED])
+        if not equals or not all(text.split(",")):
+            raise PefourierError(f"--search {shown(item)} lacks a value; give {name}=A,B")
+        if key in settings:
+            raise PefourierError(f"--search: {name} is given twice; name it once")
+        settings[key] = [convert(f"--search {name}", value, float) for value in text.split(",")]
+        if len(set(settings[key])) < len(settings[key]):
+            raise PefourierError(f"--search {shown(item)} has a value twice; name it once")
+    return settings
 
 
 def parse_lengths(text: str | None) -> tuple[int, ...]:
@@ -232,9 +260,16 @@ def draw_longer(name: str, lengths: Sequence[int]) -> list[Task]:
     return [load_task(with_length(name, length)) for length in lengths]
 
 
+def name_once(options: Options) -> Options:
+    """The same request with one spelling of each name, and other methods among the encodings."""
+    arms = tuple(parse_arm(spec).name for spec in (*options.encoding, *options.beside))
+    datasets = tuple(one if one in SYNTHETIC else str(Path(one)) for one in options.dataset)
+    return replace(options, encoding=arms, beside=(), dataset=datasets)
+
+
 def check_options(options: Options) -> None:
     """Refuse numbers that no run could have, and what is named twice."""
-    schedule_of(options, MOST_EPOCHS)
+    schedule_of(options, 1)
     list_candidates(options)
     check_methods((*options.beside, *(e for e in options.encoding if e in BESIDE)))
     for name in options.dataset:
@@ -243,6 +278,8 @@ def check_options(options: Options) -> None:
         if spec not in WITHOUT_CODES and source_of(spec) == "name":
             family, _, text = spec.partition(":")
             parse_parameters(family, text)
+    if options.plot is not None:
+        check_suffix(options.plot, (".png", ".pdf", ".svg"))
     for name in options.dataset if options.test_length is not None else ():
         draw_longer(name, parse_lengths(options.test_length))
     check_count("--seeds", options.seeds, 1, MOST_SEEDS)
@@ -260,7 +297,6 @@ def check_options(options: Options) -> None:
         raise PefourierError(
             f"--rank-timeout must be from 1 to {MOST_WAITED} seconds; got {options.rank_timeout}"
         )
-    check_above("--spread", options.spread)
     if options.find is not None and not 0 < options.find < 1:
         raise PefourierError(f"--find must be a difference in F1 from 0 to 1; got {options.find}")
     for rms in options.match_rms:

@@ -7,11 +7,11 @@ import pytest
 from training import SMALL, result
 
 from pefourier.errors import PefourierError
-from pefourier.train.asked import list_arms
-from pefourier.train.grid import sizes_of_tokens, tokens_at_most
 from pefourier.train.model import Transformer
 from pefourier.train.options import Options
-from pefourier.train.run import run_comparison
+from pefourier.train.request import list_arms
+from pefourier.train.run import resolve, run_comparison
+from pefourier.train.stacks import plan_stacks, sizes_of_tokens, tokens_at_most
 from pefourier.train.summary import summarize_runs
 
 
@@ -37,8 +37,7 @@ def test_too_few_codes_are_noted():
     options = Options(**{**given, "encoding": ("none", "sinusoidal", "dft", "rope")})
     run_comparison(options, note=said.append)
     assert [line for line in said if "codes" in line] == [
-        "order:count=40,length=10: dft has 8 codes for 10 tokens; a larger --d or --patch would "
-        "tell them apart"
+        "order:count=40,length=10: dft has 8 codes for 10 tokens, so that some share one"
     ]
 
 
@@ -62,12 +61,12 @@ def test_examples_that_may_lie_on_their_side_are_asked_about(tmp_path, rng):
         np.savez(own, X=rng.normal(size=shape), y=np.arange(40) % 2)
         said = []
         run_comparison(Options(**given, positive=("1",)), note=said.append)
-        assert [line for line in said if "channels" in line] == expected
+        assert [line for line in said if "Then swap" in line] == expected
     label = np.arange(2000) % 100 >= 90
     np.savez(own, rows=rng.normal(size=(2000, 20)), label=label)
     said = []
     run_comparison(Options(**given, window=4), note=said.append)
-    assert [line for line in said if "channels" in line] == []
+    assert [line for line in said if "Then swap" in line] == []
 
 
 def test_classes_of_few_examples_are_said(tmp_path, rng):
@@ -76,8 +75,8 @@ def test_classes_of_few_examples_are_said(tmp_path, rng):
     np.savez(own, X=rng.normal(size=(39, 4, 2)), y=y)
     options = Options(**{**SMALL, "dataset": (own,), "encoding": ("none",), "seeds": 1})
     run_comparison(options, note=said.append)
-    words = f"{own}: class few has 9 examples, fewer than 10; its scores say little"
-    assert [line for line in said if "fewer" in line] == [words]
+    words = f"{own}: class few has 9 examples, so that its scores say little"
+    assert [line for line in said if "say little" in line] == [words]
 
 
 COUNTING = """
@@ -149,6 +148,20 @@ def test_resamples_are_corrected_for_their_sizes(rng):
     (found,) = summarize_runs(rows).datasets
     five = summarize_runs([{**row, "trained": 3087} for row in rows]).datasets[0]
     wide, narrow = (
-        one.differences["dft"].folds_high - one.differences["dft"].mean for one in (found, five)
+        one.differences["dft"].high - one.differences["dft"].mean for one in (found, five)
     )
     assert wide / narrow == pytest.approx(((1 / 8 + 1029 / 53) / (1 / 8 + 1 / 3)) ** 0.5)
+
+
+def test_runs_that_cost_alike_are_trained_together():
+    """Biases and keys of lags are paid for by all of a stack."""
+    arms = ("none", "t5", "dft", "shaw", "rope", "alibi", "order-free", "trees")
+    options = Options(**{**SMALL, "encoding": arms, "seeds": 7})
+    (task,) = resolve(options).resolved
+    found = plan_stacks([task], 7, 16)
+    kinds = [{run.arm.spec for run in stack.runs} for stack in found]
+    codes, biases = {"none", "dft", "rope"}, {"t5", "alibi"}
+    assert kinds == [biases, codes, codes, {"shaw"}, {"order-free"}, {"trees"}]
+    assert [len(stack.runs) for stack in found] == [14, 11, 10, 7, 7, 1]
+    keys = [key for stack in found for key in stack.keys]
+    assert len(keys) == len(set(keys)) == 7 * 7 + 1
