@@ -79,14 +79,15 @@ def test_given_positions_were_trained_with_the_rotation_that_there_is_now(
         (LLAMA2, 4096, "stated"),
         (DYNAMIC, 4096, "assumed"),
         (PARAMS, None, "unknown"),
+        ({"model_type": "llama"}, 2048, "assumed"),
     ],
-    ids=["llama3", "yarn", "none", "dynamic", "params.json"],
+    ids=["llama3", "yarn", "none", "dynamic", "params.json", "of the type"],
 )
 def test_a_length_says_where_it_comes_from(config, length, source, written):
     found = context(written(config))
     assert found.to_dict()["trained"] == {"length": length, "source": source}
     noted = [f.code for f in found.findings if f.code == "trained-assumed"]
-    assert bool(noted) == (source == "assumed")
+    assert bool(noted) == (source == "assumed" and "rope_scaling" in config)
 
 
 @pytest.mark.parametrize(

@@ -98,7 +98,8 @@ def describe_positions(
     endless = source_of(spec) == "name" or (model is not None and model.longest() is None)
     whole, own = load_parts(spec, parts, length, d, endless)
     longest = length or max(map(positions_of, whole))
-    met = find_trained_length(whole, trained, endless, is_scaled(whole))
+    supposed = is_scaled(whole) or (model is not None and not model.states_length)
+    met = find_trained_length(whole, trained, endless, supposed)
     indexer = None
     if parts and model and "indexer" in model.row and not model.part:
         indexer = load(layer_spec(spec, INDEXER), longest, d)
@@ -145,7 +146,7 @@ def more_findings(
 
 
 def find_trained_length(
-    whole: Sequence[Encoding], given: int | None, endless: bool, scaled: bool
+    whole: Sequence[Encoding], given: int | None, endless: bool, supposed: bool
 ) -> TrainedLength:
     """Positions of training: as given; that before a scaling; what a config allows without one."""
     if given:
@@ -154,7 +155,7 @@ def find_trained_length(
     if endless and not all(before):
         return TrainedLength(None, "unknown")
     least = min(n or positions_of(enc) for n, enc in zip(before, whole, strict=True))
-    return TrainedLength(int(least), "assumed" if scaled else "stated")
+    return TrainedLength(int(least), "assumed" if supposed else "stated")
 
 
 def original_length_of(enc: Encoding) -> int | None:

@@ -193,6 +193,13 @@ class ModelConfig:
         key, default = self.row.get("length", (LONGEST[0], None))
         return self.config.count(key, *LONGEST) or default
 
+    @property
+    def states_length(self) -> bool:
+        """Whether the config sets its longest sequence itself, or the sizes of its tables."""
+        key, _ = self.row.get("length", (LONGEST[0], None))
+        values = self.config.untracked.values
+        return bool(self.tables()) or any(values.get(name) for name in (key, *LONGEST))
+
     def dimension(self, value: int | None, keys: str) -> int:
         """The dimension a config sets, or the one given where it sets none."""
         if value is None and self.d is None:
