@@ -108,7 +108,7 @@ def test_the_hook_names_the_two_broken_configs_of_twenty_and_nothing_else(
     assert (done.status, done.out, done.err) == (0, "", "")
     done = run(*options, "--require", "invertible", *HOOK["args"], sound[0])
     assert (done.status, done.err) == (1, "")
-    assert done.out == f"{sound[0]}: error: is injective, where invertible is required\n"
+    assert done.out == f"{sound[0]}: error: is injective, where invertible is required [unmet]\n"
 
 
 def test_the_hook_of_tables_fails_on_one_that_repeats_a_code(run, tmp_path, monkeypatch):

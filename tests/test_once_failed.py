@@ -172,11 +172,6 @@ ONCE_FAILED = {
         ["spectrum", "x.pt"],
         "'x.pt' holds 't' () of a nested tensor; a table has two axes, ",
     ),
-    "tensors in one place": (
-        lambda: safetensors(b'{"a":%b,"b":%b}' % (PLACE, PLACE), 4),
-        ["spectrum", "x.safetensors#a"],
-        "'x.safetensors' is not a readable .safetensors file: 'b' begins at byte 0, what is befor",
-    ),
     "a name that stands twice": (
         lambda: safetensors(b'{"a":%b,"a":%b}' % (PLACE, PLACE), 4),
         ["spectrum", "x.safetensors"],

@@ -202,7 +202,7 @@ def as_lint(page: Page) -> str:
     """Errors, warnings and reasons to fail, a line each as linters print them; else nothing."""
     silent = {remark.text for remark in page.remarks}
     lines = [
-        f"{a.spec or page.command}: {a.severity}: {a.message} [{a.code}]"
+        f"{a.spec or page.command}: {a.severity}: {a.message.removeprefix(f'{a.spec} ')} [{a.code}]"
         for a in annotations_of(page)
         if a.code != "refused" and a.severity != "note" and a.message not in silent
     ]

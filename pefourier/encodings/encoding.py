@@ -265,6 +265,7 @@ def from_bias(array: np.ndarray, name: str = "bias", **facts: Any) -> Encoding:
             raise PefourierError(
                 f"{name} has biases (heads, queries, keys) = {bias.shape} that depend on more than "
                 "key - query: compare it with another; other questions need a number a lag"
+                f"{reshaping(bias.shape)}"
             )
         profile = np.concatenate([bias[:, -1], bias[:, 0, 1:]], axis=1).T
         return profile[np.asarray(x) + n - 1]

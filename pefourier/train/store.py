@@ -308,6 +308,11 @@ def read_configuration(file: Path) -> dict[str, Any]:
         names = ("dataset", "encoding")
         if not isinstance(config, dict) or not all(is_texts(config.get(name)) for name in names):
             raise ValueError("it must be an object with lists of texts as dataset and encoding")
+        windows, versions = (config.get(name, {}) for name in ("windows", "versions"))
+        if not all(isinstance(entries, dict) for entries in (windows, versions)):
+            raise ValueError("its windows and versions must be objects")
+        if not all(isinstance(counts, list) for counts in windows.values()):
+            raise ValueError("its windows must be lists of counts, by dataset")
         stored_options(config)
     except (OSError, ValueError, TypeError) as error:
         raise PefourierError(

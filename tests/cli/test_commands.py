@@ -276,9 +276,9 @@ def test_train_answers_in_words_and_in_json(run):
     given += ["-e", "none", "-e", "dft", "--quiet"]
     words = run(*given)
     assert (words.status, words.err) == (0, "")
-    assert words.out.startswith("NO VERDICT. Too many runs were cut short")  # of one epoch
-    assert "\n\nTraining was cut short on order:count=40,length=4: none (" in words.out
-    assert "\nP / R / F1" in words.out
+    assert words.out.startswith("CUT SHORT. ")  # of one epoch
+    assert "\n\nTraining was cut short on order:count=40,length=4: none, dft" in words.out
+    assert "P / R / F1" in words.out
     answer = json.loads(run(*given, "--json").out)
     assert answer["command"] == "train"
     assert [r["spec"] for r in answer["results"]] == ["none", "dft"]

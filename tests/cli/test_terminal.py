@@ -61,7 +61,7 @@ def breadth(line):
 
 def is_one_piece(line):
     """Notes, one line each as the contract has them; a word; a command or code to be copied."""
-    return "pefourier" in line[:24] or " " not in line or line.startswith(13 * " ")
+    return "pefourier" in line[:24] or " " not in line.strip() or line.startswith(13 * " ")
 
 
 @pytest.mark.parametrize("command", [*COMMANDS, TRAIN])

@@ -224,7 +224,7 @@ def torch_array(tensor: Any, size: int) -> arrays.Stored:
         tensor = torch.view_as_real(tensor.resolve_conj())
     kind = str(tensor.dtype).removeprefix("torch.")
     if tensor.is_nested or str(tensor.layout) != "torch.strided" or tensor.device.type != "cpu":
-        kind = f"{tensor.device.type} {tensor.layout}"
+        kind = "a nested tensor" if tensor.is_nested else f"{tensor.device.type} {tensor.layout}"
         return arrays.Stored((), kind, 0, 0, tensor.numpy)
 
     def copied() -> np.ndarray:
