@@ -197,9 +197,12 @@ def without_times(folder):
 def test_a_training_goes_on_after_any_fault(run, monkeypatch, folder, lasting):
     """Files are whole, complete runs are kept, and what is resumed is what would have been."""
     monkeypatch.setattr(summary, "step_costs", lambda rows: {})  # times differ between runs
-    note = report.note
-    timeless = lambda code, **slots: "" if code == "time" else note(code, **slots)  # noqa: E731
-    monkeypatch.setattr(report, "note", timeless)
+    words = report.words
+    monkeypatch.setattr(
+        report,
+        "words",
+        lambda room, code, **slots: "" if code == "time" else words(room, code, **slots),
+    )
     assert run(*TRAIN.split(), "--out", "whole").status == 0
     whole = contents("whole")
     for disk in failing(monkeypatch, lasting):

@@ -697,7 +697,7 @@ def pairs_by_axis(enc: Encoding, spec: str) -> dict[str, tuple[int, ...]] | None
 def slopes_of(enc: Encoding) -> tuple[float, ...] | None:
     """What each head of ALiBi takes from a logit for each position of distance; None: no ALiBi.
 
-    >>> slopes_of(load("alibi:d=4", 9))
+    >>> slopes_of(build("alibi", length=9, d=4))
     (0.25, 0.0625, 0.015625, 0.00390625)
     """
     return tuple((-enc.codes(np.array([-1]))[0]).tolist()) if enc.name == "alibi" else None

@@ -246,7 +246,7 @@ class Store:
             raise PefourierError(f"{self.path} holds {what}")
         elif self.rank == 0 and file.exists():
             raise PefourierError(f"{file} exists already; give --resume or choose another --out")
-        else:
+        elif self.rank == 0 or resume:
             write_json(file, config)
         self.drop_torn_line()
         return dict(config)

@@ -204,3 +204,11 @@ def test_rows_of_other_processes_are_those_that_they_were_given(change):
     check_handed_over(rows, [key_of(rows[0])])
     with pytest.raises(PefourierError, match="handed over no run that it was given"):
         check_handed_over(change(rows), [key_of(rows[0])])
+
+
+def test_a_rank_that_comes_first_leaves_the_configuration_to_rank_0(tmp_path):
+    """Once rank 0 then took the folder for one of an earlier run."""
+    config = {"dataset": ["order"], "encoding": ["dft"], "stack": 4}
+    for rank in (1, 0):
+        assert Store(tmp_path, rank).begin(config, resume=False) == config
+    assert (tmp_path / "config.json").is_file()
