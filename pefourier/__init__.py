@@ -6,7 +6,7 @@ Questions are functions: ``pefourier.spectrum("rope:rho=5e5", d=128)`` takes a S
 `encode` gives codes, `encodings.load` an encoding; `nn.PositionalEncoding`, `nn.Rotary` and
 `nn.Bias` are torch modules.
 
-Files of `analysis` are named after questions too, and say how they are answered:
+Files of `questions` are named after questions too, and say how they are answered:
 `spectrum.density`, `faithful.assess`. A room is imported when it is first used, so that
 ``import pefourier`` costs nothing.
 
@@ -45,18 +45,18 @@ TYPE_CHECKING = False  # which typing has, too, and takes time to import
 if TYPE_CHECKING:
     from pefourier import encodings as encodings
     from pefourier import nn as nn
+    from pefourier.api import check as check
+    from pefourier.api import compare as compare
+    from pefourier.api import context as context
+    from pefourier.api import design as design
+    from pefourier.api import encode as encode
+    from pefourier.api import extend as extend
+    from pefourier.api import reconstruct as reconstruct
+    from pefourier.api import relations as relations
+    from pefourier.api import resize as resize
+    from pefourier.api import spectrum as spectrum
+    from pefourier.api import usage as usage
     from pefourier.errors import PefourierError as PefourierError
-    from pefourier.questions import check as check
-    from pefourier.questions import compare as compare
-    from pefourier.questions import context as context
-    from pefourier.questions import design as design
-    from pefourier.questions import encode as encode
-    from pefourier.questions import extend as extend
-    from pefourier.questions import reconstruct as reconstruct
-    from pefourier.questions import relations as relations
-    from pefourier.questions import resize as resize
-    from pefourier.questions import spectrum as spectrum
-    from pefourier.questions import usage as usage
 
 NAMESAKES = set("compare context design extend reconstruct relations resize spectrum".split())
 QUESTIONS = {*NAMESAKES, "check", "encode", "usage"}
@@ -64,9 +64,9 @@ QUESTIONS = {*NAMESAKES, "check", "encode", "usage"}
 
 def find_question(name: str) -> object:
     """The function; what its room holds can be reached by it, as in `spectrum.density`."""
-    question = getattr(import_module(f"{__name__}.questions"), name)
+    question = getattr(import_module(f"{__name__}.api"), name)
     if name in NAMESAKES:
-        room = vars(import_module(f"{__name__}.analysis.{name}"))
+        room = vars(import_module(f"{__name__}.questions.{name}"))
         vars(question).update({key: one for key, one in room.items() if not key.startswith("_")})
     return question
 
@@ -84,7 +84,7 @@ if not TYPE_CHECKING:  # which would take every misspelt name for one that is th
             return globals()[name]
         if name == "PefourierError":
             return import_module(f"{__name__}.errors").PefourierError
-        for room in (f"{__name__}.{name}", f"{__name__}.analysis.{name}"):
+        for room in (f"{__name__}.{name}", f"{__name__}.questions.{name}"):
             if not name.startswith("_"):
                 try:
                     return import_module(room)

@@ -127,7 +127,7 @@ def rows_of_points(domain: Domain, points: Sequence[tuple[int, ...]]) -> list[in
     """
     if len(domain.sides) == 1 or domain.kind != "position":
         return [row for point in points for row in point]
-    from pefourier.analysis.reconstruct import check_point
+    from pefourier.questions.reconstruct import check_point
 
     def row_of(point: tuple[int, ...]) -> int:
         return domain.prefix + int(
@@ -210,7 +210,7 @@ class Side:
 
     def load_beside(self, other: Side) -> Encoding:
         """The encoding; code that takes no other dimension at that of the other."""
-        from pefourier.analysis.operators import head_size
+        from pefourier.questions.operators import head_size
 
         models = {self.kind, other.kind} <= {"config", "gguf"}
         rotations = specs_of_rotations(self.spec) if models else []
@@ -243,7 +243,7 @@ def code_beside(
     fixed: bool,
 ) -> Encoding:
     """User's code in the size of what it is compared with, as far as it gives that and may."""
-    from pefourier.analysis.operators import head_size
+    from pefourier.questions.operators import head_size
 
     size = (lambda enc: enc.dim) if code.operator is None else head_size
     if d is None and size(code) != size(other):
@@ -281,7 +281,7 @@ def size_of_lags(other: Encoding) -> dict[str, Any]:
 
 def size_and_place(other: Encoding, domain: Domain) -> dict[str, Any]:
     """The length and dimension of an encoding, and its grid for what has none of its own."""
-    from pefourier.analysis.operators import head_size
+    from pefourier.questions.operators import head_size
 
     if domain.kind == "lag":
         return size_of_lags(other)

@@ -15,15 +15,15 @@ from typing import Any, Literal
 
 import numpy as np
 
-from pefourier.analysis.faithful import assess
-from pefourier.analysis.reconstruct import position_functions
-from pefourier.analysis.spectrum import density
-from pefourier.answers.forms import as_json, markdown_of
-from pefourier.answers.frame import Answer
 from pefourier.encodings.families import absolute  # noqa: F401 (registers the paper's encodings)
 from pefourier.encodings.registry import build
 from pefourier.errors import PefourierError, shown
 from pefourier.files import read_toml, write_whole
+from pefourier.questions.faithful import assess
+from pefourier.questions.reconstruct import position_functions
+from pefourier.questions.spectrum import density
+from pefourier.report.forms import as_json, markdown_of
+from pefourier.report.frame import Answer
 from pefourier.writing.page import Page, fields_of, flattened
 from pefourier.writing.text import agreeing, aligned, paragraph
 
@@ -73,9 +73,9 @@ def recompute_paper(
     where it left nothing there, from the results that come with this version. `begin` a phase of
     the work, and call what it returns with how much is done, of how much.
     """
-    from pefourier.answers import plot
-    from pefourier.answers.reconstruct import reconstruct
-    from pefourier.answers.spectrum import spectrum
+    from pefourier.report import plot
+    from pefourier.report.reconstruct import reconstruct
+    from pefourier.report.spectrum import spectrum
 
     out = Path(folder)
     out.mkdir(parents=True, exist_ok=True)

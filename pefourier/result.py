@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-TELLING = "pefourier.answers.frame"
+TELLING = "pefourier.report.frame"
 ON_LINES: Any = {"default": None, "kw_only": True, "metadata": {"of": "line"}}  # of one axis alone
 ON_GRIDS: Any = {"default": None, "kw_only": True, "metadata": {"of": "grid"}}  # of several axes
 TAKEN_ALONG = 2**20  # numbers of codes that a result takes to another process

@@ -34,8 +34,8 @@ def normal(n=16384, d=384):
 
 
 def density_pefourier(d):
-    from pefourier.analysis.spectrum import density
     from pefourier.encodings import build
+    from pefourier.questions.spectrum import density
 
     enc = build("sinusoidal", d=d)
     return lambda: density(enc).density
@@ -111,8 +111,8 @@ def closest_sklearn(n):
 
 
 def rebuilt_pefourier(d):
-    from pefourier.analysis.reconstruct import position_functions
     from pefourier.encodings import build
+    from pefourier.questions.reconstruct import position_functions
 
     enc = build("sinusoidal", length=80, d=d)
     return lambda: position_functions(enc, [5]).reconstructions[0].values
@@ -168,7 +168,7 @@ def on_grid(name):
 
 
 def grid_pefourier(name):
-    from pefourier.analysis.faithful import assess
+    from pefourier.questions.faithful import assess
 
     def work():  # all that check-faithful answers
         found = assess(on_grid(name))

@@ -12,8 +12,8 @@ import pytest
 from json_schema import faults, published
 
 import pefourier
-from pefourier.answers import plot
 from pefourier.cli.main import main
+from pefourier.report import plot
 
 for name in ("COLUMNS", "LINES"):  # readline sets them for the processes that pytest starts
     os.environ.pop(name, None)

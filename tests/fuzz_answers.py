@@ -10,14 +10,14 @@ import numpy as np
 from fuzz import ended, mutated, target
 from stored import put
 
-from pefourier.analysis.context import describe_context
-from pefourier.analysis.faithful import assess
-from pefourier.answers import context, faithful
-from pefourier.answers.baseline import judge, read_baseline
-from pefourier.answers.forms import as_json
-from pefourier.answers.frame import Answer
 from pefourier.encodings import load
 from pefourier.encodings.sources.gguf_file import read_gguf
+from pefourier.questions.context import describe_context
+from pefourier.questions.faithful import assess
+from pefourier.report import context, faithful
+from pefourier.report.baseline import judge, read_baseline
+from pefourier.report.forms import as_json
+from pefourier.report.frame import Answer
 from pefourier.train.data.load import load_task
 
 ODD = [None, True, 0, -1, 2**63, 10**400, 0.5, 1e308, -1e308, float("nan"), float("inf"), "", "x"]

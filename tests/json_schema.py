@@ -1,6 +1,6 @@
 """The JSON Schema of all answers: made from the types of results, and held to answers.
 
-`PYTHONPATH=. python tests/json_schema.py` writes pefourier/answers/answers.schema.json.
+`PYTHONPATH=. python tests/json_schema.py` writes pefourier/report/answers.schema.json.
 """
 
 import json
@@ -12,19 +12,19 @@ from functools import cache, partial
 
 import numpy as np
 
-from pefourier.analysis.compare import Comparison
-from pefourier.analysis.context import Context
-from pefourier.analysis.design import Design
-from pefourier.analysis.encode import Written
-from pefourier.analysis.extend import Extensions
-from pefourier.analysis.faithful import Faithfulness
-from pefourier.analysis.reconstruct import Reconstructions
-from pefourier.analysis.relations import Relations
-from pefourier.analysis.resize import Resizing
-from pefourier.analysis.spectrum import Spectrum
-from pefourier.answers import terms
 from pefourier.diagnosis.misreadings import Cause
 from pefourier.geometry.precision import FormatLoss
+from pefourier.questions.compare import Comparison
+from pefourier.questions.context import Context
+from pefourier.questions.design import Design
+from pefourier.questions.encode import Written
+from pefourier.questions.extend import Extensions
+from pefourier.questions.faithful import Faithfulness
+from pefourier.questions.reconstruct import Reconstructions
+from pefourier.questions.relations import Relations
+from pefourier.questions.resize import Resizing
+from pefourier.questions.spectrum import Spectrum
+from pefourier.report import terms
 from pefourier.reproduce import Claim
 from pefourier.result import Result
 from pefourier.train.plan import DatasetPlan

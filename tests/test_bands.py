@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from pefourier.analysis.bands import SMEAR, density_by_decade, group_waves, is_slow
 from pefourier.encodings import load
+from pefourier.questions.bands import SMEAR, density_by_decade, group_waves, is_slow
 
 
 def integral(found):

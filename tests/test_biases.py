@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 import pefourier
-from pefourier.analysis.compare import compare
 from pefourier.encodings import load
 from pefourier.encodings.encoding import as_encoding
 from pefourier.encodings.families.relative import alibi_slopes, t5_buckets
 from pefourier.errors import PefourierError
+from pefourier.questions.compare import compare
 
 N = 40
 LAG = np.arange(N) - np.arange(N)[:, None]

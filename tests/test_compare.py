@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 import torch
 
-from pefourier.analysis.compare import compare
 from pefourier.encodings import load
 from pefourier.encodings.domain import lattice
 from pefourier.encodings.encoding import as_encoding, from_table
 from pefourier.geometry.precision import FORMATS, rounded
+from pefourier.questions.compare import compare
 
 SIZES = [(40, 16), (300, 64), (9, 32)]
 
@@ -228,7 +228,7 @@ def test_tables_are_compared_in_blocks_as_whole(monkeypatch, rng, late):
     b = 3.0 * a[:, [0, 1, 3, 2, 4, 5]] * [1, -1, 1, -1, 1, 1]
     b[69, 4] += late
     whole = compare(from_table(a), from_table(b))
-    monkeypatch.setattr("pefourier.analysis.alignment.BLOCK", 50)
+    monkeypatch.setattr("pefourier.questions.alignment.BLOCK", 50)
     parts = compare(from_table(a), from_table(b))
     assert parts.to_dict() == whole.to_dict()
     assert (parts.verdict, parts.transform.get("columns")) == (

@@ -7,10 +7,10 @@ import pytest
 import torch
 
 import pefourier
-from pefourier.analysis.compare import compare
 from pefourier.encodings import load
 from pefourier.encodings.encoding import from_table
 from pefourier.encodings.sections import axes_of_sections
+from pefourier.questions.compare import compare
 
 SMOLLM3 = {"model_type": "smollm3", "hidden_size": 64, "num_attention_heads": 4}
 SMOLLM3 |= {"num_hidden_layers": 12, "rope_theta": 5e6, "max_position_embeddings": 4096}

@@ -7,7 +7,10 @@ import numpy as np
 import pytest
 from published_configs import PUBLISHED
 
-from pefourier.analysis.context import (
+from pefourier.encodings import load
+from pefourier.encodings.readings import lag_sums, positions_below, reading_cosine
+from pefourier.errors import PefourierError
+from pefourier.questions.context import (
     base_bound,
     count_unseen,
     critical_dimension,
@@ -15,11 +18,8 @@ from pefourier.analysis.context import (
     describe_rotation,
     longest_familiar,
 )
-from pefourier.analysis.misread import read_against
-from pefourier.analysis.operators import compare_operators
-from pefourier.encodings import load
-from pefourier.encodings.readings import lag_sums, positions_below, reading_cosine
-from pefourier.errors import PefourierError
+from pefourier.questions.misread import read_against
+from pefourier.questions.operators import compare_operators
 
 
 def frequencies(spec, length=8192, d=128):

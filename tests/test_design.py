@@ -3,8 +3,12 @@
 import numpy as np
 import pytest
 
-from pefourier.analysis.context import base_bound
-from pefourier.analysis.design import (
+from pefourier.api import design
+from pefourier.encodings import build, load
+from pefourier.errors import PefourierError
+from pefourier.geometry.precision import FORMATS, rounded
+from pefourier.questions.context import base_bound
+from pefourier.questions.design import (
     base_of_phase,
     base_of_turns,
     cast_distance,
@@ -13,10 +17,6 @@ from pefourier.analysis.design import (
     design_grid,
     smallest_bounded_base,
 )
-from pefourier.encodings import build, load
-from pefourier.errors import PefourierError
-from pefourier.geometry.precision import FORMATS, rounded
-from pefourier.questions import design
 
 
 @pytest.mark.parametrize(
@@ -276,8 +276,8 @@ def test_where_no_larger_bases_serve_none_is_promised(monkeypatch):
     def serves(bases, *_):
         return float(bases[0]) if bases[0] == 500.0 else None
 
-    monkeypatch.setattr("pefourier.analysis.design.find_first_base", serves)
-    monkeypatch.setattr("pefourier.analysis.design.smallest_bounded_base", lambda *_: 500.0)
+    monkeypatch.setattr("pefourier.questions.design.find_first_base", serves)
+    monkeypatch.setattr("pefourier.questions.design.smallest_bounded_base", lambda *_: 500.0)
     found = design_base(123, 64, (), ("bound",))
     assert (found.best["bound"], found.serving) == (500.0, None)
 

@@ -7,16 +7,16 @@ import numpy as np
 import pytest
 from published_configs import PUBLISHED
 
-from pefourier.analysis.context import (
+from pefourier.encodings import load
+from pefourier.errors import PefourierError
+from pefourier.questions.context import (
     describe_context,
 )
-from pefourier.analysis.extend import (
+from pefourier.questions.extend import (
     extend,
     extend_on_grid,
     whole_layers,
 )
-from pefourier.encodings import load
-from pefourier.errors import PefourierError
 
 
 def write(name, config, tmp_path):

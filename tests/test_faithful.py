@@ -5,9 +5,9 @@ import sys
 import numpy as np
 import pytest
 
-from pefourier.analysis.faithful import LADDER, assess, shortfalls
 from pefourier.encodings import build, load
 from pefourier.encodings.encoding import from_table
+from pefourier.questions.faithful import LADDER, assess, shortfalls
 
 
 @pytest.mark.parametrize(
@@ -106,6 +106,6 @@ def test_shortfalls_name_what_is_lacking():
 
 @pytest.mark.parametrize("at_once", [4, 5, 6, 7, 12, 13])
 def test_first_rising_lag_is_found_across_blocks(monkeypatch, at_once):
-    monkeypatch.setattr(sys.modules["pefourier.analysis.relations"], "LAGS_AT_ONCE", at_once)
+    monkeypatch.setattr(sys.modules["pefourier.questions.relations"], "LAGS_AT_ONCE", at_once)
     assert assess(build("sinusoidal", length=100, d=64)).first_rising_lag == 6
     assert assess(build("sinusoidal", length=100, d=128)).first_rising_lag == 12

@@ -23,9 +23,9 @@ import pytest
 from training import lines
 
 from pefourier import files, reproduce
-from pefourier.answers import plot
 from pefourier.cli.main import main
 from pefourier.encodings.checks import COSTS
+from pefourier.report import plot
 from pefourier.train import report, store, summary
 
 FULL = os.strerror(errno.ENOSPC)

@@ -5,10 +5,6 @@ import pytest
 from grids import mean_products, mixed_frequencies, table_on, waves_on
 
 import pefourier
-from pefourier.analysis.faithful import assess, shortfalls
-from pefourier.analysis.reconstruct import position_functions
-from pefourier.analysis.relations import relate, rotation_defect
-from pefourier.analysis.spectrum import density
 from pefourier.encodings import load
 from pefourier.encodings.axis_parts import axis_parts
 from pefourier.encodings.encoding import from_table, without_prefix
@@ -17,6 +13,10 @@ from pefourier.geometry.closest import closest_pair
 from pefourier.geometry.precision import precision
 from pefourier.geometry.products import DIRECT, toeplitz_residual
 from pefourier.geometry.singular_values import decompose
+from pefourier.questions.faithful import assess, shortfalls
+from pefourier.questions.reconstruct import position_functions
+from pefourier.questions.relations import relate, rotation_defect
+from pefourier.questions.spectrum import density
 
 
 def named(spec, sides, d=64, prefix=0):

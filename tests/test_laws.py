@@ -6,16 +6,16 @@ import numpy as np
 import pytest
 from reference import DIM, LENGTH, ROWS
 
-from pefourier.analysis.faithful import assess
-from pefourier.analysis.reconstruct import position_functions
-from pefourier.analysis.relations import toeplitz_residual
-from pefourier.analysis.spectrum import density
-from pefourier.answers import catalogue
 from pefourier.encodings import build, load, specs
 from pefourier.encodings.encoding import as_encoding
 from pefourier.encodings.registry import BUILDERS
 from pefourier.encodings.sources.tables import write_table
 from pefourier.geometry.singular_values import decompose
+from pefourier.questions.faithful import assess
+from pefourier.questions.reconstruct import position_functions
+from pefourier.questions.relations import toeplitz_residual
+from pefourier.questions.spectrum import density
+from pefourier.report import catalogue
 
 SIZES = [(1, 2), (12, 32), (16, 16), (17, 8), (31, 6)]
 NAMES = sorted(BUILDERS)
@@ -37,7 +37,7 @@ def test_a_code_of_reference_is_derived_or_recorded(name):
 def test_the_catalogue_is_the_registry():
     held = json.loads(json.dumps(specs.records()))
     assert catalogue.read_catalogue() == held, (
-        "write pefourier/answers/catalogue.json again: make catalogue"
+        "write pefourier/report/catalogue.json again: make catalogue"
     )
 
 

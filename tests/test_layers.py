@@ -14,7 +14,7 @@ import pytest
 PACKAGE = Path(__file__).parents[1] / "pefourier"
 FILES = sorted(PACKAGE.rglob("*.py"))
 PLAN = (PACKAGE.parent / ".github/CONTRIBUTING.md").read_text(encoding="utf-8")
-QUESTION = "every file of `analysis`"
+QUESTION = "every file of `questions`"
 FLOORS = [  # the lowest first
     {QUESTION} if rooms == QUESTION else set(re.findall(r"`([^`]+)`", rooms))
     for _, rooms in sorted(
@@ -22,7 +22,7 @@ FLOORS = [  # the lowest first
     )
 ]
 FLOOR = {room: level for level, rooms in enumerate(FLOORS) for room in rooms}
-QUESTIONS = {f"analysis.{p.stem}" for p in PACKAGE.glob("analysis/*.py")}
+QUESTIONS = {f"questions.{p.stem}" for p in PACKAGE.glob("questions/*.py")}
 FLOOR |= dict.fromkeys(QUESTIONS, FLOOR[QUESTION])
 SAME_NAMES = {  # defined in several modules on purpose
     "compare",  # functions, commands and figures, named after their question
@@ -95,7 +95,7 @@ def test_imports_point_downwards():
 def test_questions_do_not_import_one_another_in_a_circle():
     files = {name: PACKAGE.joinpath(*name.split(".")).with_suffix(".py") for name in QUESTIONS}
     graph = {name: set(rooms_imported(path)) for name, path in files.items()}
-    assert {"analysis.spectrum", "analysis.reconstruct", "analysis.faithful"} <= set(graph)
+    assert {"questions.spectrum", "questions.reconstruct", "questions.faithful"} <= set(graph)
     TopologicalSorter(graph).prepare()  # raises CycleError
 
 
@@ -176,5 +176,5 @@ def test_every_room_of_the_plan_is_there():
     paths = [PACKAGE.joinpath(*room.split(".")) for room in named]
     assert all(p.is_dir() or p.with_suffix(".py").is_file() for p in paths)
     folders = {p.name for p in PACKAGE.iterdir() if (p / "__init__.py").is_file()}
-    assert folders - {"analysis"} <= named
+    assert folders - {"questions"} <= named
     assert len([p for p in PACKAGE.glob("*.py") if not p.stem.startswith("__")]) <= 14

@@ -8,11 +8,11 @@ from published_configs import PUBLISHED
 from test_cases import gguf_bytes
 
 from pefourier import context
-from pefourier.analysis.context import nearer_scores_higher, new_pairs
 from pefourier.encodings import load
 from pefourier.encodings.model_positions import TrainedLength, describe_positions
 from pefourier.encodings.specs import specs_of_rotations
 from pefourier.errors import PefourierError
+from pefourier.questions.context import nearer_scores_higher, new_pairs
 
 LLAMA31 = PUBLISHED["meta-llama/Llama-3.1-8B"]
 DEEPSEEK = PUBLISHED["deepseek-ai/DeepSeek-V3"]

@@ -13,11 +13,11 @@ import pytest
 import torch
 
 import pefourier
-from pefourier.analysis.compare import compare
-from pefourier.analysis.operators import compare_operators, operator_at
 from pefourier.encodings import load
 from pefourier.errors import PefourierError
 from pefourier.loading import encoding_of
+from pefourier.questions.compare import compare
+from pefourier.questions.operators import compare_operators, operator_at
 
 N, D = 40, 16
 

@@ -16,9 +16,9 @@ import pytest
 from tiny_models import NO_SMOLLM2, SMOLLM2
 
 import pefourier
-from pefourier.analysis.faithful import LADDER
 from pefourier.cli.program import COMMANDS as KNOWN
 from pefourier.encodings import checks, load
+from pefourier.questions.faithful import LADDER
 
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"

@@ -5,11 +5,11 @@ import re
 import numpy as np
 import pytest
 
-from pefourier.analysis.reconstruct import describe_peak, position_functions
-from pefourier.analysis.spectrum import density
 from pefourier.encodings import build
 from pefourier.encodings.encoding import from_table
 from pefourier.errors import PefourierError
+from pefourier.questions.reconstruct import describe_peak, position_functions
+from pefourier.questions.spectrum import density
 
 
 def algorithm_1(g, s, n):

@@ -7,7 +7,12 @@ import numpy as np
 import pytest
 
 import pefourier.encodings  # noqa: F401 (fills the registry)
-from pefourier.analysis.relations import (
+from pefourier.encodings.domain import lattice
+from pefourier.encodings.encoding import as_encoding
+from pefourier.encodings.registry import BUILDERS, build
+from pefourier.geometry import products as geometry
+from pefourier.geometry.products import lag_means
+from pefourier.questions.relations import (
     compare_diagonals,
     first_rise,
     kernel,
@@ -17,13 +22,8 @@ from pefourier.analysis.relations import (
     shift_residual,
     toeplitz_residual,
 )
-from pefourier.encodings.domain import lattice
-from pefourier.encodings.encoding import as_encoding
-from pefourier.encodings.registry import BUILDERS, build
-from pefourier.geometry import products as geometry
-from pefourier.geometry.products import lag_means
 
-ROOM = sys.modules["pefourier.analysis.relations"]  # the package gives the question of that name
+ROOM = sys.modules["pefourier.questions.relations"]  # the package gives the question of that name
 KERNELS = {  # k(lag)/k(0) at lags 1, 2, 10, 50, 100, 511, and the first lag at which it rises
     16: (None, 4),
     64: ((0.966151, 0.884496, 0.657863, 0.489806, 0.558583, 0.200753), 6),

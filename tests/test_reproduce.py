@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from training import result
 
-from pefourier.answers.terms import read_terms
 from pefourier.encodings.specs import records
 from pefourier.files import read_toml
+from pefourier.report.terms import read_terms
 from pefourier.reproduce import (
     TEXTS,
     Claim,

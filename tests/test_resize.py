@@ -8,12 +8,12 @@ import pytest
 from grids import table_on
 
 import pefourier
-from pefourier.analysis.resize import by_cycles, resize_table, similarities
 from pefourier.encodings import load
 from pefourier.encodings.domain import lags_on
 from pefourier.encodings.encoding import from_table
 from pefourier.encodings.sources.tables import array_names, read_table
 from pefourier.errors import PefourierError
+from pefourier.questions.resize import by_cycles, resize_table, similarities
 
 
 def both(spec, old, new, d=64, **facts):

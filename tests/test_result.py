@@ -21,9 +21,9 @@ from matplotlib.figure import Figure
 from tiny_models import write_model
 
 import pefourier
-from pefourier.analysis.encode import Written
 from pefourier.encodings import load
 from pefourier.errors import PefourierError
+from pefourier.questions.encode import Written
 from pefourier.result import Result
 
 RESULTS = {

@@ -452,7 +452,7 @@ def test_memory_that_cannot_be_had(monkeypatch):
     def greedy(*_):
         raise MemoryError("Unable to allocate 7 TiB")
 
-    monkeypatch.setattr(sys.modules["pefourier.analysis.spectrum"], "density", greedy)
+    monkeypatch.setattr(sys.modules["pefourier.questions.spectrum"], "density", greedy)
     told = "(Unable to allocate 7 TiB); try a smaller --length, --d or --lattice"
     assert run(["spectrum"]) == (2, "", f"pefourier: not enough memory {told}\n")
 

@@ -7,14 +7,14 @@ import mpmath
 import numpy as np
 import pytest
 
-from pefourier.analysis import smoothing
-from pefourier.analysis.measure import alias
-from pefourier.analysis.reconstruct import position_functions
-from pefourier.analysis.smoothing import at_nearest_points, smoothed
-from pefourier.analysis.spectrum import density
 from pefourier.encodings import build, load
 from pefourier.encodings.encoding import as_encoding, from_table, without_mean
 from pefourier.errors import PefourierError
+from pefourier.questions import smoothing
+from pefourier.questions.measure import alias
+from pefourier.questions.reconstruct import position_functions
+from pefourier.questions.smoothing import at_nearest_points, smoothed
+from pefourier.questions.spectrum import density
 
 
 def eq15(frequencies, weights, lattice, sigma):

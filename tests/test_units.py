@@ -10,16 +10,16 @@ import numpy as np
 import pytest
 from sinusoids import GRID, NORMAL, S, waves
 
-from pefourier.analysis.compare import compare
-from pefourier.analysis.faithful import assess
-from pefourier.analysis.reconstruct import position_functions
-from pefourier.analysis.relations import relate
-from pefourier.analysis.spectrum import density
 from pefourier.encodings.encoding import FLOAT64_EPS, from_table
 from pefourier.encodings.registry import BUILDERS, build
 from pefourier.geometry.closest import closest_pair
 from pefourier.geometry.precision import precision
 from pefourier.geometry.singular_values import decompose
+from pefourier.questions.compare import compare
+from pefourier.questions.faithful import assess
+from pefourier.questions.reconstruct import position_functions
+from pefourier.questions.relations import relate
+from pefourier.questions.spectrum import density
 
 POWERS = [2.0**-332, 2.0**-329, 2.0**-100, 2.0**100, 2.0**330, 2.0**332]
 OTHERS = [1e-99, 1e-30, 1e30, 1e99]

@@ -634,8 +634,8 @@ def test_a_report_has_what_the_weights_use(tmp_path, run, monkeypatch):
 
 
 def test_the_picture_has_layers_by_pairs_with_both_lengths_marked(tmp_path):
-    from pefourier.answers.frame import Answer
-    from pefourier.answers.usage import usage
+    from pefourier.report.frame import Answer
+    from pefourier.report.usage import usage
 
     found = use_of_model(write_model(tmp_path), 500)
     figure = usage([Answer(found.about[0], found)])
@@ -924,7 +924,7 @@ def test_pairs_that_turn_seldom_are_told(tmp_path):
 
 
 def test_a_lone_pair_has_a_cell_of_its_own():
-    from pefourier.answers.usage import edges_of
+    from pefourier.report.usage import edges_of
 
     np.testing.assert_allclose(np.log(edges_of(np.array([5.0])) / 5), [-0.5, 0.5])
     np.testing.assert_allclose(edges_of(np.array([1.0, 4.0])), [0.5, 2.0, 8.0])

@@ -25,7 +25,7 @@ def told(*words):
         status = main(list(words))
     return [status, out.getvalue()]
 
-from pefourier.answers.catalogue import FILE
+from pefourier.report.catalogue import FILE
 from pefourier.encodings.specs import records
 FILE.write_text(json.dumps(records()))
 forms = "text json csv github sarif lint md latex verdicts".split()
@@ -37,7 +37,7 @@ found["codes"] = told("size", "sawtooth:period=2", "--d", "1", "-S", "4")
 with open("ids.csv", "w") as file:
     file.write("3,4\\n0,1\\n5,9\\n")
 found["finding"] = told("check-faithful", "ids.csv")
-from pefourier.analysis.size import size
+from pefourier.questions.size import size
 from pefourier.encodings import load
 found["python"] = [0, repr(size(load("dft", 8, 8)))]
 from pefourier.train.data.load import load_task

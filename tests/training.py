@@ -7,8 +7,8 @@ from dataclasses import asdict
 
 import numpy as np
 
-from pefourier.answers import plot
 from pefourier.errors import PefourierError
+from pefourier.report import plot
 from pefourier.train import search
 from pefourier.train.injection import load_injection
 from pefourier.train.model import Transformer

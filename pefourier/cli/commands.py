@@ -43,7 +43,7 @@ def spare_threads(specs: Sequence[str] = ()) -> None:
     Matrix products are long and thin in reconstruct and design; in check-faithful where all SPECs
     have declared frequencies, whose two parts are decomposed at a time.
     """
-    from pefourier.answers.catalogue import read_catalogue
+    from pefourier.report.catalogue import read_catalogue
 
     records = read_catalogue() if specs else ()
     declared = {record["encoding"] for record in records if record["measure"] == "declared"}
@@ -103,10 +103,10 @@ def spectrum(
     \b
     Example: pefourier spectrum sinusoidal rope:rho=5e5 --d 128
     """
-    from pefourier import questions
-    from pefourier.answers import spectrum as words
+    from pefourier import api
+    from pefourier.report import spectrum as words
 
-    results = ask_each(options, partial(questions.spectrum, **vars(density)))
+    results = ask_each(options, partial(api.spectrum, **vars(density)))
     telling = replace(words.TOLD, chart=partial(words.spectrum_chart, axis=axis))
     if words.by_decade(results.answers, axis):
         telling = replace(telling, figure=words.spectrum_by_decade)
@@ -131,10 +131,10 @@ def reconstruct(
     """
     spare_threads()
     points = parse_points(pos)
-    from pefourier import questions
-    from pefourier.answers.reconstruct import TOLD
+    from pefourier import api
+    from pefourier.report.reconstruct import TOLD
 
-    question = partial(questions.reconstruct, positions=points, **vars(density))
+    question = partial(api.reconstruct, positions=points, **vars(density))
     tell(TOLD, ask_each(options, question), options, output, figure)
 
 
@@ -163,15 +163,15 @@ def check_faithful(
     Example: pefourier check-faithful wpe.npy --require injective
     """
     spare_threads(options.names)
-    from pefourier import questions
-    from pefourier.analysis.faithful import shortfalls
-    from pefourier.answers.faithful import TOLD
+    from pefourier import api
+    from pefourier.questions.faithful import shortfalls
+    from pefourier.report.faithful import TOLD
 
     baseline = stored_answers(required.baseline, "check-faithful")
 
     def check(source: Any, **sizes: Any) -> Any:
         show = percentages(printable(source.spec), options.quiet)
-        return questions.check(source, progress=show, **sizes)
+        return api.check(source, progress=show, **sizes)
 
     results = ask_each(options, check, skip=required.skip_unknown)
     figure.draw(TOLD.figure, results.answers)
@@ -205,12 +205,12 @@ def compare(
 
         check_suffix(permutation, (".npy", ".json"))
     check_count_of_specs(options, 2, "compare takes two encodings")
-    from pefourier import questions
-    from pefourier.answers.compare import TOLD, reasons_against
-    from pefourier.answers.frame import answer_of
+    from pefourier import api
+    from pefourier.report.compare import TOLD, reasons_against
+    from pefourier.report.frame import answer_of
 
     a, b = options.sources(whole=True)
-    comparison = questions.compare(a, b, **options.sizes, tolerance=tolerance)
+    comparison = api.compare(a, b, **options.sizes, tolerance=tolerance)
     answers = [answer_of(comparison)]
     figure.draw(TOLD.figure, answers)
     output.print(replace(TOLD.page(answers), reasons=reasons_against(comparison)))
@@ -251,10 +251,10 @@ def relations(options: EncodingOptions, output: OutputOptions, figure: FigureOpt
     \b
     Example: pefourier relations sinusoidal learned -S 512 --d 64 --plot kernel.pdf
     """
-    from pefourier import questions
-    from pefourier.answers.relations import TOLD
+    from pefourier import api
+    from pefourier.report.relations import TOLD
 
-    tell(TOLD, ask_each(options, questions.relations), options, output, figure)
+    tell(TOLD, ask_each(options, api.relations), options, output, figure)
 
 
 @dataclass(frozen=True)
@@ -289,16 +289,16 @@ def context(options: ContextOptions, output: OutputOptions, figure: FigureOption
         raise PefourierError(
             "context takes a model's config.json or folder, or a rotation; got none"
         )
-    from pefourier import questions
-    from pefourier.analysis.context import lost_in_format
-    from pefourier.answers.context import TOLD
-    from pefourier.answers.frame import answer_of
+    from pefourier import api
+    from pefourier.questions.context import lost_in_format
+    from pefourier.report.context import TOLD
+    from pefourier.report.frame import answer_of
 
     baseline = stored_answers(options.baseline, "context")
     settings = {name: getattr(options, name) for name in ("length", "trained", "d", "against")}
 
     def ask(spec: str) -> Any:
-        return answer_of(questions.context(spec, **settings))
+        return answer_of(api.context(spec, **settings))
 
     results = answer_each(options.specs, ask, options.quiet, options.skip_unknown)
     for enc in (a.encoding for a in results.answers if a.encoding.measure):
@@ -338,8 +338,8 @@ def usage(options: UsageOptions, output: OutputOptions, figure: FigureOptions) -
     \b
     Example: pefourier usage SmolLM2-135M/ --plot usage.png
     """
-    from pefourier.answers.frame import answer_of
-    from pefourier.answers.usage import TOLD
+    from pefourier.report.frame import answer_of
+    from pefourier.report.usage import TOLD
     from pefourier.weights.usage import use_of_model
 
     *settings, quiet = astuple(options)
@@ -410,13 +410,13 @@ def design(options: DesignOptions, output: OutputOptions, figure: FigureOptions)
     if options.extend_from is not None:
         extend(options, output, figure)
         return
-    from pefourier import questions
-    from pefourier.answers.design import TOLD
-    from pefourier.answers.frame import answer_of
+    from pefourier import api
+    from pefourier.report.design import TOLD
+    from pefourier.report.frame import answer_of
 
     steps = {"span": options.span, "resolution": options.resolution}
     size = options.grid or options.length
-    designs = questions.design(size, options.d, **steps, **options.bases)
+    designs = api.design(size, options.d, **steps, **options.bases)
     answers = list(map(answer_of, designs if options.grid else (designs,)))
     figure.draw(TOLD.figure, answers)
     output.print(TOLD.page(answers))
@@ -424,13 +424,13 @@ def design(options: DesignOptions, output: OutputOptions, figure: FigureOptions)
 
 def extend(options: DesignOptions, output: OutputOptions, figure: FigureOptions) -> None:
     """Answer `pefourier design --extend-from`."""
-    from pefourier import questions
-    from pefourier.answers.extend import TOLD
-    from pefourier.answers.frame import answer_of
+    from pefourier import api
+    from pefourier.report.extend import TOLD
+    from pefourier.report.frame import answer_of
 
     to = options.grid or options.to
     sizes = {"trained": options.length, "d": options.d}
-    extensions = questions.extend(options.extend_from, to, **sizes, **options.bases)
+    extensions = api.extend(options.extend_from, to, **sizes, **options.bases)
     answers = list(map(answer_of, extensions if options.grid else (extensions,)))
     figure.draw(TOLD.figure, answers)
     output.print(TOLD.page(answers))

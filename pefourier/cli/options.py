@@ -208,7 +208,7 @@ class FigureOptions:
         """Write the figure of some answers if one was asked for; only then matplotlib is loaded."""
         if self.plot is None:
             return
-        from pefourier.answers import plot
+        from pefourier.report import plot
 
         look = plot.DARK if self.dark else plot.USUAL
         typed = {"width": self.inches(), "title": self.title, "dpi": self.dpi}
@@ -248,7 +248,7 @@ class OutputOptions:
         """Print a page in its form; on a terminal curves come before the numbers."""
         import sys
 
-        from pefourier.answers.forms import FORMS
+        from pefourier.report.forms import FORMS
         from pefourier.writing.page import beginning
 
         if self.name != "text":
@@ -269,7 +269,7 @@ class NothingAnswered(PefourierError):
 
 def annotate_refusals(command_name: str, values: Mapping[str, Any], error: PefourierError) -> None:
     """Print what other programs show where nothing could be answered."""
-    from pefourier.answers.frame import Refusal
+    from pefourier.report.frame import Refusal
     from pefourier.writing.page import Page
 
     specs = values.get("specs") or ()
@@ -285,7 +285,7 @@ def spec_names(incomplete: str) -> list[str]:
     >>> spec_names("sinus"), spec_names("rope:rho=5e5,lay")
     (['sinusoidal'], ['rope:rho=5e5,layout='])
     """
-    from pefourier.answers.catalogue import read_catalogue
+    from pefourier.report.catalogue import read_catalogue
 
     params = {record["encoding"]: record["params"] for record in read_catalogue()}
     name, colon, text = incomplete.partition(":")

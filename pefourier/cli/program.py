@@ -98,13 +98,13 @@ def resize(
 
     if out is not None:
         check_suffix(out, WRITERS)
-    from pefourier import questions
-    from pefourier.answers.frame import answer_of
-    from pefourier.answers.resize import TOLD
+    from pefourier import api
+    from pefourier.report.frame import answer_of
+    from pefourier.report.resize import TOLD
 
     place = {"grid": old or (), "prefix": prefix or 0}
     progress = percentages(printable(spec), quiet)
-    resizing = questions.resize(spec, new, method=method or "", d=d, progress=progress, **place)
+    resizing = api.resize(spec, new, method=method or "", d=d, progress=progress, **place)
     figure.draw(TOLD.figure, [answer_of(resizing)])
     if out is not None:
         path, array = (resizing.about[0].params.get(key) for key in ("path", "array"))
@@ -138,12 +138,12 @@ def encode(
     check_suffix(out, WRITERS)
     points = parse_points(pos)
     check_count_of_specs(options, 1, "encode writes one encoding")
-    from pefourier import questions
-    from pefourier.answers.encode import encode_page, heatmap
-    from pefourier.answers.frame import Answer
+    from pefourier import api
+    from pefourier.report.encode import encode_page, heatmap
+    from pefourier.report.frame import Answer
 
     (source,) = options.sources(whole=True)
-    enc, x, table = questions.codes_at(source, points, **options.sizes)
+    enc, x, table = api.codes_at(source, points, **options.sizes)
     figure.draw(heatmap, [Answer(enc, table)])
     write_table(out, table)
     options.note_without_effect([enc])
@@ -250,7 +250,7 @@ def list_encodings(output: OutputOptions, names: list[str] | None = None) -> Non
     \b
     Example: pefourier list rope
     """
-    from pefourier.answers.catalogue import catalogue_page
+    from pefourier.report.catalogue import catalogue_page
 
     output.print(catalogue_page(names or ()))
 
@@ -265,7 +265,7 @@ def explain(output: OutputOptions, term: list[str] | None = None, schema: bool =
     \b
     Example: pefourier explain condition number
     """
-    from pefourier.answers.terms import SCHEMA, explain_page
+    from pefourier.report.terms import SCHEMA, explain_page
 
     if schema:
         typer.echo(SCHEMA.read_text(encoding="utf-8"), nl=False)
@@ -280,7 +280,7 @@ def explain(output: OutputOptions, term: list[str] | None = None, schema: bool =
 
 def command_terms() -> list[Any]:
     """A term for each command: the question that it answers, and its example."""
-    from pefourier.answers.terms import Term
+    from pefourier.report.terms import Term
 
     helps = {name: function.__doc__ or "" for name, (function, *_) in COMMANDS.items()}
     return [
@@ -297,7 +297,7 @@ def command_terms() -> list[Any]:
 
 def option_terms() -> list[Any]:
     """A term for each option; those of one name and help in several commands are one."""
-    from pefourier.answers.terms import Term
+    from pefourier.report.terms import Term
 
     users: dict[tuple[Any, ...], list[str]] = {}
     for command_name, option in options_of(typer.main.get_command(program())):

@@ -161,7 +161,7 @@ def answer_each(
 
     With `skip` configs that set no positions which could be answered for are passed over.
     """
-    from pefourier.answers.frame import Refusal
+    from pefourier.report.frame import Refusal
 
     results = Results([])
     for source in sources:
@@ -188,8 +188,8 @@ def answer_each(
 
 
 def ask_each(options: EncodingOptions, question: Callable[..., Any], skip: bool = False) -> Results:
-    """Ask a question of `pefourier.questions` about each SPEC."""
-    from pefourier.answers.frame import answer_of
+    """Ask a question of `pefourier.api` about each SPEC."""
+    from pefourier.report.frame import answer_of
 
     def ask(source: Any) -> Any:
         return answer_of(question(source, **options.sizes))
@@ -228,7 +228,7 @@ def hold_against(
     ]
     remarks: list[Reason] = []
     if baseline is not None:
-        from pefourier.answers.baseline import judge
+        from pefourier.report.baseline import judge
 
         worse, remarks = judge(baseline, results.per_spec)
         reasons += worse
@@ -241,6 +241,6 @@ def stored_answers(path: str | None, command_name: str) -> Mapping[str, Any] | N
     """The answers of a baseline, where one is given."""
     if path is None:
         return None
-    from pefourier.answers.baseline import read_baseline
+    from pefourier.report.baseline import read_baseline
 
     return read_baseline(path, command_name)

@@ -16,8 +16,8 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
-from pefourier.answers.plot import USUAL, Look, render
-from pefourier.answers.terms import Term, read_terms, spelling
+from pefourier.report.plot import USUAL, Look, render
+from pefourier.report.terms import Term, read_terms, spelling
 from pefourier.version import __version__
 from pefourier.writing.escapes import in_html
 from pefourier.writing.text import parts_of_words

@@ -11,21 +11,6 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from pefourier.analysis.context import describe_context
-from pefourier.analysis.faithful import assess
-from pefourier.analysis.reconstruct import position_functions
-from pefourier.analysis.relations import relate
-from pefourier.analysis.spectrum import density
-from pefourier.answers.encode import heatmap
-from pefourier.answers.frame import (
-    Answer,
-    Refusal,
-    answer_of,
-    identity_of,
-    record_of_conclusion,
-    telling_of,
-)
-from pefourier.answers.spectrum import by_decade, spectrum_by_decade
 from pefourier.encodings.encoding import Encoding
 from pefourier.encodings.sources.weights import all_tensors
 from pefourier.encodings.specs import source_of
@@ -44,6 +29,21 @@ from pefourier.pages.document import (
     table,
     versions_table,
 )
+from pefourier.questions.context import describe_context
+from pefourier.questions.faithful import assess
+from pefourier.questions.reconstruct import position_functions
+from pefourier.questions.relations import relate
+from pefourier.questions.spectrum import density
+from pefourier.report.encode import heatmap
+from pefourier.report.frame import (
+    Answer,
+    Refusal,
+    answer_of,
+    identity_of,
+    record_of_conclusion,
+    telling_of,
+)
+from pefourier.report.spectrum import by_decade, spectrum_by_decade
 from pefourier.weights.usage import use_of_model
 from pefourier.writing.escapes import printable
 from pefourier.writing.page import Page, fields_of, flattened

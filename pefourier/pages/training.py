@@ -12,7 +12,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from pefourier.answers import training_figures
 from pefourier.errors import PefourierError, shown
 from pefourier.pages.document import (
     Chapter,
@@ -28,6 +27,7 @@ from pefourier.pages.document import (
     versions_table,
 )
 from pefourier.pages.encodings import page_written, report_page
+from pefourier.report import training_figures
 from pefourier.train.options import BESIDE, Options, flag_of, seeds_of
 from pefourier.train.report import all_words, summary_page
 from pefourier.train.store import Store, option_of, read_configuration

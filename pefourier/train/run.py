@@ -99,7 +99,7 @@ def run_comparison(
 def draw_comparison(path: str | None, result: Summary) -> None:
     """Draw the picture of the comparison into a file, if one is named."""
     if path is not None:
-        from pefourier.answers import plot, training_figures
+        from pefourier.report import plot, training_figures
 
         plot.save(path, training_figures.comparison, result)
 
@@ -565,8 +565,8 @@ def write_summary(store: Store, result: Summary) -> None:
     """Write summary.json, summary.md and the figures."""
     if store.path is None:
         return
-    from pefourier.answers import plot
-    from pefourier.answers import training_figures as figures
+    from pefourier.report import plot
+    from pefourier.report import training_figures as figures
     from pefourier.writing.page import plain
 
     content = plain({k: v for k, v in asdict(result).items() if k != "runs"})

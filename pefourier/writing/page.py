@@ -1,6 +1,6 @@
 """What every form of an answer is made from: a `Page` of functions, and records as JSON has them.
 
-Functions instead of texts, so that only the form asked for is made, by `answers.forms`.
+Functions instead of texts, so that only the form asked for is made, by `report.forms`.
 """
 
 import dataclasses

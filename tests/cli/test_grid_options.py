@@ -5,8 +5,8 @@ import re
 import numpy as np
 import pytest
 
+from pefourier.api import check
 from pefourier.errors import PefourierError
-from pefourier.questions import check
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from pefourier.cli.program import program
 COMMANDS = sorted(typer.main.get_command(program()).commands)
 NO_COUNT = "is not a whole number such as 4096, 3e5 or 128k (131072)"
 PROGRAM = [sys.executable, "-m", "pefourier"]
-ROOM = import_module("pefourier.analysis.spectrum")  # the package gives the question of that name
+ROOM = import_module("pefourier.questions.spectrum")  # the package gives the question of that name
 
 
 @pytest.mark.parametrize(

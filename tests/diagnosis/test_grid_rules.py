@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from grids import table_on, waves_on
 
-from pefourier.analysis.faithful import assess
 from pefourier.encodings import load
 from pefourier.encodings.conventions import read_conventions
 from pefourier.errors import PefourierError
+from pefourier.questions.faithful import assess
 
 SIDES, D = (7, 11), 64
 Y, X = np.indices(SIDES).reshape(2, -1)

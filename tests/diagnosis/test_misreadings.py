@@ -6,10 +6,10 @@ import math
 import numpy as np
 import pytest
 
-from pefourier.analysis.compare import compare
 from pefourier.encodings import load
 from pefourier.encodings.encoding import from_table
 from pefourier.geometry.precision import FORMATS, rounded
+from pefourier.questions.compare import compare
 
 N, D = 600, 64
 PAIRS = np.arange(D // 2)

@@ -12,8 +12,6 @@ import numpy as np
 import pytest
 from sinusoids import DIM, GRID, NORMAL, I, S, changed, waves
 
-from pefourier.analysis.faithful import assess
-from pefourier.analysis.relations import shift_residual
 from pefourier.diagnosis import is_constant, table_rules, wave_rules
 from pefourier.encodings import load
 from pefourier.encodings.encoding import Encoding, Finding, as_encoding, from_table
@@ -22,6 +20,8 @@ from pefourier.encodings.registry import BUILDERS, build
 from pefourier.files import read_toml
 from pefourier.geometry.precision import FORMATS, rounded
 from pefourier.geometry.singular_values import decompose
+from pefourier.questions.faithful import assess
+from pefourier.questions.relations import shift_residual
 
 
 def by_row():

@@ -7,13 +7,13 @@ import pytest
 from reference import ROWS
 from refusal import refused
 
-from pefourier.answers.catalogue import find_records
 from pefourier.encodings import build, load, specs
 from pefourier.encodings.domain import positions
 from pefourier.encodings.encoding import Encoding
 from pefourier.encodings.registry import BUILDERS, encoding
 from pefourier.encodings.specs import source_of
 from pefourier.errors import PefourierError
+from pefourier.report.catalogue import find_records
 from pefourier.train.options import Options
 
 

@@ -5,8 +5,8 @@ import json
 import numpy as np
 import pytest
 
-from pefourier.analysis.compare import compare
 from pefourier.encodings import load
+from pefourier.questions.compare import compare
 
 QWEN = {
     "model_type": "qwen2_vl",

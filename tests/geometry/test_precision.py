@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 import torch
 
-from pefourier.analysis.faithful import assess
 from pefourier.encodings import build, load
 from pefourier.encodings.encoding import from_table
 from pefourier.geometry.precision import (
@@ -15,6 +14,7 @@ from pefourier.geometry.precision import (
     rounding_of_codes,
     stored_resolution,
 )
+from pefourier.questions.faithful import assess
 
 TORCH = {
     "float32": torch.float32,

@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from pefourier.analysis.faithful import assess
-from pefourier.analysis.relations import relate
 from pefourier.encodings import load
 from pefourier.encodings.registry import BUILDERS
 from pefourier.errors import PefourierError
 from pefourier.geometry.randomness import deviations, look_random
+from pefourier.questions.faithful import assess
+from pefourier.questions.relations import relate
 
 DRAWN = {"beit", "erpe", "learned", "swin"}  # without an order, before training
 SIZES = [(32, 16), (64, 64), (80, 256), (196, 64), (400, 32)]

@@ -8,8 +8,8 @@ import pytest
 import torch
 from training import SMALL, injection, lines
 
-from pefourier.answers.training_figures import score_by_length
 from pefourier.errors import PefourierError
+from pefourier.report.training_figures import score_by_length
 from pefourier.train import apply, fit, lengths, model, report
 from pefourier.train.data.load import load_task
 from pefourier.train.data.synthetic import with_length

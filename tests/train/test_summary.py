@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from training import SMALL, of_datasets, result
 
-from pefourier.answers.forms import as_json
-from pefourier.answers.training_figures import comparison, critical_difference
 from pefourier.files import read_toml
+from pefourier.report.forms import as_json
+from pefourier.report.training_figures import comparison, critical_difference
 from pefourier.train import metrics, report, statistics, summary
 from pefourier.train.options import Options
 from pefourier.train.run import run_comparison, write_summary

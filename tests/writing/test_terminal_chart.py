@@ -5,10 +5,10 @@ import re
 import numpy as np
 import pytest
 
-from pefourier.analysis.spectrum import density
-from pefourier.answers.frame import Answer
-from pefourier.answers.spectrum import spectrum_chart
 from pefourier.encodings import load
+from pefourier.questions.spectrum import density
+from pefourier.report.frame import Answer
+from pefourier.report.spectrum import spectrum_chart
 from pefourier.writing.terminal_chart import COLOURS, MARKS, PLAIN, chart
 
 

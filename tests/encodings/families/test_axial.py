@@ -310,8 +310,8 @@ def test_videorope_gives_time_the_slowest_pairs_and_lets_the_others_go_along():
 @pytest.mark.parametrize("layout", ["halves", "interleaved"])
 def test_axes_by_head_are_rope_of_one_axis_in_each_head(layout):
     torch = pytest.importorskip("torch")
-    from pefourier.analysis.operators import operator_at
     from pefourier.nn import Rotary
+    from pefourier.questions.operators import operator_at
 
     sides, d, share = (2, 3, 4), 6, (2, 3, 3)
     own = f"share=2;3;3,layout={layout}"

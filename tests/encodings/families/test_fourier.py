@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from refusal import refused
 
-from pefourier.analysis.faithful import assess
-from pefourier.analysis.spectrum import density
 from pefourier.encodings import load
+from pefourier.questions.faithful import assess
+from pefourier.questions.spectrum import density
 
 
 @pytest.mark.parametrize(

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from pefourier.analysis.faithful import assess
 from pefourier.encodings import build, load
 from pefourier.errors import PefourierError
+from pefourier.questions.faithful import assess
 
 GRID = (3, 5)
 ROWS, COLUMNS = np.indices(GRID).reshape(2, -1)

@@ -8,13 +8,13 @@ import pytest
 from refusal import refused
 
 import pefourier
-from pefourier.analysis.faithful import assess
-from pefourier.analysis.spectrum import density
 from pefourier.encodings import load
 from pefourier.encodings.domain import lattice_points
 from pefourier.encodings.places import unit_of_waves
 from pefourier.encodings.registry import BUILDERS
 from pefourier.pages.encodings import Inquiry
+from pefourier.questions.faithful import assess
+from pefourier.questions.spectrum import density
 
 TIMED = [name for name in sorted(BUILDERS) if "times" in BUILDERS[name].parameters]
 DECLARED = [name for name in TIMED if BUILDERS[name].declared]

@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from pefourier.analysis.faithful import assess
 from pefourier.encodings import load
+from pefourier.questions.faithful import assess
 
 
 def test_recurrent_states_are_those_of_a_gru():

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from refusal import refused
 
-from pefourier.analysis.faithful import assess
 from pefourier.encodings import load
 from pefourier.encodings.families.relative import alibi_slopes, t5_buckets
+from pefourier.questions.faithful import assess
 
 
 def test_alibi_slopes_are_those_of_bloom():

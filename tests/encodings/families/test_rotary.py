@@ -562,8 +562,8 @@ def test_polar_positions_are_those_of_x_transformers():
 def test_scores_of_imaginary_heads_have_the_sine_of_the_lag():
     """-Im of the sum whose real part rope has, by complex numbers and by the torch module."""
     torch = pytest.importorskip("torch")
-    from pefourier.analysis.operators import operator_at
     from pefourier.nn import Rotary
+    from pefourier.questions.operators import operator_at
 
     n, d = 9, 6
     rng = np.random.default_rng(0)
@@ -584,7 +584,7 @@ def test_scores_of_imaginary_heads_have_the_sine_of_the_lag():
 
 def test_commuting_planes_turn_as_the_code_of_grape_has_them(tmp_path):
     """y1 = x1 cos + x2 sin, y2 = x2 cos - x1 sin, by frequencies exp(log_freq) in a file."""
-    from pefourier.analysis.operators import compare_operators, operator_at
+    from pefourier.questions.operators import compare_operators, operator_at
 
     frequencies = np.exp(np.random.default_rng(0).normal(-2, 1, 4))
     np.save(tmp_path / "freq.npy", frequencies)

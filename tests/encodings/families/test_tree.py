@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from refusal import refused
 
-from pefourier.analysis.faithful import assess
 from pefourier.encodings import load
+from pefourier.questions.faithful import assess
 
 
 def test_tree_codes_are_the_branches_to_the_root():

@@ -7,13 +7,13 @@ import pytest
 import torch
 from torch.nn.functional import interpolate
 
-from pefourier import questions, resize
-from pefourier.analysis.context import describe_context
+from pefourier import api, resize
 from pefourier.encodings import load
 from pefourier.encodings.sources.layers import tell_layers
 from pefourier.encodings.sources.models import model_types
 from pefourier.errors import PefourierError
 from pefourier.geometry.grown_grids import turn_limits
+from pefourier.questions.context import describe_context
 
 
 @pytest.fixture
@@ -284,7 +284,7 @@ def test_a_trained_window_is_written_in_the_order_of_its_tensor(kind, behind, we
     own = {"window_size": [2, 3], "image_size": [4, 6], "patch_size": 2, "num_heads": [2]}
     own |= {"use_relative_position_bias": True} if kind == "beit" else {}
     spec = f"{weights(kind, name, bias, **own)}#{name}"
-    _, _, written = questions.codes_at(spec)
+    _, _, written = api.codes_at(spec)
     np.testing.assert_array_equal(written, bias)
     grid = torch.from_numpy(bias[:15].T.reshape(1, 2, 3, 5))
     wanted = interpolate(grid, (5, 9), mode="bicubic")[0].reshape(2, -1).T
@@ -339,7 +339,7 @@ def test_swinv2_is_computed_by_its_trained_network_at_every_size(tmp_path):
                 coordinates, _ = attention.create_coords_table_and_index()
                 logits = attention.continuous_position_bias_mlp(coordinates)
                 tables.append(16 * torch.sigmoid(logits).reshape(-1, attention.num_attention_heads))
-        np.testing.assert_allclose(questions.codes_at(spec)[2], tables[0], 1e-5, 1e-5)
+        np.testing.assert_allclose(api.codes_at(spec)[2], tables[0], 1e-5, 1e-5)
         np.testing.assert_allclose(resize(spec, (new, new)).table, tables[1], 1e-5, 1e-5)
 
 

@@ -7,8 +7,6 @@ import time
 import numpy as np
 import pytest
 
-from pefourier.analysis.compare import compare
-from pefourier.analysis.context import describe_context
 from pefourier.encodings import load
 from pefourier.encodings.model_positions import axis_in
 from pefourier.encodings.sections import axes_of_sections
@@ -21,6 +19,8 @@ from pefourier.encodings.sources.gguf_header import (
     read_header,
 )
 from pefourier.errors import PefourierError
+from pefourier.questions.compare import compare
+from pefourier.questions.context import describe_context
 
 
 def llama3_factors():

@@ -7,10 +7,10 @@ import pytest
 import torch
 
 import pefourier
-from pefourier.analysis.operators import operator_at
 from pefourier.encodings import load
 from pefourier.encodings.sources.rotation_code import read_turn
 from pefourier.errors import PefourierError
+from pefourier.questions.operators import operator_at
 
 LENGTH, D = 100, 64
 AT = np.array([0, 3, 99])

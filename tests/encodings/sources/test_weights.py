@@ -10,12 +10,12 @@ import torch
 from rotary_modules import config_class, quiet
 from stored import safetensors
 
-from pefourier.analysis import faithful
-from pefourier.analysis.context import last_bucket
 from pefourier.encodings import load
 from pefourier.encodings.model_positions import table_of_config
 from pefourier.encodings.sources.weights import is_formula
 from pefourier.errors import PefourierError
+from pefourier.questions import faithful
+from pefourier.questions.context import last_bucket
 
 BERT = {"model_type": "bert", "max_position_embeddings": 12, "hidden_size": 8}
 TABLE = "embeddings.position_embeddings.weight"

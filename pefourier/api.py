@@ -1,0 +1,466 @@
+"""The questions as functions: ``pefourier.spectrum("rope:rho=5e5", d=128)``.
+
+Each takes what a command takes, a SPEC, or an array, a tensor, a torch module or a function of
+(length, d), and gives a frozen dataclass with a `conclusion`, `to_dict()` and `plot()`. A room is
+imported when its question is asked.
+
+`length` and `d` are by default those of what is given, else 80 and 256; ``"128k"`` is 131072, as in
+the shell. Further keywords are parameters of a named encoding, such as ``rho=5e5``; for all,
+``grid="14x14"``, or (14, 14), says that rows are the points of a grid, and ``prefix=1`` how many
+rows before them are not. Rows of a table that turn out to be points of a grid are taken so, as a
+finding says; ``grid=(197,)`` takes them as one axis.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, TypeGuard
+
+import numpy as np
+
+from pefourier.encodings.checks import check_tolerance
+from pefourier.encodings.encoding import Encoding
+from pefourier.encodings.grids import as_stored
+from pefourier.encodings.registry import BUILDERS
+from pefourier.errors import PefourierError, shown
+from pefourier.loading import (
+    Count,
+    Source,
+    SpecWithDefaults,
+    as_points,
+    encoding_of,
+    pair_of,
+    rows_of_points,
+    whole_numbers,
+)
+from pefourier.writing.text import read_sides
+
+if TYPE_CHECKING:  # each is imported when it is asked
+    from pefourier.geometry import Progress
+    from pefourier.questions.compare import Comparison
+    from pefourier.questions.context import Context
+    from pefourier.questions.design import Design
+    from pefourier.questions.extend import Extensions
+    from pefourier.questions.faithful import Faithfulness
+    from pefourier.questions.reconstruct import Reconstructions
+    from pefourier.questions.relations import Relations
+    from pefourier.questions.resize import Resizing
+    from pefourier.questions.spectrum import Spectrum
+    from pefourier.weights.usage import Usage
+
+
+def spectrum(
+    encoding: Source,
+    *,
+    length: Count | None = None,
+    d: Count | None = None,
+    lattice: Count | None = None,
+    sigma: float | None = None,
+    method: str = "auto",
+    demean: bool = False,
+    **params: Any,
+) -> Spectrum:
+    """Which frequencies does it have? The density of the paper's Eq. 15 over a lattice.
+
+    Parameters
+    ----------
+    encoding : str, path, Encoding, array or tensor (n, d), torch module, or function (length, d)
+        What is asked about.
+    lattice : int, optional
+        Points N of the frequency axis, by default the dimension d, or the length where a longer one
+        is given, or a model's config sets it.
+    sigma : float, optional
+        Bandwidth in lattice steps, default 4; 0 does not smooth.
+    method : str
+        "declared", "periodogram" or "auto".
+    demean : bool
+        Leave out what is the same in all rows of the table.
+    length, d, **params
+        As the module's docstring says.
+
+    Examples
+    --------
+    >>> spectrum("rope:rho=5e5", d=128).summary.below_first_bin
+    49
+    >>> spectrum(np.eye(8), sigma=0).method
+    'periodogram'
+    """
+    from pefourier.questions.spectrum import density
+
+    (lattice,) = whole_numbers(lattice=lattice)
+    enc = encoding_of(encoding, length, d, params, demean=demean)
+    return density(enc, lattice, sigma, method)
+
+
+def reconstruct(
+    encoding: Source,
+    positions: Sequence[int] | Sequence[Sequence[int]] | None = None,
+    *,
+    length: Count | None = None,
+    d: Count | None = None,
+    lattice: Count | None = None,
+    sigma: float | None = None,
+    method: str = "auto",
+    demean: bool = False,
+    **params: Any,
+) -> Reconstructions:
+    """What is left of a position? Deltas rebuilt from the frequencies, and from the codes.
+
+    Parameters
+    ----------
+    encoding, length, d, lattice, sigma, method, demean, **params
+        As in `spectrum`.
+    positions : sequence of int, or of points, optional
+        Where to put deltas, by default 5, 40 and 75, or as far along a shorter lattice; on a grid
+        points such as (3, 4), by default the middle.
+
+    Examples
+    --------
+    >>> reconstruct("dft", [40]).inverse_error < 1e-12
+    True
+    """
+    from pefourier.questions.reconstruct import position_functions
+
+    (lattice,) = whole_numbers(lattice=lattice)
+    points = as_points(positions)
+    flat = [x for point in points for x in point]
+    enc = encoding_of(encoding, length, d, params, max([79, *flat]) + 1, demean=demean)
+    where = points if len(enc.domain.sides) > 1 else flat
+    return position_functions(enc, where or None, lattice, sigma, method)
+
+
+def check(
+    encoding: Source,
+    *,
+    length: Count | None = None,
+    d: Count | None = None,
+    progress: Callable[[str], Progress] | None = None,
+    **params: Any,
+) -> Faithfulness:
+    """Are codes distinct, can they be inverted? What ``pefourier check-faithful`` says.
+
+    `progress` is called with the name of each phase of the work; what it gives, with parts done and
+    all. Other parameters are those of `spectrum`.
+
+    Examples
+    --------
+    >>> assert check("dft", length=80).faithful
+    >>> check("dft", length=80, d=64).closest_pair
+    (0, 64)
+    """
+    from pefourier.questions.faithful import assess
+
+    return assess(beside_weights(encoding_of(encoding, length, d, params)), progress)
+
+
+def beside_weights(enc: Encoding) -> Encoding:
+    """A rotation of a config, with what weights beside it say of its pairs."""
+    if enc.act != "rotate" or "path" not in enc.params:
+        return enc
+    from pefourier.weights.layout import with_pairing
+
+    return with_pairing(enc)
+
+
+def compare(
+    a: Source,
+    b: Source,
+    *,
+    length: Count | None = None,
+    d: Count | None = None,
+    tolerance: float | None = None,
+    **params: Any,
+) -> Comparison:
+    """Are two implementations the same encoding? What leads from one to the other, or where not.
+
+    A named encoding takes the length and dimension of what it is compared with. With a `tolerance`
+    two are equal whose numbers, as they are, differ by no more than that.
+
+    Examples
+    --------
+    >>> compare("sinusoidal", "sinusoidal:layout=halves").verdict
+    'equivalent'
+    """
+    from pefourier.questions.compare import compare as compare_encodings
+
+    if tolerance is not None:
+        check_tolerance(tolerance)
+    return compare_encodings(*pair_of(a, b, length, d, params), tolerance)
+
+
+def relations(
+    encoding: Source, *, length: Count | None = None, d: Count | None = None, **params: Any
+) -> Relations:
+    """How do the codes of positions, or of lags, relate to one another?
+
+    Examples
+    --------
+    >>> relations("sinusoidal", length=512, d=64).first_rise
+    6
+    """
+    from pefourier.questions.relations import relate
+
+    return relate(encoding_of(encoding, length, d, params))
+
+
+def context(
+    spec: str | os.PathLike[str],
+    *,
+    length: Count | None = None,
+    trained: Count | None = None,
+    d: Count | None = None,
+    against: str | None = None,
+    **params: Any,
+) -> Context:
+    """How far do a model's positions reach? Its layers, rotations and bands of frequencies.
+
+    Parameters
+    ----------
+    spec : str or path
+        A model's config.json or folder, or a rotation such as "rope:rho=5e5".
+    length, trained : int, optional
+        Positions asked for, and those of training.
+    against : str, optional
+        Another SPEC, or a misreading such as "scaling-ignored" or "base=10000".
+
+    Examples
+    --------
+    >>> context("rope:rho=5e5", length=131072, trained=8192, d=128).rotations[0].unseen
+    29
+    """
+    refuse_keywords(
+        "context", params, os.fspath(spec) if isinstance(spec, str | os.PathLike) else ""
+    )
+    from pefourier.questions.context import describe_context
+
+    if not isinstance(spec, str | os.PathLike):
+        raise PefourierError(
+            "context takes a model's config.json or folder, or a rotation such as rope:rho=5e5; "
+            f"got {type(spec).__name__}"
+        )
+    length, trained, d = whole_numbers(length=length, trained=trained, d=d)
+    encodings, reach = describe_context(os.fspath(spec), length, trained, d, against)
+    return replace(reach, about=(replace(encodings[0], spec=os.fspath(spec)),))
+
+
+def usage(
+    model: str | os.PathLike[str],
+    *,
+    length: Count | None = None,
+    layers: Sequence[int] | None = None,
+    against: str | os.PathLike[str] | None = None,
+    stats: str | os.PathLike[str] | None = None,
+) -> Usage:
+    """Which rotary frequencies do a model's weights use? What ``pefourier usage --all`` says.
+
+    Parameters
+    ----------
+    model : str or path
+        A model's folder, its .safetensors file beside config.json, or a .gguf file.
+    length : int, optional
+        Positions asked for, by default those of training.
+    layers : sequence of int, optional
+        Layers that are looked at, by default all.
+    against : str or path, optional
+        Another checkpoint of the model; with `stats` another file of means.
+    stats : str or path, optional
+        Means of activations in place of weights; `model` may then be a config.json.
+    """
+    from pefourier.weights.usage import use_of_model
+
+    (length,) = whole_numbers(length=length)
+    files = [None if one is None else os.fspath(one) for one in (against, stats)]
+    return use_of_model(os.fspath(model), length, layers, True, *files)
+
+
+def design(
+    length: Count | Sequence[int] | None = None,
+    d: Count | None = None,
+    *,
+    criteria: Sequence[str] = (),
+    bases: Sequence[float] = (),
+    dtype: str | None = None,
+    span: str | float | None = None,
+    resolution: str | float | None = None,
+    **others: Any,
+) -> Design | tuple[Design, ...]:
+    """Which base for my length? Candidates, and the best of them by each criterion.
+
+    For sides of a grid in place of a length: a design for each axis. In place of a length, too, a
+    span and a resolution: numbers, or texts with a unit such as "1h" and "250ms".
+
+    Examples
+    --------
+    >>> design(80, 256, criteria=["turns"]).best["turns"]  # doctest: +ELLIPSIS
+    12.99...
+    >>> [one.axis for one in design((30, 52), 64, criteria=["turns"])]
+    ['y', 'x']
+    >>> design(d=64, span="1h", resolution="1s", criteria=["turns"]).length
+    3600
+    """
+    refuse_keywords("design", others)
+    from pefourier.questions.design import BASES, count_steps, design_base, design_grid
+
+    if d is None or (span is None) != (resolution is None) or (length is None) == (span is None):
+        raise PefourierError(
+            "design takes d with a length, or in its place a span and a resolution"
+        )
+    if span is not None:
+        length = count_steps(str(span), str(resolution))
+    options = {"bases": bases or BASES, "criteria": criteria or None, "dtype": dtype}
+    (d,) = whole_numbers(d=d)
+    if are_several(length):
+        return design_grid(length, d, **options)
+    (length,) = whole_numbers(length=length)
+    return design_base(length, d, **options)
+
+
+def extend(
+    spec: str | os.PathLike[str],
+    to: Count | Sequence[int],
+    *,
+    trained: Count | Sequence[int] | None = None,
+    d: Count | None = None,
+    criteria: Sequence[str] = (),
+    bases: Sequence[float] = (),
+    dtype: str | None = None,
+) -> Extensions | tuple[Extensions, ...]:
+    """Which scaling takes a model to a length? For sides of a grid an answer for each axis.
+
+    Parameters
+    ----------
+    spec : str or path
+        A model's config.json or folder, or a rotation such as "rope:rho=5e5".
+    to : int, or sequence of int
+        Positions to extend to, or the sides of a grid.
+    trained, d : int, optional
+        Positions (of a grid its sides) of training, and the size of a head, where a rotation
+        states none.
+    criteria, bases
+        Bases alone that are tried: those of turns, bound or wavelength=K, and others.
+
+    Examples
+    --------
+    >>> len(extend("rope", 256, trained=64, d=16).candidates)
+    5
+    """
+    from pefourier.questions.extend import extend as extend_rotation
+    from pefourier.questions.extend import extend_on_grid
+
+    own: dict[str, Any] = {"criteria": criteria, "bases": bases, "dtype": dtype}
+    if are_several(to):
+        if trained is not None and not are_several(trained):
+            raise PefourierError(
+                f"a grid is extended from the sides of one of training; got {shown(trained)}; give "
+                "--length as the sides, such as 14x14, or leave it out"
+            )
+        return extend_on_grid(os.fspath(spec), to, trained or (), **own)
+    to, trained, d = whole_numbers(to=to, trained=trained, d=d)
+    return extend_rotation(os.fspath(spec), to, trained=trained, d=d, **own)
+
+
+def resize(
+    encoding: Source,
+    to: Sequence[int] | str,
+    *,
+    method: str = "",
+    d: Count | None = None,
+    progress: Callable[[str], Progress] | None = None,
+    **params: Any,
+) -> Resizing:
+    """What becomes of a table at another size of images, or length of texts? By all methods.
+
+    Parameters
+    ----------
+    encoding
+        As in `spectrum`, with its `grid` among `params`.
+    to : sequence of int, or str
+        Sides of the new grid, the slowest axis first, such as (24, 24) or "24x24".
+    method : str
+        bicubic (default), bilinear, antialias or fourier; rotations and Swin V2's biases are
+        computed anew where none is given.
+    d, progress, **params
+        As in `check`; `grid` and `prefix` among them.
+
+    Examples
+    --------
+    >>> resize("axial", (20, 24), grid=(14, 14), d=16).table.shape
+    (480, 16)
+    """
+    from pefourier.questions.resize import (
+        has_formula,
+        lags_of_map,
+        on_own_grid,
+        resize_table,
+        sides_of_window,
+    )
+
+    prefix = params.pop("prefix", 0)
+    to = read_sides(to) if isinstance(to, str) else to
+    if isinstance(params.get("grid"), str):
+        params["grid"] = read_sides(params["grid"])
+    enc = encoding_of(encoding, None, d, {**params, "prefix": prefix})
+    to = lags_of_map(enc, to)
+    enc = enc if params.get("grid") else on_own_grid(enc, len(to))
+    lags = enc.domain.kind == "lag"
+    if lags and params.get("grid") == enc.domain.grid:
+        to = sides_of_window(enc, to)
+    formula = None
+    if enc.anew is not None and len(enc.domain.sides) == len(to):
+        formula = enc.anew(tuple(to))
+    elif has_formula(enc, encoding, to):
+        elsewhere = re.sub(r"(?<=[:,])grid=[^,]*", "", encoding)  # which would win
+        formula = encoding_of(elsewhere, None, d, {**params, "grid": tuple(to), "prefix": prefix})
+    return resize_table(enc, to, method, formula, progress)
+
+
+def encode(
+    encoding: Source,
+    positions: Sequence[int] | Sequence[Sequence[int]] | None = None,
+    *,
+    length: Count | None = None,
+    d: Count | None = None,
+    **params: Any,
+) -> np.ndarray[Any, np.dtype[np.float64]]:
+    """The codes of all positions, or of some, on a grid also points: float64 (n, d).
+
+    Examples
+    --------
+    >>> encode("dft", [0, 131071], d=64).shape
+    (2, 64)
+    """
+    return codes_at(encoding, positions, length, d, params)[2]
+
+
+def codes_at(
+    encoding: Source | SpecWithDefaults,
+    positions: Sequence[int] | Sequence[Sequence[int]] | None = None,
+    length: Count | None = None,
+    d: Count | None = None,
+    params: Mapping[str, Any] | None = None,
+) -> tuple[Encoding, np.ndarray, np.ndarray[Any, np.dtype[np.float64]]]:
+    """An encoding, the points (n,) that are asked for, and their codes (n, d)."""
+    points = as_points(positions)
+    enc = encoding_of(encoding, length, d, params)
+    every = as_stored(enc, enc.domain.x)
+    x = np.array(rows_of_points(enc.domain, points), dtype=np.int64) if points else every
+    return enc, x, np.asarray(enc.table(x), dtype=float)
+
+
+def refuse_keywords(question: str, given: Mapping[str, Any], spec: str = "") -> None:
+    """Refuse keywords that a question does not take, with what to write for them."""
+    for key, value in given.items():
+        way = {"for": "criteria=[…]", "base": "bases=[…]"}.get(key, "")
+        if spec in BUILDERS and key in BUILDERS[spec].parameters:
+            way = f"it in the SPEC: {spec}:{key}={value}"
+        raise PefourierError(
+            f"{question} takes no {key}; {f'write {way}' if way else 'leave it out'}"
+        )
+
+
+def are_several(value: Any) -> TypeGuard[Sequence[int]]:
+    """Whether several numbers were given in place of one."""
+    return isinstance(value, Sequence) and not isinstance(value, str)

@@ -1,0 +1,144 @@
+"""Which waves does an encoding have, from the shortest to the longest?
+
+A lattice has its points at equal steps, so that slow waves, decades of them in a rotation, share
+its first one. Here frequencies stand by their logarithm: as a share of energy for each factor of
+ten, and as groups of bands whose waves are of one order of magnitude.
+
+Conventions
+-----------
+Frequencies omega are radians per position, a wave is 2 pi / omega positions long; a decade is a
+factor of ten. Frequencies above pi fold back in the density, but for times at uneven steps, and not
+in the groups, which are those of the formula.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from pefourier.encodings.encoding import BLOCK, Encoding, as_encoding, row_blocks, without_prefix
+from pefourier.questions.measure import choose_method, frequencies_and_weights, visible_frequencies
+
+SMEAR = 0.1  # decades: the width of the Gaussian around each frequency
+POINTS = 50  # of the density, in a decade
+FIRST = 1 / 16  # of the frequency axis
+NEGLIGIBLE = 1e-12  # of the energy: what a transform leaves of nothing
+
+
+@dataclass(frozen=True)
+class DecadeDensity:
+    """Energy over the logarithm of frequency."""
+
+    omega: np.ndarray  # (K,) radians per position, at equal steps of the logarithm
+    density: np.ndarray  # (K,) share of energy per decade
+    at_zero: float  # share at frequency 0, which has no logarithm
+
+
+@dataclass(frozen=True)
+class WaveGroup:
+    """Bands whose waves are of one order of magnitude; lengths in positions."""
+
+    first: int  # band: declared frequency, counted from 0 in the formula's order
+    last: int
+    bands: int
+    shortest: float
+    longest: float
+    most_turns: float  # of the shortest wave, within the length
+    fewest_turns: float
+
+    @property
+    def range_of_bands(self) -> str:
+        """The first and the last band, as a table shows them."""
+        return str(self.first) if self.last == self.first else f"{self.first}…{self.last}"
+
+
+def density_by_decade(encoding: Encoding | np.ndarray, method: str = "auto") -> DecadeDensity:
+    r"""Share of energy per decade of frequency.
+
+    .. math:: p(\log_{10}\omega) = \sum_{\omega_j > 0} w_j\,
+              \mathcal{N}(\log_{10}\omega;\, \log_{10}\omega_j,\, 0.1^2)
+
+    as Eq. 15 smears frequencies over the lattice. Its integral is 1 less the share at frequency 0.
+    A table of zeros gives NaN; one with no energy beside frequency 0 an empty density.
+
+    Examples
+    --------
+    >>> from pefourier.encodings import load
+    >>> rope = density_by_decade(load("rope", d=256))  # base 10 000: four decades
+    >>> float(rope.density[len(rope.density) // 2].round(3))
+    0.25
+    """
+    waves = single_waves(encoding, method)
+    if not len(waves.omega):
+        return waves
+    logs, heights, at_zero = np.log10(waves.omega), waves.density, waves.at_zero
+    low, high = logs.min() - 3 * SMEAR, logs.max() + 3 * SMEAR
+    at = np.linspace(low, high, int(np.ceil((high - low) * POINTS)) + 1)
+    density = np.zeros(len(at))
+    for part in row_blocks(len(logs), BLOCK, len(at)):
+        apart = (at - logs[part, None]) / SMEAR
+        density += heights[part] @ np.exp(-0.5 * apart**2)
+    return DecadeDensity(10.0**at, density / (SMEAR * np.sqrt(2 * np.pi)), at_zero)
+
+
+def single_waves(encoding: Encoding | np.ndarray, method: str = "auto") -> DecadeDensity:
+    """Each frequency above 0 that has energy with its share of it, nothing smeared.
+
+    >>> from pefourier.encodings import load
+    >>> single_waves(load("rope", d=4)).density.tolist()
+    [0.5, 0.5]
+    """
+    enc = without_prefix(as_encoding(encoding))
+    frequencies, weights = frequencies_and_weights(enc, choose_method(enc, method))
+    frequencies = visible_frequencies(enc, frequencies)
+    moving = (frequencies > 0) & ~(weights <= NEGLIGIBLE)  # NaN stays
+    at_zero = float(weights[frequencies == 0].sum())
+    return DecadeDensity(frequencies[moving], weights[moving], at_zero)
+
+
+def is_slow(encoding: Encoding | np.ndarray, method: str = "auto") -> bool:
+    """Whether most energy beside frequency 0 is in the first sixteenth of the frequency axis.
+
+    >>> from pefourier.encodings import load
+    >>> [is_slow(load(name, d=128)) for name in ("rope", "dft", "none")]
+    [True, False, False]
+    """
+    enc = without_prefix(as_encoding(encoding))
+    frequencies, weights = frequencies_and_weights(enc, choose_method(enc, method))
+    frequencies = visible_frequencies(enc, frequencies)
+    moving = float(weights[frequencies > 0].sum())
+    slow = float(weights[(frequencies > 0) & (frequencies <= np.pi * FIRST)].sum())
+    return moving > NEGLIGIBLE and slow > moving / 2
+
+
+def group_waves(encoding: Encoding | np.ndarray, length: int | None = None) -> list[WaveGroup]:
+    """Declared frequencies by the decade of their wave's length, the shortest first.
+
+    Turns are those within `length` positions, by default the encoding's. Frequency 0 has no wave.
+    None where nothing is declared.
+
+    >>> from pefourier.encodings import load
+    >>> [(g.first, g.last, round(g.longest)) for g in group_waves(load("rope", 1000, 16))]
+    [(0, 0, 6), (1, 2, 63), (3, 4, 628), (5, 6, 6283), (7, 7, 19869)]
+    """
+    enc = without_prefix(as_encoding(encoding))
+    if enc.measure is None:
+        return []
+    omega = np.abs(enc.measure.frequencies)
+    band = np.flatnonzero(omega > 0)
+    waves = 2 * np.pi / omega[band]
+    decade = np.floor(np.log10(waves)).astype(int)
+    decades = sorted(set(decade.tolist()))  # np.unique would import numpy.ma at every start
+    members = [np.flatnonzero(decade == k) for k in decades]
+    n = length or len(enc)
+    return [
+        WaveGroup(
+            first=int(band[own].min()),
+            last=int(band[own].max()),
+            bands=len(own),
+            shortest=float(waves[own].min()),
+            longest=float(waves[own].max()),
+            most_turns=float(n / waves[own].min()),
+            fewest_turns=float(n / waves[own].max()),
+        )
+        for own in members
+    ]

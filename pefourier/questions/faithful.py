@@ -1,0 +1,409 @@
+"""Do codes tell positions apart, and can the positions be recovered? The paper's Definition 1.
+
+The ladder: ``collides`` (two positions share a code) < ``injective`` < ``invertible`` (position
+functions are recovered by a linear map: rank = length) < ``isometric`` (invertible with condition
+number 1). The paper defines faithful as injective; its intent, "if there exists an inverse
+mapping", is the third rung. Both are reported.
+
+On a grid a rung stands between: ``separable``, sums of one function an axis, a(y) + b(x), are
+recovered. Codes of which each column depends on one axis can have no more: their rank is at most
+H + W - 1. Rows before the grid have no place and are left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from pefourier.encodings.encoding import Encoding, Finding, as_encoding, without_prefix
+from pefourier.encodings.places import point_of, points_in_words
+from pefourier.result import ON_GRIDS, Result
+from pefourier.writing.text import join, number
+
+if TYPE_CHECKING:  # pages of other answers name this one's types: they start without its geometry
+    from pefourier.geometry import Progress
+    from pefourier.geometry.closest import ClosestPair
+    from pefourier.geometry.precision import FormatLoss
+    from pefourier.geometry.singular_values import Factors
+
+LADDER = ("collides", "constant", "injective", "separable", "invertible", "isometric")
+SPECIAL_RUNGS = ("constant", "separable")  # of rows alike but for rounding, and on grids alone
+RECOVERED = 1e-6  # sine of an angle that is rounding
+MAIN_FORMATS = ("float32", "float16", "bfloat16")  # formats whose losses are shown
+SHARED_BY = ("clip", "buckets", "max_distance")  # parameters by which far lags share a code
+ON_LINE = {
+    "positions": "length",
+    "dimensions": "dimension",
+    "distinct codes": "distinct",
+    "codes repeat every": "period",
+    "lags that share a code": "shared_lags",
+    "smallest distance": "min_distance",
+    "  between positions": "closest_ends",
+    "  over rms code length (gap)": "gap",
+    "rank": "rank",
+    "condition number": "condition_number",
+    "Toeplitz residual": "toeplitz_residual",
+    "inner products rise first at lag": "first_rising_lag",
+    "kept when rounded": "formats_kept_rounded",
+    "kept when computed": "formats_kept_computed",
+    "the table is": "identified_as",
+}
+OF_ADDED = {  # what means something of codes that are added alone
+    "error of the linear inverse": "inverse_error",
+    "residual of T(1) (Denk)": "shift_residual",
+}
+IN_PLANE = {
+    "grid": "grid",
+    "rows before the grid": "prefix",
+    "distinct codes": "distinct",
+    "smallest distance": "min_distance",
+    "closest points": "closest_ends",
+    "  over rms code length (gap)": "gap",
+    "rank": "rank",
+    "condition number": "condition_number",
+    "error of a(y) + b(x)": "separable_error",
+    "Toeplitz residual": "toeplitz_residual",
+    "A4 (1 = bound to two axes)": "isotropy.A4",
+    "idle share": "idle",
+    "aliased share": "aliased",
+    "kept when rounded": "formats_kept_rounded",
+    "the table is": "identified_as",
+}
+
+
+@dataclass(frozen=True)
+class FormatRow:
+    """A row of the table of formats: how many codes differ in one."""
+
+    name: str
+    loss: FormatLoss
+
+
+@dataclass(frozen=True, repr=False)
+class Faithfulness(Result):
+    """What codes say about positions; distances are l2, tolerances absolute.
+
+    On a grid `length` counts points, pairs are rows of all, and `shift_residual` and
+    `first_rising_lag` are lists with a number for each axis.
+    """
+
+    listed: ClassVar[dict[str, dict[str, str]]] = {
+        "lossy_formats": {
+            "format": "name",
+            "different when rounded to it": "loss.distinct_cast",
+            "when computed in it": "loss.distinct_phase",
+            "phase error there, rad": "loss.max_phase_error",
+        }
+    }
+
+    length: int
+    dimension: int
+    verdict: str  # the highest rung of LADDER that holds
+    faithful: bool  # Definition 1: no two positions share a code
+    min_distance: float | None  # None for a single position
+    closest_pair: tuple[float, float] | None  # their coordinates: positions, lags, times or nodes
+    gap: float | None  # min_distance over the rms length of a code
+    distinct: int
+    rank: int
+    rank_tolerance: float  # singular values at or below count as zero
+    condition_number: float | None  # None where the rank is deficient
+    inverse_error: float  # largest |E E+ - I|
+    stable_rank: float
+    toeplitz_residual: float | None  # 0: inner products depend on the lag only
+    shift_residual: (
+        float | list[float | None] | None
+    )  # of the best T with PE(t + 1) = T PE(t); None: any would do
+    first_rising_lag: (
+        float | list[int | None] | None
+    )  # where inner products rise again; None: never
+    identified: dict | None
+    precision: dict[str, FormatLoss]
+    findings: list[Finding]
+    grid: tuple[int, ...] | None = field(**ON_GRIDS)  # points along each axis, the slowest first
+    prefix: int | None = field(**ON_GRIDS)  # rows before the grid that have no place
+    prefix_zeros: int | None = field(**ON_GRIDS)  # of these, rows of zeros
+    displacement: tuple[int, ...] | None = field(**ON_GRIDS)  # of the closest pair, in points
+    axial: bool | None = field(**ON_GRIDS)  # every column depends on one axis
+    separable_error: float | None = field(**ON_GRIDS)  # of the worst a(y) + b(x): 0 recovered
+    isotropy: dict[str, float] | None = field(**ON_GRIDS)  # A2, A4
+    idle: list[float] | None = field(**ON_GRIDS)  # of each axis, what never ends a turn
+    aliased: list[float] | None = field(**ON_GRIDS)  # and what is beyond pi; None: not known
+
+    @property
+    def on_grid(self) -> bool:
+        """Whether the codes are those of points of a grid."""
+        return self.grid is not None
+
+    @property
+    def shown(self) -> dict[str, str]:
+        """The rows of its table; a rotation's leave out what only added codes mean."""
+        if self.on_grid:
+            return IN_PLANE
+        return ON_LINE | (OF_ADDED if self.about[0].act == "add" else {})
+
+    @property
+    def points(self) -> str:
+        """What rows of codes stand for."""
+        return points_in_words(self.about[0])
+
+    @property
+    def period(self) -> int | None:
+        """After how many positions codes repeat; None where a formula tells of no period."""
+        measure = self.about[0].measure
+        period = measure.period if measure is not None else None
+        return period if period is not None and period < self.length else None
+
+    @property
+    def shared_lags(self) -> str | None:
+        """Which lags share a code by design: those at opposite sides, or far ones."""
+        enc = self.about[0]
+        if enc.domain.kind != "lag" or self.on_grid or self.distinct == self.length:
+            return None
+        a, b = self.closest_pair
+        if a == -b and self.distinct == self.length // 2 + 1:
+            return "opposite ones"
+        sizes = [f"{key}={enc.params[key]}" for key in SHARED_BY if key in enc.params]
+        return f"far ones ({', '.join(sizes)})" if sizes else None
+
+    @property
+    def closest_ends(self) -> str | None:
+        """The two points whose codes are closest."""
+        return join(two_ends(self.about[0], self)) if self.closest_pair else None
+
+    @property
+    def identified_as(self) -> str | None:
+        """What a table turned out to be."""
+        return formula_in_words(self.identified) if self.identified else None
+
+    @property
+    def formats_kept_rounded(self) -> str:
+        """Formats in which all different codes stay so when rounded to them."""
+        lossless = [f for f in MAIN_FORMATS if self.precision[f].distinct_cast >= self.distinct]
+        return join(lossless) if lossless else "none"
+
+    @property
+    def formats_kept_computed(self) -> str | None:
+        """Formats in which they stay so when computed in them; None where none are declared."""
+        counts = {f: self.precision[f].distinct_phase for f in MAIN_FORMATS}
+        if None in counts.values():
+            return None
+        lossless = [f for f, count in counts.items() if count >= self.distinct]
+        return join(lossless) if lossless else "none"
+
+    @property
+    def lossy_formats(self) -> list[FormatRow]:
+        """All formats, where one of the main ones loses codes."""
+        lost = any(
+            (self.precision[f].distinct_phase or self.distinct) < self.distinct
+            or self.precision[f].distinct_cast < self.distinct
+            for f in MAIN_FORMATS
+        )
+        return [FormatRow(*row) for row in self.precision.items()] if lost else []
+
+
+def assess(
+    encoding: Encoding | np.ndarray, progress: Callable[[str], Progress] | None = None
+) -> Faithfulness:
+    """Everything `pefourier check-faithful` reports.
+
+    Parameters
+    ----------
+    encoding : Encoding or np.ndarray, shape (n, d)
+        An encoding, or a table with one row a position.
+    progress : callable, optional
+        Gives for the name of a phase what is called as ``(done, total)`` during its long work; a
+        phase that walks through the codes again begins at 1 again.
+
+    Examples
+    --------
+    >>> from pefourier.encodings import load
+    >>> assess(load("dft", length=80, d=256)).verdict
+    'isometric'
+    >>> assess(load("dft", length=80, d=64)).closest_pair
+    (0, 64)
+    """
+    from pefourier.diagnosis import diagnose, without_rounding
+    from pefourier.geometry.closest import closest_pair
+    from pefourier.geometry.precision import check_formats, precision
+    from pefourier.geometry.singular_values import check_products, decompose
+    from pefourier.questions.relations import first_rising_lag, shift_residual, toeplitz_residual
+
+    with_prefix = as_encoding(encoding)
+    enc = without_prefix(with_prefix)
+    check_products(enc)
+    check_formats(enc)
+    closest = closest_pair(enc, progress and progress("closest pair"))
+    factors = decompose(enc, progress and progress("singular values"))
+    identified, findings = diagnose(with_prefix, closest, factors.rank)
+    factors, noted = without_rounding(factors, identified, enc.eps)
+    sequence = enc.domain.kind in ("position", "time")
+    on_grid = describe_grid(with_prefix, closest, factors) if with_prefix.domain.grid else {}
+    rung = verdict(closest, factors, on_grid.get("separable_error", 1.0))
+    return Faithfulness(
+        length=factors.n,
+        dimension=factors.d,
+        verdict="constant" if is_noise_alone(enc, findings) else rung,
+        faithful=closest.distinct == factors.n,
+        **describe_closest(enc, closest, factors),
+        distinct=closest.distinct,
+        rank=factors.rank,
+        rank_tolerance=factors.tolerance,
+        condition_number=factors.condition_number,
+        inverse_error=factors.inverse_error(),
+        stable_rank=factors.stable_rank,
+        toeplitz_residual=toeplitz_residual(enc),
+        shift_residual=shift_residual(enc) if sequence else None,
+        first_rising_lag=first_rising_lag(enc),
+        identified=identified,
+        precision=precision(enc, closest.distinct, closest.first, closest.distance),
+        findings=findings + noted,
+        **on_grid,
+        about=(with_prefix,),
+    )
+
+
+def describe_closest(enc: Encoding, closest: ClosestPair, factors: Factors) -> dict[str, Any]:
+    """The closest two codes and their distance, also over the rms length; one has none."""
+    if not closest.pair:
+        return dict.fromkeys(("min_distance", "closest_pair", "gap"))
+    rms = float(np.sqrt((factors.sigma**2).sum() / factors.n))
+    pair = tuple(enc.domain.x[i].item() for i in closest.pair)
+    gap = closest.distance / rms if rms else 0.0
+    return {"min_distance": closest.distance, "closest_pair": pair, "gap": gap}
+
+
+def describe_grid(enc: Encoding, closest: ClosestPair, factors: Factors) -> dict[str, Any]:
+    """What only codes on a grid have."""
+    from pefourier.encodings.axis_parts import axis_parts
+    from pefourier.questions.axis_shares import axis_shares
+
+    domain = enc.domain
+    rows = None if closest.pair is None else np.array(closest.pair) + domain.prefix
+    ends = None if rows is None else domain.coordinates(rows)
+    front = enc.codes(domain.x[: domain.prefix]) if domain.prefix else np.zeros((0, 1))
+    return {
+        "grid": domain.sides,
+        "prefix": domain.prefix,
+        "prefix_zeros": int((~front.any(axis=1)).sum()),
+        "displacement": None if ends is None else tuple((ends[1] - ends[0]).tolist()),
+        "axial": axis_parts(enc) is not None,
+        "separable_error": factors.separable_error(domain.sides),
+        **axis_shares(without_prefix(enc)),
+    }
+
+
+def verdict(closest: ClosestPair, factors: Factors, separable_error: float = 1.0) -> str:
+    """The highest rung of the ladder; singular values within twice the tolerance are equal."""
+    if closest.distinct < factors.n:
+        return "collides"
+    if factors.rank < factors.n:
+        return "separable" if separable_error <= RECOVERED else "injective"
+    spread = factors.sigma[0] - factors.sigma[-1]
+    return "isometric" if spread <= 2 * factors.tolerance else "invertible"
+
+
+def is_noise_alone(enc: Encoding, findings: list[Finding]) -> bool:
+    """Whether rows differ, and by no more than rounding: the output does not depend on position."""
+    if all(entry.code != "constant-codes" for entry in findings):
+        return False
+    table = enc.table()
+    return bool((table != table[0]).any())
+
+
+def two_places(a: float, b: float) -> tuple[str, str]:
+    """Two points in as many digits as it takes to tell them apart.
+
+    >>> two_places(71056.71, 71056.74), two_places(3, 4)
+    (('71056.71', '71056.74'), ('3', '4'))
+    """
+    brief = tuple(f"{x:g}" if isinstance(x, float) else str(x) for x in (a, b))
+    if brief[0] != brief[1] or a == b:
+        return brief
+    digits = next(n for n in range(7, 18) if f"{a:.{n}g}" != f"{b:.{n}g}")
+    return f"{a:.{digits}g}", f"{b:.{digits}g}"
+
+
+def two_ends(enc: Encoding, r: Faithfulness) -> tuple[str, ...]:
+    """The closest two: on a grid points, scattered ones by row and coordinates, else positions.
+
+    >>> from pefourier.encodings import load
+    >>> enc = load("fourier-features", d=4, times=[[48.1, 11.6], [52.5, 13.4]])
+    >>> two_ends(enc, assess(enc))
+    ('row 0 (48.1, 11.6)', 'row 1 (52.5, 13.4)')
+    """
+    if r.on_grid:
+        start = [int(x) for x in enc.domain.coordinates([r.closest_pair[0]])[0]]
+        moved = [x + step for x, step in zip(start, r.displacement, strict=True)]
+        return point_of(start), point_of(moved)
+    if enc.domain.at is None:
+        return two_places(*r.closest_pair)
+    return tuple(
+        f"row {row} ({', '.join(f'{v:.7g}' for v in enc.domain.at[row])})" for row in r.closest_pair
+    )
+
+
+def formula_in_words(identified: Mapping[str, Any]) -> str:
+    """What a table turned out to be, in words."""
+    params = ", ".join(f"{k}={number(v, 7)}" for k, v in identified["params"].items())
+    names = identified.get("conventions", ())
+    convention = f" (the convention of {', '.join(names)})" if names else ""
+    formula = identified.get("spec") or f"{identified['encoding']} with {params or 'no parameters'}"
+    difference = number(identified["max_difference"], 2)
+    return f"{formula}{convention}; largest difference {difference}"
+
+
+def lost_codes(precision: Mapping[str, FormatLoss], length: int, option: str) -> list[str]:
+    """What a format takes away, and which length is safe; nothing where all codes stay distinct.
+
+    Codes are computed in float64 and rounded to the format; where ``format:computed`` is asked for,
+    they are also computed in it throughout, which asks for frequencies.
+    """
+    dtype, _, computed = option.partition(":")
+    loss = precision[dtype]
+    if computed and loss.distinct_phase is None:
+        return [
+            f"declares no frequencies, so that nothing could be computed in {dtype}; name the "
+            f"rotation or the config that it is, or ask for {dtype} alone, which rounds its rows"
+        ]
+    count = min(loss.distinct_cast, loss.distinct_phase) if computed else loss.distinct_cast
+    how = "computed in" if computed else "rounded to"
+    message = (
+        f"has {count} of {length} codes distinct {how} {dtype}{safe_length(loss, bool(computed))}"
+    )
+    return [message] if count < length else []
+
+
+def safe_length(loss: FormatLoss, computed: bool = True) -> str:
+    """Up to how many positions all codes differ in a format; nothing where points are no such.
+
+    >>> from pefourier.encodings import load
+    >>> safe_length(assess(load("rope", 512)).precision["bfloat16"])
+    '; 257 positions are safe'
+    """
+    safe = [n for n in (loss.safe_cast, computed and loss.safe_phase) if n not in (None, False)]
+    if not safe:
+        return ""
+    return f"; {min(safe)} position{' is' if min(safe) == 1 else 's are'} safe"
+
+
+def shortfalls(
+    result: Faithfulness, rung: str | None = None, dtype: str | None = None, strict: bool = False
+) -> list[str]:
+    """What a result lacks of a required rung, of distinct codes in a format, or of having no fault.
+
+    >>> from pefourier.encodings import load
+    >>> shortfalls(assess(load("sinusoidal")), "invertible")
+    ['is injective, where invertible is required']
+    """
+    lacking = []
+    if rung and LADDER.index(result.verdict) < LADDER.index(rung):
+        rests = "" if result.verdict == LADDER[0] else "is "
+        lacking.append(f"{rests}{result.verdict}, where {rung} is required")
+    if dtype:
+        lacking += lost_codes(result.precision, result.length, dtype)
+    if strict:
+        lacking += [f"has {f.code}" for f in result.findings if f.severity != "note"]
+    return lacking

@@ -1,0 +1,387 @@
+"""What is left of a position after its frequencies are weighted? The paper's Algorithm 1.
+
+Conventions
+-----------
+A position function delta_s is 1 at s and 0 elsewhere on the lattice 0 … N - 1, which is circular.
+Its real-DFT coefficients are multiplied by the density g, the l2 norm is restored, and the inverse
+transform gives the rebuilt function. Widths are in positions. On a lattice of several axes, a
+torus, every frequency is weighted by its own density, so that flat weights give the delta back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from math import prod
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from pefourier.encodings.checks import NUMBERS, check_size
+from pefourier.encodings.encoding import Encoding, Finding, as_encoding, without_prefix
+from pefourier.encodings.findings import finding
+from pefourier.encodings.places import axis_names
+from pefourier.errors import PefourierError
+from pefourier.geometry.torus import multiplicity
+from pefourier.questions.spectrum import density
+from pefourier.result import ON_GRIDS, ON_LINES, Result
+
+if TYPE_CHECKING:  # what is imported when it is used, not when a page names a result's type
+    from pefourier.geometry.singular_values import Factors
+
+
+USUAL, USUAL_LENGTH = (5, 40, 75), 80  # positions of Fig. 2, of how many
+USUAL_MOST = 1024  # points of a lattice on which these are told apart
+EXACT = 1e-6  # l2 distance to a delta that is rounding
+SHARP = 1.5  # positions: a rebuilt peak of this width is one sample
+WIDE = 4.0  # positions: the width of a peak from which on slow waves are worth a note
+PLATEAU = 0.5  # of all points at or above half the peak
+CROSS = 0.1  # share of a picture's energy that may be left of a sum of one function an axis
+MOST_SLOW = 0.5  # share of waves longer than the lattice that is worth a note
+
+
+@dataclass(frozen=True)
+class Reconstruction:
+    """One rebuilt position function."""
+
+    position: int | tuple[int, ...]  # on a grid a point, the slowest axis first
+    values: np.ndarray  # (N,), on a grid (N_1, …)
+    peak: float  # largest value
+    width: float | None = field(**ON_LINES)  # full width at half height, linear interpolation
+    half_max_count: int | None = field(**ON_LINES)  # samples at or above half the peak
+    half_max_area: int | None = field(**ON_GRIDS)  # points at or above half the peak
+    cross: float | None = field(**ON_GRIDS)  # energy on points that share a coordinate with it
+    side_lobe: float  # largest |value| outside the peak's flanks, on a grid a step from it
+    error: float  # l2 distance to delta
+    inverse_error: float | None  # by the linear inverse of the codes; None beyond their points
+
+    @property
+    def on_grid(self) -> bool:
+        """Whether it is of a point."""
+        return isinstance(self.position, tuple)
+
+    @property
+    def point(self) -> str:
+        """The point as --pos takes it."""
+        return ",".join(map(str, self.position))
+
+
+@dataclass(frozen=True, repr=False)
+class Reconstructions(Result):
+    """Position functions rebuilt on one lattice, which may have several axes."""
+
+    shown: ClassVar[dict[str, str]] = {}
+    listed: ClassVar[dict[str, dict[str, str]]] = {
+        "on_line": {
+            "position": "position",
+            "peak": "peak",
+            "width": "width",
+            "side lobe": "side_lobe",
+            "error": "error",
+            "error of linear inverse": "inverse_error",
+        },
+        "in_plane": {
+            "point": "point",
+            "peak": "peak",
+            "points ≥ half": "half_max_area",
+            "cross": "cross",
+            "outside 3×3": "side_lobe",
+            "error": "error",
+            "error of linear inverse": "inverse_error",
+        },
+    }
+
+    lattice: int | tuple[int, ...]
+    sigma: float
+    reconstructions: list[Reconstruction]
+    inverse_error: float  # the largest over all positions of the encoding
+    below_first_bin: int | None  # declared frequencies whose waves are longer than the lattice
+    frequencies_total: int | None
+
+    @property
+    def first(self) -> Reconstruction:
+        """The first rebuilt position: all have one shape."""
+        return self.reconstructions[0]
+
+    @property
+    def on_line(self) -> list[Reconstruction]:
+        """What was rebuilt on a lattice of one axis."""
+        return [] if self.on_grid else self.reconstructions
+
+    @property
+    def in_plane(self) -> list[Reconstruction]:
+        """What was rebuilt on a lattice of several axes."""
+        return self.reconstructions if self.on_grid else []
+
+    @property
+    def points(self) -> int:
+        """How many points a lattice has."""
+        return prod(np.atleast_1d(self.lattice).tolist())
+
+    @property
+    def cross_percent(self) -> float:
+        """The part of the energy on points that share a coordinate with the rebuilt one."""
+        return 100 * self.first.cross
+
+    @property
+    def farthest_repeat(self) -> int:
+        """How far from the peak the farthest point stands that reaches half of it."""
+        return other_peaks(np.roll(self.first.values, -self.first.position))[1]
+
+    @property
+    def verdict(self) -> str:
+        """What is left of a position, or of a point, by its peak and its width."""
+        if np.isnan(self.first.peak):
+            return "zero codes"
+        return verdict_by_shape(self) if self.on_grid else verdict_by_width(self)
+
+    @property
+    def findings(self) -> list[Finding]:
+        """Positions without a code, and slow waves that make a peak wide."""
+        notes = list(self.about[0].findings)
+        beyond = sum(r.inverse_error is None for r in self.reconstructions)
+        if beyond:
+            notes.append(finding("beyond-codes", count=beyond, length=len(self.about[0])))
+        slow, total = self.below_first_bin, self.frequencies_total
+        wide = not self.on_grid and (self.first.width or 0.0) >= WIDE
+        if wide and slow and slow >= MOST_SLOW * total:
+            notes.append(finding("slow-waves", count=slow, total=total))
+        return notes
+
+    def series(self) -> tuple[list[str], Any]:
+        """Names of the columns of CSV, and a row for each position and lattice point."""
+        axes = axis_names(len(self.lattice)) if self.on_grid else None
+        names = [*(f"position_{a}" for a in axes), *axes] if axes else ["position", "t"]
+        return [*names, "value"], (
+            [*np.atleast_1d(r.position).tolist(), *place, value]
+            for r in self.reconstructions
+            for place, value in np.ndenumerate(r.values)
+        )
+
+
+def verdict_by_width(r: Reconstructions) -> str:
+    """How sharp a position comes back from the frequencies alone."""
+    if r.first.width >= r.lattice:
+        return "lost"
+    if other_peaks(np.roll(r.first.values, -r.first.position))[0]:
+        return "repeated"
+    return "sharp" if r.first.width <= SHARP else "blurred"
+
+
+def verdict_by_shape(r: Reconstructions) -> str:
+    """How sharp a point comes back from the frequencies alone, and in which shape."""
+    if r.first.error <= EXACT:
+        return "exact"
+    if r.first.half_max_area > PLATEAU * r.points:
+        return "plateau"
+    if r.first.half_max_area == 1:
+        return "sharp point"
+    return "cross" if is_cross(r.first.values) else "blurred point"
+
+
+def other_peaks(values: np.ndarray) -> tuple[int, int]:
+    """How many runs of half of the first value or more there are besides its own, in a circle.
+
+    And how far from it the farthest of them ends.
+
+    >>> other_peaks(np.array([9.0, 5.0, 0.0, 6.0, 1.0, 8.0]))
+    (1, 3)
+    """
+    high = values >= values[0] / 2
+    at = np.flatnonzero(high)
+    far = np.minimum(at, len(values) - at).max(initial=0)
+    return max(0, int((high & ~np.roll(high, 1)).sum()) - 1), int(far)
+
+
+def is_cross(values: np.ndarray) -> bool:
+    """Whether a picture is nearly a sum of one function an axis, as ridges that cross are.
+
+    >>> is_cross(np.array([[3, 1, 1], [2, 0, 0]])), is_cross(np.eye(3))
+    (True, False)
+    """
+    mean, axes = values.mean(), range(values.ndim)
+    rest = [tuple(b for b in axes if b != a) for a in axes]
+    sums = sum(values.mean(axis=axes_left, keepdims=True) - mean for axes_left in rest) + mean
+    return bool(((values - sums) ** 2).sum() <= CROSS * ((values - mean) ** 2).sum())
+
+
+def position_functions(
+    encoding: Encoding | np.ndarray,
+    positions: Sequence[int] | Sequence[Sequence[int]] | None = None,
+    lattice: int | None = None,
+    sigma: float | None = None,
+    method: str = "auto",
+) -> Reconstructions:
+    r"""Rebuild position functions by Algorithm 1, and by the codes' own linear inverse.
+
+    With g the density of Eq. 15,
+    :math:`h(t) = \mathrm{irfft}(g)(t) / \lVert \mathrm{irfft}(g) \rVert` and the function rebuilt
+    at s is h(t - s): the same shape everywhere, with its peak at the right place for any encoding.
+    What differs is its width, its side lobes and its distance to delta.
+
+    `inverse_error` is Theorem 1's: :math:`\max_t |(E E^+ - I)_{st}|` with :math:`E^+` the
+    pseudoinverse of the table at the tolerance of its numerical rank; 0 where the codes have an
+    inverse.
+
+    Parameters
+    ----------
+    encoding : Encoding or np.ndarray, shape (n, d)
+        An encoding, or a table with one row a position.
+    positions : sequence of int, optional
+        Where to put deltas, 0 … N - 1; by default as `usual_positions` says. On a lattice with
+        several axes points, such as (3, 4); by default the middle.
+    lattice, sigma, method
+        As in `pefourier.questions.spectrum.density`.
+
+    Examples
+    --------
+    >>> from pefourier.encodings import load
+    >>> result = position_functions(load("sinusoidal", d=256), [40])
+    >>> round(result.reconstructions[0].peak, 4)
+    0.3403
+    """
+    from pefourier.geometry.singular_values import check_products, decompose
+
+    enc = without_prefix(as_encoding(encoding))
+    axes = len(enc.domain.sides)
+    sides, points = where_to_rebuild(enc, lattice, positions)
+    check_products(enc)
+    spectrum = density(enc, lattice, sigma, method)
+    places = [check_point(point, sides) for point in points]
+    weights = spectrum.density if axes == 1 else spectrum.density / multiplicity(sides)
+    h = np.fft.irfftn(weights, sides, range(axes))  # weights over numpy.rfftn's half plane, back
+    h /= np.linalg.norm(h)
+    told = describe_peak(h) if axes == 1 else describe_grid_peak(h)
+    factors = decompose(enc)
+    rebuilt = [
+        Reconstruction(
+            position=place if axes > 1 else place[0],
+            values=np.roll(h, place, range(axes)),
+            inverse_error=inverse_error_at(factors, place, enc.domain.sides),
+            **told,
+        )
+        for place in places
+    ]
+    return Reconstructions(
+        lattice=spectrum.lattice,
+        sigma=spectrum.sigma,
+        reconstructions=rebuilt,
+        inverse_error=max(0.0, factors.inverse_error()),  # rounding may make it less than it is
+        below_first_bin=spectrum.summary.below_first_bin,
+        frequencies_total=spectrum.summary.frequencies_total,
+        about=(enc,),
+    )
+
+
+def where_to_rebuild(
+    enc: Encoding, lattice: int | None, positions: Sequence[int] | Sequence[Sequence[int]] | None
+) -> tuple[tuple[int, ...], Sequence[int] | Sequence[Sequence[int]]]:
+    """The sides of the lattice, and the points of it at which deltas are put."""
+    if enc.domain.irregular:
+        raise PefourierError(
+            f"positions are rebuilt on a lattice of even steps, and the times of {enc.name} are at "
+            "uneven ones; 'pefourier relations' has inner products by lag, 'pefourier "
+            "check-faithful' the linear inverse"
+        )
+    own, sides = enc.domain.sides, (lattice,) * len(enc.domain.sides) if lattice else None
+    if len(own) == 1:
+        sides = sides or (enc.lattice or enc.dim,)
+        points = usual_positions(sides[0]) if positions is None else positions
+    else:
+        sides, points = sides or own, positions or [tuple(n // 2 for n in own)]
+    check_size("a lattice for each position", len(points), *sides, limit=NUMBERS)
+    return sides, points
+
+
+def usual_positions(n: int) -> tuple[int, ...]:
+    """The paper's positions 5, 40 and 75 of 80, or as far along a shorter or a long lattice.
+
+    >>> usual_positions(256), usual_positions(64), usual_positions(2), usual_positions(8192)
+    ((5, 40, 75), (4, 32, 60), (0, 1), (512, 4096, 7680))
+    """
+    if max(USUAL) < n <= USUAL_MOST:
+        return USUAL
+    return tuple(sorted({s * n // USUAL_LENGTH for s in USUAL}))
+
+
+def check_point(point: int | Sequence[int], sides: tuple[int, ...]) -> tuple[int, ...]:
+    """A point of a lattice; one with other axes or beyond a side is refused."""
+    given = tuple(int(x) for x in np.atleast_1d(point))
+    if len(given) != len(sides) or not all(0 <= x < n for x, n in zip(given, sides, strict=False)):
+        if len(sides) == 1:
+            raise PefourierError(
+                f"position {point} is outside the lattice 0 … {sides[0] - 1}; choose another or "
+                "set --lattice"
+            )
+        size, last = "x".join(map(str, sides)), ",".join(str(n - 1) for n in sides)
+        first = ",".join("0" for _ in sides)
+        raise PefourierError(
+            f"{','.join(map(str, given))} is not a point of the {size} lattice, which are "
+            f"{first} … {last}; choose another, as in --pos {last}"
+        )
+    return given
+
+
+def inverse_error_at(
+    factors: Factors, point: tuple[int, ...], sides: tuple[int, ...]
+) -> float | None:
+    """Error of the linear inverse at a point, None where the encoding has no code."""
+    if any(x >= n for x, n in zip(point, sides, strict=True)):
+        return None
+    return factors.inverse_error(int(np.ravel_multi_index(point, sides)))
+
+
+def describe_grid_peak(h: np.ndarray) -> dict[str, float]:
+    """Peak, area at half height, cross, side lobe and distance to delta on a torus.
+
+    The peak is at the first point.
+
+    >>> describe_grid_peak(np.array([[0.8, 0.4, 0.0, 0.4], [0.2, 0.0, 0.0, 0.0]]))["half_max_area"]
+    3
+    """
+    if np.isnan(h).any():
+        return dict.fromkeys(("peak", "cross", "side_lobe", "error"), np.nan) | {"half_max_area": 0}
+    off, far = np.ones(h.shape, dtype=bool), np.zeros(h.shape, dtype=bool)
+    for a, n in enumerate(h.shape):
+        place = np.arange(n).reshape([-1 if a == b else 1 for b in range(h.ndim)])
+        off &= place > 0
+        far |= np.minimum(place, n - place) > 1
+    peak, delta = float(h.flat[0]), np.zeros(h.shape)
+    delta.flat[0] = 1.0
+    return {
+        "peak": peak,
+        "half_max_area": int((h >= peak / 2).sum()),
+        "cross": float(1 - (h[off] ** 2).sum() / (h**2).sum()),
+        "side_lobe": float(np.abs(h[far]).max(initial=0.0)),
+        "error": float(np.linalg.norm(h - delta)),
+    }
+
+
+def describe_peak(h: np.ndarray) -> dict[str, float]:
+    """Peak, width and samples at half height, side lobe and distance to delta, on a circle.
+
+    The peak is at index 0, and h(t) = h(-t): Algorithm 1's weights are real.
+
+    >>> describe_peak(np.array([1.0, 0.75, 0.25, 0.0, 0.25, 0.75]))["width"]
+    3.0
+    """
+    if np.isnan(h).any():
+        return dict.fromkeys(("peak", "width", "side_lobe", "error"), np.nan) | {
+            "half_max_count": 0
+        }
+    half, right = h[0] / 2, h[: len(h) // 2 + 1]
+    above = right >= half
+    if above.all():
+        width = float(len(h))
+    else:
+        t = int(np.argmin(above))  # the first sample below half height
+        width = 2 * (t - 1 + (right[t - 1] - half) / (right[t - 1] - right[t]))
+    rises = np.flatnonzero(np.diff(right) > 0)
+    lobe = np.abs(right[rises[0] + 1 :]).max() if len(rises) else 0.0
+    return {
+        "peak": float(h[0]),
+        "width": float(width),
+        "half_max_count": int((h >= half).sum()),
+        "side_lobe": float(lobe),
+        "error": float(np.sqrt((h[0] - 1) ** 2 + (h[1:] ** 2).sum())),
+    }

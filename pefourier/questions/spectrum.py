@@ -1,0 +1,450 @@
+"""How is an encoding's energy spread over frequencies? The paper's Eq. 15.
+
+Conventions
+-----------
+The lattice of N points has angular frequencies omega_k = 2 pi k / N, k = 0 … N // 2, radians per
+position, or per mean step of times. An encoding's spectral measure (frequencies, weights) is
+declared by those made of sinusoids and estimated by the periodogram of the table otherwise.
+Frequencies above pi fold back, but for times at uneven steps: there none looks like another, and
+the lattice goes on to the fastest declared one.
+A lattice of several axes is a torus (`geometry.torus`) with half of its frequencies, as
+``numpy.rfftn`` has them.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from math import pi, prod
+from typing import Any, ClassVar
+
+import numpy as np
+
+from pefourier.encodings.axis_parts import axis_parts
+from pefourier.encodings.domain import half_plane
+from pefourier.encodings.encoding import Encoding, Finding, as_encoding, without_prefix
+from pefourier.encodings.findings import finding
+from pefourier.encodings.places import axis_names, unit_of_waves
+from pefourier.geometry.joint_waves import JointWaves, joint_waves
+from pefourier.geometry.torus import (
+    least_sigma,
+    multiplicity,
+    torus_density,
+)
+from pefourier.geometry.waves import fit_sinusoid_pairs
+from pefourier.questions.axis_shares import describe_on_grid
+from pefourier.questions.bands import WaveGroup, group_waves
+from pefourier.questions.density_summary import (
+    DensitySummary,
+    counts,
+    first_holding,
+    mean_share,
+    summarize_density,
+    summarize_torus,
+)
+from pefourier.questions.lattice import check_sigma, lattice_sides, points_of_line, usual_sigma
+from pefourier.questions.measure import (
+    alias_on_axes,
+    choose_method,
+    frequencies_and_weights,
+    visible_frequencies,
+)
+from pefourier.questions.smoothing import at_nearest_points, smoothed
+from pefourier.result import ON_GRIDS, Result
+
+LEAST_SIGMA = 0.02  # half a step away, exp(-x^2/2) is still a number
+FLAT, SLOW, FAST = 0.9, pi / 2, 0.75  # flatness; where 95 % lie below; share above pi / 2
+STILL = 0.95  # of the energy at frequency 0: codes are the same
+NAMED, NAMED_SHARE = 4, 0.9  # waves that are named where they hold so much of the energy
+RESOLVED, DISTINCT = 0.01, 0.02  # of a frequency and of the energy: how well waves are told apart
+COMMON = 0.05  # of a table's energy: what is the same in all rows is worth saying from here on
+ONE_SIDED, ROUND = 0.99, 0.15  # A4 from which directions are two, and below which there is none
+LONGEST_ALIASED = 3.0  # positions: of shorter waves it matters that others look the same
+MOST_WAVES = 0.5  # share of frequencies that is worth saying
+BESIDE = {"default": None, "compare": False, "metadata": {"told": False}}
+SPREAD = 16  # frequencies that so few waves' energy can be spread over
+
+
+@dataclass(frozen=True)
+class NamedWave:
+    """A wave that with a few others holds most of a measured table's energy."""
+
+    period: float  # in positions, or the unit of irregular times
+    share: float | None  # of the energy; None where it is also another's
+
+
+@dataclass(frozen=True, repr=False)
+class Spectrum(Result):
+    """A density over the lattice, which may have several axes, the slowest first."""
+
+    shown: ClassVar[dict[str, str]] = {
+        "lattice points N": "lattice",
+        "bandwidth, lattice steps": "sigma",
+        "frequencies are": "method",
+        "frequencies in radians per": "frequency_unit",
+        "how many": "summary.frequencies_total",
+        "of them below the first bin 2π/N": "summary.below_first_bin",
+        "effective number, exp(entropy)": "summary.effective_unsmeared",
+        "first in the lowest bin (Eq. 16)": "summary.lowest_bin_index",
+        "share at frequency 0": "measured.lowest_bin_share",
+        "mean frequency, rad": "measured.centroid",
+        "95 % lie at or below, rad": "measured.cutoff95",
+        "flatness (1 = flat)": "flatness",
+        "share the same in all rows": "summary.mean_share",
+        "A2 (1 = bound to one axis)": "isotropy.A2",
+        "A4 (1 = bound to two axes)": "isotropy.A4",
+        "idle share": "idle",
+        "aliased share": "aliased",
+        "largest step, rad": "largest_step",
+    }
+    listed: ClassVar[dict[str, dict[str, str]]] = {
+        "groups": {
+            "frequencies": "range_of_bands",
+            "how many": "bands",
+            "shortest wave": "shortest",
+            "longest wave": "longest",
+            "most turns in N": "most_turns",
+            "fewest turns in N": "fewest_turns",
+        },
+        "named_waves": {"length of the wave": "period", "share of energy": "share"},
+    }
+
+    lattice: int | tuple[int, ...]
+    sigma: float  # bandwidth in lattice steps, 0 = not smoothed
+    method: str
+    omega: np.ndarray | list[np.ndarray]  # (K,) radians per position; on a grid of each axis
+    density: np.ndarray  # (K,) sums to one; on a grid (K_1, …) over numpy.rfftn's half plane
+    marginals: list[np.ndarray] | None = field(**ON_GRIDS)  # (K_a,): sums over the other axes
+    radial: dict[str, np.ndarray] | None = field(**ON_GRIDS)  # omega (R,) lengths, density (R,)
+    angular: dict[str, np.ndarray] | None = field(**ON_GRIDS)  # angle (12,) 0 … pi, density (12,)
+    isotropy: dict[str, float] | None = field(**ON_GRIDS)  # A2, A4
+    aliased: list[float] | None = field(**ON_GRIDS)  # of each axis' declared ones, those above pi
+    idle: list[float] | None = field(**ON_GRIDS)  # of each axis, waves longer than the side
+    largest_step: float | None = field(**ON_GRIDS)  # largest declared one, radians per point
+    frequencies: np.ndarray | None  # (m,) declared, radians per position; on a grid (m, axes)
+    summary: DensitySummary
+    plain: np.ndarray | None = field(**BESIDE)  # the density before it was smoothed
+    measure: tuple[np.ndarray, np.ndarray] | None = field(**BESIDE)  # as points show it
+
+    @cached_property
+    def measured(self) -> DensitySummary:
+        """The same single numbers of the measure itself, which no lattice has rounded."""
+        if self.on_grid:
+            per_point = self.plain / multiplicity(self.lattice)
+            summary = summarize_torus(per_point, self.lattice, self.frequencies)
+        else:
+            summary = summarize_density(self.about[0], self.omega, self.plain, self.frequencies)
+        frequencies, weights = self.measure
+        length = np.linalg.norm(frequencies.reshape(len(weights), -1), axis=1)
+        cutoff = self.frequency_holding(0.95)
+        return replace(summary, centroid=float(length @ weights), cutoff95=cutoff)
+
+    @property
+    def verdict(self) -> str:
+        """Where the energy lies; on a grid which directions the frequencies have."""
+        if np.isnan(self.summary.lowest_bin_share):
+            return "zero codes"
+        return verdict_by_direction(self) if self.on_grid else verdict_by_energy(self)
+
+    @property
+    def flatness(self) -> float:
+        """That of the density, or of the measure where a smoothed lattice is too short."""
+        return (self.measured if is_blurred(self) else self.summary).flatness
+
+    @property
+    def zero_percent(self) -> float:
+        """The part of the energy at frequency 0."""
+        return 100 * self.measured.lowest_bin_share
+
+    @property
+    def fast_percent(self) -> float:
+        """The part of the energy in waves shorter than four steps."""
+        return 100 * float(self.plain[self.omega > pi / 2].sum())
+
+    @property
+    def unit(self) -> str:
+        """What lengths of waves are counted in."""
+        return unit_of_waves(self.about[0])[1]
+
+    @property
+    def frequency_unit(self) -> str:
+        """What frequencies are per: a point, or the mean step of irregular times."""
+        if self.on_grid:
+            return "point"
+        return "mean step" if self.about[0].domain.irregular else "position"
+
+    @property
+    def quarter_wave(self) -> float:
+        """The length of a wave of a quarter turn a step."""
+        return 4 * unit_of_waves(self.about[0])[0]
+
+    @property
+    def cutoff_wave(self) -> float:
+        """The shortest of the waves that, the longest first, hold 95 % of the energy."""
+        return self.period_of(self.measured.cutoff95)
+
+    @property
+    def half_wave(self) -> float:
+        """The shortest of the waves that, the longest first, hold half of the energy."""
+        return self.period_of(self.frequency_holding(0.5))
+
+    def period_of(self, omega: float) -> float:
+        """The length of the wave of a frequency, infinite of 0."""
+        step = unit_of_waves(self.about[0])[0]
+        return 2 * pi * step / omega if omega else np.inf
+
+    @property
+    def groups(self) -> list[WaveGroup]:
+        """Declared waves of one axis in groups by their length, where there are several."""
+        groups = [] if self.on_grid else group_waves(self.about[0], self.lattice)
+        return groups if len(groups) > 1 else []
+
+    @property
+    def named_percent(self) -> float:
+        """The part of the energy that the few named waves hold."""
+        return 100 * sum(share for _, share, _ in waves_and_shares(self))
+
+    @property
+    def named_waves(self) -> list[NamedWave]:
+        """The few waves that hold a measured spectrum, where there are such."""
+        waves = waves_and_shares(self) if self.verdict == "few waves" else []
+        shared = any(abs(single - share) > DISTINCT for _, share, single in waves)
+        return [NamedWave(self.period_of(w), None if shared else share) for w, share, _ in waves]
+
+    @property
+    def findings(self) -> list[Finding]:
+        """What is known of the encoding, and notes on what is beside the verdict."""
+        zero = np.isnan(self.summary.lowest_bin_share)
+        return [*self.about[0].findings, *(() if zero else notes_on_spectrum(self))]
+
+    def series(self) -> tuple[list[str], Iterator[list[Any]]]:
+        """Names of the columns of CSV, and a row for each frequency of the lattice."""
+        omega = self.omega if self.on_grid else [self.omega]
+        axes = [f"_{name}" for name in axis_names(len(omega))] if self.on_grid else [""]
+        names = [*(f"k{axis}" for axis in axes), *(f"omega{axis}" for axis in axes), "density"]
+        return names, (
+            [*k, *(line[i] for line, i in zip(omega, k, strict=True)), share]
+            for k, share in np.ndenumerate(self.density)
+        )
+
+    def frequency_holding(self, part: float) -> float:
+        """The first frequency of the measure itself that with slower ones holds so much energy."""
+        frequencies, weights = self.measure
+        length = np.linalg.norm(frequencies.reshape(len(weights), -1), axis=1)
+        order = np.argsort(length, kind="stable")
+        return first_holding(length[order], weights[order], part)
+
+    @cached_property
+    def few_waves(self) -> JointWaves | None:
+        """Waves of a measured table fitted together, where so few may hold it; not of trees."""
+        enc, spread = self.about[0], self.summary.effective_unsmeared
+        may_be_few = not self.on_grid and self.frequencies is None and spread and spread <= SPREAD
+        if not may_be_few or (enc.domain.basis is not None and not enc.domain.irregular):
+            return None
+        return turning_waves(enc) or joint_waves(enc.domain, enc.table())
+
+
+def verdict_by_energy(r: Spectrum) -> str:
+    """Where the energy lies: at zero, evenly, in few waves, in slow ones, in fast ones."""
+    if r.measured.lowest_bin_share >= STILL:
+        return "constant"
+    if r.flatness >= FLAT:
+        return "even"
+    if waves_and_shares(r):
+        return "few waves"
+    fastest = r.measure[0][r.measure[1] > 0].max()
+    if r.measured.cutoff95 <= SLOW and r.measured.cutoff95 < fastest:
+        return "mostly slow"
+    return "mostly fast" if r.fast_percent >= 100 * FAST else "slow and fast"
+
+
+def verdict_by_direction(r: Spectrum) -> str:
+    """Which directions the frequencies have."""
+    a2, a4 = r.isotropy["A2"], r.isotropy["A4"]
+    if np.isnan(a4):
+        return "constant"
+    if axis_parts(r.about[0]) is not None:
+        return "along one axis" if a2 > ONE_SIDED else "along the axes"
+    if a4 >= ONE_SIDED:
+        return "two directions"
+    return "all directions" if max(a2, a4) <= ROUND else "uneven directions"
+
+
+def waves_and_shares(r: Spectrum) -> list[tuple[float, float, float]]:
+    """Frequencies, shares and energies alone of the few waves that hold a measured spectrum.
+
+    None where what is left of the fit could have moved one of them by more than it is told to.
+    """
+    waves = r.few_waves
+    if waves is None:
+        return []
+    strong = (np.cumsum(waves.share >= COMMON) <= NAMED) & (waves.share >= COMMON)
+    if waves.share[strong].sum() < NAMED_SHARE:
+        return []
+    if (waves.error > RESOLVED * waves.omega)[strong].any():
+        return []
+    return [*zip(waves.omega[strong], waves.share[strong], waves.single_share[strong], strict=True)]
+
+
+def is_blurred(r: Spectrum) -> bool:
+    """Whether a smoothed lattice is so short that everything looks flat."""
+    return not r.on_grid and 8 * r.sigma > len(r.omega)
+
+
+def notes_on_spectrum(r: Spectrum) -> Iterator[Finding]:
+    """What smoothing hides, what is the same in all rows, what whole positions alias."""
+    enc, waves = r.about[0], [] if r.on_grid else waves_and_shares(r)
+    if is_blurred(r):
+        yield finding("coarse-lattice", sigma=r.sigma)
+    share = r.summary.mean_share
+    longer_wave = sum(part for _, part, _ in waves) > STILL  # than the table
+    if not r.on_grid and share is not None and share >= COMMON and not longer_wave:
+        yield finding("common-part", percent=100 * share)
+    if r.frequencies is not None and not enc.domain.irregular:
+        fast = np.abs(r.frequencies).reshape(len(r.frequencies), -1).max(axis=1) > pi
+        if fast.any():
+            yield finding("aliased-frequencies", "declared", count=int(fast.sum()), total=len(fast))
+    fastest = 0.0 if enc.domain.irregular else max((omega for omega, *_ in waves), default=0.0)
+    if 2 * pi / LONGEST_ALIASED < fastest < pi * (1 - 1e-9):
+        wave, alias = 2 * pi / fastest, 2 * pi / (2 * pi - fastest)
+        yield finding("aliased-frequencies", "measured", seen=wave, alias=alias)
+    idle = [share for share in r.idle or () if not np.isnan(share)]
+    if r.on_grid and max(idle, default=0.0) >= MOST_WAVES:
+        yield finding("idle-waves", percent=100 * max(idle))
+    if enc.untrained:
+        yield finding("before-training")
+
+
+def turning_waves(enc: Encoding) -> JointWaves | None:
+    """Waves of positions whose sines and cosines stand in columns of their own, read from these.
+
+    Each step turns such a pair by its frequency, so that waves longer than the table show theirs.
+    """
+    from pefourier.diagnosis.frequency_grids import frequency_slack  # of tables alone
+
+    table = np.asarray(enc.table(), dtype=float)
+    pairs = None if enc.domain.basis is not None else fit_sinusoid_pairs(table, enc.eps)
+    if pairs is None:
+        return None
+    shares = len(table) * pairs.amplitude**2 / (table**2).sum()
+    omega, group = np.unique(pairs.omega.round(9), return_inverse=True)
+    share = np.bincount(group, weights=shares)
+    order = np.argsort(-share, kind="stable")
+    error = frequency_slack(omega, enc.eps, len(table))
+    return JointWaves(omega[order], share[order], share[order], error[order])
+
+
+def density(
+    encoding: Encoding | np.ndarray,
+    lattice: int | None = None,
+    sigma: float | None = None,
+    method: str = "auto",
+) -> Spectrum:
+    r"""The kernel-density frequency distribution of Eq. 15.
+
+    .. math:: g_k \propto \sum_j w_j \exp\left(-\frac{(k - N\omega_j/2\pi)^2}{2\sigma^2}\right),
+              \qquad \sum_k g_k = 1.
+
+    Parameters
+    ----------
+    encoding : Encoding or np.ndarray, shape (n, d)
+        An encoding, or a table with one row a position.
+    lattice : int, optional
+        N, by default the dimension d, or the length where a longer one was asked for, or a model's
+        config sets it.
+    sigma : float, optional
+        Bandwidth in lattice steps, default 4; 0 gives each frequency's weight to its nearest
+        lattice point (halves to two equally near). Left out, a declared measure that lies wholly on
+        the lattice is not smoothed: Eq. 22.
+    method : str
+        "declared", "periodogram", or "auto": declared where there is one.
+
+    Returns
+    -------
+    Spectrum
+        Of an encoding with several axes on a lattice of as many: there N defaults to the sides, a
+        given one is that of every axis, sigma defaults to 1, and rows before the lattice are left
+        out. Its density is `torus_density` times the frequencies that each point stands for.
+
+    Notes
+    -----
+    What a kernel holds outside 0 … pi is left out, as in the paper, and the rest is scaled to 1: of
+    a wave near 0 that is half, so that smearing moves the mean up; `before_smearing` has the
+    measure's own numbers. Each wave has one weight: at odd d the sinusoidal encoding's lone last
+    sine has half of a pair's (the paper has even d alone). A table of zeros has no spectrum: its
+    density is NaN. Up to 2^25 frequency-lattice pairs the sum is complete; beyond, terms under
+    1e-22 of a peak's are left out.
+
+    References
+    ----------
+    .. [1] T. Idé, J. Labaien, P.-Y. Chen, "Improving Transformers using Faithful Positional
+       Encoding", arXiv:2405.09061.
+
+    Examples
+    --------
+    >>> from pefourier.encodings import load
+    >>> density(load("dft", d=8)).density
+    array([0.125, 0.25 , 0.25 , 0.25 , 0.125])
+    """
+    enc = without_prefix(as_encoding(encoding))
+    axes = len(enc.domain.sides)
+    sides = lattice_sides(enc, lattice)
+    check_sigma(sigma, round(least_sigma(axes, LEAST_SIGMA), 3))
+    used = choose_method(enc, method)
+    frequencies, weights = frequencies_and_weights(enc, used)
+    inside = visible_frequencies(enc, frequencies) if axes == 1 else alias_on_axes(frequencies)
+    steps = inside * (np.array(sides) / (2 * pi))
+    sigma = usual_sigma(steps, used, axes) if sigma is None else sigma
+    declared = frequencies if used == "declared" else None
+    if axes == 1:
+        result = density_on_line(enc, sides[0], steps, weights, sigma, declared)
+        lattice, points, on_grid = sides[0], len(result[0]), {}
+    else:
+        result = density_on_torus(inside, weights, sides, sigma, declared)
+        lattice, points = sides, prod(sides)
+        on_grid = describe_on_grid(enc, result[1], sides, used, declared)
+    omega, g, plain, summary = result
+    counted = counts(summary, points, inside, weights)
+    share = mean_share(enc, used, frequencies, weights)
+    return Spectrum(
+        lattice=lattice,
+        sigma=sigma,
+        method=used,
+        omega=omega,
+        density=g,
+        frequencies=declared,
+        summary=replace(summary, mean_share=share, **counted),
+        plain=plain,
+        measure=(inside, weights),
+        about=(enc,),
+        **on_grid,
+    )
+
+
+def density_on_line(
+    enc: Encoding,
+    n: int,
+    steps: np.ndarray,
+    weights: np.ndarray,
+    sigma: float,
+    declared: np.ndarray | None,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, DensitySummary]:
+    """Frequencies of a lattice of one axis, the density at each, unsmoothed too, its summary."""
+    points = points_of_line(enc, n, steps, sigma)
+    omega = 2 * pi * np.arange(points) / n
+    plain = at_nearest_points(steps, weights, points)
+    g = smoothed(steps, weights, points, sigma) if sigma else plain
+    return omega, g, plain, summarize_density(enc, omega, g, declared)
+
+
+def density_on_torus(
+    frequencies: np.ndarray,
+    weights: np.ndarray,
+    sides: tuple[int, ...],
+    sigma: float,
+    declared: np.ndarray | None,
+) -> tuple[list[np.ndarray], np.ndarray, np.ndarray, DensitySummary]:
+    """The same of several axes, whose points stand for several frequencies each."""
+    per_point, count = torus_density(frequencies, weights, sides, sigma), multiplicity(sides)
+    g = per_point * count
+    plain = torus_density(frequencies, weights, sides, 0.0) * count if sigma else g
+    return half_plane(sides), g, plain, summarize_torus(per_point, sides, declared)

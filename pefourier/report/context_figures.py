@@ -1,0 +1,126 @@
+"""How is it drawn how far a model's positions reach? Pairs over their wavelength, and readings."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import pi
+
+import numpy as np
+
+from pefourier.encodings.readings import LEVELS
+from pefourier.errors import PefourierError, shorten
+from pefourier.questions.context import Rotation, treatments
+from pefourier.questions.misread import Reading
+from pefourier.report import plot
+from pefourier.report.frame import Answer
+from pefourier.writing.escapes import printable
+
+COLOURS = {"same": "C0", "kept": "C0", "blended": "C5", "stretched": "C1"}
+COLOURS |= {"by frame": "C0", "by row": "C5", "by column": "C1"}
+AXES = {"t": "frame", "y": "row", "x": "column"}
+GREY = "0.6"
+ABOVE = 14  # points from axes to their title, over the names of lengths
+
+
+def wavelengths(answers: Sequence[Answer], look: plot.Look = plot.USUAL) -> plot.Figure:
+    """Each pair at its wavelength, as trained and as scaled; cosines to another reading below."""
+    rows = [(a, rotation) for a in answers for rotation in a.result.rotations if rotation.rotated]
+    readings = [a for a in answers if a.result.against is not None]
+    heights = [0.65 + 0.36 * len(strips(r)) for _, r in rows] + [2.4] * bool(readings)
+    if not rows:
+        names = " and ".join(shorten(printable(a.encoding.spec)) for a in answers)
+        raise PefourierError(f"--plot draws frequencies of rotations; there are none in {names}")
+    figure, panels = plot.make_panels(len(heights), 1, (plot.WIDTH, 0.5 + sum(heights)), look)
+    if len(heights) > 1:
+        panels[0, 0].get_gridspec().set_height_ratios(heights)
+    drawn = panels[: len(rows), 0]
+    for axes, (a, rotation) in zip(drawn, rows, strict=True):
+        if axes is not drawn[0]:
+            axes.sharex(drawn[0])
+        draw_strips(axes, a, rotation, named=not look.title or len(answers) > 1)
+    drawn[-1].set_xlabel("wavelength (positions)")
+    if readings:
+        draw_readings(panels[-1, 0], [(a.encoding.spec, a.result.against) for a in readings])
+    if look.axes is None:
+        plot.add_legend_below(figure, *panels[:, 0])
+    return figure
+
+
+def strips(r: Rotation) -> dict[str, tuple[np.ndarray, dict[str, np.ndarray]]]:
+    """Rows of ticks: frequencies with the pairs of each treatment; scaled ones below trained."""
+    told = treatments(r.frequencies, r.trained_frequencies)
+    if "same" in told:
+        return {"": (r.frequencies, pairs_of_places(r) or told)}
+    plain = {"same": np.ones(len(r.frequencies), dtype=bool)}
+    return {"unscaled": (r.trained_frequencies, plain), r.scaling: (r.frequencies, told)}
+
+
+def pairs_of_places(r: Rotation) -> dict[str, np.ndarray]:
+    """Which of the pairs that turn do so by an image's frame, row or column; none by one place."""
+    axes = r.axes or {}
+    turning = sorted(pair for pairs in axes.values() for pair in pairs)
+    return {f"by {AXES[name]}": np.isin(turning, pairs) for name, pairs in axes.items()}
+
+
+def draw_strips(axes: plot.Axes, answer: Answer, r: Rotation, named: bool) -> None:
+    """A tick for each pair, and the trained and the asked length as lines.
+
+    One encoding below a title of the user's own is not `named` again.
+    """
+    found = answer.result
+    rows = strips(r)
+    for level, (own, members) in enumerate(rows.values()):
+        for treatment, those in members.items():
+            if not those.any():
+                continue
+            waves = 2 * pi / own[those]
+            colour = GREY if level == 0 and len(rows) > 1 else COLOURS[treatment]
+            label = None if treatment == "same" else treatment
+            axes.vlines(waves, -level - 0.4, -level + 0.4, color=colour, label=label, linewidth=1)
+    mark_lengths(axes, found.trained.length or 0, found.length)
+    axes.set(xscale="log", ylim=(-len(rows) + 0.4, 0.6))
+    ticks = {-level: plot.literal(name) for level, name in enumerate(rows) if name}
+    axes.set_yticks(list(ticks), list(ticks.values()))
+    name = plot.caption(answer.encoding, 0.7 * axes.figure.get_figwidth()) if named else ""
+    name = ", ".join(filter(None, (name, plot.literal(r.name))))
+    alike = [
+        f"{those.sum()} {one}" for one, those in members.items() if 0 < those.sum() < r.rotated
+    ]
+    told = f" ({', '.join(alike)})" if alike else ""
+    base = "" if r.base is None else f", base {r.base:.10g}"
+    pairs = ": ".join(filter(None, (name, f"{r.rotated} pairs{told}{base}")))
+    axes.set_title(pairs, loc="left", fontsize=9, pad=ABOVE)
+
+
+def mark_lengths(axes: plot.Axes, trained: int, length: int) -> None:
+    """Lines at the trained length, 0 where unknown, and at the one asked for, named above."""
+    marks = {trained: "trained"} if trained else {}
+    marks |= {length: "asked" if length != trained else "trained, asked"}
+    ink = axes.xaxis.label.get_color()
+    place = {"xycoords": ("data", "axes fraction"), "va": "bottom"}
+    for at, name in marks.items():
+        axes.axvline(at, color=ink, linestyle="-" if name == "asked" else "--", linewidth=0.9)
+        side = "right" if name == "trained" and length > trained else "left"
+        axes.annotate(f" {name} {at} ", (at, 1.0), ha=side, fontsize=7, **place)
+
+
+def draw_readings(axes: plot.Axes, readings: Sequence[tuple[str, Reading]]) -> None:
+    """Cosines to other readings over the position, and where they first fall below each level."""
+    for name, reading in readings:
+        words = (name, reading.rotation, f"read as {reading.other}")
+        room = plot.room_for_names(axes.figure) / plot.LETTER
+        label = plot.brief(", ".join(filter(None, words)), int(room))
+        (line,) = axes.plot(reading.positions, reading.cosines, label=label)
+        for at in reading.below.values():
+            shown = np.flatnonzero(reading.positions == at)
+            if len(shown):
+                spot = (at, reading.cosines[shown[0]])
+                axes.plot(*spot, "o", color=line.get_color(), markersize=4, linestyle="none")
+                if len(readings) == 1:
+                    late = at > reading.positions[-1] ** 0.85  # near the right edge
+                    place = ((-5, -3), "right") if late else ((4, 2), "left")
+                    told = dict(zip(("xytext", "ha"), place, strict=True))
+                    axes.annotate(f"{at}", spot, textcoords="offset points", **told)
+    for level in LEVELS:
+        axes.axhline(level, color=GREY, linewidth=0.6, linestyle=":")
+    axes.set(xscale="log", xlabel="position", ylabel="cosine between the codes", ylim=(None, 1.08))

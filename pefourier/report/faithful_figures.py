@@ -1,0 +1,67 @@
+"""How are singular values and inner products by lag drawn?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+import numpy as np
+
+from pefourier.encodings.encoding import without_prefix
+from pefourier.geometry.singular_values import decompose
+from pefourier.questions.relations import kernel
+from pefourier.report import frame, plot
+from pefourier.report.kernel import draw_kernels
+
+STRETCHES = 500  # of a long curve
+
+
+def envelope(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, ...]:
+    """A curve of few points that looks the same: the least and the largest of each stretch.
+
+    >>> x, y = envelope(np.arange(1e5), np.sin(np.arange(1e5)))
+    >>> len(x) <= 2 * STRETCHES + 2, bool(y.max() > 0.99999)
+    (True, True)
+    """
+    if len(x) <= 2 * STRETCHES:
+        return x, y
+    edges = np.linspace(0, len(x), STRETCHES + 1).astype(int)
+    kept = [
+        start + np.unique([np.argmin(part), np.argmax(part)])
+        for start, part in ((a, y[a:b]) for a, b in pairwise(edges))
+    ]
+    chosen = np.unique(np.concatenate([*kept, [0, len(x) - 1]]))
+    return x[chosen], y[chosen]
+
+
+def faithful(answers: Sequence[frame.Answer], look: plot.Look = plot.USUAL) -> plot.Figure:
+    """Singular values, for rank and conditioning, and inner products by lag."""
+    figure, ((left, right),) = plot.make_panels(1, 2, (plot.WIDTH, 3.0), look)
+    draw_singular_values(left, answers, plot.room_for_names(figure))
+    kernels = [kernel(without_prefix(a.encoding)) for a in answers]
+    draw_kernels(right, answers, kernels, plot.room_for_names(figure))
+    grids = any(found is not None and found.ndim > 1 for found in kernels)
+    plot.name_coinciding(right)
+    plot.add_legend_below(figure, left, *([right] if grids else []))
+    return figure
+
+
+def draw_singular_values(axes: plot.Axes, answers: Sequence[frame.Answer], room: float) -> None:
+    """Singular values over the largest; those at or below its dotted line count as zero."""
+    lowest = 1.0
+    for a in answers:
+        sigma = decompose(without_prefix(a.encoding)).sigma
+        rank = f" (rank {a.result.rank})"
+        label = plot.caption(a.encoding, room - plot.LETTER * len(rank)) + rank
+        shown = [], []  # of codes that are all 0
+        if sigma[0] > 0:
+            shares = np.maximum(sigma / sigma[0], np.finfo(float).tiny)
+            shown = envelope(np.arange(1, len(sigma) + 1), shares)
+        (line,) = axes.plot(*shown, label=label)
+        if sigma[0] > 0:
+            zero = a.result.rank_tolerance / sigma[0]
+            axes.axhline(zero, color=line.get_color(), linewidth=0.8, linestyle=":")
+            lowest = min(lowest, zero)
+    axes.plot([], [], color=axes.xaxis.label.get_color(), linestyle=":", label="taken as zero")
+    axes.set(xlabel="index", ylabel="singular value / largest", yscale="log")
+    axes.set_ylim(lowest / 1e3, 3)

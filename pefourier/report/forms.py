@@ -1,0 +1,280 @@
+"""The forms of an answer: words, data, documents, and what other programs show of it.
+
+A new form is a function of a page, entered in `FORMS`.
+"""
+
+import os
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pefourier.version import __version__
+from pefourier.writing.escapes import (
+    in_csv,
+    in_latex,
+    in_markdown,
+    in_workflow_command,
+    in_workflow_property,
+    printable,
+)
+from pefourier.writing.page import SCHEMA, Page, beginning, plain
+from pefourier.writing.text import markdown_table, parts_of_words
+
+PAPER = "https://arxiv.org/abs/2405.09061"
+SARIF = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
+NUMBER = re.compile(r"[-−+]?[0-9.]")  # what a cell of numbers begins with
+
+
+def as_words(page: Page) -> str:
+    """The answer in words: the conclusion, then the numbers."""
+    return beginning(page) + page.words()
+
+
+def as_json(page: Page) -> str:
+    """The answer as one JSON object: the command, the version, the schema, the list of results."""
+    records = list(page.records())
+    refusals = [
+        {"spec": record["spec"], "kind": "refused", "message": record["error"]}
+        for record in records
+        if isinstance(record, Mapping) and {"spec", "error"} <= record.keys()
+    ]
+    answer = {
+        "command": page.command,
+        "version": __version__,
+        "schema": SCHEMA,
+        "results": records,
+    }
+    optional = {
+        "reasons": [*refusals, *(reason.record() for reason in page.reasons)],
+        "remarks": [remark.record() for remark in page.remarks],
+        "together": page.together(),
+    }
+    answer |= {key: value for key, value in optional.items() if value}
+    import json
+
+    return json.dumps(plain(answer), allow_nan=False) + "\n"
+
+
+def as_csv(page: Page) -> str:
+    r"""The answer as comma-separated text with full precision; nothing for what has no value.
+
+    >>> as_csv(Page("list", str, list, lambda: [["n", "share"], [3, 0.1], [4, None]]))
+    'n,share\n3,0.1\n4,\n'
+    """
+    import csv
+    import io
+
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(
+        map(csv_cell, plain(list(row))) for row in page.rows()
+    )
+    return text.getvalue()
+
+
+def csv_cell(value: Any) -> Any:
+    """A value as it stands in CSV: numbers in full, text that nothing computes."""
+    if isinstance(value, str):
+        return in_csv(value)
+    return "" if value is None else value
+
+
+def markdown_of(page: Page) -> str:
+    """The conclusion, tables and findings in Markdown, as pull requests and notebooks show it."""
+    parts = [*parts_of_words(page.conclusion), *parts_of_words(page.words)]
+    shown = (in_markdown(p) if isinstance(p, str) else markdown_table(p) for p in parts)
+    return "\n\n".join(shown) + "\n"
+
+
+def as_latex(page: Page) -> str:
+    """The tables for a paper, set with booktabs; what is said about them as comments."""
+    parts = [*parts_of_words(page.conclusion), *parts_of_words(page.words)]
+    return "".join(
+        f"% {printable(p)}\n" if isinstance(p, str) else f"{latex_table(p)}\n\n" for p in parts
+    )
+
+
+def latex_table(rows: Sequence[Sequence[str]]) -> str:
+    r"""A table of LaTeX; its first row is the header.
+
+    >>> print(latex_table([["", "dft"], ["rank_tolerance", "5 %"]]))
+    \begin{tabular}{lr}
+    \toprule
+     & dft \\
+    \midrule
+    rank\_tolerance & 5 \% \\
+    \bottomrule
+    \end{tabular}
+    """
+    head, *body = (
+        " & ".join(r"\quad " * cell.startswith(" ") + in_latex(cell.strip()) for cell in row)
+        + r" \\"
+        for row in rows
+    )
+    numbers = ([NUMBER.match(row[k].strip()) for row in rows[1:]] for k in range(1, len(rows[0])))
+    columns = "l" + "".join("r" if 2 * len([*filter(None, n)]) > len(n) else "l" for n in numbers)
+    lines = [rf"\begin{{tabular}}{{{columns}}}", r"\toprule", head, r"\midrule", *body]
+    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}"])
+
+
+@dataclass(frozen=True)
+class Annotation:
+    """What a program shows beside a file: a finding, a refusal, or a reason to fail."""
+
+    spec: str
+    code: str  # of the finding, or the kind of reason
+    severity: str  # error, warning or note
+    message: str
+
+
+def annotations_of(page: Page) -> list[Annotation]:
+    """Findings and refusals of all SPECs, remarks, and the reasons that are no finding's."""
+    listed = []
+    for record in plain(list(page.records())):
+        spec = str(record.get("spec") or "")
+        for finding in findings_of(record):
+            facts = finding["code"], finding["severity"], finding["message"]
+            listed.append(Annotation(spec, *facts))
+        if "error" in record:
+            listed.append(Annotation(spec, "refused", "error", record["error"]))
+    listed += [Annotation(r.spec, r.kind, "warning", r.text) for r in page.remarks]
+    by_findings = {f"has {annotation.code}" for annotation in listed}
+    reasons = [reason for reason in page.reasons if reason.words not in by_findings]
+    return listed + [Annotation(r.spec, r.kind, "error", r.text) for r in reasons]
+
+
+def findings_of(record: Mapping[str, Any]) -> list[dict[str, str]]:
+    """The findings of a JSON object; of two encodings those of both.
+
+    >>> findings_of({"findings": {"a": [], "b": [{"code": "dead-pairs"}]}})
+    [{'code': 'dead-pairs'}]
+    """
+    findings = record.get("findings", ())
+    if isinstance(findings, Mapping):
+        return [finding for part in findings.values() for finding in part]
+    return list(findings)
+
+
+def as_github(page: Page) -> str:
+    r"""Annotations as GitHub Actions shows them beside a change: conclusions, findings, reasons.
+
+    >>> record = {"spec": "dft", "conclusion": "All differ: 100 %.", "findings": []}
+    >>> print(as_github(Page("check-faithful", str, lambda: [record])), end="")
+    ::notice title=pefourier check-faithful dft::All differ: 100 %25.
+    """
+    records = plain(list(page.records()))
+    lines = []
+    if len(records) > 1:  # GitHub shows ten of a kind: what sums up comes first
+        lines.append(workflow_command("notice", page.command, "", count_answers(page, records)))
+    for record in records:
+        if record.get("conclusion"):
+            spec = str(record.get("spec") or "")
+            lines.append(workflow_command("notice", page.command, spec, record["conclusion"]))
+    for annotation in annotations_of(page):
+        level = annotation.severity.replace("note", "notice")
+        text = f"{annotation.message} [{annotation.code}]"
+        lines.append(workflow_command(level, page.command, annotation.spec, text))
+    return "".join(lines)
+
+
+def count_answers(page: Page, records: Sequence[Mapping[str, Any]]) -> str:
+    """How many were answered, and how many reasons there are to fail.
+
+    >>> records = [{"spec": "dft"}, {"spec": "a.npy", "error": "no such file"}]
+    >>> count_answers(Page("check-faithful", str, list), records)
+    '1 of 2 answered, 1 refused; reasons to fail: 0'
+    """
+    refused = sum("error" in record for record in records)
+    counts = f"{len(records) - refused} of {len(records)} answered"
+    return f"{counts}, {refused} refused; reasons to fail: {len(page.reasons)}"
+
+
+def workflow_command(level: str, command: str, spec: str, text: str) -> str:
+    """A workflow command of GitHub Actions; a SPEC that is a file names it."""
+    path = spec.partition("#")[0]
+    properties = {"file": os.path.normpath(path)} if os.path.isfile(path) else {}
+    properties["title"] = f"pefourier {command} {spec}".rstrip()
+    listed = ",".join(f"{key}={in_workflow_property(text)}" for key, text in properties.items())
+    return f"::{level} {listed}::{in_workflow_command(text)}\n"
+
+
+def as_lint(page: Page) -> str:
+    """Errors, warnings and reasons to fail, a line each as linters print them; else nothing."""
+    silent = {remark.text for remark in page.remarks}
+    lines = [
+        f"{a.spec or page.command}: {a.severity}: {a.message.removeprefix(f'{a.spec} ')} [{a.code}]"
+        for a in annotations_of(page)
+        if a.code != "refused" and a.severity != "note" and a.message not in silent
+    ]
+    return "".join(f"{printable(line)}\n" for line in lines)
+
+
+def as_sarif(page: Page) -> str:
+    """Findings, refusals and reasons to fail as SARIF 2.1.0, which code scanning reads.
+
+    A rule is a finding's code with its meaning and way out, which stand in the file itself; its
+    address is that of a public case of the finding, or else of the paper.
+    """
+    import json
+
+    from pefourier.report.terms import read_terms
+
+    annotations = annotations_of(page)
+    codes = {annotation.code for annotation in annotations}
+    rules = [rule_of(t) for t in read_terms() if t.term in codes and t.group == "findings"]
+    driver = {"name": "pefourier", "version": __version__, "rules": rules}
+    run = {"tool": {"driver": driver}, "results": list(map(sarif_result, annotations))}
+    return json.dumps({"$schema": SARIF, "version": "2.1.0", "runs": [run]}, indent=1) + "\n"
+
+
+def rule_of(term: Any) -> dict[str, Any]:
+    """A rule of SARIF, with what code scanning shows beside a finding."""
+    text = " ".join(filter(None, [term.meaning, term.good, term.source]))
+    return {
+        "id": term.term,
+        "shortDescription": {"text": term.meaning},
+        "help": {"text": text, "markdown": f"{text}\n\n`pefourier explain {term.term}`"},
+        "helpUri": address(term.source),
+    }
+
+
+def address(source: str) -> str:
+    """Where the thread of a source is read, or the paper.
+
+    >>> address("RT-DETR, huggingface/transformers#41380"), address("")
+    ('https://github.com/huggingface/transformers/issues/41380', 'https://arxiv.org/abs/2405.09061')
+    """
+    thread = re.search(r"([\w.-]+/[\w.-]+)#(\d+)", source)
+    return "https://github.com/{}/issues/{}".format(*thread.groups()) if thread else PAPER
+
+
+def sarif_result(annotation: Annotation) -> dict[str, Any]:
+    """One result of SARIF; a SPEC that is a file is its place.
+
+    >>> sarif_result(Annotation("dft", "none", "note", "All is well."))
+    {'ruleId': 'none', 'level': 'note', 'message': {'text': 'dft: All is well.'}}
+    """
+    spec, message = annotation.spec, annotation.message
+    text = f"{spec}: {message}" if spec and spec not in message else message
+    result: dict[str, Any] = {"ruleId": annotation.code, "level": annotation.severity}
+    result["message"] = {"text": printable(text)}
+    path = spec.partition("#")[0]
+    if os.path.isfile(path):
+        from urllib.parse import quote
+
+        uri = {"uri": quote(os.path.normpath(path))}
+        place = {"artifactLocation": uri, "region": {"startLine": 1}}
+        result["locations"] = [{"physicalLocation": place}]
+    return result
+
+
+FORMS: dict[str, Callable[[Page], str]] = {
+    "text": as_words,
+    "json": as_json,
+    "csv": as_csv,
+    "github": as_github,
+    "sarif": as_sarif,
+    "lint": as_lint,
+    "md": markdown_of,
+    "latex": as_latex,
+}

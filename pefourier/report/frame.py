@@ -1,0 +1,360 @@
+"""How is any result told? From its dataclass and words.toml alone: one frame for all questions.
+
+An `Answer` is an encoding with a result, and a `Refusal` a SPEC that could not be answered among
+others that could. A result has a `verdict`, one of those of its question in words.toml, where its
+meaning and action stand. Its class lists what is `shown` (labels of rows and the fields in them)
+and what is `listed` (tables: a field that holds several dataclasses, and the labels of its
+columns). A `series()` is its CSV; without one that is a row of single values. Pictures stand in the
+file of `report` that has the question's name, which is opened when they are asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache, partial
+from importlib import import_module
+from operator import attrgetter
+from pathlib import Path
+from string import Formatter
+from typing import TYPE_CHECKING, Any
+
+from pefourier.encodings.encoding import Encoding
+from pefourier.encodings.grids import size_of
+from pefourier.encodings.places import by_axis, by_name
+from pefourier.errors import PefourierError, shorten
+from pefourier.writing.escapes import in_html, printable
+from pefourier.writing.page import Page, fields_of, flattened
+from pefourier.writing.text import agreeing, aligned, capital, number, paragraph
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from pefourier.report.plot import Look
+    from pefourier.result import Result
+
+WORDS = Path(__file__).parents[1] / "words.toml"
+WORDED = ("meaning", "action")
+URGENT = ("error", "warning")  # severities of findings that a conclusion ends with, worst first
+MOST_URGENT = 2
+SENTENCE = 180  # characters of a conclusion that a line shows
+COLUMNS_ACROSS = 4  # encodings side by side in a text table
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a command found for one SPEC; of a result about none the encoding is None."""
+
+    encoding: Encoding
+    result: Any
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """A SPEC that could not be answered, among others that could."""
+
+    spec: str
+    error: str
+
+
+@dataclass(frozen=True)
+class Said:
+    """A conclusion: the verdict, what it means, what to do, and what else is worth a sentence.
+
+    >>> Said("SHARP", "A position comes back.", "", ("Row 9 has no code.",)).text
+    'SHARP. A position comes back. Row 9 has no code.'
+    """
+
+    verdict: str  # one to four words in capitals, of those in words.toml
+    meaning: str
+    action: str = ""
+    more: tuple[str, ...] = ()  # messages of the worst findings
+
+    @property
+    def text(self) -> str:
+        """All of it in one paragraph."""
+        return " ".join(filter(None, (f"{self.verdict}.", self.meaning, self.action, *self.more)))
+
+
+class Template(Formatter):
+    """Words with numbers in few digits, {x:3}, and words that agree with them, {n:is|are}.
+
+    >>> Template().format("{n} {n:wave|waves} of {x:2}", n=1, x=6.2832)
+    '1 wave of 6.3'
+    """
+
+    def format_field(self, value: Any, spec: str) -> str:
+        """One that is filled in."""
+        if "|" in spec:
+            return agreeing(value, *spec.split("|"))
+        return number(value, int(spec)) if spec.isdigit() else super().format_field(value, spec)
+
+
+@cache  # words.toml is of the package, and parsed in parts: a command reads those of its question
+def verdicts_of(command: str) -> dict[str, dict[str, str]]:
+    """The verdicts of a question, with their meaning and action.
+
+    >>> list(verdicts_of("encode"))
+    ['written']
+    """
+    import tomllib
+
+    tables = WORDS.read_text(encoding="utf-8").split("\n[")
+    text = "\n[".join(t for t in tables if t.startswith(f"{command}."))
+    verdicts: dict[str, dict[str, str]] = tomllib.loads(f"[{text}")[command]
+    return verdicts
+
+
+def conclude_by_words(enc: Encoding | None, result: Any, command: str = "") -> Said:
+    """The verdict, its meaning and action with numbers filled in, and the worst findings."""
+    words = verdicts_of(command)[result.verdict]
+    meaning, action = (Template().format(words.get(key, ""), r=result) for key in WORDED)
+    urgent = [f.message for severity in URGENT for f in result.findings if f.severity == severity]
+    sentences = tuple(f"{capital(message)}." for message in urgent[:MOST_URGENT])
+    return Said(result.verdict.upper(), meaning, action, sentences)
+
+
+def cell_of(value: Any) -> Any:
+    """A field as a cell shows it: sides, shares by axis or by name, numbers as they are.
+
+    >>> cell_of((14, 14)), cell_of({"A2": 0.5}), cell_of([0.25, None])
+    ('14x14', 'A2 0.5', 'y 0.25, x –')
+    """
+    if isinstance(value, Mapping):
+        return by_name(list(value), list(value.values()))
+    if isinstance(value, tuple):
+        return size_of(value)
+    return by_axis(value) if isinstance(value, list) else value
+
+
+def text_of(answers: Sequence[Answer]) -> str:
+    """Rows of what is shown, an encoding a column; then what is listed; then the findings."""
+    rows = shown_rows(answers)
+    parts = []
+    for start in range(0, len(answers) if rows else 0, COLUMNS_ACROSS):
+        columns = slice(start, start + COLUMNS_ACROSS)
+        head = ["", *(a.encoding.label for a in answers[columns])]
+        body = ([label, *map(number, values[columns])] for label, values in rows.items())
+        parts.append(aligned([head, *body]))
+    parts += filter(None, map(partial(listed_table, answers), listed_tables(answers)))
+    return "\n".join(parts) + "".join(map(findings_text, answers))
+
+
+def shown_rows(answers: Sequence[Answer]) -> dict[str, list[Any]]:
+    """The values of each row that some answer has."""
+    labels = dict.fromkeys(label for a in answers for label in a.result.shown)
+    rows = {label: [shown_value(label, a.result) for a in answers] for label in labels}
+    return {label: values for label, values in rows.items() if any(v is not None for v in values)}
+
+
+def shown_value(label: str, result: Any) -> Any:
+    """What a row shows of a result; None where it has no such row."""
+    value = result
+    for name in result.shown.get(label, "").split("."):
+        value = value.get(name) if isinstance(value, Mapping) else getattr(value, name, None)
+    return cell_of(value)
+
+
+def listed_tables(answers: Sequence[Answer]) -> list[tuple[str, tuple[str, ...]]]:
+    """Fields that are listed, with the labels of their columns, those of each kind of result."""
+    return list(
+        dict.fromkeys((f, tuple(cols)) for a in answers for f, cols in a.result.listed.items())
+    )
+
+
+def listed_table(answers: Sequence[Answer], table: tuple[str, tuple[str, ...]]) -> str:
+    """A table of what fields hold several of, of all encodings that have the same columns."""
+    field, labels = table
+    rows = []
+    for a in answers:
+        columns = a.result.listed.get(field, {})
+        if tuple(columns) == labels:
+            for item in getattr(a.result, field):
+                cells = (cell_of(attrgetter(path)(item)) for path in columns.values())
+                rows.append([a.encoding.label, *map(number, cells)])
+    return aligned([["encoding", *labels], *rows], keys=2) if rows else ""
+
+
+def findings_text(answer: Answer) -> str:
+    """Each finding with its severity and code, on lines of its own."""
+    label = answer.encoding.label
+    lines = (f"{f.severity}: {label}: {f.message} [{f.code}]" for f in answer.result.findings)
+    return "".join("\n" + paragraph(line, "  ") for line in lines)
+
+
+def series_rows(answers: Sequence[Answer]) -> Iterable[Sequence[Any]]:
+    """The series of each encoding in one table of CSV, columns by name; else single values."""
+    if not hasattr(answers[0].result, "series"):
+        yield from flattened(
+            {
+                **identity_of(a.encoding),
+                **fields_of(a.result),
+                "findings": " ".join(finding.code for finding in a.result.findings),
+            }
+            for a in answers
+        )
+        return
+    series = [(a.encoding, *a.result.series()) for a in answers]
+    names = list(dict.fromkeys(name for _, head, _ in series for name in head))
+    yield ["encoding", "spec", *names]
+    for enc, head, rows in series:
+        places = [head.index(name) if name in head else None for name in names]
+        for row in rows:
+            yield [enc.name, enc.spec, *(None if i is None else row[i] for i in places)]
+
+
+def record_of_fields(answer: Answer, about: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """One SPEC's JSON object: what was analysed, the conclusion, the fields of the result.
+
+    The verdict is that of the result, or else that of the conclusion, in lower case.
+    """
+    return (
+        {**(about or identity_of(answer.encoding))}
+        | record_of_conclusion(answer)
+        | fields_of(answer.result)
+    )
+
+
+def record_of_conclusion(answer: Answer) -> dict[str, Any]:
+    """What every JSON object has after what was analysed."""
+    conclusion = telling_of(answer.result).conclude(answer.encoding, answer.result)
+    return {
+        "verdict": conclusion.verdict.lower(),
+        "meaning": conclusion.meaning,
+        "action": conclusion.action,
+        "findings": list(getattr(answer.result, "findings", ())),
+        "conclusion": conclusion.text,
+    }
+
+
+def identity_of(enc: Encoding) -> dict[str, Any]:
+    """What was analysed: name, SPEC as typed, all parameters used."""
+    return {"encoding": enc.name, "spec": enc.spec, "params": enc.params}
+
+
+def label_of(answer: Answer) -> str:
+    """What the conclusion about one encoding begins with."""
+    return f"{answer.encoding.label}: "
+
+
+@dataclass(frozen=True)
+class Telling:
+    """How the answers to one question are told, in each way by a function of them."""
+
+    command: str
+    conclude: Callable[[Encoding, Any], Said]
+    words: Callable[[Sequence[Answer]], str] = text_of
+    rows: Callable[[Sequence[Answer]], Iterable[Sequence[Any]]] = series_rows
+    figure: Callable[[Sequence[Answer], Look], Figure] | None = None
+    record: Callable[[Answer], dict[str, Any]] = record_of_fields
+    chart: Callable[[Sequence[Answer], bool], str] | None = None
+    lead: Callable[[Answer], str] | None = label_of  # before a conclusion; None: nothing
+
+    def conclusion(self, answer: Answer) -> str:
+        """The paragraph about one answer."""
+        text = self.conclude(answer.encoding, answer.result).text
+        return paragraph(self.lead(answer) + text, "  ") if self.lead else paragraph(text)
+
+    def records(self, answers: Iterable[Answer | Refusal]) -> Iterable[dict[str, Any]]:
+        """The objects of JSON."""
+        return (self.record(a) if isinstance(a, Answer) else fields_of(a) for a in answers)
+
+    def page(self, outcomes: Sequence[Answer | Refusal], **changes: Any) -> Page:
+        """A page about some SPECs; one that was refused is a record of JSON and nothing else."""
+        telling = replace(self, **changes)
+        answers = [answer for answer in outcomes if isinstance(answer, Answer)]
+        return Page(
+            telling.command,
+            words=partial(telling.words, answers),
+            records=partial(telling.records, outcomes),
+            rows=partial(telling.rows, answers),
+            chart=telling.chart and partial(telling.chart, answers),
+            conclusion=lambda: "".join(map(telling.conclusion, answers)),
+        )
+
+
+def framed(command: str, **pictures: Any) -> Telling:
+    """The telling of a question whose words, tables and rows are made by the frame."""
+    return Telling(command, partial(conclude_by_words, command=command), **pictures)
+
+
+def telling_of(result: Any) -> Telling:
+    """How a result is told: as the room of answers says that has the name of the result's own."""
+    room = type(result).__module__.rpartition(".")[2]
+    telling: Telling = import_module(f"pefourier.report.{room}").TOLD
+    return telling
+
+
+def answer_of(result: Any) -> Answer:
+    """A result with the encoding it is about: rows of a table may turn out to be a grid's."""
+    return Answer(result.about[0] if result.about else None, result)
+
+
+def conclude(enc: Encoding, result: Any) -> str:
+    """The conclusion of a result.
+
+    >>> from pefourier.encodings import load
+    >>> from pefourier.questions.faithful import assess
+    >>> dft = load("dft", length=8, d=4)
+    >>> print(conclude(dft, assess(dft)))
+    COLLIDES. Only 4 of 8 positions have different codes: 0 and 4 share one. Take fewer positions,
+    or mend what the findings name.
+    """
+    return telling_of(result).conclude(enc, result).text
+
+
+def any_grid(answers: Sequence[Answer]) -> bool:
+    """Whether some answer is about several axes."""
+    return any(a.result.on_grid for a in answers)
+
+
+def record_of_result(result: Result) -> dict[str, Any]:
+    """The JSON object of a result."""
+    if not result.about:
+        raise PefourierError(
+            f"this {type(result).__name__} was put together by hand: it is about no encoding; "
+            "give about=(encoding,)"
+        )
+    return telling_of(result).record(answer_of(result))
+
+
+def figure_of(
+    result: Result, width: float | None, title: str, dark: bool, ax: Axes | None
+) -> Figure:
+    """The figure of a result, in the style of the command's, or that of the axes it is drawn in."""
+    if ax is not None and (width is not None or dark):
+        raise PefourierError("width and dark are of a figure of its own; leave them out beside ax")
+    from pefourier.report.plot import DARK, USUAL, figure_style, fit_words
+
+    look = replace(DARK if dark else USUAL, width=width, title=title, axes=ax)
+    with figure_style(look):
+        figure = telling_of(result).figure([answer_of(result)], look)
+        if ax is None:
+            fit_words(figure)
+    return figure if ax is None else ax.get_figure()
+
+
+def in_a_line(result: Result) -> str:
+    """The kind of result, its SPECs, the verdict and what it means.
+
+    >>> import pefourier
+    >>> pefourier.check("dft", length=4, d=4)
+    <Faithfulness of dft: ISOMETRIC. All 4 positions have different codes; a linear map \
+recovers each without amplifying noise.>
+    """
+    name = type(result).__name__
+    if not result.about:
+        return f"<{name} about no encoding>"
+    of = " and ".join(shorten(printable(enc.label), SENTENCE // 2) for enc in result.about)
+    sentence = ". ".join(result.conclusion.split(". ")[:2]).removesuffix(".") + "."
+    return f"<{name}{f' of {of}' if of else ''}: {shorten(sentence, SENTENCE)}>"
+
+
+def as_html(result: Result) -> str:
+    """What the command prints, as notebooks show it."""
+    if not result.about:
+        return f"<pre>{in_html(in_a_line(result))}</pre>"
+    telling, answer = telling_of(result), answer_of(result)
+    words = f"{telling.conclusion(answer)}\n{telling.words([answer])}"
+    return "<pre>{}</pre>".format("\n".join(map(in_html, words.split("\n"))))

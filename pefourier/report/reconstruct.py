@@ -1,0 +1,111 @@
+"""How is what is left of a position drawn? The pictures of `pefourier reconstruct`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from pefourier.encodings.encoding import Encoding
+from pefourier.encodings.places import point_of
+from pefourier.report import frame, plot
+from pefourier.report.frame import framed
+from pefourier.writing.terminal_chart import chart, limits_of, shades
+
+if TYPE_CHECKING:
+    from pefourier.questions.reconstruct import Reconstructions
+
+TITLE = {"fontsize": 8, "loc": "left"}
+
+
+def reconstruct_chart(answers: Sequence[frame.Answer], colour: bool) -> str:
+    """The curves of Fig. 2, one chart per encoding, all with one vertical axis."""
+    flat = [r.values for a in answers for r in a.result.reconstructions if r.values.ndim == 1]
+    limits = limits_of(np.concatenate([*flat, [0.0]]))
+    parts = []
+    for a in answers:
+        if a.result.on_grid:
+            parts += map(partial(picture_of, a.encoding), a.result.reconstructions)
+            continue
+        curves = [
+            (f"{a.encoding.label}, s = {r.position}", np.arange(a.result.lattice), r.values)
+            for r in a.result.reconstructions
+        ]
+        label = f"position function rebuilt from {a.encoding.label}"
+        drawn = chart(curves, around(a.result), label, height=8, colour=colour, ylimits=limits)
+        parts.append(drawn + "\n")
+    return "".join(parts)
+
+
+def around(r: Reconstructions) -> str:
+    """The name of an axis of positions: what leaves it at one end comes back at the other."""
+    return f"position (a circle: {r.lattice} is 0 again)"
+
+
+def picture_of(enc: Encoding, r: Any) -> str:
+    """A rebuilt point as a picture; of several frames the one that it lies in."""
+    values = r.values[r.position[:-2]]
+    label = f"{enc.label}: {point_of(r.position)} rebuilt, rows down, columns across"
+    return shades(values, label) + "\n"
+
+
+def reconstruct(answers: Sequence[frame.Answer], look: plot.Look = plot.USUAL) -> plot.Figure:
+    """Rebuilt position functions, one panel per encoding, as Fig. 2 of the paper."""
+    if frame.any_grid(answers):
+        most = max(len(a.result.reconstructions) for a in answers)
+        across, down = (len(answers), 1) if most == 1 else (most, len(answers))
+        wide = look.width or max(3.0, 2.1 * across)
+        figure = plot.make_figure((wide, (wide / across + 0.85) * down), look)
+        room = wide / across - 0.1
+        points_on_grids(figure, answers, [plot.caption(a.encoding, room) for a in answers])
+        return figure
+    size = (plot.WIDTH, 1.0 + 1.6 * len(answers))
+    same = len({a.result.lattice for a in answers}) == 1
+    figure, panels = plot.make_panels(len(answers), 1, size, look, sharex=same, sharey=True)
+    for axes, a in zip(panels[:, 0], answers, strict=True):
+        for r in a.result.reconstructions:
+            axes.plot(r.values, label=f"s = {r.position}", linewidth=1.2)
+        axes.set_title(
+            plot.caption(a.encoding, plot.room_for_names(figure)), loc="left", fontsize=9
+        )
+        axes.set_ylabel("rebuilt value")
+        axes.set_xlabel(around(a.result) if axes is panels[-1, 0] or not same else "")
+    plot.add_legend(figure, panels[0, 0], look)
+    return figure
+
+
+def points_on_grids(
+    figure: plot.Figure, answers: Sequence[frame.Answer], titles: Sequence[str]
+) -> None:
+    """A row for each encoding: its rebuilt points as pictures, of several frames the peak's.
+
+    Where each has one point they stand side by side.
+    """
+    most = max(len(a.result.reconstructions) for a in answers)
+    if most == 1:
+        rows = figure.subplots(1, len(answers), squeeze=False).T
+    else:
+        rows = figure.subplots(len(answers), most, squeeze=False)
+    for panels, a, title in zip(rows, answers, titles, strict=True):
+        for axes in panels[len(a.result.reconstructions) :]:
+            axes.set_axis_off()
+        for axes, r in zip(panels, a.result.reconstructions, strict=False):
+            if r.values.ndim == 1:
+                axes.plot(r.values)
+                axes.set(xlabel="position", ylabel="rebuilt value")
+                axes.set_title(title, **TITLE)
+                continue
+            values = r.values[r.position[:-2]]
+            image = axes.imshow(values, cmap="cividis", interpolation="nearest")
+            axes.set(xlabel="column", ylabel="row" if axes is panels[0] else "")
+            axes.locator_params(nbins=5, integer=True)
+            axes.set_title(f"{title}\n{point_of(r.position)}, peak {r.peak:.3f}", **TITLE)
+            bar = figure.colorbar(image, ax=axes, location="bottom", shrink=0.9, aspect=12)
+            ends = np.array([values.min(), values.max()])
+            told = (ends[1] or 1) * np.round(ends / (ends[1] or 1), 3) + 0.0  # .00004 of .27 is 0
+            bar.set_ticks(ends, labels=[f"{end:.2g}" for end in told])
+
+
+TOLD = framed("reconstruct", chart=reconstruct_chart, figure=reconstruct)

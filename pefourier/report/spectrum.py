@@ -1,0 +1,267 @@
+"""How are frequencies drawn? The pictures and charts of `pefourier spectrum`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from pefourier.encodings.places import unit_of_waves
+from pefourier.errors import PefourierError
+from pefourier.geometry.torus import multiplicity
+from pefourier.questions.bands import density_by_decade, is_slow, single_waves
+from pefourier.report import plot
+from pefourier.report.frame import Answer, any_grid, framed
+from pefourier.writing.terminal_chart import chart, shades
+
+LITTLE = 0.0005  # of the energy
+SPARSE = 0.5  # of a lattice: where fewer points have energy they are single lines
+ACROSS = 4  # panels in a row
+SINGULAR = {"positions": "position", "steps": "step", "units": "unit"}
+TICKS = ([-np.pi, 0, np.pi], ["−π", "0", "π"])
+
+
+def by_decade(answers: Sequence[Answer], axis: str = "auto") -> bool:
+    """Whether spectra are to be drawn over the logarithm of frequency; on grids they are not."""
+    if axis == "auto":
+        return not any_grid(answers) and all(is_slow(a.encoding, a.result.method) for a in answers)
+    for a in answers if axis == "log" else ():
+        if a.result.on_grid:
+            raise PefourierError(
+                f"--axis log draws frequencies of one axis; {a.encoding.label} has several, leave "
+                "it out or the option"
+            )
+    return axis == "log"
+
+
+def spectrum_chart(answers: Sequence[Answer], colour: bool, axis: str = "linear") -> str:
+    """The curves of Fig. 1, or those by decade, and a picture of each density on a grid."""
+    flat = [a for a in answers if not a.result.on_grid]
+    text = lines_chart(flat, colour, axis) + "\n" if flat else ""
+    for a in answers:
+        if a.result.on_grid:
+            density = a.result.density.sum(axis=tuple(range(a.result.density.ndim - 2)))
+            shifted = np.fft.fftshift(density, axes=0)
+            label = f"{a.encoding.label}: share of energy; ω_y from -π at the top, ω_x from 0"
+            text += shades(shifted, label) + "\n"
+    return text
+
+
+def lines_chart(answers: Sequence[Answer], colour: bool, axis: str) -> str:
+    """Densities by decade, or over the lattice; over its logarithm where one lies at its start."""
+    decades = by_decade(answers, axis)
+    some_slow = axis == "auto" and any(is_slow(a.encoding, a.result.method) for a in answers)
+    curves, first = [], int(some_slow and not decades)  # frequency 0 has no logarithm
+    for a in answers:
+        one = density_by_decade(a.encoding, a.result.method) if decades else a.result
+        zero = share_at_zero(one.at_zero if decades else one.density[0] * first)
+        curves.append((f"{a.encoding.label}{zero}", per_unit(a, one)[first:], one.density[first:]))
+    slow = decades or some_slow
+    xlabel = f"ω, radians per {units(answers, one=True)}{' (log)' if slow else ''}"
+    each = "per factor ten of frequency" if decades else "at each lattice frequency"
+    return chart(curves, xlabel, f"share of energy {each}", colour=colour, logarithmic=slow)
+
+
+def per_unit(answer: Answer, found: Any) -> np.ndarray:
+    """The frequencies of a density: radians per position, or unit of irregular times."""
+    return found.omega / unit_of_waves(answer.encoding)[0]
+
+
+def units(answers: Sequence[Answer], one: bool = False) -> str:
+    """What waves are told in, or one of it."""
+    timed = [a.encoding for a in answers if a.encoding.domain.kind == "time"]
+    names = [] if len(timed) == len(answers) else ["positions"]
+    names = dict.fromkeys([*names, *(unit_of_waves(enc)[1] for enc in timed)])
+    told = " or ".join(names)
+    return " ".join(SINGULAR.get(word, word) for word in told.split()) if one else told
+
+
+def frequency_label(answers: Sequence[Answer]) -> str:
+    """The name of an axis of frequencies."""
+    return f"angular frequency ω (radians per {units(answers, one=True)})"
+
+
+def share_at_zero(share: float) -> str:
+    """What a logarithmic axis leaves out, as a curve's name says it; nothing where it is little.
+
+    >>> share_at_zero(0.25), share_at_zero(0.0)
+    (' (25 % at 0)', '')
+    """
+    return f" ({100 * share:.3g} % at 0)" if share >= LITTLE else ""
+
+
+def spectrum(answers: Sequence[Answer], look: plot.Look = plot.USUAL) -> plot.Figure:
+    """Densities over angular frequency, as Fig. 1 of the paper; in panels where there are many.
+
+    On grids they are pictures, with what they sum to along each axis.
+    """
+    if any_grid(answers):
+        return spectrum_on_grids(answers, look)
+    if len(answers) > plot.MANY:
+        return spectrum_panels(answers, look)
+    figure, ((axes,),) = plot.make_panels(1, 1, (plot.WIDTH, 3.2), look)
+    for a in answers:
+        label = plot.caption(a.encoding, plot.room_for_names(figure))
+        x, y = per_unit(a, a.result), a.result.density
+        (line,) = axes.plot(x, y, label=label, linewidth=1.4)
+        if a.result.sigma == 0 and (y > 0).mean() < SPARSE:  # lines alone, behind the curves
+            line.set(data=([], []), linestyle="-", linewidth=0.7)
+            axes.vlines(x[y > 0], 0, y[y > 0], color=line.get_color(), linewidth=0.7, zorder=1)
+    axes.set(xlabel=frequency_label(answers), ylabel="share of energy $g_k$")
+    axes.set_ylim(bottom=0)
+    set_frequency_axis(axes, answers)
+    plot.add_legend(figure, axes, look)
+    return figure
+
+
+def spectrum_by_decade(answers: Sequence[Answer], look: plot.Look = plot.USUAL) -> plot.Figure:
+    """Densities over the logarithm of frequency, with the lengths of the waves above."""
+    if len(answers) > plot.MANY:
+        return spectrum_panels(answers, look, logarithmic=True)
+    figure, ((axes,),) = plot.make_panels(1, 1, (plot.WIDTH, 3.4), look)
+    axes.set_xscale("log")
+    plain = ((a.result.sigma, a.result.method) == (0, "declared") for a in answers)
+    apart = all(plain)  # single frequencies, where nothing was to be smoothed
+    for i, a in enumerate(answers):
+        found = density_by_decade(a.encoding, a.result.method)
+        zero = share_at_zero(found.at_zero)
+        label = (
+            plot.caption(a.encoding, plot.room_for_names(figure) - plot.LETTER * len(zero)) + zero
+        )
+        if apart:
+            own = single_waves(a.encoding, a.result.method)
+            each, below = per_unit(a, own), {"color": f"C{i}", "linewidth": 0.9, "alpha": 0.5}
+            axes.plot(each, own.density, "o", color=f"C{i}", label=label, markersize=3)
+            axes.vlines(each, 0, own.density, **below)
+        else:
+            axes.plot(per_unit(a, found), found.density, label=label, linewidth=1.4)
+    lengths = {len(a.encoding) * unit_of_waves(a.encoding)[0] for a in answers}
+    if len(lengths) == 1:
+        length = lengths.pop()
+        turn = {"color": "0.6", "linewidth": 0.8, "linestyle": ":"}
+        axes.axvline(2 * np.pi / length, label=f"one turn in {length:.6g} {units(answers)}", **turn)
+    share = "share of energy of each wave" if apart else "share of energy per decade"
+    axes.set(xlabel=frequency_label(answers), ylabel=share)
+    axes.set_ylim(bottom=0)
+    limits = axes.get_xlim()
+    axes.set_xlim(limits)
+    if figure.get_figwidth() < plot.NARROW:  # between powers of ten names would overlap
+        axes.xaxis.set_minor_formatter("")
+    plot.add_legend(figure, axes, look)
+    above = axes.twiny()
+    above.set(xscale="log", xlabel=f"length of the wave ({units(answers)})")
+    above.set_xlim([2 * np.pi / omega for omega in limits])
+    return figure
+
+
+def spectrum_panels(
+    answers: Sequence[Answer], look: plot.Look = plot.USUAL, logarithmic: bool = False
+) -> plot.Figure:
+    """Densities side by side, each on its own scale: what differs is where the energy lies."""
+    width = look.width or plot.WIDTH * 1.3
+    across = max(2, min(ACROSS, int(width / 1.5)))
+    rows = -(-len(answers) // across)
+    figure, panels = plot.make_panels(rows, across, (width, 0.5 + 1.05 * rows), look, sharex=True)
+    for axes in panels.flat[len(answers) :]:
+        axes.set_axis_off()
+    for axes, a in zip(panels.flat, answers, strict=False):
+        found = density_by_decade(a.encoding, a.result.method) if logarithmic else a.result
+        peak = np.nanmax(found.density, initial=0) or 1.0
+        if np.isnan(found.density).any():
+            place = {"ha": "center", "va": "center", "transform": axes.transAxes}
+            axes.text(0.5, 0.5 / 1.05, "no spectrum", fontsize=8, **place)
+        axes.fill_between(per_unit(a, found), found.density / peak, color="C0", linewidth=0)
+        axes.set_title(
+            plot.caption(a.encoding, 1.25 * (width - 0.4) / across),
+            fontsize=8,
+            loc="left",
+            pad=2,
+        )
+        axes.set_ylim(0, 1.05)
+        axes.set_yticks([])
+        axes.tick_params(labelbottom=True, labelsize=7)
+        if logarithmic:
+            axes.set_xscale("log")
+        else:
+            set_frequency_axis(axes, answers, 2)
+    figure.supxlabel(frequency_label(answers), fontsize=9)
+    share = "per decade" if logarithmic else "$g_k$"
+    figure.supylabel(f"share of energy {share} / its largest", fontsize=9)
+    return figure
+
+
+def set_frequency_axis(axes: plot.Axes, answers: Sequence[Answer], steps: int = 4) -> None:
+    """Let the axis go from 0 to pi with ticks in parts of pi; of irregular times to the end."""
+    if any(a.encoding.domain.irregular for a in answers):
+        axes.set_xlim(left=0)
+        return
+    names = {0: "0", 1: "π/4", 2: "π/2", 3: "3π/4", 4: "π"}
+    axes.set_xlim(0, np.pi)
+    ticks = range(0, 5, 4 // steps)
+    axes.set_xticks([np.pi * k / 4 for k in ticks], [names[k] for k in ticks])
+
+
+def whole_plane(density: np.ndarray, sides: Sequence[int]) -> np.ndarray:
+    """The density over rows and columns of the whole torus, the constant in the middle.
+
+    Further axes are summed over.
+
+    >>> whole_plane(np.array([[0.5, 0.5]]), (1, 3)).tolist()
+    [[0.25, 0.5, 0.25]]
+    """
+    each = (density / multiplicity(sides)).reshape(-1, *density.shape[-2:])
+    last = sides[-1]
+    mirrored = each[:, (-np.arange(sides[-2])) % sides[-2], :][..., (last - 1) // 2 : 0 : -1]
+    return np.fft.fftshift(np.concatenate([each, mirrored], axis=-1).sum(axis=0))
+
+
+def both_ends(shares: np.ndarray, axis: int) -> tuple[np.ndarray, np.ndarray]:
+    """Frequencies along an axis of the plane and shares at them; of an even side also those at pi.
+
+    They are those at -pi.
+    """
+    side = shares.shape[axis]
+    index = np.arange(-(side // 2), side // 2 + 1)
+    return 2 * np.pi * index / side, shares.take(index + side // 2, axis, mode="wrap")
+
+
+def spectrum_on_grids(answers: Sequence[Answer], look: plot.Look) -> plot.Figure:
+    """A row for each encoding: the density over both frequencies, and its sums along each."""
+    rows = len(answers)
+    figure, panels = plot.make_panels(rows, 2, (plot.WIDTH, 0.4 + 3.2 * rows), look)
+    for (picture, sums), a in zip(panels, answers, strict=True):
+        picture.set_title(plot.caption(a.encoding, 2.8), loc="left", fontsize=9)
+        sums.set_ylabel("share of energy")
+        if np.ndim(a.result.density) == 1:
+            sums.plot(a.result.omega, a.result.density, label="of a sequence")
+            set_frequency_axis(sums, [a], 2)
+            picture.set_axis_off()
+        else:
+            draw_density(figure, picture, sums, a.result)
+    panels[-1, 1].set_xlabel("ω (radians per point)")
+    plot.add_legend_below(figure, *panels[:, 1])
+    return figure
+
+
+def draw_density(figure: plot.Figure, picture: plot.Axes, sums: plot.Axes, result: Any) -> None:
+    """A density over the plane of rows and columns, and its two marginals."""
+    plane = whole_plane(result.density, result.lattice)
+    edges = []
+    for axis, (name, style) in enumerate((("rows, y", "o-"), ("columns, x", "x--"))):
+        omega, share = both_ends(plane.sum(axis=1 - axis), 0)
+        sums.plot(omega, share, style, label=f"along {name}", linewidth=1, markersize=3)
+        edges.append(omega[-1] + np.pi / plane.shape[axis])
+    (down, across), shades = edges, {"cmap": "cividis", "vmin": 0, "interpolation": "nearest"}
+    whole = both_ends(both_ends(plane, 0)[1], 1)[1]
+    image = picture.imshow(whole, extent=(-across, across, down, -down), aspect="equal", **shades)
+    picture.set(xlabel="ω along columns, x", ylabel="ω along rows, y", anchor="N")
+    sums.set_ylim(0, 1.05 * max(line.get_ydata().max() for line in sums.get_lines()))
+    for set_ticks in (picture.set_xticks, picture.set_yticks, sums.set_xticks):
+        set_ticks(*TICKS)
+    below = {"location": "bottom", "aspect": 12}
+    bar = figure.colorbar(image, ax=picture, label="share of energy", **below)
+    bar.set_ticks([0, whole.max()], labels=["0", f"{whole.max():.2g}"])
+
+
+TOLD = framed("spectrum", chart=spectrum_chart, figure=spectrum)

@@ -1,0 +1,214 @@
+"""What does a word of an answer mean? One registry of terms, read without numpy.
+
+terms.toml has the fields of JSON with the names of rows and columns in text, verdicts and words of
+the field; findings stand in encodings/findings.toml, verdicts in words.toml, encodings and their
+parameters in the catalogue. A test holds that no field, finding or column is without a term.
+"""
+
+import re
+import tomllib
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, fields
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from pefourier.errors import PefourierError, unknown
+from pefourier.report.catalogue import assignment, read_catalogue, spec_text
+from pefourier.writing.page import Page, Reason, fields_of
+from pefourier.writing.text import capital, paragraph
+
+REGISTRY = Path(__file__).with_suffix(".toml")
+SCHEMA = REGISTRY.with_name("answers.schema.json")
+WORDS = Path(__file__).parents[1] / "words.toml"
+FINDINGS = Path(__file__).parents[1] / "encodings/findings.toml"
+SAID = ("severity", "message")  # of a finding where it is met, not where it is explained
+BEGINNINGS = """\
+'pefourier explain TERM' says what a term means. Terms to begin with:
+
+check-faithful  collides, injective, invertible, isometric, gap, rank
+spectrum        density, centroid, cutoff95, lowest_bin_share
+reconstruct     width, side_lobe, inverse_error
+relations       kernel, first_rise, distance_preservation
+context         bands, unseen, bound, idle
+compare         equivalent, permutation, cause
+usage           never_turn, effective_pairs
+train           f1, p_holm, needed
+
+"""
+
+
+@dataclass(frozen=True)
+class Term:
+    """A word of an answer or a question; what does not apply is empty."""
+
+    term: str
+    group: str  # the command it belongs to, or the kind of word
+    meaning: str
+    formula: str = ""
+    unit: str = ""
+    range: str = ""
+    good: str = ""  # which values are good, and what to do about others
+    source: str = ""
+    also: Sequence[str] = ()  # other spellings: names of rows and columns in text
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Its name, and other spellings of it."""
+        return (self.term, *self.also)
+
+
+def read_terms() -> list[Term]:
+    """All terms: those of the registry, findings, parameters, encodings, conventions, verdicts."""
+    groups, findings = (
+        tomllib.loads(path.read_text(encoding="utf-8")) for path in (REGISTRY, FINDINGS)
+    )
+    terms = [
+        Term(term, group, **{key: fact for key, fact in facts.items() if key not in SAID})
+        for group, table in {**groups, "findings": findings}.items()
+        for term, facts in table.items()
+    ]
+    records = read_catalogue()
+    terms += [*parameter_terms(records), *encoding_terms(records)]
+    return [*terms, *verdict_terms({spelling(term.term) for term in terms})]
+
+
+def verdict_terms(spellings: set[str]) -> Iterable[Term]:
+    """Verdicts in capitals, as conclusions open with them; "…" stands for what is filled in."""
+    for command, verdicts in tomllib.loads(WORDS.read_text(encoding="utf-8")).items():
+        for name, entry in verdicts.items():
+            if spelling(name) not in spellings:
+                meaning = " ".join(re.sub(r"\{[^}]*\}", "…", entry["meaning"]).split())
+                meaning = f"A verdict of {command}: {meaning.rstrip('.')}."
+                yield Term(name.upper(), "conclusions", meaning)
+
+
+def encoding_terms(records: Sequence[dict[str, Any]]) -> Iterable[Term]:
+    """Registered encodings, and published models' choices of their parameters."""
+    for record in records:
+        name = record["encoding"]
+        good = f"'pefourier list {name}' shows its parameters."
+        facts = {"formula": record["formula"], "good": good, "source": record["paper"]}
+        yield Term(name, "encodings", record["meaning"], **facts)
+    for record in records:
+        for convention in record.get("conventions", ()):
+            name = convention["convention"]
+            values = ", ".join(assignment(*item) for item in convention["params"].items())
+            note = f" {capital(convention['note'])}." if "note" in convention else ""
+            spec = f"{record['encoding']}:convention={name}"
+            meaning = f"A published model's choice of parameters, {spec}: {values}.{note}"
+            yield Term(name, "conventions", meaning, source=convention["source"])
+
+
+def parameter_terms(records: Iterable[dict[str, Any]]) -> list[Term]:
+    """Parameters of encodings; those of one name and meaning are one term."""
+    users: dict[tuple[str, str], dict[str, str]] = {}
+    for record in records:
+        for key, meaning in record["meanings"].items():
+            default = spec_text(record["params"][key]) or "not given"
+            users.setdefault((key, meaning), {})[record["encoding"]] = default
+    return [
+        Term(
+            key,
+            "parameters",
+            f"{meaning} Parameter of {', '.join(defaults)}.",
+            range=f"default {', '.join(dict.fromkeys(defaults.values()))}",
+        )
+        for (key, meaning), defaults in users.items()
+    ]
+
+
+def spelling(word: str) -> str:
+    """A word without what people leave out or type otherwise.
+
+    >>> spelling("--require_dtype"), spelling("Toeplitz residual")
+    ('require dtype', 'toeplitz residual')
+    """
+    return " ".join(word.lower().replace("_", " ").replace("-", " ").split()).rstrip(",.;:?")
+
+
+def find_terms(word: str, terms: Sequence[Term]) -> list[Term]:
+    """The terms of one name: spelled just so, nearly so, or longer by what it is of."""
+    short = spelling(word)
+    forms = {f"{short}{end}" for end in ("s", "al", "ed")} | {short.removesuffix("s")}
+    rules = (
+        lambda name: name == word,
+        lambda name: spelling(name) == short,
+        lambda name: spelling(name) in forms or spelling(name).startswith(f"{short},"),
+    )
+    for rule in rules:
+        matches = [term for term in terms if any(map(rule, term.names))]
+        if matches:
+            return matches
+    names = {name for term in terms for name in term.names}
+    raise unknown("term", word, names, "'pefourier explain all' lists all.")
+
+
+def explain_page(words: Sequence[str], command_terms: Sequence[Term] = ()) -> Page:
+    """The answer of `pefourier explain`: some terms, or all where none is named."""
+    terms = [*read_terms(), *command_terms]
+    refusals: list[str] = []
+    is_all = list(words) in ([], ["all"])
+    if not is_all:
+        terms, refusals = terms_of_words(words, terms)
+
+    def text() -> str:
+        if not is_all:
+            return "\n".join(map(explanation, terms))
+        return overview(terms) if words else f"{BEGINNINGS}'pefourier explain all' names all.\n"
+
+    return Page(
+        "explain",
+        words=text,
+        records=lambda: [fields_of(t) | {"conclusion": f"{t.term}: {t.meaning}"} for t in terms],
+        rows=lambda: rows_of_terms(terms),
+        reasons=[Reason("", "refused", refusal) for refusal in refusals],
+    )
+
+
+def terms_of_words(words: Sequence[str], terms: Sequence[Term]) -> tuple[list[Term], list[str]]:
+    """Terms of the words together, a term of several words, or else of each, between commas.
+
+    Words that are no term are refused, all of them by an error, some beside others in a list.
+    """
+    together = " ".join(words)
+    try:
+        return find_terms(together, terms), []
+    except PefourierError:
+        separate = [part.strip() for part in together.split(",") if part.strip()]
+        separate = separate if len(separate) > 1 else together.split()
+    matches: list[Term] = []
+    refusals: list[str] = []
+    for word in separate:
+        try:
+            matches += find_terms(word, terms)
+        except PefourierError as error:
+            refusals.append(str(error))
+    if not matches:
+        raise PefourierError(refusals[0])
+    return matches, refusals
+
+
+def rows_of_terms(terms: Sequence[Term]) -> Iterable[Sequence[Any]]:
+    """A row for each term, the header first."""
+    yield [field.name for field in fields(Term)]
+    yield from (list((asdict(term) | {"also": "; ".join(term.also)}).values()) for term in terms)
+
+
+def explanation(term: Term) -> str:
+    """A term: its meaning, and each fact that applies on its own line."""
+    names = ("formula", "unit", "range", "good", "source")
+    facts = {name: getattr(term, name) for name in names}
+    facts["also"] = ", ".join(name.strip() for name in term.also)
+    lines = [paragraph(f"{term.term} ({term.group}): {term.meaning}", "  ")]
+    lines += [paragraph(f"  {name:<8} {fact}", " " * 11) for name, fact in facts.items() if fact]
+    return "".join(lines)
+
+
+def overview(terms: Sequence[Term]) -> str:
+    """The names of all terms, group by group."""
+    parts = []
+    for group, members in groupby(terms, key=lambda term: term.group):
+        names = dict.fromkeys(term.term for term in members)
+        parts.append(paragraph(f"{group}: {', '.join(names)}", "  "))
+    return "\n".join(parts)

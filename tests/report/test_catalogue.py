@@ -1,0 +1,81 @@
+"""The list of named encodings."""
+
+import csv
+import json
+import re
+
+import pytest
+
+import pefourier
+from pefourier.errors import PefourierError
+from pefourier.report.catalogue import USED_BY, description, read_catalogue
+
+
+def test_the_list_is_the_same_in_all_forms(run):
+    records = json.loads(run("list", "--json").out)["results"]
+    rows = list(csv.reader(run("list", "--csv").out.splitlines()))
+    assert rows[0] == ["encoding", "family", "domain", "measure", "used by", "source", "parameters"]
+    assert [row[0] for row in rows[1:]] == [r["encoding"] for r in records]
+    conclusion, _, table = run("list").out.partition("\n\n")
+    assert conclusion.startswith(f"{len(records)} encodings have a name; ")
+    words = [line.split()[0] for line in table.splitlines() if line[0] != " "]
+    assert words == [row[0] for row in rows]
+
+
+def test_an_encoding_is_told_in_full(run):
+    done = run("list", "sinusoidal")
+    assert (done.status, done.err) == (0, "")
+    first, *lines = done.out.splitlines()
+    assert first.startswith("sinusoidal: Sines and cosines at geometric frequencies (Vaswani")
+    assert "  formula    Columns are sin(w_l s), cos(w_l s) with w_l = ρ^(−l/d), l = 0" in done.out
+    assert (
+        "    rho=10000.0: Base of the frequencies: the larger, the slower the slowest" in done.out
+    )
+    assert "  codes of   positions; frequencies are declared" in lines
+    assert "  example    pefourier check-faithful sinusoidal:rho=10000.0 --d 64" in lines
+    assert "  in Python  >>> sinusoidal(2, 3).table().round(3)" in lines
+    assert "           [0.841, 0.54 , 0.002]])" in done.out
+
+
+def test_every_example_of_the_list_is_answered(run):
+    for record in read_catalogue():
+        (line,) = [x for x in description(record).splitlines() if x.startswith("  example ")]
+        done = run(*line.split()[2:], "-q")
+        assert (done.status, done.err) == (0, ""), line
+
+
+def test_every_parameter_has_a_meaning():
+    for record in read_catalogue():
+        assert record["params"].keys() - {"length", "d"} == record["meanings"].keys()
+        assert record["meaning"], record["encoding"]
+        text = record["meaning"] + record["formula"] + "".join(record["meanings"].values())
+        assert not {*"\\`"} & {*text}, record["encoding"]  # no markup is left
+
+
+def test_several_are_told_in_the_order_given(run):
+    assert [r["encoding"] for r in run("list", "rope", "dft", "--json").results] == ["rope", "dft"]
+    done = run("list", "ropee")
+    shown = "'pefourier list' shows all, 'explain' other words."
+    message = f"unknown encoding 'ropee'. Did you mean 'rope'? {shown}"
+    assert (done.status, done.out, done.err) == (2, "", f"pefourier: {message}\n")
+
+
+@pytest.mark.parametrize("kind", [kind for used in USED_BY.values() for kind in used])
+def test_models_use_what_is_said_of_them(tmp_path, kind):
+    """Their configs are read as that encoding, or refused as its table is in weights."""
+    config = {"model_type": kind, "hidden_size": 64, "num_attention_heads": 4, "image_size": 224}
+    config |= {"max_position_embeddings": 64, "num_hidden_layers": 2, "patch_size": 16}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    try:
+        name = pefourier.context(tmp_path / "config.json").about[0].name
+    except PefourierError as error:
+        name = re.search(r"are (learned): their table is in its weights", str(error))[1]
+    assert kind in USED_BY[name]
+
+
+def test_a_convention_is_found_by_its_name(run):
+    """Alone, in the encoding that has it."""
+    told = run("list", "dinov3").out
+    assert told.startswith("axial-rope: ")
+    assert "    convention=dinov3: " in told
+    assert "convention=eva02: " not in told

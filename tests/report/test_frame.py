@@ -1,0 +1,427 @@
+"""The frame: each verdict of words.toml is reached, rendered, short, and says its own numbers."""
+
+import csv
+import json
+import re
+import tempfile
+from dataclasses import replace
+from functools import cache, partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+from drawn_usage import drawn_usage
+
+from pefourier import context
+from pefourier.encodings import load
+from pefourier.encodings.domain import lattice, positions
+from pefourier.encodings.encoding import Encoding, Finding, Measure, from_table
+from pefourier.encodings.registry import BUILDERS
+from pefourier.files import read_toml
+from pefourier.questions.compare import compare
+from pefourier.questions.design import design_base
+from pefourier.questions.encode import Written
+from pefourier.questions.extend import extend
+from pefourier.questions.faithful import assess
+from pefourier.questions.reconstruct import position_functions
+from pefourier.questions.relations import relate
+from pefourier.questions.resize import resize_table
+from pefourier.questions.spectrum import density
+from pefourier.report.frame import WORDS, answer_of, telling_of
+from pefourier.report.terms import read_terms
+
+
+def beside(enc, other=None):
+    return compare(enc, enc if other is None else other)
+
+
+def written(enc):
+    return Written("a.npy", (len(enc), enc.dim), enc.domain.x, about=(enc,))
+
+
+QUESTIONS = {
+    "compare": beside,
+    "spectrum": density,
+    "reconstruct": position_functions,
+    "check-faithful": assess,
+    "relations": relate,
+    "encode": written,
+}
+
+
+def reach(source):
+    """The answer of context to a SPEC with its options, or to an encoding by its SPEC."""
+    spec, options = source if isinstance(source, tuple) else (source.spec, {"d": 16, "length": 24})
+    return context(spec, **options)
+
+
+FOLDER = Path(tempfile.mkdtemp())
+
+
+def config(**values):
+    """The path of a config."""
+    path = FOLDER / f"{len(list(FOLDER.iterdir()))}.json"
+    path.write_text(json.dumps(values))
+    return str(path)
+
+
+QUESTIONS["context"] = reach
+OF_A_WAY = {"xpos", "rope++", "grape", "pope"}  # rotations that context does not take
+ROWS, WORDS_AT_MOST, WORDS_OF_A_SENTENCE = 15, 45, 30
+
+
+def table(array, grid=()):
+    enc = from_table(np.asarray(array, dtype=float), "file")
+    return replace(enc, domain=lattice(grid)) if grid else enc
+
+
+def of_waves(steps):
+    """Waves of 16 / k positions, on a lattice of 16."""
+    measure = Measure(2 * np.pi * np.array(steps) / 16, np.full(len(steps), 1 / len(steps)))
+    return Encoding("test", positions(40), 2, lambda x: np.ones((len(x), 2)), measure)
+
+
+def turns(n, *periods):
+    angle = 2 * np.pi * np.arange(n)[:, None] / np.array(periods)
+    return np.hstack([np.sin(angle), np.cos(angle)])
+
+
+def diagonals(n=16):
+    rows, columns = np.indices((n, n)).reshape(2, -1)
+    angles = [2 * np.pi / n * k * way for k in (2, 5) for way in (rows + columns, rows - columns)]
+    return np.stack([f(a) for a in angles for f in (np.cos, np.sin)], axis=1)
+
+
+def both_axes(n):
+    return np.hstack([np.repeat(np.eye(n), n, axis=0), np.tile(np.eye(n), (n, 1))])
+
+
+GRID = {"grid": (14, 14)}
+LLAMA3 = "rope:rho=5e5"
+YARN = "rope:scaling=yarn,factor=4,original=4096"
+MISTRAL = {"model_type": "mistral", "head_dim": 64, "max_position_embeddings": 4096}
+LONG = {"length": 60000}
+SMALL = {"length": None, "d": 8, "grid": (4, 4)}
+CROWDED = [[0.0, 1], [1, 0], [1, 0], [0, 1]]
+spectrum_at = partial(density, sigma=0)
+
+
+def turned(enc):
+    turn = np.linalg.qr(np.random.default_rng(0).normal(size=(enc.dim, enc.dim)))[0]
+    return enc.table() @ turn
+
+
+SINUSOIDAL, ROPE = load("sinusoidal", 40, 8), load("rope", 40, 8)
+CASES = [  # verdict, question, what makes the encoding
+    ("the same", beside, lambda: SINUSOIDAL),
+    ("permuted", partial(beside, other=load("rope:layout=interleaved", 40, 8)), lambda: ROPE),
+    ("equivalent", partial(beside, other=3 * SINUSOIDAL.table()), lambda: SINUSOIDAL),
+    ("same geometry", partial(beside, other=turned(SINUSOIDAL)), lambda: SINUSOIDAL),
+    (
+        "used differently",
+        partial(beside, other=load("sinusoidal:layout=halves", 40, 8)),
+        lambda: ROPE,
+    ),
+    ("different", partial(beside, other=load("rope:rho=5e5", 40, 8)), lambda: ROPE),
+    ("zero codes", density, lambda: load("none", 80, 64)),
+    ("constant", density, lambda: table(np.ones((40, 16)))),
+    ("even", density, lambda: load("dft", 80, 64)),
+    ("few waves", density, lambda: table(turns(1460, 365, 7))),
+    ("mostly slow", density, lambda: load("sinusoidal", 80, 256)),
+    ("mostly fast", partial(spectrum_at, lattice=16), lambda: of_waves([7, 8])),
+    ("slow and fast", partial(spectrum_at, lattice=16), lambda: of_waves([2, 2, 2, 7])),
+    ("along one axis", density, lambda: table(np.tile(turns(6, 3), (5, 1)), (5, 6))),
+    ("along the axes", density, lambda: load("axial", None, 16, grid=(5, 6))),
+    ("two directions", spectrum_at, lambda: table(diagonals(), (16, 16))),
+    ("all directions", density, lambda: load("swin", None, 16, grid=(5, 6))),
+    ("uneven directions", density, lambda: load("rope", None, 16, grid=(5, 6))),
+    ("zero codes", position_functions, lambda: load("none", 80, 64)),
+    (
+        "lost",
+        partial(position_functions, positions=[5], lattice=16, sigma=0),
+        lambda: table(np.ones((40, 16))),
+    ),
+    (
+        "repeated",
+        partial(position_functions, positions=[4096], lattice=8192, sigma=0),
+        lambda: load("rope:rho=5e5", 8192, 128),
+    ),
+    ("sharp", position_functions, lambda: load("dft", 80, 256)),
+    ("blurred", position_functions, lambda: load("sinusoidal", 80, 256)),
+    (
+        "exact",
+        position_functions,
+        lambda: table(np.eye(30), (5, 6)),
+    ),
+    ("sharp point", position_functions, lambda: load("dft", None, 16, grid=(5, 6))),
+    ("blurred point", position_functions, lambda: load("mixed-rope:heads=12", None, 64, **GRID)),
+    (
+        "plateau",
+        partial(position_functions, sigma=0),
+        lambda: load("axial:convention=mae", None, 768, **GRID),
+    ),
+    ("cross", partial(position_functions, sigma=0), lambda: table(both_axes(8), (8, 8))),
+    ("collides", assess, lambda: load("dft", 80, 64)),
+    ("constant", assess, lambda: table(1 + 1e-7 * np.random.default_rng(0).normal(size=(9, 4)))),
+    ("injective", assess, lambda: load("sinusoidal", 80, 256)),
+    ("separable", assess, lambda: load("axial", None, 16, grid=(5, 6))),
+    ("invertible", assess, lambda: load("learned", 12, 16)),
+    ("isometric", assess, lambda: load("dft", 80, 256)),
+    ("written", written, lambda: load("dft", 8, 4)),
+    ("no lags", relate, lambda: load("tree", 30, 16)),
+    ("zero codes", relate, lambda: load("none", 40, 16)),
+    ("depends on position", relate, lambda: load("ramp", 40, 16)),
+    ("depends on lag alone", relate, lambda: load("sinusoidal", 40, 16)),
+    ("one direction", relate, lambda: load("alibi:causal=true", 40, 16)),
+    ("distance only", relate, lambda: load("alibi", 40, 16)),
+    ("direction told", relate, lambda: load("shaw", 40, 16)),
+    ("biases", relate, lambda: load("swin", None, 16, grid=(5, 6))),
+    ("depends on place", relate, lambda: load("learned", None, 16, grid=(5, 6))),
+    ("depends on displacement alone", relate, lambda: load("axial", None, 16, grid=(5, 6))),
+    ("unseen angles", reach, lambda: (LLAMA3, {"length": 131072, "trained": 8192, "d": 128})),
+    ("no new angles", reach, lambda: (LLAMA3, {"length": 8192, "trained": 8192, "d": 128})),
+    ("training length unknown", reach, lambda: (LLAMA3, {"length": 8192, "d": 128})),
+    (
+        "beyond every window",
+        reach,
+        lambda: (config(**MISTRAL, sliding_window=512), {"length": 1024}),
+    ),
+    ("read differently", reach, lambda: (LLAMA3, {"against": "base=1e4"})),
+    ("read alike", reach, lambda: (LLAMA3, {"against": LLAMA3})),
+    ("logits scaled", reach, lambda: (YARN, {"against": "attention_factor=1", "d": 64})),
+    ("no positions", reach, lambda: ("none", {})),
+    ("any length", reach, lambda: ("alibi", {})),
+    ("limited distance", reach, lambda: ("t5", {})),
+    ("fixed length", reach, lambda: (config(model_type="gpt2", n_positions=1024), {})),
+    (
+        "too few rows",
+        reach,
+        lambda: (config(model_type="gpt2", n_positions=1024), {"length": 4096}),
+    ),
+    ("a grid", reach, lambda: ("axial-rope:grid=4x4,d=16", {})),
+    ("scaled grid", reach, lambda: ("axial-rope:grid=14x14,d=16,convention=dinov3", {})),
+    ("codes repeat", reach, lambda: ("dft", {"length": 80, "d": 16})),
+    ("no rotation", reach, lambda: ("recurrent", {"length": 24, "d": 16})),
+    ("no base needed", partial(design_base, 80), lambda: 128),
+    ("criteria disagree", partial(design_base, 80), lambda: 64),
+    ("base found", partial(design_base, 1000, criteria=("turns",)), lambda: 64),
+    ("no base serves", partial(design_base, 90, criteria=("condition",)), lambda: 64),
+    ("all zero", partial(resize_table, new=(3, 3)), lambda: table(np.zeros((4, 3)), (2, 2))),
+    ("still distinct", partial(resize_table, new=(6, 6)), lambda: load("axial", **SMALL)),
+    (
+        "no longer distinct",
+        partial(resize_table, new=(2, 1)),
+        lambda: table([[0, 1], [1, 0], [0.5, 0], [0.5, 1]], (2, 2)),
+    ),
+    ("not distinct", partial(resize_table, new=(3, 3)), lambda: table(CROWDED, (2, 2))),
+    (
+        "computed anew",
+        lambda enc: resize_table(enc, (6, 6), formula=load("axial-rope", d=8, grid=(6, 6))),
+        lambda: load("axial-rope", **SMALL),
+    ),
+    ("slow pairs favoured", drawn_usage, lambda: {"louder": 4, "of": slice(12, 16)}),
+    ("slow pairs neglected", drawn_usage, lambda: {"louder": 4, "of": slice(0, 8)}),
+    ("fast pairs favoured", drawn_usage, lambda: {"louder": 4, "of": slice(0, 10), **LONG}),
+    ("fast pairs neglected", drawn_usage, lambda: {"louder": 4, "of": slice(10, 16), **LONG}),
+    ("no preference", drawn_usage, dict),
+    (
+        "by layer type",
+        lambda one: drawn_usage(one, {"name": "local"}),
+        lambda: {"name": "global", "louder": 4, "of": slice(12, 16)},
+    ),
+    ("probably a mistake", partial(drawn_usage, doubt=True), dict),
+    ("scaling needed", partial(extend, length=131072, trained=8192), lambda: "rope:rho=5e5,d=128"),
+    ("no scaling needed", partial(extend, length=300, trained=200), lambda: "rope:rho=2,d=16"),
+]
+
+
+@cache
+def case_result(number):
+    _, find, make = CASES[number]
+    return find(make())
+
+
+@pytest.mark.parametrize("number", range(len(CASES)), ids=[verdict for verdict, *_ in CASES])
+def test_a_verdict_is_reached_and_its_words_are_rendered(number):
+    verdict, result = CASES[number][0], case_result(number)
+    record = result.to_dict()
+    assert (result.verdict, record["verdict"]) == (verdict, verdict)
+    said = f"{verdict.upper()}. {record['meaning']} {record['action']}".rstrip()
+    assert record["conclusion"].startswith(said)
+    assert len(said.split()) <= WORDS_AT_MOST
+    for sentence in re.split(r"(?<=\.) (?=[A-Z])", said):
+        assert sentence.endswith(".")
+        assert len(sentence.split()) <= WORDS_OF_A_SENTENCE
+    assert not re.search(r"nan|None|inf\b|–|\[|\{", said)
+
+
+def test_every_verdict_of_the_words_is_reached_by_a_case():
+    results = map(case_result, range(len(CASES)))
+    reached = {(telling_of(result).command, result.verdict) for result in results}
+    words = read_toml(WORDS)
+    assert {(name, verdict) for name in words for verdict in words[name]} == reached
+    assert all(
+        {"meaning"} <= one.keys() <= {"meaning", "action"}
+        for q in words.values()
+        for one in q.values()
+    )
+
+
+@pytest.mark.parametrize("name", BUILDERS)
+@pytest.mark.parametrize("command", QUESTIONS)
+def test_every_encoding_has_an_answer_in_a_table_of_a_screen(name, command):
+    if command == "context" and (name in OF_A_WAY or "grid" in BUILDERS[name].parameters):
+        return
+    result = QUESTIONS[command](load(name, 24, 16))
+    assert result.verdict in read_toml(WORDS)[command]
+    told = telling_of(result)
+    (first, *_) = told.words([answer_of(result)]).split("\n\n")
+    assert len(first.splitlines()) <= ROWS + 1
+    rows = list(told.rows([answer_of(result)]))
+    assert {len(row) for row in rows} == {len(rows[0])}
+
+
+@pytest.mark.parametrize("command", QUESTIONS)
+def test_every_row_and_column_has_a_term(command):
+    known = {name for t in read_terms() for name in (t.term, *t.also)}
+    results = [
+        QUESTIONS[command](load(n, *size)) for n, *size in (("dft", 80, 16), ("rope", 300, 8))
+    ]
+    results.append(QUESTIONS[command](load("axial", None, 16, grid=(5, 6))))
+    labels = {label for r in results for label in r.shown}
+    labels |= {label for r in results for columns in r.listed.values() for label in columns}
+    assert labels - known == set()
+
+
+def test_every_row_and_column_of_answers_about_no_encoding_has_a_term():
+    known = {name for t in read_terms() for name in (t.term, *t.also)}
+    for number in range(len(CASES)):
+        result = case_result(number)
+        labels = {*result.shown, *(c for columns in result.listed.values() for c in columns)}
+        assert labels - known == set()
+
+
+def test_a_conclusion_ends_with_the_two_worst_findings():
+    enc = load("dft", 8, 8)
+    found = [
+        Finding(f"c{i}", severity, f"case {i}")
+        for i, severity in enumerate(("note", "warning", "error", "error"))
+    ]
+    told = replace(assess(enc), findings=found).conclusion
+    assert told.endswith(" Case 2. Case 3.")
+    assert "Case 1" not in told
+
+
+@pytest.mark.parametrize("sigma", [None, 0])
+def test_the_waves_of_a_table_of_few_are_named(sigma):
+    """Between points of the lattice, too."""
+    for period in (365, 340, 168, 12.3):
+        result = density(table(turns(1460, period)), sigma=sigma)
+        assert result.verdict == "few waves"
+        assert [w.period for w in result.named_waves] == pytest.approx([period], rel=1e-3)
+    day, week, year = density(
+        table(np.pad(turns(336, 24, 168, 8766), ((0, 0), (0, 4))))
+    ).named_waves
+    assert sorted(round(w.period) for w in (day, week, year)) == [24, 168, 8766]
+    assert [w.share for w in (day, week, year)] == pytest.approx([1 / 3] * 3, abs=0.01)
+
+
+@pytest.mark.parametrize("periods", [(400, 300), (365, 260), (200, 240)])
+def test_waves_that_overlap_have_no_shares_of_their_own(periods):
+    first, second = periods
+    waves = density(table(turns(400, first) + turns(400, second))).named_waves
+    assert sorted(round(wave.period) for wave in waves) == sorted(periods)
+    assert [wave.share for wave in waves] == [None, None]
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_few_waves_are_those_a_table_was_made_of_or_are_not_named(seed):
+    """Waves nearer than a bin overlap: fitted alone, they held 124 % of the energy."""
+    rng = np.random.default_rng(seed)
+    n, d, count = rng.choice([100, 256]), rng.choice([4, 64]), 1 + seed % 4
+    bins = rng.uniform(0.5, 4) + rng.uniform(0.5, 5) * np.arange(count)
+    angles = 2 * np.pi * np.multiply.outer(bins, np.arange(n)) / n
+    weights = rng.normal(size=(2, len(bins), 1, d))
+    waves = np.cos(angles)[..., None] * weights[0] + np.sin(angles)[..., None] * weights[1]
+    result = density(table(waves.sum(axis=0) + 0.3))
+    for wave in result.named_waves:
+        cycles = n / wave.period
+        assert cycles == pytest.approx(bins[np.argmin(np.abs(bins - cycles))], rel=0.01)
+    shares = [w.share for w in result.named_waves]
+    assert None in shares or sum(shares) + result.summary.mean_share < 1 + 1e-3
+
+
+@pytest.mark.parametrize("sigma", [None, 0, 7])
+@pytest.mark.parametrize(("d", "rho", "points"), [(256, 1e4, 256), (128, 5e5, 131072)])
+def test_what_smoothing_does_is_not_told_as_the_encodings(d, rho, points, sigma):
+    result = density(load(f"rope:rho={rho:.0f}", None, d), points, sigma)
+    omega = sorted(rho ** (-2 * i / d) for i in range(d // 2))
+    wave = 2 * np.pi / omega[int(np.ceil(0.95 * d / 2)) - 1]
+    assert result.cutoff_wave == pytest.approx(wave, rel=1e-9)
+    assert result.measured.centroid == pytest.approx(np.mean(omega), rel=1e-12)
+
+
+@pytest.mark.parametrize("sigma", [0, 4])
+def test_a_rebuilt_position_is_that_of_the_double_sum_on_a_long_lattice(sigma):
+    enc, n = load("rope:rho=5e5", 8192, 128), 8192
+    steps, k = 5e5 ** (-np.arange(64) / 64) * n / (2 * np.pi), np.arange(n // 2 + 1)
+    reach = k[:, None] - steps  # Eq. 15 written out, and the sum of Algorithm 1
+    g = (np.exp(-((reach / sigma) ** 2) / 2) if sigma else k[:, None] == np.rint(steps)).sum(axis=1)
+    h = np.roll(np.fft.irfft(g, n), 4096)
+    above, result = np.flatnonzero(h >= h.max() / 2), position_functions(enc, [4096], n, sigma)
+    assert result.first.peak == pytest.approx(h.max() / np.linalg.norm(h), rel=1e-9)
+    assert result.farthest_repeat == np.abs(above - 4096).max()
+
+
+@pytest.mark.parametrize(
+    ("command", "spec", "codes"),
+    [
+        ("spectrum", "learned", ["before-training"]),
+        ("reconstruct", "sinusoidal", ["slow-waves"]),
+        ("relations", "learned", ["random-codes"]),
+    ],
+)
+def test_what_is_worth_knowing_is_a_note(command, spec, codes, run):
+    (record,) = run(command, spec, "--json").results
+    assert [f["code"] for f in record["findings"]] == codes
+    assert {f["severity"] for f in record["findings"]} == {"note"}
+
+
+def test_aliases_of_declared_and_measured_waves_are_notes():
+    fast = density(of_waves([2, 15]), 16, 0)
+    assert [f.code for f in fast.findings] == ["aliased-frequencies"]
+    slow = density(of_waves([2, 7]), 16, 0)
+    assert slow.findings == []
+    measured = density(table(turns(200, 2.4)))
+    assert [f.code for f in measured.findings] == ["aliased-frequencies"]
+
+
+def test_signed_frequencies_are_counted_by_their_size(run):
+    (record,) = run("spectrum", "grape", "--d", 32, "-S", 97, "--json").results
+    slow = sum(abs(w) < 2 * np.pi / record["lattice"] for w in record["frequencies"])
+    assert record["summary"]["below_first_bin"] == slow == 11
+
+
+@pytest.mark.parametrize("command", sorted({*QUESTIONS} - {"compare", "encode"}))
+def test_csv_of_lines_and_grids_has_one_head(run, command, tmp_path):
+    codes = np.random.default_rng(0).normal(size=(6, 4))
+    np.save(tmp_path / "t.npy", codes)
+    grid = ["axial-rope:grid=2x3"] if command == "context" else ["axial", "--grid", "2x3"]
+    text = run(command, *grid, "--d", 8, "--csv").out
+    head, *rows = csv.reader(text.splitlines())
+    assert head[:2] == ["encoding", "spec"]
+    assert {len(row) for row in rows} == {len(head)}
+
+
+@pytest.mark.parametrize(
+    ("spec", "shared"),
+    [
+        ("alibi", "opposite ones"),
+        ("t5", "far ones (buckets=32, max_distance=128)"),
+        ("shaw:clip=2", "far ones (clip=2)"),
+        ("alibi:causal=true", None),
+        ("dft", None),
+    ],
+)
+def test_lags_that_share_a_code_by_design_are_named(spec, shared):
+    assert assess(load(spec, 80, 8)).shared_lags == shared

@@ -1,0 +1,73 @@
+"""Figures of grids: what is drawn is the density of the whole plane, and rebuilt points."""
+
+import numpy as np
+import pytest
+from grids import mixed_frequencies, waves_on
+
+from pefourier.encodings import load
+from pefourier.questions.faithful import assess
+from pefourier.questions.reconstruct import position_functions
+from pefourier.questions.relations import kernel_lines, relate
+from pefourier.questions.spectrum import density
+from pefourier.report import plot
+from pefourier.report.faithful_figures import faithful
+from pefourier.report.frame import Answer
+from pefourier.report.reconstruct import reconstruct
+from pefourier.report.spectrum import spectrum, whole_plane
+from pefourier.writing.terminal_chart import shades
+
+
+@pytest.mark.parametrize("sides", [(5, 8), (4, 7), (3, 4, 6)], ids=str)
+def test_the_plane_is_whole_and_the_same_at_opposite_frequencies(sides):
+    frequencies = np.random.default_rng(0).normal(size=(6, len(sides)))
+    s = density(waves_on(sides, frequencies))
+    plane = whole_plane(s.density, sides)
+    assert plane.shape == sides[-2:]
+    assert plane.sum() == pytest.approx(1)
+    centre = np.fft.ifftshift(plane)
+    opposite = np.roll(centre[::-1, ::-1], (1, 1), (0, 1))
+    np.testing.assert_allclose(centre, opposite, atol=1e-15)
+    if len(sides) == 2:
+        assert centre[0, 0] == s.density[0, 0]
+
+
+@pytest.fixture
+def answers():
+    encodings = [
+        load("axial", None, 8, grid=(3, 5)),
+        load("sinusoidal", 12, 8),
+        waves_on((2, 3, 4), np.eye(3)),
+        waves_on((4, 5), mixed_frequencies(heads=1, size=16)),
+    ]
+    return lambda find: [Answer(enc, find(enc)) for enc in encodings]
+
+
+@pytest.mark.parametrize(
+    ("draw", "find", "panels"),
+    [
+        (spectrum, density, 4 * 2),
+        (reconstruct, lambda enc: position_functions(enc, None), 4 * 3),
+        (faithful, assess, 2),
+    ],
+)
+def test_grids_and_sequences_are_drawn_in_one_figure(answers, draw, find, panels):
+    with plot.figure_style():
+        figure = draw(answers(find))
+        axes = [one for one in figure.axes if one.get_label() != "<colorbar>"]
+        assert len(axes) == panels
+        assert figure.get_figwidth() < 20
+
+
+def test_lines_of_a_kernel_start_at_lag_0():
+    for line in kernel_lines(relate(load("axial", None, 8, grid=(3, 5))).kernel):
+        assert line[0] == 1.0
+
+
+def test_shades_of_many_numbers_keep_the_largest():
+    values = np.zeros((200, 100))
+    values[150, 99] = 2.0
+    rows = shades(values, "many", limit=20).splitlines()
+    assert len(rows) == 21
+    assert rows[16].endswith("██│")
+    assert rows[0] == "many; █ is 2"
+    assert shades(np.full((2, 2), np.nan), "none").startswith("none: nothing to draw")

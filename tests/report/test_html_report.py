@@ -1,0 +1,275 @@
+"""The page of a report: numbers of the commands it names, and markup that no name changes."""
+
+import contextlib
+import html
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from pages import Page
+
+from pefourier.cli.main import main
+from pefourier.pages.document import TEMPLATE, Markup, document, element, explanations, table
+from pefourier.pages.encodings import HEADINGS
+from pefourier.report.terms import read_terms
+
+HOSTILE = '</title></style><script>alert(1)</script><img src=x onerror="alert(2)"> & $x_1$ \u202e'
+HERE = "data:image/svg+xml;base64,"
+
+
+@pytest.fixture
+def page(run, tmp_path):
+    """page("dft", "--d", 8) -> the page of a report of a few seconds."""
+
+    def make(*arguments, status=0):
+        path = tmp_path / "report.html"
+        done = run("report", *arguments, "--out", path, "-q")
+        assert done.status == status, done.err
+        return Page(path)
+
+    return make
+
+
+without_pictures = pytest.mark.usefixtures("undrawn")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    path = tmp_path_factory.mktemp("mixed")
+    np.save(path / "ones.npy", np.ones((20, 4)))
+    return path
+
+
+@pytest.fixture(scope="module")
+def mixed(folder):
+    """A page about a rotation, a table with faults, zeros and a SPEC that is not known."""
+    specs = ["rope:d=16", "dft", "none", "ones.npy", "nothing-of-the-kind"]
+    with contextlib.chdir(folder):
+        assert main(["report", *specs, "--d", "16", "--length", "20", "-q"]) == 2
+    return Page(folder / "report.html")
+
+
+def test_the_markup_is_whole(mixed):
+    assert mixed.faults == []
+    ids = mixed.all_values("id")
+    assert len(ids) == len(set(ids)) == len(mixed.text["h2"])
+    assert [href.removeprefix("#") for href in mixed.values("a", "href")] == ids
+    assert [name for name, _ in mixed.elements].count("h1") == 1
+    assert set(HEADINGS.values()) <= set(mixed.text["h2"])
+
+
+def test_verdicts_come_first_and_are_those_of_the_commands(mixed, run, folder, monkeypatch):
+    monkeypatch.chdir(folder)
+    given = ["rope:d=16", "dft", "none", "ones.npy", "--d", "16", "--length", "20", "--json"]
+    answers = [[r["verdict"] for r in run(q, *given).results] for q in HEADINGS]
+    (size, *_), *_ = columns = [mixed.text["td"][k : 20 + k : 5] for k in range(5)]
+    assert columns[1:] == answers
+    assert size == "20 × 16"
+
+
+def test_each_question_has_its_conclusions_pictures_and_command(mixed, run, folder, monkeypatch):
+    """Each number in a table is one that the command beside it prints."""
+    monkeypatch.chdir(folder)
+    seen = 0
+    for chapter in mixed.source.split("<section>")[1:]:
+        (line, *_) = re.findall(r"<pre><code>pefourier (.*?)</code>", chapter) or [""]
+        if not line or line.startswith("report"):
+            continue
+        arguments = shlex.split(html.unescape(line))
+        done = run(*arguments)
+        assert done.status == 0, done.err
+        printed = re.findall(r'<td class="number">(.*?)</td>', chapter)
+        assert [x for x in printed if x not in done.out.split()] == []
+        seen += len(printed)
+        for record in run(*arguments, "--json").results:
+            assert f"<strong>{record['spec']}: {record['verdict'].upper()}.</strong>" in chapter
+            assert html.escape(record["meaning"]) in chapter
+        assert "<figure>" in chapter
+    assert seen > 60
+
+
+def test_what_is_long_is_folded(mixed):
+    outside = re.sub(r"<details>.*?</details>", "", mixed.source, flags=re.DOTALL)
+    assert mixed.source.count("<table>") > 5
+    assert outside.count("<table>") == 1  # at a glance
+
+
+def test_nothing_is_requested_and_nothing_runs(mixed):
+    names = {name for name, _ in mixed.elements}
+    assert not names & {"script", "link", "iframe", "object", "svg"}
+    assert all(source.startswith(HERE) for source in mixed.all_values("src"))
+    assert all(href.startswith("#") for href in mixed.all_values("href"))
+    assert re.findall(r"url\(|@import", mixed.source) == []
+    (policy,) = [a["content"] for _, a in mixed.elements if "http-equiv" in a]
+    assert policy.startswith("default-src 'none'; style-src 'unsafe-inline'; img-src data:;")
+
+
+def test_pictures_and_tables_can_be_read_aloud(mixed):
+    assert {a.get("scope") for name, a in mixed.elements if name == "th"} == {"col", "row"}
+    told = mixed.values("img", "alt")
+    assert told == mixed.text["figcaption"]
+    assert len(told) == 4 + 4 + 1  # of each question, of each table, of the rotation's reach
+    assert all(label.startswith(("rope:d=16", "dft", "none", "ones.npy")) for label in told)
+    assert mixed.values("html", "lang") == ["en"]
+
+
+def test_a_spec_that_cannot_be_read_is_said_beside_the_others(mixed):
+    assert "nothing-of-the-kind: not answered." in mixed.text["strong"]
+
+
+def test_a_finding_has_its_severity_and_its_explanation(mixed):
+    (finding,) = [said for said in mixed.text["p"] if "[constant-codes]" in said]
+    assert finding.startswith("error: ones.npy: ")
+    (meaning,) = [t.meaning for t in read_terms() if t.term == "constant-codes"]
+    assert meaning in mixed.text["dd"]
+    assert mixed.text["dt"].count("constant-codes") == 1
+
+
+@pytest.mark.parametrize(
+    ("groups", "group"), [(("train",), "train"), (("check-faithful",), "check-faithful")]
+)
+def test_a_word_is_explained_as_the_question_means_it(groups, group):
+    (term,) = [t for t in read_terms() if (t.term, t.group) == ("precision", group)]
+    assert str(element("dd", term.meaning)) in explanations(["precision"], groups)
+    assert explanations(["<i> is not a term"], groups) is None
+
+
+def test_a_reach_that_is_no_good_is_told_with_its_numbers(page, tmp_path):
+    config = {"model_type": "llama", "hidden_size": 8, "num_attention_heads": 1}
+    config |= {"max_position_embeddings": 64, "rope_theta": 100.0}
+    path = tmp_path / "long.json"
+    path.write_text(json.dumps(config))
+    found = page(path, "--length", 256)
+    assert found.text["h2"][1] == "How far do rotations reach?"
+    assert f"{path}: UNSEEN ANGLES." in found.text["strong"]
+
+
+@without_pictures
+def test_no_name_is_more_than_text(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    name = HOSTILE.replace("/", "∕") + ".npz"
+    with open(name, "wb") as stream:
+        np.savez(stream, **{"a<b>\"'": np.eye(4)})
+    found = page(f"{name}#a<b>\"'", "<i>nothing</i>", "--title", HOSTILE, status=2)
+    assert found.faults == []
+    assert "script" not in {e for e, _ in found.elements}
+    assert [key for _, a in found.elements for key in a if key.startswith("on")] == []
+    assert all(source.startswith(HERE) for source in found.all_values("src"))
+    shown = HOSTILE.replace("\u202e", "\\u202e")
+    assert found.text["title"] == found.text["h1"] == [shown]
+    assert "<i>nothing</i>: not answered." in found.text["strong"]
+    assert "\u202e" not in found.source
+
+
+def test_what_is_not_markup_is_escaped():
+    hostile = '<a href="x">'
+    escaped = "&lt;a href=&quot;x&quot;&gt;"
+    assert element("p", hostile, title='"&') == f'<p title="&quot;&amp;">{escaped}</p>'
+    assert element("p", [Markup("<b>"), ["<", None, ""]], 0) == "<p><b>&lt;0</p>"
+    assert hostile not in table([[hostile, hostile], [hostile, hostile]], hostile)
+    assert hostile not in document(hostile, hostile, [])
+
+
+def test_the_same_input_gives_the_same_bytes(run, tmp_path, monkeypatch):
+    """In a process with other hashes, in another place, too."""
+    monkeypatch.chdir(tmp_path)
+    arguments = ["report", "rope", "--d", "8", "-S", "9", "-q", "--out"]
+    subprocess.run(
+        [sys.executable, "-m", "pefourier", *arguments, "1.html"],
+        env={**os.environ, "PYTHONHASHSEED": "1", "TZ": "UTC1"},
+        check=True,
+        capture_output=True,
+    )
+    assert run(*arguments, "2.html").status == 0
+    first, second = ((tmp_path / f"{seed}.html").read_bytes() for seed in (1, 2))
+    assert first == second
+
+
+@without_pictures
+def test_the_answer_says_where_the_page_is(run, tmp_path):
+    out = tmp_path / "a.html"
+    done = run("report", "dft", "nothing-such", "--d", 8, "-S", 4, "--out", out, "--json")
+    assert done.status == 2
+    first, second = done.results
+    assert (first["spec"], first["out"], first["encoding"]) == ("dft", str(out), "dft")
+    assert (first["verdict"], first["findings"]) == ("isometric", [])
+    assert second["spec"] == "nothing-such"
+    told = " ".join(run("report", "dft", "--d", 8, "-S", 4, "--out", out).out.split())
+    assert told.startswith("The page is in ")
+
+
+@pytest.mark.parametrize("out", ["a.pdf", "no/such/a.html"])
+def test_a_page_that_cannot_be_written_is_refused_at_once(run, tmp_path, out):
+    done = run("report", "dft", "--out", tmp_path / out)
+    assert (done.status, done.out, done.err.count("\n")) == (2, "", 1)
+
+
+@without_pictures
+def test_encodings_share_a_picture_of_each_question(page):
+    specs = [f"rope:rho={n}" for n in range(2, 11)]
+    found = page(*specs, "--d", 4, "-S", 4)
+    assert len(found.values("img", "alt")) == 9 + 5
+    assert found.faults == []
+
+
+def test_grids_stand_beside_sequences(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    found = page("axial", "axial-rope", "--grid", "3x4", "--d", 16)
+    assert found.faults == []
+    told = found.values("img", "alt")
+    assert len(told) == 4 + 2  # of each question, of each table
+    assert "pefourier spectrum axial axial-rope --d 16 --grid 3x4" in found.text["code"]
+
+
+@without_pictures
+def test_options_are_part_of_the_commands(page):
+    found = page("dft", "--d", 8, "--lattice", 32, "--sigma", 1, "--seed", 3)
+    lines = [line for line in found.text["code"] if line.startswith("pefourier")]
+    both = "dft --d 8 --seed 3 --lattice 32 --sigma 1.0"
+    plain = "dft --d 8 --seed 3"
+    named = dict.fromkeys(("spectrum", "reconstruct", "report"), both)
+    named |= {"check-faithful": plain, "relations": plain}
+    assert set(lines) == {f"pefourier {command} {rest}" for command, rest in named.items()}
+
+
+@without_pictures
+def test_rotations_have_what_context_says(page, run):
+    found = page("rope:scaling=yarn,factor=4,original=16", "dft", "rope", "--d", 16, "-S", 64)
+    (line,) = [line for line in found.text["code"] if "context" in line]
+    assert line.startswith("pefourier context rope:scaling=yarn,factor=4,original=16 rope --d 16 ")
+    for result in run(*shlex.split(line)[1:], "--json").results:
+        assert any(result["meaning"] in said for said in found.text["p"])
+
+
+@without_pictures
+def test_a_base_that_context_cannot_be_told_leaves_its_part_out(page):
+    assert "How far do rotations reach?" not in page("rope", "--rho", 500, "--d", 8).text["h2"]
+
+
+@without_pictures
+def test_parameters_are_told_as_they_are_typed(page):
+    (cell,) = [x for x in page("rope:rho=5e5", "--d", 8).text["td"] if "rho=" in x]
+    assert "rho=500000" in cell.split(", ")
+
+
+def luminance(colour):
+    parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    linear = [p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts]
+    return float(np.dot(linear, [0.2126, 0.7152, 0.0722]))
+
+
+@pytest.mark.parametrize("scheme", [0, 1])
+def test_colours_can_be_told_from_what_is_behind(scheme):
+    """WCAG 2.2, AA: 4.5 for text; light, then dark."""
+    schemes = re.findall(r":root {(.*?)}", Path(TEMPLATE).read_text())
+    colours = dict(re.findall(r"--([a-z]+): (#[0-9a-f]{6})", schemes[scheme]))
+    for text in ("ink", "quiet", "accent", "bad", "warn"):
+        for behind in ("paper", "box"):
+            low, high = sorted((luminance(colours[text]), luminance(colours[behind])))
+            assert (high + 0.05) / (low + 0.05) >= 4.5

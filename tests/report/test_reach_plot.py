@@ -1,0 +1,110 @@
+"""What the figures of contexts, designs and extensions show: the data handed to their axes."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from published_configs import PUBLISHED
+
+from pefourier.encodings import load
+from pefourier.errors import PefourierError
+from pefourier.questions.context import describe_context, read_against
+from pefourier.questions.design import design_base
+from pefourier.questions.extend import extend
+from pefourier.questions.resize import resize_table
+from pefourier.report import context_figures, design, plot
+from pefourier.report.extend import extension
+from pefourier.report.frame import Answer, answer_of
+from pefourier.report.resize import resizing
+
+
+@pytest.fixture
+def llama(tmp_path):
+    path = tmp_path / "llama.json"
+    path.write_text(json.dumps(PUBLISHED["meta-llama/Llama-3.1-8B"]))
+    return str(path)
+
+
+def answer(spec, against=None, **sizes):
+    own, found = describe_context(spec, **sizes)
+    reading = read_against(own, against, found.length) if against else None
+    return Answer(own[0], replace(found, against=reading))
+
+
+def ticks(axes):
+    return [np.array(c.get_segments())[:, 0, 0] for c in axes.collections]
+
+
+def test_wavelengths_of_each_band_stand_where_they_are(llama):
+    a = answer(llama, "scaling-ignored")
+    with plot.figure_style():
+        figure = context_figures.wavelengths([a])
+    top, low = figure.axes
+    plain, *treated = ticks(top)
+    (r,) = a.result.rotations
+    np.testing.assert_allclose(plain, 2 * np.pi / r.trained_frequencies)
+    assert [len(band) for band in treated] == [29, 6, 29]
+    np.testing.assert_allclose(np.concatenate(treated), 2 * np.pi / r.frequencies)
+    assert [line.get_xdata()[0] for line in top.lines] == [8192, 131072]
+    assert [text.get_text() for text in top.texts] == [" trained 8192 ", " asked 131072 "]
+    assert [text.get_text() for text in low.texts] == ["512", "1724", "60725"]
+    curve = low.lines[0]
+    assert curve.get_ydata()[list(curve.get_xdata()).index(512)] < 0.99
+    assert (top.get_xscale(), low.get_xscale()) == ("log", "log")
+    (bands,) = figure.legends
+    named = [text.get_text() for text in bands.get_texts()]
+    assert named[:3] == ["kept", "blended", "stretched"]
+    assert "64 pairs (29 kept, 6 blended, 29 stretched), base 500000" in top.get_title("left")
+    assert named[3].endswith("read as scaling-ignored")
+
+
+def test_rotations_and_readings_have_panels_of_their_own():
+    answers = [answer("rope:rho=5e5", "base=10000", length=4096, d=d) for d in (64, 128)]
+    with plot.figure_style():
+        figure = context_figures.wavelengths(answers)
+    *tops, _ = figure.axes
+    assert [len(ticks(axes)[0]) for axes in tops] == [32, 64]
+    assert len(figure.legends[0].get_texts()) == 2
+
+
+def test_positions_that_do_not_turn_have_no_figure():
+    with plot.figure_style(), pytest.raises(PefourierError, match="there are none in alibi"):
+        context_figures.wavelengths([answer("alibi", length=100)])
+
+
+def test_each_criterion_has_its_optimum_marked():
+    found = design_base(100, 32, bases=(3.0, 5.0, 100.0, 1e4))
+    with plot.figure_style():
+        panels = design.criteria([answer_of(found)]).axes
+    assert len(panels) == 6
+    labels = [axes.get_title(loc="right") for axes in panels]
+    assert labels[1] == "rank: 3"
+    assert labels[3] == "condition: 5"
+    assert labels[4] == f"turns: {found.best['turns']:.4g}"
+    curve, line, mark = panels[3].lines
+    known = [c for c in found.candidates if c.condition_number is not None]
+    assert curve.get_xdata().tolist() == [c.rho for c in known]
+    assert curve.get_ydata().tolist() == [c.condition_number for c in known]
+    assert line.get_xdata()[0] == mark.get_xdata()[0] == 5.0
+
+
+def test_an_extension_shows_wavelengths_and_cosines():
+    found = extend("rope:rho=1e6", 131072, trained=32768, d=128)
+    with plot.figure_style():
+        figure = extension([answer_of(found)])
+        top, low = figure.axes
+    assert [len(row) for row in ticks(top)] == [64] * 5
+    linear = ticks(top)[1]
+    np.testing.assert_allclose(linear, 4 * ticks(top)[0])
+    names = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert names == ["linear", "ntk", "yarn", "llama3"]
+    assert low.lines[2].get_ydata()[0] > 0.999
+
+
+def test_a_plane_lies_at_its_whole_numbers_of_cycles():
+    with plot.figure_style():
+        figure = resizing([answer_of(resize_table(load("axial", d=16, grid=(6, 7)), (9, 8)))])
+    found = [image.get_extent() for axes in figure.axes for image in axes.images]
+    cycles = [[sorted(np.fft.fftfreq(n, 1 / n)) for n in sides] for sides in ((6, 7), (9, 8))]
+    assert found == [[x[0] - 0.5, x[-1] + 0.5, y[-1] + 0.5, y[0] - 0.5] for y, x in cycles]
