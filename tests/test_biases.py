@@ -106,12 +106,13 @@ def test_the_buckets_of_t5_are_told(key, changes):
     assert key in found.cause.changes
 
 
-def test_the_clip_of_shaw_is_told():
+@pytest.mark.parametrize("clips", [(8, 4), (20, 10), (16, 15), (1, 30)])
+def test_the_clip_of_shaw_is_told(clips):
     rng = np.random.default_rng(2)
     one, two = (
-        np.moveaxis(rng.normal(size=(2 * c + 1, 3))[np.clip(LAG, -c, c) + c], -1, 0) for c in (8, 4)
+        np.moveaxis(rng.normal(size=(2 * c + 1, 3))[np.clip(LAG, -c, c) + c], -1, 0) for c in clips
     )
-    assert compare(one, two).cause.changes == {"clip": (8, 4)}
+    assert compare(one, two).cause.changes == {"clip": clips}
 
 
 @pytest.mark.parametrize("shapes", [((4, N, N), (6, N, N)), ((N, N), (4, N, N))])

@@ -178,26 +178,33 @@ def compare_biases(first: BiasRows, second: BiasRows) -> BiasComparison:
         constant = bool((np.abs(bare[0] - bare[1]) <= 2 * tolerance).all())
         a, b = bare
         residual = np.abs(a - b)
-    differs = residual.max(axis=(1, 2)) > 2 * tolerance
+    differs = residual > 2 * tolerance
     profiles = [profile_of(BiasRows(queries, x, not visible.all(), 0.0)) for x in (a, b)]
-    whole = [profile_of(rows) for rows in (first, second)]
+    whole_profiles = [profile_of(rows) for rows in (first, second)]
     heads = tuple(
-        head_difference(
-            i, *(rule_slopes[i] for rule_slopes in profiles), n, float(residual[i].max())
-        )
-        for i in np.flatnonzero(differs).tolist()
+        head_difference(i, profiles[0][i], profiles[1][i], n, float(residual[i].max()))
+        for i in np.flatnonzero(differs.any(axis=(1, 2))).tolist()
     )
-    place = np.argwhere(residual > 2 * tolerance)
-    nearest_place = None
-    if len(place):
-        lags = place[:, 2] - queries[place[:, 1]]
-        nearest = int(np.abs(lags).argmin())
-        nearest_place = (int(lags[nearest]), int(place[nearest, 0]))
+    by_lag = lags_alone(a, b, queries)
+    causes = tuple(bias_causes(profiles, whole_profiles, n, by_lag)) if heads else ()
+    place = nearest_difference(differs, queries)
     one_sided = first.causal != second.causal
-    causes = tuple(bias_causes(profiles, whole, n, lags_alone(a, b, queries))) if heads else ()
-    return BiasComparison(
-        heads, float(residual.max()), tolerance, nearest_place, constant, one_sided, causes
-    )
+    largest = float(residual.max())
+    return BiasComparison(heads, largest, tolerance, place, constant, one_sided, causes)
+
+
+def nearest_difference(differs: np.ndarray, queries: np.ndarray) -> tuple[int, int] | None:
+    """The lag nearest to 0 at which biases (heads, queries, keys) differ, and a head; None: none.
+
+    >>> nearest_difference(np.array([[[False, False, True]]]), np.array([1]))
+    (1, 0)
+    """
+    place = np.argwhere(differs)
+    if not len(place):
+        return None
+    lags = place[:, 2] - queries[place[:, 1]]
+    nearest = int(np.abs(lags).argmin())
+    return int(lags[nearest]), int(place[nearest, 0])
 
 
 def profile_of(rows: BiasRows) -> np.ndarray:
@@ -297,8 +304,12 @@ def bucket_rule(profile: np.ndarray, n: int) -> dict[str, Any] | None:
     """T5's buckets, or the clip of Shaw, by which lags from 1 - n on share a number."""
     lags = np.arange(len(profile)) - (n - 1)
     groups = np.unique(profile, return_inverse=True)[1]
-    if len(np.unique(groups)) >= n:
+    if len(np.unique(groups)) == len(profile):
         return None  # no two distances share a number
+    changes = np.flatnonzero(np.diff(groups))  # beyond the farthest one number stands
+    clip = int(np.abs(lags[changes + (lags[changes] >= 0)]).max(initial=0))
+    if 0 < clip < n - 1 and same_groups(np.clip(lags, -clip, clip), groups):
+        return {"clip": clip}
     one_sided = len(profile) == n
     for causal in (one_sided, not one_sided):
         for buckets in (32, 64, 16, 128, 8):
@@ -310,9 +321,6 @@ def bucket_rule(profile: np.ndarray, n: int) -> dict[str, Any] | None:
                 if same_groups(rule_slopes[visible], groups[visible]):
                     sides = "causal" if causal else "both sides"
                     return {"buckets": buckets, "max_distance": farthest, "sides": sides}
-    for clip in range(1, n - 1):
-        if same_groups(np.clip(lags, -clip, clip), groups):
-            return {"clip": clip}
     return None
 
 
