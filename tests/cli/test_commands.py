@@ -50,7 +50,7 @@ def test_spectrum_json_has_the_fields_of_the_contract(run):
     answer = json.loads(done.out)
     assert list(answer) == ["command", "version", "schema", "results"]
     assert (answer["command"], answer["version"]) == ("spectrum", __version__)
-    assert answer["schema"] == 3
+    assert answer["schema"] == 4
     sinusoidal, dft = answer["results"]
     assert [r["spec"] for r in answer["results"]] == ["sinusoidal", "dft"]
     assert sinusoidal["params"] == {

@@ -116,10 +116,10 @@ def test_an_answer_where_there_was_an_error_is_no_regression():
         ("", "is not an answer of check-faithful; write it anew"),
         ("[]", "is not an answer of check-faithful; write it anew"),
         ("[" * 100_000, "is not an answer of check-faithful; write it anew"),
-        ('{"command": "spectrum", "schema": 3, "results": []}', "is not an answer of check-faith"),
+        ('{"command": "spectrum", "schema": 4, "results": []}', "is not an answer of check-faith"),
         ('{"command": "check-faithful", "schema": 1, "results": []}', "has layout 1, this version"),
         (
-            '{"command": "check-faithful", "schema": 3, "results": [{"spec": "dft"}]}',
+            '{"command": "check-faithful", "schema": 4, "results": [{"spec": "dft"}]}',
             "is not an answer of check-faithful",
         ),
         ("b\x00", "is not an answer of check-faithful"),
