@@ -204,7 +204,9 @@ def report(table: np.ndarray[tuple[int, int], np.dtype[np.float64]]) -> str:
         one.width for one in pefourier.reconstruct("dft", [5, 40]).reconstructions
     ]
     idle: int = pefourier.context("rope", length=512).rotations[0].idle
-    turns: float | None = pefourier.design(64, 32).best["turns"]
+    bases = pefourier.design(64, 32)
+    assert not isinstance(bases, tuple), "of a grid, a design for each axis"
+    turns: float | None = bases.best["turns"]
     same: str = pefourier.compare("sinusoidal", table).verdict
     first: float | list[int | None] | None = pefourier.relations(table).first_rise
     codes = pefourier.encode("dft", d=64).sum()

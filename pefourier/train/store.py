@@ -335,6 +335,8 @@ def stored_options(config: Mapping[str, Any]) -> Options:
             given[name] = tuple(value) if isinstance(value, list) else value
             if get_origin(kind) is tuple and not isinstance(value, list):
                 raise ValueError(f"{name} must be a list; got {shown(value)}")
+            if kind == tuple[str, ...] and not all(isinstance(item, str) for item in value):
+                raise ValueError(f"{name} must be a list of texts; got {shown(value)}")
             if kind in (int, float, bool):
                 check_type(name, value, kind)
     return Options(**given)
