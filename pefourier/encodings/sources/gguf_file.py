@@ -131,19 +131,9 @@ def read_gguf(spec: str, length: int | None = None, d: int | None = None) -> Enc
         raise PefourierError(
             f"{shown(path)} sets no rotation: llama.cpp turns nothing in {shown(file.architecture)}"
         )
-    local = ("_swa",) * (part == PARTS[1])  # keys of layers with a window come first
-    turned = first_count(file, [f"rope.dimension_count{end}" for end in (*local, "")])
-    ends = (*local, "_mla", "")
-    stated = first_count(file, [f"attention.key_length{end}" for end in ends])
-    head = stated or head_width(file) or turned or d
-    if head is None:
-        raise PefourierError(
-            f"{shown(path)} sets no rotation: it has neither rope.dimension_count nor the size of "
-            "a head; name an encoding or a config.json"
-        )
-    turned = turned or head
+    head, turned = head_and_turned(file, part, d)
     unread = unread_in(file)
-    findings = [*left_open(file, min(turned, head) // 2), *unread_findings(file, unread)]
+    findings = [*left_open(file, turned // 2), *unread_findings(file, unread)]
     rows = length or file.count("context_length")
     try:
         enc = build(
@@ -152,16 +142,31 @@ def read_gguf(spec: str, length: int | None = None, d: int | None = None) -> Enc
             d=head,
             rho=window_base(file) if part == PARTS[1] else base_in(file),
             layout="interleaved" if file.pairing == "interleaved" else "halves",
-            partial=turning_share(min(turned, head), head),
+            partial=turning_share(turned, head),
             **({} if part == PARTS[1] and unscaled else scaling_of_file(file)),
         )
     except PefourierError as error:
         raise PefourierError(f"{shown(path)}: {error}") from error
-    axis = axis_of_pairs(file, min(turned, head) // 2)
+    axis = axis_of_pairs(file, turned // 2)
     noted = {} if axis is None else {"mrope_section": describe_axes(axis)}
     noted |= {"unread": unread} if unread else {}
     params = {**enc.params, "path": path, **softmax_factor_in(file, enc.params), **noted}
     return replace(enc, spec=spec, params=params, findings=(*findings, *enc.findings))
+
+
+def head_and_turned(file: GgufFile, part: str, d: int | None) -> tuple[int, int]:
+    """The size of a head of a type of layer, and how many of its dimensions turn."""
+    local = ("_swa",) * (part == PARTS[1])  # keys of layers with a window come first
+    turned = first_count(file, [f"rope.dimension_count{end}" for end in (*local, "")])
+    ends = (*local, "_mla", "")
+    stated = first_count(file, [f"attention.key_length{end}" for end in ends])
+    head = stated or head_width(file) or turned or d
+    if head is None:
+        raise PefourierError(
+            f"{shown(file.path)} sets no rotation: it has neither rope.dimension_count nor the "
+            "size of a head; name an encoding or a config.json"
+        )
+    return head, min(turned or head, head)
 
 
 def first_count(file: GgufFile, keys: Sequence[str]) -> int | None:
