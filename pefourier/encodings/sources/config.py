@@ -301,10 +301,8 @@ def choose_part(config: Section, part: str) -> tuple[Section, str, str]:
             continue
         config = config.section(name)
         config = replace(config, values=row.get("inner", {})) if text else config
-        inner_kind = model_type(config, usual)
-        kind = (
-            usual if usual and inner_kind == kind else inner_kind
-        )  # as towers of Qwen2.5-VL are called
+        stated = model_type(config, usual)
+        kind = usual if usual and stated == kind else stated  # as towers of Qwen2.5-VL are called
 
 
 def tracked(config: Section) -> Section:

@@ -366,11 +366,11 @@ def left_open(file: GgufFile, pairs: int) -> Iterator[Finding]:
         layers = "every fourth layer" if still != "full" else "layers that see all"
         yield finding("gguf-unsaid", "still", who=who, layers=layers)
     if file.value(window):
-        window_base_key = file.number("rope.freq_base_swa")
+        swa_base = file.number("rope.freq_base_swa")
         is_decided = file.architecture in decided()["full"] or file.is_listed("windows", "own_base")
-        why = "rope.freq_base_swa" if window_base_key else "llama.cpp's, no key tells"
+        why = "rope.freq_base_swa" if swa_base else "llama.cpp's, no key tells"
         base = f"base {window_base(file):g} ({why})"
-        base = base if window_base_key or is_decided else "a base that it does not say"
+        base = base if swa_base or is_decided else "a base that it does not say"
         yield finding("gguf-unsaid", "window", who=who, base=base)
     for key in decided()["reads"]:
         if file.value(key) is not None and read_key(file, key) is None:

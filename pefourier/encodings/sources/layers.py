@@ -158,15 +158,13 @@ def layer_types(model: ModelConfig, number: int) -> tuple[list[str], bool]:
 
 def by_code(model: ModelConfig) -> list[str]:
     """The type of each layer where a config has a number for each, as DeepSeek-V4's ratios are."""
-    key, type_names = model.row.get("coded", ("", {}))
+    key, types = model.row.get("coded", ("", {}))
     codes = model.config.values.get(key)
     if codes is None:
         return []
-    if not isinstance(codes, list) or any(str(code) not in type_names for code in codes):
-        raise model.config.wrong(
-            key, codes, f"a list of {', '.join(type_names)}, one for each layer"
-        )
-    return [type_names[str(code)] for code in codes]
+    if not isinstance(codes, list) or any(str(code) not in types for code in codes):
+        raise model.config.wrong(key, codes, f"a list of {', '.join(types)}, one for each layer")
+    return [types[str(code)] for code in codes]
 
 
 def by_index(model: ModelConfig, number: int) -> list[str]:
@@ -383,15 +381,11 @@ def indexer(model: ModelConfig, runs: Runs, trained: int) -> Iterator[Finding]:
     row = model.row
     if "indexer" not in row:
         return
-    pairing, attention = (
-        rope_config.PAIRED[row["indexer"]],
-        rope_config.PAIRED[row.get("layout", "halves")],
-    )
-    how = (
-        f"{attention} as in attention"
-        if pairing == attention
-        else f"{pairing}, where attention pairs {attention}"
-    )
+    index_pairing = rope_config.PAIRED[row["indexer"]]
+    pairing = rope_config.PAIRED[row.get("layout", "halves")]
+    how = f"{pairing} as in attention"
+    if index_pairing != pairing:
+        how = f"{index_pairing}, where attention pairs {pairing}"
     heads, width = (model.config.count(f"index_{key}") for key in ("n_heads", "head_dim"))
     sizes = f" ({heads} heads of {width})" if heads and width else ""
     yield finding("rope-indexer", sizes=sizes, how=how)

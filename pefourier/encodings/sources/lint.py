@@ -359,18 +359,13 @@ def not_read(case: ConfigCase) -> Iterator[Finding]:
     model, section = case.model, case.values.get(case.model.rope_key)
     section = section if isinstance(section, dict) else {}
     unread = list(model.row.get("unread", ()))
-    parameters = case.values.get("rope_parameters")
-    if model.row.get("layers") and model.row.get("flat", []) == [] and isinstance(parameters, dict):
-        unread += (
-            [] if any(isinstance(v, dict) for v in parameters.values()) else ["rope_parameters"]
-        )
+    new = case.values.get("rope_parameters")
+    if model.row.get("layers") and model.row.get("flat", []) == [] and isinstance(new, dict):
+        unread += [] if any(isinstance(v, dict) for v in new.values()) else ["rope_parameters"]
     for key in unread:
         if key == "type":
-            remedy, statement, is_stated = (
-                "rope_type",
-                section,
-                "type" in section and "rope_type" not in section,
-            )
+            remedy, statement = "rope_type", section
+            is_stated = "type" in section and "rope_type" not in section
         else:
             counterparts = {"rope_scaling": "rope_parameters", "rope_parameters": "rope_scaling"}
             remedy, statement = f"it in {counterparts.get(key, key)}", case.values.get(key)
