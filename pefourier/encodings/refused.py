@@ -20,13 +20,13 @@ def refuse_known(name: str) -> None:
     pefourier.errors.PefourierError: 'DroPE' has no codes of its own: DroPE removes the rotation \
 of all layers after training: name none for what is left
     """
-    absent, plain = read_toml(REASONS), "".join(filter(str.isalnum, name.lower()))
-    if plain in absent["tokens"]:
+    cases, plain = read_toml(REASONS), "".join(filter(str.isalnum, name.lower()))
+    if plain in cases["tokens"]:
         raise PefourierError(
-            f"{shown(name)} depends on tokens and has no table of codes: {absent['tokens'][plain]}; "
+            f"{shown(name)} depends on tokens and has no table of codes: {cases['tokens'][plain]}; "
             "give code that makes it for one input, py:module:function"
         )
-    if shared := absent["shared"].get(name) or absent["shared"].get(plain):
+    if shared := cases["shared"].get(name) or cases["shared"].get(plain):
         raise PefourierError(f"{shown(name)} is the name of several encodings, which? {shared}")
-    if plain in absent["without"]:
-        raise PefourierError(f"{shown(name)} has no codes of its own: {absent['without'][plain]}")
+    if plain in cases["without"]:
+        raise PefourierError(f"{shown(name)} has no codes of its own: {cases['without'][plain]}")
