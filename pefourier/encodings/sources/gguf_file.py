@@ -131,7 +131,7 @@ def read_gguf(spec: str, length: int | None = None, d: int | None = None) -> Enc
         raise PefourierError(
             f"{shown(path)} sets no rotation: llama.cpp turns nothing in {shown(file.architecture)}"
         )
-    head, turned = head_and_turned(file, part, d)
+    head, turned = head_sizes(file, part, d)
     unread = unread_in(file)
     findings = [*left_open(file, turned // 2), *unread_findings(file, unread)]
     rows = length or file.count("context_length")
@@ -154,7 +154,7 @@ def read_gguf(spec: str, length: int | None = None, d: int | None = None) -> Enc
     return replace(enc, spec=spec, params=params, findings=(*findings, *enc.findings))
 
 
-def head_and_turned(file: GgufFile, part: str, d: int | None) -> tuple[int, int]:
+def head_sizes(file: GgufFile, part: str, d: int | None) -> tuple[int, int]:
     """The size of a head of a type of layer, and how many of its dimensions turn."""
     local = ("_swa",) * (part == PARTS[1])  # keys of layers with a window come first
     turned = first_count(file, [f"rope.dimension_count{end}" for end in (*local, "")])
