@@ -46,7 +46,7 @@ class EncodingOptions:
         if self.rho is not None:
             check_above("rho", self.rho)
         if self.seed is not None:
-            check_count("seed", self.seed, least=0, most=2**32 - 1)
+            check_count("seed", self.seed, minimum=0, maximum=2**32 - 1)
         if self.names.count("-") > 1:
             raise PefourierError("standard input ('-') can be read once; name it once")
         defaults = {"rho": self.rho, "seed": self.seed}

@@ -44,14 +44,14 @@ def parts_of_measure(enc: Encoding) -> list[Encoding] | None:
     ]
 
 
-def part_of_measure(enc: Encoding, a: int, own: np.ndarray, offset: float, side: int) -> Encoding:
+def part_of_measure(enc: Encoding, a: int, along: np.ndarray, offset: float, side: int) -> Encoding:
     """One axis' frequencies as an encoding of its positions; without any its codes are zero."""
-    whole, share = enc.measure, float(enc.measure.weights[own].sum())
+    spectrum, share = enc.measure, float(enc.measure.weights[along].sum())
     measure = Measure(
-        frequencies=whole.frequencies[own, a] if share else np.zeros(1),
-        weights=whole.weights[own] / share if share else np.ones(1),
-        squared_length=whole.squared_length * share,
-        period=whole.period,
+        frequencies=spectrum.frequencies[along, a] if share else np.zeros(1),
+        weights=spectrum.weights[along] / share if share else np.ones(1),
+        squared_length=spectrum.squared_length * share,
+        period=spectrum.period,
         offset=int(offset) if offset.is_integer() else offset,
     )
 
@@ -74,8 +74,8 @@ def parts_of_table(enc: Encoding) -> list[Encoding] | None:
     facts = {"act": enc.act, "eps": enc.eps, "origin": enc.origin}
     parts = []
     for a, (side, line) in enumerate(zip(sides, axis_lines(grid), strict=True)):
-        own = np.union1d(columns_of[a], constant) if a == 0 else columns_of[a]
-        columns = line[:, own] if len(own) else np.zeros((side, 1))
+        indices = np.union1d(columns_of[a], constant) if a == 0 else columns_of[a]
+        columns = line[:, indices] if len(indices) else np.zeros((side, 1))
         parts.append(from_table(columns, enc.name, **facts))
     return parts
 

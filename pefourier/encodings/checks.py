@@ -39,11 +39,11 @@ def is_count(value: object, low: int = 1, high: int = 2**53 - 1) -> bool:
     return is_number(value, low, high) and value == int(value)
 
 
-def check_count(key: str, value: int, least: int = 1, most: int = 2**53) -> None:
-    """Refuse a count below `least`, one that no array could have, and what is no whole number."""
+def check_count(key: str, value: int, minimum: int = 1, maximum: int = 2**53) -> None:
+    """Refuse a count below `minimum`, one that no array could have, and what is no whole number."""
     check_whole(key, value)
-    if not least <= value <= most:
-        limits = f"from {least} on" if value < least else f"up to {most}"
+    if not minimum <= value <= maximum:
+        limits = f"from {minimum} on" if value < minimum else f"up to {maximum}"
         raise PefourierError(f"{key} must be a whole number {limits}; got {shown(int(value))}")
 
 
@@ -59,10 +59,10 @@ def check_whole(key: str, value: object) -> None:
         raise PefourierError(f"{key} must be a whole number; got {shown(str(value))}")
 
 
-def check_above(key: str, value: float, least: float = 0.0) -> None:
-    """Refuse a number that is not finite and above `least`."""
-    if not (isinstance(value, Real) and least < value <= sys.float_info.max):
-        raise PefourierError(f"{key} must be a finite number above {least:g}; got {value}")
+def check_above(key: str, value: float, bound: float = 0.0) -> None:
+    """Refuse a number that is not finite and above `bound`."""
+    if not (isinstance(value, Real) and bound < value <= sys.float_info.max):
+        raise PefourierError(f"{key} must be a finite number above {bound:g}; got {value}")
 
 
 def check_tolerance(value: float) -> None:

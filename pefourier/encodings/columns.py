@@ -49,8 +49,8 @@ def waves(
 
 def split_pairs(table: np.ndarray, layout: Layout) -> tuple[np.ndarray, np.ndarray]:
     """First and second waves of the pairs of a table (n, d), each a view (n, d // 2)."""
-    one, other = pair_columns(layout, table.shape[1] // 2)
-    return table[:, one], table[:, other]
+    first, second = pair_columns(layout, table.shape[1] // 2)
+    return table[:, first], table[:, second]
 
 
 def exchanged(table: np.ndarray, layout: Layout) -> np.ndarray:
@@ -60,19 +60,19 @@ def exchanged(table: np.ndarray, layout: Layout) -> np.ndarray:
     array([[3, 4, 1, 2, 0]])
     """
     result = table.copy()
-    one, other = split_pairs(result, layout)
-    other[:], one[:] = split_pairs(table, layout)
+    first, second = split_pairs(result, layout)
+    second[:], first[:] = split_pairs(table, layout)
     return result
 
 
-def in_pairs(one: np.ndarray, other: np.ndarray, places: Places) -> np.ndarray:
+def in_pairs(first: np.ndarray, second: np.ndarray, places: Places) -> np.ndarray:
     """A table of the first and the second columns (n, m) of pairs, at their places.
 
     >>> in_pairs(np.array([[1, 2]]), np.array([[3, 4]]), pair_columns("interleaved", 2))
     array([[1, 3, 2, 4]])
     """
-    table = np.empty((len(one), 2 * one.shape[1]), one.dtype)
-    for place, columns in zip(places, (one, other), strict=True):
+    table = np.empty((len(first), 2 * first.shape[1]), first.dtype)
+    for place, columns in zip(places, (first, second), strict=True):
         table[:, place] = columns
     return table
 
@@ -87,10 +87,10 @@ def orders(d: int) -> dict[tuple[Layout, Wave], np.ndarray]:
     """
     j = np.arange(d)
     sines, cosines = j[::2], j[1::2]
-    found = {("interleaved", "sin"): j} | ({} if d % 2 else {("interleaved", "cos"): j ^ 1})
-    found["halves", "sin"] = np.concatenate([sines, cosines])
-    found["halves", "cos"] = np.concatenate([cosines, sines])
-    return found
+    column_orders = {("interleaved", "sin"): j} | ({} if d % 2 else {("interleaved", "cos"): j ^ 1})
+    column_orders["halves", "sin"] = np.concatenate([sines, cosines])
+    column_orders["halves", "cos"] = np.concatenate([cosines, sines])
+    return column_orders
 
 
 CHANGES = {  # from one order to another
@@ -107,9 +107,9 @@ def changes_by_name(d: int) -> dict[str, np.ndarray]:
     >>> changes_by_name(4)["halves exchanged"]
     array([2, 3, 0, 1])
     """
-    known = orders(d)
+    column_orders = orders(d)
     return {
-        name: np.argsort(known[old])[known[new]]
+        name: np.argsort(column_orders[old])[column_orders[new]]
         for name, (old, new) in CHANGES.items()
-        if old in known and new in known
+        if old in column_orders and new in column_orders
     }

@@ -51,10 +51,10 @@ def conventions_of_papers(encoding: str, papers: str) -> dict[str, dict[str, Any
     >>> list(conventions_of_papers("axial", "He et al., 2022 (MAE); Carion et al., 2020 (DETR)"))
     ['MAE', 'DETR']
     """
-    known = {one["convention"].replace("-", ""): one for one in list_conventions(encoding)}
+    conventions = {row["convention"].replace("-", ""): row for row in list_conventions(encoding)}
     titles = re.findall(r"\(([^)]*)\)", papers)
     spelled = {title: title.lower().replace("-", "") for title in titles}
-    return {title: known[name] for title, name in spelled.items() if name in known}
+    return {title: conventions[name] for title, name in spelled.items() if name in conventions}
 
 
 def specs_of_convention(name: str) -> list[str]:
@@ -63,7 +63,11 @@ def specs_of_convention(name: str) -> list[str]:
     >>> specs_of_convention("flux")
     ['axial-rope:convention=flux']
     """
-    return [f"{own}:convention={name}" for own, rows in read_conventions().items() if name in rows]
+    return [
+        f"{encoding}:convention={name}"
+        for encoding, rows in read_conventions().items()
+        if name in rows
+    ]
 
 
 def fact_of_convention(encoding: str, name: str, fact: str) -> Any:
@@ -80,19 +84,19 @@ def as_parameter(value: Any) -> Any:
     return tuple(map(float, value)) if isinstance(value, list) else value
 
 
-def with_convention(encoding: str, given: Mapping[str, Any]) -> dict[str, Any]:
+def with_convention(encoding: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
     """Parameters as given, and those of the convention among them where they are not.
 
     >>> with_convention("axial-rope", {"convention": "rope-vit", "rho": 10.0})["rho"]
     10.0
     """
-    name = given.get("convention")
+    name = parameters.get("convention")
     if not name:
-        return dict(given)
-    known = read_conventions().get(encoding, {})
-    if name not in known:
-        elsewhere = [other for other, rows in read_conventions().items() if name in rows]
+        return dict(parameters)
+    conventions = read_conventions().get(encoding, {})
+    if name not in conventions:
+        elsewhere = [owner for owner, rows in read_conventions().items() if name in rows]
         way_out = f"{elsewhere[0]}:convention={name} has it." if elsewhere else ""
-        raise unknown(f"convention of {encoding}", name, known, way_out)
-    row = {key: value for key, value in known[name].items() if key not in FACTS}
-    return row | dict(given)
+        raise unknown(f"convention of {encoding}", name, conventions, way_out)
+    row = {key: value for key, value in conventions[name].items() if key not in FACTS}
+    return row | dict(parameters)

@@ -116,7 +116,7 @@ def lattice(sides: Sequence[int], prefix: int = 0) -> Domain:
         check_count("a side of a grid", side)
     check_count("prefix", prefix, 0)
     count = prefix + math.prod(sides)
-    check_count("points of a grid", count, most=LARGEST)
+    check_count("points of a grid", count, maximum=LARGEST)
     return Domain("position", np.arange(count), grid=tuple(sides), prefix=prefix)
 
 
@@ -164,7 +164,7 @@ def time_axis(length: int, times: Sequence[float] | None) -> tuple[Domain, dict]
     return domain, {"length": len(domain), "times": tuple(domain.x.tolist())}
 
 
-def scattered(at: np.ndarray) -> Domain:
+def scattered(points: np.ndarray) -> Domain:
     """Points (n, axes) in any order, such as latitudes and longitudes.
 
     They have no spectrum here: sums of waves at right angles belong to grids and to single axes.
@@ -172,25 +172,25 @@ def scattered(at: np.ndarray) -> Domain:
     >>> scattered(np.array([[48.1, 11.6], [52.5, 13.4]])).places(np.array([1]))
     array([[52.5, 13.4]])
     """
-    at = np.asarray(at, dtype=float)
-    if at.ndim != 2 or 0 in at.shape:
+    points = np.asarray(points, dtype=float)
+    if points.ndim != 2 or 0 in points.shape:
         raise PefourierError(
-            f"points are a table, a row each, a column an axis; got shape {at.shape}"
+            f"points are a table, a row each, a column an axis; got shape {points.shape}"
         )
-    if not np.isfinite(at).all():
-        row, axis = np.argwhere(~np.isfinite(at))[0]
+    if not np.isfinite(points).all():
+        row, axis = np.argwhere(~np.isfinite(points))[0]
         raise PefourierError(
-            f"coordinates must be finite; row {row + 1}, column {axis + 1} is {at[row, axis]}"
+            f"coordinates must be finite; row {row + 1}, column {axis + 1} is {points[row, axis]}"
         )
-    _, first, which = np.unique(at, axis=0, return_index=True, return_inverse=True)
-    again = np.flatnonzero(first[which.ravel()] != np.arange(len(at)))
+    _, first, inverse = np.unique(points, axis=0, return_index=True, return_inverse=True)
+    again = np.flatnonzero(first[inverse.ravel()] != np.arange(len(points)))
     if len(again):
         row = int(again[0])
         raise PefourierError(
-            f"points must differ; rows {first[which.ravel()[row]] + 1} and {row + 1} are both "
-            f"{', '.join(f'{v:.10g}' for v in at[row])}: keep one"
+            f"points must differ; rows {first[inverse.ravel()[row]] + 1} and {row + 1} are both "
+            f"{', '.join(f'{v:.10g}' for v in points[row])}: keep one"
         )
-    return Domain("point", np.arange(len(at)), at=at)
+    return Domain("point", np.arange(len(points)), at=points)
 
 
 def check_times(x: np.ndarray) -> None:
@@ -199,15 +199,15 @@ def check_times(x: np.ndarray) -> None:
         several = "; fourier-features takes points of several coordinates" if x.ndim == 2 else ""
         raise PefourierError(f"times must be one column of numbers; got shape {x.shape}{several}")
     if not np.isfinite(x).all():
-        at = int(np.flatnonzero(~np.isfinite(x))[0])
-        raise PefourierError(f"times must be finite; number {at + 1} is {x[at]}")
+        row = int(np.flatnonzero(~np.isfinite(x))[0])
+        raise PefourierError(f"times must be finite; number {row + 1} is {x[row]}")
     falls = np.flatnonzero(np.diff(x) <= 0)
     if len(falls):
-        at = int(falls[0])
-        same = "equal, and equal times have one code" if x[at] == x[at + 1] else "not in order"
+        row = int(falls[0])
+        fault = "equal, and equal times have one code" if x[row] == x[row + 1] else "not in order"
         raise PefourierError(
-            f"times must increase; numbers {at + 1} and {at + 2}, {x[at]:.10g} and "
-            f"{x[at + 1]:.10g}, are {same}: sort them and keep one of those that are equal"
+            f"times must increase; numbers {row + 1} and {row + 2}, {x[row]:.10g} and "
+            f"{x[row + 1]:.10g}, are {fault}: sort them and keep one of those that are equal"
         )
 
 
@@ -238,10 +238,10 @@ def nodes(parents: Sequence[int]) -> Domain:
     return Domain("tree", np.arange(n), 2 * np.arcsin(np.sqrt(share)), basis)
 
 
-def check_basis(n: int, what: str) -> None:
+def check_basis(n: int, noun: str) -> None:
     """Refuse more points than a dense basis (n, n) can be held for."""
     if n > LARGEST_BASIS:
-        raise PefourierError(f"{n} {what} are too many for an (n, n) basis, up to {LARGEST_BASIS}")
+        raise PefourierError(f"{n} {noun} are too many for an (n, n) basis, up to {LARGEST_BASIS}")
 
 
 def periodogram(domain: Domain, table: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -306,8 +306,8 @@ def half_plane(sides: Sequence[int]) -> list[np.ndarray]:
     >>> [axis.round(2).tolist() for axis in half_plane((3, 4))]
     [[0.0, 2.09, -2.09], [0.0, 1.57, 3.14]]
     """
-    *others, last = sides
-    signed = [2 * np.pi * np.fft.fftfreq(n) for n in others]
+    *leading, last = sides
+    signed = [2 * np.pi * np.fft.fftfreq(n) for n in leading]
     return [*signed, 2 * np.pi * np.arange(last // 2 + 1) / last]
 
 
@@ -326,8 +326,8 @@ def steps_ahead(sides: Sequence[int]) -> np.ndarray:
     >>> steps_ahead((1, 3)).tolist(), len(steps_ahead((2, 3)))
     ([[0, 1], [0, 2]], 7)
     """
-    both = lattice_points([np.arange(1 - n, n) for n in sides])
-    return both[len(both) // 2 + 1 :]
+    displacements = lattice_points([np.arange(1 - n, n) for n in sides])
+    return displacements[len(displacements) // 2 + 1 :]
 
 
 def displacement_of_each_pair(domain: Domain, length: int, spec: str) -> np.ndarray:

@@ -70,10 +70,10 @@ class Measure:
         if self.period is None:
             omega = self.frequencies[columns] / per
             return times(np.asarray(lags, dtype=float), omega)
-        whole = self.period * per
-        turns = times(np.asarray(lags) % whole, self.index[columns]) % whole
-        turns -= whole * (2 * turns > whole)
-        return turns * (2 * np.pi / whole)
+        modulus = self.period * per
+        turns = times(np.asarray(lags) % modulus, self.index[columns]) % modulus
+        turns -= modulus * (2 * turns > modulus)
+        return turns * (2 * np.pi / modulus)
 
     @cached_property
     def index(self) -> np.ndarray:
@@ -275,10 +275,10 @@ def from_bias(array: np.ndarray, name: str = "bias", **facts: Any) -> Encoding:
     return Encoding(name, domain, heads, codes, act="bias", bias=bias, **facts)
 
 
-def rows_up_to(table: np.ndarray, length: int | None, what: str) -> np.ndarray:
+def rows_up_to(table: np.ndarray, length: int | None, label: str) -> np.ndarray:
     """The first `length` rows of a table, by default all."""
     if length is not None and length > len(table):
-        raise PefourierError(f"{what} has {len(table)} positions, fewer than --length {length}")
+        raise PefourierError(f"{label} has {len(table)} positions, fewer than --length {length}")
     return table[:length]
 
 
@@ -312,11 +312,11 @@ def within(x: np.ndarray, length: int, name: str) -> np.ndarray | slice:
     return np.asarray(x, dtype=np.int64)
 
 
-def check_inside(x: np.ndarray, count: int, what: str, whose: str) -> None:
+def check_inside(x: np.ndarray, count: int, noun: str, limits: str) -> None:
     """Refuse points beyond 0 … count - 1."""
     if len(x) and not (0 <= np.min(x) and np.max(x) < count):
         worst = int(np.min(x) if np.min(x) < 0 else np.max(x))
-        raise PefourierError(f"{what} {worst} is outside 0 … {count - 1}, {whose}")
+        raise PefourierError(f"{noun} {worst} is outside 0 … {count - 1}, {limits}")
 
 
 def without_prefix(enc: Encoding) -> Encoding:
@@ -414,9 +414,9 @@ def numbers(answer: Any) -> tuple[np.ndarray, float]:
     try:
         array = np.asarray(answer)
     except (ValueError, TypeError, RuntimeError) as error:
-        what = type(answer).__name__
+        kind = type(answer).__name__
         raise PefourierError(
-            f"expected an array of numbers (length, d), rows of one length; got a {what} that is "
+            f"expected an array of numbers (length, d), rows of one length; got a {kind} that is "
             f"none: {shown(str(error))}"
         ) from error
     if array.dtype.kind == "c":
@@ -447,8 +447,8 @@ def check_plain(answer: Any) -> None:
         "is nested, rows of several lengths; give one part": tensor and answer.is_nested,
         "is sparse; give tensor.to_dense()": tensor and "strided" not in str(answer.layout),
     }
-    for what, found in kinds.items():
-        if found:
+    for fault, applies in kinds.items():
+        if applies:
             name = type(answer).__name__
-            size = "" if "nested" in what else f" {tuple(answer.shape)}"
-            raise PefourierError(f"{name}{size} {what}")
+            size = "" if "nested" in fault else f" {tuple(answer.shape)}"
+            raise PefourierError(f"{name}{size} {fault}")

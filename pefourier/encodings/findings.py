@@ -13,7 +13,7 @@ from pefourier.files import read_toml
 FINDINGS = Path(__file__).with_suffix(".toml")
 
 
-def finding(code: str, which: str = "", **values: Any) -> Finding:
+def finding(code: str, variant: str = "", **values: Any) -> Finding:
     """The finding of a code, with values in the places that its sentence has for them.
 
     >>> finding("padding-row", "usual", rows="row 1").severity
@@ -21,6 +21,7 @@ def finding(code: str, which: str = "", **values: Any) -> Finding:
     """
     row = read_toml(FINDINGS)[code]
     severity, message = (
-        told if isinstance(told, str) else told[which] for told in (row["severity"], row["message"])
+        field if isinstance(field, str) else field[variant]
+        for field in (row["severity"], row["message"])
     )
     return Finding(code, severity, message.format(**values))

@@ -71,7 +71,7 @@ def check_sides(spec: str, sides: Sequence[int], prefix: int, length: int | None
     """Refuse a grid or a prefix that is not one, or that a length contradicts."""
     for side in sides:
         check_count("a side of --grid", side)
-    check_count("prefix", prefix, least=0)
+    check_count("prefix", prefix, minimum=0)
     if length is not None:
         check_fit(f"{shown(spec)} with --length {length}", length, sides, prefix)
 

@@ -96,78 +96,84 @@ def describe_positions(
     parts = tuple(dict.fromkeys(run.part for run in layers if run.kind == "rotary"))
     model = open_model(spec) if source_of(spec) == "config" else None
     endless = source_of(spec) == "name" or (model is not None and model.longest() is None)
-    whole, own = load_parts(spec, parts, length, d, endless)
-    longest = length or max(map(positions_of, whole))
-    supposed = is_scaled(whole) or (model is not None and not model.states_length)
-    met = find_trained_length(whole, trained, endless, supposed)
+    native, rotations = load_parts(spec, parts, length, d, endless)
+    longest = length or max(map(positions_of, native))
+    supposed = is_scaled(native) or (model is not None and not model.states_length)
+    met = find_trained_length(native, trained, endless, supposed)
     indexer = None
     if parts and model and "indexer" in model.row and not model.part:
         indexer = load(layer_spec(spec, INDEXER), longest, d)
-    told = (f for enc in own for f in enc.findings if not (length and f.code == "length-default"))
-    found = (*dict.fromkeys(told), *more_findings(model, layers, own, met, longest))
+    notes = (
+        f for enc in rotations for f in enc.findings if not (length and f.code == "length-default")
+    )
+    findings = (*dict.fromkeys(notes), *more_findings(model, layers, rotations, met, longest))
     return ModelPositions(
         spec=spec,
         layers=tuple(layers),
         parts=parts,
-        rotations=tuple(own[: len(parts)]),
-        codes=own[0],
+        rotations=tuple(rotations[: len(parts)]),
+        codes=rotations[0],
         indexer=indexer,
         trained=met,
-        is_before_scaling=met.source == "assumed" and any(map(original_length_of, whole)),
+        is_before_scaling=met.source == "assumed" and any(map(original_length_of, native)),
         length=longest,
-        allowed=max(map(positions_of, whole)) if model else None,
+        allowed=max(map(positions_of, native)) if model else None,
         still=still_dimensions(spec),
         temperature=read_temperature(model, longest) if model else None,
         tables=model.tables() if model else {},
-        unread=tuple(dict.fromkeys(key for enc in own for key in enc.params.get("unread", ()))),
-        findings=found,
+        unread=tuple(
+            dict.fromkeys(key for enc in rotations for key in enc.params.get("unread", ()))
+        ),
+        findings=findings,
     )
 
 
 def more_findings(
     model: ModelConfig | None,
     layers: Sequence[LayerRun],
-    own: Sequence[Encoding],
+    rotations: Sequence[Encoding],
     met: TrainedLength,
     length: int,
 ) -> list[Finding]:
     """What the layers of a config give away, and what was assumed of its training."""
-    found = list(lint_layers(model, layers, met.length or length)) if model else []
-    scaled = [enc for enc in own if enc.params.get("scaling", "none") != "none"]
+    findings = list(lint_layers(model, layers, met.length or length)) if model else []
+    scaled = [enc for enc in rotations if enc.params.get("scaling", "none") != "none"]
     if met.source == "assumed" and scaled:
-        which = "before" if any(map(original_length_of, own)) else "scaled"
-        named = {"scaling": scaled[0].params["scaling"], "length": met.length}
-        found.append(finding("trained-assumed", which, **named))
+        variant = "before" if any(map(original_length_of, rotations)) else "scaled"
+        details = {"scaling": scaled[0].params["scaling"], "length": met.length}
+        findings.append(finding("trained-assumed", variant, **details))
     for enc in scaled:
         if enc.params["scaling"] in ("dynamic", "longrope"):
             params = enc.params
-            found.append(finding("rope-by-length", scaling=params["scaling"], n=params["original"]))
-    return list(dict.fromkeys(found))
+            findings.append(
+                finding("rope-by-length", scaling=params["scaling"], n=params["original"])
+            )
+    return list(dict.fromkeys(findings))
 
 
 def find_trained_length(
-    whole: Sequence[Encoding], given: int | None, endless: bool, supposed: bool
+    native: Sequence[Encoding], trained: int | None, endless: bool, supposed: bool
 ) -> TrainedLength:
     """Positions of training: as given; that before a scaling; what a config allows without one."""
-    if given:
-        return TrainedLength(given, "given")
-    before = [original_length_of(enc) for enc in whole]
+    if trained:
+        return TrainedLength(trained, "given")
+    before = [original_length_of(enc) for enc in native]
     if endless and not all(before):
         return TrainedLength(None, "unknown")
-    least = min(n or positions_of(enc) for n, enc in zip(before, whole, strict=True))
-    return TrainedLength(int(least), "assumed" if supposed else "stated")
+    shortest = min(n or positions_of(enc) for n, enc in zip(before, native, strict=True))
+    return TrainedLength(int(shortest), "assumed" if supposed else "stated")
 
 
 def original_length_of(enc: Encoding) -> int | None:
     """The length that a scaling or the config around it says to begin from; None: neither."""
-    found: int | None = trained_as_stated(enc.params)
-    return found
+    length: int | None = trained_as_stated(enc.params)
+    return length
 
 
-def is_scaled(whole: Sequence[Encoding]) -> bool:
+def is_scaled(rotations: Sequence[Encoding]) -> bool:
     """Whether one of some rotations has a scaling, or a length before one."""
-    scalings = (enc.params.get("scaling", "none") for enc in whole)
-    return any(one != "none" for one in scalings) or any(map(original_length_of, whole))
+    scalings = (enc.params.get("scaling", "none") for enc in rotations)
+    return any(scaling != "none" for scaling in scalings) or any(map(original_length_of, rotations))
 
 
 def extended_length(spec: str, d: int | None) -> int | None:
@@ -190,12 +196,12 @@ def load_parts(
     if parts and length:  # before positions are numbered
         check_cost(shown(spec), "positions in narrow formats", length)
     own_length = length if endless else None
-    whole = [load_layers(spec, part, own_length, d) for part in parts or [""]]
-    own = [load_layers(spec, p, length, d) for p in parts] if length and parts else whole
-    longest = length or max(map(positions_of, whole))
-    if parts and longest != max(map(len, own)):
-        own = [load_layers(spec, part, longest, d) for part in parts]
-    return whole, own
+    native = [load_layers(spec, part, own_length, d) for part in parts or [""]]
+    rotations = [load_layers(spec, p, length, d) for p in parts] if length and parts else native
+    longest = length or max(map(positions_of, native))
+    if parts and longest != max(map(len, rotations)):
+        rotations = [load_layers(spec, part, longest, d) for part in parts]
+    return native, rotations
 
 
 def positions_of(enc: Encoding) -> int:
@@ -246,14 +252,20 @@ def table_of_config(spec: str) -> Encoding | None:
     """
     if source_of(spec) != "config":
         return None
-    model, whole = open_whole(spec)
+    model, section = open_whole(spec)
     if distances := untrained_distances(model):
-        return note_unread(replace(distances, spec=spec), model, whole)
+        return note_unread(replace(distances, spec=spec), model, section)
     row, longest = model.row, model.longest()
-    way = model.config.values.get("position_embedding_type", "absolute")
+    embedding_type = model.config.values.get("position_embedding_type", "absolute")
     learned = row.get("kind", "").split()[:1] == ["learned"] and "axial" not in row
     learned = learned and not model.computes
-    if not learned or has_no_table(model) or way != "absolute" or model.part or not longest:
+    if (
+        not learned
+        or has_no_table(model)
+        or embedding_type != "absolute"
+        or model.part
+        or not longest
+    ):
         return None
     if tensors_beside(model, TENSOR):
         return None
@@ -262,7 +274,7 @@ def table_of_config(spec: str) -> Encoding | None:
     length, rows = (max(longest - first, 1), longest) if among else (longest, longest + first)
     params = {"length": length, "rows": rows, "model_type": model.kind, "path": model.file}
     enc = replace(build("learned", length=length, d=1), spec=spec, params=params)
-    return note_unread(enc, model, whole)
+    return note_unread(enc, model, section)
 
 
 def axis_in(spec: str, enc: Encoding) -> np.ndarray | None:
@@ -276,5 +288,5 @@ def axis_in(spec: str, enc: Encoding) -> np.ndarray | None:
         return axis_of_pairs(open_gguf(spec.partition("#")[0]), len(enc.measure.frequencies))
     if "model_type" not in enc.params:  # which configs tell
         return None
-    found = sections_of(open_model(spec))
-    return found and axes_of_sections(*found, len(enc.measure.frequencies))
+    sections = sections_of(open_model(spec))
+    return sections and axes_of_sections(*sections, len(enc.measure.frequencies))

@@ -91,9 +91,9 @@ def readings_apart(frequencies: np.ndarray, second: np.ndarray) -> np.ndarray:
 
     Where these are alike and one turns more, those turn against pairs that stand still.
     """
-    both = min(len(frequencies), len(second))
-    if both and not np.array_equal(frequencies[:both], second[:both]):
-        return frequencies[:both] - second[:both]
+    shared = min(len(frequencies), len(second))
+    if shared and not np.array_equal(frequencies[:shared], second[:shared]):
+        return frequencies[:shared] - second[:shared]
     pairs = max(len(frequencies), len(second))
     a, b = (np.pad(w, (0, pairs - len(w))) for w in (frequencies, second))
     return a - b

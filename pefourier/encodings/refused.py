@@ -20,13 +20,13 @@ def refuse_known(name: str) -> None:
     pefourier.errors.PefourierError: 'DroPE' has no codes of its own: DroPE removes the rotation \
 of all layers after training: name none for what is left
     """
-    known, plain = read_toml(REASONS), "".join(filter(str.isalnum, name.lower()))
-    if plain in known["tokens"]:
+    cases, plain = read_toml(REASONS), "".join(filter(str.isalnum, name.lower()))
+    if plain in cases["tokens"]:
         raise PefourierError(
-            f"{shown(name)} depends on tokens and has no table of codes: {known['tokens'][plain]}; "
+            f"{shown(name)} depends on tokens and has no table of codes: {cases['tokens'][plain]}; "
             "give code that makes it for one input, py:module:function"
         )
-    if shared := known["shared"].get(name) or known["shared"].get(plain):
+    if shared := cases["shared"].get(name) or cases["shared"].get(plain):
         raise PefourierError(f"{shown(name)} is the name of several encodings, which? {shared}")
-    if plain in known["without"]:
-        raise PefourierError(f"{shown(name)} has no codes of its own: {known['without'][plain]}")
+    if plain in cases["without"]:
+        raise PefourierError(f"{shown(name)} has no codes of its own: {cases['without'][plain]}")

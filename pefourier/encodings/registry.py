@@ -45,8 +45,8 @@ class Builder:
     @property
     def parameters(self) -> dict[str, inspect.Parameter]:
         """Own parameters beyond length and d, in the order of the signature."""
-        named = inspect.signature(self.function).parameters
-        return {key: p for key, p in named.items() if key not in ("length", "d")}
+        arguments = inspect.signature(self.function).parameters
+        return {key: p for key, p in arguments.items() if key not in ("length", "d")}
 
 
 BUILDERS: dict[str, Builder] = {}
@@ -71,7 +71,7 @@ def encoding(
 
 
 def build(
-    name: str, *, length: int | None = None, d: int = 256, spec: str = "", **given: Any
+    name: str, *, length: int | None = None, d: int = 256, spec: str = "", **settings: Any
 ) -> Encoding:
     """Build a registered encoding; `params` of the result holds every value used.
 
@@ -87,24 +87,24 @@ def build(
     if name not in BUILDERS:
         refuse_known(name)
         raise unknown_encoding(name, "'pefourier list' shows all.")
-    given = {**(parse_parameters(name, implied) if implied else {}), **given}
+    settings = {**(parse_parameters(name, implied) if implied else {}), **settings}
     builder = BUILDERS[name]
     defaults = {key: parameter.default for key, parameter in builder.parameters.items()}
-    for key in given.keys() - defaults.keys():
+    for key in settings.keys() - defaults.keys():
         raise unknown_parameter(name, key)
-    own = {**defaults, **with_convention(name, given)}
+    parameters = {**defaults, **with_convention(name, settings)}
     if length is None:
-        sides, prefix = own.get("grid", ()), own.get("prefix", 0)
+        sides, prefix = parameters.get("grid", ()), parameters.get("prefix", 0)
         check_sides(name, sides, prefix, None)
         length = count_points(sides, prefix) or 80
-    checks.check_count("length", length, most=checks.LARGEST)
-    checks.check_count("d", d, most=checks.WIDEST)
-    if "seed" in own:
-        checks.check_count("seed", own["seed"], least=0, most=2**32 - 1)
+    checks.check_count("length", length, maximum=checks.LARGEST)
+    checks.check_count("d", d, maximum=checks.WIDEST)
+    if "seed" in parameters:
+        checks.check_count("seed", parameters["seed"], minimum=0, maximum=2**32 - 1)
     with np.errstate(all="ignore"):  # what overflows is refused by name
-        built = builder.function(length, d, **own)
+        built = builder.function(length, d, **parameters)
         check_codes(spec or name, built)
-    params = {"length": length, "d": d, **own, **built.params}
+    params = {"length": length, "d": d, **parameters, **built.params}
     learned = built.origin == "weights"  # its parameters are in a file
     return replace(
         built,
@@ -121,14 +121,14 @@ def canonical_spec(spec: str) -> str:
     >>> canonical_spec("YaRN:factor=4,original=64"), canonical_spec("nope"), canonical_spec("dft")
     ('rope:scaling=yarn,factor=4,original=64', 'none', 'dft')
     """
-    name, colon, own = spec.partition(":")
-    meant = SYNONYMS.get(name.lower())
-    if meant is None or name in BUILDERS:
+    name, colon, parameters = spec.partition(":")
+    target = SYNONYMS.get(name.lower())
+    if target is None or name in BUILDERS:
         return spec
-    return f"{meant}{',' if colon and ':' in meant else colon}{own}"
+    return f"{target}{',' if colon and ':' in target else colon}{parameters}"
 
 
-def unknown_encoding(name: str, way_out: str, others: Iterable[str] = ()) -> PefourierError:
+def unknown_encoding(name: str, way_out: str, names: Iterable[str] = ()) -> PefourierError:
     """The error for an unknown name; what leaves positions out is suggested to its beginning alone.
 
     >>> import pefourier.encodings
@@ -138,7 +138,7 @@ def unknown_encoding(name: str, way_out: str, others: Iterable[str] = ()) -> Pef
     unknown encoding 'non'. Did you mean 'none'? 'list' shows all.
     """
     left_out = set() if "none".startswith(name.lower()) else {"none"}
-    return unknown("encoding", name, {*BUILDERS, *SYNONYMS, *others} - left_out, way_out)
+    return unknown("encoding", name, {*BUILDERS, *SYNONYMS, *names} - left_out, way_out)
 
 
 def unknown_parameter(name: str, key: str) -> PefourierError:
@@ -148,12 +148,12 @@ def unknown_parameter(name: str, key: str) -> PefourierError:
     >>> print(unknown_parameter("rope", "lay"))
     unknown parameter of rope 'lay'. Did you mean 'layout'? 'pefourier list rope' shows all.
     """
-    known = {"length", "d", *BUILDERS[name].parameters}
-    many = len(known) > SEVERAL and nearest(key, known)
-    way_out = f"'pefourier list {name}' shows all." if many else ""
+    parameters = {"length", "d", *BUILDERS[name].parameters}
+    shortened = len(parameters) > SEVERAL and nearest(key, parameters)
+    way_out = f"'pefourier list {name}' shows all." if shortened else ""
     if key in HEADS and "number of heads" in (inspect.getdoc(BUILDERS[name].function) or ""):
         way_out = "Its number of heads is d (--d)."
-    return unknown(f"parameter of {name}", key, known, way_out)
+    return unknown(f"parameter of {name}", key, parameters, way_out)
 
 
 def check_codes(name: str, enc: Encoding) -> None:
@@ -188,8 +188,8 @@ def parse_parameters(name: str, text: str) -> dict[str, Any]:
     >>> parse_parameters("sinusoidal", "rho=500,layout=halves")
     {'rho': 500.0, 'layout': 'halves'}
     """
-    own = BUILDERS[name].parameters
-    kinds = {"length": int, "d": int} | {key: p.annotation for key, p in own.items()}
+    parameters = BUILDERS[name].parameters
+    kinds = {"length": int, "d": int} | {key: p.annotation for key, p in parameters.items()}
     values: dict[str, Any] = {}
     for item in filter(None, text.split(",")):
         typed, equals, value = item.partition("=")
@@ -228,10 +228,10 @@ def convert(key: str, text: str, kind: Any) -> Any:
     if kind is str:
         return text
     if kind is int:
-        whole = whole_number(text)
-        if whole is None or abs(whole) > 2**53:
+        integer = whole_number(text)
+        if integer is None or abs(integer) > 2**53:
             raise PefourierError(f"{key} must be a whole number up to 2^53; got {shown(text)}")
-        return whole
+        return integer
     try:
         number = float(text)
     except ValueError:

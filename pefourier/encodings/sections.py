@@ -19,8 +19,8 @@ def describe_axes(axis: np.ndarray) -> str:
     letters = "".join((AXES + "e")[i] for i in axis)
     runs = re.finditer(r"(.{1,3}?)\1+|(.)", letters)
     parts = ((run[1] or run[2], len(run[0])) for run in runs)
-    told = [(n // len(unit), ", ".join(unit)) for unit, n in parts]
-    return " + ".join(f"{n} × ({axes})" if "," in axes else f"{n} {axes}" for n, axes in told)
+    counts = [(n // len(unit), ", ".join(unit)) for unit, n in parts]
+    return " + ".join(f"{n} × ({axes})" if "," in axes else f"{n} {axes}" for n, axes in counts)
 
 
 def axes_of_sections(
@@ -38,10 +38,10 @@ def axes_of_sections(
     """
     fits = sum(sections) <= pairs if interleaved is True else sum(sections) == pairs
     if len(sections) != 3 or not fits or (interleaved == "rows" and sections[0] != sections[1]):
-        alike = ", the first two alike" if interleaved == "rows" else ""
+        condition = ", the first two alike" if interleaved == "rows" else ""
         raise PefourierError(
             f"mrope_section {list(sections)} must be three numbers of pairs that sum to {pairs}, "
-            f"half of the dimensions that turn{alike}"
+            f"half of the dimensions that turn{condition}"
         )
     if interleaved == "rows":
         return np.r_[np.tile([1, 2], sections[0]), np.zeros(sections[2], dtype=int)]

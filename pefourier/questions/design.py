@@ -406,7 +406,7 @@ def design_base(
     >>> round(best["turns"], 2), best["stable_rank"]
     (12.99, 3.0)
     """
-    check_count("length", length, least=2)
+    check_count("length", length, minimum=2)
     if d % 2:
         raise PefourierError(f"a base is chosen for pairs of dimensions: an even d; got d={d}")
     cosines = (len(bases) + len(CRITERIA)) * d // 2

@@ -19,7 +19,7 @@ def lattice_sides(enc: Encoding, lattice: int | None) -> tuple[int, ...]:
         n = (enc.lattice or enc.dim) if lattice is None else lattice
         if n < 2:
             raise PefourierError(f"a lattice needs at least 2 points; got {n}; set --lattice")
-        check_count("lattice", n, most=LARGEST)
+        check_count("lattice", n, maximum=LARGEST)
         sides = (n,) * axes
     else:
         sides = enc.domain.sides

@@ -107,7 +107,7 @@ def sinusoidal(
     array([[0.   , 1.   , 0.   ],
            [0.841, 0.54 , 0.002]])
     """
-    check_count("offset", offset, least=0)
+    check_count("offset", offset, minimum=0)
     unpaired = d % 2 == 1 and odd != "zero"
     grid = d + 1 if d % 2 and odd == "d+1" else d - 1 if d % 2 and odd == "zero" else d
     frequencies = geometric_frequencies(grid, rho, divisor, (d + unpaired) // 2)

@@ -53,7 +53,7 @@ def shaw(length: int, d: int, *, clip: int = 16, causal: bool = False, seed: int
     >>> len(np.unique(table, axis=0))
     5
     """
-    check_count("clip", clip, least=0)
+    check_count("clip", clip, minimum=0)
     check_size("shaw", 2 * clip + 1, d)
     bound = np.sqrt(6.0 / (2 * clip + 1 + d))
     vectors = stream(seed).uniform(-bound, bound, (2 * clip + 1, d))

@@ -110,8 +110,10 @@ def yarn(
         return np.float64(0.1 * m * log(factor) + 1.0 if factor > 1 else 1.0)
 
     if attention_factor == 0:
-        both = mscale and mscale_all_dim
-        attention_factor = attention(mscale) / attention(mscale_all_dim) if both else attention(1.0)
+        mscales = mscale and mscale_all_dim
+        attention_factor = (
+            attention(mscale) / attention(mscale_all_dim) if mscales else attention(1.0)
+        )
     return theta / factor * ramp + theta * (1 - ramp), attention_factor
 
 
@@ -151,7 +153,7 @@ def longrope(
     check_factors("short_factor", short_factor, len(theta))
     check_factors("long_factor", long_factor, len(theta))
     if attention_factor == 0:
-        check_count("original", original, least=2)
+        check_count("original", original, minimum=2)
         attention_factor = sqrt(1 + log(factor) / log(original)) if factor > 1 else 1.0
     factors = long_factor if head.length > original else short_factor
     return theta / np.array(factors), attention_factor
@@ -674,16 +676,16 @@ def pope(length: int, d: int, *, rho: float = 10000.0) -> Encoding:
 def columns_that_turn(enc: Encoding) -> tuple[np.ndarray, np.ndarray]:
     """First and second columns of the pairs of a rotation, in the order of its phases."""
     m = enc.dim // 2 if enc.measure is None else len(enc.measure.frequencies)
-    each = np.arange(m)
+    pair = np.arange(m)
     layout = enc.params.get("layout", "halves")
     if layout == "halves" and "head" in enc.params:  # of each head
         heads = np.arange(2 * m).reshape(-1, 2, enc.params["head"] // 2)
         return heads[:, 0].ravel(), heads[:, 1].ravel()
     if layout == "interleaved":
-        return 2 * each, 2 * each + 1
+        return 2 * pair, 2 * pair + 1
     if layout == "axis-halves" and len(enc.domain.sides) > 1:
         axis = np.argmax(enc.measure.frequencies != 0, axis=1)
         sizes = np.diff(np.flatnonzero(np.diff(axis, prepend=-1, append=-1)))
         begin = np.repeat(np.cumsum(sizes) - sizes, sizes)
-        return begin + each, begin + each + np.repeat(sizes, sizes)
-    return each, m + each
+        return begin + pair, begin + pair + np.repeat(sizes, sizes)
+    return pair, m + pair

@@ -58,31 +58,31 @@ def block_of(model: ModelConfig) -> Block | None:
     """The block of the model's row that its config asks for."""
     blocks = model.row.get("axial", [])
     for block in blocks if isinstance(blocks, list) else [blocks]:
-        key, wanted, usual = block.get("when", ("", None, None))
-        if not key or model.config.values.get(key, usual) == wanted:
+        key, expected, usual = block.get("when", ("", None, None))
+        if not key or model.config.values.get(key, usual) == expected:
             return block
     return None
 
 
 def formula(model: ModelConfig, block: Block) -> Encoding:
     """The encoding that the model computes, or that its training starts from."""
-    sides, found = sides_of(model, block)
-    own = {**block.get("own", {}), **values_read(model, block)}
+    sides, findings = sides_of(model, block)
+    parameters = {**block.get("own", {}), **values_read(model, block)}
     if "reference" in block:
-        own["reference"] = references(model, block)
+        parameters["reference"] = references(model, block)
     if "divided_by" in block:  # indices, of each axis of the order, as frequencies are
-        numbers = tuple(divisor_of(model, *one) for one in block["divided_by"])
-        own |= {"stretch": numbers, "stretch_by": "linear"}
+        numbers = tuple(divisor_of(model, *divisor) for divisor in block["divided_by"])
+        parameters |= {"stretch": numbers, "stretch_by": "linear"}
     if "pretrained" in block:
-        own["pretrained"] = pretrained(model, block, len(sides))
+        parameters["pretrained"] = pretrained(model, block, len(sides))
     if block["encoding"] in ("axial", "axial-rope"):
-        own["prefix"] = prefix_of(model, block)
+        parameters["prefix"] = prefix_of(model, block)
     if "note" in block:
-        drawn = BUILDERS[block["encoding"]].untrained
-        code = ("untrained", "biases") if drawn else ("grid-convention",)
-        found = (*found, finding(*code, note=block["note"]))
+        untrained = BUILDERS[block["encoding"]].untrained
+        code = ("untrained", "biases") if untrained else ("grid-convention",)
+        findings = (*findings, finding(*code, note=block["note"]))
     d = dimension_of(model, block)
-    enc = model.named(found, block["encoding"], d=d, grid=sides, **own)
+    enc = model.named(findings, block["encoding"], d=d, grid=sides, **parameters)
     if "rescaled" not in block:
         return enc
     key, usual = block["rescaled"]
@@ -104,8 +104,8 @@ def pretrained(model: ModelConfig, block: Block, axes: int, stage: int = 0) -> t
     """The window of pretraining, of a list that of a stage; empty where there is none."""
     key = block["pretrained"]
     value = model.config.values.get(key)
-    one = value[stage] if isinstance(value, list) and stage < len(value) else value
-    window = replace(model.config, values={key: one}).count(key, least=0)
+    size = value[stage] if isinstance(value, list) and stage < len(value) else value
+    window = replace(model.config, values={key: size}).count(key, minimum=0)
     return (window,) * axes if window else ()
 
 
@@ -125,10 +125,10 @@ def sides_of(model: ModelConfig, block: Block) -> tuple[tuple[int, ...], tuple[F
         return tuple(model.grid), ()
     if "sides" not in block:
         sides = tuple(block["usual"])
-        told = {"config": model.config.label, "grid": size_of(sides)}
-        return sides, (finding("grid-default", **told),)
+        details = {"config": model.config.label, "grid": size_of(sides)}
+        return sides, (finding("grid-default", **details),)
     places = range(-len(block["sides"]), 0)  # of a list: the last are rows and columns
-    sides = [side_of(model, *one) for one in zip(block["sides"], places, strict=True)]
+    sides = [side_of(model, *axis) for axis in zip(block["sides"], places, strict=True)]
     return tuple(sides), ()
 
 
@@ -150,13 +150,13 @@ def side_of(model: ModelConfig, axis: Mapping[str, Any], place: int) -> int:
 def prefix_of(model: ModelConfig, block: Block) -> int:
     """Rows before the grid."""
     registers = block.get("registers")
-    own = model.config.count(registers, least=0) or 0 if registers else 0
-    return model.prefix or block.get("prefix", 0) + own
+    rows = model.config.count(registers, minimum=0) or 0 if registers else 0
+    return model.prefix or block.get("prefix", 0) + rows
 
 
 def values_read(model: ModelConfig, block: Block) -> dict[str, Any]:
     """Parameters whose keys are in the config, also in its rope_parameters."""
-    found = {}
+    parameters = {}
     rope = model.config.section("rope_parameters")
     kind = rope.values.get("rope_type", "axial")
     if kind not in ("axial", "default"):
@@ -165,27 +165,27 @@ def values_read(model: ModelConfig, block: Block) -> dict[str, Any]:
         section = rope if rope.values.get(key) is not None else model.config
         value = section.parameter(key, tuple[float, ...] if name != "rho" else float)
         if value is not None:
-            found[name] = value
-    return found
+            parameters[name] = value
+    return parameters
 
 
 def references(model: ModelConfig, block: Block) -> tuple[float, ...]:
     """The base of each axis of the order, over the scale of its coordinates."""
-    found = []
+    bases = []
     for axis in block["reference"]:
         key, default = axis["scale"]
         if default == "by size":
             default = max(value_of(model, axis["size"]) // SCALED_FROM, 1)
-        found.append(side_of(model, axis, -1) / divisor_of(model, key, default))
-    return tuple(found)
+        bases.append(side_of(model, axis, -1) / divisor_of(model, key, default))
+    return tuple(bases)
 
 
 def divisor_of(model: ModelConfig, key: str, usual: float) -> float:
     """A number of a config by which something is divided."""
-    told = model.config.number(key)
-    if told == 0:
+    divisor = model.config.number(key)
+    if divisor == 0:
         raise model.config.wrong(key, 0, "a number other than 0")
-    return usual if told is None else told
+    return usual if divisor is None else divisor
 
 
 def read_grid(model: ModelConfig, block: Block) -> Encoding | None:
@@ -195,23 +195,25 @@ def read_grid(model: ModelConfig, block: Block) -> Encoding | None:
     if len(tensors) != 1:
         return None
     ((name, path),) = tensors.items()
-    whole = replace(model, length=None)  # rows before the grid are counted from its end
-    enc = spread_table(whole, name, path) if grids else weights.load_tensor(whole, name, path)
-    sides, found = sides_of(model, block)
+    unlimited = replace(model, length=None)  # rows before the grid are counted from its end
+    enc = (
+        spread_table(unlimited, name, path) if grids else weights.load_tensor(unlimited, name, path)
+    )
+    sides, findings = sides_of(model, block)
     if enc.domain.grid:
         return enc
     prefix, usual = len(enc) - count_points(sides), block.get("prefix", 0)
     before = f" and {usual} before them" if usual else ""
-    told = f"{name} has {len(enc)} rows where a grid of {size_of(sides)} patches{before} is set"
+    words = f"{name} has {len(enc)} rows where a grid of {size_of(sides)} patches{before} is set"
     if not model.grid and prefix < 0:
-        warned = weights.unlike(model, f"{told} (--grid tells another grid)")
+        warned = weights.unlike(model, f"{words} (--grid tells another grid)")
         return replace(enc, findings=(*enc.findings, warned))
-    warned = () if model.grid or prefix == usual else (weights.unlike(model, told),)
+    warned = () if model.grid or prefix == usual else (weights.unlike(model, words),)
     prefix = model.prefix or max(prefix, 0)
     check_fit(f"{name} of {shown(path)}", len(enc), sides, prefix)
     params = {**enc.params, "grid": sides, "prefix": prefix}
-    found = (*enc.findings, *found, *warned)
-    return replace(enc, domain=lattice(sides, prefix), params=params, findings=found)
+    findings = (*enc.findings, *findings, *warned)
+    return replace(enc, domain=lattice(sides, prefix), params=params, findings=findings)
 
 
 def spread_table(model: ModelConfig, name: str, path: str) -> Encoding:
@@ -251,12 +253,12 @@ def read_network(model: ModelConfig, block: Block) -> Encoding | None:
     """SwinV2's biases by the network in the weights, of the first block or of the one named."""
     from pefourier.encodings.sources.tables import read_table
 
-    wanted = re.compile(rf"(^|\.){re.escape(block['network'])}\.0\.weight$")
+    pattern = re.compile(rf"(^|\.){re.escape(block['network'])}\.0\.weight$")
     part = model.part and model.part.removesuffix(".0.weight") + ".0.weight"
-    found = sorted(weights.tensors_beside(replace(model, part=part), wanted).items())
-    if not found:
+    tensors = sorted(weights.tensors_beside(replace(model, part=part), pattern).items())
+    if not tensors:
         return None
-    name, path = found[0]
+    name, path = tensors[0]
     stem = name.removesuffix("0.weight")
     (first, eps), (second, _) = (read_table(path, f"{stem}{layer}.weight") for layer in (0, 2))
     network = first.T, weights.read_vector(path, f"{stem}0.bias"), second.T
@@ -267,6 +269,6 @@ def read_network(model: ModelConfig, block: Block) -> Encoding | None:
     enc = of_network(lags_on(sides), np.array(before or sides), len(second), lambda: network)
     params = {"length": len(enc), "d": enc.dim, "grid": sides, "pretrained": before}
     params |= {"path": path, "array": name, "model_type": model.kind}
-    told = f"the biases of {shown(stem[:-1])}; name another block's, {shown(model.file + '#NAME')}"
-    found = () if part else (finding("grid-convention", note=told),)
-    return replace(enc, eps=eps, params=params, findings=found, origin="weights")
+    note = f"the biases of {shown(stem[:-1])}; name another block's, {shown(model.file + '#NAME')}"
+    findings = () if part else (finding("grid-convention", note=note),)
+    return replace(enc, eps=eps, params=params, findings=findings, origin="weights")

@@ -50,8 +50,8 @@ class TrackedKeys(dict[str, Any]):
     (10000.0, {'rope_interval'})
     """
 
-    def __init__(self, *values: Any, **more: Any) -> None:
-        super().__init__(*values, **more)
+    def __init__(self, *values: Any, **entries: Any) -> None:
+        super().__init__(*values, **entries)
         self.unread = set(self)
 
     def get(self, key: str, default: Any = None) -> Any:
@@ -79,8 +79,8 @@ class Section:
 
     def first(self, *keys: str) -> tuple[str, Any]:
         """The first of some keys that is set, and its value; None where none is."""
-        found = (key for key in keys if self.values.get(key) is not None)
-        key = next(found, keys[0])
+        present = (key for key in keys if self.values.get(key) is not None)
+        key = next(present, keys[0])
         return key, self.values.get(key)
 
     def number(self, *keys: str) -> float | None:
@@ -92,15 +92,15 @@ class Section:
             raise self.wrong(key, value, "a finite number")
         return float(value)
 
-    def count(self, *keys: str, least: int = 1) -> int | None:
-        """A whole number from `least` on."""
+    def count(self, *keys: str, minimum: int = 1) -> int | None:
+        """A whole number from `minimum` on."""
         key, value = self.first(*keys)
         if value is None:
             return None
-        most = LARGEST.get(key, 2**53 - 1)
-        if not is_count(value, least, most):
-            up = f"to {most}" if key in LARGEST else "on"
-            raise self.wrong(key, value, f"a whole number from {least} {up}")
+        maximum = LARGEST.get(key, 2**53 - 1)
+        if not is_count(value, minimum, maximum):
+            up = f"to {maximum}" if key in LARGEST else "on"
+            raise self.wrong(key, value, f"a whole number from {minimum} {up}")
         return int(value)
 
     def parameter(self, key: str, kind: Any) -> Any:
@@ -162,14 +162,14 @@ class ModelConfig:
     @property
     def layers(self) -> int:
         """How many layers of all kinds the config sets; 0 where it sets none."""
-        single = self.config.count(*SINGLE, least=0) or 0
+        single = self.config.count(*SINGLE, minimum=0) or 0
         return single + (self.config.count(*LAYERS) or 0)
 
     @property
     def computes(self) -> bool:
         """Whether the model's code computes its positions as sinusoids."""
-        key, wanted = self.row.get("when", ("", None))
-        return "table" in self.row and (not key or self.config.values.get(key) is wanted)
+        key, expected = self.row.get("when", ("", None))
+        return "table" in self.row and (not key or self.config.values.get(key) is expected)
 
     def tables(self) -> dict[str, tuple[str, int | None]]:
         """Tables of positions beyond which input is refused: by side, what they are and rows."""
@@ -205,8 +205,8 @@ class ModelConfig:
         if value is None and self.d is None:
             raise PefourierError(f"{shown(self.file)} sets no {keys}; give the dimension by --d")
         if self.d is not None and value not in (None, self.d):
-            whose = f"{shown(self.file)} sets a dimension of {value} ({keys})"
-            raise PefourierError(f"{whose}, --d {self.d} another; leave out --d")
+            statement = f"{shown(self.file)} sets a dimension of {value} ({keys})"
+            raise PefourierError(f"{statement}, --d {self.d} another; leave out --d")
         return self.d if value is None else value
 
     def positions(self) -> tuple[int, tuple[Finding, ...]]:
@@ -217,19 +217,19 @@ class ModelConfig:
         note = finding("length-default", config=self.config.label, length=USUAL_LENGTH)
         return USUAL_LENGTH, (note,)
 
-    def build(self, name: str, d: int, *found: Finding, **own: Any) -> Encoding:
+    def build(self, name: str, d: int, *findings: Finding, **parameters: Any) -> Encoding:
         """A registered encoding, by default of as many positions as the config allows."""
         length, silent = self.positions()
-        return self.named((*found, *silent), name, length=length, d=d, **own)
+        return self.named((*findings, *silent), name, length=length, d=d, **parameters)
 
-    def named(self, found: Iterable[Finding], name: str, **own: Any) -> Encoding:
+    def named(self, findings: Iterable[Finding], name: str, **parameters: Any) -> Encoding:
         """A registered encoding, with what was noticed in the config."""
         try:
-            enc = build(name, **own)
+            enc = build(name, **parameters)
         except PefourierError as error:
             raise PefourierError(f"{shown(self.file)}: {error}") from error
         noted = {**enc.params, "path": self.file, "model_type": self.kind}
-        return replace(enc, params=noted, findings=(*found, *enc.findings))
+        return replace(enc, params=noted, findings=(*findings, *enc.findings))
 
 
 def read_object(file: str) -> dict[str, Any]:
@@ -249,8 +249,8 @@ def read_object(file: str) -> dict[str, Any]:
         value = json.loads(data, parse_int=parse_digits, object_pairs_hook=single_pairs)
     except (ValueError, RecursionError) as error:  # not JSON, not UTF-8; too deep
         reason = shown(str(error).partition("\n")[0], limit=200)[1:-1]
-        whose = f"{shown(file)} is not readable JSON"
-        raise PefourierError(f"{whose}: {reason}; write it again") from error
+        fault = f"{shown(file)} is not readable JSON"
+        raise PefourierError(f"{fault}: {reason}; write it again") from error
     if not isinstance(value, dict):
         raise UnknownPositions(f"{shown(file)} is not a model config, which is a JSON object {{…}}")
     return value
@@ -263,17 +263,17 @@ def parse_digits(digits: str) -> int | float:
 
 def single_pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """The object of some keys and values, each key once."""
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    entries = dict(pairs)
+    if len(entries) < len(pairs):
         key = next(key for key, count in Counter(key for key, _ in pairs).items() if count > 1)
         raise ValueError(f"key {shown(key)} stands twice")
-    return found
+    return entries
 
 
 def first_names(names: Iterable[str]) -> str:
     """The first of some names, safe on a terminal."""
-    some = [shown(name)[1:-1] for name in islice(names, 9)]
-    return ", ".join(some if len(some) < 9 else [*some[:8], "…"])
+    shown_names = [shown(name)[1:-1] for name in islice(names, 9)]
+    return ", ".join(shown_names if len(shown_names) < 9 else [*shown_names[:8], "…"])
 
 
 def choose_part(config: Section, part: str) -> tuple[Section, str, str]:
@@ -286,9 +286,9 @@ def choose_part(config: Section, part: str) -> tuple[Section, str, str]:
     while True:
         row = type_row(kind) or {}
         inner = row.get("parts", {})
-        name, _, rest = part.partition(".")
+        name, _, remainder = part.partition(".")
         if name and (name in inner or (name.endswith("_config") and name in config.values)):
-            part = rest
+            part = remainder
         else:
             inside = (key for key in NESTED if isinstance(config.values.get(key), dict))
             name = row["text"] if "text" in row else next(inside, "")
@@ -301,8 +301,8 @@ def choose_part(config: Section, part: str) -> tuple[Section, str, str]:
             continue
         config = config.section(name)
         config = replace(config, values=row.get("inner", {})) if text else config
-        own = model_type(config, usual)
-        kind = usual if usual and own == kind else own  # as towers of Qwen2.5-VL are called
+        stated = model_type(config, usual)
+        kind = usual if usual and stated == kind else stated  # as towers of Qwen2.5-VL are called
 
 
 def tracked(config: Section) -> Section:

@@ -48,18 +48,18 @@ class GgufFile:
 
     def value(self, key: str, default: Any = None) -> Any:
         """A value under a key of the file's architecture; of a list, one a layer, the first."""
-        own = self.metadata.get(f"{self.architecture}.{key}", default)
-        return own[0] if isinstance(own, list) and own else own
+        entry = self.metadata.get(f"{self.architecture}.{key}", default)
+        return entry[0] if isinstance(entry, list) and entry else entry
 
     @property
     def sections(self) -> tuple[int, ...]:
         """How many pairs the axes t, y, x and e turn, as llama.cpp calls them; empty: not told."""
-        own = self.metadata.get(f"{self.architecture}.rope.dimension_sections") or []
-        if not isinstance(own, list) or not all(is_count(n, 0, WIDEST) for n in own[:4]):
+        counts = self.metadata.get(f"{self.architecture}.rope.dimension_sections") or []
+        if not isinstance(counts, list) or not all(is_count(n, 0, WIDEST) for n in counts[:4]):
             raise PefourierError(
-                f"rope.dimension_sections of {shown(self.path)} must be four counts; got {own!r}"
+                f"rope.dimension_sections of {shown(self.path)} must be four counts; got {counts!r}"
             )
-        return tuple(map(int, own[:4])) if sum(own[:4]) else ()
+        return tuple(map(int, counts[:4])) if sum(counts[:4]) else ()
 
     @property
     def pairing(self) -> str | None:
@@ -78,10 +78,10 @@ class GgufFile:
 
     def number(self, key: str) -> float | None:
         """A positive number under a key; None where there is none."""
-        own = self.value(key)
-        if own is not None and not (is_number(own) and own > 0):
-            raise PefourierError(f"{key} of {shown(self.path)} must be above 0; got {shown(own)}")
-        return own
+        value = self.value(key)
+        if value is not None and not (is_number(value) and value > 0):
+            raise PefourierError(f"{key} of {shown(self.path)} must be above 0; got {shown(value)}")
+        return value
 
     def count(self, key: str, limit: int = 2**53 - 1) -> int | None:
         """A whole number from 1 on under a key; None where there is none."""
@@ -99,7 +99,7 @@ def open_gguf(path: str) -> GgufFile:
     metadata, tensors = read_header(path)
     lists = {name: tensors[name] for name in (FREQS, LONG, SHORT) if name in tensors}
     return GgufFile(
-        path, metadata, {name: tensor_numbers(path, name, at) for name, at in lists.items()}
+        path, metadata, {name: tensor_numbers(path, name, place) for name, place in lists.items()}
     )
 
 
@@ -111,8 +111,8 @@ def tensor_numbers(path: str, name: str, tensor: TensorPlace) -> tuple[float, ..
             f"{' or '.join(NUMPY)}; it has {prod(tensor.shape)} of type {tensor.type}"
         )
     with os_errors("read", path):
-        own = np.fromfile(path, NUMPY[tensor.type], prod(tensor.shape), offset=tensor.start)
-    return tuple(own.astype(float).tolist())
+        numbers = np.fromfile(path, NUMPY[tensor.type], prod(tensor.shape), offset=tensor.start)
+    return tuple(numbers.astype(float).tolist())
 
 
 def read_gguf(spec: str, length: int | None = None, d: int | None = None) -> Encoding:
@@ -131,19 +131,9 @@ def read_gguf(spec: str, length: int | None = None, d: int | None = None) -> Enc
         raise PefourierError(
             f"{shown(path)} sets no rotation: llama.cpp turns nothing in {shown(file.architecture)}"
         )
-    local = ("_swa",) * (part == PARTS[1])  # keys of layers with a window come first
-    turned = first_count(file, [f"rope.dimension_count{end}" for end in (*local, "")])
-    ends = (*local, "_mla", "")
-    stated = first_count(file, [f"attention.key_length{end}" for end in ends])
-    head = stated or head_width(file) or turned or d
-    if head is None:
-        raise PefourierError(
-            f"{shown(path)} sets no rotation: it has neither rope.dimension_count nor the size of "
-            "a head; name an encoding or a config.json"
-        )
-    turned = turned or head
+    head, turned = head_sizes(file, part, d)
     unread = unread_in(file)
-    found = [*left_open(file, min(turned, head) // 2), *unread_findings(file, unread)]
+    findings = [*left_open(file, turned // 2), *unread_findings(file, unread)]
     rows = length or file.count("context_length")
     try:
         enc = build(
@@ -152,16 +142,31 @@ def read_gguf(spec: str, length: int | None = None, d: int | None = None) -> Enc
             d=head,
             rho=window_base(file) if part == PARTS[1] else base_in(file),
             layout="interleaved" if file.pairing == "interleaved" else "halves",
-            partial=turning_share(min(turned, head), head),
+            partial=turning_share(turned, head),
             **({} if part == PARTS[1] and unscaled else scaling_of_file(file)),
         )
     except PefourierError as error:
         raise PefourierError(f"{shown(path)}: {error}") from error
-    axis = axis_of_pairs(file, min(turned, head) // 2)
-    told = {} if axis is None else {"mrope_section": describe_axes(axis)}
-    told |= {"unread": unread} if unread else {}
-    params = {**enc.params, "path": path, **softmax_factor_in(file, enc.params), **told}
-    return replace(enc, spec=spec, params=params, findings=(*found, *enc.findings))
+    axis = axis_of_pairs(file, turned // 2)
+    noted = {} if axis is None else {"mrope_section": describe_axes(axis)}
+    noted |= {"unread": unread} if unread else {}
+    params = {**enc.params, "path": path, **softmax_factor_in(file, enc.params), **noted}
+    return replace(enc, spec=spec, params=params, findings=(*findings, *enc.findings))
+
+
+def head_sizes(file: GgufFile, part: str, d: int | None) -> tuple[int, int]:
+    """The size of a head of a type of layer, and how many of its dimensions turn."""
+    local = ("_swa",) * (part == PARTS[1])  # keys of layers with a window come first
+    turned = first_count(file, [f"rope.dimension_count{end}" for end in (*local, "")])
+    ends = (*local, "_mla", "")
+    stated = first_count(file, [f"attention.key_length{end}" for end in ends])
+    head = stated or head_width(file) or turned or d
+    if head is None:
+        raise PefourierError(
+            f"{shown(file.path)} sets no rotation: it has neither rope.dimension_count nor the "
+            "size of a head; name an encoding or a config.json"
+        )
+    return head, min(turned or head, head)
 
 
 def first_count(file: GgufFile, keys: Sequence[str]) -> int | None:
@@ -182,8 +187,8 @@ OF_POSITIONS = ("rope.", "attention.sliding_window", "attention.alibi", "attenti
 def unread_in(file: GgufFile) -> tuple[str, ...]:
     """Keys about positions of the file's architecture that are not read."""
     before = f"{file.architecture}."
-    own = [key.removeprefix(before) for key in file.metadata if key.startswith(before)]
-    about = [key for key in own if key.startswith(OF_POSITIONS)]
+    keys = [key.removeprefix(before) for key in file.metadata if key.startswith(before)]
+    about = [key for key in keys if key.startswith(OF_POSITIONS)]
     return tuple(key for key in about if key not in READ and key not in decided()["reads"])
 
 
@@ -218,28 +223,28 @@ def layers_in(path: str) -> list[LayerRun]:
         file.count(f"{key}_swa", WIDEST) not in (None, file.count(key, WIDEST))
         for key in ("rope.dimension_count", "attention.key_length")
     )
-    named = any(sliding) and differs
+    split = any(sliding) and differs
     runs: dict[tuple[Any, ...], list[int]] = {}
     for i, local in enumerate(sliding):
         none = (still == "every fourth" and i % 4 == 3) or (
             still == "full" and window and not local
         )
-        part = PARTS[local] if named and not none else ""
+        part = PARTS[local] if split and not none else ""
         key = ("none" if none else "rotary", part, window if local else None)
         runs.setdefault(key, []).append(i)
-    return [LayerRun(tuple(own), *key) for key, own in runs.items()]
+    return [LayerRun(tuple(index), *key) for key, index in runs.items()]
 
 
 def sliding_layers(file: GgufFile, count: int) -> list[bool] | None:
     """Which layers see a window alone: by the key, else by llama.cpp's pattern; None: unknown."""
-    own = file.metadata.get(f"{file.architecture}.attention.sliding_window_pattern")
-    if isinstance(own, list):
-        return [bool(x) for x in own[:count]] if len(own) >= count else None
-    every = own or decided()["full"].get(file.architecture)
-    if not isinstance(every, int) or isinstance(every, bool) or not every:
+    pattern = file.metadata.get(f"{file.architecture}.attention.sliding_window_pattern")
+    if isinstance(pattern, list):
+        return [bool(x) for x in pattern[:count]] if len(pattern) >= count else None
+    interval = pattern or decided()["full"].get(file.architecture)
+    if not isinstance(interval, int) or isinstance(interval, bool) or not interval:
         return None
-    full = 0 if every < 0 else abs(every) - 1
-    return [i % abs(every) != full for i in range(count)]
+    full = 0 if interval < 0 else abs(interval) - 1
+    return [i % abs(interval) != full for i in range(count)]
 
 
 def head_width(file: GgufFile) -> int | None:
@@ -254,10 +259,10 @@ def scaling_of_file(file: GgufFile) -> dict[str, Any]:
     factor = file.number("rope.scaling.factor") or file.number("rope.scale_linear") or 1.0
     original = file.count("rope.scaling.original_context_length") or file.count("context_length")
     if LONG in factors and SHORT in factors and original:
-        own = {"short_factor": factors[SHORT], "long_factor": factors[LONG]}
+        settings = {"short_factor": factors[SHORT], "long_factor": factors[LONG]}
         attention = file.number("rope.scaling.attn_factor") or 1.0
-        own |= {"factor": float(factor), "original": original, "attention_factor": attention}
-        return {"scaling": "longrope", **own}
+        settings |= {"factor": float(factor), "original": original, "attention_factor": attention}
+        return {"scaling": "longrope", **settings}
     if FREQS in factors and (kind in ("none", "llama3") or (kind == "linear" and factor == 1)):
         return {"scaling": "factors", "factors": factors[FREQS]}
     alpha = read_key(file, "rope.scaling.alpha")
@@ -275,11 +280,15 @@ def scaling_of_file(file: GgufFile) -> dict[str, Any]:
         )
     if kind == "yarn" and original and not factors:
         attention = (file.number("rope.scaling.attn_factor") or 1.0) * yarn_attention(file, factor)
-        own = {"factor": float(factor), "original": original, "attention_factor": attention}
+        settings = {"factor": float(factor), "original": original, "attention_factor": attention}
         turns = {key: read_key(file, f"rope.scaling.yarn_{key}") for key in BETAS}
-        return {"scaling": "yarn", **own, **{key: x for key, x in turns.items() if x is not None}}
-    named = ", ".join(factors) or "no factors"
-    raise PefourierError(f"scaling {shown(kind)} with {named} is unknown; give rope:inv_freq=FILE")
+        return {
+            "scaling": "yarn",
+            **settings,
+            **{key: x for key, x in turns.items() if x is not None},
+        }
+    names = ", ".join(factors) or "no factors"
+    raise PefourierError(f"scaling {shown(kind)} with {names} is unknown; give rope:inv_freq=FILE")
 
 
 def read_key(file: GgufFile, key: str) -> float | None:
@@ -303,16 +312,16 @@ def yarn_attention(file: GgufFile, factor: float) -> float:
 
 def log_multiplier(file: GgufFile) -> float | None:
     """What a config calls mscale_all_dim; None where llama.cpp reads none."""
-    held = read_key(file, "rope.scaling.yarn_log_multiplier")
-    return held if held is None or file.architecture == "mistral3" else 10 * held
+    multiplier = read_key(file, "rope.scaling.yarn_log_multiplier")
+    return multiplier if multiplier is None or file.architecture == "mistral3" else 10 * multiplier
 
 
-def softmax_factor_in(file: GgufFile, own: Mapping[str, Any]) -> dict[str, float]:
+def softmax_factor_in(file: GgufFile, params: Mapping[str, Any]) -> dict[str, float]:
     """What DeepSeek's layers multiply their logits with: (0.1 m ln s + 1)^2."""
     times = log_multiplier(file)
-    if times is None or own["scaling"] != "yarn" or file.architecture == "mistral3":
+    if times is None or params["scaling"] != "yarn" or file.architecture == "mistral3":
         return {}
-    return {"softmax_factor": (1 + 0.1 * times * log(own["factor"])) ** 2}
+    return {"softmax_factor": (1 + 0.1 * times * log(params["factor"])) ** 2}
 
 
 def decided() -> dict[str, Any]:
@@ -323,8 +332,8 @@ def decided() -> dict[str, Any]:
 @cache
 def known_architectures() -> dict[str, str]:
     """How llama.cpp pairs the rows of a head, by architecture."""
-    own = decided()["pairing"]
-    return {name: pairing for pairing, names in own.items() for name in names.split()}
+    pairings = decided()["pairing"]
+    return {name: pairing for pairing, names in pairings.items() for name in names.split()}
 
 
 def axis_of_pairs(file: GgufFile, pairs: int) -> np.ndarray | None:
@@ -350,18 +359,18 @@ def left_open(file: GgufFile, pairs: int) -> Iterator[Finding]:
         axis = axis_of_pairs(file, pairs)
         yield finding("rope-axes")
         if axis is not None and (axis == 3).any():
-            left = ", ".join(map(str, np.flatnonzero(axis == 3)))
-            yield finding("gguf-unsaid", "axes", who=who, pairs=left)
+            unturned = ", ".join(map(str, np.flatnonzero(axis == 3)))
+            yield finding("gguf-unsaid", "axes", who=who, pairs=unturned)
     still, window = decided()["unrotated"].get(file.architecture), "attention.sliding_window"
     if still and (still != "full" or file.value(window)):
-        which = "every fourth layer" if still != "full" else "layers that see all"
-        yield finding("gguf-unsaid", "still", who=who, layers=which)
+        layers = "every fourth layer" if still != "full" else "layers that see all"
+        yield finding("gguf-unsaid", "still", who=who, layers=layers)
     if file.value(window):
-        told = file.number("rope.freq_base_swa")
-        known = file.architecture in decided()["full"] or file.is_listed("windows", "own_base")
-        why = "rope.freq_base_swa" if told else "llama.cpp's, no key tells"
+        swa_base = file.number("rope.freq_base_swa")
+        is_decided = file.architecture in decided()["full"] or file.is_listed("windows", "own_base")
+        why = "rope.freq_base_swa" if swa_base else "llama.cpp's, no key tells"
         base = f"base {window_base(file):g} ({why})"
-        base = base if told or known else "a base that it does not say"
+        base = base if swa_base or is_decided else "a base that it does not say"
         yield finding("gguf-unsaid", "window", who=who, base=base)
     for key in decided()["reads"]:
         if file.value(key) is not None and read_key(file, key) is None:

@@ -126,10 +126,10 @@ class Walk:
         """A number."""
         return reader.unpack_from(self.data, self.step(reader.size))[0]
 
-    def count(self, least: int) -> int:
+    def count(self, item_size: int) -> int:
         """How many things follow, of at least so many bytes each."""
         here, count = self.at, self.number(U64)
-        if count * least > len(self.data) - self.at:
+        if count * item_size > len(self.data) - self.at:
             raise Unreadable(f"at byte {here} it announces {count} of what it has no room for")
         return count
 
@@ -161,18 +161,18 @@ class Walk:
         if inner == STRING and count > LONGEST_LIST:
             self.skip_texts(count)
             return LongList(count)
-        found = [self.value(inner, depth + 1) for _ in range(count)]
-        return found if count <= LONGEST_LIST else LongList(count)
+        items = [self.value(inner, depth + 1) for _ in range(count)]
+        return items if count <= LONGEST_LIST else LongList(count)
 
     def skip_texts(self, count: int) -> None:
         """Step over strings, none of which is read."""
-        data, at, size = self.data, self.at, len(self.data)
+        data, offset, size = self.data, self.at, len(self.data)
         length_at = U64.unpack_from
         for _ in range(count):
-            if at + 8 > size:
+            if offset + 8 > size:
                 break
-            at += 8 + length_at(data, at)[0]
-        self.step(min(at, size + 1) - self.at)
+            offset += 8 + length_at(data, offset)[0]
+        self.step(min(offset, size + 1) - self.at)
 
     def tensor(self) -> tuple[str, tuple[int, ...], int, int]:
         """Name, shape, number of the type and start of a tensor."""
@@ -192,7 +192,7 @@ def tensor_place(info: list[Any], first: int, size: int, name: str) -> TensorPla
     block, width = BLOCKS[kind]
     if shape and shape[-1] % block:
         raise Unreadable(f"rows of tensor {shown(name)} are no whole blocks of {kind}")
-    taken = prod(shape) // block * width
-    if first + offset + taken > size:
+    n_bytes = prod(shape) // block * width
+    if first + offset + n_bytes > size:
         raise Unreadable(f"tensor {shown(name)} goes on behind its end")
-    return TensorPlace(shape, kind, first + offset, taken)
+    return TensorPlace(shape, kind, first + offset, n_bytes)

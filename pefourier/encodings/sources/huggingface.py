@@ -49,14 +49,14 @@ def read_config(
     grid, prefix
         Sides of the grid of a vision model, where they are not those of its config.
     """
-    found, whole = open_whole(spec)
-    model = replace(found, length=length, d=d, grid=grid, prefix=prefix)
+    opened, section = open_whole(spec)
+    model = replace(opened, length=length, d=d, grid=grid, prefix=prefix)
     ways = (read_axes, read_biases, read_sinusoid, read_rotation, read_none)
-    for read in (*ways, weights.read_positions):
-        enc = read(model)
+    for reader in (*ways, weights.read_positions):
+        enc = reader(model)
         if enc is not None:
-            notes = () if "#" in spec else tower_notes(spec, whole)
-            enc = note_unread(enc, model, whole)
+            notes = () if "#" in spec else tower_notes(spec, section)
+            enc = note_unread(enc, model, section)
             notes = (*enc.findings, *notes, *code_notes(model.config))
             return replace(enc, spec=spec, findings=notes)
     raise no_answer(model)
@@ -90,10 +90,10 @@ def no_answer(model: ModelConfig) -> PefourierError:
     return UnknownPositions(f"{who} is not answered: {reason}")
 
 
-def tower_notes(spec: str, whole: Section) -> list[Finding]:
+def tower_notes(spec: str, section: Section) -> list[Finding]:
     """How to ask of the configs inside one whose models have positions on the points of images."""
-    inside = [key for key, one in whole.values.items() if isinstance(one, dict)]
-    kinds = {key: choose_part(whole, key)[1] for key in inside if key.endswith("_config")}
+    inside = [key for key, value in section.values.items() if isinstance(value, dict)]
+    kinds = {key: choose_part(section, key)[1] for key in inside if key.endswith("_config")}
     towers = [
         shown(f"{spec}#{key}") for key, kind in kinds.items() if "axial" in (type_row(kind) or ())
     ]
@@ -102,10 +102,10 @@ def tower_notes(spec: str, whole: Section) -> list[Finding]:
 
 def code_notes(config: Section) -> tuple[Finding, ...]:
     """What to know of a config that asks for code of its own."""
-    named = [key for key in ("auto_map", "trust_remote_code") if config.values.get(key)]
-    if not named:
+    keys = [key for key in ("auto_map", "trust_remote_code") if config.values.get(key)]
+    if not keys:
         return ()
-    return (finding("remote-code", key=named[0], config=config.label, version=version()),)
+    return (finding("remote-code", key=keys[0], config=config.label, version=version()),)
 
 
 def read_biases(model: ModelConfig) -> Encoding | None:
@@ -132,16 +132,16 @@ def read_biases(model: ModelConfig) -> Encoding | None:
     if trained is not None or row.get("kind") != "t5":
         return trained
     check_part(model)
-    own = weights.bucket_keys(model)
+    buckets = weights.bucket_keys(model)
     count = model.dimension(model.sized(heads), "number of heads")
-    return model.build("t5", count, finding("untrained", "t5"), **own)
+    return model.build("t5", count, finding("untrained", "t5"), **buckets)
 
 
 def read_none(model: ModelConfig) -> Encoding | None:
     """No positions at all, where a config switches off the rotation that its model type has."""
-    row, way = model.row, model.config.untracked.values.get("position_embedding_type")
+    row, embedding_type = model.row, model.config.untracked.values.get("position_embedding_type")
     switched = "switch" in row and row["kind"].split() == ["rotary"] and "otherwise" not in row
-    if rotates(model) or not (switched or (not row and way in NO_POSITIONS)):
+    if rotates(model) or not (switched or (not row and embedding_type in NO_POSITIONS)):
         return None
     width = model.sized(model.own("width", WIDTH)) or model.d
     return model.build("none", model.dimension(width, "width"))

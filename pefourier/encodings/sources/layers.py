@@ -63,9 +63,9 @@ def open_whole(spec: str) -> tuple[ModelConfig, Section]:
     """The same, with all that is in the file."""
     path, _, part = spec.partition("#")
     file = os.path.join(path, "config.json") if os.path.isdir(path) else path
-    whole = Section(shown(file), TrackedKeys(read_object(file)))
-    config, kind, part = choose_part(whole, part)
-    return ModelConfig(file, part, config, kind, None, None, type_row(kind) or {}), whole
+    section = Section(shown(file), TrackedKeys(read_object(file)))
+    config, kind, part = choose_part(section, part)
+    return ModelConfig(file, part, config, kind, None, None, type_row(kind) or {}), section
 
 
 def layer_spec(spec: str, layer: str) -> str:
@@ -77,8 +77,8 @@ def layer_spec(spec: str, layer: str) -> str:
     path, _, part = spec.partition("#")
     if not layer:
         return spec
-    rest = part if path.lower().endswith(".gguf") else open_model(spec).part if part else ""
-    inner = part.removesuffix(rest).removesuffix(".")
+    layer_part = part if path.lower().endswith(".gguf") else open_model(spec).part if part else ""
+    inner = part.removesuffix(layer_part).removesuffix(".")
     return f"{path}#{'.'.join(filter(None, (inner, layer)))}"
 
 
@@ -96,24 +96,26 @@ def layer_schedule(model: ModelConfig, usual: str) -> list[LayerRun]:
     number = model.layers
     rotary = rope_config.rotates(model)
     sections = rope_config.layer_sections(model) if rotary else {"": None}
-    own, called = "" not in sections, model.row.get("rotation_of", {})
+    by_type, called = "" not in sections, model.row.get("rotation_of", {})
     kinds, laid = layer_types(model, number)
-    if own and not kinds:
+    if by_type and not kinds:
         kinds, laid = list(sections), False
     still, dense = rope_config.layers_without_positions(model, number), dense_layers(model)
     runs: dict[LayerRun, list[int]] = {}
     for i, kind in enumerate(kinds or [""] * max(number, 1)):
-        part = called.get(kind, kind) if own else ""
-        known = part in sections or not model.row  # others of a known type have no positions
+        part = called.get(kind, kind) if by_type else ""
+        has_rotation = part in sections or not model.row  # others of a known type have no positions
         turns = i < dense or rope_config.turns_by_type(model, kind)
-        turns = turns and rotary and known and i not in still
-        what = "rotary" if turns else "none" if rotary else usual
-        run = LayerRun((), what, part if turns else "", window_of(model, kind, i))
+        turns = turns and rotary and has_rotation and i not in still
+        run_kind = "rotary" if turns else "none" if rotary else usual
+        run = LayerRun((), run_kind, part if turns else "", window_of(model, kind, i))
         runs.setdefault(run, []).append(i)
     placed = number and laid
-    found = [replace(run, index=tuple(index) if placed else ()) for run, index in runs.items()]
-    named = [run for run in found if run.part and run.part == model.part]
-    return named if own and named else found
+    placed_runs = [
+        replace(run, index=tuple(index) if placed else ()) for run, index in runs.items()
+    ]
+    part_runs = [run for run in placed_runs if run.part and run.part == model.part]
+    return part_runs if by_type and part_runs else placed_runs
 
 
 def tell_layers(spec: str) -> list[dict[str, Any]]:
@@ -130,18 +132,18 @@ def layer_types(model: ModelConfig, number: int) -> tuple[list[str], bool]:
 
     Empty where there are no types.
     """
-    told = told_types(model.config.values) or by_code(model)
-    if told:
-        return (told[:number], True) if number else (list(dict.fromkeys(told)), False)
+    stated = told_types(model.config.values) or by_code(model)
+    if stated:
+        return (stated[:number], True) if number else (list(dict.fromkeys(stated)), False)
     pattern = model.row.get("layer_types", "")
     if pattern.startswith("irregular: "):  # by a formula of the class, which depends on the number
         return pattern.removeprefix("irregular: ").split(", "), False
     steps = [part.split() for part in pattern.split(",") if part]
     once = [name for name, count in steps for _ in range(int(count))]
-    every = model.config.count(*model.row.get("every", EVERY))
-    if every and FULL in once and len(set(once)) == 2:
-        few = [next(name for name in once if name != FULL)] * (every - 1)
-        once = [FULL, *few] if once[0] == FULL else [*few, FULL]
+    interval = model.config.count(*model.row.get("every", EVERY))
+    if interval and FULL in once and len(set(once)) == 2:
+        windowed = [next(name for name in once if name != FULL)] * (interval - 1)
+        once = [FULL, *windowed] if once[0] == FULL else [*windowed, FULL]
     if "slides" in model.row:
         once = sliding_or_not(model, number) if number else []
     if "indexed" in model.row:
@@ -156,23 +158,25 @@ def layer_types(model: ModelConfig, number: int) -> tuple[list[str], bool]:
 
 def by_code(model: ModelConfig) -> list[str]:
     """The type of each layer where a config has a number for each, as DeepSeek-V4's ratios are."""
-    key, named = model.row.get("coded", ("", {}))
+    key, types = model.row.get("coded", ("", {}))
     codes = model.config.values.get(key)
     if codes is None:
         return []
-    if not isinstance(codes, list) or any(str(code) not in named for code in codes):
-        raise model.config.wrong(key, codes, f"a list of {', '.join(named)}, one for each layer")
-    return [named[str(code)] for code in codes]
+    if not isinstance(codes, list) or any(str(code) not in types for code in codes):
+        raise model.config.wrong(key, codes, f"a list of {', '.join(types)}, one for each layer")
+    return [types[str(code)] for code in codes]
 
 
 def by_index(model: ModelConfig, number: int) -> list[str]:
     """The type of each layer where a config lists the numbers of those of one type."""
-    key, listed, others, usual = model.row["indexed"]
-    told = model.config.values.get(key)
-    if told is not None and not (isinstance(told, list) and all(type(i) is int for i in told)):
-        raise model.config.wrong(key, told, "a list of numbers of layers")
-    numbers = usual if told is None else set(told)
-    return [listed if numbers is None or i in numbers else others for i in range(number)]
+    key, listed, other_type, usual = model.row["indexed"]
+    entries = model.config.values.get(key)
+    if entries is not None and not (
+        isinstance(entries, list) and all(type(i) is int for i in entries)
+    ):
+        raise model.config.wrong(key, entries, "a list of numbers of layers")
+    numbers = usual if entries is None else set(entries)
+    return [listed if numbers is None or i in numbers else other_type for i in range(number)]
 
 
 def dense_layers(model: ModelConfig) -> int:
@@ -183,32 +187,32 @@ def dense_layers(model: ModelConfig) -> int:
     kinds = model.config.values.get("mlp_layer_types")
     if isinstance(kinds, list):
         return next((i for i, kind in enumerate(kinds) if kind != "dense"), len(kinds))
-    return model.config.count(keys[0], least=0) or 0
+    return model.config.count(keys[0], minimum=0) or 0
 
 
 def told_types(values: Mapping[str, Any]) -> list[str]:
     """The type of each layer as a config tells it; GPT-Neo's types with how often they repeat."""
     for key in TYPES:
-        told = values.get(key)
-        if isinstance(told, list) and told and all(isinstance(one, str) for one in told):
-            return told
-    found = []
+        types = values.get(key)
+        if isinstance(types, list) and types and all(isinstance(name, str) for name in types):
+            return types
+    schedule = []
     for item in values.get("attention_types") or ():
         match item:
             case [[*kinds], int(times)] if all(isinstance(kind, str) for kind in kinds):
-                room = MOST_LAYERS - len(found)
-                found += islice(cycle(kinds), max(0, min(len(kinds) * times, room)))
-    return found
+                room = MOST_LAYERS - len(schedule)
+                schedule += islice(cycle(kinds), max(0, min(len(kinds) * times, room)))
+    return schedule
 
 
 def sliding_or_not(model: ModelConfig, number: int) -> list[str]:
     """The type of each layer where the config has a switch for windows, as Qwen's have."""
     values, row = model.config.values, model.row
-    which, first = row["slides"]
-    if which != "after" and values.get("use_sliding_window") is not True:
+    rule, first = row["slides"]
+    if rule != "after" and values.get("use_sliding_window") is not True:
         return [FULL] * number
-    told = model.config.count("max_window_layers", least=0)
-    first = first if told is None else told
+    stated = model.config.count("max_window_layers", minimum=0)
+    first = first if stated is None else stated
     still = rope_config.layers_without_positions(model, number)
     slides = {
         "all": lambda i: True,
@@ -216,7 +220,7 @@ def sliding_or_not(model: ModelConfig, number: int) -> list[str]:
         "after": lambda i: i >= first,
         "even": lambda i: i < first and i % 2 == 0,
         "still": lambda i: i in still,
-    }[which]
+    }[rule]
     return [SLIDING if slides(i) else FULL for i in range(number)]
 
 
@@ -236,10 +240,10 @@ def window_of(model: ModelConfig, kind: str, layer: int = 0) -> int | None:
     key, share = window_key(model), row.get("windows", ((), 1))[1]
     if key not in values and "square" not in row:
         return row.get("window")
-    told = values.get(key, row.get("window"))
-    if isinstance(told, list):  # one for each layer
-        told = told[layer] if layer < len(told) else None
-    size = Section(model.config.label, {key: told}).count(key, least=-1) or 0
+    window = values.get(key, row.get("window"))
+    if isinstance(window, list):  # one for each layer
+        window = window[layer] if layer < len(window) else None
+    size = Section(model.config.label, {key: window}).count(key, minimum=-1) or 0
     if "square" in row:
         block, pixels = (model.config.count(key) or usual for key, usual in row["square"])
         return (max(size, 0) // (block * pixels) * block) ** 2 or None
@@ -278,10 +282,10 @@ class Temperature:
 
 def read_temperature(model: ModelConfig, length: int) -> Temperature | None:
     """How queries grow with their position; None where they do not."""
-    told = known_temperature(model)
-    if told is None:
+    temperature = known_temperature(model)
+    if temperature is None:
         return None
-    layers, scale, floor_scale, first = told
+    layers, scale, floor_scale, first = temperature
     largest = Temperature.at(length - 1, scale, floor_scale, first)
     return Temperature(layers, scale, floor_scale, first, largest)
 
@@ -289,12 +293,12 @@ def read_temperature(model: ModelConfig, length: int) -> Temperature | None:
 def known_temperature(model: ModelConfig) -> tuple[str, float, int, int] | None:
     """Layers, scale, floor and count of the first position, by model type."""
     if model.kind == "llama4_text":
-        told = {key: value for key, value in model.config.values.items() if value is not None}
-        own: dict[str, Any] = {**LLAMA4, **told}
-        if not own["attn_temperature_tuning"]:
+        stated = {key: value for key, value in model.config.values.items() if value is not None}
+        settings: dict[str, Any] = {**LLAMA4, **stated}
+        if not settings["attn_temperature_tuning"]:
             return None
-        known = Section(model.config.label, own)
-        return "without positions", known.number("attn_scale"), known.count("floor_scale"), 1
+        filled = Section(model.config.label, settings)
+        return "without positions", filled.number("attn_scale"), filled.count("floor_scale"), 1
     if model.kind == "params.json":
         section, key = model.config.section("llama_4_scaling"), "beta"
         scale, before = section.number(key), section.count("original_max_position_embeddings")
@@ -313,33 +317,33 @@ Runs = Sequence[LayerRun]
 
 def inverted(model: ModelConfig, runs: Runs, trained: int) -> Iterator[Finding]:
     """Layers without positions that are more than those with, where a model type has few."""
-    told, row = model.config.values.get("no_rope_layers"), model.row
+    switches, row = model.config.values.get("no_rope_layers"), model.row
     number = model.layers
     step = row.get("unrotated", ())
-    if not isinstance(told, list) or not number or len(step) < 2:
+    if not isinstance(switches, list) or not number or len(step) < 2:
         return
-    still, usual = sum(not turns for turns in told), number // (step[1] - step[0])
+    still, usual = sum(not turns for turns in switches), number // (step[1] - step[0])
     if 2 * still <= number or still <= usual:
         return
-    told = {"config": model.config.label, "kind": shown(model.kind)}
-    yield finding("layers-inverted", still=still, number=number, usual=usual, **told)
+    details = {"config": model.config.label, "kind": shown(model.kind)}
+    yield finding("layers-inverted", still=still, number=number, usual=usual, **details)
 
 
 def without_global(model: ModelConfig, runs: Runs, trained: int) -> Iterator[Finding]:
     """Windows in all layers of a model type that has layers which see all."""
-    usual, told = model.row.get("layer_types", ""), told_types(model.config.values)
-    if FULL not in usual or not told:
+    usual, types = model.row.get("layer_types", ""), told_types(model.config.values)
+    if FULL not in usual or not types:
         return
     windows = [run.window for run in runs for _ in run.index]
     if not windows or any(window is None or window >= trained for window in windows):
         return
     reach = sum(window - 1 for window in windows)
-    told = {"layers": len(windows), "config": model.config.label, "kind": shown(model.kind)}
-    told |= {"widest": max(windows), "trained": trained}
+    details = {"layers": len(windows), "config": model.config.label, "kind": shown(model.kind)}
+    details |= {"widest": max(windows), "trained": trained}
     if reach < trained:
-        yield finding("layers-no-global", "never", reach=reach, **told)
+        yield finding("layers-no-global", "never", reach=reach, **details)
     else:
-        yield finding("layers-no-global", "through", reach=max(windows) - 1, **told)
+        yield finding("layers-no-global", "through", reach=max(windows) - 1, **details)
 
 
 def beyond_training(model: ModelConfig, runs: Runs, trained: int) -> Iterator[Finding]:
@@ -352,23 +356,23 @@ def beyond_training(model: ModelConfig, runs: Runs, trained: int) -> Iterator[Fi
 def below_one(model: ModelConfig, runs: Runs, trained: int) -> Iterator[Finding]:
     """A window of no positions, or fewer, in layers that have one."""
     key, values = window_key(model), model.config.values
-    if type(told := values.get(key)) is not int or told > 0:
+    if type(window := values.get(key)) is not int or window > 0:
         return
     wide = replace(model, config=replace(model.config, values={**values, key: 1}))
     kinds, _ = layer_types(model, model.layers)
     if any(window_of(wide, kind) for kind in kinds or [""]):
-        yield finding("window-below-one", key=key, told=told, config=model.config.label)
+        yield finding("window-below-one", key=key, told=window, config=model.config.label)
 
 
 def needless(model: ModelConfig, runs: Runs, trained: int) -> Iterator[Finding]:
     """A section of rope_parameters for a type whose layers do not rotate."""
-    given = model.config.values.get("rope_parameters")
+    sections = model.config.values.get("rope_parameters")
     kinds = set(told_types(model.config.values))
-    if not isinstance(given, dict) or not kinds or model.part:
+    if not isinstance(sections, dict) or not kinds or model.part:
         return
     used = {run.part for run in runs if run.kind == "rotary"}
-    for name in sorted(kinds & given.keys()):
-        if isinstance(given[name], dict) and used and name not in used:
+    for name in sorted(kinds & sections.keys()):
+        if isinstance(sections[name], dict) and used and name not in used:
             yield finding("layers-needless", name=name, config=model.config.label)
 
 
@@ -377,8 +381,11 @@ def indexer(model: ModelConfig, runs: Runs, trained: int) -> Iterator[Finding]:
     row = model.row
     if "indexer" not in row:
         return
-    own, other = rope_config.PAIRED[row["indexer"]], rope_config.PAIRED[row.get("layout", "halves")]
-    how = f"{other} as in attention" if own == other else f"{own}, where attention pairs {other}"
+    index_pairing = rope_config.PAIRED[row["indexer"]]
+    pairing = rope_config.PAIRED[row.get("layout", "halves")]
+    how = f"{pairing} as in attention"
+    if index_pairing != pairing:
+        how = f"{index_pairing}, where attention pairs {pairing}"
     heads, width = (model.config.count(f"index_{key}") for key in ("n_heads", "head_dim"))
     sizes = f" ({heads} heads of {width})" if heads and width else ""
     yield finding("rope-indexer", sizes=sizes, how=how)

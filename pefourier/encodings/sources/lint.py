@@ -72,18 +72,18 @@ class ConfigCase:
     @property
     def kinds(self) -> list[str]:
         """Types of layers that the config tells, each once."""
-        told = self.values.get("layer_types")
-        named = [kind for kind in told if isinstance(kind, str)] if isinstance(told, list) else []
-        return list(dict.fromkeys(named))
+        types = self.values.get("layer_types")
+        names = [kind for kind in types if isinstance(kind, str)] if isinstance(types, list) else []
+        return list(dict.fromkeys(names))
 
     def says(
         self,
         code: str,
-        which: str = "",
+        variant: str = "",
         **values: Any,
     ) -> Finding:
         """A finding about the rotation, whose sentence may name what the rotation was read from."""
-        named = {
+        facts = {
             "config": self.model.config.label,
             "section": self.section.label,
             "kind": shown(self.model.kind),
@@ -92,32 +92,32 @@ class ConfigCase:
             "turns": self.turns,
             "original": ORIGINAL,
         }
-        return finding(code, which, **{**named, **values})
+        return finding(code, variant, **{**facts, **values})
 
-    def as_meant(self, given: Any) -> dict[str, Any]:
+    def as_meant(self, value: Any) -> dict[str, Any]:
         """The settings that a section states, whoever reads it; none where it has no scaling."""
-        own = given.get(self.layer, given) if isinstance(given, dict) else {}
-        own = own if isinstance(own, dict) else {}
+        section = value.get(self.layer, value) if isinstance(value, dict) else {}
+        section = section if isinstance(section, dict) else {}
         reached = self.model.row.get("scaled")
-        if own is given and self.layer and reached is not None and self.layer not in reached:
+        if section is value and self.layer and reached is not None and self.layer not in reached:
             return {}  # what is given for all types does not reach this one
-        kind = own.get("rope_type", own.get("type"))
+        kind = section.get("rope_type", section.get("type"))
         kind = ALIASES.get(kind, kind) if isinstance(kind, str) else "none"
-        changes = {key: own[key] for key in SCALES if is_number(own.get(key))}
-        before = own.get(ORIGINAL)
+        changes = {key: section[key] for key in SCALES if is_number(section.get(key))}
+        before = section.get(ORIGINAL)
         changes |= {"original": before} if is_count(before) else {}
-        changes |= {"rho": own["rope_theta"]} if is_number(own.get("rope_theta")) else {}
+        changes |= {"rho": section["rope_theta"]} if is_number(section.get("rope_theta")) else {}
         return {**changes, "scaling": kind} if kind in SCALINGS else changes
 
     def turns_so(self, settings: Mapping[str, Any]) -> bool:
         """Whether some settings change nothing; none do not say so."""
-        other, own = self.other_frequencies(**settings), self.enc.measure.frequencies
-        return bool(settings) and other is not None and np.array_equal(other, own)
+        changed, frequencies = self.other_frequencies(**settings), self.enc.measure.frequencies
+        return bool(settings) and changed is not None and np.array_equal(changed, frequencies)
 
     def other_frequencies(self, **changes: Any) -> np.ndarray | None:
         """Frequencies by other settings, None where there are none of such settings."""
-        found = rotation_if_any({**self.params, **changes}, len(self.enc))
-        return found and found[0]
+        rotation = rotation_if_any({**self.params, **changes}, len(self.enc))
+        return rotation and rotation[0]
 
 
 def lint(case: ConfigCase) -> Iterator[Finding]:
@@ -139,18 +139,18 @@ def new_keys(case: ConfigCase) -> Iterator[Finding]:
     scaling = f" and scaling {case.params['scaling']}" if scaled else ""
     saved = str(values.get("transformers_version", ""))
     older = saved.partition(".")[0].isdigit() and int(saved.partition(".")[0]) < 5
-    by = f", such as transformers {shown(saved)[1:-1]} that saved it," if older else ""
-    way = " and rope_scaling" if scaled else ""
-    which = "older" if older else "newer"
-    yield case.says("rope-new-keys", which, scaling=scaling, by=by, way=way)
+    saver = f", such as transformers {shown(saved)[1:-1]} that saved it," if older else ""
+    addition = " and rope_scaling" if scaled else ""
+    variant = "older" if older else "newer"
+    yield case.says("rope-new-keys", variant, scaling=scaling, by=saver, way=addition)
 
 
 def default_base(case: ConfigCase) -> Iterator[Finding]:
     """A base that is left to the model type."""
     inside = ("rope_theta", "rotary_emb_base")
-    told = any(case.section.values.get(key) is not None for key in inside)
-    told = told or any(case.values.get(key) is not None for key in case.turns.bases)
-    if told or (case.layer and case.model.row):
+    stated = any(case.section.values.get(key) is not None for key in inside)
+    stated = stated or any(case.values.get(key) is not None for key in case.turns.bases)
+    if stated or (case.layer and case.model.row):
         return
     who = f"model_type {shown(case.model.kind)} has" if case.model.row else "as most models do,"
     if case.params["rho"] == 1e4:
@@ -163,13 +163,13 @@ def scaling_lost(case: ConfigCase) -> Iterator[Finding]:
     """A long context whose scaling is not there."""
     if case.params["scaling"] != "none":
         return
-    longest, known = case.model.config.count(*LONGEST) or 0, case.known
-    told = case.model.config.count(ORIGINAL)
-    if told and longest >= LONG * told:
-        yield case.says("rope-scaling-lost", "told", longest=longest, before=told)
-    elif "scaling" in known and longest >= known["from"] and "factor" not in case.section.values:
-        own = known["scaling"]
-        words = ", ".join(f"{key}={value}" for key, value in own.items())
+    longest, family = case.model.config.count(*LONGEST) or 0, case.known
+    original = case.model.config.count(ORIGINAL)
+    if original and longest >= LONG * original:
+        yield case.says("rope-scaling-lost", "told", longest=longest, before=original)
+    elif "scaling" in family and longest >= family["from"] and "factor" not in case.section.values:
+        scaling = family["scaling"]
+        words = ", ".join(f"{key}={value}" for key, value in scaling.items())
         yield case.says("rope-scaling-lost", "family", longest=longest, words=words)
 
 
@@ -178,14 +178,14 @@ def two_spellings(case: ConfigCase) -> Iterator[Finding]:
     old, new = (case.values.get(key) for key in ("rope_scaling", "rope_parameters"))
     if not (isinstance(old, dict) and isinstance(new, dict) and old and new):
         return
-    read, other = (spelled_out(section, case) for section in (old, new))
-    unlike = [key for key in [*read, *other] if read.get(key) != other.get(key)]
+    first, second = (spelled_out(section, case) for section in (old, new))
+    unlike = [key for key in [*first, *second] if first.get(key) != second.get(key)]
     if unlike and "rope_scaling" not in case.model.row.get("unread", ()):
-        said = ", ".join(
-            f"{key} {shown(read.get(key))} and {shown(other.get(key))}"
+        differences = ", ".join(
+            f"{key} {shown(first.get(key))} and {shown(second.get(key))}"
             for key in [*dict.fromkeys(unlike)][:DIFFERENCES]
         )
-        yield case.says("rope-spellings", said=said, taken="rope_scaling")
+        yield case.says("rope-spellings", said=differences, taken="rope_scaling")
 
 
 def spelled_out(section: Mapping[str, Any], case: ConfigCase) -> dict[str, Any]:
@@ -193,8 +193,8 @@ def spelled_out(section: Mapping[str, Any], case: ConfigCase) -> dict[str, Any]:
     kind = section.get("rope_type", section.get("type", "default"))
     base = case.values.get("rope_theta")
     above = {} if base is None else {"rope_theta": base}
-    own = {key: value for key, value in section.items() if key != "type"}
-    return {"rope_type": kind, **above, **own} | {"rope_type": kind}
+    settings = {key: value for key, value in section.items() if key != "type"}
+    return {"rope_type": kind, **above, **settings} | {"rope_type": kind}
 
 
 DIFFERENCES = 4  # that are told one by one
@@ -203,14 +203,14 @@ DIFFERENCES = 4  # that are told one by one
 def two_types(case: ConfigCase) -> Iterator[Finding]:
     """type and rope_type that differ, or numbers of a scaling without either."""
     values = case.section.values
-    one, other = values.get("rope_type"), values.get("type")
+    rope_type, old_type = values.get("rope_type"), values.get("type")
     names = ALIASES | case.model.row.get("renamed", {})
     if "type" in case.model.row.get("unread", ()):
         return
-    if isinstance(one, str) and isinstance(other, str):
-        if names.get(one, one) != names.get(other, other):
-            yield case.says("rope-two-types", "", one=shown(one), other=shown(other))
-    elif one is None and other is None and is_number(values.get("factor")):
+    if isinstance(rope_type, str) and isinstance(old_type, str):
+        if names.get(rope_type, rope_type) != names.get(old_type, old_type):
+            yield case.says("rope-two-types", "", one=shown(rope_type), other=shown(old_type))
+    elif rope_type is None and old_type is None and is_number(values.get("factor")):
         if any("did you mean rope_type" in finding.message for finding in case.enc.findings):
             return
         yield case.says("rope-no-type", "", factor=values["factor"])
@@ -222,9 +222,9 @@ SCALES = ("factor", "low_freq_factor", "high_freq_factor", "beta_fast", "beta_sl
 
 def type_refused(case: ConfigCase) -> Iterator[Finding]:
     """A scaling that transformers refuses for a model type, whose class knows others alone."""
-    own, taken = case.params["scaling"], case.model.row.get("takes")
-    if taken and own not in ("none", taken):
-        yield case.says("rope-type-refused", "", own=own, taken=taken)
+    scaling, accepted = case.params["scaling"], case.model.row.get("takes")
+    if accepted and scaling not in ("none", accepted):
+        yield case.says("rope-type-refused", "", own=scaling, taken=accepted)
 
 
 def lengths(case: ConfigCase) -> Iterator[Finding]:
@@ -247,19 +247,19 @@ def length_of_training(case: ConfigCase) -> Iterator[Finding]:
     if scaling not in ("yarn", "llama3", "longrope") or not before:
         return
     settings = (case.section.values, case.values, {ORIGINAL: case.model.row.get("original")})
-    told = next(filter(None, (one.get(ORIGINAL) for one in settings)), None)
-    if told is None:
+    stated = next(filter(None, (values.get(ORIGINAL) for values in settings)), None)
+    if stated is None:
         yield case.says("rope-original-missing")
     trained, longest = case.known.get("trained"), case.model.longest() or 0
     not_below = scaling == "llama3" and before >= longest  # a finding of `lengths`
-    if told is not None and trained and before != trained and not not_below:
+    if stated is not None and trained and before != trained and not not_below:
         yield case.says("rope-original-unusual")
 
 
 def share_of_the_head(case: ConfigCase) -> Iterator[Finding]:
     """A share of the head under a name that is not read, or left to the model type."""
     config, head, used = case.model.config, case.params["d"], case.params["partial"]
-    told = False
+    stated = False
     if case.turns.fixed:
         return
     for section in (case.section, config):
@@ -268,12 +268,12 @@ def share_of_the_head(case: ConfigCase) -> Iterator[Finding]:
             if not is_number(value) or value <= 0:
                 continue
             share = value / head if key in TURNED else value
-            told = True
-            apart = abs(share - used) * head
-            if share <= 1 and apart >= 1 and unsaid(case, key):
-                named = {"key": key, "value": value, "section": section.label}
-                yield case.says("unread-key", "unshared", way=name_of_share(case), **named)
-    if not told and case.model.row and not case.layer and case.turns.share != 1 and used < 1:
+            stated = True
+            difference = abs(share - used) * head
+            if share <= 1 and difference >= 1 and unsaid(case, key):
+                details = {"key": key, "value": value, "section": section.label}
+                yield case.says("unread-key", "unshared", way=name_of_share(case), **details)
+    if not stated and case.model.row and not case.layer and case.turns.share != 1 and used < 1:
         yield case.says("rope-share-default", way=name_of_share(case))
 
 
@@ -290,8 +290,8 @@ def name_of_share(case: ConfigCase) -> str:
 def size_of_head(case: ConfigCase) -> Iterator[Finding]:
     """The size of a head, where it is hidden size over heads and unusual."""
     config = case.model.config
-    told = any(case.values.get(key) is not None for key in case.turns.size)
-    if told or case.turns.head is not None or not case.turns.size:
+    stated = any(case.values.get(key) is not None for key in case.turns.size)
+    if stated or case.turns.head is not None or not case.turns.size:
         return
     width = config.count(*case.turns.width[0], *WIDTH)
     heads = config.count(*case.turns.heads[0], *HEADS)
@@ -307,21 +307,21 @@ def size_of_head(case: ConfigCase) -> Iterator[Finding]:
 def mscale_pairs(case: ConfigCase) -> Iterator[Finding]:
     """One of two factors that work as a pair, and factors under other names."""
     values = case.section.values
-    one, other = (values.get(key) for key in ("mscale", "mscale_all_dim"))
-    if case.params["scaling"] == "yarn" and bool(one) != bool(other):
-        has, lacks = ("mscale", "mscale_all_dim") if one else ("mscale_all_dim", "mscale")
+    mscale, all_dim = (values.get(key) for key in ("mscale", "mscale_all_dim"))
+    if case.params["scaling"] == "yarn" and bool(mscale) != bool(all_dim):
+        has, lacks = ("mscale", "mscale_all_dim") if mscale else ("mscale_all_dim", "mscale")
         yield case.says("rope-mscale", has=has, lacks=lacks, value=values[has])
     unread = [key for key in ("short_mscale", "long_mscale") if values.get(key) is not None]
     if unread:
-        said = " and ".join(f"{key}={shown(values[key])}" for key in unread)
-        yield case.says("unread-key", "mscale", said=said)
+        words = " and ".join(f"{key}={shown(values[key])}" for key in unread)
+        yield case.says("unread-key", "mscale", said=words)
 
 
 def one_for_all(case: ConfigCase) -> Iterator[Finding]:
     """A scaling given for all types of layers, that reaches layers of a short reach."""
     key = case.model.rope_key
-    given = case.values.get(key) or {}
-    if not isinstance(given, dict) or any(isinstance(v, dict | None) for v in given.values()):
+    section = case.values.get(key) or {}
+    if not isinstance(section, dict) or any(isinstance(v, dict | None) for v in section.values()):
         return
     if not case.model.row:
         yield from one_for_unknown(case)
@@ -337,41 +337,42 @@ def one_for_unknown(case: ConfigCase) -> Iterator[Finding]:
     sliding = [kind for kind in kinds if "sliding" in kind]
     plain = case.params["rho"] == 1e4 and case.params["scaling"] == "none"
     if not case.layer and sliding and len(kinds) > 1 and not plain:
-        named = {"kinds": first_names(kinds), "layer": shown(sliding[0])}
-        yield case.says("rope-one-for-all", "unknown", **named)
+        details = {"kinds": first_names(kinds), "layer": shown(sliding[0])}
+        yield case.says("rope-one-for-all", "unknown", **details)
 
 
 def without_section(case: ConfigCase) -> Iterator[Finding]:
     """A type of layer that rotates, and is not among those whose rotation is given."""
-    given = case.values.get("rope_parameters")
-    told = list(given) if isinstance(given, dict) else []
-    if not case.layer or not any(isinstance(given[name], dict) for name in told):
+    rotations = case.values.get("rope_parameters")
+    names = list(rotations) if isinstance(rotations, dict) else []
+    if not case.layer or not any(isinstance(rotations[name], dict) for name in names):
         return
     kinds = [kind for kind in case.kinds if case.model.row or kind.endswith("_attention")]
-    wanted = case.model.row.get("layers") or [kind for kind in kinds if "linear" not in kind]
-    lacking = [kind for kind in wanted if kind not in told and (not kinds or kind in kinds)]
-    if lacking and case.layer == next(name for name in told if isinstance(given[name], dict)):
+    expected = case.model.row.get("layers") or [kind for kind in kinds if "linear" not in kind]
+    lacking = [kind for kind in expected if kind not in names and (not kinds or kind in kinds)]
+    if lacking and case.layer == next(name for name in names if isinstance(rotations[name], dict)):
         yield case.says("rope-no-section", "", lacking=first_names(lacking))
 
 
 def not_read(case: ConfigCase) -> Iterator[Finding]:
     """Keys that say something of the rotation and that a model type does not read."""
-    model, given = case.model, case.values.get(case.model.rope_key)
-    given = given if isinstance(given, dict) else {}
+    model, section = case.model, case.values.get(case.model.rope_key)
+    section = section if isinstance(section, dict) else {}
     unread = list(model.row.get("unread", ()))
-    whole = case.values.get("rope_parameters")
-    if model.row.get("layers") and model.row.get("flat", []) == [] and isinstance(whole, dict):
-        unread += [] if any(isinstance(v, dict) for v in whole.values()) else ["rope_parameters"]
+    new = case.values.get("rope_parameters")
+    if model.row.get("layers") and model.row.get("flat", []) == [] and isinstance(new, dict):
+        unread += [] if any(isinstance(v, dict) for v in new.values()) else ["rope_parameters"]
     for key in unread:
         if key == "type":
-            way, meant, found = "rope_type", given, "type" in given and "rope_type" not in given
+            remedy, statement = "rope_type", section
+            is_stated = "type" in section and "rope_type" not in section
         else:
-            other = {"rope_scaling": "rope_parameters", "rope_parameters": "rope_scaling"}
-            way, meant = f"it in {other.get(key, key)}", case.values.get(key)
-            found = bool(meant)
-        says = case.as_meant(meant) if found else {}
-        if found and not case.turns_so(says):
-            yield case.says("unread-key", "key", key=key, way=way)
+            counterparts = {"rope_scaling": "rope_parameters", "rope_parameters": "rope_scaling"}
+            remedy, statement = f"it in {counterparts.get(key, key)}", case.values.get(key)
+            is_stated = bool(statement)
+        says = case.as_meant(statement) if is_stated else {}
+        if is_stated and not case.turns_so(says):
+            yield case.says("unread-key", "key", key=key, way=remedy)
     if model.row and case.layer and "layers" not in model.row:
         yield case.says("unread-key", "sections", key=model.rope_key)
     truncate = case.section.values.get("truncate")
@@ -381,28 +382,28 @@ def not_read(case: ConfigCase) -> Iterator[Finding]:
 
 def sections(case: ConfigCase) -> Iterator[Finding]:
     """Sections of M-RoPE that do not fit the pairs that turn."""
-    values, known = case.section.values, case.model.row.get("sections")
-    own, pairs = values.get("mrope_section"), len(case.enc.measure.frequencies)
-    read = case.section.parameter("mrope_section", tuple[float, ...])  # refuses what is no number
-    if read is not None and not all(n is not None and n == int(n) for n in read):
-        raise case.section.wrong("mrope_section", own, "a list of whole numbers")
-    numbers = None if read is None else [int(n) for n in read]
-    if numbers is None and not known:
+    values, defaults = case.section.values, case.model.row.get("sections")
+    written, pairs = values.get("mrope_section"), len(case.enc.measure.frequencies)
+    parsed = case.section.parameter("mrope_section", tuple[float, ...])  # refuses what is no number
+    if parsed is not None and not all(n is not None and n == int(n) for n in parsed):
+        raise case.section.wrong("mrope_section", written, "a list of whole numbers")
+    numbers = None if parsed is None else [int(n) for n in parsed]
+    if numbers is None and not defaults:
         return
     if numbers is None and "mrope_section" in values:
-        yield case.says("rope-sections", "null", known=known)
+        yield case.says("rope-sections", "null", known=defaults)
         return
     if numbers is not None and sum(numbers) != pairs:
-        told = {"numbers": numbers, "sum": sum(numbers), "pairs": pairs}
-        yield case.says("rope-sections", "sum", **told)
+        details = {"numbers": numbers, "sum": sum(numbers), "pairs": pairs}
+        yield case.says("rope-sections", "sum", **details)
         return
     interleaved = case.model.row.get("interleaved", False)
-    if numbers is None and sum(known) != pairs:
-        told = {"known": known, "sum": sum(known), "pairs": pairs}
-        yield case.says("rope-sections", "default", **told)
+    if numbers is None and sum(defaults) != pairs:
+        details = {"known": defaults, "sum": sum(defaults), "pairs": pairs}
+        yield case.says("rope-sections", "default", **details)
     elif numbers is None and len(case.section.values) > 1:
-        yield case.says("rope-sections", "left", known=known)
-    elif numbers and known and bool(values.get("mrope_interleaved")) != interleaved:
+        yield case.says("rope-sections", "left", known=defaults)
+    elif numbers and defaults and bool(values.get("mrope_interleaved")) != interleaved:
         yield from order_of_sections(case, numbers, interleaved)
 
 
@@ -410,11 +411,11 @@ def order_of_sections(case: ConfigCase, numbers: list[int], interleaved: bool) -
     """A config that does not say in which order its type of model gives pairs to axes."""
     denied = "mrope_interleaved" in case.section.values
     if interleaved or denied:
-        told = {
+        details = {
             "order": "by turns" if interleaved else "in blocks",
             "written": str(interleaved).lower(),
         }
-        yield case.says("rope-sections", "denied" if denied else "unsaid", **told)
+        yield case.says("rope-sections", "denied" if denied else "unsaid", **details)
 
 
 RULES = (

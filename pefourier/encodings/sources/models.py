@@ -65,8 +65,8 @@ def model_types() -> dict[str, dict[str, Any]]:
 def merge(row: dict[str, Any], by_hand: dict[str, Any]) -> dict[str, Any]:
     """A row with what is known by hand, also of its types of layers."""
     layers = {
-        name: own | by_hand.get("layers", {}).get(name, {})
-        for name, own in row.get("layers", {}).items()
+        name: layer | by_hand.get("layers", {}).get(name, {})
+        for name, layer in row.get("layers", {}).items()
     }
     return {**row, **by_hand, **({"layers": layers} if layers else {})}
 
@@ -82,13 +82,13 @@ def stand_in(values: Mapping[str, Any]) -> str:
     >>> stand_in({"model_type": "kimi_k2", "architectures": ["DeepseekV3ForCausalLM"]})
     'deepseek_v3'
     """
-    named = values.get("architectures")
-    for name in named if isinstance(named, list) else ():
+    architectures = values.get("architectures")
+    for name in architectures if isinstance(architectures, list) else ():
         stem = re.sub("(For[A-Z]|Model$|LMHead).*", "", name) if isinstance(name, str) else ""
         if (kind := kinds_by_class().get(stem.lower())) is not None:
             return kind
-    own = (kind for keys, kind in BY_KEYS.items() if all(values.get(key) for key in keys))
-    return next(own, "")
+    candidates = (kind for keys, kind in BY_KEYS.items() if all(values.get(key) for key in keys))
+    return next(candidates, "")
 
 
 BY_KEYS = {  # keys that all models with them read alike
@@ -101,8 +101,8 @@ BY_KEYS = {  # keys that all models with them read alike
 def kinds_by_class() -> dict[str, str]:
     """Model types by the stem of their classes, in lower case; rotary ones have one row each."""
     rows = model_types().items()
-    known = {kind: row for kind, row in rows if kind not in ("transformers", "params.json")}
-    return {re.sub("[-_.]", "", kind): kind for kind in sorted(known, reverse=True)}
+    models = {kind: row for kind, row in rows if kind not in ("transformers", "params.json")}
+    return {re.sub("[-_.]", "", kind): kind for kind in sorted(models, reverse=True)}
 
 
 def version() -> str:
@@ -116,12 +116,12 @@ def rotary(row: Mapping[str, Any], layer: str = "") -> Rotary:
     >>> rotary(type_row("gemma3_text"), "full_attention").base
     1000000.0
     """
-    own = {**row, **row["layers"].get(layer, {})} if "layers" in row else row
-    frozen = {key: as_tuple(own[key]) for key in NAMES & own.keys()}
+    settings = {**row, **row["layers"].get(layer, {})} if "layers" in row else row
+    frozen = {key: as_tuple(settings[key]) for key in NAMES & settings.keys()}
     return Rotary(**frozen)
 
 
-NAMES = {one.name for one in fields(Rotary)}
+NAMES = {parameter.name for parameter in fields(Rotary)}
 
 
 def as_tuple(value: Any) -> Any:

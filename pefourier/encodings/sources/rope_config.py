@@ -82,30 +82,30 @@ def read_rotation(model: ModelConfig) -> Encoding | None:
     if model.part == INDEXER and "indexer" in model.row:
         return rotation_of_indexer(model)
     layer, section, turns = choose_layer(model, layer_sections(model))
-    d, found = find_head(model, turns, layer)
-    scaling, scaled, named = read_scaling(model, section, bool(layer))
-    unused = sorted(section.values.keys() - named - IGNORED)[:SEEN] if named else []
+    d, findings = find_head(model, turns, layer)
+    scaling, scaled, allowed = read_scaling(model, section, bool(layer))
+    unused = sorted(section.values.keys() - allowed - IGNORED)[:SEEN] if allowed else []
     scaling = read_clipping(model.config, scaling)
     theta, doubts = reconcile(section, THETA, model.config, turns.bases)
     partial, unlike = find_share(model, section, turns, d, scaling)
-    found += [] if layer else [*doubts, *unlike]
+    findings += [] if layer else [*doubts, *unlike]
     if theta is None:
         theta = turns.base
-    own = {"rho": theta, "partial": partial, "layout": layout_of(model)}
-    found += [*warn_of_keys(section, unused, named), *layer_notes(model)]
-    found += [finding("rope-clipped", config=model.config.label)] if scaling == "clip" else []
-    enc = model.build("rope", d, *found, scaling=scaling, **own, **scaled)
+    settings = {"rho": theta, "partial": partial, "layout": layout_of(model)}
+    findings += [*warn_of_keys(section, unused, allowed), *layer_notes(model)]
+    findings += [finding("rope-clipped", config=model.config.label)] if scaling == "clip" else []
+    enc = model.build("rope", d, *findings, scaling=scaling, **settings, **scaled)
     # by -p at position p; the last rows of a head, not the first
-    told = {key: True for key in ("backwards", "trailing") if model.row.get(key)}
-    told |= {"unread": tuple(unused)} if unused else {}
-    told |= softmax_factor(model, section, scaling, scaled) | axes_told(model, enc)
+    facts = {key: True for key in ("backwards", "trailing") if model.row.get(key)}
+    facts |= {"unread": tuple(unused)} if unused else {}
+    facts |= softmax_factor(model, section, scaling, scaled) | axes_told(model, enc)
     stated = stated_original(model, section, bool(layer))
     if stated and scaled.get("original") != stated:  # which dynamic does not look at, nor linear
-        told |= {"trained": stated}
-    enc = replace(enc, params={**enc.params, **told})
+        facts |= {"trained": stated}
+    enc = replace(enc, params={**enc.params, **facts})
     written = replace(model, config=model.config.untracked)
-    seen = lint(ConfigCase(written, layer, section, turns, enc))
-    return replace(enc, findings=(*enc.findings, *seen))
+    mistakes = lint(ConfigCase(written, layer, section, turns, enc))
+    return replace(enc, findings=(*enc.findings, *mistakes))
 
 
 def rotation_of_indexer(model: ModelConfig) -> Encoding:
@@ -114,14 +114,14 @@ def rotation_of_indexer(model: ModelConfig) -> Encoding:
     Where the config does not say how wide its heads are, what is known of them is what turns.
     """
     enc = read_rotation(replace(model, part="", d=None))
-    given = {key: enc.params[key] for key in ("rho", "scaling", "length")}
-    given |= {key: enc.params[key] for key in scaling_parameters(enc.params["scaling"])}
+    inherited = {key: enc.params[key] for key in ("rho", "scaling", "length")}
+    inherited |= {key: enc.params[key] for key in scaling_parameters(enc.params["scaling"])}
     turned, width = enc.params["rotated"], model.config.count("index_head_dim") or 0
     width = max(width, turned)
-    own = {"d": width, "partial": turning_share(turned, width), "layout": model.row["indexer"]}
-    built = build("rope", spec=enc.spec, **given, **own)
-    kept = {key: value for key, value in enc.params.items() if key not in built.params}
-    return replace(built, params={**kept, **built.params, "softmax_factor": 1.0})
+    head = {"d": width, "partial": turning_share(turned, width), "layout": model.row["indexer"]}
+    built = build("rope", spec=enc.spec, **inherited, **head)
+    carried = {key: value for key, value in enc.params.items() if key not in built.params}
+    return replace(built, params={**carried, **built.params, "softmax_factor": 1.0})
 
 
 def rotates(model: ModelConfig) -> bool:
@@ -130,9 +130,11 @@ def rotates(model: ModelConfig) -> bool:
     if row:
         key, turning, usual = row.get("switch", ("", (), None))
         return row.get("kind") == "rotary" and (not key or config.values.get(key, usual) in turning)
-    given = any(config.untracked.values.get(key) is not None for key in EVIDENCE)
-    way = config.values.get("position_embedding_type", "rotary" if given else None)
-    return way in ("rotary", "rope")
+    has_evidence = any(config.untracked.values.get(key) is not None for key in EVIDENCE)
+    embedding_type = config.values.get(
+        "position_embedding_type", "rotary" if has_evidence else None
+    )
+    return embedding_type in ("rotary", "rope")
 
 
 def layout_of(model: ModelConfig) -> str:
@@ -162,23 +164,23 @@ def head_by_layer(model: ModelConfig, turns: Rotary, layer: str) -> int | None:
     config, row, key = model.config, model.row, "per_layer_config"
     if "layers" not in row or key not in config.values or turns.size not in HEAD_BY_LAYER:
         return None
-    own = config.section(key)
-    told = {i: own.section(i).count("head_dim") for i in own.values if i.isdecimal()}
-    heads = {int(i): head for i, head in told.items() if head}
+    section = config.section(key)
+    sizes = {i: section.section(i).count("head_dim") for i in section.values if i.isdecimal()}
+    heads = {int(i): head for i, head in sizes.items() if head}
     if not heads and turns.size == HEAD_BY_LAYER[0]:
         return None
     kinds = config.values.get("layer_types")
     if heads and not isinstance(kinds, list):
-        raise PefourierError(f"{own.label} needs layer_types beside it, the type of each layer")
+        raise PefourierError(f"{section.label} needs layer_types beside it, the type of each layer")
     usual = [rotary(row, name) for name in row["layers"]]
-    plain = config.count("head_dim") or min(one.head or 0 for one in usual)
-    found = {heads.get(i, plain) for i, kind in enumerate(kinds or ()) if kind == layer} or {plain}
-    if len(found) > 1:
+    plain = config.count("head_dim") or min(rotation.head or 0 for rotation in usual)
+    widths = {heads.get(i, plain) for i, kind in enumerate(kinds or ()) if kind == layer} or {plain}
+    if len(widths) > 1:
         raise PefourierError(
-            f"{own.label} gives layers of type {shown(layer)} heads of {sorted(found)}; "
+            f"{section.label} gives layers of type {shown(layer)} heads of {sorted(widths)}; "
             "one type of layer needs one head_dim"
         )
-    return found.pop()
+    return widths.pop()
 
 
 HEAD_BY_LAYER = (("head_dim",), ("global_head_dim",))  # the second is replaced by the first
@@ -187,17 +189,17 @@ HEAD_BY_LAYER = (("head_dim",), ("global_head_dim",))  # the second is replaced 
 def find_head(model: ModelConfig, turns: Rotary, layer: str = "") -> tuple[int, list[Finding]]:
     """The size of a head, and a note where the config leaves it to the model type."""
     config = model.config
-    if own := head_by_layer(model, turns, layer):
-        return model.dimension(own, "head_dim"), []
+    if size := head_by_layer(model, turns, layer):
+        return model.dimension(size, "head_dim"), []
     head = config.count(*turns.size) if turns.size else None
     width, heads = model.sized(turns.width), model.sized(turns.heads)
-    told = head is not None
+    stated = head is not None
     nulled = turns.null and config.values.get(turns.size[0], ...) is None
     if (nulled or (head is None and turns.head is None)) and width and heads:
         head = max((1 if nulled else turns.times) * width // heads, 1)
-        told = config.first(*turns.width[0])[1] is not None
+        stated = config.first(*turns.width[0])[1] is not None
     head = head or turns.head
-    if told or head is None:
+    if stated or head is None:
         return model.dimension(head, "head_dim"), []
     if model.d is not None:
         return model.d, []
@@ -213,24 +215,24 @@ def find_share(
     keys = tuple(key for key in turns.shares if key not in DIMENSIONS)
     if "layers" not in model.row and (turns.whole or scaling != "none"):
         keys = keys or SHARE[:1]
-    partial, found = reconcile(section, SHARE, model.config, keys)
+    partial, findings = reconcile(section, SHARE, model.config, keys)
     if ignored:
         if partial not in (None, 1.0) and not turns.fixed:
             key, inside = section.first(*SHARE)
             key = model.config.first(*keys)[0] if inside is None else key
-            told = {"key": key, "value": partial, "config": model.config.label}
-            found = [finding("unread-key", "share", kind=shown(model.kind), **told)]
-        return 1.0, found
-    given = section.key in model.row.get("layers", ())
-    if partial is None and scaling == "none" and given and model.row.get("given_whole"):
-        return 1.0, found  # what the class takes without a section is not for one that is given
+            details = {"key": key, "value": partial, "config": model.config.label}
+            findings = [finding("unread-key", "share", kind=shown(model.kind), **details)]
+        return 1.0, findings
+    is_listed = section.key in model.row.get("layers", ())
+    if partial is None and scaling == "none" and is_listed and model.row.get("given_whole"):
+        return 1.0, findings  # what the class takes without a section is not for one that is given
     dimensions = [key for key in turns.shares if key in DIMENSIONS]
     turned = model.config.count(*dimensions) if dimensions else None
     if partial is None and (turned or turns.turned):
         partial = turning_share(turned or turns.turned, d)
     if partial is None:
         partial = turns.scaled_share if scaling != "none" else None
-    return turns.share if partial is None else partial, found
+    return turns.share if partial is None else partial, findings
 
 
 def softmax_factor(
@@ -247,43 +249,43 @@ def softmax_factor(
 
 def layer_notes(model: ModelConfig) -> list[Finding]:
     """What to know of layers and tokens that the answer does not hold for."""
-    row, found = model.row, []
+    row, findings = model.row, []
     written = model.config.untracked.values.get("model_type")
-    named = {"kind": shown(written or "none"), "config": model.config.label}
+    details = {"kind": shown(written or "none"), "config": model.config.label}
     if not row:
-        found.append(finding("model-type-unknown", "halves", **named))
+        findings.append(finding("model-type-unknown", "halves", **details))
     elif isinstance(written, str) and type_row(written) is None:
-        found.append(finding("model-type-unknown", "like", like=shown(model.kind), **named))
+        findings.append(finding("model-type-unknown", "like", like=shown(model.kind), **details))
     number = model.config.count(*LAYERS) or max(row.get("unrotated", [-1])) + 1  # of its class
     unrotated = sorted(layers_without_positions(model, number))
     if unrotated:
         layers = first_few(list(map(str, unrotated)))
-        found.append(finding("rope-some-layers", "still", layers=layers))
+        findings.append(finding("rope-some-layers", "still", layers=layers))
     kinds = [part.split()[0] for part in row.get("layer_types", "").split(",") if part]
     turning = [kind for kind in dict.fromkeys(kinds) if turns_by_type(model, kind)]
     if "turning" in row and len(turning) < len(set(kinds)):
-        found.append(finding("rope-some-layers", "types", types=first_names(turning)))
+        findings.append(finding("rope-some-layers", "types", types=first_names(turning)))
     if "heads_turned" in row:
-        found.append(finding("rope-some-layers", "heads", heads=row["heads_turned"]))
+        findings.append(finding("rope-some-layers", "heads", heads=row["heads_turned"]))
     if turns_on_axes(model):
-        found.append(finding("rope-axes"))
-    return found
+        findings.append(finding("rope-axes"))
+    return findings
 
 
 def layers_without_positions(model: ModelConfig, number: int) -> set[int]:
     """Layers without positions in a model whose others rotate."""
     row, still = model.row, ("no_rope_layers",)
     keys = row.get("still", still * ("unrotated" in row)) if row else (*still, "layer_rope_theta")
-    told = next(filter(None, map(model.config.values.get, keys)), None)
-    if isinstance(told, list):  # 1, or a base, where a layer rotates
-        return {i for i, turns in enumerate(told) if not turns}
+    flags = next(filter(None, map(model.config.values.get, keys)), None)
+    if isinstance(flags, list):  # 1, or a base, where a layer rotates
+        return {i for i, turns in enumerate(flags) if not turns}
     if "from_end" in row:
         return set(range(number - 1, -1, -row["from_end"]))
-    known = row.get("unrotated", [])
-    step = known[1] - known[0] if len(known) > 1 else None
-    if known:
+    usual = row.get("unrotated", [])
+    step = usual[1] - usual[0] if len(usual) > 1 else None
+    if usual:
         step = model.config.count("no_rope_layer_interval") or step
-    return set(range(step - 1, number, step)) if known and step else set(known)
+    return set(range(step - 1, number, step)) if usual and step else set(usual)
 
 
 def turns_by_type(model: ModelConfig, kind: str) -> bool:
@@ -307,22 +309,24 @@ def turns_on_axes(model: ModelConfig) -> bool:
 
 def sections_of(model: ModelConfig) -> tuple[tuple[int, ...], bool | Literal["rows"]] | None:
     """How many pairs each axis turns, and whether they take turns (`axes_of_sections`)."""
-    known = model.row.get("interleaved", False)
+    interleaved = model.row.get("interleaved", False)
     for key in ("rope_parameters", "rope_scaling"):
         section = model.config.untracked.section(key)
-        told = section.parameter("mrope_section", tuple[float, ...])
-        if told is not None:
+        sections = section.parameter("mrope_section", tuple[float, ...])
+        if sections is not None:
             turns = section.parameter("mrope_interleaved", bool)
-            return tuple(map(int, told)), known if turns is None or known == "rows" else turns
-    return (tuple(model.row["sections"]), known) if "sections" in model.row else None
+            return tuple(
+                map(int, sections)
+            ), interleaved if turns is None or interleaved == "rows" else turns
+    return (tuple(model.row["sections"]), interleaved) if "sections" in model.row else None
 
 
 def axes_told(model: ModelConfig, enc: Encoding) -> dict[str, str]:
     """Which axis turns each pair, as a parameter; sections that do not fit are a finding."""
-    found = sections_of(model)
+    sections = sections_of(model)
     with suppress(PefourierError):
-        if found:
-            axis = axes_of_sections(*found, len(enc.measure.frequencies))
+        if sections:
+            axis = axes_of_sections(*sections, len(enc.measure.frequencies))
             return {"mrope_section": describe_axes(axis)}
     return {}
 
@@ -345,30 +349,30 @@ def layer_sections(model: ModelConfig) -> dict[str, Layer]:
             f"{key} of {config.label} does not say which share of a head turns, as model_type "
             f"{shown(model.kind)} needs; write rope_parameters with partial_rotary_factor"
         )
-    given = config.section(key)
+    section = config.section(key)
     if key in row.get("unread", ()):
         unread = getattr(config.values, "unread", set())
         unread |= {key} & config.values.keys()
-        given = replace(given, values={})
-    elif "type" in row.get("unread", ()) and given.values:
-        given = replace(given, values={"rope_type": "default", **given.values})
+        section = replace(section, values={})
+    elif "type" in row.get("unread", ()) and section.values:
+        section = replace(section, values={"rope_type": "default", **section.values})
     if model.kind == PARAMS:
-        given = section_of_params(config)
-    names = [name for name, value in given.values.items() if isinstance(value, dict)]
+        section = section_of_params(config)
+    names = [name for name, value in section.values.items() if isinstance(value, dict)]
     if "layers" in row:
-        return dict(known_layers(model, key, given, names))
+        return dict(known_layers(model, key, section, names))
     turns = rotary(row) if row else UNKNOWN
     if names:
-        return {name: (given.section(name), turns) for name in names}
-    if not given.values and turns.rope:
-        return {"": (replace(given, values=turns.rope), turns)}
+        return {name: (section.section(name), turns) for name in names}
+    if not section.values and turns.rope:
+        return {"": (replace(section, values=turns.rope), turns)}
     local = None if row else config.number(*LOCAL_THETA)
     if local is None:
-        return {"": (given, turns)}
+        return {"": (section, turns)}
     full = config.number(GLOBAL_THETA, "rope_theta")
     return {
-        "full_attention": (replace(given, values={"rope_theta": full, **given.values}), turns),
-        "sliding_attention": (replace(given, values={"rope_theta": local}), turns),
+        "full_attention": (replace(section, values={"rope_theta": full, **section.values}), turns),
+        "sliding_attention": (replace(section, values={"rope_theta": local}), turns),
     }
 
 
@@ -376,12 +380,12 @@ def section_of_params(config: Section) -> Section:
     """The scaling of a params.json: Mistral's ``yarn``, or ``use_scaled_rope`` of Meta's models."""
     yarn = config.section("yarn")
     if yarn.values:
-        own = {new: yarn.values.get(key) for key, new in YARN_OF_PARAMS.items()}
+        settings = {new: yarn.values.get(key) for key, new in YARN_OF_PARAMS.items()}
         scale = (
             {} if yarn.parameter("apply_scale", bool) is not False else {"attention_factor": 1.0}
         )
-        kept = {key: value for key, value in yarn.values.items() if key not in YARN_READ}
-        return replace(yarn, values={"rope_type": "yarn", **own, **scale, **kept})
+        remaining = {key: value for key, value in yarn.values.items() if key not in YARN_READ}
+        return replace(yarn, values={"rope_type": "yarn", **settings, **scale, **remaining})
     if config.parameter("use_scaled_rope", bool):
         factor = config.number("rope_scaling_factor") or SCALED_ROPE["factor"]
         return Section(f"use_scaled_rope of {config.label}", {**SCALED_ROPE, "factor": factor})
@@ -402,30 +406,32 @@ SCALED_ROPE = {  # what llama-models computes where use_scaled_rope is true
 
 
 def known_layers(
-    model: ModelConfig, key: str, given: Section, names: list[str]
+    model: ModelConfig, key: str, outer: Section, names: list[str]
 ) -> Iterator[tuple[str, Layer]]:
     """The rotation of each type of layer, where the model type has several."""
     row, config = model.row, model.config
     reached = row.get("scaled" if key == "rope_scaling" else "flat", [])
-    if given.values and not names and reached is None:
+    if outer.values and not names and reached is None:
         raise PefourierError(
             f"{key} of {config.label} is one for all layers; model_type {shown(model.kind)} needs "
             f"one for each type: {first_names(row['layers'])}"
         )
     for layer in [*row["layers"], *(name for name in names if name not in row["layers"])]:
         turns = rotary(row, layer if layer in row["layers"] else next(iter(row["layers"])))
-        if names and layer in given.values and given.values[layer] is None:
+        if names and layer in outer.values and outer.values[layer] is None:
             continue  # layers of this type have no positions
         if layer in names:
-            section = given.section(layer)
-        elif given.values and not names and layer in reached:
-            own = ("rope_theta", "partial_rotary_factor") if row.get("own_base") else ()
-            section = replace(given, values={k: v for k, v in given.values.items() if k not in own})
+            section = outer.section(layer)
+        elif outer.values and not names and layer in reached:
+            ignored = ("rope_theta", "partial_rotary_factor") if row.get("own_base") else ()
+            section = replace(
+                outer, values={k: v for k, v in outer.values.items() if k not in ignored}
+            )
         else:
-            section = Section(f"{layer} of {given.label}", turns.rope)
-        said, kind = section.first("rope_type", "type")
+            section = Section(f"{layer} of {outer.label}", turns.rope)
+        spelling, kind = section.first("rope_type", "type")
         if not isinstance(kind, str | None):
-            raise section.wrong(said, kind, "a string")
+            raise section.wrong(spelling, kind, "a string")
         added = {} if layer in names else turns.added.get(kind, {})
         yield layer, (replace(section, values={**added, **section.values}), turns)
 
@@ -444,8 +450,11 @@ def choose_layer(model: ModelConfig, sections: Mapping[str, Layer]) -> tuple[str
     if not sections:
         raise PefourierError(f"{shown(model.file)} sets no rotation for any type of layer")
     name, (section, turns) = next(iter(sections.items()))
-    alike = [(other.values, own) == (section.values, turns) for other, own in sections.values()]
-    if not all(alike):
+    equal = [
+        (layer_section.values, layer_turns) == (section.values, turns)
+        for layer_section, layer_turns in sections.values()
+    ]
+    if not all(equal):
         raise PefourierError(
             f"{shown(model.file)} rotates by type of layer: {first_names(sections)}; "
             f"name one, {shown(model.file + '#' + name)}"
@@ -460,8 +469,8 @@ def reconcile(
     inner, outer = section.number(*inside), config.number(*above) if above else None
     if inner is None or outer is None or inner == outer:
         return (outer if inner is None else inner), []
-    told = {"key": inside[0], "section": section.label, "inner": inner, "outer": outer}
-    return inner, [finding("rope-contradiction", **told)]
+    details = {"key": inside[0], "section": section.label, "inner": inner, "outer": outer}
+    return inner, [finding("rope-contradiction", **details)]
 
 
 def read_scaling(
@@ -474,36 +483,38 @@ def read_scaling(
     scaling = TYPES[kind]
     kinds = {key: parameter.annotation for key, parameter in scaling_parameters(scaling).items()}
     needs_original = kinds.pop("original", None) is not None
-    named = COMMON | kinds.keys() | ({ORIGINAL} if needs_original and kind != "dynamic" else set())
-    named |= {TUNED[model.kind], LONGEST[0]} if model.kind in TUNED else set()
+    allowed = (
+        COMMON | kinds.keys() | ({ORIGINAL} if needs_original and kind != "dynamic" else set())
+    )
+    allowed |= {TUNED[model.kind], LONGEST[0]} if model.kind in TUNED else set()
     for key in REQUIRED.get(scaling, ()):
         implied = scaling == "yarn" and key in section.values  # null: the ratio of the lengths
         if section.values.get(key) is None and not implied:
-            near = get_close_matches(key, section.values.keys() - named, n=1)
-            meant = f"; is {shown(near[0])} misspelt?" if near else ""
-            raise PefourierError(f"{section.label} has no {key}; rope_type {kind} needs it{meant}")
+            similar = get_close_matches(key, section.values.keys() - allowed, n=1)
+            hint = f"; is {shown(similar[0])} misspelt?" if similar else ""
+            raise PefourierError(f"{section.label} has no {key}; rope_type {kind} needs it{hint}")
     if layered:
         kinds.pop("truncate", None)  # which is not read there
-    own = {key: section.parameter(key, annotation) for key, annotation in kinds.items()}
-    if own.get("attention_factor") == 0:  # which `rope` takes for not given
+    settings = {key: section.parameter(key, annotation) for key, annotation in kinds.items()}
+    if settings.get("attention_factor") == 0:  # which `rope` takes for not given
         raise section.wrong("attention_factor", 0, "a number above 0, or null for the formula's")
     if needs_original:
-        own["original"] = find_original_length(model, section, kind, layered)
-        longest = model.longest() or own["original"]
-        if own["factor"] is None and scaling in ("yarn", "longrope"):
-            own["factor"] = longest / own["original"]
-    return scaling, own, named
+        settings["original"] = find_original_length(model, section, kind, layered)
+        longest = model.longest() or settings["original"]
+        if settings["factor"] is None and scaling in ("yarn", "longrope"):
+            settings["factor"] = longest / settings["original"]
+    return scaling, settings, allowed
 
 
 def read_clipping(config: Section, scaling: str) -> str:
     """The scaling, or ``clip`` where a config asks for it; its authors also cut pairs off."""
-    asked = [key for key in CLIPPED if config.parameter(key, bool)]
-    if asked and (asked != ["use_cope"] or scaling != "none"):
+    flags = [key for key in CLIPPED if config.parameter(key, bool)]
+    if flags and (flags != ["use_cope"] or scaling != "none"):
         raise PefourierError(
-            f"{' and '.join(asked)} of {config.label} with scaling {scaling} is not computed here, "
+            f"{' and '.join(flags)} of {config.label} with scaling {scaling} is not computed here, "
             "use_cope without another scaling is; give rope:inv_freq=FILE"
         )
-    return "clip" if asked else scaling
+    return "clip" if flags else scaling
 
 
 def type_of_scaling(model: ModelConfig, section: Section) -> str:
@@ -536,36 +547,36 @@ def known_scaling(name: str) -> str | None:
     return words.pop() if len(words) == 1 else None
 
 
-def warn_of_keys(section: Section, unused: list[str], named: set[str]) -> list[Finding]:
+def warn_of_keys(section: Section, unused: list[str], allowed: set[str]) -> list[Finding]:
     """A warning for each of the first keys that the type of scaling has no use for."""
-    known, found = sorted(named), []
+    names, findings = sorted(allowed), []
     kind = section.first("rope_type", "type")[1] or "default"
-    if kind not in TYPES and (known := known_scaling(kind)):
-        told = {"kind": shown(kind), "section": section.label, "known": known}
-        found.append(finding("rope-vendor-type", **told))
+    if kind not in TYPES and (names := known_scaling(kind)):
+        details = {"kind": shown(kind), "section": section.label, "known": names}
+        findings.append(finding("rope-vendor-type", **details))
     for key in unused:
-        near = get_close_matches(key[:80], known, n=1)
-        way_out = f"did you mean {near[0]}?" if near else "leave it out"
+        similar = get_close_matches(key[:80], names, n=1)
+        way_out = f"did you mean {similar[0]}?" if similar else "leave it out"
         if key == ORIGINAL:
             way_out = "leave it out, unless it is the length of training, for which it is taken"
-        told = {"key": shown(key), "section": section.label, "type": kind, "way": way_out}
-        found.append(finding("unread-key", "scaling", **told))
-        if near == ["rope_type"] and "type" not in section.values:
-            return found[-1:]  # with the type unknown, nothing can be said of the others
-    return found[:NAMED]
+        details = {"key": shown(key), "section": section.label, "type": kind, "way": way_out}
+        findings.append(finding("unread-key", "scaling", **details))
+        if similar == ["rope_type"] and "type" not in section.values:
+            return findings[-1:]  # with the type unknown, nothing can be said of the others
+    return findings[:NAMED]
 
 
 def find_original_length(model: ModelConfig, section: Section, kind: str, layered: bool) -> int:
     """The context length of training, which transformers looks for in three places."""
     usual = None if layered else model.row.get("original")
-    own = None if kind == "dynamic" else stated_original(model, section, layered, usual)
-    found = own or model.longest()
-    if found is None:
+    stated = None if kind == "dynamic" else stated_original(model, section, layered, usual)
+    length = stated or model.longest()
+    if length is None:
         raise PefourierError(
             f"{section.label} has no {ORIGINAL} and {shown(model.file)} no "
             f"max_position_embeddings; rope_type {kind} needs one of them"
         )
-    return found
+    return length
 
 
 def stated_original(

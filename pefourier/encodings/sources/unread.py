@@ -50,20 +50,23 @@ SCHEDULED = {  # keys that a row's field says how to read
 USUAL_WAYS = {"rope", "rotary", "absolute"}  # of positions, which say no more than the type does
 
 
-def find_unread(model: ModelConfig, whole: Section, enc: Encoding) -> tuple[str, ...]:
+def find_unread(model: ModelConfig, outer: Section, enc: Encoding) -> tuple[str, ...]:
     """Keys about positions in a config and around it that nothing has read, in their order."""
-    for read in (read_all_rotations, read_schedule):
+    for reader in (read_all_rotations, read_schedule):
         with suppress(PefourierError):  # which those who ask for it are told
-            read(model)
-    still, found = enc.name == "none", set()  # what its keys say of a rotation is switched off
-    for section in (model.config, whole):
+            reader(model)
+    still, unread_keys = (
+        enc.name == "none",
+        set(),
+    )  # what its keys say of a rotation is switched off
+    for section in (model.config, outer):
         values = section.untracked.values
         unread = sorted(getattr(section.values, "unread", ()))
-        meant = {key for key in unread[:SEEN] if near_key(key, values)}
+        misspelt = {key for key in unread[:SEEN] if near_key(key, values)}
         for key in unread:
-            if (key in meant or is_about(key, values)) and not states_known(key, values, enc):
-                found |= set() if still and key in EVIDENCE else {key}
-    return tuple(sorted({*found, *enc.params.get("unread", ())})[:SEEN])
+            if (key in misspelt or is_about(key, values)) and not states_known(key, values, enc):
+                unread_keys |= set() if still and key in EVIDENCE else {key}
+    return tuple(sorted({*unread_keys, *enc.params.get("unread", ())})[:SEEN])
 
 
 def read_all_rotations(model: ModelConfig) -> None:
@@ -100,8 +103,8 @@ def states_known(key: str, values: Mapping[str, Any], enc: Encoding) -> bool:
 
 def near_key(key: str, values: Mapping[str, Any]) -> list[str]:
     """The key of a rotation that another one is nearly, where it is not set itself."""
-    known = sorted(EVIDENCE - values.keys())
-    return get_close_matches(key[:80], known, n=1, cutoff=MISSPELT)
+    candidates = sorted(EVIDENCE - values.keys())
+    return get_close_matches(key[:80], candidates, n=1, cutoff=MISSPELT)
 
 
 def is_about(key: str, values: Mapping[str, Any]) -> bool:
@@ -126,21 +129,21 @@ def is_about(key: str, values: Mapping[str, Any]) -> bool:
 def name_unread(model: ModelConfig, keys: tuple[str, ...], enc: Encoding) -> Iterator[Finding]:
     """A warning for each of the first keys that are not read, but for those with one already."""
     values = model.config.untracked.values
-    told = " ".join(one.message for one in enc.findings if one.code == "unread-key")
+    messages = " ".join(note.message for note in enc.findings if note.code == "unread-key")
     within = enc.params.get("unread", ())
-    for key in [key for key in keys if key not in told and key not in within][:NAMED]:
-        near = near_key(key, values)
-        own = {"key": shown(key), "value": shown(values.get(key, "…"))}
-        own |= {"near": near[0]} if near else {}
+    for key in [key for key in keys if key not in messages and key not in within][:NAMED]:
+        similar = near_key(key, values)
+        details = {"key": shown(key), "value": shown(values.get(key, "…"))}
+        details |= {"near": similar[0]} if similar else {}
         yield finding(
-            "unread-key", "misspelt" if near else "plain", config=model.config.label, **own
+            "unread-key", "misspelt" if similar else "plain", config=model.config.label, **details
         )
 
 
-def note_unread(enc: Encoding, model: ModelConfig, whole: Section) -> Encoding:
+def note_unread(enc: Encoding, model: ModelConfig, outer: Section) -> Encoding:
     """An encoding that was read from a config, with the keys that were not, each with a finding."""
-    unread = find_unread(model, whole, enc)
+    unread = find_unread(model, outer, enc)
     if not unread:
         return enc
-    found = (*enc.findings, *name_unread(model, unread, enc))
-    return replace(enc, params={**enc.params, "unread": unread}, findings=found)
+    findings = (*enc.findings, *name_unread(model, unread, enc))
+    return replace(enc, params={**enc.params, "unread": unread}, findings=findings)

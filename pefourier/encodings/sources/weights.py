@@ -40,13 +40,13 @@ PHASES = 2e-6  # relative: what float32 costs a frequency and with it the phase 
 DEBERTA = re.compile(r"(^|\.)rel_embeddings\.weight$")
 
 
-def tensors_beside(model: ModelConfig, wanted: re.Pattern) -> dict[str, str]:
+def tensors_beside(model: ModelConfig, pattern: re.Pattern) -> dict[str, str]:
     """Names of tensors in the config's folder, and their files; those of the part that is named."""
     part = model.part
     return {
         name: path
         for name, path in all_tensors(os.path.dirname(model.file) or ".")
-        if wanted.search(name) and (not part or part == name or part in name.split("."))
+        if pattern.search(name) and (not part or part == name or part in name.split("."))
     }
 
 
@@ -75,7 +75,7 @@ def first_row(model: ModelConfig) -> int:
     first = model.row.get("first", 0)
     if first != "padding":
         return first
-    padding = model.config.count("pad_token_id", least=0)
+    padding = model.config.count("pad_token_id", minimum=0)
     return 2 if padding is None else padding + 1
 
 
@@ -92,9 +92,9 @@ def read_positions(model: ModelConfig) -> Encoding | None:
     kinds = (*row.get("kind", "learned").split(), row.get("otherwise"))
     if "learned" not in kinds and model.part != row.get("learned_part", ()):
         return None
-    way = model.config.values.get("position_embedding_type", "absolute")
-    if way != "absolute" and "switch" not in row:
-        raise model.config.wrong("position_embedding_type", way, "absolute or rotary")
+    embedding_type = model.config.values.get("position_embedding_type", "absolute")
+    if embedding_type != "absolute" and "switch" not in row:
+        raise model.config.wrong("position_embedding_type", embedding_type, "absolute or rotary")
     table = only_one(of_section(tensors_beside(model, TENSOR), model), model, "positions")
     if table is not None:
         return load_tensor(model, *table)
@@ -107,11 +107,11 @@ def read_positions(model: ModelConfig) -> Encoding | None:
     )
 
 
-def only_one(tensors: Mapping[str, str], model: ModelConfig, what: str) -> tuple[str, str] | None:
+def only_one(tensors: Mapping[str, str], model: ModelConfig, noun: str) -> tuple[str, str] | None:
     """The name and file of the one tensor there is."""
     if len(tensors) > 1:
         raise PefourierError(
-            f"{shown(os.path.dirname(model.file) or '.')} holds several tables of {what}, "
+            f"{shown(os.path.dirname(model.file) or '.')} holds several tables of {noun}, "
             f"{first_names(tensors)}; name one, {shown(model.file + '#' + next(iter(tensors)))}"
         )
     return next(iter(tensors.items()), None)
@@ -122,8 +122,10 @@ def of_section(tensors: Mapping[str, str], model: ModelConfig) -> dict[str, str]
     stem = model.config.key.removesuffix("_config")
     if stem == model.config.key:
         return dict(tensors)
-    own = {k: path for k, path in tensors.items() if any(w.startswith(stem) for w in k.split("."))}
-    return own or dict(tensors)
+    inner = {
+        k: path for k, path in tensors.items() if any(w.startswith(stem) for w in k.split("."))
+    }
+    return inner or dict(tensors)
 
 
 def load_tensor(model: ModelConfig, name: str, path: str) -> Encoding:
@@ -132,12 +134,12 @@ def load_tensor(model: ModelConfig, name: str, path: str) -> Encoding:
 
     codes, eps = read_table(path, name)
     offset = first_row(model)
-    found = (*offset_notes(model.kind, offset), *unlike_config(model, name, path, codes.shape))
+    findings = (*offset_notes(model.kind, offset), *unlike_config(model, name, path, codes.shape))
     model.dimension(codes.shape[1], f"tensor {name}")
     codes = rows_up_to(codes[offset:], model.length, f"{name} of {shown(path)}")
     params = {"length": len(codes), "d": codes.shape[1], "path": path, "array": name}
     params |= {"offset": offset, "model_type": model.kind}
-    return from_table(codes, "learned", eps=eps, params=params, findings=found, origin="weights")
+    return from_table(codes, "learned", eps=eps, params=params, findings=findings, origin="weights")
 
 
 def unlike_config(
@@ -148,24 +150,28 @@ def unlike_config(
     if not (axial or (name.endswith(".weight") and not IMAGES.search(name))):
         return ()
     rows, width = shape
-    own = replace(model.config, values={}) if axial else model.config
+    section = replace(model.config, values={}) if axial else model.config
     side = ("max_target_positions",) if "decoder" in name.split(".") else ()
-    key, _ = own.first(*side, model.row.get("length", LONGEST)[0], *LONGEST)
-    length, first = own.count(key), model.row.get("first", 0)
-    wanted = length and length + (0 if first == "padding" else first)
-    wanted = None if first == "padding" and "table" in model.row else wanted
-    keys = [one for one in (*EMBEDDED, *model.own("width", WIDTH)[0]) if model.config.count(one)]
-    widths = [model.config.count(one) for one in keys]
-    if wanted and width == wanted != rows and rows in widths:
+    key, _ = section.first(*side, model.row.get("length", LONGEST)[0], *LONGEST)
+    length, first = section.count(key), model.row.get("first", 0)
+    expected = length and length + (0 if first == "padding" else first)
+    expected = None if first == "padding" and "table" in model.row else expected
+    keys = [
+        size_key
+        for size_key in (*EMBEDDED, *model.own("width", WIDTH)[0])
+        if model.config.count(size_key)
+    ]
+    widths = [model.config.count(size_key) for size_key in keys]
+    if expected and width == expected != rows and rows in widths:
         words = f"lies transposed, {rows} x {width}: turn it round"
     else:
         words = " and ".join(
-            f"has {count} {what} where {key} is {told}"
-            for count, what, key, told, fine in (
-                (rows, "rows", key, length, wanted in (None, rows)),
+            f"has {count} {noun} where {key} is {stated}"
+            for count, noun, key, stated, fine in (
+                (rows, "rows", key, length, expected in (None, rows)),
                 (width, "columns", keys and keys[-1], widths and widths[-1], width in widths),
             )
-            if told and not fine
+            if stated and not fine
         )
     return (unlike(model, f"{name} of {shown(path)} {words}"),) if words else ()
 
@@ -182,18 +188,18 @@ def read_stored_sinusoid(model: ModelConfig, enc: Encoding) -> Encoding:
     phases, it is the answer, with a warning.
     """
     learned = model.row.get("learned_part", "") if not model.part else ""
-    whole = replace(model, length=None)
+    unlimited = replace(model, length=None)
     for name, path in of_section(tensors_beside(model, TENSOR), model).items():
         if learned and learned in name.split("."):
             continue
-        stored = load_tensor(whole, name, path)
+        stored = load_tensor(unlimited, name, path)
         if is_formula(stored, enc):
-            warned = [one for one in stored.findings if one.code == "weights-config"]
+            warned = [note for note in stored.findings if note.code == "weights-config"]
             enc = replace(enc, findings=(*enc.findings, *warned))
             continue
-        told = {"name": name, "path": shown(path), "kind": shown(model.kind)}
+        details = {"name": name, "path": shown(path), "kind": shown(model.kind)}
         stored = load_tensor(model, name, path)
-        warned = finding("weights-config", "sinusoids", **told)
+        warned = finding("weights-config", "sinusoids", **details)
         return replace(stored, findings=(*stored.findings, warned))
     return enc
 
@@ -203,13 +209,13 @@ def is_formula(stored: Encoding, enc: Encoding) -> bool:
     rows = np.arange(len(stored))
     if stored.dim != enc.dim:
         return False
-    apart = np.abs(stored.table() - enc.codes(rows)).max(axis=1)
-    return bool((apart <= 4 * stored.eps + PHASES * (rows + enc.params["offset"])).all())
+    difference = np.abs(stored.table() - enc.codes(rows)).max(axis=1)
+    return bool((difference <= 4 * stored.eps + PHASES * (rows + enc.params["offset"])).all())
 
 
-def one_tensor(model: ModelConfig, wanted: re.Pattern) -> tuple[str, str] | None:
+def one_tensor(model: ModelConfig, pattern: re.Pattern) -> tuple[str, str] | None:
     """The name and file of the one tensor that is meant, the encoder's where none is named."""
-    tensors = tensors_beside(model, wanted)
+    tensors = tensors_beside(model, pattern)
     tensors = {name: path for name, path in tensors.items() if "EncDecAttention" not in name}
     if len(tensors) > 1 and not model.part:
         tensors = {k: path for k, path in tensors.items() if "encoder" in k.split(".")} or tensors
@@ -229,40 +235,44 @@ def read_buckets(model: ModelConfig) -> Encoding | None:
     """T5's biases after training, one column per head."""
     from pefourier.encodings.sources.tables import read_table
 
-    found = one_tensor(model, T5_BIAS)
-    if found is None:
+    tensor = one_tensor(model, T5_BIAS)
+    if tensor is None:
         return None
-    bias, eps = read_table(found[1], found[0])
-    own = bucket_keys(model)
-    if len(bias) != own["buckets"]:
+    bias, eps = read_table(tensor[1], tensor[0])
+    settings = bucket_keys(model)
+    if len(bias) != settings["buckets"]:
         raise PefourierError(
-            f"{found[0]} of {shown(found[1])} has {len(bias)} rows; "
-            f"relative_attention_num_buckets is {own['buckets']}"
+            f"{tensor[0]} of {shown(tensor[1])} has {len(bias)} rows; "
+            f"relative_attention_num_buckets is {settings['buckets']}"
         )
 
     def codes(lag: np.ndarray) -> np.ndarray:
-        return np.asarray(bias, dtype=float)[t5_buckets(lag, **own)]
+        return np.asarray(bias, dtype=float)[t5_buckets(lag, **settings)]
 
-    return of_weights(model, "t5", found, bias.shape[1], codes, eps, own)
+    return of_weights(model, "t5", tensor, bias.shape[1], codes, eps, settings)
 
 
 def read_distances(model: ModelConfig) -> Encoding | None:
     """DeBERTa's vectors of distances after training (He et al., 2021)."""
     from pefourier.encodings.sources.tables import read_table
 
-    found = one_tensor(model, DEBERTA)
-    if found is None:
+    tensor = one_tensor(model, DEBERTA)
+    if tensor is None:
         return None
-    vectors, eps = read_table(found[1], found[0])
-    own = distance_keys(model)
-    norm = vector_norm(model, found) if own["logarithmic"] else None
+    vectors, eps = read_table(tensor[1], tensor[0])
+    settings = distance_keys(model)
+    norm = vector_norm(model, tensor) if settings["logarithmic"] else None
 
     def codes(lag: np.ndarray) -> np.ndarray:
-        rows = np.asarray(vectors, dtype=float)[row_of_lag(lag, len(vectors) // 2, **own)]
+        rows = np.asarray(vectors, dtype=float)[row_of_lag(lag, len(vectors) // 2, **settings)]
         return rows if norm is None else norm(rows)
 
-    told = {"buckets": own["buckets"], "max_distance": own["longest"], "causal": False}
-    return of_weights(model, "deberta", found, vectors.shape[1], codes, eps, told)
+    parameters = {
+        "buckets": settings["buckets"],
+        "max_distance": settings["longest"],
+        "causal": False,
+    }
+    return of_weights(model, "deberta", tensor, vectors.shape[1], codes, eps, parameters)
 
 
 def has_no_table(model: ModelConfig) -> bool:
@@ -278,19 +288,23 @@ def untrained_distances(model: ModelConfig) -> Encoding | None:
     turned_on = model.config.values.get("relative_attention") is True
     if not has_no_table(model) or not turned_on or one_tensor(model, DEBERTA):
         return None
-    own = distance_keys(model)
-    span = own["buckets"] if own["logarithmic"] else own["longest"]
+    settings = distance_keys(model)
+    span = settings["buckets"] if settings["logarithmic"] else settings["longest"]
     length = model.positions()[0]
     enc = of_lags(
         "deberta",
         length,
         1,
         causal=False,
-        codes=lambda lag: row_of_lag(lag, span, **own)[:, None].astype(float),
+        codes=lambda lag: row_of_lag(lag, span, **settings)[:, None].astype(float),
         act="key",
     )
-    told = {"buckets": own["buckets"], "max_distance": own["longest"], "causal": False}
-    params = {"length": length, **told, "model_type": model.kind, "path": model.file}
+    parameters = {
+        "buckets": settings["buckets"],
+        "max_distance": settings["longest"],
+        "causal": False,
+    }
+    params = {"length": length, **parameters, "model_type": model.kind, "path": model.file}
     return replace(enc, params=params)
 
 
@@ -329,13 +343,15 @@ def deberta_buckets(distance: np.ndarray, buckets: int, longest: int) -> np.ndar
     return np.where(size <= middle, distance, far).astype(int)
 
 
-def vector_norm(model: ModelConfig, found: tuple[str, str]) -> Callable | None:
+def vector_norm(model: ModelConfig, tensor: tuple[str, str]) -> Callable | None:
     """The normalisation of DeBERTa's vectors, where its config asks for one."""
     if "layer_norm" not in str(model.config.values.get("norm_rel_ebd", "none")).lower():
         return None
-    name = found[0].replace("rel_embeddings", "LayerNorm")
+    name = tensor[0].replace("rel_embeddings", "LayerNorm")
     eps = model.config.number("layer_norm_eps") or 1e-7
-    gain, shift = (read_vector(found[1], name.replace("weight", key)) for key in ("weight", "bias"))
+    gain, shift = (
+        read_vector(tensor[1], name.replace("weight", key)) for key in ("weight", "bias")
+    )
 
     def norm(rows: np.ndarray) -> np.ndarray:
         centred = rows - rows.mean(axis=1, keepdims=True)
@@ -357,17 +373,17 @@ def read_vector(path: str, name: str) -> np.ndarray:
 def of_weights(
     model: ModelConfig,
     name: str,
-    found: tuple[str, str],
+    tensor: tuple[str, str],
     d: int,
     codes: Callable[[np.ndarray], np.ndarray],
     eps: float,
-    own: Mapping[str, Any],
+    settings: Mapping[str, Any],
 ) -> Encoding:
     """An encoding of lags whose numbers are those of a tensor."""
     length, silent = model.positions()
-    model.dimension(d, f"tensor {found[0]}")
+    model.dimension(d, f"tensor {tensor[0]}")
     act = "bias" if name == "t5" else "key"
-    enc = of_lags(name, length, d, bool(own["causal"]), codes, act=act)
-    params = {"length": length, "d": d, **own, "path": found[1], "array": found[0]}
+    enc = of_lags(name, length, d, bool(settings["causal"]), codes, act=act)
+    params = {"length": length, "d": d, **settings, "path": tensor[1], "array": tensor[0]}
     params |= {"model_type": model.kind}
     return replace(enc, params=params, eps=eps, findings=silent, origin="weights")
