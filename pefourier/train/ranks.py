@@ -36,12 +36,12 @@ RESTARTS = "TORCHELASTIC_RESTART_COUNT"
 
 def read_rank() -> tuple[int, int]:
     """This process's rank and the number of ranks, from the environment."""
-    given = [os.environ.get("RANK", "0"), os.environ.get("WORLD_SIZE", "1")]
-    rank, ranks = (int(n) if re.fullmatch("[0-9]{1,9}", n) else -1 for n in given)
+    numbers = [os.environ.get("RANK", "0"), os.environ.get("WORLD_SIZE", "1")]
+    rank, ranks = (int(n) if re.fullmatch("[0-9]{1,9}", n) else -1 for n in numbers)
     if not 0 <= rank < ranks:
         raise PefourierError(
-            f"RANK={printable(given[0])} must be a whole number from 0 to below "
-            f"WORLD_SIZE={printable(given[1])}; unset both, or let torchrun set them"
+            f"RANK={printable(numbers[0])} must be a whole number from 0 to below "
+            f"WORLD_SIZE={printable(numbers[1])}; unset both, or let torchrun set them"
         )
     return rank, ranks
 
@@ -134,8 +134,8 @@ class Group:
         """Say goodbye; rank 0, who may keep the store, waits for the others for a while."""
         self.store.set(f"left/{self.rank}", "")
         until = time.monotonic() + (self.timeout if self.rank == 0 else 0)
-        others = [f"left/{rank}" for rank in range(1, self.ranks)]
-        while time.monotonic() < until and not self.store.check(others):
+        goodbyes = [f"left/{rank}" for rank in range(1, self.ranks)]
+        while time.monotonic() < until and not self.store.check(goodbyes):
             time.sleep(LOOK)
 
 
@@ -166,7 +166,7 @@ def join_group(rank: int, ranks: int, timeout: float) -> Iterator[Group]:
         ) from error
 
 
-def launch(count: int, work: Callable[..., Any], *given: Any) -> Any:
+def launch(count: int, work: Callable[..., Any], *arguments: Any) -> Any:
     """What `work` returns on rank 0 of so many ranks on this machine, or the error that it met."""
     from torch.distributed.elastic.multiprocessing import SignalException
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
@@ -184,9 +184,9 @@ def launch(count: int, work: Callable[..., Any], *given: Any) -> Any:
         start_method="spawn",
     )
     threads = max(1, torch.get_num_threads() // count)
-    handlers = {one: signal.getsignal(one) for one in (signal.SIGINT, signal.SIGTERM)}
+    handlers = {code: signal.getsignal(code) for code in (signal.SIGINT, signal.SIGTERM)}
     try:
-        answers = elastic_launch(config, take_part)(os.getpid(), threads, work, given)
+        answers = elastic_launch(config, take_part)(os.getpid(), threads, work, arguments)
     except ChildFailedError as error:
         raise PefourierError(
             f"a process that shared the work ended early ({len(error.failures)} of {count}); what "
@@ -200,18 +200,18 @@ def launch(count: int, work: Callable[..., Any], *given: Any) -> Any:
     finally:
         for number, handler in handlers.items():
             signal.signal(number, handler)
-    error, found = answers[0]
+    error, result = answers[0]
     if error is not None:
         raise PefourierError(error)
-    return found
+    return result
 
 
-def take_part(parent: int, threads: int, work: Callable[..., Any], given: Sequence[Any]) -> Any:
+def take_part(parent: int, threads: int, work: Callable[..., Any], arguments: Sequence[Any]) -> Any:
     """Work as one of the ranks that `launch` starts; this one ends with its parent."""
     threading.Thread(target=leave_with, args=(parent,), daemon=True).start()
     torch.set_num_threads(threads)
     try:
-        return None, work(*given)
+        return None, work(*arguments)
     except PefourierError as error:
         return str(error), None
     except KeyboardInterrupt:
