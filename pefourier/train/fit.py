@@ -234,7 +234,7 @@ class Program:
     model: Transformer | OrderFree
     members: Sequence[Member]
     schedule: Schedule
-    taken: int = 0  # steps
+    done: int = 0  # steps
     eager: bool = False  # on a GPU: no graph is captured
     parameters: Parameters = field(init=False)
     injected: dict[str, StackCodes] = field(init=False)
@@ -267,7 +267,7 @@ class Program:
         """Prepare what members drop, and how far they go."""
         device = self.data.device
         tunings = [m.tuning or self.schedule.tuning for m in self.members]
-        self.count = torch.full((), self.taken, dtype=torch.int32, device=device)
+        self.count = torch.full((), self.done, dtype=torch.int32, device=device)
         self.fastest = {c: max(tuning.rate_of(c) for tuning in tunings) for c in (False, True)}
         shares, keys = [tuning.dropout for tuning in tunings], [m.key for m in self.members]
         self.drop = Dropout(shares, keys, device) if any(shares) else None
@@ -298,7 +298,7 @@ class Program:
     def loss(self, index: Tensor) -> Tensor:
         """Class-weighted cross entropy of each member's windows (M, n), shape (M, n)."""
         with self.precision():
-            drop = self.drop and self.drop.begin(self.taken)
+            drop = self.drop and self.drop.begin(self.done)
             logits, y = self.logits(index, drop), self.data.labels[index]
         entropy = F.cross_entropy(logits.flatten(0, -2), y.flatten(), reduction="none").view_as(y)
         return entropy * self.weights.gather(1, y)
@@ -316,7 +316,7 @@ class Program:
             self.eager_step()
         else:
             self.replay()
-        self.taken += 1
+        self.done += 1
 
     def eager_step(self) -> None:
         """One step of Adam for every member on the windows in `index`."""
@@ -333,7 +333,7 @@ class Program:
     def train(self, steps: int) -> Tensor:
         """Train for some steps; mean training loss of each member."""
         size = self.schedule.batch_size
-        batches = [draw_batches(self.data.task, m, self.taken, steps, size) for m in self.members]
+        batches = [draw_batches(self.data.task, m, self.done, steps, size) for m in self.members]
         order = torch.as_tensor(np.stack(batches, axis=1)).to(self.data.device)  # (steps, M, B)
         self.total.zero_()
         for index in order:
@@ -371,7 +371,7 @@ class Program:
         for name, p in self.parameters.items():
             p.copy_(like(p, tensors[f"now.{name}"]))
             state = self.optimizer.state[p]
-            state["step"] = torch.tensor(float(self.taken), device=p.device)
+            state["step"] = torch.tensor(float(self.done), device=p.device)
             for key in ("exp_avg", "exp_avg_sq"):
                 value = like(p, tensors[f"{key}.{name}"]).clone()
                 state[key] = state[key].copy_(value) if key in state else value
@@ -379,7 +379,7 @@ class Program:
     def with_members(self, chosen: Sequence[int]) -> "Program":
         """A program of some of the members, at the same point of their training."""
         members = [self.members[i] for i in chosen]
-        fewer = Program(self.data, self.model, members, self.schedule, self.taken)
+        fewer = Program(self.data, self.model, members, self.schedule, self.done)
         index = torch.as_tensor(chosen, device=self.data.device)
         fewer.set_state({name: value[index] for name, value in self.state().items()})
         return fewer
@@ -446,7 +446,7 @@ def capture_cuda_graph(program: Program) -> Callable[[], None]:
             p.copy_(before[name])
             for state in program.optimizer.state[p].values():
                 state.zero_()
-    program.count.fill_(program.taken)
+    program.count.fill_(program.done)
     program.total.zero_()
     program.optimizer.zero_grad(set_to_none=True)
     graph, stream = torch.cuda.CUDAGraph(), torch.cuda.current_stream()
@@ -526,86 +526,86 @@ class Training:
     checkpoint: Checkpoint
 
     def __post_init__(self) -> None:
-        self.whole = self.running = Program(self.data, self.model, self.members, self.schedule)
-        self.best = {name: p.detach().clone() for name, p in self.whole.parameters.items()}
+        self.program = self.running = Program(self.data, self.model, self.members, self.schedule)
+        self.best = {name: p.detach().clone() for name, p in self.program.parameters.items()}
         count = len(self.members)
         self.highest = np.tile([-1.0, np.inf], (count, 1))  # score and loss
-        self.kept = np.zeros(count, dtype=np.int64)  # steps; 0: untrained
+        self.best_step = np.zeros(count, dtype=np.int64)  # steps; 0: untrained
         self.curve: list[np.ndarray] = []  # (M, 3) a look
-        self.there = np.arange(count)  # members in `running`
+        self.active = np.arange(count)  # members in `running`
         self.seconds, self.stepping, self.member_steps = 0.0, 0.0, 0
 
     def run(self, progress: Progress) -> list[Outcome]:
         """Train to the end, from a checkpoint if there is one."""
         self.restore()
-        while self.running.taken < self.schedule.steps and len(self.there):
+        while self.running.done < self.schedule.steps and len(self.active):
             began = time.perf_counter()
             loss = self.look()
-            progress(self.running.taken, len(self.there), loss)
+            progress(self.running.done, len(self.active), loss)
             self.leave()
             self.seconds += time.perf_counter() - began
             self.checkpoint.save_at_times(self.state)
         began = time.perf_counter()
         with torch.no_grad():
-            for name, p in self.whole.parameters.items():
+            for name, p in self.program.parameters.items():
                 p.copy_(self.best[name])
         curves = np.stack(self.curve, axis=1)
-        outcomes = collect_outcomes(self.whole, self.kept.tolist(), curves)
+        outcomes = collect_outcomes(self.program, self.best_step.tolist(), curves)
         seconds = (self.seconds + time.perf_counter() - began) / len(self.members)
         step = self.stepping / max(self.member_steps, 1) or None
         return [replace(outcome, seconds=seconds, step_seconds=step) for outcome in outcomes]
 
     def look(self) -> float:
         """Train to the next look, and keep what has become better; the mean training loss."""
-        steps = min(self.schedule.every, self.schedule.steps - self.running.taken)
+        steps = min(self.schedule.every, self.schedule.steps - self.running.done)
         began = time.perf_counter()
         loss = self.running.train(steps).double().cpu().numpy()
         self.stepping += time.perf_counter() - began
-        self.member_steps += steps * len(self.there)
+        self.member_steps += steps * len(self.active)
         scores = self.running.validate()
         point = np.full((len(self.members), 3), np.nan)  # nan of those who are done
-        point[self.there] = np.column_stack([loss, scores])
+        point[self.active] = np.column_stack([loss, scores])
         self.curve.append(point)
-        better = np.flatnonzero(is_better(scores, self.highest[self.there]))
-        better = np.array([i for i in better if self.is_going(self.there[i])], dtype=int)
-        self.highest[self.there[better]] = scores[better]
+        better = np.flatnonzero(is_better(scores, self.highest[self.active]))
+        better = np.array([i for i in better if self.is_going(self.active[i])], dtype=int)
+        self.highest[self.active[better]] = scores[better]
         self.keep_better(better)
-        self.kept[self.there[better]] = self.running.taken
+        self.best_step[self.active[better]] = self.running.done
         return float(loss.mean())
 
     def is_going(self, member: int) -> bool:
         """Whether a member had patience left when this look began."""
-        before = self.running.taken - self.schedule.every
+        before = self.running.done - self.schedule.every
         patience = self.schedule.patience
-        return patience == 0 or before - self.kept[member] < patience
+        return patience == 0 or before - self.best_step[member] < patience
 
     def keep_better(self, better: np.ndarray) -> None:
         """Copy the parameters of members of `running` that have become better."""
         device = self.data.device
-        rows, of_all = (torch.as_tensor(x, device=device) for x in (better, self.there[better]))
+        rows, of_all = (torch.as_tensor(x, device=device) for x in (better, self.active[better]))
         for name, p in self.running.parameters.items():
             self.best[name][of_all, : p.shape[1]] = p.detach()[rows]
 
     def leave(self) -> None:
         """Let those leave whose patience has ended; on a GPU only all together."""
         patience = self.schedule.patience
-        waited = self.running.taken - self.kept[self.there]
-        staying = np.flatnonzero(waited < patience) if patience else np.arange(len(self.there))
-        if len(staying) in (0, len(self.there)) or self.data.device.type == "cpu":
-            if 0 < len(staying) < len(self.there):
+        waited = self.running.done - self.best_step[self.active]
+        staying = np.flatnonzero(waited < patience) if patience else np.arange(len(self.active))
+        if len(staying) in (0, len(self.active)) or self.data.device.type == "cpu":
+            if 0 < len(staying) < len(self.active):
                 self.running = self.running.with_members(staying.tolist())
-            self.there = self.there[staying]
+            self.active = self.active[staying]
 
     def state(self) -> dict[str, np.ndarray]:
         """All that training goes on from."""
         tensors = self.running.state() | {f"best.{name}": p for name, p in self.best.items()}
         arrays = {name: value.cpu().numpy() for name, value in tensors.items()}
-        numbers = [self.running.taken, self.seconds, self.stepping, self.member_steps]
+        numbers = [self.running.done, self.seconds, self.stepping, self.member_steps]
         return arrays | {
             "highest": self.highest,
-            "kept": self.kept,
+            "kept": self.best_step,
             "curve": np.stack(self.curve),
-            "there": self.there.astype(np.int64),
+            "there": self.active.astype(np.int64),
             "numbers": np.array(numbers, dtype=np.float64),
         }
 
@@ -615,12 +615,16 @@ class Training:
         if arrays is None:
             return
         step, self.seconds, self.stepping, steps = arrays["numbers"].tolist()
-        self.member_steps, self.there = int(steps), arrays["there"]
-        self.highest, self.kept, self.curve = arrays["highest"], arrays["kept"], [*arrays["curve"]]
+        self.member_steps, self.active = int(steps), arrays["there"]
+        self.highest, self.best_step, self.curve = (
+            arrays["highest"],
+            arrays["kept"],
+            [*arrays["curve"]],
+        )
         device = self.data.device
         tensors = {name: torch.as_tensor(value).to(device) for name, value in arrays.items()}
         self.best = {name: tensors[f"best.{name}"] for name in self.best}
-        members = [self.members[i] for i in self.there]
+        members = [self.members[i] for i in self.active]
         self.running = Program(self.data, self.model, members, self.schedule, int(step))
         if members:
             self.running.set_state(tensors)

@@ -116,7 +116,7 @@ def remarks_on_fixed_codes(resolved: ResolvedTask, tasks: Sequence[Task], learn:
     """Which fixed codes of the first positions are others at another length."""
     remarks = []
     for arm, task in product(resolved.arms, tasks):
-        if not arm.named or arm.spec in WITHOUT_CODES:
+        if not arm.is_named or arm.spec in WITHOUT_CODES:
             continue
         code = resolved.injections[arm.spec]
         try:

@@ -64,7 +64,7 @@ class Group:
     ranks: int
     timeout: float  # seconds
     store: Any  # torch.distributed.Store
-    taken: set[int] = field(default_factory=set)  # finished stacks whose rows rank 0 has
+    finished: set[int] = field(default_factory=set)  # finished stacks whose rows rank 0 has
 
     def publish(self, plan: Mapping[str, Any]) -> None:
         """Tell the others what there is to do."""
@@ -93,7 +93,7 @@ class Group:
                 self.store.set(f"trace/{number}/{place}", trace)
             self.store.set(f"rows/{number}", json.dumps(list(rows)))
         else:
-            self.taken.add(number)
+            self.finished.add(number)
         self.store.set(f"finished/{number}", "")
 
     def fail(self, message: str) -> None:
@@ -102,10 +102,10 @@ class Group:
 
     def arrived(self, total: int) -> Iterator[tuple[int, list[dict[str, Any]], list[bytes]]]:
         """Stacks, with rows and traces, that others have handed over since the last look."""
-        for number in sorted(set(range(total)) - self.taken):
+        for number in sorted(set(range(total)) - self.finished):
             if not self.store.check([f"finished/{number}"]):
                 continue
-            self.taken.add(number)
+            self.finished.add(number)
             rows = json.loads(self.store.get(f"rows/{number}"))
             names = [f"trace/{number}/{place}" for place in range(len(rows))]
             traces = [self.store.get(name) for name in names if self.store.check([name])]
@@ -116,10 +116,10 @@ class Group:
     def wait_for_all(self, total: int, take: Callable[[], None]) -> None:
         """Take what others hand over until all stacks are finished, on rank 0."""
         since, count = time.monotonic(), -1
-        while len(self.taken) < total:
+        while len(self.finished) < total:
             take()
-            if len(self.taken) > count:
-                since, count = time.monotonic(), len(self.taken)
+            if len(self.finished) > count:
+                since, count = time.monotonic(), len(self.finished)
             if self.store.check(["failed"]):
                 raise PefourierError(self.store.get("failed").decode())
             if time.monotonic() - since > self.timeout:

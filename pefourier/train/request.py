@@ -150,14 +150,14 @@ class Arm:
     name: str
     spec: str
     rms: float | None = None
-    named: bool = True  # and not one of all that --match-rms scales
+    is_named: bool = True  # and not one of all that --match-rms scales
 
 
 def list_arms(encodings: Sequence[str], match_rms: Sequence[float]) -> list[Arm]:
     """The rows of the answer, those of --match-rms after those that are named."""
     arms = [parse_arm(spec) for spec in encodings]
     scaled = [
-        replace(parse_arm(f"{spec}{AT_RMS}{rms!r}"), named=False)
+        replace(parse_arm(f"{spec}{AT_RMS}{rms!r}"), is_named=False)
         for rms in match_rms
         for spec in encodings
         if spec not in ("none", *WITHOUT_CODES) and AT_RMS not in spec

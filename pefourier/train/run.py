@@ -316,7 +316,7 @@ class Work:
         self.candidates = list_candidates(self.options)
         self.longer = lengths.draw_longer_tasks(self.options)
         self.rows: list[dict[str, Any]] = []
-        self.held: Resident | None = None
+        self.resident: Resident | None = None
         self.injections: dict[tuple[str, int], Injection] = {}
         self.trained_table: tuple[Path, Path] | None = None  # where one began, and what it became
 
@@ -385,12 +385,15 @@ class Work:
         """What training made of the runs of a stack."""
         if isinstance(stack.model, OtherMethod):
             return search.fit_beside(stack)
-        if self.held is None or self.held.task is not stack.task:
-            self.held, self.injections = fit.put_on_device(stack.task, self.experiment.device), {}
+        if self.resident is None or self.resident.task is not stack.task:
+            self.resident, self.injections = (
+                fit.put_on_device(stack.task, self.experiment.device),
+                {},
+            )
         self.injections = stacks.stack_injections(stack, self.options.learn, self.injections)
         reporter.begin(stack.resolved.schedule.steps)
         arguments = self.candidates, self.injections, reporter.count_steps, checkpoint
-        return search.train_candidates(self.held, stack, *arguments)
+        return search.train_candidates(self.resident, stack, *arguments)
 
     def keep(
         self, stack: Stack, chosen: Sequence[search.Chosen]

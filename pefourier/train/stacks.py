@@ -142,7 +142,7 @@ def has_size(arm: Arm, injection: Injection) -> bool:
         reason = "is the same at every position"
     else:
         return True
-    if arm.named:
+    if arm.is_named:
         raise PefourierError(
             f"{shown(arm.name)}: {arm.spec} {reason}, so that it has no size to match"
         )
@@ -338,7 +338,7 @@ def remarks_on_codes(resolved: ResolvedTask, learn: bool) -> list[str]:
     """What to know of encodings that give several tokens one code, or that --learn leaves alone."""
     tokens, remarks = resolved.model.tokens, []
     for arm in resolved.arms:
-        if arm.spec in ("none", *WITHOUT_CODES) or not arm.named:
+        if arm.spec in ("none", *WITHOUT_CODES) or not arm.is_named:
             continue
         injection = resolved.injections[arm.spec]
         if learn and injection.act == "rotate" and not injection.learn:
