@@ -25,14 +25,14 @@ def apply_classifier(
 
     Rows from `lengths` (n,) on are padding, whatever they hold.
     """
-    p = {name: torch.as_tensor(one, dtype=torch.float32)[None] for name, one in parameters.items()}
+    p = {name: torch.as_tensor(w, dtype=torch.float32)[None] for name, w in parameters.items()}
     injected = {} if injection is None else stack_codes([injection], CPU, torch.float32)
     x = np.asarray(x, np.float32)
     if lengths is not None:
         x = np.where((np.arange(x.shape[1]) < lengths[:, None])[..., None], x, 0)
-    found = []
-    for at in range(0, len(x), AT_A_TIME):
-        own = slice(at, at + AT_A_TIME)
-        there = None if lengths is None else torch.as_tensor(lengths[None, own])
-        found.append(model.logits(p, injected, torch.as_tensor(x[None, own]), None, there)[0])
-    return torch.cat(found).double().numpy()
+    logits = []
+    for start in range(0, len(x), AT_A_TIME):
+        chunk = slice(start, start + AT_A_TIME)
+        rows = None if lengths is None else torch.as_tensor(lengths[None, chunk])
+        logits.append(model.logits(p, injected, torch.as_tensor(x[None, chunk]), None, rows)[0])
+    return torch.cat(logits).double().numpy()

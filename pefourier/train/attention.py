@@ -43,15 +43,15 @@ class StackCodes:
             codes = turn(codes, angle.cos(), angle.sin())
         elif trained is not None:
             codes = torch.where(self.learn, trained, codes)
-        at = self.index[:, :, None].expand(-1, -1, codes.shape[2])
-        return codes.gather(1, at)  # (M, places, k)
+        index = self.index[:, :, None].expand(-1, -1, codes.shape[2])
+        return codes.gather(1, index)  # (M, places, k)
 
 
 def stack_codes(
     injections: Sequence[Injection], device: torch.device, dtype: torch.dtype
 ) -> dict[str, StackCodes]:
     """The codes of each act that some member has; the others' do nothing."""
-    acts = [act for act in ACTS if any(one.act == act and one.has_codes for one in injections)]
+    acts = [act for act in ACTS if any(m.act == act and m.has_codes for m in injections)]
     return {act: codes_of_act(act, injections, device, dtype) for act in acts}
 
 
@@ -59,22 +59,22 @@ def codes_of_act(
     act: str, injections: Sequence[Injection], device: torch.device, dtype: torch.dtype
 ) -> StackCodes:
     """The codes of an act for all members."""
-    first = next(one for one in injections if one.act == act)
+    first = next(m for m in injections if m.act == act)
     nothing = first.without_effect()
-    members = [one if one.act == act else nothing for one in injections]
-    codes = start = as_tensor([one.codes for one in members], device, dtype)
-    learn, places = [np.full((1, 1), one.learn) for one in members], None
-    if any(one.places is not None for one in members):
+    members = [m if m.act == act else nothing for m in injections]
+    codes = start = as_tensor([m.codes for m in members], device, dtype)
+    learn, places = [np.full((1, 1), m.learn) for m in members], None
+    if any(m.places is not None for m in members):
         none = np.zeros((0, 0))  # of a rotation that says no frequencies
-        waves = [none if one.frequencies is None else one.frequencies for one in members]
-        learn = [one.learn & (wave != 0) for one, wave in zip(members, waves, strict=True)]
+        waves = [none if m.frequencies is None else m.frequencies for m in members]
+        learn = [m.learn & (wave != 0) for m, wave in zip(members, waves, strict=True)]
         start = as_tensor(waves, device, dtype)
-        held = [none if one.places is None else one.places for one in members]
-        places = as_tensor(held, device, dtype)
+        of_members = [none if m.places is None else m.places for m in members]
+        places = as_tensor(of_members, device, dtype)
     return StackCodes(
         codes=codes,
-        index=torch.as_tensor(np.stack([one.index for one in members])).to(device),
-        trained=any(one.learn for one in members),
+        index=torch.as_tensor(np.stack([m.index for m in members])).to(device),
+        trained=any(m.learn for m in members),
         learn=as_tensor(learn, device, torch.bool),
         start=start,
         places=places,
@@ -83,8 +83,8 @@ def codes_of_act(
 
 def pad_to_one_shape(arrays: Sequence[np.ndarray]) -> np.ndarray:
     """Arrays of several sizes as one, filled up with zeros at their ends."""
-    most = np.max([one.shape for one in arrays], axis=0)
-    return np.stack([np.pad(one, [(0, n) for n in most - one.shape]) for one in arrays])
+    largest = np.max([array.shape for array in arrays], axis=0)
+    return np.stack([np.pad(array, [(0, n) for n in largest - array.shape]) for array in arrays])
 
 
 def as_tensor(arrays: Sequence[np.ndarray], device: torch.device, dtype: torch.dtype) -> Tensor:
@@ -127,8 +127,8 @@ def bias_of_lag_keys(q: Tensor, table: Tensor) -> Tensor:
     """Scores (M, B, H, T, T) of a vector of the lag added to each key (Shaw et al., 2018)."""
     length, size = q.shape[2], q.shape[4]
     by_lag = torch.einsum("mbthc,mlc->mbhtl", q, table.to(q.dtype))  # l: lag + T - 1
-    at = torch.arange(length, device=q.device)
-    lag = (at - at[:, None] + length - 1).expand(*by_lag.shape[:3], length, length)
+    positions = torch.arange(length, device=q.device)
+    lag = (positions - positions[:, None] + length - 1).expand(*by_lag.shape[:3], length, length)
     return by_lag.gather(4, lag) * size**-0.5
 
 

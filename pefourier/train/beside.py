@@ -59,10 +59,10 @@ def fit_method(name: str, task: Task, fold: int) -> tuple[np.ndarray, np.ndarray
     began = time.perf_counter()
     parts = task.folds[fold]
     windows = task.rows[task.starts[:, None] + np.arange(task.length)]  # (W, L, C)
-    made = SEEN[name](windows, task.lengths)
-    train, labels = made[parts.train], task.labels[parts.train]
-    found = METHODS[name](train, labels, [made[parts.valid], made[parts.test]])
-    valid, test = (as_logits(one) for one in found)
+    features = SEEN[name](windows, task.lengths)
+    train, labels = features[parts.train], task.labels[parts.train]
+    scores = METHODS[name](train, labels, [features[parts.valid], features[parts.test]])
+    valid, test = (as_logits(decisions) for decisions in scores)
     return valid, test, time.perf_counter() - began
 
 
@@ -85,10 +85,10 @@ def stretched(windows: np.ndarray, lengths: np.ndarray | None) -> np.ndarray:
     """
     if lengths is None:
         return windows
-    at = np.linspace(0, lengths - 1, windows.shape[1], axis=1)  # (W, L)
-    before = np.minimum(at.astype(int), np.maximum(lengths - 2, 0)[:, None])
+    positions = np.linspace(0, lengths - 1, windows.shape[1], axis=1)  # (W, L)
+    before = np.minimum(positions.astype(int), np.maximum(lengths - 2, 0)[:, None])
     low, high = (np.take_along_axis(windows, b[..., None], axis=1) for b in (before, before + 1))
-    return low + (at - before)[..., None] * (high - low)
+    return low + (positions - before)[..., None] * (high - low)
 
 
 def as_logits(scores: np.ndarray) -> np.ndarray:
@@ -101,24 +101,24 @@ def as_logits(scores: np.ndarray) -> np.ndarray:
 
 
 def boosted_trees(
-    train: np.ndarray, labels: np.ndarray, others: list[np.ndarray]
+    train: np.ndarray, labels: np.ndarray, queries: list[np.ndarray]
 ) -> list[np.ndarray]:
     """Decisions of boosted trees on other windows."""
     from sklearn.ensemble import HistGradientBoostingClassifier
 
-    few = len(train) // (LEAVES * len(np.unique(labels)))  # scikit-learn's 20 split no small set
-    found = HistGradientBoostingClassifier(
+    size = len(train) // (LEAVES * len(np.unique(labels)))  # scikit-learn's 20 split no small set
+    trees = HistGradientBoostingClassifier(
         class_weight="balanced",
         early_stopping=False,
-        min_samples_leaf=min(max(few, 1), 20),
+        min_samples_leaf=min(max(size, 1), 20),
         random_state=0,
     )
-    found.fit(train, labels)
-    return [found.decision_function(one) for one in others]
+    trees.fit(train, labels)
+    return [trees.decision_function(query) for query in queries]
 
 
 def mini_rocket(
-    train: np.ndarray, labels: np.ndarray, others: list[np.ndarray]
+    train: np.ndarray, labels: np.ndarray, queries: list[np.ndarray]
 ) -> list[np.ndarray]:
     """Decisions of a ridge classifier on MiniRocket's features of other windows."""
     from aeon.transformations.collection.convolution_based import MiniRocket
@@ -126,12 +126,12 @@ def mini_rocket(
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
 
-    turned = [np.ascontiguousarray(one.transpose(0, 2, 1)) for one in (train, *others)]
+    turned = [np.ascontiguousarray(windows.transpose(0, 2, 1)) for windows in (train, *queries)]
     rocket = MiniRocket(random_state=0)
     features = [np.asarray(rocket.fit_transform(turned[0])), *map(rocket.transform, turned[1:])]
     ridge = RidgeClassifierCV(alphas=np.logspace(-3, 3, 10), class_weight="balanced")
-    found = make_pipeline(StandardScaler(with_mean=False), ridge).fit(features[0], labels)
-    return [found.decision_function(np.asarray(one)) for one in features[1:]]
+    classifier = make_pipeline(StandardScaler(with_mean=False), ridge).fit(features[0], labels)
+    return [classifier.decision_function(np.asarray(query)) for query in features[1:]]
 
 
 SEEN = {"trees": windows_summed_up, "minirocket": stretched}

@@ -34,39 +34,39 @@ def describe_comparison(
     options: Options, resolved: Sequence[ResolvedTask], device: torch.device
 ) -> dict[str, Any]:
     """Everything that the numbers depend on, except the size of stacks."""
-    tasks = [one.task for one in resolved]
-    kept = {k: v for k, v in asdict(options).items() if k not in NOT_NUMBERS}
+    tasks = [entry.task for entry in resolved]
+    settings = {k: v for k, v in asdict(options).items() if k not in NOT_NUMBERS}
     versions = {"pefourier": __version__, "torch": torch.__version__, "numpy": np.__version__}
     versions["python"] = platform.python_version()
-    known = {
+    facts = {
         "windows": {task.name: np.bincount(task.labels).tolist() for task in tasks},  # of a class
         "splits": dict(split for task in tasks for split in splits_of(task, options.resamples)),
         "data": {task.name: fingerprint(task.rows) for task in tasks},
         "tables": fingerprint_tables(resolved),
-        "dropped": {task.name: [asdict(one) for one in task.dropped] for task in tasks},
+        "dropped": {task.name: [asdict(drop) for drop in task.dropped] for task in tasks},
     }
-    return {**kept, **known, **RULES, "device": str(device), "versions": versions}
+    return {**settings, **facts, **RULES, "device": str(device), "versions": versions}
 
 
 def list_parts(task: Task) -> list[np.ndarray]:
     """Who trains, validates and tests in each fold, and how long padded windows are."""
-    own = [] if task.lengths is None else [task.lengths]
-    return [part for fold in task.folds for part in (fold.train, fold.valid, fold.test)] + own
+    lengths = [] if task.lengths is None else [task.lengths]
+    return [part for fold in task.folds for part in (fold.train, fold.valid, fold.test)] + lengths
 
 
 def splits_of(task: Task, resamples: int | None) -> list[tuple[str, str]]:
     """A checksum of all parts; of resamples one of each, as more may be asked for later."""
     if resamples is None:
         return [(task.name, checksum(task.labels, *list_parts(task)))]
-    each = (replace(task, folds=(fold,)) for fold in task.folds)
-    every = (checksum(task.labels, *list_parts(one)) for one in each)
-    return [(f"{task.name}, resample {i}", told) for i, told in enumerate(every)]
+    resampled = (replace(task, folds=(fold,)) for fold in task.folds)
+    checksums = (checksum(task.labels, *list_parts(resample)) for resample in resampled)
+    return [(f"{task.name}, resample {i}", digest) for i, digest in enumerate(checksums)]
 
 
 def checksum(*arrays: np.ndarray) -> str:
     """CRC-32 of whole numbers and of how many there are in each array."""
-    every = np.concatenate([np.array([len(one) for one in arrays]), *arrays])
-    return f"{zlib.crc32(every.astype('<i8').tobytes()):08x}"
+    numbers = np.concatenate([np.array([len(array) for array in arrays]), *arrays])
+    return f"{zlib.crc32(numbers.astype('<i8').tobytes()):08x}"
 
 
 def fingerprint(array: np.ndarray) -> list[float]:
@@ -84,13 +84,13 @@ def fingerprint(array: np.ndarray) -> list[float]:
 
 def fingerprint_tables(resolved: Sequence[ResolvedTask]) -> dict[str, list[float]]:
     """Fingerprints of the codes that files and own code give, which their names do not tell."""
-    found = {
-        f"{spec} on {one.task.name}": fingerprint(injection.table())
-        for one in resolved
-        for spec, injection in one.injections.items()
+    fingerprints = {
+        f"{spec} on {entry.task.name}": fingerprint(injection.table())
+        for entry in resolved
+        for spec, injection in entry.injections.items()
         if source_of(spec) != "name"
     }
-    return dict(sorted(found.items()))
+    return dict(sorted(fingerprints.items()))
 
 
 def settings_in_common(options: Options) -> dict[str, Any]:

@@ -116,8 +116,8 @@ class Resident:
 
     def windows(self, index: Tensor, mean: Tensor, scale: Tensor) -> Tensor:
         """Windows (M, n, L, C) of indices (M, n), scaled by each member's fold."""
-        at = self.starts[index][:, :, None] + self.within  # (M, n, L)
-        flat = self.rows.index_select(0, at.flatten()).view(*at.shape, -1)
+        rows = self.starts[index][:, :, None] + self.within  # (M, n, L)
+        flat = self.rows.index_select(0, rows.flatten()).view(*rows.shape, -1)
         scaled = flat.sub_(mean).div_(scale)
         if self.lengths is None:
             return scaled
@@ -137,17 +137,17 @@ def put_on_device(task: Task, device: torch.device, dtype: torch.dtype = torch.f
     )
 
 
-def batch_and_steps(task: Task, asked: int) -> tuple[int, int]:
+def batch_and_steps(task: Task, batch_size: int) -> tuple[int, int]:
     """Windows a step and steps an epoch that every fold has: facts of the task, not of a stack."""
-    least = min(len(fold.train) for fold in task.folds)
-    batch = min(asked, least)
-    return batch, least // batch
+    smallest = min(len(fold.train) for fold in task.folds)
+    batch = min(batch_size, smallest)
+    return batch, smallest // batch
 
 
-def draw_batches(task: Task, member: Member, first: int, count: int, asked: int) -> np.ndarray:
+def draw_batches(task: Task, member: Member, first: int, count: int, batch_size: int) -> np.ndarray:
     """Indices of windows (count, batch) of the steps from the first on."""
     fold = task.folds[member.fold]
-    batch, steps = batch_and_steps(task, asked)
+    batch, steps = batch_and_steps(task, batch_size)
     epochs = range(first // steps, (first + count - 1) // steps + 1)
     rngs = (np.random.default_rng([member.seed, member.fold, epoch]) for epoch in epochs)
     shuffled = [rng.permutation(fold.train)[: steps * batch].reshape(steps, batch) for rng in rngs]
@@ -177,13 +177,13 @@ class Dropout:
         self.site += 1
         share = self.share.view(-1, *(1,) * (x.dim() - 1))
         if x.device.type == "cpu":
-            drawn = torch.empty(x.shape)
-            for member, key in zip(drawn, self.keys, strict=True):
+            uniform = torch.empty(x.shape)
+            for member, key in zip(uniform, self.keys, strict=True):
                 seed = (key * 1_000_003 + self.step) * 64 + self.site
                 member.uniform_(generator=self.generator.manual_seed(seed % 2**63))
         else:
-            drawn = torch.rand(x.shape, device=x.device)
-        return x * ((drawn >= share) / (1 - share)).to(x.dtype)
+            uniform = torch.rand(x.shape, device=x.device)
+        return x * ((uniform >= share) / (1 - share)).to(x.dtype)
 
 
 def is_code(name: str) -> bool:
@@ -198,17 +198,17 @@ class Pace:
         device = count.device
         self.share = {}
         for codes in (False, True):
-            rates = torch.tensor([one.rate_of(codes) for one in tunings], dtype=torch.float64)
+            rates = torch.tensor([tuning.rate_of(codes) for tuning in tunings], dtype=torch.float64)
             self.share[codes] = (rates / rates.max()).to(device)
-        decays = [one.rate * one.weight_decay for one in tunings]
+        decays = [tuning.rate * tuning.weight_decay for tuning in tunings]
         self.decay = torch.tensor(decays, dtype=torch.float64, device=device)
         self.warm_up, self.count = warm_up, count  # in steps; steps taken
 
     @staticmethod
     def is_needed(tunings: Sequence[Tuning], warm_up: int) -> bool:
         """Whether members go otherwise than Adam at one rate."""
-        alike = len({(one.rate, one.rate_of(True)) for one in tunings}) == 1
-        return bool(warm_up) or not alike or any(one.weight_decay for one in tunings)
+        one_rate = len({(tuning.rate, tuning.rate_of(True)) for tuning in tunings}) == 1
+        return bool(warm_up) or not one_rate or any(tuning.weight_decay for tuning in tunings)
 
     @torch.no_grad()
     def shorten(self, step: Callable[[], object], parameters: Mapping[str, Tensor]) -> None:
@@ -234,7 +234,7 @@ class Program:
     model: Transformer | OrderFree
     members: Sequence[Member]
     schedule: Schedule
-    taken: int = 0  # steps
+    done: int = 0  # steps
     eager: bool = False  # on a GPU: no graph is captured
     parameters: Parameters = field(init=False)
     injected: dict[str, StackCodes] = field(init=False)
@@ -267,12 +267,12 @@ class Program:
         """Prepare what members drop, and how far they go."""
         device = self.data.device
         tunings = [m.tuning or self.schedule.tuning for m in self.members]
-        self.count = torch.full((), self.taken, dtype=torch.int32, device=device)
-        self.fastest = {c: max(one.rate_of(c) for one in tunings) for c in (False, True)}
-        shares, keys = [one.dropout for one in tunings], [m.key for m in self.members]
+        self.count = torch.full((), self.done, dtype=torch.int32, device=device)
+        self.fastest = {c: max(tuning.rate_of(c) for tuning in tunings) for c in (False, True)}
+        shares, keys = [tuning.dropout for tuning in tunings], [m.key for m in self.members]
         self.drop = Dropout(shares, keys, device) if any(shares) else None
-        needed = Pace.is_needed(tunings, self.schedule.warmup)
-        self.pace = Pace(tunings, self.schedule.warmup, self.count) if needed else None
+        is_paced = Pace.is_needed(tunings, self.schedule.warmup)
+        self.pace = Pace(tunings, self.schedule.warmup, self.count) if is_paced else None
 
     def make_optimizer(self) -> None:
         """Adam, with codes in a group of their own."""
@@ -298,16 +298,16 @@ class Program:
     def loss(self, index: Tensor) -> Tensor:
         """Class-weighted cross entropy of each member's windows (M, n), shape (M, n)."""
         with self.precision():
-            drop = self.drop and self.drop.begin(self.taken)
+            drop = self.drop and self.drop.begin(self.done)
             logits, y = self.logits(index, drop), self.data.labels[index]
-        each = F.cross_entropy(logits.flatten(0, -2), y.flatten(), reduction="none").view_as(y)
-        return each * self.weights.gather(1, y)
+        entropy = F.cross_entropy(logits.flatten(0, -2), y.flatten(), reduction="none").view_as(y)
+        return entropy * self.weights.gather(1, y)
 
     def logits(self, index: Tensor, drop: Dropout | None = None) -> Tensor:
         """Logits (M, n, K) of each member's windows (M, n); `drop` is given in training."""
         x = self.data.windows(index, self.mean, self.scale)
-        there = None if self.data.lengths is None else self.data.lengths[index]
-        logits = self.model.logits(self.parameters, self.injected, x, drop, there)
+        lengths = None if self.data.lengths is None else self.data.lengths[index]
+        logits = self.model.logits(self.parameters, self.injected, x, drop, lengths)
         return logits.to(self.weights.dtype)
 
     def step(self) -> None:
@@ -316,7 +316,7 @@ class Program:
             self.eager_step()
         else:
             self.replay()
-        self.taken += 1
+        self.done += 1
 
     def eager_step(self) -> None:
         """One step of Adam for every member on the windows in `index`."""
@@ -332,9 +332,9 @@ class Program:
 
     def train(self, steps: int) -> Tensor:
         """Train for some steps; mean training loss of each member."""
-        asked = self.schedule.batch_size
-        drawn = [draw_batches(self.data.task, m, self.taken, steps, asked) for m in self.members]
-        order = torch.as_tensor(np.stack(drawn, axis=1)).to(self.data.device)  # (steps, M, B)
+        size = self.schedule.batch_size
+        batches = [draw_batches(self.data.task, m, self.done, steps, size) for m in self.members]
+        order = torch.as_tensor(np.stack(batches, axis=1)).to(self.data.device)  # (steps, M, B)
         self.total.zero_()
         for index in order:
             self.index.copy_(index)
@@ -347,13 +347,13 @@ class Program:
         indices = [getattr(self.data.task.folds[m.fold], part) for m in self.members]
         index = padded_indices(indices).to(self.data.device)
         logits = torch.cat([self.logits(chunk) for chunk in index.split(AT_ONCE, dim=1)], dim=1)
-        every = logits.cpu().double().numpy()
-        return [one[: len(windows)] for one, windows in zip(every, indices, strict=True)]
+        padded = logits.cpu().double().numpy()
+        return [rows[: len(windows)] for rows, windows in zip(padded, indices, strict=True)]
 
     def validate(self) -> np.ndarray:
         """Score and loss of each member on its validation windows (M, 2); nan where diverged."""
-        every = zip(self.members, self.evaluate("valid"), strict=True)
-        return np.array([score_and_loss(self.data.task, m.fold, logits) for m, logits in every])
+        pairs = zip(self.members, self.evaluate("valid"), strict=True)
+        return np.array([score_and_loss(self.data.task, m.fold, logits) for m, logits in pairs])
 
     def state(self) -> dict[str, Tensor]:
         """Parameters and Adam's means, all with the member first, by name."""
@@ -371,7 +371,7 @@ class Program:
         for name, p in self.parameters.items():
             p.copy_(like(p, tensors[f"now.{name}"]))
             state = self.optimizer.state[p]
-            state["step"] = torch.tensor(float(self.taken), device=p.device)
+            state["step"] = torch.tensor(float(self.done), device=p.device)
             for key in ("exp_avg", "exp_avg_sq"):
                 value = like(p, tensors[f"{key}.{name}"]).clone()
                 state[key] = state[key].copy_(value) if key in state else value
@@ -379,9 +379,9 @@ class Program:
     def with_members(self, chosen: Sequence[int]) -> "Program":
         """A program of some of the members, at the same point of their training."""
         members = [self.members[i] for i in chosen]
-        fewer = Program(self.data, self.model, members, self.schedule, self.taken)
-        at = torch.as_tensor(chosen, device=self.data.device)
-        fewer.set_state({name: value[at] for name, value in self.state().items()})
+        fewer = Program(self.data, self.model, members, self.schedule, self.done)
+        index = torch.as_tensor(chosen, device=self.data.device)
+        fewer.set_state({name: value[index] for name, value in self.state().items()})
         return fewer
 
 
@@ -402,8 +402,8 @@ def like(p: Tensor, value: Tensor) -> Tensor:
 
 def padded_indices(indices: Sequence[np.ndarray]) -> Tensor:
     """Indices of all members (M, n), filled up with their first."""
-    most = max(map(len, indices))
-    rows = [np.concatenate([i, np.full(most - len(i), i[0])]) for i in indices]
+    longest = max(map(len, indices))
+    rows = [np.concatenate([i, np.full(longest - len(i), i[0])]) for i in indices]
     return torch.as_tensor(np.stack(rows))
 
 
@@ -422,9 +422,9 @@ def initial_parameters(
 ) -> Parameters:
     """Every member's first parameters, the same for all encodings of a seed and fold."""
     shapes = model.shapes()
-    alone = [draw_parameters(shapes, m.key) for m in members]
-    begun = {name: torch.stack([one[name] for one in alone]) for name in shapes}
-    begun |= {f"codes.{act}": one.start for act, one in injected.items() if one.trained}
+    of_members = [draw_parameters(shapes, m.key) for m in members]
+    begun = {name: torch.stack([weights[name] for weights in of_members]) for name in shapes}
+    begun |= {f"codes.{act}": codes.start for act, codes in injected.items() if codes.trained}
     return {
         name: value.to(device=device, dtype=dtype).clone().requires_grad_()
         for name, value in begun.items()
@@ -433,7 +433,7 @@ def initial_parameters(
 
 def capture_cuda_graph(program: Program) -> Callable[[], None]:
     """Capture the whole step as one CUDA graph; the steps that warm it up leave no trace."""
-    kept = {name: p.detach().clone() for name, p in program.parameters.items()}
+    before = {name: p.detach().clone() for name, p in program.parameters.items()}
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side), warnings.catch_warnings():
@@ -443,19 +443,19 @@ def capture_cuda_graph(program: Program) -> Callable[[], None]:
     torch.cuda.current_stream().wait_stream(side)
     with torch.no_grad():
         for name, p in program.parameters.items():
-            p.copy_(kept[name])
+            p.copy_(before[name])
             for state in program.optimizer.state[p].values():
                 state.zero_()
-    program.count.fill_(program.taken)
+    program.count.fill_(program.done)
     program.total.zero_()
     program.optimizer.zero_grad(set_to_none=True)
-    graph, own = torch.cuda.CUDAGraph(), torch.cuda.current_stream()
+    graph, stream = torch.cuda.CUDAGraph(), torch.cuda.current_stream()
     try:
         with torch.cuda.graph(graph, stream=side):  # whose workspaces are there already
             program.eager_step()
     except RuntimeError as error:
         # ending a capture that has failed fails too, hides why, and stays on its stream
-        torch.cuda.set_stream(own)
+        torch.cuda.set_stream(stream)
         if isinstance(error.__context__, torch.OutOfMemoryError):
             raise error.__context__ from None
         raise
@@ -470,7 +470,7 @@ def fit(
     model: Transformer | OrderFree,
     members: Sequence[Member],
     schedule: Schedule,
-    progress: Progress = lambda taken, members, loss: None,
+    progress: Progress = lambda steps, members, loss: None,
     checkpoint: Checkpoint | None = None,
 ) -> list[Outcome]:
     """Train members together; half of them at a time where memory does not hold all."""
@@ -491,7 +491,7 @@ def fit(
         torch.cuda.empty_cache()
     half = len(members) // 2
     parts = (members[:half], checkpoint.part(0)), (members[half:], checkpoint.part(1))
-    return [o for some, own in parts for o in fit(data, model, some, schedule, progress, own)]
+    return [o for subset, part in parts for o in fit(data, model, subset, schedule, progress, part)]
 
 
 def check_room(
@@ -526,86 +526,86 @@ class Training:
     checkpoint: Checkpoint
 
     def __post_init__(self) -> None:
-        self.whole = self.running = Program(self.data, self.model, self.members, self.schedule)
-        self.best = {name: p.detach().clone() for name, p in self.whole.parameters.items()}
+        self.program = self.running = Program(self.data, self.model, self.members, self.schedule)
+        self.best = {name: p.detach().clone() for name, p in self.program.parameters.items()}
         count = len(self.members)
         self.highest = np.tile([-1.0, np.inf], (count, 1))  # score and loss
-        self.kept = np.zeros(count, dtype=np.int64)  # steps; 0: untrained
+        self.best_step = np.zeros(count, dtype=np.int64)  # steps; 0: untrained
         self.curve: list[np.ndarray] = []  # (M, 3) a look
-        self.there = np.arange(count)  # members in `running`
+        self.active = np.arange(count)  # members in `running`
         self.seconds, self.stepping, self.member_steps = 0.0, 0.0, 0
 
     def run(self, progress: Progress) -> list[Outcome]:
         """Train to the end, from a checkpoint if there is one."""
         self.restore()
-        while self.running.taken < self.schedule.steps and len(self.there):
+        while self.running.done < self.schedule.steps and len(self.active):
             began = time.perf_counter()
             loss = self.look()
-            progress(self.running.taken, len(self.there), loss)
+            progress(self.running.done, len(self.active), loss)
             self.leave()
             self.seconds += time.perf_counter() - began
             self.checkpoint.save_at_times(self.state)
         began = time.perf_counter()
         with torch.no_grad():
-            for name, p in self.whole.parameters.items():
+            for name, p in self.program.parameters.items():
                 p.copy_(self.best[name])
         curves = np.stack(self.curve, axis=1)
-        outcomes = collect_outcomes(self.whole, self.kept.tolist(), curves)
+        outcomes = collect_outcomes(self.program, self.best_step.tolist(), curves)
         seconds = (self.seconds + time.perf_counter() - began) / len(self.members)
         step = self.stepping / max(self.member_steps, 1) or None
-        return [replace(one, seconds=seconds, step_seconds=step) for one in outcomes]
+        return [replace(outcome, seconds=seconds, step_seconds=step) for outcome in outcomes]
 
     def look(self) -> float:
         """Train to the next look, and keep what has become better; the mean training loss."""
-        steps = min(self.schedule.every, self.schedule.steps - self.running.taken)
+        steps = min(self.schedule.every, self.schedule.steps - self.running.done)
         began = time.perf_counter()
         loss = self.running.train(steps).double().cpu().numpy()
         self.stepping += time.perf_counter() - began
-        self.member_steps += steps * len(self.there)
+        self.member_steps += steps * len(self.active)
         scores = self.running.validate()
         point = np.full((len(self.members), 3), np.nan)  # nan of those who are done
-        point[self.there] = np.column_stack([loss, scores])
+        point[self.active] = np.column_stack([loss, scores])
         self.curve.append(point)
-        better = np.flatnonzero(is_better(scores, self.highest[self.there]))
-        better = np.array([i for i in better if self.is_going(self.there[i])], dtype=int)
-        self.highest[self.there[better]] = scores[better]
+        better = np.flatnonzero(is_better(scores, self.highest[self.active]))
+        better = np.array([i for i in better if self.is_going(self.active[i])], dtype=int)
+        self.highest[self.active[better]] = scores[better]
         self.keep_better(better)
-        self.kept[self.there[better]] = self.running.taken
+        self.best_step[self.active[better]] = self.running.done
         return float(loss.mean())
 
     def is_going(self, member: int) -> bool:
         """Whether a member had patience left when this look began."""
-        before = self.running.taken - self.schedule.every
+        before = self.running.done - self.schedule.every
         patience = self.schedule.patience
-        return patience == 0 or before - self.kept[member] < patience
+        return patience == 0 or before - self.best_step[member] < patience
 
     def keep_better(self, better: np.ndarray) -> None:
         """Copy the parameters of members of `running` that have become better."""
         device = self.data.device
-        at, of_all = (torch.as_tensor(x, device=device) for x in (better, self.there[better]))
+        rows, of_all = (torch.as_tensor(x, device=device) for x in (better, self.active[better]))
         for name, p in self.running.parameters.items():
-            self.best[name][of_all, : p.shape[1]] = p.detach()[at]
+            self.best[name][of_all, : p.shape[1]] = p.detach()[rows]
 
     def leave(self) -> None:
         """Let those leave whose patience has ended; on a GPU only all together."""
         patience = self.schedule.patience
-        waited = self.running.taken - self.kept[self.there]
-        left = np.flatnonzero(waited < patience) if patience else np.arange(len(self.there))
-        if len(left) in (0, len(self.there)) or self.data.device.type == "cpu":
-            if 0 < len(left) < len(self.there):
-                self.running = self.running.with_members(left.tolist())
-            self.there = self.there[left]
+        waited = self.running.done - self.best_step[self.active]
+        staying = np.flatnonzero(waited < patience) if patience else np.arange(len(self.active))
+        if len(staying) in (0, len(self.active)) or self.data.device.type == "cpu":
+            if 0 < len(staying) < len(self.active):
+                self.running = self.running.with_members(staying.tolist())
+            self.active = self.active[staying]
 
     def state(self) -> dict[str, np.ndarray]:
         """All that training goes on from."""
         tensors = self.running.state() | {f"best.{name}": p for name, p in self.best.items()}
         arrays = {name: value.cpu().numpy() for name, value in tensors.items()}
-        numbers = [self.running.taken, self.seconds, self.stepping, self.member_steps]
+        numbers = [self.running.done, self.seconds, self.stepping, self.member_steps]
         return arrays | {
             "highest": self.highest,
-            "kept": self.kept,
+            "kept": self.best_step,
             "curve": np.stack(self.curve),
-            "there": self.there.astype(np.int64),
+            "there": self.active.astype(np.int64),
             "numbers": np.array(numbers, dtype=np.float64),
         }
 
@@ -614,44 +614,48 @@ class Training:
         arrays = self.checkpoint.load()
         if arrays is None:
             return
-        taken, self.seconds, self.stepping, steps = arrays["numbers"].tolist()
-        self.member_steps, self.there = int(steps), arrays["there"]
-        self.highest, self.kept, self.curve = arrays["highest"], arrays["kept"], [*arrays["curve"]]
+        step, self.seconds, self.stepping, steps = arrays["numbers"].tolist()
+        self.member_steps, self.active = int(steps), arrays["there"]
+        self.highest, self.best_step, self.curve = (
+            arrays["highest"],
+            arrays["kept"],
+            [*arrays["curve"]],
+        )
         device = self.data.device
         tensors = {name: torch.as_tensor(value).to(device) for name, value in arrays.items()}
         self.best = {name: tensors[f"best.{name}"] for name in self.best}
-        members = [self.members[i] for i in self.there]
-        self.running = Program(self.data, self.model, members, self.schedule, int(taken))
+        members = [self.members[i] for i in self.active]
+        self.running = Program(self.data, self.model, members, self.schedule, int(step))
         if members:
             self.running.set_state(tensors)
 
 
-def is_better(found: np.ndarray, before: np.ndarray) -> np.ndarray:
+def is_better(scores: np.ndarray, before: np.ndarray) -> np.ndarray:
     """Whether scores with their losses (M, 2) are above others, or as high with clearly less loss.
 
     >>> is_better(np.array([[0.9, 3.0], [0.8, 1.0], [np.nan, 0.0]]), np.array([[0.8, 2.0]] * 3))
     array([ True,  True, False])
     """
-    (score, loss), (highest, least) = found.T, before.T
-    return (score > highest) | ((score == highest) & (loss < least - LEAST_GAIN))
+    (score, loss), (highest, lowest) = scores.T, before.T
+    return (score > highest) | ((score == highest) & (loss < lowest - LEAST_GAIN))
 
 
-def collect_outcomes(program: Program, kept: Sequence[int], curves: np.ndarray) -> list[Outcome]:
+def collect_outcomes(program: Program, steps: Sequence[int], curves: np.ndarray) -> list[Outcome]:
     """What each member came to, with its curve (looks, 3)."""
     codes, waves = trained_codes(program)
     shared = {k: p for k, p in program.parameters.items() if not is_code(k)}
-    every = {name: p.detach().cpu().numpy().copy() for name, p in shared.items()}
+    parameters = {name: p.detach().cpu().numpy().copy() for name, p in shared.items()}
     valid, test = program.evaluate("valid"), program.evaluate("test")
     return [
         Outcome(
             member=member,
             valid=valid[i],
             test=test[i],
-            step=kept[i],
+            step=steps[i],
             seconds=0.0,
             codes=codes[i],
             frequencies=waves[i],
-            parameters={name: p[i] for name, p in every.items()},
+            parameters={name: p[i] for name, p in parameters.items()},
             curve=curves[i][~np.isnan(curves[i][:, 0])],
         )
         for i, member in enumerate(program.members)
@@ -664,18 +668,18 @@ def trained_codes(
 ) -> tuple[list[np.ndarray | None], list[np.ndarray | None]]:
     """The codes of all places of each member, and the frequencies of its rotation."""
     members = [m.injection for m in program.members]
-    waves = [one.frequencies for one in members]
+    waves = [injection.frequencies for injection in members]
     if isinstance(program.model, OrderFree):
         return [None] * len(members), waves
-    codes: list[np.ndarray | None] = [one.table() for one in members]
-    for act, one in program.injected.items():
+    codes: list[np.ndarray | None] = [injection.table() for injection in members]
+    for act, stacked in program.injected.items():
         trained = program.parameters.get(f"codes.{act}")
-        table = one.table(trained).cpu().double().numpy()
+        table = stacked.table(trained).cpu().double().numpy()
         for i, member in enumerate(members):
             if member.act != act:
                 continue
             codes[i] = table[i]
-            if one.places is not None and trained is not None and waves[i] is not None:
-                moved = torch.where(one.learn, trained, one.start)[i].cpu().double().numpy()
+            if stacked.places is not None and trained is not None and waves[i] is not None:
+                moved = torch.where(stacked.learn, trained, stacked.start)[i].cpu().double().numpy()
                 waves[i] = moved[: len(waves[i])]
     return codes, waves

@@ -103,9 +103,9 @@ def load_injection(
     Codes, of rotations their frequencies, are trained with `learn`, and always where they are only
     the start of training; a rotation of a file or of user code, which says none, keeps its angles.
     """
-    given = source_of(spec) in ("name", "code")  # files have the d they have
+    is_built = source_of(spec) in ("name", "code")  # files have the d they have
     on = sides_for(spec, length, grid)
-    enc = load(spec, length, d if given else None, seed=seed, **on)
+    enc = load(spec, length, d if is_built else None, seed=seed, **on)
     k = {"add": d, "rotate": d // heads, "key": d // heads, "bias": heads}[enc.act]
     places = count_places(enc.act, length)
     if places * k > NUMBERS:
@@ -122,9 +122,9 @@ def load_injection(
     trained = (learn or enc.untrained) and enc.name != "none"
     if enc.act == "rotate":
         waves = waves_of_rotation(enc, table)
-        whole = np.arange(length)
+        indices = np.arange(length)
         return Injection(
-            "rotate", table, whole, trained and bool(waves), params=enc.params, **waves
+            "rotate", table, indices, trained and bool(waves), params=enc.params, **waves
         )
     codes, index = np.unique(table, axis=0, return_inverse=True)
     sides = on.get("grid", ()) if enc.domain.kind == "lag" else ()
@@ -136,12 +136,12 @@ def waves_of_rotation(enc: Encoding, table: np.ndarray) -> dict[str, np.ndarray]
     if enc.measure is None:
         return {}
     places = enc.domain.places(enc.domain.x).reshape(len(enc), -1).astype(float)
-    own = enc.measure.frequencies.reshape(-1, places.shape[1]).T
+    rates = enc.measure.frequencies.reshape(-1, places.shape[1]).T
     cosine, sine = np.split(table, 2, axis=1)
-    frequencies = np.pad(own, ((0, 0), (0, cosine.shape[1] - own.shape[1])))
-    apart = cosine + 1j * sine
+    frequencies = np.pad(rates, ((0, 0), (0, cosine.shape[1] - rates.shape[1])))
+    table_turn = cosine + 1j * sine
     turn = np.exp(1j * ((places + enc.measure.offset) @ frequencies))
-    if not np.allclose(turn * np.abs(apart), apart, atol=1e-6):
+    if not np.allclose(turn * np.abs(table_turn), table_turn, atol=1e-6):
         return {}
     return {"places": places, "frequencies": frequencies}
 
@@ -167,8 +167,8 @@ def load_for_heads(
     if "heads" in BUILDERS[enc.name].parameters and enc.act == "bias":
         joined = "," if ":" in spec else ":"
         return load(f"{spec}{joined}heads={heads}", length, d, **options)
-    own = heads if enc.act == "bias" else d // heads  # heads turn alike
-    return load(spec, length, own, **options)
+    size = heads if enc.act == "bias" else d // heads  # heads turn alike
+    return load(spec, length, size, **options)
 
 
 def count_places(act: str, length: int) -> int:
@@ -187,8 +187,8 @@ def codes_of_places(enc: Encoding, length: int, heads: int, k: int) -> np.ndarra
             raise PefourierError(
                 f"{enc.spec} has no codes of later keys, which this classifier attends to{way_out}"
             )
-        at = np.arange(length)
-        lag = (at - at[:, None] + length - 1).ravel()  # key - query
+        positions = np.arange(length)
+        lag = (positions - positions[:, None] + length - 1).ravel()  # key - query
         return table[lag] if enc.act == "bias" else table
     if enc.act == "bias":  # a query's biases to all keys, heads side by side
         return table.reshape(length, heads, length).transpose(0, 2, 1).reshape(-1, heads)
@@ -202,8 +202,8 @@ def place_of_each_displacement(sides: tuple[int, ...]) -> np.ndarray:
     lag = np.indices([2 * side - 1 for side in sides]).reshape(len(sides), -1)
     lag -= np.array(sides)[:, None] - 1
     query = np.maximum(-lag, 0)
-    at = [np.ravel_multi_index(tuple(place), sides) for place in (query, query + lag)]
-    return at[0] * prod(sides) + at[1]
+    indices = [np.ravel_multi_index(tuple(place), sides) for place in (query, query + lag)]
+    return indices[0] * prod(sides) + indices[1]
 
 
 def in_halves(enc: Encoding, table: np.ndarray, k: int) -> np.ndarray:
@@ -225,26 +225,26 @@ def in_halves(enc: Encoding, table: np.ndarray, k: int) -> np.ndarray:
     )
 
 
-def scale_to_rms(one: Injection, rms: float, by: Injection | None = None) -> Injection:
+def scale_to_rms(injection: Injection, rms: float, reference: Injection | None = None) -> Injection:
     """Codes less their mean over positions, scaled so that their root mean square is `rms`.
 
-    Mean and size are those of `by` where it is given: the same encoding at another length.
+    Mean and size are those of `reference` where it is given: the same encoding at another length.
 
     What all positions have in common tells none from another, and some tables have much of it: of
     sinusoids at 25 positions in 32 dimensions, rms .707, .374 varies, of DFT codes .173 of .177.
     """
-    mean, size = mean_and_variation(by or one)
-    return replace(one, codes=(one.codes - mean) * (rms / size))
+    mean, size = mean_and_variation(reference or injection)
+    return replace(injection, codes=(injection.codes - mean) * (rms / size))
 
 
-def varies(one: Injection) -> bool:
+def varies(injection: Injection) -> bool:
     """Whether codes differ from position to position by more than rounding."""
-    mean, size = mean_and_variation(one)
+    mean, size = mean_and_variation(injection)
     return size > 1e-12 * float(np.abs(mean).max())
 
 
-def mean_and_variation(one: Injection) -> tuple[np.ndarray, float]:
+def mean_and_variation(injection: Injection) -> tuple[np.ndarray, float]:
     """The mean code (k,) over positions, and the root mean square of what varies about it."""
-    table = one.table()
+    table = injection.table()
     mean = table.mean(axis=0)
     return mean, float(np.sqrt(((table - mean) ** 2).mean()))

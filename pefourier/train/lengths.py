@@ -47,7 +47,7 @@ class Longer:
         """Scores of a trained run at each length, or why there are none."""
         run = stack.runs[outcome.member.number]
         fold = stack.task.folds[run.fold]
-        found: list[dict[str, Any]] = []
+        rows: list[dict[str, Any]] = []
         for task in self.tasks:
             try:
                 if isinstance(model, OtherMethod):
@@ -56,7 +56,7 @@ class Longer:
                 injection = self.injected(stack, run, outcome, longer)
             except PefourierError as error:
                 nothing = dict.fromkeys(Scores.__dataclass_fields__)
-                found.append({"length": task.length, **nothing, "reason": str(error)})
+                rows.append({"length": task.length, **nothing, "reason": str(error)})
                 continue
             x = task.rows.reshape(len(task.starts), task.length, -1)
             x = (x - fold.mean) / fold.scale
@@ -64,8 +64,8 @@ class Longer:
             labels = stack.task.labels[fold.valid]
             macro = stack.task.positive is None
             scores = asdict(score(outcome.valid, labels, logits, task.labels, macro))
-            found.append({"length": task.length, **scores, "reason": ""})
-        return found
+            rows.append({"length": task.length, **scores, "reason": ""})
+        return rows
 
     def injected(
         self, stack: Stack, run: Run, outcome: Outcome, model: Transformer | OrderFree
@@ -77,7 +77,7 @@ class Longer:
         if run.arm.rms is not None:
             trained = replace(model, length=stack.task.length)
             unscaled = load_for(trained, run.arm.spec, run.seed, self.learn)
-            longer = scale_to_rms(longer, run.arm.rms, by=unscaled)
+            longer = scale_to_rms(longer, run.arm.rms, reference=unscaled)
         return lengthen(outcome, longer, model.tokens)
 
 
@@ -92,17 +92,17 @@ def draw_longer_tasks(options: Options) -> dict[str, Longer]:
 
 def lengthen(outcome: Outcome, longer: Injection, tokens: int) -> Injection:
     """Codes of a longer window, the trained ones as they were trained."""
-    own = outcome.member.injection
+    injection = outcome.member.injection
     if longer.act == "add" and 1 < len(longer.codes) < tokens:
         raise PefourierError(
             f"it has {len(longer.codes)} codes for {tokens} tokens, so that some share one"
         )
-    if not own.learn:
+    if not injection.learn:
         return longer
-    if own.frequencies is not None:
-        return longer.turned(outcome.frequencies - own.frequencies)
-    place = dict(zip(own.index.tolist(), range(len(own.index)), strict=True))
-    trained = {own.codes[u].tobytes(): outcome.codes[at] for u, at in place.items()}
+    if injection.frequencies is not None:
+        return longer.turned(outcome.frequencies - injection.frequencies)
+    place = dict(zip(injection.index.tolist(), range(len(injection.index)), strict=True))
+    trained = {injection.codes[u].tobytes(): outcome.codes[row] for u, row in place.items()}
     lacking = sum(code.tobytes() not in trained for code in longer.codes)
     if lacking:
         raise PefourierError(
@@ -114,19 +114,19 @@ def lengthen(outcome: Outcome, longer: Injection, tokens: int) -> Injection:
 
 def remarks_on_fixed_codes(resolved: ResolvedTask, tasks: Sequence[Task], learn: bool) -> list[str]:
     """Which fixed codes of the first positions are others at another length."""
-    found = []
+    remarks = []
     for arm, task in product(resolved.arms, tasks):
-        if not arm.named or arm.spec in WITHOUT_CODES:
+        if not arm.is_named or arm.spec in WITHOUT_CODES:
             continue
-        own = resolved.injections[arm.spec]
+        code = resolved.injections[arm.spec]
         try:
             longer = load_for(replace(resolved.model, length=task.length), arm.spec, 0, learn)
         except PefourierError:
             continue  # the answer says why
-        if not own.learn and own.domain == "position" and changes(own.table(), longer.table()):
+        if not code.learn and code.domain == "position" and changes(code.table(), longer.table()):
             slots = {"encoding": arm.name, "length": task.length, "tokens": resolved.model.tokens}
-            found.append(words("remarks", "other codes", **slots))
-    return found
+            remarks.append(words("remarks", "other codes", **slots))
+    return remarks
 
 
 def changes(before: np.ndarray, after: np.ndarray) -> bool:

@@ -30,12 +30,12 @@ def score(
 ) -> Scores:
     """Scores of logits (n, K)."""
     macro = macro or test.shape[1] > 2
-    said = decide(valid, valid_labels, test, macro)
+    predicted = decide(valid, valid_labels, test, macro)
     if macro:
-        scores = macro_scores(said, labels)
+        scores = macro_scores(predicted, labels)
     else:
-        scores = precision_recall_f1(said == 1, labels == 1)
-    return Scores(*scores, mean_precision(test, labels, macro), float((said == labels).mean()))
+        scores = precision_recall_f1(predicted == 1, labels == 1)
+    return Scores(*scores, mean_precision(test, labels, macro), float((predicted == labels).mean()))
 
 
 def decide(
@@ -48,13 +48,13 @@ def decide(
     return (logits[:, 1] - logits[:, 0] >= limit).astype(int)
 
 
-def count_confusions(said: np.ndarray, labels: np.ndarray, classes: int) -> np.ndarray:
+def count_confusions(predicted: np.ndarray, labels: np.ndarray, classes: int) -> np.ndarray:
     """How many windows of each class (rows) are said to be of each (columns).
 
     >>> count_confusions(np.array([0, 1, 1]), np.array([0, 0, 1]), 2).tolist()
     [[1, 1], [0, 1]]
     """
-    return np.bincount(labels * classes + said, minlength=classes**2).reshape(classes, classes)
+    return np.bincount(labels * classes + predicted, minlength=classes**2).reshape(classes, classes)
 
 
 def validation_score(logits: np.ndarray, labels: np.ndarray, macro: bool = False) -> float:
@@ -100,15 +100,15 @@ def mean_precision(logits: np.ndarray, labels: np.ndarray, macro: bool = False) 
     return float(np.mean([average_precision(logits[:, c], labels == c) for c in np.unique(labels)]))
 
 
-def precision_recall_f1(said: np.ndarray, true: np.ndarray) -> tuple[float, float, float]:
+def precision_recall_f1(predicted: np.ndarray, true: np.ndarray) -> tuple[float, float, float]:
     """Precision, recall and F1 of truth values; 0 where nothing is said or true.
 
     >>> precision_recall_f1(np.array([True, True, False]), np.array([True, False, False]))
     (0.5, 1.0, 0.6666666666666666)
     """
-    hits = int((said & true).sum())
-    precision, recall = hits / max(int(said.sum()), 1), hits / max(int(true.sum()), 1)
-    return precision, recall, 2 * hits / max(int(said.sum() + true.sum()), 1)
+    hits = int((predicted & true).sum())
+    precision, recall = hits / max(int(predicted.sum()), 1), hits / max(int(true.sum()), 1)
+    return precision, recall, 2 * hits / max(int(predicted.sum() + true.sum()), 1)
 
 
 def count_from_top(
@@ -126,8 +126,8 @@ def best_threshold(score: np.ndarray, true: np.ndarray) -> float:
     >>> best_threshold(np.array([0.0, 1.0, 2.0, 3.0]), np.array([False, False, True, True]))
     1.5
     """
-    levels, hits, said = count_from_top(score, true)
-    best = int((2 * hits / (said + true.sum())).argmax())
+    levels, hits, claims = count_from_top(score, true)
+    best = int((2 * hits / (claims + true.sum())).argmax())
     below = levels[best + 1] if best + 1 < len(levels) else levels[best]
     return float((levels[best] + below) / 2)
 
@@ -138,6 +138,6 @@ def average_precision(score: np.ndarray, true: np.ndarray) -> float:
     >>> average_precision(np.array([3.0, 2.0, 1.0]), np.array([True, False, True]))
     0.8333333333333333
     """
-    _, hits, said = count_from_top(score, true)
+    _, hits, claims = count_from_top(score, true)
     gained = np.diff(hits, prepend=0)
-    return float((hits / said * gained).sum() / max(int(true.sum()), 1))
+    return float((hits / claims * gained).sum() / max(int(true.sum()), 1))

@@ -135,7 +135,7 @@ class Transformer:
         Of `lengths` (M, B) rows are there, and what follows is padding, which must be finite.
         """
         drop = drop or keep_all
-        tables = {act: one.table(p.get(f"codes.{act}")) for act, one in injected.items()}
+        tables = {act: codes.table(p.get(f"codes.{act}")) for act, codes in injected.items()}
         h = drop(self.tokens_with_codes(p, tables.get("add"), x))
         padding = None if lengths is None else self.find_padding(lengths)  # (M, B, T)
         hidden = None if padding is None else padding[:, :, None, None]  # (M, B, 1, 1, T)
@@ -207,8 +207,8 @@ def mean_of(x: Tensor, padding: Tensor | None) -> Tensor:
     """Mean (M, B, C) over what is no padding (M, B, T) of x (M, B, T, C)."""
     if padding is None:
         return x.mean(dim=2)
-    there = ~padding[..., None]
-    return (x * there).sum(dim=2) / there.sum(dim=2)
+    present = ~padding[..., None]
+    return (x * present).sum(dim=2) / present.sum(dim=2)
 
 
 def greatest_of(x: Tensor, padding: Tensor | None) -> Tensor:
@@ -287,8 +287,8 @@ def draw_parameters(shapes: Shapes, seed: int) -> Parameters:
         shape = shapes[name]
         if name.endswith(".w"):
             bound = (6.0 / sum(shape)) ** 0.5
-            drawn = torch.rand(shape, generator=generator, dtype=torch.float64)
-            begun[name] = (2 * drawn - 1) * bound
+            uniform = torch.rand(shape, generator=generator, dtype=torch.float64)
+            begun[name] = (2 * uniform - 1) * bound
         else:
             begun[name] = torch.full(shape, float(name.endswith("gain")), dtype=torch.float64)
     return begun

@@ -69,14 +69,14 @@ def plan_training(options: Options, note: Note | None = None) -> tuple[DatasetPl
             finished = {key_of(row) for row in experiment.store.rows()}
         for line in dict.fromkeys(run.list_remarks(experiment) if note is not None else ()):
             note(line)
-        return tuple(plan_of(one, options, finished) for one in experiment.resolved)
+        return tuple(plan_of(resolved, options, finished) for resolved in experiment.resolved)
 
 
 def plan_of(resolved: ResolvedTask, options: Options, finished: set[Key]) -> DatasetPlan:
     """What would be trained on a dataset, in numbers and in words."""
     task = resolved.task
-    keys = {one.key(task) for one in plan_runs(resolved, options.seeds)}
-    left, steps = len(keys - finished), resolved.schedule.steps
+    keys = {planned.key(task) for planned in plan_runs(resolved, options.seeds)}
+    unfinished, steps = len(keys - finished), resolved.schedule.steps
     dropped = "".join(f" {words('remarks', d.reason, count=d.count)}." for d in task.dropped)
     return DatasetPlan(
         dataset=task.name,
@@ -88,12 +88,12 @@ def plan_of(resolved: ResolvedTask, options: Options, finished: set[Key]) -> Dat
         split=task.split,
         leaky=task.leaky,
         length=task.length,
-        runs=left,
+        runs=unfinished,
         finished=len(keys & finished),
         candidates=len(list_candidates(options)),
         budget=resolved.schedule.budget,
         dropped=task.dropped,
-        conclusion=f"{task.name}: {left} runs of at most {steps} steps.{dropped}",
+        conclusion=f"{task.name}: {unfinished} runs of at most {steps} steps.{dropped}",
     )
 
 
@@ -102,7 +102,7 @@ def folds_of(task: Task) -> tuple[PlannedFold, ...]:
     classes, plans = len(task.classes), []
     for number, fold in enumerate(task.folds):
         labels = (task.labels[getattr(fold, part)] for part in PARTS)
-        counts = (tuple(np.bincount(one, minlength=classes).tolist()) for one in labels)
+        counts = (tuple(np.bincount(y, minlength=classes).tolist()) for y in labels)
         plans.append(PlannedFold(number, *counts))
     return tuple(plans)
 
@@ -121,19 +121,19 @@ def plan_page(plans: Sequence[DatasetPlan]) -> Page:
 
 def conclude_plan(plans: Sequence[DatasetPlan]) -> list[str]:
     """What all of it comes to, then each dataset."""
-    runs = sum(one.runs for one in plans)
+    runs = sum(plan.runs for plan in plans)
     first = f"NOTHING TRAINED. Runs that would be trained: {runs}."
-    return [first, *(one.conclusion for one in plans)]
+    return [first, *(plan.conclusion for plan in plans)]
 
 
-def windows_table(one: DatasetPlan) -> tuple[str, list[list[str]]]:
+def windows_table(plan: DatasetPlan) -> tuple[str, list[list[str]]]:
     """A title and a table: how many windows of each class each part of each fold has."""
-    leaky = ", leaky" if one.leaky else ""
+    leaky = ", leaky" if plan.leaky else ""
     body = []
-    for fold in one.folds:
+    for fold in plan.folds:
         counts = [getattr(fold, part) for part in PARTS]
         cells = [f"{sum(of)} ({' / '.join(map(str, of))})" for of in counts]
         body.append([str(fold.fold), *cells])
-    classes = " / ".join(one.classes)
-    title = f"{one.dataset}: windows of each part, split {one.split}{leaky}, of classes {classes}"
+    classes = " / ".join(plan.classes)
+    title = f"{plan.dataset}: windows of each part, split {plan.split}{leaky}, of classes {classes}"
     return title, [["fold", *PARTS], *body]

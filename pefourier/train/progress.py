@@ -33,17 +33,17 @@ class Reporter:
         """Count what an earlier run or another rank has finished, or what patience spares."""
         self.done += member_steps
 
-    def count_steps(self, taken: int, members: int, loss: float) -> None:
+    def count_steps(self, steps: int, members: int, loss: float) -> None:
         """A stack has taken so many steps."""
-        new, self.counted = taken - self.counted, taken
+        new, self.counted = steps - self.counted, steps
         self.done += members * new
         self.trained += members * new
         self.after_look()
         seconds = time.perf_counter() - self.began
         rate = self.ranks * self.trained / seconds
-        left = (self.total - self.done) / rate
-        now = f"{members} members · step {taken}/{self.steps} · loss {loss:.3f}"
-        self.show(self, f"{now} · {rate * self.windows:,.0f} examples/s", left)
+        seconds_left = (self.total - self.done) / rate
+        now = f"{members} members · step {steps}/{self.steps} · loss {loss:.3f}"
+        self.show(self, f"{now} · {rate * self.windows:,.0f} examples/s", seconds_left)
         self.shown = self.share
 
     def finish(self) -> None:
@@ -76,7 +76,7 @@ def report_progress(member_steps: int, windows: int, ranks: int, note: Note | No
     elif sys.stderr is not None and sys.stderr.isatty():
         with bar() as (progress, task):
 
-            def show(reporter, now, left) -> None:
+            def show(reporter, now, seconds) -> None:
                 progress.update(task, completed=100 * reporter.share, now=now)
 
             reporter = Reporter(*sizes, show)
@@ -91,11 +91,11 @@ def report_progress(member_steps: int, windows: int, ranks: int, note: Note | No
 @contextmanager
 def bar():
     """A bar with what is going on and the time left."""
-    whole = Column(no_wrap=True, min_width=5)
+    unwrapped = Column(no_wrap=True, min_width=5)
     columns = (
         BarColumn(10),
-        TextColumn("{task.percentage:>3.0f} %", table_column=whole),
-        TimeRemainingColumn(compact=True, table_column=whole),
+        TextColumn("{task.percentage:>3.0f} %", table_column=unwrapped),
+        TimeRemainingColumn(compact=True, table_column=unwrapped),
         TextColumn("left"),
         TextColumn("· {task.fields[now]}", table_column=Column(no_wrap=True, overflow="ellipsis")),
     )
@@ -107,10 +107,10 @@ def notes_of_progress(note: Note):
     """A note every ten seconds, and of the end where there was one before."""
     last, noted = time.perf_counter(), False
 
-    def show(reporter, now, left) -> None:
+    def show(reporter, now, seconds) -> None:
         nonlocal last, noted
         if time.perf_counter() - last >= LINE_EVERY or (noted and reporter.share >= 1):
             last, noted = time.perf_counter(), True
-            note(f"{100 * reporter.share:.0f} % · {now} · {clock(left)} left")
+            note(f"{100 * reporter.share:.0f} % · {now} · {clock(seconds)} left")
 
     return show

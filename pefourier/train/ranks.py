@@ -36,12 +36,12 @@ RESTARTS = "TORCHELASTIC_RESTART_COUNT"
 
 def read_rank() -> tuple[int, int]:
     """This process's rank and the number of ranks, from the environment."""
-    given = [os.environ.get("RANK", "0"), os.environ.get("WORLD_SIZE", "1")]
-    rank, ranks = (int(n) if re.fullmatch("[0-9]{1,9}", n) else -1 for n in given)
+    numbers = [os.environ.get("RANK", "0"), os.environ.get("WORLD_SIZE", "1")]
+    rank, ranks = (int(n) if re.fullmatch("[0-9]{1,9}", n) else -1 for n in numbers)
     if not 0 <= rank < ranks:
         raise PefourierError(
-            f"RANK={printable(given[0])} must be a whole number from 0 to below "
-            f"WORLD_SIZE={printable(given[1])}; unset both, or let torchrun set them"
+            f"RANK={printable(numbers[0])} must be a whole number from 0 to below "
+            f"WORLD_SIZE={printable(numbers[1])}; unset both, or let torchrun set them"
         )
     return rank, ranks
 
@@ -64,7 +64,7 @@ class Group:
     ranks: int
     timeout: float  # seconds
     store: Any  # torch.distributed.Store
-    taken: set[int] = field(default_factory=set)  # finished stacks whose rows rank 0 has
+    finished: set[int] = field(default_factory=set)  # finished stacks whose rows rank 0 has
 
     def publish(self, plan: Mapping[str, Any]) -> None:
         """Tell the others what there is to do."""
@@ -93,7 +93,7 @@ class Group:
                 self.store.set(f"trace/{number}/{place}", trace)
             self.store.set(f"rows/{number}", json.dumps(list(rows)))
         else:
-            self.taken.add(number)
+            self.finished.add(number)
         self.store.set(f"finished/{number}", "")
 
     def fail(self, message: str) -> None:
@@ -102,10 +102,10 @@ class Group:
 
     def arrived(self, total: int) -> Iterator[tuple[int, list[dict[str, Any]], list[bytes]]]:
         """Stacks, with rows and traces, that others have handed over since the last look."""
-        for number in sorted(set(range(total)) - self.taken):
+        for number in sorted(set(range(total)) - self.finished):
             if not self.store.check([f"finished/{number}"]):
                 continue
-            self.taken.add(number)
+            self.finished.add(number)
             rows = json.loads(self.store.get(f"rows/{number}"))
             names = [f"trace/{number}/{place}" for place in range(len(rows))]
             traces = [self.store.get(name) for name in names if self.store.check([name])]
@@ -116,10 +116,10 @@ class Group:
     def wait_for_all(self, total: int, take: Callable[[], None]) -> None:
         """Take what others hand over until all stacks are finished, on rank 0."""
         since, count = time.monotonic(), -1
-        while len(self.taken) < total:
+        while len(self.finished) < total:
             take()
-            if len(self.taken) > count:
-                since, count = time.monotonic(), len(self.taken)
+            if len(self.finished) > count:
+                since, count = time.monotonic(), len(self.finished)
             if self.store.check(["failed"]):
                 raise PefourierError(self.store.get("failed").decode())
             if time.monotonic() - since > self.timeout:
@@ -134,8 +134,8 @@ class Group:
         """Say goodbye; rank 0, who may keep the store, waits for the others for a while."""
         self.store.set(f"left/{self.rank}", "")
         until = time.monotonic() + (self.timeout if self.rank == 0 else 0)
-        others = [f"left/{rank}" for rank in range(1, self.ranks)]
-        while time.monotonic() < until and not self.store.check(others):
+        goodbyes = [f"left/{rank}" for rank in range(1, self.ranks)]
+        while time.monotonic() < until and not self.store.check(goodbyes):
             time.sleep(LOOK)
 
 
@@ -166,7 +166,7 @@ def join_group(rank: int, ranks: int, timeout: float) -> Iterator[Group]:
         ) from error
 
 
-def launch(count: int, work: Callable[..., Any], *given: Any) -> Any:
+def launch(count: int, work: Callable[..., Any], *arguments: Any) -> Any:
     """What `work` returns on rank 0 of so many ranks on this machine, or the error that it met."""
     from torch.distributed.elastic.multiprocessing import SignalException
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
@@ -184,9 +184,9 @@ def launch(count: int, work: Callable[..., Any], *given: Any) -> Any:
         start_method="spawn",
     )
     threads = max(1, torch.get_num_threads() // count)
-    handlers = {one: signal.getsignal(one) for one in (signal.SIGINT, signal.SIGTERM)}
+    handlers = {code: signal.getsignal(code) for code in (signal.SIGINT, signal.SIGTERM)}
     try:
-        answers = elastic_launch(config, take_part)(os.getpid(), threads, work, given)
+        answers = elastic_launch(config, take_part)(os.getpid(), threads, work, arguments)
     except ChildFailedError as error:
         raise PefourierError(
             f"a process that shared the work ended early ({len(error.failures)} of {count}); what "
@@ -200,18 +200,18 @@ def launch(count: int, work: Callable[..., Any], *given: Any) -> Any:
     finally:
         for number, handler in handlers.items():
             signal.signal(number, handler)
-    error, found = answers[0]
+    error, result = answers[0]
     if error is not None:
         raise PefourierError(error)
-    return found
+    return result
 
 
-def take_part(parent: int, threads: int, work: Callable[..., Any], given: Sequence[Any]) -> Any:
+def take_part(parent: int, threads: int, work: Callable[..., Any], arguments: Sequence[Any]) -> Any:
     """Work as one of the ranks that `launch` starts; this one ends with its parent."""
     threading.Thread(target=leave_with, args=(parent,), daemon=True).start()
     torch.set_num_threads(threads)
     try:
-        return None, work(*given)
+        return None, work(*arguments)
     except PefourierError as error:
         return str(error), None
     except KeyboardInterrupt:

@@ -80,10 +80,10 @@ def title(data: DatasetSummary) -> str:
 def conclude_datasets(summary: Summary) -> list[str]:
     """The verdict on all encodings, and below it what each dataset says where there are several."""
     several = len(summary.datasets) > 1
-    each = [f"{data.dataset}: {verdicts_sentence(summary, [data])}" for data in summary.datasets]
+    lines = [f"{data.dataset}: {verdicts_sentence(summary, [data])}" for data in summary.datasets]
     first = [f"{summary.verdict.upper()}.", *verdict_words(summary)]
     first += [verdicts_sentence(summary, summary.datasets), *leaders_sentences(summary)]
-    return [" ".join(filter(None, first)), *(each if several else ())]
+    return [" ".join(filter(None, first)), *(lines if several else ())]
 
 
 def verdict_words(summary: Summary) -> list[str]:
@@ -101,13 +101,13 @@ def verdict_words(summary: Summary) -> list[str]:
 
 def more_words(differences: Iterable[Difference]) -> str:
     """How many runs or folds find the difference asked about, as an option to type."""
-    many = list(differences)
-    needed = [d.needed for d in many if d.needed is not None]
-    if not many:
+    listed = list(differences)
+    counts = [d.needed for d in listed if d.needed is not None]
+    if not listed:
         return ""
-    if not needed:
+    if not counts:
         return words("more", "data")
-    return words("more", many[0].over, needed=max(needed))
+    return words("more", listed[0].over, needed=max(counts))
 
 
 def verdicts_sentence(summary: Summary, datasets: Iterable[DatasetSummary]) -> str:
@@ -126,10 +126,10 @@ def verdicts_sentence(summary: Summary, datasets: Iterable[DatasetSummary]) -> s
         ]
         parts += [f"{code}: {', '.join(labels)}"] if labels else []
     against = {data.differences[name].reference for data, name, _ in pairs}
-    other = against.pop() if len(against) == 1 else "their references"
+    reference = against.pop() if len(against) == 1 else "their references"
     of_runs = {data.differences[name].over for data, name, _ in pairs} == {"runs"}
     where = " on these test windows" if of_runs else ""
-    return f"F1 against {other}{where}: {'; '.join(parts)}." if parts else ""
+    return f"F1 against {reference}{where}: {'; '.join(parts)}." if parts else ""
 
 
 def leaders_sentences(summary: Summary) -> list[str]:
@@ -145,10 +145,10 @@ def leaders_sentences(summary: Summary) -> list[str]:
     entries = []
     for data in summary.datasets:
         if len(data.best) and sum(e not in WITHOUT_CODES for e in data.scores) > 1:
-            best, *alike = data.best
-            slots = {"dataset": data.dataset, "best": best, "alike": join(alike) if alike else ""}
+            best, *ties = data.best
+            slots = {"dataset": data.dataset, "best": best, "alike": join(ties) if ties else ""}
             slots["f1"] = data.scores[best]["f1"].mean
-            entries.append(words("sentences", "best" if alike else "best alone", **slots))
+            entries.append(words("sentences", "best" if ties else "best alone", **slots))
         entries += lengths_sentence(data)
     return entries
 
@@ -157,20 +157,20 @@ def lengths_sentence(data: DatasetSummary) -> list[str]:
     """Which encodings classify the longest windows best, those whose intervals overlap together."""
     if data.leaky:
         return []
-    longest = max((at.length for lengths in data.lengths.values() for at in lengths), default=0)
+    longest = max((row.length for lengths in data.lengths.values() for row in lengths), default=0)
     texts = {
-        e: at.accuracy
+        e: row.accuracy
         for e, lengths in data.lengths.items()
-        for at in lengths
-        if at.length == longest and at.accuracy and e not in data.cut_short
+        for row in lengths
+        if row.length == longest and row.accuracy and e not in data.cut_short
     }
     if len(texts) < 2:
         return []
     order = sorted(texts, key=lambda name: -texts[name].mean)
     lead = texts[order[0]]
-    alike = [n for n in order if n == order[0] or texts[n].high >= lead.low]
-    slots = {"length": longest, "trained": data.length, "best": join(alike)}
-    slots |= {"verb": agreeing(len(alike), "is", "are"), "accuracy": f"{lead.mean:.3f}"}
+    ties = [n for n in order if n == order[0] or texts[n].high >= lead.low]
+    slots = {"length": longest, "trained": data.length, "best": join(ties)}
+    slots |= {"verb": agreeing(len(ties), "is", "are"), "accuracy": f"{lead.mean:.3f}"}
     return [words("sentences", "lengths", **slots)]
 
 
@@ -185,8 +185,8 @@ def remarks_on_cuts(summary: Summary) -> list[str]:
 
 def said_first(summary: Summary) -> list[str]:
     """The verdict, where training was cut short, and what each dataset says: before all tables."""
-    verdict, *each = conclude_datasets(summary)
-    return [verdict, *remarks_on_cuts(summary), *each]
+    verdict, *lines = conclude_datasets(summary)
+    return [verdict, *remarks_on_cuts(summary), *lines]
 
 
 # Tables
@@ -262,7 +262,7 @@ def difference_table(data: DatasetSummary, reference: str) -> list[tuple[str, li
     """Verdicts on differences from the reference, with their numbers; empty without any."""
     if not data.differences:
         return []
-    same = any(d.reference != reference for d in data.differences.values())
+    is_rescaled = any(d.reference != reference for d in data.differences.values())
     d = next(iter(data.differences.values()))
     head = ["encoding", "verdict", "F1", "p", "Holm p", "P(A > B)", f"{d.over} needed", "AUPRC"]
     body = []
@@ -270,7 +270,7 @@ def difference_table(data: DatasetSummary, reference: str) -> list[tuple[str, li
         tests = [number(d.p, 2), number(d.p_holm, 2), f"{d.better:.2f}", number(d.needed)]
         auprc = difference_cell(data.auprc_differences[e])
         body.append([e, data.verdicts[e], difference_cell(d), *tests, auprc])
-    caption = f"{title(data)}, difference from {reference}{' at the same rms' * same}"
+    caption = f"{title(data)}, difference from {reference}{' at the same rms' * is_rescaled}"
     return [(f"{caption}, over {d.units} {d.over}", [head, *body])]
 
 
@@ -315,16 +315,16 @@ def table_1_cell(data: DatasetSummary, encoding: str) -> str:
 
 def length_cells(data: DatasetSummary) -> list[list[str]]:
     """F1 and accuracy of each encoding at each length, with a head."""
-    lengths = [at.length for at in next(iter(data.lengths.values()))]
+    lengths = [row.length for row in next(iter(data.lengths.values()))]
     body = []
     for name, of_lengths in data.lengths.items():
         scores = data.scores[name]
         first = f"{three_decimals(scores['f1'].mean)} / {three_decimals(scores['accuracy'].mean)}"
-        rest = [
-            "–" if at.reason else f"{three_decimals(at.f1.mean)} / {score_cell(at.accuracy)}"
-            for at in of_lengths
+        cells = [
+            "–" if row.reason else f"{three_decimals(row.f1.mean)} / {score_cell(row.accuracy)}"
+            for row in of_lengths
         ]
-        body.append([name, first, *rest])
+        body.append([name, first, *cells])
     return [["encoding", f"{data.length} (test part)", *map(str, lengths)], *body]
 
 
@@ -353,10 +353,10 @@ def sentences(summary: Summary) -> list[str]:
             runs = f"{n} {agreeing(n, 'run', 'runs')}"
             entries.append(note("diverged", dataset=data.dataset, encoding=name, runs=runs))
         entries += [
-            note("untested", dataset=data.dataset, name=name, length=at.length, reason=at.reason)
+            note("untested", dataset=data.dataset, name=name, length=row.length, reason=row.reason)
             for name, of_lengths in data.lengths.items()
-            for at in of_lengths
-            if at.reason
+            for row in of_lengths
+            if row.reason
         ]
     if summary.ranked:
         entries.append(note("ranks", over=summary.over, cliques=cliques_words(summary)))
@@ -390,12 +390,12 @@ def remarks_on_edges(summary: Summary) -> list[str]:
         if len(values) > 1 and end(values) != 0
     ]
     entries = []
-    for data, (key, value, which) in product(summary.datasets, ends):
+    for data, (key, value, extreme) in product(summary.datasets, ends):
         counts = {e: chosen[key] for e, chosen in data.chosen.items() if key in chosen}
-        at = [e for e, n in counts.items() if 2 * n.get(value, 0) > sum(n.values())]
-        if at:
-            edge = f"{key.replace('_', '-')} {value}, the {which}"
-            slots = {"dataset": data.dataset, "encodings": join(at), "value": edge}
+        names = [e for e, n in counts.items() if 2 * n.get(value, 0) > sum(n.values())]
+        if names:
+            edge = f"{key.replace('_', '-')} {value}, the {extreme}"
+            slots = {"dataset": data.dataset, "encodings": join(names), "value": edge}
             entries.append(words("notes", "edge", **slots))
     return entries
 
@@ -483,8 +483,8 @@ def verdict_of(summary: Summary, data: DatasetSummary, name: str) -> dict[str, s
     d = data.differences.get(name)
     code = data.verdicts.get(name) or ("reference" if data.differences else "alone")
     low, high = (d.low, d.high) if d is not None else (math.nan, math.nan)
-    more = more_words([d]) if d is not None else ""
-    slots = {"d": d, "low": low, "high": high, "more": more}
+    advice = more_words([d]) if d is not None else ""
+    slots = {"d": d, "low": low, "high": high, "more": advice}
     slots |= {"find": summary.find, "longer": data.longer}
     texts = read_toml(WORDS)["verdicts"][code]
     filled = {key: texts.get(key, "").format(**slots) for key in ("meaning", "action")}
@@ -523,7 +523,7 @@ def record_of(summary: Summary, data: DatasetSummary, name: str) -> dict[str, An
             key: getattr(data, key).get(name)
             for key in ("confusion", "per_class", "step_seconds", "terms")
         },
-        "lengths": [asdict(at) for at in data.lengths.get(name, ())],
+        "lengths": [asdict(row) for row in data.lengths.get(name, ())],
         "chosen": choices_of(data, name),
         **{key: getattr(data, key).get(name, 0) for key in ("diverged", "last_kept")},
         "cut_short": name in data.cut_short,

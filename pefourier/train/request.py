@@ -126,21 +126,21 @@ def schedule_of(options: Options, epoch: int) -> Schedule:
         ),
     }
     counts = []
-    for flag, (in_steps, other, in_epochs, least, fewest, bound) in limits.items():
+    for flag, (in_steps, epochs_flag, in_epochs, min_steps, fewest, bound) in limits.items():
         if in_steps is not None and in_epochs is not None:
-            raise PefourierError(f"{flag} and {other} say the same; give one of them")
+            raise PefourierError(f"{flag} and {epochs_flag} say the same; give one of them")
         if in_steps is not None:
             check_count(flag, in_steps, bound, MOST_STEPS)
         if in_epochs is not None:
-            check_count(other, in_epochs, bound, MOST_EPOCHS)
-        by_default = max(fewest * epoch, least) if in_epochs is None else in_epochs * epoch
+            check_count(epochs_flag, in_epochs, bound, MOST_EPOCHS)
+        by_default = max(fewest * epoch, min_steps) if in_epochs is None else in_epochs * epoch
         counts.append(by_default if in_steps is None else in_steps)
     steps, patience = counts
     names = ("batch_size", "rate", "code_rate", "dropout", "weight_decay")
     settings = {name: getattr(options, name) for name in names}
-    every = min(max(epoch, LOOK), steps)
+    look = min(max(epoch, LOOK), steps)
     warmup = options.warmup * epoch
-    return Schedule(steps=steps, patience=patience, every=every, warmup=warmup, **settings)
+    return Schedule(steps=steps, patience=patience, every=look, warmup=warmup, **settings)
 
 
 @dataclass(frozen=True)
@@ -150,20 +150,20 @@ class Arm:
     name: str
     spec: str
     rms: float | None = None
-    named: bool = True  # and not one of all that --match-rms scales
+    is_named: bool = True  # and not one of all that --match-rms scales
 
 
 def list_arms(encodings: Sequence[str], match_rms: Sequence[float]) -> list[Arm]:
     """The rows of the answer, those of --match-rms after those that are named."""
-    named = [parse_arm(spec) for spec in encodings]
+    arms = [parse_arm(spec) for spec in encodings]
     scaled = [
-        replace(parse_arm(f"{spec}{AT_RMS}{rms!r}"), named=False)
+        replace(parse_arm(f"{spec}{AT_RMS}{rms!r}"), is_named=False)
         for rms in match_rms
         for spec in encodings
         if spec not in ("none", *WITHOUT_CODES) and AT_RMS not in spec
     ]
-    names = [arm.name for arm in named]
-    return named + [arm for arm in scaled if arm.name not in names]
+    names = [arm.name for arm in arms]
+    return arms + [arm for arm in scaled if arm.name not in names]
 
 
 def parse_arm(name: str) -> Arm:
@@ -172,8 +172,8 @@ def parse_arm(name: str) -> Arm:
     >>> parse_arm("dft@rms=.50").name
     'dft@rms=0.5'
     """
-    spec, at, size = name.partition(AT_RMS)
-    if not at:
+    spec, sign, size = name.partition(AT_RMS)
+    if not sign:
         return Arm(name, name)
     rms = convert("rms", size, float)
     if rms <= 0:
@@ -220,7 +220,7 @@ def parse_search(texts: Sequence[str]) -> dict[str, list[float]]:
         name, equals, text = item.partition("=")
         key = name.replace("-", "_")
         if key not in TUNED:
-            raise unknown("setting of --search", name, [one.replace("_", "-") for one in TUNED])
+            raise unknown("setting of --search", name, [key.replace("_", "-") for key in TUNED])
         if not equals or not all(text.split(",")):
             raise PefourierError(f"--search {shown(item)} lacks a value; give {name}=A,B")
         if key in settings:
@@ -238,24 +238,24 @@ def parse_lengths(text: str | None) -> tuple[int, ...]:
     ((24, 48), ())
     """
     parts = [] if text is None else text.split(",")
-    if not all(one.strip().isdecimal() and len(one) < 10 for one in parts):
+    if not all(part.strip().isdecimal() and len(part) < 10 for part in parts):
         raise PefourierError(
             f"--test-length must be whole numbers with commas, such as 24,48,96; got {shown(text)}"
         )
-    found = tuple(map(int, parts))
-    if len(set(found)) < len(found) or not all(4 <= one <= MOST_ROWS for one in found):
+    lengths = tuple(map(int, parts))
+    if len(set(lengths)) < len(lengths) or not all(4 <= part <= MOST_ROWS for part in lengths):
         raise PefourierError(
             f"--test-length must be different lengths of 4 to {MOST_ROWS}; got {shown(text)}"
         )
-    return found
+    return lengths
 
 
 def draw_longer(name: str, lengths: Sequence[int]) -> list[Task]:
     """The task of a name at other lengths."""
     if lengths and not (name.partition(":")[0] in SYNTHETIC and has_length(name)):
-        known = ", ".join(filter(has_length, SYNTHETIC))
+        tasks = ", ".join(filter(has_length, SYNTHETIC))
         raise PefourierError(
-            f"--test-length needs a built-in task ({known}); {shown(name)} is as long as it is"
+            f"--test-length needs a built-in task ({tasks}); {shown(name)} is as long as it is"
         )
     return [load_task(with_length(name, length)) for length in lengths]
 
@@ -263,7 +263,7 @@ def draw_longer(name: str, lengths: Sequence[int]) -> list[Task]:
 def name_once(options: Options) -> Options:
     """The same request with one spelling of each name, and other methods among the encodings."""
     arms = tuple(parse_arm(spec).name for spec in (*options.encoding, *options.beside))
-    datasets = tuple(one if one in SYNTHETIC else str(Path(one)) for one in options.dataset)
+    datasets = tuple(name if name in SYNTHETIC else str(Path(name)) for name in options.dataset)
     return replace(options, encoding=arms, beside=(), dataset=datasets)
 
 
@@ -283,12 +283,12 @@ def check_options(options: Options) -> None:
     for name in options.dataset if options.test_length is not None else ():
         draw_longer(name, parse_lengths(options.test_length))
     check_count("--seeds", options.seeds, 1, MOST_SEEDS)
-    given = {
+    names_of = {
         "--dataset": [str(Path(name)) for name in options.dataset],
         "--encoding": [parse_arm(s).name for s in (*options.encoding, *options.beside)],
         "--match-rms": [f"{rms:g}" for rms in options.match_rms],
     }
-    check_named_once(given)
+    check_named_once(names_of)
     if "-" in options.encoding:
         raise PefourierError(
             "-e -: standard input can be read once, and training may read it again; name a file"
@@ -306,9 +306,9 @@ def check_options(options: Options) -> None:
             check_folder(f"--{option.replace('_', '-')}", getattr(options, option))
 
 
-def check_named_once(given: Mapping[str, Sequence[str]]) -> None:
+def check_named_once(names_of: Mapping[str, Sequence[str]]) -> None:
     """Refuse what stands twice behind an option."""
-    for option, names in given.items():
+    for option, names in names_of.items():
         twice = next((name for name in names if names.count(name) > 1), None)
         if twice is not None:
             raise PefourierError(f"{option} {shown(twice)} is given twice; name it once")
@@ -317,14 +317,14 @@ def check_named_once(given: Mapping[str, Sequence[str]]) -> None:
 @contextmanager
 def without_new_folders(*paths: str | None) -> Iterator[None]:
     """Take away, at the end, the empty folders that are made for paths meanwhile."""
-    given = [Path(path) for path in paths if path is not None]
-    new = [one for path in given for one in (path, *path.parents) if not one.exists()]
+    folders = [Path(path) for path in paths if path is not None]
+    new = [folder for path in folders for folder in (path, *path.parents) if not folder.exists()]
     try:
         yield
     finally:
-        for one in sorted(new, reverse=True):  # a folder before those that it lies in
+        for folder in sorted(new, reverse=True):  # a folder before those that it lies in
             with suppress(OSError, ValueError):
-                one.rmdir()
+                folder.rmdir()
 
 
 def check_folder(option: str, folder: str) -> None:

@@ -113,12 +113,12 @@ def settle_options(options: Options) -> Options:
         return options
     old = stored_options(read_configuration(file))
     default = name_once(Options())
-    for name in (one.name for one in fields(Options)):
-        given, was = getattr(options, name), getattr(old, name)
-        if name not in {*NOT_NUMBERS, "device"} and given not in (getattr(default, name), was):
+    for name in (field.name for field in fields(Options)):
+        value, was = getattr(options, name), getattr(old, name)
+        if name not in {*NOT_NUMBERS, "device"} and value not in (getattr(default, name), was):
             raise PefourierError(
                 f"--resume: {file} has {name} {shown(was)}; leave {flag_of(name)} out, or choose "
-                f"another --out for {shown(given)}"
+                f"another --out for {shown(value)}"
             )
     here = {name: getattr(options, name) for name in (*NOT_NUMBERS, "device")}
     return replace(old, **here)
@@ -139,14 +139,14 @@ class Experiment:
     def keys(self) -> list[Key]:
         """All runs that are asked for."""
         seeds = self.options.seeds
-        return [r.key(one.task) for one in self.resolved for r in stacks.plan_runs(one, seeds)]
+        return [r.key(task.task) for task in self.resolved for r in stacks.plan_runs(task, seeds)]
 
     @property
     def description(self) -> dict[str, Any]:
         """All that the numbers depend on, and how many runs are trained together at most."""
         result = describe_comparison(self.options, self.resolved, self.device)
-        most = min(stack_size(one, self.options, self.device) for one in self.resolved)
-        return {**result, "stack": max(1, min(most, -(-len(self.keys) // self.ranks)))}
+        size = min(stack_size(task, self.options, self.device) for task in self.resolved)
+        return {**result, "stack": max(1, min(size, -(-len(self.keys) // self.ranks)))}
 
     def stacks(self, config: Mapping[str, Any]) -> list[Stack]:
         """The runs in stacks of the size that a configuration says."""
@@ -174,20 +174,20 @@ def resolve(options: Options, rank: int = 0, ranks: int = 1) -> Experiment:
 
 def count_processes(experiment: Experiment, ranks: int) -> int:
     """How many processes share the work on this machine, where it is not one of many ranks."""
-    cores, wanted = torch.get_num_threads(), experiment.options.processes
-    if wanted is not None and not 1 <= wanted <= cores:
+    cores, count = torch.get_num_threads(), experiment.options.processes
+    if count is not None and not 1 <= count <= cores:
         raise PefourierError(
-            f"--processes must be from 1 to {cores}, the cores that torch uses here; got {wanted}"
+            f"--processes must be from 1 to {cores}, the cores that torch uses here; got {count}"
         )
     if ranks > 1 or experiment.device.type != "cpu":
-        if wanted is not None:
+        if count is not None:
             raise PefourierError(
                 "--processes is for one CPU; ranks of torchrun, and GPUs, share the work without it"
             )
         return 1
-    if wanted is not None:
-        return wanted
-    tokens = sum(tokens_seen(one, experiment.options) for one in experiment.resolved)
+    if count is not None:
+        return count
+    tokens = sum(tokens_seen(task, experiment.options) for task in experiment.resolved)
     return min(cores, MOST_PROCESSES) if tokens >= WORTH else 1
 
 
@@ -236,8 +236,8 @@ def train_and_compare(
         if note is not None:
             note(f"rank {experiment.rank} is done; the last of {experiment.ranks} ranks sums up")
         return None
-    params = {one.task.name: stacks.parameters(one) for one in experiment.resolved}
-    classes = {one.task.name: one.task.classes for one in experiment.resolved}
+    params = {r.task.name: stacks.parameters(r) for r in experiment.resolved}
+    classes = {r.task.name: r.task.classes for r in experiment.resolved}
     training = settings_in_common(experiment.options)
     return summary.summarize_runs([rows[key] for key in experiment.keys], params, training, classes)
 
@@ -264,21 +264,21 @@ def stack_size(resolved: ResolvedTask, options: Options, device: torch.device) -
     """How many runs of a task, each with all of its candidates, can be trained together."""
     batch, _ = fit.batch_and_steps(resolved.task, options.batch_size)
     stacks.check_memory(resolved.model, batch, device)
-    most = stacks.most_members(resolved.model, batch, device)
-    return max(1, most // len(list_candidates(options)))
+    members = stacks.most_members(resolved.model, batch, device)
+    return max(1, members // len(list_candidates(options)))
 
 
 def list_remarks(experiment: Experiment) -> list[str]:
     """What to know before training."""
     options, resolved = experiment.options, experiment.resolved
-    result = [line for one in resolved for line in stacks.remarks_on_task(one.task)]
-    result += [line for one in resolved for line in stacks.remarks_on_codes(one, options.learn)]
+    result = [line for r in resolved for line in stacks.remarks_on_task(r.task)]
+    result += [line for r in resolved for line in stacks.remarks_on_codes(r, options.learn)]
     if options.data is not None and not any(map(reads_data_folder, options.dataset)):
         result.append(f"--data {options.data} has no effect on {', '.join(options.dataset)}")
     longer = lengths.draw_longer_tasks(options)
-    for one in resolved if longer else ():
-        tasks = longer[one.task.name].tasks
-        result += lengths.remarks_on_fixed_codes(one, tasks, options.learn)
+    for r in resolved if longer else ():
+        tasks = longer[r.task.name].tasks
+        result += lengths.remarks_on_fixed_codes(r, tasks, options.learn)
     return result
 
 
@@ -316,7 +316,7 @@ class Work:
         self.candidates = list_candidates(self.options)
         self.longer = lengths.draw_longer_tasks(self.options)
         self.rows: list[dict[str, Any]] = []
-        self.held: Resident | None = None
+        self.resident: Resident | None = None
         self.injections: dict[tuple[str, int], Injection] = {}
         self.trained_table: tuple[Path, Path] | None = None  # where one began, and what it became
 
@@ -326,8 +326,8 @@ class Work:
 
     def share(self) -> Sequence[int]:
         """The numbers of the stacks that are this rank's, as far as that is known."""
-        alone = self.group is not None
-        first, ranks = (0, 1) if alone else (self.experiment.rank, self.experiment.ranks)
+        in_group = self.group is not None
+        first, ranks = (0, 1) if in_group else (self.experiment.rank, self.experiment.ranks)
         return range(first, len(self.stacks), ranks)
 
     def turns(self, reporter: Reporter) -> Iterator[int]:
@@ -385,12 +385,15 @@ class Work:
         """What training made of the runs of a stack."""
         if isinstance(stack.model, OtherMethod):
             return search.fit_beside(stack)
-        if self.held is None or self.held.task is not stack.task:
-            self.held, self.injections = fit.put_on_device(stack.task, self.experiment.device), {}
+        if self.resident is None or self.resident.task is not stack.task:
+            self.resident, self.injections = (
+                fit.put_on_device(stack.task, self.experiment.device),
+                {},
+            )
         self.injections = stacks.stack_injections(stack, self.options.learn, self.injections)
         reporter.begin(stack.resolved.schedule.steps)
-        given = self.candidates, self.injections, reporter.count_steps, checkpoint
-        return search.train_candidates(self.held, stack, *given)
+        arguments = self.candidates, self.injections, reporter.count_steps, checkpoint
+        return search.train_candidates(self.resident, stack, *arguments)
 
     def keep(
         self, stack: Stack, chosen: Sequence[search.Chosen]
@@ -403,11 +406,11 @@ class Work:
         longer, options = self.longer.get(stack.task.name), self.options
         for row, (outcome, _) in zip(rows, finite, strict=True) if longer else ():
             row["tested"] = longer.test(stack, outcome, stack.model)
-        kept = zip(rows, finite, strict=True)
-        traces = [trace_of(stack.task, outcome, key_of(row)) for row, (outcome, _) in kept]
+        pairs = zip(rows, finite, strict=True)
+        traces = [trace_of(stack.task, outcome, key_of(row)) for row, (outcome, _) in pairs]
         self.put_away(rows, traces)
         if options.save_tables is not None:
-            pair = save_codes(options.save_tables, stack.task, [one for one, _ in chosen])
+            pair = save_codes(options.save_tables, stack.task, [outcome for outcome, _ in chosen])
             self.trained_table = pair or self.trained_table
         saves = options.save_models is not None and not isinstance(stack.model, OtherMethod)
         for outcome, _ in finite if saves else ():
@@ -438,17 +441,17 @@ def train_stacks(work: Work, note: Note | None) -> None:
 
 def tell_files_of(had: set[Key], options: Options) -> Iterator[str]:
     """Of runs that were finished before, which files a folder that was named lacks."""
-    wanted = {"save_tables": (".npy", WITHOUT_CODES), "save_models": (".safetensors", BESIDE)}
-    for option, (suffix, without) in wanted.items():
+    kinds = {"save_tables": (".npy", WITHOUT_CODES), "save_models": (".safetensors", BESIDE)}
+    for option, (suffix, without) in kinds.items():
         folder = getattr(options, option)
         names = [name_of_table(*key, suffix) for key in sorted(had) if key[1] not in without]
         if folder is None or not names:
             continue
         lacked = [name for name in names if not (Path(folder) / name).is_file()]
-        what, count = option.partition("_")[2], len(lacked or names)
+        contents, count = option.partition("_")[2], len(lacked or names)
         runs = f"{count} {agreeing(count, 'run that was', 'runs that were')} finished before"
-        kept = f"{folder} keeps the {what} of {runs}"
-        yield f"{folder} lacks {what} of {runs}: {first_few(lacked)}" if lacked else kept
+        complete = f"{folder} keeps the {contents} of {runs}"
+        yield f"{folder} lacks {contents} of {runs}: {first_few(lacked)}" if lacked else complete
 
 
 def refuse_non_finite(outcomes: Sequence[Outcome]) -> None:
@@ -471,9 +474,9 @@ def note_on_interrupt(store: Store, note: Note | None) -> Iterator[None]:
         if note is not None and store.path is None:
             note("nothing is kept: --out DIR keeps what is finished, and --resume goes on")
         elif note is not None:
-            kept = len(store.rows())
-            are = agreeing(kept, "finished run is", "finished runs are")
-            note(f"{kept} {are} in {store.path}; --resume goes on")
+            count = len(store.rows())
+            are = agreeing(count, "finished run is", "finished runs are")
+            note(f"{count} {are} in {store.path}; --resume goes on")
         raise
 
 
@@ -532,15 +535,15 @@ def save_codes(folder: str, task: Task, outcomes: Sequence[Outcome]) -> tuple[Pa
     """
     pair = None
     for outcome in outcomes:
-        member, one = outcome.member, outcome.member.injection
+        member, injection = outcome.member, outcome.member.injection
         if outcome.codes is None or member.encoding in WITHOUT_CODES:
             continue
-        named = partial(name_of_table, task.name, member.encoding)
-        path = Path(folder) / named(member.seed, member.fold)
-        write_table(str(path), one.as_rows(outcome.codes), "<f4")  # as they were trained
-        if one.learn:
-            start = Path(folder) / named(member.seed if one.seeded else None, None, START)
-            write_table(str(start), one.as_rows(one.table()), "<f4")
+        name_of = partial(name_of_table, task.name, member.encoding)
+        path = Path(folder) / name_of(member.seed, member.fold)
+        write_table(str(path), injection.as_rows(outcome.codes), "<f4")  # as they were trained
+        if injection.learn:
+            start = Path(folder) / name_of(member.seed if injection.seeded else None, None, START)
+            write_table(str(start), injection.as_rows(injection.table()), "<f4")
             pair = start, path
     return pair
 
@@ -555,9 +558,9 @@ def check_names(option: str, order: Sequence[Key]) -> None:
                 f"{option}: {shown(name)} is longer than {LONGEST_NAME} bytes; shorten the path"
             )
         if names.setdefault(name, key) != key:
-            both = " and ".join(shown(one[1]) for one in (names[name], key))
+            pair = " and ".join(shown(twin[1]) for twin in (names[name], key))
             raise PefourierError(
-                f"{option}: {both} would be written to one file, {name}; rename one of them"
+                f"{option}: {pair} would be written to one file, {name}; rename one of them"
             )
 
 
@@ -573,14 +576,14 @@ def write_summary(store: Store, result: Summary) -> None:
     write_json(store.path / "summary.json", content)
     text = as_markdown(result).encode()
     write_whole(str(store.path / "summary.md"), lambda stream: stream.write(text))
-    drawn = {
+    drawings = {
         "comparison": (figures.comparison, result),
         "critical-difference": (figures.critical_difference, result if result.ranked else None),
         "lengths": (figures.score_by_length, result if result.lengthened else None),
         "curves": (figures.learning_curves, read_curves(store.path, result.runs)),
     }
-    for name, (draw, what) in drawn.items():
+    for name, (draw, data) in drawings.items():
         path = store.path / f"{name}.png"
         path.unlink(missing_ok=True)  # it may be of what was asked before
-        if what:
-            plot.save(str(path), draw, what)
+        if data:
+            plot.save(str(path), draw, data)

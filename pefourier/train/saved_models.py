@@ -52,10 +52,10 @@ class TrainedClassifier:
         Shorter ones are padded, and have `lengths` (n,) rows.
         """
         x = np.asarray(x, dtype=float)
-        wanted = (self.model.length, self.model.channels)
-        if x.ndim != 3 or x.shape[1:] != wanted:
+        shape = (self.model.length, self.model.channels)
+        if x.ndim != 3 or x.shape[1:] != shape:
             raise PefourierError(
-                f"expected windows of shape (n, {wanted[0]}, {wanted[1]}); got {x.shape}"
+                f"expected windows of shape (n, {shape[0]}, {shape[1]}); got {x.shape}"
             )
         scaled = (x - self.mean) / self.scale
         if lengths is not None:
@@ -99,22 +99,22 @@ def save_model(folder: str, task: Task, outcome: Outcome, model: Transformer | O
     save_classifier(str(Path(folder) / name), classifier_of(task, outcome, model))
 
 
-def save_classifier(path: str, one: TrainedClassifier) -> None:
+def save_classifier(path: str, classifier: TrainedClassifier) -> None:
     """Write a classifier, whole or not at all."""
     settings = {
-        "kind": next(name for name, kind in KINDS.items() if type(one.model) is kind),
-        "sizes": asdict(one.model),
-        "encoding": one.encoding,
-        "act": one.injection.act if one.injection else None,
-        "classes": list(one.classes),
-        "threshold": one.threshold,
+        "kind": next(name for name, kind in KINDS.items() if type(classifier.model) is kind),
+        "sizes": asdict(classifier.model),
+        "encoding": classifier.encoding,
+        "act": classifier.injection.act if classifier.injection else None,
+        "classes": list(classifier.classes),
+        "threshold": classifier.threshold,
     }
-    tensors = {f"model.{name}": value for name, value in one.parameters.items()}
-    if one.injection is not None:
-        tensors["codes"] = one.injection.table().astype(np.float32)
-        if one.injection.frequencies is not None:
-            tensors["frequencies"] = one.injection.frequencies[::-1].astype(np.float32)
-    tensors |= {"mean": one.mean, "scale": one.scale}
+    tensors = {f"model.{name}": value for name, value in classifier.parameters.items()}
+    if classifier.injection is not None:
+        tensors["codes"] = classifier.injection.table().astype(np.float32)
+        if classifier.injection.frequencies is not None:
+            tensors["frequencies"] = classifier.injection.frequencies[::-1].astype(np.float32)
+    tensors |= {"mean": classifier.mean, "scale": classifier.scale}
     tensors["settings"] = np.frombuffer(json.dumps(settings).encode(), np.uint8)
     write_whole(path, lambda stream: write_tensors(stream, tensors))
 
@@ -136,9 +136,9 @@ def from_arrays(arrays: Mapping[str, np.ndarray]) -> TrainedClassifier:
     settings = parse_json(arrays["settings"].astype(np.uint8).tobytes())
     model = KINDS[settings["kind"]](**settings["sizes"])
     names = {name.removeprefix("model."): name for name in arrays if name.startswith("model.")}
-    parameters = {own: arrays[name].astype(np.float32) for own, name in names.items()}
-    found = {name: value.shape for name, value in parameters.items()}
-    if found != {name: tuple(shape) for name, shape in model.shapes().items()}:
+    parameters = {key: arrays[name].astype(np.float32) for key, name in names.items()}
+    shapes = {name: value.shape for name, value in parameters.items()}
+    if shapes != {name: tuple(shape) for name, shape in model.shapes().items()}:
         raise ValueError("its tensors have other shapes than its sizes say")
     if not all(arrays[name].shape == (model.channels,) for name in ("mean", "scale")):
         raise ValueError("mean and scale are not those of its channels")

@@ -43,30 +43,30 @@ def train_candidates(
     checkpoint: Checkpoint,
 ) -> list[Chosen]:
     """The best candidate of each run of a stack, with its settings."""
-    pairs = [(number, run, one) for number, run in enumerate(stack.runs) for one in candidates]
-    members = [member_of(run, injections, one.tuning, number) for number, run, one in pairs]
+    pairs = [(number, run, pick) for number, run in enumerate(stack.runs) for pick in candidates]
+    members = [member_of(run, injections, pick.tuning, number) for number, run, pick in pairs]
     schedule = stack.resolved.schedule
     outcomes = fit(data, stack.model, members, schedule, progress, checkpoint)
     tried: list[list[Chosen]] = [[] for _ in stack.runs]
-    for (number, _, one), outcome in zip(pairs, outcomes, strict=True):
-        tried[number].append((outcome, one.values))
+    for (number, _, pick), outcome in zip(pairs, outcomes, strict=True):
+        tried[number].append((outcome, pick.values))
     return [max(of_run, key=lambda pair: standing(stack.task, pair[0])) for of_run in tried]
 
 
 def fit_beside(stack: Stack) -> list[Chosen]:
     """What another method comes to in each run of a stack; it has no settings to choose."""
-    found = []
+    chosen = []
     for number, run in enumerate(stack.runs):
         valid, test, seconds = fit_method(stack.model.name, stack.task, run.fold)
         member = Member(run.arm.name, NOTHING, run.seed, run.fold, number=number)
-        found.append((Outcome(member, valid, test, 1, seconds, curve=np.zeros((0, 3))), {}))
-    return found
+        chosen.append((Outcome(member, valid, test, 1, seconds, curve=np.zeros((0, 3))), {}))
+    return chosen
 
 
 def member_of(
     run: Run, injections: Mapping[tuple[str, int], Injection], tuning: Tuning, number: int
 ) -> Member:
     """The member that a run trains; the order-free baseline has no codes."""
-    one = injections.get((run.arm.spec, run.seed), NOTHING)
-    one = one if run.arm.rms is None else scale_to_rms(one, run.arm.rms)
-    return Member(run.arm.name, one, run.seed, run.fold, tuning, number)
+    injection = injections.get((run.arm.spec, run.seed), NOTHING)
+    injection = injection if run.arm.rms is None else scale_to_rms(injection, run.arm.rms)
+    return Member(run.arm.name, injection, run.seed, run.fold, tuning, number)

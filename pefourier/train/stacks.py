@@ -110,21 +110,21 @@ def sizes_of_tokens(length: int, options: Options) -> dict[str, int | None]:
     >>> sizes_of_tokens(251, Options(tokens=32)), sizes_of_tokens(24, Options(tokens=32))
     ({'patch': 11, 'stride': 10}, {'patch': 1, 'stride': 1})
     """
-    most = options.tokens
-    if most is None:
+    limit = options.tokens
+    if limit is None:
         return {"patch": options.patch, "stride": options.patch_stride}
-    if most < 2 or options.patch != Options.patch or options.patch_stride is not None:
+    if limit < 2 or options.patch != Options.patch or options.patch_stride is not None:
         raise PefourierError(
-            f"--tokens must be 2 or more and stands in place of --patch; got {most}"
+            f"--tokens must be 2 or more and stands in place of --patch; got {limit}"
         )
-    return tokens_at_most(length, most)
+    return tokens_at_most(length, limit)
 
 
-def tokens_at_most(length: int, most: int) -> dict[str, int]:
+def tokens_at_most(length: int, limit: int) -> dict[str, int]:
     """Rows of a token and from one to the next, so that there are at most so many tokens."""
-    for patch in range(-(-length // most), length):
+    for patch in range(-(-length // limit), length):
         for stride in range(patch, 0, -1):
-            if (length - patch) % stride == 0 and (length - patch) // stride < most:
+            if (length - patch) % stride == 0 and (length - patch) // stride < limit:
                 return {"patch": patch, "stride": stride}
     return {"patch": length, "stride": length}
 
@@ -142,7 +142,7 @@ def has_size(arm: Arm, injection: Injection) -> bool:
         reason = "is the same at every position"
     else:
         return True
-    if arm.named:
+    if arm.is_named:
         raise PefourierError(
             f"{shown(arm.name)}: {arm.spec} {reason}, so that it has no size to match"
         )
@@ -153,32 +153,32 @@ def stack_injections(
     stack: Stack, learn: bool, before: Mapping[tuple[str, int], Injection]
 ) -> dict[tuple[str, int], Injection]:
     """What each SPEC injects for each seed in a stack; those of the stack `before` are kept."""
-    found: dict[tuple[str, int], Injection] = {}
+    injections: dict[tuple[str, int], Injection] = {}
     for run in stack.runs:
         spec, seed = run.arm.spec, run.seed
-        if spec in WITHOUT_CODES or (spec, seed) in found:
+        if spec in WITHOUT_CODES or (spec, seed) in injections:
             continue
         first = stack.resolved.injections[spec]
         if seed == 0 or not first.seeded:
-            found[spec, seed] = first
+            injections[spec, seed] = first
         elif (spec, seed) in before:
-            found[spec, seed] = before[spec, seed]
+            injections[spec, seed] = before[spec, seed]
         else:
-            found[spec, seed] = load_for(stack.resolved.model, spec, seed, learn)
-    return found
+            injections[spec, seed] = load_for(stack.resolved.model, spec, seed, learn)
+    return injections
 
 
 def check_memory(model: Transformer, batch: int, device: torch.device) -> None:
     """Refuse a classifier that the device's memory does not hold once, before anything is made."""
-    kept = model.patch * model.channels + (10 * model.d + model.wide) * model.layers  # of a token
+    size = model.patch * model.channels + (10 * model.d + model.wide) * model.layers  # of a token
     adam = 4 * model.size  # parameters, their gradients and two means of those
-    needed = 4 * (batch * model.tokens * kept + adam)
-    there = memory_of(device)
-    if needed > there:
+    needs = 4 * (batch * model.tokens * size + adam)
+    memory = memory_of(device)
+    if needs > memory:
         raise PefourierError(
             f"--d {model.d}, --heads {model.heads}, --layers {model.layers} and --batch-size "
-            f"{batch} on windows of {model.tokens} tokens need at least {needed / 2**30:,.0f} GiB "
-            f"a run; there are {there / 2**30:,.0f} GiB: choose smaller ones"
+            f"{batch} on windows of {model.tokens} tokens need at least {needs / 2**30:,.0f} GiB "
+            f"a run; there are {memory / 2**30:,.0f} GiB: choose smaller ones"
         )
 
 
@@ -195,30 +195,30 @@ def most_members(model: Transformer, batch: int, device: torch.device) -> int:
     token = 4 * (model.patch * model.channels + layer * model.layers)
     scores = 8 * model.heads * model.tokens * model.layers
     member = batch * model.tokens * (token + scores)
-    most = min(STACK_MOST[device.type], STACK_BYTES[device.type] // member)
+    members = min(STACK_MOST[device.type], STACK_BYTES[device.type] // member)
     if device.type == "cuda":
         windows = most_windows(model.heads, model.tokens, model.d // model.heads)
-        most = min(most, windows // max(batch, fit.AT_ONCE))
-    return max(1, most)
+        members = min(members, windows // max(batch, fit.AT_ONCE))
+    return max(1, members)
 
 
 def plan_runs(resolved: ResolvedTask, seeds: int) -> list[Run]:
     """The runs of a dataset, order-free ones last: a seed and fold has all its encodings near."""
     places = product(range(seeds), range(len(resolved.task.folds)), resolved.arms)
-    found = [Run(a, seed, fold) for seed, fold, a in places if seed < seeds_of(a.spec, seeds)]
-    return sorted(found, key=lambda run: run.arm.spec in WITHOUT_CODES)
+    runs = [Run(a, seed, fold) for seed, fold, a in places if seed < seeds_of(a.spec, seeds)]
+    return sorted(runs, key=lambda run: run.arm.spec in WITHOUT_CODES)
 
 
 def plan_stacks(resolved: Sequence[ResolvedTask], seeds: int, size: int) -> list[Stack]:
     """The runs of each task in stacks of at most so many."""
     return [
-        stack for one in resolved for stack in cut_into_stacks(one, plan_runs(one, seeds), size)
+        stack for task in resolved for stack in cut_into_stacks(task, plan_runs(task, seeds), size)
     ]
 
 
 def check_runs(rows: Sequence[Mapping[str, Any]], resolved: Sequence[ResolvedTask]) -> None:
     """Refuse runs that these tasks could not have had."""
-    tasks = {one.task.name: one.task for one in resolved}
+    tasks = {resolved_task.task.name: resolved_task.task for resolved_task in resolved}
     for row in rows:
         task = tasks.get(row["dataset"])
         problem = find_misfit(row, task) if task else "on which nothing was asked"
@@ -255,44 +255,44 @@ def cut_into_stacks(resolved: ResolvedTask, runs: Sequence[Run], size: int) -> l
     blind = OrderFree(model.length, model.channels, model.classes, model.d)
     kinds: dict[str, list[Run]] = {}
     for run in runs:
-        one = resolved.injections.get(run.arm.spec)
-        kind = run.arm.spec if one is None else COSTS.get(one.act, "codes")
+        injection = resolved.injections.get(run.arm.spec)
+        kind = run.arm.spec if injection is None else COSTS.get(injection.act, "codes")
         kinds.setdefault(kind, []).append(run)
-    found = []
+    stacks = []
     for kind in (*sorted(kinds.keys() - set(WITHOUT_CODES)), *WITHOUT_CODES):
-        some = kinds.get(kind, [])
-        other = OtherMethod(kind) if kind in BESIDE else blind if kind == ORDER_FREE else model
-        most = 1 if kind in BESIDE else size
-        even = -(-len(some) // max(1, -(-len(some) // most)))  # no small one at the end
-        starts = range(0, len(some), max(even, 1))
-        found += [Stack(resolved, other, some[i : i + even]) for i in starts]
-    return found
+        kind_runs = kinds.get(kind, [])
+        kind_model = OtherMethod(kind) if kind in BESIDE else blind if kind == ORDER_FREE else model
+        limit = 1 if kind in BESIDE else size
+        even = -(-len(kind_runs) // max(1, -(-len(kind_runs) // limit)))  # no small one at the end
+        starts = range(0, len(kind_runs), max(even, 1))
+        stacks += [Stack(resolved, kind_model, kind_runs[i : i + even]) for i in starts]
+    return stacks
 
 
 def parameters(resolved: ResolvedTask) -> dict[str, dict[str, Any]]:
     """All parameters of each arm's encoding, defaults too."""
-    found: dict[str, dict[str, Any]] = {}
+    params: dict[str, dict[str, Any]] = {}
     for arm in resolved.arms:
-        found[arm.name] = {} if arm.rms is None else {"rms": arm.rms}
+        params[arm.name] = {} if arm.rms is None else {"rms": arm.rms}
         if arm.spec not in WITHOUT_CODES:
-            found[arm.name] |= resolved.injections[arm.spec].params
-    return found
+            params[arm.name] |= resolved.injections[arm.spec].params
+    return params
 
 
 def remarks_on_task(task: Task) -> list[str]:
     """What to know of a task before training: what is dropped, filled, and who its examples are."""
-    found = [words("remarks", one.reason, count=one.count) for one in task.dropped]
-    found += [words("remarks", "filled", count=task.filled)] if task.filled else []
+    remarks = [words("remarks", drop.reason, count=drop.count) for drop in task.dropped]
+    remarks += [words("remarks", "filled", count=task.filled)] if task.filled else []
     if task.channels:
-        found.append(words("remarks", "channels", names=first_few(task.channels, MOST_NAMED)))
+        remarks.append(words("remarks", "channels", names=first_few(task.channels, MOST_NAMED)))
     if task.unused:
-        found.append(words("remarks", "unused", names=first_few(task.unused, MOST_NAMED)))
+        remarks.append(words("remarks", "unused", names=first_few(task.unused, MOST_NAMED)))
     if task.uneven:
-        found.append(words("remarks", "uneven"))
+        remarks.append(words("remarks", "uneven"))
     if task.balanced:
-        found.append(words("remarks", "neither positive", names=join(task.classes)))
-    found += [*remarks_on_groups(task), *remarks_on_sizes(task)]
-    return [f"{task.name}: {line}" for line in found]
+        remarks.append(words("remarks", "neither positive", names=join(task.classes)))
+    remarks += [*remarks_on_groups(task), *remarks_on_sizes(task)]
+    return [f"{task.name}: {line}" for line in remarks]
 
 
 def remarks_on_groups(task: Task) -> list[str]:
@@ -301,49 +301,49 @@ def remarks_on_groups(task: Task) -> list[str]:
         return [words("remarks", "groups", examples=len(task.starts), count=task.groups)]
     if not task.grouped_by:
         return []
-    found = [words("remarks", "no groups", grouped_by=task.grouped_by)]
+    remarks = [words("remarks", "no groups", grouped_by=task.grouped_by)]
     if still := still_channels(task):
-        found.append(words("remarks", "still", names=join(still), grouped_by=task.grouped_by))
-    return found
+        remarks.append(words("remarks", "still", names=join(still), grouped_by=task.grouped_by))
+    return remarks
 
 
 def remarks_on_sizes(task: Task) -> list[str]:
     """Padded examples, classes with few of them, and examples that may lie on their side."""
-    found = []
+    remarks = []
     if task.shortest < task.length:
-        found.append(words("remarks", "padded", shortest=task.shortest, length=task.length))
+        remarks.append(words("remarks", "padded", shortest=task.shortest, length=task.length))
     channels, counts = task.rows.shape[1], np.bincount(task.labels, minlength=len(task.classes))
     for label in np.flatnonzero(counts < FEW):
-        found.append(
+        remarks.append(
             words("remarks", "few examples", label=task.classes[label], count=counts[label])
         )
     examples = len(task.rows) == len(task.starts) * task.length  # not a recording
     if Path(task.name).suffix.lower() == ".npz" and channels > task.length and examples:
-        found.append(words("remarks", "on its side", length=task.length, channels=channels))
-    return found
+        remarks.append(words("remarks", "on its side", length=task.length, channels=channels))
+    return remarks
 
 
 def still_channels(task: Task) -> list[str]:
     """Channels, by name or number, that stay the same within every example and differ between."""
     x = task.rows.reshape(len(task.starts), task.length, -1)
-    there = np.arange(task.length) < (
+    inside = np.arange(task.length) < (
         task.length if task.lengths is None else task.lengths[:, None]
     )
-    still = ((x == x[:, :1]) | ~np.broadcast_to(there, x.shape[:2])[..., None]).all(axis=(0, 1))
-    found = np.flatnonzero(still & (x[:, 0] != x[0, 0]).any(axis=0)).tolist()
-    return [task.channels[at] if task.channels else str(at) for at in found]
+    still = ((x == x[:, :1]) | ~np.broadcast_to(inside, x.shape[:2])[..., None]).all(axis=(0, 1))
+    numbers = np.flatnonzero(still & (x[:, 0] != x[0, 0]).any(axis=0)).tolist()
+    return [task.channels[number] if task.channels else str(number) for number in numbers]
 
 
 def remarks_on_codes(resolved: ResolvedTask, learn: bool) -> list[str]:
     """What to know of encodings that give several tokens one code, or that --learn leaves alone."""
-    tokens, found = resolved.model.tokens, []
+    tokens, remarks = resolved.model.tokens, []
     for arm in resolved.arms:
-        if arm.spec in ("none", *WITHOUT_CODES) or not arm.named:
+        if arm.spec in ("none", *WITHOUT_CODES) or not arm.is_named:
             continue
-        one = resolved.injections[arm.spec]
-        if learn and one.act == "rotate" and not one.learn:
-            found.append(words("remarks", "not learned", encoding=arm.name))
-        if one.act == "add" and len(one.codes) < tokens:
-            slots = {"encoding": arm.name, "count": len(one.codes), "tokens": tokens}
-            found.append(f"{resolved.task.name}: {words('remarks', 'few codes', **slots)}")
-    return found
+        injection = resolved.injections[arm.spec]
+        if learn and injection.act == "rotate" and not injection.learn:
+            remarks.append(words("remarks", "not learned", encoding=arm.name))
+        if injection.act == "add" and len(injection.codes) < tokens:
+            slots = {"encoding": arm.name, "count": len(injection.codes), "tokens": tokens}
+            remarks.append(f"{resolved.task.name}: {words('remarks', 'few codes', **slots)}")
+    return remarks

@@ -76,9 +76,9 @@ def interval(values: np.ndarray) -> Mean:
     n = len(values)
     if n == 1:
         return Mean(float(values[0]), np.nan, np.nan)
-    drawn = np.random.default_rng(0).integers(0, n, (RESAMPLES, n))
+    resamples = np.random.default_rng(0).integers(0, n, (RESAMPLES, n))
     tail = ndtr(-stdtrit(n - 1, 0.975) * np.sqrt(n / (n - 1)))
-    low, high = np.quantile(values[drawn].mean(axis=1), (tail, 1 - tail))
+    low, high = np.quantile(values[resamples].mean(axis=1), (tail, 1 - tail))
     return Mean(float(values.mean()), float(low), float(high))
 
 
@@ -87,9 +87,7 @@ def fold_means(values: np.ndarray, folds: np.ndarray) -> np.ndarray:
     return np.array([values[folds == fold].mean() for fold in np.unique(folds)])
 
 
-def subtract(
-    own: np.ndarray, other: np.ndarray, folds: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
+def subtract(a: np.ndarray, b: np.ndarray, folds: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Paired differences and their folds; `folds` are those of runs, where there are several each.
 
     Who has one run a fold is compared with the other's mean in each fold.
@@ -98,11 +96,11 @@ def subtract(
     >>> subtract(np.array([0.5, 0.75]), np.array([0.0, 0.5, 0.25, 0.75]), two_each)
     (array([0.25, 0.25]), array([0, 1]))
     """
-    if len(own) == len(other) == len(folds):
-        return own - other, folds
-    every = np.unique(folds)
-    own, other = (x if len(x) == len(every) else fold_means(x, folds) for x in (own, other))
-    return own - other, every
+    if len(a) == len(b) == len(folds):
+        return a - b, folds
+    distinct = np.unique(folds)
+    a, b = (x if len(x) == len(distinct) else fold_means(x, folds) for x in (a, b))
+    return a - b, distinct
 
 
 def corrected_error(
@@ -151,13 +149,13 @@ def detectable(units: int, level: float = LEVEL) -> float:
     low, high = 0.0, 10 * limit
     for _ in range(60):
         middle = (low + high) / 2
-        found = 1 - np.nan_to_num(nctdtr(units - 1, middle, limit)) >= POWER
-        low, high = (low, middle) if found else (middle, high)
+        is_detected = 1 - np.nan_to_num(nctdtr(units - 1, middle, limit)) >= POWER
+        low, high = (low, middle) if is_detected else (middle, high)
     return high
 
 
 def units_needed(
-    deviation: float, ratio: float, wanted: float, windows: float = np.inf
+    deviation: float, ratio: float, find: float, windows: float = np.inf
 ) -> int | None:
     """The least units that find a difference with a power of .8, of one comparison alone.
 
@@ -168,11 +166,11 @@ def units_needed(
     """
     if np.isnan(deviation):  # of one unit none is known
         return LEAST_UNITS
-    sampling = wanted * (1 - wanted) / windows
+    sampling = find * (1 - find) / windows
 
     def found(units: int) -> bool:
         error = np.sqrt(deviation**2 * (1 / units + ratio) + sampling)
-        return bool(error * detectable(units) <= wanted)
+        return bool(error * detectable(units) <= find)
 
     if not found(MOST_UNITS):
         return None
@@ -195,8 +193,8 @@ def sign_flip(differences: np.ndarray) -> float:
         flips = (rng.integers(0, 2, (RESAMPLES, n), np.int8) for _ in range(FLIPS // RESAMPLES))
         sums = np.concatenate([(1 - 2 * flip) @ differences for flip in flips])
         extra = 1  # the data's own signs count among those drawn
-    seen = abs(differences.sum())
-    as_far = np.abs(sums) >= seen * (1 - 1e-12) - 1e-15
+    observed = abs(differences.sum())
+    as_far = np.abs(sums) >= observed * (1 - 1e-12) - 1e-15
     return float((as_far.sum() + extra) / (len(sums) + extra))
 
 
@@ -242,15 +240,15 @@ def paired_differences(
         if not 0 <= score <= 1:
             raise PefourierError(f"scores are from 0 to 1 (percent: divide by 100); got {score}")
     several = len(np.unique(folds)) > 1
-    found = {}
-    for name, other in references.items():
-        pairs, of_fold = subtract(runs[name], runs[other], folds)
+    differences = {}
+    for name, reference in references.items():
+        pairs, of_fold = subtract(runs[name], runs[reference], folds)
         units = fold_means(pairs, of_fold) if several else pairs
-        own = ratio if several else 0.0
-        p, low, high = t_test(units, own, windows, several)
+        share = ratio if several else 0.0
+        p, low, high = t_test(units, share, windows, several)
         deviation = float(units.std(ddof=1)) if len(units) > 1 else float("nan")
-        found[name] = Difference(
-            reference=other,
+        differences[name] = Difference(
+            reference=reference,
             mean=float(units.mean()),
             low=low,
             high=high,
@@ -259,16 +257,16 @@ def paired_differences(
             better=float((pairs > 0).mean() + 0.5 * (pairs == 0).mean()),
             over="folds" if several else "runs",
             units=len(units),
-            needed=units_needed(deviation, own, find, np.inf if several else windows),
+            needed=units_needed(deviation, share, find, np.inf if several else windows),
         )
-    return adjust_all(found)
+    return adjust_all(differences)
 
 
-def adjust_all(found: Mapping[str, Difference]) -> dict[str, Difference]:
+def adjust_all(pairs: Mapping[str, Difference]) -> dict[str, Difference]:
     """Differences with Holm's p over all of them; those of one unit have none."""
-    known = [name for name, d in found.items() if d.p == d.p]
-    adjusted = dict(zip(known, holm([found[name].p for name in known]).tolist(), strict=True))
-    return {n: replace(d, p_holm=adjusted.get(n, float("nan"))) for n, d in found.items()}
+    names = [name for name, d in pairs.items() if d.p == d.p]
+    adjusted = dict(zip(names, holm([pairs[name].p for name in names]).tolist(), strict=True))
+    return {n: replace(d, p_holm=adjusted.get(n, float("nan"))) for n, d in pairs.items()}
 
 
 def leaders(
@@ -320,9 +318,9 @@ def wilcoxon_holm(scores: np.ndarray) -> np.ndarray:
     """
     k = scores.shape[1]
     above = np.triu_indices(k, 1)
-    apart = [scores[:, i] - scores[:, j] for i, j in zip(*above, strict=True)]
+    differences = [scores[:, i] - scores[:, j] for i, j in zip(*above, strict=True)]
     p = np.eye(k)
-    p[above] = holm([signed_rank_p(d) for d in apart])
+    p[above] = holm([signed_rank_p(d) for d in differences])
     return np.maximum(p, p.T)
 
 

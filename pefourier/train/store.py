@@ -108,8 +108,8 @@ def check_type(name: str, value: Any, kind: Any) -> None:
     """
     origin, inner = get_origin(kind), get_args(kind)
     if kind in PLAIN:
-        wanted = (int, float) if kind is float else kind
-        good = isinstance(value, wanted) and isinstance(value, bool) == (kind is bool)
+        types = (int, float) if kind is float else kind
+        good = isinstance(value, types) and isinstance(value, bool) == (kind is bool)
         if not good or (kind in (int, float) and not abs(value) < LARGEST):
             raise ValueError(f"{name} must be {PLAIN[kind]}; got {shown(value)}")
     elif origin in (list, dict):
@@ -133,15 +133,15 @@ def check_confusion(table: Sequence[Any], windows: int) -> None:
 
 def check_tested(tested: Sequence[Any]) -> None:
     """Refuse scores at other lengths that are none and have no reason."""
-    for one in tested:
-        if not isinstance(one, dict) or one.keys() != {"length", *MEASURES, "reason"}:
+    for scores in tested:
+        if not isinstance(scores, dict) or scores.keys() != {"length", *MEASURES, "reason"}:
             raise ValueError("tested must have a length, five measures and a reason")
-        check_type("length", one["length"], int)
-        check_type("reason", one["reason"], str)
-        for name in MEASURES if not one["reason"] else ():
-            check_type(name, one[name], float)
-            if not 0 <= one[name] <= 1:
-                raise ValueError(f"{name} must be from 0 to 1; got {one[name]}")
+        check_type("length", scores["length"], int)
+        check_type("reason", scores["reason"], str)
+        for name in MEASURES if not scores["reason"] else ():
+            check_type(name, scores[name], float)
+            if not 0 <= scores[name] <= 1:
+                raise ValueError(f"{name} must be from 0 to 1; got {scores[name]}")
 
 
 def key_of(row: Mapping[str, Any]) -> Key:
@@ -161,10 +161,10 @@ def parse_json(text: str | bytes) -> Any:
 
 def without_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """An object of JSON, unless a key stands twice."""
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    entries = dict(pairs)
+    if len(entries) < len(pairs):
         raise ValueError("it has a key twice")
-    return found
+    return entries
 
 
 def parse_row(line: str | bytes) -> dict[str, Any]:
@@ -172,10 +172,10 @@ def parse_row(line: str | bytes) -> dict[str, Any]:
     row = parse_json(line)
     if not isinstance(row, dict):
         raise ValueError(f"a line must be an object; got {shown(row)}")
-    known = {one.name for one in fields(Row)}
-    if unknown := sorted(row.keys() - known):
+    names = {field.name for field in fields(Row)}
+    if unknown := sorted(row.keys() - names):
         raise ValueError(f"a line has an unknown key {shown(unknown[0])}")
-    if lacking := [one.name for one in fields(Row) if one.name not in row]:
+    if lacking := [field.name for field in fields(Row) if field.name not in row]:
         raise ValueError(f"a line lacks {shown(lacking[0])}")
     return asdict(Row(**row))
 
@@ -240,10 +240,10 @@ class Store:
             check_same(file, old, config)
             config = {**config, "stack": old.get("stack", config["stack"])}
         elif self.rank == 0 and any(self.path.glob("results*.jsonl")):
-            what = "results, but no config.json that says of what; choose another --out"
+            contents = "results, but no config.json that says of what; choose another --out"
             if not resume:
-                what = "results already; go on with --resume or choose another --out"
-            raise PefourierError(f"{self.path} holds {what}")
+                contents = "results already; go on with --resume or choose another --out"
+            raise PefourierError(f"{self.path} holds {contents}")
         elif self.rank == 0 and file.exists():
             raise PefourierError(f"{file} exists already; give --resume or choose another --out")
         elif self.rank == 0 or resume:
@@ -255,23 +255,23 @@ class Store:
         """All complete runs, of every rank, each once."""
         if self.path is None:
             return []
-        found: dict[Key, dict[str, Any]] = {}
+        runs: dict[Key, dict[str, Any]] = {}
         for file in sorted(self.path.glob("results*.jsonl")):
             for row in read_rows(file):
-                first = found.setdefault(key_of(row), row)
+                first = runs.setdefault(key_of(row), row)
                 if any(first[name] != row[name] for name in MEASURES):
                     raise PefourierError(
                         f"{file} has a run twice, with different scores: {shown(key_of(row))}; "
                         "delete the line that is wrong, or choose another --out"
                     )
-        return list(found.values())
+        return list(runs.values())
 
     def drop_torn_line(self) -> None:
         """Drop this rank's torn line, so that the next one begins on a line of its own."""
         file = self.results_file
         if file.is_file() and file.read_bytes()[-1:] not in (b"", b"\n"):
-            *whole, _ = file.read_bytes().split(b"\n")
-            write_whole(str(file), lambda out: out.write(b"".join(one + b"\n" for one in whole)))
+            *lines, _ = file.read_bytes().split(b"\n")
+            write_whole(str(file), lambda out: out.write(b"".join(line + b"\n" for line in lines)))
 
     def append(self, rows: Iterable[Mapping[str, Any]]) -> None:
         """Add runs, each as one line in one write."""
@@ -328,18 +328,18 @@ def is_texts(value: Any) -> bool:
 
 def stored_options(config: Mapping[str, Any]) -> Options:
     """The options that a configuration was made of."""
-    given = {}
+    options = {}
     for name, kind in get_type_hints(Options).items():
         if name in config and name not in NOT_NUMBERS:
             value = config[name]
-            given[name] = tuple(value) if isinstance(value, list) else value
+            options[name] = tuple(value) if isinstance(value, list) else value
             if get_origin(kind) is tuple and not isinstance(value, list):
                 raise ValueError(f"{name} must be a list; got {shown(value)}")
             if kind == tuple[str, ...] and not all(isinstance(item, str) for item in value):
                 raise ValueError(f"{name} must be a list of texts; got {shown(value)}")
             if kind in (int, float, bool):
                 check_type(name, value, kind)
-    return Options(**given)
+    return Options(**options)
 
 
 def option_of(config: Mapping[str, Any], name: str) -> Any:
@@ -348,7 +348,7 @@ def option_of(config: Mapping[str, Any], name: str) -> Any:
     >>> option_of({"seeds": 2}, "seeds"), option_of({}, "search")
     (2, [])
     """
-    default = next((one.default for one in fields(Options) if one.name == name), None)
+    default = next((field.default for field in fields(Options) if field.name == name), None)
     value = config.get(name, default)
     return list(value) if isinstance(value, tuple) else value
 
@@ -412,9 +412,9 @@ def check_handed_over(rows: Sequence[Any], keys: Iterable[Key]) -> None:
 lacks 'dataset'; nothing of it is kept, --resume goes on
     """
     try:
-        found = [key_of(parse_row(json.dumps(row))) for row in rows]
-        if len({*found}) < len(found) or not {*found} <= {*keys}:
-            raise ValueError(f"it was not asked for {shown(found)}")
+        handed = [key_of(parse_row(json.dumps(row))) for row in rows]
+        if len({*handed}) < len(handed) or not {*handed} <= {*keys}:
+            raise ValueError(f"it was not asked for {shown(handed)}")
     except ValueError as error:
         raise PefourierError(
             f"another process handed over no run that it was given: {error}; nothing of it is "

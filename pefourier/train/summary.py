@@ -127,7 +127,7 @@ class Summary:
     @property
     def verdicts(self) -> list[tuple[DatasetSummary, str, str]]:
         """Each dataset and encoding with the verdict on its difference."""
-        return [(one, name, code) for one in self.datasets for name, code in one.verdicts.items()]
+        return [(d, name, code) for d in self.datasets for name, code in d.verdicts.items()]
 
     @property
     def find(self) -> float:
@@ -142,26 +142,26 @@ class Summary:
     @property
     def lengthened(self) -> bool:
         """Whether some runs were tested on windows of other lengths, too."""
-        return any(one.lengths for one in self.datasets)
+        return any(data.lengths for data in self.datasets)
 
     @property
     def others(self) -> list[str]:
         """Rows of the answer that no encoding makes."""
-        return [e for e in WITHOUT_CODES if any(e in one.scores for one in self.datasets)]
+        return [e for e in WITHOUT_CODES if any(e in data.scores for data in self.datasets)]
 
     @property
     def over(self) -> str:
         """What ranks are averaged over."""
-        leaky = any(one.leaky for one in self.datasets)
+        leaky = any(data.leaky for data in self.datasets)
         return f"over {len(self.datasets)} datasets" + (f", {LEAKY}" if leaky else "")
 
     @property
     def out_of_reach(self) -> str:
         """Whether so few datasets could tell any two of so many encodings apart, in words."""
         n, k = len(self.datasets), len(self.ranks)
-        least = 2.0 ** (1 - n) * k * (k - 1) / 2  # p of the best pair, adjusted
-        few = f"with {n} datasets for {count_arms(self.ranks)} .05 is out of reach"
-        return few if least > LEVEL else ""
+        smallest_p = 2.0 ** (1 - n) * k * (k - 1) / 2  # p of the best pair, adjusted
+        sentence = f"with {n} datasets for {count_arms(self.ranks)} .05 is out of reach"
+        return sentence if smallest_p > LEVEL else ""
 
 
 def summarize_runs(
@@ -187,8 +187,8 @@ def summarize_runs(
         )
         for name in dict.fromkeys(row["dataset"] for row in rows)
     ]
-    shared = [e for e in datasets[0].scores if all(e in one.scores for one in datasets)]
-    f1 = np.array([[one.scores[e]["f1"].mean for e in shared] for one in datasets])
+    shared = [e for e in datasets[0].scores if all(e in data.scores for data in datasets)]
+    f1 = np.array([[data.scores[e]["f1"].mean for e in shared] for data in datasets])
     ranks = dict(zip(shared, statistics.average_ranks(f1).tolist(), strict=True)) if shared else {}
     several = len(datasets) > 1
     groups = statistics.cliques(ranks, statistics.wilcoxon_holm(f1)) if several else []
@@ -211,20 +211,21 @@ def summarize_dataset(
 ) -> DatasetSummary:
     """Scores, differences and verdicts of one dataset, over the runs that every encoding has."""
     runs, values = common_runs(rows)
-    scores = {e: {m: statistics.interval(v) for m, v in one.items()} for e, one in values.items()}
+    scores = {e: {m: statistics.interval(v) for m, v in s.items()} for e, s in values.items()}
     references = {e: reference_of(e, values, reference) for e in values if e != reference}
     folds, ratio = np.array([fold for _, fold in runs]), test_to_train(rows)
     windows = sum({row["fold"]: row["windows"] for row in rows}.values())  # that all folds test
-    by = {m: {e: one[m] for e, one in values.items()} for m in ("f1", "auprc")}
+    samples = {m: {e: s[m] for e, s in values.items()} for m in ("f1", "auprc")}
     differences, auprc = (
-        statistics.paired_differences(by[m], references, folds, ratio, find, windows) for m in by
+        statistics.paired_differences(samples[m], references, folds, ratio, find, windows)
+        for m in samples
     )
-    counts, leaky = count_runs(rows), rows[0]["leaky"]
-    cut = counts["cut_short"]
+    facts = facts_of_runs(rows)
+    leaky, cut = facts["leaky"], facts["cut_short"]
     verdicts = {e: verdict_on(e, d, leaky=leaky, cut_short=cut) for e, d in differences.items()}
-    whole = {e: f1 for e, f1 in by["f1"].items() if e not in WITHOUT_CODES and e not in cut}
+    judged = {e: f1 for e, f1 in samples["f1"].items() if e not in WITHOUT_CODES and e not in cut}
     return DatasetSummary(
-        **{key: rows[0][key] for key in ("dataset", "split", "leaky", "length")},
+        **facts,
         seeds=len({seed for seed, _ in runs}),
         folds=len(np.unique(folds)),
         scores=scores,
@@ -232,20 +233,28 @@ def summarize_dataset(
         auprc_differences=auprc,
         verdicts=verdicts,
         best=leading_encodings(
-            statistics.leaders(whole, folds, ratio, windows), verdicts, references
+            statistics.leaders(judged, folds, ratio, windows), verdicts, references
         )
-        if whole and not leaky
+        if judged and not leaky
         else (),
-        **counts,
         params=params,
-        budget=rows[0].get("budget"),
-        **{key: rows[0][key] for key in ("positive", "shortest", "uneven") if key in rows[0]},
-        chosen=count_choices(rows),
-        step_seconds=step_costs(rows),
-        terms=mean_terms(rows),
         lengths=summarize_lengths(rows, set(runs)),
         **summarize_classes(rows, set(runs), classes),
     )
+
+
+def facts_of_runs(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """What the rows of a dataset say of its windows and of their training, whatever the scores."""
+    row = rows[0]
+    return {
+        **{key: row[key] for key in ("dataset", "split", "leaky", "length")},
+        **{key: row[key] for key in ("positive", "shortest", "uneven") if key in row},
+        "budget": row.get("budget"),
+        "chosen": count_choices(rows),
+        "step_seconds": step_costs(rows),
+        "terms": mean_terms(rows),
+        **count_runs(rows),
+    }
 
 
 def verdict_on(encoding: str, d: Difference, *, leaky: bool, cut_short: Container[str]) -> str:
@@ -269,13 +278,13 @@ def leading_encodings(
     ...     "rope": "sinusoidal", "dft": "sinusoidal"})
     ('sinusoidal', 'dft')
     """
-    first, *others = leaders
+    first, *following = leaders
     is_better = verdicts.get(first) == "better"
     below = {references[first]} if is_better else set()
     for name, code in verdicts.items():
         if code == "worse" and (is_better or references[name] == first):
             below.add(name)
-    return (first, *(name for name in others if name not in below))
+    return (first, *(name for name in following if name not in below))
 
 
 def step_costs(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
@@ -322,7 +331,7 @@ def count_runs(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     ends = [
         (row["encoding"], row["step"], (row.get("budget") or {}).get("steps")) for row in models
     ]
-    last = Counter(e for e, step, most in ends if most and step >= most)
+    last = Counter(e for e, step, budget in ends if budget and step >= budget)
     return {
         "runs": dict(runs),
         "diverged": dict(Counter(e for e, step, _ in ends if step == 0)),
@@ -384,23 +393,23 @@ def summarize_lengths(
     rows: Sequence[Mapping[str, Any]], runs: Container[tuple[int, int]]
 ) -> dict[str, tuple[LengthScores, ...]]:
     """Means over the runs that every encoding has, at each length that was tested too."""
-    by: dict[str, dict[int, list[Mapping[str, Any]]]] = {}
+    scores: dict[str, dict[int, list[Mapping[str, Any]]]] = {}
     for row in rows:
         for tested in row.get("tested", ()) if (row["seed"], row["fold"]) in runs else ():
-            by.setdefault(row["encoding"], {}).setdefault(tested["length"], []).append(tested)
+            scores.setdefault(row["encoding"], {}).setdefault(tested["length"], []).append(tested)
     return {
         e: tuple(mean_at_length(length, tested) for length, tested in lengths.items())
-        for e, lengths in by.items()
+        for e, lengths in scores.items()
     }
 
 
 def mean_at_length(length: int, tested: Sequence[Mapping[str, Any]]) -> LengthScores:
     """Means of what runs came to at one length; none where some could not be tested."""
-    reason = next((one["reason"] for one in tested if one["reason"]), "")
+    reason = next((row["reason"] for row in tested if row["reason"]), "")
     if reason:
         return LengthScores(length, None, None, None, reason)
     means = (
-        statistics.interval(np.array([one[measure] for one in tested]))
+        statistics.interval(np.array([row[measure] for row in tested]))
         for measure in ("f1", "accuracy", "auprc")
     )
     return LengthScores(length, *means)
@@ -413,15 +422,15 @@ def common_runs(
 
     Another method has the first seed alone, and its measures are over folds.
     """
-    by: dict[str, dict[tuple[int, int], Mapping[str, Any]]] = {}
+    arms: dict[str, dict[tuple[int, int], Mapping[str, Any]]] = {}
     for row in rows:
-        by.setdefault(row["encoding"], {})[row["seed"], row["fold"]] = row
-    every = {paired_run(e, run) for e, of_run in by.items() for run in of_run}
-    runs = sorted(r for r in every if all(paired_run(e, r) in of_run for e, of_run in by.items()))
-    pairs = {e: sorted({paired_run(e, run) for run in runs}) for e in by}
+        arms.setdefault(row["encoding"], {})[row["seed"], row["fold"]] = row
+    keys = {paired_run(e, run) for e, of_run in arms.items() for run in of_run}
+    runs = sorted(r for r in keys if all(paired_run(e, r) in of_run for e, of_run in arms.items()))
+    pairs = {e: sorted({paired_run(e, run) for run in runs}) for e in arms}
     return runs, {
         e: {m: np.array([of_run[run][m] for run in pairs[e]]) for m in MEASURES}
-        for e, of_run in by.items()
+        for e, of_run in arms.items()
     }
 
 
@@ -442,7 +451,7 @@ def count_arms(names: Iterable[str]) -> str:
     """
     counts = Counter(name in WITHOUT_CODES for name in names)
     kinds = (("encoding", counts[False]), ("other model", counts[True]))
-    return " and ".join(f"{n} {what}{'s' * (n > 1)}" for what, n in kinds if n)
+    return " and ".join(f"{n} {noun}{'s' * (n > 1)}" for noun, n in kinds if n)
 
 
 def reference_of(encoding: str, encodings: Container[str], reference: str) -> str:

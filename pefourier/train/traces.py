@@ -51,18 +51,18 @@ def name_of_table(
     >>> name_of_table("order", "dft", None, None, START)
     'order-dft-start.npy'
     """
-    which = {"seed": seed, "fold": fold}
-    parts = (task, encoding, *(f"{key}{n}" for key, n in which.items() if n is not None))
+    numbers = {"seed": seed, "fold": fold}
+    parts = (task, encoding, *(f"{key}{n}" for key, n in numbers.items() if n is not None))
     return f"{'-'.join(map(plain_name, parts))}{suffix}"
 
 
 def file_of_run(folder: Path, key: Key) -> Path:
     """Where a run's trace lies; a checksum tells apart runs whose names are cut."""
     dataset, encoding, seed, fold = key
-    named = "-".join(plain_name(part)[-LONGEST_PART:] for part in (dataset, encoding))
-    named = named.encode("ascii", "replace").decode().replace("?", "_")
+    name = "-".join(plain_name(part)[-LONGEST_PART:] for part in (dataset, encoding))
+    name = name.encode("ascii", "replace").decode().replace("?", "_")
     check = zlib.crc32(repr(key).encode())
-    return folder / FOLDER / f"{named}-seed{seed}-fold{fold}-{check:08x}.npz"
+    return folder / FOLDER / f"{name}-seed{seed}-fold{fold}-{check:08x}.npz"
 
 
 def trace_of(task: Task, outcome: "Outcome", key: Key) -> bytes:
@@ -104,7 +104,7 @@ def read_curves(
     folder: Path, rows: Sequence[Mapping[str, Any]]
 ) -> list[tuple[Mapping[str, Any], np.ndarray]]:
     """How runs learned (looks, 3), of those of which that is stored."""
-    found = []
+    curves = []
     for row in rows:
         path = file_of_run(folder, key_of(row))
         if not path.is_file():
@@ -112,5 +112,5 @@ def read_curves(
         with open_arrays(str(path), ".npz", advice="delete it") as file:
             curve = file.load("curve") if "curve" in file.arrays else np.zeros(0)
         if curve.ndim == 2 and curve.shape[1] == 3 and len(curve):
-            found.append((row, curve))
-    return found
+            curves.append((row, curve))
+    return curves

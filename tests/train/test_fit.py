@@ -201,7 +201,7 @@ def test_where_the_score_is_1_early_training_goes_on_by_the_loss(rng):
     """Three examples of each class to validate: their ranking is perfect long before the rest's."""
     y = np.arange(300) % 2
     x = rng.normal(0, 1.0, (300, 8, 2)) + 0.6 * (2 * y - 1)[:, None, None]
-    whole = from_examples("x", x, y, (), "blocks", most=1)
+    whole = from_examples("x", x, y, (), "blocks", most_folds=1)
     fold = whole.folds[0]
     few = np.concatenate([fold.valid[whole.labels[fold.valid] == c][:3] for c in (0, 1)])
     task = replace(whole, folds=(replace(fold, valid=few),))

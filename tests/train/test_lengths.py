@@ -83,7 +83,7 @@ def test_a_scaled_arm_is_tested_on_longer_windows_as_it_was_scaled(monkeypatch):
     short = injection("sinusoidal", sizes=SIZES)
     for tokens in (16, 24):
         longer = injection("sinusoidal", sizes=replace(SIZES, length=tokens))
-        wanted = scale_to_rms(longer, 0.25, by=short).table()
+        wanted = scale_to_rms(longer, 0.25, reference=short).table()
         np.testing.assert_allclose(seen[tokens], wanted, rtol=1e-12)
         assert not np.allclose(wanted, longer.table())
 
@@ -91,7 +91,7 @@ def test_a_scaled_arm_is_tested_on_longer_windows_as_it_was_scaled(monkeypatch):
 def test_a_scaled_encoding_keeps_its_scale_on_longer_windows():
     short, longer = injection("sinusoidal", sizes=SIZES), injection("sinusoidal", sizes=LONG)
     before = scale_to_rms(short, 0.5).table()
-    np.testing.assert_allclose(scale_to_rms(longer, 0.5, by=short).table()[:8], before)
+    np.testing.assert_allclose(scale_to_rms(longer, 0.5, reference=short).table()[:8], before)
 
 
 def test_every_run_has_its_scores_at_each_length(tmp_path):

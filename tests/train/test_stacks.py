@@ -18,7 +18,7 @@ from pefourier.train.summary import summarize_runs
 def test_sizes_have_one_name_and_are_scaled_once():
     given = ("none", "dft", "dft@rms=.50", "order-free")
     found = list_arms(given, (0.5, 0.1234567))
-    assert [(one.name, one.named) for one in found] == [
+    assert [(one.name, one.is_named) for one in found] == [
         ("none", True),
         ("dft", True),
         ("dft@rms=0.5", True),

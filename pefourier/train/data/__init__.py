@@ -14,8 +14,8 @@ def names_in(folder: str) -> tuple[str, ...]:
     >>> names_in("published")
     ('msl', 'smd')
     """
-    found = iter_modules([str(Path(__file__).parent / folder)])
-    return tuple(sorted(module.name for module in found))
+    modules = iter_modules([str(Path(__file__).parent / folder)])
+    return tuple(sorted(module.name for module in modules))
 
 
 PUBLISHED = names_in("published")  # read under --data DIR

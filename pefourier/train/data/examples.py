@@ -26,7 +26,7 @@ def from_examples(
     classes: Sequence[str],
     split_by: Split,
     tested: int | None = None,
-    most: int = split.FOLDS,
+    most_folds: int = split.FOLDS,
     groups: np.ndarray | None = None,
     resamples: int = 1,
     lengths: np.ndarray | None = None,
@@ -50,19 +50,19 @@ def from_examples(
     if tested is not None:
         parts += [random_parts(labels, tested, seed) for seed in range(1, resamples)]
     starts = np.arange(n) * length
-    there = length if lengths is None else lengths
-    folds = tuple(split.make_fold(rows, starts, there, p, True) for p in parts[:most])
+    row_counts = length if lengths is None else lengths
+    folds = tuple(split.make_fold(rows, starts, row_counts, p, True) for p in parts[:most_folds])
     shown_classes = tuple(classes) or tuple(
         f"{c:.0f}" if names.dtype.kind == "f" else str(c) for c in names
     )
     leaky = groups is not None and split_by == "random"
-    whole = None if groups is None or leaky else len(np.unique(groups))
-    untested = whole - len(parts) if whole and 1 < whole < split.FOLDS else 0
-    dropped = [split.Dropped("untested", untested), split.Dropped("one group", int(whole == 1))]
+    count = None if groups is None or leaky else len(np.unique(groups))
+    untested = count - len(parts) if count and 1 < count < split.FOLDS else 0
+    dropped = [split.Dropped("untested", untested), split.Dropped("one group", int(count == 1))]
     dropped.append(split.Dropped("missing", gone))
-    facts = {"leaky": leaky, "groups": whole, "own_names": not classes, "lengths": lengths}
+    facts = {"leaky": leaky, "groups": count, "own_names": not classes, "lengths": lengths}
     facts |= {"dropped": tuple(d for d in dropped if d.count), "filled": filled}
-    facts["groups"] = None if whole == 1 else whole
+    facts["groups"] = None if count == 1 else count
     task = Task(name, split_by, rows, starts, labels, length, shown_classes, folds, **facts)
     split.check_task(task)
     return task
@@ -72,10 +72,10 @@ def check_examples(name: str, window: int | None, stride: int | None) -> None:
     """Refuse to cut examples, which are as long as they are."""
     if window is not None or stride is not None:
         task = name.partition(":")[0]
-        known = window is not None and task in SYNTHETIC and has_length(name)
-        drawn = f"; --dataset {task}:length={window} draws them so long" if known else ""
+        redrawable = window is not None and task in SYNTHETIC and has_length(name)
+        advice = f"; --dataset {task}:length={window} draws them so long" if redrawable else ""
         raise PefourierError(
-            f"--window and --stride are for recordings; {shown(name)} holds examples{drawn}"
+            f"--window and --stride are for recordings; {shown(name)} holds examples{advice}"
         )
 
 
@@ -85,19 +85,19 @@ def fill_examples(
     """Examples without missing numbers, their rows, and how many were filled, and rows dropped."""
     if x.dtype.kind != "f" or not np.isnan(x).any():
         return x, lengths, 0, 0
-    there = np.full(len(x), x.shape[1]) if lengths is None else lengths
-    found = [
+    row_counts = np.full(len(x), x.shape[1]) if lengths is None else lengths
+    series = [
         fill_missing(
-            one[:rows],
+            example[:rows],
             missing,
             lambda row, column, i=i: f"{name}: example {i}, row {row}, channel {column}",
         )
-        for i, (one, rows) in enumerate(zip(x, there, strict=True))
+        for i, (example, rows) in enumerate(zip(x, row_counts, strict=True))
     ]
-    filled = sum(count for _, _, count in found)
-    padded, kept = padded_series([rows for rows, _, _ in found])
-    lengths = None if (kept == padded.shape[1]).all() else kept
-    return padded, lengths, filled, int((there - kept).sum())
+    filled = sum(count for _, _, count in series)
+    padded, remaining = padded_series([rows for rows, _, _ in series])
+    lengths = None if (remaining == padded.shape[1]).all() else remaining
+    return padded, lengths, filled, int((row_counts - remaining).sum())
 
 
 def check_lengths(name: str, lengths: np.ndarray | None, n: int, length: int) -> np.ndarray | None:
@@ -145,8 +145,8 @@ def split_examples(
     if groups is not None:
         return split_by_groups(name, labels, split_by, groups)
     if tested is not None:
-        own = np.arange(n - tested)
-        return [(*with_validation(labels, own), np.arange(n - tested, n))]
+        learning = np.arange(n - tested)
+        return [(*with_validation(labels, learning), np.arange(n - tested, n))]
     if split_by == "chronological":
         return [tuple(np.split(np.arange(n), [int(share * n) for share in split.SHARES]))]
     return split.deal_within_classes(labels)
@@ -172,10 +172,10 @@ def split_by_groups(
     if len(names) >= split.FOLDS:
         return split.deal_groups(labels, groups)
     parts = []
-    for one in range(len(names)):
-        test, others = np.flatnonzero(group == one), np.flatnonzero(group != one)
+    for number in range(len(names)):
+        test, learning = np.flatnonzero(group == number), np.flatnonzero(group != number)
         if len(np.unique(labels[test])) > 1:
-            parts.append((*with_validation(labels, others), test))
+            parts.append((*with_validation(labels, learning), test))
     if not parts:
         raise PefourierError(
             f"{name} has {len(names)} groups, each of one class: none can be tested; give more "
@@ -194,18 +194,18 @@ def random_parts(labels: np.ndarray, tested: int, seed: int) -> split.Parts:
     """
     rng = np.random.default_rng(seed)
     counts = np.bincount(labels[: len(labels) - tested], minlength=labels.max() + 1)
-    drawn = [
+    chosen = [
         rng.permutation(np.flatnonzero(labels == label))[:count]
         for label, count in enumerate(counts)
     ]
-    own = np.sort(np.concatenate(drawn))
-    return *with_validation(labels, own), np.setdiff1d(np.arange(len(labels)), own)
+    learning = np.sort(np.concatenate(chosen))
+    return *with_validation(labels, learning), np.setdiff1d(np.arange(len(labels)), learning)
 
 
-def with_validation(labels: np.ndarray, own: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def with_validation(labels: np.ndarray, learning: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Of examples to learn from, those to train on, and a fifth of each class to validate."""
-    valid = own[split.deal_within_classes(labels[own])[0][1]]
-    return np.setdiff1d(own, valid), valid
+    valid = learning[split.deal_within_classes(labels[learning])[0][1]]
+    return np.setdiff1d(learning, valid), valid
 
 
 def from_ts(
@@ -217,12 +217,12 @@ def from_ts(
 ) -> Task:
     """A UCR or UEA set by name, or the NAME_TRAIN.ts and NAME_TEST.ts of a folder, or one file."""
     parts = read_ts(name, data)
-    every = [one for x, _ in parts for one in x]  # (channels, length) each
-    channels = {one.shape[0] for one in every}
+    series = [example for x, _ in parts for example in x]  # (channels, length) each
+    channels = {example.shape[0] for example in series}
     if len(channels) != 1 or not all(len(x) and x[0].size for x, _ in parts):
-        found = "no values" if len(channels) < 2 else f"series of {sorted(channels)} channels"
-        raise PefourierError(f"{name} holds {found} in one of its files; download it again")
-    x, lengths = padded_series([one.T for one in every])
+        problem = "no values" if len(channels) < 2 else f"series of {sorted(channels)} channels"
+        raise PefourierError(f"{name} holds {problem} in one of its files; download it again")
+    x, lengths = padded_series([example.T for example in series])
     y = np.concatenate([y for _, y in parts])
     tested = len(parts[1][1]) if len(parts) == 2 and split_by == "blocks" else None
     return from_examples(
@@ -232,37 +232,37 @@ def from_ts(
         (),
         split_by,
         tested,
-        most=max(split.FOLDS, resamples or 1),
+        most_folds=max(split.FOLDS, resamples or 1),
         resamples=resamples or 1,
         lengths=lengths,
         missing=missing,
     )
 
 
-def padded_series(every: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+def padded_series(series: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
     """Series (rows, channels) as long as the longest, and the rows of each.
 
     >>> x, lengths = padded_series([np.array([[1.0], [2.0]]), np.array([[3.0]])])
     >>> x[:, :, 0].tolist(), lengths.tolist()
     ([[1.0, 2.0], [3.0, 0.0]], [2, 1])
     """
-    lengths = np.array([len(one) for one in every])
-    x = np.zeros((len(every), lengths.max(), every[0].shape[1]))
-    for padded, one in zip(x, every, strict=True):
-        padded[: len(one)] = one
+    lengths = np.array([len(example) for example in series])
+    x = np.zeros((len(series), lengths.max(), series[0].shape[1]))
+    for padded, example in zip(x, series, strict=True):
+        padded[: len(example)] = example
     return x, lengths
 
 
 def read_ts(name: str, data: str | None) -> list[tuple[np.ndarray, np.ndarray]]:
     """Read training and test series (n, channels, length) with their classes, by aeon."""
-    path, own = Path(name), name.removeprefix("uea:")
+    path, set_name = Path(name), name.removeprefix("uea:")
     sides = [sorted(path.glob(f"*_{side}.ts")) for side in ("TRAIN", "TEST")]
     single = path.suffix.lower() == ".ts"
     files = [path] if single else [file for side in sides for file in side]
-    if own == name and not single and [len(side) for side in sides] != [1, 1]:
-        held = ", ".join(file.name for file in files) or "neither"
+    if set_name == name and not single and [len(side) for side in sides] != [1, 1]:
+        names = ", ".join(file.name for file in files) or "neither"
         raise PefourierError(
-            f"{shown(name)} must hold one *_TRAIN.ts and one *_TEST.ts, or be one; it holds {held}"
+            f"{shown(name)} must hold one *_TRAIN.ts and one *_TEST.ts, or be one; it holds {names}"
         )
     for file in files:
         check_regular(str(file))
@@ -271,10 +271,10 @@ def read_ts(name: str, data: str | None) -> list[tuple[np.ndarray, np.ndarray]]:
     except ModuleNotFoundError as error:
         raise PefourierError(f"{shown(name)} {NO_AEON}") from error
     try:
-        if own != name:
-            both = ("train", "test")
-            given = {"extract_path": data, "load_equal_length": False}  # whole, not cut short
-            return [load_classification(own, split=part, **given)[:2] for part in both]
+        if set_name != name:
+            parts = ("train", "test")
+            options = {"extract_path": data, "load_equal_length": False}  # whole, not cut short
+            return [load_classification(set_name, split=part, **options)[:2] for part in parts]
         return [load_from_ts_file(str(file))[:2] for file in files]
     except (OSError, ValueError, KeyError, IndexError) as error:
         text = " ".join(str(error).split())

@@ -66,8 +66,8 @@ def load_task(
 
 def name_positives(tasks: Sequence[Task], names: Sequence[str]) -> list[Task]:
     """Tasks of two classes whose second is the positive one: a named one, or the rarer."""
-    found = [name_positive(task, names) for task in tasks]
-    two = {one for task in tasks if len(task.classes) == 2 for one in task.classes}
+    ordered = [name_positive(task, names) for task in tasks]
+    two = {label for task in tasks if len(task.classes) == 2 for label in task.classes}
     if names and not two:
         raise PefourierError(
             f"--positive {shown(names[0])} needs a dataset of two classes, and {tasks[0].name} has "
@@ -76,7 +76,7 @@ def name_positives(tasks: Sequence[Task], names: Sequence[str]) -> list[Task]:
     for name in names:
         if name not in two:
             raise unknown("class of --positive", name, sorted(two))
-    return found
+    return ordered
 
 
 def name_positive(task: Task, names: Sequence[str]) -> Task:
@@ -85,8 +85,8 @@ def name_positive(task: Task, names: Sequence[str]) -> Task:
         return task
     chosen = [name for name in task.classes if name in names]
     if len(chosen) > 1:
-        both = " and ".join(map(shown, chosen))
-        raise PefourierError(f"{task.name}: --positive names both classes, {both}; name one")
+        pair = " and ".join(map(shown, chosen))
+        raise PefourierError(f"{task.name}: --positive names both classes, {pair}; name one")
     counts = np.bincount(task.labels, minlength=2)
     balanced = not chosen and task.own_names and counts.min() >= BALANCED * counts.sum()
     flip = chosen == [task.classes[0]] if chosen else task.own_names and counts[0] < counts[1]
@@ -121,8 +121,8 @@ def find_task(
     suffix = Path(name).suffix.lower()
     if name in PUBLISHED:
         source = source_of_dataset(name)
-        found = recordings.read_recordings(source, data)
-        return split.split_series(name, found, window, stride, split_by, source.blocks)
+        series = recordings.read_recordings(source, data)
+        return split.split_series(name, series, window, stride, split_by, source.blocks)
     if suffix == ".npz":
         return from_archive(Path(name), window, stride, split_by, missing=missing)
     if suffix == ".csv":
@@ -132,11 +132,11 @@ def find_task(
     check_examples(name, window, stride)
     if kind in SYNTHETIC:
         # fresh draws are as good as folds
-        drawn = from_examples(name, *draw_examples(name), split_by, most=1)
-        return replace(drawn, grid=sides_of_data(name))
+        task = from_examples(name, *draw_examples(name), split_by, most_folds=1)
+        return replace(task, grid=sides_of_data(name))
     if name == "digits":
-        found = from_examples(name, *digits.read_digits(), split_by)
-        return replace(found, grid=sides_of_data(name))
+        task = from_examples(name, *digits.read_digits(), split_by)
+        return replace(task, grid=sides_of_data(name))
     return from_ts(name, data, split_by, missing=missing)
 
 
@@ -146,9 +146,9 @@ def check_dataset(name: str) -> None:
         return
     if Path(name).suffix.lower() in (".npz", ".csv", ".ts") or (name and Path(name).is_dir()):
         return
-    known = [*SYNTHETIC, *PUBLISHED, "digits", "uea:NAME"]
+    datasets = [*SYNTHETIC, *PUBLISHED, "digits", "uea:NAME"]
     files = "a .npz or .csv file, a .ts folder"
-    raise unknown("dataset", name, known, f"Known: {', '.join(known)}, {files}.")
+    raise unknown("dataset", name, datasets, f"Known: {', '.join(datasets)}, {files}.")
 
 
 def sides_of_data(name: str) -> tuple[int, ...]:
@@ -209,10 +209,10 @@ def from_archive(
             )
         if "groups" in names:
             raise PefourierError(f"{path} holds groups beside rows; groups go with examples X, y")
-        found, filled, gone = own_series(str(path), file, missing)
+        series, filled, gone = own_series(str(path), file, missing)
         facts = {"own_scale": "train" not in names, "units": (str(path),)}
         task = split.split_series(
-            str(path), [found], window, stride, split_by, USER_BLOCKS, **facts
+            str(path), [series], window, stride, split_by, USER_BLOCKS, **facts
         )
         task = split.count_missing(task, filled, gone)
         return without_rest(task, file, RECORDING)
@@ -220,16 +220,16 @@ def from_archive(
 
 def without_rest(task: Task, file: ArrayFile, used: Sequence[str]) -> Task:
     """A task that says which other arrays there are in its file."""
-    rest = [stored.named(name) for name, stored in file.arrays.items() if name not in used]
-    return replace(task, unused=tuple(rest))
+    unused = [stored.named(name) for name, stored in file.arrays.items() if name not in used]
+    return replace(task, unused=tuple(unused))
 
 
 def own_examples(path: Path, file: ArrayFile, split_by: Split, missing: Missing | None) -> Task:
     """A user's examples X (n, length, channels) with classes y and maybe groups."""
     names = file.arrays.keys()
-    near = get_close_matches("groups", [n for n in islice(names, 1000) if len(n) < 20], 1, 0.7)
-    if "groups" not in names and near:
-        raise PefourierError(f"{path} holds {near[0]!r}; name it groups, or leave it out")
+    similar = get_close_matches("groups", [n for n in islice(names, 1000) if len(n) < 20], 1, 0.7)
+    if "groups" not in names and similar:
+        raise PefourierError(f"{path} holds {similar[0]!r}; name it groups, or leave it out")
     x, y = recordings.load_part(file, "X"), recordings.load_part(file, "y", text=True)
     groups = recordings.load_part(file, "groups", text=True) if "groups" in names else None
     lengths = recordings.load_part(file, "lengths") if "lengths" in names else None
@@ -244,16 +244,16 @@ def own_parts(
     x, y = (
         [recordings.load_part(file, f"{n}_{part}", text=n == "y") for part in SIDES] for n in "Xy"
     )
-    for own, labels, side in zip(x, y, SIDES, strict=True):
-        if own.ndim != 3 or own.shape[1:] != x[0].shape[1:] or labels.shape != own.shape[:1]:
+    for data, labels, side in zip(x, y, SIDES, strict=True):
+        if data.ndim != 3 or data.shape[1:] != x[0].shape[1:] or labels.shape != data.shape[:1]:
             raise PefourierError(
                 f"{path}: expected X_{side} of shape (n, length, channels), as in X_train, and "
-                f"y_{side} of shape (n,); got {own.shape} and {labels.shape}"
+                f"y_{side} of shape (n,); got {data.shape} and {labels.shape}"
             )
     if y[0].dtype.kind != y[1].dtype.kind and "U" in (y[0].dtype.kind, y[1].dtype.kind):
         raise PefourierError(f"{path}: y_train and y_test must both hold numbers, or both names")
     tested = len(y[1]) if split_by == "blocks" else None
-    most = max(split.FOLDS, resamples)
+    most_folds = max(split.FOLDS, resamples)
     return from_examples(
         str(path),
         np.concatenate(x),
@@ -261,7 +261,7 @@ def own_parts(
         (),
         split_by,
         tested,
-        most=most,
+        most_folds=most_folds,
         resamples=resamples,
         missing=missing,
     )
@@ -278,14 +278,14 @@ def own_series(
     rows = recordings.load_part(file, "rows" if "rows" in names else "test")
     label = recordings.load_part(file, "label", text=True)
     label = recordings.truth_values(short, rows, label)
-    rows, kept, filled = recordings.fill_missing(
+    rows, complete, filled = recordings.fill_missing(
         rows, missing, lambda row, column: f"{name}: row {row}, channel {column}"
     )
-    label, gone = label[kept], int((~kept).sum())
+    label, gone = label[complete], int((~complete).sum())
     if "train" in names:
         recording = recordings.load_part(file, "train"), rows, label
-        found = recordings.scale_recording(short, recording, 1e-6, short, short)
+        series = recordings.scale_recording(short, recording, 1e-6, short, short)
     else:
         recordings.check_rows(short, rows)
-        found = split.Series(short, rows.astype(np.float32), label, short, short)
-    return found, filled, gone
+        series = split.Series(short, rows.astype(np.float32), label, short, short)
+    return series, filled, gone

@@ -58,22 +58,22 @@ def read_recordings(source: Source, data: str | None) -> list[Series]:
         )
     folder, archives = locate(source, Path(data))
     recordings = read_archives(archives) if archives else source.read_published(folder)
-    found, taken = [], 0
+    series, size = [], 0
     for name, recording in recordings:
         if name not in source.dropped:
-            found.append(scale_recording(name, recording, source.floor, *source.together(name)))
-            taken += found[-1].rows.nbytes
-        if taken > memory_limit():
+            series.append(scale_recording(name, recording, source.floor, *source.together(name)))
+            size += series[-1].rows.nbytes
+        if size > memory_limit():
             raise PefourierError(
                 f"the recordings in {folder} take more than {memory_limit()} bytes, an eighth of "
                 "this machine's memory"
             )
-    if not found:
+    if not series:
         raise PefourierError(f"{folder} holds no recording of {source.name}; download it again")
-    widths = {s.rows.shape[1] for s in found}
+    widths = {s.rows.shape[1] for s in series}
     if len(widths) > 1:
         raise PefourierError(f"{folder}: recordings have different columns: {sorted(widths)}")
-    return found
+    return series
 
 
 def locate(source: Source, data: Path) -> tuple[Path, list[Path]]:
@@ -198,33 +198,33 @@ def fill_missing(
     [[2.0, 1.0], [2.0, 1.0]]
     """
     absent = np.isnan(rows) if rows.dtype.kind == "f" else np.zeros(rows.shape, bool)
-    kept = np.ones(len(rows), bool)
+    complete = np.ones(len(rows), bool)
     if not absent.any():
-        return rows, kept, 0
+        return rows, complete, 0
     where = place(*np.argwhere(absent)[0].tolist())
     if missing is None:
         raise PefourierError(
             f"{where} is missing; fill it, or give --missing previous, mean or drop"
         )
     if missing == "drop":
-        kept = ~absent.any(axis=1)
-        if not kept.any():
+        complete = ~absent.any(axis=1)
+        if not complete.any():
             raise PefourierError(f"{where} is missing, and a number in all other rows; fill them")
-        return rows[kept], kept, 0
+        return rows[complete], complete, 0
     if absent.all(axis=0).any():
         raise PefourierError(f"{where} is missing, as in all rows of its series; leave either out")
     if missing == "mean":
-        return np.where(absent, np.nanmean(rows, axis=0), rows), kept, int(absent.sum())
+        return np.where(absent, np.nanmean(rows, axis=0), rows), complete, int(absent.sum())
     last = np.maximum.accumulate(np.where(absent, -1, np.arange(len(rows))[:, None]), axis=0)
     last = np.where(last < 0, (~absent).argmax(axis=0), last)
-    return np.take_along_axis(rows, last, axis=0), kept, int(absent.sum())
+    return np.take_along_axis(rows, last, axis=0), complete, int(absent.sum())
 
 
-def check_rows(what: str, rows: np.ndarray) -> None:
+def check_rows(name: str, rows: np.ndarray) -> None:
     """Refuse rows that are not numbers (n, channels), or not finite."""
     if rows.ndim != 2 or 0 in rows.shape or rows.dtype.kind not in "fiub":
         raise PefourierError(
-            f"{what}: expected numbers of shape (n, channels); got {rows.dtype} {rows.shape}"
+            f"{name}: expected numbers of shape (n, channels); got {rows.dtype} {rows.shape}"
         )
     wide = rows.astype(np.float32) if rows.dtype.name == "float16" else rows
     bad = np.argwhere(~(np.abs(wide) <= LARGEST))
@@ -232,5 +232,5 @@ def check_rows(what: str, rows: np.ndarray) -> None:
         value = rows[tuple(bad[0])]
         way_out = "scale such values" if np.isfinite(value) else "fill missing values"
         raise PefourierError(
-            f"{what}: row {bad[0, 0]}, column {bad[0, 1]} is {value}; {way_out} before training"
+            f"{name}: row {bad[0, 0]}, column {bad[0, 1]} is {value}; {way_out} before training"
         )

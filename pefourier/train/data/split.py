@@ -124,34 +124,36 @@ def borders(anomalous: np.ndarray, n: int, blocks: int, window: int, clock: int)
     >>> borders(anomalous, 100, 2, 8, 100), borders(anomalous[:90], 90, 2, 8, 100)
     ([60], [60])
     """
-    found = []
+    edges = []
     for i in range(1, blocks):
         nominal, reach = i * clock // blocks, clock // blocks // 2
         rows = np.arange(max(nominal - reach, 1), min(nominal + reach, n - 1) + 1)
         clean = [not anomalous[max(r - window, 0) : r + window + 1].any() for r in rows]
         rows = rows[np.array(clean, dtype=bool)]
         if len(rows):
-            found.append(int(rows[np.abs(rows - nominal).argmin()]))
-    return sorted(set(found))
+            edges.append(int(rows[np.abs(rows - nominal).argmin()]))
+    return sorted(set(edges))
 
 
 def block_spans(series: Sequence[Series], blocks: int, window: int) -> list[Span]:
     """Blocks of every series, half a window dropped on each side of a border."""
     spans = []
-    for one, first in with_first_rows(series):
-        n, campaign = len(one.rows), one.dealt_with
+    for recording, first in with_first_rows(series):
+        n, campaign = len(recording.rows), recording.dealt_with
         clock = max(
             len(s.rows)
             for s in series
             if s.dealt_with == campaign and abs(len(s.rows) - n) <= SAME_LENGTH * n
         )
-        events = anomalous_in_any([s.label for s in series if s.recorded_with == one.recorded_with])
+        events = anomalous_in_any(
+            [s.label for s in series if s.recorded_with == recording.recorded_with]
+        )
         edges = [0, *borders(events, n, blocks, window, clock), n]
         for start, stop in pairwise(edges):
             number = (start + stop) * blocks // (2 * clock)  # of the nominal block in the middle
             inner = start + (window // 2 if start else 0), stop - (window // 2 if stop < n else 0)
-            at = first + inner[0], first + inner[1]
-            spans.append(Span(*at, (campaign, number), campaign, first))
+            bounds = first + inner[0], first + inner[1]
+            spans.append(Span(*bounds, (campaign, number), campaign, first))
     return spans
 
 
@@ -171,13 +173,13 @@ def deal(positives: Sequence[int], folds: int = FOLDS) -> np.ndarray:
     >>> deal([5, 1, 4, 2, 3, 0], 2)
     array([0, 0, 1, 0, 1, 1])
     """
-    given, size = np.zeros(folds, dtype=int), np.zeros(folds, dtype=int)
+    dealt, size = np.zeros(folds, dtype=int), np.zeros(folds, dtype=int)
     fold = np.zeros(len(positives), dtype=int)
     share = -(-len(positives) // folds)
     for unit in np.argsort(-np.asarray(positives), kind="stable"):
-        order = (size, given, size >= share) if positives[unit] else (given, size)
+        order = (size, dealt, size >= share) if positives[unit] else (dealt, size)
         fold[unit] = np.lexsort(order)[0]
-        given[fold[unit]] += positives[unit]
+        dealt[fold[unit]] += positives[unit]
         size[fold[unit]] += 1
     return fold
 
@@ -220,23 +222,13 @@ def split_series(
     if split == "random":
         starts, places = split_at_random(series, label, window, stride)
     else:
-        dealt = None
-        if units and split == "blocks":
-            dealt = deal_series(series, label, window, units, grouped)
-            most = min(len(s.rows) for s in series) // (MIN_BLOCK * window)
-            blocks = min(blocks, max(FOLDS, most))
-        if dealt is None and grouped:
-            raise PefourierError(
-                f"{name}: no group holds windows of both classes beside others that do; more "
-                "groups, or leave the column group out"
-            )
-        dealt = dealt or spans_of_time(series, label, window, split, blocks)
-        starts, places, more = cut_spans(*dealt, window, stride)
-        dropped += [count_border(series, dealt[0], window), *more]
+        spans, masks = deal_spans(name, series, label, window, split, blocks, units, grouped)
+        starts, places, overlaps = cut_spans(spans, masks, window, stride)
+        dropped += [count_border(series, spans, window), *overlaps]
     labels = holds_anomaly(label, starts, window).astype(np.int64)
     folds = tuple(make_fold(rows, starts, window, parts, own_scale) for parts in places)
     task = Task(name, split, rows, starts, labels, window, classes, folds, split == "random")
-    task = replace(task, dropped=tuple(one for one in dropped if one.count))
+    task = replace(task, dropped=tuple(drop for drop in dropped if drop.count))
     check_task(task)
     return task
 
@@ -250,8 +242,8 @@ def count_missing(task: Task, filled: int, gone: int) -> Task:
 def count_border(series: Sequence[Series], spans: Sequence["Span"], window: int) -> Dropped:
     """Windows of series that no span holds."""
     possible = sum(len(s.rows) // window for s in series)
-    held = sum(max(0, span.stop - span.start) // window for span in spans)
-    return Dropped("border", possible - held)
+    inside = sum(max(0, span.stop - span.start) // window for span in spans)
+    return Dropped("border", possible - inside)
 
 
 def drop_short(series: Sequence[Series], window: int) -> list[Dropped]:
@@ -276,13 +268,37 @@ Parts = tuple[np.ndarray, np.ndarray, np.ndarray]  # training, validation, test
 Masks = list[tuple[np.ndarray, np.ndarray, np.ndarray]]  # which spans are in each part of a fold
 
 
+def deal_spans(
+    name: str,
+    series: Sequence[Series],
+    label: np.ndarray,
+    window: int,
+    split: Split,
+    blocks: int,
+    units: Sequence[str],
+    grouped: bool,
+) -> tuple[list[Span], Masks]:
+    """Spans and the parts of each fold: whole series by `units` where they can be, else of time."""
+    if units and split == "blocks":
+        if dealt := deal_series(series, label, window, units, grouped):
+            return dealt
+        fitting = min(len(s.rows) for s in series) // (MIN_BLOCK * window)
+        blocks = min(blocks, max(FOLDS, fitting))
+    if grouped:
+        raise PefourierError(
+            f"{name}: no group holds windows of both classes beside others that do; more "
+            "groups, or leave the column group out"
+        )
+    return spans_of_time(series, label, window, split, blocks)
+
+
 def deal_series(
     series: Sequence[Series], label: np.ndarray, window: int, units: Sequence[str], grouped: bool
 ) -> tuple[list[Span], Masks] | None:
     """Whole series as spans, dealt by their `units`; None where too few hold both classes."""
     spans = [
-        Span(first, first + len(one.rows), (unit, 0), one.dealt_with, first)
-        for (one, first), unit in zip(with_first_rows(series), units, strict=True)
+        Span(first, first + len(recording.rows), (unit, 0), recording.dealt_with, first)
+        for (recording, first), unit in zip(with_first_rows(series), units, strict=True)
     ]
     counts = np.array([count_windows(label, span, window) for span in spans])
     names, unit = np.unique(units, return_inverse=True)
@@ -300,25 +316,25 @@ def deal_series(
 
 def count_windows(label: np.ndarray, span: Span, window: int) -> tuple[int, int]:
     """Windows of a span without and with an anomaly."""
-    held = holds_anomaly(label, window_starts(span.start, span.stop, window, window), window)
-    return int((~held).sum()), int(held.sum())
+    anomalous = holds_anomaly(label, window_starts(span.start, span.stop, window, window), window)
+    return int((~anomalous).sum()), int(anomalous.sum())
 
 
 def leave_groups_out(counts: np.ndarray, group: np.ndarray) -> Masks:
     """Each of a few groups as a test part; whole series (n, 2) of the others validate and train."""
-    found = []
-    for one in range(group.max() + 1):
-        test = group == one
-        others = np.flatnonzero(~test)
-        for folds in range(min(FOLDS, len(others)), 1, -1):
+    dealt = []
+    for number in range(group.max() + 1):
+        test = group == number
+        remaining = np.flatnonzero(~test)
+        for folds in range(min(FOLDS, len(remaining)), 1, -1):
             where = np.full(len(counts), -1)
-            where[others] = deal(counts[others, 1], folds)
+            where[remaining] = deal(counts[remaining, 1], folds)
             valid = where == 0
             masks = (~(valid | test), valid, test)
             if all(counts[mask].sum(axis=0).all() for mask in masks):
-                found.append(masks)
+                dealt.append(masks)
                 break
-    return found
+    return dealt
 
 
 def spans_of_time(
@@ -349,48 +365,48 @@ def cut_spans(
 
     Windows of the same clock that overlap one that is tested are neither trained nor validated on.
     """
-    apart = [window_starts(span.start, span.stop, window, window) for span in spans]
+    spaced = [window_starts(span.start, span.stop, window, window) for span in spans]
     dense = [window_starts(span.start, span.stop, window, stride) for span in spans]
-    starts = np.unique(np.concatenate([*apart, *dense]).astype(np.int64))
+    starts = np.unique(np.concatenate([*spaced, *dense]).astype(np.int64))
 
-    def indices(found: Sequence[np.ndarray], mask: np.ndarray) -> np.ndarray:
-        some = [one for one, wanted in zip(found, mask, strict=True) if wanted]
-        return np.searchsorted(starts, np.concatenate([np.zeros(0, dtype=np.int64), *some]))
+    def indices(windows: Sequence[np.ndarray], mask: np.ndarray) -> np.ndarray:
+        chosen = [w for w, is_in in zip(windows, mask, strict=True) if is_in]
+        return np.searchsorted(starts, np.concatenate([np.zeros(0, dtype=np.int64), *chosen]))
 
     parts, overlaps = [], 0
     for train, valid, test in masks:
-        times = ticks_of_test(spans, apart, test, window)
-        own, others = (outside(spans, found, times, window) for found in (dense, apart))
-        parts.append((indices(own, train), indices(others, valid), indices(apart, test)))
+        times = ticks_of_test(spans, spaced, test, window)
+        trained, validated = (outside(spans, windows, times, window) for windows in (dense, spaced))
+        parts.append((indices(trained, train), indices(validated, valid), indices(spaced, test)))
         overlaps += len(indices(dense, train)) - len(parts[-1][0])
-        overlaps += len(indices(apart, valid)) - len(parts[-1][1])
+        overlaps += len(indices(spaced, valid)) - len(parts[-1][1])
     return starts, parts, [Dropped("overlap", overlaps)]
 
 
 def ticks_of_test(
-    spans: Sequence[Span], found: Sequence[np.ndarray], tested: np.ndarray, window: int
+    spans: Sequence[Span], windows: Sequence[np.ndarray], tested: np.ndarray, window: int
 ) -> dict[str, np.ndarray]:
     """For each campaign, how many ticks of its clock before each are of a window that is tested."""
     longest = dict.fromkeys((span.campaign for span in spans), 0)
     for span in spans:
         longest[span.campaign] = max(longest[span.campaign], span.stop - span.first)
     times = {campaign: np.zeros(n + 1, dtype=int) for campaign, n in longest.items()}
-    for span, starts, wanted in zip(spans, found, tested, strict=True):
-        if wanted:
+    for span, starts, is_tested in zip(spans, windows, tested, strict=True):
+        if is_tested:
             np.add.at(times[span.campaign], starts - span.first, 1)
             np.add.at(times[span.campaign], starts - span.first + window, -1)
-    return {name: np.append(0, np.cumsum(np.cumsum(one) > 0)) for name, one in times.items()}
+    return {name: np.append(0, np.cumsum(np.cumsum(counts) > 0)) for name, counts in times.items()}
 
 
 def outside(
-    spans: Sequence[Span], found: Sequence[np.ndarray], times: dict[str, np.ndarray], window: int
+    spans: Sequence[Span], windows: Sequence[np.ndarray], times: dict[str, np.ndarray], window: int
 ) -> list[np.ndarray]:
     """Of the windows found in each span, those that overlap no tested time of its campaign."""
-    kept = []
-    for span, starts in zip(spans, found, strict=True):
-        before, at = times[span.campaign], starts - span.first
-        kept.append(starts[before[at + window] == before[at]])
-    return kept
+    free = []
+    for span, starts in zip(spans, windows, strict=True):
+        before, ticks = times[span.campaign], starts - span.first
+        free.append(starts[before[ticks + window] == before[ticks]])
+    return free
 
 
 def with_first_rows(series: Sequence[Series]) -> list[tuple[Series, int]]:
@@ -399,15 +415,15 @@ def with_first_rows(series: Sequence[Series]) -> list[tuple[Series, int]]:
     return [(s, int(end) - len(s.rows)) for s, end in zip(series, ends, strict=True)]
 
 
-def chronological_spans(one: Series, first: int, window: int) -> list[Span]:
+def chronological_spans(recording: Series, first: int, window: int) -> list[Span]:
     """Training, validation and test in the order of time, one window's length between them."""
-    cuts = [int(share * len(one.rows)) for share in (0, *SHARES, 1)]
+    cuts = [int(share * len(recording.rows)) for share in (0, *SHARES, 1)]
     return [
         Span(
             first + cuts[i] + (window if i else 0),
             first + cuts[i + 1],
-            (one.name, i),
-            one.dealt_with,
+            (recording.name, i),
+            recording.dealt_with,
             first,
         )
         for i in range(3)
@@ -418,8 +434,8 @@ def split_at_random(
     series: Sequence[Series], label: np.ndarray, window: int, stride: int
 ) -> tuple[np.ndarray, list[Parts]]:
     """Windows every `stride` rows, shuffled into folds whatever neighbours have in common."""
-    whole = [(first, first + len(s.rows)) for s, first in with_first_rows(series)]
-    starts = np.concatenate([window_starts(*span, window, stride) for span in whole]).astype(
+    bounds = [(first, first + len(s.rows)) for s, first in with_first_rows(series)]
+    starts = np.concatenate([window_starts(*span, window, stride) for span in bounds]).astype(
         np.int64
     )
     return starts, deal_within_classes(holds_anomaly(label, starts, window).astype(np.int64))
@@ -450,18 +466,18 @@ def deal_groups(labels: np.ndarray, groups: np.ndarray, folds: int = FOLDS) -> l
     counts = np.zeros((len(names), labels.max() + 1))
     np.add.at(counts, (unit, labels), 1)
     share = counts / counts.sum(axis=0)  # of each class
-    given, fold = np.zeros((folds, counts.shape[1])), np.zeros(len(names), dtype=int)
-    for one in np.argsort(-share.max(axis=1), kind="stable"):
-        crowd = (given * share[one]).sum(axis=1)
-        fold[one] = np.lexsort((given.sum(axis=1).round(9), crowd.round(9)))[0]
-        given[fold[one]] += share[one]
+    dealt, fold = np.zeros((folds, counts.shape[1])), np.zeros(len(names), dtype=int)
+    for number in np.argsort(-share.max(axis=1), kind="stable"):
+        crowd = (dealt * share[number]).sum(axis=1)
+        fold[number] = np.lexsort((dealt.sum(axis=1).round(9), crowd.round(9)))[0]
+        dealt[fold[number]] += share[number]
     return [tuple(map(np.flatnonzero, parts)) for parts in rotate_masks(fold[unit], folds)]
 
 
 def rotate_masks(where: np.ndarray, folds: int) -> Masks:
     """Masks of parts from the fold of each: test = fold k, validation = k + 1, train = the rest."""
-    held = [(where == (k + 1) % folds, where == k) for k in range(folds)]
-    return [(~(valid | test), valid, test) for valid, test in held]
+    held_out = [(where == (k + 1) % folds, where == k) for k in range(folds)]
+    return [(~(valid | test), valid, test) for valid, test in held_out]
 
 
 def make_fold(
@@ -477,16 +493,16 @@ def make_fold(
         used = np.zeros(len(rows) + 1, dtype=int)
         np.add.at(used, starts[parts[0]], 1)
         np.add.at(used, (starts + window)[parts[0]], -1)
-        seen = rows[np.cumsum(used[:-1]) > 0].astype(float)
-        mean, scale = seen.mean(axis=0), seen.std(axis=0)
+        training_rows = rows[np.cumsum(used[:-1]) > 0].astype(float)
+        mean, scale = training_rows.mean(axis=0), training_rows.std(axis=0)
         scale = np.where(scale > 1e-6 * np.abs(mean), scale, 1.0)  # a constant channel stays
     return Fold(*parts, mean.astype(np.float32), scale.astype(np.float32))
 
 
 def check_task(task: Task) -> None:
     """Refuse a task where some fold could not train, choose a threshold or be tested."""
-    left = sum(one.count for one in task.dropped if one.reason == "border")
-    lost = f", beside {left} that borders of blocks drop" if left else ""
+    at_borders = sum(drop.count for drop in task.dropped if drop.reason == "border")
+    lost = f", beside {at_borders} that borders of blocks drop" if at_borders else ""
     of = f"{task.name}: of {len(task.labels)} windows of {task.length} rows{lost}"
     lacking = set(range(len(task.classes))) - set(task.labels.tolist())
     if lacking:
@@ -506,8 +522,8 @@ def lacks_classes(task: Task, fold: Fold) -> str:
     """Which part of a fold has too few classes, in words; "" where none has."""
     for part in ("train", "valid", "test"):
         present = np.unique(task.labels[getattr(fold, part)])
-        every = part == "train" and len(present) < len(task.classes)
-        if every or len(present) < min(2, len(task.classes)):
+        is_partial = part == "train" and len(present) < len(task.classes)
+        if is_partial or len(present) < min(2, len(task.classes)):
             names = "only " + ", ".join(task.classes[c] for c in present)
             names = names if len(present) else "no window"
             needs = "all" if part == "train" else "two"

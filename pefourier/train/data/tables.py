@@ -49,10 +49,10 @@ class LongTable:
     lines: np.ndarray  # (n,) number in the file
     names: tuple[str, ...]  # of channels
 
-    def place(self, at: int, column: str = "") -> str:
+    def place(self, row: int, column: str = "") -> str:
         """Where a cell is: the file, the series, the line and maybe the column."""
-        where = f"{shown(str(self.path))}, line {self.lines[at]}: series "
-        where += shown(str(self.columns["id"][at]))
+        where = f"{shown(str(self.path))}, line {self.lines[row]}: series "
+        where += shown(str(self.columns["id"][row]))
         return f"{where}, column {column}" if column else where
 
 
@@ -82,19 +82,19 @@ def read_long(path: Path, columns: str | None = None) -> LongTable:
     check_regular(str(path))
     label = name_of_file(str(path))
     head, rows, lines = parse_or_refuse(lambda: parse_lines(path), label, ".csv", "write it again")
-    known, channels = roles_of_columns(path, head, roles)
-    cells = {role: np.array([row[at].strip() for row in rows]) for role, at in known.items()}
+    indices, channels = roles_of_columns(path, head, roles)
+    cells = {role: np.array([row[i].strip() for row in rows]) for role, i in indices.items()}
     empty = LongTable(path, cells, np.zeros(0), np.zeros(0), lines, ())
     for role, column in cells.items():
         lacking = np.flatnonzero(column == "")
         if len(lacking):
-            at = int(lacking[0])
-            raise PefourierError(f"{empty.place(at, head[known[role]])}: it has no {role}")
+            first = int(lacking[0])
+            raise PefourierError(f"{empty.place(first, head[indices[role]])}: it has no {role}")
     if all(reads_as_number(label) for label in np.unique(cells["label"]).tolist()):
         cells["label"] = np.array([f"{float(label):g}" for label in cells["label"].tolist()])
-    times = read_cells(empty, [row[known["time"]] for row in rows], head[known["time"]], True)
-    values = [read_cells(empty, [row[at] for row in rows], head[at]) for at in channels]
-    names = tuple(head[at] for at in channels)
+    times = read_cells(empty, [row[indices["time"]] for row in rows], head[indices["time"]], True)
+    values = [read_cells(empty, [row[i] for row in rows], head[i]) for i in channels]
+    names = tuple(head[i] for i in channels)
     return replace(empty, times=times, channels=np.column_stack(values), names=names)
 
 
@@ -117,37 +117,37 @@ def parse_lines(path: Path) -> tuple[list[str], list[list[str]], np.ndarray]:
 
 
 def roles_of_columns(
-    path: Path, head: Sequence[str], given: dict[str, str]
+    path: Path, head: Sequence[str], roles_by_name: dict[str, str]
 ) -> tuple[dict[str, int], list[int]]:
     """The column of each role, and those of channels; roles that are given stand alone."""
-    lacking = next((name for name in given if name not in head), None)
+    lacking = next((name for name in roles_by_name if name not in head), None)
     if lacking is not None:
         raise PefourierError(
             f"--columns: {shown(str(path))} has no column {shown(lacking)}; its first line names "
             f"{shown(', '.join(head))}"
         )
-    roles = [given.get(name) or SAME_AS.get(name.lower(), name.lower()) for name in head]
+    roles = [roles_by_name.get(name) or SAME_AS.get(name.lower(), name.lower()) for name in head]
     roles = [
-        "" if role in given.values() and given.get(name) != role else role
+        "" if role in roles_by_name.values() and roles_by_name.get(name) != role else role
         for name, role in zip(head, roles, strict=True)
     ]
-    known = {role: roles.index(role) for role in ROLES if role in roles}
+    columns = {role: roles.index(role) for role in ROLES if role in roles}
     channels = [i for i, role in enumerate(roles) if role not in ROLES]
-    lacks = [role for role in ROLES[:3] if role not in known]
+    lacks = [role for role in ROLES[:3] if role not in columns]
     if lacks or not channels:
-        what = f"a column {lacks[0]}" if lacks else "columns of channels"
+        lack = f"a column {lacks[0]}" if lacks else "columns of channels"
         raise PefourierError(
-            f"{shown(str(path))} lacks {what}: its first line names {shown(', '.join(head))}; "
+            f"{shown(str(path))} lacks {lack}: its first line names {shown(', '.join(head))}; "
             "expected id, time, label and channels, or --columns time=…,series=…,label=…"
         )
     twice = next((role for role in ROLES if roles.count(role) > 1), None)
     if twice:
-        named = join(shown(n) for n, role in zip(head, roles, strict=True) if role == twice)
+        twins = join(shown(n) for n, role in zip(head, roles, strict=True) if role == twice)
         raise PefourierError(
-            f"{shown(str(path))}: {named} can each be its {twice}; say which by --columns "
+            f"{shown(str(path))}: {twins} can each be its {twice}; say which by --columns "
             f"{twice}=NAME"
         )
-    return known, channels
+    return columns, channels
 
 
 def cells_of_lines(lines: Any) -> Iterator[tuple[int, list[str]]]:
@@ -169,22 +169,22 @@ def read_cells(
     table: LongTable, cells: Sequence[str], name: str, is_time: bool = False
 ) -> np.ndarray:
     """Cells of a column as numbers, nan where one is missing; a time must be there."""
-    found = np.empty(len(cells))
-    for at, cell in enumerate(cells):
+    numbers = np.empty(len(cells))
+    for row, cell in enumerate(cells):
         try:
-            found[at] = np.nan if cell.strip().lower() in ABSENT else float(cell)
+            numbers[row] = np.nan if cell.strip().lower() in ABSENT else float(cell)
         except ValueError:
-            found[at] = np.inf
-        if np.isinf(found[at]) or (is_time and np.isnan(found[at])):
-            what = "a time must be a finite number, such as seconds"
+            numbers[row] = np.inf
+        if np.isinf(numbers[row]) or (is_time and np.isnan(numbers[row])):
+            time_rule = "a time must be a finite number, such as seconds"
             channel = (
                 "a channel must be a finite number; --columns label=NAME or group=NAME says "
                 "what else a column is"
             )
             raise PefourierError(
-                f"{table.place(at, name)}: {what if is_time else channel}; got {shown(cell)}"
+                f"{table.place(row, name)}: {time_rule if is_time else channel}; got {shown(cell)}"
             )
-    return found
+    return numbers
 
 
 def from_csv(
@@ -218,14 +218,14 @@ def fill_series(
     """
     channels, parts, filled, gone = table.channels.copy(), [], 0, 0
     for part in rows_of_series(table):
-        rows, kept, count = recordings.fill_missing(
+        rows, complete, count = recordings.fill_missing(
             table.channels[part],
             missing,
             lambda row, column, part=part: table.place(part[row], table.names[column]),
         )
-        parts.append(part[kept])
+        parts.append(part[complete])
         channels[parts[-1]] = rows
-        filled, gone = filled + count, gone + int((~kept).sum())
+        filled, gone = filled + count, gone + int((~complete).sum())
     return replace(table, channels=channels), parts, filled, gone
 
 
@@ -233,10 +233,10 @@ def rows_of_series(table: LongTable) -> list[np.ndarray]:
     """The rows of each series in the order of time, series by name."""
     _, series = np.unique(table.columns["id"], return_inverse=True)
     order = np.lexsort((table.times, series))
-    same = (np.diff(series[order]) == 0) & (np.diff(table.times[order]) == 0)
-    if same.any():
-        at = int(order[1:][same][0])
-        raise PefourierError(f"{table.place(at)} has a time twice: {table.columns['time'][at]}")
+    repeated = (np.diff(series[order]) == 0) & (np.diff(table.times[order]) == 0)
+    if repeated.any():
+        row = int(order[1:][repeated][0])
+        raise PefourierError(f"{table.place(row)} has a time twice: {table.columns['time'][row]}")
     return np.split(order, np.cumsum(np.bincount(series))[:-1])
 
 
@@ -250,29 +250,29 @@ def are_examples(
     """
     labels = table.columns["label"]
     spelled = Counter(name.lower() for name in np.unique(labels).tolist())
-    for at in np.flatnonzero([spelled[name.lower()] > 1 for name in labels.tolist()])[:1]:
-        name = str(labels[at])
+    for row in np.flatnonzero([spelled[name.lower()] > 1 for name in labels.tolist()])[:1]:
+        name = str(labels[row])
         rare = min(
             (n for n in np.unique(labels).tolist() if n.lower() == name.lower()),
             key=lambda n: (labels == n).sum(),
         )
-        at = int(np.flatnonzero(labels == rare)[0])
-        others = labels[(table.columns["id"] == table.columns["id"][at]) & (labels != rare)]
-        two = f" has two labels, {rare} and {others[0]}:" if len(others) else ":"
+        row = int(np.flatnonzero(labels == rare)[0])
+        other_labels = labels[(table.columns["id"] == table.columns["id"][row]) & (labels != rare)]
+        two = f" has two labels, {rare} and {other_labels[0]}:" if len(other_labels) else ":"
         raise PefourierError(
-            f"{table.place(at)}{two} labels differ in capitals alone; spell {shown(rare)} as "
+            f"{table.place(row)}{two} labels differ in capitals alone; spell {shown(rare)} as "
             "the others are"
         )
     mixed = [part for part in parts if len(np.unique(labels[part])) > 1]
-    alike = {str(labels[part[0]]) for part in parts if len(np.unique(labels[part])) == 1}
+    uniform = {str(labels[part[0]]) for part in parts if len(np.unique(labels[part])) == 1}
     cut = window is not None or stride is not None
-    if mixed and len(alike) > 1 and not cut and len(mixed) < TYPO * len(parts):
+    if mixed and len(uniform) > 1 and not cut and len(mixed) < TYPO * len(parts):
         counts = Counter(labels[mixed[0]].tolist()).most_common()
-        at = next(int(i) for i in mixed[0] if labels[i] == counts[-1][0])
-        named = join(shown(name) for name, _ in counts)
-        more = f", as have {len(mixed) - 1} more" if len(mixed) > 1 else ""
+        row = next(int(i) for i in mixed[0] if labels[i] == counts[-1][0])
+        names = join(shown(name) for name, _ in counts)
+        tail = f", as have {len(mixed) - 1} more" if len(mixed) > 1 else ""
         raise PefourierError(
-            f"{table.place(at)} has {len(counts)} labels, {named}{more}; give each series one, or "
+            f"{table.place(row)} has {len(counts)} labels, {names}{tail}; give each series one, or "
             "--window ROWS if these are recordings to be cut"
         )
     return not mixed
@@ -289,12 +289,12 @@ def recordings_of(
     """Windows of series whose rows are labelled, of one group on one side."""
     anomalous, classes = read_anomalies(table, positive)
     groups = groups_of(table, parts)
-    found = []
+    series = []
     for part in parts:
         name = str(table.columns["id"][part[0]])
         rows = table.channels[part].astype(np.float32)
         recordings.check_rows(name, rows)
-        found.append(split.Series(name, rows, anomalous[part], name, name))
+        series.append(split.Series(name, rows, anomalous[part], name, name))
     grouped = groups is not None and len(set(groups)) > 1 and split_by != "random"
     if grouped and split_by == "chronological":
         raise PefourierError(
@@ -302,9 +302,9 @@ def recordings_of(
             "other; use --split blocks"
         )
     facts = {"own_scale": True, "classes": classes, "grouped": grouped}
-    facts["units"] = groups if grouped else [one.name for one in found]
+    facts["units"] = groups if grouped else [recording.name for recording in series]
     name = str(table.path)
-    return split.split_series(name, found, window, stride, split_by, split.USER_BLOCKS, **facts)
+    return split.split_series(name, series, window, stride, split_by, split.USER_BLOCKS, **facts)
 
 
 def groups_of(table: LongTable, parts: Sequence[np.ndarray]) -> list[str] | None:
@@ -315,9 +315,9 @@ def groups_of(table: LongTable, parts: Sequence[np.ndarray]) -> list[str] | None
     for part in parts:
         names = np.unique(column[part])
         if len(names) > 1:
-            at = int(part[np.flatnonzero(column[part] != column[part[0]])[0]])
+            row = int(part[np.flatnonzero(column[part] != column[part[0]])[0]])
             raise PefourierError(
-                f"{table.place(at)} is of two groups, {shown(str(names[0]))} and "
+                f"{table.place(row)} is of two groups, {shown(str(names[0]))} and "
                 f"{shown(str(names[1]))}; give each series one"
             )
     return [str(column[part[0]]) for part in parts]
@@ -329,30 +329,30 @@ def read_anomalies(table: LongTable, positive: Sequence[str]) -> tuple[np.ndarra
     counted = Counter(labels.tolist())
     chosen = [name for name in counted if name in positive]
     if not chosen and all(reads_as_number(name) for name in counted):
-        return np.array([truth_value(table, at) for at in range(len(labels))]), (
+        return np.array([truth_value(table, row) for row in range(len(labels))]), (
             "normal",
             "anomaly",
         )
-    (rarest, least), (_, most), *more = sorted(counted.items(), key=lambda item: item[1])
-    if not chosen and (more or least == most):
+    (rarest, fewest), (_, next_count), *further = sorted(counted.items(), key=lambda item: item[1])
+    if not chosen and (further or fewest == next_count):
         raise PefourierError(
             f"{path}: rows have {len(counted)} labels, {shown(', '.join(sorted(counted)))}"
-            f"{'' if more else f', {least} each'}; name the one that marks anomalies: "
+            f"{'' if further else f', {fewest} each'}; name the one that marks anomalies: "
             f"--positive {shown(rarest)}"
         )
     if len(chosen) > 1:
         raise PefourierError(f"{path}: one label can mark anomalies; got --positive for {chosen}")
-    own = chosen[0] if chosen else rarest
-    rest = (set(counted) - {own}).pop() if not more else f"not {own}"
-    return labels == own, (rest, own)
+    anomaly = chosen[0] if chosen else rarest
+    normal = (set(counted) - {anomaly}).pop() if not further else f"not {anomaly}"
+    return labels == anomaly, (normal, anomaly)
 
 
-def truth_value(table: LongTable, at: int) -> bool:
+def truth_value(table: LongTable, row: int) -> bool:
     """Whether a row is labelled 1; else it must be 0."""
-    label = str(table.columns["label"][at])
+    label = str(table.columns["label"][row])
     if float(label) not in (0, 1):
         raise PefourierError(
-            f"{table.place(at)}: the label of a row must be 0 or 1, or --positive NAME; got "
+            f"{table.place(row)}: the label of a row must be 0 or 1, or --positive NAME; got "
             f"{shown(label)}"
         )
     return float(label) == 1

@@ -31,16 +31,16 @@ def read_files(folder: Path) -> Iterator[tuple[str, recordings.Recording]]:
     for column in ("chan_id", "spacecraft"):
         if not all(column in row for row in rows):
             raise PefourierError(f"{file} has a row without {column}; {recordings.AGAIN}")
-    unlisted = {one.stem for one in (folder / "test").glob("*.npy")}
+    unlisted = {recorded.stem for recorded in (folder / "test").glob("*.npy")}
     unlisted -= {row["chan_id"] for row in rows}
     if unlisted:
         raise PefourierError(
             f"{path} lacks {min(unlisted)}, whose rows are in {folder / 'test'}; download it again"
         )
-    own = {row["chan_id"]: row for row in rows if row["spacecraft"] == "MSL"}
-    for name in sorted(own):
+    listed = {row["chan_id"]: row for row in rows if row["spacecraft"] == "MSL"}
+    for name in sorted(listed):
         parts = [read_channel(folder / part, name) for part in ("train", "test")]
-        events = own[name].get("anomaly_sequences", "")
+        events = listed[name].get("anomaly_sequences", "")
         act = partial(label_events, name, events, len(parts[1]))
         yield name, (*parts, parse_or_refuse(act, file, ".csv", recordings.AGAIN))
 

@@ -9,9 +9,9 @@ from pefourier.train.data.recordings import Recording, Source, load_part, open_p
 def read_text(folder: Path) -> Iterator[tuple[str, Recording]]:
     """Read machines from text, a row in each line, values between commas."""
     folders = [folder / part for part in ("train", "test", "test_label")]
-    for name in sorted({path.name for one in folders for path in one.glob("*.txt")}):
+    for name in sorted({path.name for subfolder in folders for path in subfolder.glob("*.txt")}):
         parts = []
-        for file in (one / name for one in folders):
+        for file in (subfolder / name for subfolder in folders):
             with open_part(file, ".csv") as text:
                 parts.append(load_part(text, dtype="float32"))
         yield Path(name).stem, (parts[0], parts[1], parts[2][:, 0])

@@ -23,9 +23,9 @@ def draw_examples(name: str) -> Examples:
     """Draw the examples that ``NAME`` or ``NAME:key=value,…`` stands for."""
     task, _, text = name.partition(":")
     function = getattr(import_module(f"{__name__}.{task}"), task)
-    given = parameters_given(name)
-    own = inspect.signature(function).parameters
-    used = {key: one.default for key, one in own.items()} | given
+    chosen = parameters_given(name)
+    params = inspect.signature(function).parameters
+    used = {key: parameter.default for key, parameter in params.items()} | chosen
     count, length = used["count"], used.get("length", 4)
     if min(count / 20, length / 4) < 1 or used["noise"] < 0 or used["seed"] < 0:
         raise PefourierError(
@@ -34,22 +34,22 @@ def draw_examples(name: str) -> Examples:
         )
     if count * length > MOST_ROWS:
         raise PefourierError(f"{task} draws at most {MOST_ROWS} rows; got {shown(text)}")
-    return function(**given)
+    return function(**chosen)
 
 
 def parameters_given(name: str) -> dict[str, Any]:
     """The parameters of a task in the types that its function takes."""
     task, _, text = name.partition(":")
-    own = inspect.signature(getattr(import_module(f"{__name__}.{task}"), task)).parameters
-    given: dict[str, Any] = {}
+    params = inspect.signature(getattr(import_module(f"{__name__}.{task}"), task)).parameters
+    chosen: dict[str, Any] = {}
     for item in filter(None, text.split(",")):
         key, equals, value = item.partition("=")
-        if key not in own:
-            raise unknown(f"parameter of {task}", key, own)
+        if key not in params:
+            raise unknown(f"parameter of {task}", key, params)
         if not equals:
-            raise PefourierError(f"{task}:{key} lacks its value; give {key}={own[key].default}")
-        given[key] = convert(f"{task}:{key}", value, own[key].annotation)
-    return given
+            raise PefourierError(f"{task}:{key} lacks its value; give {key}={params[key].default}")
+        chosen[key] = convert(f"{task}:{key}", value, params[key].annotation)
+    return chosen
 
 
 def sides_of_task(name: str) -> tuple[int, ...]:
@@ -81,9 +81,9 @@ def with_length(name: str, length: int) -> str:
     'order:noise=.2,length=48,seed=4'
     """
     task, _, text = name.partition(":")
-    given = dict(item.partition("=")[::2] for item in filter(None, text.split(",")))
-    seed = int(given.pop("seed", "0")) + 1
-    given.pop("length", None)
+    settings = dict(item.partition("=")[::2] for item in filter(None, text.split(",")))
+    seed = int(settings.pop("seed", "0")) + 1
+    settings.pop("length", None)
     return f"{task}:" + ",".join(
-        f"{key}={value}" for key, value in (given | {"length": length, "seed": seed}).items()
+        f"{key}={value}" for key, value in (settings | {"length": length, "seed": seed}).items()
     )

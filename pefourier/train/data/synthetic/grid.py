@@ -43,6 +43,6 @@ def draw_columns(rng: np.random.Generator, count: int, width: int, gap: int) -> 
     return pairs[rng.integers(0, len(pairs), count)]
 
 
-def grid_sides(*, height: int = 5, width: int = 7, **others: object) -> tuple[int, int]:
+def grid_sides(*, height: int = 5, width: int = 7, **settings: object) -> tuple[int, int]:
     """Rows and columns of the points of the task's examples."""
     return height, width
