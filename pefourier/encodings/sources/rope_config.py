@@ -551,8 +551,8 @@ def warn_of_keys(section: Section, unused: list[str], allowed: set[str]) -> list
     """A warning for each of the first keys that the type of scaling has no use for."""
     names, findings = sorted(allowed), []
     kind = section.first("rope_type", "type")[1] or "default"
-    if kind not in TYPES and (names := known_scaling(kind)):
-        details = {"kind": shown(kind), "section": section.label, "known": names}
+    if kind not in TYPES and (scaling := known_scaling(kind)):
+        details = {"kind": shown(kind), "section": section.label, "known": scaling}
         findings.append(finding("rope-vendor-type", **details))
     for key in unused:
         similar = get_close_matches(key[:80], names, n=1)
