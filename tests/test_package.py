@@ -27,9 +27,7 @@ def in_a_new_process(code):
 
 
 def test_dir_shows_each_question_once_and_no_machinery():
-    importlib.import_module(
-        "pefourier.questions.spectrum"
-    )  # not shown beside it
+    importlib.import_module("pefourier.questions.spectrum")  # not shown beside it
     shown = ["PefourierError", "__version__", "encodings", "nn"]
     assert dir(pefourier) == sorted([*shown, *pefourier.QUESTIONS])
     assert len(set(map(id, (getattr(pefourier, name) for name in dir(pefourier))))) == len(
