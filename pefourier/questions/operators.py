@@ -273,7 +273,7 @@ def match_pairs(a: np.ndarray, b: np.ndarray, partner: np.ndarray) -> np.ndarray
     numbers = pair_numbers(a, firsts, partner[firsts])
     ends = np.array([theirs, partner_b[theirs]])
     ways = [pair_numbers(b, *rows) for rows in (ends, ends[::-1])]
-    apart = np.array(  # (way, theirs, own)
+    differences = np.array(  # (way, theirs, own)
         [
             [
                 np.abs(numbers - candidate[..., None]).max(axis=(0, 1))
@@ -282,8 +282,8 @@ def match_pairs(a: np.ndarray, b: np.ndarray, partner: np.ndarray) -> np.ndarray
             for candidates in ways
         ]
     )
-    rows, columns = linear_sum_assignment(apart.min(axis=0))
-    swapped = apart[1, rows, columns] < apart[0, rows, columns]
+    rows, columns = linear_sum_assignment(differences.min(axis=0))
+    swapped = differences[1, rows, columns] < differences[0, rows, columns]
     order = np.empty(d, dtype=int)
     order[still_b] = still_a
     order[np.where(swapped, ends[::-1, rows], ends[:, rows])] = (
