@@ -133,11 +133,9 @@ def explains(reading: SlipReading, pairs: PairWaves, observed: PairWaves) -> boo
         steps = min(observed.length, FARTHEST) // observed.repeats
         slack = 0.05 + 2 * sqrt(2 * observed.eps) + 4 * steps * phase_rounding(np.abs(omega), 1.0)
         ways = (1, -1) if observed.form and observed.form.part == "cos" else (1,)
-        turns = [
-            np.angle(np.exp(1j * (direction * omega * observed.repeats - observed.omega)))
-            for direction in ways
-        ]
-        turns = turns if not observed.has_angles else [omega * observed.repeats - observed.omega]
+        turned = omega * observed.repeats
+        turns = [np.angle(np.exp(1j * (sign * turned - observed.omega))) for sign in ways]
+        turns = turns if not observed.has_angles else [turned - observed.omega]
         if (np.abs(turns).min(axis=0) * steps > slack).any():
             return False
     source = replace(pairs, omega=omega, factor=observed.factor)
@@ -274,20 +272,16 @@ def other_ramps(settings: Mapping[str, Any], length: int) -> Iterator[SlipReadin
     if settings["scaling"] == "yarn":
         keys = ("original", "beta_fast", "beta_slow", "truncate")
         low, high = yarn_limits(head, **{key: settings[key] for key in keys})
-        variable, divided = np.arange(len(theta)), 1
+        x, divided = np.arange(len(theta)), 1
     elif settings["scaling"] == "llama3":
         low, high = settings["low_freq_factor"], settings["high_freq_factor"]
-        variable, divided = settings["original"] * theta / (2 * pi), 0
+        x, divided = settings["original"] * theta / (2 * pi), 0
     else:
         return
     span = high - low or 0.001
-    ramp = np.clip((variable - low) / span, 0, 1)
+    ramp = np.clip((x - low) / span, 0, 1)
     ramps = [("reversed", 1 - ramp)]
-    for variant in (
-        variable - low / span,
-        (variable - low) / (high or 0.001) - low,
-        variable / span - low,
-    ):
+    for variant in (x - low / span, (x - low) / (high or 0.001) - low, x / span - low):
         ramps.append(("parentheses", np.clip(variant, 0, 1)))
     for name, variant in ramps:
         share = variant if divided else 1 - variant  # of what is over factor
@@ -328,10 +322,8 @@ def fitted_changes(
     settings: Mapping[str, Any], length: int, observed: PairWaves, digits: range
 ) -> Iterator[SlipReading]:
     """One number of the settings, found where the mean logarithm of frequencies is the other's."""
-    cosines = (
-        observed.form is not None and observed.form.part == "cos"
-    )  # which do not show slow pairs
-    turning = observed.omega * observed.length > (SHOWN if cosines else 0)
+    cosines = observed.form is not None and observed.form.part == "cos"
+    turning = observed.omega * observed.length > (SHOWN if cosines else 0)  # slow ones do not show
     if not turning.any() or (observed.omega > 1 + SIMILAR).any():
         return
     target = np.log(observed.omega[turning]).mean()
@@ -388,10 +380,8 @@ def added_scalings(
         return
     turned = int(settings["d"] * settings["partial"])
     slips = read_toml(SLIPS)
-    values, ratio = (
-        slips["original-length"]["values"],
-        plain[0][-1] / (observed.omega[-1] or np.inf),
-    )
+    values = slips["original-length"]["values"]
+    ratio = plain[0][-1] / (observed.omega[-1] or np.inf)
     factors = [float(f"{ratio:.{digits}g}") for digits in (1, 2, 3, 6)]
     factors += [float(value) for value in slips["factor"]["values"]]  # a slow cosine hides its own
     for factor in (factor for factor in dict.fromkeys(factors) if factor > 1):
@@ -516,7 +506,7 @@ def describe_changes(changes: Mapping[str, tuple[Any, Any]]) -> str:
     'rho 10000 in the first, 500000 in the second; factor 4 in the second alone'
     """
 
-    def printed(value: Any) -> str:
+    def text(value: Any) -> str:
         if isinstance(value, list | tuple) and len(value) > 4:
             return f"{len(value)} numbers"
         return f"{value:.8g}" if isinstance(value, float) else str(value)
@@ -525,9 +515,7 @@ def describe_changes(changes: Mapping[str, tuple[Any, Any]]) -> str:
     for key, (first, second) in changes.items():
         if first is None or second is None:
             where = "second" if first is None else "first"
-            parts.append(
-                f"{key} {printed(second if first is None else first)} in the {where} alone"
-            )
+            parts.append(f"{key} {text(second if first is None else first)} in the {where} alone")
         else:
-            parts.append(f"{key} {printed(first)} in the first, {printed(second)} in the second")
+            parts.append(f"{key} {text(first)} in the first, {text(second)} in the second")
     return "; ".join(parts)

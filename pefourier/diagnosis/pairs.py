@@ -328,8 +328,7 @@ def follow_folded_phases(
         omega, worst = first / rows[1], np.zeros_like(first)
         for row, phase in zip(rows[2:], phases[2:], strict=True):
             turns = [
-                np.angle(np.exp(1j * (angle - row * omega)))
-                for angle in (phase, half + sign * phase)
+                np.angle(np.exp(1j * (phi - row * omega))) for phi in (phase, half + sign * phase)
             ]
             step = np.where(np.abs(turns[0]) <= np.abs(turns[1]), *turns)
             worst = np.maximum(worst, np.abs(step) if row == rows[2] else 0.0)
@@ -405,9 +404,7 @@ def pairs_apart(a: PairWaves, b: PairWaves) -> np.ndarray:
         differs[:common] = np.abs(first.omega - second.omega) > slack
     else:
         unit = a.factor / b.factor if a.factor and b.factor and not b.has_angles else 1.0
-        scaled = replace(
-            second, waves=lambda positions: unit * second.waves(positions), factor=a.factor
-        )
+        scaled = replace(second, waves=lambda p: unit * second.waves(p), factor=a.factor)
         scaled = second if abs(unit - 1) < NEAR / 10 else scaled
         expected = offset_waves(first, scaled)
         differs[:common] = waves_differ(first, scaled, expected)
@@ -448,9 +445,7 @@ def shortened(pairs: PairWaves, count: int) -> PairWaves:
     if len(pairs.omega) == count:
         return pairs
     waves = pairs.waves
-    return replace(
-        pairs, omega=pairs.omega[:count], waves=lambda positions: waves(positions)[:, :count]
-    )
+    return replace(pairs, omega=pairs.omega[:count], waves=lambda p: waves(p)[:, :count])
 
 
 def list_differences(a: PairWaves, b: PairWaves, differs: np.ndarray) -> tuple[PairDifference, ...]:

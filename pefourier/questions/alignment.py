@@ -47,10 +47,7 @@ def find_transformation(
 def find_row_order(a: np.ndarray, b: np.ndarray, allowed: np.ndarray) -> tuple[dict | None, float]:
     """Whether the rows of a, all distinct, are those of b in another order, and what is left."""
     weights = np.random.default_rng(0).standard_normal(a.shape[1])
-    order_a, order_b = (
-        np.argsort(a @ weights, kind="stable"),
-        np.argsort(b @ weights, kind="stable"),
-    )
+    order_a, order_b = (np.argsort(table @ weights, kind="stable") for table in (a, b))
     limit = np.broadcast_to(allowed, a.shape)
     residual = np.abs(a[order_a] - b[order_b])
     distinct = len(np.unique(first_duplicate(a))) == len(a)

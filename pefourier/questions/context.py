@@ -610,7 +610,7 @@ def base_bound(frequencies: np.ndarray, limit: int = FARTHEST, still: int = 0) -
     f are the pairs of a head that do not turn, those of frequency 0 and `still` more: with as many
     as turn B is never negative. Up to m a token like the query's is, on average over random heads,
     preferred to a random one (Men et al., 2024, arXiv 2405.14591). Models are often used, and work,
-    far beyond: it is a fact about a base, not a failure. None where B stays positive below `most`.
+    far beyond: it is a fact about a base, not a failure. None where B stays positive below `limit`.
 
     >>> base_bound(10000.0 ** (-np.arange(64) / 64)), base_bound(np.ones(4), still=4)
     (1707, None)

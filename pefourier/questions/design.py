@@ -461,7 +461,7 @@ def best_of(criterion: str, candidates: Sequence[Candidate]) -> float | None:
 
 
 def design_grid(sides: Sequence[int], d: int, **options: Any) -> tuple[Design, ...]:
-    """A design for each axis of a grid, the slowest axis first; `asked` is as of `design_base`.
+    """A design for each axis of a grid, the slowest axis first; `options` are as of `design_base`.
 
     An axis has an equal part of the pairs, the first one what is left over, as in Wan. Axes are
     told apart by their own columns alone, so that each has a base of its own. The DFT's lattice

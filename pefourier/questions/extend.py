@@ -259,7 +259,7 @@ def extend_on_grid(
     """Ways to take a rotation on axes to a larger grid, one for each axis that becomes longer.
 
     An axis is a rotation of its own: `extend` tells of it, by base and pairs, from its side in the
-    SPEC or config, or of the grid `trained`, to the one that is wanted; `asked` is as there.
+    SPEC or config, or of the grid `trained`, to the one that is wanted; `options` are as there.
     llama3 is not known on axes.
 
     >>> [(axis.name, axis.trained, axis.length, axis.d)

@@ -275,11 +275,8 @@ def match_pairs(a: np.ndarray, b: np.ndarray, partner: np.ndarray) -> np.ndarray
     ways = [pair_numbers(b, *rows) for rows in (ends, ends[::-1])]
     differences = np.array(  # (way, theirs, own)
         [
-            [
-                np.abs(numbers - candidate[..., None]).max(axis=(0, 1))
-                for candidate in candidates.transpose(2, 0, 1)
-            ]
-            for candidates in ways
+            [np.abs(numbers - z[..., None]).max(axis=(0, 1)) for z in pairs.transpose(2, 0, 1)]
+            for pairs in ways
         ]
     )
     rows, columns = linear_sum_assignment(differences.min(axis=0))

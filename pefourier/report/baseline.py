@@ -274,23 +274,21 @@ def flatten(value: Any, path: str = "") -> dict[str, Any]:
     return {name: item for fields in inside for name, item in fields.items()}
 
 
-def settings_of(record: Record, counterpart: Record) -> dict[str, Any]:
+def settings_of(record: Record, peer: Record) -> dict[str, Any]:
     """The fields that are settings by their path, but for those that the other cannot have told.
 
     Frequencies count at one length alone, and parameters of a formula that the other's program did
     not have, or that rotations stand for, not at all.
     """
-    roots = [key for key in SETTINGS if key in record and key in counterpart]
-    if None in (record.get("identified"), counterpart.get("identified")):
+    roots = [key for key in SETTINGS if key in record and key in peer]
+    if None in (record.get("identified"), peer.get("identified")):
         roots = [key for key in roots if key != "identified"]
     builder = BUILDERS.get(record.get("encoding") or "")
     formula = set(builder.parameters) if builder else set()
     if "rotations" not in record:
-        formula -= set(counterpart.get("params") or ()) - (
-            {"d"} if "dimension" in record else set()
-        )
+        formula -= set(peer.get("params") or ()) - ({"d"} if "dimension" in record else set())
     formula |= {"rotated", "softmax_factor"}  # told elsewhere
-    skipped = DERIVED | ({"frequencies"} if record["length"] != counterpart["length"] else set())
+    skipped = DERIVED | ({"frequencies"} if record["length"] != peer["length"] else set())
     fields = flatten({key: record[key] for key in roots})
     return {
         path: value

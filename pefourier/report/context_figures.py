@@ -65,7 +65,7 @@ def pairs_of_places(r: Rotation) -> dict[str, np.ndarray]:
 def draw_strips(axes: plot.Axes, answer: Answer, r: Rotation, with_name: bool) -> None:
     """A tick for each pair, and the trained and the asked length as lines.
 
-    One encoding below a title of the user's own is not `named` again.
+    One encoding below a title of the user's own is not named again.
     """
     result = answer.result
     rows = strips(r)
