@@ -72,15 +72,15 @@ def missing(path: str) -> PefourierError:
     folder, name = os.path.split(path)
     if not os.path.isdir(folder or "."):
         return PefourierError(f"no file {shown(path)}: there is no folder {shown(folder)}")
-    there = f"There is no such file in {shown(folder or '.')}."
-    return unknown("file", name, data_names(folder, name), there)
+    hint = f"There is no such file in {shown(folder or '.')}."
+    return unknown("file", name, data_names(folder, name), hint)
 
 
 def data_names(folder: str, name: str) -> list[str]:
     """The names in a folder that may be of data, but one."""
     with os_errors("look into", folder or "."), os.scandir(folder or ".") as entries:
         names = [entry.name for entry in islice(entries, 10_000) if entry.name != name]
-    return [one for one in names if os.path.splitext(one)[1].lower() not in UNREAD]
+    return [path for path in names if os.path.splitext(path)[1].lower() not in UNREAD]
 
 
 def suffix_of(path: str) -> str:

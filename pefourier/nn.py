@@ -49,8 +49,8 @@ class Tabled(torch.nn.Module):
 
     def is_empty(self) -> bool:
         """Whether what it holds has no memory."""
-        held = (*self.parameters(recurse=False), *self.buffers(recurse=False))
-        return any(one.is_meta for one in held)
+        tensors = (*self.parameters(recurse=False), *self.buffers(recurse=False))
+        return any(tensor.is_meta for tensor in tensors)
 
 
 class PositionalEncoding(Tabled):
@@ -205,10 +205,10 @@ class Rotary(Tabled):
         super().__init__()
         if max_length is not None:
             check_count("max_length", max_length)
-        named = f"{spec}#{layer_type}" if layer_type else spec
-        asked = params | ({"grid": tuple(grid)} if grid else {})
-        given = isinstance(spec, Encoding)
-        enc = spec if given else load_known(named, max_length, d, asked)
+        source = f"{spec}#{layer_type}" if layer_type else spec
+        options = params | ({"grid": tuple(grid)} if grid else {})
+        is_encoding = isinstance(spec, Encoding)
+        enc = spec if is_encoding else load_known(source, max_length, d, options)
         self.layout = layout_of_pairs(enc)
         self.encoding, self.scaling = enc.spec, dict(enc.params) if by_length(enc) else None
         self.sines, self.trailing = enc.name == "rope++", bool(enc.params.get("trailing"))
@@ -217,7 +217,7 @@ class Rotary(Tabled):
         self.factor = float(enc.params.get("attention_factor", 1.0))
         self.softmax_factor = float(enc.params.get("softmax_factor", 1.0))
         self.kept, self.rows = rotation_tables(enc, self.heads), None
-        axis = None if given else axis_in(spec, enc)
+        axis = None if is_encoding else axis_in(spec, enc)
         self.on_axes = axis is not None
         if enc.params.get("backwards"):
             self.kept["frequencies"] = -self.kept["frequencies"]
@@ -239,9 +239,9 @@ class Rotary(Tabled):
     def _apply(self, fn: Any, recurse: bool = True) -> "Rotary":
         super()._apply(fn, recurse)
         for name, table in self.kept.items():  # float32 also in a model of half precision
-            held = getattr(self, name)
-            if held.dtype != torch.float32:
-                setattr(self, name, torch.tensor(table, device=held.device))
+            buffer = getattr(self, name)
+            if buffer.dtype != torch.float32:
+                setattr(self, name, torch.tensor(table, device=buffer.device))
         return self
 
     def rotate(
@@ -272,8 +272,8 @@ class Rotary(Tabled):
         """The dimensions of a head that turn, mostly the first ones, turned."""
         if not self.trailing:
             return turn(x, cosine, sine, self.layout)
-        kept = x.shape[-1] - 2 * cosine.shape[-1]
-        return torch.cat([x[..., :kept], turn(x[..., kept:], cosine, sine, self.layout)], -1)
+        skip = x.shape[-1] - 2 * cosine.shape[-1]
+        return torch.cat([x[..., :skip], turn(x[..., skip:], cosine, sine, self.layout)], -1)
 
     def cosines_and_sines(
         self, q: Tensor, positions: Tensor | None, offset: int
@@ -297,13 +297,14 @@ class Rotary(Tabled):
                 f"positions {offset} … {offset + n - 1} are outside 0 … {self.rows - 1}, those "
                 f"that {self.encoding} was made for; give a larger max_length"
             )
-        held = [getattr(self, name) for name in ("cosine", "sine", "inverse") if name in self.kept]
+        names = ("cosine", "sine", "inverse")
+        tables = [getattr(self, name) for name in names if name in self.kept]
         if positions is None:
-            return tuple(table[..., offset : offset + n, :] for table in held)
+            return tuple(table[..., offset : offset + n, :] for table in tables)
         if self.heads is None:
-            return tuple(torch.nn.functional.embedding(positions, table) for table in held)
-        found = (table[:, positions] for table in held)  # (heads, n, m) or (heads, batch, 1, n, m)
-        return tuple(one if one.ndim == 3 else one[:, :, 0].transpose(0, 1) for one in found)
+            return tuple(torch.nn.functional.embedding(positions, table) for table in tables)
+        rows = (table[:, positions] for table in tables)  # (heads, n, m) or (heads, batch, 1, n, m)
+        return tuple(row if row.ndim == 3 else row[:, :, 0].transpose(0, 1) for row in rows)
 
     def waves(self, positions: Tensor) -> tuple[Tensor, Tensor]:
         """Cosines and sines (…, n, m) of positions (…, n), times the attention factor."""
@@ -317,11 +318,11 @@ class Rotary(Tabled):
 
     def frequencies_up_to(self, length: Tensor) -> Tensor:
         """Frequencies of a scaling by length, of a sequence of so many positions."""
-        own = self.scaling
-        if own["scaling"] == "longrope":
-            return torch.where(length > own["original"], self.longer, self.frequencies)
-        beyond = (length.float() - own["original"]).clamp(min=0)
-        ratio = 1 + own["factor"] * beyond / own["original"]
+        settings = self.scaling
+        if settings["scaling"] == "longrope":
+            return torch.where(length > settings["original"], self.longer, self.frequencies)
+        beyond = (length.float() - settings["original"]).clamp(min=0)
+        ratio = 1 + settings["factor"] * beyond / settings["original"]
         return self.frequencies * ratio**self.exponents
 
     def extra_repr(self) -> str:
@@ -376,8 +377,8 @@ class Bias(Tabled):
         super().__init__()
         if (max_length is None) == (not grid):
             raise PefourierError("a bias has a max_length, or a grid of points; give one of them")
-        asked = {"grid": tuple(grid)} if grid else {}
-        self.given = (spec, max_length, heads, asked | params)
+        options = {"grid": tuple(grid)} if grid else {}
+        self.given = (spec, max_length, heads, options | params)
         enc = load_known(*self.given)
         self.encoding, self.tokens = enc.spec, max_length or int(np.prod(grid))
         if enc.act != "bias" or enc.domain.kind != "lag" or enc.dim != heads:
@@ -396,8 +397,8 @@ class Bias(Tabled):
 
     def make_tables(self) -> dict[str, np.ndarray]:
         enc = load_known(*self.given)
-        found = {"codes": enc.table()}
-        return found | ({"places": self.pairs(enc)} if enc.domain.grid else {})
+        tables = {"codes": enc.table()}
+        return tables | ({"places": self.pairs(enc)} if enc.domain.grid else {})
 
     def row(self, query: Tensor, key: Tensor) -> Tensor:
         """Where the numbers of a query and a key stand."""
@@ -413,8 +414,8 @@ class Bias(Tabled):
                 f"{queries} queries and {keys} keys; at most {self.tokens} keys are known, and the "
                 "queries are the last of them"
             )
-        at = torch.arange(keys, device=self.codes.device)
-        return self.codes[self.row(at[keys - queries :, None], at)].permute(2, 0, 1)
+        positions = torch.arange(keys, device=self.codes.device)
+        return self.codes[self.row(positions[keys - queries :, None], positions)].permute(2, 0, 1)
 
     def score_mod(
         self, score: Tensor, batch: Tensor, head: Tensor, query: Tensor, key: Tensor
@@ -433,21 +434,23 @@ def turn(x: Tensor, cosine: Tensor, sine: Tensor, layout: str = "halves") -> Ten
     tensor([-2.,  1.,  3.])
     """
     m = cosine.shape[-1]
-    own = x[..., : 2 * m]
+    turning = x[..., : 2 * m]
     wide = torch.promote_types(x.dtype, cosine.dtype)
-    if torch.compiler.is_compiling() or (torch.is_grad_enabled() and own.requires_grad):
-        own = own.to(wide)
+    if torch.compiler.is_compiling() or (torch.is_grad_enabled() and turning.requires_grad):
+        turning = turning.to(wide)
         a, b = (
-            (own[..., :m], own[..., m:]) if layout == "halves" else (own[..., ::2], own[..., 1::2])
+            (turning[..., :m], turning[..., m:])
+            if layout == "halves"
+            else (turning[..., ::2], turning[..., 1::2])
         )
         pair = a * cosine - b * sine, b * cosine + a * sine
-        both = torch.cat(pair, -1) if layout == "halves" else torch.stack(pair, -1).flatten(-2)
-        both = both.to(x.dtype)
+        turned = torch.cat(pair, -1) if layout == "halves" else torch.stack(pair, -1).flatten(-2)
+        turned = turned.to(x.dtype)
     elif x.dtype != wide and x.device.type == "cpu" and alike_in_heads(x, cosine):
-        both = turn_in_blocks(own, cosine, sine, layout)
+        turned = turn_in_blocks(turning, cosine, sine, layout)
     else:
-        both = turned_pairs(own.to(wide), cosine, sine, layout).to(x.dtype)
-    return both if 2 * m == x.shape[-1] else torch.cat([both, x[..., 2 * m :]], dim=-1)
+        turned = turned_pairs(turning.to(wide), cosine, sine, layout).to(x.dtype)
+    return turned if 2 * m == x.shape[-1] else torch.cat([turned, x[..., 2 * m :]], dim=-1)
 
 
 def alike_in_heads(x: Tensor, cosine: Tensor) -> bool:
@@ -472,8 +475,8 @@ def turned_pairs(
     even = x.storage_offset() % 2 == 0 and not any(stride % 2 for stride in x.stride()[:-1])
     x = x if even and x.stride(-1) == 1 else x.contiguous()
     numbers = torch.view_as_complex(x.unflatten(-1, (-1, 2)))
-    held = None if out is None else torch.view_as_complex(out.unflatten(-1, (-1, 2)))
-    return torch.view_as_real(torch.mul(numbers, torch.complex(cosine, sine), out=held)).flatten(-2)
+    view = None if out is None else torch.view_as_complex(out.unflatten(-1, (-1, 2)))
+    return torch.view_as_real(torch.mul(numbers, torch.complex(cosine, sine), out=view)).flatten(-2)
 
 
 def turn_in_blocks(x: Tensor, cosine: Tensor, sine: Tensor, layout: str) -> Tensor:
@@ -483,18 +486,18 @@ def turn_in_blocks(x: Tensor, cosine: Tensor, sine: Tensor, layout: str) -> Tens
     rows = max(1, min(n, size // (count * width)))  # of all heads: their waves are made once
     heads = max(1, min(count, size // (rows * width)))
     out = torch.empty_like(x)
-    held, turned = torch.empty(2, heads, rows, width, dtype=cosine.dtype)
+    buffer, turned = torch.empty(2, heads, rows, width, dtype=cosine.dtype)
     for i, (part, place) in enumerate(zip(x, out, strict=True)):
         waves = [w if w.ndim == 2 else w[i % len(w)] for w in (cosine, sine)]
         for first in range(0, n, rows):
-            at = slice(first, first + rows)
-            both = [w[..., at, :] for w in waves]
+            block = slice(first, first + rows)
+            block_waves = [w[..., block, :] for w in waves]
             for begin in range(0, count, heads):
-                own = (slice(begin, begin + heads), at)
-                source = part[own]
-                wide = held[: len(source), : source.shape[1]].copy_(source)
+                index = (slice(begin, begin + heads), block)
+                source = part[index]
+                wide = buffer[: len(source), : source.shape[1]].copy_(source)
                 result = turned[: len(source), : source.shape[1]]
-                place[own] = turned_pairs(wide, *both, layout, result)
+                place[index] = turned_pairs(wide, *block_waves, layout, result)
     return out
 
 
@@ -536,17 +539,17 @@ def rotation_tables(enc: Encoding, heads: int | None) -> dict[str, np.ndarray]:
     Where the length of codes varies (xpos), keys have the inverse of what queries have.
     """
     if enc.name in ("rope", "rope++", "grape"):
-        return {name: one.astype(np.float32) for name, one in frequencies_of(enc).items()}
+        return {name: wave.astype(np.float32) for name, wave in frequencies_of(enc).items()}
     table = np.asarray(enc.table(), dtype=float).reshape(len(enc), heads or 1, -1)
     cosine, sine = split_pairs(np.moveaxis(table, 2, 1), enc.params.get("layout", "halves"))
     square = cosine**2 + sine**2
-    found = {"cosine": cosine, "sine": sine}
+    waves = {"cosine": cosine, "sine": sine}
     if np.ptp(square) > 1e-9:
-        found["inverse"] = square[:1] / square
-    tables = {name: np.moveaxis(one, 2, 0) for name, one in found.items()}  # (heads, n, m)
+        waves["inverse"] = square[:1] / square
+    tables = {name: np.moveaxis(wave, 2, 0) for name, wave in waves.items()}  # (heads, n, m)
     return {
-        name: np.ascontiguousarray(one if heads else one[0], dtype=np.float32)
-        for name, one in tables.items()
+        name: np.ascontiguousarray(wave if heads else wave[0], dtype=np.float32)
+        for name, wave in tables.items()
     }
 
 

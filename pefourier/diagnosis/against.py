@@ -25,7 +25,7 @@ WHOLE = {"rho", "d", "partial", "scaling"}  # settings of every rotation
 
 
 def misread(
-    enc: Encoding, other: str, length: int, d: int | None
+    enc: Encoding, reading: str, length: int, d: int | None
 ) -> tuple[np.ndarray, Mapping[str, Any]]:
     """The frequencies of another reading of a rotation, in radians per position, and its settings.
 
@@ -35,22 +35,22 @@ def misread(
     >>> misread(enc, "base=10000", 80, None)[0].round(4)
     array([0.25  , 0.0025])
     """
-    if other == "local-for-global":
+    if reading == "local-for-global":
         two = other_layers(enc)
-    elif (changes := changes_of(enc, other)) is not None:
+    elif (changes := changes_of(enc, reading)) is not None:
         return with_changes(enc, changes), factors_changed(enc, changes)
     else:
-        two = load_like(enc, other, length, d or enc.params["d"])
+        two = load_like(enc, reading, length, d or enc.params["d"])
     if two.act != "rotate" or two.measure is None:
-        known = ", ".join(SLIPS)
-        raise PefourierError(f"{shown(other)} is not rotary; give a rotation, or one of {known}")
+        slips = ", ".join(SLIPS)
+        raise PefourierError(f"{shown(reading)} is not rotary; give a rotation, or one of {slips}")
     return two.measure.frequencies, {"attention_factor": 1.0, **two.params}
 
 
-def changes_of(enc: Encoding, other: str) -> dict[str, Any] | None:
+def changes_of(enc: Encoding, slips: str) -> dict[str, Any] | None:
     """The settings that some slips change; None where they are none, but a SPEC."""
     changes: dict[str, Any] = {}
-    for part in other.split(","):
+    for part in slips.split(","):
         key, equals, _ = part.partition("=")
         if part == "scaling-ignored":
             shared = enc.params["scaling"] == "proportional"  # p-RoPE, which may be stretched, too
@@ -85,25 +85,25 @@ def with_changes(enc: Encoding, changes: dict[str, Any]) -> np.ndarray:
     return change_rotation(enc, **changes)
 
 
-def load_like(enc: Encoding, other: str, length: int, d: int) -> Encoding:
+def load_like(enc: Encoding, spec: str, length: int, d: int) -> Encoding:
     """Another rotation; of another config with several, that of the same type of layer."""
-    if source_of(other) != "config":
-        return load(other, length, d)
+    if source_of(spec) != "config":
+        return load(spec, length, d)
     part = layer_of(enc)
-    if not part or open_model(other).part:
-        return load(other, length)
-    named = {run.part for run in read_layers(other, "") if run.kind == "rotary"}
-    return load(layer_spec(other, part) if part in named else other, length)
+    if not part or open_model(spec).part:
+        return load(spec, length)
+    rotary_parts = {run.part for run in read_layers(spec, "") if run.kind == "rotary"}
+    return load(layer_spec(spec, part) if part in rotary_parts else spec, length)
 
 
 def other_layers(enc: Encoding) -> Encoding:
     """The rotation of the other type of layer of the same config."""
     part = layer_of(enc)
     if part:
-        whole = enc.spec.removesuffix(part).rstrip(".#")
-        parts = [run.part for run in read_layers(whole, "") if run.part not in ("", part)]
+        path = enc.spec.removesuffix(part).rstrip(".#")
+        parts = [run.part for run in read_layers(path, "") if run.part not in ("", part)]
         if parts:
-            return load(layer_spec(whole, parts[0]))
+            return load(layer_spec(path, parts[0]))
     raise PefourierError(f"{shown(enc.spec)} has one rotation; local-for-global needs two")
 
 
@@ -114,17 +114,19 @@ def layer_of(enc: Encoding) -> str:
 
 def factors_changed(enc: Encoding, changes: Mapping[str, Any]) -> dict[str, float]:
     """The factors of a rotation with some settings changed; a factor that was given stays."""
-    own = enc.params
-    if own.get("inv_freq") is not None:
-        return {"attention_factor": own["attention_factor"]}
-    changed = {**own, **changes}
+    settings = enc.params
+    if settings.get("inv_freq") is not None:
+        return {"attention_factor": settings["attention_factor"]}
+    changed = {**settings, **changes}
     by_formula = rotation_of(changed, len(enc))[1]
-    given = own["attention_factor"] != rotation_of(own, len(enc))[1]
+    is_chosen = settings["attention_factor"] != rotation_of(settings, len(enc))[1]
     if "attention_factor" in changes:
         attention = changes["attention_factor"] or by_formula
     else:
-        attention = by_formula if not given or "scaling" in changes else own["attention_factor"]
-    softmax = softmax_of(changed) if "softmax_factor" in own else 1.0
+        attention = (
+            by_formula if not is_chosen or "scaling" in changes else settings["attention_factor"]
+        )
+    softmax = softmax_of(changed) if "softmax_factor" in settings else 1.0
     return {"attention_factor": attention, "softmax_factor": softmax}
 
 

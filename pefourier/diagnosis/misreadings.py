@@ -83,8 +83,8 @@ def meant_settings(enc: Encoding) -> dict[str, Any]:
     """The settings of a rotation that make it again."""
     if enc.name == "sinusoidal":
         return {"d": enc.dim, "rho": enc.params["rho"], "partial": 1.0, "scaling": "none"}
-    own = scaling_parameters(enc.params["scaling"])
-    return {key: enc.params[key] for key in ("d", "rho", "partial", "scaling", *own)}
+    scaling_keys = scaling_parameters(enc.params["scaling"])
+    return {key: enc.params[key] for key in ("d", "rho", "partial", "scaling", *scaling_keys)}
 
 
 def change_rotation(enc: Encoding, **changes: Any) -> np.ndarray:
@@ -102,7 +102,7 @@ def change_rotation(enc: Encoding, **changes: Any) -> np.ndarray:
     return rotation_of(meant_settings(enc) | changes, len(enc))[0]
 
 
-def find_misreading(meant: Encoding, pairs: PairWaves, other: PairWaves) -> Cause | None:
+def find_misreading(rotation: Encoding, pairs: PairWaves, observed: PairWaves) -> Cause | None:
     """The one slip by which a rotation becomes another, whose fitted or declared pairs are given.
 
     >>> from pefourier.diagnosis.pairs import declared_pairs, fit_pair_waves
@@ -112,8 +112,8 @@ def find_misreading(meant: Encoding, pairs: PairWaves, other: PairWaves) -> Caus
     >>> find_misreading(meant, declared_pairs(meant), table).changes
     {'rho': (10000.0, 500000.0)}
     """
-    for reading in readings(meant, pairs, other):
-        if explains(reading, pairs, other):
+    for reading in readings(rotation, pairs, observed):
+        if explains(reading, pairs, observed):
             below: Mapping[str, int | None] = {}
             if reading.phases is None and reading.omega.shape == pairs.omega.shape:
                 below = positions_below(pairs.omega, reading.omega, SEARCHED)
@@ -121,73 +121,74 @@ def find_misreading(meant: Encoding, pairs: PairWaves, other: PairWaves) -> Caus
     return None
 
 
-def explains(reading: SlipReading, pairs: PairWaves, other: PairWaves) -> bool:
+def explains(reading: SlipReading, pairs: PairWaves, observed: PairWaves) -> bool:
     """Whether another rotation has the waves of a reading, whatever factor is before them."""
     omega = reading.omega
-    if omega.shape != other.omega.shape or not np.isfinite(omega).all():
+    if omega.shape != observed.omega.shape or not np.isfinite(omega).all():
         return False
-    if other.is_declared:
+    if observed.is_declared:
         slack = phase_rounding(np.abs(omega), FLOAT32_EPS)
-        return reading.phases is None and bool((np.abs(omega - other.omega) <= slack).all())
+        return reading.phases is None and bool((np.abs(omega - observed.omega) <= slack).all())
     if reading.phases is None:
-        steps = min(other.length, FARTHEST) // other.repeats
-        slack = 0.05 + 2 * sqrt(2 * other.eps) + 4 * steps * phase_rounding(np.abs(omega), 1.0)
-        ways = (1, -1) if other.form and other.form.part == "cos" else (1,)
-        turns = [np.angle(np.exp(1j * (way * omega * other.repeats - other.omega))) for way in ways]
-        turns = turns if not other.has_angles else [omega * other.repeats - other.omega]
+        steps = min(observed.length, FARTHEST) // observed.repeats
+        slack = 0.05 + 2 * sqrt(2 * observed.eps) + 4 * steps * phase_rounding(np.abs(omega), 1.0)
+        ways = (1, -1) if observed.form and observed.form.part == "cos" else (1,)
+        turned = omega * observed.repeats
+        turns = [np.angle(np.exp(1j * (sign * turned - observed.omega))) for sign in ways]
+        turns = turns if not observed.has_angles else [turned - observed.omega]
         if (np.abs(turns).min(axis=0) * steps > slack).any():
             return False
-    source = replace(pairs, omega=omega, factor=other.factor)
-    waves = shifted_waves(source, omega, other)
+    source = replace(pairs, omega=omega, factor=observed.factor)
+    waves = shifted_waves(source, omega, observed)
     if reading.phases is not None:
-        waves = waves_by(reading.phases, other)
-    return not waves_differ(source, other, waves, stop=True).any()
+        waves = waves_by(reading.phases, observed)
+    return not waves_differ(source, observed, waves, stop=True).any()
 
 
-def waves_by(phases: Callable[[np.ndarray], np.ndarray], other: PairWaves) -> Waves:
+def waves_by(phases: Callable[[np.ndarray], np.ndarray], observed: PairWaves) -> Waves:
     """Waves by phases (n, m) of positions, with another's factor, and angles where it has them."""
-    return lambda positions: waves_of_phases(phases(positions), other.factor, other.form)
+    return lambda positions: waves_of_phases(phases(positions), observed.factor, observed.form)
 
 
-def readings(meant: Encoding, pairs: PairWaves, other: PairWaves) -> Iterator[SlipReading]:
+def readings(rotation: Encoding, pairs: PairWaves, observed: PairWaves) -> Iterator[SlipReading]:
     """A rotation with each slip, those whose values people choose before those that are fitted."""
     omega = pairs.omega
-    yield from scaled_positions(omega, other)
-    yield from layers_read(meant)
-    if has_settings(meant):
-        settings = meant_settings(meant)
-        rebuild = partial(reading_with, settings, len(meant), other)
-        changed = [*chosen_changes(meant, settings, other)]
+    yield from scaled_positions(omega, observed)
+    yield from layers_read(rotation)
+    if has_settings(rotation):
+        settings = meant_settings(rotation)
+        rebuild = partial(reading_with, settings, len(rotation), observed)
+        changed = [*chosen_changes(rotation, settings, observed)]
         yield from filter(None, (rebuild(code, changes) for code, changes in changed))
-        yield from other_ramps(settings, len(meant))
-        yield from exponents(settings, omega, other)
-        yield from fitted_changes(settings, len(meant), other, SHORT)
-        yield from added_scalings(settings, len(meant), other)
-        yield from fitted_changes(settings, len(meant), other, LONG)
+        yield from other_ramps(settings, len(rotation))
+        yield from exponents(settings, omega, observed)
+        yield from fitted_changes(settings, len(rotation), observed, SHORT)
+        yield from added_scalings(settings, len(rotation), observed)
+        yield from fitted_changes(settings, len(rotation), observed, LONG)
     yield from coarse_readings(omega)
-    yield from one_factor(omega, other)
-    yield from one_pair(omega, other)
+    yield from one_factor(omega, observed)
+    yield from one_pair(omega, observed)
 
 
 def reading_with(
     settings: Mapping[str, Any],
     length: int,
-    other: PairWaves,
+    observed: PairWaves,
     code: str,
     changes: Mapping[str, Any],
 ) -> SlipReading | None:
     """A rotation with some settings changed; None where they are none, or are what they were."""
     differing = {k: (settings.get(k), v) for k, v in changes.items() if settings.get(k) != v}
-    read = rotation_if_any(dict(settings) | dict(changes), length) if differing else None
-    return SlipReading(code, differing, read[0]) if read else None
+    rebuilt = rotation_if_any(dict(settings) | dict(changes), length) if differing else None
+    return SlipReading(code, differing, rebuilt[0]) if rebuilt else None
 
 
 def chosen_changes(
-    meant: Encoding, settings: Mapping[str, Any], other: PairWaves
+    rotation: Encoding, settings: Mapping[str, Any], observed: PairWaves
 ) -> Iterator[tuple[str, dict[str, Any]]]:
     """Codes and changes of settings to values that people choose."""
-    model = open_model(meant.spec) if "model_type" in meant.params else None
-    for rho in class_bases(meant):
+    model = open_model(rotation.spec) if "model_type" in rotation.params else None
+    for rho in class_bases(rotation):
         yield "base-default", {"rho": rho}
     scaling = settings["scaling"]
     for code, slip in read_toml(SLIPS).items():
@@ -201,14 +202,14 @@ def chosen_changes(
             if slip["key"] == "original":
                 longest = model.longest() if model else None
                 factor = settings.get("factor") or 1.0
-                own = (longest, settings["original"] * factor, settings["original"] / factor)
-                values = [int(v) for v in (*filter(None, own), *values)]
+                lengths = (longest, settings["original"] * factor, settings["original"] / factor)
+                values = [int(v) for v in (*filter(None, lengths), *values)]
             yield from ((code, {slip["key"]: number}) for number in values)
     if "truncate" in settings:
         yield "truncate", {"truncate": not settings["truncate"]}
     for kind in ("linear", "ntk", "yarn", "llama3") if settings.get("factor") else ():
         yield "scaling-type", {"scaling": kind}
-    count, d = 2 * len(other.omega), settings["d"]
+    count, d = 2 * len(observed.omega), settings["d"]
     if settings["partial"] != 1:
         yield "partial-ignored", {"partial": 1.0}
     if count < d:
@@ -217,22 +218,22 @@ def chosen_changes(
         yield "head-size", {"d": size}
 
 
-def class_bases(meant: Encoding) -> Iterator[float]:
+def class_bases(rotation: Encoding) -> Iterator[float]:
     """The base that the model type of a config has by default."""
-    if "model_type" in meant.params:
-        row = open_model(meant.spec).row
+    if "model_type" in rotation.params:
+        row = open_model(rotation.spec).row
         if row.get("kind") == "rotary":
             layers = row.get("layers", {})
-            part = meant.spec.rpartition("#")[2].rpartition(".")[2]
+            part = rotation.spec.rpartition("#")[2].rpartition(".")[2]
             yield rotary(row, part if part in layers else next(iter(layers), "")).base
 
 
-def scaled_positions(omega: np.ndarray, other: PairWaves) -> Iterator[SlipReading]:
+def scaled_positions(omega: np.ndarray, observed: PairWaves) -> Iterator[SlipReading]:
     """Other units of angles, whole positions divided, the other way to turn."""
-    for unit, told in ((180 / pi, "p w 180 / pi"), (pi / 180, "p w pi / 180")):
-        yield SlipReading("degrees", {"angle": ("p w", told)}, omega * unit)
+    for unit, formula in ((180 / pi, "p w 180 / pi"), (pi / 180, "p w pi / 180")):
+        yield SlipReading("degrees", {"angle": ("p w", formula)}, omega * unit)
     yield SlipReading("reversed", {}, -omega)
-    k = other.repeats
+    k = observed.repeats
     if k > 1:
         changes = {"positions": ("p", f"p // {k}")}
         yield SlipReading(
@@ -240,13 +241,13 @@ def scaled_positions(omega: np.ndarray, other: PairWaves) -> Iterator[SlipReadin
         )
 
 
-def one_factor(omega: np.ndarray, other: PairWaves) -> Iterator[SlipReading]:
+def one_factor(omega: np.ndarray, observed: PairWaves) -> Iterator[SlipReading]:
     """All frequencies times one number, which the fastest pair that folds nowhere tells."""
-    if omega.shape != other.omega.shape:
+    if omega.shape != observed.omega.shape:
         return
-    turning = np.flatnonzero((omega != 0) & (np.abs(other.omega) < 1))
+    turning = np.flatnonzero((omega != 0) & (np.abs(observed.omega) < 1))
     for k in turning[:1]:
-        ratio = float(other.omega[k] / omega[k])
+        ratio = float(observed.omega[k] / omega[k])
         for digits in DIGITS:
             step = float(f"{ratio:.{digits}g}")
             yield SlipReading("step", {"positions": ("p", f"{step:g} p")}, omega * step)
@@ -254,12 +255,12 @@ def one_factor(omega: np.ndarray, other: PairWaves) -> Iterator[SlipReading]:
                 yield SlipReading("step", {"positions": ("p", f"p / {inverse:g}")}, omega / inverse)
 
 
-def one_pair(omega: np.ndarray, other: PairWaves) -> Iterator[SlipReading]:
+def one_pair(omega: np.ndarray, observed: PairWaves) -> Iterator[SlipReading]:
     """One pair alone that turns otherwise."""
-    if omega.shape == other.omega.shape and len(omega) > 2:
-        k = int(np.abs(other.omega - omega).argmax())
+    if omega.shape == observed.omega.shape and len(omega) > 2:
+        k = int(np.abs(observed.omega - omega).argmax())
         changed = omega.copy()
-        changed[k] = other.omega[k]
+        changed[k] = observed.omega[k]
         pair = {f"frequency of pair {k}": (float(omega[k]), float(changed[k]))}
         yield SlipReading("single-pair", pair, changed)
 
@@ -271,31 +272,31 @@ def other_ramps(settings: Mapping[str, Any], length: int) -> Iterator[SlipReadin
     if settings["scaling"] == "yarn":
         keys = ("original", "beta_fast", "beta_slow", "truncate")
         low, high = yarn_limits(head, **{key: settings[key] for key in keys})
-        at, divided = np.arange(len(theta)), 1
+        x, divided = np.arange(len(theta)), 1
     elif settings["scaling"] == "llama3":
         low, high = settings["low_freq_factor"], settings["high_freq_factor"]
-        at, divided = settings["original"] * theta / (2 * pi), 0
+        x, divided = settings["original"] * theta / (2 * pi), 0
     else:
         return
     span = high - low or 0.001
-    ramp = np.clip((at - low) / span, 0, 1)
+    ramp = np.clip((x - low) / span, 0, 1)
     ramps = [("reversed", 1 - ramp)]
-    for own in (at - low / span, (at - low) / (high or 0.001) - low, at / span - low):
-        ramps.append(("parentheses", np.clip(own, 0, 1)))
-    for way, own in ramps:
-        share = own if divided else 1 - own  # of what is over factor
+    for variant in (x - low / span, (x - low) / (high or 0.001) - low, x / span - low):
+        ramps.append(("parentheses", np.clip(variant, 0, 1)))
+    for name, variant in ramps:
+        share = variant if divided else 1 - variant  # of what is over factor
         omega = theta / factor * share + theta * (1 - share)
-        yield SlipReading(f"ramp-{way}", {}, omega)
+        yield SlipReading(f"ramp-{name}", {}, omega)
     if settings["scaling"] == "yarn":
         for turns in (2 * pi, 4 * pi**2):  # original / (n 2 pi) as original / n, original / n 2 pi
             limits = {key: settings[key] / turns for key in ("beta_fast", "beta_slow")}
-            read = rotation_if_any(dict(settings) | limits, length)
-            if read:
-                yield SlipReading("ramp-parentheses", {}, read[0])
+            rebuilt = rotation_if_any(dict(settings) | limits, length)
+            if rebuilt:
+                yield SlipReading("ramp-parentheses", {}, rebuilt[0])
 
 
 def exponents(
-    settings: Mapping[str, Any], omega: np.ndarray, other: PairWaves
+    settings: Mapping[str, Any], omega: np.ndarray, observed: PairWaves
 ) -> Iterator[SlipReading]:
     """Exponents of another head, or of the pair before or behind, scaled as the rotation is."""
     d, rho, turned = settings["d"], settings["rho"], int(settings["d"] * settings["partial"])
@@ -303,48 +304,48 @@ def exponents(
     for size in dict.fromkeys(n for n in sizes if n > 1 and n != turned):
         base = rho ** (turned / size)
         name = {turned - 2: "d - 2", turned - 1: "d - 1", turned + 2: "d + 2"}.get(size, size)
-        read = rotation_if_any(dict(settings) | {"rho": base}, other.length)
-        if read and not (d != turned and size == d):
-            yield SlipReading("exponent", {"divisor": (turned, name)}, read[0])
+        rebuilt = rotation_if_any(dict(settings) | {"rho": base}, observed.length)
+        if rebuilt and not (d != turned and size == d):
+            yield SlipReading("exponent", {"divisor": (turned, name)}, rebuilt[0])
     if settings["partial"] < 1 and settings["scaling"] == "none":
         yield SlipReading(
             "partial-grid", {"divisor": (turned, d)}, Head(d, rho, 1.0, 1).grid()[: len(omega)]
         )
     for shift in (1, -1, 0.5):
         step = rho ** (-2 * shift / turned)
-        told = {"exponent": ("2 i / d", f"2 (i {'+' if shift > 0 else '-'} {abs(shift):g}) / d")}
+        change = {"exponent": ("2 i / d", f"2 (i {'+' if shift > 0 else '-'} {abs(shift):g}) / d")}
         if settings["scaling"] == "none":
-            yield SlipReading("exponent", told, omega * step)
+            yield SlipReading("exponent", change, omega * step)
 
 
 def fitted_changes(
-    settings: Mapping[str, Any], length: int, other: PairWaves, digits: range
+    settings: Mapping[str, Any], length: int, observed: PairWaves, digits: range
 ) -> Iterator[SlipReading]:
     """One number of the settings, found where the mean logarithm of frequencies is the other's."""
-    cosines = other.form is not None and other.form.part == "cos"  # which do not show slow pairs
-    turning = other.omega * other.length > (SHOWN if cosines else 0)
-    if not turning.any() or (other.omega > 1 + SIMILAR).any():
+    cosines = observed.form is not None and observed.form.part == "cos"
+    turning = observed.omega * observed.length > (SHOWN if cosines else 0)  # slow ones do not show
+    if not turning.any() or (observed.omega > 1 + SIMILAR).any():
         return
-    wanted = np.log(other.omega[turning]).mean()
+    target = np.log(observed.omega[turning]).mean()
     for code, slip in read_toml(SLIPS).items():
         key = slip.get("key", "")
         if "range" not in slip or not settings.get(key):
             continue
 
         def mean_log(number: float, key: str = key) -> float:
-            read = rotation_if_any(dict(settings) | {key: typed(key, number)}, length)
-            if read is None or read[0].shape != turning.shape or not (read[0] > 0).all():
+            rebuilt = rotation_if_any(dict(settings) | {key: typed(key, number)}, length)
+            if rebuilt is None or rebuilt[0].shape != turning.shape or not (rebuilt[0] > 0).all():
                 return np.nan
-            return float(np.log(read[0][turning]).mean() - wanted)
+            return float(np.log(rebuilt[0][turning]).mean() - target)
 
         low, high = slip["range"]
         low = max(low, 1.001 * (settings.get(slip.get("above", "")) or 0))
         high = min(high, (settings.get(slip.get("under", "")) or high) / 1.001)
         number = between(mean_log, low, high)
-        for near in (number * (1 + share) for share in NEARBY) if number else ():
+        for candidate in (number * (1 + share) for share in NEARBY) if number else ():
             for count in digits:
-                changes = {key: typed(key, float(f"{near:.{count}g}"))}
-                reading = reading_with(settings, length, other, code, changes)
+                changes = {key: typed(key, float(f"{candidate:.{count}g}"))}
+                reading = reading_with(settings, length, observed, code, changes)
                 if reading:
                     yield reading
 
@@ -369,17 +370,18 @@ def between(difference: Callable[[float], float], low: float, high: float) -> fl
 
 
 def added_scalings(
-    settings: Mapping[str, Any], length: int, other: PairWaves
+    settings: Mapping[str, Any], length: int, observed: PairWaves
 ) -> Iterator[SlipReading]:
     """Scalings where none was meant, whose factor the slowest pair tells."""
     plain = rotation_if_any(dict(settings) | {"scaling": "none"}, length)
     if settings["scaling"] not in ("none", "linear", "ntk") or plain is None:
         return
-    if plain[0].shape != other.omega.shape:
+    if plain[0].shape != observed.omega.shape:
         return
     turned = int(settings["d"] * settings["partial"])
     slips = read_toml(SLIPS)
-    values, ratio = slips["original-length"]["values"], plain[0][-1] / (other.omega[-1] or np.inf)
+    values = slips["original-length"]["values"]
+    ratio = plain[0][-1] / (observed.omega[-1] or np.inf)
     factors = [float(f"{ratio:.{digits}g}") for digits in (1, 2, 3, 6)]
     factors += [float(value) for value in slips["factor"]["values"]]  # a slow cosine hides its own
     for factor in (factor for factor in dict.fromkeys(factors) if factor > 1):
@@ -391,17 +393,17 @@ def added_scalings(
         ]
         for changes in kinds:
             code = "scaling-added" if settings["scaling"] == "none" else "scaling-type"
-            reading = reading_with(settings, length, other, code, changes)
+            reading = reading_with(settings, length, observed, code, changes)
             if reading:
                 yield reading
         for kind in ("llama3", "yarn"):
             scaled = {**settings, "scaling": kind, "factor": factor, "original": values[0]}
-            for reading in fitted_changes(scaled, length, other, DIGITS):
+            for reading in fitted_changes(scaled, length, observed, DIGITS):
                 if "original" in reading.changes:
-                    found = {"factor": factor, "original": reading.changes["original"][1]}
-                    told = {"scaling": (settings["scaling"], kind)}
-                    told |= {key: (settings.get(key), value) for key, value in found.items()}
-                    yield replace(reading, code="scaling-added", changes=told)
+                    fitted = {"factor": factor, "original": reading.changes["original"][1]}
+                    changed = {"scaling": (settings["scaling"], kind)}
+                    changed |= {key: (settings.get(key), value) for key, value in fitted.items()}
+                    yield replace(reading, code="scaling-added", changes=changed)
 
 
 def layers_read(enc: Encoding) -> Iterator[SlipReading]:
@@ -411,24 +413,24 @@ def layers_read(enc: Encoding) -> Iterator[SlipReading]:
     path, _, part = enc.spec.partition("#")
     for name in dict.fromkeys(run.part for run in read_layers(path, "")):
         if name and part.rpartition(".")[2] != name:
-            read = load(f"{path}#{name}", len(enc))
-            yield SlipReading("other-layers", {"layer": (part, name)}, read.measure.frequencies)
+            rotation = load(f"{path}#{name}", len(enc))
+            yield SlipReading("other-layers", {"layer": (part, name)}, rotation.measure.frequencies)
 
 
 def coarse_readings(omega: np.ndarray) -> Iterator[SlipReading]:
     """Frequencies, positions or phases in a format of 16 bits."""
     for name in ("bfloat16", "float16"):
-        near = partial(rounded, form=FORMATS[name])
-        yield SlipReading(f"{name}-frequencies", {}, near(omega))
+        coarsen = partial(rounded, form=FORMATS[name])
+        yield SlipReading(f"{name}-frequencies", {}, coarsen(omega))
 
-        def positions(p: np.ndarray, near: Callable = near) -> np.ndarray:
-            return np.multiply.outer(near(p), omega)
+        def positions(p: np.ndarray, coarsen: Callable = coarsen) -> np.ndarray:
+            return np.multiply.outer(coarsen(p), omega)
 
-        def phases(p: np.ndarray, near: Callable = near) -> np.ndarray:
-            return near(np.multiply.outer(near(p), near(omega)))
+        def phases(p: np.ndarray, coarsen: Callable = coarsen) -> np.ndarray:
+            return coarsen(np.multiply.outer(coarsen(p), coarsen(omega)))
 
         yield SlipReading(f"{name}-positions", {}, omega, positions)
-        yield SlipReading(f"{name}-phases", {}, near(omega), phases)
+        yield SlipReading(f"{name}-phases", {}, coarsen(omega), phases)
 
 
 def geometric_rotation(pairs: PairWaves) -> Encoding | None:
@@ -439,11 +441,11 @@ def geometric_rotation(pairs: PairWaves) -> Encoding | None:
     estimate = float(omega[-1]) ** (-m / (m - 1)) if abs(omega[0] - 1) < 1e-3 else 0.0
     for digits in DIGITS if estimate > 1 else ():
         rho = float(f"{estimate:.{digits}g}")
-        meant = build("rope", length=max(pairs.length, 2), d=2 * m, rho=rho)
-        source = replace(pairs, omega=meant.measure.frequencies)
+        rotation = build("rope", length=max(pairs.length, 2), d=2 * m, rho=rho)
+        source = replace(pairs, omega=rotation.measure.frequencies)
         waves = shifted_waves(source, source.omega, pairs)
         if not waves_differ(source, pairs, waves, stop=True).any():
-            return meant
+            return rotation
     return None
 
 
@@ -504,7 +506,7 @@ def describe_changes(changes: Mapping[str, tuple[Any, Any]]) -> str:
     'rho 10000 in the first, 500000 in the second; factor 4 in the second alone'
     """
 
-    def told(value: Any) -> str:
+    def text(value: Any) -> str:
         if isinstance(value, list | tuple) and len(value) > 4:
             return f"{len(value)} numbers"
         return f"{value:.8g}" if isinstance(value, float) else str(value)
@@ -513,7 +515,7 @@ def describe_changes(changes: Mapping[str, tuple[Any, Any]]) -> str:
     for key, (first, second) in changes.items():
         if first is None or second is None:
             where = "second" if first is None else "first"
-            parts.append(f"{key} {told(second if first is None else first)} in the {where} alone")
+            parts.append(f"{key} {text(second if first is None else first)} in the {where} alone")
         else:
-            parts.append(f"{key} {told(first)} in the first, {told(second)} in the second")
+            parts.append(f"{key} {text(first)} in the first, {text(second)} in the second")
     return "; ".join(parts)

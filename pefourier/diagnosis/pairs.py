@@ -173,10 +173,10 @@ def table_forms(
     """The forms that the first rows of a table may have."""
     forms, tolerance = [], 8 * eps * np.abs(rows).max()
     for layout in LAYOUTS if rows.shape[1] % 2 == 0 else ():
-        one, two = split_pairs(rows, layout)
-        if not (np.ptp(one**2 + two**2, axis=0) > 3 * tolerance * np.abs(rows).max()).any():
-            copies = copies_of(one) and copies_of(two)
-            forms.append(PairForm("both", layout, copies, first or first_wave(one[0], two[0])))
+        front, back = split_pairs(rows, layout)
+        if not (np.ptp(front**2 + back**2, axis=0) > 3 * tolerance * np.abs(rows).max()).any():
+            copies = copies_of(front) and copies_of(back)
+            forms.append(PairForm("both", layout, copies, first or first_wave(front[0], back[0])))
     copies = copies_of(rows)
     return forms + [PairForm(part, copies=copies) for part in wave_parts_of(rows)]
 
@@ -199,13 +199,13 @@ def has_copies(rows: np.ndarray, layout: Layout) -> bool:
     return np.array_equal(*split_pairs(rows, layout))
 
 
-def first_wave(one: np.ndarray, two: np.ndarray) -> Literal["cos", "sin"]:
+def first_wave(front: np.ndarray, back: np.ndarray) -> Literal["cos", "sin"]:
     """Which waves come first, by the first row: that of slow pairs is near phase 0.
 
     >>> first_wave(np.array([0.5, 1.0, 1.0]), np.array([0.8, 0.1, 0.0]))
     'cos'
     """
-    return "cos" if np.median(np.abs(one) - np.abs(two)) >= 0 else "sin"
+    return "cos" if np.median(np.abs(front) - np.abs(back)) >= 0 else "sin"
 
 
 def wave_parts_of(rows: np.ndarray) -> list[Part]:
@@ -222,32 +222,34 @@ def wave_parts_of(rows: np.ndarray) -> list[Part]:
 def fit_in_form(steps: np.ndarray, form: PairForm, eps: float) -> PairWaves | None:
     """Frequencies of the pairs of a table in a form; None where rows show that it is another."""
     n = len(steps)
-    at = np.unique(np.concatenate([[0, 1], 2 ** np.arange(1, 40), [n - 1]]))
-    at = at[at < n]
-    waves = form.waves(steps[at])
+    rows = np.unique(np.concatenate([[0, 1], 2 ** np.arange(1, 40), [n - 1]]))
+    rows = rows[rows < n]
+    waves = form.waves(steps[rows])
     factor, start = 1.0, np.zeros(waves.shape[1])
     if form.part == "angles":
-        omega = (waves.real[-1] - waves.real[0]) / at[-1]
+        omega = (waves.real[-1] - waves.real[0]) / rows[-1]
     elif form.part == "both":
         sizes = np.abs(waves)
         factor = float(np.median(sizes[0]))
         if not factor or (np.ptp(sizes) > 8 * max(eps, NEAR) * factor):
             return None
         start = np.angle(waves[0])
-        omega = follow_phases(at, np.angle(waves / waves[0]))
+        omega = follow_phases(rows, np.angle(waves / waves[0]))
     elif form.part == "cos":
         factor = float(waves.real[0, 0])
-        omega = follow_folded_phases(at, np.arccos(np.clip(waves.real / factor, -1, 1)), -1.0, 0.0)
+        omega = follow_folded_phases(
+            rows, np.arccos(np.clip(waves.real / factor, -1, 1)), -1.0, 0.0
+        )
     else:
         factor = sine_factor(waves.imag, eps)
         phases = np.arcsin(np.clip(waves.imag / factor, -1, 1))
-        omega = follow_folded_phases(at, phases, -1.0, np.pi)
+        omega = follow_folded_phases(rows, phases, -1.0, np.pi)
     sample = np.unique(np.linspace(0, n - 1, SAMPLE).astype(int))
-    seen = form.waves(steps[sample])
-    omega, factor = refine_frequencies(sample, seen, omega, start, factor, form)
+    observed = form.waves(steps[sample])
+    omega, factor = refine_frequencies(sample, observed, omega, start, factor, form)
     expected = waves_of_phases(np.multiply.outer(sample, omega) + start, factor, form)
     limit = 4 * pair_tolerance(sample, omega, factor, eps) + largest_angle(form, steps) * eps
-    even = (apart(seen, expected) <= limit).all(axis=0)
+    even = (apart(observed, expected) <= limit).all(axis=0)
     if form.part != "both" and not even.any():
         return None
     offset = position_offset(start, omega, eps)
@@ -306,16 +308,16 @@ def largest_angle(form: PairForm, steps: np.ndarray) -> float:
     return float(np.abs(steps[-1]).max()) if form.part == "angles" else 0.0
 
 
-def follow_phases(at: np.ndarray, phases: np.ndarray) -> np.ndarray:
+def follow_phases(rows: np.ndarray, phases: np.ndarray) -> np.ndarray:
     """Frequencies (m,) of phases (rows, m) at rows that grow at most twofold, the first 0."""
-    omega = phases[1] / at[1]
-    for row, phase in zip(at[2:], phases[2:], strict=True):
+    omega = phases[1] / rows[1]
+    for row, phase in zip(rows[2:], phases[2:], strict=True):
         omega += np.angle(np.exp(1j * (phase - row * omega))) / row
     return omega
 
 
 def follow_folded_phases(
-    at: np.ndarray, phases: np.ndarray, sign: float, half: float
+    rows: np.ndarray, phases: np.ndarray, sign: float, half: float
 ) -> np.ndarray:
     """The same of phases that stand for `half` + `sign` times themselves, too.
 
@@ -323,17 +325,17 @@ def follow_folded_phases(
     """
     ways = []
     for first in (phases[1], half + sign * phases[1]):
-        omega, worst = first / at[1], np.zeros_like(first)
-        for row, phase in zip(at[2:], phases[2:], strict=True):
+        omega, worst = first / rows[1], np.zeros_like(first)
+        for row, phase in zip(rows[2:], phases[2:], strict=True):
             turns = [
-                np.angle(np.exp(1j * (way - row * omega))) for way in (phase, half + sign * phase)
+                np.angle(np.exp(1j * (phi - row * omega))) for phi in (phase, half + sign * phase)
             ]
             step = np.where(np.abs(turns[0]) <= np.abs(turns[1]), *turns)
-            worst = np.maximum(worst, np.abs(step) if row == at[2] else 0.0)
+            worst = np.maximum(worst, np.abs(step) if row == rows[2] else 0.0)
             omega = omega + step / row
         ways.append((omega, worst))
-    (one, left), (two, right) = ways
-    omega = np.where(left <= right, one, two)
+    (direct, direct_error), (mirrored, mirrored_error) = ways
+    omega = np.where(direct_error <= mirrored_error, direct, mirrored)
     return np.angle(np.exp(1j * omega)) if half else np.abs(omega)
 
 
@@ -348,9 +350,9 @@ def position_offset(start: np.ndarray, omega: np.ndarray, eps: float) -> float:
         return 0.0
     slow = np.where(turned & (omega != 0), np.abs(omega), np.inf).argmin()
     offset = float(start[slow] / omega[slow]) if omega[slow] else np.nan
-    whole = float(np.rint(offset)) if np.isfinite(offset) else np.nan
-    rest = np.angle(np.exp(1j * (start - omega * whole)))
-    return whole if (np.abs(rest) < 1e-2).all() else np.nan
+    steps = float(np.rint(offset)) if np.isfinite(offset) else np.nan
+    residual = np.angle(np.exp(1j * (start - omega * steps)))
+    return steps if (np.abs(residual) < 1e-2).all() else np.nan
 
 
 def pair_tolerance(
@@ -381,10 +383,10 @@ def waves_differ(a: PairWaves, b: PairWaves, waves: Waves, stop: bool = False) -
     for rows in row_blocks(n, BLOCK, len(omega)):
         parts.append(np.arange(rows.start, rows.stop))
     chosen = [pairs.rows for pairs in (a, b) if pairs.rows is not None]
-    for at in [chosen[0][chosen[0] < n]] if chosen else parts:
-        residual = apart(waves(at), b.waves(at))
-        limit = pair_tolerance(at, omega, factor, eps)
-        limit = limit + (np.abs(b.waves(at).real) * eps if b.has_angles else 0.0)
+    for positions in [chosen[0][chosen[0] < n]] if chosen else parts:
+        residual = apart(waves(positions), b.waves(positions))
+        limit = pair_tolerance(positions, omega, factor, eps)
+        limit = limit + (np.abs(b.waves(positions).real) * eps if b.has_angles else 0.0)
         differs |= (residual > limit).any(axis=0)
         if stop and differs.any():
             break
@@ -402,10 +404,10 @@ def pairs_apart(a: PairWaves, b: PairWaves) -> np.ndarray:
         differs[:common] = np.abs(first.omega - second.omega) > slack
     else:
         unit = a.factor / b.factor if a.factor and b.factor and not b.has_angles else 1.0
-        scaled = replace(second, waves=lambda at: unit * second.waves(at), factor=a.factor)
+        scaled = replace(second, waves=lambda p: unit * second.waves(p), factor=a.factor)
         scaled = second if abs(unit - 1) < NEAR / 10 else scaled
-        meant = offset_waves(first, scaled)
-        differs[:common] = waves_differ(first, scaled, meant)
+        expected = offset_waves(first, scaled)
+        differs[:common] = waves_differ(first, scaled, expected)
     if a.axis and b.axis:
         differs[:common] |= np.array(a.axis[:common]) != np.array(b.axis[:common])
     return differs
@@ -443,22 +445,22 @@ def shortened(pairs: PairWaves, count: int) -> PairWaves:
     if len(pairs.omega) == count:
         return pairs
     waves = pairs.waves
-    return replace(pairs, omega=pairs.omega[:count], waves=lambda at: waves(at)[:, :count])
+    return replace(pairs, omega=pairs.omega[:count], waves=lambda p: waves(p)[:, :count])
 
 
 def list_differences(a: PairWaves, b: PairWaves, differs: np.ndarray) -> tuple[PairDifference, ...]:
     """The pairs that differ, with what each turns by."""
 
     def omega_of(pairs: PairWaves, i: int) -> float | None:
-        known = i < len(pairs.omega) and (pairs.even is None or pairs.even[i])
-        return float(pairs.omega[i] / pairs.repeats) if known else None
+        is_fitted = i < len(pairs.omega) and (pairs.even is None or pairs.even[i])
+        return float(pairs.omega[i] / pairs.repeats) if is_fitted else None
 
-    found = []
+    differences = []
     for i in np.flatnonzero(differs).tolist():
         first, second = omega_of(a, i), omega_of(b, i)
         ratio = second / first if first and second is not None else None
         letters = [pairs.axis[i] for pairs in (a, b) if i < len(pairs.axis)]
-        found.append(
+        differences.append(
             PairDifference(i, "/".join(dict.fromkeys(letters)) or None, first, second, ratio)
         )
-    return tuple(found)
+    return tuple(differences)

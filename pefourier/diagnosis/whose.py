@@ -37,15 +37,15 @@ def difference_from(
 ) -> float | None:
     """The largest difference of a table from an encoding, where rounding explains it."""
     rows = np.unique(np.linspace(0, len(table) - 1, LOOKED_AT).astype(int))
-    seen = np.asarray(table[rows], dtype=float)
+    sampled = np.asarray(table[rows], dtype=float)
     try:
         enc = build(encoding, d=table.shape[1], grid=sides, **params)
     except PefourierError:
         return None  # not of this many axes or dimensions
     codes = np.asarray(enc.codes(enc.domain.x[rows]), dtype=float)
-    difference = float(np.abs(codes - seen).max())
-    known = codes.any() and difference <= 8 * max(eps, FLOAT32_EPS) * np.abs(seen).max()
-    return difference if known else None
+    difference = float(np.abs(codes - sampled).max())
+    is_explained = codes.any() and difference <= 8 * max(eps, FLOAT32_EPS) * np.abs(sampled).max()
+    return difference if is_explained else None
 
 
 LAYOUTS = {  # of one axis' columns: what those of all may have
@@ -56,7 +56,7 @@ DIVISORS = {"d": "n", "d/2-1": "n-1"}  # of one axis' dimensions, as typed
 
 
 def spec_of_axes(
-    table: np.ndarray, sides: tuple[int, ...], eps: float, known: Mapping[str, Any]
+    table: np.ndarray, sides: tuple[int, ...], eps: float, identified: Mapping[str, Any]
 ) -> str | None:
     """The SPEC that gives a table whose axes are identified; None where none does.
 
@@ -65,15 +65,17 @@ def spec_of_axes(
     >>> spec_of_axes(table, (3, 4), 1e-15, {"encoding": "axial", "params": params})
     'axial:order=yx,rho=500'
     """
-    encoding, params = known["encoding"], known["params"]
+    encoding, params = identified["encoding"], identified["params"]
     if any(isinstance(value, list) for value in params.values()):
         return None  # an axis of its own for each
-    own = BUILDERS[encoding].parameters
-    plain = {key: value for key, value in params.items() if key in own}
+    parameters = BUILDERS[encoding].parameters
+    plain = {key: value for key, value in params.items() if key in parameters}
     plain["divisor"] = DIVISORS.get(params.get("divisor", "d"))
     for layout in LAYOUTS.get(params.get("layout", ""), ()) if plain["divisor"] else ():
-        given = {k: v for k, v in (plain | {"layout": layout}).items() if v != own[k].default}
-        if difference_from(table, sides, eps, encoding, given) is not None:
-            typed = (f"{k}={number(v, 15)}" for k, v in given.items())
-            return f"{encoding}:{','.join(typed)}" if given else encoding
+        settings = {
+            k: v for k, v in (plain | {"layout": layout}).items() if v != parameters[k].default
+        }
+        if difference_from(table, sides, eps, encoding, settings) is not None:
+            typed = (f"{k}={number(v, 15)}" for k, v in settings.items())
+            return f"{encoding}:{','.join(typed)}" if settings else encoding
     return None

@@ -33,27 +33,27 @@ def find_transformation(
         unknown = b[: max(-offset, 0)]  # zeros need no explanation
         if (abs(offset) if unknown.any() or offset > 0 else 0) > max(1, len(a) // 4):
             continue
-        by, left = find_columns(*overlap(a, b, offset), rows, eps)
-        if by is not None:
-            by |= {"offset": offset} if offset else {}
-            by |= {"zero_rows": len(unknown)} if len(unknown) and not unknown.any() else {}
-            return by, left
-    by, left = find_columns(a[::-1], b, np.maximum(allowed, allowed[::-1]), eps)
-    if by is not None:
-        return {"rows": "reversed"} | by, left
+        change, residual = find_columns(*overlap(a, b, offset), rows, eps)
+        if change is not None:
+            change |= {"offset": offset} if offset else {}
+            change |= {"zero_rows": len(unknown)} if len(unknown) and not unknown.any() else {}
+            return change, residual
+    change, residual = find_columns(a[::-1], b, np.maximum(allowed, allowed[::-1]), eps)
+    if change is not None:
+        return {"rows": "reversed"} | change, residual
     return find_rotation(a, b, allowed, eps)
 
 
 def find_row_order(a: np.ndarray, b: np.ndarray, allowed: np.ndarray) -> tuple[dict | None, float]:
     """Whether the rows of a, all distinct, are those of b in another order, and what is left."""
     weights = np.random.default_rng(0).standard_normal(a.shape[1])
-    own, other = np.argsort(a @ weights, kind="stable"), np.argsort(b @ weights, kind="stable")
+    order_a, order_b = (np.argsort(table @ weights, kind="stable") for table in (a, b))
     limit = np.broadcast_to(allowed, a.shape)
-    left = np.abs(a[own] - b[other])
+    residual = np.abs(a[order_a] - b[order_b])
     distinct = len(np.unique(first_duplicate(a))) == len(a)
-    if not distinct or not (left <= np.maximum(limit[own], limit[other])).all():
+    if not distinct or not (residual <= np.maximum(limit[order_a], limit[order_b])).all():
         return None, 0.0
-    return {"rows": "permuted"}, float(left.max())
+    return {"rows": "permuted"}, float(residual.max())
 
 
 def find_columns(
@@ -70,9 +70,9 @@ def find_columns(
     scale = short if abs(scale - short) <= max(eps, SUMS_EPS) * scale else float(scale)
     rows = allowed * scale
     for columns, signs in column_maps(x, y, rows, scale):
-        left = largest_left(x, y, rows, columns, signs * scale)
-        if left is not None:
-            return describe_transformation(columns, signs, scale), left
+        residual = largest_left(x, y, rows, columns, signs * scale)
+        if residual is not None:
+            return describe_transformation(columns, signs, scale), residual
     return None, 0.0
 
 
@@ -82,10 +82,10 @@ def largest_left(
     """The largest difference of y and columns of x times factors; None where one is too large."""
     worst, limits = 0.0, allowed if allowed.shape[1] == 1 else allowed[:, columns]
     for rows in row_blocks(len(x), BLOCK, x.shape[1]):
-        left = np.abs(x[rows][:, columns] * factors - y[rows])
-        if not (left <= limits[rows]).all():
+        residual = np.abs(x[rows][:, columns] * factors - y[rows])
+        if not (residual <= limits[rows]).all():
             return None
-        worst = max(worst, float(left.max()))
+        worst = max(worst, float(residual.max()))
     return worst
 
 
@@ -101,12 +101,14 @@ def candidate_offsets(a: np.ndarray, b: np.ndarray, allowed: float) -> Iterator[
     `allowed` are differences that rounding explains, as a share of the largest number.
     """
     yield 0
-    for rows, other, sign in ((a, b, 1), (b, a, -1)):
-        apart = np.abs(signature(rows) - signature(other[:1])).max(axis=1)
-        length = np.linalg.norm(other[0])
-        near = 1e-6 + (4 * allowed * largest_number(other) / length if length else 0.0)
-        found = [int(s) for s in np.argsort(apart, kind="stable")[:4] if apart[s] <= near]
-        yield from (sign * s for s in found if 0 < s <= len(a) // 2)
+    for rows, reference, sign in ((a, b, 1), (b, a, -1)):
+        distances = np.abs(signature(rows) - signature(reference[:1])).max(axis=1)
+        length = np.linalg.norm(reference[0])
+        tolerance = 1e-6 + (4 * allowed * largest_number(reference) / length if length else 0.0)
+        matches = [
+            int(s) for s in np.argsort(distances, kind="stable")[:4] if distances[s] <= tolerance
+        ]
+        yield from (sign * s for s in matches if 0 < s <= len(a) // 2)
 
 
 def signature(rows: np.ndarray) -> np.ndarray:
@@ -127,26 +129,26 @@ def column_maps(
     """
     n, d = a.shape
     columns, signs = np.arange(d), np.ones(d)
-    same = fitting_columns(a, b, allowed, scale)
-    turned = fitting_columns(a, b, allowed, -scale) & ~same
+    fitting = fitting_columns(a, b, allowed, scale)
+    turned = fitting_columns(a, b, allowed, -scale) & ~fitting
     signs[turned] = -1.0
-    rest = np.flatnonzero(~(same | turned))
-    if len(rest) == 0:
+    unmatched = np.flatnonzero(~(fitting | turned))
+    if len(unmatched) == 0:
         yield columns, signs
         return
-    few = [x[:FEW] for x in (a, b, allowed)]
+    samples = [x[:FEW] for x in (a, b, allowed)]
     for order in changes_by_name(d).values():
-        if largest_left(*few, order, np.full(d, scale)) is not None:
+        if largest_left(*samples, order, np.full(d, scale)) is not None:
             yield order, np.ones(d)
     for count in sorted({min(FEW, n), min(512, n), n}):
         weights = np.random.default_rng(count).standard_normal(count)
-        p, q = ((weights @ x[:count])[rest] for x in (a, b))
-        columns[rest[np.argsort(np.abs(q))]] = rest[np.argsort(np.abs(p))]
-        own = sum(
-            np.einsum("ij,ij->j", a[rows][:, columns[rest]], b[rows][:, rest])
+        p, q = ((weights @ x[:count])[unmatched] for x in (a, b))
+        columns[unmatched[np.argsort(np.abs(q))]] = unmatched[np.argsort(np.abs(p))]
+        products = sum(
+            np.einsum("ij,ij->j", a[rows][:, columns[unmatched]], b[rows][:, unmatched])
             for rows in row_blocks(count, BLOCK, d)
         )
-        signs[rest] = np.where(own < 0, -1.0, 1.0)
+        signs[unmatched] = np.where(products < 0, -1.0, 1.0)
         yield columns.copy(), signs.copy()
 
 
@@ -162,17 +164,17 @@ def fitting_columns(a: np.ndarray, b: np.ndarray, allowed: np.ndarray, factor: f
 
 def describe_transformation(columns: np.ndarray, signs: np.ndarray, scale: float) -> dict:
     """A transformation in words: only what differs from nothing done."""
-    by, d = {}, len(columns)
+    change, d = {}, len(columns)
     place = np.arange(d)
     if (columns != place).any():
-        by["columns"] = columns.tolist()
-        found = [name for name, order in changes_by_name(d).items() if (order == columns).all()]
-        by |= {"layout": found[0]} if found else {}
+        change["columns"] = columns.tolist()
+        layouts = [name for name, order in changes_by_name(d).items() if (order == columns).all()]
+        change |= {"layout": layouts[0]} if layouts else {}
     if (signs < 0).any():
-        by["signs"] = signs.astype(int).tolist()
+        change["signs"] = signs.astype(int).tolist()
     if scale != 1.0:
-        by["scale"] = scale
-    return by
+        change["scale"] = scale
+    return change
 
 
 def products_with_probes(
@@ -213,5 +215,5 @@ def find_rotation(
     if turned > EXPLAINED**2 * still - SQUARES_EPS:
         return None, 0.0
     short = float(f"{scale * units[0] / units[1]:.6g}")
-    by = {"rotation": True} | ({"scale": short} if abs(short - 1) > eps else {})
-    return by, float(np.abs(x - y).max() / np.abs(x).max())
+    change = {"rotation": True} | ({"scale": short} if abs(short - 1) > eps else {})
+    return change, float(np.abs(x - y).max() / np.abs(x).max())

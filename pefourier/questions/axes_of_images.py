@@ -30,7 +30,7 @@ def compare_axes(result: Any, first: PairWaves, second: PairWaves) -> Any:
     m = min(len(first.axis), len(second.axis))
     if not m or first.axis == second.axis:
         return result
-    differs = np.array([one != two for one, two in zip(first.axis, second.axis, strict=False)])
+    differs = np.array([a != b for a, b in zip(first.axis, second.axis, strict=False)])
     order = "".join((*AXES, "e"))
     changes = {
         "axes": tuple(
@@ -58,8 +58,8 @@ def axes_in_table(
     result: Any,
 ) -> Any:
     """A table of an image's tokens beside a config whose pairs turn by frames, rows and columns."""
-    one, two = pairs
-    declared, table = (one, two) if one.axis else (two, one)
+    pairs_a, pairs_b = pairs
+    declared, table = (pairs_a, pairs_b) if pairs_a.axis else (pairs_b, pairs_a)
     if not declared.axis or table.form is None or len(declared.omega) != len(table.omega):
         return None
     if table.even is None or table.even.all():
@@ -68,32 +68,33 @@ def axes_in_table(
     for reading in readings_of(first, second, declared) if axis is None else ():
         axis = assign_axes(replace(declared, omega=reading.omega), table)
         if axis is not None:
-            cause = Cause("b" if declared is two else "a", (reading.code,), reading.changes, {})
+            cause = Cause("b" if declared is pairs_b else "a", (reading.code,), reading.changes, {})
             break
     if axis is None:
         return None
-    seen = replace(table, axis=axis, omega=declared.omega, even=None)
-    ordered = (declared, seen) if declared is one else (seen, declared)
-    named = compare_axes(result, *ordered)
+    fitted = replace(table, axis=axis, omega=declared.omega, even=None)
+    ordered = (declared, fitted) if declared is pairs_a else (fitted, declared)
+    compared = compare_axes(result, *ordered)
     note = (finding("pairing-unsaid"),)
     if cause is not None:
         m = len(declared.omega)
         sizes = {"differing": m, "counted": m, "unit": "pairs"}
         return replace(result, verdict="different", cause=cause, **sizes)
-    if named is result:
+    if compared is result:
         return replace(result, verdict="the same", findings=(*result.findings, *note))
-    return named
+    return compared
 
 
 def readings_of(first: Encoding, second: Encoding, declared: PairWaves) -> list[SlipReading]:
     """The usual readings of a config whose pairs turn by several axes."""
-    meant = first if first.act == "rotate" else second
-    if not has_settings(meant):
+    rotation = first if first.act == "rotate" else second
+    if not has_settings(rotation):
         return []
-    settings = meant_settings(meant)
-    changes = chosen_changes(meant, settings, declared)
-    rebuilt = (reading_with(settings, len(meant), declared, *change) for change in changes)
-    return [one for one in rebuilt if one is not None and len(one.omega) == len(declared.omega)]
+    settings = meant_settings(rotation)
+    changes = chosen_changes(rotation, settings, declared)
+    rebuilt = (reading_with(settings, len(rotation), declared, *change) for change in changes)
+    count = len(declared.omega)
+    return [reading for reading in rebuilt if reading is not None and len(reading.omega) == count]
 
 
 def assign_axes(declared: PairWaves, table: PairWaves) -> tuple[str, ...] | None:

@@ -72,12 +72,12 @@ def density_by_decade(encoding: Encoding | np.ndarray, method: str = "auto") -> 
         return waves
     logs, heights, at_zero = np.log10(waves.omega), waves.density, waves.at_zero
     low, high = logs.min() - 3 * SMEAR, logs.max() + 3 * SMEAR
-    at = np.linspace(low, high, int(np.ceil((high - low) * POINTS)) + 1)
-    density = np.zeros(len(at))
-    for part in row_blocks(len(logs), BLOCK, len(at)):
-        apart = (at - logs[part, None]) / SMEAR
-        density += heights[part] @ np.exp(-0.5 * apart**2)
-    return DecadeDensity(10.0**at, density / (SMEAR * np.sqrt(2 * np.pi)), at_zero)
+    exponents = np.linspace(low, high, int(np.ceil((high - low) * POINTS)) + 1)
+    density = np.zeros(len(exponents))
+    for part in row_blocks(len(logs), BLOCK, len(exponents)):
+        offsets = (exponents - logs[part, None]) / SMEAR
+        density += heights[part] @ np.exp(-0.5 * offsets**2)
+    return DecadeDensity(10.0**exponents, density / (SMEAR * np.sqrt(2 * np.pi)), at_zero)
 
 
 def single_waves(encoding: Encoding | np.ndarray, method: str = "auto") -> DecadeDensity:
@@ -132,13 +132,13 @@ def group_waves(encoding: Encoding | np.ndarray, length: int | None = None) -> l
     n = length or len(enc)
     return [
         WaveGroup(
-            first=int(band[own].min()),
-            last=int(band[own].max()),
-            bands=len(own),
-            shortest=float(waves[own].min()),
-            longest=float(waves[own].max()),
-            most_turns=float(n / waves[own].min()),
-            fewest_turns=float(n / waves[own].max()),
+            first=int(band[group].min()),
+            last=int(band[group].max()),
+            bands=len(group),
+            shortest=float(waves[group].min()),
+            longest=float(waves[group].max()),
+            most_turns=float(n / waves[group].min()),
+            fewest_turns=float(n / waves[group].max()),
         )
-        for own in members
+        for group in members
     ]

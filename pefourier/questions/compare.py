@@ -150,8 +150,8 @@ class Comparison(Result):
     @property
     def lengths_apart(self) -> str | None:
         """Positions of each, where they are not as many."""
-        one, two = self.lengths
-        return None if one == two else f"{one} and {two}"
+        first, second = self.lengths
+        return None if first == second else f"{first} and {second}"
 
     @property
     def first_place(self) -> str | None:
@@ -163,8 +163,8 @@ class Comparison(Result):
     @property
     def relation(self) -> str | None:
         """Whether two rotations do the same, where that is known."""
-        known = self.operator and self.operator.relation != "unknown"
-        return self.operator.relation if known else None
+        is_known = self.operator and self.operator.relation != "unknown"
+        return self.operator.relation if is_known else None
 
     @property
     def order_name(self) -> str:
@@ -271,12 +271,12 @@ def differing_in_size(
     )
 
 
-def compare_numbers(first: Encoding, second: Encoding, most: int | None) -> Comparison:
+def compare_numbers(first: Encoding, second: Encoding, limit: int | None) -> Comparison:
     """Two tables number by number, as far as both go; of long ones of waves at most some rows."""
     result = differing_in_size(first, second, "columns", (first.dim, second.dim))
     if first.dim != second.dim:
         return result
-    x = first.domain.x[: min(result.length, most or result.length)]
+    x = first.domain.x[: min(result.length, limit or result.length)]
     a, b = (np.asarray(enc.table(enc.domain.x[: len(x)]), dtype=float) for enc in (first, second))
     allowed, _ = stored_tolerance(a, b, first, second)
     residual = np.abs(a - b)
@@ -304,7 +304,7 @@ def first_place(beyond: np.ndarray) -> tuple[int, int] | None:
     return (int(row), int(column)) if beyond[row, column] else None
 
 
-def read_pairs(enc: Encoding, other: Encoding) -> PairWaves | None:
+def read_pairs(enc: Encoding, counterpart: Encoding) -> PairWaves | None:
     """The pairs of an encoding: declared, as its code turns vectors, or fitted to its table."""
     axis = axes_of(enc)
     if (declared := declared_pairs(enc, axis)) is not None:
@@ -312,7 +312,7 @@ def read_pairs(enc: Encoding, other: Encoding) -> PairWaves | None:
     if len(enc.domain.sides) > 1 or enc.domain.kind != "position":
         return None
     if enc.operator is not None:
-        return pairs_of_code(enc, other)
+        return pairs_of_code(enc, counterpart)
     if enc.origin == "formula" or enc.act == "bias":
         return None
     return fit_pair_waves(enc.table(), enc.eps)
@@ -343,19 +343,19 @@ def compare_in_pairs(
         if first.operator is not None and second.operator is not None:
             outputs = compare_outputs(first, second, result)
             result = replace(result, **outputs)
-    known = operator.relation if operator else "unknown"
-    if known in ("same", "permuted"):
-        relation = {"same": "the same", "permuted": "permuted"}[known]
-        formulas = first.origin == second.origin == "formula" and known == "same"
+    operator_relation = operator.relation if operator else "unknown"
+    if operator_relation in ("same", "permuted"):
+        relation = {"same": "the same", "permuted": "permuted"}[operator_relation]
+        formulas = first.origin == second.origin == "formula" and operator_relation == "same"
         settled = result.transform or (formulas and first.dim == second.dim)  # by their numbers
         result = result if settled else replace(result, verdict=relation)
-        if None in pairs or known == "permuted":
+        if None in pairs or operator_relation == "permuted":
             return result
         moved = pairs[1].moved - pairs[0].moved
         if moved and result.verdict == "the same":
             return replace(result, verdict="equivalent", transform={"offset": int(moved)})
         return compare_axes(result, *pairs)
-    if known == "different":
+    if operator_relation == "different":
         n = result.length
         start = operator.first_position or 0
         result = replace(
@@ -389,12 +389,12 @@ def judge_pairs(
     result: Comparison,
 ) -> Comparison:
     """What two sets of pairs say: which differ, and by which slip."""
-    one, two = pairs
+    pairs_a, pairs_b = pairs
     if (images := axes_in_table(first, second, pairs, result)) is not None:
         return images
     differs = pairs_apart(*(replace(pair_waves, axis=()) for pair_waves in pairs))
-    if not differs.any() and one.axis != two.axis and one.axis and two.axis:
-        return compare_axes(result, one, two)
+    if not differs.any() and pairs_a.axis != pairs_b.axis and pairs_a.axis and pairs_b.axis:
+        return compare_axes(result, pairs_a, pairs_b)
     compared = tuple(dict.fromkeys((*result.compared, "rotations", "factors")))
     result = replace(result, compared=compared)
     if differs.any():
@@ -402,7 +402,7 @@ def judge_pairs(
         return replace(
             result,
             verdict="different",
-            pairs=list_differences(one, two, differs),
+            pairs=list_differences(pairs_a, pairs_b, differs),
             cause=cause,
             differing=int(differs.sum()),
             counted=len(differs),
@@ -418,26 +418,26 @@ def judge_equal_pairs(
     result: Comparison,
 ) -> Comparison:
     """Pairs that turn alike: their factor, where they begin, and what a table leaves open."""
-    one, two = pairs
+    pairs_a, pairs_b = pairs
     rotary = turns_vectors(first) or turns_vectors(second)
     unsaid = replace(result, findings=(*result.findings, *(finding("pairing-unsaid"),) * rotary))
     if result.verdict == "the same":  # to every number
-        return result if one.is_declared and two.is_declared else unsaid
-    ratio = two.factor / one.factor
-    declared = one.is_declared and two.is_declared
+        return result if pairs_a.is_declared and pairs_b.is_declared else unsaid
+    ratio = pairs_b.factor / pairs_a.factor
+    declared = pairs_a.is_declared and pairs_b.is_declared
     if abs(ratio - 1) <= FACTOR and (declared or known_apart(result)):
         cause = settings_cause(first, second) if both_known(first, second) else None
         return replace(result, cause=cause)  # their numbers say it, or their scores
     part = next((p.form.part for p in pairs if p.form and p.form.part != "both"), "both")
-    if abs(ratio - 1) > max(FACTOR, one.eps, two.eps) and part not in ("sin", "angles"):
-        return with_factor(result, (one.factor, two.factor), rotary)
+    if abs(ratio - 1) > max(FACTOR, pairs_a.eps, pairs_b.eps) and part not in ("sin", "angles"):
+        return with_factor(result, (pairs_a.factor, pairs_b.factor), rotary)
     transform: dict[str, Any] = {}
-    offset = two.offset - one.offset
+    offset = pairs_b.offset - pairs_a.offset
     if offset:
         transform["offset"] = int(offset) if np.isfinite(offset) else "none in common"
     if part in ("cos", "sin"):
         transform["part"] = part
-    if rotary and one.has_sines_first != two.has_sines_first:
+    if rotary and pairs_a.has_sines_first != pairs_b.has_sines_first:
         transform["order"] = "sines before cosines"
     if not rotary and result.verdict == "different":
         return result  # columns in another order: their numbers say it
@@ -473,12 +473,12 @@ def cause_of(first: Encoding, second: Encoding, pairs: tuple[PairWaves, PairWave
     """The one slip that makes one of two the other, or the settings in which both differ."""
     if both_known(first, second):
         return settings_cause(first, second)
-    for of, enc, pair_waves, other in (("a", first, *pairs), ("b", second, *pairs[::-1])):
-        meant = enc if pair_waves.is_declared else geometric_rotation(pair_waves)
-        declared = meant and declared_pairs(meant)
+    for of, enc, pair_waves, counterpart in (("a", first, *pairs), ("b", second, *pairs[::-1])):
+        rotation = enc if pair_waves.is_declared else geometric_rotation(pair_waves)
+        declared = rotation and declared_pairs(rotation)
         if declared is None:
             continue
-        cause = find_misreading(meant, declared, other)
+        cause = find_misreading(rotation, declared, counterpart)
         if cause is not None:
             return replace(cause, of=of)
     return None
@@ -521,18 +521,18 @@ def align_tables(first: Encoding, second: Encoding, result: Comparison) -> Compa
 
 def compare_as_biases(first: Encoding, second: Encoding) -> Comparison | None:
     """Two biases, head by head; None where neither is one."""
-    one, two = read_bias(first), read_bias(second)
-    if one is None and two is None:
+    bias_a, bias_b = read_bias(first), read_bias(second)
+    if bias_a is None and bias_b is None:
         return None
-    one, two = one or read_bias(first, two), two or read_bias(second, one)
-    pair = list(zip((first, second), (one, two), strict=True))
+    bias_a, bias_b = bias_a or read_bias(first, bias_b), bias_b or read_bias(second, bias_a)
+    pair = list(zip((first, second), (bias_a, bias_b), strict=True))
     sizes = tuple(len(rows.numbers) if rows else enc.dim for enc, rows in pair)
     lengths = tuple(rows.numbers.shape[2] if rows else len(enc) for enc, rows in pair)
     result = differing_in_size(first, second, "heads", sizes)
     result = replace(result, lengths=lengths, length=min(lengths))
-    if one is None or two is None or sizes[0] != sizes[1]:
+    if bias_a is None or bias_b is None or sizes[0] != sizes[1]:
         return judged(result)
-    biases = compare_biases(one, two)
+    biases = compare_biases(bias_a, bias_b)
     notes = (finding("constant-for-each-query"),) * biases.constant
     notes += (finding("keys-behind"),) * biases.one_sided
     return judged(
@@ -569,9 +569,9 @@ def compare_models(first: Encoding, second: Encoding, result: Comparison) -> Com
     compared = dict.fromkeys((*result.compared, "layers", "windows", "factors"))
     result = replace(result, layers=layers, compared=tuple(compared))
     if layers and result.verdict in ("the same", "permuted", "equivalent"):
-        index = sorted({i for one in layers for i in one.index})
+        index = sorted({i for layer in layers for i in layer.index})
         total = sum(len(run.index) for run in model_runs(first))
-        cause = Cause("both", tuple(dict.fromkeys(one.what for one in layers)), {}, {})
+        cause = Cause("both", tuple(dict.fromkeys(layer.what for layer in layers)), {}, {})
         result = replace(
             result,
             verdict="different",

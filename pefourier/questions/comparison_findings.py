@@ -91,9 +91,9 @@ def cause_finding(result: Any) -> Finding:
     """The slip that explains a difference."""
     cause = result.cause
     slips = read_toml(SLIPS)
-    what = " and ".join(slips[code]["message"] for code in cause.misreadings if code in slips)
+    messages = " and ".join(slips[code]["message"] for code in cause.misreadings if code in slips)
     changes = describe_changes(cause.changes)
     if cause.of == "b":
         changes = describe_changes({key: pair[::-1] for key, pair in cause.changes.items()})
     changes = f" ({changes})" if changes else ""
-    return finding("misread", cause.of, what=what, changes=changes)
+    return finding("misread", cause.of, what=messages, changes=changes)

@@ -81,13 +81,13 @@ class Band:
         return from_to(self.shortest_wavelength, self.longest_wavelength)
 
 
-def from_to(least: float | None, most: float | None) -> str:
+def from_to(low: float | None, high: float | None) -> str:
     """The ends of a range, or the number that both read as.
 
     >>> from_to(1.0, 1.0), from_to(6.25, 18)
     ('1', '6.25-18')
     """
-    return "-".join(dict.fromkeys(map(number, (least, most))))
+    return "-".join(dict.fromkeys(map(number, (low, high))))
 
 
 @dataclass(frozen=True)
@@ -120,8 +120,8 @@ class Rotation:
     @property
     def rows(self) -> str:
         """Which rows of a head turn together: the first two pairs, and the last."""
-        each = [f"{a}+{b}" for a, b in self.partners]
-        return ", ".join(each) if len(each) < 3 else f"{each[0]}, {each[1]} … {each[-1]}"
+        sums = [f"{a}+{b}" for a, b in self.partners]
+        return ", ".join(sums) if len(sums) < 3 else f"{sums[0]}, {sums[1]} … {sums[-1]}"
 
     @property
     def safe_phase(self) -> int | None:
@@ -304,8 +304,8 @@ class Context(Result):
     @property
     def bound_text(self) -> Any:
         """The first lag with a negative sum, or that there is none."""
-        told = [r.bound or "none below 2^20" for r in self.rotations]
-        return by_rotation(self.rotations, told) if told else None
+        bounds = [r.bound or "none below 2^20" for r in self.rotations]
+        return by_rotation(self.rotations, bounds) if bounds else None
 
     @property
     def softmax_text(self) -> Any:
@@ -313,8 +313,8 @@ class Context(Result):
         if all(r.softmax_factor == 1 for r in self.rotations):
             return None
         how = " (assumed)" if self.is_type_assumed else ""
-        told = [f"{number(r.softmax_factor)}{how}" for r in self.rotations]
-        return by_rotation(self.rotations, told)
+        factors = [f"{number(r.softmax_factor)}{how}" for r in self.rotations]
+        return by_rotation(self.rotations, factors)
 
     @property
     def held_text(self) -> Any:
@@ -344,11 +344,11 @@ class Context(Result):
             return []
         names = axis_names(len(enc.domain.sides))
         omega = np.abs(frequencies_on_axes(enc.measure)).T
-        turning = [(name, own[own > 0]) for name, own in zip(names, omega, strict=True)]
+        turning = [(name, w[w > 0]) for name, w in zip(names, omega, strict=True)]
         return [
-            AxisWaves(name, float(2 * pi / own.max()), float(2 * pi / own.min()))
-            for name, own in turning
-            if len(own)
+            AxisWaves(name, float(2 * pi / w.max()), float(2 * pi / w.min()))
+            for name, w in turning
+            if len(w)
         ]
 
     @property
@@ -383,8 +383,8 @@ class Context(Result):
 
     def series(self) -> tuple[list[str], Iterator[list[Any]]]:
         """Names of the columns of CSV; a row for each band of each rotation, or each slope."""
-        bands = [one for one in BAND_COLUMNS]
-        return [*SIZES, *ROTATION_COLUMNS, *(f"band_{told}" for told in bands), "head", "slope"], (
+        bands = list(BAND_COLUMNS)
+        return [*SIZES, *ROTATION_COLUMNS, *(f"band_{key}" for key in bands), "head", "slope"], (
             context_rows(self)
         )
 
@@ -415,9 +415,9 @@ def context_rows(c: Context) -> Iterator[list[Any]]:
     sizes = [c.trained.length, c.length]
     blank = [None] * (len(ROTATION_COLUMNS) + len(BAND_COLUMNS))
     for r in c.rotations:
-        own = [r.name, *(getattr(r, name) for name in ROTATION_COLUMNS[1:])]
+        row = [r.name, *(getattr(r, name) for name in ROTATION_COLUMNS[1:])]
         for b in r.bands:
-            yield [*sizes, *own, *(getattr(b, name) for name in BAND_COLUMNS.values()), None, None]
+            yield [*sizes, *row, *(getattr(b, name) for name in BAND_COLUMNS.values()), None, None]
     for head, slope in enumerate(c.slopes or ()):
         yield [*sizes, *blank, head, slope]
     if not c.rotations and not c.slopes:
@@ -461,8 +461,8 @@ def describe_context(
         place = model.parts.index(run.part) if run.kind == "rotary" else None
         name = "" if place is None else rotations[place].name or "the only one"
         layers.append(Layers(run.index, run.kind, place, run.window, name))
-    own = list(model.rotations) or [model.codes]
-    return own, Context(
+    model_rotations = list(model.rotations) or [model.codes]
+    return model_rotations, Context(
         layers=tuple(layers),
         rotations=tuple(rotations),
         trained=model.trained,
@@ -472,8 +472,8 @@ def describe_context(
         unread=model.unread,
         findings=model.findings,
         about=(model.codes,),
-        against=read_against(own, against, model.length, d) if against else None,
-        slopes=slopes_of(own[0]),
+        against=read_against(model_rotations, against, model.length, d) if against else None,
+        slopes=slopes_of(model_rotations[0]),
         tables=model.tables,
     )
 
@@ -482,7 +482,7 @@ def rotation_of_part(model: ModelPositions, place: int) -> Rotation:
     """The rotation of one type of layer, with the window of its layers and the axes of images."""
     part, enc = model.parts[place], model.rotations[place]
     before = model.trained.source == "assumed" and original_length_of(enc) is not None
-    found = describe_rotation(
+    rotation = describe_rotation(
         enc,
         model.trained.length,
         model.length,
@@ -492,8 +492,8 @@ def rotation_of_part(model: ModelPositions, place: int) -> Rotation:
         still=model.still,
     )
     if model.trained.length is None:
-        found = replace(found, unseen=None, familiar_length=None)
-    return replace(found, axes=pairs_by_axis(enc, model.spec))
+        rotation = replace(rotation, unseen=None, familiar_length=None)
+    return replace(rotation, axes=pairs_by_axis(enc, model.spec))
 
 
 def describe_rotation(
@@ -537,9 +537,9 @@ def describe_rotation(
     check_turning(enc)
     params, length = enc.params, length or len(enc)
     trained = trained or original_length_of(enc) or len(enc)
-    own, plain = enc.measure.frequencies, frequencies_before_scaling(enc)
+    omega, plain = enc.measure.frequencies, frequencies_before_scaling(enc)
     before = plain if met == "before scaling" else frequencies_at(enc, trained)
-    turning, seen = own != 0, window_within(window, length) or length
+    turning, reach = omega != 0, window_within(window, length) or length
     head = params["d"] + still
     return Rotation(
         name=name,
@@ -550,15 +550,15 @@ def describe_rotation(
         pairing=PAIRED.get(params.get("layout")),
         attention_factor=params["attention_factor"],
         softmax_factor=params.get("softmax_factor", 1.0),
-        bands=tuple(bands(own, plain, trained, length, before, params["scaling"] == "longrope")),
-        bound=base_bound(own, still=head // 2 - len(own)),
-        nearer_higher=nearer_scores_higher(own[turning], seen),
+        bands=tuple(bands(omega, plain, trained, length, before, params["scaling"] == "longrope")),
+        bound=base_bound(omega, still=head // 2 - len(omega)),
+        nearer_higher=nearer_scores_higher(omega[turning], reach),
         critical_dimension=critical_dimension(2 * len(plain), params["rho"], trained),
-        idle=count_idle(own[turning], length),
-        unseen=count_unseen(own, before, trained, seen),
-        familiar_length=None if has_many(enc, length) else longest_familiar(own, before, trained),
+        idle=count_idle(omega[turning], length),
+        unseen=count_unseen(omega, before, trained, reach),
+        familiar_length=None if has_many(enc, length) else longest_familiar(omega, before, trained),
         window=window,
-        frequencies=own[turning],
+        frequencies=omega[turning],
         trained_frequencies=plain[turning],
         precision=format_losses(enc, FORMATS_OF_PHASES, gap=closest_pair(enc).distance),
         partners=rows_of_a_head(enc, still)[turning],
@@ -584,16 +584,16 @@ def new_pairs(
         return None
     before = trained.source == "assumed" and original_length_of(enc) is not None
     met = frequencies_before_scaling(enc) if before else frequencies_at(enc, trained.length)
-    seen = window_within(window, length) or length
-    return count_unseen(enc.measure.frequencies, met, trained.length, seen)
+    reach = window_within(window, length) or length
+    return count_unseen(enc.measure.frequencies, met, trained.length, reach)
 
 
 def frequencies_at(enc: Encoding, length: int) -> np.ndarray:
     """The frequencies that a rotation has at a length, with its scaling."""
     if not has_many(enc, length) and not has_many(enc, len(enc)):
         return enc.measure.frequencies
-    found: np.ndarray = rotation_of(enc.params, length)[0]
-    return found
+    frequencies: np.ndarray = rotation_of(enc.params, length)[0]
+    return frequencies
 
 
 def has_many(enc: Encoding, length: int) -> bool:
@@ -604,20 +604,20 @@ def has_many(enc: Encoding, length: int) -> bool:
     return not np.array_equal(short, long)
 
 
-def base_bound(frequencies: np.ndarray, most: int = FARTHEST, still: int = 0) -> int | None:
+def base_bound(frequencies: np.ndarray, limit: int = FARTHEST, still: int = 0) -> int | None:
     r"""The first lag m with :math:`B(m) = f + \sum_i \cos m\omega_i < 0`.
 
     f are the pairs of a head that do not turn, those of frequency 0 and `still` more: with as many
     as turn B is never negative. Up to m a token like the query's is, on average over random heads,
     preferred to a random one (Men et al., 2024, arXiv 2405.14591). Models are often used, and work,
-    far beyond: it is a fact about a base, not a failure. None where B stays positive below `most`.
+    far beyond: it is a fact about a base, not a failure. None where B stays positive below `limit`.
 
     >>> base_bound(10000.0 ** (-np.arange(64) / 64)), base_bound(np.ones(4), still=4)
     (1707, None)
     """
     turning = frequencies[frequencies != 0]
     still += len(frequencies) - len(turning)
-    return first_below(turning, -float(still), most) if still < len(turning) else None
+    return first_below(turning, -float(still), limit) if still < len(turning) else None
 
 
 def nearer_scores_higher(frequencies: np.ndarray, length: int) -> float | None:
@@ -670,8 +670,8 @@ def parameters_of_scaling(params: Mapping[str, Any]) -> dict[str, Any]:
     >>> parameters_of_scaling({"scaling": "linear", "factor": 8.0, "original": None})
     {'factor': 8.0}
     """
-    own = scaling_parameters(params["scaling"]).keys() - {"attention_factor"}
-    return {key: params[key] for key in sorted(own) if params.get(key) is not None}
+    keys = scaling_parameters(params["scaling"]).keys() - {"attention_factor"}
+    return {key: params[key] for key in sorted(keys) if params.get(key) is not None}
 
 
 def rows_of_a_head(enc: Encoding, still: int) -> np.ndarray:
@@ -707,15 +707,15 @@ def check_turning(enc: Encoding) -> None:
     """Refuse what does not turn pairs at declared frequencies."""
     if enc.act != "rotate" or enc.measure is None or "scaling" not in enc.params:
         if "grid" in enc.params and not enc.domain.grid:
-            more = "," if ":" in enc.spec else ":"
+            separator = "," if ":" in enc.spec else ":"
             raise PefourierError(
                 f"{shown(enc.spec)} turns pairs by the axes of a grid; give its sides, as in "
-                f"{shown(f'{enc.spec}{more}grid=14x14')}"
+                f"{shown(f'{enc.spec}{separator}grid=14x14')}"
             )
         turns = "turns pairs of dimensions in a way of its own"
-        what = turns if enc.act == "rotate" else "does not rotate pairs of dimensions"
+        behaviour = turns if enc.act == "rotate" else "does not rotate pairs of dimensions"
         raise PefourierError(
-            f"{shown(enc.spec)} {what}; context takes a model's config.json, or a rotation by "
+            f"{shown(enc.spec)} {behaviour}; context takes a model's config.json, or a rotation by "
             "declared frequencies, such as rope"
         )
 
@@ -725,14 +725,14 @@ def frequencies_before_scaling(enc: Encoding) -> np.ndarray:
     params = enc.params
     if params.get("inv_freq") is not None:  # whose scaling, if any, is not known
         return enc.measure.frequencies
-    same = {key: params[key] for key in ("rho", "layout", "partial")}
+    settings = {key: params[key] for key in ("rho", "layout", "partial")}
     scaling = {"scaling": "proportional"} if params["scaling"] == "proportional" else {}
-    plain = build("rope", length=len(enc), d=params["d"], **same, **scaling)
+    plain = build("rope", length=len(enc), d=params["d"], **settings, **scaling)
     return plain.measure.frequencies
 
 
 def bands(
-    own: np.ndarray,
+    scaled: np.ndarray,
     plain: np.ndarray,
     trained: int,
     length: int,
@@ -744,13 +744,13 @@ def bands(
     `met` are the frequencies of training, by default those without the scaling; `by_pair` where
     each pair has a factor of its own, so that none lies between two treatments.
     """
-    turning = own != 0
+    turning = scaled != 0
     met = (plain if met is None else met)[turning]
-    own, plain = own[turning], plain[turning]
-    for treatment, members in treatments(own, plain, by_pair).items():
+    scaled, plain = scaled[turning], plain[turning]
+    for treatment, members in treatments(scaled, plain, by_pair).items():
         if members.any():
-            index, ratio = np.flatnonzero(members), (plain / own)[members]
-            slowest = index[own[members].argmin()]
+            index, ratio = np.flatnonzero(members), (plain / scaled)[members]
+            slowest = index[scaled[members].argmin()]
             yield Band(
                 treatment=treatment,
                 pairs=len(index),
@@ -758,28 +758,30 @@ def bands(
                 last_pair=int(np.flatnonzero(turning)[index[-1]]),
                 least_divisor=float(ratio.min()),
                 largest_divisor=float(ratio.max()),
-                shortest_wavelength=float(2 * pi / own[members].max()),
-                longest_wavelength=float(2 * pi / own[slowest]),
+                shortest_wavelength=float(2 * pi / scaled[members].max()),
+                longest_wavelength=float(2 * pi / scaled[slowest]),
                 turns_trained=float(met[slowest] * trained / (2 * pi)),
-                turns=float(own[slowest] * length / (2 * pi)),
+                turns=float(scaled[slowest] * length / (2 * pi)),
             )
 
 
-def treatments(own: np.ndarray, plain: np.ndarray, by_pair: bool = False) -> dict[str, np.ndarray]:
+def treatments(
+    scaled: np.ndarray, plain: np.ndarray, by_pair: bool = False
+) -> dict[str, np.ndarray]:
     """Which pairs a scaling treats alike, of frequencies that are not 0.
 
     >>> treatments(np.array([1.0, 0.02]), np.array([1.0, 0.08]))["stretched"]
     array([False,  True])
     """
-    ratio = plain / own
-    kept = np.abs(ratio - 1) <= RATIO_SLACK
-    if kept.all():
-        return {"same": kept}
+    ratio = plain / scaled
+    unchanged = np.abs(ratio - 1) <= RATIO_SLACK
+    if unchanged.all():
+        return {"same": unchanged}
     if by_pair:
-        return {"kept": kept, "stretched": ~kept}
+        return {"kept": unchanged, "stretched": ~unchanged}
     far = ratio.max() if ratio.max() > 1 else ratio.min()
-    stretched = ~kept & (np.abs(ratio - far) <= RATIO_SLACK * far)
-    return {"kept": kept, "blended": ~kept & ~stretched, "stretched": stretched}
+    stretched = ~unchanged & (np.abs(ratio - far) <= RATIO_SLACK * far)
+    return {"kept": unchanged, "blended": ~unchanged & ~stretched, "stretched": stretched}
 
 
 def count_idle(turning: np.ndarray, length: int) -> int:
@@ -796,28 +798,28 @@ def window_within(window: int | None, length: int) -> int | None:
     return window if window is not None and window < length else None
 
 
-def count_unseen(own: np.ndarray, plain: np.ndarray, trained: int, length: int) -> int:
+def count_unseen(scaled: np.ndarray, plain: np.ndarray, trained: int, length: int) -> int:
     """Pairs whose phases go beyond those of training, which were less than a turn.
 
     Positions 0 … n - 1 stand for the time from 0 to n: interpolation by length / trained meets
     nothing new, though its last position lies a part of a step beyond the last one of training.
     """
     whole_turn = plain * trained >= 2 * pi
-    beyond = own * length > plain * trained * (1 + RATIO_SLACK)
+    beyond = scaled * length > plain * trained * (1 + RATIO_SLACK)
     return int((beyond & ~whole_turn).sum())
 
 
-def longest_familiar(own: np.ndarray, plain: np.ndarray, trained: int) -> int | None:
+def longest_familiar(scaled: np.ndarray, plain: np.ndarray, trained: int) -> int | None:
     """The longest length at which `count_unseen` counts none, None where that is any length.
 
     >>> w = np.array([1.0, 0.01])
     >>> longest_familiar(w / 4, w, 100), longest_familiar(w, w, 1000)
     (400, None)
     """
-    short = (plain * trained < 2 * pi) & (own > 0)
+    short = (plain * trained < 2 * pi) & (scaled > 0)
     if not short.any():
         return None
-    return int(np.floor((plain[short] / own[short]).min() * trained * (1 + RATIO_SLACK)))
+    return int(np.floor((plain[short] / scaled[short]).min() * trained * (1 + RATIO_SLACK)))
 
 
 def table_verdict(c: Context) -> str:
@@ -846,8 +848,8 @@ def rows_held(c: Context) -> int | None:
     if enc.origin == "file" and enc.act == "add" and c.length > len(enc):
         return len(enc)
     if enc.origin == "weights" or enc.name == "learned":
-        named = c.trained.source == "given" and "path" not in enc.params
-        return c.trained.length if named else len(enc)
+        is_given = c.trained.source == "given" and "path" not in enc.params
+        return c.trained.length if is_given else len(enc)
     return None
 
 
@@ -866,9 +868,9 @@ def shared_buckets(enc: Encoding, causal: bool) -> list[np.ndarray]:
     [8, 12, 16, 23, 32, 46, 64, 91]
     """
     distance = np.arange(enc.params["max_distance"] + 1)
-    own = t5_buckets(-distance, enc.params["buckets"], int(distance[-1]), causal)
-    *near, last = np.split(distance, np.flatnonzero(np.diff(own)) + 1)
-    return [*(run for run in near if len(run) > 1), last]
+    buckets = t5_buckets(-distance, enc.params["buckets"], int(distance[-1]), causal)
+    *runs, last = np.split(distance, np.flatnonzero(np.diff(buckets)) + 1)
+    return [*(run for run in runs if len(run) > 1), last]
 
 
 def last_bucket(enc: Encoding) -> int:
@@ -878,21 +880,21 @@ def last_bucket(enc: Encoding) -> int:
     return int(np.flatnonzero(np.logical_or(*changed))[-1]) + 1
 
 
-def lost_in_format(found: Context, dtype: str | None, strict: bool = False) -> list[str]:
+def lost_in_format(result: Context, dtype: str | None, strict: bool = False) -> list[str]:
     """Rotations whose codes are not all distinct in a format at the length, and what is safe.
 
     Where it is `strict`, errors and warnings, too.
     """
     from pefourier.questions.faithful import lost_codes
 
-    faults = [f"has {f.code}" for f in found.findings if strict and f.severity != "note"]
+    faults = [f"has {f.code}" for f in result.findings if strict and f.severity != "note"]
     if not dtype:
         return faults
     if dtype.partition(":")[0] not in FORMATS_OF_PHASES:
-        known = ", ".join(FORMATS_OF_PHASES)
-        raise PefourierError(f"context tells {known}; ask check-faithful for {dtype}")
+        formats = ", ".join(FORMATS_OF_PHASES)
+        raise PefourierError(f"context tells {formats}; ask check-faithful for {dtype}")
     return [
         f"{f'(in {r.name} layers) ' if r.name else ''}{words}"
-        for r in found.rotations
-        for words in lost_codes(r.precision, found.length, dtype)
+        for r in result.rotations
+        for words in lost_codes(r.precision, result.length, dtype)
     ] + faults

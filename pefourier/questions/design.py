@@ -410,8 +410,8 @@ def design_base(
     if d % 2:
         raise PefourierError(f"a base is chosen for pairs of dimensions: an even d; got d={d}")
     cosines = (len(bases) + len(CRITERIA)) * d // 2
-    what = f"a design for length {length}, d {d}"
-    check_cost(what, "cosines of candidates", cosines * min(length, FARTHEST))
+    description = f"a design for length {length}, d {d}"
+    check_cost(description, "cosines of candidates", cosines * min(length, FARTHEST))
     is_long = cosines * length > COSTS["cosines of candidates"][1]
     if is_long:
         check_formulas(length, d, criteria or (), dtype)
@@ -460,8 +460,8 @@ def best_of(criterion: str, candidates: Sequence[Candidate]) -> float | None:
     return None if lacking else best.rho
 
 
-def design_grid(sides: Sequence[int], d: int, **asked: Any) -> tuple[Design, ...]:
-    """A design for each axis of a grid, the slowest axis first; `asked` is as of `design_base`.
+def design_grid(sides: Sequence[int], d: int, **options: Any) -> tuple[Design, ...]:
+    """A design for each axis of a grid, the slowest axis first; `options` are as of `design_base`.
 
     An axis has an equal part of the pairs, the first one what is left over, as in Wan. Axes are
     told apart by their own columns alone, so that each has a base of its own. The DFT's lattice
@@ -474,13 +474,13 @@ def design_grid(sides: Sequence[int], d: int, **asked: Any) -> tuple[Design, ...
         raise PefourierError(f"a grid has two or three sides; got {len(sides)}")
     width = d // (2 * len(sides)) * 2
     widths = [d - width * (len(sides) - 1), *[width] * (len(sides) - 1)]
-    first, *others = (
-        of_axis(design_base(side, wide, **asked), axis)
+    first, *further = (
+        of_axis(design_base(side, wide, **options), axis)
         for side, wide, axis in zip(sides, widths, AXES[-len(sides) :], strict=True)
     )
-    specs = {name: grid_spec((first, *others), name) for name in first.best}
-    whole = tuple(GridSpec(name, spec) for name, spec in specs.items() if spec)
-    return replace(first, whole_grid=whole), *others
+    specs = {name: grid_spec((first, *further), name) for name in first.best}
+    grid_specs = tuple(GridSpec(name, spec) for name, spec in specs.items() if spec)
+    return replace(first, whole_grid=grid_specs), *further
 
 
 def of_axis(design: Design, axis: str) -> Design:

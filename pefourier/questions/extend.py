@@ -247,19 +247,19 @@ def extend(
         windows=tuple(sorted(width for width in windows if width <= trained)),
         trained_frequencies=source.measure.frequencies,
         criteria=tuple(criteria),
-        candidates=tuple(describe_extension(source, *way, form, window) for way in ways),
+        candidates=tuple(describe_extension(source, *pair, form, window) for pair in ways),
         best=best,
         about=(replace(source, params=source.params | {"to": length, "dtype": dtype}),),
     )
 
 
 def extend_on_grid(
-    spec: str, sides: Sequence[int], trained: Sequence[int] = (), **asked: Any
+    spec: str, sides: Sequence[int], trained: Sequence[int] = (), **options: Any
 ) -> tuple[Extensions, ...]:
     """Ways to take a rotation on axes to a larger grid, one for each axis that becomes longer.
 
     An axis is a rotation of its own: `extend` tells of it, by base and pairs, from its side in the
-    SPEC or config, or of the grid `trained`, to the one that is wanted; `asked` is as there.
+    SPEC or config, or of the grid `trained`, to the one that is wanted; `options` are as there.
     llama3 is not known on axes.
 
     >>> [(axis.name, axis.trained, axis.length, axis.d)
@@ -279,7 +279,7 @@ def extend_on_grid(
         axis_letters(len(sides)), before, sides, *bases_of_axes(source), strict=True
     ):
         if new > old:
-            axis = extend(f"rope:rho={rho!r}", new, trained=old, d=2 * pairs, **asked)
+            axis = extend(f"rope:rho={rho!r}", new, trained=old, d=2 * pairs, **options)
             axes.append(as_axis(axis, source, letter, sides))
     if not axes:
         raise PefourierError(
@@ -441,7 +441,7 @@ def base_for(criterion: str, length: int, source: Encoding) -> float | None:
 
 
 def describe_extension(
-    source: Encoding, way: str, enc: Encoding, form: Format | None, window: int | None
+    source: Encoding, scaling: str, enc: Encoding, form: Format | None, window: int | None
 ) -> Extension:
     """What one way does at a length, where queries see no farther than a window."""
     trained, new = source.measure.frequencies, enc.measure.frequencies
@@ -449,8 +449,8 @@ def describe_extension(
     points = np.array([p for p in SHOWN if p < len(source)] or [len(source) - 1])
     cosines = reading_cosine(trained, new, points).tolist()
     return Extension(
-        way=way,
-        factor=enc.params.get("factor", 1.0) if way == enc.params["scaling"] else 1.0,
+        way=scaling,
+        factor=enc.params.get("factor", 1.0) if scaling == enc.params["scaling"] else 1.0,
         **fields_of(candidate(enc, form)),
         attention_factor=enc.params["attention_factor"],
         bands=tuple(bands(new, trained, *lengths)),
@@ -477,5 +477,5 @@ def plainly(value: Any) -> str:
     """
     if isinstance(value, tuple):
         return ";".join(map(plainly, value))
-    whole = isinstance(value, float) and value == int(value) and abs(value) < 1e15
-    return str(int(value) if whole else value)
+    is_whole = isinstance(value, float) and value == int(value) and abs(value) < 1e15
+    return str(int(value) if is_whole else value)

@@ -40,8 +40,10 @@ class LayerDifference:
         >>> LayerDifference((3, 7), "layers", "rotary", "none").places
         'layers 3, 7'
         """
-        more = "…" * (len(self.index) > MOST)
-        return f"layers {', '.join(map(str, self.index[:MOST]))}{more}" if self.index else "models"
+        ellipsis = "…" * (len(self.index) > MOST)
+        return (
+            f"layers {', '.join(map(str, self.index[:MOST]))}{ellipsis}" if self.index else "models"
+        )
 
 
 def has_layers(enc: Encoding) -> bool:
@@ -71,8 +73,7 @@ def compare_layers(first: Encoding, second: Encoding) -> list[LayerDifference]:
     laid = [runs_by_layer(model) for model in runs]
     differences: dict[tuple[Field, str, str], list[int]] = {}
     if not all(laid):
-        for what, one, two in unnumbered(*runs):
-            differences.setdefault((what, one, two), [])
+        differences |= {difference: [] for difference in unnumbered(*runs)}
         laid = [{}, {}]
     count = [len(layers) for layers in laid]
     if count[0] != count[1]:
@@ -81,16 +82,18 @@ def compare_layers(first: Encoding, second: Encoding) -> list[LayerDifference]:
     gguf = [source_of(enc.spec) == "gguf" for enc in (first, second)]
     turns = [rotation_reader(enc) for enc in (first, second)]
     for i in sorted(laid[0].keys() & laid[1].keys()):
-        one, two = laid[0][i], laid[1][i]
-        if one.kind != two.kind:
-            differences.setdefault(("layers", one.kind, two.kind), []).append(i)
-        elif one.kind == "rotary" and not same_rotation(turns[0](one.part), turns[1](two.part)):
-            parts = [run.part or "all layers'" for run in (one, two)]
+        run_a, run_b = laid[0][i], laid[1][i]
+        if run_a.kind != run_b.kind:
+            differences.setdefault(("layers", run_a.kind, run_b.kind), []).append(i)
+        elif run_a.kind == "rotary" and not same_rotation(
+            turns[0](run_a.part), turns[1](run_b.part)
+        ):
+            parts = [run.part or "all layers'" for run in (run_a, run_b)]
             differences.setdefault(("rotations", *parts), []).append(i)
-        silent = any(g and run.window is None for g, run in zip(gguf, (one, two), strict=True))
-        if one.window != two.window and not silent:
+        silent = any(g and run.window is None for g, run in zip(gguf, (run_a, run_b), strict=True))
+        if run_a.window != run_b.window and not silent:
             sizes = [
-                "all positions" if run.window is None else str(run.window) for run in (one, two)
+                "all positions" if run.window is None else str(run.window) for run in (run_a, run_b)
             ]
             differences.setdefault(("windows", *sizes), []).append(i)
     factors = [float(enc.params.get("softmax_factor", 1.0)) for enc in (first, second)]
@@ -104,15 +107,15 @@ def runs_by_layer(runs: list[LayerRun]) -> dict[int, LayerRun]:
     return {i: replace(run, index=()) for run in runs for i in run.index}
 
 
-def unnumbered(one: list[LayerRun], two: list[LayerRun]) -> Iterator[tuple[Field, str, str]]:
+def unnumbered(first: list[LayerRun], second: list[LayerRun]) -> Iterator[tuple[Field, str, str]]:
     """What differs between layers whose numbers are not known: their kinds and windows."""
-    for what, name in (("layers", "kind"), ("windows", "window")):
+    for aspect, name in (("layers", "kind"), ("windows", "window")):
         names = [
             sorted({str(getattr(run, name) or "all positions") for run in runs})
-            for runs in (one, two)
+            for runs in (first, second)
         ]
         if names[0] != names[1]:
-            yield what, *(", ".join(values) for values in names)
+            yield aspect, *(", ".join(values) for values in names)
 
 
 def rotation_reader(enc: Encoding):
@@ -129,10 +132,12 @@ def rotation_reader(enc: Encoding):
 
 
 def same_rotation(
-    one: tuple[np.ndarray, float] | None, two: tuple[np.ndarray, float] | None
+    first: tuple[np.ndarray, float] | None, second: tuple[np.ndarray, float] | None
 ) -> bool:
     """Whether two rotations have the same frequencies and factor, to rounding in float32."""
-    if one is None or two is None:
-        return one is two
-    close = one[0].shape == two[0].shape and np.allclose(one[0], two[0], rtol=1e-6, atol=0)
-    return bool(close) and abs(one[1] - two[1]) <= 1e-6 * abs(one[1])
+    if first is None or second is None:
+        return first is second
+    close = first[0].shape == second[0].shape and np.allclose(
+        first[0], second[0], rtol=1e-6, atol=0
+    )
+    return bool(close) and abs(first[1] - second[1]) <= 1e-6 * abs(first[1])

@@ -37,7 +37,7 @@ class Reading:
     cosine: tuple[tuple[int, float], ...]  # position, cosine between the codes of both readings
     below: dict[str, int | None]  # first position at which it falls below .99, .9 and .5
     logits: float  # how many times the meant ones, at every position: by factors of the readings
-    apart: np.ndarray = field(metadata={"told": False})  # differences of frequencies
+    differences: np.ndarray = field(metadata={"told": False})  # of frequencies
 
     @property
     def verdict(self) -> str:
@@ -68,7 +68,7 @@ class Reading:
 
 
 def read_against(
-    encodings: Sequence[Encoding], other: str, length: int, d: int | None = None
+    encodings: Sequence[Encoding], misreading: str, length: int, d: int | None = None
 ) -> Reading:
     """The cosine between a rotation and another one, or a misreading of it, up to a length.
 
@@ -81,7 +81,7 @@ def read_against(
     for enc in encodings:
         if enc.act != "rotate" or enc.measure is None:
             raise PefourierError(f"{shown(enc.spec)} is not rotary; --against compares rotations")
-    readings = [reading_of(enc, other, length, d) for enc in encodings]
+    readings = [reading_of(enc, misreading, length, d) for enc in encodings]
     return min(readings, key=likeness_of)
 
 
@@ -91,42 +91,42 @@ def likeness_of(reading: Reading) -> tuple[float, ...]:
     return (*falls, -abs(log(reading.logits)))
 
 
-def reading_of(enc: Encoding, other: str, length: int, d: int | None) -> Reading:
+def reading_of(enc: Encoding, misreading: str, length: int, d: int | None) -> Reading:
     """One rotation and its misreading."""
     from pefourier.diagnosis.against import layer_of, misread
 
-    slips = other.split(",")
+    slips = misreading.split(",")
     settings_only = ",".join(slip for slip in slips if slip != "layout")
     frequencies, settings = enc.measure.frequencies, enc.params
     if settings_only:
         check_reading(enc, settings_only)
         frequencies, settings = misread(enc, settings_only, length, d)
-    own = enc.measure.frequencies
+    omega = enc.measure.frequencies
     if "layout" in slips:
-        apart = layouts_apart(own, frequencies)
+        differences = layouts_apart(omega, frequencies)
     else:
-        apart = readings_apart(own, frequencies)
-    below = levels_below(apart)
+        differences = readings_apart(omega, frequencies)
+    below = levels_below(differences)
     points = [*np.geomspace(1, max(length, 2), 64), *(p for p in below.values() if p is not None)]
-    at = np.unique(np.array(points).astype(np.int64))
-    at = at[at <= max(length, 2)]
-    cosine = np.cos(np.multiply.outer(at.astype(float), apart)).mean(axis=1)
+    positions = np.unique(np.array(points).astype(np.int64))
+    positions = positions[positions <= max(length, 2)]
+    cosine = np.cos(np.multiply.outer(positions.astype(float), differences)).mean(axis=1)
     logits = logits_factor(settings) / logits_factor(enc.params)
-    pairs = tuple(zip(at.tolist(), cosine.tolist(), strict=True))
-    return Reading(other, layer_of(enc), pairs, below, logits, apart)
+    pairs = tuple(zip(positions.tolist(), cosine.tolist(), strict=True))
+    return Reading(misreading, layer_of(enc), pairs, below, logits, differences)
 
 
-def check_reading(enc: Encoding, other: str) -> None:
+def check_reading(enc: Encoding, misreading: str) -> None:
     """Refuse what is neither a misreading nor a SPEC, with the misreadings that are known."""
     from pefourier.diagnosis.against import SLIPS, changes_of
 
-    if other in SLIPS or changes_of(enc, other) is not None:
+    if misreading in SLIPS or changes_of(enc, misreading) is not None:
         return
     try:
-        source_of(other)
+        source_of(misreading)
     except PefourierError:
         way_out = f"Known: {', '.join(SLIPS)}; or give another rotation, as rope:rho=1e6."
-        raise unknown("misreading", other, SLIPS, way_out) from None
+        raise unknown("misreading", misreading, SLIPS, way_out) from None
 
 
 def logits_factor(settings: Mapping[str, Any]) -> float:

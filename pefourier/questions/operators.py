@@ -40,12 +40,12 @@ class OperatorComparison:
     max_score_difference: float | None = None  # of random unit queries and keys
 
 
-def compare_rotations(one: Encoding, two: Encoding) -> OperatorComparison | None:
+def compare_rotations(first: Encoding, second: Encoding) -> OperatorComparison | None:
     """The same of any two encodings; unknown where one is a table, None where neither rotates."""
-    known = [has_operator(enc) for enc in (one, two)]
-    if all(known):
-        return compare_operators(without_prefix(one), without_prefix(two))
-    return OperatorComparison("unknown") if any(known) else None
+    acts = [has_operator(enc) for enc in (first, second)]
+    if all(acts):
+        return compare_operators(without_prefix(first), without_prefix(second))
+    return OperatorComparison("unknown") if any(acts) else None
 
 
 def has_operator(enc: Encoding) -> bool:
@@ -97,7 +97,7 @@ def operator_at(enc: Encoding, positions: np.ndarray) -> Matrices:
     phases = -phases if enc.params.get("backwards") else phases
     pairs, d = columns_that_turn(enc), head_size(enc)
     if enc.params.get("trailing"):
-        pairs = tuple(own + d - enc.dim for own in pairs)
+        pairs = tuple(columns + d - enc.dim for columns in pairs)
     factor = float(enc.params.get("attention_factor", 1.0))
     grown = growth(enc, positions)
     behind = np.pi / 2 if enc.name == "rope++" else 0.0
@@ -126,7 +126,7 @@ def turn_matrices(
     return matrices
 
 
-def compare_operators(one: Encoding, two: Encoding) -> OperatorComparison:
+def compare_operators(first: Encoding, second: Encoding) -> OperatorComparison:
     """Whether two rotations are the same for the scores of queries and keys.
 
     Examples
@@ -137,25 +137,27 @@ def compare_operators(one: Encoding, two: Encoding) -> OperatorComparison:
     >>> found.relation, found.name, found.permutation
     ('permuted', 'halves-to-neighbours', (0, 4, 1, 5, 2, 6, 3, 7))
     """
-    if head_size(one) != head_size(two):
+    if head_size(first) != head_size(second):
         return OperatorComparison("different")
-    last = min(len(one), len(two)) - 1
-    d = head_size(one)
-    at = sampled_positions(last, max(ENTRIES // d**2, FIRST))
-    eps = max(one.eps, two.eps)
-    a, b = (scores(enc, at) for enc in (one, two))
-    allowed = tolerances(one, two, at, eps)
-    apart, beyond = score_difference(a, b), beyond_rounding(a, b, allowed)
-    axes = [enc.params.get("mrope_section") for enc in (one, two)]
+    last = min(len(first), len(second)) - 1
+    d = head_size(first)
+    positions = sampled_positions(last, max(ENTRIES // d**2, FIRST))
+    eps = max(first.eps, second.eps)
+    a, b = (scores(enc, positions) for enc in (first, second))
+    allowed = tolerances(first, second, positions, eps)
+    difference, beyond = score_difference(a, b), beyond_rounding(a, b, allowed)
+    axes = [enc.params.get("mrope_section") for enc in (first, second)]
     images = None not in axes and axes[0] != axes[1]  # which no position of text tells
     if not beyond.any():
         relation = "different" if images else "same"
-        return OperatorComparison(relation, max_score_difference=apart)
-    first = first_apart(one, two, at, beyond)
-    for name, order in permutations(one, two, a, b, allowed) if not images else ():
+        return OperatorComparison(relation, max_score_difference=difference)
+    first_position = first_apart(first, second, positions, beyond)
+    for name, order in permutations(first, second, a, b, allowed) if not images else ():
         if not beyond_rounding(a[:, :, order][..., order], b, allowed).any():
-            return OperatorComparison("permuted", tuple(order.tolist()), name, first, apart)
-    return OperatorComparison("different", None, None, first, apart)
+            return OperatorComparison(
+                "permuted", tuple(order.tolist()), name, first_position, difference
+            )
+    return OperatorComparison("different", None, None, first_position, difference)
 
 
 def beyond_rounding(a: np.ndarray, b: np.ndarray, allowed: np.ndarray) -> np.ndarray:
@@ -163,7 +165,7 @@ def beyond_rounding(a: np.ndarray, b: np.ndarray, allowed: np.ndarray) -> np.nda
     return (np.abs(a - b).max(axis=(2, 3)) > allowed).any(axis=0)
 
 
-def sampled_positions(last: int, most: int) -> np.ndarray:
+def sampled_positions(last: int, count: int) -> np.ndarray:
     """All of the first positions and ever fewer of those up to the last one.
 
     >>> sampled_positions(100, 36)
@@ -171,27 +173,29 @@ def sampled_positions(last: int, most: int) -> np.ndarray:
             13,  14,  15,  16,  17,  18,  19,  20,  21,  22,  23,  24,  25,
             26,  27,  28,  29,  30,  31,  63,  64,  99, 100])
     """
-    near = np.arange(min(FIRST, last + 1))
+    first = np.arange(min(FIRST, last + 1))
     powers = 2 ** np.arange(5, 40)
     far = np.concatenate([powers - 1, powers, [last - 1, last]])
-    far = np.unique(far[(far >= len(near)) & (far <= last)])
-    room = max(most - len(near), 2)
-    return np.concatenate([near, far[len(far) - min(room, len(far)) :]])
+    far = np.unique(far[(far >= len(first)) & (far <= last)])
+    room = max(count - len(first), 2)
+    return np.concatenate([first, far[len(far) - min(room, len(far)) :]])
 
 
-def scores(enc: Encoding, at: np.ndarray) -> np.ndarray:
+def scores(enc: Encoding, positions: np.ndarray) -> np.ndarray:
     """S(p, 0), S(0, p) and S(p, p') of a query and an earlier key, shape (3, n, d, d)."""
-    query, key = operator_at(enc, at)
+    query, key = operator_at(enc, positions)
     turned = np.swapaxes(query, 1, 2)
-    return np.stack([turned @ key[0], turned[0] @ key, turned @ key[np.arange(len(at)) // 2]])
+    return np.stack(
+        [turned @ key[0], turned[0] @ key, turned @ key[np.arange(len(positions)) // 2]]
+    )
 
 
-def tolerances(one: Encoding, two: Encoding, at: np.ndarray, eps: float) -> np.ndarray:
+def tolerances(first: Encoding, second: Encoding, positions: np.ndarray, eps: float) -> np.ndarray:
     """Differences of the entries of scores that rounding explains, (3, n)."""
-    fastest = [enc.measure.frequencies for enc in (one, two) if enc.measure is not None]
+    fastest = [enc.measure.frequencies for enc in (first, second) if enc.measure is not None]
     omega = max((float(np.abs(w).max()) for w in fastest), default=1.0)
-    own = 16 * eps + 2 * phase_errors(at, np.array([omega]), eps)[:, 0]
-    return np.broadcast_to(own, (3, len(at)))
+    rounding = 16 * eps + 2 * phase_errors(positions, np.array([omega]), eps)[:, 0]
+    return np.broadcast_to(rounding, (3, len(positions)))
 
 
 def score_difference(a: np.ndarray, b: np.ndarray) -> float:
@@ -199,44 +203,46 @@ def score_difference(a: np.ndarray, b: np.ndarray) -> float:
     d = a.shape[-1]
     vectors = np.random.default_rng(0).standard_normal((2, VECTORS, d))
     vectors /= np.linalg.norm(vectors, axis=2, keepdims=True)
-    apart = np.einsum("vd,wnde,ve->wnv", vectors[0], a - b, vectors[1], optimize=True)
-    return float(np.abs(apart).max())
+    differences = np.einsum("vd,wnde,ve->wnv", vectors[0], a - b, vectors[1], optimize=True)
+    return float(np.abs(differences).max())
 
 
-def first_apart(one: Encoding, two: Encoding, at: np.ndarray, beyond: np.ndarray) -> int:
+def first_apart(
+    first: Encoding, second: Encoding, positions: np.ndarray, beyond: np.ndarray
+) -> int:
     """The first position whose scores differ: between those tried it is looked for again."""
     k = int(beyond.argmax())
-    good, bad = int(at[k - 1]) if k else -1, int(at[k])
-    eps = max(one.eps, two.eps)
+    good, bad = int(positions[k - 1]) if k else -1, int(positions[k])
+    eps = max(first.eps, second.eps)
     while bad - good > 1:
         between = np.unique(np.linspace(good + 1, bad, BETWEEN).astype(int))
         tried = np.concatenate([[0], between])
-        a, b = (scores(enc, tried)[:2] for enc in (one, two))
-        beyond = beyond_rounding(a, b, tolerances(one, two, tried, eps)[:2])[1:]
+        a, b = (scores(enc, tried)[:2] for enc in (first, second))
+        beyond = beyond_rounding(a, b, tolerances(first, second, tried, eps)[:2])[1:]
         k = int(beyond.argmax()) if beyond.any() else len(between) - 1
         good, bad = int(between[k - 1]) if k else good, int(between[k])
     return bad
 
 
 def permutations(
-    one: Encoding, two: Encoding, a: np.ndarray, b: np.ndarray, allowed: np.ndarray
+    first: Encoding, second: Encoding, a: np.ndarray, b: np.ndarray, allowed: np.ndarray
 ) -> Iterator[tuple[str | None, np.ndarray]]:
     """Orders of rows that may lead from one operator to another, those that have a name first."""
     d = a.shape[-1]
-    turned = [rows_that_turn(some, allowed) for some in (a, b)]
+    turned = [rows_that_turn(entries, allowed) for entries in (a, b)]
     if len(turned[0]) != len(turned[1]) or not len(turned[0]):
         return
-    whole = len(turned[0]) == d
+    all_turn = len(turned[0]) == d
     partner = partners(a)
     if d % 2 == 0:
         neighbours = np.arange(d).reshape(2, -1).T.ravel()
         yield "halves-to-neighbours", neighbours
         yield "neighbours-to-halves", np.argsort(neighbours)
         yield "reversed", partner
-    found = match_pairs(a, b, partner)
-    if found is not None:
-        on_axes = len(one.domain.sides) > 1 or len(two.domain.sides) > 1
-        yield "axes-exchanged" if on_axes else None if whole else "partial", found
+    order = match_pairs(a, b, partner)
+    if order is not None:
+        on_axes = len(first.domain.sides) > 1 or len(second.domain.sides) > 1
+        yield "axes-exchanged" if on_axes else None if all_turn else "partial", order
 
 
 def rows_that_turn(s: np.ndarray, allowed: np.ndarray) -> np.ndarray:
@@ -248,35 +254,35 @@ def rows_that_turn(s: np.ndarray, allowed: np.ndarray) -> np.ndarray:
 def partners(s: np.ndarray) -> np.ndarray:
     """The row that each one turns with; itself where there is none."""
     d = s.shape[-1]
-    beside = np.abs(s * (1 - np.eye(d))).max(axis=(0, 1))
-    return np.where(beside.max(axis=1) > 0, beside.argmax(axis=1), np.arange(d))
+    sizes = np.abs(s * (1 - np.eye(d))).max(axis=(0, 1))
+    return np.where(sizes.max(axis=1) > 0, sizes.argmax(axis=1), np.arange(d))
 
 
 def match_pairs(a: np.ndarray, b: np.ndarray, partner: np.ndarray) -> np.ndarray | None:
     """The order of rows in which each pair of one operator is a pair of the other's; None: none."""
     from scipy.optimize import linear_sum_assignment
 
-    d, other = a.shape[-1], partners(b)
-    each = np.arange(d)
-    if (partner[partner] != each).any() or (other[other] != each).any():
+    d, partner_b = a.shape[-1], partners(b)
+    indices = np.arange(d)
+    if (partner[partner] != indices).any() or (partner_b[partner_b] != indices).any():
         return None
-    firsts, theirs = (np.flatnonzero(each < p) for p in (partner, other))
-    alone, left = (np.flatnonzero(each == p) for p in (partner, other))
+    firsts, theirs = (np.flatnonzero(indices < p) for p in (partner, partner_b))
+    still_a, still_b = (np.flatnonzero(indices == p) for p in (partner, partner_b))
     if len(firsts) != len(theirs):
         return None
-    own = pair_numbers(a, firsts, partner[firsts])
-    ends = np.array([theirs, other[theirs]])
+    numbers = pair_numbers(a, firsts, partner[firsts])
+    ends = np.array([theirs, partner_b[theirs]])
     ways = [pair_numbers(b, *rows) for rows in (ends, ends[::-1])]
-    apart = np.array(  # (way, theirs, own)
+    differences = np.array(  # (way, theirs, own)
         [
-            [np.abs(own - one[..., None]).max(axis=(0, 1)) for one in way.transpose(2, 0, 1)]
-            for way in ways
+            [np.abs(numbers - z[..., None]).max(axis=(0, 1)) for z in pairs.transpose(2, 0, 1)]
+            for pairs in ways
         ]
     )
-    rows, columns = linear_sum_assignment(apart.min(axis=0))
-    swapped = apart[1, rows, columns] < apart[0, rows, columns]
+    rows, columns = linear_sum_assignment(differences.min(axis=0))
+    swapped = differences[1, rows, columns] < differences[0, rows, columns]
     order = np.empty(d, dtype=int)
-    order[left] = alone
+    order[still_b] = still_a
     order[np.where(swapped, ends[::-1, rows], ends[:, rows])] = (
         firsts[columns],
         partner[firsts[columns]],
@@ -289,36 +295,44 @@ def pair_numbers(s: np.ndarray, first: np.ndarray, second: np.ndarray) -> np.nda
     return s[:, :, first, first] + 1j * s[:, :, first, second]
 
 
-def largest_output_difference(one: Encoding, two: Encoding) -> float:
+def largest_output_difference(first: Encoding, second: Encoding) -> float:
     """The largest difference of what two rotations make of random normal vectors; 0 to rounding."""
-    last = min(len(one), len(two)) - 1
-    at = sampled_positions(last, max(ENTRIES // head_size(one) ** 2, FIRST))
-    vectors = np.random.default_rng(0).standard_normal((VECTORS, head_size(one)))
-    outputs = [[turned @ vectors.T for turned in operator_at(enc, at)] for enc in (one, two)]
-    apart = max(float(np.abs(a - b).max()) for a, b in zip(*outputs, strict=True))
-    allowed = tolerances(one, two, at, max(one.eps, two.eps)).max() * head_size(one)
-    return apart if apart > allowed else 0.0
+    last = min(len(first), len(second)) - 1
+    positions = sampled_positions(last, max(ENTRIES // head_size(first) ** 2, FIRST))
+    vectors = np.random.default_rng(0).standard_normal((VECTORS, head_size(first)))
+    outputs = [
+        [turned @ vectors.T for turned in operator_at(enc, positions)] for enc in (first, second)
+    ]
+    difference = max(float(np.abs(a - b).max()) for a, b in zip(*outputs, strict=True))
+    allowed = tolerances(first, second, positions, max(first.eps, second.eps)).max() * head_size(
+        first
+    )
+    return difference if difference > allowed else 0.0
 
 
-def output_order(one: Encoding, two: Encoding) -> tuple[int, ...] | None:
+def output_order(first: Encoding, second: Encoding) -> tuple[int, ...] | None:
     """Which output of one rotation each of another's is, at all first positions; None: none is."""
-    last = min(len(one), len(two)) - 1
-    a, b = (operator_at(enc, sampled_positions(last, FIRST))[0] for enc in (one, two))
-    tolerance = tolerances(one, two, np.array([last]), max(one.eps, two.eps)).max()
-    apart = np.array([np.abs(a - b[:, j, None]).max(axis=(0, 2)) for j in range(b.shape[1])])
-    order = apart.argmin(axis=1)
-    found = apart.min(axis=1).max() <= tolerance and len({*order.tolist()}) == len(order)
-    return tuple(order.tolist()) if found else None
+    last = min(len(first), len(second)) - 1
+    a, b = (operator_at(enc, sampled_positions(last, FIRST))[0] for enc in (first, second))
+    tolerance = tolerances(first, second, np.array([last]), max(first.eps, second.eps)).max()
+    differences = np.array([np.abs(a - b[:, j, None]).max(axis=(0, 2)) for j in range(b.shape[1])])
+    order = differences.argmin(axis=1)
+    is_order = differences.min(axis=1).max() <= tolerance and len({*order.tolist()}) == len(order)
+    return tuple(order.tolist()) if is_order else None
 
 
-def pairs_of_code(enc: Encoding, meant: Encoding) -> PairWaves | None:
+def pairs_of_code(enc: Encoding, reference: Encoding) -> PairWaves | None:
     """The pairs of code that turns vectors, in the order in which a known rotation has its own."""
     d, length = head_size(enc), len(enc)
     probed = np.arange(min(length, FIRST))
     query, _ = operator_at(enc, probed)
     partner = partners(query[None])
-    columns = columns_that_turn(meant) if has_operator(meant) and meant.measure is not None else ()
-    if len(columns) and head_size(meant) == d and (partner[columns[0]] == columns[1]).all():
+    columns = (
+        columns_that_turn(reference)
+        if has_operator(reference) and reference.measure is not None
+        else ()
+    )
+    if len(columns) and head_size(reference) == d and (partner[columns[0]] == columns[1]).all():
         first, second = columns
     else:
         first = np.flatnonzero(np.arange(d) < partner)
@@ -331,18 +345,18 @@ def pairs_of_code(enc: Encoding, meant: Encoding) -> PairWaves | None:
     if len(rows) < 2:
         return None
     sample = sampled_positions(length - 1, max(ENTRIES // d**2, FIRST))
-    both = np.union1d(rows, sample)
-    turned, _ = operator_at(enc, both)
+    sampled_rows = np.union1d(rows, sample)
+    turned, _ = operator_at(enc, sampled_rows)
     numbers = turned[:, first, first] + 1j * turned[:, second, first]
     start, factor = np.angle(numbers[0]), float(np.abs(numbers[0]).max())
     if np.ptp(np.abs(numbers)) > TURNED * factor:
         return None
     numbers = numbers * np.exp(-1j * start)
-    omega = follow_phases(rows, np.angle(numbers[np.isin(both, rows)]))
+    omega = follow_phases(rows, np.angle(numbers[np.isin(sampled_rows, rows)]))
     moved = position_offset(start, omega, FLOAT32_EPS)
 
     def waves_at_sample(positions: np.ndarray) -> np.ndarray:
-        return numbers[np.searchsorted(both, positions)]
+        return numbers[np.searchsorted(sampled_rows, positions)]
 
     facts = {"form": PairForm("both"), "rows": sample, "moved": 0.0 if np.isnan(moved) else moved}
     return PairWaves(omega, factor, waves_at_sample, length, enc.eps, **facts)

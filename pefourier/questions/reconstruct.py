@@ -188,8 +188,8 @@ def other_peaks(values: np.ndarray) -> tuple[int, int]:
     (1, 3)
     """
     high = values >= values[0] / 2
-    at = np.flatnonzero(high)
-    far = np.minimum(at, len(values) - at).max(initial=0)
+    indices = np.flatnonzero(high)
+    far = np.minimum(indices, len(values) - indices).max(initial=0)
     return max(0, int((high & ~np.roll(high, 1)).sum()) - 1), int(far)
 
 
@@ -200,8 +200,8 @@ def is_cross(values: np.ndarray) -> bool:
     (True, False)
     """
     mean, axes = values.mean(), range(values.ndim)
-    rest = [tuple(b for b in axes if b != a) for a in axes]
-    sums = sum(values.mean(axis=axes_left, keepdims=True) - mean for axes_left in rest) + mean
+    omitted = [tuple(b for b in axes if b != a) for a in axes]
+    sums = sum(values.mean(axis=axes_left, keepdims=True) - mean for axes_left in omitted) + mean
     return bool(((values - sums) ** 2).sum() <= CROSS * ((values - mean) ** 2).sum())
 
 
@@ -251,14 +251,14 @@ def position_functions(
     weights = spectrum.density if axes == 1 else spectrum.density / multiplicity(sides)
     h = np.fft.irfftn(weights, sides, range(axes))  # weights over numpy.rfftn's half plane, back
     h /= np.linalg.norm(h)
-    told = describe_peak(h) if axes == 1 else describe_grid_peak(h)
+    facts = describe_peak(h) if axes == 1 else describe_grid_peak(h)
     factors = decompose(enc)
     rebuilt = [
         Reconstruction(
             position=place if axes > 1 else place[0],
             values=np.roll(h, place, range(axes)),
             inverse_error=inverse_error_at(factors, place, enc.domain.sides),
-            **told,
+            **facts,
         )
         for place in places
     ]
@@ -283,12 +283,12 @@ def where_to_rebuild(
             "uneven ones; 'pefourier relations' has inner products by lag, 'pefourier "
             "check-faithful' the linear inverse"
         )
-    own, sides = enc.domain.sides, (lattice,) * len(enc.domain.sides) if lattice else None
-    if len(own) == 1:
+    grid_sides, sides = enc.domain.sides, (lattice,) * len(enc.domain.sides) if lattice else None
+    if len(grid_sides) == 1:
         sides = sides or (enc.lattice or enc.dim,)
         points = usual_positions(sides[0]) if positions is None else positions
     else:
-        sides, points = sides or own, positions or [tuple(n // 2 for n in own)]
+        sides, points = sides or grid_sides, positions or [tuple(n // 2 for n in grid_sides)]
     check_size("a lattice for each position", len(points), *sides, limit=NUMBERS)
     return sides, points
 
@@ -306,8 +306,8 @@ def usual_positions(n: int) -> tuple[int, ...]:
 
 def check_point(point: int | Sequence[int], sides: tuple[int, ...]) -> tuple[int, ...]:
     """A point of a lattice; one with other axes or beyond a side is refused."""
-    given = tuple(int(x) for x in np.atleast_1d(point))
-    if len(given) != len(sides) or not all(0 <= x < n for x, n in zip(given, sides, strict=False)):
+    place = tuple(int(x) for x in np.atleast_1d(point))
+    if len(place) != len(sides) or not all(0 <= x < n for x, n in zip(place, sides, strict=False)):
         if len(sides) == 1:
             raise PefourierError(
                 f"position {point} is outside the lattice 0 … {sides[0] - 1}; choose another or "
@@ -316,10 +316,10 @@ def check_point(point: int | Sequence[int], sides: tuple[int, ...]) -> tuple[int
         size, last = "x".join(map(str, sides)), ",".join(str(n - 1) for n in sides)
         first = ",".join("0" for _ in sides)
         raise PefourierError(
-            f"{','.join(map(str, given))} is not a point of the {size} lattice, which are "
+            f"{','.join(map(str, place))} is not a point of the {size} lattice, which are "
             f"{first} … {last}; choose another, as in --pos {last}"
         )
-    return given
+    return place
 
 
 def inverse_error_at(

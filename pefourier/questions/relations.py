@@ -140,13 +140,13 @@ class Relations(Result):
         """The inner products by lag, from lag 0 on."""
         return np.asarray(self.kernel)
 
-    def lag_where(self, which: int, holds: np.ndarray) -> float | None:
+    def lag_where(self, position: int, holds: np.ndarray) -> float | None:
         """The first (0) or last (-1) lag where something holds."""
         index = np.flatnonzero(holds)
         if not len(index):
             return None
         lags = np.arange(len(holds)) if self.lags is None else self.lags
-        return lags[index[which]].item()
+        return lags[index[position]].item()
 
     @property
     def findings(self) -> list[Finding]:
@@ -178,8 +178,8 @@ def verdict_by_displacement(r: Relations) -> str:
     """What inner products on a grid depend on."""
     if r.kernel is None:
         return "biases" if r.about[0].domain.kind == "lag" else "zero codes"
-    alone = r.toeplitz_residual <= EXACT
-    return "depends on displacement alone" if alone else "depends on place"
+    by_displacement = r.toeplitz_residual <= EXACT
+    return "depends on displacement alone" if by_displacement else "depends on place"
 
 
 def relate(
@@ -208,8 +208,8 @@ def relate(
     >>> relate(load("alibi", length=9, d=4)).asymmetry
     0.0
     """
-    whole = as_encoding(encoding)
-    enc = without_prefix(whole)
+    source = as_encoding(encoding)
+    enc = without_prefix(source)
     k = kernel(enc)
     sequence = enc.domain.kind in ("position", "time")
     on_grid: dict[str, Any] = {}
@@ -231,7 +231,7 @@ def relate(
             distance_preservation(enc) if sequence or enc.domain.kind == "point" else None
         ),
         **on_grid,
-        about=(whole,),
+        about=(source,),
     )
 
 
@@ -256,10 +256,10 @@ def compare_diagonals(k: np.ndarray) -> Diagonals | None:
     nearest = int(np.argmin(np.abs(steps * np.sqrt(2) / lags - 1)))
     straight, diagonal = int(lags[nearest]), int(steps[nearest])
     on_axes = [float(plane[y + straight, x]), float(plane[y, x + straight])]
-    both = plane[y + diagonal, [x - diagonal, x + diagonal]]
-    found = [*on_axes, float(both.mean())]
-    alike = max(found) - min(found) <= ALIKE * (plane[middle] - min(found))
-    return Diagonals(straight, diagonal, on_axes, found[-1], bool(alike))
+    diagonals = plane[y + diagonal, [x - diagonal, x + diagonal]]
+    values = [*on_axes, float(diagonals.mean())]
+    is_round = max(values) - min(values) <= ALIKE * (plane[middle] - min(values))
+    return Diagonals(straight, diagonal, on_axes, values[-1], bool(is_round))
 
 
 def rotations(measure: Measure, k: int) -> np.ndarray:
@@ -345,13 +345,13 @@ def shift_along(enc: Encoding, axis: int, k: int = 1) -> float | None:
     sides = enc.domain.sides
     if enc.stationary and k < sides[axis]:
         return 0.0
-    most = max(2, int(FITTED ** (1 / len(sides))))
-    corner = [np.arange(min(n, most)) for n in sides]
+    side = max(2, int(FITTED ** (1 / len(sides))))
+    corner = [np.arange(min(n, side)) for n in sides]
     if not k < len(corner[axis]) or enc.dim > LARGEST_SHIFT:
         return None
     places = lattice_points(corner)
-    near = places[places[:, axis] < len(corner[axis]) - k]
-    ends = [near, near + k * (np.arange(len(sides)) == axis)]
+    starts = places[places[:, axis] < len(corner[axis]) - k]
+    ends = [starts, starts + k * (np.arange(len(sides)) == axis)]
     rows = [enc.domain.x[np.ravel_multi_index(tuple(end.T), sides)] for end in ends]
     return fit_shift(*(np.asarray(enc.table(x), dtype=float) for x in rows))
 
@@ -470,12 +470,12 @@ def first_rising_lag(enc: Encoding) -> float | list[int | None] | None:
     if len(sides) > 1:
         lines = map(np.multiply.outer, map(np.arange, sides), np.eye(len(sides)))
         return [first_rise(enc.measure.kernel(line), enc.eps) for line in lines]
-    seen, last = 0, np.zeros(0)
+    offset, last = 0, np.zeros(0)
     for block in kernel_blocks(enc):
         lag = first_rise(np.concatenate([last, block]), enc.eps)
         if lag is not None:
-            return in_units(enc, lag + seen - len(last))
-        seen, last = seen + len(block), block[-1:]
+            return in_units(enc, lag + offset - len(last))
+        offset, last = offset + len(block), block[-1:]
     return None
 
 
@@ -512,10 +512,10 @@ def distance_preservation(enc: Encoding) -> float | None:
     points = np.unique(np.linspace(0, len(enc) - 1, min(len(enc), SAMPLE)).astype(int))
     upper = np.triu_indices(len(points), 1)
     squared, between = (of_pairs[upper] for of_pairs in both_distances(enc, points))
-    apart = np.sqrt(squared)
-    if len(apart) < 2 or np.ptp(apart) <= 1e-7 * apart.max():
+    distances = np.sqrt(squared)
+    if len(distances) < 2 or np.ptp(distances) <= 1e-7 * distances.max():
         return None
-    return float(np.corrcoef(apart, between)[0, 1])
+    return float(np.corrcoef(distances, between)[0, 1])
 
 
 def both_distances(enc: Encoding, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -524,11 +524,11 @@ def both_distances(enc: Encoding, points: np.ndarray) -> tuple[np.ndarray, np.nd
     table = np.asarray(enc.table(x), dtype=float)
     table = table - table.mean(axis=0)  # a common offset would drown the differences
     squared = (table**2).sum(axis=1)
-    apart = np.maximum(squared[:, None] + squared - 2 * table @ table.T, 0.0)
-    at = enc.domain.places(x).reshape(len(x), -1).astype(float)
-    between = (at**2).sum(axis=1)
-    between = np.maximum(between[:, None] + between - 2 * at @ at.T, 0.0)
-    return apart, np.sqrt(between)
+    code_distances = np.maximum(squared[:, None] + squared - 2 * table @ table.T, 0.0)
+    places = enc.domain.places(x).reshape(len(x), -1).astype(float)
+    between = (places**2).sum(axis=1)
+    between = np.maximum(between[:, None] + between - 2 * places @ places.T, 0.0)
+    return code_distances, np.sqrt(between)
 
 
 def neighbour_likeness(enc: Encoding) -> float | None:
@@ -543,16 +543,16 @@ def neighbour_likeness(enc: Encoding) -> float | None:
     >>> abs(neighbour_likeness(load("learned", length=512, d=64))) < 0.05
     True
     """
-    apart, nearest, pairs = pairs_of_neighbours(enc)
-    size = apart[pairs].mean() if pairs.any() else 0.0
-    return float(1 - apart[nearest].mean() / size) if size else None
+    distances, nearest, pairs = pairs_of_neighbours(enc)
+    size = distances[pairs].mean() if pairs.any() else 0.0
+    return float(1 - distances[nearest].mean() / size) if size else None
 
 
 def pairs_of_neighbours(enc: Encoding) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Squared distances of codes, which of them are of nearest points, and which of any two."""
     enc = without_prefix(enc)
     first = max(len(enc) - SAMPLE, 0) // 2
-    apart, between = both_distances(enc, np.arange(first, min(len(enc), first + SAMPLE)))
+    distances, between = both_distances(enc, np.arange(first, min(len(enc), first + SAMPLE)))
     between[between <= 1e-7 * between.max()] = np.inf  # itself, or one at the same place
     pairs = np.isfinite(between)
-    return apart, pairs & (between <= 1.001 * between.min(axis=1, keepdims=True)), pairs
+    return distances, pairs & (between <= 1.001 * between.min(axis=1, keepdims=True)), pairs

@@ -10,7 +10,7 @@ Densities are those of `spectrum` without smoothing, over the lattice of the tab
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
@@ -185,7 +185,7 @@ class Resizing(Result):
             notes.append(finding("unseen-phases", **counts))
         kind = self.about[0].params.get("model_type") or ""
         if ways := (type_row(kind) or {}).get("resized"):
-            sources = " and ".join(" by ".join(way) for way in ways)
+            sources = " and ".join(" by ".join(step) for step in ways)
             notes.append(finding("resized-by", kind=printable(kind), ways=sources))
         return notes
 
@@ -244,7 +244,6 @@ def resize_table(
     chosen = tables[method]
     before = picture("before", rows, shape, progress)
     after = picture("after", chosen, table_sides, progress)
-    size = before.norm or np.nan
     return Resizing(
         old=old,
         new=new,
@@ -253,17 +252,22 @@ def resize_table(
         table=as_stored(encoding, np.concatenate([front, chosen])),
         before=before,
         after=after,
-        methods=[
-            Method(
-                name, rms(t) / size, similarities(t, table_sides), float(np.abs(t - chosen).max())
-            )
-            for name, t in tables.items()
-            if not is_computed
-        ],
+        methods=[] if is_computed else compare_methods(tables, chosen, table_sides, before.norm),
         moved=energy_moved(before, after),
         unseen=None if formula is None else unseen_phases(encoding, formula),
         about=(encoding,),
     )
+
+
+def compare_methods(
+    tables: Mapping[str, np.ndarray], chosen: np.ndarray, sides: Sequence[int], norm: float
+) -> list[Method]:
+    """What each method makes of a table: norms over the old one, neighbours, the difference."""
+    size = norm or np.nan
+    return [
+        Method(name, rms(t) / size, similarities(t, sides), float(np.abs(t - chosen).max()))
+        for name, t in tables.items()
+    ]
 
 
 def check_resizable(encoding: Encoding, method: str) -> None:
@@ -437,10 +441,10 @@ def energy_moved(before: Picture, after: Picture) -> float:
     """
     densities = [by_cycles(state) for state in (before, after)]
     shape = tuple(max(sides) for sides in zip(*(g.shape for g in densities), strict=True))
-    padded, other = (
+    padded_before, padded_after = (
         np.pad(g, [(0, n - k) for n, k in zip(shape, g.shape, strict=True)]) for g in densities
     )
-    return float(np.abs(padded - other).sum() / 2)
+    return float(np.abs(padded_before - padded_after).sum() / 2)
 
 
 def unseen_phases(old: Encoding, new: Encoding) -> list[Unseen] | None:

@@ -148,7 +148,7 @@ def is_record(record: Any, shape: Record) -> bool:
     """Whether a stored record is an answer, or a refusal."""
     if not isinstance(record, dict) or not isinstance(record.get("spec"), str):
         return False
-    optional = {key: one for key, one in OPTIONAL.items() if key in record}
+    optional = {key: kind for key, kind in OPTIONAL.items() if key in record}
     return "error" in record or has_shape(record, {**optional, **shape})
 
 
@@ -193,7 +193,7 @@ def judge(
     PefourierError
         For a baseline that has none of what was asked: nothing would be compared.
     """
-    specs = [one.encoding.spec if isinstance(one, Answer) else one.spec for one in per_spec]
+    specs = [entry.encoding.spec if isinstance(entry, Answer) else entry.spec for entry in per_spec]
     if not any(place_of(spec) in records for spec in specs):
         names = ", ".join(shown(record["spec"]) for record in [*records.values()][:NAMED])
         raise PefourierError(
@@ -202,7 +202,7 @@ def judge(
         )
     reasons, remarks = [], []
     files = {place.partition("#")[0] for place in records}
-    for answer in (one for one in per_spec if isinstance(one, Answer)):
+    for answer in (entry for entry in per_spec if isinstance(entry, Answer)):
         place = place_of(answer.encoding.spec)
         if place in records:
             worse, changed = differences(answer, records[place])
@@ -239,11 +239,11 @@ def differences(answer: Answer, stored: Record) -> tuple[list[Reason], list[Reas
         reasons = [Reason(label, "worse", words) for words in worse]
     if not changes:
         return reasons, []
-    told = "; ".join(changes)
+    listing = "; ".join(changes)
     if of_model(answer.encoding) or "trained" in now:
-        words = f"has other positions than its weights were trained with: {told}"
+        words = f"has other positions than its weights were trained with: {listing}"
         return [Reason(label, "changed", words), *reasons], []
-    return reasons, [Reason(label, "changed", f"is not that of the baseline: {told}")]
+    return reasons, [Reason(label, "changed", f"is not that of the baseline: {listing}")]
 
 
 def of_model(enc: Encoding) -> bool:
@@ -274,21 +274,21 @@ def flatten(value: Any, path: str = "") -> dict[str, Any]:
     return {name: item for fields in inside for name, item in fields.items()}
 
 
-def settings_of(record: Record, other: Record) -> dict[str, Any]:
+def settings_of(record: Record, peer: Record) -> dict[str, Any]:
     """The fields that are settings by their path, but for those that the other cannot have told.
 
     Frequencies count at one length alone, and parameters of a formula that the other's program did
     not have, or that rotations stand for, not at all.
     """
-    roots = [key for key in SETTINGS if key in record and key in other]
-    if None in (record.get("identified"), other.get("identified")):
+    roots = [key for key in SETTINGS if key in record and key in peer]
+    if None in (record.get("identified"), peer.get("identified")):
         roots = [key for key in roots if key != "identified"]
     builder = BUILDERS.get(record.get("encoding") or "")
     formula = set(builder.parameters) if builder else set()
     if "rotations" not in record:
-        formula -= set(other.get("params") or ()) - ({"d"} if "dimension" in record else set())
+        formula -= set(peer.get("params") or ()) - ({"d"} if "dimension" in record else set())
     formula |= {"rotated", "softmax_factor"}  # told elsewhere
-    skipped = DERIVED | ({"frequencies"} if record["length"] != other["length"] else set())
+    skipped = DERIVED | ({"frequencies"} if record["length"] != peer["length"] else set())
     fields = flatten({key: record[key] for key in roots})
     return {
         path: value
@@ -332,14 +332,14 @@ def worse_fields(now: Record, stored: Record) -> Iterator[str]:
         values = [value, before.get(path)]
         a, b = (LADDER.index(x) if path == "verdict" and x in LADDER else x for x in values)
         if {type(a), type(b)} <= {int, float} and direction * (b - a) > TOLERANCE * abs(b):
-            told = [x if isinstance(x, str) else number(x) for x in values]
-            yield f"has {printable(path)} {told[0]}, {told[1]} in the baseline"
+            texts = [x if isinstance(x, str) else number(x) for x in values]
+            yield f"has {printable(path)} {texts[0]}, {texts[1]} in the baseline"
 
 
 def new_findings(now: Record, stored: Record) -> Iterator[str]:
     """Errors and warnings that were not there, or were less severe."""
-    before = {one["code"]: SEVERITIES.index(one["severity"]) for one in stored["findings"]}
+    before = {entry["code"]: SEVERITIES.index(entry["severity"]) for entry in stored["findings"]}
     for finding in now["findings"]:
         if SEVERITIES.index(finding["severity"]) > before.get(finding["code"], 0):
-            told = f"{printable(finding['message'])} [{finding['code']}]"
-            yield f"has a new {finding['severity']}: {told}"
+            text = f"{printable(finding['message'])} [{finding['code']}]"
+            yield f"has a new {finding['severity']}: {text}"

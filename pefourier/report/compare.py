@@ -40,18 +40,19 @@ def compare_text(answers: Sequence[Answer]) -> str:
 
 def compare(answers: Sequence[Answer], look: Look = USUAL) -> Figure:
     """Both tables and, where they have as many columns, their difference, as far as both go."""
-    both = [Answer(enc, enc.table()) for enc in answers[0].result.about]
-    common = min(len(a.result) for a in both)
-    first, second = (a.result[:common] for a in both)
-    alike = first.shape == second.shape
-    figure, panels = make_panels(2 + alike, 1, (WIDTH, 1.2 + 2.2 * (2 + alike)), look)
-    for axes, a in zip(panels[:, 0], both, strict=False):
+    encoded = [Answer(enc, enc.table()) for enc in answers[0].result.about]
+    common = min(len(a.result) for a in encoded)
+    first, second = (a.result[:common] for a in encoded)
+    has_difference = first.shape == second.shape
+    count = 2 + has_difference
+    figure, panels = make_panels(count, 1, (WIDTH, 1.2 + 2.2 * count), look)
+    for axes, a in zip(panels[:, 0], encoded, strict=False):
         draw_table(axes, a, a.result[:common])
-    if alike:
-        difference, many = second - first, common > MOST_ROWS
-        title = "|second − first|" if many else "second − first (red: larger in the second)"
-        shown = np.abs(difference) if many else difference
-        draw_table(panels[2, 0], both[0], shown, np.maximum, title)
+    if has_difference:
+        difference, is_large = second - first, common > MOST_ROWS
+        title = "|second − first|" if is_large else "second − first (red: larger in the second)"
+        shown = np.abs(difference) if is_large else difference
+        draw_table(panels[2, 0], encoded[0], shown, np.maximum, title)
     return figure
 
 

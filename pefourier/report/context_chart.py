@@ -18,7 +18,7 @@ def bands_charts(answers: Sequence[Answer], colour: bool) -> str:
     return "".join(bands_chart(a.result, colour) for a in answers)
 
 
-def bands_chart(found: context.Context, colour: bool = False) -> str:
+def bands_chart(result: context.Context, colour: bool = False) -> str:
     """The bands of each rotation over the logarithm of the wavelength, with lengths as lines.
 
     A letter stands for the wavelengths of at least one pair; │ for the trained length and ║ for the
@@ -30,11 +30,11 @@ def bands_chart(found: context.Context, colour: bool = False) -> str:
     kept      ██ █ ██ █ █ ██ █ █ ██ █ █     │           ║
     """
     across = max(get_terminal_size((ACROSS + 10, 24)).columns - 10, 24)
-    turning = [r for r in found.rotations if r.rotated]
+    turning = [r for r in result.rotations if r.rotated]
     if not turning:
         return ""
     slowest = max(2 * pi / r.frequencies.min() for r in turning)
-    ends = log(2 * pi), log(max(slowest, found.length, 2 * pi) * 1.01)
+    ends = log(2 * pi), log(max(slowest, result.length, 2 * pi) * 1.01)
 
     def column(wavelength: float) -> int:
         share = (log(wavelength) - ends[0]) / (ends[1] - ends[0])
@@ -46,12 +46,15 @@ def bands_chart(found: context.Context, colour: bool = False) -> str:
         for treatment, members in context.treatments(r.frequencies, r.trained_frequencies).items():
             mark, paint = MARKS[treatment]
             cells = {column(2 * pi / w): mark for w in r.frequencies[members]}
-            cells |= {column(found.trained.length or found.length): "│", column(found.length): "║"}
+            cells |= {
+                column(result.trained.length or result.length): "│",
+                column(result.length): "║",
+            }
             row = "".join(cells.get(i, " ") for i in range(across))
             row = row.replace(mark, f"\x1b[{paint}m{mark}\x1b[0m") if colour else row
             lines += [f"{treatment:<9} {row}"] if members.any() else []
-    last = f"{max(slowest, found.length):.3g} positions"
+    last = f"{max(slowest, result.length):.3g} positions"
     scale = f"{'':9} {2 * pi:.3g}{last:>{across - 4}}"
-    known = found.trained.length
-    trained = f"│ trained {known}  " if known else ""
-    return "\n".join([*lines, scale, f"{'':10}{trained}║ asked {found.length}", "", ""])
+    length = result.trained.length
+    trained = f"│ trained {length}  " if length else ""
+    return "\n".join([*lines, scale, f"{'':10}{trained}║ asked {result.length}", "", ""])

@@ -33,12 +33,12 @@ def wavelengths(answers: Sequence[Answer], look: plot.Look = plot.USUAL) -> plot
     figure, panels = plot.make_panels(len(heights), 1, (plot.WIDTH, 0.5 + sum(heights)), look)
     if len(heights) > 1:
         panels[0, 0].get_gridspec().set_height_ratios(heights)
-    drawn = panels[: len(rows), 0]
-    for axes, (a, rotation) in zip(drawn, rows, strict=True):
-        if axes is not drawn[0]:
-            axes.sharex(drawn[0])
-        draw_strips(axes, a, rotation, named=not look.title or len(answers) > 1)
-    drawn[-1].set_xlabel("wavelength (positions)")
+    strip_panels = panels[: len(rows), 0]
+    for axes, (a, rotation) in zip(strip_panels, rows, strict=True):
+        if axes is not strip_panels[0]:
+            axes.sharex(strip_panels[0])
+        draw_strips(axes, a, rotation, with_name=not look.title or len(answers) > 1)
+    strip_panels[-1].set_xlabel("wavelength (positions)")
     if readings:
         draw_readings(panels[-1, 0], [(a.encoding.spec, a.result.against) for a in readings])
     if look.axes is None:
@@ -48,11 +48,11 @@ def wavelengths(answers: Sequence[Answer], look: plot.Look = plot.USUAL) -> plot
 
 def strips(r: Rotation) -> dict[str, tuple[np.ndarray, dict[str, np.ndarray]]]:
     """Rows of ticks: frequencies with the pairs of each treatment; scaled ones below trained."""
-    told = treatments(r.frequencies, r.trained_frequencies)
-    if "same" in told:
-        return {"": (r.frequencies, pairs_of_places(r) or told)}
+    members = treatments(r.frequencies, r.trained_frequencies)
+    if "same" in members:
+        return {"": (r.frequencies, pairs_of_places(r) or members)}
     plain = {"same": np.ones(len(r.frequencies), dtype=bool)}
-    return {"unscaled": (r.trained_frequencies, plain), r.scaling: (r.frequencies, told)}
+    return {"unscaled": (r.trained_frequencies, plain), r.scaling: (r.frequencies, members)}
 
 
 def pairs_of_places(r: Rotation) -> dict[str, np.ndarray]:
@@ -62,33 +62,33 @@ def pairs_of_places(r: Rotation) -> dict[str, np.ndarray]:
     return {f"by {AXES[name]}": np.isin(turning, pairs) for name, pairs in axes.items()}
 
 
-def draw_strips(axes: plot.Axes, answer: Answer, r: Rotation, named: bool) -> None:
+def draw_strips(axes: plot.Axes, answer: Answer, r: Rotation, with_name: bool) -> None:
     """A tick for each pair, and the trained and the asked length as lines.
 
-    One encoding below a title of the user's own is not `named` again.
+    One encoding below a title of the user's own is not named again.
     """
-    found = answer.result
+    result = answer.result
     rows = strips(r)
-    for level, (own, members) in enumerate(rows.values()):
+    for level, (omega, members) in enumerate(rows.values()):
         for treatment, those in members.items():
             if not those.any():
                 continue
-            waves = 2 * pi / own[those]
+            waves = 2 * pi / omega[those]
             colour = GREY if level == 0 and len(rows) > 1 else COLOURS[treatment]
             label = None if treatment == "same" else treatment
             axes.vlines(waves, -level - 0.4, -level + 0.4, color=colour, label=label, linewidth=1)
-    mark_lengths(axes, found.trained.length or 0, found.length)
+    mark_lengths(axes, result.trained.length or 0, result.length)
     axes.set(xscale="log", ylim=(-len(rows) + 0.4, 0.6))
     ticks = {-level: plot.literal(name) for level, name in enumerate(rows) if name}
     axes.set_yticks(list(ticks), list(ticks.values()))
-    name = plot.caption(answer.encoding, 0.7 * axes.figure.get_figwidth()) if named else ""
+    name = plot.caption(answer.encoding, 0.7 * axes.figure.get_figwidth()) if with_name else ""
     name = ", ".join(filter(None, (name, plot.literal(r.name))))
-    alike = [
-        f"{those.sum()} {one}" for one, those in members.items() if 0 < those.sum() < r.rotated
+    counts = [
+        f"{those.sum()} {state}" for state, those in members.items() if 0 < those.sum() < r.rotated
     ]
-    told = f" ({', '.join(alike)})" if alike else ""
+    listing = f" ({', '.join(counts)})" if counts else ""
     base = "" if r.base is None else f", base {r.base:.10g}"
-    pairs = ": ".join(filter(None, (name, f"{r.rotated} pairs{told}{base}")))
+    pairs = ": ".join(filter(None, (name, f"{r.rotated} pairs{listing}{base}")))
     axes.set_title(pairs, loc="left", fontsize=9, pad=ABOVE)
 
 
@@ -98,10 +98,10 @@ def mark_lengths(axes: plot.Axes, trained: int, length: int) -> None:
     marks |= {length: "asked" if length != trained else "trained, asked"}
     ink = axes.xaxis.label.get_color()
     place = {"xycoords": ("data", "axes fraction"), "va": "bottom"}
-    for at, name in marks.items():
-        axes.axvline(at, color=ink, linestyle="-" if name == "asked" else "--", linewidth=0.9)
+    for position, name in marks.items():
+        axes.axvline(position, color=ink, linestyle="-" if name == "asked" else "--", linewidth=0.9)
         side = "right" if name == "trained" and length > trained else "left"
-        axes.annotate(f" {name} {at} ", (at, 1.0), ha=side, fontsize=7, **place)
+        axes.annotate(f" {name} {position} ", (position, 1.0), ha=side, fontsize=7, **place)
 
 
 def draw_readings(axes: plot.Axes, readings: Sequence[tuple[str, Reading]]) -> None:
@@ -111,16 +111,16 @@ def draw_readings(axes: plot.Axes, readings: Sequence[tuple[str, Reading]]) -> N
         room = plot.room_for_names(axes.figure) / plot.LETTER
         label = plot.brief(", ".join(filter(None, words)), int(room))
         (line,) = axes.plot(reading.positions, reading.cosines, label=label)
-        for at in reading.below.values():
-            shown = np.flatnonzero(reading.positions == at)
+        for position in reading.below.values():
+            shown = np.flatnonzero(reading.positions == position)
             if len(shown):
-                spot = (at, reading.cosines[shown[0]])
+                spot = (position, reading.cosines[shown[0]])
                 axes.plot(*spot, "o", color=line.get_color(), markersize=4, linestyle="none")
                 if len(readings) == 1:
-                    late = at > reading.positions[-1] ** 0.85  # near the right edge
+                    late = position > reading.positions[-1] ** 0.85  # near the right edge
                     place = ((-5, -3), "right") if late else ((4, 2), "left")
-                    told = dict(zip(("xytext", "ha"), place, strict=True))
-                    axes.annotate(f"{at}", spot, textcoords="offset points", **told)
+                    placement = dict(zip(("xytext", "ha"), place, strict=True))
+                    axes.annotate(f"{position}", spot, textcoords="offset points", **placement)
     for level in LEVELS:
         axes.axhline(level, color=GREY, linewidth=0.6, linestyle=":")
     axes.set(xscale="log", xlabel="position", ylabel="cosine between the codes", ylim=(None, 1.08))

@@ -26,23 +26,23 @@ def envelope(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, ...]:
     if len(x) <= 2 * STRETCHES:
         return x, y
     edges = np.linspace(0, len(x), STRETCHES + 1).astype(int)
-    kept = [
+    extremes = [
         start + np.unique([np.argmin(part), np.argmax(part)])
         for start, part in ((a, y[a:b]) for a, b in pairwise(edges))
     ]
-    chosen = np.unique(np.concatenate([*kept, [0, len(x) - 1]]))
+    chosen = np.unique(np.concatenate([*extremes, [0, len(x) - 1]]))
     return x[chosen], y[chosen]
 
 
 def faithful(answers: Sequence[frame.Answer], look: plot.Look = plot.USUAL) -> plot.Figure:
     """Singular values, for rank and conditioning, and inner products by lag."""
-    figure, ((left, right),) = plot.make_panels(1, 2, (plot.WIDTH, 3.0), look)
-    draw_singular_values(left, answers, plot.room_for_names(figure))
+    figure, ((values_axes, kernel_axes),) = plot.make_panels(1, 2, (plot.WIDTH, 3.0), look)
+    draw_singular_values(values_axes, answers, plot.room_for_names(figure))
     kernels = [kernel(without_prefix(a.encoding)) for a in answers]
-    draw_kernels(right, answers, kernels, plot.room_for_names(figure))
-    grids = any(found is not None and found.ndim > 1 for found in kernels)
-    plot.name_coinciding(right)
-    plot.add_legend_below(figure, left, *([right] if grids else []))
+    draw_kernels(kernel_axes, answers, kernels, plot.room_for_names(figure))
+    grids = any(k is not None and k.ndim > 1 for k in kernels)
+    plot.name_coinciding(kernel_axes)
+    plot.add_legend_below(figure, values_axes, *([kernel_axes] if grids else []))
     return figure
 
 

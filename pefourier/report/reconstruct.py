@@ -34,8 +34,8 @@ def reconstruct_chart(answers: Sequence[frame.Answer], colour: bool) -> str:
             for r in a.result.reconstructions
         ]
         label = f"position function rebuilt from {a.encoding.label}"
-        drawn = chart(curves, around(a.result), label, height=8, colour=colour, ylimits=limits)
-        parts.append(drawn + "\n")
+        text = chart(curves, around(a.result), label, height=8, colour=colour, ylimits=limits)
+        parts.append(text + "\n")
     return "".join(parts)
 
 
@@ -54,16 +54,16 @@ def picture_of(enc: Encoding, r: Any) -> str:
 def reconstruct(answers: Sequence[frame.Answer], look: plot.Look = plot.USUAL) -> plot.Figure:
     """Rebuilt position functions, one panel per encoding, as Fig. 2 of the paper."""
     if frame.any_grid(answers):
-        most = max(len(a.result.reconstructions) for a in answers)
-        across, down = (len(answers), 1) if most == 1 else (most, len(answers))
+        count = max(len(a.result.reconstructions) for a in answers)
+        across, down = (len(answers), 1) if count == 1 else (count, len(answers))
         wide = look.width or max(3.0, 2.1 * across)
         figure = plot.make_figure((wide, (wide / across + 0.85) * down), look)
         room = wide / across - 0.1
         points_on_grids(figure, answers, [plot.caption(a.encoding, room) for a in answers])
         return figure
     size = (plot.WIDTH, 1.0 + 1.6 * len(answers))
-    same = len({a.result.lattice for a in answers}) == 1
-    figure, panels = plot.make_panels(len(answers), 1, size, look, sharex=same, sharey=True)
+    is_shared = len({a.result.lattice for a in answers}) == 1
+    figure, panels = plot.make_panels(len(answers), 1, size, look, sharex=is_shared, sharey=True)
     for axes, a in zip(panels[:, 0], answers, strict=True):
         for r in a.result.reconstructions:
             axes.plot(r.values, label=f"s = {r.position}", linewidth=1.2)
@@ -71,7 +71,7 @@ def reconstruct(answers: Sequence[frame.Answer], look: plot.Look = plot.USUAL) -
             plot.caption(a.encoding, plot.room_for_names(figure)), loc="left", fontsize=9
         )
         axes.set_ylabel("rebuilt value")
-        axes.set_xlabel(around(a.result) if axes is panels[-1, 0] or not same else "")
+        axes.set_xlabel(around(a.result) if axes is panels[-1, 0] or not is_shared else "")
     plot.add_legend(figure, panels[0, 0], look)
     return figure
 
@@ -83,11 +83,11 @@ def points_on_grids(
 
     Where each has one point they stand side by side.
     """
-    most = max(len(a.result.reconstructions) for a in answers)
-    if most == 1:
+    count = max(len(a.result.reconstructions) for a in answers)
+    if count == 1:
         rows = figure.subplots(1, len(answers), squeeze=False).T
     else:
-        rows = figure.subplots(len(answers), most, squeeze=False)
+        rows = figure.subplots(len(answers), count, squeeze=False)
     for panels, a, title in zip(rows, answers, titles, strict=True):
         for axes in panels[len(a.result.reconstructions) :]:
             axes.set_axis_off()
@@ -104,8 +104,8 @@ def points_on_grids(
             axes.set_title(f"{title}\n{point_of(r.position)}, peak {r.peak:.3f}", **TITLE)
             bar = figure.colorbar(image, ax=axes, location="bottom", shrink=0.9, aspect=12)
             ends = np.array([values.min(), values.max()])
-            told = (ends[1] or 1) * np.round(ends / (ends[1] or 1), 3) + 0.0  # .00004 of .27 is 0
-            bar.set_ticks(ends, labels=[f"{end:.2g}" for end in told])
+            ticks = (ends[1] or 1) * np.round(ends / (ends[1] or 1), 3) + 0.0  # .00004 of .27 is 0
+            bar.set_ticks(ends, labels=[f"{end:.2g}" for end in ticks])
 
 
 TOLD = framed("reconstruct", chart=reconstruct_chart, figure=reconstruct)

@@ -52,8 +52,8 @@ def resizing(answers: Sequence[Answer], look: plot.Look = plot.USUAL) -> Figure:
 
 def share_along(picture: Picture, axis: int) -> np.ndarray:
     """The share of energy over cycles from end to end of one axis."""
-    others = tuple(b for b in range(len(picture.grid)) if b != axis)
-    return by_cycles(picture).sum(axis=others)
+    summed = tuple(b for b in range(len(picture.grid)) if b != axis)
+    return by_cycles(picture).sum(axis=summed)
 
 
 def draw_planes(
@@ -63,11 +63,11 @@ def draw_planes(
     shades = {"cmap": "cividis", "interpolation": "nearest", "norm": "log"}
     limits = {"vmin": FAINT, "vmax": 1.0}
     for panel, picture, name in zip(panels, pictures, names, strict=True):
-        (left, right), (low, high) = (
+        (x_min, x_max), (low, high) = (
             (-(n // 2) - 0.5, (n - 1) // 2 + 0.5) for n in reversed(picture.grid[-2:])
         )
         plane = np.maximum(whole_plane(picture.density, picture.grid), FAINT)
-        image = panel.imshow(plane, extent=(left, right, high, low), **shades, **limits)
+        image = panel.imshow(plane, extent=(x_min, x_max, high, low), **shades, **limits)
         panel.set(xlabel="cycles along x", ylabel="cycles along y" if panel is panels[0] else "")
         panel.set_title(name, fontsize=9, loc="left")
     ends = [panel.get_xlim() + panel.get_ylim() for panel in panels]

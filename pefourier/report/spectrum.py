@@ -54,32 +54,34 @@ def lines_chart(answers: Sequence[Answer], colour: bool, axis: str) -> str:
     some_slow = axis == "auto" and any(is_slow(a.encoding, a.result.method) for a in answers)
     curves, first = [], int(some_slow and not decades)  # frequency 0 has no logarithm
     for a in answers:
-        one = density_by_decade(a.encoding, a.result.method) if decades else a.result
-        zero = share_at_zero(one.at_zero if decades else one.density[0] * first)
-        curves.append((f"{a.encoding.label}{zero}", per_unit(a, one)[first:], one.density[first:]))
+        density = density_by_decade(a.encoding, a.result.method) if decades else a.result
+        zero = share_at_zero(density.at_zero if decades else density.density[0] * first)
+        curves.append(
+            (f"{a.encoding.label}{zero}", per_unit(a, density)[first:], density.density[first:])
+        )
     slow = decades or some_slow
-    xlabel = f"ω, radians per {units(answers, one=True)}{' (log)' if slow else ''}"
-    each = "per factor ten of frequency" if decades else "at each lattice frequency"
-    return chart(curves, xlabel, f"share of energy {each}", colour=colour, logarithmic=slow)
+    xlabel = f"ω, radians per {units(answers, singular=True)}{' (log)' if slow else ''}"
+    unit = "per factor ten of frequency" if decades else "at each lattice frequency"
+    return chart(curves, xlabel, f"share of energy {unit}", colour=colour, logarithmic=slow)
 
 
-def per_unit(answer: Answer, found: Any) -> np.ndarray:
+def per_unit(answer: Answer, density: Any) -> np.ndarray:
     """The frequencies of a density: radians per position, or unit of irregular times."""
-    return found.omega / unit_of_waves(answer.encoding)[0]
+    return density.omega / unit_of_waves(answer.encoding)[0]
 
 
-def units(answers: Sequence[Answer], one: bool = False) -> str:
+def units(answers: Sequence[Answer], singular: bool = False) -> str:
     """What waves are told in, or one of it."""
     timed = [a.encoding for a in answers if a.encoding.domain.kind == "time"]
     names = [] if len(timed) == len(answers) else ["positions"]
     names = dict.fromkeys([*names, *(unit_of_waves(enc)[1] for enc in timed)])
-    told = " or ".join(names)
-    return " ".join(SINGULAR.get(word, word) for word in told.split()) if one else told
+    joined = " or ".join(names)
+    return " ".join(SINGULAR.get(word, word) for word in joined.split()) if singular else joined
 
 
 def frequency_label(answers: Sequence[Answer]) -> str:
     """The name of an axis of frequencies."""
-    return f"angular frequency ω (radians per {units(answers, one=True)})"
+    return f"angular frequency ω (radians per {units(answers, singular=True)})"
 
 
 def share_at_zero(share: float) -> str:
@@ -122,26 +124,26 @@ def spectrum_by_decade(answers: Sequence[Answer], look: plot.Look = plot.USUAL) 
     figure, ((axes,),) = plot.make_panels(1, 1, (plot.WIDTH, 3.4), look)
     axes.set_xscale("log")
     plain = ((a.result.sigma, a.result.method) == (0, "declared") for a in answers)
-    apart = all(plain)  # single frequencies, where nothing was to be smoothed
+    separate = all(plain)  # single frequencies, where nothing was to be smoothed
     for i, a in enumerate(answers):
-        found = density_by_decade(a.encoding, a.result.method)
-        zero = share_at_zero(found.at_zero)
+        density = density_by_decade(a.encoding, a.result.method)
+        zero = share_at_zero(density.at_zero)
         label = (
             plot.caption(a.encoding, plot.room_for_names(figure) - plot.LETTER * len(zero)) + zero
         )
-        if apart:
-            own = single_waves(a.encoding, a.result.method)
-            each, below = per_unit(a, own), {"color": f"C{i}", "linewidth": 0.9, "alpha": 0.5}
-            axes.plot(each, own.density, "o", color=f"C{i}", label=label, markersize=3)
-            axes.vlines(each, 0, own.density, **below)
+        if separate:
+            lines = single_waves(a.encoding, a.result.method)
+            omega, below = per_unit(a, lines), {"color": f"C{i}", "linewidth": 0.9, "alpha": 0.5}
+            axes.plot(omega, lines.density, "o", color=f"C{i}", label=label, markersize=3)
+            axes.vlines(omega, 0, lines.density, **below)
         else:
-            axes.plot(per_unit(a, found), found.density, label=label, linewidth=1.4)
+            axes.plot(per_unit(a, density), density.density, label=label, linewidth=1.4)
     lengths = {len(a.encoding) * unit_of_waves(a.encoding)[0] for a in answers}
     if len(lengths) == 1:
         length = lengths.pop()
         turn = {"color": "0.6", "linewidth": 0.8, "linestyle": ":"}
         axes.axvline(2 * np.pi / length, label=f"one turn in {length:.6g} {units(answers)}", **turn)
-    share = "share of energy of each wave" if apart else "share of energy per decade"
+    share = "share of energy of each wave" if separate else "share of energy per decade"
     axes.set(xlabel=frequency_label(answers), ylabel=share)
     axes.set_ylim(bottom=0)
     limits = axes.get_xlim()
@@ -166,12 +168,12 @@ def spectrum_panels(
     for axes in panels.flat[len(answers) :]:
         axes.set_axis_off()
     for axes, a in zip(panels.flat, answers, strict=False):
-        found = density_by_decade(a.encoding, a.result.method) if logarithmic else a.result
-        peak = np.nanmax(found.density, initial=0) or 1.0
-        if np.isnan(found.density).any():
+        density = density_by_decade(a.encoding, a.result.method) if logarithmic else a.result
+        peak = np.nanmax(density.density, initial=0) or 1.0
+        if np.isnan(density.density).any():
             place = {"ha": "center", "va": "center", "transform": axes.transAxes}
             axes.text(0.5, 0.5 / 1.05, "no spectrum", fontsize=8, **place)
-        axes.fill_between(per_unit(a, found), found.density / peak, color="C0", linewidth=0)
+        axes.fill_between(per_unit(a, density), density.density / peak, color="C0", linewidth=0)
         axes.set_title(
             plot.caption(a.encoding, 1.25 * (width - 0.4) / across),
             fontsize=8,
@@ -210,10 +212,10 @@ def whole_plane(density: np.ndarray, sides: Sequence[int]) -> np.ndarray:
     >>> whole_plane(np.array([[0.5, 0.5]]), (1, 3)).tolist()
     [[0.25, 0.5, 0.25]]
     """
-    each = (density / multiplicity(sides)).reshape(-1, *density.shape[-2:])
+    energies = (density / multiplicity(sides)).reshape(-1, *density.shape[-2:])
     last = sides[-1]
-    mirrored = each[:, (-np.arange(sides[-2])) % sides[-2], :][..., (last - 1) // 2 : 0 : -1]
-    return np.fft.fftshift(np.concatenate([each, mirrored], axis=-1).sum(axis=0))
+    mirrored = energies[:, (-np.arange(sides[-2])) % sides[-2], :][..., (last - 1) // 2 : 0 : -1]
+    return np.fft.fftshift(np.concatenate([energies, mirrored], axis=-1).sum(axis=0))
 
 
 def both_ends(shares: np.ndarray, axis: int) -> tuple[np.ndarray, np.ndarray]:
@@ -253,15 +255,15 @@ def draw_density(figure: plot.Figure, picture: plot.Axes, sums: plot.Axes, resul
         sums.plot(omega, share, style, label=f"along {name}", linewidth=1, markersize=3)
         edges.append(omega[-1] + np.pi / plane.shape[axis])
     (down, across), shades = edges, {"cmap": "cividis", "vmin": 0, "interpolation": "nearest"}
-    whole = both_ends(both_ends(plane, 0)[1], 1)[1]
-    image = picture.imshow(whole, extent=(-across, across, down, -down), aspect="equal", **shades)
+    full = both_ends(both_ends(plane, 0)[1], 1)[1]
+    image = picture.imshow(full, extent=(-across, across, down, -down), aspect="equal", **shades)
     picture.set(xlabel="ω along columns, x", ylabel="ω along rows, y", anchor="N")
     sums.set_ylim(0, 1.05 * max(line.get_ydata().max() for line in sums.get_lines()))
     for set_ticks in (picture.set_xticks, picture.set_yticks, sums.set_xticks):
         set_ticks(*TICKS)
     below = {"location": "bottom", "aspect": 12}
     bar = figure.colorbar(image, ax=picture, label="share of energy", **below)
-    bar.set_ticks([0, whole.max()], labels=["0", f"{whole.max():.2g}"])
+    bar.set_ticks([0, full.max()], labels=["0", f"{full.max():.2g}"])
 
 
 TOLD = framed("spectrum", chart=spectrum_chart, figure=spectrum)

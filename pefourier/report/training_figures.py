@@ -15,25 +15,27 @@ MARKERS = "o^sDv"  # one for every so many curves of all colours
 
 def score_by_length(summary: Any, look: plot.Look = plot.USUAL) -> plot.Figure:
     """Accuracy against the length of what is tested, a line with its 95 % interval an encoding."""
-    shown = [one for one in summary.datasets if one.lengths]
+    shown = [dataset for dataset in summary.datasets if dataset.lengths]
     figure, axes = plot.make_panels(len(shown), 1, (plot.WIDTH, 0.6 + 2.6 * len(shown)), look)
-    for panel, one in zip(axes[:, 0], shown, strict=True):
-        for number, (name, every) in enumerate(one.lengths.items()):
-            known = {at.length: at.accuracy for at in every if at.accuracy is not None}
-            points = sorted({one.length: one.scores[name]["accuracy"], **known}.items())
-            at, means = zip(*points, strict=True)
+    for panel, dataset in zip(axes[:, 0], shown, strict=True):
+        for number, (name, entries) in enumerate(dataset.lengths.items()):
+            accuracies = {e.length: e.accuracy for e in entries if e.accuracy is not None}
+            accuracies = {dataset.length: dataset.scores[name]["accuracy"], **accuracies}
+            points = sorted(accuracies.items())
+            x, means = zip(*points, strict=True)
             marker = MARKERS[number // plot.MANY % len(MARKERS)]
-            (line,) = panel.plot(at, [m.mean for m in means], marker=marker, markersize=4)
+            (line,) = panel.plot(x, [m.mean for m in means], marker=marker, markersize=4)
             line.set_label(plot.brief(name, 28))
             low, high = [m.low for m in means], [m.high for m in means]
-            panel.fill_between(at, low, high, color=line.get_color(), alpha=0.15, linewidth=0)
-        panel.axvline(one.length, color="0.7", linewidth=0.8, linestyle="-")
-        lengths = sorted({one.length, *(at.length for own in one.lengths.values() for at in own)})
+            panel.fill_between(x, low, high, color=line.get_color(), alpha=0.15, linewidth=0)
+        panel.axvline(dataset.length, color="0.7", linewidth=0.8, linestyle="-")
+        measured = (e.length for entries in dataset.lengths.values() for e in entries)
+        lengths = sorted({dataset.length, *measured})
         panel.set_xscale("log", base=2)
         panel.set_xticks(lengths, [str(n) for n in lengths])
         panel.minorticks_off()
         panel.set(xlabel="rows of a test window; line: those of training", ylabel="accuracy")
-        panel.set_title(plot.brief(one.dataset, 40), loc="right", fontsize=9)
+        panel.set_title(plot.brief(dataset.dataset, 40), loc="right", fontsize=9)
         plot.name_coinciding(panel)
         panel.legend(loc="center left", bbox_to_anchor=(1.0, 0.5))
     return figure
@@ -50,10 +52,12 @@ def learning_curves(
     size = (plot.WIDTH, 0.8 + 2.0 * len(datasets))
     figure, axes = plot.make_panels(len(datasets), len(CURVES), size, look)
     for panels, dataset in zip(axes, datasets, strict=True):
-        own = [(row["encoding"], curve) for row, curve in runs if row["dataset"] == dataset]
-        longest = max(len(curve) for _, curve in own)
-        for number, encoding in enumerate(dict.fromkeys(name for name, _ in own)):
-            mean = np.mean([to_length(c, longest) for name, c in own if name == encoding], axis=0)
+        curves = [(row["encoding"], curve) for row, curve in runs if row["dataset"] == dataset]
+        longest = max(len(curve) for _, curve in curves)
+        for number, encoding in enumerate(dict.fromkeys(name for name, _ in curves)):
+            mean = np.mean(
+                [to_length(c, longest) for name, c in curves if name == encoding], axis=0
+            )
             for panel, values in zip(panels, mean.T, strict=True):
                 (line,) = panel.plot(np.arange(longest) + 1, values, linewidth=1)
                 line.set(label=plot.brief(encoding, 28), alpha=1.0 if number < plot.MANY else 0.6)
@@ -77,77 +81,79 @@ def to_length(curve: np.ndarray, epochs: int) -> np.ndarray:
 def comparison(summary, look: plot.Look = plot.USUAL) -> plot.Figure:
     """Every run's F1 with means, and beside it paired differences; a row of panels a dataset."""
     panels = len(summary.datasets)
-    most = max(len(one.scores) for one in summary.datasets)
-    columns = 2 if any(one.differences for one in summary.datasets) else 1
-    size = (plot.WIDTH, 0.8 + panels * (0.5 + 0.28 * most))
+    count = max(len(dataset.scores) for dataset in summary.datasets)
+    columns = 2 if any(dataset.differences for dataset in summary.datasets) else 1
+    size = (plot.WIDTH, 0.8 + panels * (0.5 + 0.28 * count))
     figure, axes = plot.make_panels(panels, columns, size, look)
-    for row, one in zip(axes, summary.datasets, strict=True):
-        draw_scores(row[0], one, summary.runs)
+    for row, dataset in zip(axes, summary.datasets, strict=True):
+        draw_scores(row[0], dataset, summary.runs)
         if columns == 2:
-            draw_differences(row[1], one)
-        leaky = ", leaky split" if one.leaky else ""
-        title = f"{plot.brief(one.dataset, 40)}, {one.inputs}{leaky}"
+            draw_differences(row[1], dataset)
+        leaky = ", leaky split" if dataset.leaky else ""
+        title = f"{plot.brief(dataset.dataset, 40)}, {dataset.inputs}{leaky}"
         row[-1].set_title(title, loc="right", fontsize=9)  # a long one has room at its left
     return figure
 
 
-def draw_scores(panel: Any, one: Any, runs: Sequence[Mapping[str, Any]]) -> None:
+def draw_scores(panel: Any, dataset: Any, runs: Sequence[Mapping[str, Any]]) -> None:
     """F1 of every run of a dataset as a point, means with their intervals."""
-    for row, (encoding, scores) in enumerate(one.scores.items()):
-        key = (one.dataset, encoding)
+    for row, (encoding, scores) in enumerate(dataset.scores.items()):
+        key = (dataset.dataset, encoding)
         f1 = [run["f1"] for run in runs if (run["dataset"], run["encoding"]) == key]
         spread = np.linspace(-0.1, 0.35, len(f1)) if len(f1) > 1 else np.zeros(1)
         panel.plot(f1, row + spread, "o", color="0.6", markersize=2.5, linestyle="none")
         mean, above = scores["f1"], row - 0.3  # where it hides no point
         panel.plot([mean.low, mean.high], [above, above], color="C0", linestyle="-")
         panel.plot(mean.mean, above, "D", color="C0", markersize=4)
-    panel.set_yticks(range(len(one.scores)), [plot.brief(name, 28) for name in one.scores])
-    panel.set_ylim(len(one.scores) - 0.4, -0.6)
+    panel.set_yticks(range(len(dataset.scores)), [plot.brief(name, 28) for name in dataset.scores])
+    panel.set_ylim(len(dataset.scores) - 0.4, -0.6)
     panel.margins(x=0.08)
-    ends = " or ".join(dict.fromkeys(map(one.interval, one.scores))).replace("%", "% interval")
+    ends = " or ".join(dict.fromkeys(map(dataset.interval, dataset.scores))).replace(
+        "%", "% interval"
+    )
     panel.set_xlabel(f"F1 of each (seed, fold); diamond: mean with {ends}")
 
 
-def draw_differences(panel: Any, one: Any) -> None:
+def draw_differences(panel: Any, dataset: Any) -> None:
     """Differences from the reference with their intervals; hollow and grey without a verdict."""
     panel.axvline(0, color="0.7", linewidth=0.8, linestyle="-")
-    for row, encoding in enumerate(one.scores):
-        difference = one.differences.get(encoding)
+    for row, encoding in enumerate(dataset.scores):
+        difference = dataset.differences.get(encoding)
         if difference is None:
             continue
-        verdict = one.verdicts[encoding]
+        verdict = dataset.verdicts[encoding]
         is_judged = verdict in ("better", "worse", "not shown")
         color, face = ("C0", "C0") if is_judged else ("0.6", "none")
         ends = [difference.low, difference.high]
         panel.plot(ends, [row, row], color=color, linestyle="-")
         panel.plot(difference.mean, row, "D", color=color, markerfacecolor=face, markersize=4)
-    names = [one.verdicts.get(encoding, "") for encoding in one.scores]
+    names = [dataset.verdicts.get(encoding, "") for encoding in dataset.scores]
     panel.yaxis.tick_right()
-    panel.set_yticks(range(len(one.scores)), names)
-    panel.set_ylim(len(one.scores) - 0.4, -0.6)
-    over = next((difference.over for difference in one.differences.values()), "runs")
+    panel.set_yticks(range(len(dataset.scores)), names)
+    panel.set_ylim(len(dataset.scores) - 0.4, -0.6)
+    over = next((difference.over for difference in dataset.differences.values()), "runs")
     panel.set_xlabel(f"difference in F1 with 95 % interval over {over}")
 
 
 def critical_difference(summary, look: plot.Look = plot.USUAL) -> plot.Figure:
     """Average ranks over datasets, the best at the left; bars join those not told apart."""
     names = sorted(summary.ranks, key=lambda name: summary.ranks[name])
-    at = [summary.ranks[name] for name in names]
+    ranks = [summary.ranks[name] for name in names]
     half, bars = (len(names) + 1) // 2, len(summary.cliques)
     figure, ((axes,),) = plot.make_panels(1, 1, (plot.WIDTH, 0.7 + 0.12 * bars + 0.22 * half), look)
     span = max(len(names) - 1, 1)
     axes.set(xlim=(1 - 0.45 * span, len(names) + 0.45 * span), ylim=(-0.5 * bars - half - 0.5, 0))
     for i, name in enumerate(names):
-        left = i < half
-        level = -0.5 * bars - 1 - (i if left else len(names) - 1 - i)
-        edge = 1 - 0.05 * span if left else len(names) + 0.05 * span
+        is_left = i < half
+        level = -0.5 * bars - 1 - (i if is_left else len(names) - 1 - i)
+        edge = 1 - 0.05 * span if is_left else len(names) + 0.05 * span
         axes.plot(
-            [at[i], at[i], edge], [0, level, level], color="0.4", linewidth=0.8, linestyle="-"
+            [ranks[i], ranks[i], edge], [0, level, level], color="0.4", linewidth=0.8, linestyle="-"
         )
         short = plot.brief(name, 20)
-        label = f"{short}  {at[i]:.2f}" if left else f"{at[i]:.2f}  {short}"
+        label = f"{short}  {ranks[i]:.2f}" if is_left else f"{ranks[i]:.2f}  {short}"
         style = "italic" if name in summary.others else "normal"
-        side = "right" if left else "left"
+        side = "right" if is_left else "left"
         axes.text(edge, level, f" {label} ", ha=side, va="center", style=style)
     for i, group in enumerate(summary.cliques):
         ends = [summary.ranks[group[0]] - 0.02 * span, summary.ranks[group[-1]] + 0.02 * span]
@@ -159,6 +165,6 @@ def critical_difference(summary, look: plot.Look = plot.USUAL) -> plot.Figure:
     axes.set_xticks(range(1, len(names) + 1, 1 + crowd // 12))
     axes.set_yticks([])
     reach = f"\n{summary.out_of_reach}" if summary.out_of_reach else ""
-    other = "\nitalic: other models" if summary.others else ""
-    axes.set_title(f"average rank by F1 {summary.over}{reach}{other}", fontsize=9)
+    note = "\nitalic: other models" if summary.others else ""
+    axes.set_title(f"average rank by F1 {summary.over}{reach}{note}", fontsize=9)
     return figure

@@ -35,8 +35,8 @@ def over_waves(rotation: RotationUse, shares: np.ndarray) -> tuple[np.ndarray, n
     waves, place = np.unique(
         np.float32([p.wavelength for p in rotation.pairs]), return_inverse=True
     )
-    alike = place == np.arange(len(waves))[:, None]
-    return waves.astype(float), shares @ alike.T / alike.sum(axis=1) * len(place)
+    is_member = place == np.arange(len(waves))[:, None]
+    return waves.astype(float), shares @ is_member.T / is_member.sum(axis=1) * len(place)
 
 
 def edges_of(waves: np.ndarray) -> np.ndarray:
@@ -59,7 +59,7 @@ def draw_layers(
         edges_of(waves), rows, times, cmap="cividis", vmin=0.0, vmax=MOST_TIMES, rasterized=True
     )
     mark_lengths(axes, result.trained, result.length)
-    shown = [at for at in (result.trained, result.length) if waves[0] / 2 < at < waves[-1] * 2]
+    shown = [n for n in (result.trained, result.length) if waves[0] / 2 < n < waves[-1] * 2]
     ends = edges_of(waves)[[0, -1]]
     axes.set(xscale="log", xlim=(min(ends[0], *shown, ends[0]), max(ends[1], *shown, ends[1])))
     ticks = np.unique(np.linspace(0, len(layers) - 1, min(len(layers), 7)).astype(int))

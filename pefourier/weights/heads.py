@@ -89,17 +89,17 @@ def find_heads(
 def modules_of(tensors: Tensors) -> Iterator[tuple[int, str, list[str]]]:
     """Layer, module and names of its projections, each module once, by the first known names."""
     names = known_names()
-    seen = set()
+    modules = set()
     for leaves in names["projections"]:
         end = f"{leaves[0]}.weight"
         for name in tensors:
             module = name.removesuffix(end).removesuffix(".")
             numbers = LAYER.search(module)
             fits = name.endswith(end) and name[: -len(end)][-1:] in ("", ".") and numbers
-            if not fits or module in seen or any(word in module for word in names["apart"]):
+            if not fits or module in modules or any(word in module for word in names["apart"]):
                 continue
             if all(dotted(module, leaf, "weight") in tensors for leaf in leaves):
-                seen.add(module)
+                modules.add(module)
                 yield int(numbers[1]), module, leaves
 
 
@@ -150,8 +150,8 @@ def attention_at(
     first = first_of(tensors, module, names["between"]) if inner else before
     gains = (gains_of(tensors, module, names[norms]) for norms in ("q_norms", "k_norms"))
     q, k = (
-        Projection(name, rows, bias_of(tensors, name, label), norm, own)
-        for name, rows, norm, own in zip(
+        Projection(name, rows, bias_of(tensors, name, label), norm, head_gains)
+        for name, rows, norm, head_gains in zip(
             (weights[0], weights[-1]), index, (first, before), gains, strict=True
         )
     )
@@ -263,9 +263,9 @@ def fused_rows(rows: int, sizes: HeadSizes, name: str, label: str) -> tuple[np.n
 def first_of(tensors: Tensors, module: str, names: list[str]) -> str | None:
     """The first of some norms that is in a module or beside it, its tensor of gains."""
     parent = module.rpartition(".")[0]
-    places = [dotted(*filter(None, (at, name))) for name in names for at in (parent, module)]
+    places = [dotted(*filter(None, (place, name))) for name in names for place in (parent, module)]
     ends = ("weight", "norm.weight")
-    return next((n for at in places for end in ends if (n := f"{at}.{end}") in tensors), None)
+    return next((n for place in places for end in ends if (n := f"{place}.{end}") in tensors), None)
 
 
 def gains_of(tensors: Tensors, module: str, names: list[str]) -> tuple[str, ...]:
@@ -274,9 +274,9 @@ def gains_of(tensors: Tensors, module: str, names: list[str]) -> tuple[str, ...]
         tensor = dotted(module, name, "weight")
         if tensor in tensors:
             return (tensor,)
-        each = []
-        while (tensor := dotted(module, name, "norms", str(len(each)), "weight")) in tensors:
-            each.append(tensor)
-        if each:
-            return tuple(each)
+        gains = []
+        while (tensor := dotted(module, name, "norms", str(len(gains)), "weight")) in tensors:
+            gains.append(tensor)
+        if gains:
+            return tuple(gains)
     return ()

@@ -111,11 +111,11 @@ def with_pairing(enc: Encoding) -> Encoding:
         likeness, stated = likeness_beside(enc.spec, os.path.dirname(str(path)) or ".")
     except PefourierError:  # which `usage` says where it is asked
         return enc
-    name, both = likely_layout(likeness), correlations(likeness)
+    name, correlation = likely_layout(likeness), correlations(likeness)
     if name is None:
         return enc
     code = "weights-pairing" if stated in (None, name) else "usage-pairing-doubt"
-    note = finding(code, told=stated, name=name, both=both)
+    note = finding(code, told=stated, name=name, both=correlation)
     return replace(enc, findings=(*enc.findings, note))
 
 

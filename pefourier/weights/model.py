@@ -88,8 +88,8 @@ def open_model_weights(spec: str) -> ModelWeights:
         raise PefourierError(
             f"{shown(path)} has no config.json beside it, which tells its rotation; put it there"
         )
-    told = f"{file}#{part}" if part else file
-    return ModelWeights(shown(path), told, tensors, part, False, open_model(told).kind)
+    file_spec = f"{file}#{part}" if part else file
+    return ModelWeights(shown(path), file_spec, tensors, part, False, open_model(file_spec).kind)
 
 
 @dataclass(frozen=True)
@@ -183,12 +183,12 @@ def find_sites(model: ModelWeights, turned: Rotations, layers: range | None = No
 
     def sizes_at(layer: int) -> HeadSizes | None:
         rotation = rotation_at(layer)
-        asked = layers is None or layer in layers
-        return sizes[rotation] if rotation is not None and asked else None
+        is_chosen = layers is None or layer in layers
+        return sizes[rotation] if rotation is not None and is_chosen else None
 
     attentions = find_heads(model.tensors, sizes_at, model.label, model.part)
-    wanted = {i for i, run in of_layer.items() if sizes_at(i) is not None}
-    absent = sorted(wanted - {attention.layer for attention in attentions})
+    turning = {i for i, run in of_layer.items() if sizes_at(i) is not None}
+    absent = sorted(turning - {attention.layer for attention in attentions})
     if absent or not attentions:
         listing = ", ".join(map(str, absent[:6])) + ", …" * (len(absent) > 6)
         asked_layers = f"layers {listing}" if absent else "the layers that were asked for"
@@ -208,12 +208,12 @@ def sizes_of(model: ModelWeights, enc: Encoding) -> HeadSizes:
     values, row = config.config.values, config.row
     if "axial" in row:
         return HeadSizes(kind, d, 0, config.config.count(*HEADS))
-    many = "layers" in row  # types of layers may have key heads of their own
+    by_type = "layers" in row  # types of layers may have key heads of their own
     keys, usual = (
         rotary(row, next(iter(row.get("layers", {"": {}})))).heads if row else (HEADS, None)
     )
     heads = config.config.count(*keys, *HEADS) or usual
-    kv = None if many else config.config.count(*KV_HEADS)
+    kv = None if by_type else config.config.count(*KV_HEADS)
     grouped = kind in known_names()["grouped"]
     if kind == "falcon":
         new, single = (values.get(k) for k in ("new_decoder_architecture", "multi_query"))

@@ -71,9 +71,9 @@ class Portion:
     @property
     def preference(self) -> int:
         """1 where they are used more than evenly, -1 less, 0 where that is even or chance."""
-        more = self.used - self.uniform
-        is_even = abs(more) <= max(EVEN * self.uniform, CHANCE * self.spread)
-        return 0 if is_even else 1 if more > 0 else -1
+        excess = self.used - self.uniform
+        is_even = abs(excess) <= max(EVEN * self.uniform, CHANCE * self.spread)
+        return 0 if is_even else 1 if excess > 0 else -1
 
 
 @dataclass(frozen=True)
@@ -126,7 +126,7 @@ def pairs_that_turn(turned: Rotations, number: int, length: int | None) -> Turni
         before[turning],
         (met if length is None else np.full(len(met), length))[turning],
         met[turning],
-        tuple(name for name, one in zip(axis, turning, strict=bool(axis)) if one),
+        tuple(name for name, turns in zip(axis, turning, strict=bool(axis)) if turns),
         int(enc.params["d"]) - 2 * int(turning.sum()),
         (length or 0) > turned.trained,
         window_of_rotation(turned.runs, turned.parts[number]),

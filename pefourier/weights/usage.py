@@ -237,8 +237,8 @@ def use_of_model(
     usage = measure(spec, stats)
     if against is None:
         return usage
-    other = measure(spec, against) if stats is not None else measure(against, None)
-    moved = moved_since(usage, replace(other, model=against))
+    reference = measure(spec, against) if stats is not None else measure(against, None)
+    moved = moved_since(usage, replace(reference, model=against))
     note = finding(
         "usage-moved",
         other=shown(against)[1:-1],
@@ -366,11 +366,11 @@ def notes_on_usage(
 ) -> Iterator[Finding]:
     """What to know of an answer."""
     likeness = {"halves": pairing.halves, "neighbours": pairing.neighbours}
-    both, like = layout.correlations(likeness), layout.likely_layout(likeness)
+    correlation, like = layout.correlations(likeness), layout.likely_layout(likeness)
     if pairing.source == "weights":
-        yield finding("usage-pairing-guessed", name=pairing.name, both=both)
+        yield finding("usage-pairing-guessed", name=pairing.name, both=correlation)
     elif like not in (None, pairing.name):
-        yield finding("usage-pairing-doubt", told=pairing.name, name=like, both=both)
+        yield finding("usage-pairing-doubt", told=pairing.name, name=like, both=correlation)
     still = [i for run in turned.runs if run.kind != "rotary" for i in run.index]
     if still:
         listing = ", ".join(map(str, still[:6])) + ", …" * (len(still) > 6)
@@ -384,7 +384,7 @@ def notes_on_usage(
     yield finding("usage-weights-only")
 
 
-def moved_since(usage: Usage, other: Usage) -> Moved:
+def moved_since(usage: Usage, reference: Usage) -> Moved:
     """What of the use of pairs differs between two checkpoints of one model.
 
     Raises
@@ -392,14 +392,14 @@ def moved_since(usage: Usage, other: Usage) -> Moved:
     PefourierError
         For models whose layers, heads or pairs differ.
     """
-    before = {(s.layer, s.rotation, s.used.shape): s.used for s in other.shares}
+    before = {(s.layer, s.rotation, s.used.shape): s.used for s in reference.shares}
     heads = []
     for layer in usage.shares:
         used = before.get((layer.layer, layer.rotation, layer.used.shape))
         if used is None:
             count, pairs = layer.used.shape
             raise PefourierError(
-                f"{shown(other.model)} has no {count} heads of {pairs} pairs in layer "
+                f"{shown(reference.model)} has no {count} heads of {pairs} pairs in layer "
                 f"{layer.layer}, as {shown(usage.model)} has; --against compares checkpoints of "
                 "one model"
             )
@@ -419,7 +419,7 @@ def moved_since(usage: Usage, other: Usage) -> Moved:
             a.often.used - b.often.used,
             tuple(p.used - q.used for p, q in zip(a.pairs, b.pairs, strict=True)),
         )
-        for a, b in zip(usage.rotations, other.rotations, strict=True)
+        for a, b in zip(usage.rotations, reference.rotations, strict=True)
     )
     mean = float(np.mean([head.moved for head in heads]))
-    return Moved(other.model, mean, tuple(farthest), rotations)
+    return Moved(reference.model, mean, tuple(farthest), rotations)
