@@ -350,3 +350,18 @@ def test_the_factor_of_any_rotation_is_compared_with_a_baseline(written, run, tm
         written({**config, "rope_scaling": {"rope_type": "linear", "factor": factors[1]}})
         done = run("context", path, "--baseline", tmp_path / "base.json", "--strict")
         assert done.status == (factors[0] != factors[1])
+
+
+@pytest.mark.parametrize(
+    ("model_type", "kind"), [("hunyuan_v1_dense", "xdrope"), ("llama", "telechat3-yarn")]
+)
+def test_keys_beside_a_vendors_scaling_are_looked_up_among_the_allowed(tmp_path, model_type, kind):
+    """Once a key that nobody knows ended in a TypeError there, or lost what was meant."""
+    scaling = {"type": kind, "factor": 2.0, "faktor": 3.0, "original_max_position_embeddings": 64}
+    config = {"model_type": model_type, "hidden_size": 64, "num_attention_heads": 2}
+    config |= {"max_position_embeddings": 128, "rope_theta": 1e4, "rope_scaling": scaling}
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(config))
+    findings = context(str(path)).findings
+    (unread,) = (f for f in findings if f.code == "unread-key" and "'faktor'" in f.message)
+    assert "did you mean factor?" in unread.message
