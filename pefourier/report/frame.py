@@ -280,9 +280,19 @@ def framed(command: str, **pictures: Any) -> Telling:
 
 
 def telling_of(result: Any) -> Telling:
-    """How a result is told: as the room of answers says that has the name of the result's own."""
-    room = type(result).__module__.rpartition(".")[2]
-    telling: Telling = import_module(f"pefourier.report.{room}").TOLD
+    """How a result is told: by the question that its module has the name of."""
+    return telling_named(type(result).__module__.rpartition(".")[2])
+
+
+def telling_named(question: str) -> Telling:
+    """How a question is told: as its file in this room says, or by the frame alone."""
+    room = f"pefourier.report.{question}"
+    try:
+        telling: Telling = import_module(room).TOLD
+    except ModuleNotFoundError as error:
+        if error.name != room:
+            raise
+        return framed(question)
     return telling
 
 
