@@ -1,6 +1,9 @@
 """What is said of a comparison: what differs, the slip that explains it, what was not compared."""
 
+from collections.abc import Sequence
 from typing import Any
+
+import numpy as np
 
 from pefourier.diagnosis.misreadings import SLIPS, describe_changes
 from pefourier.diagnosis.pairs import PairDifference
@@ -9,7 +12,7 @@ from pefourier.encodings.findings import finding
 from pefourier.files import read_toml
 from pefourier.questions.layer_schedules import LayerDifference
 
-LISTED = 8  # heads that are listed by number
+LISTED = 8  # runs of pairs or heads that are listed by number
 
 
 def difference_findings(result: Any) -> list[Finding]:
@@ -24,7 +27,7 @@ def difference_findings(result: Any) -> list[Finding]:
         messages.append(pairs_finding(result))
     elif result.heads:
         ratios = ratios_told([head.ratio for head in result.heads if head.ratio is not None])
-        index = ", ".join(str(head.index) for head in result.heads[:LISTED])
+        index = number_ranges([head.index for head in result.heads])
         worst = result.max_difference
         messages.append(finding("heads-differ", index=index, ratios=ratios, worst=worst))
     elif result.dimensions[0] != result.dimensions[1] and result.unit in (
@@ -59,14 +62,26 @@ def layer_finding(layers: LayerDifference) -> Finding:
 
 
 def pairs_finding(result: Any) -> Finding:
-    """Which pairs differ, from the first to the last, and by what ratio."""
+    """Which pairs differ, by number, and by what ratio."""
     index = [pair.index for pair in result.pairs]
     ratios = [pair.ratio for pair in result.pairs if pair.ratio is not None]
-    span = f"pair {index[0]}" if len(index) == 1 else f"pairs {index[0]} to {index[-1]}"
+    span = f"pair {index[0]}" if len(index) == 1 else f"pairs {number_ranges(index)}"
     axes = [pair.axis for pair in result.pairs if pair.axis and "/" in pair.axis]
     if axes and all(abs(ratio - 1) < 1e-6 for ratio in ratios):
         return finding("pairs-differ", "axes", places=span, axes=axes[0])
     return finding("pairs-differ", "frequencies", places=span, ratios=ratios_told(ratios))
+
+
+def number_ranges(index: Sequence[int]) -> str:
+    """Rising numbers, those in a row as first and last; of many runs the first few.
+
+    >>> number_ranges([0, 1, 2, 5, 7, 8])
+    '0 to 2, 5, 7 to 8'
+    """
+    numbers = np.asarray(index)
+    runs = np.split(numbers, np.flatnonzero(np.diff(numbers) > 1) + 1)
+    ranges = [str(run[0]) if len(run) == 1 else f"{run[0]} to {run[-1]}" for run in runs]
+    return ", ".join(ranges[:LISTED]) + ", …" * (len(ranges) > LISTED)
 
 
 def turns_otherwise(pair: PairDifference) -> bool:
