@@ -156,3 +156,11 @@ def test_biases_of_more_than_the_lag_are_compared_and_asked_nothing_else():
     assert compare(enc, enc).same
     with pytest.raises(PefourierError, match="depend on more than"):
         enc.table()
+
+
+def test_all_heads_that_differ_are_named():
+    slopes = alibi_slopes(12)[:, None, None]
+    found = compare(-slopes * np.abs(LAG), -1.5 * slopes * np.abs(LAG))
+    assert [head.index for head in found.heads] == [*range(12)]
+    (message,) = (f.message for f in found.findings if f.code == "heads-differ")
+    assert "0 to 11" in message

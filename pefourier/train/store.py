@@ -330,13 +330,14 @@ def stored_options(config: Mapping[str, Any]) -> Options:
     """The options that a configuration was made of."""
     options = {}
     for name, kind in get_type_hints(Options).items():
+        value = config.get(name)
+        if name in config and kind == tuple[str, ...]:
+            if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+                raise ValueError(f"{name} must be a list of texts; got {shown(value)}")
         if name in config and name not in NOT_NUMBERS:
-            value = config[name]
             options[name] = tuple(value) if isinstance(value, list) else value
             if get_origin(kind) is tuple and not isinstance(value, list):
                 raise ValueError(f"{name} must be a list; got {shown(value)}")
-            if kind == tuple[str, ...] and not all(isinstance(item, str) for item in value):
-                raise ValueError(f"{name} must be a list of texts; got {shown(value)}")
             if kind in (int, float, bool):
                 check_type(name, value, kind)
     return Options(**options)

@@ -27,7 +27,7 @@ from pefourier.questions.reconstruct import position_functions
 from pefourier.questions.relations import relate
 from pefourier.questions.resize import resize_table
 from pefourier.questions.spectrum import density
-from pefourier.report.frame import WORDS, answer_of, telling_of
+from pefourier.report.frame import WORDS, answer_of, telling_named, telling_of
 from pefourier.report.terms import read_terms
 
 
@@ -425,3 +425,13 @@ def test_csv_of_lines_and_grids_has_one_head(run, command, tmp_path):
 )
 def test_lags_that_share_a_code_by_design_are_named(spec, shared):
     assert assess(load(spec, 80, 8)).shared_lags == shared
+
+
+def test_a_package_that_a_question_lacks_is_not_taken_for_a_missing_file(monkeypatch):
+    def import_nothing(name):
+        raise ModuleNotFoundError(name=name if name.endswith("size") else "matplotlib")
+
+    monkeypatch.setattr("pefourier.report.frame.import_module", import_nothing)
+    assert telling_named("size").figure is None
+    with pytest.raises(ModuleNotFoundError):
+        telling_named("spectrum")

@@ -88,7 +88,7 @@ def finished(tmp_path_factory):
         ({"learn": 1}, "learn must be true or false; got 1"),
         ({"encoding": "none"}, "it must be an object with lists of texts as dataset and encoding"),
         ({"dataset": []}, "it must be an object with lists of texts as dataset and encoding"),
-        ({"search": "rate=1,2"}, "search must be a list; got 'rate=1,2'"),
+        ({"search": "rate=1,2"}, "search must be a list of texts; got 'rate=1,2'"),
     ],
 )
 def test_a_configuration_that_was_edited_is_refused(tmp_path, finished, edit, said):
@@ -212,3 +212,14 @@ def test_a_rank_that_comes_first_leaves_the_configuration_to_rank_0(tmp_path):
     for rank in (1, 0):
         assert Store(tmp_path, rank).begin(config, resume=False) == config
     assert (tmp_path / "config.json").is_file()
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [{"search": [["rate=1"]]}, {"beside": [3]}, {"windows": {"order": 3}}, {"versions": 5}],
+)
+def test_a_configuration_of_other_types_is_refused(tmp_path, broken):
+    config = {"dataset": ["order"], "encoding": ["dft"], **broken}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    with pytest.raises(PefourierError, match="was not written by pefourier train"):
+        store.read_configuration(tmp_path / "config.json")
