@@ -107,6 +107,7 @@ def load_injection(
     on = sides_for(spec, length, grid)
     enc = load(spec, length, d if is_built else None, seed=seed, **on)
     k = {"add": d, "rotate": d // heads, "key": d // heads, "bias": heads}[enc.act]
+    k *= 1 + bool(enc.params.get("values"))  # of a lag that both keys and values have codes of
     places = count_places(enc.act, length)
     if places * k > NUMBERS:
         raise PefourierError(

@@ -186,12 +186,15 @@ class Transformer:
             torch.bmm(h.flatten(1, 2), w).unflatten(1, size[:2]).unflatten(3, size[2:])
             for w in p[f"{i}.qkv.w"].chunk(3, dim=2)
         )
+        values = None
         if "key" in tables:
-            keys = bias_of_lag_keys(q, tables["key"])
-            bias = keys if bias is None else bias + keys
+            keys, *values = tables["key"].split(size[3], dim=2)
+            values = values[0] if values else None
+            lags = bias_of_lag_keys(q, keys)
+            bias = lags if bias is None else bias + lags
         if "rotate" in tables:
             q, k = turn_by_positions(q, k, tables["rotate"])
-        mixed = attend(q, k, v, bias, hidden)
+        mixed = attend(q, k, v, bias, hidden, values)
         return affine(p, f"{i}.out", mixed.flatten(1, 2)).view_as(h)
 
 
