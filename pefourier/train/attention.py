@@ -63,7 +63,7 @@ def codes_of_act(
     nothing = first.without_effect()
     members = [m if m.act == act else nothing for m in injections]
     codes = start = as_tensor([m.codes for m in members], device, dtype)
-    learn, places = [np.full((1, 1), m.learn) for m in members], None
+    learn, places = [np.full((1, m.codes.shape[1]), m.learn) for m in members], None
     if any(m.places is not None for m in members):
         none = np.zeros((0, 0))  # of a rotation that says no frequencies
         waves = [none if m.frequencies is None else m.frequencies for m in members]

@@ -3,12 +3,12 @@
 Conventions
 -----------
 `fit` trains a stack from one look at validation to the next (`Training`), each a number of steps
-of all members (`Program`). A member's initial weights, batches and what it drops depend on its seed and fold alone, so that
-encodings are compared in pairs and a member in a stack is the member alone, up to rounding: a
-library may add in another order where it multiplies other numbers of matrices at once. Members may
-differ in rate, dropout and decay of weights. Data stay on the device, windows are gathered there by
-index, and nothing is read back between two looks. float32 on a CPU; on a GPU matrix products in
-bfloat16 where it has them, and the whole step one CUDA graph.
+of all members (`Program`). A member's initial weights, batches and what it drops depend on its seed
+and fold alone, so that encodings are compared in pairs and a member in a stack is the member alone,
+up to rounding: a library may add in another order where it multiplies other numbers of matrices at
+once. Members may differ in rate, dropout and decay of weights. Data stay on the device, windows are
+gathered there by index, and nothing is read back between two looks. float32 on a CPU; on a GPU
+matrix products in bfloat16 where it has them, and the whole step one CUDA graph.
 
 Every `schedule.every` steps weights are looked at on validation windows, and the best are kept, of
 equal ones those with the least loss: where a score reaches 1 early, the first weights that do are

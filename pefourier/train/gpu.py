@@ -1,4 +1,4 @@
-"""What a GPU needs: kernels and precision, a step as one graph, and stacks that its memory holds."""
+"""What a GPU needs: kernels, precision, a step as one graph, and stacks that its memory holds."""
 
 import warnings
 from collections.abc import Callable, Iterator

@@ -64,21 +64,12 @@ class Transformer:
             raise PefourierError(
                 f"--d must be an even multiple of --heads {self.heads}; got {self.d}"
             )
-        self.check_tokens()
-
-    def check_tokens(self) -> None:
-        """Refuse tokens that do not cover the rows of a window."""
-        if self.step == self.patch and self.length % self.patch:
+        if not self.step <= self.patch <= self.length or (self.length - self.patch) % self.step:
             raise PefourierError(
-                f"--patch must divide the {self.length} rows of a window; got {self.patch}"
+                f"tokens of --patch {self.patch} rows, one every {self.step}, must cover the "
+                f"{self.length} rows of a window: --patch-stride must be at most --patch, and "
+                f"divide {self.length} - {self.patch}"
             )
-        if self.patch > self.length or (self.length - self.patch) % self.step:
-            raise PefourierError(
-                f"tokens of --patch {self.patch} rows must end with the {self.length} rows of a "
-                f"window: --patch-stride must divide {self.length - self.patch}; got {self.step}"
-            )
-        if self.step > self.patch:
-            raise PefourierError(f"--patch-stride must be at most {self.patch}; got {self.step}")
 
     @property
     def step(self) -> int:

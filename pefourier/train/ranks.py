@@ -31,7 +31,6 @@ from pefourier.errors import PefourierError
 from pefourier.writing.escapes import printable
 
 LOOK = 0.1  # seconds between looks at what others have done
-RESTARTS = "TORCHELASTIC_RESTART_COUNT"
 
 
 def read_rank() -> tuple[int, int]:
@@ -49,11 +48,6 @@ def read_rank() -> tuple[int, int]:
 def has_meeting_point(ranks: int) -> bool:
     """Whether ranks are told where to meet; without that they meet in a folder."""
     return ranks > 1 and {"MASTER_ADDR", "MASTER_PORT"} <= os.environ.keys()
-
-
-def was_restarted() -> bool:
-    """Whether torchrun has begun this group anew after a failure."""
-    return os.environ.get(RESTARTS, "0") not in ("", "0")
 
 
 @dataclass(eq=False)

@@ -28,7 +28,6 @@ from pefourier.train.ranks import (
     join_group,
     launch,
     read_rank,
-    was_restarted,
 )
 from pefourier.train.report import as_markdown
 from pefourier.train.request import (
@@ -52,10 +51,10 @@ from pefourier.train.store import (
 from pefourier.train.summary import Summary
 from pefourier.train.traces import name_of_table, read_curves
 from pefourier.train.work import Work
-from pefourier.writing.text import agreeing
 
 LONGEST_NAME = 255  # bytes
 MOST_PROCESSES = 8  # started without being asked: each holds the data
+RESTARTS = "TORCHELASTIC_RESTART_COUNT"  # how often torchrun has begun these ranks anew
 WORTH = 4 * 10**6  # tokens of training windows: less is trained sooner than processes start
 
 
@@ -72,6 +71,7 @@ def run_comparison(
     options = settle_options(options)
     rank, ranks = read_rank()
     store = store_of(options, rank, ranks)
+    note = None if rank else note
     with without_new_folders(options.out), store.lock(), note_on_interrupt(store, note):
         experiment = resolve(options, rank, ranks)
         count = count_processes(experiment, ranks)
@@ -136,8 +136,12 @@ class Experiment:
     def description(self) -> dict[str, Any]:
         """All that the numbers depend on, and how many runs are trained together at most."""
         result = describe_comparison(self.options, self.resolved, self.device)
-        size = min(stack_size(task, self.options, self.device) for task in self.resolved)
-        return {**result, "stack": max(1, min(size, -(-len(self.keys) // self.ranks)))}
+        sizes = [-(-len(self.keys) // self.ranks)]
+        for entry in self.resolved:
+            batch, _ = batch_and_steps(entry.task, self.options.batch_size)
+            members = stacks.most_members(entry.model, batch, self.device)
+            sizes.append(members // len(list_candidates(self.options)))
+        return {**result, "stack": max(1, min(sizes))}
 
 
 def store_of(options: Options, rank: int, ranks: int) -> Store:
@@ -193,17 +197,16 @@ def train_as_rank(options: Options, is_noted: bool) -> Summary | None:
     """Train as one of the ranks that this machine has started."""
     rank, ranks = read_rank()
     note = (lambda line: print(f"pefourier: {line}", file=sys.stderr)) if is_noted else None
-    return train_as(resolve(options, rank, ranks), note)
+    return train_as(resolve(options, rank, ranks), None if rank else note)
 
 
 def train_as(experiment: Experiment, note: Note | None) -> Summary | None:
     """Train, score and compare as one rank."""
-    note = None if experiment.rank else note
     if not has_meeting_point(experiment.ranks):
         return train_and_compare(experiment, None, note)
     options = experiment.options
     with join_group(experiment.rank, experiment.ranks, options.rank_timeout) as group:
-        if was_restarted() and options.out is not None:
+        if os.environ.get(RESTARTS, "0") != "0" and options.out is not None:
             experiment = replace(experiment, options=replace(options, resume=True))
         return train_and_compare(experiment, group, note)
 
@@ -267,14 +270,6 @@ def begin(experiment: Experiment, group: Group | None) -> tuple[dict[str, Any], 
     return config, set(done)
 
 
-def stack_size(resolved: ResolvedTask, options: Options, device: torch.device) -> int:
-    """How many runs of a task, each with all of its candidates, can be trained together."""
-    batch, _ = batch_and_steps(resolved.task, options.batch_size)
-    stacks.check_memory(resolved.model, batch, device)
-    members = stacks.most_members(resolved.model, batch, device)
-    return max(1, members // len(list_candidates(options)))
-
-
 def list_remarks(experiment: Experiment) -> list[str]:
     """What to know before training."""
     options, resolved = experiment.options, experiment.resolved
@@ -318,9 +313,7 @@ def note_on_interrupt(store: Store, note: Note | None) -> Iterator[None]:
         if note is not None and store.path is None:
             note("nothing is kept: --out DIR keeps what is finished, and --resume goes on")
         elif note is not None:
-            count = len(store.rows())
-            are = agreeing(count, "finished run is", "finished runs are")
-            note(f"{count} {are} in {store.path}; --resume goes on")
+            note(f"finished runs in {store.path}: {len(store.rows())}; --resume goes on")
         raise
 
 

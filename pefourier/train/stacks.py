@@ -132,35 +132,29 @@ def load_for(model: Transformer, spec: str, seed: int, learn: bool) -> Injection
 
 def has_size(arm: Arm, injection: Injection) -> bool:
     """Whether codes are added to the input and vary, so that they can be scaled; else refused."""
-    if injection.act != "add":
-        reason = f"is not added to the input (act {injection.act!r})"
-    elif not varies(injection):
-        reason = "is the same at every position"
-    else:
-        return True
-    if arm.is_named:
+    has = injection.act == "add" and varies(injection)
+    if arm.is_named and not has:
         raise PefourierError(
-            f"{shown(arm.name)}: {arm.spec} {reason}, so that it has no size to match"
+            f"{shown(arm.name)}: {arm.spec} has no size to match: it is not added to the input "
+            f"(act {injection.act!r}), or is the same at every position"
         )
-    return False
+    return has
 
 
 def stack_injections(
     stack: Stack, learn: bool, before: Mapping[tuple[str, int], Injection]
 ) -> dict[tuple[str, int], Injection]:
     """What each SPEC injects for each seed in a stack; those of the stack `before` are kept."""
-    injections: dict[tuple[str, int], Injection] = {}
-    for run in stack.runs:
-        spec, seed = run.arm.spec, run.seed
-        if spec in WITHOUT_CODES or (spec, seed) in injections:
+    injections, resolved = dict[tuple[str, int], Injection](), stack.resolved
+    for spec, seed in {(run.arm.spec, run.seed): None for run in stack.runs}:
+        if spec in WITHOUT_CODES:
             continue
-        first = stack.resolved.injections[spec]
+        first = resolved.injections[spec]
         if seed == 0 or not first.seeded:
             injections[spec, seed] = first
-        elif (spec, seed) in before:
-            injections[spec, seed] = before[spec, seed]
         else:
-            injections[spec, seed] = load_for(stack.resolved.model, spec, seed, learn)
+            again = before.get((spec, seed))
+            injections[spec, seed] = again or load_for(resolved.model, spec, seed, learn)
     return injections
 
 
@@ -221,21 +215,14 @@ def check_runs(rows: Sequence[Mapping[str, Any]], resolved: Sequence[ResolvedTas
     tasks = {resolved_task.task.name: resolved_task.task for resolved_task in resolved}
     for row in rows:
         task = tasks.get(row["dataset"])
-        facts: dict[str, Any] = {"dataset": "not asked for"}
-        if task is not None:
-            facts = {"fold": f"not below {len(task.folds)}"}
-            if row["fold"] < len(task.folds):
-                facts = facts_of_fold(task, row["fold"])
-                if len(row["confusion"]) != len(task.classes):
-                    facts["confusion"] = f"not of {len(task.classes)} classes"
-        for key, value in facts.items():
-            if row[key] != value:
-                raise PefourierError(
-                    f"--resume: the results hold {shown(row['encoding'])}, seed {row['seed']}, "
-                    f"fold {row['fold']} of {shown(row['dataset'])}, whose {key} is "
-                    f"{shown(row[key])} where the data have {shown(value)}; delete its line or "
-                    "choose another --out"
-                )
+        fits = task is not None and row["fold"] < len(task.folds)
+        fits = fits and len(row["confusion"]) == len(task.classes)
+        if not fits or not facts_of_fold(task, row["fold"]).items() <= row.items():
+            raise PefourierError(
+                f"--resume: the data cannot have had this run: {shown(row['dataset'])}, "
+                f"{shown(row['encoding'])}, seed {row['seed']}, fold {row['fold']}; delete its line "
+                "or choose another --out"
+            )
 
 
 def cut_into_stacks(resolved: ResolvedTask, runs: Sequence[Run], size: int) -> list[Stack]:

@@ -18,6 +18,7 @@ from pefourier.train import fit
 from pefourier.train.data.load import load_task
 from pefourier.train.model import OrderFree
 from pefourier.train.request import Tuning
+from pefourier.train.resident import put_on_device
 
 META = torch.device("meta")
 MIXED = ("dft", "learned", "sinusoidal", "rope", "xpos", "t5", "alibi", "shaw")
@@ -69,7 +70,7 @@ def stack(monkeypatch):
         task = task or load_task("order:count=40,length=8")
         if padded:
             task = replace(task, lengths=torch.arange(len(task.starts)).numpy() % 8 + 1)
-        held, of = fit.put_on_device(task, META), SIZES if isinstance(sizes, OrderFree) else sizes
+        held, of = put_on_device(task, META), SIZES if isinstance(sizes, OrderFree) else sizes
         members = [
             fit.Member(name, injection(name, 0, learn, of), 0, 0, Tuning(rate, drop, decay))
             for name, learn, rate, drop, decay in zip(

@@ -11,6 +11,7 @@ from pefourier.errors import PefourierError
 from pefourier.train import fit
 from pefourier.train.data.load import load_task
 from pefourier.train.request import Tuning
+from pefourier.train.resident import put_on_device
 
 CPU = torch.device("cpu")
 EPOCH = 6  # steps
@@ -19,7 +20,7 @@ PLAIN = fit.Schedule(steps=EPOCH, batch_size=4, rate=1e-3, every=EPOCH)
 
 @pytest.fixture(scope="module")
 def held():
-    return fit.put_on_device(load_task("order:count=40,length=8"), CPU, torch.float64)
+    return put_on_device(load_task("order:count=40,length=8"), CPU, torch.float64)
 
 
 def member(name, tuning=None, seed=3):
@@ -115,7 +116,7 @@ def test_settings_that_cannot_be_are_refused(own, message):
 
 
 def test_a_share_is_dropped_and_what_stays_is_scaled_up():
-    drop = fit.Dropout([0.0, 0.5, 0.9], [1, 2, 3], CPU).begin(4)
+    drop = pace.Dropout([0.0, 0.5, 0.9], [1, 2, 3], CPU).begin(4)
     x = torch.ones(3, 20, 500)
     first = drop(x)
     assert torch.equal(first[0], x[0])
@@ -126,5 +127,5 @@ def test_a_share_is_dropped_and_what_stays_is_scaled_up():
     assert not torch.equal(first, drop(x))  # another layer
     assert torch.equal(first, drop.begin(4)(x))
     assert not torch.equal(first, drop.begin(5)(x))
-    alone = fit.Dropout([0.5], [2], CPU).begin(4)(x[:1])
+    alone = pace.Dropout([0.5], [2], CPU).begin(4)(x[:1])
     assert torch.equal(alone[0], first[1])  # whoever stands beside it

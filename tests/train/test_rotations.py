@@ -15,6 +15,7 @@ from pefourier.train import fit, saved_models
 from pefourier.train.data.load import load_task
 from pefourier.train.injection import load_injection, waves_of_rotation
 from pefourier.train.lengths import lengthen
+from pefourier.train.resident import put_on_device
 
 CPU = torch.device("cpu")
 
@@ -37,7 +38,7 @@ SPECS = {
 
 @pytest.fixture(scope="module")
 def held():
-    return fit.put_on_device(load_task("order:count=40,length=8"), CPU, torch.float64)
+    return put_on_device(load_task("order:count=40,length=8"), CPU, torch.float64)
 
 
 def rotation(spec, learn=True, length=8):

@@ -11,7 +11,6 @@ from pefourier.train.model import Transformer
 from pefourier.train.options import Options
 from pefourier.train.request import list_arms
 from pefourier.train.run import resolve, run_comparison
-from pefourier.train.stacks import plan_stacks, sizes_of_tokens, tokens_at_most
 from pefourier.train.summary import summarize_runs
 
 
@@ -132,7 +131,6 @@ def test_each_dataset_has_few_enough_tokens():
 def test_tokens_are_as_many_as_fit_and_cover_the_rows():
     for length in range(2, 70):
         for most in range(2, 12):
-            own = tokens_at_most(length, most)
             steps, rest = divmod(length - own["patch"], own["stride"])
             assert (rest, steps < most) == (0, True)
             assert own["stride"] <= own["patch"]
