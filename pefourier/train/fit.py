@@ -264,11 +264,11 @@ def fit(
     """Train members together, or as many at a time as memory holds."""
     outcomes, checkpoint = [], checkpoint or Checkpoint(None)
     try:
-        size = len(members)
-        if data.device.type == "cuda":
-            size = count_fitting(
-                size, lambda n: Program(data, model, members[:n], schedule, eager=True).step()
-            )
+        size = count_fitting(
+            data.device,
+            len(members),
+            lambda few: Program(data, model, members[:few], schedule, eager=True).step(),
+        )
         for first in range(0, len(members), size):
             part = members[first : first + size]
             file = checkpoint if len(part) == len(members) else checkpoint.part(first, len(part))

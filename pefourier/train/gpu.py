@@ -32,12 +32,12 @@ def training_precision(device: torch.device) -> Iterator[None]:
         yield
 
 
-def count_fitting(count: int, trial_step: Callable[[int], object]) -> int:
+def count_fitting(device: torch.device, count: int, trial_step: Callable[[int], object]) -> int:
     """How many of so many members a GPU's memory holds, by an eager step of few of them.
 
     A failed capture cannot be recovered from, so that none is tried that would fail.
     """
-    if count <= PROBED:
+    if device.type != "cuda" or count <= PROBED:
         return count
     before = torch.cuda.memory_allocated()
     torch.cuda.reset_peak_memory_stats()
