@@ -159,10 +159,9 @@ def stack_injections(
 
 
 def activations(model: Transformer, batch: int) -> int:
-    """Bytes of what one member has between its layers, roughly."""
+    """Bytes of what one member has between its layers, scores apart, roughly."""
     layer = 20 * model.d + 2 * model.wide
-    token = 4 * (model.patch * model.channels + layer * model.layers)
-    return batch * model.tokens * (token + 8 * model.heads * model.tokens * model.layers)
+    return 4 * batch * model.tokens * (model.patch * model.channels + layer * model.layers)
 
 
 def check_memory(model: Transformer, batch: int, device: torch.device) -> None:
@@ -181,7 +180,8 @@ def check_memory(model: Transformer, batch: int, device: torch.device) -> None:
 
 def most_members(model: Transformer, batch: int, device: torch.device) -> int:
     """How many members fit into the bytes a stack may take, roughly."""
-    members = STACK_BYTES[device.type] // activations(model, batch)
+    scores = 8 * batch * model.tokens * model.heads * model.tokens * model.layers
+    members = STACK_BYTES[device.type] // (activations(model, batch) + scores)
     if device.type == "cuda":
         windows = most_windows(model.heads, model.tokens, model.d // model.heads)
         members = min(members, windows // max(batch, fit.AT_ONCE))
