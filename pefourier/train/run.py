@@ -170,18 +170,14 @@ def resolve(options: Options, rank: int = 0, ranks: int = 1) -> Experiment:
 def count_processes(experiment: Experiment, ranks: int) -> int:
     """How many processes share the work on this machine, where it is not one of many ranks."""
     cores, count = torch.get_num_threads(), experiment.options.processes
-    if count is not None and not 1 <= count <= cores:
+    shared = ranks > 1 or experiment.device.type != "cpu"
+    if count is not None and (shared or not 1 <= count <= cores):
         raise PefourierError(
-            f"--processes must be from 1 to {cores}, the cores that torch uses here; got {count}"
+            f"--processes must be from 1 to {cores}, the cores that torch uses here; ranks of "
+            f"torchrun, and GPUs, share the work without it; got {count}"
         )
-    if ranks > 1 or experiment.device.type != "cpu":
-        if count is not None:
-            raise PefourierError(
-                "--processes is for one CPU; ranks of torchrun, and GPUs, share the work without it"
-            )
-        return 1
-    if count is not None:
-        return count
+    if count is not None or shared:
+        return count or 1
     tokens = sum(tokens_seen(task, experiment.options) for task in experiment.resolved)
     return min(cores, MOST_PROCESSES) if tokens >= WORTH else 1
 

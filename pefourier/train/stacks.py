@@ -217,11 +217,11 @@ def check_runs(rows: Sequence[Mapping[str, Any]], resolved: Sequence[ResolvedTas
         task = tasks.get(row["dataset"])
         fits = task is not None and row["fold"] < len(task.folds)
         fits = fits and len(row["confusion"]) == len(task.classes)
-        if not fits or not facts_of_fold(task, row["fold"]).items() <= row.items():
+        if not (fits and facts_of_fold(task, row["fold"]).items() <= row.items()):
             raise PefourierError(
                 f"--resume: the data cannot have had this run: {shown(row['dataset'])}, "
-                f"{shown(row['encoding'])}, seed {row['seed']}, fold {row['fold']}; delete its line "
-                "or choose another --out"
+                f"{shown(row['encoding'])}, seed {row['seed']}, fold {row['fold']}; delete its "
+                "line or choose another --out"
             )
 
 

@@ -30,12 +30,8 @@ MEASURES = ("precision", "recall", "f1", "auprc", "accuracy")
 LARGEST = 2**53  # of numbers
 LONGEST = 2**24  # characters of a configuration, or of a line of results
 # Options that numbers do not depend on; a folder of data may have moved, its windows are known
-NOT_NUMBERS = frozenset(
-    {
-        *("data", "out", "plot", "resume", "processes", "rank_timeout", "save_tables"),
-        *("save_models", "beside"),  # methods stand among encodings
-    }
-)
+NOT_NUMBERS = frozenset(("data", "out", "plot", "resume", "processes", "rank_timeout"))
+NOT_NUMBERS |= {"save_tables", "save_models", "beside"}  # methods stand among encodings
 KNOWN = ("windows", "splits", "data", "tables")  # of each dataset and table
 CLOSE = 1e-4  # rounding on other machines moves logarithms and shares less
 
@@ -334,15 +330,16 @@ def option_of(config: Mapping[str, Any], name: str) -> Any:
 def check_same(file: Path, old: Mapping[str, Any], config: Mapping[str, Any]) -> None:
     """Refuse to go on where something that numbers depend on is another, by its name."""
     now = json.loads(json.dumps(config))
-    for key in sorted((old.keys() | now.keys()) - {*KNOWN, "device", "versions", "stack"}):
-        if (was := option_of(old, key)) != now.get(key):
+    names = (old.keys() | now.keys()) - {*KNOWN, "device", "versions", "stack"}
+    for key in (*sorted(names), *KNOWN):
+        was, have = option_of(old, key), now.get(key)
+        if key not in KNOWN and was != have:
             raise PefourierError(
-                f"--resume: {file} has {key} {shown(was)}, now it is {shown(now.get(key))}; "
-                "give the same or choose another --out"
+                f"--resume: {file} has {key} {shown(was)}, now it is {shown(have)}; give the same "
+                "or choose another --out"
             )
-    for key in KNOWN:
-        was, have = old.get(key) or {}, now[key]
-        for name in sorted(was.keys() | have.keys()):
+        was = was or {}
+        for name in sorted(was.keys() | have.keys()) if key in KNOWN else ():
             if not equal_up_to_rounding(was.get(name), have.get(name)):
                 raise PefourierError(
                     f"--resume: {shown(name)} ({key}) has changed since {file} was written; "

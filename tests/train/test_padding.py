@@ -100,5 +100,5 @@ def test_what_padding_holds_changes_no_score(tmp_path, rng):
 
 @pytest.mark.parametrize("lengths", [[0, 2, 3], [1, 2, 4], [1, 2], [1.0, 2.0, 3.0]])
 def test_lengths_that_cannot_be_are_refused(lengths):
-    with pytest.raises(PefourierError, match="^x: lengths must be"):
+    with pytest.raises(PefourierError, match=r"^x: lengths must be"):
         check_lengths("x", np.array(lengths), 3, 3)

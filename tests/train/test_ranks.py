@@ -221,6 +221,6 @@ def test_processes_are_started_where_it_is_worth_it():
     asked = [(resolve(Options(**SMALL)), 1), (large, 1), (large, 4)]
     assert [count_processes(*one) for one in asked] == [1, 2, 1]
     assert count_processes(resolve(Options(**SMALL, processes=2)), 1) == 2
-    for wanted, ranks in ((3, 1), (0, 1), (2, 4)):
-        with pytest.raises(PefourierError, match="^--processes"):
-            count_processes(resolve(Options(**SMALL, processes=wanted)), ranks)
+    for wanted, count in ((3, 1), (0, 1), (2, 4)):
+        with pytest.raises(PefourierError, match=r"^--processes"):
+            count_processes(resolve(Options(**SMALL, processes=wanted)), count)

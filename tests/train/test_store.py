@@ -140,7 +140,7 @@ def test_a_run_that_stands_twice_with_different_scores_is_refused(tmp_path):
     Store(tmp_path).append([line(), line(time="later")])
     assert len(Store(tmp_path).rows()) == 1
     Store(tmp_path, 1).append([line(auprc=0.25)])
-    with pytest.raises(PefourierError, match="rank1.jsonl has a run twice"):
+    with pytest.raises(PefourierError, match=r"rank1.jsonl has a run twice"):
         Store(tmp_path).rows()
 
 
@@ -166,7 +166,7 @@ def test_committed_results_are_rows_of_their_configurations():
 def test_a_folder_is_locked_by_rank_and_free_again(tmp_path, rank):
     with Store(tmp_path, rank).lock(), Store(tmp_path, 1 - rank).lock():
         with (
-            pytest.raises(PefourierError, match="^another run writes to"),
+            pytest.raises(PefourierError, match=r"^another run writes to"),
             Store(tmp_path, rank).lock(),
         ):
             pass
@@ -179,7 +179,7 @@ def test_a_second_run_in_the_same_folder_is_refused_before_it_reads_data(tmp_pat
     monkeypatch.setattr("pefourier.train.run.load_task", lambda *_: pytest.fail("data are read"))
     with Store(out).lock():
         for resume in (False, True):
-            with pytest.raises(PefourierError, match="^another run writes to"):
+            with pytest.raises(PefourierError, match=r"^another run writes to"):
                 run_comparison(Options(**SMALL, out=str(out), resume=resume))
         assert list(out.iterdir()) == []
 
@@ -219,7 +219,7 @@ def test_rows_of_other_processes_are_those_that_they_were_given(change):
     """Once whoever found the port wrote what he liked into results."""
     rows = [line()]
     check_handed_over(rows, [key_of(rows[0])])
-    with pytest.raises(PefourierError, match="^another process handed over"):
+    with pytest.raises(PefourierError, match=r"^another process handed over"):
         check_handed_over(change(rows), [key_of(rows[0])])
 
 

@@ -44,8 +44,8 @@ def shaw(
     r"""A vector for each lag from -clip to clip, which lags beyond share (Shaw et al., 2018).
 
     Added to the key; d is the size of a head. With ``values=true`` a code has twice as many
-    numbers: behind the vector that is added to the key one that is added to the value. Vectors start
-    uniform on :math:`\pm\sqrt{6/(2k + 1 + d)}`, k the clip, as in tensor2tensor.
+    numbers: behind the vector that is added to the key one that is added to the value. Vectors
+    start uniform on :math:`\pm\sqrt{6/(2k + 1 + d)}`, k the clip, as in tensor2tensor.
 
     Parameters
     ----------
