@@ -1,8 +1,6 @@
 """The stack in training: a member alone and in company, what is kept, where it goes on."""
 
 import contextlib
-import gc
-import weakref
 from dataclasses import replace
 
 import numpy as np
@@ -297,19 +295,6 @@ def test_the_loss_of_a_look_is_the_mean_of_its_steps(unequal):
             drawn = draw_batches(unequal, 0, own, look * EPOCH, EPOCH, 4)
             expected = running.loss(torch.as_tensor(drawn.ravel()).expand(2, -1))[own].mean().item()
             assert found[own].item() == pytest.approx(expected, rel=1e-5)
-
-
-def test_a_program_that_is_left_frees_its_memory_at_once(task):
-    """Without waiting for the collector: a GPU's memory has room for one."""
-    running = program(task, [member("dft", learn=True), member("rope")])
-    running.train(EPOCH)
-    alive = [weakref.ref(running), weakref.ref(running.parameters["codes.add"])]
-    gc.disable()
-    try:
-        running = running.with_members([1])
-        assert [one() for one in alive] == [None, None]
-    finally:
-        gc.enable()
 
 
 @pytest.mark.parametrize("name", ["dft", "rope", "xpos", "alibi", "t5", "shaw", "shaw:values=true"])

@@ -12,13 +12,6 @@ from pefourier.errors import PefourierError
 from pefourier.train import attention, model, score_terms
 
 
-def test_the_size_of_a_member_is_that_of_its_parameters():
-    wide = model.Transformer(12, 3, 4, d=8, heads=2, ffn=5, pool="mean+max", patch=4, stride=2)
-    for sizes in (SIZES, model.Transformer(12, 3, 4, d=24, heads=3, layers=5, patch=2), wide):
-        drawn = model.draw_parameters(sizes.shapes(), 0).values()
-        assert sizes.size == sum(p.numel() for p in drawn)
-
-
 def test_side_by_side_is_a_first_map_of_input_and_codes(rng):
     """[x ; e] W = x W_x + e W_e, and each starts as a map of its own."""
     sizes = replace(SIZES, inject="concat")
