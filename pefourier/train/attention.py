@@ -143,6 +143,27 @@ def sum_lag_values(weights: Tensor, table: Tensor) -> Tensor:
     return torch.einsum("mbhtl,mlc->mbhtc", by_lag, table.to(weights.dtype))
 
 
+def attend_in_full(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    bias: Tensor | None,
+    hidden: Tensor | None,
+    values: Tensor | None,
+) -> Tensor:
+    """Attention (M, B, H, T, c) of rows (M, B, H, T, c), written out."""
+    rows = [x.flatten(0, 2) for x in (q, k, v)]  # (M B H, T, c)
+    scores = torch.bmm(rows[0], rows[1].transpose(1, 2)).view(*q.shape[:4], q.shape[3])
+    scores = scores * q.shape[4] ** -0.5
+    if bias is not None:
+        scores = scores.add_(bias)
+    if hidden is not None:
+        scores = scores.masked_fill_(hidden, -torch.inf)
+    weights = scores.softmax(4)
+    mixed = torch.bmm(weights.flatten(0, 2), rows[2]).view(v.shape)
+    return mixed if values is None else mixed + sum_lag_values(weights, values)
+
+
 def attend(
     q: Tensor,
     k: Tensor,
@@ -156,21 +177,10 @@ def attend(
     Few tokens on a processor, and `values` of lags, have it written out: the fused kernel is made
     for long rows, and gives no weights.
     """
-    m, batch, length, heads, size = q.shape
+    m, batch, length, heads, _ = q.shape
     q, k, v = (x.transpose(2, 3) for x in (q, k, v))  # (M, B, H, T, c)
     if values is not None or (q.device.type == "cpu" and length <= FEW_TOKENS):
-        rows = [x.flatten(0, 2) for x in (q, k, v)]  # (M B H, T, c)
-        scores = torch.bmm(rows[0], rows[1].transpose(1, 2)).view(*q.shape[:4], length)
-        scores = scores * size**-0.5
-        if bias is not None:
-            scores = scores.add_(bias)
-        if hidden is not None:
-            scores = scores.masked_fill_(hidden, -torch.inf)
-        weights = scores.softmax(4)
-        mixed = torch.bmm(weights.flatten(0, 2), rows[2]).view(v.shape)
-        if values is not None:
-            mixed = mixed + sum_lag_values(weights, values)
-        return mixed.transpose(2, 3).flatten(3)
+        return attend_in_full(q, k, v, bias, hidden, values).transpose(2, 3).flatten(3)
     if bias is not None and hidden is not None:
         bias = bias.masked_fill(hidden, -torch.inf)
     if bias is not None and bias.shape[1] == 1:  # once for all windows: heads of all members

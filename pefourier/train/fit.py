@@ -167,8 +167,8 @@ class Program:
 
     def train(self, steps: int) -> Tensor:
         """Train for some steps; mean training loss of each member."""
-        asked = self.done, steps, self.schedule.batch_size
-        batches = [draw_batches(self.data.task, m.seed, m.fold, *asked) for m in self.members]
+        span = self.done, steps, self.schedule.batch_size
+        batches = [draw_batches(self.data.task, m.seed, m.fold, *span) for m in self.members]
         order = torch.as_tensor(np.stack(batches, axis=1)).to(self.data.device)  # (steps, M, B)
         self.total.zero_()
         for index in order:
@@ -267,7 +267,7 @@ def fit(
         size = count_fitting(
             data.device,
             len(members),
-            lambda few: Program(data, model, members[:few], schedule, eager=True).step(),
+            lambda count: Program(data, model, members[:count], schedule, eager=True).step(),
         )
         for first in range(0, len(members), size):
             part = members[first : first + size]

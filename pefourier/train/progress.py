@@ -22,7 +22,7 @@ class Reporter:
     windows: int  # that a member sees in a step
     ranks: int  # at work, all of them as fast as this one
     show: Callable[[float, str, float], None] | None = None  # share done, now, seconds left
-    every: float = 0.0  # seconds between two of these
+    interval: float = 0.0  # seconds between two of these
 
     def __post_init__(self) -> None:
         self.after_look: Callable[[], None] = lambda: None  # what else a look is an occasion for
@@ -43,7 +43,7 @@ class Reporter:
         self.counted, self.done, self.trained = steps, self.done + new, self.trained + new
         self.after_look()
         moment = time.perf_counter()
-        if self.show is not None and moment - self.shown >= self.every:
+        if self.show is not None and moment - self.shown >= self.interval:
             self.shown, rate = moment, self.ranks * self.trained / (moment - self.began)
             now = f"{members} members · step {steps}/{self.steps} · loss {loss:.3f}"
             now = f"{now} · {rate * self.windows:,.0f} examples/s"

@@ -76,8 +76,8 @@ def run_comparison(
         experiment = resolve(options, rank, ranks)
         count = count_processes(experiment, ranks)
         if count > 1:
-            alone = replace(options, processes=None)
-            result = launch(count, train_as_rank, alone, note is not None)
+            single = replace(options, processes=None)
+            result = launch(count, train_as_rank, single, note is not None)
         else:
             result = train_as(experiment, note)
         if result is not None:
