@@ -45,7 +45,7 @@ def count_fitting(device: torch.device, count: int, trial_step: Callable[[int], 
 
 
 def capture_cuda_graph(program: Any) -> Callable[[], None]:
-    """Capture a step of a `fit.Program` as one CUDA graph; the steps that warm it up leave no trace."""
+    """Capture a step of a `fit.Program` as one CUDA graph; steps that warm up leave no trace."""
     before = {name: p.detach().clone() for name, p in program.parameters.items()}
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
