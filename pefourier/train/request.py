@@ -118,8 +118,8 @@ def schedule_of(options: Options, epoch: int) -> Schedule:
     >>> schedule_of(Options(), 2).budget, schedule_of(Options(steps=90), 40).every
     ({'steps': 1000, 'patience': 250, 'every': 25}, 40)
     """
-    steps = count_steps(options, ("steps", "epochs"), epoch, STEPS, EPOCHS)
-    patience = count_steps(options, ("patience_steps", "patience"), epoch, PATIENCE_STEPS, PATIENCE)
+    steps = steps_of(options, ("steps", "epochs"), epoch, STEPS, EPOCHS)
+    patience = steps_of(options, ("patience_steps", "patience"), epoch, PATIENCE_STEPS, PATIENCE)
     names = ("batch_size", "rate", "code_rate", "dropout", "weight_decay")
     settings = {name: getattr(options, name) for name in names}
     look = min(max(epoch, LOOK), steps)
@@ -127,9 +127,7 @@ def schedule_of(options: Options, epoch: int) -> Schedule:
     return Schedule(steps=steps, patience=patience, every=look, warmup=warmup, **settings)
 
 
-def count_steps(
-    options: Options, names: tuple[str, str], epoch: int, least: int, epochs: int
-) -> int:
+def steps_of(options: Options, names: tuple[str, str], epoch: int, least: int, epochs: int) -> int:
     """Steps that two options give, one in steps and one in epochs; else those of a default."""
     (in_steps, in_epochs), fewest = names, int(names[0] == "steps")  # no patience: 0
     steps, passes = getattr(options, in_steps), getattr(options, in_epochs)

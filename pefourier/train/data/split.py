@@ -494,11 +494,12 @@ def check_task(task: Task) -> None:
         for part, needed in (("train", len(task.classes)), ("valid", 2), ("test", 2)):
             present = np.unique(task.labels[getattr(fold, part)])
             if len(present) < needed:
-                classes = ", ".join(task.classes[c] for c in present) or "no window"
+                names = ", ".join(task.classes[c] for c in present)
+                classes = f"only {names}" if names else "no window"
                 border = sum(d.count for d in task.dropped if d.reason == "border")
                 raise PefourierError(
                     f"{task.name}: {len(task.labels)} windows of {task.length} rows, {border} more "
-                    f"dropped at borders of blocks; split {task.split}, fold {number} has only "
+                    f"dropped at borders of blocks; split {task.split}, fold {number} has "
                     f"{classes} in its {part} part, which needs {needed} classes: give more "
                     "examples of each, or for recordings a smaller --window or another --split"
                 )

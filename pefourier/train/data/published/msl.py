@@ -27,7 +27,7 @@ def read_files(folder: Path) -> Iterator[tuple[str, recordings.Recording]]:
     path = next((p / LIST for p in (folder, folder.parent) if (p / LIST).is_file()), folder / LIST)
     if not path.is_file():
         raise PefourierError(f"{path} is missing; {recordings.AGAIN}")
-    parse = partial(parse_or_refuse, label=label(str(path)), suffix=".csv", advice=recordings.AGAIN)
+    parse = partial(parse_or_refuse, file=label(str(path)), suffix=".csv", advice=recordings.AGAIN)
     rows = parse(partial(parse_list, path))
     unlisted = {recorded.stem for recorded in (folder / "test").glob("*.npy")}
     unlisted -= {row["chan_id"] for row in rows}
@@ -50,10 +50,10 @@ def parse_list(path: Path) -> list[dict[str, str]]:
     with path.open(encoding="utf-8-sig", newline="") as stream:
         lines = csv.DictReader(stream, restval="")
         try:
-            rows = list(lines)
+            names, rows = lines.fieldnames or (), list(lines)
         except csv.Error as error:
             raise ValueError(str(error)) from error
-    if not COLUMNS <= set(lines.fieldnames or ()):
+    if not COLUMNS <= set(names):
         raise ValueError(f"its first line must name {', '.join(sorted(COLUMNS))}")
     return rows
 

@@ -26,7 +26,7 @@ def function_of(name: str) -> Callable[..., Examples]:
     return getattr(import_module(f"{__name__}.{task}"), task)
 
 
-def parameters_of(name: str) -> dict[str, Any]:
+def task_parameters(name: str) -> dict[str, Any]:
     """All parameters of ``NAME`` or ``NAME:key=value,…``, in the types that its function takes."""
     task, _, text = name.partition(":")
     params = inspect.signature(function_of(name)).parameters
@@ -44,7 +44,7 @@ def parameters_of(name: str) -> dict[str, Any]:
 def draw_examples(name: str) -> Examples:
     """Draw the examples that ``NAME`` or ``NAME:key=value,…`` stands for."""
     task, _, text = name.partition(":")
-    params = parameters_of(name)
+    params = task_parameters(name)
     count, length = params["count"], params.get("length", 4)
     if count < 20 or length < 4 or params["noise"] < 0 or params["seed"] < 0:
         raise PefourierError(
@@ -62,7 +62,7 @@ def sides_of_task(name: str) -> tuple[int, ...]:
     >>> sides_of_task("grid:width=9"), sides_of_task("order")
     ((5, 9), ())
     """
-    params = parameters_of(name)
+    params = task_parameters(name)
     return () if "length" in params else (params["height"], params["width"])
 
 
@@ -83,7 +83,7 @@ def with_length(name: str, length: int) -> str:
     """
     task, _, text = name.partition(":")
     named = {item.partition("=")[0] for item in text.split(",")}
-    params = parameters_of(name)
+    params = task_parameters(name)
     settings = {key: params[key] for key in params if key in named - {"length", "seed"}}
     settings |= {"length": length, "seed": params["seed"] + 1}
     return f"{task}:" + ",".join(f"{key}={value}" for key, value in settings.items())
