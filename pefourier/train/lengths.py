@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 
 from pefourier.errors import PefourierError
-from pefourier.train.apply import apply_classifier
 from pefourier.train.beside import OtherMethod
 from pefourier.train.data.split import Task
 from pefourier.train.fit import Outcome
@@ -25,6 +24,7 @@ from pefourier.train.metrics import Scores, score
 from pefourier.train.model import OrderFree, Transformer
 from pefourier.train.options import WITHOUT_CODES, Options
 from pefourier.train.request import draw_longer, parse_lengths
+from pefourier.train.saved_models import apply_classifier
 from pefourier.train.stacks import Run, Stack, load_for
 from pefourier.writing.text import agreeing
 

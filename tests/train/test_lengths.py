@@ -10,11 +10,12 @@ from training import injection, lines
 from pefourier.errors import PefourierError
 from pefourier.pages.training import read_train_folder
 from pefourier.report.training_figures import score_by_length
-from pefourier.train import apply, fit, lengths, model, report
+from pefourier.train import fit, lengths, model, report
 from pefourier.train.data.load import load_task
 from pefourier.train.injection import scale_to_rms
 from pefourier.train.request import parse_arm
 from pefourier.train.run import run_comparison
+from pefourier.train.saved_models import apply_classifier
 from pefourier.train.stacks import ResolvedTask, Run, Stack
 
 TASK = "order:count=60,length=8"
@@ -39,7 +40,7 @@ def test_a_trained_classifier_applied_gives_the_logits_of_training(spec):
     fold = task.folds[0]
     x = (task.rows.reshape(-1, 8, 2)[fold.test] - fold.mean) / fold.scale
     own = lengths.lengthen(found, injection(spec, sizes=SIZES), 8)
-    logits = apply.apply_classifier(SIZES, found.parameters, own, x)
+    logits = apply_classifier(SIZES, found.parameters, own, x)
     np.testing.assert_allclose(logits, found.test, atol=2e-5)
 
 

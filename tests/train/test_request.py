@@ -25,7 +25,7 @@ REFUSED = {  # what is typed, and the option or the value that is named
     "--test-length 24,24": "'24,24'",
     "--test-length 3": "'3'",
     "--test-length 48 --dataset grid": "'grid'",
-    "--test-length 48 --dataset digits": "'digits'",
+    "--test-length 48 --dataset smd": "'smd'",
     "--rate -1": "--rate",
     "--weight-decay -1": "--weight-decay",
     "--match-rms 0": "--match-rms",

@@ -54,22 +54,11 @@ def from_examples(
     count = 0 if groups is None or leaky else len(np.unique(groups))
     untested = count - len(parts) if 1 < count < split.FOLDS else 0
     dropped = {"untested": untested, "one group": int(count == 1), "missing": lost}
-    task = Task(
-        name=name,
-        split=split_by,
-        rows=rows,
-        starts=starts,
-        labels=labels,
-        length=length,
-        classes=tuple(classes or names),
-        folds=folds,
-        leaky=leaky,
-        groups=count if count > 1 else None,
-        own_names=not classes,
-        lengths=lengths,
-        dropped=tuple(split.Dropped(key, number) for key, number in dropped.items() if number),
-        filled=filled,
-    )
+    facts = {"leaky": leaky, "groups": count if count > 1 else None, "own_names": not classes}
+    facts |= {"lengths": lengths, "filled": filled}
+    facts["dropped"] = tuple(split.Dropped(key, n) for key, n in dropped.items() if n)
+    classes = tuple(classes or names)
+    task = Task(name, split_by, rows, starts, labels, length, classes, folds, **facts)
     split.check_task(task)
     return task
 

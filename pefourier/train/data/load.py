@@ -17,7 +17,7 @@ import numpy as np
 from pefourier.encodings.checks import check_count
 from pefourier.encodings.sources.tables import ArrayFile, names_and_shapes, open_arrays
 from pefourier.errors import PefourierError, shown, unknown
-from pefourier.train.data import PUBLISHED, SYNTHETIC, digits, recordings, split
+from pefourier.train.data import PUBLISHED, SYNTHETIC, recordings, split
 from pefourier.train.data.examples import check_examples, from_examples, from_ts
 from pefourier.train.data.recordings import Source
 from pefourier.train.data.split import USER_BLOCKS, Task
@@ -114,18 +114,15 @@ def find_task(name: str, options: Options) -> Task:
         # fresh draws are as good as folds
         task = from_examples(name, *draw_examples(name), options.split, most_folds=1)
         return replace(task, grid=sides_of_task(name))
-    if name == "digits":
-        task = from_examples(name, *digits.read_digits(), options.split)
-        return replace(task, grid=digits.SIDES)
     return from_ts(name, options)
 
 
 def check_dataset(name: str) -> None:
     """Refuse a name that neither a dataset nor a file of examples can have."""
     is_file = Path(name).suffix.lower() in (".npz", ".csv", ".ts") or (name and Path(name).is_dir())
-    if name.partition(":")[0] in (*SYNTHETIC, "uea") or name in (*PUBLISHED, "digits") or is_file:
+    if name.partition(":")[0] in (*SYNTHETIC, "uea") or name in PUBLISHED or is_file:
         return
-    datasets = [*SYNTHETIC, *PUBLISHED, "digits", "uea:NAME"]
+    datasets = [*SYNTHETIC, *PUBLISHED, "uea:NAME"]
     files = "a .npz or .csv file, a .ts folder"
     raise unknown("dataset", name, datasets, f"Known: {', '.join(datasets)}, {files}.")
 

@@ -1,6 +1,4 @@
-"""Tasks that are made up, and digits: what they hold, and what they ask of positions."""
-
-import sys
+"""Tasks that are made up: what they hold, and what they ask of positions."""
 
 import numpy as np
 import pytest
@@ -66,14 +64,3 @@ def test_the_class_of_a_grid_is_which_mark_is_left(name, sides, gap):
 def test_a_grid_that_is_none_is_refused(text):
     with pytest.raises(PefourierError, match="0 < gap < width"):
         synthetic.draw_examples(f"grid:{text}")
-
-
-def test_digits_are_eight_by_eight(monkeypatch):
-    pytest.importorskip("sklearn")
-    task = load_task("digits")
-    assert (task.grid, task.length, len(task.starts)) == ((8, 8), 64, 1797)
-    assert task.classes == tuple("0123456789")
-    assert (task.rows.min(), task.rows.max()) == (0, 1)
-    monkeypatch.setitem(sys.modules, "sklearn.datasets", None)
-    with pytest.raises(PefourierError, match=r"pip install 'pefourier\[digits\]'"):
-        load_task("digits")
