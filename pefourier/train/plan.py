@@ -5,18 +5,17 @@ and nothing is written.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
-from pefourier.files import status_of
 from pefourier.train import run
 from pefourier.train.data.split import Dropped, Task
 from pefourier.train.options import Options
 from pefourier.train.progress import Note
 from pefourier.train.ranks import read_rank
 from pefourier.train.report import tables_in_words, words
-from pefourier.train.request import list_candidates
+from pefourier.train.request import list_candidates, without_new_folders
 from pefourier.train.stacks import ResolvedTask, plan_runs
 from pefourier.train.store import Key, key_of
 from pefourier.writing.escapes import printable
@@ -57,16 +56,15 @@ class DatasetPlan:
 
 def plan_training(options: Options, note: Note | None = None) -> tuple[DatasetPlan, ...]:
     """What would be trained on each dataset; nothing is, and nothing is written."""
-    options = run.settle_options(replace(options, save_tables=None, save_models=None))
-    if options.out is not None and status_of(options.out) is None:
-        options = replace(options, out=None)
-    rank, ranks = read_rank()
-    if rank:
-        return ()
-    experiment = run.resolve(options, rank, ranks)
-    run.count_processes(experiment, ranks)
-    with experiment.store.lock():
-        finished = {key_of(row) for row in experiment.store.rows()}
+    with without_new_folders(options.out, options.save_tables, options.save_models):
+        options = run.settle_options(options)
+        rank, ranks = read_rank()
+        if rank:
+            return ()
+        experiment = run.resolve(options, rank, ranks)
+        run.count_processes(experiment, ranks)
+        with experiment.store.lock():
+            finished = {key_of(row) for row in experiment.store.rows()}
     for line in dict.fromkeys(run.list_remarks(experiment) if note is not None else ()):
         note(line)
     return tuple(plan_of(resolved, options, finished) for resolved in experiment.resolved)

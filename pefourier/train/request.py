@@ -4,11 +4,12 @@ An encoding as it is, or scaled, is an `Arm`. What only data can refuse is refus
 read.
 """
 
-import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, fields, replace
 from itertools import product
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from pefourier.encodings.checks import check_above, check_count
 from pefourier.encodings.registry import convert
 from pefourier.encodings.specs import parse_parameters, source_of
 from pefourier.errors import PefourierError, shown, unknown
-from pefourier.files import check_place, check_suffix, os_errors, status_of
+from pefourier.files import check_suffix, reason
 from pefourier.train.beside import check_methods
 from pefourier.train.data import SYNTHETIC
 from pefourier.train.data.load import check_dataset, load_task
@@ -290,14 +291,31 @@ def check_options(options: Options) -> None:
             )
     for rms in options.match_rms:
         check_above("--match-rms", rms)
-    for folder in filter(None, (options.save_tables, options.save_models)):
-        make_folder(folder)
+    for name in ("save_tables", "save_models"):
+        if getattr(options, name) is not None:
+            make_folder(flag_of(name), getattr(options, name))
 
 
-def make_folder(folder: str) -> None:
-    """Make a folder and see that it may be written to, before hours of training."""
-    status_of(folder)  # refuses what no path can be
-    status_of(folder)  # refuses what no path can be
-    with os_errors("make", folder):
+@contextmanager
+def without_new_folders(*paths: str | None) -> Iterator[None]:
+    """Take away, at the end, the empty folders that are made for paths meanwhile."""
+    folders = [Path(path) for path in paths if path is not None]
+    new = [folder for path in folders for folder in (path, *path.parents) if not folder.exists()]
+    try:
+        yield
+    finally:
+        for folder in sorted(new, reverse=True):  # a folder before those that it lies in
+            with suppress(OSError, ValueError):
+                folder.rmdir()
+
+
+def make_folder(flag: str, folder: str) -> None:
+    """Make a folder and see that files can be written there, before hours of training."""
+    try:
         Path(folder).mkdir(parents=True, exist_ok=True)
-    check_place(os.path.join(folder, "codes"))
+        with TemporaryFile(dir=folder) as trial:
+            trial.write(b"codes")
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the path
+        raise PefourierError(
+            f"{flag} {shown(folder)}: {reason(error)}; name another folder"
+        ) from error

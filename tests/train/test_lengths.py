@@ -10,7 +10,7 @@ from training import injection, lines
 from pefourier.errors import PefourierError
 from pefourier.pages.training import read_train_folder
 from pefourier.report.training_figures import score_by_length
-from pefourier.train import fit, lengths, model, report
+from pefourier.train import fit, lengths, model, report, resident
 from pefourier.train.data.load import load_task
 from pefourier.train.injection import scale_to_rms
 from pefourier.train.request import parse_arm
@@ -28,7 +28,7 @@ def outcome(spec, rms=None, learn=False):
     task, one = load_task(TASK), injection(spec, learn=learn, sizes=SIZES)
     one = one if rms is None else scale_to_rms(one, rms)
     members = [fit.Member(spec, injection("t5", sizes=SIZES), 1, 0), fit.Member(spec, one, 0, 0)]
-    held = fit.put_on_device(task, torch.device("cpu"))
+    held = resident.put_on_device(task, torch.device("cpu"))
     found = fit.fit(held, SIZES, members, fit.Schedule(4, 8, 1e-2, every=4))
     return next(o for o in found if o.member.injection is one), task
 
@@ -116,7 +116,7 @@ def test_windows_of_another_length_are_scaled_and_judged_as_those_of_training(mo
     fold = replace(fold, mean=fold.mean + 0.5, scale=3 * fold.scale)
     task = replace(task, folds=(fold,))
     member = fit.Member("sinusoidal", injection("sinusoidal", sizes=SIZES), 0, 0)
-    held = fit.put_on_device(task, torch.device("cpu"))
+    held = resident.put_on_device(task, torch.device("cpu"))
     (found,) = fit.fit(held, SIZES, [member], fit.Schedule(4, 8, 1e-2, every=4))
     resolved = ResolvedTask(task, SIZES, (), {}, None)
     stack = Stack(resolved, SIZES, [Run(parse_arm("sinusoidal"), 0, 0)])

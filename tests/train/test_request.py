@@ -3,6 +3,9 @@
 import subprocess
 import sys
 
+from pefourier.train.options import Options
+from pefourier.train.request import name_once
+
 REFUSED = {  # what is typed, and the option or the value that is named
     "--seeds 0": "--seeds",
     "--dataset nosuch": "'nosuch'",
@@ -47,3 +50,10 @@ def test_a_refusal_costs_no_torch():
     for line, (typed, named) in zip(done.stderr.splitlines(), REFUSED.items(), strict=True):
         assert line.startswith("pefourier: "), typed
         assert named in line, typed
+
+
+def test_what_is_named_twice_is_trained_once():
+    typed = {"encoding": ("dft", "dft@rms=.5", "dft@rms=0.50", "dft"), "beside": ("trees",) * 2}
+    once = name_once(Options(dataset=("order", "./a.npz", "a.npz"), **typed))
+    assert once.encoding == ("dft", "dft@rms=0.5", "trees")
+    assert (once.dataset, once.beside) == (("order", "a.npz"), ())
