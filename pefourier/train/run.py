@@ -17,7 +17,7 @@ import torch
 
 from pefourier.errors import PefourierError, shown
 from pefourier.files import write_whole
-from pefourier.train import lengths, stacks, summary
+from pefourier.train import stacks, summary
 from pefourier.train.configuration import describe_comparison, settings_in_common
 from pefourier.train.data.load import load_task, name_positives, reads_data_folder
 from pefourier.train.options import Options, flag_of
@@ -159,9 +159,7 @@ def store_of(options: Options, rank: int, ranks: int) -> Store:
 def resolve(options: Options, rank: int = 0, ranks: int = 1) -> Experiment:
     """The data, with what can be trained on them."""
     device = choose_device(options.device)
-    how = (options.data, options.window, options.stride, options.split, options.folds)
-    how += (options.resamples, options.positive, options.columns, options.missing)
-    loaded = [load_task(name, *how) for name in options.dataset]
+    loaded = [load_task(name, options) for name in options.dataset]
     tasks = name_positives(loaded, options.positive)
     resolved = [stacks.resolve_task(task, options, device) for task in tasks]
     return Experiment(options, rank, ranks, device, store_of(options, rank, ranks), resolved)
@@ -273,10 +271,6 @@ def list_remarks(experiment: Experiment) -> list[str]:
     result += [line for r in resolved for line in stacks.remarks_on_codes(r, options.learn)]
     if options.data is not None and not any(map(reads_data_folder, options.dataset)):
         result.append(f"--data {options.data} has no effect on {', '.join(options.dataset)}")
-    longer = lengths.draw_longer_tasks(options)
-    for r in resolved if longer else ():
-        tasks = longer[r.task.name].tasks
-        result += lengths.remarks_on_fixed_codes(r, tasks, options.learn)
     return result
 
 
@@ -330,22 +324,15 @@ def write_summary(store: Store, result: Summary) -> None:
     """Write summary.json, summary.md and the figures."""
     if store.path is None:
         return
-    from pefourier.report import plot
-    from pefourier.report import training_figures as figures
+    from pefourier.report import plot, training_figures
     from pefourier.writing.page import plain
 
     content = plain({k: v for k, v in asdict(result).items() if k != "runs"})
     write_json(store.path / "summary.json", content)
     text = as_markdown(result).encode()
     write_whole(str(store.path / "summary.md"), lambda stream: stream.write(text))
-    drawings = {
-        "comparison": (figures.comparison, result),
-        "critical-difference": (figures.critical_difference, result if result.ranked else None),
-        "lengths": (figures.score_by_length, result if result.lengthened else None),
-        "curves": (figures.learning_curves, read_curves(store.path, result.runs)),
-    }
-    for name, (draw, data) in drawings.items():
-        path = store.path / f"{name}.png"
-        path.unlink(missing_ok=True)  # it may be of what was asked before
-        if data:
-            plot.save(str(path), draw, data)
+    for name in ("critical-difference", "lengths", "curves"):  # maybe of what was asked before
+        (store.path / f"{name}.png").unlink(missing_ok=True)
+    curves = read_curves(store.path, result.runs)
+    for name, (draw, answers, _) in training_figures.pictures(result, curves).items():
+        plot.save(str(store.path / f"{name}.png"), draw, answers)

@@ -103,7 +103,6 @@ def test_methods_that_cannot_be_asked_are_refused(monkeypatch):
     for given, named in (
         ({"beside": ("tree",)}, "Did you mean 'trees'?"),
         ({"beside": ("minirocket",)}, "needs 9 rows"),
-        ({"beside": ("trees", "trees")}, "'trees' is given twice"),
         ({"encoding": ("trees@rms=0.5",)}, "'trees@rms=0.5'"),
     ):
         with pytest.raises(PefourierError, match=named):

@@ -152,8 +152,6 @@ REFUSED = [
     ({"dataset": ("order:seed=-1",)}, "seed=-1"),
     (HUGE, "larger --patch"),
     ({"encoding": ("-",)}, "-e -"),
-    ({"encoding": ("dft", "dft")}, "'dft' is given twice"),
-    ({"encoding": ("dft@rms=.5", "dft@rms=0.50")}, "'dft@rms=0.5' is given twice"),
     ({"encoding": ("dfft",)}, "Did you mean 'dft'?"),
     *(({"encoding": (f"dft@rms={wrong}",)}, f"rms must be .*got '?{wrong}") for wrong in "0x"),
     ({"encoding": ("order-free@rms=1",)}, "'order-free@rms=1'"),
