@@ -3,13 +3,10 @@
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import Any
 
 import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
-
-if TYPE_CHECKING:
-    from pefourier.train.fit import Program
 
 PROBED = 2  # members of a trial step
 ROOM = 0.4  # share of a GPU's free memory that a step may take; a graph has memory of its own
@@ -47,8 +44,8 @@ def count_fitting(device: torch.device, count: int, trial_step: Callable[[int], 
     return min(count, max(1, int(ROOM * torch.cuda.mem_get_info()[0] / size)))
 
 
-def capture_cuda_graph(program: "Program") -> Callable[[], None]:
-    """Capture the whole step as one CUDA graph; the steps that warm it up leave no trace."""
+def capture_cuda_graph(program: Any) -> Callable[[], None]:
+    """Capture a step of a `fit.Program` as one CUDA graph; steps that warm up leave no trace."""
     before = {name: p.detach().clone() for name, p in program.parameters.items()}
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
