@@ -25,7 +25,7 @@ from pefourier.encodings.checks import check_tolerance
 from pefourier.encodings.encoding import Encoding
 from pefourier.encodings.grids import as_stored
 from pefourier.encodings.registry import BUILDERS
-from pefourier.errors import PefourierError, shown
+from pefourier.errors import PefourierError
 from pefourier.loading import (
     Count,
     Source,
@@ -320,27 +320,26 @@ def design(
 
 def extend(
     spec: str | os.PathLike[str],
-    to: Count | Sequence[int],
+    to: Count,
     *,
-    trained: Count | Sequence[int] | None = None,
+    trained: Count | None = None,
     d: Count | None = None,
     criteria: Sequence[str] = (),
     bases: Sequence[float] = (),
     dtype: str | None = None,
-) -> Extensions | tuple[Extensions, ...]:
-    """Which scaling takes a model to a length? For sides of a grid an answer for each axis.
+) -> Extensions:
+    """Which scaling takes a model to a length?
 
     Parameters
     ----------
     spec : str or path
         A model's config.json or folder, or a rotation such as "rope:rho=5e5".
-    to : int, or sequence of int
-        Positions to extend to, or the sides of a grid.
+    to : int
+        Positions to extend to.
     trained, d : int, optional
-        Positions (of a grid its sides) of training, and the size of a head, where a rotation
-        states none.
+        Positions of training, and the size of a head, where a rotation states none.
     criteria, bases
-        Bases alone that are tried: those of turns, bound or wavelength=K, and others.
+        Bases alone that are tried: those of turns, bound, wavelength=K or phase=E, and others.
 
     Examples
     --------
@@ -348,18 +347,10 @@ def extend(
     5
     """
     from pefourier.questions.extend import extend as extend_rotation
-    from pefourier.questions.extend import extend_on_grid
 
-    own: dict[str, Any] = {"criteria": criteria, "bases": bases, "dtype": dtype}
-    if are_several(to):
-        if trained is not None and not are_several(trained):
-            raise PefourierError(
-                f"a grid is extended from the sides of one of training; got {shown(trained)}; give "
-                "--length as the sides, such as 14x14, or leave it out"
-            )
-        return extend_on_grid(os.fspath(spec), to, trained or (), **own)
     to, trained, d = whole_numbers(to=to, trained=trained, d=d)
-    return extend_rotation(os.fspath(spec), to, trained=trained, d=d, **own)
+    options: dict[str, Any] = {"criteria": criteria, "bases": bases, "dtype": dtype}
+    return extend_rotation(os.fspath(spec), to, trained=trained, d=d, **options)
 
 
 def resize(
