@@ -25,7 +25,7 @@ from pefourier.encodings.checks import check_tolerance
 from pefourier.encodings.encoding import Encoding
 from pefourier.encodings.grids import as_stored
 from pefourier.encodings.registry import BUILDERS
-from pefourier.errors import PefourierError
+from pefourier.errors import PefourierError, shown
 from pefourier.loading import (
     Count,
     Source,
@@ -383,10 +383,8 @@ def resize(
     """
     from pefourier.questions.resize import (
         has_formula,
-        lags_of_map,
         on_own_grid,
         resize_table,
-        sides_of_window,
     )
 
     prefix = params.pop("prefix", 0)
@@ -394,11 +392,12 @@ def resize(
     if isinstance(params.get("grid"), str):
         params["grid"] = read_sides(params["grid"])
     enc = encoding_of(encoding, None, d, {**params, "prefix": prefix})
-    to = lags_of_map(enc, to)
     enc = enc if params.get("grid") else on_own_grid(enc, len(to))
-    lags = enc.domain.kind == "lag"
-    if lags and params.get("grid") == enc.domain.grid:
-        to = sides_of_window(enc, to)
+    if enc.domain.kind == "lag" and params.get("grid") == enc.domain.grid:
+        raise PefourierError(
+            f"{shown(enc.label)} has biases of a window; give the sides of windows, not those of "
+            "its displacements, as --from and --to"
+        )
     formula = None
     if enc.anew is not None and len(enc.domain.sides) == len(to):
         formula = enc.anew(tuple(to))

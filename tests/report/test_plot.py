@@ -231,7 +231,7 @@ def test_what_is_computed_anew_is_drawn_so():
     """Of a rotation the table that no model interpolates was drawn."""
     found = pefourier.resize("axial-rope", (6, 9), grid=(4, 5), d=16)
     drawn = found.plot()
-    _, after = (line.get_ydata() for line in drawn.axes[2].lines)
+    _, after = (line.get_ydata() for line in drawn.axes[0].lines)
     np.testing.assert_allclose(after, by_cycles(found.after).sum(axis=1))
     assert drawn.get_suptitle().endswith(", anew")
 
