@@ -385,7 +385,7 @@ def reproduce(
     from pefourier.reproduce import claims_page, has_results, recompute_paper
 
     output = OutputOptions(as_json, as_csv)
-    claims, files = recompute_paper(out, percentages("reproduce", quiet))
+    claims, files = recompute_paper(out)
     output.print(claims_page(claims))
     note(f"wrote {', '.join(files)}", quiet)
     if not has_results(out):
