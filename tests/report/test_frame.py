@@ -413,20 +413,6 @@ def test_csv_of_lines_and_grids_has_one_head(run, command, tmp_path):
     assert {len(row) for row in rows} == {len(head)}
 
 
-@pytest.mark.parametrize(
-    ("spec", "shared"),
-    [
-        ("alibi", "opposite ones"),
-        ("t5", "far ones (buckets=32, max_distance=128)"),
-        ("shaw:clip=2", "far ones (clip=2)"),
-        ("alibi:causal=true", None),
-        ("dft", None),
-    ],
-)
-def test_lags_that_share_a_code_by_design_are_named(spec, shared):
-    assert assess(load(spec, 80, 8)).shared_lags == shared
-
-
 def test_a_package_that_a_question_lacks_is_not_taken_for_a_missing_file(monkeypatch):
     def import_nothing(name):
         raise ModuleNotFoundError(name=name if name.endswith("size") else "matplotlib")
