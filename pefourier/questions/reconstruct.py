@@ -23,6 +23,7 @@ from pefourier.encodings.findings import finding
 from pefourier.encodings.places import axis_names
 from pefourier.errors import PefourierError
 from pefourier.geometry.torus import multiplicity
+from pefourier.questions.lattice import lattice_sides
 from pefourier.questions.spectrum import density
 from pefourier.result import ON_GRIDS, ON_LINES, Result
 
@@ -62,8 +63,13 @@ class Reconstruction:
 
     @property
     def point(self) -> str:
-        """The point as --pos takes it."""
-        return ",".join(map(str, self.position))
+        """The position, or the point, as --pos takes it."""
+        return ",".join(map(str, np.atleast_1d(self.position)))
+
+    @property
+    def half_max(self) -> int:
+        """Positions or points at or above half the peak."""
+        return self.half_max_area if self.on_grid else self.half_max_count
 
 
 @dataclass(frozen=True, repr=False)
@@ -72,20 +78,13 @@ class Reconstructions(Result):
 
     shown: ClassVar[dict[str, str]] = {}
     listed: ClassVar[dict[str, dict[str, str]]] = {
-        "on_line": {
-            "position": "position",
+        "reconstructions": {
+            "position": "point",
             "peak": "peak",
             "width": "width",
-            "side lobe": "side_lobe",
-            "error": "error",
-            "error of linear inverse": "inverse_error",
-        },
-        "in_plane": {
-            "point": "point",
-            "peak": "peak",
-            "points ≥ half": "half_max_area",
+            "points ≥ half": "half_max",
             "cross": "cross",
-            "outside 3×3": "side_lobe",
+            "side lobe": "side_lobe",
             "error": "error",
             "error of linear inverse": "inverse_error",
         },
@@ -102,16 +101,6 @@ class Reconstructions(Result):
     def first(self) -> Reconstruction:
         """The first rebuilt position: all have one shape."""
         return self.reconstructions[0]
-
-    @property
-    def on_line(self) -> list[Reconstruction]:
-        """What was rebuilt on a lattice of one axis."""
-        return [] if self.on_grid else self.reconstructions
-
-    @property
-    def in_plane(self) -> list[Reconstruction]:
-        """What was rebuilt on a lattice of several axes."""
-        return self.reconstructions if self.on_grid else []
 
     @property
     def points(self) -> int:
@@ -283,14 +272,12 @@ def where_to_rebuild(
             "uneven ones; 'pefourier relations' has inner products by lag, 'pefourier "
             "check-faithful' the linear inverse"
         )
-    grid_sides, sides = enc.domain.sides, (lattice,) * len(enc.domain.sides) if lattice else None
-    if len(grid_sides) == 1:
-        sides = sides or (enc.lattice or enc.dim,)
-        points = usual_positions(sides[0]) if positions is None else positions
-    else:
-        sides, points = sides or grid_sides, positions or [tuple(n // 2 for n in grid_sides)]
-    check_size("a lattice for each position", len(points), *sides, limit=NUMBERS)
-    return sides, points
+    sides = lattice_sides(enc, lattice)
+    if positions is None:
+        is_line = len(sides) == 1
+        positions = usual_positions(sides[0]) if is_line else [tuple(n // 2 for n in sides)]
+    check_size("a lattice for each position", len(positions), *sides, limit=NUMBERS)
+    return sides, positions
 
 
 def usual_positions(n: int) -> tuple[int, ...]:
@@ -308,16 +295,13 @@ def check_point(point: int | Sequence[int], sides: tuple[int, ...]) -> tuple[int
     """A point of a lattice; one with other axes or beyond a side is refused."""
     place = tuple(int(x) for x in np.atleast_1d(point))
     if len(place) != len(sides) or not all(0 <= x < n for x, n in zip(place, sides, strict=False)):
-        if len(sides) == 1:
-            raise PefourierError(
-                f"position {point} is outside the lattice 0 … {sides[0] - 1}; choose another or "
-                "set --lattice"
-            )
-        size, last = "x".join(map(str, sides)), ",".join(str(n - 1) for n in sides)
-        first = ",".join("0" for _ in sides)
+        typed, first, last = (
+            ",".join(map(str, numbers))
+            for numbers in (place, [0] * len(sides), np.array(sides) - 1)
+        )
         raise PefourierError(
-            f"{','.join(map(str, place))} is not a point of the {size} lattice, which are "
-            f"{first} … {last}; choose another, as in --pos {last}"
+            f"position {typed} is outside the lattice {first} … {last}; choose another or set "
+            "--lattice"
         )
     return place
 
@@ -339,8 +323,6 @@ def describe_grid_peak(h: np.ndarray) -> dict[str, float]:
     >>> describe_grid_peak(np.array([[0.8, 0.4, 0.0, 0.4], [0.2, 0.0, 0.0, 0.0]]))["half_max_area"]
     3
     """
-    if np.isnan(h).any():
-        return dict.fromkeys(("peak", "cross", "side_lobe", "error"), np.nan) | {"half_max_area": 0}
     off, far = np.ones(h.shape, dtype=bool), np.zeros(h.shape, dtype=bool)
     for a, n in enumerate(h.shape):
         place = np.arange(n).reshape([-1 if a == b else 1 for b in range(h.ndim)])
@@ -365,10 +347,6 @@ def describe_peak(h: np.ndarray) -> dict[str, float]:
     >>> describe_peak(np.array([1.0, 0.75, 0.25, 0.0, 0.25, 0.75]))["width"]
     3.0
     """
-    if np.isnan(h).any():
-        return dict.fromkeys(("peak", "width", "side_lobe", "error"), np.nan) | {
-            "half_max_count": 0
-        }
     half, right = h[0] / 2, h[: len(h) // 2 + 1]
     above = right >= half
     if above.all():
@@ -377,7 +355,7 @@ def describe_peak(h: np.ndarray) -> dict[str, float]:
         t = int(np.argmin(above))  # the first sample below half height
         width = 2 * (t - 1 + (right[t - 1] - half) / (right[t - 1] - right[t]))
     rises = np.flatnonzero(np.diff(right) > 0)
-    lobe = np.abs(right[rises[0] + 1 :]).max() if len(rises) else 0.0
+    lobe = np.abs(right[rises[0] + 1 :]).max() if len(rises) else 0.0 * h[0]  # NaN of zeros
     return {
         "peak": float(h[0]),
         "width": float(width),
