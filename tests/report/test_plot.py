@@ -236,19 +236,6 @@ def test_what_is_computed_anew_is_drawn_so():
     assert drawn.get_suptitle().endswith(", anew")
 
 
-@pytest.mark.parametrize("draw", [spectrum, spectrum_by_decade])
-def test_many_spectra_have_panels(draw):
-    answers = [Answer(e, density(e)) for e in (load(f"rope:rho={n}", 8, 8) for n in range(2, 11))]
-    figure = draw(answers)
-    shown = [axes for axes in figure.axes if axes.axison]
-    assert len(shown) == 9
-    assert len({axes.get_subplotspec().colspan.start for axes in shown}) == 4
-    narrow = [axes for axes in draw(answers, plot.Look(3.4)).axes if axes.axison]
-    assert len({axes.get_subplotspec().colspan.start for axes in narrow}) == 2
-    scale = "log" if draw == spectrum_by_decade else "linear"
-    assert {axes.get_xscale() for axes in shown} == {scale}
-
-
 def test_a_long_curve_looks_the_same_from_few_points():
     x, y = np.arange(100_000.0), np.random.default_rng(3).normal(size=100_000)
     few, values = envelope(x, y)
