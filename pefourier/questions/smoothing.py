@@ -5,8 +5,6 @@ Conventions
 Frequencies are in lattice steps, 2 pi / N radians each; points are 0, 1 … of half the circle.
 """
 
-from collections.abc import Iterator
-
 import numpy as np
 
 from pefourier.encodings.encoding import row_blocks
@@ -33,40 +31,13 @@ def smoothed(steps: np.ndarray, weights: np.ndarray, points: int, sigma: float) 
     tails = 39.0 if len(steps) * 78 * sigma <= SMALL else 10.3
     reach = min(int(np.ceil(tails * min(sigma, points))), points)
     nearest = np.clip(np.rint(steps).astype(int), 0, points - 1)
-    order = order_of(nearest)  # neighbours together: short stretches of the lattice
+    order = np.argsort(nearest, kind="stable")  # neighbours together: short stretches of it
     nearest, offsets, weights = nearest[order], (nearest - steps)[order], weights[order]
     g = np.zeros(points + 2 * reach)
     for part in row_blocks(len(nearest), AT_ONCE):
         first, places = nearest[part][0], nearest[part] - nearest[part][0]
-        for r, height in enumerate(heights(offsets[part], weights[part], reach, sigma)):
-            g[first + r : first + r + places[-1] + 1] += np.bincount(places, weights=height)
-    return g[reach : reach + points] / g[reach : reach + points].sum()
-
-
-def order_of(numbers: np.ndarray) -> np.ndarray | slice:
-    """What sorts numbers: a slice where they stand in their order or against it.
-
-    >>> order_of(np.array([3, 1, 1])), order_of(np.array([1, 3, 2]))
-    (slice(None, None, -1), array([0, 2, 1]))
-    """
-    if (numbers[1:] >= numbers[:-1]).all():
-        return slice(None)
-    if (numbers[1:] <= numbers[:-1]).all():
-        return slice(None, None, -1)
-    return np.argsort(numbers, kind="stable")
-
-
-def heights(
-    offsets: np.ndarray, weights: np.ndarray, reach: int, sigma: float
-) -> Iterator[np.ndarray]:
-    """Weighted Gaussians at the distances rest - reach … rest + reach."""
-    if sigma < 1 or reach > 11 * sigma:  # far out they are too small for a ratio to start from
         for r in range(-reach, reach + 1):
-            yield weights * np.exp(-0.5 * ((offsets + r) / sigma) ** 2)
-        return
-    height = weights * np.exp(-0.5 * ((offsets - reach) / sigma) ** 2)
-    ratio = np.exp(-offsets / sigma / sigma)
-    for r in range(-reach, reach + 1):
-        yield height
-        height *= ratio
-        height *= np.exp(-(r + 0.5) / sigma / sigma)
+            height = weights[part] * np.exp(-0.5 * ((offsets[part] + r) / sigma) ** 2)
+            start = first + r + reach
+            g[start : start + places[-1] + 1] += np.bincount(places, weights=height)
+    return g[reach : reach + points] / g[reach : reach + points].sum()
