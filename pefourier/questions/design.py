@@ -84,14 +84,6 @@ class Candidate:
         return number(self.rho, 7)
 
 
-@dataclass(frozen=True)
-class GridSpec:
-    """The rotation of a whole grid by one criterion."""
-
-    by: str
-    spec: str
-
-
 @dataclass(frozen=True, repr=False)
 class Design(Result):
     """Candidates, and the best base by each criterion."""
@@ -113,7 +105,6 @@ class Design(Result):
             "sum < 0 from lag": "bound",
             "best by": "best_by",
         },
-        "whole_grid": {"by": "by", "whole grid": "spec"},
     }
 
     length: int
@@ -125,7 +116,6 @@ class Design(Result):
     dft_serves: bool  # length <= d, no grid: the lattice of the DFT is better than any base
     dtype: str | None = None  # the format to which codes were rounded
     axis: str = ""  # of a grid: t, y or x
-    whole_grid: tuple[GridSpec, ...] = ()  # on the first axis of a grid
 
     @property
     def verdict(self) -> str:
@@ -409,35 +399,10 @@ def design_grid(sides: Sequence[int], d: int, **options: Any) -> tuple[Design, .
         raise PefourierError(f"a grid has two or three sides; got {len(sides)}")
     width = d // (2 * len(sides)) * 2
     widths = [d - width * (len(sides) - 1), *[width] * (len(sides) - 1)]
-    first, *further = (
+    return tuple(
         design_base(side, wide, axis=axis, **options)
         for side, wide, axis in zip(sides, widths, AXES[-len(sides) :], strict=True)
     )
-    specs = {name: grid_spec((first, *further), name) for name in first.best}
-    grid_specs = tuple(GridSpec(name, spec) for name, spec in specs.items() if spec)
-    return replace(first, whole_grid=grid_specs), *further
-
-
-def grid_spec(designs: Sequence[Design], criterion: str) -> str | None:
-    """The rotation of a grid that has each axis's best base; None where an axis has none.
-
-    ``axial-rope`` has one base, of the first axis, and a stretch s for each that makes it
-    :math:`\\rho s^{r/(r-2)}`, r the dimensions of the axis.
-    """
-    bases = [design.best[criterion] for design in designs]
-    if None in bases:
-        return None
-    stretch = [
-        (rho / bases[0]) ** ((axis.d - 2) / axis.d)
-        for rho, axis in zip(bases, designs, strict=True)
-    ]
-    sides = "x".join(str(axis.length) for axis in designs)
-    spec = f"axial-rope:grid={sides},rho={bases[0]:.7g},d={sum(axis.d for axis in designs)}"
-    if len({axis.d for axis in designs}) > 1:
-        spec += ",rest=slowest"
-    if len(set(bases)) > 1:
-        spec += f",stretch={';'.join(f'{s:.7g}' for s in stretch)}"
-    return spec
 
 
 def exact_base(criterion: str, length: int, d: int) -> float | None:

@@ -40,14 +40,20 @@ from pefourier.questions.density_summary import (
     mean_share,
     summarize_density,
 )
-from pefourier.questions.lattice import check_sigma, lattice_sides, points_of_line, usual_sigma
+from pefourier.questions.lattice import (
+    at_nearest_points,
+    check_sigma,
+    lattice_sides,
+    points_of_line,
+    smoothed,
+    usual_sigma,
+)
 from pefourier.questions.measure import (
     alias_on_axes,
     choose_method,
     frequencies_and_weights,
     visible_frequencies,
 )
-from pefourier.questions.smoothing import at_nearest_points, smoothed
 from pefourier.result import ON_GRIDS, Result
 
 LEAST_SIGMA = 0.02  # half a step away, exp(-x^2/2) is still a number

@@ -1,7 +1,6 @@
 """`pefourier context` and `pefourier design` as typed."""
 
 import json
-import re
 from pathlib import Path
 
 import numpy as np
@@ -240,16 +239,6 @@ def test_a_grid_has_a_base_for_each_axis(run):
     assert [one["params"]["d"] for one in found] == [44, 42, 42]
     assert round(found[0]["best"]["turns"], 1) == 3.5
     assert round(found[2]["best"]["turns"], 1) == 14.5
-
-
-def test_the_spec_of_a_grid_has_the_bases_of_its_axes(run):
-    asked = ["design", "--grid", "8x30x52", "--d", 128, "--for", "turns"]
-    spec = re.search(r"axial-rope:\S+", run(*asked).out).group()
-    own = load(spec, 8 * 30 * 52).measure.frequencies
-    for axis, (side, d) in enumerate([(8, 44), (30, 42), (52, 42)]):
-        turns = np.sort(own[own[:, axis] != 0, axis])
-        assert len(turns) == d // 2
-        np.testing.assert_allclose(turns[0], 2 * np.pi / side, rtol=1e-5)  # one turn
 
 
 def test_context_of_biases_says_what_can_be_said(run):

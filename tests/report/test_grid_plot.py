@@ -10,7 +10,7 @@ from pefourier.questions.reconstruct import position_functions
 from pefourier.questions.relations import kernel_lines, relate
 from pefourier.questions.spectrum import density
 from pefourier.report import plot
-from pefourier.report.faithful_figures import faithful
+from pefourier.report.faithful import faithful
 from pefourier.report.frame import Answer
 from pefourier.report.reconstruct import reconstruct
 from pefourier.report.spectrum import spectrum, whole_plane

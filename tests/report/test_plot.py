@@ -32,7 +32,7 @@ from pefourier.questions.spectrum import density
 from pefourier.report import plot
 from pefourier.report.compare import compare
 from pefourier.report.encode import heatmap
-from pefourier.report.faithful_figures import STRETCHES, envelope, faithful
+from pefourier.report.faithful import STRETCHES, envelope, faithful
 from pefourier.report.frame import Answer, answer_of
 from pefourier.report.reconstruct import reconstruct
 from pefourier.report.relations import relations
@@ -144,17 +144,6 @@ def test_a_long_kernel_is_a_mean_in_a_band_of_all_its_values():
     last = np.ptp(line.get_ydata()[-20:]), np.ptp(curve[-500:])
     assert last[0] < last[1]
     assert axes.get_xscale() == "symlog"
-
-
-def test_heatmap_of_a_grid_names_points_where_its_lines_begin():
-    enc = load("axial:grid=20x5,d=8,prefix=1")
-    axes = heatmap([Answer(enc, enc.table())]).axes[0]
-    ticks = [label.get_text() for label in axes.get_yticklabels()]
-    assert ticks == ["(0,0)", "(3,0)", "(6,0)", "(9,0)", "(12,0)", "(15,0)", "(18,0)"]
-    assert list(axes.get_yticks()) == [1 + 5 * y for y in range(0, 20, 3)]
-    assert axes.get_ylabel() == "point (y, x)"
-    picked = heatmap([Answer(enc, enc.table(np.array([0, 7])))]).axes[0]
-    assert picked.get_ylabel() == "position"
 
 
 def test_heatmap_draws_the_table(pair):
