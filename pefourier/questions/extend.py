@@ -252,13 +252,13 @@ def rebuilt(source: Encoding, length: int, rho: float, scaling: str, settings: d
     params = {key: value for key, value in shared.items() if value != usual[key]}
     params |= ({} if scaling == "none" else {"scaling": scaling}) | settings
     entries = {"rho": enc.params["rho"], **params, "d": d}
-    return replace(enc, spec="rope:" + ",".join(f"{k}={typed(v)}" for k, v in entries.items()))
+    return replace(enc, spec="rope:" + ",".join(f"{k}={spelled(v)}" for k, v in entries.items()))
 
 
-def typed(value: Any) -> str:
+def spelled(value: Any) -> str:
     """A value as it is typed, a number in all of its digits.
 
-    >>> typed(4.0), typed(1e6), typed(0.25), typed("halves")
+    >>> spelled(4.0), spelled(1e6), spelled(0.25), spelled("halves")
     ('4', '1000000', '0.25', 'halves')
     """
     is_whole = isinstance(value, float) and value == int(value) and abs(value) < 1e15
