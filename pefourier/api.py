@@ -359,7 +359,6 @@ def resize(
     *,
     method: str = "",
     d: Count | None = None,
-    progress: Callable[[str], Progress] | None = None,
     **params: Any,
 ) -> Resizing:
     """What becomes of a table at another size of images, or length of texts? By all methods.
@@ -373,7 +372,7 @@ def resize(
     method : str
         bicubic (default), bilinear, antialias or fourier; rotations and Swin V2's biases are
         computed anew where none is given.
-    d, progress, **params
+    d, **params
         As in `check`; `grid` and `prefix` among them.
 
     Examples
@@ -404,7 +403,7 @@ def resize(
     elif has_formula(enc, encoding, to):
         elsewhere = re.sub(r"(?<=[:,])grid=[^,]*", "", encoding)  # which would win
         formula = encoding_of(elsewhere, None, d, {**params, "grid": tuple(to), "prefix": prefix})
-    return resize_table(enc, to, method, formula, progress)
+    return resize_table(enc, to, method, formula)
 
 
 def encode(

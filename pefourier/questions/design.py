@@ -133,11 +133,6 @@ class Design(Result):
         return self.axis or None
 
     @property
-    def criteria_in_words(self) -> str:
-        """The criteria that were asked for."""
-        return join(list(self.best))
-
-    @property
     def bases_in_words(self) -> str:
         """Each criterion with its base, in as many digits as it takes to type it back."""
         return join([f"{name} {number(rho, 7, missing='none')}" for name, rho in self.best.items()])

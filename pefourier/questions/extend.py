@@ -94,7 +94,7 @@ class Extensions(Result):
             "cosine < .99": "below_99",
             "< .9": "below_90",
         },
-        "scaled": {"way": "name", "SPEC": "spec"},
+        "scaled": {"way": "name", "spec": "spec"},
     }
 
     name: str  # the type of layer that is extended; empty: the whole
@@ -130,12 +130,6 @@ class Extensions(Result):
         return min(
             self.scaled, key=lambda way: (way.unseen, *(-(p or inf) for p in way.below.values()))
         )
-
-    @property
-    def nearest_falls(self) -> str:
-        """Where the cosine of that way first falls below .99."""
-        position = self.nearest.below_99
-        return "no position" if position is None else f"position {position}"
 
     @property
     def part(self) -> str | None:

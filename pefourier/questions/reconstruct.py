@@ -35,10 +35,6 @@ USUAL, USUAL_LENGTH = (5, 40, 75), 80  # positions of Fig. 2, of how many
 USUAL_MOST = 1024  # points of a lattice on which these are told apart
 EXACT = 1e-6  # l2 distance to a delta that is rounding
 SHARP = 1.5  # positions: a rebuilt peak of this width is one sample
-WIDE = 4.0  # positions: the width of a peak from which on slow waves are worth a note
-PLATEAU = 0.5  # of all points at or above half the peak
-CROSS = 0.1  # share of a picture's energy that may be left of a sum of one function an axis
-MOST_SLOW = 0.5  # share of waves longer than the lattice that is worth a note
 
 
 @dataclass(frozen=True)
@@ -94,8 +90,6 @@ class Reconstructions(Result):
     sigma: float
     reconstructions: list[Reconstruction]
     inverse_error: float  # the largest over all positions of the encoding
-    below_first_bin: int | None  # declared frequencies whose waves are longer than the lattice
-    frequencies_total: int | None
 
     @property
     def first(self) -> Reconstruction:
@@ -106,11 +100,6 @@ class Reconstructions(Result):
     def points(self) -> int:
         """How many points a lattice has."""
         return prod(np.atleast_1d(self.lattice).tolist())
-
-    @property
-    def cross_percent(self) -> float:
-        """The part of the energy on points that share a coordinate with the rebuilt one."""
-        return 100 * self.first.cross
 
     @property
     def farthest_repeat(self) -> int:
@@ -126,15 +115,11 @@ class Reconstructions(Result):
 
     @property
     def findings(self) -> list[Finding]:
-        """Positions without a code, and slow waves that make a peak wide."""
+        """Positions without a code."""
         notes = list(self.about[0].findings)
         beyond = sum(r.inverse_error is None for r in self.reconstructions)
         if beyond:
             notes.append(finding("beyond-codes", count=beyond, length=len(self.about[0])))
-        slow, total = self.below_first_bin, self.frequencies_total
-        wide = not self.on_grid and (self.first.width or 0.0) >= WIDE
-        if wide and slow and slow >= MOST_SLOW * total:
-            notes.append(finding("slow-waves", count=slow, total=total))
         return notes
 
     def series(self) -> tuple[list[str], Any]:
@@ -161,11 +146,7 @@ def verdict_by_shape(r: Reconstructions) -> str:
     """How sharp a point comes back from the frequencies alone, and in which shape."""
     if r.first.error <= EXACT:
         return "exact"
-    if r.first.half_max_area > PLATEAU * r.points:
-        return "plateau"
-    if r.first.half_max_area == 1:
-        return "sharp point"
-    return "cross" if is_cross(r.first.values) else "blurred point"
+    return "sharp point" if r.first.half_max_area == 1 else "blurred point"
 
 
 def other_peaks(values: np.ndarray) -> tuple[int, int]:
@@ -180,18 +161,6 @@ def other_peaks(values: np.ndarray) -> tuple[int, int]:
     indices = np.flatnonzero(high)
     far = np.minimum(indices, len(values) - indices).max(initial=0)
     return max(0, int((high & ~np.roll(high, 1)).sum()) - 1), int(far)
-
-
-def is_cross(values: np.ndarray) -> bool:
-    """Whether a picture is nearly a sum of one function an axis, as ridges that cross are.
-
-    >>> is_cross(np.array([[3, 1, 1], [2, 0, 0]])), is_cross(np.eye(3))
-    (True, False)
-    """
-    mean, axes = values.mean(), range(values.ndim)
-    omitted = [tuple(b for b in axes if b != a) for a in axes]
-    sums = sum(values.mean(axis=axes_left, keepdims=True) - mean for axes_left in omitted) + mean
-    return bool(((values - sums) ** 2).sum() <= CROSS * ((values - mean) ** 2).sum())
 
 
 def position_functions(
@@ -256,8 +225,6 @@ def position_functions(
         sigma=spectrum.sigma,
         reconstructions=rebuilt,
         inverse_error=max(0.0, factors.inverse_error()),  # rounding may make it less than it is
-        below_first_bin=spectrum.summary.below_first_bin,
-        frequencies_total=spectrum.summary.frequencies_total,
         about=(enc,),
     )
 

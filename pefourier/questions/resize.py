@@ -10,7 +10,7 @@ Densities are those of `spectrum` without smoothing, over the lattice of the tab
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
@@ -33,7 +33,6 @@ from pefourier.encodings.grids import (
 from pefourier.encodings.sources.models import type_row
 from pefourier.encodings.specs import source_of
 from pefourier.errors import PefourierError, shown, unknown
-from pefourier.geometry import Progress
 from pefourier.geometry.closest import closest_pair
 from pefourier.geometry.grown_grids import frequencies_on_axes
 from pefourier.geometry.interpolation import METHODS, resize_lattice
@@ -175,7 +174,6 @@ def resize_table(
     new: Sequence[int],
     method: str = "",
     formula: Encoding | None = None,
-    progress: Callable[[str], Progress] | None = None,
 ) -> Resizing:
     """Resize a table by one of `METHODS`, and compare them all.
 
@@ -191,8 +189,6 @@ def resize_table(
         at every size.
     formula : Encoding, optional
         The same formula on the new grid: its codes there, and which pairs meet unseen phases.
-    progress : callable, optional
-        Called with the name of each phase of the work; what it gives, with parts done and all.
 
     Examples
     --------
@@ -214,8 +210,8 @@ def resize_table(
     else:
         tables = {name: resize_lattice(rows, shape, table_sides, name) for name in METHODS}
     chosen = tables[method]
-    before = picture("before", rows, shape, progress)
-    after = picture("after", chosen, table_sides, progress)
+    before = picture("before", rows, shape)
+    after = picture("after", chosen, table_sides)
     return Resizing(
         old=old,
         new=new,
@@ -315,13 +311,12 @@ def picture(
     name: str,
     table: np.ndarray,
     sides: tuple[int, ...],
-    progress: Callable[[str], Progress] | None = None,
 ) -> Picture:
     """A table on a lattice: its codes, and its frequencies; of one axis as a row of points."""
     enc, points = from_table(table), lattice(sides if len(sides) > 1 else (1, *sides))
     enc = replace(enc, domain=points, eps=max(enc.eps, SUMS_EPS))
     spectrum, norm, axes = density(enc, sigma=0.0), rms(table), len(sides)
-    closest = closest_pair(enc, progress and progress(f"closest pair on {size_of(sides)}"))
+    closest = closest_pair(enc)
     waves = [
         omega * n / (2 * np.pi) for omega, n in zip(spectrum.omega, spectrum.lattice, strict=True)
     ]

@@ -85,7 +85,6 @@ class Spectrum(Result):
         "lattice points N": "lattice",
         "bandwidth, lattice steps": "sigma",
         "frequencies are": "method",
-        "frequencies in radians per": "frequency_unit",
         "how many": "summary.frequencies_total",
         "of them below the first bin 2π/N": "summary.below_first_bin",
         "effective number, exp(entropy)": "summary.effective_unsmeared",
@@ -162,18 +161,6 @@ class Spectrum(Result):
     def unit(self) -> str:
         """What lengths of waves are counted in."""
         return unit_of_waves(self.about[0])[1]
-
-    @property
-    def frequency_unit(self) -> str:
-        """What frequencies are per: a point, or the mean step of irregular times."""
-        if self.on_grid:
-            return "point"
-        return "mean step" if self.about[0].domain.irregular else "position"
-
-    @property
-    def quarter_wave(self) -> float:
-        """The length of a wave of a quarter turn a step."""
-        return 4 * unit_of_waves(self.about[0])[0]
 
     @property
     def cutoff_wave(self) -> float:
