@@ -329,12 +329,7 @@ def design_base(
     check_count("length", length, minimum=2)
     if d % 2:
         raise PefourierError(f"a base is chosen for pairs of dimensions: an even d; got d={d}")
-    cosines = (len(bases) + len(CRITERIA)) * d // 2
-    description = f"a design for length {length}, d {d}"
-    check_cost(description, "cosines of candidates", cosines * min(length, FARTHEST))
-    is_long = cosines * length > COSTS["cosines of candidates"][1]
-    if is_long:
-        check_formulas(length, d, criteria or (), dtype)
+    is_long = is_too_long(length, d, bases, criteria or (), dtype)
     if criteria is None:
         criteria = BY_FORMULA[:1] if is_long else CRITERIA
     exact = {name: exact_base(name, length, d) for name in criteria if name not in BY_TABLE}
@@ -342,7 +337,7 @@ def design_base(
     candidates = candidates_of(tried, length, d, FORMATS[dtype] if dtype else None, is_long)
     best = {name: exact[name] if name in exact else best_of(name, candidates) for name in criteria}
     params = {"length": length, "d": d, "for": tuple(criteria), "bases": tuple(bases)}
-    params |= {"dtype": dtype} | ({"axis": axis} if axis else {})
+    params |= {"dtype": dtype, **({"axis": axis} if axis else {})}
     spec = f"rope on axis {axis}" if axis else "rope"
     return Design(
         length=length,
@@ -361,16 +356,23 @@ def design_base(
     )
 
 
-def check_formulas(length: int, d: int, criteria: Sequence[str], dtype: str | None) -> None:
-    """Refuse, of a length too long for tables of codes, what only such a table answers."""
-    tabular = [name for name in criteria if name.partition("=")[0] not in BY_FORMULA]
-    if tabular or dtype:
-        option = f"--for {tabular[0]}" if tabular else f"--dtype {dtype}"
+def is_too_long(
+    length: int, d: int, bases: Sequence[float], criteria: Sequence[str], dtype: str | None
+) -> bool:
+    """Whether a length is too long for tables of codes; refused is what only these answer."""
+    cosines, largest = (len(bases) + len(CRITERIA)) * d // 2, COSTS["cosines of candidates"][1]
+    description = f"a design for length {length}, d {d}"
+    check_cost(description, "cosines of candidates", cosines * min(length, FARTHEST))
+    if cosines * length <= largest:
+        return False
+    tabular = [f"--for {name}" for name in criteria if name.partition("=")[0] not in BY_FORMULA]
+    if dtype or tabular:
         raise PefourierError(
-            f"{option} takes {length} codes of {d} numbers for each base: the limit is "
-            f"{COSTS['cosines of candidates'][1]:.2g} cosines of all; so long, turns, wavelength=K "
-            "and phase=E are answered by their formulas"
+            f"{[*tabular, f'--dtype {dtype}'][0]} takes {length} codes of {d} numbers for each "
+            f"base: the limit is {largest:.2g} cosines of all; so long, turns, wavelength=K and "
+            "phase=E are answered by their formulas"
         )
+    return True
 
 
 def best_of(criterion: str, candidates: Sequence[Candidate]) -> float | None:

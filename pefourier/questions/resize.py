@@ -10,7 +10,7 @@ Densities are those of `spectrum` without smoothing, over the lattice of the tab
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
@@ -220,20 +220,22 @@ def resize_table(
         table=as_stored(encoding, np.concatenate([front, chosen])),
         before=before,
         after=after,
-        methods=[
-            Method(
-                method=name,
-                norm_ratio=rms(table) / (before.norm or np.nan),
-                neighbours=similarities(table, table_sides),
-                largest_difference=float(np.abs(table - chosen).max()),
-            )
-            for name, table in tables.items()
-            if not is_computed
-        ],
+        methods=[] if is_computed else compare_methods(tables, chosen, table_sides, before.norm),
         moved=energy_moved(before, after),
         unseen=[] if formula is None else unseen_phases(encoding, formula),
         about=(encoding,),
     )
+
+
+def compare_methods(
+    tables: Mapping[str, np.ndarray], chosen: np.ndarray, sides: Sequence[int], norm: float
+) -> list[Method]:
+    """What each method makes of a table: norms over the old one, neighbours, the difference."""
+    size = norm or np.nan
+    return [
+        Method(name, rms(t) / size, similarities(t, sides), float(np.abs(t - chosen).max()))
+        for name, t in tables.items()
+    ]
 
 
 def has_formula(enc: Encoding, source: Any, new: Sequence[int]) -> bool:
