@@ -36,20 +36,8 @@ def test_smallest_base_with_a_bound_is_that_of_the_published_search(length, base
     assert smallest_bounded_base(128, length) == pytest.approx(base, rel=2e-3)
 
 
-@pytest.mark.long
-def test_a_base_that_a_coarse_cut_passes_over_is_found():
-    """None of ten bases up to 1.024e8 serves 102400 positions, and once that was the end of it."""
-    rho = smallest_bounded_base(64, 102400)
-    sums = np.cos(np.multiply.outer(np.arange(102400.0), rho ** (-np.arange(32) / 32))).sum(axis=1)
-    assert sums.min() >= 0
-
-
 RHO = (1.5, 3, 5, 10, 30, 100, 1000, 1e4)
 SCAN = {  # length, d: smallest distance / rank / stable rank / pairs that never turn / first lag
-    (80, 256): (
-        *("8.79/40/7.7/0/2", "7.06/47/11.4/0/3", "6.08/48/10.9/0/4", "5.18/48/9.1/0/5"),
-        *("4.30/47/6.2/32/18", "3.71/46/3.9/57/60", "3.06/44/2.0/80/-", "2.67/42/1.6/92/-"),
-    ),
     (512, 128): (
         *("6.24/98/45.2/0/2", "5.01/128/62.7/0/3", "4.33/128/56.7/0/4", "3.69/126/42.9/0/5"),
         *("3.08/108/24.8/0/17", "2.67/92/13.4/2/59", "2.22/72/4.4/23/361", "1.95/61/2.4/33/-"),
@@ -76,35 +64,17 @@ def test_scan_is_the_published_one(length, d):
         assert (enc.dim, enc.params["rho"]) == (d, pytest.approx(c.rho, rel=1e-6))
 
 
-def test_condition_numbers_of_the_scan_are_the_published_ones():
-    by_base = {c.rho: c.condition_number for c in design_base(100, 32, RHO, ()).candidates}
-    assert [f"{by_base[rho]:.4g}" for rho in (3, 5)] == ["9182", "3021"]
-    assert [f"{by_base[rho]:.1e}" for rho in (10, 30)] == ["2.2e+05", "4.3e+11"]
-
-
-@pytest.mark.parametrize(
-    ("side", "d", "rho", "idle", "times", "base"),
-    [  # pairs of an axis that never turn, longest wavelength over the side, base that ends there
-        (64, 56, 1e4, 20, 707, 11.1),  # FLUX at 1024 pixels
-        (64, 32, 2000.0, 11, 122, 11.9),  # FLUX.2
-        (80, 56, 256.0, 15, 16.5, 14.0),  # HunyuanVideo
-        (21, 44, 1e4, 19, 1969, 3.5),  # Wan
-        (14, 32, 100.0, 13, 33.7, 2.4),  # RoPE-ViT
-    ],
-)
-def test_axes_of_image_models_are_the_published_ones(side, d, rho, idle, times, base):
-    (c,) = design_base(side, d, (rho,), ()).candidates
-    assert c.idle == idle
-    assert 2 * np.pi * rho ** ((d - 2) / d) / side == pytest.approx(times, rel=3e-3)
-    assert round(base_of_turns(d, side), 1) == base
-
-
 def test_criteria_contradict_one_another():
     best = design_base(80, 256).best
     assert (best["distance"], best["stable_rank"], best["rank"]) == (1.5, 3.0, 5.0)
     assert best["turns"] == pytest.approx(12.99, abs=0.001)
     assert best["bound"] > 100
-    assert design_base(100, 32).best["condition"] == 5.0
+    result = design_base(100, 32)
+    assert result.best["condition"] == 5.0
+    numbers = {c.rho: c.condition_number for c in result.candidates}
+    assert [f"{numbers[rho]:.1e}" for rho in (3, 5, 10, 30)] == [
+        *("9.2e+03", "3.0e+03", "2.2e+05", "4.3e+11")
+    ]
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float32"])

@@ -43,7 +43,6 @@ def find(claims, where, part=""):
         ("text after Eq. 16", "512", "133 of 256 = 52 %", "holds in another sense"),
         ("Eqs. 10, 13", "", "largest error below 1e-14", "holds"),
         ("Eq. 12", "", "largest error below 1e-14", "holds"),
-        ("Eqs. 13-14", "", "largest difference below 1e-14", "holds"),
         ("Eqs. 17, 18, 20", "", "largest difference below 1e-14", "holds"),
         (
             *("Eq. 19", ""),
