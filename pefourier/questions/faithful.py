@@ -94,12 +94,8 @@ class Faithfulness(Result):
     inverse_error: float  # largest |E E+ - I|
     stable_rank: float
     toeplitz_residual: float | None  # 0: inner products depend on the lag only
-    shift_residual: (
-        float | list[float | None] | None
-    )  # of the best T with PE(t + 1) = T PE(t); None: any would do
-    first_rising_lag: (
-        float | list[int | None] | None
-    )  # where inner products rise again; None: never
+    shift_residual: float | list[float | None] | None  # of the best T(1); None: any would do
+    first_rising_lag: float | list[int | None] | None  # of inner products; None: they never rise
     identified: dict | None
     precision: dict[str, FormatLoss]
     findings: list[Finding]

@@ -62,9 +62,7 @@ class Relations(Result):
 
     length: int
     dimension: int
-    shift_residual: (
-        float | list[float | None] | None
-    )  # of the best T(1), over the norm of the codes it should give
+    shift_residual: float | list[float | None] | None  # of the best T(1); None: any would do
     toeplitz_residual: float | None  # 0: inner products depend on the lag only
     kernel: np.ndarray | None  # (K,) inner product at each lag over that at lag 0
     lags: np.ndarray | None  # (K,) these lags, of times in their unit; None: 0, 1, … positions
