@@ -320,27 +320,26 @@ def design(
 
 def extend(
     spec: str | os.PathLike[str],
-    to: Count | Sequence[int],
+    to: Count,
     *,
-    trained: Count | Sequence[int] | None = None,
+    trained: Count | None = None,
     d: Count | None = None,
     criteria: Sequence[str] = (),
     bases: Sequence[float] = (),
     dtype: str | None = None,
-) -> Extensions | tuple[Extensions, ...]:
-    """Which scaling takes a model to a length? For sides of a grid an answer for each axis.
+) -> Extensions:
+    """Which scaling takes a model to a length?
 
     Parameters
     ----------
     spec : str or path
         A model's config.json or folder, or a rotation such as "rope:rho=5e5".
-    to : int, or sequence of int
-        Positions to extend to, or the sides of a grid.
+    to : int
+        Positions to extend to.
     trained, d : int, optional
-        Positions (of a grid its sides) of training, and the size of a head, where a rotation
-        states none.
+        Positions of training, and the size of a head, where a rotation states none.
     criteria, bases
-        Bases alone that are tried: those of turns, bound or wavelength=K, and others.
+        Bases alone that are tried: those of turns, bound, wavelength=K or phase=E, and others.
 
     Examples
     --------
@@ -348,18 +347,10 @@ def extend(
     5
     """
     from pefourier.questions.extend import extend as extend_rotation
-    from pefourier.questions.extend import extend_on_grid
 
-    own: dict[str, Any] = {"criteria": criteria, "bases": bases, "dtype": dtype}
-    if are_several(to):
-        if trained is not None and not are_several(trained):
-            raise PefourierError(
-                f"a grid is extended from the sides of one of training; got {shown(trained)}; give "
-                "--length as the sides, such as 14x14, or leave it out"
-            )
-        return extend_on_grid(os.fspath(spec), to, trained or (), **own)
     to, trained, d = whole_numbers(to=to, trained=trained, d=d)
-    return extend_rotation(os.fspath(spec), to, trained=trained, d=d, **own)
+    options: dict[str, Any] = {"criteria": criteria, "bases": bases, "dtype": dtype}
+    return extend_rotation(os.fspath(spec), to, trained=trained, d=d, **options)
 
 
 def resize(
@@ -368,7 +359,6 @@ def resize(
     *,
     method: str = "",
     d: Count | None = None,
-    progress: Callable[[str], Progress] | None = None,
     **params: Any,
 ) -> Resizing:
     """What becomes of a table at another size of images, or length of texts? By all methods.
@@ -382,7 +372,7 @@ def resize(
     method : str
         bicubic (default), bilinear, antialias or fourier; rotations and Swin V2's biases are
         computed anew where none is given.
-    d, progress, **params
+    d, **params
         As in `check`; `grid` and `prefix` among them.
 
     Examples
@@ -392,10 +382,8 @@ def resize(
     """
     from pefourier.questions.resize import (
         has_formula,
-        lags_of_map,
         on_own_grid,
         resize_table,
-        sides_of_window,
     )
 
     prefix = params.pop("prefix", 0)
@@ -403,18 +391,19 @@ def resize(
     if isinstance(params.get("grid"), str):
         params["grid"] = read_sides(params["grid"])
     enc = encoding_of(encoding, None, d, {**params, "prefix": prefix})
-    to = lags_of_map(enc, to)
     enc = enc if params.get("grid") else on_own_grid(enc, len(to))
-    lags = enc.domain.kind == "lag"
-    if lags and params.get("grid") == enc.domain.grid:
-        to = sides_of_window(enc, to)
+    if enc.domain.kind == "lag" and params.get("grid") == enc.domain.grid:
+        raise PefourierError(
+            f"{shown(enc.label)} has biases of a window; give the sides of windows, not those of "
+            "its displacements, as --from and --to"
+        )
     formula = None
     if enc.anew is not None and len(enc.domain.sides) == len(to):
         formula = enc.anew(tuple(to))
     elif has_formula(enc, encoding, to):
         elsewhere = re.sub(r"(?<=[:,])grid=[^,]*", "", encoding)  # which would win
         formula = encoding_of(elsewhere, None, d, {**params, "grid": tuple(to), "prefix": prefix})
-    return resize_table(enc, to, method, formula, progress)
+    return resize_table(enc, to, method, formula)
 
 
 def encode(
