@@ -153,16 +153,7 @@ def check(
     """
     from pefourier.questions.faithful import assess
 
-    return assess(beside_weights(encoding_of(encoding, length, d, params)), progress)
-
-
-def beside_weights(enc: Encoding) -> Encoding:
-    """A rotation of a config, with what weights beside it say of its pairs."""
-    if enc.act != "rotate" or "path" not in enc.params:
-        return enc
-    from pefourier.weights.layout import with_pairing
-
-    return with_pairing(enc)
+    return assess(encoding_of(encoding, length, d, params), progress)
 
 
 def compare(
