@@ -153,7 +153,12 @@ def check(
     """
     from pefourier.questions.faithful import assess
 
-    return assess(encoding_of(encoding, length, d, params), progress)
+    enc = encoding_of(encoding, length, d, params)
+    if enc.act == "rotate" and "path" in enc.params:
+        from pefourier.weights.usage import with_pairing
+
+        enc = with_pairing(enc)
+    return assess(enc, progress)
 
 
 def compare(

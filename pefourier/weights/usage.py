@@ -16,6 +16,7 @@ down. Shares are those of a head, and means over layers and query heads; the key
 are those of its group. A turn is 2 pi. Weights alone say nothing of the means of activations.
 """
 
+import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -23,7 +24,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from pefourier.encodings.encoding import Finding
+from pefourier.encodings.encoding import Encoding, Finding
 from pefourier.encodings.findings import finding
 from pefourier.encodings.sources.layers import open_model
 from pefourier.encodings.sources.rope_config import pairing_of
@@ -40,6 +41,7 @@ from pefourier.writing.text import ranges
 Progress = Callable[[str], Callable[[int, int], None]]
 PAIR_FIELDS = ("index", "wavelength", "turns", "share_q", "share_k", "share")
 MOST_MOVED = 5  # heads that are named
+SAMPLED = 8  # layers from which check-faithful doubts a pairing
 
 
 @dataclass(frozen=True)
@@ -250,12 +252,36 @@ def read_weights(spec: str, layers: range | None, begin: Progress | None) -> Mod
         energies.append(layer)
         if show:
             show(len(energies), len(sites))
-    rows = [(part, turned.pairs[e.rotation]) for e in energies for part in (e.q, e.k)]
-    pairing = layout.choose_pairing(model, layout.layout_likeness(rows))
+    pairing = layout.choose_pairing(model, likeness_of(turned, energies))
     shares = tuple(shares_of(e, turned.encodings[e.rotation], pairing.name) for e in energies)
     gains = "applied" if all(e.gains for e in energies) else "none"
     notes = tuple(notes_on_usage(turned, pairing, energies))
     return ModelShares(spec, turned, shares, pairing, gains, notes)
+
+
+def with_pairing(enc: Encoding) -> Encoding:
+    """A rotation of a config, with a finding where weights beside it doubt its pairing.
+
+    By some layers, evenly spread. As it was where there are no weights, or none that are known.
+    """
+    try:
+        model = open_model_weights(os.path.dirname(str(enc.params["path"])) or ".")
+        turned = rotations_of_model(model.spec)
+        sites = find_sites(model, turned)
+        picked = dict.fromkeys(i * (len(sites) - 1) // (SAMPLED - 1) for i in range(SAMPLED))
+        energies = [energies_at(model, sites[i]) for i in picked]
+        pairing = layout.choose_pairing(model, likeness_of(turned, energies))
+    except PefourierError:  # which `usage` says where it is asked
+        return enc
+    notes = notes_on_usage(turned, pairing, energies)
+    doubts = [note for note in notes if note.code == "usage-pairing-doubt"]
+    return replace(enc, findings=(*enc.findings, *doubts))
+
+
+def likeness_of(turned: Rotations, energies: list[LayerEnergies]) -> layout.Likeness:
+    """How alike the rows of queries and keys of some layers are that each layout pairs."""
+    rows = [(part, turned.pairs[e.rotation]) for e in energies for part in (e.q, e.k)]
+    return layout.layout_likeness(rows)
 
 
 def read_means(spec: str, stats: str) -> ModelShares:
