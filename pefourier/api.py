@@ -24,18 +24,9 @@ import numpy as np
 from pefourier.encodings.checks import check_tolerance
 from pefourier.encodings.encoding import Encoding
 from pefourier.encodings.grids import as_stored
-from pefourier.encodings.registry import BUILDERS
+from pefourier.encodings.specs import SpecWithDefaults, load, whole_numbers
 from pefourier.errors import PefourierError, shown
-from pefourier.loading import (
-    Count,
-    Source,
-    SpecWithDefaults,
-    as_points,
-    encoding_of,
-    pair_of,
-    rows_of_points,
-    whole_numbers,
-)
+from pefourier.loading import Count, Source, as_points, pair_of, rows_of_points
 from pefourier.writing.text import read_sides
 
 if TYPE_CHECKING:  # each is imported when it is asked
@@ -91,7 +82,7 @@ def spectrum(
     from pefourier.questions.spectrum import density
 
     (lattice,) = whole_numbers(lattice=lattice)
-    enc = encoding_of(encoding, length, d, params, demean=demean)
+    enc = load(encoding, length, d, demean=demean, **params)
     return density(enc, lattice, sigma, method)
 
 
@@ -127,7 +118,8 @@ def reconstruct(
     (lattice,) = whole_numbers(lattice=lattice)
     points = as_points(positions)
     flat = [x for point in points for x in point]
-    enc = encoding_of(encoding, length, d, params, max([79, *flat]) + 1, demean=demean)
+    least = max([79, *flat]) + 1
+    enc = load(encoding, length, d, min_length=least, demean=demean, **params)
     where = points if len(enc.domain.sides) > 1 else flat
     return position_functions(enc, where or None, lattice, sigma, method)
 
@@ -153,7 +145,7 @@ def check(
     """
     from pefourier.questions.faithful import assess
 
-    enc = encoding_of(encoding, length, d, params)
+    enc = load(encoding, length, d, **params)
     if enc.act == "rotate" and "path" in enc.params:
         from pefourier.weights.usage import with_pairing
 
@@ -199,7 +191,7 @@ def relations(
     """
     from pefourier.questions.relations import relate
 
-    return relate(encoding_of(encoding, length, d, params))
+    return relate(load(encoding, length, d, **params))
 
 
 def context(
@@ -209,7 +201,6 @@ def context(
     trained: Count | None = None,
     d: Count | None = None,
     against: str | None = None,
-    **params: Any,
 ) -> Context:
     """How far do a model's positions reach? Its layers, rotations and bands of frequencies.
 
@@ -227,9 +218,6 @@ def context(
     >>> context("rope:rho=5e5", length=131072, trained=8192, d=128).rotations[0].unseen
     29
     """
-    refuse_keywords(
-        "context", params, os.fspath(spec) if isinstance(spec, str | os.PathLike) else ""
-    )
     from pefourier.questions.context import describe_context
 
     if not isinstance(spec, str | os.PathLike):
@@ -281,7 +269,6 @@ def design(
     dtype: str | None = None,
     span: str | float | None = None,
     resolution: str | float | None = None,
-    **others: Any,
 ) -> Design | tuple[Design, ...]:
     """Which base for my length? Candidates, and the best of them by each criterion.
 
@@ -297,7 +284,6 @@ def design(
     >>> design(d=64, span="1h", resolution="1s", criteria=["turns"]).length
     3600
     """
-    refuse_keywords("design", others)
     from pefourier.questions.design import BASES, count_steps, design_base, design_grid
 
     if d is None or (span is None) != (resolution is None) or (length is None) == (span is None):
@@ -398,7 +384,7 @@ def resize(
     to = read_sides(to) if isinstance(to, str) else to
     if isinstance(params.get("grid"), str):
         params["grid"] = read_sides(params["grid"])
-    enc = encoding_of(encoding, None, d, {**params, "prefix": prefix})
+    enc = load(encoding, None, d, prefix=prefix, **params)
     to = lags_of_map(enc, to)
     enc = enc if params.get("grid") else on_own_grid(enc, len(to))
     lags = enc.domain.kind == "lag"
@@ -409,7 +395,7 @@ def resize(
         formula = enc.anew(tuple(to))
     elif has_formula(enc, encoding, to):
         elsewhere = re.sub(r"(?<=[:,])grid=[^,]*", "", encoding)  # which would win
-        formula = encoding_of(elsewhere, None, d, {**params, "grid": tuple(to), "prefix": prefix})
+        formula = load(elsewhere, None, d, **{**params, "grid": tuple(to), "prefix": prefix})
     return resize_table(enc, to, method, formula, progress)
 
 
@@ -440,21 +426,10 @@ def codes_at(
 ) -> tuple[Encoding, np.ndarray, np.ndarray[Any, np.dtype[np.float64]]]:
     """An encoding, the points (n,) that are asked for, and their codes (n, d)."""
     points = as_points(positions)
-    enc = encoding_of(encoding, length, d, params)
+    enc = load(encoding, length, d, **(params or {}))
     every = as_stored(enc, enc.domain.x)
     x = np.array(rows_of_points(enc.domain, points), dtype=np.int64) if points else every
     return enc, x, np.asarray(enc.table(x), dtype=float)
-
-
-def refuse_keywords(question: str, given: Mapping[str, Any], spec: str = "") -> None:
-    """Refuse keywords that a question does not take, with what to write for them."""
-    for key, value in given.items():
-        way = {"for": "criteria=[…]", "base": "bases=[…]"}.get(key, "")
-        if spec in BUILDERS and key in BUILDERS[spec].parameters:
-            way = f"it in the SPEC: {spec}:{key}={value}"
-        raise PefourierError(
-            f"{question} takes no {key}; {f'write {way}' if way else 'leave it out'}"
-        )
 
 
 def are_several(value: Any) -> TypeGuard[Sequence[int]]:

@@ -252,7 +252,7 @@ def read_weights(spec: str, layers: range | None, begin: Progress | None) -> Mod
         energies.append(layer)
         if show:
             show(len(energies), len(sites))
-    pairing = layout.choose_pairing(model, likeness_of(turned, energies))
+    pairing = layout.choose_pairing(model, likeness_in_layers(turned, energies))
     shares = tuple(shares_of(e, turned.encodings[e.rotation], pairing.name) for e in energies)
     gains = "applied" if all(e.gains for e in energies) else "none"
     notes = tuple(notes_on_usage(turned, pairing, energies))
@@ -270,7 +270,7 @@ def with_pairing(enc: Encoding) -> Encoding:
         sites = find_sites(model, turned)
         picked = dict.fromkeys(i * (len(sites) - 1) // (SAMPLED - 1) for i in range(SAMPLED))
         energies = [energies_at(model, sites[i]) for i in picked]
-        pairing = layout.choose_pairing(model, likeness_of(turned, energies))
+        pairing = layout.choose_pairing(model, likeness_in_layers(turned, energies))
     except PefourierError:  # which `usage` says where it is asked
         return enc
     notes = notes_on_usage(turned, pairing, energies)
@@ -278,7 +278,7 @@ def with_pairing(enc: Encoding) -> Encoding:
     return replace(enc, findings=(*enc.findings, *doubts))
 
 
-def likeness_of(turned: Rotations, energies: list[LayerEnergies]) -> layout.Likeness:
+def likeness_in_layers(turned: Rotations, energies: list[LayerEnergies]) -> layout.Likeness:
     """How alike the rows of queries and keys of some layers are that each layout pairs."""
     rows = [(part, turned.pairs[e.rotation]) for e in energies for part in (e.q, e.k)]
     return layout.layout_likeness(rows)

@@ -136,11 +136,6 @@ def read_gguf(spec: str, length: int | None = None, d: int | None = None) -> Enc
         )
     head, turned = head_sizes(file, part, d)
     unread = unread_in(file)
-    findings = [*unread_findings(file, unread)]
-    if file.pairing == "axes":
-        findings.append(finding("rope-axes"))
-    elif file.pairing is None:
-        findings.append(finding("gguf-unsaid", path=shown(path), kind=shown(file.architecture)))
     rows = length or file.count("context_length")
     try:
         enc = build(
@@ -158,7 +153,9 @@ def read_gguf(spec: str, length: int | None = None, d: int | None = None) -> Enc
     noted = {} if axis is None else {"mrope_section": describe_axes(axis)}
     noted |= {"unread": unread} if unread else {}
     params = {**enc.params, "path": path, **softmax_factor_in(file, enc.params), **noted}
-    return replace(enc, spec=spec, params=params, findings=(*findings, *enc.findings))
+    return replace(
+        enc, spec=spec, params=params, findings=(*notes_on_file(file, unread), *enc.findings)
+    )
 
 
 def head_sizes(file: GgufFile, part: str, d: int | None) -> tuple[int, int]:
@@ -195,8 +192,17 @@ def unread_in(file: GgufFile) -> tuple[str, ...]:
     return tuple(key for key in about if key not in READ and key not in decided()["reads"])
 
 
-def unread_findings(file: GgufFile, unread: Sequence[str]) -> Iterator[Finding]:
-    """A warning for each of the first keys that are not read."""
+def notes_on_file(file: GgufFile, unread: Sequence[str]) -> Iterator[Finding]:
+    """What a file leaves to the code of its architecture; the first keys that are not read."""
+    who = f"{shown(file.path)} (architecture {shown(file.architecture)})"
+    still = decided()["unrotated"].get(file.architecture)
+    if file.pairing is None:
+        yield finding("gguf-unsaid", "pairs", who=who)
+    if file.pairing == "axes":
+        yield finding("rope-axes")
+    if still and (still != "full" or file.value("attention.sliding_window")):
+        layers = "every fourth layer" if still != "full" else "layers that see all"
+        yield finding("gguf-unsaid", "still", who=who, layers=layers)
     for key in unread[:5]:
         value = shown(file.metadata[f"{file.architecture}.{key}"])
         yield finding("unread-key", "plain", key=shown(key), value=value, config=shown(file.path))

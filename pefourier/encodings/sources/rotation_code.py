@@ -241,6 +241,7 @@ def probe(
     ends = [vector for turn in turns for vector in ends_of_pairs(turn, d)]
     vectors = np.broadcast_to(np.stack([*ends, random])[:, None], (5, len(positions), d))
     *images, eps = code.images(torch, vectors, positions)
+    tripled = code.images(torch, 3 * vectors[4:], positions)
     answers = []
     for k, turn in enumerate(turns):
         firsts, seconds = turn.firsts, turn.seconds
@@ -253,6 +254,7 @@ def probe(
         matrices[:, firsts, seconds] = second[:, firsts]
         matrices[:, seconds, seconds] = second[:, seconds]
         residual = np.abs(matrices @ random - turned[..., 4]).max()
+        residual = max(residual, np.abs(images[k][4] - tripled[k][0] / 3).max())
         if residual > 16 * eps * np.abs(random).max():
             raise code.unfit(
                 "gives a random vector, in a batch with others, another image than its parts have: "
