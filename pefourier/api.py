@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeGuard
 
@@ -46,12 +46,9 @@ if TYPE_CHECKING:  # each is imported when it is asked
 def spectrum(
     encoding: Source,
     *,
-    length: Count | None = None,
-    d: Count | None = None,
     lattice: Count | None = None,
     sigma: float | None = None,
     method: str = "auto",
-    demean: bool = False,
     **params: Any,
 ) -> Spectrum:
     """Which frequencies does it have? The density of the paper's Eq. 15 over a lattice.
@@ -67,10 +64,9 @@ def spectrum(
         Bandwidth in lattice steps, default 4; 0 does not smooth.
     method : str
         "declared", "periodogram" or "auto".
-    demean : bool
-        Leave out what is the same in all rows of the table.
-    length, d, **params
-        As the module's docstring says.
+    **params
+        `length`, `d` and what else the module's docstring says; ``demean=True`` leaves out what is
+        the same in all rows of the table.
 
     Examples
     --------
@@ -82,7 +78,7 @@ def spectrum(
     from pefourier.questions.spectrum import density
 
     (lattice,) = whole_numbers(lattice=lattice)
-    enc = load(encoding, length, d, demean=demean, **params)
+    enc = load(encoding, **params)
     return density(enc, lattice, sigma, method)
 
 
@@ -90,19 +86,16 @@ def reconstruct(
     encoding: Source,
     positions: Sequence[int] | Sequence[Sequence[int]] | None = None,
     *,
-    length: Count | None = None,
-    d: Count | None = None,
     lattice: Count | None = None,
     sigma: float | None = None,
     method: str = "auto",
-    demean: bool = False,
     **params: Any,
 ) -> Reconstructions:
     """What is left of a position? Deltas rebuilt from the frequencies, and from the codes.
 
     Parameters
     ----------
-    encoding, length, d, lattice, sigma, method, demean, **params
+    encoding, lattice, sigma, method, **params
         As in `spectrum`.
     positions : sequence of int, or of points, optional
         Where to put deltas, by default 5, 40 and 75, or as far along a shorter lattice; on a grid
@@ -119,18 +112,13 @@ def reconstruct(
     points = as_points(positions)
     flat = [x for point in points for x in point]
     least = max([79, *flat]) + 1
-    enc = load(encoding, length, d, min_length=least, demean=demean, **params)
+    enc = load(encoding, min_length=least, **params)
     where = points if len(enc.domain.sides) > 1 else flat
     return position_functions(enc, where or None, lattice, sigma, method)
 
 
 def check(
-    encoding: Source,
-    *,
-    length: Count | None = None,
-    d: Count | None = None,
-    progress: Callable[[str], Progress] | None = None,
-    **params: Any,
+    encoding: Source, *, progress: Callable[[str], Progress] | None = None, **params: Any
 ) -> Faithfulness:
     """Are codes distinct, can they be inverted? What ``pefourier check-faithful`` says.
 
@@ -145,7 +133,7 @@ def check(
     """
     from pefourier.questions.faithful import assess
 
-    enc = load(encoding, length, d, **params)
+    enc = load(encoding, **params)
     if enc.act == "rotate" and "path" in enc.params:
         from pefourier.weights.usage import with_pairing
 
@@ -179,9 +167,7 @@ def compare(
     return compare_encodings(*pair_of(a, b, length, d, params), tolerance)
 
 
-def relations(
-    encoding: Source, *, length: Count | None = None, d: Count | None = None, **params: Any
-) -> Relations:
+def relations(encoding: Source, **params: Any) -> Relations:
     """How do the codes of positions, or of lags, relate to one another?
 
     Examples
@@ -191,7 +177,7 @@ def relations(
     """
     from pefourier.questions.relations import relate
 
-    return relate(load(encoding, length, d, **params))
+    return relate(load(encoding, **params))
 
 
 def context(
@@ -402,9 +388,6 @@ def resize(
 def encode(
     encoding: Source,
     positions: Sequence[int] | Sequence[Sequence[int]] | None = None,
-    *,
-    length: Count | None = None,
-    d: Count | None = None,
     **params: Any,
 ) -> np.ndarray[Any, np.dtype[np.float64]]:
     """The codes of all positions, or of some, on a grid also points: float64 (n, d).
@@ -414,19 +397,17 @@ def encode(
     >>> encode("dft", [0, 131071], d=64).shape
     (2, 64)
     """
-    return codes_at(encoding, positions, length, d, params)[2]
+    return codes_at(encoding, positions, **params)[2]
 
 
 def codes_at(
     encoding: Source | SpecWithDefaults,
     positions: Sequence[int] | Sequence[Sequence[int]] | None = None,
-    length: Count | None = None,
-    d: Count | None = None,
-    params: Mapping[str, Any] | None = None,
+    **params: Any,
 ) -> tuple[Encoding, np.ndarray, np.ndarray[Any, np.dtype[np.float64]]]:
     """An encoding, the points (n,) that are asked for, and their codes (n, d)."""
     points = as_points(positions)
-    enc = load(encoding, length, d, **(params or {}))
+    enc = load(encoding, **params)
     every = as_stored(enc, enc.domain.x)
     x = np.array(rows_of_points(enc.domain, points), dtype=np.int64) if points else every
     return enc, x, np.asarray(enc.table(x), dtype=float)

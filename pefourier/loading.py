@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -79,74 +80,64 @@ def pair_of(
     Parameters are those of a named one where there is one.
     """
     from pefourier.encodings.grids import on_common_grid
+    from pefourier.questions.operators import head_size
 
     kinds, params = [source_of(x) for x in (a, b)], dict(params or {})
     placing = {key: value for key, value in params.items() if key in PLACES}
-    sides = [
-        Side(x, kind, length, d, params if kind == "name" or "name" not in kinds else placing)
-        for x, kind in zip((a, b), kinds, strict=True)
-    ]
-    if {*kinds} <= {"config", "gguf"}:  # of several rotations one stands for all
-        return sides[0].load_first(), sides[1].load_first()
-    pair = [sides[0].load_beside(sides[1]), sides[1].load_beside(sides[0])]
+    loaders: list[Callable[..., Encoding]] = []
+    for x, kind in zip((a, b), kinds, strict=True):
+        own_params = params if kind == "name" or "name" not in kinds else placing
+        loader = load_first if {*kinds} <= {"config", "gguf"} else load
+        loaders.append(partial(loader, x, **{"length": length, "d": d, **own_params}))
+    pair: dict[int, Encoding] = {}
+    for k in sorted((0, 1), key=lambda k: kinds[k] == "code"):
+        try:
+            pair[k] = loaders[k]()
+        except PefourierError:  # code of another size only
+            if kinds[k] != "code" or d or not pair:
+                raise
+            pair[k] = loaders[k](d=head_size(pair[1 - k]))
     for k in (0, 1):
         if kinds[k] == "name" != kinds[1 - k]:
             size = {key: value for key, value in {"length": length, "d": d}.items() if value}
-            pair[k] = sides[k].load(**{**size_and_place(pair[1 - k], pair[k].domain), **size})
+            pair[k] = loaders[k](**{**size_and_place(pair[1 - k], pair[k].domain), **size})
     for k in (0, 1):
         if kinds[k] == "code" != kinds[1 - k]:
             is_fixed = "name" in kinds or length is not None or bool(placing)
-            pair[k] = code_beside(pair[1 - k], pair[k], sides[k], is_fixed)
-    return on_common_grid(*pair)
+            pair[k] = code_beside(pair[1 - k], pair[k], loaders[k], d, is_fixed)
+    return on_common_grid(pair[0], pair[1])
 
 
-@dataclass(frozen=True)
-class Side:
-    """One of two that are compared, and what was given of its size and parameters."""
-
-    source: Any
-    kind: str  # as `source_of` says
-    length: Count | None
-    d: Count | None
-    params: Mapping[str, Any]
-
-    def load(self, **size: Any) -> Encoding:
-        """The encoding, at another size than was given."""
-        return load(self.source, **{"length": self.length, "d": self.d, **self.params, **size})
-
-    def load_first(self) -> Encoding:
-        """The first rotation of a model, in the name of all."""
-        spec = os.fspath(getattr(self.source, "spec", self.source))
-        rotations = specs_of_rotations(spec)
-        if len(rotations) == 1:
-            return self.load()
-        return replace(replace(self, source=rotations[0]).load(), spec=spec)
-
-    def load_beside(self, other: Side) -> Encoding:
-        """The encoding; code that takes no other dimension at that of the other."""
-        from pefourier.questions.operators import head_size
-
-        try:
-            return self.load()
-        except PefourierError:
-            if self.kind != "code" or other.kind == "code" or self.d:
-                raise
-            return self.load(d=head_size(other.load()))
+def load_first(source: Any, **size: Any) -> Encoding:
+    """The first rotation of a model, in the name of all."""
+    spec = os.fspath(getattr(source, "spec", source))
+    rotations = specs_of_rotations(spec)
+    return (
+        load(source, **size)
+        if rotations == [spec]
+        else replace(load(rotations[0], **size), spec=spec)
+    )
 
 
-def code_beside(other: Encoding, code: Encoding, side: Side, is_fixed: bool) -> Encoding:
+def code_beside(
+    other: Encoding,
+    code: Encoding,
+    load_code: Callable[..., Encoding],
+    d: Count | None,
+    is_fixed: bool,
+) -> Encoding:
     """User's code in the size of what it is compared with, where it gives that and may."""
     from pefourier.questions.operators import head_size
 
     width = head_size if code.operator is not None else (lambda enc: enc.dim)
-    if side.d is None and width(code) != width(other):
+    if d is None and width(code) != width(other):
         with suppress(PefourierError):  # code of one size only, which is compared as it is
-            code = side.load(d=width(other), **({"length": len(other)} if is_fixed else {}))
+            code = load_code(d=width(other), **({"length": len(other)} if is_fixed else {}))
     length = min(len(other), max(LARGEST_CODE // code.dim, len(code)))
-    dimension = side.d or code.params.get("d", code.dim)
+    dimension = d or code.params.get("d", code.dim)
     while not is_fixed and len(other.domain.sides) == 1 and len(code) < length:
         try:
-            code = side.load(length=length, d=dimension)
+            code = load_code(length=length, d=dimension)
         except PefourierError:  # code of fewer rows, which is compared as far
             length //= 2
     return code

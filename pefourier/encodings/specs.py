@@ -45,6 +45,9 @@ NAMED = {  # what an array holds in place of codes, by its name
 }
 
 
+Place = tuple[Sequence[int], int]  # sides of a grid, and rows before its points
+
+
 @dataclass(frozen=True)
 class SpecWithDefaults:
     """A SPEC, with parameters for it if it has them: the options of a command with several."""
@@ -97,8 +100,9 @@ def load(
     else:
         spec, options = source, params
     options = {key: value for key, value in options.items() if value is not None}
-    grid, prefix = options.pop("grid", ()), options.pop("prefix", 0)
+    grid = options.pop("grid", ())
     sides = read_sides(grid) if isinstance(grid, str) else tuple(grid)
+    place = sides, options.pop("prefix", 0)
     if isinstance(options.get("times"), str | os.PathLike):
         from pefourier.encodings.sources.tables import read_numbers
 
@@ -107,9 +111,9 @@ def load(
         spec = canonical_spec(os.fspath(spec))
         if not isinstance(source, SpecWithDefaults):
             check_parameters(spec, options)
-        enc = load_spec(spec, length, d, min_length, sides, prefix, options)
+        enc = load_spec(spec, length, d, min_length, place, options)
     else:
-        enc = load_object(spec, length, d, sides, prefix, options)
+        enc = load_object(spec, length, d, place, options)
     return without_mean(enc) if demean else enc
 
 
@@ -141,12 +145,7 @@ def check_parameters(spec: str, params: Mapping[str, Any]) -> None:
 
 
 def load_object(
-    source: Any,
-    length: int | None,
-    d: int | None,
-    sides: Sequence[int],
-    prefix: int,
-    params: dict[str, Any],
+    source: Any, length: int | None, d: int | None, place: Place, params: dict[str, Any]
 ) -> Encoding:
     """The encoding that an array, a module or a function gives."""
     if isinstance(source, Encoding) or not callable(source):
@@ -163,29 +162,24 @@ def load_object(
         raise PefourierError(
             f"{key}={shown(value)} has no effect on {enc.label or 'a table'}; leave it out"
         )
-    if sides or prefix:
-        check_sides(enc.label, sides, prefix, None)
-        return on_grid(enc, sides, prefix)
+    if any(place):
+        check_sides(enc.label, *place, None)
+        return on_grid(enc, *place)
     return enc if isinstance(source, Encoding) else with_grid_note(enc)
 
 
 def load_spec(
-    spec: str,
-    length: int | None,
-    d: int | None,
-    min_length: int,
-    sides: tuple[int, ...],
-    prefix: int,
-    options: dict[str, Any],
+    spec: str, length: int | None, d: int | None, least: int, place: Place, options: dict[str, Any]
 ) -> Encoding:
     """The encoding that a SPEC names, on a grid where there is one."""
-    if not sides and not prefix:
-        return with_grid_note(load_rows(spec, length, d, min_length, options))
-    check_sides(spec, sides, prefix, length)
-    placing = {**options, "grid": sides, "prefix": prefix}
+    if not any(place):
+        return with_grid_note(load_rows(spec, length, d, least, options))
+    check_sides(spec, *place, length)
+    sides, prefix = place
     is_table = source_of(spec) == "table"  # a file has its rows, and is not cut to those that fit
-    rows = length if is_table else count_points(sides, prefix) or length
-    return on_grid(load_rows(spec, rows, d, min_length + prefix, placing), sides, prefix)
+    rows = length if is_table else count_points(*place) or length
+    options = {**options, "grid": sides, "prefix": prefix}
+    return on_grid(load_rows(spec, rows, d, least + prefix, options), *place)
 
 
 def load_rows(
@@ -310,14 +304,10 @@ def build_by_name(
 
 def load_file(spec: str, length: int | None) -> Encoding:
     """The first `length` rows (default all) of the table in a file."""
-    from pefourier.encodings.sources.classifier import read_classifier
     from pefourier.encodings.sources.formats import BEHIND
     from pefourier.encodings.sources.tables import read_named_table, split_spec
 
     path, key = split_spec(spec)
-    trained = read_classifier(path, length) if key is None else None
-    if trained is not None:
-        return replace(trained, spec=spec, params={**trained.params, "path": path})
     stored = read_named_table(path, key)
     if stored.codes.ndim > 2:
         bias = stored.codes[..., :length, :length]
