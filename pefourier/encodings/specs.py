@@ -304,7 +304,6 @@ def build_by_name(
 
 def load_file(spec: str, length: int | None) -> Encoding:
     """The first `length` rows (default all) of the table in a file."""
-    from pefourier.encodings.sources.formats import BEHIND
     from pefourier.encodings.sources.tables import read_named_table, split_spec
 
     path, key = split_spec(spec)
@@ -319,7 +318,6 @@ def load_file(spec: str, length: int | None) -> Encoding:
     params = {"length": len(table), "d": table.shape[1], "path": path, "array": array}
     codes = [code for code, name in NAMED.items() if name.search(stored.name)]
     codes += ["array-chosen"] * stored.chosen
-    codes += ["positions-column"] * stored.name.startswith(BEHIND)
     slots = {"name": shown(stored.name), "middle": len(stored.codes) // 2}
     findings = tuple(finding(code, **slots) for code in codes)
     facts = {
