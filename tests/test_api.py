@@ -1,10 +1,8 @@
 """The questions as functions: what they take and refuse; their commands say the same."""
 
-import importlib
 import inspect
 import json
 import re
-import sys
 import warnings
 
 import numpy as np
@@ -17,69 +15,6 @@ from pefourier.encodings import load
 from pefourier.encodings.registry import build
 from pefourier.errors import PefourierError
 from pefourier.nn import PositionalEncoding
-
-CONFIG = {
-    "model_type": "llama",
-    "hidden_size": 64,
-    "num_attention_heads": 4,
-    "max_position_embeddings": 64,
-}
-
-
-@pytest.fixture
-def config(tmp_path):
-    path = tmp_path / "config.json"
-    path.write_text(json.dumps(CONFIG))
-    return path
-
-
-SAME = [  # a call and its command
-    (lambda c: pefourier.spectrum("rope:rho=5e5", d=128), "spectrum rope:rho=5e5 --d 128"),
-    (
-        lambda c: pefourier.spectrum("rope", rho=5e5, lattice=64, sigma=0, method="declared"),
-        "spectrum rope --rho 5e5 --lattice 64 --sigma 0 --method declared",
-    ),
-    (lambda c: pefourier.reconstruct("dft", [3, 9]), "reconstruct dft --pos 3 9"),
-    (lambda c: pefourier.reconstruct("sinusoidal", d=300), "reconstruct sinusoidal --d 300"),
-    (
-        lambda c: pefourier.check("learned", length=20, d=8, seed=3),
-        "check-faithful learned -S 20 --d 8 --seed 3",
-    ),
-    (lambda c: pefourier.check(c), "check-faithful CONFIG"),
-    (
-        lambda c: pefourier.compare("sinusoidal", "sinusoidal:layout=halves", length=9, d=8),
-        "compare sinusoidal sinusoidal:layout=halves -S 9 --d 8",
-    ),
-    (lambda c: pefourier.compare("rope", c), "compare rope CONFIG"),
-    (
-        lambda c: pefourier.context(c, length=256, against="base=500"),
-        "context CONFIG --length 256 --against base=500",
-    ),
-    (lambda c: pefourier.context("alibi"), "context alibi"),
-    (
-        lambda c: pefourier.design(
-            64, 16, criteria=["turns", "rank"], bases=[3, 10], dtype="bfloat16"
-        ),
-        "design --length 64 --d 16 --for turns --for rank --base 3 --base 10 --dtype bf16",
-    ),
-]
-
-
-@pytest.mark.parametrize(("call", "command"), SAME, ids=[command for _, command in SAME])
-def test_a_call_gives_what_its_command_gives_as_json(run, config, call, command):
-    arguments = [config if word == "CONFIG" else word for word in command.split()]
-    (record,) = run(*arguments, "--json").results
-    result = call(config)
-    assert result.to_dict() == record
-    assert result.conclusion == record["conclusion"]
-
-
-def test_relations_say_what_they_hold():
-    record = pefourier.relations("sinusoidal", length=30, d=8).to_dict()
-    assert record["spec"] == "sinusoidal"
-    assert record["first_rise"] == 4
-    assert len(record["kernel"]) == 30
-
 
 TABLE = build("learned", length=12, d=6).table()
 
@@ -189,10 +124,6 @@ def test_arrays_that_have_not_all_of_their_numbers_are_refused(what):
             ask(NOT_PLAIN[what])
 
 
-def test_an_array_that_masks_nothing_is_taken():
-    assert np.array_equal(pefourier.encode(np.ma.masked_array(TABLE, mask=False)), TABLE)
-
-
 def test_a_path_is_taken(tmp_path):
     np.save(tmp_path / "table.npy", TABLE)
     assert np.array_equal(pefourier.encode(tmp_path / "table.npy"), TABLE)
@@ -293,17 +224,6 @@ def twice(n, d):
         told = pefourier.compare(a, b)
         assert told.verdict == "the same"
         assert run("compare", a, b, "--json").results == [told.to_dict()]
-
-
-def test_its_torch_is_asked_for_by_name(monkeypatch):
-    monkeypatch.setitem(sys.modules, "torch", None)
-    monkeypatch.delitem(sys.modules, "pefourier.nn")
-    with pytest.raises(ModuleNotFoundError, match="needs torch, which is not installed; pip inst"):
-        importlib.import_module("pefourier.nn")
-
-
-def test_a_size_that_is_the_own_one_is_welcome():
-    assert load(TABLE, 12, 6).dim == 6
 
 
 def test_rows_may_be_the_points_of_a_grid(run, tmp_path):

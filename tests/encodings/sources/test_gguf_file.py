@@ -365,41 +365,35 @@ def test_layers_without_positions_have_no_key_and_are_told(write):
     ]
 
 
-@pytest.mark.parametrize(
-    ("arch", "values", "spec"),
-    [
-        (
-            "mistral3",
-            {"rope__scaling__yarn_beta_fast": 16.0, "rope__scaling__yarn_log_multiplier": 1.0},
-            "beta_fast=16,attention_factor=1",
-        ),
-        ("llama", {"rope__scaling__yarn_beta_fast": 16.0}, ""),  # which does not read it
-        ("deepseek2", {"rope__scaling__yarn_log_multiplier": 0.0707}, "attention_factor=1"),
-        ("deepseek2", {"rope__scaling__yarn_log_multiplier": 0.1}, "attention_factor=1"),
-    ],
-)
-def test_what_yarn_takes_is_what_the_architecture_reads(write, arch, values, spec):
-    enc = load(write(arch=arch, **SIZES | YARN | values), 8)
-    wanted = load(f"rope:rho=5e5,scaling=yarn,factor=4,original=32768,{spec}", 8, 128)
+TIMES, BETA = "rope__scaling__yarn_log_multiplier", "rope__scaling__yarn_beta_fast"
+V3 = YARN | {"rope__scaling__factor": 40.0, "rope__scaling__original_context_length": 4096}
+ALPHA = {"rope__scaling__alpha": 1000.0}  # base alpha^(d / (d - 2)): src/models/hunyuan-vl.cpp
+FOURFOLD, FORTYFOLD = (f"scaling=yarn,factor={k}" for k in ("4,original=32768", "40,original=4096"))
+LITE = (1 + 0.0707 * np.log(40)) ** 2
+RATIO = (1 + 0.1 * np.log(40)) / (1 + 0.0707 * np.log(40))
+BY_ARCHITECTURE = [  # architecture, values, the rotation, the factor of logits
+    ("mistral3", YARN | {BETA: 16.0, TIMES: 1.0}, f"{FOURFOLD},beta_fast=16,attention_factor=1", 1),
+    ("llama", YARN | {BETA: 16.0}, FOURFOLD, 1),  # which does not read it
+    ("deepseek2", V3 | {TIMES: 0.0707}, f"{FORTYFOLD},attention_factor=1", LITE),
+    ("deepseek2", V3 | {TIMES: 0.1}, f"{FORTYFOLD},attention_factor=1", 1.8738542),
+    (
+        "deepseek32",
+        V3 | {TIMES: 0.0707},
+        f"{FORTYFOLD},attention_factor={RATIO}",
+        LITE,
+    ),
+    ("hunyuan-dense", ALPHA, f"rho={5e5 * 1000 ** (128 / 126)}", 1),
+    ("llama", ALPHA, "scaling=none", 1),
+]
+
+
+@pytest.mark.parametrize(("arch", "values", "spec", "logits"), BY_ARCHITECTURE)
+def test_keys_are_read_as_by_the_architecture(write, arch, values, spec, logits):
+    enc = load(write(arch=arch, **SIZES | values), 8)
+    base = "" if "rho" in spec else "rho=5e5,"
+    wanted = load(f"rope:{base}{spec}", 8, 128)
     np.testing.assert_allclose(enc.measure.frequencies, wanted.measure.frequencies, rtol=1e-6)
-    factors = [one.params["attention_factor"] for one in (enc, wanted)]
+    factors = [e.params["attention_factor"] for e in (enc, wanted)]
     assert factors[0] == pytest.approx(factors[1], rel=1e-6)
-    assert enc.findings == ()
-
-
-def test_the_logits_of_deepseek_are_multiplied_as_its_config_has_it(write):
-    """V3: factor 40, mscale_all_dim 1, kept as .1 by the converter."""
-    yarn = YARN | {"rope__scaling__factor": 40.0, "rope__scaling__original_context_length": 4096}
-    for times, factor in ((0.1, 1.8738542), (0.0707, (1 + 0.0707 * np.log(40)) ** 2)):
-        path = write(arch="deepseek2", **SIZES | yarn, rope__scaling__yarn_log_multiplier=times)
-        assert load(path, 8).params["softmax_factor"] == pytest.approx(factor, rel=1e-6)
-
-
-def test_alpha_stretches_the_base_where_it_is_read(write):
-    """base alpha^(d / (d - 2)), of Hunyuan: src/models/hunyuan-vl.cpp."""
-    path = write(arch="hunyuan-dense", **SIZES, rope__scaling__alpha=1000.0)
-    first, last = load(path, 8).measure.frequencies[[0, -1]]
-    base = 5e5 * 1000 ** (128 / 126)
-    np.testing.assert_allclose([first, last], [1.0, base ** (-126 / 128)], rtol=1e-6)
-    plain = load(write(arch="llama", **SIZES, rope__scaling__alpha=1000.0), 8)
-    assert plain.params["rho"] == 5e5
+    assert enc.params.get("softmax_factor", 1) == pytest.approx(logits, rel=1e-6)
+    assert [f.code for f in enc.findings] == ["gguf-unsaid"] * (arch == "deepseek32")
