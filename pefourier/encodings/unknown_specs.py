@@ -28,6 +28,10 @@ def unknown_spec(spec: str, name: str, path: str) -> PefourierError:
         )
     if re.fullmatch(HUB, spec) and "/" in spec:
         return not_here(spec)
+    if os.path.exists(name):
+        return PefourierError(
+            f"{shown(name)} is a file, which takes no parameters behind a colon; give options"
+        )
     from pefourier.encodings.sources.formats import READERS
 
     formats = ", ".join(sorted(READERS))
