@@ -111,8 +111,8 @@ def reconstruct(
     (lattice,) = whole_numbers(lattice=lattice)
     points = as_points(positions)
     flat = [x for point in points for x in point]
-    least = max([79, *flat]) + 1
-    enc = load(encoding, min_length=least, **params)
+    shortest = max([79, *flat]) + 1
+    enc = load(encoding, min_length=shortest, **params)
     where = points if len(enc.domain.sides) > 1 else flat
     return position_functions(enc, where or None, lattice, sigma, method)
 
@@ -242,7 +242,7 @@ def usage(
     from pefourier.weights.usage import use_of_model
 
     (length,) = whole_numbers(length=length)
-    files = [None if one is None else os.fspath(one) for one in (against, stats)]
+    files = [None if path is None else os.fspath(path) for path in (against, stats)]
     return use_of_model(os.fspath(model), length, layers, True, *files)
 
 
@@ -318,16 +318,16 @@ def extend(
     from pefourier.questions.extend import extend as extend_rotation
     from pefourier.questions.extend import extend_on_grid
 
-    own: dict[str, Any] = {"criteria": criteria, "bases": bases, "dtype": dtype}
+    options: dict[str, Any] = {"criteria": criteria, "bases": bases, "dtype": dtype}
     if are_several(to):
         if trained is not None and not are_several(trained):
             raise PefourierError(
                 f"a grid is extended from the sides of one of training; got {shown(trained)}; give "
                 "--length as the sides, such as 14x14, or leave it out"
             )
-        return extend_on_grid(os.fspath(spec), to, trained or (), **own)
+        return extend_on_grid(os.fspath(spec), to, trained or (), **options)
     to, trained, d = whole_numbers(to=to, trained=trained, d=d)
-    return extend_rotation(os.fspath(spec), to, trained=trained, d=d, **own)
+    return extend_rotation(os.fspath(spec), to, trained=trained, d=d, **options)
 
 
 def resize(
@@ -408,8 +408,8 @@ def codes_at(
     """An encoding, the points (n,) that are asked for, and their codes (n, d)."""
     points = as_points(positions)
     enc = load(encoding, **params)
-    every = as_stored(enc, enc.domain.x)
-    x = np.array(rows_of_points(enc.domain, points), dtype=np.int64) if points else every
+    rows = as_stored(enc, enc.domain.x)
+    x = np.array(rows_of_points(enc.domain, points), dtype=np.int64) if points else rows
     return enc, x, np.asarray(enc.table(x), dtype=float)
 
 

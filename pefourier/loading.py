@@ -120,7 +120,7 @@ def load_first(source: Any, **size: Any) -> Encoding:
 
 
 def code_beside(
-    other: Encoding,
+    reference: Encoding,
     code: Encoding,
     load_code: Callable[..., Encoding],
     d: Count | None,
@@ -130,12 +130,12 @@ def code_beside(
     from pefourier.questions.operators import head_size
 
     width = head_size if code.operator is not None else (lambda enc: enc.dim)
-    if d is None and width(code) != width(other):
+    if d is None and width(code) != width(reference):
         with suppress(PefourierError):  # code of one size only, which is compared as it is
-            code = load_code(d=width(other), **({"length": len(other)} if is_fixed else {}))
-    length = min(len(other), max(LARGEST_CODE // code.dim, len(code)))
+            code = load_code(d=width(reference), **({"length": len(reference)} if is_fixed else {}))
+    length = min(len(reference), max(LARGEST_CODE // code.dim, len(code)))
     dimension = d or code.params.get("d", code.dim)
-    while not is_fixed and len(other.domain.sides) == 1 and len(code) < length:
+    while not is_fixed and len(reference.domain.sides) == 1 and len(code) < length:
         try:
             code = load_code(length=length, d=dimension)
         except PefourierError:  # code of fewer rows, which is compared as far
@@ -143,26 +143,26 @@ def code_beside(
     return code
 
 
-def size_of_lags(other: Encoding) -> dict[str, Any]:
+def size_of_lags(reference: Encoding) -> dict[str, Any]:
     """Positions and heads of biases that a table may hold: (heads, n, n), (n, n) or a row a lag."""
-    if other.bias is not None:
-        return {"length": other.bias.shape[1], "d": other.bias.shape[0]}
-    rows, columns = len(other), other.dim
-    if other.domain.kind == "lag" or rows > columns:
+    if reference.bias is not None:
+        return {"length": reference.bias.shape[1], "d": reference.bias.shape[0]}
+    rows, columns = len(reference), reference.dim
+    if reference.domain.kind == "lag" or rows > columns:
         return {"length": (rows + 1) // 2 if rows % 2 else rows, "d": columns}
     return {"length": columns, "d": 1 if rows == columns else rows}
 
 
-def size_and_place(other: Encoding, domain: Domain) -> dict[str, Any]:
+def size_and_place(reference: Encoding, domain: Domain) -> dict[str, Any]:
     """The length and dimension of an encoding, and its grid for what has none of its own."""
     from pefourier.questions.operators import head_size
 
     if domain.kind == "lag":
-        return size_of_lags(other)
-    d = other.dim if other.operator is None else head_size(other)
-    size: dict[str, Any] = {"length": len(other), "d": d}
-    if domain.grid and domain.grid == other.domain.grid:
-        return size | {"prefix": other.domain.prefix}
+        return size_of_lags(reference)
+    d = reference.dim if reference.operator is None else head_size(reference)
+    size: dict[str, Any] = {"length": len(reference), "d": d}
+    if domain.grid and domain.grid == reference.domain.grid:
+        return size | {"prefix": reference.domain.prefix}
     if domain.kind != "position" or domain.grid:
         return size
-    return size | {"grid": other.domain.grid, "prefix": other.domain.prefix}
+    return size | {"grid": reference.domain.grid, "prefix": reference.domain.prefix}

@@ -111,7 +111,7 @@ def load(
         spec = canonical_spec(os.fspath(spec))
         if not isinstance(source, SpecWithDefaults):
             check_parameters(spec, options)
-        enc = load_spec(spec, length, d, min_length, place, options)
+        enc = load_spec(spec, length, d, place, {**options, "min_length": min_length})
     else:
         enc = load_object(spec, length, d, place, options)
     return without_mean(enc) if demean else enc
@@ -169,30 +169,28 @@ def load_object(
 
 
 def load_spec(
-    spec: str, length: int | None, d: int | None, least: int, place: Place, options: dict[str, Any]
+    spec: str, length: int | None, d: int | None, place: Place, options: dict[str, Any]
 ) -> Encoding:
     """The encoding that a SPEC names, on a grid where there is one."""
     if not any(place):
-        return with_grid_note(load_rows(spec, length, d, least, options))
+        return with_grid_note(load_rows(spec, length, d, options))
     check_sides(spec, *place, length)
-    sides, prefix = place
     is_table = source_of(spec) == "table"  # a file has its rows, and is not cut to those that fit
     rows = length if is_table else count_points(*place) or length
-    options = {**options, "grid": sides, "prefix": prefix}
-    return on_grid(load_rows(spec, rows, d, least + prefix, options), *place)
+    options = {**options, "grid": place[0], "prefix": place[1]}
+    return on_grid(load_rows(spec, rows, d, options), *place)
 
 
-def load_rows(
-    spec: str, length: int | None, d: int | None, min_length: int, options: dict[str, Any]
-) -> Encoding:
+def load_rows(spec: str, length: int | None, d: int | None, options: dict[str, Any]) -> Encoding:
     """The encoding that a SPEC names, on a grid only where it is built for one."""
+    shortest = options.get("min_length", 80) + options.get("prefix", 0)
     match source_of(spec):
         case "name":
-            return build_by_name(spec, length, d or 256, max(80, min_length), options)
+            return build_by_name(spec, length, d or 256, max(80, shortest), options)
         case "code":
             from pefourier.encodings.sources.user_code import read_code
 
-            return read_code(spec, length, d, options.get("seed"), min_length=min_length)
+            return read_code(spec, length, d, options.get("seed"), min_length=shortest)
         case "table":
             return load_file(spec, length)
         case "gguf":
@@ -206,7 +204,7 @@ def load_rows(
             enc = huggingface.read_config(spec, length, d, **placing)
     standing = standing_length(enc) if length is None else len(enc)
     if standing != len(enc):
-        return load_rows(spec, standing, d, min_length, options)
+        return load_rows(spec, standing, d, options)
     return replace(enc, lattice=enc.params.get("length", len(enc)))
 
 

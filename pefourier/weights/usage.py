@@ -153,7 +153,7 @@ class Usage(Result):
         return self.rotations[0]
 
     @property
-    def what(self) -> str:
+    def subject(self) -> str:
         """What the shares are of."""
         is_product = self.first.never_turn.product is not None
         return "what queries and keys put into scores" if is_product else "the energy of queries"
@@ -215,8 +215,10 @@ def use_of_model(
     """
 
     def measure(weights: str, means: str | None) -> Usage:
-        read = read_weights(weights, layers, begin) if means is None else read_means(weights, means)
-        return usage_of(read, length, layers, every_head)
+        shares = (
+            read_weights(weights, layers, begin) if means is None else read_means(weights, means)
+        )
+        return usage_of(shares, length, layers, every_head)
 
     usage = measure(spec, stats)
     if against is None:

@@ -29,6 +29,7 @@ from pefourier.files import os_errors, read_toml
 
 FREQS, LONG, SHORT = (f"rope_{name}.weight" for name in ("freqs", "factors_long", "factors_short"))
 PARTS = ("full_attention", "sliding_attention")  # types of layers with bases of their own
+EXT_FACTOR = "rope.scaling.yarn_ext_factor"
 BETAS = ("beta_fast", "beta_slow")
 MOST_LAYERS = 2**12
 
@@ -96,7 +97,7 @@ class GgufFile:
                 return int(value)
         return None
 
-    def read(self, key: str) -> float | None:
+    def optional(self, key: str) -> float | None:
         """A number that llama.cpp reads for some architectures alone; None for the others."""
         return self.number(key) if self.is_listed("reads", key) else None
 
@@ -262,7 +263,7 @@ def scaling_of_file(file: GgufFile) -> dict[str, Any]:
     factor = float(file.number("rope.scaling.factor") or file.number("rope.scale_linear") or 1)
     original = file.count("rope.scaling.original_context_length", "context_length")
     attention = file.number("rope.scaling.attn_factor") or 1.0
-    alpha, mixed = file.read("rope.scaling.alpha"), file.value("rope.scaling.yarn_ext_factor", 1)
+    alpha, mixed = file.optional("rope.scaling.alpha"), file.value(EXT_FACTOR, 1)
     mixed = 1 if is_number(mixed) and mixed < 0 else mixed  # as where nothing is set
     sizes = {"factor": factor, "original": original}
     is_plain = kind in ("none", "linear")
@@ -273,7 +274,7 @@ def scaling_of_file(file: GgufFile) -> dict[str, Any]:
         return {"scaling": "factors", "factors": factors[FREQS]}
     if kind == "yarn" and original and mixed == 1 and not factors:
         attention *= yarn_attention(file, factor)
-        turns = {key: file.read(f"rope.scaling.yarn_{key}") for key in BETAS}
+        turns = {key: file.optional(f"rope.scaling.yarn_{key}") for key in BETAS}
         turns = {key: x for key, x in turns.items() if x is not None}
         return {"scaling": "yarn", **sizes, "attention_factor": attention, **turns}
     if is_plain and alpha and factor == 1 and not factors:  # its base times alpha^(d / (d - 2))
@@ -282,7 +283,7 @@ def scaling_of_file(file: GgufFile) -> dict[str, Any]:
         return {"scaling": "linear", "factor": factor} if factor != 1 else {}
     raise PefourierError(
         f"scaling {shown(kind)} of {shown(file.path)} with {', '.join(factors) or 'no factors'}, "
-        f"rope.scaling.yarn_ext_factor {shown(mixed)} and rope.scaling.alpha {shown(alpha)} is not "
+        f"{EXT_FACTOR} {shown(mixed)} and rope.scaling.alpha {shown(alpha)} is not "
         "read here; give rope:inv_freq=FILE"
     )
 
@@ -303,7 +304,7 @@ def yarn_attention(file: GgufFile, factor: float) -> float:
 
 def log_multiplier(file: GgufFile) -> float | None:
     """What a config calls mscale_all_dim; None where llama.cpp reads none."""
-    multiplier = file.read("rope.scaling.yarn_log_multiplier")
+    multiplier = file.optional("rope.scaling.yarn_log_multiplier")
     return multiplier if multiplier is None or file.architecture == "mistral3" else 10 * multiplier
 
 

@@ -220,7 +220,7 @@ def find_array(arrays: Mapping[str, Stored], key: str, file: str) -> str:
 
 def names_and_shapes(arrays: Mapping[str, Stored]) -> str:
     """Names with shapes, the first few."""
-    listing = [stored.named(name) for name, stored in islice(arrays.items(), 10)]
+    listing = [stored.label(name) for name, stored in islice(arrays.items(), 10)]
     return ", ".join(listing + ["…"] * (len(arrays) > 10)) or "no array"
 
 

@@ -226,7 +226,7 @@ def on_zeros(code: VectorMap, torch: Any) -> CodeTable:
         raise code.unfit(f"raised {words_of(fault)} for zeros {shapes[axis]}") from fault
     table = tables[axis]
     rows = table.codes if table.codes.ndim == 2 else np.moveaxis(table.codes, 1 - axis, 0)[0]
-    notes = axis_findings(code.code, axis) if any(axes) or not table.findings else []
+    notes = [] if table.findings else axis_findings(code.code, axis)
     notes = [finding("batch-axis", "differ")] if {0, 1} in axes else notes
     along = replace(table, codes=rows, findings=(*notes, *table.findings))
     return in_two_axes(code.request, code.code, along)
