@@ -145,10 +145,6 @@ def waves_apart(arrays: Mapping[str, Stored]) -> list[str]:
 def read_numbers(spec: str) -> np.ndarray:
     """Numbers in FILE[#ARRAY]: (n,) of one axis or a single column or row, else (n, columns)."""
     path, key = split_spec(spec)
-    if path.lower().endswith(".gguf"):
-        raise PefourierError(
-            f"{shown(path)} holds factors that divide frequencies; name it as a SPEC itself"
-        )
     with open_arrays(path) as file:
         names = list(file.arrays)
         if key is not None:

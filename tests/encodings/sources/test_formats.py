@@ -213,15 +213,6 @@ def test_damaged_files_are_refused(suffix, content):
             safetensors.safe_open("x.safetensors", framework="np")
 
 
-@pytest.mark.parametrize(
-    ("content", "fault"),
-    [(b"x,y\n1,2\n3,four\n", "'four'"), (b"1,2\n\n3\n", "from 2 to 1"), (b"1;2\n3;4\n", "'3;4'")],
-)
-def test_the_fault_of_a_csv_is_named(content, fault):
-    put("x.csv", content)
-    assert fault in refused("x.csv")
-
-
 def test_what_may_stand_in_a_header_of_safetensors_beside_tensors():
     own = {"__metadata__": None, "z": entry(shape=(0, 2**40), offsets=(24, 24))["codes"]}
     header = json.dumps({"b": AFTER, "codes": PLACE | {"x": [1, {}]}} | own).encode()
@@ -259,34 +250,21 @@ def test_odd_tensors():
     codes = torch.nn.Parameter(torch.ones(2, 3).T)
     torch.save({"a": {"codes": codes, 7: torch.ones(3)}, ("tuple",): torch.ones(2, 2)}, "x.pt")
     assert read_table("x.pt")[0].tolist() == [[1, 1]] * 3
-    torch.save({"k" * 1000: {"codes": torch.ones(2, 2)}}, "x.pt")
-    refused("x.pt")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that such tensors are prototypes, or deprecated
         odd = {
             "sparse": torch.eye(3).to_sparse(),
-            "rows": torch.eye(3).to_sparse_csr(),
             "meta": torch.ones(3, 2, device="meta"),
             "quantised": torch.quantize_per_tensor(torch.ones(3, 2), 0.1, 0, torch.quint8),
             "nested": torch.nested.nested_tensor([torch.ones(2, 3), torch.ones(1, 3)]),
             "complex": torch.ones(2, 3, 2, dtype=torch.complex64).conj(),
         }
-        if hasattr(torch, "float4_e2m1fn_x2"):  # from torch 2.8 on
-            odd["nibbles"] = torch.zeros(3, 2, dtype=torch.uint8).view(torch.float4_e2m1fn_x2)
-        torch.save({**odd, "table": torch.ones(2, 2)}, "y.pt")
+        torch.save({**odd, "table": torch.ones(2, 2), "k" * 1000: {"codes": codes}}, "y.pt")
     for key in odd:
         refused("y.pt", key)
     assert read_table("y.pt")[0].tolist() == [[1, 1], [1, 1]]
     put("z.pt", b"")
     refused("z.pt")
-
-
-def test_a_pickle_of_shared_mappings_is_walked_once():
-    tree = {"codes": torch.ones(2, 2)}
-    for _ in range(60):
-        tree = {"a": tree, "b": tree}
-    torch.save(tree, "x.pt")
-    assert read_table("x.pt")[0].tolist() == [[1, 1], [1, 1]]
 
 
 def test_damaged_archives():

@@ -6,7 +6,6 @@ import subprocess
 import sys
 import threading
 import tracemalloc
-import warnings
 import zipfile
 from contextlib import suppress
 from pathlib import Path
@@ -20,7 +19,6 @@ from pefourier.encodings import load
 from pefourier.encodings.sources import open_files
 from pefourier.encodings.sources import tables as files
 from pefourier.encodings.sources.tables import (
-    open_arrays,
     read_numbers,
     read_table,
     write_table,
@@ -109,16 +107,6 @@ def test_files_that_cannot_be_reached(folder):
         refused(path)
     os.rename("table.npy", "table.npx")
     assert "'.npz'?" in refused("table.npx")
-
-
-def test_a_file_that_may_not_be_read(monkeypatch):
-    np.save("x.npy", TABLE)
-
-    def denied(*_):
-        raise PermissionError(13, "Permission denied")
-
-    monkeypatch.setattr("builtins.open", denied)
-    refused("x.npy")
 
 
 def test_bombs_are_refused_before_they_expand():
@@ -251,18 +239,6 @@ def test_a_file_whose_name_has_the_sign_of_an_array():
     for spec in ("b.npz#codes", "x#z.npy", "#.npy", "a.npz#\0.npy"):
         with pytest.raises(PefourierError):
             load(spec)
-
-
-def test_filters_of_warnings_are_the_callers():
-    np.savez("x.npz", codes=TABLE)
-    warnings.simplefilter("default")
-    before = list(warnings.filters)
-    with open_arrays("x.npz") as file:
-        assert warnings.filters == before
-        with pytest.warns(UserWarning, match="^mine$"):
-            warnings.warn("mine", stacklevel=1)
-        file.load("codes")
-        assert warnings.filters == before
 
 
 def test_a_mapped_table_survives_being_overwritten():
