@@ -220,7 +220,7 @@ def from_archive(
 
 def without_rest(task: Task, file: ArrayFile, used: Sequence[str]) -> Task:
     """A task that says which other arrays there are in its file."""
-    unused = [stored.named(name) for name, stored in file.arrays.items() if name not in used]
+    unused = [stored.label(name) for name, stored in file.arrays.items() if name not in used]
     return replace(task, unused=tuple(unused))
 
 
