@@ -60,7 +60,6 @@ def candidate_bases(rate: float, d: int) -> Iterator[dict]:
     kinds = [
         k for k, half in zip(kinds, halves, strict=True) if half > 0 and abs(rate) * half < 700
     ]
-    short = [{"divisor": "d/2+0.5"}] if d % 2 == 0 and kinds else []  # of d + 1, a column short
     yield from ({"rho": 1e4} | kind for kind in kinds)  # in few columns one grid is another's
 
     def to(digits: int, kind: dict) -> dict:
@@ -68,7 +67,6 @@ def candidate_bases(rate: float, d: int) -> Iterator[dict]:
 
     yield from (to(1, kind) for kind in kinds)
     yield from (to(digits, k) for digits in (2, 3) for k in kinds if k["divisor"] == "d")
-    yield from (to(1, kind) for kind in short)
     if rate * d > log(1e4):
         shift = round(2 * (d / 2 - log(1e4) / rate)) / 2
         if 0 < abs(shift) < d / 4:

@@ -161,18 +161,16 @@ def unusual_base(facts: TableFacts) -> Iterator[Finding]:
 
 def unusual_conventions(facts: TableFacts) -> Iterator[Finding]:
     """Parameters of a sinusoidal, rotary or DFT table that differ from the papers'."""
-    name, p, (n, d) = (facts.identified or {}).get("encoding"), facts.params, facts.table.shape
+    name, p = (facts.identified or {}).get("encoding"), facts.params
     backwards = "backwards" in p
     if name in ("sinusoidal", "rope"):
         yield from unusual_base(facts)
         for key, usual in PAPERS.items():
             value = p.get(key, usual)
-            if key == "divisor" and value == "d/2+0.5":
-                yield finding("column-missing", d=d, formula=d + 1)
-            elif value != usual and not (key == "offset" and backwards):
+            if value != usual and not (key == "offset" and backwards):
                 yield finding(key, **{key: value})
     if backwards:
-        is_end = p["offset"] == n - 1 or (name == "dft" and p["offset"])
+        is_end = p["offset"] == len(facts.table) - 1 or (name == "dft" and p["offset"])
         yield finding("reversed-positions" if is_end else "negative-positions", first=p["offset"])
     if name == "rope" and "part" not in p:
         yield finding("cosines-first")

@@ -17,7 +17,7 @@ from pefourier.diagnosis.misreadings import (
     chosen_changes,
     has_settings,
     meant_settings,
-    reading_with,
+    rebuilt,
 )
 from pefourier.diagnosis.pairs import PairWaves, list_differences
 from pefourier.encodings.encoding import Encoding
@@ -92,9 +92,9 @@ def readings_of(first: Encoding, second: Encoding, declared: PairWaves) -> list[
         return []
     settings = meant_settings(rotation)
     changes = chosen_changes(rotation, settings, declared)
-    rebuilt = (reading_with(settings, len(rotation), declared, *change) for change in changes)
     count = len(declared.omega)
-    return [reading for reading in rebuilt if reading is not None and len(reading.omega) == count]
+    usual = rebuilt(settings, len(rotation), changes)
+    return [reading for reading in usual if len(reading.omega) == count]
 
 
 def assign_axes(declared: PairWaves, table: PairWaves) -> tuple[str, ...] | None:
