@@ -43,7 +43,7 @@ from pefourier.errors import PefourierError
 from pefourier.geometry.tolerance import stored_tolerance
 from pefourier.questions.alignment import align_tables
 from pefourier.questions.axes_of_images import axes_in_table, compare_axes
-from pefourier.questions.biases import HeadDifference, compare_biases, read_bias
+from pefourier.questions.biases import HeadDifference, compare_as_biases
 from pefourier.questions.comparison_findings import difference_findings
 from pefourier.questions.layer_schedules import (
     LayerDifference,
@@ -201,7 +201,7 @@ def compare(
     ('equivalent', 'interleaved to halves', 2)
     """
     first, second = as_encoding(a), as_encoding(b)
-    biases = compare_as_biases(first, second)
+    biases = compare_as_biases(uncompared(first, second))
     if biases is not None:
         return judged(biases)
     lengths = (len(first), len(second))
@@ -209,7 +209,7 @@ def compare(
         first, second = (bare_of_prefix(enc) for enc in (first, second))
     pairs = read_pairs(first, second), read_pairs(second, first)
     long = None not in pairs and len(first) * first.dim > LARGE and tolerance is None
-    result = compare_numbers(uncompared(first, second, "columns"), MOST_ROWS if long else None)
+    result = compare_numbers(uncompared(first, second), MOST_ROWS if long else None)
     result = replace(result, lengths=lengths, given_tolerance=tolerance)
     if tolerance is not None and result.max_difference is not None:
         if result.max_difference <= tolerance:
@@ -232,13 +232,13 @@ def bare_of_prefix(enc: Encoding) -> Encoding:
     return replace(enc, domain=domain, codes=lambda x: enc.codes(np.asarray(x) + start))
 
 
-def uncompared(first: Encoding, second: Encoding, unit: str) -> Comparison:
-    """Two of which nothing was compared yet but how many columns or heads they have."""
+def uncompared(first: Encoding, second: Encoding) -> Comparison:
+    """Two of which nothing was compared yet but how many columns they have."""
     sizes, lengths = (first.dim, second.dim), (len(first), len(second))
     return Comparison(
         differing=abs(sizes[0] - sizes[1]),
         counted=max(sizes),
-        unit=unit,
+        unit="columns",
         length=min(lengths),
         lengths=lengths,
         dimensions=sizes,
@@ -415,36 +415,6 @@ def cause_of(result: Comparison, pairs: tuple[PairWaves, PairWaves]) -> Cause | 
         if cause:
             return replace(cause, of=of)
     return None
-
-
-def compare_as_biases(first: Encoding, second: Encoding) -> Comparison | None:
-    """Two biases, head by head; None where neither is one."""
-    bias_a, bias_b = read_bias(first), read_bias(second)
-    if bias_a is None and bias_b is None:
-        return None
-    biases = bias_a or read_bias(first, bias_b), bias_b or read_bias(second, bias_a)
-    pair = list(zip((first, second), biases, strict=True))
-    sizes = tuple(len(rows.numbers) if rows else enc.dim for enc, rows in pair)
-    lengths = tuple(rows.numbers.shape[2] if rows else len(enc) for enc, rows in pair)
-    facts = {"lengths": lengths, "length": min(lengths), "dimensions": sizes}
-    result = uncompared(first, second, "heads").differ("heads", max(sizes), max(sizes), **facts)
-    if None in biases or sizes[0] != sizes[1]:
-        return result
-    comparison = compare_biases(*biases)
-    notes = (finding("constant-for-each-query"),) * comparison.constant
-    notes += (finding("keys-behind"),) * comparison.one_sided
-    return replace(
-        result,
-        verdict="different" if comparison.heads else "the same",
-        differing=len(comparison.heads),
-        bitwise=comparison.max_difference == 0 and not comparison.constant,
-        tolerance=comparison.tolerance,
-        max_difference=comparison.max_difference,
-        first_difference=comparison.first_difference,
-        heads=comparison.heads,
-        cause=next((Cause("both", (code,), c, {}) for code, c in comparison.causes), None),
-        findings=notes,
-    )
 
 
 def compare_models(result: Comparison) -> Comparison:
