@@ -12,13 +12,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
-from typing import Any
 
 import numpy as np
 
-from pefourier.diagnosis.identify import identification, identify
+from pefourier.diagnosis.identify import identification
 from pefourier.diagnosis.table_facts import SEARCHED
-from pefourier.encodings.axis_parts import axis_columns, axis_lines
+from pefourier.encodings.axis_parts import axis_columns
 from pefourier.encodings.conventions import fact_of_convention, read_conventions
 from pefourier.encodings.encoding import Encoding, Finding
 from pefourier.encodings.families.axes import axis_letters, rows_of_blocks
@@ -35,7 +34,7 @@ WORDS = {"t": "frame", "y": "row", "x": "column"}
 CERTAIN = 4.0  # times less than the residual as given is that of the right order
 SHIFTS = (1, -1, 2, -2, 3, -3, 4, -4, 5, -5)
 SAME = 1e-9  # of the largest number: codes that differ by less are one, computed twice
-USUAL = {"divisor": "d", "offset": 0, "scale": 1.0, "first": "cos", "step": 1.0}  # unsaid of rope
+NAMED = ("convention", "order", "rho", "layout", "divisor")  # parameters that identify a table
 ALIKE = 0.5  # cosine of neighbours on a grid, and by how much it is above that on another
 ORTHOGONAL = 1e-6  # inner products of neighbours that are as good as none
 
@@ -66,25 +65,6 @@ class GridFacts:
         return axis_columns(self.table.reshape(*self.sides, -1))
 
     @cached_property
-    def formulas(self) -> list[dict | None]:
-        """What the part of each axis is, read as codes of its positions."""
-        return [identify(part, self.eps) if part.size else None for part in self.parts]
-
-    @cached_property
-    def parts(self) -> list[np.ndarray]:
-        """The part of each axis, (N_a, d_a); none where columns change along several."""
-        if self.columns is None:
-            return []
-        lines = axis_lines(self.table.reshape(*self.sides, -1))
-        return [line[:, places] for line, places in zip(lines, self.columns, strict=True)]
-
-    def values(self, key: str, default: Any = None) -> list:
-        """A parameter of each axis' formula; none where not all are known."""
-        if not self.formulas or None in self.formulas:
-            return []
-        return [formula["params"].get(key, default) for formula in self.formulas]
-
-    @cached_property
     def residual(self) -> float:
         """T of the rows as they stand."""
         return self.residual_of(self.sides, np.arange(len(self.table)))
@@ -110,26 +90,26 @@ class GridFacts:
 
 
 def identify_on_grid(facts: GridFacts) -> dict | None:
-    """What a table is: the formula of its axes, and the published conventions that it follows."""
-    formula = formula_of_axes(facts)
+    """What a table is: the published conventions that it follows, with the parameters of one."""
     matches = list(matching_conventions(facts.table, facts.sides, facts.eps))
     if not matches:
-        return formula
-    encoding, name, difference = matches[0]
-    formula = formula or identification(encoding, {"convention": name}, difference)
-    spec = f"{encoding}:convention={name}"
-    return formula | {"spec": spec, "conventions": [name for _, name, _ in matches]}
+        return None
+    enc, difference = matches[0]
+    names = [match.params["convention"] for match, _ in matches]
+    params = {key: enc.params[key] for key in NAMED if key in enc.params}
+    spec = f"{enc.name}:convention={names[0]}"
+    return identification(enc.name, params, difference) | {"spec": spec, "conventions": names}
 
 
 def matching_conventions(
     table: np.ndarray, sides: tuple[int, ...], eps: float
-) -> Iterator[tuple[str, str, float]]:
-    """Encoding, convention and largest difference of those that a table follows to rounding.
+) -> Iterator[tuple[Encoding, float]]:
+    """The encodings by convention that a table follows to rounding, and the largest difference.
 
     Several may: they differ on other grids, or in nothing that a table shows.
 
     >>> dit = build("axial", d=16, grid=(3, 4), convention="dit").table()
-    >>> [name for _, name, _ in matching_conventions(dit, (3, 4), 1e-15)]
+    >>> [enc.params["convention"] for enc, _ in matching_conventions(dit, (3, 4), 1e-15)]
     ['mae', 'dit']
     """
     rows = np.unique(np.linspace(0, len(table) - 1, LOOKED_AT).astype(int))
@@ -143,27 +123,7 @@ def matching_conventions(
                 continue  # not of this many axes or dimensions
             difference = float(np.abs(enc.codes(enc.domain.x[rows]) - sampled).max())
             if difference <= tolerance:
-                yield encoding, name, difference
-
-
-def formula_of_axes(facts: GridFacts) -> dict | None:
-    """The formula of each axis, put together: a value for all, or a list with one an axis."""
-    formulas = facts.formulas
-    if (
-        not formulas
-        or None in formulas
-        or {f["encoding"] for f in formulas} - {"sinusoidal", "rope"}
-    ):
-        return None
-    keys = dict.fromkeys(key for f in formulas for key in f["params"])
-    start = [int(columns[0]) for columns in facts.columns]
-    params: dict[str, Any] = {"order": "".join(facts.names[a] for a in np.argsort(start))}
-    for key in keys:
-        values = [f["params"].get(key, USUAL.get(key)) for f in formulas]
-        params[key] = values[0] if all(v == values[0] for v in values) else values
-    rotary = params.get("first", "cos") == "cos"
-    worst = max(f["max_difference"] for f in formulas)
-    return identification("axial-rope" if rotary else "axial", params, worst)
+                yield enc, difference
 
 
 def order_of_rows(facts: GridFacts) -> Iterator[Finding]:
@@ -260,14 +220,6 @@ def rows_that_repeat(facts: GridFacts) -> Iterator[Finding]:
     yield finding("points-repeat", repeat=n - facts.closest.distinct, n=n, a=a, b=b)
 
 
-def halves_of_patches(facts: GridFacts) -> Iterator[Finding]:
-    """Coordinates at the centres of patches."""
-    offsets = zip(facts.names, facts.values("offset", 0), strict=False)
-    halves = [name for name, offset in offsets if abs(offset - 0.5) < 1e-3]
-    if halves:
-        yield finding("half-offset", names=" and ".join(halves))
-
-
 GRID_RULES = (
     order_of_rows,
     neighbours_of_another_grid,
@@ -275,7 +227,6 @@ GRID_RULES = (
     flat_codes,
     ends_that_meet,
     rows_that_repeat,
-    halves_of_patches,
 )
 
 

@@ -238,4 +238,3 @@ RULES = (
     near_codes,
     random_codes,
 )
-RULES_OF_POINTS = (random_codes,)  # of a grid

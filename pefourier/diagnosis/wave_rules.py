@@ -100,35 +100,28 @@ def useless_frequencies(facts: TableFacts) -> Iterator[Finding]:
 
 
 def aliased_waves(facts: TableFacts) -> Iterator[Finding]:
-    """Waves of a geometric grid, some of which turn by more than half a turn from row to row."""
+    """Positions divided by frequencies: each pair turns faster than the one before, most by more
+    than half a turn from row to row."""
     rows = facts.sample[:FAST_ROWS]
-    n, d = rows.shape
-    if n < 8 or d < 4 or facts.identified is not None:
+    if len(rows) < 8 or rows.shape[1] < 8 or facts.identified is not None:
         return
     pairs = fit_sinusoid_pairs(rows, facts.level)
     if pairs is None and not facts.are_waves(rows):
         return
     omega = pairs.omega if pairs else np.arccos(recurrence(drop_copies(rows), 1)[0])
     pi, m = np.pi, len(omega)
-    for step, turns in product(
-        (1, -1), range(-TURNS, TURNS + 1) if m > 3 else ()
-    ):  # the slowest first, or last
-        second = 2 * pi * abs(turns) + (-1) ** (turns < 0) * omega[::step][1]
-        ladder = unfold(omega[::step], second)
-        slack = frequency_slack(ladder, facts.level, n)
+    for turns in range(-TURNS, TURNS + 1):
+        second = 2 * pi * abs(turns) + (-1) ** (turns < 0) * omega[1]
+        ladder = unfold(omega, second)
+        slack = frequency_slack(ladder, facts.level, len(rows))
         sharp = int(np.argmin(np.append(slack < pi / 8, False)))  # phases beyond have no digits
-        grid = (
-            sharp > 3
-            and ladder[:sharp].max() > pi
-            and geometric_grid(ladder[:sharp][::step], slack[:sharp][::step], 2 * m)
-        )
-        if grid:
-            exact = frequencies(grid, 2 * m)
-            exact *= exact[0] / exact[m - sharp if step < 0 else 0]
-            values = {"top": exact.max(), "count": int((exact > pi).sum()), "of": m}
-            variant = "divided" if step > 0 and "step" not in grid else "fast"
-            yield finding("aliased-waves", variant, rho=1 / grid["rho"], **values)
-            return
+        if sharp > 3 and ladder[:sharp].max() > pi:
+            grid = geometric_grid(ladder[:sharp], slack[:sharp], 2 * m)
+            if grid and "step" not in grid:
+                exact = frequencies(grid, 2 * m)
+                values = {"top": exact.max(), "count": int((exact > pi).sum()), "of": m}
+                yield finding("aliased-waves", rho=1 / grid["rho"], **values)
+                return
 
 
 def unfold(omega: np.ndarray, second: float) -> np.ndarray:
