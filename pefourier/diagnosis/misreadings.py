@@ -26,13 +26,11 @@ from pefourier.encodings.encoding import Encoding
 from pefourier.encodings.families.rotary import (
     Head,
     rotation_if_any,
-    rotation_of,
     scaling_parameters,
     yarn_limits,
 )
 from pefourier.encodings.readings import positions_below
 from pefourier.encodings.sources.layers import open_model, read_layers
-from pefourier.errors import PefourierError, shown
 from pefourier.files import read_toml
 from pefourier.geometry.precision import FLOAT32_EPS, FORMATS, phase_rounding, rounded
 
@@ -86,21 +84,6 @@ def meant_settings(enc: Encoding) -> dict[str, Any]:
         return {"d": enc.dim, "rho": enc.params["rho"], "partial": 1.0, "scaling": "none"}
     scaling_keys = scaling_parameters(enc.params["scaling"])
     return {key: enc.params[key] for key in ("d", "rho", "partial", "scaling", *scaling_keys)}
-
-
-def change_rotation(enc: Encoding, **changes: Any) -> np.ndarray:
-    """The frequencies of a rotation with some settings changed and all others, scaling included.
-
-    >>> from pefourier.encodings import load
-    >>> change_rotation(load("rope:scaling=linear,factor=4", 80, 4), rho=100.0)
-    array([0.25 , 0.025])
-    """
-    if enc.params.get("inv_freq") is not None:
-        raise PefourierError(
-            f"{shown(enc.spec)} has frequencies by themselves, not by a base and a share of the "
-            f"head; {' and '.join(changes)} can't be changed"
-        )
-    return rotation_of(meant_settings(enc) | changes, len(enc))[0]
 
 
 def find_misreading(rotation: Encoding, pairs: PairWaves, observed: PairWaves) -> Cause | None:

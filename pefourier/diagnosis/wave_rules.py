@@ -103,14 +103,14 @@ def aliased_waves(facts: TableFacts) -> Iterator[Finding]:
     """Positions divided by frequencies: each pair turns faster than the one before, most by more
     than half a turn from row to row."""
     rows = facts.sample[:FAST_ROWS]
-    if len(rows) < 8 or rows.shape[1] < 8 or facts.identified is not None:
+    if len(rows) < 8 or rows.shape[1] < 4 or facts.identified is not None:
         return
     pairs = fit_sinusoid_pairs(rows, facts.level)
     if pairs is None and not facts.are_waves(rows):
         return
     omega = pairs.omega if pairs else np.arccos(recurrence(drop_copies(rows), 1)[0])
     pi, m = np.pi, len(omega)
-    for turns in range(-TURNS, TURNS + 1):
+    for turns in range(-TURNS, TURNS + 1) if m > 3 else ():
         second = 2 * pi * abs(turns) + (-1) ** (turns < 0) * omega[1]
         ladder = unfold(omega, second)
         slack = frequency_slack(ladder, facts.level, len(rows))
