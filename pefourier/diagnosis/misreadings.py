@@ -9,9 +9,8 @@ position, one a pair, and the waves at any positions. It explains another rotati
 its waves, to rounding; where none does, nothing is guessed.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import product
 from math import exp, log, pi, sqrt
 from pathlib import Path
@@ -20,7 +19,7 @@ from typing import Any, Literal
 import numpy as np
 from scipy.optimize import brentq
 
-from pefourier.diagnosis.pairs import PairWaves, Waves, shifted_waves, waves_differ, waves_of_phases
+from pefourier.diagnosis.pairs import PairWaves, shifted_waves, waves_differ
 from pefourier.encodings import build, load
 from pefourier.encodings.encoding import Encoding
 from pefourier.encodings.families.rotary import (
@@ -62,7 +61,7 @@ class SlipReading:
     code: str
     changes: Mapping[str, tuple[Any, Any]]
     omega: np.ndarray  # (m,)
-    phases: Callable[[np.ndarray], np.ndarray] | None = None  # where not omega times positions
+    divisor: int = 1  # by which positions were divided as whole numbers
 
 
 def is_rotation(enc: Encoding) -> bool:
@@ -99,7 +98,7 @@ def find_misreading(rotation: Encoding, pairs: PairWaves, observed: PairWaves) -
     for reading in readings(rotation, pairs, observed):
         if explains(reading, pairs, observed):
             below: Mapping[str, int | None] = {}
-            if reading.phases is None and reading.omega.shape == pairs.omega.shape:
+            if reading.divisor == 1 and reading.omega.shape == pairs.omega.shape:
                 below = positions_below(pairs.omega, reading.omega, SEARCHED)
             return Cause("a", (reading.code,), dict(reading.changes), below)
     return None
@@ -111,27 +110,19 @@ def explains(reading: SlipReading, pairs: PairWaves, observed: PairWaves) -> boo
     if omega.shape != observed.omega.shape or not np.isfinite(omega).all():
         return False
     if observed.is_declared:
-        slack = phase_rounding(np.abs(omega), FLOAT32_EPS)
-        return reading.phases is None and bool((np.abs(omega - observed.omega) <= slack).all())
-    if reading.phases is None:
-        steps = min(observed.length, FARTHEST) // observed.repeats
-        slack = 0.05 + 2 * sqrt(2 * observed.eps) + 4 * steps * phase_rounding(np.abs(omega), 1.0)
-        ways = (1, -1) if observed.form and observed.form.part == "cos" else (1,)
-        turned = omega * observed.repeats
-        turns = [np.angle(np.exp(1j * (sign * turned - observed.omega))) for sign in ways]
-        turns = turns if not observed.has_angles else [turned - observed.omega]
-        if (np.abs(turns).min(axis=0) * steps > slack).any():
-            return False
+        tolerance = phase_rounding(np.abs(omega), FLOAT32_EPS)
+        return reading.divisor == 1 and bool((np.abs(omega - observed.omega) <= tolerance).all())
+    steps = min(observed.length, FARTHEST) // observed.repeats
+    tolerance = 0.05 + 2 * sqrt(2 * observed.eps) + 4 * steps * phase_rounding(np.abs(omega), 1.0)
+    signs = (1, -1) if observed.form and observed.form.part == "cos" else (1,)
+    turned = omega * (observed.repeats / reading.divisor)
+    turns = [np.angle(np.exp(1j * (sign * turned - observed.omega))) for sign in signs]
+    turns = turns if not observed.has_angles else [turned - observed.omega]
+    if (np.abs(turns).min(axis=0) * steps > tolerance).any():
+        return False
     source = replace(pairs, omega=omega, factor=observed.factor)
-    waves = shifted_waves(source, omega, observed)
-    if reading.phases is not None:
-        waves = waves_by(reading.phases, observed)
+    waves = shifted_waves(source, omega, observed, reading.divisor)
     return not waves_differ(source, observed, waves, stop=True).any()
-
-
-def waves_by(phases: Callable[[np.ndarray], np.ndarray], observed: PairWaves) -> Waves:
-    """Waves by phases (n, m) of positions, with another's factor, and angles where it has them."""
-    return lambda positions: waves_of_phases(phases(positions), observed.factor, observed.form)
 
 
 def readings(rotation: Encoding, pairs: PairWaves, observed: PairWaves) -> Iterator[SlipReading]:
@@ -147,7 +138,8 @@ def readings(rotation: Encoding, pairs: PairWaves, observed: PairWaves) -> Itera
         yield from fitted_changes(settings, len(rotation), observed, SHORT)
         yield from added_scalings(settings, len(rotation), observed)
         yield from fitted_changes(settings, len(rotation), observed, LONG)
-    yield from coarse_readings(omega)
+    for name in ("bfloat16", "float16"):
+        yield SlipReading(f"{name}-frequencies", {}, rounded(omega, FORMATS[name]))
     yield from one_factor(omega, observed)
     yield from one_pair(omega, observed)
 
@@ -203,10 +195,7 @@ def scaled_positions(omega: np.ndarray, observed: PairWaves) -> Iterator[SlipRea
     yield SlipReading("reversed", {}, -omega)
     k = observed.repeats
     if k > 1:
-        changes = {"positions": ("p", f"p // {k}")}
-        yield SlipReading(
-            "positions-divided", changes, omega, lambda p: np.multiply.outer(p // k, omega)
-        )
+        yield SlipReading("positions-divided", {"positions": ("p", f"p // {k}")}, omega, k)
 
 
 def one_factor(omega: np.ndarray, observed: PairWaves) -> Iterator[SlipReading]:
@@ -361,23 +350,6 @@ def layers_read(enc: Encoding) -> Iterator[SlipReading]:
         if name and part.rpartition(".")[2] != name:
             rotation = load(f"{path}#{name}", len(enc))
             yield SlipReading("other-layers", {"layer": (part, name)}, rotation.measure.frequencies)
-
-
-def coarse_readings(omega: np.ndarray) -> Iterator[SlipReading]:
-    """Frequencies, positions or phases in a format of 16 bits."""
-    for name in ("bfloat16", "float16"):
-        coarsen = partial(rounded, form=FORMATS[name])
-        coarse = coarsen(omega)
-
-        def positions(p: np.ndarray, coarsen: Callable = coarsen) -> np.ndarray:
-            return np.multiply.outer(coarsen(p), omega)
-
-        def phases(p: np.ndarray, coarsen: Callable = coarsen, coarse: Any = coarse) -> np.ndarray:
-            return coarsen(np.multiply.outer(coarsen(p), coarse))
-
-        yield SlipReading(f"{name}-frequencies", {}, coarse)
-        yield SlipReading(f"{name}-positions", {}, omega, positions)
-        yield SlipReading(f"{name}-phases", {}, coarse, phases)
 
 
 def geometric_rotation(pairs: PairWaves) -> Encoding | None:

@@ -285,6 +285,7 @@ def slope_rule(slopes: np.ndarray) -> str | None:
             f"alibi with bias_max {largest}": right ** (largest / 8),
         }
     rules[f"alibi's of {larger} heads, the first {h}"] = alibi_slopes(larger)[:h]
+    rules["one slope for all heads"] = np.full(h, slopes[0])
     for name, by_rule in rules.items():
         for sign, words in ((1, ""), (-1, ", with the other sign")):
             if np.allclose(sign * slopes, by_rule, rtol=SLOPE, atol=0):
