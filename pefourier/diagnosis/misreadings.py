@@ -26,7 +26,6 @@ from pefourier.encodings.families.rotary import (
     Head,
     rotation_if_any,
     scaling_parameters,
-    yarn_limits,
 )
 from pefourier.encodings.readings import positions_below
 from pefourier.encodings.sources.layers import open_model, read_layers
@@ -133,7 +132,7 @@ def readings(rotation: Encoding, pairs: PairWaves, observed: PairWaves) -> Itera
     if has_settings(rotation):
         settings = meant_settings(rotation)
         yield from rebuilt(settings, len(rotation), chosen_changes(rotation, settings, observed))
-        yield from other_ramps(settings, len(rotation))
+        yield from other_ramps(settings, omega, len(rotation))
         yield from exponents(settings, omega, observed)
         yield from fitted_changes(settings, len(rotation), observed, SHORT)
         yield from added_scalings(settings, len(rotation), observed)
@@ -222,34 +221,18 @@ def one_pair(omega: np.ndarray, observed: PairWaves) -> Iterator[SlipReading]:
         yield SlipReading("single-pair", pair, changed)
 
 
-def other_ramps(settings: Mapping[str, Any], length: int) -> Iterator[SlipReading]:
-    """The ramp of YaRN or Llama 3 the other way, or with parentheses that stand elsewhere."""
-    head = Head(settings["d"], settings["rho"], settings["partial"], length)
-    theta, factor = head.grid(), settings.get("factor") or 1.0
-    if settings["scaling"] == "yarn":
-        keys = ("original", "beta_fast", "beta_slow", "truncate")
-        low, high = yarn_limits(head, **{key: settings[key] for key in keys})
-        x, divided = np.arange(len(theta)), 1
-    elif settings["scaling"] == "llama3":
-        low, high = settings["low_freq_factor"], settings["high_freq_factor"]
-        x, divided = settings["original"] * theta / (2 * pi), 0
-    else:
-        return
-    span = high - low or 0.001
-    ramp = np.clip((x - low) / span, 0, 1)
-    ramps = [("reversed", 1 - ramp)]
-    for variant in (x - low / span, (x - low) / (high or 0.001) - low, x / span - low):
-        ramps.append(("parentheses", np.clip(variant, 0, 1)))
-    for name, variant in ramps:
-        share = variant if divided else 1 - variant  # of what is over factor
-        omega = theta / factor * share + theta * (1 - share)
-        yield SlipReading(f"ramp-{name}", {}, omega)
+def other_ramps(
+    settings: Mapping[str, Any], omega: np.ndarray, length: int
+) -> Iterator[SlipReading]:
+    """The ramp of YaRN or Llama 3 the other way, or YaRN's between limits of other parentheses."""
+    if settings["scaling"] in ("yarn", "llama3"):
+        theta = Head(settings["d"], settings["rho"], settings["partial"], length).grid()
+        yield SlipReading("ramp-reversed", {}, theta * (1 + 1 / settings["factor"]) - omega)
     if settings["scaling"] == "yarn":
         for turns in (2 * pi, 4 * pi**2):  # original / (n 2 pi) as original / n, original / n 2 pi
             limits = {key: settings[key] / turns for key in ("beta_fast", "beta_slow")}
-            rebuilt = rotation_if_any(dict(settings) | limits, length)
-            if rebuilt:
-                yield SlipReading("ramp-parentheses", {}, rebuilt[0])
+            for reading in rebuilt(settings, length, [("ramp-parentheses", limits)]):
+                yield replace(reading, changes={})
 
 
 def exponents(
@@ -355,15 +338,12 @@ def layers_read(enc: Encoding) -> Iterator[SlipReading]:
 def geometric_rotation(pairs: PairWaves) -> Encoding | None:
     """The rotation without a scaling that a table of waves is, by the base of its frequencies."""
     omega, m = pairs.omega, len(pairs.omega)
-    if m < 2 or not (omega > 0).all() or pairs.repeats > 1:
+    if m < 2 or not (omega > 0).all() or pairs.repeats > 1 or abs(omega[0] - 1) > 1e-3:
         return None
-    estimate = float(omega[-1]) ** (-m / (m - 1)) if abs(omega[0] - 1) < 1e-3 else 0.0
-    for digits in DIGITS if estimate > 1 else ():
-        rho = float(f"{estimate:.{digits}g}")
+    estimate = float(omega[-1]) ** (-m / (m - 1))
+    for rho in (float(f"{estimate:.{digits}g}") for digits in DIGITS if estimate > 1):
         rotation = build("rope", length=max(pairs.length, 2), d=2 * m, rho=rho)
-        source = replace(pairs, omega=rotation.measure.frequencies)
-        waves = shifted_waves(source, source.omega, pairs)
-        if not waves_differ(source, pairs, waves, stop=True).any():
+        if explains(SlipReading("base", {}, rotation.measure.frequencies), pairs, pairs):
             return rotation
     return None
 

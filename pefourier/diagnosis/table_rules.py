@@ -32,8 +32,6 @@ from pefourier.geometry.waves import recurrence
 from pefourier.writing.text import first_few, joined_runs
 
 SHORT_EPS = 2.0**-10  # resolution of float16; bfloat16's is coarser
-WINDOWS = (64, 16)  # rows in which no row is wrong, where only some are
-TILES = 8  # windows of each size that are looked at
 
 
 def constant_codes(table: np.ndarray) -> Finding:
@@ -161,13 +159,10 @@ def almost_a_formula(facts: TableFacts) -> Iterator[Finding]:
 
 
 def runs_of_rows(facts: TableFacts) -> Iterator[np.ndarray]:
-    """Rows of which none may be wrong: those that are distinct, a half of them, some windows."""
+    """Rows of which none may be wrong: those that are distinct, or a half of them."""
     n = len(facts.table)
     s, distinct = np.arange(n), facts.first == np.arange(n)
     yield from (distinct, distinct & (s < n // 2), distinct & (s >= n // 2))
-    for size in WINDOWS if n >= 2 * WINDOWS[-1] and facts.table.size <= SEARCHED else ():
-        for start in np.linspace(0, n - size, TILES).astype(int) if size <= n else ():
-            yield (s >= start) & (s < start + size)
 
 
 def transposed(facts: TableFacts) -> list[Finding]:
