@@ -14,6 +14,7 @@ from dataclasses import replace
 import numpy as np
 
 from pefourier.diagnosis.frequency_grids import (
+    fit_single_wave,
     frequency_slack,
     geometric_grid,
     propose_grid,
@@ -21,7 +22,6 @@ from pefourier.diagnosis.frequency_grids import (
     shortest,
     whole_or_shortest,
 )
-from pefourier.diagnosis.one_wave import fit_single_wave
 from pefourier.diagnosis.wave_formulas import (
     Formula,
     float_blocks,

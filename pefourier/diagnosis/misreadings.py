@@ -35,6 +35,7 @@ from pefourier.geometry.precision import FLOAT32_EPS, FORMATS, phase_rounding, r
 SLIPS = Path(__file__).with_suffix(".toml")
 HEADS = (32, 64, 80, 96, 128, 160, 192, 256)
 FARTHEST = 2**17  # rows by whose fitted phases readings are ruled out
+SIZES = {"length", "path", "model_type", "array", "spans", "position_ids"}  # no parameters
 SEARCHED = 2**17  # positions in which the cost of a slip is looked for
 SHOWN = 0.1  # radians that a pair turns over a table whose cosines show it
 SIMILAR = 1e-6  # relative, to which fitted ratios of frequencies are one
@@ -373,6 +374,18 @@ def settings_cause(a: Encoding, b: Encoding) -> Cause | None:
     if a.measure is not None and b.measure is not None:  # pair by pair, whatever their layouts
         below = positions_below(a.measure.frequencies, b.measure.frequencies, SEARCHED)
     return Cause("both", tuple(codes) or ("parameters",), changes, below)
+
+
+def parameters_cause(first: Encoding, second: Encoding) -> Cause | None:
+    """The parameters in which two encodings of one name differ."""
+    if first.name != second.name or not first.origin == second.origin == "formula":
+        return None
+    keys = dict.fromkeys((*first.params, *second.params)).keys() - SIZES
+    pairs = {key: (first.params.get(key), second.params.get(key)) for key in keys}
+    changes = {
+        key: pair for key, pair in sorted(pairs.items()) if not np.array_equal(*map(str, pair))
+    }
+    return Cause("both", ("parameters",), changes, {}) if changes else None
 
 
 def describe_changes(changes: Mapping[str, tuple[Any, Any]]) -> str:

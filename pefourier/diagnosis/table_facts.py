@@ -11,8 +11,8 @@ from itertools import chain
 
 import numpy as np
 
+from pefourier.diagnosis.frequency_grids import fit_single_wave
 from pefourier.diagnosis.identify import resolutions
-from pefourier.diagnosis.one_wave import fit_single_wave
 from pefourier.diagnosis.pairs import PairWaves
 from pefourier.diagnosis.wave_formulas import float_blocks
 from pefourier.geometry.closest import ClosestPair
@@ -119,15 +119,6 @@ class TableFacts:
     def are_waves(self, rows: np.ndarray, share: float = SHARE) -> bool:
         """Whether each column of some rows is one sinusoid."""
         return rows.shape[1] == 0 or recurrence(rows, 1)[1] < share + 4 * self.eps * (share < 0.01)
-
-    @cached_property
-    def of_phases(self) -> bool:
-        """Whether columns are lines through 0 of different slopes."""
-        rows = self.sample
-        if len(rows) < 4 or rows.shape[1] < 2 or rows[0].any() or np.ptp(rows[1]) == 0:
-            return False
-        lines = np.arange(len(rows))[:, None] * rows[-1] / (len(rows) - 1)
-        return bool((rows[1] > 0).all() and (abs(rows - lines) <= 8 * self.level * lines).all())
 
     @cached_property
     def sample(self) -> np.ndarray:

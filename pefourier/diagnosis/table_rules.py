@@ -94,13 +94,6 @@ def follow_waves(facts: TableFacts, rows: np.ndarray) -> bool:
     return facts.are_waves(facts.sample) and bool(close.all())
 
 
-def phases_alone(facts: TableFacts) -> Iterator[Finding]:
-    """Columns in straight lines from 0: phases whose sines and cosines were not taken."""
-    if facts.of_phases:
-        omega = facts.sample[1]
-        yield finding("phases", most=omega.max(), least=omega.min())
-
-
 def zero_rows(facts: TableFacts) -> Iterator[Finding]:
     """Rows of zeros that are not part of a formula: padding, or rows that were never used."""
     n = len(facts.table)
@@ -206,7 +199,7 @@ def near_codes(facts: TableFacts) -> Iterator[Finding]:
         stored = facts.eps >= SHORT_EPS and follow_waves(facts, np.array([i, j]))
         if (first == second).all() and not stored:
             yield finding("near-duplicates", i=i, j=j, apart=facts.closest.distance, rms=rms)
-    if 0 < facts.rank <= min(facts.closest.distinct, d) // 16 and not facts.of_phases:
+    if 0 < facts.rank <= min(facts.closest.distinct, d) // 16:
         yield finding("low-rank", d=d, rank=facts.rank)
 
 
@@ -219,7 +212,6 @@ def random_codes(facts: TableFacts) -> Iterator[Finding]:
 
 RULES = (
     repeating_codes,
-    phases_alone,
     zero_rows,
     alternating_rows,
     mismatched_pairs,

@@ -14,13 +14,13 @@ import numpy as np
 from pefourier.diagnosis.frequency_grids import (
     candidate_bases,
     chosen_digits,
+    drop_copies,
     frequencies,
     frequency_slack,
     geometric_grid,
     to_digits,
 )
 from pefourier.diagnosis.identify import SHORT
-from pefourier.diagnosis.one_wave import drop_copies
 from pefourier.diagnosis.table_facts import SHARE, TableFacts
 from pefourier.encodings.columns import Layout, pair_columns
 from pefourier.encodings.encoding import Finding

@@ -25,6 +25,7 @@ from pefourier.diagnosis.misreadings import (
     geometric_rotation,
     has_settings,
     is_rotation,
+    parameters_cause,
     settings_cause,
 )
 from pefourier.diagnosis.pairs import (
@@ -55,6 +56,7 @@ from pefourier.questions.layer_schedules import (
 from pefourier.questions.operators import (
     OperatorComparison,
     compare_rotations,
+    is_converted,
     largest_output_difference,
     output_order,
     pairs_of_code,
@@ -63,7 +65,6 @@ from pefourier.result import Result
 from pefourier.writing.text import number
 
 FACTOR = 1e-3  # relative, to which factors before waves of tables are one
-SIZES = {"length", "path", "model_type", "array", "spans", "position_ids"}  # no parameters
 LARGE = 2**20  # numbers of tables of waves, whose pairs tell of all positions
 MOST_ROWS = 4096  # of these that are compared number by number
 SHOWN = 8  # pairs, heads or layers that text lists
@@ -211,9 +212,8 @@ def compare(
     long = None not in pairs and len(first) * first.dim > LARGE and tolerance is None
     result = compare_numbers(uncompared(first, second), MOST_ROWS if long else None)
     result = replace(result, lengths=lengths, given_tolerance=tolerance)
-    if tolerance is not None and result.max_difference is not None:
-        if result.max_difference <= tolerance:
-            return judged(replace(result, verdict="the same"))
+    if None not in (tolerance, result.max_difference) and result.max_difference <= tolerance:
+        return judged(replace(result, verdict="the same"))
     result = compare_in_pairs(result, pairs)
     if result.verdict == "different" and first.dim == second.dim:
         result = align_tables(result)
@@ -288,9 +288,8 @@ def read_pairs(enc: Encoding, counterpart: Encoding) -> PairWaves | None:
         return None
     if enc.operator is not None:
         return pairs_of_code(enc, counterpart)
-    if enc.origin == "formula" or enc.act == "bias":
-        return None
-    return fit_pair_waves(enc.table(), enc.eps)
+    is_table = enc.origin != "formula" and enc.act != "bias"
+    return fit_pair_waves(enc.table(), enc.eps) if is_table else None
 
 
 def axes_of(enc: Encoding) -> tuple[str, ...]:
@@ -378,7 +377,8 @@ def judge_equal_pairs(result: Comparison, first: PairWaves, second: PairWaves) -
     scores_differ = result.operator is not None and result.operator.relation == "different"
     ratio = second.factor / first.factor
     if abs(ratio - 1) <= FACTOR and (are_declared or scores_differ):
-        return replace(result, cause=settings_if_known(result))  # their numbers or scores say it
+        cause = settings_cause(*result.about) if are_known(*result.about) else None
+        return replace(result, cause=cause)  # their numbers say it, or their scores
     part = next((p.form.part for p in (first, second) if p.form and p.form.part != "both"), "both")
     if abs(ratio - 1) > max(FACTOR, first.eps, second.eps) and part not in ("sin", "angles"):
         if not is_rotary:
@@ -397,16 +397,15 @@ def judge_equal_pairs(result: Comparison, first: PairWaves, second: PairWaves) -
     return replace(unsaid, verdict="equivalent" if transform else "the same", transform=transform)
 
 
-def settings_if_known(result: Comparison) -> Cause | None:
-    """The settings in which two rotations differ, where those of both are known."""
-    known = all(is_rotation(enc) and has_settings(enc) for enc in result.about)
-    return settings_cause(*result.about) if known else None
+def are_known(first: Encoding, second: Encoding) -> bool:
+    """Whether both are rotations by settings."""
+    return all(is_rotation(enc) and has_settings(enc) for enc in (first, second))
 
 
 def cause_of(result: Comparison, pairs: tuple[PairWaves, PairWaves]) -> Cause | None:
     """The one slip that makes one of two the other, or the settings in which both differ."""
     first, second = result.about
-    if all(is_rotation(enc) and has_settings(enc) for enc in result.about):
+    if are_known(first, second):
         return settings_cause(first, second)
     for of, enc, pair_waves, counterpart in (("a", first, *pairs), ("b", second, *pairs[::-1])):
         rotation = enc if pair_waves.is_declared else geometric_rotation(pair_waves)
@@ -445,7 +444,7 @@ def judged(result: Comparison) -> Comparison:
     if verdict in ("the same", "equivalent") and (len(acts) > 1 or result.unread):
         verdict = "used differently"
     notes: list[Finding] = []
-    if verdict == "permuted" and is_converted(result):
+    if verdict == "permuted" and is_converted(*result.about, result.order_name):
         verdict = "the same"
         notes.append(finding("rows-as-converted"))
     are_files = all(enc.origin == "file" for enc in result.about)
@@ -458,26 +457,3 @@ def judged(result: Comparison) -> Comparison:
             places = ("max_difference", "first_difference", "largest_difference")
             result = replace(result, **dict.fromkeys(places))
     return replace(result, findings=(*difference_findings(result), *result.findings, *notes))
-
-
-def parameters_cause(first: Encoding, second: Encoding) -> Cause | None:
-    """The parameters in which two encodings of one name differ."""
-    if first.name != second.name or not first.origin == second.origin == "formula":
-        return None
-    keys = dict.fromkeys((*first.params, *second.params)).keys() - SIZES
-    pairs = {key: (first.params.get(key), second.params.get(key)) for key in keys}
-    changes = {
-        key: pair for key, pair in sorted(pairs.items()) if not np.array_equal(*map(str, pair))
-    }
-    return Cause("both", ("parameters",), changes, {}) if changes else None
-
-
-def is_converted(result: Comparison) -> bool:
-    """Whether rows differ from a config's as llama.cpp's converter has put those of weights.
-
-    A GGUF file of an architecture that turns neighbours holds weights in that order.
-    """
-    paths = [str(enc.params.get("path", "")) for enc in result.about]
-    ggufs = [path.lower().endswith(".gguf") for path in paths]
-    names = ("neighbours-to-halves", "halves-to-neighbours")  # of a file that is first, second
-    return all(paths) and sum(ggufs) == 1 and result.operator.name == names[ggufs[1]]
