@@ -121,6 +121,15 @@ class TableFacts:
         return rows.shape[1] == 0 or recurrence(rows, 1)[1] < share + 4 * self.eps * (share < 0.01)
 
     @cached_property
+    def of_phases(self) -> bool:
+        """Whether columns are lines through 0 of different slopes."""
+        rows = self.sample
+        if len(rows) < 4 or rows.shape[1] < 2 or rows[0].any() or np.ptp(rows[1]) == 0:
+            return False
+        lines = np.arange(len(rows))[:, None] * rows[-1] / (len(rows) - 1)
+        return bool((rows[1] > 0).all() and (abs(rows - lines) <= 8 * self.level * lines).all())
+
+    @cached_property
     def sample(self) -> np.ndarray:
         """Some rows from the start, without columns of zeros at the end."""
         rows = np.asarray(self.table[:SAMPLE], dtype=float)

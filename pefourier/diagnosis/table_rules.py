@@ -31,6 +31,7 @@ from pefourier.geometry.randomness import numbers_look_random
 from pefourier.geometry.waves import recurrence
 from pefourier.writing.text import first_few, joined_runs
 
+TILES = 8  # of a table, in each of which some rows may be wrong
 SHORT_EPS = 2.0**-10  # resolution of float16; bfloat16's is coarser
 
 
@@ -94,6 +95,13 @@ def follow_waves(facts: TableFacts, rows: np.ndarray) -> bool:
     return facts.are_waves(facts.sample) and bool(close.all())
 
 
+def phases_alone(facts: TableFacts) -> Iterator[Finding]:
+    """Columns in straight lines from 0: phases whose sines and cosines were not taken."""
+    if facts.of_phases:
+        omega = facts.sample[1]
+        yield finding("phases", most=omega.max(), least=omega.min())
+
+
 def zero_rows(facts: TableFacts) -> Iterator[Finding]:
     """Rows of zeros that are not part of a formula: padding, or rows that were never used."""
     n = len(facts.table)
@@ -152,10 +160,12 @@ def almost_a_formula(facts: TableFacts) -> Iterator[Finding]:
 
 
 def runs_of_rows(facts: TableFacts) -> Iterator[np.ndarray]:
-    """Rows of which none may be wrong: those that are distinct, or a half of them."""
+    """Rows of which none may be wrong: those that are distinct, a half of them, or an eighth."""
     n = len(facts.table)
     s, distinct = np.arange(n), facts.first == np.arange(n)
     yield from (distinct, distinct & (s < n // 2), distinct & (s >= n // 2))
+    if n >= 16 * TILES and facts.table.size <= SEARCHED:
+        yield from (np.isin(s, tile) for tile in np.array_split(s, TILES))
 
 
 def transposed(facts: TableFacts) -> list[Finding]:
@@ -199,7 +209,7 @@ def near_codes(facts: TableFacts) -> Iterator[Finding]:
         stored = facts.eps >= SHORT_EPS and follow_waves(facts, np.array([i, j]))
         if (first == second).all() and not stored:
             yield finding("near-duplicates", i=i, j=j, apart=facts.closest.distance, rms=rms)
-    if 0 < facts.rank <= min(facts.closest.distinct, d) // 16:
+    if 0 < facts.rank <= min(facts.closest.distinct, d) // 16 and not facts.of_phases:
         yield finding("low-rank", d=d, rank=facts.rank)
 
 
@@ -212,6 +222,7 @@ def random_codes(facts: TableFacts) -> Iterator[Finding]:
 
 RULES = (
     repeating_codes,
+    phases_alone,
     zero_rows,
     alternating_rows,
     mismatched_pairs,

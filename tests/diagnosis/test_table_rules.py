@@ -159,7 +159,7 @@ OTHER = {
         np.vstack([pairs(NEAR_POSITIONS)[:256], pairs(NEAR_POSITIONS)[256::2] + 1e-3 * NORMAL]),
         ["stray-rows error"],
     ),
-    "phases": (S * GRID, ["low-rank note"]),
+    "phases": (S * GRID, ["phases note"]),
     "noise": (NORMAL, ["random-codes note"]),
     "uniform": (np.random.default_rng(4).uniform(size=(128, 64)), ["random-codes note"]),
     "one position": (NORMAL[:1], []),
