@@ -132,7 +132,9 @@ def readings(rotation: Encoding, pairs: PairWaves, observed: PairWaves) -> Itera
     yield from layers_read(rotation)
     if has_settings(rotation):
         settings = meant_settings(rotation)
-        yield from rebuilt(settings, len(rotation), chosen_changes(rotation, settings, observed))
+        yield from reread_with(
+            settings, len(rotation), chosen_changes(rotation, settings, observed)
+        )
         yield from other_ramps(settings, omega, len(rotation))
         yield from exponents(settings, omega, observed)
         yield from fitted_changes(settings, len(rotation), observed, SHORT)
@@ -144,7 +146,7 @@ def readings(rotation: Encoding, pairs: PairWaves, observed: PairWaves) -> Itera
     yield from one_pair(omega, observed)
 
 
-def rebuilt(
+def reread_with(
     settings: Mapping[str, Any], length: int, changes: Iterable[tuple[str, Mapping[str, Any]]]
 ) -> Iterator[SlipReading]:
     """A rotation with some settings changed, those left out that are what they were or none."""
@@ -232,7 +234,7 @@ def other_ramps(
     if settings["scaling"] == "yarn":
         for turns in (2 * pi, 4 * pi**2):  # original / (n 2 pi) as original / n, original / n 2 pi
             limits = {key: settings[key] / turns for key in ("beta_fast", "beta_slow")}
-            for reading in rebuilt(settings, length, [("ramp-parentheses", limits)]):
+            for reading in reread_with(settings, length, [("ramp-parentheses", limits)]):
                 yield replace(reading, changes={})
 
 
@@ -290,7 +292,7 @@ def fitted_changes(
             typed(key, float(f"{number * (1 + share):.{digits}g}"))
             for share, digits in product(NEARBY, lengths)
         )
-        yield from rebuilt(settings, length, ((code, {key: number}) for number in numbers))
+        yield from reread_with(settings, length, ((code, {key: number}) for number in numbers))
 
 
 def typed(key: str, number: float) -> float:
@@ -322,7 +324,7 @@ def added_scalings(
             for reading in fitted_changes(scaled, length, observed):
                 if "original" in reading.changes:
                     kinds.append(scaling | {"original": reading.changes["original"][1]})
-        yield from rebuilt(settings, length, ((code, changes) for changes in kinds))
+        yield from reread_with(settings, length, ((code, changes) for changes in kinds))
 
 
 def layers_read(enc: Encoding) -> Iterator[SlipReading]:

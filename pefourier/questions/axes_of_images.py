@@ -17,7 +17,7 @@ from pefourier.diagnosis.misreadings import (
     chosen_changes,
     has_settings,
     meant_settings,
-    rebuilt,
+    reread_with,
 )
 from pefourier.diagnosis.pairs import PairWaves, list_differences
 from pefourier.encodings.encoding import Encoding
@@ -87,7 +87,7 @@ def readings_of(first: Encoding, second: Encoding, declared: PairWaves) -> list[
     settings = meant_settings(rotation)
     changes = chosen_changes(rotation, settings, declared)
     count = len(declared.omega)
-    usual = rebuilt(settings, len(rotation), changes)
+    usual = reread_with(settings, len(rotation), changes)
     return [reading for reading in usual if len(reading.omega) == count]
 
 
