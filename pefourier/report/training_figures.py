@@ -13,27 +13,21 @@ CURVES = ("training loss", "score on validation", "loss on validation")
 MARKERS = "o^sDv"  # one for every so many curves of all colours
 
 
+CAPTIONS = {  # of pictures, by the name of the file
+    "comparison": "F1 of every run (dots), and means (diamonds), with intervals.",
+    "critical-difference": "Average ranks; bars join those without a significant difference.",
+    "lengths": "Accuracy on test windows of other lengths, with 95 % intervals over runs.",
+    "curves": "How runs learned, look by look: means of loss and score.",
+}
+
+
 def pictures(summary: Any, curves: Sequence[Any]) -> dict[str, tuple[Any, Any, str]]:
     """What there is to draw, by the name of its file: how, of what, and what is to be seen."""
-    captions = {
-        "comparison": (comparison, summary, "F1 of every run (dots), and means (diamonds)."),
-        "critical-difference": (
-            critical_difference,
-            summary if summary.shows_ranks else None,
-            "Average rank of each encoding; bars join those without a significant difference.",
-        ),
-        "lengths": (
-            score_by_length,
-            summary if summary.lengthened else None,
-            "Accuracy on test windows of other lengths, with 95 % intervals over runs.",
-        ),
-        "curves": (
-            learning_curves,
-            curves,
-            f"Means over {len(curves)} runs: loss and score, look by look.",
-        ),
-    }
-    return {name: picture for name, picture in captions.items() if picture[1]}
+    ranked, lengthened = summary.shows_ranks, summary.lengthened
+    draws = (comparison, critical_difference, score_by_length, learning_curves)
+    answers = (summary, summary if ranked else None, summary if lengthened else None, curves)
+    entries = zip(CAPTIONS, draws, answers, strict=True)
+    return {name: (draw, of, CAPTIONS[name]) for name, draw, of in entries if of}
 
 
 def score_by_length(summary: Any, look: plot.Look = plot.USUAL) -> plot.Figure:

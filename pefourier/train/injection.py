@@ -23,7 +23,7 @@ from pefourier.encodings.columns import split_pairs
 from pefourier.encodings.domain import displacement_of_each_pair
 from pefourier.encodings.encoding import Encoding
 from pefourier.encodings.registry import BUILDERS
-from pefourier.encodings.specs import source_of
+from pefourier.encodings.specs import SpecWithDefaults, source_of
 from pefourier.errors import PefourierError
 
 ACTS = ("add", "rotate", "bias", "key")
@@ -103,7 +103,7 @@ def load_injection(
     """
     is_built = source_of(spec) in ("name", "code")  # files have the d they have
     on = sides_for(spec, length, grid)
-    enc = load(spec, length, d if is_built else None, seed=seed, **on)
+    enc = load(SpecWithDefaults(spec, {"seed": seed, **on}), length, d if is_built else None)
     k = {"add": d, "rotate": d // heads, "key": d // heads, "bias": heads}[enc.act]
     k *= 1 + bool(enc.params.get("values"))  # of a lag that both keys and values have codes of
     places = count_places(enc.act, length)
@@ -164,9 +164,9 @@ def load_for_heads(
         return enc
     if "heads" in BUILDERS[enc.name].parameters and enc.act == "bias":
         joined = "," if ":" in spec else ":"
-        return load(f"{spec}{joined}heads={heads}", length, d, **options)
+        return load(SpecWithDefaults(f"{spec}{joined}heads={heads}", options), length, d)
     size = heads if enc.act == "bias" else d // heads  # heads turn alike
-    return load(spec, length, size, **options)
+    return load(SpecWithDefaults(spec, options), length, size)
 
 
 def count_places(act: str, length: int) -> int:

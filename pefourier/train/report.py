@@ -22,7 +22,7 @@ CAPTIONS = {"f1": "F1", "auprc": "AUPRC"}
 MARKS = {"better": "▲", "worse": "▼"}
 # of a dataset, the same for all of its encodings
 ALIKE = ("split", "leaky", "folds", "length", "positive", "shortest", "uneven", "budget")
-OF_ENCODINGS = ("confusion", "per_class", "step_seconds", "terms")
+OF_ENCODINGS = ("confusion", "step_seconds", "terms")
 Table = tuple[str, list[list[str]]]  # a title, and rows whose first is the head
 
 
@@ -82,8 +82,9 @@ def title(data: DatasetSummary) -> str:
 def scores_title(data: DatasetSummary) -> str:
     """What a table of scores is of."""
     positive = f"; positive: {data.positive}" if data.positive is not None else ""
+    chance = f"; one class always: F1 {three_decimals(data.chance['f1'])}"
     runs = f"seeds {data.seeds} × folds {data.folds}"
-    return f"{title(data)}, {data.inputs}: mean [95 % interval], {runs}{positive}"
+    return f"{title(data)}, {data.inputs}: mean [95 % interval], {runs}{positive}{chance}"
 
 
 # What all of it says

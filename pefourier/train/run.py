@@ -221,9 +221,8 @@ def train_and_compare(
             note(f"rank {experiment.rank} is done; the last of {experiment.ranks} ranks sums up")
         return None
     params = {r.task.name: stacks.parameters(r) for r in experiment.resolved}
-    classes = {r.task.name: r.task.classes for r in experiment.resolved}
     training = settings_in_common(experiment.options)
-    return summary.summarize_runs([rows[key] for key in experiment.keys], params, training, classes)
+    return summary.summarize_runs([rows[key] for key in experiment.keys], params, training)
 
 
 def train_share(

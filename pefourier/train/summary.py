@@ -54,7 +54,6 @@ class DatasetSummary:
     verdicts: dict[str, str]  # of each difference
     best: tuple[str, ...]  # encoding with the highest mean F1, and those not told apart from it
     diverged: dict[str, int]  # runs that keep the weights they began with
-    runs: dict[str, int]  # of each encoding, those that not all have too
     last_kept: dict[str, int]  # runs that keep the last weights there were
     cut_short: tuple[str, ...]  # encodings that too many such runs have
     params: Mapping[str, Mapping[str, Any]]  # of each encoding
@@ -62,7 +61,6 @@ class DatasetSummary:
     chosen: dict[str, dict[str, dict[str, int]]] = field(default_factory=dict)
     lengths: dict[str, tuple[LengthScores, ...]] = field(default_factory=dict)  # tested too
     confusion: dict[str, list[list[int]]] = field(default_factory=dict)  # summed over runs
-    per_class: dict[str, list[dict[str, Any]]] = field(default_factory=dict)  # of these sums
     budget: Mapping[str, int] | None = None  # steps, patience, and steps between two looks
     positive: str | None = None  # class whose scores are told; without one they are means
     shortest: int | None = None  # rows of the shortest window
@@ -163,11 +161,10 @@ def summarize_runs(
     rows: Sequence[Mapping[str, Any]],
     params: Mapping[str, Mapping[str, Mapping[str, Any]]] | None = None,
     training: Mapping[str, Any] | None = None,
-    classes: Mapping[str, Sequence[str]] | None = None,
 ) -> Summary:
     """What the rows of results.jsonl say; without `REFERENCE` the first encoding is compared to.
 
-    `params` are those of each dataset's encodings, `classes` the names of its classes.
+    `params` are those of each dataset's encodings.
     """
     names = list(dict.fromkeys(row["encoding"] for row in rows))
     reference = REFERENCE if REFERENCE in names else names[0]
@@ -177,7 +174,6 @@ def summarize_runs(
             [r for r in rows if r["dataset"] == name],
             reference,
             (params or {}).get(name, {}),
-            (classes or {}).get(name, ()),
             find,
         )
         for name in dict.fromkeys(row["dataset"] for row in rows)
@@ -201,7 +197,6 @@ def summarize_dataset(
     rows: Sequence[Mapping[str, Any]],
     reference: str,
     params: Mapping[str, Mapping[str, Any]],
-    classes: Sequence[str] = (),
     find: float = FIND,
 ) -> DatasetSummary:
     """Scores, differences and verdicts of one dataset, over the runs that every encoding has."""
@@ -234,7 +229,7 @@ def summarize_dataset(
         else (),
         params=params,
         lengths=summarize_lengths(rows, set(runs)),
-        **summarize_classes(rows, set(runs), classes),
+        confusion=sum_confusions(rows, set(runs)),
     )
 
 
@@ -263,7 +258,6 @@ def facts_of_runs(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         "chosen": {e: choices for e, of in groups.items() if (choices := count_choices(of))},
         "step_seconds": step_costs(rows),
         "terms": {e: terms for e, of in groups.items() if (terms := mean_terms(of))},
-        "runs": {e: len(of) for e, of in groups.items()},
         "diverged": {e: count for e, count in first.items() if count},
         "last_kept": {e: count for e, count in last.items() if count},
         "cut_short": tuple(e for e, n in last.items() if n * CUT_SHORT > len(groups[e])),
@@ -349,42 +343,13 @@ def test_to_train(rows: Sequence[Mapping[str, Any]]) -> float:
     return max(statistics.TEST_TO_TRAIN, *(row["windows"] / row["trained"] for row in rows))
 
 
-def summarize_classes(
-    rows: Sequence[Mapping[str, Any]],
-    runs: Container[tuple[int, int]],
-    names: Sequence[str],
-) -> dict[str, Any]:
+def sum_confusions(
+    rows: Sequence[Mapping[str, Any]], runs: Container[tuple[int, int]]
+) -> dict[str, list[list[int]]]:
     """Windows of each class that are said to be of each, over the runs that every encoding has."""
-    sums: dict[str, np.ndarray] = {}
-    for row in rows:
-        if (row["seed"], row["fold"]) in runs:
-            sums[row["encoding"]] = np.array(row["confusion"]) + sums.get(row["encoding"], 0)
-    return {
-        "confusion": {e: table.tolist() for e, table in sums.items()},
-        "per_class": {e: score_classes(table, names) for e, table in sums.items()},
-    }
-
-
-def score_classes(confusion: Sequence[Sequence[int]], names: Sequence[str]) -> list[dict[str, Any]]:
-    """Precision, recall and F1 of each class, and its windows; 0 where nothing is said or true.
-
-    >>> score_classes([[1, 1], [0, 2]], ["a", "b"])[1]
-    {'class': 'b', 'precision': 0.6666666666666666, 'recall': 1.0, 'f1': 0.8, 'windows': 2}
-    """
-    table = np.array(confusion)
-    scores = []
-    for label, (row, claimed) in enumerate(zip(table, table.sum(axis=0).tolist(), strict=True)):
-        hits, true = int(row[label]), int(row.sum())
-        scores.append(
-            {
-                "class": names[label] if names else str(label),
-                "precision": hits / max(claimed, 1),
-                "recall": hits / max(true, 1),
-                "f1": 2 * hits / max(true + claimed, 1),
-                "windows": true,
-            }
-        )
-    return scores
+    groups = rows_by_encoding([row for row in rows if (row["seed"], row["fold"]) in runs])
+    tables = {e: [row["confusion"] for row in of] for e, of in groups.items()}
+    return {e: np.sum(of, axis=0).tolist() for e, of in tables.items()}
 
 
 def summarize_lengths(

@@ -72,7 +72,7 @@ def test_the_page_says_it_all(page, trained):
     captions = " ".join(found.values("img", "alt"))
     assert "look by look" in captions
     assert "other lengths" in captions
-    assert "Average rank" not in captions  # of one dataset
+    assert "Average ranks" not in captions  # of one dataset
 
 
 def test_a_folder_and_encodings_are_on_one_page(run, trained, tmp_path):

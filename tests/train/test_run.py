@@ -323,8 +323,6 @@ def test_the_rarer_class_is_positive_whatever_its_name(tmp_path, rng):
     assert [one.positive for one in found] == ["1", "anomaly", None, "0"]
     for one in found[:2]:
         assert one.scores["none"]["f1"].mean < 0.5  # noise: 8 % of windows are positive
-    per_class = [one["f1"] for one in found[2].per_class["none"]]
-    assert found[2].scores["none"]["f1"].mean == pytest.approx(np.mean(per_class))
 
 
 def test_budget_and_patience_are_counted_in_steps_too(tmp_path):

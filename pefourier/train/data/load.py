@@ -144,7 +144,7 @@ def from_archive(path: Path, options: Options) -> Task:
                 f"{path} holds {names_and_shapes(file.arrays)}; expected X and y, or rows and "
                 "label (and train, for the scale), or X_train, y_train, X_test and y_test"
             )
-    unused = [stored.named(name) for name, stored in file.arrays.items() if name not in used]
+    unused = [stored.label(name) for name, stored in file.arrays.items() if name not in used]
     return replace(task, unused=tuple(unused))
 
 
