@@ -123,7 +123,7 @@ def command_lines(rng: random.Random) -> object:
 @cache
 def trained() -> dict[str, bytes]:
     """The files of a small folder of `train`, as they would have been written."""
-    folder = Path(__file__).parents[1] / "figures" / "axes" / "grid"
+    folder = Path(__file__).parents[1] / "figures" / "leaky-100"
     return {name: (folder / name).read_bytes() for name in ("config.json", "results.jsonl")}
 
 
