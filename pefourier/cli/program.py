@@ -177,7 +177,7 @@ def write_report(
             output.print(report_folder(folders[0], out, title or ""))
             return
         options = replace(options, specs=specs)
-    from pefourier.loading import encoding_of
+    from pefourier.encodings.specs import load
     from pefourier.pages.encodings import (
         Inquiry,
         encoding_sections,
@@ -188,7 +188,7 @@ def write_report(
     inquiry = Inquiry(typed, lattice, sigma, tuple(folders))
 
     def study(source: Any) -> Any:
-        enc = encoding_of(source, **options.sizes)
+        enc = load(source, **options.sizes)
         return inquiry.study(enc, percentages(enc.label, options.quiet))
 
     results = answer_each(options.sources(), study, options.quiet)
