@@ -157,6 +157,7 @@ def test_bases_that_are_said_to_serve_do(length, d):
     result = design_base(length, d, bases=(4981600.0,), criteria=("bound",))
     assert [f.code for f in result.findings] == ["larger-bases"]
     least = result.best["bound"]
+    assert result.serving[1] / result.serving[0] == pytest.approx(1.005**10)
     for rho in (least, float(f"{least:.7g}"), *np.geomspace(*result.serving, 11)):
         assert (base_bound(rho ** (-2 * np.arange(d // 2) / d)) or length) >= length
     if length == 65536:  # a base between that fails is shown with its lag

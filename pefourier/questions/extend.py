@@ -132,6 +132,12 @@ class Extensions(Result):
         )
 
     @property
+    def nearest_falls(self) -> str:
+        """Where the cosine of that way first falls below .99."""
+        position = self.nearest.below_99
+        return "no position" if position is None else f"position {position}"
+
+    @property
     def part(self) -> str | None:
         """The type of layer; None: the whole."""
         return self.name or None
