@@ -209,21 +209,6 @@ def test_different(one, two):
     assert c.first_difference == tuple(np.argwhere(difference > 1e-9)[0])
 
 
-@pytest.mark.parametrize("late", [False, True])
-def test_tables_are_compared_in_blocks_as_whole(monkeypatch, rng, late):
-    """Columns that stay, turn, and move; and one number of the last block that none explains."""
-    a = rng.normal(size=(70, 6))
-    b = 3.0 * a[:, [0, 1, 3, 2, 4, 5]] * [1, -1, 1, -1, 1, 1]
-    b[69, 4] += late
-    whole = compare(from_table(a), from_table(b))
-    monkeypatch.setattr("pefourier.questions.alignment.BLOCK", 50)
-    parts = compare(from_table(a), from_table(b))
-    assert parts.to_dict() == whole.to_dict()
-    assert (parts.verdict, parts.transform.get("columns")) == (
-        ("different", None) if late else ("equivalent", [0, 1, 3, 2, 4, 5])
-    )
-
-
 def test_one_number_is_told_with_its_place():
     table = load("sinusoidal", 80, 16).table()
     other = table + 1e-3 * ((np.arange(80)[:, None] == 50) & (np.arange(16) == 3))
