@@ -107,34 +107,6 @@ def test_producers_are_recognised(name):
         assert identify(table[:12].astype(np.float32), 2.0**-23)["params"] == params
 
 
-def hugging_face(name):
-    if name == "whisper":
-        from transformers.models.whisper.modeling_whisper import sinusoids
-
-        return sinusoids(300, 64), T2T
-    if name == "marian":
-        from transformers.models.marian.modeling_marian import MarianSinusoidalPositionalEmbedding
-
-        return MarianSinusoidalPositionalEmbedding(300, 64).create_weight(), HALVES
-    if name == "musicgen":
-        from transformers.models.musicgen import modeling_musicgen as module
-
-        made = module.MusicgenSinusoidalPositionalEmbedding(300, 64)
-        return made.get_embedding(300, 64), T2T | {"first": "cos"}
-    from transformers.models.m2m_100.modeling_m2m_100 import M2M100SinusoidalPositionalEmbedding
-
-    made = M2M100SinusoidalPositionalEmbedding(300, 64, padding_idx=1)
-    return made.get_embedding(300, 64, 1), T2T | {"zero_rows": [1]}
-
-
-@pytest.mark.parametrize("name", ["whisper", "marian", "musicgen", "m2m_100"])
-@pytest.mark.filterwarnings("ignore")
-def test_transformers_classes_are_recognised(name):
-    pytest.importorskip("transformers")
-    table, params = hugging_face(name)
-    assert identify(table.detach().numpy(), 2.0**-23)["params"] == params
-
-
 @pytest.mark.parametrize("layout", ["halves", "interleaved", None])
 @pytest.mark.parametrize(("part", "wave"), [("cos", np.cos), ("sin", np.sin)])
 @pytest.mark.parametrize(("rho", "scale"), [(1e4, 1.5), (5e5, 1.0)])
