@@ -15,7 +15,6 @@ import torch
 import pefourier
 from pefourier.encodings import load
 from pefourier.errors import PefourierError
-from pefourier.loading import encoding_of
 from pefourier.questions.compare import compare
 from pefourier.questions.operators import compare_operators, operator_at
 
@@ -81,7 +80,7 @@ class Turning(torch.nn.Module):
 def test_the_operator_of_a_module_is_its_blocks():
     at = np.array([0, 3, N - 1])
     pairs = [(i, i + 4) for i in range(D) if (i // 4) % 2 == 0]
-    query, _ = operator_at(encoding_of(Turning(4), N, D, {}), at)
+    query, _ = operator_at(load(Turning(4), N, D), at)
     for p, q in zip(at, query, strict=True):
         np.testing.assert_allclose(q, blocks(pairs, grid(D), p, D), atol=1e-5)
 
@@ -101,7 +100,7 @@ def test_code_of_one_dimension_is_given_that_of_a_file(tmp_path):
 
 def test_equal_frequencies_of_other_pairs_are_another_model():
     """Two modules that pair (i, i + 16) and (i, i + 8) were one encoding, written differently."""
-    found = compare(*(encoding_of(Turning(gap), 64, 32, {}) for gap in (16, 8)))
+    found = compare(*(load(Turning(gap), 64, 32) for gap in (16, 8)))
     assert (found.operator.relation, found.same) == ("permuted", False)
     order = np.array(found.operator.permutation)
     one, two = (operator_at(enc, np.arange(64))[0] for enc in found.about)
@@ -265,7 +264,7 @@ def test_pairs_turned_by_the_angles_of_others_are_named(turned, laid):
         angle = SPREAD[laid](torch.outer(torch.arange(x.shape[1]), torch.tensor(grid(D))))
         return (x * angle.cos() + BESIDE[turned](x) * angle.sin()).to(x.dtype)
 
-    enc = encoding_of(rotate, N, D)
+    enc = load(rotate, N, D)
     query, _ = operator_at(enc, np.arange(N))
     images = rotate(torch.eye(D)[:, None].expand(D, N, D)).numpy()
     np.testing.assert_allclose(query, np.moveaxis(images, 0, 2), atol=1e-6)
