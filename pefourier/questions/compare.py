@@ -390,7 +390,7 @@ def judge_pairs(
 ) -> Comparison:
     """What two sets of pairs say: which differ, and by which slip."""
     pairs_a, pairs_b = pairs
-    if (images := axes_in_table(first, second, pairs, result)) is not None:
+    if (images := axes_in_table(pairs, result)) is not None:
         return images
     differs = pairs_apart(*(replace(pair_waves, axis=()) for pair_waves in pairs))
     if not differs.any() and pairs_a.axis != pairs_b.axis and pairs_a.axis and pairs_b.axis:

@@ -8,7 +8,7 @@ import numpy as np
 
 from pefourier.encodings.model_positions import window_of_rotation
 from pefourier.errors import PefourierError
-from pefourier.questions.context import frequencies_before_scaling
+from pefourier.questions.rotations import frequencies_before_scaling
 from pefourier.weights.model import Rotations
 from pefourier.weights.shares import LayerShares
 from pefourier.writing.text import number, ranges

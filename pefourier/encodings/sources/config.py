@@ -173,17 +173,12 @@ class ModelConfig:
 
     def tables(self) -> dict[str, tuple[str, int | None]]:
         """Tables of positions beyond which input is refused: by side, what they are and rows."""
-        sides, learned = self.row.get("ends", {}), self.row.get("learned_part")
-        lasting = self.row.get("seconds", {})
-        rows = {side: [*map(self.sized, sizes)] for side, sizes in sides.items()}
-        return {
-            side: (
-                ("sinusoids" if self.computes and side != learned else "learned")
-                + (f"; {sum(counts) * lasting[side]:g} s of audio" if side in lasting else ""),
-                None if None in counts or not counts else sum(counts),
-            )
-            for side, counts in rows.items()
-        }
+        learned, tables = self.row.get("learned_part"), {}
+        for side, sizes in self.row.get("ends", {}).items():
+            counts = [self.sized(size) for size in sizes]
+            rows = None if None in counts or not counts else sum(counts)
+            tables[side] = ("sinusoids" if self.computes and side != learned else "learned", rows)
+        return tables
 
     def longest(self) -> int | None:
         """The longest sequence that the config allows, or its model type by default."""
@@ -263,11 +258,10 @@ def parse_digits(digits: str) -> int | float:
 
 def single_pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """The object of some keys and values, each key once."""
-    entries = dict(pairs)
-    if len(entries) < len(pairs):
-        key = next(key for key, count in Counter(key for key, _ in pairs).items() if count > 1)
-        raise ValueError(f"key {shown(key)} stands twice")
-    return entries
+    counts = Counter(key for key, _ in pairs)
+    if len(counts) < len(pairs):
+        raise ValueError(f"key {shown(counts.most_common(1)[0][0])} stands twice")
+    return dict(pairs)
 
 
 def first_names(names: Iterable[str]) -> str:
