@@ -69,7 +69,7 @@ class ModelPositions:
     allowed: int | None  # by a config, with its scaling
     still: int  # dimensions of a head that are kept apart from those that turn
     temperature: Temperature | None
-    tables: dict[str, tuple[str, int | None]]  # `ModelConfig.tables`
+    tables: dict[str, int | None]  # `ModelConfig.tables`
     unread: tuple[str, ...]
     findings: tuple[Finding, ...]
 

@@ -105,7 +105,7 @@ class Context(Result):
     findings: tuple[Finding, ...]
     against: Reading | None = None  # another reading of the rotation, where one was asked for
     slopes: tuple[float, ...] | None = None  # of ALiBi, one a head: what a step takes from a logit
-    tables: dict[str, tuple[str, int | None]] = field(  # that end, by side: what they are, rows
+    tables: dict[str, int | None] = field(  # that end: rows by side
         default_factory=dict, metadata={"told": False}
     )
 
@@ -187,7 +187,7 @@ class Context(Result):
         """Rows of the only table, or of each side's."""
         if self.held is None or len(self.tables) < 2:
             return self.held
-        return {side: rows for side, (_, rows) in self.tables.items()}
+        return self.tables
 
     @property
     def all_bands(self) -> list[Band]:
@@ -364,7 +364,7 @@ def rows_held(c: Context) -> int | None:
     if c.far is not None or c.slopes:
         return None
     if c.tables and not (enc.name == "learned" and len(c.tables) == 1):
-        return max(rows or c.length for _, rows in c.tables.values())
+        return max(rows or c.length for rows in c.tables.values())
     if enc.origin == "file" and enc.act == "add" and c.length > len(enc):
         return len(enc)
     if enc.origin == "weights" or enc.name == "learned":

@@ -171,20 +171,20 @@ class ModelConfig:
         key, expected = self.row.get("when", ("", None))
         return "table" in self.row and (not key or self.config.values.get(key) is expected)
 
-    def tables(self) -> dict[str, tuple[str, int | None]]:
-        """Tables of positions beyond which input is refused: by side, what they are and rows."""
-        learned, tables = self.row.get("learned_part"), {}
-        for side, sizes in self.row.get("ends", {}).items():
-            counts = [self.sized(size) for size in sizes]
-            rows = None if None in counts or not counts else sum(counts)
-            tables[side] = ("sinusoids" if self.computes and side != learned else "learned", rows)
-        return tables
+    def tables(self) -> dict[str, int | None]:
+        """Rows of tables of positions beyond which input is refused, by side; None: not known."""
+        ends = self.row.get("ends", {})
+        rows = {side: [self.sized(size) for size in sizes] for side, sizes in ends.items()}
+        return {
+            side: None if None in counts or not counts else sum(counts)
+            for side, counts in rows.items()
+        }
 
     def longest(self) -> int | None:
         """The longest sequence that the config allows, or its model type by default."""
         tables = self.tables()
         if tables:
-            return tables.get(self.part, next(iter(tables.values())))[1]
+            return tables.get(self.part, next(iter(tables.values())))
         key, default = self.row.get("length", (LONGEST[0], None))
         return self.config.count(key, *LONGEST) or default
 
