@@ -78,7 +78,10 @@ def read_rotation(model: ModelConfig) -> Encoding | None:
     if not rotates(model):
         return None
     if len(model.grid) > 1 and turns_on_axes(model):
-        raise not_on_a_grid(model)
+        raise PefourierError(
+            f"{shown(model.file)} turns text by one position, images by frames, rows and columns "
+            "(M-RoPE): leave out the grid"
+        )
     if model.part == INDEXER and "indexer" in model.row:
         return rotation_of_indexer(model)
     layer, section, turns = choose_layer(model, layer_sections(model))
@@ -322,15 +325,6 @@ def axes_told(model: ModelConfig, pairs: int) -> dict[str, str]:
     return {}
 
 
-def not_on_a_grid(model: ModelConfig) -> PefourierError:
-    """The error for text laid out on a grid, where an image has places of its own."""
-    return PefourierError(
-        f"{shown(model.file)} turns images by frames, rows and columns (M-RoPE); "
-        f"{'x'.join(map(str, model.grid))} tokens of text are none: leave out the grid, and text "
-        "is answered for; codes of an image of another size are computed, not resized"
-    )
-
-
 def layer_sections(model: ModelConfig) -> dict[str, Layer]:
     """The rotation of each type of layer, or of all under the empty name."""
     config, row = model.config, model.row
@@ -427,25 +421,21 @@ def known_layers(
 
 def choose_layer(model: ModelConfig, sections: Mapping[str, Layer]) -> tuple[str, Section, Rotary]:
     """The type of layer that is named, or any where all turn alike."""
-    if model.part and "" in sections:
-        part = shown("#" + model.part)
+    part, file = model.part, shown(model.file)
+    if part and "" in sections:
         raise PefourierError(
-            f"{shown(model.file)} has one rotation for all layers; leave out {part}"
+            f"{file} has one rotation for all layers; leave out {shown('#' + part)}"
         )
-    if model.part:
-        if model.part not in sections:
-            raise unknown(f"type of layer of {shown(model.file)}", model.part, sections)
-        return model.part, *sections[model.part]
+    if part and part not in sections:
+        raise unknown(f"type of layer of {file}", part, sections)
     if not sections:
-        raise PefourierError(f"{shown(model.file)} sets no rotation for any type of layer")
-    name, (section, turns) = next(iter(sections.items()))
-    equal = [
-        (layer_section.values, layer_turns) == (section.values, turns)
-        for layer_section, layer_turns in sections.values()
-    ]
-    if not all(equal):
+        raise PefourierError(f"{file} sets no rotation for any type of layer")
+    name = part or next(iter(sections))
+    section, turns = sections[name]
+    alike = ((s.values, turned) == (section.values, turns) for s, turned in sections.values())
+    if not part and not all(alike):
         raise PefourierError(
-            f"{shown(model.file)} rotates by type of layer: {first_names(sections)}; "
+            f"{file} rotates by type of layer: {first_names(sections)}; "
             f"name one, {shown(model.file + '#' + name)}"
         )
     return name, section, turns
@@ -479,9 +469,7 @@ def read_scaling(
     for key in REQUIRED.get(scaling, ()):
         implied = scaling == "yarn" and key in section.values  # null: the ratio of the lengths
         if section.values.get(key) is None and not implied:
-            similar = get_close_matches(key, section.values.keys() - allowed, n=1)
-            hint = f"; is {shown(similar[0])} misspelt?" if similar else ""
-            raise PefourierError(f"{section.label} has no {key}; rope_type {kind} needs it{hint}")
+            raise PefourierError(f"{section.label} has no {key}; rope_type {kind} needs it")
     if layered:
         kinds.pop("truncate", None)  # which is not read there
     settings = {key: section.parameter(key, annotation) for key, annotation in kinds.items()}
