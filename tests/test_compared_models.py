@@ -54,6 +54,7 @@ def test_layers_that_differ_are_told_by_number(values, changes, what, index, wri
         assert (record["verdict"], record["same"]) == ("different", False)
         told = [own["index"] for own in record["layers"] if own["what"] == what]
         assert sorted(i for one in told for i in one) == index
+        assert record["cause"]["misreadings"] != []
     done = run("compare", one, one, "--json")
     (record,) = done.results
     assert (done.status, record["same"], record["layers"]) == (0, True, [])

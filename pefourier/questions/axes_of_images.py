@@ -43,7 +43,7 @@ def compare_axes(result: Any, first: PairWaves, second: PairWaves) -> Any:
     )
 
 
-def axes_in_table(pairs: tuple[PairWaves, PairWaves], result: Any) -> Any:
+def axes_in_table(result: Any, *pairs: PairWaves) -> Any:
     """A table of an image's tokens beside a config whose pairs turn by frames, rows and columns."""
     declared, table = pairs if pairs[0].axis else pairs[::-1]
     if not declared.axis or table.form is None or len(declared.omega) != len(table.omega):

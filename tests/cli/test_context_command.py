@@ -1,6 +1,5 @@
 """`pefourier context` and `pefourier design` as typed."""
 
-import csv
 import json
 from pathlib import Path
 
@@ -174,18 +173,6 @@ def test_a_grid_has_a_base_for_each_axis(run):
     assert round(found[2]["best"]["turns"], 1) == 14.5
 
 
-def test_a_grid_is_extended_axis_by_axis(run):
-    asked = ["design", "--extend-from", "axial-rope:grid=16x16,d=64", "--grid", "32x16"]
-    (rows,) = run(*asked, "--json").results
-    assert (rows["name"], rows["length"], rows["params"]["grid"]) == ("y", 32, [32, 16])
-    done = run(*asked, "--plot", "axes.png")
-    assert rows["verdict"] == "scaling needed"
-    assert "axial-rope:d=64,grid=32x16,stretch=2;1,stretch_by=yarn,trained=16;16" in done.out
-    assert Path("axes.png").exists()
-    head, first, *_ = csv.reader(run(*asked, "--csv").out.splitlines())
-    assert (head[3:5], first[3:5]) == (["way", "rho"], ["unchanged", "10000.0"])
-
-
 REFUSED = [  # what is typed, and what the error names
     (["context"], "got none"),
     (["context", "llama.json", "--against", "local-for-global"], "local-for-global needs two"),
@@ -303,7 +290,7 @@ def test_design_as_json_and_csv(run):
     assert "CRITERIA DISAGREE. " in result["conclusion"]
     lines = run(*asked, "--csv").out.splitlines()
     assert len(lines) == 1 + len(result["candidates"])
-    assert run(*asked, "--dtype", "bf16").out.count("after rounding") == 1
+    assert run(*asked, "--dtype", "bf16").out.count("rounded") == 1
 
 
 def test_a_config_that_has_probably_lost_its_scaling_is_told_first(run, folder):
