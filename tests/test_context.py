@@ -142,6 +142,8 @@ def test_bands_of_a_scaling_are_the_published_ones(spec, d, sizes):
     for b, by, wave in zip(r.bands, divisors, waves, strict=True):
         assert (b.least_divisor, b.largest_divisor) == pytest.approx((by.min(), by.max()))
         assert (b.shortest_wavelength, b.longest_wavelength) == pytest.approx((wave[0], wave[-1]))
+        trained = load(spec, 8, d).params["original"] * by[-1] / wave[-1]
+        assert (b.turns, b.turns_trained) == pytest.approx((131072 / wave[-1], trained))
     kept, _, stretched = r.bands
     factor = load(spec, 8, d).params["factor"]
     assert (kept.least_divisor, kept.largest_divisor) == pytest.approx((1, 1))
