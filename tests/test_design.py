@@ -7,7 +7,6 @@ from pefourier.api import design
 from pefourier.encodings import load
 from pefourier.errors import PefourierError
 from pefourier.geometry.precision import FORMATS, rounded
-from pefourier.questions.context import base_bound
 from pefourier.questions.design import (
     base_of_phase,
     base_of_turns,
@@ -16,6 +15,7 @@ from pefourier.questions.design import (
     design_grid,
     smallest_bounded_base,
 )
+from pefourier.questions.rotations import base_bound
 
 
 @pytest.mark.parametrize(
