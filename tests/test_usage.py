@@ -625,12 +625,12 @@ def test_a_report_has_what_the_weights_use(tmp_path, run, monkeypatch):
     assert run("report", "m", "--length", 100, "--out", "r.html").status == 0
     page = Path("r.html").read_text()
     told = use_of_model("m", 100)
-    part = page[page.rindex("Which frequencies do the weights of m use?") :]
+    part = page[page.rindex("Which frequencies do the weights use?") :]
     assert f"{told.rotations[0].never_turn.product:.4g}" in part
     assert "pefourier usage m --length 100" in re.sub("<[^>]*>", "", part)
     Path("m/model.safetensors").unlink()
     run("report", "m", "--out", "r.html")
-    assert "Which frequencies do the weights of m use?" not in Path("r.html").read_text()
+    assert "Which frequencies do the weights use?" not in Path("r.html").read_text()
 
 
 def test_the_picture_has_layers_by_pairs_with_both_lengths_marked(tmp_path):

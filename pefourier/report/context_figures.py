@@ -41,8 +41,7 @@ def wavelengths(answers: Sequence[Answer], look: plot.Look = plot.USUAL) -> plot
     strip_panels[-1].set_xlabel("wavelength (positions)")
     if readings:
         draw_readings(panels[-1, 0], [(a.encoding.spec, a.result.against) for a in readings])
-    if look.axes is None:
-        plot.add_legend_below(figure, *panels[:, 0])
+    plot.add_legend(figure, *panels[:, 0])
     return figure
 
 

@@ -43,7 +43,7 @@ def criteria(answers: Sequence[Answer], look: Look = USUAL) -> Figure:
         axes.set_title(literal(title), loc="right", fontsize=8, color=MARKED, pad=2)
     panels[-1, 0].set_xlabel("base ρ")
     figure.align_ylabels(panels)
-    add_legend(figure, panels[0, 0], look)
+    add_legend(figure, panels[0, 0])
     return figure
 
 

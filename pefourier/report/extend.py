@@ -23,7 +23,7 @@ def extension(answers: Sequence[Answer], look: Look = USUAL) -> Figure:
     panels[0, 0].get_gridspec().set_height_ratios(heights)
     for column, answer in zip(panels.T, answers, strict=True):
         draw_ways(*column, answer)
-    add_legend(figure, panels[1, 0], look)
+    add_legend(figure, panels[1, 0])
     return figure
 
 

@@ -21,7 +21,6 @@ from pefourier.writing.escapes import (
 from pefourier.writing.page import SCHEMA, Page, beginning, plain
 from pefourier.writing.text import markdown_table, parts_of_words
 
-PAPER = "https://arxiv.org/abs/2405.09061"
 SARIF = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 NUMBER = re.compile(r"[-−+]?[0-9.]")  # what a cell of numbers begins with
 
@@ -39,18 +38,13 @@ def as_json(page: Page) -> str:
         for record in records
         if isinstance(record, Mapping) and {"spec", "error"} <= record.keys()
     ]
-    answer = {
-        "command": page.command,
-        "version": __version__,
-        "schema": SCHEMA,
-        "results": records,
-    }
     optional = {
         "reasons": [*refusals, *(reason.record() for reason in page.reasons)],
         "remarks": [remark.record() for remark in page.remarks],
         "together": page.together(),
     }
-    answer |= {key: value for key, value in optional.items() if value}
+    answer = {"command": page.command, "version": __version__, "schema": SCHEMA}
+    answer |= {"results": records} | {key: value for key, value in optional.items() if value}
     import json
 
     return json.dumps(plain(answer), allow_nan=False) + "\n"
@@ -132,7 +126,7 @@ def annotations_of(page: Page) -> list[Annotation]:
     listed = []
     for record in plain(list(page.records())):
         spec = str(record.get("spec") or "")
-        for finding in findings_of(record):
+        for finding in record.get("findings", ()):
             facts = finding["code"], finding["severity"], finding["message"]
             listed.append(Annotation(spec, *facts))
         if "error" in record:
@@ -141,18 +135,6 @@ def annotations_of(page: Page) -> list[Annotation]:
     by_findings = {f"has {annotation.code}" for annotation in listed}
     reasons = [reason for reason in page.reasons if reason.words not in by_findings]
     return listed + [Annotation(r.spec, r.kind, "error", r.text) for r in reasons]
-
-
-def findings_of(record: Mapping[str, Any]) -> list[dict[str, str]]:
-    """The findings of a JSON object; of two encodings those of both.
-
-    >>> findings_of({"findings": {"a": [], "b": [{"code": "dead-pairs"}]}})
-    [{'code': 'dead-pairs'}]
-    """
-    findings = record.get("findings", ())
-    if isinstance(findings, Mapping):
-        return [finding for part in findings.values() for finding in part]
-    return list(findings)
 
 
 def as_github(page: Page) -> str:
@@ -165,28 +147,18 @@ def as_github(page: Page) -> str:
     records = plain(list(page.records()))
     lines = []
     if len(records) > 1:  # GitHub shows ten of a kind: what sums up comes first
-        lines.append(workflow_command("notice", page.command, "", count_answers(page, records)))
-    for record in records:
-        if record.get("conclusion"):
-            spec = str(record.get("spec") or "")
-            lines.append(workflow_command("notice", page.command, spec, record["conclusion"]))
+        refused = sum("error" in record for record in records)
+        counts = f"{len(records) - refused} of {len(records)} answered, {refused} refused"
+        text = f"{counts}; reasons to fail: {len(page.reasons)}"
+        lines.append(workflow_command("notice", page.command, "", text))
+    for record in (record for record in records if record.get("conclusion")):
+        spec = str(record.get("spec") or "")
+        lines.append(workflow_command("notice", page.command, spec, record["conclusion"]))
     for annotation in annotations_of(page):
         level = annotation.severity.replace("note", "notice")
         text = f"{annotation.message} [{annotation.code}]"
         lines.append(workflow_command(level, page.command, annotation.spec, text))
     return "".join(lines)
-
-
-def count_answers(page: Page, records: Sequence[Mapping[str, Any]]) -> str:
-    """How many were answered, and how many reasons there are to fail.
-
-    >>> records = [{"spec": "dft"}, {"spec": "a.npy", "error": "no such file"}]
-    >>> count_answers(Page("check-faithful", str, list), records)
-    '1 of 2 answered, 1 refused; reasons to fail: 0'
-    """
-    refused = sum("error" in record for record in records)
-    counts = f"{len(records) - refused} of {len(records)} answered"
-    return f"{counts}, {refused} refused; reasons to fail: {len(page.reasons)}"
 
 
 def workflow_command(level: str, command: str, spec: str, text: str) -> str:
@@ -212,8 +184,7 @@ def as_lint(page: Page) -> str:
 def as_sarif(page: Page) -> str:
     """Findings, refusals and reasons to fail as SARIF 2.1.0, which code scanning reads.
 
-    A rule is a finding's code with its meaning and way out, which stand in the file itself; its
-    address is that of a public case of the finding, or else of the paper.
+    A rule is a finding's code with its meaning and way out, which stand in the file itself.
     """
     import json
 
@@ -234,18 +205,7 @@ def rule_of(term: Any) -> dict[str, Any]:
         "id": term.term,
         "shortDescription": {"text": term.meaning},
         "help": {"text": text, "markdown": f"{text}\n\n`pefourier explain {term.term}`"},
-        "helpUri": address(term.source),
     }
-
-
-def address(source: str) -> str:
-    """Where the thread of a source is read, or the paper.
-
-    >>> address("RT-DETR, huggingface/transformers#41380"), address("")
-    ('https://github.com/huggingface/transformers/issues/41380', 'https://arxiv.org/abs/2405.09061')
-    """
-    thread = re.search(r"([\w.-]+/[\w.-]+)#(\d+)", source)
-    return "https://github.com/{}/issues/{}".format(*thread.groups()) if thread else PAPER
 
 
 def sarif_result(annotation: Annotation) -> dict[str, Any]:

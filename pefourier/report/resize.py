@@ -44,7 +44,7 @@ def resizing(answers: Sequence[Answer], look: plot.Look = plot.USUAL) -> Figure:
         panel.set_axis_off()
     if not planes:
         panels[0].set_subplotspec(panels[0].get_gridspec()[0, :])
-    plot.add_legend_below(figure, panels[planes])
+    plot.add_legend(figure, panels[planes])
     if not look.title:
         figure.suptitle(f"{plot.caption(answers[0].encoding)}, {result.method}", fontsize=9)
     return figure

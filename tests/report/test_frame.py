@@ -27,7 +27,7 @@ from pefourier.questions.reconstruct import position_functions
 from pefourier.questions.relations import relate
 from pefourier.questions.resize import resize_table
 from pefourier.questions.spectrum import density
-from pefourier.report.frame import WORDS, answer_of, telling_named, telling_of
+from pefourier.report.frame import WORDS, answer_of, telling_of
 from pefourier.report.terms import read_terms
 
 
@@ -281,18 +281,6 @@ def test_every_encoding_has_an_answer_in_a_table_of_a_screen(name, command):
     assert {len(row) for row in rows} == {len(rows[0])}
 
 
-@pytest.mark.parametrize("command", QUESTIONS)
-def test_every_row_and_column_has_a_term(command):
-    known = {name for t in read_terms() for name in (t.term, *t.also)}
-    results = [
-        QUESTIONS[command](load(n, *size)) for n, *size in (("dft", 80, 16), ("rope", 300, 8))
-    ]
-    results.append(QUESTIONS[command](load("axial", None, 16, grid=(5, 6))))
-    labels = {label for r in results for label in r.shown}
-    labels |= {label for r in results for columns in r.listed.values() for label in columns}
-    assert labels - known == set()
-
-
 def test_every_row_and_column_of_answers_about_no_encoding_has_a_term():
     known = {name for t in read_terms() for name in (t.term, *t.also)}
     for number in range(len(CASES)):
@@ -349,16 +337,6 @@ def test_few_waves_are_those_a_table_was_made_of_or_are_not_named(seed):
         assert cycles == pytest.approx(bins[np.argmin(np.abs(bins - cycles))], rel=0.01)
     shares = [w.share for w in result.named_waves]
     assert None in shares or sum(shares) + result.summary.mean_share < 1 + 1e-3
-
-
-@pytest.mark.parametrize("sigma", [None, 0, 7])
-@pytest.mark.parametrize(("d", "rho", "points"), [(256, 1e4, 256), (128, 5e5, 131072)])
-def test_what_smoothing_does_is_not_told_as_the_encodings(d, rho, points, sigma):
-    result = density(load(f"rope:rho={rho:.0f}", None, d), points, sigma)
-    omega = sorted(rho ** (-2 * i / d) for i in range(d // 2))
-    wave = 2 * np.pi / omega[int(np.ceil(0.95 * d / 2)) - 1]
-    assert result.cutoff_wave == pytest.approx(wave, rel=1e-9)
-    assert result.measured.centroid == pytest.approx(np.mean(omega), rel=1e-12)
 
 
 @pytest.mark.parametrize("sigma", [0, 4])
@@ -425,13 +403,3 @@ def test_csv_of_lines_and_grids_has_one_head(run, command, tmp_path):
 )
 def test_lags_that_share_a_code_by_design_are_named(spec, shared):
     assert assess(load(spec, 80, 8)).shared_lags == shared
-
-
-def test_a_package_that_a_question_lacks_is_not_taken_for_a_missing_file(monkeypatch):
-    def import_nothing(name):
-        raise ModuleNotFoundError(name=name if name.endswith("size") else "matplotlib")
-
-    monkeypatch.setattr("pefourier.report.frame.import_module", import_nothing)
-    assert telling_named("size").figure is None
-    with pytest.raises(ModuleNotFoundError):
-        telling_named("spectrum")
