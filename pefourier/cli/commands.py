@@ -216,7 +216,7 @@ def compare(
     from pefourier.report.compare import TOLD, reasons_against
     from pefourier.report.frame import answer_of
 
-    a, b = options.sources(whole=True)
+    a, b = options.sources(split=False)
     comparison = api.compare(a, b, **options.sizes, tolerance=tolerance)
     answers = [answer_of(comparison)]
     figure.draw(TOLD.figure, answers)
@@ -352,7 +352,7 @@ class DesignOptions:
 
     length: int | None = None
     d: int | None = None
-    wanted: list[str] | None = None
+    criteria: list[str] | None = None
     base: list[float] | None = None
     dtype: Format | None = None
     grid: tuple | None = None
@@ -377,7 +377,7 @@ class DesignOptions:
     def bases(self) -> dict[str, Any]:
         """Criteria, bases that are tried, and the format that codes are rounded to."""
         dtype = SHORT_NAMES.get(self.dtype or "", self.dtype)
-        return {"criteria": self.wanted or (), "bases": self.base or (), "dtype": dtype}
+        return {"criteria": self.criteria or (), "bases": self.base or (), "dtype": dtype}
 
 
 @register("design")

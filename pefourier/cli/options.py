@@ -190,8 +190,8 @@ class OutputOptions:
     @property
     def forms(self) -> list[str]:
         """The names of forms that were asked for."""
-        named = (self.as_json and "json", self.as_csv and "csv", self.form)
-        return [name for name in named if name]
+        forms = (self.as_json and "json", self.as_csv and "csv", self.form)
+        return [form for form in forms if form]
 
     @property
     def name(self) -> str:

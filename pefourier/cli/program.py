@@ -140,7 +140,7 @@ def encode(
     from pefourier.report.encode import encode_page, heatmap
     from pefourier.report.frame import Answer
 
-    (source,) = options.sources(whole=True)
+    (source,) = options.sources(split=False)
     enc, x, table = api.codes_at(source, points, **options.sizes)
     figure.draw(heatmap, [Answer(enc, table)])
     write_table(out, table)

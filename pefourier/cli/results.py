@@ -50,15 +50,13 @@ class EncodingOptions:
         refuse_times(self.names)
         return defaults | {"times": read_numbers(self.times)}
 
-    def sources(self, *, whole: bool = False) -> list[Any]:
-        """The SPECs with what holds of all: each rotation of a config, or the `whole`."""
+    def sources(self, *, split: bool = True) -> list[Any]:
+        """The SPECs with what holds of all, a config with several rotations `split` into these."""
         from pefourier.encodings.specs import specs_of_rotations
         from pefourier.loading import SpecWithDefaults
 
+        specs = [s for name in self.names for s in (specs_of_rotations(name) if split else [name])]
         defaults = self.defaults()
-        specs = self.names
-        if not whole:
-            specs = [spec for name in self.names for spec in specs_of_rotations(name)]
         return [SpecWithDefaults(spec, defaults) for spec in specs]
 
     def note_without_effect(self, encodings: Sequence[Any]) -> None:

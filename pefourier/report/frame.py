@@ -68,12 +68,12 @@ class Conclusion:
     verdict: str  # one to four words in capitals, of those in words.toml
     meaning: str
     action: str = ""
-    more: tuple[str, ...] = ()  # messages of the worst findings
+    urgent: tuple[str, ...] = ()  # messages of the worst findings
 
     @property
     def text(self) -> str:
         """All of it in one paragraph."""
-        return " ".join(filter(None, (f"{self.verdict}.", self.meaning, self.action, *self.more)))
+        return " ".join(filter(None, (f"{self.verdict}.", self.meaning, self.action, *self.urgent)))
 
 
 class Template(Formatter):
