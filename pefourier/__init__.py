@@ -73,11 +73,9 @@ if not TYPE_CHECKING:  # which would take every misspelt name for one that is th
             return globals()[name]
         if name == "PefourierError":
             return import_module(f"{__name__}.errors").PefourierError
-        for room in (f"{__name__}.{name}", f"{__name__}.questions.{name}"):
-            if not name.startswith("_"):
-                try:
-                    return import_module(room)
-                except ModuleNotFoundError as error:
-                    if error.name != room:
-                        raise
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        try:
+            return import_module(f"{__name__}.{name}")
+        except ModuleNotFoundError as error:
+            if error.name != f"{__name__}.{name}":
+                raise
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}") from None

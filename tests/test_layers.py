@@ -52,15 +52,7 @@ PUBLIC = {  # names of options, parameters and fields of JSON that are such word
     *("questions/relations.py alike", "questions/resize.py which", "train/options.py beside"),
     *("train/request.py every", "train/statistics.py needed", "weights/usage.py other"),
 }
-UNTIL_RENAMED = {
-    "api.py",
-    "loading.py",
-    "biases.py",
-    "model.py",
-    "models.py",
-    "domain.py",
-    "training.py",
-}
+UNTIL_RENAMED = {f"{name}.py" for name in "api loading biases model models domain training".split()}
 
 
 @cache
