@@ -2,10 +2,7 @@
 
 import csv
 import html
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -48,7 +45,6 @@ NAMES = [
     "＝1",
     "'=1",
 ]
-PROGRAM = (sys.executable, "-m", "pefourier", "check-faithful")
 COMMANDS = ("check-faithful", "spectrum", "relations", "compare")
 FORMS = ("text", "csv", "github", "lint", "md", "latex", "sarif", "json")
 
@@ -163,18 +159,3 @@ def test_a_page_and_files_that_are_written_hold_names_as_text(run, folder, monke
         page = Path("page.html").read_text()
         assert plain_lines(page.replace("\t", " "))
         assert not re.search('<script|<img(?! src="data:)|alert\\(1\\)>', page)
-
-
-def test_names_are_text_for_the_command_itself(folder):
-    names = file_names()
-    for form in FORMS:
-        done = subprocess.run(
-            [*PROGRAM, "--paths", "--format", form, "--", *names],
-            cwd=folder,
-            env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])},
-            capture_output=True,
-            text=True,
-        )
-        assert done.returncode == 0, done.stderr
-        assert plain_lines(done.stdout)
-        assert plain_lines(done.stderr)

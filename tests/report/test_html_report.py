@@ -2,7 +2,6 @@
 
 import contextlib
 import html
-import json
 import os
 import re
 import shlex
@@ -141,16 +140,6 @@ def test_a_word_is_explained_as_the_question_means_it(groups, group):
     assert explanations(["<i> is not a term"], groups) is None
 
 
-def test_a_reach_that_is_no_good_is_told_with_its_numbers(page, tmp_path):
-    config = {"model_type": "llama", "hidden_size": 8, "num_attention_heads": 1}
-    config |= {"max_position_embeddings": 64, "rope_theta": 100.0}
-    path = tmp_path / "long.json"
-    path.write_text(json.dumps(config))
-    found = page(path, "--length", 256)
-    assert found.text["h2"][1] == "How far do rotations reach?"
-    assert f"{path}: UNSEEN ANGLES." in found.text["strong"]
-
-
 @without_pictures
 def test_no_name_is_more_than_text(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
@@ -205,20 +194,6 @@ def test_the_answer_says_where_the_page_is(run, tmp_path):
     assert told.startswith("The page is in ")
 
 
-@pytest.mark.parametrize("out", ["a.pdf", "no/such/a.html"])
-def test_a_page_that_cannot_be_written_is_refused_at_once(run, tmp_path, out):
-    done = run("report", "dft", "--out", tmp_path / out)
-    assert (done.status, done.out, done.err.count("\n")) == (2, "", 1)
-
-
-@without_pictures
-def test_encodings_share_a_picture_of_each_question(page):
-    specs = [f"rope:rho={n}" for n in range(2, 11)]
-    found = page(*specs, "--d", 4, "-S", 4)
-    assert len(found.values("img", "alt")) == 9 + 5
-    assert found.faults == []
-
-
 def test_grids_stand_beside_sequences(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     found = page("axial", "axial-rope", "--grid", "3x4", "--d", 16)
@@ -237,26 +212,6 @@ def test_options_are_part_of_the_commands(page):
     named = dict.fromkeys(("spectrum", "reconstruct", "report"), both)
     named |= {"check-faithful": plain, "relations": plain}
     assert set(lines) == {f"pefourier {command} {rest}" for command, rest in named.items()}
-
-
-@without_pictures
-def test_rotations_have_what_context_says(page, run):
-    found = page("rope:scaling=yarn,factor=4,original=16", "dft", "rope", "--d", 16, "-S", 64)
-    (line,) = [line for line in found.text["code"] if "context" in line]
-    assert line.startswith("pefourier context rope:scaling=yarn,factor=4,original=16 rope --d 16 ")
-    for result in run(*shlex.split(line)[1:], "--json").results:
-        assert any(result["meaning"] in said for said in found.text["p"])
-
-
-@without_pictures
-def test_a_base_that_context_cannot_be_told_leaves_its_part_out(page):
-    assert "How far do rotations reach?" not in page("rope", "--rho", 500, "--d", 8).text["h2"]
-
-
-@without_pictures
-def test_parameters_are_told_as_they_are_typed(page):
-    (cell,) = [x for x in page("rope:rho=5e5", "--d", 8).text["td"] if "rho=" in x]
-    assert "rho=500000" in cell.split(", ")
 
 
 def luminance(colour):

@@ -5,7 +5,6 @@ import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import get_args
 
 import numpy as np
 import pytest
@@ -18,8 +17,6 @@ from pefourier.cli.program import command_terms, option_terms, program
 from pefourier.diagnosis import SEVERITIES
 from pefourier.encodings.findings import FINDINGS
 from pefourier.files import read_toml
-from pefourier.geometry.precision import FORMATS
-from pefourier.questions.faithful import LADDER
 from pefourier.report.catalogue import read_catalogue
 from pefourier.report.terms import (
     SAID,
@@ -27,7 +24,6 @@ from pefourier.report.terms import (
     find_terms,
     read_terms,
 )
-from pefourier.reproduce import Verdict
 
 PACKAGE = Path(pefourier.__file__).parent
 TERMS = read_terms()
@@ -134,13 +130,6 @@ def test_every_verdict_of_a_conclusion_and_words_of_users_are_found():
     for word in (*names, "p-RoPE", "NoPE", "gguf", "interleaved", "minirocket", "longitude"):
         assert find_terms(word, EVERY), word
         assert find_terms(word.lower(), EVERY), word
-
-
-def test_every_verdict_and_format_has_a_term():
-    verdicts = {*LADDER, "equal", "equivalent", "different", "error", "warning", "note"}
-    verdicts |= {*get_args(Verdict)}
-    assert verdicts == {t.term for t in TERMS if t.group == "verdicts"}
-    assert FORMATS.keys() <= names_of("check-faithful")
 
 
 def test_every_encoding_parameter_and_option_has_a_term():
