@@ -17,32 +17,15 @@ from pefourier.encodings.sources.weights import all_tensors
 from pefourier.encodings.specs import source_of
 from pefourier.errors import PefourierError
 from pefourier.geometry import Progress
-from pefourier.pages.document import (
-    Chapter,
-    Markup,
-    command,
-    details,
-    document,
-    explanations,
-    figure,
-    remark,
-    sentence_of,
-    table,
-    versions_table,
-)
+from pefourier.pages import document as html
 from pefourier.questions.context import describe_context
 from pefourier.questions.faithful import assess
 from pefourier.questions.reconstruct import position_functions
 from pefourier.questions.relations import relate
 from pefourier.questions.spectrum import density
+from pefourier.report import frame
 from pefourier.report.encode import heatmap
-from pefourier.report.frame import (
-    Answer,
-    Refusal,
-    identity_of,
-    record_of_conclusion,
-    telling_of,
-)
+from pefourier.report.frame import Answer, Refusal, telling_of
 from pefourier.report.spectrum import by_decade, spectrum_by_decade
 from pefourier.weights.usage import use_of_model
 from pefourier.writing.escapes import printable
@@ -148,23 +131,29 @@ def encodings_document(
     """The page about some encodings, what matters most first, and why others have no answer."""
     names = list(dict.fromkeys(study.encoding.label for study in studies))
     listed = ", ".join(names) if len(names) <= 4 else f"{len(names)} encodings"
-    refused = [sentence_of(f"{refusal.spec}: not answered.", refusal.error) for refusal in refusals]
+    refused = [
+        html.sentence_of(f"{refusal.spec}: not answered.", refusal.error) for refusal in refusals
+    ]
     codes = [Answer(s.encoding, next(s.encoding.blocks(PICTURED_ROWS))[1]) for s in studies]
     caption = f"The codes themselves, {PICTURED_ROWS} rows at most."
-    pictures = (figure(heatmap, [a], f"{a.encoding.label}: {caption}") for a in codes)
-    line = command(inquiry.line("report", [study.encoding.spec for study in studies]))
-    parameters = details("Parameters and versions", parameters_table(studies), versions_table())
+    pictures = (html.figure(heatmap, [a], f"{a.encoding.label}: {caption}") for a in codes)
+    line = html.command(inquiry.line("report", [study.encoding.spec for study in studies]))
+    parameters = html.details(
+        "Parameters and versions", parameters_table(studies), html.versions_table()
+    )
     sections = [
-        Chapter("At a glance", [glance(studies), *refused]),
+        html.Chapter("At a glance", [glance(studies), *refused]),
         *(question_section(question, studies, inquiry) for question in HEADINGS),
-        Chapter("What do the codes look like?", [details("Pictures of the codes", pictures)]),
-        Chapter("How these numbers were made", [line, parameters]),
+        html.Chapter(
+            "What do the codes look like?", [html.details("Pictures of the codes", pictures)]
+        ),
+        html.Chapter("How these numbers were made", [line, parameters]),
     ]
     sections = [section for section in sections if any(section.inside)]
-    return document(title or f"Positional encodings: {listed}", "", sections)
+    return html.document(title or f"Positional encodings: {listed}", "", sections)
 
 
-def glance(studies: Sequence[Study]) -> Markup:
+def glance(studies: Sequence[Study]) -> html.Markup:
     """The verdict on each question, a row for each encoding."""
     questions = [question for question in HEADINGS if question not in OPTIONS]
     rows = [["encoding", "codes", *questions]]
@@ -172,46 +161,50 @@ def glance(studies: Sequence[Study]) -> Markup:
         verdicts = [getattr(study.results.get(q), "verdict", "–") for q in questions]
         size = f"{len(study.encoding)} × {study.encoding.dim}"
         rows.append([study.encoding.label, size, *verdicts])
-    return table(rows)
+    return html.table(rows)
 
 
-def question_section(question: str, studies: Sequence[Study], inquiry: Inquiry) -> Chapter:
+def question_section(question: str, studies: Sequence[Study], inquiry: Inquiry) -> html.Chapter:
     """Conclusions and findings, pictures; numbers, the command and what the words mean folded."""
     answers = [study.answer(question) for study in studies if question in study.results]
     if not answers:
-        return Chapter(HEADINGS[question], [])
+        return html.Chapter(HEADINGS[question], [])
     telling = telling_of(answers[0].result)
     conclusions = [telling.conclude(a.encoding, a.result) for a in answers]
     sentences = [
-        sentence_of(f"{a.encoding.label}: {c.verdict}.", f"{c.meaning} {c.action}")
+        html.sentence_of(f"{a.encoding.label}: {c.verdict}.", f"{c.meaning} {c.action}")
         for a, c in zip(answers, conclusions, strict=True)
     ]
     parts = parts_of_words(partial(telling.words, answers))
-    remarks = [remark(part) for part in parts if isinstance(part, str)]
+    remarks = [html.remark(part) for part in parts if isinstance(part, str)]
     tables = [part for part in parts if not isinstance(part, str)]
     names = [c.verdict.lower() for c in conclusions]
     names += [cell for rows in tables for cell in [*rows[0], *(row[0] for row in rows)]]
     names += [f.code for a in answers for f in getattr(a.result, "findings", ())]
     groups = (telling.command, "findings", "verdicts", "every answer", "check-faithful")
     line = inquiry.line(question, [a.encoding.spec for a in answers])
-    numbers = details("Numbers, and the command that gives them", map(table, tables), command(line))
+    numbers = html.details(
+        "Numbers, and the command that gives them", map(html.table, tables), html.command(line)
+    )
     is_by_decade = question == "spectrum" and by_decade(answers)
     draw: Any = spectrum_by_decade if is_by_decade else telling.figure
     pictures = [
-        figure(draw, part, f"{', '.join(a.encoding.label for a in part)}: {CAPTIONS[question]}")
+        html.figure(
+            draw, part, f"{', '.join(a.encoding.label for a in part)}: {CAPTIONS[question]}"
+        )
         for part in ([[a] for a in answers] if question == "usage" else [answers])
     ]
-    words = explanations(names, groups)
-    return Chapter(HEADINGS[question], [*sentences, *remarks, *pictures, numbers, words])
+    words = html.explanations(names, groups)
+    return html.Chapter(HEADINGS[question], [*sentences, *remarks, *pictures, numbers, words])
 
 
-def parameters_table(studies: Sequence[Study]) -> Markup:
+def parameters_table(studies: Sequence[Study]) -> html.Markup:
     """All parameters that were used, as they are typed."""
     rows: list[list[Any]] = [["encoding", "name", "points", "dimensions", "parameters"]]
     for enc in (study.encoding for study in studies):
         used = [f"{k}={number(v, 17)}" for k, v in enc.params.items() if v is not None]
         rows.append([enc.label, enc.name, len(enc), enc.dim, ", ".join(used) or "–"])
-    return table(rows, "The encodings, with all parameters that were used")
+    return html.table(rows, "The encodings, with all parameters that were used")
 
 
 def report_page(outcomes: Sequence[Study | Refusal], out: str) -> Page:
@@ -220,7 +213,7 @@ def report_page(outcomes: Sequence[Study | Refusal], out: str) -> Page:
     records = [
         fields_of(s)
         if isinstance(s, Refusal)
-        else identity_of(s.encoding) | record_of_conclusion(s.answer("check-faithful"))
+        else frame.identity_of(s.encoding) | frame.record_of_conclusion(s.answer("check-faithful"))
         for s in outcomes
     ]
     conclusions = (telling_of(answer.result).conclusion(answer) for answer in answers)
