@@ -44,7 +44,6 @@ from pefourier.encodings.registry import BUILDERS
 from pefourier.encodings.sources import tables
 from pefourier.encodings.sources.gguf_file import read_gguf
 from pefourier.errors import PefourierError
-from pefourier.pages.training import read_train_folder, settings_part
 from pefourier.questions.faithful import assess
 from pefourier.report import faithful
 from pefourier.report.baseline import judge, read_baseline
@@ -521,29 +520,6 @@ def command_lines(rng):
     if status in (0, 1, 2) and plain and texts.isprintable() and not files:
         return None if status != 2 or lines else ("silent", words)
     return ("command", words, status, err.getvalue()[-300:], sorted(files))
-
-
-@cache
-def trained():
-    """The files of a small folder of `train`, as they would have been written."""
-    folder = Path(__file__).parents[1] / "figures" / "axes" / "grid"
-    return {name: (folder / name).read_bytes() for name in ("config.json", "results.jsonl")}
-
-
-@target
-def report_folders(rng):
-    """A folder of training that somebody changed makes a page, or is refused."""
-    files = dict(trained())
-    if rng.random() < 0.5:
-        files["config.json"] = tampered(rng, files["config.json"])
-    else:
-        lines = files["results.jsonl"].splitlines()
-        for at in rng.sample(range(len(lines)), rng.choice([1, 1, 3])):
-            lines[at] = tampered(rng, lines[at])
-        files["results.jsonl"] = b"\n".join(lines) + b"\n"
-    for name, content in files.items():
-        put(name, content)
-    return ended(lambda: settings_part(read_train_folder(".")))
 
 
 def draw(name, seed):

@@ -5,11 +5,8 @@ import re
 import tomllib
 from pathlib import Path
 
-import numpy as np
 import yaml
 from published_configs import PUBLISHED
-
-from pefourier.encodings import load
 
 ROOT = Path(__file__).parents[1]
 ACTION = yaml.safe_load((ROOT / ".github/check/action.yml").read_text())
@@ -33,14 +30,6 @@ def test_the_readme_installs_what_the_package_asks_for_but_torch():
     (first,) = (at for at, line in enumerate(lines) if line.startswith('pip install "'))
     assert re.findall(r'"([^"]+)"', lines[first]) == [x for x in asked if "torch" not in x]
     assert lines[first + 1] == "pip install --no-deps ."
-
-
-def test_the_workflow_runs_the_versions_that_the_package_names():
-    flow = yaml.safe_load((ROOT / ".github/workflows/tests.yml").read_text())
-    (job,) = flow["jobs"].values()
-    classifiers = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["classifiers"]
-    named = {one.rpartition(" ")[2] for one in classifiers if re.search(r"3\.\d+$", one)}
-    assert set(job["strategy"]["matrix"]["python"]) == named
 
 
 def test_the_hook_names_the_two_broken_configs_of_twenty_and_nothing_else(
@@ -76,19 +65,3 @@ def test_the_hook_names_the_two_broken_configs_of_twenty_and_nothing_else(
     done = run(*options, "--require", "invertible", *HOOK["args"], sound[0])
     assert (done.status, done.err) == (1, "")
     assert done.out == f"{sound[0]}: error: is injective, where invertible is required [unmet]\n"
-
-
-def test_the_hook_of_tables_fails_on_one_that_repeats_a_code(run, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    table = load("sinusoidal", 64, 32).table()
-    np.save("sound.npy", table)
-    table[20] = table[19]
-    np.save("broken.npy", table)
-    entry = [*TABLES["entry"].removeprefix("pefourier ").split(), *TABLES["args"]]
-    assert [bool(re.search(TABLES["files"], name)) for name in ("a/b.npy", "b.npz")] == [
-        True,
-        False,
-    ]
-    assert vars(run(*entry, "sound.npy")) == {"status": 0, "out": "", "err": ""}
-    found = run(*entry, "sound.npy", "broken.npy")
-    assert (found.status, found.out[:18]) == (1, "broken.npy: error:")

@@ -15,9 +15,6 @@ import torch
 import pefourier
 from pefourier.errors import PefourierError
 
-FILES = {path.stem for path in Path(pefourier.__file__).parent.glob("*.py")}
-ROOMS = FILES - {"__init__", "__main__"} - pefourier.QUESTIONS
-
 
 def test_dir_shows_each_question_once_and_no_machinery():
     importlib.import_module("pefourier.questions.spectrum")  # not shown beside it
@@ -28,49 +25,10 @@ def test_dir_shows_each_question_once_and_no_machinery():
     )
 
 
-FORKS = """
-import os, sys
-import numpy, scipy.special  # what all would load
-
-for code in sys.argv[1:]:
-    if not os.fork():
-        assert "pefourier" not in sys.modules
-        exec(code)
-        sys.stdout.flush()
-        os._exit(0)
-    if os.wait()[1]:
-        sys.exit(code)
-"""
-
-
-def in_new_processes(codes):
-    """What each says, alone in a process in which the package was not imported before."""
-    command = [sys.executable, "-W", "error", "-c", FORKS, *codes]
-    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
-
-
-def test_a_room_is_imported_when_it_is_first_used():
-    names = sorted({"encodings", *ROOMS})
-    codes = [f"import pefourier; print(pefourier.{name}.__name__)" for name in names]
-    assert in_new_processes(codes) == [f"pefourier.{name}" for name in names]
-
-
 def test_the_one_error_is_at_hand():
     assert pefourier.PefourierError is PefourierError
     with pytest.raises(pefourier.PefourierError, match=r"^unknown encoding 'dtf'"):
         pefourier.check("dtf")
-
-
-def test_questions_are_told_to_type_checkers_by_name():
-    """What `__getattr__` gives at run time stands in the source for mypy and editors."""
-    tree = ast.parse(Path(pefourier.__file__).read_text())
-    (block,) = (
-        node
-        for node in tree.body
-        if isinstance(node, ast.If) and "TYPE_CHECKING" == ast.unparse(node.test)
-    )
-    told = {alias.asname for node in block.body for alias in node.names}
-    assert told == set(dir(pefourier)) - {"__version__"}
 
 
 def constants_assigned_twice(text):

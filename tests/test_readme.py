@@ -119,10 +119,6 @@ def test_every_command_of_the_program_is_there():
     assert set(KNOWN) <= names
 
 
-def test_it_is_short():
-    assert len(TEXT.splitlines()) <= 250
-
-
 def test_links_and_pictures_are_there():
     links = re.findall(r"\]\(([^)]+)\)", TEXT)
     assert len(links) > 5
@@ -172,12 +168,6 @@ def test_the_hook_of_the_readme_measures_what_projections_make(tmp_path, monkeyp
             sizes = np.hypot(rows[..., :2], rows[..., 2:]).mean(axis=0) ** 2
             sizes = np.repeat(sizes, 4 // len(sizes), axis=0)
             np.testing.assert_allclose(shares, sizes / sizes.sum(axis=1)[:, None], rtol=1e-5)
-
-
-def test_functions_named_in_it_are_those_of_the_package():
-    (told,) = re.findall(r"^(`reconstruct`.*?) are called alike", TEXT, re.MULTILINE)
-    names = {*re.findall(r"`(\w+)`", told), *re.findall(r"pefourier\.(\w+)\(", TEXT)}
-    assert names == pefourier.QUESTIONS
 
 
 def test_numbers_in_prose_are_those_of_the_program():

@@ -87,6 +87,7 @@ REFUSED = [  # a command, and the value, name or way out that its line has
     ("usage model --layers 7-3", "'7-3'"),
     ("resize dft", "'--to'"),
     ("report --out page.txt", "'.txt'"),
+    ("encode dft --out nowhere/x.npy", "nowhere"),
     ("report --out no/such/page.html", "'no/such/page.html'"),
     ("list sinusoid", "Did you mean 'sinusoidal'?"),
     ("explain nothingness", "'nothingness'"),

@@ -93,14 +93,6 @@ def test_a_pipe_that_closes_early_is_no_error(command):
     assert (done.returncode, done.stderr, notes) == (0, "", [])
 
 
-@pytest.mark.long
-def test_files_of_a_training_are_written_though_nobody_reads_its_answer():
-    task = "--dataset order:count=30,length=4 --epochs 1 --seeds 1 -e dft -e none"
-    done = shell(f"set -o pipefail; pefourier train {task} --quiet --out runs | true")
-    assert (done.returncode, done.stderr) == (0, "")
-    assert {"summary.json", "summary.md", "comparison.png"} <= set(os.listdir("runs"))
-
-
 @pytest.mark.parametrize("redirection", ["2>&-", "2>/dev/full", "2> >(true)"])
 def test_nobody_reads_the_error(redirection):
     done = shell(f"pefourier spectrum nothing {redirection}")
@@ -113,23 +105,6 @@ def test_an_answer_that_cannot_be_written_is_told_in_a_line(command, redirection
     done = shell(f"pefourier {command} {redirection}")
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
     assert "standard output" in done.stderr
-
-
-def test_a_file_in_the_place_of_a_folder(folder):
-    with open("file", "w"):
-        pass
-    for option in ("encode dft --out file/x.npy", "spectrum --plot file/x.png"):
-        done = shell(f"pefourier {option}")
-        assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
-        assert f"make the folder '{folder}/file' first" in done.stderr
-
-
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
-def test_a_read_only_folder():
-    os.mkdir("closed", 0o555)
-    done = shell("pefourier encode dft --out closed/x.npy")
-    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
-    assert "write-protected" in done.stderr
 
 
 def test_two_commands_that_write_one_file_leave_one_whole_file():

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 
 from pefourier.encodings import load
 
@@ -54,14 +53,6 @@ def test_times_that_are_none(run, tmp_path, text, part):
     (tmp_path / "t.csv").write_text(text)
     done = run("spectrum", "mtan", "--times", tmp_path / "t.csv")
     assert (done.status, done.out, part in done.err) == (2, "", True)
-
-
-def test_compare_builds_a_named_encoding_at_the_size_of_a_file(run, tmp_path):
-    assert run("encode", "sinusoidal", "--d", 24, "-S", 33, "--out", tmp_path / "a.npy").status == 0
-    for pair in ([tmp_path / "a.npy", "sinusoidal"], ["sinusoidal", tmp_path / "a.npy"]):
-        done = run("compare", *pair, "--json")
-        assert (done.status, done.results[0]["length"]) == (0, 33)
-    assert run("compare", tmp_path / "a.npy", "sinusoidal", "--d", 16).status == 1
 
 
 @pytest.mark.parametrize(
@@ -212,23 +203,3 @@ def test_brief_is_a_line_for_each_config(run, configs):
         0,
         ["sound", "sound/config.json"],
     )
-
-
-@pytest.mark.parametrize(
-    ("spec", "way"),
-    [
-        ("meta-llama/Llama-3.1-8B", "hf download meta-llama/Llama-3.1-8B config.json"),
-        ("https://huggingface.co/a/b/resolve/main/config.json", "hf download a/b config.json"),
-        ("https://example.org/wpe.npy", "curl -LO https://example.org/wpe.npy"),
-    ],
-)
-def test_what_is_elsewhere_is_told_with_the_way_to_get_it(run, spec, way):
-    done = run("check-faithful", spec)
-    assert (done.status, done.out, f"run '{way}'" in done.err) == (2, "", True)
-
-
-def test_weights_saved_as_bin_or_ckpt_are_read(run, tmp_path):
-    for name in ("w.bin", "w.ckpt"):
-        torch.save({"wpe.weight": torch.eye(4)}, tmp_path / name)
-        (record,) = run("check-faithful", f"{tmp_path / name}#wpe.weight", "--json").results
-        assert record["verdict"] == "isometric"

@@ -12,30 +12,18 @@ from pefourier.writing.escapes import ESCAPES, in_workflow_property
 
 CONTROLS = [*map(chr, [*range(1, 32), *range(127, 160), *range(0x202A, 0x202F)])]
 CONTROLS += [*map(chr, [*range(0x2066, 0x206A), 0x2028, 0x2029, 0xFEFF])]
-NAMES = [
-    "".join(c for c in CONTROLS if c not in "\n\r"),
-    "a\nb",
-    "a\r\nb",
+NAMES = ["".join(c for c in CONTROLS if c not in "\n\r"), "a\nb", "a\r\nb"]
+NAMES += [
     "\x1b[2J\x1b]0;title\x07",
     "::error file=x::evil",
     "a ::stop-commands::x",
     "##[error]evil",
-    "a,title=b:c%0Ad",
-    "<script>alert(1)<!--",
-    '"><img src=x onerror=alert(1)>&lt;',
-    "[a](javascript:alert(1))",
-    "![1](evil) [2]: evil",
-    "`a` *b* _c_ ~d~ $e$ | f \\| g",
-    "# head",
-    "> said",
-    "- item",
-    "1. item",
-    "+ item",
-    "&lt;b&gt;",
+]
+NAMES += ["a,title=b:c%0Ad", "<script>alert(1)<!--", '"><img src=x onerror=alert(1)>&lt;']
+NAMES += ["[a](javascript:alert(1))", "![1](evil) [2]: evil", "`a` *b* _c_ ~d~ $e$ | f \\| g"]
+NAMES += ["# head", "> said", "- item", "1. item", "+ item", "&lt;b&gt;", "[1pt]", "*", "=1+1"]
+NAMES += [
     "\\input{x} $a$ #1 50% ^ ~ {",
-    "[1pt]",
-    "*",
-    "=1+1",
     "+1+1",
     "-1+1",
     "@SUM(1)",

@@ -1,6 +1,5 @@
 """The frame: each verdict of words.toml is reached, rendered, short, and says its own numbers."""
 
-import csv
 import json
 import re
 import tempfile
@@ -351,20 +350,6 @@ def test_a_rebuilt_position_is_that_of_the_double_sum_on_a_long_lattice(sigma):
     assert result.farthest_repeat == np.abs(above - 4096).max()
 
 
-@pytest.mark.parametrize(
-    ("command", "spec", "codes"),
-    [
-        ("spectrum", "learned", ["before-training"]),
-        ("reconstruct", "sinusoidal", ["slow-waves"]),
-        ("relations", "learned", ["random-codes"]),
-    ],
-)
-def test_what_is_worth_knowing_is_a_note(command, spec, codes, run):
-    (record,) = run(command, spec, "--json").results
-    assert [f["code"] for f in record["findings"]] == codes
-    assert {f["severity"] for f in record["findings"]} == {"note"}
-
-
 def test_aliases_of_declared_and_measured_waves_are_notes():
     fast = density(of_waves([2, 15]), 16, 0)
     assert [f.code for f in fast.findings] == ["aliased-frequencies"]
@@ -378,17 +363,6 @@ def test_signed_frequencies_are_counted_by_their_size(run):
     (record,) = run("spectrum", "grape", "--d", 32, "-S", 97, "--json").results
     slow = sum(abs(w) < 2 * np.pi / record["lattice"] for w in record["frequencies"])
     assert record["summary"]["below_first_bin"] == slow == 11
-
-
-@pytest.mark.parametrize("command", sorted({*QUESTIONS} - {"compare", "encode"}))
-def test_csv_of_lines_and_grids_has_one_head(run, command, tmp_path):
-    codes = np.random.default_rng(0).normal(size=(6, 4))
-    np.save(tmp_path / "t.npy", codes)
-    grid = ["axial-rope:grid=2x3"] if command == "context" else ["axial", "--grid", "2x3"]
-    text = run(command, *grid, "--d", 8, "--csv").out
-    head, *rows = csv.reader(text.splitlines())
-    assert head[:2] == ["encoding", "spec"]
-    assert {len(row) for row in rows} == {len(head)}
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,6 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.collections import QuadMesh
 from published_configs import PUBLISHED
 from tiny_models import write_model
-from training import result
 
 from pefourier.encodings import load
 from pefourier.questions.bands import density_by_decade
@@ -23,12 +22,11 @@ from pefourier.questions.spectrum import density
 from pefourier.report import plot
 from pefourier.report.compare import compare
 from pefourier.report.encode import heatmap
-from pefourier.report.faithful_figures import STRETCHES, envelope, faithful
+from pefourier.report.faithful_figures import faithful
 from pefourier.report.frame import Answer, answer_of
 from pefourier.report.reconstruct import reconstruct
 from pefourier.report.relations import relations
 from pefourier.report.spectrum import spectrum, spectrum_by_decade
-from pefourier.report.training_figures import comparison, critical_difference
 
 
 @pytest.fixture
@@ -44,22 +42,6 @@ def test_spectrum_draws_the_densities(pair):
         assert line.get_label() == a.encoding.spec
     assert axes.get_xlabel() == "angular frequency ω (radians per position)"
     assert axes.get_ylabel() == "share of energy $g_k$"
-
-
-def test_single_lines_stand_behind_the_curves():
-    """DFT's frequencies on a longer lattice were a comb of dashes over everything."""
-    both = [load(name, 64, 16) for name in ("sinusoidal", "dft")]
-    answers = [Answer(e, density(e, 64)) for e in both]
-    (axes,) = spectrum(answers).axes
-    (lines,) = axes.collections
-    curve, named = axes.lines
-    found = answers[1].result
-    tops = [path.vertices[1] for path in lines.get_paths()]
-    kept = found.density > 0
-    np.testing.assert_allclose(tops, np.c_[found.omega, found.density][kept])
-    assert lines.get_zorder() < curve.get_zorder()
-    assert (named.get_label(), len(named.get_xdata())) == ("dft", 0)
-    assert tuple(lines.get_color()[0][:3]) == matplotlib.colors.to_rgb(named.get_color())
 
 
 def test_reconstruct_draws_a_panel_an_encoding(pair):
@@ -151,21 +133,6 @@ def test_slow_waves_have_room_on_a_logarithmic_axis():
     assert axes.lines[1].get_xdata()[0] == pytest.approx(2 * np.pi / 4096)
 
 
-def test_energy_that_a_logarithm_leaves_out_is_told():
-    enc = load("dft", 8, 8)
-    (line, _) = spectrum_by_decade([Answer(enc, density(enc))]).axes[0].lines
-    assert line.get_label() == "dft (12.5 % at 0)"
-
-
-def test_declared_waves_stand_apart_where_nothing_is_smoothed():
-    """--sigma 0 drew a curve that was smeared by a tenth of a decade, with ripples of its own."""
-    enc = load("rope", 64, 16)
-    (axes, _) = spectrum_by_decade([Answer(enc, density(enc, sigma=0))]).axes
-    np.testing.assert_allclose(axes.lines[0].get_xdata(), 1e4 ** -(np.arange(8) / 8))
-    np.testing.assert_allclose(axes.lines[0].get_ydata(), 1 / 8)
-    assert axes.get_ylabel() == "share of energy of each wave"
-
-
 @pytest.mark.parametrize("draw", [spectrum, spectrum_by_decade])
 def test_many_spectra_have_panels(draw):
     answers = [Answer(e, density(e)) for e in (load(f"rope:rho={n}", 8, 8) for n in range(2, 11))]
@@ -177,15 +144,6 @@ def test_many_spectra_have_panels(draw):
     assert len({axes.get_subplotspec().colspan.start for axes in narrow}) == 2
     scale = "log" if draw == spectrum_by_decade else "linear"
     assert {axes.get_xscale() for axes in shown} == {scale}
-
-
-def test_a_long_curve_looks_the_same_from_few_points():
-    x, y = np.arange(100_000.0), np.random.default_rng(3).normal(size=100_000)
-    few, values = envelope(x, y)
-    assert len(few) <= 2 * STRETCHES + 2
-    assert {y.min(), y.max()} <= {*values}
-    np.testing.assert_array_equal(values, y[few.astype(int)])
-    assert (few[0], few[-1]) == (0, 99_999)
 
 
 LLAMA, GEMMA, QWEN = "Llama-3.1-8B.json", "gemma-3-4b-it.json", "Qwen2-VL-7B-Instruct.json"
@@ -286,34 +244,6 @@ def test_words_of_a_picture_are_whole_and_apart(run, monkeypatch, inputs, comman
     for look in looks:
         with plot.figure_style(look):
             check_words(draw(answers, look), look.dpi)
-
-
-def test_long_names_are_cut_and_every_run_is_beside_the_interval():
-    from pefourier.train import summary
-
-    rows = [
-        result(e, v, dataset=d, split="random", leaky=True, length=100)
-        for d in ("lags:count=60,length=16,short=2,long=7", "/home/of/somebody/with/data$.npz")
-        for v, e in zip(
-            (0, 0.5, 1),
-            ("rope:scaling=yarn,factor=4,rho=500000", "dft", "a/codes/mine.npy"),
-            strict=True,
-        )
-    ]
-    found = summary.summarize_runs(rows)
-    for draw in (comparison, critical_difference):
-        with plot.figure_style():
-            figure = draw(found)
-            FigureCanvasAgg(figure).draw()  # a layout that finds no room warns
-        axes = figure.axes
-        shown = [text for each in axes for text in (*each.texts, *each.get_yticklabels())]
-        titles = [each.title for each in axes] + [each._right_title for each in axes]
-        for text in (*shown, *titles):
-            box = text.get_window_extent()
-            assert -1 <= box.x0 <= box.x1 <= figure.bbox.width + 1, text.get_text()
-    figure = comparison(found)
-    for line in figure.axes[0].lines:  # points below their row's middle, means above
-        assert (line.get_ydata()[0] % 1 > 0.5) == (line.get_marker() != "o")
 
 
 @pytest.mark.parametrize(("other", "panels"), [("ramp", 3), ("dft:d=4", 2)])

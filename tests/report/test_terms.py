@@ -1,25 +1,19 @@
 """The registry of terms: every word of an answer is in it, and `explain` tells it."""
 
-import json
 import re
 import subprocess
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
 import typer
-from tiny_models import write_model
 
 import pefourier
 from pefourier.cli.options import options_of
 from pefourier.cli.program import command_terms, option_terms, program
-from pefourier.diagnosis import SEVERITIES
-from pefourier.encodings.findings import FINDINGS
 from pefourier.files import read_toml
 from pefourier.report.catalogue import read_catalogue
 from pefourier.report.terms import (
-    SAID,
     WORDS,
     find_terms,
     read_terms,
@@ -35,94 +29,12 @@ def names_of(*groups):
     return {name for t in EVERY if t.group in groups for name in (t.term, *t.also)}
 
 
-def keys_of(value):
-    """Names of fields at any depth of a JSON answer."""
-    if isinstance(value, dict):
-        for key, inner in value.items():
-            yield key
-            yield from keys_of(inner)
-    elif isinstance(value, list):
-        for item in value:
-            yield from keys_of(item)
-
-
-@pytest.fixture
-def tables(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    angle = np.outer(np.arange(40), 1e4 ** (-np.arange(8) / 8))
-    codes = np.concatenate([np.sin(angle), np.cos(angle)], axis=1)
-    np.save("a.npy", codes)
-    np.save("b.npy", -2 * codes[2:])
-    np.save("bad.npy", np.ones((6, 4)))
-    grid = np.hstack([np.repeat(codes[:5], 8, axis=0), np.tile(codes[:8] + 1, (5, 1))])
-    np.save("grid.npy", grid)
-    np.save("odd.npy", np.roll(np.where(np.arange(40)[:, None] > 0, 3 * codes, 0), 5, axis=1))
-    np.save("half.npy", np.tile(np.cos(angle), (1, 2)))
-    write_model(Path("model"))
-    config = {"model_type": "llama", "num_hidden_layers": 2, "max_position_embeddings": 256}
-    yarn = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64, "fator": 3}
-    config |= {"hidden_size": 64, "num_attention_heads": 4, "rope_scaling": yarn}
-    Path("config.json").write_text(json.dumps(config))
-    Path("lost.json").write_text(json.dumps({**config, "rope_scaling": None}))
-
-
-@pytest.mark.usefixtures("tables", "sketched", "undrawn")
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ["spectrum", "dft", "learned", "nothing"],
-        ["reconstruct", "dft", "--pos", "3"],
-        ["check-faithful", "a.npy", "bad.npy", "odd.npy", "half.npy", "rope", "tupe:d=8", "alibi"],
-        ["compare", "a.npy", "b.npy"],
-        ["compare", "a.npy", "bad.npy"],
-        ["compare", "config.json", "lost.json"],
-        ["compare", "half.npy", "rope:d=16"],
-        ["spectrum", "a.npy", "axial", "--grid", "5x8", "--d", "16"],
-        ["reconstruct", "a.npy", "--grid", "5x8", "--pos", "3,4"],
-        ["check-faithful", "grid.npy", "axial", "--grid", "5x8", "--d", "16"],
-        ["resize", "axial", "--d", "8", "--from", "4x4", "--to", "6x5"],
-        ["encode", "dft", "--out", "o.npy"],
-        ["list"],
-        ["explain", "gap"],
-        ["context", "config.json", "rope:d=16", "alibi", "--against", "base=500"],
-        ["context", "config.json", "nothing", "--against", "scaling-ignored"],
-        ["design", "--length", "80", "--d", "8", "--dtype", "bf16"],
-        ["report", "dft", "nothing", "--d", "4", "-S", "4", "--out", "o.html"],
-        ["reproduce", "--out", "paper"],
-        ["relations", "dft", "alibi", "learned"],
-        ["usage", "model", "--all", "--length", "1k", "--against", "model"],
-        ["train", "--dataset", "order:count=40,length=4", "--epochs", "1", "--seeds", "1", "-q"],
-    ],
-    ids=" ".join,
-)
-def test_every_field_of_json_has_a_term(run, arguments):
-    """A field belongs to the command, to what it rests on, or is an option or a parameter."""
-    done = run(*arguments, "--json")
-    own = {arguments[0], "every answer", "verdicts", "options", "parameters", "explain"}
-    own |= {"spectrum"} if arguments[0] == "reconstruct" else set()
-    own |= {"reconstruct"} if arguments[0] == "check-faithful" else set()  # inverse_error
-    own |= {"check-faithful"} if arguments[0] in ("compare", "relations") else set()
-    own |= {"check-faithful"} if arguments[0] == "usage" else set()  # its findings
-    if arguments[0] in ("context", "design"):  # whose precision, rank and findings are the same
-        own |= {"check-faithful", "context"}
-    known = names_of(*own) | {name.removeprefix("--").replace("-", "_") for name in names_of(*own)}
-    assert set(keys_of(json.loads(done.out))) - known == set()
-
-
 def test_every_finding_has_a_term_and_every_term_a_finding():
     sources = "".join(path.read_text() for path in PACKAGE.rglob("*.py"))
     codes = {t.term for t in TERMS if t.group == "findings"}
     assert set(re.findall(r'(?:inding|says)\(\s*"([a-z0-9-]+)"', sources)) <= codes
     assert [code for code in codes if f'"{code}"' not in sources] == []
     assert re.findall(r'\bFinding\(\s*"', sources) == []  # the registry has the words of all
-
-
-def test_sentences_of_a_finding_go_by_the_names_of_its_severities():
-    for code, row in read_toml(FINDINGS).items():
-        named = [row[key].keys() for key in SAID if isinstance(row[key], dict)]
-        assert all(names == named[0] and len(names) > 1 for names in named), code
-        severities = row["severity"] if isinstance(row["severity"], dict) else {"": row["severity"]}
-        assert {*severities.values()} <= {*SEVERITIES}, code
 
 
 def test_every_verdict_of_a_conclusion_and_words_of_users_are_found():
