@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any
 
 from pefourier.encodings.encoding import Encoding
+from pefourier.encodings.grids import size_of
 from pefourier.encodings.sources.weights import all_tensors
 from pefourier.encodings.specs import source_of
 from pefourier.errors import PefourierError
@@ -202,7 +203,8 @@ def parameters_table(studies: Sequence[Study]) -> html.Markup:
     """All parameters that were used, as they are typed."""
     rows: list[list[Any]] = [["encoding", "name", "points", "dimensions", "parameters"]]
     for enc in (study.encoding for study in studies):
-        used = [f"{k}={number(v, 17)}" for k, v in enc.params.items() if v is not None]
+        params = {k: size_of(v) if k == "grid" and v else v for k, v in enc.params.items()}
+        used = [f"{k}={number(v, 17)}" for k, v in params.items() if v is not None]
         rows.append([enc.label, enc.name, len(enc), enc.dim, ", ".join(used) or "–"])
     return html.table(rows, "The encodings, with all parameters that were used")
 

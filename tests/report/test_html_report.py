@@ -229,3 +229,15 @@ def test_colours_can_be_told_from_what_is_behind(scheme):
         for behind in ("paper", "box"):
             low, high = sorted((luminance(colours[text]), luminance(colours[behind])))
             assert (high + 0.05) / (low + 0.05) >= 4.5
+
+
+@without_pictures
+def test_settings_and_rows_without_a_place_are_on_the_page(page):
+    """As they are typed, and in the commands that give the numbers."""
+    found = page("rope:rho=5e5", "axial", "--grid", "3x4", "--prefix", 1, "--d", 16)
+    settings = [cell.split(", ") for cell in found.text["td"] if "rho=" in cell]
+    assert "rho=500000" in settings[0]
+    assert {"grid=3x4", "prefix=1"} <= {*settings[1]}
+    both = "rope:rho=5e5 axial --d 16 --grid 3x4 --prefix 1"
+    assert f"pefourier check-faithful {both}" in found.text["code"]
+    assert "13 × 16" in found.text["td"]
