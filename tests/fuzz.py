@@ -50,6 +50,7 @@ from pefourier.report.baseline import judge, read_baseline
 from pefourier.report.forms import as_json
 from pefourier.report.frame import Answer
 from pefourier.train.data.load import load_task
+from pefourier.train.options import Options
 
 SECONDS = 10  # of CPU time an input may take
 WARM = 20  # inputs of each target before one watches
@@ -407,7 +408,7 @@ def training_data(rng):
     def sound(task):
         return task.rows.dtype == np.float32 and np.isfinite(task.rows).all() and task.folds
 
-    return ended(lambda: load_task(name, ".", window), sound)
+    return ended(lambda: load_task(name, Options(data=".", window=window)), sound)
 
 
 NUMBERS = ["0", "1", "2", "3", "5", "7", "8", "16", "64", "-1", "0.5", "-0.25", "1e1", "1e9"]

@@ -199,6 +199,7 @@ def test_a_training_goes_on_after_any_fault(run, monkeypatch, folder, lasting):
         if failed:
             assert (done.status, done.err.count("\n"), FULL in done.err) == (2, 1, True)
             disk.n, disk.lasting = sys.maxsize, False  # there is room again
+            os.makedirs(out, exist_ok=True)  # an empty one is taken away
             for name in {"config.json", "summary.json"} & set(os.listdir(out)):
                 json.loads(Path(out, name).read_text())
             done = run(*TRAIN.split(), "--out", out, "--resume")

@@ -362,13 +362,13 @@ class DesignOptions:
 
     def __post_init__(self) -> None:
         """Refuse sizes that do not say what is to be designed."""
-        extends, on_grid = self.extend_from is not None, self.grid is not None
-        if (self.to is not None) != (extends and not on_grid):
+        extends = self.extend_from is not None
+        if extends != (self.to is not None) or (extends and self.grid is not None):
             raise PefourierError(
-                "--extend-from and --to go together: the config, and the length; of a rotation on "
-                "axes --grid is in place of --to"
+                "--extend-from and --to go together, without --grid: the config, and the length"
             )
-        if not extends and (self.d is None or on_grid == (self.length is not None)):
+        both = (self.length is None) == (self.grid is None)
+        if not extends and (self.d is None or both):
             raise PefourierError(
                 "design needs --d and one of --length and --grid, or --extend-from CONFIG and --to"
             )
@@ -401,6 +401,5 @@ def design(options: DesignOptions, output: OutputOptions, figure: FigureOptions)
         result = api.design(size, options.d, **options.bases)
     else:
         sizes = {"trained": options.length, "d": options.d}
-        to = options.grid or options.to
-        result = api.extend(options.extend_from, to, **sizes, **options.bases)
+        result = api.extend(options.extend_from, options.to, **sizes, **options.bases)
     tell_result(result, output, figure)

@@ -24,7 +24,6 @@ from pefourier.cli.process import note, percentages, say
 from pefourier.cli.results import EncodingOptions, answer_each, parse_points, print_and_exit
 from pefourier.errors import PefourierError
 from pefourier.version import __version__
-from pefourier.writing.escapes import printable
 
 COMPLETION = "_PEFOURIER_COMPLETE"  # set by the shell when it wants completions
 OF_ENCODINGS = ("d", "length", "grid", "prefix", "rho", "seed", "times")  # options of a page
@@ -101,8 +100,7 @@ def resize(
     from pefourier.report.resize import TOLD
 
     place = {"grid": old or (), "prefix": prefix or 0}
-    progress = percentages(printable(spec), quiet)
-    resizing = api.resize(spec, new, method=method or "", d=d, progress=progress, **place)
+    resizing = api.resize(spec, new, method=method or "", d=d, **place)
     figure.draw(TOLD.figure, [answer_of(resizing)])
     if out is not None:
         path, array = (resizing.about[0].params.get(key) for key in ("path", "array"))
@@ -168,23 +166,25 @@ def write_report(
     from pefourier.files import check_suffix, status_of
 
     check_suffix(out, (".html", ".htm"))
+    typed = {name: getattr(options, name) for name in OF_ENCODINGS}
     folders = [s for s in options.specs or () if status_of(os.path.join(s, RESULTS)) is not None]
     if folders:
         check_count_of_specs(options, 1, "report takes one folder of pefourier train, or SPECs")
+        if any(value is not None for value in (*typed.values(), lattice, sigma)):
+            raise PefourierError("a folder of pefourier train takes no options of encodings")
         from pefourier.pages.training import folder_document, folder_page, read_train_folder
 
         training = read_train_folder(folders[0])
         write_text(out, folder_document(training, title or ""))
         output.print(folder_page(training, out))
         return
-    from pefourier.loading import encoding_of
+    from pefourier.encodings.specs import load
     from pefourier.pages.encodings import Inquiry, encodings_document, report_page
 
-    typed = {name: getattr(options, name) for name in OF_ENCODINGS}
     inquiry = Inquiry(typed, lattice, sigma)
 
     def study(source: Any) -> Any:
-        enc = encoding_of(source, **options.sizes)
+        enc = load(source, **options.sizes)
         return inquiry.study(enc, percentages(enc.label, options.quiet))
 
     results = answer_each(options.sources(), study, options.quiet)
@@ -325,7 +325,7 @@ def reproduce(
     from pefourier.reproduce import claims_page, has_results, recompute_paper
 
     output = OutputOptions(as_json, as_csv)
-    claims, files = recompute_paper(out, percentages("reproduce", quiet))
+    claims, files = recompute_paper(out)
     output.print(claims_page(claims))
     note(f"wrote {', '.join(files)}", quiet)
     if not has_results(out):

@@ -52,8 +52,7 @@ class EncodingOptions:
 
     def sources(self, *, split: bool = True) -> list[Any]:
         """The SPECs with what holds of all, a config with several rotations `split` into these."""
-        from pefourier.encodings.specs import specs_of_rotations
-        from pefourier.loading import SpecWithDefaults
+        from pefourier.encodings.specs import SpecWithDefaults, specs_of_rotations
 
         specs = [s for name in self.names for s in (specs_of_rotations(name) if split else [name])]
         defaults = self.defaults()

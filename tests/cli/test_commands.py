@@ -116,7 +116,7 @@ def test_text_has_the_numbers(run):
     h /= np.linalg.norm(h)
     error = np.linalg.norm(h - np.eye(8)[0])
     assert row.split()[:3] == ["dft", "3", f"{h[0]:.4g}"]
-    assert row.split()[4:6] == [f"{-h[2]:.4g}", f"{error:.4g}"]
+    assert row.split()[5:7] == [f"{-h[2]:.4g}", f"{error:.4g}"]
     done = run("spectrum", "rope", "--d", 128, "--lattice", 4096, "--sigma", 0)
     assert re.search(r"below the first bin 2π/N +18\n", done.out)
     turns = float(done.out.splitlines()[-1].split()[-1])

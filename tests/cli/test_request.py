@@ -130,24 +130,6 @@ def test_where_all_are_refused_there_is_no_answer(run):
     assert (done.status, done.out, done.err.count("\n")) == (2, "", 2)
 
 
-@pytest.mark.parametrize(
-    ("typed", "spec"),
-    [
-        ("mymod:table", "py:mymod:table"),
-        ("mymod.py:table", "py:mymod:table"),
-        ("package.inner:f", "py:package.inner:f"),
-        ("mymod", "py:mymod:…"),
-    ],
-)
-def test_code_without_py_is_recognised_and_not_run(run, tmp_path, monkeypatch, typed, spec):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "package").mkdir()
-    for name in ("mymod.py", "package/inner.py"):
-        (tmp_path / name).write_text("raise SystemExit('it ran')")
-    done = run("spectrum", typed)
-    assert (done.status, done.err.count("\n"), f"Did you mean {spec}?" in done.err) == (2, 1, True)
-
-
 LLAMA = {"model_type": "llama", "hidden_size": 64, "num_attention_heads": 4, "rope_theta": 1e4}
 CONFIGS = {
     "sound": LLAMA | {"max_position_embeddings": 64},

@@ -91,10 +91,6 @@ def diagonals(n=16):
     return np.stack([f(a) for a in angles for f in (np.cos, np.sin)], axis=1)
 
 
-def both_axes(n):
-    return np.hstack([np.repeat(np.eye(n), n, axis=0), np.tile(np.eye(n), (n, 1))])
-
-
 GRID = {"grid": (14, 14)}
 LLAMA3 = "rope:rho=5e5"
 YARN = "rope:scaling=yarn,factor=4,original=4096"
@@ -154,12 +150,6 @@ CASES = [  # verdict, question, what makes the encoding
     ),
     ("sharp point", position_functions, lambda: load("dft", None, 16, grid=(5, 6))),
     ("blurred point", position_functions, lambda: load("mixed-rope:heads=12", None, 64, **GRID)),
-    (
-        "plateau",
-        partial(position_functions, sigma=0),
-        lambda: load("axial:convention=mae", None, 768, **GRID),
-    ),
-    ("cross", partial(position_functions, sigma=0), lambda: table(both_axes(8), (8, 8))),
     ("collides", assess, lambda: load("dft", 80, 64)),
     ("constant", assess, lambda: table(1 + 1e-7 * np.random.default_rng(0).normal(size=(9, 4)))),
     ("injective", assess, lambda: load("sinusoidal", 80, 256)),
@@ -363,17 +353,3 @@ def test_signed_frequencies_are_counted_by_their_size(run):
     (record,) = run("spectrum", "grape", "--d", 32, "-S", 97, "--json").results
     slow = sum(abs(w) < 2 * np.pi / record["lattice"] for w in record["frequencies"])
     assert record["summary"]["below_first_bin"] == slow == 11
-
-
-@pytest.mark.parametrize(
-    ("spec", "shared"),
-    [
-        ("alibi", "opposite ones"),
-        ("t5", "far ones (buckets=32, max_distance=128)"),
-        ("shaw:clip=2", "far ones (clip=2)"),
-        ("alibi:causal=true", None),
-        ("dft", None),
-    ],
-)
-def test_lags_that_share_a_code_by_design_are_named(spec, shared):
-    assert assess(load(spec, 80, 8)).shared_lags == shared

@@ -22,7 +22,7 @@ from pefourier.questions.spectrum import density
 from pefourier.report import plot
 from pefourier.report.compare import compare
 from pefourier.report.encode import heatmap
-from pefourier.report.faithful_figures import faithful
+from pefourier.report.faithful import faithful
 from pefourier.report.frame import Answer, answer_of
 from pefourier.report.reconstruct import reconstruct
 from pefourier.report.relations import relations
@@ -108,17 +108,6 @@ def test_a_long_kernel_is_a_mean_in_a_band_of_all_its_values():
     assert axes.get_xscale() == "symlog"
 
 
-def test_heatmap_of_a_grid_names_points_where_its_lines_begin():
-    enc = load("axial:grid=20x5,d=8,prefix=1")
-    axes = heatmap([Answer(enc, enc.table())]).axes[0]
-    ticks = [label.get_text() for label in axes.get_yticklabels()]
-    assert ticks == ["(0,0)", "(3,0)", "(6,0)", "(9,0)", "(12,0)", "(15,0)", "(18,0)"]
-    assert list(axes.get_yticks()) == [1 + 5 * y for y in range(0, 20, 3)]
-    assert axes.get_ylabel() == "point (y, x)"
-    picked = heatmap([Answer(enc, enc.table(np.array([0, 7])))]).axes[0]
-    assert picked.get_ylabel() == "position"
-
-
 def test_slow_waves_have_room_on_a_logarithmic_axis():
     enc = load("rope:rho=5e5", 4096, 128)
     axes, above = spectrum_by_decade([Answer(enc, density(enc))]).axes
@@ -131,19 +120,6 @@ def test_slow_waves_have_room_on_a_logarithmic_axis():
     assert above.get_xlabel() == "length of the wave (positions)"
     assert axes.lines[1].get_label() == "one turn in 4096 positions"
     assert axes.lines[1].get_xdata()[0] == pytest.approx(2 * np.pi / 4096)
-
-
-@pytest.mark.parametrize("draw", [spectrum, spectrum_by_decade])
-def test_many_spectra_have_panels(draw):
-    answers = [Answer(e, density(e)) for e in (load(f"rope:rho={n}", 8, 8) for n in range(2, 11))]
-    figure = draw(answers)
-    shown = [axes for axes in figure.axes if axes.axison]
-    assert len(shown) == 9
-    assert len({axes.get_subplotspec().colspan.start for axes in shown}) == 4
-    narrow = [axes for axes in draw(answers, plot.Look(3.4)).axes if axes.axison]
-    assert len({axes.get_subplotspec().colspan.start for axes in narrow}) == 2
-    scale = "log" if draw == spectrum_by_decade else "linear"
-    assert {axes.get_xscale() for axes in shown} == {scale}
 
 
 LLAMA, GEMMA, QWEN = "Llama-3.1-8B.json", "gemma-3-4b-it.json", "Qwen2-VL-7B-Instruct.json"

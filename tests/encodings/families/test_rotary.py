@@ -560,9 +560,7 @@ def test_polar_positions_are_those_of_x_transformers():
 
 
 def test_scores_of_imaginary_heads_have_the_sine_of_the_lag():
-    """-Im of the sum whose real part rope has, by complex numbers and by the torch module."""
-    torch = pytest.importorskip("torch")
-    from pefourier.nn import Rotary
+    """-Im of the sum whose real part rope has, by complex numbers."""
     from pefourier.questions.operators import operator_at
 
     n, d = 9, 6
@@ -576,8 +574,6 @@ def test_scores_of_imaginary_heads_have_the_sine_of_the_lag():
     query, key = operator_at(load("rope++", n, d), np.arange(n))
     ours = np.einsum("sij,sj->si", query, q) @ np.einsum("sij,sj->si", key, k).T
     np.testing.assert_allclose(ours, expected, atol=1e-12)
-    one, other = Rotary("rope++", d).rotate(*(torch.tensor(x)[None, None] for x in (q, k)))
-    np.testing.assert_allclose((one[0, 0] @ other[0, 0].T).numpy(), expected, atol=1e-5)
     kernel = np.einsum("sij,tij->st", query[:, :, :3], key[:, :, :3])  # of q = k = 1 in each plane
     np.testing.assert_allclose(kernel, np.sin(np.angle(lag)).sum(axis=2), atol=1e-12)
 
