@@ -367,8 +367,8 @@ class DesignOptions:
             raise PefourierError(
                 "--extend-from and --to go together, without --grid: the config, and the length"
             )
-        both = (self.length is None) == (self.grid is None)
-        if not extends and (self.d is None or both):
+        is_sizeless = (self.length is None) == (self.grid is None)
+        if not extends and (self.d is None or is_sizeless):
             raise PefourierError(
                 "design needs --d and one of --length and --grid, or --extend-from CONFIG and --to"
             )
