@@ -264,3 +264,10 @@ def test_a_rotation_that_a_model_did_not_have_is_a_change(run, folder):
         (folder / "base").write_text(run(*words, "--json").out)
         (folder / "config.json").write_text(json.dumps(after))
         assert run(*words, "--baseline", "base").status == 1
+
+
+def test_an_answer_where_there_was_an_error_is_no_regression(run, folder):
+    np.save("b.npy", TWIN)
+    (folder / "base").write_text(run("check-faithful", "a.npy", "b.npy", "--json").out)
+    np.save("a.npy", TWIN)
+    assert run("check-faithful", "a.npy", "--baseline", "base").status == 0
