@@ -7,7 +7,6 @@ computed again from differences in float64. No array has one entry a pair. Dista
 one part in 10^9 count as tied, and of tied pairs the first in lexicographic order is named.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache, partial
 
@@ -35,14 +34,11 @@ def closest_rows(table: np.ndarray, report: Progress) -> tuple[float, tuple[int,
     rows = scale_rows(table)
     best = BestPair(rows)
     best.consider(np.arange(n - 1), np.arange(1, n))
-    if d == 1:  # no two rows are equal: neighbours in their order
-        order = np.argsort(table[:, 0], kind="stable")
-        best.consider(order[:-1], order[1:])
-    elif n > FEW_ROWS and d <= FEW_COLUMNS:
+    if n > FEW_ROWS and d <= FEW_COLUMNS:
         search_tree(rows, best)
         report(n, n)
     else:
-        search_blocks(rows, list(compact_blocks(rows, np.arange(n))), best, report)
+        search_blocks(rows, np.array_split(np.arange(n), -(-n // BLOCK_ROWS)), best, report)
     return best.distance(), best.pair
 
 
@@ -90,101 +86,47 @@ def scale_rows(table: np.ndarray) -> Rows:
 
 
 class BestPair:
-    """Pairs considered so far that may be the first of the closest ones.
-
-    In lexicographic order each is closer than the one before; all tie with the closest.
-    """
+    """The first in lexicographic order of the pairs considered so far that tie with the closest."""
 
     def __init__(self, rows: Rows) -> None:
         self.rows = rows
         self.smallest = np.inf  # squared distance
-        self.squared = np.empty(0)
-        self.pairs = np.empty((2, 0), dtype=int)
+        self.squared = np.inf  # that of the pair
+        self.pair = (len(rows.table),) * 2
 
     @property
     def limit(self) -> float:
         """The squared distance up to which a pair is of interest."""
         return self.smallest * (1 + TIE)
 
-    @property
-    def pair(self) -> tuple[int, int]:
-        """The first of the closest pairs."""
-        return int(self.pairs[0, 0]), int(self.pairs[1, 0])
-
     def distance(self) -> float:
         """Distance of the pair, also where its square is too small for a float."""
-        difference = self.rows.differences(*self.pairs[:, :1])[0]
-        largest = np.abs(difference).max()
-        return float(np.linalg.norm(difference / largest) * largest / self.rows.scale)
+        i, j = np.reshape(self.pair, (2, 1))
+        return float(np.hypot.reduce(self.rows.differences(i, j)[0]) / self.rows.scale)
 
-    def is_closer(self, i: np.ndarray, j: np.ndarray, squared: np.ndarray) -> np.ndarray:
-        """Whether squared distances of pairs i < j are less than those of earlier pairs."""
-        n = len(self.rows.table)
-        earlier = np.searchsorted(self.pairs[0] * n + self.pairs[1], i * n + j)
-        return squared < np.append(np.inf, self.squared)[earlier] * (1 - FINE)
+    def order(self, i: np.ndarray, j: np.ndarray) -> np.ndarray:
+        """Numbers of pairs in lexicographic order."""
+        return i * len(self.rows.table) + j
+
+    def may_follow(self, i: np.ndarray, j: np.ndarray, squared: np.ndarray) -> np.ndarray:
+        """Whether pairs i < j of at least some squared distances may take the pair's place."""
+        earlier = self.order(i, j) < self.order(*self.pair)
+        return squared <= np.where(earlier, self.limit, self.smallest * (1 - FINE))
 
     def consider(self, i: np.ndarray, j: np.ndarray) -> None:
         """Keep the best of some pairs, by distances computed from differences."""
         pairs = np.sort([i, j], axis=0)
         for block in row_blocks(len(i), NUMBERS_AT_ONCE, self.rows.table.shape[1]):
-            difference = self.rows.differences(*pairs[:, block])
+            i, j = pairs[:, block]
+            difference = self.rows.differences(i, j)
             squared = np.einsum("ij,ij->i", difference, difference)
             self.smallest = min(self.smallest, float(squared.min()))
-            closer = squared <= self.limit
-            self._merge(pairs[:, block][:, closer], squared[closer])
-
-    def _merge(self, pairs: np.ndarray, squared: np.ndarray) -> None:
-        pairs, squared = np.hstack([self.pairs, pairs]), np.append(self.squared, squared)
-        order = np.lexsort(pairs[::-1])
-        order = order[squared[order] <= self.limit]
-        before = np.append(np.inf, np.minimum.accumulate(squared[order]))[:-1]
-        front, bound = [], np.inf
-        for k in order[squared[order] < before]:
-            if squared[k] < bound * (1 - FINE):
-                front.append(k)
-                bound = squared[k]
-        self.pairs, self.squared = pairs[:, front], squared[front]
-
-
-def compact_blocks(rows: Rows, index: np.ndarray) -> Iterator[np.ndarray]:
-    """Rows in blocks, halved by order or along a direction."""
-    if len(index) <= BLOCK_ROWS:
-        yield index
-        return
-    half = len(index) // 2
-    places = places_along(rows, index)
-    if places is not None:
-        order = np.argpartition(places, half)
-        index = np.concatenate([np.sort(index[order[:half]]), np.sort(index[order[half:]])])
-    yield from compact_blocks(rows, index[:half])
-    yield from compact_blocks(rows, index[half:])
-
-
-def places_along(rows: Rows, index: np.ndarray) -> np.ndarray | None:
-    """Where rows lie along a direction, if that parts their means further than the order does."""
-    centre = rows.centre(index)
-    sample = rows.about(centre, sample_rows(index))
-    direction = leading_direction(sample)
-    along = sample[np.argsort(sample @ direction, kind="stable")]
-    if distance_of_halves(along) <= distance_of_halves(sample):
-        return None
-    blocks = row_blocks(len(index), NUMBERS_AT_ONCE, len(centre))
-    return np.concatenate([rows.about(centre, index[block]) @ direction for block in blocks])
-
-
-def leading_direction(sample: np.ndarray) -> np.ndarray:
-    """Unit vector near the leading principal direction of some rows, by power iteration."""
-    sample = sample - sample.mean(axis=0)
-    direction = sample[np.abs(sample).max(axis=1).argmax()]
-    for _ in range(8):
-        direction = (sample @ (direction / (np.linalg.norm(direction) or 1.0))) @ sample
-    return direction / (np.linalg.norm(direction) or 1.0)
-
-
-def distance_of_halves(rows: np.ndarray) -> float:
-    """Squared distance between the means of the first and the second half of some rows."""
-    half = len(rows) // 2
-    return float(((rows[:half].mean(axis=0) - rows[half:].mean(axis=0)) ** 2).sum())
+            tied = np.flatnonzero(squared <= self.limit)
+            if not len(tied):
+                continue
+            first = tied[self.order(i[tied], j[tied]).argmin()]
+            if self.squared > self.limit or self.order(i[first], j[first]) < self.order(*self.pair):
+                self.squared, self.pair = float(squared[first]), (int(i[first]), int(j[first]))
 
 
 @dataclass(frozen=True, eq=False)
@@ -289,7 +231,7 @@ def compare_blocks(a: Block, b: Block, offset: np.ndarray, best: BestPair, most_
         lower = -2 * product[strip] - error_b - error_a[strip, None]
         x, y = np.nonzero(lower <= best.limit)
         i, j = np.sort([a.index[strip][x], b.index[y]], axis=0)
-        closer = best.is_closer(i, j, lower[x, y])
+        closer = best.may_follow(i, j, lower[x, y])
         best.consider(i[closer], j[closer])
     return True
 
