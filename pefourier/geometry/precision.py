@@ -9,14 +9,13 @@ infinite, its waves are NaN, and all NaN are one; float8_e4m3, which has no infi
 448 (as torch does).
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import partial
 from math import prod
 
 import numpy as np
 
-from pefourier.encodings.axis_parts import axis_parts
 from pefourier.encodings.checks import check_cost
 from pefourier.encodings.domain import positions
 from pefourier.encodings.encoding import Encoding, Measure, row_blocks, unit_of
@@ -180,57 +179,15 @@ def precision(
     >>> precision(load("rope", length=512, d=64))["bfloat16"].distinct_phase
     385
     """
-    parts = axis_parts(enc)
-    if parts is not None:
-        losses = losses_on_axes(parts)
-    else:
-        losses = format_losses(enc, FORMATS, first, gap)
+    losses = format_losses(enc, FORMATS, first, gap)
     return losses if distinct is None else {k: loss.within(distinct) for k, loss in losses.items()}
 
 
 def check_formats(enc: Encoding) -> None:
     """Refuse more positions than can be told apart in each format within memory."""
-    if axis_parts(enc) is None and enc.measure is not None:
+    if enc.measure is not None:
         points = min(len(enc), enc.measure.period or len(enc))
         check_cost(shown(enc.spec), "positions in narrow formats", points)
-
-
-def losses_on_axes(parts: Sequence[Encoding]) -> dict[str, FormatLoss]:
-    """What each format leaves of codes by the parts of their axes; see `precision`."""
-    per_axis = [precision(part) for part in parts]
-    sides = [len(part) for part in parts]
-    return {
-        form: loss_on_axes([losses[form] for losses in per_axis], sides) for form in per_axis[0]
-    }
-
-
-def loss_on_axes(losses: Sequence[FormatLoss], sides: Sequence[int]) -> FormatLoss:
-    """Distinct codes multiply, the largest phase error is that of any axis."""
-    phases = [loss.distinct_phase for loss in losses]
-    errors = [loss.max_phase_error for loss in losses]
-    return FormatLoss(
-        distinct_cast=prod(loss.distinct_cast for loss in losses),
-        distinct_phase=None if None in phases else prod(phases),
-        max_phase_error=None if None in errors else float(np.max(errors)),
-        safe_cast=safe_on_axes([loss.safe_cast for loss in losses], sides),
-        safe_phase=safe_on_axes([loss.safe_phase for loss in losses], sides),
-    )
-
-
-def safe_on_axes(safe: Sequence[int | None], sides: Sequence[int]) -> int | None:
-    """Points of a raster from the first on that all differ, from those of each axis.
-
-    >>> safe_on_axes([2, 5], (3, 5)), safe_on_axes([3, 4], (3, 5)), safe_on_axes([None, 5], (3, 5))
-    (10, 4, None)
-    """
-    if None in safe:
-        return None
-    total = 1
-    for first, side in zip(safe[::-1], sides[::-1], strict=True):
-        total *= first
-        if first < side:
-            break
-    return total
 
 
 def format_losses(

@@ -12,7 +12,6 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from pefourier.encodings.axis_parts import axis_parts
 from pefourier.encodings.domain import lattice_points
 from pefourier.encodings.encoding import BLOCK, Encoding, row_blocks, unit_of
 
@@ -34,8 +33,6 @@ def toeplitz_residual(enc: Encoding) -> float | None:
         return 0.0
     if not enc.domain.has_lags:
         return None
-    if len(sides) > 1 and (parts := axis_parts(enc)) is not None:
-        return toeplitz_residual_of_parts(parts)
     table = enc.table()
     unit = unit_of(table) ** 2  # of products, whose squares would leave the range of numbers
     means = unit * (diagonal_means_on_grid(table, sides) if len(sides) > 1 else both_signs(enc))
@@ -57,27 +54,6 @@ def both_signs(enc: Encoding) -> np.ndarray:
     """Mean of the inner products of codes at each lag 1 - n … n - 1."""
     means = diagonal_means(enc)
     return np.append(means[:0:-1], means)
-
-
-def toeplitz_residual_of_parts(parts: list[Encoding]) -> float:
-    r"""The same of codes with one part an axis, from the products of each part.
-
-    Residuals of two parts sum to zero over each diagonal, so that squares add up:
-    :math:`\sum_a (n/N_a)^2 \lVert R_a \rVert^2`.
-    """
-    tables = [np.asarray(part.table(), dtype=float) for part in parts]
-    unit = unit_of(np.array([np.abs(table).max() for table in tables]))
-    n, squared, total, sums = prod(len(t) for t in tables), 0.0, 0.0, []
-    for table in tables:
-        side, table = len(table), table * unit
-        products = table @ table.T
-        lag = np.abs(np.arange(side)[:, None] - np.arange(side))
-        residual = products - lag_means(table)[lag]
-        squared += (n / side) ** 2 * float((residual**2).sum())
-        total += (n / side) ** 2 * float((products**2).sum())
-        sums.append(float(products.sum()) * (n / side) ** 2 / n)
-    total += sum(sums) ** 2 - sum(x * x for x in sums)
-    return float(np.sqrt(squared / total)) if total else 0.0
 
 
 def diagonal_means(enc: Encoding) -> np.ndarray:

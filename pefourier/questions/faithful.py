@@ -277,7 +277,7 @@ def describe_closest(enc: Encoding, closest: ClosestPair, factors: Factors) -> d
 
 def describe_grid(enc: Encoding, closest: ClosestPair, factors: Factors) -> dict[str, Any]:
     """What only codes on a grid have."""
-    from pefourier.encodings.axis_parts import axis_parts
+    from pefourier.encodings.axis_parts import is_separable
     from pefourier.questions.axis_shares import axis_shares
 
     domain = enc.domain
@@ -289,7 +289,7 @@ def describe_grid(enc: Encoding, closest: ClosestPair, factors: Factors) -> dict
         "prefix": domain.prefix,
         "prefix_zeros": int((~front.any(axis=1)).sum()),
         "displacement": None if ends is None else tuple((ends[1] - ends[0]).tolist()),
-        "axial": axis_parts(enc) is not None,
+        "axial": is_separable(enc),
         "separable_error": factors.separable_error(domain.sides),
         **axis_shares(without_prefix(enc)),
     }
