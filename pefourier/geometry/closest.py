@@ -139,9 +139,10 @@ def largest_zero(measure: Measure, lags: np.ndarray) -> np.ndarray:
     """
     if measure.period is not None:
         return np.zeros(len(lags))
-    m, steps = len(measure.weights), 2 * FLOAT64_EPS * np.abs(lags).reshape(len(lags), -1)
+    m = len(measure.weights)
     omega = np.minimum(np.abs(measure.frequencies), 1 / FLOAT64_EPS).reshape(m, -1)
-    if steps.max() * omega.max() * omega.shape[1] <= 1:
+    steps = 2 * FLOAT64_EPS * np.abs(lags).reshape(-1, omega.shape[1])
+    if steps.max(initial=0.0) * omega.max() * omega.shape[1] <= 1:
         speeds = (omega.T * measure.weights) @ omega
         return measure.squared_length * np.einsum("ia,ab,ib->i", steps, speeds, steps)
     squared = np.zeros(len(lags))  # phases of few digits, or none

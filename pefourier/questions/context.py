@@ -36,7 +36,6 @@ from pefourier.encodings.sections import AXES
 from pefourier.encodings.sources.layers import Temperature
 from pefourier.encodings.sources.rope_config import INDEXER, PAIRED
 from pefourier.errors import PefourierError, shown
-from pefourier.geometry.closest import closest_pair
 from pefourier.geometry.grown_grids import frequencies_on_axes, turn_limits
 from pefourier.geometry.precision import FormatLoss, format_losses
 from pefourier.questions.misread import Reading, read_against
@@ -560,7 +559,7 @@ def describe_rotation(
         window=window,
         frequencies=omega[turning],
         trained_frequencies=plain[turning],
-        precision=format_losses(enc, FORMATS_OF_PHASES, gap=closest_pair(enc).distance),
+        precision=format_losses(enc, FORMATS_OF_PHASES),
         partners=rows_of_a_head(enc, still)[turning],
         scaling_parameters=parameters_of_scaling(params),
     )

@@ -258,7 +258,7 @@ def assess(
         shift_residual=shift_residual(enc) if sequence else None,
         first_rising_lag=first_rising_lag(enc),
         identified=identified,
-        precision=precision(enc, closest.distinct, closest.first, closest.distance),
+        precision=precision(enc, closest.distinct, closest.first),
         findings=findings + noted,
         **on_grid,
         about=(with_prefix,),

@@ -31,7 +31,7 @@ from pefourier.encodings.encoding import (
     without_prefix,
 )
 from pefourier.encodings.findings import finding
-from pefourier.geometry.products import diagonal_means, diagonal_means_on_grid, toeplitz_residual
+from pefourier.geometry.products import mean_products, toeplitz_residual
 from pefourier.geometry.randomness import numbers_look_random
 from pefourier.result import ON_GRIDS, Result
 
@@ -374,7 +374,7 @@ def kernel(enc: Encoding) -> np.ndarray | None:
         return kernel_on_grid(enc)
     if enc.is_shift_invariant:
         return np.concatenate(list(kernel_blocks(enc)))
-    means = diagonal_means(enc)
+    means = mean_products(enc.table(), enc.domain.sides)[len(enc) - 1 :]
     return means / means[0] if means[0] else None
 
 
@@ -382,7 +382,7 @@ def kernel_on_grid(enc: Encoding) -> np.ndarray | None:
     """The kernel of a grid at all displacements, from one half of them."""
     sides = enc.domain.sides
     if not enc.stationary:
-        means = diagonal_means_on_grid(enc.table(), sides)
+        means = mean_products(enc.table(), sides)
         size = means[tuple(n - 1 for n in sides)]
         return means / size if size else None
     ahead = steps_ahead(sides)
