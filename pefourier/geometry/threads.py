@@ -3,6 +3,7 @@
 import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import TypeVar
 
 THREADS = 2  # results computed at a time
@@ -34,10 +35,16 @@ def map_ahead(function: Callable[[Item], Result], items: Iterable[Item]) -> Iter
         yield from map(function, items)
         return
 
+    def start(item: Item) -> Callable[[], Result]:
+        try:
+            return pool.submit(function, item).result
+        except RuntimeError:  # the system starts no more threads
+            return partial(function, item)
+
     with ThreadPoolExecutor(THREADS) as pool:
         ahead = deque()
         for item in items:
-            ahead.append(pool.submit(function, item))
+            ahead.append(start(item))
             if len(ahead) > THREADS:
-                yield ahead.popleft().result()
-        yield from (task.result() for task in ahead)
+                yield ahead.popleft()()
+        yield from (result() for result in ahead)
