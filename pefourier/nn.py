@@ -211,7 +211,7 @@ class Rotary(Tabled):
         enc = spec if is_encoding else load_known(source, max_length, d, options)
         self.layout = layout_of_pairs(enc)
         self.encoding, self.scaling = enc.spec, dict(enc.params) if by_length(enc) else None
-        self.sines, self.trailing = enc.name == "rope++", bool(enc.params.get("trailing"))
+        self.trailing = bool(enc.params.get("trailing"))
         self.d = enc.params.get("head", enc.params.get("d", enc.dim))
         self.heads = enc.params["heads"] if "head" in enc.params else None
         self.factor = float(enc.params.get("attention_factor", 1.0))
@@ -262,8 +262,7 @@ class Rotary(Tabled):
             raise PefourierError(f"{n} queries and {k.shape[2]} keys; turn each with its positions")
         check_not_meta(next(self.buffers()), q)
         cosine, sine, *inverse = self.cosines_and_sines(q, positions, offset)
-        ahead = (sine, -cosine) if self.sines else (cosine, sine)
-        turned = self.turn(q, *ahead)
+        turned = self.turn(q, cosine, sine)
         if inverse:
             cosine, sine = cosine * inverse[0], sine * inverse[0]
         return turned, self.turn(k, cosine, sine)
@@ -517,9 +516,8 @@ def keep_waves(frequencies: np.ndarray, factor: float, length: int) -> dict[str,
 
 def layout_of_pairs(enc: Encoding) -> str:
     """How the pairs of a rotation stand; refused is what turns none, or others than these."""
-    if enc.act != "rotate" or enc.name == "pope":
-        how = "softplus(q), softplus(k) of twice the size" if enc.act == "rotate" else enc.act
-        raise PefourierError(f"{enc.spec} is no rotation: attention takes it as {how!r}")
+    if enc.act != "rotate":
+        raise PefourierError(f"{enc.spec} is no rotation: attention takes it as {enc.act!r}")
     layout = enc.params.get("layout", "halves")
     if layout not in ("halves", "interleaved"):
         raise PefourierError(
@@ -538,7 +536,7 @@ def rotation_tables(enc: Encoding, heads: int | None) -> dict[str, np.ndarray]:
 
     Where the length of codes varies (xpos), keys have the inverse of what queries have.
     """
-    if enc.name in ("rope", "rope++", "grape"):
+    if enc.name in ("rope", "grape"):
         return {name: wave.astype(np.float32) for name, wave in frequencies_of(enc).items()}
     table = np.asarray(enc.table(), dtype=float).reshape(len(enc), heads or 1, -1)
     cosine, sine = split_pairs(np.moveaxis(table, 2, 1), enc.params.get("layout", "halves"))
