@@ -23,7 +23,7 @@ def toeplitz_residual(enc: Encoding) -> float | None:
 
     :math:`\lVert G - \mathrm{Toep}(G)\rVert_F / \lVert G\rVert_F` with :math:`G = E E^T` and Toep
     the mean along diagonals (Wang et al., 2021). 0 where the encoding declares such inner products.
-    On a grid the lag is the displacement; nodes of a tree and scattered points have none, and times
+    On a grid the lag is the displacement; nodes of a tree have none, and times
     at uneven steps hardly one twice.
     """
     n, d, sides = len(enc), enc.dim, enc.domain.sides

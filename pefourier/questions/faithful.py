@@ -327,22 +327,12 @@ def two_places(a: float, b: float) -> tuple[str, str]:
 
 
 def two_ends(enc: Encoding, r: Faithfulness) -> tuple[str, ...]:
-    """The closest two: on a grid points, scattered ones by row and coordinates, else positions.
-
-    >>> from pefourier.encodings import load
-    >>> enc = load("fourier-features", d=4, times=[[48.1, 11.6], [52.5, 13.4]])
-    >>> two_ends(enc, assess(enc))
-    ('row 0 (48.1, 11.6)', 'row 1 (52.5, 13.4)')
-    """
+    """The closest two: on a grid points, else positions."""
     if r.on_grid:
         start = [int(x) for x in enc.domain.coordinates([r.closest_pair[0]])[0]]
         moved = [x + step for x, step in zip(start, r.displacement, strict=True)]
         return point_of(start), point_of(moved)
-    if enc.domain.at is None:
-        return two_places(*r.closest_pair)
-    return tuple(
-        f"row {row} ({', '.join(f'{v:.7g}' for v in enc.domain.at[row])})" for row in r.closest_pair
-    )
+    return two_places(*r.closest_pair)
 
 
 def formula_in_words(identified: Mapping[str, Any]) -> str:

@@ -198,7 +198,7 @@ def relate(
     -----
     Biases of lags are compared themselves: their kernel is the mean of exp(bias) over heads at keys
     before the query, the one answer that depends on their unit, as the softmax does. Vectors of
-    lags, nodes of a tree and scattered points have no kernel here.
+    lags and nodes of a tree have no kernel here.
 
     Examples
     --------
@@ -227,9 +227,7 @@ def relate(
         lags=in_units(enc, np.arange(len(k))) if timed else None,
         first_rise=rising_lags(enc, k),
         asymmetry=asymmetry(enc),
-        distance_preservation=(
-            distance_preservation(enc) if sequence or enc.domain.kind == "point" else None
-        ),
+        distance_preservation=distance_preservation(enc) if sequence else None,
         **on_grid,
         about=(source,),
     )
