@@ -65,18 +65,6 @@ def exchanged(table: np.ndarray, layout: Layout) -> np.ndarray:
     return result
 
 
-def in_pairs(first: np.ndarray, second: np.ndarray, places: Places) -> np.ndarray:
-    """A table of the first and the second columns (n, m) of pairs, at their places.
-
-    >>> in_pairs(np.array([[1, 2]]), np.array([[3, 4]]), pair_columns("interleaved", 2))
-    array([[1, 3, 2, 4]])
-    """
-    table = np.empty((len(first), 2 * first.shape[1]), first.dtype)
-    for place, columns in zip(places, (first, second), strict=True):
-        table[:, place] = columns
-    return table
-
-
 def orders(d: int) -> dict[tuple[Layout, Wave], np.ndarray]:
     """Orders of d columns by layout and first wave: which column of reference each column is.
 

@@ -30,12 +30,12 @@ def axial(
     convention: str = "",
     **settings: Any,
 ) -> Encoding:
-    r"""Sines and cosines of each axis of a grid, in columns of its own.
+    """Sines and cosines of each axis of a grid, in columns of its own.
 
-    Columns are :math:`\sin(\omega_i u), \cos(\omega_i u)` with :math:`\omega_i = \rho^{-i/n}` for
-    i = 0 … n - 1 and the coordinate u of one axis. Inner products are a function of the rows
-    apart plus one of the columns apart. With no convention columns of y come before those of x, as
-    in transformers 5; the tables of MAE and DETR are convention=mae and convention=detr.
+    Columns are sin(ω_i u), cos(ω_i u) with ω_i = ρ^(−i/n) for i = 0 … n - 1 and the coordinate u of
+    one axis. Inner products are a function of the rows apart plus one of the columns apart. With no
+    convention columns of y come before those of x, as in transformers 5; the tables of MAE and DETR
+    are convention=mae and convention=detr.
 
     Parameters
     ----------
@@ -69,11 +69,11 @@ def axial_rope(
     convention: str = "",
     **settings: Any,
 ) -> Encoding:
-    r"""Rotation by the axes of a grid: each pair of a head is turned by one of them.
+    """Rotation by the axes of a grid: each pair of a head is turned by one of them.
 
-    Columns are :math:`\cos(\omega_i u), \sin(\omega_i u)` with :math:`\omega_i = \rho^{-i/n}` for
-    i = 0 … n - 1 and the coordinate u of one axis; d is the size of a head. With no convention it
-    is that of qwen2-vl; RoPE-ViT's and EVA-02's are convention=rope-vit and convention=eva02.
+    Columns are cos(ω_i u), sin(ω_i u) with ω_i = ρ^(−i/n) for i = 0 … n - 1 and the coordinate u of
+    one axis; d is the size of a head. With no convention it is that of qwen2-vl; RoPE-ViT's and
+    EVA-02's are convention=rope-vit and convention=eva02.
 
     Parameters
     ----------
@@ -107,11 +107,11 @@ def mixed_rope(
     rho: float = 10.0,
     seed: int = 0,
 ) -> Encoding:
-    r"""Rotation by mixed axes: each pair of a head is turned by rows and columns together.
+    """Rotation by mixed axes: each pair of a head is turned by rows and columns together.
 
-    Columns are :math:`\cos(\omega_i s), \sin(\omega_i s)` with vectors :math:`\omega_i` of length
-    :math:`\rho^{-4i/d}`: half of a head's point into one random direction, half across it. Training
-    moves them. A code has the columns of all heads.
+    Columns are cos(ω_i s), sin(ω_i s) with vectors ω_i of length ρ^(−4i/d): half of a head's point
+    into one random direction, half across it. Training moves them. A code has the columns of all
+    heads.
 
     Parameters
     ----------

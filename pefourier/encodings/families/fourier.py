@@ -67,11 +67,11 @@ def learnable_sinusoidal(
     rho: float = 10000.0,
     layout: Layout = "interleaved",
 ) -> Encoding:
-    r"""Sines and cosines at free frequencies, as they are before training.
+    """Sines and cosines at free frequencies, as they are before training.
 
-    Columns are :math:`\sin(\omega_i s), \cos(\omega_i s)`, i = 0 … d/2 - 1. Frequencies start
-    independent and uniform on [0, pi], a flat spectrum, or on the geometric grid
-    :math:`\rho^{-2i/d}` of the sinusoidal encoding, where neither seed nor training has moved them.
+    Columns are sin(ω_i s), cos(ω_i s), i = 0 … d/2 - 1. Frequencies start independent and uniform
+    on [0, pi], a flat spectrum, or on the geometric grid ρ^(−2i/d) of the sinusoidal encoding,
+    where neither seed nor training has moved them.
 
     Parameters
     ----------
@@ -122,11 +122,11 @@ def fourier_features(
     coordinates: Coordinates = "own",
     seed: int = 0,
 ) -> Encoding:
-    r"""Fourier features (Tancik et al., 2020): waves of coordinates at given frequency vectors.
+    """Fourier features (Tancik et al., 2020): waves of coordinates at given frequency vectors.
 
-    Columns are :math:`\cos(2\pi b_j v)` for all j and then :math:`\sin(2\pi b_j v)`, with
-    :math:`b_j \sim N(0, \mathrm{scale}^2)` on every axis. NeRF and Perceiver have sines and cosines
-    of each axis by itself: 2^k pi u, and pi u times even steps from 1 to N/2.
+    Columns are cos(2πb_j v) for all j and then sin(2πb_j v), with b_j ~ N(0, scale^2) on every
+    axis. NeRF and Perceiver have sines and cosines of each axis by itself: 2^k pi u, and pi u times
+    even steps from 1 to N/2.
 
     Parameters
     ----------
@@ -219,10 +219,10 @@ def frequency_vectors(
 
 @encoding("tape", "Foumani et al., 2023 (ConvTran)", declared=True)
 def tape(length: int, d: int, *, rho: float = 10000.0) -> Encoding:
-    r"""Time absolute position encoding: sinusoidal with frequencies times d / length.
+    """Time absolute position encoding: sinusoidal with frequencies times d / length.
 
-    Columns are :math:`\sin(w_i s), \cos(w_i s)` alternating, with
-    :math:`w_i = \rho^{-2i/d}\, d / \mathrm{length}` (Foumani et al., 2023, ConvTran).
+    Columns are sin(w_i s), cos(w_i s) alternating, with w_i = ρ^(−2i/d) d / length (Foumani et al.,
+    2023, ConvTran).
 
     Parameters
     ----------

@@ -33,10 +33,10 @@ def of_lags(
 
 @encoding("shaw", "Shaw et al., 2018, Eqs. 3-4 (before training)", domain="lag", untrained=True)
 def shaw(length: int, d: int, *, clip: int = 16, causal: bool = False, seed: int = 0) -> Encoding:
-    r"""A vector for each lag from -clip to clip, which lags beyond share (Shaw et al., 2018).
+    """A vector for each lag from -clip to clip, which lags beyond share (Shaw et al., 2018).
 
-    Added to the key; d is the size of a head. Vectors start uniform on
-    :math:`\pm\sqrt{6/(2k + 1 + d)}`, k the clip, as in tensor2tensor.
+    Added to the key; d is the size of a head. Vectors start uniform on ±√(6/(2k + 1 + d)), k the
+    clip, as in tensor2tensor.
 
     Parameters
     ----------
@@ -192,7 +192,7 @@ def kerple(
     causal: bool = False,
     seed: int = 0,
 ) -> Encoding:
-    r"""Bias :math:`-p \ln(1 + a r)` or :math:`-a r^p` of the distance r for each of d heads.
+    """Bias −p ln(1 + a r) or −a r^p of the distance r for each of d heads.
 
     p starts uniform on (0, 2), a on (0, 1), both at least 0.01, as in the authors' code (Chi et
     al., 2022, KERPLE). Two-sided, a lag and its opposite share a code.
@@ -267,13 +267,13 @@ def tupe(
     scale: float = 0.02,
     seed: int = 0,
 ) -> Encoding:
-    r"""Untied absolute positions and T5 bins: a query position's bias to all keys and heads.
+    """Untied absolute positions and T5 bins: a query position's bias to all keys and heads.
 
-    :math:`(p_i U^Q) (p_j U^K)^T / \sqrt{2 d/\mathrm{heads}} + b_{j-i}` with vectors p of size d,
-    layer-normalised, and b the biases of `t5_buckets` (Ke et al., 2021). A code has heads · length
-    columns, the keys of one head after those of another; d is the size of p, not of a code. With
-    ``cls=true`` position 0 is a classification token, whose biases are one constant per head
-    to it and one from it. p, U and b start normal with standard deviation `scale`.
+    (p_i U^Q) (p_j U^K)^T / √(2 d/heads) + b_(j−i) with vectors p of size d, layer-normalised, and b
+    the biases of `t5_buckets` (Ke et al., 2021). A code has heads · length columns, the keys of one
+    head after those of another; d is the size of p, not of a code. With ``cls=true`` position 0 is
+    a classification token, whose biases are one constant per head to it and one from it. p, U and b
+    start normal with standard deviation `scale`.
 
     Parameters
     ----------

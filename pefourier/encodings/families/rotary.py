@@ -367,10 +367,10 @@ def rope(
     inv_freq: np.ndarray | None = None,
     **settings: Any,
 ) -> Encoding:
-    r"""Rotary positions (Su et al., 2021): cosines and sines of s rho^(-2i/d), d the head size.
+    """Rotary positions (Su et al., 2021): cosines and sines of s rho^(-2i/d), d the head size.
 
-    With frequencies :math:`\omega_i` and attention factor a of the scaling, codes are
-    :math:`a \cos \omega_i s` and :math:`a \sin \omega_i s`, the numbers a model multiplies with.
+    With frequencies ω_i and attention factor a of the scaling, codes are a cos ω_i s and
+    a sin ω_i s, the numbers a model multiplies with.
 
     Parameters
     ----------
@@ -509,11 +509,11 @@ rope.__signature__ = full_signature(rope)
 def xpos(
     length: int, d: int, *, rho: float = 10000.0, layout: Layout = "halves", span: float = XPOS_SPAN
 ) -> Encoding:
-    r"""Rotary positions with decay (Sun et al., 2022): the codes of queries.
+    """Rotary positions with decay (Sun et al., 2022): the codes of queries.
 
-    Pair i has :math:`\zeta_i^{s/\mathrm{span}}` before cosine and sine of
-    :math:`s \rho^{-2i/d}`, :math:`\zeta_i = (2i/d + 0.4)/1.4`. Keys have the inverse factor, so
-    that the model's products depend on the lag; the inner product of two such codes does not.
+    Pair i has ζ_i^(s/span) before cosine and sine of s ρ^(−2i/d), ζ_i = (2i/d + 0.4)/1.4. Keys have
+    the inverse factor, so that the model's products depend on the lag; the inner product of two
+    such codes does not.
 
     Parameters
     ----------
@@ -553,11 +553,11 @@ def xpos(
 def grape(
     length: int, d: int, *, rho: float = 10000.0, inv_freq: np.ndarray | None = None
 ) -> Encoding:
-    r"""GRAPE where its planes commute: rope with learned frequencies, turned the other way.
+    """GRAPE where its planes commute: rope with learned frequencies, turned the other way.
 
     The authors' code keeps rope's planes (halves), learns a frequency for each from rope's on, and
-    turns the other way: codes are :math:`\cos \omega_i s, -\sin \omega_i s`. The additive part of
-    GRAPE is `alibi`; with planes made from tokens it has no table.
+    turns the other way: codes are cos ω_i s, − sin ω_i s. The additive part of GRAPE is `alibi`;
+    with planes made from tokens it has no table.
 
     Parameters
     ----------

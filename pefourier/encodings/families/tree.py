@@ -50,11 +50,11 @@ def tree(
     width: int = 2,
     p: tuple[float, ...] = (0.7,),
 ) -> Encoding:
-    r"""Branches chosen from a node up to the root, each one-hot among `width`, weighted by depth.
+    """Branches chosen from a node up to the root, each one-hot among `width`, weighted by depth.
 
-    The step j above the node has the weight :math:`p^j \sqrt{(1 - p^2)\, d/2}`, for each p of
-    several in turn (learned in the paper, as tanh of a free parameter). The root's code is zero.
-    d columns hold the lowest d // (width · number of p) steps; the rest of the columns is zero.
+    The step j above the node has the weight p^j √((1 − p^2) d/2), for each p of several in turn
+    (learned in the paper, as tanh of a free parameter). The root's code is zero. d columns hold the
+    lowest d // (width · number of p) steps; the rest of the columns is zero.
 
     `parents` gives each node's parent, -1 for the root, which comes first; its size sets the
     length. Without it the tree is the complete one of `length` nodes in breadth-first order.
