@@ -410,7 +410,7 @@ def numbers(answer: Any) -> tuple[np.ndarray, float]:
         ValueError,
         TypeError,
         RuntimeError,
-    ) as error:  # of sparse tensors, on meta, ragged rows
+    ) as error:  # sparse, on meta, ragged
         kind = type(answer).__name__
         raise PefourierError(
             f"expected an array of numbers (length, d), rows of one length; got a {kind} that is "

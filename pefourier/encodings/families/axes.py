@@ -72,8 +72,6 @@ class Axes:
         it on one axis, with the factor before cosines and sines left at 1.
     trained : tuple of float
         yarn: the side in training of each axis of `order`.
-    beta_fast, beta_slow : float
-        yarn: pairs that turn more often over `trained` are kept, those that turn less divided.
     scale : float
         Factor of all frequencies.
     coordinates : str
@@ -101,8 +99,6 @@ class Axes:
     stretch: tuple[float, ...] = ()
     stretch_by: Literal["ntk", "linear", "yarn"] = "ntk"
     trained: tuple[float, ...] = ()
-    beta_fast: float = 32.0
-    beta_slow: float = 1.0
     scale: float = 1.0
     coordinates: Literal["index", "unit", "2pi", "centred", "closed", "signed"] = "index"
     offset: float = 0.0
@@ -129,8 +125,7 @@ class Axes:
                     f"got {';'.join(f'{v:g}' for v in values)}"
                 )
         check_above("rho", self.rho)
-        for key in ("scale", "beta_fast", "beta_slow"):
-            check_above(key, getattr(self, key))
+        check_above("scale", self.scale)
         if self.arrange == "alternate" and self.layout == "axis-halves":
             raise PefourierError(
                 "arrange=alternate leaves no block of columns to an axis; choose "
@@ -195,8 +190,7 @@ def geometric(
     if axes.stretch_by == "yarn":
         from pefourier.encodings.families.rotary import Head, yarn  # which is registered later
 
-        ramp = {"beta_fast": axes.beta_fast, "beta_slow": axes.beta_slow}
-        return yarn(Head(2 * count, base, 1.0, 1), factor=stretch, original=trained, **ramp)[0]
+        return yarn(Head(2 * count, base, 1.0, 1), factor=stretch, original=trained)[0]
     if axes.stretch_by == "ntk" and stretch != 1:
         if count < 2:
             raise PefourierError("stretch needs at least two pairs an axis; choose a larger d")

@@ -28,6 +28,7 @@ from pefourier.errors import PefourierError, shown, unknown
 
 XPOS_GAMMA, XPOS_SPAN = 0.4, 512.0  # Sun et al., 2022: Eq. 12 and the authors' code
 ABOVE_ZERO = {"factor", "beta_fast", "beta_slow", "low_freq_factor", "high_freq_factor"}
+LOST = 1e12  # radians a position; at position 1000 a phase has a tenth of a radian left
 Rotation = tuple[np.ndarray, float]  # frequencies in radians per position, attention factor
 
 
@@ -236,30 +237,21 @@ def scaling_parameters(scaling: str) -> dict[str, inspect.Parameter]:
     return {key: parameter for key, parameter in parameters.items() if key != "head"}
 
 
-def fill_in(scaling: str, settings: dict[str, Any]) -> dict[str, Any]:
-    """All parameters of a scaling: given or default; None stands for not given."""
-    parameters = scaling_parameters(scaling)
-    settings = {key: value for key, value in settings.items() if value not in (None, ())}
-    for key in settings.keys() - parameters.keys():
-        users = [name for name in SCALINGS if key in scaling_parameters(name)]
-        raise PefourierError(
-            f"scaling={scaling} does not use {key}={shown(settings[key])}; leave it out or choose "
-            f"scaling={' or '.join(users)}"
-        )
-    settled = {key: settings.get(key, parameter.default) for key, parameter in parameters.items()}
-    for key, value in settled.items():
-        if value is inspect.Parameter.empty:
+def settled(scaling: str, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """All parameters of a scaling: as set or default; None and () stand for not set."""
+    if scaling not in SCALINGS:
+        raise unknown("scaling", scaling, SCALINGS)
+    values = {}
+    for key, parameter in scaling_parameters(scaling).items():
+        value = settings.get(key)
+        values[key] = parameter.default if value is None or value == () else value
+        if values[key] is inspect.Parameter.empty:
             raise PefourierError(f"scaling={scaling} needs {key}; write {key}=…")
-    check_settings(settled)
-    return settled
-
-
-def check_settings(settings: Mapping[str, Any]) -> None:
-    """Refuse what no scaling can compute with: factors and turns of 0 or less, and no counts."""
-    for key in settings.keys() & ABOVE_ZERO:
-        check_above(key, settings[key])
-    for key in settings.keys() & {"original", "clipped"}:
-        check_count(key, settings[key])
+        if key in ABOVE_ZERO:
+            check_above(key, values[key])
+        if key in ("original", "clipped"):
+            check_count(key, values[key])
+    return values
 
 
 def remarks_on(settings: dict[str, Any], length: int) -> tuple[Finding, ...]:
@@ -276,24 +268,16 @@ def remarks_on(settings: dict[str, Any], length: int) -> tuple[Finding, ...]:
     return tuple(remarks)
 
 
-LOST = 1e12  # radians a position; at position 1000 a phase has a tenth of a radian left
-
-
-def scale_frequencies(scaling: str, head: Head, settings: dict[str, Any]) -> Rotation:
-    """Frequencies and attention factor of a scaling, refused where its parameters overflow."""
+def scale_frequencies(scaling: str, head: Head, settings: Mapping[str, Any]) -> Rotation:
+    """Frequencies and attention factor of a scaling, refused where no number holds phases."""
     check_above("rho", head.rho)
     with np.errstate(all="ignore"):
         frequencies, attention = SCALINGS[scaling](head, **settings)
     check_above("attention_factor", attention)
-    if head.rho < 1 and frequencies.max() > LOST:
+    if not np.abs(frequencies).max() <= LOST:
         raise PefourierError(
-            f"rho={head.rho:g} gives frequencies of up to {frequencies.max():.3g} radians a "
-            "position, whose phases no number holds; a base is 1 or more, 10000 mostly"
-        )
-    if not np.isfinite(frequencies).all():
-        raise PefourierError(
-            f"scaling={scaling} with {shown(settings)} gives a frequency of {frequencies.max()}; "
-            "choose numbers nearer to 1"
+            f"rho={head.rho:g} with scaling={scaling} gives a frequency of {frequencies.max():.3g} "
+            f"radians a position, above {LOST:g}; a base is 1 or more, 10000 mostly"
         )
     return frequencies, float(attention)
 
@@ -307,23 +291,13 @@ def rotation_of(settings: Mapping[str, Any], length: int) -> Rotation:
     >>> rotation_of(settings, 80)
     (array([0.25 , 0.025]), 1.0)
     """
-    parameters = scaling_parameters(settings["scaling"])
-    chosen = {key: settings[key] for key in parameters if settings.get(key) not in (None, ())}
-    chosen.pop("attention_factor", None)
-    check_settings(chosen)
+    chosen = settled(settings["scaling"], {**settings, "attention_factor": None})
     head = Head(settings["d"], settings["rho"], settings["partial"], length)
     return scale_frequencies(settings["scaling"], head, chosen)
 
 
 def rotation_if_any(settings: Mapping[str, Any], length: int) -> Rotation | None:
     """The same; None where settings lack what their scaling needs, or are refused."""
-    if settings["scaling"] not in SCALINGS:
-        return None
-    parameters = scaling_parameters(settings["scaling"])
-    if any(
-        p.default is p.empty and settings.get(key) in (None, ()) for key, p in parameters.items()
-    ):
-        return None
     try:
         return rotation_of(settings, length)
     except PefourierError:
@@ -340,15 +314,8 @@ def turning_share(turned: float, d: float) -> float:
     return share if int(share * d) == turned else nextafter(share, 2.0)
 
 
-def check_share(partial: float) -> None:
-    """Refuse what is no share of a head."""
-    if not 0 < partial <= 1:
-        raise PefourierError(f"partial is the share of d to rotate, in (0, 1]; got {partial}")
-
-
 def check_head(name: str, d: int, partial: float) -> None:
     """Refuse heads that cannot be turned in pairs."""
-    check_share(partial)
     if d % 2 and int(d * partial) == d:
         raise PefourierError(f"{name} turns pairs of dimensions and needs an even d; got d={d}")
     if int(d * partial) < 2:
@@ -421,15 +388,21 @@ def rope(
     >>> rope(2, 128, scaling="yarn", factor=16.0, original=4096).params["attention_factor"]
     1.2772588722239782
     """
-    if scaling not in SCALINGS:
-        raise unknown("scaling", scaling, SCALINGS)
-    params = fill_in(scaling, settings)
+    if not 0 < partial <= 1:
+        raise PefourierError(f"partial is the share of d to rotate, in (0, 1]; got {partial}")
+    params = settled(scaling, settings)
+    for key in settings.keys() - params.keys():
+        if settings[key] not in (None, ()):
+            users = [name for name in SCALINGS if key in scaling_parameters(name)]
+            raise PefourierError(
+                f"scaling={scaling} does not use {key}={shown(settings[key])}; leave it out or "
+                f"choose scaling={' or '.join(users)}"
+            )
     if inv_freq is None:
         check_head("rope", d, partial)
         frequencies, attention = scale_frequencies(scaling, Head(d, rho, partial, length), params)
     else:
         frequencies, attention = given_frequencies(inv_freq, rho, scaling), 1.0
-        check_share(partial)
         params |= {"rho": base_of(frequencies), "d": round(2 * len(frequencies) / partial)}
         params |= {"inv_freq": tuple(frequencies.tolist())}
     stored = np.array(params.get("factors", []) if inv_freq is None else frequencies)
@@ -460,14 +433,10 @@ def given_frequencies(inv_freq: np.ndarray, rho: float, scaling: str) -> np.ndar
     if (rho, scaling) != (10000.0, "none"):
         raise PefourierError("inv_freq stands for base and scaling; leave out rho and scaling")
     if frequencies.ndim != 1 or not 0 < len(frequencies) <= WIDEST // 2:
-        raise PefourierError(
-            f"inv_freq is a vector of frequencies, one per pair of dimensions; got an array of "
-            f"shape {frequencies.shape}"
-        )
+        raise PefourierError(f"inv_freq is a vector, one number a pair; got {frequencies.shape}")
     if not np.isfinite(frequencies).all():
         raise PefourierError(
-            f"inv_freq holds {frequencies[~np.isfinite(frequencies)][0]}; frequencies are finite "
-            "numbers of radians per position"
+            f"inv_freq holds {frequencies[~np.isfinite(frequencies)][0]}; frequencies are finite"
         )
     return frequencies
 
