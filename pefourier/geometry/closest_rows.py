@@ -54,7 +54,7 @@ class Rows:
     scale: float
 
     def about(self, centre: np.ndarray, index: np.ndarray) -> np.ndarray:
-        """Rows from a centre near them, in which products would drown: rounded once."""
+        """Rows from a centre, in which products would drown: rounded once."""
         return (np.asarray(self.table[index], dtype=float) - centre) * self.scale
 
     def centre(self, index: np.ndarray) -> np.ndarray:
@@ -131,7 +131,7 @@ class BestPair:
 
 @dataclass(frozen=True, eq=False)
 class Block:
-    """Rows z about a centre near them, with the columns -|z|²/2 and 1 of `minus_half_squares`."""
+    """Rows z about a centre, with the columns -|z|²/2 and 1 of `minus_half_squares`."""
 
     index: np.ndarray
     augmented: np.ndarray  # (b, d + 2)
@@ -160,89 +160,80 @@ def make_block(rows: Rows, index: np.ndarray, centre: np.ndarray, dtype: type) -
     return Block(index, augmented)
 
 
-def minus_half_squares(a: Block, b: Block, offset: np.ndarray) -> np.ndarray:
-    """Minus half the squared distances of two blocks, the second moved by an offset.
+def minus_half_squares(a: Block, b: Block) -> np.ndarray:
+    """Minus half the squared distances of two blocks; within one only pairs i < j count.
 
-    They are products of (z, -|z|²/2, 1) and (w, 1, -|w|²/2). Within a block only pairs i < j count.
+    They are products of (z, -|z|²/2, 1) and (w, 1, -|w|²/2).
     """
-    moved = b.augmented.copy()
-    codes = moved[:, :-2]
-    codes += offset.astype(codes.dtype)
-    moved[:, -2], moved[:, -1] = 1.0, np.einsum("ij,ij->i", codes, codes) / -2
-    product = a.augmented @ moved.T
+    partner = b.augmented.copy()
+    partner[:, -2:] = b.augmented[:, :-3:-1]
+    product = a.augmented @ partner.T
     if a is b:
         product[np.tri(len(product), dtype=bool)] = -np.inf
     return product
 
 
-def rounding_bounds(a: Block, b: Block, offset: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """What each row of two blocks adds to the error of squared distances, at most.
+def rounding_bound(block: Block) -> np.ndarray:
+    """What each row of a block adds to the error of squared distances, at most.
 
     Sums of k = d + 2 products err by at most k u / (1 - k u) times the sum of magnitudes, in any
     order (Higham, 2002, section 3.1), u half the machine epsilon; magnitudes sum to |z|² + |w|² at
-    most, and |w|² is such a sum itself. Entries of z and w were rounded before, which moves a
-    squared distance by 16 u of the same at most. Underflow takes a few of the smallest numbers.
+    most. Entries of z and w were rounded before, which moves a squared distance by 16 u of the same
+    at most. Underflow takes a few of the smallest numbers.
     """
-    k, form = a.augmented.shape[1], np.finfo(a.augmented.dtype)
-    share = 1.01 * (3 * k + 16) * float(form.eps) / 2
-    moved = (np.sqrt(b.lengths) + np.linalg.norm(offset)) ** 2 + b.lengths
-    return share * a.lengths, share * moved + 8 * k * float(form.tiny)
+    k, form = block.augmented.shape[1], np.finfo(block.augmented.dtype)
+    return 1.01 * (2 * k + 16) * float(form.eps) / 2 * block.lengths + 4 * k * float(form.tiny)
 
 
 def search_blocks(rows: Rows, blocks: list[np.ndarray], best: BestPair, report: Progress) -> None:
     """Compare all blocks: first each with itself, then pairs of them from near to far."""
-    centres = [rows.centre(index) for index in blocks]
-    means = np.array([rows.about(centres[0], index).mean(axis=0) for index in blocks])
-    first, second = np.triu_indices(len(blocks))
-    apart_squared = ((means[first] - means[second]) ** 2).sum(axis=1)
-    cached = max(2, CACHE_BYTES // (4 * BLOCK_ROWS * (len(centres[0]) + 2)))
+    centre = rows.centre(np.arange(len(rows.table)))
+    cached = max(2, CACHE_BYTES // (4 * BLOCK_ROWS * (len(centre) + 2)))
 
     @lru_cache(cached)
     def load(k: int) -> Block:
-        return make_block(rows, blocks[k], centres[k], np.float32)
+        return make_block(rows, blocks[k], centre, np.float32)
 
+    means = np.array([load(k).codes.mean(axis=0, dtype=float) for k in range(len(blocks))])
+    first, second = np.triu_indices(len(blocks))
+    apart_squared = ((means[first] - means[second]) ** 2).sum(axis=1)
     failed = 0  # comparisons in float32 that left too many pairs: of ties, most do
     for done, k in enumerate(np.argsort(apart_squared, kind="stable"), 1):
         a, b = load(first[k]), load(second[k])
-        centre = centres[first[k]]
-        offset = (centres[second[k]] - centre) * rows.scale
         if a is not b:
-            a, b = facing_rows(a, b, offset, best)
+            a, b = facing_rows(a, b, means[second[k]] - means[first[k]], best)
         if len(a.index) and len(b.index):
             promising = 2 * failed <= done + 2
-            if not (promising and compare_blocks(a, b, offset, best, MANY_PAIRS)):
+            if not (promising and compare_blocks(a, b, best, MANY_PAIRS)):
                 failed += 1
                 fine = make_block(rows, a.index, centre, np.float64)
                 fine_b = fine if a is b else make_block(rows, b.index, centre, np.float64)
-                all_pairs = len(a.index) * len(b.index)
-                compare_blocks(fine, fine_b, np.zeros(len(centre)), best, all_pairs)
+                compare_blocks(fine, fine_b, best, len(a.index) * len(b.index))
         report(done, len(first))
 
 
-def compare_blocks(a: Block, b: Block, offset: np.ndarray, best: BestPair, most_pairs: int) -> bool:
+def compare_blocks(a: Block, b: Block, best: BestPair, most_pairs: int) -> bool:
     """Look for a closer pair with a row in each of two blocks; False where too many remain."""
-    product, (error_a, error_b) = minus_half_squares(a, b, offset), rounding_bounds(a, b, offset)
+    product, error_a, error_b = minus_half_squares(a, b), rounding_bound(a), rounding_bound(b)
     threshold = -(best.limit + error_a.max() + error_b.max()) / 2
-    if product.max() < threshold:
-        return True
     if np.count_nonzero(product >= threshold) > most_pairs:
         return False
     for strip in row_blocks(len(product), STRIP_ROWS):
-        lower = -2 * product[strip] - error_b - error_a[strip, None]
-        x, y = np.nonzero(lower <= best.limit)
-        i, j = np.sort([a.index[strip][x], b.index[y]], axis=0)
-        closer = best.may_follow(i, j, lower[x, y])
-        best.consider(i[closer], j[closer])
+        if product[strip].max() >= threshold:
+            lower = -2 * product[strip] - error_b - error_a[strip, None]
+            x, y = np.nonzero(lower <= best.limit)
+            i, j = np.sort([a.index[strip][x], b.index[y]], axis=0)
+            closer = best.may_follow(i, j, lower[x, y])
+            best.consider(i[closer], j[closer])
     return True
 
 
-def facing_rows(a: Block, b: Block, offset: np.ndarray, best: BestPair) -> tuple[Block, Block]:
-    """The rows of each block that, along the line of the centres, may be near the other."""
-    length = np.linalg.norm(offset)
-    direction = (offset / (length or 1.0)).astype(np.float32)
-    p, q = a.codes @ direction, b.codes @ direction + np.float32(offset @ direction)
-    longest = np.sqrt(a.lengths.max()) + np.sqrt(b.lengths.max()) + length
-    error = 2 * (len(offset) + 8) * 2.0**-24 * longest + 1e-36
+def facing_rows(a: Block, b: Block, direction: np.ndarray, best: BestPair) -> tuple[Block, Block]:
+    """The rows of each block that, along the line of their means, may be near the other."""
+    unit = (direction / (np.linalg.norm(direction) or 1.0)).astype(np.float32)
+    p, q = a.codes @ unit, b.codes @ unit
+    longest = np.sqrt(a.lengths.max()) + np.sqrt(b.lengths.max())
+    error = 2 * (len(unit) + 8) * 2.0**-24 * longest + 1e-36
     reach = 1.00001 * np.sqrt(best.limit) + error
     return a.where(p >= q.min() - reach), b.where(q <= p.max() + reach)
 

@@ -304,6 +304,17 @@ def rotation_if_any(settings: Mapping[str, Any], length: int) -> Rotation | None
         return None
 
 
+def check_used(scaling: str, settings: Mapping[str, Any]) -> None:
+    """Refuse settings of other scalings; None and () stand for not set."""
+    for key in settings.keys() - scaling_parameters(scaling).keys():
+        if settings[key] not in (None, ()):
+            users = [name for name in SCALINGS if key in scaling_parameters(name)]
+            raise PefourierError(
+                f"scaling={scaling} does not use {key}={shown(settings[key])}; leave it out or "
+                f"choose scaling={' or '.join(users)}"
+            )
+
+
 def turning_share(turned: float, d: float) -> float:
     """The share of a head of which so many dimensions turn, int(share d).
 
@@ -391,13 +402,7 @@ def rope(
     if not 0 < partial <= 1:
         raise PefourierError(f"partial is the share of d to rotate, in (0, 1]; got {partial}")
     params = settled(scaling, settings)
-    for key in settings.keys() - params.keys():
-        if settings[key] not in (None, ()):
-            users = [name for name in SCALINGS if key in scaling_parameters(name)]
-            raise PefourierError(
-                f"scaling={scaling} does not use {key}={shown(settings[key])}; leave it out or "
-                f"choose scaling={' or '.join(users)}"
-            )
+    check_used(scaling, settings)
     if inv_freq is None:
         check_head("rope", d, partial)
         frequencies, attention = scale_frequencies(scaling, Head(d, rho, partial, length), params)
@@ -413,18 +418,12 @@ def rope(
     def codes(x: np.ndarray) -> np.ndarray:
         return attention * waves(measure.phases(x), layout, first="cos")
 
-    noted = {**params, "attention_factor": attention, "rotated": 2 * pairs}
-    return Encoding(
-        "rope",
-        positions(length),
-        2 * pairs,
-        codes,
-        measure,
-        act="rotate",
-        params=noted,
-        eps=FLOAT32_EPS if single else FLOAT64_EPS,
-        findings=remarks_on(params, length),
-    )
+    facts = {
+        "params": {**params, "attention_factor": attention, "rotated": 2 * pairs},
+        "eps": FLOAT32_EPS if single else FLOAT64_EPS,
+        "findings": remarks_on(params, length),
+    }
+    return Encoding("rope", positions(length), 2 * pairs, codes, measure, act="rotate", **facts)
 
 
 def given_frequencies(inv_freq: np.ndarray, rho: float, scaling: str) -> np.ndarray:
