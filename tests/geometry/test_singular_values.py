@@ -175,12 +175,11 @@ def test_waves_are_made_only_where_closed_forms_lose_digits(monkeypatch, angles)
     np.testing.assert_array_equal(decompose(enc).sigma, both)
     monkeypatch.undo()
     monkeypatch.setattr("pefourier.geometry.even_odd_svd.DIRECT", 0)
-    monkeypatch.setattr("pefourier.geometry.dirichlet_gram.FEW", -1000)
     enc = declared(1 + 1e-12 * np.arange(20), 2000)
     assert decompose(enc).rank == np.linalg.matrix_rank(enc.table())
 
 
-@pytest.mark.parametrize(("length", "d", "numbers"), [(200001, 64, 2**19), (8192, 256, 2**14)])
+@pytest.mark.parametrize(("length", "d", "numbers"), [(200001, 64, 2**19), (20000, 256, 2**14)])
 def test_bounds_are_below_the_leverage_and_rule_rows_out(length, d, numbers, monkeypatch):
     """Of the blocks that bounds leave, few are made of all left singular vectors."""
     monkeypatch.setattr(singular_values, "AT_ONCE", numbers)
@@ -217,6 +216,9 @@ GRAMS = {
 }
 
 
+LOSING = ("nearly equal", "sums of a turn", "sums of a turn, odd", "aliases")
+
+
 def dirichlet(x, n):
     """Sum of cos(x t), by the closed form, or with as many digits where that is 0 / 0."""
     turns = mpmath.nint(x / (2 * mpmath.pi))
@@ -243,7 +245,7 @@ def test_inner_products_of_waves_are_exact_to_their_bound(name, wave):
     case, n = GRAMS[name]
     found, m = dirichlet_gram(case, n, wave), len(case.frequencies)
     size = n * float((case.amplitudes**2).max())
-    assert found.error <= 1e-27 * size * m
+    assert (found.error <= 1e-25 * size * m) == (name not in LOSING)
     with mpmath.workdps(120):
         squared = sum(
             (sum(mpmath.mpf(float(part[i, j])) for part in found.values) - product) ** 2
@@ -251,14 +253,6 @@ def test_inner_products_of_waves_are_exact_to_their_bound(name, wave):
             for product in [exact_product(case, n, wave, i, j)]
         )
         assert mpmath.sqrt(squared) <= found.error + 1e-31 * size
-
-
-def test_more_lost_digits_than_can_be_mended_are_told(monkeypatch):
-    """Frequencies all alike: each kernel loses digits, and only some are computed one by one."""
-    monkeypatch.setattr("pefourier.geometry.dirichlet_gram.FEW", 0)
-    for count, mended in ((60, False), (10, True)):
-        alike = measure(1 + 1e-14 * np.arange(float(count)))
-        assert (dirichlet_gram(alike, 1000, "cosines").error <= 1e-22) == mended
 
 
 def exactly(pair, *index):
