@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeGuard
 
@@ -24,18 +24,9 @@ import numpy as np
 from pefourier.encodings.checks import check_tolerance
 from pefourier.encodings.encoding import Encoding
 from pefourier.encodings.grids import as_stored
-from pefourier.encodings.registry import BUILDERS
+from pefourier.encodings.specs import SpecWithDefaults, load, whole_numbers
 from pefourier.errors import PefourierError, shown
-from pefourier.loading import (
-    Count,
-    Source,
-    SpecWithDefaults,
-    as_points,
-    encoding_of,
-    pair_of,
-    rows_of_points,
-    whole_numbers,
-)
+from pefourier.loading import Count, Source, as_points, pair_of, rows_of_points
 from pefourier.writing.text import read_sides
 
 if TYPE_CHECKING:  # each is imported when it is asked
@@ -55,12 +46,9 @@ if TYPE_CHECKING:  # each is imported when it is asked
 def spectrum(
     encoding: Source,
     *,
-    length: Count | None = None,
-    d: Count | None = None,
     lattice: Count | None = None,
     sigma: float | None = None,
     method: str = "auto",
-    demean: bool = False,
     **params: Any,
 ) -> Spectrum:
     """Which frequencies does it have? The density of the paper's Eq. 15 over a lattice.
@@ -76,10 +64,9 @@ def spectrum(
         Bandwidth in lattice steps, default 4; 0 does not smooth.
     method : str
         "declared", "periodogram" or "auto".
-    demean : bool
-        Leave out what is the same in all rows of the table.
-    length, d, **params
-        As the module's docstring says.
+    **params
+        `length`, `d` and what else the module's docstring says; ``demean=True`` leaves out what is
+        the same in all rows of the table.
 
     Examples
     --------
@@ -91,7 +78,7 @@ def spectrum(
     from pefourier.questions.spectrum import density
 
     (lattice,) = whole_numbers(lattice=lattice)
-    enc = encoding_of(encoding, length, d, params, demean=demean)
+    enc = load(encoding, **params)
     return density(enc, lattice, sigma, method)
 
 
@@ -99,19 +86,16 @@ def reconstruct(
     encoding: Source,
     positions: Sequence[int] | Sequence[Sequence[int]] | None = None,
     *,
-    length: Count | None = None,
-    d: Count | None = None,
     lattice: Count | None = None,
     sigma: float | None = None,
     method: str = "auto",
-    demean: bool = False,
     **params: Any,
 ) -> Reconstructions:
     """What is left of a position? Deltas rebuilt from the frequencies, and from the codes.
 
     Parameters
     ----------
-    encoding, length, d, lattice, sigma, method, demean, **params
+    encoding, lattice, sigma, method, **params
         As in `spectrum`.
     positions : sequence of int, or of points, optional
         Where to put deltas, by default 5, 40 and 75, or as far along a shorter lattice; on a grid
@@ -127,18 +111,14 @@ def reconstruct(
     (lattice,) = whole_numbers(lattice=lattice)
     points = as_points(positions)
     flat = [x for point in points for x in point]
-    enc = encoding_of(encoding, length, d, params, max([79, *flat]) + 1, demean=demean)
+    shortest = max([79, *flat]) + 1
+    enc = load(encoding, min_length=shortest, **params)
     where = points if len(enc.domain.sides) > 1 else flat
     return position_functions(enc, where or None, lattice, sigma, method)
 
 
 def check(
-    encoding: Source,
-    *,
-    length: Count | None = None,
-    d: Count | None = None,
-    progress: Callable[[str], Progress] | None = None,
-    **params: Any,
+    encoding: Source, *, progress: Callable[[str], Progress] | None = None, **params: Any
 ) -> Faithfulness:
     """Are codes distinct, can they be inverted? What ``pefourier check-faithful`` says.
 
@@ -153,16 +133,12 @@ def check(
     """
     from pefourier.questions.faithful import assess
 
-    return assess(beside_weights(encoding_of(encoding, length, d, params)), progress)
+    enc = load(encoding, **params)
+    if enc.act == "rotate" and "path" in enc.params:
+        from pefourier.weights.usage import with_pairing
 
-
-def beside_weights(enc: Encoding) -> Encoding:
-    """A rotation of a config, with what weights beside it say of its pairs."""
-    if enc.act != "rotate" or "path" not in enc.params:
-        return enc
-    from pefourier.weights.layout import with_pairing
-
-    return with_pairing(enc)
+        enc = with_pairing(enc)
+    return assess(enc, progress)
 
 
 def compare(
@@ -191,9 +167,7 @@ def compare(
     return compare_encodings(*pair_of(a, b, length, d, params), tolerance)
 
 
-def relations(
-    encoding: Source, *, length: Count | None = None, d: Count | None = None, **params: Any
-) -> Relations:
+def relations(encoding: Source, **params: Any) -> Relations:
     """How do the codes of positions, or of lags, relate to one another?
 
     Examples
@@ -203,7 +177,7 @@ def relations(
     """
     from pefourier.questions.relations import relate
 
-    return relate(encoding_of(encoding, length, d, params))
+    return relate(load(encoding, **params))
 
 
 def context(
@@ -213,7 +187,6 @@ def context(
     trained: Count | None = None,
     d: Count | None = None,
     against: str | None = None,
-    **params: Any,
 ) -> Context:
     """How far do a model's positions reach? Its layers, rotations and bands of frequencies.
 
@@ -231,9 +204,6 @@ def context(
     >>> context("rope:rho=5e5", length=131072, trained=8192, d=128).rotations[0].unseen
     29
     """
-    refuse_keywords(
-        "context", params, os.fspath(spec) if isinstance(spec, str | os.PathLike) else ""
-    )
     from pefourier.questions.context import describe_context
 
     if not isinstance(spec, str | os.PathLike):
@@ -272,7 +242,7 @@ def usage(
     from pefourier.weights.usage import use_of_model
 
     (length,) = whole_numbers(length=length)
-    files = [None if one is None else os.fspath(one) for one in (against, stats)]
+    files = [None if path is None else os.fspath(path) for path in (against, stats)]
     return use_of_model(os.fspath(model), length, layers, True, *files)
 
 
@@ -285,7 +255,6 @@ def design(
     dtype: str | None = None,
     span: str | float | None = None,
     resolution: str | float | None = None,
-    **others: Any,
 ) -> Design | tuple[Design, ...]:
     """Which base for my length? Candidates, and the best of them by each criterion.
 
@@ -301,7 +270,6 @@ def design(
     >>> design(d=64, span="1h", resolution="1s", criteria=["turns"]).length
     3600
     """
-    refuse_keywords("design", others)
     from pefourier.questions.design import BASES, count_steps, design_base, design_grid
 
     if d is None or (span is None) != (resolution is None) or (length is None) == (span is None):
@@ -320,27 +288,26 @@ def design(
 
 def extend(
     spec: str | os.PathLike[str],
-    to: Count | Sequence[int],
+    to: Count,
     *,
-    trained: Count | Sequence[int] | None = None,
+    trained: Count | None = None,
     d: Count | None = None,
     criteria: Sequence[str] = (),
     bases: Sequence[float] = (),
     dtype: str | None = None,
-) -> Extensions | tuple[Extensions, ...]:
-    """Which scaling takes a model to a length? For sides of a grid an answer for each axis.
+) -> Extensions:
+    """Which scaling takes a model to a length?
 
     Parameters
     ----------
     spec : str or path
         A model's config.json or folder, or a rotation such as "rope:rho=5e5".
-    to : int, or sequence of int
-        Positions to extend to, or the sides of a grid.
+    to : int
+        Positions to extend to.
     trained, d : int, optional
-        Positions (of a grid its sides) of training, and the size of a head, where a rotation
-        states none.
+        Positions of training, and the size of a head, where a rotation states none.
     criteria, bases
-        Bases alone that are tried: those of turns, bound or wavelength=K, and others.
+        Bases alone that are tried: those of turns, bound, wavelength=K or phase=E, and others.
 
     Examples
     --------
@@ -348,18 +315,10 @@ def extend(
     5
     """
     from pefourier.questions.extend import extend as extend_rotation
-    from pefourier.questions.extend import extend_on_grid
 
-    own: dict[str, Any] = {"criteria": criteria, "bases": bases, "dtype": dtype}
-    if are_several(to):
-        if trained is not None and not are_several(trained):
-            raise PefourierError(
-                f"a grid is extended from the sides of one of training; got {shown(trained)}; give "
-                "--length as the sides, such as 14x14, or leave it out"
-            )
-        return extend_on_grid(os.fspath(spec), to, trained or (), **own)
     to, trained, d = whole_numbers(to=to, trained=trained, d=d)
-    return extend_rotation(os.fspath(spec), to, trained=trained, d=d, **own)
+    options: dict[str, Any] = {"criteria": criteria, "bases": bases, "dtype": dtype}
+    return extend_rotation(os.fspath(spec), to, trained=trained, d=d, **options)
 
 
 def resize(
@@ -368,7 +327,6 @@ def resize(
     *,
     method: str = "",
     d: Count | None = None,
-    progress: Callable[[str], Progress] | None = None,
     **params: Any,
 ) -> Resizing:
     """What becomes of a table at another size of images, or length of texts? By all methods.
@@ -382,7 +340,7 @@ def resize(
     method : str
         bicubic (default), bilinear, antialias or fourier; rotations and Swin V2's biases are
         computed anew where none is given.
-    d, progress, **params
+    d, **params
         As in `check`; `grid` and `prefix` among them.
 
     Examples
@@ -392,37 +350,33 @@ def resize(
     """
     from pefourier.questions.resize import (
         has_formula,
-        lags_of_map,
         on_own_grid,
         resize_table,
-        sides_of_window,
     )
 
     prefix = params.pop("prefix", 0)
     to = read_sides(to) if isinstance(to, str) else to
     if isinstance(params.get("grid"), str):
         params["grid"] = read_sides(params["grid"])
-    enc = encoding_of(encoding, None, d, {**params, "prefix": prefix})
-    to = lags_of_map(enc, to)
+    enc = load(encoding, None, d, prefix=prefix, **params)
     enc = enc if params.get("grid") else on_own_grid(enc, len(to))
-    lags = enc.domain.kind == "lag"
-    if lags and params.get("grid") == enc.domain.grid:
-        to = sides_of_window(enc, to)
+    if enc.domain.kind == "lag" and params.get("grid") == enc.domain.grid:
+        raise PefourierError(
+            f"{shown(enc.label)} has biases of a window; give the sides of windows, not those of "
+            "its displacements, as --from and --to"
+        )
     formula = None
     if enc.anew is not None and len(enc.domain.sides) == len(to):
         formula = enc.anew(tuple(to))
     elif has_formula(enc, encoding, to):
         elsewhere = re.sub(r"(?<=[:,])grid=[^,]*", "", encoding)  # which would win
-        formula = encoding_of(elsewhere, None, d, {**params, "grid": tuple(to), "prefix": prefix})
-    return resize_table(enc, to, method, formula, progress)
+        formula = load(elsewhere, None, d, **{**params, "grid": tuple(to), "prefix": prefix})
+    return resize_table(enc, to, method, formula)
 
 
 def encode(
     encoding: Source,
     positions: Sequence[int] | Sequence[Sequence[int]] | None = None,
-    *,
-    length: Count | None = None,
-    d: Count | None = None,
     **params: Any,
 ) -> np.ndarray[Any, np.dtype[np.float64]]:
     """The codes of all positions, or of some, on a grid also points: float64 (n, d).
@@ -432,33 +386,20 @@ def encode(
     >>> encode("dft", [0, 131071], d=64).shape
     (2, 64)
     """
-    return codes_at(encoding, positions, length, d, params)[2]
+    return codes_at(encoding, positions, **params)[2]
 
 
 def codes_at(
     encoding: Source | SpecWithDefaults,
     positions: Sequence[int] | Sequence[Sequence[int]] | None = None,
-    length: Count | None = None,
-    d: Count | None = None,
-    params: Mapping[str, Any] | None = None,
+    **params: Any,
 ) -> tuple[Encoding, np.ndarray, np.ndarray[Any, np.dtype[np.float64]]]:
     """An encoding, the points (n,) that are asked for, and their codes (n, d)."""
     points = as_points(positions)
-    enc = encoding_of(encoding, length, d, params)
-    every = as_stored(enc, enc.domain.x)
-    x = np.array(rows_of_points(enc.domain, points), dtype=np.int64) if points else every
+    enc = load(encoding, **params)
+    rows = as_stored(enc, enc.domain.x)
+    x = np.array(rows_of_points(enc.domain, points), dtype=np.int64) if points else rows
     return enc, x, np.asarray(enc.table(x), dtype=float)
-
-
-def refuse_keywords(question: str, given: Mapping[str, Any], spec: str = "") -> None:
-    """Refuse keywords that a question does not take, with what to write for them."""
-    for key, value in given.items():
-        way = {"for": "criteria=[…]", "base": "bases=[…]"}.get(key, "")
-        if spec in BUILDERS and key in BUILDERS[spec].parameters:
-            way = f"it in the SPEC: {spec}:{key}={value}"
-        raise PefourierError(
-            f"{question} takes no {key}; {f'write {way}' if way else 'leave it out'}"
-        )
 
 
 def are_several(value: Any) -> TypeGuard[Sequence[int]]:

@@ -1,10 +1,7 @@
 """Paths, failures of the system in one line, and files written whole or not at all."""
 
-import errno
 import os
-import re
 import stat
-import time
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
@@ -14,16 +11,7 @@ from typing import Any, BinaryIO
 
 from pefourier.errors import PefourierError, shown, unknown
 
-try:
-    import fcntl
-except ModuleNotFoundError:  # Windows
-    fcntl = None
-
-DRAFT_NAME = re.compile(r"\.pefourier-[0-9a-f]{16}")
 DRAFTS: set[str] = set()  # paths of those that this process is writing
-TRIES = 100  # drafts that other processes may take for stale
-DAY = 86_400  # seconds
-O_BINARY = getattr(os, "O_BINARY", 0)  # Windows
 
 
 @cache  # files of the package, which do not change while they are used
@@ -129,6 +117,9 @@ def in_place(path: str, status: os.stat_result) -> bool:
 
 def write_whole(path: str, write: Callable[[BinaryIO], None]) -> None:
     """Write a file so that it is there as a whole or, after any failure, as it was before."""
+    from secrets import token_hex
+    from shutil import copymode
+
     check_place(path)
     status = status_of(path)
     with os_errors("write", path):
@@ -137,77 +128,20 @@ def write_whole(path: str, write: Callable[[BinaryIO], None]) -> None:
                 write(stream)
             return
         target = os.path.realpath(path)  # a link keeps naming the file it named
-        remove_stale_drafts(os.path.dirname(target))
-        if not any(move_draft(target, write, status is not None) for _ in range(TRIES)):
-            raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
-
-
-def move_draft(target: str, write: Callable[[BinaryIO], None], keep_mode: bool) -> bool:
-    """Write a draft, locked until it is in the target's place; False where it could not be locked.
-
-    Then another process has taken it for stale, since it was not locked when it was made.
-    """
-    from secrets import token_hex
-    from shutil import copymode
-
-    draft = os.path.join(os.path.dirname(target), f".pefourier-{token_hex(8)}")
-    DRAFTS.add(draft)
-    lock = -1
-    try:
-        lock = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | O_BINARY, 0o666)
-        if can_lock(lock) is False or os.fstat(lock).st_nlink == 0:
-            return False
-        with open(os.dup(lock), "wb") as stream:
-            write(stream)
-            stream.flush()
-            os.fsync(stream.fileno())
-        if fcntl is None:  # Windows moves no open file
-            os.close(lock)
-        if keep_mode:
-            copymode(target, draft)
-        os.replace(draft, target)
-        return True
-    finally:
-        with suppress(OSError):
-            os.unlink(draft)
-        with suppress(OSError):
-            os.close(lock)
-        DRAFTS.discard(draft)
-
-
-def can_lock(handle: int) -> bool | None:
-    """Lock a file unless somebody else has; None where the file system knows no locks."""
-    if fcntl is None:
-        return None
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    except OSError:
-        return None
-    return True
-
-
-def remove_stale_drafts(folder: str) -> None:
-    """Remove what commands that were killed have left in a folder: drafts that nobody locks."""
-    with suppress(OSError), os.scandir(folder) as entries:
-        for entry in entries:
-            if DRAFT_NAME.fullmatch(entry.name) and entry.is_file(follow_symlinks=False):
-                remove_if_stale(entry.path)
-
-
-def remove_if_stale(draft: str) -> None:
-    """Remove a draft whose lock can be had; without locks, one of yesterday."""
-    with suppress(OSError):  # it may be gone by now, or another person's
-        handle = os.open(draft, os.O_RDWR)
+        draft = os.path.join(os.path.dirname(target), f".pefourier-{token_hex(8)}")
+        DRAFTS.add(draft)
         try:
-            free = can_lock(handle)
-            if free is None:
-                free = time.time() - os.fstat(handle).st_mtime > DAY
-            if free:
-                os.unlink(draft)
+            with open(draft, "xb") as stream:
+                write(stream)
+                stream.flush()
+                os.fsync(stream.fileno())
+            if status is not None:
+                copymode(target, draft)
+            os.replace(draft, target)
         finally:
-            os.close(handle)
+            with suppress(OSError):
+                os.unlink(draft)
+            DRAFTS.discard(draft)
 
 
 def remove_drafts() -> None:

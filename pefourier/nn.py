@@ -3,11 +3,13 @@
 Conventions
 -----------
 Tables that nothing trains are no part of a state_dict, so that no checkpoint puts the codes of
-another encoding in their place; they are made again where a module gets its memory later (meta
-device, ``to_empty``). What is computed from shapes alone is refused in a line; positions given as a
-tensor are looked at on a CPU outside of a compiled graph, elsewhere an index fails as torch's do.
+another encoding in their place; they are made again where a module is moved (``to_empty``). What is
+computed from shapes alone is refused in a line; positions given as a tensor are looked at on a CPU
+outside of a compiled graph, elsewhere an index fails as torch's do.
 """
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 try:
@@ -20,7 +22,6 @@ import numpy as np
 from torch import Tensor
 
 from pefourier.encodings import load
-from pefourier.encodings.checks import check_count
 from pefourier.encodings.columns import split_pairs
 from pefourier.encodings.domain import displacement_of_each_pair
 from pefourier.encodings.encoding import Encoding
@@ -28,29 +29,36 @@ from pefourier.encodings.families.rotary import rotation_of
 from pefourier.encodings.model_positions import axis_in
 from pefourier.errors import PefourierError
 
-BLOCK = 2**19  # numbers of float32 that each thread turns at a time: 2 MiB
+BY_FREQUENCY = ("rope", "grape")  # rotations by one number, of which any position has an angle
 
 
 class Tabled(torch.nn.Module):
-    """A module whose tables are made from an encoding, again where they got new memory."""
+    """A module whose tables stand in no state_dict, and are made again where it is moved."""
 
-    def make_tables(self) -> dict[str, np.ndarray]:
-        """Each table by the name of its buffer or parameter."""
-        raise NotImplementedError
+    tables: Mapping[str, np.ndarray] = MappingProxyType({})
+    keeps_float32 = False  # also in a model of half precision
+
+    def keep(self, tables: dict[str, np.ndarray], dtype: torch.dtype | None = None) -> None:
+        """Hold tables as buffers, of the type of their numbers unless one is given."""
+        self.tables = {**self.tables, **tables}
+        for name, table in tables.items():
+            self.register_buffer(name, torch.tensor(table, dtype=dtype), persistent=False)
+
+    def keep_codes(self, enc: Encoding, learn: bool | None, dtype: torch.dtype | None) -> None:
+        """Codes as a parameter where they are trained, else as a table."""
+        codes, kind = enc.table(), dtype or torch.get_default_dtype()
+        if enc.untrained if learn is None else learn:
+            self.codes = torch.nn.Parameter(torch.tensor(codes, dtype=kind))
+        else:
+            self.keep({"codes": codes}, kind)
 
     def _apply(self, fn: Any, recurse: bool = True) -> "Tabled":
-        empty = self.is_empty()
         super()._apply(fn, recurse)
-        if empty and not self.is_empty():
-            with torch.no_grad():
-                for name, table in self.make_tables().items():
-                    getattr(self, name).copy_(torch.from_numpy(table))
+        for name, table in self.tables.items():
+            buffer = getattr(self, name)
+            kind = torch.float32 if self.keeps_float32 else buffer.dtype
+            setattr(self, name, torch.tensor(table, dtype=kind, device=buffer.device))
         return self
-
-    def is_empty(self) -> bool:
-        """Whether what it holds has no memory."""
-        tensors = (*self.parameters(recurse=False), *self.buffers(recurse=False))
-        return any(tensor.is_meta for tensor in tensors)
 
 
 class PositionalEncoding(Tabled):
@@ -104,13 +112,14 @@ class PositionalEncoding(Tabled):
         **params,
     ) -> None:
         super().__init__()
-        self.given = (encoding, d, max_length, params)
-        enc = load_additive(*self.given)
-        hold_codes(self, enc, learn, dtype)
+        enc = load_known(encoding, max_length, d, params)
+        if enc.act != "add" or (len(enc), enc.dim) != (max_length, d):
+            raise PefourierError(
+                f"{encoding} is no additive encoding of {max_length} positions and d={d}: it has "
+                f"{len(enc)} codes of {enc.dim} numbers, which attention takes as {enc.act!r}"
+            )
+        self.keep_codes(enc, learn, dtype)
         self.encoding = enc.spec
-
-    def make_tables(self) -> dict[str, np.ndarray]:
-        return {"codes": load_additive(*self.given).table()}
 
     def forward(self, x: Tensor, positions: Tensor | None = None) -> Tensor:
         """Input (…, length, d) plus the codes of its positions, in the type of the input.
@@ -124,7 +133,6 @@ class PositionalEncoding(Tabled):
             raise PefourierError(
                 f"a sequence of {length} is longer than max_length={longest} of this module"
             )
-        check_not_meta(self.codes, x)
         if positions is None:
             return x + self.codes[:length].to(x.dtype)
         check_places(positions, x.shape[:-1], longest)
@@ -155,12 +163,9 @@ class Rotary(Tabled):
         Size of a head; of a config it is the config's.
     layer_type : str, optional
         Which of several rotations of a config, such as "full_attention".
-    max_length : int, optional
-        Keep cosines and sines of so many positions in place of computing them in each call.
-        Needed by rotations that are no function of one number (xpos, tables).
     grid : sequence of int, optional
-        Sides of the grid whose points tokens are (axial-rope, mixed-rope); positions are then the
-        numbers of its points, row by row, after those of a `prefix`.
+        Sides of the grid whose points tokens are (axial-rope); positions are then the numbers of
+        its points, row by row, after those of a `prefix`.
     **params
         The encoding's own parameters, such as ``rho=500.0``.
 
@@ -173,7 +178,8 @@ class Rotary(Tabled):
     Raises
     ------
     PefourierError
-        For what is no rotation, input of another head size, and positions beyond a table.
+        For what is no rotation, or not the same one of all heads, of queries and of keys; for input
+        of another head size, and positions beyond a table.
 
     References
     ----------
@@ -192,57 +198,35 @@ class Rotary(Tabled):
     True
     """
 
+    keeps_float32 = True
+
     def __init__(
         self,
         spec: str | Encoding,
         d: int | None = None,
         *,
         layer_type: str | None = None,
-        max_length: int | None = None,
         grid: tuple[int, ...] = (),
         **params,
     ) -> None:
         super().__init__()
-        if max_length is not None:
-            check_count("max_length", max_length)
+        is_encoding = isinstance(spec, Encoding)
         source = f"{spec}#{layer_type}" if layer_type else spec
         options = params | ({"grid": tuple(grid)} if grid else {})
-        is_encoding = isinstance(spec, Encoding)
-        enc = spec if is_encoding else load_known(source, max_length, d, options)
-        self.layout = layout_of_pairs(enc)
-        self.encoding, self.scaling = enc.spec, dict(enc.params) if by_length(enc) else None
+        enc = spec if is_encoding else load_known(source, None, d, options)
+        check_rotation(enc)
+        self.encoding, self.layout = enc.spec, enc.params.get("layout", "halves")
+        self.scaling = dict(enc.params) if by_length(enc) else None
         self.trailing = bool(enc.params.get("trailing"))
-        self.d = enc.params.get("head", enc.params.get("d", enc.dim))
-        self.heads = enc.params["heads"] if "head" in enc.params else None
+        self.d = enc.params.get("d", enc.dim)
         self.factor = float(enc.params.get("attention_factor", 1.0))
         self.softmax_factor = float(enc.params.get("softmax_factor", 1.0))
-        self.kept, self.rows = rotation_tables(enc, self.heads), None
+        tables = rotation_tables(enc)
+        self.rows = len(enc) if "cosine" in tables else None
         axis = None if is_encoding else axis_in(spec, enc)
-        self.on_axes = axis is not None
-        if enc.params.get("backwards"):
-            self.kept["frequencies"] = -self.kept["frequencies"]
-        if "cosine" in self.kept:
-            self.rows = len(enc)
-            if max_length is None and not enc.domain.grid and enc.origin == "formula":
-                raise PefourierError(f"{enc.spec} has a table of rotations; give max_length")
-        elif max_length is not None and self.scaling is None and not self.on_axes:
-            self.rows = max_length
-            self.kept |= keep_waves(self.kept["frequencies"], self.factor, max_length)
         if axis is not None:
-            self.kept["chosen"] = (axis == np.arange(3)[:, None]).astype(np.float32)
-        for name, table in self.kept.items():
-            self.register_buffer(name, torch.tensor(table), persistent=False)
-
-    def make_tables(self) -> dict[str, np.ndarray]:
-        return self.kept
-
-    def _apply(self, fn: Any, recurse: bool = True) -> "Rotary":
-        super()._apply(fn, recurse)
-        for name, table in self.kept.items():  # float32 also in a model of half precision
-            buffer = getattr(self, name)
-            if buffer.dtype != torch.float32:
-                setattr(self, name, torch.tensor(table, device=buffer.device))
-        return self
+            tables["axes"] = axis == np.arange(3)[:, None]
+        self.keep({name: table.astype(np.float32) for name, table in tables.items()})
 
     def rotate(
         self, q: Tensor, k: Tensor, positions: Tensor | None = None, offset: int = 0
@@ -255,65 +239,41 @@ class Rotary(Tabled):
         for name, x in (("queries", q), ("keys", k)):
             fits = x.ndim == 4 and x.shape[-1] == self.d
             check_floating(name, f"(batch, heads, n, {self.d})", x, fits)
-            if self.heads not in (None, x.shape[1]):
-                raise PefourierError(f"{self.encoding} turns {self.heads} heads; got {x.shape[1]}")
         n = q.shape[2]
         if k.shape[2] != n:
             raise PefourierError(f"{n} queries and {k.shape[2]} keys; turn each with its positions")
-        check_not_meta(next(self.buffers()), q)
-        cosine, sine, *inverse = self.cosines_and_sines(q, positions, offset)
-        turned = self.turn(q, cosine, sine)
-        if inverse:
-            cosine, sine = cosine * inverse[0], sine * inverse[0]
-        return turned, self.turn(k, cosine, sine)
+        if positions is None:
+            positions = torch.arange(offset, offset + n, device=q.device)
+        elif offset:
+            raise PefourierError("positions and offset exclude each other; give one")
+        if "axes" in self.tables and positions.shape == (3, q.shape[0], n):
+            positions = positions[:, :, None]
+        else:
+            check_places(positions, (q.shape[0], n), self.rows)
+            positions = positions[:, None] if positions.ndim == 2 else positions
+        cosine, sine = self.waves(positions)
+        return self.turned(q, cosine, sine), self.turned(k, cosine, sine)
 
-    def turn(self, x: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
+    def turned(self, x: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
         """The dimensions of a head that turn, mostly the first ones, turned."""
         if not self.trailing:
             return turn(x, cosine, sine, self.layout)
         skip = x.shape[-1] - 2 * cosine.shape[-1]
         return torch.cat([x[..., :skip], turn(x[..., skip:], cosine, sine, self.layout)], -1)
 
-    def cosines_and_sines(
-        self, q: Tensor, positions: Tensor | None, offset: int
-    ) -> tuple[Tensor, ...]:
-        """Of the positions of queries, float32, (n, m) or for each of a batch or of heads."""
-        batch, _, n, _ = q.shape
-        if positions is not None:
-            if offset:
-                raise PefourierError("positions and offset exclude each other; give one")
-            if self.on_axes and positions.shape == (3, batch, n):
-                return self.waves(positions[:, :, None])
-            check_places(positions, (batch, n), self.rows)
-            if positions.ndim == 2:  # of each of a batch, alike for all heads
-                positions = positions[:, None]
-        if self.rows is None:
-            if positions is None:
-                positions = torch.arange(offset, offset + n, device=q.device)
-            return self.waves(positions)
-        if offset < 0 or (positions is None and offset + n > self.rows):
-            raise PefourierError(
-                f"positions {offset} … {offset + n - 1} are outside 0 … {self.rows - 1}, those "
-                f"that {self.encoding} was made for; give a larger max_length"
-            )
-        names = ("cosine", "sine", "inverse")
-        tables = [getattr(self, name) for name in names if name in self.kept]
-        if positions is None:
-            return tuple(table[..., offset : offset + n, :] for table in tables)
-        if self.heads is None:
-            return tuple(torch.nn.functional.embedding(positions, table) for table in tables)
-        rows = (table[:, positions] for table in tables)  # (heads, n, m) or (heads, batch, 1, n, m)
-        return tuple(row if row.ndim == 3 else row[:, :, 0].transpose(0, 1) for row in rows)
-
     def waves(self, positions: Tensor) -> tuple[Tensor, Tensor]:
         """Cosines and sines (…, n, m) of positions (…, n), times the attention factor."""
+        if self.rows is not None:
+            tables = (self.cosine, self.sine)
+            return tuple(torch.nn.functional.embedding(positions, table) for table in tables)
         frequencies = self.frequencies
         if self.scaling is not None:
             frequencies = self.frequencies_up_to(positions.max() + 1)
         positions = positions[..., None].float()
         if positions.ndim == 5:  # (3, batch, 1, n, 1): each pair has that of its axis
-            positions = (positions * self.chosen[:, None, None, None]).sum(0)
-        return scaled_waves(positions * frequencies, self.factor)
+            positions = (positions * self.axes[:, None, None, None]).sum(0)
+        phases = positions * frequencies
+        return phases.cos() * self.factor, phases.sin() * self.factor
 
     def frequencies_up_to(self, length: Tensor) -> Tensor:
         """Frequencies of a scaling by length, of a sequence of so many positions."""
@@ -377,8 +337,7 @@ class Bias(Tabled):
         if (max_length is None) == (not grid):
             raise PefourierError("a bias has a max_length, or a grid of points; give one of them")
         options = {"grid": tuple(grid)} if grid else {}
-        self.given = (spec, max_length, heads, options | params)
-        enc = load_known(*self.given)
+        enc = load_known(spec, max_length, heads, options | params)
         self.encoding, self.tokens = enc.spec, max_length or int(np.prod(grid))
         if enc.act != "bias" or enc.domain.kind != "lag" or enc.dim != heads:
             raise PefourierError(f"{spec} is no bias of {heads} heads by displacement")
@@ -386,18 +345,10 @@ class Bias(Tabled):
             raise PefourierError(
                 f"{spec} has no numbers for later keys; leave out causal=true and mask them"
             )
-        hold_codes(self, enc, learn, dtype)
+        self.keep_codes(enc, learn, dtype)
         if grid:
-            self.register_buffer("places", torch.from_numpy(self.pairs(enc)), persistent=False)
-
-    def pairs(self, enc: Encoding) -> np.ndarray:
-        """The row of each query and key on a grid, (n, n)."""
-        return displacement_of_each_pair(enc.domain, self.tokens, enc.spec).reshape(self.tokens, -1)
-
-    def make_tables(self) -> dict[str, np.ndarray]:
-        enc = load_known(*self.given)
-        tables = {"codes": enc.table()}
-        return tables | ({"places": self.pairs(enc)} if enc.domain.grid else {})
+            places = displacement_of_each_pair(enc.domain, self.tokens, enc.spec)
+            self.keep({"places": places.reshape(self.tokens, -1)})
 
     def row(self, query: Tensor, key: Tensor) -> Tensor:
         """Where the numbers of a query and a key stand."""
@@ -433,97 +384,35 @@ def turn(x: Tensor, cosine: Tensor, sine: Tensor, layout: str = "halves") -> Ten
     tensor([-2.,  1.,  3.])
     """
     m = cosine.shape[-1]
-    turning = x[..., : 2 * m]
-    wide = torch.promote_types(x.dtype, cosine.dtype)
-    if torch.compiler.is_compiling() or (torch.is_grad_enabled() and turning.requires_grad):
-        turning = turning.to(wide)
-        a, b = (
-            (turning[..., :m], turning[..., m:])
-            if layout == "halves"
-            else (turning[..., ::2], turning[..., 1::2])
-        )
-        pair = a * cosine - b * sine, b * cosine + a * sine
-        turned = torch.cat(pair, -1) if layout == "halves" else torch.stack(pair, -1).flatten(-2)
-        turned = turned.to(x.dtype)
-    elif x.dtype != wide and x.device.type == "cpu" and alike_in_heads(x, cosine):
-        turned = turn_in_blocks(turning, cosine, sine, layout)
-    else:
-        turned = turned_pairs(turning.to(wide), cosine, sine, layout).to(x.dtype)
+    turning = x[..., : 2 * m].to(torch.promote_types(x.dtype, cosine.dtype))
+    halves = layout == "halves"
+    a, b = (
+        (turning[..., :m], turning[..., m:]) if halves else (turning[..., ::2], turning[..., 1::2])
+    )
+    pair = a * cosine - b * sine, b * cosine + a * sine
+    turned = (torch.cat(pair, -1) if halves else torch.stack(pair, -1).flatten(-2)).to(x.dtype)
     return turned if 2 * m == x.shape[-1] else torch.cat([turned, x[..., 2 * m :]], dim=-1)
 
 
-def alike_in_heads(x: Tensor, cosine: Tensor) -> bool:
-    """Whether x is (batch, heads, n, d), and its heads turn by the same angles."""
-    return x.ndim == 4 and (cosine.ndim == 2 or (cosine.ndim == 4 and cosine.shape[1] == 1))
+def check_rotation(enc: Encoding) -> None:
+    """Refuse what turns no pairs, or others than these, or those of each head in a way of its own.
 
-
-def turned_pairs(
-    x: Tensor, cosine: Tensor, sine: Tensor, layout: str, out: Tensor | None = None
-) -> Tensor:
-    """Pairs turned within one new tensor, or `out`, of the type of cosines.
-
-    Neighbours are turned as complex numbers, in a quarter of the time of separate columns; halves
-    within one tensor in two thirds of that of joining two.
+    A rotation without frequencies of one axis is a table of its points: of a grid, or of a file.
     """
-    if layout == "halves":
-        m = cosine.shape[-1]
-        turned = torch.mul(x, torch.cat([cosine, cosine], -1), out=out)
-        turned[..., :m].addcmul_(x[..., m:], sine, value=-1)
-        turned[..., m:].addcmul_(x[..., :m], sine)
-        return turned
-    even = x.storage_offset() % 2 == 0 and not any(stride % 2 for stride in x.stride()[:-1])
-    x = x if even and x.stride(-1) == 1 else x.contiguous()
-    numbers = torch.view_as_complex(x.unflatten(-1, (-1, 2)))
-    view = None if out is None else torch.view_as_complex(out.unflatten(-1, (-1, 2)))
-    return torch.view_as_real(torch.mul(numbers, torch.complex(cosine, sine), out=view)).flatten(-2)
-
-
-def turn_in_blocks(x: Tensor, cosine: Tensor, sine: Tensor, layout: str) -> Tensor:
-    """Pairs of (batch, heads, n, 2m) of a narrow type, in float32 by parts that caches hold."""
-    count, n, width = x.shape[1:]
-    size = BLOCK * torch.get_num_threads()
-    rows = max(1, min(n, size // (count * width)))  # of all heads: their waves are made once
-    heads = max(1, min(count, size // (rows * width)))
-    out = torch.empty_like(x)
-    buffer, turned = torch.empty(2, heads, rows, width, dtype=cosine.dtype)
-    for i, (part, place) in enumerate(zip(x, out, strict=True)):
-        waves = [w if w.ndim == 2 else w[i % len(w)] for w in (cosine, sine)]
-        for first in range(0, n, rows):
-            block = slice(first, first + rows)
-            block_waves = [w[..., block, :] for w in waves]
-            for begin in range(0, count, heads):
-                index = (slice(begin, begin + heads), block)
-                source = part[index]
-                wide = buffer[: len(source), : source.shape[1]].copy_(source)
-                result = turned[: len(source), : source.shape[1]]
-                place[index] = turned_pairs(wide, *block_waves, layout, result)
-    return out
-
-
-def scaled_waves(phases: Tensor, factor: float) -> tuple[Tensor, Tensor]:
-    """Cosines and sines of phases, times a factor."""
-    return phases.cos() * factor, phases.sin() * factor
-
-
-def keep_waves(frequencies: np.ndarray, factor: float, length: int) -> dict[str, np.ndarray]:
-    """Cosines and sines of positions 0 … length - 1, made on the CPU."""
-    with torch.device("cpu"):
-        phases = torch.arange(length)[:, None].float() * torch.from_numpy(frequencies)
-    return dict(
-        zip(("cosine", "sine"), map(Tensor.numpy, scaled_waves(phases, factor)), strict=True)
-    )
-
-
-def layout_of_pairs(enc: Encoding) -> str:
-    """How the pairs of a rotation stand; refused is what turns none, or others than these."""
-    if enc.act != "rotate":
-        raise PefourierError(f"{enc.spec} is no rotation: attention takes it as {enc.act!r}")
+    is_rotation = enc.act == "rotate"
     layout = enc.params.get("layout", "halves")
-    if layout not in ("halves", "interleaved"):
+    has_table = bool(enc.domain.grid) or enc.origin != "formula"
+    is_alike = "heads" not in enc.params and "head" not in enc.params
+    if not is_rotation or layout not in ("halves", "interleaved") or not is_alike:
         raise PefourierError(
-            f"{enc.spec} has layout={layout}; Rotary turns halves and interleaved pairs"
+            f"{enc.spec} is no rotation of halves or interleaved pairs that is the same for all "
+            f"heads: attention takes it as {enc.act!r}, its layout is {layout}"
         )
-    return layout
+    if enc.name not in BY_FREQUENCY and not has_table:
+        raise PefourierError(
+            f"{enc.spec} has no frequencies of one axis, nor a grid; Rotary turns rope and grape, "
+            "rotations on a grid, and tables"
+        )
 
 
 def by_length(enc: Encoding) -> bool:
@@ -531,47 +420,27 @@ def by_length(enc: Encoding) -> bool:
     return enc.name == "rope" and enc.params.get("scaling") in ("dynamic", "longrope")
 
 
-def rotation_tables(enc: Encoding, heads: int | None) -> dict[str, np.ndarray]:
-    """What a rotation is computed from, float32: frequencies, or cosines and sines of each row.
+def rotation_tables(enc: Encoding) -> dict[str, np.ndarray]:
+    """What a rotation is computed from: frequencies, or cosines and sines of each row.
 
-    Where the length of codes varies (xpos), keys have the inverse of what queries have.
+    Of a scaling by length also how frequencies change beyond its original length.
     """
-    if enc.name in ("rope", "grape"):
-        return {name: wave.astype(np.float32) for name, wave in frequencies_of(enc).items()}
-    table = np.asarray(enc.table(), dtype=float).reshape(len(enc), heads or 1, -1)
-    cosine, sine = split_pairs(np.moveaxis(table, 2, 1), enc.params.get("layout", "halves"))
-    square = cosine**2 + sine**2
-    waves = {"cosine": cosine, "sine": sine}
-    if np.ptp(square) > 1e-9:
-        waves["inverse"] = square[:1] / square
-    tables = {name: np.moveaxis(wave, 2, 0) for name, wave in waves.items()}  # (heads, n, m)
-    return {
-        name: np.ascontiguousarray(wave if heads else wave[0], dtype=np.float32)
-        for name, wave in tables.items()
-    }
-
-
-def frequencies_of(enc: Encoding) -> dict[str, np.ndarray]:
-    """Frequencies of one axis, and how those of a scaling by length change beyond its original."""
+    if enc.name not in BY_FREQUENCY:
+        layout = enc.params.get("layout", "halves")
+        cosine, sine = split_pairs(np.asarray(enc.table(), dtype=float), layout)
+        if np.ptp(cosine**2 + sine**2) > 1e-9:
+            raise PefourierError(f"{enc.spec} changes lengths of what it turns: no rotation")
+        return {"cosine": cosine, "sine": sine}
+    sign = -1.0 if enc.params.get("backwards") else 1.0
     if not by_length(enc):
-        return {"frequencies": enc.measure.frequencies}
+        return {"frequencies": sign * enc.measure.frequencies}
     original = enc.params["original"]
     short, longer = (rotation_of(enc.params, length)[0] for length in (original, original + 1))
     if enc.params["scaling"] == "longrope":
-        return {"frequencies": short, "longer": longer}
+        return {"frequencies": sign * short, "longer": sign * longer}
     r = enc.params["rotated"]
-    return {"frequencies": short, "exponents": -2.0 * np.arange(len(short)) / (r - 2)}
-
-
-def hold_codes(
-    module: Tabled, enc: Encoding, learn: bool | None, dtype: torch.dtype | None
-) -> None:
-    """Codes as a parameter where they are trained, else as a buffer that no state_dict has."""
-    codes = torch.tensor(enc.table(), dtype=dtype or torch.get_default_dtype())
-    if enc.untrained if learn is None else learn:
-        module.codes = torch.nn.Parameter(codes)
-    else:
-        module.register_buffer("codes", codes, persistent=False)
+    exponents = -2.0 * np.arange(len(short)) / (r - 2)
+    return {"frequencies": sign * short, "exponents": exponents}
 
 
 def check_floating(name: str, shape: str, x: Tensor, fits: bool) -> None:
@@ -580,14 +449,6 @@ def check_floating(name: str, shape: str, x: Tensor, fits: bool) -> None:
         raise PefourierError(
             f"expected floating-point {name} {shape}; "
             f"got {str(x.dtype).removeprefix('torch.')} of shape {tuple(x.shape)}"
-        )
-
-
-def check_not_meta(table: Tensor, x: Tensor) -> None:
-    """Refuse tables without memory: weights were loaded into a module that is on meta still."""
-    if table.is_meta and not x.is_meta:
-        raise PefourierError(
-            "this module is on the meta device; to_empty(device=…) gives it memory and tables"
         )
 
 
@@ -614,18 +475,4 @@ def load_known(spec: str, length: int | None, d: int | None, params: dict[str, A
     lost = [key for key in params if key not in (*enc.params, "grid")]
     if lost:
         raise PefourierError(f"{spec} has no parameter {lost[0]}; 'pefourier list' shows all")
-    return enc
-
-
-def load_additive(spec: str, d: int, max_length: int, params: dict[str, Any]) -> Encoding:
-    """The encoding of a SPEC, refused unless its codes (max_length, d) are added to the input."""
-    enc = load_known(spec, max_length, d, params)
-    if enc.act != "add":
-        raise PefourierError(
-            f"{spec} is not an additive encoding: attention takes it as {enc.act!r}"
-        )
-    if enc.dim != d or len(enc) != max_length:
-        raise PefourierError(
-            f"{spec} has codes of shape ({len(enc)}, {enc.dim}); expected ({max_length}, {d})"
-        )
     return enc

@@ -7,9 +7,8 @@ sentence of reason. d = 256 and rho = 10^4, the paper's own, unless said otherwi
 
 import json
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -31,9 +30,9 @@ HOLDS, FAILS = "holds", "does not hold"
 UNDECIDED, NOT_YET = "not supported by the data", "not yet compared"
 POSITIONS = [5, 40, 75]  # those of Fig. 2
 COMPARED = {"sinusoidal", "dft"}
+SCORES = ("precision", "recall", "f1")
 LENGTH = 80  # positions of the paper's series
 NEEDED = "dataset leaky length seeds folds scores differences verdicts auprc_differences".split()
-SIGNS = {"better": 1, "worse": -1}  # of verdicts on a difference
 TEXTS = Path(__file__).with_suffix(".toml")
 PREFACE = """\
 # The paper, recomputed
@@ -64,14 +63,11 @@ class Claim:
     reason: str
 
 
-def recompute_paper(
-    folder: str, begin: Callable[[str], Callable[[int, int], None]] | None = None
-) -> tuple[list[Claim], list[str]]:
+def recompute_paper(folder: str) -> tuple[list[Claim], list[str]]:
     """Compute all claims and write figures and tables into a folder, made if it is not there.
 
     Table 1 is filled from what `pefourier train` has left in the folder, ``*/summary.json``, or
-    where it left nothing there, from the results that come with this version. `begin` a phase of
-    the work, and call what it returns with how much is done, of how much.
+    where it left nothing there, from the results that come with this version.
     """
     from pefourier.report import plot
     from pefourier.report.reconstruct import reconstruct
@@ -85,19 +81,14 @@ def recompute_paper(
         "figure2": (reconstruct, [Answer(e, position_functions(e, POSITIONS)) for e in pair]),
     }
     written = [str(out / f"{name}.{suffix}") for name in figures for suffix in ("pdf", "png")]
-    show = begin("figures") if begin else None
-    for number, path in enumerate(written, 1):
+    for path in written:
         plot.save(path, *figures[Path(path).stem])
-        if show:
-            show(number, len(written))
-    trainings = read_summaries(out if has_results(out) else results_folder())
-    claims = all_claims(trainings, begin("claims") if begin else None)
+    claims = all_claims(read_summaries(out if has_results(out) else results_folder()))
     page = claims_page(claims)
     answer = json.dumps(json.loads(as_json(page)), indent=1) + "\n"
     for suffix, text in (("md", f"{PREFACE}{markdown_of(page)}"), ("json", answer)):
-        path = str(out / f"reproduction.{suffix}")
-        write_whole(path, lambda f, text=text: f.write(text.encode()))
-        written.append(path)
+        written.append(str(out / f"reproduction.{suffix}"))
+        write_whole(written[-1], lambda f, text=text: f.write(text.encode()))
     return claims, written
 
 
@@ -120,15 +111,10 @@ def read_summaries(folder: Path) -> list[Mapping[str, Any]]:
     for path in sorted(folder.glob("*/**/summary.json")):
         try:
             content = json.loads(path.read_text(encoding="utf-8"))
-            datasets = content["datasets"]
             comparisons += [
                 {key: dataset[key] for key in NEEDED}
-                | {
-                    "scores": dict(dataset["scores"]),
-                    "cut_short": list(dataset.get("cut_short", ())),
-                }
-                | {"chosen": bool(dataset.get("chosen"))}
-                for dataset in datasets
+                | {key: dataset.get(key) or [] for key in ("cut_short", "chosen")}
+                for dataset in content["datasets"]
             ]
         except (ValueError, KeyError, TypeError) as error:
             raise PefourierError(
@@ -137,51 +123,15 @@ def read_summaries(folder: Path) -> list[Mapping[str, Any]]:
     return comparisons
 
 
-def all_claims(
-    trainings: Sequence[Mapping[str, Any]] = (), show: Callable[[int, int], None] | None = None
-) -> list[Claim]:
+def all_claims(trainings: Sequence[Mapping[str, Any]] = ()) -> list[Claim]:
     """Every claim, in the paper's order; Table 1 from the datasets of summary.json."""
-    parts: list[Callable[[], Claim | list[Claim]]] = [
-        equations_2_3,
-        equations_10_13,
-        equation_12,
-        equations_13_14,
-        equation_15,
-        equation_16,
-        equations_17_18_20,
-        equation_19,
-        equation_21,
-        equation_22,
-        theorem_1,
-        figure_2_width,
-        figure_2_exactness,
-        figure_2_places,
-        definition_1,
-        partial(table_1, trainings),
-    ]
-    claims: list[Claim] = []
-    for number, part in enumerate(parts, 1):
-        result = part()
-        claims += [result] if isinstance(result, Claim) else result
-        if show:
-            show(number, len(parts))
-    return claims
+    return [*equations(), *figures_and_theorems(), *table_1(trainings)]
 
 
 def claim(code: str, **values: Any) -> Claim:
     """A claim of reproduce.toml, with what was found."""
     texts = read_toml(TEXTS)["claims"][code]
     return Claim(**{key: text.format(**values).strip() for key, text in texts.items()})
-
-
-def equations_2_3() -> Claim:
-    """Eqs. 2-3: the sinusoidal encoding and its frequencies."""
-    enc = build("sinusoidal", length=LENGTH)
-    w = enc.measure.frequencies
-    table = enc.table()
-    lag = np.subtract.outer(np.arange(LENGTH), np.arange(LENGTH))
-    gap = np.abs(table @ table.T - np.cos(np.multiply.outer(lag, w)).sum(axis=2)).max()
-    return claim("equations_2_3", count=len(w), w=(w[0], w[-1]), gap=gap)
 
 
 def fourier_basis(d: int) -> np.ndarray:
@@ -207,112 +157,64 @@ def transform(functions: np.ndarray) -> np.ndarray:
     return np.hstack([real[:, :1], waves, real[:, -1:]])
 
 
-def size_of_error(error: float) -> str:
-    """An error, or that it is one of rounding: how large those are differs between processors.
-
-    >>> size_of_error(2.2e-16), size_of_error(3e-9)
-    ('below 1e-14', '3.0e-09')
-    """
-    return "below 1e-14" if error < 1e-14 else f"{error:.1e}"
-
-
-def equations_10_13() -> Claim:
-    """Eqs. 10 and 13: a function is its Fourier series, shown of deltas, which span all."""
-    error = np.abs(transform(np.eye(256)) @ fourier_basis(256).T - np.eye(256)).max()
-    return claim("equations_10_13", error=size_of_error(error))
-
-
-def equation_12() -> Claim:
-    """Eq. 12: the basis is orthogonal."""
-    basis = fourier_basis(256)
-    return claim("equation_12", error=size_of_error(np.abs(basis.T @ basis - np.eye(256)).max()))
-
-
-def equations_13_14() -> Claim:
-    """Eqs. 13-14: coefficients are inner products with the basis."""
+def equations() -> Iterator[Claim]:
+    """Eqs. 2-22: both encodings, the Fourier basis, the density and Eq. 19's misprint."""
+    enc = build("sinusoidal", length=LENGTH)
+    w, table = enc.measure.frequencies, enc.table()
+    lag = np.subtract.outer(np.arange(LENGTH), np.arange(LENGTH))
+    gap = np.abs(table @ table.T - np.cos(np.multiply.outer(lag, w)).sum(axis=2)).max()
+    yield claim("equations_2_3", count=len(w), w=(w[0], w[-1]), gap=gap)
+    basis, deltas = fourier_basis(256), np.eye(256)
+    yield claim("equations_10_13", error=size_of_error(transform(deltas) @ basis.T, deltas))
+    yield claim("equation_12", error=size_of_error(basis.T @ basis, deltas))
     functions = np.random.default_rng(0).normal(size=(256, 256))
     functions /= np.linalg.norm(functions, axis=1, keepdims=True)
-    error = np.abs(functions @ fourier_basis(256) - transform(functions)).max()
-    return claim("equations_13_14", error=size_of_error(error))
-
-
-def equation_15() -> Claim:
-    """Eq. 15 and Fig. 1."""
+    error = size_of_error(functions @ basis, transform(functions))
+    yield claim("equations_13_14", error=error)
     spectrum = density(build("sinusoidal"))
-    return claim("equation_15", s=spectrum.summary, nyquist=spectrum.density[-1])
-
-
-def equation_16() -> list[Claim]:
-    """Eq. 16, and the share of the entries that it puts into the lowest bin."""
-    claims = []
-    for d in (256, 512):
+    yield claim("equation_15", s=spectrum.summary, nyquist=spectrum.density[-1])
+    for d in (256, 512):  # and the share of the entries that Eq. 16 puts into the lowest bin
         s = density(build("sinusoidal", d=d)).summary
         values = {"s": s, "d": d, "first": 2 * int(s.lowest_bin_index // 2) + 2, "last": d - 2}
         values["share"] = 100 * s.below_first_bin / s.frequencies_total
-        claims += [claim("equation_16", **values), claim("after_equation_16", **values)]
-    return claims
-
-
-def equations_17_18_20() -> Claim:
-    """Eqs. 17, 18 and 20: the coefficients of a delta, but for that of Eq. 19."""
-    error = np.abs(fourier_basis(256) - transform(np.eye(256))).max()
-    return claim("equations_17_18_20", error=size_of_error(error))
-
-
-def equation_19() -> Claim:
-    """Eq. 19: b_K is the value of phi_2K, a sine, and not of phi_K."""
-    s, largest = POSITIONS[1], 256 // 2 - 1
-    printed, true = fourier_basis(256)[s, [largest, 2 * largest]]
-    return claim("equation_19", s=s, printed=printed, true=true, error=abs(printed - true))
-
-
-def equation_21() -> Claim:
-    """Eq. 21: the DFT encoding."""
+        yield from (claim(code, **values) for code in ("equation_16", "after_equation_16"))
+    yield claim("equations_17_18_20", error=size_of_error(basis, transform(deltas)))
+    s, largest = POSITIONS[1], 256 // 2 - 1  # b_K is the value of phi_2K, a sine, not of phi_K
+    printed, true = basis[s, [largest, 2 * largest]]
+    yield claim("equation_19", s=s, printed=printed, true=true, error=abs(printed - true))
     enc = build("dft", length=256)
-    error = np.abs(enc.table() - fourier_basis(256)).max()
-    return claim("equation_21", error=size_of_error(error), r=assess(enc))
-
-
-def equation_22() -> Claim:
-    """Eq. 22: the density of the DFT encoding."""
+    yield claim("equation_21", error=size_of_error(enc.table(), basis), r=assess(enc))
     g = density(build("dft")).density
-    return claim("equation_22", g=g, last=len(g) - 1)
+    yield claim("equation_22", g=g, last=len(g) - 1)
 
 
-def theorem_1() -> Claim:
-    """Theorem 1: the DFT encoding can be inverted."""
+def figures_and_theorems() -> Iterator[Claim]:
+    """Theorem 1, what Fig. 2 shows, and Definition 1 applied to the sinusoidal encoding."""
     r = assess(build("dft", length=256))
-    return claim("theorem_1", r=r, error=size_of_error(r.inverse_error))
-
-
-def figure_2_width() -> Claim:
-    """Fig. 2: how wide the sinusoidal encoding makes a delta."""
+    yield claim("theorem_1", r=r, error=size_of_error(r.inverse_error, 0.0))
     r = position_functions(build("sinusoidal", length=LENGTH), [40]).reconstructions[0]
-    return claim("figure_2_width", r=r, base=100 * r.values[40 + 15] / r.peak)
-
-
-def figure_2_exactness() -> Claim:
-    """Fig. 2: the DFT encoding's reconstruction."""
+    yield claim("figure_2_width", r=r, base=100 * r.values[40 + 15] / r.peak)
     rebuilt = position_functions(build("dft", length=LENGTH), [40])
-    return claim("figure_2_exactness", r=rebuilt.reconstructions[0])
-
-
-def figure_2_places() -> Claim:
-    """Fig. 2: peaks stand where the deltas were."""
+    yield claim("figure_2_exactness", r=rebuilt.reconstructions[0])
     names = ["sinusoidal", "dft", "learned", "ramp"]
     is_at_peak = [
         int(np.argmax(r.values)) == r.position
         for name in names
         for r in position_functions(build(name), POSITIONS).reconstructions
     ]
-    return claim(
-        "figure_2_places", right=sum(is_at_peak), all=len(is_at_peak), names=", ".join(names)
-    )
+    values = {"right": sum(is_at_peak), "all": len(is_at_peak), "names": ", ".join(names)}
+    yield claim("figure_2_places", **values)
+    yield claim("definition_1", r=assess(build("sinusoidal", length=LENGTH)))
 
 
-def definition_1() -> Claim:
-    """Definition 1 applied to the sinusoidal encoding."""
-    return claim("definition_1", r=assess(build("sinusoidal", length=LENGTH)))
+def size_of_error(values: np.ndarray | float, expected: np.ndarray | float) -> str:
+    """The largest error, or that it is one of rounding, which differs between processors.
+
+    >>> size_of_error(1 + 2.2e-16, 1), size_of_error(3e-9, 0)
+    ('below 1e-14', '3.0e-09')
+    """
+    error = float(np.abs(values - expected).max())
+    return "below 1e-14" if error < 1e-14 else f"{error:.1e}"
 
 
 def table_1(trainings: Sequence[Mapping[str, Any]]) -> list[Claim]:
@@ -329,24 +231,21 @@ def row_of_table_1(dataset: str, printed: str, trainings: Sequence[Mapping[str, 
     runs = [run for run in trainings if run["dataset"] == dataset.lower()]
     runs = [run for run in runs if run["scores"].keys() >= COMPARED]
     leak_free = [run for run in runs if not run["leaky"]]
-    trained = [run for run in leak_free if not COMPARED & set(run["cut_short"])]
-    # one fold says nothing of other windows
-    of_folds = [run for run in trained if run["differences"]["dft"]["over"] == "folds"]
-    codes = {run["verdicts"]["dft"] for run in of_folds} - {"too few"}
-    signs = {SIGNS.get(code, 0) for code in codes}
-    verdict = {(1,): HOLDS, (-1,): FAILS}.get(tuple(signs), UNDECIDED if leak_free else NOT_YET)
+    codes = {
+        run["verdicts"]["dft"]
+        for run in leak_free  # one fold says nothing of other windows
+        if not COMPARED & set(run["cut_short"]) and run["differences"]["dft"]["over"] == "folds"
+    } - {"too few"}
+    decided = {("better",): HOLDS, ("worse",): FAILS}
+    verdict = decided.get(tuple(codes), UNDECIDED if leak_free else NOT_YET)
     reasons = [f1_difference(run) for run in leak_free]
     reasons += [
-        f"With windows shuffled, which leaks, F1 is {mean_f1(run, 'sinusoidal')} → "
-        f"{mean_f1(run, 'dft')}."
+        f"With windows shuffled, which leaks, F1 is {scores_of(run, 'f1')}."
         for run in runs
         if run["leaky"]
     ]
-    scores = [
-        f"{score_triple(run, 'sinusoidal')} → {score_triple(run, 'dft')}" for run in leak_free
-    ]
-    computed, reason = "; ".join(scores) or "–", " ".join(reasons)
-    texts = {"computed": computed, "verdict": verdict, "reason": reason}
+    texts = {"verdict": verdict, "reason": " ".join(reasons)}
+    texts["computed"] = "; ".join(scores_of(run, *SCORES) for run in leak_free) or "–"
     return claim("table_1", dataset=dataset, printed=printed, **texts)
 
 
@@ -370,15 +269,13 @@ def f1_difference(run: Mapping[str, Any]) -> str:
     return template.format(**slots)
 
 
-def score_triple(run: Mapping[str, Any], encoding: str) -> str:
-    """Precision, recall and F1 as Table 1 has them."""
-    means = (run["scores"][encoding][m]["mean"] for m in ("precision", "recall", "f1"))
-    return " / ".join(f"{mean:.3f}".lstrip("0") for mean in means)
-
-
-def mean_f1(run: Mapping[str, Any], encoding: str) -> str:
-    """The mean F1 of an encoding."""
-    return score_triple(run, encoding).rpartition(" ")[2]
+def scores_of(run: Mapping[str, Any], *metrics: str) -> str:
+    """Scores of both encodings as Table 1 has them."""
+    of_each = (
+        " / ".join(f"{run['scores'][name][m]['mean']:.3f}".lstrip("0") for m in metrics)
+        for name in ("sinusoidal", "dft")
+    )
+    return " → ".join(of_each)
 
 
 def claims_page(claims: Sequence[Claim]) -> Page:

@@ -227,7 +227,7 @@ def ten_times(rotate, q, k):
 def halves_pefourier(n, dtype="float32"):
     from pefourier.nn import Rotary
 
-    return ten_times(Rotary("rope", 128, max_length=n).rotate, *heads(n, dtype))
+    return ten_times(Rotary("rope", 128).rotate, *heads(n, dtype))
 
 
 def halves_transformers(n, dtype="float32"):
@@ -245,7 +245,7 @@ def halves_transformers(n, dtype="float32"):
 def neighbours_pefourier(n, dtype="float32"):
     from pefourier.nn import Rotary
 
-    rotary = Rotary("rope:layout=interleaved", 128, max_length=n)
+    rotary = Rotary("rope:layout=interleaved", 128)
     return ten_times(rotary.rotate, *heads(n, dtype))
 
 

@@ -4,7 +4,7 @@ The loop: one ``torch.nn.TransformerEncoder`` after another over a ``DataLoader`
 and on a GPU also compiled with bfloat16. Same windows, sizes, batch, number of steps and optimiser;
 steps before the first measured one do not count. The fused program is measured twice: on members
 that all add codes, as the loop does, and on a stack of all acts. It prints examples a second,
-summed over members, and on a GPU the share of its bfloat16 peak that is used.
+summed over members.
 """
 
 import argparse
@@ -21,8 +21,8 @@ from pefourier.train.data.load import load_task
 from pefourier.train.data.split import Task
 from pefourier.train.injection import load_injection
 from pefourier.train.model import Transformer
+from pefourier.train.resident import put_on_device
 
-PEAK = {"H200": 989e12, "H100": 989e12, "A100": 312e12}  # dense bfloat16 FLOP/s, from data sheets
 MIXED = ("dft", "rope", "t5", "shaw")  # one of each act
 
 
@@ -107,7 +107,7 @@ def program_loop(s: Setting, specs: Sequence[str]) -> float:
     codes = {spec: load_injection(spec, *sizes, 0) for spec in specs}
     chosen = [specs[i * len(specs) // s.members] for i in range(s.members)]
     members = [fit.Member(spec, codes[spec], seed, 0) for seed, spec in enumerate(chosen)]
-    held = fit.put_on_device(s.task, s.device)
+    held = put_on_device(s.task, s.device)
     program = fit.Program(held, s.sizes, members, fit.Schedule(s.steps, s.batch, 1e-3))
     program.train(3)
     return seconds_of(s, lambda: program.train(s.steps))
@@ -122,13 +122,6 @@ def seconds_of(s: Setting, work: Callable[[], object]) -> float:
     if s.device.type == "cuda":
         torch.cuda.synchronize()
     return time.perf_counter() - began
-
-
-def flops(sizes: Transformer) -> float:
-    """Floating-point operations of one example, forward and twice that backward."""
-    d, t = sizes.d, sizes.tokens
-    layer = 2 * t * (4 * d * d + 4 * d * d) + 4 * t * t * d  # attention and feed-forward; scores
-    return 3.0 * (2 * t * sizes.patch * sizes.channels * d + sizes.layers * layer)
 
 
 def report(s: Setting) -> str:
@@ -148,12 +141,6 @@ def report(s: Setting) -> str:
         f"{name:32} {examples / took:12,.0f} examples/s  {base / took:6.2f} ×"
         for name, took in seconds.items()
     ]
-    if s.device.type == "cuda":
-        name = torch.cuda.get_device_name(s.device)
-        peak = next((value for key, value in PEAK.items() if key in name), None)
-        rate = flops(s.sizes) * examples / seconds["fused program"]
-        share = f", {100 * rate / peak:.2f} % of the bfloat16 peak" if peak else ""
-        lines.append(f"{name}: {rate / 1e12:.2f} TFLOP/s{share}")
     return "\n".join(lines)
 
 

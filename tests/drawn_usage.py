@@ -6,7 +6,7 @@ from pefourier.encodings import load
 from pefourier.encodings.findings import finding
 from pefourier.weights.layout import PairLayout
 from pefourier.weights.shares import LayerShares, normalised
-from pefourier.weights.summary import TurningPairs, summarise
+from pefourier.weights.summary import summarise
 from pefourier.weights.usage import Usage
 
 
@@ -18,12 +18,9 @@ def drawn_model(rng, shape, louder=1.0, of=slice(0), name="", length=512):
         q, k = (rng.chisquare(2 * columns, (n, pairs)) for n in (heads, kv))  # two rows a pair
         q[:, of] *= louder
         q, k = (normalised(np.repeat(e, heads // len(e), axis=0)) for e in (q, k))
-        shares.append(LayerShares(layer, 0, kv, q, k, normalised(q * k), *(None,) * 4))
+        shares.append(LayerShares(layer, 0, kv, q, k, normalised(q * k)))
     frequencies = 1e4 ** -(np.arange(pairs) / pairs)
-    ends = np.full((2, pairs), length)
-    index = np.arange(pairs)
-    turning = TurningPairs(index, frequencies, frequencies, *ends, (), 0, False, None)
-    return summarise(name, turning, shares)
+    return summarise(name, frequencies, length, shares)
 
 
 def drawn_usage(*rotations, doubt=False):

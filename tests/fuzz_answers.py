@@ -19,6 +19,7 @@ from pefourier.report.baseline import judge, read_baseline
 from pefourier.report.forms import as_json
 from pefourier.report.frame import Answer
 from pefourier.train.data.load import load_task
+from pefourier.train.options import Options
 
 ODD = [None, True, 0, -1, 2**63, 10**400, 0.5, 1e308, -1e308, float("nan"), float("inf"), "", "x"]
 ODD += ["\0", "é" * 999, [], ["x"], [[]], [1, [2]], {}, {"x": 1}, {"": []}, [0] * 99, "1e999"]
@@ -132,4 +133,4 @@ def training_csv(rng: random.Random) -> object:
     separator = rng.choice([",", ",", ",", ";", "\t"])
     text = "\n".join([names, *lines][: rng.choice([1, 2, 61, 61, 61])]).replace(",", separator)
     put("x.csv", mutated(rng, text.encode()) if rng.random() < 0.6 else text.encode())
-    return ended(lambda: bool(load_task("x.csv", ".", rng.choice([None, 8])).folds))
+    return ended(lambda: bool(load_task("x.csv", Options(window=rng.choice([None, 8]))).folds))

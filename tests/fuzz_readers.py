@@ -31,6 +31,7 @@ from pefourier.encodings.sources.arrays import EPS, KINDS
 from pefourier.errors import PefourierError
 from pefourier.train.data.load import load_task
 from pefourier.train.data.split import Task
+from pefourier.train.options import Options
 
 DESCR = ["<f8", ">f4", "<f2", "|O", "O8", "<U3", "|S5", "<U0", "|V8", "<M8[s]", "<m8[7D]", "<c16"]
 DESCR += ["<f16", "|b1", "<i8", ">u2", "f8,O", "<f8, <f8", "(2,)f8", "(3,)O", "e", "g", "?", "p"]
@@ -331,7 +332,7 @@ def trained_on(name: str, window: int | None = 16) -> object:
     def sound(task: Task) -> bool:
         return task.rows.dtype == np.float32 and np.isfinite(task.rows).all() and bool(task.folds)
 
-    return ended(lambda: load_task(name, ".", window), sound)
+    return ended(lambda: load_task(name, Options(data=".", window=window)), sound)
 
 
 @target

@@ -108,7 +108,7 @@ AT_TIMES = {  # fields of such records that some lack
     "list": "conventions",
     "report": "verdict meaning action findings",
     "train": "split leaky folds positive precision recall f1 auprc auprc_difference best "
-    "confusion per_class chosen step_seconds terms diverged last_kept budget cut_short "
+    "confusion chosen step_seconds terms diverged last_kept budget cut_short "
     "average_rank",
 }
 LEFT_OUT = {  # fields that a record lacks, where nothing was asked about them, or always

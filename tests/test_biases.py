@@ -37,9 +37,15 @@ RULES = {  # slopes of h heads, and which heads differ from ALiBi's
 }
 
 
-@pytest.mark.parametrize("form", ["matrix", "masked", "lags", "rows", "distances", "function"])
-@pytest.mark.parametrize("heads", [4, 6, 12])
-@pytest.mark.parametrize("rule", [None, *RULES])
+FORMS = ["matrix", "masked", "lags", "rows", "distances", "function"]
+
+
+@pytest.mark.parametrize(
+    ("rule", "heads", "form"),
+    [(None, 6, form) for form in FORMS]
+    + [("a power of 2", 12, form) for form in FORMS]
+    + [(rule, heads, form) for rule in RULES for heads, form in ((4, "matrix"), (6, "rows"))],
+)
 def test_slopes_are_compared_head_by_head(rule, heads, form):
     right = alibi_slopes(heads)
     slopes = right if rule is None else RULES[rule](heads)
@@ -115,12 +121,11 @@ def test_the_clip_of_shaw_is_told(clips):
     assert compare(one, two).cause.changes == {"clip": clips}
 
 
-@pytest.mark.parametrize("shapes", [((4, N, N), (6, N, N)), ((N, N), (4, N, N))])
-def test_other_head_counts_are_told_in_a_line(shapes):
-    arrays = [np.resize(matrix(alibi_slopes(6)), shape) for shape in shapes]
-    arrays = [x if x.ndim == 3 else matrix([0.5])[0] for x in arrays]
+@pytest.mark.parametrize("counts", [(4, 6), (1, 4)])
+def test_other_head_counts_are_told_in_a_line(counts):
+    arrays = [matrix([0.5])[0] if h == 1 else matrix(alibi_slopes(h)) for h in counts]
     found = compare(*map(as_encoding, arrays))
-    assert (found.verdict, found.unit) == ("different", "heads")
+    assert (found.verdict, found.unit, found.dimensions) == ("different", "heads", counts)
     assert "sizes-differ" in codes_of(found)
 
 
@@ -147,8 +152,6 @@ def test_a_config_and_files_of_biases(tmp_path, run):
     done = run("compare", config, tmp_path / "wrong.npy", "--json")
     (record,) = done.results
     assert (done.status, record["same"], len(record["heads"])) == (1, False, 6)
-    text = run("compare", config, tmp_path / "wrong.npy").out
-    assert "6 of 6 heads differ." in " ".join(text.split())
 
 
 def test_biases_of_more_than_the_lag_are_compared_and_asked_nothing_else():
@@ -156,11 +159,3 @@ def test_biases_of_more_than_the_lag_are_compared_and_asked_nothing_else():
     assert compare(enc, enc).same
     with pytest.raises(PefourierError, match="depend on more than"):
         enc.table()
-
-
-def test_all_heads_that_differ_are_named():
-    slopes = alibi_slopes(12)[:, None, None]
-    found = compare(-slopes * np.abs(LAG), -1.5 * slopes * np.abs(LAG))
-    assert [head.index for head in found.heads] == [*range(12)]
-    (message,) = (f.message for f in found.findings if f.code == "heads-differ")
-    assert "0 to 11" in message

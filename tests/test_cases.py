@@ -93,14 +93,10 @@ def test_every_case_is_answered(run, tmp_path, monkeypatch, capsys):
     assert missed == {}, json.dumps(missed, indent=1)
 
 
-def test_cases_are_told_with_their_source():
-    held = {path.stem: tomllib.loads(path.read_text()) for path in CASES}
-    assert len(held) >= 30
-    assert len({case["source"] for case in held.values()}) == len(held)
-    for name, case in held.items():
+def test_cases_have_their_source():
+    cases = {path.stem: tomllib.loads(path.read_text()) for path in CASES}
+    assert len({case["source"] for case in cases.values()}) == len(cases) >= 30
+    for name, case in cases.items():
         assert case["source"].startswith("https://github.com/"), name
         assert case["fault"] in FAULTS, name
-        assert case["what"], name
-        assert case["cost"], name
-        assert case["asks"], name
-    assert sum(case["fault"] == "pairing" for case in held.values()) == 23
+        assert all((case["what"], case["cost"], case["asks"])), name

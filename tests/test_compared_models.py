@@ -54,6 +54,7 @@ def test_layers_that_differ_are_told_by_number(values, changes, what, index, wri
         assert (record["verdict"], record["same"]) == ("different", False)
         told = [own["index"] for own in record["layers"] if own["what"] == what]
         assert sorted(i for one in told for i in one) == index
+        assert record["cause"]["misreadings"] != []
     done = run("compare", one, one, "--json")
     (record,) = done.results
     assert (done.status, record["same"], record["layers"]) == (0, True, [])
@@ -125,7 +126,7 @@ def test_the_axis_of_each_pair_of_an_image_is_told(rows, columns, frames, interl
             assert [p.index for p in found.pairs] == np.flatnonzero(axis != right).tolist()
             assert all(p.ratio == pytest.approx(1) for p in found.pairs)
     base = compare(meant, dumped(ids, right, 1e6))
-    assert base.cause.misreadings[0] in ("base", "base-default")
+    assert base.cause.misreadings == ("base",)
     assert base.cause.changes["rho"][1] == 1e6
     text = np.repeat(np.arange(40)[:, None], 3, axis=1)
     assert compare(meant, dumped(text, other, 5e6)).same  # which text does not tell

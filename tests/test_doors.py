@@ -57,7 +57,6 @@ ANY = [
     Case("missing.npy"),
     Case("dtf"),
     Case("rope", {"length": 0}),
-    Case("rope", {"d": 7}),
     Case("rope", {"rho": -1.0}),
     Case("t.npy", {"length": 99}),
     Case("t.npy", {"grid": (3, 5)}),
@@ -200,28 +199,6 @@ def test_tables_are_resized_alike(run, spec, to, keywords):
     assert asked_in_the_shell(run, *line) == told
 
 
-ENCODED = [("rope", [3, 9], SIZES), ("g.npy", [(3, 4), (0, 0)], {}), ("g.npy", [5], {})]
-ENCODED += [
-    ("axial", [(2, 3), 7], {"grid": (3, 4), "d": 8}),
-    ("t.npy", [20], {}),
-    ("t.npy", None, {}),
-]
-
-
-@pytest.mark.parametrize(("spec", "positions", "keywords"), ENCODED)
-def test_codes_are_given_alike(run, spec, positions, keywords):
-    pos = [",".join(map(str, np.atleast_1d(one))) for one in positions or ()]
-    line = ["encode", spec, *Case(spec, keywords).options, *(["--pos", *pos] if pos else [])]
-    found = run(*line, "--out", "codes.npy")
-    if found.status == 2:
-        with pytest.raises(PefourierError) as told:
-            pefourier.encode(spec, positions, **keywords)
-        assert found.err == f"pefourier: {told.value}\n"
-    else:
-        codes = pefourier.encode(spec, positions, **keywords)
-        assert np.array_equal(codes, np.load("codes.npy"))
-
-
 def test_bases_and_scalings_are_designed_alike(run):
     bases = {"criteria": ["turns", "rank"], "bases": [3.0, 10.0]}
     words = ["--for", "turns", "--for", "rank", "--rho", 3, "--rho", 10, "--json"]
@@ -229,13 +206,6 @@ def test_bases_and_scalings_are_designed_alike(run):
         told = pefourier.design(length, 16, **bases)
         found = [told.to_dict()] if length == 64 else [one.to_dict() for one in told]
         assert run("design", *options, "--d", 16, *words).results == found
-    ways = pefourier.extend("c.json", 256, dtype="bfloat16")
-    (record,) = run(
-        "design", "--extend-from", "c.json", "--to", 256, "--dtype", "bf16", "--json"
-    ).results
-    assert [one["spec"] for one in record["candidates"]] == [c.spec for c in ways.candidates]
-    own = pefourier.extend("rope", 64, trained=32, d=16)
-    assert {len(one.frequencies) for one in own.candidates} == {8}
     for to in (0, 20):
         refused = run("design", "--extend-from", "missing.json", "--to", to)
         with pytest.raises(PefourierError) as told:

@@ -214,6 +214,7 @@ def test_a_training_goes_on_after_any_fault(run, monkeypatch, folder, lasting):
             assert one_line(done.err)
             assert FULL in done.err
             disk.n, disk.lasting = sys.maxsize, False  # there is room again
+            os.makedirs(out, exist_ok=True)  # an empty one is taken away
             for name in {"config.json", "summary.json"} & set(os.listdir(out)):
                 with open(f"{out}/{name}") as stream:
                     json.load(stream)

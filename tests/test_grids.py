@@ -16,7 +16,7 @@ from pefourier.geometry.products import DIRECT, toeplitz_residual
 from pefourier.geometry.singular_values import decompose
 from pefourier.questions.faithful import assess, shortfalls
 from pefourier.questions.reconstruct import position_functions
-from pefourier.questions.relations import relate, rotation_defect
+from pefourier.questions.relations import relate
 from pefourier.questions.spectrum import density
 
 
@@ -161,7 +161,7 @@ def test_numbers_of_a_spectrum_on_a_grid():
 def test_points_beyond_a_lattice_are_refused():
     enc = named("axial", (4, 6), 8)
     for point in [(4, 0), (0, 6), (-1, 0), (1,), (1, 2, 3), 2]:
-        with pytest.raises(PefourierError, match="4x6 lattice"):
+        with pytest.raises(PefourierError, match="lattice"):
             position_functions(enc, [point])
     assert position_functions(enc, [(7, 7)], lattice=8).reconstructions[0].inverse_error is None
 
@@ -172,18 +172,6 @@ def test_one_axis_written_as_a_grid_is_a_sequence():
     assert closest_pair(without_prefix(grid)) == closest_pair(plain)
     for enc in (named("rope", (4, 5)), load("rope", 20, 64)):  # computed by the numbers of rows
         assert precision(enc)["bfloat16"] == precision(load("rope", 20, 64))["bfloat16"]
-
-
-def test_what_is_not_a_rotation_is_found():
-    """Facebook's V-JEPA 2: at position 2, d 4, squares on the diagonal are .1736 and 1.8264."""
-    assert relate(named("axial-rope:convention=qwen2-vl", (4, 6))).rotation_residual < 1e-14
-    assert relate(named("axial", (4, 6))).rotation_residual is None
-    wrong = relate(named("axial-rope:convention=vjepa2", (4, 6)))
-    assert wrong.rotation_residual > 0.5
-    assert "no-rotation" in [f.code for f in wrong.findings]
-    angle = np.array([[2.0, 0.02, 2.0, 0.02]])
-    found = rotation_defect(np.cos(angle), np.sin(angle), "interleaved")
-    assert found == pytest.approx(1.8264 - 1, abs=5e-5)
 
 
 def test_biases_of_displacements_have_answers_too(tmp_path, rng):

@@ -1,20 +1,46 @@
-"""The drop-in module: adds the codes as they are, at any type, and round-trips its state."""
+"""Codes, rotations and biases as torch modules, beside models' own code and the slow formula."""
 
-import re
+import json
 
 import numpy as np
 import pytest
 import torch
+from rotary_modules import config_class, modeling, quiet
 
 from pefourier.encodings import build, load
 from pefourier.encodings.registry import BUILDERS
 from pefourier.errors import PefourierError
-from pefourier.nn import PositionalEncoding
+from pefourier.nn import Bias, PositionalEncoding, Rotary, turn
+from pefourier.train.injection import load_injection
 
-ADDITIVE = [n for n in sorted(BUILDERS) if build(n, length=12, d=8).act == "add"]
+torch.manual_seed(0)
+ADDITIVE = [
+    name
+    for name, enc in ((name, build(name, length=12, d=8)) for name in sorted(BUILDERS))
+    if enc.act == "add" and enc.dim == 8
+]
+LLAMA = {"model_type": "llama", "hidden_size": 64, "num_attention_heads": 4, "rope_theta": 5e5}
+LLAMA |= {"max_position_embeddings": 32, "head_dim": 16}
+YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 16}
+LLAMA3 = {"rope_type": "llama3", "factor": 4.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
+LLAMA3 |= {"original_max_position_embeddings": 16}
+LONG = {"rope_type": "longrope", "factor": 4.0, "original_max_position_embeddings": 32}
+LONG |= {"short_factor": [1.0] * 8, "long_factor": [1.0 + i for i in range(8)]}
+CONFIGS = {
+    "llama": LLAMA,
+    "linear": LLAMA | {"rope_scaling": {"rope_type": "linear", "factor": 4.0}},
+    "dynamic": LLAMA | {"rope_scaling": {"rope_type": "dynamic", "factor": 4.0}},
+    "yarn": LLAMA | {"rope_scaling": YARN},
+    "llama3": LLAMA | {"rope_scaling": LLAMA3},
+    "longrope": LLAMA | {"model_type": "phi3", "rope_scaling": LONG, "pad_token_id": 0},
+    "gpt_neox": LLAMA | {"model_type": "gpt_neox", "rotary_pct": 0.25, "intermediate_size": 64},
+    "glm": LLAMA | {"model_type": "glm", "partial_rotary_factor": 0.5},
+    "nanochat": LLAMA | {"model_type": "nanochat"},  # turns the other way
+    "cohere": LLAMA | {"model_type": "cohere"},
+}
 
 
-@pytest.mark.parametrize("name", [n for n in ADDITIVE if build(n, length=12, d=8).dim == 8])
+@pytest.mark.parametrize("name", ADDITIVE)
 def test_output_minus_input_is_the_table(name):
     module = PositionalEncoding(name, 8, 12, dtype=torch.float64)
     x = torch.randn(3, 10, 8, dtype=torch.float64)
@@ -22,83 +48,284 @@ def test_output_minus_input_is_the_table(name):
     np.testing.assert_allclose((module(x) - x)[1].detach().numpy(), codes, atol=1e-15)
 
 
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16, torch.bfloat16])
-def test_output_has_the_type_of_the_input(dtype):
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float16, torch.bfloat16])
+def test_output_has_the_type_of_the_input_and_the_table_stays(dtype):
     module = PositionalEncoding("dft", 8, 12)
-    out = module(torch.zeros(2, 5, 8, dtype=dtype))
-    assert out.dtype == dtype
     exact = torch.tensor(build("dft", length=5, d=8).table())
-    assert torch.equal(out[0], exact.float().to(dtype))
+    for x in (torch.zeros(2, 5, 8, dtype=dtype), torch.ones(2, 12, 8), torch.zeros(2, 5, 8)):
+        out = module(x)
+        assert out.dtype == x.dtype
+    assert torch.equal(module(torch.zeros(2, 5, 8, dtype=dtype))[0], exact.float().to(dtype))
 
 
-def test_forward_leaves_the_buffer_alone():
-    module = PositionalEncoding("dft", 8, 12)
-    first = module(torch.zeros(2, 12, 8))
-    for _ in range(3):
-        module(torch.ones(2, 12, 8))
-    assert torch.equal(module(torch.zeros(2, 12, 8)), first)
-    assert list(module.parameters()) == []
-
-
-def test_state_dict_round_trip():
-    module = PositionalEncoding("learned", 8, 12, learn=True, seed=3)
-    other = PositionalEncoding("learned", 8, 12, learn=True, seed=4)
-    assert not torch.equal(module.codes, other.codes)
-    other.load_state_dict(module.state_dict())
-    assert torch.equal(module.codes, other.codes)
-
-
-def test_learned_codes_get_gradients():
+def test_learned_codes_are_trained_unless_told_otherwise():
+    learned, other = (PositionalEncoding("learned", 8, 12, seed=seed) for seed in (3, 4))
+    assert not torch.equal(learned.codes, other.codes)
+    other.load_state_dict(learned.state_dict())
+    assert torch.equal(learned.codes, other.codes)
     module = PositionalEncoding("sinusoidal:layout=halves", 8, 12, learn=True)
     module(torch.zeros(2, 5, 8)).sum().backward()
     assert module.codes.grad[:5].eq(2).all()
     assert module.codes.grad[5:].eq(0).all()
+    assert list(PositionalEncoding("learned", 8, 12, learn=False).parameters()) == []
+    assert list(PositionalEncoding("dft", 8, 12).parameters()) == []
 
 
-def test_params_and_files_are_understood(tmp_path):
+def test_params_files_and_positions_are_understood(tmp_path):
     module = PositionalEncoding("sinusoidal", 8, 12, rho=50.0)
     table = load("sinusoidal", 12, 8, rho=50.0).table()
     np.testing.assert_allclose(module.codes.numpy(), table, atol=1e-7)
     np.save(tmp_path / "t.npy", table)
-    same = PositionalEncoding(str(tmp_path / "t.npy"), 8, 12)
-    assert torch.equal(same.codes, module.codes)
+    assert torch.equal(PositionalEncoding(str(tmp_path / "t.npy"), 8, 12).codes, module.codes)
     assert repr(module) == "PositionalEncoding(sinusoidal, d=8, max_length=12, fixed)"
+    chosen, x = torch.tensor([[0, 1, 2, 0], [7, 6, 5, 4]]), torch.randn(2, 4, 8)
+    torch.testing.assert_close(module(x, positions=chosen), x + module.codes[chosen])
+
+
+@pytest.fixture
+def written(tmp_path):
+    def write(values):
+        path = tmp_path / "config.json"
+        path.write_text(json.dumps(values))
+        return str(path)
+
+    return write
+
+
+def heads(n, d=16, count=2, dtype=torch.float32):
+    return torch.randn(3, count, n, d).to(dtype), torch.randn(3, 1, n, d).to(dtype)
+
+
+def module_of(values):
+    """The config of a model, its modeling module, and its rotary module."""
+    config = config_class(values["model_type"]).from_dict(json.loads(json.dumps(values)))
+    module = modeling(type(config).__module__)
+    names = ("RotaryEmbedding", "TextRotaryEmbedding", "Qwen2VLRotaryEmbedding")
+    names = names[1:] if values["model_type"].endswith("_text") else names[:1]
+    (cls,) = (v for n, v in vars(module).items() if n.endswith(names))
+    return module, cls(config)
+
+
+@pytest.mark.parametrize("n", [7, 80])
+@pytest.mark.parametrize("name", CONFIGS)
+def test_queries_and_keys_are_those_of_transformers(name, n, written):
+    q, k = heads(n)
+    positions = torch.arange(n).expand(3, n)
+    with quiet():
+        module, waves = module_of(CONFIGS[name])
+        expected = module.apply_rotary_pos_emb(q, k, *waves(q, positions))
+    rotary = Rotary(written(CONFIGS[name]))
+    for turned in (rotary.rotate(q, k), rotary.rotate(q, k, positions=positions)):
+        for x, y in zip(turned, expected, strict=True):
+            torch.testing.assert_close(x, y, rtol=1e-5, atol=2e-5)
+
+
+def test_one_rotation_of_several_is_named(written):
+    types = {"sliding_attention": {"rope_theta": 1e4, "rope_type": "default"}}
+    types["full_attention"] = {"rope_theta": 1e6, "rope_type": "default"}
+    path = written({"model_type": "gemma3_text", "head_dim": 16, "rope_parameters": types})
+    for layer, parameters in types.items():
+        turned = Rotary(path, layer_type=layer).frequencies
+        torch.testing.assert_close(turned, parameters["rope_theta"] ** (-torch.arange(8) / 8))
+    with pytest.raises(PefourierError, match="full_attention"):
+        Rotary(path)
+
+
+@pytest.mark.parametrize("layout", ["halves", "interleaved"])
+def test_pairs_turn_by_the_formula(layout):
+    rotary = Rotary(f"rope:layout={layout},partial=0.5", 16)
+    assert f"layout={layout}" in repr(rotary)
+    q, k = heads(5)
+    turned, _ = rotary.rotate(q, k, offset=30)
+    pairs = [(2 * i, 2 * i + 1) if layout == "interleaved" else (i, i + 4) for i in range(4)]
+    expected = q.clone()
+    for i, (a, b) in enumerate(pairs):
+        z = torch.complex(q[..., a], q[..., b])
+        z = z * torch.exp(1j * torch.arange(30, 35) * 1e4 ** (-2 * i / 8))
+        expected[..., a], expected[..., b] = z.real, z.imag
+    torch.testing.assert_close(turned, expected, rtol=1e-5, atol=1e-5)
+    shuffled = torch.tensor([34, 30, 31, 30, 33])
+    again, _ = rotary.rotate(q, k, positions=shuffled)
+    torch.testing.assert_close(again[..., 1, :], rotary.rotate(q, k, offset=29)[0][..., 1, :])
+    each = shuffled.expand(3, 5)
+    torch.testing.assert_close(rotary.rotate(q, k, positions=each)[0], again)
+
+
+@pytest.mark.parametrize("layout", ["halves", "interleaved"])
+@pytest.mark.parametrize("shape", [(2, 5, 3, 8), (2, 5, 3, 9), (2, 5, 3, 4)])
+def test_gradients_turn_back(layout, shape):
+    """Heads not first in memory, dimensions beyond the pairs, an odd head."""
+    x = torch.randn(*shape).transpose(1, 2)
+    cosine, sine = torch.randn(2, 5, 2)
+    followed = x.clone().requires_grad_()
+    (turn(followed, cosine, sine, layout) * x).sum().backward()
+    torch.testing.assert_close(followed.grad, turn(x, cosine, -sine, layout))
+
+
+def test_products_on_a_grid_are_those_of_the_codes(tmp_path):
+    """q and k of one pair each: their product is that of the angle between; a table turns alike."""
+    enc = load("axial-rope", length=12, d=8, grid=(3, 4))
+    table = enc.table()
+    np.save(tmp_path / "t.npy", table)
+    for rotary in (Rotary("axial-rope", 8, grid=(3, 4)), Rotary(enc)):
+        for i in range(4):
+            a, b = (i, i + 4) if rotary.layout == "halves" else (2 * i, 2 * i + 1)
+            x = torch.zeros(1, 2, 12, 8)
+            x[..., a] = 1.0
+            q, k = rotary.rotate(x, x)
+            z = table[:, a] + 1j * table[:, b]
+            np.testing.assert_allclose(
+                (q[0, 1] @ k[0, 1].T).numpy(), np.real(np.outer(z, 1 / z)), atol=1e-5
+            )
+        points = torch.tensor([[11, 0, 5]])
+        some, _ = rotary.rotate(x[:, :, :3], x[:, :, :3], positions=points)
+        assert torch.equal(some, q[:, :, [11, 0, 5]])
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16])
+def test_phases_are_float32_in_half_precision(dtype):
+    rotary = Rotary("rope", 16).to(dtype)
+    q, k = heads(4, dtype=dtype)
+    turned, _ = rotary.rotate(q, k, offset=4900)
+    exact, _ = Rotary("rope", 16).rotate(q.float(), k.float(), offset=4900)
+    assert torch.equal(turned, exact.to(dtype))
+
+
+MODULES = {
+    "rope": lambda: Rotary("rope", 16),
+    "table": lambda: Rotary("axial-rope", 16, grid=(2, 3)),
+    "dynamic": lambda: Rotary("rope:scaling=dynamic,factor=2,original=4", 16),
+}
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_a_module_of_meta_gets_its_tables_with_its_memory(name):
+    with torch.device("meta"):
+        module = MODULES[name]()
+        others = [PositionalEncoding("dft", 8, 8), Bias("swin", 2, grid=(2, 3), learn=False)]
+    q, k = heads(6)
+    assert module.rotate(q.to("meta"), k.to("meta"))[0].is_meta
+    module = module.to_empty(device="cpu")
+    for x, y in zip(module.rotate(q, k), MODULES[name]().rotate(q, k), strict=True):
+        assert torch.equal(x, y)
+    again = [PositionalEncoding("dft", 8, 8), Bias("swin", 2, grid=(2, 3), learn=False)]
+    for module, other in zip(others, again, strict=True):
+        for x, y in zip(module.to_empty(device="cpu").buffers(), other.buffers(), strict=True):
+            assert torch.equal(x, y)
+            assert x.dtype == y.dtype
+
+
+def test_no_table_is_in_a_state_dict():
+    modules = [make() for make in MODULES.values()]
+    modules += [PositionalEncoding("dft", 8, 8), Bias("alibi", 2, 8), Bias("swin", 2, grid=(2, 3))]
+    assert [list(module.state_dict()) for module in modules] == [[]] * 5 + [["codes"]]
+    assert list(PositionalEncoding("learned", 8, 8).state_dict()) == ["codes"]
+
+
+class Attention(torch.nn.Module):
+    def __init__(self, rotary):
+        super().__init__()
+        self.rotary = rotary
+
+    def forward(self, q, k):
+        return self.rotary.rotate(q, k)
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_one_graph_holds_it(name):
+    """torch.compile without a break, and torch.export."""
+    module, (q, k) = Attention(MODULES[name]()), heads(6)
+    expected = module(q, k)
+    compiled = torch.compile(module, fullgraph=True, backend="eager")
+    exported = torch.export.export(module, (q, k)).module()
+    for one in (compiled, exported):
+        for x, y in zip(one(q, k), expected, strict=True):
+            torch.testing.assert_close(x, y)
+
+
+@pytest.mark.parametrize("spec", ["alibi", "kerple", "t5", "swin"])
+def test_biases_are_those_that_training_adds(spec):
+    grid = (2, 3) if spec == "swin" else ()
+    bias = Bias(spec, 4, None if grid else 6, grid=grid, dtype=torch.float64)
+    injected = load_injection(spec, 6, 16, 4, 0, grid=grid).table().reshape(6, 6, 4)
+    np.testing.assert_array_equal(bias(6).detach().permute(1, 2, 0).numpy(), injected)
+    np.testing.assert_array_equal(bias(2, 6).detach().permute(1, 2, 0).numpy(), injected[4:])
+    q, k = torch.tensor(1), torch.tensor(4)
+    score = bias.score_mod(torch.tensor(0.5), torch.tensor(0), torch.tensor(3), q, k)
+    assert score.item() == injected[1, 4, 3] + 0.5
+
+
+def dft(x, **options):
+    return PositionalEncoding("dft", 8, 12)(x, **options)
+
+
+def rope(*tensors, **options):
+    return Rotary("rope", 16).rotate(*tensors, **options)
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("act", "named"),
     [
-        (("rope", 8, 12), "rope is not an additive encoding: attention takes it as 'rotate'"),
-        (("sinusoid", 8, 12), "unknown encoding 'sinusoid'. Did you mean 'sinusoidal'?"),
-        (("dft:rho=3", 8, 12), "unknown parameter of dft 'rho'. Known: d, length."),
+        (lambda: PositionalEncoding("rope", 8, 12), "'rotate'"),
+        (lambda: PositionalEncoding("sinusoid", 8, 12), "'sinusoidal'"),
+        (lambda: PositionalEncoding("dft:rho=3", 8, 12), "rho"),
+        (lambda: PositionalEncoding("dft", 8, 12, rho=3), "rho"),
+        (lambda: dft(torch.zeros(1, 13, 8)), "max_length=12"),
+        (lambda: dft(torch.zeros(2, 5, 1)), r"\(2, 5, 1\)"),
+        (lambda: dft(torch.zeros(2, 5, 8, dtype=torch.int64)), "int64"),
+        (lambda: dft(torch.zeros(8)), r"\(8,\)"),
+        (lambda: dft(torch.zeros(2, 3, 8), positions=torch.tensor([0, 1, 12])), r"0 … 12.* 0 … 11"),
+        (lambda: dft(torch.zeros(2, 3, 8), positions=torch.tensor([0, 1, -1])), "-1 … 1"),
+        (lambda: dft(torch.zeros(2, 3, 8), positions=torch.arange(3.0)), "whole numbers"),
+        (lambda: Rotary("dft", 8), "'add'"),
+        (lambda: Rotary("rope", 8, rhoo=5.0), "rhoo"),
+        (lambda: Rotary("xpos", 8), "xpos"),
+        (lambda: Rotary("mixed-rope:heads=3", 16, grid=(2, 2)), "heads"),
+        (lambda: rope(*heads(4, d=8)), r"\(3, 2, 4, 8\)"),
+        (lambda: rope(heads(4)[0], heads(5)[0]), "4 queries and 5 keys"),
+        (lambda: rope(*heads(3), positions=torch.arange(4)), r"\(4,\)"),
+        (lambda: rope(*heads(3), positions=torch.arange(3), offset=1), "offset"),
+        (lambda: MODULES["table"]().rotate(*heads(3), offset=4), "4 … 6 .* 0 … 5"),
+        (lambda: MODULES["table"]().rotate(*heads(3), offset=-1), "-1 … 1"),
+        (lambda: Bias("alibi", 2, 8, slope=1), "slope"),
+        (lambda: Bias("rope", 8, 9), "8 heads"),
+        (lambda: Bias("alibi:causal=true", 8, 9), "causal=true"),
+        (lambda: Bias("alibi", 2), "max_length"),
+        (lambda: Bias("alibi", 2, 4)(5), "at most 4"),
+        (lambda: Bias("alibi", 2, 4)(3, 2), "3 queries"),
     ],
 )
-def test_what_is_not_additive_is_refused(arguments, message):
-    with pytest.raises(PefourierError, match=f"^{re.escape(message)}"):
-        PositionalEncoding(*arguments)
-
-
-def test_a_sequence_that_is_too_long_is_refused():
-    message = "a sequence of 13 is longer than max_length=12 of this module"
-    with pytest.raises(PefourierError, match=f"^{re.escape(message)}$"):
-        PositionalEncoding("dft", 8, 12)(torch.zeros(1, 13, 8))
+def test_what_does_not_fit_is_refused_in_a_line(act, named):
+    with pytest.raises(PefourierError, match=named) as error:
+        act()
+    assert "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize(
-    ("x", "got"),
+    ("kind", "sections"),
     [
-        (torch.zeros(2, 5, 1), "float32 of shape (2, 5, 1)"),
-        (torch.zeros(2, 5, 8, dtype=torch.int64), "int64 of shape (2, 5, 8)"),
-        (torch.zeros(8), "float32 of shape (8,)"),
+        ("qwen2_vl", [16, 24, 24]),
+        ("qwen3_vl", [24, 20, 20]),
+        ("qwen3_vl", [11, 11, 10]),  # by which Qwen 4 turns 128 pairs, most of them by time
+        ("ernie4_5_vl_moe", [22, 22, 20]),  # rows, columns and frames: rows first
     ],
 )
-def test_input_that_does_not_fit_is_refused(x, got):
-    message = f"expected floating-point input (…, length, 8); got {got}"
-    with pytest.raises(PefourierError, match=f"^{re.escape(message)}$"):
-        PositionalEncoding("dft", 8, 12)(x)
-
-
-def test_learned_codes_are_trained_unless_told_otherwise():
-    assert isinstance(PositionalEncoding("learned", 8, 12).codes, torch.nn.Parameter)
-    assert list(PositionalEncoding("learned", 8, 12, learn=False).parameters()) == []
-    assert list(PositionalEncoding("dft", 8, 12).parameters()) == []
+def test_three_axes_turn_as_the_model_of_a_config_turns_them(kind, sections, written):
+    """Text has one id for all axes; patches of an image have three."""
+    sizes = {"hidden_size": 512, "num_attention_heads": 4, "head_dim": 128}
+    values = {"model_type": f"{kind}_text", "max_position_embeddings": 64, **sizes}
+    rope = {"rope_type": "default", "rope_theta": 1e6, "mrope_section": sections}
+    values["rope_parameters"] = rope
+    q, k = heads(7, d=128)
+    positions = torch.randint(0, 40, (3, 3, 7))
+    with quiet():
+        module, waves = module_of(values)
+        expected = module.apply_rotary_pos_emb(q, k, *waves(q, positions))
+    rotary = Rotary(written(values))
+    for x, y in zip(rotary.rotate(q, k, positions=positions), expected, strict=True):
+        torch.testing.assert_close(x, y, rtol=1e-5, atol=2e-5)
+    text = torch.arange(7).expand(3, 3, 7)
+    for x, y in zip(rotary.rotate(q, k, positions=text), rotary.rotate(q, k), strict=True):
+        torch.testing.assert_close(x, y)
+    compiled = torch.compile(rotary.rotate, fullgraph=True, backend="eager")(q, k, positions)
+    torch.testing.assert_close(compiled[0], expected[0], rtol=1e-5, atol=2e-5)

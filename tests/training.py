@@ -6,6 +6,7 @@ import warnings
 from dataclasses import asdict
 
 import numpy as np
+import torch
 
 from pefourier.errors import PefourierError
 from pefourier.report import plot
@@ -14,6 +15,7 @@ from pefourier.train.injection import load_injection
 from pefourier.train.model import Transformer
 from pefourier.train.options import Options
 from pefourier.train.report import as_markdown
+from pefourier.train.request import Schedule
 from pefourier.train.run import run_comparison
 from pefourier.train.store import Row
 from pefourier.train.summary import MEASURES
@@ -46,6 +48,14 @@ def train_aside(folder, resume=False, timeout=60, epochs=SMALL["epochs"], stop=F
 
 
 SIZES = Transformer(length=8, channels=2, classes=2, d=16, heads=2)
+CPU = torch.device("cpu")
+EPOCH = 6  # steps
+
+
+def epochs(number, rate=1e-3, patience=0, **own):
+    """So many epochs of six steps, looked at after each."""
+    given = {"batch_size": 4, "rate": rate, "every": EPOCH, "patience": EPOCH * patience}
+    return Schedule(steps=number * EPOCH, **{**given, **own})
 
 
 def result(encoding, score, **own):

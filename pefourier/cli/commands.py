@@ -366,18 +366,13 @@ class DesignOptions:
 
     def __post_init__(self) -> None:
         """Refuse sizes that do not say what is to be designed."""
-        extends, longer = self.extend_from is not None, self.to is not None
-        if (extends or longer) and (not extends or longer == (self.grid is not None)):
+        extends = self.extend_from is not None
+        if extends != (self.to is not None) or (extends and self.grid is not None):
             raise PefourierError(
-                "--extend-from and --to go together: the config, and the length; of a rotation on "
-                "axes --grid is in place of --to"
+                "--extend-from and --to go together, without --grid: the config, and the length"
             )
         if extends:
             return
-        if isinstance(self.length, tuple):
-            raise PefourierError(
-                "a grid as --length is one of training, beside --extend-from; give --grid"
-            )
         sizes = [self.length, self.grid, self.span]
         one_size = sum(size is not None for size in sizes) == 1
         if not one_size or self.d is None or (self.span is None) != (self.resolution is None):
@@ -428,9 +423,7 @@ def extend(options: DesignOptions, output: OutputOptions, figure: FigureOptions)
     from pefourier.report.extend import TOLD
     from pefourier.report.frame import answer_of
 
-    to = options.grid or options.to
     sizes = {"trained": options.length, "d": options.d}
-    extensions = api.extend(options.extend_from, to, **sizes, **options.bases)
-    answers = list(map(answer_of, extensions if options.grid else (extensions,)))
+    answers = [answer_of(api.extend(options.extend_from, options.to, **sizes, **options.bases))]
     figure.draw(TOLD.figure, answers)
     output.print(TOLD.page(answers))

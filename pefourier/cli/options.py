@@ -322,11 +322,6 @@ def sides(text: str) -> tuple[int, ...]:
         raise typer.BadParameter(str(error)) from error
 
 
-def count_or_sides(text: str) -> int | tuple[int, ...]:
-    """A number of positions, or the sides of a grid, for an option."""
-    return sides(text) if re.fullmatch(SIDES, text) else count(text)
-
-
 def format_name(text: str) -> str:
     """A format by its full name, ``bf16:computed`` as ``bfloat16:computed``, for an option."""
     name, colon, how = text.partition(":")
@@ -348,8 +343,7 @@ def layer_range(text: str) -> range:
 
 
 PARSERS: dict[str, Callable[[str], Any]] = {
-    parser.__name__: parser
-    for parser in (spec_names, count, sides, count_or_sides, format_name, layer_range)
+    parser.__name__: parser for parser in (spec_names, count, sides, format_name, layer_range)
 }
 
 

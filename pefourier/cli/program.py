@@ -25,7 +25,6 @@ from pefourier.cli.process import note, percentages, say
 from pefourier.cli.results import EncodingOptions, answer_each, parse_points, print_and_exit
 from pefourier.errors import PefourierError
 from pefourier.version import __version__
-from pefourier.writing.escapes import printable
 
 COMPLETION = "_PEFOURIER_COMPLETE"  # set by the shell when it wants completions
 ALSO = {"compare": ("diff",), "report": ("analyze", "analyse", "visualize"), "list": ("ls",)}
@@ -103,8 +102,7 @@ def resize(
     from pefourier.report.resize import TOLD
 
     place = {"grid": old or (), "prefix": prefix or 0}
-    progress = percentages(printable(spec), quiet)
-    resizing = api.resize(spec, new, method=method or "", d=d, progress=progress, **place)
+    resizing = api.resize(spec, new, method=method or "", d=d, **place)
     figure.draw(TOLD.figure, [answer_of(resizing)])
     if out is not None:
         path, array = (resizing.about[0].params.get(key) for key in ("path", "array"))
@@ -179,7 +177,7 @@ def write_report(
             output.print(report_folder(folders[0], out, title or ""))
             return
         options = replace(options, specs=specs)
-    from pefourier.loading import encoding_of
+    from pefourier.encodings.specs import load
     from pefourier.pages.encodings import (
         Inquiry,
         encoding_sections,
@@ -190,7 +188,7 @@ def write_report(
     inquiry = Inquiry(typed, lattice, sigma, tuple(folders))
 
     def study(source: Any) -> Any:
-        enc = encoding_of(source, **options.sizes)
+        enc = load(source, **options.sizes)
         return inquiry.study(enc, percentages(enc.label, options.quiet))
 
     results = answer_each(options.sources(), study, options.quiet)
@@ -385,7 +383,7 @@ def reproduce(
     from pefourier.reproduce import claims_page, has_results, recompute_paper
 
     output = OutputOptions(as_json, as_csv)
-    claims, files = recompute_paper(out, percentages("reproduce", quiet))
+    claims, files = recompute_paper(out)
     output.print(claims_page(claims))
     note(f"wrote {', '.join(files)}", quiet)
     if not has_results(out):

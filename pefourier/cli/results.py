@@ -61,8 +61,7 @@ class EncodingOptions:
 
     def sources(self, *, whole: bool = False) -> list[Any]:
         """The SPECs with what holds of all: each rotation of a config, or the `whole`."""
-        from pefourier.encodings.specs import specs_of_rotations
-        from pefourier.loading import SpecWithDefaults
+        from pefourier.encodings.specs import SpecWithDefaults, specs_of_rotations
 
         defaults = self.defaults()
         specs = self.names

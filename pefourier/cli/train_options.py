@@ -14,26 +14,14 @@ IN_STEPS = {"epochs": "steps", "patience": "patience_steps"}  # the same in anot
 
 
 def fill_options(typed: Any, setting: str | None, context: typer.Context) -> Options:
-    """The options of the command line, with what a published setting says of the others."""
-    return Options(**vars(typed) | preset(setting, context))
-
-
-def preset(setting: str | None, context: typer.Context) -> dict[str, Any]:
-    """What a published setting says of options that the command line leaves alone."""
-    if setting is None:
-        return {}
-    import unicodedata
-
-    name = unicodedata.normalize("NFC", setting).lower()
-    if name not in SETTINGS:
+    """The options of the command line; a published setting has those that are left out."""
+    preset = SETTINGS.get(setting, {})
+    if setting is not None and not preset:
         raise unknown("setting", setting, SETTINGS)
     sources = {key: context.get_parameter_source(key) for key in context.params}
-    typed = {key for key, source in sources.items() if source and source.name == "COMMANDLINE"}
-    return {
-        key: value
-        for key, value in SETTINGS[name].items()
-        if not any(map(typed.__contains__, (key, IN_STEPS.get(key))))
-    }
+    named = {key for key, source in sources.items() if source and source.name == "COMMANDLINE"}
+    free = {k: v for k, v in preset.items() if not {k, IN_STEPS.get(k)} & named}
+    return Options(**vars(typed) | free)
 
 
 def dataset_names(incomplete: str) -> list[str]:
@@ -56,12 +44,8 @@ def annotation(field: Field) -> Any:
     return Annotated[kind, typer.Option(*flags, **facts)]
 
 
-PLACES = {name: place for place, names in enumerate(GROUPS.values()) for name in names}
+PLACES = [name for names in GROUPS.values() for name in names]
+ORDERED = sorted(fields(Options), key=lambda f: PLACES.index(f.name))
 TrainOptions = make_dataclass(  # as `with_shared_options` reads them
-    "TrainOptions",
-    [
-        (f.name, annotation(f), f.default)
-        for f in sorted(fields(Options), key=lambda f: PLACES[f.name])
-    ],
-    frozen=True,
+    "TrainOptions", [(f.name, annotation(f), f.default) for f in ORDERED], frozen=True
 )

@@ -86,6 +86,8 @@ def diagnose_points(
     if is_constant(table):
         return identified, [table_rules.constant_codes(table)]
     facts = TableFacts(table, enc.eps, identified, closest, rank)
-    of_any = table_rules.RULES_OF_POINTS + (() if grid.parts else (table_rules.near_codes,))
+    of_any = [table_rules.random_codes]
+    if grid.columns is None:
+        of_any.append(table_rules.near_codes)
     findings = [finding for rule in grid_rules.GRID_RULES for finding in rule(grid)]
     return identified, findings + [finding for rule in of_any for finding in rule(facts)]

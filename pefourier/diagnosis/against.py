@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from pefourier.diagnosis.misreadings import change_rotation
 from pefourier.encodings import load
 from pefourier.encodings.encoding import Encoding
 from pefourier.encodings.families.rotary import rotation_of, scaling_parameters
@@ -35,16 +34,17 @@ def misread(
     >>> misread(enc, "base=10000", 80, None)[0].round(4)
     array([0.25  , 0.0025])
     """
+    changes = changes_of(enc, reading)
+    if changes is not None:
+        return change_rotation(enc, changes)
     if reading == "local-for-global":
-        two = other_layers(enc)
-    elif (changes := changes_of(enc, reading)) is not None:
-        return with_changes(enc, changes), factors_changed(enc, changes)
+        other = other_layers(enc)
     else:
-        two = load_like(enc, reading, length, d or enc.params["d"])
-    if two.act != "rotate" or two.measure is None:
+        other = load_like(enc, reading, length, d or enc.params["d"])
+    if other.act != "rotate" or other.measure is None:
         slips = ", ".join(SLIPS)
         raise PefourierError(f"{shown(reading)} is not rotary; give a rotation, or one of {slips}")
-    return two.measure.frequencies, {"attention_factor": 1.0, **two.params}
+    return other.measure.frequencies, {"attention_factor": 1.0, **other.params}
 
 
 def changes_of(enc: Encoding, slips: str) -> dict[str, Any] | None:
@@ -74,15 +74,32 @@ def scaling_of(enc: Encoding) -> str:
     return enc.params.get("scaling", "none")
 
 
-def with_changes(enc: Encoding, changes: dict[str, Any]) -> np.ndarray:
-    """The frequencies of a rotation with some settings changed."""
-    if enc.params.get("inv_freq") is not None and changes == {"scaling": "none"}:
-        return enc.measure.frequencies  # whose scaling, if any, is not known
-    scaling = changes.get("scaling", scaling_of(enc))
+def change_rotation(
+    enc: Encoding, changes: Mapping[str, Any]
+) -> tuple[np.ndarray, Mapping[str, Any]]:
+    """The frequencies of a rotation with some settings changed, and its factors.
+
+    A factor that was given stays, but with another scaling.
+    """
+    given, changed = enc.params, {**enc.params, **changes}
+    if given.get("inv_freq") is not None:
+        if changes == {"scaling": "none"}:
+            return enc.measure.frequencies, given  # whose scaling, if any, is not known
+        raise PefourierError(
+            f"{shown(enc.spec)} has frequencies by themselves, not by a base and a share of the "
+            f"head; {' and '.join(changes)} can't be changed"
+        )
+    scaling = changed["scaling"]
     for key, parameter in scaling_parameters(scaling).items():
-        if parameter.default is parameter.empty and (enc.params | changes).get(key) is None:
+        if parameter.default is parameter.empty and changed.get(key) is None:
             raise PefourierError(f"scaling={scaling} needs {key}; write {key}=… too")
-    return change_rotation(enc, **changes)
+    omega, by_formula = rotation_of(changed, len(enc))
+    is_chosen = given["attention_factor"] != rotation_of(given, len(enc))[1]
+    if "attention_factor" in changes or not is_chosen or "scaling" in changes:
+        changed["attention_factor"] = changes.get("attention_factor") or by_formula
+    if "softmax_factor" in given:
+        changed["softmax_factor"] = softmax_of(changed)
+    return omega, changed
 
 
 def load_like(enc: Encoding, spec: str, length: int, d: int) -> Encoding:
@@ -110,24 +127,6 @@ def other_layers(enc: Encoding) -> Encoding:
 def layer_of(enc: Encoding) -> str:
     """The type of layer that a SPEC names; empty where it names none."""
     return open_model(enc.spec).part if source_of(enc.spec) == "config" else ""
-
-
-def factors_changed(enc: Encoding, changes: Mapping[str, Any]) -> dict[str, float]:
-    """The factors of a rotation with some settings changed; a factor that was given stays."""
-    settings = enc.params
-    if settings.get("inv_freq") is not None:
-        return {"attention_factor": settings["attention_factor"]}
-    changed = {**settings, **changes}
-    by_formula = rotation_of(changed, len(enc))[1]
-    is_chosen = settings["attention_factor"] != rotation_of(settings, len(enc))[1]
-    if "attention_factor" in changes:
-        attention = changes["attention_factor"] or by_formula
-    else:
-        attention = (
-            by_formula if not is_chosen or "scaling" in changes else settings["attention_factor"]
-        )
-    softmax = softmax_of(changed) if "softmax_factor" in settings else 1.0
-    return {"attention_factor": attention, "softmax_factor": softmax}
 
 
 def softmax_of(settings: Mapping[str, Any]) -> float:

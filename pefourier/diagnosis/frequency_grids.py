@@ -8,11 +8,14 @@ Parameters are a dictionary: rho, divisor, step, odd, scaling with its own.
 """
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from itertools import product
 from math import exp, log, log10
 
 import numpy as np
 
+from pefourier.diagnosis.pairs import PairWaves, copies_of, fit_pair_waves
+from pefourier.encodings.columns import split_pairs
 from pefourier.encodings.families.rotary import SCALINGS, Head
 from pefourier.geometry import precision
 
@@ -60,7 +63,6 @@ def candidate_bases(rate: float, d: int) -> Iterator[dict]:
     kinds = [
         k for k, half in zip(kinds, halves, strict=True) if half > 0 and abs(rate) * half < 700
     ]
-    short = [{"divisor": "d/2+0.5"}] if d % 2 == 0 and kinds else []  # of d + 1, a column short
     yield from ({"rho": 1e4} | kind for kind in kinds)  # in few columns one grid is another's
 
     def to(digits: int, kind: dict) -> dict:
@@ -68,7 +70,6 @@ def candidate_bases(rate: float, d: int) -> Iterator[dict]:
 
     yield from (to(1, kind) for kind in kinds)
     yield from (to(digits, k) for digits in (2, 3) for k in kinds if k["divisor"] == "d")
-    yield from (to(1, kind) for kind in short)
     if rate * d > log(1e4):
         shift = round(2 * (d / 2 - log(1e4) / rate)) / 2
         if 0 < abs(shift) < d / 4:
@@ -186,3 +187,24 @@ def intercept(x: np.ndarray, y: np.ndarray, weight: np.ndarray) -> float:
     mean = weight @ x / weight.sum(), weight @ y / weight.sum()
     away = x - mean[0]
     return float(mean[1] - mean[0] * ((weight * away) @ y) / ((weight * away) @ away))
+
+
+def fit_single_wave(rows: np.ndarray, eps: float) -> tuple[PairWaves, np.ndarray] | None:
+    """Cosines alone, or sines alone, from position 0 on, and the slack of each frequency.
+
+    A cosine that hardly turns is flat: what rounding takes from it moves its frequency far.
+    """
+    waves = fit_pair_waves(rows, eps) if len(rows) > 3 else None
+    if waves is None or waves.repeats > 1 or waves.form.part not in ("cos", "sin"):
+        return None
+    n, omega = len(rows), np.maximum(np.abs(waves.omega), 1e-12)
+    wave = np.sin if waves.form.part == "cos" else np.cos
+    steep = np.where(omega * n < 1, wave(omega * n), 1.0)
+    slack = frequency_slack(omega, eps, n) + 8 * eps / (n * np.maximum(steep, np.sqrt(8 * eps)))
+    return replace(waves, omega=omega), slack
+
+
+def drop_copies(rows: np.ndarray) -> np.ndarray:
+    """Each column once, where a table holds each twice."""
+    layout = copies_of(rows)
+    return rows if layout is None else split_pairs(rows, layout)[0]

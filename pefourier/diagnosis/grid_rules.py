@@ -12,29 +12,29 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
-from typing import Any
 
 import numpy as np
 
-from pefourier.diagnosis.identify import identification, identify
+from pefourier.diagnosis.identify import identification
 from pefourier.diagnosis.table_facts import SEARCHED
-from pefourier.diagnosis.whose import matching_conventions, spec_of_axes
-from pefourier.encodings import load
-from pefourier.encodings.axis_parts import axis_columns, axis_lines
-from pefourier.encodings.conventions import fact_of_convention
-from pefourier.encodings.encoding import Encoding, Finding, without_prefix
+from pefourier.encodings.axis_parts import axis_columns
+from pefourier.encodings.conventions import fact_of_convention, read_conventions
+from pefourier.encodings.encoding import Encoding, Finding
 from pefourier.encodings.families.axes import axis_letters, rows_of_blocks
 from pefourier.encodings.findings import finding
 from pefourier.encodings.grids import size_of
+from pefourier.encodings.registry import build
+from pefourier.errors import PefourierError
 from pefourier.geometry.closest import ClosestPair
+from pefourier.geometry.precision import FLOAT32_EPS
 from pefourier.geometry.products import toeplitz_residual_of_rows
 
+LOOKED_AT = 128  # points of a table that are compared with conventions, spread over the grid
 WORDS = {"t": "frame", "y": "row", "x": "column"}
 CERTAIN = 4.0  # times less than the residual as given is that of the right order
 SHIFTS = (1, -1, 2, -2, 3, -3, 4, -4, 5, -5)
-SHORT = 4  # points of an axis whose side may be near 1 by chance
 SAME = 1e-9  # of the largest number: codes that differ by less are one, computed twice
-USUAL = {"divisor": "d", "offset": 0, "scale": 1.0, "first": "cos", "step": 1.0}  # unsaid of rope
+NAMED = ("convention", "order", "rho", "layout", "divisor")  # parameters that identify a table
 ALIKE = 0.5  # cosine of neighbours on a grid, and by how much it is above that on another
 ORTHOGONAL = 1e-6  # inner products of neighbours that are as good as none
 
@@ -65,25 +65,6 @@ class GridFacts:
         return axis_columns(self.table.reshape(*self.sides, -1))
 
     @cached_property
-    def formulas(self) -> list[dict | None]:
-        """What the part of each axis is, read as codes of its positions."""
-        return [identify(part, self.eps) if part.size else None for part in self.parts]
-
-    @cached_property
-    def parts(self) -> list[np.ndarray]:
-        """The part of each axis, (N_a, d_a); none where columns change along several."""
-        if self.columns is None:
-            return []
-        lines = axis_lines(self.table.reshape(*self.sides, -1))
-        return [line[:, places] for line, places in zip(lines, self.columns, strict=True)]
-
-    def values(self, key: str, default: Any = None) -> list:
-        """A parameter of each axis' formula; none where not all are known."""
-        if not self.formulas or None in self.formulas:
-            return []
-        return [formula["params"].get(key, default) for formula in self.formulas]
-
-    @cached_property
     def residual(self) -> float:
         """T of the rows as they stand."""
         return self.residual_of(self.sides, np.arange(len(self.table)))
@@ -109,53 +90,40 @@ class GridFacts:
 
 
 def identify_on_grid(facts: GridFacts) -> dict | None:
-    """What a table is: the formula of its axes, and the published conventions that it follows."""
-    formula = formula_of_axes(facts)
+    """What a table is: the published conventions that it follows, with the parameters of one."""
     matches = list(matching_conventions(facts.table, facts.sides, facts.eps))
     if not matches:
-        spec = formula and spec_of_axes(facts.table, facts.sides, facts.eps, formula)
-        return formula | {"spec": spec} if spec else formula
-    encoding, name, difference = matches[0]
-    formula = formula or identification(encoding, {"convention": name}, difference)
-    spec = f"{encoding}:convention={name}"
-    return formula | {"spec": spec, "conventions": [name for _, name, _ in matches]}
-
-
-def identified_formula(enc: Encoding) -> Encoding | None:
-    """The encoding by name that a table of the points of a grid is; itself where it is a formula.
-
-    >>> from dataclasses import replace
-    >>> from pefourier.encodings.encoding import from_table
-    >>> table = load("axial:convention=mae", d=16, grid=(3, 4))
-    >>> identified_formula(replace(from_table(table.table()), domain=table.domain)).params["order"]
-    'xy'
-    """
-    if enc.stationary or enc.origin == "formula":
-        return enc
-    table, sides = np.asarray(without_prefix(enc).table()), enc.domain.sides
-    facts = GridFacts(table, table[:0], sides, enc.eps, ClosestPair(np.nan, None, 0))
-    spec = (identify_on_grid(facts) or {}).get("spec")
-    return spec and load(spec, d=enc.dim, grid=sides, prefix=enc.domain.prefix)
-
-
-def formula_of_axes(facts: GridFacts) -> dict | None:
-    """The formula of each axis, put together: a value for all, or a list with one an axis."""
-    formulas = facts.formulas
-    if (
-        not formulas
-        or None in formulas
-        or {f["encoding"] for f in formulas} - {"sinusoidal", "rope"}
-    ):
         return None
-    keys = dict.fromkeys(key for f in formulas for key in f["params"])
-    start = [int(columns[0]) for columns in facts.columns]
-    params: dict[str, Any] = {"order": "".join(facts.names[a] for a in np.argsort(start))}
-    for key in keys:
-        values = [f["params"].get(key, USUAL.get(key)) for f in formulas]
-        params[key] = values[0] if all(v == values[0] for v in values) else values
-    rotary = params.get("first", "cos") == "cos"
-    worst = max(f["max_difference"] for f in formulas)
-    return identification("axial-rope" if rotary else "axial", params, worst)
+    enc, difference = matches[0]
+    names = [match.params["convention"] for match, _ in matches]
+    params = {key: enc.params[key] for key in NAMED if key in enc.params}
+    spec = f"{enc.name}:convention={names[0]}"
+    return identification(enc.name, params, difference) | {"spec": spec, "conventions": names}
+
+
+def matching_conventions(
+    table: np.ndarray, sides: tuple[int, ...], eps: float
+) -> Iterator[tuple[Encoding, float]]:
+    """The encodings by convention that a table follows to rounding, and the largest difference.
+
+    Several may: they differ on other grids, or in nothing that a table shows.
+
+    >>> dit = build("axial", d=16, grid=(3, 4), convention="dit").table()
+    >>> [enc.params["convention"] for enc, _ in matching_conventions(dit, (3, 4), 1e-15)]
+    ['mae', 'dit']
+    """
+    rows = np.unique(np.linspace(0, len(table) - 1, LOOKED_AT).astype(int))
+    sampled = np.asarray(table[rows], dtype=float)
+    tolerance = 8 * max(eps, FLOAT32_EPS) * np.abs(sampled).max()
+    for encoding, conventions in read_conventions().items():
+        for name in conventions if sampled.any() else ():
+            try:
+                enc = build(encoding, d=table.shape[1], grid=sides, convention=name)
+            except PefourierError:
+                continue  # not of this many axes or dimensions
+            difference = float(np.abs(enc.codes(enc.domain.x[rows]) - sampled).max())
+            if difference <= tolerance:
+                yield enc, difference
 
 
 def order_of_rows(facts: GridFacts) -> Iterator[Finding]:
@@ -225,14 +193,7 @@ def flat_codes(facts: GridFacts) -> Iterator[Finding]:
     products = np.asarray(facts.table[: facts.sides[-1] + 1], dtype=float) @ facts.table[0]
     if flat > facts.rounding or np.abs(products[1:]).max() <= ORTHOGONAL * abs(products[0]):
         return
-    down, right = mean_step(facts, 0), mean_step(facts, len(facts.sides) - 1)
-    yield finding("flat-index", side=facts.sides[-1], down=down, right=right)
-
-
-def mean_step(facts: GridFacts, axis: int) -> float:
-    """Mean distance of neighbours along an axis."""
-    grid = np.asarray(facts.table, dtype=float).reshape(*facts.sides, -1)
-    return float(np.linalg.norm(np.diff(grid, axis=axis), axis=-1).mean())
+    yield finding("flat-index", side=facts.sides[-1])
 
 
 def ends_that_meet(facts: GridFacts) -> Iterator[Finding]:
@@ -247,59 +208,6 @@ def ends_that_meet(facts: GridFacts) -> Iterator[Finding]:
             continue
         if np.abs(first - last).max() <= slack:
             yield finding("ends-coincide", name=name)
-
-
-def other_side(facts: GridFacts) -> Iterator[Finding]:
-    """Coordinates divided by the other axis' side."""
-    if len(facts.sides) != 2 or facts.sides[0] == facts.sides[1]:
-        return
-    (height, width), steps = facts.sides, tuple(facts.values("step"))
-    if not steps or None in steps:
-        return
-    down, right = steps
-    crossed = abs(down * width - right * height) <= 1e-4 * right * height
-    if crossed and abs(down - right) > 1e-4 * right:
-        yield finding("normalised-by-other-side", steps=steps, sides=facts.sides)
-
-
-def layouts_of_axes(facts: GridFacts) -> Iterator[Finding]:
-    """Sines and cosines laid out differently in the parts of the axes."""
-    layouts, firsts = facts.values("layout"), facts.values("first", "cos")
-    if len(set(layouts)) > 1 or len(set(firsts)) > 1:
-        axes = zip(facts.names, layouts, firsts, strict=True)
-        parts = ", ".join(f"{name} {layout} ({first} first)" for name, layout, first in axes)
-        yield finding("layouts-mixed", parts=parts)
-
-
-def conventions_of_axes(facts: GridFacts) -> Iterator[Finding]:
-    """Coordinates at the centres of patches, and those too small for any wave to turn."""
-    steps, offsets = facts.values("step", 1.0), facts.values("offset", 0)
-    axes = [*zip(facts.names, facts.sides, steps, offsets, strict=True)] if steps else []
-    halves = [name for name, _, _, offset in axes if abs(offset - 0.5) < 1e-3]
-    if halves:
-        yield finding("half-offset", names=" and ".join(halves))
-    still = [
-        name
-        for name, side, step, _ in axes
-        if side > SHORT and min(abs(step * n - 1) for n in (side, side - 1)) < 1e-3
-    ]
-    if still:
-        yield finding("coordinates-unscaled", names=" and ".join(still))
-
-
-def text_like_a_patch(facts: GridFacts) -> Iterator[Finding]:
-    """A row before the grid with the code of a point."""
-    points = [np.flatnonzero((facts.table == row).all(axis=1)) for row in facts.prefix]
-    rows = [k for k, equal in enumerate(points) if len(equal) and facts.prefix[k].any()]
-    if rows:
-        place = facts.places[points[rows[0]][0]]
-        yield collision(rows[0], place, len(rows))
-
-
-def collision(row: int, place: Sequence[int], count: int) -> Finding:
-    """The note about rows before the grid that share the code of a point."""
-    point = ",".join(map(str, place))
-    return finding("text-collides-with-patch", "row", row=row, point=point, count=count)
 
 
 def rows_that_repeat(facts: GridFacts) -> Iterator[Finding]:
@@ -319,10 +227,6 @@ GRID_RULES = (
     flat_codes,
     ends_that_meet,
     rows_that_repeat,
-    other_side,
-    layouts_of_axes,
-    conventions_of_axes,
-    text_like_a_patch,
 )
 
 
@@ -347,17 +251,5 @@ def remarks_on_formula(enc: Encoding) -> Iterator[Finding]:
         kernel = measure.kernel(np.stack([lag, step]))
         if side > 2 and 1 - kernel[0] <= 1e-12 < 1 - kernel[1]:
             yield finding("ends-coincide", name=name)
-    yield from prefix_collisions(enc)
-
-
-def prefix_collisions(enc: Encoding) -> Iterator[Finding]:
-    """Rows before the grid, or text tokens of a model, with the code of a formula's first point."""
-    if not enc.domain.prefix:
-        if fact_of_convention(enc.name, enc.params.get("convention", ""), "text") == "origin":
-            point = ",".join("0" for _ in enc.domain.sides)
-            yield finding("text-collides-with-patch", "text", point=point)
-        return
-    rows = np.asarray(enc.codes(np.arange(enc.domain.prefix + 1)), dtype=float)
-    equal = np.flatnonzero((rows[:-1] == rows[-1]).all(axis=1) & rows[:-1].any(axis=1))
-    if len(equal):
-        yield collision(int(equal[0]), (0,) * len(enc.domain.sides), len(equal))
+    if fact_of_convention(enc.name, enc.params.get("convention", ""), "text") == "origin":
+        yield finding("text-collides-with-patch", point=",".join("0" for _ in domain.sides))

@@ -9,40 +9,38 @@ position, one a pair, and the waves at any positions. It explains another rotati
 its waves, to rounding; where none does, nothing is guessed.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
-from math import pi, sqrt
+from itertools import product
+from math import exp, log, pi, sqrt
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+from scipy.optimize import brentq
 
-from pefourier.diagnosis.pairs import PairWaves, Waves, shifted_waves, waves_differ, waves_of_phases
+from pefourier.diagnosis.pairs import PairWaves, shifted_waves, waves_differ
 from pefourier.encodings import build, load
 from pefourier.encodings.encoding import Encoding
 from pefourier.encodings.families.rotary import (
     Head,
     rotation_if_any,
-    rotation_of,
     scaling_parameters,
-    yarn_limits,
 )
 from pefourier.encodings.readings import positions_below
 from pefourier.encodings.sources.layers import open_model, read_layers
-from pefourier.encodings.sources.models import rotary
-from pefourier.errors import PefourierError, shown
 from pefourier.files import read_toml
 from pefourier.geometry.precision import FLOAT32_EPS, FORMATS, phase_rounding, rounded
 
 SLIPS = Path(__file__).with_suffix(".toml")
 HEADS = (32, 64, 80, 96, 128, 160, 192, 256)
 FARTHEST = 2**17  # rows by whose fitted phases readings are ruled out
+SIZES = {"length", "path", "model_type", "array", "spans", "position_ids"}  # no parameters
 SEARCHED = 2**17  # positions in which the cost of a slip is looked for
 SHOWN = 0.1  # radians that a pair turns over a table whose cosines show it
 SIMILAR = 1e-6  # relative, to which fitted ratios of frequencies are one
-SHORT, LONG = range(1, 5), range(5, 9)  # digits that a number found between others is rounded to
-DIGITS = range(1, 9)
+DIGITS = range(1, 9)  # that a number found between others is rounded to
+SHORT, LONG = DIGITS[:4], DIGITS[4:]
 NEARBY = (0.0, 1e-7, -1e-7, 1e-5, -1e-5, 1e-3, -1e-3, 0.02, -0.02, 0.1, -0.1)  # on its plateau
 
 
@@ -63,7 +61,7 @@ class SlipReading:
     code: str
     changes: Mapping[str, tuple[Any, Any]]
     omega: np.ndarray  # (m,)
-    phases: Callable[[np.ndarray], np.ndarray] | None = None  # where not omega times positions
+    divisor: int = 1  # by which positions were divided as whole numbers
 
 
 def is_rotation(enc: Encoding) -> bool:
@@ -87,21 +85,6 @@ def meant_settings(enc: Encoding) -> dict[str, Any]:
     return {key: enc.params[key] for key in ("d", "rho", "partial", "scaling", *scaling_keys)}
 
 
-def change_rotation(enc: Encoding, **changes: Any) -> np.ndarray:
-    """The frequencies of a rotation with some settings changed and all others, scaling included.
-
-    >>> from pefourier.encodings import load
-    >>> change_rotation(load("rope:scaling=linear,factor=4", 80, 4), rho=100.0)
-    array([0.25 , 0.025])
-    """
-    if enc.params.get("inv_freq") is not None:
-        raise PefourierError(
-            f"{shown(enc.spec)} has frequencies by themselves, not by a base and a share of the "
-            f"head; {' and '.join(changes)} can't be changed"
-        )
-    return rotation_of(meant_settings(enc) | changes, len(enc))[0]
-
-
 def find_misreading(rotation: Encoding, pairs: PairWaves, observed: PairWaves) -> Cause | None:
     """The one slip by which a rotation becomes another, whose fitted or declared pairs are given.
 
@@ -115,7 +98,7 @@ def find_misreading(rotation: Encoding, pairs: PairWaves, observed: PairWaves) -
     for reading in readings(rotation, pairs, observed):
         if explains(reading, pairs, observed):
             below: Mapping[str, int | None] = {}
-            if reading.phases is None and reading.omega.shape == pairs.omega.shape:
+            if reading.divisor == 1 and reading.omega.shape == pairs.omega.shape:
                 below = positions_below(pairs.omega, reading.omega, SEARCHED)
             return Cause("a", (reading.code,), dict(reading.changes), below)
     return None
@@ -127,27 +110,19 @@ def explains(reading: SlipReading, pairs: PairWaves, observed: PairWaves) -> boo
     if omega.shape != observed.omega.shape or not np.isfinite(omega).all():
         return False
     if observed.is_declared:
-        slack = phase_rounding(np.abs(omega), FLOAT32_EPS)
-        return reading.phases is None and bool((np.abs(omega - observed.omega) <= slack).all())
-    if reading.phases is None:
-        steps = min(observed.length, FARTHEST) // observed.repeats
-        slack = 0.05 + 2 * sqrt(2 * observed.eps) + 4 * steps * phase_rounding(np.abs(omega), 1.0)
-        ways = (1, -1) if observed.form and observed.form.part == "cos" else (1,)
-        turned = omega * observed.repeats
-        turns = [np.angle(np.exp(1j * (sign * turned - observed.omega))) for sign in ways]
-        turns = turns if not observed.has_angles else [turned - observed.omega]
-        if (np.abs(turns).min(axis=0) * steps > slack).any():
-            return False
+        tolerance = phase_rounding(np.abs(omega), FLOAT32_EPS)
+        return reading.divisor == 1 and bool((np.abs(omega - observed.omega) <= tolerance).all())
+    steps = min(observed.length, FARTHEST) // observed.repeats
+    tolerance = 0.05 + 2 * sqrt(2 * observed.eps) + 4 * steps * phase_rounding(np.abs(omega), 1.0)
+    signs = (1, -1) if observed.form and observed.form.part == "cos" else (1,)
+    turned = omega * (observed.repeats / reading.divisor)
+    turns = [np.angle(np.exp(1j * (sign * turned - observed.omega))) for sign in signs]
+    turns = turns if not observed.has_angles else [turned - observed.omega]
+    if (np.abs(turns).min(axis=0) * steps > tolerance).any():
+        return False
     source = replace(pairs, omega=omega, factor=observed.factor)
-    waves = shifted_waves(source, omega, observed)
-    if reading.phases is not None:
-        waves = waves_by(reading.phases, observed)
+    waves = shifted_waves(source, omega, observed, reading.divisor)
     return not waves_differ(source, observed, waves, stop=True).any()
-
-
-def waves_by(phases: Callable[[np.ndarray], np.ndarray], observed: PairWaves) -> Waves:
-    """Waves by phases (n, m) of positions, with another's factor, and angles where it has them."""
-    return lambda positions: waves_of_phases(phases(positions), observed.factor, observed.form)
 
 
 def readings(rotation: Encoding, pairs: PairWaves, observed: PairWaves) -> Iterator[SlipReading]:
@@ -157,30 +132,29 @@ def readings(rotation: Encoding, pairs: PairWaves, observed: PairWaves) -> Itera
     yield from layers_read(rotation)
     if has_settings(rotation):
         settings = meant_settings(rotation)
-        rebuild = partial(reading_with, settings, len(rotation), observed)
-        changed = [*chosen_changes(rotation, settings, observed)]
-        yield from filter(None, (rebuild(code, changes) for code, changes in changed))
-        yield from other_ramps(settings, len(rotation))
+        yield from reread_with(
+            settings, len(rotation), chosen_changes(rotation, settings, observed)
+        )
+        yield from other_ramps(settings, omega, len(rotation))
         yield from exponents(settings, omega, observed)
         yield from fitted_changes(settings, len(rotation), observed, SHORT)
         yield from added_scalings(settings, len(rotation), observed)
         yield from fitted_changes(settings, len(rotation), observed, LONG)
-    yield from coarse_readings(omega)
+    for name in ("bfloat16", "float16"):
+        yield SlipReading(f"{name}-frequencies", {}, rounded(omega, FORMATS[name]))
     yield from one_factor(omega, observed)
     yield from one_pair(omega, observed)
 
 
-def reading_with(
-    settings: Mapping[str, Any],
-    length: int,
-    observed: PairWaves,
-    code: str,
-    changes: Mapping[str, Any],
-) -> SlipReading | None:
-    """A rotation with some settings changed; None where they are none, or are what they were."""
-    differing = {k: (settings.get(k), v) for k, v in changes.items() if settings.get(k) != v}
-    rebuilt = rotation_if_any(dict(settings) | dict(changes), length) if differing else None
-    return SlipReading(code, differing, rebuilt[0]) if rebuilt else None
+def reread_with(
+    settings: Mapping[str, Any], length: int, changes: Iterable[tuple[str, Mapping[str, Any]]]
+) -> Iterator[SlipReading]:
+    """A rotation with some settings changed, those left out that are what they were or none."""
+    for code, changed in changes:
+        differing = {k: (settings.get(k), v) for k, v in changed.items() if settings.get(k) != v}
+        rotation = rotation_if_any(dict(settings) | dict(changed), length) if differing else None
+        if rotation is not None:
+            yield SlipReading(code, differing, rotation[0])
 
 
 def chosen_changes(
@@ -188,8 +162,6 @@ def chosen_changes(
 ) -> Iterator[tuple[str, dict[str, Any]]]:
     """Codes and changes of settings to values that people choose."""
     model = open_model(rotation.spec) if "model_type" in rotation.params else None
-    for rho in class_bases(rotation):
-        yield "base-default", {"rho": rho}
     scaling = settings["scaling"]
     for code, slip in read_toml(SLIPS).items():
         if scaling in slip.get("when", [scaling]) and "set" in slip:
@@ -198,7 +170,7 @@ def chosen_changes(
             if all(settings.get(key) is not None for key in pair):
                 yield code, dict(zip(pair, (settings[key] for key in pair[::-1]), strict=True))
         if settings.get(slip.get("key", "")):
-            values = slip["values"]
+            values = slip.get("values", ())
             if slip["key"] == "original":
                 longest = model.longest() if model else None
                 factor = settings.get("factor") or 1.0
@@ -218,16 +190,6 @@ def chosen_changes(
         yield "head-size", {"d": size}
 
 
-def class_bases(rotation: Encoding) -> Iterator[float]:
-    """The base that the model type of a config has by default."""
-    if "model_type" in rotation.params:
-        row = open_model(rotation.spec).row
-        if row.get("kind") == "rotary":
-            layers = row.get("layers", {})
-            part = rotation.spec.rpartition("#")[2].rpartition(".")[2]
-            yield rotary(row, part if part in layers else next(iter(layers), "")).base
-
-
 def scaled_positions(omega: np.ndarray, observed: PairWaves) -> Iterator[SlipReading]:
     """Other units of angles, whole positions divided, the other way to turn."""
     for unit, formula in ((180 / pi, "p w 180 / pi"), (pi / 180, "p w pi / 180")):
@@ -235,10 +197,7 @@ def scaled_positions(omega: np.ndarray, observed: PairWaves) -> Iterator[SlipRea
     yield SlipReading("reversed", {}, -omega)
     k = observed.repeats
     if k > 1:
-        changes = {"positions": ("p", f"p // {k}")}
-        yield SlipReading(
-            "positions-divided", changes, omega, lambda p: np.multiply.outer(p // k, omega)
-        )
+        yield SlipReading("positions-divided", {"positions": ("p", f"p // {k}")}, omega, k)
 
 
 def one_factor(omega: np.ndarray, observed: PairWaves) -> Iterator[SlipReading]:
@@ -265,34 +224,18 @@ def one_pair(omega: np.ndarray, observed: PairWaves) -> Iterator[SlipReading]:
         yield SlipReading("single-pair", pair, changed)
 
 
-def other_ramps(settings: Mapping[str, Any], length: int) -> Iterator[SlipReading]:
-    """The ramp of YaRN or Llama 3 the other way, or with parentheses that stand elsewhere."""
-    head = Head(settings["d"], settings["rho"], settings["partial"], length)
-    theta, factor = head.grid(), settings.get("factor") or 1.0
-    if settings["scaling"] == "yarn":
-        keys = ("original", "beta_fast", "beta_slow", "truncate")
-        low, high = yarn_limits(head, **{key: settings[key] for key in keys})
-        x, divided = np.arange(len(theta)), 1
-    elif settings["scaling"] == "llama3":
-        low, high = settings["low_freq_factor"], settings["high_freq_factor"]
-        x, divided = settings["original"] * theta / (2 * pi), 0
-    else:
-        return
-    span = high - low or 0.001
-    ramp = np.clip((x - low) / span, 0, 1)
-    ramps = [("reversed", 1 - ramp)]
-    for variant in (x - low / span, (x - low) / (high or 0.001) - low, x / span - low):
-        ramps.append(("parentheses", np.clip(variant, 0, 1)))
-    for name, variant in ramps:
-        share = variant if divided else 1 - variant  # of what is over factor
-        omega = theta / factor * share + theta * (1 - share)
-        yield SlipReading(f"ramp-{name}", {}, omega)
+def other_ramps(
+    settings: Mapping[str, Any], omega: np.ndarray, length: int
+) -> Iterator[SlipReading]:
+    """The ramp of YaRN or Llama 3 the other way, or YaRN's between limits of other parentheses."""
+    if settings["scaling"] in ("yarn", "llama3"):
+        theta = Head(settings["d"], settings["rho"], settings["partial"], length).grid()
+        yield SlipReading("ramp-reversed", {}, theta * (1 + 1 / settings["factor"]) - omega)
     if settings["scaling"] == "yarn":
         for turns in (2 * pi, 4 * pi**2):  # original / (n 2 pi) as original / n, original / n 2 pi
             limits = {key: settings[key] / turns for key in ("beta_fast", "beta_slow")}
-            rebuilt = rotation_if_any(dict(settings) | limits, length)
-            if rebuilt:
-                yield SlipReading("ramp-parentheses", {}, rebuilt[0])
+            for reading in reread_with(settings, length, [("ramp-parentheses", limits)]):
+                yield replace(reading, changes={})
 
 
 def exponents(
@@ -319,7 +262,7 @@ def exponents(
 
 
 def fitted_changes(
-    settings: Mapping[str, Any], length: int, observed: PairWaves, digits: range
+    settings: Mapping[str, Any], length: int, observed: PairWaves, lengths: range = DIGITS
 ) -> Iterator[SlipReading]:
     """One number of the settings, found where the mean logarithm of frequencies is the other's."""
     cosines = observed.form is not None and observed.form.part == "cos"
@@ -341,32 +284,20 @@ def fitted_changes(
         low, high = slip["range"]
         low = max(low, 1.001 * (settings.get(slip.get("above", "")) or 0))
         high = min(high, (settings.get(slip.get("under", "")) or high) / 1.001)
-        number = between(mean_log, low, high)
-        for candidate in (number * (1 + share) for share in NEARBY) if number else ():
-            for count in digits:
-                changes = {key: typed(key, float(f"{candidate:.{count}g}"))}
-                reading = reading_with(settings, length, observed, code, changes)
-                if reading:
-                    yield reading
+        try:
+            number = exp(brentq(lambda x, f=mean_log: f(exp(x)), log(low), log(high)))
+        except ValueError:  # no sign changes between
+            continue
+        numbers = dict.fromkeys(
+            typed(key, float(f"{number * (1 + share):.{digits}g}"))
+            for share, digits in product(NEARBY, lengths)
+        )
+        yield from reread_with(settings, length, ((code, {key: number}) for number in numbers))
 
 
 def typed(key: str, number: float) -> float:
     """A number as its setting takes it: lengths are whole."""
     return max(1, round(number)) if key == "original" else float(number)
-
-
-def between(difference: Callable[[float], float], low: float, high: float) -> float | None:
-    """Where a monotone function of a positive number changes its sign; None where it does not."""
-    ends = difference(low), difference(high)
-    if not np.isfinite(ends).all() or ends[0] * ends[1] > 0:
-        return None
-    for _ in range(60):
-        middle = (low * high) ** 0.5
-        if difference(middle) * ends[0] > 0:
-            low = middle
-        else:
-            high = middle
-    return (low * high) ** 0.5
 
 
 def added_scalings(
@@ -378,32 +309,22 @@ def added_scalings(
         return
     if plain[0].shape != observed.omega.shape:
         return
-    turned = int(settings["d"] * settings["partial"])
+    code = "scaling-added" if settings["scaling"] == "none" else "scaling-type"
     slips = read_toml(SLIPS)
     values = slips["original-length"]["values"]
     ratio = plain[0][-1] / (observed.omega[-1] or np.inf)
     factors = [float(f"{ratio:.{digits}g}") for digits in (1, 2, 3, 6)]
     factors += [float(value) for value in slips["factor"]["values"]]  # a slow cosine hides its own
     for factor in (factor for factor in dict.fromkeys(factors) if factor > 1):
-        kinds = [{"scaling": "ntk", "factor": factor}] if turned > 2 else []
-        kinds += [
-            {"scaling": kind, "factor": factor, "original": n}
-            for n in values
-            for kind in ("llama3", "yarn")
-        ]
-        for changes in kinds:
-            code = "scaling-added" if settings["scaling"] == "none" else "scaling-type"
-            reading = reading_with(settings, length, observed, code, changes)
-            if reading:
-                yield reading
+        kinds = [{"scaling": "ntk", "factor": factor}] if len(observed.omega) > 1 else []
         for kind in ("llama3", "yarn"):
-            scaled = {**settings, "scaling": kind, "factor": factor, "original": values[0]}
-            for reading in fitted_changes(scaled, length, observed, DIGITS):
+            scaling = {"scaling": kind, "factor": factor}
+            kinds += [scaling | {"original": original} for original in values]
+            scaled = {**settings, **scaling, "original": values[0]}
+            for reading in fitted_changes(scaled, length, observed):
                 if "original" in reading.changes:
-                    fitted = {"factor": factor, "original": reading.changes["original"][1]}
-                    changed = {"scaling": (settings["scaling"], kind)}
-                    changed |= {key: (settings.get(key), value) for key, value in fitted.items()}
-                    yield replace(reading, code="scaling-added", changes=changed)
+                    kinds.append(scaling | {"original": reading.changes["original"][1]})
+        yield from reread_with(settings, length, ((code, changes) for changes in kinds))
 
 
 def layers_read(enc: Encoding) -> Iterator[SlipReading]:
@@ -417,34 +338,15 @@ def layers_read(enc: Encoding) -> Iterator[SlipReading]:
             yield SlipReading("other-layers", {"layer": (part, name)}, rotation.measure.frequencies)
 
 
-def coarse_readings(omega: np.ndarray) -> Iterator[SlipReading]:
-    """Frequencies, positions or phases in a format of 16 bits."""
-    for name in ("bfloat16", "float16"):
-        coarsen = partial(rounded, form=FORMATS[name])
-        yield SlipReading(f"{name}-frequencies", {}, coarsen(omega))
-
-        def positions(p: np.ndarray, coarsen: Callable = coarsen) -> np.ndarray:
-            return np.multiply.outer(coarsen(p), omega)
-
-        def phases(p: np.ndarray, coarsen: Callable = coarsen) -> np.ndarray:
-            return coarsen(np.multiply.outer(coarsen(p), coarsen(omega)))
-
-        yield SlipReading(f"{name}-positions", {}, omega, positions)
-        yield SlipReading(f"{name}-phases", {}, coarsen(omega), phases)
-
-
 def geometric_rotation(pairs: PairWaves) -> Encoding | None:
     """The rotation without a scaling that a table of waves is, by the base of its frequencies."""
     omega, m = pairs.omega, len(pairs.omega)
-    if m < 2 or not (omega > 0).all() or pairs.repeats > 1:
+    if m < 2 or not (omega > 0).all() or pairs.repeats > 1 or abs(omega[0] - 1) > 1e-3:
         return None
-    estimate = float(omega[-1]) ** (-m / (m - 1)) if abs(omega[0] - 1) < 1e-3 else 0.0
-    for digits in DIGITS if estimate > 1 else ():
-        rho = float(f"{estimate:.{digits}g}")
+    estimate = float(omega[-1]) ** (-m / (m - 1))
+    for rho in (float(f"{estimate:.{digits}g}") for digits in DIGITS if estimate > 1):
         rotation = build("rope", length=max(pairs.length, 2), d=2 * m, rho=rho)
-        source = replace(pairs, omega=rotation.measure.frequencies)
-        waves = shifted_waves(source, source.omega, pairs)
-        if not waves_differ(source, pairs, waves, stop=True).any():
+        if explains(SlipReading("base", {}, rotation.measure.frequencies), pairs, pairs):
             return rotation
     return None
 
@@ -456,66 +358,51 @@ def changed_settings(a: Encoding, b: Encoding) -> dict[str, tuple[Any, Any]]:
         for enc in (a, b)
     )
     keys = dict.fromkeys((*first, *second))
-    changes = {k: (first.get(k), second.get(k)) for k in keys if first.get(k) != second.get(k)}
-    if "attention_factor" in changes:
-        factors = [enc.params.get("attention_factor") for enc in (a, b)]
-        changes["attention_factor"] = (factors[0], factors[1])
-        if factors[0] == factors[1]:
-            del changes["attention_factor"]
-    return changes
-
-
-CODES = {  # of settings that differ between two rotations that are both known
-    "rho": "base",
-    "factor": "factor",
-    "original": "original-length",
-    "beta_fast": "ramp-fast",
-    "beta_slow": "ramp-slow",
-    "low_freq_factor": "ramp-low",
-    "high_freq_factor": "ramp-high",
-    "truncate": "truncate",
-    "partial": "partial",
-    "d": "head-size",
-    "layout": "layout",
-    "attention_factor": "mscale",
-}
+    return {k: (first.get(k), second.get(k)) for k in keys if first.get(k) != second.get(k)}
 
 
 def settings_cause(a: Encoding, b: Encoding) -> Cause | None:
     """The settings in which two rotations that are known differ: neither is the other misread."""
     changes = changed_settings(a, b)
-    kinds = changes.get("scaling")
     if not changes:
         return None
-    codes = [CODES[key] for key in changes if key in CODES]
-    if kinds:
-        codes = ["scaling-type"]
-        codes = ["scaling-ignored"] if kinds[1] == "none" else codes
-        codes = ["scaling-added"] if kinds[0] == "none" else codes
-        codes += [CODES[key] for key in ("rho", "d", "partial", "layout") if key in changes]
+    code_of = {slip["key"]: code for code, slip in read_toml(SLIPS).items() if "key" in slip}
+    codes = [code_of[key] for key in changes if key in code_of]
+    if kinds := changes.get("scaling"):
+        kind = {kinds[1]: "scaling-ignored", kinds[0]: "scaling-added"}.get("none", "scaling-type")
+        shared = ("rho", "d", "partial", "layout")
+        codes = [kind, *(code_of[key] for key in shared if key in changes)]
     below: Mapping[str, int | None] = {}
     if a.measure is not None and b.measure is not None:  # pair by pair, whatever their layouts
         below = positions_below(a.measure.frequencies, b.measure.frequencies, SEARCHED)
     return Cause("both", tuple(codes) or ("parameters",), changes, below)
 
 
+def parameters_cause(first: Encoding, second: Encoding) -> Cause | None:
+    """The parameters in which two encodings of one name differ."""
+    if first.name != second.name or not first.origin == second.origin == "formula":
+        return None
+    keys = dict.fromkeys((*first.params, *second.params)).keys() - SIZES
+    pairs = {key: (first.params.get(key), second.params.get(key)) for key in keys}
+    changes = {
+        key: pair for key, pair in sorted(pairs.items()) if not np.array_equal(*map(str, pair))
+    }
+    return Cause("both", ("parameters",), changes, {}) if changes else None
+
+
 def describe_changes(changes: Mapping[str, tuple[Any, Any]]) -> str:
     """Settings as they were meant and read.
 
     >>> describe_changes({"rho": (10000.0, 500000.0), "factor": (None, 4.0)})
-    'rho 10000 in the first, 500000 in the second; factor 4 in the second alone'
+    'rho 10000 in the first, 500000 in the second; factor none in the first, 4 in the second'
     """
 
     def text(value: Any) -> str:
         if isinstance(value, list | tuple) and len(value) > 4:
             return f"{len(value)} numbers"
-        return f"{value:.8g}" if isinstance(value, float) else str(value)
+        return f"{value:.8g}" if isinstance(value, float) else str(value).replace("None", "none")
 
-    parts = []
-    for key, (first, second) in changes.items():
-        if first is None or second is None:
-            where = "second" if first is None else "first"
-            parts.append(f"{key} {text(second if first is None else first)} in the {where} alone")
-        else:
-            parts.append(f"{key} {text(first)} in the first, {text(second)} in the second")
-    return "; ".join(parts)
+    return "; ".join(
+        f"{key} {text(first)} in the first, {text(second)} in the second"
+        for key, (first, second) in changes.items()
+    )

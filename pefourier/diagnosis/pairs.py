@@ -122,12 +122,8 @@ def declared_pairs(enc: Encoding, axis: tuple[str, ...] = ()) -> PairWaves | Non
     return PairWaves(omega, factor, waves, len(enc), enc.eps, offset, axis=axis)
 
 
-def fit_pair_waves(
-    table: np.ndarray, eps: float, first: Literal["cos", "sin"] | None = None
-) -> PairWaves | None:
+def fit_pair_waves(table: np.ndarray, eps: float) -> PairWaves | None:
     """The pairs of a table (n, d) of waves; None where it holds none.
-
-    `first` is the wave that comes first where the second is compared with a known order.
 
     >>> omega = 100.0 ** (-np.arange(4) / 4)
     >>> angles = np.outer(np.arange(40), 2 * omega)
@@ -141,7 +137,7 @@ def fit_pair_waves(
     if len(steps) < 3:
         return None
     stored = max(eps, FLOAT32_EPS, stored_resolution(np.asarray(table[:SAMPLE], float), eps)[0])
-    for form in table_forms(np.asarray(steps[:SAMPLE], float), stored, first):
+    for form in table_forms(np.asarray(steps[:SAMPLE], float), stored):
         pairs = fit_in_form(steps, form, stored)
         if pairs is not None:
             return replace(
@@ -167,16 +163,14 @@ def count_repeats(table: np.ndarray) -> int:
     return repeats if repeats > 1 and (rows == rows[:, :1]).all() else 1
 
 
-def table_forms(
-    rows: np.ndarray, eps: float, first: Literal["cos", "sin"] | None
-) -> list[PairForm]:
+def table_forms(rows: np.ndarray, eps: float) -> list[PairForm]:
     """The forms that the first rows of a table may have."""
     forms, tolerance = [], 8 * eps * np.abs(rows).max()
     for layout in LAYOUTS if rows.shape[1] % 2 == 0 else ():
         front, back = split_pairs(rows, layout)
         if not (np.ptp(front**2 + back**2, axis=0) > 3 * tolerance * np.abs(rows).max()).any():
             copies = copies_of(front) and copies_of(back)
-            forms.append(PairForm("both", layout, copies, first or first_wave(front[0], back[0])))
+            forms.append(PairForm("both", layout, copies, first_wave(front[0], back[0])))
     copies = copies_of(rows)
     return forms + [PairForm(part, copies=copies) for part in wave_parts_of(rows)]
 
@@ -192,11 +186,6 @@ def copies_of(rows: np.ndarray) -> Layout | None:
     """
     layouts = LAYOUTS if rows.shape[1] % 2 == 0 else ()
     return next((k for k in layouts if np.array_equal(*split_pairs(rows, k))), None)
-
-
-def has_copies(rows: np.ndarray, layout: Layout) -> bool:
-    """Whether both columns of each pair hold the same."""
-    return np.array_equal(*split_pairs(rows, layout))
 
 
 def first_wave(front: np.ndarray, back: np.ndarray) -> Literal["cos", "sin"]:
@@ -248,7 +237,8 @@ def fit_in_form(steps: np.ndarray, form: PairForm, eps: float) -> PairWaves | No
     observed = form.waves(steps[sample])
     omega, factor = refine_frequencies(sample, observed, omega, start, factor, form)
     expected = waves_of_phases(np.multiply.outer(sample, omega) + start, factor, form)
-    limit = 4 * pair_tolerance(sample, omega, factor, eps) + largest_angle(form, steps) * eps
+    limit = 4 * pair_tolerance(sample, omega, factor, eps)
+    limit += np.abs(steps[-1]).max() * eps if form.part == "angles" else 0.0
     even = (apart(observed, expected) <= limit).all(axis=0)
     if form.part != "both" and not even.any():
         return None
@@ -301,11 +291,6 @@ def refine_frequencies(
             sines = np.sin(np.multiply.outer(positions, omega))
             factor = float(np.vdot(sines, waves.imag) / np.vdot(sines, sines))
     return omega, factor
-
-
-def largest_angle(form: PairForm, steps: np.ndarray) -> float:
-    """The largest number of a table of angles; 0 of waves."""
-    return float(np.abs(steps[-1]).max()) if form.part == "angles" else 0.0
 
 
 def follow_phases(rows: np.ndarray, phases: np.ndarray) -> np.ndarray:
@@ -395,6 +380,8 @@ def waves_differ(a: PairWaves, b: PairWaves, waves: Waves, stop: bool = False) -
 
 def pairs_apart(a: PairWaves, b: PairWaves) -> np.ndarray:
     """Which pairs (m,) turn otherwise in b than in a; pairs that only one has do."""
+    if a.has_angles and not b.has_angles:
+        return pairs_apart(b, a)
     longer = max(a, b, key=lambda pairs: len(pairs.omega))
     common = min(len(a.omega), len(b.omega))
     differs = np.abs(longer.omega) * longer.length > NEAR  # one that stands still may be left out
@@ -425,17 +412,19 @@ def frequencies_apart(a: PairWaves, b: PairWaves) -> bool:
 def offset_waves(a: PairWaves, b: PairWaves) -> Waves:
     """Waves of a where b begins, as far as both say where they begin; angles where b has them."""
     shift = b.offset - a.offset
-    if a.is_declared and (b.has_angles or (np.isfinite(shift) and shift)):
+    turns = b.has_angles and not a.has_angles
+    if turns or (a.is_declared and np.isfinite(shift) and shift):
         return shifted_waves(a, a.omega, b)
     return a.waves
 
 
-def shifted_waves(a: PairWaves, omega: np.ndarray, b: PairWaves) -> Waves:
+def shifted_waves(a: PairWaves, omega: np.ndarray, b: PairWaves, divisor: int = 1) -> Waves:
     """Waves of other frequencies with a's factor, from the position on where b begins."""
     begin = b.offset if np.isfinite(b.offset) else 0.0
 
     def waves(positions: np.ndarray) -> np.ndarray:
-        return waves_of_phases(np.multiply.outer(positions + begin, omega), a.factor, b.form)
+        phases = np.multiply.outer(positions // divisor + begin, omega)
+        return waves_of_phases(phases, a.factor, b.form)
 
     return waves
 

@@ -11,8 +11,8 @@ from itertools import chain
 
 import numpy as np
 
+from pefourier.diagnosis.frequency_grids import fit_single_wave
 from pefourier.diagnosis.identify import resolutions
-from pefourier.diagnosis.one_wave import fit_single_wave
 from pefourier.diagnosis.pairs import PairWaves
 from pefourier.diagnosis.wave_formulas import float_blocks
 from pefourier.geometry.closest import ClosestPair

@@ -23,7 +23,7 @@ from pefourier.diagnosis.wave_rules import (
     unusual_conventions,
     useless_frequencies,
 )
-from pefourier.encodings.encoding import Finding, largest_number
+from pefourier.encodings.encoding import Finding
 from pefourier.encodings.findings import finding
 from pefourier.geometry.equal_rows import row_period
 from pefourier.geometry.precision import FORMATS, rounded
@@ -31,23 +31,13 @@ from pefourier.geometry.randomness import numbers_look_random
 from pefourier.geometry.waves import recurrence
 from pefourier.writing.text import first_few, joined_runs
 
+TILES = 8  # of a table, in each of which some rows may be wrong
 SHORT_EPS = 2.0**-10  # resolution of float16; bfloat16's is coarser
-WINDOWS = (64, 16)  # rows in which no row is wrong, where only some are
-TILES = 8  # windows of each size that are looked at
 
 
 def constant_codes(table: np.ndarray) -> Finding:
     """One code for all positions, or none."""
     return finding("constant-codes" if table[0].any() else "zero-codes")
-
-
-def counted_rows(facts: TableFacts) -> Iterator[Finding]:
-    """A first column that numbers the rows, from 0 or 1 on, beside much smaller numbers."""
-    (n, d), count = facts.table.shape, facts.table[:, 0]
-    if n < 8 or d < 2 or count[0] not in (0, 1) or facts.identified is not None:
-        return
-    if (count - count[0] == np.arange(n)).all() and largest_number(facts.table[:, 1:]) < n / 4:
-        yield finding("counted-rows")
 
 
 def repeating_codes(facts: TableFacts) -> Iterator[Finding]:
@@ -123,7 +113,7 @@ def zero_rows(facts: TableFacts) -> Iterator[Finding]:
     if len(zero) == 0 or explained or strange:
         return
     if len(zero) > 1 and zero[0] == n - len(zero):
-        yield finding("unused-tail", "zeros", first=zero[0], last=n - 1)
+        yield finding("unused-tail", first=zero[0], last=n - 1)
         return
     zero = zero[~ordinary_zeros(facts, zero)]
     if len(zero):
@@ -143,34 +133,6 @@ def ordinary_zeros(facts: TableFacts, zero: np.ndarray) -> np.ndarray:
     shorter = np.minimum(*(facts.norms[live[np.clip(place - k, 0, len(live) - 1)]] for k in (0, 1)))
     sines = facts.one_wave is not None and facts.one_wave[0].form.part == "sin"
     return (shorter <= np.median(facts.norms[live]) / 2) | (sines & (zero == 0))
-
-
-def unused_tail(facts: TableFacts) -> Iterator[Finding]:
-    """Rows at the end that are all less than half as long as all rows before."""
-    norms = facts.norms
-    if len(norms) < 4 or facts.identified is not None or not norms[-1]:
-        return
-    shortest = np.minimum.accumulate(np.where(norms > 0, norms, np.inf))[:-1]
-    longest = np.maximum.accumulate(norms[::-1])[::-1][1:]
-    drop = np.flatnonzero(longest < shortest / 2) + 1
-    drop = drop[(drop > 1) & (drop < len(norms) - 1) & np.isfinite(shortest[drop - 1])]
-    if len(drop):
-        yield finding("unused-tail", "short", first=drop[0], last=len(norms) - 1)
-
-
-def unusual_lengths(facts: TableFacts) -> Iterator[Finding]:
-    """A few rows of quite another length than the others."""
-    live = np.flatnonzero(facts.norms)
-    if len(live) < 8 or facts.identified is not None:
-        return
-    norms = facts.norms[live]
-    median = np.median(norms)
-    away = np.abs(norms - median)
-    spread = max(np.median(away), 1e-9 * median)
-    far = (away > 10 * spread) & ((norms > 2 * median) | (norms < median / 2))
-    if 0 < far.sum() <= max(1, len(norms) // 50):
-        rows = first_few([f"{s} ({facts.norms[s] / median:.2g})" for s in live[far][:5]])
-        yield finding("norm-outliers", rows=rows)
 
 
 def almost_a_formula(facts: TableFacts) -> Iterator[Finding]:
@@ -198,13 +160,12 @@ def almost_a_formula(facts: TableFacts) -> Iterator[Finding]:
 
 
 def runs_of_rows(facts: TableFacts) -> Iterator[np.ndarray]:
-    """Rows of which none may be wrong: those that are distinct, a half of them, some windows."""
+    """Rows of which none may be wrong: those that are distinct, a half of them, or an eighth."""
     n = len(facts.table)
     s, distinct = np.arange(n), facts.first == np.arange(n)
     yield from (distinct, distinct & (s < n // 2), distinct & (s >= n // 2))
-    for size in WINDOWS if n >= 2 * WINDOWS[-1] and facts.table.size <= SEARCHED else ():
-        for start in np.linspace(0, n - size, TILES).astype(int) if size <= n else ():
-            yield (s >= start) & (s < start + size)
+    if n >= 16 * TILES and facts.table.size <= SEARCHED:
+        yield from (np.isin(s, tile) for tile in np.array_split(s, TILES))
 
 
 def transposed(facts: TableFacts) -> list[Finding]:
@@ -245,10 +206,9 @@ def near_codes(facts: TableFacts) -> Iterator[Finding]:
     rms, (i, j) = np.sqrt((facts.norms**2).mean()), facts.closest.pair
     if 0 < facts.closest.distance <= max(1e-6, 4 * facts.eps) * rms:
         first, second = rounded(facts.table[[i, j]], FORMATS["bfloat16"])
-        if (first == second).all():
-            stored = facts.eps >= SHORT_EPS and follow_waves(facts, np.array([i, j]))
-            values = {"i": i, "j": j, "apart": facts.closest.distance, "rms": rms}
-            yield finding("near-duplicates", "stored" if stored else "free", **values)
+        stored = facts.eps >= SHORT_EPS and follow_waves(facts, np.array([i, j]))
+        if (first == second).all() and not stored:
+            yield finding("near-duplicates", i=i, j=j, apart=facts.closest.distance, rms=rms)
     if 0 < facts.rank <= min(facts.closest.distinct, d) // 16 and not facts.of_phases:
         yield finding("low-rank", d=d, rank=facts.rank)
 
@@ -261,12 +221,9 @@ def random_codes(facts: TableFacts) -> Iterator[Finding]:
 
 
 RULES = (
-    counted_rows,
     repeating_codes,
     phases_alone,
     zero_rows,
-    unused_tail,
-    unusual_lengths,
     alternating_rows,
     mismatched_pairs,
     useless_frequencies,
@@ -279,4 +236,3 @@ RULES = (
     near_codes,
     random_codes,
 )
-RULES_OF_POINTS = (unusual_lengths, random_codes)  # of a grid

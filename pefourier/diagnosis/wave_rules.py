@@ -14,13 +14,13 @@ import numpy as np
 from pefourier.diagnosis.frequency_grids import (
     candidate_bases,
     chosen_digits,
+    drop_copies,
     frequencies,
     frequency_slack,
     geometric_grid,
     to_digits,
 )
 from pefourier.diagnosis.identify import SHORT
-from pefourier.diagnosis.one_wave import drop_copies
 from pefourier.diagnosis.table_facts import SHARE, TableFacts
 from pefourier.encodings.columns import Layout, pair_columns
 from pefourier.encodings.encoding import Finding
@@ -100,35 +100,28 @@ def useless_frequencies(facts: TableFacts) -> Iterator[Finding]:
 
 
 def aliased_waves(facts: TableFacts) -> Iterator[Finding]:
-    """Waves of a geometric grid, some of which turn by more than half a turn from row to row."""
+    """Positions divided by frequencies: each pair turns faster than the one before, most by more
+    than half a turn from row to row."""
     rows = facts.sample[:FAST_ROWS]
-    n, d = rows.shape
-    if n < 8 or d < 4 or facts.identified is not None:
+    if len(rows) < 8 or rows.shape[1] < 4 or facts.identified is not None:
         return
     pairs = fit_sinusoid_pairs(rows, facts.level)
     if pairs is None and not facts.are_waves(rows):
         return
     omega = pairs.omega if pairs else np.arccos(recurrence(drop_copies(rows), 1)[0])
     pi, m = np.pi, len(omega)
-    for step, turns in product(
-        (1, -1), range(-TURNS, TURNS + 1) if m > 3 else ()
-    ):  # the slowest first, or last
-        second = 2 * pi * abs(turns) + (-1) ** (turns < 0) * omega[::step][1]
-        ladder = unfold(omega[::step], second)
-        slack = frequency_slack(ladder, facts.level, n)
+    for turns in range(-TURNS, TURNS + 1) if m > 3 else ():
+        second = 2 * pi * abs(turns) + (-1) ** (turns < 0) * omega[1]
+        ladder = unfold(omega, second)
+        slack = frequency_slack(ladder, facts.level, len(rows))
         sharp = int(np.argmin(np.append(slack < pi / 8, False)))  # phases beyond have no digits
-        grid = (
-            sharp > 3
-            and ladder[:sharp].max() > pi
-            and geometric_grid(ladder[:sharp][::step], slack[:sharp][::step], 2 * m)
-        )
-        if grid:
-            exact = frequencies(grid, 2 * m)
-            exact *= exact[0] / exact[m - sharp if step < 0 else 0]
-            values = {"top": exact.max(), "count": int((exact > pi).sum()), "of": m}
-            variant = "divided" if step > 0 and "step" not in grid else "fast"
-            yield finding("aliased-waves", variant, rho=1 / grid["rho"], **values)
-            return
+        if sharp > 3 and ladder[:sharp].max() > pi:
+            grid = geometric_grid(ladder[:sharp], slack[:sharp], 2 * m)
+            if grid and "step" not in grid:
+                exact = frequencies(grid, 2 * m)
+                values = {"top": exact.max(), "count": int((exact > pi).sum()), "of": m}
+                yield finding("aliased-waves", rho=1 / grid["rho"], **values)
+                return
 
 
 def unfold(omega: np.ndarray, second: float) -> np.ndarray:
@@ -161,18 +154,16 @@ def unusual_base(facts: TableFacts) -> Iterator[Finding]:
 
 def unusual_conventions(facts: TableFacts) -> Iterator[Finding]:
     """Parameters of a sinusoidal, rotary or DFT table that differ from the papers'."""
-    name, p, (n, d) = (facts.identified or {}).get("encoding"), facts.params, facts.table.shape
+    name, p = (facts.identified or {}).get("encoding"), facts.params
     backwards = "backwards" in p
     if name in ("sinusoidal", "rope"):
         yield from unusual_base(facts)
         for key, usual in PAPERS.items():
             value = p.get(key, usual)
-            if key == "divisor" and value == "d/2+0.5":
-                yield finding("column-missing", d=d, formula=d + 1)
-            elif value != usual and not (key == "offset" and backwards):
+            if value != usual and not (key == "offset" and backwards):
                 yield finding(key, **{key: value})
     if backwards:
-        is_end = p["offset"] == n - 1 or (name == "dft" and p["offset"])
+        is_end = p["offset"] == len(facts.table) - 1 or (name == "dft" and p["offset"])
         yield finding("reversed-positions" if is_end else "negative-positions", first=p["offset"])
     if name == "rope" and "part" not in p:
         yield finding("cosines-first")

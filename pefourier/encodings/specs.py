@@ -1,15 +1,15 @@
-"""Every encoding a SPEC can name: registered builders, tables in files, model configs, user code.
+"""The one door: whatever a SPEC names, or an object gives, becomes an `Encoding`.
 
 A SPEC is ``NAME``, ``NAME:key=value,…``, ``PATH[#ARRAY]``, ``-`` (standard input), ``config.json``,
-a model folder or ``model.gguf``, or ``py:module:function``. `load` turns one into an `Encoding` and
-imports what reads files or runs code only for a SPEC that needs it.
+a model folder or ``model.gguf``, or ``py:module:function``. What reads files or runs code is
+imported only for a SPEC that needs it.
 """
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from pefourier.encodings import families  # noqa: F401 (which fill the registry)
@@ -22,6 +22,7 @@ from pefourier.encodings.encoding import (
     from_bias,
     from_table,
     rows_up_to,
+    without_mean,
 )
 from pefourier.encodings.findings import finding
 from pefourier.encodings.grids import check_sides, count_points, on_grid, with_grid_note
@@ -30,9 +31,11 @@ from pefourier.encodings.registry import (
     build,
     canonical_spec,
     parse_parameters,
+    unknown_parameter,
 )
-from pefourier.encodings.unknown_specs import not_here, refuse_hash, unknown_spec
+from pefourier.encodings.unknown_specs import not_here, unknown_spec
 from pefourier.errors import PefourierError, shown
+from pefourier.writing.text import read_sides, whole_number
 
 NAMED = {  # what an array holds in place of codes, by its name
     "biases-as-codes": re.compile(
@@ -42,15 +45,25 @@ NAMED = {  # what an array holds in place of codes, by its name
 }
 
 
+Place = tuple[Sequence[int], int]  # sides of a grid, and rows before its points
+
+
+@dataclass(frozen=True)
+class SpecWithDefaults:
+    """A SPEC, with parameters for it if it has them: the options of a command with several."""
+
+    spec: str
+    params: Mapping[str, Any]
+
+
 def load(
     source: Any,
-    length: int | None = None,
-    d: int | None = None,
+    length: int | str | None = None,
+    d: int | str | None = None,
     *,
     min_length: int = 80,
-    grid: Sequence[int] = (),
-    prefix: int = 0,
-    **options: Any,
+    demean: bool = False,
+    **params: Any,
 ) -> Encoding:
     """The encoding that a SPEC names, or that an array, a module or a function gives.
 
@@ -58,17 +71,21 @@ def load(
     ----------
     source : str, path, Encoding, array or tensor (n, d), torch module, or function (length, d)
         A SPEC as typed on the command line, or an object.
-    length, d : int, optional
+    length, d : int or str, optional
         Number of positions (default 80, or all rows of a file) and dimension of a code (default
-        256, or what a file or config says).
+        256, or what a file or config says); texts are read as the shell reads them, "128k".
     min_length : int
         Positions that a default length must hold.
-    grid : sequence of int
-        Sides of a grid whose points the rows are, the slowest axis first.
-    prefix : int
-        Rows before the grid that have no place on it (class and register tokens).
-    **options
-        Defaults for parameters (``rho``, ``seed``) of the encodings that have them.
+    demean : bool
+        Whether the mean of a table is taken away.
+    **params
+        For all, ``grid``, sides of a grid whose points the rows are, and ``prefix``, rows before
+        them that have no place on it; else parameters of the encoding.
+
+    Raises
+    ------
+    PefourierError
+        For what cannot be read, and for a parameter that would have no effect.
 
     Examples
     --------
@@ -77,65 +94,103 @@ def load(
     >>> load([[1, 0], [0, 1]]).dim
     2
     """
-    if not isinstance(source, str | os.PathLike):
-        return load_object(source, length, d, {"grid": grid, "prefix": prefix, **options})
-    spec = canonical_spec(os.fspath(source))
-    for name, value in (("length", length), ("d", d)):
+    length, d = whole_numbers(length=length, d=d)
+    if isinstance(source, SpecWithDefaults):
+        spec, options = source.spec, {**source.params, **params}
+    else:
+        spec, options = source, params
+    options = {key: value for key, value in options.items() if value is not None}
+    grid = options.pop("grid", ())
+    sides = read_sides(grid) if isinstance(grid, str) else tuple(grid)
+    place = sides, options.pop("prefix", 0)
+    if isinstance(options.get("times"), str | os.PathLike):
+        from pefourier.encodings.sources.tables import read_numbers
+
+        options["times"] = read_numbers(os.fspath(options["times"]))
+    if isinstance(spec, str | os.PathLike):
+        spec = canonical_spec(os.fspath(spec))
+        if not isinstance(source, SpecWithDefaults):
+            check_parameters(spec, options)
+        enc = load_spec(spec, length, d, place, {**options, "min_length": min_length})
+    else:
+        enc = load_object(spec, length, d, place, options)
+    return without_mean(enc) if demean else enc
+
+
+def whole_numbers(**texts: int | str | None) -> Iterator[int | None]:
+    """Each number, of texts too as the shell takes them; refuses what is none.
+
+    >>> list(whole_numbers(length="128k", d=None))
+    [131072, None]
+    """
+    for key, value in texts.items():
+        number = whole_number(value) if isinstance(value, str) else value
         if value is not None:
-            check_count(name, value)
-    if not grid and not prefix:
-        return with_grid_note(load_rows(spec, length, d, min_length, options))
-    check_sides(spec, grid, prefix, length)
-    placing = {**options, "grid": tuple(grid), "prefix": prefix}
-    is_table = source_of(spec) == "table"  # a file has its rows, and is not cut to those that fit
-    rows = length if is_table else count_points(grid, prefix) or length
-    return on_grid(load_rows(spec, rows, d, min_length + prefix, placing), tuple(grid), prefix)
+            check_count(key, value if number is None else number)
+        yield number
+
+
+def check_parameters(spec: str, params: Mapping[str, Any]) -> None:
+    """Refuse a parameter that a SPEC does not have, or states itself."""
+    kind, (name, _, text) = source_of(spec), spec.partition(":")
+    if kind == "name":
+        written = {item.partition("=")[0] for item in text.split(",")}
+        for key in params:
+            if key not in BUILDERS[name].parameters:
+                raise unknown_parameter(name, key)
+            if key in written:
+                raise PefourierError(f"{shown(spec)} is given {key} twice; keep one")
+    elif idle := params.keys() - ({"seed"} if kind == "code" else set()):
+        raise PefourierError(f"{', '.join(idle)} has no effect on {shown(spec)}; leave it out")
 
 
 def load_object(
-    source: Any, length: int | None, d: int | None, options: Mapping[str, Any]
+    source: Any, length: int | None, d: int | None, place: Place, params: dict[str, Any]
 ) -> Encoding:
     """The encoding that an array, a module or a function gives."""
-    if isinstance(source, list | tuple) and any(isinstance(item, str) for item in source):
-        raise PefourierError(
-            "this question is asked of one encoding; ask it of each: "
-            "[pefourier.spectrum(spec) for spec in specs]"
-        )
-    unused = {key: value for key, value in options.items() if value not in (None, (), 0)}
-    sides, prefix = tuple(unused.pop("grid", ())), unused.pop("prefix", 0)
     if isinstance(source, Encoding) or not callable(source):
         enc = as_encoding(source)
         if not enc.spec:
             enc = replace(enc, spec=f"{type(source).__name__} ({len(enc)}, {enc.dim})")
         sizes = {"length": (length, len(enc)), "d": (d, enc.dim)}
-        unused |= {k: size for k, (size, actual) in sizes.items() if size not in (None, actual)}
+        params |= {k: size for k, (size, actual) in sizes.items() if size not in (None, actual)}
     else:
         from pefourier.encodings.sources.user_code import read_code
 
-        enc = read_code(source, length, d, unused.pop("seed", None))
-    if sides or prefix:
-        check_sides(enc.label, sides, prefix, None)
-        enc = on_grid(enc, sides, prefix)
-    elif not isinstance(source, Encoding):
-        enc = with_grid_note(enc)
-    for key, value in unused.items():
+        enc = read_code(source, length, d, params.pop("seed", None))
+    for key, value in params.items():
         raise PefourierError(
             f"{key}={shown(value)} has no effect on {enc.label or 'a table'}; leave it out"
         )
-    return enc
+    if any(place):
+        check_sides(enc.label, *place, None)
+        return on_grid(enc, *place)
+    return enc if isinstance(source, Encoding) else with_grid_note(enc)
 
 
-def load_rows(
-    spec: str, length: int | None, d: int | None, min_length: int, options: dict[str, Any]
+def load_spec(
+    spec: str, length: int | None, d: int | None, place: Place, options: dict[str, Any]
 ) -> Encoding:
+    """The encoding that a SPEC names, on a grid where there is one."""
+    if not any(place):
+        return with_grid_note(load_rows(spec, length, d, options))
+    check_sides(spec, *place, length)
+    is_table = source_of(spec) == "table"  # a file has its rows, and is not cut to those that fit
+    rows = length if is_table else count_points(*place) or length
+    options = {**options, "grid": place[0], "prefix": place[1]}
+    return on_grid(load_rows(spec, rows, d, options), *place)
+
+
+def load_rows(spec: str, length: int | None, d: int | None, options: dict[str, Any]) -> Encoding:
     """The encoding that a SPEC names, on a grid only where it is built for one."""
+    shortest = options.get("min_length", 80) + options.get("prefix", 0)
     match source_of(spec):
         case "name":
-            return build_by_name(spec, length, d or 256, max(80, min_length), options)
+            return build_by_name(spec, length, d or 256, max(80, shortest), options)
         case "code":
             from pefourier.encodings.sources.user_code import read_code
 
-            return read_code(spec, length, d, options.get("seed"), min_length=min_length)
+            return read_code(spec, length, d, options.get("seed"), min_length=shortest)
         case "table":
             return load_file(spec, length)
         case "gguf":
@@ -149,7 +204,7 @@ def load_rows(
             enc = huggingface.read_config(spec, length, d, **placing)
     standing = standing_length(enc) if length is None else len(enc)
     if standing != len(enc):
-        return load_rows(spec, standing, d, min_length, options)
+        return load_rows(spec, standing, d, options)
     return replace(enc, lattice=enc.params.get("length", len(enc)))
 
 
@@ -174,6 +229,7 @@ def source_of(source: Any) -> Literal["name", "code", "table", "config", "gguf"]
     >>> source_of("rope:rho=5e5"), source_of("py:model:table"), source_of("wpe.npy")
     ('name', 'code', 'table')
     """
+    source = source.spec if isinstance(source, SpecWithDefaults) else source
     if not isinstance(source, str | os.PathLike):
         return "table" if isinstance(source, Encoding) or not callable(source) else "code"
     spec = canonical_spec(os.fspath(source))
@@ -182,8 +238,6 @@ def source_of(source: Any) -> Literal["name", "code", "table", "config", "gguf"]
         return "name"
     if name == "py":
         return "code"
-    if "#" in spec and os.path.exists(spec):
-        refuse_hash(spec)
     if "://" in spec:
         raise not_here(spec)
     if spec.partition("#")[0].endswith(".json"):  # no table is: their readers need not be there
@@ -248,14 +302,9 @@ def build_by_name(
 
 def load_file(spec: str, length: int | None) -> Encoding:
     """The first `length` rows (default all) of the table in a file."""
-    from pefourier.encodings.sources.classifier import read_classifier
-    from pefourier.encodings.sources.formats import BEHIND
     from pefourier.encodings.sources.tables import read_named_table, split_spec
 
     path, key = split_spec(spec)
-    trained = read_classifier(path, length) if key is None else None
-    if trained is not None:
-        return replace(trained, spec=spec, params={**trained.params, "path": path})
     stored = read_named_table(path, key)
     if stored.codes.ndim > 2:
         bias = stored.codes[..., :length, :length]
@@ -267,7 +316,6 @@ def load_file(spec: str, length: int | None) -> Encoding:
     params = {"length": len(table), "d": table.shape[1], "path": path, "array": array}
     codes = [code for code, name in NAMED.items() if name.search(stored.name)]
     codes += ["array-chosen"] * stored.chosen
-    codes += ["positions-column"] * stored.name.startswith(BEHIND)
     slots = {"name": shown(stored.name), "middle": len(stored.codes) // 2}
     findings = tuple(finding(code, **slots) for code in codes)
     facts = {

@@ -15,28 +15,11 @@ HUB = (  # a model there: owner/name, or its address
 )
 
 
-def refuse_hash(path: str) -> None:
-    """Refuse a path that is there and would be read as a part of another file; tables are not."""
-    from pefourier.encodings.sources.tables import split_spec
-
-    if split_spec(path) != (path, None):
-        raise PefourierError(
-            f"{shown(path)} has # in its name, behind which a SPEC names a part of a file; give it "
-            "by a name without #, such as that of a link"
-        )
-
-
 def unknown_spec(spec: str, name: str, path: str) -> PefourierError:
     """The error for a SPEC that names nothing, with what may be meant."""
-    if spec.startswith("./") and not os.path.splitext(path)[1] and not os.path.lexists(path):
+    has_suffix, folder = os.path.splitext(path)[1], os.path.dirname(path)
+    if spec.startswith("./") and not has_suffix and not os.path.lexists(path):
         return missing(path)
-    from pefourier.encodings.sources import user_code
-    from pefourier.encodings.sources.formats import READERS
-
-    if (typed := user_code.meant_spec(spec)) is not None:
-        return PefourierError(
-            f"unknown encoding {shown(name)}. Did you mean {typed}? py: imports and runs your code."
-        )
     refuse_known(name)
     if presets := specs_of_convention(name.lower()):
         return PefourierError(
@@ -45,16 +28,16 @@ def unknown_spec(spec: str, name: str, path: str) -> PefourierError:
         )
     if re.fullmatch(HUB, spec) and "/" in spec:
         return not_here(spec)
-    if ":" in spec and os.path.exists(name):
+    if os.path.exists(name):
         return PefourierError(
-            f"{shown(name)} is a file, which takes no parameters behind a colon; give options such "
-            "as --grid, --length and --d"
+            f"{shown(name)} is a file, which takes no parameters behind a colon; give options"
         )
+    from pefourier.encodings.sources.formats import READERS
+
     formats = ", ".join(sorted(READERS))
     way_out = f"'pefourier list' shows all; a file of codes ends in one of {formats}."
-    folder = os.path.dirname(path)
-    has_folder = os.path.splitext(path)[1] and os.path.isdir(folder or ".")
-    files = [os.path.join(folder, file) for file in data_names(folder, "")] if has_folder else []
+    is_listed = has_suffix and os.path.isdir(folder or ".")
+    files = [os.path.join(folder, file) for file in data_names(folder, "")] if is_listed else []
     return unknown_encoding(name, way_out, files)
 
 

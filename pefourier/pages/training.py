@@ -28,7 +28,7 @@ from pefourier.pages.document import (
 )
 from pefourier.pages.encodings import page_written, report_page
 from pefourier.report import training_figures
-from pefourier.train.options import BESIDE, Options, flag_of, seeds_of
+from pefourier.train.options import BESIDE, Options, flag_of
 from pefourier.train.report import all_words, summary_page
 from pefourier.train.store import Store, option_of, read_configuration
 from pefourier.train.summary import Summary, common_runs, summarize_runs
@@ -51,12 +51,16 @@ class TrainFolder:
 
 
 def read_train_folder(path: str) -> TrainFolder:
-    """Read and check a folder; only runs that were asked last count."""
+    """Read and check a folder."""
     config = read_configuration(Path(path) / "config.json")
-    rows = [row for row in Store(Path(path)).rows() if was_asked(row, config)]
-    if not rows:
-        raise PefourierError(f"{shown(path)} has no finished run; go on training with --resume")
-    check_common_runs(path, rows)
+    rows = Store(Path(path)).rows()
+    datasets = dict.fromkeys(row["dataset"] for row in rows)
+    lacking = [d for d in datasets if not common_runs([r for r in rows if r["dataset"] == d])[0]]
+    if lacking or not rows:
+        raise PefourierError(
+            f"{shown(path)}: no seed and fold of {shown((lacking or config['dataset'])[0])} is "
+            "finished for every encoding yet; go on training with --resume"
+        )
     for row in rows:
         classes = len(config.get("windows", {}).get(row["dataset"], ()))
         if len(row["confusion"]) != classes:
@@ -69,37 +73,9 @@ def read_train_folder(path: str) -> TrainFolder:
 
 def common_settings(config: Mapping[str, Any]) -> dict[str, Any]:
     """What all runs of a folder have in common, options and rules."""
-    names = [
-        option.name for option in fields(Options) if option.name not in ("dataset", "encoding")
-    ]
-    return {name: config[name] for name in (*names, *RULES) if name in config}
-
-
-def was_asked(row: Mapping[str, Any], config: Mapping[str, Any]) -> bool:
-    """Whether a run is one of those that the folder was asked for last.
-
-    >>> config = {"dataset": ["order"], "encoding": ["dft"], "seeds": 2, "match_rms": [0.5]}
-    >>> rows = [("dft", 0), ("dft@rms=0.5", 1), ("dft", 2), ("rope", 0)]
-    >>> [was_asked({"dataset": "order", "encoding": e, "seed": s}, config) for e, s in rows]
-    [True, True, False, False]
-    """
-    spec, _, size = row["encoding"].partition("@rms=")
-    encodings, sizes = option_of(config, "encoding"), option_of(config, "match_rms")
-    scaled = spec in encodings and size in (f"{rms:g}" for rms in sizes)
-    is_named = row["encoding"] in encodings
-    seeds = seeds_of(row["encoding"], option_of(config, "seeds"))
-    is_seed = row["dataset"] in option_of(config, "dataset") and row["seed"] < seeds
-    return is_seed and (is_named or scaled)
-
-
-def check_common_runs(path: str, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Refuse runs that cannot be compared: every encoding needs one that all others have."""
-    for dataset in {row["dataset"] for row in rows}:
-        if not common_runs([row for row in rows if row["dataset"] == dataset])[0]:
-            raise PefourierError(
-                f"{shown(path)}: no seed and fold of {shown(dataset)} is finished for every "
-                "encoding yet; go on training with --resume"
-            )
+    names = [option.name for option in fields(Options)]
+    common = {*names, *RULES} - {"dataset", "encoding"}
+    return {name: config[name] for name in (*names, *RULES) if name in config and name in common}
 
 
 def folder_document(
@@ -111,12 +87,14 @@ def folder_document(
     summary = folder.summary
     answer, told = summary_page(summary), partial(all_words, summary)
     names = [cell for p in parts_of_words(told) if not isinstance(p, str) for cell in p[0]]
-    scores = [*markup_of_words(told), explanations(names, ("train",))]
+    curves = read_curves(Path(folder.path), summary.runs)
+    pictures = training_figures.pictures(summary, curves).values()
     sections = [
         Chapter("Conclusions", markup_of_words(answer.conclusion)),
-        Chapter("Every run, and means", score_pictures(summary)),
-        Chapter("Scores and differences", scores),
-        Chapter("How training went", curves_pictures(folder)),
+        Chapter("Pictures", [figure(*picture) for picture in pictures]),
+        Chapter(
+            "Scores and differences", [*markup_of_words(told), explanations(names, ("train",))]
+        ),
         Chapter("How these numbers were made", settings_part(folder)),
     ]
     chapters = encoding_sections() if encoding_sections else ()
@@ -125,26 +103,6 @@ def folder_document(
     title = title or f"Which encoding classifies better: {datasets}"
     lead = f"The paper's classifier: {len(summary.runs)} runs, in the folder {folder.path}."
     return document(title, element("p", lead), [s for s in sections if any(s.inside)])
-
-
-def score_pictures(summary: Summary) -> list[Markup]:
-    """Every run's F1, ranks over datasets, and accuracy by length."""
-    caption = "F1 of every run (dots), and each encoding's mean (diamonds) with its interval."
-    pictures = [figure(training_figures.comparison, summary, caption)]
-    if summary.ranked:
-        caption = "Average rank of each encoding; bars join those without a significant difference."
-        pictures.append(figure(training_figures.critical_difference, summary, caption))
-    if summary.lengthened:
-        caption = "Accuracy on test windows of other lengths, with 95 % intervals over runs."
-        pictures.append(figure(training_figures.score_by_length, summary, caption))
-    return pictures
-
-
-def curves_pictures(folder: TrainFolder) -> list[Markup]:
-    """How runs learned, look by look, where that is stored."""
-    curves = read_curves(Path(folder.path), folder.summary.runs)
-    caption = f"Means over the {len(curves)} runs that stored them: loss and score, look by look."
-    return [figure(training_figures.learning_curves, curves, caption)] if curves else []
 
 
 def settings_part(folder: TrainFolder) -> list[Markup | None]:

@@ -8,18 +8,55 @@ relation is a rotation, by which all inner products are kept: their geometry.
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
+from pefourier.diagnosis.pairs import fit_pair_waves, frequencies_apart
 from pefourier.encodings.columns import changes_by_name
 from pefourier.encodings.encoding import BLOCK, largest_number, row_blocks, unit_of
 from pefourier.geometry.duplicates import first_duplicate
+from pefourier.geometry.tolerance import stored_tolerance
+from pefourier.questions.operators import has_operator
 
 FEW = 64  # rows in which a match of columns is looked for first
 PROBES = 8  # random directions in which inner products are compared
 SUMS_EPS = 8 * 2.0**-52  # to which sums of squares in float64 are known
 EXPLAINED = 0.1  # of the differences of entries: more is left, and a rotation explains nothing
 SQUARES_EPS = 1e-12  # of those sums, by which small differences are told
+
+
+def align_tables(result: Any) -> Any:
+    """Tables that differ as they stand, and follow from one another by an order or a scale.
+
+    `result` is the comparison so far, and comes back with what is found.
+    """
+    first, second = result.about
+    rotary = [has_operator(enc) for enc in result.about]
+    if all(rotary) or result.unit == "factors" or "bias" in (first.act, second.act):
+        return result
+    n = result.length
+    a, b = (np.asarray(enc.table(enc.domain.x[:n]), dtype=float) for enc in result.about)
+    allowed, eps = stored_tolerance(a, b, first, second)
+    transform, difference = find_transformation(a, b, allowed, eps)
+    if transform is None:
+        transform, difference = find_row_order(a, b, allowed)
+    on_grid = any(len(enc.domain.sides) > 1 for enc in result.about)
+    if transform is None or (on_grid and "offset" in transform):
+        return result
+    facts: dict[str, Any] = {"max_difference": difference, "pairs": (), "cause": None}
+    if transform.pop("rotation", False):
+        fitted = [fit_pair_waves(x, enc.eps) for x, enc in zip((a, b), result.about, strict=True)]
+        if None not in fitted and frequencies_apart(*fitted):
+            return result
+        return replace(result, verdict="same geometry", transform=transform, **facts)
+    if result.pairs and "rotate" in (first.act, second.act) and transform.keys() <= {"scale"}:
+        return result
+    turns = any(enc.act == "rotate" or enc.operator is not None for enc in result.about)
+    if "rows" in transform or (turns and "scale" in transform):
+        return replace(result, transform=transform)
+    return replace(result, verdict="equivalent", transform=transform, **facts)
 
 
 def find_transformation(

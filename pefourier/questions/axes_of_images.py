@@ -17,7 +17,7 @@ from pefourier.diagnosis.misreadings import (
     chosen_changes,
     has_settings,
     meant_settings,
-    reading_with,
+    reread_with,
 )
 from pefourier.diagnosis.pairs import PairWaves, list_differences
 from pefourier.encodings.encoding import Encoding
@@ -51,21 +51,15 @@ def compare_axes(result: Any, first: PairWaves, second: PairWaves) -> Any:
     )
 
 
-def axes_in_table(
-    first: Encoding,
-    second: Encoding,
-    pairs: tuple[PairWaves, PairWaves],
-    result: Any,
-) -> Any:
+def axes_in_table(result: Any, pairs_a: PairWaves, pairs_b: PairWaves) -> Any:
     """A table of an image's tokens beside a config whose pairs turn by frames, rows and columns."""
-    pairs_a, pairs_b = pairs
     declared, table = (pairs_a, pairs_b) if pairs_a.axis else (pairs_b, pairs_a)
     if not declared.axis or table.form is None or len(declared.omega) != len(table.omega):
         return None
     if table.even is None or table.even.all():
         return None  # text
     axis, cause = assign_axes(declared, table), None
-    for reading in readings_of(first, second, declared) if axis is None else ():
+    for reading in readings_of(*result.about, declared) if axis is None else ():
         axis = assign_axes(replace(declared, omega=reading.omega), table)
         if axis is not None:
             cause = Cause("b" if declared is pairs_b else "a", (reading.code,), reading.changes, {})
@@ -92,9 +86,9 @@ def readings_of(first: Encoding, second: Encoding, declared: PairWaves) -> list[
         return []
     settings = meant_settings(rotation)
     changes = chosen_changes(rotation, settings, declared)
-    rebuilt = (reading_with(settings, len(rotation), declared, *change) for change in changes)
     count = len(declared.omega)
-    return [reading for reading in rebuilt if reading is not None and len(reading.omega) == count]
+    usual = reread_with(settings, len(rotation), changes)
+    return [reading for reading in usual if len(reading.omega) == count]
 
 
 def assign_axes(declared: PairWaves, table: PairWaves) -> tuple[str, ...] | None:

@@ -8,19 +8,23 @@ no difference; signs, scales and another order of heads are. Of causal biases on
 query are compared.
 """
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import product
 from typing import Any
 
 import numpy as np
 
+from pefourier.diagnosis.misreadings import Cause
 from pefourier.encodings.encoding import Encoding
 from pefourier.encodings.families.relative import alibi_slopes, t5_buckets
+from pefourier.encodings.findings import finding
 from pefourier.geometry.precision import FLOAT32_EPS
 
 STRAIGHT = 1e-5  # of the largest bias, to which biases of a head are one line
 SLOPE = 1e-5  # relative, to which slopes are those of a rule
 MASKED = -1e4  # biases below it hide a key
+BUCKETS = (32, 64, 16, 128, 8)
+FARTHEST = (128, 64, 256, 512, 1024, 2048, 32, 100, 127, 20, 10_000)  # distances of T5's buckets
 
 
 @dataclass(frozen=True)
@@ -34,19 +38,6 @@ class HeadDifference:
     max_difference: float
 
 
-@dataclass(frozen=True)
-class BiasComparison:
-    """Two biases, head by head."""
-
-    heads: tuple[HeadDifference, ...]  # that differ
-    max_difference: float
-    tolerance: float
-    first_difference: tuple[int, int] | None  # lag or key, and head
-    constant: bool  # whether a constant for each query was taken away
-    one_sided: bool  # whether one alone has biases of keys behind the query
-    causes: tuple[tuple[str, Mapping[str, tuple[Any, Any]]], ...]  # codes and values
-
-
 @dataclass(frozen=True, eq=False)
 class BiasRows:
     """Biases (heads, queries, n) of some queries to n keys."""
@@ -56,15 +47,27 @@ class BiasRows:
     causal: bool
     eps: float
 
+    @property
+    def profile(self) -> np.ndarray:
+        """Biases (heads, lags) of the last query, and behind them of the first but for its own."""
+        last = self.numbers[:, -1]
+        return last if self.causal else np.concatenate([last, self.numbers[:, 0, 1:]], axis=1)
+
+    @property
+    def has_lags(self) -> bool:
+        """Whether each bias depends on the lag, as far as two queries in a row tell."""
+        k = len(self.queries) // 2
+        q, x = int(self.queries[k]), self.numbers
+        return len(self.queries) < 4 or np.allclose(x[:, k, 1 : q + 1], x[:, k - 1, :q], atol=1e-5)
+
     def first_keys(self, n: int) -> "BiasRows":
         """The same of the first n positions alone, whose queries are the first and the last."""
         if n == self.numbers.shape[2]:
             return self
         if len(self.queries) > 2 or self.numbers.shape[2] == len(self.queries):
             return BiasRows(self.queries[:n], self.numbers[:, :n, :n], self.causal, self.eps)
-        lags = profile_of(self)
         middle = self.numbers.shape[2] - 1
-        return rows_of_lags(lags[:, middle - n + 1 : middle + n], self.causal, self.eps)
+        return rows_of_lags(self.profile[:, middle - n + 1 : middle + n], self.causal, self.eps)
 
 
 def rows_of_lags(profile: np.ndarray, causal: bool, eps: float) -> BiasRows:
@@ -76,7 +79,7 @@ def rows_of_lags(profile: np.ndarray, causal: bool, eps: float) -> BiasRows:
     return BiasRows(np.array([0, n - 1]), np.stack([first[:, :n], last], axis=1), causal, eps)
 
 
-def read_bias(enc: Encoding, other: BiasRows | None = None) -> BiasRows | None:
+def read_bias(enc: Encoding, counterpart: BiasRows | None = None) -> BiasRows | None:
     """The biases of an encoding, or of a table that may hold such as another has; None: none."""
     if enc.bias is not None:
         n = enc.bias.shape[1]
@@ -90,13 +93,14 @@ def read_bias(enc: Encoding, other: BiasRows | None = None) -> BiasRows | None:
         return None
     if len(enc) == enc.dim:
         table = np.asarray(enc.table(), dtype=float)
-        found = is_toeplitz(table) or (other is not None and len(other.numbers) == 1)
+        is_bias = is_toeplitz(table) or (counterpart and len(counterpart.numbers) == 1)
         rows = BiasRows(np.arange(len(table)), table[None], is_hidden(table[None]), enc.eps)
-        return rows if found else None
-    profile = other and line_of_lags(np.asarray(enc.table(), dtype=float), len(other.numbers))
-    if profile is None:
+        return rows if is_bias else None
+    if counterpart is None or len(counterpart.numbers) not in (len(enc), enc.dim):
         return None
-    return rows_of_lags(*in_order_of_lags(profile, not other.causal), enc.eps)
+    table = np.asarray(enc.table(), dtype=float)  # as it stands, or with a row for each lag
+    profile = table.T if enc.dim == len(counterpart.numbers) else table
+    return rows_of_lags(*in_order_of_lags(profile, not counterpart.causal), enc.eps)
 
 
 def is_hidden(bias: np.ndarray) -> bool:
@@ -104,17 +108,6 @@ def is_hidden(bias: np.ndarray) -> bool:
     n = bias.shape[1]
     above = bias[:, ~np.tri(n, dtype=bool)]
     return bool(above.size) and bool((above <= MASKED).all())
-
-
-def line_of_lags(array: np.ndarray, heads: int) -> np.ndarray | None:
-    """A table as biases (heads, lags): as it stands, or with a row for each lag; None: neither.
-
-    >>> line_of_lags(np.ones((64, 6)), 6).shape, line_of_lags(np.ones((6, 64)), 6).shape
-    ((6, 64), (6, 64))
-    """
-    if array.shape[1] == heads:
-        return array.T
-    return array if array.shape[0] == heads else None
 
 
 def in_order_of_lags(profile: np.ndarray, two_sided: bool) -> tuple[np.ndarray, bool]:
@@ -148,49 +141,71 @@ def is_toeplitz(matrix: np.ndarray) -> bool:
     return n > 3 and not diagonal and bool((residual <= slack).all())
 
 
-def compare_biases(first: BiasRows, second: BiasRows) -> BiasComparison:
-    """Two biases of as many heads, over the positions that both have.
+def compare_as_biases(result: Any) -> Any | None:
+    """Two biases, head by head, over the positions that both have; None where neither is one.
+
+    `result` is a comparison of which only sizes are known; it comes back with what is found.
+    """
+    first, second = result.about
+    bias_a, bias_b = read_bias(first), read_bias(second)
+    if bias_a is None and bias_b is None:
+        return None
+    biases = bias_a or read_bias(first, bias_b), bias_b or read_bias(second, bias_a)
+    pair = list(zip(result.about, biases, strict=True))
+    sizes = tuple(len(rows.numbers) if rows else enc.dim for enc, rows in pair)
+    lengths = tuple(rows.numbers.shape[2] if rows else len(enc) for enc, rows in pair)
+    facts = {"lengths": lengths, "length": min(lengths), "dimensions": sizes}
+    result = result.differ("heads", max(sizes), max(sizes), **facts)
+    if None in biases or sizes[0] != sizes[1]:
+        return result
+    return replace(result, **compare_heads(*(rows.first_keys(min(lengths)) for rows in biases)))
+
+
+def compare_heads(first: BiasRows, second: BiasRows) -> dict[str, Any]:
+    """Facts of a comparison of two biases of as many heads and keys.
 
     >>> lag = np.arange(5) - np.arange(5)[:, None]
-    >>> one = -0.5 * np.abs(lag)[None]
-    >>> two = one + np.arange(5)[:, None]
-    >>> found = compare_biases(*(BiasRows(np.arange(5), x, False, 1e-16) for x in (one, two)))
-    >>> len(found.heads), found.constant
-    (0, True)
+    >>> a = -0.5 * np.abs(lag)[None]
+    >>> b = a + np.arange(5)[:, None]
+    >>> facts = compare_heads(*(BiasRows(np.arange(5), x, False, 1e-16) for x in (a, b)))
+    >>> facts["heads"], [f.code for f in facts["findings"]]
+    ((), ['constant-for-each-query'])
     """
-    n = min(rows.numbers.shape[2] for rows in (first, second))
-    first, second = first.first_keys(n), second.first_keys(n)
-    queries = np.intersect1d(first.queries, second.queries)
-    a, b = (
-        rows.numbers[:, np.isin(rows.queries, queries)].astype(float) for rows in (first, second)
-    )
+    queries, n = np.intersect1d(first.queries, second.queries), first.numbers.shape[2]
     visible = np.ones((len(queries), n), bool)
     if first.causal or second.causal:
         visible = np.arange(n) <= queries[:, None]
-    a, b = (np.where(visible, x, 0.0) for x in (a, b))
-    tops = [np.abs(x).max() for x in (a, b)]
-    tolerance = 8 * max(first.eps, second.eps, FLOAT32_EPS) * max(*tops, 1e-300)
+    a, b = (
+        np.where(visible, rows.numbers[:, np.isin(rows.queries, queries)].astype(float), 0.0)
+        for rows in (first, second)
+    )
+    largest = max(np.abs(a).max(), np.abs(b).max(), 1e-300)
+    tolerance = 8 * max(first.eps, second.eps, FLOAT32_EPS) * largest
+    has_constants = bool((np.abs(a - b) > tolerance).any())
+    if has_constants:  # of each query, which the softmax removes
+        index = np.arange(len(queries))
+        a, b = (np.where(visible, x - x[:, index, queries][..., None], 0.0) for x in (a, b))
+        has_constants = bool((np.abs(a - b) <= 2 * tolerance).all())
     residual = np.abs(a - b)
-    constant = bool((residual > tolerance).any())
-    if constant:  # of each query, which the softmax removes
-        each = np.arange(len(queries))
-        bare = [np.where(visible, x - x[:, each, queries][..., None], 0.0) for x in (a, b)]
-        constant = bool((np.abs(bare[0] - bare[1]) <= 2 * tolerance).all())
-        a, b = bare
-        residual = np.abs(a - b)
     differs = residual > 2 * tolerance
-    profiles = [profile_of(BiasRows(queries, x, not visible.all(), 0.0)) for x in (a, b)]
-    whole_profiles = [profile_of(rows) for rows in (first, second)]
+    rows = [BiasRows(queries, x, not visible.all(), 0.0) for x in (a, b)]
     heads = tuple(
-        head_difference(i, profiles[0][i], profiles[1][i], n, float(residual[i].max()))
+        head_difference(i, *(x.profile[i, :n] for x in rows), float(residual[i].max()))
         for i in np.flatnonzero(differs.any(axis=(1, 2))).tolist()
     )
-    by_lag = lags_alone(a, b, queries)
-    causes = tuple(bias_causes(profiles, whole_profiles, n, by_lag)) if heads else ()
-    place = nearest_difference(differs, queries)
-    one_sided = first.causal != second.causal
-    largest = float(residual.max())
-    return BiasComparison(heads, largest, tolerance, place, constant, one_sided, causes)
+    notes = (finding("constant-for-each-query"),) * has_constants
+    notes += (finding("keys-behind"),) * (first.causal != second.causal)
+    return {
+        "verdict": "different" if heads else "the same",
+        "differing": len(heads),
+        "bitwise": not residual.any() and not has_constants,
+        "tolerance": tolerance,
+        "max_difference": float(residual.max()),
+        "first_difference": nearest_difference(differs, queries),
+        "heads": heads,
+        "cause": cause_of_biases(rows, [first, second]) if heads else None,
+        "findings": notes,
+    }
 
 
 def nearest_difference(differs: np.ndarray, queries: np.ndarray) -> tuple[int, int] | None:
@@ -207,26 +222,11 @@ def nearest_difference(differs: np.ndarray, queries: np.ndarray) -> tuple[int, i
     return int(lags[nearest]), int(place[nearest, 0])
 
 
-def profile_of(rows: BiasRows) -> np.ndarray:
-    """Biases (heads, lags) of the last query, and behind them of the first one but for its own."""
-    last = rows.numbers[:, -1]
-    return last if rows.causal else np.concatenate([last, rows.numbers[:, 0, 1:]], axis=1)
-
-
-def lags_alone(a: np.ndarray, b: np.ndarray, queries: np.ndarray) -> bool:
-    """Whether each bias depends on the lag alone, as far as two queries in a row tell."""
-    if len(queries) < 4:
-        return True
-    k = len(queries) // 2
-    q = int(queries[k])
-    return all(np.allclose(x[:, k, 1 : q + 1], x[:, k - 1, :q], atol=1e-5) for x in (a, b))
-
-
 def head_difference(
-    index: int, first: np.ndarray, second: np.ndarray, n: int, largest: float
+    index: int, first: np.ndarray, second: np.ndarray, largest: float
 ) -> HeadDifference:
     """What differs in one head, with the slopes of both where they are lines."""
-    slopes = slope_of(first[:n]), slope_of(second[:n])
+    slopes = slope_of(first), slope_of(second)
     ratio = slopes[1] / slopes[0] if slopes[0] and slopes[1] is not None else None
     return HeadDifference(index, *slopes, ratio, largest)
 
@@ -246,24 +246,24 @@ def slope_of(profile: np.ndarray) -> float | None:
     return slope if np.abs(profile - line).max() <= STRAIGHT * max(top, 1e-300) else None
 
 
-def bias_causes(
-    profiles: list[np.ndarray], whole: list[np.ndarray], n: int, by_lag: bool
-) -> Iterator[tuple[str, dict[str, tuple[Any, Any]]]]:
+def cause_of_biases(bare: list[BiasRows], full: list[BiasRows]) -> Cause | None:
     """By which rules slopes or buckets of two biases of lags were made, where they follow one.
 
-    Buckets are read from the `whole` profiles, keys behind the query too.
+    `bare` biases have no constants; buckets are read from `full` ones, keys behind the query too.
     """
-    slopes = [[slope_of(head[:n]) for head in profile] for profile in profiles]
-    if all(None not in rule_slopes for rule_slopes in slopes):
-        rules = [slope_rule(np.array(rule_slopes, float)) for rule_slopes in slopes]
-        if rules[0] != rules[1] and all(rules):
-            yield "slopes", {"rule": (rules[0], rules[1])}
-        return
-    buckets = [bucket_rule(profile[0], n) for profile in whole] if by_lag else [None]
-    if all(buckets):
-        keys = [key for key in buckets[0] if buckets[0][key] != buckets[1].get(key)]
-        if keys:
-            yield "buckets", {key: (buckets[0][key], buckets[1].get(key)) for key in keys}
+    n = bare[0].numbers.shape[2]
+    slopes = [[slope_of(head[:n]) for head in rows.profile] for rows in bare]
+    changes: dict[str, tuple[Any, Any]] = {}
+    if not any(None in by_head for by_head in slopes):
+        rules = [slope_rule(np.array(by_head)) for by_head in slopes]
+        if all(rules) and rules[0] != rules[1]:
+            changes = {"rule": (rules[0], rules[1])}
+        return Cause("both", ("slopes",), changes, {}) if changes else None
+    buckets = [bucket_rule(rows.profile[0], n) for rows in full if rows.has_lags]
+    if len(buckets) == 2 and all(buckets):
+        pairs = {key: (value, buckets[1].get(key)) for key, value in buckets[0].items()}
+        changes = {key: pair for key, pair in pairs.items() if pair[0] != pair[1]}
+    return Cause("both", ("buckets",), changes, {}) if changes else None
 
 
 def slope_rule(slopes: np.ndarray) -> str | None:
@@ -273,31 +273,28 @@ def slope_rule(slopes: np.ndarray) -> str | None:
     ('alibi', '2^(-8 (h + 1) / 6), as of a power of 2')
     """
     h = len(slopes)
-    index = np.arange(h)
-    whole = 2 ** (h.bit_length() - 1)
-    if h > whole:
-        whole *= 2
-    rules = {"alibi": alibi_slopes(h)}
-    for most in (8, 16, 4, 2, 1):
-        words = "as of a power of 2" if most == 8 else f"bias_max {most}"
+    index, right = np.arange(h), alibi_slopes(h)
+    larger = 2 ** (h - 1).bit_length()
+    larger *= 1 + (larger == h)
+    rules = {"alibi": right}
+    for largest in (8, 16, 4, 2, 1):
+        words = "as of a power of 2" if largest == 8 else f"bias_max {largest}"
         rules |= {
-            f"2^(-{most} (h + 1) / {h}), {words}": 2.0 ** (-most * (index + 1) / h),
-            f"2^(-{most} h / {h}), from h = 0": 2.0 ** (-most * index / h),
-            f"alibi with bias_max {most}": alibi_slopes(h) ** (most / 8),
-            f"alibi's of {whole} heads, the first {h}": alibi_slopes(whole)[:h],
+            f"2^(-{largest} (h + 1) / {h}), {words}": 2.0 ** (-largest * (index + 1) / h),
+            f"2^(-{largest} h / {h}), from h = 0": 2.0 ** (-largest * index / h),
+            f"alibi with bias_max {largest}": right ** (largest / 8),
         }
-    rules["alibi's in ascending order of slopes"] = np.sort(alibi_slopes(h))
-    rules["alibi's in descending order of slopes"] = np.sort(alibi_slopes(h))[::-1]
-    rules["alibi's in reverse order of heads"] = alibi_slopes(h)[::-1]
+    rules[f"alibi's of {larger} heads, the first {h}"] = alibi_slopes(larger)[:h]
     rules["one slope for all heads"] = np.full(h, slopes[0])
-    for name, rule_slopes in rules.items():
+    for name, by_rule in rules.items():
         for sign, words in ((1, ""), (-1, ", with the other sign")):
-            if np.allclose(sign * slopes, rule_slopes, rtol=SLOPE, atol=0):
+            if np.allclose(sign * slopes, by_rule, rtol=SLOPE, atol=0):
                 return name + words
-    ratio = slopes / alibi_slopes(h)
-    if np.allclose(ratio, ratio[0], rtol=SLOPE, atol=0):
-        return f"alibi times {ratio[0]:.6g}"
-    return None
+    if np.allclose(np.sort(slopes), np.sort(right), rtol=SLOPE, atol=0):
+        return "alibi in another order of heads"
+    ratio = slopes / right
+    is_scaled = np.allclose(ratio, ratio[0], rtol=SLOPE, atol=0)
+    return f"alibi times {ratio[0]:.6g}" if is_scaled else None
 
 
 def bucket_rule(profile: np.ndarray, n: int) -> dict[str, Any] | None:
@@ -306,21 +303,18 @@ def bucket_rule(profile: np.ndarray, n: int) -> dict[str, Any] | None:
     groups = np.unique(profile, return_inverse=True)[1]
     if len(np.unique(groups)) == len(profile):
         return None  # no two distances share a number
-    changes = np.flatnonzero(np.diff(groups))  # beyond the farthest one number stands
+    changes = np.flatnonzero(np.diff(groups))  # beyond the farthest no number changes
     clip = int(np.abs(lags[changes + (lags[changes] >= 0)]).max(initial=0))
     if 0 < clip < n - 1 and same_groups(np.clip(lags, -clip, clip), groups):
         return {"clip": clip}
     one_sided = len(profile) == n
-    for causal in (one_sided, not one_sided):
-        for buckets in (32, 64, 16, 128, 8):
-            for farthest in (128, 64, 256, 512, 1024, 2048, 32, 100, 127, 20, 10_000):
-                if farthest <= buckets // (2 if causal else 4):
-                    continue
-                rule_slopes = t5_buckets(lags, buckets, farthest, causal)
-                visible = lags <= 0 if causal else np.full(len(lags), True)
-                if same_groups(rule_slopes[visible], groups[visible]):
-                    sides = "causal" if causal else "both sides"
-                    return {"buckets": buckets, "max_distance": farthest, "sides": sides}
+    for causal, buckets, farthest in product((one_sided, not one_sided), BUCKETS, FARTHEST):
+        visible = lags <= (0 if causal else n)
+        if farthest > buckets // (2 if causal else 4):
+            by_rule = t5_buckets(lags, buckets, farthest, causal)
+            if same_groups(by_rule[visible], groups[visible]):
+                sides = "causal" if causal else "both sides"
+                return {"buckets": buckets, "max_distance": farthest, "sides": sides}
     return None
 
 

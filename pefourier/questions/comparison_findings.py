@@ -5,71 +5,56 @@ from typing import Any
 
 import numpy as np
 
-from pefourier.diagnosis.misreadings import SLIPS, describe_changes
-from pefourier.diagnosis.pairs import PairDifference
+from pefourier.diagnosis.misreadings import SLIPS, Cause, describe_changes
 from pefourier.encodings.encoding import Finding
 from pefourier.encodings.findings import finding
 from pefourier.files import read_toml
-from pefourier.questions.layer_schedules import LayerDifference
 
 LISTED = 8  # runs of pairs or heads that are listed by number
 
 
 def difference_findings(result: Any) -> list[Finding]:
     """What differs, worst first, then the slip that explains it and what it costs."""
+    lengths = dict(zip(("first", "second"), result.lengths, strict=True))
+    notes = [finding("lengths-differ", **lengths, common=result.length)]
+    notes = notes if len({*result.lengths}) > 1 else []
     messages = []
     if result.unread:
         messages.append(finding("comparison-unread", keys="; ".join(result.unread)))
     if result.verdict in ("the same", "equivalent", "same geometry", "permuted"):
-        return messages + lengths_of(result)
-    messages += list(map(layer_finding, result.layers))
-    if any(turns_otherwise(pair) for pair in result.pairs):
-        messages.append(pairs_finding(result))
-    elif result.heads:
-        ratios = ratios_told([head.ratio for head in result.heads if head.ratio is not None])
-        index = number_ranges([head.index for head in result.heads])
-        worst = result.max_difference
-        messages.append(finding("heads-differ", index=index, ratios=ratios, worst=worst))
-    elif result.dimensions[0] != result.dimensions[1] and result.unit in (
-        "columns",
-        "heads",
-    ):
-        first, second = result.dimensions
-        messages.append(finding("sizes-differ", first=first, second=second, unit=result.unit))
-    elif result.first_place and result.unit in ("columns", "pairs") and not result.transform:
-        messages.append(
-            finding("numbers-differ", place=result.first_place, worst=result.max_difference)
-        )
+        return messages + notes
+    for layer in result.layers:
+        facts = {name: getattr(layer, name) for name in ("places", "what", "first", "second")}
+        messages.append(finding("layers-differ", **facts))
+    messages += differing_units(result)
     if "rows" in result.transform:
         messages.append(finding("rows-reordered", rows=result.transform["rows"]))
     if result.cause and not result.layers:
-        messages.append(cause_finding(result))
+        messages.append(cause_finding(result.cause))
     faults = {f.message: f for enc in result.about for f in enc.findings if f.severity == "error"}
-    return [*faults.values(), *messages, *lengths_of(result)]
+    return [*faults.values(), *messages, *notes]
 
 
-def lengths_of(result: Any) -> list[Finding]:
-    """That one of two is longer than what was compared."""
-    first_length, second_length = result.lengths
-    facts = {"first": first_length, "second": second_length, "common": result.length}
-    return [] if first_length == second_length else [finding("lengths-differ", **facts)]
-
-
-def layer_finding(layers: LayerDifference) -> Finding:
-    """Layers that differ in one way."""
-    facts = {name: getattr(layers, name) for name in ("places", "what", "first", "second")}
-    return finding("layers-differ", **facts)
-
-
-def pairs_finding(result: Any) -> Finding:
-    """Which pairs differ, by number, and by what ratio."""
-    index = [pair.index for pair in result.pairs]
-    ratios = [pair.ratio for pair in result.pairs if pair.ratio is not None]
-    span = f"pair {index[0]}" if len(index) == 1 else f"pairs {number_ranges(index)}"
+def differing_units(result: Any) -> list[Finding]:
+    """Which pairs or heads differ, by number, and by what ratio; else sizes, or a number."""
+    places = number_ranges([unit.index for unit in result.pairs or result.heads])
+    ratios = [unit.ratio for unit in result.pairs or result.heads if unit.ratio is not None]
     axes = [pair.axis for pair in result.pairs if pair.axis and "/" in pair.axis]
-    if axes and all(abs(ratio - 1) < 1e-6 for ratio in ratios):
-        return finding("pairs-differ", "axes", places=span, axes=axes[0])
-    return finding("pairs-differ", "frequencies", places=span, ratios=ratios_told(ratios))
+    turns = all(abs(ratio - 1) < 1e-6 for ratio in ratios)
+    if axes and turns:
+        return [finding("pairs-differ", "axes", places=places, axes=axes[0])]
+    if any(pair.ratio is not None and abs(pair.ratio - 1) >= 1e-6 for pair in result.pairs):
+        return [finding("pairs-differ", "frequencies", places=places, ratios=extremes(ratios))]
+    if result.heads:
+        facts = {"index": places, "ratios": extremes(ratios), "worst": result.max_difference}
+        return [finding("heads-differ", **facts)]
+    first, second = result.dimensions
+    if first != second and result.unit in ("columns", "heads"):
+        return [finding("sizes-differ", first=first, second=second, unit=result.unit)]
+    if result.first_place and result.unit in ("columns", "pairs") and not result.transform:
+        place, worst = result.first_place, result.max_difference
+        return [finding("numbers-differ", place=place, worst=worst)]
+    return []
 
 
 def number_ranges(index: Sequence[int]) -> str:
@@ -80,35 +65,24 @@ def number_ranges(index: Sequence[int]) -> str:
     """
     numbers = np.asarray(index)
     runs = np.split(numbers, np.flatnonzero(np.diff(numbers) > 1) + 1)
-    ranges = [str(run[0]) if len(run) == 1 else f"{run[0]} to {run[-1]}" for run in runs]
+    ranges = [" to ".join(dict.fromkeys(map(str, (*run[:1], *run[-1:])))) for run in runs]
     return ", ".join(ranges[:LISTED]) + ", …" * (len(ranges) > LISTED)
 
 
-def turns_otherwise(pair: PairDifference) -> bool:
-    """Whether a pair that differs does so at all positions, and not by single numbers."""
-    one_axis = pair.axis is None or "/" not in pair.axis
-    return not (one_axis and (pair.ratio is None or abs(pair.ratio - 1) < 1e-6))
-
-
-def ratios_told(ratios: list[float]) -> str:
+def extremes(ratios: list[float]) -> str:
     """The ratio of the second to the first, or the least and the largest.
 
-    >>> ratios_told([0.5, 0.5]), ratios_told([0.125, 0.9]), ratios_told([])
+    >>> extremes([0.5, 0.5]), extremes([0.125, 0.9]), extremes([])
     ('0.5', '0.125 to 0.9', 'none')
     """
-    if not ratios:
-        return "none"
-    low, high = (f"{value:.6g}" for value in (min(ratios), max(ratios)))
-    return low if low == high else f"{low} to {high}"
+    limits = (min(ratios), max(ratios)) if ratios else ()
+    return " to ".join(dict.fromkeys(f"{ratio:.6g}" for ratio in limits)) or "none"
 
 
-def cause_finding(result: Any) -> Finding:
+def cause_finding(cause: Cause) -> Finding:
     """The slip that explains a difference."""
-    cause = result.cause
     slips = read_toml(SLIPS)
     messages = " and ".join(slips[code]["message"] for code in cause.misreadings if code in slips)
-    changes = describe_changes(cause.changes)
-    if cause.of == "b":
-        changes = describe_changes({key: pair[::-1] for key, pair in cause.changes.items()})
-    changes = f" ({changes})" if changes else ""
-    return finding("misread", cause.of, what=messages, changes=changes)
+    order = -1 if cause.of == "b" else 1
+    changes = describe_changes({key: pair[::order] for key, pair in cause.changes.items()})
+    return finding("misread", cause.of, what=messages, changes=f" ({changes})" if changes else "")

@@ -5,12 +5,13 @@ Conventions
 Frequencies are in radians per position; of several axes they are ordered by their length.
 """
 
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from math import log, pi
 
 import numpy as np
 
-from pefourier.encodings.domain import half_plane, lattice_points
+from pefourier.encodings.domain import lattice_points
 from pefourier.encodings.encoding import Encoding
 from pefourier.geometry.torus import multiplicity
 
@@ -32,44 +33,32 @@ class DensitySummary:
 
 
 def summarize_density(
-    enc: Encoding, omega: np.ndarray, g: np.ndarray, frequencies: np.ndarray | None
+    enc: Encoding,
+    omega: np.ndarray | list[np.ndarray],
+    g: np.ndarray,
+    sides: Sequence[int],
+    frequencies: np.ndarray | None,
 ) -> DensitySummary:
-    """The single numbers of a density."""
-    summary = summarize_points(omega, g, np.ones(len(g)))
-    if frequencies is None:
-        return summary
-    slow, root = int((np.abs(frequencies) < omega[1]).sum()), lowest_bin_index(enc, frequencies)
-    declared = {"below_first_bin": slow, "frequencies_total": len(frequencies)}
-    return replace(summary, lowest_bin_index=root, **declared)
-
-
-def summarize_torus(
-    per_point: np.ndarray, sides: tuple[int, ...], frequencies: np.ndarray | None
-) -> DensitySummary:
-    """The single numbers of a density on a torus; frequencies are ordered by their length."""
-    times = np.broadcast_to(multiplicity(sides), per_point.shape).ravel()
-    length = np.linalg.norm(lattice_points(half_plane(sides)), axis=1)
-    summary = summarize_points(length, per_point.ravel(), times)
-    if frequencies is None:
-        return summary
-    slow = int((np.abs(frequencies) < 2 * pi / np.array(sides)).all(axis=1).sum())
-    return replace(summary, below_first_bin=slow, frequencies_total=len(frequencies))
-
-
-def summarize_points(
-    length: np.ndarray, per_point: np.ndarray, times: np.ndarray
-) -> DensitySummary:
-    """The same of points by the length of their frequency, each of which stands for so many."""
+    """The single numbers of a density, of which some points stand for two frequencies."""
+    on_line = len(sides) == 1
+    length = omega if on_line else np.linalg.norm(lattice_points(omega), axis=1)
+    times = np.ones(g.shape) if on_line else np.broadcast_to(multiplicity(sides), g.shape)
+    shares, per_point = g.ravel(), (g / times).ravel()
     order = np.argsort(length, kind="stable")
     positive = per_point > 0
-    entropy = -((times * per_point)[positive] * np.log(per_point[positive])).sum()
+    entropy = -(shares[positive] * np.log(per_point[positive])).sum()
+    slow = root = None
+    if frequencies is not None:
+        vectors = np.abs(frequencies.reshape(len(frequencies), -1))
+        slow = int((vectors < 2 * pi / np.array(sides)).all(axis=1).sum())
+        root = lowest_bin_index(enc, frequencies) if on_line else None
     return DensitySummary(
-        lowest_bin_index=None,
-        below_first_bin=None,
-        frequencies_total=None,
+        lowest_bin_index=root,
+        below_first_bin=slow,
+        frequencies_total=None if frequencies is None else len(frequencies),
         lowest_bin_share=float(per_point[0]),
-        centroid=float(length @ (per_point * times)),
-        cutoff95=first_holding(length[order], (per_point * times)[order]),
+        centroid=float(length @ shares),
+        cutoff95=first_holding(length[order], shares[order]),
         flatness=float(np.exp(entropy) / times.sum()) if positive.any() else np.nan,
     )
 

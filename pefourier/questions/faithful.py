@@ -30,48 +30,7 @@ if TYPE_CHECKING:  # pages of other answers name this one's types: they start wi
     from pefourier.geometry.singular_values import Factors
 
 LADDER = ("collides", "constant", "injective", "separable", "invertible", "isometric")
-SPECIAL_RUNGS = ("constant", "separable")  # of rows alike but for rounding, and on grids alone
 RECOVERED = 1e-6  # sine of an angle that is rounding
-MAIN_FORMATS = ("float32", "float16", "bfloat16")  # formats whose losses are shown
-SHARED_BY = ("clip", "buckets", "max_distance")  # parameters by which far lags share a code
-ON_LINE = {
-    "positions": "length",
-    "dimensions": "dimension",
-    "distinct codes": "distinct",
-    "codes repeat every": "period",
-    "lags that share a code": "shared_lags",
-    "smallest distance": "min_distance",
-    "  between positions": "closest_ends",
-    "  over rms code length (gap)": "gap",
-    "rank": "rank",
-    "condition number": "condition_number",
-    "Toeplitz residual": "toeplitz_residual",
-    "inner products rise first at lag": "first_rising_lag",
-    "kept when rounded": "formats_kept_rounded",
-    "kept when computed": "formats_kept_computed",
-    "the table is": "identified_as",
-}
-OF_ADDED = {  # what means something of codes that are added alone
-    "error of the linear inverse": "inverse_error",
-    "residual of T(1) (Denk)": "shift_residual",
-}
-IN_PLANE = {
-    "grid": "grid",
-    "rows before the grid": "prefix",
-    "distinct codes": "distinct",
-    "smallest distance": "min_distance",
-    "closest points": "closest_ends",
-    "  over rms code length (gap)": "gap",
-    "rank": "rank",
-    "condition number": "condition_number",
-    "error of a(y) + b(x)": "separable_error",
-    "Toeplitz residual": "toeplitz_residual",
-    "A4 (1 = bound to two axes)": "isotropy.A4",
-    "idle share": "idle",
-    "aliased share": "aliased",
-    "kept when rounded": "formats_kept_rounded",
-    "the table is": "identified_as",
-}
 
 
 @dataclass(frozen=True)
@@ -90,8 +49,30 @@ class Faithfulness(Result):
     `first_rising_lag` are lists with a number for each axis.
     """
 
+    shown: ClassVar[dict[str, str]] = {
+        "grid": "grid",
+        "rows before the grid": "prefix",
+        "positions": "length",
+        "dimensions": "dimension",
+        "distinct codes": "distinct",
+        "codes repeat every": "period",
+        "smallest distance": "min_distance",
+        "closest two": "closest_ends",
+        "gap (over rms code length)": "gap",
+        "rank": "rank",
+        "condition number": "condition_number",
+        "error of the linear inverse": "inverse_error",
+        "error of a(y) + b(x)": "separable_error",
+        "Toeplitz residual": "toeplitz_residual",
+        "residual of T(1) (Denk)": "shift_residual",
+        "inner products rise first at lag": "first_rising_lag",
+        "A4 (1 = bound to two axes)": "isotropy.A4",
+        "idle share": "idle",
+        "aliased share": "aliased",
+        "the table is": "identified_as",
+    }
     listed: ClassVar[dict[str, dict[str, str]]] = {
-        "lossy_formats": {
+        "formats": {
             "format": "name",
             "different when rounded to it": "loss.distinct_cast",
             "when computed in it": "loss.distinct_phase",
@@ -113,12 +94,8 @@ class Faithfulness(Result):
     inverse_error: float  # largest |E E+ - I|
     stable_rank: float
     toeplitz_residual: float | None  # 0: inner products depend on the lag only
-    shift_residual: (
-        float | list[float | None] | None
-    )  # of the best T with PE(t + 1) = T PE(t); None: any would do
-    first_rising_lag: (
-        float | list[int | None] | None
-    )  # where inner products rise again; None: never
+    shift_residual: float | list[float | None] | None  # of the best T(1); None: any would do
+    first_rising_lag: float | list[int | None] | None  # of inner products; None: they never rise
     identified: dict | None
     precision: dict[str, FormatLoss]
     findings: list[Finding]
@@ -138,13 +115,6 @@ class Faithfulness(Result):
         return self.grid is not None
 
     @property
-    def shown(self) -> dict[str, str]:
-        """The rows of its table; a rotation's leave out what only added codes mean."""
-        if self.on_grid:
-            return IN_PLANE
-        return ON_LINE | (OF_ADDED if self.about[0].act == "add" else {})
-
-    @property
     def points(self) -> str:
         """What rows of codes stand for."""
         return points_in_words(self.about[0])
@@ -157,18 +127,6 @@ class Faithfulness(Result):
         return period if period is not None and period < self.length else None
 
     @property
-    def shared_lags(self) -> str | None:
-        """Which lags share a code by design: those at opposite sides, or far ones."""
-        enc = self.about[0]
-        if enc.domain.kind != "lag" or self.on_grid or self.distinct == self.length:
-            return None
-        a, b = self.closest_pair
-        if a == -b and self.distinct == self.length // 2 + 1:
-            return "opposite ones"
-        sizes = [f"{key}={enc.params[key]}" for key in SHARED_BY if key in enc.params]
-        return f"far ones ({', '.join(sizes)})" if sizes else None
-
-    @property
     def closest_ends(self) -> str | None:
         """The two points whose codes are closest."""
         return join(two_ends(self.about[0], self)) if self.closest_pair else None
@@ -179,29 +137,9 @@ class Faithfulness(Result):
         return formula_in_words(self.identified) if self.identified else None
 
     @property
-    def formats_kept_rounded(self) -> str:
-        """Formats in which all different codes stay so when rounded to them."""
-        lossless = [f for f in MAIN_FORMATS if self.precision[f].distinct_cast >= self.distinct]
-        return join(lossless) if lossless else "none"
-
-    @property
-    def formats_kept_computed(self) -> str | None:
-        """Formats in which they stay so when computed in them; None where none are declared."""
-        counts = {f: self.precision[f].distinct_phase for f in MAIN_FORMATS}
-        if None in counts.values():
-            return None
-        lossless = [f for f, count in counts.items() if count >= self.distinct]
-        return join(lossless) if lossless else "none"
-
-    @property
-    def lossy_formats(self) -> list[FormatRow]:
-        """All formats, where one of the main ones loses codes."""
-        lost = any(
-            (self.precision[f].distinct_phase or self.distinct) < self.distinct
-            or self.precision[f].distinct_cast < self.distinct
-            for f in MAIN_FORMATS
-        )
-        return [FormatRow(*row) for row in self.precision.items()] if lost else []
+    def formats(self) -> list[FormatRow]:
+        """How many codes differ in each format."""
+        return [FormatRow(*row) for row in self.precision.items()]
 
 
 def assess(
@@ -313,26 +251,13 @@ def is_noise_alone(enc: Encoding, findings: list[Finding]) -> bool:
     return bool((table != table[0]).any())
 
 
-def two_places(a: float, b: float) -> tuple[str, str]:
-    """Two points in as many digits as it takes to tell them apart.
-
-    >>> two_places(71056.71, 71056.74), two_places(3, 4)
-    (('71056.71', '71056.74'), ('3', '4'))
-    """
-    brief = tuple(f"{x:g}" if isinstance(x, float) else str(x) for x in (a, b))
-    if brief[0] != brief[1] or a == b:
-        return brief
-    digits = next(n for n in range(7, 18) if f"{a:.{n}g}" != f"{b:.{n}g}")
-    return f"{a:.{digits}g}", f"{b:.{digits}g}"
-
-
 def two_ends(enc: Encoding, r: Faithfulness) -> tuple[str, ...]:
     """The closest two: on a grid points, else positions."""
     if r.on_grid:
         start = [int(x) for x in enc.domain.coordinates([r.closest_pair[0]])[0]]
         moved = [x + step for x, step in zip(start, r.displacement, strict=True)]
         return point_of(start), point_of(moved)
-    return two_places(*r.closest_pair)
+    return tuple(map(str, r.closest_pair))
 
 
 def formula_in_words(identified: Mapping[str, Any]) -> str:
@@ -353,30 +278,20 @@ def lost_codes(precision: Mapping[str, FormatLoss], length: int, option: str) ->
     """
     dtype, _, computed = option.partition(":")
     loss = precision[dtype]
+    counts, safe = [loss.distinct_cast], [loss.safe_cast]
     if computed and loss.distinct_phase is None:
         return [
             f"declares no frequencies, so that nothing could be computed in {dtype}; name the "
             f"rotation or the config that it is, or ask for {dtype} alone, which rounds its rows"
         ]
-    count = min(loss.distinct_cast, loss.distinct_phase) if computed else loss.distinct_cast
+    if computed:
+        counts, safe = [*counts, loss.distinct_phase], [*safe, loss.safe_phase]
+    if min(counts) >= length:
+        return []
+    up_to = min((count for count in safe if count is not None), default=None)
+    tail = "" if up_to is None else f"; {up_to} position{'s are' if up_to > 1 else ' is'} safe"
     how = "computed in" if computed else "rounded to"
-    message = (
-        f"has {count} of {length} codes distinct {how} {dtype}{safe_length(loss, bool(computed))}"
-    )
-    return [message] if count < length else []
-
-
-def safe_length(loss: FormatLoss, computed: bool = True) -> str:
-    """Up to how many positions all codes differ in a format; nothing where points are no such.
-
-    >>> from pefourier.encodings import load
-    >>> safe_length(assess(load("rope", 512)).precision["bfloat16"])
-    '; 257 positions are safe'
-    """
-    safe = [n for n in (loss.safe_cast, computed and loss.safe_phase) if n not in (None, False)]
-    if not safe:
-        return ""
-    return f"; {min(safe)} position{' is' if min(safe) == 1 else 's are'} safe"
+    return [f"has {min(counts)} of {length} codes distinct {how} {dtype}{tail}"]
 
 
 def shortfalls(

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from pefourier.diagnosis.against import SLIPS, changes_of, layer_of, misread
 from pefourier.encodings.encoding import Encoding
 from pefourier.encodings.readings import FARTHEST, layouts_apart, levels_below, readings_apart
 from pefourier.encodings.specs import source_of
@@ -93,19 +94,15 @@ def likeness_of(reading: Reading) -> tuple[float, ...]:
 
 def reading_of(enc: Encoding, misreading: str, length: int, d: int | None) -> Reading:
     """One rotation and its misreading."""
-    from pefourier.diagnosis.against import layer_of, misread
-
     slips = misreading.split(",")
     settings_only = ",".join(slip for slip in slips if slip != "layout")
-    frequencies, settings = enc.measure.frequencies, enc.params
+    omega, settings = enc.measure.frequencies, enc.params
+    frequencies = omega
     if settings_only:
         check_reading(enc, settings_only)
         frequencies, settings = misread(enc, settings_only, length, d)
-    omega = enc.measure.frequencies
-    if "layout" in slips:
-        differences = layouts_apart(omega, frequencies)
-    else:
-        differences = readings_apart(omega, frequencies)
+    apart = layouts_apart if "layout" in slips else readings_apart
+    differences = apart(omega, frequencies)
     below = levels_below(differences)
     points = [*np.geomspace(1, max(length, 2), 64), *(p for p in below.values() if p is not None)]
     positions = np.unique(np.array(points).astype(np.int64))
@@ -118,8 +115,6 @@ def reading_of(enc: Encoding, misreading: str, length: int, d: int | None) -> Re
 
 def check_reading(enc: Encoding, misreading: str) -> None:
     """Refuse what is neither a misreading nor a SPEC, with the misreadings that are known."""
-    from pefourier.diagnosis.against import SLIPS, changes_of
-
     if misreading in SLIPS or changes_of(enc, misreading) is not None:
         return
     try:

@@ -11,7 +11,7 @@ what A turns: weights of A work in B with the rows of W_q and W_k in that order,
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -141,27 +141,25 @@ def compare_operators(first: Encoding, second: Encoding) -> OperatorComparison:
     last = min(len(first), len(second)) - 1
     d = head_size(first)
     positions = sampled_positions(last, max(ENTRIES // d**2, FIRST))
-    eps = max(first.eps, second.eps)
     a, b = (scores(enc, positions) for enc in (first, second))
-    allowed = tolerances(first, second, positions, eps)
-    difference, beyond = score_difference(a, b), beyond_rounding(a, b, allowed)
+    tolerance = tolerances(first, second, positions)
+    beyond = beyond_rounding(a, b, tolerance)
+    facts: dict[str, Any] = {"max_score_difference": score_difference(a, b)}
     axes = [enc.params.get("mrope_section") for enc in (first, second)]
     images = None not in axes and axes[0] != axes[1]  # which no position of text tells
     if not beyond.any():
-        relation = "different" if images else "same"
-        return OperatorComparison(relation, max_score_difference=difference)
-    first_position = first_apart(first, second, positions, beyond)
-    for name, order in permutations(first, second, a, b, allowed) if not images else ():
-        if not beyond_rounding(a[:, :, order][..., order], b, allowed).any():
-            return OperatorComparison(
-                "permuted", tuple(order.tolist()), name, first_position, difference
-            )
-    return OperatorComparison("different", None, None, first_position, difference)
+        return OperatorComparison("different" if images else "same", **facts)
+    facts["first_position"] = first_apart(first, second, positions, beyond)
+    on_axes = any(len(enc.domain.sides) > 1 for enc in (first, second))
+    for name, order in permutations(a, b, tolerance, on_axes) if not images else ():
+        if not beyond_rounding(a[:, :, order][..., order], b, tolerance).any():
+            return OperatorComparison("permuted", tuple(order.tolist()), name, **facts)
+    return OperatorComparison("different", **facts)
 
 
-def beyond_rounding(a: np.ndarray, b: np.ndarray, allowed: np.ndarray) -> np.ndarray:
-    """At which positions scores are further apart than rounding explains."""
-    return (np.abs(a - b).max(axis=(2, 3)) > allowed).any(axis=0)
+def beyond_rounding(a: np.ndarray, b: np.ndarray, tolerance: np.ndarray) -> np.ndarray:
+    """At which positions (n,) scores are further apart than rounding explains."""
+    return (np.abs(a - b).max(axis=(2, 3)) > tolerance).any(axis=0)
 
 
 def sampled_positions(last: int, count: int) -> np.ndarray:
@@ -189,12 +187,12 @@ def scores(enc: Encoding, positions: np.ndarray) -> np.ndarray:
     )
 
 
-def tolerances(first: Encoding, second: Encoding, positions: np.ndarray, eps: float) -> np.ndarray:
-    """Differences of the entries of scores that rounding explains, (3, n)."""
+def tolerances(first: Encoding, second: Encoding, positions: np.ndarray) -> np.ndarray:
+    """Differences of the entries of scores that rounding explains, (n,)."""
+    eps = max(first.eps, second.eps)
     fastest = [enc.measure.frequencies for enc in (first, second) if enc.measure is not None]
     omega = max((float(np.abs(w).max()) for w in fastest), default=1.0)
-    rounding = 16 * eps + 2 * phase_errors(positions, np.array([omega]), eps)[:, 0]
-    return np.broadcast_to(rounding, (3, len(positions)))
+    return 16 * eps + 2 * phase_errors(positions, np.array([omega]), eps)[:, 0]
 
 
 def score_difference(a: np.ndarray, b: np.ndarray) -> float:
@@ -212,27 +210,27 @@ def first_apart(
     """The first position whose scores differ: between those tried it is looked for again."""
     k = int(beyond.argmax())
     good, bad = int(positions[k - 1]) if k else -1, int(positions[k])
-    eps = max(first.eps, second.eps)
     while bad - good > 1:
         between = np.unique(np.linspace(good + 1, bad, BETWEEN).astype(int))
-        tried = np.concatenate([[0], between])
+        tried = np.append(0, between)
         a, b = (scores(enc, tried)[:2] for enc in (first, second))
-        beyond = beyond_rounding(a, b, tolerances(first, second, tried, eps)[:2])[1:]
+        beyond = beyond_rounding(a, b, tolerances(first, second, tried))[1:]
         k = int(beyond.argmax()) if beyond.any() else len(between) - 1
         good, bad = int(between[k - 1]) if k else good, int(between[k])
     return bad
 
 
 def permutations(
-    first: Encoding, second: Encoding, a: np.ndarray, b: np.ndarray, allowed: np.ndarray
+    a: np.ndarray, b: np.ndarray, tolerance: np.ndarray, on_axes: bool
 ) -> Iterator[tuple[str | None, np.ndarray]]:
     """Orders of rows that may lead from one operator to another, those that have a name first."""
-    d = a.shape[-1]
-    turned = [rows_that_turn(entries, allowed) for entries in (a, b)]
-    if len(turned[0]) != len(turned[1]) or not len(turned[0]):
+    d, partner = a.shape[-1], partners(a)
+    turning = [
+        (np.abs(s - s[:, :1]).max(axis=3) > tolerance[:, None]).any(axis=(0, 1)).sum()
+        for s in (a, b)
+    ]
+    if turning[0] != turning[1] or not turning[0]:
         return
-    all_turn = len(turned[0]) == d
-    partner = partners(a)
     if d % 2 == 0:
         neighbours = np.arange(d).reshape(2, -1).T.ravel()
         yield "halves-to-neighbours", neighbours
@@ -240,14 +238,7 @@ def permutations(
         yield "reversed", partner
     order = match_pairs(a, b, partner)
     if order is not None:
-        on_axes = len(first.domain.sides) > 1 or len(second.domain.sides) > 1
-        yield "axes-exchanged" if on_axes else None if all_turn else "partial", order
-
-
-def rows_that_turn(s: np.ndarray, allowed: np.ndarray) -> np.ndarray:
-    """Rows that are not the same at every position."""
-    moved = np.abs(s - s[:, :1]).max(axis=3) > allowed[..., None]
-    return np.flatnonzero(moved.any(axis=(0, 1)))
+        yield "axes-exchanged" if on_axes else None if turning[0] == d else "partial", order
 
 
 def partners(s: np.ndarray) -> np.ndarray:
@@ -296,24 +287,19 @@ def pair_numbers(s: np.ndarray, first: np.ndarray, second: np.ndarray) -> np.nda
 
 def largest_output_difference(first: Encoding, second: Encoding) -> float:
     """The largest difference of what two rotations make of random normal vectors; 0 to rounding."""
-    last = min(len(first), len(second)) - 1
-    positions = sampled_positions(last, max(ENTRIES // head_size(first) ** 2, FIRST))
-    vectors = np.random.default_rng(0).standard_normal((VECTORS, head_size(first)))
-    outputs = [
-        [turned @ vectors.T for turned in operator_at(enc, positions)] for enc in (first, second)
-    ]
-    difference = max(float(np.abs(a - b).max()) for a, b in zip(*outputs, strict=True))
-    allowed = tolerances(first, second, positions, max(first.eps, second.eps)).max() * head_size(
-        first
-    )
-    return difference if difference > allowed else 0.0
+    last, d = min(len(first), len(second)) - 1, head_size(first)
+    positions = sampled_positions(last, max(ENTRIES // d**2, FIRST))
+    vectors = np.random.default_rng(0).standard_normal((VECTORS, d))
+    pairs = zip(*(operator_at(enc, positions) for enc in (first, second)), strict=True)
+    difference = max(float(np.abs((a - b) @ vectors.T).max()) for a, b in pairs)
+    return difference if difference > tolerances(first, second, positions).max() * d else 0.0
 
 
 def output_order(first: Encoding, second: Encoding) -> tuple[int, ...] | None:
     """Which output of one rotation each of another's is, at all first positions; None: none is."""
     last = min(len(first), len(second)) - 1
     a, b = (operator_at(enc, sampled_positions(last, FIRST))[0] for enc in (first, second))
-    tolerance = tolerances(first, second, np.array([last]), max(first.eps, second.eps)).max()
+    tolerance = tolerances(first, second, np.array([last])).max()
     differences = np.array([np.abs(a - b[:, j, None]).max(axis=(0, 2)) for j in range(b.shape[1])])
     order = differences.argmin(axis=1)
     is_order = differences.min(axis=1).max() <= tolerance and len({*order.tolist()}) == len(order)
@@ -323,25 +309,17 @@ def output_order(first: Encoding, second: Encoding) -> tuple[int, ...] | None:
 def pairs_of_code(enc: Encoding, reference: Encoding) -> PairWaves | None:
     """The pairs of code that turns vectors, in the order in which a known rotation has its own."""
     d, length = head_size(enc), len(enc)
-    probed = np.arange(min(length, FIRST))
-    query, _ = operator_at(enc, probed)
+    query, _ = operator_at(enc, np.arange(min(length, FIRST)))
     partner = partners(query[None])
-    columns = (
-        columns_that_turn(reference)
-        if has_operator(reference) and reference.measure is not None
-        else ()
-    )
-    if len(columns) and head_size(reference) == d and (partner[columns[0]] == columns[1]).all():
-        first, second = columns
-    else:
-        first = np.flatnonzero(np.arange(d) < partner)
-        second = partner[first]
-    if not len(first):
-        return None
-
+    first = np.flatnonzero(np.arange(d) < partner)
+    second = partner[first]
+    if has_operator(reference) and reference.measure is not None and head_size(reference) == d:
+        columns = columns_that_turn(reference)
+        if (partner[columns[0]] == columns[1]).all():
+            first, second = columns
     far = 2 ** np.arange(40)
-    rows = np.concatenate([[0], far[far < length]])
-    if len(rows) < 2:
+    rows = np.append(0, far[far < length])
+    if not len(first) or len(rows) < 2:
         return None
     sample = sampled_positions(length - 1, max(ENTRIES // d**2, FIRST))
     sampled_rows = np.union1d(rows, sample)
@@ -352,10 +330,21 @@ def pairs_of_code(enc: Encoding, reference: Encoding) -> PairWaves | None:
         return None
     numbers = numbers * np.exp(-1j * start)
     omega = follow_phases(rows, np.angle(numbers[np.isin(sampled_rows, rows)]))
-    moved = position_offset(start, omega, FLOAT32_EPS)
+    moved = float(np.nan_to_num(position_offset(start, omega, FLOAT32_EPS)))
 
     def waves_at_sample(positions: np.ndarray) -> np.ndarray:
         return numbers[np.searchsorted(sampled_rows, positions)]
 
-    facts = {"form": PairForm("both"), "rows": sample, "moved": 0.0 if np.isnan(moved) else moved}
+    facts = {"form": PairForm("both"), "rows": sample, "moved": moved}
     return PairWaves(omega, factor, waves_at_sample, length, enc.eps, **facts)
+
+
+def is_converted(first: Encoding, second: Encoding, order: str) -> bool:
+    """Whether rows differ from a config's as llama.cpp's converter has put those of weights.
+
+    A GGUF file of an architecture that turns neighbours holds weights in that order.
+    """
+    paths = [str(enc.params.get("path", "")) for enc in (first, second)]
+    ggufs = [path.lower().endswith(".gguf") for path in paths]
+    names = ("neighbours-to-halves", "halves-to-neighbours")  # of a file that is first, second
+    return all(paths) and sum(ggufs) == 1 and order == names[ggufs[1]]

@@ -23,6 +23,7 @@ from pefourier.encodings.findings import finding
 from pefourier.encodings.places import axis_names
 from pefourier.errors import PefourierError
 from pefourier.geometry.torus import multiplicity
+from pefourier.questions.lattice import lattice_sides
 from pefourier.questions.spectrum import density
 from pefourier.result import ON_GRIDS, ON_LINES, Result
 
@@ -34,10 +35,6 @@ USUAL, USUAL_LENGTH = (5, 40, 75), 80  # positions of Fig. 2, of how many
 USUAL_MOST = 1024  # points of a lattice on which these are told apart
 EXACT = 1e-6  # l2 distance to a delta that is rounding
 SHARP = 1.5  # positions: a rebuilt peak of this width is one sample
-WIDE = 4.0  # positions: the width of a peak from which on slow waves are worth a note
-PLATEAU = 0.5  # of all points at or above half the peak
-CROSS = 0.1  # share of a picture's energy that may be left of a sum of one function an axis
-MOST_SLOW = 0.5  # share of waves longer than the lattice that is worth a note
 
 
 @dataclass(frozen=True)
@@ -62,8 +59,13 @@ class Reconstruction:
 
     @property
     def point(self) -> str:
-        """The point as --pos takes it."""
-        return ",".join(map(str, self.position))
+        """The position, or the point, as --pos takes it."""
+        return ",".join(map(str, np.atleast_1d(self.position)))
+
+    @property
+    def half_max(self) -> int:
+        """Positions or points at or above half the peak."""
+        return self.half_max_area if self.on_grid else self.half_max_count
 
 
 @dataclass(frozen=True, repr=False)
@@ -72,20 +74,13 @@ class Reconstructions(Result):
 
     shown: ClassVar[dict[str, str]] = {}
     listed: ClassVar[dict[str, dict[str, str]]] = {
-        "on_line": {
-            "position": "position",
+        "reconstructions": {
+            "position": "point",
             "peak": "peak",
             "width": "width",
-            "side lobe": "side_lobe",
-            "error": "error",
-            "error of linear inverse": "inverse_error",
-        },
-        "in_plane": {
-            "point": "point",
-            "peak": "peak",
-            "points ≥ half": "half_max_area",
+            "points ≥ half": "half_max",
             "cross": "cross",
-            "outside 3×3": "side_lobe",
+            "side lobe": "side_lobe",
             "error": "error",
             "error of linear inverse": "inverse_error",
         },
@@ -95,8 +90,6 @@ class Reconstructions(Result):
     sigma: float
     reconstructions: list[Reconstruction]
     inverse_error: float  # the largest over all positions of the encoding
-    below_first_bin: int | None  # declared frequencies whose waves are longer than the lattice
-    frequencies_total: int | None
 
     @property
     def first(self) -> Reconstruction:
@@ -104,24 +97,9 @@ class Reconstructions(Result):
         return self.reconstructions[0]
 
     @property
-    def on_line(self) -> list[Reconstruction]:
-        """What was rebuilt on a lattice of one axis."""
-        return [] if self.on_grid else self.reconstructions
-
-    @property
-    def in_plane(self) -> list[Reconstruction]:
-        """What was rebuilt on a lattice of several axes."""
-        return self.reconstructions if self.on_grid else []
-
-    @property
     def points(self) -> int:
         """How many points a lattice has."""
         return prod(np.atleast_1d(self.lattice).tolist())
-
-    @property
-    def cross_percent(self) -> float:
-        """The part of the energy on points that share a coordinate with the rebuilt one."""
-        return 100 * self.first.cross
 
     @property
     def farthest_repeat(self) -> int:
@@ -137,15 +115,11 @@ class Reconstructions(Result):
 
     @property
     def findings(self) -> list[Finding]:
-        """Positions without a code, and slow waves that make a peak wide."""
+        """Positions without a code."""
         notes = list(self.about[0].findings)
         beyond = sum(r.inverse_error is None for r in self.reconstructions)
         if beyond:
             notes.append(finding("beyond-codes", count=beyond, length=len(self.about[0])))
-        slow, total = self.below_first_bin, self.frequencies_total
-        wide = not self.on_grid and (self.first.width or 0.0) >= WIDE
-        if wide and slow and slow >= MOST_SLOW * total:
-            notes.append(finding("slow-waves", count=slow, total=total))
         return notes
 
     def series(self) -> tuple[list[str], Any]:
@@ -172,11 +146,7 @@ def verdict_by_shape(r: Reconstructions) -> str:
     """How sharp a point comes back from the frequencies alone, and in which shape."""
     if r.first.error <= EXACT:
         return "exact"
-    if r.first.half_max_area > PLATEAU * r.points:
-        return "plateau"
-    if r.first.half_max_area == 1:
-        return "sharp point"
-    return "cross" if is_cross(r.first.values) else "blurred point"
+    return "sharp point" if r.first.half_max_area == 1 else "blurred point"
 
 
 def other_peaks(values: np.ndarray) -> tuple[int, int]:
@@ -191,18 +161,6 @@ def other_peaks(values: np.ndarray) -> tuple[int, int]:
     indices = np.flatnonzero(high)
     far = np.minimum(indices, len(values) - indices).max(initial=0)
     return max(0, int((high & ~np.roll(high, 1)).sum()) - 1), int(far)
-
-
-def is_cross(values: np.ndarray) -> bool:
-    """Whether a picture is nearly a sum of one function an axis, as ridges that cross are.
-
-    >>> is_cross(np.array([[3, 1, 1], [2, 0, 0]])), is_cross(np.eye(3))
-    (True, False)
-    """
-    mean, axes = values.mean(), range(values.ndim)
-    omitted = [tuple(b for b in axes if b != a) for a in axes]
-    sums = sum(values.mean(axis=axes_left, keepdims=True) - mean for axes_left in omitted) + mean
-    return bool(((values - sums) ** 2).sum() <= CROSS * ((values - mean) ** 2).sum())
 
 
 def position_functions(
@@ -267,8 +225,6 @@ def position_functions(
         sigma=spectrum.sigma,
         reconstructions=rebuilt,
         inverse_error=max(0.0, factors.inverse_error()),  # rounding may make it less than it is
-        below_first_bin=spectrum.summary.below_first_bin,
-        frequencies_total=spectrum.summary.frequencies_total,
         about=(enc,),
     )
 
@@ -283,14 +239,12 @@ def where_to_rebuild(
             "uneven ones; 'pefourier relations' has inner products by lag, 'pefourier "
             "check-faithful' the linear inverse"
         )
-    grid_sides, sides = enc.domain.sides, (lattice,) * len(enc.domain.sides) if lattice else None
-    if len(grid_sides) == 1:
-        sides = sides or (enc.lattice or enc.dim,)
-        points = usual_positions(sides[0]) if positions is None else positions
-    else:
-        sides, points = sides or grid_sides, positions or [tuple(n // 2 for n in grid_sides)]
-    check_size("a lattice for each position", len(points), *sides, limit=NUMBERS)
-    return sides, points
+    sides = lattice_sides(enc, lattice)
+    if positions is None:
+        is_line = len(sides) == 1
+        positions = usual_positions(sides[0]) if is_line else [tuple(n // 2 for n in sides)]
+    check_size("a lattice for each position", len(positions), *sides, limit=NUMBERS)
+    return sides, positions
 
 
 def usual_positions(n: int) -> tuple[int, ...]:
@@ -308,16 +262,13 @@ def check_point(point: int | Sequence[int], sides: tuple[int, ...]) -> tuple[int
     """A point of a lattice; one with other axes or beyond a side is refused."""
     place = tuple(int(x) for x in np.atleast_1d(point))
     if len(place) != len(sides) or not all(0 <= x < n for x, n in zip(place, sides, strict=False)):
-        if len(sides) == 1:
-            raise PefourierError(
-                f"position {point} is outside the lattice 0 … {sides[0] - 1}; choose another or "
-                "set --lattice"
-            )
-        size, last = "x".join(map(str, sides)), ",".join(str(n - 1) for n in sides)
-        first = ",".join("0" for _ in sides)
+        typed, first, last = (
+            ",".join(map(str, numbers))
+            for numbers in (place, [0] * len(sides), np.array(sides) - 1)
+        )
         raise PefourierError(
-            f"{','.join(map(str, place))} is not a point of the {size} lattice, which are "
-            f"{first} … {last}; choose another, as in --pos {last}"
+            f"position {typed} is outside the lattice {first} … {last}; choose another or set "
+            "--lattice"
         )
     return place
 
@@ -339,8 +290,6 @@ def describe_grid_peak(h: np.ndarray) -> dict[str, float]:
     >>> describe_grid_peak(np.array([[0.8, 0.4, 0.0, 0.4], [0.2, 0.0, 0.0, 0.0]]))["half_max_area"]
     3
     """
-    if np.isnan(h).any():
-        return dict.fromkeys(("peak", "cross", "side_lobe", "error"), np.nan) | {"half_max_area": 0}
     off, far = np.ones(h.shape, dtype=bool), np.zeros(h.shape, dtype=bool)
     for a, n in enumerate(h.shape):
         place = np.arange(n).reshape([-1 if a == b else 1 for b in range(h.ndim)])
@@ -365,10 +314,6 @@ def describe_peak(h: np.ndarray) -> dict[str, float]:
     >>> describe_peak(np.array([1.0, 0.75, 0.25, 0.0, 0.25, 0.75]))["width"]
     3.0
     """
-    if np.isnan(h).any():
-        return dict.fromkeys(("peak", "width", "side_lobe", "error"), np.nan) | {
-            "half_max_count": 0
-        }
     half, right = h[0] / 2, h[: len(h) // 2 + 1]
     above = right >= half
     if above.all():
@@ -377,7 +322,7 @@ def describe_peak(h: np.ndarray) -> dict[str, float]:
         t = int(np.argmin(above))  # the first sample below half height
         width = 2 * (t - 1 + (right[t - 1] - half) / (right[t - 1] - right[t]))
     rises = np.flatnonzero(np.diff(right) > 0)
-    lobe = np.abs(right[rises[0] + 1 :]).max() if len(rises) else 0.0
+    lobe = np.abs(right[rises[0] + 1 :]).max() if len(rises) else 0.0 * h[0]  # NaN of zeros
     return {
         "peak": float(h[0]),
         "width": float(width),

@@ -18,13 +18,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from pefourier.encodings.columns import Layout, split_pairs
 from pefourier.encodings.domain import lattice_points, steps_ahead
 from pefourier.encodings.encoding import (
     BLOCK,
     Encoding,
     Finding,
-    Measure,
     as_encoding,
     row_blocks,
     unit_of,
@@ -36,25 +34,12 @@ from pefourier.geometry.randomness import numbers_look_random
 from pefourier.result import ON_GRIDS, Result
 
 EXACT = 1e-6  # a residual that is rounding
-ALIKE = 0.1  # of the fall of inner products, within which two directions are treated alike
 LAGS_AT_ONCE = 2**12
 MOST_LAGS = 2**16  # of times at uneven steps
 LAGS_A_WAVE = 16  # of these, in the shortest
 FITTED = 2**11  # positions from which a shift is fitted
-SHORTEST = 3  # points along an axis, as far as which diagonals are compared with it
 LARGEST_SHIFT = FITTED // 2  # dimensions up to which one is
 SAMPLE = 2**10  # positions, evenly spaced, among which distances are correlated
-
-
-@dataclass(frozen=True)
-class Diagonals:
-    """Inner products over that at lag 0, as far along the last two axes as on the diagonals."""
-
-    straight: int  # points along one axis
-    diagonal: int  # points along both, at the nearest such distance
-    on_axes: list[float]  # of the last two axes
-    on_diagonals: float  # mean of the two diagonals
-    alike: bool  # whether the three differ by less than a tenth of how far they fell
 
 
 @dataclass(frozen=True, repr=False)
@@ -69,23 +54,15 @@ class Relations(Result):
         "positions": "length",
         "dimensions": "dimension",
         "Toeplitz residual": "toeplitz_residual",
-        "first below half at lag": "first_low_lag",
-        "last above half at lag": "last_high_lag",
         "inner products rise first at lag": "first_rise",
         "residual of T(1) (Denk)": "shift_residual",
         "asymmetry of lags": "asymmetry",
         "correlation of distances": "distance_preservation",
-        "correlation of neighbours": "neighbours_alike",
-        "as far along the axes": "diagonals.on_axes",
-        "as far on the diagonals": "diagonals.on_diagonals",
-        "away from a rotation": "rotation_residual",
     }
 
     length: int
     dimension: int
-    shift_residual: (
-        float | list[float | None] | None
-    )  # of the best T(1), over the norm of the codes it should give
+    shift_residual: float | list[float | None] | None  # of the best T(1); None: any would do
     toeplitz_residual: float | None  # 0: inner products depend on the lag only
     kernel: np.ndarray | None  # (K,) inner product at each lag over that at lag 0
     lags: np.ndarray | None  # (K,) these lags, of times in their unit; None: 0, 1, … positions
@@ -94,8 +71,6 @@ class Relations(Result):
     distance_preservation: float | None  # correlation of code distance with position distance
     grid: tuple[int, ...] | None = field(**ON_GRIDS)  # points along each axis, the slowest first
     prefix: int | None = field(**ON_GRIDS)  # rows before the grid that have no place
-    rotation_residual: float | None = field(**ON_GRIDS)  # of rotations, the largest |M' M - I|
-    diagonals: Diagonals | None = field(**ON_GRIDS)  # None where a side is too short
 
     @property
     def verdict(self) -> str:
@@ -114,64 +89,24 @@ class Relations(Result):
         return "depends on position" if self.toeplitz_residual > EXACT else "depends on lag alone"
 
     @property
-    def neighbours_alike(self) -> float | None:
-        """How much codes of neighbours are alike, where distances can be compared."""
-        if self.distance_preservation is None:
-            return None
-        return neighbour_likeness(without_prefix(self.about[0]))
-
-    @property
-    def first_low_lag(self) -> float | None:
-        """The first lag whose inner product is below half of that at lag 0; None where none is."""
-        return self.lag_where(0, self.kernel_along < 0.5) if self.has_kernel else None
-
-    @property
-    def last_high_lag(self) -> float | None:
-        """The last lag whose inner product is half of that at lag 0 or more."""
-        return self.lag_where(-1, self.kernel_along >= 0.5) if self.has_kernel else None
-
-    @property
-    def has_kernel(self) -> bool:
-        """Whether there is an inner product for each lag of one axis."""
-        return self.kernel is not None and np.ndim(self.kernel) == 1
-
-    @property
-    def kernel_along(self) -> np.ndarray:
-        """The inner products by lag, from lag 0 on."""
-        return np.asarray(self.kernel)
-
-    def lag_where(self, position: int, holds: np.ndarray) -> float | None:
-        """The first (0) or last (-1) lag where something holds."""
-        index = np.flatnonzero(holds)
-        if not len(index):
-            return None
-        lags = np.arange(len(holds)) if self.lags is None else self.lags
-        return lags[index[position]].item()
-
-    @property
     def findings(self) -> list[Finding]:
-        """Numbers that look random, and what turns codes and is no rotation."""
-        enc, notes = self.about[0], list(self.about[0].findings)
+        """Numbers that look random."""
+        enc = self.about[0]
         table = enc.measure is None and enc.domain.kind == "position" and self.toeplitz_residual
-        if table and numbers_look_random(enc.table()):
-            notes.append(finding("random-codes"))
-        if (self.rotation_residual or 0.0) > EXACT:
-            notes.append(finding("no-rotation", percent=100 * self.rotation_residual))
-        return notes
+        is_random = table and numbers_look_random(enc.table())
+        return [*enc.findings, *([finding("random-codes")] if is_random else [])]
 
     def series(self) -> tuple[list[str], Iterator[list[Any]]]:
-        """Names of the columns of CSV, and the inner product at each lag."""
-        return ["lag", "inner_product"], kernel_rows(self)
-
-
-def kernel_rows(r: Relations) -> Iterator[list[Any]]:
-    """Each lag with its inner product, of grids a displacement with × between its lags."""
-    if r.kernel is None:
-        return
-    middle = [n // 2 if r.kernel.ndim > 1 else 0 for n in r.kernel.shape]
-    for index in np.ndindex(r.kernel.shape):
-        lag = "×".join(str(i - m) for i, m in zip(index, middle, strict=True))
-        yield [lag if r.lags is None else r.lags[index], r.kernel[index]]
+        """Names of the columns of CSV, and the inner product at each lag, of grids dy×dx."""
+        k = np.zeros(0) if self.kernel is None else self.kernel
+        middle = [n // 2 if k.ndim > 1 else 0 for n in k.shape]
+        rows = (
+            ["×".join(str(i - m) for i, m in zip(index, middle, strict=True)), value]
+            if self.lags is None
+            else [self.lags[index], value]
+            for index, value in np.ndenumerate(k)
+        )
+        return ["lag", "inner_product"], rows
 
 
 def verdict_by_displacement(r: Relations) -> str:
@@ -215,8 +150,6 @@ def relate(
     on_grid: dict[str, Any] = {}
     if len(enc.domain.sides) > 1:
         on_grid = {"grid": enc.domain.sides, "prefix": enc.domain.prefix}
-        on_grid["rotation_residual"] = rotation_residual(enc)
-        on_grid["diagonals"] = None if k is None else compare_diagonals(k)
     timed = k is not None and enc.domain.kind == "time"
     return Relations(
         length=len(enc),
@@ -231,84 +164,6 @@ def relate(
         **on_grid,
         about=(source,),
     )
-
-
-def compare_diagonals(k: np.ndarray) -> Diagonals | None:
-    """Whether a kernel (…, 2 H - 1, 2 W - 1) falls along diagonals as along rows and columns.
-
-    At half of the shorter side or nearer, where a diagonal comes nearest to the distance.
-
-    >>> y, x = np.indices((27, 27)) - 13
-    >>> found = compare_diagonals(np.exp(-(y**2 + x**2) / 50))
-    >>> found.straight, found.diagonal, found.alike
-    (7, 5, True)
-    >>> compare_diagonals(np.exp(-abs(y) / 5) + np.exp(-abs(x) / 5)).alike
-    False
-    """
-    plane = k[tuple(n // 2 for n in k.shape[:-2])]
-    middle = y, x = tuple(n // 2 for n in plane.shape)
-    if min(middle) < SHORTEST:
-        return None
-    lags = np.arange(2, max((min(middle) + 1) // 2, SHORTEST) + 1)
-    steps = np.maximum(np.rint(lags / np.sqrt(2)).astype(int), 1)
-    nearest = int(np.argmin(np.abs(steps * np.sqrt(2) / lags - 1)))
-    straight, diagonal = int(lags[nearest]), int(steps[nearest])
-    on_axes = [float(plane[y + straight, x]), float(plane[y, x + straight])]
-    diagonals = plane[y + diagonal, [x - diagonal, x + diagonal]]
-    values = [*on_axes, float(diagonals.mean())]
-    is_round = max(values) - min(values) <= ALIKE * (plane[middle] - min(values))
-    return Diagonals(straight, diagonal, on_axes, values[-1], bool(is_round))
-
-
-def rotations(measure: Measure, k: int) -> np.ndarray:
-    r"""Denk's blocks (m, 2, 2): what T(k) does to (sin, cos) at each declared frequency.
-
-    :math:`\begin{pmatrix} \cos\omega k & \sin\omega k \\ -\sin\omega k & \cos\omega k
-    \end{pmatrix}`.
-
-    >>> rotations(Measure(np.array([1.0]), np.array([1.0])), 2).round(4)
-    array([[[-0.4161,  0.9093],
-            [-0.9093, -0.4161]]])
-    """
-    angle = measure.angles(np.array([k]))[0]
-    cosine, sine = np.cos(angle), np.sin(angle)
-    return np.moveaxis(np.array([[cosine, sine], [-sine, cosine]]), 2, 0)
-
-
-def rotation_residual(enc: Encoding) -> float | None:
-    """How far what turns the numbers of a head is from a rotation; None where nothing is turned.
-
-    A table laid out in one way and turned in another (`layout=mismatched`, V-JEPA 2) turns a pair
-    by two angles.
-    """
-    if enc.act != "rotate" or enc.measure is None:
-        return None
-    points = np.unique(np.linspace(0, len(enc) - 1, min(len(enc), SAMPLE)).astype(int))
-    phases = enc.measure.phases(enc.domain.places(enc.domain.x[points]))
-    turned = np.repeat(phases, 2, axis=1)
-    if enc.params.get("layout") == "mismatched":
-        axis = np.argmax(enc.measure.frequencies != 0, axis=1)
-        edges = np.flatnonzero(np.diff(axis)) + 1
-        turned = np.hstack([np.tile(block, 2) for block in np.split(phases, edges, axis=1)])
-    return rotation_defect(np.cos(turned), np.sin(turned), "interleaved")
-
-
-def rotation_defect(cosines: np.ndarray, sines: np.ndarray, layout: Layout) -> float:
-    r"""Largest :math:`|M^\top M - I|` of what a model does with its tables (n, d).
-
-    It makes of each pair (u, v) :math:`(u \cos\alpha - v \sin\alpha, v \cos\beta + u
-    \sin\beta)` with the numbers that stand in the columns of u and of v: a rotation where
-    :math:`\alpha = \beta`.
-
-    >>> angle = np.array([[2.0, 0.02, 2.0, 0.02]])  # in halves
-    >>> round(rotation_defect(np.cos(angle), np.sin(angle), "halves"), 12)
-    0.0
-    >>> round(rotation_defect(np.cos(angle), np.sin(angle), "interleaved"), 4)  # as neighbours
-    0.8264
-    """
-    (c, other_c), (s, other_s) = (split_pairs(table, layout) for table in (cosines, sines))
-    lengths = np.maximum(np.abs(c**2 + other_s**2 - 1), np.abs(s**2 + other_c**2 - 1))
-    return float(max(lengths.max(), np.abs(other_s * other_c - c * s).max()))
 
 
 def shift_residual(enc: Encoding, k: int = 1) -> float | list[float | None] | None:
@@ -508,49 +363,22 @@ def distance_preservation(enc: Encoding) -> float | None:
     Of more than 1024 positions so many are taken, evenly spaced. None where distances are equal.
     """
     points = np.unique(np.linspace(0, len(enc) - 1, min(len(enc), SAMPLE)).astype(int))
-    upper = np.triu_indices(len(points), 1)
-    squared, between = (of_pairs[upper] for of_pairs in both_distances(enc, points))
-    distances = np.sqrt(squared)
+    x = enc.domain.x[points]
+    table = np.asarray(enc.table(x), dtype=float)
+    places = enc.domain.places(x).reshape(len(x), -1).astype(float)
+    # a common offset would drown the differences
+    distances, between = map(distances_of_pairs, (table - table.mean(axis=0), places))
     if len(distances) < 2 or np.ptp(distances) <= 1e-7 * distances.max():
         return None
     return float(np.corrcoef(distances, between)[0, 1])
 
 
-def both_distances(enc: Encoding, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Squared distances of the codes of points by their numbers, and distances of these."""
-    x = enc.domain.x[points]
-    table = np.asarray(enc.table(x), dtype=float)
-    table = table - table.mean(axis=0)  # a common offset would drown the differences
-    squared = (table**2).sum(axis=1)
-    code_distances = np.maximum(squared[:, None] + squared - 2 * table @ table.T, 0.0)
-    places = enc.domain.places(x).reshape(len(x), -1).astype(float)
-    between = (places**2).sum(axis=1)
-    between = np.maximum(between[:, None] + between - 2 * places @ places.T, 0.0)
-    return code_distances, np.sqrt(between)
+def distances_of_pairs(points: np.ndarray) -> np.ndarray:
+    """Euclidean distances of all pairs of rows, each pair once.
 
-
-def neighbour_likeness(enc: Encoding) -> float | None:
-    """Correlation of the codes of neighbours: 0 where they are as far apart as any two are.
-
-    1 minus the mean squared distance to the nearest points over that of all pairs, of the middle
-    1024 points where there are more. None where codes are all the same.
-
-    >>> from pefourier.encodings import load
-    >>> round(neighbour_likeness(load("sinusoidal", length=512, d=64)), 2)
-    0.94
-    >>> abs(neighbour_likeness(load("learned", length=512, d=64))) < 0.05
-    True
+    >>> distances_of_pairs(np.array([[0.0, 0.0], [3.0, 4.0], [0.0, 1.0]])).round(3)
+    array([5.   , 1.   , 4.243])
     """
-    distances, nearest, pairs = pairs_of_neighbours(enc)
-    size = distances[pairs].mean() if pairs.any() else 0.0
-    return float(1 - distances[nearest].mean() / size) if size else None
-
-
-def pairs_of_neighbours(enc: Encoding) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Squared distances of codes, which of them are of nearest points, and which of any two."""
-    enc = without_prefix(enc)
-    first = max(len(enc) - SAMPLE, 0) // 2
-    distances, between = both_distances(enc, np.arange(first, min(len(enc), first + SAMPLE)))
-    between[between <= 1e-7 * between.max()] = np.inf  # itself, or one at the same place
-    pairs = np.isfinite(between)
-    return distances, pairs & (between <= 1.001 * between.min(axis=1, keepdims=True)), pairs
+    squared = (points**2).sum(axis=1)
+    squared = np.maximum(squared[:, None] + squared - 2 * points @ points.T, 0.0)
+    return np.sqrt(squared[np.triu_indices(len(points), 1)])

@@ -10,7 +10,7 @@ Densities are those of `spectrum` without smoothing, over the lattice of the tab
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
@@ -22,18 +22,17 @@ from pefourier.encodings.encoding import Encoding, Finding, from_table
 from pefourier.encodings.families.axes import axis_letters
 from pefourier.encodings.findings import finding
 from pefourier.encodings.grids import (
+    BIAS_CODES,
     MAX_HEADS,
     as_stored,
     grid_options,
     on_grid,
     size_of,
     usual_grid,
-    window_of_rows,
 )
 from pefourier.encodings.sources.models import type_row
 from pefourier.encodings.specs import source_of
 from pefourier.errors import PefourierError, shown, unknown
-from pefourier.geometry import Progress
 from pefourier.geometry.closest import closest_pair
 from pefourier.geometry.grown_grids import frequencies_on_axes
 from pefourier.geometry.interpolation import METHODS, resize_lattice
@@ -55,7 +54,6 @@ class Picture:
     norm: float  # rms length of a code
     distinct: int  # different codes
     nearest: float | None  # smallest distance of two codes over `norm`; None for a single point
-    closest: list[list[int]] | None  # the two points that are so far apart
     neighbours: list[float]  # mean cosine of codes one step apart along each axis
     cycles: float  # mean frequency, cycles from end to end (root of squares over the axes)
     constant: float  # share of the energy that is the same at all points
@@ -85,8 +83,6 @@ class Unseen:
     pairs: int
     unseen: int
     which: list[int]  # of the axis' pairs, counted from 0 in the formula's order
-    step_ratio: float  # the angle from point to point, new over old
-    reach_ratio: float  # the same from the first point to the last
 
 
 @dataclass(frozen=True, repr=False)
@@ -118,7 +114,7 @@ class Resizing(Result):
             "cosine of neighbours": "neighbours",
             "difference": "largest_difference",
         },
-        "unseen_on_axes": {"axis": "axis", "pairs": "pairs", "unseen": "unseen"},
+        "unseen": {"axis": "axis", "pairs": "pairs", "unseen": "unseen"},
     }
 
     old: tuple[int, ...] = field(metadata={"told": "from"})
@@ -130,7 +126,7 @@ class Resizing(Result):
     after: Picture
     methods: list[Method]  # empty where the table was computed anew
     moved: float  # share of the energy that has another frequency, in cycles from end to end
-    unseen: list[Unseen] | None  # None where frequencies are not declared
+    unseen: list[Unseen]  # by axis; none where frequencies are not declared
     out: str | None = None  # the file that the table was written to
 
     @property
@@ -151,36 +147,10 @@ class Resizing(Result):
         return [self.before, self.after]
 
     @property
-    def unseen_on_axes(self) -> list[Unseen]:
-        """Axes of a formula some of whose pairs meet phases never seen."""
-        return [axis for axis in self.unseen or () if axis.unseen]
-
-    @property
-    def old_size(self) -> str:
-        """The sides of the old lattice."""
-        return size_of(self.old)
-
-    @property
-    def new_size(self) -> str:
-        """The sides of the new lattice."""
-        return size_of(self.new)
-
-    @property
-    def moved_percent(self) -> float:
-        """The part of the energy at other frequencies than before."""
-        return 100 * self.moved
-
-    @property
-    def difference_percent(self) -> float:
-        """How far another method is from this one, in parts of the rms of a number."""
-        size = self.before.norm / math.sqrt(self.table.shape[-1])
-        return 100 * max(entry.largest_difference for entry in self.methods) / size
-
-    @property
     def findings(self) -> list[Finding]:
         """What is known of the table, and which pairs of a formula meet phases never seen."""
         notes = list(self.about[0].findings)
-        for axis in self.unseen_on_axes:
+        for axis in (axis for axis in self.unseen if axis.unseen):
             counts = {"count": axis.unseen, "total": axis.pairs, "axis": axis.axis}
             notes.append(finding("unseen-phases", **counts))
         kind = self.about[0].params.get("model_type") or ""
@@ -204,7 +174,6 @@ def resize_table(
     new: Sequence[int],
     method: str = "",
     formula: Encoding | None = None,
-    progress: Callable[[str], Progress] | None = None,
 ) -> Resizing:
     """Resize a table by one of `METHODS`, and compare them all.
 
@@ -220,8 +189,6 @@ def resize_table(
         at every size.
     formula : Encoding, optional
         The same formula on the new grid: its codes there, and which pairs meet unseen phases.
-    progress : callable, optional
-        Called with the name of each phase of the work; what it gives, with parts done and all.
 
     Examples
     --------
@@ -233,7 +200,8 @@ def resize_table(
     is_computed = formula is not None and (encoding.act == "rotate" or encoding.anew is not None)
     is_computed = is_computed and not method
     method = ANEW if is_computed else method or DEFAULT
-    check_resizable(encoding, method)
+    if method not in (*METHODS, ANEW):
+        raise unknown("method", method, METHODS)
     prefix, shape = encoding.domain.prefix, encoding.domain.sides
     old, new, table_sides = check_new_sides(encoding, new)
     front, rows = np.split(np.asarray(encoding.table(), dtype=float), [prefix])
@@ -242,8 +210,8 @@ def resize_table(
     else:
         tables = {name: resize_lattice(rows, shape, table_sides, name) for name in METHODS}
     chosen = tables[method]
-    before = picture("before", rows, shape, progress)
-    after = picture("after", chosen, table_sides, progress)
+    before = picture("before", rows, shape)
+    after = picture("after", chosen, table_sides)
     return Resizing(
         old=old,
         new=new,
@@ -254,7 +222,7 @@ def resize_table(
         after=after,
         methods=[] if is_computed else compare_methods(tables, chosen, table_sides, before.norm),
         moved=energy_moved(before, after),
-        unseen=None if formula is None else unseen_phases(encoding, formula),
+        unseen=[] if formula is None else unseen_phases(encoding, formula),
         about=(encoding,),
     )
 
@@ -270,12 +238,6 @@ def compare_methods(
     ]
 
 
-def check_resizable(encoding: Encoding, method: str) -> None:
-    """Refuse a method that is not known."""
-    if method not in (*METHODS, ANEW):
-        raise unknown("method", method, METHODS)
-
-
 def has_formula(enc: Encoding, source: Any, new: Sequence[int]) -> bool:
     """Whether the source of an encoding gives codes of a formula on a new grid, too.
 
@@ -289,65 +251,23 @@ def has_formula(enc: Encoding, source: Any, new: Sequence[int]) -> bool:
 def on_own_grid(enc: Encoding, axes: int = 2) -> Encoding:
     """A table on the grid that it has, or on a square behind its prefix; else it is refused.
 
-    One that is on none, asked for one axis, is a line.
+    One that is on none, asked for one axis, is a line. What may be biases or lags is no square.
     """
-    if axes > 1 and any(entry.code == "biases-as-codes" for entry in enc.findings):
-        half = (math.isqrt(len(enc)) + 1) // 2
-        if window_of_rows(enc, (half, half)):
-            return on_grid(enc, (half, half), prefix=0)
     prefix = enc.domain.prefix
     if len(enc.domain.grid) > 1 or (enc.domain.grid and not prefix):
         return enc
     if axes == 1:
         return replace(enc, domain=lattice((len(enc) - prefix,), prefix))
     side = math.isqrt(len(enc) - prefix)
-    is_square = side > 1 and side**2 == len(enc) - prefix
-    may_be_biases = is_square and side % 2 == 1 and not prefix and enc.dim <= MAX_HEADS
-    if is_square and not may_be_biases:
+    may_be_biases = side % 2 == 1 and not prefix and enc.dim <= MAX_HEADS
+    may_be_biases |= any(entry.code in BIAS_CODES for entry in enc.findings)
+    if 1 < side == (len(enc) - prefix) / side and not may_be_biases:
         settled = tuple(f for f in enc.findings if f.code != "grid-unknown")
         line = replace(enc, domain=positions(len(enc)), findings=settled)
         return on_grid(line, (side, side), prefix)
-    sides, behind = usual_grid(len(enc), prefix)
-    if window := window_of_rows(enc, sides):
-        sides, behind = window, prefix  # a class token's rows come last
-    half = (side + 1) // 2
-    alternative = (
-        f", or of biases those of their window, --from {half}x{half}" if may_be_biases else ""
-    )
     raise PefourierError(
         f"{shown(enc.label)} has {len(enc)} rows, and no grid is known; give its sides, as "
-        f"{grid_options(sides, behind, '--from')}{alternative}"
-    )
-
-
-def sides_of_window(enc: Encoding, new: Sequence[int]) -> Sequence[int]:
-    """New sides of a window, where those of displacements were given; others as they are."""
-    if not all(side % 2 for side in new):
-        window = size_of(new)
-        raise PefourierError(
-            f"{shown(enc.label)} was placed by the displacements of a window, of which there are "
-            f"odd numbers; got --to {window}; a window of {window} has "
-            f"{size_of([2 * side - 1 for side in new])}"
-        )
-    return [(side + 1) // 2 for side in new]
-
-
-def lags_of_map(enc: Encoding, new: Sequence[int]) -> Sequence[int]:
-    """How many lags a map of these sides has along the axis that an array is named for.
-
-    One number is that of the lags: a map of side n has 2 n - 1, as of weights named rel_pos_h.
-    """
-    messages = [entry.message for entry in enc.findings if entry.code == "lags-as-codes"]
-    if not messages:
-        return new
-    axis = "thw".index(messages[0].split("rel_pos_")[1][0]) - 3
-    if -axis <= len(new) > 1:
-        return [2 * new[axis] - 1]
-    if len(new) > 1 or new[0] % 2:
-        return new
-    raise PefourierError(
-        f"{shown(enc.label)} holds lags, of which a map of side n has 2n - 1, so never {new[0]}; "
-        f"--to {2 * new[0] - 1} (or {new[0]}x{new[0]}) resizes them for a map of side {new[0]}"
+        f"{grid_options(*usual_grid(len(enc), prefix), '--from')}, or of biases their window's"
     )
 
 
@@ -356,16 +276,13 @@ def check_new_sides(encoding: Encoding, new: Sequence[int]) -> tuple[tuple[int, 
 
     Sides of biases are those of a window, whose displacements their table has.
     """
-    lags, old = encoding.domain.kind == "lag", encoding.domain.sides
-    old = tuple((n + 1) // 2 for n in old) if lags else old
+    lags, sides = encoding.domain.kind == "lag", encoding.domain.sides
+    old = tuple((n + 1) // 2 for n in sides) if lags else sides
     for side in new:
         check_count("a side of --to", side)
     if len(new) != len(old):
-        raise PefourierError(
-            f"--to {size_of(new)} is of {len(new)} axes, the table's grid {size_of(old)} of "
-            f"{len(old)}; give as many sides"
-        )
-    table_sides = tuple(2 * n - 1 for n in new) if lags else tuple(new)
+        raise PefourierError(f"--to {size_of(new)} needs as many sides as {size_of(old)}")
+    table_sides = tuple(2 * n - 1 if lags else int(n) for n in new)
     rows = encoding.domain.prefix + math.prod(table_sides)
     check_size("the new table", rows, encoding.dim, limit=NUMBERS)
     return old, tuple(map(int, new)), table_sides
@@ -396,13 +313,12 @@ def picture(
     name: str,
     table: np.ndarray,
     sides: tuple[int, ...],
-    progress: Callable[[str], Progress] | None = None,
 ) -> Picture:
     """A table on a lattice: its codes, and its frequencies; of one axis as a row of points."""
     enc, points = from_table(table), lattice(sides if len(sides) > 1 else (1, *sides))
     enc = replace(enc, domain=points, eps=max(enc.eps, SUMS_EPS))
     spectrum, norm, axes = density(enc, sigma=0.0), rms(table), len(sides)
-    closest = closest_pair(enc, progress and progress(f"closest pair on {size_of(sides)}"))
+    closest = closest_pair(enc)
     waves = [
         omega * n / (2 * np.pi) for omega, n in zip(spectrum.omega, spectrum.lattice, strict=True)
     ]
@@ -413,7 +329,6 @@ def picture(
         norm=norm,
         distinct=closest.distinct,
         nearest=closest.distance / norm if norm and closest.pair else None,
-        closest=closest.pair and np.transpose(np.unravel_index(closest.pair, sides)).tolist(),
         neighbours=similarities(table, sides),
         cycles=float(cycles @ spectrum.density.ravel()),
         constant=spectrum.summary.lowest_bin_share,
@@ -447,26 +362,22 @@ def energy_moved(before: Picture, after: Picture) -> float:
     return float(np.abs(padded_before - padded_after).sum() / 2)
 
 
-def unseen_phases(old: Encoding, new: Encoding) -> list[Unseen] | None:
+def unseen_phases(old: Encoding, new: Encoding) -> list[Unseen]:
     """Of each axis, the pairs that turn further on the new lattice than ever on the old.
 
     A pair that completed a turn on the old one has met all phases, and one that goes less than a
     step of the old grid beyond what it met is as good as there.
     """
     if old.measure is None or new.measure is None:
-        return None
-    slow, fast = (frequencies_on_axes(enc.measure) for enc in (old, new))
+        return []
+    before, after = (np.abs(frequencies_on_axes(enc.measure)) for enc in (old, new))
+    reached, farther = (
+        omega * (np.array(enc.domain.sides) - 1) for omega, enc in ((before, old), (after, new))
+    )
+    is_unseen = (reached < 2 * np.pi) & (farther > (reached + before) * (1 + 1e-9))
     axes = []
-    for a, (n, m) in enumerate(zip(old.domain.sides, new.domain.sides, strict=True)):
-        before, after = np.abs(slow[:, a]), np.abs(fast[:, a])
-        turning = before > 0
-        reached_before, reached = before[turning] * (n - 1), after[turning] * (m - 1)
-        unseen = (reached_before < 2 * np.pi) & (
-            reached > (reached_before + before[turning]) * (1 + 1e-9)
-        )
-        ratio = float(np.median(after[turning] / before[turning])) if turning.any() else np.nan
-        index = np.flatnonzero(unseen).tolist()
-        reach = ratio * (m - 1) / (n - 1) if n > 1 else np.nan
-        letter = axis_letters(len(old.domain.sides))[a]
-        axes.append(Unseen(letter, int(turning.sum()), len(index), index, ratio, reach))
+    for axis, letter in enumerate(axis_letters(len(old.domain.sides))):
+        turning = before[:, axis] > 0
+        which = np.flatnonzero(is_unseen[turning, axis]).tolist()
+        axes.append(Unseen(letter, int(turning.sum()), len(which), which))
     return axes

@@ -39,16 +39,21 @@ from pefourier.questions.density_summary import (
     first_holding,
     mean_share,
     summarize_density,
-    summarize_torus,
 )
-from pefourier.questions.lattice import check_sigma, lattice_sides, points_of_line, usual_sigma
+from pefourier.questions.lattice import (
+    at_nearest_points,
+    check_sigma,
+    lattice_sides,
+    points_of_line,
+    smoothed,
+    usual_sigma,
+)
 from pefourier.questions.measure import (
     alias_on_axes,
     choose_method,
     frequencies_and_weights,
     visible_frequencies,
 )
-from pefourier.questions.smoothing import at_nearest_points, smoothed
 from pefourier.result import ON_GRIDS, Result
 
 LEAST_SIGMA = 0.02  # half a step away, exp(-x^2/2) is still a number
@@ -80,7 +85,6 @@ class Spectrum(Result):
         "lattice points N": "lattice",
         "bandwidth, lattice steps": "sigma",
         "frequencies are": "method",
-        "frequencies in radians per": "frequency_unit",
         "how many": "summary.frequencies_total",
         "of them below the first bin 2π/N": "summary.below_first_bin",
         "effective number, exp(entropy)": "summary.effective_unsmeared",
@@ -128,11 +132,9 @@ class Spectrum(Result):
     @cached_property
     def measured(self) -> DensitySummary:
         """The same single numbers of the measure itself, which no lattice has rounded."""
-        if self.on_grid:
-            per_point = self.plain / multiplicity(self.lattice)
-            summary = summarize_torus(per_point, self.lattice, self.frequencies)
-        else:
-            summary = summarize_density(self.about[0], self.omega, self.plain, self.frequencies)
+        sides = np.atleast_1d(self.lattice)
+        shares = self.omega, self.plain, sides, self.frequencies
+        summary = summarize_density(self.about[0], *shares)
         frequencies, weights = self.measure
         length = np.linalg.norm(frequencies.reshape(len(weights), -1), axis=1)
         cutoff = self.frequency_holding(0.95)
@@ -151,11 +153,6 @@ class Spectrum(Result):
         return (self.measured if is_blurred(self) else self.summary).flatness
 
     @property
-    def zero_percent(self) -> float:
-        """The part of the energy at frequency 0."""
-        return 100 * self.measured.lowest_bin_share
-
-    @property
     def fast_percent(self) -> float:
         """The part of the energy in waves shorter than four steps."""
         return 100 * float(self.plain[self.omega > pi / 2].sum())
@@ -164,18 +161,6 @@ class Spectrum(Result):
     def unit(self) -> str:
         """What lengths of waves are counted in."""
         return unit_of_waves(self.about[0])[1]
-
-    @property
-    def frequency_unit(self) -> str:
-        """What frequencies are per: a point, or the mean step of irregular times."""
-        if self.on_grid:
-            return "point"
-        return "mean step" if self.about[0].domain.irregular else "position"
-
-    @property
-    def quarter_wave(self) -> float:
-        """The length of a wave of a quarter turn a step."""
-        return 4 * unit_of_waves(self.about[0])[0]
 
     @property
     def cutoff_wave(self) -> float:
@@ -395,18 +380,12 @@ def density(
     steps = inside * (np.array(sides) / (2 * pi))
     sigma = usual_sigma(steps, used, axes) if sigma is None else sigma
     declared = frequencies if used == "declared" else None
-    if axes == 1:
-        result = density_on_line(enc, sides[0], steps, weights, sigma, declared)
-        lattice, points, on_grid = sides[0], len(result[0]), {}
-    else:
-        result = density_on_torus(inside, weights, sides, sigma, declared)
-        lattice, points = sides, prod(sides)
-        on_grid = describe_on_grid(enc, result[1], sides, used, declared)
-    omega, g, plain, summary = result
-    counted = counts(summary, points, inside, weights)
+    omega, g, plain = densities(enc, sides, inside, weights, sigma)
+    summary = summarize_density(enc, omega, g, sides, declared)
+    counted = counts(summary, g.size if axes == 1 else prod(sides), inside, weights)
     share = mean_share(enc, used, frequencies, weights)
     return Spectrum(
-        lattice=lattice,
+        lattice=sides[0] if axes == 1 else sides,
         sigma=sigma,
         method=used,
         omega=omega,
@@ -416,35 +395,28 @@ def density(
         plain=plain,
         measure=(inside, weights),
         about=(enc,),
-        **on_grid,
+        **(describe_on_grid(enc, g, sides, used, declared) if axes > 1 else {}),
     )
 
 
-def density_on_line(
+def densities(
     enc: Encoding,
-    n: int,
-    steps: np.ndarray,
-    weights: np.ndarray,
-    sigma: float,
-    declared: np.ndarray | None,
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, DensitySummary]:
-    """Frequencies of a lattice of one axis, the density at each, unsmoothed too, its summary."""
-    points = points_of_line(enc, n, steps, sigma)
-    omega = 2 * pi * np.arange(points) / n
-    plain = at_nearest_points(steps, weights, points)
-    g = smoothed(steps, weights, points, sigma) if sigma else plain
-    return omega, g, plain, summarize_density(enc, omega, g, declared)
-
-
-def density_on_torus(
+    sides: tuple[int, ...],
     frequencies: np.ndarray,
     weights: np.ndarray,
-    sides: tuple[int, ...],
     sigma: float,
-    declared: np.ndarray | None,
-) -> tuple[list[np.ndarray], np.ndarray, np.ndarray, DensitySummary]:
-    """The same of several axes, whose points stand for several frequencies each."""
-    per_point, count = torus_density(frequencies, weights, sides, sigma), multiplicity(sides)
-    g = per_point * count
-    plain = torus_density(frequencies, weights, sides, 0.0) * count if sigma else g
-    return half_plane(sides), g, plain, summarize_torus(per_point, sides, declared)
+) -> tuple[np.ndarray | list[np.ndarray], np.ndarray, np.ndarray]:
+    """Frequencies of a lattice, the density at each, and that before it was smoothed.
+
+    Points of several axes stand for several frequencies each.
+    """
+    if len(sides) > 1:
+        count = multiplicity(sides)
+        g = torus_density(frequencies, weights, sides, sigma) * count
+        plain = torus_density(frequencies, weights, sides, 0.0) * count if sigma else g
+        return half_plane(sides), g, plain
+    steps = frequencies * (sides[0] / (2 * pi))
+    points = points_of_line(enc, sides[0], steps, sigma)
+    plain = at_nearest_points(steps, weights, points)
+    g = smoothed(steps, weights, points, sigma) if sigma else plain
+    return 2 * pi * np.arange(points) / sides[0], g, plain

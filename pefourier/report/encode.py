@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import ceil
 
 import numpy as np
 
-from pefourier.encodings.domain import Domain
 from pefourier.encodings.encoding import Encoding
-from pefourier.encodings.places import axis_names, point_of
 from pefourier.questions.encode import Written
 from pefourier.report import plot
 from pefourier.report.frame import Answer, answer_of, framed
 from pefourier.writing.page import Page
 
 MOST_ROWS = 400  # of a picture
-MOST_POINTS = 8  # that are named beside one
 
 
 def encode_page(enc: Encoding, table: np.ndarray, positions: np.ndarray, out: str) -> Page:
@@ -59,20 +55,8 @@ def draw_table(
     axes.set_title(
         title or plot.caption(a.encoding, plot.room_for_names(figure)), loc="left", fontsize=9
     )
-    domain = a.encoding.domain
-    if len(domain.sides) > 1 and domain.kind == "position" and len(table) == len(a.encoding):
-        name_points(axes, domain)
     label = f"{shown}{together if len(table) > MOST_ROWS else ''}"
     figure.colorbar(image, ax=axes, label=label)
-
-
-def name_points(axes: plot.Axes, domain: Domain) -> None:
-    """Rows of codes by their points, where lines of the grid begin; of many lines some."""
-    line, rows = domain.sides[-1], len(domain.x)
-    ticks = np.arange(domain.prefix, rows, line * ceil(rows / line / MOST_POINTS))
-    points = np.transpose(np.unravel_index(ticks - domain.prefix, domain.sides))
-    axes.set_yticks(ticks, [point_of(point) for point in points])
-    axes.set_ylabel(f"point ({', '.join(axis_names(len(domain.sides)))})")
 
 
 def draw_written(answers: Sequence[Answer], look: plot.Look = plot.USUAL) -> plot.Figure:

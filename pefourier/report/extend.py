@@ -15,15 +15,12 @@ from pefourier.report.plot import USUAL, WIDTH, Axes, Figure, Look, add_legend, 
 
 
 def extension(answers: Sequence[Answer], look: Look = USUAL) -> Figure:
-    """Wavelengths of each way's pairs, and cosines to the trained rotation; a column an axis."""
-    rows = max(len(answer.result.candidates) for answer in answers)
-    heights = [0.7 + 0.3 * rows, 2.8]
-    width = WIDTH * max(1.0, 0.7 * len(answers))
-    figure, panels = make_panels(2, len(answers), (width, 0.4 + sum(heights)), look)
-    panels[0, 0].get_gridspec().set_height_ratios(heights)
-    for column, answer in zip(panels.T, answers, strict=True):
-        draw_ways(*column, answer)
-    add_legend(figure, panels[1, 0], look)
+    """Wavelengths of each way's pairs, and cosines to the trained rotation."""
+    heights = [0.7 + 0.3 * len(answers[0].result.candidates), 2.8]
+    figure, ((top,), (low,)) = make_panels(2, 1, (WIDTH, 0.4 + sum(heights)), look)
+    top.get_gridspec().set_height_ratios(heights)
+    draw_ways(top, low, answers[0])
+    add_legend(figure, low, look)
     return figure
 
 
@@ -38,8 +35,7 @@ def draw_ways(top: Axes, low: Axes, answer: Answer) -> None:
     mark_lengths(top, result.trained, result.length)
     top.set_yticks([-level for level in range(len(ways))], [extension.name for extension in ways])
     top.set(xscale="log", xlabel="wavelength (positions)", ylim=(0.4 - len(ways), 0.6))
-    name = f"{result.name}: " if result.name else ""
-    title = f"{name}{brief(answer.encoding.spec, 60)}, d {result.d}"
+    title = f"{brief(answer.encoding.spec, 60)}, d {result.d}"
     top.set_title(title, loc="left", fontsize=9, pad=ABOVE)
     points = np.unique(np.geomspace(1, result.trained, 200).astype(np.int64))
     for extension in ways[1:]:

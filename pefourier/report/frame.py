@@ -164,7 +164,10 @@ def listed_tables(answers: Sequence[Answer]) -> list[tuple[str, tuple[str, ...]]
 
 
 def listed_table(answers: Sequence[Answer], table: tuple[str, tuple[str, ...]]) -> str:
-    """A table of what fields hold several of, of all encodings that have the same columns."""
+    """A table of what fields hold several of, of all encodings that have the same columns.
+
+    Columns that hold nothing are left out.
+    """
     field, labels = table
     rows = []
     for a in answers:
@@ -173,7 +176,9 @@ def listed_table(answers: Sequence[Answer], table: tuple[str, tuple[str, ...]]) 
             for item in getattr(a.result, field):
                 cells = (cell_of(attrgetter(path)(item)) for path in columns.values())
                 rows.append([a.encoding.label, *map(number, cells)])
-    return aligned([["encoding", *labels], *rows], keys=2) if rows else ""
+    columns = [[label, *cells] for label, *cells in zip(["encoding", *labels], *rows, strict=True)]
+    filled = [column for column in columns if set(column[1:]) != {"–"}]
+    return aligned(list(map(list, zip(*filled, strict=True))), keys=2) if rows else ""
 
 
 def findings_text(answer: Answer) -> str:

@@ -9,15 +9,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pefourier.encodings.encoding import Encoding
-from pefourier.encodings.places import point_of
 from pefourier.report import frame, plot
 from pefourier.report.frame import framed
 from pefourier.writing.terminal_chart import chart, limits_of, shades
 
 if TYPE_CHECKING:
     from pefourier.questions.reconstruct import Reconstructions
-
-TITLE = {"fontsize": 8, "loc": "left"}
 
 
 def reconstruct_chart(answers: Sequence[frame.Answer], colour: bool) -> str:
@@ -47,20 +44,14 @@ def around(r: Reconstructions) -> str:
 def picture_of(enc: Encoding, r: Any) -> str:
     """A rebuilt point as a picture; of several frames the one that it lies in."""
     values = r.values[r.position[:-2]]
-    label = f"{enc.label}: {point_of(r.position)} rebuilt, rows down, columns across"
+    label = f"{enc.label}: ({r.point}) rebuilt, rows down, columns across"
     return shades(values, label) + "\n"
 
 
 def reconstruct(answers: Sequence[frame.Answer], look: plot.Look = plot.USUAL) -> plot.Figure:
     """Rebuilt position functions, one panel per encoding, as Fig. 2 of the paper."""
     if frame.any_grid(answers):
-        count = max(len(a.result.reconstructions) for a in answers)
-        across, down = (len(answers), 1) if count == 1 else (count, len(answers))
-        wide = look.width or max(3.0, 2.1 * across)
-        figure = plot.make_figure((wide, (wide / across + 0.85) * down), look)
-        room = wide / across - 0.1
-        points_on_grids(figure, answers, [plot.caption(a.encoding, room) for a in answers])
-        return figure
+        return reconstruct_on_grids(answers, look)
     size = (plot.WIDTH, 1.0 + 1.6 * len(answers))
     is_shared = len({a.result.lattice for a in answers}) == 1
     figure, panels = plot.make_panels(len(answers), 1, size, look, sharex=is_shared, sharey=True)
@@ -76,36 +67,28 @@ def reconstruct(answers: Sequence[frame.Answer], look: plot.Look = plot.USUAL) -
     return figure
 
 
-def points_on_grids(
-    figure: plot.Figure, answers: Sequence[frame.Answer], titles: Sequence[str]
-) -> None:
-    """A row for each encoding: its rebuilt points as pictures, of several frames the peak's.
-
-    Where each has one point they stand side by side.
-    """
+def reconstruct_on_grids(answers: Sequence[frame.Answer], look: plot.Look) -> plot.Figure:
+    """A row for each encoding: its rebuilt points as pictures, of several frames the peak's."""
     count = max(len(a.result.reconstructions) for a in answers)
-    if count == 1:
-        rows = figure.subplots(1, len(answers), squeeze=False).T
-    else:
-        rows = figure.subplots(len(answers), count, squeeze=False)
-    for panels, a, title in zip(rows, answers, titles, strict=True):
-        for axes in panels[len(a.result.reconstructions) :]:
-            axes.set_axis_off()
-        for axes, r in zip(panels, a.result.reconstructions, strict=False):
+    width = look.width or max(3.0, 2.1 * count)
+    size = (width, (width / count + 0.85) * len(answers))
+    figure, panels = plot.make_panels(len(answers), count, size, look)
+    for row, a in zip(panels, answers, strict=True):
+        for axes, r in zip(row, a.result.reconstructions, strict=False):
+            title = f"{plot.caption(a.encoding, width / count)}\n({r.point}), peak {r.peak:.3f}"
+            axes.set_title(title, fontsize=8, loc="left")
             if r.values.ndim == 1:
                 axes.plot(r.values)
                 axes.set(xlabel="position", ylabel="rebuilt value")
-                axes.set_title(title, **TITLE)
                 continue
             values = r.values[r.position[:-2]]
             image = axes.imshow(values, cmap="cividis", interpolation="nearest")
-            axes.set(xlabel="column", ylabel="row" if axes is panels[0] else "")
+            axes.set(xlabel="column", ylabel="row" if axes is row[0] else "")
             axes.locator_params(nbins=5, integer=True)
-            axes.set_title(f"{title}\n{point_of(r.position)}, peak {r.peak:.3f}", **TITLE)
-            bar = figure.colorbar(image, ax=axes, location="bottom", shrink=0.9, aspect=12)
-            ends = np.array([values.min(), values.max()])
-            ticks = (ends[1] or 1) * np.round(ends / (ends[1] or 1), 3) + 0.0  # .00004 of .27 is 0
-            bar.set_ticks(ends, labels=[f"{end:.2g}" for end in ticks])
+            figure.colorbar(image, ax=axes, location="bottom", shrink=0.9, aspect=12)
+        for axes in row[len(a.result.reconstructions) :]:
+            axes.set_axis_off()
+    return figure
 
 
 TOLD = framed("reconstruct", chart=reconstruct_chart, figure=reconstruct)

@@ -17,7 +17,6 @@ from pefourier.writing.terminal_chart import chart, shades
 
 LITTLE = 0.0005  # of the energy
 SPARSE = 0.5  # of a lattice: where fewer points have energy they are single lines
-ACROSS = 4  # panels in a row
 SINGULAR = {"positions": "position", "steps": "step", "units": "unit"}
 TICKS = ([-np.pi, 0, np.pi], ["−π", "0", "π"])
 
@@ -94,14 +93,12 @@ def share_at_zero(share: float) -> str:
 
 
 def spectrum(answers: Sequence[Answer], look: plot.Look = plot.USUAL) -> plot.Figure:
-    """Densities over angular frequency, as Fig. 1 of the paper; in panels where there are many.
+    """Densities over angular frequency, as Fig. 1 of the paper.
 
     On grids they are pictures, with what they sum to along each axis.
     """
     if any_grid(answers):
         return spectrum_on_grids(answers, look)
-    if len(answers) > plot.MANY:
-        return spectrum_panels(answers, look)
     figure, ((axes,),) = plot.make_panels(1, 1, (plot.WIDTH, 3.2), look)
     for a in answers:
         label = plot.caption(a.encoding, plot.room_for_names(figure))
@@ -119,28 +116,20 @@ def spectrum(answers: Sequence[Answer], look: plot.Look = plot.USUAL) -> plot.Fi
 
 def spectrum_by_decade(answers: Sequence[Answer], look: plot.Look = plot.USUAL) -> plot.Figure:
     """Densities over the logarithm of frequency, with the lengths of the waves above."""
-    if len(answers) > plot.MANY:
-        return spectrum_panels(answers, look, logarithmic=True)
     figure, ((axes,),) = plot.make_panels(1, 1, (plot.WIDTH, 3.4), look)
     axes.set_xscale("log")
-    plain = ((a.result.sigma, a.result.method) == (0, "declared") for a in answers)
-    separate = all(plain)  # single frequencies, where nothing was to be smoothed
-    for i, a in enumerate(answers):
-        density = density_by_decade(a.encoding, a.result.method)
+    separate = all((a.result.sigma, a.result.method) == (0, "declared") for a in answers)
+    find = single_waves if separate else density_by_decade
+    for a in answers:
+        density = find(a.encoding, a.result.method)
         zero = share_at_zero(density.at_zero)
-        label = (
-            plot.caption(a.encoding, plot.room_for_names(figure) - plot.LETTER * len(zero)) + zero
-        )
-        if separate:
-            lines = single_waves(a.encoding, a.result.method)
-            omega, below = per_unit(a, lines), {"color": f"C{i}", "linewidth": 0.9, "alpha": 0.5}
-            axes.plot(omega, lines.density, "o", color=f"C{i}", label=label, markersize=3)
-            axes.vlines(omega, 0, lines.density, **below)
-        else:
-            axes.plot(per_unit(a, density), density.density, label=label, linewidth=1.4)
+        room = plot.room_for_names(figure) - plot.LETTER * len(zero)
+        label = plot.caption(a.encoding, room) + zero
+        style = "o" if separate else "-"
+        axes.plot(per_unit(a, density), density.density, style, label=label, markersize=3)
     lengths = {len(a.encoding) * unit_of_waves(a.encoding)[0] for a in answers}
     if len(lengths) == 1:
-        length = lengths.pop()
+        (length,) = lengths
         turn = {"color": "0.6", "linewidth": 0.8, "linestyle": ":"}
         axes.axvline(2 * np.pi / length, label=f"one turn in {length:.6g} {units(answers)}", **turn)
     share = "share of energy of each wave" if separate else "share of energy per decade"
@@ -157,51 +146,12 @@ def spectrum_by_decade(answers: Sequence[Answer], look: plot.Look = plot.USUAL) 
     return figure
 
 
-def spectrum_panels(
-    answers: Sequence[Answer], look: plot.Look = plot.USUAL, logarithmic: bool = False
-) -> plot.Figure:
-    """Densities side by side, each on its own scale: what differs is where the energy lies."""
-    width = look.width or plot.WIDTH * 1.3
-    across = max(2, min(ACROSS, int(width / 1.5)))
-    rows = -(-len(answers) // across)
-    figure, panels = plot.make_panels(rows, across, (width, 0.5 + 1.05 * rows), look, sharex=True)
-    for axes in panels.flat[len(answers) :]:
-        axes.set_axis_off()
-    for axes, a in zip(panels.flat, answers, strict=False):
-        density = density_by_decade(a.encoding, a.result.method) if logarithmic else a.result
-        peak = np.nanmax(density.density, initial=0) or 1.0
-        if np.isnan(density.density).any():
-            place = {"ha": "center", "va": "center", "transform": axes.transAxes}
-            axes.text(0.5, 0.5 / 1.05, "no spectrum", fontsize=8, **place)
-        axes.fill_between(per_unit(a, density), density.density / peak, color="C0", linewidth=0)
-        axes.set_title(
-            plot.caption(a.encoding, 1.25 * (width - 0.4) / across),
-            fontsize=8,
-            loc="left",
-            pad=2,
-        )
-        axes.set_ylim(0, 1.05)
-        axes.set_yticks([])
-        axes.tick_params(labelbottom=True, labelsize=7)
-        if logarithmic:
-            axes.set_xscale("log")
-        else:
-            set_frequency_axis(axes, answers, 2)
-    figure.supxlabel(frequency_label(answers), fontsize=9)
-    share = "per decade" if logarithmic else "$g_k$"
-    figure.supylabel(f"share of energy {share} / its largest", fontsize=9)
-    return figure
-
-
-def set_frequency_axis(axes: plot.Axes, answers: Sequence[Answer], steps: int = 4) -> None:
+def set_frequency_axis(axes: plot.Axes, answers: Sequence[Answer]) -> None:
     """Let the axis go from 0 to pi with ticks in parts of pi; of irregular times to the end."""
-    if any(a.encoding.domain.irregular for a in answers):
-        axes.set_xlim(left=0)
-        return
-    names = {0: "0", 1: "π/4", 2: "π/2", 3: "3π/4", 4: "π"}
-    axes.set_xlim(0, np.pi)
-    ticks = range(0, 5, 4 // steps)
-    axes.set_xticks([np.pi * k / 4 for k in ticks], [names[k] for k in ticks])
+    axes.set_xlim(left=0)
+    if not any(a.encoding.domain.irregular for a in answers):
+        axes.set_xlim(0, np.pi)
+        axes.set_xticks(np.pi * np.arange(5) / 4, ["0", "π/4", "π/2", "3π/4", "π"])
 
 
 def whole_plane(density: np.ndarray, sides: Sequence[int]) -> np.ndarray:
@@ -218,30 +168,18 @@ def whole_plane(density: np.ndarray, sides: Sequence[int]) -> np.ndarray:
     return np.fft.fftshift(np.concatenate([energies, mirrored], axis=-1).sum(axis=0))
 
 
-def both_ends(shares: np.ndarray, axis: int) -> tuple[np.ndarray, np.ndarray]:
-    """Frequencies along an axis of the plane and shares at them; of an even side also those at pi.
-
-    They are those at -pi.
-    """
-    side = shares.shape[axis]
-    index = np.arange(-(side // 2), side // 2 + 1)
-    return 2 * np.pi * index / side, shares.take(index + side // 2, axis, mode="wrap")
-
-
 def spectrum_on_grids(answers: Sequence[Answer], look: plot.Look) -> plot.Figure:
     """A row for each encoding: the density over both frequencies, and its sums along each."""
     rows = len(answers)
     figure, panels = plot.make_panels(rows, 2, (plot.WIDTH, 0.4 + 3.2 * rows), look)
     for (picture, sums), a in zip(panels, answers, strict=True):
         picture.set_title(plot.caption(a.encoding, 2.8), loc="left", fontsize=9)
-        sums.set_ylabel("share of energy")
+        sums.set(xlabel="ω (radians per point)", ylabel="share of energy")
         if np.ndim(a.result.density) == 1:
             sums.plot(a.result.omega, a.result.density, label="of a sequence")
-            set_frequency_axis(sums, [a], 2)
             picture.set_axis_off()
         else:
             draw_density(figure, picture, sums, a.result)
-    panels[-1, 1].set_xlabel("ω (radians per point)")
     plot.add_legend_below(figure, *panels[:, 1])
     return figure
 
@@ -249,21 +187,20 @@ def spectrum_on_grids(answers: Sequence[Answer], look: plot.Look) -> plot.Figure
 def draw_density(figure: plot.Figure, picture: plot.Axes, sums: plot.Axes, result: Any) -> None:
     """A density over the plane of rows and columns, and its two marginals."""
     plane = whole_plane(result.density, result.lattice)
-    edges = []
+    omega = [2 * np.pi * np.fft.fftshift(np.fft.fftfreq(n)) for n in plane.shape]
     for axis, (name, style) in enumerate((("rows, y", "o-"), ("columns, x", "x--"))):
-        omega, share = both_ends(plane.sum(axis=1 - axis), 0)
-        sums.plot(omega, share, style, label=f"along {name}", linewidth=1, markersize=3)
-        edges.append(omega[-1] + np.pi / plane.shape[axis])
-    (down, across), shades = edges, {"cmap": "cividis", "vmin": 0, "interpolation": "nearest"}
-    full = both_ends(both_ends(plane, 0)[1], 1)[1]
-    image = picture.imshow(full, extent=(-across, across, down, -down), aspect="equal", **shades)
-    picture.set(xlabel="ω along columns, x", ylabel="ω along rows, y", anchor="N")
-    sums.set_ylim(0, 1.05 * max(line.get_ydata().max() for line in sums.get_lines()))
+        share = plane.sum(axis=1 - axis)
+        sums.plot(omega[axis], share, style, label=f"along {name}", linewidth=1, markersize=3)
+    (top, bottom), (left, right) = (
+        (line[0] - np.pi / len(line), line[-1] + np.pi / len(line)) for line in omega
+    )
+    shades = {"cmap": "cividis", "vmin": 0, "interpolation": "nearest"}
+    image = picture.imshow(plane, extent=(left, right, bottom, top), **shades)
+    picture.set(xlabel="ω along columns, x", ylabel="ω along rows, y")
+    sums.set_ylim(bottom=0)
     for set_ticks in (picture.set_xticks, picture.set_yticks, sums.set_xticks):
         set_ticks(*TICKS)
-    below = {"location": "bottom", "aspect": 12}
-    bar = figure.colorbar(image, ax=picture, label="share of energy", **below)
-    bar.set_ticks([0, full.max()], labels=["0", f"{full.max():.2g}"])
+    figure.colorbar(image, ax=picture, label="share of energy", location="bottom", aspect=12)
 
 
 TOLD = framed("spectrum", chart=spectrum_chart, figure=spectrum)

@@ -13,6 +13,23 @@ CURVES = ("training loss", "score on validation", "loss on validation")
 MARKERS = "o^sDv"  # one for every so many curves of all colours
 
 
+CAPTIONS = {  # of pictures, by the name of the file
+    "comparison": "F1 of every run (dots), and means (diamonds), with intervals.",
+    "critical-difference": "Average ranks; bars join those without a significant difference.",
+    "lengths": "Accuracy on test windows of other lengths, with 95 % intervals over runs.",
+    "curves": "How runs learned, look by look: means of loss and score.",
+}
+
+
+def pictures(summary: Any, curves: Sequence[Any]) -> dict[str, tuple[Any, Any, str]]:
+    """What there is to draw, by the name of its file: how, of what, and what is to be seen."""
+    ranked, lengthened = summary.shows_ranks, summary.lengthened
+    draws = (comparison, critical_difference, score_by_length, learning_curves)
+    answers = (summary, summary if ranked else None, summary if lengthened else None, curves)
+    entries = zip(CAPTIONS, draws, answers, strict=True)
+    return {name: (draw, of, CAPTIONS[name]) for name, draw, of in entries if of}
+
+
 def score_by_length(summary: Any, look: plot.Look = plot.USUAL) -> plot.Figure:
     """Accuracy against the length of what is tested, a line with its 95 % interval an encoding."""
     shown = [dataset for dataset in summary.datasets if dataset.lengths]
@@ -103,36 +120,37 @@ def draw_scores(panel: Any, dataset: Any, runs: Sequence[Mapping[str, Any]]) -> 
         spread = np.linspace(-0.1, 0.35, len(f1)) if len(f1) > 1 else np.zeros(1)
         panel.plot(f1, row + spread, "o", color="0.6", markersize=2.5, linestyle="none")
         mean, above = scores["f1"], row - 0.3  # where it hides no point
-        panel.plot([mean.low, mean.high], [above, above], color="C0", linestyle="-")
-        panel.plot(mean.mean, above, "D", color="C0", markersize=4)
-    panel.set_yticks(range(len(dataset.scores)), [plot.brief(name, 28) for name in dataset.scores])
-    panel.set_ylim(len(dataset.scores) - 0.4, -0.6)
+        draw_interval(panel, mean, above, "C0", "C0")
+    name_rows(panel, [plot.brief(name, 28) for name in dataset.scores])
     panel.margins(x=0.08)
-    ends = " or ".join(dict.fromkeys(map(dataset.interval, dataset.scores))).replace(
-        "%", "% interval"
-    )
-    panel.set_xlabel(f"F1 of each (seed, fold); diamond: mean with {ends}")
+    panel.set_xlabel("F1 of each (seed, fold); diamond: mean with 95 % interval")
 
 
 def draw_differences(panel: Any, dataset: Any) -> None:
     """Differences from the reference with their intervals; hollow and grey without a verdict."""
     panel.axvline(0, color="0.7", linewidth=0.8, linestyle="-")
+    over = "runs"
     for row, encoding in enumerate(dataset.scores):
-        difference = dataset.differences.get(encoding)
-        if difference is None:
-            continue
-        verdict = dataset.verdicts[encoding]
-        is_judged = verdict in ("better", "worse", "not shown")
-        color, face = ("C0", "C0") if is_judged else ("0.6", "none")
-        ends = [difference.low, difference.high]
-        panel.plot(ends, [row, row], color=color, linestyle="-")
-        panel.plot(difference.mean, row, "D", color=color, markerfacecolor=face, markersize=4)
-    names = [dataset.verdicts.get(encoding, "") for encoding in dataset.scores]
+        if encoding in dataset.differences:
+            is_judged = dataset.verdicts[encoding] in ("better", "worse", "not shown")
+            colours = ("C0", "C0") if is_judged else ("0.6", "none")
+            draw_interval(panel, dataset.differences[encoding], row, *colours)
+            over = dataset.differences[encoding].over
     panel.yaxis.tick_right()
-    panel.set_yticks(range(len(dataset.scores)), names)
-    panel.set_ylim(len(dataset.scores) - 0.4, -0.6)
-    over = next((difference.over for difference in dataset.differences.values()), "runs")
+    name_rows(panel, [dataset.verdicts.get(encoding, "") for encoding in dataset.scores])
     panel.set_xlabel(f"difference in F1 with 95 % interval over {over}")
+
+
+def draw_interval(panel: Any, mean: Any, height: float, colour: str, face: str) -> None:
+    """A diamond at a mean, on a line from end to end of its interval."""
+    panel.plot([mean.low, mean.high], [height, height], color=colour, linestyle="-")
+    panel.plot(mean.mean, height, "D", color=colour, markerfacecolor=face, markersize=4)
+
+
+def name_rows(panel: Any, names: Sequence[str]) -> None:
+    """Names of rows from top to bottom."""
+    panel.set_yticks(range(len(names)), names)
+    panel.set_ylim(len(names) - 0.4, -0.6)
 
 
 def critical_difference(summary, look: plot.Look = plot.USUAL) -> plot.Figure:
@@ -152,9 +170,8 @@ def critical_difference(summary, look: plot.Look = plot.USUAL) -> plot.Figure:
         )
         short = plot.brief(name, 20)
         label = f"{short}  {ranks[i]:.2f}" if is_left else f"{ranks[i]:.2f}  {short}"
-        style = "italic" if name in summary.others else "normal"
         side = "right" if is_left else "left"
-        axes.text(edge, level, f" {label} ", ha=side, va="center", style=style)
+        axes.text(edge, level, f" {label} ", ha=side, va="center")
     for i, group in enumerate(summary.cliques):
         ends = [summary.ranks[group[0]] - 0.02 * span, summary.ranks[group[-1]] + 0.02 * span]
         axes.plot(ends, [-0.4 - 0.5 * i] * 2, "-", color="C0", linewidth=3)
@@ -164,7 +181,5 @@ def critical_difference(summary, look: plot.Look = plot.USUAL) -> plot.Figure:
     crowd = int(len(names) * plot.WIDTH / figure.get_figwidth())
     axes.set_xticks(range(1, len(names) + 1, 1 + crowd // 12))
     axes.set_yticks([])
-    reach = f"\n{summary.out_of_reach}" if summary.out_of_reach else ""
-    note = "\nitalic: other models" if summary.others else ""
-    axes.set_title(f"average rank by F1 {summary.over}{reach}{note}", fontsize=9)
+    axes.set_title(f"average rank by F1 {summary.over}", fontsize=9)
     return figure

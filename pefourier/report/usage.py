@@ -30,15 +30,6 @@ def usage(answers: Sequence[Answer], look: plot.Look = plot.USUAL) -> plot.Figur
     return figure
 
 
-def over_waves(rotation: RotationUse, shares: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Wavelengths, and shares (n, pairs) as times even use; the mean of pairs of one wavelength."""
-    waves, place = np.unique(
-        np.float32([p.wavelength for p in rotation.pairs]), return_inverse=True
-    )
-    is_member = place == np.arange(len(waves))[:, None]
-    return waves.astype(float), shares @ is_member.T / is_member.sum(axis=1) * len(place)
-
-
 def edges_of(waves: np.ndarray) -> np.ndarray:
     """Where a pair's cell ends and the next begins, half-way on a logarithmic axis."""
     logs = np.log(waves)
@@ -52,8 +43,10 @@ def draw_layers(
     axes: plot.Axes, result: Usage, rotation: RotationUse, layers: Sequence[LayerShares]
 ) -> None:
     """The mean over heads of each layer, a row a layer."""
+    order = np.argsort([pair.wavelength for pair in rotation.pairs])
+    waves = np.array([pair.wavelength for pair in rotation.pairs])[order]
     means = np.array([np.nanmean(layer.used, axis=0) for layer in layers])
-    waves, times = over_waves(rotation, means)
+    times = means[:, order] * len(waves)
     rows = np.arange(len(layers) + 1) - 0.5
     image = axes.pcolormesh(
         edges_of(waves), rows, times, cmap="cividis", vmin=0.0, vmax=MOST_TIMES, rasterized=True

@@ -1,7 +1,8 @@
 """One path through attention: scores = q·k / √c + bias, with q and k turned, and codes added.
 
 Every member of a stack takes it, whatever it injects: codes that are not its own add nothing, turn
-by nothing and bias nothing. What no member has is left out. Keys that are `hidden`, those of
+by nothing and bias nothing. What no member has is left out. Codes of lags are added to keys, and
+where they are twice as long as a key their second half to values. Keys that are `hidden`, those of
 padding, get no attention.
 
 Shapes: M members, B windows, T tokens, H heads of c dimensions; a bias is (M, 1 or B, H, T, T).
@@ -9,7 +10,6 @@ Shapes: M members, B windows, T tokens, H heads of c dimensions; a bias is (M, 1
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -63,7 +63,7 @@ def codes_of_act(
     nothing = first.without_effect()
     members = [m if m.act == act else nothing for m in injections]
     codes = start = as_tensor([m.codes for m in members], device, dtype)
-    learn, places = [np.full((1, 1), m.learn) for m in members], None
+    learn, places = [np.full((1, m.codes.shape[1]), m.learn) for m in members], None
     if any(m.places is not None for m in members):
         none = np.zeros((0, 0))  # of a rotation that says no frequencies
         waves = [none if m.frequencies is None else m.frequencies for m in members]
@@ -123,66 +123,64 @@ def bias_of_pairs(table: Tensor, length: int) -> Tensor:
     return table.unflatten(1, (length, length)).permute(0, 3, 1, 2)[:, None]
 
 
+def lags_of_pairs(shape: torch.Size, device: torch.device) -> Tensor:
+    """The lag key - query + T - 1 of each pair of positions, (…, T, T)."""
+    positions = torch.arange(shape[-1], device=device)
+    return (positions - positions[:, None] + shape[-1] - 1).expand(shape)
+
+
 def bias_of_lag_keys(q: Tensor, table: Tensor) -> Tensor:
     """Scores (M, B, H, T, T) of a vector of the lag added to each key (Shaw et al., 2018)."""
-    length, size = q.shape[2], q.shape[4]
     by_lag = torch.einsum("mbthc,mlc->mbhtl", q, table.to(q.dtype))  # l: lag + T - 1
-    positions = torch.arange(length, device=q.device)
-    lag = (positions - positions[:, None] + length - 1).expand(*by_lag.shape[:3], length, length)
-    return by_lag.gather(4, lag) * size**-0.5
+    lags = lags_of_pairs((*by_lag.shape[:4], q.shape[2]), q.device)
+    return by_lag.gather(4, lags) * q.shape[4] ** -0.5
 
 
-class WrittenAttention(torch.autograd.Function):
-    """Attention written out on a processor, of (M, B, H, T, c) each.
+def sum_lag_values(weights: Tensor, table: Tensor) -> Tensor:
+    """Rows (M, B, H, T, c) of a vector of the lag added to each value (Shaw et al., 2018)."""
+    by_lag = weights.new_zeros(*weights.shape[:4], table.shape[1])
+    by_lag = by_lag.scatter(4, lags_of_pairs(weights.shape, weights.device), weights)
+    return torch.einsum("mbhtl,mlc->mbhtc", by_lag, table.to(weights.dtype))
 
-    The fused kernel is made for long rows; of 25 tokens a training step of 16 members takes 1.2
-    times as long with it, which has no gradient for biases either. Weights are kept for the way
-    back, which few tokens have few of.
+
+def attend_in_full(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    bias: Tensor | None,
+    hidden: Tensor | None,
+    values: Tensor | None,
+) -> Tensor:
+    """Attention (M, B, H, T, c) of rows (M, B, H, T, c), written out."""
+    rows = [x.flatten(0, 2) for x in (q, k, v)]  # (M B H, T, c)
+    scores = torch.bmm(rows[0], rows[1].transpose(1, 2)).view(*q.shape[:4], q.shape[3])
+    scores = scores * q.shape[4] ** -0.5
+    if bias is not None:
+        scores = scores.add_(bias)
+    if hidden is not None:
+        scores = scores.masked_fill_(hidden, -torch.inf)
+    weights = scores.softmax(4)
+    mixed = torch.bmm(weights.flatten(0, 2), rows[2]).view(v.shape)
+    return mixed if values is None else mixed + sum_lag_values(weights, values)
+
+
+def attend(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    bias: Tensor | None,
+    hidden: Tensor | None,
+    values: Tensor | None = None,
+) -> Tensor:
+    """Attention (M, B, T, H c) of queries, keys and values (M, B, T, H, c).
+
+    Few tokens on a processor, and `values` of lags, have it written out: the fused kernel is made
+    for long rows, and gives no weights.
     """
-
-    @staticmethod
-    def forward(
-        ctx: Any, q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, hidden: Tensor | None
-    ) -> Tensor:
-        rows = [x.flatten(0, 2) for x in (q, k, v)]  # (M B H, T, c)
-        scores = torch.bmm(rows[0], rows[1].transpose(1, 2)).mul_(q.shape[4] ** -0.5)
-        if bias is not None:
-            scores.view(*q.shape[:3], *scores.shape[1:]).add_(bias)
-        if hidden is not None:
-            scores.view(*q.shape[:3], *scores.shape[1:]).masked_fill_(hidden, -torch.inf)
-        weights = torch.softmax(scores, dim=2)
-        ctx.save_for_backward(*rows, weights)
-        ctx.windows = None if bias is None else bias.shape[1]
-        ctx.shapes = q.shape, v.shape
-        return torch.bmm(weights, rows[2]).view(v.shape)
-
-    @staticmethod
-    @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        q, k, v, weights = ctx.saved_tensors
-        grad = grad.reshape(v.shape)
-        to_weights = torch.bmm(grad, v.transpose(1, 2))
-        to_scores = torch.ops.aten._softmax_backward_data(to_weights, weights, 2, q.dtype)
-        to_bias = None
-        if ctx.needs_input_grad[3]:
-            to_bias = to_scores.view(*ctx.shapes[0][:3], *to_scores.shape[1:])
-            to_bias = to_bias.sum(1, keepdim=True) if ctx.windows == 1 else to_bias.clone()
-        to_scores.mul_(q.shape[2] ** -0.5)
-        of_queries, of_values = ctx.shapes
-        to_q = torch.bmm(to_scores, k).view(of_queries)
-        to_k = torch.bmm(to_scores.transpose(1, 2), q).view(of_queries)
-        to_v = torch.bmm(weights.transpose(1, 2), grad).view(of_values)
-        return to_q, to_k, to_v, to_bias, None
-
-
-def attend(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, hidden: Tensor | None) -> Tensor:
-    """Attention (M, B, T, H c) of queries, keys and values (M, B, T, H, c)."""
     m, batch, length, heads, _ = q.shape
     q, k, v = (x.transpose(2, 3) for x in (q, k, v))  # (M, B, H, T, c)
-    if q.device.type == "cpu" and length <= FEW_TOKENS:
-        bias = None if bias is None else bias.to(q.dtype)
-        rows = WrittenAttention.apply(q, k, v, bias, hidden)
-        return rows.transpose(2, 3).flatten(3)
+    if values is not None or (q.device.type == "cpu" and length <= FEW_TOKENS):
+        return attend_in_full(q, k, v, bias, hidden, values).transpose(2, 3).flatten(3)
     if bias is not None and hidden is not None:
         bias = bias.masked_fill(hidden, -torch.inf)
     if bias is not None and bias.shape[1] == 1:  # once for all windows: heads of all members

@@ -24,9 +24,9 @@ class Checkpoint:
     def __post_init__(self) -> None:
         self.saved = time.monotonic()
 
-    def part(self, number: int) -> "Checkpoint":
-        """That of a part of the stack."""
-        return Checkpoint(self.path and self.path.with_suffix(f".{number}{self.path.suffix}"))
+    def part(self, first: int, count: int) -> "Checkpoint":
+        """That of some members of the stack, from the first on."""
+        return Checkpoint(self.path and self.path.with_suffix(f".{first}-{count}.safetensors"))
 
     def load(self) -> dict[str, np.ndarray] | None:
         """What was saved last; None where nothing was."""

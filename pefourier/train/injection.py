@@ -23,7 +23,7 @@ from pefourier.encodings.columns import split_pairs
 from pefourier.encodings.domain import displacement_of_each_pair
 from pefourier.encodings.encoding import Encoding
 from pefourier.encodings.registry import BUILDERS
-from pefourier.encodings.specs import source_of
+from pefourier.encodings.specs import SpecWithDefaults, source_of
 from pefourier.errors import PefourierError
 
 ACTS = ("add", "rotate", "bias", "key")
@@ -38,7 +38,7 @@ class Injection:
     index: np.ndarray  # (places,) row of codes
     learn: bool
     domain: str = "position"
-    grid: tuple[int, ...] = ()  # sides that tokens lie on, where lags are displacements
+    rows: np.ndarray | None = None  # a place of each row of the encoding's table of lags
     params: Mapping[str, Any] = field(default_factory=dict)  # of the encoding, defaults too
     places: np.ndarray | None = None  # (U, axes) of the codes of a rotation
     frequencies: np.ndarray | None = None  # (axes, k / 2) radians a step, where they are known
@@ -62,13 +62,11 @@ class Injection:
 
     def as_rows(self, table: np.ndarray) -> np.ndarray:
         """Codes of all places as the encoding's own table: a row a position, or a lag."""
+        if self.rows is not None:
+            return table[self.rows]
         if self.act != "bias":
             return table
         n = int(len(table) ** 0.5)
-        if self.grid:
-            return table[place_of_each_displacement(self.grid)]
-        if self.domain == "lag":  # the last query sees lags 1 - n … 0, the first 0 … n - 1
-            return np.concatenate([table[-n:], table[1:n]])
         return table.reshape(n, n, -1).transpose(0, 2, 1).reshape(n, -1)
 
     def table(self) -> np.ndarray:
@@ -101,15 +99,16 @@ def load_injection(
     """
     is_built = source_of(spec) in ("name", "code")  # files have the d they have
     on = sides_for(spec, length, grid)
-    enc = load(spec, length, d if is_built else None, seed=seed, **on)
+    enc = load(SpecWithDefaults(spec, {"seed": seed, **on}), length, d if is_built else None)
     k = {"add": d, "rotate": d // heads, "key": d // heads, "bias": heads}[enc.act]
+    k *= 1 + bool(enc.params.get("values"))  # of a lag that both keys and values have codes of
     places = count_places(enc.act, length)
     if places * k > NUMBERS:
         raise PefourierError(
             f"{spec} has {places} codes of {k} numbers, over {NUMBERS}; choose a larger --patch"
         )
     enc = load_for_heads(spec, enc, length, d, heads, {"seed": seed, **on})
-    table = codes_of_places(enc, length, heads, k)
+    table, rows = codes_of_places(enc, length, heads, k)
     if table.shape[1] != k or len(table) != places:
         raise PefourierError(
             f"{spec} has codes of {table.shape[1]} dimensions for {len(enc)} points; act "
@@ -123,8 +122,7 @@ def load_injection(
             "rotate", table, indices, trained and bool(waves), params=enc.params, **waves
         )
     codes, index = np.unique(table, axis=0, return_inverse=True)
-    sides = on.get("grid", ()) if enc.domain.kind == "lag" else ()
-    return Injection(enc.act, codes, index.reshape(-1), trained, enc.domain.kind, sides, enc.params)
+    return Injection(enc.act, codes, index.reshape(-1), trained, enc.domain.kind, rows, enc.params)
 
 
 def waves_of_rotation(enc: Encoding, table: np.ndarray) -> dict[str, np.ndarray]:
@@ -162,9 +160,9 @@ def load_for_heads(
         return enc
     if "heads" in BUILDERS[enc.name].parameters and enc.act == "bias":
         joined = "," if ":" in spec else ":"
-        return load(f"{spec}{joined}heads={heads}", length, d, **options)
+        return load(SpecWithDefaults(f"{spec}{joined}heads={heads}", options), length, d)
     size = heads if enc.act == "bias" else d // heads  # heads turn alike
-    return load(spec, length, size, **options)
+    return load(SpecWithDefaults(spec, options), length, size)
 
 
 def count_places(act: str, length: int) -> int:
@@ -172,34 +170,26 @@ def count_places(act: str, length: int) -> int:
     return {"add": length, "rotate": length, "bias": length**2, "key": 2 * length - 1}[act]
 
 
-def codes_of_places(enc: Encoding, length: int, heads: int, k: int) -> np.ndarray:
-    """The code of each place, shape (places, k)."""
+def codes_of_places(
+    enc: Encoding, length: int, heads: int, k: int
+) -> tuple[np.ndarray, np.ndarray | None]:
+    """The code of each place (places, k), and a place of each code of a lag."""
     table = np.asarray(enc.table(), dtype=float)
     if enc.domain.kind == "lag" and enc.domain.grid:
-        return table[displacement_of_each_pair(enc.domain, length, enc.spec)]
-    if enc.domain.kind == "lag":
-        if len(table) != 2 * length - 1:
-            way_out = "; leave out causal=true" if source_of(enc.spec) == "name" else ""
-            raise PefourierError(
-                f"{enc.spec} has no codes of later keys, which this classifier attends to{way_out}"
-            )
+        lags = displacement_of_each_pair(enc.domain, length, enc.spec)
+        return table[lags], np.unique(lags, return_index=True)[1]
+    if enc.domain.kind == "lag" and len(table) != 2 * length - 1:
+        way_out = "; leave out causal=true" if source_of(enc.spec) == "name" else ""
+        raise PefourierError(
+            f"{enc.spec} has no codes of later keys, which this classifier attends to{way_out}"
+        )
+    if enc.domain.kind == "lag" and enc.act == "bias":
         positions = np.arange(length)
-        lag = (positions - positions[:, None] + length - 1).ravel()  # key - query
-        return table[lag] if enc.act == "bias" else table
+        lags = (positions - positions[:, None] + length - 1).ravel()  # key - query
+        return table[lags], np.unique(lags, return_index=True)[1]
     if enc.act == "bias":  # a query's biases to all keys, heads side by side
-        return table.reshape(length, heads, length).transpose(0, 2, 1).reshape(-1, heads)
-    if enc.act == "rotate":
-        return in_halves(enc, table, k)
-    return table
-
-
-def place_of_each_displacement(sides: tuple[int, ...]) -> np.ndarray:
-    """A pair query · key that is each displacement apart, in raster order."""
-    lag = np.indices([2 * side - 1 for side in sides]).reshape(len(sides), -1)
-    lag -= np.array(sides)[:, None] - 1
-    query = np.maximum(-lag, 0)
-    indices = [np.ravel_multi_index(tuple(place), sides) for place in (query, query + lag)]
-    return indices[0] * prod(sides) + indices[1]
+        return table.reshape(length, heads, length).transpose(0, 2, 1).reshape(-1, heads), None
+    return (in_halves(enc, table, k) if enc.act == "rotate" else table), None
 
 
 def in_halves(enc: Encoding, table: np.ndarray, k: int) -> np.ndarray:

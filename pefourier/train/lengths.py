@@ -11,13 +11,11 @@ positions apart. Fixed codes of the first positions may change with the length, 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cache
-from itertools import product
 from typing import Any
 
 import numpy as np
 
 from pefourier.errors import PefourierError
-from pefourier.train.apply import apply_classifier
 from pefourier.train.beside import OtherMethod
 from pefourier.train.data.split import Task
 from pefourier.train.fit import Outcome
@@ -25,9 +23,9 @@ from pefourier.train.injection import Injection, scale_to_rms
 from pefourier.train.metrics import Scores, score
 from pefourier.train.model import OrderFree, Transformer
 from pefourier.train.options import WITHOUT_CODES, Options
-from pefourier.train.report import words
 from pefourier.train.request import draw_longer, parse_lengths
-from pefourier.train.stacks import ResolvedTask, Run, Stack, load_for
+from pefourier.train.saved_models import apply_classifier
+from pefourier.train.stacks import Run, Stack, load_for
 from pefourier.writing.text import agreeing
 
 
@@ -110,32 +108,3 @@ def lengthen(outcome: Outcome, longer: Injection, tokens: int) -> Injection:
             f"{agreeing(lacking, 'was', 'were')} never trained"
         )
     return replace(longer, codes=np.stack([trained[code.tobytes()] for code in longer.codes]))
-
-
-def remarks_on_fixed_codes(resolved: ResolvedTask, tasks: Sequence[Task], learn: bool) -> list[str]:
-    """Which fixed codes of the first positions are others at another length."""
-    remarks = []
-    for arm, task in product(resolved.arms, tasks):
-        if not arm.is_named or arm.spec in WITHOUT_CODES:
-            continue
-        code = resolved.injections[arm.spec]
-        try:
-            longer = load_for(replace(resolved.model, length=task.length), arm.spec, 0, learn)
-        except PefourierError:
-            continue  # the answer says why
-        if not code.learn and code.domain == "position" and changes(code.table(), longer.table()):
-            slots = {"encoding": arm.name, "length": task.length, "tokens": resolved.model.tokens}
-            remarks.append(words("remarks", "other codes", **slots))
-    return remarks
-
-
-def changes(before: np.ndarray, after: np.ndarray) -> bool:
-    """Whether codes of the first positions are others at another length.
-
-    >>> changes(np.eye(2), np.eye(2)[[0, 1, 1]]), changes(np.eye(2), np.ones((3, 2)))
-    (False, True)
-    """
-    shared = min(len(before), len(after))
-    return before.shape[1] != after.shape[1] or not np.allclose(
-        before[:shared], after[:shared], atol=1e-9
-    )

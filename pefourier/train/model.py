@@ -64,21 +64,12 @@ class Transformer:
             raise PefourierError(
                 f"--d must be an even multiple of --heads {self.heads}; got {self.d}"
             )
-        self.check_tokens()
-
-    def check_tokens(self) -> None:
-        """Refuse tokens that do not cover the rows of a window."""
-        if self.step == self.patch and self.length % self.patch:
+        if not self.step <= self.patch <= self.length or (self.length - self.patch) % self.step:
             raise PefourierError(
-                f"--patch must divide the {self.length} rows of a window; got {self.patch}"
+                f"tokens of --patch {self.patch} rows, one every {self.step}, must cover the "
+                f"{self.length} rows of a window: --patch-stride must be at most --patch, and "
+                f"divide {self.length} - {self.patch}"
             )
-        if self.patch > self.length or (self.length - self.patch) % self.step:
-            raise PefourierError(
-                f"tokens of --patch {self.patch} rows must end with the {self.length} rows of a "
-                f"window: --patch-stride must divide {self.length - self.patch}; got {self.step}"
-            )
-        if self.step > self.patch:
-            raise PefourierError(f"--patch-stride must be at most {self.patch}; got {self.step}")
 
     @property
     def step(self) -> int:
@@ -186,12 +177,15 @@ class Transformer:
             torch.bmm(h.flatten(1, 2), w).unflatten(1, size[:2]).unflatten(3, size[2:])
             for w in p[f"{i}.qkv.w"].chunk(3, dim=2)
         )
+        values = None
         if "key" in tables:
-            keys = bias_of_lag_keys(q, tables["key"])
-            bias = keys if bias is None else bias + keys
+            keys, *values = tables["key"].split(size[3], dim=2)
+            values = values[0] if values else None
+            lags = bias_of_lag_keys(q, keys)
+            bias = lags if bias is None else bias + lags
         if "rotate" in tables:
             q, k = turn_by_positions(q, k, tables["rotate"])
-        mixed = attend(q, k, v, bias, hidden)
+        mixed = attend(q, k, v, bias, hidden, values)
         return affine(p, f"{i}.out", mixed.flatten(1, 2)).view_as(h)
 
 

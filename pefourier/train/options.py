@@ -24,21 +24,11 @@ PATIENCE_STEPS, PATIENCE = 250, 10
 LOOK = 25  # steps between two looks at validation windows, at least
 LEVEL = 0.05  # of Holm-adjusted p, below which encodings are told apart
 FIND = 0.1  # difference in F1 asked about, where nothing is said
-IN_HELP = {  # for the names in braces there
-    "synthetic": " or ".join(SYNTHETIC),
-    "published": " and ".join(PUBLISHED),
-    "listed": ", ".join(PUBLISHED),
-    **{
-        "look": LOOK,
-        "steps": STEPS,
-        "epochs": EPOCHS,
-        "patience_steps": PATIENCE_STEPS,
-        "patience": PATIENCE,
-    },
-}
+IN_HELP = {"look": LOOK, "steps": STEPS, "epochs": EPOCHS}  # for the names in braces there
+IN_HELP |= {"patience_steps": PATIENCE_STEPS, "patience": PATIENCE}
+IN_HELP |= {"synthetic": " or ".join(SYNTHETIC), "published": ", ".join(PUBLISHED)}
 HELP = json.loads(Path(__file__).with_suffix(".json").read_text(encoding="utf-8"))
-IDE_2024 = HELP["settings"]["ide2024"]
-SETTINGS = {"idé2024": IDE_2024, "ide2024": IDE_2024}
+SETTINGS = HELP["settings"]
 GROUPS = {name: list(group) for name, group in HELP["options"].items()}  # headings of the help
 Split = Literal["blocks", "chronological", "random"]
 Missing = Literal["previous", "mean", "drop"]
@@ -125,3 +115,8 @@ class Options:
         from pefourier.encodings.registry import canonical_spec  # and numpy, once one is made
 
         object.__setattr__(self, "encoding", tuple(map(canonical_spec, self.encoding)))
+
+    @property
+    def cut(self) -> tuple[int | None, int | None, Split]:
+        """How recordings are cut into windows, and split."""
+        return self.window, self.stride, self.split

@@ -1,7 +1,7 @@
 """What would be trained? Told without training.
 
-The same steps as before a training check what is asked, so that what it refuses is refused here.
-Folders that those steps make are taken away again.
+The same steps as before a training check what is asked, so that what it refuses is refused here,
+and nothing is written.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,8 +21,6 @@ from pefourier.train.store import Key, key_of
 from pefourier.writing.escapes import printable
 from pefourier.writing.page import Page, flattened, plain
 from pefourier.writing.text import paragraph
-
-PARTS = ("train", "valid", "test")
 
 
 @dataclass(frozen=True)
@@ -67,9 +65,9 @@ def plan_training(options: Options, note: Note | None = None) -> tuple[DatasetPl
         run.count_processes(experiment, ranks)
         with experiment.store.lock():
             finished = {key_of(row) for row in experiment.store.rows()}
-        for line in dict.fromkeys(run.list_remarks(experiment) if note is not None else ()):
-            note(line)
-        return tuple(plan_of(resolved, options, finished) for resolved in experiment.resolved)
+    for line in dict.fromkeys(run.list_remarks(experiment) if note is not None else ()):
+        note(line)
+    return tuple(plan_of(resolved, options, finished) for resolved in experiment.resolved)
 
 
 def plan_of(resolved: ResolvedTask, options: Options, finished: set[Key]) -> DatasetPlan:
@@ -99,41 +97,36 @@ def plan_of(resolved: ResolvedTask, options: Options, finished: set[Key]) -> Dat
 
 def folds_of(task: Task) -> tuple[PlannedFold, ...]:
     """Windows of each class in each part."""
-    classes, plans = len(task.classes), []
+    k, plans = len(task.classes), []
     for number, fold in enumerate(task.folds):
-        labels = (task.labels[getattr(fold, part)] for part in PARTS)
-        counts = (tuple(np.bincount(y, minlength=classes).tolist()) for y in labels)
+        labels = (task.labels[part] for part in (fold.train, fold.valid, fold.test))
+        counts = (tuple(np.bincount(y, minlength=k).tolist()) for y in labels)
         plans.append(PlannedFold(number, *counts))
     return tuple(plans)
 
 
 def plan_page(plans: Sequence[DatasetPlan]) -> Page:
     """The answer of `pefourier train --plan`."""
+    runs = sum(plan.runs for plan in plans)
+    first = f"NOTHING TRAINED. Runs that would be trained: {runs}."
+    lines = [first, *(plan.conclusion for plan in plans)]
     return Page(
         "plan",
         words=lambda: tables_in_words(map(windows_table, plans)),
         records=lambda: plans,
         rows=lambda: flattened(plain(plans)),
-        conclusion=lambda: "\n".join(paragraph(printable(line)) for line in conclude_plan(plans)),
-        together=lambda: conclude_plan(plans)[0],
+        conclusion=lambda: "\n".join(paragraph(printable(line)) for line in lines),
+        together=lambda: first,
     )
-
-
-def conclude_plan(plans: Sequence[DatasetPlan]) -> list[str]:
-    """What all of it comes to, then each dataset."""
-    runs = sum(plan.runs for plan in plans)
-    first = f"NOTHING TRAINED. Runs that would be trained: {runs}."
-    return [first, *(plan.conclusion for plan in plans)]
 
 
 def windows_table(plan: DatasetPlan) -> tuple[str, list[list[str]]]:
     """A title and a table: how many windows of each class each part of each fold has."""
-    leaky = ", leaky" if plan.leaky else ""
     body = []
     for fold in plan.folds:
-        counts = [getattr(fold, part) for part in PARTS]
-        cells = [f"{sum(of)} ({' / '.join(map(str, of))})" for of in counts]
+        parts = (fold.train, fold.valid, fold.test)
+        cells = [f"{sum(counts)} ({' / '.join(map(str, counts))})" for counts in parts]
         body.append([str(fold.fold), *cells])
-    classes = " / ".join(plan.classes)
-    title = f"{plan.dataset}: windows of each part, split {plan.split}{leaky}, of classes {classes}"
-    return title, [["fold", *PARTS], *body]
+    split = f"{plan.split}{', leaky' * plan.leaky}"
+    title = f"{plan.dataset}: windows, split {split}, of classes {' / '.join(plan.classes)}"
+    return title, [["fold", "train", "valid", "test"], *body]

@@ -17,6 +17,7 @@ import signal
 import sys
 import threading
 import time
+from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -31,7 +32,6 @@ from pefourier.errors import PefourierError
 from pefourier.writing.escapes import printable
 
 LOOK = 0.1  # seconds between looks at what others have done
-RESTARTS = "TORCHELASTIC_RESTART_COUNT"
 
 
 def read_rank() -> tuple[int, int]:
@@ -49,11 +49,6 @@ def read_rank() -> tuple[int, int]:
 def has_meeting_point(ranks: int) -> bool:
     """Whether ranks are told where to meet; without that they meet in a folder."""
     return ranks > 1 and {"MASTER_ADDR", "MASTER_PORT"} <= os.environ.keys()
-
-
-def was_restarted() -> bool:
-    """Whether torchrun has begun this group anew after a failure."""
-    return os.environ.get(RESTARTS, "0") not in ("", "0")
 
 
 @dataclass(eq=False)
@@ -88,13 +83,11 @@ class Group:
 
     def finish(self, number: int, rows: Sequence[Mapping[str, Any]], traces: Sequence[bytes]):
         """Say that a stack is finished, and hand its rows and traces to rank 0."""
-        if self.rank:
-            for place, trace in enumerate(traces):
-                self.store.set(f"trace/{number}/{place}", trace)
-            self.store.set(f"rows/{number}", json.dumps(list(rows)))
-        else:
+        if self.rank == 0:
             self.finished.add(number)
-        self.store.set(f"finished/{number}", "")
+        else:
+            texts = [b64encode(trace).decode() for trace in traces]
+            self.store.set(f"finished/{number}", json.dumps([list(rows), texts]))
 
     def fail(self, message: str) -> None:
         """Say that this rank ends before its work is done."""
@@ -106,12 +99,9 @@ class Group:
             if not self.store.check([f"finished/{number}"]):
                 continue
             self.finished.add(number)
-            rows = json.loads(self.store.get(f"rows/{number}"))
-            names = [f"trace/{number}/{place}" for place in range(len(rows))]
-            traces = [self.store.get(name) for name in names if self.store.check([name])]
-            for name in (f"rows/{number}", *names):
-                self.store.delete_key(name)
-            yield number, rows, traces
+            rows, texts = json.loads(self.store.get(f"finished/{number}"))
+            self.store.delete_key(f"finished/{number}")
+            yield number, rows, [b64decode(text) for text in texts]
 
     def wait_for_all(self, total: int, take: Callable[[], None]) -> None:
         """Take what others hand over until all stacks are finished, on rank 0."""
@@ -193,9 +183,6 @@ def launch(count: int, work: Callable[..., Any], *arguments: Any) -> Any:
             "is finished is kept, --resume goes on, --processes 1 has one"
         ) from error
     except SignalException as error:
-        for number, handler in handlers.items():
-            signal.signal(number, handler)
-        signal.raise_signal(error.sigval)
         raise KeyboardInterrupt from error
     finally:
         for number, handler in handlers.items():

@@ -34,6 +34,7 @@ from pefourier.train.options import (
     STEPS,
     WITHOUT_CODES,
     Options,
+    flag_of,
 )
 
 AT_RMS = "@rms="
@@ -118,29 +119,30 @@ def schedule_of(options: Options, epoch: int) -> Schedule:
     >>> schedule_of(Options(), 2).budget, schedule_of(Options(steps=90), 40).every
     ({'steps': 1000, 'patience': 250, 'every': 25}, 40)
     """
-    limits = {
-        "--steps": (options.steps, "--epochs", options.epochs, STEPS, EPOCHS, 1),
-        "--patience-steps": (
-            *(options.patience_steps, "--patience", options.patience),
-            *(PATIENCE_STEPS, PATIENCE, 0),
-        ),
-    }
-    counts = []
-    for flag, (in_steps, epochs_flag, in_epochs, min_steps, fewest, bound) in limits.items():
-        if in_steps is not None and in_epochs is not None:
-            raise PefourierError(f"{flag} and {epochs_flag} say the same; give one of them")
-        if in_steps is not None:
-            check_count(flag, in_steps, bound, MOST_STEPS)
-        if in_epochs is not None:
-            check_count(epochs_flag, in_epochs, bound, MOST_EPOCHS)
-        by_default = max(fewest * epoch, min_steps) if in_epochs is None else in_epochs * epoch
-        counts.append(by_default if in_steps is None else in_steps)
-    steps, patience = counts
+    steps = steps_of(options, ("steps", "epochs"), epoch, STEPS, EPOCHS)
+    patience = steps_of(options, ("patience_steps", "patience"), epoch, PATIENCE_STEPS, PATIENCE)
     names = ("batch_size", "rate", "code_rate", "dropout", "weight_decay")
     settings = {name: getattr(options, name) for name in names}
     look = min(max(epoch, LOOK), steps)
     warmup = options.warmup * epoch
     return Schedule(steps=steps, patience=patience, every=look, warmup=warmup, **settings)
+
+
+def steps_of(options: Options, names: tuple[str, str], epoch: int, least: int, epochs: int) -> int:
+    """Steps that two options give, one in steps and one in epochs; else those of a default."""
+    (in_steps, in_epochs), fewest = names, int(names[0] == "steps")  # no patience: 0
+    steps, passes = getattr(options, in_steps), getattr(options, in_epochs)
+    if steps is not None and passes is not None:
+        raise PefourierError(
+            f"{flag_of(in_steps)} and {flag_of(in_epochs)} say the same; give one of them"
+        )
+    if steps is not None:
+        check_count(flag_of(in_steps), steps, fewest, MOST_STEPS)
+        return steps
+    if passes is not None:
+        check_count(flag_of(in_epochs), passes, fewest, MOST_EPOCHS)
+        return passes * epoch
+    return max(epochs * epoch, least)
 
 
 @dataclass(frozen=True)
@@ -217,17 +219,14 @@ def parse_search(texts: Sequence[str]) -> dict[str, list[float]]:
     """
     settings: dict[str, list[float]] = {}
     for item in (item for text in texts for item in text.split()):
-        name, equals, text = item.partition("=")
+        name, _, text = item.partition("=")
         key = name.replace("-", "_")
         if key not in TUNED:
             raise unknown("setting of --search", name, [key.replace("_", "-") for key in TUNED])
-        if not equals or not all(text.split(",")):
-            raise PefourierError(f"--search {shown(item)} lacks a value; give {name}=A,B")
-        if key in settings:
-            raise PefourierError(f"--search: {name} is given twice; name it once")
-        settings[key] = [convert(f"--search {name}", value, float) for value in text.split(",")]
-        if len(set(settings[key])) < len(settings[key]):
-            raise PefourierError(f"--search {shown(item)} has a value twice; name it once")
+        values = [convert(f"--search {name}", value, float) for value in text.split(",")]
+        if key in settings or len(set(values)) < len(values):
+            raise PefourierError(f"--search {shown(item)}: name each setting and value once")
+        settings[key] = values
     return settings
 
 
@@ -238,14 +237,11 @@ def parse_lengths(text: str | None) -> tuple[int, ...]:
     ((24, 48), ())
     """
     parts = [] if text is None else text.split(",")
-    if not all(part.strip().isdecimal() and len(part) < 10 for part in parts):
-        raise PefourierError(
-            f"--test-length must be whole numbers with commas, such as 24,48,96; got {shown(text)}"
-        )
-    lengths = tuple(map(int, parts))
+    lengths = tuple(int(p) if p.strip().isdecimal() and len(p) < 10 else 0 for p in parts)
     if len(set(lengths)) < len(lengths) or not all(4 <= part <= MOST_ROWS for part in lengths):
         raise PefourierError(
-            f"--test-length must be different lengths of 4 to {MOST_ROWS}; got {shown(text)}"
+            f"--test-length must be different whole numbers of 4 to {MOST_ROWS} with commas, such "
+            f"as 24,48,96; got {shown(text)}"
         )
     return lengths
 
@@ -261,10 +257,12 @@ def draw_longer(name: str, lengths: Sequence[int]) -> list[Task]:
 
 
 def name_once(options: Options) -> Options:
-    """The same request with one spelling of each name, and other methods among the encodings."""
-    arms = tuple(parse_arm(spec).name for spec in (*options.encoding, *options.beside))
-    datasets = tuple(name if name in SYNTHETIC else str(Path(name)) for name in options.dataset)
-    return replace(options, encoding=arms, beside=(), dataset=datasets)
+    """The same request with each name once, in one spelling, and other methods among encodings."""
+    arms = dict.fromkeys(parse_arm(spec).name for spec in (*options.encoding, *options.beside))
+    datasets = dict.fromkeys(n if n in SYNTHETIC else str(Path(n)) for n in options.dataset)
+    sizes = tuple(dict.fromkeys(options.match_rms))
+    names = {"encoding": tuple(arms), "dataset": tuple(datasets), "match_rms": sizes}
+    return replace(options, beside=(), **names)
 
 
 def check_options(options: Options) -> None:
@@ -274,44 +272,28 @@ def check_options(options: Options) -> None:
     check_methods((*options.beside, *(e for e in options.encoding if e in BESIDE)))
     for name in options.dataset:
         check_dataset(name)
+        draw_longer(name, parse_lengths(options.test_length))
     for spec in (parse_arm(name).spec for name in options.encoding):
+        if spec == "-":
+            raise PefourierError("-e -: standard input can be read once; name a file")
         if spec not in WITHOUT_CODES and source_of(spec) == "name":
             family, _, text = spec.partition(":")
             parse_parameters(family, text)
     if options.plot is not None:
         check_suffix(options.plot, (".png", ".pdf", ".svg"))
-    for name in options.dataset if options.test_length is not None else ():
-        draw_longer(name, parse_lengths(options.test_length))
     check_count("--seeds", options.seeds, 1, MOST_SEEDS)
-    names_of = {
-        "--dataset": [str(Path(name)) for name in options.dataset],
-        "--encoding": [parse_arm(s).name for s in (*options.encoding, *options.beside)],
-        "--match-rms": [f"{rms:g}" for rms in options.match_rms],
-    }
-    check_named_once(names_of)
-    if "-" in options.encoding:
-        raise PefourierError(
-            "-e -: standard input can be read once, and training may read it again; name a file"
-        )
-    if not 1 <= options.rank_timeout <= MOST_WAITED:
-        raise PefourierError(
-            f"--rank-timeout must be from 1 to {MOST_WAITED} seconds; got {options.rank_timeout}"
-        )
-    if options.find is not None and not 0 < options.find < 1:
-        raise PefourierError(f"--find must be a difference in F1 from 0 to 1; got {options.find}")
+    limits = {"rank_timeout": (1, MOST_WAITED), "find": (1e-6, 1)}
+    for name, (least, largest) in limits.items():
+        value = getattr(options, name)
+        if value is not None and not least <= value <= largest:
+            raise PefourierError(
+                f"{flag_of(name)} must be from {least:g} to {largest:g}; got {value}"
+            )
     for rms in options.match_rms:
         check_above("--match-rms", rms)
-    for option in ("save_tables", "save_models"):
-        if getattr(options, option) is not None:
-            check_folder(f"--{option.replace('_', '-')}", getattr(options, option))
-
-
-def check_named_once(names_of: Mapping[str, Sequence[str]]) -> None:
-    """Refuse what stands twice behind an option."""
-    for option, names in names_of.items():
-        twice = next((name for name in names if names.count(name) > 1), None)
-        if twice is not None:
-            raise PefourierError(f"{option} {shown(twice)} is given twice; name it once")
+    for name in ("save_tables", "save_models"):
+        if getattr(options, name) is not None:
+            make_folder(flag_of(name), getattr(options, name))
 
 
 @contextmanager
@@ -327,7 +309,7 @@ def without_new_folders(*paths: str | None) -> Iterator[None]:
                 folder.rmdir()
 
 
-def check_folder(option: str, folder: str) -> None:
+def make_folder(flag: str, folder: str) -> None:
     """Make a folder and see that files can be written there, before hours of training."""
     try:
         Path(folder).mkdir(parents=True, exist_ok=True)
@@ -335,5 +317,5 @@ def check_folder(option: str, folder: str) -> None:
             trial.write(b"codes")
     except (OSError, ValueError) as error:  # ValueError: a NUL in the path
         raise PefourierError(
-            f"{option} {shown(folder)}: {reason(error)}; name another folder"
+            f"{flag} {shown(folder)}: {reason(error)}; name another folder"
         ) from error

@@ -12,15 +12,15 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
+import torch
 
 from pefourier.encodings.sources.tables import open_arrays
 from pefourier.encodings.sources.writers import write_tensors
 from pefourier.errors import PefourierError, shown
 from pefourier.files import label, write_whole
-from pefourier.train.apply import apply_classifier
+from pefourier.train.attention import stack_codes
 from pefourier.train.data.examples import check_lengths
 from pefourier.train.data.split import Task
 from pefourier.train.fit import Outcome
@@ -31,6 +31,33 @@ from pefourier.train.traces import name_of_table, threshold_of
 
 KINDS = {"transformer": Transformer, "order-free": OrderFree}
 AGAIN = "save it again"
+AT_A_TIME = 64  # windows
+CPU = torch.device("cpu")
+
+
+@torch.no_grad()
+def apply_classifier(
+    model: Transformer | OrderFree,
+    parameters: Mapping[str, np.ndarray],
+    injection: Injection | None,
+    x: np.ndarray,
+    lengths: np.ndarray | None = None,
+) -> np.ndarray:
+    """Logits (n, K) of windows x (n, length, channels) that are scaled already; float32.
+
+    Rows from `lengths` (n,) on are padding, whatever they hold.
+    """
+    p = {name: torch.as_tensor(w, dtype=torch.float32)[None] for name, w in parameters.items()}
+    injected = {} if injection is None else stack_codes([injection], CPU, torch.float32)
+    x = np.asarray(x, np.float32)
+    if lengths is not None:
+        x = np.where((np.arange(x.shape[1]) < lengths[:, None])[..., None], x, 0)
+    logits = []
+    for start in range(0, len(x), AT_A_TIME):
+        chunk = slice(start, start + AT_A_TIME)
+        rows = None if lengths is None else torch.as_tensor(lengths[None, chunk])
+        logits.append(model.logits(p, injected, torch.as_tensor(x[None, chunk]), None, rows)[0])
+    return torch.cat(logits).double().numpy()
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,16 +107,9 @@ def classifier_of(
         places = np.arange(len(outcome.codes))
         act, waves = member.injection.act, outcome.frequencies
         injection = Injection(act, outcome.codes, places, False, frequencies=waves)
-    return TrainedClassifier(
-        encoding=member.encoding,
-        model=model,
-        parameters=outcome.parameters,
-        injection=injection,
-        mean=fold.mean,
-        scale=fold.scale,
-        classes=task.classes,
-        threshold=None if task.positive is None else threshold_of(task, outcome),
-    )
+    threshold = None if task.positive is None else threshold_of(task, outcome)
+    numbers = outcome.parameters, injection, fold.mean, fold.scale
+    return TrainedClassifier(member.encoding, model, *numbers, task.classes, threshold)
 
 
 def save_model(folder: str, task: Task, outcome: Outcome, model: Transformer | OrderFree) -> None:
@@ -140,26 +160,14 @@ def from_arrays(arrays: Mapping[str, np.ndarray]) -> TrainedClassifier:
     shapes = {name: value.shape for name, value in parameters.items()}
     if shapes != {name: tuple(shape) for name, shape in model.shapes().items()}:
         raise ValueError("its tensors have other shapes than its sizes say")
-    if not all(arrays[name].shape == (model.channels,) for name in ("mean", "scale")):
+    mean, scale, limit = arrays["mean"], arrays["scale"], settings["threshold"]
+    if {mean.shape, scale.shape} != {(model.channels,)}:
         raise ValueError("mean and scale are not those of its channels")
     injection = None
     if isinstance(model, Transformer):
-        injection = make_injection(model, settings["act"], arrays["codes"])
-    limit = settings["threshold"]
-    return TrainedClassifier(
-        encoding=settings["encoding"],
-        model=model,
-        parameters=parameters,
-        injection=injection,
-        mean=arrays["mean"],
-        scale=arrays["scale"],
-        classes=tuple(settings["classes"]),
-        threshold=None if limit is None else float(limit),
-    )
-
-
-def make_injection(model: Transformer, act: Any, codes: np.ndarray) -> Injection:
-    """What a classifier injects, as many codes as it has places."""
-    if act not in ACTS or codes.ndim != 2 or len(codes) != count_places(act, model.tokens):
-        raise ValueError("its codes are not those of its tokens")
-    return Injection(act, codes.astype(float), np.arange(len(codes)), learn=False)
+        act, codes = settings["act"], arrays["codes"].astype(float)
+        if act not in ACTS or codes.ndim != 2 or len(codes) != count_places(act, model.tokens):
+            raise ValueError("its codes are not those of its tokens")
+        injection = Injection(act, codes, np.arange(len(codes)), learn=False)
+    numbers = model, parameters, injection, mean, scale, tuple(settings["classes"])
+    return TrainedClassifier(settings["encoding"], *numbers, limit and float(limit))

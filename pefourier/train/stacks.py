@@ -7,7 +7,6 @@ dataset that fit into memory together are a `Stack`.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -117,16 +116,13 @@ def sizes_of_tokens(length: int, options: Options) -> dict[str, int | None]:
         raise PefourierError(
             f"--tokens must be 2 or more and stands in place of --patch; got {limit}"
         )
-    return tokens_at_most(length, limit)
-
-
-def tokens_at_most(length: int, limit: int) -> dict[str, int]:
-    """Rows of a token and from one to the next, so that there are at most so many tokens."""
-    for patch in range(-(-length // limit), length):
-        for stride in range(patch, 0, -1):
-            if (length - patch) % stride == 0 and (length - patch) // stride < limit:
-                return {"patch": patch, "stride": stride}
-    return {"patch": length, "stride": length}
+    sizes = (
+        {"patch": patch, "stride": stride}
+        for patch in range(-(-length // limit), length + 1)
+        for stride in range(patch, 0, -1)
+        if (length - patch) % stride == 0 and (length - patch) // stride < limit
+    )
+    return next(sizes)
 
 
 def load_for(model: Transformer, spec: str, seed: int, learn: bool) -> Injection:
@@ -136,44 +132,44 @@ def load_for(model: Transformer, spec: str, seed: int, learn: bool) -> Injection
 
 def has_size(arm: Arm, injection: Injection) -> bool:
     """Whether codes are added to the input and vary, so that they can be scaled; else refused."""
-    if injection.act != "add":
-        reason = f"is not added to the input (act {injection.act!r})"
-    elif not varies(injection):
-        reason = "is the same at every position"
-    else:
-        return True
-    if arm.is_named:
+    has = injection.act == "add" and varies(injection)
+    if arm.is_named and not has:
         raise PefourierError(
-            f"{shown(arm.name)}: {arm.spec} {reason}, so that it has no size to match"
+            f"{shown(arm.name)}: {arm.spec} has no size to match: it is not added to the input "
+            f"(act {injection.act!r}), or is the same at every position"
         )
-    return False
+    return has
 
 
 def stack_injections(
     stack: Stack, learn: bool, before: Mapping[tuple[str, int], Injection]
 ) -> dict[tuple[str, int], Injection]:
     """What each SPEC injects for each seed in a stack; those of the stack `before` are kept."""
-    injections: dict[tuple[str, int], Injection] = {}
-    for run in stack.runs:
-        spec, seed = run.arm.spec, run.seed
-        if spec in WITHOUT_CODES or (spec, seed) in injections:
+    injections, resolved = dict[tuple[str, int], Injection](), stack.resolved
+    for spec, seed in {(run.arm.spec, run.seed): None for run in stack.runs}:
+        if spec in WITHOUT_CODES:
             continue
-        first = stack.resolved.injections[spec]
+        first = resolved.injections[spec]
         if seed == 0 or not first.seeded:
             injections[spec, seed] = first
-        elif (spec, seed) in before:
-            injections[spec, seed] = before[spec, seed]
         else:
-            injections[spec, seed] = load_for(stack.resolved.model, spec, seed, learn)
+            again = before.get((spec, seed))
+            injections[spec, seed] = again or load_for(resolved.model, spec, seed, learn)
     return injections
+
+
+def activations(model: Transformer, batch: int) -> int:
+    """Bytes of what one member has between its layers, scores apart, roughly."""
+    layer = 20 * model.d + 2 * model.wide
+    return 4 * batch * model.tokens * (model.patch * model.channels + layer * model.layers)
 
 
 def check_memory(model: Transformer, batch: int, device: torch.device) -> None:
     """Refuse a classifier that the device's memory does not hold once, before anything is made."""
-    size = model.patch * model.channels + (10 * model.d + model.wide) * model.layers  # of a token
-    adam = 4 * model.size  # parameters, their gradients and two means of those
-    needs = 4 * (batch * model.tokens * size + adam)
-    memory = memory_of(device)
+    # half of them at least, and parameters, their gradients and two means of those
+    needs = activations(model, batch) // 2 + 16 * model.size
+    cuda = device.type == "cuda"
+    memory = torch.cuda.get_device_properties(device).total_memory if cuda else machine_memory()
     if needs > memory:
         raise PefourierError(
             f"--d {model.d}, --heads {model.heads}, --layers {model.layers} and --batch-size "
@@ -182,24 +178,14 @@ def check_memory(model: Transformer, batch: int, device: torch.device) -> None:
         )
 
 
-def memory_of(device: torch.device) -> int:
-    """Bytes that a device has."""
-    if device.type == "cuda":
-        return torch.cuda.get_device_properties(device).total_memory
-    return machine_memory()
-
-
 def most_members(model: Transformer, batch: int, device: torch.device) -> int:
     """How many members fit into the bytes a stack may take, roughly."""
-    layer = 20 * model.d + 2 * model.wide
-    token = 4 * (model.patch * model.channels + layer * model.layers)
-    scores = 8 * model.heads * model.tokens * model.layers
-    member = batch * model.tokens * (token + scores)
-    members = min(STACK_MOST[device.type], STACK_BYTES[device.type] // member)
+    scores = 8 * batch * model.tokens * model.heads * model.tokens * model.layers
+    members = STACK_BYTES[device.type] // (activations(model, batch) + scores)
     if device.type == "cuda":
         windows = most_windows(model.heads, model.tokens, model.d // model.heads)
         members = min(members, windows // max(batch, fit.AT_ONCE))
-    return max(1, members)
+    return max(1, min(members, STACK_MOST[device.type]))
 
 
 def plan_runs(resolved: ResolvedTask, seeds: int) -> list[Run]:
@@ -216,33 +202,27 @@ def plan_stacks(resolved: Sequence[ResolvedTask], seeds: int, size: int) -> list
     ]
 
 
+def facts_of_fold(task: Task, number: int) -> dict[str, Any]:
+    """What every run of a fold has in its row."""
+    fold = task.folds[number]
+    facts = {"split": task.split, "leaky": task.leaky, "length": task.length}
+    facts |= {"windows": len(fold.test), "trained": len(fold.train)}
+    return facts | {"positive": task.positive}
+
+
 def check_runs(rows: Sequence[Mapping[str, Any]], resolved: Sequence[ResolvedTask]) -> None:
     """Refuse runs that these tasks could not have had."""
     tasks = {resolved_task.task.name: resolved_task.task for resolved_task in resolved}
     for row in rows:
         task = tasks.get(row["dataset"])
-        problem = find_misfit(row, task) if task else "on which nothing was asked"
-        if problem:
-            name = f"{shown(row['encoding'])}, seed {row['seed']}, fold {row['fold']}"
+        fits = task is not None and row["fold"] < len(task.folds)
+        fits = fits and len(row["confusion"]) == len(task.classes)
+        if not (fits and facts_of_fold(task, row["fold"]).items() <= row.items()):
             raise PefourierError(
-                f"--resume: the results hold a run of {shown(row['dataset'])} ({name}) {problem}; "
-                "delete its line or choose another --out"
+                f"--resume: the data cannot have had this run: {shown(row['dataset'])}, "
+                f"{shown(row['encoding'])}, seed {row['seed']}, fold {row['fold']}; delete its "
+                "line or choose another --out"
             )
-
-
-def find_misfit(row: Mapping[str, Any], task: Task) -> str:
-    """What a run says that cannot be of a task, in words; empty where there is nothing."""
-    if row["fold"] >= len(task.folds):
-        return f"where the data have {len(task.folds)} folds"
-    fold, k = task.folds[row["fold"]], len(task.classes)
-    facts = {"split": task.split, "leaky": task.leaky, "length": task.length}
-    facts |= {"windows": len(fold.test), "trained": len(fold.train), "positive": task.positive}
-    for key, value in facts.items():
-        if row.get(key, value) != value:
-            return f"whose {key} is {shown(row[key])} where the data have {shown(value)}"
-    if len(row["confusion"]) != k:
-        return f"whose confusion is of {len(row['confusion'])} classes where the data have {k}"
-    return ""
 
 
 def cut_into_stacks(resolved: ResolvedTask, runs: Sequence[Run], size: int) -> list[Stack]:
@@ -281,57 +261,26 @@ def parameters(resolved: ResolvedTask) -> dict[str, dict[str, Any]]:
 
 def remarks_on_task(task: Task) -> list[str]:
     """What to know of a task before training: what is dropped, filled, and who its examples are."""
-    remarks = [words("remarks", drop.reason, count=drop.count) for drop in task.dropped]
-    remarks += [words("remarks", "filled", count=task.filled)] if task.filled else []
-    if task.channels:
-        remarks.append(words("remarks", "channels", names=first_few(task.channels, MOST_NAMED)))
-    if task.unused:
-        remarks.append(words("remarks", "unused", names=first_few(task.unused, MOST_NAMED)))
+    remarks = [(drop.reason, {"count": drop.count}) for drop in task.dropped]
+    if task.filled:
+        remarks.append(("filled", {"count": task.filled}))
+    for code in ("channels", "unused"):
+        if names := getattr(task, code):
+            remarks.append((code, {"names": first_few(names, MOST_NAMED)}))
     if task.uneven:
-        remarks.append(words("remarks", "uneven"))
+        remarks.append(("uneven", {}))
     if task.balanced:
-        remarks.append(words("remarks", "neither positive", names=join(task.classes)))
-    remarks += [*remarks_on_groups(task), *remarks_on_sizes(task)]
-    return [f"{task.name}: {line}" for line in remarks]
-
-
-def remarks_on_groups(task: Task) -> list[str]:
-    """Whose examples are kept on one side, or could be."""
+        remarks.append(("neither positive", {"names": join(task.classes)}))
     if task.groups is not None:
-        return [words("remarks", "groups", examples=len(task.starts), count=task.groups)]
-    if not task.grouped_by:
-        return []
-    remarks = [words("remarks", "no groups", grouped_by=task.grouped_by)]
-    if still := still_channels(task):
-        remarks.append(words("remarks", "still", names=join(still), grouped_by=task.grouped_by))
-    return remarks
-
-
-def remarks_on_sizes(task: Task) -> list[str]:
-    """Padded examples, classes with few of them, and examples that may lie on their side."""
-    remarks = []
+        remarks.append(("groups", {"examples": len(task.starts), "count": task.groups}))
+    elif task.grouped_by:
+        remarks.append(("no groups", {"grouped_by": task.grouped_by}))
     if task.shortest < task.length:
-        remarks.append(words("remarks", "padded", shortest=task.shortest, length=task.length))
-    channels, counts = task.rows.shape[1], np.bincount(task.labels, minlength=len(task.classes))
+        remarks.append(("padded", {"shortest": task.shortest, "length": task.length}))
+    counts = np.bincount(task.labels, minlength=len(task.classes))
     for label in np.flatnonzero(counts < FEW):
-        remarks.append(
-            words("remarks", "few examples", label=task.classes[label], count=counts[label])
-        )
-    examples = len(task.rows) == len(task.starts) * task.length  # not a recording
-    if Path(task.name).suffix.lower() == ".npz" and channels > task.length and examples:
-        remarks.append(words("remarks", "on its side", length=task.length, channels=channels))
-    return remarks
-
-
-def still_channels(task: Task) -> list[str]:
-    """Channels, by name or number, that stay the same within every example and differ between."""
-    x = task.rows.reshape(len(task.starts), task.length, -1)
-    inside = np.arange(task.length) < (
-        task.length if task.lengths is None else task.lengths[:, None]
-    )
-    still = ((x == x[:, :1]) | ~np.broadcast_to(inside, x.shape[:2])[..., None]).all(axis=(0, 1))
-    numbers = np.flatnonzero(still & (x[:, 0] != x[0, 0]).any(axis=0)).tolist()
-    return [task.channels[number] if task.channels else str(number) for number in numbers]
+        remarks.append(("few examples", {"label": task.classes[label], "count": counts[label]}))
+    return [f"{task.name}: {words('remarks', code, **slots)}" for code, slots in remarks]
 
 
 def remarks_on_codes(resolved: ResolvedTask, learn: bool) -> list[str]:

@@ -23,7 +23,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 
 import numpy as np
-from scipy.special import nctdtr, ndtr, stdtr, stdtrit
+from scipy.special import nctdtrinc, ndtr, stdtr, stdtrit
 
 from pefourier.errors import PefourierError
 from pefourier.train.data.split import FOLDS
@@ -87,20 +87,23 @@ def fold_means(values: np.ndarray, folds: np.ndarray) -> np.ndarray:
     return np.array([values[folds == fold].mean() for fold in np.unique(folds)])
 
 
-def subtract(a: np.ndarray, b: np.ndarray, folds: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Paired differences and their folds; `folds` are those of runs, where there are several each.
+def paired_units(
+    a: np.ndarray, b: np.ndarray, folds: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, bool]:
+    """Paired differences of runs, and of units: folds where there are several, else runs.
 
-    Who has one run a fold is compared with the other's mean in each fold.
+    `folds` are those of runs. Who has one run a fold is compared with the other's mean in each.
 
     >>> two_each = np.array([0, 0, 1, 1])
-    >>> subtract(np.array([0.5, 0.75]), np.array([0.0, 0.5, 0.25, 0.75]), two_each)
-    (array([0.25, 0.25]), array([0, 1]))
+    >>> paired_units(np.array([0.5, 0.75]), np.array([0.0, 0.5, 0.25, 0.75]), two_each)
+    (array([0.25, 0.25]), array([0.25, 0.25]), True)
     """
-    if len(a) == len(b) == len(folds):
-        return a - b, folds
     distinct = np.unique(folds)
-    a, b = (x if len(x) == len(distinct) else fold_means(x, folds) for x in (a, b))
-    return a - b, distinct
+    if not len(a) == len(b) == len(folds):
+        a, b = (x if len(x) == len(distinct) else fold_means(x, folds) for x in (a, b))
+        folds = distinct
+    several = len(distinct) > 1
+    return a - b, fold_means(a - b, folds) if several else a - b, several
 
 
 def corrected_error(
@@ -145,13 +148,7 @@ def detectable(units: int, level: float = LEVEL) -> float:
     >>> round(detectable(40), 2), round(detectable(5), 2)
     (2.87, 3.76)
     """
-    limit = float(stdtrit(units - 1, 1 - level / 2))
-    low, high = 0.0, 10 * limit
-    for _ in range(60):
-        middle = (low + high) / 2
-        is_detected = 1 - np.nan_to_num(nctdtr(units - 1, middle, limit)) >= POWER
-        low, high = (low, middle) if is_detected else (middle, high)
-    return high
+    return float(nctdtrinc(units - 1, 1 - POWER, stdtrit(units - 1, 1 - level / 2)))
 
 
 def units_needed(
@@ -164,18 +161,17 @@ def units_needed(
     >>> units_needed(0.064, 0.0, 0.1), units_needed(0.064, 1 / 3, 0.1)
     (6, None)
     """
+    sampling = find * (1 - find) / windows
+    units = range(LEAST_UNITS, MOST_UNITS)
+
+    def finds(n: int) -> bool:
+        error = np.sqrt(deviation**2 * (1 / n + ratio) + sampling)
+        return bool(error * detectable(n) <= find)
+
     if np.isnan(deviation):  # of one unit none is known
         return LEAST_UNITS
-    sampling = find * (1 - find) / windows
-
-    def found(units: int) -> bool:
-        error = np.sqrt(deviation**2 * (1 / units + ratio) + sampling)
-        return bool(error * detectable(units) <= find)
-
-    if not found(MOST_UNITS):
-        return None
-    units = range(LEAST_UNITS, MOST_UNITS)
-    return units[min(bisect_left(units, True, key=found), len(units) - 1)]
+    place = bisect_left(units, True, key=finds)
+    return units[place] if place < len(units) else None
 
 
 def sign_flip(differences: np.ndarray) -> float:
@@ -186,16 +182,12 @@ def sign_flip(differences: np.ndarray) -> float:
     """
     n = len(differences)
     if n <= EXACT:
-        sums = (1 - 2 * (np.arange(2**n)[:, None] >> np.arange(n) & 1)) @ differences
-        extra = 0
-    else:
-        rng = np.random.default_rng(0)
-        flips = (rng.integers(0, 2, (RESAMPLES, n), np.int8) for _ in range(FLIPS // RESAMPLES))
-        sums = np.concatenate([(1 - 2 * flip) @ differences for flip in flips])
-        extra = 1  # the data's own signs count among those drawn
-    observed = abs(differences.sum())
-    as_far = np.abs(sums) >= observed * (1 - 1e-12) - 1e-15
-    return float((as_far.sum() + extra) / (len(sums) + extra))
+        flips = np.arange(2**n)[:, None] >> np.arange(n) & 1
+    else:  # the data's own signs count among those drawn
+        flips = np.random.default_rng(0).integers(0, 2, (FLIPS, n), np.int8)
+        flips[0] = 0
+    sums = np.abs((1 - 2 * flips) @ differences)
+    return float((sums >= abs(differences.sum()) * (1 - 1e-12) - 1e-15).mean())
 
 
 def holm(p: Sequence[float]) -> np.ndarray:
@@ -239,11 +231,9 @@ def paired_differences(
     for score in np.concatenate(list(runs.values())):
         if not 0 <= score <= 1:
             raise PefourierError(f"scores are from 0 to 1 (percent: divide by 100); got {score}")
-    several = len(np.unique(folds)) > 1
     differences = {}
     for name, reference in references.items():
-        pairs, of_fold = subtract(runs[name], runs[reference], folds)
-        units = fold_means(pairs, of_fold) if several else pairs
+        pairs, units, several = paired_units(runs[name], runs[reference], folds)
         share = ratio if several else 0.0
         p, low, high = t_test(units, share, windows, several)
         deviation = float(units.std(ddof=1)) if len(units) > 1 else float("nan")
@@ -253,20 +243,16 @@ def paired_differences(
             low=low,
             high=high,
             p=p,
-            p_holm=float("nan"),
+            p_holm=p,
             better=float((pairs > 0).mean() + 0.5 * (pairs == 0).mean()),
             over="folds" if several else "runs",
             units=len(units),
             needed=units_needed(deviation, share, find, np.inf if several else windows),
         )
-    return adjust_all(differences)
-
-
-def adjust_all(pairs: Mapping[str, Difference]) -> dict[str, Difference]:
-    """Differences with Holm's p over all of them; those of one unit have none."""
-    names = [name for name, d in pairs.items() if d.p == d.p]
-    adjusted = dict(zip(names, holm([pairs[name].p for name in names]).tolist(), strict=True))
-    return {n: replace(d, p_holm=adjusted.get(n, float("nan"))) for n, d in pairs.items()}
+    tested = {name: d for name, d in differences.items() if d.units > 1}
+    adjusted = holm([d.p for d in tested.values()]).tolist()
+    pairs = zip(tested.items(), adjusted, strict=True)
+    return differences | {name: replace(d, p_holm=p) for (name, d), p in pairs}
 
 
 def leaders(
@@ -283,15 +269,12 @@ def leaders(
     """
     order = sorted(runs, key=lambda name: -float(runs[name].mean()))
     pairs = [(a, b) for i, a in enumerate(order) for b in order[i + 1 :]]
-    several = len(np.unique(folds)) > 1
     p = []
     for a, b in pairs:
-        values, of_fold = subtract(runs[a], runs[b], folds)
-        units = fold_means(values, of_fold) if several else values
-        tested = len(units) >= LEAST_UNITS
+        _, units, several = paired_units(runs[a], runs[b], folds)
         share = ratio if several else 0.0
-        p.append(t_test(units, share, windows, several)[0] if tested else 1.0)
-    adjusted = dict(zip(pairs, holm(p).tolist(), strict=True)) if pairs else {}
+        p.append(t_test(units, share, windows, several)[0] if len(units) >= LEAST_UNITS else 1.0)
+    adjusted = dict(zip(pairs, holm(p).tolist(), strict=True))
     best = order[0]
     return [best, *(n for n in order[1:] if adjusted[best, n] >= LEVEL)]
 

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Any, get_args, get_origin, get_type_hints
+from typing import Any, Literal, TypedDict, get_args, get_origin, get_type_hints, is_typeddict
 
 from pefourier.errors import PefourierError, shown
 from pefourier.files import write_whole
@@ -30,14 +30,22 @@ MEASURES = ("precision", "recall", "f1", "auprc", "accuracy")
 LARGEST = 2**53  # of numbers
 LONGEST = 2**24  # characters of a configuration, or of a line of results
 # Options that numbers do not depend on; a folder of data may have moved, its windows are known
-NOT_NUMBERS = frozenset(
-    {
-        *("data", "out", "plot", "resume", "processes", "rank_timeout", "save_tables"),
-        *("save_models", "beside"),  # methods stand among encodings
-    }
-)
+NOT_NUMBERS = frozenset(("data", "out", "plot", "resume", "processes", "rank_timeout"))
+NOT_NUMBERS |= {"save_tables", "save_models", "beside"}  # methods stand among encodings
 KNOWN = ("windows", "splits", "data", "tables")  # of each dataset and table
 CLOSE = 1e-4  # rounding on other machines moves logarithms and shares less
+
+
+class LengthScores(TypedDict):
+    """Scores at another length, or the reason why there are none."""
+
+    length: int
+    precision: float | None
+    recall: float | None
+    f1: float | None
+    auprc: float | None
+    accuracy: float | None
+    reason: str
 
 
 @dataclass(frozen=True)
@@ -68,27 +76,27 @@ class Row:
     positive: str | None  # class; without one scores are means over classes
     shortest: int | None  # rows of the shortest window, the others' being `length`
     uneven: bool  # rows are at uneven times
-    tested: list[dict[str, Any]]  # at other lengths
+    tested: list[LengthScores]  # at other lengths
     chosen: dict[str, float | str]  # settings, on validation
     terms: list[list[float]]  # shares of the four terms of scores, by head; codes that are added
 
     def __post_init__(self) -> None:
         for name, kind in get_type_hints(Row).items():
             check_type(name, getattr(self, name), kind)
-        for name in MEASURES:
-            if not 0 <= getattr(self, name) <= 1:
-                raise ValueError(f"{name} must be from 0 to 1; got {getattr(self, name)}")
-        if not 0 <= self.seed < MOST_SEEDS or min(self.fold, self.step) < 0:
-            raise ValueError("seed, fold and step must be 0 or more")
-        if min(self.length, self.windows, self.trained) < 1 or not self.seconds >= 0:
+        for scores in (vars(self), *self.tested):
+            for name in MEASURES if not scores.get("reason") else ():
+                if not 0 <= (-1 if scores[name] is None else scores[name]) <= 1:
+                    raise ValueError(f"{name} must be from 0 to 1; got {scores[name]}")
+        if not 0 <= self.seed < MOST_SEEDS or min(self.fold, self.step, self.seconds) < 0:
+            raise ValueError("seed, fold, step and seconds must be 0 or more")
+        if min(self.length, self.windows, self.trained) < 1:
             raise ValueError("length, windows and trained must be 1 or more")
-        check_confusion(self.confusion, self.windows)
-        check_tested(self.tested)
-        for head in self.terms:
-            if not isinstance(head, list) or len(head) != 4:
-                raise ValueError(f"terms must have four shares a head; got {shown(head)}")
-            for share in head:
-                check_type("terms", share, float)
+        cells = [count for counts in self.confusion for count in counts]
+        square = {len(counts) for counts in self.confusion} == {len(self.confusion)}
+        if not square or min(cells) < 0 or sum(cells) != self.windows:
+            raise ValueError(f"confusion must be a square table of {self.windows} windows")
+        if any(len(head) != 4 for head in self.terms):
+            raise ValueError("terms must have four shares a head")
 
     @property
     def key(self) -> Key:
@@ -96,52 +104,37 @@ class Row:
         return self.dataset, self.encoding, self.seed, self.fold
 
 
-PLAIN = {str: "text", bool: "true or false", int: "a whole number", float: "a finite number"}
-
-
 def check_type(name: str, value: Any, kind: Any) -> None:
-    """Refuse a value that is not of a type of `Row`, or too large.
+    """Refuse a value of JSON that is not of a type.
 
     >>> check_type("seed", True, int)
     Traceback (most recent call last):
-    ValueError: seed must be a whole number; got True
+    ValueError: seed must be int; got True
     """
+    if not is_of_type(value, kind):
+        raise ValueError(f"{name} must be {getattr(kind, '__name__', kind)}; got {shown(value)}")
+
+
+def is_of_type(value: Any, kind: Any) -> bool:
+    """Whether a value of JSON is of a type: numbers in range, lists and objects all through."""
     origin, inner = get_origin(kind), get_args(kind)
-    if kind in PLAIN:
-        types = (int, float) if kind is float else kind
-        good = isinstance(value, types) and isinstance(value, bool) == (kind is bool)
-        if not good or (kind in (int, float) and not abs(value) < LARGEST):
-            raise ValueError(f"{name} must be {PLAIN[kind]}; got {shown(value)}")
-    elif origin in (list, dict):
-        if not isinstance(value, origin):
-            raise ValueError(f"{name} must be a {origin.__name__}; got {shown(value)}")
-        for item in value.values() if inner == (str, int) else ():
-            check_type(name, item, int)
-    elif value is not None:  # a type, or nothing
-        check_type(name, value, inner[0])
-
-
-def check_confusion(table: Sequence[Any], windows: int) -> None:
-    """Refuse what is no square table of whole numbers, or of other windows."""
-    cells = [cell for row in table if isinstance(row, list) for cell in row]
-    square = all(isinstance(row, list) and len(row) == len(table) for row in table)
-    if not square or any(type(cell) is not int or cell < 0 for cell in cells):
-        raise ValueError("confusion must be a square table of whole numbers")
-    if sum(cells) != windows:
-        raise ValueError(f"confusion must be a square table of {windows} windows")
-
-
-def check_tested(tested: Sequence[Any]) -> None:
-    """Refuse scores at other lengths that are none and have no reason."""
-    for scores in tested:
-        if not isinstance(scores, dict) or scores.keys() != {"length", *MEASURES, "reason"}:
-            raise ValueError("tested must have a length, five measures and a reason")
-        check_type("length", scores["length"], int)
-        check_type("reason", scores["reason"], str)
-        for name in MEASURES if not scores["reason"] else ():
-            check_type(name, scores[name], float)
-            if not 0 <= scores[name] <= 1:
-                raise ValueError(f"{name} must be from 0 to 1; got {scores[name]}")
+    if kind is float or kind is int:
+        types = (int, float) if kind is float else (int,)
+        return type(value) in types and abs(value) < LARGEST
+    if is_typeddict(kind):
+        hints = get_type_hints(kind)
+        fits = isinstance(value, dict) and value.keys() == hints.keys()
+        return fits and all(is_of_type(value[key], hint) for key, hint in hints.items())
+    if origin in (list, tuple):
+        return isinstance(value, list) and all(is_of_type(item, inner[0]) for item in value)
+    if origin is dict:
+        entries = value.values() if isinstance(value, dict) else [None]
+        return isinstance(value, dict) and all(is_of_type(item, inner[1]) for item in entries)
+    if origin is Literal:
+        return isinstance(value, str) and value in inner
+    if inner:  # a type or another
+        return any(is_of_type(value, choice) for choice in inner)
+    return kind is Any or isinstance(value, kind)
 
 
 def key_of(row: Mapping[str, Any]) -> Key:
@@ -172,11 +165,8 @@ def parse_row(line: str | bytes) -> dict[str, Any]:
     row = parse_json(line)
     if not isinstance(row, dict):
         raise ValueError(f"a line must be an object; got {shown(row)}")
-    names = {field.name for field in fields(Row)}
-    if unknown := sorted(row.keys() - names):
-        raise ValueError(f"a line has an unknown key {shown(unknown[0])}")
-    if lacking := [field.name for field in fields(Row) if field.name not in row]:
-        raise ValueError(f"a line lacks {shown(lacking[0])}")
+    if odd := sorted(row.keys() ^ {field.name for field in fields(Row)}):
+        raise ValueError(f"a line lacks {shown(odd[0])}, or must not have it")
     return asdict(Row(**row))
 
 
@@ -200,29 +190,17 @@ class Store:
             return
         try:
             self.path.mkdir(parents=True, exist_ok=True)
+            name = self.results_file if self.rank else self.path
+            handle = os.open(name, os.O_RDWR | os.O_CREAT if self.rank else os.O_RDONLY, 0o644)
         except OSError as error:
             raise PefourierError(
                 f"{self.path}: {error.strerror or error}; choose another --out"
             ) from error
-        if fcntl is None:
-            yield
-            return
-        name = self.path / f".rank{self.rank}.lock" if self.rank else self.path
-        handle = os.open(name, os.O_RDWR | os.O_CREAT if self.rank else os.O_RDONLY)
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            os.close(handle)
-            raise PefourierError(
-                f"another run writes to {self.path}; wait for it or choose another --out"
-            ) from error
-        except OSError:  # a file system without locks
-            pass
-        try:
+            if fcntl is not None:
+                take_lock(handle, self.path)
             yield
         finally:
-            if self.rank:
-                name.unlink(missing_ok=True)
             os.close(handle)
 
     def begin(self, config: Mapping[str, Any], resume: bool) -> dict[str, Any]:
@@ -239,13 +217,12 @@ class Store:
             old = read_configuration(file)
             check_same(file, old, config)
             config = {**config, "stack": old.get("stack", config["stack"])}
-        elif self.rank == 0 and any(self.path.glob("results*.jsonl")):
-            contents = "results, but no config.json that says of what; choose another --out"
-            if not resume:
-                contents = "results already; go on with --resume or choose another --out"
-            raise PefourierError(f"{self.path} holds {contents}")
-        elif self.rank == 0 and file.exists():
-            raise PefourierError(f"{file} exists already; give --resume or choose another --out")
+        elif file.exists() or any(f.stat().st_size for f in self.path.glob("results*.jsonl")):
+            if self.rank == 0:
+                raise PefourierError(
+                    f"{self.path} holds results already; go on with --resume where config.json "
+                    "says of what, or choose another --out"
+                )
         elif self.rank == 0 or resume:
             write_json(file, config)
         self.drop_torn_line()
@@ -268,10 +245,9 @@ class Store:
 
     def drop_torn_line(self) -> None:
         """Drop this rank's torn line, so that the next one begins on a line of its own."""
-        file = self.results_file
-        if file.is_file() and file.read_bytes()[-1:] not in (b"", b"\n"):
-            *lines, _ = file.read_bytes().split(b"\n")
-            write_whole(str(file), lambda out: out.write(b"".join(line + b"\n" for line in lines)))
+        if self.results_file.is_file():
+            content = self.results_file.read_bytes()
+            os.truncate(self.results_file, content.rfind(b"\n") + 1)
 
     def append(self, rows: Iterable[Mapping[str, Any]]) -> None:
         """Add runs, each as one line in one write."""
@@ -301,46 +277,43 @@ def results_errors(file: Path) -> Iterator[None]:
         ) from error
 
 
+def take_lock(handle: int, path: Path) -> None:
+    """Lock a file or folder that is open, unless its file system has no locks."""
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        raise PefourierError(
+            f"another run writes to {path}; wait for it or choose another --out"
+        ) from error
+    except OSError:
+        pass
+
+
 def read_configuration(file: Path) -> dict[str, Any]:
     """Read the configuration in a folder; options that it lacks had their defaults."""
+    facts = dict.fromkeys(("data", "tables"), dict[str, list[float]])
+    facts |= {"windows": dict[str, list[int]], "splits": dict[str, str], "stack": int}
+    facts["versions"] = dict[str, Any]
     try:
         config = parse_json(file.read_bytes())
-        names = ("dataset", "encoding")
-        if not isinstance(config, dict) or not all(is_texts(config.get(name)) for name in names):
-            raise ValueError("it must be an object with lists of texts as dataset and encoding")
-        windows, versions = (config.get(name, {}) for name in ("windows", "versions"))
-        if not all(isinstance(entries, dict) for entries in (windows, versions)):
-            raise ValueError("its windows and versions must be objects")
-        if not all(isinstance(counts, list) for counts in windows.values()):
-            raise ValueError("its windows must be lists of counts, by dataset")
-        stored_options(config)
-    except (OSError, ValueError, TypeError) as error:
+        check_type("it", config, dict[str, Any])
+        for name, kind in (get_type_hints(Options) | facts).items():
+            if name in config:
+                check_type(name, config[name], kind)
+        if not config.get("dataset") or not config.get("encoding"):
+            raise ValueError("it names no dataset or no encoding")
+    except (OSError, ValueError) as error:
         raise PefourierError(
             f"{file} was not written by pefourier train: {error}; choose another --out"
         ) from error
     return config
 
 
-def is_texts(value: Any) -> bool:
-    """Whether a value of JSON is a list of text that holds something."""
-    return isinstance(value, list) and bool(value) and all(isinstance(v, str) for v in value)
-
-
 def stored_options(config: Mapping[str, Any]) -> Options:
     """The options that a configuration was made of."""
-    options = {}
-    for name, kind in get_type_hints(Options).items():
-        value = config.get(name)
-        if name in config and kind == tuple[str, ...]:
-            if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
-                raise ValueError(f"{name} must be a list of texts; got {shown(value)}")
-        if name in config and name not in NOT_NUMBERS:
-            options[name] = tuple(value) if isinstance(value, list) else value
-            if get_origin(kind) is tuple and not isinstance(value, list):
-                raise ValueError(f"{name} must be a list; got {shown(value)}")
-            if kind in (int, float, bool):
-                check_type(name, value, kind)
-    return Options(**options)
+    names = {field.name for field in fields(Options)} - NOT_NUMBERS
+    options = {name: config[name] for name in names & config.keys()}
+    return Options(**{k: tuple(v) if isinstance(v, list) else v for k, v in options.items()})
 
 
 def option_of(config: Mapping[str, Any], name: str) -> Any:
@@ -357,15 +330,16 @@ def option_of(config: Mapping[str, Any], name: str) -> Any:
 def check_same(file: Path, old: Mapping[str, Any], config: Mapping[str, Any]) -> None:
     """Refuse to go on where something that numbers depend on is another, by its name."""
     now = json.loads(json.dumps(config))
-    for key in sorted((old.keys() | now.keys()) - {*KNOWN, "device", "versions", "stack"}):
-        if (was := option_of(old, key)) != now.get(key):
+    names = (old.keys() | now.keys()) - {*KNOWN, "device", "versions", "stack"}
+    for key in (*sorted(names), *KNOWN):
+        was, have = option_of(old, key), now.get(key)
+        if key not in KNOWN and was != have:
             raise PefourierError(
-                f"--resume: {file} has {key} {shown(was)}, now it is {shown(now.get(key))}; "
-                "give the same or choose another --out"
+                f"--resume: {file} has {key} {shown(was)}, now it is {shown(have)}; give the same "
+                "or choose another --out"
             )
-    for key in KNOWN:
-        was, have = old.get(key) or {}, now[key]
-        for name in sorted(was.keys() | have.keys()):
+        was = was or {}
+        for name in sorted(was.keys() | have.keys()) if key in KNOWN else ():
             if not equal_up_to_rounding(was.get(name), have.get(name)):
                 raise PefourierError(
                     f"--resume: {shown(name)} ({key}) has changed since {file} was written; "
@@ -405,19 +379,10 @@ def write_json(file: Path, value: Any) -> None:
 
 
 def check_handed_over(rows: Sequence[Any], keys: Iterable[Key]) -> None:
-    """Refuse what another process hands over for a stack but runs of it, each once.
-
-    >>> check_handed_over([{"f1": 2}], [])
-    Traceback (most recent call last):
-    pefourier.errors.PefourierError: another process handed over no run that it was given: a line \
-lacks 'dataset'; nothing of it is kept, --resume goes on
-    """
+    """Refuse what another process hands over for a stack but runs of it, each once."""
     try:
         handed = [key_of(parse_row(json.dumps(row))) for row in rows]
-        if len({*handed}) < len(handed) or not {*handed} <= {*keys}:
-            raise ValueError(f"it was not asked for {shown(handed)}")
     except ValueError as error:
-        raise PefourierError(
-            f"another process handed over no run that it was given: {error}; nothing of it is "
-            "kept, --resume goes on"
-        ) from error
+        raise PefourierError(f"another process handed over no run: {error}") from error
+    if len({*handed}) < len(handed) or not {*handed} <= {*keys}:
+        raise PefourierError(f"another process handed over {shown(handed)}, not its runs")

@@ -10,14 +10,13 @@ on an encoding's difference in F1 from its reference:
 """
 
 from collections import Counter
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from pefourier.train import statistics
-from pefourier.train.data.load import sides_of_data
 from pefourier.train.options import BESIDE, FIND, LEVEL, WITHOUT_CODES, seeds_of
 from pefourier.train.statistics import LEAST_UNITS, Difference, Mean
 
@@ -25,7 +24,6 @@ REFERENCE = "sinusoidal"
 MEASURES = ("precision", "recall", "f1", "auprc", "accuracy")
 VERDICTS = ("better", "worse", "not shown", "too few", "leaky", "cut short")
 LEAKY = "leaky split"
-FEW = 4  # runs, of which the ends of an interval are the least and the greatest
 CUT_SHORT = 5  # where more than one run in so many keeps its last weights, training ended too soon
 
 
@@ -56,7 +54,6 @@ class DatasetSummary:
     verdicts: dict[str, str]  # of each difference
     best: tuple[str, ...]  # encoding with the highest mean F1, and those not told apart from it
     diverged: dict[str, int]  # runs that keep the weights they began with
-    runs: dict[str, int]  # of each encoding, those that not all have too
     last_kept: dict[str, int]  # runs that keep the last weights there were
     cut_short: tuple[str, ...]  # encodings that too many such runs have
     params: Mapping[str, Mapping[str, Any]]  # of each encoding
@@ -64,7 +61,6 @@ class DatasetSummary:
     chosen: dict[str, dict[str, dict[str, int]]] = field(default_factory=dict)
     lengths: dict[str, tuple[LengthScores, ...]] = field(default_factory=dict)  # tested too
     confusion: dict[str, list[list[int]]] = field(default_factory=dict)  # summed over runs
-    per_class: dict[str, list[dict[str, Any]]] = field(default_factory=dict)  # of these sums
     budget: Mapping[str, int] | None = None  # steps, patience, and steps between two looks
     positive: str | None = None  # class whose scores are told; without one they are means
     shortest: int | None = None  # rows of the shortest window
@@ -73,31 +69,28 @@ class DatasetSummary:
     # mean shares of the four terms of scores in their variance, of codes that are added
     terms: dict[str, list[float]] = field(default_factory=dict)
 
-    def counted(self, encoding: str) -> int:
-        """Runs that an encoding's means are over."""
-        return seeds_of(encoding, self.seeds) * self.folds
-
     @property
-    def fitted_once(self) -> list[str]:
-        """Other methods that have fewer runs than encodings have."""
-        return [e for e in self.scores if self.counted(e) < self.seeds * self.folds]
+    def chance(self) -> dict[str, float]:
+        """Scores of always naming one class of the test windows together.
+
+        With a positive class, of which a share p is, it is that one, of F1 2p / (1 + p); else it is
+        the commonest of K, and its scores are means over classes.
+        """
+        counts = np.sum(next(iter(self.confusion.values())), axis=1).tolist()
+        positive = self.positive is not None
+        k = 1 if positive else len(counts)
+        share = (counts[1] if positive else max(counts)) / sum(counts)
+        scores = {"precision": share / k, "recall": 1 / k, "f1": 2 * share / (1 + share) / k}
+        return scores | {"accuracy": share, "auprc": share if positive else 1 / k}
 
     @property
     def longer(self) -> str:
         """The option that makes runs longer, with a number where one is known."""
         return f"--steps, such as {2 * self.budget['steps']}" if self.budget else "--steps"
 
-    def interval(self, encoding: str) -> str:
-        """What the ends of an encoding's interval are: of so few runs their range."""
-        return "range" if 1 < self.counted(encoding) <= FEW else "95 %"
-
     @property
     def inputs(self) -> str:
         """What is classified, as a title has it."""
-        sides = sides_of_data(self.dataset)
-        if sides:
-            kind = "pictures" if len(sides) == 2 else "grids"
-            return f"{kind} of {'x'.join(map(str, sides))} points"
         padded = self.shortest not in (None, self.length)
         return f"{f'series of {self.shortest} to' if padded else 'windows of'} {self.length} rows"
 
@@ -145,11 +138,6 @@ class Summary:
         return any(data.lengths for data in self.datasets)
 
     @property
-    def others(self) -> list[str]:
-        """Rows of the answer that no encoding makes."""
-        return [e for e in WITHOUT_CODES if any(e in data.scores for data in self.datasets)]
-
-    @property
     def over(self) -> str:
         """What ranks are averaged over."""
         leaky = any(data.leaky for data in self.datasets)
@@ -160,19 +148,23 @@ class Summary:
         """Whether so few datasets could tell any two of so many encodings apart, in words."""
         n, k = len(self.datasets), len(self.ranks)
         smallest_p = 2.0 ** (1 - n) * k * (k - 1) / 2  # p of the best pair, adjusted
-        sentence = f"with {n} datasets for {count_arms(self.ranks)} .05 is out of reach"
+        sentence = f"With {n} datasets for {k} rows .05 is out of reach."
         return sentence if smallest_p > LEVEL else ""
+
+    @property
+    def shows_ranks(self) -> bool:
+        """Whether ranks over datasets tell at least two rows apart, so that they make a picture."""
+        return self.ranked and [set(group) for group in self.cliques] != [set(self.ranks)]
 
 
 def summarize_runs(
     rows: Sequence[Mapping[str, Any]],
     params: Mapping[str, Mapping[str, Mapping[str, Any]]] | None = None,
     training: Mapping[str, Any] | None = None,
-    classes: Mapping[str, Sequence[str]] | None = None,
 ) -> Summary:
     """What the rows of results.jsonl say; without `REFERENCE` the first encoding is compared to.
 
-    `params` are those of each dataset's encodings, `classes` the names of its classes.
+    `params` are those of each dataset's encodings.
     """
     names = list(dict.fromkeys(row["encoding"] for row in rows))
     reference = REFERENCE if REFERENCE in names else names[0]
@@ -182,7 +174,6 @@ def summarize_runs(
             [r for r in rows if r["dataset"] == name],
             reference,
             (params or {}).get(name, {}),
-            (classes or {}).get(name, ()),
             find,
         )
         for name in dict.fromkeys(row["dataset"] for row in rows)
@@ -206,7 +197,6 @@ def summarize_dataset(
     rows: Sequence[Mapping[str, Any]],
     reference: str,
     params: Mapping[str, Mapping[str, Any]],
-    classes: Sequence[str] = (),
     find: float = FIND,
 ) -> DatasetSummary:
     """Scores, differences and verdicts of one dataset, over the runs that every encoding has."""
@@ -239,22 +229,45 @@ def summarize_dataset(
         else (),
         params=params,
         lengths=summarize_lengths(rows, set(runs)),
-        **summarize_classes(rows, set(runs), classes),
+        confusion=sum_confusions(rows, set(runs)),
     )
 
 
+def rows_by_encoding(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Mapping[str, Any]]]:
+    """The rows of each encoding, in the order in which they come."""
+    groups: dict[str, list[Mapping[str, Any]]] = {}
+    for row in rows:
+        groups.setdefault(row["encoding"], []).append(row)
+    return groups
+
+
 def facts_of_runs(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """What the rows of a dataset say of its windows and of their training, whatever the scores."""
-    row = rows[0]
+    """What the rows of a dataset say of its windows and of their training, whatever the scores.
+
+    Who has too many runs that keep their last weights was cut short; other methods, which are
+    fitted to their end, are not.
+    """
+    row, groups = rows[0], rows_by_encoding(rows)
+    steps = {e: [r for r in of if "step" in r and e not in BESIDE] for e, of in groups.items()}
+    first = {e: sum(r["step"] == 0 for r in of) for e, of in steps.items()}
+    last = {e: sum(map(keeps_last, of)) for e, of in steps.items()}
     return {
         **{key: row[key] for key in ("dataset", "split", "leaky", "length")},
         **{key: row[key] for key in ("positive", "shortest", "uneven") if key in row},
         "budget": row.get("budget"),
-        "chosen": count_choices(rows),
+        "chosen": {e: choices for e, of in groups.items() if (choices := count_choices(of))},
         "step_seconds": step_costs(rows),
-        "terms": mean_terms(rows),
-        **count_runs(rows),
+        "terms": {e: terms for e, of in groups.items() if (terms := mean_terms(of))},
+        "diverged": {e: count for e, count in first.items() if count},
+        "last_kept": {e: count for e, count in last.items() if count},
+        "cut_short": tuple(e for e, n in last.items() if n * CUT_SHORT > len(groups[e])),
     }
+
+
+def keeps_last(row: Mapping[str, Any]) -> bool:
+    """Whether a run keeps the last weights there were, so that it may have been cut short."""
+    budget = row.get("budget")
+    return bool(budget and row["step"] >= budget["steps"])
 
 
 def verdict_on(encoding: str, d: Difference, *, leaky: bool, cut_short: Container[str]) -> str:
@@ -288,28 +301,37 @@ def leading_encodings(
 
 
 def step_costs(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    """Seconds of a step of one run of each encoding, the median over runs; earlier rows have none.
+    """Seconds of a step of one run of each encoding, the median over runs that tell it.
 
-    >>> step_costs([{"encoding": "rope", "step_seconds": s} for s in (1, 2, 9)] + [{}])
+    >>> step_costs([{"encoding": "rope", "step_seconds": s} for s in (1, 2, 9)])
     {'rope': 2.0}
     """
-    timed = [row for row in rows if row.get("step_seconds")]
-    names = dict.fromkeys(row["encoding"] for row in timed)
-    of = {e: [row["step_seconds"] for row in timed if row["encoding"] == e] for e in names}
-    return {e: float(np.median(seconds)) for e, seconds in of.items()}
+    groups = rows_by_encoding([row for row in rows if row.get("step_seconds")])
+    return {e: float(np.median([row["step_seconds"] for row in of])) for e, of in groups.items()}
 
 
-def mean_terms(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[float]]:
-    """Mean shares of the four terms of scores over runs and heads, of encodings that have them.
+def mean_terms(rows: Sequence[Mapping[str, Any]]) -> list[float]:
+    """Mean shares of the four terms of scores over runs and heads; [] where there are none.
 
-    >>> mean_terms([{"encoding": "dft", "terms": [[1, 0, 0, 0], [0, 1, 0, 0]]}])
-    {'dft': [0.5, 0.5, 0.0, 0.0]}
+    >>> mean_terms([{"terms": [[1, 0, 0, 0], [0, 1, 0, 0]]}, {"terms": []}])
+    [0.5, 0.5, 0.0, 0.0]
     """
-    heads: dict[str, list[list[float]]] = {}
+    heads = [shares for row in rows for shares in row.get("terms", ())]
+    return np.mean(heads, axis=0).tolist() if heads else []
+
+
+def count_choices(rows: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, int]]:
+    """How many runs chose each value of what was searched.
+
+    >>> count_choices([{"chosen": {"rate": 0.01}}, {"chosen": {"rate": 0.01}}, {}])
+    {'rate': {'0.01': 2}}
+    """
+    counts: dict[str, Counter[str]] = {}
     for row in rows:
-        if row.get("terms"):
-            heads.setdefault(row["encoding"], []).extend(row["terms"])
-    return {e: np.mean(shares, axis=0).tolist() for e, shares in heads.items()}
+        for setting, value in row.get("chosen", {}).items():
+            name = value if isinstance(value, str) else f"{value:g}"
+            counts.setdefault(setting, Counter())[name] += 1
+    return {setting: dict(values) for setting, values in counts.items()}
 
 
 def test_to_train(rows: Sequence[Mapping[str, Any]]) -> float:
@@ -321,72 +343,13 @@ def test_to_train(rows: Sequence[Mapping[str, Any]]) -> float:
     return max(statistics.TEST_TO_TRAIN, *(row["windows"] / row["trained"] for row in rows))
 
 
-def count_runs(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Runs of each encoding, those that kept their first and their last weights, who was cut short.
-
-    Other methods are fitted to their end.
-    """
-    runs = Counter(row["encoding"] for row in rows)
-    models = [row for row in rows if row["encoding"] not in BESIDE and "step" in row]
-    ends = [
-        (row["encoding"], row["step"], (row.get("budget") or {}).get("steps")) for row in models
-    ]
-    last = Counter(e for e, step, budget in ends if budget and step >= budget)
-    return {
-        "runs": dict(runs),
-        "diverged": dict(Counter(e for e, step, _ in ends if step == 0)),
-        "last_kept": dict(last),
-        "cut_short": tuple(e for e in runs if last[e] * CUT_SHORT > runs[e]),
-    }
-
-
-def count_choices(rows: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, dict[str, int]]]:
-    """How many runs of each encoding chose each value of what was searched."""
-    counts: dict[str, dict[str, dict[str, int]]] = {}
-    for row in rows:
-        for setting, value in row.get("chosen", {}).items():
-            of_setting = counts.setdefault(row["encoding"], {}).setdefault(setting, {})
-            name = value if isinstance(value, str) else f"{value:g}"
-            of_setting[name] = of_setting.get(name, 0) + 1
-    return counts
-
-
-def summarize_classes(
-    rows: Sequence[Mapping[str, Any]],
-    runs: Container[tuple[int, int]],
-    names: Sequence[str],
-) -> dict[str, Any]:
+def sum_confusions(
+    rows: Sequence[Mapping[str, Any]], runs: Container[tuple[int, int]]
+) -> dict[str, list[list[int]]]:
     """Windows of each class that are said to be of each, over the runs that every encoding has."""
-    sums: dict[str, np.ndarray] = {}
-    for row in rows:
-        if (row["seed"], row["fold"]) in runs:
-            sums[row["encoding"]] = np.array(row["confusion"]) + sums.get(row["encoding"], 0)
-    return {
-        "confusion": {e: table.tolist() for e, table in sums.items()},
-        "per_class": {e: score_classes(table, names) for e, table in sums.items()},
-    }
-
-
-def score_classes(confusion: Sequence[Sequence[int]], names: Sequence[str]) -> list[dict[str, Any]]:
-    """Precision, recall and F1 of each class, and its windows; 0 where nothing is said or true.
-
-    >>> score_classes([[1, 1], [0, 2]], ["a", "b"])[1]
-    {'class': 'b', 'precision': 0.6666666666666666, 'recall': 1.0, 'f1': 0.8, 'windows': 2}
-    """
-    table = np.array(confusion)
-    scores = []
-    for label, (row, claimed) in enumerate(zip(table, table.sum(axis=0).tolist(), strict=True)):
-        hits, true = int(row[label]), int(row.sum())
-        scores.append(
-            {
-                "class": names[label] if names else str(label),
-                "precision": hits / max(claimed, 1),
-                "recall": hits / max(true, 1),
-                "f1": 2 * hits / max(true + claimed, 1),
-                "windows": true,
-            }
-        )
-    return scores
+    groups = rows_by_encoding([row for row in rows if (row["seed"], row["fold"]) in runs])
+    tables = {e: [row["confusion"] for row in of] for e, of in groups.items()}
+    return {e: np.sum(of, axis=0).tolist() for e, of in tables.items()}
 
 
 def summarize_lengths(
@@ -441,17 +404,6 @@ def paired_run(encoding: str, run: tuple[int, int]) -> tuple[int, int]:
     ((2, 1), (0, 1))
     """
     return (min(run[0], seeds_of(encoding, run[0] + 1) - 1), run[1])
-
-
-def count_arms(names: Iterable[str]) -> str:
-    """How many encodings there are, and other models beside them.
-
-    >>> count_arms(["none", "dft"]), count_arms(["dft", "trees", "order-free"])
-    ('2 encodings', '1 encoding and 2 other models')
-    """
-    counts = Counter(name in WITHOUT_CODES for name in names)
-    kinds = (("encoding", counts[False]), ("other model", counts[True]))
-    return " and ".join(f"{n} {noun}{'s' * (n > 1)}" for noun, n in kinds if n)
 
 
 def reference_of(encoding: str, encodings: Container[str], reference: str) -> str:

@@ -1,25 +1,18 @@
 """Which rows of a head are pairs? By config, by architecture, or by how long rows are."""
 
-import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
-from pefourier.encodings.encoding import Encoding
-from pefourier.encodings.findings import finding
 from pefourier.encodings.sources.layers import open_model
 from pefourier.encodings.sources.rope_config import pairing_of
-from pefourier.encodings.specs import source_of
-from pefourier.errors import PefourierError, shown
-from pefourier.weights.energies import energies_at
-from pefourier.weights.model import ModelWeights, find_sites, open_model_weights, rotations_of_model
+from pefourier.errors import PefourierError
+from pefourier.weights.model import ModelWeights
 
 LEAST_LIKENESS = 0.1  # correlation, and lead over the other, below which pairs are not told
-
-NAMED = {"interleaved": "neighbours", "halves": "halves", "axes": "halves"}
+PAIRINGS = {"interleaved": "neighbours", "halves": "halves", "axes": "halves"}  # of llama.cpp
 Likeness = Mapping[str, float | None]  # correlation by the name of a layout; None: no norms differ
-SAMPLED = 8  # layers from which check-faithful guesses a pairing
 
 
 @dataclass(frozen=True)
@@ -66,14 +59,12 @@ def layout_likeness(rows: Sequence[tuple[np.ndarray, int]]) -> Likeness:
     return likeness
 
 
-def choose_pairing(model: ModelWeights, enc: Encoding, likeness: Likeness) -> PairLayout:
+def choose_pairing(model: ModelWeights, likeness: Likeness) -> PairLayout:
     """The layout that a config or an architecture tells, or the one that the weights look like."""
-    if model.gguf:
-        from pefourier.encodings.sources.gguf_file import open_gguf
-
-        name, source = NAMED.get(open_gguf(model.spec).pairing), "architecture"
+    if model.gguf is not None:
+        name, source = PAIRINGS.get(model.gguf.pairing), "architecture"
     else:
-        name, source = pairing_told(model.spec, enc), "config"
+        name, source = pairing_of(open_model(model.spec)), "config"
     if name is not None:
         return PairLayout(name, source, **likeness)
     likely = likely_layout(likeness)
@@ -84,51 +75,6 @@ def choose_pairing(model: ModelWeights, enc: Encoding, likeness: Likeness) -> Pa
             f"least {LEAST_LIKENESS}, and as much above the other, is needed)"
         )
     return PairLayout(likely, "weights", **likeness)
-
-
-def pairing_told(spec: str, enc: Encoding) -> str | None:
-    """The layout of a config's type of model; None where it is not known."""
-    model, setting = open_model(spec), enc.params.get("layout")
-    if "axial" not in model.row:
-        return pairing_of(model)
-    if setting not in NAMED:
-        raise PefourierError(
-            f"{shown(spec)} turns the two rows of a pair by different frequencies (layout "
-            f"{setting}), which is no rotation: no pair has a frequency of its own"
-        )
-    return NAMED[setting]
-
-
-def with_pairing(enc: Encoding) -> Encoding:
-    """A rotation of a config, with a finding of the pairing that weights beside it look like.
-
-    Of some layers, evenly spread. As it was where there are no weights, or none that are known.
-    """
-    path = enc.params.get("path") if enc.act == "rotate" else None
-    if path is None or source_of(enc.spec) != "config" or len(enc.domain.sides) > 1:
-        return enc
-    try:
-        likeness, stated = likeness_beside(enc.spec, os.path.dirname(str(path)) or ".")
-    except PefourierError:  # which `usage` says where it is asked
-        return enc
-    name, correlation = likely_layout(likeness), correlations(likeness)
-    if name is None:
-        return enc
-    code = "weights-pairing" if stated in (None, name) else "usage-pairing-doubt"
-    note = finding(code, told=stated, name=name, both=correlation)
-    return replace(enc, findings=(*enc.findings, note))
-
-
-def likeness_beside(spec: str, folder: str) -> tuple[Likeness, str | None]:
-    """How alike rows are that each layout pairs in weights beside a config, and what it tells."""
-    part = spec.partition("#")[2]
-    model = open_model_weights(f"{folder}#{part}" if part else folder)
-    turned = rotations_of_model(model.spec)
-    sites = find_sites(model, turned)
-    picked = np.unique(np.linspace(0, len(sites) - 1, min(SAMPLED, len(sites))).astype(int))
-    energies = [energies_at(model, sites[i]) for i in picked]
-    rows = [(part, turned.pairs[e.rotation]) for e in energies for part in (e.q, e.k)]
-    return layout_likeness(rows), pairing_of(open_model(model.spec))
 
 
 def likely_layout(likeness: Likeness) -> str | None:

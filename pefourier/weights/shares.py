@@ -1,14 +1,23 @@
-"""Which share of a head has each of its pairs? By energies of rows, or by means of activations."""
+"""Which share of a head has each of its pairs? By energies of rows, or by means of activations.
 
-from collections.abc import Mapping, Sequence
+Means are those of WeianMao/triattention (2604.04921), made by a hook: arrays of a .pt, .npz or
+.safetensors file as ``stats.layer00_head00.q_abs_mean``, the mean length of each pair, perhaps with
+``k_abs_mean``.
+"""
+
+import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
 from pefourier.encodings.encoding import Encoding
-from pefourier.weights.activations import HeadMeans
+from pefourier.encodings.sources.tables import open_arrays
+from pefourier.errors import PefourierError, shown
 from pefourier.weights.energies import LayerEnergies
 from pefourier.weights.layout import pair_rows
+
+MEANS = re.compile(r"(?:stats\.)?layer(\d+)_head(\d+)\.([qk])_abs_mean")
 
 
 @dataclass(frozen=True)
@@ -21,12 +30,6 @@ class LayerShares:
     q: np.ndarray  # (heads, pairs)
     k: np.ndarray  # of the keys of the head's group
     product: np.ndarray
-    bias_q: np.ndarray | None
-    bias_k: np.ndarray | None
-    bias: tuple[float, float] | None  # their share in the energy of queries and of keys
-    still: tuple[float, float] | None  # share of rows that do not turn
-    concentration_q: np.ndarray | None = None  # of activations
-    concentration_k: np.ndarray | None = None
 
     @property
     def used(self) -> np.ndarray:
@@ -34,34 +37,19 @@ class LayerShares:
         return self.q if np.isnan(self.product).all() else self.product
 
 
+def share_out(layer: int, rotation: int, q: np.ndarray, k: np.ndarray) -> LayerShares:
+    """Shares of the energies of pairs (heads, pairs) and (kv_heads, pairs)."""
+    shares_q, shares_k = (normalised(np.repeat(e, len(q) // len(e), axis=0)) for e in (q, k))
+    product = normalised(shares_q * shares_k)  # of shares, so that nothing overflows
+    return LayerShares(layer, rotation, len(k), shares_q, shares_k, product)
+
+
 def shares_of(layer: LayerEnergies, enc: Encoding, layout: str) -> LayerShares:
     """The shares of the pairs that turn in each query head of a layer."""
     frequencies = enc.measure.frequencies
     rows = pair_rows(len(frequencies), layout)[:, frequencies != 0]
-    groups = len(layer.q) // len(layer.k)
-
-    def of_pairs(energies: np.ndarray | None, times: int = 1) -> np.ndarray | None:
-        if energies is None:
-            return None
-        return normalised(np.repeat(energies[:, rows].sum(axis=1), times, axis=0))
-
-    q, k = of_pairs(layer.q), of_pairs(layer.k, groups)
-    constant = (
-        constant_share(layer.q, layer.bias_q),
-        constant_share(layer.k, layer.bias_k),
-    )
-    return LayerShares(
-        layer=layer.layer,
-        rotation=layer.rotation,
-        kv_heads=len(layer.k),
-        q=q,
-        k=k,
-        product=normalised(q * k),  # of shares, so that nothing overflows
-        bias_q=of_pairs(layer.bias_q),
-        bias_k=of_pairs(layer.bias_k, groups),
-        bias=None if layer.bias_q is None and layer.bias_k is None else constant,
-        still=(still_share(layer.q, rows), still_share(layer.k, rows)),
-    )
+    energies = (part[:, rows].sum(axis=1) for part in (layer.q, layer.k))
+    return share_out(layer.layer, layer.rotation, *energies)
 
 
 def normalised(energies: np.ndarray) -> np.ndarray:
@@ -70,50 +58,39 @@ def normalised(energies: np.ndarray) -> np.ndarray:
     return np.divide(energies, totals, out=np.full(energies.shape, np.nan), where=totals > 0)
 
 
-def constant_share(energies: np.ndarray, bias: np.ndarray | None) -> float:
-    """Mean share of a bias in the energy of a head, of inputs whose numbers have variance 1."""
-    if bias is None:
-        return 0.0
-    totals = energies.sum(axis=1) + bias.sum(axis=1)
-    return (
-        float(np.mean(bias.sum(axis=1)[totals > 0] / totals[totals > 0])) if totals.any() else 0.0
-    )
+def shares_of_means(path: str, turning: np.ndarray) -> Iterator[LayerShares]:
+    """The shares of the squares of mean lengths, by layers, in a file of means of activations.
 
+    `turning` (pairs,) says which pairs turn. Keys may be those of groups of heads, under the first
+    numbers, or not there.
 
-def still_share(energies: np.ndarray, rows: np.ndarray) -> float:
-    """Mean share of the rows of a head that do not turn."""
-    totals, turning = energies.sum(axis=1), energies[:, rows.ravel()].sum(axis=1)
-    return float(np.mean(1 - turning[totals > 0] / totals[totals > 0])) if totals.any() else 0.0
-
-
-def shares_of_means(
-    heads: Sequence[Mapping[str, HeadMeans]], layer: int, turning: np.ndarray
-) -> LayerShares:
-    """The shares of the squares of mean lengths in each head of a layer.
-
-    Keys may be those of groups of heads, under the first numbers.
+    Raises
+    ------
+    PefourierError
+        For a file without such names, with a head left out, or of another number of pairs.
     """
-    sizes, concentrations = {}, {}
-    keys = sum("k" in head for head in heads)
-    shared = keys > 0 and len(heads) % keys == 0 and all("k" in head for head in heads[:keys])
-    for part, count in (("q", len(heads)), ("k", keys if shared else 0)):
-        nothing = np.full((len(heads), int(turning.sum())), np.nan)
-        if not count:
-            sizes[part], concentrations[part] = nothing, None
-            continue
-        rows = np.repeat([head[part] for head in heads[:count]], len(heads) // count)
-        size = np.array([row.size for row in rows])[:, turning]
-        mean = np.abs([row.direction for row in rows])[:, turning]
-        sizes[part] = normalised(size**2)
-        concentrations[part] = np.divide(mean, size, out=nothing, where=size > 0)
-    return LayerShares(
-        layer,
-        0,
-        keys if shared else len(heads),
-        sizes["q"],
-        sizes["k"],
-        normalised(sizes["q"] * sizes["k"]),
-        *(None, None, None, None),
-        concentrations["q"],
-        concentrations["k"],
-    )
+    means: dict[int, dict[str, dict[int, np.ndarray]]] = {}
+    with open_arrays(path, regular=True) as file:
+        for name in filter(MEANS.fullmatch, file.arrays):
+            layer, head, part = MEANS.fullmatch(name).groups()
+            row = file.load(name, "float64").reshape(-1)
+            if len(row) != len(turning) or not np.isfinite(row).all():
+                raise PefourierError(
+                    f"{name} of {shown(path)} must be {len(turning)} finite numbers; it has "
+                    f"{len(row)}"
+                )
+            of_layer = means.setdefault(int(layer), {"q": {}, "k": {}})
+            of_layer[part][int(head)] = row[turning] ** 2
+    if not means:
+        raise PefourierError(
+            f"{shown(path)} holds no means of heads: names are as layer00_head00.q_abs_mean"
+        )
+    for layer, parts in sorted(means.items()):
+        q, k = ([heads[i] for i in sorted(heads)] for heads in (parts["q"], parts["k"]))
+        numbers = [sorted(heads) for heads in parts.values()]
+        if not q or len(q) % max(len(k), 1) or numbers != [list(range(len(e))) for e in (q, k)]:
+            raise PefourierError(
+                f"{shown(path)} has queries of heads {numbers[0]}, keys of heads {numbers[1]} in "
+                f"layer {layer}; expected all from 0 on, and keys of equal groups of them"
+            )
+        yield share_out(layer, 0, np.array(q), np.array(k or np.full_like(q, np.nan)))

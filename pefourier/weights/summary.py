@@ -6,10 +6,7 @@ from math import pi
 
 import numpy as np
 
-from pefourier.encodings.model_positions import window_of_rotation
 from pefourier.errors import PefourierError
-from pefourier.questions.context import frequencies_before_scaling
-from pefourier.weights.model import Rotations
 from pefourier.weights.shares import LayerShares
 from pefourier.writing.text import number, ranges
 
@@ -24,17 +21,11 @@ class PairUse:
     """A pair of a rotation, and what the heads put into it on average."""
 
     index: int
-    wavelength: float | None  # positions; None for a pair that does not turn
+    wavelength: float  # positions
     turns: float  # within the length
-    uniform: float  # what each pair would have were all used alike
-    axis: str | None  # by whose positions it turns; None where there is one axis
     share_q: float
     share_k: float | None  # None where only queries were measured
     share: float | None  # of the product
-    bias_q: float | None  # share of the energy of biases; None where there are none
-    bias_k: float | None
-    concentration_q: float | None  # of activations: length of the mean over mean of the length
-    concentration_k: float | None
 
     @property
     def used(self) -> float:
@@ -77,60 +68,12 @@ class Portion:
 
 
 @dataclass(frozen=True)
-class AxisUse(Portion):
-    """What the pairs have that one axis turns."""
-
-    axis: str = ""
-
-
-@dataclass(frozen=True)
 class PairKind:
     """What pairs of a kind have, of one rotation."""
 
     rotation: str | None
     kind: str
     portion: Portion
-
-
-@dataclass(frozen=True)
-class TurningPairs:
-    """The pairs of a head that turn, in its order."""
-
-    index: np.ndarray  # numbers in the head
-    frequencies: np.ndarray  # radians per position along the axis of each
-    before: np.ndarray  # the same without a scaling
-    reached: np.ndarray  # positions asked for along its axis
-    met: np.ndarray  # those of training
-    axis: tuple[str, ...]  # empty where there is one
-    still: int  # rows of a head that do not turn
-    longer: bool  # whether more was asked for than training met
-    window: int | None  # positions that a query sees
-
-    @property
-    def unseen(self) -> np.ndarray:
-        """Which of them meet angles that training never met."""
-        reached = self.reached if self.window is None else np.minimum(self.reached, self.window)
-        beyond = self.frequencies * reached > self.before * self.met * (1 + 1e-9)
-        return beyond & (self.before * self.met < 2 * pi)
-
-
-def pairs_that_turn(turned: Rotations, number: int, length: int | None) -> TurningPairs:
-    """The pairs of one of a model's rotations, at a length or at that of training."""
-    enc, axis, met = turned.own[number], turned.axes[number], turned.met[number]
-    frequencies = enc.measure.frequencies
-    turning = frequencies != 0
-    before = frequencies_before_scaling(enc) if "scaling" in enc.params else frequencies
-    return TurningPairs(
-        np.flatnonzero(turning),
-        frequencies[turning],
-        before[turning],
-        (met if length is None else np.full(len(met), length))[turning],
-        met[turning],
-        tuple(name for name, turns in zip(axis, turning, strict=bool(axis)) if turns),
-        int(enc.params["d"]) - 2 * int(turning.sum()),
-        (length or 0) > turned.trained,
-        window_of_rotation(turned.runs, turned.parts[number]),
-    )
 
 
 @dataclass(frozen=True)
@@ -141,13 +84,8 @@ class RotationUse:
     pairs: tuple[PairUse, ...]
     never_turn: Portion
     often: Portion
-    unseen: Portion | None  # pairs that meet angles at the length which training never met
-    slowest_quarter: Portion  # what a cut of the slowest quarter takes away
-    axes: tuple[AxisUse, ...]  # empty where there is one
     effective_pairs: float  # median over heads of exp(entropy of the shares)
     half: tuple[int, ...]  # the fewest pairs that hold half of the product
-    still: Portion | None  # rows of a head that do not turn, in pairs of rows; None: there are none
-    bias: tuple[float, float] | None  # share of biases in the energy of queries and of keys
     half_rows: tuple[int, ...] = ()  # rows of a head that those pairs are
 
     @property
@@ -166,11 +104,6 @@ class RotationUse:
         return ranges(self.half_rows)
 
     @property
-    def biases(self) -> str | None:
-        """The share of biases in the energy of queries and keys."""
-        return None if self.bias is None else " ".join(number(share, 3) for share in self.bias)
-
-    @property
     def preference(self) -> str:
         """Which pairs are used more or less than evenly: that never turn, or else the fastest."""
         verdicts = {1: "favoured", -1: "neglected"}
@@ -186,105 +119,59 @@ class RotationUse:
         size = -(-len(order) // min(BANDS, len(order)))
         for start in range(0, len(order), size):
             band = order[start : start + size]
-            ends = (number(pair.wavelength, 3) for pair in (band[0], band[-1]))
+            ends = "…".join(number(pair.wavelength, 3) for pair in (band[0], band[-1]))
             index = ranges(sorted(pair.index for pair in band))
-            yield PairKind(self.part, f"{index} ({'…'.join(ends)})", portion_of(band))
-        portions = {
-            "never turn": self.never_turn,
-            f"turn more than {OFTEN} times": self.often,
-            "meet new angles": self.unseen,
-            "slowest quarter": self.slowest_quarter,
-            "rows that do not turn": self.still,
-            **{f"axis {axis.axis}": axis for axis in self.axes},
-        }
-        for kind, portion in portions.items():
-            if portion is not None:
-                yield PairKind(self.part, kind, portion)
+            parts = ([getattr(p, key) for p in band] for key in ("share_q", "share_k", "share"))
+            sums = (None if None in part else sum(part) for part in parts)
+            portion = Portion(len(band), len(band) / len(order), *sums)
+            yield PairKind(self.part, f"{index} ({ends})", portion)
+        yield PairKind(self.part, "never turn", self.never_turn)
+        yield PairKind(self.part, f"turn more than {OFTEN} times", self.often)
 
 
-def portion_of(pairs: Sequence[PairUse]) -> Portion:
-    """What some pairs hold together."""
-    parts = ([getattr(pair, key) for pair in pairs] for key in ("share_q", "share_k", "share"))
-    sums = (None if None in part else sum(part) for part in parts)
-    return Portion(len(pairs), sum(pair.uniform for pair in pairs), *sums)
-
-
-def summarise(name: str, pairs: TurningPairs, shares: Sequence[LayerShares]) -> RotationUse:
-    """What the heads of the layers of one rotation use."""
+def summarise(
+    name: str, frequencies: np.ndarray, length: int, shares: Sequence[LayerShares]
+) -> RotationUse:
+    """What the heads of the layers of one rotation use, whose pairs have these frequencies."""
     used = np.concatenate([layer.used for layer in shares])
     used = used[~np.isnan(used).any(axis=1)]
     if not len(used):
         raise PefourierError("all queries, or all keys, are zero; there is nothing to share out")
+    index = np.flatnonzero(frequencies)
+    omega = frequencies[index]
     means = [
         head_mean([getattr(layer, part) for layer in shares]) for part in ("q", "k", "product")
     ]
-    count, turns = len(pairs.index), pairs.frequencies * pairs.reached / (2 * pi)
-
-    def portion(members: np.ndarray, kind: type = Portion, **axis: str) -> Portion:
-        sums = (m if m is None else float(m[members].sum()) for m in means)
-        uniform = members.sum() / count
-        spread = shuffled_spread(shares, uniform)
-        return kind(int(members.sum()), uniform, *sums, spread, **axis)
-
-    classes = {"never_turn": turns < 1, "often": turns > OFTEN}
-    slow = np.zeros(count, dtype=bool)
-    slow[np.argsort(pairs.frequencies, kind="stable")[: count // 4]] = True
+    turns = omega * length / (2 * pi)
     entropy = -(used * np.log(np.where(used > 0, used, 1.0))).sum(axis=1)
+
+    def portion(members: np.ndarray) -> Portion:
+        sums = (m if m is None else float(m[members].sum()) for m in means)
+        uniform = float(members.sum() / len(index))
+        return Portion(int(members.sum()), uniform, *sums, shuffled_spread(shares, uniform))
+
     return RotationUse(
         name=name,
-        pairs=tuple(use_of_pairs(pairs, turns, means, shares)),
-        **{key: portion(members) for key, members in classes.items()},
-        unseen=portion(pairs.unseen) if pairs.longer else None,
-        slowest_quarter=portion(slow),
-        axes=tuple(
-            portion(np.array(pairs.axis) == axis, AxisUse, axis=axis)
-            for axis in dict.fromkeys(pairs.axis)
+        pairs=tuple(
+            PairUse(
+                int(number),
+                float(2 * pi / omega[i]),
+                float(turns[i]),
+                *(None if m is None else float(m[i]) for m in means),
+            )
+            for i, number in enumerate(index)
         ),
+        never_turn=portion(turns < 1),
+        often=portion(turns > OFTEN),
         effective_pairs=float(np.median(np.exp(entropy))),
-        half=tuple(pairs.index[fewest_holding(used.mean(axis=0), 0.5)].tolist()),
-        still=still_part(pairs, shares),
-        bias=mean_constant(shares),
+        half=tuple(index[fewest_holding(used.mean(axis=0), 0.5)].tolist()),
     )
 
 
-def use_of_pairs(
-    pairs: TurningPairs,
-    turns: np.ndarray,
-    means: Sequence[np.ndarray | None],
-    shares: Sequence[LayerShares],
-) -> Iterator[PairUse]:
-    """Each pair with the means of its shares, and of those of biases and activations."""
-    other_parts = ("bias_q", "bias_k", "concentration_q", "concentration_k")
-    means = [
-        *means,
-        *(head_mean([getattr(layer, part) for layer in shares]) for part in other_parts),
-    ]
-    for i, index in enumerate(pairs.index):
-        yield PairUse(
-            int(index),
-            float(2 * pi / pairs.frequencies[i]),
-            float(turns[i]),
-            1 / len(pairs.index),
-            pairs.axis[i] if pairs.axis else None,
-            *(None if m is None else float(m[i]) for m in means),
-        )
-
-
-def head_mean(parts: Sequence[np.ndarray | None]) -> np.ndarray | None:
-    """The mean over heads of what some layers have; None where none has it, or it is zero."""
-    measured = [part for part in parts if part is not None and not np.isnan(part).all()]
-    return np.nanmean(np.concatenate(measured), axis=0) if measured else None
-
-
-def mean_constant(shares: Sequence[LayerShares]) -> tuple[float, float] | None:
-    """The mean share of biases in queries and keys over layers; None where there are none.
-
-    >>> from types import SimpleNamespace as Layer
-    >>> mean_constant([Layer(bias=(0.25, 0.5)), Layer(bias=None)])
-    (0.125, 0.25)
-    """
-    mean = np.mean([layer.bias or (0.0, 0.0) for layer in shares], axis=0)
-    return (float(mean[0]), float(mean[1])) if mean.any() else None
+def head_mean(parts: Sequence[np.ndarray]) -> np.ndarray | None:
+    """The mean over heads of shares in some layers; None where none has them."""
+    heads = np.concatenate(parts)
+    return None if np.isnan(heads).all() else np.nanmean(heads, axis=0)
 
 
 def shuffled_spread(shares: Sequence[LayerShares], part: float) -> float:
@@ -294,23 +181,11 @@ def shuffled_spread(shares: Sequence[LayerShares], part: float) -> float:
     heads, which have keys in common, are shuffled: weights drawn at random favour some pairs, too.
     """
     heads = sum(int((~np.isnan(layer.used).any(axis=1)).sum()) for layer in shares)
-    squares = 0.0
+    pairs, squares = shares[0].used.shape[1], 0.0
     for layer in shares:
-        groups = (
-            np.nansum(layer.used.reshape(layer.kv_heads, -1, layer.used.shape[1]), axis=1) / heads
-        )
-        squares += float(groups.var(axis=1, ddof=1).sum()) if groups.shape[1] > 1 else 0.0
-    return float(np.sqrt(squares * part * (1 - part) * shares[0].used.shape[1]))
-
-
-def still_part(pairs: TurningPairs, shares: Sequence[LayerShares]) -> Portion | None:
-    """What the rows of a head that do not turn have of its energy; None where all turn."""
-    measured = [layer.still for layer in shares if layer.still is not None]
-    if not pairs.still or not measured:
-        return None
-    q, k = np.mean(measured, axis=0)
-    rows = pairs.still + 2 * len(pairs.index)
-    return Portion(pairs.still // 2, pairs.still / rows, float(q), float(k), None)
+        groups = np.nansum(layer.used.reshape(layer.kv_heads, -1, pairs), axis=1) / heads
+        squares += float(groups.var(axis=1, ddof=1).sum()) if pairs > 1 else 0.0
+    return float(np.sqrt(squares * part * (1 - part) * pairs))
 
 
 def fewest_holding(shares: np.ndarray, part: float) -> np.ndarray:

@@ -14,34 +14,34 @@ lag D is :math:`x^\top (C_i \cos\omega_i D + S_i \sin\omega_i D) y` with :math:`
 of a head depends neither on the angle in which a pair is written nor on scaling queries up and keys
 down. Shares are those of a head, and means over layers and query heads; the keys of a query head
 are those of its group. A turn is 2 pi. Weights alone say nothing of the means of activations.
-
-`layout_likeness` guesses from the norms of rows which of them are pairs.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+import os
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
 
-from pefourier.encodings.encoding import Finding
+from pefourier.encodings.encoding import Encoding, Finding
 from pefourier.encodings.findings import finding
-from pefourier.encodings.sources.layers import LayerRun
+from pefourier.encodings.sources.layers import open_model
+from pefourier.encodings.sources.rope_config import pairing_of
 from pefourier.encodings.specs import source_of
 from pefourier.errors import PefourierError, shown
 from pefourier.geometry.threads import map_ahead
 from pefourier.result import Result
 from pefourier.weights import layout, summary
-from pefourier.weights.activations import read_activations
 from pefourier.weights.energies import LayerEnergies, energies_at
 from pefourier.weights.model import Rotations, find_sites, open_model_weights, rotations_of_model
 from pefourier.weights.shares import LayerShares, shares_of, shares_of_means
 from pefourier.writing.text import ranges
 
 Progress = Callable[[str], Callable[[int, int], None]]
-PAIR_FIELDS = ("index", "wavelength", "turns", "uniform", "axis", "share_q", "share_k", "share")
+PAIR_FIELDS = ("index", "wavelength", "turns", "share_q", "share_k", "share")
 MOST_MOVED = 5  # heads that are named
+SAMPLED = 8  # layers from which check-faithful doubts a pairing
 
 
 @dataclass(frozen=True)
@@ -80,23 +80,12 @@ class MovedHead:
 
 
 @dataclass(frozen=True)
-class MovedRotation:
-    """How much more is used than in the other checkpoint."""
-
-    name: str
-    never_turn: float
-    often: float
-    pairs: tuple[float, ...]
-
-
-@dataclass(frozen=True)
 class Moved:
     """What of the use of pairs differs between two checkpoints."""
 
     other: str
     moved: float  # mean over heads
     heads: tuple[MovedHead, ...]  # that differ most
-    rotations: tuple[MovedRotation, ...]
 
 
 @dataclass(frozen=True, repr=False)
@@ -126,7 +115,6 @@ class Usage(Result):
             "pairs": "count",
             "effective pairs": "effective_pairs",
             "rows with half of the product": "rows_to_spare",
-            "biases": "biases",
         },
         "kinds": {
             "rotation": "rotation",
@@ -165,7 +153,7 @@ class Usage(Result):
         return self.rotations[0]
 
     @property
-    def what(self) -> str:
+    def subject(self) -> str:
         """What the shares are of."""
         is_product = self.first.never_turn.product is not None
         return "what queries and keys put into scores" if is_product else "the energy of queries"
@@ -191,8 +179,8 @@ class Usage(Result):
         for use in self.heads or ():
             rotation = rotation_of[use.layer]
             for pair, share in zip(rotation.pairs, use.share, strict=True):
-                values = [getattr(pair, name) for name in PAIR_FIELDS[:5]]
-                rows.append([rotation.name, use.layer, use.head, *values, None, None, share])
+                place = pair.index, pair.wavelength, pair.turns
+                rows.append([rotation.name, use.layer, use.head, *place, None, None, share])
         return ["rotation", "layer", "head", *PAIR_FIELDS], rows
 
 
@@ -211,7 +199,7 @@ def use_of_model(
     ----------
     spec : str
         A model's folder, a .safetensors file with a config.json beside it, or a .gguf file; behind
-        ``#`` perhaps a part of it, as vision_config. With `stats` its config is enough.
+        ``#`` perhaps a part of its config. With `stats` its config is enough.
     length : int, optional
         Default: the positions of training.
     layers : range, optional
@@ -221,32 +209,25 @@ def use_of_model(
     against : str, optional
         Another checkpoint, or with `stats` another file of means: the answer tells what moved.
     stats : str, optional
-        A file of means of activations (`pefourier.weights.activations`); shares are then of the
-        squares of mean lengths.
+        A file of means of activations; shares are then of the squares of mean lengths.
     begin : function, optional
         Of the name of a phase; gives what is told how many layers of all are done.
     """
 
     def measure(weights: str, means: str | None) -> Usage:
-        if means is None:
-            shares = read_weights(weights, layers, begin)
-        else:
-            shares = read_means(weights, means, layers)
+        shares = (
+            read_weights(weights, layers, begin) if means is None else read_means(weights, means)
+        )
         return usage_of(shares, length, layers, every_head)
 
     usage = measure(spec, stats)
     if against is None:
         return usage
-    reference = measure(spec, against) if stats is not None else measure(against, None)
+    reference = measure(against, None) if stats is None else measure(spec, against)
     moved = moved_since(usage, replace(reference, model=against))
-    note = finding(
-        "usage-moved",
-        other=shown(against)[1:-1],
-        percent=100 * moved.moved,
-        layer=moved.heads[0].layer,
-        head=moved.heads[0].head,
-        most=100 * moved.heads[0].moved,
-    )
+    slots = {"layer": moved.heads[0].layer, "head": moved.heads[0].head}
+    slots |= {"percent": 100 * moved.moved, "most": 100 * moved.heads[0].moved}
+    note = finding("usage-moved", other=shown(against)[1:-1], **slots)
     return replace(usage, against=moved, findings=(*usage.findings, note))
 
 
@@ -262,42 +243,6 @@ class ModelShares:
     findings: tuple[Finding, ...]
 
 
-def usage_of(
-    model: ModelShares, length: int | None, layers: range | None, every_head: bool
-) -> Usage:
-    """The answer about a model at a length."""
-    turned, parts = model.turned, model.turned.parts
-    numbers = sorted({layer.rotation for layer in model.shares})  # all, but of chosen layers
-    shares = tuple(replace(layer, rotation=numbers.index(layer.rotation)) for layer in model.shares)
-    names = [parts[n] for n in numbers]
-    heads = tuple(
-        HeadUse(layer.layer, head, row) for layer in shares for head, row in enumerate(layer.used)
-    )
-    return Usage(
-        model=model.spec,
-        length=length or turned.trained,
-        trained=turned.trained,
-        pairing=model.pairing,
-        layers=tuple(used_layers(turned.runs, names, shares, layers)),
-        rotations=tuple(rotation_use(model, n, length) for n in numbers),
-        heads=heads if every_head else None,
-        gains=model.gains,
-        findings=model.findings,
-        shares=shares,
-        about=(replace(turned.own[0], spec=model.spec),),
-    )
-
-
-def rotation_use(model: ModelShares, number: int, length: int | None) -> summary.RotationUse:
-    """What the heads of one rotation use, with the rows of a head that hold half of it."""
-    turned = model.turned
-    pairs = summary.pairs_that_turn(turned, number, length)
-    shares = [layer for layer in model.shares if layer.rotation == number]
-    use = summary.summarise(turned.parts[number], pairs, shares)
-    rows = layout.pair_rows(turned.pairs[number], model.pairing.name)[:, list(use.half)]
-    return replace(use, half_rows=tuple(sorted(rows.ravel().tolist())))
-
-
 def read_weights(spec: str, layers: range | None, begin: Progress | None) -> ModelShares:
     """What the weights in a folder or file put into pairs."""
     model = open_model_weights(spec)
@@ -309,60 +254,101 @@ def read_weights(spec: str, layers: range | None, begin: Progress | None) -> Mod
         energies.append(layer)
         if show:
             show(len(energies), len(sites))
-    rows = [(part, turned.pairs[e.rotation]) for e in energies for part in (e.q, e.k)]
-    pairing = layout.choose_pairing(model, turned.own[0], layout.layout_likeness(rows))
-    shares = tuple(shares_of(e, turned.own[e.rotation], pairing.name) for e in energies)
+    pairing = layout.choose_pairing(model, likeness_in_layers(turned, energies))
+    shares = tuple(shares_of(e, turned.encodings[e.rotation], pairing.name) for e in energies)
     gains = "applied" if all(e.gains for e in energies) else "none"
     notes = tuple(notes_on_usage(turned, pairing, energies))
     return ModelShares(spec, turned, shares, pairing, gains, notes)
 
 
-def read_means(spec: str, stats: str, layers: range | None) -> ModelShares:
+def with_pairing(enc: Encoding) -> Encoding:
+    """A rotation of a config, with a finding where weights beside it doubt its pairing.
+
+    By some layers, evenly spread. As it was where there are no weights, or none that are known.
+    """
+    try:
+        model = open_model_weights(os.path.dirname(str(enc.params["path"])) or ".")
+        turned = rotations_of_model(model.spec)
+        sites = find_sites(model, turned)
+        picked = dict.fromkeys(i * (len(sites) - 1) // (SAMPLED - 1) for i in range(SAMPLED))
+        energies = [energies_at(model, sites[i]) for i in picked]
+        pairing = layout.choose_pairing(model, likeness_in_layers(turned, energies))
+    except PefourierError:  # which `usage` says where it is asked
+        return enc
+    notes = notes_on_usage(turned, pairing, energies)
+    doubts = [note for note in notes if note.code == "usage-pairing-doubt"]
+    return replace(enc, findings=(*enc.findings, *doubts))
+
+
+def likeness_in_layers(turned: Rotations, energies: list[LayerEnergies]) -> layout.Likeness:
+    """How alike the rows of queries and keys of some layers are that each layout pairs."""
+    rows = [(part, turned.pairs[e.rotation]) for e in energies for part in (e.q, e.k)]
+    return layout.layout_likeness(rows)
+
+
+def read_means(spec: str, stats: str) -> ModelShares:
     """The same of means of activations."""
     turned = rotations_of_model(spec)
-    if len(turned.own) > 1:
+    if len(turned.encodings) > 1:
         raise PefourierError(
-            f"{shown(spec)} has {len(turned.own)} rotations, by type of layer; name one behind #"
+            f"{shown(spec)} has {len(turned.encodings)} rotations, by type of layer; name one "
+            "behind #"
         )
-    turning = turned.own[0].measure.frequencies != 0
-    means = read_activations(stats, len(turning))
-    shares = []
-    for layer in dict.fromkeys(layer for layer, _ in means):
-        heads = [head for index, head in means if index == layer]
-        if heads != list(range(len(heads))):
-            raise PefourierError(f"{shown(stats)} has heads {heads} of layer {layer}, not all")
-        if layers is None or layer in layers:
-            shares.append(shares_of_means([means[layer, h] for h in heads], layer, turning))
-    if not shares:
-        raise PefourierError(f"{shown(stats)} has none of the layers that were asked for")
-    config = source_of(spec) == "config"
-    name = (layout.pairing_told(spec, turned.own[0]) if config else None) or "halves"
-    pairing, notes = layout.PairLayout(name, "stats", None, None), (finding("usage-activations"),)
-    return ModelShares(spec, turned, tuple(shares), pairing, "none", notes)
+    shares = tuple(shares_of_means(stats, turned.encodings[0].measure.frequencies != 0))
+    name = pairing_of(open_model(spec)) if source_of(spec) == "config" else None
+    pairing = layout.PairLayout(name or "halves", "stats", None, None)
+    return ModelShares(spec, turned, shares, pairing, "none", (finding("usage-activations"),))
+
+
+def usage_of(
+    model: ModelShares, length: int | None, layers: range | None, every_head: bool
+) -> Usage:
+    """The answer about a model at a length."""
+    turned, length = model.turned, length or model.turned.trained
+    chosen = [layer for layer in model.shares if layers is None or layer.layer in layers]
+    if not chosen:
+        raise PefourierError(f"{shown(model.spec)} has none of the layers that were asked for")
+    numbers = sorted({layer.rotation for layer in chosen})  # all, but of chosen layers
+    rotations = []
+    for n in numbers:
+        omega = turned.encodings[n].measure.frequencies
+        own_shares = [layer for layer in chosen if layer.rotation == n]
+        use = summary.summarise(turned.parts[n], omega, length, own_shares)
+        rows = layout.pair_rows(len(omega), model.pairing.name)[:, list(use.half)]
+        rotations.append(replace(use, half_rows=tuple(sorted(rows.ravel().tolist()))))
+    shares = tuple(replace(layer, rotation=numbers.index(layer.rotation)) for layer in chosen)
+    heads = tuple(HeadUse(s.layer, head, row) for s in shares for head, row in enumerate(s.used))
+    return Usage(
+        model=model.spec,
+        length=length,
+        trained=turned.trained,
+        pairing=model.pairing,
+        layers=tuple(used_layers(turned, [use.name for use in rotations], shares, layers)),
+        rotations=tuple(rotations),
+        heads=heads if every_head else None,
+        gains=model.gains,
+        findings=model.findings,
+        shares=shares,
+        about=(replace(turned.encodings[0], spec=model.spec),),
+    )
 
 
 def used_layers(
-    runs: Sequence[LayerRun],
-    parts: Sequence[str],
-    shares: Sequence[LayerShares],
-    layers: range | None,
+    turned: Rotations, parts: list[str], shares: tuple[LayerShares, ...], layers: range | None
 ) -> Iterator[UsedLayers]:
     """Runs of layers with their heads; of those that do not turn only which they are."""
-    for run in runs:
-        turns = run.kind == "rotary" and run.part in parts
-        rotation = parts.index(run.part) if turns else None
-        index = run.index or tuple(
-            dict.fromkeys(layer.layer for layer in shares if run.kind == "rotary")
-        )
-        chosen = tuple(i for i in index if layers is None or i in layers)
-        heads = [(len(s.q), s.kv_heads) for s in shares if s.rotation == rotation]
-        if chosen:
-            counts = (heads or [(None, None)])[0]
+    for run in turned.runs:
+        is_turned = run.kind == "rotary" and run.part in parts
+        rotation = parts.index(run.part) if is_turned else None
+        index = run.index or tuple(dict.fromkeys(s.layer for s in shares if is_turned))
+        if chosen := tuple(i for i in index if layers is None or i in layers):
+            heads = [(len(s.q), s.kv_heads) for s in shares if s.rotation == rotation]
+            counts = heads[0] if heads else (None, None)
             yield UsedLayers(chosen, run.kind, rotation, *counts, run.part or None)
 
 
 def notes_on_usage(
-    turned: Rotations, pairing: layout.PairLayout, energies: Sequence[LayerEnergies]
+    turned: Rotations, pairing: layout.PairLayout, energies: list[LayerEnergies]
 ) -> Iterator[Finding]:
     """What to know of an answer."""
     likeness = {"halves": pairing.halves, "neighbours": pairing.neighbours}
@@ -373,13 +359,12 @@ def notes_on_usage(
         yield finding("usage-pairing-doubt", told=pairing.name, name=like, both=correlation)
     still = [i for run in turned.runs if run.kind != "rotary" for i in run.index]
     if still:
-        listing = ", ".join(map(str, still[:6])) + ", …" * (len(still) > 6)
-        yield finding("usage-layers-left-out", layers=listing)
+        yield finding("usage-layers-left-out", layers=ranges(still))
     if any(e.normed for e in energies):
         yield finding("usage-normed")
     if not all(e.gains for e in energies):
         yield finding("usage-no-gains")
-    if any(f.code == "rope-axes" for enc in turned.own for f in enc.findings):
+    if any(f.code == "rope-axes" for enc in turned.encodings for f in enc.findings):
         yield finding("usage-axes")
     yield finding("usage-weights-only")
 
@@ -412,14 +397,5 @@ def moved_since(usage: Usage, reference: Usage) -> Moved:
     if not heads:
         raise PefourierError("no head of both has a share that is not zero")
     farthest = sorted(heads, key=lambda head: (-head.moved, head.layer, head.head))[:MOST_MOVED]
-    rotations = tuple(
-        MovedRotation(
-            a.name,
-            a.never_turn.used - b.never_turn.used,
-            a.often.used - b.often.used,
-            tuple(p.used - q.used for p, q in zip(a.pairs, b.pairs, strict=True)),
-        )
-        for a, b in zip(usage.rotations, reference.rotations, strict=True)
-    )
     mean = float(np.mean([head.moved for head in heads]))
-    return Moved(reference.model, mean, tuple(farthest), rotations)
+    return Moved(reference.model, mean, tuple(farthest))

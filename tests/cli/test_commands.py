@@ -33,7 +33,6 @@ dft: EVEN. All frequencies carry about the same share of its energy (flatness 0.
 lattice points N                  8
 bandwidth, lattice steps          0
 frequencies are                   declared
-frequencies in radians per        position
 how many                          5
 of them below the first bin 2π/N  1
 effective number, exp(entropy)    4.757
@@ -130,7 +129,7 @@ def test_reconstruct_in_words(run):
     h /= np.linalg.norm(h)
     error = np.linalg.norm(h - np.eye(8)[0])
     assert row.split()[:3] == ["dft", "3", f"{h[0]:.4g}"]
-    assert row.split()[4:6] == [f"{-h[2]:.4g}", f"{error:.4g}"]
+    assert row.split()[5:7] == [f"{-h[2]:.4g}", f"{error:.4g}"]
 
 
 def test_check_faithful_json_has_the_fields_of_the_contract(run):

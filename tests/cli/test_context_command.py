@@ -1,8 +1,6 @@
 """`pefourier context` and `pefourier design` as typed."""
 
-import csv
 import json
-import re
 from pathlib import Path
 
 import numpy as np
@@ -211,8 +209,7 @@ def test_extension_as_words_json_and_csv(run):
     [
         (
             ["--to", "8k"],
-            "--extend-from and --to go together: the config, and the length; of a rotation on axes "
-            "--grid is in place of --to",
+            "--extend-from and --to go together, without --grid: the config, and the length",
         ),
         (
             ["--length", "80"],
@@ -242,28 +239,6 @@ def test_a_grid_has_a_base_for_each_axis(run):
     assert [one["params"]["d"] for one in found] == [44, 42, 42]
     assert round(found[0]["best"]["turns"], 1) == 3.5
     assert round(found[2]["best"]["turns"], 1) == 14.5
-
-
-def test_the_spec_of_a_grid_has_the_bases_of_its_axes(run):
-    asked = ["design", "--grid", "8x30x52", "--d", 128, "--for", "turns"]
-    spec = re.search(r"axial-rope:\S+", run(*asked).out).group()
-    own = load(spec, 8 * 30 * 52).measure.frequencies
-    for axis, (side, d) in enumerate([(8, 44), (30, 42), (52, 42)]):
-        turns = np.sort(own[own[:, axis] != 0, axis])
-        assert len(turns) == d // 2
-        np.testing.assert_allclose(turns[0], 2 * np.pi / side, rtol=1e-5)  # one turn
-
-
-def test_a_grid_is_extended_axis_by_axis(run):
-    asked = ["design", "--extend-from", "axial-rope:grid=16x16,d=64", "--grid", "32x16"]
-    (rows,) = run(*asked, "--json").results
-    assert (rows["name"], rows["length"], rows["params"]["grid"]) == ("y", 32, [32, 16])
-    done = run(*asked, "--plot", "axes.png")
-    assert rows["verdict"] == "scaling needed"
-    assert "axial-rope:d=64,grid=32x16,stretch=2;1,stretch_by=yarn,trained=16;16" in done.out
-    assert Path("axes.png").exists()
-    head, first, *_ = csv.reader(run(*asked, "--csv").out.splitlines())
-    assert (head[3:5], first[3:5]) == (["way", "rho"], ["unchanged", "10000.0"])
 
 
 def test_context_of_biases_says_what_can_be_said(run):
@@ -325,7 +300,7 @@ def test_design_as_json_and_csv(run):
     assert "CRITERIA DISAGREE. " in result["conclusion"]
     lines = run(*asked, "--csv").out.splitlines()
     assert len(lines) == 1 + len(result["candidates"])
-    assert run(*asked, "--dtype", "bf16").out.count("after rounding") == 1
+    assert run(*asked, "--dtype", "bf16").out.count("rounded") == 1
 
 
 def test_design_of_short_lengths_needs_no_base(run):

@@ -50,37 +50,26 @@ NOTED = {
 }
 
 
-@pytest.mark.parametrize("spec", NOTED)
-@pytest.mark.parametrize("command", ["spectrum", "reconstruct", "check-faithful", "relations"])
-def test_rows_stay_rows_and_a_note_names_the_grid(run, folder, command, spec):
-    size = ["--length", 197, "--d", D] if spec.startswith("py:") else []
-    done = run(command, spec, *size, "--json")
-    (record,) = done.results
-    assert "grid" not in record["params"]
-    (doubt,) = [f["message"] for f in record["findings"] if f["code"] == "grid-unknown"]
-    assert NOTED[spec] + "," in doubt
-    rows = len(np.load("learned.npy")) if "learned" in spec or size else 0
-    for placed in (["--grid", rows], NOTED[spec].split()) if rows else ():
-        (record,) = run(command, spec, *size, *placed, "--json").results
-        assert "grid-unknown" not in [f["code"] for f in record["findings"]]
-
-
 @pytest.mark.parametrize("spec", [*NOTED, "mae.npy", "square.npy"])
-def test_the_note_is_a_finding(folder, spec):
-    size = {"length": 197, "d": D} if spec.startswith("py:") else {}
-    result = pefourier.check(spec, **size)
-    assert result.grid is None
-    codes = {f.code for f in result.findings}
+def test_rows_stay_rows_and_a_note_names_the_grid(run, folder, spec):
+    size = ["--length", 197, "--d", D] if spec.startswith("py:") else []
+    (record,) = run("check-faithful", spec, *size, "--json").results
+    codes = {f["code"]: f["message"] for f in record["findings"]}
+    assert "grid" not in record["params"]
     assert ("grid-unknown" in codes) == (spec != "mae.npy")  # 7x11 is no square
     assert ("window-biases" in codes) == (spec == "windows.npy")
+    if spec in NOTED:
+        assert NOTED[spec] + "," in codes["grid-unknown"]
+        (record,) = run("check-faithful", spec, *size, *NOTED[spec].split(), "--json").results
+        assert "grid-unknown" not in [f["code"] for f in record["findings"]]
 
 
 def test_an_array_at_hand_is_noted_too():
     assert "grid-unknown" in {f.code for f in pefourier.check(SQUARE).findings}
+    for grid in ((14, 14), (196,)):
+        result = pefourier.check(SQUARE, grid=grid)
+        assert "grid-unknown" not in {f.code for f in result.findings}
     assert pefourier.check(SQUARE, grid=(14, 14)).grid == (14, 14)
-
-
-LINE = RNG.normal(size=(14, D)).cumsum(axis=0)
 
 
 @pytest.mark.parametrize(
@@ -107,9 +96,10 @@ def test_what_shows_no_square_is_not_noted(table):
     assert with_grid_note(from_table(table)).findings == ()
 
 
-@pytest.mark.parametrize("side", [7, 14, 24, 40])
-@pytest.mark.parametrize("prefix", [0, 1, 2, 4, 5])
-@pytest.mark.parametrize("dtype", ["f2", "f4", "f8"])
+@pytest.mark.parametrize(
+    ("side", "prefix", "dtype"),
+    [(7, 0, "f8"), (14, 1, "f4"), (24, 2, "f2"), (40, 4, "f4"), (14, 5, "f8")],
+)
 def test_squares_are_noted_behind_usual_tokens(side, prefix, dtype):
     points = build("axial", d=D, grid=(side, side)).table()
     (note,) = with_grid_note(from_table(np.vstack([FREE[:prefix], points]).astype(dtype))).findings
@@ -167,16 +157,6 @@ def test_a_pair_is_compared_on_the_grid_of_either(run, folder, pair, status, lay
         assert record["transform"]["layout"] == layout
 
 
-def test_numbers_behind_pos_are_rows(run, folder):
-    (flat,) = run("reconstruct", "square.npy", "--pos", 5, 40, "--json").results
-    assert [entry["position"] for entry in flat["reconstructions"]] == [5, 40]
-    (grid,) = run("reconstruct", "square.npy", "--grid", "14x14", "--pos", "3,4", "--json").results
-    assert [entry["position"] for entry in grid["reconstructions"]] == [[3, 4]]
-    (record,) = run("encode", "square.npy", "--pos", "3,4", "--out", "rows.npy", "--json").results
-    assert record["positions"] == [3, 4]
-    np.testing.assert_array_equal(np.load("rows.npy"), SQUARE[3:5])
-
-
 def test_a_square_is_resized_without_from(run, folder):
     for spec, prefix in (("square.npy", 0), ("learned.npy", 1)):
         options = ["--prefix", prefix, "--to", "20x20", "--json"]
@@ -191,14 +171,6 @@ def test_a_square_is_resized_without_from(run, folder):
 def test_what_has_no_grid_is_not_resized(run, folder, arguments):
     done = run("resize", *arguments, "--to", "9x14")
     assert (done.status, done.out, done.err.count("\n")) == (2, "", 1)
-
-
-def test_the_figure_of_resizing_is_written(run, folder):
-    size = ["--from", "7x11", "--prefix", 1, "--to", "9x14"]
-    assert run("resize", "mae.npy", *size, "--plot", "r.svg").status == 0
-    text = (folder / "r.svg").read_text()
-    assert "cycles along y" in text
-    assert "7x11 before" in text
 
 
 @pytest.mark.parametrize("behind", [0, 3])
@@ -228,20 +200,10 @@ def test_a_bare_table_of_biases_is_resized_as_that_of_a_folder(run, tmp_path, rn
     assert len(found[0]) == 39**2 + behind
     assert (found[0][39**2 :] == table[27**2 :]).all()
     assert all(np.abs(one - found[0]).max() < 1e-8 for one in found)
-    if behind:
-        even = run("resize", bare, "--from", "27x27", "--to", "20x20")
-        assert even.status == 2
-        assert "a window of 20x20 has 39x39" in even.err
-        assert "as --from 14x14\n" in run("resize", bare, "--to", "20x20").err
-    else:
-        assert "--from 27x27, or of biases" in run("resize", bare, "--to", "20x20").err
-    save_file({name: table}, tmp_path / "named.safetensors")  # refused, once, or read as codes
-    named = run(
-        "resize", tmp_path / "named.safetensors", "--to", "20x20", "--out", tmp_path / "n.npy"
-    )
-    assert (named.status, named.err) == (0, "")
-    assert "read as positions" not in named.out
-    assert np.abs(np.load(tmp_path / "n.npy") - found[0]).max() < 1e-8
+    beside = [bare, "--to", "20x20"]
+    for refused in (beside, [*beside, "--from", "27x27"]) if behind else (beside,):
+        done = run("resize", *refused)
+        assert (done.status, done.err.count("\n")) == (2, 1)
 
 
 def test_biases_of_a_window_are_read_where_a_folder_says_them(run, folder):

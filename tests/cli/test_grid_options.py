@@ -125,7 +125,7 @@ def test_points_beyond_a_grid_are_not_written(run, tmp_path):
     for pos in ("5,4", "3,4,1"):
         done = run(*arguments, "--pos", pos)
         assert (done.status, done.out) == (2, "")
-        assert f"{pos} is not a point of the 5x7 lattice, which are 0,0 … 4,6" in done.err
+        assert f"{pos} is outside the lattice 0,0 … 4,6" in done.err
 
 
 @pytest.mark.parametrize(

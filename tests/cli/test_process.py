@@ -200,8 +200,6 @@ def test_a_signal_while_a_file_is_written_leaves_the_old_one(number, status, mes
     assert sorted(os.listdir()) == [name, "x.csv"][1 - left :]
     with open("x.csv") as stream:
         assert stream.read() == "1,2\n"
-    assert shell("pefourier encode dft --d 2 -S 1 --out y.csv").returncode == 0
-    assert sorted(os.listdir()) == ["x.csv", "y.csv"]  # the next command removes the draft
 
 
 def test_an_interrupt_while_it_computes():

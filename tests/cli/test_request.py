@@ -216,26 +216,6 @@ def test_an_option_that_suits_none_is_refused_at_once(run, arguments, message):
 
 
 @pytest.mark.parametrize(
-    ("typed", "meant"),
-    [
-        ("mymod:table", "py:mymod:table"),
-        ("mymod.py:table", "py:mymod:table"),
-        ("package.inner:f", "py:package.inner:f"),
-        ("mymod", "py:mymod:…"),
-    ],
-)
-def test_code_without_py_is_recognised(run, tmp_path, monkeypatch, typed, meant):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "package").mkdir()
-    for name in ("mymod.py", "package/inner.py"):
-        (tmp_path / name).write_text("raise SystemExit('it ran')")
-    done = run("spectrum", typed)
-    name = typed.partition(":")[0]
-    said = f"unknown encoding '{name}'. Did you mean {meant}? py: imports and runs your code."
-    assert (done.status, done.err) == (2, f"pefourier: {said}\n")
-
-
-@pytest.mark.parametrize(
     ("words", "found"),
     [
         ("pefourier spectrum sinus", ["sinusoidal"]),

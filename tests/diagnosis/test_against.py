@@ -34,7 +34,6 @@ TABLE = [  # rotation, misreading, cosines at 128, 1024, 4096, 32768, first posi
 
 @pytest.mark.parametrize(("spec", "other", "cosines", "below"), TABLE)
 def test_what_a_misreading_costs_is_the_published_table(spec, other, cosines, below):
-    """Once a share of the head was compared over pairs that are not meant to turn."""
     enc = load(spec, 8192, 128)
     own, (read, _) = enc.measure.frequencies, misread(enc, other, 8192, None)
     points = np.array([128, 1024, 4096, 32768])
@@ -74,21 +73,18 @@ def test_configs_are_compared_type_by_type(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("spec", "other", "message"),
+    ("other", "value"),
     [
-        ("rope", "scaling=linear", r"scaling=linear needs factor; write factor=… too"),
-        ("rope", "nonsense", r"unknown encoding 'nonsense'\."),
-        (
-            "rope",
-            "original=8192",
-            "'original=8192' isn't a misreading of 'rope', whose scaling is none; ",
-        ),
-        ("rope", "local-for-global", r"'rope' has one rotation; "),
+        ("scaling=linear", "factor"),
+        ("nonsense", "nonsense"),
+        ("original=8192", "original=8192"),
+        ("local-for-global", "rope"),
+        ("sinusoidal", "sinusoidal"),
     ],
 )
-def test_misreadings_that_are_none(spec, other, message):
-    with pytest.raises(PefourierError, match=f"^{message}"):
-        misread(load(spec, 80, 16), other, 80, None)
+def test_misreadings_that_are_none(other, value):
+    with pytest.raises(PefourierError, match=value):
+        misread(load("rope", 80, 16), other, 80, None)
 
 
 def test_given_frequencies_have_no_scaling_to_ignore_and_no_share(tmp_path):
@@ -97,3 +93,17 @@ def test_given_frequencies_have_no_scaling_to_ignore_and_no_share(tmp_path):
     assert (misread(enc, "scaling-ignored", 80, None)[0] == enc.measure.frequencies).all()
     with pytest.raises(PefourierError, match="frequencies by themselves"):
         misread(enc, "partial-ignored", 80, None)
+
+
+FACTORS = [  # YaRN's factor at 4 is 1.1386, a part of queries and of keys
+    ("rope:scaling=yarn,factor=4,original=512", "scaling-ignored", 1 / 1.138629436**2),
+    ("rope:scaling=yarn,factor=4,original=512", "factor=8", (1.207944154 / 1.138629436) ** 2),
+    ("rope:scaling=yarn,factor=4,original=512,attention_factor=1", "factor=8", 1.0),
+    ("rope:scaling=yarn,factor=4,original=512", "attention_factor=1", 1 / 1.138629436**2),
+    ("rope", "layout", 1.0),
+]
+
+
+@pytest.mark.parametrize(("spec", "other", "logits"), FACTORS)
+def test_logits_change_by_the_factors_of_both(spec, other, logits):
+    assert read_against([load(spec, 80, 64)], other, 80).logits == pytest.approx(logits, rel=1e-8)

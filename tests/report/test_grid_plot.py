@@ -7,10 +7,9 @@ from grids import mixed_frequencies, waves_on
 from pefourier.encodings import load
 from pefourier.questions.faithful import assess
 from pefourier.questions.reconstruct import position_functions
-from pefourier.questions.relations import kernel_lines, relate
 from pefourier.questions.spectrum import density
 from pefourier.report import plot
-from pefourier.report.faithful_figures import faithful
+from pefourier.report.faithful import faithful
 from pefourier.report.frame import Answer
 from pefourier.report.reconstruct import reconstruct
 from pefourier.report.spectrum import spectrum, whole_plane
@@ -56,11 +55,6 @@ def test_grids_and_sequences_are_drawn_in_one_figure(answers, draw, find, panels
         axes = [one for one in figure.axes if one.get_label() != "<colorbar>"]
         assert len(axes) == panels
         assert figure.get_figwidth() < 20
-
-
-def test_lines_of_a_kernel_start_at_lag_0():
-    for line in kernel_lines(relate(load("axial", None, 8, grid=(3, 5))).kernel):
-        assert line[0] == 1.0
 
 
 def test_shades_of_many_numbers_keep_the_largest():

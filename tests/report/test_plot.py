@@ -32,7 +32,7 @@ from pefourier.questions.spectrum import density
 from pefourier.report import plot
 from pefourier.report.compare import compare
 from pefourier.report.encode import heatmap
-from pefourier.report.faithful_figures import STRETCHES, envelope, faithful
+from pefourier.report.faithful import STRETCHES, envelope, faithful
 from pefourier.report.frame import Answer, answer_of
 from pefourier.report.reconstruct import reconstruct
 from pefourier.report.relations import relations
@@ -146,17 +146,6 @@ def test_a_long_kernel_is_a_mean_in_a_band_of_all_its_values():
     assert axes.get_xscale() == "symlog"
 
 
-def test_heatmap_of_a_grid_names_points_where_its_lines_begin():
-    enc = load("axial:grid=20x5,d=8,prefix=1")
-    axes = heatmap([Answer(enc, enc.table())]).axes[0]
-    ticks = [label.get_text() for label in axes.get_yticklabels()]
-    assert ticks == ["(0,0)", "(3,0)", "(6,0)", "(9,0)", "(12,0)", "(15,0)", "(18,0)"]
-    assert list(axes.get_yticks()) == [1 + 5 * y for y in range(0, 20, 3)]
-    assert axes.get_ylabel() == "point (y, x)"
-    picked = heatmap([Answer(enc, enc.table(np.array([0, 7])))]).axes[0]
-    assert picked.get_ylabel() == "position"
-
-
 def test_heatmap_draws_the_table(pair):
     table = pair[1].table()
     axes = heatmap([Answer(pair[1], table)]).axes[0]
@@ -231,22 +220,9 @@ def test_what_is_computed_anew_is_drawn_so():
     """Of a rotation the table that no model interpolates was drawn."""
     found = pefourier.resize("axial-rope", (6, 9), grid=(4, 5), d=16)
     drawn = found.plot()
-    _, after = (line.get_ydata() for line in drawn.axes[2].lines)
+    _, after = (line.get_ydata() for line in drawn.axes[0].lines)
     np.testing.assert_allclose(after, by_cycles(found.after).sum(axis=1))
     assert drawn.get_suptitle().endswith(", anew")
-
-
-@pytest.mark.parametrize("draw", [spectrum, spectrum_by_decade])
-def test_many_spectra_have_panels(draw):
-    answers = [Answer(e, density(e)) for e in (load(f"rope:rho={n}", 8, 8) for n in range(2, 11))]
-    figure = draw(answers)
-    shown = [axes for axes in figure.axes if axes.axison]
-    assert len(shown) == 9
-    assert len({axes.get_subplotspec().colspan.start for axes in shown}) == 4
-    narrow = [axes for axes in draw(answers, plot.Look(3.4)).axes if axes.axison]
-    assert len({axes.get_subplotspec().colspan.start for axes in narrow}) == 2
-    scale = "log" if draw == spectrum_by_decade else "linear"
-    assert {axes.get_xscale() for axes in shown} == {scale}
 
 
 def test_a_long_curve_looks_the_same_from_few_points():

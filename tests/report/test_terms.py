@@ -221,7 +221,6 @@ def test_terms_are_sentences_told_once():
         ("m-rope", [("axes", "context")]),
         ("head size", [("dimension", "check-faithful")]),
         ("sum of cosines", [("bound", "context")]),
-        ("gps", [("irregular", "words")]),
         ("position interpolation", [("linear", "words")]),
         ("cls token", [("class token", "words")]),
         ("sliding window", [("window", "context")]),
@@ -250,8 +249,8 @@ def test_explain_tells_one_term(run):
         done.out
         == """\
 toeplitz_residual (check-faithful): How far inner products of codes are from depending on the
-  lag alone; null for nodes of a tree and scattered points, which have none, and for measured
-  codes of times at uneven steps.
+  lag alone; null for nodes of a tree, which have none, and for measured codes of times at
+  uneven steps.
   formula  ‖G − Toep(G)‖ / ‖G‖, G = E Eᵀ
   range    0 … 1
   good     0: the same lag looks the same everywhere.

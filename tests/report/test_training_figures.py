@@ -1,26 +1,19 @@
 """Figures of a training comparison."""
 
 import numpy as np
-from training import SMALL, of_datasets, result
+from training import of_datasets, result
 
 from pefourier.report import plot
-from pefourier.report.training_figures import comparison, critical_difference
+from pefourier.report.training_figures import (
+    comparison,
+    critical_difference,
+    learning_curves,
+    pictures,
+)
 from pefourier.train import summary
-from pefourier.train.options import Options
-from pefourier.train.run import run_comparison
 
 
-def test_every_run_is_a_point_in_the_figure():
-    found = run_comparison(Options(**SMALL))
-    figure = comparison(found)
-    points = [line.get_xdata() for line in figure.axes[0].lines if line.get_marker() == "o"]
-    np.testing.assert_array_equal(
-        np.concatenate(points),
-        [r["f1"] for e in found.datasets[0].scores for r in found.runs if r["encoding"] == e],
-    )
-
-
-def test_differences_stand_beside_scores_and_doubtful_ones_are_hollow():
+def test_runs_are_points_differences_stand_beside_them_and_doubtful_ones_are_hollow():
     scores = {"sinusoidal": 0.5, "dft": 0.7, "rope": 0.5}
     rng = np.random.default_rng(0)
     rows = [
@@ -31,18 +24,43 @@ def test_differences_stand_beside_scores_and_doubtful_ones_are_hollow():
         for fold in range(5)
     ]
     found = summary.summarize_runs(rows)
-    (one,) = found.datasets
-    assert one.verdicts == {"dft": "better", "rope": "cut short"}
-    _, panel = comparison(found).axes
-    marks = {line.get_ydata()[0]: line for line in panel.lines if line.get_marker() == "D"}
-    assert {at: line.get_xdata()[0] for at, line in marks.items()} == {
-        1: one.differences["dft"].mean,
-        2: one.differences["rope"].mean,
+    (data,) = found.datasets
+    assert data.verdicts == {"dft": "better", "rope": "cut short"}
+    left, right = comparison(found).axes
+    points = [line.get_xdata() for line in left.lines if line.get_marker() == "o"]
+    np.testing.assert_array_equal(np.concatenate(points), [row["f1"] for row in rows])
+    assert [text.get_text() for text in left.get_yticklabels()] == list(scores)
+    marks = {line.get_ydata()[0]: line for line in right.lines if line.get_marker() == "D"}
+    assert {row: line.get_xdata()[0] for row, line in marks.items()} == {
+        row: data.differences[e].mean for row, e in ((1, "dft"), (2, "rope"))
     }
-    assert [marks[at].get_markerfacecolor() for at in (1, 2)] == ["C0", "none"]
-    ends = [line.get_xdata() for line in panel.lines if len(line.get_xdata()) == 2]
-    assert [one.differences["dft"].low, one.differences["dft"].high] in [list(x) for x in ends]
-    assert [text.get_text() for text in panel.get_yticklabels()] == ["", "better", "cut short"]
+    assert [marks[row].get_markerfacecolor() for row in (1, 2)] == ["C0", "none"]
+    for panel, means in (
+        (left, [s["f1"] for s in data.scores.values()]),
+        (right, data.differences.values()),
+    ):
+        ends = [list(line.get_xdata()) for line in panel.lines if len(line.get_xdata()) == 2]
+        assert all([mean.low, mean.high] in ends for mean in means)
+    assert [text.get_text() for text in right.get_yticklabels()] == ["", "better", "cut short"]
+
+
+def test_pictures_are_those_of_which_there_is_something_to_see():
+    names = [
+        list(pictures(summary.summarize_runs(of_datasets(n, {"dft": 0.5, "rope": 0.6})), curves))
+        for n, curves in ((1, []), (2, []), (8, [1]))
+    ]
+    assert names == [
+        ["comparison"],
+        ["comparison"],
+        ["comparison", "critical-difference", "curves"],
+    ]
+
+
+def test_a_run_that_is_done_keeps_its_last_values():
+    curves = [np.array([[1.0, 2, 3]]), np.array([[3.0, 4, 5], [5, 6, 7]])]
+    figure = learning_curves([({"dataset": "a", "encoding": "dft"}, curve) for curve in curves])
+    drawn = [panel.lines[0].get_ydata().tolist() for panel in figure.axes]
+    assert drawn == [[2, 3], [3, 4], [4, 5]]
 
 
 def two_datasets(ranks, cliques):
@@ -78,4 +96,4 @@ def test_bars_of_the_diagram_join_the_cliques():
         "4.00  none",
         "3.00  sinusoidal",
     }
-    assert axes.get_title().endswith("with 2 datasets for 4 encodings .05 is out of reach")
+    assert axes.get_title() == "average rank by F1 over 2 datasets"

@@ -1,8 +1,35 @@
 """Trainings are tested without their figures, which take most of the time of a small one."""
 
+from pathlib import Path
+
 import pytest
+from training import SMALL
+
+from pefourier.report import plot
+from pefourier.train.options import Options
+from pefourier.train.run import run_comparison
+
+ARMS = ("none", "sinusoidal", "dft@rms=0.5", "rope", "t5", "learned", "shaw", "order-free")
 
 
 @pytest.fixture(autouse=True)
 def without_figures(sketched):
     pass
+
+
+@pytest.fixture(scope="session")
+def options(tmp_path_factory):
+    """What the folder `trained` was asked; its test part is of both lengths."""
+    out = tmp_path_factory.mktemp("trained")
+    own = {"dataset": ("order:count=80,length=6",), "encoding": ARMS, "search": ("dropout=0,.2",)}
+    folders = {"out": str(out), "save_models": str(out / "models")}
+    return Options(**{**SMALL, **own, **folders}, test_length="6,12")
+
+
+@pytest.fixture(scope="session")
+def trained(options):
+    """A folder of results for whoever reads and does not write there."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(plot, "save", lambda path, draw, *_: Path(path).write_text(draw.__name__))
+        run_comparison(options)
+    return Path(options.out)

@@ -1,6 +1,5 @@
 """Other methods beside the encodings, on the same parts."""
 
-import re
 import sys
 from types import SimpleNamespace
 
@@ -26,21 +25,13 @@ def test_trees_stand_beside_the_encodings_on_the_same_parts(tmp_path, rng):
     (one,) = found.datasets
     assert list(one.scores) == ["none", "order-free", "trees"]
     assert one.scores["trees"]["f1"].mean > 0.9
-    assert one.cut_short == ("none", "order-free") or "trees" not in one.cut_short
-    runs = [(row["encoding"], row["seed"], row["fold"]) for row in lines(out)]
-    assert len(runs) == 2 * 2 * 2 + 2
-    assert [run for run in runs if run[0] == "trees"] == [("trees", 0, 0), ("trees", 0, 1)]
-    assert {row["encoding"] for row in lines(out) if (row["step_seconds"] or 0) > 0} == {
-        "none",
-        "order-free",
-    }
-    assert 0 < one.step_seconds["none"] < 1
-    assert "trees" not in one.step_seconds
-    rows = {(row["encoding"], row["fold"]): row for row in lines(out)}
+    assert list(one.step_seconds) == ["none", "order-free"]
+    rows = {(row["encoding"], row["seed"], row["fold"]): row for row in lines(out)}
+    assert len(rows) == 2 * 2 * 2 + 2
     for fold in (0, 1):
-        same = [rows[name, fold][k] for name in ("none", "trees") for k in ("windows", "trained")]
-        assert same[:2] == same[2:]
-    assert len(list(models.glob("*x.npz-trees-*"))) == 0
+        for key in ("windows", "trained"):
+            assert rows["none", 0, fold][key] == rows["trees", 0, fold][key]
+    assert len(list(models.iterdir())) == 8  # none of trees
     again = run_comparison(Options(**asked, beside=("trees",), resume=True))
     assert numbers(again.runs) == numbers(found.runs)
 
@@ -109,17 +100,13 @@ def test_minirocket_sees_where_things_are(rng):
 
 
 def test_methods_that_cannot_be_asked_are_refused(monkeypatch):
-    for given, message in (
-        ({"beside": ("tree",)}, "unknown method of --beside 'tree'. Did you mean 'trees'?"),
-        (
-            {"beside": ("minirocket",)},
-            "minirocket needs 9 rows; these have",
-        ),
-        ({"beside": ("trees", "trees")}, "--encoding 'trees' is given twice; name it once"),
-        ({"encoding": ("trees@rms=0.5",)}, "trees adds nothing, so that it has no size to match"),
+    for given, named in (
+        ({"beside": ("tree",)}, "Did you mean 'trees'?"),
+        ({"beside": ("minirocket",)}, "needs 9 rows"),
+        ({"encoding": ("trees@rms=0.5",)}, "'trees@rms=0.5'"),
     ):
-        with pytest.raises(PefourierError, match=re.escape(message)):
+        with pytest.raises(PefourierError, match=named):
             run_comparison(Options(**{**SMALL, **given}))
     monkeypatch.setattr(beside, "find_spec", lambda name: None)
-    with pytest.raises(PefourierError, match="needs sklearn; install it with pip ins"):
+    with pytest.raises(PefourierError, match="needs sklearn"):
         run_comparison(Options(**SMALL, beside=("trees",)))

@@ -7,20 +7,24 @@ there, or has shapes that depend on data, can't be replayed.
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from importlib import import_module
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
-from training import SIZES, injection
+from training import CPU, SIZES, epochs, injection
 
-from pefourier.train import fit
+from pefourier.errors import PefourierError
+from pefourier.train import fit, gpu
 from pefourier.train.data.load import load_task
 from pefourier.train.model import OrderFree
 from pefourier.train.request import Tuning
+from pefourier.train.resident import put_on_device
 
 META = torch.device("meta")
-MIXED = ("dft", "learned", "sinusoidal", "rope", "xpos", "t5", "alibi", "shaw")
+MIXED = ("dft", "learned", "sinusoidal", "rope", "xpos", "t5", "alibi", "shaw:values=true")
 
 
 class OnDevice(TorchDispatchMode):
@@ -55,8 +59,7 @@ def nothing_of_the_host(monkeypatch):
 @pytest.fixture
 def stack(monkeypatch):
     """A stack of all acts that learn, drop and go at different rates, on the device."""
-    monkeypatch.setattr(fit, "capture_cuda_graph", lambda program: program.eager_step)
-    monkeypatch.setattr(fit.torch, "autocast", lambda *args, **kwargs: nullcontext())
+    monkeypatch.setattr(torch, "autocast", lambda *args, **kwargs: nullcontext())
     for module in ("adam", "optimizer"):
         monkeypatch.setattr(
             import_module(f"torch.optim.{module}"),
@@ -69,7 +72,7 @@ def stack(monkeypatch):
         task = task or load_task("order:count=40,length=8")
         if padded:
             task = replace(task, lengths=torch.arange(len(task.starts)).numpy() % 8 + 1)
-        held, of = fit.put_on_device(task, META), SIZES if isinstance(sizes, OrderFree) else sizes
+        held, of = put_on_device(task, META), SIZES if isinstance(sizes, OrderFree) else sizes
         members = [
             fit.Member(name, injection(name, 0, learn, of), 0, 0, Tuning(rate, drop, decay))
             for name, learn, rate, drop, decay in zip(
@@ -98,8 +101,11 @@ def test_a_step_stays_on_the_device(stack, monkeypatch, kind):
     with nothing_of_the_host(monkeypatch) as mode:
         running.step()
     assert any("fused_adam" in one for one in mode.seen)
+    assert any("aten.rand" in one for one in mode.seen) == (running.drop is not None)
     assert len(mode.seen) > 100 * min(len(running.injected), 1)
     assert {p.grad.device for p in running.parameters.values()} == {META}
+    with nothing_of_the_host(monkeypatch), torch.no_grad():
+        assert running.logits(running.index).device == META
 
 
 FAULTS = {
@@ -122,8 +128,78 @@ def test_what_a_graph_cannot_hold_is_caught(stack, monkeypatch, fault):
         running.step()
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_logits_of_evaluation_stay_on_the_device(stack, monkeypatch, kind):
-    running = stack(**KINDS[kind])
-    with nothing_of_the_host(monkeypatch), torch.no_grad():
-        assert running.logits(running.index).device == META
+def test_capture_leaves_no_trace_of_the_steps_that_warm_up(monkeypatch):
+    """Of CUDA the calls alone: what is captured is the next step of an untouched program."""
+    held = put_on_device(load_task("order:count=40,length=8"), CPU)
+    members = [fit.Member(name, injection(name, 0, True), 0, 0) for name in ("dft", "t5", "rope")]
+    running, fresh = (fit.Program(held, SIZES, members, epochs(1, warmup=9)) for _ in range(2))
+    running.done = fresh.done = 5
+    captured = []
+
+    @contextmanager
+    def graph(made, stream):
+        captured.append({k: p.detach().clone() for k, p in running.parameters.items()})
+        states = [v for s in running.optimizer.state.values() for v in s.values()]
+        assert not any(value.any() for value in states)
+        assert (running.count, running.total.any()) == (5, False)
+        yield
+
+    stream = SimpleNamespace(wait_stream=lambda other: None)
+    fakes = {"Stream": lambda: stream, "current_stream": lambda: stream, "graph": graph}
+    fakes |= {"stream": lambda one: nullcontext(), "CUDAGraph": lambda: SimpleNamespace(replay=7)}
+    for name, fake in fakes.items():
+        monkeypatch.setattr(torch.cuda, name, fake)
+    assert gpu.capture_cuda_graph(running) == 7
+    for key, p in fresh.parameters.items():
+        assert torch.equal(p, captured[0][key])
+
+
+def test_a_stack_is_cut_to_what_memory_holds(monkeypatch):
+    """By the bytes of a step of two members, of which a share of those that are free may be."""
+    asked, numbers = [], {"memory_allocated": 10, "max_memory_allocated": 210}
+    numbers |= {"mem_get_info": (1000, 2000), "reset_peak_memory_stats": 0, "empty_cache": 0}
+    for name, number in numbers.items():
+        monkeypatch.setattr(torch.cuda, name, lambda number=number: number)
+    for count, expected in ((2, 2), (9, 4), (3, 3)):
+        assert gpu.count_fitting(torch.device("cuda"), count, asked.append) == expected
+    assert (asked, gpu.count_fitting(CPU, 99, None)) == ([2, 2], 99)
+    held = put_on_device(load_task("order:count=40,length=8"), CPU)
+    members = [fit.Member(name, injection(name), 0, 0) for name in MIXED]
+    whole = fit.fit(held, SIZES, members, epochs(1))
+    monkeypatch.setattr(fit, "count_fitting", lambda *_: 3)
+    told = []
+    parts = fit.fit(held, SIZES, members, epochs(1), lambda *now: told.append(now[1]))
+    assert told == [3, 3, 2]
+    for one, other in zip(whole, parts, strict=True):
+        assert one.member is other.member
+        np.testing.assert_allclose(one.test, other.test, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [torch.OutOfMemoryError("CUDA"), RuntimeError("DefaultCPUAllocator: can't allocate memory")],
+)
+def test_memory_that_ends_is_one_line(monkeypatch, error):
+    def fails(*_):
+        raise error
+
+    monkeypatch.setattr(fit.Training, "run", fails)
+    held = put_on_device(load_task("order:count=40,length=8"), CPU)
+    with pytest.raises(PefourierError, match="--batch-size"):
+        fit.fit(held, SIZES, [fit.Member("dft", injection("dft"), 0, 0)], epochs(1))
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
+@pytest.mark.parametrize("name", ["dft", "learned", "rope", "alibi", "t5", "shaw:values=true"])
+def test_a_gpu_trains_as_a_cpu_does(name):
+    task = load_task("order:count=40,length=8")
+    members = [fit.Member(name, injection(name, seed), seed, 0) for seed in (0, 1)]
+    expected, got = (
+        fit.Program(put_on_device(task, torch.device(kind)), SIZES, members, epochs(1))
+        for kind in ("cpu", "cuda")
+    )
+    for _ in range(3):
+        losses = expected.train(6), got.train(6).cpu()
+        torch.testing.assert_close(*losses, rtol=0.02, atol=0.02)
+    for exact, other in zip(expected.evaluate("test"), got.evaluate("test"), strict=True):
+        np.testing.assert_allclose(other, exact, atol=0.2)

@@ -11,15 +11,24 @@ from pefourier.encodings.registry import BUILDERS
 from pefourier.errors import PefourierError
 from pefourier.train.injection import load_injection, scale_to_rms
 
+GRID, N = (3, 4), 12
+PLACES = np.indices(GRID).reshape(2, -1).T
 
-@pytest.mark.parametrize("name", ["t5", "shaw", "erpe"])
+
+def inject(spec, d=16, heads=2, grid=GRID, length=N):
+    return load_injection(spec, length, d, heads, seed=0, grid=grid)
+
+
+@pytest.mark.parametrize("name", ["t5", "shaw", "erpe", "shaw:values=true"])
 def test_a_place_has_the_code_of_its_lag(name):
     """Lag is key - query."""
     one = injection(name)
-    enc = build(name, length=8, d=2 if one.act == "bias" else 8)
+    enc = build(name.partition(":")[0], length=8, d=2 if one.act == "bias" else 8)
     table = one.table()
     if one.act == "key":
-        np.testing.assert_array_equal(table, enc.table())
+        np.testing.assert_array_equal(table[:, :8], enc.table())
+        assert table.shape[1] == 8 * (1 + ("values" in name))
+        assert (table[:, :8] != table[:, -8:]).any() == ("values" in name)
         return
     for query, key in ((0, 7), (5, 2), (3, 3)):
         (code,) = enc.codes(np.array([key - query]))
@@ -30,34 +39,35 @@ def test_what_is_before_training_is_trained():
     """The registry says of some encodings that they stand before training."""
     said = {n for n, b in BUILDERS.items() if "before training" in b.paper or "initial" in b.paper}
     assert said == {n for n, b in BUILDERS.items() if b.untrained}
-    assert injection("learned").learn
+    trained = {"learned": True, "rope": False, "sinusoidal": False, "none": False}
+    assert {name: injection(name).learn for name in trained} == trained
     assert injection("rope", learn=True).learn
-    assert not injection("rope").learn
-    assert not injection("sinusoidal").learn
 
 
-@pytest.mark.parametrize("name", ["dft", "sinusoidal", "learned", "ramp"])
-def test_what_varies_of_matched_codes_has_the_root_mean_square_asked_for(name):
-    one = scale_to_rms(injection(name), 0.25)
-    table, own = one.table(), injection(name).table()
+@pytest.mark.parametrize(("name", "length"), [("dft", 24), ("sinusoidal", 8), ("ramp", 8)])
+def test_what_varies_of_matched_codes_has_the_root_mean_square_asked_for(name, length):
+    """About the mean over positions, also where some share a code."""
+    own = injection(name, sizes=replace(SIZES, length=length))
+    table, own = scale_to_rms(own, 0.25).table(), own.table()
     assert np.sqrt((table**2).mean()) == pytest.approx(0.25)
-    assert np.sqrt(table.var(axis=0).mean()) == pytest.approx(0.25)
     np.testing.assert_allclose(table.mean(axis=0), 0, atol=1e-12)
     centred = own - own.mean(axis=0)
     np.testing.assert_allclose(table * centred.max(), centred * table.max(), atol=1e-12)
 
 
 @pytest.mark.parametrize(
-    ("spec", "message"),
+    ("spec", "own", "named"),
     [
-        ("t5:causal=true", "which this classifier attends to; leave out causal=true"),
-        ("rope:d=32", "rope:d=32 has codes of 32 dimensions for 8 points"),
-        ("alibi:d=3", "act 'bias' with d=16 and 2 heads needs 2 dimensions for 8 tokens"),
+        ("t5:causal=true", {}, "causal=true"),
+        ("rope:d=32", {}, "32 dimensions for 8 points"),
+        ("alibi:d=3", {}, "needs 2 dimensions for 8 tokens"),
+        ("axial", {"grid": GRID, "length": 6}, "--patch and --tokens"),
+        ("axial-rope:layout=axis-halves", {"grid": GRID, "length": 12}, "layout=halves"),
     ],
 )
-def test_encodings_that_do_not_fit_are_refused(spec, message):
-    with pytest.raises(PefourierError, match=message):
-        injection(spec)
+def test_encodings_that_do_not_fit_are_refused(spec, own, named):
+    with pytest.raises(PefourierError, match=named):
+        load_injection(spec, **{"length": 8, **own}, d=16, heads=2, seed=0)
 
 
 def test_positions_of_a_config_are_injected_as_they_are(tmp_path):
@@ -68,15 +78,44 @@ def test_positions_of_a_config_are_injected_as_they_are(tmp_path):
         load_injection(spec, 12, 32, 4, 0).table() for spec in (str(file), "rope:rho=500")
     )
     np.testing.assert_allclose(own, named, atol=1e-12)
-    with pytest.raises(PefourierError, match=r"sets a dimension of 8 \(head_dim\), --d 16 an"):
+    with pytest.raises(PefourierError, match="head_dim"):
         load_injection(str(file), 12, 64, 4, 0)
     file.write_text('{"model_type": "bloom", "hidden_size": 32, "n_head": 4}')
-    with pytest.raises(PefourierError, match="no codes of later keys, which this classifier att"):
+    with pytest.raises(PefourierError, match="no codes of later keys"):
         load_injection(str(file), 12, 32, 4, 0)
 
 
-def test_the_mean_is_over_positions_also_where_some_share_a_code():
-    one = injection("dft", sizes=replace(SIZES, length=24))
-    assert len(one.codes) < len(one.index)
-    np.testing.assert_allclose(scale_to_rms(one, 0.25).table().mean(axis=0), 0, atol=1e-12)
-    assert np.sqrt(scale_to_rms(one, 0.25).table().var(axis=0).mean()) == pytest.approx(0.25)
+def test_codes_added_are_those_of_the_grid_or_of_one_axis():
+    own = build("axial", d=16, grid=GRID).table()
+    np.testing.assert_array_equal(inject("axial").table(), own)
+    flat = build("axial", d=16, length=N).table()
+    np.testing.assert_array_equal(inject("axial", grid=()).table(), flat)
+    for spec in ("sinusoidal", "alibi"):  # which know no grid
+        np.testing.assert_array_equal(inject(spec).table(), inject(spec, grid=()).table())
+
+
+@pytest.mark.parametrize("spec", ["axial-rope", "axial-rope:layout=interleaved", "mixed-rope"])
+def test_rotations_depend_on_the_displacement_alone(spec):
+    table = inject(spec).table()
+    assert table.shape == (N, 8)
+    cos, sin = np.split(table, 2, axis=1)
+    inner = cos @ cos.T + sin @ sin.T
+    kernel = build(spec.partition(":")[0], d=8, grid=GRID).measure.kernel
+    np.testing.assert_allclose(inner, 4 * kernel(PLACES - PLACES[:, None]), atol=1e-12)
+    np.testing.assert_allclose(cos**2 + sin**2, 1)
+
+
+@pytest.mark.parametrize("spec", ["swin", "swin2", "beit"])
+def test_biases_are_those_of_displacements(spec):
+    one, enc = inject(spec), build(spec, d=2, grid=GRID)
+    codes = enc.table()[enc.domain.prefix :].reshape(5, 7, 2)
+    lag = PLACES - PLACES[:, None] + [2, 3]
+    np.testing.assert_array_equal(one.table().reshape(N, N, 2), codes[lag[..., 0], lag[..., 1]])
+    np.testing.assert_array_equal(one.as_rows(one.table()), codes.reshape(35, 2))
+    assert one.learn
+
+
+def test_biases_of_positions_are_saved_a_row_a_query():
+    one = injection("tupe")
+    own = build("tupe", length=8, d=16, heads=2).table()
+    np.testing.assert_allclose(one.as_rows(one.table()), own)

@@ -1,28 +1,26 @@
 """Tested on longer windows: what goes on there, what cannot and says why."""
 
-import json
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
-from training import SMALL, injection, lines
+from training import injection, lines
 
 from pefourier.errors import PefourierError
+from pefourier.pages.training import read_train_folder
 from pefourier.report.training_figures import score_by_length
-from pefourier.train import apply, fit, lengths, model, report
+from pefourier.train import fit, lengths, model, report, resident
 from pefourier.train.data.load import load_task
-from pefourier.train.data.synthetic import with_length
 from pefourier.train.injection import scale_to_rms
-from pefourier.train.options import Options
 from pefourier.train.request import parse_arm
 from pefourier.train.run import run_comparison
+from pefourier.train.saved_models import apply_classifier
 from pefourier.train.stacks import ResolvedTask, Run, Stack
 
 TASK = "order:count=60,length=8"
 SIZES = model.Transformer(8, 2, 2, d=16, heads=2)
 LONG = replace(SIZES, length=24)
-ASKED = {**SMALL, "dataset": (TASK,), "d": 16, "test_length": "8,16,24"}
 
 
 def outcome(spec, rms=None, learn=False):
@@ -30,7 +28,7 @@ def outcome(spec, rms=None, learn=False):
     task, one = load_task(TASK), injection(spec, learn=learn, sizes=SIZES)
     one = one if rms is None else scale_to_rms(one, rms)
     members = [fit.Member(spec, injection("t5", sizes=SIZES), 1, 0), fit.Member(spec, one, 0, 0)]
-    held = fit.put_on_device(task, torch.device("cpu"))
+    held = resident.put_on_device(task, torch.device("cpu"))
     found = fit.fit(held, SIZES, members, fit.Schedule(4, 8, 1e-2, every=4))
     return next(o for o in found if o.member.injection is one), task
 
@@ -42,7 +40,7 @@ def test_a_trained_classifier_applied_gives_the_logits_of_training(spec):
     fold = task.folds[0]
     x = (task.rows.reshape(-1, 8, 2)[fold.test] - fold.mean) / fold.scale
     own = lengths.lengthen(found, injection(spec, sizes=SIZES), 8)
-    logits = apply.apply_classifier(SIZES, found.parameters, own, x)
+    logits = apply_classifier(SIZES, found.parameters, own, x)
     np.testing.assert_allclose(logits, found.test, atol=2e-5)
 
 
@@ -57,132 +55,58 @@ def test_codes_of_lags_go_on_where_all_were_trained():
 
 
 @pytest.mark.parametrize(
-    ("spec", "reason"),
-    [
-        ("learned", "16 of its 24 codes for 24 tokens were never trained"),
-        ("dft", "it has 16 codes for 24 tokens, so that some share one"),
-        ("t5", "8 of its 23 codes for 24 tokens were never trained"),
-    ],
+    ("spec", "lacking"), [("learned", "16 of its 24"), ("dft", "16 codes"), ("t5", "8 of its 23")]
 )
-def test_what_cannot_go_on_says_why(spec, reason):
+def test_what_cannot_go_on_says_why(spec, lacking):
     found, _ = outcome(spec)
-    with pytest.raises(PefourierError, match=f"{reason}$"):
+    with pytest.raises(PefourierError, match=lacking):
         lengths.lengthen(found, injection(spec, sizes=LONG), 24)
 
 
-def test_a_scaled_arm_is_tested_on_longer_windows_as_it_was_scaled(monkeypatch):
-    seen, whole = {}, lengths.lengthen
-
-    def noted(outcome, longer, tokens):
-        seen[tokens] = longer.table()
-        return whole(outcome, longer, tokens)
-
-    monkeypatch.setattr(lengths, "lengthen", noted)
-    asked = {**ASKED, "encoding": ("none", "sinusoidal@rms=0.25"), "seeds": 1, "epochs": 1}
-    run_comparison(Options(**asked))
-    short = injection("sinusoidal", sizes=SIZES)
-    for tokens in (16, 24):
-        longer = injection("sinusoidal", sizes=replace(SIZES, length=tokens))
-        wanted = scale_to_rms(longer, 0.25, reference=short).table()
-        np.testing.assert_allclose(seen[tokens], wanted, rtol=1e-12)
-        assert not np.allclose(wanted, longer.table())
-
-
-def test_a_scaled_encoding_keeps_its_scale_on_longer_windows():
-    short, longer = injection("sinusoidal", sizes=SIZES), injection("sinusoidal", sizes=LONG)
-    before = scale_to_rms(short, 0.5).table()
-    np.testing.assert_allclose(scale_to_rms(longer, 0.5, reference=short).table()[:8], before)
-
-
-def test_every_run_has_its_scores_at_each_length(tmp_path):
-    said, out = [], tmp_path / "out"
-    given = {**ASKED, "encoding": ("none", "dft", "tape", "dft@rms=0.5", "order-free")}
-    found = run_comparison(Options(**given, out=str(out)), note=said.append)
-    for row in lines(out):
-        assert [one["length"] for one in row["tested"]] == [8, 16, 24]
-        stuck = row["encoding"].startswith("dft")
-        assert [bool(one["reason"]) for one in row["tested"]] == [False, False, stuck]
-        for one in row["tested"][:2]:
-            assert 0 <= one["accuracy"] <= 1
-            p, r = one["precision"], one["recall"]
-            assert one["f1"] == pytest.approx(2 * p * r / (p + r) if p + r else 0)
-    assert (out / "lengths.png").is_file()
-    (one,) = found.datasets
-    assert one.lengths["dft"][2].f1 is None
-    mean = np.mean([r["tested"][1]["accuracy"] for r in lines(out) if r["encoding"] == "tape"])
-    assert one.lengths["tape"][1].accuracy.mean == pytest.approx(mean)
-    titles = [title for title, _ in report.tables(found)]
-    assert f"{TASK}, trained on windows of 8 rows: F1 / accuracy by length" in titles
-    assert (
-        f"{TASK}: dft cannot be tested on windows of 24 rows: it has 16 codes for 24 tokens, so "
-        "that some share one"
-    ) in report.sentences(found)
-    assert (
-        "tape: in windows of 24 rows its codes of the first 8 tokens are others than training met"
-    ) in said
-    assert not any(line.startswith("dft") for line in said)
+def test_every_run_has_its_scores_at_each_length(trained, options):
+    rows = lines(trained)
+    for row in rows:
+        assert [scores["length"] for scores in row["tested"]] == [6, 12]
+        lacks_codes = row["encoding"] in ("learned", "t5", "shaw", "dft@rms=0.5")
+        assert [bool(scores["reason"]) for scores in row["tested"]] == [False, lacks_codes]
+        for scores in row["tested"][: 2 - lacks_codes]:
+            p, r = scores["precision"], scores["recall"]
+            assert scores["f1"] == pytest.approx(2 * p * r / (p + r) if p + r else 0)
+    found = read_train_folder(str(trained)).summary
+    (data,) = found.datasets
+    assert data.lengths["learned"][1].f1 is None
+    mean = np.mean([row["tested"][1]["accuracy"] for row in rows if row["encoding"] == "rope"])
+    assert data.lengths["rope"][1].accuracy.mean == pytest.approx(mean)
+    assert sum("12 rows" in line for line in report.sentences(found)) == 4
     panel = score_by_length(found).axes[0]
-    shown = {line.get_label(): list(line.get_xdata()) for line in panel.lines}
-    assert shown["none"] == [8, 16, 24]
-    assert shown["dft"] == [8, 16]
-    (record,) = [r for r in report.json_records(found) if r["spec"] == "dft"]
-    assert [at["length"] for at in record["lengths"]] == [8, 16, 24]
-    assert record["lengths"][2]["f1"] is None
-    again = run_comparison(Options(**given, out=str(out), resume=True))
-    assert again.datasets[0].lengths == one.lengths
+    drawn = {line.get_label(): list(line.get_xdata()) for line in panel.lines}
+    assert (drawn["none"], drawn["learned"]) == ([6, 12], [6])
+    (table,) = [rows for title, rows in report.tables(found) if "by length" in title]
+    cells = {row[0]: row[1:] for row in table}
+    assert cells["encoding"] == ["6", "6", "12"]
+    assert cells["learned"][2] == "–"
+    assert f"{mean:.3f}"[1:] in cells["rope"][2]
+    (record,) = [r for r in report.json_records(found) if r["spec"] == "learned"]
+    assert [scores["length"] for scores in record["lengths"]] == [6, 12]
+    again = run_comparison(replace(options, save_models=None, resume=True))
+    assert again.datasets[0].lengths == data.lengths
+
+
+def test_a_scaled_arm_is_tested_on_longer_windows_as_it_was_scaled():
+    task, run = load_task(TASK), Run(parse_arm("sinusoidal@rms=0.25"), 0, 0)
+    stack = Stack(ResolvedTask(task, SIZES, (), {}, None), SIZES, [run])
+    short, longer = (injection("sinusoidal", sizes=sizes) for sizes in (SIZES, LONG))
+    found, _ = outcome("sinusoidal", 0.25)
+    injected = lengths.Longer([], False).injected(stack, run, found, LONG).table()
+    np.testing.assert_allclose(injected, scale_to_rms(longer, 0.25, reference=short).table())
+    np.testing.assert_allclose(injected[:8], scale_to_rms(short, 0.25).table())
+    assert not np.allclose(injected, longer.table())
 
 
 def test_longer_windows_are_drawn_anew():
-    assert with_length("order", 24) == "order:length=24,seed=1"
-    assert with_length(TASK, 24) == "order:count=60,length=24,seed=1"
     (longer,) = lengths.draw_longer(TASK, (24,))
     assert (longer.length, len(longer.starts)) == (24, 60)
-
-
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ({"test_length": "24,x"}, "--test-length must be whole numbers with commas"),
-        ({"test_length": ""}, "--test-length must be whole numbers with commas"),
-        ({"test_length": "24,24"}, "--test-length must be different lengths of 4 to"),
-        ({"test_length": "3"}, "--test-length must be different lengths of 4 to 67108864; got '3'"),
-        (
-            {"dataset": ("grid",)},
-            "needs a built-in task (lags, order); 'grid' is as long as",
-        ),
-        ({"dataset": ("own.npz",)}, "needs a built-in task (lags, order); 'own.npz' is as"),
-    ],
-)
-def test_lengths_that_cannot_be_are_refused(given, message, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    np.savez("own.npz", X=np.zeros((20, 4, 1)), y=np.arange(20) % 2)
-    with pytest.raises(PefourierError) as caught:
-        run_comparison(Options(**ASKED | given))
-    assert message in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (lambda row: row["confusion"][0].append(1), "confusion must be a square table"),
-        (lambda row: row["confusion"].pop(), "confusion must be a square table"),
-        (lambda row: row.update(confusion=[[12]]), "whose confusion is of 1 classes where"),
-        (lambda row: row["tested"][0].pop("f1"), "tested must have a length, five measures and"),
-        (lambda row: row.pop("accuracy"), "a line lacks .*'accuracy'"),
-        (lambda row: row.update(trained=7), "whose trained is 7 where the data have 36"),
-        (lambda row: row["tested"][0].update(f1=None), "f1 must be a finite number; got None"),
-        (lambda row: row["tested"][0].update(f1=2), "f1 must be from 0 to 1; got 2"),
-    ],
-)
-def test_rows_that_were_edited_are_refused(tmp_path, change, message):
-    out = tmp_path / "out"
-    given = Options(**{**ASKED, "encoding": ("none",), "seeds": 1}, out=str(out))
-    run_comparison(given)
-    (row,) = lines(out)
-    change(row)
-    (out / "results.jsonl").write_text(json.dumps(row) + "\n")
-    with pytest.raises(PefourierError, match=message):
-        run_comparison(replace(given, resume=True))
+    assert not np.allclose(longer.rows[:8], load_task(TASK).rows[:8])
 
 
 def test_windows_of_another_length_are_scaled_and_judged_as_those_of_training(monkeypatch):
@@ -192,7 +116,7 @@ def test_windows_of_another_length_are_scaled_and_judged_as_those_of_training(mo
     fold = replace(fold, mean=fold.mean + 0.5, scale=3 * fold.scale)
     task = replace(task, folds=(fold,))
     member = fit.Member("sinusoidal", injection("sinusoidal", sizes=SIZES), 0, 0)
-    held = fit.put_on_device(task, torch.device("cpu"))
+    held = resident.put_on_device(task, torch.device("cpu"))
     (found,) = fit.fit(held, SIZES, [member], fit.Schedule(4, 8, 1e-2, every=4))
     resolved = ResolvedTask(task, SIZES, (), {}, None)
     stack = Stack(resolved, SIZES, [Run(parse_arm("sinusoidal"), 0, 0)])

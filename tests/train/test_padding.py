@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from training import SIZES, SMALL, injection
+from training import CPU, SIZES, SMALL, injection
 
 from pefourier.encodings.registry import BUILDERS
 from pefourier.errors import PefourierError
@@ -16,8 +16,6 @@ from pefourier.train.options import Options
 from pefourier.train.run import run_comparison
 from pefourier.train.saved_models import load_classifier
 
-CPU = torch.device("cpu")
-
 
 def drawn(sizes, seed=0):
     return {k: v[None] for k, v in model.draw_parameters(sizes.shapes(), seed).items()}
@@ -25,7 +23,7 @@ def drawn(sizes, seed=0):
 
 def injectable():
     """Every registered encoding that the small classifier takes."""
-    for name in sorted(BUILDERS):
+    for name in (*sorted(BUILDERS), "shaw:values=true"):
         try:
             yield name, injection(name)
         except PefourierError:
@@ -100,15 +98,7 @@ def test_what_padding_holds_changes_no_score(tmp_path, rng):
     assert task.lengths.tolist() == lengths.tolist()
 
 
-@pytest.mark.parametrize(
-    ("lengths", "message"),
-    [
-        ([0, 2, 3], "x: lengths must be from 1 to the 3 rows of X; got 0"),
-        ([1, 2, 4], "x: lengths must be from 1 to the 3 rows of X; got 4"),
-        ([1, 2], "x: lengths must be 3 whole numbers; got "),
-        ([1.0, 2.0, 3.0], "x: lengths must be 3 whole numbers; got "),
-    ],
-)
-def test_lengths_that_cannot_be_are_refused(lengths, message):
-    with pytest.raises(PefourierError, match=message):
+@pytest.mark.parametrize("lengths", [[0, 2, 3], [1, 2, 4], [1, 2], [1.0, 2.0, 3.0]])
+def test_lengths_that_cannot_be_are_refused(lengths):
+    with pytest.raises(PefourierError, match=r"^x: lengths must be"):
         check_lengths("x", np.array(lengths), 3, 3)

@@ -2,7 +2,6 @@
 
 import io
 import re
-import time
 
 import pytest
 from rich.console import Console
@@ -13,49 +12,42 @@ from pefourier.train.options import Options
 from pefourier.train.run import run_comparison
 
 
-def test_ranks_beside_the_first_are_quiet(tmp_path, monkeypatch, capsys):
-    said = []
-    monkeypatch.setattr(progress, "LINE_EVERY", 0.0)
-    monkeypatch.setenv("RANK", "1")
-    monkeypatch.setenv("WORLD_SIZE", "2")
-    assert run_comparison(Options(**SMALL, out=str(tmp_path)), note=said.append) is None
-    assert said == []
-    assert capsys.readouterr().err == ""
-
-
 @pytest.mark.parametrize("width", [60, 80, 120])
 def test_a_narrow_terminal_shows_the_time_left(monkeypatch, width):
     screen = io.StringIO()
     at = {"file": screen, "force_terminal": True, "width": width, "color_system": None}
     monkeypatch.setattr(progress, "Console", lambda stderr: Console(**at))
-    with progress.bar() as (shown, task):
-        for share in (20, 40):
-            time.sleep(0.01)
-            shown.update(task, completed=share, now="16 members · step 3/20 · loss 0.5")
-        shown.refresh()
-    assert re.search(r" 40 % +\d\d:\d\d .*· 16 members · step 3/20", screen.getvalue())
+    monkeypatch.setattr(progress.sys.stderr, "isatty", lambda: True, raising=False)
+    with progress.report_progress(100, 5, 1, print) as reporter:
+        reporter.begin(50)
+        reporter.count_steps(10, 2, 0.5)
+        reporter.count_steps(20, 2, 0.5)
+    assert re.search(r" 40 % +(\d\d:\d\d|-).* left · 2 members · step 20/50", screen.getvalue())
 
 
-def test_progress_is_noted_where_there_is_no_terminal(capsys, monkeypatch):
+def test_steps_are_counted_over_stacks_their_parts_and_ranks(monkeypatch):
+    said = []
+    monkeypatch.setattr(progress, "LINE_EVERY", 0.0)
+    with progress.report_progress(100, 5, 2, said.append) as reporter:
+        reporter.skip(20)
+        reporter.begin(10)
+        for steps, members in ((5, 3), (10, 2), (5, 1)):  # the last of another part
+            reporter.count_steps(steps, members, 0.25)
+    shares = [line.partition(" ")[0] for line in said]
+    assert shares == ["35", "45", "50"]
+    assert (reporter.done, reporter.trained) == (50, 30)
+    assert " · 1 members · step 5/10 · loss 0.250 · " in said[-1]
+
+
+def test_notes_are_for_the_first_rank_where_notes_are_taken(tmp_path, capsys, monkeypatch):
     said = []
     monkeypatch.setattr(progress, "LINE_EVERY", 0.0)
     run_comparison(Options(**SMALL), note=said.append)
-    pattern = r"2 members · step 8/8 · loss \d\.\d{3} · [\d,]+ examples/s · 0:00 left"
-    assert re.fullmatch(r"100 % · " + pattern, said[-1])
+    pattern = r"100 % · 2 members · step 8/8 · loss \d\.\d{3} · [\d,]+ examples/s · 0:00 left"
+    assert re.fullmatch(pattern, said[-1])
+    said.clear()
     run_comparison(Options(**SMALL))
-    assert capsys.readouterr() == ("", "")
-
-
-@pytest.mark.parametrize("terminal", [True, False])
-def test_progress_ends_at_a_hundred_where_runs_end_early(monkeypatch, terminal):
-    screen, said = io.StringIO(), []
-    at = {"file": screen, "force_terminal": True, "width": 80, "color_system": None}
-    monkeypatch.setattr(progress, "Console", lambda stderr: Console(**at))
-    monkeypatch.setattr(progress.sys.stderr, "isatty", lambda: terminal, raising=False)
-    monkeypatch.setattr(progress, "LINE_EVERY", 0.0)
-    with progress.report_progress(10, 5, 1, said.append) as reporter:
-        reporter.begin(5)
-        reporter.count_steps(1, 2, 0.5)
-        reporter.skip(8)
-    assert re.search(r"100 % .*· took 0:0\d", screen.getvalue() if terminal else said[-1])
-    assert terminal or said[0].startswith("20 % ")
+    monkeypatch.setenv("RANK", "1")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    assert run_comparison(Options(**SMALL, out=str(tmp_path)), note=said.append) is None
+    assert (said, capsys.readouterr()) == ([], ("", ""))

@@ -1,12 +1,16 @@
-"""Ranks that meet in a process group: two folders, a rank that is killed, one that never comes."""
+"""Processes that share a comparison: by torch's store, by a folder, started here, or killed."""
 
+import os
 import re
 import socket
+import subprocess
+import sys
 import time
 from functools import partial
 
 import numpy as np
 import pytest
+import torch
 import torch.distributed as dist
 from forked import Forked
 from training import SMALL, lines, numbers, train_aside
@@ -14,69 +18,131 @@ from training import SMALL, lines, numbers, train_aside
 from pefourier.errors import PefourierError
 from pefourier.train import ranks
 from pefourier.train.options import Options
-from pefourier.train.run import run_comparison
+from pefourier.train.run import count_processes, resolve, run_comparison
+from pefourier.train.store import Store
 
 
-def free_port():
+@pytest.fixture(scope="module")
+def alone():
+    """The answer of one process, run by run."""
+    return sorted(numbers(run_comparison(Options(**SMALL)).runs))
+
+
+def assert_alike(found, whole):
+    """The same runs; in other stacks, with scores that are the same up to rounding."""
+    found = sorted(numbers(found))
+    assert [n[:4] for n in found] == [n[:4] for n in whole]
+    np.testing.assert_allclose([n[7] for n in found], [n[7] for n in whole], atol=0.05)
+
+
+def started(folder, rank=None, port=None, **own):
+    environment = {} if rank is None else {"RANK": str(rank), "WORLD_SIZE": "2"}
+    if port is not None:
+        environment |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    return Forked(partial(train_aside, folder, **own), **environment)
+
+
+@pytest.fixture
+def port():
     with socket.socket() as one:
         one.bind(("127.0.0.1", 0))
         return one.getsockname()[1]
 
 
-def started(port, rank, folder, timeout=60, **own):
-    meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
-    settings = meeting | {"RANK": str(rank), "WORLD_SIZE": "2"}
-    return Forked(partial(train_aside, folder, timeout=timeout, **own), **settings)
+def test_of_two_processes_at_one_folder_the_second_is_refused_at_once(tmp_path, alone):
+    """And what the first leaves when it is killed gives the uninterrupted scores."""
+    first = started(tmp_path / "out", stop=True)
+    assert first.wait_for("begun")
+    for resume in (False, True):
+        second = started(tmp_path / "out", resume=resume)
+        assert re.fullmatch("another run writes to .*out; .*", second.finished(2))
+    first.kill()
+    assert started(tmp_path / "out", resume=True).finished() == "8"
+    assert sorted(numbers(lines(tmp_path / "out"))) == alone
 
 
-def test_two_nodes_with_folders_of_their_own_give_one_answer(tmp_path):
-    alone = run_comparison(Options(**SMALL))
-    port = free_port()
-    both = [started(port, rank, tmp_path / str(rank)) for rank in (0, 1)]
+def test_a_killed_run_is_resumed_with_the_same_numbers(tmp_path, alone):
+    first = started(tmp_path / "out")
+    while not (tmp_path / "out" / "config.json").exists() and first.is_alive:
+        time.sleep(0.02)
+    time.sleep(np.random.default_rng().uniform(0.0, 0.6))
+    first.kill()
+    started(tmp_path / "out", resume=True).finished()
+    assert sorted(numbers(lines(tmp_path / "out"))) == alone
+
+
+def test_ranks_that_share_a_folder_share_the_grid(tmp_path, alone):
+    both = [started(tmp_path, rank) for rank in (0, 1)]
+    assert "8" in [process.finished() for process in both]
+    assert 0 < len(lines(tmp_path)) < 8
+    assert_alike(Store(tmp_path).rows(), alone)
+    assert (tmp_path / "summary.json").is_file()  # the last one sums up
+
+
+def test_ranks_of_a_job_array_come_in_any_order_or_not_at_all(tmp_path, monkeypatch):
+    """The last one to come sums up, as does a run without ranks."""
+    for name, order in (("array", "10"), ("lone", "0")):
+        asked, said = Options(**SMALL, out=str(tmp_path / name), resume=True), []
+        monkeypatch.setenv("WORLD_SIZE", "2")
+        for rank in order:
+            monkeypatch.setenv("RANK", rank)
+            found = run_comparison(asked, note=said.append)
+        assert (found is None) == (name == "lone")
+        assert any("the last of 2 ranks sums up" in line for line in said) == (name == "lone")
+        kept = numbers(Store(tmp_path / name).rows())
+        monkeypatch.delenv("RANK")
+        monkeypatch.delenv("WORLD_SIZE")
+        assert len(kept) == (8 if found else 4)
+        assert set(kept) <= set(numbers(run_comparison(asked).runs))
+
+
+def test_two_nodes_with_folders_of_their_own_give_one_answer(tmp_path, port, alone):
+    both = [started(tmp_path / str(rank), rank, port) for rank in (0, 1)]
     assert [one.finished() for one in both] == ["8", "None"]
     assert not (tmp_path / "1").exists()
-    found = lines(tmp_path / "0")
-    found, whole = sorted(numbers(found)), sorted(numbers(alone.runs))
-    assert [n[:4] for n in found] == [n[:4] for n in whole]
-    np.testing.assert_allclose([n[7] for n in found], [n[7] for n in whole], atol=0.05)
+    assert_alike(lines(tmp_path / "0"), alone)
     assert len(list((tmp_path / "0" / "scores").iterdir())) == 8
 
 
 @pytest.mark.long
-def test_what_a_killed_rank_had_taken_is_missed_and_trained_on_resume(tmp_path):
-    port = free_port()
-    first = started(port, 0, tmp_path / "0", 3)
-    second = started(port, 1, tmp_path / "1", 3, stop=True)
+def test_what_a_killed_rank_had_taken_is_missed_and_trained_on_resume(tmp_path, port):
+    first = started(tmp_path / "0", 0, port, timeout=3)
+    second = started(tmp_path / "1", 1, port, timeout=3, stop=True)
     second.wait_for("begun")  # or the first was quicker with all of it
     second.kill()
     assert "stacks are unfinished" in first.finished(2)
-    kept = len(lines(tmp_path / "0"))
-    assert 0 < kept < 8
+    assert 0 < len(lines(tmp_path / "0")) < 8
     found = run_comparison(Options(**SMALL, out=str(tmp_path / "0"), resume=True))
     assert len(found.runs) == 8
 
 
 @pytest.mark.long
-def test_a_rank_that_was_asked_otherwise_says_so(tmp_path):
-    port = free_port()
-    first = started(port, 0, tmp_path / "0", 3)
-    second = started(port, 1, tmp_path / "1", 3, epochs=3)
+def test_a_rank_that_was_asked_otherwise_says_so(tmp_path, port):
+    first = started(tmp_path / "0", 0, port, timeout=3)
+    second = started(tmp_path / "1", 1, port, timeout=3, epochs=3)
     assert "rank 1 has epochs 2, now it is 3" in second.finished(2)
     first.process.join(120)
     assert "epochs" in first.said or first.process.exitcode == 0  # it may have done all alone
 
 
 @pytest.mark.long
-def test_a_rank_that_meets_nobody_gives_up_in_a_line(tmp_path):
-    port = free_port()
+def test_a_rank_that_meets_nobody_gives_up_in_a_line(tmp_path, port):
     began = time.monotonic()
-    said = started(port, 1, tmp_path, 2).finished(2).splitlines()[-1]  # torch has a line, too
-    assert re.fullmatch(
-        rf"rank 1 of 2 has not met the others at 127\.0\.0\.1:{port} within 2 s; start every rank "
-        r"\(torchrun does\), .* or give a longer --rank-timeout",
-        said,
-    )
+    said = started(tmp_path, 1, port, timeout=2).finished(2).splitlines()[-1]  # torch's come before
+    assert said.startswith(f"rank 1 of 2 has not met the others at 127.0.0.1:{port} within 2 s; ")
     assert time.monotonic() - began < 60
+
+
+@pytest.mark.long
+def test_torchrun_answers_once(tmp_path):
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+    task = ["--dataset", "order:count=40,length=4", "--epochs", "1", "--seeds", "2", "-e", "dft"]
+    command = [*launcher, "-m", "pefourier", "train", *task, "-e", "none", "--out", tmp_path]
+    env = {**os.environ, "OMP_NUM_THREADS": "1"}
+    done = subprocess.run([*command, "--quiet"], capture_output=True, text=True, env=env)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("P / R / F1") == 1
+    assert len(lines(tmp_path)) == 4
 
 
 @pytest.fixture
@@ -86,11 +152,15 @@ def group():
     return [ranks.Group(rank, 2, 0.2, store) for rank in (0, 1)]
 
 
-def test_stacks_are_claimed_once(group):
+def test_stacks_are_claimed_once_and_handed_over_with_their_traces(group):
     first, second = group
     theirs, mine = second.claims(3), first.claims(3)
     assert [next(theirs), next(mine), next(theirs)] == [0, 1, 2]
     assert [*mine, *theirs] == []
+    second.finish(0, [{"seed": 3}], [b"\x00trace"])
+    first.finish(1, [{"seed": 4}], [b"own"])
+    assert list(first.arrived(3)) == [(0, [{"seed": 3}], [b"\x00trace"])]
+    assert list(first.arrived(3)) == []
 
 
 def test_rank_0_waits_for_what_others_have_taken_and_not_for_ever(group):
@@ -106,15 +176,51 @@ def test_rank_0_waits_for_what_others_have_taken_and_not_for_ever(group):
         first.wait_for_all(2, lambda: None)
 
 
-def test_rows_are_handed_over_with_their_traces(group):
-    first, second = group
-    second.finish(1, [{"seed": 3}], [b"\x00trace"])
-    first.finish(0, [{"seed": 4}], [b"own"])
-    assert list(first.arrived(3)) == [(1, [{"seed": 3}], [b"\x00trace"])]
-    assert list(first.arrived(3)) == []
+@pytest.mark.parametrize(
+    ("rank", "ranks"), [("x", "2"), ("1", "1"), ("2", "2"), ("0", "-1"), ("²", "2"), ("0", "٣")]
+)
+def test_ranks_that_cannot_be_are_refused(monkeypatch, rank, ranks):
+    monkeypatch.setenv("RANK", rank)
+    monkeypatch.setenv("WORLD_SIZE", ranks)
+    with pytest.raises(PefourierError, match=f"^RANK={rank} must be .* WORLD_SIZE={ranks}; unset"):
+        run_comparison(Options(**SMALL))
 
 
-def test_times_that_cannot_be_are_refused():
+def test_two_ranks_need_a_folder_and_a_time_to_wait(monkeypatch):
     for value in (0.0, float("nan"), 1e9):
-        with pytest.raises(PefourierError, match="--rank-timeout must be from 1 to 1000000 secon"):
+        with pytest.raises(PefourierError, match="--rank-timeout"):
             run_comparison(Options(**SMALL, rank_timeout=value))
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(PefourierError, match="--out DIR, or unset RANK=0 and WORLD_SIZE=2"):
+        run_comparison(Options(**SMALL))
+
+
+@pytest.fixture
+def two_cores(monkeypatch):
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
+
+
+@pytest.mark.long
+@pytest.mark.usefixtures("two_cores")
+def test_two_processes_give_the_answer_of_one_or_its_error(tmp_path, rng, alone):
+    out = tmp_path / "out"
+    shared = run_comparison(Options(**SMALL, processes=2, out=str(out)))
+    assert_alike(shared.runs, alone)
+    assert sorted(numbers(lines(out))) == sorted(numbers(shared.runs))
+    assert (out / "summary.json").is_file()
+    path = str(tmp_path / "own.npy")
+    np.save(path, 1e30 * rng.normal(size=(6, 8)))
+    asked = Options(**{**SMALL, "encoding": (path, "none")}, processes=2)
+    with pytest.raises(PefourierError, match=r"own.npy, seed \d, fold 0: non-finite logits"):
+        run_comparison(asked)
+
+
+@pytest.mark.usefixtures("two_cores")
+def test_processes_are_started_where_it_is_worth_it():
+    large = resolve(Options(**{**SMALL, "epochs": 10**5}))
+    asked = [(resolve(Options(**SMALL)), 1), (large, 1), (large, 4)]
+    assert [count_processes(*one) for one in asked] == [1, 2, 1]
+    assert count_processes(resolve(Options(**SMALL, processes=2)), 1) == 2
+    for wanted, count in ((3, 1), (0, 1), (2, 4)):
+        with pytest.raises(PefourierError, match=r"^--processes"):
+            count_processes(resolve(Options(**SMALL, processes=wanted)), count)

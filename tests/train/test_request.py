@@ -3,16 +3,39 @@
 import subprocess
 import sys
 
-REFUSED = {
-    "--seeds 0": "--seeds must be a whole number from 1 on; got 0",
-    "--dataset nosuch": "unknown dataset 'nosuch'. Known: grid, ",
-    "-e nosuch": "unknown encoding 'nosuch'. 'pefourier list' shows all; ",
-    "-e rope:foo=3": "unknown parameter of rope 'foo'. Known: ",
-    "--epochs 5 --steps 5": "--steps and --epochs say the same; give one of them",
-    "--beside tree": "unknown method of --beside 'tree'. Did you mean 'trees'?",
-    "--search rate=x": "--search rate must be a finite number; got 'x'",
-    "--test-length 48 --dataset digits": "--test-length needs a built-in task (lags, order);",
-    "--rate -1": "--rate must be a finite number above 0; got -1.0",
+from pefourier.train.options import Options
+from pefourier.train.request import name_once
+
+REFUSED = {  # what is typed, and the option or the value that is named
+    "--seeds 0": "--seeds",
+    "--dataset nosuch": "'nosuch'",
+    "-e nosuch": "'nosuch'",
+    "-e rope:foo=3": "'foo'",
+    "-e -": "-e -",
+    "-e dft@rms=0": "'dft@rms=0'",
+    "-e none@rms=1": "'none@rms=1'",
+    "--epochs 5 --steps 5": "--steps and --epochs",
+    "--patience 5 --patience-steps 5": "--patience-steps and --patience",
+    "--steps 0": "--steps",
+    "--epochs 1000001": "--epochs",
+    "--beside tree": "'tree'",
+    "--search rate=x": "'x'",
+    "--search rate=1,1": "'rate=1,1'",
+    "--search rate=1 rate=2": "'rate=2'",
+    "--search speed=1": "'speed'",
+    "--search dropout=0,.99": "--dropout",
+    "--test-length 24,x": "'24,x'",
+    "--test-length 24,24": "'24,24'",
+    "--test-length 3": "'3'",
+    "--test-length 48 --dataset grid": "'grid'",
+    "--test-length 48 --dataset smd": "'smd'",
+    "--rate -1": "--rate",
+    "--weight-decay -1": "--weight-decay",
+    "--match-rms 0": "--match-rms",
+    "--find 2": "--find",
+    "--rank-timeout 0": "--rank-timeout",
+    "--plot a.jpg": "'.jpg'",
+    "--save-models /dev/full/x": "/dev/full/x",
 }
 
 
@@ -24,5 +47,13 @@ def test_a_refusal_costs_no_torch():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["2"] * len(REFUSED) + ["False"]
-    for said, expected in zip(done.stderr.splitlines(), REFUSED.values(), strict=True):
-        assert said.startswith(f"pefourier: {expected}")
+    for line, (typed, named) in zip(done.stderr.splitlines(), REFUSED.items(), strict=True):
+        assert line.startswith("pefourier: "), typed
+        assert named in line, typed
+
+
+def test_what_is_named_twice_is_trained_once():
+    typed = {"encoding": ("dft", "dft@rms=.5", "dft@rms=0.50", "dft"), "beside": ("trees",) * 2}
+    once = name_once(Options(dataset=("order", "./a.npz", "a.npz"), **typed))
+    assert once.encoding == ("dft", "dft@rms=0.5", "trees")
+    assert (once.dataset, once.beside) == (("order", "a.npz"), ())

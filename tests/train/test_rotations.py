@@ -1,4 +1,4 @@
-"""Frequencies of rotations under training: the step's gradients, and what is told of them later."""
+"""Codes within attention under training, beside an eager twin, and what is told of them later."""
 
 from dataclasses import replace
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from training import SIZES
+from training import CPU, SIZES, epochs, injection
 
 import pefourier
 from pefourier.encodings import load
@@ -15,14 +15,7 @@ from pefourier.train import fit, saved_models
 from pefourier.train.data.load import load_task
 from pefourier.train.injection import load_injection, waves_of_rotation
 from pefourier.train.lengths import lengthen
-
-CPU = torch.device("cpu")
-
-
-def epochs(number, rate, patience=0):
-    """So many epochs of six steps, looked at after each."""
-    return fit.Schedule(6 * number, 4, rate, every=6, patience=6 * patience)
-
+from pefourier.train.resident import put_on_device
 
 GRID = (2, 4)
 SPECS = {
@@ -37,7 +30,7 @@ SPECS = {
 
 @pytest.fixture(scope="module")
 def held():
-    return fit.put_on_device(load_task("order:count=40,length=8"), CPU, torch.float64)
+    return put_on_device(load_task("order:count=40,length=8"), CPU, torch.float64)
 
 
 def rotation(spec, learn=True, length=8):
@@ -45,21 +38,44 @@ def rotation(spec, learn=True, length=8):
 
 
 def members(specs):
-    return [fit.Member(spec, rotation(spec), 0, 0) for spec in specs]
+    codes = [rotation(s) if s in SPECS else injection(s, learn=True) for s in specs]
+    return [fit.Member(spec, one, 0, 0) for spec, one in zip(specs, codes, strict=True)]
 
 
-def eager_logits(p, i, one, frequencies, x):
-    """The classifier of one member written out, its heads turned as complex numbers."""
-    own = {name: value[i] for name, value in p.items() if not name.startswith("codes")}
-    h = x[i] @ own["project.w"] + own["project.b"]
-    q, k, v = (h @ own["0.qkv.w"]).unflatten(2, (3, 2, 8)).unbind(2)  # (B, T, H, c)
+def turned(one, trained):
+    """Attention of queries and keys (B, T, H, c) turned as complex numbers."""
     length = torch.as_tensor(np.hypot(*np.split(one.codes, 2, axis=1)))  # of codes: xpos, yarn
-    angle = torch.as_tensor(one.places) @ frequencies
+    angle = torch.as_tensor(one.places) @ trained
     for_query = torch.polar(length, angle)[:, None]
     for_key = torch.polar(length[:1] ** 2 / length, angle)[:, None]
-    q, k = (torch.complex(*z.chunk(2, dim=3)) for z in (q, k))
-    scores = torch.einsum("bqhc,bkhc->bhqk", q * for_query, (k * for_key).conj()).real / 8**0.5
-    mixed = torch.einsum("bhqk,bkhc->bqhc", scores.softmax(3), v).flatten(2)
+
+    def mix(q, k, v):
+        q, k = (torch.complex(*z.chunk(2, dim=3)) for z in (q, k))
+        scores = torch.einsum("bqhc,bkhc->bhqk", q * for_query, (k * for_key).conj()).real
+        return torch.einsum("bhqk,bkhc->bqhc", (scores / 8**0.5).softmax(3), v)
+
+    return mix
+
+
+def with_lags(one, trained):
+    """Attention with vectors of the lag added to each key, and to each value."""
+    lags = torch.arange(8) - torch.arange(8)[:, None] + 7
+    keys, *values = trained[torch.as_tensor(one.index)][lags].split(8, dim=2)
+
+    def mix(q, k, v):
+        scores = torch.einsum("bqhc,bqkhc->bhqk", q, k[:, None] + keys[:, :, None])
+        v = v[:, None] + (values[0][:, :, None] if values else 0)
+        v = v.expand(len(q), 8, 8, 2, 8)
+        return torch.einsum("bhqk,bqkhc->bqhc", (scores / 8**0.5).softmax(3), v)
+
+    return mix
+
+
+def eager_logits(p, i, mix, x):
+    """The classifier of one member written out."""
+    own = {name: value[i] for name, value in p.items() if not name.startswith("codes")}
+    h = x[i] @ own["project.w"] + own["project.b"]
+    mixed = mix(*(h @ own["0.qkv.w"]).unflatten(2, (3, 2, 8)).unbind(2)).flatten(2)
     for n, made in ((1, mixed @ own["0.out.w"] + own["0.out.b"]), (2, None)):
         if made is None:
             wide = (h @ own["0.wide.w"] + own["0.wide.b"]).relu()
@@ -69,30 +85,34 @@ def eager_logits(p, i, one, frequencies, x):
     return h.mean(1) @ own["head.w"] + own["head.b"]
 
 
-def test_gradients_of_frequencies_are_those_of_an_eager_twin(held):
-    every = members(SPECS)
+@pytest.mark.parametrize("act", ["rotate", "key"])
+def test_gradients_of_codes_are_those_of_an_eager_twin(held, act):
+    specs = SPECS if act == "rotate" else ("shaw", "shaw:values=true", "shaw:clip=2,values=true")
+    every = members(specs)
     running = fit.Program(held, SIZES, every, epochs(1, 1e-3))
-    p, trained = running.parameters, running.parameters["codes.rotate"]
+    p, trained = running.parameters, running.parameters[f"codes.{act}"]
     for step in range(3):  # of which the first is at the formula
         index = torch.as_tensor(held.task.folds[0].train[4 * step :][:4]).expand(len(every), 4)
         running.index.copy_(index)
-        before = trained.detach().clone()
+        before, y = trained.detach().clone(), held.labels[index]
         x = held.windows(index, running.mean, running.scale)
-        weights = held.labels[index]
+        trained.grad = None
+        running.loss(index).mean(1).sum().backward()
         for i, member in enumerate(every):
-            axes, pairs = member.injection.frequencies.shape
-            own = before[i, :axes, :pairs].clone().requires_grad_()
-            logits = eager_logits(p, i, member.injection, own, x)
-            loss = F.cross_entropy(logits, weights[i], running.weights[i], reduction="none").mean()
+            one = member.injection
+            start = one.frequencies if act == "rotate" else one.codes
+            rows, columns = map(slice, start.shape)
+            own = before[i, rows, columns].clone().requires_grad_()
+            mix = (turned if act == "rotate" else with_lags)(one, own)
+            logits = eager_logits(p, i, mix, x)
+            loss = F.cross_entropy(logits, y[i], running.weights[i], reduction="none").mean()
             (expected,) = torch.autograd.grad(loss, own)
-            expected = expected * torch.as_tensor(member.injection.frequencies != 0)
-            trained.grad = None
-            running.loss(index).mean(1).sum().backward()
-            assert (trained.grad[i, :axes, :pairs] - expected).abs().max() < 1e-12, member.encoding
+            if act == "rotate":
+                expected = expected * torch.as_tensor(start != 0)
+            assert (trained.grad[i, rows, columns] - expected).abs().max() < 1e-12, member.encoding
             assert expected.abs().max() > 1e-6, member.encoding
         running.step()
-    moved = (trained != torch.as_tensor(running.injected["rotate"].start)).flatten(1).any(dim=1)
-    assert moved.all()
+    assert (trained != running.injected[act].start).flatten(1).any(dim=1).all()
 
 
 @pytest.mark.parametrize("spec", SPECS)
@@ -134,29 +154,20 @@ def test_other_commands_tell_what_became_of_them(held, spec, tmp_path):
     (found,) = fit.fit(held, sizes, members([spec]), epochs(3, 0.02))
     path = str(tmp_path / "model.safetensors")
     saved_models.save_classifier(path, saved_models.classifier_of(held.task, found, sizes))
-    told = pefourier.spectrum(path, sigma=0).frequencies
+    kind, key = ("mixed-rope", "frequencies") if SPECS[spec] else ("rope", "inv_freq")
+    saved, own = f"{kind}:{key}={path}#frequencies", {"d": 8}
+    own |= {"grid": GRID} if SPECS[spec] else {"length": 8}
+    told = pefourier.spectrum(saved, sigma=0, **own).frequencies
     turned = found.frequencies.T.reshape(np.shape(told))
     np.testing.assert_allclose(told, turned, rtol=1e-6)
-    own = {"grid": GRID} if SPECS[spec] else {"length": 8}
-    start = pefourier.spectrum(spec, d=8, sigma=0, **own).frequencies
+    start = pefourier.spectrum(spec, sigma=0, **own).frequencies
     assert np.abs(np.asarray(start) - told).max() > 1e-3
     if spec == "rope":
-        assert pefourier.compare("rope:d=8", path, length=8).operator.relation == "different"
-        assert pefourier.compare(path, path).operator.relation == "same"
+        assert pefourier.compare("rope", saved, **own).operator.relation == "different"
     longer = lengthen(found, rotation("rope", length=20), 20) if spec == "rope" else None
     if longer is not None:
         angle = np.arange(20)[:, None] * found.frequencies
         np.testing.assert_allclose(longer.codes, np.hstack([np.cos(angle), np.sin(angle)]))
-
-
-def test_a_rotation_that_scales_is_not_told_by_its_frequencies_alone(held, tmp_path):
-    path = str(tmp_path / "model.safetensors")
-    (found,) = fit.fit(held, SIZES, members(["xpos"]), epochs(1, 0.02))
-    saved_models.save_classifier(path, saved_models.classifier_of(held.task, found, SIZES))
-    with pytest.raises(PefourierError, match="turns and scales"):
-        pefourier.spectrum(path)
-    told = load(f"rope:inv_freq={path}#frequencies", 8).measure.frequencies
-    np.testing.assert_allclose(told, found.frequencies[0], rtol=1e-6)
 
 
 @pytest.mark.parametrize("name", ["learned", "dft"])
@@ -165,6 +176,6 @@ def test_added_codes_are_told_too(held, name, tmp_path):
     codes = load_injection(name, 8, 16, 2, 0, True)
     (found,) = fit.fit(held, SIZES, [fit.Member(name, codes, 0, 0)], epochs(1, 0.02))
     saved_models.save_classifier(path, saved_models.classifier_of(held.task, found, SIZES))
-    np.testing.assert_allclose(load(path).table(), found.codes, atol=1e-6)
+    np.testing.assert_allclose(load(f"{path}#codes").table(), found.codes, atol=1e-6)
     with pytest.raises(PefourierError, match="has 8 positions, fewer than --length 9"):
-        pefourier.spectrum(path, length=9)
+        pefourier.spectrum(f"{path}#codes", length=9)

@@ -32,11 +32,20 @@ def of_lags(
 
 
 @encoding("shaw", "Shaw et al., 2018, Eqs. 3-4 (before training)", domain="lag", untrained=True)
-def shaw(length: int, d: int, *, clip: int = 16, causal: bool = False, seed: int = 0) -> Encoding:
+def shaw(
+    length: int,
+    d: int,
+    *,
+    clip: int = 16,
+    causal: bool = False,
+    values: bool = False,
+    seed: int = 0,
+) -> Encoding:
     """A vector for each lag from -clip to clip, which lags beyond share (Shaw et al., 2018).
 
-    Added to the key; d is the size of a head. Vectors start uniform on ±√(6/(2k + 1 + d)), k the
-    clip, as in tensor2tensor.
+    Added to the key; d is the size of a head. With ``values=true`` a code has twice as many
+    numbers: behind the vector that is added to the key one that is added to the value. Vectors
+    start uniform on ±√(6/(2k + 1 + d)), k the clip, as in tensor2tensor.
 
     Parameters
     ----------
@@ -44,6 +53,8 @@ def shaw(length: int, d: int, *, clip: int = 16, causal: bool = False, seed: int
         Lag from which on all lags of a sign share a vector.
     causal : bool
         Only the lags up to 0, as a decoder sees them; else both signs.
+    values : bool
+        Whether lags have a vector for the value too, and d twice the size.
     seed : int
         Seed of the random numbers; the same one gives the same codes on every machine.
 
@@ -54,12 +65,15 @@ def shaw(length: int, d: int, *, clip: int = 16, causal: bool = False, seed: int
     5
     """
     check_count("clip", clip, minimum=0)
-    check_size("shaw", 2 * clip + 1, d)
+    size = (1 + values) * d
+    check_size("shaw", 2 * clip + 1, size)
     bound = np.sqrt(6.0 / (2 * clip + 1 + d))
-    vectors = stream(seed).uniform(-bound, bound, (2 * clip + 1, d))
-    return of_lags(
-        "shaw", length, d, causal, lambda lag: vectors[np.clip(lag, -clip, clip) + clip], act="key"
-    )
+    vectors = np.hstack(stream(seed).uniform(-bound, bound, (1 + values, 2 * clip + 1, d)))
+
+    def codes(lag: np.ndarray) -> np.ndarray:
+        return vectors[np.clip(lag, -clip, clip) + clip]
+
+    return of_lags("shaw", length, size, causal, codes, act="key")
 
 
 def t5_buckets(

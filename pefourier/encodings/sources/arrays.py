@@ -89,7 +89,7 @@ class Stored:
         if self.kind not in KINDS and not (text and TEXT.fullmatch(self.kind)):
             expected = "numbers or text of a fixed width" if text else "real numbers"
             raise PefourierError(
-                f"{file} holds {self.named(name)} of {shown(self.kind)[1:-1]}; expected {expected}"
+                f"{file} holds {self.label(name)} of {shown(self.kind)[1:-1]}; expected {expected}"
             )
         need = math.prod(self.shape) * (np.dtype(dtype).itemsize if dtype else self.width)
         if mapping and self.mapped is not None and dtype in (None, self.kind) and need > SUSPECT:
@@ -106,7 +106,7 @@ class Stored:
                 check_text(array)
             return array.astype(dtype, copy=False) if dtype else array
 
-    def named(self, name: str) -> str:
+    def label(self, name: str) -> str:
         """A name and the shape."""
         return f"{shown(name) if name else 'an array'} {self.shape}"
 

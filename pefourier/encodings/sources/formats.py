@@ -17,7 +17,6 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from itertools import chain, islice
 from tokenize import TokenError
-from types import SimpleNamespace
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -25,12 +24,10 @@ import numpy as np
 from pefourier.encodings.sources import arrays
 from pefourier.errors import shown
 
-PACKED = 2**12  # bytes of LZMA unpacked at a time, a kB of which may be as many as 7 MB
 LONGEST_NPY = 1000  # characters of a .npy header: numpy takes seconds for long ones of Python 2
-BEHIND = "behind "  # name of codes beside a column of positions
 OF_POSITIONS = {"pos", "position", "positions", "index"}  # names of a first column
 LONGEST_LINE = 2**26  # characters in a .csv file: room for the most columns
-MOST_LINES, MOST_COLUMNS = 2**26, 2**21
+MOST_COLUMNS = 2**21
 LONGEST_HEADER = 100_000_000  # bytes of a .safetensors file, as in the library
 LARGEST_LEGACY = 2**31  # bytes of a .pt file without parts, which is read as a whole
 NPY_MAGIC, ZIP_MAGIC = b"\x93NUMPY", b"PK\x03\x04"
@@ -38,7 +35,6 @@ DAMAGED = (  # what parsers raise on damaged files, found by fuzzing; readers ra
     *(ArithmeticError, AssertionError, AttributeError, EOFError, LookupError, MemoryError),
     *(OSError, RuntimeError, SyntaxError, TypeError, ValueError, TokenError),
     *(zipfile.BadZipFile, zlib.error, struct.error, pickle.UnpicklingError),
-    *((zipfile.lzma.LZMAError,) if zipfile.lzma else ()),  # not every Python has it
 )
 SAFETENSORS = {  # name in the file: type of the numbers, type of the bytes
     **{f"F{8 * size}": (f"float{8 * size}", f"<f{size}") for size in (2, 4, 8)},
@@ -110,14 +106,12 @@ def read_npz(stream: BinaryIO) -> dict[str, arrays.Stored]:
 
 def npz_member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, size: int) -> arrays.Stored:
     """One .npy file within a .npz file of `size` bytes."""
-    if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_LZMA):
-        raise ValueError("it is compressed in another way than by deflate or LZMA")
+    if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        raise ValueError("it is compressed in another way than by deflate")
 
     def copied() -> np.ndarray:
         with archive.open(info) as member:
-            part = SimpleNamespace(read=lambda count: member.read(min(count, PACKED)))
-            source = part if info.compress_type == zipfile.ZIP_LZMA else member
-            return np.lib.format.read_array(source, allow_pickle=False, max_header_size=LONGEST_NPY)
+            return np.lib.format.read_array(member, allow_pickle=False, max_header_size=LONGEST_NPY)
 
     with archive.open(info) as member:  # an archive may claim more than there is
         return npy_array(member, info.file_size, min(info.compress_size, size), copied)
@@ -136,26 +130,18 @@ def read_csv(stream: BinaryIO) -> dict[str, arrays.Stored]:
         text.detach()
     if not table.size:
         raise ValueError("it has no line of numbers separated by commas")
-    name = ""
     if header and header[0].lower() in OF_POSITIONS and table.shape[1] > 1:
-        name = f"{BEHIND}{header[0]}"
-        if (table[:, 0] != np.arange(len(table))).any():
-            raise ValueError(f"its column {shown(header[0])} has others than positions 0, 1, …")
-        table = table[:, 1:]
-    return {name: arrays.Stored(table.shape, "float64", 8, table.nbytes, lambda: table)}
+        raise ValueError(f"its column {shown(header[0])} is no code; leave it out")
+    return {"": arrays.Stored(table.shape, "float64", 8, table.nbytes, lambda: table)}
 
 
 def csv_rows(text: io.TextIOWrapper) -> Iterator[str]:
-    """The lines with something besides a comment.
-
-    Lines without end are refused, and more of them or of their columns than any table has.
-    """
+    """The lines with something besides a comment; refuses lines without end, or of more columns."""
     for line, content in enumerate(iter(partial(text.readline, LONGEST_LINE + 1), ""), 1):
-        wide = len(content) > MOST_COLUMNS and content.count(",") >= MOST_COLUMNS
-        if wide or len(content) > LONGEST_LINE or line > MOST_LINES:
+        if len(content) > LONGEST_LINE or content.count(",") >= MOST_COLUMNS:
             raise ValueError(
-                f"line {line} goes beyond the limits, which are {MOST_LINES} lines of "
-                f"{LONGEST_LINE} characters and {MOST_COLUMNS} columns"
+                f"line {line} goes beyond the limits, which are {LONGEST_LINE} characters and "
+                f"{MOST_COLUMNS} columns"
             )
         if row := content.partition("#")[0].strip():
             yield row
@@ -224,8 +210,7 @@ def torch_array(tensor: Any, size: int) -> arrays.Stored:
         tensor = torch.view_as_real(tensor.resolve_conj())
     kind = str(tensor.dtype).removeprefix("torch.")
     if tensor.is_nested or str(tensor.layout) != "torch.strided" or tensor.device.type != "cpu":
-        kind = "a nested tensor" if tensor.is_nested else f"{tensor.device.type} {tensor.layout}"
-        return arrays.Stored((), kind, 0, 0, tensor.numpy)
+        return arrays.Stored((), "a tensor without plain numbers", 0, 0, tensor.numpy)
 
     def copied() -> np.ndarray:
         return np.array((tensor.float() if kind in arrays.DECODERS else tensor).numpy(force=True))

@@ -22,13 +22,14 @@ from pefourier.encodings.families.rotary import turning_share
 from pefourier.encodings.findings import finding
 from pefourier.encodings.registry import build
 from pefourier.encodings.sections import describe_axes
-from pefourier.encodings.sources.gguf_header import LONGEST_LIST, NUMPY, TensorPlace, read_header
+from pefourier.encodings.sources.gguf_header import LONGEST_LIST, NUMPY, read_header
 from pefourier.encodings.sources.layers import LayerRun
 from pefourier.errors import PefourierError, shown, unknown
 from pefourier.files import os_errors, read_toml
 
 FREQS, LONG, SHORT = (f"rope_{name}.weight" for name in ("freqs", "factors_long", "factors_short"))
 PARTS = ("full_attention", "sliding_attention")  # types of layers with bases of their own
+EXT_FACTOR = "rope.scaling.yarn_ext_factor"
 BETAS = ("beta_fast", "beta_slow")
 MOST_LAYERS = 2**12
 
@@ -83,36 +84,39 @@ class GgufFile:
             raise PefourierError(f"{key} of {shown(self.path)} must be above 0; got {shown(value)}")
         return value
 
-    def count(self, key: str, limit: int = 2**53 - 1) -> int | None:
-        """A whole number from 1 on under a key; None where there is none."""
-        value = self.value(key)
-        if value is not None and not is_count(value, 1, limit):
-            raise PefourierError(
-                f"{key} of {shown(self.path)} must be a whole number from 1 to {limit}; got "
-                f"{shown(value)}"
-            )
-        return value and int(value)
+    def count(self, *keys: str, limit: int = 2**53 - 1) -> int | None:
+        """A whole number from 1 on under the first of some keys that are there; None without."""
+        for key in keys:
+            value = self.value(key)
+            if value is not None and not is_count(value, 1, limit):
+                raise PefourierError(
+                    f"{key} of {shown(self.path)} must be a whole number from 1 to {limit}; got "
+                    f"{shown(value)}"
+                )
+            if value:
+                return int(value)
+        return None
+
+    def optional(self, key: str) -> float | None:
+        """A number that llama.cpp reads for some architectures alone; None for the others."""
+        return self.number(key) if self.is_listed("reads", key) else None
 
 
 def open_gguf(path: str) -> GgufFile:
     """The metadata and the factors in a file."""
     metadata, tensors = read_header(path)
-    lists = {name: tensors[name] for name in (FREQS, LONG, SHORT) if name in tensors}
-    return GgufFile(
-        path, metadata, {name: tensor_numbers(path, name, place) for name, place in lists.items()}
-    )
-
-
-def tensor_numbers(path: str, name: str, tensor: TensorPlace) -> tuple[float, ...]:
-    """The numbers of a tensor of a type that numpy knows."""
-    if tensor.type not in NUMPY or prod(tensor.shape) > LONGEST_LIST:
-        raise PefourierError(
-            f"{name} of {shown(path)} must be at most {LONGEST_LIST} numbers of type "
-            f"{' or '.join(NUMPY)}; it has {prod(tensor.shape)} of type {tensor.type}"
-        )
-    with os_errors("read", path):
-        numbers = np.fromfile(path, NUMPY[tensor.type], prod(tensor.shape), offset=tensor.start)
-    return tuple(numbers.astype(float).tolist())
+    factors = {}
+    for name in (name for name in (FREQS, LONG, SHORT) if name in tensors):
+        place, size = tensors[name], prod(tensors[name].shape)
+        if place.type not in NUMPY or size > LONGEST_LIST:
+            raise PefourierError(
+                f"{name} of {shown(path)} must be at most {LONGEST_LIST} numbers of type "
+                f"{' or '.join(NUMPY)}; it has {size} of type {place.type}"
+            )
+        with os_errors("read", path):
+            numbers = np.fromfile(path, NUMPY[place.type], size, offset=place.start)
+        factors[name] = tuple(numbers.astype(float).tolist())
+    return GgufFile(path, metadata, factors)
 
 
 def read_gguf(spec: str, length: int | None = None, d: int | None = None) -> Encoding:
@@ -133,7 +137,6 @@ def read_gguf(spec: str, length: int | None = None, d: int | None = None) -> Enc
         )
     head, turned = head_sizes(file, part, d)
     unread = unread_in(file)
-    findings = [*left_open(file, turned // 2), *unread_findings(file, unread)]
     rows = length or file.count("context_length")
     try:
         enc = build(
@@ -151,27 +154,25 @@ def read_gguf(spec: str, length: int | None = None, d: int | None = None) -> Enc
     noted = {} if axis is None else {"mrope_section": describe_axes(axis)}
     noted |= {"unread": unread} if unread else {}
     params = {**enc.params, "path": path, **softmax_factor_in(file, enc.params), **noted}
-    return replace(enc, spec=spec, params=params, findings=(*findings, *enc.findings))
+    return replace(
+        enc, spec=spec, params=params, findings=(*notes_on_file(file, unread), *enc.findings)
+    )
 
 
 def head_sizes(file: GgufFile, part: str, d: int | None) -> tuple[int, int]:
     """The size of a head of a type of layer, and how many of its dimensions turn."""
     local = ("_swa",) * (part == PARTS[1])  # keys of layers with a window come first
-    turned = first_count(file, [f"rope.dimension_count{end}" for end in (*local, "")])
+    turned = file.count(*(f"rope.dimension_count{end}" for end in (*local, "")), limit=WIDEST)
     ends = (*local, "_mla", "")
-    stated = first_count(file, [f"attention.key_length{end}" for end in ends])
-    head = stated or head_width(file) or turned or d
+    stated = file.count(*(f"attention.key_length{end}" for end in ends), limit=WIDEST)
+    width, heads = file.count("embedding_length"), file.count("attention.head_count")
+    head = stated or (max(width // heads, 1) if width and heads else turned or d)
     if head is None:
         raise PefourierError(
             f"{shown(file.path)} sets no rotation: it has neither rope.dimension_count nor the "
             "size of a head; name an encoding or a config.json"
         )
     return head, min(turned or head, head)
-
-
-def first_count(file: GgufFile, keys: Sequence[str]) -> int | None:
-    """The first of some counts that a file tells."""
-    return next(filter(None, (file.count(key, WIDEST) for key in keys)), None)
 
 
 READ = {  # keys about positions that are read, or that say nothing which the rotation depends on
@@ -192,8 +193,17 @@ def unread_in(file: GgufFile) -> tuple[str, ...]:
     return tuple(key for key in about if key not in READ and key not in decided()["reads"])
 
 
-def unread_findings(file: GgufFile, unread: Sequence[str]) -> Iterator[Finding]:
-    """A warning for each of the first keys that are not read."""
+def notes_on_file(file: GgufFile, unread: Sequence[str]) -> Iterator[Finding]:
+    """What a file leaves to the code of its architecture; the first keys that are not read."""
+    who = f"{shown(file.path)} (architecture {shown(file.architecture)})"
+    still = decided()["unrotated"].get(file.architecture)
+    if file.pairing is None:
+        yield finding("gguf-unsaid", "pairs", who=who)
+    if file.pairing == "axes":
+        yield finding("rope-axes")
+    if still and (still != "full" or file.value("attention.sliding_window")):
+        layers = "every fourth layer" if still != "full" else "layers that see all"
+        yield finding("gguf-unsaid", "still", who=who, layers=layers)
     for key in unread[:5]:
         value = shown(file.metadata[f"{file.architecture}.{key}"])
         yield finding("unread-key", "plain", key=shown(key), value=value, config=shown(file.path))
@@ -213,14 +223,14 @@ def window_base(file: GgufFile) -> float:
 def layers_in(path: str) -> list[LayerRun]:
     """Layers of a GGUF file by what they do with positions; one run where no more is known."""
     file = open_gguf(path.partition("#")[0])
-    count = file.count("block_count", MOST_LAYERS) or 0
+    count = file.count("block_count", limit=MOST_LAYERS) or 0
     window = file.count("attention.sliding_window")
     sliding = sliding_layers(file, count) if window else [False] * count
     if not count or sliding is None:
         return [LayerRun((), "rotary", "", None)]
     still = decided()["unrotated"].get(file.architecture)
     differs = window_base(file) != base_in(file) or any(
-        file.count(f"{key}_swa", WIDEST) not in (None, file.count(key, WIDEST))
+        file.count(f"{key}_swa") not in (None, file.count(key))
         for key in ("rope.dimension_count", "attention.key_length")
     )
     split = any(sliding) and differs
@@ -247,53 +257,35 @@ def sliding_layers(file: GgufFile, count: int) -> list[bool] | None:
     return [i % abs(interval) != full for i in range(count)]
 
 
-def head_width(file: GgufFile) -> int | None:
-    """The width of the model over its heads."""
-    width, heads = file.count("embedding_length"), file.count("attention.head_count")
-    return max(width // heads, 1) if width and heads else None
-
-
 def scaling_of_file(file: GgufFile) -> dict[str, Any]:
     """The scaling that a file sets, as parameters of `rope`."""
     kind, factors = file.value("rope.scaling.type", "linear"), file.factors
-    factor = file.number("rope.scaling.factor") or file.number("rope.scale_linear") or 1.0
-    original = file.count("rope.scaling.original_context_length") or file.count("context_length")
+    factor = float(file.number("rope.scaling.factor") or file.number("rope.scale_linear") or 1)
+    original = file.count("rope.scaling.original_context_length", "context_length")
+    attention = file.number("rope.scaling.attn_factor") or 1.0
+    alpha, mixed = file.optional("rope.scaling.alpha"), file.value(EXT_FACTOR, 1)
+    mixed = 1 if is_number(mixed) and mixed < 0 else mixed  # as where nothing is set
+    sizes = {"factor": factor, "original": original}
+    is_plain = kind in ("none", "linear")
     if LONG in factors and SHORT in factors and original:
-        settings = {"short_factor": factors[SHORT], "long_factor": factors[LONG]}
-        attention = file.number("rope.scaling.attn_factor") or 1.0
-        settings |= {"factor": float(factor), "original": original, "attention_factor": attention}
-        return {"scaling": "longrope", **settings}
+        lists = {"short_factor": factors[SHORT], "long_factor": factors[LONG]}
+        return {"scaling": "longrope", **lists, **sizes, "attention_factor": attention}
     if FREQS in factors and (kind in ("none", "llama3") or (kind == "linear" and factor == 1)):
         return {"scaling": "factors", "factors": factors[FREQS]}
-    alpha = read_key(file, "rope.scaling.alpha")
-    if kind in ("none", "linear") and FREQS not in factors and (factor == 1 or not alpha):
-        if alpha:  # its base times alpha^(d / (d - 2))
-            return {"scaling": "ntk", "factor": float(alpha)}
-        return {"scaling": "linear", "factor": float(factor)} if factor != 1 else {}
-    mixed = file.value("rope.scaling.yarn_ext_factor")
-    if kind == "yarn" and mixed == 0 and not factors:  # no pair is left as it was
-        return {"scaling": "linear", "factor": float(factor)}
-    if kind == "yarn" and mixed not in (None, 1) and (not is_number(mixed) or mixed > 0):
-        raise PefourierError(
-            f"rope.scaling.yarn_ext_factor of {shown(file.path)} must be 0 or 1, YaRN or none of "
-            f"it; got {shown(mixed)}; give rope:inv_freq=FILE"
-        )
-    if kind == "yarn" and original and not factors:
-        attention = (file.number("rope.scaling.attn_factor") or 1.0) * yarn_attention(file, factor)
-        settings = {"factor": float(factor), "original": original, "attention_factor": attention}
-        turns = {key: read_key(file, f"rope.scaling.yarn_{key}") for key in BETAS}
-        return {
-            "scaling": "yarn",
-            **settings,
-            **{key: x for key, x in turns.items() if x is not None},
-        }
-    names = ", ".join(factors) or "no factors"
-    raise PefourierError(f"scaling {shown(kind)} with {names} is unknown; give rope:inv_freq=FILE")
-
-
-def read_key(file: GgufFile, key: str) -> float | None:
-    """A number that llama.cpp reads for some architectures alone; None for the others."""
-    return file.number(key) if file.is_listed("reads", key) else None
+    if kind == "yarn" and original and mixed == 1 and not factors:
+        attention *= yarn_attention(file, factor)
+        turns = {key: file.optional(f"rope.scaling.yarn_{key}") for key in BETAS}
+        turns = {key: x for key, x in turns.items() if x is not None}
+        return {"scaling": "yarn", **sizes, "attention_factor": attention, **turns}
+    if is_plain and alpha and factor == 1 and not factors:  # its base times alpha^(d / (d - 2))
+        return {"scaling": "ntk", "factor": float(alpha)}
+    if ((is_plain and not alpha) or (kind == "yarn" and mixed == 0)) and FREQS not in factors:
+        return {"scaling": "linear", "factor": factor} if factor != 1 else {}
+    raise PefourierError(
+        f"scaling {shown(kind)} of {shown(file.path)} with {', '.join(factors) or 'no factors'}, "
+        f"{EXT_FACTOR} {shown(mixed)} and rope.scaling.alpha {shown(alpha)} is not "
+        "read here; give rope:inv_freq=FILE"
+    )
 
 
 def yarn_attention(file: GgufFile, factor: float) -> float:
@@ -312,7 +304,7 @@ def yarn_attention(file: GgufFile, factor: float) -> float:
 
 def log_multiplier(file: GgufFile) -> float | None:
     """What a config calls mscale_all_dim; None where llama.cpp reads none."""
-    multiplier = read_key(file, "rope.scaling.yarn_log_multiplier")
+    multiplier = file.optional("rope.scaling.yarn_log_multiplier")
     return multiplier if multiplier is None or file.architecture == "mistral3" else 10 * multiplier
 
 
@@ -348,30 +340,3 @@ def axis_of_pairs(file: GgufFile, pairs: int) -> np.ndarray | None:
     if file.is_listed("sections", "turns"):
         return np.where(sector < 3 * np.array(sections)[sector % 3], sector % 3, 3)
     return np.searchsorted(np.cumsum(sections), sector, side="right")
-
-
-def left_open(file: GgufFile, pairs: int) -> Iterator[Finding]:
-    """What a file leaves to the code of its architecture, and what is taken."""
-    who = f"{shown(file.path)} (architecture {shown(file.architecture)})"
-    if file.pairing is None:
-        yield finding("gguf-unsaid", "pairs", who=who)
-    if file.pairing == "axes":
-        axis = axis_of_pairs(file, pairs)
-        yield finding("rope-axes")
-        if axis is not None and (axis == 3).any():
-            unturned = ", ".join(map(str, np.flatnonzero(axis == 3)))
-            yield finding("gguf-unsaid", "axes", who=who, pairs=unturned)
-    still, window = decided()["unrotated"].get(file.architecture), "attention.sliding_window"
-    if still and (still != "full" or file.value(window)):
-        layers = "every fourth layer" if still != "full" else "layers that see all"
-        yield finding("gguf-unsaid", "still", who=who, layers=layers)
-    if file.value(window):
-        swa_base = file.number("rope.freq_base_swa")
-        is_decided = file.architecture in decided()["full"] or file.is_listed("windows", "own_base")
-        why = "rope.freq_base_swa" if swa_base else "llama.cpp's, no key tells"
-        base = f"base {window_base(file):g} ({why})"
-        base = base if swa_base or is_decided else "a base that it does not say"
-        yield finding("gguf-unsaid", "window", who=who, base=base)
-    for key in decided()["reads"]:
-        if file.value(key) is not None and read_key(file, key) is None:
-            yield finding("gguf-unsaid", "key", key=key)

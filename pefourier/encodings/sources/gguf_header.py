@@ -21,23 +21,14 @@ SCALARS = {  # by the number of a type
 }
 U32, U64 = SCALARS[4], SCALARS[10]
 STRING, ARRAY = 8, 9
-LEAST = {STRING: 8, ARRAY: 12}  # bytes of a value whose length stands before it
 LONGEST_LIST = 2**14  # items of a list that is returned: one for each layer
-MOST_ITEMS = 2**24  # strings and lists of lists, which are walked one by one
-DEEPEST = 4  # lists in lists; llama.cpp reads none
+MOST_TEXTS = 2**24  # which are stepped over one by one
 MOST_AXES = 8
 ALIGNMENT = 32  # bytes, where the file sets none
 NUMPY = {"F32": "<f4", "F16": "<f2", "F64": "<f8"}  # types that it has, too
 KNOWN = read_toml(Path(__file__).with_name("gguf_types.toml"))
 BLOCKS = {name: (count, size) for name, (_, count, size) in KNOWN.items()}  # numbers, and bytes
 TYPES = {number: name for name, (number, _, _) in KNOWN.items()}
-
-
-@dataclass(frozen=True)
-class LongList:
-    """A list in the header that was stepped over."""
-
-    count: int
 
 
 @dataclass(frozen=True)
@@ -57,8 +48,8 @@ class Unreadable(Exception):
 def read_header(path: str) -> tuple[dict[str, Any], dict[str, TensorPlace]]:
     """The keys of a GGUF file with their values, and its tensors by name.
 
-    Lists of more than 2^14 items, as vocabularies are, are given as a `LongList`. A tensor of known
-    type lies within the file.
+    Lists of more than 2^14 items, as vocabularies are, are None. A tensor of known type lies within
+    the file.
 
     Raises
     ------
@@ -82,37 +73,27 @@ def read_header(path: str) -> tuple[dict[str, Any], dict[str, TensorPlace]]:
 
 def walk_header(data: mmap.mmap) -> tuple[dict[str, Any], dict[str, TensorPlace]]:
     """What `read_header` says, of the bytes of a file."""
-    if data[:4] != b"GGUF":
-        raise Unreadable("it does not begin with GGUF")
     walk = Walk(data)
     version = walk.number(U32)
-    if version not in (2, 3):
-        high = ", high bytes first" if version >> 24 in (2, 3) else ""
-        raise Unreadable(f"its version is {version}{high}; 2 and 3 are read, low bytes first")
+    if data[:4] != b"GGUF" or version not in (2, 3):
+        raise Unreadable("it must begin with GGUF and version 2 or 3, low bytes first")
     tensors, keys = walk.count(24), walk.count(13)
-    values: dict[str, Any] = {}
-    for _ in range(keys):
-        key = walk.text()
-        if key in values:
-            raise Unreadable(f"key {shown(key)} stands twice")
-        values[key] = walk.value(walk.number(U32))
-    infos = [walk.tensor() for _ in range(tensors)]
+    values = {walk.text(): walk.value(walk.number(U32)) for _ in range(keys)}
+    infos = {walk.text(): walk.tensor() for _ in range(tensors)}
     step = values.get("general.alignment", ALIGNMENT)
     if type(step) is not int or not 0 < step <= 2**20:
         raise Unreadable(f"general.alignment is {shown(step)}")
+    if len(values) < keys or len(infos) < tensors:
+        raise Unreadable("two of its keys, or of its tensors, have one name")
     first = -(-walk.at // step) * step
-    places = {name: tensor_place(info, first, len(data), name) for name, *info in infos}
-    if len(places) < tensors:
-        raise Unreadable("two tensors have one name")
-    return values, places
+    return values, {n: tensor_place(*info, first, len(data), n) for n, info in infos.items()}
 
 
 class Walk:
     """A place in the bytes of a file, which moves on with all that is read."""
 
     def __init__(self, data: mmap.mmap) -> None:
-        self.data = data
-        self.at, self.walked = 4, 0
+        self.data, self.at = data, 4
 
     def step(self, size: int) -> int:
         """The place now; the next is `size` bytes on."""
@@ -139,34 +120,30 @@ class Walk:
         here = self.step(size)
         return self.data[here : here + size].decode("utf-8", "replace")
 
-    def value(self, kind: int, depth: int = 0) -> Any:
+    def value(self, kind: int) -> Any:
         """A value of a type, by the type's number."""
         if kind in SCALARS:
             return self.number(SCALARS[kind])
         if kind == STRING:
             return self.text()
-        if kind != ARRAY:
-            raise Unreadable(f"type {kind} before byte {self.at} is none of a value's")
-        if depth == DEEPEST:
-            raise Unreadable(f"lists lie {DEEPEST + 1} deep in one another at byte {self.at}")
-        inner = self.number(U32)
-        size = SCALARS[inner].size if inner in SCALARS else LEAST.get(inner, 1)
+        inner = self.number(U32) if kind == ARRAY else None
+        if inner != STRING and inner not in SCALARS:
+            raise Unreadable(f"before byte {self.at} is no type of a value, or a list of lists")
+        size = 8 if inner == STRING else SCALARS[inner].size
         count = self.count(size)
-        if inner in SCALARS and count > LONGEST_LIST:
-            self.step(count * size)
-            return LongList(count)
-        self.walked += count
-        if self.walked > MOST_ITEMS:
-            raise Unreadable(f"its lists have over {MOST_ITEMS} items")
-        if inner == STRING and count > LONGEST_LIST:
+        if count <= LONGEST_LIST:
+            return [self.value(inner) for _ in range(count)]
+        if inner == STRING:
             self.skip_texts(count)
-            return LongList(count)
-        items = [self.value(inner, depth + 1) for _ in range(count)]
-        return items if count <= LONGEST_LIST else LongList(count)
+        else:
+            self.step(count * size)
+        return None
 
     def skip_texts(self, count: int) -> None:
         """Step over strings, none of which is read."""
         data, offset, size = self.data, self.at, len(self.data)
+        if count > MOST_TEXTS:
+            raise Unreadable(f"it has a list of over {MOST_TEXTS} strings")
         length_at = U64.unpack_from
         for _ in range(count):
             if offset + 8 > size:
@@ -174,18 +151,19 @@ class Walk:
             offset += 8 + length_at(data, offset)[0]
         self.step(min(offset, size + 1) - self.at)
 
-    def tensor(self) -> tuple[str, tuple[int, ...], int, int]:
-        """Name, shape, number of the type and start of a tensor."""
-        name, axes = self.text(), self.number(U32)
+    def tensor(self) -> tuple[tuple[int, ...], int, int]:
+        """Shape, number of the type and start of a tensor."""
+        axes = self.number(U32)
         if axes > MOST_AXES:
-            raise Unreadable(f"tensor {shown(name)} has {axes} axes")
+            raise Unreadable(f"a tensor has {axes} axes before byte {self.at}")
         shape = tuple(self.number(U64) for _ in range(axes))[::-1]
-        return name, shape, self.number(U32), self.number(U64)
+        return shape, self.number(U32), self.number(U64)
 
 
-def tensor_place(info: list[Any], first: int, size: int, name: str) -> TensorPlace:
+def tensor_place(
+    shape: tuple[int, ...], number: int, offset: int, first: int, size: int, name: str
+) -> TensorPlace:
     """Where a tensor lies, in a file of `size` bytes whose tensors begin at byte `first`."""
-    shape, number, offset = info
     kind = TYPES.get(number)
     if kind is None:
         return TensorPlace(shape, str(number), first + offset, None)

@@ -68,29 +68,20 @@ class VectorMap:
             x = sequence
         vectors = torch.as_tensor(np.array(x), dtype=self.example.dtype, device=self.example.device)
         vectors = vectors.unsqueeze(1) if "head" in self.axes else vectors
-        sides, pair = [], ("queries", "keys")
-        for zeroed in reversed(pair) if {*pair} <= roles_of(self.names) else ("",):
-            filled = values | dict.fromkeys(VECTORS, vectors) | {zeroed: torch.zeros_like(vectors)}
-            images = self.answer(torch, {word: filled[ROLE[word]] for word in self.names})
-            image, eps = numbers(images[-1 if zeroed == "queries" else 0])
-            sides.append((image[:, 0] if image.ndim == 4 else image)[:, rows])
-        if not all(np.isfinite(side).all() for side in sides):
-            raise self.unfit("gives numbers that are not finite")
-        return sides[0], sides[-1], eps
-
-    def answer(self, torch: Any, arguments: dict[str, Any]) -> list[Any]:
-        """What it makes of tensors: one of their shape, or one for queries and one for keys."""
-        shape = next(tuple(v.shape) for word, v in arguments.items() if ROLE[word] in VECTORS)
+        shape = tuple(vectors.shape)
         try:
             with torch.no_grad():
-                answer = self.call(**arguments)
+                answer = self.call(**{n: values.get(ROLE[n], vectors) for n in self.names})
         except FAULTS as error:
             raise self.unfit(f"raised {words_of(error)} for vectors {shape}") from error
-        images = list(answer) if isinstance(answer, tuple | list) else [answer]
-        images = [image for image in images[:2] if tuple(getattr(image, "shape", ())) == shape]
-        if not images:
-            raise self.unfit(f"gives nothing of the shape {shape} that it is given")
-        return images
+        answers = [*answer][:2] if isinstance(answer, tuple | list) else [answer]
+        if any(tuple(getattr(image, "shape", ())) != shape for image in answers) or not answers:
+            raise self.unfit(f"gives another shape than {shape}, that of its vectors")
+        images = [numbers(image) for image in answers]
+        sides = [(x[:, 0] if x.ndim == 4 else x)[:, rows] for x, _ in images]
+        if not all(np.isfinite(side).all() for side in sides):
+            raise self.unfit("gives numbers that are not finite")
+        return sides[0], sides[-1], images[0][1]
 
 
 @dataclass(frozen=True)
@@ -249,12 +240,12 @@ def probe(
     random = np.random.default_rng(0).standard_normal(d)
     ends = [vector for turn in turns for vector in ends_of_pairs(turn, d)]
     vectors = np.broadcast_to(np.stack([*ends, random])[:, None], (5, len(positions), d))
-    image_sets = code.images(torch, vectors, positions)
+    *images, eps = code.images(torch, vectors, positions)
     tripled = code.images(torch, 3 * vectors[4:], positions)
     answers = []
     for k, turn in enumerate(turns):
-        image, firsts, seconds = image_sets[k], turn.firsts, turn.seconds
-        turned = np.linalg.solve(turn.start, np.moveaxis(image, 0, 2))  # (n, d, 5)
+        firsts, seconds = turn.firsts, turn.seconds
+        turned = np.linalg.solve(turn.start, np.moveaxis(images[k], 0, 2))  # (n, d, 5)
         first, second = turned[..., 2 * k], turned[..., 2 * k + 1]
         matrices = np.zeros((len(positions), d, d))
         rows = np.setdiff1d(np.arange(d), seconds)
@@ -262,13 +253,12 @@ def probe(
         matrices[:, seconds, firsts] = first[:, seconds]
         matrices[:, firsts, seconds] = second[:, firsts]
         matrices[:, seconds, seconds] = second[:, seconds]
-        residual = np.abs(matrices @ random - turned[..., 4]).max(axis=1)
-        residual = np.maximum(residual, np.abs(image[4] - tripled[k][0] / 3).max(axis=1))
-        if (residual > 16 * image_sets[2] * np.abs(random).max()).any():
+        residual = np.abs(matrices @ random - turned[..., 4]).max()
+        residual = max(residual, np.abs(images[k][4] - tripled[k][0] / 3).max())
+        if residual > 16 * eps * np.abs(random).max():
             raise code.unfit(
-                f"gives a random vector at position {int(positions[residual.argmax()])}, in a "
-                "batch with others, another image than its parts have: it is not linear, or mixes "
-                "members of a batch"
+                "gives a random vector, in a batch with others, another image than its parts have: "
+                "it is not linear, or mixes members of a batch"
             )
         answers.append(turn.start @ matrices)
     return answers[0], answers[1]

@@ -145,10 +145,6 @@ def waves_apart(arrays: Mapping[str, Stored]) -> list[str]:
 def read_numbers(spec: str) -> np.ndarray:
     """Numbers in FILE[#ARRAY]: (n,) of one axis or a single column or row, else (n, columns)."""
     path, key = split_spec(spec)
-    if path.lower().endswith(".gguf"):
-        raise PefourierError(
-            f"{shown(path)} holds factors that divide frequencies; name it as a SPEC itself"
-        )
     with open_arrays(path) as file:
         names = list(file.arrays)
         if key is not None:
@@ -220,7 +216,7 @@ def find_array(arrays: Mapping[str, Stored], key: str, file: str) -> str:
 
 def names_and_shapes(arrays: Mapping[str, Stored]) -> str:
     """Names with shapes, the first few."""
-    listing = [stored.named(name) for name, stored in islice(arrays.items(), 10)]
+    listing = [stored.label(name) for name, stored in islice(arrays.items(), 10)]
     return ", ".join(listing + ["…"] * (len(arrays) > 10)) or "no array"
 
 

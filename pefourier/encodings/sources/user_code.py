@@ -7,7 +7,6 @@ takes (q, k), or x and positions, is a rotation. What fits none is refused with 
 
 import importlib
 import inspect
-import os
 import sys
 from dataclasses import dataclass, replace
 from typing import Any
@@ -44,7 +43,6 @@ from pefourier.errors import PefourierError, shown
 
 LENGTH, DIM = 80, 256  # where nothing says another
 ANOTHER_SEED = 20240917  # with which what is drawn comes out otherwise
-FEW = 5  # positions on which a module is tried first
 
 
 @dataclass(frozen=True)
@@ -67,13 +65,12 @@ def read_code(
     """The encoding of ``py:module:name``, or of a module, its class or a function at hand."""
     in_shell = isinstance(source, str)
     spec = source if in_shell else getattr(source, "__qualname__", type(source).__qualname__)
-    with sandboxed(spec, seed):
+    with sandboxed(seed):
         code = import_object(source) if in_shell else source
         rows, columns = stored_sizes(code)
         d = d or columns or DIM
-        length = length or min(
-            rows or sys.maxsize, rows if is_table(code) else max(LENGTH, min_length)
-        )
+        usual = rows if hasattr(code, "num_embeddings") else max(LENGTH, min_length)
+        length = length or min(rows or sys.maxsize, usual)  # all rows of an embedding are meant
         request = CodeRequest(spec, length, d)
         doing = f"{shown(spec)}, called for length {length}, d {d},"
         with as_user_error(doing), seeded(seed), evaluating(code):  # torch may be there only now
@@ -99,7 +96,7 @@ def sandboxed_operator(
 
     def operator_at(positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         doing = f"{shown(request.spec)}, turning vectors of {request.d} dimensions,"
-        with sandboxed(request.spec, seed), as_user_error(doing), evaluating(code):
+        with sandboxed(seed), as_user_error(doing), evaluating(code):
             return operator(positions)
 
     return operator_at
@@ -121,47 +118,31 @@ def import_object(spec: str) -> Any:
             public = ", ".join(key for key in vars(code) if not key.startswith("_"))
             raise PefourierError(f"module {module_name} has no {shown(part)}; it has: {public}")
         code = getattr(code, part)
+    if not callable(code):
+        raise PefourierError(f"{shown(spec)} is not called; write it to a .npy file")
     return code
 
 
-def meant_spec(spec: str) -> str | None:
-    """The SPEC that one without ``py:`` may have meant: a module in the working directory."""
-    module, _, name = spec.partition(":")
-    path = module.removesuffix(".py").replace(".", "/")
-    exists = os.path.isfile(f"{path}.py") or os.path.isfile(f"{path}/__init__.py")
-    return f"py:{path.replace('/', '.')}:{name or '…'}" if path and exists else None
-
-
-def is_table(code: Any) -> bool:
-    """Whether an object is its own table: an array, or an embedding of which all rows are meant."""
-    return hasattr(code, "num_embeddings") or not callable(code)
-
-
 def stored_sizes(code: Any) -> tuple[int, int]:
-    """Rows and columns of an array or of a module's tables; 0 where nothing says them."""
+    """Rows and columns of a module's tables; 0 where nothing says them."""
     if isinstance(code, type) or not hasattr(code, "named_buffers"):
-        shape = np.shape(code) if not callable(code) else ()
-        return (shape[0], shape[-1]) if shape else (0, 0)
+        return 0, 0
     tables = [t.shape for t in (*code.parameters(), *code.buffers()) if t.ndim > 1]
-    sizes = [
-        x for key, x in vars(code).items() if ROLE.get(key) == "d" and type(x) is int and x > 0
-    ]
-    sizes += [shape[-1] for shape in sorted(tables, key=lambda shape: -shape.numel())]
-    columns = next(iter(sizes), 0)
+    widths = [x for key, x in vars(code).items() if ROLE.get(key) == "d" and type(x) is int]
+    widths += [shape[-1] for shape in sorted(tables, key=lambda shape: -shape.numel())]
+    columns = next((x for x in widths if x > 0), 0)
     rows = [s[0] if s[-2] == 1 else s[-2] for s in tables if s[-1] == columns]
     return max(rows, default=0), columns
 
 
 def tabulate(request: CodeRequest, code: Any) -> CodeTable:
-    """The table of a function, a module, its class, or an array: one convention for each."""
+    """The table of a function, a module or its class: one convention for each."""
     torch = sys.modules.get("torch")  # their code imported it if it needs it
     module = torch.nn.Module if torch is not None else ()
     if inspect.isclass(code) and issubclass(code, module):
         return table_of_class(request, torch, code)
     if isinstance(code, module):
         return table_of_module(request, torch, code)
-    if not callable(code):
-        return in_two_axes(request, code, CodeTable(*numbers(code)))
     if torch is not None and not inspect.isclass(code):
         turning = VectorMap(request, code, code, needed_names(code), torch.zeros(()))
         if turning.is_turning:
@@ -226,36 +207,29 @@ def call_twice(code: VectorMap, torch: Any, shape: tuple[int, ...]) -> CodeTable
 def on_zeros(code: VectorMap, torch: Any) -> CodeTable:
     """The table of a module that takes zeros, and along which of its axes codes run.
 
-    It is called with (2, n, d) and with (n, 2, d), on few positions first; two with a batch of 3.
+    It is called with (2, n, d) and with (n, 2, d); two positions with a batch of 3.
     """
     length, d = code.request.length, code.request.d
-    directions, fault = {}, None
-    for n in dict.fromkeys((min(FEW, length), length)):
-        batch = 3 if n == 2 else 2
-        shapes = ((batch, n, d), (n, batch, d))
-        for shape in shapes:
-            try:
-                table = call_twice(code, torch, shape)
-            except FAULTS as error:
-                fault = fault or error
-                continue
+    batch = 3 if length == 2 else 2
+    shapes = {1: (batch, length, d), 0: (length, batch, d)}  # by the axis of the sequence
+    tables, axes, fault = {}, [], None
+    for axis, shape in shapes.items():
+        try:
+            table = tables[axis] = call_twice(code, torch, shape)
+        except FAULTS as error:
+            fault = fault or error
+        else:
             varies = varying_axes(code, table.codes, shape)
-            directions[shape] = set() if table.findings else varies
-        if directions:
-            break
-    else:
-        raise code.unfit(f"raised {words_of(fault)} for zeros {shapes[0]}") from fault
-    axes = [*directions.values()]
+            axes.append(set() if table.findings else varies)
     axis = 0 if {0} in axes and {1} not in axes else 1
-    shape = (length, batch, d) if axis == 0 else (batch, length, d)
-    table = call_twice(code, torch, shape)
-    varying_axes(code, table.codes, shape)
+    if axis not in tables:
+        raise code.unfit(f"raised {words_of(fault)} for zeros {shapes[axis]}") from fault
+    table = tables[axis]
     rows = table.codes if table.codes.ndim == 2 else np.moveaxis(table.codes, 1 - axis, 0)[0]
-    notes = axis_findings(code.code, axis) if any(axes) or not table.findings else []
+    notes = [] if table.findings else axis_findings(code.code, axis)
     notes = [finding("batch-axis", "differ")] if {0, 1} in axes else notes
-    return in_two_axes(
-        code.request, code.code, CodeTable(rows, table.eps, (*notes, *table.findings))
-    )
+    along = replace(table, codes=rows, findings=(*notes, *table.findings))
+    return in_two_axes(code.request, code.code, along)
 
 
 def varying_axes(code: VectorMap, codes: np.ndarray, shape: tuple[int, ...]) -> set[int]:

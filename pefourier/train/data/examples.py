@@ -10,11 +10,10 @@ import numpy as np
 
 from pefourier.encodings.sources.tables import check_regular
 from pefourier.errors import PefourierError, shown
-from pefourier.train.data import SYNTHETIC, recordings, split
+from pefourier.train.data import recordings, split
 from pefourier.train.data.recordings import fill_missing
-from pefourier.train.data.split import Split, Task
-from pefourier.train.data.synthetic import has_length
-from pefourier.train.options import Missing
+from pefourier.train.data.split import Task
+from pefourier.train.options import Missing, Options, Split
 
 NO_AEON = "needs the package aeon; install it with pip install 'pefourier[data]'"
 
@@ -26,9 +25,9 @@ def from_examples(
     classes: Sequence[str],
     split_by: Split,
     tested: int | None = None,
-    most_folds: int = split.FOLDS,
+    most_folds: int | None = None,
     groups: np.ndarray | None = None,
-    resamples: int = 1,
+    resamples: int | None = None,
     lengths: np.ndarray | None = None,
     missing: Missing | None = None,
 ) -> Task:
@@ -41,41 +40,35 @@ def from_examples(
     """
     labels, names = read_classes(name, x, y)
     lengths = check_lengths(name, lengths, *x.shape[:2])
-    x, lengths, filled, gone = fill_examples(name, x, lengths, missing)
+    x, lengths, filled, lost = fill_examples(name, x, lengths, missing)
     n, length, channels = x.shape
     rows = x.reshape(n * length, channels)
     recordings.check_rows(f"{name}, X in rows of {length} an example", rows)
     rows = rows.astype(np.float32)
     parts = split_examples(name, labels, split_by, tested, groups)
-    if tested is not None:
-        parts += [random_parts(labels, tested, seed) for seed in range(1, resamples)]
+    parts += [random_parts(labels, tested, seed) for seed in range(1, resamples or 1)]
     starts = np.arange(n) * length
     row_counts = length if lengths is None else lengths
     folds = tuple(split.make_fold(rows, starts, row_counts, p, True) for p in parts[:most_folds])
-    shown_classes = tuple(classes) or tuple(
-        f"{c:.0f}" if names.dtype.kind == "f" else str(c) for c in names
-    )
     leaky = groups is not None and split_by == "random"
-    count = None if groups is None or leaky else len(np.unique(groups))
-    untested = count - len(parts) if count and 1 < count < split.FOLDS else 0
-    dropped = [split.Dropped("untested", untested), split.Dropped("one group", int(count == 1))]
-    dropped.append(split.Dropped("missing", gone))
-    facts = {"leaky": leaky, "groups": count, "own_names": not classes, "lengths": lengths}
-    facts |= {"dropped": tuple(d for d in dropped if d.count), "filled": filled}
-    facts["groups"] = None if count == 1 else count
-    task = Task(name, split_by, rows, starts, labels, length, shown_classes, folds, **facts)
+    count = 0 if groups is None or leaky else len(np.unique(groups))
+    untested = count - len(parts) if 1 < count < split.FOLDS else 0
+    dropped = {"untested": untested, "one group": int(count == 1), "missing": lost}
+    facts = {"leaky": leaky, "groups": count if count > 1 else None, "own_names": not classes}
+    facts |= {"lengths": lengths, "filled": filled}
+    facts["dropped"] = tuple(split.Dropped(key, n) for key, n in dropped.items() if n)
+    classes = tuple(classes or names)
+    task = Task(name, split_by, rows, starts, labels, length, classes, folds, **facts)
     split.check_task(task)
     return task
 
 
-def check_examples(name: str, window: int | None, stride: int | None) -> None:
+def check_examples(name: str, options: Options) -> None:
     """Refuse to cut examples, which are as long as they are."""
-    if window is not None or stride is not None:
-        task = name.partition(":")[0]
-        redrawable = window is not None and task in SYNTHETIC and has_length(name)
-        advice = f"; --dataset {task}:length={window} draws them so long" if redrawable else ""
+    if options.window is not None or options.stride is not None:
         raise PefourierError(
-            f"--window and --stride are for recordings; {shown(name)} holds examples{advice}"
+            f"--window and --stride are for recordings; {shown(name)} holds examples (built-in "
+            "tasks are drawn at a length: order:length=24)"
         )
 
 
@@ -94,10 +87,10 @@ def fill_examples(
         )
         for i, (example, rows) in enumerate(zip(x, row_counts, strict=True))
     ]
+    x, remaining = padded_series([rows for rows, _, _ in series])
     filled = sum(count for _, _, count in series)
-    padded, remaining = padded_series([rows for rows, _, _ in series])
-    lengths = None if (remaining == padded.shape[1]).all() else remaining
-    return padded, lengths, filled, int((row_counts - remaining).sum())
+    lengths = check_lengths(name, remaining, *x.shape[:2])
+    return x, lengths, filled, int((row_counts - remaining).sum())
 
 
 def check_lengths(name: str, lengths: np.ndarray | None, n: int, length: int) -> np.ndarray | None:
@@ -108,15 +101,14 @@ def check_lengths(name: str, lengths: np.ndarray | None, n: int, length: int) ->
         raise PefourierError(
             f"{name}: lengths must be {n} whole numbers; got {lengths.dtype} {lengths.shape}"
         )
-    wrong = lengths[(lengths < 1) | (lengths > length)]
-    if len(wrong):
+    if wrong := lengths[(lengths < 1) | (lengths > length)].tolist():
         raise PefourierError(
             f"{name}: lengths must be from 1 to the {length} rows of X; got {wrong[0]}"
         )
     return None if (lengths == length).all() else lengths.astype(np.int64)
 
 
-def read_classes(name: str, x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def read_classes(name: str, x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, list[str]]:
     """The class of each example, from 0, and the names of the classes."""
     if x.ndim != 3 or 0 in x.shape or x.dtype.kind not in "fiub" or y.shape != x.shape[:1]:
         raise PefourierError(
@@ -124,8 +116,7 @@ def read_classes(name: str, x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, n
             f"got {x.dtype} {x.shape} and {y.shape}"
         )
     if y.dtype.kind == "f":
-        odd = y[~(np.isfinite(y) & (np.floor(y) == y))]
-        if len(odd):
+        if odd := y[~(np.isfinite(y) & (np.floor(y) == y))].tolist():
             raise PefourierError(
                 f"{name}: y must hold classes, whole numbers or names; got {odd[0]}"
             )
@@ -134,7 +125,7 @@ def read_classes(name: str, x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, n
         raise PefourierError(
             f"{name}: y has {len(names)} classes in {len(y)} examples; give 2 or more, each several"
         )
-    return labels, names
+    return labels, [f"{c:.0f}" if y.dtype.kind == "f" else str(c) for c in names]
 
 
 def split_examples(
@@ -156,16 +147,13 @@ def split_by_groups(
     name: str, labels: np.ndarray, split_by: Split, groups: np.ndarray
 ) -> list[split.Parts]:
     """Folds of whole groups; of two to four each is a test part; random cuts groups."""
-    if groups.shape != labels.shape:
+    if groups.shape != labels.shape or (groups.dtype.kind == "f" and np.isnan(groups).any()):
         raise PefourierError(
-            f"{name}: groups must be {len(labels)}, one for each example; got shape {groups.shape}"
+            f"{name}: groups must be {len(labels)} names, one for each example; got "
+            f"{groups.dtype} {groups.shape}, or nan among them"
         )
-    if groups.dtype.kind == "f" and np.isnan(groups).any():
-        raise PefourierError(f"{name}: groups hold nan; give each such example a group of its own")
     if split_by == "chronological":
-        raise PefourierError(
-            f"{name}: groups and --split chronological exclude each other; use --split blocks"
-        )
+        raise PefourierError(f"{name}: {split.GROUPS_IN_TIME}")
     names, group = np.unique(groups, return_inverse=True)
     if split_by == "random" or len(names) == 1:
         return split.deal_within_classes(labels)
@@ -177,10 +165,7 @@ def split_by_groups(
         if len(np.unique(labels[test])) > 1:
             parts.append((*with_validation(labels, learning), test))
     if not parts:
-        raise PefourierError(
-            f"{name} has {len(names)} groups, each of one class: none can be tested; give more "
-            "groups, or leave them out"
-        )
+        raise PefourierError(f"{name}: {split.NO_GROUP}")
     return parts
 
 
@@ -208,15 +193,10 @@ def with_validation(labels: np.ndarray, learning: np.ndarray) -> tuple[np.ndarra
     return np.setdiff1d(learning, valid), valid
 
 
-def from_ts(
-    name: str,
-    data: str | None,
-    split_by: Split,
-    resamples: int | None = None,
-    missing: Missing | None = None,
-) -> Task:
+def from_ts(name: str, options: Options) -> Task:
     """A UCR or UEA set by name, or the NAME_TRAIN.ts and NAME_TEST.ts of a folder, or one file."""
-    parts = read_ts(name, data)
+    check_examples(name, options)
+    parts = read_ts(name, options.data)
     series = [example for x, _ in parts for example in x]  # (channels, length) each
     channels = {example.shape[0] for example in series}
     if len(channels) != 1 or not all(len(x) and x[0].size for x, _ in parts):
@@ -224,19 +204,10 @@ def from_ts(
         raise PefourierError(f"{name} holds {problem} in one of its files; download it again")
     x, lengths = padded_series([example.T for example in series])
     y = np.concatenate([y for _, y in parts])
+    split_by, missing = options.split, options.missing
     tested = len(parts[1][1]) if len(parts) == 2 and split_by == "blocks" else None
-    return from_examples(
-        name,
-        x,
-        y,
-        (),
-        split_by,
-        tested,
-        most_folds=max(split.FOLDS, resamples or 1),
-        resamples=resamples or 1,
-        lengths=lengths,
-        missing=missing,
-    )
+    facts = {"resamples": options.resamples, "lengths": lengths, "missing": missing}
+    return from_examples(name, x, y, (), split_by, tested, **facts)
 
 
 def padded_series(series: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
@@ -256,15 +227,17 @@ def padded_series(series: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]
 def read_ts(name: str, data: str | None) -> list[tuple[np.ndarray, np.ndarray]]:
     """Read training and test series (n, channels, length) with their classes, by aeon."""
     path, set_name = Path(name), name.removeprefix("uea:")
-    sides = [sorted(path.glob(f"*_{side}.ts")) for side in ("TRAIN", "TEST")]
-    single = path.suffix.lower() == ".ts"
-    files = [path] if single else [file for side in sides for file in side]
-    if set_name == name and not single and [len(side) for side in sides] != [1, 1]:
-        names = ", ".join(file.name for file in files) or "neither"
-        raise PefourierError(
-            f"{shown(name)} must hold one *_TRAIN.ts and one *_TEST.ts, or be one; it holds {names}"
-        )
-    for file in files:
+    files = [path]
+    if set_name == name and path.suffix.lower() != ".ts":
+        sides = [sorted(path.glob(f"*_{side}.ts")) for side in ("TRAIN", "TEST")]
+        files = [file for side in sides for file in side]
+        if [len(side) for side in sides] != [1, 1]:
+            names = ", ".join(file.name for file in files) or "neither"
+            raise PefourierError(
+                f"{shown(name)} must hold one *_TRAIN.ts and one *_TEST.ts, or be one; it holds "
+                f"{names}"
+            )
+    for file in files if set_name == name else ():
         check_regular(str(file))
     try:
         from aeon.datasets import load_classification, load_from_ts_file
@@ -272,9 +245,8 @@ def read_ts(name: str, data: str | None) -> list[tuple[np.ndarray, np.ndarray]]:
         raise PefourierError(f"{shown(name)} {NO_AEON}") from error
     try:
         if set_name != name:
-            parts = ("train", "test")
-            options = {"extract_path": data, "load_equal_length": False}  # whole, not cut short
-            return [load_classification(set_name, split=part, **options)[:2] for part in parts]
+            how = {"extract_path": data, "load_equal_length": False}  # whole, not cut short
+            return [load_classification(set_name, split=p, **how)[:2] for p in ("train", "test")]
         return [load_from_ts_file(str(file))[:2] for file in files]
     except (OSError, ValueError, KeyError, IndexError) as error:
         text = " ".join(str(error).split())

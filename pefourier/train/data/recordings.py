@@ -9,8 +9,6 @@ its publisher, which its file in published/ reads. An array may take an eighth o
 memory, and so may all recordings of a dataset.
 """
 
-import csv
-import io
 import os
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -24,13 +22,12 @@ from pefourier.encodings.encoding import BLOCK, row_blocks
 from pefourier.encodings.sources import tables
 from pefourier.encodings.sources.arrays import MEMORY
 from pefourier.errors import PefourierError, shown
-from pefourier.files import label, status_of
+from pefourier.files import status_of
 from pefourier.train.data.split import Series
 from pefourier.train.options import Missing
 
 LIMIT = 20.0  # scaled values are cut here
 LARGEST = 1e30  # of values read: float32 ends at 3e38
-LARGEST_LIST = 2**24  # bytes of a list in .csv
 AGAIN = "download it again"
 Recording = tuple[np.ndarray, np.ndarray, np.ndarray]  # train rows, test rows, label
 
@@ -122,24 +119,6 @@ def load_part(
     return file.load(name, dtype, text=text, limit=memory_limit())
 
 
-def read_list(path: Path) -> list[dict[str, str]]:
-    """The rows of a list in .csv by the names in its first line; cells that are not there lack."""
-
-    def parse() -> list[dict[str, str]]:
-        with path.open("rb") as stream:
-            data = stream.read(LARGEST_LIST + 1)
-        if len(data) > LARGEST_LIST:
-            raise ValueError(f"a list has up to {LARGEST_LIST} bytes")
-        try:
-            rows = list(csv.DictReader(io.StringIO(data.decode("utf-8-sig"), newline="")))
-        except csv.Error as error:
-            raise ValueError(str(error)) from error
-        return [{k: v for k, v in row.items() if k and isinstance(v, str)} for row in rows]
-
-    tables.check_regular(str(path))
-    return tables.parse_or_refuse(parse, label(str(path)), ".csv", AGAIN)
-
-
 def read_archives(paths: Sequence[Path]) -> Iterator[tuple[str, Recording]]:
     """Read recordings from archives."""
     for path in paths:
@@ -201,18 +180,16 @@ def fill_missing(
     complete = np.ones(len(rows), bool)
     if not absent.any():
         return rows, complete, 0
-    where = place(*np.argwhere(absent)[0].tolist())
-    if missing is None:
+    drops = missing == "drop"
+    if missing is None or (absent.any(axis=1).all() if drops else absent.all(axis=0).any()):
+        where = place(*np.argwhere(absent)[0].tolist())
         raise PefourierError(
-            f"{where} is missing; fill it, or give --missing previous, mean or drop"
+            f"{where} is missing; fill it, or give --missing previous, mean or drop where that "
+            "leaves numbers"
         )
-    if missing == "drop":
+    if drops:
         complete = ~absent.any(axis=1)
-        if not complete.any():
-            raise PefourierError(f"{where} is missing, and a number in all other rows; fill them")
         return rows[complete], complete, 0
-    if absent.all(axis=0).any():
-        raise PefourierError(f"{where} is missing, as in all rows of its series; leave either out")
     if missing == "mean":
         return np.where(absent, np.nanmean(rows, axis=0), rows), complete, int(absent.sum())
     last = np.maximum.accumulate(np.where(absent, -1, np.arange(len(rows))[:, None]), axis=0)

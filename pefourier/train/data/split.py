@@ -26,13 +26,14 @@ from pefourier.encodings.checks import check_count
 from pefourier.errors import PefourierError
 from pefourier.train.options import Split
 
-ORDER_ALONE = "times order the rows; models see their order alone, not how far apart they are"
 FOLDS = 5
 WINDOW = 100  # rows, where nothing is said
 USER_BLOCKS = 10  # of a user's own recording
 MIN_BLOCK = 4  # windows of such a block, unless there are then fewer than folds
 MOST_ROWS = 2**26  # of a window, or of all examples that are drawn
 SAME_LENGTH = 0.01  # recordings of one campaign whose lengths differ by less have common borders
+GROUPS_IN_TIME = "groups and --split chronological exclude each other; use --split blocks"
+NO_GROUP = "no group has both classes beside others that do; give more groups, or leave them out"
 SHARES = (0.6, 0.8)  # where validation and test begin in a chronological split
 
 
@@ -218,13 +219,13 @@ def split_series(
         raise PefourierError(
             f"{name}: the longest series has {longest} rows; choose a --window of at most that"
         )
-    dropped = drop_short(series, window)
+    spans, overlaps = None, 0
     if split == "random":
         starts, places = split_at_random(series, label, window, stride)
     else:
         spans, masks = deal_spans(name, series, label, window, split, blocks, units, grouped)
         starts, places, overlaps = cut_spans(spans, masks, window, stride)
-        dropped += [count_border(series, spans, window), *overlaps]
+    dropped = [*count_dropped(series, spans, window), Dropped("overlap", overlaps)]
     labels = holds_anomaly(label, starts, window).astype(np.int64)
     folds = tuple(make_fold(rows, starts, window, parts, own_scale) for parts in places)
     task = Task(name, split, rows, starts, labels, window, classes, folds, split == "random")
@@ -233,27 +234,22 @@ def split_series(
     return task
 
 
-def count_missing(task: Task, filled: int, gone: int) -> Task:
-    """The task of a recording of which missing numbers were filled, or rows dropped."""
-    lost = (Dropped("missing", gone),) if gone else ()
-    return replace(task, filled=filled, dropped=(*task.dropped, *lost))
+def count_missing(task: Task, filled: int, lost: int) -> Task:
+    """The task of recordings of which missing numbers were filled, or rows dropped."""
+    dropped = (Dropped("missing", lost),) if lost else ()
+    return replace(task, filled=filled, dropped=(*task.dropped, *dropped))
 
 
-def count_border(series: Sequence[Series], spans: Sequence["Span"], window: int) -> Dropped:
-    """Windows of series that no span holds."""
-    possible = sum(len(s.rows) // window for s in series)
-    inside = sum(max(0, span.stop - span.start) // window for span in spans)
-    return Dropped("border", possible - inside)
-
-
-def drop_short(series: Sequence[Series], window: int) -> list[Dropped]:
-    """Series that hold no window, and rows behind the last one of the others."""
+def count_dropped(
+    series: Sequence[Series], spans: Sequence["Span"] | None, window: int
+) -> list[Dropped]:
+    """Series that hold no window, rows behind the last one, and windows that no span holds."""
     sizes = np.array([len(s.rows) for s in series])
-    short = sizes < window
-    return [
-        Dropped("short", int(short.sum())),
-        Dropped("end", int((sizes[~short] % window).sum())),
-    ]
+    inside = sum(max(0, s.stop - s.start) // window for s in spans or ())
+    border = int((sizes // window).sum()) - inside if spans is not None else 0
+    end = int((sizes[sizes >= window] % window).sum())
+    counts = {"short": int((sizes < window).sum()), "end": end, "border": border}
+    return [Dropped(reason, count) for reason, count in counts.items()]
 
 
 def holds_anomaly(label: np.ndarray, starts: np.ndarray, window: int) -> np.ndarray:
@@ -285,10 +281,7 @@ def deal_spans(
         fitting = min(len(s.rows) for s in series) // (MIN_BLOCK * window)
         blocks = min(blocks, max(FOLDS, fitting))
     if grouped:
-        raise PefourierError(
-            f"{name}: no group holds windows of both classes beside others that do; more "
-            "groups, or leave the column group out"
-        )
+        raise PefourierError(f"{name}: {NO_GROUP if split == 'blocks' else GROUPS_IN_TIME}")
     return spans_of_time(series, label, window, split, blocks)
 
 
@@ -360,8 +353,8 @@ def spans_of_time(
 
 def cut_spans(
     spans: Sequence[Span], masks: Masks, window: int, stride: int
-) -> tuple[np.ndarray, list[Parts], list[Dropped]]:
-    """Starts of windows, the parts of each fold, and what overlaps in time.
+) -> tuple[np.ndarray, list[Parts], int]:
+    """Starts of windows, the parts of each fold, and how many overlap in time.
 
     Windows of the same clock that overlap one that is tested are neither trained nor validated on.
     """
@@ -375,38 +368,34 @@ def cut_spans(
 
     parts, overlaps = [], 0
     for train, valid, test in masks:
-        times = ticks_of_test(spans, spaced, test, window)
-        trained, validated = (outside(spans, windows, times, window) for windows in (dense, spaced))
-        parts.append((indices(trained, train), indices(validated, valid), indices(spaced, test)))
-        overlaps += len(indices(dense, train)) - len(parts[-1][0])
-        overlaps += len(indices(spaced, valid)) - len(parts[-1][1])
-    return starts, parts, [Dropped("overlap", overlaps)]
+        ticks = ticks_of_test(spans, spaced, test, window)
+        sources = ((dense, train), (spaced, valid))
+        learning = [indices(outside(spans, windows, ticks, window), m) for windows, m in sources]
+        overlaps += sum(len(indices(*source)) for source in sources) - sum(map(len, learning))
+        parts.append((*learning, indices(spaced, test)))
+    return starts, parts, overlaps
 
 
 def ticks_of_test(
     spans: Sequence[Span], windows: Sequence[np.ndarray], tested: np.ndarray, window: int
 ) -> dict[str, np.ndarray]:
-    """For each campaign, how many ticks of its clock before each are of a window that is tested."""
-    longest = dict.fromkeys((span.campaign for span in spans), 0)
-    for span in spans:
-        longest[span.campaign] = max(longest[span.campaign], span.stop - span.first)
-    times = {campaign: np.zeros(n + 1, dtype=int) for campaign, n in longest.items()}
+    """For each campaign, the ticks of its clock that windows one behind another test."""
+    longest = max(span.stop - span.first for span in spans)
+    ticks = {span.campaign: np.zeros(longest, dtype=bool) for span in spans}
     for span, starts, is_tested in zip(spans, windows, tested, strict=True):
-        if is_tested:
-            np.add.at(times[span.campaign], starts - span.first, 1)
-            np.add.at(times[span.campaign], starts - span.first + window, -1)
-    return {name: np.append(0, np.cumsum(np.cumsum(counts) > 0)) for name, counts in times.items()}
+        if is_tested and len(starts):
+            ticks[span.campaign][starts[0] - span.first : starts[-1] - span.first + window] = True
+    return ticks
 
 
 def outside(
-    spans: Sequence[Span], windows: Sequence[np.ndarray], times: dict[str, np.ndarray], window: int
+    spans: Sequence[Span], windows: Sequence[np.ndarray], ticks: dict[str, np.ndarray], window: int
 ) -> list[np.ndarray]:
     """Of the windows found in each span, those that overlap no tested time of its campaign."""
-    free = []
-    for span, starts in zip(spans, windows, strict=True):
-        before, ticks = times[span.campaign], starts - span.first
-        free.append(starts[before[ticks + window] == before[ticks]])
-    return free
+    return [
+        starts[~holds_anomaly(ticks[span.campaign], starts - span.first, window)]
+        for span, starts in zip(spans, windows, strict=True)
+    ]
 
 
 def with_first_rows(series: Sequence[Series]) -> list[tuple[Series, int]]:
@@ -501,31 +490,16 @@ def make_fold(
 
 def check_task(task: Task) -> None:
     """Refuse a task where some fold could not train, choose a threshold or be tested."""
-    at_borders = sum(drop.count for drop in task.dropped if drop.reason == "border")
-    lost = f", beside {at_borders} that borders of blocks drop" if at_borders else ""
-    of = f"{task.name}: of {len(task.labels)} windows of {task.length} rows{lost}"
-    lacking = set(range(len(task.classes))) - set(task.labels.tolist())
-    if lacking:
-        raise PefourierError(
-            f"{of}, none is of class {task.classes[min(lacking)]}; choose a smaller --window, or "
-            "give more series"
-        )
     for number, fold in enumerate(task.folds):
-        if problem := lacks_classes(task, fold):
-            raise PefourierError(
-                f"{of}, split {task.split}, fold {number} {problem}: more examples of each, or for "
-                "recordings a smaller --window or another --split"
-            )
-
-
-def lacks_classes(task: Task, fold: Fold) -> str:
-    """Which part of a fold has too few classes, in words; "" where none has."""
-    for part in ("train", "valid", "test"):
-        present = np.unique(task.labels[getattr(fold, part)])
-        is_partial = part == "train" and len(present) < len(task.classes)
-        if is_partial or len(present) < min(2, len(task.classes)):
-            names = "only " + ", ".join(task.classes[c] for c in present)
-            names = names if len(present) else "no window"
-            needs = "all" if part == "train" else "two"
-            return f"has {names} in its {part} part; it needs {needs} classes there"
-    return ""
+        for part, needed in (("train", len(task.classes)), ("valid", 2), ("test", 2)):
+            present = np.unique(task.labels[getattr(fold, part)])
+            if len(present) < needed:
+                names = ", ".join(task.classes[c] for c in present)
+                classes = f"only {names}" if names else "no window"
+                border = sum(d.count for d in task.dropped if d.reason == "border")
+                raise PefourierError(
+                    f"{task.name}: {len(task.labels)} windows of {task.length} rows, {border} more "
+                    f"dropped at borders of blocks; split {task.split}, fold {number} has "
+                    f"{classes} in its {part} part, which needs {needed} classes: give more "
+                    "examples of each, or for recordings a smaller --window or another --split"
+                )

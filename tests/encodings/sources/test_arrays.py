@@ -75,18 +75,15 @@ def test_what_an_archive_claims_to_hold_counts_no_more_than_its_size(monkeypatch
 
 
 def test_an_archive_that_holds_more_than_it_says_is_not_unpacked():
-    """With LZMA, a few kB of which are gigabytes."""
-    with zipfile.ZipFile("x.npz", "w", zipfile.ZIP_LZMA) as archive:
+    with zipfile.ZipFile("x.npz", "w", zipfile.ZIP_DEFLATED) as archive:
         with archive.open("a.npy", "w") as member:
             member.write(npy_bytes(HEADER.replace(b"(5, 3)", b"(1000,)")))
             for _ in range(20):
                 member.write(bytes(8 * 10**6))
-        size = archive.getinfo("a.npy").file_size
     with open("x.npz", "rb") as stream:
         content = stream.read()
     end = content.rindex(b"PK\1\2") + 24
     put("x.npz", content[:end] + (8128).to_bytes(4, "little") + content[end + 4 :])
-    assert content[end : end + 4] == size.to_bytes(4, "little")
     tracemalloc.start()
     with pytest.raises(PefourierError, match="CRC"):
         read_numbers("x.npz")

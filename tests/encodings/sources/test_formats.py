@@ -14,7 +14,6 @@ import safetensors.torch
 import torch
 from stored import HEADER, TABLE, npy_bytes, put, refused
 
-import pefourier
 from pefourier.encodings.sources import arrays, writers
 from pefourier.encodings.sources.tables import read_table, write_table
 from pefourier.errors import PefourierError
@@ -130,20 +129,12 @@ def test_large_files_are_mapped_not_read(suffix):
         (b"0,1\n2,3\n", [[0, 1], [2, 3]]),
         (b"1\n2\n", [[1], [2]]),
         (b"1e400,-inf,+.5\n", [[np.inf, -np.inf, 0.5]]),
-        (b"pos,x,y\n0,1,2\n1,3,4\n", [[1, 2], [3, 4]]),  # once a column of codes
         (b"pos\n0\n1\n", [[0], [1]]),
     ],
 )
 def test_csv(content, expected):
     put("x.csv", content)
     np.testing.assert_array_equal(read_table("x.csv")[0], expected)
-
-
-def test_a_column_of_positions_is_said_to_be_left_out():
-    put("x.csv", b"Index,a,b\n0,1,2\n1,3,5\n")
-    found = pefourier.check("x.csv")
-    assert (found.verdict, found.dimension) == ("invertible", 2)
-    assert "positions-column" in [f.code for f in found.findings]
 
 
 def test_csv_of_a_million_columns():
@@ -198,7 +189,7 @@ NPY = [
     npy_bytes(b"{'descr" + b" " * 9900 + b"$", version=b"\2\0", width=4),
 ]
 CSV = [b"", b"x,y\n", b"x,y\n1,2\n3,four\n", b",0,1\n0,.5,.5\n", b",,\n1,2,3\n", b"1;2\n3;4\n"]
-CSV += [b"1,2,\n", b"1,\x002\n", b"1_0,2\n", "１,2\n".encode(), b"1,2+1j\n", b"pos,x\n1,2\n5,2\n"]
+CSV += [b"1,2,\n", b"1,\x002\n", b"1_0,2\n", "１,2\n".encode(), b"1,2+1j\n", b"Index,x\n0,2\n1,2\n"]
 CSV += [
     b"2024-01-01,2\n",
     b"2024-01-01\n2024-01-02\n",
@@ -222,15 +213,6 @@ def test_damaged_files_are_refused(suffix, content):
             safetensors.safe_open("x.safetensors", framework="np")
 
 
-@pytest.mark.parametrize(
-    ("content", "fault"),
-    [(b"x,y\n1,2\n3,four\n", "'four'"), (b"1,2\n\n3\n", "from 2 to 1"), (b"1;2\n3;4\n", "'3;4'")],
-)
-def test_the_fault_of_a_csv_is_named(content, fault):
-    put("x.csv", content)
-    assert fault in refused("x.csv")
-
-
 def test_what_may_stand_in_a_header_of_safetensors_beside_tensors():
     own = {"__metadata__": None, "z": entry(shape=(0, 2**40), offsets=(24, 24))["codes"]}
     header = json.dumps({"b": AFTER, "codes": PLACE | {"x": [1, {}]}} | own).encode()
@@ -244,8 +226,6 @@ def test_a_header_of_safetensors_has_an_end():
     put("x.safetensors", (10**8 + 1).to_bytes(8, "little"))
     os.truncate("x.safetensors", 2 * 10**8)
     assert "the limit is 100000000" in refused("x.safetensors")
-    with pytest.raises(safetensors.SafetensorError, match="header too large"):
-        safetensors.safe_open("x.safetensors", framework="np")
 
 
 class Attack:
@@ -270,21 +250,16 @@ def test_odd_tensors():
     codes = torch.nn.Parameter(torch.ones(2, 3).T)
     torch.save({"a": {"codes": codes, 7: torch.ones(3)}, ("tuple",): torch.ones(2, 2)}, "x.pt")
     assert read_table("x.pt")[0].tolist() == [[1, 1]] * 3
-    torch.save({"k" * 1000: {"codes": torch.ones(2, 2)}}, "x.pt")
-    refused("x.pt")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that such tensors are prototypes, or deprecated
         odd = {
             "sparse": torch.eye(3).to_sparse(),
-            "rows": torch.eye(3).to_sparse_csr(),
             "meta": torch.ones(3, 2, device="meta"),
             "quantised": torch.quantize_per_tensor(torch.ones(3, 2), 0.1, 0, torch.quint8),
             "nested": torch.nested.nested_tensor([torch.ones(2, 3), torch.ones(1, 3)]),
             "complex": torch.ones(2, 3, 2, dtype=torch.complex64).conj(),
         }
-        if hasattr(torch, "float4_e2m1fn_x2"):  # from torch 2.8 on
-            odd["nibbles"] = torch.zeros(3, 2, dtype=torch.uint8).view(torch.float4_e2m1fn_x2)
-        torch.save({**odd, "table": torch.ones(2, 2)}, "y.pt")
+        torch.save({**odd, "table": torch.ones(2, 2), "k" * 1000: {"codes": codes}}, "y.pt")
     for key in odd:
         refused("y.pt", key)
     assert read_table("y.pt")[0].tolist() == [[1, 1], [1, 1]]
@@ -292,35 +267,23 @@ def test_odd_tensors():
     refused("z.pt")
 
 
-def test_a_pickle_of_shared_mappings_is_walked_once():
-    tree = {"codes": torch.ones(2, 2)}
-    for _ in range(60):
-        tree = {"a": tree, "b": tree}
-    torch.save(tree, "x.pt")
-    assert read_table("x.pt")[0].tolist() == [[1, 1], [1, 1]]
-
-
 def test_damaged_archives():
     write_table("x.npz", TABLE)
     with open("x.npz", "rb") as stream:
         whole = stream.read()
-    with zipfile.ZipFile("lzma.npz", "w", zipfile.ZIP_LZMA) as archive:
-        archive.writestr("codes.npy", npy_bytes(HEADER, TABLE.tobytes()))
-    np.testing.assert_array_equal(read_table("lzma.npz")[0], TABLE)
-    with open("lzma.npz", "rb") as stream:
-        packed = stream.read()
     put("cut.npz", whole[:-40])
     put("zeros.npz", whole.replace(TABLE.tobytes(), bytes(120)))
-    put("lzma.npz", packed[:60] + bytes(20) + packed[80:])
-    with zipfile.ZipFile("bz2.npz", "w", zipfile.ZIP_BZIP2) as archive:  # gigabytes at once
-        archive.writestr("codes.npy", npy_bytes(HEADER, bytes(120)))
+    for kind in ("LZMA", "BZIP2"):  # a few kB of which are gigabytes
+        with zipfile.ZipFile(f"{kind}.npz", "w", getattr(zipfile, f"ZIP_{kind}")) as archive:
+            archive.writestr("codes.npy", npy_bytes(HEADER, bytes(120)))
     with zipfile.ZipFile("x.pt", "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("x/data.pkl", bytes(10**6))
     with warnings.catch_warnings(), zipfile.ZipFile("twice.npz", "w") as archive:
         warnings.simplefilter("ignore")  # that the name is there
         for _ in range(2):
             archive.writestr("codes.npy", npy_bytes(HEADER, bytes(120)))
-    for path in ("cut.npz", "zeros.npz", "lzma.npz", "bz2.npz", "x.pt", "twice.npz"):
+    put("table.npz", npy_bytes(HEADER, bytes(120)))
+    for path in ("cut.npz", "zeros.npz", "LZMA.npz", "BZIP2.npz", "x.pt", "twice.npz", "table.npz"):
         assert "is not a readable" in refused(path)
 
 
@@ -331,26 +294,32 @@ def test_a_full_disk(suffix):
         write_table("x" + suffix, np.zeros((300, 300)))
 
 
-@pytest.mark.parametrize(
-    "header",
-    [
-        *(b"{" + 9000 * b" " + b"?", b"{" + 4000 * b"[", 9000 * b"'", b"{'descr': " + 9000 * b"("),
-        *(HEADER.replace(b"5", 4900 * b"9"), HEADER.replace(b"(5, 3)", b"3"), b"[1]", b"{}", b""),
-    ],
-)
-def test_a_header_of_any_letters_is_refused_at_once(tmp_path, header):
+def test_a_header_of_any_letters_is_refused_at_once():
     """numpy's tokenizer once took 13 s for 9000 blanks."""
-    put(tmp_path / "x.npy", npy_bytes(header))
+    headers = [
+        b"{" + 9000 * b" " + b"?",
+        b"{" + 4000 * b"[",
+        9000 * b"'",
+        b"{'descr': " + 9000 * b"(",
+    ]
+    headers += [
+        HEADER.replace(b"5", 4900 * b"9"),
+        HEADER.replace(b"(5, 3)", b"3"),
+        b"[1]",
+        b"{}",
+        b"",
+    ]
     before = time.process_time()
-    with pytest.raises(PefourierError, match="its header does not describe an array"):
-        read_table(str(tmp_path / "x.npy"))
+    for header in headers:
+        put("x.npy", npy_bytes(header))
+        assert "is not a readable .npy file" in refused("x.npy")
     assert time.process_time() - before < 1
 
 
 @pytest.mark.parametrize("blanks", [0, 64, 800])
 @pytest.mark.parametrize("old", [b"5", b"5L"])
-def test_a_header_may_have_blanks_and_numbers_of_python_2(tmp_path, blanks, old):
+def test_a_header_may_have_blanks_and_numbers_of_python_2(blanks, old):
     header = HEADER.replace(b"(5", blanks * b" " + b"(" + old)
     for version, width in ((b"\1\0", 2), (b"\2\0", 4)):
-        put(tmp_path / "x.npy", npy_bytes(header, TABLE.tobytes(), version, width))
-        np.testing.assert_array_equal(read_table(str(tmp_path / "x.npy"))[0], TABLE)
+        put("x.npy", npy_bytes(header, TABLE.tobytes(), version, width))
+        np.testing.assert_array_equal(read_table("x.npy")[0], TABLE)

@@ -6,7 +6,6 @@ import subprocess
 import sys
 import threading
 import tracemalloc
-import warnings
 import zipfile
 from contextlib import suppress
 from pathlib import Path
@@ -17,10 +16,9 @@ import torch
 from stored import HEADER, TABLE, npy_bytes, put, refused
 
 from pefourier.encodings import load
-from pefourier.encodings.sources import formats, open_files
+from pefourier.encodings.sources import open_files
 from pefourier.encodings.sources import tables as files
 from pefourier.encodings.sources.tables import (
-    open_arrays,
     read_numbers,
     read_table,
     write_table,
@@ -109,16 +107,6 @@ def test_files_that_cannot_be_reached(folder):
         refused(path)
     os.rename("table.npy", "table.npx")
     assert "'.npz'?" in refused("table.npx")
-
-
-def test_a_file_that_may_not_be_read(monkeypatch):
-    np.save("x.npy", TABLE)
-
-    def denied(*_):
-        raise PermissionError(13, "Permission denied")
-
-    monkeypatch.setattr("builtins.open", denied)
-    refused("x.npy")
 
 
 def test_bombs_are_refused_before_they_expand():
@@ -233,14 +221,6 @@ def test_a_line_without_end_is_refused(content, size, line):
     assert f"line {line} goes beyond the limits" in refused("x.csv")
 
 
-def test_lines_without_end_are_refused(monkeypatch):
-    monkeypatch.setattr(formats, "MOST_LINES", 1000)
-    put("x.csv", b"\n" * 999 + b"1,2\n")
-    assert read_table("x.csv")[0].tolist() == [[1, 2]]
-    put("x.csv", b"\n" * 1000 + b"1,2\n")
-    assert "line 1001 goes beyond the limits" in refused("x.csv")
-
-
 def test_a_file_whose_name_has_the_sign_of_an_array():
     """What encode writes is read back; the longest path that is there is meant."""
     for name in ("x#y.npy", "x#y.npz", "a.npz", "a.npz#codes.npy"):
@@ -259,24 +239,6 @@ def test_a_file_whose_name_has_the_sign_of_an_array():
     for spec in ("b.npz#codes", "x#z.npy", "#.npy", "a.npz#\0.npy"):
         with pytest.raises(PefourierError):
             load(spec)
-
-
-def test_filters_of_warnings_are_the_callers():
-    np.savez("x.npz", codes=TABLE)
-    warnings.simplefilter("default")
-    before = list(warnings.filters)
-    with open_arrays("x.npz") as file:
-        assert warnings.filters == before
-        with pytest.warns(UserWarning, match="^mine$"):
-            warnings.warn("mine", stacklevel=1)
-        file.load("codes")
-        assert warnings.filters == before
-
-
-def test_what_the_caller_does_with_arrays_is_not_the_fault_of_the_file():
-    np.savez("x.npz", codes=TABLE)
-    with pytest.raises(ValueError, match=r"^mine$"), open_arrays("x.npz"):
-        raise ValueError("mine")
 
 
 def test_a_mapped_table_survives_being_overwritten():

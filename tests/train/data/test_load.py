@@ -1,11 +1,10 @@
-"""Data as tasks: the counts of published splits, layouts, what leaks and what is refused."""
+"""Data as tasks: the archives of a user, what leaks and what is refused."""
 
 import io
 import os
 import re
 import tracemalloc
 import zipfile
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -14,83 +13,120 @@ from training import recording
 
 from pefourier.errors import PefourierError
 from pefourier.train.data import examples, load, recordings, split
-
-
-def test_published_sets_are_read_from_a_folder_of_data():
-    names = ("smd", "uea:GunPoint", "order", "mine.npz")
-    assert [name for name in names if load.reads_data_folder(name)] == ["smd", "uea:GunPoint"]
-
-
-def test_npz_of_examples_with_three_classes_and_of_a_labelled_series(tmp_path, rng):
-    np.savez(tmp_path / "x.npz", X=rng.normal(size=(45, 6, 2)), y=np.repeat(["a", "b", "c"], 15))
-    task = load.load_task(str(tmp_path / "x.npz"))
-    assert task.classes == ("a", "b", "c")
-    assert (task.length, task.rows.shape) == (6, (270, 2))
-    _, rows, label = recording(rng)
-    np.savez(tmp_path / "s.npz", rows=rows, label=label)
-    cut = load.load_task(str(tmp_path / "s.npz"), window=20)
-    assert cut.length == 20
-    assert cut.folds[0].mean.shape == (3,)
-
-
-def spoiled(tmp_path, **arrays):
-    path = tmp_path / "bad.npz"
-    np.savez(path, **arrays)
-    return str(path)
-
+from pefourier.train.options import Options
+from pefourier.train.stacks import remarks_on_task
 
 RNG = np.random.default_rng(1)
 X = RNG.normal(size=(40, 5, 2))
 Y = np.arange(40) % 2
 
 
-@pytest.mark.parametrize(
-    ("arrays", "message"),
-    [
-        (
-            {"X": X[:, :, 0], "y": Y},
-            "expected X of shape (n, length, channels) and y of shape (n,)",
-        ),
-        ({"X": X, "y": Y[:-1]}, "expected X of shape (n, length, channels) and y of shape (n,)"),
-        ({"X": X, "y": Y * 0}, "y has 1 classes in 40 examples"),
-        (
-            {"X": np.where(X > 2, np.nan, X), "y": Y},
-            "give --missing previous, mean or drop",
-        ),
-        ({"X": np.where(X > 2, 1e300, X), "y": Y}, "is 1e+300; scale such values before training"),
-        ({"X": X, "y": Y - np.inf}, "whole numbers or names; got -inf"),
-        ({"X": X, "y": Y, "groups": Y}, "has 2 groups, each of one class: none can be tested"),
-        (
-            {"X": X, "y": Y, "groups": Y[:4]},
-            "groups must be 40, one for each example; got shape (4",
-        ),
-        ({"X": X, "y": Y, "group": Y}, "holds 'group'; name it groups, or leave it out"),
-        ({"X": X, "y": Y, "groups": Y * np.nan}, "groups hold nan; give each such example a group"),
-        ({"rows": X[0], "label": Y[:5], "groups": Y}, "groups go with examples X, y"),
-        ({"X": X, "y": Y, "groups": Y.astype(object)}, "holds Python objects; save numbers, or na"),
-        ({"Z": X}, "holds 'Z' (40, 5, 2); expected X and y, or rows and label"),
-        ({"rows": X[0], "label": Y[:4]}, ", labels (n,); got (5, 2) and (4,)"),
-        (
-            {"rows": X[0], "label": Y[:5]},
-            "the longest series has 5 rows; choose a --window of at most that",
-        ),
-    ],
-    ids=range(15),
-)
-def test_bad_archives_are_refused_in_one_line(tmp_path, arrays, message):
-    with pytest.raises(PefourierError, match=re.escape(message)) as caught:
-        load.load_task(spoiled(tmp_path, **arrays))
+def read(path, **settings):
+    return load.load_task(str(path), Options(**settings))
+
+
+def archive(tmp_path, **arrays):
+    np.savez(tmp_path / "own.npz", **arrays)
+    return tmp_path / "own.npz"
+
+
+def as_npy(array):
+    """An array as numpy.save writes it."""
+    stream = io.BytesIO()
+    np.save(stream, array)
+    return stream.getvalue()
+
+
+def test_examples_and_a_labelled_series_are_read(tmp_path, rng):
+    task = read(archive(tmp_path, X=X[:, :, :1], y=np.repeat(["a", "b", "c"], (13, 13, 14))))
+    assert (task.classes, task.length, task.rows.shape) == (("a", "b", "c"), 5, (200, 1))
+    train, rows, label = recording(rng)
+    plain = read(archive(tmp_path, rows=rows, label=label), window=20)
+    np.testing.assert_array_equal(plain.rows, rows)
+    seen = np.unique(plain.starts[plain.folds[0].train][:, None] + np.arange(20))
+    np.testing.assert_allclose(plain.folds[0].mean, rows[seen].mean(axis=0), rtol=1e-4, atol=1e-6)
+    scaled = read(archive(tmp_path, test=rows, label=label, train=train), window=20)
+    np.testing.assert_allclose(scaled.rows, (rows - train.mean(0)) / train.std(0), atol=1e-5)
+    assert scaled.folds[0].mean.tolist() == [0, 0, 0]
+    for one, other in zip(plain.folds, scaled.folds, strict=True):
+        np.testing.assert_array_equal(one.test, other.test)
+
+
+REFUSED = {  # arrays of an archive, and what is named
+    "two axes": ({"X": X[:, :, 0], "y": Y}, "X of shape (n, length, channels)"),
+    "too few y": ({"X": X, "y": Y[:-1]}, "y of shape (n,)"),
+    "one class": ({"X": X, "y": Y * 0}, "1 classes in 40"),
+    "classes of one": ({"X": X, "y": np.arange(40)}, "40 classes in 40"),
+    "missing": ({"X": np.where(X > 2, np.nan, X), "y": Y}, "--missing"),
+    "large": ({"X": np.where(X > 2, 1e300, X), "y": Y}, "1e+300"),
+    "infinite": ({"X": np.where(X > 2, np.inf, X), "y": Y}, "inf"),
+    "no class": ({"X": X, "y": Y - np.inf}, "-inf"),
+    "half a class": ({"X": X, "y": Y + 0.5}, "0.5"),
+    "nan": ({"X": X, "y": Y * np.nan}, "nan"),
+    "groups of a class": ({"X": X, "y": Y, "groups": Y}, "no group has both classes"),
+    "few groups": ({"X": X, "y": Y, "groups": Y[:4]}, "groups must be 40"),
+    "groups nan": ({"X": X, "y": Y, "groups": Y * np.nan}, "groups must be 40"),
+    "no groups": ({"X": X, "y": Y, "groups": np.array(1)}, "groups must be 40"),
+    "groups of rows": ({"rows": X[0], "label": Y[:5], "groups": Y}, "groups go with examples"),
+    "objects": ({"X": X, "y": Y, "groups": Y.astype(object)}, "Python objects"),
+    "lengths": ({"X": X, "y": Y, "lengths": Y}, "lengths must be from 1 to the 5"),
+    "other names": ({"Z": X}, "'Z' (40, 5, 2)"),
+    "labels": ({"rows": X[0], "label": Y[:4]}, "(5, 2) and (4,)"),
+    "short": ({"rows": X[0], "label": Y[:5]}, "has 5 rows"),
+    "label": ({"rows": np.ones((300, 1)), "label": np.arange(300)}, "0 or 1; got 2"),
+    "normal": ({"rows": np.ones((4000, 1)), "label": np.zeros(4000)}, "only normal"),
+    "anomaly": ({"rows": np.ones((4000, 1)), "label": np.ones(4000)}, "no window in its train"),
+    "a number": ({"X": np.array(1.5), "y": Y}, "X of shape"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_bad_archives_are_refused_in_one_line(tmp_path, name):
+    arrays, named = REFUSED[name]
+    with pytest.raises(PefourierError, match=re.escape(named)) as caught:
+        read(archive(tmp_path, **arrays))
     assert "\n" not in str(caught.value)
+
+
+def test_what_is_no_archive_is_said(tmp_path):
+    for content in (b"X,y\n1,2\n", as_npy(X), b""):
+        (tmp_path / "own.npz").write_bytes(content)
+        with pytest.raises(PefourierError, match="is not a readable"):
+            read(tmp_path / "own.npz")
+    os.mkfifo(tmp_path / "pipe.npz")
+    (tmp_path / "folder.npz").mkdir()
+    for name in ("pipe", "folder", "missing"):
+        with pytest.raises(PefourierError, match=rf"{name}\.npz"):
+            read(tmp_path / f"{name}.npz")
+
+
+def test_what_an_archive_would_take_is_weighed_before_it_is_read(tmp_path, monkeypatch):
+    """300 MB of zeros in 300 kB; and what does not fit into the machine."""
+    header = HEADER.replace(b"(5, 3)", b"(40, 10000, 100)")
+    with zipfile.ZipFile(tmp_path / "own.npz", "w", zipfile.ZIP_DEFLATED) as stream:
+        stream.writestr("y.npy", as_npy(Y))
+        with stream.open("X.npy", "w") as member:
+            member.write(npy_bytes(header))
+            for _ in range(40):
+                member.write(bytes(8 * 10**6))
+    tracemalloc.start()
+    with pytest.raises(PefourierError, match="takes 320000000"):
+        read(tmp_path / "own.npz")
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 2**21
+    monkeypatch.setattr(recordings, "memory_limit", lambda: 3000)
+    with pytest.raises(PefourierError, match="takes 3200"):
+        read(archive(tmp_path, X=X, y=Y))
 
 
 def test_examples_of_a_group_stay_on_one_side(tmp_path, rng):
     groups = rng.integers(0, 23, 300)  # people with several recordings each
     y = (rng.random(300) < 0.1 + 0.6 * (groups % 3 == 0)).astype(int) + (groups % 7 == 5)
     x = rng.normal(size=(300, 4, 2))
-    path = spoiled(tmp_path, X=x, y=y, groups=np.array([f"person {g}" for g in groups]))
-    task = load.load_task(path)
-    tested = np.concatenate([fold.test for fold in task.folds])
-    assert sorted(tested) == list(range(300))
+    path = archive(tmp_path, X=x, y=y, groups=np.array([f"person {g}" for g in groups]), time=y)
+    task = read(path)
+    assert sorted(np.concatenate([fold.test for fold in task.folds])) == list(range(300))
     for k, fold in enumerate(task.folds):
         parts = [set(groups[one]) for one in (fold.train, fold.valid, fold.test)]
         assert sum(map(len, parts)) == 23
@@ -98,218 +134,67 @@ def test_examples_of_a_group_stay_on_one_side(tmp_path, rng):
     counts = np.array([np.bincount(task.labels[fold.test], minlength=3) for fold in task.folds])
     shares = counts[:, :2] / counts.sum(axis=0)[:2]  # the third class has few groups
     assert np.ptp(shares, axis=0).max() < 0.1, shares
-    assert not task.leaky
-    shuffled = load.load_task(path, split_by="random")
+    assert (task.leaky, task.groups) == (False, 23)
+    assert any("'time' (300,)" in line for line in remarks_on_task(task))
+    shuffled = read(path, split="random")
     assert shuffled.leaky
     assert set(groups[shuffled.folds[0].train]) & set(groups[shuffled.folds[0].test])
-    load.load_task(
-        spoiled(tmp_path, X=x, y=np.arange(300) % 2, groups=np.arange(300) // 60)
-    )  # just five
-    with pytest.raises(PefourierError, match="groups and --split chronological exclude each other"):
-        load.load_task(path, split_by="chronological")
+    with pytest.raises(PefourierError, match="exclude each other"):
+        read(path, split="chronological")
 
 
-def test_what_is_no_archive_is_said(tmp_path):
-    path = tmp_path / "own.npz"
-    for spoil in (
-        lambda stream: stream.write(b"X,y\n1,2\n"),
-        lambda stream: np.save(stream, X),
-        lambda stream: None,
-    ):
-        with path.open("wb") as stream:
-            spoil(stream)
-        reason = "it is no archive of arrays, as numpy.savez writes; write it again"
-        with pytest.raises(
-            PefourierError, match=rf"own\.npz' is not a readable .npz file: {reason}$"
-        ):
-            load.load_task(str(path))
+BAD = {  # a dataset with options, and what is named
+    ("ordr", ()): "Did you mean 'order'",
+    ("SMD", ()): "Did you mean 'smd'",
+    ("", ()): "unknown dataset ''",
+    ("order:nois=1", ()): "Did you mean 'noise'",
+    ("order:noise=-1", ()): "'noise=-1'",
+    ("order:count=10", ()): "'count=10'",
+    ("order:length=3", ()): "'length=3'",
+    ("order:count=9999999,length=999", ()): "67108864",
+    ("order:count", ()): "give count=1000",
+    ("lags:long=1", ()): "long=1",
+    ("grid:gap=7", ()): "gap=7",
+    ("order", (("window", 5),)): "--window",
+    ("order", (("folds", 9),)): "--folds",
+    ("order", (("folds", 0),)): "--folds",
+    ("order", (("resamples", 3),)): "--resamples",
+    ("uea:GunPoint", (("resamples", 0),)): "--resamples",
+    ("uea:GunPoint", (("resamples", 2), ("window", 9))): "--window",
+    ("uea:GunPoint", (("resamples", 2), ("split", "random"))): "--resamples",
+}
 
 
-def test_a_pipe_and_a_folder_are_no_archive(tmp_path):
-    os.mkfifo(tmp_path / "own.npz")
-    os.mkdir(tmp_path / "folder.npz")
-    for name, what in {"own": "pipe or a device", "folder": "folder"}.items():
-        message = rf"{name}\.npz' is a {what}; put a file there, to be read twice$"
-        with pytest.raises(PefourierError, match=message):
-            load.load_task(str(tmp_path / f"{name}.npz"))
-    with pytest.raises(PefourierError, match=r"^unknown file 'own\.npy'\. Did you mean 'own\.npz'"):
-        load.from_archive(tmp_path / "own.npy", None, None, "blocks")
+@pytest.mark.parametrize("request_of", BAD)
+def test_bad_requests_are_refused(request_of):
+    name, options = request_of
+    with pytest.raises(PefourierError, match=re.escape(BAD[request_of])):
+        read(name, **dict(options))
 
 
-def odd(stored):
-    """An array that no reader of data expects, as numpy.save writes it."""
-    stream = io.BytesIO()
-    np.save(stream, stored)
-    return stream.getvalue()
-
-
-NOT_READ = "' is not a readable .npz file: its header does not describe an array; write it again"
-
-
-@pytest.mark.parametrize(
-    ("name", "content", "message"),
-    [
-        ("X", npy_bytes(b"{'descr': '<f8', 'shape': (40, 5, 2"), NOT_READ),
-        ("X", npy_bytes(b"'" * 30), NOT_READ),
-        ("X", npy_bytes(b"[" * 9000), NOT_READ),
-        (
-            "X",
-            odd(np.array(1.5)),
-            "expected X of shape (n, length, channels) and y of shape (n,); ",
-        ),
-        ("y", odd(np.array(1)), "expected X of shape (n, length, channels) and y of shape (n,); "),
-        ("groups", odd(np.array(1)), "groups must be 40, one for each example; got shape ()"),
-        (
-            "X",
-            odd(np.ones((40, 5), "f4,i4")),
-            "' holds 'X' (40, 5) of void64; expected real numbers",
-        ),
-        (
-            "y",
-            odd(np.ones(40, "f4,i4")),
-            "' holds 'y' (40,) of void64; expected numbers or text of a fixed width",
-        ),
-        ("y", odd(np.ones(40, "M8[s]")), "' holds 'y' (40,) of datetime64[s]; expected numbers or"),
-        ("X", odd(np.ones((40, 5, 2), "U3")), "' holds 'X' (40, 5, 2) of str96; expected real num"),
-        ("X", odd(np.full((40, 5, 2), None)), "' holds Python objects; save numbers, or names as"),
-        (
-            "X",
-            npy_bytes(HEADER.replace(b"(5, 3)", b"(10000000000,)"), bytes(80)),
-            "its shape (10000000000,) needs 80000000000 bytes, 80 are there; write it",
-        ),
-        (
-            "X",
-            npy_bytes(HEADER.replace(b"'<f8'", b"'|O'").replace(b"(5, 3)", b"(40, 5, 2)"))
-            + b"A" * 3200,
-            "' holds Python objects; save numbers, or names as np.array(names, dtype=str)",
-        ),
-    ],
-    ids=range(13),
-)
-def test_odd_arrays_are_refused_by_their_header(tmp_path, name, content, message):
-    """Unclosed literals, no axes, structures, pointers."""
-    arrays = {"X": odd(X), "y": odd(Y), "groups": odd(Y)} | {name: content}
-    with zipfile.ZipFile(tmp_path / "own.npz", "w") as archive:
-        for key, member in arrays.items():
-            archive.writestr(f"{key}.npy", member)
-    with pytest.raises(PefourierError, match=re.escape(message)) as caught:
-        load.load_task(str(tmp_path / "own.npz"))
-    assert "\n" not in str(caught.value)
-
-
-def test_arrays_of_half_precision_are_read_without_a_warning(tmp_path, rng):
-    x = rng.normal(size=(40, 5, 2))
-    halves, floats = (
-        load.load_task(spoiled(tmp_path, X=x.astype(np.float16).astype(kind), y=Y))
-        for kind in (np.float16, np.float32)
-    )
-    np.testing.assert_array_equal(halves.rows, floats.rows)
-    with pytest.raises(PefourierError, match=r"row 0, column 1 is inf; fill missing values before"):
-        load.load_task(spoiled(tmp_path, X=np.full((40, 5, 2), [1, np.inf], np.float16), y=Y))
-    train, rows, label = (one.astype(np.float16) for one in recording(rng))
-    halves, floats = (
-        load.load_task(
-            spoiled(tmp_path, train=train.astype(kind), rows=rows.astype(kind), label=label),
-            window=20,
-        )
-        for kind in (np.float16, np.float32)
-    )
-    np.testing.assert_array_equal(halves.rows, floats.rows)
-
-
-def test_what_an_archive_would_take_is_weighed_before_it_is_read(tmp_path, monkeypatch):
-    """300 MB of zeros in 300 kB; and what does not fit into the machine."""
-    path, header = tmp_path / "own.npz", HEADER.replace(b"(5, 3)", b"(40, 10000, 100)")
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr("y.npy", odd(Y))
-        with archive.open("X.npy", "w") as member:
-            member.write(npy_bytes(header))
-            for _ in range(40):
-                member.write(bytes(8 * 10**6))
-        held = archive.getinfo("X.npy").compress_size
-    limits = f"the limits are {recordings.memory_limit()} and, above 268435456, 100 times the bytes"
-    message = f"' has {held} bytes for an array that takes 320000000; {limits} in the file"
-    tracemalloc.start()
-    with pytest.raises(PefourierError, match=f"{re.escape(message)}$"):
-        load.load_task(str(path))
-    _, peak = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    assert peak < 2**21
-    monkeypatch.setattr(recordings, "memory_limit", lambda: 3000)
-    with pytest.raises(PefourierError, match=r"' has 3328 bytes for an array that takes 3200; the"):
-        load.load_task(spoiled(tmp_path, X=X, y=Y))
-
-
-@pytest.mark.parametrize("label", [0, 1])
-def test_a_class_that_no_window_has_is_said(tmp_path, rng, label):
-    np.savez(tmp_path / "own.npz", rows=rng.normal(size=(4000, 2)), label=np.full(4000, label))
-    lacking = ["anomaly", "normal"][label]
-    with pytest.raises(PefourierError, match=f"windows of 20 rows.*, none is of class {lacking}; "):
-        load.load_task(str(tmp_path / "own.npz"), window=20)
-
-
-@pytest.mark.parametrize(
-    ("name", "options", "message"),
-    [
-        ("ordr", {}, "unknown dataset 'ordr'. Did you mean 'order'?"),
-        ("SMD", {}, "unknown dataset 'SMD'. Did you mean 'smd'?"),
-        (
-            "",
-            {},
-            "unknown dataset ''. Known: grid, lags, order, msl, smd, digits, uea:NAME, a .npz",
-        ),
-        ("order:nois=1", {}, "unknown parameter of order 'nois'. Did you mean 'noise'?"),
-        ("order:noise=-1", {}, "no negative noise"),
-        ("order:count", {}, "order:count lacks its value; give count=1000"),
-        ("lags:long=1", {}, "lags needs 0 < short < long < length"),
-        ("order", {"window": 5}, "--window and --stride are for recordings"),
-        ("order", {"folds": 9}, "--folds must be from 1 to 1 for order; got 9"),
-    ],
-)
-def test_bad_requests_are_refused(name, options, message):
-    with pytest.raises(PefourierError, match=re.escape(message)):
-        load.load_task(name, **options)
-
-
-def test_other_arrays_beside_examples_are_no_matter(tmp_path):
-    assert len(load.load_task(spoiled(tmp_path, X=X, y=Y, rows=X[0], label=Y)).labels) == 40
-
-
-def test_a_window_of_no_rows_is_refused(tmp_path, rng):
-    label = np.arange(400) % 100 >= 80
-    np.savez(tmp_path / "own.npz", rows=rng.normal(size=(400, 2)), label=label)
-    with pytest.raises(PefourierError, match="--window must be a whole number from 1 on; got 0"):
-        load.load_task(str(tmp_path / "own.npz"), window=0)
-    for sizes in ({"window": 2**63 - 1}, {"window": 10**22}, {"window": 9, "stride": 10**22}):
-        with pytest.raises(
-            PefourierError, match=r"must be a whole number up to 67108864; got [19]"
-        ):
-            load.load_task(str(tmp_path / "own.npz"), **sizes)
-    np.savez(tmp_path / "few.npz", rows=np.zeros((5, 2)), label=[0, 1, 0, 0, 0])
-    with pytest.raises(PefourierError, match=r"of 5 windows .*, fold 0 has "):
-        load.load_task(str(tmp_path / "few.npz"), window=1)
+@pytest.mark.parametrize("sizes", [{"window": 0}, {"window": 10**22}, {"stride": 10**22}])
+def test_windows_of_no_or_too_many_rows_are_refused(tmp_path, rng, sizes):
+    path = archive(tmp_path, rows=rng.normal(size=(400, 2)), label=np.arange(400) % 100 >= 80)
+    with pytest.raises(PefourierError, match=f"--{next(iter(sizes))} must be a whole number"):
+        read(path, **sizes)
 
 
 def test_parts_of_an_archive_are_trained_and_tested_on(tmp_path, rng):
     x, y = rng.normal(size=(60, 5, 2)), np.array(["a", "b"])[np.arange(60) % 2]
-    path = str(tmp_path / "x.npz")
-    np.savez(path, X_train=x[:40], y_train=y[:40], X_test=x[40:], y_test=y[40:])
-    (fold,) = load.load_task(path).folds
+    parts = {"X_train": x[:40], "y_train": y[:40], "X_test": x[40:], "y_test": y[40:]}
+    path = archive(tmp_path, **parts)
+    (fold,) = read(path).folds
     assert fold.test.tolist() == list(range(40, 60))
     assert sorted([*fold.train, *fold.valid]) == list(range(40))
-    resampled = load.load_task(path, resamples=3)
-    assert [len(f.test) for f in resampled.folds] == [20] * 3
-    assert len(load.load_task(path, split_by="random").folds) == 5
-    with pytest.raises(PefourierError, match="--window and --stride are for recordings"):
-        load.load_task(path, window=2)
-    np.savez(path, X_train=x[:40], y_train=y[:40], X_test=x[40:, :4], y_test=y[40:])
-    with pytest.raises(
-        PefourierError, match=r"expected X_test of shape \(n, length, channels\), as"
-    ):
-        load.load_task(path)
-    np.savez(path, X_train=x[:40], y_train=np.arange(40) % 2, X_test=x[40:], y_test=y[40:])
-    with pytest.raises(PefourierError, match="must both hold numbers, or both names"):
-        load.load_task(path)
+    assert [len(f.test) for f in read(path, resamples=7).folds] == [20] * 7
+    assert len(read(path, split="random").folds) == 5
+    with pytest.raises(PefourierError, match="--window"):
+        read(path, window=2)
+    for change in ({"X_test": x[40:, :4]}, {"y_test": y[:19]}, {"y_test": np.array("a")}):
+        with pytest.raises(PefourierError, match="'X_test'"):
+            read(archive(tmp_path, **parts | change))
+    with pytest.raises(PefourierError, match="--resamples"):
+        read(archive(tmp_path, X=x, y=y), resamples=2)
 
 
 @pytest.mark.parametrize(
@@ -324,32 +209,29 @@ def test_parts_of_an_archive_are_trained_and_tested_on(tmp_path, rng):
     ],
 )
 def test_the_rarer_class_is_positive_unless_one_is_named(rng, labels, names, classes):
-    given = examples.from_examples("x", rng.normal(size=(60, 4, 1)), labels, (), "blocks")
-    (found,) = load.name_positives([given], names)
+    task = examples.from_examples("x", rng.normal(size=(60, 4, 1)), labels, (), "blocks")
+    (found,) = load.name_positives([task], names)
     assert found.classes == classes
     told = [classes[label] for label in found.labels]
     assert told == [f"{x:.0f}" if labels.dtype.kind == "f" else str(x) for x in labels]
 
 
 def test_of_balanced_classes_neither_is_the_positive_one(rng):
-    y = np.array(["up", "down"])[np.arange(60) % 2]
-    task = examples.from_examples("x", rng.normal(size=(60, 4, 1)), y, (), "blocks")
-    (balanced,) = load.name_positives([task], ())
-    assert (balanced.positive, balanced.classes) == (None, ("down", "up"))
     for few, positive in ((23, "up"), (24, None), (36, None), (37, "down")):
         y = np.array(["up", "down"])[(np.arange(60) >= few).astype(int)]
-        unequal = examples.from_examples("x", rng.normal(size=(60, 4, 1)), y, (), "blocks")
-        assert load.name_positives([unequal], ())[0].positive == positive
-        assert load.name_positives([unequal], ("down",))[0].positive == "down"
-    with pytest.raises(PefourierError, match="names both classes"):
-        load.name_positives([task], ("up", "down"))
-    with pytest.raises(PefourierError, match=r"unknown class .* 'upp'\. Did you mean 'up'"):
-        load.name_positives([task], ("up", "upp"))
+        task = examples.from_examples("x", rng.normal(size=(60, 4, 1)), y, (), "blocks")
+        assert load.name_positives([task], ())[0].positive == positive
+        assert load.name_positives([task], ("down",))[0].positive == "down"
     drawn = load.load_task("order:count=60,length=6")
-    three = replace(task, classes=("a", "b", "c"))
-    with pytest.raises(PefourierError, match=r"needs a dataset of two classes, and .* has 3"):
-        load.name_positives([three], ("a",))
     assert load.name_positives([drawn], ())[0].positive == "B first"
+    three = examples.from_examples("x", X, np.arange(40) % 3, (), "blocks")
+    for tasks, names, named in (
+        ([task], ("up", "down"), "names both"),
+        ([task], ("up", "upp"), "Did you mean 'up'"),
+        ([three], ("1",), "has 3"),
+    ):
+        with pytest.raises(PefourierError, match=named):
+            load.name_positives(tasks, names)
 
 
 @pytest.mark.parametrize("kind", ["X", "rows", "parts"])
@@ -363,16 +245,11 @@ def test_missing_numbers_are_named_or_dealt_with_as_asked(tmp_path, rng, kind):
         "rows": {"rows": rows, "label": label},
         "parts": {"X_train": x[:20], "y_train": y[:20], "X_test": x[20:], "y_test": y[20:]},
     }[kind]
-    path = str(tmp_path / "own.npz")
-    np.savez(path, **arrays)
-    window = 10 if kind == "rows" else None
+    path, window = archive(tmp_path, **arrays), 10 if kind == "rows" else None
     where = "row 4, channel 1" if kind == "rows" else "example 7, row 0, channel 1"
     with pytest.raises(PefourierError, match=where):
-        load.load_task(path, window=window)
-    found = {
-        how: load.load_task(path, window=window, missing=how)
-        for how in ("previous", "mean", "drop")
-    }
+        read(path, window=window)
+    found = {how: read(path, window=window, missing=how) for how in ("previous", "mean", "drop")}
     assert [one.filled for one in found.values()] == [2, 2, 0]
     assert split.Dropped("missing", 2) in found["drop"].dropped
     if kind == "rows":
@@ -386,3 +263,10 @@ def test_missing_numbers_are_named_or_dealt_with_as_asked(tmp_path, rng, kind):
         assert own["mean"][3] == np.float32(np.nanmean(x[7, :, 1]))
         assert own["drop"][:4].tolist() == given[[1, 2, 4, 5]].tolist()
         assert found["drop"].lengths[7] == 4
+
+
+@pytest.mark.parametrize("missing", ["previous", "mean", "drop"])
+def test_what_is_missing_everywhere_cannot_be_filled(missing):
+    rows = np.array([[np.nan, 1.0], [np.nan, 2.0]])
+    with pytest.raises(PefourierError, match="here is missing"):
+        recordings.fill_missing(rows, missing, lambda row, column: "here")

@@ -7,6 +7,7 @@ examples.
 """
 
 import inspect
+from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
@@ -19,29 +20,17 @@ from pefourier.train.data.split import MOST_ROWS
 Examples = tuple[np.ndarray, np.ndarray, tuple[str, ...]]  # X (n, length, C), y (n,), classes
 
 
-def draw_examples(name: str) -> Examples:
-    """Draw the examples that ``NAME`` or ``NAME:key=value,…`` stands for."""
-    task, _, text = name.partition(":")
-    function = getattr(import_module(f"{__name__}.{task}"), task)
-    chosen = parameters_given(name)
-    params = inspect.signature(function).parameters
-    used = {key: parameter.default for key, parameter in params.items()} | chosen
-    count, length = used["count"], used.get("length", 4)
-    if min(count / 20, length / 4) < 1 or used["noise"] < 0 or used["seed"] < 0:
-        raise PefourierError(
-            f"{task} needs count of at least 20, length of at least 4, and no negative noise or "
-            f"seed; got {shown(text)}"
-        )
-    if count * length > MOST_ROWS:
-        raise PefourierError(f"{task} draws at most {MOST_ROWS} rows; got {shown(text)}")
-    return function(**chosen)
+def function_of(name: str) -> Callable[..., Examples]:
+    """The function that draws a task."""
+    task = name.partition(":")[0]
+    return getattr(import_module(f"{__name__}.{task}"), task)
 
 
-def parameters_given(name: str) -> dict[str, Any]:
-    """The parameters of a task in the types that its function takes."""
+def task_parameters(name: str) -> dict[str, Any]:
+    """All parameters of ``NAME`` or ``NAME:key=value,…``, in the types that its function takes."""
     task, _, text = name.partition(":")
-    params = inspect.signature(getattr(import_module(f"{__name__}.{task}"), task)).parameters
-    chosen: dict[str, Any] = {}
+    params = inspect.signature(function_of(name)).parameters
+    chosen = {key: parameter.default for key, parameter in params.items()}
     for item in filter(None, text.split(",")):
         key, equals, value = item.partition("=")
         if key not in params:
@@ -52,15 +41,29 @@ def parameters_given(name: str) -> dict[str, Any]:
     return chosen
 
 
+def draw_examples(name: str) -> Examples:
+    """Draw the examples that ``NAME`` or ``NAME:key=value,…`` stands for."""
+    task, _, text = name.partition(":")
+    params = task_parameters(name)
+    count, length = params["count"], params.get("length", 4)
+    if count < 20 or length < 4 or params["noise"] < 0 or params["seed"] < 0:
+        raise PefourierError(
+            f"{task} needs count of at least 20, length of at least 4, and no negative noise or "
+            f"seed; got {shown(text)}"
+        )
+    if count * length > MOST_ROWS:
+        raise PefourierError(f"{task} draws at most {MOST_ROWS} rows; got {shown(text)}")
+    return function_of(name)(**params)
+
+
 def sides_of_task(name: str) -> tuple[int, ...]:
     """Sides of the grid that a task's points lie on; () where they are on one axis.
 
     >>> sides_of_task("grid:width=9"), sides_of_task("order")
     ((5, 9), ())
     """
-    task = name.partition(":")[0]
-    sides = getattr(import_module(f"{__name__}.{task}"), f"{task}_sides", None)
-    return sides(**parameters_given(name)) if sides else ()
+    params = task_parameters(name)
+    return () if "length" in params else (params["height"], params["width"])
 
 
 def has_length(name: str) -> bool:
@@ -69,21 +72,18 @@ def has_length(name: str) -> bool:
     >>> has_length("order:noise=.2"), has_length("grid")
     (True, False)
     """
-    task = name.partition(":")[0]
-    function = getattr(import_module(f"{__name__}.{task}"), task)
-    return "length" in inspect.signature(function).parameters
+    return "length" in inspect.signature(function_of(name)).parameters
 
 
 def with_length(name: str, length: int) -> str:
     """The name of the same task at another length, drawn anew.
 
     >>> with_length("order:noise=.2,seed=3", 48)
-    'order:noise=.2,length=48,seed=4'
+    'order:noise=0.2,length=48,seed=4'
     """
     task, _, text = name.partition(":")
-    settings = dict(item.partition("=")[::2] for item in filter(None, text.split(",")))
-    seed = int(settings.pop("seed", "0")) + 1
-    settings.pop("length", None)
-    return f"{task}:" + ",".join(
-        f"{key}={value}" for key, value in (settings | {"length": length, "seed": seed}).items()
-    )
+    named = {item.partition("=")[0] for item in text.split(",")}
+    params = task_parameters(name)
+    settings = {key: params[key] for key in params if key in named - {"length", "seed"}}
+    settings |= {"length": length, "seed": params["seed"] + 1}
+    return f"{task}:" + ",".join(f"{key}={value}" for key, value in settings.items())

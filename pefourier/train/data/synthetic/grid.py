@@ -41,8 +41,3 @@ def draw_columns(rng: np.random.Generator, count: int, width: int, gap: int) -> 
     """Two columns an example that are `gap` or more apart, all such pairs equally likely."""
     pairs = np.argwhere(np.subtract.outer(np.arange(width), np.arange(width)) <= -gap)
     return pairs[rng.integers(0, len(pairs), count)]
-
-
-def grid_sides(*, height: int = 5, width: int = 7, **settings: object) -> tuple[int, int]:
-    """Rows and columns of the points of the task's examples."""
-    return height, width

@@ -1,0 +1,215 @@
+"""A rank at work: stacks are claimed, trained from their checkpoints, scored, stored, handed over.
+
+A stack that lacks a run after a crash is trained again, from its checkpoint where there is one,
+with the same members beside one another: so resumed numbers are those of an undisturbed run, bit
+for bit on a CPU.
+"""
+
+import time
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from pefourier.encodings.sources.tables import write_table
+from pefourier.errors import PefourierError
+from pefourier.train import fit, lengths, resident, search, stacks
+from pefourier.train.beside import OtherMethod
+from pefourier.train.checkpoint import FOLDER, Checkpoint
+from pefourier.train.data.split import Task
+from pefourier.train.injection import Injection
+from pefourier.train.metrics import count_confusions, decide, score
+from pefourier.train.model import Transformer
+from pefourier.train.options import WITHOUT_CODES, Options
+from pefourier.train.progress import Reporter
+from pefourier.train.ranks import Group
+from pefourier.train.request import list_candidates
+from pefourier.train.saved_models import save_model
+from pefourier.train.score_terms import score_terms
+from pefourier.train.stacks import ResolvedTask, Stack
+from pefourier.train.store import Key, Store, check_handed_over, key_of
+from pefourier.train.traces import START, name_of_table, trace_of, write_trace
+
+
+@dataclass(eq=False)
+class Work:
+    """Stacks and what has come of them."""
+
+    options: Options
+    device: torch.device
+    store: Store
+    group: Group | None
+    stacks: Sequence[Stack]
+    share: Sequence[int]  # numbers of this rank's stacks, as far as they are known
+    done: set[Key]  # runs that were finished before
+
+    def __post_init__(self) -> None:
+        self.candidates = list_candidates(self.options)
+        self.longer = lengths.draw_longer_tasks(self.options)
+        self.rows: list[dict[str, Any]] = []
+        self.resident: resident.Resident | None = None
+        self.injections: dict[tuple[str, int], Injection] = {}
+
+    def member_steps(self, stack: Stack) -> int:
+        """Steps of a stack's runs, with all of their candidates."""
+        return len(stack.runs) * len(self.candidates) * stack.resolved.schedule.steps
+
+    def train_share(self, reporter: Reporter) -> None:
+        """Train this rank's stacks, one after another, except those that are finished."""
+        for number in self.turns(reporter):
+            before = reporter.trained
+            self.train(number, reporter)
+            steps = self.member_steps(self.stacks[number])
+            reporter.skip(steps - (reporter.trained - before))
+
+    def turns(self, reporter: Reporter) -> Iterator[int]:
+        """The numbers of this rank's stacks, one after another."""
+        if self.group is None:
+            yield from self.share
+            return
+        take_over: Callable[[], None] = partial(self.take_over, reporter)
+        if self.group.rank == 0:
+            reporter.after_look = take_over
+        yield from self.group.claims(len(self.stacks))
+        if self.group.rank == 0:
+            self.group.wait_for_all(len(self.stacks), take_over)
+
+    def take_over(self, reporter: Reporter) -> None:
+        """Store what other ranks have handed over, on rank 0."""
+        for number, rows, traces in self.group.arrived(len(self.stacks)):
+            check_handed_over(rows, self.stacks[number].keys)
+            reporter.skip(self.member_steps(self.stacks[number]))
+            self.put_away(rows, traces)
+
+    def put_away(self, rows: Sequence[dict[str, Any]], traces: Sequence[bytes]) -> None:
+        """Store rows, and what their runs left behind."""
+        if self.store.path is not None:
+            for row, trace in zip(rows, traces, strict=True):
+                write_trace(self.store.path, key_of(row), trace)
+        self.store.append(row for row in rows if key_of(row) not in self.done)
+        self.rows += rows
+
+    def train(self, number: int, reporter: Reporter) -> None:
+        """Train a stack unless it is finished, and keep what comes of it."""
+        stack = self.stacks[number]
+        rows, traces = [], []
+        if not self.done.issuperset(stack.keys):
+            checkpoint = self.checkpoint_of(stack)
+            chosen = self.outcomes_of(stack, reporter, checkpoint)
+            rows, traces = self.keep(stack, chosen)
+            checkpoint.drop()
+            lost = [outcome.member for outcome, _ in chosen if not outcome.finite]
+            if lost:  # those beside it are stored by now
+                raise PefourierError(
+                    f"{lost[0].encoding}, seed {lost[0].seed}, fold {lost[0].fold}: non-finite "
+                    "logits; its codes may be too large: SPEC@rms=SIZE scales them"
+                )
+        if self.group is not None:
+            self.group.finish(number, rows, traces)
+
+    def checkpoint_of(self, stack: Stack) -> Checkpoint:
+        """Where a stack goes on after an interruption."""
+        if self.store.path is None or isinstance(stack.model, OtherMethod):
+            return Checkpoint(None)
+        name = f"{zlib.crc32(repr(stack.keys).encode()):08x}.safetensors"
+        return Checkpoint(self.store.path / FOLDER / name)
+
+    def outcomes_of(
+        self, stack: Stack, reporter: Reporter, checkpoint: Checkpoint
+    ) -> list[search.Chosen]:
+        """What training made of the runs of a stack."""
+        if isinstance(stack.model, OtherMethod):
+            return search.fit_beside(stack)
+        if self.resident is None or self.resident.task is not stack.task:
+            self.resident = resident.put_on_device(stack.task, self.device)
+            self.injections = {}
+        self.injections = stacks.stack_injections(stack, self.options.learn, self.injections)
+        reporter.begin(stack.resolved.schedule.steps)
+        arguments = self.candidates, self.injections, reporter.count_steps, checkpoint
+        return search.train_candidates(self.resident, stack, *arguments)
+
+    def keep(
+        self, stack: Stack, chosen: Sequence[search.Chosen]
+    ) -> tuple[list[dict[str, Any]], list[bytes]]:
+        """Score and store what a stack came to, and save what is asked of it."""
+        task, longer, options = stack.task, self.longer.get(stack.task.name), self.options
+        finite = [pair for pair in chosen if pair[0].finite]
+        rows = [row_of(stack.resolved, *pair, self.device) for pair in finite]
+        for row, (outcome, _) in zip(rows, finite, strict=True):
+            row["terms"] = terms_of(stack, outcome)
+            row["tested"] = longer.test(stack, outcome, stack.model) if longer else []
+        outcomes = [outcome for outcome, _ in finite]
+        traces = [trace_of(task, o, key_of(row)) for row, o in zip(rows, outcomes, strict=True)]
+        self.put_away(rows, traces)
+        for outcome in outcomes:
+            if options.save_tables is not None:
+                save_codes(options.save_tables, task, outcome)
+            if options.save_models is not None and not isinstance(stack.model, OtherMethod):
+                save_model(options.save_models, task, outcome, stack.model)
+        return rows, traces
+
+
+def row_of(
+    resolved: ResolvedTask,
+    outcome: fit.Outcome,
+    settings: Mapping[str, Any],
+    device: torch.device,
+) -> dict[str, Any]:
+    """A line of results.jsonl; `settings` are those that were chosen on validation."""
+    member, task = outcome.member, resolved.task
+    fold, macro = task.folds[member.fold], task.positive is None
+    labels = task.labels[fold.test]
+    parts = outcome.valid, task.labels[fold.valid], outcome.test
+    confusion = count_confusions(decide(*parts, macro), labels, len(task.classes))
+    return {
+        "dataset": task.name,
+        "encoding": member.encoding,
+        "seed": member.seed,
+        "fold": member.fold,
+        **asdict(score(*parts, labels, macro)),
+        "step": outcome.step,
+        "seconds": round(outcome.seconds, 3),
+        **stacks.facts_of_fold(task, member.fold),
+        "confusion": confusion.tolist(),
+        "shortest": task.shortest,
+        "uneven": task.uneven,
+        "budget": resolved.schedule.budget,
+        "device": str(device),
+        "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "step_seconds": outcome.step_seconds and round(outcome.step_seconds, 7),
+        "chosen": dict(settings),
+    }
+
+
+def terms_of(stack: Stack, outcome: fit.Outcome) -> list[list[float]]:
+    """Shares of the four terms of scores of some test windows; [] unless codes are added."""
+    task, injection = stack.task, outcome.member.injection
+    added = injection.act == "add" and injection.has_codes and task.lengths is None
+    if not isinstance(stack.model, Transformer) or not added:
+        return []
+    fold = task.folds[outcome.member.fold]
+    starts = task.starts[fold.test[: fit.AT_ONCE]]
+    windows = (task.rows[starts[:, None] + np.arange(task.length)] - fold.mean) / fold.scale
+    return score_terms(stack.model, outcome.parameters, outcome.codes, windows)
+
+
+def save_codes(folder: str, task: Task, outcome: fit.Outcome) -> None:
+    """Write trained codes as a table that other commands read, and where training began.
+
+    A start is that of a seed or of all.
+    """
+    member, injection = outcome.member, outcome.member.injection
+    if outcome.codes is None or member.encoding in WITHOUT_CODES:
+        return
+    name_of = partial(name_of_table, task.name, member.encoding)
+    tables = {name_of(member.seed, member.fold): outcome.codes}
+    if injection.learn:
+        seed = member.seed if injection.seeded else None
+        tables[name_of(seed, None, START)] = injection.table()
+    for name, table in tables.items():  # as they were trained
+        write_table(str(Path(folder) / name), injection.as_rows(table), "<f4")
