@@ -8,6 +8,7 @@ Analysis does not depend on the order; rotations do. The order of reference is i
 first, pairs in the order of their phases.
 """
 
+from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
@@ -26,6 +27,22 @@ def pair_columns(layout: Layout, pairs: int) -> tuple[slice, slice]:
     if layout == "interleaved":
         return slice(0, 2 * pairs, 2), slice(1, 2 * pairs, 2)
     return slice(0, pairs), slice(pairs, 2 * pairs)
+
+
+def columns_of_blocks(layout: str, sizes: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
+    """Columns of the first and of the second wave of each pair, of blocks of so many pairs.
+
+    Interleaved and halves know no blocks; all other layouts have halves in each.
+
+    >>> columns_of_blocks("axis-halves", (1, 2))
+    (array([0, 2, 3]), array([1, 4, 5]))
+    """
+    sizes = np.array([sum(sizes)] if layout == "halves" else sizes)
+    pair = np.arange(sizes.sum())
+    if layout == "interleaved":
+        return 2 * pair, 2 * pair + 1
+    begin = np.repeat(np.cumsum(sizes) - sizes, sizes)  # of the block of each pair
+    return begin + pair, begin + pair + np.repeat(sizes, sizes)
 
 
 def waves(

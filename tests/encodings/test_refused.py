@@ -71,7 +71,7 @@ REFUSED = [  # spec, length, d, grid, what the line names
     ("mtan:times=3.npy", 9, 8, (), "'3.npy'"),
     ("t5:buckets=7", 9, 8, (), "buckets"),
     ("tupe:buckets=2", 9, 8, (), "buckets"),
-    ("t5:max_distance=8", 9, 8, (), "max_distance must be above 8"),
+    ("t5:max_distance=8", 9, 8, (), "max_distance must be above 8; got 32 and 8"),
     ("tupe:heads=3", 9, 8, (), "heads=3"),
     ("shaw:clip=-1", 9, 8, (), "clip"),
     ("tree:parents=-1;0;0;0", 9, 8, (), "node 0 has more than 2 children"),

@@ -19,7 +19,7 @@ from typing import Any, Literal
 import numpy as np
 
 from pefourier.encodings.checks import check_above
-from pefourier.encodings.columns import Wave
+from pefourier.encodings.columns import Wave, columns_of_blocks
 from pefourier.encodings.domain import Domain, lattice
 from pefourier.encodings.encoding import Encoding, Measure, check_inside
 from pefourier.encodings.findings import finding
@@ -269,19 +269,6 @@ def phase_measure(axes: Axes, pairs: Pairs, domain: Domain, squared_length: floa
     return Measure(frequencies, np.full(m, 1 / m), squared_length, offset=offset)
 
 
-def columns_of_pairs(pairs: Pairs, layout: AxesLayout) -> tuple[np.ndarray, np.ndarray]:
-    """Columns of the first and of the second wave of each pair."""
-    m = len(pairs.omega)
-    pair = np.arange(m)
-    if layout == "interleaved":
-        return 2 * pair, 2 * pair + 1
-    if layout == "halves":
-        return pair, m + pair
-    sizes = np.array(pairs.blocks)
-    begin = np.repeat(np.cumsum(sizes) - sizes, sizes)  # of the block of each pair
-    return begin + pair, begin + pair + np.repeat(sizes, sizes)
-
-
 def encoding_on_axes(
     name: str, domain: Domain, d: int, axes: Axes, first: Wave, **facts: Any
 ) -> Encoding:
@@ -296,7 +283,7 @@ def encoding_on_axes(
         name,
         domain,
         measure,
-        columns=columns_of_pairs(pairs, axes.layout),
+        columns=columns_of_blocks(axes.layout, pairs.blocks),
         first=first,
         turns=first == "cos",
         places=places,

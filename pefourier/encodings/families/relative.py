@@ -100,14 +100,10 @@ def t5_buckets(
     """
     side = buckets if causal else buckets // 2
     exact = side // 2
-    if exact < 1 or (buckets % 2 and not causal):
+    if exact < 1 or (buckets % 2 and not causal) or max_distance <= exact:
         raise PefourierError(
-            f"buckets must be an even number from 4 on, or 2 or more if causal; got {buckets}"
-        )
-    if max_distance <= exact:
-        raise PefourierError(
-            f"max_distance must be above {exact}, the distances that have a bucket of their own; "
-            f"got {max_distance}"
+            f"buckets must be an even number from 4 on, or 2 or more if causal, and max_distance "
+            f"must be above {exact}; got {buckets} and {max_distance}"
         )
     lag = np.asarray(lag)
     distance = np.maximum(-lag, 0) if causal else np.abs(lag)

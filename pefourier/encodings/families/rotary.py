@@ -18,7 +18,7 @@ from typing import Any, Literal
 import numpy as np
 
 from pefourier.encodings.checks import WIDEST, check_above, check_count
-from pefourier.encodings.columns import Layout, split_pairs, waves
+from pefourier.encodings.columns import Layout, columns_of_blocks, split_pairs, waves
 from pefourier.encodings.domain import positions
 from pefourier.encodings.encoding import FLOAT32_EPS, FLOAT64_EPS, Encoding, Finding, Measure
 from pefourier.encodings.families.absolute import geometric_frequencies
@@ -551,14 +551,8 @@ def grape(
 
 def columns_that_turn(enc: Encoding) -> tuple[np.ndarray, np.ndarray]:
     """First and second columns of the pairs of a rotation, in the order of its phases."""
-    m = enc.dim // 2 if enc.measure is None else len(enc.measure.frequencies)
-    pair = np.arange(m)
-    layout = enc.params.get("layout", "halves")
-    if layout == "interleaved":
-        return 2 * pair, 2 * pair + 1
+    layout, sizes = enc.params.get("layout", "halves"), [enc.dim // 2]
     if layout == "axis-halves" and len(enc.domain.sides) > 1:
         axis = np.argmax(enc.measure.frequencies != 0, axis=1)
         sizes = np.diff(np.flatnonzero(np.diff(axis, prepend=-1, append=-1)))
-        begin = np.repeat(np.cumsum(sizes) - sizes, sizes)
-        return begin + pair, begin + pair + np.repeat(sizes, sizes)
-    return pair, m + pair
+    return columns_of_blocks(layout, sizes)
