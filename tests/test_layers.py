@@ -127,7 +127,6 @@ def test_no_module_imports_itself_in_a_circle():
         for name, path in modules.items()
     }
     assert graph["pefourier.geometry.closest"] == {
-        "pefourier.encodings.axis_parts",
         "pefourier.encodings.domain",
         "pefourier.encodings.encoding",
         "pefourier.geometry.closest_rows",

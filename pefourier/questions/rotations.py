@@ -86,10 +86,9 @@ class Losses(Mapping[str, "FormatLoss"]):
     @cached_property
     def by_format(self) -> dict[str, "FormatLoss"]:
         """The loss of each format."""
-        from pefourier.geometry.closest import closest_pair
         from pefourier.geometry.precision import format_losses
 
-        return format_losses(self.enc, FORMATS_OF_PHASES, gap=closest_pair(self.enc).distance)
+        return format_losses(self.enc, FORMATS_OF_PHASES)
 
     def __getitem__(self, name: str) -> "FormatLoss":
         return self.by_format[name]

@@ -19,7 +19,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from pefourier.encodings.axis_parts import axis_parts
+from pefourier.encodings.axis_parts import is_separable
 from pefourier.encodings.domain import half_plane
 from pefourier.encodings.encoding import Encoding, Finding, as_encoding, without_prefix
 from pefourier.encodings.findings import finding
@@ -232,7 +232,7 @@ def verdict_by_direction(r: Spectrum) -> str:
     a2, a4 = r.isotropy["A2"], r.isotropy["A4"]
     if np.isnan(a4):
         return "constant"
-    if axis_parts(r.about[0]) is not None:
+    if is_separable(r.about[0]):
         return "along one axis" if a2 > ONE_SIDED else "along the axes"
     if a4 >= ONE_SIDED:
         return "two directions"

@@ -33,8 +33,7 @@ def wavelengths(answers: Sequence[Answer], look: plot.Look = plot.USUAL) -> plot
             axes.sharex(panels[0, 0])
         draw_strips(axes, a, rotation, with_name=not look.title or len(answers) > 1)
     panels[-1, 0].set_xlabel("wavelength (positions)")
-    if look.axes is None:
-        plot.add_legend_below(figure, *panels[:, 0])
+    plot.add_legend(figure, *panels[:, 0])
     return figure
 
 
