@@ -65,7 +65,7 @@ def config(**values):
 
 
 QUESTIONS["context"] = reach
-OF_A_WAY = {"xpos", "grape"}  # rotations that context does not take
+OF_A_WAY = {"xpos", "rope++", "grape", "pope"}  # rotations that context does not take
 ROWS, WORDS_AT_MOST, WORDS_OF_A_SENTENCE = 15, 45, 30
 
 

@@ -205,6 +205,17 @@ def check_factors(key: str, values: tuple[float, ...], pairs: int) -> None:
         check_above(key, value)
 
 
+def still_below(head: Head, *, original: int) -> Rotation:
+    r"""Pairs that complete no turn in training stand still: below 2 pi / L frequencies are zero.
+
+    As FoPE (Hua et al., 2024, arXiv 2412.17739) and HoPE (Chen et al., 2024, arXiv 2410.21216) have
+    it; p-RoPE cuts a share of the pairs in place of these, see `proportional`, clipped RoPE slows
+    a number of them, see `clip`.
+    """
+    theta = head.grid()
+    return np.where(theta * original < 2 * pi, 0.0, theta), 1.0
+
+
 def clip(head: Head, *, clipped: int = 20) -> Rotation:
     r"""Clipped RoPE (2026, arXiv 2602.05258): the last n = `clipped` frequencies fade to zero.
 
@@ -217,6 +228,19 @@ def clip(head: Head, *, clipped: int = 20) -> Rotation:
     return theta, 1.0
 
 
+def riflex(head: Head, *, factor: float, original: int, repeat: int) -> Rotation:
+    r"""RIFLEx (Zhao et al., 2025, arXiv 2502.15894): the pair that makes videos repeat is slowed.
+
+    Of the wavelengths :math:`2\pi/\omega_i` the one nearest to `repeat`, the frames after which
+    content was seen to repeat, becomes the length asked for, factor times original; a pair that is
+    slower already stays. The authors' code takes 0.9 of that frequency.
+    """
+    theta = head.grid()
+    k = int(np.abs(2 * pi / theta - repeat).argmin())
+    theta[k] = min(theta[k], 2 * pi / (original * factor))
+    return theta, 1.0
+
+
 SCALINGS: dict[str, Callable[..., Rotation]] = {
     "none": none,
     "linear": linear,
@@ -226,7 +250,9 @@ SCALINGS: dict[str, Callable[..., Rotation]] = {
     "longrope": longrope,
     "llama3": llama3,
     "proportional": proportional,
+    "cut": still_below,
     "clip": clip,
+    "riflex": riflex,
     "factors": divided,
 }
 
@@ -249,7 +275,7 @@ def settled(scaling: str, settings: Mapping[str, Any]) -> dict[str, Any]:
             raise PefourierError(f"scaling={scaling} needs {key}; write {key}=…")
         if key in ABOVE_ZERO:
             check_above(key, values[key])
-        if key in ("original", "clipped"):
+        if key in ("original", "repeat", "clipped"):
             check_count(key, values[key])
     return values
 
@@ -366,7 +392,8 @@ def rope(
         linear: factor; ntk: factor; dynamic: factor, original; yarn: factor, original, beta_fast,
         beta_slow, truncate, mscale, mscale_all_dim, attention_factor; longrope: factor, original,
         short_factor, long_factor, attention_factor; llama3: factor, original, low_freq_factor,
-        high_freq_factor; proportional: factor; clip: clipped; factors: factors.
+        high_freq_factor; proportional: factor; cut: original; clip: clipped;
+        riflex: factor, original, repeat; factors: factors.
     inv_freq : array
         Frequencies in radians per position, one per rotated pair, as models and engines keep them:
         FILE[#ARRAY], a vector. They stand for base and scaling, and set d.
@@ -390,6 +417,8 @@ def rope(
         factors: a divisor for each pair, as llama.cpp's rope_freqs has them.
     clipped : int
         clip: how many of the slowest pairs fade out.
+    repeat : int
+        riflex: positions after which content was seen to repeat beyond `original`.
 
     Examples
     --------
@@ -515,6 +544,39 @@ def xpos(
     return Encoding("xpos", positions(length), d, codes, measure, act="rotate")
 
 
+@encoding("rope++", "Liu et al., 2025, arXiv 2512.07525", declared=True)
+def rope_imaginary(
+    length: int, d: int, *, rho: float = 10000.0, layout: Layout = "halves", partial: float = 1.0
+) -> Encoding:
+    r"""The heads that RoPE++ adds to those of rope: their scores have the sine of the lag.
+
+    Queries are turned a quarter less than keys, so that pair i has
+    :math:`\sin \omega_i (s - t)` where rope has the cosine. Codes are those of queries, of phases
+    :math:`\omega_i s - \pi/2`; inner products of two of them are rope's.
+
+    Parameters
+    ----------
+    rho : float
+        Base of the frequencies: the larger, the slower the slowest wave.
+    layout : str
+        halves or interleaved: where the sine of a pair stands.
+    partial : float
+        Share of d that is rotated, as rope has it.
+
+    Examples
+    --------
+    >>> rope_imaginary(2, 4).table().round(3)
+    array([[ 0.   ,  0.   , -1.   , -1.   ],
+           [ 0.841,  0.01 , -0.54 , -1.   ]])
+    """
+    plain = rope(length, d, rho=rho, layout=layout, partial=partial)
+
+    def codes(x: np.ndarray) -> np.ndarray:
+        return waves(plain.measure.phases(x) - pi / 2, layout, first="cos")
+
+    return replace(plain, name="rope++", codes=codes)
+
+
 @encoding(
     "grape", "Zhang et al., 2025, arXiv 2512.07805 (before training)", declared=True, untrained=True
 )
@@ -547,6 +609,36 @@ def grape(
         return waves(measure.phases(x), "halves", first="cos")
 
     return replace(plain, name="grape", measure=measure, codes=codes, findings=())
+
+
+@encoding("pope", "Gopalakrishnan et al., 2025, arXiv 2509.10534", declared=True)
+def pope(length: int, d: int, *, rho: float = 10000.0) -> Encoding:
+    r"""Polar positions (PoPE): each dimension of a head has a frequency and gives two numbers.
+
+    Scores are sums over dimensions c = 0 … d - 1 of :math:`\mathrm{softplus}(q_c)
+    \mathrm{softplus}(k_c) \cos \omega_c (t - s)` with :math:`\omega_c = \rho^{-c/d}`: what a query
+    says and where it stands don't mix. Codes are :math:`\cos \omega_c s, \sin \omega_c s`, 2d
+    numbers. A learned phase for each c turns keys; it starts at 0 and is left out.
+
+    Parameters
+    ----------
+    rho : float
+        Base of the frequencies: the larger, the slower the slowest wave.
+
+    Examples
+    --------
+    >>> pope(2, 2).table().round(3)
+    array([[1.   , 1.   , 0.   , 0.   ],
+           [0.54 , 1.   , 0.841, 0.01 ]])
+    """
+    frequencies = geometric_frequencies(2 * d, rho)
+    measure = Measure(frequencies, np.full(d, 1 / d), float(d))
+
+    def codes(x: np.ndarray) -> np.ndarray:
+        return waves(measure.phases(x), "halves", first="cos")
+
+    noted = {"d": 2 * d, "head": d}
+    return Encoding("pope", positions(length), 2 * d, codes, measure, act="rotate", params=noted)
 
 
 def columns_that_turn(enc: Encoding) -> tuple[np.ndarray, np.ndarray]:

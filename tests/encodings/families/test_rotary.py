@@ -121,6 +121,13 @@ def clip_twin(d, rho, length, clipped=20):
     return [t * f for t, f in zip(grid(d, rho), [1] * (d // 2 - n) + fade, strict=True)]
 
 
+def riflex_twin(d, rho, length, factor, original, repeat):
+    theta = grid(d, rho)
+    apart = [abs(2 * mp.pi / t - repeat) for t in theta]
+    k = apart.index(min(apart))
+    return [*theta[:k], min(theta[k], 2 * mp.pi / (original * mp.mpf(factor))), *theta[k + 1 :]]
+
+
 TWINS = {
     "none": lambda d, rho, length: grid(d, rho),
     "linear": lambda d, rho, length, factor: over(d, rho, [factor] * (d // 2)),
@@ -130,12 +137,19 @@ TWINS = {
     "longrope": longrope_twin,
     "llama3": llama3_twin,
     "proportional": lambda d, rho, length, factor=1: over(d, rho, [factor] * (d // 2)),
+    "cut": lambda d, rho, length, original: [
+        t if t * original >= 2 * mp.pi else mp.mpf(0) for t in grid(d, rho)
+    ],
     "clip": clip_twin,
+    "riflex": riflex_twin,
     "factors": lambda d, rho, length, factors: over(d, rho, factors),
 }
 SHORT, LONG = (tuple(1 + i / 7 for i in range(32)), tuple(1 + i * i / 3 for i in range(32)))
 CASES = [
     ("none", {}),
+    ("cut", {"original": 512}),
+    ("riflex", {"factor": 2.5, "original": 49, "repeat": 48}),
+    ("riflex", {"factor": 1.0, "original": 4, "repeat": 900}),
     ("linear", {"factor": 3.7}),
     ("ntk", {"factor": 7.3}),
     ("dynamic", {"factor": 2.5, "original": 100}),
@@ -267,3 +281,39 @@ def test_the_base_of_a_grid_in_single_precision(rho):
 @pytest.mark.parametrize("vector", [[1.0, 0.0], GRID[:1], GRID * 1.001, frequencies(LLAMA31, 128)])
 def test_scaled_or_coarse_frequencies_have_no_base(vector):
     assert base_of(np.array(vector)) is None
+
+
+@pytest.mark.parametrize(
+    ("rho", "repeat", "k", "wavelength"),
+    [(256.0, 48, 4, 50.27), (1e4, 20, 2, 19.87)],  # HunyuanVideo, CogVideoX: the authors' 4 and 2
+)
+def test_riflex_slows_the_published_pair(rho, repeat, k, wavelength):
+    plain = frequencies(f"rope:rho={rho}", 16)
+    assert 2 * np.pi / plain[k - 1] == pytest.approx(wavelength, abs=0.006)
+    slowed = frequencies(f"rope:rho={rho},scaling=riflex,factor=2,original=64,repeat={repeat}", 16)
+    assert np.flatnonzero(slowed != plain).tolist() == [k - 1]
+
+
+def test_polar_positions_are_those_of_x_transformers():
+    torch = pytest.importorskip("torch")
+    theirs = pytest.importorskip("x_transformers.x_transformers")
+    n, d = 12, 8
+    x = torch.randn(1, 1, n, d, generator=torch.Generator().manual_seed(0))
+    freqs, bias = theirs.PolarEmbedding(d, 1)(torch.arange(n))
+    turned = theirs.apply_polar_pos_emb(x, (freqs + bias[0, 0]).detach())[0, 0]
+    codes = load("pope", n, d).table().reshape(n, 2, d)
+    products = np.logaddexp(0, x[0, 0].double().numpy())[:, None] * codes
+    np.testing.assert_allclose(products.reshape(n, -1), turned, atol=1e-5)
+
+
+def test_scores_of_imaginary_heads_have_the_sine_of_the_lag():
+    """-Im of the sum whose real part rope has, by complex numbers."""
+    n, d = 9, 6
+    q, k = np.random.default_rng(0).standard_normal((2, n, d))
+    number = [x[:, : d // 2] + 1j * x[:, d // 2 :] for x in (q, k)]
+    lags = np.subtract.outer(np.arange(n), np.arange(n))
+    turns = np.exp(1j * lags[..., None] * 10000.0 ** (-2 * np.arange(d // 2) / d))
+    expected = np.einsum("sm,tm,stm->st", number[0], number[1].conj(), turns).imag
+    query, key = operator_at(load("rope++", n, d), np.arange(n))
+    scores = np.einsum("sij,sj->si", query, q) @ np.einsum("sij,sj->si", key, k).T
+    np.testing.assert_allclose(scores, expected, atol=1e-12)
