@@ -195,6 +195,7 @@ def with_waves(function):
     return rotate
 
 
+@pytest.mark.long
 def test_public_functions_are_the_rotations_by_name():
     """DeepSeek's turns neighbours and writes halves: columns in another order at every position."""
     from transformers.models.deepseek_v3 import modeling_deepseek_v3

@@ -266,7 +266,6 @@ class ContextOptions:
     trained: int | None = None
     d: int | None = None
     against: str | None = None
-    require_dtype: str | None = None
     strict: bool = False
     baseline: str | None = None
     skip_unknown: bool = False
@@ -290,7 +289,6 @@ def context(options: ContextOptions, output: OutputOptions, figure: FigureOption
             "context takes a model's config.json or folder, or a rotation; got none"
         )
     from pefourier import api
-    from pefourier.questions.context import lost_in_format
     from pefourier.report.context import TOLD
     from pefourier.report.frame import answer_of
 
@@ -305,7 +303,11 @@ def context(options: ContextOptions, output: OutputOptions, figure: FigureOption
         if options.length is not None and len(enc.domain.sides) > 1:
             note(f"--length has no effect on {enc.label}: its positions are points", options.quiet)
     figure.draw(TOLD.figure, results.answers)
-    lacking = partial(lost_in_format, dtype=options.require_dtype, strict=options.strict)
+
+    def lacking(result: Any) -> list[str]:
+        faults = result.findings if options.strict else ()
+        return [f"has {f.code}" for f in faults if f.severity != "note"]
+
     page = TOLD.page(results.per_spec)
     if options.brief:
         lines = [f"{a.encoding.label}: {a.result.verdict}\n" for a in results.answers]

@@ -32,7 +32,6 @@ from pefourier.geometry.torus import (
 )
 from pefourier.geometry.waves import fit_sinusoid_pairs
 from pefourier.questions.axis_shares import describe_on_grid
-from pefourier.questions.bands import WaveGroup, group_waves
 from pefourier.questions.density_summary import (
     DensitySummary,
     counts,
@@ -101,14 +100,6 @@ class Spectrum(Result):
         "largest step, rad": "largest_step",
     }
     listed: ClassVar[dict[str, dict[str, str]]] = {
-        "groups": {
-            "frequencies": "range_of_bands",
-            "how many": "bands",
-            "shortest wave": "shortest",
-            "longest wave": "longest",
-            "most turns in N": "most_turns",
-            "fewest turns in N": "fewest_turns",
-        },
         "named_waves": {"length of the wave": "period", "share of energy": "share"},
     }
 
@@ -176,12 +167,6 @@ class Spectrum(Result):
         """The length of the wave of a frequency, infinite of 0."""
         step = unit_of_waves(self.about[0])[0]
         return 2 * pi * step / omega if omega else np.inf
-
-    @property
-    def groups(self) -> list[WaveGroup]:
-        """Declared waves of one axis in groups by their length, where there are several."""
-        groups = [] if self.on_grid else group_waves(self.about[0], self.lattice)
-        return groups if len(groups) > 1 else []
 
     @property
     def named_percent(self) -> float:

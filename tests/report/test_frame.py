@@ -189,7 +189,6 @@ CASES = [  # verdict, question, what makes the encoding
         lambda: (config(model_type="gpt2", n_positions=1024), {"length": 4096}),
     ),
     ("a grid", reach, lambda: ("axial-rope:grid=4x4,d=16", {})),
-    ("scaled grid", reach, lambda: ("axial-rope:grid=14x14,d=16,convention=dinov3", {})),
     ("codes repeat", reach, lambda: ("dft", {"length": 80, "d": 16})),
     ("no rotation", reach, lambda: ("recurrent", {"length": 24, "d": 16})),
     ("no base needed", partial(design_base, 80), lambda: 128),
