@@ -110,10 +110,11 @@ def test_offsets_are_found(spec, offset):
 def test_rows_in_another_order_are_a_difference(spec, rng):
     """Inner products are the same in reverse, and every position has another's code."""
     table = load(spec, 60, 16).table()
-    for rows, name in ((table[::-1], "reversed"), (rng.permutation(table), "permuted")):
-        found = compare(table, rows)
-        assert (found.verdict, found.same, found.transform) == ("different", False, {"rows": name})
-        assert "rows-reordered" in [f.code for f in found.findings]
+    found = compare(table, table[::-1])
+    assert (found.verdict, found.transform) == ("different", {"rows": "reversed"})
+    assert "rows-reordered" in [f.code for f in found.findings]
+    found = compare(table, rng.permutation(table))
+    assert (found.verdict, found.same, found.transform) == ("different", False, {})
 
 
 def test_rows_of_a_grid_that_are_moved_are_a_difference_and_those_before_it_none():
@@ -207,21 +208,6 @@ def test_different(one, two):
     assert (c.verdict, c.bitwise, c.transform) == ("different", False, {})
     assert c.max_difference == difference.max() == difference[c.largest_difference]
     assert c.first_difference == tuple(np.argwhere(difference > 1e-9)[0])
-
-
-@pytest.mark.parametrize("late", [False, True])
-def test_tables_are_compared_in_blocks_as_whole(monkeypatch, rng, late):
-    """Columns that stay, turn, and move; and one number of the last block that none explains."""
-    a = rng.normal(size=(70, 6))
-    b = 3.0 * a[:, [0, 1, 3, 2, 4, 5]] * [1, -1, 1, -1, 1, 1]
-    b[69, 4] += late
-    whole = compare(from_table(a), from_table(b))
-    monkeypatch.setattr("pefourier.questions.alignment.BLOCK", 50)
-    parts = compare(from_table(a), from_table(b))
-    assert parts.to_dict() == whole.to_dict()
-    assert (parts.verdict, parts.transform.get("columns")) == (
-        ("different", None) if late else ("equivalent", [0, 1, 3, 2, 4, 5])
-    )
 
 
 def test_one_number_is_told_with_its_place():

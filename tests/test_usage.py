@@ -427,7 +427,7 @@ def test_a_report_has_what_the_weights_use(tmp_path, run, monkeypatch):
     write_model(tmp_path / "m")
     assert run("report", "m", "--length", 100, "--out", "r.html").status == 0
     page = Path("r.html").read_text()
-    heading = "Which frequencies do the weights of m use?"
+    heading = "Which frequencies do the weights use?"
     part = page[page.rindex(heading) :]
     assert f"{use_of_model('m', 100).rotations[0].never_turn.product:.4g}" in part
     assert "pefourier usage m --length 100" in re.sub("<[^>]*>", "", part)

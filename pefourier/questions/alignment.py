@@ -16,7 +16,6 @@ import numpy as np
 from pefourier.diagnosis.pairs import fit_pair_waves, frequencies_apart
 from pefourier.encodings.columns import changes_by_name
 from pefourier.encodings.encoding import BLOCK, largest_number, row_blocks, unit_of
-from pefourier.geometry.duplicates import first_duplicate
 from pefourier.geometry.tolerance import stored_tolerance
 from pefourier.questions.operators import has_operator
 
@@ -40,8 +39,6 @@ def align_tables(result: Any) -> Any:
     a, b = (np.asarray(enc.table(enc.domain.x[:n]), dtype=float) for enc in result.about)
     allowed, eps = stored_tolerance(a, b, first, second)
     transform, difference = find_transformation(a, b, allowed, eps)
-    if transform is None:
-        transform, difference = find_row_order(a, b, allowed)
     on_grid = any(len(enc.domain.sides) > 1 for enc in result.about)
     if transform is None or (on_grid and "offset" in transform):
         return result
@@ -79,18 +76,6 @@ def find_transformation(
     if change is not None:
         return {"rows": "reversed"} | change, residual
     return find_rotation(a, b, allowed, eps)
-
-
-def find_row_order(a: np.ndarray, b: np.ndarray, allowed: np.ndarray) -> tuple[dict | None, float]:
-    """Whether the rows of a, all distinct, are those of b in another order, and what is left."""
-    weights = np.random.default_rng(0).standard_normal(a.shape[1])
-    order_a, order_b = (np.argsort(table @ weights, kind="stable") for table in (a, b))
-    limit = np.broadcast_to(allowed, a.shape)
-    residual = np.abs(a[order_a] - b[order_b])
-    distinct = len(np.unique(first_duplicate(a))) == len(a)
-    if not distinct or not (residual <= np.maximum(limit[order_a], limit[order_b])).all():
-        return None, 0.0
-    return {"rows": "permuted"}, float(residual.max())
 
 
 def find_columns(

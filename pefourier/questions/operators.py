@@ -57,7 +57,7 @@ def turns_by_formula(enc: Encoding) -> bool:
     """Whether an encoding turns pairs whose columns are known."""
     layout = enc.params.get("layout")
     unknown = layout == "mismatched" or (layout == "axis-halves" and enc.measure is None)
-    return enc.act == "rotate" and enc.name != "pope" and not unknown
+    return enc.act == "rotate" and not unknown
 
 
 def head_size(enc: Encoding) -> int:
@@ -100,8 +100,7 @@ def operator_at(enc: Encoding, positions: np.ndarray) -> Matrices:
         pairs = tuple(columns + d - enc.dim for columns in pairs)
     factor = float(enc.params.get("attention_factor", 1.0))
     grown = growth(enc, positions)
-    behind = np.pi / 2 if enc.name == "rope++" else 0.0
-    queries = turn_matrices(phases - behind, pairs, d, factor * grown)
+    queries = turn_matrices(phases, pairs, d, factor * grown)
     return queries, turn_matrices(phases, pairs, d, factor / grown)
 
 

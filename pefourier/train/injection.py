@@ -27,10 +27,6 @@ from pefourier.encodings.specs import SpecWithDefaults, source_of
 from pefourier.errors import PefourierError
 
 ACTS = ("add", "rotate", "bias", "key")
-OTHERWISE = {  # rotations that are not of queries and keys alike
-    "pope": "takes the softplus of queries and keys and doubles their size",
-    "rope++": "turns queries a quarter less than keys",
-}
 
 
 @dataclass(frozen=True, eq=False)
@@ -201,8 +197,6 @@ def in_halves(enc: Encoding, table: np.ndarray, k: int) -> np.ndarray:
 
     Which dimensions make a pair is no matter to a model whose weights are drawn at random.
     """
-    if enc.name in OTHERWISE:
-        raise PefourierError(f"{enc.spec} {OTHERWISE[enc.name]}; this classifier turns both alike")
     layout = enc.params.get("layout", "halves")
     if layout not in ("halves", "interleaved"):
         raise PefourierError(
