@@ -12,6 +12,7 @@ from pefourier.encodings import load
 from pefourier.encodings.domain import lags_on
 from pefourier.encodings.encoding import from_table
 from pefourier.encodings.sources.tables import array_names, read_table
+from pefourier.errors import PefourierError
 from pefourier.questions.resize import by_cycles, resize_table, similarities
 
 
