@@ -328,12 +328,13 @@ def compare_outputs(result: Comparison) -> Comparison:
     if not residual:
         return result
     order = output_order(*result.about)
-    message = finding("outputs-differ", "other" if order is None else "order", residual=residual)
+    note = finding("outputs-differ", "other" if order is None else "order", residual=residual)
     if relation == "same":
         outputs = "that begin elsewhere" if order is None else list(order)
         result = replace(result, verdict="equivalent", transform={"outputs": outputs})
-    findings = (*result.findings, message)
-    return replace(result, findings=findings, bitwise=False, max_difference=residual)
+    return replace(
+        result, findings=(*result.findings, note), bitwise=False, max_difference=residual
+    )
 
 
 def judge_operators(result: Comparison, pairs: Pairs) -> Comparison:
