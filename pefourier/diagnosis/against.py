@@ -38,13 +38,13 @@ def misread(
     if changes is not None:
         return change_rotation(enc, changes)
     if reading == "local-for-global":
-        other = other_layers(enc)
+        second = other_layers(enc)
     else:
-        other = load_like(enc, reading, length, d or enc.params["d"])
-    if other.act != "rotate" or other.measure is None:
+        second = load_like(enc, reading, length, d or enc.params["d"])
+    if second.act != "rotate" or second.measure is None:
         slips = ", ".join(SLIPS)
         raise PefourierError(f"{shown(reading)} is not rotary; give a rotation, or one of {slips}")
-    return other.measure.frequencies, {"attention_factor": 1.0, **other.params}
+    return second.measure.frequencies, {"attention_factor": 1.0, **second.params}
 
 
 def changes_of(enc: Encoding, slips: str) -> dict[str, Any] | None:
@@ -81,10 +81,10 @@ def change_rotation(
 
     A factor that was given stays, but with another scaling.
     """
-    given, changed = enc.params, {**enc.params, **changes}
-    if given.get("inv_freq") is not None:
+    settings, changed = enc.params, {**enc.params, **changes}
+    if settings.get("inv_freq") is not None:
         if changes == {"scaling": "none"}:
-            return enc.measure.frequencies, given  # whose scaling, if any, is not known
+            return enc.measure.frequencies, settings  # whose scaling, if any, is not known
         raise PefourierError(
             f"{shown(enc.spec)} has frequencies by themselves, not by a base and a share of the "
             f"head; {' and '.join(changes)} can't be changed"
@@ -94,10 +94,10 @@ def change_rotation(
         if parameter.default is parameter.empty and changed.get(key) is None:
             raise PefourierError(f"scaling={scaling} needs {key}; write {key}=… too")
     omega, by_formula = rotation_of(changed, len(enc))
-    is_chosen = given["attention_factor"] != rotation_of(given, len(enc))[1]
+    is_chosen = settings["attention_factor"] != rotation_of(settings, len(enc))[1]
     if "attention_factor" in changes or not is_chosen or "scaling" in changes:
         changed["attention_factor"] = changes.get("attention_factor") or by_formula
-    if "softmax_factor" in given:
+    if "softmax_factor" in settings:
         changed["softmax_factor"] = softmax_of(changed)
     return omega, changed
 

@@ -152,13 +152,13 @@ def kernels(
         wrong = 2 * UNIT * (above + size * below) + 2.0 ** (4 - SINE_BITS) * size
         lost = wrong / np.abs(bottom[0])
     i, j = np.nonzero(np.abs(bottom[0]) <= NEAR / waves.n)
-    i, j, near = i + rows.start, j + columns.start, (i, j)
+    i, j, small = i + rows.start, j + columns.start, (i, j)
     signs = np.sign(
         cosine_of_sums(waves.top, i, j, sign) * cosine_of_sums(waves.bottom, i, j, sign)
     )
     exact = product(waves.amplitudes[i], waves.amplitudes[j])
     high, low = add(product(split(*exact), split(signs * waves.n)), (0.0, 0.0))
-    values[0][near], values[1][near], lost[near] = high, low, UNIT * waves.n * exact[0]
+    values[0][small], values[1][small], lost[small] = high, low, UNIT * waves.n * exact[0]
     return values, lost
 
 

@@ -81,15 +81,15 @@ def common_settings(config: Mapping[str, Any]) -> dict[str, Any]:
 def folder_document(folder: TrainFolder, title: str = "") -> str:
     """The page about a folder."""
     summary = folder.summary
-    answer, told = summary_page(summary), partial(all_words, summary)
-    names = [cell for p in parts_of_words(told) if not isinstance(p, str) for cell in p[0]]
+    answer, words = summary_page(summary), partial(all_words, summary)
+    names = [cell for p in parts_of_words(words) if not isinstance(p, str) for cell in p[0]]
     curves = read_curves(Path(folder.path), summary.runs)
     pictures = training_figures.pictures(summary, curves).values()
     sections = [
         Chapter("Conclusions", markup_of_words(answer.conclusion)),
         Chapter("Pictures", [figure(*picture) for picture in pictures]),
         Chapter(
-            "Scores and differences", [*markup_of_words(told), explanations(names, ("train",))]
+            "Scores and differences", [*markup_of_words(words), explanations(names, ("train",))]
         ),
         Chapter("How these numbers were made", settings_part(folder)),
     ]

@@ -113,14 +113,14 @@ def is_hidden(bias: np.ndarray) -> bool:
 def in_order_of_lags(profile: np.ndarray, two_sided: bool) -> tuple[np.ndarray, bool]:
     """Biases by rising lag, and whether lags end at 0: an odd number may run to both sides.
 
-    Those whose smallest number is the first are by distance, 0 first.
+    Those whose low number is the first are by distance, 0 first.
 
     >>> in_order_of_lags(-np.arange(4.0)[None], False)
     (array([[-3., -2., -1., -0.]]), True)
     """
     count, sizes = profile.shape[1], np.abs(profile)
-    least = sizes.min(axis=1)
-    first, middle, last = (bool((sizes[:, k] == least).all()) for k in (0, count // 2, count - 1))
+    low = sizes.min(axis=1)
+    first, middle, last = (bool((sizes[:, k] == low).all()) for k in (0, count // 2, count - 1))
     if first != last:
         return (profile[:, ::-1] if first else profile), True
     return profile, not (count % 2 and (two_sided or middle))

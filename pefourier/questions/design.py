@@ -283,8 +283,8 @@ def lag_of_failure(frequencies: np.ndarray, lags: Sequence[int], length: int) ->
     All are looked at only where those of other bases, and lags beside the latest, have none.
     """
     reach = int(BESIDE * length)
-    near = np.add.outer(np.array(lags[-LATEST:], int), np.arange(-reach, reach + 1)).ravel()
-    tried = np.unique([*lags, *near[(near > 0) & (near < length)]])
+    neighbours = np.add.outer(np.array(lags[-LATEST:], int), np.arange(-reach, reach + 1)).ravel()
+    tried = np.unique([*lags, *neighbours[(neighbours > 0) & (neighbours < length)]])
     sums = np.cos(np.multiply.outer(tried, frequencies)).sum(axis=1)
     if sums.min(initial=0.0) < 0:
         return int(tried[sums.argmin()])

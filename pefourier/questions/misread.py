@@ -101,8 +101,8 @@ def reading_of(enc: Encoding, misreading: str, length: int, d: int | None) -> Re
     if settings_only:
         check_reading(enc, settings_only)
         frequencies, settings = misread(enc, settings_only, length, d)
-    apart = layouts_apart if "layout" in slips else readings_apart
-    differences = apart(omega, frequencies)
+    parting = layouts_apart if "layout" in slips else readings_apart
+    differences = parting(omega, frequencies)
     below = levels_below(differences)
     points = [*np.geomspace(1, max(length, 2), 64), *(p for p in below.values() if p is not None)]
     positions = np.unique(np.array(points).astype(np.int64))

@@ -378,6 +378,6 @@ def unseen_phases(old: Encoding, new: Encoding) -> list[Unseen]:
     axes = []
     for axis, letter in enumerate(axis_letters(len(old.domain.sides))):
         turning = before[:, axis] > 0
-        which = np.flatnonzero(is_unseen[turning, axis]).tolist()
-        axes.append(Unseen(letter, int(turning.sum()), len(which), which))
+        indices = np.flatnonzero(is_unseen[turning, axis]).tolist()
+        axes.append(Unseen(letter, int(turning.sum()), len(indices), indices))
     return axes

@@ -22,7 +22,7 @@ def resizing(answers: Sequence[Answer], look: plot.Look = plot.USUAL) -> plot.Fi
     for axis, letter in enumerate(letters):
         panel = panels[axis, 0]
         for state, style in zip(result.states, (".-", "x--"), strict=True):
-            omitted = tuple(other for other in range(len(letters)) if other != axis)
+            omitted = tuple(a for a in range(len(letters)) if a != axis)
             name = f"{size_of(state.grid)} {state.name}"
             panel.semilogy(by_cycles(state).sum(axis=omitted), style, linewidth=1, label=name)
         panel.set(xlabel=f"cycles along {letter}", ylabel="share of energy", ylim=(FAINT, None))

@@ -191,11 +191,11 @@ def draw_density(figure: plot.Figure, picture: plot.Axes, sums: plot.Axes, resul
     for axis, (name, style) in enumerate((("rows, y", "o-"), ("columns, x", "x--"))):
         share = plane.sum(axis=1 - axis)
         sums.plot(omega[axis], share, style, label=f"along {name}", linewidth=1, markersize=3)
-    (top, bottom), (left, right) = (
+    (top, bottom), (start, end) = (
         (line[0] - np.pi / len(line), line[-1] + np.pi / len(line)) for line in omega
     )
     shades = {"cmap": "cividis", "vmin": 0, "interpolation": "nearest"}
-    image = picture.imshow(plane, extent=(left, right, bottom, top), **shades)
+    image = picture.imshow(plane, extent=(start, end, bottom, top), **shades)
     picture.set(xlabel="ω along columns, x", ylabel="ω along rows, y")
     sums.set_ylim(bottom=0)
     for set_ticks in (picture.set_xticks, picture.set_yticks, sums.set_xticks):
