@@ -153,12 +153,12 @@ BY_LENGTH = ("dynamic", "longrope")  # scalings whose frequencies depend on the 
 
 
 def training_length(
-    native: Sequence[Encoding], stated: int | None, is_endless: bool, model: ModelConfig | None
+    native: Sequence[Encoding], requested: int | None, is_endless: bool, model: ModelConfig | None
 ) -> TrainedLength:
     """Positions of training: as given, before a scaling, or what a config allows without one."""
     before = [trained_as_stated(enc.params) for enc in native]
-    if stated:
-        return TrainedLength(stated, "given")
+    if requested:
+        return TrainedLength(requested, "given")
     if is_endless and not all(before):
         return TrainedLength(None, "unknown")
     scalings = {enc.params.get("scaling", "none") for enc in native}

@@ -84,7 +84,6 @@ def test_terms_are_sentences_told_once():
             [
                 ("safe_cast", "check-faithful"),
                 ("safe_phase", "check-faithful"),
-                ("safe length, phases in bfloat16", "context"),
                 ("safe length, computed in bfloat16", "context"),
             ],
         ),

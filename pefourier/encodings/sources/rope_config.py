@@ -255,12 +255,14 @@ def layer_notes(model: ModelConfig) -> list[Finding]:
     unrotated = sorted(layers_without_positions(model, number))
     kinds = dict.fromkeys(part.split()[0] for part in row.get("layer_types", "").split(",") if part)
     turning = [kind for kind in kinds if turns_by_type(model, kind)]
-    slots = {
+    partial = {
         "still": first_few(list(map(str, unrotated))),
         "types": first_names(turning) if "turning" in row and len(turning) < len(kinds) else "",
         "heads": row.get("heads_turned"),
     }
-    findings += [finding("rope-some-layers", key, told=slot) for key, slot in slots.items() if slot]
+    findings += [
+        finding("rope-some-layers", key, names=names) for key, names in partial.items() if names
+    ]
     return [*findings, finding("rope-axes")] if turns_on_axes(model) else findings
 
 
@@ -432,8 +434,8 @@ def choose_layer(model: ModelConfig, sections: Mapping[str, Layer]) -> tuple[str
         raise PefourierError(f"{file} sets no rotation for any type of layer")
     name = part or next(iter(sections))
     section, turns = sections[name]
-    equal = ((s.values, turned) == (section.values, turns) for s, turned in sections.values())
-    if not part and not all(equal):
+    is_same = ((s.values, turned) == (section.values, turns) for s, turned in sections.values())
+    if not part and not all(is_same):
         raise PefourierError(
             f"{file} rotates by type of layer: {first_names(sections)}; "
             f"name one, {shown(model.file + '#' + name)}"

@@ -61,12 +61,12 @@ def find_unread(model: ModelConfig, outer: Section, enc: Encoding) -> tuple[str,
         with suppress(PefourierError):  # which those who ask for it are told
             reader(model)
     still, unread_keys = enc.name == "none", set(enc.params.get("unread", ()))
-    by_parts = (type_row(str(outer.untracked.values.get("model_type"))) or {}).get("beside", ())
+    foreign = (type_row(str(outer.untracked.values.get("model_type"))) or {}).get("beside", ())
     for section in (model.config, outer):
         values = section.untracked.values
         unread = sorted(getattr(section.values, "unread", ()))
         if section is not model.config:  # what other parts of it read
-            unread = [key for key in unread if key not in by_parts]
+            unread = [key for key in unread if key not in foreign]
         misspelt = {key for key in unread[:SEEN] if near_key(key, values)}
         for key in unread:
             if (key in misspelt or is_about(key, values)) and not states_known(key, values, enc):
@@ -149,13 +149,13 @@ def note_unread(enc: Encoding, model: ModelConfig, outer: Section) -> Encoding:
     messages = " ".join(note.message for note in enc.findings if note.code == "unread-key")
     within = enc.params.get("unread", ())
     for key in [key for key in unread if key not in messages and key not in within][:NAMED]:
-        nearest = near_key(key, values)
+        similar = near_key(key, values)
         details = {
             "key": shown(key),
             "value": shown(values.get(key, "…")),
-            "near": "".join(nearest),
+            "near": "".join(similar),
         }
-        variant = "misspelt" if nearest else "plain"
+        variant = "misspelt" if similar else "plain"
         findings.append(finding("unread-key", variant, config=model.config.label, **details))
     params = {**enc.params, "unread": unread} if unread else enc.params
     return replace(enc, params=params, findings=(*enc.findings, *findings))
