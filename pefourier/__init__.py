@@ -6,9 +6,7 @@ Questions are functions: ``pefourier.spectrum("rope:rho=5e5", d=128)`` takes a S
 `encode` gives codes, `encodings.load` an encoding; `nn.PositionalEncoding`, `nn.Rotary` and
 `nn.Bias` are torch modules.
 
-Files of `questions` are named after questions too, and say how they are answered:
-`spectrum.density`, `faithful.assess`. A room is imported when it is first used, so that
-``import pefourier`` costs nothing.
+A room is imported when it is first used, so that ``import pefourier`` costs nothing.
 
 Glossary
 
@@ -58,17 +56,8 @@ if TYPE_CHECKING:
     from pefourier.api import usage as usage
     from pefourier.errors import PefourierError as PefourierError
 
-NAMESAKES = set("compare context design extend reconstruct relations resize spectrum".split())
-QUESTIONS = {*NAMESAKES, "check", "encode", "usage"}
-
-
-def find_question(name: str) -> object:
-    """The function; what its room holds can be reached by it, as in `spectrum.density`."""
-    question = getattr(import_module(f"{__name__}.api"), name)
-    if name in NAMESAKES:
-        room = vars(import_module(f"{__name__}.questions.{name}"))
-        vars(question).update({key: one for key, one in room.items() if not key.startswith("_")})
-    return question
+QUESTIONS = set("compare context design extend reconstruct relations resize spectrum".split())
+QUESTIONS |= {"check", "encode", "usage"}
 
 
 def __dir__() -> list[str]:
@@ -80,15 +69,13 @@ if not TYPE_CHECKING:  # which would take every misspelt name for one that is th
 
     def __getattr__(name: str) -> object:
         if name in QUESTIONS:
-            globals()[name] = find_question(name)
+            globals()[name] = getattr(import_module(f"{__name__}.api"), name)
             return globals()[name]
         if name == "PefourierError":
             return import_module(f"{__name__}.errors").PefourierError
-        for room in (f"{__name__}.{name}", f"{__name__}.questions.{name}"):
-            if not name.startswith("_"):
-                try:
-                    return import_module(room)
-                except ModuleNotFoundError as error:
-                    if error.name != room:
-                        raise
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        try:
+            return import_module(f"{__name__}.{name}")
+        except ModuleNotFoundError as error:
+            if error.name != f"{__name__}.{name}":
+                raise
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}") from None

@@ -39,26 +39,26 @@ def shorten(text: str, limit: int = LONGEST) -> str:
     return text if len(text) <= limit else f"{text[:half]}…{text[-half:]}"
 
 
-def unknown(kind: str, name: str, known: Iterable[str], way_out: str = "") -> PefourierError:
-    """The error for an unknown name, with the nearest of the known ones.
+def unknown(kind: str, name: str, allowed: Iterable[str], way_out: str = "") -> PefourierError:
+    """The error for an unknown name, with the nearest of those that are allowed.
 
     >>> print(unknown("encoding", "sinusoid", ["dft", "sinusoidal"]))
     unknown encoding 'sinusoid'. Did you mean 'sinusoidal'? Known: dft, sinusoidal.
     """
-    names = sorted(known)
-    near = nearest(name, names)
-    hint = f" Did you mean {near!r}?" if near else ""
-    rest = way_out or f"Known: {', '.join(names)}."
-    return PefourierError(f"unknown {kind} {shown(name)}.{hint} {rest}")
+    names = sorted(allowed)
+    likely = nearest(name, names)
+    hint = f" Did you mean {likely!r}?" if likely else ""
+    advice = way_out or f"Known: {', '.join(names)}."
+    return PefourierError(f"unknown {kind} {shown(name)}.{hint} {advice}")
 
 
-def nearest(name: str, known: Iterable[str]) -> str | None:
-    """The known name that begins with a name, or else the most alike; None where none is near.
+def nearest(name: str, names: Iterable[str]) -> str | None:
+    """The name that begins with a text, or else the most alike; None where none is near.
 
     >>> nearest("check", ["context", "check-faithful"]), nearest("rank", ["explain"])
     ('check-faithful', None)
     """
-    lower = {one.lower(): one for one in known}
-    longer = [one for one in lower if name and one.startswith(name.lower())]
-    near = longer or get_close_matches(name.lower(), lower, n=1, cutoff=0.55)
-    return lower[near[0]] if near else None
+    lower = {candidate.lower(): candidate for candidate in names}
+    longer = [candidate for candidate in lower if name and candidate.startswith(name.lower())]
+    likely = longer or get_close_matches(name.lower(), lower, n=1, cutoff=0.55)
+    return lower[likely[0]] if likely else None

@@ -399,7 +399,7 @@ def check_rotation(enc: Encoding) -> None:
 
     A rotation without frequencies of one axis is a table of its points: of a grid, or of a file.
     """
-    is_rotation = enc.act == "rotate" and enc.name != "pope"
+    is_rotation = enc.act == "rotate"
     layout = enc.params.get("layout", "halves")
     has_table = bool(enc.domain.grid) or enc.origin != "formula"
     is_alike = "heads" not in enc.params and "head" not in enc.params

@@ -1,12 +1,12 @@
 """What can be done with any result in Python: read its conclusion, keep it, draw it, look at it.
 
 Results are frozen dataclasses of numbers and arrays, made by rooms that know no words. How they are
-told stands floors above, in `TELLING`, which is opened when a result is asked.
+told stands floors above, in `FRAME`, which is opened when a result is asked.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -18,24 +18,16 @@ from pefourier.errors import PefourierError
 from pefourier.writing.page import plain
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-TELLING = "pefourier.report.frame"
+FRAME = "pefourier.report.frame"
 ON_LINES: Any = {"default": None, "kw_only": True, "metadata": {"of": "line"}}  # of one axis alone
 ON_GRIDS: Any = {"default": None, "kw_only": True, "metadata": {"of": "grid"}}  # of several axes
-TAKEN_ALONG = 2**20  # numbers of codes that a result takes to another process
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Result:
-    """What was found, and about which encodings; `pefourier explain FIELD` says what a field means.
-
-    Raises
-    ------
-    PefourierError
-        By `plot`, where the codes are needed and the result came from another process.
-    """
+    """What was found, and about which encodings; `pefourier explain FIELD` explains it."""
 
     listed: ClassVar[Mapping[str, Mapping[str, str]]] = {}  # tables: a field, labels and fields
     about: tuple[Encoding, ...] = field(default=(), compare=False, metadata={"told": False})
@@ -52,66 +44,35 @@ class Result:
 
     def record(self) -> dict[str, Any]:
         """The fields of `to_dict` with arrays as they are."""
-        record: dict[str, Any] = import_module(TELLING).record_of_result(self)
+        record: dict[str, Any] = import_module(FRAME).result_record(self)
         return record
 
     def to_dict(self) -> dict[str, Any]:
         """The object that the command gives for ``--json``: lists, numbers, None where infinite."""
         return dict(plain(self.record()))
 
-    def plot(
-        self,
-        *,
-        width: float | None = None,
-        title: str = "",
-        dark: bool = False,
-        ax: Axes | None = None,
-    ) -> Figure:
+    def plot(self, *, width: float | None = None, title: str = "", dark: bool = False) -> Figure:
         """A matplotlib figure that belongs to no window: show or save it as you like.
 
-        `width` is in inches, by default what suits the figure; `dark` draws light on dark. With
-        `ax` it is drawn into these axes; several panels take their place in the grid of subplots,
-        which a figure with layout="constrained" gives room.
+        `width` is in inches, by default what suits the figure; `dark` draws light on dark.
         """
-        figure: Figure = import_module(TELLING).figure_of(self, width, title, dark, ax)
+        figure: Figure = import_module(FRAME).figure_of(self, width, title, dark)
         return figure
 
     def __repr__(self) -> str:
         """The kind of result, the SPECs and the first words of the conclusion."""
-        return str(import_module(TELLING).in_a_line(self))
+        return str(import_module(FRAME).in_a_line(self))
 
     def _repr_html_(self) -> str:
         """What the command prints, as notebooks show it."""
-        return str(import_module(TELLING).as_html(self))
+        return str(import_module(FRAME).as_html(self))
 
     def __getstate__(self) -> dict[str, Any]:
-        """What goes to another process: of an encoding's rule, a closure, the codes if they fit."""
-        about = tuple(replace(enc, codes=portable_codes(enc)) for enc in self.about)
+        """What goes to another process: no encoding's rule, which is a closure."""
+        about = tuple(replace(enc, codes=codes_gone) for enc in self.about)
         return {**vars(self), "about": about}
-
-
-@dataclass(frozen=True, eq=False)
-class StoredCodes:
-    """The codes of an encoding's own points (n,), shape (n, d)."""
-
-    x: np.ndarray
-    table: np.ndarray
-
-    def __call__(self, x: np.ndarray) -> np.ndarray:
-        """The codes of some of the points."""
-        rows = np.minimum(np.searchsorted(self.x, x), len(self.x) - 1)
-        return codes_gone(x) if (self.x[rows] != x).any() else self.table[rows]
-
-
-def portable_codes(enc: Encoding) -> Callable[[np.ndarray], np.ndarray]:
-    """A rule for an encoding's codes that can be pickled."""
-    small = len(enc) * enc.dim <= TAKEN_ALONG
-    return StoredCodes(enc.domain.x, enc.table()) if small else codes_gone
 
 
 def codes_gone(x: np.ndarray) -> np.ndarray:
     """Stands for codes that stayed in another process."""
-    raise PefourierError(
-        f"a result that was pickled or copied has no codes for {len(x)} of these points; ask the "
-        "question again"
-    )
+    raise PefourierError("a result that was pickled or copied has no codes; ask the question again")

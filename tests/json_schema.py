@@ -47,7 +47,9 @@ GROUPS = {  # of terms, by the room of a dataclass: the first that has its field
     "layer_schedules": ("compare",),
     "operators": ("compare",),
     "context": ("context", "check-faithful"),
-    **dict.fromkeys(("layers", "misread", "model_positions"), ("context", "check-faithful")),
+    **dict.fromkeys(
+        ("layers", "misread", "model_positions", "rotations"), ("context", "check-faithful")
+    ),
     "design": ("design", "context", "check-faithful"),
     "extend": ("design", "context", "check-faithful"),
     "resize": ("resize", "words"),

@@ -2,7 +2,9 @@
 
 A rotation is given as cosines and sines of its pairs, (n, m) each; a table as it is, (n, d). All
 have the points of a grid in raster order. What needs a package that does not install beside a CPU
-build of torch was recorded by tests/record_axes.py.
+build of torch was recorded, in recorded_axes.json: timm 1.0.31, positional-encodings 6.0.3, and
+functions of mae efb2a80, DiT ed81ce2, rope-vit ce85c2e, RT-DETR 068dfde, vit-pytorch 69d24fe, sam2
+2b90b9f and mistral-inference 2557e12, on a grid of 3 x 4, d 16.
 """
 
 import warnings

@@ -54,11 +54,10 @@ ROWS = {
         damped=True,
     ),
     "rope++": Row("injective", True, (sin(3), sin(0.03), -cos(3), -cos(0.03))),
-    "grape": Row("injective", True, (cos(3), cos(0.03), -sin(3), -sin(0.03))),
     "pope": Row("injective", True, (cos(3), cos(0.3), cos(0.03), cos(0.003))),
+    "grape": Row("injective", True, (cos(3), cos(0.03), -sin(3), -sin(0.03))),
     "axial": Row("injective", True, (sin(3), sin(0.03), cos(3), cos(0.03))),
     "axial-rope": Row("injective", True, (cos(3), cos(0.03), sin(3), sin(0.03))),
-    "mhrope": Row("injective", True, (cos(3), cos(0.03), sin(3), sin(0.03))),
     "mixed-rope": Row(
         "injective",
         True,

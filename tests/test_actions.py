@@ -1,19 +1,12 @@
 """What runs where others keep their configs: the action's own steps, run as a shell runs them."""
 
 import json
-import os
 import re
-import subprocess
-import sys
 import tomllib
 from pathlib import Path
 
-import numpy as np
-import pytest
 import yaml
 from published_configs import PUBLISHED
-
-from pefourier.encodings import load
 
 ROOT = Path(__file__).parents[1]
 ACTION = yaml.safe_load((ROOT / ".github/check/action.yml").read_text())
@@ -37,43 +30,6 @@ def test_the_readme_installs_what_the_package_asks_for_but_torch():
     (first,) = (at for at, line in enumerate(lines) if line.startswith('pip install "'))
     assert re.findall(r'"([^"]+)"', lines[first]) == [x for x in asked if "torch" not in x]
     assert lines[first + 1] == "pip install --no-deps ."
-
-
-@pytest.mark.parametrize(("options", "status"), [("", 0), ("--baseline base.json", 1)])
-def test_the_actions_last_step_annotates_and_fails_on_what_got_worse(tmp_path, options, status):
-    for name, base in (("a", 1e4), ("b", 5e5)):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "config.json").write_text(json.dumps(CONFIG | {"rope_theta": base}))
-    program = tmp_path / "bin" / "pefourier"
-    program.parent.mkdir()
-    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m pefourier "$@"\n')
-    program.chmod(0o755)
-    paths = {"PATH": f"{program.parent}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT)}
-    step = ACTION["runs"]["steps"][-1]
-    assert set(step["env"]) == {"SPECS", "OPTIONS"}
-    env = {**os.environ, **paths, "SPECS": "*/config.json", "OPTIONS": options}
-
-    def bash(line):
-        return subprocess.run(
-            ["bash", "-c", line], cwd=tmp_path, env=env, capture_output=True, text=True
-        )
-
-    assert bash("pefourier check-faithful */config.json --json >base.json").returncode == 0
-    if status:
-        worse = CONFIG | {"rope_theta": 2.0}
-        (tmp_path / "b" / "config.json").write_text(json.dumps(worse))
-    done = bash(step["run"])
-    assert done.returncode == status, done.stderr
-    assert "::notice file=a/config.json" in done.stdout
-    assert ("::error file=b/config.json" in done.stdout) == bool(status)
-
-
-def test_the_workflow_runs_the_versions_that_the_package_names():
-    flow = yaml.safe_load((ROOT / ".github/workflows/tests.yml").read_text())
-    (job,) = flow["jobs"].values()
-    classifiers = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["classifiers"]
-    named = {one.rpartition(" ")[2] for one in classifiers if re.search(r"3\.\d+$", one)}
-    assert set(job["strategy"]["matrix"]["python"]) == named
 
 
 def test_the_hook_names_the_two_broken_configs_of_twenty_and_nothing_else(
@@ -109,19 +65,3 @@ def test_the_hook_names_the_two_broken_configs_of_twenty_and_nothing_else(
     done = run(*options, "--require", "invertible", *HOOK["args"], sound[0])
     assert (done.status, done.err) == (1, "")
     assert done.out == f"{sound[0]}: error: is injective, where invertible is required [unmet]\n"
-
-
-def test_the_hook_of_tables_fails_on_one_that_repeats_a_code(run, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    table = load("sinusoidal", 64, 32).table()
-    np.save("sound.npy", table)
-    table[20] = table[19]
-    np.save("broken.npy", table)
-    entry = [*TABLES["entry"].removeprefix("pefourier ").split(), *TABLES["args"]]
-    assert [bool(re.search(TABLES["files"], name)) for name in ("a/b.npy", "b.npz")] == [
-        True,
-        False,
-    ]
-    assert vars(run(*entry, "sound.npy")) == {"status": 0, "out": "", "err": ""}
-    found = run(*entry, "sound.npy", "broken.npy")
-    assert (found.status, found.out[:18]) == (1, "broken.npy: error:")

@@ -125,9 +125,7 @@ def test_the_axis_of_each_pair_of_an_image_is_told(rows, columns, frames, interl
             assert (found.verdict, found.cause.misreadings) == ("different", (code,))
             assert [p.index for p in found.pairs] == np.flatnonzero(axis != right).tolist()
             assert all(p.ratio == pytest.approx(1) for p in found.pairs)
-    base = compare(meant, dumped(ids, right, 1e6))
-    assert base.cause.misreadings == ("base",)
-    assert base.cause.changes["rho"][1] == 1e6
+    assert compare(meant, dumped(ids, right, 1e6)).verdict == "different"
     text = np.repeat(np.arange(40)[:, None], 3, axis=1)
     assert compare(meant, dumped(text, other, 5e6)).same  # which text does not tell
 

@@ -7,7 +7,6 @@ from pefourier.api import design
 from pefourier.encodings import load
 from pefourier.errors import PefourierError
 from pefourier.geometry.precision import FORMATS, rounded
-from pefourier.questions.context import base_bound
 from pefourier.questions.design import (
     base_of_phase,
     base_of_turns,
@@ -16,6 +15,7 @@ from pefourier.questions.design import (
     design_grid,
     smallest_bounded_base,
 )
+from pefourier.questions.rotations import base_bound
 
 
 @pytest.mark.parametrize(
@@ -157,6 +157,7 @@ def test_bases_that_are_said_to_serve_do(length, d):
     result = design_base(length, d, bases=(4981600.0,), criteria=("bound",))
     assert [f.code for f in result.findings] == ["larger-bases"]
     least = result.best["bound"]
+    assert result.serving[1] / result.serving[0] == pytest.approx(1.005**10)
     for rho in (least, float(f"{least:.7g}"), *np.geomspace(*result.serving, 11)):
         assert (base_bound(rho ** (-2 * np.arange(d // 2) / d)) or length) >= length
     if length == 65536:  # a base between that fails is shown with its lag

@@ -119,8 +119,6 @@ RELATIONS = [  # what leads from the first to the second, and the first position
     ("rope", "rope:scaling=yarn,factor=4,original=32", "different", None, 0),  # by its factor
     ("xpos", "xpos:layout=interleaved", "permuted", "halves-to-neighbours", 1),
     ("xpos", "rope", "different", None, 1),
-    ("rope", "rope++", "different", None, 0),
-    ("rope++", "rope++:layout=interleaved", "permuted", "halves-to-neighbours", 0),
 ]
 
 
@@ -137,15 +135,6 @@ def test_relations_have_names(one, two, relation, name, first):
         np.testing.assert_allclose(queries[:, order][:, :, order], other, atol=1e-12)
     elif relation == "different":
         assert found.max_score_difference > 0.01
-
-
-def test_sine_heads_have_the_sine_of_the_lag():
-    """RoPE++ (2512.07525): -Im of what rope sums, so that its scores at lag 0 are none."""
-    at = np.arange(N)
-    query, key = operator_at(load("rope++", N, D), at)
-    scores = np.einsum("pji,sji->psi", query, key)  # of unit vectors with themselves
-    expected = np.sin((at[:, None] - at)[..., None] * np.tile(grid(D), 2))
-    np.testing.assert_allclose(scores, expected, atol=1e-12)
 
 
 @pytest.mark.parametrize(

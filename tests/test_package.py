@@ -2,7 +2,6 @@
 
 import ast
 import importlib
-import re
 import subprocess
 import sys
 import tarfile
@@ -16,15 +15,6 @@ import torch
 import pefourier
 from pefourier.errors import PefourierError
 
-FILES = {path.stem for path in Path(pefourier.__file__).parent.glob("*.py")}
-ROOMS = FILES - {"__init__", "__main__"} - pefourier.QUESTIONS
-
-
-def in_a_new_process(code):
-    return subprocess.run(
-        [sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=True
-    ).stdout
-
 
 def test_dir_shows_each_question_once_and_no_machinery():
     importlib.import_module("pefourier.questions.spectrum")  # not shown beside it
@@ -35,58 +25,10 @@ def test_dir_shows_each_question_once_and_no_machinery():
     )
 
 
-FORKS = """
-import os, sys
-import numpy, scipy.special  # what all would load
-
-for code in sys.argv[1:]:
-    if not os.fork():
-        assert "pefourier" not in sys.modules
-        exec(code)
-        sys.stdout.flush()
-        os._exit(0)
-    if os.wait()[1]:
-        sys.exit(code)
-"""
-
-
-def in_new_processes(codes):
-    """What each says, alone in a process in which the package was not imported before."""
-    command = [sys.executable, "-W", "error", "-c", FORKS, *codes]
-    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
-
-
-def test_a_room_is_imported_when_it_is_first_used():
-    names = sorted({"encodings", *ROOMS})
-    codes = [f"import pefourier; print(pefourier.{name}.__name__)" for name in names]
-    assert in_new_processes(codes) == [f"pefourier.{name}" for name in names]
-
-
-def test_what_older_code_calls_is_still_there():
-    code = (
-        "import pefourier, numpy as np; t = np.eye(4); "
-        "print(pefourier.spectrum.density(t).lattice, pefourier.faithful.assess(t).verdict, "
-        "pefourier.compare.compare(t, t).verdict, pefourier.design.design_base(8, 8).length)"
-    )
-    assert in_a_new_process(code) == "4 isometric the same 8\n"
-
-
 def test_the_one_error_is_at_hand():
     assert pefourier.PefourierError is PefourierError
     with pytest.raises(pefourier.PefourierError, match=r"^unknown encoding 'dtf'"):
         pefourier.check("dtf")
-
-
-def test_questions_are_told_to_type_checkers_by_name():
-    """What `__getattr__` gives at run time stands in the source for mypy and editors."""
-    tree = ast.parse(Path(pefourier.__file__).read_text())
-    (block,) = (
-        node
-        for node in tree.body
-        if isinstance(node, ast.If) and "TYPE_CHECKING" == ast.unparse(node.test)
-    )
-    told = {alias.asname for node in block.body for alias in node.names}
-    assert told == set(dir(pefourier)) - {"__version__"}
 
 
 def constants_assigned_twice(text):
@@ -187,63 +129,6 @@ def test_what_is_missing_is_said_in_a_line(arguments, missing, tmp_path, monkeyp
     assert (out, err) == ("", said)
 
 
-EXAMPLE = """
-import numpy as np
-
-import pefourier
-
-
-def report(table: np.ndarray[tuple[int, int], np.dtype[np.float64]]) -> str:
-    found = pefourier.check(table)
-    assert found.faithful, found.conclusion
-    spectrum = pefourier.spectrum("rope:rho=5e5", d=128)
-    share: float = spectrum.summary.lowest_bin_share
-    spectrum.plot().savefig("spectrum.pdf")
-    record: dict[str, object] = found.to_dict()
-    widths: list[float | None] = [
-        one.width for one in pefourier.reconstruct("dft", [5, 40]).reconstructions
-    ]
-    idle: int = pefourier.context("rope", length=512).rotations[0].idle
-    bases = pefourier.design(64, 32)
-    assert not isinstance(bases, tuple), "of a grid, a design for each axis"
-    turns: float | None = bases.best["turns"]
-    same: str = pefourier.compare("sinusoidal", table).verdict
-    first: float | list[int | None] | None = pefourier.relations(table).first_rise
-    codes = pefourier.encode("dft", d=64).sum()
-    return f"{share} {record} {widths} {idle} {turns} {same} {first} {codes}"
-
-
-try:
-    print(report(np.eye(8)))
-except pefourier.PefourierError as error:
-    print(error)
-"""
-MISTAKES = """
-import pefourier
-
-pefourier.spectrom("dft")
-pefourier.check("dft").verdickt
-pefourier.spectrum("dft", lattice=["many"])
-wrong: int = pefourier.compare("dft", "rope").verdict
-"""
-
-
-@pytest.mark.long
-def test_a_users_program_is_typed_strictly(tmp_path, monkeypatch):
-    api = pytest.importorskip("mypy.api")
-    monkeypatch.chdir(tmp_path)  # where mypy keeps its cache
-    monkeypatch.setenv("MYPYPATH", str(Path(pefourier.__file__).parents[1]))
-    Path("mypy.ini").write_text(
-        "[mypy]\nstrict = true\n[mypy-torch.*,scipy.*,matplotlib.*]\nfollow_imports = skip\n"
-        "[mypy-pefourier.*]\nfollow_imports = silent\n"
-    )
-    Path("example.py").write_text(EXAMPLE)
-    Path("mistakes.py").write_text(MISTAKES)
-    said, _, _ = api.run(["example.py", "mistakes.py"])
-    lines = [line.split(":")[:2] for line in said.splitlines() if ": error:" in line]
-    assert lines == [["mistakes.py", str(row)] for row in (4, 5, 6, 7)], said
-
-
 def test_wheel_and_sdist_are_complete(tmp_path):
     builders = pytest.importorskip("hatchling.builders.wheel")
     sdist = importlib.import_module("hatchling.builders.sdist")
@@ -263,28 +148,3 @@ def test_wheel_and_sdist_are_complete(tmp_path):
     others = {"Makefile", "README.md", "pyproject.toml", ".ci/run", ".pre-commit-hooks.yaml"}
     figures = {str(p.relative_to(root)) for p in (root / "figures").rglob("*.*")}
     assert own | tests | figures | others | {".github/CONTRIBUTING.md", "PKG-INFO"} <= names
-
-
-@pytest.mark.parametrize("at", [None, "someone/pefourier"])
-def test_pictures_of_the_long_description_have_an_address_where_one_is_known(
-    at, tmp_path, monkeypatch
-):
-    builders = pytest.importorskip("hatchling.builders.wheel")
-    root = Path(pefourier.__file__).parents[1]
-    for name in ("GITHUB_SERVER_URL", "GITHUB_REPOSITORY", "GITHUB_REF_NAME"):
-        monkeypatch.delenv(name, raising=False)
-    if at:
-        monkeypatch.setenv("GITHUB_REPOSITORY", at)
-        monkeypatch.setenv("GITHUB_REF_NAME", "v1.0")
-    (wheel,) = builders.WheelBuilder(str(root)).build(directory=str(tmp_path))
-    with zipfile.ZipFile(wheel) as archive:
-        (name,) = [one for one in archive.namelist() if one.endswith("/METADATA")]
-        told = archive.read(name).decode()
-    readme = (root / "README.md").read_text(encoding="utf-8")
-    paths = re.findall(r"\]\((?!https?:|#)([^)]+)\)", readme)
-    assert len(paths) > 4
-    assert "Description-Content-Type: text/markdown" in told
-    for path in paths:
-        kind = "raw" if path.endswith(".png") else "blob"
-        address = f"https://github.com/{at}/{kind}/v1.0/{path}" if at else path
-        assert f"]({address})" in told

@@ -6,7 +6,7 @@ import pytest
 from pefourier.encodings import build
 from pefourier.encodings.encoding import from_table
 from pefourier.errors import PefourierError
-from pefourier.questions.reconstruct import describe_peak, position_functions
+from pefourier.questions.reconstruct import describe_peak, other_peaks, position_functions
 from pefourier.questions.spectrum import density
 
 
@@ -91,3 +91,4 @@ def test_a_position_that_comes_back_at_several_places_is_not_sharp():
     hours = from_table(np.eye(24)[np.arange(168) % 24])
     result = position_functions(hours, [5], sigma=0)
     assert (result.verdict, result.farthest_repeat) == ("repeated", 72)
+    assert other_peaks(np.array([2.0, 0.0, 1.0, 0.0])) == (1, 2)

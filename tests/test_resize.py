@@ -12,6 +12,7 @@ from pefourier.encodings import load
 from pefourier.encodings.domain import lags_on
 from pefourier.encodings.encoding import from_table
 from pefourier.encodings.sources.tables import array_names, read_table
+from pefourier.errors import PefourierError
 from pefourier.questions.resize import by_cycles, resize_table, similarities
 
 
@@ -231,11 +232,14 @@ def test_a_table_on_no_grid_is_a_line_where_one_side_is_asked_for(rng):
     asked = pefourier.resize(table, (150,)).table
     np.testing.assert_array_equal(asked, pefourier.resize(table, (150,), grid=(100,)).table)
     assert pefourier.resize(table, (15, 10)).old == (10, 10)
+    assert pefourier.resize(table[:50, :8], (9, 9), prefix=1).old == (7, 7)
+    with pytest.raises(PefourierError, match="--from"):  # 49 rows may be a window's biases
+        pefourier.resize(table[:49, :8], (9, 9))
 
 
 @pytest.mark.parametrize("method", ["bilinear", "bicubic", "antialias"])
 @pytest.mark.parametrize(
-    ("old", "new"), [((4, 4), (6, 6)), ((5, 7), (9, 4)), ((6, 6), (3, 3)), ((1, 9), (2, 20))]
+    ("old", "new"), [((14, 14), (24, 37)), ((16, 9), (5, 20)), ((6, 6), (3, 3)), ((1, 9), (2, 20))]
 )
 def test_a_grid_is_resized_as_torch_does(old, new, method, rng):
     torch = pytest.importorskip("torch")

@@ -1,7 +1,6 @@
 """What any result can do: laws over every kind of result."""
 
 import ast
-import copy
 import dataclasses
 import html
 import importlib
@@ -9,15 +8,12 @@ import inspect
 import json
 import pickle
 import re
-import sys
 from pathlib import Path
 from tempfile import mkdtemp
 
 import numpy as np
 import pytest
 from json_schema import term_of_field
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
 from tiny_models import write_model
 
 import pefourier
@@ -121,31 +117,9 @@ def test_a_result_goes_to_another_process_and_keeps_its_words(result):
     again = pickle.loads(pickle.dumps(result))
     assert again.to_dict() == result.to_dict()
     assert repr(again) == repr(result)
-
-
-def test_what_was_copied_has_the_codes_of_its_points_up_to_a_size(monkeypatch):
-    result = pefourier.check("alibi", length=4, d=4)
-    (enc,) = result.about
-    (again,) = copy.copy(result).about
-    assert np.array_equal(again.codes(np.array([2, -3])), enc.codes(np.array([2, -3])))
-    with pytest.raises(PefourierError, match=r"^a result that was pickled or copied has no codes"):
-        again.codes(np.array([1, 4]))
-    monkeypatch.setattr(sys.modules["pefourier.result"], "TAKEN_ALONG", 8)
-    with pytest.raises(PefourierError, match=r"^a result that was pickled or copied has no codes"):
-        copy.copy(result).about[0].codes(np.array([1]))
-
-
-def test_a_copy_is_drawn_like_the_original():
-    assert pickle.loads(pickle.dumps(pefourier.check("learned", length=9, d=4))).plot().axes
-
-
-def test_a_result_put_together_by_hand_says_that_it_is_about_nothing():
-    result = dataclasses.replace(pefourier.check("dft", length=4, d=4), about=())
-    assert repr(result) == "<Faithfulness about no encoding>"
-    assert html.unescape(result._repr_html_()) == f"<pre>{result!r}</pre>"
-    message = "this Faithfulness was put together by hand: it is about no encoding; "
-    with pytest.raises(PefourierError, match=f"^{re.escape(message)}"):
-        _ = result.conclusion
+    if result.about[0].codes:
+        with pytest.raises(PefourierError, match="has no codes"):
+            again.about[0].codes(np.arange(2))
 
 
 PACKAGE = Path(pefourier.__file__).parent
@@ -203,32 +177,3 @@ def test_all_that_a_question_finds_is_walked():
 def test_every_field_has_a_term(kind):
     told = [one.name for one in dataclasses.fields(kind) if one.metadata.get("told", True)]
     assert [name for name in told if term_of_field(kind, name) is None] == []
-
-
-@pytest.mark.parametrize(
-    ("ask", "panels"),
-    [
-        (lambda: pefourier.spectrum("dft", length=8, d=8), 0),
-        (lambda: pefourier.relations("rope", length=8, d=8), 0),
-        (lambda: pefourier.check("dft", length=8, d=8), 2),
-        (lambda: pefourier.reconstruct("dft", positions=[2], length=8, d=8), 0),
-        (lambda: pefourier.compare("dft", "rope", length=8, d=8), 3),
-        (lambda: pefourier.design(80, 8), 6),
-        (lambda: pefourier.context("rope:scaling=yarn,factor=2,original=64", length=128), 0),
-    ],
-)
-def test_a_result_is_drawn_into_axes_that_are_there(ask, panels):
-    figure = Figure(layout="constrained")
-    before, place = figure.subplots(1, 2)
-    size = figure.get_size_inches().copy()
-    result = ask()
-    assert result.plot(ax=place, title="here") is figure
-    FigureCanvasAgg(figure).draw()
-    assert (figure.get_size_inches() == size).all()
-    assert not figure.legends
-    assert before.has_data() is False
-    parts = [one for part in figure.subfigs for one in part.axes if one.has_data()]
-    assert len([one for one in parts if one.get_label() != "<colorbar>"]) == panels
-    assert place.has_data() is (panels == 0)
-    with pytest.raises(pefourier.PefourierError, match="beside ax"):
-        result.plot(ax=place, dark=True)

@@ -123,11 +123,9 @@ def test_the_lattice_is_the_length_where_that_is_set(spec, length, points, tmp_p
     np.save("table.npy", np.eye(40, 16))
     assert density(load(spec, length)).lattice == points
     assert position_functions(load(spec, length), [points - 1]).lattice == points
-
-
-@pytest.mark.parametrize(("count", "points"), [(12, 16), (30, 30)])
-def test_the_lattice_is_the_number_of_times_where_these_are_given(count, points):
-    assert density(load("mtan-fixed", None, 16, times=np.arange(count) / 3)).lattice == points
+    for count in (12, 30):
+        timed = load("mtan-fixed", None, 16, times=np.arange(count) / 3)
+        assert density(timed).lattice == max(count, 16)
 
 
 def test_leaving_out_far_terms_changes_nothing_that_shows(monkeypatch):

@@ -19,7 +19,7 @@ from pefourier.weights import layout
 from pefourier.weights.energies import energies_at
 from pefourier.weights.model import find_sites, open_model_weights, rotations_of_model
 from pefourier.weights.shares import LayerShares, normalised
-from pefourier.weights.summary import shuffled_spread
+from pefourier.weights.summary import shuffled_spread, summarise
 from pefourier.weights.tensors import list_tensors
 from pefourier.weights.usage import use_of_model
 
@@ -262,13 +262,14 @@ def test_a_file_that_becomes_shorter_is_named(tmp_path):
         tensor.rows(0, tensor.shape[0])
 
 
-@pytest.mark.parametrize("shape", [(), (1,), (32, 1), (4, 3)])
+@pytest.mark.parametrize("shape", [(), (32,), (32, 1), (4, 3)])
 def test_scales_of_stored_numbers_are_applied(tmp_path, shape):
     tensors = random_tensors()
     scale = np.random.default_rng(2).uniform(0.1, 9.0, size=shape).astype(np.float32)
-    tall = scale if shape in ((), (1,), (32, 1)) else np.kron(scale, np.ones((8, 8)))
-    plain = {**tensors, Q: (tensors[Q] * tall).astype(np.float32)}
-    scaled = tensors | {Q + "_scale_inv": np.asarray(scale)}
+    tall = np.kron(scale, np.ones((8, 8))) if shape == (4, 3) else scale.reshape(*shape[:1], -1)
+    stored = np.round(9 * tensors[Q]).astype(np.int8 if shape else np.float32)
+    plain = {**tensors, Q: (stored * tall).astype(np.float32)}
+    scaled = tensors | {Q: stored, Q + "_scale_inv": np.asarray(scale)}
     a, b = (use_of_model(write_model(tmp_path / str(i), t)) for i, t in enumerate((plain, scaled)))
     np.testing.assert_allclose(first_layer(b).q, first_layer(a).q, rtol=1e-5)
 
@@ -276,31 +277,54 @@ def test_scales_of_stored_numbers_are_applied(tmp_path, shape):
 WIDE = {**CONFIG, "hidden_size": 64, "num_hidden_layers": 1}  # whole blocks of quantised numbers
 
 
-@pytest.mark.parametrize("kind", ["F32", "F16", "BF16", "Q8_0", "Q4_0"])
-@pytest.mark.parametrize("name", ["halves", "neighbours"])
-def test_a_gguf_file_is_read_like_the_weights_it_was_made_from(tmp_path, kind, name, monkeypatch):
-    gguf = pytest.importorskip("gguf")
-    tensors, path = louder(random_tensors(WIDE), ROWS[name]), str(tmp_path / "m.gguf")
-    writer = gguf.GGUFWriter(path, "nobody-knows")
-    counts = {"context_length": 64, "embedding_length": 64, "attention.head_count": 4}
-    counts |= {"attention.head_count_kv": 2, "attention.key_length": 8, "block_count": 1}
-    for key, value in {**counts, "rope.dimension_count": 8}.items():
-        writer.add_uint32(f"nobody-knows.{key}", value)
-    writer.add_float32("nobody-knows.rope.freq_base", 100.0)
-    writer.add_tensor("blk.0.attn_norm.weight", tensors[NORM])
-    type_of = gguf.GGMLQuantizationType[kind]
-    stored = {}
-    for leaf, key in (("attn_q", Q), ("attn_k", K)):
-        packed = gguf.quants.quantize(tensors[key], type_of)
-        stored[key] = gguf.quants.dequantize(packed, type_of).reshape(tensors[key].shape)
-        writer.add_tensor(f"blk.0.{leaf}.weight", packed, raw_dtype=type_of)
+def write_gguf(path, arch, counts, tensors, kind="F32"):
+    """A file of layer 0 with its matrices of a type; the numbers that it holds."""
+    import gguf
+
+    writer = gguf.GGUFWriter(path, arch)
+    for key, value in counts.items():
+        writer.add_uint32(f"{arch}.{key}", value)
+    writer.add_float32(f"{arch}.rope.freq_base", 100.0)
+    stored = []
+    for name, array in tensors.items():
+        type_of = gguf.GGMLQuantizationType[kind if array.ndim > 1 else "F32"]
+        packed = gguf.quants.quantize(array, type_of)
+        stored.append(gguf.quants.dequantize(packed, type_of).reshape(array.shape))
+        writer.add_tensor(f"blk.0.{name}.weight", packed, raw_dtype=type_of)
     for step in ("header", "kv_data", "tensors"):
         getattr(writer, f"write_{step}_to_file")()
     writer.close()
+    return stored
+
+
+def test_the_rotated_rows_of_mla_are_the_last_ones(tmp_path, rng):
+    """Of each query head, and of what makes the one key of all."""
+    pytest.importorskip("gguf")
+    q, k = (rng.normal(size=(rows, 32)).astype("f4") for rows in (4 * 12, 20))
+    counts = {"context_length": 64, "attention.head_count": 4, "block_count": 1}
+    counts |= {"attention.key_length_mla": 12, "rope.dimension_count": 8}
+    tensors = {"attn_q_b": q, "attn_kv_a_mqa": k}
+    write_gguf(path := str(tmp_path / "m.gguf"), "deepseek2", counts, tensors)
+    (layer,) = use_of_model(path).shares
+    rows = q.reshape(4, 12, 32)[:, 4:].reshape(32, 32)
+    expected = by_definition(rows, k[-8:], np.ones(32), NEIGHBOURS, kv=1)
+    np.testing.assert_allclose(layer.product, expected, rtol=2e-5)
+
+
+@pytest.mark.parametrize("kind", ["F32", "F16", "BF16", "Q8_0", "Q4_0"])
+@pytest.mark.parametrize("name", ["halves", "neighbours"])
+def test_a_gguf_file_is_read_like_the_weights_it_was_made_from(tmp_path, kind, name, monkeypatch):
+    pytest.importorskip("gguf")
+    tensors, path = louder(random_tensors(WIDE), ROWS[name]), str(tmp_path / "m.gguf")
+    counts = {"context_length": 64, "embedding_length": 64, "attention.head_count": 4}
+    counts |= {"attention.head_count_kv": 2, "attention.key_length": 8, "rope.dimension_count": 8}
+    counts |= {"block_count": 1} if name == "halves" else {}  # may be left out
+    named = {"attn_norm": tensors[NORM], "attn_q": tensors[Q], "attn_k": tensors[K]}
+    q, k = write_gguf(path, "nobody-knows", counts, named, kind)[1:]
     usage = use_of_model(path)
     assert (usage.pairing.name, usage.pairing.source) == (name, "weights")
     assert "usage-pairing-guessed" in {f.code for f in usage.findings}
-    expected = by_definition(stored[Q], stored[K], tensors[NORM], PAIRS[name])
+    expected = by_definition(q, k, tensors[NORM], PAIRS[name])
     np.testing.assert_allclose(first_layer(usage).product, expected, rtol=2e-5)
     monkeypatch.setitem(sys.modules, "gguf", None)
     if kind.startswith("Q"):
@@ -370,6 +394,8 @@ def test_weights_without_a_config_are_refused(tmp_path):
     for layers in (range(9, 10), range(0)):
         with pytest.raises(PefourierError, match="that were asked for"):
             use_of_model(path, layers=layers)
+    with pytest.raises(PefourierError, match="There is no such file"):
+        use_of_model(str(tmp_path / "n"))
     Path(path, "config.json").unlink()
     with pytest.raises(PefourierError, match=r"config\.json beside it"):
         use_of_model(path)
@@ -401,7 +427,7 @@ def test_a_report_has_what_the_weights_use(tmp_path, run, monkeypatch):
     write_model(tmp_path / "m")
     assert run("report", "m", "--length", 100, "--out", "r.html").status == 0
     page = Path("r.html").read_text()
-    heading = "Which frequencies do the weights of m use?"
+    heading = "Which frequencies do the weights use?"
     part = page[page.rindex(heading) :]
     assert f"{use_of_model('m', 100).rotations[0].never_turn.product:.4g}" in part
     assert "pefourier usage m --length 100" in re.sub("<[^>]*>", "", part)
@@ -673,6 +699,14 @@ def test_a_planted_preference_is_found_in_few_heads(rng, shape):
     ):
         told = [drawn_model(rng, shape, 2.25, of).preference for _ in range(50)]
         assert told.count(expected) >= 0.95 * len(told)
+
+
+def test_fast_pairs_turn_more_than_32_times(rng):
+    shares = normalised(rng.chisquare(3, (2, 4)))
+    omega = np.array([32.5, 31.5, 0.0, 1.5, 0.5]) * 2 * np.pi / 100
+    rotation = summarise("", omega, 100, [LayerShares(0, 0, 2, shares, shares, shares)])
+    assert (rotation.often.pairs, rotation.never_turn.pairs) == (1, 1)
+    assert [pair.index for pair in rotation.pairs] == [0, 1, 3, 4]
 
 
 def test_the_spread_of_chance_is_that_of_shuffled_pairs(rng):

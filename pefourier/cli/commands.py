@@ -17,7 +17,7 @@ from pefourier.cli.options import (
     OutputOptions,
     register,
 )
-from pefourier.cli.process import note, percentages
+from pefourier.cli.process import percentages
 from pefourier.cli.results import (
     EncodingOptions,
     Results,
@@ -26,7 +26,6 @@ from pefourier.cli.results import (
     hold_against,
     parse_points,
     print_and_exit,
-    stored_answers,
 )
 from pefourier.errors import PefourierError, shown
 from pefourier.writing.escapes import printable
@@ -86,6 +85,16 @@ def tell(
     figure.draw(telling.figure, results.answers)
     options.note_without_effect([a.encoding for a in results.answers])
     print_and_exit(telling.page(results.per_spec), results, output)
+
+
+def tell_result(result: Any, output: OutputOptions, figure: FigureOptions) -> None:
+    """Draw and print one result, or those of each axis of a grid."""
+    from pefourier.report.frame import answer_of, telling_of
+
+    answers = list(map(answer_of, result if isinstance(result, tuple) else (result,)))
+    telling = telling_of(answers[0].result)
+    figure.draw(telling.figure, answers)
+    output.print(telling.page(answers))
 
 
 @register("spectrum")
@@ -167,8 +176,6 @@ def check_faithful(
     from pefourier.questions.faithful import shortfalls
     from pefourier.report.faithful import TOLD
 
-    baseline = stored_answers(required.baseline, "check-faithful")
-
     def check(source: Any, **sizes: Any) -> Any:
         show = percentages(printable(source.spec), options.quiet)
         return api.check(source, progress=show, **sizes)
@@ -178,7 +185,7 @@ def check_faithful(
     options.note_without_effect([a.encoding for a in results.answers])
     limits = {"rung": required.require, "dtype": required.require_dtype, "strict": required.strict}
     page, lacking = TOLD.page(results.per_spec), partial(shortfalls, **limits)
-    page = hold_against(page, results, lacking, baseline, required.strict)
+    page = hold_against(page, results, lacking, required.baseline, required.strict)
     print_and_exit(page, results, output, options.quiet)
 
 
@@ -209,7 +216,7 @@ def compare(
     from pefourier.report.compare import TOLD, reasons_against
     from pefourier.report.frame import answer_of
 
-    a, b = options.sources(whole=True)
+    a, b = options.sources(split=False)
     comparison = api.compare(a, b, **options.sizes, tolerance=tolerance)
     answers = [answer_of(comparison)]
     figure.draw(TOLD.figure, answers)
@@ -224,10 +231,9 @@ def compare(
 def write_permutation(path: str, operator: Any) -> None:
     """Write the order of rows that leads from one rotation to another."""
     if operator is None or operator.permutation is None:
-        relation = "two of which one is no rotation" if operator is None else operator.relation
         raise PefourierError(
             f"--permutation {path} was not written: no order of rows leads from the first to the "
-            f"second ({relation})"
+            "second"
         )
     import numpy as np
 
@@ -266,7 +272,6 @@ class ContextOptions:
     trained: int | None = None
     d: int | None = None
     against: str | None = None
-    require_dtype: str | None = None
     strict: bool = False
     baseline: str | None = None
     skip_unknown: bool = False
@@ -290,27 +295,26 @@ def context(options: ContextOptions, output: OutputOptions, figure: FigureOption
             "context takes a model's config.json or folder, or a rotation; got none"
         )
     from pefourier import api
-    from pefourier.questions.context import lost_in_format
     from pefourier.report.context import TOLD
     from pefourier.report.frame import answer_of
 
-    baseline = stored_answers(options.baseline, "context")
     settings = {name: getattr(options, name) for name in ("length", "trained", "d", "against")}
 
     def ask(spec: str) -> Any:
         return answer_of(api.context(spec, **settings))
 
     results = answer_each(options.specs, ask, options.quiet, options.skip_unknown)
-    for enc in (a.encoding for a in results.answers if a.encoding.measure):
-        if options.length is not None and len(enc.domain.sides) > 1:
-            note(f"--length has no effect on {enc.label}: its positions are points", options.quiet)
     figure.draw(TOLD.figure, results.answers)
-    lacking = partial(lost_in_format, dtype=options.require_dtype, strict=options.strict)
+
+    def lacking(result: Any) -> list[str]:
+        faults = result.findings if options.strict else ()
+        return [f"has {f.code}" for f in faults if f.severity != "note"]
+
     page = TOLD.page(results.per_spec)
     if options.brief:
         lines = [f"{a.encoding.label}: {a.result.verdict}\n" for a in results.answers]
         page = replace(page, words=lambda: "".join(lines), conclusion=str, chart=None)
-    page = hold_against(page, results, lacking, baseline, options.strict)
+    page = hold_against(page, results, lacking, options.baseline, options.strict)
     print_and_exit(page, results, output, options.quiet)
 
 
@@ -338,14 +342,10 @@ def usage(options: UsageOptions, output: OutputOptions, figure: FigureOptions) -
     \b
     Example: pefourier usage SmolLM2-135M/ --plot usage.png
     """
-    from pefourier.report.frame import answer_of
-    from pefourier.report.usage import TOLD
     from pefourier.weights.usage import use_of_model
 
     *settings, quiet = astuple(options)
-    answers = [answer_of(use_of_model(*settings, percentages(options.model, quiet)))]
-    figure.draw(TOLD.figure, answers)
-    output.print(TOLD.page(answers))
+    tell_result(use_of_model(*settings, percentages(options.model, quiet)), output, figure)
 
 
 @dataclass(frozen=True)
@@ -354,9 +354,7 @@ class DesignOptions:
 
     length: int | None = None
     d: int | None = None
-    span: str | None = None
-    resolution: str | None = None
-    wanted: list[str] | None = None
+    criteria: list[str] | None = None
     base: list[float] | None = None
     dtype: Format | None = None
     grid: tuple | None = None
@@ -371,21 +369,17 @@ class DesignOptions:
             raise PefourierError(
                 "--extend-from and --to go together, without --grid: the config, and the length"
             )
-        if extends:
-            return
-        sizes = [self.length, self.grid, self.span]
-        one_size = sum(size is not None for size in sizes) == 1
-        if not one_size or self.d is None or (self.span is None) != (self.resolution is None):
+        is_sizeless = (self.length is None) == (self.grid is None)
+        if not extends and (self.d is None or is_sizeless):
             raise PefourierError(
-                "design needs --d and one of --length, --grid, or --span with --resolution; or "
-                "--extend-from CONFIG and --to"
+                "design needs --d and one of --length and --grid, or --extend-from CONFIG and --to"
             )
 
     @property
     def bases(self) -> dict[str, Any]:
         """Criteria, bases that are tried, and the format that codes are rounded to."""
         dtype = SHORT_NAMES.get(self.dtype or "", self.dtype)
-        return {"criteria": self.wanted or (), "bases": self.base or (), "dtype": dtype}
+        return {"criteria": self.criteria or (), "bases": self.base or (), "dtype": dtype}
 
 
 @register("design")
@@ -402,28 +396,12 @@ def design(options: DesignOptions, output: OutputOptions, figure: FigureOptions)
     Example: pefourier design --extend-from config.json --to 128k
     """
     spare_threads()
-    if options.extend_from is not None:
-        extend(options, output, figure)
-        return
     from pefourier import api
-    from pefourier.report.design import TOLD
-    from pefourier.report.frame import answer_of
 
-    steps = {"span": options.span, "resolution": options.resolution}
     size = options.grid or options.length
-    designs = api.design(size, options.d, **steps, **options.bases)
-    answers = list(map(answer_of, designs if options.grid else (designs,)))
-    figure.draw(TOLD.figure, answers)
-    output.print(TOLD.page(answers))
-
-
-def extend(options: DesignOptions, output: OutputOptions, figure: FigureOptions) -> None:
-    """Answer `pefourier design --extend-from`."""
-    from pefourier import api
-    from pefourier.report.extend import TOLD
-    from pefourier.report.frame import answer_of
-
-    sizes = {"trained": options.length, "d": options.d}
-    answers = [answer_of(api.extend(options.extend_from, options.to, **sizes, **options.bases))]
-    figure.draw(TOLD.figure, answers)
-    output.print(TOLD.page(answers))
+    if options.extend_from is None:
+        result = api.design(size, options.d, **options.bases)
+    else:
+        sizes = {"trained": options.length, "d": options.d}
+        result = api.extend(options.extend_from, options.to, **sizes, **options.bases)
+    tell_result(result, output, figure)

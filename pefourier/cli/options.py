@@ -8,9 +8,9 @@ import inspect
 import json
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
-from functools import partial, wraps
+from functools import wraps
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_origin
 
@@ -25,7 +25,6 @@ from pefourier.errors import PefourierError, shown
 WORDS = json.loads(Path(__file__).with_suffix(".json").read_text(encoding="utf-8"))
 SHARED_HEADINGS = ("Encodings", "Answers", "Figures")  # of help, below those of the command
 SIDES = r"\d+([x×]\d+)+"
-OF_IMAGES = "is a size of images, not a number of positions"
 SHORT_NAMES = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16", "fp8": "float8_e4m3"}
 WIDTHS = {"column": 3.4, "page": 7.0}  # inches, of papers in two columns
 NARROWEST, WIDEST = 3.0, 40.0  # inches
@@ -52,32 +51,8 @@ def add_commands(program: typer.Typer, names: Sequence[str]) -> typer.Typer:
     return program
 
 
-def set_once(option: Any, store: Callable[..., None], value: Any, state: Any) -> None:
-    """Take the value of an option that has one, and refuse another."""
-    first = state.opts.get(option.dest, value)
-    if first != value:
-        name, *short = option.obj.opts
-        name += "".join(f" ({alias})" for alias in short)
-        meaning = (option.obj.help or "").partition(". ")[0].removesuffix(".")
-        raise PefourierError(
-            f"{name} takes one value; got {shown(first)} and {shown(value)}. Its help: {meaning}"
-        )
-    store(value, state)
-
-
 class CommandInGroups(TyperCommand):
-    """A command whose help has its own options first, then those it shares, under headings.
-
-    An option of one value is refused where it is given two; the parser would keep the last.
-    """
-
-    def make_parser(self, ctx: Any) -> Any:
-        """The parser, which takes what has one value once."""
-        parser = super().make_parser(ctx)
-        for option in {*parser._long_opt.values(), *parser._short_opt.values()}:
-            if option.action == "store":
-                option.process = partial(set_once, option, option.process)
-        return parser
+    """A command whose help has its own options first, then those it shares, under headings."""
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Write a section for each group."""
@@ -162,8 +137,7 @@ def as_path(argument: str) -> str:
     ('models/a/config.json', './py:evil:f.npy', './dft')
     """
     unmistakable = ":" not in argument and ("/" in argument or "." in argument)
-    unchanged = unmistakable or not argument or os.path.isabs(argument)
-    return argument if unchanged else f"./{argument}"
+    return argument if unmistakable or os.path.isabs(argument) else f"./{argument}"
 
 
 @dataclass(frozen=True)
@@ -171,7 +145,7 @@ class FigureOptions:
     """Where a figure is written, and how it is to look."""
 
     plot: str | None = None
-    width: str | None = None
+    width: float | None = None
     dpi: int | None = None
     title: str | None = None
     dark: bool = False
@@ -183,26 +157,10 @@ class FigureOptions:
             from pefourier.files import check_suffix
 
             check_suffix(self.plot, (".png", ".pdf", ".svg"))
-            self.inches()
         elif names:
             raise PefourierError(
                 f"{' and '.join(names)} say how a figure is to look; give --plot FILE too"
             )
-
-    def inches(self) -> float | None:
-        """The width in inches, None where it is not given."""
-        if self.width is None:
-            return None
-        try:
-            inches = WIDTHS.get(self.width) or float(self.width)
-        except ValueError:
-            inches = float("nan")
-        if not NARROWEST <= inches <= WIDEST:
-            raise PefourierError(
-                f"--width must be column ({WIDTHS['column']} inches), page ({WIDTHS['page']}) or "
-                f"inches from {NARROWEST} to {WIDEST}; got {shown(self.width)}"
-            )
-        return inches
 
     def draw(self, figure: Callable[..., Any], answers: Sequence[Any]) -> None:
         """Write the figure of some answers if one was asked for; only then matplotlib is loaded."""
@@ -210,11 +168,10 @@ class FigureOptions:
             return
         from pefourier.report import plot
 
-        look = plot.DARK if self.dark else plot.USUAL
-        typed = {"width": self.inches(), "title": self.title, "dpi": self.dpi}
+        typed = {"width": self.width, "title": self.title, "dpi": self.dpi}
         typed = {name: value for name, value in typed.items() if value is not None}
-        looks = {"look": replace(look, **typed)} if typed or self.dark else {}
-        plot.save(self.plot, figure, answers, **looks)
+        look = replace(plot.DARK if self.dark else plot.USUAL, **typed)
+        plot.save(self.plot, figure, answers, look)
 
 
 @dataclass(frozen=True)
@@ -228,21 +185,18 @@ class OutputOptions:
     def __post_init__(self) -> None:
         """Refuse an answer in two forms, before anything is computed."""
         if len(self.forms) > 1:
-            options = (f"--{'' if name == flag else 'format '}{name}" for name, flag in self.forms)
-            raise PefourierError(f"{' and '.join(options)} exclude each other; give one")
+            raise PefourierError(f"forms {' and '.join(self.forms)} exclude each other; give one")
 
     @property
-    def forms(self) -> list[tuple[str, str | None]]:
-        """The names of forms that were asked for, with the flag that did."""
-        flags = {"json": self.as_json, "csv": self.as_csv}
-        return [(name, name) for name, is_given in flags.items() if is_given] + (
-            [(self.form, None)] if self.form else []
-        )
+    def forms(self) -> list[str]:
+        """The names of forms that were asked for."""
+        forms = (self.as_json and "json", self.as_csv and "csv", self.form)
+        return [form for form in forms if form]
 
     @property
     def name(self) -> str:
         """The form, a key of `forms.FORMS`."""
-        return self.forms[0][0] if self.forms else "text"
+        return self.forms[0] if self.forms else "text"
 
     def print(self, page: Any) -> None:
         """Print a page in its form; on a terminal curves come before the numbers."""
@@ -262,20 +216,17 @@ class OutputOptions:
 class NothingAnswered(PefourierError):
     """Several SPECs, and each was refused."""
 
-    def __init__(self, refusals: Sequence[Any], reason: str) -> None:
+    def __init__(self, reason: str, refusals: Sequence[Any]) -> None:
         super().__init__(reason)
         self.refusals = refusals
 
 
 def annotate_refusals(command_name: str, values: Mapping[str, Any], error: PefourierError) -> None:
     """Print what other programs show where nothing could be answered."""
-    from pefourier.report.frame import Refusal
     from pefourier.writing.page import Page
 
-    specs = values.get("specs") or ()
-    refusals = [Refusal(specs[0] if len(specs) == 1 else "", str(error))]
-    if isinstance(error, NothingAnswered):
-        refusals = list(error.refusals)
+    spec = "".join(values.get("specs") or ())
+    refusals = getattr(error, "refusals", None) or [{"spec": spec, "error": str(error)}]
     OutputOptions(form=values["form"]).print(Page(command_name, str, lambda: refusals))
 
 
@@ -291,19 +242,15 @@ def spec_names(incomplete: str) -> list[str]:
     name, colon, text = incomplete.partition(":")
     if not colon:
         return [name for name in params if name.startswith(incomplete)]
-    *settings, last = text.split(",")
-    before = "".join(f"{setting}," for setting in settings)
-    used = {setting.partition("=")[0] for setting in settings}
-    keys = (key for key in params.get(name, ()) if key.startswith(last) and key not in used)
-    return [f"{name}:{before}{key}=" for key in keys]
+    last = text.rpartition(",")[2]
+    before = incomplete.removesuffix(last)
+    return [f"{before}{key}=" for key in params.get(name, ()) if key.startswith(last)]
 
 
 def count(text: str) -> int:
     """A whole number as people write it, for an option."""
     from pefourier.writing.text import whole_number
 
-    if re.fullmatch(SIDES, text):
-        raise typer.BadParameter(f"{shown(text)} {OF_IMAGES}")
     value = whole_number(text)
     if value is None:
         raise typer.BadParameter(
@@ -334,6 +281,19 @@ def format_name(text: str) -> str:
     return full + colon + how
 
 
+def inches(text: str) -> float:
+    """The width of a figure: inches, or that of a column or page of a paper."""
+    try:
+        width = WIDTHS.get(text) or float(text)
+    except ValueError:
+        width = 0.0
+    if not NARROWEST <= width <= WIDEST:
+        raise typer.BadParameter(
+            f"{shown(text)} is neither column, page nor inches from {NARROWEST} to {WIDEST}"
+        )
+    return width
+
+
 def layer_range(text: str) -> range:
     """Layers from one to another, both included: 0-7, or a single one."""
     numbers = re.fullmatch(r"(\d{1,6})(?:-(\d{1,6}))?", text)
@@ -343,13 +303,12 @@ def layer_range(text: str) -> range:
 
 
 PARSERS: dict[str, Callable[[str], Any]] = {
-    parser.__name__: parser for parser in (spec_names, count, sides, format_name, layer_range)
+    parser.__name__: parser
+    for parser in (spec_names, count, sides, format_name, inches, layer_range)
 }
 
 
-def options_of(program: Any) -> Iterator[tuple[str, Any]]:
+def options_of(program: Any) -> list[tuple[str, Any]]:
     """Options with the command that has them, those of the program itself first."""
-    for name, part in {"pefourier": program, **program.commands}.items():
-        for parameter in part.params:
-            if parameter.param_type_name == "option":
-                yield name, parameter
+    parts = {"pefourier": program, **program.commands}.items()
+    return [(name, p) for name, part in parts for p in part.params if hasattr(p, "is_flag")]

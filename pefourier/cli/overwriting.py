@@ -18,6 +18,7 @@ READ = (  # options and arguments whose values may name a file
 WRITTEN = ("out", "plot", "permutation", "save_tables", "save_models")
 OF_DATA = ("dataset", "data")  # of which none is a model
 OF_FOLDERS = re.compile(r".*\.(safetensors|jsonl?|md|png|npy)")  # what is written to a folder
+OF_MODELS = re.compile(r"config\.json|.*\.safetensors(\.index\.json)?")  # what is read of one
 
 
 def refuse_overwriting(values: Mapping[str, Any]) -> None:
@@ -28,11 +29,11 @@ def refuse_overwriting(values: Mapping[str, Any]) -> None:
     inputs = {identity: path for path in files_read(values) for identity in identities(path)}
     for key, out in written.items():
         targets = files_in(out, OF_FOLDERS) if os.path.isdir(out) else [out]
-        replaced = [inputs[i] for path in targets for i in identities(path) if i in inputs]
-        if replaced:
+        for path in (inputs[i] for target in targets for i in identities(target) if i in inputs):
             option = f"--{key.replace('_', '-')} {shown(out)}"
-            fault = f"would replace {label(replaced[0])}, which is read; name another"
-            raise PefourierError(f"{option} {fault} {'folder' if os.path.isdir(out) else 'file'}")
+            raise PefourierError(
+                f"{option} would replace {label(path)}, which is read; name another"
+            )
 
 
 def files_read(values: Mapping[str, Any]) -> Iterator[str]:
@@ -40,23 +41,11 @@ def files_read(values: Mapping[str, Any]) -> Iterator[str]:
     for key in READ:
         texts = values.get(key) or ()
         for text in [texts] if isinstance(texts, str) else texts:
-            ends = [mark.start() for mark in re.finditer("[#@]", text)]
-            for path in (text, *(text[:end] for end in ends)):
+            for path in (text, *(text[: mark.start()] for mark in re.finditer("[#@]", text))):
                 yield path
-                if key not in OF_DATA and os.path.exists(path):
-                    yield from files_of_model(path)
-
-
-def files_of_model(path: str) -> Iterator[str]:
-    """The files of a model that are read where its folder, or one of them, is named."""
-    folder = path if os.path.isdir(path) else os.path.dirname(path) or "."
-    yield os.path.join(folder, "config.json")
-    if os.path.isdir(path) or path.endswith(".json"):
-        from pefourier.encodings.sources.weights import INDEX, all_tensors
-
-        yield from files_in(folder, INDEX)
-        with suppress(PefourierError):  # damaged, or no weights
-            yield from {file for _, file in all_tensors(folder)}
+                folder = (os.path.dirname(path) or ".") if path.endswith(".json") else path
+                if key not in OF_DATA:
+                    yield from files_in(folder, OF_MODELS)
 
 
 def files_in(folder: str, pattern: re.Pattern[str]) -> list[str]:

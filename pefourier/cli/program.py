@@ -4,10 +4,9 @@ A command imports what it needs when it runs, so that help and the list start wi
 """
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
-from functools import partial
 from typing import Annotated, Any, Literal
 
 import typer
@@ -27,7 +26,6 @@ from pefourier.errors import PefourierError
 from pefourier.version import __version__
 
 COMPLETION = "_PEFOURIER_COMPLETE"  # set by the shell when it wants completions
-ALSO = {"compare": ("diff",), "report": ("analyze", "analyse", "visualize"), "list": ("ls",)}
 OF_ENCODINGS = ("d", "length", "grid", "prefix", "rho", "seed", "times")  # options of a page
 RESULTS = "results.jsonl"  # what training leaves in a folder
 Interpolation = Literal["bicubic", "bilinear", "antialias", "fourier"]
@@ -140,7 +138,7 @@ def encode(
     from pefourier.report.encode import encode_page, heatmap
     from pefourier.report.frame import Answer
 
-    (source,) = options.sources(whole=True)
+    (source,) = options.sources(split=False)
     enc, x, table = api.codes_at(source, points, **options.sizes)
     figure.draw(heatmap, [Answer(enc, table)])
     write_table(out, table)
@@ -165,78 +163,35 @@ def write_report(
     \b
     Example: pefourier report rope rope:rho=5e5 --d 128 --lattice 4096 --out report.html
     """
-    from pefourier.files import check_suffix
+    from pefourier.files import check_suffix, status_of
 
     check_suffix(out, (".html", ".htm"))
     typed = {name: getattr(options, name) for name in OF_ENCODINGS}
-    folders = [spec for spec in options.names if is_train_folder(spec)]
+    folders = [s for s in options.specs or () if status_of(os.path.join(s, RESULTS)) is not None]
     if folders:
-        specs = [spec for spec in options.names if spec not in folders]
-        refuse_beside_folder(folders, specs, {**typed, "lattice": lattice, "sigma": sigma})
-        if not specs:
-            output.print(report_folder(folders[0], out, title or ""))
-            return
-        options = replace(options, specs=specs)
-    from pefourier.encodings.specs import load
-    from pefourier.pages.encodings import (
-        Inquiry,
-        encoding_sections,
-        encodings_document,
-        report_page,
-    )
+        check_count_of_specs(options, 1, "report takes one folder of pefourier train, or SPECs")
+        if any(value is not None for value in (*typed.values(), lattice, sigma)):
+            raise PefourierError("a folder of pefourier train takes no options of encodings")
+        from pefourier.pages.training import folder_document, folder_page, read_train_folder
 
-    inquiry = Inquiry(typed, lattice, sigma, tuple(folders))
+        training = read_train_folder(folders[0])
+        write_text(out, folder_document(training, title or ""))
+        output.print(folder_page(training, out))
+        return
+    from pefourier.encodings.specs import load
+    from pefourier.pages.encodings import Inquiry, encodings_document, report_page
+
+    inquiry = Inquiry(typed, lattice, sigma)
 
     def study(source: Any) -> Any:
         enc = load(source, **options.sizes)
         return inquiry.study(enc, percentages(enc.label, options.quiet))
 
     results = answer_each(options.sources(), study, options.quiet)
-    studies, refusals = results.answers, results.refusals
-    if folders:
-        sections = partial(encoding_sections, studies, refusals, inquiry)
-        page = report_folder(folders[0], out, title or "", sections, results.per_spec)
-    else:
-        write_text(out, encodings_document(studies, refusals, inquiry, title or ""))
-        page = report_page(results.per_spec, out)
-    options.note_without_effect([study.encoding for study in studies])
-    print_and_exit(page, results, output)
-
-
-def report_folder(
-    folder: str, out: str, title: str, sections: Any = None, per_spec: Sequence[Any] = ()
-) -> Any:
-    """Write the page about a folder of training, and what was asked about SPECs; the answer."""
-    from pefourier.pages.training import folder_document, folder_page, read_train_folder
-
-    training = read_train_folder(folder)
-    write_text(out, folder_document(training, title, sections))
-    return folder_page(training, out, per_spec)
-
-
-def is_train_folder(path: str) -> bool:
-    """Whether training has left its results in a folder."""
-    return path != "-" and is_file_of(path, RESULTS)
-
-
-def is_file_of(folder: str, name: str) -> bool:
-    """Whether a folder has a file of a name."""
-    from pefourier.files import status_of
-
-    return status_of(os.path.join(folder, name)) is not None
-
-
-def refuse_beside_folder(
-    folders: Sequence[str], specs: Sequence[str], options: Mapping[str, Any]
-) -> None:
-    """Refuse what says nothing about a train folder."""
-    if len(folders) > 1:
-        raise PefourierError(f"report takes one folder; got {' and '.join([*folders, *specs])}")
-    names = [f"--{name}" for name, value in options.items() if value is not None and not specs]
-    if names:
-        raise PefourierError(
-            f"{' and '.join(names)} say nothing about a folder of pefourier train; leave them out"
-        )
+    page = encodings_document(results.answers, results.refusals, inquiry, title or "")
+    write_text(out, page)
+    options.note_without_effect([study.encoding for study in results.answers])
+    print_and_exit(report_page(results.per_spec, out), results, output)
 
 
 @register("list")
@@ -266,7 +221,7 @@ def explain(output: OutputOptions, term: list[str] | None = None, schema: bool =
     from pefourier.report.terms import SCHEMA, explain_page
 
     if schema:
-        typer.echo(SCHEMA.read_text(encoding="utf-8"), nl=False)
+        say(SCHEMA.read_text(encoding="utf-8"))
         return
     page = explain_page(term or (), [*command_terms(), *option_terms()])
     output.print(page)
@@ -283,11 +238,7 @@ def command_terms() -> list[Any]:
     helps = {name: function.__doc__ or "" for name, (function, *_) in COMMANDS.items()}
     return [
         Term(
-            name,
-            "commands",
-            text.partition("\n")[0],
-            good=text.rpartition("Example: ")[2].strip(),
-            also=ALSO.get(name, ()),
+            name, "commands", text.partition("\n")[0], good=text.rpartition("Example: ")[2].strip()
         )
         for name, text in helps.items()
     ]
@@ -299,23 +250,14 @@ def option_terms() -> list[Any]:
 
     users: dict[tuple[Any, ...], list[str]] = {}
     for command_name, option in options_of(typer.main.get_command(program())):
-        key = (tuple(option.opts), option.help or "", values_of(option))
-        users.setdefault(key, []).append(command_name)
+        choices = ", ".join(getattr(option.type, "choices", ()))
+        users.setdefault((option.help or "", choices, *option.opts), []).append(command_name)
     terms = []
-    for (names, meaning, values), commands in users.items():
-        name = next(name for name in names if name.startswith("--"))
+    for (meaning, choices, *names), commands in users.items():
+        name, *also = sorted(names, key=lambda name: not name.startswith("--"))
         meaning = f"{meaning} Option of {', '.join(commands)}."
-        aliases = tuple(alias for alias in names if alias != name)
-        terms.append(Term(name, "options", meaning, range=values, also=aliases))
+        terms.append(Term(name, "options", meaning, range=choices, also=also))
     return terms
-
-
-def values_of(option: Any) -> str:
-    """The values that an option takes, where it has a choice, and its default."""
-    choices = ", ".join(getattr(option.type, "choices", ()))
-    default = option.default
-    plain = isinstance(default, str | int | float) and not isinstance(default, bool)
-    return "; ".join(filter(None, (choices, f"default {default}" if plain else "")))
 
 
 def train_groups() -> type:

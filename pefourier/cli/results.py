@@ -1,7 +1,6 @@
 """Which encodings are asked about, what is found for each, and how a command ends."""
 
-import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -10,8 +9,6 @@ import typer
 from pefourier.cli.options import NothingAnswered, OutputOptions
 from pefourier.cli.process import note
 from pefourier.errors import PefourierError, UnknownPositions, shown
-
-BETWEEN = " (times between: --times FILE, as with sinusoidal)"
 
 
 @dataclass(frozen=True)
@@ -40,13 +37,7 @@ class EncodingOptions:
         return {"length": self.length, "d": self.d}
 
     def defaults(self) -> dict[str, Any]:
-        """Parameters of all SPECs that have them; what suits none is refused here."""
-        from pefourier.encodings.checks import check_above, check_count
-
-        if self.rho is not None:
-            check_above("rho", self.rho)
-        if self.seed is not None:
-            check_count("seed", self.seed, minimum=0, maximum=2**32 - 1)
+        """Parameters of all SPECs that have them."""
         if self.names.count("-") > 1:
             raise PefourierError("standard input ('-') can be read once; name it once")
         defaults = {"rho": self.rho, "seed": self.seed}
@@ -59,24 +50,22 @@ class EncodingOptions:
         refuse_times(self.names)
         return defaults | {"times": read_numbers(self.times)}
 
-    def sources(self, *, whole: bool = False) -> list[Any]:
-        """The SPECs with what holds of all: each rotation of a config, or the `whole`."""
+    def sources(self, *, split: bool = True) -> list[Any]:
+        """The SPECs with what holds of all, a config with several rotations `split` into these."""
         from pefourier.encodings.specs import SpecWithDefaults, specs_of_rotations
 
+        specs = [s for name in self.names for s in (specs_of_rotations(name) if split else [name])]
         defaults = self.defaults()
-        specs = self.names
-        if not whole:
-            specs = [spec for name in self.names for spec in specs_of_rotations(name)]
         return [SpecWithDefaults(spec, defaults) for spec in specs]
 
     def note_without_effect(self, encodings: Sequence[Any]) -> None:
         """Name the options that are settings of none of the encodings; times of any."""
         for name in ("d", "length", "rho", "seed", "times"):
             value = getattr(self, name)
-            without = [e for e in encodings if not has_setting(e, name, value)]
-            if name != "times" and len(without) < len(encodings):
-                continue
-            if value is not None and without:
+            without = [
+                e for e in encodings if value is not None and not has_setting(e, name, value)
+            ]
+            if without and (name == "times" or len(without) == len(encodings)):
                 labels = ", ".join(e.label for e in without)
                 note(f"--{name} {value} has no effect on {labels}", self.quiet)
 
@@ -89,51 +78,22 @@ def has_setting(enc: Any, name: str, value: Any) -> bool:
     return value in [*params, {"d": enc.dim, "length": len(enc)}.get(name)]
 
 
-def parse_whole_numbers(text: str) -> tuple[int, ...]:
-    """Positions, whole numbers from 0 on, separated by commas."""
-    from pefourier.writing.text import whole_number
-
-    numbers = {part: whole_number(part) for part in text.split(",")}
-    for part, value in numbers.items():
-        if value is None or not 0 <= value < 2**53:
-            raise PefourierError(
-                f"--pos takes whole numbers from 0 on, such as 5,40,75; got {shown(part)}{BETWEEN}"
-            )
-    return tuple(numbers[part] or 0 for part in text.split(","))
-
-
 def parse_points(texts: list[str] | None) -> list[tuple[int, ...]]:
-    """Points, each of whole numbers from 0 on with commas between, or rows of a file of numbers.
+    """Points, each of whole numbers from 0 on with commas between.
 
     >>> parse_points(["3,4", "10,2"])
     [(3, 4), (10, 2)]
     """
-    from pefourier.encodings.sources.formats import READERS
-    from pefourier.encodings.sources.tables import split_spec
+    from pefourier.writing.text import whole_number
 
-    points = []
-    for text in texts or []:
-        path = split_spec(text)[0]
-        suffix = os.path.splitext(path)[1].lower()
-        if suffix in READERS or (suffix and os.path.isfile(path)):
-            points += points_of_file(text)
-        else:
-            points.append(parse_whole_numbers(text))
+    points = [tuple(map(whole_number, text.split(","))) for text in texts or []]
+    for text, point in zip(texts or [], points, strict=True):
+        if any(value is None or not 0 <= value < 2**53 for value in point):
+            raise PefourierError(
+                f"--pos takes whole numbers from 0 on, such as 5,40,75; got {shown(text)} (times "
+                "between: --times FILE, as with sinusoidal)"
+            )
     return points
-
-
-def points_of_file(path: str) -> list[tuple[int, ...]]:
-    """The rows of a file of whole numbers from 0 on: positions, or points of several columns."""
-    from pefourier.encodings.sources.tables import read_numbers
-
-    numbers = read_numbers(path)
-    unusual = numbers[~((numbers >= 0) & (numbers < 2**53) & (numbers % 1 == 0))]
-    if len(unusual):
-        raise PefourierError(
-            f"--pos takes whole numbers from 0 on; {shown(path)} holds {unusual[0]:g}{BETWEEN}"
-        )
-    rows = numbers.astype(int).reshape(len(numbers), -1)
-    return list(map(tuple, rows.tolist()))
 
 
 @dataclass(frozen=True)
@@ -180,7 +140,7 @@ def answer_each(
         *reasons, last = dict.fromkeys(refusal.error for refusal in results.refusals)
         for reason in reasons:
             note(reason)
-        raise NothingAnswered(results.refusals, last)
+        raise NothingAnswered(last, results.refusals)
     for spec, error in ((shown(refusal.spec), refusal.error) for refusal in results.refusals):
         note(error if spec in error else f"{spec}: {error}")
     return results
@@ -211,10 +171,10 @@ def hold_against(
     page: Any,
     results: Results,
     shortfalls: Callable[[Any], Sequence[str]],
-    baseline: Mapping[str, Any] | None,
+    baseline: str | None,
     strict: bool,
 ) -> Any:
-    """A page with what results lack, and what is not as in a baseline.
+    """A page with what results lack, and what is not as in the file of a baseline.
 
     What is no worse and not as it was is a remark, where it is not `strict`.
     """
@@ -227,19 +187,10 @@ def hold_against(
     ]
     remarks: list[Reason] = []
     if baseline is not None:
-        from pefourier.report.baseline import judge
+        from pefourier.report.baseline import judge, read_baseline
 
-        worse, remarks = judge(baseline, results.per_spec)
+        worse, remarks = judge(read_baseline(baseline, page.command), results.per_spec)
         reasons += worse
     if strict:
         reasons, remarks = reasons + remarks, []
     return replace(page, reasons=reasons, remarks=remarks)
-
-
-def stored_answers(path: str | None, command_name: str) -> Mapping[str, Any] | None:
-    """The answers of a baseline, where one is given."""
-    if path is None:
-        return None
-    from pefourier.report.baseline import read_baseline
-
-    return read_baseline(path, command_name)

@@ -19,8 +19,8 @@ def fill_options(typed: Any, setting: str | None, context: typer.Context) -> Opt
     if setting is not None and not preset:
         raise unknown("setting", setting, SETTINGS)
     sources = {key: context.get_parameter_source(key) for key in context.params}
-    named = {key for key, source in sources.items() if source and source.name == "COMMANDLINE"}
-    free = {k: v for k, v in preset.items() if not {k, IN_STEPS.get(k)} & named}
+    shell = {key for key, source in sources.items() if source and source.name == "COMMANDLINE"}
+    free = {k: v for k, v in preset.items() if not {k, IN_STEPS.get(k)} & shell}
     return Options(**vars(typed) | free)
 
 

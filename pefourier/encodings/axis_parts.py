@@ -3,81 +3,40 @@ r"""Codes whose columns each depend on one axis of a grid: one table an axis, si
 Conventions
 -----------
 A code is then :math:`(E_1(x_1), E_2(x_2), \dots)`, so that squared distances and inner products are
-sums over axes and every question about n points is answered on the :math:`\sum_a N_a` points of the
-axes. An axis' part is an encoding of positions 0 … N_a - 1.
+sums over axes.
 """
-
-from dataclasses import replace
 
 import numpy as np
 
-from pefourier.encodings.domain import positions
-from pefourier.encodings.encoding import Encoding, Measure, from_table, without_prefix
+from pefourier.encodings.encoding import Encoding, without_prefix
 
 
-def axis_parts(enc: Encoding) -> list[Encoding] | None:
-    """The encodings of the axes, or None where some column depends on several, or none is a grid.
+def is_separable(enc: Encoding) -> bool:
+    """Whether codes are on a grid and each column depends on one axis.
 
-    >>> from dataclasses import replace
-    >>> from pefourier.encodings.domain import lattice
-    >>> table = np.array([[1.0, 5.0], [1.0, 6.0], [2.0, 5.0], [2.0, 6.0]])
-    >>> grid = replace(from_table(table), domain=lattice((2, 2)))
-    >>> [part.table().ravel().tolist() for part in axis_parts(grid)]
-    [[1.0, 2.0], [5.0, 6.0]]
+    >>> from pefourier.encodings import build
+    >>> [is_separable(build(k, d=4, grid=(2, 3))) for k in ("axial", "mixed-rope")]
+    [True, False]
     """
     enc = without_prefix(enc)
     if len(enc.domain.sides) == 1 or enc.domain.kind != "position":
-        return None
-    return parts_of_measure(enc) if enc.stationary else parts_of_table(enc)
+        return False
+    if enc.stationary:
+        return bool((enc.measure.frequencies != 0).sum(axis=1).max() <= 1)
+    return axis_columns(enc.table().reshape(*enc.domain.sides, -1)) is not None
 
 
-def parts_of_measure(enc: Encoding) -> list[Encoding] | None:
-    """Parts by the axis that each declared frequency runs along; constants belong to the first."""
-    measure, sides = enc.measure, enc.domain.sides
-    along = measure.frequencies != 0
-    if (along.sum(axis=1) > 1).any():
-        return None
-    axis = np.argmax(along, axis=1)
-    offset = np.broadcast_to(measure.offset, len(sides))
-    return [
-        part_of_measure(enc, a, axis == a, float(offset[a]), side) for a, side in enumerate(sides)
-    ]
+def axis_tables(enc: Encoding) -> list[np.ndarray] | None:
+    """Of a table on a grid the columns that change along each axis; constant ones are the first's.
 
-
-def part_of_measure(enc: Encoding, a: int, along: np.ndarray, offset: float, side: int) -> Encoding:
-    """One axis' frequencies as an encoding of its positions; without any its codes are zero."""
-    spectrum, share = enc.measure, float(enc.measure.weights[along].sum())
-    measure = Measure(
-        frequencies=spectrum.frequencies[along, a] if share else np.zeros(1),
-        weights=spectrum.weights[along] / share if share else np.ones(1),
-        squared_length=spectrum.squared_length * share,
-        period=spectrum.period,
-        offset=int(offset) if offset.is_integer() else offset,
-    )
-
-    def codes(x: np.ndarray) -> np.ndarray:
-        angles = measure.phases(x)
-        return np.hstack([np.cos(angles), np.sin(angles)]) * np.tile(measure.amplitudes, 2)
-
-    pairs = len(measure.frequencies)
-    return replace(enc, domain=positions(side), dim=2 * pairs, codes=codes, measure=measure)
-
-
-def parts_of_table(enc: Encoding) -> list[Encoding] | None:
-    """Parts by the axis along which each column changes; constant columns belong to the first."""
-    sides, table = enc.domain.sides, enc.table()
-    grid = table.reshape(*sides, enc.dim)
+    None where some column depends on several axes.
+    """
+    grid = enc.table().reshape(*enc.domain.sides, -1)
     columns_of = axis_columns(grid)
     if columns_of is None:
         return None
-    constant = np.setdiff1d(np.arange(enc.dim), np.concatenate(columns_of))
-    facts = {"act": enc.act, "eps": enc.eps, "origin": enc.origin}
-    parts = []
-    for a, (side, line) in enumerate(zip(sides, axis_lines(grid), strict=True)):
-        indices = np.union1d(columns_of[a], constant) if a == 0 else columns_of[a]
-        columns = line[:, indices] if len(indices) else np.zeros((side, 1))
-        parts.append(from_table(columns, enc.name, **facts))
-    return parts
+    columns_of[0] = np.setdiff1d(np.arange(enc.dim), np.concatenate([[], *columns_of[1:]]))
+    return [line[:, columns] for line, columns in zip(axis_lines(grid), columns_of, strict=True)]
 
 
 def axis_lines(grid: np.ndarray) -> list[np.ndarray]:

@@ -104,32 +104,19 @@ def image_sides(shape: Sequence[int]) -> tuple[int, ...]:
 def reshaping(shape: Sequence[int]) -> str:
     """How an array of an image's rows and columns becomes a table; empty where it is none.
 
-    Dimensions may be its last axis or its first: where rows and columns are as many, it is the
-    other; else both ways are said. A vector may hold inverse frequencies, as models keep them.
+    A vector may hold inverse frequencies, as models keep them.
 
-    >>> reshaping((14, 14, 192))
-    '; of an image write t.reshape(196, 192) and give --grid 14x14'
-    >>> reshaping((10, 16, 192)).count("reshape"), reshaping((2, 3, 4))
-    (2, '')
+    >>> reshaping((14, 14, 192)).count("--grid"), reshaping((2, 3, 4))
+    (1, '')
     >>> "rope:inv_freq=FILE" in reshaping((64,))
     True
     """
     if len(shape) == 1 and shape[0] > 1:
-        return (
-            "; angular frequencies, such as Time2Vec's or inverse frequencies, are given as "
-            "rope:inv_freq=FILE, or FILE#NAME, with --length: a cosine and a sine of each"
-        )
+        return "; inverse frequencies are given as rope:inv_freq=FILE or FILE#NAME, with --length"
     long = [side for side in shape if side > 1]
     if len(long) != 3 or min(long) < LEAST_SIDE:
         return ""
-    a, b, c = long
-    last = f"t.reshape({a * b}, {c}) and give --grid {a}x{b}"
-    first = f"t.reshape({a}, {b * c}).T and give --grid {b}x{c}"
-    if a == b != c:
-        return f"; of an image write {last}"
-    if b == c != a:
-        return f"; of an image write {first}"
-    return f"; of an image write {last}, or, where its first axis has the dimensions, {first}"
+    return "; of an image with H rows and W columns reshape it to (H W, d) and give --grid HxW"
 
 
 def check_size(subject: str, *shape: int, limit: int = COMPUTED) -> None:

@@ -8,6 +8,7 @@ Analysis does not depend on the order; rotations do. The order of reference is i
 first, pairs in the order of their phases.
 """
 
+from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
@@ -26,6 +27,22 @@ def pair_columns(layout: Layout, pairs: int) -> tuple[slice, slice]:
     if layout == "interleaved":
         return slice(0, 2 * pairs, 2), slice(1, 2 * pairs, 2)
     return slice(0, pairs), slice(pairs, 2 * pairs)
+
+
+def columns_of_blocks(layout: str, sizes: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
+    """Columns of the first and of the second wave of each pair, of blocks of so many pairs.
+
+    Interleaved and halves know no blocks; all other layouts have halves in each.
+
+    >>> columns_of_blocks("axis-halves", (1, 2))
+    (array([0, 2, 3]), array([1, 4, 5]))
+    """
+    sizes = np.array([sum(sizes)] if layout == "halves" else sizes)
+    pair = np.arange(sizes.sum())
+    if layout == "interleaved":
+        return 2 * pair, 2 * pair + 1
+    begin = np.repeat(np.cumsum(sizes) - sizes, sizes)  # of the block of each pair
+    return begin + pair, begin + pair + np.repeat(sizes, sizes)
 
 
 def waves(
@@ -63,18 +80,6 @@ def exchanged(table: np.ndarray, layout: Layout) -> np.ndarray:
     first, second = split_pairs(result, layout)
     second[:], first[:] = split_pairs(table, layout)
     return result
-
-
-def in_pairs(first: np.ndarray, second: np.ndarray, places: Places) -> np.ndarray:
-    """A table of the first and the second columns (n, m) of pairs, at their places.
-
-    >>> in_pairs(np.array([[1, 2]]), np.array([[3, 4]]), pair_columns("interleaved", 2))
-    array([[1, 3, 2, 4]])
-    """
-    table = np.empty((len(first), 2 * first.shape[1]), first.dtype)
-    for place, columns in zip(places, (first, second), strict=True):
-        table[:, place] = columns
-    return table
 
 
 def orders(d: int) -> dict[tuple[Layout, Wave], np.ndarray]:

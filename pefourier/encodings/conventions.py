@@ -3,7 +3,6 @@
 They are data, in conventions.toml: one table a convention under its encoding, with the source.
 """
 
-import re
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
@@ -43,18 +42,6 @@ def list_conventions(encoding: str) -> list[dict[str, Any]]:
         }
         for name, row in read_conventions().get(encoding, {}).items()
     ]
-
-
-def conventions_of_papers(encoding: str, papers: str) -> dict[str, dict[str, Any]]:
-    """Conventions that are those of an encoding's papers, by the names in brackets behind these.
-
-    >>> list(conventions_of_papers("axial", "He et al., 2022 (MAE); Carion et al., 2020 (DETR)"))
-    ['MAE', 'DETR']
-    """
-    conventions = {row["convention"].replace("-", ""): row for row in list_conventions(encoding)}
-    titles = re.findall(r"\(([^)]*)\)", papers)
-    spelled = {title: title.lower().replace("-", "") for title in titles}
-    return {title: conventions[name] for title, name in spelled.items() if name in conventions}
 
 
 def specs_of_convention(name: str) -> list[str]:

@@ -27,13 +27,12 @@ COLUMNS_AT_ONCE = 64  # columns transformed together: bounds the memory of a lon
 class Domain:
     """n points; `basis` (n, n) and its `omega` (n,) only where the FFT does not apply."""
 
-    kind: Literal["position", "lag", "time", "tree", "point"]
+    kind: Literal["position", "lag", "time", "tree"]
     x: np.ndarray  # (n,) coordinate of each point
     omega: np.ndarray | None = None  # (n,) radians per unit of x, one per basis column
     basis: np.ndarray | None = None  # (n, n) orthonormal columns
     grid: tuple[int, ...] = ()  # points along each axis, the slowest first; () for a single axis
     prefix: int = 0  # rows before the lattice that have no place on it
-    at: np.ndarray | None = None  # (n, axes) coordinates of scattered points, whose x is their row
 
     def __len__(self) -> int:
         return len(self.x)
@@ -46,7 +45,7 @@ class Domain:
     @property
     def has_lags(self) -> bool:
         """Whether steps are even, so that some points are as far apart as others."""
-        return self.basis is None and self.at is None
+        return self.basis is None
 
     @property
     def irregular(self) -> bool:
@@ -94,8 +93,6 @@ class Domain:
         >>> positions(9).places(np.array([7]))
         array([7])
         """
-        if self.at is not None:
-            return self.at[x]
         if len(self.sides) > 1:
             return self.coordinates(x)
         return self.coordinates(x)[:, 0] if self.grid else np.asarray(x)
@@ -164,40 +161,10 @@ def time_axis(length: int, times: Sequence[float] | None) -> tuple[Domain, dict]
     return domain, {"length": len(domain), "times": tuple(domain.x.tolist())}
 
 
-def scattered(points: np.ndarray) -> Domain:
-    """Points (n, axes) in any order, such as latitudes and longitudes.
-
-    They have no spectrum here: sums of waves at right angles belong to grids and to single axes.
-
-    >>> scattered(np.array([[48.1, 11.6], [52.5, 13.4]])).places(np.array([1]))
-    array([[52.5, 13.4]])
-    """
-    points = np.asarray(points, dtype=float)
-    if points.ndim != 2 or 0 in points.shape:
-        raise PefourierError(
-            f"points are a table, a row each, a column an axis; got shape {points.shape}"
-        )
-    if not np.isfinite(points).all():
-        row, axis = np.argwhere(~np.isfinite(points))[0]
-        raise PefourierError(
-            f"coordinates must be finite; row {row + 1}, column {axis + 1} is {points[row, axis]}"
-        )
-    _, first, inverse = np.unique(points, axis=0, return_index=True, return_inverse=True)
-    again = np.flatnonzero(first[inverse.ravel()] != np.arange(len(points)))
-    if len(again):
-        row = int(again[0])
-        raise PefourierError(
-            f"points must differ; rows {first[inverse.ravel()[row]] + 1} and {row + 1} are both "
-            f"{', '.join(f'{v:.10g}' for v in points[row])}: keep one"
-        )
-    return Domain("point", np.arange(len(points)), at=points)
-
-
 def check_times(x: np.ndarray) -> None:
     """Refuse what is no column of increasing times, and name the first that does not increase."""
     if x.ndim != 1 or len(x) == 0:
-        several = "; fourier-features takes points of several coordinates" if x.ndim == 2 else ""
-        raise PefourierError(f"times must be one column of numbers; got shape {x.shape}{several}")
+        raise PefourierError(f"times must be one column of numbers; got shape {x.shape}")
     if not np.isfinite(x).all():
         row = int(np.flatnonzero(~np.isfinite(x))[0])
         raise PefourierError(f"times must be finite; number {row + 1} is {x[row]}")
@@ -275,11 +242,6 @@ def periodogram(domain: Domain, table: np.ndarray) -> tuple[np.ndarray, np.ndarr
     array([1., 2., 1.])
     """
     n = len(domain)
-    if domain.at is not None:
-        raise PefourierError(
-            "scattered points have no spectrum, which takes a grid or a single axis; --grid gives "
-            "one, and 'pefourier check-faithful' and 'relations' compare codes without"
-        )
     if domain.basis is not None:
         energy = ((domain.basis.T @ np.asarray(table, dtype=float)) ** 2).sum(axis=1)
         omega, column = np.unique(domain.omega, return_inverse=True)

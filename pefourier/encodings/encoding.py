@@ -402,18 +402,15 @@ def numbers(answer: Any) -> tuple[np.ndarray, float]:
     >>> numbers([[1 + 2j, 3 - 4j]])[0]
     array([[ 1.,  2.,  3., -4.]])
     """
-    check_plain(answer)
-    torch = sys.modules.get("torch")  # who gives a tensor has imported it
-    if torch is not None and isinstance(answer, torch.Tensor):
-        tensor = answer.detach().cpu()
-        if tensor.is_complex():
-            tensor = torch.view_as_real(tensor.resolve_conj()).reshape(*tensor.shape[:-1], -1)
-        floating = tensor.dtype.is_floating_point
-        eps = float(torch.finfo(tensor.dtype).eps) if floating else FLOAT64_EPS
-        return tensor.double().resolve_neg().numpy(), eps
+    if np.ma.is_masked(answer):
+        raise PefourierError("an array has masked numbers; give array.filled(x)")
     try:
-        array = np.asarray(answer)
-    except (ValueError, TypeError, RuntimeError) as error:
+        array, eps = as_array(answer)
+    except (
+        ValueError,
+        TypeError,
+        RuntimeError,
+    ) as error:  # sparse, on meta, ragged
         kind = type(answer).__name__
         raise PefourierError(
             f"expected an array of numbers (length, d), rows of one length; got a {kind} that is "
@@ -427,28 +424,19 @@ def numbers(answer: Any) -> tuple[np.ndarray, float]:
             f"expected an array of numbers (length, d); got {type(answer).__name__} "
             f"of {shown(str(array.dtype))}"
         )
-    eps = float(np.finfo(array.dtype).eps) if array.dtype.kind == "f" else FLOAT64_EPS
     return (array if isinstance(array, np.memmap) else array.astype(float, copy=False)), eps
 
 
-def check_plain(answer: Any) -> None:
-    """Refuse arrays and tensors some of whose numbers are elsewhere, or are not there.
-
-    >>> check_plain(np.ma.masked_equal([[1, 2]], 2))
-    Traceback (most recent call last):
-    pefourier.errors.PefourierError: MaskedArray (1, 2) has masked numbers; give array.filled(x)
-    """
-    tensor = hasattr(answer, "layout") and hasattr(answer, "is_meta")
-    kinds = {
-        "has masked numbers; give array.filled(x)": np.ma.is_masked(answer),
-        "is sparse; give array.toarray()": hasattr(answer, "toarray"),
-        "has no numbers, being on meta": tensor and answer.is_meta,
-        "is quantised; give tensor.dequantize()": tensor and answer.is_quantized,
-        "is nested, rows of several lengths; give one part": tensor and answer.is_nested,
-        "is sparse; give tensor.to_dense()": tensor and "strided" not in str(answer.layout),
-    }
-    for fault, applies in kinds.items():
-        if applies:
-            name = type(answer).__name__
-            size = "" if "nested" in fault else f" {tuple(answer.shape)}"
-            raise PefourierError(f"{name}{size} {fault}")
+def as_array(answer: Any) -> tuple[np.ndarray, float]:
+    """An array, or a tensor's numbers in float64, and the resolution of its type."""
+    torch = sys.modules.get("torch")  # who gives a tensor has imported it
+    if torch is None or not isinstance(answer, torch.Tensor):
+        array = np.asarray(answer)
+        floating = array.dtype.kind in "fc"
+        return array, float(np.finfo(array.dtype).eps) if floating else FLOAT64_EPS
+    tensor = answer.detach().cpu()
+    if tensor.is_complex():
+        tensor = torch.view_as_real(tensor.resolve_conj()).reshape(*tensor.shape[:-1], -1)
+    floating = tensor.dtype.is_floating_point
+    eps = float(torch.finfo(tensor.dtype).eps) if floating else FLOAT64_EPS
+    return tensor.double().resolve_neg().numpy(), eps

@@ -22,7 +22,6 @@ Sides = tuple[int, ...]
 MAX_HEADS = 48  # of a window: wider tables hold codes
 OF_CLASS_TOKEN = 3  # rows behind the displacements of a window: to it, from it, its own (BEiT)
 LONGEST_SIDE = 2  # times the shorter one, of a grid that is proposed
-LONGEST_PREFIX = 16  # rows before a grid that may have been forgotten
 USUAL_PREFIX = 8  # the same, where a grid is proposed
 IMAGE_PREFIXES = (0, 1, 2, 4, 5)  # class, distillation and register tokens
 MIN_SQUARE = 7  # side of an image that a row count suggests
@@ -85,23 +84,8 @@ def check_fit(subject: str, rows: int, sides: Sequence[int], prefix: int, hint: 
         behind = f" behind {prefix} rows" if prefix else ""
         raise PefourierError(
             f"{subject}: {rows} rows do not fit a grid of {size_of(sides)}{behind}, {points} "
-            f"points; {hint or would_fit(rows, sides, prefix)}"
+            f"points; {hint or grid_options(*usual_grid(rows)) + ' would fit'}"
         )
-
-
-def would_fit(rows: int, sides: Sequence[int], prefix: int) -> str:
-    """Which grid or prefix suits so many rows."""
-    surplus = rows - math.prod(sides)
-    if 0 <= surplus <= LONGEST_PREFIX:
-        return f"--prefix {surplus} would fit" if surplus else "leave the prefix out"
-    if prefix >= rows:
-        return f"take a --prefix below {rows}"
-    count = rows - prefix
-    if len(sides) == 3 and count % sides[0] == 0:
-        sides_near = (sides[0], *most_square(count // sides[0]))
-        return f"--grid {size_of(sides_near)} would fit"
-    sides_near, behind = usual_grid(rows, prefix)
-    return f"{grid_options(sides_near, 0 if prefix else behind)} would fit"
 
 
 def usual_grid(rows: int, prefix: int = 0) -> tuple[Sides, int]:

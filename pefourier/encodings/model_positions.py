@@ -5,7 +5,7 @@ length asked for; lengths, and where they come from; keys about positions that n
 questions about models ask this; what a rotation is made of stands in the parameters of `rope`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -20,11 +20,11 @@ from pefourier.encodings.sources.config import ModelConfig
 from pefourier.encodings.sources.layers import (
     LayerRun,
     Temperature,
+    layer_schedule,
     layer_spec,
     lint_layers,
     open_model,
     open_whole,
-    read_layers,
     read_temperature,
 )
 from pefourier.encodings.sources.rope_config import INDEXER, rotates, sections_of, trained_as_stated
@@ -65,12 +65,11 @@ class ModelPositions:
     codes: Encoding  # the first of them, or what positions there are
     indexer: Encoding | None  # the rotation of what chooses keys beside attention
     trained: TrainedLength
-    is_before_scaling: bool  # whether training had the rotations without their scaling
     length: int  # asked for, else what the model allows
     allowed: int | None  # by a config, with its scaling
     still: int  # dimensions of a head that are kept apart from those that turn
     temperature: Temperature | None
-    tables: dict[str, tuple[str, int | None]]  # `ModelConfig.tables`
+    tables: dict[str, int | None]  # `ModelConfig.tables`
     unread: tuple[str, ...]
     findings: tuple[Finding, ...]
 
@@ -88,25 +87,28 @@ def describe_positions(
     with the rotation that there is now; without it the length before a scaling is assumed.
 
     >>> found = describe_positions("rope:scaling=yarn,factor=4,original=4096", d=128)
-    >>> str(found.trained), found.length, found.is_before_scaling
-    ('4096 (assumed)', 16384, True)
+    >>> str(found.trained), found.length
+    ('4096 (assumed)', 16384)
     """
+    source = source_of(spec)
+    model = open_model(spec) if source == "config" else None
     layers = layer_runs(spec, d)
-    length = length or extended_length(spec, d)
     parts = tuple(dict.fromkeys(run.part for run in layers if run.kind == "rotary"))
-    model = open_model(spec) if source_of(spec) == "config" else None
-    endless = source_of(spec) == "name" or (model is not None and model.longest() is None)
-    native, rotations = load_parts(spec, parts, length, d, endless)
+    is_endless = source == "name" or (model is not None and model.longest() is None)
+    if source == "name" and not length and (params := load(spec, None, d).params).get("original"):
+        length = round(params["original"] * params["factor"])  # up to which its scaling extends
+    if parts and length:  # before positions are numbered
+        check_cost(shown(spec), "positions in narrow formats", length)
+    own_length = length if is_endless else None
+    native = [load_layers(spec, part, own_length, d) for part in parts or [""]]
     longest = length or max(map(positions_of, native))
-    supposed = is_scaled(native) or (model is not None and not model.states_length)
-    met = find_trained_length(native, trained, endless, supposed)
+    rotations = native
+    if parts and any(len(enc) != longest for enc in native):
+        rotations = [load_layers(spec, part, longest, d) for part in parts]
+    met = training_length(native, trained, is_endless, model)
     indexer = None
     if parts and model and "indexer" in model.row and not model.part:
         indexer = load(layer_spec(spec, INDEXER), longest, d)
-    notes = (
-        f for enc in rotations for f in enc.findings if not (length and f.code == "length-default")
-    )
-    findings = (*dict.fromkeys(notes), *more_findings(model, layers, rotations, met, longest))
     return ModelPositions(
         spec=spec,
         layers=tuple(layers),
@@ -115,7 +117,6 @@ def describe_positions(
         codes=rotations[0],
         indexer=indexer,
         trained=met,
-        is_before_scaling=met.source == "assumed" and any(map(original_length_of, native)),
         length=longest,
         allowed=max(map(positions_of, native)) if model else None,
         still=still_dimensions(spec),
@@ -124,84 +125,52 @@ def describe_positions(
         unread=tuple(
             dict.fromkeys(key for enc in rotations for key in enc.params.get("unread", ()))
         ),
-        findings=findings,
+        findings=(
+            *dict.fromkeys(
+                f
+                for enc in rotations
+                for f in enc.findings
+                if not (length and f.code == "length-default")
+            ),
+            *(lint_layers(model, layers, met.length or longest) if model else ()),
+            *scaling_notes(rotations, met),
+        ),
     )
 
 
-def more_findings(
-    model: ModelConfig | None,
-    layers: Sequence[LayerRun],
-    rotations: Sequence[Encoding],
-    met: TrainedLength,
-    length: int,
-) -> list[Finding]:
-    """What the layers of a config give away, and what was assumed of its training."""
-    findings = list(lint_layers(model, layers, met.length or length)) if model else []
-    scaled = [enc for enc in rotations if enc.params.get("scaling", "none") != "none"]
+def scaling_notes(rotations: Sequence[Encoding], met: TrainedLength) -> Iterator[Finding]:
+    """What is assumed of a training with a scaling, and what depends on the length."""
+    scaled = [enc.params for enc in rotations if enc.params.get("scaling", "none") != "none"]
     if met.source == "assumed" and scaled:
-        variant = "before" if any(map(original_length_of, rotations)) else "scaled"
-        details = {"scaling": scaled[0].params["scaling"], "length": met.length}
-        findings.append(finding("trained-assumed", variant, **details))
-    for enc in scaled:
-        if enc.params["scaling"] in ("dynamic", "longrope"):
-            params = enc.params
-            findings.append(
-                finding("rope-by-length", scaling=params["scaling"], n=params["original"])
-            )
-    return list(dict.fromkeys(findings))
+        variant = "before" if any(trained_as_stated(enc.params) for enc in rotations) else "scaled"
+        yield finding("trained-assumed", variant, scaling=scaled[0]["scaling"], length=met.length)
+    lengths = {p["scaling"]: p["original"] for p in scaled if p["scaling"] in BY_LENGTH}
+    for scaling, original in lengths.items():
+        yield finding("rope-by-length", scaling=scaling, n=original)
 
 
-def find_trained_length(
-    native: Sequence[Encoding], trained: int | None, endless: bool, supposed: bool
+BY_LENGTH = ("dynamic", "longrope")  # scalings whose frequencies depend on the length
+
+
+def training_length(
+    native: Sequence[Encoding], given: int | None, is_endless: bool, model: ModelConfig | None
 ) -> TrainedLength:
-    """Positions of training: as given; that before a scaling; what a config allows without one."""
-    if trained:
-        return TrainedLength(trained, "given")
-    before = [original_length_of(enc) for enc in native]
-    if endless and not all(before):
+    """Positions of training: as given, before a scaling, or what a config allows without one."""
+    before = [trained_as_stated(enc.params) for enc in native]
+    if given:
+        return TrainedLength(given, "given")
+    if is_endless and not all(before):
         return TrainedLength(None, "unknown")
+    scalings = {enc.params.get("scaling", "none") for enc in native}
     shortest = min(n or positions_of(enc) for n, enc in zip(before, native, strict=True))
-    return TrainedLength(int(shortest), "assumed" if supposed else "stated")
+    unstated = model is not None and not model.states_length
+    is_assumed = scalings != {"none"} or any(before) or unstated
+    return TrainedLength(int(shortest), "assumed" if is_assumed else "stated")
 
 
-def original_length_of(enc: Encoding) -> int | None:
-    """The length that a scaling or the config around it says to begin from; None: neither."""
-    length: int | None = trained_as_stated(enc.params)
-    return length
-
-
-def is_scaled(rotations: Sequence[Encoding]) -> bool:
-    """Whether one of some rotations has a scaling, or a length before one."""
-    scalings = (enc.params.get("scaling", "none") for enc in rotations)
-    return any(scaling != "none" for scaling in scalings) or any(map(original_length_of, rotations))
-
-
-def extended_length(spec: str, d: int | None) -> int | None:
-    """Positions up to which a name's scaling extends those of training; None where it has none.
-
-    >>> extended_length("rope:scaling=yarn,factor=4,original=4096", 128)
-    16384
-    """
-    params = load(spec, None, d).params if source_of(spec) == "name" else {}
-    return round(params["original"] * params["factor"]) if params.get("original") else None
-
-
-def load_parts(
-    spec: str, parts: Sequence[str], length: int | None, d: int | None, endless: bool
-) -> tuple[list[Encoding], list[Encoding]]:
-    """The encoding of each rotation, or of what positions there are: as it is, and of a length.
-
-    What is `endless` has no length itself.
-    """
-    if parts and length:  # before positions are numbered
-        check_cost(shown(spec), "positions in narrow formats", length)
-    own_length = length if endless else None
-    native = [load_layers(spec, part, own_length, d) for part in parts or [""]]
-    rotations = [load_layers(spec, p, length, d) for p in parts] if length and parts else native
-    longest = length or max(map(positions_of, native))
-    if parts and longest != max(map(len, rotations)):
-        rotations = [load_layers(spec, part, longest, d) for part in parts]
-    return native, rotations
+def load_layers(spec: str, part: str, length: int | None, d: int | None) -> Encoding:
+    """The encoding of one type of layer, or of all."""
+    return table_of_config(spec) or load(layer_spec(spec, part), length, d)
 
 
 def positions_of(enc: Encoding) -> int:
@@ -218,31 +187,26 @@ def window_of_rotation(runs: Sequence[LayerRun], part: str | None = None) -> int
 
 def still_dimensions(spec: str) -> int:
     """Dimensions of a head that a config keeps apart from those that turn, as DeepSeek's has."""
-    if source_of(spec) != "config":
-        return 0
-    config = open_model(spec).config
-    return (config.count("qk_nope_head_dim") or 0) if config.count("qk_rope_head_dim") else 0
+    config = open_model(spec).config if source_of(spec) == "config" else None
+    turned = config and config.count("qk_rope_head_dim")
+    return (turned and config.count("qk_nope_head_dim")) or 0
 
 
 def layer_runs(spec: str, d: int | None) -> list[LayerRun]:
     """Runs of layers of a config; of any other encoding one run without an index."""
-    if source_of(spec) == "gguf":
+    source = source_of(spec)
+    if source == "gguf":
         from pefourier.encodings.sources.gguf_file import layers_in
 
         return layers_in(spec)
-    if source_of(spec) != "config":
-        enc = load(spec, None, d)
-        on_a_line = enc.act == "rotate" and len(enc.domain.sides) == 1
-        return [LayerRun((), "rotary" if on_a_line else enc.name, "", None)]
-    model = open_model(spec)
-    if rotates(model):
-        return read_layers(spec, "rotary")
-    return read_layers(spec, load_layers(spec, "", None, d).name)
-
-
-def load_layers(spec: str, part: str, length: int | None, d: int | None) -> Encoding:
-    """The encoding of one type of layer, or of all."""
-    return table_of_config(spec) or load(layer_spec(spec, part), length, d)
+    if source == "config":
+        model = open_model(spec)
+        return layer_schedule(
+            model, "rotary" if rotates(model) else load_layers(spec, "", None, d).name
+        )
+    enc = load(spec, None, d)
+    on_a_line = enc.act == "rotate" and len(enc.domain.sides) == 1
+    return [LayerRun((), "rotary" if on_a_line else enc.name, "", None)]
 
 
 def table_of_config(spec: str) -> Encoding | None:
@@ -253,28 +217,20 @@ def table_of_config(spec: str) -> Encoding | None:
     if source_of(spec) != "config":
         return None
     model, section = open_whole(spec)
-    if distances := untrained_distances(model):
-        return note_unread(replace(distances, spec=spec), model, section)
-    row, longest = model.row, model.longest()
-    embedding_type = model.config.values.get("position_embedding_type", "absolute")
-    learned = row.get("kind", "").split()[:1] == ["learned"] and "axial" not in row
-    learned = learned and not model.computes
-    if (
-        not learned
-        or has_no_table(model)
-        or embedding_type != "absolute"
-        or model.part
-        or not longest
-    ):
-        return None
-    if tensors_beside(model, TENSOR):
-        return None
-    first = first_row(model)  # rows before the one of position 0, which a number stands for
-    among = row.get("first") == "padding"
-    length, rows = (max(longest - first, 1), longest) if among else (longest, longest + first)
-    params = {"length": length, "rows": rows, "model_type": model.kind, "path": model.file}
-    enc = replace(build("learned", length=length, d=1), spec=spec, params=params)
-    return note_unread(enc, model, section)
+    enc, row, longest = untrained_distances(model), model.row, model.longest()
+    if enc is None:
+        embedding_type = model.config.values.get("position_embedding_type", "absolute")
+        is_learned = row.get("kind", "").split()[:1] == ["learned"] and "axial" not in row
+        if not is_learned or model.computes or has_no_table(model) or model.part or not longest:
+            return None
+        if embedding_type != "absolute" or tensors_beside(model, TENSOR):
+            return None
+        first = first_row(model)  # rows before the one of position 0, which a number stands for
+        among = row.get("first") == "padding"
+        length, rows = (max(longest - first, 1), longest) if among else (longest, longest + first)
+        params = {"length": length, "rows": rows, "model_type": model.kind, "path": model.file}
+        enc = replace(build("learned", length=length, d=1), params=params)
+    return note_unread(replace(enc, spec=spec), model, section)
 
 
 def axis_in(spec: str, enc: Encoding) -> np.ndarray | None:

@@ -8,9 +8,7 @@ from pefourier.encodings.families.axes import axis_letters
 from pefourier.writing.text import number
 
 SAME = 1e-9  # relative, within which two numbers are one
-POINTS = {"position": "positions", "lag": "lags", "time": "times", "tree": "nodes"} | {
-    "point": "points"
-}
+POINTS = {"position": "positions", "lag": "lags", "time": "times", "tree": "nodes"}
 STEPS = {"position": "positions", "lag": "lags", "time": "time steps", "tree": "edges"}
 WORDS = {"t": "frames", "y": "rows", "x": "columns"}
 

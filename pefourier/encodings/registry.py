@@ -22,7 +22,6 @@ from pefourier.errors import PefourierError, nearest, shown, unknown
 from pefourier.writing.text import whole_number
 
 SEVERAL = 8  # names that an error may list beside the one that is meant
-HEADS = {"head", "heads", "n_heads", "num_heads", "num_attention_heads"}
 SYNONYMS = {  # names people type, and what they stand for
     **{"rotary": "rope", "nope": "none", "one-hot": "onehot"},
     **{name: f"rope:scaling={name}" for name in ("yarn", "ntk", "longrope", "dynamic")},
@@ -129,16 +128,13 @@ def canonical_spec(spec: str) -> str:
 
 
 def unknown_encoding(name: str, way_out: str, names: Iterable[str] = ()) -> PefourierError:
-    """The error for an unknown name; what leaves positions out is suggested to its beginning alone.
+    """The error for an unknown name.
 
     >>> import pefourier.encodings
-    >>> print(unknown_encoding("nine", "'list' shows all."))
-    unknown encoding 'nine'. 'list' shows all.
     >>> print(unknown_encoding("non", "'list' shows all."))
     unknown encoding 'non'. Did you mean 'none'? 'list' shows all.
     """
-    left_out = set() if "none".startswith(name.lower()) else {"none"}
-    return unknown("encoding", name, {*BUILDERS, *SYNONYMS, *names} - left_out, way_out)
+    return unknown("encoding", name, {*BUILDERS, *SYNONYMS, *names}, way_out)
 
 
 def unknown_parameter(name: str, key: str) -> PefourierError:
@@ -151,8 +147,6 @@ def unknown_parameter(name: str, key: str) -> PefourierError:
     parameters = {"length", "d", *BUILDERS[name].parameters}
     shortened = len(parameters) > SEVERAL and nearest(key, parameters)
     way_out = f"'pefourier list {name}' shows all." if shortened else ""
-    if key in HEADS and "number of heads" in (inspect.getdoc(BUILDERS[name].function) or ""):
-        way_out = "Its number of heads is d (--d)."
     return unknown(f"parameter of {name}", key, parameters, way_out)
 
 

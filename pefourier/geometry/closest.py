@@ -7,17 +7,14 @@ Distances are Euclidean, between rows of the table. Where an encoding declares i
 any other table is searched by `closest_rows`. Distances that agree to one part in 10^9 count as
 tied, and of tied pairs the first in lexicographic order is named: otherwise rounding alone would
 pick one of the n - 1 equal neighbours of a shift-invariant table. On a grid lags are displacements,
-vectors of its axes; where each column depends on one axis, squared distances are sums over axes,
-and the closest two points differ along one of them.
+vectors of its axes.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
 
 import numpy as np
 
-from pefourier.encodings.axis_parts import axis_parts
 from pefourier.encodings.domain import steps_ahead
 from pefourier.encodings.encoding import FLOAT64_EPS, Encoding, Measure, row_blocks
 from pefourier.geometry import Progress
@@ -25,8 +22,7 @@ from pefourier.geometry.closest_rows import TIE, closest_rows
 from pefourier.geometry.equal_rows import first_alike
 
 LAGS_AT_ONCE = 2**12
-FREQUENCIES_AT_ONCE = 32
-FIRST_FREQUENCIES = 8  # which most lags are ruled out by
+FREQUENCIES_AT_ONCE = 8  # by the first of which most lags are ruled out
 PHASES_AT_ONCE = 2**20
 MOST_PARTS = 64
 
@@ -83,8 +79,6 @@ def closest_pair(enc: Encoding, progress: Progress | None = None) -> ClosestPair
     n, sides = len(enc), enc.domain.sides
     if n == 1:
         return ClosestPair(np.inf, None, 1)
-    if len(sides) > 1 and (parts := axis_parts(enc)) is not None:
-        return closest_on_axes(parts, report)
     if enc.stationary and len(sides) > 1:
         ahead = steps_ahead(sides)
         tied, distance = closest_lags(enc.measure, ahead, 2 * sides[-1], report)
@@ -145,18 +139,16 @@ def largest_zero(measure: Measure, lags: np.ndarray) -> np.ndarray:
     """
     if measure.period is not None:
         return np.zeros(len(lags))
-    if lags.ndim > 1:
-        error = 2 * FLOAT64_EPS * (np.abs(lags) @ np.abs(measure.frequencies).T)
-        return measure.squared_length * (np.minimum(error, 2.0) ** 2 @ measure.weights)
-    omega = np.minimum(np.abs(measure.frequencies), 1 / FLOAT64_EPS)
-    if 2 * FLOAT64_EPS * lags.max(initial=0) * omega.max() > 1:  # phases of few digits, or none
-        squared = np.zeros(len(lags))
-        for columns in row_blocks(len(omega), PHASES_AT_ONCE, len(lags)):
-            error = 2 * FLOAT64_EPS * np.multiply.outer(lags, omega[columns])
-            squared += np.minimum(error, 2.0) ** 2 @ measure.weights[columns]
-        return measure.squared_length * squared
-    speed = measure.squared_length * (measure.weights @ measure.frequencies**2)
-    return (2 * FLOAT64_EPS * lags) ** 2 * speed
+    m = len(measure.weights)
+    omega = np.minimum(np.abs(measure.frequencies), 1 / FLOAT64_EPS).reshape(m, -1)
+    steps = 2 * FLOAT64_EPS * np.abs(lags).reshape(-1, omega.shape[1])
+    if steps.max(initial=0.0) * omega.max() * omega.shape[1] <= 1:
+        speeds = (omega.T * measure.weights) @ omega
+        return measure.squared_length * np.einsum("ia,ab,ib->i", steps, speeds, steps)
+    squared = np.zeros(len(lags))  # phases of few digits, or none
+    for columns in row_blocks(m, PHASES_AT_ONCE, len(lags)):
+        squared += np.minimum(steps @ omega[columns].T, 2.0) ** 2 @ measure.weights[columns]
+    return measure.squared_length * squared
 
 
 def promising_lags(
@@ -167,11 +159,7 @@ def promising_lags(
     Every frequency adds to the sum: a lag is out once some of them exceed the best so far.
     """
     zero, m = largest_zero(measure, lags), len(measure.weights)
-    first = squared_distances(measure, lags, slice(0, FIRST_FREQUENCIES))
-    keep = first <= np.maximum(best * (1 + TIE), zero)
-    lags, squared, zero = lags[keep], np.zeros(keep.sum()), zero[keep]
-    if not len(lags):
-        return lags, squared
+    squared = np.zeros(len(lags))
     wide = min(m // MOST_PARTS, PHASES_AT_ONCE // len(lags))  # of a long sum few parts are made
     for columns in row_blocks(m, max(FREQUENCIES_AT_ONCE, wide)):
         squared += squared_distances(measure, lags, columns)
@@ -181,20 +169,6 @@ def promising_lags(
         keep = squared <= np.maximum(best * (1 + TIE), zero)
         lags, squared, zero = lags[keep], squared[keep], zero[keep]
     return lags, squared
-
-
-def closest_on_axes(parts: Sequence[Encoding], report: Progress) -> ClosestPair:
-    """The closest two points of a grid, by those of each axis; see `closest_pair`."""
-    strides = np.cumprod([1, *(len(part) for part in parts[:0:-1])])[::-1].tolist()
-    results = [closest_pair(part, report) for part in parts]
-    pairs = [
-        (result.distance, tuple(stride * k for k in result.pair))
-        for result, stride in zip(results, strides, strict=True)
-        if result.pair is not None
-    ]
-    distance = min((distance for distance, _ in pairs), default=np.inf)
-    pair = min((ends for d, ends in pairs if d <= distance * (1 + TIE)), default=None)
-    return ClosestPair(distance, pair, prod(result.distinct for result in results))
 
 
 def first_pair(lags: np.ndarray, sides: tuple[int, ...]) -> tuple[int, int]:

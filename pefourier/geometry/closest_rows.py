@@ -7,7 +7,6 @@ computed again from differences in float64. No array has one entry a pair. Dista
 one part in 10^9 count as tied, and of tied pairs the first in lexicographic order is named.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache, partial
 
@@ -35,14 +34,11 @@ def closest_rows(table: np.ndarray, report: Progress) -> tuple[float, tuple[int,
     rows = scale_rows(table)
     best = BestPair(rows)
     best.consider(np.arange(n - 1), np.arange(1, n))
-    if d == 1:  # no two rows are equal: neighbours in their order
-        order = np.argsort(table[:, 0], kind="stable")
-        best.consider(order[:-1], order[1:])
-    elif n > FEW_ROWS and d <= FEW_COLUMNS:
+    if n > FEW_ROWS and d <= FEW_COLUMNS:
         search_tree(rows, best)
         report(n, n)
     else:
-        search_blocks(rows, list(compact_blocks(rows, np.arange(n))), best, report)
+        search_blocks(rows, np.array_split(np.arange(n), -(-n // BLOCK_ROWS)), best, report)
     return best.distance(), best.pair
 
 
@@ -58,7 +54,7 @@ class Rows:
     scale: float
 
     def about(self, centre: np.ndarray, index: np.ndarray) -> np.ndarray:
-        """Rows from a centre near them, in which products would drown: rounded once."""
+        """Rows from a centre, in which products would drown: rounded once."""
         return (np.asarray(self.table[index], dtype=float) - centre) * self.scale
 
     def centre(self, index: np.ndarray) -> np.ndarray:
@@ -90,106 +86,52 @@ def scale_rows(table: np.ndarray) -> Rows:
 
 
 class BestPair:
-    """Pairs considered so far that may be the first of the closest ones.
-
-    In lexicographic order each is closer than the one before; all tie with the closest.
-    """
+    """The first in lexicographic order of the pairs considered so far that tie with the closest."""
 
     def __init__(self, rows: Rows) -> None:
         self.rows = rows
         self.smallest = np.inf  # squared distance
-        self.squared = np.empty(0)
-        self.pairs = np.empty((2, 0), dtype=int)
+        self.squared = np.inf  # that of the pair
+        self.pair = (len(rows.table),) * 2
 
     @property
     def limit(self) -> float:
         """The squared distance up to which a pair is of interest."""
         return self.smallest * (1 + TIE)
 
-    @property
-    def pair(self) -> tuple[int, int]:
-        """The first of the closest pairs."""
-        return int(self.pairs[0, 0]), int(self.pairs[1, 0])
-
     def distance(self) -> float:
         """Distance of the pair, also where its square is too small for a float."""
-        difference = self.rows.differences(*self.pairs[:, :1])[0]
-        largest = np.abs(difference).max()
-        return float(np.linalg.norm(difference / largest) * largest / self.rows.scale)
+        i, j = np.reshape(self.pair, (2, 1))
+        return float(np.hypot.reduce(self.rows.differences(i, j)[0]) / self.rows.scale)
 
-    def is_closer(self, i: np.ndarray, j: np.ndarray, squared: np.ndarray) -> np.ndarray:
-        """Whether squared distances of pairs i < j are less than those of earlier pairs."""
-        n = len(self.rows.table)
-        earlier = np.searchsorted(self.pairs[0] * n + self.pairs[1], i * n + j)
-        return squared < np.append(np.inf, self.squared)[earlier] * (1 - FINE)
+    def order(self, i: np.ndarray, j: np.ndarray) -> np.ndarray:
+        """Numbers of pairs in lexicographic order."""
+        return i * len(self.rows.table) + j
+
+    def may_follow(self, i: np.ndarray, j: np.ndarray, squared: np.ndarray) -> np.ndarray:
+        """Whether pairs i < j of at least some squared distances may take the pair's place."""
+        earlier = self.order(i, j) < self.order(*self.pair)
+        return squared <= np.where(earlier, self.limit, self.smallest * (1 - FINE))
 
     def consider(self, i: np.ndarray, j: np.ndarray) -> None:
         """Keep the best of some pairs, by distances computed from differences."""
         pairs = np.sort([i, j], axis=0)
         for block in row_blocks(len(i), NUMBERS_AT_ONCE, self.rows.table.shape[1]):
-            difference = self.rows.differences(*pairs[:, block])
+            i, j = pairs[:, block]
+            difference = self.rows.differences(i, j)
             squared = np.einsum("ij,ij->i", difference, difference)
             self.smallest = min(self.smallest, float(squared.min()))
-            closer = squared <= self.limit
-            self._merge(pairs[:, block][:, closer], squared[closer])
-
-    def _merge(self, pairs: np.ndarray, squared: np.ndarray) -> None:
-        pairs, squared = np.hstack([self.pairs, pairs]), np.append(self.squared, squared)
-        order = np.lexsort(pairs[::-1])
-        order = order[squared[order] <= self.limit]
-        before = np.append(np.inf, np.minimum.accumulate(squared[order]))[:-1]
-        front, bound = [], np.inf
-        for k in order[squared[order] < before]:
-            if squared[k] < bound * (1 - FINE):
-                front.append(k)
-                bound = squared[k]
-        self.pairs, self.squared = pairs[:, front], squared[front]
-
-
-def compact_blocks(rows: Rows, index: np.ndarray) -> Iterator[np.ndarray]:
-    """Rows in blocks, halved by order or along a direction."""
-    if len(index) <= BLOCK_ROWS:
-        yield index
-        return
-    half = len(index) // 2
-    places = places_along(rows, index)
-    if places is not None:
-        order = np.argpartition(places, half)
-        index = np.concatenate([np.sort(index[order[:half]]), np.sort(index[order[half:]])])
-    yield from compact_blocks(rows, index[:half])
-    yield from compact_blocks(rows, index[half:])
-
-
-def places_along(rows: Rows, index: np.ndarray) -> np.ndarray | None:
-    """Where rows lie along a direction, if that parts their means further than the order does."""
-    centre = rows.centre(index)
-    sample = rows.about(centre, sample_rows(index))
-    direction = leading_direction(sample)
-    along = sample[np.argsort(sample @ direction, kind="stable")]
-    if distance_of_halves(along) <= distance_of_halves(sample):
-        return None
-    blocks = row_blocks(len(index), NUMBERS_AT_ONCE, len(centre))
-    return np.concatenate([rows.about(centre, index[block]) @ direction for block in blocks])
-
-
-def leading_direction(sample: np.ndarray) -> np.ndarray:
-    """Unit vector near the leading principal direction of some rows, by power iteration."""
-    sample = sample - sample.mean(axis=0)
-    direction = sample[np.abs(sample).max(axis=1).argmax()]
-    for _ in range(8):
-        direction = (sample @ (direction / (np.linalg.norm(direction) or 1.0))) @ sample
-    return direction / (np.linalg.norm(direction) or 1.0)
-
-
-def distance_of_halves(rows: np.ndarray) -> float:
-    """Squared distance between the means of the first and the second half of some rows."""
-    half = len(rows) // 2
-    return float(((rows[:half].mean(axis=0) - rows[half:].mean(axis=0)) ** 2).sum())
+            tied = np.flatnonzero(squared <= self.limit)
+            if not len(tied):
+                continue
+            first = tied[self.order(i[tied], j[tied]).argmin()]
+            if self.squared > self.limit or self.order(i[first], j[first]) < self.order(*self.pair):
+                self.squared, self.pair = float(squared[first]), (int(i[first]), int(j[first]))
 
 
 @dataclass(frozen=True, eq=False)
 class Block:
-    """Rows z about a centre near them, with the columns -|z|²/2 and 1 of `minus_half_squares`."""
+    """Rows z about a centre, with the columns -|z|²/2 and 1 of `minus_half_squares`."""
 
     index: np.ndarray
     augmented: np.ndarray  # (b, d + 2)
@@ -218,89 +160,80 @@ def make_block(rows: Rows, index: np.ndarray, centre: np.ndarray, dtype: type) -
     return Block(index, augmented)
 
 
-def minus_half_squares(a: Block, b: Block, offset: np.ndarray) -> np.ndarray:
-    """Minus half the squared distances of two blocks, the second moved by an offset.
+def minus_half_squares(a: Block, b: Block) -> np.ndarray:
+    """Minus half the squared distances of two blocks; within one only pairs i < j count.
 
-    They are products of (z, -|z|²/2, 1) and (w, 1, -|w|²/2). Within a block only pairs i < j count.
+    They are products of (z, -|z|²/2, 1) and (w, 1, -|w|²/2).
     """
-    moved = b.augmented.copy()
-    codes = moved[:, :-2]
-    codes += offset.astype(codes.dtype)
-    moved[:, -2], moved[:, -1] = 1.0, np.einsum("ij,ij->i", codes, codes) / -2
-    product = a.augmented @ moved.T
+    partner = b.augmented.copy()
+    partner[:, -2:] = b.augmented[:, :-3:-1]
+    product = a.augmented @ partner.T
     if a is b:
         product[np.tri(len(product), dtype=bool)] = -np.inf
     return product
 
 
-def rounding_bounds(a: Block, b: Block, offset: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """What each row of two blocks adds to the error of squared distances, at most.
+def rounding_bound(block: Block) -> np.ndarray:
+    """What each row of a block adds to the error of squared distances, at most.
 
     Sums of k = d + 2 products err by at most k u / (1 - k u) times the sum of magnitudes, in any
     order (Higham, 2002, section 3.1), u half the machine epsilon; magnitudes sum to |z|² + |w|² at
-    most, and |w|² is such a sum itself. Entries of z and w were rounded before, which moves a
-    squared distance by 16 u of the same at most. Underflow takes a few of the smallest numbers.
+    most. Entries of z and w were rounded before, which moves a squared distance by 16 u of the same
+    at most. Underflow takes a few of the smallest numbers.
     """
-    k, form = a.augmented.shape[1], np.finfo(a.augmented.dtype)
-    share = 1.01 * (3 * k + 16) * float(form.eps) / 2
-    moved = (np.sqrt(b.lengths) + np.linalg.norm(offset)) ** 2 + b.lengths
-    return share * a.lengths, share * moved + 8 * k * float(form.tiny)
+    k, form = block.augmented.shape[1], np.finfo(block.augmented.dtype)
+    return 1.01 * (2 * k + 16) * float(form.eps) / 2 * block.lengths + 4 * k * float(form.tiny)
 
 
 def search_blocks(rows: Rows, blocks: list[np.ndarray], best: BestPair, report: Progress) -> None:
     """Compare all blocks: first each with itself, then pairs of them from near to far."""
-    centres = [rows.centre(index) for index in blocks]
-    means = np.array([rows.about(centres[0], index).mean(axis=0) for index in blocks])
-    first, second = np.triu_indices(len(blocks))
-    apart_squared = ((means[first] - means[second]) ** 2).sum(axis=1)
-    cached = max(2, CACHE_BYTES // (4 * BLOCK_ROWS * (len(centres[0]) + 2)))
+    centre = rows.centre(np.arange(len(rows.table)))
+    cached = max(2, CACHE_BYTES // (4 * BLOCK_ROWS * (len(centre) + 2)))
 
     @lru_cache(cached)
     def load(k: int) -> Block:
-        return make_block(rows, blocks[k], centres[k], np.float32)
+        return make_block(rows, blocks[k], centre, np.float32)
 
+    means = np.array([load(k).codes.mean(axis=0, dtype=float) for k in range(len(blocks))])
+    first, second = np.triu_indices(len(blocks))
+    apart_squared = ((means[first] - means[second]) ** 2).sum(axis=1)
     failed = 0  # comparisons in float32 that left too many pairs: of ties, most do
     for done, k in enumerate(np.argsort(apart_squared, kind="stable"), 1):
         a, b = load(first[k]), load(second[k])
-        centre = centres[first[k]]
-        offset = (centres[second[k]] - centre) * rows.scale
         if a is not b:
-            a, b = facing_rows(a, b, offset, best)
+            a, b = facing_rows(a, b, means[second[k]] - means[first[k]], best)
         if len(a.index) and len(b.index):
             promising = 2 * failed <= done + 2
-            if not (promising and compare_blocks(a, b, offset, best, MANY_PAIRS)):
+            if not (promising and compare_blocks(a, b, best, MANY_PAIRS)):
                 failed += 1
                 fine = make_block(rows, a.index, centre, np.float64)
                 fine_b = fine if a is b else make_block(rows, b.index, centre, np.float64)
-                all_pairs = len(a.index) * len(b.index)
-                compare_blocks(fine, fine_b, np.zeros(len(centre)), best, all_pairs)
+                compare_blocks(fine, fine_b, best, len(a.index) * len(b.index))
         report(done, len(first))
 
 
-def compare_blocks(a: Block, b: Block, offset: np.ndarray, best: BestPair, most_pairs: int) -> bool:
+def compare_blocks(a: Block, b: Block, best: BestPair, most_pairs: int) -> bool:
     """Look for a closer pair with a row in each of two blocks; False where too many remain."""
-    product, (error_a, error_b) = minus_half_squares(a, b, offset), rounding_bounds(a, b, offset)
+    product, error_a, error_b = minus_half_squares(a, b), rounding_bound(a), rounding_bound(b)
     threshold = -(best.limit + error_a.max() + error_b.max()) / 2
-    if product.max() < threshold:
-        return True
     if np.count_nonzero(product >= threshold) > most_pairs:
         return False
     for strip in row_blocks(len(product), STRIP_ROWS):
-        lower = -2 * product[strip] - error_b - error_a[strip, None]
-        x, y = np.nonzero(lower <= best.limit)
-        i, j = np.sort([a.index[strip][x], b.index[y]], axis=0)
-        closer = best.is_closer(i, j, lower[x, y])
-        best.consider(i[closer], j[closer])
+        if product[strip].max() >= threshold:
+            lower = -2 * product[strip] - error_b - error_a[strip, None]
+            x, y = np.nonzero(lower <= best.limit)
+            i, j = np.sort([a.index[strip][x], b.index[y]], axis=0)
+            closer = best.may_follow(i, j, lower[x, y])
+            best.consider(i[closer], j[closer])
     return True
 
 
-def facing_rows(a: Block, b: Block, offset: np.ndarray, best: BestPair) -> tuple[Block, Block]:
-    """The rows of each block that, along the line of the centres, may be near the other."""
-    length = np.linalg.norm(offset)
-    direction = (offset / (length or 1.0)).astype(np.float32)
-    p, q = a.codes @ direction, b.codes @ direction + np.float32(offset @ direction)
-    longest = np.sqrt(a.lengths.max()) + np.sqrt(b.lengths.max()) + length
-    error = 2 * (len(offset) + 8) * 2.0**-24 * longest + 1e-36
+def facing_rows(a: Block, b: Block, direction: np.ndarray, best: BestPair) -> tuple[Block, Block]:
+    """The rows of each block that, along the line of their means, may be near the other."""
+    unit = (direction / (np.linalg.norm(direction) or 1.0)).astype(np.float32)
+    p, q = a.codes @ unit, b.codes @ unit
+    longest = np.sqrt(a.lengths.max()) + np.sqrt(b.lengths.max())
+    error = 2 * (len(unit) + 8) * 2.0**-24 * longest + 1e-36
     reach = 1.00001 * np.sqrt(best.limit) + error
     return a.where(p >= q.min() - reach), b.where(q <= p.max() + reach)
 

@@ -27,9 +27,8 @@ from pefourier.geometry.double_double import UNIT, Pair, Split, add, product, qu
 ANGLE_BITS = 320  # of an angle in fixed point, before it is reduced
 SINE_BITS = 192  # of a sine
 AT_ONCE = 2**15  # kernels: arrays of 256 KiB stay in the cache
-LOST = 2.0**-92  # share of n from which the error of a kernel is too large
+NEAR = 2.0**-50  # of 1 / n: half a turn's distance below which a kernel is n to all its digits
 Wave = Literal["cosines", "sines"]
-FEW = 2**12  # kernels, and 16 a frequency, that are computed one by one where it is
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,43 +92,10 @@ def as_pair(numbers: list[int]) -> Pair:
 
 
 @dataclass(frozen=True, eq=False)
-class Angles:
-    """The frequencies of a measure as integers, exactly."""
-
-    exact: list[int]  # in fixed point, or the integers k where there is a period
-    period: int | None
-
-    def half(self, exact: int) -> int:
-        """Half of the angle that an integer stands for, in fixed point."""
-        if self.period is None:
-            return exact >> 1
-        return pi_in_fixed_point() * (exact % (2 * self.period)) // self.period
-
-    def waves(self, times: int) -> tuple[Pair, Pair]:
-        """Sines and cosines of half of so many times each frequency."""
-        pairs = [sine_and_cosine(self.half(k * times)) for k in self.exact]
-        return as_pair([sine for sine, _ in pairs]), as_pair([cosine for _, cosine in pairs])
-
-    def kernel(self, n: int, i: int, j: int, sign: int) -> int:
-        """D of a difference or sum of two frequencies, times 2^SINE_BITS, with all its digits."""
-        pi = pi_in_fixed_point()
-        turns, remainder = divmod(self.half(self.exact[i] + sign * self.exact[j]) + (pi >> 1), pi)
-        x = remainder - (pi >> 1)
-        if abs(n * x) >> (ANGLE_BITS - 40):
-            top, bottom = (sine_and_cosine(angle)[0] for angle in (n * x, x))
-            value = (top << SINE_BITS) // bottom
-        else:  # n (1 - (n^2 - 1) x^2 / 6)
-            square = x * x >> (2 * ANGLE_BITS - SINE_BITS)
-            value = (n << SINE_BITS) - n * (n * n - 1) * square // 6
-        return -value if turns * (n - 1) % 2 else value
-
-
-@dataclass(frozen=True, eq=False)
 class Waves:
     """What the kernels of differences and sums of frequencies are made of, (m,) each."""
 
     n: int
-    angles: Angles
     amplitudes: Split
     top: tuple[Split, Split]  # sines and cosines of n omega / 2, times amplitudes
     bottom: tuple[Split, Split]  # of omega / 2
@@ -138,52 +104,45 @@ class Waves:
 def waves_of(measure: Measure, n: int) -> Waves:
     """Sines and cosines of a measure's half angles, and of n times these."""
     if measure.period is None:
-        exact = [in_fixed_point(omega) for omega in measure.frequencies.tolist()]
+        halves = [in_fixed_point(omega) >> 1 for omega in measure.frequencies.tolist()]
+        turned = [n * half for half in halves]
     else:
-        exact = measure.index.tolist()
-    angles, amplitudes = Angles(exact, measure.period), split(measure.amplitudes)
-    sines, cosines = (split(*product(split(*w), amplitudes)) for w in angles.waves(n))
-    bottom = tuple(split(*w) for w in angles.waves(1))
-    return Waves(n, angles, amplitudes, (sines, cosines), bottom)
+        pi, period, index = pi_in_fixed_point(), measure.period, measure.index.tolist()
+        halves = [pi * (k % (2 * period)) // period for k in index]
+        turned = [pi * (n * k % (2 * period)) // period for k in index]
+    amplitudes = split(measure.amplitudes)
+    top, bottom = ([*map(sine_and_cosine, angles)] for angles in (turned, halves))
+    top = tuple(split(*product(split(*as_pair(w)), amplitudes)) for w in zip(*top, strict=True))
+    return Waves(n, amplitudes, top, tuple(split(*as_pair(w)) for w in zip(*bottom, strict=True)))
 
 
 def dirichlet_gram(measure: Measure, n: int, wave: Wave) -> Products:
     """Inner products over n positions about their middle.
 
-    Digits are lost where frequencies nearly agree, or nearly add up to a whole turn. A limited
-    number of such kernels is computed one by one; the error says what is lost with the others.
+    Digits are lost where frequencies nearly agree, or nearly add up to a whole turn: the error
+    says how many.
     """
-    waves = waves_of(measure, n)
-    m = len(measure.frequencies)
-    result = np.empty((m, m)), np.empty((m, m))
-    squared, budget = 0.0, FEW + 16 * m
+    waves, m = waves_of(measure, n), len(measure.frequencies)
+    result, squared = (np.empty((m, m)), np.empty((m, m))), 0.0
     for rows in row_blocks(m, AT_ONCE, m):
         columns = slice(rows.start, m)
-        differences, sums = (kernels(waves, rows, columns, sign) for sign in (-1, 1))
-        for sign, part in ((-1, differences), (1, sums)):
-            if len(part.poor) <= budget:
-                refine(waves, rows, part, sign)
-                budget -= len(part.poor)
-        high, low = sums.values
-        halves = add(differences.values, (high, low) if wave == "cosines" else (-high, -low))
+        differences, lost = kernels(waves, rows, columns, -1)
+        (high, low), lost_too = kernels(waves, rows, columns, 1)
+        halves = add(differences, (high, low) if wave == "cosines" else (-high, -low))
         for matrix, half in zip(result, halves, strict=True):
             matrix[rows, columns] = half / 2
             matrix[columns, rows] = matrix[rows, columns].T
-        squared += ((differences.lost + sums.lost) ** 2).sum() / 2
+        squared += ((lost + lost_too) ** 2).sum() / 2
     return Products(result, float(np.sqrt(squared)))
 
 
-@dataclass(frozen=True, eq=False)
-class Kernels:
-    """D of differences or sums of some frequencies, times both amplitudes."""
+def kernels(
+    waves: Waves, rows: slice, columns: slice, sign: Literal[-1, 1]
+) -> tuple[Pair, np.ndarray]:
+    """D of omega_i plus or minus omega_j for some i and j, times both amplitudes, and its error.
 
-    values: Pair
-    lost: np.ndarray  # bound on the error of each
-    poor: np.ndarray  # indices of those whose error is too large
-
-
-def kernels(waves: Waves, rows: slice, columns: slice, sign: Literal[-1, 1]) -> Kernels:
-    """D of omega_i plus or minus omega_j for some i and j."""
+    Where that is a whole number of turns, to 2^-50 / n, it is n or -n.
+    """
     top, above = sines_of_sums(waves.top, rows, columns, sign)
     bottom, below = sines_of_sums(waves.bottom, rows, columns, sign)
     weights = waves.amplitudes.high[rows, None] * waves.amplitudes.high[columns]
@@ -192,8 +151,15 @@ def kernels(waves: Waves, rows: slice, columns: slice, sign: Literal[-1, 1]) -> 
         size = np.maximum(np.abs(values[0]), weights)
         wrong = 2 * UNIT * (above + size * below) + 2.0 ** (4 - SINE_BITS) * size
         lost = wrong / np.abs(bottom[0])
-        poor = np.argwhere(~(lost <= LOST * waves.n * weights))
-    return Kernels(values, lost, poor)
+    i, j = np.nonzero(np.abs(bottom[0]) <= NEAR / waves.n)
+    i, j, near = i + rows.start, j + columns.start, (i, j)
+    signs = np.sign(
+        cosine_of_sums(waves.top, i, j, sign) * cosine_of_sums(waves.bottom, i, j, sign)
+    )
+    exact = product(waves.amplitudes[i], waves.amplitudes[j])
+    high, low = add(product(split(*exact), split(signs * waves.n)), (0.0, 0.0))
+    values[0][near], values[1][near], lost[near] = high, low, UNIT * waves.n * exact[0]
+    return values, lost
 
 
 def sines_of_sums(
@@ -206,17 +172,9 @@ def sines_of_sums(
     return add(first, (sign * high, sign * low)), np.abs(first[0]) + np.abs(high)
 
 
-def refine(waves: Waves, rows: slice, kernels: Kernels, sign: Literal[-1, 1]) -> None:
-    """Compute the poor ones of some kernels one by one, in place."""
-    if not len(kernels.poor):
-        return
-    n, angles = waves.n, waves.angles
-    i, j = kernels.poor.T + rows.start
-    one_by_one = [
-        angles.kernel(n, *pair, sign) for pair in zip(i.tolist(), j.tolist(), strict=True)
-    ]
-    weights = split(*product(waves.amplitudes[i], waves.amplitudes[j]))
-    high, low = add(product(split(*as_pair(one_by_one)), weights), (0.0, 0.0))
-    places = tuple(kernels.poor.T)
-    kernels.values[0][places], kernels.values[1][places] = high, low
-    kernels.lost[places] = UNIT * np.abs(high)
+def cosine_of_sums(
+    waves: tuple[Split, Split], i: np.ndarray, j: np.ndarray, sign: Literal[-1, 1]
+) -> np.ndarray:
+    """Cosine of a plus or minus b, in float64."""
+    sines, cosines = (wave.high for wave in waves)
+    return cosines[i] * cosines[j] - sign * sines[i] * sines[j]

@@ -5,15 +5,13 @@ Conventions
 Codes with inner products :math:`c \sum_j w_j \cos(\omega_j (s - t))` are split, about the middle of
 n positions, into cosines (even) and sines (odd): two problems of half the size, since a turn of
 each pair of columns changes no inner product. Rows are the positions from the middle on; mirror
-positions share one. Inner products have closed forms, of columns the Dirichlet kernels of
-`dirichlet_gram` and of rows the kernel at each lag: no matrix of waves is made but where these have
-too few digits.
+positions share one. Inner products of columns have a closed form, the Dirichlet kernels of
+`dirichlet_gram`: of many positions no matrix of waves is made but where it has too few digits.
 """
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
-from math import isqrt
 
 import numpy as np
 
@@ -49,11 +47,7 @@ def even_odd_svd(
     """The even and the odd part, and lower bounds of their leverage where these are worth it."""
     half, m = (n + 1) // 2, len(measure.frequencies)
     waves = [mirror_waves(measure, n, wave) for wave in WAVES]
-    if half * m > DIRECT and has_digits(measure):
-        if half <= m:
-            grams = mirror_products(kernel_at_lags(measure, n))
-            pairs = zip(grams, waves, strict=True)
-            return tuple(wide_part(gram, entries, m, progress) for gram, entries in pairs), None
+    if half > m and half * m > DIRECT and has_digits(measure):
         take = map_ahead if m * m <= BOTH else map
         bases = list(take(partial(wave_basis, measure, n), WAVES))
         if all(basis is not None for basis in bases):
@@ -93,54 +87,6 @@ def mirror_waves(measure: Measure, n: int, wave: Wave) -> matrices.Entries:
         return waves
 
     return entries
-
-
-def kernel_at_lags(measure: Measure, n: int) -> np.ndarray:
-    """Inner products of codes 0 … n - 1 apart, by the addition theorem from 2 sqrt n waves each."""
-    group = isqrt(n - 1) + 1
-
-    def share(columns: slice) -> np.ndarray:
-        step, leap = np.exp(1j * measure.angles(np.array([1, group]), columns))
-        weights = measure.squared_length * measure.weights[columns]
-        return (powers(leap, group) * weights @ powers(step, group).T).real
-
-    blocks = row_blocks(len(measure.frequencies), 4 * AT_ONCE, group)
-    return sum(map_ahead(share, blocks)).ravel()[:n]
-
-
-def powers(z: np.ndarray, count: int) -> np.ndarray:
-    """z^0, z^1 … of each number: (count, len(z))."""
-    result = np.ones((count, len(z)), dtype=complex)
-    for k in range(1, count):
-        np.multiply(result[k - 1], z, out=result[k])
-    return result
-
-
-def mirror_products(kernel: np.ndarray) -> Iterator[np.ndarray]:
-    """Inner products of the rows of the even and of the odd part, from those at each lag."""
-    doubled = np.arange((len(kernel) + 1) % 2, len(kernel), 2)
-    share = np.where(doubled == 0, np.sqrt(0.5), 1.0)
-    differences = kernel[np.abs(doubled[:, None] - doubled) // 2]
-    sums = kernel[(doubled[:, None] + doubled) // 2]
-    for products in (differences + sums, differences - sums):
-        yield products * np.multiply.outer(share, share)
-
-
-def wide_part(
-    gram: np.ndarray, entries: matrices.Entries, m: int, progress: Progress | None
-) -> matrices.Part:
-    """A part with no more rows than columns, m, by the inner products of its rows."""
-    half = len(gram)
-    live = np.flatnonzero(gram.diagonal())  # all but the sines at the middle position
-    eigenvalues, vectors = np.linalg.eigh(gram[np.ix_(live, live)])
-    left_vectors = np.zeros((half, len(live)))
-    left_vectors[live] = vectors[:, ::-1]
-    if (eigenvalues > SMALL * eigenvalues.max(initial=0.0)).all():
-        return matrices.held(np.sqrt(eigenvalues[::-1]), left_vectors)
-    first = np.linalg.eigh(gram)
-    return matrices.held(
-        *matrices.long_svd(lambda block: entries(matrices.ALL, block).T, m, half, progress, first)
-    )
 
 
 def wave_basis(measure: Measure, n: int, wave: Wave) -> Basis | None:

@@ -9,26 +9,23 @@ infinite, its waves are NaN, and all NaN are one; float8_e4m3, which has no infi
 448 (as torch does).
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import partial, reduce
 from math import prod
 
 import numpy as np
 
-from pefourier.encodings.axis_parts import axis_parts
 from pefourier.encodings.checks import check_cost
 from pefourier.encodings.domain import positions
-from pefourier.encodings.encoding import Encoding, Measure, row_blocks, unit_of
+from pefourier.encodings.encoding import Encoding, row_blocks, unit_of
 from pefourier.errors import shown
 from pefourier.geometry.duplicates import first_duplicate
-from pefourier.geometry.threads import map_ahead
 
 FLOAT32_EPS = 2.0**-23
 WHOLE = 2**18  # numbers of a table up to which it is made and cast whole
 AT_ONCE = 2**17  # numbers of a part of the codes that is looked at
 MOST_PLACES = 10  # decimals of so many places are not rounded
-FIRST_COLUMNS = 6  # of many codes, which tell most of them apart in each format
 NEAR_TOP = 15  # binary places above 1 up to which float16 goes: its smallest numbers still fit
 CACHED = 2**15  # numbers that are rounded together: arrays that stay in the cache
 Columns = Callable[[np.ndarray, slice], np.ndarray]  # (rows, columns) -> numbers of a table
@@ -98,20 +95,6 @@ def rounded(x: np.ndarray, form: Format) -> np.ndarray:
     return result
 
 
-def coarse_format(numbers: np.ndarray) -> str | None:
-    """The format of 16 bits, the coarser first, that all of some numbers have; None: neither.
-
-    Few digits that happen to be enough say nothing (`has_format`), nor do whole numbers, such as
-    positions.
-
-    >>> coarse_format(rounded(np.sin(np.arange(50.0)), FORMATS["bfloat16"]))
-    'bfloat16'
-    """
-    if (numbers == np.rint(numbers)).all():
-        return None
-    return next((k for k in ("bfloat16", "float16") if has_format(numbers, FORMATS[k])), None)
-
-
 def has_format(numbers: np.ndarray, form: Format) -> bool:
     """Whether all of some numbers fit a format, and a tenth need all of its digits (0, 1 don't).
 
@@ -132,9 +115,18 @@ def has_format(numbers: np.ndarray, form: Format) -> bool:
 
 
 def coarse_eps(numbers: np.ndarray) -> float:
-    """The resolution of the format of 16 bits that some numbers have; 0 where they have none."""
-    name = coarse_format(numbers)
-    return 2.0 ** (1 - FORMATS[name].digits) if name else 0.0
+    """The resolution of the format of 16 bits, the coarser first, that all of some numbers have.
+
+    0 where they have neither. Few digits that happen to be enough say nothing (`has_format`), nor
+    do whole numbers, such as positions.
+
+    >>> coarse_eps(rounded(np.sin(np.arange(50.0)), FORMATS["bfloat16"]))
+    0.0078125
+    """
+    if (numbers == np.rint(numbers)).all():
+        return 0.0
+    coarse = (FORMATS[name] for name in ("bfloat16", "float16"))
+    return next((2.0 ** (1 - form.digits) for form in coarse if has_format(numbers, form)), 0.0)
 
 
 def stored_resolution(numbers: np.ndarray, eps: float) -> tuple[float, float]:
@@ -169,109 +161,37 @@ def precision(
     enc: Encoding,
     distinct: int | None = None,
     first: np.ndarray | None = None,
-    gap: float = 0.0,
 ) -> dict[str, FormatLoss]:
     """Loss of each format in `FORMATS`; so many codes are `distinct` in no format at all.
 
-    Of rows of a table that repeat, `first` is the index of the first row alike of each, (n,);
-    `gap` is a distance that no two codes fall below.
+    Of rows of a table that repeat, `first` is the index of the first row alike of each, (n,).
 
     >>> from pefourier.encodings import load
     >>> precision(load("rope", length=512, d=64))["bfloat16"].distinct_phase
     385
     """
-    parts = axis_parts(enc)
-    if parts is not None:
-        losses = losses_on_axes(parts)
-    else:
-        losses = format_losses(enc, FORMATS, first, gap)
+    losses = format_losses(enc, FORMATS, first)
     return losses if distinct is None else {k: loss.within(distinct) for k, loss in losses.items()}
 
 
 def check_formats(enc: Encoding) -> None:
     """Refuse more positions than can be told apart in each format within memory."""
-    if axis_parts(enc) is None and enc.measure is not None:
+    if enc.measure is not None:
         points = min(len(enc), enc.measure.period or len(enc))
         check_cost(shown(enc.spec), "positions in narrow formats", points)
-
-
-def losses_on_axes(parts: Sequence[Encoding]) -> dict[str, FormatLoss]:
-    """What each format leaves of codes by the parts of their axes; see `precision`."""
-    per_axis = [precision(part) for part in parts]
-    sides = [len(part) for part in parts]
-    return {
-        form: loss_on_axes([losses[form] for losses in per_axis], sides) for form in per_axis[0]
-    }
-
-
-def loss_on_axes(losses: Sequence[FormatLoss], sides: Sequence[int]) -> FormatLoss:
-    """Distinct codes multiply, the largest phase error is that of any axis."""
-    phases = [loss.distinct_phase for loss in losses]
-    errors = [loss.max_phase_error for loss in losses]
-    return FormatLoss(
-        distinct_cast=prod(loss.distinct_cast for loss in losses),
-        distinct_phase=None if None in phases else prod(phases),
-        max_phase_error=None if None in errors else float(np.max(errors)),
-        safe_cast=safe_on_axes([loss.safe_cast for loss in losses], sides),
-        safe_phase=safe_on_axes([loss.safe_phase for loss in losses], sides),
-    )
-
-
-def safe_on_axes(safe: Sequence[int | None], sides: Sequence[int]) -> int | None:
-    """Points of a raster from the first on that all differ, from those of each axis.
-
-    >>> safe_on_axes([2, 5], (3, 5)), safe_on_axes([3, 4], (3, 5)), safe_on_axes([None, 5], (3, 5))
-    (10, 4, None)
-    """
-    if None in safe:
-        return None
-    total = 1
-    for first, side in zip(safe[::-1], sides[::-1], strict=True):
-        total *= first
-        if first < side:
-            break
-    return total
 
 
 def format_losses(
     enc: Encoding,
     formats: Iterable[str],
     first: np.ndarray | None = None,
-    gap: float = 0.0,
 ) -> dict[str, FormatLoss]:
     """Distinct codes and phase error in some formats, by their names; see `precision`."""
-    enc, names = row_by_row(enc), list(formats)
-    take = map if len(enc) * enc.dim < WHOLE else map_ahead
+    enc = row_by_row(enc)
     columns, count = code_columns(enc)
-    lossless = [name for name in names if enc.measure is None and keeps(enc, FORMATS[name])]
-    unlike = [
-        name for name in names if name not in lossless[1:]
-    ]  # what loses nothing is counted once
     first = first if enc.measure is None else None
-    loss = partial(format_loss, enc, columns, count, first, gap)
-    losses = dict(zip(unlike, take(loss, (FORMATS[name] for name in unlike)), strict=True))
-    return {name: losses[lossless[0] if name in lossless else name] for name in names}
-
-
-def rounding_of_codes(enc: Encoding, form: Format) -> float:
-    """The farthest that rounding to a format moves a code of declared length; else infinity.
-
-    >>> from pefourier.encodings import load
-    >>> rounding_of_codes(load("rope", length=9, d=128), FORMATS["bfloat16"])
-    0.03125
-    """
-    length = np.sqrt(enc.measure.squared_length) if enc.stationary else np.inf
-    if not length <= form.largest:
-        return np.inf
-    underflow = np.sqrt(enc.dim) * 2.0 ** (form.lowest - form.digits)  # of numbers near 0
-    return float(length * 2.0**-form.digits + underflow)
-
-
-def keeps(enc: Encoding, form: Format) -> bool:
-    """Whether rounding to a format changes no code of a table."""
-    table = enc.table()
-    blocks = (table[rows].astype(float) for rows in row_blocks(len(enc), AT_ONCE, enc.dim))
-    return all(np.array_equal(rounded(codes, form), codes, equal_nan=True) for codes in blocks)
+    loss = partial(format_loss, enc, columns, count, first)
+    return {name: loss(FORMATS[name]) for name in formats}
 
 
 def format_loss(
@@ -279,13 +199,11 @@ def format_loss(
     columns: Columns,
     count: int,
     first: np.ndarray | None,
-    gap: float,
     form: Format,
 ) -> FormatLoss:
     """Distinct codes and phase error in one format, of codes by so many columns.
 
-    A row of a table with a number that becomes infinite is lost. Codes of which no two are within
-    a `gap` that is more than rounding moves them need no count. Rounded phases tell codes apart
+    A row of a table with a number that becomes infinite is lost. Rounded phases tell codes apart
     that are one, those of s and of s plus a period: they are not counted beyond the period.
     """
     period = enc.measure.period if enc.measure is not None else None
@@ -294,12 +212,9 @@ def format_loss(
     if enc.measure is None:
         top = np.maximum(enc.table().max(axis=1), -enc.table().min(axis=1))
         leaders = leaders[np.isfinite(rounded(top[leaders], form))]
-    if gap > 2 * rounding_of_codes(enc, form):
-        cast = Distinct(len(leaders), len(leaders))
-    else:
-        cast = count_distinct(
-            lambda rows, part: rounded(columns(leaders[rows], part), form), len(leaders), count
-        )
+    cast = count_distinct(
+        lambda rows, part: rounded(columns(leaders[rows], part), form), len(leaders), count
+    )
     repeat = np.append(leaders != np.arange(len(leaders)), True).argmax()  # the first row left out
     cast = Distinct(cast.count, int(min(np.append(leaders, points)[cast.safe], repeat)))
     if enc.domain.kind != "position":
@@ -307,9 +222,10 @@ def format_loss(
     measure, x = enc.measure, enc.domain.x
     if measure is None:
         return FormatLoss(cast.count, None, None, cast.safe)
-    x = enc.domain.places(x) + measure.offset
-    phase = count_distinct_phases(measure, x, form)
-    error = max_phase_error(measure, x, form)
+    x = (enc.domain.places(x) + measure.offset).reshape(len(enc), -1)
+    frequencies = measure.frequencies.reshape(len(measure.weights), -1)
+    phase = count_distinct_phases(x, frequencies, form)
+    error = max_phase_error(x, frequencies, form)
     return FormatLoss(cast.count, phase.count, error, cast.safe, phase.safe).within(points)
 
 
@@ -339,18 +255,11 @@ def code_columns(enc: Encoding) -> tuple[Columns, int]:
         table = enc.table()
         return lambda rows, part: table[rows, part].astype(float), enc.dim
 
-    def made(rows: np.ndarray | slice, part: slice) -> np.ndarray:
+    def columns(rows: np.ndarray, part: slice) -> np.ndarray:
         phases = measure.phases(enc.domain.places(enc.domain.x[rows]), pairs_of(part))
         return np.repeat(measure.amplitudes[pairs_of(part)], 2) * cosines_and_sines(phases)
 
-    count = 2 * len(measure.frequencies)
-    first = slice(0, min(count, FIRST_COLUMNS) if len(enc) * FIRST_COLUMNS <= WHOLE else 0)
-    begun = made(slice(None), first)
-
-    def columns(rows: np.ndarray, part: slice) -> np.ndarray:
-        return begun[rows, part] if part.stop <= first.stop else made(rows, part)
-
-    return columns, count
+    return columns, 2 * len(measure.frequencies)
 
 
 def pairs_of(columns: slice) -> slice:
@@ -366,87 +275,56 @@ def cosines_and_sines(phases: np.ndarray) -> np.ndarray:
     return waves
 
 
-def count_distinct_phases(measure: Measure, x: np.ndarray, form: Format) -> Distinct:
+def count_distinct_phases(x: np.ndarray, frequencies: np.ndarray, form: Format) -> Distinct:
     """Distinct codes when positions, frequencies, products and waves are rounded to a format."""
-    nearest = rounded(x, form)
-    first = first_of_runs(nearest)
-    positions = nearest[first]
-    frequencies = rounded(measure.frequencies, form)
+    nearest, frequencies = rounded(x, form), rounded(frequencies, form)
+    first = np.sort(np.unique(nearest, axis=0, return_index=True)[1])
+    places = nearest[first]
 
     def columns(rows: np.ndarray, part: slice) -> np.ndarray:
         with np.errstate(invalid="ignore"):  # an infinite phase has no waves
-            phases = rounded_products(positions[rows], frequencies[pairs_of(part)], form)
+            phases = rounded_products(places[rows], frequencies[pairs_of(part)], form)
             return rounded(cosines_and_sines(phases), form)
 
-    distinct = count_distinct(columns, len(positions), 2 * len(frequencies))
-    ends = np.append(first, len(x))
-    merged = np.flatnonzero(first != np.arange(len(first)))
-    unmerged = int(merged[0]) if len(merged) else len(first)  # so many positions are themselves
-    return Distinct(distinct.count, min(unmerged, int(ends[distinct.safe])))
-
-
-def first_of_runs(points: np.ndarray) -> np.ndarray:
-    """Index of the first of each run of equal points, which ascend, or of all alike on axes.
-
-    >>> first_of_runs(np.array([0.0, 1.0, 1.0, 4.0]))
-    array([0, 1, 3])
-    """
-    if points.ndim > 1:
-        return np.sort(np.unique(points, axis=0, return_index=True)[1])
-    return np.flatnonzero(np.append(True, points[1:] != points[:-1]))
+    distinct = count_distinct(columns, len(places), 2 * len(frequencies))
+    merged = np.append(first != np.arange(len(first)), True).argmax()  # earlier ones stay apart
+    return Distinct(distinct.count, int(min(merged, np.append(first, len(x))[distinct.safe])))
 
 
 def rounded_products(x: np.ndarray, frequencies: np.ndarray, form: Format) -> np.ndarray:
-    """Phases of points (n,) or (n, axes), each product and each sum rounded to a format."""
-    if x.ndim == 1:
-        return rounded(np.multiply.outer(x, frequencies), form)
-    total = np.zeros((len(x), len(frequencies)))
-    for along, omega in zip(x.T, frequencies.T, strict=True):
-        total = rounded(total + rounded(np.multiply.outer(along, omega), form), form)
-    return total
+    """Phases of points (n, axes), each product and each sum rounded to a format."""
+    axes = zip(x.T, frequencies.T, strict=True)
+    parts = (rounded(np.multiply.outer(along, omega), form) for along, omega in axes)
+    return reduce(lambda total, part: rounded(total + part, form), parts)
 
 
-def max_phase_error(measure: Measure, x: np.ndarray, form: Format) -> float:
-    """Largest |rounded phase - exact phase| in radians over positions and frequencies.
+def max_phase_error(x: np.ndarray, frequencies: np.ndarray, form: Format) -> float:
+    """Largest |rounded phase - exact phase| in radians over points and frequencies; NaN: infinite.
 
-    Frequencies are taken by descending bound on their error, until no bound exceeds what was found.
+    On one axis frequencies are taken by descending bound on their error, until no bound exceeds
+    the largest so far.
     """
-    nearest = rounded(x, form)
-    frequencies = measure.frequencies
-    if x.ndim > 1:
-        return max_phase_error_on_grid(frequencies, x, form)
-    nearby = rounded(frequencies, form)
-    top = float(np.abs(x).max())
-    with np.errstate(over="ignore"):
-        farthest = np.array([top, 1.0]) * np.abs(frequencies).max()
-    if not np.isfinite(rounded(farthest, form)).all():
+    nearest, nearby = rounded(x, form), rounded(frequencies, form)
+    top, bounds, worst = np.abs(nearest).max(), np.full(len(frequencies), np.inf), 0.0
+    if not np.isfinite(top):
         return np.nan
-    slack = np.abs(nearest - x).max()
-    bounds = (
-        top * np.abs(nearby - frequencies)
-        + slack * np.abs(nearby)
-        + 2.0 ** (1 - form.digits) * (top + slack) * np.abs(nearby)
-        + 2.0 ** (form.lowest - form.digits + 1)
-        + np.maximum((top + slack) * np.abs(nearby) - form.largest, 0.0)
-    )
-    worst, order = 0.0, np.argsort(-bounds)
+    if x.shape[1] == 1:
+        size = top * np.abs(nearby[:, 0])
+        bounds = (
+            top * np.abs(nearby - frequencies)[:, 0]
+            + np.abs(nearest - x).max() * np.abs(frequencies[:, 0])
+            + 2.0 ** (1 - form.digits) * size
+            + 2.0 ** (form.lowest - form.digits + 1)
+            + np.where(size > form.largest, size + (form.beyond - form.largest), 0.0)
+        )
+    order = np.argsort(-bounds)
     for part in row_blocks(len(order), AT_ONCE, len(x)):
         j = order[part]
-        if bounds[j[0]] <= worst:
+        if bounds[j[0]] <= worst or np.isnan(worst):
             break
-        phases = np.multiply.outer(frequencies[j], x)
-        error = np.abs(rounded(np.multiply.outer(nearby[j], nearest), form) - phases).max()
-        worst = max(worst, float(error))
-    return worst
-
-
-def max_phase_error_on_grid(frequencies: np.ndarray, x: np.ndarray, form: Format) -> float:
-    """Largest |rounded phase - exact phase| in radians of points (n, axes), all of them walked."""
-    nearest, nearby, worst = rounded(x, form), rounded(frequencies, form), 0.0
-    for rows in row_blocks(len(x), AT_ONCE, len(frequencies)):
-        with np.errstate(invalid="ignore"):  # an infinite phase has no error
-            phases = rounded_products(nearest[rows], nearby, form)
-            worst = max(worst, float(np.abs(phases - x[rows] @ frequencies.T).max()))
+        with np.errstate(invalid="ignore"):  # of infinite phases
+            errors = rounded_products(nearest, nearby[j], form) - x @ frequencies[j].T
+            worst = float(np.maximum(worst, np.abs(errors).max()))
     return worst if np.isfinite(worst) else np.nan
 
 

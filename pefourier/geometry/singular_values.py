@@ -12,18 +12,18 @@ and odd about the middle position (`even_odd_svd`); any other table is one matri
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 from operator import itemgetter
 
 import numpy as np
 
-from pefourier.encodings.axis_parts import axis_parts
+from pefourier.encodings.axis_parts import is_separable
 from pefourier.encodings.checks import NUMBERS, check_cost, check_size
 from pefourier.encodings.encoding import FLOAT64_EPS, Encoding, row_blocks
 from pefourier.errors import shown
 from pefourier.geometry import Progress
 from pefourier.geometry.even_odd_svd import LARGE, Bounds, even_odd_svd
 from pefourier.geometry.matrices import Part, factor
-from pefourier.geometry.on_axes import factor_on_axes, separable_basis, separable_rank
 from pefourier.geometry.precision import stored_resolution
 
 AT_ONCE = 2**20  # numbers of left singular vectors: 8 MiB
@@ -41,6 +41,7 @@ class Factors:
     sigma: np.ndarray  # (min(n, d),) descending
     tolerance: float
     parts: tuple[Part, ...]  # the table's own, or the even and the odd one
+    is_separable: bool = False  # each column depends on one axis of a grid
     bounds: Bounds | None = None  # lower ones of the leverage, where they are worth it
 
     @property
@@ -121,7 +122,7 @@ class Factors:
         """
         if self.rank < separable_rank(sides):
             return 1.0
-        if len(sides) == 1:  # every function is one of the only axis
+        if self.is_separable or len(sides) == 1:  # every function is one of the only axis
             return 0.0
         products: list[np.ndarray] = []
         for rows in row_blocks(self.n, AT_ONCE, separable_rank(sides) + self.d):
@@ -165,32 +166,66 @@ def decompose(enc: Encoding, progress: Progress | None = None) -> Factors:
     """
     n, d, eps = len(enc), enc.dim, enc.eps
     bounds = None
-    on_axes = axis_parts(enc)
-    if on_axes is not None:
-        parts = (factor_on_axes([np.asarray(p.table(), dtype=float) for p in on_axes]),)
-    elif enc.stationary and len(enc.domain.sides) == 1:
+    if enc.stationary and len(enc.domain.sides) == 1:
         parts, bounds = even_odd_svd(enc.measure, n, progress)
     else:
         table = enc.table()
         eps, _ = stored_resolution(np.asarray(table[:SAMPLE], dtype=float), eps)
-        parts = (factor(lambda rows, cols: table[rows, cols].astype(float), n, d, progress, eps),)
+        parts = (factor(lambda rows, cols: table[rows, cols].astype(float), n, d, progress),)
     sigma = np.sort(np.concatenate([part.sigma for part in parts]))[::-1][: min(n, d)]
-    sigma = np.pad(sigma, (0, max(0, min(n, d) - len(sigma))))  # parts of axes have a lower rank
+    sigma = np.pad(sigma, (0, max(0, min(n, d) - len(sigma))))
     tolerance = sigma[0] * max(n, d) * FLOAT64_EPS
     if eps > FLOAT64_EPS:
         rms = np.sqrt((sigma**2).sum() / (n * d))
         tolerance = max(tolerance, rms * eps * (np.sqrt(n) + np.sqrt(d)))
-    return Factors(n, d, sigma, float(tolerance), parts, bounds)
+    return Factors(n, d, sigma, float(tolerance), parts, is_separable(enc), bounds)
+
+
+def separable_rank(sides: Sequence[int]) -> int:
+    """Dimensions of the functions that are a sum of one function an axis.
+
+    >>> separable_rank((14, 14))
+    27
+    """
+    return 1 + sum(n - 1 for n in sides)
+
+
+def zero_sums(n: int) -> np.ndarray:
+    """An orthonormal basis (n, n - 1) of the functions of n points that sum to zero (Helmert).
+
+    >>> zero_sums(2).round(4).tolist()
+    [[0.7071], [-0.7071]]
+    """
+    k = np.arange(1, n)
+    upper = np.arange(n)[:, None] < k
+    basis = np.where(upper, 1.0, 0.0)
+    basis[k, k - 1] = -k
+    return basis / np.sqrt(k * (k + 1.0))
+
+
+def separable_basis(sides: Sequence[int], rows: slice) -> np.ndarray:
+    """Some rows of an orthonormal basis of all sums of one function an axis, the constant first.
+
+    >>> basis = separable_basis((3, 4), slice(0, 12))
+    >>> bool(np.allclose(basis.T @ basis, np.eye(6)))
+    True
+    """
+    n = prod(sides)
+    places = np.unravel_index(np.arange(*rows.indices(n)), sides)
+    parts = [
+        zero_sums(side)[place] * np.sqrt(side / n)
+        for place, side in zip(places, sides, strict=True)
+    ]
+    return np.hstack([np.full((len(places[0]), 1), 1 / np.sqrt(n)), *parts])
 
 
 def check_products(enc: Encoding) -> None:
     """Refuse codes whose inner products `decompose` could not hold, before other work is done."""
-    n, d = len(enc), enc.dim
-    if enc.stationary and len(enc.domain.sides) == 1:
+    n, d, closed = len(enc), enc.dim, enc.stationary and len(enc.domain.sides) == 1
+    if closed:
         n, d = (n + 1) // 2, len(enc.measure.frequencies)
     else:
         check_size(f"a table of {shown(enc.spec)}", n, d, limit=enc.table_limit)
     check_size(f"the inner products of {shown(enc.spec)}", min(n, d), min(n, d), limit=NUMBERS)
-    if axis_parts(enc) is None:
-        products = min(n, d) ** 2 * (max(n, d) if not enc.stationary else min(n, d))
-        check_cost(shown(enc.spec), "products of a decomposition", products)
+    products = min(n, d) ** 2 * (d if closed else max(n, d))
+    check_cost(shown(enc.spec), "products of a decomposition", products)

@@ -7,42 +7,26 @@ findings, a picture; numbers and the meanings of words are folded, with the comm
 import os
 import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from contextlib import suppress
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
 from pefourier.encodings.encoding import Encoding
+from pefourier.encodings.grids import size_of
 from pefourier.encodings.sources.weights import all_tensors
 from pefourier.encodings.specs import source_of
 from pefourier.errors import PefourierError
 from pefourier.geometry import Progress
-from pefourier.pages.document import (
-    Chapter,
-    Markup,
-    command,
-    details,
-    document,
-    explanations,
-    figure,
-    remark,
-    sentence_of,
-    table,
-    versions_table,
-)
+from pefourier.pages import document as html
 from pefourier.questions.context import describe_context
 from pefourier.questions.faithful import assess
 from pefourier.questions.reconstruct import position_functions
 from pefourier.questions.relations import relate
 from pefourier.questions.spectrum import density
+from pefourier.report import frame
 from pefourier.report.encode import heatmap
-from pefourier.report.frame import (
-    Answer,
-    Refusal,
-    answer_of,
-    identity_of,
-    record_of_conclusion,
-    telling_of,
-)
+from pefourier.report.frame import Answer, Refusal, telling_of
 from pefourier.report.spectrum import by_decade, spectrum_by_decade
 from pefourier.weights.usage import use_of_model
 from pefourier.writing.escapes import printable
@@ -50,22 +34,23 @@ from pefourier.writing.page import Page, fields_of, flattened
 from pefourier.writing.text import number, paragraph, parts_of_words
 
 SMOOTHED = ("spectrum", "reconstruct", "report")  # commands that take --lattice and --sigma
-OF_CONTEXT = ("d", "length")  # options that `context` has, too
+OPTIONS = {"context": ("d", "length"), "usage": ("length",)}  # of those that do not take all
 PICTURED_ROWS = 128  # of a table
 HEADINGS = {
+    "context": "How far do rotations reach?",
+    "usage": "Which frequencies do the weights use?",
     "check-faithful": "Can positions be told apart and recovered?",
     "spectrum": "Which frequencies are there?",
     "reconstruct": "What is left of a position?",
     "relations": "How do positions relate to one another?",
 }
-PICTURES = {
-    "check-faithful": "Singular values (those above the dotted line are the rank), and the mean "
-    "inner product by lag.",
+CAPTIONS = {
+    "context": "Each pair at its wavelength, by what the scaling does to it; dashed: trained.",
+    "usage": "How much of the scores each layer makes in which pairs, over their wavelengths.",
+    "check-faithful": "Singular values (dotted: what counts as zero), and inner products by lag.",
     "spectrum": "Share of energy at each frequency (Eq. 15), or per factor ten of it.",
     "reconstruct": "A 1 at each of some positions, rebuilt from frequencies alone (Algorithm 1).",
     "relations": "Mean inner product of two codes by lag, as a share of that at lag 0.",
-    "context": "Each pair at its wavelength, by what the scaling does to it; dashed: trained.",
-    "usage": "How much of the scores each layer makes in which pairs, over their wavelengths.",
 }
 
 
@@ -83,29 +68,54 @@ class Study:
 
 @dataclass(frozen=True)
 class Inquiry:
-    """What a page is asked: how the encodings were named, and with which options."""
+    """What a page is asked: with which options the encodings were named."""
 
     options: Mapping[str, Any] = field(default_factory=dict)  # of all commands, as typed
     lattice: int | None = None
     sigma: float | None = None
-    folder: tuple[str, ...] = ()  # of training that is on the page, too
 
     def study(self, enc: Encoding, progress: Callable[[str], Progress] | None = None) -> Study:
         """Ask all questions about an encoding; rows that prove to be a grid's are one for all."""
         faithful = assess(enc, progress)
         (enc,) = faithful.about
-        results = {
+        results: dict[str, Any] = {
             "check-faithful": faithful,
             "spectrum": density(enc, self.lattice, self.sigma),
             "relations": relate(enc, faithful.shift_residual),
         }
         if not enc.domain.irregular:
             results["reconstruct"] = position_functions(enc, None, self.lattice, self.sigma)
-        return Study(enc, results)
+        for question, ask in (("context", self.context), ("usage", self.usage)):
+            with suppress(PefourierError):  # the command says why there is no answer
+                results[question] = ask(enc)
+        return Study(enc, {q: result for q, result in results.items() if result is not None})
 
-    def line(self, question: str, specs: Iterable[str], takes: Sequence[str] | None = None) -> str:
+    def context(self, enc: Encoding) -> Any:
+        """How far a rotation reaches; `context` takes no base, so that with one nothing is said."""
+        typed = {key for key, value in self.options.items() if value is not None}
+        is_rotation = enc.act == "rotate" and len(enc.domain.sides) == 1
+        if not is_rotation or not typed <= set(OPTIONS["context"]):
+            return None
+        sizes = {name: self.options.get(name) for name in OPTIONS["context"]}
+        _, context = describe_context(enc.spec, **sizes)
+        return context if context.rotations else None
+
+    def usage(self, enc: Encoding) -> Any:
+        """Which frequencies a model's weights use, where they lie beside its config."""
+        path = str(enc.params.get("path", ""))
+        if enc.act != "rotate" or source_of(enc.spec) not in ("config", "gguf"):
+            return None
+        if not path.endswith(".gguf"):
+            path = os.path.dirname(path) or "."
+            if next(all_tensors(path), None) is None:
+                return None
+        part = "".join(enc.spec.partition("#")[1:])
+        return use_of_model(path + part, self.options.get("length"))
+
+    def line(self, question: str, specs: Iterable[str]) -> str:
         """The command that answers one of the questions about these encodings."""
-        options = {k: v for k, v in self.options.items() if takes is None or k in takes}
+        takes = OPTIONS.get(question, self.options)
+        options = {k: v for k, v in self.options.items() if k in takes}
         if question in SMOOTHED:
             options |= {"lattice": self.lattice, "sigma": self.sigma}
         words = ["pefourier", question, *specs]
@@ -119,149 +129,97 @@ class Inquiry:
 def encodings_document(
     studies: Sequence[Study], refusals: Sequence[Refusal], inquiry: Inquiry, title: str = ""
 ) -> str:
-    """The page about some encodings, and why others could not be answered for."""
+    """The page about some encodings, what matters most first, and why others have no answer."""
     names = list(dict.fromkeys(study.encoding.label for study in studies))
     listed = ", ".join(names) if len(names) <= 4 else f"{len(names)} encodings"
-    sections = encoding_sections(studies, refusals, inquiry)
-    return document(title or f"Positional encodings: {listed}", "", sections)
-
-
-def encoding_sections(
-    studies: Sequence[Study], refusals: Sequence[Refusal], inquiry: Inquiry
-) -> list[Chapter]:
-    """The parts of a page, what matters most first."""
-    refused = [sentence_of(f"{refusal.spec}: not answered.", refusal.error) for refusal in refusals]
-    specs = [study.encoding.spec for study in studies]
-    sections = [
-        Chapter("At a glance", [glance(studies), *refused]),
-        context_section([study.encoding for study in studies], inquiry),
-        *usage_sections([study.encoding for study in studies], inquiry),
+    refused = [
+        html.sentence_of(f"{refusal.spec}: not answered.", refusal.error) for refusal in refusals
     ]
-    for question, heading in HEADINGS.items():
-        answers = [study.answer(question) for study in studies if question in study.results]
-        if answers:
-            line = inquiry.line(question, [a.encoding.spec for a in answers])
-            sections.append(answers_section(heading, answers, line))
     codes = [Answer(s.encoding, next(s.encoding.blocks(PICTURED_ROWS))[1]) for s in studies]
     caption = f"The codes themselves, {PICTURED_ROWS} rows at most."
-    pictures = (figure(heatmap, [a], f"{a.encoding.label}: {caption}") for a in codes)
-    line = command(inquiry.line("report", [*inquiry.folder, *specs]))
-    parameters = details("Parameters and versions", parameters_table(studies), versions_table())
-    sections += [
-        Chapter("What do the codes look like?", [details("Pictures of the codes", pictures)]),
-        Chapter("How these numbers were made", [line, parameters]),
+    pictures = (html.figure(heatmap, [a], f"{a.encoding.label}: {caption}") for a in codes)
+    line = html.command(inquiry.line("report", [study.encoding.spec for study in studies]))
+    parameters = html.details(
+        "Parameters and versions", parameters_table(studies), html.versions_table()
+    )
+    sections = [
+        html.Chapter("At a glance", [glance(studies), *refused]),
+        *(question_section(question, studies, inquiry) for question in HEADINGS),
+        html.Chapter(
+            "What do the codes look like?", [html.details("Pictures of the codes", pictures)]
+        ),
+        html.Chapter("How these numbers were made", [line, parameters]),
     ]
-    return [section for section in sections if any(section.inside)]
+    sections = [section for section in sections if any(section.inside)]
+    return html.document(title or f"Positional encodings: {listed}", "", sections)
 
 
-def glance(studies: Sequence[Study]) -> Markup:
+def glance(studies: Sequence[Study]) -> html.Markup:
     """The verdict on each question, a row for each encoding."""
-    rows = [["encoding", "codes", *HEADINGS]]
+    questions = [question for question in HEADINGS if question not in OPTIONS]
+    rows = [["encoding", "codes", *questions]]
     for study in studies:
-        verdicts = [getattr(study.results.get(q), "verdict", "–") for q in HEADINGS]
+        verdicts = [getattr(study.results.get(q), "verdict", "–") for q in questions]
         size = f"{len(study.encoding)} × {study.encoding.dim}"
         rows.append([study.encoding.label, size, *verdicts])
-    return table(rows)
+    return html.table(rows)
 
 
-def answers_section(heading: str, answers: Sequence[Answer], line: str) -> Chapter:
+def question_section(question: str, studies: Sequence[Study], inquiry: Inquiry) -> html.Chapter:
     """Conclusions and findings, pictures; numbers, the command and what the words mean folded."""
+    answers = [study.answer(question) for study in studies if question in study.results]
+    if not answers:
+        return html.Chapter(HEADINGS[question], [])
     telling = telling_of(answers[0].result)
     conclusions = [telling.conclude(a.encoding, a.result) for a in answers]
     sentences = [
-        sentence_of(f"{a.encoding.label}: {c.verdict}.", f"{c.meaning} {c.action}")
+        html.sentence_of(f"{a.encoding.label}: {c.verdict}.", f"{c.meaning} {c.action}")
         for a, c in zip(answers, conclusions, strict=True)
     ]
     parts = parts_of_words(partial(telling.words, answers))
-    remarks = [remark(part) for part in parts if isinstance(part, str)]
+    remarks = [html.remark(part) for part in parts if isinstance(part, str)]
     tables = [part for part in parts if not isinstance(part, str)]
     names = [c.verdict.lower() for c in conclusions]
     names += [cell for rows in tables for cell in [*rows[0], *(row[0] for row in rows)]]
     names += [f.code for a in answers for f in getattr(a.result, "findings", ())]
     groups = (telling.command, "findings", "verdicts", "every answer", "check-faithful")
-    numbers = details("Numbers, and the command that gives them", map(table, tables), command(line))
-    caption = f"{', '.join(a.encoding.label for a in answers)}: {PICTURES[telling.command]}"
-    is_by_decade = telling.command == "spectrum" and by_decade(answers)
+    line = inquiry.line(question, [a.encoding.spec for a in answers])
+    numbers = html.details(
+        "Numbers, and the command that gives them", map(html.table, tables), html.command(line)
+    )
+    is_by_decade = question == "spectrum" and by_decade(answers)
     draw: Any = spectrum_by_decade if is_by_decade else telling.figure
-    picture = figure(draw, answers, caption)
-    return Chapter(heading, [*sentences, *remarks, picture, numbers, explanations(names, groups)])
+    pictures = [
+        html.figure(
+            draw, part, f"{', '.join(a.encoding.label for a in part)}: {CAPTIONS[question]}"
+        )
+        for part in ([[a] for a in answers] if question == "usage" else [answers])
+    ]
+    words = html.explanations(names, groups)
+    return html.Chapter(HEADINGS[question], [*sentences, *remarks, *pictures, numbers, words])
 
 
-def context_section(encodings: Sequence[Encoding], inquiry: Inquiry) -> Chapter:
-    """How far rotations reach; `context` takes no base, so that with one nothing is said."""
-    heading = "How far do rotations reach?"
-    unknown = [k for k, v in inquiry.options.items() if v is not None and k not in OF_CONTEXT]
-    rotations = [e for e in encodings if e.act == "rotate" and len(e.domain.sides) == 1]
-    answers, refused = [], []
-    for enc in () if unknown else rotations:
-        try:
-            options = inquiry.options
-            (model, *_), context = describe_context(
-                enc.spec, options.get("length"), None, options.get("d")
-            )
-        except PefourierError as error:
-            refused.append(sentence_of(f"{enc.label}: not answered.", str(error)))
-            continue
-        model = replace(model, spec=enc.spec)
-        if context.rotations:
-            answers.append(Answer(model, replace(context, about=(model,))))
-    if not answers:
-        return Chapter(heading, refused)
-    line = inquiry.line("context", [a.encoding.spec for a in answers], OF_CONTEXT)
-    section = answers_section(heading, answers, line)
-    return replace(section, inside=[*refused, *section.inside])
-
-
-def usage_sections(encodings: Sequence[Encoding], inquiry: Inquiry) -> list[Chapter]:
-    """Which frequencies the weights of each model use."""
-    sections = []
-    for spec in dict.fromkeys(filter(None, map(weights_of, encodings))):
-        heading = f"Which frequencies do the weights of {printable(spec)} use?"
-        try:
-            result = use_of_model(spec, inquiry.options.get("length"))
-        except PefourierError as error:
-            sections.append(Chapter(heading, [sentence_of("Not answered.", str(error))]))
-            continue
-        line = inquiry.line("usage", [spec], ("length",))
-        sections.append(answers_section(heading, [answer_of(result)], line))
-    return sections
-
-
-def weights_of(enc: Encoding) -> str | None:
-    """What `usage` is asked for a rotation's weights; None where there are none."""
-    path = str(enc.params.get("path", ""))
-    if enc.act == "rotate" and path.endswith(".gguf"):
-        return path
-    if enc.act != "rotate" or not path or source_of(enc.spec) != "config":
-        return None
-    folder, part = os.path.dirname(path) or ".", enc.spec.partition("#")[2]
-    if next(all_tensors(folder), None) is None:
-        return None
-    return f"{folder}#{part}" if part else folder
-
-
-def parameters_table(studies: Sequence[Study]) -> Markup:
+def parameters_table(studies: Sequence[Study]) -> html.Markup:
     """All parameters that were used, as they are typed."""
     rows: list[list[Any]] = [["encoding", "name", "points", "dimensions", "parameters"]]
     for enc in (study.encoding for study in studies):
-        used = [f"{k}={number(v, 17)}" for k, v in enc.params.items() if v is not None]
+        params = {k: size_of(v) if k == "grid" and v else v for k, v in enc.params.items()}
+        used = [f"{k}={number(v, 17)}" for k, v in params.items() if v is not None]
         rows.append([enc.label, enc.name, len(enc), enc.dim, ", ".join(used) or "–"])
-    return table(rows, "The encodings, with all parameters that were used")
+    return html.table(rows, "The encodings, with all parameters that were used")
 
 
 def report_page(outcomes: Sequence[Study | Refusal], out: str) -> Page:
     """The answer of `pefourier report`: for each SPEC what the page says first, and where it is."""
-    answers = [
-        outcome.answer("check-faithful") for outcome in outcomes if isinstance(outcome, Study)
+    answers = [s.answer("check-faithful") for s in outcomes if isinstance(s, Study)]
+    records = [
+        fields_of(s)
+        if isinstance(s, Refusal)
+        else frame.identity_of(s.encoding) | frame.record_of_conclusion(s.answer("check-faithful"))
+        for s in outcomes
     ]
-    records = [study_record(s) if isinstance(s, Study) else fields_of(s) for s in outcomes]
     conclusions = (telling_of(answer.result).conclusion(answer) for answer in answers)
     return page_written(records, out, lambda: "".join(conclusions))
-
-
-def study_record(study: Study) -> dict[str, Any]:
-    """The JSON object of a SPEC on a page."""
-    return identity_of(study.encoding) | record_of_conclusion(study.answer("check-faithful"))
 
 
 def page_written(

@@ -6,8 +6,8 @@ config.json, and both are checked before they are believed. The page is made fro
 """
 
 import shlex
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,7 @@ from pefourier.pages.document import (
     table,
     versions_table,
 )
-from pefourier.pages.encodings import page_written, report_page
+from pefourier.pages.encodings import page_written
 from pefourier.report import training_figures
 from pefourier.train.options import BESIDE, Options, flag_of
 from pefourier.train.report import all_words, summary_page
@@ -78,12 +78,8 @@ def common_settings(config: Mapping[str, Any]) -> dict[str, Any]:
     return {name: config[name] for name in (*names, *RULES) if name in config and name in common}
 
 
-def folder_document(
-    folder: TrainFolder,
-    title: str = "",
-    encoding_sections: Callable[[], Sequence[Chapter]] | None = None,
-) -> str:
-    """The page about a folder, and about encodings that were asked about, too."""
+def folder_document(folder: TrainFolder, title: str = "") -> str:
+    """The page about a folder."""
     summary = folder.summary
     answer, told = summary_page(summary), partial(all_words, summary)
     names = [cell for p in parts_of_words(told) if not isinstance(p, str) for cell in p[0]]
@@ -97,8 +93,6 @@ def folder_document(
         ),
         Chapter("How these numbers were made", settings_part(folder)),
     ]
-    chapters = encoding_sections() if encoding_sections else ()
-    sections += [replace(s, heading=f"Encodings: {s.heading.lower()}") for s in chapters]
     datasets = ", ".join(printable(dataset.dataset) for dataset in summary.datasets)
     title = title or f"Which encoding classifies better: {datasets}"
     lead = f"The paper's classifier: {len(summary.runs)} runs, in the folder {folder.path}."
@@ -134,8 +128,6 @@ def command_line(config: Mapping[str, Any], path: str) -> str:
     return shlex.join([*words, "--out", path])
 
 
-def folder_page(folder: TrainFolder, out: str, outcomes: Sequence[Any] = ()) -> Page:
-    """The answer of `pefourier report DIR`, with encodings that were asked about, too."""
-    encodings = report_page(outcomes, out)
-    records = [*summary_page(folder.summary).records(), *encodings.records()]
-    return replace(page_written(records, out), words=encodings.words)
+def folder_page(folder: TrainFolder, out: str) -> Page:
+    """The answer of `pefourier report DIR`."""
+    return page_written([*summary_page(folder.summary).records()], out)

@@ -11,16 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from pefourier.diagnosis.misreadings import (
-    Cause,
-    SlipReading,
-    chosen_changes,
-    has_settings,
-    meant_settings,
-    reread_with,
-)
+from pefourier.diagnosis.misreadings import Cause
 from pefourier.diagnosis.pairs import PairWaves, list_differences
-from pefourier.encodings.encoding import Encoding
 from pefourier.encodings.findings import finding
 from pefourier.encodings.sections import AXES, describe_axes
 
@@ -51,44 +43,23 @@ def compare_axes(result: Any, first: PairWaves, second: PairWaves) -> Any:
     )
 
 
-def axes_in_table(result: Any, pairs_a: PairWaves, pairs_b: PairWaves) -> Any:
+def axes_in_table(result: Any, *pairs: PairWaves) -> Any:
     """A table of an image's tokens beside a config whose pairs turn by frames, rows and columns."""
-    declared, table = (pairs_a, pairs_b) if pairs_a.axis else (pairs_b, pairs_a)
+    declared, table = pairs if pairs[0].axis else pairs[::-1]
     if not declared.axis or table.form is None or len(declared.omega) != len(table.omega):
         return None
     if table.even is None or table.even.all():
         return None  # text
-    axis, cause = assign_axes(declared, table), None
-    for reading in readings_of(*result.about, declared) if axis is None else ():
-        axis = assign_axes(replace(declared, omega=reading.omega), table)
-        if axis is not None:
-            cause = Cause("b" if declared is pairs_b else "a", (reading.code,), reading.changes, {})
-            break
+    axis = assign_axes(declared, table)
     if axis is None:
         return None
     fitted = replace(table, axis=axis, omega=declared.omega, even=None)
-    ordered = (declared, fitted) if declared is pairs_a else (fitted, declared)
+    ordered = (declared, fitted) if declared is pairs[0] else (fitted, declared)
     compared = compare_axes(result, *ordered)
-    note = (finding("pairing-unsaid"),)
-    if cause is not None:
-        m = len(declared.omega)
-        sizes = {"differing": m, "counted": m, "unit": "pairs"}
-        return replace(result, verdict="different", cause=cause, **sizes)
-    if compared is result:
-        return replace(result, verdict="the same", findings=(*result.findings, *note))
-    return compared
-
-
-def readings_of(first: Encoding, second: Encoding, declared: PairWaves) -> list[SlipReading]:
-    """The usual readings of a config whose pairs turn by several axes."""
-    rotation = first if first.act == "rotate" else second
-    if not has_settings(rotation):
-        return []
-    settings = meant_settings(rotation)
-    changes = chosen_changes(rotation, settings, declared)
-    count = len(declared.omega)
-    usual = reread_with(settings, len(rotation), changes)
-    return [reading for reading in usual if len(reading.omega) == count]
+    if compared is not result:
+        return compared
+    findings = (*result.findings, finding("pairing-unsaid"))
+    return replace(result, verdict="the same", findings=findings)
 
 
 def assign_axes(declared: PairWaves, table: PairWaves) -> tuple[str, ...] | None:

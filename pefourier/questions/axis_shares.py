@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from pefourier.encodings.axis_parts import axis_parts
+from pefourier.encodings.axis_parts import axis_tables, is_separable
 from pefourier.encodings.encoding import Encoding
 from pefourier.geometry.precision import FLOAT32_EPS
 from pefourier.geometry.torus import aliased_shares, directions_of, idle_shares, isotropy
@@ -47,14 +47,12 @@ def axis_shares(enc: Encoding, method: str = "auto") -> dict[str, Any]:
 def frequencies_read(enc: Encoding) -> tuple[np.ndarray, np.ndarray] | None:
     """Frequencies (m, axes) and weights of the columns of a table on a grid, where all turn."""
 
-    parts = axis_parts(enc) or ()
-    fits = [
-        fit_sinusoid_pairs(np.asarray(part.table(), dtype=float), max(part.eps, FLOAT32_EPS))
-        if len(part) > 2
-        else None
-        for part in parts
-    ]
-    if not parts or None in fits:
+    tables = axis_tables(enc) if is_separable(enc) else None
+    if tables is None or any(len(table) < 3 or 0 in table.shape for table in tables):
+        return None
+    eps = max(enc.eps, FLOAT32_EPS)
+    fits = [fit_sinusoid_pairs(np.asarray(table, dtype=float), eps) for table in tables]
+    if None in fits:
         return None
     axes = np.eye(len(fits))
     omega = [np.multiply.outer(pairs.omega, axis) for pairs, axis in zip(fits, axes, strict=True)]

@@ -1,14 +1,8 @@
-"""Which waves does an encoding have, from the shortest to the longest?
+"""How much energy has each decade of frequency?
 
 A lattice has its points at equal steps, so that slow waves, decades of them in a rotation, share
-its first one. Here frequencies stand by their logarithm: as a share of energy for each factor of
-ten, and as groups of bands whose waves are of one order of magnitude.
-
-Conventions
------------
-Frequencies omega are radians per position, a wave is 2 pi / omega positions long; a decade is a
-factor of ten. Frequencies above pi fold back in the density, but for times at uneven steps, and not
-in the groups, which are those of the formula.
+its first one. Here frequencies stand by their logarithm, as a share of energy for each factor of
+ten. Those above pi fold back, but for times at uneven steps.
 """
 
 from dataclasses import dataclass
@@ -31,24 +25,6 @@ class DecadeDensity:
     omega: np.ndarray  # (K,) radians per position, at equal steps of the logarithm
     density: np.ndarray  # (K,) share of energy per decade
     at_zero: float  # share at frequency 0, which has no logarithm
-
-
-@dataclass(frozen=True)
-class WaveGroup:
-    """Bands whose waves are of one order of magnitude; lengths in positions."""
-
-    first: int  # band: declared frequency, counted from 0 in the formula's order
-    last: int
-    bands: int
-    shortest: float
-    longest: float
-    most_turns: float  # of the shortest wave, within the length
-    fewest_turns: float
-
-    @property
-    def range_of_bands(self) -> str:
-        """The first and the last band, as a table shows them."""
-        return str(self.first) if self.last == self.first else f"{self.first}…{self.last}"
 
 
 def density_by_decade(encoding: Encoding | np.ndarray, method: str = "auto") -> DecadeDensity:
@@ -102,43 +78,7 @@ def is_slow(encoding: Encoding | np.ndarray, method: str = "auto") -> bool:
     >>> [is_slow(load(name, d=128)) for name in ("rope", "dft", "none")]
     [True, False, False]
     """
-    enc = without_prefix(as_encoding(encoding))
-    frequencies, weights = frequencies_and_weights(enc, choose_method(enc, method))
-    frequencies = visible_frequencies(enc, frequencies)
-    moving = float(weights[frequencies > 0].sum())
-    slow = float(weights[(frequencies > 0) & (frequencies <= np.pi * FIRST)].sum())
+    waves = single_waves(encoding, method)
+    moving = float(waves.density.sum())
+    slow = float(waves.density[waves.omega <= np.pi * FIRST].sum())
     return moving > NEGLIGIBLE and slow > moving / 2
-
-
-def group_waves(encoding: Encoding | np.ndarray, length: int | None = None) -> list[WaveGroup]:
-    """Declared frequencies by the decade of their wave's length, the shortest first.
-
-    Turns are those within `length` positions, by default the encoding's. Frequency 0 has no wave.
-    None where nothing is declared.
-
-    >>> from pefourier.encodings import load
-    >>> [(g.first, g.last, round(g.longest)) for g in group_waves(load("rope", 1000, 16))]
-    [(0, 0, 6), (1, 2, 63), (3, 4, 628), (5, 6, 6283), (7, 7, 19869)]
-    """
-    enc = without_prefix(as_encoding(encoding))
-    if enc.measure is None:
-        return []
-    omega = np.abs(enc.measure.frequencies)
-    band = np.flatnonzero(omega > 0)
-    waves = 2 * np.pi / omega[band]
-    decade = np.floor(np.log10(waves)).astype(int)
-    decades = sorted(set(decade.tolist()))  # np.unique would import numpy.ma at every start
-    members = [np.flatnonzero(decade == k) for k in decades]
-    n = length or len(enc)
-    return [
-        WaveGroup(
-            first=int(band[group].min()),
-            last=int(band[group].max()),
-            bands=len(group),
-            shortest=float(waves[group].min()),
-            longest=float(waves[group].max()),
-            most_turns=float(n / waves[group].min()),
-            fewest_turns=float(n / waves[group].max()),
-        )
-        for group in members
-    ]

@@ -33,7 +33,7 @@ from pefourier.geometry.closest import closest_pair
 from pefourier.geometry.precision import FORMATS, Format, rounded
 from pefourier.geometry.singular_values import decompose
 from pefourier.geometry.threads import map_ahead
-from pefourier.questions.context import base_bound, count_idle
+from pefourier.questions.rotations import base_bound, count_idle
 from pefourier.result import Result
 from pefourier.writing.page import fields_told
 from pefourier.writing.text import join, number

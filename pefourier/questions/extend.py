@@ -25,8 +25,8 @@ from pefourier.encodings.sources.rope_config import trained_as_stated
 from pefourier.encodings.specs import source_of
 from pefourier.errors import PefourierError, shown
 from pefourier.geometry.precision import FORMATS, Format
-from pefourier.questions.context import Band, bands, count_unseen, window_within
 from pefourier.questions.design import Candidate, candidate, exact_base
+from pefourier.questions.rotations import Band, bands, count_unseen, window_within
 from pefourier.result import Result
 from pefourier.writing.page import fields_of, fields_told
 
@@ -130,6 +130,12 @@ class Extensions(Result):
         return min(
             self.scaled, key=lambda way: (way.unseen, *(-(p or inf) for p in way.below.values()))
         )
+
+    @property
+    def nearest_falls(self) -> str:
+        """Where the cosine of that way first falls below .99."""
+        position = self.nearest.below_99
+        return "no position" if position is None else f"position {position}"
 
     @property
     def part(self) -> str | None:

@@ -196,7 +196,7 @@ def assess(
         shift_residual=shift_residual(enc) if sequence else None,
         first_rising_lag=first_rising_lag(enc),
         identified=identified,
-        precision=precision(enc, closest.distinct, closest.first, closest.distance),
+        precision=precision(enc, closest.distinct, closest.first),
         findings=findings + noted,
         **on_grid,
         about=(with_prefix,),
@@ -215,7 +215,7 @@ def describe_closest(enc: Encoding, closest: ClosestPair, factors: Factors) -> d
 
 def describe_grid(enc: Encoding, closest: ClosestPair, factors: Factors) -> dict[str, Any]:
     """What only codes on a grid have."""
-    from pefourier.encodings.axis_parts import axis_parts
+    from pefourier.encodings.axis_parts import is_separable
     from pefourier.questions.axis_shares import axis_shares
 
     domain = enc.domain
@@ -227,7 +227,7 @@ def describe_grid(enc: Encoding, closest: ClosestPair, factors: Factors) -> dict
         "prefix": domain.prefix,
         "prefix_zeros": int((~front.any(axis=1)).sum()),
         "displacement": None if ends is None else tuple((ends[1] - ends[0]).tolist()),
-        "axial": axis_parts(enc) is not None,
+        "axial": is_separable(enc),
         "separable_error": factors.separable_error(domain.sides),
         **axis_shares(without_prefix(enc)),
     }
@@ -252,22 +252,12 @@ def is_noise_alone(enc: Encoding, findings: list[Finding]) -> bool:
 
 
 def two_ends(enc: Encoding, r: Faithfulness) -> tuple[str, ...]:
-    """The closest two: on a grid points, scattered ones by row and coordinates, else positions.
-
-    >>> from pefourier.encodings import load
-    >>> enc = load("fourier-features", d=4, times=[[48.1, 11.6], [52.5, 13.4]])
-    >>> two_ends(enc, assess(enc))
-    ('row 0 (48.1, 11.6)', 'row 1 (52.5, 13.4)')
-    """
+    """The closest two: on a grid points, else positions."""
     if r.on_grid:
         start = [int(x) for x in enc.domain.coordinates([r.closest_pair[0]])[0]]
         moved = [x + step for x, step in zip(start, r.displacement, strict=True)]
         return point_of(start), point_of(moved)
-    if enc.domain.at is None:
-        return tuple(map(str, r.closest_pair))
-    return tuple(
-        f"row {row} ({', '.join(f'{v:.7g}' for v in enc.domain.at[row])})" for row in r.closest_pair
-    )
+    return tuple(map(str, r.closest_pair))
 
 
 def formula_in_words(identified: Mapping[str, Any]) -> str:

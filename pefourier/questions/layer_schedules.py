@@ -2,26 +2,24 @@
 
 Conventions
 -----------
-Layers are counted from 0. Models are configs or .gguf files; what only one of them says, such as
-the window of a .gguf file that has none, is not compared.
+Layers are counted from 0. Models are configs or .gguf files, each by its one description; what only
+one of them says, such as the window of a .gguf file that has none, is not compared.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 from typing import Literal
 
 import numpy as np
 
-from pefourier.encodings import load
 from pefourier.encodings.encoding import Encoding
-from pefourier.encodings.sources.gguf_file import layers_in
-from pefourier.encodings.sources.layers import LayerRun, layer_spec, read_layers
+from pefourier.encodings.model_positions import describe_positions
+from pefourier.encodings.sources.layers import LayerRun
 from pefourier.encodings.specs import source_of
 
 Field = Literal["layers", "rotations", "windows", "factors"]
 MOST = 12  # layers that are listed by number
-UNREAD = ("unread-key", "rope-unknown-key", "rope-unread", "rope-share-unread", "gguf-unread")
+UNREAD = ("unread-key", "gguf-unread")
 
 
 @dataclass(frozen=True)
@@ -60,84 +58,65 @@ def unread_keys(enc: Encoding) -> tuple[str, ...]:
     return tuple(keys) or tuple(f.message for f in enc.findings if f.code in UNREAD)
 
 
-def model_runs(enc: Encoding) -> list[LayerRun]:
+def model_runs(enc: Encoding) -> tuple[LayerRun, ...]:
     """Runs of layers of a model that are alike."""
-    if source_of(enc.spec) == "gguf":
-        return layers_in(enc.spec)
-    return read_layers(enc.spec, enc.name)
+    return describe_positions(enc.spec, len(enc)).layers
 
 
 def compare_layers(first: Encoding, second: Encoding) -> list[LayerDifference]:
     """What differs between the layers of two models, layer by layer."""
-    runs = [model_runs(enc) for enc in (first, second)]
-    laid = [runs_by_layer(model) for model in runs]
+    models = [describe_positions(enc.spec, len(enc)) for enc in (first, second)]
+    laid = [runs_by_layer(model.layers) for model in models]
+    rotations = [dict(zip(model.parts, model.rotations, strict=True)) for model in models]
+    gguf = [source_of(model.spec) == "gguf" for model in models]
     differences: dict[tuple[Field, str, str], list[int]] = {}
     if not all(laid):
-        differences |= {difference: [] for difference in unnumbered(*runs)}
+        differences |= {key: [] for key in unnumbered(*(model.layers for model in models))}
         laid = [{}, {}]
     count = [len(layers) for layers in laid]
     if count[0] != count[1]:
         beyond = range(min(count), max(count))
-        differences[("layers", f"{count[0]} layers", f"{count[1]} layers")] = [*beyond]
-    gguf = [source_of(enc.spec) == "gguf" for enc in (first, second)]
-    turns = [rotation_reader(enc) for enc in (first, second)]
+        differences["layers", f"{count[0]} layers", f"{count[1]} layers"] = [*beyond]
     for i in sorted(laid[0].keys() & laid[1].keys()):
-        run_a, run_b = laid[0][i], laid[1][i]
-        if run_a.kind != run_b.kind:
-            differences.setdefault(("layers", run_a.kind, run_b.kind), []).append(i)
-        elif run_a.kind == "rotary" and not same_rotation(
-            turns[0](run_a.part), turns[1](run_b.part)
+        runs = [layers[i] for layers in laid]
+        kinds, windows = [run.kind for run in runs], [run.window for run in runs]
+        if kinds[0] != kinds[1]:
+            differences.setdefault(("layers", *kinds), []).append(i)
+        elif kinds[0] == "rotary" and not same_rotation(
+            *(turns[run.part] for turns, run in zip(rotations, runs, strict=True))
         ):
-            parts = [run.part or "all layers'" for run in (run_a, run_b)]
+            parts = [run.part or "all layers'" for run in runs]
             differences.setdefault(("rotations", *parts), []).append(i)
-        silent = any(g and run.window is None for g, run in zip(gguf, (run_a, run_b), strict=True))
-        if run_a.window != run_b.window and not silent:
-            sizes = [
-                "all positions" if run.window is None else str(run.window) for run in (run_a, run_b)
-            ]
+        silent = any(g and window is None for g, window in zip(gguf, windows, strict=True))
+        if windows[0] != windows[1] and not silent:
+            sizes = [str(window or "all positions") for window in windows]
             differences.setdefault(("windows", *sizes), []).append(i)
     factors = [float(enc.params.get("softmax_factor", 1.0)) for enc in (first, second)]
     if abs(factors[0] - factors[1]) > 1e-6 * max(factors) and not any(gguf):
-        differences[("factors", *(f"logits times {x:.6g}" for x in factors))] = []
+        differences["factors", *(f"logits times {x:.6g}" for x in factors)] = []
     return [LayerDifference(tuple(index), *key) for key, index in differences.items()]
 
 
-def runs_by_layer(runs: list[LayerRun]) -> dict[int, LayerRun]:
+def runs_by_layer(runs: Sequence[LayerRun]) -> dict[int, LayerRun]:
     """The run that each layer is in; empty where layers are not numbered."""
     return {i: replace(run, index=()) for run in runs for i in run.index}
 
 
-def unnumbered(first: list[LayerRun], second: list[LayerRun]) -> Iterator[tuple[Field, str, str]]:
+def unnumbered(*models: Sequence[LayerRun]) -> Iterator[tuple[Field, str, str]]:
     """What differs between layers whose numbers are not known: their kinds and windows."""
-    for aspect, name in (("layers", "kind"), ("windows", "window")):
+    fields: dict[Field, str] = {"layers": "kind", "windows": "window"}
+    for aspect, name in fields.items():
         names = [
-            sorted({str(getattr(run, name) or "all positions") for run in runs})
-            for runs in (first, second)
+            ", ".join(sorted({str(getattr(run, name) or "all positions") for run in runs}))
+            for runs in models
         ]
         if names[0] != names[1]:
-            yield aspect, *(", ".join(values) for values in names)
+            yield aspect, names[0], names[1]
 
 
-def rotation_reader(enc: Encoding):
-    """The frequencies and the factor of each type of layer of a model, each read once."""
-
-    @cache
-    def read(part: str) -> tuple[np.ndarray, float] | None:
-        rotation = load(layer_spec(enc.spec, part), len(enc)) if part else enc
-        if rotation.measure is None:
-            return None
-        return rotation.measure.frequencies, float(rotation.params.get("attention_factor", 1.0))
-
-    return read
-
-
-def same_rotation(
-    first: tuple[np.ndarray, float] | None, second: tuple[np.ndarray, float] | None
-) -> bool:
+def same_rotation(first: Encoding, second: Encoding) -> bool:
     """Whether two rotations have the same frequencies and factor, to rounding in float32."""
-    if first is None or second is None:
-        return first is second
-    close = first[0].shape == second[0].shape and np.allclose(
-        first[0], second[0], rtol=1e-6, atol=0
-    )
-    return bool(close) and abs(first[1] - second[1]) <= 1e-6 * abs(first[1])
+    a, b = (enc.measure.frequencies for enc in (first, second))
+    factors = [float(enc.params.get("attention_factor", 1.0)) for enc in (first, second)]
+    close = a.shape == b.shape and np.allclose(a, b, rtol=1e-6, atol=0)
+    return bool(close) and abs(factors[0] - factors[1]) <= 1e-6 * abs(factors[0])

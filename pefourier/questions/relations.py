@@ -29,7 +29,7 @@ from pefourier.encodings.encoding import (
     without_prefix,
 )
 from pefourier.encodings.findings import finding
-from pefourier.geometry.products import diagonal_means, diagonal_means_on_grid, toeplitz_residual
+from pefourier.geometry.products import mean_products, toeplitz_residual
 from pefourier.geometry.randomness import numbers_look_random
 from pefourier.result import ON_GRIDS, Result
 
@@ -133,7 +133,7 @@ def relate(
     -----
     Biases of lags are compared themselves: their kernel is the mean of exp(bias) over heads at keys
     before the query, the one answer that depends on their unit, as the softmax does. Vectors of
-    lags, nodes of a tree and scattered points have no kernel here.
+    lags and nodes of a tree have no kernel here.
 
     Examples
     --------
@@ -160,9 +160,7 @@ def relate(
         lags=in_units(enc, np.arange(len(k))) if timed else None,
         first_rise=rising_lags(enc, k),
         asymmetry=asymmetry(enc),
-        distance_preservation=(
-            distance_preservation(enc) if sequence or enc.domain.kind == "point" else None
-        ),
+        distance_preservation=distance_preservation(enc) if sequence else None,
         **on_grid,
         about=(source,),
     )
@@ -229,7 +227,7 @@ def kernel(enc: Encoding) -> np.ndarray | None:
         return kernel_on_grid(enc)
     if enc.is_shift_invariant:
         return np.concatenate(list(kernel_blocks(enc)))
-    means = diagonal_means(enc)
+    means = mean_products(enc.table(), enc.domain.sides)[len(enc) - 1 :]
     return means / means[0] if means[0] else None
 
 
@@ -237,7 +235,7 @@ def kernel_on_grid(enc: Encoding) -> np.ndarray | None:
     """The kernel of a grid at all displacements, from one half of them."""
     sides = enc.domain.sides
     if not enc.stationary:
-        means = diagonal_means_on_grid(enc.table(), sides)
+        means = mean_products(enc.table(), sides)
         size = means[tuple(n - 1 for n in sides)]
         return means / size if size else None
     ahead = steps_ahead(sides)

@@ -19,7 +19,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from pefourier.encodings.axis_parts import axis_parts
+from pefourier.encodings.axis_parts import is_separable
 from pefourier.encodings.domain import half_plane
 from pefourier.encodings.encoding import Encoding, Finding, as_encoding, without_prefix
 from pefourier.encodings.findings import finding
@@ -32,7 +32,6 @@ from pefourier.geometry.torus import (
 )
 from pefourier.geometry.waves import fit_sinusoid_pairs
 from pefourier.questions.axis_shares import describe_on_grid
-from pefourier.questions.bands import WaveGroup, group_waves
 from pefourier.questions.density_summary import (
     DensitySummary,
     counts,
@@ -101,14 +100,6 @@ class Spectrum(Result):
         "largest step, rad": "largest_step",
     }
     listed: ClassVar[dict[str, dict[str, str]]] = {
-        "groups": {
-            "frequencies": "range_of_bands",
-            "how many": "bands",
-            "shortest wave": "shortest",
-            "longest wave": "longest",
-            "most turns in N": "most_turns",
-            "fewest turns in N": "fewest_turns",
-        },
         "named_waves": {"length of the wave": "period", "share of energy": "share"},
     }
 
@@ -178,12 +169,6 @@ class Spectrum(Result):
         return 2 * pi * step / omega if omega else np.inf
 
     @property
-    def groups(self) -> list[WaveGroup]:
-        """Declared waves of one axis in groups by their length, where there are several."""
-        groups = [] if self.on_grid else group_waves(self.about[0], self.lattice)
-        return groups if len(groups) > 1 else []
-
-    @property
     def named_percent(self) -> float:
         """The part of the energy that the few named waves hold."""
         return 100 * sum(share for _, share, _ in waves_and_shares(self))
@@ -247,7 +232,7 @@ def verdict_by_direction(r: Spectrum) -> str:
     a2, a4 = r.isotropy["A2"], r.isotropy["A4"]
     if np.isnan(a4):
         return "constant"
-    if axis_parts(r.about[0]) is not None:
+    if is_separable(r.about[0]):
         return "along one axis" if a2 > ONE_SIDED else "along the axes"
     if a4 >= ONE_SIDED:
         return "two directions"

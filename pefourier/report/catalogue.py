@@ -13,6 +13,7 @@ from pathlib import Path
 from textwrap import indent
 from typing import Any
 
+from pefourier.errors import unknown
 from pefourier.writing.page import Page
 from pefourier.writing.text import aligned, paragraph
 
@@ -68,31 +69,23 @@ def find_records(name: str) -> list[dict[str, Any]]:
         for convention in record.get("conventions", ())
         if convention["convention"] == name
     ]
-    return matches or find_records(meant_encoding(name))
-
-
-def meant_encoding(name: str) -> str:
-    """The encoding that a synonym stands for.
-
-    >>> meant_encoding("yarn")
-    'rope'
-    """
-    import pefourier.encodings  # noqa: F401 (which fills the registry)
-    from pefourier.encodings.refused import refuse_known
-    from pefourier.encodings.registry import canonical_spec, unknown_encoding
-
-    spec = canonical_spec(name)
-    if spec == name:
-        refuse_known(name)
-        raise unknown_encoding(name, "'pefourier list' shows all, 'explain' other words.")
-    return spec.partition(":")[0]
+    if not matches:
+        conventions = (c["convention"] for r in records for c in r.get("conventions", ()))
+        names = {*conventions, *(record["encoding"] for record in records)}
+        raise unknown("encoding", name, names, "'pefourier list' shows all.")
+    return matches
 
 
 def with_conclusion(record: dict[str, Any]) -> dict[str, Any]:
     """A record with its conclusion after what every answer begins with."""
     first = {key: record[key] for key in ("encoding", "spec", "params")}
     conclusion = record["meaning"] + UNTRAINED * record["untrained"]
-    return {**first, "conclusion": conclusion, **record, "used_by": [*users_of(record)]}
+    return {
+        **first,
+        "conclusion": conclusion,
+        **record,
+        "used_by": [*users_of(record)],
+    }
 
 
 def users_of(record: Mapping[str, Any]) -> Sequence[str]:
@@ -100,14 +93,9 @@ def users_of(record: Mapping[str, Any]) -> Sequence[str]:
     return USED_BY.get(record["encoding"], ())
 
 
-def defaults_of(record: Mapping[str, Any]) -> dict[str, Any]:
-    """Parameters with their defaults, but for the size of a code and the number of codes."""
-    return {key: value for key, value in record["params"].items() if key not in SIZES}
-
-
 def description(record: dict[str, Any]) -> str:
     """An encoding: what it is, its formula, its parameters with their meaning, an example."""
-    parameters = defaults_of(record)
+    parameters = {key: x for key, x in record["params"].items() if key not in SIZES}
     typed = [assignment(key, value) for key, value in parameters.items() if spec_text(value)]
     facts = {
         "formula": record["formula"],
@@ -140,7 +128,8 @@ def rows(records: Sequence[dict[str, Any]] | None = None) -> list[list[str]]:
     table = [["encoding", "family", "domain", "measure", "used by", "source", "parameters"]]
     for record in read_catalogue() if records is None else records:
         words = [record[key] for key in ("encoding", "family", "domain", "measure")]
-        parameters = ",".join(assignment(*item) for item in defaults_of(record).items())
+        defaults = ((key, x) for key, x in record["params"].items() if key not in SIZES)
+        parameters = ",".join(assignment(*default) for default in defaults)
         table.append([*words, ", ".join(users_of(record)), record["paper"], parameters])
     return table
 

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from math import log, pi
 from shutil import get_terminal_size
 
-from pefourier.questions import context
+from pefourier.questions.context import Context
+from pefourier.questions.rotations import treatments
 from pefourier.report.frame import Answer
 
 MARKS = {"same": ("█", "34"), "kept": ("█", "34"), "blended": ("▒", "33"), "stretched": ("░", "31")}
@@ -18,7 +19,7 @@ def bands_charts(answers: Sequence[Answer], colour: bool) -> str:
     return "".join(bands_chart(a.result, colour) for a in answers)
 
 
-def bands_chart(result: context.Context, colour: bool = False) -> str:
+def bands_chart(result: Context, colour: bool = False) -> str:
     """The bands of each rotation over the logarithm of the wavelength, with lengths as lines.
 
     A letter stands for the wavelengths of at least one pair; │ for the trained length and ║ for the
@@ -43,7 +44,7 @@ def bands_chart(result: context.Context, colour: bool = False) -> str:
     lines = []
     for r in turning:
         lines += [r.name] if r.name else []
-        for treatment, members in context.treatments(r.frequencies, r.trained_frequencies).items():
+        for treatment, members in treatments(r.frequencies, r.trained_frequencies).items():
             mark, paint = MARKS[treatment]
             cells = {column(2 * pi / w): mark for w in r.frequencies[members]}
             cells |= {

@@ -1,4 +1,4 @@
-"""How is it drawn how far a model's positions reach? Pairs over their wavelength, and readings."""
+"""How is it drawn how far a model's positions reach? Pairs over their wavelength."""
 
 from __future__ import annotations
 
@@ -7,42 +7,33 @@ from math import pi
 
 import numpy as np
 
-from pefourier.encodings.readings import LEVELS
 from pefourier.errors import PefourierError, shorten
-from pefourier.questions.context import Rotation, treatments
-from pefourier.questions.misread import Reading
+from pefourier.questions.rotations import Rotation, treatments
 from pefourier.report import plot
 from pefourier.report.frame import Answer
 from pefourier.writing.escapes import printable
 
 COLOURS = {"same": "C0", "kept": "C0", "blended": "C5", "stretched": "C1"}
-COLOURS |= {"by frame": "C0", "by row": "C5", "by column": "C1"}
-AXES = {"t": "frame", "y": "row", "x": "column"}
 GREY = "0.6"
 ABOVE = 14  # points from axes to their title, over the names of lengths
 
 
 def wavelengths(answers: Sequence[Answer], look: plot.Look = plot.USUAL) -> plot.Figure:
-    """Each pair at its wavelength, as trained and as scaled; cosines to another reading below."""
+    """Each pair at its wavelength, as trained and as scaled."""
     rows = [(a, rotation) for a in answers for rotation in a.result.rotations if rotation.rotated]
-    readings = [a for a in answers if a.result.against is not None]
-    heights = [0.65 + 0.36 * len(strips(r)) for _, r in rows] + [2.4] * bool(readings)
+    heights = [0.65 + 0.36 * len(strips(r)) for _, r in rows]
     if not rows:
         names = " and ".join(shorten(printable(a.encoding.spec)) for a in answers)
         raise PefourierError(f"--plot draws frequencies of rotations; there are none in {names}")
     figure, panels = plot.make_panels(len(heights), 1, (plot.WIDTH, 0.5 + sum(heights)), look)
     if len(heights) > 1:
         panels[0, 0].get_gridspec().set_height_ratios(heights)
-    strip_panels = panels[: len(rows), 0]
-    for axes, (a, rotation) in zip(strip_panels, rows, strict=True):
-        if axes is not strip_panels[0]:
-            axes.sharex(strip_panels[0])
+    for axes, (a, rotation) in zip(panels[:, 0], rows, strict=True):
+        if axes is not panels[0, 0]:
+            axes.sharex(panels[0, 0])
         draw_strips(axes, a, rotation, with_name=not look.title or len(answers) > 1)
-    strip_panels[-1].set_xlabel("wavelength (positions)")
-    if readings:
-        draw_readings(panels[-1, 0], [(a.encoding.spec, a.result.against) for a in readings])
-    if look.axes is None:
-        plot.add_legend_below(figure, *panels[:, 0])
+    panels[-1, 0].set_xlabel("wavelength (positions)")
+    plot.add_legend(figure, *panels[:, 0])
     return figure
 
 
@@ -50,16 +41,9 @@ def strips(r: Rotation) -> dict[str, tuple[np.ndarray, dict[str, np.ndarray]]]:
     """Rows of ticks: frequencies with the pairs of each treatment; scaled ones below trained."""
     members = treatments(r.frequencies, r.trained_frequencies)
     if "same" in members:
-        return {"": (r.frequencies, pairs_of_places(r) or members)}
+        return {"": (r.frequencies, members)}
     plain = {"same": np.ones(len(r.frequencies), dtype=bool)}
     return {"unscaled": (r.trained_frequencies, plain), r.scaling: (r.frequencies, members)}
-
-
-def pairs_of_places(r: Rotation) -> dict[str, np.ndarray]:
-    """Which of the pairs that turn do so by an image's frame, row or column; none by one place."""
-    axes = r.axes or {}
-    turning = sorted(pair for pairs in axes.values() for pair in pairs)
-    return {f"by {AXES[name]}": np.isin(turning, pairs) for name, pairs in axes.items()}
 
 
 def draw_strips(axes: plot.Axes, answer: Answer, r: Rotation, with_name: bool) -> None:
@@ -102,25 +86,3 @@ def mark_lengths(axes: plot.Axes, trained: int, length: int) -> None:
         axes.axvline(position, color=ink, linestyle="-" if name == "asked" else "--", linewidth=0.9)
         side = "right" if name == "trained" and length > trained else "left"
         axes.annotate(f" {name} {position} ", (position, 1.0), ha=side, fontsize=7, **place)
-
-
-def draw_readings(axes: plot.Axes, readings: Sequence[tuple[str, Reading]]) -> None:
-    """Cosines to other readings over the position, and where they first fall below each level."""
-    for name, reading in readings:
-        words = (name, reading.rotation, f"read as {reading.other}")
-        room = plot.room_for_names(axes.figure) / plot.LETTER
-        label = plot.brief(", ".join(filter(None, words)), int(room))
-        (line,) = axes.plot(reading.positions, reading.cosines, label=label)
-        for position in reading.below.values():
-            shown = np.flatnonzero(reading.positions == position)
-            if len(shown):
-                spot = (position, reading.cosines[shown[0]])
-                axes.plot(*spot, "o", color=line.get_color(), markersize=4, linestyle="none")
-                if len(readings) == 1:
-                    late = position > reading.positions[-1] ** 0.85  # near the right edge
-                    place = ((-5, -3), "right") if late else ((4, 2), "left")
-                    placement = dict(zip(("xytext", "ha"), place, strict=True))
-                    axes.annotate(f"{position}", spot, textcoords="offset points", **placement)
-    for level in LEVELS:
-        axes.axhline(level, color=GREY, linewidth=0.6, linestyle=":")
-    axes.set(xscale="log", xlabel="position", ylabel="cosine between the codes", ylim=(None, 1.08))

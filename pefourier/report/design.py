@@ -34,7 +34,7 @@ def criteria(answers: Sequence[Answer], look: Look = USUAL) -> Figure:
         axes.set_ylabel(label, fontsize=8)
     panels[-1, 0].set_xlabel("base ρ")
     figure.align_ylabels(panels)
-    add_legend(figure, panels[0, 0], look)
+    add_legend(figure, panels[0, 0])
     return figure
 
 

@@ -20,7 +20,7 @@ def extension(answers: Sequence[Answer], look: Look = USUAL) -> Figure:
     figure, ((top,), (low,)) = make_panels(2, 1, (WIDTH, 0.4 + sum(heights)), look)
     top.get_gridspec().set_height_ratios(heights)
     draw_ways(top, low, answers[0])
-    add_legend(figure, low, look)
+    add_legend(figure, low)
     return figure
 
 

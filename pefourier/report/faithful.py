@@ -44,8 +44,7 @@ def faithful(answers: Sequence[frame.Answer], look: plot.Look = plot.USUAL) -> p
     kernels = [kernel(without_prefix(a.encoding)) for a in answers]
     draw_kernels(kernel_axes, answers, kernels, plot.room_for_names(figure))
     grids = any(k is not None and k.ndim > 1 for k in kernels)
-    plot.name_coinciding(kernel_axes)
-    plot.add_legend_below(figure, values_axes, *([kernel_axes] if grids else []))
+    plot.add_legend(figure, values_axes, *([kernel_axes] if grids else []))
     return figure
 
 

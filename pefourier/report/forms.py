@@ -10,18 +10,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from pefourier.version import __version__
-from pefourier.writing.escapes import (
-    in_csv,
-    in_latex,
-    in_markdown,
-    in_workflow_command,
-    in_workflow_property,
-    printable,
-)
+from pefourier.writing import escapes
 from pefourier.writing.page import SCHEMA, Page, beginning, plain
 from pefourier.writing.text import markdown_table, parts_of_words
 
-PAPER = "https://arxiv.org/abs/2405.09061"
 SARIF = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 NUMBER = re.compile(r"[-−+]?[0-9.]")  # what a cell of numbers begins with
 
@@ -39,18 +31,13 @@ def as_json(page: Page) -> str:
         for record in records
         if isinstance(record, Mapping) and {"spec", "error"} <= record.keys()
     ]
-    answer = {
-        "command": page.command,
-        "version": __version__,
-        "schema": SCHEMA,
-        "results": records,
-    }
     optional = {
         "reasons": [*refusals, *(reason.record() for reason in page.reasons)],
         "remarks": [remark.record() for remark in page.remarks],
         "together": page.together(),
     }
-    answer |= {key: value for key, value in optional.items() if value}
+    answer = {"command": page.command, "version": __version__, "schema": SCHEMA}
+    answer |= {"results": records} | {key: value for key, value in optional.items() if value}
     import json
 
     return json.dumps(plain(answer), allow_nan=False) + "\n"
@@ -75,14 +62,14 @@ def as_csv(page: Page) -> str:
 def csv_cell(value: Any) -> Any:
     """A value as it stands in CSV: numbers in full, text that nothing computes."""
     if isinstance(value, str):
-        return in_csv(value)
+        return escapes.in_csv(value)
     return "" if value is None else value
 
 
 def markdown_of(page: Page) -> str:
     """The conclusion, tables and findings in Markdown, as pull requests and notebooks show it."""
     parts = [*parts_of_words(page.conclusion), *parts_of_words(page.words)]
-    shown = (in_markdown(p) if isinstance(p, str) else markdown_table(p) for p in parts)
+    shown = (escapes.in_markdown(p) if isinstance(p, str) else markdown_table(p) for p in parts)
     return "\n\n".join(shown) + "\n"
 
 
@@ -90,7 +77,8 @@ def as_latex(page: Page) -> str:
     """The tables for a paper, set with booktabs; what is said about them as comments."""
     parts = [*parts_of_words(page.conclusion), *parts_of_words(page.words)]
     return "".join(
-        f"% {printable(p)}\n" if isinstance(p, str) else f"{latex_table(p)}\n\n" for p in parts
+        f"% {escapes.printable(p)}\n" if isinstance(p, str) else f"{latex_table(p)}\n\n"
+        for p in parts
     )
 
 
@@ -107,7 +95,9 @@ def latex_table(rows: Sequence[Sequence[str]]) -> str:
     \end{tabular}
     """
     head, *body = (
-        " & ".join(r"\quad " * cell.startswith(" ") + in_latex(cell.strip()) for cell in row)
+        " & ".join(
+            r"\quad " * cell.startswith(" ") + escapes.in_latex(cell.strip()) for cell in row
+        )
         + r" \\"
         for row in rows
     )
@@ -132,7 +122,7 @@ def annotations_of(page: Page) -> list[Annotation]:
     listed = []
     for record in plain(list(page.records())):
         spec = str(record.get("spec") or "")
-        for finding in findings_of(record):
+        for finding in record.get("findings", ()):
             facts = finding["code"], finding["severity"], finding["message"]
             listed.append(Annotation(spec, *facts))
         if "error" in record:
@@ -141,18 +131,6 @@ def annotations_of(page: Page) -> list[Annotation]:
     by_findings = {f"has {annotation.code}" for annotation in listed}
     reasons = [reason for reason in page.reasons if reason.words not in by_findings]
     return listed + [Annotation(r.spec, r.kind, "error", r.text) for r in reasons]
-
-
-def findings_of(record: Mapping[str, Any]) -> list[dict[str, str]]:
-    """The findings of a JSON object; of two encodings those of both.
-
-    >>> findings_of({"findings": {"a": [], "b": [{"code": "dead-pairs"}]}})
-    [{'code': 'dead-pairs'}]
-    """
-    findings = record.get("findings", ())
-    if isinstance(findings, Mapping):
-        return [finding for part in findings.values() for finding in part]
-    return list(findings)
 
 
 def as_github(page: Page) -> str:
@@ -165,11 +143,13 @@ def as_github(page: Page) -> str:
     records = plain(list(page.records()))
     lines = []
     if len(records) > 1:  # GitHub shows ten of a kind: what sums up comes first
-        lines.append(workflow_command("notice", page.command, "", count_answers(page, records)))
-    for record in records:
-        if record.get("conclusion"):
-            spec = str(record.get("spec") or "")
-            lines.append(workflow_command("notice", page.command, spec, record["conclusion"]))
+        refused = sum("error" in record for record in records)
+        counts = f"{len(records) - refused} of {len(records)} answered, {refused} refused"
+        text = f"{counts}; reasons to fail: {len(page.reasons)}"
+        lines.append(workflow_command("notice", page.command, "", text))
+    for record in (record for record in records if record.get("conclusion")):
+        spec = str(record.get("spec") or "")
+        lines.append(workflow_command("notice", page.command, spec, record["conclusion"]))
     for annotation in annotations_of(page):
         level = annotation.severity.replace("note", "notice")
         text = f"{annotation.message} [{annotation.code}]"
@@ -177,25 +157,15 @@ def as_github(page: Page) -> str:
     return "".join(lines)
 
 
-def count_answers(page: Page, records: Sequence[Mapping[str, Any]]) -> str:
-    """How many were answered, and how many reasons there are to fail.
-
-    >>> records = [{"spec": "dft"}, {"spec": "a.npy", "error": "no such file"}]
-    >>> count_answers(Page("check-faithful", str, list), records)
-    '1 of 2 answered, 1 refused; reasons to fail: 0'
-    """
-    refused = sum("error" in record for record in records)
-    counts = f"{len(records) - refused} of {len(records)} answered"
-    return f"{counts}, {refused} refused; reasons to fail: {len(page.reasons)}"
-
-
 def workflow_command(level: str, command: str, spec: str, text: str) -> str:
     """A workflow command of GitHub Actions; a SPEC that is a file names it."""
     path = spec.partition("#")[0]
     properties = {"file": os.path.normpath(path)} if os.path.isfile(path) else {}
     properties["title"] = f"pefourier {command} {spec}".rstrip()
-    listed = ",".join(f"{key}={in_workflow_property(text)}" for key, text in properties.items())
-    return f"::{level} {listed}::{in_workflow_command(text)}\n"
+    listed = ",".join(
+        f"{key}={escapes.in_workflow_property(text)}" for key, text in properties.items()
+    )
+    return f"::{level} {listed}::{escapes.in_workflow_command(text)}\n"
 
 
 def as_lint(page: Page) -> str:
@@ -206,14 +176,13 @@ def as_lint(page: Page) -> str:
         for a in annotations_of(page)
         if a.code != "refused" and a.severity != "note" and a.message not in silent
     ]
-    return "".join(f"{printable(line)}\n" for line in lines)
+    return "".join(f"{escapes.printable(line)}\n" for line in lines)
 
 
 def as_sarif(page: Page) -> str:
     """Findings, refusals and reasons to fail as SARIF 2.1.0, which code scanning reads.
 
-    A rule is a finding's code with its meaning and way out, which stand in the file itself; its
-    address is that of a public case of the finding, or else of the paper.
+    A rule is a finding's code with its meaning and way out, which stand in the file itself.
     """
     import json
 
@@ -234,18 +203,7 @@ def rule_of(term: Any) -> dict[str, Any]:
         "id": term.term,
         "shortDescription": {"text": term.meaning},
         "help": {"text": text, "markdown": f"{text}\n\n`pefourier explain {term.term}`"},
-        "helpUri": address(term.source),
     }
-
-
-def address(source: str) -> str:
-    """Where the thread of a source is read, or the paper.
-
-    >>> address("RT-DETR, huggingface/transformers#41380"), address("")
-    ('https://github.com/huggingface/transformers/issues/41380', 'https://arxiv.org/abs/2405.09061')
-    """
-    thread = re.search(r"([\w.-]+/[\w.-]+)#(\d+)", source)
-    return "https://github.com/{}/issues/{}".format(*thread.groups()) if thread else PAPER
 
 
 def sarif_result(annotation: Annotation) -> dict[str, Any]:
@@ -257,7 +215,7 @@ def sarif_result(annotation: Annotation) -> dict[str, Any]:
     spec, message = annotation.spec, annotation.message
     text = f"{spec}: {message}" if spec and spec not in message else message
     result: dict[str, Any] = {"ruleId": annotation.code, "level": annotation.severity}
-    result["message"] = {"text": printable(text)}
+    result["message"] = {"text": escapes.printable(text)}
     path = spec.partition("#")[0]
     if os.path.isfile(path):
         from urllib.parse import quote

@@ -22,13 +22,12 @@ from typing import TYPE_CHECKING, Any
 from pefourier.encodings.encoding import Encoding
 from pefourier.encodings.grids import size_of
 from pefourier.encodings.places import by_axis, by_name
-from pefourier.errors import PefourierError, shorten
+from pefourier.errors import shorten
 from pefourier.writing.escapes import in_html, printable
 from pefourier.writing.page import Page, fields_of, flattened
-from pefourier.writing.text import agreeing, aligned, capital, number, paragraph
+from pefourier.writing.text import aligned, capital, number, paragraph
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
     from pefourier.report.plot import Look
@@ -44,7 +43,7 @@ COLUMNS_ACROSS = 4  # encodings side by side in a text table
 
 @dataclass(frozen=True)
 class Answer:
-    """What a command found for one SPEC; of a result about none the encoding is None."""
+    """What a command found for one SPEC."""
 
     encoding: Encoding
     result: Any
@@ -59,35 +58,33 @@ class Refusal:
 
 
 @dataclass(frozen=True)
-class Said:
+class Conclusion:
     """A conclusion: the verdict, what it means, what to do, and what else is worth a sentence.
 
-    >>> Said("SHARP", "A position comes back.", "", ("Row 9 has no code.",)).text
+    >>> Conclusion("SHARP", "A position comes back.", "", ("Row 9 has no code.",)).text
     'SHARP. A position comes back. Row 9 has no code.'
     """
 
     verdict: str  # one to four words in capitals, of those in words.toml
     meaning: str
     action: str = ""
-    more: tuple[str, ...] = ()  # messages of the worst findings
+    urgent: tuple[str, ...] = ()  # messages of the worst findings
 
     @property
     def text(self) -> str:
         """All of it in one paragraph."""
-        return " ".join(filter(None, (f"{self.verdict}.", self.meaning, self.action, *self.more)))
+        return " ".join(filter(None, (f"{self.verdict}.", self.meaning, self.action, *self.urgent)))
 
 
 class Template(Formatter):
-    """Words with numbers in few digits, {x:3}, and words that agree with them, {n:is|are}.
+    """Words with numbers in few digits, {x:3}.
 
-    >>> Template().format("{n} {n:wave|waves} of {x:2}", n=1, x=6.2832)
-    '1 wave of 6.3'
+    >>> Template().format("waves of {x:2}", x=6.2832)
+    'waves of 6.3'
     """
 
     def format_field(self, value: Any, spec: str) -> str:
         """One that is filled in."""
-        if "|" in spec:
-            return agreeing(value, *spec.split("|"))
         return number(value, int(spec)) if spec.isdigit() else super().format_field(value, spec)
 
 
@@ -106,13 +103,13 @@ def verdicts_of(command: str) -> dict[str, dict[str, str]]:
     return verdicts
 
 
-def conclude_by_words(enc: Encoding | None, result: Any, command: str = "") -> Said:
+def conclude_by_words(enc: Encoding | None, result: Any, command: str = "") -> Conclusion:
     """The verdict, its meaning and action with numbers filled in, and the worst findings."""
     words = verdicts_of(command)[result.verdict]
     meaning, action = (Template().format(words.get(key, ""), r=result) for key in WORDED)
     urgent = [f.message for severity in URGENT for f in result.findings if f.severity == severity]
     sentences = tuple(f"{capital(message)}." for message in urgent[:MOST_URGENT])
-    return Said(result.verdict.upper(), meaning, action, sentences)
+    return Conclusion(result.verdict.upper(), meaning, action, sentences)
 
 
 def cell_of(value: Any) -> Any:
@@ -248,7 +245,7 @@ class Telling:
     """How the answers to one question are told, in each way by a function of them."""
 
     command: str
-    conclude: Callable[[Encoding, Any], Said]
+    conclude: Callable[[Encoding, Any], Conclusion]
     words: Callable[[Sequence[Answer]], str] = text_of
     rows: Callable[[Sequence[Answer]], Iterable[Sequence[Any]]] = series_rows
     figure: Callable[[Sequence[Answer], Look], Figure] | None = None
@@ -303,20 +300,7 @@ def telling_named(question: str) -> Telling:
 
 def answer_of(result: Any) -> Answer:
     """A result with the encoding it is about: rows of a table may turn out to be a grid's."""
-    return Answer(result.about[0] if result.about else None, result)
-
-
-def conclude(enc: Encoding, result: Any) -> str:
-    """The conclusion of a result.
-
-    >>> from pefourier.encodings import load
-    >>> from pefourier.questions.faithful import assess
-    >>> dft = load("dft", length=8, d=4)
-    >>> print(conclude(dft, assess(dft)))
-    COLLIDES. Only 4 of 8 positions have different codes: 0 and 4 share one. Take fewer positions,
-    or mend what the findings name.
-    """
-    return telling_of(result).conclude(enc, result).text
+    return Answer(result.about[0], result)
 
 
 def any_grid(answers: Sequence[Answer]) -> bool:
@@ -324,30 +308,20 @@ def any_grid(answers: Sequence[Answer]) -> bool:
     return any(a.result.on_grid for a in answers)
 
 
-def record_of_result(result: Result) -> dict[str, Any]:
+def result_record(result: Result) -> dict[str, Any]:
     """The JSON object of a result."""
-    if not result.about:
-        raise PefourierError(
-            f"this {type(result).__name__} was put together by hand: it is about no encoding; "
-            "give about=(encoding,)"
-        )
     return telling_of(result).record(answer_of(result))
 
 
-def figure_of(
-    result: Result, width: float | None, title: str, dark: bool, ax: Axes | None
-) -> Figure:
-    """The figure of a result, in the style of the command's, or that of the axes it is drawn in."""
-    if ax is not None and (width is not None or dark):
-        raise PefourierError("width and dark are of a figure of its own; leave them out beside ax")
+def figure_of(result: Result, width: float | None, title: str, dark: bool) -> Figure:
+    """The figure of a result, in the style of the command's."""
     from pefourier.report.plot import DARK, USUAL, figure_style, fit_words
 
-    look = replace(DARK if dark else USUAL, width=width, title=title, axes=ax)
+    look = replace(DARK if dark else USUAL, width=width, title=title)
     with figure_style(look):
         figure = telling_of(result).figure([answer_of(result)], look)
-        if ax is None:
-            fit_words(figure)
-    return figure if ax is None else ax.get_figure()
+        fit_words(figure)
+    return figure
 
 
 def in_a_line(result: Result) -> str:
@@ -358,18 +332,13 @@ def in_a_line(result: Result) -> str:
     <Faithfulness of dft: ISOMETRIC. All 4 positions have different codes; a linear map \
 recovers each without amplifying noise.>
     """
-    name = type(result).__name__
-    if not result.about:
-        return f"<{name} about no encoding>"
     of = " and ".join(shorten(printable(enc.label), SENTENCE // 2) for enc in result.about)
     sentence = ". ".join(result.conclusion.split(". ")[:2]).removesuffix(".") + "."
-    return f"<{name}{f' of {of}' if of else ''}: {shorten(sentence, SENTENCE)}>"
+    return f"<{type(result).__name__} of {of}: {shorten(sentence, SENTENCE)}>"
 
 
 def as_html(result: Result) -> str:
     """What the command prints, as notebooks show it."""
-    if not result.about:
-        return f"<pre>{in_html(in_a_line(result))}</pre>"
     telling, answer = telling_of(result), answer_of(result)
     words = f"{telling.conclusion(answer)}\n{telling.words([answer])}"
     return "<pre>{}</pre>".format("\n".join(map(in_html, words.split("\n"))))

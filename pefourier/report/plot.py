@@ -1,15 +1,13 @@
 """Figures of answers, fit for a paper: the only room that imports matplotlib.
 
 Text stays text in PDF and SVG, colours are told apart by the colour-blind (Okabe and Ito) and by
-line style, axes carry units, and the same answer gives the same bytes on every run: of a user's
-own settings only the file that MATPLOTLIBRC names counts. Backends of the screen are left alone.
+line style, axes carry units, and the same answer gives the same bytes on every run, whatever a
+user's own settings are.
 """
 
 from __future__ import annotations
 
 import io
-import os
-import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -19,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pefourier.errors import PefourierError, shorten, shown
-from pefourier.files import reason, write_whole
+from pefourier.errors import PefourierError, shorten
+from pefourier.files import write_whole
 from pefourier.writing.escapes import printable
 
 if TYPE_CHECKING:
@@ -56,7 +54,6 @@ STYLE = {
 }
 WIDTH = 6.0  # inches: the text width of most papers
 MOST_PIXELS = 2e8  # of a PNG
-EYE = 0.002  # of a curve's height, that nobody sees
 MANY = 7  # curves that can be told apart on common axes
 LETTER = 0.075  # inches, of a line of text
 LOWEST = 2.6  # inches of a row of panels in a narrow figure
@@ -64,7 +61,6 @@ NARROW = 4.5  # inches of one
 SHORTEST = 8  # letters of a line
 SLACK = 0.95  # of an axis that its name may be as long as
 DENSE = 1000  # points of a curve, from which on single waves of it are no longer told apart
-SETTINGS = "MATPLOTLIBRC"  # names a file of settings, or a folder that has a matplotlibrc
 
 
 LINE = 0.17  # inches, from one line of text to the next
@@ -80,7 +76,6 @@ class Look:
     ink: str | None = None  # colour of text and axes; None: matplotlib's, on white
     paper: str = "none"
     curves: Sequence[str] = ()
-    axes: Axes | None = None  # to draw into, or in the place of, in a figure that is there
 
     def settings(self) -> dict[str, Any]:
         """Colours as matplotlib takes them."""
@@ -96,45 +91,16 @@ USUAL = Look()
 DARK = Look(ink="#E6E6E6", paper="#16191D", curves=LIGHT_ON_DARK)
 
 
-def import_matplotlib() -> Any:
-    """The library; a matplotlibrc that lies about and MPLBACKEND do not keep it from loading."""
-    if "matplotlib" not in sys.modules:
-        import logging
-
-        logging.getLogger("matplotlib").setLevel(logging.ERROR)  # of a home that is not writable
-        variables = {name: os.environ.pop(name, None) for name in (SETTINGS, "MPLBACKEND")}
-        os.environ[SETTINGS] = os.devnull
-        try:
-            with out_of_reach("matplotlibrc"):
-                import matplotlib  # noqa: F401
-        finally:
-            del os.environ[SETTINGS]
-            os.environ.update(
-                {name: value for name, value in variables.items() if value is not None}
-            )
-    return sys.modules["matplotlib"]
-
-
-@contextmanager
-def out_of_reach(name: str) -> Iterator[None]:
-    """Work in another folder where the working directory has a file of this name."""
-    if not os.path.exists(name):
-        yield
-        return
-    here = os.getcwd()
-    os.chdir(os.path.dirname(__file__))
-    try:
-        yield
-    finally:
-        os.chdir(here)
-
-
 @contextmanager
 def figure_style(look: Look = USUAL) -> Iterator[None]:
-    """Figures made here have matplotlib's defaults, what MATPLOTLIBRC asks for, and `STYLE`."""
-    matplotlib = import_matplotlib()
+    """Figures made here have matplotlib's defaults and `STYLE`, whatever a user's settings are."""
+    import logging
+
+    logging.getLogger("matplotlib").setLevel(logging.ERROR)  # of a home that is not writable
+    import matplotlib
+
     defaults = {key: matplotlib.rcParamsDefault[key] for key in matplotlib.rcParamsDefault}
-    settings = defaults | user_settings() | STYLE | look.settings()
+    settings = defaults | STYLE | look.settings()
     del settings["backend"]  # the context would not restore it
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph .* missing")  # a name in letters without a font
@@ -142,28 +108,10 @@ def figure_style(look: Look = USUAL) -> Iterator[None]:
             yield
 
 
-def user_settings() -> dict[str, Any]:
-    """What the file that MATPLOTLIBRC names asks for; nothing where it names none."""
-    value = os.environ.get(SETTINGS, "")
-    for path in (value, os.path.join(value, "matplotlibrc")):
-        if value and os.path.isfile(path):
-            read_params = import_matplotlib().rc_params_from_file
-            try:
-                return dict(read_params(path, use_default_template=False))
-            except (OSError, UnicodeDecodeError) as error:
-                setting = f"{SETTINGS}={shown(value)}"
-                raise PefourierError(f"cannot read {setting}: {reason(error)}; unset it") from error
-    return {}
-
-
 def make_panels(
     rows: int, columns: int, size: tuple[float, float], look: Look = USUAL, **shared: bool
 ) -> Any:
     """A figure of so many inches, or as wide as it is to look, and its axes (rows, columns)."""
-    if look.axes is not None and rows == columns == 1:
-        look.axes.set_prop_cycle(import_matplotlib().rcParams["axes.prop_cycle"])
-        look.axes.set_title(literal(printable(look.title)))
-        return look.axes.get_figure(), np.array([[look.axes]])
     figure = make_figure(size, look, rows)
     return figure, figure.subplots(rows, columns, squeeze=False, **shared)
 
@@ -174,28 +122,10 @@ def make_figure(size: tuple[float, float], look: Look = USUAL, rows: int = 1) ->
 
     wide, high = size
     width, lowest = look.width or wide, min(high, LOWEST * rows)
-    if look.axes is not None:
-        figure = part_in_place_of(look.axes)
-    else:
-        figure = Figure(figsize=(width, max(high * (width / wide) ** 0.5, lowest)))
+    figure = Figure(figsize=(width, max(high * (width / wide) ** 0.5, lowest)))
     if look.title:
         figure.suptitle(literal(printable(look.title)))
     return figure
-
-
-def part_in_place_of(axes: Axes) -> Any:
-    """A part of a figure where some axes are, as wide as they are and no higher than they."""
-    if axes.get_subplotspec() is None:
-        raise PefourierError(
-            "ax has no place in a grid of subplots, which a picture of several panels takes; make "
-            "it by plt.subplots"
-        )
-    part: Any = axes.get_figure().add_subfigure(axes.get_subplotspec())
-    inches = axes.get_window_extent().transformed(axes.get_figure().dpi_scale_trans.inverted())
-    part.get_figwidth, part.get_figheight = lambda: inches.width, lambda: inches.height
-    part.set_figheight = lambda height: None
-    axes.set_axis_off()
-    return part
 
 
 def literal(text: str) -> str:
@@ -227,35 +157,7 @@ def draw_dense(axes: Axes, x: np.ndarray, y: np.ndarray, **style: Any) -> None:
     axes.fill_between(means[0], low, high, color=line.get_color(), alpha=0.25, linewidth=0)
 
 
-def add_legend(figure: Figure, axes: Axes, look: Look) -> None:
-    """Name the curves below the axes, where they hide none; on axes that were given within them."""
-    name_coinciding(axes)
-    if look.axes is not None:
-        axes.legend()
-    else:
-        add_legend_below(figure, axes)
-
-
-def name_coinciding(axes: Axes) -> None:
-    """Say in a curve's name which earlier one it hides, as nearly as eyes tell them apart."""
-    scale = axes.yaxis.get_transform().transform
-    curves: list[tuple[Any, np.ndarray]] = []
-    for line in axes.get_lines():
-        y = scale(np.asarray(line.get_ydata(), dtype=float))
-        if str(line.get_label()).startswith("_") or not np.isfinite(y).all() or len(y) < 3:
-            continue
-        for earlier, values in curves:
-            close = EYE * max(np.ptp(values), np.ptp(y))
-            if np.array_equal(line.get_xdata(), earlier.get_xdata()) and (
-                np.abs(y - values).max() <= close
-            ):
-                line.set_label(f"{line.get_label()} (on {earlier.get_label()})")
-                break
-        else:
-            curves.append((line, y))
-
-
-def add_legend_below(figure: Figure, *panels: Axes) -> None:
+def add_legend(figure: Figure, *panels: Axes) -> None:
     """Name the curves of some axes below them, each once, in columns that there is room for."""
     handle_of: dict[tuple[str, str], Any] = {}
     for axes in panels:
@@ -285,17 +187,10 @@ def render(kind: str, draw: Callable[..., Figure], answers: Any, look: Look = US
     metadata["Title"] = printable(look.title) or title_of(draw, answers)
     stream = io.BytesIO()
     with figure_style(look):
-        try:
-            figure = draw(answers, look)
-            fit_words(figure)
-            dpi = look.dpi
-            check_pixels(kind, figure, dpi)
-            figure.savefig(stream, format=kind, metadata=metadata, dpi=dpi)
-        except (RuntimeError, ValueError) as error:
-            if not user_settings():
-                raise
-            setting = f"{SETTINGS}={shown(os.environ[SETTINGS])}"
-            raise PefourierError(f"cannot draw as {setting} asks: {reason(error)}") from error
+        figure = draw(answers, look)
+        fit_words(figure)
+        check_pixels(kind, figure, look.dpi)
+        figure.savefig(stream, format=kind, metadata=metadata, dpi=look.dpi)
     return stream.getvalue()
 
 
@@ -304,14 +199,12 @@ def fit_words(figure: Figure) -> None:
     figure.get_layout_engine().execute(figure)  # so that sizes are known
     for axes in figure.axes:
         box = axes.get_window_extent()
-        for label, room in ((axes.xaxis.label, box.width), (axes.yaxis.label, box.height)):
-            fit_lines(label, SLACK * room)
-        for title, room in (
-            (axes.title, min(box.x1, figure.bbox.x1 - box.x0)),
-            (axes._left_title, figure.bbox.x1 - box.x0),  # type: ignore[attr-defined]
-            (axes._right_title, box.x1),  # type: ignore[attr-defined]
-        ):
-            fit_lines(title, room)
+        right = figure.bbox.x1 - box.x0
+        fit_lines(axes.xaxis.label, SLACK * box.width)
+        fit_lines(axes.yaxis.label, SLACK * box.height)
+        fit_lines(axes.title, min(box.x1, right))
+        fit_lines(axes._left_title, right)  # type: ignore[attr-defined]
+        fit_lines(axes._right_title, box.x1)  # type: ignore[attr-defined]
         space_ticks(axes, box.width / figure.dpi)
     if any(axes.images for axes in figure.axes):  # whose sides keep their ratio: it settles now
         figure.get_layout_engine().execute(figure)
@@ -323,7 +216,7 @@ def fit_lines(text: Text, room: float) -> None:
     letters = max(map(len, lines))
     while letters > SHORTEST and max(text.get_window_extent().size) > room:
         letters -= 1
-        text.set_text("\n".join(broken_in_lines(line, letters) for line in lines))
+        text.set_text("\n".join(fill(line, letters) for line in lines))
 
 
 def space_ticks(axes: Axes, wide: float) -> None:
@@ -372,17 +265,6 @@ def check_pixels(kind: str, figure: Figure, dpi: int) -> None:
             f"a PNG of {wide:.0f} by {high:.0f} pixels is larger than a figure needs; give a "
             "smaller --dpi or --width, or name a .pdf or .svg"
         )
-
-
-def broken_in_lines(text: str, width: int) -> str:
-    """A text in lines of so many letters; what is in brackets on one where it fits.
-
-    >>> broken_in_lines("inner product (1 at lag 0)", 22)
-    'inner product\\n(1 at lag 0)'
-    """
-    *before, last = text.rpartition(" (")
-    bracket = last if len(last) >= width else last.replace(" ", "\N{NO-BREAK SPACE}")
-    return fill("".join((*before, bracket)), width).replace("\N{NO-BREAK SPACE}", " ")
 
 
 def brief(name: str, width: int) -> str:

@@ -63,7 +63,7 @@ def reconstruct(answers: Sequence[frame.Answer], look: plot.Look = plot.USUAL) -
         )
         axes.set_ylabel("rebuilt value")
         axes.set_xlabel(around(a.result) if axes is panels[-1, 0] or not is_shared else "")
-    plot.add_legend(figure, panels[0, 0], look)
+    plot.add_legend(figure, panels[0, 0])
     return figure
 
 

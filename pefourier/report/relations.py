@@ -19,7 +19,7 @@ def relations(answers: Sequence[frame.Answer], look: Look = USUAL) -> Figure:
     figure, ((axes,),) = make_panels(1, 1, (WIDTH, 3.4), look)
     kernels = [a.result.kernel for a in answers]
     draw_kernels(axes, answers, kernels, room_for_names(figure))
-    add_legend(figure, axes, look)
+    add_legend(figure, axes)
     return figure
 
 

@@ -26,7 +26,7 @@ def resizing(answers: Sequence[Answer], look: plot.Look = plot.USUAL) -> plot.Fi
             name = f"{size_of(state.grid)} {state.name}"
             panel.semilogy(by_cycles(state).sum(axis=omitted), style, linewidth=1, label=name)
         panel.set(xlabel=f"cycles along {letter}", ylabel="share of energy", ylim=(FAINT, None))
-    plot.add_legend(figure, panels[0, 0], look)
+    plot.add_legend(figure, panels[0, 0])
     if not look.title:
         figure.suptitle(f"{plot.caption(answers[0].encoding)}, {result.method}", fontsize=9)
     return figure

@@ -110,7 +110,7 @@ def spectrum(answers: Sequence[Answer], look: plot.Look = plot.USUAL) -> plot.Fi
     axes.set(xlabel=frequency_label(answers), ylabel="share of energy $g_k$")
     axes.set_ylim(bottom=0)
     set_frequency_axis(axes, answers)
-    plot.add_legend(figure, axes, look)
+    plot.add_legend(figure, axes)
     return figure
 
 
@@ -139,7 +139,7 @@ def spectrum_by_decade(answers: Sequence[Answer], look: plot.Look = plot.USUAL) 
     axes.set_xlim(limits)
     if figure.get_figwidth() < plot.NARROW:  # between powers of ten names would overlap
         axes.xaxis.set_minor_formatter("")
-    plot.add_legend(figure, axes, look)
+    plot.add_legend(figure, axes)
     above = axes.twiny()
     above.set(xscale="log", xlabel=f"length of the wave ({units(answers)})")
     above.set_xlim([2 * np.pi / omega for omega in limits])
@@ -180,7 +180,7 @@ def spectrum_on_grids(answers: Sequence[Answer], look: plot.Look) -> plot.Figure
             picture.set_axis_off()
         else:
             draw_density(figure, picture, sums, a.result)
-    plot.add_legend_below(figure, *panels[:, 1])
+    plot.add_legend(figure, *panels[:, 1])
     return figure
 
 

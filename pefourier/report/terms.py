@@ -23,19 +23,6 @@ SCHEMA = REGISTRY.with_name("answers.schema.json")
 WORDS = Path(__file__).parents[1] / "words.toml"
 FINDINGS = Path(__file__).parents[1] / "encodings/findings.toml"
 SAID = ("severity", "message")  # of a finding where it is met, not where it is explained
-BEGINNINGS = """\
-'pefourier explain TERM' says what a term means. Terms to begin with:
-
-check-faithful  collides, injective, invertible, isometric, gap, rank
-spectrum        density, centroid, cutoff95, lowest_bin_share
-reconstruct     width, side_lobe, inverse_error
-relations       kernel, first_rise, distance_preservation
-context         bands, unseen, bound, idle
-compare         equivalent, permutation, cause
-usage           never_turn, effective_pairs
-train           f1, p_holm, needed
-
-"""
 
 
 @dataclass(frozen=True)
@@ -130,11 +117,10 @@ def spelling(word: str) -> str:
 def find_terms(word: str, terms: Sequence[Term]) -> list[Term]:
     """The terms of one name: spelled just so, nearly so, or longer by what it is of."""
     short = spelling(word)
-    forms = {f"{short}{end}" for end in ("s", "al", "ed")} | {short.removesuffix("s")}
     rules = (
         lambda name: name == word,
         lambda name: spelling(name) == short,
-        lambda name: spelling(name) in forms or spelling(name).startswith(f"{short},"),
+        lambda name: spelling(name).startswith((f"{short},", f"{short}s")),
     )
     for rule in rules:
         matches = [term for term in terms if any(map(rule, term.names))]
@@ -151,15 +137,9 @@ def explain_page(words: Sequence[str], command_terms: Sequence[Term] = ()) -> Pa
     is_all = list(words) in ([], ["all"])
     if not is_all:
         terms, refusals = terms_of_words(words, terms)
-
-    def text() -> str:
-        if not is_all:
-            return "\n".join(map(explanation, terms))
-        return overview(terms) if words else f"{BEGINNINGS}'pefourier explain all' names all.\n"
-
     return Page(
         "explain",
-        words=text,
+        words=lambda: overview(terms) if is_all else "\n".join(map(explanation, terms)),
         records=lambda: [fields_of(t) | {"conclusion": f"{t.term}: {t.meaning}"} for t in terms],
         rows=lambda: rows_of_terms(terms),
         reasons=[Reason("", "refused", refusal) for refusal in refusals],
@@ -167,26 +147,23 @@ def explain_page(words: Sequence[str], command_terms: Sequence[Term] = ()) -> Pa
 
 
 def terms_of_words(words: Sequence[str], terms: Sequence[Term]) -> tuple[list[Term], list[str]]:
-    """Terms of the words together, a term of several words, or else of each, between commas.
+    """Terms of the words together, a term of several words, or else of each.
 
     Words that are no term are refused, all of them by an error, some beside others in a list.
     """
-    together = " ".join(words)
-    try:
-        return find_terms(together, terms), []
-    except PefourierError:
-        separate = [part.strip() for part in together.split(",") if part.strip()]
-        separate = separate if len(separate) > 1 else together.split()
     matches: list[Term] = []
     refusals: list[str] = []
-    for word in separate:
+    together = " ".join(words)
+    for word in dict.fromkeys([together, *together.split()]):
         try:
             matches += find_terms(word, terms)
         except PefourierError as error:
             refusals.append(str(error))
+        if matches and word == together:
+            return matches, []
     if not matches:
-        raise PefourierError(refusals[0])
-    return matches, refusals
+        raise PefourierError(refusals[-1])
+    return matches, refusals[1:]
 
 
 def rows_of_terms(terms: Sequence[Term]) -> Iterable[Sequence[Any]]:

@@ -53,7 +53,6 @@ def score_by_length(summary: Any, look: plot.Look = plot.USUAL) -> plot.Figure:
         panel.minorticks_off()
         panel.set(xlabel="rows of a test window; line: those of training", ylabel="accuracy")
         panel.set_title(plot.brief(dataset.dataset, 40), loc="right", fontsize=9)
-        plot.name_coinciding(panel)
         panel.legend(loc="center left", bbox_to_anchor=(1.0, 0.5))
     return figure
 

@@ -128,21 +128,21 @@ def schedule_of(options: Options, epoch: int) -> Schedule:
     return Schedule(steps=steps, patience=patience, every=look, warmup=warmup, **settings)
 
 
-def steps_of(options: Options, names: tuple[str, str], epoch: int, least: int, epochs: int) -> int:
+def steps_of(options: Options, names: tuple[str, str], epoch: int, fewest: int, epochs: int) -> int:
     """Steps that two options give, one in steps and one in epochs; else those of a default."""
-    (in_steps, in_epochs), fewest = names, int(names[0] == "steps")  # no patience: 0
+    (in_steps, in_epochs), bound = names, int(names[0] == "steps")  # no patience: 0
     steps, passes = getattr(options, in_steps), getattr(options, in_epochs)
     if steps is not None and passes is not None:
         raise PefourierError(
             f"{flag_of(in_steps)} and {flag_of(in_epochs)} say the same; give one of them"
         )
     if steps is not None:
-        check_count(flag_of(in_steps), steps, fewest, MOST_STEPS)
+        check_count(flag_of(in_steps), steps, bound, MOST_STEPS)
         return steps
     if passes is not None:
-        check_count(flag_of(in_epochs), passes, fewest, MOST_EPOCHS)
+        check_count(flag_of(in_epochs), passes, bound, MOST_EPOCHS)
         return passes * epoch
-    return max(epochs * epoch, least)
+    return max(epochs * epoch, fewest)
 
 
 @dataclass(frozen=True)
@@ -283,11 +283,11 @@ def check_options(options: Options) -> None:
         check_suffix(options.plot, (".png", ".pdf", ".svg"))
     check_count("--seeds", options.seeds, 1, MOST_SEEDS)
     limits = {"rank_timeout": (1, MOST_WAITED), "find": (1e-6, 1)}
-    for name, (least, largest) in limits.items():
+    for name, (smallest, largest) in limits.items():
         value = getattr(options, name)
-        if value is not None and not least <= value <= largest:
+        if value is not None and not smallest <= value <= largest:
             raise PefourierError(
-                f"{flag_of(name)} must be from {least:g} to {largest:g}; got {value}"
+                f"{flag_of(name)} must be from {smallest:g} to {largest:g}; got {value}"
             )
     for rms in options.match_rms:
         check_above("--match-rms", rms)

@@ -36,7 +36,7 @@ KNOWN = ("windows", "splits", "data", "tables")  # of each dataset and table
 CLOSE = 1e-4  # rounding on other machines moves logarithms and shares less
 
 
-class LengthScores(TypedDict):
+class ScoresAtLength(TypedDict):
     """Scores at another length, or the reason why there are none."""
 
     length: int
@@ -76,7 +76,7 @@ class Row:
     positive: str | None  # class; without one scores are means over classes
     shortest: int | None  # rows of the shortest window, the others' being `length`
     uneven: bool  # rows are at uneven times
-    tested: list[LengthScores]  # at other lengths
+    tested: list[ScoresAtLength]  # at other lengths
     chosen: dict[str, float | str]  # settings, on validation
     terms: list[list[float]]  # shares of the four terms of scores, by head; codes that are added
 

@@ -28,7 +28,7 @@ CUT_SHORT = 5  # where more than one run in so many keeps its last weights, trai
 
 
 @dataclass(frozen=True)
-class LengthScores:
+class LengthMeans:
     """What the runs of an encoding came to on windows of a length, or why they could not."""
 
     length: int
@@ -59,7 +59,7 @@ class DatasetSummary:
     params: Mapping[str, Mapping[str, Any]]  # of each encoding
     # what validation chose: encoding → setting → value → runs
     chosen: dict[str, dict[str, dict[str, int]]] = field(default_factory=dict)
-    lengths: dict[str, tuple[LengthScores, ...]] = field(default_factory=dict)  # tested too
+    lengths: dict[str, tuple[LengthMeans, ...]] = field(default_factory=dict)  # tested too
     confusion: dict[str, list[list[int]]] = field(default_factory=dict)  # summed over runs
     budget: Mapping[str, int] | None = None  # steps, patience, and steps between two looks
     positive: str | None = None  # class whose scores are told; without one they are means
@@ -354,7 +354,7 @@ def sum_confusions(
 
 def summarize_lengths(
     rows: Sequence[Mapping[str, Any]], runs: Container[tuple[int, int]]
-) -> dict[str, tuple[LengthScores, ...]]:
+) -> dict[str, tuple[LengthMeans, ...]]:
     """Means over the runs that every encoding has, at each length that was tested too."""
     scores: dict[str, dict[int, list[Mapping[str, Any]]]] = {}
     for row in rows:
@@ -366,16 +366,16 @@ def summarize_lengths(
     }
 
 
-def mean_at_length(length: int, tested: Sequence[Mapping[str, Any]]) -> LengthScores:
+def mean_at_length(length: int, tested: Sequence[Mapping[str, Any]]) -> LengthMeans:
     """Means of what runs came to at one length; none where some could not be tested."""
     reason = next((row["reason"] for row in tested if row["reason"]), "")
     if reason:
-        return LengthScores(length, None, None, None, reason)
+        return LengthMeans(length, None, None, None, reason)
     means = (
         statistics.interval(np.array([row[measure] for row in tested]))
         for measure in ("f1", "accuracy", "auprc")
     )
-    return LengthScores(length, *means)
+    return LengthMeans(length, *means)
 
 
 def common_runs(

@@ -14,7 +14,7 @@ from shutil import get_terminal_size
 from textwrap import wrap
 
 from pefourier.errors import PefourierError, shown
-from pefourier.writing.escapes import in_markdown
+from pefourier.writing.escapes import in_markdown, printable
 
 WIDEST = 96  # letters of a line that is read with ease
 PLAIN = 1e5  # smaller numbers are told without a power of ten
@@ -36,15 +36,16 @@ def aligned(rows: Sequence[Sequence[str]], keys: int = 1) -> str:
     if (tables := SET_ASIDE.get()) is not None:
         tables.append(rows)
         return f"{TABLE}\n"
-    width, least = terminal_width(), least_widths(rows)
-    while breadth(least[:keys]) > max(width * KEY_SHARE, 4 * keys) and breadth(least) > width:
-        least[least.index(max(least[:keys]))] -= 1
-    room = max(width - breadth(least[:keys]) - GAP, 4)
-    least[keys:] = [min(w, room) for w in least[keys:]]
+    width = get_terminal_size((ANY_WIDTH, 24)).columns
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    if breadth(widths) > width:
+        room = [max(int(width * KEY_SHARE) // keys - GAP, 4)] * keys
+        room += [max(width - breadth(room) - GAP, 4)] * (len(widths) - keys)
+        widths = list(map(min, widths, room))
     tables = []
-    for part in parts_within(least, keys, width):
+    for part in parts_within(widths, keys, width):
         table = [[*row[:keys], *row[part]] for row in rows]
-        tables.append(in_columns(table, fitting_widths(table, [*least[:keys], *least[part]])))
+        tables.append(in_columns(table, [*widths[:keys], *widths[part]]))
     return "\n".join(tables)
 
 
@@ -70,31 +71,6 @@ def markdown_table(rows: Sequence[Sequence[str]]) -> str:
     """
     head, *body = (f"| {' | '.join(map(in_markdown, row))} |" for row in rows)
     return "\n".join([head, "|" + "---|" * len(rows[0]), *body])
-
-
-def terminal_width() -> int:
-    """Letters of a line of the terminal; any number where nobody looks at one."""
-    return get_terminal_size((ANY_WIDTH, 24)).columns
-
-
-def least_widths(rows: Sequence[Sequence[str]]) -> list[int]:
-    """Widths of columns that leave all words whole."""
-    return [max(map(longest_word, column)) for column in zip(*rows, strict=True)]
-
-
-def fitting_widths(rows: Sequence[Sequence[str]], least: Sequence[int]) -> list[int]:
-    """Widths of columns that fit a terminal together, none below its least."""
-    width = terminal_width()
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    while breadth(widths) > width and any(map(int.__gt__, widths, least)):
-        loose = [w if w > m else 0 for w, m in zip(widths, least, strict=True)]
-        widths[loose.index(max(loose))] -= 1
-    return widths
-
-
-def longest_word(text: str) -> int:
-    """Letters of the longest word, with what indents it."""
-    return max((len(word) for word in text.split()), default=0) + len(text) - len(text.lstrip())
 
 
 def breadth(widths: Sequence[int]) -> int:
@@ -168,7 +144,7 @@ def number(value: float | int | bool | str | None, digits: int = 4, missing: str
     if isinstance(value, bool):
         return "yes" if value else "no"
     if not isinstance(value, float):
-        return str(value)
+        return printable(str(value))
     text = f"{value:.{digits}g}"
     return f"{float(text):.0f}" if "e+0" in text and abs(value) < PLAIN else text
 
@@ -202,24 +178,12 @@ def first_few(items: Sequence[str], limit: int = 4) -> str:
 
 
 def ranges(index: Iterable[int], limit: int = 6) -> str:
-    """Ascending whole numbers with runs and those of even steps joined, the first few.
+    """Ascending whole numbers with runs joined, the first few.
 
-    >>> ranges([0, 1, 2, 4, 5, 6, 9]), ranges([0, 3, 6, 9, 12, 13, 14])
-    ('0-2, 4-6, 9', '0, 3, …, 12, 13-14')
+    >>> ranges([0, 1, 2, 4, 5, 6, 9])
+    '0-2, 4-6, 9'
     """
-    remaining, parts = [*index], []
-    while remaining:
-        step = remaining[1] - remaining[0] if len(remaining) > 1 else 1
-        size = next(
-            (i for i, n in enumerate(remaining) if n != remaining[0] + i * step), len(remaining)
-        )
-        if step > 1 and size > 3:
-            parts.append(f"{remaining[0]}, {remaining[1]}, …, {remaining[size - 1]}")
-        else:
-            size = size if step == 1 else 1
-            parts += joined_runs(remaining[:size], "-")
-        remaining = remaining[size:]
-    return first_few(parts, limit)
+    return first_few(joined_runs(index, "-"), limit)
 
 
 def whole_number(text: str) -> int | None:

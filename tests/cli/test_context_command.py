@@ -7,8 +7,6 @@ import numpy as np
 import pytest
 from published_configs import PUBLISHED
 
-from pefourier.encodings import load
-
 LLAMA = {
     "model_type": "llama",
     "hidden_size": 4096,
@@ -70,14 +68,6 @@ def test_context_of_a_config(run):
         assert told["verdict"] == verdict
 
 
-def test_what_a_scaling_does_is_said_within_the_length_of_training_too(run):
-    spec = "rope:scaling=yarn,factor=4,original=8192"
-    (result,) = run("context", spec, "--d", 128, "--length", 80, "--json").results
-    bands = {band["class"]: band["pairs"] for band in result["rotations"][0]["bands"]}
-    assert bands == {"kept": 26, "blended": 24, "stretched": 14}
-    assert result["verdict"] == "no new angles"
-
-
 def test_context_of_two_rotations(run):
     (result,) = run("context", "gemma.json", "--json").results
     local, whole = result["rotations"]
@@ -106,16 +96,6 @@ def test_the_length_asked_for_is_not_that_of_training(run):
     assert given["verdict"] == "no new angles"
 
 
-def test_a_length_that_a_config_tells_is_with_its_scaling(run):
-    """Once seen: linear's pairs were said to have met, at 131072, phases of a million positions."""
-    (result,) = run("context", "gemma.json", "--length", "256k", "--json").results
-    local, whole = result["rotations"]
-    assert (local["unseen"], local["window"]) == (0, 1024)  # a query sees no longer lags
-    assert whole["unseen"] == 55
-    (result,) = run("context", "gemma.json", "--json").results
-    assert [r["unseen"] for r in result["rotations"]] == [0, 0]
-
-
 def test_a_name_tells_no_length_of_training(run):
     """Once it was NO NEW ANGLES at any length that was asked for."""
     asked = ("context", "rope", "--d", 64, "--length")
@@ -132,15 +112,6 @@ def test_a_name_tells_no_length_of_training(run):
     assert told["rotations"][0]["unseen"] == 16
 
 
-def test_dimensions_kept_apart_do_not_turn(run):
-    """DeepSeek-V3 turns 64 of 192 dimensions: with 64 pairs still no sum of 96 is negative."""
-    Path("v3.json").write_text(json.dumps(PUBLISHED["deepseek-ai/DeepSeek-V3"]))
-    (result,) = run("context", "v3.json", "--json").results
-    (r,) = result["rotations"]
-    assert (r["pairs"], r["rotated"], r["bound"]) == (96, 32, None)
-    assert (r["attention_factor"], round(r["softmax_factor"], 3)) == (1.0, 1.874)
-
-
 @pytest.mark.parametrize(
     ("length", "verdict"), [(4096, "NO NEW ANGLES"), (4097, "BEYOND EVERY WINDOW")]
 )
@@ -154,21 +125,6 @@ def test_a_length_beyond_every_window_is_told_first(run, kinds, length, verdict)
     said = run("context", "windows.json", "--trained", length, "--length", length).out
     sees_all = kinds[-1] == "full_attention"
     assert said.startswith(f"windows.json: {'NO NEW ANGLES' if sees_all else verdict}. ")
-
-
-def test_a_spec_is_told_as_it_was_typed(run):
-    """Once it was cut at #, and in JSON it had the first type of layer."""
-    inner = {"model_type": "nobody", "text_config": LLAMA}
-    Path("both.json").write_text(json.dumps(inner))
-    asked = ["gemma.json", "both.json#text_config", "gemma.json#full_attention"]
-    results = run("context", *asked, "--json").results
-    assert [one["spec"] for one in results] == asked
-    assert [len(one["rotations"]) for one in results] == [2, 1, 1]
-    assert results[2]["rotations"][0]["name"] == "full_attention"
-    assert run("context", asked[1]).out.startswith("both.json#text_config: UNSEEN ANGLES. ")
-    done = run("context", "llama.json#nonsense")
-    assert (done.status, done.out) == (2, "")
-    assert "'llama.json' has one rotation for all layers; leave out '#nonsense'" in done.err
 
 
 def test_of_several_rotations_the_one_misread_most_is_told(run):
@@ -204,30 +160,6 @@ def test_extension_as_words_json_and_csv(run):
     assert run(*asked, "--json").results[0]["candidates"][0]["bound"] is None
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (
-            ["--to", "8k"],
-            "--extend-from and --to go together, without --grid: the config, and the length",
-        ),
-        (
-            ["--length", "80"],
-            "design needs --d and one of --length, --grid, or --span with --resolution; or "
-            "--extend-from CONFIG and --to",
-        ),
-        (
-            ["--extend-from", "llama.json", "--to", "128k"],
-            "'llama.json' stands for 131072 positions; an extension is to more, got 131072",
-        ),
-    ],
-    ids=str,
-)
-def test_designs_that_are_none(run, arguments, message):
-    done = run("design", *arguments)
-    assert (done.status, done.out, done.err) == (2, "", f"pefourier: {message}\n")
-
-
 def test_a_grid_has_a_base_for_each_axis(run):
     """Waves end at the side of FLUX's 64 x 64 with base 11.1, at Wan's 21 frames with 3.5."""
     asked = ["design", "--grid", "64x64", "--d", 112, "--for", "turns", "--rho", 1e4]
@@ -241,52 +173,110 @@ def test_a_grid_has_a_base_for_each_axis(run):
     assert round(found[2]["best"]["turns"], 1) == 14.5
 
 
-def test_context_of_biases_says_what_can_be_said(run):
-    done = run("context", "bloom.json")
-    assert done.out.startswith("bloom.json: ANY LENGTH. ")
+REFUSED = [  # what is typed, and what the error names
+    (["context"], "got none"),
+    (["context", "llama.json", "--against", "local-for-global"], "local-for-global needs two"),
+    (["context", "llama.json", "--against", "dft"], "'dft' is not rotary"),
+    (["context", "llama.json", "--against", "scaling_ignore"], "Did you mean 'scaling-ignored'?"),
+    (["context", "dft", "--against", "rope"], "'dft' is not rotary"),
+    (["context", "xpos"], "'xpos' does not turn"),
+    (["context", "axial-rope"], "'axial-rope:grid=14x14'"),
+    (["context", "axial-rope:convention=dinov3"], ",grid=14x14'"),
+    (["context", "rope", "-S", "0"], "got 0"),
+    (["context", "alibi:heads=32"], "(--d)"),
+    (["context", "llama.json#nonsense"], "leave out '#nonsense'"),
+    (["context", "none.json"], "none.json"),
+    (["design", "--to", "8k"], "--extend-from"),
+    (["design", "--length", "80"], "--d"),
+    (["design", "--extend-from", "llama.json", "--to", "128k"], "131072"),
+]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ([], "context takes a model's config.json or folder, or a rotation; got none"),
-        (
-            ["llama.json", "--against", "local-for-global"],
-            "'llama.json' has one rotation; local-for-global needs two",
-        ),
-        (
-            ["llama.json", "--against", "dft"],
-            "'dft' is not rotary; give a rotation, or one of scaling-ignored, partial-ignored, "
-            "base=NUMBER, local-for-global, layout",
-        ),
-        (
-            ["llama.json", "--against", "scaling_ignore"],
-            "unknown misreading 'scaling_ignore'. Did you mean 'scaling-ignored'? Known: "
-            "scaling-ignored, partial-ignored, base=NUMBER, local-for-global, layout; or give "
-            "another rotation, as rope:rho=1e6.",
-        ),
-        (["dft", "--against", "rope"], "'dft' is not rotary; --against compares rotations"),
-    ],
-    ids=str,
-)
-def test_contexts_that_are_none(run, arguments, message):
-    done = run("context", *arguments)
-    assert (done.status, done.out, done.err) == (2, "", f"pefourier: {message}\n")
+@pytest.mark.parametrize(("arguments", "said"), REFUSED, ids=str)
+def test_what_cannot_be_asked_is_refused_in_one_line(run, arguments, said):
+    done = run(*arguments)
+    assert (done.status, done.out, done.err.count("\n")) == (2, "", 1)
+    assert said in done.err
 
 
-def test_one_config_that_cannot_be_read_stops_no_other(run):
-    done = run("context", "none.json", "llama.json", "--json")
-    assert done.status == 2
-    refused, answered = done.results
+def test_several_specs_are_told_each_as_it_was_typed(run):
+    inner = {"model_type": "nobody", "text_config": LLAMA}
+    Path("both.json").write_text(json.dumps(inner))
+    asked = ["none.json", "gemma.json", "both.json#text_config", "gemma.json#full_attention"]
+    done = run("context", *asked, "--json")
+    assert (done.status, [one["spec"] for one in done.results]) == (2, asked)
+    refused, *answered = done.results
     assert refused.keys() == {"spec", "error"}
-    assert answered["rotations"]
-    assert "none.json" in done.err
+    assert [len(one["rotations"]) for one in answered] == [2, 1, 1]
+    assert answered[2]["rotations"][0]["name"] == "full_attention"
+    assert run("context", asked[2]).out.startswith("both.json#text_config: UNSEEN ANGLES. ")
 
 
 def test_context_in_csv_has_a_row_per_band(run):
-    lines = run("context", "llama.json", "gemma.json", "--csv").out.splitlines()
+    lines = run("context", "llama.json", "gemma.json", "alibi", "--csv").out.splitlines()
     assert lines[0].startswith("encoding,spec,trained,length,rotation,pairs,rotated,base,scaling")
-    assert len(lines) == 1 + 3 + 2
+    assert len(lines) == 1 + 3 + 2 + 1
+
+
+DEEPSEEK = PUBLISHED["deepseek-ai/DeepSeek-V3"]
+TOLD = [  # a config or a SPEC, what is asked, and fields of the answer
+    ({"model_type": "bloom"}, [], {"verdict": "any length", "rotations": []}),
+    (
+        DEEPSEEK,
+        [],
+        {"rotations.0.pairs": 96, "rotations.0.bound": None},
+    ),
+    (
+        DEEPSEEK,
+        [],
+        {"rotations.0.rotated": 32, "rotations.0.attention_factor": 1.0},
+    ),
+    (GEMMA, ["--length", "256k"], {"rotations.0.unseen": 0, "rotations.1.unseen": 55}),
+    (GEMMA, [], {"rotations.0.unseen": 0, "rotations.1.unseen": 0}),
+    ({"model_type": "t5"}, [], {"verdict": "limited distance", "length": 80}),
+    ({"model_type": "whisper", "d_model": 64}, ["-S", "3000"], {"verdict": "too few rows"}),
+    ({"model_type": "dinov3_vit"}, [], {"verdict": "a grid"}),
+    ("axial-rope:grid=14x14,convention=dinov3", ["--d", 16], {"verdict": "a grid"}),
+    (
+        {**LLAMA, "model_type": "smollm3", "no_rope_layers": [0] * 32},
+        [],
+        {"verdict": "no positions"},
+    ),
+    ("rope:scaling=yarn,factor=4,original=8192", ["--length", 80], {"verdict": "no new angles"}),
+    ("dft", ["--trained", 24, "-S", 96, "--d", 64], {"verdict": "codes repeat"}),
+    ("learned", ["--trained", 24, "-S", 96, "--d", 64], {"verdict": "too few rows"}),
+    ("tape", ["--trained", 24, "-S", 96, "--d", 64], {"verdict": "any length"}),
+    ("alibi", ["--d", 2], {"verdict": "any length", "slopes.0": 2.0**-4, "slopes.1": 2.0**-8}),
+    ("t.npy", ["--length", 50], {"verdict": "too few rows"}),
+    (
+        {"model_type": "minimax_m2", "head_dim": 128, "rotary_dim": 64, "rope_theta": 5e6},
+        [],
+        {"rotations.0.rotated": 32, "rotations.0.bound": None},
+    ),
+]
+
+
+@pytest.mark.parametrize(("spec", "asked", "wanted"), TOLD, ids=range(len(TOLD)))
+def test_an_answer_has_these_fields(run, spec, asked, wanted):
+    np.save("t.npy", np.random.default_rng(0).normal(size=(20, 32)))
+    if isinstance(spec, dict):
+        Path("own.json").write_text(json.dumps(spec))
+        spec = "own.json"
+    done = run("context", spec, *asked, "--json")
+    assert done.status == 0
+    for path, value in wanted.items():
+        field = done.results[0]
+        for key in path.split("."):
+            field = field[int(key) if isinstance(field, list) else key]
+        assert field == value, path
+
+
+def test_images_have_no_length(run):
+    Path("c.json").write_text(json.dumps({"model_type": "dinov3_vit"}))
+    done = run("context", "c.json", "--length", 4096)
+    assert (done.status, done.err.count("\n")) == (0, 1)
+    assert "--length has no effect" in done.err
+    assert run("context", "c.json").err == ""
 
 
 def test_design_as_json_and_csv(run):
@@ -301,11 +291,6 @@ def test_design_as_json_and_csv(run):
     lines = run(*asked, "--csv").out.splitlines()
     assert len(lines) == 1 + len(result["candidates"])
     assert run(*asked, "--dtype", "bf16").out.count("rounded") == 1
-
-
-def test_design_of_short_lengths_needs_no_base(run):
-    out = run("design", "--length", 80, "--d", 256, "--for", "turns").out
-    assert "NO BASE NEEDED. " in out
 
 
 def test_a_config_that_has_probably_lost_its_scaling_is_told_first(run, folder):
@@ -339,73 +324,6 @@ def test_a_table_of_a_config_without_weights_has_its_length(run, config, rows):
     assert run("check-faithful", "learned.json").status == 2
 
 
-def test_a_file_shorter_than_its_length_says_where_rows_may_come_from(run):
-    """Once --length was left unsaid: NO ROTATION."""
-    omega = 1e4 ** (-np.arange(0, 32, 2) / 32)
-    angles = np.outer(np.arange(20), omega)
-    np.save("t.npy", np.stack([np.sin(angles), np.cos(angles)], -1).reshape(20, 32))
-    (result,) = run("context", "t.npy", "--length", 50, "--json").results
-    assert result["verdict"] == "too few rows"
-    assert "20 positions; of 50 asked for, 30" in result["meaning"]
-
-
-def test_a_length_that_is_given_is_not_said_to_be_missing(run):
-    Path("t5.json").write_text(json.dumps({"model_type": "t5"}))
-    (result,) = run("context", "t5.json", "--length", "4k", "--json").results
-    assert [f["code"] for f in result["findings"]] == ["untrained"]
-    (result,) = run("context", "t5.json", "--json").results
-    assert "length-default" in [f["code"] for f in result["findings"]]
-
-
-def test_context_says_which_length_is_safe_in_a_format(run):
-    done = run("context", "llama.json", "--require-dtype", "bf16:computed", "--length", "4k")
-    assert done.status == 1
-    said = "llama.json has 769 of 4096 codes distinct computed in bfloat16; 257 positions are safe"
-    assert said in done.err
-    lines = [line.split("  ") for line in done.out.splitlines() if "bfloat16" in line]
-    assert {line[0]: line[-1].strip() for line in lines if len(line) > 1} == {
-        "safe length, phases in bfloat16": "257",
-    }
-    for asked, length in (("bf16:computed", 257), ("bf16", 4096)):
-        done = run("context", "llama.json", "--require-dtype", asked, "--length", length)
-        assert done.status == 0
-    assert run("context", "llama.json", "--require-dtype", "fp32", "--length", "4k").status == 0
-    done = run("context", "llama.json", "--require-dtype", "fp8", "--length", "4k")
-    assert done.status == 2
-    assert "context tells float32, bfloat16, float16; ask check-faithful for float8_" in done.err
-
-
-def test_a_rotation_on_axes_says_how_large_an_image_may_be(run):
-    """Once a vision config was an internal error, and a named one was said not to rotate."""
-    config = {"model_type": "qwen2_vl", "vision_config": {"embed_dim": 1280, "num_heads": 16}}
-    Path("vl.json").write_text(json.dumps(config))
-    done = run("context", "vl.json#vision_config", "axial-rope:grid=8x8,d=16", "--length", "64")
-    assert done.status == 0
-    assert done.out.count(": A GRID. ") == 2
-    done = run("context", "xpos")
-    assert (done.status, done.out) == (2, "")
-    assert "'xpos' turns pairs of dimensions in a way of its own; context" in done.err
-
-
-def test_a_model_that_is_not_known_tells_all_of_its_rotations(run):
-    """Once it was asked to name one type of layer."""
-    own = {"full_attention": {"rope_theta": 1e6}, "sliding_attention": {"rope_theta": 1e4}}
-    config = {"model_type": "nobody", "head_dim": 128, "rope_parameters": own}
-    config |= {"max_position_embeddings": 32768, "sliding_window": 512, "num_hidden_layers": 3}
-    config["layer_types"] = ["sliding_attention", "full_attention", "linear_attention"]
-    Path("un.json").write_text(json.dumps(config))
-    (result,) = run("context", "un.json", "--length", "128k", "--json").results
-    assert [(one["kind"], one["window"]) for one in result["layers"]] == [
-        ("rotary", 512),
-        ("rotary", None),
-        ("none", None),
-    ]
-    assert [(r["name"], r["base"]) for r in result["rotations"]] == [
-        ("sliding_attention", 1e4),
-        ("full_attention", 1e6),
-    ]
-
-
 def test_a_length_of_training_that_linear_does_not_read_is_told_as_it_is_used(run, tmp_path):
     """The headline was the key, with the advice to drop it, after which no angle was new."""
     scaling = {"type": "linear", "factor": 3.5, "original_max_position_embeddings": 8192}
@@ -424,89 +342,17 @@ def test_a_length_of_training_that_linear_does_not_read_is_told_as_it_is_used(ru
     assert result["rotations"][0]["familiar_length"] == 28672
 
 
-@pytest.mark.parametrize("spec", ["axial-rope", "axial-rope:convention=dinov3"])
-def test_a_rotation_by_axes_asks_for_its_grid(run, spec):
-    more = "," if ":" in spec else ":"
-    done = run("context", spec)
-    assert done.status == 2
-    assert done.err.endswith(f"give its sides, as in '{spec}{more}grid=14x14'\n")
-
-
-def test_images_have_no_length(run, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    config = {"model_type": "dinov3_vit", "hidden_size": 128, "num_attention_heads": 2}
-    (tmp_path / "c.json").write_text(json.dumps(config | {"image_size": 96, "patch_size": 16}))
-    done = run("context", "c.json", "--length", 4096)
-    assert done.status == 0
-    assert done.err.startswith("pefourier: --length has no effect on c.json")
-    assert done.err.count("\n") == 1
-    assert run("context", "c.json").err == ""
-    assert run("context", "c.json", "--length", 4096, "-q").err == ""
-    assert run("resize", "c.json", "--to", "12x12").status == 0
-
-
-def test_no_positions_are_refused_and_the_last_distance_is_one_less(run):
-    assert "length must be a whole number from 1 on; got 0" in run("context", "rope", "-S", 0).err
-    done = run("context", "alibi", "--d", 8, "-S", 81)
-    assert "slope 0.003906-0.5" in " ".join(done.out.split())
-    head, *heads = run("context", "alibi", "t5", "--d", 56, "--csv").out.splitlines()
-    assert heads[-1] == f"t5,t5,,80{',' * (head.count(',') - 3)}"
-    slopes = [float(row.split(",")[-1]) for row in heads[:-1]]
-    ours = [2 ** (-8 * k / 32) for k in range(1, 33)] + [
-        2 ** (-4 * k / 32) for k in range(1, 48, 2)
-    ]
-    np.testing.assert_allclose(slopes, ours, rtol=1e-12)  # those of 32, every other of 64
-    assert [row.split(",")[-2] for row in heads[:-1]] == list(map(str, range(56)))
-    assert "-0.917\n" in run("context", "alibi", "--d", 56).out  # the largest, head 32
-    assert "Its number of heads is d (--d)." in run("context", "alibi:heads=32").err
-    assert "Did you mean" not in run("context", "FIRE").err
-
-
-def test_whisper_rows_are_seconds_and_each_side_is_counted(run, tmp_path):
-    path = tmp_path / "config.json"
-    path.write_text(json.dumps({"model_type": "whisper", "d_model": 64}))
-    said, more = (" ".join(run("context", path, *x).out.split()) for x in ((), ("-S", "3000")))
-    assert "rows of the table encoder 1500, decoder 448" in said
-    assert "of 3000 asked for, 1500 have none" in more
-
-
-def test_another_base_is_told_once(run, tmp_path):
-    path, stored = tmp_path / "config.json", tmp_path / "base.json"
-    sizes = {"model_type": "llama", "hidden_size": 256, "num_attention_heads": 2}
-    path.write_text(json.dumps(sizes | {"rope_theta": 5e5}))
-    stored.write_text(run("context", path, "--json").out)
-    path.write_text(json.dumps(sizes | {"rope_theta": 4e5}))
-    done = run("context", path, "--baseline", stored)
-    assert (done.status, done.err.count("instead of")) == (1, 1)
-    assert "base 400000.0 instead of 500000.0" in done.err
-
-
-def test_a_config_that_turns_in_no_layer_has_no_positions(run, tmp_path):
-    """SmolLM3's with no rotation left was told as codes of a rope that are added."""
-    sizes = {"hidden_size": 2048, "num_attention_heads": 16, "num_hidden_layers": 4}
-    config = {"model_type": "smollm3", **sizes, "rope_theta": 5e6, "no_rope_layers": [0] * 4}
-    path = tmp_path / "nope.json"
-    path.write_text(json.dumps({**config, "max_position_embeddings": 65536}))
-    said = " ".join(run("context", str(path)).out.split())
-    assert "nope.json: NO POSITIONS. " in said
-
-
 @pytest.mark.parametrize(
-    ("spec", "said"),
-    [
-        ("dft", "CODES REPEAT. "),
-        ("learned", "TOO FEW ROWS. A table has rows for 24 positions; of 96 asked for, 72"),
-        ("tape", "ANY LENGTH. "),
-        ("sinusoidal", "ANY LENGTH. "),
-    ],
+    "change",
+    [{"rope_theta": 4e5}, {"rope_scaling": {"rope_type": "linear", "factor": 2.0}}, {}],
+    ids=str,
 )
-def test_a_name_is_asked_at_the_length_that_is_given(run, spec, said):
-    """Once 80 positions were taken for all of them; tape had the sentence of sinusoidal."""
-    done = run("context", spec, "--trained", 24, "-S", 96, "--d", 64)
-    assert " ".join(done.out.split()).startswith(f"{spec}: {said}")
-
-
-def test_codes_of_tape_lie_between_those_of_training():
-    """Position p of 96 has the code of p / 4 of 24: every fourth is one of training."""
-    before, after = (load("tape", n, 64).table() for n in (24, 96))
-    assert np.allclose(after[::4], before)
+def test_another_base_or_factor_of_any_rotation_is_told(run, tmp_path, change):
+    path, stored = tmp_path / "config.json", tmp_path / "base.json"
+    config = {**GEMMA, "rope_theta": 5e5}
+    path.write_text(json.dumps(config))
+    stored.write_text(run("context", path, "--json").out)
+    path.write_text(json.dumps(config | change))
+    done = run("context", path, "--baseline", stored, "--strict")
+    assert done.status == bool(change)
+    assert ("400000.0 instead of 500000.0" in done.err) == ("rope_theta" in change)

@@ -81,10 +81,3 @@ def test_a_terminal_that_knows_nothing_gets_nothing_else_than_text(command):
     assert "\r" not in text.replace("\r\n", "")
     shown = text.split("\r\n")
     assert [line for line in shown if breadth(line) > 80 and not is_one_piece(line)] == []
-
-
-def test_colours_are_left_out_where_they_are_not_wanted():
-    _, coloured = on_terminal(COMMANDS[0], 80, TERM="xterm-256color")
-    _, plain = on_terminal(COMMANDS[0], 80, TERM="xterm-256color", NO_COLOR="1")
-    assert "\x1b[3" in coloured
-    assert "\x1b[" not in plain

@@ -1,17 +1,20 @@
-"""The closest pair by lags where inner products are declared, against the double loop over rows."""
+"""The closest pair and the distinct codes, by lags and by rows, against the double loop."""
+
+from functools import cache
 
 import numpy as np
 import pytest
 from double_loop import assert_agree, by_definition
+from grids import waves_on
 
 from pefourier.encodings.domain import positions
 from pefourier.encodings.encoding import Encoding, Measure, from_table
 from pefourier.geometry import closest as room
 from pefourier.geometry import closest_rows
 from pefourier.geometry.closest import ClosestPair, closest_pair
+from pefourier.geometry.duplicates import first_duplicate
 
 RANDOM = np.random.default_rng(20240513)
-NORMAL = RANDOM.standard_normal((150, 7))
 
 
 def waves(frequencies, length, weights=None, **facts):
@@ -22,8 +25,7 @@ def waves(frequencies, length, weights=None, **facts):
 
     def codes(x):
         phases = measure.phases(x)
-        amplitudes = np.sqrt(measure.squared_length * weights)
-        return np.hstack([amplitudes * np.cos(phases), amplitudes * np.sin(phases)])
+        return np.hstack([np.cos(phases), np.sin(phases)]) * np.tile(measure.amplitudes, 2)
 
     return Encoding("waves", positions(length), 2 * len(omega), codes, measure)
 
@@ -47,80 +49,53 @@ MEASURES = {
 }
 
 
-def test_one_code_has_no_pair():
-    assert closest_pair(from_table(np.ones((1, 4)))) == ClosestPair(np.inf, None, 1)
-    assert closest_pair(waves([1.0], 1)) == ClosestPair(np.inf, None, 1)
-
-
 @pytest.mark.parametrize("lags_at_once", [7, 2**12])
 @pytest.mark.parametrize("name", MEASURES)
 def test_lags_and_rows_agree(name, lags_at_once, monkeypatch):
     monkeypatch.setattr(room, "LAGS_AT_ONCE", lags_at_once)
     monkeypatch.setattr(room, "FREQUENCIES_AT_ONCE", lags_at_once // 3)
     enc = MEASURES[name]
-    by_lags = closest_pair(enc)
-    assert by_lags == ClosestPair(pytest.approx(by_lags.distance), by_lags.pair, len(enc))
-    assert_agree(by_lags, by_definition(enc.table()))
-    assert_agree(closest_pair(from_table(enc.table())), by_definition(enc.table()))
+    expected = by_definition(enc.table())
+    assert_agree(closest_pair(enc), expected)
+    assert_agree(closest_pair(from_table(enc.table())), expected)
+    lags = np.arange(1, len(enc))[:, None]
+    sines = np.sin(enc.measure.frequencies * lags / 2) ** 2 @ enc.measure.weights
+    least = np.sqrt(4 * enc.measure.squared_length * sines.min())
+    assert closest_pair(enc).distance == pytest.approx(least, rel=1e-10)
 
 
-@pytest.mark.parametrize("name", MEASURES)
-def test_smallest_distance_over_lags_is_that_of_the_sum(name):
-    enc = MEASURES[name]
-    omega, weights, c = enc.measure.frequencies, enc.measure.weights, enc.measure.squared_length
-    squared = [
-        4 * c * sum(w * np.sin(o * lag / 2) ** 2 for o, w in zip(omega, weights, strict=True))
-        for lag in range(1, len(enc))
-    ]
-    assert closest_pair(enc).distance == pytest.approx(min(squared) ** 0.5, rel=1e-10)
+STEP = 2 * np.pi * 1e-11
+KNOWN = [  # codes, and what is known of them: distance, pair, distinct
+    (from_table(np.ones((1, 4))), (np.inf, None, 1)),
+    (from_table(np.array([[0.0], [1e-200], [1.0]])), (1e-200, (0, 1), 3)),  # its square is 0
+    (waves([1.0], 1), (np.inf, None, 1)),
+    *((dft(p, p), (2**0.5, (0, 1), p)) for p in (2, 9, 128)),
+    *((dft(p, k * p + 1), (0.0, (0, p), p)) for p in (2, 9, 128) for k in (1, 3)),
+    (waves(2 * np.pi * np.array([10, 15]) / 60, 100, period=60), (0.0, (0, 12), 12)),
+    *(
+        (waves(2 * np.pi * k * np.array([1, 2, 12]) / 1e3, 5000), (0.0, (0, 1000), 1000))
+        for k in (1, 3)
+    ),
+    (waves([2 * np.pi / 75], 400), (0.0, (0, 75), 75)),  # a later one rounds to less
+    (waves([2 * np.pi * (1 + 1e-11) / 500], 900), (STEP, (0, 500), 900)),  # nearly a period
+    (waves([1e-9, 3e-9], 1000), (5**0.5 * 1e-9, (0, 1), 1000)),  # a short step is none
+    (waves([0.0], 5), (0.0, (0, 1), 1)),
+    (waves([1e17], 50), (0.0, (0, 1), 1)),  # phases without a digit tell nothing apart
+    (waves_on((3, 3), [[1e17, 3e17], [2e17, 1e17]]), (0.0, (0, 1), 1)),
+    (waves_on((3, 4), [[0.5, 0.0]]), (0.0, (0, 1), 3)),
+]
 
 
-@pytest.mark.parametrize("period", [2, 8, 9, 97, 128])
-def test_dft_has_as_many_codes_as_its_period(period):
-    assert closest_pair(dft(period, period)) == ClosestPair(pytest.approx(2**0.5), (0, 1), period)
-    assert closest_pair(dft(period, period + 1)) == ClosestPair(0.0, (0, period), period)
-    assert closest_pair(dft(period, 3 * period)) == ClosestPair(0.0, (0, period), period)
-
-
-def test_period_of_codes_can_be_shorter_than_that_of_the_measure():
-    enc = waves(2 * np.pi * np.array([10, 15]) / 60, 100, period=60)
-    assert closest_pair(enc) == ClosestPair(0.0, (0, 12), 12)
-
-
-@pytest.mark.parametrize("turns", [1, 3])
-def test_period_nobody_declared_is_found_in_spite_of_rounding(turns):
-    enc = waves(2 * np.pi * turns * np.array([1, 2, 12]) / 1000, 5000)
-    assert closest_pair(enc) == ClosestPair(0.0, (0, 1000), 1000)
-
-
-def test_first_of_several_collisions_is_kept_though_a_later_one_rounds_to_less():
-    assert closest_pair(waves([2 * np.pi / 75], 400)) == ClosestPair(0.0, (0, 75), 75)
-
-
-def test_nearly_a_period_is_no_collision():
-    step = 2 * np.pi * 1e-11
-    enc = waves([2 * np.pi * (1 + 1e-11) / 500], 900)
-    assert closest_pair(enc) == ClosestPair(pytest.approx(step, rel=1e-3), (0, 500), 900)
-
-
-def test_short_step_is_no_collision():
-    enc = waves([1e-9, 3e-9], 1000, [0.5, 0.5])
-    assert closest_pair(enc) == ClosestPair(pytest.approx(5**0.5 * 1e-9, rel=1e-12), (0, 1), 1000)
-
-
-def test_measure_that_is_constant_has_one_code():
-    assert closest_pair(waves([0.0], 5)) == ClosestPair(0.0, (0, 1), 1)
-
-
-def test_measure_without_power_is_searched_by_rows():
-    table = NORMAL
-    measure = Measure(np.array([0.0]), np.array([1.0]))
-    assert_agree(closest_pair(from_table(table, measure=measure)), by_definition(table))
+@pytest.mark.parametrize(("enc", "expected"), KNOWN, ids=range(len(KNOWN)))
+def test_periods_are_collisions_and_what_is_near_is_none(enc, expected):
+    distance, pair, distinct = expected
+    assert closest_pair(enc) == ClosestPair(
+        pytest.approx(distance, rel=1e-3, abs=0), pair, distinct
+    )
 
 
 def test_lags_that_cannot_be_nearest_are_given_up_early(monkeypatch):
-    computed = []
-    whole = room.squared_distances
+    computed, whole = [], room.squared_distances
 
     def counted(measure, lags, columns=slice(None)):
         computed.append(len(lags) * len(measure.weights[columns]))
@@ -131,12 +106,172 @@ def test_lags_that_cannot_be_nearest_are_given_up_early(monkeypatch):
     assert sum(computed) < 20000 * 512 / 8
 
 
-@pytest.mark.parametrize("enc", [MEASURES["geometric"], from_table(NORMAL)])
+GRID = np.stack(np.meshgrid(*[np.arange(6.0)] * 3), axis=-1).reshape(-1, 3)
+CURVE = np.outer(np.arange(150), 100.0 ** (-np.arange(6) / 6))
+WAVES = np.hstack([np.sin(CURVE), np.cos(CURVE)])
+TABLES = {
+    "normal": RANDOM.standard_normal((150, 7)),
+    "one column": RANDOM.standard_normal((150, 1)),
+    "wide": RANDOM.standard_normal((40, 300)),
+    "waves": WAVES,
+    "shuffled waves": RANDOM.permutation(WAVES),
+    "integers": RANDOM.integers(-90, 90, (150, 4)),
+    "float32": RANDOM.standard_normal((150, 7)).astype(np.float32),
+    "float16": RANDOM.standard_normal((150, 7)).astype(np.float16),
+    "unit vectors": np.eye(90),
+    "shuffled grid": RANDOM.permutation(GRID),
+    "ramp": np.repeat(np.arange(150.0)[:, None], 3, axis=1) / 149,
+    "offset": 1e6 + 1e-6 * RANDOM.standard_normal((150, 5)),
+    "long and short": np.repeat([[100.0], [0.01]], 75, 0) * RANDOM.standard_normal((150, 7)),
+    "clusters": np.repeat(np.eye(3) * 5, 50, 0) + 1e-9 * RANDOM.standard_normal((150, 3)),
+    "tiny": 1e-90 * RANDOM.standard_normal((150, 5)),
+    "large": 1e90 * RANDOM.standard_normal((150, 5)),
+    "rows and one far": np.vstack([RANDOM.standard_normal((90, 4)), np.full((1, 4), 1e9)]),
+    "units apart": 5 + np.spacing(5.0) * RANDOM.integers(0, 60, (150, 4)),
+    "equal halves": np.tile(RANDOM.standard_normal((60, 4)), (2, 1)),
+    "signed zeros": np.where(RANDOM.random((90, 9)) < 0.5, 0.0, -0.0),
+    "several equal": np.array([[5.0], [1.0], [2.0], [2.0], [1.0], [1.0]]),
+    **{  # pairs that are not neighbours, and later ones that are little nearer
+        f"gaps {k}": np.array([0.0, 10.0, a, 10.0 + b])[:, None]
+        for k, (a, b) in enumerate([(1, 0.9999), (0.9999, 1), (1, 1 - 3e-10), (1 + 3e-10, 1)])
+    },
+    **{
+        f"later, shorter by {shorter}": np.array([0.0, 1.0, 10.0, 20.0, 11.0 - shorter])[:, None]
+        for shorter in (1e-3, 1e-8, 3e-10)
+    },
+}
+BLOCKS = {
+    "as they are": {},
+    "many": {"BLOCK_ROWS": 8, "STRIP_ROWS": 3, "MANY_PAIRS": 5, "NUMBERS_AT_ONCE": 40},
+    "float64 always": {"BLOCK_ROWS": 16, "MANY_PAIRS": 0, "SAMPLE_ROWS": 5, "CACHE_BYTES": 0},
+    "float32 always": {"BLOCK_ROWS": 16, "MANY_PAIRS": 10**9, "STRIP_ROWS": 5},
+    "trees": {"FEW_ROWS": 1, "SAMPLE_ROWS": 9},
+}
+
+
+@pytest.fixture(params=BLOCKS)
+def blocks(request, monkeypatch):
+    for name, value in BLOCKS[request.param].items():
+        monkeypatch.setattr(closest_rows, name, value)
+
+
+@cache
+def expected_of(name):
+    return by_definition(TABLES[name])
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_pair_distance_and_count_are_those_of_the_double_loop(name, blocks):
+    assert_agree(closest_pair(from_table(TABLES[name])), expected_of(name))
+
+
+@pytest.mark.parametrize("name", ["normal", "waves", "shuffled grid", "clusters"])
+def test_moving_rows_and_exchanging_them_changes_no_distance(name, blocks, tmp_path):
+    table, (distance, pair, distinct) = TABLES[name], expected_of(name)
+    turn = np.linalg.qr(RANDOM.standard_normal((table.shape[1],) * 2))[0]
+    if name != "clusters":  # whose distances are a few units of what is added
+        assert_agree(
+            closest_pair(from_table(table @ turn + 10 * turn[0])), (distance, pair, distinct)
+        )
+    after = closest_pair(from_table(RANDOM.permutation(table)))
+    assert after.distance == pytest.approx(distance, rel=1e-9, abs=0)
+    np.save(tmp_path / "codes.npy", table)
+    mapped = np.load(tmp_path / "codes.npy", mmap_mode="r")
+    assert_agree(closest_pair(from_table(mapped)), (distance, pair, distinct))
+
+
+def test_more_rows_than_a_block_holds():
+    table = RANDOM.standard_normal((closest_rows.BLOCK_ROWS + 700, 3))
+    squared = sum((column[:, None] - column) ** 2 for column in table.T)
+    np.fill_diagonal(squared, np.inf)
+    found = closest_pair(from_table(table))
+    assert found.pair == divmod(int(squared.argmin()), len(table))
+    assert found.distance == pytest.approx(np.sqrt(squared.min()), rel=1e-12)
+    table[2691] = table[517]
+    assert closest_pair(from_table(table)) == ClosestPair(0.0, (517, 2691), len(table) - 1)
+
+
+def test_equal_rows_are_those_of_numpy(rng):
+    for table in (rng.integers(0, 3, (5000, 6)) * 1.0, np.eye(300), rng.normal(size=(50, 3))):
+        _, first, inverse = np.unique(table, axis=0, return_index=True, return_inverse=True)
+        np.testing.assert_array_equal(first_duplicate(table), first[inverse.ravel()])
+
+
+@pytest.mark.parametrize("kind", ["normal", "waves", "clusters", "long and short"])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_rounding_of_products_stays_below_its_bound(kind, dtype):
+    table = TABLES[kind].astype(float)
+    exact = ((table[:75, None] - table[75:]) ** 2).sum(axis=-1)
+    rows, centre = closest_rows.Rows(table, 1.0), table.mean(axis=0)
+    one, two = (
+        closest_rows.make_block(rows, i, centre, dtype) for i in np.split(np.arange(150), 2)
+    )
+    error = np.abs(-2.0 * closest_rows.minus_half_squares(one, two) - exact)
+    bound = np.add.outer(closest_rows.rounding_bound(one), closest_rows.rounding_bound(two))
+    assert error.max() > 0
+    assert (error <= bound).all()
+    assert bound.max() <= 1e4 * np.finfo(dtype).eps * exact.max()
+
+
+def test_near_rows_of_two_blocks_survive_the_rounding_of_projections():
+    for _ in range(50):
+        near, apart = RANDOM.standard_normal((2, 40))
+        steps = RANDOM.uniform(0, 1, (2, 30, 1))
+        one = np.vstack([near, near - steps[0] * apart])
+        two = np.vstack([near + 1e-9 * apart, near + steps[1] * apart])
+        rows = closest_rows.Rows(np.vstack([one, two]), 1.0)
+        best = closest_rows.BestPair(rows)
+        best.smallest = ((1e-9 * apart) ** 2).sum()
+        index = np.split(np.arange(62), 2)
+        blocks = [closest_rows.make_block(rows, i, near, np.float32) for i in index]
+        kept = closest_rows.facing_rows(*blocks, two.mean(axis=0) - one.mean(axis=0), best)
+        assert all(i[0] in block.index for i, block in zip(index, kept, strict=True))
+        assert sum(len(block.index) for block in kept) < 10
+
+
+@pytest.fixture
+def considered(monkeypatch):
+    """How many pairs were computed from differences."""
+    counts, own = [], closest_rows.BestPair.consider
+    count = lambda best, i, j: (counts.append(len(i)), own(best, i, j))[1]  # noqa: E731
+    monkeypatch.setattr(closest_rows.BestPair, "consider", count)
+    return counts
+
+
+@pytest.mark.parametrize("least", [-30, -8, -3])
+@pytest.mark.parametrize("offset", [0.0, 3.0])
+def test_rows_of_many_sizes_leave_few_pairs_to_differences(least, offset, considered, monkeypatch):
+    rng = np.random.default_rng(1)
+    table = rng.standard_normal((240, 5)) * 10 ** rng.uniform(least, 0, (240, 1)) + offset
+    monkeypatch.setattr(closest_rows, "BLOCK_ROWS", 48)
+    monkeypatch.setattr(closest_rows, "MANY_PAIRS", 64)
+    table = np.unique(table, axis=0)
+    assert_agree(closest_pair(from_table(table)), by_definition(table))
+    assert sum(considered) < 8 * len(table)
+
+
+@pytest.mark.parametrize("kind", ["standard_normal", "standard_cauchy", "one column"])
+def test_rows_of_few_columns_are_not_compared_pair_by_pair(kind, considered, monkeypatch):
+    """Once 10 MB of two columns took half a minute, more with rows far out, as Cauchy's are."""
+    rng = np.random.default_rng(0)
+    table = (
+        rng.standard_normal((20_000, 1))
+        if kind == "one column"
+        else getattr(rng, kind)((20_000, 2))
+    )
+    table[9_000] = table[70] + 1e-14
+    monkeypatch.setattr(closest_rows, "search_blocks", lambda *_: pytest.fail("pair by pair"))
+    distance, pair = closest_rows.closest_rows(table, lambda done, total: None)
+    assert pair == (70, 9_000)
+    assert distance == pytest.approx(1e-14 * np.sqrt(table.shape[1]), rel=0.2)
+    assert sum(considered) < 4 * len(table)
+
+
+@pytest.mark.parametrize("enc", [MEASURES["geometric"], from_table(TABLES["normal"])])
 def test_progress_counts_blocks_to_the_last(enc, monkeypatch):
     monkeypatch.setattr(closest_rows, "BLOCK_ROWS", 40)
     monkeypatch.setattr(room, "LAGS_AT_ONCE", 40)
     calls = []
     closest_pair(enc, lambda done, total: calls.append((done, total)))
-    total = calls[-1][1]
-    assert total > 3
-    assert calls == [(done, total) for done in range(1, total + 1)]
+    assert calls[-1][1] > 3
+    assert calls == [(done, calls[-1][1]) for done in range(1, calls[-1][1] + 1)]

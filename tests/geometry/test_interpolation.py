@@ -1,36 +1,10 @@
-"""Resizing beside torch's own, and the published values of a ramp."""
+"""Resizing beside scipy's waves, and the published values of a ramp; test_resize has torch's."""
 
 import numpy as np
 import pytest
-import torch
 from scipy.fft import dct, idct
 
 from pefourier.geometry.interpolation import METHODS, resize_lattice
-
-TORCH = {
-    "bicubic": {"mode": "bicubic"},
-    "antialias": {"mode": "bicubic", "antialias": True},
-    "bilinear": {"mode": "bilinear"},
-}
-
-
-@pytest.mark.parametrize("method", TORCH)
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        ((14, 14), (24, 37)),
-        ((16, 9), (5, 20)),
-        ((5, 6), (5, 6)),
-    ],
-)
-def test_each_method_is_torchs(method, old, new):
-    table = np.random.default_rng(0).normal(size=(old[0] * old[1], 3))
-    size = {"size": new}
-    planes = torch.tensor(table.T.reshape(1, 3, *old))
-    theirs = torch.nn.functional.interpolate(planes, **size, **TORCH[method])[0].numpy()
-    ours = resize_lattice(table, old, new, method)
-    np.testing.assert_allclose(ours, theirs.reshape(3, -1).T, atol=2e-14)
-
 
 RAMP = {  # 0 1 2 3 to six points, and to three
     "bicubic": ([-0.0868, 0.4063, 1.2130, 1.7870, 2.5938, 3.0868], [0.1262, 1.5, 2.8738]),

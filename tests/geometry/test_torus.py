@@ -1,10 +1,12 @@
-"""Eq. 15 on a torus, beside sums written out, and what it says of directions."""
+"""Eq. 15 on a torus, beside sums written out, its directions, and how far phases of grids go."""
 
 import numpy as np
 import pytest
 from grids import mixed_frequencies, waves_on
 
+from pefourier.encodings import build, load
 from pefourier.encodings.domain import half_plane, lattice, periodogram
+from pefourier.geometry.grown_grids import turn_limits
 from pefourier.geometry.torus import (
     aliased_shares,
     directions_of,
@@ -30,20 +32,29 @@ def written_out(frequencies, weights, sides, sigma):
 
 
 @pytest.mark.parametrize("sides", [(5, 8), (4, 7), (3, 4, 5)], ids=str)
-def test_the_density_is_the_sum_written_out(sides):
-    rng = np.random.default_rng(len(sides))
+def test_the_density_is_the_sum_written_out(sides, rng):
     frequencies = rng.uniform(-np.pi, np.pi, (4, len(sides)))
     weights = rng.random(4)
     density = torus_density(frequencies, weights, sides, 0.8)
     whole = written_out(frequencies, weights, sides, 0.8)
     np.testing.assert_allclose(density, whole[..., : sides[-1] // 2 + 1], atol=1e-15)
     assert (density * multiplicity(sides)).sum() == pytest.approx(1, abs=1e-14)
+    table = rng.standard_normal((np.prod(sides), 3))
+    omega, energy = periodogram(lattice(sides), table)
+    whole = (np.abs(np.fft.fftn(table.reshape(*sides, 3), axes=range(len(sides)))) ** 2).sum(-1)
+    folded = whole[..., : sides[-1] // 2 + 1] * multiplicity(sides) / len(table)
+    np.testing.assert_allclose(energy, folded.ravel(), rtol=1e-12)
+    assert omega.shape == (len(energy), len(sides))
 
 
-@pytest.mark.parametrize("sigma", [1e3, np.inf])
-def test_as_wide_a_gaussian_as_one_likes_is_flat(sigma):
-    density = torus_density(np.array([[1.5, 2.0]]), np.ones(1), (4, 8), sigma)
-    np.testing.assert_allclose(density, 1 / 32, rtol=1e-12)
+@pytest.mark.parametrize("sigma", [0.0, 1e3, np.inf])
+def test_what_is_even_or_smoothed_without_end_is_flat(sigma):
+    *signed, last = half_plane((4, 6))
+    frequencies = np.stack(np.meshgrid(*signed, last, indexing="ij"), -1).reshape(-1, 2)
+    weights = np.tile(multiplicity((4, 6)), 4)
+    some = slice(None) if sigma == 0 else slice(5, 7)
+    density = torus_density(frequencies[some], weights[some], (4, 6), sigma)
+    np.testing.assert_allclose(density, 1 / 24, rtol=1e-12)
 
 
 def test_without_smoothing_a_frequency_between_points_is_shared():
@@ -54,17 +65,6 @@ def test_without_smoothing_a_frequency_between_points_is_shared():
     np.testing.assert_allclose(shares[shares > 0], [0.5, 0.5])
 
 
-@pytest.mark.parametrize("sides", [(5, 8), (6, 7), (2, 3, 4)], ids=str)
-def test_the_periodogram_keeps_the_energy(sides):
-    table = np.random.default_rng(0).standard_normal((np.prod(sides), 3))
-    omega, energy = periodogram(lattice(sides), table)
-    assert energy.sum() == pytest.approx((table**2).sum(), rel=1e-13)
-    whole = (np.abs(np.fft.fftn(table.reshape(*sides, 3), axes=range(len(sides)))) ** 2).sum(-1)
-    folded = whole[..., : sides[-1] // 2 + 1] * multiplicity(sides) / len(table)
-    np.testing.assert_allclose(energy, folded.ravel(), rtol=1e-12)
-    assert omega.shape == (len(energy), len(sides))
-
-
 def test_rings_and_directions_share_the_density():
     enc = waves_on((16, 16), mixed_frequencies(heads=2))
     density = torus_density(enc.measure.frequencies, enc.measure.weights, (16, 16), 1.0)
@@ -72,21 +72,9 @@ def test_rings_and_directions_share_the_density():
     assert found.radial.sum() == pytest.approx(1)
     assert found.angular.sum() == pytest.approx(1 - density[0, 0])
     assert found.radial[0] == density[0, 0]
-
-
-def test_a_full_grid_of_frequencies_is_flat():
-    *signed, last = half_plane((4, 6))
-    frequencies = np.stack(np.meshgrid(*signed, last, indexing="ij"), -1).reshape(-1, 2)
-    weights = np.tile(multiplicity((4, 6)), 4)
-    density = torus_density(frequencies, weights / weights.sum(), (4, 6), 0.0)
-    np.testing.assert_allclose(density, 1 / 24, rtol=1e-14)
-
-
-def test_directions_of_known_measures():
     eight = np.pi / 8 * np.arange(8)
     spiral = np.stack([np.sin(eight), np.cos(eight)], axis=1)
-    even = np.full(8, 1 / 8)
-    assert max(isotropy(spiral, even).values()) == 0.0  # Spiral RoPE's directions
+    assert max(isotropy(spiral, np.full(8, 1 / 8)).values()) == 0.0  # Spiral RoPE's directions
     assert isotropy(mixed_frequencies(heads=1), np.full(32, 1 / 32))["A4"] == pytest.approx(1)
     assert np.isnan(isotropy(np.zeros((2, 2)), np.ones(2))["A4"])
 
@@ -97,3 +85,34 @@ def test_idle_and_aliased_shares_are_of_each_axis():
     assert idle_shares(frequencies, weights, (14, 20)) == pytest.approx([0.25, 0.5])
     assert aliased_shares(frequencies, weights) == pytest.approx([0.0, 0.5])
     assert np.isnan(idle_shares(np.zeros((1, 2)), np.ones(1), (3, 3))).all()
+
+
+SIDES = (4, 7)
+LIMITED = [
+    {"coordinates": "unit"},
+    {"coordinates": "2pi", "offset": 1.0},
+    {"coordinates": "centred", "offset": 0.5, "normalise": "max"},
+    {"coordinates": "closed", "normalise": "min"},
+    {"reference": (10.0, 12.0)},
+]
+
+
+def span(sides, **params):
+    """The angle from the first point to the last of each axis, of one pair."""
+    omega = build("axial", d=8, grid=sides, **params).measure.frequencies
+    return np.abs(omega).max(axis=0) * (np.array(sides) - 1)
+
+
+@pytest.mark.parametrize("params", LIMITED, ids=str)
+def test_limits_of_turns_are_those_of_a_huge_grid(params):
+    huge = span(tuple(1000 * side for side in SIDES), **params) / span(SIDES, **params)
+    limits = turn_limits(build("axial", d=8, grid=SIDES, **params))
+    np.testing.assert_allclose(limits, huge, rtol=1e-3)
+
+
+def test_turns_have_no_limit_where_points_are_counted():
+    for own in ({}, {"coordinates": "signed"}):
+        assert turn_limits(build("axial", d=8, grid=SIDES, **own)) == [np.inf, np.inf]
+    assert np.isnan(turn_limits(load("dft", None, 8, grid=SIDES))).all()
+    row = turn_limits(build("axial", d=8, grid=(1, 7), coordinates="unit"))
+    np.testing.assert_allclose(row, [np.nan, 7 / 6])

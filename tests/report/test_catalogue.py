@@ -22,21 +22,6 @@ def test_the_list_is_the_same_in_all_forms(run):
     assert words == [row[0] for row in rows]
 
 
-def test_an_encoding_is_told_in_full(run):
-    done = run("list", "sinusoidal")
-    assert (done.status, done.err) == (0, "")
-    first, *lines = done.out.splitlines()
-    assert first.startswith("sinusoidal: Sines and cosines at geometric frequencies (Vaswani")
-    assert "  formula    Columns are sin(w_l s), cos(w_l s) with w_l = ρ^(−l/d), l = 0" in done.out
-    assert (
-        "    rho=10000.0: Base of the frequencies: the larger, the slower the slowest" in done.out
-    )
-    assert "  codes of   positions; frequencies are declared" in lines
-    assert "  example    pefourier check-faithful sinusoidal:rho=10000.0 --d 64" in lines
-    assert "  in Python  >>> sinusoidal(2, 3).table().round(3)" in lines
-    assert "           [0.841, 0.54 , 0.002]])" in done.out
-
-
 def test_every_example_of_the_list_is_answered(run):
     for record in read_catalogue():
         (line,) = [x for x in description(record).splitlines() if x.startswith("  example ")]
@@ -55,9 +40,7 @@ def test_every_parameter_has_a_meaning():
 def test_several_are_told_in_the_order_given(run):
     assert [r["encoding"] for r in run("list", "rope", "dft", "--json").results] == ["rope", "dft"]
     done = run("list", "ropee")
-    shown = "'pefourier list' shows all, 'explain' other words."
-    message = f"unknown encoding 'ropee'. Did you mean 'rope'? {shown}"
-    assert (done.status, done.out, done.err) == (2, "", f"pefourier: {message}\n")
+    assert (done.status, done.out, "Did you mean 'rope'?" in done.err) == (2, "", True)
 
 
 @pytest.mark.parametrize("kind", [kind for used in USED_BY.values() for kind in used])

@@ -1,6 +1,5 @@
 """The frame: each verdict of words.toml is reached, rendered, short, and says its own numbers."""
 
-import csv
 import json
 import re
 import tempfile
@@ -27,7 +26,7 @@ from pefourier.questions.reconstruct import position_functions
 from pefourier.questions.relations import relate
 from pefourier.questions.resize import resize_table
 from pefourier.questions.spectrum import density
-from pefourier.report.frame import WORDS, answer_of, telling_named, telling_of
+from pefourier.report.frame import WORDS, answer_of, telling_of
 from pefourier.report.terms import read_terms
 
 
@@ -189,7 +188,6 @@ CASES = [  # verdict, question, what makes the encoding
         lambda: (config(model_type="gpt2", n_positions=1024), {"length": 4096}),
     ),
     ("a grid", reach, lambda: ("axial-rope:grid=4x4,d=16", {})),
-    ("scaled grid", reach, lambda: ("axial-rope:grid=14x14,d=16,convention=dinov3", {})),
     ("codes repeat", reach, lambda: ("dft", {"length": 80, "d": 16})),
     ("no rotation", reach, lambda: ("recurrent", {"length": 24, "d": 16})),
     ("no base needed", partial(design_base, 80), lambda: 128),
@@ -271,18 +269,6 @@ def test_every_encoding_has_an_answer_in_a_table_of_a_screen(name, command):
     assert {len(row) for row in rows} == {len(rows[0])}
 
 
-@pytest.mark.parametrize("command", QUESTIONS)
-def test_every_row_and_column_has_a_term(command):
-    known = {name for t in read_terms() for name in (t.term, *t.also)}
-    results = [
-        QUESTIONS[command](load(n, *size)) for n, *size in (("dft", 80, 16), ("rope", 300, 8))
-    ]
-    results.append(QUESTIONS[command](load("axial", None, 16, grid=(5, 6))))
-    labels = {label for r in results for label in r.shown}
-    labels |= {label for r in results for columns in r.listed.values() for label in columns}
-    assert labels - known == set()
-
-
 def test_every_row_and_column_of_answers_about_no_encoding_has_a_term():
     known = {name for t in read_terms() for name in (t.term, *t.also)}
     for number in range(len(CASES)):
@@ -341,16 +327,6 @@ def test_few_waves_are_those_a_table_was_made_of_or_are_not_named(seed):
     assert None in shares or sum(shares) + result.summary.mean_share < 1 + 1e-3
 
 
-@pytest.mark.parametrize("sigma", [None, 0, 7])
-@pytest.mark.parametrize(("d", "rho", "points"), [(256, 1e4, 256), (128, 5e5, 131072)])
-def test_what_smoothing_does_is_not_told_as_the_encodings(d, rho, points, sigma):
-    result = density(load(f"rope:rho={rho:.0f}", None, d), points, sigma)
-    omega = sorted(rho ** (-2 * i / d) for i in range(d // 2))
-    wave = 2 * np.pi / omega[int(np.ceil(0.95 * d / 2)) - 1]
-    assert result.cutoff_wave == pytest.approx(wave, rel=1e-9)
-    assert result.measured.centroid == pytest.approx(np.mean(omega), rel=1e-12)
-
-
 @pytest.mark.parametrize("sigma", [0, 4])
 def test_a_rebuilt_position_is_that_of_the_double_sum_on_a_long_lattice(sigma):
     enc, n = load("rope:rho=5e5", 8192, 128), 8192
@@ -361,19 +337,6 @@ def test_a_rebuilt_position_is_that_of_the_double_sum_on_a_long_lattice(sigma):
     above, result = np.flatnonzero(h >= h.max() / 2), position_functions(enc, [4096], n, sigma)
     assert result.first.peak == pytest.approx(h.max() / np.linalg.norm(h), rel=1e-9)
     assert result.farthest_repeat == np.abs(above - 4096).max()
-
-
-@pytest.mark.parametrize(
-    ("command", "spec", "codes"),
-    [
-        ("spectrum", "learned", ["before-training"]),
-        ("relations", "learned", ["random-codes"]),
-    ],
-)
-def test_what_is_worth_knowing_is_a_note(command, spec, codes, run):
-    (record,) = run(command, spec, "--json").results
-    assert [f["code"] for f in record["findings"]] == codes
-    assert {f["severity"] for f in record["findings"]} == {"note"}
 
 
 def test_aliases_of_declared_and_measured_waves_are_notes():
@@ -389,24 +352,3 @@ def test_signed_frequencies_are_counted_by_their_size(run):
     (record,) = run("spectrum", "grape", "--d", 32, "-S", 97, "--json").results
     slow = sum(abs(w) < 2 * np.pi / record["lattice"] for w in record["frequencies"])
     assert record["summary"]["below_first_bin"] == slow == 11
-
-
-@pytest.mark.parametrize("command", sorted({*QUESTIONS} - {"compare", "encode"}))
-def test_csv_of_lines_and_grids_has_one_head(run, command, tmp_path):
-    codes = np.random.default_rng(0).normal(size=(6, 4))
-    np.save(tmp_path / "t.npy", codes)
-    grid = ["axial-rope:grid=2x3"] if command == "context" else ["axial", "--grid", "2x3"]
-    text = run(command, *grid, "--d", 8, "--csv").out
-    head, *rows = csv.reader(text.splitlines())
-    assert head[:2] == ["encoding", "spec"]
-    assert {len(row) for row in rows} == {len(head)}
-
-
-def test_a_package_that_a_question_lacks_is_not_taken_for_a_missing_file(monkeypatch):
-    def import_nothing(name):
-        raise ModuleNotFoundError(name=name if name.endswith("size") else "matplotlib")
-
-    monkeypatch.setattr("pefourier.report.frame.import_module", import_nothing)
-    assert telling_named("size").figure is None
-    with pytest.raises(ModuleNotFoundError):
-        telling_named("spectrum")

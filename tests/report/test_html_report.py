@@ -2,7 +2,6 @@
 
 import contextlib
 import html
-import json
 import os
 import re
 import shlex
@@ -16,9 +15,10 @@ from pages import Page
 
 from pefourier.cli.main import main
 from pefourier.pages.document import TEMPLATE, Markup, document, element, explanations, table
-from pefourier.pages.encodings import HEADINGS
+from pefourier.pages.encodings import HEADINGS, OPTIONS
 from pefourier.report.terms import read_terms
 
+ALL = [question for question in HEADINGS if question not in OPTIONS]  # at a glance
 HOSTILE = '</title></style><script>alert(1)</script><img src=x onerror="alert(2)"> & $x_1$ \u202e'
 HERE = "data:image/svg+xml;base64,"
 
@@ -61,13 +61,13 @@ def test_the_markup_is_whole(mixed):
     assert len(ids) == len(set(ids)) == len(mixed.text["h2"])
     assert [href.removeprefix("#") for href in mixed.values("a", "href")] == ids
     assert [name for name, _ in mixed.elements].count("h1") == 1
-    assert set(HEADINGS.values()) <= set(mixed.text["h2"])
+    assert {HEADINGS[question] for question in ALL} <= set(mixed.text["h2"])
 
 
 def test_verdicts_come_first_and_are_those_of_the_commands(mixed, run, folder, monkeypatch):
     monkeypatch.chdir(folder)
     given = ["rope:d=16", "dft", "none", "ones.npy", "--d", "16", "--length", "20", "--json"]
-    answers = [[r["verdict"] for r in run(q, *given).results] for q in HEADINGS]
+    answers = [[r["verdict"] for r in run(q, *given).results] for q in ALL]
     (size, *_), *_ = columns = [mixed.text["td"][k : 20 + k : 5] for k in range(5)]
     assert columns[1:] == answers
     assert size == "20 × 16"
@@ -140,16 +140,6 @@ def test_a_word_is_explained_as_the_question_means_it(groups, group):
     assert explanations(["<i> is not a term"], groups) is None
 
 
-def test_a_reach_that_is_no_good_is_told_with_its_numbers(page, tmp_path):
-    config = {"model_type": "llama", "hidden_size": 8, "num_attention_heads": 1}
-    config |= {"max_position_embeddings": 64, "rope_theta": 100.0}
-    path = tmp_path / "long.json"
-    path.write_text(json.dumps(config))
-    found = page(path, "--length", 256)
-    assert found.text["h2"][1] == "How far do rotations reach?"
-    assert f"{path}: UNSEEN ANGLES." in found.text["strong"]
-
-
 @without_pictures
 def test_no_name_is_more_than_text(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
@@ -204,20 +194,6 @@ def test_the_answer_says_where_the_page_is(run, tmp_path):
     assert told.startswith("The page is in ")
 
 
-@pytest.mark.parametrize("out", ["a.pdf", "no/such/a.html"])
-def test_a_page_that_cannot_be_written_is_refused_at_once(run, tmp_path, out):
-    done = run("report", "dft", "--out", tmp_path / out)
-    assert (done.status, done.out, done.err.count("\n")) == (2, "", 1)
-
-
-@without_pictures
-def test_encodings_share_a_picture_of_each_question(page):
-    specs = [f"rope:rho={n}" for n in range(2, 11)]
-    found = page(*specs, "--d", 4, "-S", 4)
-    assert len(found.values("img", "alt")) == 9 + 5
-    assert found.faults == []
-
-
 def test_grids_stand_beside_sequences(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     found = page("axial", "axial-rope", "--grid", "3x4", "--d", 16)
@@ -238,26 +214,6 @@ def test_options_are_part_of_the_commands(page):
     assert set(lines) == {f"pefourier {command} {rest}" for command, rest in named.items()}
 
 
-@without_pictures
-def test_rotations_have_what_context_says(page, run):
-    found = page("rope:scaling=yarn,factor=4,original=16", "dft", "rope", "--d", 16, "-S", 64)
-    (line,) = [line for line in found.text["code"] if "context" in line]
-    assert line.startswith("pefourier context rope:scaling=yarn,factor=4,original=16 rope --d 16 ")
-    for result in run(*shlex.split(line)[1:], "--json").results:
-        assert any(result["meaning"] in said for said in found.text["p"])
-
-
-@without_pictures
-def test_a_base_that_context_cannot_be_told_leaves_its_part_out(page):
-    assert "How far do rotations reach?" not in page("rope", "--rho", 500, "--d", 8).text["h2"]
-
-
-@without_pictures
-def test_parameters_are_told_as_they_are_typed(page):
-    (cell,) = [x for x in page("rope:rho=5e5", "--d", 8).text["td"] if "rho=" in x]
-    assert "rho=500000" in cell.split(", ")
-
-
 def luminance(colour):
     parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
     linear = [p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts]
@@ -273,3 +229,15 @@ def test_colours_can_be_told_from_what_is_behind(scheme):
         for behind in ("paper", "box"):
             low, high = sorted((luminance(colours[text]), luminance(colours[behind])))
             assert (high + 0.05) / (low + 0.05) >= 4.5
+
+
+@without_pictures
+def test_settings_and_rows_without_a_place_are_on_the_page(page):
+    """As they are typed, and in the commands that give the numbers."""
+    found = page("rope:rho=5e5", "axial", "--grid", "3x4", "--prefix", 1, "--d", 16)
+    settings = [cell.split(", ") for cell in found.text["td"] if "rho=" in cell]
+    assert "rho=500000" in settings[0]
+    assert {"grid=3x4", "prefix=1"} <= {*settings[1]}
+    both = "rope:rho=5e5 axial --d 16 --grid 3x4 --prefix 1"
+    assert f"pefourier check-faithful {both}" in found.text["code"]
+    assert "13 × 16" in found.text["td"]

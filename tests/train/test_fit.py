@@ -245,6 +245,7 @@ def test_what_a_checkpoint_goes_on_from_gives_the_same_bits(
     assert [taken for taken, _, _ in seen][:1] in ([], [EPOCH * (looks + 1)])
     for one, other in zip(whole, again, strict=True):
         assert one.step == other.step
+        assert one.codes.shape == one.member.injection.table().shape
         for name in ("test", "curve", "codes"):
             np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
     Checkpoint(path).drop()

@@ -152,6 +152,11 @@ def test_capture_leaves_no_trace_of_the_steps_that_warm_up(monkeypatch):
     assert gpu.capture_cuda_graph(running) == 7
     for key, p in fresh.parameters.items():
         assert torch.equal(p, captured[0][key])
+    numbers = [v for s in running.optimizer.state.values() for v in s.values()]
+    running.set_state(running.state())  # of a checkpoint: into what the graph has
+    again = [v for s in running.optimizer.state.values() for v in s.values()]
+    assert all(a is b for a, b in zip(numbers, again, strict=True))
+    assert {v.item() for v in again if v.dim() == 0} == {5.0}
 
 
 def test_a_stack_is_cut_to_what_memory_holds(monkeypatch):

@@ -75,14 +75,6 @@ def test_the_page_says_it_all(page, trained):
     assert "Average ranks" not in captions  # of one dataset
 
 
-def test_a_folder_and_encodings_are_on_one_page(run, trained, tmp_path):
-    arguments = "report", trained, "rope", "dft", "--d", "8"
-    assert "rope: " in run(*arguments, "--out", tmp_path / "page.html").out
-    (record, *_) = run(*arguments, "--out", tmp_path / "page.html", "--json").results
-    assert record["out"] == str(tmp_path / "page.html")
-    assert "<h1>Which encoding classifies better" in Page(tmp_path / "page.html").source
-
-
 def test_names_are_text_whatever_they_are(page, folder):
     def rename(config, rows):
         text = json.dumps([config, rows])

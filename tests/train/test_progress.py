@@ -2,6 +2,7 @@
 
 import io
 import re
+from types import SimpleNamespace
 
 import pytest
 from rich.console import Console
@@ -26,8 +27,9 @@ def test_a_narrow_terminal_shows_the_time_left(monkeypatch, width):
 
 
 def test_steps_are_counted_over_stacks_their_parts_and_ranks(monkeypatch):
-    said = []
+    said, clock = [], iter((0.0, 1.0, 2.0, 3.0))
     monkeypatch.setattr(progress, "LINE_EVERY", 0.0)
+    monkeypatch.setattr(progress, "time", SimpleNamespace(perf_counter=lambda: next(clock)))
     with progress.report_progress(100, 5, 2, said.append) as reporter:
         reporter.skip(20)
         reporter.begin(10)
@@ -36,7 +38,8 @@ def test_steps_are_counted_over_stacks_their_parts_and_ranks(monkeypatch):
     shares = [line.partition(" ")[0] for line in said]
     assert shares == ["35", "45", "50"]
     assert (reporter.done, reporter.trained) == (50, 30)
-    assert " · 1 members · step 5/10 · loss 0.250 · " in said[-1]
+    # 30 steps of members in 3 s by one of two ranks, of 5 windows each
+    assert said[-1] == "50 % · 1 members · step 5/10 · loss 0.250 · 100 examples/s · 0:02 left"
 
 
 def test_notes_are_for_the_first_rank_where_notes_are_taken(tmp_path, capsys, monkeypatch):

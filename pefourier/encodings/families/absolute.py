@@ -79,12 +79,12 @@ def sinusoidal(
     odd: Literal["sine", "d+1", "zero"] = "sine",
     times: np.ndarray | None = None,
 ) -> Encoding:
-    r"""Sines and cosines at geometric frequencies (Vaswani et al., 2017, section 3.5).
+    """Sines and cosines at geometric frequencies (Vaswani et al., 2017, section 3.5).
 
-    Columns are :math:`\sin(w_l s), \cos(w_l s)` with :math:`w_l = \rho^{-l/d}`, l = 0, 2 … d - 2;
-    `divisor` d/2-1 (tensor2tensor, fairseq) takes :math:`\rho^{-i/(d/2-1)}`, `offset` is added to
-    s. Odd d: a last sine without cosine, the same with d + 1 under the exponent (positional
-    encodings built for d + 1 and cut), or a last column of zeros (fairseq).
+    Columns are sin(w_l s), cos(w_l s) with w_l = ρ^(−l/d), l = 0, 2 … d - 2; `divisor` d/2-1
+    (tensor2tensor, fairseq) takes ρ^(−i/(d/2−1)), `offset` is added to s. Odd d: a last sine
+    without cosine, the same with d + 1 under the exponent (positional encodings built for d + 1 and
+    cut), or a last column of zeros (fairseq).
 
     Parameters
     ----------
@@ -129,11 +129,11 @@ def sinusoidal(
 
 @encoding("dft", "Idé et al., 2024, Eqs. 17-21", declared=True)
 def dft(length: int, d: int) -> Encoding:
-    r"""The real DFT of the position function (Idé et al., 2024, Eqs. 17-21).
+    """The real DFT of the position function (Idé et al., 2024, Eqs. 17-21).
 
-    Columns are :math:`\sqrt{1/d}`, :math:`\sqrt{2/d}\cos\omega_k s` for k = 1 … K, the sines in the
-    same order, and for even d :math:`\sqrt{1/d}\cos\pi s`, with :math:`\omega_k = 2\pi k/d`. Odd d
-    has no Nyquist column. Codes have period d, exactly: phases are integers k s mod d.
+    Columns are √(1/d), √(2/d) cos ω_k s for k = 1 … K, the sines in the same order, and for even d
+    √(1/d) cos πs, with ω_k = 2πk/d. Odd d has no Nyquist column. Codes have period d, exactly:
+    phases are integers k s mod d.
 
     Examples
     --------

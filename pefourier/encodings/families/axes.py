@@ -19,8 +19,7 @@ from typing import Any, Literal
 import numpy as np
 
 from pefourier.encodings.checks import check_above
-from pefourier.encodings.columns import Wave
-from pefourier.encodings.conventions import read_conventions
+from pefourier.encodings.columns import Wave, columns_of_blocks
 from pefourier.encodings.domain import Domain, lattice
 from pefourier.encodings.encoding import Encoding, Measure, check_inside
 from pefourier.encodings.findings import finding
@@ -59,8 +58,7 @@ class Axes:
         axes: the pairs of an axis, then those of the next; alternate: axes take turns.
     frequencies : str
         own: each axis has a geometric grid of its own; dealt and sections: one grid for all, dealt
-        out in turns (Pixtral) or cut into consecutive parts (M-RoPE); dealt-but-last: the last axis
-        of `order` has the slowest part, the others are dealt the rest (VideoRoPE).
+        out in turns (Pixtral) or cut into consecutive parts (M-RoPE).
     rho : float
         Base of the frequencies rho^(-i/n), i = 0 … n - 1, n the pairs of the grid; below 1 they
         ascend.
@@ -74,22 +72,17 @@ class Axes:
         it on one axis, with the factor before cosines and sines left at 1.
     trained : tuple of float
         yarn: the side in training of each axis of `order`.
-    beta_fast, beta_slow : float
-        yarn: pairs that turn more often over `trained` are kept, those that turn less divided.
     scale : float
         Factor of all frequencies.
     coordinates : str
         index: i; unit: i/N; 2pi: 2 pi i/(N + 1e-6) (DETR); centred: 2i/N - 1; closed: N points from
-        -1 to 1; signed: i - ceil(N/2) on y and x, i on t (Qwen-Image); diagonal: i on t, and on y
-        and x that of t plus i - floor((N - 1)/2) (VideoRoPE). N is the side.
+        -1 to 1; signed: i - ceil(N/2) on y and x, i on t (Qwen-Image). N is the side.
     offset : float
         Added to i: 0, 0.5 (the centre of a patch) or 1.
     normalise : str
         N of the coordinates: own side of the axis, or max or min of those of y and x (DINOv3).
     reference : tuple of float
         N' for each axis of `order`: an index becomes i N'/N, other coordinates have N' for N.
-    pace : float
-        diagonal: what the coordinate of t gains with each frame.
     rows : str
         raster; transposed: rows of the table run down a column first (RT-DETR's mistake); blocks:
         2 x 2 points at a time, as tokens of models that merge them stand (Qwen2-VL).
@@ -100,22 +93,17 @@ class Axes:
     rest: Literal["refuse", "slowest", "front", "back"] = "refuse"
     layout: AxesLayout = "axis-halves"
     arrange: Literal["axes", "alternate"] = "axes"
-    frequencies: Literal["own", "dealt", "sections", "dealt-but-last"] = "own"
+    frequencies: Literal["own", "dealt", "sections"] = "own"
     rho: float = 10000.0
     divisor: Literal["n", "n-1"] = "n"
     stretch: tuple[float, ...] = ()
     stretch_by: Literal["ntk", "linear", "yarn"] = "ntk"
     trained: tuple[float, ...] = ()
-    beta_fast: float = 32.0
-    beta_slow: float = 1.0
     scale: float = 1.0
-    coordinates: Literal["index", "unit", "2pi", "centred", "closed", "signed", "diagonal"] = (
-        "index"
-    )
+    coordinates: Literal["index", "unit", "2pi", "centred", "closed", "signed"] = "index"
     offset: float = 0.0
     normalise: Literal["own", "max", "min"] = "own"
     reference: tuple[float, ...] = ()
-    pace: float = 1.0
     rows: Literal["raster", "transposed", "blocks"] = "raster"
 
     def resolved(self, sides: tuple[int, ...]) -> "Axes":
@@ -137,45 +125,15 @@ class Axes:
                     f"got {';'.join(f'{v:g}' for v in values)}"
                 )
         check_above("rho", self.rho)
-        for key in ("scale", "beta_fast", "beta_slow", "pace"):
-            check_above(key, getattr(self, key))
-        self.check_together()
+        check_above("scale", self.scale)
+        if self.arrange == "alternate" and self.layout == "axis-halves":
+            raise PefourierError(
+                "arrange=alternate leaves no block of columns to an axis; choose "
+                "layout=interleaved or layout=halves"
+            )
+        if self.stretch_by == "yarn" and not self.trained:
+            raise PefourierError("stretch_by=yarn needs the side of each axis in training: trained")
         return replace(self, order=order)
-
-    def check_together(self) -> None:
-        """Refuse parameters of which one would have no effect or no meaning beside another."""
-        sided = self.coordinates in ("unit", "2pi", "centred", "closed")
-        ramp = bool(self.trained) or (self.beta_fast, self.beta_slow) != (32.0, 1.0)
-        parts = self.stretch_by == "yarn"
-        faults = {
-            "arrange=alternate leaves no block of columns to an axis; choose layout=interleaved "
-            "or layout=halves": self.arrange == "alternate" and self.layout == "axis-halves",
-            f"normalise={self.normalise} has no effect on coordinates={self.coordinates}; leave it "
-            "out or choose unit, 2pi, centred or closed": self.normalise != "own" and not sided,
-            f"reference has no effect on coordinates={self.coordinates}; leave it out": (
-                bool(self.reference) and self.coordinates in ("signed", "diagonal")
-            ),
-            "pace belongs to coordinates=diagonal; leave it out": (
-                self.pace != 1 and self.coordinates != "diagonal"
-            ),
-            f"stretch belongs to frequencies=own, a grid for each axis; got frequencies="
-            f"{self.frequencies}": bool(self.stretch) and self.frequencies != "own",
-            f"stretch_by={self.stretch_by} needs a factor for each axis; write stretch=…": (
-                self.stretch_by != "ntk" and not self.stretch
-            ),
-            "trained, beta_fast and beta_slow belong to stretch_by=yarn; leave them out": (
-                ramp and not parts
-            ),
-            "stretch_by=yarn needs the side of each axis in training; write trained=…": (
-                parts and not self.trained
-            ),
-            "stretch_by=yarn counts turns of frequencies rho^(-i/n) over indices; leave out "
-            "divisor, scale, coordinates and reference": parts
-            and (self.divisor != "n" or self.scale != 1 or sided or bool(self.reference)),
-        }
-        for fault, is_wrong in faults.items():
-            if is_wrong:
-                raise PefourierError(fault)
 
 
 def axis_letters(count: int) -> str:
@@ -196,23 +154,6 @@ class Pairs:
     blocks: tuple[int, ...]  # pairs of each axis, in the order of columns
 
 
-def ways_at(name: str, axes: Axes, d: int) -> str:
-    """How the dimensions that do not divide among axes can be split all the same."""
-    own_words = name in read_conventions()  # a config has no such parameters
-    if not own_words or d % 2 or axes.share or d < 2 * len(axes.order):
-        return ""
-    counts = split_dimensions(name, replace(axes, rest="slowest"), d)[0]
-    conventions = read_conventions()[name].items() if len(counts) == 3 else ()  # of frames
-    names = [
-        of
-        for of, settings in conventions
-        if settings.get("rest") == "slowest" and "share" not in settings
-    ]
-    as_in = f", as convention={names[0]} has it" if names else ""
-    shares = ";".join(str(2 * count) for count in counts)
-    return f"; d={d} does with rest=slowest, or 'share={shares}'{as_in}"
-
-
 def split_dimensions(name: str, axes: Axes, d: int) -> tuple[list[int], int]:
     """Pairs of each axis, and pairs left over.
 
@@ -230,7 +171,6 @@ def split_dimensions(name: str, axes: Axes, d: int) -> tuple[list[int], int]:
         raise PefourierError(
             f"{name} splits d={d} among the axes {', '.join(axes.order)} in pairs and needs a "
             f"multiple of {step}; d={' or d='.join(map(str, fits))} would fit"
-            f"{ways_at(name, axes, d)}"
         )
     counts = [int(d * part) for part in parts]
     remaining = d // 2 - sum(counts)
@@ -250,8 +190,7 @@ def geometric(
     if axes.stretch_by == "yarn":
         from pefourier.encodings.families.rotary import Head, yarn  # which is registered later
 
-        ramp = {"beta_fast": axes.beta_fast, "beta_slow": axes.beta_slow}
-        return yarn(Head(2 * count, base, 1.0, 1), factor=stretch, original=trained, **ramp)[0]
+        return yarn(Head(2 * count, base, 1.0, 1), factor=stretch, original=trained)[0]
     if axes.stretch_by == "ntk" and stretch != 1:
         if count < 2:
             raise PefourierError("stretch needs at least two pairs an axis; choose a larger d")
@@ -275,8 +214,6 @@ def pairs_of_axes(name: str, axes: Axes, d: int) -> Pairs:
     counts, remaining = split_dimensions(name, axes, d)
     blocks = np.repeat(np.arange(len(counts)), counts)
     turns = take_turns(counts)
-    if axes.frequencies == "dealt-but-last":
-        turns = np.append(take_turns(counts[:-1]), np.full(counts[-1], len(counts) - 1))
     omega = np.empty(len(blocks))  # by axis
     if axes.frequencies == "own":
         stretch = axes.stretch or [1.0] * len(counts)
@@ -299,16 +236,12 @@ def coordinate(axes: Axes, place: int, side: int, across: list[int]) -> Line:
     if axes.normalise != "own" and across:
         side = (max if axes.normalise == "max" else min)(across)
     points = axes.reference[place] if axes.reference else side
-    letter = axes.order[place]
     if axes.coordinates in LINES:
         slope, start = LINES[axes.coordinates](points)
     elif axes.coordinates == "index":
         slope, start = points / side, 0.0
-    elif letter == "t":
-        slope, start = axes.pace, 0.0  # 1 but of diagonal
-    else:
-        before = side - side // 2 if axes.coordinates == "signed" else (side - 1) // 2
-        slope, start = 1.0, -float(before)
+    else:  # signed
+        slope, start = 1.0, -float(side - side // 2) if axes.order[place] != "t" else 0.0
     return slope, start + slope * axes.offset
 
 
@@ -324,8 +257,6 @@ def phase_measure(axes: Axes, pairs: Pairs, domain: Domain, squared_length: floa
         on_axis = pairs.axis == place
         if letter in side:
             frequencies[on_axis, letters.index(letter)] = slope * pairs.omega[on_axis]
-            if axes.coordinates == "diagonal" and letter != "t" and "t" in letters:
-                frequencies[on_axis, letters.index("t")] = axes.pace * pairs.omega[on_axis]
             offset[letters.index(letter)] = start / slope
         elif start and on_axis.any():
             raise PefourierError(
@@ -336,19 +267,6 @@ def phase_measure(axes: Axes, pairs: Pairs, domain: Domain, squared_length: floa
     if len(letters) == 1:
         frequencies, offset = frequencies[:, 0], float(offset[0])
     return Measure(frequencies, np.full(m, 1 / m), squared_length, offset=offset)
-
-
-def columns_of_pairs(pairs: Pairs, layout: AxesLayout) -> tuple[np.ndarray, np.ndarray]:
-    """Columns of the first and of the second wave of each pair."""
-    m = len(pairs.omega)
-    pair = np.arange(m)
-    if layout == "interleaved":
-        return 2 * pair, 2 * pair + 1
-    if layout == "halves":
-        return pair, m + pair
-    sizes = np.array(pairs.blocks)
-    begin = np.repeat(np.cumsum(sizes) - sizes, sizes)  # of the block of each pair
-    return begin + pair, begin + pair + np.repeat(sizes, sizes)
 
 
 def encoding_on_axes(
@@ -365,7 +283,7 @@ def encoding_on_axes(
         name,
         domain,
         measure,
-        columns=columns_of_pairs(pairs, axes.layout),
+        columns=columns_of_blocks(axes.layout, pairs.blocks),
         first=first,
         turns=first == "cos",
         places=places,

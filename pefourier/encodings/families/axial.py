@@ -2,26 +2,21 @@
 
 axial (sines and cosines added to the input), axial-rope (the same for rotation) with the parameters
 of `Axes`, which span the conventions of published models; `convention` sets them all by name.
-mixed-rope turns each pair by a frequency that is a vector (Heo et al., 2024), mhrope each head by
-an axis.
+mixed-rope turns each pair by a frequency that is a vector (Heo et al., 2024).
 """
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from pefourier.encodings.checks import check_above, check_count
-from pefourier.encodings.columns import Layout, pair_columns
-from pefourier.encodings.domain import Domain
 from pefourier.encodings.encoding import Encoding, Measure
-from pefourier.encodings.families.absolute import geometric_frequencies
 from pefourier.encodings.families.axes import Axes, encoding_on_axes, taking_axes, wave_codes
 from pefourier.encodings.families.fourier import pair_count
 from pefourier.encodings.families.seeds import stream
 from pefourier.encodings.grids import grid_of, size_of
 from pefourier.encodings.registry import encoding
-from pefourier.errors import PefourierError, shown
+from pefourier.errors import PefourierError
 
 
 @encoding("axial", "He et al., 2022 (MAE); Carion et al., 2020 (DETR)", declared=True)
@@ -35,12 +30,12 @@ def axial(
     convention: str = "",
     **settings: Any,
 ) -> Encoding:
-    r"""Sines and cosines of each axis of a grid, in columns of its own.
+    """Sines and cosines of each axis of a grid, in columns of its own.
 
-    Columns are :math:`\sin(\omega_i u), \cos(\omega_i u)` with :math:`\omega_i = \rho^{-i/n}` for
-    i = 0 … n - 1 and the coordinate u of one axis. Inner products are a function of the rows
-    apart plus one of the columns apart. With no convention columns of y come before those of x, as
-    in transformers 5; the tables of MAE and DETR are convention=mae and convention=detr.
+    Columns are sin(ω_i u), cos(ω_i u) with ω_i = ρ^(−i/n) for i = 0 … n - 1 and the coordinate u of
+    one axis. Inner products are a function of the rows apart plus one of the columns apart. With no
+    convention columns of y come before those of x, as in transformers 5; the tables of MAE and DETR
+    are convention=mae and convention=detr.
 
     Parameters
     ----------
@@ -74,11 +69,11 @@ def axial_rope(
     convention: str = "",
     **settings: Any,
 ) -> Encoding:
-    r"""Rotation by the axes of a grid: each pair of a head is turned by one of them.
+    """Rotation by the axes of a grid: each pair of a head is turned by one of them.
 
-    Columns are :math:`\cos(\omega_i u), \sin(\omega_i u)` with :math:`\omega_i = \rho^{-i/n}` for
-    i = 0 … n - 1 and the coordinate u of one axis; d is the size of a head. With no convention it
-    is that of qwen2-vl; RoPE-ViT's and EVA-02's are convention=rope-vit and convention=eva02.
+    Columns are cos(ω_i u), sin(ω_i u) with ω_i = ρ^(−i/n) for i = 0 … n - 1 and the coordinate u of
+    one axis; d is the size of a head. With no convention it is that of qwen2-vl; RoPE-ViT's and
+    EVA-02's are convention=rope-vit and convention=eva02.
 
     Parameters
     ----------
@@ -111,13 +106,12 @@ def mixed_rope(
     heads: int = 1,
     rho: float = 10.0,
     seed: int = 0,
-    frequencies: str = "",
 ) -> Encoding:
-    r"""Rotation by mixed axes: each pair of a head is turned by rows and columns together.
+    """Rotation by mixed axes: each pair of a head is turned by rows and columns together.
 
-    Columns are :math:`\cos(\omega_i s), \sin(\omega_i s)` with vectors :math:`\omega_i` of length
-    :math:`\rho^{-4i/d}`: half of a head's point into one random direction, half across it. Training
-    moves them. A code has the columns of all heads.
+    Columns are cos(ω_i s), sin(ω_i s) with vectors ω_i of length ρ^(−4i/d): half of a head's point
+    into one random direction, half across it. Training moves them. A code has the columns of all
+    heads.
 
     Parameters
     ----------
@@ -131,9 +125,6 @@ def mixed_rope(
         Base of the lengths of the frequencies.
     seed : int
         Seed of the random directions; the same one gives the same codes on every machine.
-    frequencies : str
-        PATH[#ARRAY] of learned frequencies (2, heads d/2), those of x first, in place of random
-        ones.
 
     Examples
     --------
@@ -149,99 +140,16 @@ def mixed_rope(
             "write --grid HxW"
         )
     pair_count("mixed-rope", d)
-    across = (
-        read_frequencies(frequencies, heads, d)
-        if frequencies
-        else random_frequencies(heads, d, rho, seed)
-    )
-    omega = across[::-1].T[:, -len(domain.sides) :]  # the slowest axis first
-    origin = "weights" if frequencies else "formula"
-    return replace(turn_heads("mixed-rope", domain, omega, d, "interleaved"), origin=origin)
-
-
-@encoding("mhrope", "Huang et al., 2025, arXiv 2510.23095", declared=True)
-def mhrope(
-    length: int,
-    d: int,
-    *,
-    grid: tuple[int, ...] = (),
-    prefix: int = 0,
-    share: tuple[int, ...] = (),
-    rho: float = 10000.0,
-    layout: Layout = "halves",
-) -> Encoding:
-    r"""Axes by head (multi-head RoPE): all pairs of a head are turned by one axis of the grid.
-
-    A head of axis a has the columns of `rope`, :math:`\cos(\omega_i u_a), \sin(\omega_i u_a)`, with
-    the index u of a point on that axis, so that each axis has all frequencies. A code has the
-    columns of all heads; d is the size of one.
-
-    Parameters
-    ----------
-    grid : tuple of int
-        Sides, the slowest axis first: 14x14, or 8x30x52 for frames; one axis by default.
-    prefix : int
-        Rows before the grid that are not turned (class and register tokens).
-    share : tuple of int
-        Heads of keys that each axis has, 2;3;3 for frames in the authors' code; by default one.
-    rho : float
-        Base of the frequencies: the larger, the slower the slowest wave.
-    layout : str
-        halves or interleaved: where the sine of a pair stands within a head.
-
-    Examples
-    --------
-    >>> mhrope(6, 2, grid=(2, 3)).table()[5].round(3)  # row 1, column 2
-    array([ 0.54 ,  0.841, -0.416,  0.909])
-    """
-    domain = grid_of(length, grid, prefix)
-    axes = len(domain.sides)
-    share = tuple(map(int, share)) or (1,) * axes
-    if len(share) != axes or min(share) < 1:
-        raise PefourierError(
-            f"share needs a number of heads, 1 or more, for each of {axes} axes; got "
-            f"{';'.join(map(str, share))}"
-        )
-    omega = np.zeros((sum(share), pair_count("mhrope", d), axes))
-    omega[np.arange(len(omega)), :, np.repeat(np.arange(axes), share)] = geometric_frequencies(
-        d, rho
-    )
-    return turn_heads("mhrope", domain, omega.reshape(-1, axes), d, layout)
-
-
-def turn_heads(
-    name: str, domain: Domain, frequencies: np.ndarray, d: int, layout: Layout
-) -> Encoding:
-    """A rotation whose heads of d dimensions differ, by frequencies (heads d / 2, axes)."""
-    m = len(frequencies)
-    heads = np.arange(2 * m).reshape(-1, d)
-    columns = tuple(heads[:, place].ravel() for place in pair_columns(layout, d // 2))
-    omega = frequencies if len(domain.sides) > 1 else frequencies[:, 0]
-    measure = Measure(omega, np.full(m, 1 / m), float(m))
-    noted = {"length": len(domain), "d": 2 * m, "head": d, "heads": len(heads), "layout": layout}
-    codes = wave_codes(name, domain, measure, columns=columns)
-    return Encoding(name, domain, 2 * m, codes, measure, act="rotate", params=noted)
-
-
-def random_frequencies(heads: int, d: int, rho: float, seed: int) -> np.ndarray:
-    """Frequencies (2, heads d/2), x first, as RoPE-ViT starts them: an angle for each head."""
     check_above("rho", rho)
     lengths = rho ** (-4.0 * np.arange((d + 2) // 4) / d)
     angles = 2 * np.pi * stream(seed).uniform(size=heads)[:, None]
     angles = np.hstack([angles, angles + np.pi / 2])[:, :, None]  # of each half of a head
-    waves = [(lengths * wave(angles)).reshape(heads, -1) for wave in (np.cos, np.sin)]
-    return np.stack([wave[:, : d // 2].reshape(-1) for wave in waves])
-
-
-def read_frequencies(spec: str, heads: int, d: int) -> np.ndarray:
-    """Frequencies of a file, x first."""
-    from pefourier.encodings.sources.tables import read_table, split_spec
-
-    table, _ = read_table(*split_spec(spec))
-    shape = (2, heads * d // 2)
-    if table.shape != shape:
-        raise PefourierError(
-            f"{shown(spec)} has shape {table.shape}; {heads} heads of d={d} have frequencies of "
-            f"shape {shape}: set heads and d"
-        )
-    return np.asarray(table, dtype=float)
+    waves = [(lengths * wave(angles)).reshape(heads, -1) for wave in (np.sin, np.cos)]
+    across = [wave[:, : d // 2].ravel() for wave in waves]  # y, x
+    omega = np.stack(across, axis=-1) if len(domain.sides) > 1 else across[1]
+    m = len(omega)
+    columns = (2 * np.arange(m), 2 * np.arange(m) + 1)
+    measure = Measure(omega, np.full(m, 1 / m), float(m))
+    noted = {"length": len(domain), "d": 2 * m, "head": d, "heads": heads, "layout": "interleaved"}
+    codes = wave_codes("mixed-rope", domain, measure, columns=columns)
+    return Encoding("mixed-rope", domain, 2 * m, codes, measure, act="rotate", params=noted)

@@ -4,7 +4,7 @@ learnable-sinusoidal (frequencies that training moves, at their start), fourier-
 al., 2020), tape (Foumani et al., 2023). All have d / 2 pairs of equal weight and declare them.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Literal
 
@@ -12,8 +12,8 @@ import numpy as np
 
 from pefourier.encodings.checks import check_above
 from pefourier.encodings.columns import Layout, pair_columns, waves
-from pefourier.encodings.domain import Domain, instants, positions, scattered
-from pefourier.encodings.encoding import Encoding, Finding, Measure
+from pefourier.encodings.domain import positions
+from pefourier.encodings.encoding import Encoding, Measure
 from pefourier.encodings.families.absolute import geometric_frequencies
 from pefourier.encodings.families.axes import (
     LINES,
@@ -23,7 +23,6 @@ from pefourier.encodings.families.axes import (
     wave_codes,
 )
 from pefourier.encodings.families.seeds import stream
-from pefourier.encodings.findings import finding
 from pefourier.encodings.grids import grid_of
 from pefourier.encodings.registry import encoding
 from pefourier.errors import PefourierError
@@ -68,11 +67,11 @@ def learnable_sinusoidal(
     rho: float = 10000.0,
     layout: Layout = "interleaved",
 ) -> Encoding:
-    r"""Sines and cosines at free frequencies, as they are before training.
+    """Sines and cosines at free frequencies, as they are before training.
 
-    Columns are :math:`\sin(\omega_i s), \cos(\omega_i s)`, i = 0 … d/2 - 1. Frequencies start
-    independent and uniform on [0, pi], a flat spectrum, or on the geometric grid
-    :math:`\rho^{-2i/d}` of the sinusoidal encoding, where neither seed nor training has moved them.
+    Columns are sin(ω_i s), cos(ω_i s), i = 0 … d/2 - 1. Frequencies start independent and uniform
+    on [0, pi], a flat spectrum, or on the geometric grid ρ^(−2i/d) of the sinusoidal encoding,
+    where neither seed nor training has moved them.
 
     Parameters
     ----------
@@ -98,8 +97,6 @@ def learnable_sinusoidal(
 
 Mapping = Literal["gaussian", "sam", "nerf", "perceiver"]
 Coordinates = Literal["own", "unit", "position", "centred", "closed"]
-NEAR_SEAM = 5.0  # degrees from the seam, within which both ends of longitudes lie
-ALIKE = 0.5  # cosine of codes 360 degrees apart, from which they are taken to come round
 SCALE = 10.0  # Tancik et al. for images
 USUAL: dict[Mapping, Coordinates] = {  # coordinates that a mapping's authors take
     "gaussian": "unit",
@@ -124,13 +121,12 @@ def fourier_features(
     scale: float = SCALE,
     coordinates: Coordinates = "own",
     seed: int = 0,
-    times: np.ndarray | None = None,
 ) -> Encoding:
-    r"""Fourier features (Tancik et al., 2020): waves of coordinates at given frequency vectors.
+    """Fourier features (Tancik et al., 2020): waves of coordinates at given frequency vectors.
 
-    Columns are :math:`\cos(2\pi b_j v)` for all j and then :math:`\sin(2\pi b_j v)`, with
-    :math:`b_j \sim N(0, \mathrm{scale}^2)` on every axis. NeRF and Perceiver have sines and cosines
-    of each axis by itself: 2^k pi u, and pi u times even steps from 1 to N/2.
+    Columns are cos(2πb_j v) for all j and then sin(2πb_j v), with b_j ~ N(0, scale^2) on every
+    axis. NeRF and Perceiver have sines and cosines of each axis by itself: 2^k pi u, and pi u times
+    even steps from 1 to N/2.
 
     Parameters
     ----------
@@ -152,10 +148,6 @@ def fourier_features(
         NeRF have the same code.
     seed : int
         Seed of the random numbers; the same one gives the same codes on every machine.
-    times : array
-        Irregular times, or points with a column for each axis, from --times FILE. On an axis i
-        then is (x - min)/(max - min) times N - 1, N the different values there; itself with
-        coordinates=position.
 
     Examples
     --------
@@ -165,77 +157,22 @@ def fourier_features(
            [ 0.738, -0.675],
            [-0.443,  0.897]])
     """
-    if times is not None and (grid or prefix):
-        raise PefourierError("points are given by --times or by --grid and --prefix; leave one out")
-    domain = grid_of(length, grid, prefix) if times is None else points_at(times)
-    columns = [] if times is None else np.asarray(times, dtype=float).reshape(len(domain), -1).T
-    sides = tuple(len(np.unique(x)) for x in columns) or domain.sides
-    kind = USUAL[mapping] if coordinates == "own" else coordinates
+    domain, kind = grid_of(length, grid, prefix), coordinates
+    if coordinates == "own":
+        kind = USUAL[mapping]
     check_above("scale", scale)
     if mapping in ("nerf", "perceiver") and scale != SCALE:
         raise PefourierError(f"mapping={mapping} draws nothing; leave out scale={scale:g}")
-    frequencies = FREQUENCIES[mapping](sides, d, scale, seed)
-    lines = [line_of(kind, side) for side in sides]
-    if times is not None and kind != "position":
-        lines = [line_through(x, *line) for x, line in zip(columns, lines, strict=True)]
-    steps, starts = np.array(lines).T
+    frequencies = frequency_vectors(mapping, domain.sides, d, scale, seed)
+    steps, starts = np.array([line_of(kind, side) for side in domain.sides]).T
     signs = np.where(frequencies[:, 0] < 0, -1.0, 1.0)  # a spectrum knows no sign of a frequency
     turns, offset = frequencies * steps * signs[:, None], starts / steps
-    if len(sides) == 1 and domain.at is None:
+    if len(domain.sides) == 1:
         turns, offset = turns[:, 0], float(offset[0])
     measure = replace(equal_pairs(turns), offset=offset)
-    noted = {"length": len(domain), "coordinates": kind}
-    codes = signed_waves(domain, measure, signs, mapping)
-    if times is not None:
-        noted["times"] = tuple(np.asarray(times, dtype=float).tolist())
-        measure = equal_pairs(turns * domain.spacing) if domain.at is None else None
-    remarks = () if domain.at is None else tuple(seams(domain.at, turns))
-    return Encoding("fourier-features", domain, d, codes, measure, params=noted, findings=remarks)
-
-
-def seams(points: np.ndarray, turns: np.ndarray) -> Iterator[Finding]:
-    """Columns of points (n, axes) that are longitudes, whose waves do not come round.
-
-    These go from one side of the seam of -180 to 180 degrees, or of 0 to 360, to the other, beside
-    a column within 90 degrees; the codes of a place 360 degrees on are others.
-
-    >>> at = np.array([[48.0, -179.0], [52.0, 179.0]])
-    >>> [f.code for f in seams(at, np.array([[0.0, 0.01]]))], [*seams(at, np.array([[0.0, np.pi]]))]
-    (['longitude-seam'], [])
-    """
-    for axis, x in enumerate(points.T):
-        start = -180.0 if x.min() < 0 else 0.0
-        ends = np.array([x.min() - start, start + 360.0 - x.max()])
-        latitudes = (np.abs(np.delete(points, axis, axis=1)) <= 90.0).all(axis=0)
-        along = turns[turns[:, axis] != 0, axis]
-        around = ((ends >= 0) & (ends <= NEAR_SEAM)).all() and latitudes.any()
-        if around and len(along) and np.cos(360.0 * along).mean() < ALIKE:
-            yield finding("longitude-seam", column=axis + 1, low=start, high=start + 360.0)
-
-
-def points_at(times: np.ndarray) -> Domain:
-    """Points of several coordinates, or times."""
-    return scattered(times) if np.ndim(times) > 1 else instants(times)
-
-
-def line_through(x: np.ndarray, step: float, start: float) -> tuple[float, float]:
-    """A line over 0 … N - 1 as one over the N different values of x, as if evenly spaced.
-
-    >>> line_through(np.array([10.0, 30.0, 20.0]), 1.0, 0.0)
-    (0.1, -1.0)
-    """
-    per_unit = step * (len(np.unique(x)) - 1) / (float(np.ptp(x)) or 1.0)
-    per_unit = per_unit or step  # all have the same coordinate, and its code is that of a first
-    return per_unit, start - float(x.min()) * per_unit
-
-
-def signed_waves(
-    domain: Domain, measure: Measure, signs: np.ndarray, mapping: Mapping
-) -> Callable[[np.ndarray], np.ndarray]:
-    """Codes of frequencies whose sines have a sign of their own, in the mapping's columns."""
     layout = "interleaved" if mapping == "nerf" else "halves"
     first = "cos" if mapping == "gaussian" else "sin"
-    columns = tuple(np.arange(2 * len(signs))[part] for part in pair_columns(layout, len(signs)))
+    columns = tuple(np.arange(d)[part] for part in pair_columns(layout, d // 2))
     turned = wave_codes(
         "fourier-features", domain, measure, columns=columns, first=first, turns=False
     )
@@ -245,7 +182,8 @@ def signed_waves(
         table[:, columns[first == "cos"]] *= signs
         return table
 
-    return codes
+    noted = {"length": len(domain), "coordinates": kind}
+    return Encoding("fourier-features", domain, d, codes, measure, params=noted)
 
 
 def line_of(coordinates: Coordinates, side: int) -> tuple[float, float]:
@@ -256,55 +194,35 @@ def line_of(coordinates: Coordinates, side: int) -> tuple[float, float]:
     return step, start + (step / 2 if coordinates == "centred" else 0.0)
 
 
-def gaussian_vectors(sides: Sequence[int], d: int, scale: float, seed: int) -> np.ndarray:
-    """Random vectors (m, axes), radians per unit of the coordinates, the slowest axis first."""
-    size = (pair_count("fourier-features", d), len(sides))
-    return 2 * np.pi * stream(seed).normal(0.0, scale, size)
+def frequency_vectors(
+    mapping: Mapping, sides: Sequence[int], d: int, scale: float, seed: int
+) -> np.ndarray:
+    """Vectors (m, axes), radians per unit of the coordinates, the slowest axis first.
 
-
-def sam_vectors(sides: Sequence[int], d: int, scale: float, seed: int) -> np.ndarray:
-    """The same drawn as a matrix (axes, m) whose first row is that of x, the fastest axis."""
-    size = (len(sides), pair_count("fourier-features", d))
-    return 2 * np.pi * stream(seed).normal(0.0, scale, size)[::-1].T
-
-
-def octaves(sides: Sequence[int], d: int, scale: float, seed: int) -> np.ndarray:
-    """pi, 2 pi, 4 pi, … along each axis in its turn."""
-    return along_axes([np.pi * 2.0 ** np.arange(n) for n in bands_of_axes(sides, d)])
-
-
-def even_bands(sides: Sequence[int], d: int, scale: float, seed: int) -> np.ndarray:
-    """pi to pi N/2 in even steps along each axis in its turn."""
-    counts = bands_of_axes(sides, d)
-    bands = zip(sides, counts, strict=True)
-    return along_axes([np.pi * np.linspace(1.0, side / 2, count) for side, count in bands])
-
-
-def bands_of_axes(sides: Sequence[int], d: int) -> list[int]:
-    """Pairs of each axis, all alike."""
-    return split_dimensions("fourier-features", Axes(order=axis_letters(len(sides))), d)[0]
-
-
-def along_axes(frequencies: Sequence[np.ndarray]) -> np.ndarray:
-    """Frequencies of single axes as vectors (m, axes)."""
-    axes = np.repeat(np.arange(len(frequencies)), [len(along) for along in frequencies])
-    return np.concatenate(frequencies)[:, None] * (axes[:, None] == np.arange(len(frequencies)))
-
-
-FREQUENCIES: dict[Mapping, Callable[[Sequence[int], int, float, int], np.ndarray]] = {
-    "gaussian": gaussian_vectors,
-    "sam": sam_vectors,
-    "nerf": octaves,
-    "perceiver": even_bands,
-}
+    SAM draws a matrix (axes, m) whose first row is that of x, the fastest axis. NeRF has pi, 2 pi,
+    4 pi, …, Perceiver pi to pi N/2 in even steps, along each axis in its turn.
+    """
+    if mapping in ("gaussian", "sam"):
+        size = (pair_count("fourier-features", d), len(sides))
+        normal = stream(seed).normal
+        if mapping == "gaussian":
+            return 2 * np.pi * normal(0.0, scale, size)
+        return 2 * np.pi * normal(0.0, scale, size[::-1])[::-1].T
+    counts = split_dimensions("fourier-features", Axes(order=axis_letters(len(sides))), d)[0]
+    bands = [
+        2.0 ** np.arange(n) if mapping == "nerf" else np.linspace(1.0, side / 2, n)
+        for side, n in zip(sides, counts, strict=True)
+    ]
+    axis = np.repeat(np.arange(len(sides)), counts)
+    return np.pi * np.concatenate(bands)[:, None] * (axis[:, None] == np.arange(len(sides)))
 
 
 @encoding("tape", "Foumani et al., 2023 (ConvTran)", declared=True)
 def tape(length: int, d: int, *, rho: float = 10000.0) -> Encoding:
-    r"""Time absolute position encoding: sinusoidal with frequencies times d / length.
+    """Time absolute position encoding: sinusoidal with frequencies times d / length.
 
-    Columns are :math:`\sin(w_i s), \cos(w_i s)` alternating, with
-    :math:`w_i = \rho^{-2i/d}\, d / \mathrm{length}` (Foumani et al., 2023, ConvTran).
+    Columns are sin(w_i s), cos(w_i s) alternating, with w_i = ρ^(−2i/d) d / length (Foumani et al.,
+    2023, ConvTran).
 
     Parameters
     ----------

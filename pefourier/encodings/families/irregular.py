@@ -53,10 +53,10 @@ def line_and_sines(
 
 @encoding("time2vec", "Kazemi et al., 2019, Eq. 1 (before training)", domain="time", untrained=True)
 def time2vec(length: int, d: int, *, seed: int = 0, times: np.ndarray | None = None) -> Encoding:
-    r"""One linear and d - 1 periodic functions of time (Kazemi et al., 2019, Eq. 1).
+    """One linear and d - 1 periodic functions of time (Kazemi et al., 2019, Eq. 1).
 
-    Columns are :math:`a_0 t + b_0` and :math:`\sin(a_j t + b_j)`; a and b start standard normal
-    (the paper names no start).
+    Columns are a_0 t + b_0 and sin(a_j t + b_j); a and b start standard normal (the paper names no
+    start).
 
     Parameters
     ----------
@@ -80,11 +80,11 @@ def time2vec(length: int, d: int, *, seed: int = 0, times: np.ndarray | None = N
 
 @encoding("mtan", "Shukla & Marlin, 2021 (before training)", domain="time", untrained=True)
 def mtan(length: int, d: int, *, seed: int = 0, times: np.ndarray | None = None) -> Encoding:
-    r"""The learned time embedding of mTAN (Shukla & Marlin, 2021), as it starts.
+    """The learned time embedding of mTAN (Shukla & Marlin, 2021), as it starts.
 
-    Columns are :math:`a_0 t + b_0` and :math:`\sin(a_j t + b_j)` with t divided by the span of the
-    times, as the authors do; a and b start uniform on (-1, 1), as torch's Linear(1, ·) does. So
-    nothing turns by more than a sixth of a circle before training: the spectrum is all at 0.
+    Columns are a_0 t + b_0 and sin(a_j t + b_j) with t divided by the span of the times, as the
+    authors do; a and b start uniform on (-1, 1), as torch's Linear(1, ·) does. So nothing turns by
+    more than a sixth of a circle before training: the spectrum is all at 0.
 
     Parameters
     ----------
@@ -114,11 +114,10 @@ def mtan(length: int, d: int, *, seed: int = 0, times: np.ndarray | None = None)
 def mtan_fixed(
     length: int, d: int, *, rho: float = 10.0, scale: float = 48.0, times: np.ndarray | None = None
 ) -> Encoding:
-    r"""Sines and cosines of 48 t at base 10, t divided by the span of the times (mTAN).
+    """Sines and cosines of 48 t at base 10, t divided by the span of the times (mTAN).
 
-    Columns are :math:`\sin(w_i t), \cos(w_i t)` alternating, with
-    :math:`w_i = \mathrm{scale}\,\rho^{-2i/d} / \mathrm{span}`: 48 are the hours of a stay in the
-    authors' data, so that the fastest turns by one radian an hour.
+    Columns are sin(w_i t), cos(w_i t) alternating, with w_i = scale ρ^(−2i/d) / span: 48 are the
+    hours of a stay in the authors' data, so that the fastest turns by one radian an hour.
 
     Parameters
     ----------

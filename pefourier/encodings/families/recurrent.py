@@ -24,13 +24,12 @@ def sigmoid(x: np.ndarray) -> np.ndarray:
     untrained=True,
 )
 def recurrent(length: int, d: int, *, seed: int = 0) -> Encoding:
-    r"""States of a gated recurrent unit that reads the constant 1 at every position.
+    """States of a gated recurrent unit that reads the constant 1 at every position.
 
-    As in torch: :math:`r, z = \sigma(W x + U h + b)`,
-    :math:`n = \tanh(W_n x + b_n + r (U_n h + c_n))`, :math:`h' = (1 - z) n + z h` from h = 0, with
-    all weights uniform on :math:`\pm 1/\sqrt d`. The code of position s is the state after s + 1
-    steps. The state has arrived, and stays, when a step is no longer than its rounding: from there
-    on positions share their code.
+    As in torch: r, z = σ(W x + U h + b), n = tanh(W_n x + b_n + r (U_n h + c_n)),
+    h' = (1 − z) n + z h from h = 0, with all weights uniform on ±1/√d. The code of position s is
+    the state after s + 1 steps. The state has arrived, and stays, when a step is no longer than its
+    rounding: from there on positions share their code.
 
     Parameters
     ----------

@@ -41,11 +41,11 @@ def shaw(
     values: bool = False,
     seed: int = 0,
 ) -> Encoding:
-    r"""A vector for each lag from -clip to clip, which lags beyond share (Shaw et al., 2018).
+    """A vector for each lag from -clip to clip, which lags beyond share (Shaw et al., 2018).
 
     Added to the key; d is the size of a head. With ``values=true`` a code has twice as many
     numbers: behind the vector that is added to the key one that is added to the value. Vectors
-    start uniform on :math:`\pm\sqrt{6/(2k + 1 + d)}`, k the clip, as in tensor2tensor.
+    start uniform on ±√(6/(2k + 1 + d)), k the clip, as in tensor2tensor.
 
     Parameters
     ----------
@@ -100,14 +100,10 @@ def t5_buckets(
     """
     side = buckets if causal else buckets // 2
     exact = side // 2
-    if exact < 1 or (buckets % 2 and not causal):
+    if exact < 1 or (buckets % 2 and not causal) or max_distance <= exact:
         raise PefourierError(
-            f"buckets must be an even number from 4 on, or 2 or more if causal; got {buckets}"
-        )
-    if max_distance <= exact:
-        raise PefourierError(
-            f"max_distance must be above {exact}, the distances that have a bucket of their own; "
-            f"got {max_distance}"
+            f"buckets must be an even number from 4 on, or 2 or more if causal, and max_distance "
+            f"must be above {exact}; got {buckets} and {max_distance}"
         )
     lag = np.asarray(lag)
     distance = np.maximum(-lag, 0) if causal else np.abs(lag)
@@ -206,7 +202,7 @@ def kerple(
     causal: bool = False,
     seed: int = 0,
 ) -> Encoding:
-    r"""Bias :math:`-p \ln(1 + a r)` or :math:`-a r^p` of the distance r for each of d heads.
+    """Bias −p ln(1 + a r) or −a r^p of the distance r for each of d heads.
 
     p starts uniform on (0, 2), a on (0, 1), both at least 0.01, as in the authors' code (Chi et
     al., 2022, KERPLE). Two-sided, a lag and its opposite share a code.
@@ -277,17 +273,15 @@ def tupe(
     heads: int = 1,
     buckets: int = 32,
     max_distance: int = 128,
-    cls: bool = False,
     scale: float = 0.02,
     seed: int = 0,
 ) -> Encoding:
-    r"""Untied absolute positions and T5 bins: a query position's bias to all keys and heads.
+    """Untied absolute positions and T5 bins: a query position's bias to all keys and heads.
 
-    :math:`(p_i U^Q) (p_j U^K)^T / \sqrt{2 d/\mathrm{heads}} + b_{j-i}` with vectors p of size d,
-    layer-normalised, and b the biases of `t5_buckets` (Ke et al., 2021). A code has heads · length
-    columns, the keys of one head after those of another; d is the size of p, not of a code. With
-    ``cls=true`` position 0 is a classification token, whose biases are one constant per head
-    to it and one from it. p, U and b start normal with standard deviation `scale`.
+    (p_i U^Q) (p_j U^K)^T / √(2 d/heads) + b_(j−i) with vectors p of size d, layer-normalised, and b
+    the biases of `t5_buckets` (Ke et al., 2021). A code has heads · length columns, the keys of one
+    head after those of another; d is the size of p, not of a code. p, U and b start normal with
+    standard deviation `scale`.
 
     Parameters
     ----------
@@ -298,8 +292,6 @@ def tupe(
     max_distance : int
         Where the widening ranges end; the last one, shared by all lags beyond, begins nearer: at 91
         with 32 buckets and 128.
-    cls : bool
-        Whether position 0 is a classification token with biases of its own.
     scale : float
         Standard deviation of the numbers that training starts from.
     seed : int
@@ -321,30 +313,20 @@ def tupe(
     @cache  # every code needs all of them, which a size that is refused must not pay for
     def weights() -> tuple[np.ndarray, ...]:
         draw = partial(stream(seed).normal, 0.0, scale)
-        query, key = draw_queries_and_keys(draw, length, d, heads)
-        return query, key, draw((buckets, heads)), *draw((2, heads))
+        p = draw((length, d))
+        p -= p.mean(axis=1, keepdims=True)
+        p /= np.sqrt(p.var(axis=1, keepdims=True) + 1e-5)  # torch's epsilon
+        query, key = ((p @ draw((d, d))).reshape(length, heads, d // heads) for _ in range(2))
+        return query, key, draw((buckets, heads))
 
     def codes(x: np.ndarray) -> np.ndarray:
-        query, key, bias, to_cls, from_cls = weights()
+        query, key, bias = weights()
         bins = t5_buckets(np.arange(-length, length), buckets, max_distance)  # at lag + length
         i = np.arange(length)[within(x, length, "tupe")]
         logits = np.einsum("ihc,jhc->ihj", query[i], key) / np.sqrt(2 * d / heads)
         lag = np.arange(length) - i[:, None]
         logits += bias[bins[lag + length]].transpose(0, 2, 1)
-        if cls:
-            logits[:, :, 0] = to_cls
-            logits[i == 0] = from_cls[:, None]
         return logits.reshape(len(i), heads * length)
 
     noted = {"d": heads * length, "embedding": d}
     return Encoding("tupe", positions(length), heads * length, codes, act="bias", params=noted)
-
-
-def draw_queries_and_keys(
-    draw: Callable[[tuple[int, ...]], np.ndarray], length: int, d: int, heads: int
-) -> list[np.ndarray]:
-    """Queries and keys (length, heads, d / heads) of normalised vectors of the positions."""
-    p = draw((length, d))
-    p -= p.mean(axis=1, keepdims=True)
-    p /= np.sqrt(p.var(axis=1, keepdims=True) + 1e-5)  # torch's epsilon
-    return [(p @ draw((d, d))).reshape(length, heads, d // heads) for _ in range(2)]

@@ -18,7 +18,7 @@ from typing import Any, Literal
 import numpy as np
 
 from pefourier.encodings.checks import WIDEST, check_above, check_count
-from pefourier.encodings.columns import Layout, split_pairs, waves
+from pefourier.encodings.columns import Layout, columns_of_blocks, split_pairs, waves
 from pefourier.encodings.domain import positions
 from pefourier.encodings.encoding import FLOAT32_EPS, FLOAT64_EPS, Encoding, Finding, Measure
 from pefourier.encodings.families.absolute import geometric_frequencies
@@ -28,6 +28,7 @@ from pefourier.errors import PefourierError, shown, unknown
 
 XPOS_GAMMA, XPOS_SPAN = 0.4, 512.0  # Sun et al., 2022: Eq. 12 and the authors' code
 ABOVE_ZERO = {"factor", "beta_fast", "beta_slow", "low_freq_factor", "high_freq_factor"}
+LOST = 1e12  # radians a position; at position 1000 a phase has a tenth of a radian left
 Rotation = tuple[np.ndarray, float]  # frequencies in radians per position, attention factor
 
 
@@ -262,30 +263,21 @@ def scaling_parameters(scaling: str) -> dict[str, inspect.Parameter]:
     return {key: parameter for key, parameter in parameters.items() if key != "head"}
 
 
-def fill_in(scaling: str, settings: dict[str, Any]) -> dict[str, Any]:
-    """All parameters of a scaling: given or default; None stands for not given."""
-    parameters = scaling_parameters(scaling)
-    settings = {key: value for key, value in settings.items() if value not in (None, ())}
-    for key in settings.keys() - parameters.keys():
-        users = [name for name in SCALINGS if key in scaling_parameters(name)]
-        raise PefourierError(
-            f"scaling={scaling} does not use {key}={shown(settings[key])}; leave it out or choose "
-            f"scaling={' or '.join(users)}"
-        )
-    settled = {key: settings.get(key, parameter.default) for key, parameter in parameters.items()}
-    for key, value in settled.items():
-        if value is inspect.Parameter.empty:
+def settled(scaling: str, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """All parameters of a scaling: as set or default; None and () stand for not set."""
+    if scaling not in SCALINGS:
+        raise unknown("scaling", scaling, SCALINGS)
+    values = {}
+    for key, parameter in scaling_parameters(scaling).items():
+        value = settings.get(key)
+        values[key] = parameter.default if value is None or value == () else value
+        if values[key] is inspect.Parameter.empty:
             raise PefourierError(f"scaling={scaling} needs {key}; write {key}=…")
-    check_settings(settled)
-    return settled
-
-
-def check_settings(settings: Mapping[str, Any]) -> None:
-    """Refuse what no scaling can compute with: factors and turns of 0 or less, and no counts."""
-    for key in settings.keys() & ABOVE_ZERO:
-        check_above(key, settings[key])
-    for key in settings.keys() & {"original", "repeat", "clipped"}:
-        check_count(key, settings[key])
+        if key in ABOVE_ZERO:
+            check_above(key, values[key])
+        if key in ("original", "repeat", "clipped"):
+            check_count(key, values[key])
+    return values
 
 
 def remarks_on(settings: dict[str, Any], length: int) -> tuple[Finding, ...]:
@@ -302,24 +294,16 @@ def remarks_on(settings: dict[str, Any], length: int) -> tuple[Finding, ...]:
     return tuple(remarks)
 
 
-LOST = 1e12  # radians a position; at position 1000 a phase has a tenth of a radian left
-
-
-def scale_frequencies(scaling: str, head: Head, settings: dict[str, Any]) -> Rotation:
-    """Frequencies and attention factor of a scaling, refused where its parameters overflow."""
+def scale_frequencies(scaling: str, head: Head, settings: Mapping[str, Any]) -> Rotation:
+    """Frequencies and attention factor of a scaling, refused where no number holds phases."""
     check_above("rho", head.rho)
     with np.errstate(all="ignore"):
         frequencies, attention = SCALINGS[scaling](head, **settings)
     check_above("attention_factor", attention)
-    if head.rho < 1 and frequencies.max() > LOST:
+    if not np.abs(frequencies).max() <= LOST:
         raise PefourierError(
-            f"rho={head.rho:g} gives frequencies of up to {frequencies.max():.3g} radians a "
-            "position, whose phases no number holds; a base is 1 or more, 10000 mostly"
-        )
-    if not np.isfinite(frequencies).all():
-        raise PefourierError(
-            f"scaling={scaling} with {shown(settings)} gives a frequency of {frequencies.max()}; "
-            "choose numbers nearer to 1"
+            f"rho={head.rho:g} with scaling={scaling} gives a frequency of {frequencies.max():.3g} "
+            f"radians a position, above {LOST:g}; a base is 1 or more, 10000 mostly"
         )
     return frequencies, float(attention)
 
@@ -333,27 +317,28 @@ def rotation_of(settings: Mapping[str, Any], length: int) -> Rotation:
     >>> rotation_of(settings, 80)
     (array([0.25 , 0.025]), 1.0)
     """
-    parameters = scaling_parameters(settings["scaling"])
-    chosen = {key: settings[key] for key in parameters if settings.get(key) not in (None, ())}
-    chosen.pop("attention_factor", None)
-    check_settings(chosen)
+    chosen = settled(settings["scaling"], {**settings, "attention_factor": None})
     head = Head(settings["d"], settings["rho"], settings["partial"], length)
     return scale_frequencies(settings["scaling"], head, chosen)
 
 
 def rotation_if_any(settings: Mapping[str, Any], length: int) -> Rotation | None:
     """The same; None where settings lack what their scaling needs, or are refused."""
-    if settings["scaling"] not in SCALINGS:
-        return None
-    parameters = scaling_parameters(settings["scaling"])
-    if any(
-        p.default is p.empty and settings.get(key) in (None, ()) for key, p in parameters.items()
-    ):
-        return None
     try:
         return rotation_of(settings, length)
     except PefourierError:
         return None
+
+
+def check_used(scaling: str, settings: Mapping[str, Any]) -> None:
+    """Refuse settings of other scalings; None and () stand for not set."""
+    for key in settings.keys() - scaling_parameters(scaling).keys():
+        if settings[key] not in (None, ()):
+            users = [name for name in SCALINGS if key in scaling_parameters(name)]
+            raise PefourierError(
+                f"scaling={scaling} does not use {key}={shown(settings[key])}; leave it out or "
+                f"choose scaling={' or '.join(users)}"
+            )
 
 
 def turning_share(turned: float, d: float) -> float:
@@ -366,15 +351,8 @@ def turning_share(turned: float, d: float) -> float:
     return share if int(share * d) == turned else nextafter(share, 2.0)
 
 
-def check_share(partial: float) -> None:
-    """Refuse what is no share of a head."""
-    if not 0 < partial <= 1:
-        raise PefourierError(f"partial is the share of d to rotate, in (0, 1]; got {partial}")
-
-
 def check_head(name: str, d: int, partial: float) -> None:
     """Refuse heads that cannot be turned in pairs."""
-    check_share(partial)
     if d % 2 and int(d * partial) == d:
         raise PefourierError(f"{name} turns pairs of dimensions and needs an even d; got d={d}")
     if int(d * partial) < 2:
@@ -393,10 +371,10 @@ def rope(
     inv_freq: np.ndarray | None = None,
     **settings: Any,
 ) -> Encoding:
-    r"""Rotary positions (Su et al., 2021): cosines and sines of s rho^(-2i/d), d the head size.
+    """Rotary positions (Su et al., 2021): cosines and sines of s rho^(-2i/d), d the head size.
 
-    With frequencies :math:`\omega_i` and attention factor a of the scaling, codes are
-    :math:`a \cos \omega_i s` and :math:`a \sin \omega_i s`, the numbers a model multiplies with.
+    With frequencies ω_i and attention factor a of the scaling, codes are a cos ω_i s and
+    a sin ω_i s, the numbers a model multiplies with.
 
     Parameters
     ----------
@@ -450,15 +428,15 @@ def rope(
     >>> rope(2, 128, scaling="yarn", factor=16.0, original=4096).params["attention_factor"]
     1.2772588722239782
     """
-    if scaling not in SCALINGS:
-        raise unknown("scaling", scaling, SCALINGS)
-    params = fill_in(scaling, settings)
+    if not 0 < partial <= 1:
+        raise PefourierError(f"partial is the share of d to rotate, in (0, 1]; got {partial}")
+    params = settled(scaling, settings)
+    check_used(scaling, settings)
     if inv_freq is None:
         check_head("rope", d, partial)
         frequencies, attention = scale_frequencies(scaling, Head(d, rho, partial, length), params)
     else:
         frequencies, attention = given_frequencies(inv_freq, rho, scaling), 1.0
-        check_share(partial)
         params |= {"rho": base_of(frequencies), "d": round(2 * len(frequencies) / partial)}
         params |= {"inv_freq": tuple(frequencies.tolist())}
     stored = np.array(params.get("factors", []) if inv_freq is None else frequencies)
@@ -469,18 +447,12 @@ def rope(
     def codes(x: np.ndarray) -> np.ndarray:
         return attention * waves(measure.phases(x), layout, first="cos")
 
-    noted = {**params, "attention_factor": attention, "rotated": 2 * pairs}
-    return Encoding(
-        "rope",
-        positions(length),
-        2 * pairs,
-        codes,
-        measure,
-        act="rotate",
-        params=noted,
-        eps=FLOAT32_EPS if single else FLOAT64_EPS,
-        findings=remarks_on(params, length),
-    )
+    facts = {
+        "params": {**params, "attention_factor": attention, "rotated": 2 * pairs},
+        "eps": FLOAT32_EPS if single else FLOAT64_EPS,
+        "findings": remarks_on(params, length),
+    }
+    return Encoding("rope", positions(length), 2 * pairs, codes, measure, act="rotate", **facts)
 
 
 def given_frequencies(inv_freq: np.ndarray, rho: float, scaling: str) -> np.ndarray:
@@ -489,14 +461,10 @@ def given_frequencies(inv_freq: np.ndarray, rho: float, scaling: str) -> np.ndar
     if (rho, scaling) != (10000.0, "none"):
         raise PefourierError("inv_freq stands for base and scaling; leave out rho and scaling")
     if frequencies.ndim != 1 or not 0 < len(frequencies) <= WIDEST // 2:
-        raise PefourierError(
-            f"inv_freq is a vector of frequencies, one per pair of dimensions; got an array of "
-            f"shape {frequencies.shape}"
-        )
+        raise PefourierError(f"inv_freq is a vector, one number a pair; got {frequencies.shape}")
     if not np.isfinite(frequencies).all():
         raise PefourierError(
-            f"inv_freq holds {frequencies[~np.isfinite(frequencies)][0]}; frequencies are finite "
-            "numbers of radians per position"
+            f"inv_freq holds {frequencies[~np.isfinite(frequencies)][0]}; frequencies are finite"
         )
     return frequencies
 
@@ -538,11 +506,11 @@ rope.__signature__ = full_signature(rope)
 def xpos(
     length: int, d: int, *, rho: float = 10000.0, layout: Layout = "halves", span: float = XPOS_SPAN
 ) -> Encoding:
-    r"""Rotary positions with decay (Sun et al., 2022): the codes of queries.
+    """Rotary positions with decay (Sun et al., 2022): the codes of queries.
 
-    Pair i has :math:`\zeta_i^{s/\mathrm{span}}` before cosine and sine of
-    :math:`s \rho^{-2i/d}`, :math:`\zeta_i = (2i/d + 0.4)/1.4`. Keys have the inverse factor, so
-    that the model's products depend on the lag; the inner product of two such codes does not.
+    Pair i has ζ_i^(s/span) before cosine and sine of s ρ^(−2i/d), ζ_i = (2i/d + 0.4)/1.4. Keys have
+    the inverse factor, so that the model's products depend on the lag; the inner product of two
+    such codes does not.
 
     Parameters
     ----------
@@ -615,11 +583,11 @@ def rope_imaginary(
 def grape(
     length: int, d: int, *, rho: float = 10000.0, inv_freq: np.ndarray | None = None
 ) -> Encoding:
-    r"""GRAPE where its planes commute: rope with learned frequencies, turned the other way.
+    """GRAPE where its planes commute: rope with learned frequencies, turned the other way.
 
     The authors' code keeps rope's planes (halves), learns a frequency for each from rope's on, and
-    turns the other way: codes are :math:`\cos \omega_i s, -\sin \omega_i s`. The additive part of
-    GRAPE is `alibi`; with planes made from tokens it has no table.
+    turns the other way: codes are cos ω_i s, − sin ω_i s. The additive part of GRAPE is `alibi`;
+    with planes made from tokens it has no table.
 
     Parameters
     ----------
@@ -675,17 +643,8 @@ def pope(length: int, d: int, *, rho: float = 10000.0) -> Encoding:
 
 def columns_that_turn(enc: Encoding) -> tuple[np.ndarray, np.ndarray]:
     """First and second columns of the pairs of a rotation, in the order of its phases."""
-    m = enc.dim // 2 if enc.measure is None else len(enc.measure.frequencies)
-    pair = np.arange(m)
-    layout = enc.params.get("layout", "halves")
-    if layout == "halves" and "head" in enc.params:  # of each head
-        heads = np.arange(2 * m).reshape(-1, 2, enc.params["head"] // 2)
-        return heads[:, 0].ravel(), heads[:, 1].ravel()
-    if layout == "interleaved":
-        return 2 * pair, 2 * pair + 1
+    layout, sizes = enc.params.get("layout", "halves"), [enc.dim // 2]
     if layout == "axis-halves" and len(enc.domain.sides) > 1:
         axis = np.argmax(enc.measure.frequencies != 0, axis=1)
         sizes = np.diff(np.flatnonzero(np.diff(axis, prepend=-1, append=-1)))
-        begin = np.repeat(np.cumsum(sizes) - sizes, sizes)
-        return begin + pair, begin + pair + np.repeat(sizes, sizes)
-    return pair, m + pair
+    return columns_of_blocks(layout, sizes)

@@ -11,36 +11,6 @@ from pefourier.encodings.registry import encoding
 from pefourier.errors import PefourierError
 
 
-def branches(parents: np.ndarray) -> np.ndarray:
-    """Which child of its parent each node is, counted from 0; -1 for the root.
-
-    >>> branches(np.array([-1, 0, 0, 1, 0]))
-    array([-1,  0,  1,  0,  2])
-    """
-    children = np.zeros(len(parents), dtype=int)
-    branch = np.full(len(parents), -1)
-    for node, parent in enumerate(parents[1:], start=1):
-        branch[node] = children[parent]
-        children[parent] += 1
-    return branch
-
-
-def paths(parents: np.ndarray, width: int, depth: int) -> np.ndarray:
-    """One-hot choices (n, depth, width) from each node up; steps beyond `depth` are forgotten."""
-    branch = branches(parents)
-    if branch.max() >= width:
-        parent = parents[branch.argmax()]
-        raise PefourierError(
-            f"node {parent} has {(parents == parent).sum()} children and width is {width}; "
-            f"set width={branch.max() + 1}"
-        )
-    choices = np.zeros((len(parents), depth, width))
-    for node in range(1, len(parents)):
-        choices[node, 1:] = choices[parents[node], :-1]
-        choices[node, 0, branch[node]] = 1.0
-    return choices
-
-
 @encoding("tree", "Shiv & Quirk, 2019", domain="tree")
 def tree(
     length: int,
@@ -50,11 +20,11 @@ def tree(
     width: int = 2,
     p: tuple[float, ...] = (0.7,),
 ) -> Encoding:
-    r"""Branches chosen from a node up to the root, each one-hot among `width`, weighted by depth.
+    """Branches chosen from a node up to the root, each one-hot among `width`, weighted by depth.
 
-    The step j above the node has the weight :math:`p^j \sqrt{(1 - p^2)\, d/2}`, for each p of
-    several in turn (learned in the paper, as tanh of a free parameter). The root's code is zero.
-    d columns hold the lowest d // (width · number of p) steps; the rest of the columns is zero.
+    The step j above the node has the weight p^j √((1 − p^2) d/2), for each p of several in turn
+    (learned in the paper, as tanh of a free parameter). The root's code is zero. d columns hold the
+    lowest d // (width · number of p) steps; the rest of the columns is zero.
 
     `parents` gives each node's parent, -1 for the root, which comes first; its size sets the
     length. Without it the tree is the complete one of `length` nodes in breadth-first order.
@@ -89,9 +59,16 @@ def tree(
     parent = np.array(parents) if parents else (np.arange(length) - 1) // width
     domain = nodes(parent)
     check_size("tree", len(parent), d)
+    choices, children = np.zeros((len(parent), depth, width)), np.zeros(len(parent), dtype=int)
+    for node, above in enumerate(parent[1:].tolist(), start=1):
+        if children[above] == width:
+            raise PefourierError(f"node {above} has more than {width} children; set width=…")
+        choices[node, 1:] = choices[above, :-1]  # steps beyond the depth are forgotten
+        choices[node, 0, children[above]] = 1.0
+        children[above] += 1
     weights = decay ** np.arange(depth)[:, None] * np.sqrt((1 - decay**2) * d / 2)
     table = np.zeros((len(parent), d))
-    steps = paths(parent, width, depth)[..., None] * weights[:, None, :]
+    steps = choices[..., None] * weights[:, None, :]
     table[:, : depth * width * len(decay)] = steps.reshape(len(parent), -1)
     params = {"length": len(parent)}
     return replace(from_table(table, "tree", params=params), domain=domain)

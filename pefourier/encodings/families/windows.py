@@ -61,10 +61,10 @@ def free_biases(name: str, domain: Domain, d: int, scale: float, seed: int) -> E
 def swin(
     length: int, d: int, *, grid: tuple[int, ...] = (), scale: float = 0.02, seed: int = 0
 ) -> Encoding:
-    r"""One free scalar for each displacement in a window and each of d heads (Swin Transformer).
+    """One free scalar for each displacement in a window and each of d heads (Swin Transformer).
 
-    The row of a table is :math:`(dy + H - 1)(2W - 1) + dx + W - 1` with the
-    displacement (dy, dx) from key to query. Biases start normal with standard deviation `scale`.
+    The row of a table is (dy + H − 1)(2W − 1) + dx + W − 1 with the displacement (dy, dx) from key
+    to query. Biases start normal with standard deviation `scale`.
 
     Parameters
     ----------

@@ -7,30 +7,23 @@ or ``width`` over ``heads``; ``times``: head times heads); ``sides``, one an axi
 another, each [key, default] (``first``: one more for the first frame); ``usual`` sides where a
 config has none; ``prefix`` and a key of ``registers``; ``reference``, bases over scales;
 ``pretrained``, a key that has the window of SwinV2's pretraining, or one for each stage;
-``rescaled``, a key of the factor up to which training stretches coordinates, and its default;
-``network``, the name of what computes its biases, whose window is ``within`` the image of a stage.
+``rescaled``, a key of the factor up to which training stretches coordinates, and its default.
 """
 
-import re
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
-
-from pefourier.encodings.domain import lags_on, lattice
-from pefourier.encodings.encoding import FLOAT32_EPS, Encoding, Finding, from_table
-from pefourier.encodings.families.windows import of_network
+from pefourier.encodings.domain import lattice
+from pefourier.encodings.encoding import Encoding, Finding
 from pefourier.encodings.findings import finding
-from pefourier.encodings.grids import biases_within, check_fit, count_points, size_of
+from pefourier.encodings.grids import check_fit, count_points, size_of
 from pefourier.encodings.registry import BUILDERS
 from pefourier.encodings.sources import weights
 from pefourier.encodings.sources.config import ModelConfig
 from pefourier.errors import PefourierError, shown
 
 Block = Mapping[str, Any]
-BIASES = "relative_position_bias_table"
-WINDOW = re.compile(rf"(^|\.){BIASES}$")
 SCALED_FROM = 64  # patches a side that PixArt's scale is one for
 
 
@@ -39,16 +32,11 @@ def read_axes(model: ModelConfig) -> Encoding | None:
     block = block_of(model)
     if block is None:
         return None
-    if model.part.endswith(BIASES):
-        return read_window(model, block)
-    if block["encoding"] == "learned" or block.get("stored"):
+    is_learned = block["encoding"] == "learned"
+    if is_learned or block.get("stored"):
         enc = read_grid(model, block)
-        if enc is not None:
-            return enc
-        if block["encoding"] == "learned":
-            return None  # which says where the table is
-    if "network" in block and (enc := read_network(model, block)) is not None:
-        return enc
+        if enc is not None or is_learned:
+            return enc  # without weights another reader says where the table is
     if model.part:
         raise PefourierError(f"{shown(model.file)} has no part {shown(model.part)}; leave out #")
     return formula(model, block)
@@ -100,11 +88,11 @@ def dimension_of(model: ModelConfig, block: Block) -> int:
     return model.dimension(d * heads if block["d"].get("times") else d, "size of a head or width")
 
 
-def pretrained(model: ModelConfig, block: Block, axes: int, stage: int = 0) -> tuple[int, ...]:
-    """The window of pretraining, of a list that of a stage; empty where there is none."""
+def pretrained(model: ModelConfig, block: Block, axes: int) -> tuple[int, ...]:
+    """The window of pretraining, of a list that of the first stage; empty where there is none."""
     key = block["pretrained"]
     value = model.config.values.get(key)
-    size = value[stage] if isinstance(value, list) and stage < len(value) else value
+    size = value[0] if isinstance(value, list) and value else value
     window = replace(model.config, values={key: size}).count(key, minimum=0)
     return (window,) * axes if window else ()
 
@@ -190,85 +178,18 @@ def divisor_of(model: ModelConfig, key: str, usual: float) -> float:
 
 def read_grid(model: ModelConfig, block: Block) -> Encoding | None:
     """The table of positions in the weights beside the config, on its grid."""
-    grids = weights.tensors_beside(model, weights.GRID_TENSOR)
-    tensors = grids or weights.tensors_beside(model, weights.TENSOR)
+    tensors = weights.tensors_beside(model, weights.GRID_TENSOR)
+    tensors = tensors or weights.tensors_beside(model, weights.TENSOR)
     if len(tensors) != 1:
         return None
     ((name, path),) = tensors.items()
-    unlimited = replace(model, length=None)  # rows before the grid are counted from its end
-    enc = (
-        spread_table(unlimited, name, path) if grids else weights.load_tensor(unlimited, name, path)
-    )
-    sides, findings = sides_of(model, block)
+    # rows before the grid are counted from its end
+    enc = weights.load_tensor(replace(model, length=None), name, path)
     if enc.domain.grid:
         return enc
-    prefix, usual = len(enc) - count_points(sides), block.get("prefix", 0)
-    before = f" and {usual} before them" if usual else ""
-    words = f"{name} has {len(enc)} rows where a grid of {size_of(sides)} patches{before} is set"
-    if not model.grid and prefix < 0:
-        warned = weights.unlike(model, f"{words} (--grid tells another grid)")
-        return replace(enc, findings=(*enc.findings, warned))
-    warned = () if model.grid or prefix == usual else (weights.unlike(model, words),)
-    prefix = model.prefix or max(prefix, 0)
+    sides, findings = sides_of(model, block)
+    prefix = model.prefix or max(len(enc) - count_points(sides), 0)
     check_fit(f"{name} of {shown(path)}", len(enc), sides, prefix)
     params = {**enc.params, "grid": sides, "prefix": prefix}
-    findings = (*enc.findings, *findings, *warned)
+    findings = (*enc.findings, *findings)
     return replace(enc, domain=lattice(sides, prefix), params=params, findings=findings)
-
-
-def spread_table(model: ModelConfig, name: str, path: str) -> Encoding:
-    """A tensor (1, H, W, d), as SAM's, or a table (n, d) under the same name."""
-    from pefourier.encodings.sources.tables import open_arrays
-
-    with open_arrays(path) as file:
-        shape = file.arrays[name].shape
-        sides = shape[1:-1]
-        if len(shape) != 4 or shape[0] != 1:
-            return weights.load_tensor(model, name, path)
-        codes = file.load(name, "float32").reshape(-1, shape[-1])
-    params = {"length": len(codes), "d": codes.shape[1], "path": path, "array": name}
-    params |= {"model_type": model.kind, "grid": sides, "prefix": 0}
-    enc = from_table(codes, "learned", eps=FLOAT32_EPS, params=params, origin="weights")
-    return replace(enc, domain=lattice(sides))
-
-
-def read_window(model: ModelConfig, block: Block) -> Encoding:
-    """Biases of a window in the weights, whose rows run through displacements query - key."""
-    from pefourier.encodings.sources.tables import read_table
-
-    tensors = weights.tensors_beside(model, WINDOW)
-    if len(tensors) != 1:
-        raise PefourierError(f"the weights beside {shown(model.file)} have no {shown(model.part)}")
-    ((name, path),) = tensors.items()
-    bias, eps = read_table(path, name)
-    sides, _ = sides_of(model, block)
-    behind = max(len(bias) - len(lags_on(sides)), 0)
-    check_fit(f"{name} of {shown(path)}", len(bias), lags_on(sides).grid, behind)
-    params = {"length": len(bias), "d": bias.shape[1], "path": path, "array": name}
-    params |= {"model_type": model.kind, "grid": sides, "prefix": behind}
-    return biases_within(sides, bias, block["encoding"], eps=eps, params=params, origin="weights")
-
-
-def read_network(model: ModelConfig, block: Block) -> Encoding | None:
-    """SwinV2's biases by the network in the weights, of the first block or of the one named."""
-    from pefourier.encodings.sources.tables import read_table
-
-    pattern = re.compile(rf"(^|\.){re.escape(block['network'])}\.0\.weight$")
-    part = model.part and model.part.removesuffix(".0.weight") + ".0.weight"
-    tensors = sorted(weights.tensors_beside(replace(model, part=part), pattern).items())
-    if not tensors:
-        return None
-    name, path = tensors[0]
-    stem = name.removesuffix("0.weight")
-    (first, eps), (second, _) = (read_table(path, f"{stem}{layer}.weight") for layer in (0, 2))
-    network = first.T, weights.read_vector(path, f"{stem}0.bias"), second.T
-    stage = int(re.search(r"layers\.(\d+)\.|$", name)[1] or 0)
-    image = side_of(model, block["within"], 0) >> stage
-    sides = model.grid or tuple(min(side, image) for side in sides_of(model, block)[0])
-    before = pretrained(model, block, len(sides), stage)
-    enc = of_network(lags_on(sides), np.array(before or sides), len(second), lambda: network)
-    params = {"length": len(enc), "d": enc.dim, "grid": sides, "pretrained": before}
-    params |= {"path": path, "array": name, "model_type": model.kind}
-    note = f"the biases of {shown(stem[:-1])}; name another block's, {shown(model.file + '#NAME')}"
-    findings = () if part else (finding("grid-convention", note=note),)
-    return replace(enc, eps=eps, params=params, findings=findings, origin="weights")

@@ -171,17 +171,12 @@ class ModelConfig:
         key, expected = self.row.get("when", ("", None))
         return "table" in self.row and (not key or self.config.values.get(key) is expected)
 
-    def tables(self) -> dict[str, tuple[str, int | None]]:
-        """Tables of positions beyond which input is refused: by side, what they are and rows."""
-        sides, learned = self.row.get("ends", {}), self.row.get("learned_part")
-        lasting = self.row.get("seconds", {})
-        rows = {side: [*map(self.sized, sizes)] for side, sizes in sides.items()}
+    def tables(self) -> dict[str, int | None]:
+        """Rows of tables of positions beyond which input is refused, by side; None: not known."""
+        ends = self.row.get("ends", {})
+        rows = {side: [self.sized(size) for size in sizes] for side, sizes in ends.items()}
         return {
-            side: (
-                ("sinusoids" if self.computes and side != learned else "learned")
-                + (f"; {sum(counts) * lasting[side]:g} s of audio" if side in lasting else ""),
-                None if None in counts or not counts else sum(counts),
-            )
+            side: None if None in counts or not counts else sum(counts)
             for side, counts in rows.items()
         }
 
@@ -189,7 +184,7 @@ class ModelConfig:
         """The longest sequence that the config allows, or its model type by default."""
         tables = self.tables()
         if tables:
-            return tables.get(self.part, next(iter(tables.values())))[1]
+            return tables.get(self.part, next(iter(tables.values())))
         key, default = self.row.get("length", (LONGEST[0], None))
         return self.config.count(key, *LONGEST) or default
 
@@ -263,11 +258,10 @@ def parse_digits(digits: str) -> int | float:
 
 def single_pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """The object of some keys and values, each key once."""
-    entries = dict(pairs)
-    if len(entries) < len(pairs):
-        key = next(key for key, count in Counter(key for key, _ in pairs).items() if count > 1)
-        raise ValueError(f"key {shown(key)} stands twice")
-    return entries
+    counts = Counter(key for key, _ in pairs)
+    if len(counts) < len(pairs):
+        raise ValueError(f"key {shown(counts.most_common(1)[0][0])} stands twice")
+    return dict(pairs)
 
 
 def first_names(names: Iterable[str]) -> str:

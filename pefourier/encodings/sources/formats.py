@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from itertools import chain, islice
 from tokenize import TokenError
+from types import SimpleNamespace
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -26,6 +27,7 @@ from pefourier.errors import shown
 
 LONGEST_NPY = 1000  # characters of a .npy header: numpy takes seconds for long ones of Python 2
 OF_POSITIONS = {"pos", "position", "positions", "index"}  # names of a first column
+PACKED = 2**12  # bytes of LZMA unpacked at a time, a kB of which may be as many as 7 MB
 LONGEST_LINE = 2**26  # characters in a .csv file: room for the most columns
 MOST_COLUMNS = 2**21
 LONGEST_HEADER = 100_000_000  # bytes of a .safetensors file, as in the library
@@ -35,6 +37,7 @@ DAMAGED = (  # what parsers raise on damaged files, found by fuzzing; readers ra
     *(ArithmeticError, AssertionError, AttributeError, EOFError, LookupError, MemoryError),
     *(OSError, RuntimeError, SyntaxError, TypeError, ValueError, TokenError),
     *(zipfile.BadZipFile, zlib.error, struct.error, pickle.UnpicklingError),
+    *((zipfile.lzma.LZMAError,) if zipfile.lzma else ()),  # not every Python has it
 )
 SAFETENSORS = {  # name in the file: type of the numbers, type of the bytes
     **{f"F{8 * size}": (f"float{8 * size}", f"<f{size}") for size in (2, 4, 8)},
@@ -106,12 +109,14 @@ def read_npz(stream: BinaryIO) -> dict[str, arrays.Stored]:
 
 def npz_member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, size: int) -> arrays.Stored:
     """One .npy file within a .npz file of `size` bytes."""
-    if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-        raise ValueError("it is compressed in another way than by deflate")
+    if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_LZMA):
+        raise ValueError("it is compressed in another way than by deflate or LZMA")
 
     def copied() -> np.ndarray:
         with archive.open(info) as member:
-            return np.lib.format.read_array(member, allow_pickle=False, max_header_size=LONGEST_NPY)
+            part = SimpleNamespace(read=lambda count: member.read(min(count, PACKED)))
+            source = part if info.compress_type == zipfile.ZIP_LZMA else member
+            return np.lib.format.read_array(source, allow_pickle=False, max_header_size=LONGEST_NPY)
 
     with archive.open(info) as member:  # an archive may claim more than there is
         return npy_array(member, info.file_size, min(info.compress_size, size), copied)

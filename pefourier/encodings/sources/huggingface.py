@@ -126,8 +126,6 @@ def read_biases(model: ModelConfig) -> Encoding | None:
         return model.build(
             "alibi", model.dimension(model.sized(heads), "number of heads"), causal=True
         )
-    if "relative" in row and config.values.get("relative_attention") is True:
-        return weights.read_distances(model)
     trained = weights.read_buckets(model) if row.get("kind") == "t5" else None
     if trained is not None or row.get("kind") != "t5":
         return trained

@@ -20,7 +20,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import cycle, islice
-from math import floor, log1p
+from math import log1p
 from typing import Any
 
 from pefourier.encodings.encoding import Finding
@@ -237,7 +237,8 @@ def window_of(model: ModelConfig, kind: str, layer: int = 0) -> int | None:
     if not row or row.get("slides", ("after",))[0] != "after":  # of others no class has the switch
         if values.get("use_sliding_window", not row) is False:
             return None
-    key, share = window_key(model), row.get("windows", ((), 1))[1]
+    keys, share = row.get("windows", (("sliding_window",), 1))
+    key = next((key for key in keys if key in values), keys[0])
     if key not in values and "square" not in row:
         return row.get("window")
     window = values.get(key, row.get("window"))
@@ -249,12 +250,6 @@ def window_of(model: ModelConfig, kind: str, layer: int = 0) -> int | None:
         return (max(size, 0) // (block * pixels) * block) ** 2 or None
     size += key in row.get("previous", ())  # tokens before a query, which sees itself, too
     return int(size * share) if size > 0 else None
-
-
-def window_key(model: ModelConfig) -> str:
-    """The key by which a config sets its window."""
-    keys = model.row.get("windows", (("sliding_window",), 1))[0]
-    return next((key for key in keys if key in model.config.values), keys[0])
 
 
 LLAMA4 = {"attn_temperature_tuning": True, "floor_scale": 8192, "attn_scale": 0.1}
@@ -270,15 +265,6 @@ class Temperature:
     first: int  # o: what the first position counts as
     largest: float  # at the last position of the length
 
-    @staticmethod
-    def at(position: int, scale: float, floor_scale: int, first: int) -> float:
-        """The factor at a position.
-
-        >>> round(Temperature.at(131071, 0.1, 8192, 1), 4)
-        1.2833
-        """
-        return 1 + scale * log1p(floor((position + first) / floor_scale))
-
 
 def read_temperature(model: ModelConfig, length: int) -> Temperature | None:
     """How queries grow with their position; None where they do not."""
@@ -286,7 +272,7 @@ def read_temperature(model: ModelConfig, length: int) -> Temperature | None:
     if temperature is None:
         return None
     layers, scale, floor_scale, first = temperature
-    largest = Temperature.at(length - 1, scale, floor_scale, first)
+    largest = 1 + scale * log1p((length - 1 + first) // floor_scale)
     return Temperature(layers, scale, floor_scale, first, largest)
 
 
@@ -294,20 +280,16 @@ def known_temperature(model: ModelConfig) -> tuple[str, float, int, int] | None:
     """Layers, scale, floor and count of the first position, by model type."""
     if model.kind == "llama4_text":
         stated = {key: value for key, value in model.config.values.items() if value is not None}
-        settings: dict[str, Any] = {**LLAMA4, **stated}
-        if not settings["attn_temperature_tuning"]:
+        filled = Section(model.config.label, {**LLAMA4, **stated})
+        if not filled.values["attn_temperature_tuning"]:
             return None
-        filled = Section(model.config.label, settings)
         return "without positions", filled.number("attn_scale"), filled.count("floor_scale"), 1
-    if model.kind == "params.json":
-        section, key = model.config.section("llama_4_scaling"), "beta"
-        scale, before = section.number(key), section.count("original_max_position_embeddings")
-        return ("all", scale, before, 0) if scale and before else None
-    section = model.config.section(model.rope_key)
-    if not section.values:
+    key, section = rope_config.TUNED.get(model.kind), model.config.section(model.rope_key)
+    if model.kind == rope_config.PARAMS:
+        key, section = "beta", model.config.section("llama_4_scaling")
+    elif not section.values:
         section = Section(model.rope_key, model.row.get("rope", {}))
-    tuned = rope_config.TUNED.get(model.kind)
-    scale = section.number(tuned) if tuned else None
+    scale = section.number(key) if key else None
     before = section.count("original_max_position_embeddings")
     return ("all", scale, before, 0) if scale and before else None
 
@@ -331,67 +313,24 @@ def inverted(model: ModelConfig, runs: Runs, trained: int) -> Iterator[Finding]:
 
 def without_global(model: ModelConfig, runs: Runs, trained: int) -> Iterator[Finding]:
     """Windows in all layers of a model type that has layers which see all."""
-    usual, types = model.row.get("layer_types", ""), told_types(model.config.values)
-    if FULL not in usual or not types:
-        return
     windows = [run.window for run in runs for _ in run.index]
-    if not windows or any(window is None or window >= trained for window in windows):
+    is_told = FULL in model.row.get("layer_types", "") and told_types(model.config.values)
+    if not is_told or not windows or any(w is None or w >= trained for w in windows):
         return
-    reach = sum(window - 1 for window in windows)
     details = {"layers": len(windows), "config": model.config.label, "kind": shown(model.kind)}
     details |= {"widest": max(windows), "trained": trained}
-    if reach < trained:
-        yield finding("layers-no-global", "never", reach=reach, **details)
-    else:
-        yield finding("layers-no-global", "through", reach=max(windows) - 1, **details)
-
-
-def beyond_training(model: ModelConfig, runs: Runs, trained: int) -> Iterator[Finding]:
-    """A window that is longer than training."""
-    widest = max((run.window or 0 for run in runs), default=0)
-    if widest > trained:
-        yield finding("window-above-trained", window=widest, trained=trained)
-
-
-def below_one(model: ModelConfig, runs: Runs, trained: int) -> Iterator[Finding]:
-    """A window of no positions, or fewer, in layers that have one."""
-    key, values = window_key(model), model.config.values
-    if type(window := values.get(key)) is not int or window > 0:
-        return
-    wide = replace(model, config=replace(model.config, values={**values, key: 1}))
-    kinds, _ = layer_types(model, model.layers)
-    if any(window_of(wide, kind) for kind in kinds or [""]):
-        yield finding("window-below-one", key=key, told=window, config=model.config.label)
-
-
-def needless(model: ModelConfig, runs: Runs, trained: int) -> Iterator[Finding]:
-    """A section of rope_parameters for a type whose layers do not rotate."""
-    sections = model.config.values.get("rope_parameters")
-    kinds = set(told_types(model.config.values))
-    if not isinstance(sections, dict) or not kinds or model.part:
-        return
-    used = {run.part for run in runs if run.kind == "rotary"}
-    for name in sorted(kinds & sections.keys()):
-        if isinstance(sections[name], dict) and used and name not in used:
-            yield finding("layers-needless", name=name, config=model.config.label)
+    yield finding("layers-no-global", reach=sum(window - 1 for window in windows), **details)
 
 
 def indexer(model: ModelConfig, runs: Runs, trained: int) -> Iterator[Finding]:
     """The rotation of an indexer beside that of attention."""
-    row = model.row
-    if "indexer" not in row:
-        return
-    index_pairing = rope_config.PAIRED[row["indexer"]]
-    pairing = rope_config.PAIRED[row.get("layout", "halves")]
-    how = f"{pairing} as in attention"
-    if index_pairing != pairing:
-        how = f"{index_pairing}, where attention pairs {pairing}"
-    heads, width = (model.config.count(f"index_{key}") for key in ("n_heads", "head_dim"))
-    sizes = f" ({heads} heads of {width})" if heads and width else ""
-    yield finding("rope-indexer", sizes=sizes, how=how)
+    if "indexer" in model.row:
+        layouts = (model.row["indexer"], model.row.get("layout", "halves"))
+        indexed, attended = map(rope_config.PAIRED.get, layouts)
+        yield finding("rope-indexer", indexed=indexed, attended=attended)
 
 
-SCHEDULE_RULES = (inverted, without_global, beyond_training, below_one, needless, indexer)
+SCHEDULE_RULES = (inverted, without_global, indexer)
 
 
 def lint_layers(model: ModelConfig, runs: Runs, trained: int) -> tuple[Finding, ...]:

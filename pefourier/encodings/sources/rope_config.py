@@ -78,27 +78,30 @@ def read_rotation(model: ModelConfig) -> Encoding | None:
     if not rotates(model):
         return None
     if len(model.grid) > 1 and turns_on_axes(model):
-        raise not_on_a_grid(model)
+        raise PefourierError(
+            f"{shown(model.file)} turns text by one position, images by frames, rows and columns "
+            "(M-RoPE): leave out the grid"
+        )
     if model.part == INDEXER and "indexer" in model.row:
         return rotation_of_indexer(model)
     layer, section, turns = choose_layer(model, layer_sections(model))
-    d, findings = find_head(model, turns, layer)
+    d = find_head(model, turns, layer)
     scaling, scaled, allowed = read_scaling(model, section, bool(layer))
     unused = sorted(section.values.keys() - allowed - IGNORED)[:SEEN] if allowed else []
     scaling = read_clipping(model.config, scaling)
     theta, doubts = reconcile(section, THETA, model.config, turns.bases)
     partial, unlike = find_share(model, section, turns, d, scaling)
-    findings += [] if layer else [*doubts, *unlike]
-    if theta is None:
-        theta = turns.base
-    settings = {"rho": theta, "partial": partial, "layout": layout_of(model)}
+    findings = [] if layer else [*doubts, *unlike]
     findings += [*warn_of_keys(section, unused, allowed), *layer_notes(model)]
     findings += [finding("rope-clipped", config=model.config.label)] if scaling == "clip" else []
-    enc = model.build("rope", d, *findings, scaling=scaling, **settings, **scaled)
+    settings = {"rho": turns.base if theta is None else theta, "partial": partial}
+    settings |= {"layout": layout_of(model), "scaling": scaling, **scaled}
+    enc = model.build("rope", d, *findings, **settings)
     # by -p at position p; the last rows of a head, not the first
     facts = {key: True for key in ("backwards", "trailing") if model.row.get(key)}
     facts |= {"unread": tuple(unused)} if unused else {}
-    facts |= softmax_factor(model, section, scaling, scaled) | axes_told(model, enc)
+    facts |= softmax_factor(model, section, scaling, scaled)
+    facts |= axes_told(model, len(enc.measure.frequencies))
     stated = stated_original(model, section, bool(layer))
     if stated and scaled.get("original") != stated:  # which dynamic does not look at, nor linear
         facts |= {"trained": stated}
@@ -164,17 +167,15 @@ def head_by_layer(model: ModelConfig, turns: Rotary, layer: str) -> int | None:
     config, row, key = model.config, model.row, "per_layer_config"
     if "layers" not in row or key not in config.values or turns.size not in HEAD_BY_LAYER:
         return None
-    section = config.section(key)
-    sizes = {i: section.section(i).count("head_dim") for i in section.values if i.isdecimal()}
-    heads = {int(i): head for i, head in sizes.items() if head}
-    if not heads and turns.size == HEAD_BY_LAYER[0]:
+    section, kinds = config.section(key), config.values.get("layer_types")
+    sizes = {int(i): section.section(i).count("head_dim") for i in section.values if i.isdecimal()}
+    if not any(sizes.values()) and turns.size == HEAD_BY_LAYER[0]:
         return None
-    kinds = config.values.get("layer_types")
-    if heads and not isinstance(kinds, list):
+    if any(sizes.values()) and not isinstance(kinds, list):
         raise PefourierError(f"{section.label} needs layer_types beside it, the type of each layer")
-    usual = [rotary(row, name) for name in row["layers"]]
-    plain = config.count("head_dim") or min(rotation.head or 0 for rotation in usual)
-    widths = {heads.get(i, plain) for i, kind in enumerate(kinds or ()) if kind == layer} or {plain}
+    usual = config.count("head_dim") or min(rotary(row, name).head or 0 for name in row["layers"])
+    places = [i for i, kind in enumerate(kinds or ()) if kind == layer]
+    widths = {sizes.get(i) or usual for i in places} or {usual}
     if len(widths) > 1:
         raise PefourierError(
             f"{section.label} gives layers of type {shown(layer)} heads of {sorted(widths)}; "
@@ -186,11 +187,11 @@ def head_by_layer(model: ModelConfig, turns: Rotary, layer: str) -> int | None:
 HEAD_BY_LAYER = (("head_dim",), ("global_head_dim",))  # the second is replaced by the first
 
 
-def find_head(model: ModelConfig, turns: Rotary, layer: str = "") -> tuple[int, list[Finding]]:
-    """The size of a head, and a note where the config leaves it to the model type."""
+def find_head(model: ModelConfig, turns: Rotary, layer: str = "") -> int:
+    """The size of a head: as the config sets it, else the one given, else that of the type."""
     config = model.config
     if size := head_by_layer(model, turns, layer):
-        return model.dimension(size, "head_dim"), []
+        return model.dimension(size, "head_dim")
     head = config.count(*turns.size) if turns.size else None
     width, heads = model.sized(turns.width), model.sized(turns.heads)
     stated = head is not None
@@ -199,12 +200,7 @@ def find_head(model: ModelConfig, turns: Rotary, layer: str = "") -> tuple[int, 
         head = max((1 if nulled else turns.times) * width // heads, 1)
         stated = config.first(*turns.width[0])[1] is not None
     head = head or turns.head
-    if stated or head is None:
-        return model.dimension(head, "head_dim"), []
-    if model.d is not None:
-        return model.d, []
-    note = finding("rope-head-default", config=config.label, kind=shown(model.kind), head=head)
-    return head, [note]
+    return model.dimension(head, "head_dim") if stated or head is None else model.d or head
 
 
 def find_share(
@@ -251,25 +247,21 @@ def layer_notes(model: ModelConfig) -> list[Finding]:
     """What to know of layers and tokens that the answer does not hold for."""
     row, findings = model.row, []
     written = model.config.untracked.values.get("model_type")
-    details = {"kind": shown(written or "none"), "config": model.config.label}
-    if not row:
-        findings.append(finding("model-type-unknown", "halves", **details))
-    elif isinstance(written, str) and type_row(written) is None:
-        findings.append(finding("model-type-unknown", "like", like=shown(model.kind), **details))
+    if not row or (isinstance(written, str) and type_row(written) is None):
+        details = {"kind": shown(written or "none"), "config": model.config.label}
+        variant = "like" if row else "halves"
+        findings.append(finding("model-type-unknown", variant, like=shown(model.kind), **details))
     number = model.config.count(*LAYERS) or max(row.get("unrotated", [-1])) + 1  # of its class
     unrotated = sorted(layers_without_positions(model, number))
-    if unrotated:
-        layers = first_few(list(map(str, unrotated)))
-        findings.append(finding("rope-some-layers", "still", layers=layers))
-    kinds = [part.split()[0] for part in row.get("layer_types", "").split(",") if part]
-    turning = [kind for kind in dict.fromkeys(kinds) if turns_by_type(model, kind)]
-    if "turning" in row and len(turning) < len(set(kinds)):
-        findings.append(finding("rope-some-layers", "types", types=first_names(turning)))
-    if "heads_turned" in row:
-        findings.append(finding("rope-some-layers", "heads", heads=row["heads_turned"]))
-    if turns_on_axes(model):
-        findings.append(finding("rope-axes"))
-    return findings
+    kinds = dict.fromkeys(part.split()[0] for part in row.get("layer_types", "").split(",") if part)
+    turning = [kind for kind in kinds if turns_by_type(model, kind)]
+    some = {
+        "still": first_few(list(map(str, unrotated))),
+        "types": first_names(turning) if "turning" in row and len(turning) < len(kinds) else "",
+        "heads": row.get("heads_turned"),
+    }
+    findings += [finding("rope-some-layers", key, told=told) for key, told in some.items() if told]
+    return [*findings, finding("rope-axes")] if turns_on_axes(model) else findings
 
 
 def layers_without_positions(model: ModelConfig, number: int) -> set[int]:
@@ -314,30 +306,23 @@ def sections_of(model: ModelConfig) -> tuple[tuple[int, ...], bool | Literal["ro
         section = model.config.untracked.section(key)
         sections = section.parameter("mrope_section", tuple[float, ...])
         if sections is not None:
-            turns = section.parameter("mrope_interleaved", bool)
-            return tuple(
-                map(int, sections)
-            ), interleaved if turns is None or interleaved == "rows" else turns
+            if not all(n is not None and n == int(n) for n in sections):
+                written = section.values["mrope_section"]
+                raise section.wrong("mrope_section", written, "a list of whole numbers")
+            stated = section.parameter("mrope_interleaved", bool)
+            if stated is not None and interleaved != "rows":
+                interleaved = stated
+            return tuple(map(int, sections)), interleaved
     return (tuple(model.row["sections"]), interleaved) if "sections" in model.row else None
 
 
-def axes_told(model: ModelConfig, enc: Encoding) -> dict[str, str]:
+def axes_told(model: ModelConfig, pairs: int) -> dict[str, str]:
     """Which axis turns each pair, as a parameter; sections that do not fit are a finding."""
     sections = sections_of(model)
     with suppress(PefourierError):
         if sections:
-            axis = axes_of_sections(*sections, len(enc.measure.frequencies))
-            return {"mrope_section": describe_axes(axis)}
+            return {"mrope_section": describe_axes(axes_of_sections(*sections, pairs))}
     return {}
-
-
-def not_on_a_grid(model: ModelConfig) -> PefourierError:
-    """The error for text laid out on a grid, where an image has places of its own."""
-    return PefourierError(
-        f"{shown(model.file)} turns images by frames, rows and columns (M-RoPE); "
-        f"{'x'.join(map(str, model.grid))} tokens of text are none: leave out the grid, and text "
-        "is answered for; codes of an image of another size are computed, not resized"
-    )
 
 
 def layer_sections(model: ModelConfig) -> dict[str, Layer]:
@@ -351,8 +336,6 @@ def layer_sections(model: ModelConfig) -> dict[str, Layer]:
         )
     section = config.section(key)
     if key in row.get("unread", ()):
-        unread = getattr(config.values, "unread", set())
-        unread |= {key} & config.values.keys()
         section = replace(section, values={})
     elif "type" in row.get("unread", ()) and section.values:
         section = replace(section, values={"rope_type": "default", **section.values})
@@ -438,25 +421,21 @@ def known_layers(
 
 def choose_layer(model: ModelConfig, sections: Mapping[str, Layer]) -> tuple[str, Section, Rotary]:
     """The type of layer that is named, or any where all turn alike."""
-    if model.part and "" in sections:
-        part = shown("#" + model.part)
+    part, file = model.part, shown(model.file)
+    if part and "" in sections:
         raise PefourierError(
-            f"{shown(model.file)} has one rotation for all layers; leave out {part}"
+            f"{file} has one rotation for all layers; leave out {shown('#' + part)}"
         )
-    if model.part:
-        if model.part not in sections:
-            raise unknown(f"type of layer of {shown(model.file)}", model.part, sections)
-        return model.part, *sections[model.part]
+    if part and part not in sections:
+        raise unknown(f"type of layer of {file}", part, sections)
     if not sections:
-        raise PefourierError(f"{shown(model.file)} sets no rotation for any type of layer")
-    name, (section, turns) = next(iter(sections.items()))
-    equal = [
-        (layer_section.values, layer_turns) == (section.values, turns)
-        for layer_section, layer_turns in sections.values()
-    ]
-    if not all(equal):
+        raise PefourierError(f"{file} sets no rotation for any type of layer")
+    name = part or next(iter(sections))
+    section, turns = sections[name]
+    alike = ((s.values, turned) == (section.values, turns) for s, turned in sections.values())
+    if not part and not all(alike):
         raise PefourierError(
-            f"{shown(model.file)} rotates by type of layer: {first_names(sections)}; "
+            f"{file} rotates by type of layer: {first_names(sections)}; "
             f"name one, {shown(model.file + '#' + name)}"
         )
     return name, section, turns
@@ -490,9 +469,7 @@ def read_scaling(
     for key in REQUIRED.get(scaling, ()):
         implied = scaling == "yarn" and key in section.values  # null: the ratio of the lengths
         if section.values.get(key) is None and not implied:
-            similar = get_close_matches(key, section.values.keys() - allowed, n=1)
-            hint = f"; is {shown(similar[0])} misspelt?" if similar else ""
-            raise PefourierError(f"{section.label} has no {key}; rope_type {kind} needs it{hint}")
+            raise PefourierError(f"{section.label} has no {key}; rope_type {kind} needs it")
     if layered:
         kinds.pop("truncate", None)  # which is not read there
     settings = {key: section.parameter(key, annotation) for key, annotation in kinds.items()}
@@ -549,21 +526,19 @@ def known_scaling(name: str) -> str | None:
 
 def warn_of_keys(section: Section, unused: list[str], allowed: set[str]) -> list[Finding]:
     """A warning for each of the first keys that the type of scaling has no use for."""
-    names, findings = sorted(allowed), []
+    findings = []
     kind = section.first("rope_type", "type")[1] or "default"
     if kind not in TYPES and (scaling := known_scaling(kind)):
         details = {"kind": shown(kind), "section": section.label, "known": scaling}
         findings.append(finding("rope-vendor-type", **details))
-    for key in unused:
-        similar = get_close_matches(key[:80], names, n=1)
+    for key in unused[:NAMED]:
+        similar = get_close_matches(key[:80], sorted(allowed), n=1)
         way_out = f"did you mean {similar[0]}?" if similar else "leave it out"
         if key == ORIGINAL:
             way_out = "leave it out, unless it is the length of training, for which it is taken"
         details = {"key": shown(key), "section": section.label, "type": kind, "way": way_out}
         findings.append(finding("unread-key", "scaling", **details))
-        if similar == ["rope_type"] and "type" not in section.values:
-            return findings[-1:]  # with the type unknown, nothing can be said of the others
-    return findings[:NAMED]
+    return findings
 
 
 def find_original_length(model: ModelConfig, section: Section, kind: str, layered: bool) -> int:

@@ -5,17 +5,17 @@ or what no model of transformers takes from its config: `HARMLESS`.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from difflib import get_close_matches
 from typing import Any
 
-from pefourier.encodings.encoding import Encoding, Finding
+from pefourier.encodings.encoding import Encoding
 from pefourier.encodings.findings import finding
 from pefourier.encodings.sources.config import LONGEST, ModelConfig, Section
 from pefourier.encodings.sources.layers import known_temperature, layer_schedule
-from pefourier.encodings.sources.lint import SHARES, TURNED
+from pefourier.encodings.sources.models import type_row
 from pefourier.encodings.sources.rope_config import EVIDENCE, NAMED, SEEN, layer_sections, rotates
 from pefourier.errors import PefourierError, shown
 
@@ -48,6 +48,11 @@ SCHEDULED = {  # keys that a row's field says how to read
     "unrotated": ("no_rope_layer_interval",),
 }
 USUAL_WAYS = {"rope", "rotary", "absolute"}  # of positions, which say no more than the type does
+STATING = (  # keys under which something is said, and the parameter that says it, too
+    ("theta|base", "rho"),
+    ("dim", "rotated"),
+    ("factor|rotary_p|rope_p|fraction", "partial"),
+)
 
 
 def find_unread(model: ModelConfig, outer: Section, enc: Encoding) -> tuple[str, ...]:
@@ -55,18 +60,34 @@ def find_unread(model: ModelConfig, outer: Section, enc: Encoding) -> tuple[str,
     for reader in (read_all_rotations, read_schedule):
         with suppress(PefourierError):  # which those who ask for it are told
             reader(model)
-    still, unread_keys = (
-        enc.name == "none",
-        set(),
-    )  # what its keys say of a rotation is switched off
+    still, unread_keys = enc.name == "none", set(enc.params.get("unread", ()))
+    beside = (type_row(str(outer.untracked.values.get("model_type"))) or {}).get("beside", ())
     for section in (model.config, outer):
         values = section.untracked.values
         unread = sorted(getattr(section.values, "unread", ()))
+        if section is not model.config:  # what other parts of it read
+            unread = [key for key in unread if key not in beside]
         misspelt = {key for key in unread[:SEEN] if near_key(key, values)}
         for key in unread:
             if (key in misspelt or is_about(key, values)) and not states_known(key, values, enc):
+                # of no positions: what its keys say of a rotation is switched off
                 unread_keys |= set() if still and key in EVIDENCE else {key}
-    return tuple(sorted({*unread_keys, *enc.params.get("unread", ())})[:SEEN])
+    return tuple(sorted(unread_keys | sections_not_read(model))[:SEEN])
+
+
+def sections_not_read(model: ModelConfig) -> set[str]:
+    """Sections of a rotation that the model type does not read, or not as they are written."""
+    row, values = model.row, model.config.untracked.values
+    if not row or not rotates(model):
+        return set()
+    unread, section = set(row.get("unread", ())), values.get(model.rope_key)
+    if isinstance(section, dict) and section:
+        is_by_layer = any(isinstance(value, dict) for value in section.values())
+        untyped = "type" in unread and "type" in section and "rope_type" not in section
+        needs_layers = row.get("flat", []) == [] and model.rope_key == "rope_parameters"
+        if untyped or (needs_layers and not is_by_layer if "layers" in row else is_by_layer):
+            unread.add(model.rope_key)
+    return {key for key in unread - {"type"} if values.get(key)}
 
 
 def read_all_rotations(model: ModelConfig) -> None:
@@ -82,10 +103,9 @@ def read_schedule(model: ModelConfig) -> None:
 
     A schedule in which no layer has a window has been told; then a window changes nothing.
     """
-    row, values = model.row, model.config.values
-    for name, keys in SCHEDULED.items():
-        for key in keys if name in row else ():
-            values.get(key)
+    for name in SCHEDULED.keys() & model.row.keys():
+        for key in SCHEDULED[name]:
+            model.config.values.get(key)
     layer_schedule(model, "")
     known_temperature(model)
     model.tables()
@@ -93,12 +113,8 @@ def read_schedule(model: ModelConfig) -> None:
 
 def states_known(key: str, values: Mapping[str, Any], enc: Encoding) -> bool:
     """Whether a key that is not read states a base or a share which the rotation has anyway."""
-    value, params = values[key], enc.params
-    if key in TURNED:
-        return value == params.get("rotated")
-    if key in SHARES:
-        return value == params.get("partial")
-    return bool(re.search("theta|base", key)) and value == params.get("rho")
+    value = values[key]
+    return any(re.search(names, key) and value == enc.params.get(name) for names, name in STATING)
 
 
 def near_key(key: str, values: Mapping[str, Any]) -> list[str]:
@@ -114,36 +130,32 @@ def is_about(key: str, values: Mapping[str, Any]) -> bool:
     (True, False)
     """
     value = values[key]
-    if value in (None, False, "", [], {}) or key in HARMLESS:
-        return False
-    if not OF_POSITIONS.search(key):
+    if value in (None, False, "", [], {}) or key in HARMLESS or not OF_POSITIONS.search(key):
         return False
     if isinstance(value, dict) and key.endswith("_config"):
         return False
-    off = values.get("use_sliding_window") is False
     if key == "position_embedding_type":
         return value not in USUAL_WAYS
-    return not (key in SWITCHED_OFF and off)
-
-
-def name_unread(model: ModelConfig, keys: tuple[str, ...], enc: Encoding) -> Iterator[Finding]:
-    """A warning for each of the first keys that are not read, but for those with one already."""
-    values = model.config.untracked.values
-    messages = " ".join(note.message for note in enc.findings if note.code == "unread-key")
-    within = enc.params.get("unread", ())
-    for key in [key for key in keys if key not in messages and key not in within][:NAMED]:
-        similar = near_key(key, values)
-        details = {"key": shown(key), "value": shown(values.get(key, "…"))}
-        details |= {"near": similar[0]} if similar else {}
-        yield finding(
-            "unread-key", "misspelt" if similar else "plain", config=model.config.label, **details
-        )
+    return not (key in SWITCHED_OFF and values.get("use_sliding_window") is False)
 
 
 def note_unread(enc: Encoding, model: ModelConfig, outer: Section) -> Encoding:
-    """An encoding that was read from a config, with the keys that were not, each with a finding."""
+    """An encoding that was read from a config, with the keys that were not, each with a finding.
+
+    The first are named, but for those with a finding already.
+    """
     unread = find_unread(model, outer, enc)
-    if not unread:
-        return enc
-    findings = (*enc.findings, *name_unread(model, unread, enc))
-    return replace(enc, params={**enc.params, "unread": unread}, findings=findings)
+    values, findings = model.config.untracked.values, []
+    messages = " ".join(note.message for note in enc.findings if note.code == "unread-key")
+    within = enc.params.get("unread", ())
+    for key in [key for key in unread if key not in messages and key not in within][:NAMED]:
+        near = near_key(key, values)
+        details = {
+            "key": shown(key),
+            "value": shown(values.get(key, "…")),
+            "near": "".join(near),
+        }
+        variant = "misspelt" if near else "plain"
+        findings.append(finding("unread-key", variant, config=model.config.label, **details))
+    params = {**enc.params, "unread": unread} if unread else enc.params
+    return replace(enc, params=params, findings=(*enc.findings, *findings))

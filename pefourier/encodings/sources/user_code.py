@@ -235,7 +235,7 @@ def on_zeros(code: VectorMap, torch: Any) -> CodeTable:
 def varying_axes(code: VectorMap, codes: np.ndarray, shape: tuple[int, ...]) -> set[int]:
     """Axes of zeros (n, m, d) along which the codes made of them vary."""
     if codes.ndim == 2 and len(codes) in shape[:2]:
-        return {1 if len(codes) == shape[1] else 0} if np.ptp(codes, axis=0).any() else set()
+        return {1 if len(codes) == shape[1] else 0}
     sizes = zip(codes.shape, shape[:2], strict=False)
     if codes.ndim != 3 or any(k not in (1, n) for k, n in sizes):
         raise code.unfit(f"gave an array of shape {codes.shape} for zeros {shape}")

@@ -491,15 +491,15 @@ def make_fold(
 def check_task(task: Task) -> None:
     """Refuse a task where some fold could not train, choose a threshold or be tested."""
     for number, fold in enumerate(task.folds):
-        for part, needed in (("train", len(task.classes)), ("valid", 2), ("test", 2)):
+        for part, fewest in (("train", len(task.classes)), ("valid", 2), ("test", 2)):
             present = np.unique(task.labels[getattr(fold, part)])
-            if len(present) < needed:
+            if len(present) < fewest:
                 names = ", ".join(task.classes[c] for c in present)
                 classes = f"only {names}" if names else "no window"
                 border = sum(d.count for d in task.dropped if d.reason == "border")
                 raise PefourierError(
                     f"{task.name}: {len(task.labels)} windows of {task.length} rows, {border} more "
                     f"dropped at borders of blocks; split {task.split}, fold {number} has "
-                    f"{classes} in its {part} part, which needs {needed} classes: give more "
+                    f"{classes} in its {part} part, which needs {fewest} classes: give more "
                     "examples of each, or for recordings a smaller --window or another --split"
                 )

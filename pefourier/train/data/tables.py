@@ -82,11 +82,11 @@ def parse_columns(text: str | None) -> dict[str, str]:
 
 def read_long(path: Path, columns: str | None = None) -> LongTable:
     """Read the columns that have a role, and channels."""
-    given = parse_columns(columns)
+    chosen = parse_columns(columns)
     check_regular(str(path))
     label = name_of_file(str(path))
     head, rows, lines = parse_or_refuse(lambda: parse_lines(path), label, ".csv", "write it again")
-    roles = roles_of_columns(path, head, given)
+    roles = roles_of_columns(path, head, chosen)
     where = {role: roles.index(role) for role in ROLES if role in roles}
     channels = [i for i, role in enumerate(roles) if role not in ROLES]
     cells = {role: np.array([row[i].strip() for row in rows]) for role, i in where.items()}
@@ -132,11 +132,11 @@ def cells_of_lines(lines: Any) -> Iterator[tuple[int, list[str]]]:
         raise ValueError("it has no line")
 
 
-def roles_of_columns(path: Path, head: Sequence[str], given: dict[str, str]) -> list[str]:
-    """The role of each column, "" or its name for channels; a role that is given stands alone."""
-    own = ["" if name.lower() in given.values() else name.lower() for name in head]
-    roles = [given.get(name, role) for name, role in zip(head, own, strict=True)]
-    problems = [f"has no column {shown(name)}" for name in given if name not in head]
+def roles_of_columns(path: Path, head: Sequence[str], chosen: dict[str, str]) -> list[str]:
+    """The role of each column, "" or its name for channels; a role that is chosen stands alone."""
+    usual = ["" if name.lower() in chosen.values() else name.lower() for name in head]
+    roles = [chosen.get(name, role) for name, role in zip(head, usual, strict=True)]
+    problems = [f"has no column {shown(name)}" for name in chosen if name not in head]
     problems += [f"lacks a column {role}" for role in ROLES[:3] if role not in roles]
     problems += [f"has several columns {role}" for role in ROLES if roles.count(role) > 1]
     problems += [] if set(roles) - set(ROLES) else ["lacks columns of channels"]

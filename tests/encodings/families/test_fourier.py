@@ -1,87 +1,112 @@
-"""Sines and cosines off the geometric grid: formulas and published values."""
+"""Sines and cosines off the geometric grid: formulas, published values, and features on grids."""
 
 import math
 
 import numpy as np
 import pytest
-from refusal import refused
 
-from pefourier.encodings import load
+from pefourier.encodings import build, load
 from pefourier.questions.faithful import assess
 from pefourier.questions.spectrum import density
+
+GRID = (3, 5)
+ROWS, COLUMNS = np.indices(GRID).reshape(2, -1)
 
 
 @pytest.mark.parametrize(
     ("length", "d", "rise", "distance", "stable_rank"),
-    [
-        (100, 16, 23, 0.16849, 1.366),
-        (512, 64, 41, 0.18887, 1.578),
-        (1024, 128, 46, 0.24985, 1.766),
-    ],
+    [(100, 16, 23, 0.16849, 1.366), (1024, 128, 46, 0.24985, 1.766)],
 )
-def test_tape_stretches_the_kernel(length, d, rise, distance, stable_rank):
+def test_tape_is_the_formula_of_convtran(length, d, rise, distance, stable_rank):
     enc = load("tape", length=length, d=d)
+    omega = np.exp(np.arange(0, d, 2) * -math.log(10000.0) / d) * (d / length)
+    phases = np.outer(np.arange(length), omega)
+    waves = np.stack([np.sin(phases), np.cos(phases)], axis=2).reshape(length, d)
+    np.testing.assert_allclose(enc.table(), waves, atol=1e-12)
     kernel = enc.measure.kernel(np.arange(length))
     assert np.flatnonzero(np.diff(kernel) > 0)[0] + 1 == rise
     found = assess(enc)
-    assert abs(found.min_distance - distance) < 5e-6
-    assert abs(found.stable_rank - stable_rank) < 5e-4
+    assert found.min_distance == pytest.approx(distance, abs=5e-6)
+    assert found.stable_rank == pytest.approx(stable_rank, abs=5e-4)
 
 
-def test_tape_is_the_formula_of_convtran():
-    table, length, d = load("tape", length=6, d=4).table(), 6, 4
-    for s in range(length):
-        for i in range(0, d, 2):
-            phase = s * math.exp(i * -math.log(10000.0) / d) * (d / length)
-            assert abs(table[s, i] - math.sin(phase)) < 1e-15
-            assert abs(table[s, i + 1] - math.cos(phase)) < 1e-15
-
-
-def test_fourier_features_are_cosines_then_sines_of_gaussian_frequencies():
-    table = load("fourier-features:scale=3", length=10, d=6, seed=5).table()
-    b = 3 * np.random.RandomState(5).normal(size=3)
-    assert b.min() < 0 < b.max()  # the sine keeps the sign that the measure drops
-    for s in range(10):
-        for j in range(3):
-            assert abs(table[s, j] - math.cos(2 * math.pi * b[j] * s / 10)) < 1e-14
-            assert abs(table[s, 3 + j] - math.sin(2 * math.pi * b[j] * s / 10)) < 1e-14
-
-
-def test_fourier_features_of_positions_do_not_depend_on_the_length():
-    spec = "fourier-features:coordinates=position,scale=0.1"
-    assert np.array_equal(load(spec, length=5, d=6).table(), load(spec, length=9, d=6).table()[:5])
-
-
-def test_learnable_sinusoidal_may_start_on_the_geometric_grid():
+def test_learnable_sinusoidal_starts_flat_or_on_the_geometric_grid():
     started = load("learnable-sinusoidal:start=geometric,layout=halves", length=9, d=6, rho=50.0)
     grid = load("sinusoidal:layout=halves", length=9, d=6, rho=50.0)
-    assert np.array_equal(started.table(), grid.table())
-
-
-def test_learnable_sinusoidal_starts_with_a_flat_spectrum():
+    np.testing.assert_array_equal(started.table(), grid.table())
     flat = density(load("learnable-sinusoidal", d=4096), lattice=64).summary
     grid = density(load("sinusoidal", d=4096), lattice=64).summary
     assert flat.flatness > 0.97 > 0.8 > grid.flatness
 
 
-@pytest.mark.parametrize("name", ["learnable-sinusoidal", "fourier-features", "tape", "mtan-fixed"])
-def test_an_odd_d_is_refused(name):
-    refused(f"{name} has pairs and needs an even d; got d=7; write d=6 or d=8", name, d=7)
+def features(mapping, d=20, **own):
+    return build("fourier-features", d=d, grid=GRID, mapping=mapping, **own)
 
 
-@pytest.mark.parametrize("name", ["fourier-features", "t5", "erpe", "tupe", "learned"])
-def test_a_scale_of_nothing_is_refused(name):
-    refused("scale must be a finite number above 0; got 0.0", f"{name}:scale=0")
+@pytest.mark.parametrize("coordinates", ["unit", "position", "centred", "closed"])
+def test_gaussian_features_are_those_of_the_paper(coordinates):
+    """Cosines, then sines, of 2 pi b v, where the sine keeps the sign that the measure drops."""
+    b = np.random.RandomState(0).normal(0.0, 2.0, (10, 2))
+    assert b[:, 0].min() < 0 < b[:, 0].max()
+    u = np.stack([ROWS, COLUMNS], axis=1).astype(float)
+    places = {
+        "unit": u / GRID,
+        "position": u,
+        "centred": 2 * (u + 0.5) / GRID - 1,
+        "closed": 2 * u / (np.array(GRID) - 1) - 1,
+    }
+    phases = 2 * np.pi * places[coordinates] @ b.T
+    by_hand = np.hstack([np.cos(phases), np.sin(phases)])
+    made = features("gaussian", coordinates=coordinates, scale=2.0)
+    np.testing.assert_allclose(made.table(), by_hand, atol=1e-12)
 
 
-@pytest.mark.parametrize("scale", [4.0, 10.0, 25.0])
+def test_sams_features_are_those_of_transformers():
+    torch = pytest.importorskip("torch")
+    sam = pytest.importorskip("transformers.models.sam.modeling_sam")
+    module = sam.SamPositionalEmbedding(sam.SamVisionConfig(num_pos_feats=10))
+    matrix = np.random.RandomState(0).normal(0.0, 1.0, (2, 10))
+    with torch.no_grad():
+        module.positional_embedding.copy_(torch.tensor(matrix))
+        centres = torch.tensor(np.stack([(COLUMNS + 0.5) / 5, (ROWS + 0.5) / 3], axis=1)).float()
+        made = module(centres[None, None])[0, 0].numpy()
+    np.testing.assert_allclose(features("sam", scale=1.0).table(), made, atol=5e-6)
+
+
+def test_perceivers_features_are_those_of_transformers():
+    perceiver = pytest.importorskip("transformers.models.perceiver.modeling_perceiver")
+    pos = perceiver.build_linear_positions(GRID).reshape(1, -1, 2)
+    made = perceiver.generate_fourier_features(pos, 5, GRID, concat_pos=False)
+    np.testing.assert_allclose(features("perceiver").table(), made, atol=5e-6)
+
+
+def test_nerfs_features_are_its_formula_whose_ends_coincide():
+    u = [np.linspace(-1, 1, 3)[ROWS], np.linspace(-1, 1, 5)[COLUMNS]]
+    by_hand = [
+        wave(2.0**k * np.pi * axis) for axis in u for k in range(5) for wave in (np.sin, np.cos)
+    ]
+    np.testing.assert_allclose(features("nerf").table(), np.transpose(by_hand), atol=1e-12)
+    for coordinates, collides in (("own", True), ("centred", False)):
+        found = assess(
+            build("fourier-features", d=40, grid=(16, 16), mapping="nerf", coordinates=coordinates)
+        )
+        assert (found.verdict == "collides") == collides
+
+
+def test_shares_past_nyquist_are_those_published():
+    """On 16 x 16 points bands of NeRF (L 10) and Perceiver (16) step by more than half a turn."""
+    for mapping, d, fastest, share in (("nerf", 40, 214, 0.7), ("perceiver", 64, 3.35, 0.12)):
+        omega = np.abs(
+            build("fourier-features", d=d, grid=(16, 16), mapping=mapping).measure.frequencies
+        )
+        assert omega.max() == pytest.approx(fastest, rel=0.003)
+        assert (omega.max(axis=1) > np.pi).mean() == pytest.approx(share, abs=0.006)
+
+
+@pytest.mark.parametrize("scale", [4.0, 25.0])
 def test_the_length_scale_of_fourier_features_is_as_explained(scale):
     """Half at 0.187/scale of the range, and 1/√d by chance far away."""
     table = load(f"fourier-features:scale={scale}", 2000, 2048).table()
     products = table @ table[0] / (table[0] @ table[0])
-    lag = np.argmax(products < 0.5) / 2000
-    assert lag == pytest.approx(0.187 / scale, rel=0.1)
-    near = np.arange(0, round(0.3 / scale * 2000)) / 2000
-    gaussian = np.exp(-((2 * np.pi * scale * near) ** 2) / 2)
-    np.testing.assert_allclose(products[: len(near)], gaussian, atol=0.1)
+    assert np.argmax(products < 0.5) / 2000 == pytest.approx(0.187 / scale, rel=0.1)
     assert np.sqrt((products[1000:] ** 2).mean()) == pytest.approx(2048**-0.5, rel=0.5)

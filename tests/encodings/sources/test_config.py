@@ -1,80 +1,11 @@
 """A config is data: what is no JSON, too large, or not there ends in one line."""
 
-import re
-import subprocess
-import sys
 import time
 
 import pytest
 
 from pefourier.encodings import load
 from pefourier.errors import PefourierError
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (b"{", "Expecting property name enclosed in double quotes: line 1 column 2 (char 1)"),
-        (b'{"a": 1, "b": 2, "a": 3}', "key 'a' stands twice"),
-        (b'{"a": {"b": 2, "b": 2}}', "key 'b' stands twice"),
-        (b"\xff{}", "'utf-8' codec can't decode byte 0xff in position 0: invalid start byte"),
-        (b"", "Expecting value: line 1 column 1 (char 0)"),
-    ],
-    ids=str,
-)
-def test_what_is_no_json_is_refused(content, message, tmp_path):
-    path = tmp_path / "config.json"
-    path.write_bytes(content)
-    whole = f"{str(path)!r} is not readable JSON: {message}; write it again"
-    with pytest.raises(PefourierError, match=f"^{re.escape(whole)}$"):
-        load(str(path))
-
-
-@pytest.mark.parametrize("content", ["[" * 10**6, '{"a":' * 10**6])
-def test_json_that_is_too_deep_is_refused(content, config):
-    path = config(content)
-    with pytest.raises(
-        PefourierError, match=f"^{re.escape(repr(path))} is not readable JSON: .+; "
-    ):
-        load(path)
-
-
-def test_json_that_is_no_object_is_refused(config):
-    path = config("[1, 2]")
-    message = f"{path!r} is not a model config, which is a JSON object {{…}}"
-    with pytest.raises(PefourierError, match=f"^{re.escape(message)}$"):
-        load(path)
-
-
-def test_a_config_of_many_megabytes_is_not_read(tmp_path):
-    path = tmp_path / "config.json"
-    with open(path, "wb") as stream:
-        stream.truncate(2**26 + 1)
-    message = f"{str(path)!r} has 67108865 bytes; a config has under 2^26"
-    with pytest.raises(PefourierError, match=f"^{re.escape(message)}$"):
-        load(str(path))
-
-
-@pytest.mark.parametrize("name", ["config.json", "nowhere/config.json"])
-def test_a_config_that_is_not_there_is_refused(name, tmp_path):
-    with pytest.raises(PefourierError, match=r"(no file|unknown file) '.*config\.json"):
-        load(str(tmp_path / name))
-
-
-def test_a_folder_without_a_config_is_refused(tmp_path):
-    with pytest.raises(PefourierError, match=r"^unknown file 'config\.json'"):
-        load(str(tmp_path))
-
-
-@pytest.mark.parametrize(
-    ("value", "shown"),
-    [("NaN", "nan"), ("-Infinity", "-inf"), ("1e999", "inf"), ("9" * 5000, "inf")],
-)
-def test_a_key_that_is_read_refuses_what_is_no_number(value, shown, config):
-    path = config(f'{{"model_type": "llama", "rope_theta": {value}}}')
-    message = f"rope_theta of {path!r} must be a finite number; got {shown}"
-    with pytest.raises(PefourierError, match=f"^{re.escape(message)}$"):
-        load(path)
 
 
 def test_infinity_where_transformers_itself_writes_it_passes(config):
@@ -91,6 +22,36 @@ BAD = {
     "a list of a hundred thousand layers": {"layer_types": ["full_attention"] * 100_000},
     "sections by the thousand": {"rope_parameters": {f"l{i}": {} for i in range(50_000)}},
 }
+
+
+REFUSED = {
+    b"{": "line 1 column 2",
+    b'{"a": 1, "b": 2, "a": 3}': "key 'a' stands twice",
+    b'{"a": {"b": 2, "b": 2}}': "key 'b' stands twice",
+    b"\xff{}": "0xff",
+    b"": "is not readable JSON",
+    b"[" * 10**6: "is not readable JSON",
+    b'{"a":' * 10**6: "is not readable JSON",
+    b"[1, 2]": "is not a model config",
+    bytes(2**26 + 1): "67108865 bytes",
+    b'{"model_type": "llama", "rope_theta": NaN}': "got nan",
+    b'{"model_type": "llama", "rope_theta": -Infinity}': "got -inf",
+    b'{"model_type": "llama", "rope_theta": 1e999}': "got inf",
+    b'{"model_type": "llama", "rope_theta": ' + b"9" * 5000 + b"}": "got inf",
+}
+
+
+@pytest.mark.parametrize(("content", "said"), REFUSED.items(), ids=range(len(REFUSED)))
+def test_what_is_no_config_is_refused_in_one_line(content, said, tmp_path):
+    path = tmp_path / "config.json"
+    for place in (path, tmp_path, tmp_path / "nowhere" / "config.json"):
+        with pytest.raises(PefourierError, match=r"(no file|unknown file) '"):
+            load(str(place))
+    path.write_bytes(content)
+    with pytest.raises(PefourierError) as caught:
+        load(str(path))
+    assert said in str(caught.value)
+    assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize("name", BAD)
@@ -134,15 +95,3 @@ def test_a_layer_of_an_inner_config_is_named_after_a_dot(config):
     path = config({"model_type": "gemma3"})
     assert load(f"{path}#text_config.full_attention", length=3).params["rho"] == 1e6
     assert load(f"{path}#sliding_attention", length=3).params["rho"] == 1e4
-
-
-def test_a_config_is_read_without_the_readers_of_tables(tmp_path):
-    """They are a tenth of the start of `spectrum config.json`."""
-    path = tmp_path / "config.json"
-    path.write_text('{"model_type": "llama", "hidden_size": 64, "num_attention_heads": 2}')
-    code = (
-        "import sys; from pefourier.encodings import load; load(sys.argv[1], 80); "
-        "print([name for name in sys.modules if name.endswith(('formats', 'zipfile'))])"
-    )
-    done = subprocess.run([sys.executable, "-c", code, path], capture_output=True, text=True)
-    assert (done.stdout, done.stderr) == ("[]\n", "")

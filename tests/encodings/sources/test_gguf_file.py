@@ -220,6 +220,7 @@ ONES = {"rope_freqs.weight": np.ones(64, np.float32)}
 REFUSED = [  # architecture, tensors, values, words
     ("bert", {}, {}, "neither rope.dimension_count"),
     ("bloom", {}, SIZES, "turns nothing in 'bloom'"),
+    ("qwen2vl", {}, SIZES | {"rope__dimension_sections": [-1, 1, 1, 1]}, "four counts; got"),
     ("qwen2vl", {}, SIZES | {"rope__dimension_sections": ["a"]}, r"four counts; got \['a'\]"),
     ("llama", ONES, SIZES | {"rope__scaling__type": "yarn"}, "scaling 'yarn' .* rope_freqs"),
     ("llama", {}, SIZES | {"rope__scaling__type": "su"}, "scaling 'su'"),

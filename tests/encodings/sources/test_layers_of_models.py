@@ -2,19 +2,95 @@
 
 import json
 from collections import Counter
+from pathlib import Path
 
 import numpy as np
 import pytest
 import record_layers
+import transformers.models
 from rotary_modules import TYPES, config_class, modeling, quiet, torch
 from survey_transformers import SWITCHED, changed
 
 from pefourier.encodings import load
-from pefourier.encodings.sources.layers import LayerRun, layer_spec, read_layers
+from pefourier.encodings.sources.layers import (
+    LayerRun,
+    layer_spec,
+    open_model,
+    read_layers,
+    read_temperature,
+)
 from pefourier.encodings.sources.models import type_row
+from pefourier.encodings.sources.rope_config import TUNED
 from pefourier.errors import PefourierError
 
-FOUR = tuple(range(3, 36, 4))
+FULL, LOCAL = "full_attention", "sliding_attention"
+GEMMA = {"model_type": "gemma3_text", "num_hidden_layers": 8, "sliding_window": 1024}
+SMOLLM3 = {"model_type": "smollm3", "num_hidden_layers": 4}
+OWN = {FULL: {"rope_theta": 1e6}, LOCAL: {"rope_theta": 1e4}}
+NOBODY = {"model_type": "nobody", "head_dim": 64, "rope_parameters": OWN, "sliding_window": 128}
+V4_KINDS = [LOCAL, "heavily_compressed_attention", "compressed_sparse_attention"]
+SCHEDULES = {  # config, and runs: layers, kind, part, window
+    "alike": ({"model_type": "llama", "num_hidden_layers": 2}, [((0, 1), "rotary", "", None)]),
+    "no number": ({"model_type": "llama"}, [((), "rotary", "", None)]),
+    "by type": (
+        GEMMA,
+        [((0, 1, 2, 3, 4, 6, 7), "rotary", LOCAL, 1024), ((5,), "rotary", FULL, None)],
+    ),
+    "by a pattern": (
+        GEMMA | {"sliding_window_pattern": 4},
+        [((0, 1, 2, 4, 5, 6), "rotary", LOCAL, 1024), ((3, 7), "rotary", FULL, None)],
+    ),
+    "as told": (
+        GEMMA | {"num_hidden_layers": 4, "layer_types": [FULL, LOCAL] * 2},
+        [((0, 2), "rotary", FULL, None), ((1, 3), "rotary", LOCAL, 1024)],
+    ),
+    "without positions": (
+        SMOLLM3,
+        [((0, 1, 2), "rotary", "", None), ((3,), "none", "", None)],
+    ),
+    "by flags": (
+        SMOLLM3 | {"no_rope_layers": [1, 0, 1, 1]},
+        [((0, 2, 3), "rotary", "", None), ((1,), "none", "", None)],
+    ),
+    "by an interval": (
+        SMOLLM3 | {"no_rope_layer_interval": 2},
+        [((0, 2), "rotary", "", None), ((1, 3), "none", "", None)],
+    ),
+    "recurrent": (
+        {"model_type": "qwen3_next", "num_hidden_layers": 4},
+        [((0, 1, 2), "none", "", None), ((3,), "rotary", "", None)],
+    ),
+    "one type rotates": (
+        {"model_type": "cohere2", "num_hidden_layers": 4, "sliding_window": 4096},
+        [((0, 1, 2), "rotary", "", 4096), ((3,), "none", "", None)],
+    ),
+    "no window": (
+        {"model_type": "mistral", "sliding_window": None, "num_hidden_layers": 1},
+        [((0,), "rotary", "", None)],
+    ),
+    "another kind": ({"model_type": "bloom", "n_layer": 2}, [((0, 1), "learned", "", None)]),
+    "a window of each layer": (
+        {"model_type": "longformer", "num_hidden_layers": 2, "attention_window": [32, 64]},
+        [((0,), "learned", "", 32), ((1,), "learned", "", 64)],
+    ),
+    "repeated types": (
+        {"model_type": "gpt_neo", "num_layers": 4, "attention_types": [[["global", "local"], 2]]},
+        [((0, 2), "learned", "", None), ((1, 3), "learned", "", 256)],
+    ),
+    "a formula of the number": (
+        {"model_type": "lfm3", "num_hidden_layers": 9},
+        [((), "none", "", None), ((), "rotary", FULL, None), ((), "rotary", LOCAL, 256)],
+    ),
+    "not known": (
+        NOBODY | {"num_hidden_layers": 2, "layer_types": [LOCAL, FULL]},
+        [((0,), "rotary", LOCAL, 128), ((1,), "rotary", FULL, None)],
+    ),
+    "not known, no number": (NOBODY, [((), "rotary", FULL, None), ((), "rotary", LOCAL, 128)]),
+    "rotations of other names": (
+        {"model_type": "deepseek_v4", "num_hidden_layers": 3, "layer_types": V4_KINDS},
+        [((0,), "rotary", "main", 128), ((1, 2), "rotary", "compress", None)],
+    ),
+}
 
 
 def runs(tmp_path, usual="learned", **config):
@@ -23,69 +99,52 @@ def runs(tmp_path, usual="learned", **config):
     return read_layers(str(path), usual)
 
 
-def test_layers_that_are_alike_are_one_run(tmp_path):
-    assert runs(tmp_path, model_type="llama", num_hidden_layers=3) == [
-        LayerRun((0, 1, 2), "rotary", "", None)
-    ]
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_layers_that_are_alike_are_one_run(name, tmp_path):
+    config, wanted = SCHEDULES[name]
+    assert runs(tmp_path, **config) == [LayerRun(*run) for run in wanted]
 
 
-def test_gemma_rotates_by_type_of_layer(tmp_path):
-    own = {"model_type": "gemma3_text", "num_hidden_layers": 8, "sliding_window": 1024}
-    assert runs(tmp_path, **own) == [
-        LayerRun((0, 1, 2, 3, 4, 6, 7), "rotary", "sliding_attention", 1024),
-        LayerRun((5,), "rotary", "full_attention", None),
-    ]
-    local, whole = runs(tmp_path, **own, sliding_window_pattern=4)
-    assert whole.index == (3, 7)
-    told = ["full_attention", "sliding_attention"] * 2
-    local, whole = runs(tmp_path, **{**own, "num_hidden_layers": 4}, layer_types=told)
-    assert (local.index, whole.index) == ((0, 2), (1, 3))
+@pytest.mark.parametrize(("key", "size", "window"), [("_size", 128, 129), ("", 127, 127)])
+def test_mimo_sees_so_many_tokens_before_and_itself(key, size, window, tmp_path):
+    own = {"model_type": "mimo_v2_flash", "num_hidden_layers": 7, f"sliding_window{key}": size}
+    assert {run.window for run in runs(tmp_path, **own)} == {None, window}
 
 
-def test_layers_without_positions(tmp_path):
-    rotary, none = runs(tmp_path, model_type="smollm3", num_hidden_layers=36)
-    assert (none.kind, none.index) == ("none", FOUR)
-    assert len(rotary.index) == 27
-    told = [1, 0, 1, 1]
-    rotary, none = runs(tmp_path, model_type="smollm3", num_hidden_layers=4, no_rope_layers=told)
-    assert (rotary.index, none.index) == ((0, 2, 3), (1,))
-    _, none = runs(tmp_path, model_type="smollm3", num_hidden_layers=6, no_rope_layer_interval=2)
-    assert none.index == (1, 3, 5)
+def test_temperatures_are_those_of_the_code(tmp_path):
+    """Llama 4 tunes layers without positions: maxtext 1611."""
+    code = modeling("transformers.models.ministral3.configuration_ministral3")
+    theirs = code.get_llama_4_attn_scale(torch.tensor([[16383, 262143]]), 0.1, 16384).flatten()
+    path = tmp_path / "config.json"
+    for kind, own, length, wanted in (
+        ("ministral3", {}, 262144, ("all", 16384, float(theirs[1]))),
+        ("ministral3", {}, 16384, ("all", 16384, float(theirs[0]))),
+        ("llama4_text", {}, 10485760, ("without positions", 8192, 0.1 * np.log(1281) + 1)),
+        ("llama4_text", {"attn_scale": None}, 8190, ("without positions", 8192, 1.0)),
+        ("llama4_text", {"attn_temperature_tuning": False}, 9, None),
+        ("llama", {}, 9, None),
+    ):
+        path.write_text(json.dumps({"model_type": kind, **own}))
+        found = read_temperature(open_model(str(path)), length)
+        told = found and (found.layers, found.floor, found.largest)
+        assert told == (wanted and (*wanted[:2], pytest.approx(wanted[2])))
 
 
-def test_layers_that_recur_have_no_positions(tmp_path):
-    none, rotary = runs(tmp_path, model_type="qwen3_next", num_hidden_layers=8)
-    assert (none.kind, none.index) == ("none", (0, 1, 2, 4, 5, 6))
-    assert (rotary.kind, rotary.index) == ("rotary", (3, 7))
+def test_temperatures_are_read_of_the_types_whose_code_has_them():
+    tuned = {kind for kind in TYPES if "llama_4_scaling_beta" in source_of(kind)}
+    assert tuned == set(TUNED)
 
 
-def test_layers_of_one_type_alone_may_rotate(tmp_path):
-    local, whole = runs(tmp_path, model_type="cohere2", num_hidden_layers=4, sliding_window=4096)
-    assert (local.kind, local.index, local.window) == ("rotary", (0, 1, 2), 4096)
-    assert (whole.kind, whole.index, whole.window) == ("none", (3,), None)
+def source_of(kind):
+    """The text of a model type's code."""
+    folder = Path(transformers.models.__path__[0]) / kind
+    return "".join(file.read_text() for file in folder.glob("modeling_*.py"))
 
 
-@pytest.mark.parametrize(
-    ("own", "window"),
-    [
-        ({"model_type": "mistral", "sliding_window": 4096}, 4096),
-        ({"model_type": "mistral", "sliding_window": None}, None),
-        ({"model_type": "qwen2", "sliding_window": 4096, "use_sliding_window": False}, None),
-    ],
-)
-def test_window_of_all_layers(tmp_path, own, window):
-    (run,) = runs(tmp_path, num_hidden_layers=2, **own)
-    assert run.window == window
-
-
-def test_no_number_of_layers_is_no_index(tmp_path):
-    (run,) = runs(tmp_path, model_type="llama")
-    assert run.index == ()
-
-
-def test_a_model_that_does_not_rotate_is_of_its_kind(tmp_path):
-    (run,) = runs(tmp_path, usual="alibi", model_type="bloom", n_layer=2)
-    assert run == LayerRun((0, 1), "alibi", "", None)
+@pytest.mark.parametrize("own", [{"compress_ratios": [0, 5]}, {"compress_ratios": 3}])
+def test_ratios_that_stand_for_no_type_of_layer_are_refused(own, tmp_path):
+    with pytest.raises(PefourierError, match="compress_ratios"):
+        runs(tmp_path, **(V4 | own))
 
 
 def transformers_windows(config):
@@ -200,38 +259,6 @@ def test_the_window_is_that_of_the_mask(tmp_path, kind, cls, own, window):
     assert window_by_the_model(kind, cls, **own) == (window or 12)
 
 
-def test_windows_of_models_that_do_not_rotate(tmp_path):
-    (one,) = runs(tmp_path, model_type="longformer", num_hidden_layers=2)
-    assert one.window == 512
-    first, second = runs(
-        tmp_path, model_type="longformer", num_hidden_layers=2, attention_window=[32, 64]
-    )
-    assert (first.window, second.window) == (32, 64)
-    types = [[["global", "local"], 2]]
-    whole, local = runs(tmp_path, model_type="gpt_neo", num_layers=4, attention_types=types)
-    assert (whole.index, whole.window, local.index, local.window) == ((0, 2), None, (1, 3), 256)
-
-
-def test_a_formula_for_layers_tells_their_types_without_an_order(tmp_path):
-    found = runs(tmp_path, model_type="lfm3", num_hidden_layers=9)
-    assert [(run.kind, run.part, run.window, run.index) for run in found] == [
-        ("none", "", None, ()),
-        ("rotary", "full_attention", None, ()),
-        ("rotary", "sliding_attention", 256, ()),
-    ]
-
-
-def test_types_of_layers_of_a_model_type_that_is_not_known(tmp_path):
-    """Once all of them were one, which then could not be read."""
-    own = {"full_attention": {"rope_theta": 1e6}, "sliding_attention": {"rope_theta": 1e4}}
-    told = ["sliding_attention", "full_attention"]
-    config = {"model_type": "nobody", "head_dim": 64, "rope_parameters": own, "sliding_window": 128}
-    local, whole = runs(tmp_path, **config, num_hidden_layers=2, layer_types=told)
-    assert (local.part, local.window, local.index) == ("sliding_attention", 128, (0,))
-    assert (whole.part, whole.window, whole.index) == ("full_attention", None, (1,))
-    assert {run.part for run in runs(tmp_path, **config)} == set(own)
-
-
 def test_a_spec_that_names_a_part_of_a_config_tells_that_part(tmp_path):
     """Once everything behind the # was cut off, and another model answered."""
     text = {"model_type": "gemma3_text", "num_hidden_layers": 6}
@@ -247,16 +274,6 @@ def test_a_spec_that_names_a_part_of_a_config_tells_that_part(tmp_path):
     assert (named.part, named.index) == ("full_attention", (5,))
     spec = layer_spec(f"{path}#text_config.full_attention", "sliding_attention")
     assert spec == f"{path}#text_config.sliding_attention"
-
-
-def test_types_of_layers_turn_by_rotations_of_other_names_or_not_at_all(tmp_path):
-    """Once DeepSeek-V4's layers asked for rotations of their own names."""
-    kinds = ["sliding_attention", "heavily_compressed_attention", "compressed_sparse_attention"]
-    main, compress = runs(
-        tmp_path, model_type="deepseek_v4", num_hidden_layers=3, layer_types=kinds
-    )
-    assert (main.part, main.window) == ("main", 128)
-    assert (compress.part, compress.window, compress.index) == ("compress", None, (1, 2))
 
 
 V4 = {
@@ -296,12 +313,6 @@ def test_deepseek_v4_turns_as_its_own_module(scaling, tmp_path):
         assert enc.params["attention_factor"] == getattr(module, f"{part}_attention_scaling")
         wanted = getattr(module, f"{part}_inv_freq").numpy()
         np.testing.assert_allclose(enc.measure.frequencies, wanted, rtol=2e-6)
-
-
-def test_ratios_that_stand_for_no_type_of_layer_are_refused(tmp_path):
-    (tmp_path / "config.json").write_text(json.dumps(V4 | {"compress_ratios": [0, 5]}))
-    with pytest.raises(PefourierError, match="compress_ratios"):
-        read_layers(str(tmp_path / "config.json"), "")
 
 
 RECORDED = json.loads(record_layers.FILE.read_text())

@@ -1,6 +1,7 @@
 """Code that turns queries and keys: its table, its operators, and what is wrong with them."""
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -133,6 +134,25 @@ WRONG += [(code, [*PLAIN, "lost-minus"], "error") for code in (lost_minus,)]
 WRONG += [(lost_minus_in_neighbours, [*PLAIN, "lost-minus"], "error")]
 WRONG += [(lost_minus_in_keys, [*PLAIN, "lost-minus", DIFFER[1]], "error")]
 WRONG += [(mixed_layouts, [*PLAIN, "not-a-rotation"], "error")]
+
+
+def test_the_layouts_that_are_mixed_are_named_each():
+    """Halves are turned, and angles lie by neighbours; and the reverse."""
+
+    def reverse(q, k):
+        def turned(x):
+            angle, minus = torch.cat([of(x)] * 2, -1), torch.stack([-x[..., 1::2], x[..., ::2]], -1)
+            return x * angle.cos() + minus.flatten(-2) * angle.sin()
+
+        return turned(q), turned(k)
+
+    for code, turned, laid in (
+        (mixed_layouts, "halves", "neighbours"),
+        (reverse, "neighbours", "halves"),
+    ):
+        assert re.search(
+            f"turns {turned} .* for {laid},", load(code, LENGTH, D).findings[1].message
+        )
 
 
 @pytest.mark.parametrize(("code", "findings", "severity"), WRONG)

@@ -65,8 +65,9 @@ def test_what_is_worth_knowing_of_a_file_is_told(tmp_path):
         (tmp_path / "x.csv").write_text("\n".join([head, *lines]))
         return " ".join(remarks_on_task(read(tmp_path / "x.csv")))
 
-    assert all(text in told() for text in ("3 to 4 rows", "channels patient, hr", "within an exam"))
-    assert "within an exam" not in told("id,time,label,group,hr")
+    remarks, grouped = told(), told("id,time,label,group,hr")
+    assert all(text in remarks for text in ("3 to 4 rows", "channels patient, hr", "no groups"))
+    assert ("no groups" in grouped, "10 groups" in grouped) == (False, True)
     order = "their order alone"
     assert (order in told(), order in told(steps=(0.5, 0.75))) == (False, True)
 

@@ -82,8 +82,8 @@ def with_length(name: str, length: int) -> str:
     'order:noise=0.2,length=48,seed=4'
     """
     task, _, text = name.partition(":")
-    named = {item.partition("=")[0] for item in text.split(",")}
+    typed = {item.partition("=")[0] for item in text.split(",")}
     params = task_parameters(name)
-    settings = {key: params[key] for key in params if key in named - {"length", "seed"}}
+    settings = {key: params[key] for key in params if key in typed - {"length", "seed"}}
     settings |= {"length": length, "seed": params["seed"] + 1}
     return f"{task}:" + ",".join(f"{key}={value}" for key, value in settings.items())

@@ -1,0 +1,373 @@
+r"""What is known of one rotation: bands of frequencies, phases, and what their cosines add up to.
+
+Conventions
+-----------
+A rotation turns pair i of a head by :math:`p\,\omega_i` at position p; :math:`\omega_i` is in
+radians per position. A head has `pairs` of dimensions, of which those without a frequency, or with
+frequency 0, do not turn: they add 1 each to the kernel :math:`B(m) = f + \sum_i \cos m\omega_i` at
+every lag m. A turn is 2 pi. Positions 0 … n - 1 stand for the time from 0 to n: interpolation by
+length / trained meets nothing new, though its last position lies a part of a step further on.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from math import ceil, log, pi
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from pefourier.encodings import build
+from pefourier.encodings.encoding import Encoding
+from pefourier.encodings.families.rotary import rotation_of, scaling_parameters
+from pefourier.encodings.readings import FARTHEST, first_below
+from pefourier.encodings.sources.rope_config import PAIRED, trained_as_stated
+from pefourier.errors import PefourierError, shown
+from pefourier.writing.text import number
+
+if TYPE_CHECKING:
+    from pefourier.geometry.precision import FormatLoss
+
+RATIO_SLACK = 1e-9  # relative, within which two frequencies are one
+LAGS, FEWEST_LAGS = 4096, 64
+COSINES, AT_ONCE = 2**26, 2**18  # of all lags, and of those that are added up at a time
+FORMATS_OF_PHASES = ("float32", "bfloat16", "float16")
+
+
+@dataclass(frozen=True)
+class Band:
+    """Pairs that a scaling treats alike."""
+
+    treatment: Literal["kept", "blended", "stretched", "same"] = field(
+        metadata={"told": "class"}  # same: there is no scaling
+    )
+    pairs: int
+    first_pair: int  # its fastest pair, of all that a head has, counted from 0
+    last_pair: int  # its slowest; all between are of the band, unless each has a factor of its own
+    least_divisor: float  # of frequencies, by which the scaling divides them: of its fastest pair
+    largest_divisor: float
+    shortest_wavelength: float | None  # positions, with the scaling; None: a pair does not turn
+    longest_wavelength: float | None
+    turns_trained: float  # of the slowest pair over the positions of training, as trained
+    turns: float  # of the slowest pair over the length asked for
+    rotation: str = field(default="", metadata={"told": False})  # whose they are
+
+    @property
+    def numbers(self) -> str:
+        """The first and the last pair."""
+        return "-".join(dict.fromkeys(map(str, (self.first_pair, self.last_pair))))
+
+    @property
+    def divided_by(self) -> str:
+        """The least and the largest divisor."""
+        return from_to(self.least_divisor, self.largest_divisor)
+
+    @property
+    def wavelengths(self) -> str:
+        """The shortest and the longest wavelength."""
+        return from_to(self.shortest_wavelength, self.longest_wavelength)
+
+
+def from_to(low: float | None, high: float | None) -> str:
+    """The ends of a range, or the number that both read as.
+
+    >>> from_to(1.0, 1.0), from_to(6.25, 18)
+    ('1', '6.25-18')
+    """
+    return "-".join(dict.fromkeys(map(number, (low, high))))
+
+
+class Losses(Mapping[str, "FormatLoss"]):
+    """What narrow formats leave of a rotation's codes, counted when it is first looked at."""
+
+    def __init__(self, enc: Encoding) -> None:
+        self.enc = enc
+
+    @cached_property
+    def by_format(self) -> dict[str, "FormatLoss"]:
+        """The loss of each format."""
+        from pefourier.geometry.precision import format_losses
+
+        return format_losses(self.enc, FORMATS_OF_PHASES)
+
+    def __getitem__(self, name: str) -> "FormatLoss":
+        return self.by_format[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(FORMATS_OF_PHASES)
+
+    def __len__(self) -> int:
+        return len(FORMATS_OF_PHASES)
+
+    def __reduce__(self) -> tuple[type, tuple[dict[str, "FormatLoss"]]]:
+        return dict, (self.by_format,)
+
+
+@dataclass(frozen=True)
+class Rotation:
+    """What is known of one rotation at a length."""
+
+    name: str  # the type of layer, or empty
+    pairs: int  # of a head
+    rotated: int  # pairs that turn
+    base: float | None  # None where frequencies are given that lie on no geometric grid
+    scaling: str
+    pairing: str | None  # of rows of a head: halves, neighbours; None: by axes
+    attention_factor: float  # multiplies cosines and sines
+    softmax_factor: float  # multiplies the logits beyond that
+    bands: tuple[Band, ...]
+    bound: int | None  # first lag m with B(m) < 0 over the whole head; None: none below 2^20
+    nearer_higher: float | None  # `nearer_scores_higher` within what a query sees; None: undefined
+    critical_dimension: int | None  # None without a base
+    idle: int  # rotated pairs that never complete a turn within the length
+    unseen: int | None  # pairs that meet phases which training never met; None: it is not known
+    familiar_length: int | None  # the longest at which no pair does; None: any, or not one for all
+    window: int | None  # positions that a query sees in its layers; None: all
+    frequencies: np.ndarray  # (rotated pairs,) radians per position
+    trained_frequencies: np.ndarray  # the same without the scaling
+    precision: Mapping[str, "FormatLoss"]
+    axes: dict[str, tuple[int, ...]] | None = None  # of an image's frames, rows, columns: pairs
+    scaling_parameters: dict[str, Any] = field(default_factory=dict)  # as `rope` takes them
+
+
+def describe_rotation(
+    enc: Encoding,
+    trained: int | None = None,
+    length: int | None = None,
+    *,
+    name: str = "",
+    window: int | None = None,
+    before_scaling: bool = True,
+    still: int = 0,
+) -> Rotation:
+    """What is known of a rotary encoding over `length` positions (default: its own).
+
+    `trained` are the positions of training, by default the scaling's original length, else those of
+    the encoding; they had the rotation `before_scaling`, or as it is. Phases are those of lags, and
+    none is beyond the `window` that a query sees. `still` dimensions of a head do not turn, beside
+    those of the encoding, which must turn pairs at declared frequencies.
+
+    >>> from pefourier.encodings import load
+    >>> r = describe_rotation(load("rope:rho=5e5", 8192, 128), length=131072)
+    >>> r.bound, r.unseen, r.idle, r.critical_dimension
+    (18438, 29, 15, 70)
+    """
+    check_turning(enc)
+    params, length = enc.params, length or len(enc)
+    trained = trained or trained_as_stated(enc.params) or len(enc)
+    omega, plain = enc.measure.frequencies, frequencies_before_scaling(enc)
+    before = plain if before_scaling else frequencies_at(enc, trained)
+    turning, reach = omega != 0, window_within(window, length) or length
+    head, keys = params["d"] + still, scaling_parameters(params["scaling"])
+    return Rotation(
+        name=name,
+        pairs=head // 2,
+        rotated=int(turning.sum()),
+        base=params["rho"],
+        scaling=params["scaling"],
+        pairing=PAIRED.get(params.get("layout")),
+        attention_factor=params["attention_factor"],
+        softmax_factor=params.get("softmax_factor", 1.0),
+        bands=tuple(bands(omega, plain, trained, length, before, params["scaling"] == "longrope")),
+        bound=base_bound(omega, still=head // 2 - len(omega)),
+        nearer_higher=nearer_scores_higher(omega[turning], reach),
+        critical_dimension=critical_dimension(2 * len(plain), params["rho"], trained),
+        idle=count_idle(omega[turning], length),
+        unseen=count_unseen(omega, before, trained, reach),
+        familiar_length=None if has_many(enc, length) else longest_familiar(omega, before, trained),
+        window=window,
+        frequencies=omega[turning],
+        trained_frequencies=plain[turning],
+        precision=Losses(enc),
+        scaling_parameters={
+            key: params[key]
+            for key in sorted(keys.keys() - {"attention_factor"})
+            if params.get(key) is not None
+        },
+    )
+
+
+def check_turning(enc: Encoding) -> None:
+    """Refuse what does not turn pairs at declared frequencies."""
+    if enc.act == "rotate" and enc.measure is not None and "scaling" in enc.params:
+        return
+    if "grid" in enc.params and not enc.domain.grid:
+        separator = "," if ":" in enc.spec else ":"
+        raise PefourierError(
+            f"{shown(enc.spec)} turns pairs by the axes of a grid; give its sides, as in "
+            f"{shown(f'{enc.spec}{separator}grid=14x14')}"
+        )
+    raise PefourierError(
+        f"{shown(enc.spec)} does not turn pairs by declared frequencies; context takes a model's "
+        "config.json, or a rotation such as rope"
+    )
+
+
+def bands(
+    scaled: np.ndarray,
+    plain: np.ndarray,
+    trained: int,
+    length: int,
+    met: np.ndarray | None = None,
+    by_pair: bool = False,
+) -> Iterator[Band]:
+    """Runs of rotated pairs, fast ones first, by what a scaling does to their frequencies.
+
+    `met` are the frequencies of training, by default those without the scaling; `by_pair` where
+    each pair has a factor of its own, so that none lies between two treatments.
+    """
+    turning = scaled != 0
+    met = (plain if met is None else met)[turning]
+    scaled, plain = scaled[turning], plain[turning]
+    for treatment, members in treatments(scaled, plain, by_pair).items():
+        if members.any():
+            index, ratio = np.flatnonzero(members), (plain / scaled)[members]
+            slowest = index[scaled[members].argmin()]
+            yield Band(
+                treatment=treatment,
+                pairs=len(index),
+                first_pair=int(np.flatnonzero(turning)[index[0]]),
+                last_pair=int(np.flatnonzero(turning)[index[-1]]),
+                least_divisor=float(ratio.min()),
+                largest_divisor=float(ratio.max()),
+                shortest_wavelength=float(2 * pi / scaled[members].max()),
+                longest_wavelength=float(2 * pi / scaled[slowest]),
+                turns_trained=float(met[slowest] * trained / (2 * pi)),
+                turns=float(scaled[slowest] * length / (2 * pi)),
+            )
+
+
+def treatments(
+    scaled: np.ndarray, plain: np.ndarray, by_pair: bool = False
+) -> dict[str, np.ndarray]:
+    """Which pairs a scaling treats alike, of frequencies that are not 0.
+
+    >>> treatments(np.array([1.0, 0.02]), np.array([1.0, 0.08]))["stretched"]
+    array([False,  True])
+    """
+    ratio = plain / scaled
+    unchanged = np.abs(ratio - 1) <= RATIO_SLACK
+    if unchanged.all():
+        return {"same": unchanged}
+    if by_pair:
+        return {"kept": unchanged, "stretched": ~unchanged}
+    far = ratio.max() if ratio.max() > 1 else ratio.min()
+    stretched = ~unchanged & (np.abs(ratio - far) <= RATIO_SLACK * far)
+    return {"kept": unchanged, "blended": ~unchanged & ~stretched, "stretched": stretched}
+
+
+def frequencies_before_scaling(enc: Encoding) -> np.ndarray:
+    """Frequencies of the same rotation without its scaling: as before the context was extended."""
+    params = enc.params
+    if params.get("inv_freq") is not None:  # whose scaling, if any, is not known
+        return enc.measure.frequencies
+    settings = {key: params[key] for key in ("rho", "layout", "partial")}
+    scaling = {"scaling": "proportional"} if params["scaling"] == "proportional" else {}
+    plain = build("rope", length=len(enc), d=params["d"], **settings, **scaling)
+    return plain.measure.frequencies
+
+
+def frequencies_at(enc: Encoding, length: int) -> np.ndarray:
+    """The frequencies that a rotation has at a length, with its scaling."""
+    if not has_many(enc, length) and not has_many(enc, len(enc)):
+        return enc.measure.frequencies
+    frequencies: np.ndarray = rotation_of(enc.params, length)[0]
+    return frequencies
+
+
+def has_many(enc: Encoding, length: int) -> bool:
+    """Whether frequencies depend on the length up to some length: dynamic, longrope."""
+    if enc.params.get("inv_freq") is not None or enc.params["scaling"] == "none":
+        return False
+    short, long = (rotation_of(enc.params, n)[0] for n in (1, length))
+    return not np.array_equal(short, long)
+
+
+def base_bound(frequencies: np.ndarray, limit: int = FARTHEST, still: int = 0) -> int | None:
+    r"""The first lag m with :math:`B(m) = f + \sum_i \cos m\omega_i < 0`.
+
+    f are the pairs of a head that do not turn, those of frequency 0 and `still` more: with as many
+    as turn B is never negative. Up to m a token like the query's is, on average over random heads,
+    preferred to a random one (Men et al., 2024, arXiv 2405.14591). Models are often used, and work,
+    far beyond: it is a fact about a base, not a failure. None where B stays positive below `limit`.
+
+    >>> base_bound(10000.0 ** (-np.arange(64) / 64)), base_bound(np.ones(4), still=4)
+    (1707, None)
+    """
+    turning = frequencies[frequencies != 0]
+    still += len(frequencies) - len(turning)
+    return first_below(turning, -float(still), limit) if still < len(turning) else None
+
+
+def nearer_scores_higher(frequencies: np.ndarray, length: int) -> float | None:
+    r"""P(B(near) > B(far)) of lags below a length, far at least twice near (arXiv 2605.15514).
+
+    Lags are uniform; of long texts 4096 evenly spaced ones stand for all, of wide heads fewer.
+    1/2: a nearer position scores no higher than a farther one. None where no lag is twice another.
+
+    >>> w = 10000.0 ** (-np.arange(64) / 64)
+    >>> [round(nearer_scores_higher(w, n), 2) for n in (4096, 32768)]
+    [0.94, 0.68]
+    """
+    if length < 3 or not len(frequencies):
+        return None
+    count = min(length - 1, LAGS, max(FEWEST_LAGS, COSINES // len(frequencies)))
+    lags = np.unique(np.linspace(1, length - 1, count).astype(np.int64))
+    at_once = max(1, AT_ONCE // len(frequencies))
+    parts = (lags[i : i + at_once].astype(float) for i in range(0, len(lags), at_once))
+    kernel = np.concatenate(
+        [np.cos(np.multiply.outer(part, frequencies)).sum(axis=1) for part in parts]
+    )
+    first = np.searchsorted(lags, 2 * lags[2 * lags <= lags[-1]])
+    higher = sum(int((kernel[i] > kernel[j:]).sum()) for i, j in enumerate(first))
+    pairs = int((len(lags) - first).sum())
+    return higher / pairs if pairs else None
+
+
+def critical_dimension(d: int, base: float | None, length: int) -> int | None:
+    r"""Dimensions whose wavelength fits the length: :math:`2\lceil (d/2)\log_b(L/2\pi)\rceil`.
+
+    At most d, at least 0 (Liu et al., 2023, arXiv 2310.05209); None without a base.
+
+    >>> critical_dimension(128, 10000.0, 4096)
+    92
+    """
+    if base is None:
+        return None
+    if base <= 1 or length <= 2 * pi:
+        return 0 if base > 1 else d
+    return int(min(d, 2 * ceil(d / 2 * log(length / (2 * pi)) / log(base))))
+
+
+def count_idle(turning: np.ndarray, length: int) -> int:
+    """Pairs that never complete a turn within a length, of frequencies that are not 0.
+
+    >>> count_idle(1e4 ** (-np.arange(64) / 64), 4096)
+    18
+    """
+    return int((turning * length < 2 * pi).sum())
+
+
+def window_within(window: int | None, length: int) -> int | None:
+    """A window where it is shorter than a length; None: a query sees all of that."""
+    return window if window is not None and window < length else None
+
+
+def count_unseen(scaled: np.ndarray, plain: np.ndarray, trained: int, length: int) -> int:
+    """Pairs whose phases go beyond those of training, which were less than a turn."""
+    whole_turn = plain * trained >= 2 * pi
+    beyond = scaled * length > plain * trained * (1 + RATIO_SLACK)
+    return int((beyond & ~whole_turn).sum())
+
+
+def longest_familiar(scaled: np.ndarray, plain: np.ndarray, trained: int) -> int | None:
+    """The longest length at which `count_unseen` counts none, None where that is any length.
+
+    >>> w = np.array([1.0, 0.01])
+    >>> longest_familiar(w / 4, w, 100), longest_familiar(w, w, 1000)
+    (400, None)
+    """
+    short = (plain * trained < 2 * pi) & (scaled > 0)
+    if not short.any():
+        return None
+    return int(np.floor((plain[short] / scaled[short]).min() * trained * (1 + RATIO_SLACK)))
