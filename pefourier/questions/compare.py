@@ -324,17 +324,15 @@ def compare_outputs(result: Comparison) -> Comparison:
     result = replace(result, compared=(*result.compared, "outputs"))
     if relation == "permuted":  # and outputs with what goes in
         return result
-    residual = largest_output_difference(*result.about)
-    if not residual:
+    largest = largest_output_difference(*result.about)
+    if not largest:
         return result
     order = output_order(*result.about)
-    note = finding("outputs-differ", "other" if order is None else "order", residual=residual)
+    note = finding("outputs-differ", "other" if order is None else "order", residual=largest)
     if relation == "same":
         outputs = "that begin elsewhere" if order is None else list(order)
         result = replace(result, verdict="equivalent", transform={"outputs": outputs})
-    return replace(
-        result, findings=(*result.findings, note), bitwise=False, max_difference=residual
-    )
+    return replace(result, findings=(*result.findings, note), bitwise=False, max_difference=largest)
 
 
 def judge_operators(result: Comparison, pairs: Pairs) -> Comparison:

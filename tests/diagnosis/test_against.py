@@ -107,3 +107,16 @@ FACTORS = [  # YaRN's factor at 4 is 1.1386, a part of queries and of keys
 @pytest.mark.parametrize(("spec", "other", "logits"), FACTORS)
 def test_logits_change_by_the_factors_of_both(spec, other, logits):
     assert read_against([load(spec, 80, 64)], other, 80).logits == pytest.approx(logits, rel=1e-8)
+
+
+def test_the_factor_of_the_softmax_follows_the_scaling(tmp_path):
+    """DeepSeek's: (0.1 mscale_all_dim ln factor + 1)^2, its factor before the waves being 1."""
+    scaling = {"type": "yarn", "factor": 4.0, "original_max_position_embeddings": 512}
+    config = {"model_type": "deepseek_v3", "qk_rope_head_dim": 64, "qk_nope_head_dim": 64}
+    config["rope_scaling"] = scaling | {"mscale": 1.0, "mscale_all_dim": 1.0}
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(config))
+    right = (0.1 * np.log(4) + 1) ** 2
+    for other, factor in (("factor=8", (0.1 * np.log(8) + 1) ** 2), ("scaling-ignored", 1.0)):
+        logits = read_against([load(str(path), 80)], other, 80).logits
+        assert logits == pytest.approx(factor / right, rel=1e-8)
