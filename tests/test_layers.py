@@ -53,8 +53,10 @@ PUBLIC = set(  # names of options, parameters and fields of JSON that are such w
     .replace("\n    ", " ")
     .split(", ")
 )
-UNTIL_RENAMED = "against domain models training biases design misread resize spectrum split tables"
-UNTIL_RENAMED += " __init__ request train_options"
+UNTIL_RENAMED = (
+    "__init__ against biases design dirichlet_gram misread model_positions models "
+    "request resize rope_config spectrum split tables train_options training unread"
+)
 
 
 @cache
