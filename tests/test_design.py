@@ -228,3 +228,14 @@ def test_a_grid_has_a_base_for_each_axis(run):
     for record in records:
         slowest = record["best"]["turns"] ** (-(record["d"] - 2) / record["d"])
         assert slowest * record["length"] == pytest.approx(2 * np.pi)
+
+
+def test_a_span_is_asked_in_the_shell(run):
+    asked = ["design", "--d", 64, "--for", "turns", "--json"]
+    spanned, counted = (
+        run(*asked, *size).results[0]
+        for size in (["--span", "1d", "--resolution", "10ms"], ["--length", 8640000])
+    )
+    assert (spanned["length"], spanned["best"]) == (8640000, counted["best"])
+    for size in (["--span", "1d"], ["--span", "1d", "--resolution", "1s", "--length", 9]):
+        assert run(*asked, *size).status == 2

@@ -358,6 +358,8 @@ class DesignOptions:
     base: list[float] | None = None
     dtype: Format | None = None
     grid: tuple | None = None
+    span: str | None = None
+    resolution: str | None = None
     extend_from: str | None = None
     to: int | None = None
     quiet: bool = False
@@ -369,10 +371,12 @@ class DesignOptions:
             raise PefourierError(
                 "--extend-from and --to go together, without --grid: the config, and the length"
             )
-        is_sizeless = (self.length is None) == (self.grid is None)
-        if not extends and (self.d is None or is_sizeless):
+        sizes = [self.length, self.grid, self.span]
+        is_sized = sizes.count(None) == 2 and (self.span is None) == (self.resolution is None)
+        if not extends and (self.d is None or not is_sized):
             raise PefourierError(
-                "design needs --d and one of --length and --grid, or --extend-from CONFIG and --to"
+                "design needs --d and one of --length, --grid and --span with --resolution, or "
+                "--extend-from CONFIG and --to"
             )
 
     @property
@@ -400,7 +404,8 @@ def design(options: DesignOptions, output: OutputOptions, figure: FigureOptions)
 
     size = options.grid or options.length
     if options.extend_from is None:
-        result = api.design(size, options.d, **options.bases)
+        steps = {"span": options.span, "resolution": options.resolution}
+        result = api.design(size, options.d, **steps, **options.bases)
     else:
         sizes = {"trained": options.length, "d": options.d}
         result = api.extend(options.extend_from, options.to, **sizes, **options.bases)
