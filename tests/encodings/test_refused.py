@@ -111,7 +111,7 @@ CALLS = {
     "8193 times are too many": lambda: load("mtan", times=np.append(np.arange(8192), 9e3)),
     "point 12 is outside": lambda: build("axial", d=8, grid=(3, 4)).codes(np.array([12])),
     "point -1 is outside": lambda: build("swin", d=2, grid=(3, 4)).codes(np.array([-1])),
-    "position 3 is outside": lambda: from_table(np.eye(3)).codes(np.array([3])),
+    "position 3 is outside": lambda: from_table(np.eye(3)).codes(np.array([0, 3])),
     "float16 overflows": lambda: from_table(np.array([[1.0, np.inf]], dtype=np.float16)),
     "holds nan": lambda: from_table(np.array([[1.0, np.nan]])),
     "two axes": lambda: from_table(np.zeros((14, 14, 192))),

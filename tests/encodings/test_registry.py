@@ -12,7 +12,6 @@ from pefourier.encodings.encoding import Encoding
 from pefourier.encodings.registry import BUILDERS, encoding
 from pefourier.encodings.specs import source_of
 from pefourier.errors import PefourierError
-from pefourier.report.catalogue import find_records
 from pefourier.train.options import Options
 
 
@@ -82,12 +81,11 @@ def test_a_name_people_type_is_what_it_stands_for(typed, meant):
     assert load(typed, 9, 8).spec == load(typed, 9, 8).label == meant
     np.testing.assert_array_equal(load(typed, 9, 8).table(), load(meant, 9, 8).table())
     assert Options(encoding=(typed,)).encoding == (meant,)
-    assert find_records(typed.partition(":")[0])[0]["encoding"] == meant.partition(":")[0]
 
 
 @pytest.mark.parametrize("name", ["LSTM", "cnn", "path", "selective-rope", "drope", "hope", "TAPE"])
 def test_a_name_without_codes_is_refused_by_each_door(name):
-    for ask in (load, build, find_records):
+    for ask in (load, build):
         with pytest.raises(PefourierError) as raised:
             ask(name)
         assert not re.search("Did you mean", str(raised.value))
