@@ -355,7 +355,7 @@ FAULTS = [  # what is there, a command, its status, and what its line names
         lambda: torch.save({"t": torch.nested.nested_tensor([torch.ones(2, 3)])}, "x.pt"),
         "spectrum x.pt",
         2,
-        "nested",
+        "plain numbers",
     ),
     (
         lambda: own(X=npy_bytes(POINTERS.replace(b"5, 3", b"40, 1, 1"))),
@@ -402,7 +402,11 @@ FAULTS = [  # what is there, a command, its status, and what its line names
 
 
 @pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
-@pytest.mark.parametrize(("make", "command", "status", "part"), FAULTS, ids=lambda x: str(x)[:40])
+@pytest.mark.parametrize(
+    ("make", "command", "status", "part"),
+    FAULTS,
+    ids=lambda x: "make" if callable(x) else str(x)[:40],
+)
 def test_a_fault_of_each_kind_is_one_line(run, monkeypatch, make, command, status, part):
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
     limit = sys.getrecursionlimit()

@@ -83,12 +83,12 @@ def grown(frequencies, n):
     return np.hstack([np.sin(phases), np.cos(phases)])
 
 
-HOURS = table_of([(1, 24)], 240, float)
+DAYS = table_of([(1, 24)], 240, float)
 NEAR = {
     "steps of 1e-12": grown(1e-12 * 1e4 ** (-np.arange(8) / 8), 90),
     "rho 1e100": grown(1e100 ** (-np.arange(8) / 8), 300),
-    "hours and a trend": np.column_stack([HOURS, 1e-9 * np.arange(240)]),
-    "the same trend in float32": np.column_stack([HOURS, 1e-6 * np.arange(240)]).astype(np.float32),
+    "hours and a trend": np.column_stack([DAYS, 1e-9 * np.arange(240)]),
+    "the same trend in float32": np.column_stack([DAYS, 1e-6 * np.arange(240)]).astype(np.float32),
     "nearly 24 hours": grown(np.array([2 * np.pi / 24 * (1 + 1e-11)]), 168),
     "two periods without a common one": grown(2 * np.pi / np.array([24, 12.42]), 300),
     "a row of another size": np.vstack([RANDOM.standard_normal((60, 5)), np.full((1, 5), -1e30)]),

@@ -548,11 +548,10 @@ def xpos(
 def rope_imaginary(
     length: int, d: int, *, rho: float = 10000.0, layout: Layout = "halves", partial: float = 1.0
 ) -> Encoding:
-    r"""The heads that RoPE++ adds to those of rope: their scores have the sine of the lag.
+    """The heads that RoPE++ adds to those of rope: their scores have the sine of the lag.
 
-    Queries are turned a quarter less than keys, so that pair i has
-    :math:`\sin \omega_i (s - t)` where rope has the cosine. Codes are those of queries, of phases
-    :math:`\omega_i s - \pi/2`; inner products of two of them are rope's.
+    Queries are turned a quarter less than keys, so that pair i has sin ω_i(s − t) where rope has
+    the cosine. Codes are those of queries, of phases ω_i s − π/2; inner products of two are rope's.
 
     Parameters
     ----------
@@ -613,12 +612,11 @@ def grape(
 
 @encoding("pope", "Gopalakrishnan et al., 2025, arXiv 2509.10534", declared=True)
 def pope(length: int, d: int, *, rho: float = 10000.0) -> Encoding:
-    r"""Polar positions (PoPE): each dimension of a head has a frequency and gives two numbers.
+    """Polar positions (PoPE): each dimension of a head has a frequency and gives two numbers.
 
-    Scores are sums over dimensions c = 0 … d - 1 of :math:`\mathrm{softplus}(q_c)
-    \mathrm{softplus}(k_c) \cos \omega_c (t - s)` with :math:`\omega_c = \rho^{-c/d}`: what a query
-    says and where it stands don't mix. Codes are :math:`\cos \omega_c s, \sin \omega_c s`, 2d
-    numbers. A learned phase for each c turns keys; it starts at 0 and is left out.
+    Scores are sums over dimensions c = 0 … d − 1 of softplus(q_c) softplus(k_c) cos ω_c(t − s) with
+    ω_c = ρ^(−c/d): what a query says and where it stands don't mix. Codes are cos ω_c s, sin ω_c s,
+    2d numbers. A learned phase for each c turns keys; it starts at 0 and is left out.
 
     Parameters
     ----------

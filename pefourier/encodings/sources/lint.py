@@ -185,7 +185,8 @@ def sections(case: ConfigCase) -> Iterator[Finding]:
     """Sections of M-RoPE that do not sum to the pairs that turn."""
     numbers = case.section.values.get("mrope_section", case.model.row.get("sections"))
     pairs = len(case.enc.measure.frequencies)
-    if numbers and sum(numbers) != pairs:
+    numbers = numbers if isinstance(numbers, list | tuple) else ()
+    if numbers and all(isinstance(n, int) for n in numbers) and sum(numbers) != pairs:
         yield case.says("rope-sections", numbers=numbers, sum=sum(numbers), pairs=pairs)
 
 

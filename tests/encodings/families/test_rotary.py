@@ -278,7 +278,9 @@ def test_the_base_of_a_grid_in_single_precision(rho):
     assert build("rope", length=4, inv_freq=vector).eps == 2.0**-23
 
 
-@pytest.mark.parametrize("vector", [[1.0, 0.0], GRID[:1], GRID * (1 + 5e-6), frequencies(LLAMA31, 128)])
+@pytest.mark.parametrize(
+    "vector", [[1.0, 0.0], GRID[:1], GRID * (1 + 5e-6), frequencies(LLAMA31, 128)]
+)
 def test_scaled_or_coarse_frequencies_have_no_base(vector):
     assert base_of(np.array(vector)) is None
 
