@@ -223,7 +223,9 @@ def space_ticks(axes: Axes, wide: float) -> None:
     """Whole numbers along axes of whole things, and across no more than so many inches hold."""
     from matplotlib.ticker import AutoLocator, MaxNLocator, SymmetricalLogLocator
 
-    letters = max(len(f"{end:.0f}") for end in axes.get_xlim())
+    letters = max(
+        len(form(end)) for end in axes.get_xlim() for form in ("{:.0f}".format, "{:.2g}".format)
+    )
     tick_count = max(2 + (letters < 5), min(int(wide / LETTER / (letters + 2)), 9))
     for axis, direction in ((axes.xaxis, "x"), (axes.yaxis, "y")):
         steps: Any = tick_count if direction == "x" else "auto"

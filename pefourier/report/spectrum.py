@@ -200,6 +200,7 @@ def draw_density(figure: plot.Figure, picture: plot.Axes, sums: plot.Axes, resul
     sums.set_ylim(bottom=0)
     for set_ticks in (picture.set_xticks, picture.set_yticks, sums.set_xticks):
         set_ticks(*TICKS)
+    picture.set(xlim=(start, end), ylim=(bottom, top))  # a tick of π would widen an even side
     figure.colorbar(image, ax=picture, label="share of energy", location="bottom", aspect=12)
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from math import isfinite
 from typing import Any, Literal
 
-SCHEMA = 4  # of JSON; grows when a field changes its meaning or goes, not when one is added
+SCHEMA = 5  # of JSON; grows when a field changes its meaning or goes, not when one is added
 
 
 @dataclass(frozen=True)

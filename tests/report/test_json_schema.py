@@ -23,7 +23,7 @@ def test_every_record_says_what_it_is_about_and_names_what_fields_mean():
 @pytest.mark.parametrize(
     ("change", "found"),
     [
-        (lambda one: one.update(schema=1), "answer: 1 is not 4"),
+        (lambda one: one.update(schema=1), "answer: 1 is not 5"),
         (lambda one: one["results"][0].update(rank="3"), "rank: 3 is no integer"),
         (lambda one: one["results"][0].pop("gap"), "lacks gap"),
         (lambda one: one["results"][0].update(more=1), "more is in no schema"),
