@@ -29,6 +29,7 @@ from pefourier.files import os_errors, read_toml
 
 FREQS, LONG, SHORT = (f"rope_{name}.weight" for name in ("freqs", "factors_long", "factors_short"))
 PARTS = ("full_attention", "sliding_attention")  # types of layers with bases of their own
+ATTENTION = "rope.scaling.attn_factor"
 EXT_FACTOR = "rope.scaling.yarn_ext_factor"
 BETAS = ("beta_fast", "beta_slow")
 MOST_LAYERS = 2**12
@@ -262,18 +263,18 @@ def scaling_of_file(file: GgufFile) -> dict[str, Any]:
     kind, factors = file.value("rope.scaling.type", "linear"), file.factors
     factor = float(file.number("rope.scaling.factor") or file.number("rope.scale_linear") or 1)
     original = file.count("rope.scaling.original_context_length", "context_length")
-    attention = file.number("rope.scaling.attn_factor") or 1.0
     alpha, mixed = file.optional("rope.scaling.alpha"), file.value(EXT_FACTOR, 1)
     mixed = 1 if is_number(mixed) and mixed < 0 else mixed  # as where nothing is set
     sizes = {"factor": factor, "original": original}
     is_plain = kind in ("none", "linear")
     if LONG in factors and SHORT in factors and original:
         lists = {"short_factor": factors[SHORT], "long_factor": factors[LONG]}
+        attention = file.number(ATTENTION) or 1.0
         return {"scaling": "longrope", **lists, **sizes, "attention_factor": attention}
     if FREQS in factors and (kind in ("none", "llama3") or (kind == "linear" and factor == 1)):
         return {"scaling": "factors", "factors": factors[FREQS]}
     if kind == "yarn" and original and mixed == 1 and not factors:
-        attention *= yarn_attention(file, factor)
+        attention = (file.number(ATTENTION) or 1.0) * yarn_attention(file, factor)
         turns = {key: file.optional(f"rope.scaling.yarn_{key}") for key in BETAS}
         turns = {key: x for key, x in turns.items() if x is not None}
         return {"scaling": "yarn", **sizes, "attention_factor": attention, **turns}

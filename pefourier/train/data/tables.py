@@ -270,6 +270,11 @@ def read_anomalies(table: LongTable, positive: Sequence[str]) -> tuple[np.ndarra
         numbers = labels.astype(float)
         path = shown(str(table.path))
         return recordings.truth_values(path, numbers[:, None], numbers), ("normal", "anomaly")
+    if twin := next((n for n in names[:-1] if n.lower() == rarest.lower()), None):
+        raise PefourierError(
+            f"{table.place(int(np.flatnonzero(labels == rarest)[0]))} has label {shown(rarest)}, "
+            f"others have {shown(twin)}; spell them alike"
+        )
     if len(chosen) > 1 or (not chosen and (len(names) > 2 or fewest == next_count)):
         raise PefourierError(
             f"{shown(str(table.path))}: rows have {len(names)} labels, "

@@ -135,6 +135,12 @@ def test_series_with_two_labels_are_recordings_where_a_window_says_so(tmp_path):
     assert read(path, window=4).labels.sum() == 4 * 3 + 8
 
 
+def test_labels_that_differ_in_capitals_are_no_classes(tmp_path):
+    path = of_series(tmp_path / "x.csv", [["ok"] * 20 + ["bad"] * 4 + ["OK"] for _ in range(12)])
+    with pytest.raises(PefourierError, match=r"line \d+.* has label 'OK', .* 'ok'"):
+        read(path, window=4)
+
+
 def test_of_many_labels_one_marks_anomalies(tmp_path):
     labels = [["ok"] * 20 + ["bad"] * 3 + ["worse"] * 2 for _ in range(12)]
     path = of_series(tmp_path / "x.csv", labels)
