@@ -164,6 +164,8 @@ ROUND_TRIPS = [
     ("rope", {}),
     ("rope", {"rho": 500000.0, "layout": "interleaved"}),
     ("dft", {}),
+    ("onehot", {}),
+    ("ramp", {}),
     ("none", {}),
 ]
 
