@@ -10,9 +10,9 @@ from pefourier.encodings import build, load
 from pefourier.encodings.domain import positions
 from pefourier.encodings.encoding import Encoding, Measure, from_table
 from pefourier.geometry import double_double, even_odd_svd, singular_values
-from pefourier.geometry.cosine_sums import ERROR, cosine_sums
 from pefourier.geometry.dirichlet_gram import dirichlet_gram
 from pefourier.geometry.double_double import UNIT, matrix_product, split, two_sum
+from pefourier.geometry.even_odd_svd import ERROR, cosine_sums
 from pefourier.geometry.singular_values import decompose
 
 
