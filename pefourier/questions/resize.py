@@ -34,8 +34,8 @@ from pefourier.encodings.sources.models import type_row
 from pefourier.encodings.specs import source_of
 from pefourier.errors import PefourierError, shown, unknown
 from pefourier.geometry.closest import closest_pair
-from pefourier.geometry.grown_grids import frequencies_on_axes
 from pefourier.geometry.interpolation import METHODS, resize_lattice
+from pefourier.geometry.torus import frequencies_on_axes
 from pefourier.questions.spectrum import density
 from pefourier.result import Result
 from pefourier.writing.escapes import printable

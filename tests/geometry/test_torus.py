@@ -6,7 +6,6 @@ from grids import mixed_frequencies, waves_on
 
 from pefourier.encodings import build, load
 from pefourier.encodings.domain import half_plane, lattice, periodogram
-from pefourier.geometry.grown_grids import turn_limits
 from pefourier.geometry.torus import (
     aliased_shares,
     directions_of,
@@ -14,6 +13,7 @@ from pefourier.geometry.torus import (
     isotropy,
     multiplicity,
     torus_density,
+    turn_limits,
 )
 
 

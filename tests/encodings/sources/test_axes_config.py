@@ -11,7 +11,7 @@ from pefourier.encodings import load
 from pefourier.encodings.sources.layers import tell_layers
 from pefourier.encodings.sources.models import model_types
 from pefourier.errors import PefourierError
-from pefourier.geometry.grown_grids import turn_limits
+from pefourier.geometry.torus import turn_limits
 from pefourier.questions.context import describe_context
 
 
