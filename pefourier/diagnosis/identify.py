@@ -13,20 +13,18 @@ from dataclasses import replace
 
 import numpy as np
 
-from pefourier.diagnosis.frequency_grids import (
+from pefourier.diagnosis.wave_formulas import (
+    Formula,
     fit_single_wave,
+    float_blocks,
     frequency_slack,
     geometric_grid,
     propose_grid,
+    rebuild,
+    refine_base,
     scaled_grid,
     shortest,
     whole_or_shortest,
-)
-from pefourier.diagnosis.wave_formulas import (
-    Formula,
-    float_blocks,
-    rebuild,
-    refine_base,
 )
 from pefourier.encodings.columns import orders
 from pefourier.encodings.encoding import FLOAT64_EPS

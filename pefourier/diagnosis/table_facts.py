@@ -11,10 +11,9 @@ from itertools import chain
 
 import numpy as np
 
-from pefourier.diagnosis.frequency_grids import fit_single_wave
 from pefourier.diagnosis.identify import resolutions
 from pefourier.diagnosis.pairs import PairWaves
-from pefourier.diagnosis.wave_formulas import float_blocks
+from pefourier.diagnosis.wave_formulas import fit_single_wave, float_blocks
 from pefourier.geometry.closest import ClosestPair
 from pefourier.geometry.equal_rows import between_zeros, row_period
 from pefourier.geometry.waves import SinusoidPairs, fit_sinusoid_pairs, recurrence

@@ -1,4 +1,4 @@
-r"""Codes of sinusoids by name and parameters alone, and which numbers rounding explains.
+"""Codes of sinusoids by name and parameters alone, and which numbers rounding explains.
 
 Conventions
 -----------
@@ -6,18 +6,211 @@ A column is :math:`A \sin(\omega (s + o) + \varphi)`, s the row; parameters are 
 `identify` answers.
 """
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from math import exp, log
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from itertools import product
+from math import exp, log, log10
 from typing import Any
 
 import numpy as np
 
-from pefourier.diagnosis.frequency_grids import chosen_digits, frequencies, shortest, to_digits
-from pefourier.encodings.columns import orders, pair_columns
+from pefourier.diagnosis.pairs import PairWaves, copies_of, fit_pair_waves
+from pefourier.encodings.columns import orders, pair_columns, split_pairs
 from pefourier.encodings.encoding import BLOCK, FLOAT64_EPS, row_blocks
+from pefourier.encodings.families.rotary import SCALINGS, Head
 from pefourier.encodings.registry import build
 from pefourier.geometry import precision
+
+FACTORS = (2.0, 4.0, 8.0, 16.0, 32.0, 40.0, 64.0)  # of scalings, in tables too short to tell
+CERTAIN = 8  # a frequency of so many times its slack is read; one of less may be rounding alone
+CHANCE = 0.05  # of a number that fits a table and was not chosen
+
+
+def propose_grid(omega: np.ndarray, slack: np.ndarray, d: int) -> tuple[str, dict] | None:
+    """Name and parameters of a grid that frequencies are within their slack, largest first."""
+    k = np.arange((d - 1) // 2, 0, -1)
+    if len(omega) == len(k) and (np.abs(2 * np.pi * k / d - omega) <= slack).all():
+        return "dft", {}
+    params = geometric_grid(omega, slack, d) or scaled_grid(omega, slack, d)
+    return params and ("sinusoidal", params)
+
+
+def geometric_grid(omega: np.ndarray, slack: np.ndarray, d: int) -> dict | None:
+    """The frequencies step · rho^(-i/D): the shortest rho, and the usual D, within the slack."""
+    m = len(omega)
+    if omega.min(initial=1.0) <= 0 or np.count_nonzero(omega > CERTAIN * slack) < 2:
+        return None
+    i, weight = np.arange(m), (omega / slack) ** 2
+    first = intercept(i, np.log(omega), weight)
+    if not abs(first) < 700:  # as good as no number
+        return None
+    step = exp(first)
+    step = 1.0 if abs(step - 1) <= 4 * slack[0] else short_step(step, slack[0] / max(step, 1.0))
+    if m == 2 and step != 1.0:
+        return None  # any two frequencies are a geometric grid
+    rate = float((weight * i) @ (log(step) - np.log(omega)) / ((weight * i) @ i))
+    for share, params in product((1, 2), list(candidate_bases(rate, d))):  # more digits, then slack
+        proposal = params | ({"step": step} if step != 1.0 else {})
+        if (np.abs(frequencies(proposal, d)[:m] - omega) <= share * slack).all():
+            return proposal
+    return None
+
+
+def candidate_bases(rate: float, d: int) -> Iterator[dict]:
+    """Parameters rho and divisor with rho^(-1/D) = exp(-rate), the most usual first."""
+    kinds = [{"divisor": name} for name in ("d", "d/2-1")]
+    if d % 2:
+        kinds = [kind | {"odd": odd} for kind in kinds for odd in ("sine", "d+1")]
+    halves = [exponent_divisor(kind, d) for kind in kinds]
+    kinds = [
+        k for k, half in zip(kinds, halves, strict=True) if half > 0 and abs(rate) * half < 700
+    ]
+    yield from ({"rho": 1e4} | kind for kind in kinds)  # in few columns one grid is another's
+
+    def to(digits: int, kind: dict) -> dict:
+        return {"rho": to_digits(exp(rate * exponent_divisor(kind, d)), digits)} | kind
+
+    yield from (to(1, kind) for kind in kinds)
+    yield from (to(digits, k) for digits in (2, 3) for k in kinds if k["divisor"] == "d")
+    if rate * d > log(1e4):
+        shift = round(2 * (d / 2 - log(1e4) / rate)) / 2
+        if 0 < abs(shift) < d / 4:
+            yield {"rho": 1e4, "divisor": f"d/2{-shift:+g}"}
+    yield from (to(digits, kind) for kind in kinds[:1] for digits in range(4, 18))
+
+
+def scaled_grid(omega: np.ndarray, slack: np.ndarray, d: int) -> dict | None:
+    """The frequencies of a rotation scaled by llama3 or yarn, with usual lengths of training."""
+    m, i = len(omega), np.arange(len(omega))
+    first = slice(max(m // 8, 2) + 1)  # pairs that no scaling changes
+    if d != 2 * m or m < 8 or omega.min() <= 0 or abs(omega[0] - 1) > 2 * slack[0]:
+        return None
+    rate = -log(omega[first.stop - 1]) / (first.stop - 1)
+    bases = (to_digits(exp(rate * m), digits) for digits in range(1, 7)) if rate * m < 700 else ()
+    allowed = 2 * slack
+    fits = (rho for rho in bases if (abs(rho ** (-i / m) - omega) <= allowed)[first].all())
+    rho = next(fits, 0.0)
+    if rho <= 1:
+        return None
+    sharp = slack[-1] < 1e-3 * omega[-1]
+    factors = (to_digits(rho ** (-(m - 1) / m) / omega[-1], 3),) if sharp else FACTORS
+    for scaling in usual_scalings(factor for factor in factors if factor > 1):
+        params = {"rho": rho, "divisor": "d"} | scaling
+        if (np.abs(frequencies(params, d) - omega) <= allowed).all():
+            return params
+    return None
+
+
+def usual_scalings(factors: Iterable[float]) -> Iterator[dict]:
+    """Scalings by some factors, with the lengths of training that models have."""
+    for factor, k in product(factors, range(11, 18)):
+        lengths = {"factor": factor, "original": 2**k}
+        yield {"scaling": "llama3"} | lengths
+        yield {"scaling": "yarn"} | lengths
+        yield {"scaling": "yarn"} | lengths | {"truncate": False}
+
+
+def frequencies(params: dict, d: int) -> np.ndarray:
+    """Radians a row of the pairs of d columns, ((d + 1) // 2,)."""
+    i, rho = np.arange((d + 1) // 2), params["rho"]
+    if "scaling" in params:
+        scaled = {key: params[key] for key in ("factor", "original", "truncate") if key in params}
+        return SCALINGS[params["scaling"]](Head(d, rho, 1.0, 1), **scaled)[0]
+    return params.get("step", 1.0) * rho ** (-i / exponent_divisor(params, d))
+
+
+def exponent_divisor(params: dict, d: int) -> float:
+    """The D of rho^(-i/D), of d columns.
+
+    >>> [exponent_divisor({"divisor": name}, 7) for name in ("d", "d/2-1", "d/2+0.5")]
+    [3.5, 2.0, 4.0]
+    """
+    divisor, longer = params.get("divisor", "d"), params.get("odd") == "d+1"
+    if divisor == "d/2-1":
+        return d // 2 - 1.0 + longer
+    return d / 2 + float(divisor[3:] or 0.0) + 0.5 * longer
+
+
+def frequency_slack(omega: np.ndarray, eps: float, n: int) -> np.ndarray:
+    """How far a frequency read from n rows may be from its formula.
+
+    Rounding of stored numbers averages out along the rows, but for pairs that hardly turn, whose
+    cosine is rounded the same way in each row.
+    """
+    stored = eps * (4 / n**1.5 + omega / (1 + (omega * n) ** 2))
+    return stored + precision.phase_rounding(omega, eps)
+
+
+def short_step(step: float, slack: float) -> float:
+    """A simple multiple of pi, or the number of fewest digits, within a relative slack.
+
+    >>> short_step(3.1415926, 1e-7) == np.pi, short_step(0.25, 1e-7)
+    (True, 0.25)
+    """
+    of_pi = to_digits(step / np.pi, 1) * np.pi
+    return of_pi if abs(of_pi - step) <= min(slack, 1e-4) * step else shortest(step, slack)
+
+
+def shortest(value: float, slack: float) -> float:
+    """The number of fewest digits within a relative `slack`.
+
+    >>> shortest(9999.9999997, 1e-9), shortest(0.08838834764, 1e-3)
+    (10000.0, 0.0884)
+    """
+    short = (float(f"{value:.{digits}e}") for digits in range(16))
+    return next((x for x in short if abs(x - value) <= slack * abs(value)), float(value))
+
+
+def whole_or_shortest(value: float, eps: float) -> int | float:
+    """The whole number within 0.01, or the value in as few digits as it is known to."""
+    integer = round(value)
+    return integer if abs(value - integer) <= 0.01 else shortest(value, 8 * eps)
+
+
+def to_digits(value: float, digits: int) -> float:
+    """A number to so many significant digits."""
+    return float(f"{value:.{digits - 1}e}")
+
+
+def chosen_digits(eps: float) -> int:
+    r"""Digits of a number that fits a table, up to which it was chosen and is no error of reading.
+
+    A number of k digits fits by chance once in :math:`10^{-k} / \epsilon`, the resolution of the
+    table's numbers, of phases in float32 at best: where that is rare, or with two digits.
+
+    >>> [chosen_digits(2.0**-digits) for digits in (11, 24, 53)]
+    [2, 5, 5]
+    """
+    return max(2, int(log10(CHANCE / max(eps, precision.FLOAT32_EPS))))
+
+
+def intercept(x: np.ndarray, y: np.ndarray, weight: np.ndarray) -> float:
+    """The a of weighted least squares y = a + b x."""
+    mean = weight @ x / weight.sum(), weight @ y / weight.sum()
+    away = x - mean[0]
+    return float(mean[1] - mean[0] * ((weight * away) @ y) / ((weight * away) @ away))
+
+
+def fit_single_wave(rows: np.ndarray, eps: float) -> tuple[PairWaves, np.ndarray] | None:
+    """Cosines alone, or sines alone, from position 0 on, and the slack of each frequency.
+
+    A cosine that hardly turns is flat: what rounding takes from it moves its frequency far.
+    """
+    waves = fit_pair_waves(rows, eps) if len(rows) > 3 else None
+    if waves is None or waves.repeats > 1 or waves.form.part not in ("cos", "sin"):
+        return None
+    n, omega = len(rows), np.maximum(np.abs(waves.omega), 1e-12)
+    wave = np.sin if waves.form.part == "cos" else np.cos
+    steep = np.where(omega * n < 1, wave(omega * n), 1.0)
+    slack = frequency_slack(omega, eps, n) + 8 * eps / (n * np.maximum(steep, np.sqrt(8 * eps)))
+    return replace(waves, omega=omega), slack
+
+
+def drop_copies(rows: np.ndarray) -> np.ndarray:
+    """Each column once, where a table holds each twice."""
+    layout = copies_of(rows)
+    return rows if layout is None else split_pairs(rows, layout)[0]
+
 
 UNUSUAL = 1e9  # a base that nobody chooses, but is made by mistakes in exponents
 

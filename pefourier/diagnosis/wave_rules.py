@@ -11,7 +11,9 @@ from typing import get_args
 
 import numpy as np
 
-from pefourier.diagnosis.frequency_grids import (
+from pefourier.diagnosis.identify import SHORT
+from pefourier.diagnosis.table_facts import SHARE, TableFacts
+from pefourier.diagnosis.wave_formulas import (
     candidate_bases,
     chosen_digits,
     drop_copies,
@@ -20,8 +22,6 @@ from pefourier.diagnosis.frequency_grids import (
     geometric_grid,
     to_digits,
 )
-from pefourier.diagnosis.identify import SHORT
-from pefourier.diagnosis.table_facts import SHARE, TableFacts
 from pefourier.encodings.columns import Layout, pair_columns
 from pefourier.encodings.encoding import Finding
 from pefourier.encodings.findings import finding

@@ -289,7 +289,7 @@ def turning_waves(enc: Encoding) -> JointWaves | None:
 
     Each step turns such a pair by its frequency, so that waves longer than the table show theirs.
     """
-    from pefourier.diagnosis.frequency_grids import frequency_slack  # of tables alone
+    from pefourier.diagnosis.wave_formulas import frequency_slack  # of tables alone
 
     table = np.asarray(enc.table(), dtype=float)
     pairs = None if enc.domain.basis is not None else fit_sinusoid_pairs(table, enc.eps)
