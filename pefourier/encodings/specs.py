@@ -15,7 +15,6 @@ from typing import Any, Literal
 from pefourier.encodings import families  # noqa: F401 (which fill the registry)
 from pefourier.encodings.checks import check_count
 from pefourier.encodings.conventions import list_conventions
-from pefourier.encodings.descriptions import describe
 from pefourier.encodings.encoding import (
     Encoding,
     as_encoding,
@@ -30,6 +29,7 @@ from pefourier.encodings.registry import (
     BUILDERS,
     build,
     canonical_spec,
+    describe,
     parse_parameters,
     unknown_parameter,
 )
