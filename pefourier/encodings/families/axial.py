@@ -11,9 +11,9 @@ import numpy as np
 
 from pefourier.encodings.checks import check_above, check_count
 from pefourier.encodings.encoding import Encoding, Measure
+from pefourier.encodings.families.absolute import stream
 from pefourier.encodings.families.axes import Axes, encoding_on_axes, taking_axes, wave_codes
 from pefourier.encodings.families.fourier import pair_count
-from pefourier.encodings.families.seeds import stream
 from pefourier.encodings.grids import grid_of, size_of
 from pefourier.encodings.registry import encoding
 from pefourier.errors import PefourierError

@@ -14,7 +14,7 @@ from pefourier.encodings.checks import check_above
 from pefourier.encodings.columns import Layout, pair_columns, waves
 from pefourier.encodings.domain import positions
 from pefourier.encodings.encoding import Encoding, Measure
-from pefourier.encodings.families.absolute import geometric_frequencies
+from pefourier.encodings.families.absolute import geometric_frequencies, stream
 from pefourier.encodings.families.axes import (
     LINES,
     Axes,
@@ -22,7 +22,6 @@ from pefourier.encodings.families.axes import (
     split_dimensions,
     wave_codes,
 )
-from pefourier.encodings.families.seeds import stream
 from pefourier.encodings.grids import grid_of
 from pefourier.encodings.registry import encoding
 from pefourier.errors import PefourierError

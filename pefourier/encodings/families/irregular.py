@@ -14,9 +14,8 @@ import numpy as np
 from pefourier.encodings.columns import waves
 from pefourier.encodings.domain import Domain, time_axis
 from pefourier.encodings.encoding import Encoding, Finding
-from pefourier.encodings.families.absolute import geometric_frequencies
+from pefourier.encodings.families.absolute import geometric_frequencies, stream
 from pefourier.encodings.families.fourier import equal_pairs, pair_count
-from pefourier.encodings.families.seeds import stream
 from pefourier.encodings.findings import finding
 from pefourier.encodings.registry import encoding
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from pefourier.encodings.checks import check_size
 from pefourier.encodings.encoding import FLOAT64_EPS, Encoding, from_table
-from pefourier.encodings.families.seeds import stream
+from pefourier.encodings.families.absolute import stream
 from pefourier.encodings.registry import encoding
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from pefourier.encodings.checks import check_above, check_count, check_size
 from pefourier.encodings.domain import lags_between, positions
 from pefourier.encodings.encoding import Encoding, within
-from pefourier.encodings.families.seeds import stream
+from pefourier.encodings.families.absolute import stream
 from pefourier.encodings.registry import encoding
 from pefourier.errors import PefourierError
 

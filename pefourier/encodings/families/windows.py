@@ -13,8 +13,8 @@ import numpy as np
 from pefourier.encodings.checks import check_above, check_count, check_size
 from pefourier.encodings.domain import Domain, lags_between, lags_on
 from pefourier.encodings.encoding import Encoding
+from pefourier.encodings.families.absolute import stream
 from pefourier.encodings.families.axes import check_points
-from pefourier.encodings.families.seeds import stream
 from pefourier.encodings.grids import check_sides
 from pefourier.encodings.registry import encoding
 from pefourier.errors import PefourierError
