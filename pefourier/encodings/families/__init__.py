@@ -10,7 +10,5 @@ from pefourier.encodings.families import fourier
 from pefourier.encodings.families import rotary
 from pefourier.encodings.families import axial
 from pefourier.encodings.families import irregular
-from pefourier.encodings.families import recurrent
 from pefourier.encodings.families import relative
 from pefourier.encodings.families import windows
-from pefourier.encodings.families import tree
