@@ -11,4 +11,3 @@ from pefourier.encodings.families import rotary
 from pefourier.encodings.families import axial
 from pefourier.encodings.families import irregular
 from pefourier.encodings.families import relative
-from pefourier.encodings.families import windows

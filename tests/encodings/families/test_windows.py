@@ -5,7 +5,7 @@ import pytest
 
 from pefourier.encodings import build, load
 from pefourier.encodings.domain import lags_on
-from pefourier.encodings.families.windows import log_spaced, swin2_bias
+from pefourier.encodings.families.relative import log_spaced, swin2_bias
 
 GRID, HEADS = (3, 4), 5
 torch = pytest.importorskip("torch")
