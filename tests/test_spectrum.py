@@ -11,8 +11,7 @@ from pefourier.encodings import build, load
 from pefourier.encodings.encoding import as_encoding, from_table, without_mean
 from pefourier.errors import PefourierError
 from pefourier.questions import lattice as room
-from pefourier.questions.lattice import at_nearest_points, smoothed
-from pefourier.questions.measure import alias
+from pefourier.questions.density import alias, at_nearest_points, smoothed
 from pefourier.questions.reconstruct import position_functions
 from pefourier.questions.spectrum import density
 

@@ -9,7 +9,7 @@ from pefourier.encodings.encoding import Encoding
 from pefourier.geometry.precision import FLOAT32_EPS
 from pefourier.geometry.torus import aliased_shares, directions_of, idle_shares, isotropy
 from pefourier.geometry.waves import fit_sinusoid_pairs
-from pefourier.questions.measure import alias_on_axes, choose_method, frequencies_and_weights
+from pefourier.questions.density import alias_on_axes, choose_method, frequencies_and_weights
 
 
 def describe_on_grid(

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from pefourier.encodings.encoding import BLOCK, Encoding, as_encoding, row_blocks, without_prefix
-from pefourier.questions.measure import choose_method, frequencies_and_weights, visible_frequencies
+from pefourier.questions.density import choose_method, frequencies_and_weights, visible_frequencies
 
 SMEAR = 0.1  # decades: the width of the Gaussian around each frequency
 POINTS = 50  # of the density, in a decade

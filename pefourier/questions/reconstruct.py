@@ -23,7 +23,7 @@ from pefourier.encodings.findings import finding
 from pefourier.encodings.places import axis_names
 from pefourier.errors import PefourierError
 from pefourier.geometry.torus import multiplicity
-from pefourier.questions.lattice import lattice_sides
+from pefourier.questions.density import lattice_sides
 from pefourier.questions.spectrum import density
 from pefourier.result import ON_GRIDS, ON_LINES, Result
 

@@ -32,25 +32,21 @@ from pefourier.geometry.torus import (
 )
 from pefourier.geometry.waves import fit_sinusoid_pairs
 from pefourier.questions.axis_shares import describe_on_grid
-from pefourier.questions.density_summary import (
+from pefourier.questions.density import (
     DensitySummary,
-    counts,
-    first_holding,
-    mean_share,
-    summarize_density,
-)
-from pefourier.questions.lattice import (
+    alias_on_axes,
     at_nearest_points,
     check_sigma,
+    choose_method,
+    counts,
+    first_holding,
+    frequencies_and_weights,
     lattice_sides,
+    mean_share,
     points_of_line,
     smoothed,
+    summarize_density,
     usual_sigma,
-)
-from pefourier.questions.measure import (
-    alias_on_axes,
-    choose_method,
-    frequencies_and_weights,
     visible_frequencies,
 )
 from pefourier.result import ON_GRIDS, Result

@@ -1,0 +1,254 @@
+"""Which lattice of frequencies is an encoding seen on, and how is it smoothed? Eq. 15.
+
+Conventions
+-----------
+Frequencies are in lattice steps, 2 pi / N radians each; points are 0, 1 … of half the circle.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import ceil, log, pi
+
+import numpy as np
+
+from pefourier.encodings.checks import LARGEST, NUMBERS, check_count, check_size
+from pefourier.encodings.domain import lattice_points, periodogram
+from pefourier.encodings.encoding import Encoding, row_blocks
+from pefourier.errors import PefourierError, unknown
+from pefourier.geometry.torus import multiplicity
+
+DEFAULT_SIGMA = 4.0  # lattice steps
+DEFAULT_GRID_SIGMA = 1.0  # of several axes, whose sides are short
+AT_ONCE = 2**15  # frequencies that are smeared together
+SMALL = 2**25  # frequency-lattice pairs up to which no tail is left out
+
+
+def lattice_sides(enc: Encoding, lattice: int | None) -> tuple[int, ...]:
+    """Points of the lattice along each axis: those given, or the encoding's own."""
+    axes = len(enc.domain.sides)
+    if axes == 1 or lattice is not None:
+        n = (enc.lattice or enc.dim) if lattice is None else lattice
+        if n < 2:
+            raise PefourierError(f"a lattice needs at least 2 points; got {n}; set --lattice")
+        check_count("lattice", n, maximum=LARGEST)
+        sides = (n,) * axes
+    else:
+        sides = enc.domain.sides
+    check_size("a lattice", *sides, limit=NUMBERS)
+    return sides
+
+
+def points_of_line(enc: Encoding, n: int, steps: np.ndarray, sigma: float) -> int:
+    """Points of a lattice of one axis: to half a turn, at uneven times to the fastest wave."""
+    points = n // 2 + 1
+    if enc.domain.irregular:
+        points = max(points, ceil(steps.max() + 3 * sigma) + 1)
+    if points > LARGEST:
+        raise PefourierError(
+            f"{enc.name}: {points} lattice points would reach its fastest wave, and {LARGEST} are "
+            "the most; set a shorter --lattice"
+        )
+    return points
+
+
+def usual_sigma(steps: np.ndarray, method: str, axes: int) -> float:
+    """The bandwidth where none is given: none is needed for what lies wholly on the lattice."""
+    if method == "declared" and np.abs(steps - np.rint(steps)).max() < 1e-9:
+        return 0.0
+    return DEFAULT_SIGMA if axes == 1 else DEFAULT_GRID_SIGMA
+
+
+def check_sigma(sigma: float | None, smallest: float) -> None:
+    """Refuse a bandwidth that is no number of steps, or that reaches no lattice point."""
+    if sigma is not None and not (np.isfinite(sigma) and sigma >= 0):
+        raise PefourierError(
+            f"sigma must be a finite number of lattice steps from 0 on; got {sigma}"
+        )
+    if sigma is not None and 0 < sigma < smallest:
+        raise PefourierError(
+            f"sigma must be 0, which does not smooth, or {smallest} lattice steps or more, "
+            f"which reach the nearest point; got {sigma}"
+        )
+
+
+def at_nearest_points(steps: np.ndarray, weights: np.ndarray, points: int) -> np.ndarray:
+    """Each weight at its nearest lattice point, shared by two that are equally near."""
+    below = np.clip(np.ceil(steps - 0.5 - 1e-9).astype(int), 0, points - 1)
+    above = np.clip(np.floor(steps + 0.5 + 1e-9).astype(int), 0, points - 1)
+    share = np.concatenate([weights, weights]) / 2
+    return np.bincount(np.concatenate([below, above]), weights=share, minlength=points)
+
+
+def smoothed(steps: np.ndarray, weights: np.ndarray, points: int, sigma: float) -> np.ndarray:
+    """Eq. 15: a Gaussian of width sigma around every frequency, normalised over the lattice.
+
+    Points are walked by their distance r from each frequency's own lattice point, which costs
+    (frequencies x reach) in place of (frequencies x points) and needs no more memory than both.
+    """
+    # Beyond 39 sigma a term underflows to zero; beyond 10.3 sigma it is under 1e-22 of the peak.
+    tails = 39.0 if len(steps) * 78 * sigma <= SMALL else 10.3
+    reach = min(int(np.ceil(tails * min(sigma, points))), points)
+    nearest = np.clip(np.rint(steps).astype(int), 0, points - 1)
+    order = np.argsort(nearest, kind="stable")  # neighbours together: short stretches of it
+    nearest, offsets, weights = nearest[order], (nearest - steps)[order], weights[order]
+    g = np.zeros(points + 2 * reach)
+    for part in row_blocks(len(nearest), AT_ONCE):
+        first, places = nearest[part][0], nearest[part] - nearest[part][0]
+        for r in range(-reach, reach + 1):
+            height = weights[part] * np.exp(-0.5 * ((offsets[part] + r) / sigma) ** 2)
+            start = first + r + reach
+            g[start : start + places[-1] + 1] += np.bincount(places, weights=height)
+    return g[reach : reach + points] / g[reach : reach + points].sum()
+
+
+METHODS = ("auto", "declared", "periodogram")
+
+
+def choose_method(enc: Encoding, method: str) -> str:
+    """The method that "auto" stands for; any other as given, where the encoding allows it."""
+    if method not in METHODS:
+        raise unknown("method", method, METHODS)
+    if method == "declared" and enc.measure is None:
+        less = " less its mean is a table and" if enc.params.get("demean") else ""
+        raise PefourierError(
+            f"{enc.name}{less} declares no spectral measure; use --method periodogram or auto"
+        )
+    if method == "auto":
+        return "declared" if enc.measure else "periodogram"
+    return method
+
+
+def frequencies_and_weights(enc: Encoding, method: str) -> tuple[np.ndarray, np.ndarray]:
+    """Frequencies (m,) in radians per position and weights (m,) that sum to one (NaN if all 0)."""
+    if method == "declared":
+        return enc.measure.frequencies, enc.measure.weights
+    frequencies, energy = periodogram(enc.domain, enc.table())
+    total = energy.sum()
+    return frequencies, energy / total if total else np.full(len(energy), np.nan)
+
+
+def visible_frequencies(enc: Encoding, frequencies: np.ndarray) -> np.ndarray:
+    """Frequencies as the points of one axis show them: folded, but for times at uneven steps."""
+    return np.abs(frequencies) if enc.domain.irregular else alias(frequencies)
+
+
+def alias_on_axes(frequencies: np.ndarray) -> np.ndarray:
+    """Frequencies in [-pi, pi] that whole points cannot tell from the given ones.
+
+    >>> alias_on_axes(np.array([-0.5, 2 * pi - 0.5, pi])).round(2)
+    array([-0.5 , -0.5 ,  3.14])
+    """
+    inside = np.abs(frequencies) <= pi
+    return np.where(inside, frequencies, (frequencies + pi) % (2 * pi) - pi)
+
+
+def alias(frequencies: np.ndarray) -> np.ndarray:
+    """Frequencies in [0, pi] that integer positions cannot tell from the given ones (aliasing).
+
+    >>> alias(np.array([0.5, 2 * pi - 0.5, 2 * pi + 0.5])).round(12)
+    array([0.5, 0.5, 0.5])
+    """
+    inside = (frequencies >= 0) & (frequencies <= pi)
+    if inside.all():
+        return frequencies
+    return np.where(inside, frequencies, np.abs((frequencies + pi) % (2 * pi) - pi))
+
+
+@dataclass(frozen=True)
+class DensitySummary:
+    """Single numbers of a spectrum; frequencies in radians per position."""
+
+    lowest_bin_index: float | None  # root of Eq. 16, where the geometric grid enters the lowest bin
+    below_first_bin: int | None  # declared frequencies strictly below 2 pi / N
+    frequencies_total: int | None
+    lowest_bin_share: float  # density at k = 0
+    centroid: float  # mean frequency
+    cutoff95: float  # smallest frequency holding 95 % of the density below or at it
+    flatness: float  # exp(entropy) / K, 1 = flat
+    mean_share: float | None = None  # of a table's energy what is the same in all rows
+    effective: float | None = None  # exp(entropy) of the density, smeared if it is
+    effective_unsmeared: float | None = None  # exp(entropy) of the weights of single frequencies
+
+
+def summarize_density(
+    enc: Encoding,
+    omega: np.ndarray | list[np.ndarray],
+    g: np.ndarray,
+    sides: Sequence[int],
+    frequencies: np.ndarray | None,
+) -> DensitySummary:
+    """The single numbers of a density, of which some points stand for two frequencies."""
+    on_line = len(sides) == 1
+    length = omega if on_line else np.linalg.norm(lattice_points(omega), axis=1)
+    times = np.ones(g.shape) if on_line else np.broadcast_to(multiplicity(sides), g.shape)
+    shares, per_point = g.ravel(), (g / times).ravel()
+    order = np.argsort(length, kind="stable")
+    positive = per_point > 0
+    entropy = -(shares[positive] * np.log(per_point[positive])).sum()
+    slow = root = None
+    if frequencies is not None:
+        vectors = np.abs(frequencies.reshape(len(frequencies), -1))
+        slow = int((vectors < 2 * pi / np.array(sides)).all(axis=1).sum())
+        root = lowest_bin_index(enc, frequencies) if on_line else None
+    return DensitySummary(
+        lowest_bin_index=root,
+        below_first_bin=slow,
+        frequencies_total=None if frequencies is None else len(frequencies),
+        lowest_bin_share=float(per_point[0]),
+        centroid=float(length @ shares),
+        cutoff95=first_holding(length[order], shares[order]),
+        flatness=float(np.exp(entropy) / times.sum()) if positive.any() else np.nan,
+    )
+
+
+def first_holding(ascending: np.ndarray, shares: np.ndarray, part: float = 0.95) -> float:
+    """The first frequency that with those before it holds a part of the energy."""
+    reached = np.cumsum(shares) >= part - 1e-12
+    return float(ascending[np.argmax(reached)]) if reached.any() else np.nan
+
+
+def lowest_bin_index(enc: Encoding, frequencies: np.ndarray) -> float | None:
+    """The root d ln(d / 2 pi) / ln rho of Eq. 16, where frequencies are rho^(-l/d), l = 0, 2, …"""
+    rho, d = enc.params.get("rho"), enc.dim
+    if rho is None or rho <= 0 or rho == 1:
+        return None
+    with np.errstate(over="ignore"):  # an infinite grid is not that of the frequencies
+        grid = rho ** (-2.0 * np.arange(len(frequencies)) / d)
+    geometric = np.allclose(frequencies, grid, rtol=1e-9, atol=0)
+    return d * log(d / (2 * pi)) / log(rho) if geometric else None
+
+
+def counts(
+    summary: DensitySummary, points: int, frequencies: np.ndarray, weights: np.ndarray
+) -> dict[str, float | None]:
+    """How many frequencies the energy is spread over: on the lattice, and by themselves.
+
+    >>> from pefourier.questions.spectrum import density
+    >>> from pefourier.encodings import load
+    >>> found = density(load("sinusoidal", d=256)).summary
+    >>> round(found.effective, 1), round(found.effective_unsmeared, 1)
+    (22.1, 128.0)
+    """
+    if np.isnan(weights).any():
+        return {}
+    order = np.round(frequencies.reshape(len(weights), -1), 12)
+    _, group = np.unique(order, axis=0, return_inverse=True)
+    shares = np.bincount(group.ravel(), weights=weights)
+    shares = shares[shares > 0]
+    effective = float(np.exp(-(shares * np.log(shares)).sum()))
+    return {"effective": summary.flatness * points, "effective_unsmeared": effective}
+
+
+def mean_share(
+    enc: Encoding, method: str, frequencies: np.ndarray, weights: np.ndarray
+) -> float | None:
+    """The share of a table's energy that is the same in all rows; None where none was looked at.
+
+    It is that of frequency 0 of a lattice's periodogram: n times the mean row's squared length.
+    """
+    if method == "declared" or enc.domain.basis is not None or np.isnan(weights).any():
+        return None
+    if enc.params.get("demean"):
+        return 0.0
+    still = (frequencies.reshape(len(weights), -1) == 0).all(axis=1)
+    return float(weights[still].sum())
