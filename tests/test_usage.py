@@ -15,10 +15,9 @@ from tiny_models import CONFIG, NO_SMOLLM2, SMOLLM2, random_tensors, write_model
 
 import pefourier
 from pefourier.errors import PefourierError
-from pefourier.weights import layout
-from pefourier.weights.energies import energies_at
+from pefourier.weights import energies
+from pefourier.weights.energies import LayerShares, energies_at, normalised
 from pefourier.weights.model import find_sites, open_model_weights, rotations_of_model
-from pefourier.weights.shares import LayerShares, normalised
 from pefourier.weights.summary import shuffled_spread, summarise
 from pefourier.weights.tensors import list_tensors
 from pefourier.weights.usage import use_of_model
@@ -185,11 +184,11 @@ def test_the_layout_is_guessed_from_norms_and_refused_where_they_say_nothing(tmp
     loud = np.exp(rng.normal(size=(6, 16))) * (1 + 0.05 * rng.normal(size=(6, 16)))
     halves = np.concatenate([loud, loud * np.exp(0.1 * rng.normal(size=(6, 16)))], axis=1)
     side_by_side = halves[:, np.arange(32).reshape(2, 16).ravel(order="F")]
-    likeness = layout.layout_likeness([(halves, 16)])
+    likeness = energies.layout_likeness([(halves, 16)])
     assert likeness["halves"] > 0.9
-    assert layout.layout_likeness([(side_by_side, 16)])["neighbours"] > 0.9
+    assert energies.layout_likeness([(side_by_side, 16)])["neighbours"] > 0.9
     still = np.exp(rng.normal(size=(6, 7)))  # rows that do not turn say nothing
-    assert layout.layout_likeness([(np.hstack([halves, still]), 16)]) == likeness
+    assert energies.layout_likeness([(np.hstack([halves, still]), 16)]) == likeness
     with pytest.raises(PefourierError, match="which rows of a head are turned"):
         use_of_model(write_model(tmp_path, model_type="nobody-knows"))
 

@@ -1,10 +1,15 @@
 """How long are the rows of queries and keys? Read once, with gains multiplied in."""
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from pefourier.encodings.encoding import Encoding
+from pefourier.encodings.sources.layers import open_model
+from pefourier.encodings.sources.rope_config import pairing_of
+from pefourier.encodings.sources.tables import open_arrays
 from pefourier.errors import PefourierError, shown
 from pefourier.weights.heads import Projection, Tensors, known_names
 from pefourier.weights.model import ModelWeights, Site
@@ -115,3 +120,171 @@ def head_gains(tensors: Tensors, part: Projection, plus_one: bool) -> np.ndarray
             f"{shown(part.gains[0])} has {len(gains)} gains for {heads} heads of {d} rows"
         )
     return np.broadcast_to(gains.reshape(-1, d), (heads, d))
+
+
+LEAST_LIKENESS = 0.1  # correlation, and lead over the other, below which pairs are not told
+PAIRINGS = {"interleaved": "neighbours", "halves": "halves", "axes": "halves"}  # of llama.cpp
+Likeness = Mapping[str, float | None]  # correlation by the name of a layout; None: no norms differ
+
+
+@dataclass(frozen=True)
+class PairLayout:
+    """Which rows of a head are turned together."""
+
+    name: str  # halves or neighbours
+    source: str  # config, architecture, or weights: the layout that norms of rows look like
+    halves: float | None  # correlation of the norms of rows that halves pair
+    neighbours: float | None  # and of those that stand side by side
+
+
+def pair_rows(count: int, name: str) -> np.ndarray:
+    """The two rows of each of so many pairs (2, pairs).
+
+    >>> pair_rows(2, "halves").tolist(), pair_rows(2, "neighbours").tolist()
+    ([[0, 1], [2, 3]], [[0, 2], [1, 3]])
+    """
+    return np.arange(2 * count).reshape((2, count), order="C" if name == "halves" else "F")
+
+
+def layout_likeness(rows: Sequence[tuple[np.ndarray, int]]) -> Likeness:
+    r"""How alike the rows are that each layout pairs: the correlation of logarithms of their norms.
+
+    Parameters
+    ----------
+    rows : sequence of (energies (heads, d), pairs)
+        Of queries or keys, and how many pairs turn, which the first rows are.
+
+    Notes
+    -----
+    Pooled over all heads, whose means are removed. Trained heads put like energies into the two
+    rows of a pair, and neighbouring frequencies get like energies too: of both layouts the right
+    one has the larger correlation.
+    """
+    likeness: dict[str, float | None] = {}
+    logs = [np.log(np.maximum(energies[:, : 2 * count], 1e-300)) for energies, count in rows]
+    logs = [log - log.mean(axis=1, keepdims=True) for log in logs]
+    for name in ("halves", "neighbours"):
+        pairs = [log[:, pair_rows(log.shape[1] // 2, name)].swapaxes(0, 1) for log in logs]
+        x, y = np.concatenate([log.reshape(2, -1) for log in pairs], axis=1)
+        x, y = np.r_[x, y], np.r_[y, x]  # neither row of a pair is the first
+        likeness[name] = float(np.corrcoef(x, y)[0, 1]) if x.std() > 1e-9 else None
+    return likeness
+
+
+def choose_pairing(model: ModelWeights, likeness: Likeness) -> PairLayout:
+    """The layout that a config or an architecture tells, or the one that the weights look like."""
+    if model.gguf is not None:
+        name, source = PAIRINGS.get(model.gguf.pairing), "architecture"
+    else:
+        name, source = pairing_of(open_model(model.spec)), "config"
+    if name is not None:
+        return PairLayout(name, source, **likeness)
+    likely = likely_layout(likeness)
+    if likely is None:
+        raise PefourierError(
+            f"{model.label} does not say which rows of a head are turned together, and its weights "
+            f"do not show it (correlation of norms: {correlations(likeness) or 'none'}; one of at "
+            f"least {LEAST_LIKENESS}, and as much above the other, is needed)"
+        )
+    return PairLayout(likely, "weights", **likeness)
+
+
+def likely_layout(likeness: Likeness) -> str | None:
+    """The layout that weights look like; None where they look like neither, or like both.
+
+    >>> likely_layout({"halves": 0.7, "neighbours": -0.1})
+    'halves'
+    >>> likely_layout({"halves": 0.996, "neighbours": 0.997})
+    """
+    values = {name: -1.0 if value is None else value for name, value in likeness.items()}
+    name = max(values, key=values.__getitem__)
+    lead = values[name] - min(values.values())
+    return name if min(values[name], lead) >= LEAST_LIKENESS else None
+
+
+def correlations(likeness: Likeness) -> str:
+    """Correlations of norms.
+
+    >>> correlations({"halves": 0.7, "neighbours": None})
+    'halves +0.70'
+    """
+    return ", ".join(f"{n} {v:+.2f}" for n, v in likeness.items() if v is not None)
+
+
+MEANS = re.compile(r"(?:stats\.)?layer(\d+)_head(\d+)\.([qk])_abs_mean")
+
+
+@dataclass(frozen=True)
+class LayerShares:
+    """Shares of the pairs that turn, in each query head of a layer; NaN in a head of zeros."""
+
+    layer: int
+    rotation: int
+    kv_heads: int
+    q: np.ndarray  # (heads, pairs)
+    k: np.ndarray  # of the keys of the head's group
+    product: np.ndarray
+
+    @property
+    def used(self) -> np.ndarray:
+        """The shares of the product, or of queries where nothing is known of keys."""
+        return self.q if np.isnan(self.product).all() else self.product
+
+
+def share_out(layer: int, rotation: int, q: np.ndarray, k: np.ndarray) -> LayerShares:
+    """Shares of the energies of pairs (heads, pairs) and (kv_heads, pairs)."""
+    shares_q, shares_k = (normalised(np.repeat(e, len(q) // len(e), axis=0)) for e in (q, k))
+    product = normalised(shares_q * shares_k)  # of shares, so that nothing overflows
+    return LayerShares(layer, rotation, len(k), shares_q, shares_k, product)
+
+
+def shares_of(layer: LayerEnergies, enc: Encoding, layout: str) -> LayerShares:
+    """The shares of the pairs that turn in each query head of a layer."""
+    frequencies = enc.measure.frequencies
+    rows = pair_rows(len(frequencies), layout)[:, frequencies != 0]
+    energies = (part[:, rows].sum(axis=1) for part in (layer.q, layer.k))
+    return share_out(layer.layer, layer.rotation, *energies)
+
+
+def normalised(energies: np.ndarray) -> np.ndarray:
+    """Shares of each head (heads, pairs); NaN for a head of zeros."""
+    totals = energies.sum(axis=1, keepdims=True)
+    return np.divide(energies, totals, out=np.full(energies.shape, np.nan), where=totals > 0)
+
+
+def shares_of_means(path: str, turning: np.ndarray) -> Iterator[LayerShares]:
+    """The shares of the squares of mean lengths, by layers, in a file of means of activations.
+
+    `turning` (pairs,) says which pairs turn. Keys may be those of groups of heads, under the first
+    numbers, or not there.
+
+    Raises
+    ------
+    PefourierError
+        For a file without such names, with a head left out, or of another number of pairs.
+    """
+    means: dict[int, dict[str, dict[int, np.ndarray]]] = {}
+    with open_arrays(path, regular=True) as file:
+        for name in filter(MEANS.fullmatch, file.arrays):
+            layer, head, part = MEANS.fullmatch(name).groups()
+            row = file.load(name, "float64").reshape(-1)
+            if len(row) != len(turning) or not np.isfinite(row).all():
+                raise PefourierError(
+                    f"{name} of {shown(path)} must be {len(turning)} finite numbers; it has "
+                    f"{len(row)}"
+                )
+            of_layer = means.setdefault(int(layer), {"q": {}, "k": {}})
+            of_layer[part][int(head)] = row[turning] ** 2
+    if not means:
+        raise PefourierError(
+            f"{shown(path)} holds no means of heads: names are as layer00_head00.q_abs_mean"
+        )
+    for layer, parts in sorted(means.items()):
+        q, k = ([heads[i] for i in sorted(heads)] for heads in (parts["q"], parts["k"]))
+        numbers = [sorted(heads) for heads in parts.values()]
+        if not q or len(q) % max(len(k), 1) or numbers != [list(range(len(e))) for e in (q, k)]:
+            raise PefourierError(
+                f"{shown(path)} has queries of heads {numbers[0]}, keys of heads {numbers[1]} in "
+                f"layer {layer}; expected all from 0 on, and keys of equal groups of them"
+            )
+        yield share_out(layer, 0, np.array(q), np.array(k or np.full_like(q, np.nan)))

@@ -32,10 +32,15 @@ from pefourier.encodings.specs import source_of
 from pefourier.errors import PefourierError, shown
 from pefourier.geometry.threads import map_ahead
 from pefourier.result import Result
-from pefourier.weights import layout, summary
-from pefourier.weights.energies import LayerEnergies, energies_at
+from pefourier.weights import energies, summary
+from pefourier.weights.energies import (
+    LayerEnergies,
+    LayerShares,
+    energies_at,
+    shares_of,
+    shares_of_means,
+)
 from pefourier.weights.model import Rotations, find_sites, open_model_weights, rotations_of_model
-from pefourier.weights.shares import LayerShares, shares_of, shares_of_means
 from pefourier.writing.text import ranges
 
 Progress = Callable[[str], Callable[[int, int], None]]
@@ -130,7 +135,7 @@ class Usage(Result):
     model: str
     length: int
     trained: int
-    pairing: layout.PairLayout
+    pairing: energies.PairLayout
     layers: tuple[UsedLayers, ...]
     rotations: tuple[summary.RotationUse, ...]
     heads: tuple[HeadUse, ...] | None  # None where they were not asked for
@@ -238,7 +243,7 @@ class ModelShares:
     spec: str
     turned: Rotations
     shares: tuple[LayerShares, ...]
-    pairing: layout.PairLayout
+    pairing: energies.PairLayout
     gains: str
     findings: tuple[Finding, ...]
 
@@ -254,7 +259,7 @@ def read_weights(spec: str, layers: range | None, begin: Progress | None) -> Mod
         energies.append(layer)
         if show:
             show(len(energies), len(sites))
-    pairing = layout.choose_pairing(model, likeness_in_layers(turned, energies))
+    pairing = energies.choose_pairing(model, likeness_in_layers(turned, energies))
     shares = tuple(shares_of(e, turned.encodings[e.rotation], pairing.name) for e in energies)
     gains = "applied" if all(e.gains for e in energies) else "none"
     notes = tuple(notes_on_usage(turned, pairing, energies))
@@ -272,7 +277,7 @@ def with_pairing(enc: Encoding) -> Encoding:
         sites = find_sites(model, turned)
         picked = dict.fromkeys(i * (len(sites) - 1) // (SAMPLED - 1) for i in range(SAMPLED))
         energies = [energies_at(model, sites[i]) for i in picked]
-        pairing = layout.choose_pairing(model, likeness_in_layers(turned, energies))
+        pairing = energies.choose_pairing(model, likeness_in_layers(turned, energies))
     except PefourierError:  # which `usage` says where it is asked
         return enc
     notes = notes_on_usage(turned, pairing, energies)
@@ -280,10 +285,10 @@ def with_pairing(enc: Encoding) -> Encoding:
     return replace(enc, findings=(*enc.findings, *doubts))
 
 
-def likeness_in_layers(turned: Rotations, energies: list[LayerEnergies]) -> layout.Likeness:
+def likeness_in_layers(turned: Rotations, energies: list[LayerEnergies]) -> energies.Likeness:
     """How alike the rows of queries and keys of some layers are that each layout pairs."""
     rows = [(part, turned.pairs[e.rotation]) for e in energies for part in (e.q, e.k)]
-    return layout.layout_likeness(rows)
+    return energies.layout_likeness(rows)
 
 
 def read_means(spec: str, stats: str) -> ModelShares:
@@ -296,7 +301,7 @@ def read_means(spec: str, stats: str) -> ModelShares:
         )
     shares = tuple(shares_of_means(stats, turned.encodings[0].measure.frequencies != 0))
     name = pairing_of(open_model(spec)) if source_of(spec) == "config" else None
-    pairing = layout.PairLayout(name or "halves", "stats", None, None)
+    pairing = energies.PairLayout(name or "halves", "stats", None, None)
     return ModelShares(spec, turned, shares, pairing, "none", (finding("usage-activations"),))
 
 
@@ -314,7 +319,7 @@ def usage_of(
         omega = turned.encodings[n].measure.frequencies
         own_shares = [layer for layer in chosen if layer.rotation == n]
         use = summary.summarise(turned.parts[n], omega, length, own_shares)
-        rows = layout.pair_rows(len(omega), model.pairing.name)[:, list(use.half)]
+        rows = energies.pair_rows(len(omega), model.pairing.name)[:, list(use.half)]
         rotations.append(replace(use, half_rows=tuple(sorted(rows.ravel().tolist()))))
     shares = tuple(replace(layer, rotation=numbers.index(layer.rotation)) for layer in chosen)
     heads = tuple(HeadUse(s.layer, head, row) for s in shares for head, row in enumerate(s.used))
@@ -348,11 +353,11 @@ def used_layers(
 
 
 def notes_on_usage(
-    turned: Rotations, pairing: layout.PairLayout, energies: list[LayerEnergies]
+    turned: Rotations, pairing: energies.PairLayout, energies: list[LayerEnergies]
 ) -> Iterator[Finding]:
     """What to know of an answer."""
     likeness = {"halves": pairing.halves, "neighbours": pairing.neighbours}
-    correlation, like = layout.correlations(likeness), layout.likely_layout(likeness)
+    correlation, like = energies.correlations(likeness), energies.likely_layout(likeness)
     if pairing.source == "weights":
         yield finding("usage-pairing-guessed", name=pairing.name, both=correlation)
     elif like not in (None, pairing.name):
