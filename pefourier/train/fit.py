@@ -40,7 +40,7 @@ from pefourier.train.data.split import Task
 from pefourier.train.gpu import capture_cuda_graph, count_fitting, training_precision
 from pefourier.train.injection import Injection
 from pefourier.train.model import OrderFree, Parameters, Transformer, draw_parameters
-from pefourier.train.pace import Dropout, Pace, is_code
+from pefourier.train.progress import Dropout, Pace, is_code
 from pefourier.train.request import Schedule, Tuning
 from pefourier.train.resident import (
     Resident,

@@ -8,7 +8,7 @@ import torch
 from training import CPU, EPOCH, SIZES, epochs, injection
 
 from pefourier.errors import PefourierError
-from pefourier.train import fit, pace
+from pefourier.train import fit, progress
 from pefourier.train.data.load import load_task
 from pefourier.train.request import Tuning
 from pefourier.train.resident import put_on_device
@@ -113,7 +113,7 @@ def test_settings_that_cannot_be_are_refused(own, option):
 
 
 def test_a_share_is_dropped_and_what_stays_is_scaled_up():
-    drop = pace.Dropout([0.0, 0.5, 0.9], [1, 2, 3], CPU).begin(4)
+    drop = progress.Dropout([0.0, 0.5, 0.9], [1, 2, 3], CPU).begin(4)
     x = torch.ones(3, 20, 500)
     first = drop(x)
     assert torch.equal(first[0], x[0])
@@ -124,5 +124,5 @@ def test_a_share_is_dropped_and_what_stays_is_scaled_up():
     assert not torch.equal(first, drop(x))  # another layer
     assert torch.equal(first, drop.begin(4)(x))
     assert not torch.equal(first, drop.begin(5)(x))
-    alone = pace.Dropout([0.5], [2], CPU).begin(4)(x[:1])
+    alone = progress.Dropout([0.5], [2], CPU).begin(4)(x[:1])
     assert torch.equal(alone[0], first[1])  # whoever stands beside it
