@@ -5,9 +5,14 @@ validation. More classes, or two of which neither is to be detected (`macro`): t
 decides, and all four are means over classes.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from pefourier.train.model import Transformer
 
 
 @dataclass(frozen=True)
@@ -141,3 +146,32 @@ def average_precision(score: np.ndarray, true: np.ndarray) -> float:
     _, hits, claims = count_from_top(score, true)
     gained = np.diff(hits, prepend=0)
     return float((hits / claims * gained).sum() / max(int(true.sum()), 1))
+
+
+TERMS = ("content-content", "content-position", "position-content", "position-position")
+
+
+def score_terms(
+    model: "Transformer", parameters: Mapping[str, np.ndarray], codes: np.ndarray, x: np.ndarray
+) -> list[list[float]]:
+    """Shares (heads, 4) of `TERMS` for scaled windows x (n, length, channels) and codes (T, d)."""
+    starts = np.arange(model.tokens) * model.step
+    rows = x[:, starts[:, None] + np.arange(model.patch)]  # (n, T, patch, C)
+    content = rows.reshape(*rows.shape[:2], -1) @ parameters["project.w"] + parameters["project.b"]
+    if model.inject == "concat":
+        codes = codes @ parameters["inject.w"]
+    w_q, w_k, _ = np.split(np.asarray(parameters["0.qkv.w"], float), 3, axis=1)
+    parts = (content, np.broadcast_to(codes, content.shape))
+    queries, keys = ([by_head(part @ w, model.heads) for part in parts] for w in (w_q, w_k))
+    terms = np.stack([q @ k.transpose(0, 1, 3, 2) for q in queries for k in keys])
+    terms -= terms.mean(axis=-1, keepdims=True)  # (4, n, H, T, T)
+    total = terms.sum(axis=0)
+    shares = (terms * total).sum(axis=(1, 3, 4)) / np.maximum(
+        (total**2).sum(axis=(0, 2, 3)), 1e-300
+    )
+    return shares.T.tolist()
+
+
+def by_head(x: np.ndarray, heads: int) -> np.ndarray:
+    """Rows (n, T, d) as those of each head, (n, H, T, d / H)."""
+    return x.reshape(*x.shape[:2], heads, -1).transpose(0, 2, 1, 3)

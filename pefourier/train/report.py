@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from pefourier.files import read_toml
+from pefourier.train.metrics import TERMS
 from pefourier.train.options import WITHOUT_CODES, seeds_of
-from pefourier.train.score_terms import TERMS
 from pefourier.train.statistics import Difference, Mean
 from pefourier.train.summary import LEAKY, MEASURES, DatasetSummary, Summary
 from pefourier.writing.escapes import in_markdown, printable

@@ -23,14 +23,13 @@ from pefourier.train.beside import OtherMethod
 from pefourier.train.checkpoint import FOLDER, Checkpoint
 from pefourier.train.data.split import Task
 from pefourier.train.injection import Injection
-from pefourier.train.metrics import count_confusions, decide, score
+from pefourier.train.metrics import count_confusions, decide, score, score_terms
 from pefourier.train.model import Transformer
 from pefourier.train.options import WITHOUT_CODES, Options
 from pefourier.train.progress import Reporter
 from pefourier.train.ranks import Group
 from pefourier.train.request import list_candidates
 from pefourier.train.saved_models import save_model
-from pefourier.train.score_terms import score_terms
 from pefourier.train.stacks import ResolvedTask, Stack
 from pefourier.train.store import Key, Store, check_handed_over, key_of
 from pefourier.train.traces import START, name_of_table, trace_of, write_trace

@@ -9,7 +9,7 @@ from training import CPU, SIZES, injection
 
 from pefourier.encodings import build
 from pefourier.errors import PefourierError
-from pefourier.train import attention, model, score_terms
+from pefourier.train import attention, metrics, model
 
 
 def test_side_by_side_is_a_first_map_of_input_and_codes(rng):
@@ -33,7 +33,7 @@ def test_the_four_terms_of_scores_are_those_of_the_sums(rng, inject):
     x, codes = rng.normal(size=(3, 8, 2)), injection("dft", sizes=sizes).table()
     own = codes @ p["inject.w"] if inject == "concat" else codes
     content = x.reshape(3, 4, 4) @ p["project.w"] + p["project.b"]
-    found = np.array(score_terms.score_terms(sizes, p, codes, x))
+    found = np.array(metrics.score_terms(sizes, p, codes, x))
     assert found.shape == (2, 4)
     np.testing.assert_allclose(found.sum(axis=1), 1)
     for head in range(2):
