@@ -37,7 +37,6 @@ from pefourier.train import metrics
 from pefourier.train.attention import StackCodes, as_tensor, stack_codes
 from pefourier.train.checkpoint import Checkpoint
 from pefourier.train.data.split import Task
-from pefourier.train.gpu import capture_cuda_graph, count_fitting, training_precision
 from pefourier.train.injection import Injection
 from pefourier.train.model import OrderFree, Parameters, Transformer, draw_parameters
 from pefourier.train.progress import Dropout, Pace, is_code
@@ -45,9 +44,12 @@ from pefourier.train.request import Schedule, Tuning
 from pefourier.train.resident import (
     Resident,
     batch_and_steps,
+    capture_cuda_graph,
     class_weights,
+    count_fitting,
     draw_batches,
     padded_indices,
+    training_precision,
 )
 
 AT_ONCE = 64  # windows a member in evaluation

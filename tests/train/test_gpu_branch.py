@@ -17,7 +17,7 @@ from torch.utils._pytree import tree_leaves
 from training import CPU, SIZES, epochs, injection
 
 from pefourier.errors import PefourierError
-from pefourier.train import fit, gpu
+from pefourier.train import fit, resident
 from pefourier.train.data.load import load_task
 from pefourier.train.model import OrderFree
 from pefourier.train.request import Tuning
@@ -149,7 +149,7 @@ def test_capture_leaves_no_trace_of_the_steps_that_warm_up(monkeypatch):
     fakes |= {"stream": lambda one: nullcontext(), "CUDAGraph": lambda: SimpleNamespace(replay=7)}
     for name, fake in fakes.items():
         monkeypatch.setattr(torch.cuda, name, fake)
-    assert gpu.capture_cuda_graph(running) == 7
+    assert resident.capture_cuda_graph(running) == 7
     for key, p in fresh.parameters.items():
         assert torch.equal(p, captured[0][key])
     numbers = [v for s in running.optimizer.state.values() for v in s.values()]
@@ -166,8 +166,8 @@ def test_a_stack_is_cut_to_what_memory_holds(monkeypatch):
     for name, number in numbers.items():
         monkeypatch.setattr(torch.cuda, name, lambda number=number: number)
     for count, expected in ((2, 2), (9, 4), (3, 3)):
-        assert gpu.count_fitting(torch.device("cuda"), count, asked.append) == expected
-    assert (asked, gpu.count_fitting(CPU, 99, None)) == ([2, 2], 99)
+        assert resident.count_fitting(torch.device("cuda"), count, asked.append) == expected
+    assert (asked, resident.count_fitting(CPU, 99, None)) == ([2, 2], 99)
     held = put_on_device(load_task("order:count=40,length=8"), CPU)
     members = [fit.Member(name, injection(name), 0, 0) for name in MIXED]
     whole = fit.fit(held, SIZES, members, epochs(1))
