@@ -35,7 +35,6 @@ from torch import Tensor
 from pefourier.errors import PefourierError
 from pefourier.train import metrics
 from pefourier.train.attention import StackCodes, as_tensor, stack_codes
-from pefourier.train.checkpoint import Checkpoint
 from pefourier.train.data.split import Task
 from pefourier.train.injection import Injection
 from pefourier.train.model import OrderFree, Parameters, Transformer, draw_parameters
@@ -51,6 +50,7 @@ from pefourier.train.resident import (
     padded_indices,
     training_precision,
 )
+from pefourier.train.store import Checkpoint
 
 AT_ONCE = 64  # windows a member in evaluation
 LEAST_GAIN = 0.01  # of the loss, in nats, to be better at an equal score

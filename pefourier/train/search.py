@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 
 from pefourier.train.beside import fit_method
-from pefourier.train.checkpoint import Checkpoint
 from pefourier.train.data.split import Task
 from pefourier.train.fit import Member, Outcome, Progress, Resident, fit, score_and_loss
 from pefourier.train.injection import ACTS, Injection, scale_to_rms
 from pefourier.train.request import Choice, Tuning
 from pefourier.train.stacks import Run, Stack
+from pefourier.train.store import Checkpoint
 
 NOTHING = Injection(ACTS[0], np.zeros((1, 1)), np.zeros(1, dtype=int), learn=False)
 Chosen = tuple[Outcome, Mapping[str, Any]]  # a run's best candidate, and its settings

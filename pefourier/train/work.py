@@ -20,7 +20,6 @@ from pefourier.encodings.sources.tables import write_table
 from pefourier.errors import PefourierError
 from pefourier.train import fit, lengths, resident, search, stacks
 from pefourier.train.beside import OtherMethod
-from pefourier.train.checkpoint import FOLDER, Checkpoint
 from pefourier.train.data.split import Task
 from pefourier.train.injection import Injection
 from pefourier.train.metrics import count_confusions, decide, score, score_terms
@@ -31,7 +30,7 @@ from pefourier.train.ranks import Group
 from pefourier.train.request import list_candidates
 from pefourier.train.saved_models import START, name_of_table, save_model, trace_of, write_trace
 from pefourier.train.stacks import ResolvedTask, Stack
-from pefourier.train.store import Key, Store, check_handed_over, key_of
+from pefourier.train.store import FOLDER, Checkpoint, Key, Store, check_handed_over, key_of
 
 
 @dataclass(eq=False)

@@ -11,11 +11,11 @@ from training import CPU, EPOCH, SIZES, epochs, injection
 from pefourier.encodings.registry import BUILDERS
 from pefourier.errors import PefourierError
 from pefourier.train import fit, metrics
-from pefourier.train.checkpoint import Checkpoint
 from pefourier.train.data.examples import from_examples
 from pefourier.train.data.load import load_task
 from pefourier.train.injection import OTHERWISE
 from pefourier.train.resident import class_weights, draw_batches, put_on_device
+from pefourier.train.store import Checkpoint
 
 COMPANY = ["sinusoidal", "learned", "rope", "t5", "tupe", "shaw", "shaw:values=true"]
 
@@ -230,7 +230,7 @@ def test_what_a_checkpoint_goes_on_from_gives_the_same_bits(
     members += [member(name) for name in ("none", "shaw", "shaw:values=true")]
     schedule = epochs(9, 0.02, 2, **own)
     whole = fit.fit(held, SIZES, members, schedule)
-    monkeypatch.setattr("pefourier.train.checkpoint.EVERY", 0.0)
+    monkeypatch.setattr("pefourier.train.store.EVERY", 0.0)
     path = tmp_path / "checkpoints" / "one.safetensors"
 
     def stop(taken, members, loss):
