@@ -11,7 +11,7 @@ from pefourier.errors import PefourierError, shorten
 from pefourier.questions.rotations import Rotation, treatments
 from pefourier.report import plot
 from pefourier.report.frame import Answer
-from pefourier.writing.escapes import printable
+from pefourier.writing.text import printable
 
 COLOURS = {"same": "C0", "kept": "C0", "blended": "C5", "stretched": "C1"}
 GREY = "0.6"
