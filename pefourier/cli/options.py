@@ -17,8 +17,7 @@ from typing import Annotated, Any, Literal, get_origin
 import typer
 from typer.core import TyperCommand
 
-from pefourier.cli.overwriting import refuse_overwriting
-from pefourier.cli.process import coloured, draws_dots, say, takes_colours
+from pefourier.cli.process import coloured, draws_dots, refuse_overwriting, say, takes_colours
 from pefourier.errors import PefourierError, shown
 
 # by command and option; JSON, which is read at each start, takes a tenth of the time of TOML

@@ -9,8 +9,9 @@ import errno
 import os
 import re
 import signal
+import stat
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from os import _exit  # `os._exit` is refused while a user's code runs
 from types import FrameType
@@ -18,8 +19,8 @@ from typing import Any, NoReturn
 
 import typer
 
-from pefourier.errors import LONGEST, shorten
-from pefourier.files import reason, remove_drafts
+from pefourier.errors import LONGEST, PefourierError, shorten, shown
+from pefourier.files import label, reason, remove_drafts
 from pefourier.geometry.threads import is_cramped
 from pefourier.writing.text import printable
 
@@ -158,3 +159,55 @@ def leave(status: int) -> NoReturn:
         note(f"cannot write standard output: {reason(error)}")
         status = status or 2
     _exit(status)
+
+
+READ = (  # options and arguments whose values may name a file
+    *("specs", "spec", "model", "extend_from", "against", "baseline", "times", "stats", "pos"),
+    *("encoding", "dataset", "data"),
+)
+WRITTEN = ("out", "plot", "permutation", "save_tables", "save_models")
+OF_DATA = ("dataset", "data")  # of which none is a model
+OF_FOLDERS = re.compile(r".*\.(safetensors|jsonl?|md|png|npy)")  # what is written to a folder
+OF_MODELS = re.compile(r"config\.json|.*\.safetensors(\.index\.json)?")  # what is read of one
+
+
+def refuse_overwriting(values: Mapping[str, Any]) -> None:
+    """Refuse an option that would replace a file that the same command reads, by whatever name."""
+    written = {key: values[key] for key in WRITTEN if values.get(key)}
+    if not any(map(os.path.exists, written.values())):
+        return
+    inputs = {identity: path for path in files_read(values) for identity in identities(path)}
+    for key, out in written.items():
+        targets = files_in(out, OF_FOLDERS) if os.path.isdir(out) else [out]
+        for path in (inputs[i] for target in targets for i in identities(target) if i in inputs):
+            option = f"--{key.replace('_', '-')} {shown(out)}"
+            raise PefourierError(
+                f"{option} would replace {label(path)}, which is read; name another"
+            )
+
+
+def files_read(values: Mapping[str, Any]) -> Iterator[str]:
+    """The files that a command may read: each SPEC up to its name of a part, and its model's."""
+    for key in READ:
+        texts = values.get(key) or ()
+        for text in [texts] if isinstance(texts, str) else texts:
+            for path in (text, *(text[: mark.start()] for mark in re.finditer("[#@]", text))):
+                yield path
+                folder = (os.path.dirname(path) or ".") if path.endswith(".json") else path
+                if key not in OF_DATA:
+                    yield from files_in(folder, OF_MODELS)
+
+
+def files_in(folder: str, pattern: re.Pattern[str]) -> list[str]:
+    """The paths in a folder whose names are such."""
+    with suppress(OSError), os.scandir(folder) as entries:
+        return [entry.path for entry in entries if pattern.fullmatch(entry.name)]
+    return []
+
+
+def identities(path: str) -> Iterator[tuple[int, int]]:
+    """What tells a regular file from all others whatever it is called; nothing of what is none."""
+    with suppress(OSError, ValueError):  # ValueError: a NUL in the path, a closed stream
+        status = os.fstat(sys.stdin.fileno()) if path == "-" else os.stat(path)
+        if stat.S_ISREG(status.st_mode):
+            yield status.st_dev, status.st_ino

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import typer
 
-from pefourier.cli import overwriting
+from pefourier.cli import process
 from pefourier.cli.program import program
 from pefourier.encodings.sources.tables import write_table
 
@@ -100,7 +100,7 @@ def test_what_is_not_read_is_replaced(run, words):
 
 
 def test_each_option_of_text_is_known_to_read_or_write_or_neither():
-    names = {*overwriting.READ, *overwriting.WRITTEN, *NEITHER}
+    names = {*process.READ, *process.WRITTEN, *NEITHER}
     options = {
         (name, option.name)
         for name, command in typer.main.get_command(program()).commands.items()
@@ -108,7 +108,7 @@ def test_each_option_of_text_is_known_to_read_or_write_or_neither():
         if option.type.name == "str"
     }
     assert {(name, option) for name, option in options if option not in names} == set()
-    assert {*overwriting.READ, *overwriting.WRITTEN} <= {option for _, option in options}
+    assert {*process.READ, *process.WRITTEN} <= {option for _, option in options}
 
 
 FULL = [
