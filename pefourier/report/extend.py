@@ -9,7 +9,7 @@ import numpy as np
 
 from pefourier.encodings.readings import LEVELS, reading_cosine
 from pefourier.questions.extend import Extensions
-from pefourier.report.context_figures import ABOVE, GREY, mark_lengths
+from pefourier.report.context import ABOVE, GREY, mark_lengths
 from pefourier.report.frame import Answer, framed
 from pefourier.report.plot import USUAL, WIDTH, Axes, Figure, Look, add_legend, brief, make_panels
 

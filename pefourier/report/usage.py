@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from pefourier.report import plot
-from pefourier.report.context_figures import ABOVE, mark_lengths
+from pefourier.report.context import ABOVE, mark_lengths
 from pefourier.report.frame import Answer, framed
 from pefourier.weights.energies import LayerShares
 from pefourier.weights.summary import RotationUse
