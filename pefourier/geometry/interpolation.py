@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from pefourier.encodings.axis_parts import changing_columns
+from pefourier.encodings.places import changing_columns
 
 PLAIN, SMOOTH = -0.75, -0.5  # a of the cubic kernel: torch's own, and its antialiased one (PIL's)
 

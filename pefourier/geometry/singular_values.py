@@ -17,9 +17,9 @@ from operator import itemgetter
 
 import numpy as np
 
-from pefourier.encodings.axis_parts import is_separable
 from pefourier.encodings.checks import NUMBERS, check_cost, check_size
 from pefourier.encodings.encoding import FLOAT64_EPS, Encoding, row_blocks
+from pefourier.encodings.places import is_separable
 from pefourier.errors import shown
 from pefourier.geometry import Progress
 from pefourier.geometry.even_odd_svd import LARGE, Bounds, even_odd_svd

@@ -11,8 +11,8 @@ from math import prod
 
 import numpy as np
 
-from pefourier.encodings.axis_parts import axis_lines
 from pefourier.encodings.encoding import FLOAT64_EPS, Encoding, largest_number
+from pefourier.encodings.places import axis_lines
 from pefourier.geometry.precision import (
     FLOAT32_EPS,
     FORMATS,

@@ -13,9 +13,9 @@ import numpy as np
 
 from pefourier.diagnosis.misreadings import Cause
 from pefourier.diagnosis.pairs import PairWaves, list_differences
-from pefourier.encodings.axis_parts import axis_tables, is_separable
 from pefourier.encodings.encoding import Encoding
 from pefourier.encodings.findings import finding
+from pefourier.encodings.places import axis_tables, is_separable
 from pefourier.encodings.sections import AXES, describe_axes
 from pefourier.geometry.precision import FLOAT32_EPS
 from pefourier.geometry.torus import aliased_shares, directions_of, idle_shares, isotropy

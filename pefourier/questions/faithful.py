@@ -215,7 +215,7 @@ def describe_closest(enc: Encoding, closest: ClosestPair, factors: Factors) -> d
 
 def describe_grid(enc: Encoding, closest: ClosestPair, factors: Factors) -> dict[str, Any]:
     """What only codes on a grid have."""
-    from pefourier.encodings.axis_parts import is_separable
+    from pefourier.encodings.places import is_separable
     from pefourier.questions.axes_of_images import axis_shares
 
     domain = enc.domain

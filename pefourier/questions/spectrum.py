@@ -19,11 +19,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from pefourier.encodings.axis_parts import is_separable
 from pefourier.encodings.domain import half_plane
 from pefourier.encodings.encoding import Encoding, Finding, as_encoding, without_prefix
 from pefourier.encodings.findings import finding
-from pefourier.encodings.places import axis_names, unit_of_waves
+from pefourier.encodings.places import axis_names, is_separable, unit_of_waves
 from pefourier.geometry.joint_waves import JointWaves, joint_waves
 from pefourier.geometry.torus import (
     least_sigma,
