@@ -45,7 +45,6 @@ from pefourier.geometry.tolerance import stored_tolerance
 from pefourier.questions.alignment import align_tables
 from pefourier.questions.axes_of_images import axes_in_table, compare_axes
 from pefourier.questions.biases import HeadDifference, compare_as_biases
-from pefourier.questions.comparison_findings import difference_findings
 from pefourier.questions.layer_schedules import (
     LayerDifference,
     compare_layers,
@@ -56,6 +55,7 @@ from pefourier.questions.layer_schedules import (
 from pefourier.questions.operators import (
     OperatorComparison,
     compare_rotations,
+    difference_findings,
     is_converted,
     largest_output_difference,
     output_order,
