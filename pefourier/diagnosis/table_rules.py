@@ -11,8 +11,10 @@ from collections.abc import Iterator
 import numpy as np
 
 from pefourier.diagnosis.identify import SHORT, identify, propose_waves
-from pefourier.diagnosis.table_facts import SAMPLE, SEARCHED, TableFacts
-from pefourier.diagnosis.wave_rules import (
+from pefourier.diagnosis.table_facts import (
+    SAMPLE,
+    SEARCHED,
+    TableFacts,
     aliased_waves,
     alternating_rows,
     coarse_frequencies,
