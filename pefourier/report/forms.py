@@ -11,8 +11,7 @@ from typing import Any
 
 from pefourier.version import __version__
 from pefourier.writing import text
-from pefourier.writing.page import SCHEMA, Page, beginning, plain
-from pefourier.writing.text import markdown_table, parts_of_words
+from pefourier.writing.text import SCHEMA, Page, beginning, markdown_table, parts_of_words, plain
 
 SARIF = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 NUMBER = re.compile(r"[-−+]?[0-9.]")  # what a cell of numbers begins with
