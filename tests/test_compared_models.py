@@ -8,8 +8,8 @@ import torch
 
 import pefourier
 from pefourier.encodings import load
+from pefourier.encodings.columns import axes_of_sections
 from pefourier.encodings.encoding import from_table
-from pefourier.encodings.sections import axes_of_sections
 from pefourier.questions.compare import compare
 
 SMOLLM3 = {"model_type": "smollm3", "hidden_size": 64, "num_attention_heads": 4}

@@ -12,10 +12,10 @@ from typing import Literal
 import numpy as np
 
 from pefourier.encodings.checks import check_cost
+from pefourier.encodings.columns import axes_of_sections
 from pefourier.encodings.encoding import Encoding, Finding
 from pefourier.encodings.findings import finding
 from pefourier.encodings.registry import build
-from pefourier.encodings.sections import axes_of_sections
 from pefourier.encodings.sources.config import ModelConfig
 from pefourier.encodings.sources.layers import (
     LayerRun,

@@ -13,10 +13,10 @@ import numpy as np
 
 from pefourier.diagnosis.misreadings import Cause
 from pefourier.diagnosis.pairs import PairWaves, list_differences
+from pefourier.encodings.columns import AXES, describe_axes
 from pefourier.encodings.encoding import Encoding
 from pefourier.encodings.findings import finding
 from pefourier.encodings.places import axis_tables, is_separable
-from pefourier.encodings.sections import AXES, describe_axes
 from pefourier.geometry.precision import FLOAT32_EPS
 from pefourier.geometry.torus import aliased_shares, directions_of, idle_shares, isotropy
 from pefourier.geometry.waves import fit_sinusoid_pairs

@@ -36,10 +36,10 @@ from pefourier.diagnosis.pairs import (
     list_differences,
     pairs_apart,
 )
+from pefourier.encodings.columns import AXES
 from pefourier.encodings.encoding import Encoding, Finding, as_encoding
 from pefourier.encodings.findings import finding
 from pefourier.encodings.model_positions import axis_in
-from pefourier.encodings.sections import AXES
 from pefourier.errors import PefourierError
 from pefourier.geometry.tolerance import stored_tolerance
 from pefourier.questions.alignment import align_tables

@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from pefourier.encodings.columns import AXES
 from pefourier.encodings.encoding import Encoding, Finding
 from pefourier.encodings.model_positions import (
     ModelPositions,
@@ -13,7 +14,6 @@ from pefourier.encodings.model_positions import (
     axis_in,
     describe_positions,
 )
-from pefourier.encodings.sections import AXES
 from pefourier.encodings.sources.layers import Temperature
 from pefourier.encodings.sources.rope_config import INDEXER, trained_as_stated
 from pefourier.errors import PefourierError

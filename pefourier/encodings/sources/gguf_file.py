@@ -17,11 +17,11 @@ from typing import Any
 import numpy as np
 
 from pefourier.encodings.checks import WIDEST, is_count, is_number
+from pefourier.encodings.columns import describe_axes
 from pefourier.encodings.encoding import Encoding, Finding
 from pefourier.encodings.families.rotary import turning_share
 from pefourier.encodings.findings import finding
 from pefourier.encodings.registry import build
-from pefourier.encodings.sections import describe_axes
 from pefourier.encodings.sources.gguf_header import LONGEST_LIST, NUMPY, read_header
 from pefourier.encodings.sources.layers import LayerRun
 from pefourier.errors import PefourierError, shown, unknown

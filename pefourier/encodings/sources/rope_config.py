@@ -15,11 +15,11 @@ from difflib import get_close_matches
 from math import log
 from typing import Any, Literal
 
+from pefourier.encodings.columns import axes_of_sections, describe_axes
 from pefourier.encodings.encoding import Encoding, Finding
 from pefourier.encodings.families.rotary import scaling_parameters, turning_share
 from pefourier.encodings.findings import finding
 from pefourier.encodings.registry import build
-from pefourier.encodings.sections import axes_of_sections, describe_axes
 from pefourier.encodings.sources.config import (
     HEADS,
     LAYERS,

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from pefourier.encodings import load
+from pefourier.encodings.columns import axes_of_sections
 from pefourier.encodings.model_positions import axis_in
-from pefourier.encodings.sections import axes_of_sections
 from pefourier.encodings.sources.gguf_file import known_architectures
 from pefourier.encodings.sources.gguf_header import BLOCKS, TYPES, TensorPlace, read_header
 from pefourier.errors import PefourierError
