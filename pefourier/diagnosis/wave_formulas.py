@@ -1,4 +1,4 @@
-"""Codes of sinusoids by name and parameters alone, and which numbers rounding explains.
+r"""Codes of sinusoids by name and parameters alone, and which numbers rounding explains.
 
 Conventions
 -----------

@@ -1,4 +1,4 @@
-"""The even and the odd part of codes whose inner products are declared, decomposed.
+r"""The even and the odd part of codes whose inner products are declared, decomposed.
 
 Conventions
 -----------

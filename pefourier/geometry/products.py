@@ -107,7 +107,7 @@ def smooth_size(count: int) -> int:
     return -(-count // unit) * unit
 
 
-BLOCK = 2**20  # numbers of a block: 8 MiB
+SQUARE_BLOCK = 2**20  # numbers of a block: 8 MiB
 SETTLED = 1e-10  # how far balanced columns may be from orthonormal for their lengths to be values
 Entries = Callable[[slice, slice], np.ndarray]  # (rows, columns) -> float64 block of a matrix
 ALL = slice(None)
@@ -137,7 +137,7 @@ def project(sigma: np.ndarray, right: np.ndarray, entries: Entries) -> Part:
 
 def factor(entries: Entries, n: int, m: int, progress: Progress | None) -> Part:
     """Singular values and left singular vectors of an (n, m) matrix."""
-    if n * m <= BLOCK:
+    if n * m <= SQUARE_BLOCK:
         left_vectors, sigma, _ = np.linalg.svd(entries(ALL, ALL), full_matrices=False)
         return part_of(sigma, left_vectors)
     if n <= m:
@@ -154,7 +154,7 @@ def long_svd(
     and its Gram matrix resolves, relative to each of them, what G lost. The error of a singular
     value is a few eps times the largest, as that of a decomposition of A itself.
     """
-    blocks = row_blocks(n, max(m * m, BLOCK), m)  # at least square: efficient products
+    blocks = row_blocks(n, max(m * m, SQUARE_BLOCK), m)  # at least square: efficient products
 
     def total(balance: np.ndarray | None) -> np.ndarray:
         products = np.zeros((m, m))

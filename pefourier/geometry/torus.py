@@ -1,4 +1,4 @@
-"""The frequencies of a lattice with several axes, and how weights spread over them.
+r"""The frequencies of a lattice with several axes, and how weights spread over them.
 
 Conventions
 -----------

@@ -1,4 +1,4 @@
-"""What is known of one rotation: bands of frequencies, phases, and what their cosines add up to.
+r"""What is known of one rotation: bands of frequencies, phases, and what their cosines add up to.
 
 Conventions
 -----------
