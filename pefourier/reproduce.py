@@ -23,7 +23,8 @@ from pefourier.questions.reconstruct import position_functions
 from pefourier.questions.spectrum import density
 from pefourier.report.forms import as_json, markdown_of
 from pefourier.report.frame import Answer
-from pefourier.writing.text import Page, agreeing, aligned, fields_of, flattened, paragraph
+from pefourier.writing.page import Page, fields_of, flattened
+from pefourier.writing.text import agreeing, aligned, paragraph
 
 HOLDS, FAILS = "holds", "does not hold"
 UNDECIDED, NOT_YET = "not supported by the data", "not yet compared"

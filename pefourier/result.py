@@ -15,7 +15,7 @@ import numpy as np
 
 from pefourier.encodings.encoding import Encoding
 from pefourier.errors import PefourierError
-from pefourier.writing.text import plain
+from pefourier.writing.page import plain
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

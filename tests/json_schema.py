@@ -29,7 +29,7 @@ from pefourier.reproduce import Claim
 from pefourier.result import Result
 from pefourier.train.plan import DatasetPlan
 from pefourier.weights.usage import Usage
-from pefourier.writing.text import SCHEMA, fields_told
+from pefourier.writing.page import SCHEMA, fields_told
 
 FILE = terms.SCHEMA
 GROUPS = {  # of terms, by the room of a dataclass: the first that has its field explains it

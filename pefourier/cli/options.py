@@ -202,7 +202,7 @@ class OutputOptions:
         import sys
 
         from pefourier.report.forms import FORMS
-        from pefourier.writing.text import beginning
+        from pefourier.writing.page import beginning
 
         if self.name != "text":
             say(FORMS[self.name](page))
@@ -222,7 +222,7 @@ class NothingAnswered(PefourierError):
 
 def annotate_refusals(command_name: str, values: Mapping[str, Any], error: PefourierError) -> None:
     """Print what other programs show where nothing could be answered."""
-    from pefourier.writing.text import Page
+    from pefourier.writing.page import Page
 
     spec = "".join(values.get("specs") or ())
     refusals = getattr(error, "refusals", None) or [{"spec": spec, "error": str(error)}]

@@ -178,7 +178,7 @@ def hold_against(
 
     What is no worse and not as it was is a remark, where it is not `strict`.
     """
-    from pefourier.writing.text import Reason
+    from pefourier.writing.page import Reason
 
     reasons = [
         Reason(a.encoding.label, "unmet", words)

@@ -35,7 +35,8 @@ from pefourier.geometry.singular_values import decompose
 from pefourier.geometry.threads import map_ahead
 from pefourier.questions.rotations import base_bound, count_idle
 from pefourier.result import Result
-from pefourier.writing.text import fields_told, join, number
+from pefourier.writing.page import fields_told
+from pefourier.writing.text import join, number
 
 BASES = (1.5, 2.0, 3.0, 5.0, 10.0, 30.0, 100.0, 1e3, 1e4, 1e5, 5e5, 1e6, 1e8)
 CRITERIA = ("turns", "distance", "rank", "stable_rank", "condition", "bound")

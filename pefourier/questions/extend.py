@@ -28,7 +28,7 @@ from pefourier.geometry.precision import FORMATS, Format
 from pefourier.questions.design import Candidate, candidate, exact_base
 from pefourier.questions.rotations import Band, bands, count_unseen, window_within
 from pefourier.result import Result
-from pefourier.writing.text import fields_of, fields_told
+from pefourier.writing.page import fields_of, fields_told
 
 SHOWN = (128, 1024, 4096, 32768, 131072, 2**20)  # positions at which cosines are told
 WAYS = ("linear", "ntk", "yarn", "llama3")

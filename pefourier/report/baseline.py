@@ -18,7 +18,8 @@ from pefourier.errors import PefourierError, shown
 from pefourier.files import missing, os_errors, status_of
 from pefourier.questions.faithful import LADDER
 from pefourier.report.frame import Answer, Refusal, telling_of
-from pefourier.writing.text import SCHEMA, Reason, first_few, number, plain, printable
+from pefourier.writing.page import SCHEMA, Reason, plain
+from pefourier.writing.text import first_few, number, printable
 
 LARGEST = 2**26  # bytes
 TOLERANCE = 1e-6  # relative: what other processors and libraries change in a distance

@@ -14,7 +14,8 @@ from textwrap import indent
 from typing import Any
 
 from pefourier.errors import unknown
-from pefourier.writing.text import Page, aligned, paragraph
+from pefourier.writing.page import Page
+from pefourier.writing.text import aligned, paragraph
 
 FILE = Path(__file__).with_suffix(".json")
 POINTS = {"position": "positions", "lag": "lags", "time": "times", "tree": "nodes of a tree"}

@@ -11,7 +11,7 @@ import numpy as np
 from pefourier.report.encode import MOST_ROWS, draw_table
 from pefourier.report.frame import Answer, framed, identity_of, record_of_fields, text_of
 from pefourier.report.plot import USUAL, WIDTH, Look, make_panels
-from pefourier.writing.text import Reason
+from pefourier.writing.page import Reason
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

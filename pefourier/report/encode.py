@@ -10,7 +10,7 @@ from pefourier.encodings.encoding import Encoding
 from pefourier.questions.encode import Written
 from pefourier.report import plot
 from pefourier.report.frame import Answer, answer_of, framed
-from pefourier.writing.text import Page
+from pefourier.writing.page import Page
 
 MOST_ROWS = 400  # of a picture
 

@@ -11,7 +11,8 @@ from typing import Any
 
 from pefourier.version import __version__
 from pefourier.writing import text
-from pefourier.writing.text import SCHEMA, Page, beginning, markdown_table, parts_of_words, plain
+from pefourier.writing.page import SCHEMA, Page, beginning, plain
+from pefourier.writing.text import markdown_table, parts_of_words
 
 SARIF = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 NUMBER = re.compile(r"[-−+]?[0-9.]")  # what a cell of numbers begins with

@@ -23,17 +23,8 @@ from pefourier.encodings.encoding import Encoding
 from pefourier.encodings.grids import size_of
 from pefourier.encodings.places import by_axis, by_name
 from pefourier.errors import shorten
-from pefourier.writing.text import (
-    Page,
-    aligned,
-    capital,
-    fields_of,
-    flattened,
-    in_html,
-    number,
-    paragraph,
-    printable,
-)
+from pefourier.writing.page import Page, fields_of, flattened
+from pefourier.writing.text import aligned, capital, in_html, number, paragraph, printable
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

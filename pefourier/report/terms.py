@@ -15,7 +15,8 @@ from typing import Any
 
 from pefourier.errors import PefourierError, unknown
 from pefourier.report.catalogue import assignment, read_catalogue, spec_text
-from pefourier.writing.text import Page, Reason, capital, fields_of, paragraph
+from pefourier.writing.page import Page, Reason, fields_of
+from pefourier.writing.text import capital, paragraph
 
 REGISTRY = Path(__file__).with_suffix(".toml")
 SCHEMA = REGISTRY.with_name("answers.schema.json")

@@ -18,7 +18,8 @@ from pefourier.train.report import tables_in_words, words
 from pefourier.train.request import list_candidates, without_new_folders
 from pefourier.train.stacks import ResolvedTask, plan_runs
 from pefourier.train.store import Key, key_of
-from pefourier.writing.text import Page, flattened, paragraph, plain, printable
+from pefourier.writing.page import Page, flattened, plain
+from pefourier.writing.text import paragraph, printable
 
 
 @dataclass(frozen=True)

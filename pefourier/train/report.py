@@ -13,10 +13,9 @@ from pefourier.train.metrics import TERMS
 from pefourier.train.options import WITHOUT_CODES, seeds_of
 from pefourier.train.statistics import Difference, Mean
 from pefourier.train.summary import LEAKY, MEASURES, DatasetSummary, Summary
+from pefourier.writing.page import Page, flattened
 from pefourier.writing.text import (
-    Page,
     aligned,
-    flattened,
     in_markdown,
     join,
     markdown_table,

@@ -324,7 +324,7 @@ def write_summary(store: Store, result: Summary) -> None:
     if store.path is None:
         return
     from pefourier.report import plot, training_figures
-    from pefourier.writing.text import plain
+    from pefourier.writing.page import plain
 
     content = plain({k: v for k, v in asdict(result).items() if k != "runs"})
     write_json(store.path / "summary.json", content)
