@@ -11,10 +11,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from pefourier.diagnosis.identify import SHORT, identify, propose_waves
-from pefourier.diagnosis.table_facts import (
-    SAMPLE,
-    SEARCHED,
-    TableFacts,
+from pefourier.diagnosis.table_facts import SAMPLE, SEARCHED, TableFacts
+from pefourier.diagnosis.wave_rules import (
     aliased_waves,
     alternating_rows,
     coarse_frequencies,

@@ -1,0 +1,277 @@
+"""What is wrong with the waves of this table? Mistakes in frequencies, pairs and conventions.
+
+A rule is a function that yields its findings about `TableFacts`; `table_rules.RULES` lists all.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import chain, product
+from pathlib import Path
+from typing import get_args
+
+import numpy as np
+
+from pefourier.diagnosis.identify import SHORT
+from pefourier.diagnosis.table_facts import SHARE, TableFacts
+from pefourier.diagnosis.wave_formulas import (
+    candidate_bases,
+    chosen_digits,
+    drop_copies,
+    frequencies,
+    frequency_slack,
+    geometric_grid,
+    to_digits,
+)
+from pefourier.encodings.columns import Layout, pair_columns
+from pefourier.encodings.encoding import Finding
+from pefourier.encodings.findings import finding
+from pefourier.encodings.readings import positions_below
+from pefourier.files import read_toml
+from pefourier.geometry.precision import FLOAT32_EPS, FORMATS, phase_rounding, rounded
+from pefourier.geometry.singular_values import Factors
+from pefourier.geometry.waves import fit_sinusoid_pairs, recurrence
+from pefourier.writing.text import first_few
+
+BASES = Path(__file__).with_name("bases.toml")
+PAPERS = {"offset": 0, "divisor": "d", "scale": 1.0, "step": 1.0}  # what needs no finding
+STILL = 1e-3  # radians over a table below which a pair does not turn
+TURNS = 5  # a row, up to which the second slowest wave of a ladder is tried
+FAST_ROWS = 32  # rows from which fast waves are read: phases in float32 have digits there
+
+
+def alternating_rows(facts: TableFacts) -> Iterator[Finding]:
+    """Sines in even rows, cosines in odd ones: x(t+2) + x(t-2) = 2 cos(2w) x(t) holds, not so
+    x(t+1) + x(t-1) = 2 cos(w) x(t)."""
+    mostly_distinct = facts.closest.distinct > 0.75 * len(facts.table)
+    if facts.pairs or len(facts.sample) < 8 or facts.identified or not mostly_distinct:
+        return
+    (_, next_row), (_, row_after) = recurrence(facts.sample, 1), recurrence(facts.sample, 2)
+    if next_row > 0.05 and row_after < SHARE + 4 * facts.eps:
+        yield finding("alternating-rows")
+
+
+def mismatched_pairs(facts: TableFacts) -> Iterator[Finding]:
+    """A sine and the cosine of its pair at different frequencies, whichever comes first."""
+    rows = facts.sample
+    n, d = rows.shape
+    if d < 4 or d % 2 or n < 8 or not rows[1:-1].any(axis=0).all():
+        return
+    start = np.abs(rows[0]) > 0.5 * np.abs(rows).max()
+    cosine, residual = recurrence(rows, 1)
+    if residual >= SHARE + 4 * facts.eps:
+        return
+    turns = np.arccos(cosine)
+    noise = (2 * facts.eps + n * phase_rounding(turns, FLOAT32_EPS)) / n**0.5 + facts.eps**2
+    noise += max(residual - 4 * facts.eps, 0)  # of decay: xpos
+    noise *= np.abs(rows).max() / np.sqrt((rows**2).mean(axis=0))  # of sines at pi nothing is left
+    error = noise / np.maximum(np.sin(turns), np.sqrt(noise))  # the cosine is flat at 0 and pi
+    for layout in get_args(Layout):
+        places = pair_columns(layout, d // 2)
+        kinds = {tuple(set(start[place])) for place in places}  # sines start at 0, cosines not
+        omega, slack = (np.stack([x[place] for place in places], axis=1) for x in (turns, error))
+        fast = omega.min(axis=1) > 3 / n
+        differ = np.abs(omega[:, 0] - omega[:, 1]) > 1e-3 * omega[:, 0] + slack.max(axis=1)
+        differ &= fast
+        if kinds == {(True,), (False,)} and (differ.sum() > min(fast.sum() / 2, 2)):
+            k = int(np.argmax(differ))
+            columns = tuple(np.arange(d)[place][k] for place in places)
+            base = (omega[k, 1] / omega[k, 0]) ** -d
+            yield finding("mismatched-pairs", turns=omega[k], d=d, columns=columns, base=base)
+            return
+
+
+def useless_frequencies(facts: TableFacts) -> Iterator[Finding]:
+    """Pairs that hardly turn, and pairs that all turn alike."""
+    if facts.pairs is None:
+        return
+    omega = facts.pairs.omega
+    moving = omega[omega > 0]
+    span = max(len(facts.table), 128)
+    still = moving[moving * span < STILL]
+    steps = -np.diff(np.log(np.sort(moving)[::-1][:3]))
+    if len(still) > len(omega) / 2:
+        values = {"still": len(still), "pairs": len(omega), "least": STILL, "span": span}
+        yield finding("dead-pairs", "still", **values)
+    elif len(steps) == 2 and (np.abs(steps - 2) < 1e-3 + 4 * facts.eps).all():
+        yield finding("dead-pairs", "exponent")
+    if len(moving) > 2 and np.ptp(moving) < 0.01 * moving.max() and len(moving) > len(omega) / 2:
+        values = {"moving": len(moving), "pairs": len(omega), "turn": np.median(moving)}
+        yield finding("single-frequency", **values)
+
+
+def aliased_waves(facts: TableFacts) -> Iterator[Finding]:
+    """Positions divided by frequencies: each pair turns faster than the one before, most by more
+    than half a turn from row to row."""
+    rows = facts.sample[:FAST_ROWS]
+    if len(rows) < 8 or rows.shape[1] < 4 or facts.identified is not None:
+        return
+    pairs = fit_sinusoid_pairs(rows, facts.level)
+    if pairs is None and not facts.are_waves(rows):
+        return
+    omega = pairs.omega if pairs else np.arccos(recurrence(drop_copies(rows), 1)[0])
+    pi, m = np.pi, len(omega)
+    for turns in range(-TURNS, TURNS + 1) if m > 3 else ():
+        second = 2 * pi * abs(turns) + (-1) ** (turns < 0) * omega[1]
+        ladder = unfold(omega, second)
+        slack = frequency_slack(ladder, facts.level, len(rows))
+        sharp = int(np.argmin(np.append(slack < pi / 8, False)))  # phases beyond have no digits
+        if sharp > 3 and ladder[:sharp].max() > pi:
+            grid = geometric_grid(ladder[:sharp], slack[:sharp], 2 * m)
+            if grid and "step" not in grid:
+                exact = frequencies(grid, 2 * m)
+                values = {"top": exact.max(), "count": int((exact > pi).sum()), "of": m}
+                yield finding("aliased-waves", rho=1 / grid["rho"], **values)
+                return
+
+
+def unfold(omega: np.ndarray, second: float) -> np.ndarray:
+    """Frequencies that grow by one ratio, of which those above half a turn look like slower ones.
+
+    >>> fast = 10.0 ** np.arange(-1, 3)
+    >>> np.allclose(unfold(np.abs((fast + np.pi) % (2 * np.pi) - np.pi), 1.0), fast)
+    True
+    """
+    ladder = np.append(omega[:1], np.full(len(omega) - 1, second))
+    for k in range(2, len(ladder)):
+        if not 0 < ladder[k - 2] < ladder[k - 1] < 1e12:
+            return omega
+        expected = ladder[k - 1] ** 2 / ladder[k - 2]
+        turns = 2 * np.pi * (expected // (2 * np.pi) + np.arange(2))
+        aliases = np.concatenate([turns + omega[k], turns - omega[k]])
+        ladder[k] = aliases[np.abs(aliases - expected).argmin()]
+    return ladder
+
+
+def unusual_base(facts: TableFacts) -> Iterator[Finding]:
+    """A base other than 10000; a power of ten next to it may be a slip."""
+    rho, slips = facts.params["rho"], read_toml(BASES)
+    rotary = facts.identified["encoding"] == "rope"  # whose bases are many
+    known_slips = slips["lost"] + ([] if rotary else slips["near"])
+    slip = next((s["why"] for s in known_slips if abs(rho / s["base"] - 1) <= s["within"]), "")
+    if rho != 1e4 and (slip or not rotary) and not any(useless_frequencies(facts)):
+        yield finding("base", "slip" if slip else "other", rho=rho, slip=slip)
+
+
+def unusual_conventions(facts: TableFacts) -> Iterator[Finding]:
+    """Parameters of a sinusoidal, rotary or DFT table that differ from the papers'."""
+    name, p = (facts.identified or {}).get("encoding"), facts.params
+    backwards = "backwards" in p
+    if name in ("sinusoidal", "rope"):
+        yield from unusual_base(facts)
+        for key, usual in PAPERS.items():
+            value = p.get(key, usual)
+            if value != usual and not (key == "offset" and backwards):
+                yield finding(key, **{key: value})
+    if backwards:
+        is_end = p["offset"] == len(facts.table) - 1 or (name == "dft" and p["offset"])
+        yield finding("reversed-positions" if is_end else "negative-positions", first=p["offset"])
+    if name == "rope" and "part" not in p:
+        yield finding("cosines-first")
+
+
+def without_rounding(
+    factors: Factors, identified: dict | None, eps: float = FLOAT32_EPS
+) -> tuple[Factors, list[Finding]]:
+    """Singular values counted above those of a table's differences from its formula, and a note.
+
+    The largest difference is taken as three times their rms. A formula of which a number was read
+    from the table differs from it by errors of reading, too, which say nothing of its rank; those
+    of the scale are no more than a factor.
+    """
+    n, d = factors.n, factors.d
+    worst = identified["max_difference"] if identified else 0.0
+    rms = 0.0 if identified and has_read_numbers(identified["params"], eps) else worst / 3
+    counted = replace(factors, tolerance=max(factors.tolerance, rms * (n**0.5 + d**0.5)))
+    if counted.rank == factors.rank:
+        return factors, []
+    values = {"rank": factors.rank, "left": counted.rank, "worst": worst}
+    return counted, [finding("rank-of-rounding", extra=factors.rank - counted.rank, **values)]
+
+
+def has_read_numbers(params: dict, eps: float = FLOAT32_EPS) -> bool:
+    """Whether digits of parameters but the scale may be errors of reading, which a base's are not.
+
+    >>> has_read_numbers({"rho": 40889.8, "step": [0.5, 1.234567], "scale": 0.123})
+    True
+    """
+    values = [np.ravel(v).tolist() for k, v in params.items() if k not in ("scale", "rho")]
+    digits = chosen_digits(eps)
+    return any(isinstance(x, float) and to_digits(x, digits) != x for x in chain(*values))
+
+
+def rounded_phases(facts: TableFacts) -> Iterator[Finding]:
+    """Codes that follow a formula only as far as phases in float32 let them."""
+    worst = facts.identified["max_difference"] if facts.identified else 0.0
+    if worst > max(1e-4, 8 * facts.eps) * np.abs(facts.sample).max(initial=0.0):
+        yield finding("rounded-phases", worst=worst)
+
+
+def stored_wider(facts: TableFacts) -> Iterator[Finding]:
+    """Numbers with the digits of a format of 16 bits, in a wider one."""
+    if facts.eps > facts.stored > 0:
+        digits = 1 - int(np.log2(facts.eps))
+        yield finding("stored-wider", form={FORMATS[n].digits: n for n in SHORT}[digits])
+
+
+def dead_columns(facts: TableFacts) -> Iterator[Finding]:
+    """Columns that are the same in all rows, where the others are not.
+
+    A cosine too slow to turn stays at the height of the others, and so does a pair of it.
+    """
+    rows = facts.sample
+    if facts.identified is not None or len(rows) < 4 or rows.shape[1] < 4:
+        return
+    still, slack = np.ptp(rows, axis=0) == 0, 1e-3 + 4 * facts.eps
+    if facts.pairs is not None:
+        height = facts.pairs.amplitude
+        turning = np.abs(height - np.median(height)) <= 10 * slack * height
+        still[np.append(facts.pairs.sines[turning], facts.pairs.cosines[turning])] = False
+    else:
+        top = np.abs(rows[:, ~still]).max(initial=0.0)
+        still &= np.abs(np.abs(rows[0]) - top) > slack * top
+    if still.sum() in (0, len(still)):
+        return
+    waves = facts.are_waves(rows[:, ~still]) and still.sum() <= max(1, rows.shape[1] // 8)
+    waves &= not facts.is_calendar  # half a period at each step is a sine of zeros
+    names = first_few([f"{j} ({rows[0, j]:.3g})" for j in np.flatnonzero(still)])
+    values = {"still": still.sum(), "columns": rows.shape[1], "named": names}
+    yield finding("dead-columns", "waves" if waves else "others", **values)
+
+
+def coarse_frequencies(facts: TableFacts) -> list[Finding]:
+    """Frequencies of a usual grid, rounded to 16 bits before they met the positions."""
+    if facts.pairs is not None:
+        omega = np.sort(facts.pairs.omega)[::-1]
+        slack = frequency_slack(omega, facts.level, len(facts.sample))
+    elif facts.one_wave is not None:
+        waves, slack = facts.one_wave
+        omega = waves.omega
+    else:
+        return []
+    grid = coarse_grid(omega, slack)
+    if grid is None:
+        return []
+    form, rho, exact = grid
+    below = positions_below(exact, rounded(exact, FORMATS[form]))
+    return [finding("coarse-frequencies", rho=rho, form=form, below=tuple(below.values()))]
+
+
+def coarse_grid(omega: np.ndarray, slack: np.ndarray) -> tuple[str, float, np.ndarray] | None:
+    """A geometric grid that was rounded to 16 bits: the format, the base, and what it was before.
+
+    Only where frequencies are known far better than such a format would hold them: else any grid
+    fits, rounded or not.
+    """
+    m, i = len(omega), np.arange(len(omega))
+    if m < 4 or omega.min() <= 0:
+        return None
+    rate = float(-(i @ np.log(omega)) / (i @ i))
+    last = 2.0 ** (np.floor(np.log2(omega)) + 1)  # digit of a frequency, but for those of a format
+    for params, name in product(candidate_bases(rate, 2 * m), SHORT):
+        exact = frequencies(params, 2 * m)
+        cast = rounded(exact, FORMATS[name])
+        sharp = 32 * slack < last * 2.0 ** -FORMATS[name].digits
+        moved = sharp & (np.abs(cast - exact) > 2 * slack)
+        if sharp.sum() >= 4 and (np.abs(cast - omega) <= 2 * slack).all():
+            return (name, params["rho"], exact) if moved.sum() >= 3 else None
+    return None
