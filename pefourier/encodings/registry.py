@@ -8,7 +8,6 @@ import inspect
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from pathlib import Path
 from types import UnionType
 from typing import Any, Literal, get_args, get_origin
 
@@ -18,33 +17,9 @@ from pefourier.encodings import checks
 from pefourier.encodings.conventions import with_convention
 from pefourier.encodings.encoding import Encoding
 from pefourier.encodings.grids import check_sides, count_points
+from pefourier.encodings.refused import refuse_known
 from pefourier.errors import PefourierError, nearest, shown, unknown
-from pefourier.files import read_toml
 from pefourier.writing.text import whole_number
-
-REASONS = Path(__file__).with_suffix(".toml")
-
-
-def refuse_known(name: str) -> None:
-    """Refuse a name that is known and no encoding here, with the reason and what may be meant.
-
-    >>> refuse_known("DroPE")
-    Traceback (most recent call last):
-    ...
-    pefourier.errors.PefourierError: 'DroPE' has no codes of its own: DroPE removes the rotation \
-of all layers after training: name none for what is left
-    """
-    cases, plain = read_toml(REASONS), "".join(filter(str.isalnum, name.lower()))
-    if plain in cases["tokens"]:
-        raise PefourierError(
-            f"{shown(name)} depends on tokens and has no table of codes: {cases['tokens'][plain]}; "
-            "give code that makes it for one input, py:module:function"
-        )
-    if shared := cases["shared"].get(name) or cases["shared"].get(plain):
-        raise PefourierError(f"{shown(name)} is the name of several encodings, which? {shared}")
-    if plain in cases["without"]:
-        raise PefourierError(f"{shown(name)} has no codes of its own: {cases['without'][plain]}")
-
 
 SEVERAL = 8  # names that an error may list beside the one that is meant
 SYNONYMS = {  # names people type, and what they stand for

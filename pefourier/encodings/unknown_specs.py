@@ -4,7 +4,8 @@ import os
 import re
 
 from pefourier.encodings.conventions import specs_of_convention
-from pefourier.encodings.registry import refuse_known, unknown_encoding
+from pefourier.encodings.refused import refuse_known
+from pefourier.encodings.registry import unknown_encoding
 from pefourier.errors import PefourierError, shown
 from pefourier.files import data_names, missing
 

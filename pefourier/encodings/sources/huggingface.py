@@ -13,7 +13,7 @@ from dataclasses import replace
 from pefourier.encodings.columns import exchanged
 from pefourier.encodings.encoding import Encoding, Finding
 from pefourier.encodings.findings import finding
-from pefourier.encodings.registry import REASONS
+from pefourier.encodings.refused import REASONS
 from pefourier.encodings.sources import weights
 from pefourier.encodings.sources.axes_config import read_axes
 from pefourier.encodings.sources.config import HEADS, WIDTH, ModelConfig, Section, choose_part
