@@ -28,7 +28,7 @@ from pefourier.cli.results import (
     print_and_exit,
 )
 from pefourier.errors import PefourierError, shown
-from pefourier.writing.text import printable
+from pefourier.writing.escapes import printable
 
 Method = Literal["auto", "declared", "periodogram"]
 Axis = Literal["auto", "linear", "log"]

@@ -29,8 +29,9 @@ from pefourier.report.encode import heatmap
 from pefourier.report.frame import Answer, Refusal, telling_of
 from pefourier.report.spectrum import by_decade, spectrum_by_decade
 from pefourier.weights.usage import use_of_model
+from pefourier.writing.escapes import printable
 from pefourier.writing.page import Page, fields_of, flattened
-from pefourier.writing.text import number, paragraph, parts_of_words, printable
+from pefourier.writing.text import number, paragraph, parts_of_words
 
 SMOOTHED = ("spectrum", "reconstruct", "report")  # commands that take --lattice and --sigma
 OPTIONS = {"context": ("d", "length"), "usage": ("length",)}  # of those that do not take all

@@ -33,8 +33,9 @@ from pefourier.train.report import all_words, summary_page
 from pefourier.train.saved_models import read_curves
 from pefourier.train.store import Store, option_of, read_configuration
 from pefourier.train.summary import Summary, common_runs, summarize_runs
+from pefourier.writing.escapes import printable
 from pefourier.writing.page import Page
-from pefourier.writing.text import parts_of_words, printable
+from pefourier.writing.text import parts_of_words
 
 RULES = ("choice", "size")  # of training, in words
 ELSEWHERE = {"data", "out", "plot", "resume", "device"}  # options that are the machine's

@@ -10,7 +10,7 @@ import numpy as np
 from pefourier.encodings.encoding import Finding
 from pefourier.encodings.places import POINTS
 from pefourier.result import Result
-from pefourier.writing.text import printable
+from pefourier.writing.escapes import printable
 
 
 @dataclass(frozen=True, repr=False)

@@ -38,7 +38,7 @@ from pefourier.geometry.interpolation import METHODS, resize_lattice
 from pefourier.geometry.torus import frequencies_on_axes
 from pefourier.questions.spectrum import density
 from pefourier.result import Result
-from pefourier.writing.text import printable
+from pefourier.writing.escapes import printable
 
 SUMS_EPS = 2.0**-46  # to which sums of a few rows are known
 DEFAULT = "bicubic"

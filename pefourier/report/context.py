@@ -13,7 +13,7 @@ from pefourier.questions.context import Context
 from pefourier.questions.rotations import Rotation, treatments
 from pefourier.report import plot
 from pefourier.report.frame import Answer, framed
-from pefourier.writing.text import printable
+from pefourier.writing.escapes import printable
 
 MARKS = {"same": ("█", "34"), "kept": ("█", "34"), "blended": ("▒", "33"), "stretched": ("░", "31")}
 ACROSS = 64  # letters of the picture where nobody looks at a terminal

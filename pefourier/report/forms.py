@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pefourier.version import __version__
-from pefourier.writing import text
+from pefourier.writing import escapes
 from pefourier.writing.page import SCHEMA, Page, beginning, plain
 from pefourier.writing.text import markdown_table, parts_of_words
 
@@ -62,14 +62,14 @@ def as_csv(page: Page) -> str:
 def csv_cell(value: Any) -> Any:
     """A value as it stands in CSV: numbers in full, text that nothing computes."""
     if isinstance(value, str):
-        return text.in_csv(value)
+        return escapes.in_csv(value)
     return "" if value is None else value
 
 
 def markdown_of(page: Page) -> str:
     """The conclusion, tables and findings in Markdown, as pull requests and notebooks show it."""
     parts = [*parts_of_words(page.conclusion), *parts_of_words(page.words)]
-    shown = (text.in_markdown(p) if isinstance(p, str) else markdown_table(p) for p in parts)
+    shown = (escapes.in_markdown(p) if isinstance(p, str) else markdown_table(p) for p in parts)
     return "\n\n".join(shown) + "\n"
 
 
@@ -77,7 +77,8 @@ def as_latex(page: Page) -> str:
     """The tables for a paper, set with booktabs; what is said about them as comments."""
     parts = [*parts_of_words(page.conclusion), *parts_of_words(page.words)]
     return "".join(
-        f"% {text.printable(p)}\n" if isinstance(p, str) else f"{latex_table(p)}\n\n" for p in parts
+        f"% {escapes.printable(p)}\n" if isinstance(p, str) else f"{latex_table(p)}\n\n"
+        for p in parts
     )
 
 
@@ -94,7 +95,9 @@ def latex_table(rows: Sequence[Sequence[str]]) -> str:
     \end{tabular}
     """
     head, *body = (
-        " & ".join(r"\quad " * cell.startswith(" ") + text.in_latex(cell.strip()) for cell in row)
+        " & ".join(
+            r"\quad " * cell.startswith(" ") + escapes.in_latex(cell.strip()) for cell in row
+        )
         + r" \\"
         for row in rows
     )
@@ -160,9 +163,9 @@ def workflow_command(level: str, command: str, spec: str, text: str) -> str:
     properties = {"file": os.path.normpath(path)} if os.path.isfile(path) else {}
     properties["title"] = f"pefourier {command} {spec}".rstrip()
     listed = ",".join(
-        f"{key}={text.in_workflow_property(text)}" for key, text in properties.items()
+        f"{key}={escapes.in_workflow_property(text)}" for key, text in properties.items()
     )
-    return f"::{level} {listed}::{text.in_workflow_command(text)}\n"
+    return f"::{level} {listed}::{escapes.in_workflow_command(text)}\n"
 
 
 def as_lint(page: Page) -> str:
@@ -173,7 +176,7 @@ def as_lint(page: Page) -> str:
         for a in annotations_of(page)
         if a.code != "refused" and a.severity != "note" and a.message not in silent
     ]
-    return "".join(f"{text.printable(line)}\n" for line in lines)
+    return "".join(f"{escapes.printable(line)}\n" for line in lines)
 
 
 def as_sarif(page: Page) -> str:
@@ -212,7 +215,7 @@ def sarif_result(annotation: Annotation) -> dict[str, Any]:
     spec, message = annotation.spec, annotation.message
     text = f"{spec}: {message}" if spec and spec not in message else message
     result: dict[str, Any] = {"ruleId": annotation.code, "level": annotation.severity}
-    result["message"] = {"text": text.printable(text)}
+    result["message"] = {"text": escapes.printable(text)}
     path = spec.partition("#")[0]
     if os.path.isfile(path):
         from urllib.parse import quote

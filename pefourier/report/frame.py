@@ -23,8 +23,9 @@ from pefourier.encodings.encoding import Encoding
 from pefourier.encodings.grids import size_of
 from pefourier.encodings.places import by_axis, by_name
 from pefourier.errors import shorten
+from pefourier.writing.escapes import in_html, printable
 from pefourier.writing.page import Page, fields_of, flattened
-from pefourier.writing.text import aligned, capital, in_html, number, paragraph, printable
+from pefourier.writing.text import aligned, capital, number, paragraph
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

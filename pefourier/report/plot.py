@@ -19,7 +19,7 @@ import numpy as np
 
 from pefourier.errors import PefourierError, shorten
 from pefourier.files import write_whole
-from pefourier.writing.text import printable
+from pefourier.writing.escapes import printable
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
