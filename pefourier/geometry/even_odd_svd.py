@@ -16,7 +16,7 @@ from functools import partial
 import numpy as np
 
 from pefourier.encodings.encoding import FLOAT64_EPS, Measure, row_blocks
-from pefourier.geometry import Progress, products
+from pefourier.geometry import Progress, matrices
 from pefourier.geometry.dirichlet_gram import Wave, dirichlet_gram
 from pefourier.geometry.double_double import Pair, matrix_product
 from pefourier.geometry.threads import map_ahead
@@ -93,7 +93,7 @@ class Basis:
 
 def even_odd_svd(
     measure: Measure, n: int, progress: Progress | None
-) -> tuple[tuple[products.Part, ...], Bounds | None]:
+) -> tuple[tuple[matrices.Part, ...], Bounds | None]:
     """The even and the odd part, and lower bounds of their leverage where these are worth it."""
     half, m = (n + 1) // 2, len(measure.frequencies)
     waves = [mirror_waves(measure, n, wave) for wave in WAVES]
@@ -102,10 +102,10 @@ def even_odd_svd(
         bases = list(take(partial(wave_basis, measure, n), WAVES))
         if all(basis is not None for basis in bases):
             pairs = zip(bases, waves, strict=True)
-            parts = tuple(products.project(b.sigma, b.right, entries) for b, entries in pairs)
+            parts = tuple(matrices.project(b.sigma, b.right, entries) for b, entries in pairs)
             worth = half >= 4 * m and n <= LONGEST
             return parts, partial(leverage_bounds, measure, n, bases) if worth else None
-    return tuple(products.factor(entries, half, m, progress) for entries in waves), None
+    return tuple(matrices.factor(entries, half, m, progress) for entries in waves), None
 
 
 def has_digits(measure: Measure) -> bool:
@@ -113,7 +113,7 @@ def has_digits(measure: Measure) -> bool:
     return measure.period is not None or np.abs(measure.frequencies).max() <= FASTEST
 
 
-def mirror_waves(measure: Measure, n: int, wave: Wave) -> products.Entries:
+def mirror_waves(measure: Measure, n: int, wave: Wave) -> matrices.Entries:
     """Cosines or sines at the positions from the middle on; mirror positions share a row.
 
     Rows come in groups: the addition theorem gives r rows from about 2 sqrt r sines and cosines.
@@ -186,7 +186,7 @@ def resolve_small(
     mixed = large.T @ images
     correction = mixed / eigenvalues[count:, None]
     inner = small.T @ images - mixed.T @ correction
-    lengths = products.balanced_lengths(eigenvalues[:count], eigenvalues[-1])
+    lengths = matrices.balanced_lengths(eigenvalues[:count], eigenvalues[-1])
     squares, turns = np.linalg.eigh(inner / np.multiply.outer(lengths, lengths))
     _, sigma, right = np.linalg.svd(np.sqrt(np.maximum(squares, 0.0))[:, None] * turns.T * lengths)
     return Basis(sigma, (small - large @ correction) @ right.T)

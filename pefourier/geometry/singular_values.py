@@ -23,8 +23,8 @@ from pefourier.encodings.places import is_separable
 from pefourier.errors import shown
 from pefourier.geometry import Progress
 from pefourier.geometry.even_odd_svd import LARGE, Bounds, even_odd_svd
+from pefourier.geometry.matrices import Part, factor
 from pefourier.geometry.precision import stored_resolution
-from pefourier.geometry.products import Part, factor
 
 AT_ONCE = 2**20  # numbers of left singular vectors: 8 MiB
 SAMPLE = 2**9  # rows from which the digits of a table are read

@@ -326,7 +326,7 @@ def test_progress_names_its_phase_where_somebody_looks(monkeypatch):
     screen = Terminal()
     monkeypatch.setattr(sys, "stderr", screen)
     monkeypatch.setenv("TERM", "xterm")
-    monkeypatch.setattr("pefourier.geometry.products.SQUARE_BLOCK", 2**12)
+    monkeypatch.setattr("pefourier.geometry.matrices.BLOCK", 2**12)
     assert percentages("dft", quiet=True) is None
     assert main(["check-faithful", "learned", "-S", "3000", "--d", "8"]) == 0
     lines = [line for line in screen.getvalue().split("\r\x1b[K") if line.strip()]

@@ -62,7 +62,7 @@ CASES = {
 @pytest.mark.parametrize("size", [2**20, 37])
 @pytest.mark.parametrize("name", CASES)
 def test_factors_are_those_of_the_whole_table(name, size, monkeypatch):
-    monkeypatch.setattr("pefourier.geometry.products.SQUARE_BLOCK", size)
+    monkeypatch.setattr("pefourier.geometry.matrices.BLOCK", size)
     monkeypatch.setattr("pefourier.geometry.even_odd_svd.DIRECT", size)
     monkeypatch.setattr("pefourier.geometry.singular_values.AT_ONCE", size)
     enc = CASES[name]
@@ -135,7 +135,7 @@ def test_coarse_storage_raises_the_tolerance():
 
 
 def test_progress_is_reported_on_every_walk(monkeypatch):
-    monkeypatch.setattr("pefourier.geometry.products.SQUARE_BLOCK", 37)
+    monkeypatch.setattr("pefourier.geometry.matrices.BLOCK", 37)
     calls = []
     decompose(build("learned", length=50, d=5), lambda done, total: calls.append((done, total)))
     assert calls == [(k, 8) for k in range(1, 9)] * 2
