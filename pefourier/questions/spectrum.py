@@ -30,7 +30,7 @@ from pefourier.geometry.torus import (
     torus_density,
 )
 from pefourier.geometry.waves import fit_sinusoid_pairs
-from pefourier.questions.axes_of_images import describe_on_grid
+from pefourier.questions.axis_shares import describe_on_grid
 from pefourier.questions.density import (
     DensitySummary,
     alias_on_axes,
