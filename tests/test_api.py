@@ -60,11 +60,6 @@ def test_complex_numbers_are_pairs_to_every_question(ask):
     assert others == [first, first]
 
 
-@pytest.mark.parametrize("take", [np.asarray, torch.tensor, np.ndarray.tolist])
-def test_complex_numbers_come_as_pairs(take):
-    assert np.array_equal(pefourier.encode(take(TURNS)), PAIRS)
-
-
 @pytest.mark.parametrize("shape", [(1, 12, 6), (12, 1, 6), (12, 3, 2)])
 def test_axes_are_read_as_those_of_a_file(shape, tmp_path):
     """An axis of 1 is dropped; of a last one of 2 cosines and sines become pairs."""
@@ -121,12 +116,6 @@ def test_arrays_that_have_not_all_of_their_numbers_are_refused(what):
     for ask in OF_ONE.values():
         with pytest.raises(PefourierError, match="numbers"):
             ask(NOT_PLAIN[what])
-
-
-def test_a_path_is_taken(tmp_path):
-    np.save(tmp_path / "table.npy", TABLE)
-    assert np.array_equal(pefourier.encode(tmp_path / "table.npy"), TABLE)
-    assert np.array_equal(pefourier.encode(tmp_path / "table.npy", [3, 1]), TABLE[[3, 1]])
 
 
 def test_a_named_encoding_takes_the_size_of_what_it_is_compared_with():
@@ -223,24 +212,6 @@ def twice(n, d):
         told = pefourier.compare(a, b)
         assert told.verdict == "the same"
         assert run("compare", a, b, "--json").results == [told.to_dict()]
-
-
-def test_rows_may_be_the_points_of_a_grid(run, tmp_path):
-    table = load("axial", d=8, grid=(3, 4), prefix=1).table()
-    np.save(tmp_path / "t.npy", table)
-    (record,) = run(
-        "check-faithful", tmp_path / "t.npy", "--grid", "3x4", "--prefix", 1, "--json"
-    ).results
-    told = pefourier.check(str(tmp_path / "t.npy"), grid=(3, 4), prefix=1).to_dict()
-    assert told == record
-    own = pefourier.check(table, grid=(3, 4), prefix=1).to_dict()
-    assert own["grid"] == record["grid"] == [3, 4]
-    assert own["verdict"] == record["verdict"]
-    named = pefourier.reconstruct("axial", [(1, 2)], d=8, grid=(3, 4))
-    assert named.reconstructions[0].position == (1, 2)
-    message = r"^'ndarray \(13, 8\)': 13 rows do not fit a grid of 3x5"
-    with pytest.raises(PefourierError, match=message):
-        pefourier.check(table, grid=(3, 5))
 
 
 class Cache(torch.nn.Module):

@@ -121,24 +121,11 @@ def test_the_clip_of_shaw_is_told(clips):
     assert compare(one, two).cause.changes == {"clip": clips}
 
 
-@pytest.mark.parametrize("counts", [(4, 6), (1, 4)])
-def test_other_head_counts_are_told_in_a_line(counts):
-    arrays = [matrix([0.5])[0] if h == 1 else matrix(alibi_slopes(h)) for h in counts]
-    found = compare(*map(as_encoding, arrays))
-    assert (found.verdict, found.unit, found.dimensions) == ("different", "heads", counts)
-    assert "sizes-differ" in codes_of(found)
-
-
 def test_square_matrices_of_one_head_are_biases():
     found = compare(matrix([0.5])[0], matrix([0.25])[0])
     assert (found.unit, found.heads[0].ratio) == ("heads", pytest.approx(0.5))
     for name in ("onehot", "dft", "learned"):
         assert compare(load(name, 16, 16), load(name, 16, 16).table()).unit == "columns"
-
-
-def test_longer_biases_are_compared_over_what_both_have():
-    found = compare(matrix(alibi_slopes(4)), matrix(alibi_slopes(4), 60))
-    assert (found.same, found.length, found.lengths) == (True, N, (N, 60))
 
 
 def test_a_config_and_files_of_biases(tmp_path, run):

@@ -25,9 +25,7 @@ def frequencies(spec, length=8192, d=128):
     return load(spec, length, d).measure.frequencies
 
 
-GLM = {"model_type": "glm4", "hidden_size": 4096, "num_attention_heads": 32, "head_dim": 128}
 LLAMA3 = "rope:rho=5e5,scaling=llama3,factor=8,original=8192"
-GEMMA = "rope:rho=1e6"
 GPT_OSS = "rope:rho=150000,scaling=yarn,factor=32,original=4096,truncate={}"
 QWEN = "rope:rho=1e6,scaling=yarn,factor=4,original={}"
 
@@ -60,18 +58,6 @@ def test_a_head_with_pairs_that_stand_still_sums_all_of_its_cosines(turning):
     negative = np.flatnonzero(sums < 0)
     bound = r.bound if r.bound is None or r.bound < 4096 else None
     assert bound == (negative[0] if len(negative) else None)
-
-
-def test_longrope_blends_nothing(tmp_path):
-    """Each pair is divided by a factor of its own; once all but two were blended."""
-    lists = {"short_factor": [1.0] * 48, "long_factor": [1.0, *np.linspace(1.1, 60, 47)]}
-    sizes = {"hidden_size": 3072, "num_attention_heads": 32, "max_position_embeddings": 131072}
-    config = {"model_type": "phi3", **sizes, "original_max_position_embeddings": 4096}
-    path = tmp_path / "config.json"
-    path.write_text(json.dumps({**config, "rope_scaling": {"type": "longrope", **lists}}))
-    _, found = describe_context(str(path))
-    told = [(band.treatment, band.pairs) for band in found.rotations[0].bands]
-    assert told == [("kept", 1), ("stretched", 47)]
 
 
 def test_lag_sums_are_those_of_the_formula():
@@ -172,45 +158,6 @@ def test_unseen_and_idle_pairs_are_those_of_a_walk(spec):
         unseen += asked > met * (1 + 1e-9) and v * trained < turn
     assert r.unseen == unseen
     assert r.idle == sum(w * length < turn for w in own.measure.frequencies)
-
-
-@pytest.mark.parametrize("inside", [False, True])
-@pytest.mark.parametrize(("kind", "further"), [("default", 1), ("linear", 2), ("dynamic", 1)])
-def test_a_length_of_training_is_taken_wherever_it_is_stated(kind, further, inside, tmp_path):
-    """Once a stated length counted with scalings of its own alone: all 131072 were trained."""
-    stated = {"original_max_position_embeddings": 29696}
-    scaling = {"type": kind} if kind == "default" else {"type": kind, "factor": 2}
-    config = {"model_type": "llama", "hidden_size": 4096, "num_attention_heads": 32}
-    config |= {"max_position_embeddings": 131072, **({} if inside else stated)}
-    config["rope_scaling"] = {**scaling, **(stated if inside else {})}
-    (tmp_path / "config.json").write_text(json.dumps(config))
-    _, found = describe_context(str(tmp_path / "config.json"))
-    assert (found.trained.length, found.trained.source) == (29696, "assumed")
-    assert found.length == 131072
-    assert found.rotations[0].familiar_length == 29696 * further
-    never = np.sum(frequencies("rope", 1) * 29696 < 2 * np.pi)  # a turn in training
-    assert found.rotations[0].unseen == never > 0
-
-
-def test_pairs_that_turn_by_axes_of_an_image_are_told(tmp_path):
-    path = tmp_path / "config.json"
-    for sections, interleaved, t, y in (
-        ([16, 24, 24], False, set(range(16)), set(range(16, 40))),
-        ([24, 20, 20], True, {*range(0, 60, 3), *range(60, 64)}, set(range(1, 60, 3))),
-        ([9, 9, 9], False, None, None),  # which do not fit
-    ):
-        own = {"type": "mrope", "mrope_section": sections, "mrope_interleaved": interleaved}
-        kind = "qwen3_vl_text" if interleaved else "qwen2_vl_text"
-        config = {"model_type": kind, "head_dim": 128, "hidden_size": 4096, "rope_scaling": own}
-        path.write_text(json.dumps({**config, "num_attention_heads": 32}))
-        _, found = describe_context(str(path))
-        axes = found.rotations[0].axes
-        if t is None:
-            assert axes is None
-        else:
-            assert (set(axes["t"]), set(axes["y"])) == (t, y)
-            assert sorted(sum(axes.values(), ())) == list(range(64))
-            assert found.facts["axes"].keys() == {"t", "y", "x"}
 
 
 def test_heads_of_alibi_have_the_slopes_of_the_paper_and_of_bloom(tmp_path):

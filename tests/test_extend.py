@@ -83,12 +83,6 @@ def test_each_way_is_a_spec_that_gives_it_back(write):
     )
 
 
-def test_bases_and_criteria_are_ways_too():
-    result = extend("rope:rho=1e4", 8192, trained=4096, d=128, criteria=("turns",), bases=(2e4,))
-    assert result.best["turns"] == pytest.approx(1461.03, rel=1e-5)
-    assert [e.rho for e in result.candidates if e.way == "base"] == [result.best["turns"], 2e4]
-
-
 @pytest.mark.parametrize(
     ("spec", "options", "named"),
     [
@@ -168,12 +162,3 @@ def test_new_angles_are_those_of_context(name, write):
     result = extend(path, length)
     _, known = describe_context(path, length, trained=result.trained)
     assert [rotation.unseen for rotation in known.rotations] == [result.unchanged.unseen]
-
-
-def test_llama_at_200k_meets_25_new_pairs_and_yarn_has_its_factor(write, run):
-    path = write("meta-llama/Llama-3.1-8B")
-    (record,) = run("design", "--extend-from", path, "--to", "200k", "--json").results
-    by_way = {way["way"]: way for way in record["candidates"]}
-    assert by_way["unchanged"]["unseen"] == 25
-    assert by_way["yarn"]["factor"] == 204800 / 8192
-    assert (record["encoding"], record["params"]["to"]) == ("rope", 204800)

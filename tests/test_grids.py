@@ -7,7 +7,7 @@ from grids import mean_products, mixed_frequencies, table_on, waves_on
 import pefourier
 from pefourier.encodings import load
 from pefourier.encodings.axis_parts import is_separable
-from pefourier.encodings.encoding import from_table, without_prefix
+from pefourier.encodings.encoding import from_table
 from pefourier.encodings.grids import line_contrast, with_grid_note
 from pefourier.errors import PefourierError
 from pefourier.geometry.closest import closest_pair
@@ -164,14 +164,6 @@ def test_points_beyond_a_lattice_are_refused():
         with pytest.raises(PefourierError, match="lattice"):
             position_functions(enc, [point])
     assert position_functions(enc, [(7, 7)], lattice=8).reconstructions[0].inverse_error is None
-
-
-def test_one_axis_written_as_a_grid_is_a_sequence():
-    plain, grid = load("sinusoidal", 20, 8), named("sinusoidal", (20,), 8)
-    np.testing.assert_array_equal(density(plain).density, density(grid).density)
-    assert closest_pair(without_prefix(grid)) == closest_pair(plain)
-    for enc in (named("rope", (4, 5)), load("rope", 20, 64)):  # computed by the numbers of rows
-        assert precision(enc)["bfloat16"] == precision(load("rope", 20, 64))["bfloat16"]
 
 
 def test_biases_of_displacements_have_answers_too(tmp_path, rng):

@@ -155,10 +155,3 @@ def test_a_saved_table_gets_the_same_answers(tmp_path, name):
     one, other = assess(saved), assess(as_encoding(enc.table()))
     for field in ("verdict", "min_distance", "closest_pair", "rank", "stable_rank"):
         np.testing.assert_equal(getattr(one, field), getattr(other, field))
-
-
-@pytest.mark.parametrize("name", [n for n in NAMES if "seed" in BUILDERS[n].parameters])
-def test_a_seed_names_one_table(name):
-    typed, other = load(f"{name}:seed=3", 9, 8), load(name, 9, 8, seed=3)
-    np.testing.assert_array_equal(typed.table(), other.table())
-    assert (typed.table() != load(name, 9, 8).table()).any()

@@ -5,7 +5,6 @@ import json
 import numpy as np
 import pytest
 from published_configs import PUBLISHED
-from test_cases import gguf_bytes
 
 from pefourier import context
 from pefourier.encodings import load
@@ -228,55 +227,11 @@ def test_a_params_json_is_read_as_its_models_code_reads_it(written):
     np.testing.assert_allclose(scaled.measure.frequencies, meta.measure.frequencies, rtol=1e-12)
 
 
-@pytest.mark.parametrize(
-    ("base", "length", "published"),
-    [
-        *((1e4, n, p) for n, p in ((4096, 0.942), (32768, 0.677), (131072, 0.499))),
-        *((5e5, n, p) for n, p in ((4096, 0.911), (32768, 0.879), (131072, 0.865))),
-    ],
-)
-def test_nearer_scores_higher_as_published(base, length, published):
-    omega = base ** (-np.arange(64) / 64)
-    assert nearer_scores_higher(omega, length) == pytest.approx(published, abs=0.005)
-
-
 def test_nearer_scores_higher_is_the_count_of_all_lags():
     omega = 100.0 ** (-np.arange(4) / 4)
     kernel = np.cos(np.outer(np.arange(60), omega)).sum(axis=1)
     told = [kernel[m] > kernel[n] for m in range(1, 60) for n in range(2 * m, 60)]
     assert nearer_scores_higher(omega, 60) == pytest.approx(np.mean(told))
-
-
-def test_a_gguf_file_has_the_same_description(tmp_path):
-    """Keys of layers with a window, YaRN without its mixing, and keys that are not read."""
-    values = {
-        "general.architecture": "gemma3",
-        "gemma3.block_count": 6,
-        "gemma3.context_length": 4096,
-        "gemma3.embedding_length": 1024,
-        "gemma3.attention.head_count": 4,
-        "gemma3.attention.key_length": 256,
-        "gemma3.attention.sliding_window": 512,
-        "gemma3.rope.freq_base": 1e6,
-        "gemma3.rope.dimension_count": 256,
-        "gemma3.rope.dimension_count_swa": 128,
-        "gemma3.rope.scaling.type": "yarn",
-        "gemma3.rope.scaling.factor": 4.0,
-        "gemma3.rope.scaling.original_context_length": 1024,
-        "gemma3.rope.scaling.yarn_ext_factor": 0.0,
-        "gemma3.rope.new_key": 3,
-    }
-    path = tmp_path / "m.gguf"
-    path.write_bytes(gguf_bytes(values))
-    found = describe_positions(str(path))
-    told = {run.part: (len(run.index), run.window) for run in found.layers}
-    assert told == {"sliding_attention": (5, 512), "full_attention": (1, None)}
-    turned = {p: e.params["rotated"] for p, e in zip(found.parts, found.rotations, strict=True)}
-    assert turned == {"sliding_attention": 128, "full_attention": 256}
-    full = found.rotations[found.parts.index("full_attention")]
-    assert full.params["scaling"] == "linear"
-    assert found.unread == ("rope.new_key",)
-    assert "unread-key" in [f.code for f in found.findings]
 
 
 def test_many_configs_are_told_in_a_line_each(written, run):
@@ -286,18 +241,3 @@ def test_many_configs_are_told_in_a_line_each(written, run):
     assert done.status == 0
     assert done.out.splitlines() == [f"{paths[0]}: unseen angles", f"{paths[2]}: no new angles"]
     assert run("context", *paths, "--brief").status == 2
-
-
-@pytest.mark.parametrize(
-    ("model_type", "kind"), [("hunyuan_v1_dense", "xdrope"), ("llama", "telechat3-yarn")]
-)
-def test_keys_beside_a_vendors_scaling_are_looked_up_among_the_allowed(tmp_path, model_type, kind):
-    """Once a key that nobody knows ended in a TypeError there, or lost what was meant."""
-    scaling = {"type": kind, "factor": 2.0, "faktor": 3.0, "original_max_position_embeddings": 64}
-    config = {"model_type": model_type, "hidden_size": 64, "num_attention_heads": 2}
-    config |= {"max_position_embeddings": 128, "rope_theta": 1e4, "rope_scaling": scaling}
-    path = tmp_path / "config.json"
-    path.write_text(json.dumps(config))
-    findings = context(str(path)).findings
-    (unread,) = (f for f in findings if f.code == "unread-key" and "'faktor'" in f.message)
-    assert "did you mean factor?" in unread.message

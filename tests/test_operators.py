@@ -85,19 +85,6 @@ def test_the_operator_of_a_module_is_its_blocks():
         np.testing.assert_allclose(q, blocks(pairs, grid(D), p, D), atol=1e-5)
 
 
-def test_code_of_one_dimension_is_given_that_of_a_file(tmp_path):
-    """256, which nobody asked for, was given first, and its error was the answer."""
-
-    class Fixed(Turning):
-        def forward(self, q, k):
-            if q.shape[-1] != D:
-                raise RuntimeError("The size of tensor a must match the size of tensor b")
-            return super().forward(q, k)
-
-    np.save(tmp_path / "rope.npy", load("rope", N, D).table())
-    assert pefourier.compare(Fixed(), str(tmp_path / "rope.npy")).verdict == "the same"
-
-
 def test_equal_frequencies_of_other_pairs_are_another_model():
     """Two modules that pair (i, i + 16) and (i, i + 8) were one encoding, written differently."""
     found = compare(*(load(Turning(gap), 64, 32) for gap in (16, 8)))
@@ -155,12 +142,6 @@ class Clipped(torch.nn.Module):
         return x * cos + torch.cat([-two, one], -1) * sin
 
 
-@pytest.mark.parametrize("spec", ["rope", "sinusoidal"])
-def test_a_shift_of_all_positions_is_named(spec):
-    found = pefourier.compare(spec, load(spec, N + 2, D).table()[2:])
-    assert (found.verdict, found.transform) == ("equivalent", {"offset": 2})
-
-
 def test_what_differs_from_some_position_on_is_said_there():
     found = pefourier.compare(Clipped(), "rope", length=2000, d=D).operator
     assert (found.relation, found.first_position) == ("different", 701)
@@ -171,32 +152,6 @@ def test_exchanged_axes_are_named():
     found = compare_operators(yx, xy)
     assert (found.relation, found.name) == ("permuted", "axes-exchanged")
     assert pefourier.compare(yx, xy).verdict == "permuted"
-
-
-def with_waves(function):
-    """A rotation of (q, k) by a public function that takes cosines and sines (n, d)."""
-
-    def rotate(q, k):
-        n, d = q.shape[-2:]
-        angles = torch.outer(torch.arange(n), torch.tensor(grid(d))).float().repeat(1, 2)
-        return function(q, k, angles.cos(), angles.sin(), unsqueeze_dim=0)
-
-    return rotate
-
-
-@pytest.mark.long
-def test_public_functions_are_the_rotations_by_name():
-    """DeepSeek's turns neighbours and writes halves: columns in another order at every position."""
-    from transformers.models.deepseek_v3 import modeling_deepseek_v3
-    from transformers.models.llama import modeling_llama
-
-    halves = with_waves(modeling_llama.apply_rotary_pos_emb)
-    beside = with_waves(modeling_deepseek_v3.apply_rotary_pos_emb_interleave)
-    for function, layout in ((halves, "halves"), (beside, "interleaved")):
-        found = pefourier.compare(function, f"rope:layout={layout}", length=N, d=D)
-        assert (found.operator.relation, found.same) == ("same", True)
-    found = pefourier.compare(halves, beside, length=N, d=D)
-    assert (found.operator.relation, found.same) == ("permuted", False)
 
 
 def test_a_table_does_not_hold_the_pairs():
@@ -271,21 +226,6 @@ def test_the_order_of_rows_is_written(run, tmp_path):
         assert list(read(path)) == [0, 4, 1, 5, 2, 6, 3, 7]
     done = run("compare", "rope:d=8", "rope:d=8", "--permutation", tmp_path / "no.npy")
     assert (done.status, (tmp_path / "no.npy").exists()) == (2, False)
-
-
-def test_nanochat_turns_the_other_way(tmp_path):
-    """By -p at position p: its config and Llama's have one table, and were told to be the same."""
-    sizes = {"hidden_size": 64, "num_attention_heads": 4, "max_position_embeddings": 80}
-    for kind in ("nanochat", "llama"):
-        (tmp_path / f"{kind}.json").write_text(json.dumps(sizes | {"model_type": kind}))
-    one, two = (load(str(tmp_path / f"{kind}.json")) for kind in ("nanochat", "llama"))
-    at = np.arange(5)
-    back, ahead = operator_at(one, at)[0], operator_at(two, at)[0]
-    assert np.array_equal(back, np.swapaxes(ahead, 1, 2))
-    found = compare(one, two)
-    assert (found.verdict, found.same) == ("permuted", False)
-    assert (found.operator.relation, found.operator.name) == ("permuted", "reversed")
-    assert list(found.operator.permutation) == [*range(8, 16), *range(8)]
 
 
 def test_the_recipe_of_the_readme_puts_rows_into_the_order(run, tmp_path, monkeypatch):

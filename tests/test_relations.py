@@ -10,8 +10,6 @@ import pefourier.encodings
 from pefourier.encodings import load
 from pefourier.encodings.encoding import as_encoding
 from pefourier.encodings.registry import BUILDERS, build
-from pefourier.geometry import products as geometry
-from pefourier.geometry.products import mean_products
 from pefourier.questions.relations import first_rise, kernel, relate, shift_residual
 
 ROOM = sys.modules["pefourier.questions.relations"]  # the package gives the question of that name
@@ -47,26 +45,6 @@ def test_declared_and_measured_answers_agree(name, monkeypatch):
     assert declared.shift_residual == declared.toeplitz_residual == 0
     assert (measured.shift_residual or 0) < 1e-9
     assert declared.verdict == measured.verdict == "depends on lag alone"
-
-
-def test_means_of_lags_are_those_along_diagonals(rng):
-    table = rng.standard_normal((9, 70))
-    products = table @ table.T
-    means = [np.trace(products, lag) / (9 - lag) for lag in range(9)]
-    np.testing.assert_allclose(mean_products(table, (9,))[8:], means, atol=1e-12)
-
-
-@pytest.mark.parametrize("direct", [2**31, 0])
-def test_toeplitz_residual_by_its_definition(rng, monkeypatch, direct):
-    monkeypatch.setattr(geometry, "DIRECT", direct)
-    table = rng.standard_normal((30, 5))
-    products = table @ table.T
-    mean = np.array([np.trace(products, lag) / (30 - lag) for lag in range(30)])
-    away = products - mean[np.abs(np.subtract.outer(range(30), range(30)))]
-    expected = np.linalg.norm(away) / np.linalg.norm(products)
-    result = relate(table)
-    assert result.toeplitz_residual == pytest.approx(expected, rel=1e-12)
-    assert result.verdict == "depends on position"
 
 
 def test_rounding_is_no_rise_and_zeros_have_no_kernel():

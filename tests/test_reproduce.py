@@ -1,17 +1,13 @@
 """The paper recomputed: the claims have the numbers of theory, and files are whole."""
 
-import csv
 import json
-import re
 
 import numpy as np
 import pytest
 from training import result
 
 from pefourier.reproduce import (
-    Claim,
     all_claims,
-    count_verdicts,
     read_summaries,
     recompute_paper,
     results_folder,
@@ -155,17 +151,6 @@ def test_files_are_written_whole_into_a_new_folder(tmp_path, run):
     first = answer["results"][0]
     assert (first["meaning"], first["spec"], first["findings"]) == (first["reason"], None, [])
     assert first["verdict"] == "holds"
-
-
-def test_verdicts_are_counted():
-    claims = [Claim("", "", "", "", verdict, "") for verdict in ("holds", "holds", "private data")]
-    assert re.findall(r"\d", count_verdicts(claims)) == ["3", "2", "1"]
-
-
-def test_csv_has_a_row_for_each_claim(tmp_path, run):
-    rows = list(csv.DictReader(run("reproduce", "--out", tmp_path, "--csv").out.splitlines()))
-    assert [row["where"] for row in rows] == [claim.where for claim in all_claims()]
-    assert rows[0]["verdict"] == "holds"
 
 
 def test_results_of_the_folder_win_over_those_that_come_with_the_package(tmp_path, run):

@@ -41,15 +41,6 @@ def test_neighbours_are_those_of_each_axis(rng):
     assert np.isnan(similarities(table, (12, 1))[1])
 
 
-def test_waves_keep_their_cycles_an_image():
-    x = np.indices((16, 16))[1].ravel() / 16
-    table = np.stack([np.sin(2 * np.pi * 3 * x), np.cos(2 * np.pi * 3 * x)], axis=1)
-    r = resize_table(table_on((16, 16), table), (32, 40), "bicubic")
-    assert r.before.cycles == pytest.approx(3)
-    assert r.after.cycles == pytest.approx(3, abs=0.1)
-    assert r.before.constant == pytest.approx(0, abs=1e-12)
-
-
 def folded_by_hand(table, sides):
     """Energy by |k| along each axis, from all coefficients of the multi-dimensional DFT."""
     power = (np.abs(np.fft.fftn(table.reshape(*sides, -1), axes=range(len(sides)))) ** 2).sum(-1)
@@ -217,14 +208,6 @@ def test_what_is_written_has_the_type_and_the_axes_of_what_was_read(
         assert read.dtype == wide
         assert np.array_equal(read, made.astype(kind.replace("bfloat16", "float32")))
     assert np.load("o.npy").shape == (1, 31, 4)
-
-
-@pytest.mark.parametrize("to", [(24, 24), (21, 13)])
-def test_rounding_makes_no_codes_differ(to):
-    """Codes of rows alone stay those of rows; once rounding of the sums made all 576 differ."""
-    rows = load("sinusoidal", 14, 32).table()
-    r = pefourier.resize(np.repeat(rows, 14, axis=0), to, grid=(14, 14))
-    assert (r.before.distinct, r.after.distinct) == (14, to[0])
 
 
 def test_a_table_on_no_grid_is_a_line_where_one_side_is_asked_for(rng):

@@ -10,8 +10,7 @@ import pytest
 from pefourier.encodings import build, load
 from pefourier.encodings.encoding import as_encoding, from_table, without_mean
 from pefourier.errors import PefourierError
-from pefourier.questions import lattice as room
-from pefourier.questions.lattice import at_nearest_points, smoothed
+from pefourier.questions.lattice import at_nearest_points
 from pefourier.questions.measure import alias
 from pefourier.questions.reconstruct import position_functions
 from pefourier.questions.spectrum import density
@@ -128,15 +127,6 @@ def test_the_lattice_is_the_length_where_that_is_set(spec, length, points, tmp_p
         assert density(timed).lattice == max(count, 16)
 
 
-def test_leaving_out_far_terms_changes_nothing_that_shows(monkeypatch):
-    steps, weights = np.random.default_rng(0).uniform(0, 400, 300), np.full(300, 1 / 300)
-    whole = smoothed(steps, weights, 401, 4.0)
-    monkeypatch.setattr(room, "SMALL", 0)
-    monkeypatch.setattr(room, "AT_ONCE", 7)
-    cut = smoothed(steps, weights, 401, 4.0)
-    assert np.abs(whole - cut).max() <= 1e-16 * whole.max() + 1e-17
-
-
 def test_summary_of_a_flat_density():
     s = density(np.eye(15), lattice=15, sigma=0).summary
     assert s.lowest_bin_share == pytest.approx(1 / 15)
@@ -197,21 +187,6 @@ def test_without_its_mean_a_table_has_nothing_at_frequency_zero(rng):
     np.testing.assert_array_equal(declared.table(np.array([7]))[0], declared.table()[7])
     with pytest.raises(PefourierError, match="sinusoidal less its mean"):
         density(declared, method="declared")
-
-
-def test_demean_as_typed(run, rng, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    np.save("t.npy", rng.normal(size=(64, 16)) + 2)
-    (plain,) = run("spectrum", "t.npy", "--json").results
-    (less,) = run("spectrum", "t.npy", "--demean", "--json").results
-    assert plain["summary"]["mean_share"] > 0.7
-    assert ([f["code"] for f in plain["findings"]], less["findings"]) == (["common-part"], [])
-    assert (less["summary"]["mean_share"], less["params"]["demean"]) == (0, True)
-    errors = [
-        run("reconstruct", "t.npy", "--pos", "5", *option, "--json").results[0]["reconstructions"]
-        for option in ((), ("--demean",))
-    ]
-    assert errors[1][0]["error"] < errors[0][0]["error"]
 
 
 @pytest.mark.parametrize(
