@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from safetensors.numpy import load_file, save_file
 
 import pefourier
 from pefourier.encodings import load
@@ -50,21 +51,16 @@ def test_an_operator_by_name_is_its_blocks(spec):
     for p, q, k in zip(range(0, N, 7), query, key, strict=True):
         np.testing.assert_allclose(q, blocks(*BY_NAME[spec], p, D), atol=1e-12)
         np.testing.assert_array_equal(q, k)
-    yarn = load("rope:scaling=yarn,factor=4,original=32", N, D)
-    wanted = blocks(HALVES, yarn.measure.frequencies, 5, D, 0.1 * np.log(4) + 1)
-    np.testing.assert_allclose(operator_at(yarn, np.array([5]))[0][0], wanted, atol=1e-12)
 
 
 def turned(x, gap, sign=1.0):
     """Pairs (i, i + gap) in blocks of 2 gap columns, at the frequencies of rope."""
     n, d = x.shape[-2:]
     angle = torch.outer(torch.arange(n).double(), torch.tensor(grid(d)).double()).to(x.dtype)
-    first = [i for i in range(d) if (i // gap) % 2 == 0]
-    second = [i + gap for i in first]
-    cos, sin = angle.cos(), sign * angle.sin()
-    y = x.clone()
-    y[..., first] = x[..., first] * cos - x[..., second] * sin
-    y[..., second] = x[..., second] * cos + x[..., first] * sin
+    cos, sin, y = angle.cos(), sign * angle.sin(), x.clone()
+    first = np.flatnonzero(np.arange(d) // gap % 2 == 0)
+    a, b = x[..., first], x[..., first + gap]
+    y[..., first], y[..., first + gap] = a * cos - b * sin, b * cos + a * sin
     return y
 
 
@@ -75,14 +71,6 @@ class Turning(torch.nn.Module):
 
     def forward(self, q, k):
         return tuple(turned(x, self.gap, s) for x, s in zip((q, k), self.signs, strict=True))
-
-
-def test_the_operator_of_a_module_is_its_blocks():
-    at = np.array([0, 3, N - 1])
-    pairs = [(i, i + 4) for i in range(D) if (i // 4) % 2 == 0]
-    query, _ = operator_at(load(Turning(4), N, D), at)
-    for p, q in zip(at, query, strict=True):
-        np.testing.assert_allclose(q, blocks(pairs, grid(D), p, D), atol=1e-5)
 
 
 def test_equal_frequencies_of_other_pairs_are_another_model():
@@ -154,22 +142,28 @@ def test_exchanged_axes_are_named():
     assert pefourier.compare(yx, xy).verdict == "permuted"
 
 
+def test_the_operators_of_a_module_and_of_yarn_are_their_blocks():
+    at = np.array([0, 3, N - 1])
+    pairs = [(i, i + 4) for i in range(D) if (i // 4) % 2 == 0]
+    yarn = load("rope:scaling=yarn,factor=4,original=32", N, D)
+    scaled, module = (operator_at(enc, at)[0] for enc in (yarn, load(Turning(4), N, D)))
+    for i, p in enumerate(at):
+        np.testing.assert_allclose(module[i], blocks(pairs, grid(D), p, D), atol=1e-5)
+        wanted = blocks(HALVES, yarn.measure.frequencies, p, D, 0.1 * np.log(4) + 1)
+        np.testing.assert_allclose(scaled[i], wanted, atol=1e-12)
+
+
 def test_a_table_does_not_hold_the_pairs():
     """A dump of angles has no pairing: it is the same as rotations of both layouts, with a note."""
     cos, sin = (wave(np.outer(np.arange(N), grid(D))) for wave in (np.cos, np.sin))
-    forms = (
-        np.hstack([cos, sin]),
-        np.stack([cos, sin], axis=-1).reshape(N, -1),
-        np.hstack([cos, cos, sin, sin]),
-    )
-    for table in forms:
+    beside = np.stack([cos, sin], axis=-1).reshape(N, -1)
+    for table in (np.hstack([cos, sin]), beside, np.hstack([cos, cos, sin, sin])):
         for layout in ("halves", "interleaved"):
             found = compare(load(f"rope:layout={layout}", N, D), table)
             assert (found.operator.relation, found.verdict) == ("unknown", "the same")
             assert "pairing-unsaid" in [f.code for f in found.findings]
     half = compare(load("rope", N, D), np.tile(cos, 2))
     assert (half.verdict, half.transform) == ("equivalent", {"part": "cos"})
-    assert compare(load("sinusoidal", N, D), load("sinusoidal", N, D).table()).operator is None
 
 
 NO_ROTATIONS = {
@@ -228,15 +222,12 @@ def test_the_order_of_rows_is_written(run, tmp_path):
     assert (done.status, (tmp_path / "no.npy").exists()) == (2, False)
 
 
-def test_the_recipe_of_the_readme_puts_rows_into_the_order(run, tmp_path, monkeypatch):
+def test_the_recipe_of_the_readme_puts_rows_into_the_order(run, tmp_path, monkeypatch, rng):
     """Scores of the reordered weights, turned as neighbours, are those of the first in halves."""
-    from safetensors.numpy import load_file, save_file
-
     monkeypatch.chdir(tmp_path)
-    rng = np.random.default_rng(0)
     shapes = {"q_proj.weight": (32, 12), "k_proj.weight": (16, 12), "q_proj.bias": (32,)}
+    shapes["v_proj.weight"] = 16, 12
     weights = {f"l.{name}": rng.normal(size=shape) for name, shape in shapes.items()}
-    weights["l.v_proj.weight"] = rng.normal(size=(16, 12))
     save_file(weights, "model.safetensors")
     pair = "rope:d=16", "rope:d=16,layout=interleaved"
     assert run("compare", *pair, "--permutation", "order.npy").status == 1
@@ -245,10 +236,9 @@ def test_the_recipe_of_the_readme_puts_rows_into_the_order(run, tmp_path, monkey
     exec(textwrap.dedent(recipe), {})  # a document's own code
     after = load_file("reordered.safetensors")
     assert np.array_equal(after["l.v_proj.weight"], weights["l.v_proj.weight"])
-    x, at = rng.normal(size=(5, 12)), np.arange(5)
-    scores = []
+    x, scores = rng.normal(size=(5, 12)), []
     for held, spec in ((weights, pair[0]), (after, pair[1])):
-        turned = operator_at(load(spec, 5, 16), at)[0]
+        turned = operator_at(load(spec, 5, 16), np.arange(5))[0]
         q, k = (x @ held[f"l.{name}.weight"].T for name in ("q_proj", "k_proj"))
         q = (q + held["l.q_proj.bias"]).reshape(5, 2, 16)[:, 1]
         scores.append(np.einsum("pij,pj,qik,qk->pq", turned, q, turned, k))
