@@ -82,31 +82,22 @@ def test_distance_after_rounding_is_that_of_all_pairs(spec, dtype):
     assert cast_distance(enc, exact, form) == pytest.approx(direct, rel=1e-9, abs=1e-12)
 
 
+SPANS = [("1h", "1"), ("1h", None), ("1s", "1h"), ("1 fortnight", "1h"), ("nan", "1")]
+SPANS += [("9", "-1"), ("9", "0"), ("1y", "1ns")]
+CRITERIA = ["phase=1", "phase=-.1", "phase=.5:0", "phase=x", "beauty"]
+CRITERIA += ["wavelength=x", "wavelength=0", "wavelength=inf"]
+LONG = {"span": "1d", "resolution": "10ms", "d": 64}  # too long for a table
+
+
 @pytest.mark.parametrize(
     "options",
     [
-        {"length": 1, "d": 64},
-        {"length": 80, "d": 7},
-        {"length": 80, "d": 2},
-        *({"length": 80, "d": 16, "criteria": [f"phase={p}"]} for p in ("1", "-.1", ".5:0", "x")),
-        *({"length": 80, "d": 16, "criteria": [f"wavelength={k}"]} for k in ("x", "0", "inf")),
-        {"length": 80, "d": 16, "criteria": ["beauty"]},
-        {"length": (4, 4, 4, 4), "d": 16},
-        *(
-            {"span": span, "resolution": step, "d": 16}
-            for span, step in [
-                *[("1h", "1"), ("1h", None), ("1s", "1h"), ("1 fortnight", "1h"), ("nan", "1")],
-                *[("9", "-1"), ("9", "0"), ("1y", "1ns")],
-            ]
-        ),
+        *({"length": n, "d": d} for n, d in ((1, 64), (80, 7), (80, 2), ((4, 4, 4, 4), 16))),
+        *({"length": 80, "d": 16, "criteria": [name]} for name in CRITERIA),
+        *({"span": span, "resolution": step, "d": 16} for span, step in SPANS),
         {"span": "1h", "resolution": "1s", "length": 9, "d": 16},
-        *(
-            {"span": "1d", "resolution": "10ms", "d": 64, **needs_a_table}
-            for needs_a_table in (
-                *({"criteria": [name]} for name in ("distance", "bound", "rank")),
-                {"dtype": "bfloat16"},
-            )
-        ),
+        *(LONG | {"criteria": [name]} for name in ("distance", "bound", "rank")),
+        LONG | {"dtype": "bfloat16"},
     ],
     ids=str,
 )
@@ -187,10 +178,16 @@ def test_a_grid_has_a_base_for_each_axis(run):
 
 def test_a_span_is_asked_in_the_shell(run):
     asked = ["design", "--d", 64, "--for", "turns", "--json"]
-    spanned, counted = (
-        run(*asked, *size).results[0]
-        for size in (["--span", "1d", "--resolution", "10ms"], ["--length", 8640000])
-    )
-    assert (spanned["length"], spanned["best"]) == (8640000, counted["best"])
+    for span, step, length in (("1d", "10ms", 8640000), ("2d", "15min", 192), ("0.3", "0.1", 3)):
+        spanned = run(*asked, "--span", span, "--resolution", step).results[0]
+        counted = run(*asked, "--length", length).results[0]
+        assert (spanned["length"], spanned["best"]) == (length, counted["best"])
     for size in (["--span", "1d"], ["--span", "1d", "--resolution", "1s", "--length", 9]):
         assert run(*asked, *size).status == 2
+
+
+def test_the_table_has_those_that_are_best():
+    result = design_base(100, 32, bases=np.geomspace(1.5, 1e6, 40).tolist())
+    shown = [row.rho for row in result.rows]
+    assert shown == sorted(shown)
+    assert {rho for rho in result.best.values() if rho} <= {*shown}

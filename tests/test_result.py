@@ -1,6 +1,7 @@
 """What any result can do: laws over every kind of result."""
 
 import dataclasses
+import html
 import json
 import pickle
 from pathlib import Path
@@ -62,9 +63,10 @@ def test_a_result_speaks(result):
     record = result.to_dict()
     assert list(record)[:3] == ["encoding", "spec", "params"]
     assert record["conclusion"] == result.conclusion
-    assert result.conclusion.endswith(".")
     assert "about" not in record
     assert json.loads(json.dumps(record, allow_nan=False)) == record
+    assert len(repr(result)) < 400
+    assert result.conclusion in " ".join(html.unescape(result._repr_html_()).split())
 
 
 def test_nothing_that_a_result_holds_becomes_markup():
