@@ -93,13 +93,6 @@ def test_a_last_axis_of_two_that_are_no_waves_is_refused(tmp_path):
         pefourier.check(TABLE.reshape(12, 3, 2))
 
 
-def test_a_tensor_that_is_only_marked_as_negated_or_conjugated_is_read():
-    z = torch.tensor(TURNS)
-    assert np.array_equal(pefourier.encode(z.conj().imag), -TURNS.imag)
-    assert np.array_equal(pefourier.encode(z.conj())[:, 1::2], -TURNS.imag)
-    assert pefourier.compare(z, z.conj()).verdict == "equivalent"  # and not equal
-
-
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", UserWarning)  # that these kinds are in beta
     NOT_PLAIN = {
@@ -117,14 +110,6 @@ def test_arrays_that_have_not_all_of_their_numbers_are_refused(what):
     for ask in OF_ONE.values():
         with pytest.raises(PefourierError, match="numbers"):
             ask(NOT_PLAIN[what])
-
-
-def test_a_named_encoding_takes_the_size_of_what_it_is_compared_with():
-    result = pefourier.compare("sinusoidal", build("sinusoidal", length=33, d=10).table())
-    assert (result.verdict, result.lengths, result.dimensions) == ("the same", (33, 33), (10, 10))
-    result = pefourier.compare(build("rope", length=33, d=10).table(), "rope", rho=500.0)
-    assert result.about[1].params["rho"] == 500.0
-    assert result.verdict == "different"
 
 
 FOREIGN = "has no effect on ndarray (12, 6)"

@@ -45,11 +45,6 @@ def test_published_numbers_of_the_sinusoidal_encoding():
     assert r.first_rising_lag == 25
 
 
-def test_one_position_has_no_pair():
-    r = assess(np.ones((1, 3)))
-    assert (r.min_distance, r.closest_pair, r.gap, r.verdict) == (None, None, None, "isometric")
-
-
 def test_coarse_isometric_tables_are_isometric():
     table = build("dft", length=32, d=32).table().astype(np.float32)
     assert assess(from_table(table, eps=2.0**-23)).verdict == "isometric"

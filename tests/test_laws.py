@@ -10,14 +10,12 @@ from reference import DIM, LENGTH, ROWS
 from pefourier.encodings import build, load, specs
 from pefourier.encodings.encoding import as_encoding, from_table
 from pefourier.encodings.registry import BUILDERS
-from pefourier.encodings.sources.tables import write_table
 from pefourier.geometry.closest import closest_pair
 from pefourier.geometry.precision import precision
 from pefourier.geometry.singular_values import decompose
 from pefourier.questions.faithful import assess
 from pefourier.questions.reconstruct import position_functions
 from pefourier.questions.relations import toeplitz_residual
-from pefourier.questions.spectrum import density
 from pefourier.report import catalogue
 
 SIZES = [(1, 2), (12, 32), (16, 16), (17, 8), (31, 6)]
@@ -74,16 +72,6 @@ def test_table_is_finite_float64_of_the_size_told_and_repeats(name, size):
     blocks = dict(enc.blocks(5))
     assert list(blocks) == list(range(0, len(enc), 5))
     np.testing.assert_allclose(np.vstack(list(blocks.values())), table, rtol=1e-14)
-
-
-@pytest.mark.parametrize("size", SIZES[1:], ids=str)
-@pytest.mark.parametrize("name", [n for n in NAMES if n != "none"])
-def test_density_is_a_share(name, size):
-    result = density(built(name, *size))
-    assert (result.density >= 0).all()
-    assert result.density.sum() == pytest.approx(1, abs=1e-13)
-    assert len(result.omega) == result.lattice // 2 + 1
-    assert 0 < result.summary.flatness <= 1 + 1e-12
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -143,15 +131,3 @@ def test_reconstruction_is_a_unit_vector_with_its_peak_in_place(name):
             assert r.error == pytest.approx(
                 np.linalg.norm(r.values - np.eye(result.lattice)[r.position])
             )
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_a_saved_table_gets_the_same_answers(tmp_path, name):
-    enc = built(name, 17, 8)
-    path = str(tmp_path / "table.csv")
-    write_table(path, enc.table())
-    saved = load(path)
-    np.testing.assert_array_equal(saved.table(), enc.table())
-    one, other = assess(saved), assess(as_encoding(enc.table()))
-    for field in ("verdict", "min_distance", "closest_pair", "rank", "stable_rank"):
-        np.testing.assert_equal(getattr(one, field), getattr(other, field))

@@ -30,11 +30,6 @@ def test_kernel_of_the_sinusoidal_encoding(d):
     assert first_rise(declared) == rise
 
 
-@pytest.mark.parametrize(("n", "d", "rise"), [(100, 16, 23), (512, 64, 41), (1024, 128, 46)])
-def test_tape_falls_for_longer(n, d, rise):
-    assert relate(build("tape", length=n, d=d)).first_rise == rise
-
-
 @pytest.mark.parametrize("name", ["sinusoidal", "dft", "rope", "learnable-sinusoidal"])
 def test_declared_and_measured_answers_agree(name, monkeypatch):
     monkeypatch.setattr(ROOM, "LAGS_AT_ONCE", 7)
