@@ -1,7 +1,5 @@
 """Models compared: their layers, windows and factors, axes of images, dumps of engines, code."""
 
-import json
-
 import numpy as np
 import pytest
 import torch
@@ -35,20 +33,10 @@ CHANGES = [  # config, changed keys, what differs, in which layers
 ]
 
 
-@pytest.fixture
-def write(tmp_path):
-    def config(name, values):
-        path = tmp_path / f"{name}.json"
-        path.write_text(json.dumps(values))
-        return str(path)
-
-    return config
-
-
 @pytest.mark.parametrize(("values", "changes", "what", "index"), CHANGES)
-def test_layers_that_differ_are_told_by_number(values, changes, what, index, write, run):
+def test_layers_that_differ_are_told_by_number(values, changes, what, index, written, run):
     """Two configs whose layers differ were THE SAME to the bit."""
-    one, two = write("one", values), write("two", values | changes)
+    one, two = (written(own, f"{i}.json") for i, own in enumerate((values, values | changes)))
     for pair in ((one, two), (two, one)):
         (record,) = run("compare", *pair, "--json").results
         assert (record["verdict"], record["same"]) == ("different", False)
@@ -61,16 +49,17 @@ def test_layers_that_differ_are_told_by_number(values, changes, what, index, wri
     assert record["compared"] == ["codes", "rotations", "layers", "windows", "factors"]
 
 
-def test_another_factor_before_the_waves_of_a_config_is_a_difference(write):
-    one = write("one", LLAMA | {"rope_scaling": YARN})
-    two = write("two", LLAMA | {"rope_scaling": YARN | {"attention_factor": 1.0}})
+def test_another_factor_before_the_waves_of_a_config_is_a_difference(written):
+    one = written(LLAMA | {"rope_scaling": YARN}, "one.json")
+    two = written(LLAMA | {"rope_scaling": YARN | {"attention_factor": 1.0}}, "two.json")
     found = pefourier.compare(one, two)
     assert (found.verdict, found.unit) == ("different", "factors")
     assert found.cause.misreadings == ("mscale",)
 
 
-def test_a_key_that_nobody_reads_forbids_the_same(write):
-    one, two = write("one", LLAMA), write("two", LLAMA | {"partial_rotary_factor": 0.5})
+def test_a_key_that_nobody_reads_forbids_the_same(written):
+    one = written(LLAMA, "one.json")
+    two = written(LLAMA | {"partial_rotary_factor": 0.5}, "two.json")
     found = pefourier.compare(one, two)
     assert (found.verdict, found.same, len(found.unread)) == ("used differently", False, 1)
     assert "comparison-unread" in [f.code for f in found.findings]
@@ -92,14 +81,14 @@ def dumped(ids, axis, base):
 
 @pytest.mark.parametrize("interleaved", [True, False])
 @pytest.mark.parametrize(("rows", "columns", "frames"), [(4, 6, 1), (6, 3, 1), (3, 5, 4)])
-def test_the_axis_of_each_pair_of_an_image_is_told(rows, columns, frames, interleaved, write):
+def test_the_axis_of_each_pair_of_an_image_is_told(rows, columns, frames, interleaved, written):
     kind = "qwen3_vl" if interleaved else "qwen2_vl"
     text = {"model_type": f"{kind}_text", "hidden_size": 1024, "num_attention_heads": 8}
     text |= {"head_dim": 128, "rope_theta": 5e6, "max_position_embeddings": 4096}
     scaling = {"rope_type": "default", "mrope_section": [24, 20, 20]}
     scaling |= {"mrope_interleaved": True} if interleaved else {}
     text |= {"num_hidden_layers": 2, "rope_scaling": scaling}
-    meant = load(write("vl", {"model_type": kind, "text_config": text}))
+    meant = load(written({"model_type": kind, "text_config": text}))
     right, other = (
         axes_of_sections((24, 20, 20), way, 64) for way in (interleaved, not interleaved)
     )

@@ -1,7 +1,5 @@
 """Bounds, bands and readings of rotations against published values and slow twins."""
 
-import json
-
 import mpmath
 import numpy as np
 import pytest
@@ -132,12 +130,11 @@ def test_unseen_and_idle_pairs_are_those_of_a_walk(spec, plain):
     assert r.idle == (w * 2000 < turn).sum()
 
 
-def test_heads_of_alibi_have_the_slopes_of_the_paper_and_of_bloom(tmp_path):
+def test_heads_of_alibi_have_the_slopes_of_the_paper_and_of_bloom(written):
     """Press et al., section 3: 1/2, 1/4 … 1/256 of 8 heads; 12 as published code fills them up."""
-    (tmp_path / "config.json").write_text(json.dumps({"model_type": "bloom", "n_head": 12}))
+    bloom = written({"model_type": "bloom", "n_head": 12})
     eight, twelve = (
-        describe_context(*asked)[1].slopes
-        for asked in (("alibi:d=8", 99), (str(tmp_path / "config.json"), 2048))
+        describe_context(*asked)[1].slopes for asked in (("alibi:d=8", 99), (bloom, 2048))
     )
     assert eight == tuple(2.0**-i for i in range(1, 9))
     assert twelve == pytest.approx((*eight, *(2.0 ** -(i + 0.5) for i in range(4))))
@@ -206,13 +203,12 @@ def test_a_context_of_lags_has_the_positions_between_them(spec):
 @pytest.mark.parametrize(
     ("kind", "last"), [("deepseek_v32", "halves"), ("glm_moe_dsa", "neighbours")]
 )
-def test_an_indexer_is_a_rotation_of_its_own(kind, last, tmp_path):
+def test_an_indexer_is_a_rotation_of_its_own(kind, last, written):
     """Which its engines took for that of attention: sgl-project/sglang#13530."""
     own = {"model_type": kind, "qk_rope_head_dim": 64, "qk_nope_head_dim": 128}
     own |= {"index_head_dim": 128, "rope_theta": 1e4, "max_position_embeddings": 4096}
-    path = tmp_path / "config.json"
-    path.write_text(json.dumps(own))
-    _, found = describe_context(str(path))
+    path = written(own)
+    _, found = describe_context(path)
     told = [(one.name, one.pairing) for one in found.rotations]
     assert told == [("", "neighbours"), ("indexer", last)]
     indexer = found.rotations[-1]

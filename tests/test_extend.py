@@ -1,7 +1,5 @@
 """Extensions against published rows, transformers' own modules, and what they leave unseen."""
 
-import json
-
 import numpy as np
 import pytest
 from published_configs import PUBLISHED
@@ -10,16 +8,6 @@ from pefourier.encodings import load
 from pefourier.errors import PefourierError
 from pefourier.questions.context import describe_context
 from pefourier.questions.extend import extend, whole_layers
-
-
-@pytest.fixture
-def write(tmp_path):
-    def config(values):
-        path = tmp_path / "config.json"
-        path.write_text(json.dumps(PUBLISHED[values] if isinstance(values, str) else values))
-        return str(path)
-
-    return config
 
 
 def ways(result):
@@ -54,9 +42,9 @@ SCALED = [
 
 @pytest.mark.parametrize(("name", "to", "trained", "original", "way", "factor", "setting"), SCALED)
 def test_a_scaled_rotation_has_its_original_length_and_its_settings(
-    name, to, trained, original, way, factor, setting, write
+    name, to, trained, original, way, factor, setting, written
 ):
-    result = extend(write(name), to)
+    result = extend(written(PUBLISHED[name]), to)
     assert (result.trained, result.original, result.by_factor) == (trained, original, False)
     scaled = ways(result)[way]
     assert scaled.factor == factor
@@ -69,8 +57,10 @@ def test_a_scaled_rotation_has_its_original_length_and_its_settings(
         assert scaled.rho == pytest.approx(1e4 * 1000 ** (128 / 126))
 
 
-def test_each_way_is_a_spec_that_gives_it_back(write):
-    result = extend(write("meta-llama/Llama-3.2-1B"), 2**18, criteria=("turns",), bases=(1.5e6,))
+def test_each_way_is_a_spec_that_gives_it_back(written):
+    result = extend(
+        written(PUBLISHED["meta-llama/Llama-3.2-1B"]), 2**18, criteria=("turns",), bases=(1.5e6,)
+    )
     assert [e.rho for e in result.candidates if e.way == "base"] == [result.best["turns"], 1.5e6]
     spec = "rope:partial=0.5,layout=interleaved"
     for extension in (*result.scaled, *extend(spec, 512, trained=256, d=16).scaled):
@@ -108,24 +98,24 @@ GEMMA |= {"max_position_embeddings": 8192, "sliding_window": 4096}
         ({}, None, 28),
     ],
 )
-def test_layers_with_a_window_need_no_scaling(changes, window, unseen, write):
-    result = extend(write(GEMMA | changes), 131072)
+def test_layers_with_a_window_need_no_scaling(changes, window, unseen, written):
+    result = extend(written(GEMMA | changes), 131072)
     assert (result.window, result.unchanged.unseen, result.pairs) == (window, unseen, 128)
     assert result.verdict == ("scaling needed" if unseen else "no scaling needed")
     assert ways(result)["linear"].unseen == 0
 
 
-def test_layers_without_a_window_are_extended(write):
-    result = extend(write(PUBLISHED["google/gemma-3-1b-it"] | {"num_hidden_layers": 26}), 131072)
+def test_layers_without_a_window_are_extended(written):
+    result = extend(written(PUBLISHED["google/gemma-3-1b-it"] | {"num_hidden_layers": 26}), 131072)
     assert (result.part, result.trained, result.window) == ("full_attention", 32768, None)
     assert result.unchanged.rho == 1e6
 
 
-def test_an_original_length_that_no_config_says_is_told(write):
+def test_an_original_length_that_no_config_says_is_told(written):
     """Once 131072 / 8 was written for the length of training without a word."""
     scaling = {"rope_type": "linear", "factor": 8.0}
     own = {"model_type": "llama", "max_position_embeddings": 131072, "sliding_window": None}
-    path = write(GEMMA | own | {"rope_scaling": scaling})
+    path = written(GEMMA | own | {"rope_scaling": scaling})
     result = extend(path, 2**18)
     assert (result.original, result.by_factor) == (16384, True)
     assert [f.code for f in result.findings] == ["original-by-factor"]
@@ -144,9 +134,9 @@ MODELS += ["CohereForAI/c4ai-command-r7b-12-2024", "openai/gpt-oss-20b", "Eleuth
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_new_angles_are_those_of_context(name, write):
+def test_new_angles_are_those_of_context(name, written):
     """One number: once 29 in one answer and 25 in the other, of Llama 3.1 at 200k."""
-    path = whole_layers(write(name))
+    path = whole_layers(written(PUBLISHED[name]))
     length = int(1.3 * len(load(path)))
     result = extend(path, length)
     _, known = describe_context(path, length, trained=result.trained)

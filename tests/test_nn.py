@@ -80,16 +80,6 @@ def test_params_files_and_positions_are_understood(tmp_path):
     torch.testing.assert_close(module(x, positions=chosen), x + module.codes[chosen])
 
 
-@pytest.fixture
-def written(tmp_path):
-    def write(values):
-        path = tmp_path / "config.json"
-        path.write_text(json.dumps(values))
-        return str(path)
-
-    return write
-
-
 def heads(n, d=16, count=2, dtype=torch.float32):
     return torch.randn(3, count, n, d).to(dtype), torch.randn(3, 1, n, d).to(dtype)
 

@@ -60,26 +60,24 @@ def with_value(config, place, value):
 
 
 @pytest.mark.parametrize("kind", CONFIGS)
-def test_any_value_of_a_config_is_answered_or_refused(tmp_path, kind):
+def test_any_value_of_a_config_is_answered_or_refused(written, kind):
     config = {"model_type": kind, **SIZES, **CONFIGS[kind]}
-    path = tmp_path / "config.json"
     for place, value in product(places(config), ODD):
-        path.write_text(json.dumps(with_value(config, place, value)))
+        path = written(with_value(config, place, value))
         for part in ("", "#sliding_attention"):
             with suppress(PefourierError):
                 enc = load(f"{path}{part}", length=8)
                 assert np.isfinite(enc.table()).all(), (place, value)
-                assert all(run.kind for run in read_layers(str(path), "rotary"))
+                assert all(run.kind for run in read_layers(path, "rotary"))
 
 
 @pytest.mark.parametrize("key", ["factor", "beta_fast", "beta_slow"])
 @pytest.mark.parametrize("value", [-1e308, -1, 0])
-def test_a_turn_below_zero_costs_no_other_reading(tmp_path, key, value):
+def test_a_turn_below_zero_costs_no_other_reading(written, key, value):
     """Without rope_type nothing is scaled, and what was meant cannot be computed."""
     scaling = {"factor": 4.0, "original_max_position_embeddings": 512, key: value}
-    path = tmp_path / "config.json"
-    path.write_text(json.dumps({"model_type": "qwen2", **SIZES, "rope_scaling": scaling}))
-    table = load(str(path), length=8).table()
+    path = written({"model_type": "qwen2", **SIZES, "rope_scaling": scaling})
+    table = load(path, length=8).table()
     np.testing.assert_array_equal(table, load("rope", 8, 16).table())
 
 

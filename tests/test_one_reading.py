@@ -1,7 +1,5 @@
 """One reading of a config: lengths, keys that are not read, contradictions, names of vendors."""
 
-import json
-
 import numpy as np
 import pytest
 from published_configs import PUBLISHED
@@ -24,15 +22,6 @@ KIMI = {key: value for key, value in DEEPSEEK.items() if key != "model_type"} | 
     "rope_scaling": {**DEEPSEEK["rope_scaling"], "factor": 32.0},
 }
 DYNAMIC = {**LLAMA2, "rope_scaling": {"type": "dynamic", "factor": 4.0}}
-
-
-@pytest.fixture
-def written(tmp_path):
-    def write(config, name="config.json"):
-        (tmp_path / name).write_text(json.dumps(config))
-        return str(tmp_path / name)
-
-    return write
 
 
 LINEAR = {**LLAMA2, "rope_scaling": {"type": "linear", "factor": 4.0}}

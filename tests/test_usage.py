@@ -3,7 +3,6 @@
 import json
 import re
 import sys
-import tracemalloc
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
@@ -19,7 +18,6 @@ from tiny_models import CONFIG, random_tensors, write_model
 
 import pefourier
 from pefourier.errors import PefourierError
-from pefourier.weights import layout
 from pefourier.weights.energies import energies_at
 from pefourier.weights.model import find_sites, open_model_weights, rotations_of_model
 from pefourier.weights.shares import LayerShares, normalised
@@ -134,20 +132,6 @@ def test_a_norm_that_takes_out_means_leaves_what_is_across_them(tmp_path, kind, 
     assert energies.gains == (bias is not None)
 
 
-def test_the_layout_is_guessed_from_norms_and_refused_where_they_say_nothing(tmp_path):
-    rng = np.random.default_rng(1)
-    loud = np.exp(rng.normal(size=(6, 16))) * (1 + 0.05 * rng.normal(size=(6, 16)))
-    halves = np.concatenate([loud, loud * np.exp(0.1 * rng.normal(size=(6, 16)))], axis=1)
-    side_by_side = halves[:, np.arange(32).reshape(2, 16).ravel(order="F")]
-    likeness = layout.layout_likeness([(halves, 16)])
-    assert likeness["halves"] > 0.9
-    assert layout.layout_likeness([(side_by_side, 16)])["neighbours"] > 0.9
-    still = np.exp(rng.normal(size=(6, 7)))  # rows that do not turn say nothing
-    assert layout.layout_likeness([(np.hstack([halves, still]), 16)]) == likeness
-    with pytest.raises(PefourierError, match="which rows of a head are turned"):
-        use_of_model(write_model(tmp_path, model_type="nobody-knows"))
-
-
 def louder(tensors, rows):
     """Queries and keys of layer 0 with the rows of each head so many times as long."""
     return changed(tensors, lambda q, k: (q * rows[:, None], k * rows[:, None]))
@@ -173,19 +157,6 @@ def test_weights_in_another_order_than_the_config_tells_are_doubted(tmp_path, ki
         path = write_model(tmp_path, tensors, model_type="nobody", num_hidden_layers=1)
         with pytest.raises(PefourierError, match="and as much above the other"):
             use_of_model(path)
-
-
-def test_a_tensor_is_never_in_memory_as_a_whole(tmp_path, monkeypatch):
-    tensors = random_tensors({**CONFIG, "hidden_size": 2**15})
-    model = open_model_weights(write_model(tmp_path, tensors, hidden_size=2**15))
-    site = find_sites(model, rotations_of_model(model.spec))[0]
-    expected = energies_at(model, site).q
-    monkeypatch.setitem(energies_at.__globals__, "AT_ONCE", 2**16)
-    tracemalloc.start()
-    np.testing.assert_allclose(energies_at(model, site).q, expected, rtol=1e-6)
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert peak < tensors[Q].nbytes
 
 
 TYPES = {"BF16": "bfloat16", "F16": "float16", "F64": "float64"}
@@ -307,6 +278,7 @@ INT8 = {Q: np.ones((32, 24), np.int8), Q + "_SCB": np.ones(32)}
 LAYER_0 = {k: v for k, v in random_tensors().items() if "layers.1" not in k}
 VISION = {f"model.encoder.{k}": v for k, v in random_tensors().items()} | random_tensors()
 REFUSED = [  # tensors, keys of the config, words
+    (None, {"model_type": "nobody-knows"}, "which rows of a head are turned"),
     (None, {"num_attention_heads": 3}, "not 3 heads of 8"),
     ({NORM: random_tensors()[NORM]}, {}, r"model\.layers\.\*\.input_layernorm"),
     (PACKED, {}, "not quantised"),
