@@ -376,6 +376,15 @@ def test_means_of_activations_are_told_like_weights(tmp_path, run, monkeypatch, 
         assert run("usage", path, "--stats", "means.npz").status == 2
 
 
+def test_means_of_one_of_several_rotations_are_refused(tmp_path, run):
+    types = ["sliding_attention", "full_attention"]
+    path = write_model(tmp_path / "m", model_type="gemma3_text", layer_types=types)
+    np.savez(tmp_path / "means.npz", **{"stats.layer00_head00.q_abs_mean": np.ones(4)})
+    done = run("usage", path, "--stats", tmp_path / "means.npz")
+    assert done.status == 2
+    assert "2 rotations" in done.err
+
+
 PLAIN = "llama qwen2 qwen3 gemma phi cohere olmo olmo2 starcoder2 nemotron apertus"
 FULL = {"layer_types": ["full_attention"] * 2}
 HALF = {"rope_type": "default", "rope_theta": 1e4, "partial_rotary_factor": 0.5}
