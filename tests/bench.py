@@ -261,11 +261,12 @@ def narrow(work):
     return narrowed
 
 
+CLOSEST = closest_pefourier, closest_pdist, closest_sklearn
 HALVES = halves_pefourier, halves_transformers
 NEIGHBOURS = neighbours_pefourier, neighbours_written, neighbours_library
 CASES = [  # question, size, contenders with ours first
     ("density of Eq. 15, d", 32768, [density_pefourier, density_numpy, density_kdepy]),
-    ("closest pair, n x 384 normal, n", 16384, [closest_pefourier, closest_pdist, closest_sklearn]),
+    ("closest pair, n x 384 normal float32, n", 16384, CLOSEST),
     ("Algorithm 1, d", 8192, [rebuilt_pefourier, rebuilt_numpy]),
     ("condition number, n x 128 rotary, n", 131072, [singular_pefourier, singular_numpy]),
     *(("check-faithful of a grid", name, [grid_pefourier, grid_numpy]) for name in GRIDS),
