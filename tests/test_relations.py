@@ -127,3 +127,9 @@ def test_csv_has_a_row_for_each_lag(run):
     assert list(values)[:2] == ["-1×-2", "-1×-1"]
     table = load("axial", None, 8, grid=(2, 3)).table()  # rows 0 and 4 are (0, 0) and (1, 1)
     assert values["1×1"] == pytest.approx(table[0] @ table[4] / (table[0] @ table[0]))
+
+
+@pytest.mark.parametrize(("name", "codes"), [("learned", ["random-codes"]), ("ramp", [])])
+def test_random_numbers_are_a_finding(name, codes):
+    found = relate(build(name, length=80, d=64).table())
+    assert [one.code for one in found.findings if one.code == "random-codes"] == codes
