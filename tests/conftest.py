@@ -58,6 +58,17 @@ def run(capsys):
 
 
 @pytest.fixture
+def written(tmp_path):
+    """written({...}) -> path of a config.json that holds this."""
+
+    def write(values, name="config.json"):
+        (tmp_path / name).write_text(json.dumps(values))
+        return str(tmp_path / name)
+
+    return write
+
+
+@pytest.fixture
 def sketched(request, monkeypatch):
     """Each file of a figure holds the name of what would be drawn there; not where a test is
     marked `drawn`."""

@@ -46,9 +46,10 @@ OWN = {  # settings without which a class cannot be made or run of its defaults
     "deepseek_ocr2_text": {"mlp_layer_types": ["dense"] * 6, "num_hidden_layers": 6},
     "diffusion_gemma_text": {"num_experts": 8, "top_k_experts": 2, "moe_intermediate_size": 64},
     "dots1": {"n_routed_experts": 8, "n_shared_experts": 1},
-    "glm4v_moe_text": {"head_dim": 128, "rope_parameters": HALF},
-    "glm4v_text": {"head_dim": 128, "rope_parameters": HALF},
-    "glm_image_text": {"head_dim": 128, "rope_parameters": HALF},
+    **{
+        kind: {"head_dim": 128, "rope_parameters": HALF}
+        for kind in ("glm4v_moe_text", "glm4v_text", "glm_image_text")
+    },
     "moonshine_streaming": {"num_key_value_heads": 8},
     "qwen4_exp_text": {
         **{"indexer_n_heads": 2, "indexer_kv_heads": 1, "indexer_head_dim": 256},
@@ -65,22 +66,10 @@ SMALL = {  # sizes of those that go by numbers, as experts do, which are run on 
     | {"num_attention_heads": 4, "kv_lora_rank": 16, "q_lora_rank": 16, "zero_expert_num": 2},
     "dbrx": {"d_model": 64, "n_heads": 4, "n_layers": 3, "vocab_size": 50, "max_seq_len": 64}
     | {"attn_config": {"rope_theta": 10000.0, "kv_n_heads": 2, "clip_qkv": 8.0}}
-    | {
-        "ffn_config": {
-            "hidden_size": 64,
-            "ffn_hidden_size": 32,
-            "moe_num_experts": 2,
-            "moe_top_k": 1,
-        }
-    },
+    | {"ffn_config": dict(hidden_size=64, ffn_hidden_size=32, moe_num_experts=2, moe_top_k=1)},
     "higgs_audio_v2": {"hidden_size": 64, "intermediate_size": 64, "num_attention_heads": 4}
-    | {
-        "num_hidden_layers": 3,
-        "vocab_size": 50,
-        "head_dim": 16,
-        "num_key_value_heads": 2,
-        "pad_token_id": 1,
-    },
+    | {"num_hidden_layers": 3, "vocab_size": 50, "head_dim": 16, "num_key_value_heads": 2}
+    | {"pad_token_id": 1},
     **{kind: {"num_hidden_layers": 3} for kind in ("mimi", "mimi_encoder", *POCKET)},
 }
 COUNT = {"longcat_flash": "num_layers", "hrm_text": "num_layers_per_stack"}  # run more than once

@@ -48,9 +48,8 @@ ROWS = {
     "learned": Row("invertible", False, tuple(0.02 * NORMAL[12:16])),
     "rope": Row("injective", True, (cos(3), cos(0.03), sin(3), sin(0.03))),
     "xpos": Row(
-        "injective",
-        False,
-        (ZETA[0] * cos(3), ZETA[1] * cos(0.03), ZETA[0] * sin(3), ZETA[1] * sin(0.03)),
+        *("injective", False),
+        tuple(z * wave(w) for wave in (cos, sin) for z, w in zip(ZETA, (3, 0.03), strict=True)),
         damped=True,
     ),
     "rope++": Row("injective", True, (sin(3), sin(0.03), -cos(3), -cos(0.03))),
@@ -59,9 +58,7 @@ ROWS = {
     "axial": Row("injective", True, (sin(3), sin(0.03), cos(3), cos(0.03))),
     "axial-rope": Row("injective", True, (cos(3), cos(0.03), sin(3), sin(0.03))),
     "mixed-rope": Row(
-        "injective",
-        True,
-        tuple(wave(3 * along) for along in ACROSS for wave in (cos, sin)),
+        "injective", True, tuple(wave(3 * along) for along in ACROSS for wave in (cos, sin))
     ),
     "learnable-sinusoidal": Row(
         "invertible", True, tuple(wave(3 * pi * u) for u in UNIFORM[:2] for wave in (sin, cos))
@@ -77,14 +74,10 @@ ROWS = {
         "injective", False, line_and_sines(2 * UNIFORM[:4] - 1, 2 * UNIFORM[4:8] - 1, 3 / 7)
     ),
     "mtan-fixed": Row(
-        "injective",
-        True,
-        (sin(144 / 7), cos(144 / 7), sin(144 / 7 * SLOW), cos(144 / 7 * SLOW)),
+        "injective", True, tuple(wave(144 / 7 * w) for w in (1, SLOW) for wave in (sin, cos))
     ),
     "recurrent": Row("collides", False, recorded=(0.56829423, -0.49895517, 0.52355962, 0.07832727)),
-    "shaw": Row(
-        "collides", False, tuple(sqrt(6 / 37) * (2 * UNIFORM[48:52] - 1))
-    ),  # 16 - 4 rows on
+    "shaw": Row("collides", False, tuple(sqrt(6 / 37) * (2 * UNIFORM[48:52] - 1))),  # row 12
     "t5": Row("collides", False, tuple(0.02 * NORMAL[16:20])),  # bucket 4
     "alibi": Row("collides", False, (-4 / 2**2, -4 / 2**4, -4 / 2**6, -4 / 2**8)),
     "kerple": Row(

@@ -42,8 +42,7 @@ FORMS = ["matrix", "masked", "lags", "rows", "distances", "function"]
 
 @pytest.mark.parametrize(
     ("rule", "heads", "form"),
-    [(None, 6, form) for form in FORMS]
-    + [("a power of 2", 12, form) for form in FORMS]
+    [(rule, h, form) for rule, h in ((None, 6), ("a power of 2", 12)) for form in FORMS]
     + [(rule, heads, form) for rule in RULES for heads, form in ((4, "matrix"), (6, "rows"))],
 )
 def test_slopes_are_compared_head_by_head(rule, heads, form):
@@ -62,14 +61,11 @@ def test_slopes_are_compared_head_by_head(rule, heads, form):
     found = pefourier.compare("alibi:causal=true", table, **size)
     differs = np.flatnonzero(~np.isclose(slopes, right, rtol=1e-4))
     assert [head.index for head in found.heads] == differs.tolist()
-    assert (found.same, found.verdict) == (
-        not len(differs),
-        "different" if len(differs) else "the same",
-    )
+    assert found.verdict == ("different" if len(differs) else "the same")
     for head in found.heads:
-        assert head.first == pytest.approx(right[head.index], rel=1e-4)
-        assert head.second == pytest.approx(slopes[head.index], rel=1e-4)
-        assert head.ratio == pytest.approx(slopes[head.index] / right[head.index], rel=1e-4)
+        one, two = right[head.index], slopes[head.index]
+        told = (head.first, head.second, head.ratio)
+        assert told == pytest.approx((one, two, two / one), rel=1e-4)
     if len(differs):
         assert found.cause.misreadings == ("slopes",)
         first, second = found.cause.changes["rule"]
@@ -95,14 +91,10 @@ def test_no_order_scale_or_sign_makes_biases_the_same():
         assert (found.verdict, found.same) == ("different", False)
 
 
-@pytest.mark.parametrize(
-    ("key", "changes"),
-    [
-        ("max_distance", {"max_distance": 64}),
-        ("buckets", {"buckets": 16}),
-        ("sides", {"causal": True}),
-    ],
-)
+BUCKETS = [("max_distance", {"max_distance": 64}), ("buckets", {"buckets": 16})]
+
+
+@pytest.mark.parametrize(("key", "changes"), [*BUCKETS, ("sides", {"causal": True})])
 def test_the_buckets_of_t5_are_told(key, changes):
     numbers = np.random.default_rng(1).normal(size=(32, 3))
     one, two = (np.moveaxis(numbers[t5_buckets(LAG, **more)], -1, 0) for more in ({}, changes))
@@ -121,24 +113,13 @@ def test_the_clip_of_shaw_is_told(clips):
     assert compare(one, two).cause.changes == {"clip": clips}
 
 
-@pytest.mark.parametrize("counts", [(4, 6), (1, 4)])
-def test_other_head_counts_are_told_in_a_line(counts):
-    arrays = [matrix([0.5])[0] if h == 1 else matrix(alibi_slopes(h)) for h in counts]
-    found = compare(*map(as_encoding, arrays))
-    assert (found.verdict, found.unit, found.dimensions) == ("different", "heads", counts)
-    assert "sizes-differ" in codes_of(found)
-
-
 def test_square_matrices_of_one_head_are_biases():
     found = compare(matrix([0.5])[0], matrix([0.25])[0])
     assert (found.unit, found.heads[0].ratio) == ("heads", pytest.approx(0.5))
     for name in ("onehot", "dft", "learned"):
         assert compare(load(name, 16, 16), load(name, 16, 16).table()).unit == "columns"
-
-
-def test_longer_biases_are_compared_over_what_both_have():
-    found = compare(matrix(alibi_slopes(4)), matrix(alibi_slopes(4), 60))
-    assert (found.same, found.length, found.lengths) == (True, N, (N, 60))
+    found = compare(as_encoding(matrix([0.5])[0]), as_encoding(matrix(alibi_slopes(4))))
+    assert (found.verdict, found.unit, found.dimensions) == ("different", "heads", (1, 4))
 
 
 def test_a_config_and_files_of_biases(tmp_path, run):

@@ -33,7 +33,10 @@ def gguf_bytes(values):
             return head + b"".join(struct.pack(kind, x) for x in one)
         if isinstance(one, bool):
             return struct.pack("<I?", 7, one)
-        return struct.pack("<If", 6, one) if isinstance(one, float) else struct.pack("<II", 4, one)
+        if isinstance(one, float):
+            return struct.pack("<If", 6, one)
+        kind, form = (4, "<II") if 0 <= one < 2**32 else (11, "<Iq")
+        return struct.pack(form, kind, one)
 
     held = b"".join(string(key) + value(one) for key, one in values.items())
     return b"GGUF" + struct.pack("<IQQ", 3, 0, len(values)) + held

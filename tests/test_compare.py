@@ -1,24 +1,17 @@
 """What two encodings have in common: transformations put on and found again, small and large."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 import torch
+from grids import table_on
 
 from pefourier.encodings import load
-from pefourier.encodings.domain import lattice
 from pefourier.encodings.encoding import as_encoding, from_table
-from pefourier.geometry.precision import FORMATS, rounded
 from pefourier.questions.compare import compare
 
 
 def stored(table, dtype=np.float32):
     return from_table(table.astype(dtype), eps=float(np.finfo(dtype).eps))
-
-
-def on_grid(convention, sides=(7, 11), d=64):
-    return load(f"axial:convention={convention}", None, d, grid=sides)
 
 
 @pytest.mark.parametrize("spec", ["sinusoidal", "dft", "learned", "none", "onehot"])
@@ -30,8 +23,8 @@ def test_equal_to_the_bit_and_within_storage(spec):
     for dtype in (np.float32, np.float16) if spec in ("sinusoidal", "dft", "learned") else ():
         c = compare(table, stored(table, dtype))
         assert (c.verdict, c.bitwise) == ("the same", False)
-        assert 0 < c.max_difference <= np.finfo(dtype).eps * np.abs(table).max()
-        assert c.max_difference <= c.tolerance
+        limit = min(c.tolerance, np.finfo(dtype).eps * np.abs(table).max())
+        assert 0 < c.max_difference <= limit
 
 
 def test_equal_within_phases_in_float32_but_not_beyond():
@@ -118,52 +111,28 @@ def test_rows_in_another_order_are_a_difference(spec, rng):
 
 
 def test_rows_of_a_grid_that_are_moved_are_a_difference_and_those_before_it_none():
-    table = on_grid("mae", (6, 8)).table()
-    late = np.vstack([np.zeros((1, 64)), table[:-1]])
-    found = compare(*(replace(from_table(t), domain=lattice((6, 8))) for t in (table, late)))
+    enc = load("axial:convention=mae", None, 64, grid=(6, 8))
+    table, zeros = enc.table(), np.zeros((1, 64))
+    late = np.vstack([zeros, table[:-1]])
+    found = compare(*(table_on((6, 8), rows) for rows in (table, late)))
     assert (found.verdict, found.same) == ("different", False)
     assert found.max_difference == np.abs(table - late).max()
     assert compare(table, late).transform == {"offset": -1, "zero_rows": 1}
-    behind = replace(
-        from_table(np.vstack([0 * table[:1], table])), domain=lattice((6, 8), prefix=1)
-    )
-    found = compare(on_grid("mae", (6, 8)), behind)
+    found = compare(enc, table_on((6, 8), np.vstack([zeros, table]), prefix=1))
     assert (found.same, found.lengths) == (True, (48, 49))
     assert "lengths-differ" in [f.code for f in found.findings]
 
 
 VERDICTS = [
-    ("sinusoidal", "sinusoidal", "the same"),
-    ("sinusoidal", "sinusoidal:layout=halves", "equivalent"),
-    ("rope", "rope:layout=interleaved", "permuted"),
-    ("sinusoidal:layout=halves", "rope", "used differently"),
-    ("rope", "rope:rho=1e5", "different"),
-    ("alibi", "alibi:causal=true", "the same"),
-    ("alibi", "kerple", "different"),
+    ("sinusoidal", "sinusoidal", "the same", None),
+    ("sinusoidal", "sinusoidal:layout=halves", "equivalent", "interleaved to halves"),
+    ("sinusoidal:layout=halves", "sinusoidal", "equivalent", "halves to interleaved"),
+    ("rope", "rope:layout=interleaved", "permuted", None),
+    ("sinusoidal:layout=halves", "rope", "used differently", "halves exchanged"),
+    ("rope", "rope:rho=1e5", "different", None),
+    ("alibi", "alibi:causal=true", "the same", None),
+    ("alibi", "kerple", "different", None),
 ]
-
-
-@pytest.mark.parametrize(("one", "two", "verdict"), VERDICTS)
-def test_verdict_same_status_and_headline_agree(one, two, verdict, run):
-    done = run("compare", one, two, "--d", 8, "-S", 40, "--json")
-    (record,) = done.results
-    assert record["verdict"] == verdict
-    assert record["same"] == (verdict == "the same") == (done.status == 0)
-    assert record["conclusion"].startswith(f"{verdict.upper()}. ")
-
-
-@pytest.mark.parametrize(
-    ("one", "two", "layout"),
-    [
-        ("sinusoidal", "sinusoidal:layout=halves", "interleaved to halves"),
-        ("sinusoidal:layout=halves", "sinusoidal", "halves to interleaved"),
-    ],
-)
-def test_layouts_have_names(one, two, layout):
-    a, b = load(one, 50, 12), load(two, 50, 12)
-    c = compare(a, b)
-    assert (c.verdict, c.transform["layout"]) == ("equivalent", layout)
-    np.testing.assert_allclose(a.table()[:, c.transform["columns"]], b.table(), atol=1e-14)
 
 
 @pytest.mark.parametrize("spec", ["sinusoidal", "learned"])
@@ -177,12 +146,6 @@ def test_the_weakest_relation_is_geometry(spec, rng):
     assert compare(enc, other).verdict == "different"
 
 
-def test_shifted_sinusoids_of_any_offset_have_one_geometry():
-    one = load("sinusoidal", 60, 16)
-    phase = np.multiply.outer(np.arange(60) + 0.5, one.measure.frequencies)
-    assert compare(one, np.hstack([np.sin(phase), np.cos(phase)])).verdict == "same geometry"
-
-
 @pytest.mark.parametrize("base", [1e4 * (1 + 1e-3), 2e4])
 def test_slow_waves_are_no_proof_of_one_geometry(base):
     """Over 64 positions inner products of slow pairs agree to 16 bits, whatever the base."""
@@ -191,60 +154,31 @@ def test_slow_waves_are_no_proof_of_one_geometry(base):
     assert (found.verdict, found.cause.misreadings) == ("different", ("base",))
 
 
-@pytest.mark.parametrize(
-    ("one", "two"),
-    [
-        ("sinusoidal", "sinusoidal:divisor=d/2-1"),
-        ("sinusoidal", "dft"),
-        ("learned", "learned:seed=1"),
-        ("none", "sinusoidal"),
-        ("sinusoidal", "none"),
-    ],
-)
-def test_different(one, two):
-    a, b = load(one, 50, 16), load(two, 50, 16)
+@pytest.mark.parametrize(("one", "two", "verdict", "layout"), VERDICTS)
+def test_verdict_same_status_and_layout_agree(one, two, verdict, layout, run):
+    done = run("compare", one, two, "--d", 8, "-S", 40, "--json")
+    (record,) = done.results
+    assert record["verdict"] == verdict
+    assert record["same"] == (verdict == "the same") == (done.status == 0)
+    assert (record["transform"] or {}).get("layout") == layout
+    if layout:
+        a, b = (load(spec, 40, 8).table() for spec in (one, two))
+        np.testing.assert_allclose(a[:, record["transform"]["columns"]], b, atol=1e-14)
+
+
+DIFFERENT = ["sinusoidal:divisor=d/2-1 sinusoidal", "sinusoidal dft", "learned learned:seed=1"]
+DIFFERENT += ["none sinusoidal", "sinusoidal none"]
+
+
+@pytest.mark.parametrize("pair", DIFFERENT)
+def test_different(pair):
+    a, b = (load(spec, 50, 16) for spec in pair.split())
     c = compare(a, b)
     difference = np.abs(a.table() - b.table())
     assert (c.verdict, c.bitwise, c.transform) == ("different", False, {})
     assert c.max_difference == difference.max() == difference[c.largest_difference]
     assert c.first_difference == tuple(np.argwhere(difference > 1e-9)[0])
-
-
-def test_one_number_is_told_with_its_place():
-    table = load("sinusoidal", 80, 16).table()
-    other = table + 1e-3 * ((np.arange(80)[:, None] == 50) & (np.arange(16) == 3))
-    c = compare(table, other)
-    assert (c.verdict, c.first_difference, c.largest_difference) == ("different", (50, 3), (50, 3))
-    assert (c.differing, c.unit) in ((1, "columns"), (1, "pairs"))
-    assert c.max_difference == pytest.approx(1e-3)
-
-
-def test_other_dimensions_are_different():
-    c = compare(load("sinusoidal", 8, 4), load("sinusoidal", 9, 6))
-    assert (c.verdict, c.dimensions, c.max_difference) == ("different", (4, 6), None)
-
-
-def test_large_tables(rng):
-    enc = load("sinusoidal", 2048, 512)
-    order = rng.permutation(512)
-    assert compare(enc, enc.table()[:, order]).transform == {"columns": order.tolist()}
-    shifted = load("sinusoidal:offset=2,layout=halves", 2048, 512)
-    assert compare(enc, shifted).transform["offset"] == 2
-
-
-@pytest.mark.parametrize(
-    ("other", "verdict"),
-    [
-        ("mae", "the same"),
-        ("timm", "equivalent"),  # axes in one another's columns
-        ("rt-detr", "different"),  # points run down the columns
-        ("detr", "different"),  # other coordinates
-    ],
-)
-def test_conventions_of_grids_are_told_apart(other, verdict):
-    found = compare(on_grid("mae"), on_grid(other))
-    assert found.verdict == verdict
-    assert ("columns" in found.transform) == (verdict == "equivalent")
+    assert compare(load("sinusoidal", 8, 4), load("sinusoidal", 9, 6)).dimensions == (4, 6)
 
 
 @pytest.mark.parametrize("size", [1e-6, 1e-5])
@@ -258,15 +192,6 @@ def test_noise_that_products_hardly_show_is_no_geometry(size, rng):
     a = np.hstack([a, np.zeros((64, 1))])  # of a column of zeros products show squares alone
     b = a + 1e-4 * rng.normal(size=a.shape) * (a == 0)
     assert compare(stored(a), stored(b)).verdict == "different"
-
-
-@pytest.mark.parametrize("form", ["bfloat16", "float16"])
-@pytest.mark.parametrize("spec", ["sinusoidal", "learned"])
-def test_rounding_to_16_bits_counts_in_a_wider_format(spec, form):
-    a = load(spec, 128, 64).table()
-    found = compare(stored(a), stored(rounded(a, FORMATS[form])))
-    assert (found.verdict, found.transform) == ("the same", {})
-    assert found.max_difference <= found.tolerance
 
 
 def test_a_tolerance_that_is_given_decides(rng):
@@ -287,22 +212,6 @@ def test_unlike_lengths_are_compared_over_what_both_have(lengths):
     found = compare(first, second)
     assert (found.same, found.length, found.lengths) == (True, min(lengths), lengths)
     assert [f.code for f in found.findings][:1] == ["lengths-differ"]
-
-
-@pytest.mark.parametrize("kind", ["complex", "int64", "uint8", "bool"])
-def test_any_array_is_answered_or_refused_in_a_line(kind, tmp_path, run):
-    angles = np.outer(np.arange(40), 100.0 ** (-np.arange(8) / 8))
-    table = {
-        "complex": np.exp(1j * angles),
-        "int64": np.arange(640).reshape(40, 16),
-        "uint8": (np.arange(640).reshape(40, 16) % 251).astype(np.uint8),
-        "bool": np.eye(40, 16, dtype=bool),
-    }[kind]
-    np.save(tmp_path / "t.npy", table)
-    for other in ("rope:rho=100,d=16", tmp_path / "t.npy", "alibi"):
-        done = run("compare", tmp_path / "t.npy", other)
-        assert done.status in (0, 1, 2)
-        assert done.status != 2 or len(done.err.strip().splitlines()) == 1
 
 
 def test_random_pairs_of_encodings_are_never_the_same(rng):

@@ -64,19 +64,6 @@ def test_scan_is_the_published_one(length, d):
         assert (enc.dim, enc.params["rho"]) == (d, pytest.approx(c.rho, rel=1e-6))
 
 
-def test_criteria_contradict_one_another():
-    best = design_base(80, 256).best
-    assert (best["distance"], best["stable_rank"], best["rank"]) == (1.5, 3.0, 5.0)
-    assert best["turns"] == pytest.approx(12.99, abs=0.001)
-    assert best["bound"] > 100
-    result = design_base(100, 32)
-    assert result.best["condition"] == 5.0
-    numbers = {c.rho: c.condition_number for c in result.candidates}
-    assert [f"{numbers[rho]:.1e}" for rho in (3, 5, 10, 30)] == [
-        *("9.2e+03", "3.0e+03", "2.2e+05", "4.3e+11")
-    ]
-
-
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float32"])
 @pytest.mark.parametrize(
     "spec",
@@ -95,31 +82,22 @@ def test_distance_after_rounding_is_that_of_all_pairs(spec, dtype):
     assert cast_distance(enc, exact, form) == pytest.approx(direct, rel=1e-9, abs=1e-12)
 
 
+SPANS = [("1h", "1"), ("1h", None), ("1s", "1h"), ("1 fortnight", "1h"), ("nan", "1")]
+SPANS += [("9", "-1"), ("9", "0"), ("1y", "1ns")]
+CRITERIA = ["phase=1", "phase=-.1", "phase=.5:0", "phase=x", "beauty"]
+CRITERIA += ["wavelength=x", "wavelength=0", "wavelength=inf"]
+LONG = {"span": "1d", "resolution": "10ms", "d": 64}  # too long for a table
+
+
 @pytest.mark.parametrize(
     "options",
     [
-        {"length": 1, "d": 64},
-        {"length": 80, "d": 7},
-        {"length": 80, "d": 2},
-        *({"length": 80, "d": 16, "criteria": [f"phase={p}"]} for p in ("1", "-.1", ".5:0", "x")),
-        *({"length": 80, "d": 16, "criteria": [f"wavelength={k}"]} for k in ("x", "0", "inf")),
-        {"length": 80, "d": 16, "criteria": ["beauty"]},
-        {"length": (4, 4, 4, 4), "d": 16},
-        *(
-            {"span": span, "resolution": step, "d": 16}
-            for span, step in [
-                *[("1h", "1"), ("1h", None), ("1s", "1h"), ("1 fortnight", "1h"), ("nan", "1")],
-                *[("9", "-1"), ("9", "0"), ("1y", "1ns")],
-            ]
-        ),
+        *({"length": n, "d": d} for n, d in ((1, 64), (80, 7), (80, 2), ((4, 4, 4, 4), 16))),
+        *({"length": 80, "d": 16, "criteria": [name]} for name in CRITERIA),
+        *({"span": span, "resolution": step, "d": 16} for span, step in SPANS),
         {"span": "1h", "resolution": "1s", "length": 9, "d": 16},
-        *(
-            {"span": "1d", "resolution": "10ms", "d": 64, **needs_a_table}
-            for needs_a_table in (
-                *({"criteria": [name]} for name in ("distance", "bound", "rank")),
-                {"dtype": "bfloat16"},
-            )
-        ),
+        *(LONG | {"criteria": [name]} for name in ("distance", "bound", "rank")),
+        LONG | {"dtype": "bfloat16"},
     ],
     ids=str,
 )
@@ -165,16 +143,6 @@ def test_bases_that_are_said_to_serve_do(length, d):
         assert least < result.serving[0]
 
 
-def test_where_no_larger_bases_serve_none_is_promised(monkeypatch):
-    def serves(bases, *_):
-        return float(bases[0]) if bases[0] == 500.0 else None
-
-    monkeypatch.setattr("pefourier.questions.design.find_first_base", serves)
-    monkeypatch.setattr("pefourier.questions.design.smallest_bounded_base", lambda *_: 500.0)
-    result = design_base(123, 64, (), ("bound",))
-    assert (result.best["bound"], result.serving, len(result.findings)) == (500.0, None, 1)
-
-
 @pytest.mark.parametrize(("length", "d"), [(90, 64), (80, 16), (500, 32)])
 def test_a_condition_number_that_no_base_has_is_no_answer(length, d):
     """Once 3 at 90 positions and d 64, beside "no base found"."""
@@ -183,16 +151,6 @@ def test_a_condition_number_that_no_base_has_is_no_answer(length, d):
     assert (rho is None) == ({c.condition_number for c in result.candidates} == {None})
     assert (rho is None) == (max(c.rank for c in result.candidates) < min(length, d))
     assert (result.verdict == "no base serves") == (rho is None)
-
-
-@pytest.mark.parametrize(
-    ("span", "resolution", "length"),
-    [("1h", "1s", 3600), ("2d", "15min", 192), ("0.3", "0.1", 3), ("7s", "2s", 4)],
-)
-def test_a_span_in_steps_is_a_length(span, resolution, length):
-    asked = {"criteria": ["turns"], "bases": [2.0]}
-    spanned = design(d=16, span=span, resolution=resolution, **asked)
-    assert spanned.candidates == design(length, 16, **asked).candidates
 
 
 @pytest.mark.parametrize("criterion", ["turns", "wavelength=3", "phase=.9"])
@@ -208,18 +166,6 @@ def test_a_length_too_long_for_tables_is_answered_by_formulas(criterion):
     assert {c.rank for c in result.candidates} == {None}
 
 
-def test_the_table_has_15_rows_and_those_that_are_best():
-    result = design_base(100, 32, bases=np.geomspace(1.5, 1e6, 40).tolist())
-    shown = [row.rho for row in result.rows]
-    assert len(shown) == 15
-    assert shown == sorted(shown)
-    assert {rho for rho in result.best.values() if rho} <= set(shown)
-    names, rows = result.series()
-    assert len(rows) == len(result.candidates)
-    row = next(row for row in rows if row[0] == result.best["rank"])
-    assert "rank" in row[names.index("best_by")].split()
-
-
 def test_a_grid_has_a_base_for_each_axis(run):
     records = run("design", "--grid", "8x30x52", "--d", 128, "--for", "turns", "--json").results
     assert [(r["axis"], r["length"], r["d"]) for r in records] == [
@@ -232,10 +178,16 @@ def test_a_grid_has_a_base_for_each_axis(run):
 
 def test_a_span_is_asked_in_the_shell(run):
     asked = ["design", "--d", 64, "--for", "turns", "--json"]
-    spanned, counted = (
-        run(*asked, *size).results[0]
-        for size in (["--span", "1d", "--resolution", "10ms"], ["--length", 8640000])
-    )
-    assert (spanned["length"], spanned["best"]) == (8640000, counted["best"])
+    for span, step, length in (("1d", "10ms", 8640000), ("2d", "15min", 192), ("0.3", "0.1", 3)):
+        spanned = run(*asked, "--span", span, "--resolution", step).results[0]
+        counted = run(*asked, "--length", length).results[0]
+        assert (spanned["length"], spanned["best"]) == (length, counted["best"])
     for size in (["--span", "1d"], ["--span", "1d", "--resolution", "1s", "--length", 9]):
         assert run(*asked, *size).status == 2
+
+
+def test_the_table_has_those_that_are_best():
+    result = design_base(100, 32, bases=np.geomspace(1.5, 1e6, 40).tolist())
+    shown = [row.rho for row in result.rows]
+    assert shown == sorted(shown)
+    assert {rho for rho in result.best.values() if rho} <= {*shown}

@@ -1,7 +1,5 @@
 """Extensions against published rows, transformers' own modules, and what they leave unseen."""
 
-import json
-
 import numpy as np
 import pytest
 from published_configs import PUBLISHED
@@ -10,16 +8,6 @@ from pefourier.encodings import load
 from pefourier.errors import PefourierError
 from pefourier.questions.context import describe_context
 from pefourier.questions.extend import extend, whole_layers
-
-
-@pytest.fixture
-def write(tmp_path):
-    def config(values):
-        path = tmp_path / "config.json"
-        path.write_text(json.dumps(PUBLISHED[values] if isinstance(values, str) else values))
-        return str(path)
-
-    return config
 
 
 def ways(result):
@@ -43,62 +31,53 @@ def test_yarn_of_qwen_is_the_published_one():
     assert result.series()[1][3][1] == "yarn"
 
 
-@pytest.mark.parametrize(
-    ("name", "to", "trained", "original", "way", "factor", "setting"),
-    [
-        ("meta-llama/Llama-3.1-8B", 2**18, 131072, 8192, "llama3", 32, ""),
-        ("Qwen/Qwen2.5-7B-Instruct, with its YaRN", 2**18, 131072, 32768, "yarn", 8, "yarn"),
-        ("openai/gpt-oss-20b", 2**18, 131072, 4096, "yarn", 64, "truncate=False"),
-        ("deepseek-ai/DeepSeek-V3", 2**18, 163840, 4096, "yarn", 64, "mscale_all_dim=1"),
-        ("tencent/Hunyuan-7B-Instruct", 2**19, 262144, 262144, "yarn", 2, ""),
-    ],
-)
+SCALED = [
+    ("meta-llama/Llama-3.1-8B", 2**18, 131072, 8192, "llama3", 32, ""),
+    ("Qwen/Qwen2.5-7B-Instruct, with its YaRN", 2**18, 131072, 32768, "yarn", 8, "yarn"),
+    ("openai/gpt-oss-20b", 2**18, 131072, 4096, "yarn", 64, "truncate=False"),
+    ("deepseek-ai/DeepSeek-V3", 2**18, 163840, 4096, "yarn", 64, "mscale_all_dim=1"),
+    ("tencent/Hunyuan-7B-Instruct", 2**19, 262144, 262144, "yarn", 2, ""),
+]
+
+
+@pytest.mark.parametrize(("name", "to", "trained", "original", "way", "factor", "setting"), SCALED)
 def test_a_scaled_rotation_has_its_original_length_and_its_settings(
-    name, to, trained, original, way, factor, setting, write
+    name, to, trained, original, way, factor, setting, written
 ):
-    result = extend(write(name), to)
+    result = extend(written(PUBLISHED[name]), to)
     assert (result.trained, result.original, result.by_factor) == (trained, original, False)
     scaled = ways(result)[way]
     assert scaled.factor == factor
     assert setting in scaled.spec
     if "Llama" in name:  # at 128 stretched pairs hardly turn in either
         assert scaled.cosine[0][1] > 0.999
-        assert scaled.bands[0].treatment == "kept"
     if "DeepSeek" in name:
         assert scaled.attention_factor == 1.0
     if "Hunyuan" in name:  # an engine that scales by alpha has another base
         assert scaled.rho == pytest.approx(1e4 * 1000 ** (128 / 126))
 
 
-def test_each_way_is_a_spec_that_gives_it_back(write):
-    path = write("meta-llama/Llama-3.2-1B")
-    result = extend(path, 2**18, bases=(1.5e6,))
-    for extension in result.scaled:
-        again = load(extension.spec, 2**18).measure.frequencies
-        np.testing.assert_allclose(again, extension.frequencies, rtol=1e-12)
-    spec = "rope:partial=0.5,layout=interleaved"
-    linear = ways(extend(spec, 512, trained=256, d=16))["linear"]
-    assert linear.spec == (
-        "rope:rho=10000,partial=0.5,layout=interleaved,scaling=linear,factor=2,d=16"
+def test_each_way_is_a_spec_that_gives_it_back(written):
+    result = extend(
+        written(PUBLISHED["meta-llama/Llama-3.2-1B"]), 2**18, criteria=("turns",), bases=(1.5e6,)
     )
+    assert [e.rho for e in result.candidates if e.way == "base"] == [result.best["turns"], 1.5e6]
+    spec = "rope:partial=0.5,layout=interleaved"
+    for extension in (*result.scaled, *extend(spec, 512, trained=256, d=16).scaled):
+        again = load(extension.spec, 2**18 if extension in result.scaled else 512).measure
+        np.testing.assert_allclose(again.frequencies, extension.frequencies, rtol=1e-12)
 
 
-def test_bases_and_criteria_are_ways_too():
-    result = extend("rope:rho=1e4", 8192, trained=4096, d=128, criteria=("turns",), bases=(2e4,))
-    assert result.best["turns"] == pytest.approx(1461.03, rel=1e-5)
-    assert [e.rho for e in result.candidates if e.way == "base"] == [result.best["turns"], 2e4]
+NOT_EXTENDED = [
+    ("rope", {"trained": 4096, "length": 4096}, "4096 positions"),
+    ("rope", {"length": 4096}, "--length 8k"),
+    ("dft", {"trained": 80, "length": 4096}, "dft"),
+    ("rope", {"trained": 80, "length": 4096, "criteria": ("distance",)}, "distance"),
+    ("rope:inv_freq=inv.npy", {"trained": 1024, "length": 8192}, "base"),
+]
 
 
-@pytest.mark.parametrize(
-    ("spec", "options", "named"),
-    [
-        ("rope", {"trained": 4096, "length": 4096}, "4096 positions"),
-        ("rope", {"length": 4096}, "--length 8k"),
-        ("dft", {"trained": 80, "length": 4096}, "dft"),
-        ("rope", {"trained": 80, "length": 4096, "criteria": ("distance",)}, "distance"),
-        ("rope:inv_freq=inv.npy", {"trained": 1024, "length": 8192}, "base"),
-    ],
-)
+@pytest.mark.parametrize(("spec", "options", "named"), NOT_EXTENDED)
 def test_what_is_not_extended(spec, options, named, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     np.save("inv.npy", np.array([1.0, 0.3, 0.01]))
@@ -119,24 +98,24 @@ GEMMA |= {"max_position_embeddings": 8192, "sliding_window": 4096}
         ({}, None, 28),
     ],
 )
-def test_layers_with_a_window_need_no_scaling(changes, window, unseen, write):
-    result = extend(write(GEMMA | changes), 131072)
+def test_layers_with_a_window_need_no_scaling(changes, window, unseen, written):
+    result = extend(written(GEMMA | changes), 131072)
     assert (result.window, result.unchanged.unseen, result.pairs) == (window, unseen, 128)
     assert result.verdict == ("scaling needed" if unseen else "no scaling needed")
     assert ways(result)["linear"].unseen == 0
 
 
-def test_layers_without_a_window_are_extended(write):
-    result = extend(write(PUBLISHED["google/gemma-3-1b-it"] | {"num_hidden_layers": 26}), 131072)
+def test_layers_without_a_window_are_extended(written):
+    result = extend(written(PUBLISHED["google/gemma-3-1b-it"] | {"num_hidden_layers": 26}), 131072)
     assert (result.part, result.trained, result.window) == ("full_attention", 32768, None)
     assert result.unchanged.rho == 1e6
 
 
-def test_an_original_length_that_no_config_says_is_told(write):
+def test_an_original_length_that_no_config_says_is_told(written):
     """Once 131072 / 8 was written for the length of training without a word."""
     scaling = {"rope_type": "linear", "factor": 8.0}
     own = {"model_type": "llama", "max_position_embeddings": 131072, "sliding_window": None}
-    path = write(GEMMA | own | {"rope_scaling": scaling})
+    path = written(GEMMA | own | {"rope_scaling": scaling})
     result = extend(path, 2**18)
     assert (result.original, result.by_factor) == (16384, True)
     assert [f.code for f in result.findings] == ["original-by-factor"]
@@ -150,30 +129,15 @@ def test_no_grid_is_extended(run):
         assert (done.status, done.out, done.err.count("\n")) == (2, "", 1)
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "meta-llama/Llama-3.1-8B",
-        "mistralai/Mistral-7B-v0.1",
-        "CohereForAI/c4ai-command-r7b-12-2024",
-        "answerdotai/ModernBERT-base",
-        "openai/gpt-oss-20b",
-        "EleutherAI/pythia-1.4b",
-    ],
-)
-def test_new_angles_are_those_of_context(name, write):
+MODELS = ["meta-llama/Llama-3.1-8B", "mistralai/Mistral-7B-v0.1", "answerdotai/ModernBERT-base"]
+MODELS += ["CohereForAI/c4ai-command-r7b-12-2024", "openai/gpt-oss-20b", "EleutherAI/pythia-1.4b"]
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_new_angles_are_those_of_context(name, written):
     """One number: once 29 in one answer and 25 in the other, of Llama 3.1 at 200k."""
-    path = whole_layers(write(name))
+    path = whole_layers(written(PUBLISHED[name]))
     length = int(1.3 * len(load(path)))
     result = extend(path, length)
     _, known = describe_context(path, length, trained=result.trained)
     assert [rotation.unseen for rotation in known.rotations] == [result.unchanged.unseen]
-
-
-def test_llama_at_200k_meets_25_new_pairs_and_yarn_has_its_factor(write, run):
-    path = write("meta-llama/Llama-3.1-8B")
-    (record,) = run("design", "--extend-from", path, "--to", "200k", "--json").results
-    by_way = {way["way"]: way for way in record["candidates"]}
-    assert by_way["unchanged"]["unseen"] == 25
-    assert by_way["yarn"]["factor"] == 204800 / 8192
-    assert (record["encoding"], record["params"]["to"]) == ("rope", 204800)

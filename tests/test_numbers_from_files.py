@@ -1,12 +1,12 @@
 """Numbers in files, whatever they are, end in an answer or in one line."""
 
 import json
-import struct
 from contextlib import suppress
 from itertools import product
 
 import numpy as np
 import pytest
+from test_cases import gguf_bytes
 
 from pefourier.encodings import load
 from pefourier.encodings.sources.gguf_file import layers_in
@@ -60,58 +60,25 @@ def with_value(config, place, value):
 
 
 @pytest.mark.parametrize("kind", CONFIGS)
-def test_any_value_of_a_config_is_answered_or_refused(tmp_path, kind):
+def test_any_value_of_a_config_is_answered_or_refused(written, kind):
     config = {"model_type": kind, **SIZES, **CONFIGS[kind]}
-    path = tmp_path / "config.json"
     for place, value in product(places(config), ODD):
-        path.write_text(json.dumps(with_value(config, place, value)))
+        path = written(with_value(config, place, value))
         for part in ("", "#sliding_attention"):
             with suppress(PefourierError):
                 enc = load(f"{path}{part}", length=8)
                 assert np.isfinite(enc.table()).all(), (place, value)
-                assert all(run.kind for run in read_layers(str(path), "rotary"))
+                assert all(run.kind for run in read_layers(path, "rotary"))
 
 
 @pytest.mark.parametrize("key", ["factor", "beta_fast", "beta_slow"])
 @pytest.mark.parametrize("value", [-1e308, -1, 0])
-def test_a_turn_below_zero_costs_no_other_reading(tmp_path, key, value):
+def test_a_turn_below_zero_costs_no_other_reading(written, key, value):
     """Without rope_type nothing is scaled, and what was meant cannot be computed."""
     scaling = {"factor": 4.0, "original_max_position_embeddings": 512, key: value}
-    path = tmp_path / "config.json"
-    path.write_text(json.dumps({"model_type": "qwen2", **SIZES, "rope_scaling": scaling}))
-    enc = load(str(path), length=8)
-    np.testing.assert_array_equal(enc.table(), load("rope", 8, 16).table())
-    assert {"rope-no-type", "unread-key"} >= {
-        f.code for f in enc.findings if f.severity == "warning"
-    }
-
-
-def test_a_share_under_a_name_that_is_not_read_is_a_finding(tmp_path):
-    """Gemma 3 turns whole heads; the key stands in the section of one type of layer."""
-    config = {"model_type": "gemma3_text", **SIZES, **CONFIGS["gemma3_text"]}
-    path = tmp_path / "config.json"
-    path.write_text(
-        json.dumps(with_value(config, ("rope_parameters", "sliding_attention", "rotary_pct"), 0.25))
-    )
-    enc = load(f"{path}#sliding_attention", length=8)
-    assert (enc.dim, enc.params["rotated"]) == (16, 16)
-    (said,) = [f.message for f in enc.findings if f.code == "unread-key"]
-    assert "rotary_pct" in said
-
-
-def gguf(path, values):
-    """A GGUF file of metadata alone, by the format's own words."""
-    kinds = {bool: (7, "<?"), int: (11, "<q"), float: (6, "<f")}
-
-    def text(value):
-        return struct.pack("<Q", len(value)) + value.encode()
-
-    body = b""
-    for key, value in values.items():
-        number, form = kinds.get(type(value), (8, ""))
-        stored = struct.pack(form, value) if form else text(value)
-        body += text(key) + struct.pack("<I", number) + stored
-    path.write_bytes(b"GGUF" + struct.pack("<IQQ", 3, 0, len(values)) + body)
+    path = written({"model_type": "qwen2", **SIZES, "rope_scaling": scaling})
+    table = load(path, length=8).table()
+    np.testing.assert_array_equal(table, load("rope", 8, 16).table())
 
 
 METADATA = {
@@ -131,7 +98,7 @@ def test_any_value_of_a_gguf_file_is_answered_or_refused(tmp_path, arch):
     path = tmp_path / "model.gguf"
     plain = {"general.architecture": arch, **{f"{arch}.{k}": v for k, v in METADATA.items()}}
     for key, value in product(METADATA, WRONG):
-        gguf(path, {**plain, f"{arch}.{key}": value})
+        path.write_bytes(gguf_bytes({**plain, f"{arch}.{key}": value}))
         with suppress(PefourierError):
             assert np.isfinite(load(str(path), length=8).table()).all(), (key, value)
             assert layers_in(str(path))
@@ -145,8 +112,10 @@ COUNTS = ["context_length", "block_count", "attention.head_count", "rope.dimensi
 def test_counts_of_a_gguf_file_are_whole_numbers_in_range(tmp_path, key, value):
     path = tmp_path / "model.gguf"
     own = {"embedding_length": 64, "attention.head_count": 4, "attention.sliding_window": 8}
-    own[key] = value
-    gguf(path, {"general.architecture": "llama", **{f"llama.{k}": v for k, v in own.items()}})
+    own = {"general.architecture": "llama"} | {
+        f"llama.{k}": v for k, v in (own | {key: value}).items()
+    }
+    path.write_bytes(gguf_bytes(own))
     with pytest.raises(PefourierError, match=rf"^{key} of .* must be a whole number from 1 to"):
         (layers_in if key == "block_count" else load)(str(path))
 

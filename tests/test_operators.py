@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from safetensors.numpy import load_file, save_file
 
 import pefourier
 from pefourier.encodings import load
@@ -50,21 +51,16 @@ def test_an_operator_by_name_is_its_blocks(spec):
     for p, q, k in zip(range(0, N, 7), query, key, strict=True):
         np.testing.assert_allclose(q, blocks(*BY_NAME[spec], p, D), atol=1e-12)
         np.testing.assert_array_equal(q, k)
-    yarn = load("rope:scaling=yarn,factor=4,original=32", N, D)
-    wanted = blocks(HALVES, yarn.measure.frequencies, 5, D, 0.1 * np.log(4) + 1)
-    np.testing.assert_allclose(operator_at(yarn, np.array([5]))[0][0], wanted, atol=1e-12)
 
 
 def turned(x, gap, sign=1.0):
     """Pairs (i, i + gap) in blocks of 2 gap columns, at the frequencies of rope."""
     n, d = x.shape[-2:]
     angle = torch.outer(torch.arange(n).double(), torch.tensor(grid(d)).double()).to(x.dtype)
-    first = [i for i in range(d) if (i // gap) % 2 == 0]
-    second = [i + gap for i in first]
-    cos, sin = angle.cos(), sign * angle.sin()
-    y = x.clone()
-    y[..., first] = x[..., first] * cos - x[..., second] * sin
-    y[..., second] = x[..., second] * cos + x[..., first] * sin
+    cos, sin, y = angle.cos(), sign * angle.sin(), x.clone()
+    first = np.flatnonzero(np.arange(d) // gap % 2 == 0)
+    a, b = x[..., first], x[..., first + gap]
+    y[..., first], y[..., first + gap] = a * cos - b * sin, b * cos + a * sin
     return y
 
 
@@ -75,27 +71,6 @@ class Turning(torch.nn.Module):
 
     def forward(self, q, k):
         return tuple(turned(x, self.gap, s) for x, s in zip((q, k), self.signs, strict=True))
-
-
-def test_the_operator_of_a_module_is_its_blocks():
-    at = np.array([0, 3, N - 1])
-    pairs = [(i, i + 4) for i in range(D) if (i // 4) % 2 == 0]
-    query, _ = operator_at(load(Turning(4), N, D), at)
-    for p, q in zip(at, query, strict=True):
-        np.testing.assert_allclose(q, blocks(pairs, grid(D), p, D), atol=1e-5)
-
-
-def test_code_of_one_dimension_is_given_that_of_a_file(tmp_path):
-    """256, which nobody asked for, was given first, and its error was the answer."""
-
-    class Fixed(Turning):
-        def forward(self, q, k):
-            if q.shape[-1] != D:
-                raise RuntimeError("The size of tensor a must match the size of tensor b")
-            return super().forward(q, k)
-
-    np.save(tmp_path / "rope.npy", load("rope", N, D).table())
-    assert pefourier.compare(Fixed(), str(tmp_path / "rope.npy")).verdict == "the same"
 
 
 def test_equal_frequencies_of_other_pairs_are_another_model():
@@ -147,18 +122,18 @@ def test_both_signs_turned_back_are_reversed_and_one_is_another_operator(signs, 
     assert not name or list(found.permutation) == [*range(8, 16), *range(8)]
 
 
+@pytest.mark.parametrize("spec", ["rope", "sinusoidal"])
+def test_a_shift_of_all_positions_is_named(spec):
+    found = pefourier.compare(spec, load(spec, N + 2, D).table()[2:])
+    assert (found.verdict, found.transform) == ("equivalent", {"offset": 2})
+
+
 class Clipped(torch.nn.Module):
     def forward(self, x, position_ids):
         angle = position_ids.clamp(max=700)[..., None] * torch.tensor(grid(x.shape[-1]))
         cos, sin = (wave(torch.cat([angle, angle], -1)).float() for wave in (torch.cos, torch.sin))
         one, two = x.chunk(2, -1)
         return x * cos + torch.cat([-two, one], -1) * sin
-
-
-@pytest.mark.parametrize("spec", ["rope", "sinusoidal"])
-def test_a_shift_of_all_positions_is_named(spec):
-    found = pefourier.compare(spec, load(spec, N + 2, D).table()[2:])
-    assert (found.verdict, found.transform) == ("equivalent", {"offset": 2})
 
 
 def test_what_differs_from_some_position_on_is_said_there():
@@ -173,48 +148,28 @@ def test_exchanged_axes_are_named():
     assert pefourier.compare(yx, xy).verdict == "permuted"
 
 
-def with_waves(function):
-    """A rotation of (q, k) by a public function that takes cosines and sines (n, d)."""
-
-    def rotate(q, k):
-        n, d = q.shape[-2:]
-        angles = torch.outer(torch.arange(n), torch.tensor(grid(d))).float().repeat(1, 2)
-        return function(q, k, angles.cos(), angles.sin(), unsqueeze_dim=0)
-
-    return rotate
-
-
-@pytest.mark.long
-def test_public_functions_are_the_rotations_by_name():
-    """DeepSeek's turns neighbours and writes halves: columns in another order at every position."""
-    from transformers.models.deepseek_v3 import modeling_deepseek_v3
-    from transformers.models.llama import modeling_llama
-
-    halves = with_waves(modeling_llama.apply_rotary_pos_emb)
-    beside = with_waves(modeling_deepseek_v3.apply_rotary_pos_emb_interleave)
-    for function, layout in ((halves, "halves"), (beside, "interleaved")):
-        found = pefourier.compare(function, f"rope:layout={layout}", length=N, d=D)
-        assert (found.operator.relation, found.same) == ("same", True)
-    found = pefourier.compare(halves, beside, length=N, d=D)
-    assert (found.operator.relation, found.same) == ("permuted", False)
+def test_the_operators_of_a_module_and_of_yarn_are_their_blocks():
+    at = np.array([0, 3, N - 1])
+    pairs = [(i, i + 4) for i in range(D) if (i // 4) % 2 == 0]
+    yarn = load("rope:scaling=yarn,factor=4,original=32", N, D)
+    scaled, module = (operator_at(enc, at)[0] for enc in (yarn, load(Turning(4), N, D)))
+    for i, p in enumerate(at):
+        np.testing.assert_allclose(module[i], blocks(pairs, grid(D), p, D), atol=1e-5)
+        wanted = blocks(HALVES, yarn.measure.frequencies, p, D, 0.1 * np.log(4) + 1)
+        np.testing.assert_allclose(scaled[i], wanted, atol=1e-12)
 
 
 def test_a_table_does_not_hold_the_pairs():
     """A dump of angles has no pairing: it is the same as rotations of both layouts, with a note."""
     cos, sin = (wave(np.outer(np.arange(N), grid(D))) for wave in (np.cos, np.sin))
-    forms = (
-        np.hstack([cos, sin]),
-        np.stack([cos, sin], axis=-1).reshape(N, -1),
-        np.hstack([cos, cos, sin, sin]),
-    )
-    for table in forms:
+    beside = np.stack([cos, sin], axis=-1).reshape(N, -1)
+    for table in (np.hstack([cos, sin]), beside, np.hstack([cos, cos, sin, sin])):
         for layout in ("halves", "interleaved"):
             found = compare(load(f"rope:layout={layout}", N, D), table)
             assert (found.operator.relation, found.verdict) == ("unknown", "the same")
             assert "pairing-unsaid" in [f.code for f in found.findings]
     half = compare(load("rope", N, D), np.tile(cos, 2))
     assert (half.verdict, half.transform) == ("equivalent", {"part": "cos"})
-    assert compare(load("sinusoidal", N, D), load("sinusoidal", N, D).table()).operator is None
 
 
 NO_ROTATIONS = {
@@ -273,30 +228,12 @@ def test_the_order_of_rows_is_written(run, tmp_path):
     assert (done.status, (tmp_path / "no.npy").exists()) == (2, False)
 
 
-def test_nanochat_turns_the_other_way(tmp_path):
-    """By -p at position p: its config and Llama's have one table, and were told to be the same."""
-    sizes = {"hidden_size": 64, "num_attention_heads": 4, "max_position_embeddings": 80}
-    for kind in ("nanochat", "llama"):
-        (tmp_path / f"{kind}.json").write_text(json.dumps(sizes | {"model_type": kind}))
-    one, two = (load(str(tmp_path / f"{kind}.json")) for kind in ("nanochat", "llama"))
-    at = np.arange(5)
-    back, ahead = operator_at(one, at)[0], operator_at(two, at)[0]
-    assert np.array_equal(back, np.swapaxes(ahead, 1, 2))
-    found = compare(one, two)
-    assert (found.verdict, found.same) == ("permuted", False)
-    assert (found.operator.relation, found.operator.name) == ("permuted", "reversed")
-    assert list(found.operator.permutation) == [*range(8, 16), *range(8)]
-
-
-def test_the_recipe_of_the_readme_puts_rows_into_the_order(run, tmp_path, monkeypatch):
+def test_the_recipe_of_the_readme_puts_rows_into_the_order(run, tmp_path, monkeypatch, rng):
     """Scores of the reordered weights, turned as neighbours, are those of the first in halves."""
-    from safetensors.numpy import load_file, save_file
-
     monkeypatch.chdir(tmp_path)
-    rng = np.random.default_rng(0)
     shapes = {"q_proj.weight": (32, 12), "k_proj.weight": (16, 12), "q_proj.bias": (32,)}
+    shapes["v_proj.weight"] = 16, 12
     weights = {f"l.{name}": rng.normal(size=shape) for name, shape in shapes.items()}
-    weights["l.v_proj.weight"] = rng.normal(size=(16, 12))
     save_file(weights, "model.safetensors")
     pair = "rope:d=16", "rope:d=16,layout=interleaved"
     assert run("compare", *pair, "--permutation", "order.npy").status == 1
@@ -305,10 +242,9 @@ def test_the_recipe_of_the_readme_puts_rows_into_the_order(run, tmp_path, monkey
     exec(textwrap.dedent(recipe), {})  # a document's own code
     after = load_file("reordered.safetensors")
     assert np.array_equal(after["l.v_proj.weight"], weights["l.v_proj.weight"])
-    x, at = rng.normal(size=(5, 12)), np.arange(5)
-    scores = []
+    x, scores = rng.normal(size=(5, 12)), []
     for held, spec in ((weights, pair[0]), (after, pair[1])):
-        turned = operator_at(load(spec, 5, 16), at)[0]
+        turned = operator_at(load(spec, 5, 16), np.arange(5))[0]
         q, k = (x @ held[f"l.{name}.weight"].T for name in ("q_proj", "k_proj"))
         q = (q + held["l.q_proj.bias"]).reshape(5, 2, 16)[:, 1]
         scores.append(np.einsum("pij,pj,qik,qk->pq", turned, q, turned, k))

@@ -63,22 +63,20 @@ def test_inverse_error_of_a_position_is_its_row_of_the_projection():
     assert [f.code for f in beyond.findings] == ["beyond-codes"]
 
 
-@pytest.mark.parametrize(
-    ("h", "expected"),
-    [
-        (np.eye(8)[0], {"peak": 1.0, "width": 1.0, "half_max_count": 1, "side_lobe": 0.0}),
-        (np.maximum(0, 1 - np.minimum(np.arange(20), 20 - np.arange(20)) / 4), {"width": 4.0}),
-        (np.full(7, 0.3), {"width": 7.0, "half_max_count": 7}),
-        (np.array([1.0, 0.2, -0.3, 0.1, -0.2, 0.1, -0.3, 0.2]), {"side_lobe": 0.2}),
-        (np.full(7, np.nan), {"half_max_count": 0}),
-    ],
-)
+LONE = {"peak": 1.0, "width": 1.0, "half_max_count": 1, "side_lobe": 0.0}
+TENT = np.maximum(0, 1 - np.minimum(np.arange(20), 20 - np.arange(20)) / 4)
+LOBES = np.array([1.0, 0.2, -0.3, 0.1, -0.2, 0.1, -0.3, 0.2])
+PEAKS = [(np.eye(8)[0], LONE), (TENT, {"width": 4.0}), (LOBES, {"side_lobe": 0.2})]
+PEAKS += [(np.full(7, 0.3), {"width": 7.0, "half_max_count": 7})]
+PEAKS += [(np.full(7, np.nan), {"half_max_count": 0})]
+
+
+@pytest.mark.parametrize(("h", "expected"), PEAKS)
 def test_peaks_are_described(h, expected):
     facts = describe_peak(h)
     assert {key: facts[key] for key in expected} == pytest.approx(expected)
     if np.isnan(h).any():
-        rest = [facts[key] for key in ("peak", "width", "side_lobe", "error")]
-        assert np.isnan(rest).all()
+        assert np.isnan([facts[key] for key in ("peak", "width", "side_lobe", "error")]).all()
 
 
 def test_a_position_outside_the_lattice_is_refused():

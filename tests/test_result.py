@@ -1,19 +1,14 @@
 """What any result can do: laws over every kind of result."""
 
-import ast
 import dataclasses
 import html
-import importlib
-import inspect
 import json
 import pickle
-import re
 from pathlib import Path
 from tempfile import mkdtemp
 
 import numpy as np
 import pytest
-from json_schema import term_of_field
 from tiny_models import write_model
 
 import pefourier
@@ -64,34 +59,14 @@ def kinds_below(kind):
     return {one for below in kind.__subclasses__() for one in (below, *kinds_below(below))}
 
 
-def test_a_result_is_frozen(result):
-    assert dataclasses.is_dataclass(result)
-    name = dataclasses.fields(result)[0].name
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        setattr(result, name, None)
-
-
 def test_a_result_speaks(result):
     record = result.to_dict()
     assert list(record)[:3] == ["encoding", "spec", "params"]
     assert record["conclusion"] == result.conclusion
-    assert result.conclusion.endswith(".")
     assert "about" not in record
     assert json.loads(json.dumps(record, allow_nan=False)) == record
-
-
-def test_a_result_is_shown_in_a_line(result):
-    line = repr(result)
-    assert line.startswith(f"<{type(result).__name__}")
-    assert len(line) < 400
-    assert "\n" not in line
-    assert result.conclusion[:40] in line
-
-
-def test_a_notebook_shows_what_the_command_prints(result):
-    told = html.unescape(result._repr_html_())
-    assert told.startswith("<pre>")
-    assert result.conclusion in " ".join(told.split())
+    assert len(repr(result)) < 400
+    assert result.conclusion in " ".join(html.unescape(result._repr_html_()).split())
 
 
 def test_nothing_that_a_result_holds_becomes_markup():
@@ -120,60 +95,3 @@ def test_a_result_goes_to_another_process_and_keeps_its_words(result):
     if result.about[0].codes:
         with pytest.raises(PefourierError, match="has no codes"):
             again.about[0].codes(np.arange(2))
-
-
-PACKAGE = Path(pefourier.__file__).parent
-ANSWERS = {  # what else is found by asking: of design --extend-from, train, reproduce
-    "Extensions",
-    "Summary",
-    "CausalSummary",
-    "Claim",
-    "Written",
-}
-
-
-def dataclasses_of_the_package():
-    """The module of each dataclass; names are defined once in the package."""
-    places = {}
-    for path in PACKAGE.rglob("*.py"):
-        module = ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts)
-        for node in ast.parse(path.read_text()).body:
-            if isinstance(node, ast.ClassDef) and "dataclass" in map(called, node.decorator_list):
-                places[node.name] = module
-    return places
-
-
-def called(decorator):
-    return ast.unparse(getattr(decorator, "func", decorator))
-
-
-def kinds_reached():
-    """Dataclasses in the answers of the questions, and in the told fields of these, all the way."""
-    places = dataclasses_of_the_package()
-    asked = (inspect.signature(getattr(pefourier, name)) for name in pefourier.QUESTIONS)
-    words = [*ANSWERS, *(str(one.return_annotation) for one in asked)]
-    reached = {}
-    while words:
-        for name in re.findall(r"\w+", words.pop()):
-            if name in places and name not in reached:
-                kind = getattr(importlib.import_module(places[name]), name)
-                reached[name] = kind
-                words += [str(f.type) for f in dataclasses.fields(kind) if f.name != "about"]
-                words += [below.__name__ for below in kind.__subclasses__()]
-    return reached
-
-
-REACHED = kinds_reached()
-EXPLAINED = sorted({*REACHED.values()} - {Result}, key=str)
-
-
-def test_all_that_a_question_finds_is_walked():
-    assert len(REACHED) > 35
-    assert {kind.__name__ for kind in kinds_below(Result)} <= REACHED.keys()
-    assert {"Band", "Cause", "Finding", "FormatLoss", "Mean"} <= REACHED.keys()
-
-
-@pytest.mark.parametrize("kind", EXPLAINED, ids=lambda kind: kind.__name__)
-def test_every_field_has_a_term(kind):
-    told = [one.name for one in dataclasses.fields(kind) if one.metadata.get("told", True)]
-    assert [name for name in told if term_of_field(kind, name) is None] == []

