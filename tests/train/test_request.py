@@ -8,6 +8,11 @@ from pefourier.train.request import name_once
 
 REFUSED = {  # what is typed, and the option or the value that is named
     "--seeds 0": "--seeds",
+    "--epochs 0": "--epochs",
+    "--patience -1": "--patience",
+    "--rate nan": "--rate",
+    "-e dfft": "'dft'",
+    "-e dft@rms=x": "rms",
     "--dataset nosuch": "'nosuch'",
     "-e nosuch": "'nosuch'",
     "-e rope:foo=3": "'foo'",
