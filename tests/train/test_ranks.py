@@ -5,7 +5,6 @@ import re
 import socket
 import subprocess
 import sys
-import time
 from functools import partial
 
 import numpy as np
@@ -61,22 +60,18 @@ def test_of_two_processes_at_one_folder_the_second_is_refused_at_once(tmp_path, 
     assert sorted(numbers(lines(tmp_path / "out"))) == alone
 
 
-def test_a_killed_run_is_resumed_with_the_same_numbers(tmp_path, alone):
-    first = started(tmp_path / "out")
-    while not (tmp_path / "out" / "config.json").exists() and first.is_alive:
-        time.sleep(0.02)
-    time.sleep(np.random.default_rng().uniform(0.0, 0.6))
-    first.kill()
-    started(tmp_path / "out", resume=True).finished()
-    assert sorted(numbers(lines(tmp_path / "out"))) == alone
-
-
-def test_ranks_that_share_a_folder_share_the_grid(tmp_path, alone):
+def test_ranks_share_the_grid(tmp_path, port, alone):
+    """In one folder, where the last one sums up, or as two nodes with folders of their own."""
     both = [started(tmp_path, rank) for rank in (0, 1)]
+    nodes = [started(tmp_path / str(rank), rank, port) for rank in (0, 1)]
     assert "8" in [process.finished() for process in both]
     assert 0 < len(lines(tmp_path)) < 8
     assert_alike(Store(tmp_path).rows(), alone)
-    assert (tmp_path / "summary.json").is_file()  # the last one sums up
+    assert (tmp_path / "summary.json").is_file()
+    assert [one.finished() for one in nodes] == ["8", "None"]
+    assert not (tmp_path / "1").exists()
+    assert_alike(lines(tmp_path / "0"), alone)
+    assert len(list((tmp_path / "0" / "scores").iterdir())) == 8
 
 
 def test_ranks_of_a_job_array_come_in_any_order_or_not_at_all(tmp_path, monkeypatch):
@@ -96,14 +91,6 @@ def test_ranks_of_a_job_array_come_in_any_order_or_not_at_all(tmp_path, monkeypa
         assert set(kept) <= set(numbers(run_comparison(asked).runs))
 
 
-def test_two_nodes_with_folders_of_their_own_give_one_answer(tmp_path, port, alone):
-    both = [started(tmp_path / str(rank), rank, port) for rank in (0, 1)]
-    assert [one.finished() for one in both] == ["8", "None"]
-    assert not (tmp_path / "1").exists()
-    assert_alike(lines(tmp_path / "0"), alone)
-    assert len(list((tmp_path / "0" / "scores").iterdir())) == 8
-
-
 @pytest.mark.long
 def test_what_a_killed_rank_had_taken_is_missed_and_trained_on_resume(tmp_path, port):
     first = started(tmp_path / "0", 0, port, timeout=3)
@@ -117,20 +104,14 @@ def test_what_a_killed_rank_had_taken_is_missed_and_trained_on_resume(tmp_path, 
 
 
 @pytest.mark.long
-def test_a_rank_that_was_asked_otherwise_says_so(tmp_path, port):
+def test_a_rank_that_was_asked_otherwise_or_meets_nobody_says_so(tmp_path, port):
+    lone = started(tmp_path, 1, port, timeout=2).finished(2).splitlines()[-1]  # torch's come before
+    assert lone.startswith(f"rank 1 of 2 has not met the others at 127.0.0.1:{port} within 2 s; ")
     first = started(tmp_path / "0", 0, port, timeout=3)
     second = started(tmp_path / "1", 1, port, timeout=3, epochs=3)
     assert "rank 1 has epochs 2, now it is 3" in second.finished(2)
     first.process.join(120)
     assert "epochs" in first.said or first.process.exitcode == 0  # it may have done all alone
-
-
-@pytest.mark.long
-def test_a_rank_that_meets_nobody_gives_up_in_a_line(tmp_path, port):
-    began = time.monotonic()
-    said = started(tmp_path, 1, port, timeout=2).finished(2).splitlines()[-1]  # torch's come before
-    assert said.startswith(f"rank 1 of 2 has not met the others at 127.0.0.1:{port} within 2 s; ")
-    assert time.monotonic() - began < 60
 
 
 @pytest.mark.long
@@ -177,22 +158,21 @@ def test_rank_0_waits_for_what_others_have_taken_and_not_for_ever(group):
 
 
 @pytest.mark.parametrize(
-    ("rank", "ranks"), [("x", "2"), ("1", "1"), ("2", "2"), ("0", "-1"), ("²", "2"), ("0", "٣")]
+    ("rank", "ranks", "own", "named"),
+    [
+        *(
+            (rank, ranks, {}, f"^RANK={rank} must be .* WORLD_SIZE={ranks}; unset")
+            for rank, ranks in ("x2", "11", "22", ("0", "-1"), "²2", "0٣")
+        ),
+        ("0", "2", {}, "--out DIR, or unset RANK=0 and WORLD_SIZE=2"),
+        *(("0", "1", {"rank_timeout": x}, "--rank-timeout") for x in (0.0, float("nan"), 1e9)),
+    ],
 )
-def test_ranks_that_cannot_be_are_refused(monkeypatch, rank, ranks):
+def test_ranks_that_cannot_be_are_refused(monkeypatch, rank, ranks, own, named):
     monkeypatch.setenv("RANK", rank)
     monkeypatch.setenv("WORLD_SIZE", ranks)
-    with pytest.raises(PefourierError, match=f"^RANK={rank} must be .* WORLD_SIZE={ranks}; unset"):
-        run_comparison(Options(**SMALL))
-
-
-def test_two_ranks_need_a_folder_and_a_time_to_wait(monkeypatch):
-    for value in (0.0, float("nan"), 1e9):
-        with pytest.raises(PefourierError, match="--rank-timeout"):
-            run_comparison(Options(**SMALL, rank_timeout=value))
-    monkeypatch.setenv("WORLD_SIZE", "2")
-    with pytest.raises(PefourierError, match="--out DIR, or unset RANK=0 and WORLD_SIZE=2"):
-        run_comparison(Options(**SMALL))
+    with pytest.raises(PefourierError, match=named):
+        run_comparison(Options(**SMALL, **own))
 
 
 @pytest.fixture
