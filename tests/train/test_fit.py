@@ -8,13 +8,10 @@ import pytest
 import torch
 from training import CPU, EPOCH, SIZES, epochs, injection
 
-from pefourier.encodings.registry import BUILDERS
-from pefourier.errors import PefourierError
 from pefourier.train import fit, metrics
 from pefourier.train.checkpoint import Checkpoint
 from pefourier.train.data.examples import from_examples
 from pefourier.train.data.load import load_task
-from pefourier.train.injection import OTHERWISE
 from pefourier.train.resident import class_weights, draw_batches, put_on_device
 
 COMPANY = ["sinusoidal", "learned", "rope", "t5", "tupe", "shaw", "shaw:values=true"]
@@ -65,19 +62,6 @@ def test_a_member_in_a_stack_is_the_member_alone(task, name, learn):
             assert (value - together[key]).abs().max() < rounding, key
 
 
-@pytest.mark.parametrize("name", sorted(BUILDERS))
-def test_every_encoding_trains_or_is_refused(task, name):
-    if name in OTHERWISE:
-        with pytest.raises(PefourierError, match="turns both alike"):
-            member(name)
-        return
-    before, after = steps(task, [member(name)], 0), steps(task, [member(name)])
-    assert torch.isfinite(after["logits"]).all()
-    assert (before["logits"] != after["logits"]).any()
-    again = steps(task, [member(name)])
-    assert all(torch.equal(value, again[key]) for key, value in after.items())
-
-
 def test_seeds_and_folds_alone_decide_weights_and_batches(unequal):
     places = [(0, 0), (1, 0), (0, 1)]
     members = [member(s, seed, fold=fold) for s in COMPANY for seed, fold in places]
@@ -98,7 +82,7 @@ def test_seeds_and_folds_alone_decide_weights_and_batches(unequal):
 def test_batches_are_the_same_however_steps_are_cut(task):
     """Each epoch shuffles anew, and a look may come in the midst of one."""
     whole = draw_batches(task, 0, 0, 0, 2 * EPOCH, 4)
-    for first, count in ((0, 4), (4, 5), (9, 3), (5, 2)):
+    for first, count in ((0, 4), (4, 5), (9, 3)):
         part = draw_batches(task, 0, 0, first, count, 4)
         np.testing.assert_array_equal(part, whole[first : first + count])
     one, other = (epoch.ravel() for epoch in np.split(whole, 2))
@@ -267,17 +251,6 @@ def test_folds_of_unequal_size_are_alike_in_company_and_scaled_each_by_its_own(u
         np.testing.assert_allclose(got.std((0, 1)), 1, atol=1e-5)
 
 
-def test_the_loss_of_a_look_is_the_mean_of_its_steps(unequal):
-    members = [member("none", fold=fold) for fold in (0, 1)]
-    running = program(unequal, members, schedule=epochs(1, 1e-12))
-    for look in range(2):
-        found = running.train(EPOCH)
-        for own in (0, 1):
-            drawn = draw_batches(unequal, 0, own, look * EPOCH, EPOCH, 4)
-            expected = running.loss(torch.as_tensor(drawn.ravel()).expand(2, -1))[own].mean().item()
-            assert found[own].item() == pytest.approx(expected, rel=1e-5)
-
-
 @pytest.mark.parametrize("name", ["dft", "rope", "xpos", "alibi", "t5", "shaw", "shaw:values=true"])
 def test_products_in_bfloat16_train_as_those_in_float32_do(task, monkeypatch, name):
     """What a GPU does, by the autocast of the CPU: tables and sums stay in float32."""
@@ -286,11 +259,6 @@ def test_products_in_bfloat16_train_as_those_in_float32_do(task, monkeypatch, na
     cast = torch.autocast("cpu", dtype=torch.bfloat16, cache_enabled=False)
     monkeypatch.setattr(fit, "training_precision", lambda device: cast)
     running = program(task, members, torch.float32)
-    index = torch.as_tensor(task.folds[0].train[:4])
-    with cast:  # in bfloat16, too, company changes nothing
-        alone = program(task, members[:1], torch.float32).logits(index.expand(1, -1))[0]
-        company = program(task, [*members[:1], member("learned")], torch.float32)
-        assert (company.logits(index.expand(2, -1))[0] - alone).abs().max() < 1e-6
     rounded = running.train(EPOCH)
     assert (rounded != exact).all()
     np.testing.assert_allclose(rounded, exact, rtol=0.02)

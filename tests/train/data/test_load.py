@@ -61,7 +61,10 @@ REFUSED = {  # arrays of an archive, and what is named
         for name, groups in (("few", Y[:4]), ("nan", Y * np.nan), ("no", np.array(1)))
     },
     "objects": ({"groups": Y.astype(object)}, "Python objects"),
-    "lengths": ({"lengths": Y}, "lengths must be from 1 to the 5"),
+    **{
+        f"lengths {wrong[0]}": ({"lengths": wrong}, "lengths must be")
+        for wrong in (Y, Y + 5, Y[:3] + 2, Y + 1.5)
+    },
     "other names": ({"Z": X, "X": None}, "'Z' (40, 5, 2)"),
     **{
         name: ({"X": None, "rows": rows, "label": label, **own}, named)
