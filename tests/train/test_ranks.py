@@ -76,19 +76,17 @@ def test_ranks_share_the_grid(tmp_path, port, alone):
 
 def test_ranks_of_a_job_array_come_in_any_order_or_not_at_all(tmp_path, monkeypatch):
     """The last one to come sums up, as does a run without ranks."""
-    for name, order in (("array", "10"), ("lone", "0")):
-        asked, said = Options(**SMALL, out=str(tmp_path / name), resume=True), []
-        monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    for order, count in (("10", 8), ("0", 4)):
+        asked = Options(**SMALL, out=str(tmp_path / order), resume=True)
         for rank in order:
             monkeypatch.setenv("RANK", rank)
-            found = run_comparison(asked, note=said.append)
-        assert (found is None) == (name == "lone")
-        assert any("the last of 2 ranks sums up" in line for line in said) == (name == "lone")
-        kept = numbers(Store(tmp_path / name).rows())
-        monkeypatch.delenv("RANK")
-        monkeypatch.delenv("WORLD_SIZE")
-        assert len(kept) == (8 if found else 4)
-        assert set(kept) <= set(numbers(run_comparison(asked).runs))
+            found = run_comparison(asked)
+        assert (found is None) == (count == 4)
+        assert len(kept := numbers(Store(tmp_path / order).rows())) == count
+    for name in ("RANK", "WORLD_SIZE"):
+        monkeypatch.delenv(name)
+    assert set(kept) <= set(numbers(run_comparison(asked).runs))
 
 
 @pytest.mark.long
@@ -126,35 +124,22 @@ def test_torchrun_answers_once(tmp_path):
     assert len(lines(tmp_path)) == 4
 
 
-@pytest.fixture
-def group():
-    """Two ranks that share a store in this process."""
+def test_stacks_are_claimed_once_and_handed_over_and_none_is_waited_for_for_ever():
     store = dist.HashStore()
-    return [ranks.Group(rank, 2, 0.2, store) for rank in (0, 1)]
-
-
-def test_stacks_are_claimed_once_and_handed_over_with_their_traces(group):
-    first, second = group
-    theirs, mine = second.claims(3), first.claims(3)
+    first, second = (ranks.Group(rank, 2, 0.2, store) for rank in (0, 1))
+    theirs, mine, seen = second.claims(3), first.claims(3), []
     assert [next(theirs), next(mine), next(theirs)] == [0, 1, 2]
     assert [*mine, *theirs] == []
     second.finish(0, [{"seed": 3}], [b"\x00trace"])
     first.finish(1, [{"seed": 4}], [b"own"])
-    assert list(first.arrived(3)) == [(0, [{"seed": 3}], [b"\x00trace"])]
+    first.wait_for_all(2, lambda: seen.extend(first.arrived(3)))
+    assert seen == [(0, [{"seed": 3}], [b"\x00trace"])]
     assert list(first.arrived(3)) == []
-
-
-def test_rank_0_waits_for_what_others_have_taken_and_not_for_ever(group):
-    first, second = group
-    second.finish(0, [], [])
-    seen = []
-    first.wait_for_all(1, lambda: seen.extend(first.arrived(1)))
-    assert seen == [(0, [], [])]
-    with pytest.raises(PefourierError, match="1 of 2 stacks are unfinished"):
-        first.wait_for_all(2, lambda: None)
+    with pytest.raises(PefourierError, match="1 of 3 stacks are unfinished"):
+        first.wait_for_all(3, lambda: None)
     second.fail("no memory")
     with pytest.raises(PefourierError, match=r"^no memory$"):
-        first.wait_for_all(2, lambda: None)
+        first.wait_for_all(3, lambda: None)
 
 
 @pytest.mark.parametrize(
@@ -175,32 +160,33 @@ def test_ranks_that_cannot_be_are_refused(monkeypatch, rank, ranks, own, named):
         run_comparison(Options(**SMALL, **own))
 
 
-@pytest.fixture
-def two_cores(monkeypatch):
+def test_processes_are_started_where_it_is_worth_it(monkeypatch):
     monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
+    for own, number, expected in (
+        *(
+            ({}, 1, 1),
+            ({"epochs": 10**5}, 1, 2),
+            ({"epochs": 10**5}, 4, 1),
+            ({"processes": 2}, 1, 2),
+        ),
+        *(({"processes": 3}, 1, None), ({"processes": 0}, 1, None), ({"processes": 2}, 4, None)),
+    ):
+        asked = resolve(Options(**{**SMALL, **own})), number
+        if expected is not None:
+            assert count_processes(*asked) == expected
+            continue
+        with pytest.raises(PefourierError, match=r"^--processes"):
+            count_processes(*asked)
 
 
 @pytest.mark.long
-@pytest.mark.usefixtures("two_cores")
-def test_two_processes_give_the_answer_of_one_or_its_error(tmp_path, rng, alone):
-    out = tmp_path / "out"
+def test_two_processes_give_the_answer_of_one_or_its_error(tmp_path, rng, alone, monkeypatch):
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
+    out, path = tmp_path / "out", str(tmp_path / "own.npy")
     shared = run_comparison(Options(**SMALL, processes=2, out=str(out)))
     assert_alike(shared.runs, alone)
     assert sorted(numbers(lines(out))) == sorted(numbers(shared.runs))
     assert (out / "summary.json").is_file()
-    path = str(tmp_path / "own.npy")
     np.save(path, 1e30 * rng.normal(size=(6, 8)))
-    asked = Options(**{**SMALL, "encoding": (path, "none")}, processes=2)
     with pytest.raises(PefourierError, match=r"own.npy, seed \d, fold 0: non-finite logits"):
-        run_comparison(asked)
-
-
-@pytest.mark.usefixtures("two_cores")
-def test_processes_are_started_where_it_is_worth_it():
-    large = resolve(Options(**{**SMALL, "epochs": 10**5}))
-    asked = [(resolve(Options(**SMALL)), 1), (large, 1), (large, 4)]
-    assert [count_processes(*one) for one in asked] == [1, 2, 1]
-    assert count_processes(resolve(Options(**SMALL, processes=2)), 1) == 2
-    for wanted, count in ((3, 1), (0, 1), (2, 4)):
-        with pytest.raises(PefourierError, match=r"^--processes"):
-            count_processes(resolve(Options(**SMALL, processes=wanted)), count)
+        run_comparison(Options(**{**SMALL, "encoding": (path, "none")}, processes=2))

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from training import SMALL, of_datasets, result
 
-from pefourier.files import read_toml
 from pefourier.report.forms import as_json
 from pefourier.train import metrics, report, statistics, summary
 from pefourier.train.options import Options
@@ -84,13 +83,6 @@ def test_a_verdict_is_the_same_in_headline_table_records_and_files(case, tmp_pat
     for name in ties:
         judged = [e for e, d in one.differences.items() if {e, d.reference} == {first, name}]
         assert not {one.verdicts[e] for e in judged} & {"better", "worse"}
-
-
-def test_each_verdict_has_its_words():
-    known = read_toml(report.WORDS)
-    assert {*known["verdicts"]} == {*summary.VERDICTS, "reference", "alone"}
-    reached = {summary.summarize_runs(rows).verdict for rows, _, _ in CASES.values()}
-    assert {*known["all"]} == reached | {"alone"}
 
 
 def test_too_few_says_how_many_seeds_it_takes():
@@ -169,16 +161,14 @@ def test_records_hold_each_encodings_scores_and_its_difference():
     found = report.json_records(run_comparison(Options(**{**SMALL, "match_rms": (0.5,)})))
     arms = ["none", "sinusoidal", "t5", "sinusoidal@rms=0.5", "order-free"]
     assert [(r["encoding"], r["spec"]) for r in found] == [(a.partition("@")[0], a) for a in arms]
-    t5 = {"length": 6, "d": 2, "seed": 0, "buckets": 32}
-    assert t5.items() <= found[2]["params"].items()
-    assert found[3]["params"] == {"rms": 0.5, **found[1]["params"]}
-    assert found[4]["params"] == {}
-    assert {"epochs": 2, "batch_size": 8, "inject": "add"}.items() <= found[0]["training"].items()
-    assert not found[0]["training"].keys() & {*NOT_NUMBERS, "dataset", "encoding", "seeds"}
-    assert found[1]["difference"] is None
+    params = [r["params"] for r in found]
+    assert {"length": 6, "d": 2, "seed": 0, "buckets": 32}.items() <= params[2].items()
+    assert params[3:] == [{"rms": 0.5, **params[1]}, {}]
+    training = found[0]["training"]
+    assert {"epochs": 2, "batch_size": 8, "inject": "add"}.items() <= training.items()
+    assert not training.keys() & {*NOT_NUMBERS, "dataset", "encoding", "seeds"}
     for record in found[2:]:  # of one look
-        assert record["verdict"] == "cut short"
-        assert record["cut_short"] == (record["last_kept"] * 5 > 2)
+        assert (record["verdict"], record["cut_short"]) == ("cut short", record["last_kept"] > 0)
     difference = found[2]["f1"]["mean"] - found[1]["f1"]["mean"]
     assert found[2]["difference"]["mean"] == pytest.approx(difference)
 
@@ -201,15 +191,13 @@ def test_a_method_fitted_once_a_fold_counts_its_folds(rng):
     assert summary.summarize_runs(once).datasets[0].differences == one.differences
 
 
-@pytest.mark.parametrize("share", [0.19, 0.21])
-def test_more_than_a_fifth_of_runs_that_keep_their_last_weights_are_too_many(share):
-    rows = [
-        result("dft", 0.5, seed=seed, step=90 if seed < 100 * share else 40, budget=BUDGET)
-        for seed in range(100)
-    ]
+@pytest.mark.parametrize("count", [19, 21])
+def test_more_than_a_fifth_of_runs_that_keep_their_last_weights_are_too_many(count):
+    steps = [90] * count + [40] * (100 - count)
+    rows = [result("dft", 0.5, seed=i, step=n, budget=BUDGET) for i, n in enumerate(steps)]
     (one,) = summary.summarize_runs(rows).datasets
-    assert one.last_kept == {"dft": round(100 * share)}
-    assert one.cut_short == (("dft",) if share > 0.2 else ())
+    assert one.last_kept == {"dft": count}
+    assert one.cut_short == (("dft",) if count > 20 else ())
     assert one.longer == "--steps, such as 180"
     trees = [row | {"encoding": "trees", "step": 90} for row in rows]
     assert summary.summarize_runs(trees).datasets[0].cut_short == ()
