@@ -42,24 +42,20 @@ def program(task, members, dtype=torch.float64, schedule=None):
     return fit.Program(put_on_device(task, CPU, dtype), SIZES, members, schedule or epochs(1))
 
 
-def steps(task, members, number=3, dtype=torch.float64):
-    """Parameters and logits of the last member after some steps."""
-    running = program(task, members, dtype)
-    if number:
-        running.train(number)
-    own = {k: p[-1] for k, p in running.parameters.items() if not k.startswith("codes")}
-    return {**own, "logits": torch.as_tensor(running.evaluate("test")[-1])}
-
-
 @pytest.mark.parametrize("learn", [False, True])
 @pytest.mark.parametrize("name", ["dft", "xpos", "alibi", "tupe", "shaw", "none"])
 def test_a_member_in_a_stack_is_the_member_alone(task, name, learn):
     company = [member(spec, seed) for spec in COMPANY for seed in (0, 3) if spec != name]
     for dtype, rounding in ((torch.float64, 1e-6), (torch.float32, 1e-4)):
-        alone = steps(task, [member(name, 3, learn)], dtype=dtype)
-        together = steps(task, [*company, member(name, 3, learn)], dtype=dtype)
-        for key, value in alone.items():
-            assert (value - together[key]).abs().max() < rounding, key
+        own = member(name, 3, learn)
+        alone, together = (program(task, [*c, own], dtype) for c in ([], company))
+        for running in (alone, together):
+            running.train(3)
+        for key, value in alone.parameters.items():
+            if not key.startswith("codes"):
+                assert (value[-1] - together.parameters[key][-1]).abs().max() < rounding, key
+        logits = [running.evaluate("test")[-1] for running in (alone, together)]
+        np.testing.assert_allclose(*logits, atol=rounding)
 
 
 def test_seeds_and_folds_alone_decide_weights_and_batches(unequal):
@@ -69,10 +65,8 @@ def test_seeds_and_folds_alone_decide_weights_and_batches(unequal):
     for name, p in running.parameters.items():
         if not name.startswith("codes"):
             assert (p[::3] == p[0]).all(), name
-    weights = running.parameters["0.qkv.w"]
-    assert (weights[0] != weights[1]).all()
-    assert (weights[0] != weights[2]).all()
-    codes = running.parameters["codes.add"]
+    weights, codes = running.parameters["0.qkv.w"], running.parameters["codes.add"]
+    assert (weights[0] != weights[1:3]).all()
     assert torch.equal(codes[3], codes[5])  # `learned` of one seed in two folds
     drawn = [draw_batches(unequal, seed, fold, 0, 5, 4) for seed, fold in (*places, (0, 0))]
     assert (drawn[0] == drawn[3]).all()
@@ -133,28 +127,36 @@ def test_validation_scores_and_losses_are_their_definitions(rng, classes):
         assert scores[outcome.step // 4 - 1] == max(scores)
 
 
-def judged(monkeypatch, *looks):
-    """Let validation find these scores and losses, look after look, of members by their codes."""
-    each = iter(looks)
+LOSING = [{"dft": (0.9 - i / 10, 1.0), "rope": (min(i, 3), 1.0)} for i in range(9)]
+NAN = (np.nan, np.nan)
+CLOSE = [
+    {"dft": (0.5, 0.1), "rope": (0.9, 3.0)},
+    {"dft": (0.9, 0.7), "rope": NAN},
+    {"dft": (0.9, 0.6), "rope": (0.8, 0.1)},
+    {"dft": (0.9, 0.592), "rope": (0.9, 3.1)},
+    {"dft": NAN, "rope": NAN},
+]
+
+
+@pytest.mark.parametrize(
+    ("looks", "patience", "kept", "members"),
+    [(CLOSE, 0, [3, 1], [2] * 5), (LOSING, 2, [1, 4], [2, 2, 2, 1, 1, 1])],
+)
+def test_of_equal_scores_the_least_loss_is_kept_and_members_end(
+    held, monkeypatch, looks, patience, kept, members
+):
+    """Validation finds these scores and losses, look after look; what is lost is never kept."""
+    each, told = iter(looks), []
     monkeypatch.setattr(
         fit.Program,
         "validate",
         lambda self: np.array([found[m.encoding] for found in [next(each)] for m in self.members]),
     )
-
-
-def test_of_equal_scores_the_least_loss_is_kept_and_lost_ones_never(held, monkeypatch):
-    nan = (np.nan, np.nan)
-    looks = [
-        {"dft": (0.5, 0.1), "none": (0.9, 3.0)},
-        {"dft": (0.9, 0.7), "none": nan},
-        {"dft": (0.9, 0.6), "none": (0.8, 0.1)},
-        {"dft": (0.9, 0.592), "none": (0.9, 3.1)},
-        {"dft": nan, "none": nan},
-    ]
-    judged(monkeypatch, *looks)
-    found = fit.fit(held, SIZES, [member("dft"), member("none")], epochs(5))
-    assert [outcome.step for outcome in found] == [3 * EPOCH, EPOCH]
+    schedule = epochs(len(looks), patience=patience)
+    pair = [member("dft"), member("rope")]
+    found = fit.fit(held, SIZES, pair, schedule, lambda *now: told.append(now[:2]))
+    assert [outcome.step for outcome in found] == [EPOCH * look for look in kept]
+    assert told == [(EPOCH * n, count) for n, count in enumerate(members, 1)]
 
 
 def test_patience_ends_a_member_and_changes_no_other(held):
@@ -173,15 +175,6 @@ def test_patience_ends_a_member_and_changes_no_other(held):
     for one, other in same:
         np.testing.assert_allclose(one.test, other.test, atol=1e-9)
         np.testing.assert_allclose(one.codes, other.codes, atol=1e-9)
-
-
-def test_a_stack_whose_members_are_all_done_ends(held, monkeypatch):
-    looks = [{"dft": (0.9 - i / 10, 1.0), "rope": (min(i, 3), 1.0)} for i in range(9)]
-    judged(monkeypatch, *looks)
-    told, members = [], [member("dft"), member("rope")]
-    found = fit.fit(held, SIZES, members, epochs(9, patience=2), lambda *now: told.append(now[:2]))
-    assert [o.step for o in found] == [EPOCH, 4 * EPOCH]
-    assert told == [(EPOCH * n, 2 if n < 4 else 1) for n in range(1, 7)]
 
 
 @pytest.mark.parametrize("looks", [1, 3, 6, 8])

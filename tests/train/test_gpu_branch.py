@@ -8,6 +8,7 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from importlib import import_module
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -81,19 +82,21 @@ def stack(monkeypatch):
     return build
 
 
-KINDS = {
-    "mixed": {},
-    "one": {"names": ("learned",)},
-    "padded": {"padded": True},
-    "pooled": {"sizes": replace(SIZES, pool="mean+max", layers=2)},
-    "side by side": {"sizes": replace(SIZES, inject="concat")},
-    "order-free": {"names": ("none",), "sizes": OrderFree(8, 2, 2, 4)},
-}
-
-
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "kind",
+    [
+        *(
+            {},
+            {"names": ("learned",)},
+            {"padded": True},
+            {"sizes": replace(SIZES, inject="concat")},
+        ),
+        {"sizes": replace(SIZES, pool="mean+max", layers=2)},
+        {"names": ("none",), "sizes": OrderFree(8, 2, 2, 4)},
+    ],
+)
 def test_a_step_stays_on_the_device(stack, monkeypatch, kind):
-    running = stack(**KINDS[kind])
+    running = stack(**kind)
     with nothing_of_the_host(monkeypatch) as mode:
         running.step()
     assert any("fused_adam" in one for one in mode.seen)
@@ -155,18 +158,13 @@ def test_a_stack_is_cut_to_what_memory_holds(monkeypatch):
         np.testing.assert_allclose(one.test, other.test, atol=1e-5)
 
 
-@pytest.mark.parametrize(
-    "error",
-    [torch.OutOfMemoryError("CUDA"), RuntimeError("DefaultCPUAllocator: can't allocate memory")],
-)
-def test_memory_that_ends_is_one_line(monkeypatch, error):
-    def fails(*_):
-        raise error
-
-    monkeypatch.setattr(fit.Training, "run", fails)
+def test_memory_that_ends_is_one_line(monkeypatch):
     held = put_on_device(load_task("order:count=40,length=8"), CPU)
-    with pytest.raises(PefourierError, match="--batch-size"):
-        fit.fit(held, SIZES, [fit.Member("dft", injection("dft"), 0, 0)], epochs(1))
+    cpu = RuntimeError("DefaultCPUAllocator: can't allocate memory")
+    for error in (torch.OutOfMemoryError("CUDA"), cpu):
+        monkeypatch.setattr(fit.Training, "run", Mock(side_effect=error))
+        with pytest.raises(PefourierError, match="--batch-size"):
+            fit.fit(held, SIZES, [fit.Member("dft", injection("dft"), 0, 0)], epochs(1))
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from training import CPU, SIZES, epochs, injection
+from training import CPU, SIZES, epochs
 
 import pefourier
 from pefourier.encodings import load
@@ -18,14 +18,9 @@ from pefourier.train.lengths import lengthen
 from pefourier.train.resident import put_on_device
 
 GRID = (2, 4)
-SPECS = {
-    "rope": (),
-    "rope:partial=0.5,layout=interleaved": (),
-    "xpos": (),
-    "axial-rope": GRID,
-    "axial-rope:convention=rope-vit": GRID,
-    "mixed-rope": GRID,
-}
+SPECS = dict.fromkeys(("axial-rope", "axial-rope:convention=rope-vit", "mixed-rope"), GRID)
+SPECS |= dict.fromkeys(("rope", "rope:partial=0.5,layout=interleaved", "xpos"), ())
+KEYS = ("shaw", "shaw:values=true", "shaw:clip=2,values=true")
 
 
 @pytest.fixture(scope="module")
@@ -38,8 +33,7 @@ def rotation(spec, learn=True, length=8):
 
 
 def members(specs):
-    codes = [rotation(s) if s in SPECS else injection(s, learn=True) for s in specs]
-    return [fit.Member(spec, one, 0, 0) for spec, one in zip(specs, codes, strict=True)]
+    return [fit.Member(spec, rotation(spec), 0, 0) for spec in specs]
 
 
 def turned(one, trained):
@@ -90,8 +84,7 @@ def eager_logits(p, i, mix, x):
 
 @pytest.mark.parametrize("act", ["rotate", "key"])
 def test_gradients_of_codes_are_those_of_an_eager_twin(held, act):
-    specs = SPECS if act == "rotate" else ("shaw", "shaw:values=true", "shaw:clip=2,values=true")
-    every = members(specs)
+    every = members(SPECS if act == "rotate" else KEYS)
     running = fit.Program(held, SIZES, every, epochs(1, 1e-3))
     p, trained = running.parameters, running.parameters[f"codes.{act}"]
     for step in range(3):  # of which the first is at the formula
@@ -101,19 +94,17 @@ def test_gradients_of_codes_are_those_of_an_eager_twin(held, act):
         x = held.windows(index, running.mean, running.scale)
         trained.grad = None
         running.loss(index).mean(1).sum().backward()
-        for i, member in enumerate(every):
-            one = member.injection
+        for i, one in enumerate(member.injection for member in every):
             start = one.frequencies if act == "rotate" else one.codes
             rows, columns = map(slice, start.shape)
             own = before[i, rows, columns].clone().requires_grad_()
-            mix = (turned if act == "rotate" else with_lags)(one, own)
-            logits = eager_logits(p, i, mix, x)
+            logits = eager_logits(p, i, (turned if act == "rotate" else with_lags)(one, own), x)
             loss = F.cross_entropy(logits, y[i], running.weights[i], reduction="none").mean()
             (expected,) = torch.autograd.grad(loss, own)
             if act == "rotate":
                 expected = expected * torch.as_tensor(start != 0)
-            assert (trained.grad[i, rows, columns] - expected).abs().max() < 1e-12, member.encoding
-            assert expected.abs().max() > 1e-6, member.encoding
+            assert (trained.grad[i, rows, columns] - expected).abs().max() < 1e-12, i
+            assert expected.abs().max() > 1e-6, i
         running.step()
     assert (trained != running.injected[act].start).flatten(1).any(dim=1).all()
 

@@ -163,9 +163,9 @@ def test_tables_whose_names_cannot_be_are_refused_before_training(tmp_path, monk
     monkeypatch.chdir(tmp_path)
     deep = "d" * 130 + "/" + "e" * 130
     (tmp_path / deep).mkdir(parents=True)
-    for name in ("a b.npy", "a+b.npy", f"{deep}/own.npy"):
-        np.save(tmp_path / name, rng.normal(size=(6, 8)))
     for arms in ((f"{deep}/own.npy",), ("a b.npy", "a+b.npy")):
+        for name in arms:
+            np.save(name, rng.normal(size=(6, 8)))
         for option in ("save_tables", "save_models"):
             with pytest.raises(PefourierError, match="rename or move it"):
                 run_comparison(asked(encoding=arms, **{option: "folder"}))
@@ -187,21 +187,19 @@ def test_names_with_escapes_are_shown_escaped(tmp_path, monkeypatch, run, rng):
 
 
 def test_trained_tables_have_beside_them_what_training_began_with(tmp_path):
-    names = ("order:count=60,length=6", "order:count=40,length=6")
-    given = {"encoding": ("sinusoidal", "learned"), "dataset": names, "save_tables": str(tmp_path)}
-    run_comparison(asked(**given, learn=True))
-    starts = {"sinusoidal-start": 0, "learned-seed0-start": 0, "learned-seed1-start": 1}
-    assert len([*tmp_path.glob("*-start.npy")]) == 2 * len(starts)
-    for name, seed in starts.items():
-        encoding = name.partition("-")[0]
-        seeded = {"seed": seed} if encoding == "learned" else {}
-        start = load(encoding, 6, 8, **seeded).table().astype(np.float32)
-        assert np.array_equal(np.load(tmp_path / f"{TASK}-{name}.npy"), start)
-        trained = np.load(tmp_path / f"{TASK}-{encoding}-seed{seed}-fold0.npy")
-        assert not np.array_equal(trained, start)
-    fixed = {**given, "encoding": ("dft",), "save_tables": str(tmp_path / "fixed")}
-    run_comparison(asked(**fixed))
-    assert not [*(tmp_path / "fixed").glob("*start*")]
+    for learn, encodings in ((True, ("sinusoidal", "learned")), (False, ("dft",))):
+        folder = tmp_path / str(learn)
+        run_comparison(asked(encoding=encodings, save_tables=str(folder), learn=learn))
+        starts = [f"{TASK}-{n}-start.npy" for n in ("sinusoidal", "learned-seed0", "learned-seed1")]
+        assert sorted(p.name for p in folder.glob("*start*")) == sorted(starts) * learn
+    for name, seed, given in (
+        *(("sinusoidal", "", {}), ("learned", "-seed0", {"seed": 0})),
+        ("learned", "-seed1", {"seed": 1}),
+    ):
+        start = load(name, 6, 8, **given).table().astype(np.float32)
+        at = tmp_path / "True" / f"{TASK}-{name}"
+        assert np.array_equal(np.load(f"{at}{seed}-start.npy"), start)
+        assert not np.array_equal(np.load(f"{at}{seed or '-seed0'}-fold0.npy"), start)
 
 
 def test_an_interrupt_says_what_is_kept(tmp_path, monkeypatch):
