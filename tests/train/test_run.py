@@ -220,15 +220,21 @@ def test_an_interrupt_says_what_is_kept(tmp_path, monkeypatch):
     assert len(lines(tmp_path / "out")) == 6
 
 
-def test_a_full_disk_costs_neither_a_run_nor_the_answer(tmp_path, monkeypatch, run):
+def test_codes_too_large_and_a_full_disk_cost_neither_a_run_nor_the_answer(
+    tmp_path, monkeypatch, run, rng
+):
     def full(path, *_):
         raise PefourierError(f"cannot write {path}: No space left on device")
 
-    out = tmp_path / "out"
+    own, out = str(tmp_path / "own.npy"), tmp_path / "out"
+    np.save(own, 1e30 * rng.normal(size=(6, 8)))
+    with pytest.raises(PefourierError, match=r"own.npy, seed 0, fold 0: non-finite logits"):
+        run_comparison(asked(encoding=(own, "none"), out=str(out)))
+    assert [row["encoding"] for row in lines(out)] == ["none", "none"]
     monkeypatch.setattr("pefourier.train.work.write_table", full)
     with pytest.raises(PefourierError, match="No space left"):
-        run_comparison(asked(out=str(out), save_tables=str(tmp_path)))
-    assert len(lines(out)) == 2  # the first stack's
+        run_comparison(asked(out=str(tmp_path / "one"), save_tables=str(tmp_path)))
+    assert len(lines(tmp_path / "one")) == 2  # the first stack's
     monkeypatch.setattr("pefourier.train.run.write_json", full)
     task = ["--dataset", "order:count=40,length=4", "--epochs", 1, "--seeds", 1, "--quiet"]
     said = run("train", *task, "-e", "dft", "--out", tmp_path / "two")
@@ -236,20 +242,9 @@ def test_a_full_disk_costs_neither_a_run_nor_the_answer(tmp_path, monkeypatch, r
     assert said.err.endswith("summary.json: No space left on device\n")
 
 
-def test_codes_too_large_for_numbers_are_refused(tmp_path, rng):
-    own, out = str(tmp_path / "own.npy"), tmp_path / "out"
-    np.save(own, 1e30 * rng.normal(size=(6, 8)))
-    with pytest.raises(PefourierError, match=r"own.npy, seed 0, fold 0: non-finite logits"):
-        run_comparison(asked(encoding=(own, "none"), out=str(out)))
-    assert [row["encoding"] for row in lines(out)] == ["none", "none"]
-
-
 def test_budget_and_patience_are_counted_in_steps_too(tmp_path):
-    given = {"encoding": ("none",), "seeds": 1, "epochs": None}
-    for batch, steps in ((8, 10), (10**9, 30)):  # 4 steps an epoch, or one of all 36 windows
+    given = {"encoding": ("none",), "seeds": 1, "epochs": None, "patience_steps": 7}
+    for batch, steps, every in ((8, 10, 10), (10**9, 30, 25)):  # 4 steps an epoch, or one of all
         out = tmp_path / str(batch)
-        run_comparison(
-            asked(**given, steps=steps, patience_steps=7, batch_size=batch, out=str(out))
-        )
-        every = 10 if steps == 10 else 25
+        run_comparison(asked(**given, steps=steps, batch_size=batch, out=str(out)))
         assert lines(out)[0]["budget"] == {"steps": steps, "patience": 7, "every": every}
