@@ -55,6 +55,8 @@ def test_every_run_has_its_scores_at_each_length(trained, options):
     rows = lines(trained)
     for row in rows:
         assert [scores["length"] for scores in row["tested"]] == [6, 12]
+        adds = row["encoding"] in ("sinusoidal", "learned", "dft@rms=0.5")
+        assert np.shape(row["terms"]) == ((2, 4) if adds else (0,))
         lacks_codes = row["encoding"] in ("learned", "t5", "shaw", "dft@rms=0.5")
         assert [bool(scores["reason"]) for scores in row["tested"]] == [False, lacks_codes]
         for scores in row["tested"][: 2 - lacks_codes]:
