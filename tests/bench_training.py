@@ -11,6 +11,7 @@ import argparse
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import chain, islice, repeat
 
 import numpy as np
 import torch
@@ -60,45 +61,33 @@ def codes_of(s: Setting) -> np.ndarray:
     return load_injection("dft", s.sizes.tokens, s.sizes.d, s.sizes.heads, 0).table()
 
 
-def loader(s: Setting) -> DataLoader:
-    """Training windows as a user keeps them: copied out, in batches."""
+def user_loop(s: Setting, compiled: bool = False) -> float:
+    """Seconds for all members, one after another; windows are copied out, in batches."""
     fold = s.task.folds[0]
     at = s.task.starts[fold.train][:, None] + np.arange(s.task.length)
-    x = (s.task.rows[at] - fold.mean) / fold.scale
-    windows = TensorDataset(torch.tensor(x), torch.tensor(s.task.labels[fold.train]))
-    return DataLoader(windows, s.batch, shuffle=True, drop_last=True)
+    x = torch.tensor((s.task.rows[at] - fold.mean) / fold.scale)
+    windows = TensorDataset(x, torch.tensor(s.task.labels[fold.train]))
+    batches = DataLoader(windows, s.batch, shuffle=True, drop_last=True)
+    return sum(seconds_of_member(s, batches, compiled) for _ in range(s.members))
 
 
-def user_loop(s: Setting, compiled: bool = False) -> float:
-    """Seconds for all members, one after another."""
-    batches = loader(s)
-    total = 0.0
-    for _ in range(s.members):
-        model = Classifier(s.sizes, codes_of(s)).to(s.device)
-        step = torch.compile(model, mode="reduce-overhead") if compiled else model
-        optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
+def seconds_of_member(s: Setting, batches: DataLoader, compiled: bool) -> float:
+    """Seconds of one classifier, after three steps that do not count."""
+    model = Classifier(s.sizes, codes_of(s)).to(s.device)
+    step = torch.compile(model, mode="reduce-overhead") if compiled else model
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
 
-        def one(x: torch.Tensor, y: torch.Tensor, step=step, optimizer=optimizer) -> None:
+    def train(steps: int) -> None:
+        epochs = chain.from_iterable(repeat(batches))
+        for x, y in islice(epochs, steps):
             optimizer.zero_grad()
             with torch.autocast(s.device.type, torch.bfloat16, enabled=compiled):
-                loss = torch.nn.functional.cross_entropy(step(x), y)
+                loss = torch.nn.functional.cross_entropy(step(x.to(s.device)), y.to(s.device))
             loss.backward()
             optimizer.step()
 
-        take_steps(s, batches, one, 3)
-        total += seconds_of(s, lambda one=one: take_steps(s, batches, one, s.steps))
-    return total
-
-
-def take_steps(s: Setting, batches: DataLoader, one: Callable[..., None], steps: int) -> None:
-    """Take some steps over the loader, epoch after epoch."""
-    done = 0
-    while done < steps:
-        for x, y in batches:
-            one(x.to(s.device), y.to(s.device))
-            done += 1
-            if done == steps:
-                return
+    train(3)
+    return seconds_of(s, lambda: train(s.steps))
 
 
 def program_loop(s: Setting, specs: Sequence[str]) -> float:
@@ -126,39 +115,32 @@ def seconds_of(s: Setting, work: Callable[[], object]) -> float:
 
 def report(s: Setting) -> str:
     """One line for each program: examples a second, and how many times the user's loop."""
-    examples = s.members * s.batch * s.steps
     seconds = {"user's loop, eager float32": user_loop(s)}
     if s.device.type == "cuda":
         seconds["user's loop, compiled bfloat16"] = user_loop(s, compiled=True)
     seconds["fused program"] = program_loop(s, ["dft"])
     seconds["fused program, mixed stack"] = program_loop(s, MIXED)
-    base = next(iter(seconds.values()))
+    examples, base = s.members * s.batch * s.steps, next(iter(seconds.values()))
     lines = [
-        f"{s.members} members, batch {s.batch}, {s.steps} steps, {s.sizes.tokens} tokens, "
-        f"d {s.sizes.d}, {s.device}, torch {torch.__version__}"
-    ]
-    lines += [
         f"{name:32} {examples / took:12,.0f} examples/s  {base / took:6.2f} ×"
         for name, took in seconds.items()
     ]
-    return "\n".join(lines)
+    sizes = f"{s.members} members, batch {s.batch}, {s.steps} steps, {s.sizes.tokens} tokens"
+    return "\n".join([f"{sizes}, d {s.sizes.d}, {s.device}, torch {torch.__version__}", *lines])
 
 
 def measure_here() -> None:
     """Measure on the device there is."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--members", type=int, help="default 16, on a GPU 32")
-    parser.add_argument("--steps", type=int, help="default 36, on a GPU 360")
-    parser.add_argument("--batch-size", type=int, default=32)
-    parser.add_argument("--length", type=int, default=16)
-    parser.add_argument("--d", type=int, default=32)
-    chosen = parser.parse_args()
-    task = load_task(f"order:length={chosen.length}")
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    members, steps = (32, 360) if device.type == "cuda" else (16, 36)
-    members, steps = chosen.members or members, chosen.steps or steps
-    sizes = Transformer(task.length, channels=2, classes=2, d=chosen.d)
-    print(report(Setting(task, sizes, members, chosen.batch_size, steps, device)))
+    usual = {"members": 16, "steps": 36, "batch-size": 32, "length": 16, "d": 32}
+    usual |= {"members": 32, "steps": 360} if device.type == "cuda" else {}
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    for name, number in usual.items():
+        parser.add_argument(f"--{name}", type=int, default=number)
+    asked = parser.parse_args()
+    task = load_task(f"order:length={asked.length}")
+    sizes = Transformer(task.length, channels=2, classes=2, d=asked.d)
+    print(report(Setting(task, sizes, asked.members, asked.batch_size, asked.steps, device)))
 
 
 if __name__ == "__main__":

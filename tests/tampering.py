@@ -34,38 +34,30 @@ def asked(folder):
 
 def untimed(answer):
     """What an answer holds but for the times of runs that were trained anew."""
-    results = json.loads(answer)["results"]
-    return [{k: v for k, v in one.items() if k != "step_seconds"} for one in results]
+    return [one | {"step_seconds": None} for one in json.loads(answer)["results"]]
 
 
 def places(value, path=()):
     """Paths to everything in a JSON value, the value itself first."""
-    found = [path]
-    if isinstance(value, dict):
-        found += [p for key, one in value.items() for p in places(one, (*path, key))]
-    if isinstance(value, list):
-        found += [p for i, one in enumerate(value) for p in places(one, (*path, i))]
-    return found
+    inner = enumerate(value) if isinstance(value, list) else ()
+    inner = value.items() if isinstance(value, dict) else inner
+    return [path, *(p for key, one in inner for p in places(one, (*path, key)))]
 
 
 def changed(value, rng):
     """A JSON value with something in it replaced, dropped, added, renamed or doubled."""
-    value = copy.deepcopy(value)
+    value = inner = copy.deepcopy(value)
     every = places(value)[1:]
     *path, last = every[rng.integers(len(every))]
-    inner = value
     for key in path:
         inner = inner[key]
-    kind = rng.integers(5)
-    odd = ODD[rng.integers(len(ODD))]
+    kind, odd = rng.integers(5), ODD[rng.integers(len(ODD))]
     if kind == 0:
         del inner[last]
     elif kind == 1 and isinstance(inner, dict):
         inner[f"{last}s"] = inner.pop(last)
-    elif kind == 2 and isinstance(inner, list):
-        inner.append(copy.deepcopy(inner[last]))
-    elif kind == 3 and isinstance(inner, list):
-        inner.append(odd)
+    elif kind in (2, 3) and isinstance(inner, list):
+        inner.append(copy.deepcopy(inner[last]) if kind == 2 else odd)
     else:
         inner[last] = odd
     return value
@@ -73,35 +65,28 @@ def changed(value, rng):
 
 def mangled(content, rng):
     """Bytes with some cut out, put in or flipped."""
-    at, kind = rng.integers(len(content)), rng.integers(5)
-    if kind == 0:
-        return content[:at]
-    if kind == 1:
-        return content[at:]
-    if kind == 2:
-        return content[:at] + bytes(rng.integers(128, 256, 3, np.uint8)) + content[at:]
-    if kind == 3:
-        return b"[" * 100_000
-    return content[:at] + bytes([content[at] ^ 128]) + content[at + 1 :]
+    at = rng.integers(len(content))
+    before, after = content[:at], content[at:]
+    odd = bytes(rng.integers(128, 256, 3, np.uint8))
+    flipped = before + bytes([content[at] ^ 128]) + after[1:]
+    return [before, after, before + odd + after, b"[" * 100_000, flipped][rng.integers(5)]
 
 
 def tamper(folder, rng):
     """Change one file of a folder of results; what was done, in words."""
-    name = ("config.json", "results.jsonl")[rng.integers(2)]
+    name, kind = ("config.json", "results.jsonl")[rng.integers(2)], rng.integers(8)
     file = folder / name
-    kind = rng.integers(8)
     if kind == 0:
         file.write_bytes(mangled(file.read_bytes(), rng))
-    elif name == "config.json":
-        file.write_text(json.dumps(changed(json.loads(file.read_text()), rng)))
+        return f"{name} mangled"
+    rows = [json.loads(line) for line in file.read_text().splitlines() if name != "config.json"]
+    rows = rows or [json.loads(file.read_text())]
+    i = rng.integers(len(rows))
+    if kind == 1 and name != "config.json":
+        rows.append(rows[i])
     else:
-        rows = [json.loads(line) for line in file.read_text().splitlines()]
-        if kind == 1:
-            rows.append(copy.deepcopy(rows[rng.integers(len(rows))]))
-        else:
-            i = rng.integers(len(rows))
-            rows[i] = changed(rows[i], rng)
-        file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        rows[i] = changed(rows[i], rng)
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
     return f"{name}, kind {kind}"
 
 

@@ -14,7 +14,6 @@ from pefourier.train import search
 from pefourier.train.injection import load_injection
 from pefourier.train.model import Transformer
 from pefourier.train.options import Options
-from pefourier.train.report import as_markdown
 from pefourier.train.request import Schedule
 from pefourier.train.run import run_comparison
 from pefourier.train.store import Row
@@ -66,24 +65,17 @@ def result(encoding, score, **own):
     return row | dict.fromkeys(MEASURES, score) | own
 
 
-OLDER = {"budget": None, "step_seconds": None, "positive": None, "shortest": None}
-OLDER |= {"uneven": False, "tested": [], "chosen": {}, "terms": []}
-
-
 def line(**own):
     """A whole row of results.jsonl, all of whose measures are .5."""
-    facts = {"step": 2, "device": "cpu", "time": "now"}
-    return asdict(Row(**OLDER, **result("none", 0.5, **facts))) | own
+    facts = dict.fromkeys(("budget", "step_seconds", "positive", "shortest"))
+    facts |= {"uneven": False, "tested": [], "chosen": {}, "terms": []}
+    facts |= {"step": 2, "device": "cpu", "time": "now"}
+    return asdict(Row(**result("none", 0.5, **facts))) | own
 
 
 def of_datasets(number, scores):
     """One run of each encoding, with its score, on each of so many datasets."""
     return [result(e, v, dataset=f"set {i}") for i in range(number) for e, v in scores.items()]
-
-
-def in_lines(summary):
-    """The answer as summary.md."""
-    return as_markdown(summary)
 
 
 def lines(folder):
@@ -109,13 +101,13 @@ def recording(rng, n=1200, channels=3, events=EVENTS):
     label = np.zeros(n, dtype=np.uint8)
     for first, last in events:
         label[first : last + 1] = 1
-    test = rng.normal(size=(n, channels)).astype(np.float32) + 3 * label[:, None]
-    return rng.normal(size=(n, channels)).astype(np.float32), test.astype(np.float32), label
+    train, test = rng.normal(size=(2, n, channels)).astype(np.float32)
+    return train, test + 3 * label[:, None].astype(np.float32), label
 
 
-def archives(folder, rng, names=("machine-1-1", "machine-1-2")):
+def archives(folder, rng):
     folder.mkdir(parents=True)
-    found = {name: recording(rng) for name in names}
-    for name, (train, test, label) in found.items():
-        np.savez(folder / f"{name}.npz", train=train, test=test, label=label)
+    found = {name: recording(rng) for name in ("machine-1-1", "machine-1-2")}
+    for name, parts in found.items():
+        np.savez(folder / name, **dict(zip(("train", "test", "label"), parts, strict=True)))
     return found

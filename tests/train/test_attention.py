@@ -60,23 +60,6 @@ def test_attention_and_its_gradients_are_those_of_the_sums(rng, length, padded, 
         torch.testing.assert_close(one, other, rtol=0, atol=1e-11)
 
 
-def test_a_bias_of_a_pair_is_that_of_query_and_key():
-    table = torch.arange(18.0).reshape(1, 9, 2)
-    assert attention.bias_of_pairs(table, 3)[0, 0, 1, 0, 2] == table[0, 2, 1]
-
-
-@pytest.mark.parametrize("spec", ["rope", "rope:layout=interleaved", "rope:partial=0.5"])
-def test_rotated_logits_depend_on_the_lag_alone(rng, spec):
-    table = torch.as_tensor(load_injection(spec, 7, 8, 1, 0).table())[None]
-    q, k = (torch.as_tensor(x).expand(7, 8)[None, None, :, None] for x in rng.normal(size=(2, 8)))
-    turned = attention.turn_by_positions(q, k, table)
-    logits = np.einsum("ic,jc->ij", *(x[0, 0, :, 0].numpy() for x in turned))
-    for lag in range(-6, 7):
-        assert np.ptp(np.diagonal(logits, lag)) < 1e-10
-    assert abs(logits[0, 0] - float((q[0, 0, 0, 0] * k[0, 0, 0, 0]).sum())) < 1e-12
-    assert len(set(logits[0].round(9))) == 7
-
-
 def test_xpos_is_turned_as_its_definition_says(rng):
     """zeta^(s - t) before the rotation of pair i, Sun et al., 2022, Eq. 12, by complex numbers."""
     d, span = 4, 4.0

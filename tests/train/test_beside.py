@@ -1,8 +1,5 @@
 """Other methods beside the encodings, on the same parts."""
 
-import sys
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
 from training import SMALL, lines, numbers
@@ -43,38 +40,6 @@ def test_what_trees_see_is_no_padding(rng):
         own = window[:n]
         expected = [own.mean(0), own.std(0), own.min(0), own.max(0)]
         np.testing.assert_allclose(row, np.concatenate(expected))
-
-
-def test_trees_learn_from_few_examples(rng):
-    train, labels = rng.normal(size=(36, 8)), np.arange(36) % 3
-    train[:, 5] += 4 * labels
-    (found,) = beside.METHODS["trees"](train, labels, [train])
-    assert (found.argmax(axis=1) == labels).mean() > 0.9
-
-
-def test_what_minirocket_is_given(monkeypatch, rng):
-    """Of aeon's class the calls alone: what it compiles takes half a minute."""
-    asked = []
-
-    class MiniRocket:
-        def __init__(self, random_state):
-            asked.append(random_state)
-
-        def fit_transform(self, series):
-            return self.transform(series)
-
-        def transform(self, series):
-            asked.append(series.shape[1:])
-            return 1e3 * (series.reshape(len(series), -1) > 0)
-
-    name = "aeon.transformations.collection.convolution_based"
-    monkeypatch.setitem(sys.modules, name, SimpleNamespace(MiniRocket=MiniRocket))
-    train, labels = rng.normal(size=(300, 9, 2)), np.arange(300) % 2
-    train[:, 4, 1] = 2 * labels - 1  # one of 18 features tells the classes apart
-    (found, others) = beside.METHODS["minirocket"](train, labels, [train, train[:7]])
-    assert asked == [0, (2, 9), (2, 9), (2, 9)]
-    assert ((found > 0) == labels).all()
-    np.testing.assert_allclose(others, found[:7], atol=1e-12)
 
 
 def test_series_of_any_length_are_stretched_alike(rng):

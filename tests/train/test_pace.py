@@ -10,6 +10,7 @@ from training import CPU, EPOCH, SIZES, epochs, injection
 from pefourier.errors import PefourierError
 from pefourier.train import fit, progress
 from pefourier.train.data.load import load_task
+from pefourier.train.options import flag_of
 from pefourier.train.request import Tuning
 from pefourier.train.resident import put_on_device
 
@@ -46,35 +47,42 @@ def test_a_member_in_a_stack_of_other_settings_is_the_member_alone(held, own, na
     np.testing.assert_allclose(together.evaluate("test")[2], alone.evaluate("test")[0], atol=1e-9)
 
 
-def test_decay_and_warm_up_are_those_of_adamw(held):
-    schedule = replace(PLAIN, weight_decay=0.3, warmup=2 * EPOCH)
-    found = trained(held, [member("dft")], schedule, 3)
-    twin = fit.Program(held, SIZES, [member("dft")], PLAIN)
+def decayed(twin):
     weights = [p for name, p in twin.parameters.items() if name.endswith(".w")]
     others = [p for name, p in twin.parameters.items() if not name.endswith(".w")]
     groups = [{"params": weights, "weight_decay": 0.3}, {"params": others, "weight_decay": 0.0}]
-    twin.optimizer = torch.optim.AdamW(groups, lr=1e-3)
+    optimizer = torch.optim.AdamW(groups, lr=1e-3)
     rising = torch.optim.lr_scheduler.LambdaLR(
-        twin.optimizer, lambda step: min(1.0, (step + 1) / (2 * EPOCH))
+        optimizer, lambda step: min(1.0, (step + 1) / (2 * EPOCH))
     )
     twin.replay = lambda: (twin.step(), rising.step())
+    return optimizer
+
+
+def at_rate(rate):
+    def optimizer(twin):
+        codes = [twin.parameters["codes.add"]]
+        others = [p for name, p in twin.parameters.items() if name != "codes.add"]
+        groups = [{"params": codes, "lr": rate}, {"params": others, "lr": 1e-3}]
+        return torch.optim.Adam(groups)
+
+    return optimizer
+
+
+@pytest.mark.parametrize(
+    ("name", "own", "optimizer"),
+    [
+        ("dft", {"weight_decay": 0.3, "warmup": 2 * EPOCH}, decayed),
+        ("learned", {}, at_rate(0.01)),
+        ("learned", {"code_rate": 0.02}, at_rate(0.02)),
+    ],
+)
+def test_decay_warm_up_and_rates_of_codes_are_those_of_torch(held, name, own, optimizer):
+    found = trained(held, [member(name)], replace(PLAIN, **own), 3)
+    assert (found.pace is None) == ("warmup" not in own)
+    twin = fit.Program(held, SIZES, [member(name)], PLAIN)
+    twin.optimizer = optimizer(twin)
     twin.train(3 * EPOCH)
-    for key, value in twin.parameters.items():
-        assert (value - found.parameters[key]).abs().max() < 1e-9, key
-
-
-@pytest.mark.parametrize("warmup", [0, EPOCH])  # without a pace, and with one
-@pytest.mark.parametrize(("asked", "rate"), [(0.02, 0.02), (None, 0.01)])
-def test_codes_have_a_rate_of_their_own(held, warmup, asked, rate):
-    own = replace(PLAIN, code_rate=asked, warmup=warmup)
-    found = trained(held, [member("learned")], own, 1)
-    assert (found.pace is None) == (warmup == 0)
-    twin = fit.Program(held, SIZES, [member("learned")], replace(PLAIN, warmup=warmup))
-    codes = [twin.parameters["codes.add"]]
-    others = [p for name, p in twin.parameters.items() if name != "codes.add"]
-    groups = [{"params": codes, "lr": rate}, {"params": others, "lr": 1e-3}]
-    twin.optimizer = torch.optim.Adam(groups)
-    twin.train(EPOCH)
     for key, value in twin.parameters.items():
         assert (value - found.parameters[key]).abs().max() < 1e-9, key
 
@@ -91,25 +99,14 @@ def test_patience_goes_on_with_the_steps_that_were_taken(held):
     np.testing.assert_allclose(whole.evaluate("test")[1], alone.evaluate("test")[0], atol=1e-9)
 
 
-def test_where_nobody_differs_training_is_as_it_was(held):
-    running = fit.Program(held, SIZES, [member("dft", Tuning(1e-3)), member("rope")], PLAIN)
-    assert (running.pace, running.drop) == (None, None)
-
-
-@pytest.mark.parametrize(
-    ("own", "option"),
-    [
-        ({"dropout": 1.0}, "--dropout"),
-        ({"dropout": -0.1}, "--dropout"),
-        ({"weight_decay": -1.0}, "--weight-decay"),
-        ({"weight_decay": float("nan")}, "--weight-decay"),
-        ({"code_rate": 0.0}, "--code-rate"),
-        ({"warmup": -1}, "--warmup"),
-    ],
-)
-def test_settings_that_cannot_be_are_refused(own, option):
-    with pytest.raises(PefourierError, match=f"^{option} must be"):
-        replace(PLAIN, **own)
+def test_settings_that_cannot_be_are_refused():
+    for own in (
+        *({"dropout": 1.0}, {"dropout": -0.1}, {"weight_decay": -1.0}),
+        *({"weight_decay": float("nan")}, {"code_rate": 0.0}, {"warmup": -1}),
+    ):
+        (name,) = own
+        with pytest.raises(PefourierError, match=f"^{flag_of(name)} must be"):
+            replace(PLAIN, **own)
 
 
 def test_a_share_is_dropped_and_what_stays_is_scaled_up():

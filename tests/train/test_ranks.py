@@ -5,7 +5,6 @@ import re
 import socket
 import subprocess
 import sys
-import time
 from functools import partial
 
 import numpy as np
@@ -61,47 +60,33 @@ def test_of_two_processes_at_one_folder_the_second_is_refused_at_once(tmp_path, 
     assert sorted(numbers(lines(tmp_path / "out"))) == alone
 
 
-def test_a_killed_run_is_resumed_with_the_same_numbers(tmp_path, alone):
-    first = started(tmp_path / "out")
-    while not (tmp_path / "out" / "config.json").exists() and first.is_alive:
-        time.sleep(0.02)
-    time.sleep(np.random.default_rng().uniform(0.0, 0.6))
-    first.kill()
-    started(tmp_path / "out", resume=True).finished()
-    assert sorted(numbers(lines(tmp_path / "out"))) == alone
-
-
-def test_ranks_that_share_a_folder_share_the_grid(tmp_path, alone):
+def test_ranks_share_the_grid(tmp_path, port, alone):
+    """In one folder, where the last one sums up, or as two nodes with folders of their own."""
     both = [started(tmp_path, rank) for rank in (0, 1)]
+    nodes = [started(tmp_path / str(rank), rank, port) for rank in (0, 1)]
     assert "8" in [process.finished() for process in both]
     assert 0 < len(lines(tmp_path)) < 8
     assert_alike(Store(tmp_path).rows(), alone)
-    assert (tmp_path / "summary.json").is_file()  # the last one sums up
+    assert (tmp_path / "summary.json").is_file()
+    assert [one.finished() for one in nodes] == ["8", "None"]
+    assert not (tmp_path / "1").exists()
+    assert_alike(lines(tmp_path / "0"), alone)
+    assert len(list((tmp_path / "0" / "scores").iterdir())) == 8
 
 
 def test_ranks_of_a_job_array_come_in_any_order_or_not_at_all(tmp_path, monkeypatch):
     """The last one to come sums up, as does a run without ranks."""
-    for name, order in (("array", "10"), ("lone", "0")):
-        asked, said = Options(**SMALL, out=str(tmp_path / name), resume=True), []
-        monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    for order, count in (("10", 8), ("0", 4)):
+        asked = Options(**SMALL, out=str(tmp_path / order), resume=True)
         for rank in order:
             monkeypatch.setenv("RANK", rank)
-            found = run_comparison(asked, note=said.append)
-        assert (found is None) == (name == "lone")
-        assert any("the last of 2 ranks sums up" in line for line in said) == (name == "lone")
-        kept = numbers(Store(tmp_path / name).rows())
-        monkeypatch.delenv("RANK")
-        monkeypatch.delenv("WORLD_SIZE")
-        assert len(kept) == (8 if found else 4)
-        assert set(kept) <= set(numbers(run_comparison(asked).runs))
-
-
-def test_two_nodes_with_folders_of_their_own_give_one_answer(tmp_path, port, alone):
-    both = [started(tmp_path / str(rank), rank, port) for rank in (0, 1)]
-    assert [one.finished() for one in both] == ["8", "None"]
-    assert not (tmp_path / "1").exists()
-    assert_alike(lines(tmp_path / "0"), alone)
-    assert len(list((tmp_path / "0" / "scores").iterdir())) == 8
+            found = run_comparison(asked)
+        assert (found is None) == (count == 4)
+        assert len(kept := numbers(Store(tmp_path / order).rows())) == count
+    for name in ("RANK", "WORLD_SIZE"):
+        monkeypatch.delenv(name)
+    assert set(kept) <= set(numbers(run_comparison(asked).runs))
 
 
 @pytest.mark.long
@@ -117,20 +102,14 @@ def test_what_a_killed_rank_had_taken_is_missed_and_trained_on_resume(tmp_path, 
 
 
 @pytest.mark.long
-def test_a_rank_that_was_asked_otherwise_says_so(tmp_path, port):
+def test_a_rank_that_was_asked_otherwise_or_meets_nobody_says_so(tmp_path, port):
+    lone = started(tmp_path, 1, port, timeout=2).finished(2).splitlines()[-1]  # torch's come before
+    assert lone.startswith(f"rank 1 of 2 has not met the others at 127.0.0.1:{port} within 2 s; ")
     first = started(tmp_path / "0", 0, port, timeout=3)
     second = started(tmp_path / "1", 1, port, timeout=3, epochs=3)
     assert "rank 1 has epochs 2, now it is 3" in second.finished(2)
     first.process.join(120)
     assert "epochs" in first.said or first.process.exitcode == 0  # it may have done all alone
-
-
-@pytest.mark.long
-def test_a_rank_that_meets_nobody_gives_up_in_a_line(tmp_path, port):
-    began = time.monotonic()
-    said = started(tmp_path, 1, port, timeout=2).finished(2).splitlines()[-1]  # torch's come before
-    assert said.startswith(f"rank 1 of 2 has not met the others at 127.0.0.1:{port} within 2 s; ")
-    assert time.monotonic() - began < 60
 
 
 @pytest.mark.long
@@ -145,82 +124,69 @@ def test_torchrun_answers_once(tmp_path):
     assert len(lines(tmp_path)) == 4
 
 
-@pytest.fixture
-def group():
-    """Two ranks that share a store in this process."""
+def test_stacks_are_claimed_once_and_handed_over_and_none_is_waited_for_for_ever():
     store = dist.HashStore()
-    return [ranks.Group(rank, 2, 0.2, store) for rank in (0, 1)]
-
-
-def test_stacks_are_claimed_once_and_handed_over_with_their_traces(group):
-    first, second = group
-    theirs, mine = second.claims(3), first.claims(3)
+    first, second = (ranks.Group(rank, 2, 0.2, store) for rank in (0, 1))
+    theirs, mine, seen = second.claims(3), first.claims(3), []
     assert [next(theirs), next(mine), next(theirs)] == [0, 1, 2]
     assert [*mine, *theirs] == []
     second.finish(0, [{"seed": 3}], [b"\x00trace"])
     first.finish(1, [{"seed": 4}], [b"own"])
-    assert list(first.arrived(3)) == [(0, [{"seed": 3}], [b"\x00trace"])]
+    first.wait_for_all(2, lambda: seen.extend(first.arrived(3)))
+    assert seen == [(0, [{"seed": 3}], [b"\x00trace"])]
     assert list(first.arrived(3)) == []
-
-
-def test_rank_0_waits_for_what_others_have_taken_and_not_for_ever(group):
-    first, second = group
-    second.finish(0, [], [])
-    seen = []
-    first.wait_for_all(1, lambda: seen.extend(first.arrived(1)))
-    assert seen == [(0, [], [])]
-    with pytest.raises(PefourierError, match="1 of 2 stacks are unfinished"):
-        first.wait_for_all(2, lambda: None)
+    with pytest.raises(PefourierError, match="1 of 3 stacks are unfinished"):
+        first.wait_for_all(3, lambda: None)
     second.fail("no memory")
     with pytest.raises(PefourierError, match=r"^no memory$"):
-        first.wait_for_all(2, lambda: None)
+        first.wait_for_all(3, lambda: None)
 
 
 @pytest.mark.parametrize(
-    ("rank", "ranks"), [("x", "2"), ("1", "1"), ("2", "2"), ("0", "-1"), ("²", "2"), ("0", "٣")]
+    ("rank", "ranks", "own", "named"),
+    [
+        *(
+            (rank, ranks, {}, f"^RANK={rank} must be .* WORLD_SIZE={ranks}; unset")
+            for rank, ranks in ("x2", "11", "22", ("0", "-1"), "²2", "0٣")
+        ),
+        ("0", "2", {}, "--out DIR, or unset RANK=0 and WORLD_SIZE=2"),
+        *(("0", "1", {"rank_timeout": x}, "--rank-timeout") for x in (0.0, float("nan"), 1e9)),
+    ],
 )
-def test_ranks_that_cannot_be_are_refused(monkeypatch, rank, ranks):
+def test_ranks_that_cannot_be_are_refused(monkeypatch, rank, ranks, own, named):
     monkeypatch.setenv("RANK", rank)
     monkeypatch.setenv("WORLD_SIZE", ranks)
-    with pytest.raises(PefourierError, match=f"^RANK={rank} must be .* WORLD_SIZE={ranks}; unset"):
-        run_comparison(Options(**SMALL))
+    with pytest.raises(PefourierError, match=named):
+        run_comparison(Options(**SMALL, **own))
 
 
-def test_two_ranks_need_a_folder_and_a_time_to_wait(monkeypatch):
-    for value in (0.0, float("nan"), 1e9):
-        with pytest.raises(PefourierError, match="--rank-timeout"):
-            run_comparison(Options(**SMALL, rank_timeout=value))
-    monkeypatch.setenv("WORLD_SIZE", "2")
-    with pytest.raises(PefourierError, match="--out DIR, or unset RANK=0 and WORLD_SIZE=2"):
-        run_comparison(Options(**SMALL))
-
-
-@pytest.fixture
-def two_cores(monkeypatch):
+def test_processes_are_started_where_it_is_worth_it(monkeypatch):
     monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
+    for own, number, expected in (
+        *(
+            ({}, 1, 1),
+            ({"epochs": 10**5}, 1, 2),
+            ({"epochs": 10**5}, 4, 1),
+            ({"processes": 2}, 1, 2),
+        ),
+        *(({"processes": 3}, 1, None), ({"processes": 0}, 1, None), ({"processes": 2}, 4, None)),
+    ):
+        asked = resolve(Options(**{**SMALL, **own})), number
+        if expected is not None:
+            assert count_processes(*asked) == expected
+            continue
+        with pytest.raises(PefourierError, match=r"^--processes"):
+            count_processes(*asked)
 
 
 @pytest.mark.long
-@pytest.mark.usefixtures("two_cores")
-def test_two_processes_give_the_answer_of_one_or_its_error(tmp_path, rng, alone):
-    out = tmp_path / "out"
+def test_two_processes_give_the_answer_of_one_or_its_error(tmp_path, rng, alone, monkeypatch):
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
+    out, path = tmp_path / "out", str(tmp_path / "own.npy")
     shared = run_comparison(Options(**SMALL, processes=2, out=str(out)))
     assert_alike(shared.runs, alone)
     assert sorted(numbers(lines(out))) == sorted(numbers(shared.runs))
     assert (out / "summary.json").is_file()
-    path = str(tmp_path / "own.npy")
     np.save(path, 1e30 * rng.normal(size=(6, 8)))
-    asked = Options(**{**SMALL, "encoding": (path, "none")}, processes=2)
     with pytest.raises(PefourierError, match=r"own.npy, seed \d, fold 0: non-finite logits"):
-        run_comparison(asked)
-
-
-@pytest.mark.usefixtures("two_cores")
-def test_processes_are_started_where_it_is_worth_it():
-    large = resolve(Options(**{**SMALL, "epochs": 10**5}))
-    asked = [(resolve(Options(**SMALL)), 1), (large, 1), (large, 4)]
-    assert [count_processes(*one) for one in asked] == [1, 2, 1]
-    assert count_processes(resolve(Options(**SMALL, processes=2)), 1) == 2
-    for wanted, count in ((3, 1), (0, 1), (2, 4)):
-        with pytest.raises(PefourierError, match=r"^--processes"):
-            count_processes(resolve(Options(**SMALL, processes=wanted)), count)
+        run_comparison(Options(**{**SMALL, "encoding": (path, "none")}, processes=2))

@@ -43,25 +43,22 @@ def test_wilcoxons_p_is_that_of_all_sign_patterns(rng):
 
 
 def test_average_ranks_are_scipys_also_of_ties(rng):
-    by_hand = np.array([[0.9, 0.8, 0.8], [0.5, 0.7, 0.6]])  # ranks 1, 2.5, 2.5 and 3, 1, 2
-    np.testing.assert_array_equal(statistics.average_ranks(by_hand), [2, 1.75, 2.25])
     for scores in (rng.uniform(size=(7, 5)), rng.integers(0, 4, (9, 6)) / 4):
         ranks = statistics.average_ranks(scores)
         np.testing.assert_allclose(ranks, stats.rankdata(-scores, axis=1).mean(axis=0))
-
-
-def test_a_pair_apart_in_the_middle_parts_a_clique():
     p = np.ones((4, 4))
-    p[1, 2] = p[2, 1] = 0.01
+    p[1, 2] = p[2, 1] = 0.01  # a pair apart in the middle parts a clique
     ranks = {"a": 1.0, "b": 2.0, "c": 3.0, "d": 4.0}
     assert statistics.cliques(ranks, p) == [["a", "b"], ["c", "d"]]
 
 
 def test_differences_are_adjusted_for_their_number(rng):
     runs = {"a": rng.uniform(size=6) / 9, **dict.fromkeys("bc", 0.2 + rng.uniform(size=6) / 9)}
-    found = statistics.paired_differences(runs, {"b": "a", "c": "a"}, np.zeros(6))
+    runs["once"] = np.array([0.5])  # which has no test
+    found = statistics.paired_differences(runs, dict.fromkeys(("b", "c", "once"), "a"), np.zeros(6))
     assert [found[name].p_holm for name in "bc"] == [2 * found[name].p for name in "bc"]
     assert found["b"].p == pytest.approx(stats.ttest_rel(runs["b"], runs["a"]).pvalue)
+    assert (found["once"].units, np.isnan(found["once"].p_holm)) == (1, True)
 
 
 @pytest.mark.parametrize(("n", "share"), [(5, 0.92), (8, 0.94)])  # plain percentiles: .85, .89
@@ -76,20 +73,16 @@ def test_intervals_hold_the_mean_as_often_as_they_say(rng, n, share):
 
 
 def test_folds_as_units_have_scipys_t_and_the_corrected_variance(rng):
-    d, folds = rng.uniform(size=(2, 12)) / 9, np.repeat(range(4), 3)
-    found = statistics.paired_differences({"a": d[0], "b": d[1]}, {"b": "a"}, folds)["b"]
+    d, folds, order = rng.uniform(size=(2, 12)) / 9, np.repeat(range(4), 3), rng.permutation(12)
     means = (d[1] - d[0]).reshape(4, 3).mean(axis=1)
     # Nadeau and Bengio, 2003: the variance of the mean of J folds is s^2 (1/J + n_test/n_train)
     wide = means.std(ddof=1) * (1 / 4 + (1 / 5) / (3 / 5)) ** 0.5
+    runs = {"a": d[0][order], "b": d[1][order]}
+    found = statistics.paired_differences(runs, {"b": "a"}, folds[order])["b"]
     low, high = stats.t.interval(0.95, 3, loc=means.mean(), scale=wide)
     np.testing.assert_allclose([found.low, found.high], [low, high])
     assert (found.over, found.units) == ("folds", 4)
     assert found.p == pytest.approx(2 * stats.t.sf(abs(means.mean()) / wide, 3))
-    np.random.default_rng(0).shuffle(order := np.arange(12))
-    again = statistics.paired_differences(
-        {"a": d[0][order], "b": d[1][order]}, {"b": "a"}, folds[order]
-    )["b"]
-    np.testing.assert_allclose(again.low, low)
 
 
 def scores(rng, folds, seeds, arms, planted=0.0):
@@ -124,41 +117,30 @@ def test_enough_units_find_what_was_asked_about_as_often_as_said(deviation, rati
     drawn = 0.1 + rng.normal(0, error, (400, units))
     found = np.mean([statistics.t_test(d, 0.0)[0] < 0.05 for d in drawn])
     assert found == pytest.approx(0.8, abs=0.12) or units == statistics.LEAST_UNITS
-
-
-def test_the_units_needed_are_those_of_the_law():
-    for args, units in (
-        ((0.064, 1 / 3, 0.1), None),
-        ((0.0, 1 / 3, 0.1), statistics.LEAST_UNITS),
-        ((np.nan, 1 / 3, 0.1), statistics.LEAST_UNITS),
-        ((0.0, 0.0, 0.1, 20), None),  # two windows
-        ((0.0, 0.0, 0.1, 2000), 4),
+    third, least = (1 / 3, 0.1), statistics.LEAST_UNITS
+    for args, needed in (
+        *(((0.064, *third), None), ((0.0, *third), least), ((np.nan, *third), least)),
+        *(((0.0, 0.0, 0.1, 20), None), ((0.0, 0.0, 0.1, 2000), 4)),  # of 20: two windows
     ):
-        assert statistics.units_needed(*args) == units
+        assert statistics.units_needed(*args) == needed
 
 
 def test_nothing_is_surer_than_its_windows():
     """Runs that all decide two of 20 windows otherwise show no difference; folds of 500 do."""
-    same = np.full(8, 0.1)
+    same, spread = np.full(8, 0.1), np.array([0.0, 0.1, 0.2, 0.1])
     p, low, high = statistics.t_test(same, 0.0, 20, are_folds=False)
     assert p > 0.1
     assert low < 0 < high
-    assert corrected(same, 20) == pytest.approx((0.1 * 0.9 / 20) ** 0.5)
     assert statistics.t_test(same, 0.0, 2000, are_folds=False)[0] < 0.001
-    spread = np.array([0.0, 0.1, 0.2, 0.1])
-    both = corrected(spread, 50) ** 2
-    assert both == pytest.approx(spread.var(ddof=1) / 4 + 0.1 * 0.9 / 50)
-    least = statistics.corrected_error(spread, 0.0, 10)
-    assert least == pytest.approx((0.1 * 0.9 / 10) ** 0.5)
-
-
-def corrected(values, windows):
-    return statistics.corrected_error(values, 0.0, windows, are_folds=False)
-
-
-def test_units_that_are_all_alike_have_no_chance_in_them():
-    assert statistics.t_test(np.zeros(5), 1 / 3) == (1.0, 0.0, 0.0)
-    assert statistics.t_test(np.full(5, 0.25), 1 / 3) == (0.0, 0.25, 0.25)
+    for values, windows, are_folds, variance in (
+        (same, 20, False, 0.1 * 0.9 / 20),
+        (spread, 50, False, spread.var(ddof=1) / 4 + 0.1 * 0.9 / 50),
+        (spread, 10, True, 0.1 * 0.9 / 10),
+    ):
+        error = statistics.corrected_error(values, 0.0, windows, are_folds=are_folds)
+        assert error == pytest.approx(variance**0.5)
+    for value, p in ((0.0, 1.0), (0.25, 0.0)):  # all alike: no chance in them
+        assert statistics.t_test(np.full(5, value), 1 / 3) == (p, value, value)
 
 
 def test_leaders_are_those_that_no_pair_tells_from_the_best():
@@ -168,14 +150,3 @@ def test_leaders_are_those_that_no_pair_tells_from_the_best():
     assert statistics.leaders({"a": runs["a"]}, folds) == ["a"]
     few = {name: values[:3] for name, values in runs.items()}  # units: no verdict
     assert len(statistics.leaders(few, np.zeros(3))) == 3
-
-
-def test_of_one_run_each_there_is_no_test_and_others_are_adjusted_without_it(rng):
-    runs = {
-        "a": rng.uniform(size=6) / 9,
-        "b": 0.2 + rng.uniform(size=6) / 9,
-        "once": np.array([0.5]),
-    }
-    found = statistics.paired_differences(runs, {"b": "a", "once": "a"}, np.zeros(6))
-    assert found["b"].p_holm == found["b"].p
-    assert (found["once"].units, np.isnan(found["once"].p_holm)) == (1, True)

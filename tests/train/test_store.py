@@ -19,7 +19,9 @@ SCORES = dict.fromkeys(store.MEASURES, 0.5)
 
 
 def test_a_full_disk_is_said_and_what_is_finished_stays(tmp_path, monkeypatch):
-    results, row = Store(tmp_path), line()
+    nothing = dict.fromkeys(SCORES)
+    tested = [{"length": 9, **SCORES, "reason": ""}, {"length": 9, **nothing, "reason": "few"}]
+    results, row = Store(tmp_path), line(tested=tested)
     results.append([row])
     monkeypatch.setattr(os, "write", lambda handle, line: len(line) // 2)
     with pytest.raises(PefourierError, match="No space left on device"):
@@ -45,16 +47,12 @@ FOREIGN = [
     (b"[" * 10**5, "nested"),
     (b'{"f1": 0, "f1": 1}', "twice"),
     (b" " * 2**24 + b"{}", "longer than"),
-    ({"note": "mine"}, "'note'"),
     *(({"f1": wrong}, "f1 must be") for wrong in (7.5, -0.1, float("nan"), 10**400, "0.5", None)),
-    ({"leaky": 0}, "leaky must be bool"),
     *(({"seed": wrong}, "seed") for wrong in (True, 10**4, -1, 0.5)),
     *(({name: -1}, name) for name in ("fold", "step", "seconds")),
-    *(({name: 0}, name) for name in ("length", "windows", "trained")),
-    ({"dataset": ["one"]}, "dataset must be str"),
-    ({"budget": {"steps": "9"}}, "budget must be"),
-    ({"chosen": [1]}, "chosen must be"),
-    ({"chosen": {"rate": [1]}}, "chosen must be"),
+    *(({name: 0}, name) for name in ("length", "windows", "trained", "leaky")),
+    *(({name: [1]}, name) for name in ("dataset", "note", "chosen", "terms", "budget")),
+    *(({"budget": {"steps": "9"}}, "budget"), ({"chosen": {"rate": [1]}}, "chosen")),
     ({"terms": [[0.5, 0.5]]}, "terms"),
     *(
         ({"confusion": wrong}, "confusion")
@@ -77,39 +75,17 @@ def test_a_whole_line_that_is_not_ours_is_refused(tmp_path, foreign, named):
     assert len(str(caught.value)) < 500
 
 
-def test_scores_at_other_lengths_or_their_reasons_are_kept(tmp_path):
-    nothing = dict.fromkeys(SCORES)
-    tested = [{"length": 9, **SCORES, "reason": ""}, {"length": 9, **nothing, "reason": "few"}]
-    Store(tmp_path).append([line(tested=tested)])
-    assert Store(tmp_path).rows() == [line(tested=tested)]
-
-
-@pytest.fixture(scope="module")
-def finished(tmp_path_factory):
-    """A folder with the results of a small request."""
-    folder = tmp_path_factory.mktemp("finished")
-    run_comparison(Options(**SMALL, out=str(folder)))
-    return folder
-
-
 @pytest.mark.parametrize(
     "edit",
     [
-        *({"seeds": "2"}, {"learn": 1}, {"encoding": "none"}, {"encoding": [3]}, {"dataset": []}),
-        *({"search": "rate=1,2"}, {"search": [["rate=1"]]}, {"beside": [3]}, {"split": "odd"}),
-        *(
-            {"windows": {"order": 3}},
-            {"versions": 5},
-            {"stack": None},
-            {"splits": [1]},
-            {"rate": "1"},
-        ),
+        *({"seeds": "2"}, {"learn": 1}, {"encoding": [3]}, {"search": [["rate=1"]]}, {"rate": "1"}),
+        *({"windows": {"order": 3}}, {"versions": 5}, {"stack": None}, {"splits": [1]}),
         *('{"model_type": "llama"}', "[1]", "no JSON"),
     ],
 )
 @pytest.mark.parametrize("resume", [False, True])
-def test_another_configuration_is_refused_and_never_replaced(tmp_path, finished, edit, resume):
-    file, config = tmp_path / "config.json", json.loads((finished / "config.json").read_text())
+def test_another_configuration_is_refused_and_never_replaced(tmp_path, trained, edit, resume):
+    file, config = tmp_path / "config.json", json.loads((trained / "config.json").read_text())
     file.write_text(edit if isinstance(edit, str) else json.dumps({**config, **edit}))
     before = file.read_bytes()
     with pytest.raises(PefourierError, match="choose another --out") as caught:
@@ -122,17 +98,17 @@ def test_another_configuration_is_refused_and_never_replaced(tmp_path, finished,
     "edit",
     [
         *({"fold": 5}, {"length": 7}, {"leaky": True}, {"positive": None}, {"dataset": "other"}),
-        *({"windows": 13, "confusion": [[13, 0], [0, 0]]}, {"confusion": [[12]]}, {"trained": 9}),
+        *({"windows": 17, "confusion": [[17, 0], [0, 0]]}, {"confusion": [[16]]}, {"trained": 9}),
     ],
 )
-def test_runs_that_the_data_cannot_have_had_are_refused(tmp_path, finished, edit):
-    shutil.copytree(finished, tmp_path / "out")
-    first, *rest = lines(finished)
+def test_runs_that_the_data_cannot_have_had_are_refused(tmp_path, trained, edit):
+    shutil.copy(trained / "config.json", tmp_path)
+    first, *rest = lines(trained)
     edited = "".join(json.dumps(row) + "\n" for row in ({**first, **edit}, *rest))
-    (tmp_path / "out" / "results.jsonl").write_text(edited)
+    (tmp_path / "results.jsonl").write_text(edited)
     with pytest.raises(PefourierError, match="cannot have had this run"):
-        run_comparison(Options(**SMALL, out=str(tmp_path / "out"), resume=True))
-    assert (tmp_path / "out" / "results.jsonl").read_text() == edited
+        run_comparison(Options(out=str(tmp_path), resume=True))
+    assert (tmp_path / "results.jsonl").read_text() == edited
 
 
 def test_a_run_that_stands_twice_with_different_scores_is_refused(tmp_path):
@@ -152,65 +128,47 @@ def test_a_tampered_folder_gives_its_answer_or_one_line(tmp_path, seeds):
     assert [line for line in wrong if line] == []
 
 
-@pytest.mark.parametrize("rank", [0, 1])
-def test_a_folder_is_locked_by_rank_and_free_again(tmp_path, rank):
-    with Store(tmp_path, rank).lock(), Store(tmp_path, 1 - rank).lock():
-        with (
-            pytest.raises(PefourierError, match=r"^another run writes to"),
-            Store(tmp_path, rank).lock(),
-        ):
-            pass
-    with Store(tmp_path, rank).lock():
-        pass
-
-
-def test_a_second_run_in_the_same_folder_is_refused_before_it_reads_data(tmp_path, monkeypatch):
-    out = tmp_path / "out"
+def test_a_folder_is_locked_by_rank_and_free_again(tmp_path, monkeypatch):
     monkeypatch.setattr("pefourier.train.run.load_task", lambda *_: pytest.fail("data are read"))
-    with Store(out).lock():
-        for resume in (False, True):
+    for rank in (0, 1):
+        with Store(tmp_path, rank).lock(), Store(tmp_path, 1 - rank).lock():
             with pytest.raises(PefourierError, match=r"^another run writes to"):
-                run_comparison(Options(**SMALL, out=str(out), resume=resume))
-        assert list(out.iterdir()) == []
+                Store(tmp_path, rank).lock().__enter__()
+            for resume in (False, True):
+                with pytest.raises(PefourierError, match=r"^another run writes to"):
+                    run_comparison(Options(**SMALL, out=str(tmp_path), resume=resume))
+        assert not (tmp_path / "config.json").exists()
 
 
-def test_a_file_system_without_locks_is_written_to(tmp_path, monkeypatch):
+def test_folders_that_cannot_be_written_to_are_refused(tmp_path, monkeypatch):
     def unknown(*_):
         raise OSError(38, "Function not implemented")
 
-    monkeypatch.setattr("fcntl.flock", unknown)
-    run_comparison(Options(**SMALL, out=str(tmp_path)))
-    assert lines(tmp_path)
-
-
-def test_folders_that_cannot_be_written_to_are_refused(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(PefourierError, match="Not a directory"):
-        run_comparison(Options(**SMALL, out=str(tmp_path / "file" / "out")))
-    Store(tmp_path).append([line()])
+    new, made = tmp_path / "new", {"encoding": ("none",), "seeds": 1}
+    for out, own, named in (
+        (tmp_path / "file" / "out", {}, "Not a directory"),
+        (new / "one", {"device": "gpu"}, "--device"),
+    ):
+        with pytest.raises(PefourierError, match=named):
+            run_comparison(Options(**SMALL, out=str(out), **own))
+    assert not new.exists()
+    monkeypatch.setattr("fcntl.flock", unknown)  # a file system without locks is written to
+    run_comparison(Options(**{**SMALL, **made}, out=str(new)))
+    assert len(lines(new)) == 1
+    (new / "config.json").unlink()
     for resume in (False, True):
         with pytest.raises(PefourierError, match="holds results already"):
-            run_comparison(Options(**SMALL, out=str(tmp_path), resume=resume))
-    with pytest.raises(PefourierError, match="--device"):
-        run_comparison(Options(**SMALL, out=str(tmp_path / "new" / "one"), device="gpu"))
-    assert not (tmp_path / "new").exists()
+            run_comparison(Options(**SMALL, out=str(new), resume=resume))
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda rows: [{**rows[0], "f1": 2}],
-        lambda rows: [{**rows[0], "seed": 7}],
-        lambda rows: rows * 2,
-        lambda rows: ["x"],
-    ],
-)
-def test_rows_of_other_processes_are_those_that_they_were_given(change):
+def test_rows_of_other_processes_are_those_that_they_were_given():
     """Once whoever found the port wrote what he liked into results."""
-    rows = [line()]
-    check_handed_over(rows, [key_of(rows[0])])
-    with pytest.raises(PefourierError, match=r"^another process handed over"):
-        check_handed_over(change(rows), [key_of(rows[0])])
+    row = line()
+    check_handed_over([row], [key_of(row)])
+    for rows in ([{**row, "f1": 2}], [{**row, "seed": 7}], [row] * 2, ["x"]):
+        with pytest.raises(PefourierError, match=r"^another process handed over"):
+            check_handed_over(rows, [key_of(row)])
 
 
 def test_a_rank_that_comes_first_leaves_the_configuration_to_rank_0(tmp_path):

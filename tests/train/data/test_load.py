@@ -1,6 +1,5 @@
 """Data as tasks: the archives of a user, what leaks and what is refused."""
 
-import io
 import os
 import re
 import tracemalloc
@@ -30,13 +29,6 @@ def archive(tmp_path, **arrays):
     return tmp_path / "own.npz"
 
 
-def as_npy(array):
-    """An array as numpy.save writes it."""
-    stream = io.BytesIO()
-    np.save(stream, array)
-    return stream.getvalue()
-
-
 def test_examples_and_a_labelled_series_are_read(tmp_path, rng):
     task = read(archive(tmp_path, X=X[:, :, :1], y=np.repeat(["a", "b", "c"], (13, 13, 14))))
     assert (task.classes, task.length, task.rows.shape) == (("a", "b", "c"), 5, (200, 1))
@@ -45,6 +37,7 @@ def test_examples_and_a_labelled_series_are_read(tmp_path, rng):
     np.testing.assert_array_equal(plain.rows, rows)
     seen = np.unique(plain.starts[plain.folds[0].train][:, None] + np.arange(20))
     np.testing.assert_allclose(plain.folds[0].mean, rows[seen].mean(axis=0), rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(plain.folds[0].scale, rows[seen].std(axis=0), rtol=1e-4)
     scaled = read(archive(tmp_path, test=rows, label=label, train=train), window=20)
     np.testing.assert_allclose(scaled.rows, (rows - train.mean(0)) / train.std(0), atol=1e-5)
     assert scaled.folds[0].mean.tolist() == [0, 0, 0]
@@ -53,65 +46,75 @@ def test_examples_and_a_labelled_series_are_read(tmp_path, rng):
 
 
 REFUSED = {  # arrays of an archive, and what is named
-    "two axes": ({"X": X[:, :, 0], "y": Y}, "X of shape (n, length, channels)"),
-    "too few y": ({"X": X, "y": Y[:-1]}, "y of shape (n,)"),
-    "one class": ({"X": X, "y": Y * 0}, "1 classes in 40"),
-    "classes of one": ({"X": X, "y": np.arange(40)}, "40 classes in 40"),
-    "missing": ({"X": np.where(X > 2, np.nan, X), "y": Y}, "--missing"),
-    "large": ({"X": np.where(X > 2, 1e300, X), "y": Y}, "1e+300"),
-    "infinite": ({"X": np.where(X > 2, np.inf, X), "y": Y}, "inf"),
-    "no class": ({"X": X, "y": Y - np.inf}, "-inf"),
-    "half a class": ({"X": X, "y": Y + 0.5}, "0.5"),
-    "nan": ({"X": X, "y": Y * np.nan}, "nan"),
-    "groups of a class": ({"X": X, "y": Y, "groups": Y}, "no group has both classes"),
-    "few groups": ({"X": X, "y": Y, "groups": Y[:4]}, "groups must be 40"),
-    "groups nan": ({"X": X, "y": Y, "groups": Y * np.nan}, "groups must be 40"),
-    "no groups": ({"X": X, "y": Y, "groups": np.array(1)}, "groups must be 40"),
-    "groups of rows": ({"rows": X[0], "label": Y[:5], "groups": Y}, "groups go with examples"),
-    "objects": ({"X": X, "y": Y, "groups": Y.astype(object)}, "Python objects"),
-    "lengths": ({"X": X, "y": Y, "lengths": Y}, "lengths must be from 1 to the 5"),
-    "other names": ({"Z": X}, "'Z' (40, 5, 2)"),
-    "labels": ({"rows": X[0], "label": Y[:4]}, "(5, 2) and (4,)"),
-    "short": ({"rows": X[0], "label": Y[:5]}, "has 5 rows"),
-    "label": ({"rows": np.ones((300, 1)), "label": np.arange(300)}, "0 or 1; got 2"),
-    "normal": ({"rows": np.ones((4000, 1)), "label": np.zeros(4000)}, "only normal"),
-    "anomaly": ({"rows": np.ones((4000, 1)), "label": np.ones(4000)}, "no window in its train"),
-    "a number": ({"X": np.array(1.5), "y": Y}, "X of shape"),
+    "two axes": ({"X": X[:, :, 0]}, "X of shape (n, length, channels)"),
+    "a number": ({"X": np.array(1.5)}, "X of shape"),
+    "too few y": ({"y": Y[:-1]}, "y of shape (n,)"),
+    "one class": ({"y": Y * 0}, "1 classes in 40"),
+    "classes of one": ({"y": np.arange(40)}, "40 classes in 40"),
+    "missing": ({"X": np.where(X > 2, np.nan, X)}, "--missing"),
+    "large": ({"X": np.where(X > 2, 1e300, X)}, "1e+300"),
+    "infinite": ({"X": np.where(X > 2, np.inf, X)}, "inf"),
+    **{f"{y[0]}": ({"y": y}, f"{y[0]}") for y in (Y - np.inf, Y + 0.5, Y * np.nan)},
+    "groups of a class": ({"groups": Y}, "no group has both classes"),
+    **{
+        name: ({"groups": groups}, "groups must be 40")
+        for name, groups in (("few", Y[:4]), ("nan", Y * np.nan), ("no", np.array(1)))
+    },
+    "objects": ({"groups": Y.astype(object)}, "Python objects"),
+    **{
+        f"lengths {wrong[0]}": ({"lengths": wrong}, "lengths must be")
+        for wrong in (Y, Y + 5, Y[:3] + 2, Y + 1.5)
+    },
+    "other names": ({"Z": X, "X": None}, "'Z' (40, 5, 2)"),
+    **{
+        name: ({"X": None, "rows": rows, "label": label, **own}, named)
+        for name, rows, label, own, named in (
+            ("groups of rows", X[0], Y[:5], {"groups": Y}, "groups go with examples"),
+            ("labels", X[0], Y[:4], {}, "(5, 2) and (4,)"),
+            ("short", X[0], Y[:5], {}, "has 5 rows"),
+            ("label", np.ones((300, 1)), np.arange(300), {}, "0 or 1; got 2"),
+            ("normal", np.ones((4000, 1)), np.zeros(4000), {}, "only normal"),
+            ("anomaly", np.ones((4000, 1)), np.ones(4000), {}, "no window in its train"),
+        )
+    },
 }
 
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_bad_archives_are_refused_in_one_line(tmp_path, name):
     arrays, named = REFUSED[name]
+    arrays = arrays if "X" in arrays and arrays["X"] is None else {"X": X, "y": Y, **arrays}
+    arrays = {name: array for name, array in arrays.items() if array is not None}
     with pytest.raises(PefourierError, match=re.escape(named)) as caught:
         read(archive(tmp_path, **arrays))
     assert "\n" not in str(caught.value)
 
 
 def test_what_is_no_archive_is_said(tmp_path):
-    for content in (b"X,y\n1,2\n", as_npy(X), b""):
-        (tmp_path / "own.npz").write_bytes(content)
-        with pytest.raises(PefourierError, match="is not a readable"):
-            read(tmp_path / "own.npz")
     os.mkfifo(tmp_path / "pipe.npz")
     (tmp_path / "folder.npz").mkdir()
-    for name in ("pipe", "folder", "missing"):
+    (tmp_path / "text.npz").write_bytes(b"X,y\n1,2\n")
+    np.save(tmp_path / "array.npy", X)
+    (tmp_path / "array.npy").rename(tmp_path / "array.npz")
+    for name in ("pipe", "folder", "missing", "text", "array"):
         with pytest.raises(PefourierError, match=rf"{name}\.npz"):
             read(tmp_path / f"{name}.npz")
 
 
 def test_what_an_archive_would_take_is_weighed_before_it_is_read(tmp_path, monkeypatch):
     """300 MB of zeros in 300 kB; and what does not fit into the machine."""
+    path = archive(tmp_path, y=Y)
     header = HEADER.replace(b"(5, 3)", b"(40, 10000, 100)")
-    with zipfile.ZipFile(tmp_path / "own.npz", "w", zipfile.ZIP_DEFLATED) as stream:
-        stream.writestr("y.npy", as_npy(Y))
-        with stream.open("X.npy", "w") as member:
-            member.write(npy_bytes(header))
-            for _ in range(40):
-                member.write(bytes(8 * 10**6))
+    with (
+        zipfile.ZipFile(path, "a", zipfile.ZIP_DEFLATED) as stream,
+        stream.open("X.npy", "w") as member,
+    ):
+        member.write(npy_bytes(header))
+        for _ in range(40):
+            member.write(bytes(8 * 10**6))
     tracemalloc.start()
     with pytest.raises(PefourierError, match="takes 320000000"):
-        read(tmp_path / "own.npz")
+        read(path)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 2**21
@@ -143,40 +146,30 @@ def test_examples_of_a_group_stay_on_one_side(tmp_path, rng):
         read(path, split="chronological")
 
 
-BAD = {  # a dataset with options, and what is named
-    ("ordr", ()): "Did you mean 'order'",
-    ("SMD", ()): "Did you mean 'smd'",
-    ("", ()): "unknown dataset ''",
-    ("order:nois=1", ()): "Did you mean 'noise'",
-    ("order:noise=-1", ()): "'noise=-1'",
-    ("order:count=10", ()): "'count=10'",
-    ("order:length=3", ()): "'length=3'",
-    ("order:count=9999999,length=999", ()): "67108864",
-    ("order:count", ()): "give count=1000",
-    ("lags:long=1", ()): "long=1",
-    ("grid:gap=7", ()): "gap=7",
-    ("order", (("window", 5),)): "--window",
-    ("order", (("folds", 9),)): "--folds",
-    ("order", (("folds", 0),)): "--folds",
-    ("order", (("resamples", 3),)): "--resamples",
-    ("uea:GunPoint", (("resamples", 0),)): "--resamples",
-    ("uea:GunPoint", (("resamples", 2), ("window", 9))): "--window",
-    ("uea:GunPoint", (("resamples", 2), ("split", "random"))): "--resamples",
-}
+BAD = [  # a dataset, options, and what is named
+    *(("ordr", {}, "'order'"), ("SMD", {}, "'smd'"), ("", {}, "unknown dataset ''")),
+    ("order:nois=1", {}, "'noise'"),
+    *((f"order:{text}", {}, f"'{text}'") for text in ("noise=-1", "count=10", "length=3")),
+    *(("order:count=9999999,length=999", {}, "67108864"), ("order:count", {}, "count=1000")),
+    *(("lags:long=1", {}, "long=1"), ("grid:gap=7", {}, "gap=7")),
+    *(("order", {"window": 5}, "--window"), ("order", {"folds": 9}, "--folds")),
+    *(("order", {"folds": 0}, "--folds"), ("order", {"resamples": 3}, "--resamples")),
+    ("uea:GunPoint", {"resamples": 0}, "--resamples"),
+    ("uea:GunPoint", {"resamples": 2, "window": 9}, "--window"),
+    ("uea:GunPoint", {"resamples": 2, "split": "random"}, "--resamples"),
+    *(
+        ("own.npz", own, f"--{next(iter(own))} must be a whole number")
+        for own in ({"window": 0}, {"window": 10**22}, {"stride": 10**22})
+    ),
+]
 
 
-@pytest.mark.parametrize("request_of", BAD)
-def test_bad_requests_are_refused(request_of):
-    name, options = request_of
-    with pytest.raises(PefourierError, match=re.escape(BAD[request_of])):
-        read(name, **dict(options))
-
-
-@pytest.mark.parametrize("sizes", [{"window": 0}, {"window": 10**22}, {"stride": 10**22}])
-def test_windows_of_no_or_too_many_rows_are_refused(tmp_path, rng, sizes):
-    path = archive(tmp_path, rows=rng.normal(size=(400, 2)), label=np.arange(400) % 100 >= 80)
-    with pytest.raises(PefourierError, match=f"--{next(iter(sizes))} must be a whole number"):
-        read(path, **sizes)
+@pytest.mark.parametrize(("name", "options", "named"), BAD)
+def test_bad_requests_are_refused(tmp_path, monkeypatch, name, options, named):
+    monkeypatch.chdir(tmp_path)
+    archive(tmp_path, rows=RNG.normal(size=(400, 2)), label=np.arange(400) % 100 >= 80)
+    with pytest.raises(PefourierError, match=re.escape(named)):
+        read(name, **options)
 
 
 def test_parts_of_an_archive_are_trained_and_tested_on(tmp_path, rng):
@@ -198,75 +191,55 @@ def test_parts_of_an_archive_are_trained_and_tested_on(tmp_path, rng):
 
 
 @pytest.mark.parametrize(
-    ("labels", "names", "classes"),
+    ("labels", "names", "classes", "positive"),
     [
-        (np.where(np.arange(60) % 5, "normal", "anomaly"), (), ("normal", "anomaly")),
-        (np.where(np.arange(60) % 5, "a", "b"), (), ("a", "b")),
-        (np.where(np.arange(60) % 5, "normal", "anomaly"), ("normal",), ("anomaly", "normal")),
-        ((np.arange(60) % 5 > 0).astype(float), (), ("1", "0")),
-        (np.arange(60) % 2, ("0",), ("1", "0")),
-        (np.arange(60) % 3, (), ("0", "1", "2")),
+        (np.where(np.arange(60) % 5, "normal", "anomaly"), (), ("normal", "anomaly"), "anomaly"),
+        (np.where(np.arange(60) % 5, "a", "b"), ("a",), ("b", "a"), "a"),
+        ((np.arange(60) % 5 > 0).astype(float), (), ("1", "0"), "0"),
+        (np.arange(60) % 2, (), ("0", "1"), None),
+        (np.arange(60) % 2, ("0",), ("1", "0"), "0"),
+        (np.arange(60) % 3, (), ("0", "1", "2"), None),
+        (np.arange(60) >= 23, (), ("True", "False"), "False"),
+        (np.arange(60) >= 24, (), ("False", "True"), None),
     ],
 )
-def test_the_rarer_class_is_positive_unless_one_is_named(rng, labels, names, classes):
+def test_the_rarer_class_is_positive_unless_one_is_named(rng, labels, names, classes, positive):
     task = examples.from_examples("x", rng.normal(size=(60, 4, 1)), labels, (), "blocks")
     (found,) = load.name_positives([task], names)
-    assert found.classes == classes
+    assert (found.classes, found.positive) == (classes, positive)
     told = [classes[label] for label in found.labels]
     assert told == [f"{x:.0f}" if labels.dtype.kind == "f" else str(x) for x in labels]
-
-
-def test_of_balanced_classes_neither_is_the_positive_one(rng):
-    for few, positive in ((23, "up"), (24, None), (36, None), (37, "down")):
-        y = np.array(["up", "down"])[(np.arange(60) >= few).astype(int)]
-        task = examples.from_examples("x", rng.normal(size=(60, 4, 1)), y, (), "blocks")
-        assert load.name_positives([task], ())[0].positive == positive
-        assert load.name_positives([task], ("down",))[0].positive == "down"
-    drawn = load.load_task("order:count=60,length=6")
-    assert load.name_positives([drawn], ())[0].positive == "B first"
-    three = examples.from_examples("x", X, np.arange(40) % 3, (), "blocks")
-    for tasks, names, named in (
-        ([task], ("up", "down"), "names both"),
-        ([task], ("up", "upp"), "Did you mean 'up'"),
-        ([three], ("1",), "has 3"),
-    ):
-        with pytest.raises(PefourierError, match=named):
-            load.name_positives(tasks, names)
+    for wrong in (classes[:2], ("upp",)):
+        with pytest.raises(PefourierError, match=r"names both|'upp'|has 3"):
+            load.name_positives([task], wrong)
 
 
 @pytest.mark.parametrize("kind", ["X", "rows", "parts"])
 def test_missing_numbers_are_named_or_dealt_with_as_asked(tmp_path, rng, kind):
     x, y = rng.normal(size=(40, 6, 2)), np.arange(40) % 2
-    x[7, 0, 1] = x[7, 3, 1] = np.nan
     rows, label = rng.normal(size=(4000, 2)), (np.arange(4000) % 200 < 5).astype(int)
-    rows[4, 1] = rows[7, 1] = np.nan
-    arrays = {
-        "X": {"X": x, "y": y},
-        "rows": {"rows": rows, "label": label},
-        "parts": {"X_train": x[:20], "y_train": y[:20], "X_test": x[20:], "y_test": y[20:]},
-    }[kind]
-    path, window = archive(tmp_path, **arrays), 10 if kind == "rows" else None
+    x[7, [0, 3], 1] = rows[[4, 7], 1] = np.nan
+    parts = {"X_train": x[:20], "y_train": y[:20], "X_test": x[20:], "y_test": y[20:]}
+    arrays = {"X": {"X": x, "y": y}, "rows": {"rows": rows, "label": label}, "parts": parts}
+    path, window = archive(tmp_path, **arrays[kind]), 10 if kind == "rows" else None
     where = "row 4, channel 1" if kind == "rows" else "example 7, row 0, channel 1"
     with pytest.raises(PefourierError, match=where):
         read(path, window=window)
-    found = {how: read(path, window=window, missing=how) for how in ("previous", "mean", "drop")}
-    assert [one.filled for one in found.values()] == [2, 2, 0]
-    assert split.Dropped("missing", 2) in found["drop"].dropped
-    if kind == "rows":
-        assert found["previous"].rows[4, 1] == np.float32(rows[3, 1])
-        assert found["mean"].rows[7, 1] == np.float32(np.nanmean(rows[:, 1]))
-        np.testing.assert_array_equal(found["drop"].rows[4], rows[5].astype(np.float32))
-    else:
-        own = {how: one.rows.reshape(40, 6, 2)[7, :, 1] for how, one in found.items()}
-        given = x[7, :, 1].astype(np.float32)
-        assert own["previous"].tolist() == given[[1, 1, 2, 2, 4, 5]].tolist()
-        assert own["mean"][3] == np.float32(np.nanmean(x[7, :, 1]))
-        assert own["drop"][:4].tolist() == given[[1, 2, 4, 5]].tolist()
-        assert found["drop"].lengths[7] == 4
-
-
-@pytest.mark.parametrize("missing", ["previous", "mean", "drop"])
-def test_what_is_missing_everywhere_cannot_be_filled(missing):
-    rows = np.array([[np.nan, 1.0], [np.nan, 2.0]])
-    with pytest.raises(PefourierError, match="here is missing"):
-        recordings.fill_missing(rows, missing, lambda row, column: "here")
+    nothing = np.array([[np.nan, 1.0], [np.nan, 2.0]])
+    at = slice(0, 10) if kind == "rows" else slice(42, 48)
+    own = (rows[at] if kind == "rows" else x[7])[:, 1].astype(np.float32)
+    known = np.flatnonzero(~np.isnan(own))
+    mean = np.float32(np.nanmean(rows[:, 1] if kind == "rows" else x[7, :, 1]))
+    expected = {
+        "previous": [own[max(known[known <= i], default=known[0])] for i in range(len(own))],
+        "mean": np.where(np.isnan(own), mean, own),
+        "drop": own[known],
+    }
+    for how, values in expected.items():
+        task = read(path, window=window, missing=how)
+        np.testing.assert_array_equal(task.rows[at, 1][: len(values)], values)
+        assert task.filled == 2 * (how != "drop")
+        with pytest.raises(PefourierError, match="here is missing"):
+            recordings.fill_missing(nothing, how, lambda row, column: "here")
+    assert split.Dropped("missing", 2) in task.dropped
+    assert kind == "rows" or task.lengths[7] == 4

@@ -9,7 +9,7 @@ import pytest
 from training import EVENTS, archives, recording
 
 from pefourier.errors import PefourierError
-from pefourier.train.data import PUBLISHED, load, recordings, split
+from pefourier.train.data import load, recordings, split
 from pefourier.train.options import Options
 
 SHARED = Path(__file__).parents[4] / "shared" / "data"
@@ -27,12 +27,6 @@ def published_recordings(name):
     return recordings.read_recordings(load.source_of_dataset(name), str(SHARED))
 
 
-@pytest.mark.parametrize("name", PUBLISHED)
-def test_a_source_has_the_name_of_its_file(name):
-    assert load.source_of_dataset(name).name == name
-    assert load.reads_data_folder(name)
-
-
 @published
 @pytest.mark.parametrize(
     ("name", "window", "windows", "positive"),
@@ -44,29 +38,13 @@ def test_a_source_has_the_name_of_its_file(name):
     ],
 )
 def test_windows_of_the_blocks_split_are_as_many_as_published(name, window, windows, positive):
-    task = split.split_series(
-        name, published_recordings(name), window, blocks=load.source_of_dataset(name).blocks
-    )
+    source = load.source_of_dataset(name)
+    assert (source.name, load.reads_data_folder(name)) == (name, True)
+    task = split.split_series(name, published_recordings(name), window, blocks=source.blocks)
     tested = np.unique(np.concatenate([fold.test for fold in task.folds]))
     assert (len(tested), int(task.labels[tested].sum())) == (windows, positive)
     assert sum(len(fold.test) for fold in task.folds) == windows
     assert (task.leaky, task.rows.shape[1]) == (False, {"msl": 55, "smd": 38}[name])
-
-
-@published
-def test_no_machine_trains_in_the_time_in_which_another_is_tested():
-    """Of SMD's positive test windows a quarter, in one fold, were trained on elsewhere."""
-    series, window = published_recordings("smd"), 64
-    task = split.split_series("smd", series, window, stride=window // 2)
-    first = np.cumsum([0, *(len(s.rows) for s in series)])
-    clock = task.starts - first[np.searchsorted(first, task.starts, side="right") - 1]
-    for fold in task.folds:
-        tested = np.zeros(max(len(s.rows) for s in series), dtype=bool)
-        for start in clock[fold.test]:
-            tested[start : start + window] = True
-        for part in (fold.train, fold.valid):
-            assert not any(tested[start : start + window].any() for start in clock[part])
-        assert len(fold.train) > 0.55 * len(task.starts)  # of .6 before any was dropped
 
 
 @published
@@ -78,20 +56,19 @@ def test_windows_are_gathered_and_not_kept():
 
 
 def test_layouts_of_smd_in_any_type_are_the_same_task(tmp_path, rng):
-    found = {
-        name: [part.astype(np.float16) for part in parts]
-        for name, parts in archives(tmp_path / "smd", rng).items()
-    }
+    found = archives(tmp_path / "smd", rng)
     for kind in ("f2", "f4", "text"):
-        for column, part in enumerate(("train", "test", "test_label")):
-            folder = tmp_path / kind / "ServerMachineDataset"
+        folder = tmp_path / kind / "ServerMachineDataset"
+        for part in ("train", "test", "test_label"):
             (folder / part).mkdir(parents=True)
-            for name, parts in found.items() if kind == "text" else ():
-                path = folder / part / f"{name}.txt"
-                np.savetxt(path, parts[column].astype(float), delimiter=",", fmt="%.9g")
-        for name, parts in found.items() if kind != "text" else ():
-            train, test, label = (part.astype(kind) for part in parts)
-            np.savez_compressed(folder / f"{name}.npz", train=train, test=test, label=label)
+        for name, parts in found.items():
+            made = [part.astype("f2").astype(float if kind == "text" else kind) for part in parts]
+            if kind == "text":
+                for part, own in zip(("train", "test", "test_label"), made, strict=True):
+                    np.savetxt(folder / part / f"{name}.txt", own, delimiter=",", fmt="%.9g")
+            else:
+                train, test, label = made
+                np.savez_compressed(folder / f"{name}.npz", train=train, test=test, label=label)
     first, *others = (read("smd", tmp_path / kind) for kind in ("f2", "f4", "text"))
     for other in others:
         np.testing.assert_allclose(first.rows, other.rows, atol=1e-6)
@@ -129,20 +106,15 @@ def test_msl_as_published_counts_both_ends_of_an_event(tmp_path):
 LISTS = {  # what the list of anomalies holds, and what is named
     "": "first line",
     HEAD: "lacks A-1",
-    HEAD + 'B-1,MSL,"[[1, 2]]",[point],1200\n': "lacks A-1",
     HEAD + "A-1,MSL": "A-1|not a readable",
     HEAD + 'A-1,SMAP,"[[1, 2]]",[point],1200\n': "no recording of msl",
-    "chan_id\nA-1\n": "first line",
-    HEAD + "A-1\n": "no recording of msl",
-    "<html>\n<p>404</p>\n": "first line",
     b"\xff\xfe": "codec",
     HEAD + "x" * 200_000: "field limit",
     HEAD + "A-1,MSL,[],,\n" * 1_400_000: "16777216",
     HEAD + 'A-1,SMAP,"[]",,\n../A-1,MSL,"[]",,\n': r"'\.\./A-1'",
 }
-EVENTS_REFUSED = ["[" * 5000, "[" * 50000 + "]" * 50000, "9" * 5000, "[[1, 2]", "null", "5", "{}"]
-EVENTS_REFUSED += ["[[7, 5]]", "[[5, 1200]]", "[5, 10]", "[[5, 7, 9]]", "[[1.5, 7]]", "[[-1, 7]]"]
-EVENTS_REFUSED += ["[[1, NaN]]", '"a"', "[[[1, 2]]]"]
+EVENTS_REFUSED = ["[" * 50000 + "]" * 50000, "9" * 5000, "[[1, 2]", "null", "[[7, 5]]", "[5, 10]"]
+EVENTS_REFUSED += ["[[5, 1200]]", "[[5, 7, 9]]", "[[1.5, 7]]", "[[-1, 7]]", "[[[1, 2]]]"]
 LISTS |= {HEAD + f'A-1,MSL,"{events}",,\n': "labeled_anomalies.csv" for events in EVENTS_REFUSED}
 
 
@@ -155,16 +127,14 @@ def test_labels_of_msl_are_whole_or_refused(tmp_path, text):
 
 
 def test_what_is_missing_or_of_another_dataset_is_said(tmp_path, rng):
+    found = archives(tmp_path / "smd", rng)
+    as_published(tmp_path / "nasa", HEAD)
+    (tmp_path / "empty").mkdir()
     with pytest.raises(PefourierError, match="--data DIR"):
         load.load_task("smd")
-    with pytest.raises(PefourierError, match="holds no smd"):
-        read("smd", tmp_path)
-    found = archives(tmp_path / "smd", rng)
-    with pytest.raises(PefourierError, match="holds no msl"):
-        read("msl", tmp_path / "smd")
-    as_published(tmp_path / "nasa", HEAD)
-    with pytest.raises(PefourierError, match="holds no smd"):
-        read("smd", tmp_path / "nasa")
+    for name, folder in (("smd", "empty"), ("msl", "smd"), ("smd", "nasa")):
+        with pytest.raises(PefourierError, match=f"holds no {name}"):
+            read(name, tmp_path / folder)
     path = tmp_path / "smd" / "machine-1-2.npz"
     train, test, label = found["machine-1-2"]
     for arrays, named in (
@@ -185,19 +155,17 @@ def test_what_is_missing_or_of_another_dataset_is_said(tmp_path, rng):
 def test_a_machine_without_one_of_its_files_is_said(tmp_path, part):
     for folder in ("train", "test", "test_label"):
         (tmp_path / folder).mkdir()
-        for machine in range(1, 3):
+        for machine in (1, 2):
             (tmp_path / folder / f"machine-1-{machine}.txt").write_text("0\n1\n" * 600)
     path = tmp_path / part / "machine-1-2.txt"
     path.write_text("0,1\n2,x\n")
-    with pytest.raises(PefourierError, match=rf"{part}/machine-1-2\.txt.*'x'.*download it again"):
-        read("smd", tmp_path)
-    path.unlink()
-    with pytest.raises(PefourierError, match=rf"{part}/machine-1-2\.txt is missing"):
-        read("smd", tmp_path)
+    for named in (".*'x'.*download it again", " is missing"):
+        with pytest.raises(PefourierError, match=rf"{part}/machine-1-2\.txt{named}"):
+            read("smd", tmp_path)
+        path.unlink(missing_ok=True)
 
 
 CHANNELS = {  # what is in place of a channel, and what is named
-    "0-d": (np.array(1.5), "n, channels"),
     "row": (np.ones(1200), "n, channels"),
     "empty": (np.ones((0, 3)), "n, channels"),
     "page": (b"<html>\n<p>404</p>\n", "header does not describe"),
@@ -218,14 +186,6 @@ def test_channels_that_are_no_rows_of_numbers_are_refused(tmp_path, name, part):
     else:
         np.save(path, content)
     with pytest.raises(PefourierError, match=named):
-        read("msl", tmp_path)
-
-
-def test_a_pipe_in_place_of_the_list_is_none(tmp_path):
-    as_published(tmp_path, HEAD)
-    (tmp_path / "labeled_anomalies.csv").unlink()
-    os.mkfifo(tmp_path / "labeled_anomalies.csv")
-    with pytest.raises(PefourierError, match=r"labeled_anomalies\.csv is missing"):
         read("msl", tmp_path)
 
 

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from training import recording
 
-from pefourier.errors import PefourierError
 from pefourier.train.data import split
 
 
@@ -61,31 +60,22 @@ def test_what_is_tested_is_trained_on_at_no_other_place_at_that_time(rng, how):
     assert how == "chronological" or 0 < overlap <= lost
 
 
+def starts_of(series, row):
+    """Where blocks begin in the recording that begins at a row."""
+    return [s.start - s.first for s in split.block_spans(series, 10, 20) if s.first == row]
+
+
 def test_borders_are_the_same_rows_in_all_recordings_of_one_length():
-    """A hundredth apart; and a window's length from one another."""
-    spans = split.block_spans([quiet("a", 1212), quiet("b", 1200), quiet("c", 900)], 10, 20)
-    edges = {
-        first: [span.start - first for span in spans if span.first == first]
-        for first in (0, 1212, 2412)
-    }
-    assert edges[0] == edges[1212] == [0, *(i * 1212 // 10 + 10 for i in range(1, 10))]
-    assert edges[2412] == [0, *range(100, 900, 90)]  # it ran at another time
+    """A hundredth apart, a window's length from one another, and away from events of either."""
+    three = [quiet("a", 1212), quiet("b", 1200), quiet("c", 900)]
+    expected = [0, *(i * 1212 // 10 + 10 for i in range(1, 10))]
+    assert starts_of(three, 0) == starts_of(three, 1212) == expected
+    assert starts_of(three, 2412) == [0, *range(100, 900, 90)]  # it ran at another time
     near = [b.start - a.stop for a, b in pairwise(split.block_spans([quiet("a", 1200)], 10, 20))]
     assert near == [20] * 9
-
-
-def test_borders_keep_away_from_events_of_what_was_recorded_with_it():
-    event = np.zeros(1200, dtype=bool)
-    event[470:500] = True  # about the border at 480
+    event = (np.arange(1200) >= 470) & (np.arange(1200) < 500)  # about the border at 480
     both = [quiet("a", 1200, "r", event), quiet("b", 1200, "r")]
-    first, second = (
-        [s.start - s.first for s in split.block_spans(both, 10, 20) if s.first == row]
-        for row in (0, 1200)
-    )
-    assert first == second != [0, *range(130, 1200, 120)]
-
-
-def test_rows_anomalous_in_a_longer_recording_alone_count():
+    assert starts_of(both, 0) == starts_of(both, 1200) != [0, *range(130, 1200, 120)]
     labels = [np.array(one, dtype=bool) for one in ([1, 0, 0], [0, 0, 0, 1, 0], [0, 1])]
     assert split.anomalous_in_any(labels).tolist() == [True, True, False, True, False]
 
@@ -111,24 +101,14 @@ def test_chronological_leaves_a_gap_and_random_is_marked(rng):
     assert rows_of(shuffled, shuffled.folds[0].train) & rows_of(shuffled, shuffled.folds[0].test)
 
 
-def test_groups_of_few_classes_are_dealt_to_the_smallest_fold():
+def test_folds_are_of_one_size():
     classes = [(0, 1), (2, 3), (0, 1), (2, 3), (0, 1, 2, 3)]
     labels = np.concatenate([np.repeat(own, 6) for own in classes])
     groups = np.repeat(range(5), [6 * len(own) for own in classes])
     tests = [test for _, _, test in split.deal_groups(labels, groups)]
     assert sorted(len(np.unique(groups[test])) for test in tests) == [1] * 5
-
-
-def test_one_class_in_a_part_is_refused(rng):
-    with pytest.raises(PefourierError, match="only normal"):
-        split.split_series("s", [series_of(rng, events=((100, 110),))], 20)
-
-
-def test_scale_is_that_of_the_rows_that_train(rng):
-    for fold in (task := split.split_series("s", [series_of(rng)], 20, own_scale=True)).folds:
-        seen = task.rows[sorted(rows_of(task, fold.train))].astype(float)
-        np.testing.assert_allclose(fold.mean, seen.mean(axis=0), rtol=1e-5)
-        np.testing.assert_allclose(fold.scale, seen.std(axis=0), rtol=1e-5)
+    sizes = [len(t) for _, _, t in split.deal_within_classes(np.repeat([0, 1, 2], [6, 7, 8]))]
+    assert sorted(sizes) == [4, 4, 4, 4, 5]
 
 
 def test_of_windows_at_another_place_those_stay_that_share_no_row_with_one_tested():
@@ -137,9 +117,3 @@ def test_of_windows_at_another_place_those_stay_that_share_no_row_with_one_teste
     ticks = split.ticks_of_test(spans, [np.array([30]), none], [True, False], 20)
     _, free = split.outside(spans, [none, 100 + np.arange(81)], ticks, 20)
     assert (free - 100).tolist() == [*range(11), *range(50, 81)]
-
-
-def test_shuffled_folds_are_of_one_size():
-    labels = np.repeat([0, 1, 2], [6, 7, 8])
-    sizes = [len(test) for _, _, test in split.deal_within_classes(labels)]
-    assert sorted(sizes) == [4, 4, 4, 4, 5]

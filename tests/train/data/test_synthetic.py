@@ -27,13 +27,10 @@ def places(name, sides):
     return *(np.stack(np.unravel_index(mark, sides), 1) for mark in marks), y
 
 
-def test_the_class_of_an_order_is_which_event_is_first():
+def test_the_class_is_which_event_is_first_or_how_far_two_are_apart_on_a_ring():
     first, second, y = places("order:noise=0,length=9", (9,))
     np.testing.assert_array_equal(y, first[:, 0] > second[:, 0])
     assert min(np.bincount(first[:, 0], minlength=9)) > 60
-
-
-def test_the_class_of_lags_is_how_far_events_are_apart_on_a_ring():
     x, y, _ = synthetic.draw_examples("lags:noise=0,length=10,short=2,long=5")
     events = np.array([np.flatnonzero(row) for row in x[:, :, 0]])
     lag = np.diff(events)[:, 0]
