@@ -10,7 +10,6 @@ import errno
 import io
 import json
 import os
-import resource
 import subprocess
 import sys
 import zipfile
@@ -25,7 +24,6 @@ from stored import HEADER, npy_bytes, put
 from training import lines
 
 from pefourier import files, reproduce
-from pefourier.cli.main import main
 from pefourier.encodings.checks import COSTS
 from pefourier.report import plot
 from pefourier.train import report, store, summary
@@ -211,32 +209,6 @@ def test_a_training_goes_on_after_any_fault(run, monkeypatch, folder, lasting):
         if not failed:
             return
         disk.n = 0  # for `failing`: it has failed
-
-
-class Screen(io.StringIO):
-    """A standard output whose n-th write or flush fails."""
-
-    def __init__(self, disk):
-        super().__init__()
-        self.disk = disk
-
-    def write(self, text):
-        return self.disk.ask(super().write, text)
-
-    def flush(self):
-        return self.disk.ask(super().flush)
-
-
-@pytest.mark.parametrize("command", ["spectrum", "list --json", "--help"])
-@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EPIPE, errno.EIO])
-def test_an_answer_that_cannot_be_written_is_one_line(monkeypatch, capsys, command, code):
-    for room in ("process", "main"):
-        monkeypatch.setattr(f"pefourier.cli.{room}.give_up_stdout", lambda: None)
-    for n in (1, 2):
-        monkeypatch.setattr(sys, "stdout", Screen(Disk(n, True, code)))
-        status, err = main(command.split()), capsys.readouterr().err
-        line = f"pefourier: cannot write standard output: {FULL}\n"
-        assert (status, err) == ((0, "") if code == errno.EPIPE else (2, line))
 
 
 def test_a_table_is_not_half_written_by_a_short_write(run, monkeypatch):
@@ -432,16 +404,6 @@ def in_a_process(*arguments, before=None, **environment):
     )
 
 
-@pytest.mark.parametrize("megabytes", [200, 600])
-def test_a_small_address_space_is_enough_or_named(megabytes):
-    """Once a trial of six threads took what the libraries then lacked."""
-    limits = (megabytes * 2**20,) * 2
-    limit = lambda: resource.setrlimit(resource.RLIMIT_AS, limits)  # noqa: E731
-    done = in_a_process("check-faithful", "rope", "-S", "9", before=limit)
-    assert done.returncode in (0, 2), done.stderr
-    assert done.returncode == 0 or "memory" in done.stderr
-
-
 @pytest.mark.parametrize(
     "environment",
     [{"PYTHONOPTIMIZE": "2"}, {"HOME": "/proc/none", "XDG_CACHE_HOME": "", "XDG_CONFIG_HOME": ""}],
@@ -478,23 +440,3 @@ def test_minutes_of_work_are_refused_before_they_begin(run, monkeypatch, command
     done = run(*command.split())
     assert (done.status, done.out, "the limit is" in done.err) == (2, "", True)
     assert process_time() - begun < 2
-
-
-NAMES = ["$x$ $.npy", "_$\\frac$.npy", "位置😀.npy", "a\nb\x1b[31m.npy", os.fsdecode(b"\xff.npy")]
-
-
-@pytest.mark.parametrize("command", ["spectrum", "reconstruct", "check-faithful", "encode"])
-def test_figures_of_odd_names_and_of_zeros(run, command, monkeypatch):
-    """Shown as they are: no formula, no hidden entry, no missing letter and no warning."""
-    monkeypatch.undo()
-    options = {"reconstruct": ["--lattice", "8", "--pos", "1"], "encode": ["--out", "x.npy"]}
-    words = ["--plot", "x.svg", *options.get(command, [])]
-    for name in NAMES:
-        np.save(name, np.eye(3))
-    for names in [*([name] for name in NAMES), ["none"]] if command == "encode" else [NAMES]:
-        done = run(command, *names, *words)
-        assert (done.status, done.err) == (0, "")
-        text = Path("x.svg").read_text(encoding="utf-8")
-        for name in names:
-            assert (name if name.isprintable() else ascii(name)[1:-1]) in text
-    assert run(command, "none", *words).status == 0

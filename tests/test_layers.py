@@ -188,6 +188,7 @@ HEAVY = {"torch", "matplotlib", "scipy", "rich"}
         (["--help"], HEAVY | {"numpy"}),
         (["--version"], HEAVY | {"numpy"}),
         (["list"], HEAVY | {"numpy"}),
+        (["explain", "gap"], HEAVY | {"numpy"}),
         (["spectrum", "--rho", "10000", "--d", "256"], HEAVY),
         (["reconstruct", "--pos", "5", "40", "75"], HEAVY),
         (["check-faithful"], HEAVY),

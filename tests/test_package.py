@@ -13,7 +13,6 @@ import pytest
 import torch
 
 import pefourier
-from pefourier.errors import PefourierError
 
 
 def test_dir_shows_each_question_once_and_no_machinery():
@@ -23,12 +22,6 @@ def test_dir_shows_each_question_once_and_no_machinery():
     assert len(set(map(id, (getattr(pefourier, name) for name in dir(pefourier))))) == len(
         dir(pefourier)
     )
-
-
-def test_the_one_error_is_at_hand():
-    assert pefourier.PefourierError is PefourierError
-    with pytest.raises(pefourier.PefourierError, match=r"^unknown encoding 'dtf'"):
-        pefourier.check("dtf")
 
 
 def constants_assigned_twice(text):

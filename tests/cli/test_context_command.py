@@ -199,19 +199,6 @@ def test_what_cannot_be_asked_is_refused_in_one_line(run, arguments, said):
     assert said in done.err
 
 
-def test_several_specs_are_told_each_as_it_was_typed(run):
-    inner = {"model_type": "nobody", "text_config": LLAMA}
-    Path("both.json").write_text(json.dumps(inner))
-    asked = ["none.json", "gemma.json", "both.json#text_config", "gemma.json#full_attention"]
-    done = run("context", *asked, "--json")
-    assert (done.status, [one["spec"] for one in done.results]) == (2, asked)
-    refused, *answered = done.results
-    assert refused.keys() == {"spec", "error"}
-    assert [len(one["rotations"]) for one in answered] == [2, 1, 1]
-    assert answered[2]["rotations"][0]["name"] == "full_attention"
-    assert run("context", asked[2]).out.startswith("both.json#text_config: UNSEEN ANGLES. ")
-
-
 def test_context_in_csv_has_a_row_per_band(run):
     lines = run("context", "llama.json", "gemma.json", "alibi", "--csv").out.splitlines()
     assert lines[0].startswith("encoding,spec,trained,length,rotation,pairs,rotated,base,scaling")
@@ -332,19 +319,3 @@ def test_a_length_of_training_that_linear_does_not_read_is_told_as_it_is_used(ru
     assert [f["code"] for f in result["findings"]] == ["unread-key", "trained-assumed"]
     (result,) = run("context", path, "--length", 29696, "--json").results
     assert result["rotations"][0]["familiar_length"] == 28672
-
-
-@pytest.mark.parametrize(
-    "change",
-    [{"rope_theta": 4e5}, {"rope_scaling": {"rope_type": "linear", "factor": 2.0}}, {}],
-    ids=str,
-)
-def test_another_base_or_factor_of_any_rotation_is_told(run, tmp_path, change):
-    path, stored = tmp_path / "config.json", tmp_path / "base.json"
-    config = {**GEMMA, "rope_theta": 5e5}
-    path.write_text(json.dumps(config))
-    stored.write_text(run("context", path, "--json").out)
-    path.write_text(json.dumps(config | change))
-    done = run("context", path, "--baseline", stored, "--strict")
-    assert done.status == bool(change)
-    assert ("400000 instead of 500000" in done.err) == ("rope_theta" in change)

@@ -9,7 +9,6 @@ import pytest
 import typer
 
 from pefourier import __version__
-from pefourier.cli.main import main
 from pefourier.cli.options import options_of
 from pefourier.cli.program import program
 
@@ -111,14 +110,6 @@ def test_an_error_is_one_line_and_status_2(run, tmp_path, monkeypatch, line, par
     assert list(tmp_path.iterdir()) == []
 
 
-def test_debug_shows_where(run):
-    done = run("spectrum", "sinusoid", "--debug")
-    *shown, line = done.err.splitlines()
-    assert (done.status, done.out) == (2, "")
-    assert shown[0] == "Traceback (most recent call last):"
-    assert line.startswith("pefourier: unknown encoding 'sinusoid'.")
-
-
 RAISED = [
     *((kind("division\nby zero" + 1000 * "!"), 3) for kind in (ZeroDivisionError, RecursionError)),
     (SystemExit("left"), 3),
@@ -172,22 +163,6 @@ def test_version_and_help(run):
         assert text == run("help", command).out
 
 
-def test_help_has_own_options_before_those_that_commands_share(run):
-    text = run("check-faithful", "--help").out
-    places = [text.index(f"\n{name}:\n") for name in ("Options", "Encodings", "Answers", "Figures")]
-    assert places == sorted(places)
-    shown = ("--require ", "--skip-unknown", "\n  --d N", "\n  --json", "\n  --plot")
-    places = list(map(text.index, shown))
-    assert places == sorted(places)
-
-
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_completion_scripts_are_printed(run, shell):
-    done = run("--show-completion", shell)
-    assert done.status == 0
-    assert "_PEFOURIER_COMPLETE" in done.out
-
-
 @pytest.mark.parametrize(
     ("words", "offers"),
     [
@@ -205,12 +180,3 @@ def test_the_shell_completes(words, offers):
     done = subprocess.run(COMMAND, env=os.environ | env, capture_output=True, text=True, check=True)
     text = done.stdout.replace("\\", "")
     assert [offer for offer in offers if f'"{offer}"' not in text] == []
-
-
-def test_interrupt_exits_130(monkeypatch, capsys):
-    def interrupt(*_, **__):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(ROOM, "density", interrupt)
-    assert main(["spectrum"]) == 130
-    assert capsys.readouterr().err.strip().splitlines()[-1] == "pefourier: interrupted"
