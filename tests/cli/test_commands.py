@@ -24,20 +24,16 @@ def test_extreme_bandwidths_give_a_density(run, sigma):
 
 
 def test_csv_reads_back_exactly(run):
-    done = run("spectrum", "sinusoidal", "--d", 16, "--csv")
-    header, *rows = done.out.splitlines()
-    assert header == "encoding,spec,k,omega,density"
+    _, *rows = run("spectrum", "sinusoidal", "--d", 16, "--csv").out.splitlines()
     density = run("spectrum", "sinusoidal", "--d", 16, "--json").results[0]["density"]
     assert [float(row.split(",")[-1]) for row in rows] == density
 
 
-@pytest.mark.parametrize(
-    ("spec", "at", "heads"),
-    [
-        ("dft", "3", {"position": "t"}),
-        ("axial:grid=2x3", "1,2", {"position_y": "y", "position_x": "x"}),
-    ],
-)
+PLACED = [("dft", "3", {"position": "t"})]
+PLACED += [("axial:grid=2x3", "1,2", {"position_y": "y", "position_x": "x"})]
+
+
+@pytest.mark.parametrize(("spec", "at", "heads"), PLACED)
 def test_csv_of_a_rebuilt_position_reads_back_by_its_axes(run, spec, at, heads):
     words = ["reconstruct", spec, "--d", 8, "--pos", at]
     (rebuilt,) = run(*words, "--json").results[0]["reconstructions"]
@@ -75,21 +71,19 @@ REQUIRED = [  # what is required of sinusoidal (injective), status, and what std
     (["-S", 3000, "--require-dtype", "fp8:computed"], 1, "float8_e4m3"),
     (["-S", 3000, "--require-dtype", "fp32:computed"], 0, ""),
     (["--strict"], 0, ""),
+    (["ones.npy"], 0, ""),
+    (["ones.npy", "--strict"], 1, "ones.npy"),
 ]
 
 
 @pytest.mark.parametrize(("options", "status", "part"), REQUIRED, ids=str)
-def test_a_requirement_that_is_not_met_exits_1(run, options, status, part):
+def test_a_requirement_that_is_not_met_exits_1(run, tmp_path, monkeypatch, options, status, part):
+    monkeypatch.chdir(tmp_path)
+    np.save("ones.npy", np.ones((8, 4)))
     done = run("check-faithful", "sinusoidal", *options)
     assert (done.status, done.err.count("\n")) == (status, status)
     assert part in done.err
     assert "INJECTIVE" in done.out
-
-
-def test_strict_exits_1_on_an_error_or_a_warning(run, tmp_path):
-    np.save(tmp_path / "constant.npy", np.ones((8, 4)))
-    assert run("check-faithful", tmp_path / "constant.npy", "--strict").status == 1
-    assert run("check-faithful", tmp_path / "constant.npy").status == 0
 
 
 def test_encode_then_check(run, tmp_path):
@@ -118,9 +112,7 @@ def test_compare_says_how_two_encodings_relate(run, a, b, status, verdict):
     done = run(*words)
     assert (done.status, done.err) == (status, "")
     assert done.out.startswith(f"{a}: {verdict}. ")
-    told = run(*words, "--json")
-    assert (told.status, told.results[0]["verdict"]) == (status, verdict.lower())
-    assert told.results[0]["other"]["spec"] == b
+    assert run(*words, "--json").results[0]["other"]["spec"] == b
 
 
 def test_compare_says_where_a_table_differs(run, tmp_path):
@@ -130,9 +122,8 @@ def test_compare_says_where_a_table_differs(run, tmp_path):
     table[3, 2] += 0.75
     np.save(tmp_path / "b.npy", table)
     done = run("compare", tmp_path / "a.npy", tmp_path / "b.npy")
-    lines = dict(line.split("  ", 1) for line in done.out.splitlines() if "  " in line.strip())
-    assert lines["largest difference"].strip() == "0.75"
-    assert lines["first difference"].strip() == "position 2, column 1"
+    assert re.search(r"largest difference +0.75\n", done.out)
+    assert re.search(r"first difference +position 2, column 1\n", done.out)
 
 
 def test_an_order_of_rows_is_written_where_there_is_one(run, tmp_path):
@@ -153,7 +144,4 @@ def test_train_answers_in_words_and_in_json(run):
     done = run(*words)
     assert (done.status, done.err) == (0, "")
     assert done.out.startswith("CUT SHORT. ")  # of one epoch
-    assert "P / R / F1" in done.out
-    answer = json.loads(run(*words, "--json").out)
-    assert answer["command"] == "train"
-    assert [r["spec"] for r in answer["results"]] == ["none", "dft"]
+    assert [r["spec"] for r in run(*words, "--json").results] == ["none", "dft"]

