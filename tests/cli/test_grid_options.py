@@ -22,7 +22,6 @@ def folder(tmp_path, monkeypatch):
         ("py:mine:codes --grid 2x3x4 --prefix 2 --d 30", [2, 3, 4], 2, 26),
         ("axial:grid=3x4 --d 8", [3, 4], 0, None),
         ("axial:grid=3×4 --d 8", [3, 4], 0, None),
-        ("axial:grid=3;4 --d 8", [3, 4], 0, None),
         ("axial --grid 3x4 --d 8", [3, 4], 0, None),
         ("sinusoidal --grid 3x4 --d 8", [3, 4], 0, 12),
     ],
