@@ -101,8 +101,7 @@ def test_figures_are_written(run):
     done = run("context", "llama.json", "--against", "base=10000", "--plot", "bands.svg")
     assert (done.status, Path("bands.svg").read_text()) == (0, "wavelengths")
     asked = ["design", "--length", 100, "--d", 16, "--for", "turns", "--plot", "rho.png"]
-    assert run(*asked).status == 0
-    assert Path("rho.png").read_text() == "criteria"
+    assert (run(*asked).status, Path("rho.png").read_text()) == (0, "criteria")
 
 
 def test_extension_as_words_json_and_csv(run):

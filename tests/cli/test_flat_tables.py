@@ -82,7 +82,6 @@ NO_SQUARES = {
     "units": np.eye(64),
     "ones": np.ones((64, 4)),
     "no square": smooth_table(9, 12, D),
-    "small": smooth_table(6, 6, D),
 }
 
 

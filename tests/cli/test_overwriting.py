@@ -27,8 +27,7 @@ def folder(tmp_path, monkeypatch):
     table = np.random.default_rng(0).normal(size=(16, 16))
     for path in ("t.npy", "t.csv", "t.npz", "t.safetensors", "real.npy"):
         write_table(path, table)
-    for path in ("column.npy", "column.csv"):
-        write_table(path, np.arange(1.0, 9.0)[:, None])
+    write_table("column.csv", np.arange(1.0, 9.0)[:, None])
     Path("m").mkdir()
     Path("m/config.json").write_text(json.dumps(LLAMA))
     weights = {"name": "model.layers.0.self_attn.q_proj.weight"}

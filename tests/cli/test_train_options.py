@@ -1,7 +1,5 @@
 """The options of `pefourier train`: made of plain fields, answered and noted by the shell."""
 
-import sys
-
 import pytest
 
 from pefourier.train.options import SETTINGS, Options
@@ -48,11 +46,3 @@ def test_notes_of_training_go_to_stderr_unless_quiet(run):
     small = ["-e", "dft", "--d", "2", "--heads", "1"]
     assert run(*TASK, *small).err.startswith("pefourier: order:count=40,length=4: dft has 2 codes")
     assert run(*TASK, *small, "--quiet").err == ""
-
-
-@pytest.mark.usefixtures("capsys")
-def test_notes_go_nowhere_when_stderr_is_closed(monkeypatch):
-    from pefourier.cli.main import main
-
-    monkeypatch.setattr(sys, "stderr", None)
-    assert main([*TASK, "-e", "dft", "--d", "2", "--heads", "1"]) == 0
