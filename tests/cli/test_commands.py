@@ -87,9 +87,8 @@ def test_a_requirement_that_is_not_met_exits_1(run, tmp_path, monkeypatch, optio
 
 
 def test_encode_then_check(run, tmp_path):
-    out = tmp_path / "codes.npy"
-    done = run("encode", "dft", "--d", 16, "--positions", "0,5,1000000005", "--out", out, "--json")
-    (written,) = done.results
+    out, typed = tmp_path / "codes.npy", "0,5,1000000005"
+    (written,) = run("encode", "dft", "--d", 16, "--pos", typed, "--out", out, "--json").results
     assert (written["shape"], written["positions"]) == ([3, 16], [0, 5, 1000000005])
     codes = np.load(out)
     np.testing.assert_array_equal(codes[1], codes[2])  # 1000000005 = 5 mod 16, exactly
@@ -130,9 +129,8 @@ def test_an_order_of_rows_is_written_where_there_is_one(run, tmp_path):
     words = ["compare", "rope:layout=interleaved", "rope", "--d", 8]
     for name in ("order.npy", "order.json"):
         assert run(*words, "--permutation", tmp_path / name).status == 1
-    read = (np.load(tmp_path / "order.npy"), json.loads((tmp_path / "order.json").read_text()))
-    orders = [list(order) for order in read]
-    assert orders == [[0, 2, 4, 6, 1, 3, 5, 7]] * 2
+    order = json.loads((tmp_path / "order.json").read_text())
+    assert order == np.load(tmp_path / "order.npy").tolist() == [0, 2, 4, 6, 1, 3, 5, 7]
     for a, b in (("rope", "rope:rho=9"), ("dft", "sinusoidal")):
         done = run("compare", a, b, "--permutation", tmp_path / "none.npy")
         assert (done.status, (tmp_path / "none.npy").exists()) == (2, False)

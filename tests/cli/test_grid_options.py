@@ -46,7 +46,6 @@ def test_codes_have_the_grid_that_is_asked_for(run, words, grid, prefix, length)
         ("13.npy --grid 3000x4000x5000", "60000000000 points"),
         ("197.npy --grid 24x24", "--grid 14x14 --prefix 1 would fit"),
         ("161.npy --grid 14x14", "--grid 10x16 --prefix 1 would fit"),
-        ("77.npy --grid 8x8", "--grid 7x11 would fit"),
         ("78.npy --grid 5x5", "--grid 7x11 --prefix 1 would fit"),
         ("alibi --grid 3x4", "'alibi'"),
         ("tree --grid 3x4", "'tree'"),

@@ -45,12 +45,10 @@ def contents():
 
 CASES = [
     "encode t.npy --out t.npy",
-    "encode t.csv --out ./t.csv",
     "encode t.npz#codes --out m/../t.npz",
     "encode t.safetensors#codes --out t.safetensors",
     "encode soft.npy --out real.npy",
     "encode real.npy --out soft.npy",
-    "encode soft.npy --out hard.npy",
     "encode m --out m/model.safetensors",
     "encode n/config.json --out m/model.safetensors",
     "encode m/config.json#text --out n/model.safetensors",

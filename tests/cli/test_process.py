@@ -39,7 +39,6 @@ for line in sys.stdin:
         os._exit(status)
     print(os.waitstatus_to_exitcode(os.wait()[1]), flush=True)
 """
-LONG = ("encode", "learned", "--length", 40_000, "--out", "x.csv")  # seconds of writing lines
 
 
 @pytest.fixture(autouse=True)
@@ -138,7 +137,7 @@ def draft():
 )
 def test_a_signal_while_a_file_is_written_leaves_the_old_one(numbers, status, message, drafts):
     Path("x.csv").write_text("1,2\n")
-    process = start(*LONG)
+    process = start(*"encode learned --length 40k --out x.csv".split())  # seconds of writing lines
     name = draft()
     for number in numbers:
         process.send_signal(number)
@@ -306,8 +305,7 @@ class Terminal(io.StringIO):
 
 
 def on_screen(monkeypatch, words):
-    screen = Terminal()
-    monkeypatch.setattr(sys, "stdout", screen)
+    monkeypatch.setattr(sys, "stdout", screen := Terminal())
     assert main(words.split()) == 0
     return screen.getvalue()
 

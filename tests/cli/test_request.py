@@ -15,10 +15,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def test_standard_input_is_read(run, monkeypatch):
-    class Stdin:
-        buffer = io.BytesIO(b"1,0\n0,1\n")
-
-    monkeypatch.setattr(sys, "stdin", Stdin())
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"1,0\n0,1\n")))
     assert run("check-faithful", "-", "--json").results[0]["verdict"] == "isometric"
 
 
@@ -47,14 +44,11 @@ def test_times_come_from_a_file(run, tmp_path):
         ("spectrum dft --rho 3", "--rho 3.0", "dft"),
         ("spectrum --seed 3", "--seed 3", "sinusoidal, dft"),
         ("check-faithful rope:d=8 --d 6", "--d 6", "rope:d=8"),
-        ("spectrum table.npy --d 3", "--d 3", "table.npy"),
         ("compare dft dft --seed 1", "--seed 1", "dft, dft"),
-        ("encode dft --seed 1 --out a.npy", "--seed 1", "dft"),
         ("check-faithful dft mtan --times times.csv", "--times times.csv", "dft"),
         ("report dft --seed 1 --d 8 -S 4", "--seed 1", "dft"),
         ("spectrum dft --seed 1 --quiet", "", ""),
         ("spectrum learned --seed 1 --d 4 --length 9", "", ""),
-        ("check-faithful tupe:heads=2 --length 7 --d 4", "", ""),
         ("spectrum mtan --times times.csv --seed 1", "", ""),
         ("check-faithful table.npy --length 3 --d 4", "", ""),
         ("spectrum sinusoidal dft --rho 3 --lattice 8", "", ""),
@@ -90,8 +84,7 @@ def test_one_bad_spec_among_others_stops_none(run, command):
     done = run(*words, "--json")
     assert (done.status, done.err.count("\n")) == (2, 1)
     assert [record["spec"] for record in done.results] == specs
-    assert set(done.results[1]) == {"spec", "error"}
-    assert all("verdict" in record for record in (done.results[0], done.results[2]))
+    assert ["verdict" in record for record in done.results] == [True, False, True]
     text = run(*words)
     alone = run(command[0], specs[0], specs[2], "--d", "16", *command[1:])
     assert (text.status, text.out, text.err) == (2, alone.out, done.err)

@@ -38,14 +38,10 @@ without_pictures = pytest.mark.usefixtures("undrawn")
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    return tmp_path_factory.mktemp("mixed")
-
-
-@pytest.fixture(scope="module")
-def mixed(folder):
+def mixed(tmp_path_factory):
     """A page about a rotation, a table with faults, zeros and a SPEC that is not known."""
     specs = ["rope:d=16", "dft", "none", "ones.npy", "nothing-of-the-kind"]
+    folder = tmp_path_factory.mktemp("mixed")
     np.save(folder / "ones.npy", np.ones((20, 4)))
     with contextlib.chdir(folder):
         assert main(["report", *specs, "--d", "16", "--length", "20", "-q"]) == 2
@@ -61,8 +57,8 @@ def test_the_markup_is_whole(mixed):
     assert {HEADINGS[question] for question in ALL} <= set(mixed.text["h2"])
 
 
-def test_verdicts_come_first_and_are_those_of_the_commands(mixed, run, folder, monkeypatch):
-    monkeypatch.chdir(folder)
+def test_verdicts_come_first_and_are_those_of_the_commands(mixed, run, monkeypatch):
+    monkeypatch.chdir(mixed.folder)
     given = ["rope:d=16", "dft", "none", "ones.npy", "--d", "16", "--length", "20", "--json"]
     answers = [[r["verdict"] for r in run(q, *given).results] for q in ALL]
     (size, *_), *_ = columns = [mixed.text["td"][k : 20 + k : 5] for k in range(5)]
@@ -70,9 +66,9 @@ def test_verdicts_come_first_and_are_those_of_the_commands(mixed, run, folder, m
     assert size == "20 × 16"
 
 
-def test_each_question_has_its_conclusions_pictures_and_command(mixed, run, folder, monkeypatch):
+def test_each_question_has_its_conclusions_pictures_and_command(mixed, run, monkeypatch):
     """Each number in a table is one that the command beside it prints."""
-    monkeypatch.chdir(folder)
+    monkeypatch.chdir(mixed.folder)
     seen = 0
     for chapter in mixed.source.split("<section>")[1:]:
         (line, *_) = re.findall(r"<pre><code>pefourier (.*?)</code>", chapter) or [""]

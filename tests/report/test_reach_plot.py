@@ -18,13 +18,6 @@ from pefourier.report.frame import Answer, answer_of
 from pefourier.report.resize import resizing
 
 
-@pytest.fixture
-def llama(tmp_path):
-    path = tmp_path / "llama.json"
-    path.write_text(json.dumps(PUBLISHED["meta-llama/Llama-3.1-8B"]))
-    return str(path)
-
-
 def answer(spec, **sizes):
     own, found = describe_context(spec, **sizes)
     return Answer(own[0], found)
@@ -34,8 +27,10 @@ def ticks(axes):
     return [np.array(c.get_segments())[:, 0, 0] for c in axes.collections]
 
 
-def test_wavelengths_of_each_band_stand_where_they_are(llama):
-    answers = [answer(llama), answer("rope:rho=5e5", length=4096, d=64)]
+def test_wavelengths_of_each_band_stand_where_they_are(tmp_path):
+    path = tmp_path / "llama.json"
+    path.write_text(json.dumps(PUBLISHED["meta-llama/Llama-3.1-8B"]))
+    answers = [answer(str(path)), answer("rope:rho=5e5", length=4096, d=64)]
     with plot.figure_style():
         top, low = context_figures.wavelengths(answers).axes
     plain, *treated = ticks(top)
@@ -59,8 +54,8 @@ def test_each_criterion_has_its_optimum_marked():
     assert len(panels) == 6
     curve, mark = panels[3].lines
     known = [c for c in found.candidates if c.condition_number is not None]
-    assert curve.get_xdata().tolist() == [c.rho for c in known]
-    assert curve.get_ydata().tolist() == [c.condition_number for c in known]
+    points = [(c.rho, c.condition_number) for c in known]
+    assert [*zip(curve.get_xdata(), curve.get_ydata(), strict=True)] == points
     assert mark.get_xdata().tolist() == [5.0]
     assert panels[4].lines[1].get_xdata().tolist() == [found.best["turns"]]
 

@@ -21,8 +21,8 @@ EVERY = [*TERMS, *command_terms(), *option_terms()]
 GROUPS = {term.group for term in TERMS}
 
 
-def names_of(*groups):
-    return {name for t in EVERY if t.group in groups for name in (t.term, *t.also)}
+def names_of(group):
+    return {name for t in EVERY if t.group == group for name in (t.term, *t.also)}
 
 
 def test_every_finding_has_a_term_and_every_term_a_finding():

@@ -3,11 +3,7 @@
 import numpy as np
 from training import of_datasets, result
 
-from pefourier.report.training_figures import (
-    comparison,
-    critical_difference,
-    learning_curves,
-)
+from pefourier.report.training_figures import comparison, critical_difference, learning_curves
 from pefourier.train import summary
 
 
