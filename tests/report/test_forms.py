@@ -72,3 +72,4 @@ def test_a_fault_is_annotated_once(run, tmp_path):
     for second, status in ("rope:rho=5e5", 1), ("rope:layout=interleaved", 1), ("rope", 0):
         told = run("compare", "rope", second, "--d", 8, "--format", "github")
         assert (told.status, told.out.count("::error ")) == (status, status), told.out
+        assert "::notice title=pefourier compare rope::" in told.out

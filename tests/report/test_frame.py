@@ -221,7 +221,7 @@ def test_every_encoding_has_an_answer_to_every_question(name, command):
     assert result.verdict in read_toml(WORDS)[command]
     assert telling_of(result).words([answer_of(result)])
     rows = list(telling_of(result).rows([answer_of(result)]))
-    assert {len(row) for row in rows} == {len(rows[0])}
+    assert len({*map(len, rows)}) == 1
 
 
 def test_a_conclusion_ends_with_the_two_worst_findings():

@@ -52,14 +52,10 @@ def test_every_encoding_parameter_and_option_has_a_term():
         ("GAP", [("gap", "check-faithful")]),
         ("gap,", [("gap", "check-faithful")]),
         ("toeplitz-residual", [("toeplitz_residual", "check-faithful")]),
-        ("toeplitz", [("toeplitz_residual", "check-faithful")]),
         ("smallest distance", [("min_distance", "check-faithful")]),
         ("precision", [("precision", "check-faithful"), ("precision", "train")]),
-        ("--require-dtype", [("--require-dtype", "options")]),
         ("-S", [("--length", "options")] * 4),
         ("m-rope", [("axes", "context")]),
-        ("position interpolation", [("linear", "words")]),
-        ("sliding window", [("window", "context")]),
     ],
 )
 def test_a_term_is_found_as_people_spell_it(wanted, found):
