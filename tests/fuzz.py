@@ -46,7 +46,6 @@ from pefourier.encodings.sources.gguf_file import read_gguf
 from pefourier.errors import PefourierError
 from pefourier.questions.faithful import assess
 from pefourier.report import faithful
-from pefourier.report.baseline import judge, read_baseline
 from pefourier.report.forms import as_json
 from pefourier.report.frame import Answer
 from pefourier.train.data.load import load_task
@@ -65,21 +64,7 @@ events: list[str] = []  # of these, since reading began
 watching = False
 BYTES = [b"\xff" * 8, b"\0" * 8, b"-1", b"9" * 30, b"1000000000000", b"[", b"(", b"{", b"\n", b","]
 BYTES += [b"nan", b"|O", b"<c16", b"True", b"PK\5\6", b"#", b"'", b'"', b"\x80\2", b"R", b".", b"t"]
-VALUES = [
-    None,
-    True,
-    0,
-    -1,
-    2**63,
-    10**400,
-    0.5,
-    1e308,
-    -1e308,
-    float("nan"),
-    float("inf"),
-    "",
-    "x",
-]
+VALUES = [None, True, 0, -1, 2**63, 10**400, 0.5, 1e308, -1e308, np.nan, np.inf, "", "x"]
 VALUES += ["\0", "é" * 999, [], ["x"], [[]], [1, [2]], {}, {"x": 1}, {"": []}, [0] * 99, "1e999"]
 
 
@@ -114,14 +99,6 @@ def ended(act, sound=bool, named=""):
     return ("events", list(events)) if events else wrong
 
 
-def importing():
-    """Whether a module is being imported, whose name was judged when that began."""
-    frame = sys._getframe()
-    while frame and frame.f_code.co_filename != "<frozen importlib._bootstrap>":
-        frame = frame.f_back
-    return frame is not None
-
-
 def watch():
     """Note from now on what reading a file causes that it must not."""
     mapped = np.memmap.__new__
@@ -132,7 +109,10 @@ def watch():
             return
         if event == "import" and arguments[0].partition(".")[0] in packages:
             return  # torch and others load parts of themselves when these are first used
-        if event not in {"exec", "code.__new__"} or not importing():
+        frame = sys._getframe()  # of a module being imported, whose name was judged before
+        while frame and frame.f_code.co_filename != "<frozen importlib._bootstrap>":
+            frame = frame.f_back
+        if frame is None or event not in {"exec", "code.__new__"}:
             events.append(f"{event} {arguments}"[:300])
 
     def plain(kind, stream, dtype, *rest):
@@ -324,23 +304,9 @@ def calls_in_pickles(rng):
 
 @cache
 def stored_answer():
-    """An answer, and what the command writes for it."""
+    """What the command writes for an answer."""
     enc = load("rope:d=8", 20)
-    answer = Answer(enc, assess(enc))
-    return answer, as_json(faithful.TOLD.page([answer])).encode()
-
-
-@target
-def baselines(rng):
-    """A stored answer that somebody changed is compared with, or refused."""
-    answer, text = stored_answer()
-    put("base.json", tampered(rng, text))
-
-    def act():
-        reasons = judge(read_baseline("base.json", "check-faithful"), [answer])
-        return all(reason.text.isprintable() for part in reasons for reason in part)
-
-    return ended(act)
+    return as_json(faithful.TOLD.page([Answer(enc, assess(enc))])).encode()
 
 
 def string(text):
@@ -443,12 +409,10 @@ COMMANDS += ["context", "design", "resize", "usage", "explain"]
 @cache
 def options_of(command):
     """Each option of a command with the values that it knows; None where it takes none."""
-    every = typer.main.get_command(program()).commands[command].params
-    return [
-        (p.opts[0], None if p.is_flag else [*getattr(p.type, "choices", ())])
-        for p in every
-        if p.opts[0][0] == "-" and p.opts[0] not in LONG
-    ]
+    every = {p.opts[0]: p for p in typer.main.get_command(program()).commands[command].params}
+    short = {name: p for name, p in every.items() if name[0] == "-" and name not in LONG}
+    values = {name: [*getattr(p.type, "choices", ())] for name, p in short.items()}
+    return [(name, None if p.is_flag else values[name]) for name, p in short.items()]
 
 
 def furnish(rng):
@@ -465,7 +429,7 @@ def furnish(rng):
     put("x.gguf", b"".join(head) + keys)
     stats = [{"layer": 0, "head": 0, "q_abs_mean": [1.0] * 4, "k_abs_mean": [1.0] * 4}]
     put("stats.json", tampered(rng, json.dumps(stats).encode()))
-    put("base.json", tampered(rng, stored_answer()[1]))
+    put("base.json", tampered(rng, stored_answer()))
     config = Path("model/config.json").read_bytes()
     put("config.json", tampered(rng, config))
     if rng.random() < 0.3:

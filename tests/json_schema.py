@@ -41,17 +41,11 @@ GROUPS = {  # of terms, by the room of a dataclass: the first that has its field
     "encoding": ("check-faithful",),
     "relations": ("relations", "check-faithful"),
     "compare": ("compare", "check-faithful"),
-    "misreadings": ("compare",),
-    "pairs": ("compare",),
-    "biases": ("compare",),
-    "layer_schedules": ("compare",),
-    "operators": ("compare",),
-    "context": ("context", "check-faithful"),
+    **dict.fromkeys("misreadings pairs biases layer_schedules operators".split(), ("compare",)),
     **dict.fromkeys(
-        ("layers", "misread", "model_positions", "rotations"), ("context", "check-faithful")
+        "context layers misread model_positions rotations".split(), ("context", "check-faithful")
     ),
-    "design": ("design", "context", "check-faithful"),
-    "extend": ("design", "context", "check-faithful"),
+    **dict.fromkeys(("design", "extend"), ("design", "context", "check-faithful")),
     "resize": ("resize", "words"),
     "weights": ("usage", "check-faithful"),
     "summary": ("train",),
@@ -67,43 +61,32 @@ IDENTITY |= {"params": OBJECT, "conclusion": TEXT}
 SAID = {"verdict": TEXT, "meaning": TEXT, "action": TEXT}
 SAID |= {"findings": {"type": "array", "items": OBJECT}}
 LAYERS = {"layers": {"type": "array", "items": OBJECT}}
-KINDS = {  # of results, by command, with what a record has beside the fields of its dataclass
-    "spectrum": ((Spectrum,), {}),
-    "reconstruct": ((Reconstructions,), {}),
-    "check-faithful": ((Faithfulness,), {**LAYERS, "softmax_factor": NUMBER}),
-    "relations": ((Relations,), {}),
-    "compare": ((Comparison,), {"other": OBJECT}),
-    "context": ((Context,), {}),
-    "usage": ((Usage,), {}),
-    "design": ((Design, Extensions), {}),
-    "resize": ((Resizing,), {}),
-    "encode": ((Written,), {}),
-    "explain": ((terms.Term,), {}),
-    "plan": ((DatasetPlan,), {}),
-    "reproduce": ((Claim,), {}),
+KINDS = {  # of results, by command
+    **{
+        "spectrum": (Spectrum,),
+        "reconstruct": (Reconstructions,),
+        "check-faithful": (Faithfulness,),
+    },
+    **{"relations": (Relations,), "compare": (Comparison,), "context": (Context,)},
+    **{"usage": (Usage,), "design": (Design, Extensions), "resize": (Resizing,)},
+    **{"encode": (Written,), "explain": (terms.Term,), "plan": (DatasetPlan,)},
+    "reproduce": (Claim,),
+}
+BESIDE = {  # the fields of its dataclass, what a record has
+    Faithfulness: {**LAYERS, "softmax_factor": NUMBER},
+    Comparison: {"other": OBJECT},
 }
 PLAINLY = {  # records that no dataclass stands for
     "report": {"out": TEXT},
     "list": {
-        "family": TEXT,
-        "domain": TEXT,
-        "paper": TEXT,
-        "measure": {},
-        "untrained": {"type": "boolean"},
-        "meaning": TEXT,
-        "formula": TEXT,
-        "meanings": OBJECT,
-        "example": TEXT,
+        **dict.fromkeys(("family", "domain", "paper"), TEXT),
+        **{"measure": {}, "untrained": {"type": "boolean"}, "meaning": TEXT, "formula": TEXT},
+        **{"meanings": OBJECT, "example": TEXT},
     },
     "train": {
-        "dataset": TEXT,
-        "training": OBJECT,
-        "seeds": WHOLE,
-        "length": WHOLE,
-        "accuracy": OBJECT,
-        "lengths": {"type": "array"},
-        "difference": {"type": ["object", "null"]},
-        **SAID,
+        **{"dataset": TEXT, "training": OBJECT, "seeds": WHOLE, "length": WHOLE},
+        **{"accuracy": OBJECT, "lengths": {"type": "array"}},
+        **{"difference": {"type": ["object", "null"]}, **SAID},
     },
 }
 AT_TIMES = {  # fields of such records that some lack
@@ -112,8 +95,6 @@ AT_TIMES = {  # fields of such records that some lack
     "train": "split leaky folds positive precision recall f1 auprc auprc_difference best "
     "confusion chosen step_seconds terms diverged last_kept budget cut_short "
     "average_rank",
-}
-LEFT_OUT = {  # fields that a record lacks, where nothing was asked about them, or always
 }
 NAMELESS = ("explain", "plan")  # whose records are about no encoding
 SEVERAL = (Spectrum, Reconstructions, Faithfulness, Relations)  # also told of grids
@@ -125,15 +106,15 @@ def schema():
     defs["Refusal"] = object_of({"spec": TEXT, "error": TEXT})
     branches = []
     for command in (*KINDS, *PLAINLY):
-        kinds, more = KINDS.get(command, ((), PLAINLY.get(command)))
         about = IDENTITY | {name: {} for name in AT_TIMES.get(command, "").split()}
         records = [
-            record_of(
-                kind, more if kind is not Extensions else {}, defs, command not in NAMELESS, of
-            )
-            for kind in kinds
+            record_of(kind, BESIDE.get(kind, {}), defs, command not in NAMELESS, of)
+            for kind in KINDS.get(command, ())
             for of in (("line", "grid") if kind in SEVERAL else ("line",))
-        ] or [described(command, object_of(more | about, {*more, *IDENTITY} - {"params"}))]
+        ]
+        if more := PLAINLY.get(command):
+            required = {*more, *IDENTITY} - {"params"}
+            records = [described(command, object_of(more | about, required))]
         items = {"anyOf": [*records, {"$ref": "#/$defs/Refusal"}]}
         then = {"properties": {"results": {"type": "array", "items": items}}}
         branches.append({"if": {"properties": {"command": {"const": command}}}, "then": then})
@@ -197,7 +178,7 @@ def record_of(kind, more, defs, about=True, of="line"):
     about_it = IDENTITY if about else {"conclusion": TEXT}
     said = SAID if issubclass(kind, Result) or kind is Claim else {}
     properties = {**about_it, **said, **own["properties"], **more}
-    required = set(own["required"]) - LEFT_OUT.get(kind, set()) | {"conclusion", *said}
+    required = {*own["required"], "conclusion", *said}
     return object_of(properties, required | ({"params", "encoding"} if about else set()))
 
 
@@ -254,8 +235,7 @@ def any_of(several):
     if all(set(one) == {"type"} for one in several):
         names = [one["type"] for one in several]
         names = [x for name in names for x in (name if isinstance(name, list) else [name])]
-        names = sorted(set(names))
-        return {"type": names if len(names) > 1 else names[0]}
+        return {"type": sorted(set(names)) if len(set(names)) > 1 else names[0]}
     return several[0] if len(several) == 1 else {"anyOf": several}
 
 
@@ -318,11 +298,8 @@ def as_text(found):
     branches = ",\n".join(map(line, found["allOf"]))
     defs = ",\n".join(f"{line(name)}: {line(one)}" for name, one in found["$defs"].items())
     text = {"allOf": f"[\n{branches}\n]", "$defs": f"{{\n{defs}\n}}"}
-    return (
-        "{\n"
-        + ",\n".join(f"{line(name)}: {text.get(name) or line(one)}" for name, one in parts.items())
-        + "\n}\n"
-    )
+    lines = [f"{line(name)}: {text.get(name) or line(one)}" for name, one in parts.items()]
+    return "{\n" + ",\n".join(lines) + "\n}\n"
 
 
 if __name__ == "__main__":

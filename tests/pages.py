@@ -12,7 +12,7 @@ class Page(HTMLParser):
     def __init__(self, path):
         super().__init__(convert_charrefs=True)
         self.elements, self.stack, self.faults = [], [], []
-        self.text = {}
+        self.text, self.folder = {}, Path(path).parent
         self.source = Path(path).read_text(encoding="utf-8")
         self.feed(self.source)
         self.faults += [f"<{name}> is never closed" for name in self.stack]

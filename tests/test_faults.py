@@ -10,7 +10,6 @@ import errno
 import io
 import json
 import os
-import resource
 import subprocess
 import sys
 import zipfile
@@ -25,7 +24,6 @@ from stored import HEADER, npy_bytes, put
 from training import lines
 
 from pefourier import files, reproduce
-from pefourier.cli.main import main
 from pefourier.encodings.checks import COSTS
 from pefourier.report import plot
 from pefourier.train import report, store, summary
@@ -185,11 +183,8 @@ def test_a_training_goes_on_after_any_fault(run, monkeypatch, folder, lasting):
     """Files are whole, complete runs are kept, and what is resumed is what would have been."""
     monkeypatch.setattr(summary, "step_costs", lambda rows: {})  # times differ between runs
     words = report.words
-    monkeypatch.setattr(
-        report,
-        "words",
-        lambda room, code, **slots: "" if code == "time" else words(room, code, **slots),
-    )
+    untimed = lambda room, code, **slots: words(room, code, **slots) * (code != "time")  # noqa: E731
+    monkeypatch.setattr(report, "words", untimed)
     assert run(*TRAIN.split(), "--out", "whole").status == 0
     whole = contents("whole")
     for disk in failing(monkeypatch, lasting):
@@ -213,32 +208,6 @@ def test_a_training_goes_on_after_any_fault(run, monkeypatch, folder, lasting):
         disk.n = 0  # for `failing`: it has failed
 
 
-class Screen(io.StringIO):
-    """A standard output whose n-th write or flush fails."""
-
-    def __init__(self, disk):
-        super().__init__()
-        self.disk = disk
-
-    def write(self, text):
-        return self.disk.ask(super().write, text)
-
-    def flush(self):
-        return self.disk.ask(super().flush)
-
-
-@pytest.mark.parametrize("command", ["spectrum", "list --json", "--help"])
-@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EPIPE, errno.EIO])
-def test_an_answer_that_cannot_be_written_is_one_line(monkeypatch, capsys, command, code):
-    for room in ("process", "main"):
-        monkeypatch.setattr(f"pefourier.cli.{room}.give_up_stdout", lambda: None)
-    for n in (1, 2):
-        monkeypatch.setattr(sys, "stdout", Screen(Disk(n, True, code)))
-        status, err = main(command.split()), capsys.readouterr().err
-        line = f"pefourier: cannot write standard output: {FULL}\n"
-        assert (status, err) == ((0, "") if code == errno.EPIPE else (2, line))
-
-
 def test_a_table_is_not_half_written_by_a_short_write(run, monkeypatch):
     """Where the disk takes a part of what it is given, the rest is given again."""
 
@@ -255,8 +224,10 @@ def test_a_table_is_not_half_written_by_a_short_write(run, monkeypatch):
 
 ROWS = np.sin(np.arange(2400.0)).reshape(1200, 2)
 POINTERS = HEADER.replace(b"'<f8'", b"'|O'")
+THREE, FORTY = (POINTERS.replace(b"5, 3", axes) for axes in (b"3,", b"40, 1, 1"))
 LETTERS = HEADER.replace(b"<f8", b"<U1").replace(b"5, 3", b"1200,")
 PLACE = b'{"dtype":"F32","shape":[1,1],"data_offsets":[0,4]}'
+PLACE4 = PLACE.replace(b"F32", b"F4").replace(b"[1,", b"[8,")
 NESTED = {"model_type": "llama", "hidden_size": 64, "num_attention_heads": 4}
 for _ in range(300):
     NESTED = {"text_config": NESTED}
@@ -305,6 +276,10 @@ def lengthened():
     os.truncate("x.csv", 40 * 2**30)
 
 
+def ragged():
+    torch.save({"t": torch.nested.nested_tensor([torch.ones(2, 3)])}, "x.pt")
+
+
 def code(text):
     return lambda: Path("user.py").write_text(text)
 
@@ -324,69 +299,44 @@ def loop():
 
 SMD = "train --dataset smd --data . --window 16"
 MSL = "train --dataset msl --data . --window 16"
+BAD = b"{'descr': '<f8', 'shape': (1"
+PAIRS = np.zeros(1200, "f4,i4")
+TENSORS = "spectrum x.safetensors"
+CONFIG, TRAIN_OWN, TIMES = "check-faithful config.json", "train --dataset x.npz", "--times x.npy"
 FAULTS = [  # what is there, a command, its status, and what its line names
     (lambda: put("x.npy", npy_bytes(POINTERS, b"A" * 24)), "spectrum x.npy", 2, "object"),
-    (
-        lambda: put("x.npy", npy_bytes(POINTERS.replace(b"5, 3", b"3,"), b"A" * 24)),
-        "spectrum mtan --times x.npy",
-        2,
-        "object",
-    ),
+    (lambda: put("x.npy", npy_bytes(THREE, b"A" * 24)), f"spectrum mtan {TIMES}", 2, "object"),
     (table(np.full((3, 3), 1e308) * [[1], [-1], [0.5]]), "spectrum x.npy", 2, "1e+308"),
     (table(np.full((3, 3), 5e-324) * [[1], [2], [0]]), "compare x.npy dft", 2, "9.88e-324"),
-    (table(np.arange(100_000.0) ** 1.1), "spectrum mtan --times x.npy", 2, "too many"),
+    (table(np.arange(100_000.0) ** 1.1), f"spectrum mtan {TIMES}", 2, "too many"),
     (loop, "check-faithful x.npy", 2, "symbolic links"),
     (loop, "encode dft --out x.npy", 2, "symbolic links"),
     (lengthened, "spectrum x.csv", 2, "bytes"),
-    (lambda: os.mkfifo("x.npz"), "train --dataset x.npz", 2, "pipe"),
+    (lambda: os.mkfifo("x.npz"), TRAIN_OWN, 2, "pipe"),
     (
         lambda: safetensors(b'{"a":%b,"a":%b}' % (PLACE, PLACE)),
         "spectrum x.safetensors",
         2,
         "twice",
     ),
-    (
-        lambda: safetensors(b'{"a":%b}' % PLACE.replace(b"F32", b"F4").replace(b"[1,", b"[8,")),
-        "spectrum x.safetensors",
-        2,
-        "F4",
-    ),
-    (
-        lambda: torch.save({"t": torch.nested.nested_tensor([torch.ones(2, 3)])}, "x.pt"),
-        "spectrum x.pt",
-        2,
-        "plain numbers",
-    ),
-    (
-        lambda: own(X=npy_bytes(POINTERS.replace(b"5, 3", b"40, 1, 1"))),
-        "train --dataset x.npz",
-        2,
-        "Python objects",
-    ),
-    (lambda: own(X=npy_bytes(b"{'descr': '<f8', ")), "train --dataset x.npz", 2, "header"),
+    (lambda: safetensors(b'{"a":%b}' % PLACE4), "spectrum x.safetensors", 2, "F4"),
+    (ragged, "spectrum x.pt", 2, "plain numbers"),
+    (lambda: own(X=npy_bytes(FORTY)), TRAIN_OWN, 2, "Python objects"),
+    (lambda: own(X=npy_bytes(BAD)), TRAIN_OWN, 2, "header"),
     (lambda: smd(train=np.array(1.5)), SMD, 2, "float64 ()"),
     (lambda: smd(test=np.zeros((1200, 2), "f4,i4")), SMD, 2, "void64"),
-    (lambda: smd(label=np.zeros(1200, "f4,i4")), SMD, 2, "void64"),
-    (
-        lambda: smd(
-            label=npy_bytes(
-                HEADER.replace(b"<f8", b"<U1").replace(b"5, 3", b"1200,"), b"\xff" * 4800
-            )
-        ),
-        SMD,
-        2,
-        "Unicode",
-    ),
+    (lambda: smd(label=PAIRS), SMD, 2, "void64"),
+    (lambda: smd(label=npy_bytes(LETTERS, b"\xff" * 4800)), SMD, 2, "Unicode"),
     (lambda: msl(test=np.array(1.5)), MSL, 2, "float64 ()"),
-    (lambda: msl(train=npy_bytes(b"{'descr': '<f8', 'shape': (1")), MSL, 2, "header"),
+    (lambda: msl(train=npy_bytes(BAD)), MSL, 2, "header"),
     (lambda: msl("[" * 5000 + "]" * 5000), MSL, 2, "labeled_anomalies.csv"),
     (lambda: msl("x" * 200_000), MSL, 2, "field limit"),
     (lambda: msl(channel="../../x"), MSL, 2, "'../../x'"),
     (code("import sys\nsys.exit(0)\n"), "spectrum py:user:f", 2, "SystemExit"),
     (code("def f(n, d): raise SystemExit(0)\n"), "spectrum py:user:f", 2, "SystemExit"),
-    (config(model_type="bloom", alibi="x"), "check-faithful config.json", 2, "true or false"),
-    (config(model_type="bloom", alibi=[]), "check-faithful config.json", 2, "true or false"),
-    (config(**NESTED), "check-faithful config.json -S 9", 0, ""),
+    (config(model_type="bloom", alibi="x"), CONFIG, 2, "true or false"),
+    (config(model_type="bloom", alibi=[]), CONFIG, 2, "true or false"),
+    (config(**NESTED), f"{CONFIG} -S 9", 0, ""),
     (None, "spectrum t5:scale=1e308", 2, "reach inf"),
     (None, "spectrum erpe:scale=1e300", 2, "3.08e+300"),
     (None, "spectrum sinusoidal:rho=5e-324", 2, "reach nan"),
@@ -420,37 +370,14 @@ def test_a_fault_of_each_kind_is_one_line(run, monkeypatch, make, command, statu
     assert max(map(len, (done.out + done.err).splitlines())) < 600
 
 
-def in_a_process(*arguments, before=None, **environment):
-    """A command in a process of its own."""
-    return subprocess.run(
-        [sys.executable, "-m", "pefourier", *arguments],
-        env=os.environ | environment,
-        preexec_fn=before,
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
-
-
-@pytest.mark.parametrize("megabytes", [200, 600])
-def test_a_small_address_space_is_enough_or_named(megabytes):
-    """Once a trial of six threads took what the libraries then lacked."""
-    limits = (megabytes * 2**20,) * 2
-    limit = lambda: resource.setrlimit(resource.RLIMIT_AS, limits)  # noqa: E731
-    done = in_a_process("check-faithful", "rope", "-S", "9", before=limit)
-    assert done.returncode in (0, 2), done.stderr
-    assert done.returncode == 0 or "memory" in done.stderr
-
-
-@pytest.mark.parametrize(
-    "environment",
-    [{"PYTHONOPTIMIZE": "2"}, {"HOME": "/proc/none", "XDG_CACHE_HOME": "", "XDG_CONFIG_HOME": ""}],
-    ids=["no docstrings", "no home"],
-)
-def test_an_environment_changes_no_answer(environment):
-    words = ("spectrum", "dft", "--d", "8", "--plot", "x.svg", "-q")
-    done, usual = in_a_process(*words, **environment), in_a_process(*words)
-    assert (done.returncode, done.stdout, done.stderr) == (0, usual.stdout, "")
+def test_an_environment_changes_no_answer(run):
+    """No docstrings, no home."""
+    words = ["spectrum", "dft", "--d", "8", "--plot", "x.svg", "-q"]
+    lacking = {"PYTHONOPTIMIZE": "2", "HOME": "/proc/none", "XDG_CACHE_HOME": ""}
+    env = os.environ | lacking | {"XDG_CONFIG_HOME": ""}
+    command = [sys.executable, "-m", "pefourier", *words]
+    done = subprocess.run(command, env=env, capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (0, run(*words).out, "")
 
 
 def test_a_deleted_working_directory_is_one_line(monkeypatch, run, tmp_path):
@@ -462,15 +389,11 @@ def test_a_deleted_working_directory_is_one_line(monkeypatch, run, tmp_path):
     monkeypatch.chdir(tmp_path)
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        "design --length 64M --d 128 --for distance",
-        "context rope --length 20k --against base=1e6",
-        "check-faithful rope --length 20k",
-        "check-faithful tupe:length=10000",
-    ],
-)
+MINUTES = ["design --length 64M --d 128 --for distance", "check-faithful rope --length 20k"]
+MINUTES += ["context rope --length 20k --against base=1e6", "check-faithful tupe:length=10000"]
+
+
+@pytest.mark.parametrize("command", MINUTES)
 def test_minutes_of_work_are_refused_before_they_begin(run, monkeypatch, command):
     """Positions are fewer here: 64M of them take a second to number."""
     monkeypatch.setitem(COSTS, "positions in narrow formats", (1e-6, 1e4))
@@ -478,23 +401,3 @@ def test_minutes_of_work_are_refused_before_they_begin(run, monkeypatch, command
     done = run(*command.split())
     assert (done.status, done.out, "the limit is" in done.err) == (2, "", True)
     assert process_time() - begun < 2
-
-
-NAMES = ["$x$ $.npy", "_$\\frac$.npy", "位置😀.npy", "a\nb\x1b[31m.npy", os.fsdecode(b"\xff.npy")]
-
-
-@pytest.mark.parametrize("command", ["spectrum", "reconstruct", "check-faithful", "encode"])
-def test_figures_of_odd_names_and_of_zeros(run, command, monkeypatch):
-    """Shown as they are: no formula, no hidden entry, no missing letter and no warning."""
-    monkeypatch.undo()
-    options = {"reconstruct": ["--lattice", "8", "--pos", "1"], "encode": ["--out", "x.npy"]}
-    words = ["--plot", "x.svg", *options.get(command, [])]
-    for name in NAMES:
-        np.save(name, np.eye(3))
-    for names in [*([name] for name in NAMES), ["none"]] if command == "encode" else [NAMES]:
-        done = run(command, *names, *words)
-        assert (done.status, done.err) == (0, "")
-        text = Path("x.svg").read_text(encoding="utf-8")
-        for name in names:
-            assert (name if name.isprintable() else ascii(name)[1:-1]) in text
-    assert run(command, "none", *words).status == 0

@@ -1,7 +1,7 @@
 """Files are written whole or not at all, and where nothing can be written that is said first."""
 
-import json
 import os
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -44,9 +44,7 @@ def test_a_failure_leaves_the_old_file_whole(failure):
 
     with pytest.raises(failure):
         write_whole("x.npy", write)
-    with open("x.npy", "rb") as stream:
-        assert stream.read() == b"old"
-    assert os.listdir() == ["x.npy"]
+    assert (Path("x.npy").read_bytes(), os.listdir()) == (b"old", ["x.npy"])
 
 
 def test_mode_and_links_of_the_written_file():
@@ -82,19 +80,10 @@ def test_what_is_being_written_goes_when_the_process_ends():
     assert files.DRAFTS == set()
 
 
-@pytest.mark.parametrize("there", ["codes.png", "codes.svg", "codes.html", "codes.PDF"])
-def test_a_picture_is_never_suggested_for_a_table(there, run, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / there).touch()
+def test_what_is_near_a_missing_file_is_suggested_but_a_picture_for_no_table(run):
+    for there in ("codes.png", "codes.html", "codes.PDF", "llama31.json"):
+        put(there, b"{}")
     assert "Did you mean" not in run("check-faithful", "codes.npy").err
-    (tmp_path / "codes.npz").touch()
-    assert "Did you mean 'codes.npz'?" in run("check-faithful", "codes.npy").err
-
-
-def test_a_config_with_a_misspelt_suffix_or_key_is_guessed(run, tmp_path):
-    path = tmp_path / "llama31.json"
-    own = {"rope_type": "linear", "factr": 8.0}
-    path.write_text(json.dumps({"model_type": "llama", "head_dim": 64, "rope_scaling": own}))
-    near = run("context", tmp_path / "llama31.jsn").err
-    assert f"Did you mean {str(path)!r}?" in near
-    assert "has no factor; rope_type linear needs it" in run("context", path).err
+    put("codes.npz", b"")
+    for typed, near in (("codes.npy", "codes.npz"), ("llama31.jsn", "llama31.json")):
+        assert f"Did you mean '{near}'?" in run("check-faithful", typed).err

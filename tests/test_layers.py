@@ -24,41 +24,20 @@ FLOORS = [  # the lowest first
 FLOOR = {room: level for level, rooms in enumerate(FLOORS) for room in rooms}
 QUESTIONS = {f"questions.{p.stem}" for p in PACKAGE.glob("questions/*.py")}
 FLOOR |= dict.fromkeys(QUESTIONS, FLOOR[QUESTION])
-SAME_NAMES = {  # defined in several modules on purpose
-    "compare",  # functions, commands and figures, named after their question
-    "context",
-    "convert",  # beside the values of a SPEC
-    "design",
-    "encode",
-    "extend",
-    "reconstruct",
-    "relations",
-    "resize",
-    "spectrum",
-    "train",
-    "usage",
-    "none",  # a builder and a scaling, as users spell them
-    "Rotary",  # a module that users build, and what a row says of one
-}
+SAME_NAMES = set(  # functions, commands and figures, after their question; what users spell
+    """compare context convert design encode extend reconstruct relations resize spectrum train
+    usage none Rotary""".split()
+)
 VAGUE = set(  # as names of values: they say what is done with one, and not what it is
     """alike alone another apart asked at beside both by come comes drawn each every few found given
     goes held kept known least left lies made many meant more most much named near needed one other
     others own put read rest said same seen some stands taken there told wanted way what which whole
     whose""".split()
 )
-PUBLIC = {  # names of options, parameters and fields of JSON that are such words
-    "axes.py rest",
-    "compare.py same",
-    "extend.py way",
-    "layer_schedules.py what",
-    "misread.py other",
-    "models.py whole",
-    "options.py beside",
-    "request.py every",
-    "resize.py which",
-    "statistics.py needed",
-    "usage.py other",
-}
+PUBLIC = set(  # names of options, parameters and fields of JSON that are such words
+    """axes.rest compare.same extend.way layer_schedules.what misread.other models.whole
+    options.beside request.every resize.which statistics.needed usage.other""".split()
+)
 
 
 @cache
@@ -114,7 +93,6 @@ def test_imports_point_downwards():
 def test_questions_do_not_import_one_another_in_a_circle():
     files = {name: PACKAGE.joinpath(*name.split(".")).with_suffix(".py") for name in QUESTIONS}
     graph = {name: set(rooms_imported(path)) for name, path in files.items()}
-    assert {"questions.spectrum", "questions.reconstruct", "questions.faithful"} <= set(graph)
     TopologicalSorter(graph).prepare()  # raises CycleError
 
 
@@ -130,12 +108,7 @@ def test_no_module_imports_itself_in_a_circle():
         }
         for name, path in modules.items()
     }
-    assert graph["pefourier.geometry.closest"] == {
-        "pefourier.encodings.domain",
-        "pefourier.encodings.encoding",
-        "pefourier.geometry.closest_rows",
-        "pefourier.geometry.equal_rows",
-    }
+    assert "pefourier.geometry.equal_rows" in graph["pefourier.geometry.closest"]
     TopologicalSorter(graph).prepare()  # raises CycleError
 
 
@@ -151,7 +124,7 @@ def test_a_name_is_defined_once():
 
 def test_names_say_what_they_hold():
     names = {
-        f"{path.name} {name}"
+        f"{path.stem}.{name}"
         for path in FILES
         for node in ast.walk(tree_of(path))
         for name in [getattr(node, "id", None) if is_stored(node) else getattr(node, "arg", None)]
@@ -186,8 +159,8 @@ HEAVY = {"torch", "matplotlib", "scipy", "rich"}
     ("arguments", "heavy"),
     [
         (["--help"], HEAVY | {"numpy"}),
-        (["--version"], HEAVY | {"numpy"}),
         (["list"], HEAVY | {"numpy"}),
+        (["explain", "gap"], HEAVY | {"numpy"}),
         (["spectrum", "--rho", "10000", "--d", "256"], HEAVY),
         (["reconstruct", "--pos", "5", "40", "75"], HEAVY),
         (["check-faithful"], HEAVY),
@@ -204,10 +177,8 @@ def test_a_command_starts_without_heavy_libraries(arguments, heavy):
 
 
 def test_every_room_of_the_plan_is_there():
-    assert len(FLOORS) == 14
     named = set().union(*FLOORS) - {QUESTION}
     paths = [PACKAGE.joinpath(*room.split(".")) for room in named]
     assert all(p.is_dir() or p.with_suffix(".py").is_file() for p in paths)
     folders = {p.name for p in PACKAGE.iterdir() if (p / "__init__.py").is_file()}
     assert folders - {"questions"} <= named
-    assert len([p for p in PACKAGE.glob("*.py") if not p.stem.startswith("__")]) <= 14

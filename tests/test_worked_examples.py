@@ -56,7 +56,6 @@ def told(tmp_path_factory):
     A block of `diff` is what it changes in a file; any other is the end of its file.
     """
     folder = tmp_path_factory.mktemp("copy")
-    shutil.copytree(PACKAGE, folder / "pefourier", ignore=shutil.ignore_patterns("*.pyc"))
     add_blocks(folder, BLOCK.findall(PAGE))
     code = f"import sys; sys.path.insert(0, {str(folder)!r}){LINES}"
     command = [sys.executable, "-c", code]
@@ -68,6 +67,7 @@ def told(tmp_path_factory):
 
 def add_blocks(folder, blocks):
     """Add blocks of the page to a copy of the package."""
+    shutil.copytree(PACKAGE, folder / "pefourier", ignore=shutil.ignore_patterns("*.pyc"))
     for name, kind, block in blocks:
         path = folder / "pefourier" / name
         text = path.read_text(encoding="utf-8") if path.exists() else ""
@@ -80,16 +80,13 @@ def add_blocks(folder, blocks):
 
 
 def test_three_files_make_a_question(tmp_path):
-    shutil.copytree(PACKAGE, tmp_path / "pefourier", ignore=shutil.ignore_patterns("*.pyc"))
     three = ("questions/size.py", "words.toml", "cli/commands.py")
     blocks = [block for block in BLOCK.findall(PAGE) if block[0] in three and "ize" in block[2]]
     assert [name for name, _, _ in blocks] == [*three]
     add_blocks(tmp_path, blocks)
-    for form in ("text", "json", "csv", "github", "sarif", "md", "latex", "lint"):
-        command = [sys.executable, "-m", "pefourier", "size", "dft", "--d", "8", "--format", form]
-        done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
-        assert (done.returncode, done.stderr) == (0, ""), form
-        assert bool(done.stdout) is (form != "lint"), form  # of no finding there is no line
+    command = [sys.executable, "-m", "pefourier", "size", "dft", "--d", "8"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert (done.returncode, done.stderr, bool(done.stdout)) == (0, "", True)
 
 
 def test_a_question_is_answered_in_every_form(told):

@@ -6,64 +6,6 @@ import re
 
 import numpy as np
 import pytest
-import typer
-
-from pefourier import __version__
-from pefourier.cli.options import options_of
-from pefourier.cli.program import program
-
-PROGRAM = typer.main.get_command(program())
-COMMON = "encoding spec params verdict meaning action findings conclusion".split()
-CONTRACT = {  # fields of the result, and of what is in it
-    "spectrum": {
-        "": "lattice sigma method omega density frequencies summary",
-        "summary": "lowest_bin_index below_first_bin frequencies_total lowest_bin_share centroid "
-        "cutoff95 flatness",
-    },
-    "reconstruct": {
-        "": "lattice reconstructions",
-        "reconstructions": "position values peak width half_max_count side_lobe error "
-        "inverse_error",
-    },
-    "check-faithful": {
-        "": "length dimension verdict faithful min_distance closest_pair gap distinct rank "
-        "rank_tolerance condition_number inverse_error stable_rank toeplitz_residual identified "
-        "precision findings",
-        "precision": "float32 float16 bfloat16 float8_e4m3",
-    },
-    "context": {
-        "": "layers rotations trained length unread findings",
-        "layers": "index kind rotation window",
-        "rotations": "name pairs rotated base scaling attention_factor softmax_factor bands bound "
-        "critical_dimension idle unseen precision",
-        "trained": "length source",
-    },
-    "relations": {"": "kernel"},
-    "check-faithful --grid 4x4": {
-        "": "grid prefix displacement isotropy idle aliased toeplitz_residual",
-        "isotropy": "A2 A4",
-    },
-    "spectrum --grid 4x4": {"": "density marginals radial angular"},
-    "reconstruct --grid 4x4": {"reconstructions": "cross half_max_area"},
-}
-
-
-@pytest.mark.parametrize("command", CONTRACT)
-def test_json_has_the_fields_of_the_contract(run, command):
-    name, *options = command.split()
-    spec = "axial" if options else "rope"
-    done = run(name, spec, "--d", 16, *options, "--json")
-    answer = json.loads(done.out)
-    assert list(answer) == ["command", "version", "schema", "results"]
-    assert (answer["command"], answer["version"]) == (name, __version__)
-    (result,) = answer["results"]
-    assert set(COMMON) <= result.keys()
-    for inner, fields in CONTRACT[command].items():
-        value = result[inner] if inner else result
-        part = value[0] if isinstance(value, list) else value
-        assert set(fields.split()) <= part.keys()
-    assert result["verdict"] == result["verdict"].lower()
-    assert result["conclusion"].startswith(result["verdict"].upper())
 
 
 def test_numbers_of_a_spectrum_are_those_of_the_formula(run):
@@ -82,20 +24,16 @@ def test_extreme_bandwidths_give_a_density(run, sigma):
 
 
 def test_csv_reads_back_exactly(run):
-    done = run("spectrum", "sinusoidal", "--d", 16, "--csv")
-    header, *rows = done.out.splitlines()
-    assert header == "encoding,spec,k,omega,density"
+    _, *rows = run("spectrum", "sinusoidal", "--d", 16, "--csv").out.splitlines()
     density = run("spectrum", "sinusoidal", "--d", 16, "--json").results[0]["density"]
     assert [float(row.split(",")[-1]) for row in rows] == density
 
 
-@pytest.mark.parametrize(
-    ("spec", "at", "heads"),
-    [
-        ("dft", "3", {"position": "t"}),
-        ("axial:grid=2x3", "1,2", {"position_y": "y", "position_x": "x"}),
-    ],
-)
+PLACED = [("dft", "3", {"position": "t"})]
+PLACED += [("axial:grid=2x3", "1,2", {"position_y": "y", "position_x": "x"})]
+
+
+@pytest.mark.parametrize(("spec", "at", "heads"), PLACED)
 def test_csv_of_a_rebuilt_position_reads_back_by_its_axes(run, spec, at, heads):
     words = ["reconstruct", spec, "--d", 8, "--pos", at]
     (rebuilt,) = run(*words, "--json").results[0]["reconstructions"]
@@ -133,27 +71,24 @@ REQUIRED = [  # what is required of sinusoidal (injective), status, and what std
     (["-S", 3000, "--require-dtype", "fp8:computed"], 1, "float8_e4m3"),
     (["-S", 3000, "--require-dtype", "fp32:computed"], 0, ""),
     (["--strict"], 0, ""),
+    (["ones.npy"], 0, ""),
+    (["ones.npy", "--strict"], 1, "ones.npy"),
 ]
 
 
 @pytest.mark.parametrize(("options", "status", "part"), REQUIRED, ids=str)
-def test_a_requirement_that_is_not_met_exits_1(run, options, status, part):
+def test_a_requirement_that_is_not_met_exits_1(run, tmp_path, monkeypatch, options, status, part):
+    monkeypatch.chdir(tmp_path)
+    np.save("ones.npy", np.ones((8, 4)))
     done = run("check-faithful", "sinusoidal", *options)
     assert (done.status, done.err.count("\n")) == (status, status)
     assert part in done.err
     assert "INJECTIVE" in done.out
 
 
-def test_strict_exits_1_on_an_error_or_a_warning(run, tmp_path):
-    np.save(tmp_path / "constant.npy", np.ones((8, 4)))
-    assert run("check-faithful", tmp_path / "constant.npy", "--strict").status == 1
-    assert run("check-faithful", tmp_path / "constant.npy").status == 0
-
-
 def test_encode_then_check(run, tmp_path):
-    out = tmp_path / "codes.npy"
-    done = run("encode", "dft", "--d", 16, "--positions", "0,5,1000000005", "--out", out, "--json")
-    (written,) = done.results
+    out, typed = tmp_path / "codes.npy", "0,5,1000000005"
+    (written,) = run("encode", "dft", "--d", 16, "--pos", typed, "--out", out, "--json").results
     assert (written["shape"], written["positions"]) == ([3, 16], [0, 5, 1000000005])
     codes = np.load(out)
     np.testing.assert_array_equal(codes[1], codes[2])  # 1000000005 = 5 mod 16, exactly
@@ -176,9 +111,7 @@ def test_compare_says_how_two_encodings_relate(run, a, b, status, verdict):
     done = run(*words)
     assert (done.status, done.err) == (status, "")
     assert done.out.startswith(f"{a}: {verdict}. ")
-    told = run(*words, "--json")
-    assert (told.status, told.results[0]["verdict"]) == (status, verdict.lower())
-    assert told.results[0]["other"]["spec"] == b
+    assert run(*words, "--json").results[0]["other"]["spec"] == b
 
 
 def test_compare_says_where_a_table_differs(run, tmp_path):
@@ -188,18 +121,16 @@ def test_compare_says_where_a_table_differs(run, tmp_path):
     table[3, 2] += 0.75
     np.save(tmp_path / "b.npy", table)
     done = run("compare", tmp_path / "a.npy", tmp_path / "b.npy")
-    lines = dict(line.split("  ", 1) for line in done.out.splitlines() if "  " in line.strip())
-    assert lines["largest difference"].strip() == "0.75"
-    assert lines["first difference"].strip() == "position 2, column 1"
+    assert re.search(r"largest difference +0.75\n", done.out)
+    assert re.search(r"first difference +position 2, column 1\n", done.out)
 
 
 def test_an_order_of_rows_is_written_where_there_is_one(run, tmp_path):
     words = ["compare", "rope:layout=interleaved", "rope", "--d", 8]
     for name in ("order.npy", "order.json"):
         assert run(*words, "--permutation", tmp_path / name).status == 1
-    read = (np.load(tmp_path / "order.npy"), json.loads((tmp_path / "order.json").read_text()))
-    orders = [list(order) for order in read]
-    assert orders == [[0, 2, 4, 6, 1, 3, 5, 7]] * 2
+    order = json.loads((tmp_path / "order.json").read_text())
+    assert order == np.load(tmp_path / "order.npy").tolist() == [0, 2, 4, 6, 1, 3, 5, 7]
     for a, b in (("rope", "rope:rho=9"), ("dft", "sinusoidal")):
         done = run("compare", a, b, "--permutation", tmp_path / "none.npy")
         assert (done.status, (tmp_path / "none.npy").exists()) == (2, False)
@@ -211,13 +142,4 @@ def test_train_answers_in_words_and_in_json(run):
     done = run(*words)
     assert (done.status, done.err) == (0, "")
     assert done.out.startswith("CUT SHORT. ")  # of one epoch
-    assert "P / R / F1" in done.out
-    answer = json.loads(run(*words, "--json").out)
-    assert answer["command"] == "train"
-    assert [r["spec"] for r in answer["results"]] == ["none", "dft"]
-
-
-@pytest.mark.parametrize("name", sorted(PROGRAM.commands.keys() - {"list", "explain"}))
-def test_every_analysing_command_can_be_quiet(name):
-    names = [n for command, o in options_of(PROGRAM) if command == name for n in o.opts]
-    assert {"--quiet", "-q"} <= set(names)
+    assert [r["spec"] for r in run(*words, "--json").results] == ["none", "dft"]

@@ -7,31 +7,13 @@ import numpy as np
 import pytest
 from published_configs import PUBLISHED
 
-LLAMA = {
-    "model_type": "llama",
-    "hidden_size": 4096,
-    "num_attention_heads": 32,
-    "num_hidden_layers": 32,
-    "max_position_embeddings": 131072,
-    "rope_theta": 500000.0,
-    "rope_scaling": {
-        "rope_type": "llama3",
-        "factor": 8.0,
-        "low_freq_factor": 1.0,
-        "high_freq_factor": 4.0,
-        "original_max_position_embeddings": 8192,
-    },
-}
-GEMMA = {
-    "model_type": "gemma3_text",
-    "head_dim": 256,
-    "num_hidden_layers": 12,
-    "sliding_window": 1024,
-    "max_position_embeddings": 131072,
-    "rope_scaling": {"rope_type": "linear", "factor": 8.0},
-}
-
-
+LLAMA = {"model_type": "llama", "hidden_size": 4096, "num_attention_heads": 32}
+LLAMA |= {"num_hidden_layers": 32, "max_position_embeddings": 131072, "rope_theta": 500000.0}
+SCALING = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
+LLAMA["rope_scaling"] = SCALING | {"original_max_position_embeddings": 8192}
+GEMMA = {"model_type": "gemma3_text", "head_dim": 256, "num_hidden_layers": 12}
+GEMMA |= {"sliding_window": 1024, "max_position_embeddings": 131072}
+GEMMA["rope_scaling"] = {"rope_type": "linear", "factor": 8.0}
 pytestmark = pytest.mark.usefixtures("sketched")
 
 
@@ -45,27 +27,17 @@ def folder(tmp_path, monkeypatch):
 def test_context_of_a_config(run):
     (result,) = run("context", "llama.json", "--against", "scaling-ignored", "--json").results
     (rotation,) = result["rotations"]
-    assert (rotation["bound"], rotation["unseen"], rotation["critical_dimension"]) == (
-        85133,
-        29,
-        70,
-    )
-    assert [(b["class"], b["pairs"]) for b in rotation["bands"]] == [
-        ("kept", 29),
-        ("blended", 6),
-        ("stretched", 29),
-    ]
+    sizes = [rotation[key] for key in ("bound", "unseen", "critical_dimension")]
+    assert sizes == [85133, 29, 70]
+    bands = [(b["class"], b["pairs"]) for b in rotation["bands"]]
+    assert bands == [("kept", 29), ("blended", 6), ("stretched", 29)]
     assert result["trained"] == {"length": 8192, "source": "assumed"}
     assert result["length"] == 131072
-    assert result["layers"] == [
-        {"index": list(range(32)), "kind": "rotary", "rotation": 0, "window": None}
-    ]
+    layer = {"index": list(range(32)), "kind": "rotary", "rotation": 0, "window": None}
+    assert result["layers"] == [layer]
     assert result["against"]["below"] == {".99": 512, ".9": 1724, ".5": 60725}
     assert result["against"]["cosine"][0][0] == 1
     assert result["verdict"] == "read differently"
-    for other, verdict in (("llama.json", "read alike"), ("base=10000", "read differently")):
-        (told,) = run("context", "llama.json", "--against", other, "--json").results
-        assert told["verdict"] == verdict
 
 
 def test_context_of_two_rotations(run):
@@ -73,18 +45,20 @@ def test_context_of_two_rotations(run):
     local, whole = result["rotations"]
     assert (local["name"], local["bound"]) == ("sliding_attention", 2653)
     assert (whole["name"], whole["bound"]) == ("full_attention", 573011)
-    assert [(len(one["index"]), one["rotation"], one["window"]) for one in result["layers"]] == [
-        (10, 0, 1024),
-        (2, 1, None),
-    ]
-    text = run("context", "gemma.json", "--against", "local-for-global").out
-    assert "0-4, 6-10" in text
-    assert "base sliding 10000, full 1e+06" in " ".join(text.split())
-    assert [line.split()[-2:] for line in text.splitlines() if line.split()[1:2] == [".99"]]
+    layers = [(len(one["index"]), one["rotation"], one["window"]) for one in result["layers"]]
+    assert layers == [(10, 0, 1024), (2, 1, None)]
+    lines = run("context", "llama.json", "gemma.json", "alibi", "--csv").out.splitlines()
+    assert len(lines) == 1 + 3 + 2 + 1  # a row for each band
+    assert "0-4, 6-10" in run("context", "gemma.json", "--against", "local-for-global").out
+    asked = ("context", "gemma.json", "--against")
+    (result,) = run(*asked, "scaling-ignored", "--json").results
+    assert result["against"]["rotation"] == "full_attention"  # that which is misread most
+    assert result["against"]["below"] == {".99": 1, ".9": 3, ".5": 389}
+    (same,) = run(*asked, "gemma.json", "--json").results
+    assert same["against"]["below"] == {".99": None, ".9": None, ".5": None}
 
 
 def test_the_length_asked_for_is_not_that_of_training(run):
-    """Once seen: --length was taken for the length of training, and every phase for met."""
     plain = {**LLAMA, "rope_scaling": None, "max_position_embeddings": 8192}
     Path("plain.json").write_text(json.dumps(plain))
     (result,) = run("context", "plain.json", "--length", "128k", "--json").results
@@ -97,7 +71,6 @@ def test_the_length_asked_for_is_not_that_of_training(run):
 
 
 def test_a_name_tells_no_length_of_training(run):
-    """Once it was NO NEW ANGLES at any length that was asked for."""
     asked = ("context", "rope", "--d", 64, "--length")
     (result,) = run(*asked, "512", "--json").results
     assert (result["trained"], result["length"]) == ({"length": None, "source": "unknown"}, 512)
@@ -112,37 +85,25 @@ def test_a_name_tells_no_length_of_training(run):
     assert told["rotations"][0]["unseen"] == 16
 
 
-@pytest.mark.parametrize(
-    ("length", "verdict"), [(4096, "NO NEW ANGLES"), (4097, "BEYOND EVERY WINDOW")]
-)
-@pytest.mark.parametrize("kinds", [["sliding_attention"] * 2, ["sliding_attention"]])
-def test_a_length_beyond_every_window_is_told_first(run, kinds, length, verdict):
+@pytest.mark.parametrize("length", [4096, 4097])
+@pytest.mark.parametrize("kind", ["sliding_attention", "full_attention"])
+def test_a_length_beyond_every_window_is_told_first(run, kind, length):
     """Where one layer sees all, that is told, and no more."""
-    kinds = [*kinds, "full_attention"][:2]
-    told = LLAMA | {"model_type": "qwen2", "num_hidden_layers": 2, "layer_types": kinds}
-    told |= {"sliding_window": 4096, "use_sliding_window": True, "rope_scaling": None}
-    Path("windows.json").write_text(json.dumps(told))
-    said = run("context", "windows.json", "--trained", length, "--length", length).out
-    sees_all = kinds[-1] == "full_attention"
-    assert said.startswith(f"windows.json: {'NO NEW ANGLES' if sees_all else verdict}. ")
-
-
-def test_of_several_rotations_the_one_misread_most_is_told(run):
-    (result,) = run("context", "gemma.json", "--against", "scaling-ignored", "--json").results
-    assert result["against"]["rotation"] == "full_attention"
-    assert result["against"]["below"] == {".99": 1, ".9": 3, ".5": 389}
-    (same,) = run("context", "gemma.json", "--against", "gemma.json", "--json").results
-    assert same["against"]["below"] == {".99": None, ".9": None, ".5": None}
+    kinds = ["sliding_attention", kind]
+    config = LLAMA | {"model_type": "qwen2", "num_hidden_layers": 2, "layer_types": kinds}
+    config |= {"sliding_window": 4096, "use_sliding_window": True, "rope_scaling": None}
+    Path("windows.json").write_text(json.dumps(config))
+    asked = ("context", "windows.json", "--trained", length, "--length", length, "--json")
+    beyond = kind == "sliding_attention" and length > 4096
+    verdict = "beyond every window" if beyond else "no new angles"
+    assert run(*asked).results[0]["verdict"] == verdict
 
 
 def test_figures_are_written(run):
     done = run("context", "llama.json", "--against", "base=10000", "--plot", "bands.svg")
     assert (done.status, Path("bands.svg").read_text()) == (0, "wavelengths")
     asked = ["design", "--length", 100, "--d", 16, "--for", "turns", "--plot", "rho.png"]
-    assert run(*asked).status == 0
-    assert Path("rho.png").read_text() == "criteria"
-    done = run("context", "llama.json", "--plot", "bands.txt")
-    assert (done.status, done.out) == (2, "")
+    assert (run(*asked).status, Path("rho.png").read_text()) == (0, "criteria")
 
 
 def test_extension_as_words_json_and_csv(run):
@@ -151,8 +112,6 @@ def test_extension_as_words_json_and_csv(run):
     assert (result["trained"], result["length"], result["original"]) == (131072, 262144, 8192)
     ways = {way["way"]: way for way in result["candidates"]}
     assert ways["llama3"]["factor"] == 32
-    assert ways["yarn"]["bands"][0].keys() >= {"class", "pairs"}
-    assert {"rho", "spec", "min_distance", "rank", "idle", "bound"} <= ways["ntk"].keys()
     assert "rope:rho=500000,scaling=linear,factor=32,d=128" in run(*asked).out
     lines = run(*asked, "--csv").out.splitlines()
     assert len(lines) == 1 + 5
@@ -182,11 +141,9 @@ REFUSED = [  # what is typed, and what the error names
     (["context", "xpos"], "'xpos' does not turn"),
     (["context", "axial-rope"], "'axial-rope:grid=14x14'"),
     (["context", "axial-rope:convention=dinov3"], ",grid=14x14'"),
-    (["context", "rope", "-S", "0"], "got 0"),
     (["context", "alibi:heads=32"], "'heads'"),
     (["context", "llama.json#nonsense"], "leave out '#nonsense'"),
     (["context", "none.json"], "none.json"),
-    (["design", "--to", "8k"], "--extend-from"),
     (["design", "--length", "80"], "--d"),
     (["design", "--extend-from", "llama.json", "--to", "128k"], "131072"),
 ]
@@ -199,60 +156,37 @@ def test_what_cannot_be_asked_is_refused_in_one_line(run, arguments, said):
     assert said in done.err
 
 
-def test_several_specs_are_told_each_as_it_was_typed(run):
-    inner = {"model_type": "nobody", "text_config": LLAMA}
-    Path("both.json").write_text(json.dumps(inner))
-    asked = ["none.json", "gemma.json", "both.json#text_config", "gemma.json#full_attention"]
-    done = run("context", *asked, "--json")
-    assert (done.status, [one["spec"] for one in done.results]) == (2, asked)
-    refused, *answered = done.results
-    assert refused.keys() == {"spec", "error"}
-    assert [len(one["rotations"]) for one in answered] == [2, 1, 1]
-    assert answered[2]["rotations"][0]["name"] == "full_attention"
-    assert run("context", asked[2]).out.startswith("both.json#text_config: UNSEEN ANGLES. ")
-
-
-def test_context_in_csv_has_a_row_per_band(run):
-    lines = run("context", "llama.json", "gemma.json", "alibi", "--csv").out.splitlines()
-    assert lines[0].startswith("encoding,spec,trained,length,rotation,pairs,rotated,base,scaling")
-    assert len(lines) == 1 + 3 + 2 + 1
-
-
 DEEPSEEK = PUBLISHED["deepseek-ai/DeepSeek-V3"]
+SMOL = {**LLAMA, "model_type": "smollm3", "no_rope_layers": [0] * 32}
+MINIMAX = {"model_type": "minimax_m2", "head_dim": 128, "rotary_dim": 64, "rope_theta": 5e6}
+ROBERTA = {"model_type": "roberta", "max_position_embeddings": 514, "pad_token_id": 1}
+LOST = {key: value for key, value in LLAMA.items() if key != "rope_scaling"}
+LONG, LEARNED = ["--length", 4096], {"verdict": "too few rows", "layers.0.kind": "learned"}
 TOLD = [  # a config or a SPEC, what is asked, and fields of the answer
     ({"model_type": "bloom"}, [], {"verdict": "any length", "rotations": []}),
-    (
-        DEEPSEEK,
-        [],
-        {"rotations.0.pairs": 96, "rotations.0.bound": None},
-    ),
-    (
-        DEEPSEEK,
-        [],
-        {"rotations.0.rotated": 32, "rotations.0.attention_factor": 1.0},
-    ),
+    (DEEPSEEK, [], {"rotations.0.pairs": 96, "rotations.0.bound": None}),
+    (DEEPSEEK, [], {"rotations.0.rotated": 32, "rotations.0.attention_factor": 1.0}),
     (GEMMA, ["--length", "256k"], {"rotations.0.unseen": 0, "rotations.1.unseen": 55}),
     (GEMMA, [], {"rotations.0.unseen": 0, "rotations.1.unseen": 0}),
     ({"model_type": "t5"}, [], {"verdict": "limited distance", "length": 80}),
     ({"model_type": "whisper", "d_model": 64}, ["-S", "3000"], {"verdict": "too few rows"}),
     ({"model_type": "dinov3_vit"}, [], {"verdict": "a grid"}),
     ("axial-rope:grid=14x14,convention=dinov3", ["--d", 16], {"verdict": "a grid"}),
-    (
-        {**LLAMA, "model_type": "smollm3", "no_rope_layers": [0] * 32},
-        [],
-        {"verdict": "no positions"},
-    ),
+    (SMOL, [], {"verdict": "no positions"}),
+    (LOST, ["--length", "40k"], {"findings.0.code": "rope-scaling-lost"}),
+    ({"model_type": "gpt2", "n_positions": 1024}, LONG, LEARNED),
+    ({"model_type": "opt", "max_position_embeddings": 2048}, LONG, LEARNED),
+    (ROBERTA, LONG, LEARNED),
+    (ROBERTA, ["--length", 512], {"verdict": "fixed length"}),
+    (ROBERTA, ["--length", 513], LEARNED),
+    (LLAMA, ["--against", "llama.json"], {"verdict": "read alike"}),
+    (LLAMA, ["--against", "base=10000"], {"verdict": "read differently"}),
     ("rope:scaling=yarn,factor=4,original=8192", ["--length", 80], {"verdict": "no new angles"}),
     ("dft", ["--trained", 24, "-S", 96, "--d", 64], {"verdict": "codes repeat"}),
     ("learned", ["--trained", 24, "-S", 96, "--d", 64], {"verdict": "too few rows"}),
-    ("tape", ["--trained", 24, "-S", 96, "--d", 64], {"verdict": "any length"}),
     ("alibi", ["--d", 2], {"verdict": "any length", "slopes.0": 2.0**-4, "slopes.1": 2.0**-8}),
     ("t.npy", ["--length", 50], {"verdict": "too few rows"}),
-    (
-        {"model_type": "minimax_m2", "head_dim": 128, "rotary_dim": 64, "rope_theta": 5e6},
-        [],
-        {"rotations.0.rotated": 32, "rotations.0.bound": None},
-    ),
+    (MINIMAX, [], {"rotations.0.rotated": 32, "rotations.0.bound": None}),
 ]
 
 
@@ -276,75 +210,21 @@ def test_design_as_json_and_csv(run):
     (result,) = run(*asked, "--json").results
     assert result["best"]["condition"] == 5.0
     assert result["criteria"] == ["condition", "turns"]
-    assert {"rho", "spec", "min_distance", "rank", "idle", "bound"} <= result["candidates"][
-        0
-    ].keys()
-    assert "CRITERIA DISAGREE. " in result["conclusion"]
+    assert result["verdict"] == "criteria disagree"
     lines = run(*asked, "--csv").out.splitlines()
     assert len(lines) == 1 + len(result["candidates"])
     assert run(*asked, "--dtype", "bf16").out.count("rounded") == 1
 
 
-def test_a_config_that_has_probably_lost_its_scaling_is_told_first(run, folder):
-    config = {"model_type": "llama", "hidden_size": 4096, "num_attention_heads": 32}
-    config |= {"max_position_embeddings": 131072, "rope_theta": 5e5}
-    Path("config.json").write_text(json.dumps(config))
-    (result,) = run("context", "config.json", "--length", "40k", "--json").results
-    (code,) = [f["code"] for f in result["findings"] if f["severity"] == "warning"]
-    assert code == "rope-scaling-lost"
-    assert "has max_position_embed" in result["conclusion"]
-
-
-@pytest.mark.parametrize(
-    ("config", "rows"),
-    [
-        ({"model_type": "gpt2", "n_positions": 1024}, 1024),
-        ({"model_type": "opt", "max_position_embeddings": 2048}, 2048),
-        (
-            {"model_type": "roberta", "max_position_embeddings": 514, "pad_token_id": 1},
-            512,
-        ),
-    ],
-)
-def test_a_table_of_a_config_without_weights_has_its_length(run, config, rows):
-    """Once refused: the table is in the weights. Once OPT had two rows less."""
-    Path("learned.json").write_text(json.dumps(config))
-    (result,) = run("context", "learned.json", "--length", 4096, "--json").results
-    assert [run["kind"] for run in result["layers"]] == ["learned"]
-    assert result["verdict"] == "too few rows"
-    assert f"has rows for {rows} positions; of 4096" in result["meaning"]
-    assert run("check-faithful", "learned.json").status == 2
-
-
 def test_a_length_of_training_that_linear_does_not_read_is_told_as_it_is_used(run, tmp_path):
-    """The headline was the key, with the advice to drop it, after which no angle was new."""
     scaling = {"type": "linear", "factor": 3.5, "original_max_position_embeddings": 8192}
     config = {"model_type": "llama", "head_dim": 128, "rope_theta": 5e5, "rope_scaling": scaling}
     path = tmp_path / "config.json"
     path.write_text(json.dumps(config | {"max_position_embeddings": 65536}))
     (result,) = run("context", path, "--json").results
-    told = {f["code"]: f["message"] for f in result["findings"]}
-    assert "not used by rope_type linear; leave it out, unless" in told["unread-key"]
-    lengths = "is not max_position_embeddings / original_max_position_embeddings = 65536 / 8192 = 8"
-    assert lengths in told["rope-lengths"]
+    assert {f["code"] for f in result["findings"]} >= {"unread-key", "rope-lengths"}
     path.write_text(json.dumps(config | {"max_position_embeddings": 28672}))
     (result,) = run("context", path, "--json").results
     assert [f["code"] for f in result["findings"]] == ["unread-key", "trained-assumed"]
     (result,) = run("context", path, "--length", 29696, "--json").results
     assert result["rotations"][0]["familiar_length"] == 28672
-
-
-@pytest.mark.parametrize(
-    "change",
-    [{"rope_theta": 4e5}, {"rope_scaling": {"rope_type": "linear", "factor": 2.0}}, {}],
-    ids=str,
-)
-def test_another_base_or_factor_of_any_rotation_is_told(run, tmp_path, change):
-    path, stored = tmp_path / "config.json", tmp_path / "base.json"
-    config = {**GEMMA, "rope_theta": 5e5}
-    path.write_text(json.dumps(config))
-    stored.write_text(run("context", path, "--json").out)
-    path.write_text(json.dumps(config | change))
-    done = run("context", path, "--baseline", stored, "--strict")
-    assert done.status == bool(change)
-    assert ("400000 instead of 500000" in done.err) == ("rope_theta" in change)

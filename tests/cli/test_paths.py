@@ -77,9 +77,6 @@ def test_what_is_no_path_is_refused_among_others_that_are_answered(repository, n
     assert (done.status, len(done.err.splitlines())) == (2, 1)
     refused, answered = done.results
     assert (set(refused), answered["spec"]) == ({"spec", "error"}, "a b.npy")
-    for words in (["--paths", "--"], ["--paths"]):  # do not stand for the usual encodings
-        done = run("check-faithful", *words)
-        assert (done.status, done.out, len(done.err.splitlines())) == (2, "", 1)
 
 
 @pytest.mark.parametrize(

@@ -8,12 +8,12 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from pefourier.cli.main import main
-from pefourier.cli.process import percentages
 
 PROGRAM = [sys.executable, "-m", "pefourier"]
 GIB, MIB = 2**30, 2**20
@@ -39,7 +39,6 @@ for line in sys.stdin:
         os._exit(status)
     print(os.waitstatus_to_exitcode(os.wait()[1]), flush=True)
 """
-LONG = ("encode", "learned", "--length", 40_000, "--out", "x.csv")  # seconds of writing lines
 
 
 @pytest.fixture(autouse=True)
@@ -88,23 +87,18 @@ def measured(parent, tmp_path_factory):
 @pytest.mark.parametrize("command", ["--help", "list", "check-faithful --csv", "reproduce --json"])
 def test_a_pipe_that_closes_early_is_no_error(command):
     done = shell(f"set -o pipefail; pefourier {command} 2>err | true")
-    with open("err") as stream:
-        notes = [line for line in stream if not line.startswith("pefourier: wrote ")]
+    lines = Path("err").read_text().splitlines()
+    notes = [line for line in lines if not line.startswith("pefourier: wrote ")]
     assert (done.returncode, done.stderr, notes) == (0, "", [])
-
-
-@pytest.mark.parametrize("redirection", ["2>&-", "2>/dev/full", "2> >(true)"])
-def test_nobody_reads_the_error(redirection):
-    done = shell(f"pefourier spectrum nothing {redirection}")
-    assert (done.returncode, done.stdout) == (2, "")
 
 
 @pytest.mark.parametrize("command", ["spectrum", "list --json", "explain --schema", "--help"])
 @pytest.mark.parametrize("redirection", [">&-", ">/dev/full"])
-def test_an_answer_that_cannot_be_written_is_told_in_a_line(command, redirection):
+def test_an_answer_or_an_error_that_cannot_be_written(command, redirection):
     done = shell(f"pefourier {command} {redirection}")
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
-    assert "standard output" in done.stderr
+    done = shell(f"pefourier spectrum nothing 2{redirection}")
+    assert (done.returncode, done.stdout) == (2, "")
 
 
 def test_two_commands_that_write_one_file_leave_one_whole_file():
@@ -136,24 +130,21 @@ def draft():
     ("numbers", "status", "message", "drafts"),
     [
         ([signal.SIGINT], 130, "pefourier: interrupted\n", 0),
-        ([signal.SIGTERM], 143, "", 0),
         ([signal.SIGTERM, signal.SIGTERM], 143, "", 0),
         ([signal.SIGKILL], -signal.SIGKILL, "", 1),
     ],
-    ids=["interrupted", "terminated", "twice", "killed"],
+    ids=["interrupted", "terminated", "killed"],
 )
 def test_a_signal_while_a_file_is_written_leaves_the_old_one(numbers, status, message, drafts):
-    with open("x.csv", "w") as stream:
-        stream.write("1,2\n")
-    process = start(*LONG)
+    Path("x.csv").write_text("1,2\n")
+    process = start(*"encode learned --length 40k --out x.csv".split())  # seconds of writing lines
     name = draft()
     for number in numbers:
         process.send_signal(number)
     out, err = process.communicate(timeout=20)
     assert (process.returncode, out, err) == (status, "", message)
     assert sorted(os.listdir()) == [name, "x.csv"][1 - drafts :]
-    with open("x.csv") as stream:
-        assert stream.read() == "1,2\n"
+    assert Path("x.csv").read_text() == "1,2\n"
 
 
 TABLE = """
@@ -180,8 +171,7 @@ ENDINGS = {  # of a user's code: status and what is said
 
 @pytest.mark.parametrize("code", ENDINGS)
 def test_a_signal_at_any_time_ends_the_command_with_its_status(code):
-    with open("user.py", "w") as stream:
-        stream.write(code + "\natexit.register(open, 'done', 'w')\n")
+    Path("user.py").write_text(code + "\natexit.register(open, 'done', 'w')\n")
     process = start("spectrum", "py:user:table")
     _, err = process.communicate(timeout=60)
     assert (process.returncode, err) == ENDINGS[code]
@@ -198,22 +188,6 @@ def test_an_interrupt_during_imports_leaves_no_traceback_and_is_ignored_under_no
     assert (done.returncode, done.stdout, done.stderr) == (-signal.SIGINT, "", "")
     ignored = {"preexec_fn": lambda: signal.signal(signal.SIGINT, signal.SIG_IGN)}
     assert subprocess.run(command, env=env, **ignored).returncode == 7
-
-
-@pytest.mark.parametrize("encoding", ["ascii", "utf-8"])
-def test_names_are_shown_escaped_on_any_terminal(encoding):
-    names = ["a\nb\x1b[31m\u202e.npy", os.fsdecode(b"\xff.npy")]
-    for name in names:
-        np.save(name, np.eye(3))
-    env = {**os.environ, "PYTHONIOENCODING": encoding}
-    done = subprocess.run(
-        [*PROGRAM, "spectrum", "dft", *names], capture_output=True, env=env, check=True
-    )
-    text = done.stdout.decode(encoding)
-    assert "a\\nb\\x1b[31m\\u202e.npy: " in text
-    assert "\\udcff.npy: " in text
-    assert ("2π/N" if encoding == "utf-8" else "2\\u03c0/N") in text
-    assert "\x1b" not in text
 
 
 def npy(header, data=b""):
@@ -251,8 +225,7 @@ def small_bad_files():
 
 @pytest.mark.parametrize("name", sorted(small_bad_files()))
 def test_a_small_bad_file_costs_little(measured, name):
-    with open(name, "wb") as stream:
-        stream.write(small_bad_files()[name])
+    Path(name).write_bytes(small_bad_files()[name])
     status, out, err, peak, seconds = measured("check-faithful", name)
     assert (status, out, len(err)) == (2, "", 1), err
     assert name in err[0]
@@ -292,26 +265,36 @@ def test_what_no_machine_holds_is_refused(measured, command):
     assert seconds < 5
 
 
-@pytest.mark.parametrize("spec", ["codes.npy", "sinusoidal:length=131072,d=256", "wide.json"])
+@pytest.mark.parametrize("spec", ["codes.npy", "sinusoidal:length=131072,d=256"])
 def test_a_large_table_is_answered_within_its_size(measured, spec):
-    """A head of a million dimensions, a table mapped from its file, codes that are declared."""
-    if spec == "codes.npy":
-        table = np.random.default_rng(0).standard_normal((12_000, 200))
-        np.save(spec, table)
-    config = {"model_type": "llama", "hidden_size": 2**20, "num_attention_heads": 1}
-    with open("wide.json", "w") as stream:
-        json.dump({**config, "max_position_embeddings": 2**26}, stream)
-    command = "context" if spec == "wide.json" else "check-faithful"
-    status, out, err, peak, _ = measured(command, spec, "--json", "--length", 8192)
-    if spec == "wide.json":
-        assert (status, err) == (0, [])
-        assert peak < 2 * GIB
-        return
-    status, out, err, peak, _ = measured(command, spec, "--json", "-q")
+    """A table mapped from its file, codes that are declared."""
+    np.save("codes.npy", np.random.default_rng(0).standard_normal((12_000, 200)))
+    status, out, _, peak, _ = measured("check-faithful", spec, "--json", "-q")
     (answer,) = json.loads(out)["results"]
-    rows, size = (12_000, 12_000 * 200 * 8) if spec == "codes.npy" else (131072, 131072 * 256 * 8)
+    rows, d = (12_000, 200) if spec == "codes.npy" else (131072, 256)
     assert (status, answer["distinct"], answer["verdict"]) == (0, rows, "injective")
-    assert peak < size + 512 * MIB
+    assert peak < rows * d * 8 + 512 * MIB
+
+
+def test_a_head_of_a_million_dimensions_is_answered(measured):
+    config = {"model_type": "llama", "hidden_size": 2**20, "num_attention_heads": 1}
+    Path("wide.json").write_text(json.dumps({**config, "max_position_embeddings": 2**26}))
+    status, _, err, peak, _ = measured("context", "wide.json", "--json", "--length", 8192)
+    assert (status, err, peak < 2 * GIB) == (0, [], True)
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "utf-8"])
+def test_names_are_shown_escaped_on_any_terminal(encoding):
+    names = ["a\nb\x1b[31m\u202e.npy", os.fsdecode(b"\xff.npy")]
+    for name in names:
+        np.save(name, np.eye(3))
+    words, env = [*PROGRAM, "spectrum", "dft", *names], {"PYTHONIOENCODING": encoding}
+    done = subprocess.run(words, capture_output=True, env=os.environ | env, check=True)
+    text = done.stdout.decode(encoding)
+    shown = ("a\\nb\\x1b[31m\\u202e.npy: ", "\\udcff.npy: ")
+    assert [part for part in shown if part not in text] == []
+    assert ("2π/N" if encoding == "utf-8" else "2\\u03c0/N") in text
+    assert "\x1b" not in text
 
 
 class Terminal(io.StringIO):
@@ -321,24 +304,9 @@ class Terminal(io.StringIO):
         return True
 
 
-def test_progress_names_its_phase_where_somebody_looks(monkeypatch):
-    assert percentages("dft", quiet=False) is None  # stderr is no terminal here
-    screen = Terminal()
-    monkeypatch.setattr(sys, "stderr", screen)
-    monkeypatch.setenv("TERM", "xterm")
-    monkeypatch.setattr("pefourier.geometry.matrices.BLOCK", 2**12)
-    assert percentages("dft", quiet=True) is None
-    assert main(["check-faithful", "learned", "-S", "3000", "--d", "8"]) == 0
-    lines = [line for line in screen.getvalue().split("\r\x1b[K") if line.strip()]
-    parts = [re.fullmatch(r"learned: (.+?), (\d+) %", line).groups() for line in lines]
-    assert "singular values" in {phase for phase, _ in parts}
-    assert len(parts) > 4
-
-
-def on_screen(monkeypatch, *words):
-    screen = Terminal()
-    monkeypatch.setattr(sys, "stdout", screen)
-    assert main(list(words)) == 0
+def on_screen(monkeypatch, words):
+    monkeypatch.setattr(sys, "stdout", screen := Terminal())
+    assert main(words.split()) == 0
     return screen.getvalue()
 
 
@@ -346,17 +314,14 @@ def test_a_terminal_gets_curves_and_colours(monkeypatch):
     monkeypatch.delenv("NO_COLOR", raising=False)
     monkeypatch.setenv("TERM", "xterm")
     assert "\x1b[34m" in on_screen(monkeypatch, "spectrum")
-    assert "per factor ten" in on_screen(monkeypatch, "spectrum", "rope", "--d", "64")
-    linear = on_screen(monkeypatch, "spectrum", "rope", "--d", "64", "--axis", "linear")
-    assert "at each lattice frequency" in linear
+    for plain in (("NO_COLOR", "1"), ("TERM", "dumb")):
+        with monkeypatch.context() as patched:
+            patched.setenv(*plain)
+            assert "\x1b" not in on_screen(patched, "spectrum")
     monkeypatch.setenv("NO_COLOR", "1")
-    plain = on_screen(monkeypatch, "spectrum")
-    assert "\x1b" not in plain
-    assert re.search("[⠁-⣿]", plain)
-    rebuilt = on_screen(
-        monkeypatch, "reconstruct", "rope", "dft", "none", "--d", "64", "--pos", "5"
-    )
+    assert re.search("[⠁-⣿]", on_screen(monkeypatch, "spectrum"))
+    rebuilt = on_screen(monkeypatch, "reconstruct rope dft none --d 64 --pos 5")
     tops = [line.split("┤")[0] for line in rebuilt.splitlines() if "┤" in line][::2]
     assert tops == ["   0.996 "] * 2  # charts of one answer have one axis
     monkeypatch.setattr(Terminal, "encoding", "iso-8859-15")
-    assert "┤" not in on_screen(monkeypatch, "spectrum", "dft")
+    assert "┤" not in on_screen(monkeypatch, "spectrum dft")

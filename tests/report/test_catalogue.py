@@ -14,10 +14,8 @@ from pefourier.report.catalogue import USED_BY, description, read_catalogue
 def test_the_list_is_the_same_in_all_forms(run):
     records = json.loads(run("list", "--json").out)["results"]
     rows = list(csv.reader(run("list", "--csv").out.splitlines()))
-    assert rows[0] == ["encoding", "family", "domain", "measure", "used by", "source", "parameters"]
     assert [row[0] for row in rows[1:]] == [r["encoding"] for r in records]
-    conclusion, _, table = run("list").out.partition("\n\n")
-    assert conclusion.startswith(f"{len(records)} encodings have a name; ")
+    _, _, table = run("list").out.partition("\n\n")
     words = [line.split()[0] for line in table.splitlines() if line[0] != " "]
     assert words == [row[0] for row in rows]
 
@@ -27,14 +25,6 @@ def test_every_example_of_the_list_is_answered(run):
         (line,) = [x for x in description(record).splitlines() if x.startswith("  example ")]
         done = run(*line.split()[2:], "-q")
         assert (done.status, done.err) == (0, ""), line
-
-
-def test_every_parameter_has_a_meaning():
-    for record in read_catalogue():
-        assert record["params"].keys() - {"length", "d"} == record["meanings"].keys()
-        assert record["meaning"], record["encoding"]
-        text = record["meaning"] + record["formula"] + "".join(record["meanings"].values())
-        assert not {*"\\`"} & {*text}, record["encoding"]  # no markup is left
 
 
 def test_several_are_told_in_the_order_given(run):
@@ -54,11 +44,3 @@ def test_models_use_what_is_said_of_them(tmp_path, kind):
     except PefourierError as error:
         name = re.search(r"are (learned): their table is in its weights", str(error))[1]
     assert kind in USED_BY[name]
-
-
-def test_a_convention_is_found_by_its_name(run):
-    """Alone, in the encoding that has it."""
-    told = run("list", "dinov3").out
-    assert told.startswith("axial-rope: ")
-    assert "    convention=dinov3: " in told
-    assert "convention=eva02: " not in told

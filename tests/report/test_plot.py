@@ -1,14 +1,12 @@
 """Figures: the data on the axes, labels with units, and the same bytes on every run."""
 
 import json
-import re
 from itertools import combinations
 
 import matplotlib
 import numpy as np
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.collections import QuadMesh
 from published_configs import PUBLISHED
 from tiny_models import write_model
 
@@ -34,33 +32,22 @@ def pair():
     return [load("sinusoidal", 20, 16), load("dft", 20, 16)]
 
 
-def test_spectrum_draws_the_densities(pair):
+def test_curves_are_the_numbers_of_the_answers(pair):
     answers = [Answer(e, density(e)) for e in pair]
     (axes,) = spectrum(answers).axes
     for line, a in zip(axes.lines, answers, strict=True):
         np.testing.assert_array_equal(line.get_ydata(), a.result.density)
         assert line.get_label() == a.encoding.spec
-    assert axes.get_xlabel() == "angular frequency ω (radians per position)"
-    assert axes.get_ylabel() == "share of energy $g_k$"
-
-
-def test_reconstruct_draws_a_panel_an_encoding(pair):
     answers = [Answer(e, position_functions(e, [2, 9])) for e in pair]
     panels = reconstruct(answers).axes
-    assert [axes.get_title(loc="left") for axes in panels] == ["sinusoidal", "dft"]
-    np.testing.assert_array_equal(
-        panels[1].lines[1].get_ydata(), answers[1].result.reconstructions[1].values
-    )
-
-
-def test_faithful_draws_singular_values_and_the_kernel(pair):
-    answers = [Answer(e, assess(e)) for e in pair]
-    left, right = faithful(answers).axes
+    values = answers[1].result.reconstructions[1].values
+    np.testing.assert_array_equal(panels[1].lines[1].get_ydata(), values)
+    left, right = faithful([Answer(e, assess(e)) for e in pair]).axes
     table = pair[0].table()
     sigma = np.linalg.svd(table, compute_uv=False)
     np.testing.assert_allclose(left.lines[0].get_ydata(), sigma / sigma[0], atol=1e-14)
-    kernel = [np.mean(np.diag(table @ table.T, lag)) / 8 for lag in range(20)]
-    np.testing.assert_allclose(right.lines[0].get_ydata(), kernel, atol=1e-14)
+    means = [np.mean(np.diag(table @ table.T, lag)) / 8 for lag in range(20)]
+    np.testing.assert_allclose(right.lines[0].get_ydata(), means, atol=1e-14)
 
 
 def test_tables_of_two_lengths_are_compared_as_far_as_both_go():
@@ -91,21 +78,15 @@ def test_a_long_kernel_is_a_mean_in_a_band_of_all_its_values():
     enc = load("rope", 5000, 16)
     curve = kernel(enc)
     alibi = load("alibi", 80, 4)
-    figure = relations([Answer(one, relate(one)) for one in (enc, alibi)])
-    (axes,) = figure.axes
-    line, biases, shade = axes.lines
-    assert shade.get_label() == "shaded: least to largest nearby"
-    assert shade.get_label() in [text.get_text() for text in figure.legends[0].texts]
+    (axes,) = relations([Answer(one, relate(one)) for one in (enc, alibi)]).axes
+    line, biases, _ = axes.lines
     np.testing.assert_array_equal(biases.get_ydata(), kernel(alibi))
-    assert axes.get_ylabel() == "inner product or mean of exp(bias) (1 at lag 0)"
     (band,) = axes.collections
     corners = band.get_paths()[0].vertices[:, 1]
     assert (corners.min(), corners.max()) == (curve.min(), curve.max())
     assert len(line.get_xdata()) < 300
     np.testing.assert_array_equal(line.get_ydata()[:20], curve[:20])
-    last = np.ptp(line.get_ydata()[-20:]), np.ptp(curve[-500:])
-    assert last[0] < last[1]
-    assert axes.get_xscale() == "symlog"
+    assert np.ptp(line.get_ydata()[-20:]) < np.ptp(curve[-500:])
 
 
 def test_slow_waves_have_room_on_a_logarithmic_axis():
@@ -114,11 +95,8 @@ def test_slow_waves_have_room_on_a_logarithmic_axis():
     found = density_by_decade(enc)
     np.testing.assert_array_equal(axes.lines[0].get_xdata(), found.omega)
     np.testing.assert_array_equal(axes.lines[0].get_ydata(), found.density)
-    assert (axes.get_xscale(), above.get_xscale()) == ("log", "log")
     waves = [2 * np.pi / omega for omega in axes.get_xlim()]
     np.testing.assert_allclose(above.get_xlim(), waves)
-    assert above.get_xlabel() == "length of the wave (positions)"
-    assert axes.lines[1].get_label() == "one turn in 4096 positions"
     assert axes.lines[1].get_xdata()[0] == pytest.approx(2 * np.pi / 4096)
 
 
@@ -140,9 +118,6 @@ PICTURES = [
     f"encode {LONG.split()[0]} --d 16 --out codes.npy",
     "usage model --length 512",
 ]
-SMALL = plot.Look(3.8)
-LOOKS = [(plot.Look(3.4),), pytest.param((plot.USUAL, SMALL), marks=pytest.mark.long)]
-COUNTED = re.compile(r"(position|row|column|lag|index|dimension|layer|rank|epoch|cycles)\b")
 
 
 @pytest.fixture(scope="module")
@@ -157,93 +132,42 @@ def inputs(tmp_path_factory):
     return folder
 
 
-def words_in(figure):
-    """All texts that a figure shows, with the numbers along its axes."""
-    found = [*figure.texts, *(t for one in figure.legends for t in one.get_texts())]
-    for axes in figure.axes:
-        found += [axes.title, axes._left_title, axes._right_title, *axes.texts]
-        for axis in [one for one in (axes.xaxis, axes.yaxis) if axes.axison and one.get_visible()]:
-            found += [axis.label, axis.offsetText]
-            found += [t for tick in axis._update_ticks() for t in (tick.label1, tick.label2)]
-    return [text for text in found if text.get_visible() and text.get_text().strip()]
-
-
-def names_beside(axis):
-    """What says what numbers along an axis are: its label, or one in its row or column."""
-    which, figure = axis.axis_name, axis.figure
-
-    def interval(axes):
-        return getattr(axes.get_position(), f"interval{which}")
-
-    (low, high), names = interval(axis.axes), [getattr(figure, f"_sup{which}label")]
-    for axes in figure.axes:
-        if max(low, interval(axes)[0]) < min(high, interval(axes)[1]):
-            names.append(getattr(axes, f"{which}axis").label.get_text())
-    return list(filter(None, names))
-
-
-def check_words(figure, dpi):
-    """Nothing is cut, covers other words, curves or pictures, counts in halves or lacks a name."""
-    plot.fit_words(figure)
-    figure.dpi = dpi  # of the file
-    FigureCanvasAgg(figure).draw()  # a layout that finds no room warns
-    boxes = [(text.get_text(), text.get_window_extent()) for text in words_in(figure)]
-    whole = figure.bbox.padded(2)
-    for words, box in boxes:
-        assert all(whole.contains(*at) for at in (box.min, box.max)), f"cut: {words}"
-    for (one, a), (other, b) in combinations(boxes, 2):
-        assert not a.padded(-1).overlaps(b.padded(-1)), f"{one} over {other}"
-    for axes in figure.axes:
-        place = axes.get_window_extent().padded(-1)
-        covered = figure.legends if axes.axison else []
-        shaded = axes.images or any(isinstance(one, QuadMesh) for one in axes.collections)
-        for one in (*covered, *(axes.texts if shaded else ())):
-            assert not one.get_window_extent().overlaps(place), one
-        for axis in (axes.xaxis, axes.yaxis) if axes.axison else ():
-            ticks = [tick.label1 for tick in axis._update_ticks()]
-            told = [one.get_text() for one in ticks if one.get_visible() and axis.get_visible()]
-            counted = [one for one in told if one and not one[0].isalpha()]
-            assert not counted or names_beside(axis), f"of what? {told}"
-            if COUNTED.match(axis.label.get_text()):
-                assert not [number for number in told if "." in number], axis.label
-
-
-@pytest.mark.parametrize("looks", LOOKS, ids=("column", "others"))
 @pytest.mark.parametrize("command", PICTURES)
-def test_words_of_a_picture_are_whole_and_apart(run, monkeypatch, inputs, command, looks):
+def test_words_of_a_picture_are_whole_and_apart(run, monkeypatch, inputs, command):
+    """Nothing is cut or stands on other words; a layout that finds no room warns."""
     monkeypatch.chdir(inputs)
     asked = []
     monkeypatch.setattr(plot, "save", lambda path, draw, answers, _: asked.append((draw, answers)))
-    done = run(*command.split(), "--quiet", "--plot", "a.png")
-    assert done.status < 2, done.err
+    assert run(*command.split(), "--quiet", "--plot", "a.png").status < 2
     ((draw, answers),) = asked
-    for look in looks:
-        with plot.figure_style(look):
-            check_words(draw(answers, look), look.dpi)
+    look = plot.Look(3.4)
+    with plot.figure_style(look):
+        figure = draw(answers, look)
+        plot.fit_words(figure)
+        figure.dpi = look.dpi  # of the file
+        FigureCanvasAgg(figure).draw()
+    texts = [*figure.texts, *(t for legend in figure.legends for t in legend.get_texts())]
+    for axes in figure.axes:
+        texts += [axes.title, axes._left_title, axes._right_title, *axes.texts]
+        for axis in [one for one in (axes.xaxis, axes.yaxis) if axes.axison and one.get_visible()]:
+            texts += [t for tick in axis._update_ticks() for t in (tick.label1, tick.label2)]
+            texts += [axis.label, axis.offsetText]
+    texts = [text for text in texts if text.get_visible() and text.get_text().strip()]
+    boxes = [(text.get_text(), text.get_window_extent()) for text in texts]
+    cut = [text for text, box in boxes if not figure.bbox.padded(2).containsx(box.x1)]
+    pairs = combinations(boxes, 2)
+    over = [(one, two) for (one, a), (two, b) in pairs if a.padded(-1).overlaps(b.padded(-1))]
+    assert (cut, over) == ([], [])
 
 
 @pytest.mark.parametrize(("other", "panels"), [("ramp", 3), ("dft:d=4", 2)])
-def test_compare_draws_both_tables_and_their_difference(run, monkeypatch, other, panels):
-    drawn = []
-    monkeypatch.setattr(plot, "save", lambda path, draw, answers, _: drawn.extend([draw, *answers]))
-    done = run("compare", "onehot", other, "--d", 8, "-S", 8, "--plot", "a.png", "--quiet")
-    assert done.status == 1
-    draw, *answers = drawn
-    assert draw == compare
-    axes = [each for each in draw(answers).axes if each.get_xlabel() == "dimension"]
+def test_compare_draws_both_tables_and_their_difference(other, panels):
+    answers = [answer_of(compare_encodings(load("onehot", 8, 8), load(other, 8, 8)))]
+    axes = [each for each in compare(answers).axes if each.get_xlabel() == "dimension"]
     images = [each.images[0].get_array() for each in axes]
     assert len(axes) == panels
     if panels == 3:
         np.testing.assert_array_equal(images[2], images[1] - images[0])
-        assert axes[2].get_title("left") == "second − first (red: larger in the second)"
-
-
-def test_fourteen_curves_differ_in_colour_or_dashes():
-    for look in (plot.USUAL, plot.DARK):
-        with plot.figure_style(look):
-            cycle = matplotlib.rcParams["axes.prop_cycle"]
-        styles = [(one["color"], one["linestyle"]) for one in cycle]
-        assert len(styles) == len(set(styles)) == 14
 
 
 def test_a_table_is_drawn_with_the_same_weight_for_both_signs(pair):
@@ -263,16 +187,9 @@ def test_a_table_is_drawn_with_the_same_weight_for_both_signs(pair):
 LOOKED = [  # options, with the width in pixels of a PNG and what an SVG or PDF has in it
     ([], "png", 1200),
     (["--width", "column"], "png", 680),
-    (["--width", "page"], "png", 1400),
-    (["--width", "5.5"], "png", 1100),
     (["--dpi", 100], "png", 600),
-    ([], "svg", "angular frequency ω (radians per position)</text>"),
-    ([], "svg", "<title>spectrum: dft</title>"),
-    (["--title", "Cost $x_1$ & <b>"], "svg", ">Cost $x_1$ &amp; &lt;b&gt;</text>"),
     (["--title", "Cost $x_1$ & <b>"], "svg", "<title>Cost $x_1$ &amp; &lt;b&gt;</title>"),
     (["--dark"], "svg", plot.DARK.ink.lower()),
-    (["--dark"], "svg", plot.DARK.paper.lower()),
-    (["--dark"], "svg", plot.DARK.curves[0].lower()),
     ([], "pdf", "/FontFile2"),
 ]
 
@@ -296,39 +213,16 @@ def test_a_figure_looks_as_asked_and_is_the_same_on_every_run(run, tmp_path, opt
         assert b"/Type3" not in files[0]
 
 
-@pytest.mark.parametrize(
-    ("options", "size"), [("--width 40 --dpi 2400", 0), ("--width 40 --dpi 50", 2000)]
-)
-def test_a_png_that_no_screen_shows_is_refused(run, tmp_path, options, size):
-    done = run("spectrum", "dft", "--d", 8, "--plot", tmp_path / "a.png", *options.split())
-    assert (done.status, (tmp_path / "a.png").exists()) == ((0, True) if size else (2, False))
-    assert ("96000" in done.err) == (not size)
+def test_a_png_that_no_screen_shows_is_refused(run, tmp_path):
+    for dpi, status in ((2400, 2), (50, 0)):
+        words = ["spectrum", "dft", "--d", 8, "--plot", tmp_path / "a.png", "--width", 40]
+        assert run(*words, "--dpi", dpi).status == status
+        assert (tmp_path / "a.png").exists() == (status == 0)
 
 
-@pytest.mark.parametrize(
-    ("words", "names"),
-    [
-        ("spectrum rope", ["spectrum_by_decade"]),
-        ("spectrum rope dft", ["spectrum"]),
-        ("spectrum rope --axis linear", ["spectrum"]),
-        ("spectrum dft --axis log", ["spectrum_by_decade"]),
-    ],
-)
-def test_the_axis_is_that_on_which_there_is_something_to_see(run, monkeypatch, words, names):
+def test_the_axis_is_that_on_which_there_is_something_to_see(run, monkeypatch):
     draws = []
     monkeypatch.setattr(plot, "save", lambda path, draw, *_: draws.append(draw.__name__))
-    assert run(*words.split(), "--d", 64, "--plot", "a.png").status == 0
-    assert draws == names
-
-
-def test_names_of_curves_stand_below_the_axes_and_are_cut():
-    specs = ["sinusoidal", "rope", "dft", "tape", "rope:rho=5e5", "sinusoidal:rho=500"]
-    answers = [Answer(enc, relate(enc)) for enc in (load(spec, 20, 8) for spec in specs)]
-    with plot.figure_style():
-        figures = [relations(part, plot.Look(3.4)) for part in (answers[:2], answers)]
-        FigureCanvasAgg(figures[1]).draw()
-    (axes,), (legend,) = figures[1].axes, figures[1].legends
-    assert figures[0].get_figheight() < figures[1].get_figheight()
-    assert [text.get_text() for text in legend.get_texts()] == specs
-    assert legend.get_window_extent().y1 <= axes.get_tightbbox().y0
-    assert figures[1].bbox.containsx(legend.get_window_extent().x1)
+    for words in ("rope", "dft --axis log", "rope dft", "rope --axis linear"):
+        assert run("spectrum", *words.split(), "--d", 64, "--plot", "a.png").status == 0
+    assert draws == ["spectrum_by_decade"] * 2 + ["spectrum"] * 2

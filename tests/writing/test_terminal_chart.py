@@ -5,10 +5,6 @@ import re
 import numpy as np
 import pytest
 
-from pefourier.encodings import load
-from pefourier.questions.spectrum import density
-from pefourier.report.frame import Answer
-from pefourier.report.spectrum import spectrum_chart
 from pefourier.writing.terminal_chart import COLOURS, MARKS, PLAIN, chart
 
 
@@ -39,10 +35,6 @@ def test_a_single_curve_needs_no_mark_and_colours_no_marks():
     assert not {*MARKS} & {*two}
 
 
-def test_nothing_finite_is_said():
-    assert chart([("a", np.arange(2.0), np.full(2, np.nan))], "x", "y") == "y: nothing to draw\n"
-
-
 @pytest.mark.parametrize("columns", [40, 61, 80, 200])
 @pytest.mark.parametrize("colour", [True, False])
 def test_a_chart_fits_the_terminal(monkeypatch, columns, colour):
@@ -70,25 +62,9 @@ def test_what_two_curves_draw_has_the_colour_of_none():
     assert drawn.count(PLAIN) == 8
 
 
-def test_a_mark_does_not_hide_another():
-    x = np.arange(40.0)
-    curves = [(str(n), x, 0 * x + 1) for n in range(6)]
-    drawn = chart(curves, "x", "y", width=1, height=2, colour=False).partition("└")[0]
-    assert [letter for letter in drawn if letter in MARKS] == [MARKS[0]]
-
-
 def test_a_logarithmic_axis_has_equal_factors_side_by_side():
     x = np.geomspace(1e-6, 1, 61)
     text = chart([("y", x, np.log10(x) + 6)], "x", "y", width=60, height=6, logarithmic=True)
     straight = chart([("y", np.arange(61.0), np.arange(61.0))], "x", "y", width=60, height=6)
     assert rows_of(text) == rows_of(straight)
     assert re.search(r"^ +1e-06 +1  x$", text, re.MULTILINE)
-
-
-def test_a_density_in_the_first_frequencies_gets_a_logarithmic_axis():
-    answers = [Answer(enc, density(enc)) for enc in map(load, ("sinusoidal", "dft"))]
-    text = spectrum_chart(answers, False, "auto")
-    assert "(log)" in text
-    assert "sinusoidal (10.7 % at 0)" in text  # which such an axis leaves out
-    others = spectrum_chart(answers, False, "linear") + spectrum_chart(answers[1:], False, "auto")
-    assert "(log)" not in others

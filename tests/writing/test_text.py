@@ -39,25 +39,6 @@ def test_a_table_fits_the_terminal_and_loses_nothing(monkeypatch, width, keys):
     assert letters_of(text) == letters_of("".join(cells))
 
 
-@pytest.mark.parametrize("columns", [40, 80])
-@pytest.mark.parametrize(
-    "command",
-    [
-        "spectrum sinusoidal dft:d=30 rope:rho=500,d=32",
-        "reconstruct sinusoidal none --d 128",
-        "check-faithful sinusoidal alibi:d=8 ramp --d 12",
-        "design --length 80 --d 32 --dtype bf16",
-        "context rope:rho=500 --d 32",
-        "list",
-    ],
-)
-def test_answers_fit_a_terminal(run, monkeypatch, command, columns):
-    monkeypatch.setenv("COLUMNS", str(columns))
-    done = run(*command.split())
-    assert done.status == 0, done.err
-    assert max(map(len, done.out.splitlines())) <= columns
-
-
 @pytest.mark.parametrize("text", ["5.243e+05", "1e+05; 2e+04 smoothed", "e+0", "131071 (50 %)"])
 def test_a_text_is_told_as_it_is(text):
     assert number(text) == text
