@@ -6,7 +6,6 @@ from grids import table_on, waves_on
 
 from pefourier.encodings import load
 from pefourier.encodings.conventions import read_conventions
-from pefourier.encodings.registry import build
 from pefourier.errors import PefourierError
 from pefourier.questions.faithful import assess
 
@@ -113,14 +112,6 @@ def test_no_convention_is_seen_where_there_is_none():
     r = assess(table_on(SIDES, axial("axial:convention=mae"))).identified
     assert (r["encoding"], r["params"]["rho"]) == ("axial", 1e4)
     assert r["max_difference"] < 1e-12
-
-
-def test_a_table_of_a_model_is_told_on_its_grid(run, tmp_path):
-    table = build("axial", d=64, grid=(14, 14), convention="mae", prefix=1).table()
-    np.save(tmp_path / "vit.npy", table[None].astype(np.float32))
-    done = run("check-faithful", tmp_path / "vit.npy", "--grid", "14x14", "--prefix", 1, "--json")
-    assert done.status == 0
-    assert done.results[0]["identified"]["conventions"] == ["mae", "dit"]
 
 
 def test_points_that_repeat_are_named_on_the_grid():

@@ -1,6 +1,5 @@
 """One slip at a time: each is planted in three configs, and found with its value."""
 
-import json
 import math
 
 import numpy as np
@@ -67,14 +66,11 @@ def one_pair(omega, k, ratio):
 
 EVERYWHERE = {  # name: frequencies or places of the engine, code, and a changed value
     "doubled": (lambda w: 2 * w, None, "step", "2 p"),
-    "halved": (lambda w: w / 2, None, "step", "0.5 p"),
     "scaled": (lambda w: 1.7 * w, None, "step", "1.7 p"),
-    "over ten": (lambda w: w / 10, None, "step", "0.1 p"),
     "halved as integers": (lambda w: w, np.arange(N) // 2, "positions-divided", "p // 2"),
     "degrees": (lambda w: w * 180 / math.pi, None, "degrees", "p w 180 / pi"),
     "taken for degrees": (lambda w: w * math.pi / 180, None, "degrees", "p w pi / 180"),
     "a bad pair": (lambda w: one_pair(w, 9, 1.01), None, "single-pair", None),
-    "a bad slow pair": (lambda w: one_pair(w, 17, 0.8), None, "single-pair", None),
     "frequencies in bfloat16": (
         lambda w: rounded(w, FORMATS["bfloat16"]),
         None,
@@ -248,24 +244,6 @@ def test_law_of_random_slips(seed):
         read = {k: v[1] for k, v in found.cause.changes.items() if k in settings}
         again = built(settings | read).measure.frequencies
         np.testing.assert_allclose(again, engine.measure.frequencies, rtol=1e-4)
-
-
-def test_two_rotations_whose_settings_are_known_differ_by_those(tmp_path):
-    sizes = {"hidden_size": 256, "num_attention_heads": 4, "max_position_embeddings": 2048}
-    scaling = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0}
-    scaling |= {"high_freq_factor": 4.0, "original_max_position_embeddings": 256}
-    plain = {"model_type": "llama", "rope_theta": 5e5, **sizes}
-    versions = {
-        "plain": ({}, ()),
-        "base": ({"rope_theta": 1e6}, ("base",)),
-        "scaled": ({"rope_scaling": scaling}, ("scaling-added",)),
-    }
-    for name, (more, _) in versions.items():
-        (tmp_path / f"{name}.json").write_text(json.dumps(plain | more))
-    for name, (_, codes) in versions.items():
-        found = compare(*(load(str(tmp_path / f"{n}.json")) for n in ("plain", name)))
-        assert (found.same, found.cause.misreadings if found.cause else ()) == (not codes, codes)
-        assert set(found.compared) >= {"codes", "rotations", "layers", "windows", "factors"}
 
 
 @pytest.mark.parametrize("factor", [1.0, 0.5, 2.0])

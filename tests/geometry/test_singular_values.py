@@ -6,10 +6,10 @@ import mpmath
 import numpy as np
 import pytest
 
-from pefourier.encodings import build, load
+from pefourier.encodings import build
 from pefourier.encodings.domain import positions
 from pefourier.encodings.encoding import Encoding, Measure, from_table
-from pefourier.geometry import double_double, even_odd_svd, singular_values
+from pefourier.geometry import double_double, singular_values
 from pefourier.geometry.cosine_sums import ERROR, cosine_sums
 from pefourier.geometry.dirichlet_gram import dirichlet_gram
 from pefourier.geometry.double_double import UNIT, matrix_product, split, two_sum
@@ -111,20 +111,6 @@ def test_singular_values_have_their_digits_down_to_the_tolerance(length, d, rho,
         assert factors.sigma[place] == pytest.approx(sigma, rel=1e-6)
 
 
-PUBLISHED = [  # of Zheng et al.'s setting, and of this project's notes
-    ("sinusoidal", 512, 64, "stable_rank", 2.4477),
-    ("sinusoidal", 100, 16, "stable_rank", 1.8362),
-    ("sinusoidal", 80, 256, "rank", 42),
-    ("rope", 131072, 128, "condition_number", 288),
-    ("rope:rho=5e5,scaling=llama3,factor=8,original=8192", 131072, 128, "rank", 85),
-]
-
-
-@pytest.mark.parametrize(("spec", "length", "d", "field", "value"), PUBLISHED)
-def test_published_numbers(spec, length, d, field, value):
-    assert getattr(decompose(load(spec, length, d)), field) == pytest.approx(value, rel=2e-4)
-
-
 def test_coarse_storage_raises_the_tolerance():
     """Rounding to float32 lifts the small singular values; they are still not a rank."""
     table = build("sinusoidal", length=80, d=256).table().astype(np.float32)
@@ -132,13 +118,6 @@ def test_coarse_storage_raises_the_tolerance():
     rank = decompose(from_table(table, eps=2.0**-23)).rank
     assert 30 <= rank <= 36
     assert decompose(from_table(table.astype(float))).rank == rank  # stored wider
-
-
-def test_progress_is_reported_on_every_walk(monkeypatch):
-    monkeypatch.setattr("pefourier.geometry.matrices.BLOCK", 37)
-    calls = []
-    decompose(build("learned", length=50, d=5), lambda done, total: calls.append((done, total)))
-    assert calls == [(k, 8) for k in range(1, 9)] * 2
 
 
 def test_a_unit_scales_singular_values_and_nothing_else(monkeypatch):
@@ -149,34 +128,6 @@ def test_a_unit_scales_singular_values_and_nothing_else(monkeypatch):
         other = decompose(Encoding("rope", positions(400), 16, None, own))
         np.testing.assert_allclose(other.sigma, size * one.sigma, rtol=1e-9)
         assert other.rank == one.rank
-
-
-@pytest.fixture
-def angles(monkeypatch):
-    """How many angles of waves were made, in a list of one number."""
-    made, before = [0], Measure.angles
-
-    def counted(self, *arguments, **named):
-        found = before(self, *arguments, **named)
-        made[0] += found.size
-        return found
-
-    monkeypatch.setattr(Measure, "angles", counted)
-    return made
-
-
-def test_waves_are_made_only_where_closed_forms_lose_digits(monkeypatch, angles):
-    enc = build("rope", length=131072, d=64)
-    angles[0] = 0
-    both = decompose(enc).sigma
-    assert angles[0] == 0
-    monkeypatch.setattr(even_odd_svd, "BOTH", 0)  # parts too large for two at a time
-    monkeypatch.setattr(even_odd_svd, "map_ahead", None)
-    np.testing.assert_array_equal(decompose(enc).sigma, both)
-    monkeypatch.undo()
-    monkeypatch.setattr("pefourier.geometry.even_odd_svd.DIRECT", 0)
-    enc = declared(1 + 1e-12 * np.arange(20), 2000)
-    assert decompose(enc).rank == np.linalg.matrix_rank(enc.table())
 
 
 @pytest.mark.parametrize(("length", "d", "numbers"), [(200001, 64, 2**19), (20000, 256, 2**14)])

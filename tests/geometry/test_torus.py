@@ -57,14 +57,6 @@ def test_what_is_even_or_smoothed_without_end_is_flat(sigma):
     np.testing.assert_allclose(density, 1 / 24, rtol=1e-12)
 
 
-def test_without_smoothing_a_frequency_between_points_is_shared():
-    step = 2 * np.pi / np.array([4, 8])
-    density = torus_density(np.array([[1.5, 2.0]]) * step, np.ones(1), (4, 8), 0.0)
-    shares = density * multiplicity((4, 8))
-    assert np.argwhere(shares).tolist() == [[1, 2], [2, 2]]
-    np.testing.assert_allclose(shares[shares > 0], [0.5, 0.5])
-
-
 def test_rings_and_directions_share_the_density():
     enc = waves_on((16, 16), mixed_frequencies(heads=2))
     density = torus_density(enc.measure.frequencies, enc.measure.weights, (16, 16), 1.0)

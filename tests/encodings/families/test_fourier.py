@@ -91,22 +91,3 @@ def test_nerfs_features_are_its_formula_whose_ends_coincide():
             build("fourier-features", d=40, grid=(16, 16), mapping="nerf", coordinates=coordinates)
         )
         assert (found.verdict == "collides") == collides
-
-
-def test_shares_past_nyquist_are_those_published():
-    """On 16 x 16 points bands of NeRF (L 10) and Perceiver (16) step by more than half a turn."""
-    for mapping, d, fastest, share in (("nerf", 40, 214, 0.7), ("perceiver", 64, 3.35, 0.12)):
-        omega = np.abs(
-            build("fourier-features", d=d, grid=(16, 16), mapping=mapping).measure.frequencies
-        )
-        assert omega.max() == pytest.approx(fastest, rel=0.003)
-        assert (omega.max(axis=1) > np.pi).mean() == pytest.approx(share, abs=0.006)
-
-
-@pytest.mark.parametrize("scale", [4.0, 25.0])
-def test_the_length_scale_of_fourier_features_is_as_explained(scale):
-    """Half at 0.187/scale of the range, and 1/√d by chance far away."""
-    table = load(f"fourier-features:scale={scale}", 2000, 2048).table()
-    products = table @ table[0] / (table[0] @ table[0])
-    assert np.argmax(products < 0.5) / 2000 == pytest.approx(0.187 / scale, rel=0.1)
-    assert np.sqrt((products[1000:] ** 2).mean()) == pytest.approx(2048**-0.5, rel=0.5)

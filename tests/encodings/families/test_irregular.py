@@ -40,13 +40,6 @@ def test_codes_at_irregular_times_are_answered_by_their_table(name):
     assert enc.is_shift_invariant == (name in DECLARED)
 
 
-@pytest.mark.parametrize("name", ["mtan", "mtan-fixed"])
-def test_the_unit_of_time_does_not_matter_to_mtan(name):
-    hours, seconds = load(name, d=6, times=IRREGULAR), load(name, d=6, times=3600 * IRREGULAR)
-    assert np.abs(hours.table() - seconds.table()).max() < 1e-12
-    assert np.abs(density(hours).density - density(seconds).density).max() < 1e-12
-
-
 @pytest.mark.parametrize("name", DECLARED)
 def test_declared_codes_depend_on_differences_of_times_alone(name):
     """By the definition: each pair's inner product is the kernel at its difference of times."""
@@ -65,13 +58,6 @@ def test_declared_codes_depend_on_differences_of_times_alone(name):
     assert even.lags.tolist() == (np.arange(9) / per).tolist()
     assert np.abs(even.kernel - rows.kernel).max() < 1e-9
     assert even.first_rise == rows.first_rise / per
-
-
-@pytest.mark.parametrize("name", sorted({*TIMED} - {*DECLARED}))
-def test_measured_codes_of_irregular_times_are_not_compared_by_rows(name):
-    found = pefourier.relations(name, d=6, times=IRREGULAR)
-    assert (found.verdict, found.kernel, found.lags) == ("no lags", None, None)
-    assert (found.toeplitz_residual, found.shift_residual) == (None, None)
 
 
 def test_nothing_folds_at_irregular_times_and_even_ones_do():

@@ -41,11 +41,6 @@ def test_without_parents_the_tree_is_complete():
     np.testing.assert_array_equal(complete.domain.omega, told.domain.omega)
 
 
-@pytest.mark.parametrize(("d", "verdict"), [(4, "collides"), (8, "injective")])
-def test_steps_beyond_the_columns_are_forgotten(d, verdict):
-    assert assess(load("tree", length=15, d=d)).verdict == verdict
-
-
 def test_recurrent_states_are_those_of_torch():
     torch = pytest.importorskip("torch")
     d, bound = 3, 3**-0.5

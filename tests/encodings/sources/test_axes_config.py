@@ -6,10 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from pefourier import resize
 from pefourier.encodings import load
 from pefourier.encodings.sources.layers import tell_layers
-from pefourier.encodings.sources.models import model_types
 from pefourier.errors import PefourierError
 from pefourier.geometry.grown_grids import turn_limits
 from pefourier.questions.context import describe_context
@@ -123,13 +121,6 @@ def test_sizes_are_those_of_the_config(config):
     assert enc.params["rho"] == 50.0
 
 
-def test_another_grid_is_another_resolution(config):
-    path = config("pixtral", rope_parameters={"rope_type": "axial", "rope_theta": 500.0})
-    enc = load(path, grid=(3, 5), prefix=2)
-    same = load("axial-rope:convention=pixtral,rho=500", d=64, grid=(3, 5), prefix=2)
-    np.testing.assert_array_equal(enc.table(), same.table())
-
-
 @pytest.mark.parametrize(
     ("kind", "name", "own"),
     [
@@ -224,20 +215,6 @@ def test_learned_tables_lie_on_the_grid_behind_their_prefix(weights, kind, name,
     assert not [f for f in enc.findings if f.severity == "warning"]
 
 
-@pytest.mark.parametrize(
-    ("kind", "ways"),
-    [
-        ("vit", "bicubic"),
-        ("dinov2", "bicubic and facebookresearch/dinov2 by dinov2"),
-        ("dinov2_with_registers", "antialias and facebookresearch/dinov2 by antialias"),
-    ],
-)
-def test_resize_names_the_method_of_the_models_own_code(weights, kind, ways):
-    path = weights(kind, "embeddings.position_embeddings", RANDOM[None, :16], **SMALL)
-    (found,) = [f for f in resize(path, (6, 7)).findings if f.code == "resized-by"]
-    assert found.message == f"tables of {kind} are resized in transformers 5.23 by {ways}"
-
-
 def test_sams_table_has_its_axes(weights):
     tensor = RANDOM[:15].reshape(1, 3, 5, 8)
     enc = load(weights("sam_vision_model", "vision_encoder.pos_embed", tensor))
@@ -292,9 +269,3 @@ def test_what_a_config_cannot_mean_is_refused(config, kind, own, said):
     with pytest.raises(PefourierError) as caught:
         load(config(kind, **own))
     assert said in str(caught.value)
-
-
-def test_rows_on_axes_say_where_they_are_from():
-    rows = [row for row in model_types().values() if isinstance(row, dict) and "axial" in row]
-    assert len(rows) > 25
-    assert all(row["source"] for row in rows)

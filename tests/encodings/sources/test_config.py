@@ -80,12 +80,6 @@ NESTED = {
 }
 
 
-@pytest.mark.parametrize("part", ["", "#text_config"])
-def test_the_text_models_config_is_the_one_that_is_meant(part, config):
-    enc = load(config(NESTED) + part, length=3)
-    assert (enc.params["rho"], enc.params["d"]) == (1e6, 8)
-
-
 def test_a_vision_config_inside_is_the_one_that_is_named(config):
     enc = load(config(NESTED) + "#vision_config")
     assert (enc.params["convention"], enc.domain.grid) == ("pixtral", (64, 64))

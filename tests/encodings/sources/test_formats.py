@@ -137,11 +137,6 @@ def test_csv(content, expected):
     np.testing.assert_array_equal(read_table("x.csv")[0], expected)
 
 
-def test_csv_of_a_million_columns():
-    put("x.csv", b",".join([b"1.5"] * 10**6))
-    assert read_table("x.csv")[0].shape == (1, 10**6)
-
-
 def entry(dtype="F32", shape=(2, 3), offsets=(0, 24)):
     return {"codes": {"dtype": dtype, "shape": shape, "data_offsets": offsets}}
 
@@ -187,6 +182,9 @@ NPY = [
     npy_bytes(b" " * 4, version=b"\2\0", width=4)[:8] + b"\xff" * 9000,
     *(npy_bytes(b"{'descr" + blank * 4900 + b"$") for blank in (b" ", b" \n", b"\t")),  # 20 s once
     npy_bytes(b"{'descr" + b" " * 9900 + b"$", version=b"\2\0", width=4),
+    *(npy_bytes(text) for text in (b"{" + 9000 * b" " + b"?", b"{" + 4000 * b"[", 9000 * b"'")),
+    *(npy_bytes(text) for text in (b"{'descr': " + 9000 * b"(", b"[1]", b"{}", b"")),
+    *(npy_bytes(HEADER.replace(*pair)) for pair in ((b"5", 4900 * b"9"), (b"(5, 3)", b"3"))),
 ]
 CSV = [b"", b"x,y\n", b"x,y\n1,2\n3,four\n", b",0,1\n0,.5,.5\n", b",,\n1,2,3\n", b"1;2\n3;4\n"]
 CSV += [b"1,2,\n", b"1,\x002\n", b"1_0,2\n", "１,2\n".encode(), b"1,2+1j\n", b"Index,x\n0,2\n1,2\n"]
@@ -207,7 +205,9 @@ DAMAGED = {".npy": NPY, ".csv": CSV, ".safetensors": SAFETENSORS}
 )
 def test_damaged_files_are_refused(suffix, content):
     put(f"x{suffix}", content)
+    before = time.process_time()
     assert "is not a readable" in refused(f"x{suffix}")
+    assert time.process_time() - before < 1  # numpy's tokenizer once took 13 s for 9000 blanks
     if suffix == ".safetensors" and TWICE not in content:
         with pytest.raises(safetensors.SafetensorError):
             safetensors.safe_open("x.safetensors", framework="np")
@@ -293,28 +293,6 @@ def test_a_full_disk(suffix):
     os.symlink("/dev/full", "x" + suffix)
     with pytest.raises(PefourierError, match="No space left on device"):
         write_table("x" + suffix, np.zeros((300, 300)))
-
-
-def test_a_header_of_any_letters_is_refused_at_once():
-    """numpy's tokenizer once took 13 s for 9000 blanks."""
-    headers = [
-        b"{" + 9000 * b" " + b"?",
-        b"{" + 4000 * b"[",
-        9000 * b"'",
-        b"{'descr': " + 9000 * b"(",
-    ]
-    headers += [
-        HEADER.replace(b"5", 4900 * b"9"),
-        HEADER.replace(b"(5, 3)", b"3"),
-        b"[1]",
-        b"{}",
-        b"",
-    ]
-    before = time.process_time()
-    for header in headers:
-        put("x.npy", npy_bytes(header))
-        assert "is not a readable .npy file" in refused("x.npy")
-    assert time.process_time() - before < 1
 
 
 @pytest.mark.parametrize("blanks", [0, 64, 800])

@@ -2,12 +2,10 @@
 
 import json
 from collections import Counter
-from pathlib import Path
 
 import numpy as np
 import pytest
 import record_layers
-import transformers.models
 from rotary_modules import TYPES, config_class, modeling, quiet, torch
 from survey_transformers import SWITCHED, changed
 
@@ -20,7 +18,6 @@ from pefourier.encodings.sources.layers import (
     read_temperature,
 )
 from pefourier.encodings.sources.models import type_row
-from pefourier.encodings.sources.rope_config import TUNED
 from pefourier.errors import PefourierError
 
 FULL, LOCAL = "full_attention", "sliding_attention"
@@ -130,17 +127,6 @@ def test_temperatures_are_those_of_the_code(tmp_path):
         assert told == (wanted and (*wanted[:2], pytest.approx(wanted[2])))
 
 
-def test_temperatures_are_read_of_the_types_whose_code_has_them():
-    tuned = {kind for kind in TYPES if "llama_4_scaling_beta" in source_of(kind)}
-    assert tuned == set(TUNED)
-
-
-def source_of(kind):
-    """The text of a model type's code."""
-    folder = Path(transformers.models.__path__[0]) / kind
-    return "".join(file.read_text() for file in folder.glob("modeling_*.py"))
-
-
 @pytest.mark.parametrize("own", [{"compress_ratios": [0, 5]}, {"compress_ratios": 3}])
 def test_ratios_that_stand_for_no_type_of_layer_are_refused(own, tmp_path):
     with pytest.raises(PefourierError, match="compress_ratios"):
@@ -231,32 +217,6 @@ def test_windows_that_switches_set_are_those_of_transformers(tmp_path, kind, own
     both_sides = 2 if kind == "modernbert" else 1
     expected = list(theirs) * 4 if isinstance(theirs, set) else theirs
     assert [w and w * both_sides for w in expected] == windows
-
-
-def window_by_the_model(kind, cls, **own):
-    """How many tokens a query far on sees, by the largest window that gradients of a model tell."""
-    module = modeling(config_class(kind).__module__)
-    small = {"hidden_size": 16, "intermediate_size": 8, "num_attention_heads": 2, "vocab_size": 9}
-    own = {**small, "num_key_value_heads": 2, "num_hidden_layers": 1, "head_dim": 8, **own}
-    torch.manual_seed(0)
-    with quiet():
-        model = getattr(module, cls)(config_class(kind)(pad_token_id=0, **own)).eval()
-    given = torch.randn(1, 12, 16, requires_grad=True)
-    model(inputs_embeds=given).last_hidden_state[0, -1].sum().backward()
-    return int((given.grad.abs().sum(-1) > 0).sum())
-
-
-@pytest.mark.parametrize(
-    ("kind", "cls", "own", "window"),
-    [
-        ("minimax", "MiniMaxModel", {"num_local_experts": 2, "layer_types": ["full_attention"]}, 4),
-        ("moshi", "MoshiModel", {"ffn_dim": 8, "max_position_embeddings": 32}, None),
-    ],
-)
-def test_the_window_is_that_of_the_mask(tmp_path, kind, cls, own, window):
-    own = {**own, "sliding_window": 4, "num_hidden_layers": 1}
-    assert [run.window for run in runs(tmp_path, model_type=kind, **own)] == [window]
-    assert window_by_the_model(kind, cls, **own) == (window or 12)
 
 
 def test_a_spec_that_names_a_part_of_a_config_tells_that_part(tmp_path):
@@ -354,16 +314,6 @@ def test_the_layers_that_turn_are_those_of_the_modules(tmp_path):
     assert RECORDED.keys() - TRIED.keys() == UNTRIED
     assert seen["without an order"] <= 16
     assert len(several) >= 26
-
-
-def test_the_record_is_what_the_modules_do():
-    """Of one type; `python tests/record_layers.py` takes minutes for all."""
-    assert list(
-        record_layers.record("lfm2", {"full_attn_idxs": [2, 5], "num_hidden_layers": 6})
-    ) == [
-        {"full_attn_idxs": [2, 5], "num_hidden_layers": 6},
-        "..R..R",
-    ]
 
 
 def test_layers_that_numbers_name(tmp_path):

@@ -5,7 +5,6 @@ import os
 import numpy as np
 import pytest
 import torch
-from stored import TABLE
 
 from pefourier.encodings import encoding, load
 from pefourier.encodings.sources import arrays
@@ -61,12 +60,3 @@ def test_tensors_of_a_mapped_file_are_copied():
     table, _ = read_table("x.pt")
     os.truncate("x.pt", 0)
     np.testing.assert_array_equal(table, LARGE)
-
-
-def test_small_tables_are_not_mapped(monkeypatch):
-    monkeypatch.setattr(arrays, "SUSPECT", 2**28)
-    np.save("x.npy", TABLE)
-    table, _ = read_table("x.npy")
-    assert type(table) is np.ndarray
-    os.truncate("x.npy", 9)
-    np.testing.assert_array_equal(table, TABLE)

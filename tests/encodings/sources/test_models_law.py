@@ -18,7 +18,9 @@ from rotary_modules import TYPES, config_class, modeling, quiet, rotations, torc
 
 from pefourier import context
 from pefourier.encodings import load
+from pefourier.encodings.sources.layers import open_model
 from pefourier.encodings.sources.models import type_row, version
+from pefourier.encodings.sources.rope_config import PAIRED, pairing_of
 from pefourier.errors import PefourierError
 from pefourier.nn import Rotary
 
@@ -195,6 +197,8 @@ def turned_alike(kind, path):
         except PefourierError as error:
             yield f"refused: {error}"
             continue
+        pairing = pairing_of(open_model(str(path)))
+        assert PAIRED[rotary.layout] == pairing
         q, k = torch.randn(2, 1, 2, 9, rotary.d, generator=torch.Generator().manual_seed(0))
         try:
             own = turned_by_its_model(module, config, layer, q, k, rotary.layout)
@@ -312,6 +316,7 @@ NOT_TURNED = {  # types whose own defaults are refused, by what is said of them
     "esm": "are learned",
 }
 ROTARY = [k for k in TYPES if type_row(k)["kind"] == "rotary" and "module" in type_row(k)]
+ROTARY.sort(key=lambda kind: type_row(kind).get("layout", "halves"))  # some of each
 
 
 @some_and_all(ROTARY, 150)
@@ -324,29 +329,6 @@ def test_the_module_turns_as_the_model_does(kinds, least, tmp_path):
     refused = {kind for kind, ways in found.items() if "refused" in str(ways)}
     assert [k for k in refused if NOT_TURNED.get(k, "unexplained") not in str(found[k])] == []
     assert sum(ways.count("same") for ways in found.values()) >= least
-
-
-def test_every_rotation_has_a_known_layout():
-    kinds = [kind for kind in TYPES if type_row(kind)["kind"] == "rotary"]
-    known = ("halves", "interleaved", "rope_interleave", "rope_interleave no")
-    assert [kind for kind in kinds if type_row(kind).get("layout", "halves") not in known] == []
-
-
-UNEXPLAINED = 22  # of 804 types, those of which nothing is said but that nothing was found
-
-
-def test_few_model_types_are_refused_without_a_reason():
-    found = [kind for kind in TYPES if type_row(kind)["kind"] == "none"]
-    unexplained = [kind for kind in found if not {"reason", "axial"} & type_row(kind).keys()]
-    assert len(unexplained) <= UNEXPLAINED
-    told = {
-        "levit": "two axes",
-        "dab-detr": "two axes",
-        "perceiver": "axes",
-        "resnet": "convolutions",
-    }
-    for kind, words in told.items():
-        assert words in type_row(kind)["reason"]
 
 
 def sines_of(kind, n, d):

@@ -64,15 +64,6 @@ PHASES = [  # position times frequency, each frequency twice, as these packages 
     ("rotary_embedding_torch:RotaryEmbedding", [("(dim", "(theta=5e5, dim")], "interleaved", 5e5),
     ("local_attention.rotary:SinusoidalEmbeddings", [("  #", "[0]  #")], "halves", 1e4),
 ]
-LEARNED = [
-    "x_transformers.x_transformers:AbsolutePositionalEmbedding",
-    "performer_pytorch.performer_pytorch:AbsolutePositionalEmbedding",
-]
-REFUSED = [  # what nothing in a wrapper but a model can give
-    "transformers.models.llama.modeling_llama:LlamaRotaryEmbedding",
-    "x_transformers.x_transformers:AlibiPositionalBias",
-    "positional_encodings.torch_encodings:PositionalEncoding2D",
-]
 INSTANCES = """
 from transformers.models.llama import LlamaConfig
 from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
@@ -160,19 +151,3 @@ def test_phases_of_a_rotation_are_known_for_that(run, tmp_path, module, written,
     twice = np.repeat(every, 2) if layout == "interleaved" else np.tile(every, 2)
     phases = np.multiply.outer(np.arange(LENGTH), twice)
     np.testing.assert_allclose(load(spec, LENGTH, D).table(), phases, rtol=1e-6)
-
-
-@pytest.mark.parametrize("module", LEARNED)
-def test_learned_codes_are_said_to_be_those_before_training(run, module):
-    (result,) = run("check-faithful", f"py:{module}", "-S", LENGTH, "--d", D, "--json").results
-    assert "untrained" in findings_of(result)
-    assert result["identified"] is None
-    assert (result["length"], result["dimension"]) == (LENGTH, D)
-
-
-@pytest.mark.parametrize("module", REFUSED)
-def test_what_cannot_be_run_is_refused_with_a_wrapper(module):
-    with pytest.raises(PefourierError) as error:
-        load(f"py:{module}", LENGTH, D)
-    (wrapper,) = error.value.__notes__
-    compile(wrapper, "wrapper", "exec")

@@ -85,22 +85,6 @@ def test_a_model_rotates_as_the_spec_says(name, config):
     assert enc.params == {**same.params, **noted}
 
 
-def renamed(values):
-    """The new spelling of a flat config of the old one."""
-    new = {k: v for k, v in values.items() if k not in ("rope_scaling", "rope_theta")}
-    old = dict(values.get("rope_scaling") or {"type": "default"})
-    kind = old.pop("rope_type", None) or old.pop("type")
-    section = {"rope_type": kind, "rope_theta": values["rope_theta"], **old}
-    return {**new, "rope_parameters": section}
-
-
-@pytest.mark.parametrize("values", [LLAMA, LLAMA31, QWEN25, PHI3, DEEPSEEK], ids=str)
-def test_both_spellings_say_the_same(values, config):
-    old, new = (load(config(written), length=5000) for written in (values, renamed(values)))
-    np.testing.assert_array_equal(old.measure.frequencies, new.measure.frequencies)
-    assert new.params == old.params
-
-
 def scaling(**values):
     return {**LLAMA, "rope_scaling": values}
 

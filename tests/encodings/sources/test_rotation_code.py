@@ -1,7 +1,6 @@
 """Code that turns queries and keys: its table, its operators, and what is wrong with them."""
 
 import json
-import re
 
 import numpy as np
 import pytest
@@ -9,7 +8,6 @@ import torch
 
 import pefourier
 from pefourier.encodings import load
-from pefourier.encodings.sources.rotation_code import read_turn
 from pefourier.errors import PefourierError
 from pefourier.questions.operators import operator_at
 
@@ -136,25 +134,6 @@ WRONG += [(lost_minus_in_keys, [*PLAIN, "lost-minus", DIFFER[1]], "error")]
 WRONG += [(mixed_layouts, [*PLAIN, "not-a-rotation"], "error")]
 
 
-def test_the_layouts_that_are_mixed_are_named_each():
-    """Halves are turned, and angles lie by neighbours; and the reverse."""
-
-    def reverse(q, k):
-        def turned(x):
-            angle, minus = torch.cat([of(x)] * 2, -1), torch.stack([-x[..., 1::2], x[..., ::2]], -1)
-            return x * angle.cos() + minus.flatten(-2) * angle.sin()
-
-        return turned(q), turned(k)
-
-    for code, turned, laid in (
-        (mixed_layouts, "halves", "neighbours"),
-        (reverse, "neighbours", "halves"),
-    ):
-        assert re.search(
-            f"turns {turned} .* for {laid},", load(code, LENGTH, D).findings[1].message
-        )
-
-
 @pytest.mark.parametrize(("code", "findings", "severity"), WRONG)
 def test_queries_and_keys_that_are_not_rotated_alike_are_findings(code, findings, severity):
     """All of them had rope's table, and were told to be rope."""
@@ -217,19 +196,6 @@ def test_what_is_no_rotation_is_refused_with_a_wrapper(code):
     assert "\n" not in str(error.value)
     (wrapper,) = error.value.__notes__
     compile(wrapper, "wrapper", "exec")
-
-
-def test_a_turn_has_pairs_and_a_kind():
-    angle = np.arange(4)[:, None] * [1.0, 0.1]
-    turned = np.zeros((4, 4, 4))
-    turned[:, [0, 1], [0, 1]] = turned[:, [2, 3], [2, 3]] = np.cos(angle)
-    turned[:, [0, 1], [2, 3]], turned[:, [2, 3], [0, 1]] = np.sin(angle), -np.sin(angle)
-    assert read_turn(turned).kind == "rotation"
-    assert read_turn(1.1 * turned).firsts.tolist() == [0, 1]  # as with YaRN's factor
-    assert read_turn(turned[:, [1, 0, 3, 2]]).kind == "rotation"  # rows in another order
-    assert read_turn(np.abs(turned)).kind == "lost-minus"
-    assert read_turn(turned * (1 + np.arange(4) / 10)[:, None, None]).kind == "other"
-    assert read_turn(np.broadcast_to(np.eye(4), (3, 4, 4))).kind == "still"
 
 
 def test_code_of_a_config_is_the_config(tmp_path):

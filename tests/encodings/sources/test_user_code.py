@@ -215,13 +215,6 @@ def test_a_module_is_called_with_two_shapes(user, name, findings, right, length)
     assert np.allclose(enc.table(), known, atol=2e-5) == right
 
 
-@pytest.mark.parametrize("name", ["First", "SecondSaid"])
-def test_codes_along_the_batch_fail_a_strict_check(run, user, name):
-    done = run("check-faithful", f"py:{user}:{name}", "--d", D, "--strict", "--json")
-    assert done.status == 1
-    assert "batch-axis" in [f["code"] for f in done.results[0]["findings"]]
-
-
 WRAPPED = "transposed by_base Tokens Two Whole Config of_positions ByIds"
 REFUSED = [(name, True) for name in WRAPPED.split()]
 REFUSED += [(name, False) for name in "fails words missing table(1,2) D".split()]
