@@ -62,27 +62,14 @@ def test_what_a_slip_does_not_name_stays():
     np.testing.assert_array_equal(read, 4 * shared.measure.frequencies)
 
 
-@pytest.mark.parametrize(
-    ("other", "value"),
-    [
-        ("scaling=linear", "factor"),
-        ("nonsense", "nonsense"),
-        ("original=8192", "original=8192"),
-        ("local-for-global", "rope"),
-        ("sinusoidal", "sinusoidal"),
-    ],
-)
+NONE = {"scaling=linear": "factor", "original=8192": "original=8192", "local-for-global": "rope"}
+NONE |= {"nonsense": "nonsense", "sinusoidal": "sinusoidal"}
+
+
+@pytest.mark.parametrize(("other", "value"), NONE.items())
 def test_misreadings_that_are_none(other, value):
     with pytest.raises(PefourierError, match=value):
         misread(load("rope", 80, 16), other, 80, None)
-
-
-def test_given_frequencies_have_no_scaling_to_ignore_and_no_share(tmp_path):
-    np.save(tmp_path / "w.npy", np.array([1.0, 0.5, 0.1, 0.09]))
-    enc = load(f"rope:inv_freq={tmp_path}/w.npy", 80)
-    assert (misread(enc, "scaling-ignored", 80, None)[0] == enc.measure.frequencies).all()
-    with pytest.raises(PefourierError, match="frequencies by themselves"):
-        misread(enc, "partial-ignored", 80, None)
 
 
 FACTORS = [  # YaRN's factor at 4 is 1.1386, a part of queries and of keys

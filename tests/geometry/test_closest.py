@@ -153,21 +153,6 @@ def test_pair_distance_and_count_are_those_of_the_double_loop(name, blocks):
     assert_agree(closest_pair(from_table(TABLES[name])), expected_of(name))
 
 
-@pytest.mark.parametrize("name", ["normal", "waves", "shuffled grid", "clusters"])
-def test_moving_rows_and_exchanging_them_changes_no_distance(name, blocks, tmp_path):
-    table, (distance, pair, distinct) = TABLES[name], expected_of(name)
-    turn = np.linalg.qr(RANDOM.standard_normal((table.shape[1],) * 2))[0]
-    if name != "clusters":  # whose distances are a few units of what is added
-        assert_agree(
-            closest_pair(from_table(table @ turn + 10 * turn[0])), (distance, pair, distinct)
-        )
-    after = closest_pair(from_table(RANDOM.permutation(table)))
-    assert after.distance == pytest.approx(distance, rel=1e-9, abs=0)
-    np.save(tmp_path / "codes.npy", table)
-    mapped = np.load(tmp_path / "codes.npy", mmap_mode="r")
-    assert_agree(closest_pair(from_table(mapped)), (distance, pair, distinct))
-
-
 def test_more_rows_than_a_block_holds():
     table = RANDOM.standard_normal((closest_rows.BLOCK_ROWS + 700, 3))
     squared = sum((column[:, None] - column) ** 2 for column in table.T)

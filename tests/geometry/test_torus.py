@@ -5,7 +5,7 @@ import pytest
 from grids import mixed_frequencies, waves_on
 
 from pefourier.encodings import build, load
-from pefourier.encodings.domain import half_plane, lattice, periodogram
+from pefourier.encodings.domain import lattice, periodogram
 from pefourier.geometry.grown_grids import turn_limits
 from pefourier.geometry.torus import (
     aliased_shares,
@@ -45,16 +45,6 @@ def test_the_density_is_the_sum_written_out(sides, rng):
     folded = whole[..., : sides[-1] // 2 + 1] * multiplicity(sides) / len(table)
     np.testing.assert_allclose(energy, folded.ravel(), rtol=1e-12)
     assert omega.shape == (len(energy), len(sides))
-
-
-@pytest.mark.parametrize("sigma", [0.0, 1e3, np.inf])
-def test_what_is_even_or_smoothed_without_end_is_flat(sigma):
-    *signed, last = half_plane((4, 6))
-    frequencies = np.stack(np.meshgrid(*signed, last, indexing="ij"), -1).reshape(-1, 2)
-    weights = np.tile(multiplicity((4, 6)), 4)
-    some = slice(None) if sigma == 0 else slice(5, 7)
-    density = torus_density(frequencies[some], weights[some], (4, 6), sigma)
-    np.testing.assert_allclose(density, 1 / 24, rtol=1e-12)
 
 
 def test_rings_and_directions_share_the_density():

@@ -7,7 +7,6 @@ import pytest
 
 from pefourier.encodings import build, load
 from pefourier.questions.faithful import assess
-from pefourier.questions.spectrum import density
 
 GRID = (3, 5)
 ROWS, COLUMNS = np.indices(GRID).reshape(2, -1)
@@ -28,15 +27,6 @@ def test_tape_is_the_formula_of_convtran(length, d, rise, distance, stable_rank)
     found = assess(enc)
     assert found.min_distance == pytest.approx(distance, abs=5e-6)
     assert found.stable_rank == pytest.approx(stable_rank, abs=5e-4)
-
-
-def test_learnable_sinusoidal_starts_flat_or_on_the_geometric_grid():
-    started = load("learnable-sinusoidal:start=geometric,layout=halves", length=9, d=6, rho=50.0)
-    grid = load("sinusoidal:layout=halves", length=9, d=6, rho=50.0)
-    np.testing.assert_array_equal(started.table(), grid.table())
-    flat = density(load("learnable-sinusoidal", d=4096), lattice=64).summary
-    grid = density(load("sinusoidal", d=4096), lattice=64).summary
-    assert flat.flatness > 0.97 > 0.8 > grid.flatness
 
 
 def features(mapping, d=20, **own):

@@ -1,7 +1,6 @@
 """Times: formulas of the authors, units, and times that are positions."""
 
 import math
-import re
 
 import numpy as np
 import pytest
@@ -112,16 +111,3 @@ def test_a_line_and_sines(name, drawn, unit):
     expected = np.outer(IRREGULAR / unit, a) + b
     expected[:, 1:] = np.sin(expected[:, 1:])
     np.testing.assert_allclose(table, expected, rtol=0, atol=1e-14)
-
-
-@pytest.mark.parametrize("step", [1.0, 30.0, 1e-3])
-@pytest.mark.parametrize("name", ["time2vec", "mtan", "mtan-fixed"])
-def test_what_to_divide_times_by_is_said_where_their_unit_counts(name, step, rng):
-    """Divided by it, codes of neighbours are as those of positions; mtan divides by the span."""
-    times = step * np.cumsum(rng.uniform(0.8, 1.2, 50))
-    found = load(name, None, 8, times=times).findings
-    assert [one.code for one in found] == ["times-unit"] * (name == "time2vec" and step != 1)
-    for one in found:
-        by = float(re.search(r"divide the times by ([\d.e-]+),", one.message)[1])
-        assert by == pytest.approx(np.median(np.diff(times)), rel=5e-3)
-        assert not load(name, None, 8, times=times / by).findings

@@ -33,14 +33,6 @@ def test_several_decays_stand_side_by_side():
     np.testing.assert_allclose(table[2], expected, atol=1e-15)
 
 
-def test_without_parents_the_tree_is_complete():
-    complete = load("tree", length=7, d=8)
-    told = load("tree:parents=-1;0;0;1;1;2;2", length=80, d=8)
-    np.testing.assert_array_equal(complete.table(), told.table())
-    assert told.params["length"] == 7
-    np.testing.assert_array_equal(complete.domain.omega, told.domain.omega)
-
-
 def test_recurrent_states_are_those_of_torch():
     torch = pytest.importorskip("torch")
     d, bound = 3, 3**-0.5

@@ -61,13 +61,6 @@ def test_a_config_gives_its_grid(config, kind):
     assert enc.params["model_type"] == kind
 
 
-def test_usual_grids_are_said_to_be_so(config):
-    (finding,) = load(config("FluxTransformer2DModel")).findings
-    assert finding.code == "grid-default"
-    assert "a grid of 64x64 is taken: give --grid" in finding.message
-    assert load(config("FluxTransformer2DModel"), grid=(3, 5)).findings == ()
-
-
 @pytest.mark.parametrize(
     ("kind", "single", "layers"),
     [("FluxTransformer2DModel", 38, 57), ("HunyuanVideoTransformer3DModel", 0, 19)],

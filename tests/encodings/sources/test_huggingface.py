@@ -8,17 +8,6 @@ from pefourier.encodings import load
 from pefourier.errors import PefourierError
 
 
-@pytest.mark.parametrize(("part", "causal"), [("", False), ("#encoder", False), ("#decoder", True)])
-def test_t5_has_the_buckets_of_its_config(part, causal, config):
-    values = {"model_type": "t5", "num_heads": 6, "relative_attention_num_buckets": 16}
-    enc = load(config(values) + part, length=9)
-    assert enc.params["buckets"] == 16
-    assert enc.params["max_distance"] == 128
-    assert enc.params["causal"] is causal
-    assert enc.table().shape == (9 if causal else 17, 6)
-    assert [f.code for f in enc.findings] == ["untrained"]
-
-
 @pytest.fixture
 def codes(rng):
     return rng.normal(size=(10, 4)).astype(np.float32)

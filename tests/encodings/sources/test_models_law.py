@@ -370,58 +370,6 @@ def test_sinusoids_are_those_of_the_model(kind, tmp_path):
     np.testing.assert_allclose(enc.table(), own[first : first + 30], atol=1e-5)
 
 
-ENDING = ("marian", "pegasus", "distilbert", "xlm", "flaubert", "ctrl", "led")
-GROWING = ("pegasus_x", "fsmt", "m2m_100", "nllb-moe", "xglm", "trocr")
-ONE, TWO, WIDE = (
-    *(("encoder_layers", "decoder_layers", "num_layers", "n_layers", "n_layer"),),
-    *(("encoder_attention_heads", "decoder_attention_heads", "attention_heads", "n_heads"),),
-    ("d_model", "hidden_size", "dim", "emb_dim", "n_embd", "dff", "ffn_dim", "hidden_dim"),
-)
-TWO += ("n_head", "num_attention_heads", "num_experts", "decoder_start_token_id", "bos_token_id")
-WIDE += ("encoder_ffn_dim", "decoder_ffn_dim", "cross_attention_hidden_size")
-ROWS = ("", "encoder_", "decoder_")
-TINY = {
-    **dict.fromkeys(ONE, 1),
-    **dict.fromkeys(TWO, 2),
-    **dict.fromkeys(WIDE, 16),
-    **{f"max_{side}position_embeddings": 12 for side in ROWS},
-    **{"n_positions": 12, "attention_window": [4], "pad_token_id": 1, "src_vocab_size": 50},
-    **{"tgt_vocab_size": 50, "sinusoidal_embeddings": True, "sinusoidal_pos_embds": True},
-    **{"use_learned_position_embeddings": False, "langs": ["a", "b"], "eos_token_id": 3},
-}
-
-
-def takes(kind, n, tmp_path):
-    """Whether a tiny model of a type takes n tokens, and what is said of its config."""
-    from transformers import AutoModel, TrOCRForCausalLM
-
-    own = {k: v for k, v in TINY.items() if (kind, k) != ("trocr", "hidden_size")}
-    own |= {} if kind == "fsmt" else {"vocab_size": 50}
-    path = tmp_path / "config.json"
-    path.write_text(json.dumps({"model_type": kind, **own}))
-    with quiet():
-        config = config_class(kind)(**own)
-        model = TrOCRForCausalLM(config) if kind == "trocr" else AutoModel.from_config(config)
-        ids = torch.full((1, n), 5)
-        try:
-            model.eval()(ids, **({"decoder_input_ids": ids} if config.is_encoder_decoder else {}))
-        except (IndexError, RuntimeError):
-            return False, path
-    return True, path
-
-
-@pytest.mark.parametrize("kind", ENDING + GROWING)
-@pytest.mark.filterwarnings("ignore")
-def test_a_table_ends_where_the_model_refuses_more(kind, tmp_path):
-    """Once all sinusoids were said to be for any length."""
-    taken = [takes(kind, n, tmp_path)[0] for n in (12, 13)]
-    path = str(takes(kind, 1, tmp_path)[1])
-    said = [context(path, length=n).conclusion.partition(".")[0] for n in (12, 13)]
-    assert taken == [True, kind in GROWING]
-    ends = ["FIXED LENGTH", "TOO FEW ROWS"]
-    assert said == (["ANY LENGTH"] * 2 if kind in GROWING else ends)
-
-
 @pytest.mark.parametrize("kind", ["informer", "autoformer", "time_series_transformer"])
 def test_series_have_rows_for_what_is_known_and_what_is_asked(kind, tmp_path):
     module = modeling(config_class(kind).__module__)

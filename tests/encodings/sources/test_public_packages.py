@@ -60,10 +60,6 @@ WRAPPED = [  # module, what in the wrapper is written otherwise, what its codes 
     ),
     ("instances:llama", CAT, {"rope": "halves", "rho": 5e5, "times": 2}, ROPE),
 ]
-PHASES = [  # position times frequency, each frequency twice, as these packages keep them
-    ("rotary_embedding_torch:RotaryEmbedding", [("(dim", "(theta=5e5, dim")], "interleaved", 5e5),
-    ("local_attention.rotary:SinusoidalEmbeddings", [("  #", "[0]  #")], "halves", 1e4),
-]
 INSTANCES = """
 from transformers.models.llama import LlamaConfig
 from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
@@ -140,14 +136,3 @@ def wrapped(folder, module, written):
         wrapper = wrapper.replace(old, new)
     (folder / f"wrapper_{folder.name}.py").write_text(wrapper)
     return f"py:wrapper_{folder.name}:codes"
-
-
-@pytest.mark.parametrize(("module", "written", "layout", "rho"), PHASES)
-def test_phases_of_a_rotation_are_known_for_that(run, tmp_path, module, written, layout, rho):
-    spec = wrapped(tmp_path, module, written)
-    (result,) = run("check-faithful", spec, "-S", LENGTH, "--d", D, "--json").results
-    assert findings_of(result) == ["phases"]
-    every = load("rope", LENGTH, D, rho=rho).measure.frequencies
-    twice = np.repeat(every, 2) if layout == "interleaved" else np.tile(every, 2)
-    phases = np.multiply.outer(np.arange(LENGTH), twice)
-    np.testing.assert_allclose(load(spec, LENGTH, D).table(), phases, rtol=1e-6)

@@ -33,8 +33,6 @@ LONGROPE = (
 )
 NULL_FACTOR = {**yarn(None, 4096), "rope_type": "yarn"}
 MODELS = {  # config, part after #, length, the same as a SPEC of rope, its d
-    "Llama-3.1": (LLAMA31, "", 131072, "rho=5e5,scaling=llama3,factor=8,original=8192", 128),
-    "Qwen2.5": (QWEN25, "", 131072, "rho=1e6,scaling=yarn,factor=4,original=32768", 128),
     "Phi-3 long": (PHI3, "", 131072, LONGROPE, 96),
     "Phi-3 short": (PHI3, "", 4096, LONGROPE, 96),
     "DeepSeek-V3": (
@@ -42,9 +40,6 @@ MODELS = {  # config, part after #, length, the same as a SPEC of rope, its d
         "layout=interleaved,scaling=yarn,factor=40,original=4096,mscale=1,mscale_all_dim=1",
         64,
     ),
-    "GPT-NeoX": (PUBLISHED["EleutherAI/gpt-neox-20b"], "", 2048, "partial=0.25", 96),
-    "Gemma-3 full": (GEMMA3, "full_attention", 9, "rho=1e6,scaling=linear,factor=8", 256),
-    "Gemma-3 sliding": (GEMMA3, "sliding_attention", 9, "rho=1e4", 256),
     "dynamic at its length": (DYNAMIC, "", 4096, "scaling=dynamic,factor=2,original=4096", 128),
     "dynamic beyond": (DYNAMIC, "", 16384, "scaling=dynamic,factor=2,original=4096", 128),
     "rotary_dim that rounds down": (
@@ -56,7 +51,6 @@ MODELS = {  # config, part after #, length, the same as a SPEC of rope, its d
         *(GEMMA4, "full_attention", 9),
         *("rho=1e6,scaling=proportional,partial=0.25", 512),
     ),
-    "Gemma-4 sliding": (GEMMA4, "sliding_attention", 9, "rho=1e4", 256),
     "layers that turn alike": (
         {**LLAMA, "rope_parameters": {"full_attention": ALIKE, "sliding_attention": ALIKE}},
         *("", 16, "rho=5", 128),
@@ -96,20 +90,13 @@ MROPE = {"type": "mrope", "mrope_section": [16, 24, 24]}
 FOUND = {  # config, part, code and severity, what the message names
     "misspelt": (scaling(**YARN, beta_fsat=8), "", "unread-key warning", "mean beta_fast?"),
     "of another type": (scaling(**LINEAR, zeta=1), "", "unread-key warning", "'zeta'"),
-    "factor and lengths": (scaling(**{**YARN, "factor": 3.0}), "", "rope-lengths warning", "= 4;"),
     "two bases": (
         {**LLAMA, "rope_parameters": {"rope_type": "default", "rope_theta": 7.0}},
         *("", "rope-contradiction warning", "rope_theta=7"),
     ),
-    "llama3 that shortens": (scaling(**LLAMA3), "", "rope-original warning", "=8192"),
-    "factor below 1": (scaling(type="linear", factor=0.5), "", "rope-factor warning", "0.5"),
     "dynamic goes by the longest": (
         scaling(type="dynamic", factor=2.0, original_max_position_embeddings=3),
         *("", "unread-key warning", "'original_max_position_embeddings'"),
-    ),
-    "misspelt section": (
-        {**LLAMA, "rope_scalling": {"factor": 2.0}},
-        *("", "unread-key warning", "did you mean rope_scaling?"),
     ),
     "misspelt base": ({**LLAMA, "rope_thetta": 5e5}, "", "unread-key warning", "rope_thetta"),
     "misspelt type": (
@@ -117,15 +104,7 @@ FOUND = {  # config, part, code and severity, what the message names
         *("", "unread-key warning", "did you mean rope_type?"),
     ),
     "no rotation in some": ({"model_type": "smollm3"}, "", "rope-some-layers note", "3, 7, 11"),
-    "rotation in one type": (
-        {"model_type": "cohere2"},
-        *("", "rope-some-layers note", "sliding_attention"),
-    ),
     "three axes": ({"model_type": "qwen2_vl", "rope_scaling": MROPE}, "", "rope-axes note", ""),
-    "a share that is not used": (
-        {**LLAMA, "partial_rotary_factor": 0.5},
-        *("", "unread-key warning", "partial_rotary_factor=0.5"),
-    ),
     "a scaling that is not read": (
         {"model_type": "cohere2_moe", "rope_scaling": LINEAR},
         *("", "unread-key warning", "'rope_scaling'"),
@@ -156,20 +135,6 @@ def test_what_is_worth_knowing_is_a_finding(name, config):
     found = {f"{f.code} {f.severity}": f.message for f in enc.findings}
     assert said in found[code]
     assert sum(key.endswith("warning") for key in found) == code.endswith("warning")
-
-
-def test_a_section_wins_over_the_config_above_it_and_dynamic_ignores_a_length(config):
-    path = config({**LLAMA, "rope_parameters": {"rope_type": "default", "rope_theta": 7.0}})
-    assert load(path, length=3).params["rho"] == 7.0
-    enc = load(config(FOUND["dynamic goes by the longest"][0]), length=9)
-    same = load("rope", length=9, d=128).measure.frequencies
-    np.testing.assert_array_equal(enc.measure.frequencies, same)
-
-
-def test_a_text_model_has_nothing_from_above_it(config):
-    values = {"model_type": "llava", "hidden_size": 9, "text_config": {"model_type": "llama"}}
-    enc = load(config(values), length=3)
-    assert (enc.params["d"], enc.findings) == (128, ())
 
 
 REFUSED = [  # config, part, what the message names

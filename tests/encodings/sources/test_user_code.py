@@ -267,15 +267,6 @@ def test_a_module_stays_as_it_was_and_random_numbers_go_on(user):
     assert np.array_equal(np.random.get_state()[1], state[2])  # noqa: NPY002
 
 
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
-def test_a_module_runs_on_input_of_its_own_type(user, dtype):
-    load(f"py:{user}:table", 2, 4)
-    module = sys.modules[user].Right(24).to(dtype)
-    enc = load(module)
-    assert np.array_equal(enc.table(), module.pe[0, :80].double().numpy())
-    assert enc.eps == torch.finfo(dtype).eps
-
-
 def test_code_that_draws_is_the_same_for_a_seed():
     def draw(length, d):
         numbers = [random.random(), np.random.rand(), torch.rand(()).item()]  # noqa: NPY002
