@@ -36,9 +36,6 @@ def of_positions(dim, pos):
 def from_five(dim, length, pos=5):
     return table(length, dim, pos - 5)
 
-def rows(length, d):
-    return table(length, d).tolist()
-
 def made():
     return Right(64)
 
@@ -53,10 +50,6 @@ class Right(torch.nn.Module):
 class CodesOnly(Right):
     def forward(self, x):
         return self.pe[:, : x.size(1)]
-
-class NoSizes(Right):
-    def __init__(self):
-        super().__init__(64)
 
 class FixedLength(Right):
     def __init__(self, d, length):
@@ -81,14 +74,8 @@ class FirstSaid(First):
         # x: Tensor, shape [seq_len, batch_size, embedding_dim], as PyTorch's tutorial has it
         return super().forward(x)
 
-class FirstSwitch(First):
-    batch_first = False
-
 class SecondSaid(Right):
     """forward takes (length, batch, features), as nn.TransformerEncoder does by default."""
-
-class SecondSwitch(Right):
-    batch_first = False
 
 class Both(Right):
     """Takes (length, batch, d), or (batch, length, d) with batch_first."""
@@ -107,17 +94,6 @@ class Differ(Right):
 class DropoutOn(Right):
     def forward(self, x):
         return torch.nn.functional.dropout(x + self.pe[:, : x.size(1)], 0.5)
-
-class OneRow(Right):
-    def __init__(self, d_model):
-        super().__init__(d_model)
-    def forward(self, x):
-        return x + self.pe[:, x.size(1)]
-
-class Rescaled(Right):
-    def forward(self, x):
-        self.pe *= 0.5
-        return x + self.pe[:, : x.size(1)]
 
 class Drawn(Right):
     def __init__(self, d, length):
@@ -141,19 +117,12 @@ def transposed(length, d):
 def fails(length, d):
     return 1 / 0
 
-def words(length, d):
-    return [["a"] * d] * length
-
 def by_base(length, d, base):
     return table(length, d)
 
 class Tokens(Right):
     def forward(self, input_ids):
         return self.pe[0][torch.cumsum((input_ids != 1).long(), 1) - 1]
-
-class Two(Right):
-    def forward(self, x, mask):
-        return x
 
 class Whole(Right):
     def forward(self):
@@ -169,17 +138,11 @@ class Config(torch.nn.Module):
 def user(tmp_path, monkeypatch):
     module = f"user_{tmp_path.name}"
     (tmp_path / f"{module}.py").write_text(CODE)
-    monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
     return module
 
 
-def errors_of(enc):
-    return [f.code for f in enc.findings if f.severity == "error"]
-
-
-RIGHT = "by_name from_five rows made table Right CodesOnly NoSizes FixedLength"
-RIGHT += " ByLongest Both instance"
+RIGHT = "by_name from_five made table Right CodesOnly FixedLength ByLongest Both instance"
 
 
 @pytest.mark.parametrize("name", RIGHT.split())
@@ -193,14 +156,10 @@ def test_what_fits_a_convention_has_the_sinusoidal_table(user, name):
 FINDINGS = [  # name, findings, whether codes are the sinusoidal ones
     ("First", [("batch-axis", "error")], True),
     ("FirstSaid", [("sequence-first", "note")], True),
-    ("FirstSwitch", [("sequence-first", "note")], True),
     ("SecondSaid", [("batch-axis", "error")], True),
-    ("SecondSwitch", [("batch-axis", "error")], True),
     ("FirstAndWrong", [("batch-axis", "error")], False),
     ("Differ", [("batch-axis", "error")], True),
     ("DropoutOn", [("changes-between-calls", "error")], False),
-    ("Rescaled", [("changes-between-calls", "error")], False),
-    ("OneRow", [], False),
     ("Drawn", [("untrained", "note")], False),
     ("Zeros", [], False),
 ]
@@ -215,9 +174,9 @@ def test_a_module_is_called_with_two_shapes(user, name, findings, right, length)
     assert np.allclose(enc.table(), known, atol=2e-5) == right
 
 
-WRAPPED = "transposed by_base Tokens Two Whole Config of_positions ByIds"
+WRAPPED = "transposed by_base Tokens Whole Config of_positions ByIds"
 REFUSED = [(name, True) for name in WRAPPED.split()]
-REFUSED += [(name, False) for name in "fails words missing table(1,2) D".split()]
+REFUSED += [(name, False) for name in "fails missing table(1,2) D".split()]
 
 
 @pytest.mark.parametrize(("name", "wrapped"), REFUSED)
@@ -284,10 +243,6 @@ HOSTILE = """
 import os, sys
 import numpy as np
 
-class Silent(Exception):
-    def __str__(self):
-        raise ValueError
-
 def sines(n, d):
     return np.sin(np.outer(np.arange(n), 2.0 ** -np.arange(d)))
 
@@ -296,9 +251,6 @@ def leaves(n, d):
 
 def raises(n, d):
     raise BaseException("no")
-
-def silent(n, d):
-    raise Silent
 
 def writes(n, d):
     os.write(1, b"not JSON")
@@ -336,13 +288,11 @@ def hostile(tmp_path):
 
 
 def test_hostile_code_ends_in_one_line(hostile):
-    names = ["leaves", "raises", "silent"]
+    names = ["leaves", "raises"]
     done = hostile(names, "-S", "9", "--d", "4")
     assert (done.returncode, done.stdout) == (2, "")
     lines = done.stderr.splitlines()
-    assert [f"py:hostile:{name}" in line for name, line in zip(names, lines, strict=True)] == [
-        True
-    ] * 3
+    assert all(f"py:hostile:{name}" in line for name, line in zip(names, lines, strict=True))
 
 
 def test_hostile_code_leaves_the_answer_alone(hostile, tmp_path):
