@@ -25,66 +25,50 @@ SMOLLM3 = {"model_type": "smollm3", "num_hidden_layers": 4}
 OWN = {FULL: {"rope_theta": 1e6}, LOCAL: {"rope_theta": 1e4}}
 NOBODY = {"model_type": "nobody", "head_dim": 64, "rope_parameters": OWN, "sliding_window": 128}
 V4_KINDS = [LOCAL, "heavily_compressed_attention", "compressed_sparse_attention"]
+ALL, NONE = (lambda *index: (index, "rotary")), (lambda *index: (index, "none"))
 SCHEDULES = {  # config, and runs: layers, kind, part, window
-    "no number": ({"model_type": "llama"}, [((), "rotary", "", None)]),
+    "no number": ({"model_type": "llama"}, [ALL()]),
     "by a pattern": (
         GEMMA | {"sliding_window_pattern": 4},
-        [((0, 1, 2, 4, 5, 6), "rotary", LOCAL, 1024), ((3, 7), "rotary", FULL, None)],
+        [(*ALL(0, 1, 2, 4, 5, 6), LOCAL, 1024), (*ALL(3, 7), FULL)],
     ),
-    "by flags": (
-        SMOLLM3 | {"no_rope_layers": [1, 0, 1, 1]},
-        [((0, 2, 3), "rotary", "", None), ((1,), "none", "", None)],
-    ),
-    "by an interval": (
-        SMOLLM3 | {"no_rope_layer_interval": 2},
-        [((0, 2), "rotary", "", None), ((1, 3), "none", "", None)],
-    ),
-    "recurrent": (
-        {"model_type": "qwen3_next", "num_hidden_layers": 4},
-        [((0, 1, 2), "none", "", None), ((3,), "rotary", "", None)],
-    ),
+    "by flags": (SMOLLM3 | {"no_rope_layers": [1, 0, 1, 1]}, [ALL(0, 2, 3), NONE(1)]),
+    "by an interval": (SMOLLM3 | {"no_rope_layer_interval": 2}, [ALL(0, 2), NONE(1, 3)]),
+    "recurrent": (SMOLLM3 | {"model_type": "qwen3_next"}, [NONE(0, 1, 2), ALL(3)]),
     "one type rotates": (
-        {"model_type": "cohere2", "num_hidden_layers": 4, "sliding_window": 4096},
-        [((0, 1, 2), "rotary", "", 4096), ((3,), "none", "", None)],
+        SMOLLM3 | {"model_type": "cohere2", "sliding_window": 4096},
+        [(*ALL(0, 1, 2), "", 4096), NONE(3)],
     ),
-    "no window": (
-        {"model_type": "moshi", "sliding_window": 4, "num_hidden_layers": 1},
-        [((0,), "rotary", "", None)],
-    ),
+    "no window": ({"model_type": "moshi", "sliding_window": 4, "num_hidden_layers": 1}, [ALL(0)]),
     "a window in all": (
-        {
-            "model_type": "minimax",
-            "sliding_window": 4,
-            "num_hidden_layers": 1,
-            "layer_types": [FULL],
-        },
-        [((0,), "rotary", "", 4)],
+        {"model_type": "minimax", "sliding_window": 4, "layer_types": [FULL]},
+        [(*ALL(), "", 4)],
     ),
     "ratios": (
         {"model_type": "deepseek_v4", "num_hidden_layers": 3, "compress_ratios": [0, 4, 128]},
-        [((0,), "rotary", "main", 128), ((1, 2), "rotary", "compress", None)],
+        [(*ALL(0), "main", 128), (*ALL(1, 2), "compress")],
     ),
-    "another kind": ({"model_type": "bloom", "n_layer": 2}, [((0, 1), "learned", "", None)]),
+    "another kind": ({"model_type": "bloom", "n_layer": 2}, [((0, 1), "learned")]),
     "a window of each layer": (
         {"model_type": "longformer", "num_hidden_layers": 2, "attention_window": [32, 64]},
         [((0,), "learned", "", 32), ((1,), "learned", "", 64)],
     ),
     "repeated types": (
         {"model_type": "gpt_neo", "num_layers": 4, "attention_types": [[["global", "local"], 2]]},
-        [((0, 2), "learned", "", None), ((1, 3), "learned", "", 256)],
+        [((0, 2), "learned"), ((1, 3), "learned", "", 256)],
     ),
     "a formula of the number": (
         {"model_type": "lfm3", "num_hidden_layers": 9},
-        [((), "none", "", None), ((), "rotary", FULL, None), ((), "rotary", LOCAL, 256)],
+        [NONE(), (*ALL(), FULL), (*ALL(), LOCAL, 256)],
     ),
     "not known": (
         NOBODY | {"num_hidden_layers": 2, "layer_types": [LOCAL, FULL]},
-        [((0,), "rotary", LOCAL, 128), ((1,), "rotary", FULL, None)],
+        [(*ALL(0), LOCAL, 128), (*ALL(1), FULL)],
     ),
-    "not known, no number": (NOBODY, [((), "rotary", FULL, None), ((), "rotary", LOCAL, 128)]),
+    "not known, no number": (NOBODY, [(*ALL(), FULL), (*ALL(), LOCAL, 128)]),
     "rotations of other names": (
         {"model_type": "deepseek_v4", "num_hidden_layers": 3, "layer_types": V4_KINDS},
-        [((0,), "rotary", "main", 128), ((1, 2), "rotary", "compress", None)],
+        [(*ALL(0), "main", 128), (*ALL(1, 2), "compress")],
     ),
 }
 
@@ -98,7 +82,8 @@ def runs(tmp_path, usual="learned", **config):
 @pytest.mark.parametrize("name", SCHEDULES)
 def test_layers_that_are_alike_are_one_run(name, tmp_path):
     config, wanted = SCHEDULES[name]
-    assert runs(tmp_path, **config) == [LayerRun(*run) for run in wanted]
+    padded = [(*run, *("", None)[len(run) - 2 :]) for run in wanted]
+    assert runs(tmp_path, **config) == [LayerRun(*run) for run in padded]
 
 
 @pytest.mark.parametrize(("key", "size", "window"), [("_size", 128, 129), ("", 127, 127)])
@@ -224,10 +209,7 @@ def test_a_spec_that_names_a_part_of_a_config_tells_that_part(tmp_path):
     other = {"model_type": "llama", "num_hidden_layers": 2}
     path = tmp_path / "config.json"
     path.write_text(json.dumps({"model_type": "nobody", "text_config": text, "b_config": other}))
-    assert [run.part for run in read_layers(str(path), "")] == [
-        "sliding_attention",
-        "full_attention",
-    ]
+    assert [run.part for run in read_layers(str(path), "")] == [LOCAL, FULL]
     assert [run.part for run in read_layers(f"{path}#b_config", "")] == [""]
     (named,) = read_layers(f"{path}#text_config.full_attention", "")
     assert (named.part, named.index) == ("full_attention", (5,))
@@ -288,14 +270,12 @@ def test_layers_that_numbers_name(tmp_path):
     assert (first.index, first.window, none.index) == ((0,), None, (4, 8))
 
 
-@pytest.mark.parametrize(
-    "config",
-    [
-        {"model_type": "llama", "num_hidden_layers": 10**9},
-        {"model_type": "bloom", "n_layer": 10**9},
-        {"model_type": "nobody", "rope_theta": 1e4, "head_dim": 64, "num_layers": 16385},
-    ],
-)
+MANY = [{"model_type": "llama", "num_hidden_layers": 10**9}]
+MANY += [{"model_type": "bloom", "n_layer": 10**9}]
+MANY += [{"model_type": "nobody", "rope_theta": 1e4, "head_dim": 64, "num_layers": 16385}]
+
+
+@pytest.mark.parametrize("config", MANY)
 def test_more_layers_than_any_model_has_are_refused(tmp_path, config):
     """Once a config of 150 bytes took 8 GiB."""
     with pytest.raises(PefourierError, match="must be a whole number from 1 to 16384; got"):

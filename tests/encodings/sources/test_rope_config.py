@@ -13,7 +13,6 @@ from pefourier.errors import PefourierError
 LLAMA = sized("llama", 4096, 32, 4096, rope_theta=10000.0)
 LLAMA31 = PUBLISHED["meta-llama/Llama-3.1-8B"]
 PHI3 = PUBLISHED["microsoft/Phi-3-mini-128k-instruct"]
-DEEPSEEK = PUBLISHED["deepseek-ai/DeepSeek-V3"]
 GEMMA3 = PUBLISHED["google/gemma-3-4b-it"]["text_config"]
 DYNAMIC = {**LLAMA, "rope_scaling": {"type": "dynamic", "factor": 2.0}}
 P_ROPE = {"rope_type": "proportional", "rope_theta": 1e6, "partial_rotary_factor": 0.25}
@@ -34,11 +33,6 @@ NULL_FACTOR = {**yarn(None, 4096), "rope_type": "yarn"}
 MODELS = {  # config, part after #, length, the same as a SPEC of rope, its d
     "Phi-3 long": (PHI3, "", 131072, LONGROPE, 96),
     "Phi-3 short": (PHI3, "", 4096, LONGROPE, 96),
-    "DeepSeek-V3": (
-        *(DEEPSEEK, "", 163840),
-        "layout=interleaved,scaling=yarn,factor=40,original=4096,mscale=1,mscale_all_dim=1",
-        64,
-    ),
     "dynamic at its length": (DYNAMIC, "", 4096, "scaling=dynamic,factor=2,original=4096", 128),
     "dynamic beyond": (DYNAMIC, "", 16384, "scaling=dynamic,factor=2,original=4096", 128),
     "rotary_dim that rounds down": (

@@ -165,14 +165,6 @@ def test_an_endless_pipe_is_given_up(monkeypatch):
         assert "131072" in refused("pipe")
 
 
-def test_the_weights_of_a_model_are_a_file():
-    os.mkdir("model")
-    put("model/config.json", b'{"model_type": "bert", "hidden_size": 8}')
-    os.mkfifo("model/model.safetensors")
-    with pytest.raises(PefourierError, match=r"'model/model\.safetensors'"):
-        load("model")
-
-
 @pytest.mark.parametrize("size", [2**30 + 1, 40 * 2**30])
 def test_a_csv_file_is_refused_by_its_size(size):
     put("x.csv", b"")

@@ -100,13 +100,6 @@ class Drawn(Right):
         super().__init__(d)
         self.pe = torch.nn.Parameter(torch.randn(1, length, d))
 
-class Zeros(Right):
-    def __init__(self, d, length):
-        super().__init__(d)
-        self.own = torch.nn.Parameter(torch.zeros(1, length, d))
-    def forward(self, x):
-        return 8 * x + self.own[:, : x.size(1)]
-
 instance, D = Right(64), 64
 embedding = torch.nn.Embedding(512, 64)
 
@@ -161,7 +154,6 @@ FINDINGS = [  # name, findings, whether codes are the sinusoidal ones
     ("Differ", [("batch-axis", "error")], True),
     ("DropoutOn", [("changes-between-calls", "error")], False),
     ("Drawn", [("untrained", "note")], False),
-    ("Zeros", [], False),
 ]
 
 
