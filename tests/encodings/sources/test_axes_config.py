@@ -173,21 +173,16 @@ SMALL = {"image_size": [6, 10], "patch_size": 2, "hidden_size": 8}
         ("clip_vision_model", "vision_model.embeddings.position_embedding.weight", 16),
         ("siglip_vision_model", "vision_model.embeddings.position_embedding.weight", 15),
         ("vit_mae", "vit.embeddings.position_embeddings", 16),
+        ("sam_vision_model", "vision_encoder.pos_embed", 15),
     ],
 )
 def test_learned_tables_lie_on_the_grid_behind_their_prefix(weights, kind, name, rows):
-    tensor = RANDOM[:rows] if name.endswith("weight") else RANDOM[None, :rows]
+    shape = (rows, 8) if name.endswith("weight") else (1, rows, 8)
+    tensor = RANDOM[:rows].reshape((1, 3, 5, 8) if kind.startswith("sam") else shape)
     enc = load(weights(kind, name, tensor, **SMALL))
     assert (enc.domain.grid, enc.domain.prefix, enc.origin) == ((3, 5), rows - 15, "weights")
     np.testing.assert_array_equal(enc.table(), RANDOM[:rows])
     assert not [f for f in enc.findings if f.severity == "warning"]
-
-
-def test_sams_table_has_its_axes(weights):
-    tensor = RANDOM[:15].reshape(1, 3, 5, 8)
-    enc = load(weights("sam_vision_model", "vision_encoder.pos_embed", tensor))
-    assert enc.domain.grid == (3, 5)
-    np.testing.assert_array_equal(enc.table(), RANDOM[:15])
 
 
 def test_a_table_of_another_size_wants_a_grid(weights):

@@ -29,11 +29,9 @@ REFUSED = {
     b"\xff{}": "0xff",
     b"": "is not readable JSON",
     b"[" * 10**6: "is not readable JSON",
-    b'{"a":' * 10**6: "is not readable JSON",
     b"[1, 2]": "is not a model config",
     bytes(2**26 + 1): "67108865 bytes",
     b'{"model_type": "llama", "rope_theta": NaN}': "got nan",
-    b'{"model_type": "llama", "rope_theta": -Infinity}': "got -inf",
     b'{"model_type": "llama", "rope_theta": 1e999}': "got inf",
     b'{"model_type": "llama", "rope_theta": ' + b"9" * 5000 + b"}": "got inf",
 }

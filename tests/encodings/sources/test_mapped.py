@@ -20,14 +20,6 @@ def everything_is_large(monkeypatch):
     monkeypatch.setattr(arrays, "SUSPECT", 0)
 
 
-@pytest.mark.parametrize(("dtype", "order"), [("<f8", "C"), ("<f2", "C"), ("<f4", "F")])
-def test_types_and_orders(dtype, order):
-    np.save("x.npy", np.array(LARGE, dtype, order=order))
-    found, _ = read_table("x.npy")
-    assert isinstance(found, np.memmap)
-    np.testing.assert_array_equal(found[7:99], LARGE[7:99].astype(dtype))
-
-
 @pytest.mark.parametrize("copied", [0, 2**26])
 def test_rows_of_a_mapped_file_are_those_of_its_table(copied, monkeypatch):
     monkeypatch.setattr(encoding, "COPIED", copied)

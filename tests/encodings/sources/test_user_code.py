@@ -80,13 +80,6 @@ class SecondSaid(Right):
 class Both(Right):
     """Takes (length, batch, d), or (batch, length, d) with batch_first."""
 
-class FirstAndWrong(First):
-    def __init__(self, d, length):
-        super().__init__(d, max_len=length)
-        phase = np.outer(np.arange(length), 10000.0 ** (-np.arange(d) / d))
-        codes = np.where(np.arange(d) % 2 == 0, np.sin(phase), np.cos(phase))
-        self.pe = torch.tensor(codes).float()[None]
-
 class Differ(Right):
     def forward(self, x):
         return x + self.pe[:, : x.size(1)] * (1 + torch.arange(len(x)))[:, None, None]
@@ -150,7 +143,6 @@ FINDINGS = [  # name, findings, whether codes are the sinusoidal ones
     ("First", [("batch-axis", "error")], True),
     ("FirstSaid", [("sequence-first", "note")], True),
     ("SecondSaid", [("batch-axis", "error")], True),
-    ("FirstAndWrong", [("batch-axis", "error")], False),
     ("Differ", [("batch-axis", "error")], True),
     ("DropoutOn", [("changes-between-calls", "error")], False),
     ("Drawn", [("untrained", "note")], False),
