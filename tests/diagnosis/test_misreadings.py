@@ -66,7 +66,6 @@ def one_pair(omega, k, ratio):
 
 EVERYWHERE = {  # name: frequencies or places of the engine, code, and a changed value
     "doubled": (lambda w: 2 * w, None, "step", "2 p"),
-    "scaled": (lambda w: 1.7 * w, None, "step", "1.7 p"),
     "halved as integers": (lambda w: w, np.arange(N) // 2, "positions-divided", "p // 2"),
     "degrees": (lambda w: w * 180 / math.pi, None, "degrees", "p w 180 / pi"),
     "taken for degrees": (lambda w: w * math.pi / 180, None, "degrees", "p w pi / 180"),
@@ -111,13 +110,7 @@ FORMULAS = [  # config, frequencies, code
     ("default", lambda: 5e5 ** (-2 * PAIRS / (D - 2)), "exponent"),
     ("default", lambda: 5e5 ** (-2 * (PAIRS + 1) / D), "exponent"),
     ("default", lambda: 5e5 ** (-PAIRS / D), "exponent"),
-    ("default", lambda: 5e5 ** (-2 * PAIRS / 128), "exponent"),
     ("default", lambda: omega_of(SPECS["llama3"]), "scaling-added"),
-    (
-        "default",
-        lambda: omega_of("rope:rho=5e5,scaling=yarn,factor=4,original=1024"),
-        "scaling-added",
-    ),
     ("default", lambda: omega_of("rope:rho=5e5,scaling=ntk,factor=4"), "scaling-added"),
 ]
 

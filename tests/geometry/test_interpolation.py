@@ -1,4 +1,4 @@
-"""Resizing beside scipy's waves, and the published values of a ramp; test_resize has torch's."""
+"""Resizing beside scipy's waves, axis by axis; test_resize has the values of torch."""
 
 import numpy as np
 import pytest

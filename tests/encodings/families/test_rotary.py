@@ -11,7 +11,6 @@ from pefourier.questions.operators import compare_operators, operator_at
 
 LLAMA2 = "rope:scaling=yarn,factor=16,original=4096"
 LLAMA31 = "rope:scaling=llama3,factor=8,original=8192,rho=5e5"
-QWEN = "rope:scaling=yarn,factor=4,original=32768,rho=1e6"
 
 
 def frequencies(spec, d, length=80):
@@ -21,12 +20,9 @@ def frequencies(spec, d, length=80):
 FACTORED = [
     ("rope", 1.0),
     (LLAMA2, 1.2772588722239782),
-    (QWEN, 1.138629436111989),
-    (LLAMA31, 1.0),
     (LLAMA2 + ",attention_factor=1.5", 1.5),
     # quotient of 0.1 m ln 16 + 1 for both m
     (LLAMA2 + ",mscale=2,mscale_all_dim=1", 1.5545177444479562 / 1.2772588722239782),
-    (LLAMA2 + ",mscale=2", 1.2772588722239782),
     ("rope:scaling=yarn,factor=0.5,original=64", 1.0),
 ]
 

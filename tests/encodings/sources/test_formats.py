@@ -178,13 +178,8 @@ NPY = [
 ]
 CSV = [b"", b"x,y\n", b"x,y\n1,2\n3,four\n", b",0,1\n0,.5,.5\n", b",,\n1,2,3\n", b"1;2\n3;4\n"]
 CSV += [b"1,2,\n", b"1,\x002\n", b"1_0,2\n", "１,2\n".encode(), b"1,2+1j\n", b"Index,x\n0,2\n1,2\n"]
-CSV += [
-    b"2024-01-01,2\n",
-    b"2024-01-01\n2024-01-02\n",
-    b"1,2\n\n3\n",
-    9999 * b"1,2\n" + b"\xff,2\n",
-]
-CSV += ["1,2\n".encode("utf-16")]
+CSV += [b"2024-01-01,2\n", b"2024-01-01\n2024-01-02\n", b"1,2\n\n3\n", "1,2\n".encode("utf-16")]
+CSV += [9999 * b"1,2\n" + b"\xff,2\n"]
 DAMAGED = {".npy": NPY, ".csv": CSV, ".safetensors": SAFETENSORS}
 
 

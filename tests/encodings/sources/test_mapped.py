@@ -30,19 +30,16 @@ def test_rows_of_a_mapped_file_are_those_of_its_table(copied, monkeypatch):
         np.testing.assert_array_equal(found, LARGE[list(x)])
 
 
-def test_a_file_that_becomes_shorter_is_said():
+def test_a_file_that_becomes_shorter_is_said(monkeypatch):
     np.save("x.npy", LARGE)
     enc = load("x.npy")
     os.truncate("x.npy", 999)
     for ask in (enc.table, lambda: list(enc.blocks()), lambda: enc.codes(np.array([3]))):
         with pytest.raises(PefourierError, match=SHORTER):
             ask()
-
-
-def test_a_file_that_becomes_shorter_meanwhile_is_said(monkeypatch):
     np.save("x.npy", LARGE)
     enc = load("x.npy")
-    monkeypatch.setattr(np, "array", lambda part: os.truncate("x.npy", 999))
+    monkeypatch.setattr(np, "array", lambda part: os.truncate("x.npy", 999))  # meanwhile
     with pytest.raises(PefourierError, match=SHORTER):
         enc.table()
 

@@ -93,7 +93,8 @@ def verdict(values, path, tolerance=1e-6):
             yield "refused"
             continue
         if frequencies is None:
-            yield "rotates where nothing does" if needless(enc, values) else f"is {enc.name}"
+            needless = enc.name == "rope" and text_row(values)["kind"] != "rotary"
+            yield "rotates where nothing does" if needless else f"is {enc.name}"
             continue
         if enc.name == "none" and values["model_type"] in SWITCHED_OFF:
             yield "is none"
@@ -119,11 +120,6 @@ def told_frequencies(enc):
         turning = np.abs(enc.measure.frequencies).max(axis=1)
         return np.unique((turning / turning.max()).round(12))
     return enc.measure.frequencies if enc.name == "rope" else np.empty(0)
-
-
-def needless(enc, values):
-    """Whether an encoding rotates though the model type has no rotary module nor a row by hand."""
-    return enc.name == "rope" and text_row(values)["kind"] != "rotary"
 
 
 @pytest.fixture(scope="module", autouse=True)

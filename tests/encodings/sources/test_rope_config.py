@@ -15,14 +15,6 @@ LLAMA31 = PUBLISHED["meta-llama/Llama-3.1-8B"]
 PHI3 = PUBLISHED["microsoft/Phi-3-mini-128k-instruct"]
 GEMMA3 = PUBLISHED["google/gemma-3-4b-it"]["text_config"]
 DYNAMIC = {**LLAMA, "rope_scaling": {"type": "dynamic", "factor": 2.0}}
-P_ROPE = {"rope_type": "proportional", "rope_theta": 1e6, "partial_rotary_factor": 0.25}
-GEMMA4 = {
-    **{"model_type": "gemma4_text", "head_dim": 256, "global_head_dim": 512},
-    "rope_parameters": {
-        "sliding_attention": {"rope_type": "default", "rope_theta": 1e4},
-        "full_attention": P_ROPE,
-    },
-}
 ALIKE = {"rope_type": "default", "rope_theta": 5.0}
 SHORT = PHI3["rope_scaling"]["short_factor"]
 LONGROPE = (
@@ -40,10 +32,6 @@ MODELS = {  # config, part after #, length, the same as a SPEC of rope, its d
         *("", 8, "layout=interleaved,partial=0.682", 44),
     ),
     "nested": ({"model_type": "llava", "text_config": LLAMA}, "", 9, "rho=1e4", 128),
-    "Gemma-4 full": (
-        *(GEMMA4, "full_attention", 9),
-        *("rho=1e6,scaling=proportional,partial=0.25", 512),
-    ),
     "layers that turn alike": (
         {**LLAMA, "rope_parameters": {"full_attention": ALIKE, "sliding_attention": ALIKE}},
         *("", 16, "rho=5", 128),

@@ -47,13 +47,6 @@ def test_arrays_that_are_no_tables(array):
     np.testing.assert_array_equal(read_table("x.npz")[0], TABLE)
 
 
-def test_a_vector_may_be_one_of_inverse_frequencies(run):
-    np.savez("x.npz", inv_freq=np.array([1.0, 0.1]))
-    assert "rope:inv_freq=FILE" in refused("x.npz")
-    done = run("spectrum", "rope:inv_freq=x.npz#inv_freq", "--json")
-    assert done.results[0]["frequencies"] == [1.0, 0.1]
-
-
 def test_which_array_is_meant():
     np.savez("x.npz", wpx=TABLE, wte=TABLE[:2])
     refused("x.npz")

@@ -42,7 +42,7 @@ def made():
 class Right(torch.nn.Module):
     def __init__(self, d_model, dropout=0.1, max_len=5000):
         super().__init__()
-        self.dropout, self.d, self.max_len = torch.nn.Dropout(dropout), d_model, max_len
+        self.dropout, self.d = torch.nn.Dropout(dropout), d_model
         self.register_buffer("pe", table(max_len, d_model)[None])
     def forward(self, x):
         return self.dropout(x + self.pe[:, : x.size(1)])
@@ -56,10 +56,6 @@ class FixedLength(Right):
         super().__init__(d, max_len=length)
     def forward(self, x):
         return x + self.pe
-
-class ByLongest(Right):
-    def forward(self, x):
-        return x + self.pe[:, : x.size(1)] * (self.max_len / 5000)
 
 class ByIds(Right):
     def forward(self, x, position_ids):
@@ -76,9 +72,6 @@ class FirstSaid(First):
 
 class SecondSaid(Right):
     """forward takes (length, batch, features), as nn.TransformerEncoder does by default."""
-
-class Both(Right):
-    """Takes (length, batch, d), or (batch, length, d) with batch_first."""
 
 class Differ(Right):
     def forward(self, x):
@@ -128,12 +121,11 @@ def user(tmp_path, monkeypatch):
     return module
 
 
-RIGHT = "by_name from_five made table Right CodesOnly FixedLength ByLongest Both instance"
+RIGHT = "by_name from_five made table Right CodesOnly FixedLength instance"
 
 
 @pytest.mark.parametrize("name", RIGHT.split())
 def test_what_fits_a_convention_has_the_sinusoidal_table(user, name):
-    """ByLongest is right only with its own default of max_len, 5000, from_five with that of pos."""
     enc = load(f"py:{user}:{name}", LENGTH, D)
     np.testing.assert_allclose(enc.table(), load("sinusoidal", LENGTH, D).table(), atol=2e-5)
     assert (enc.findings, enc.params["length"], enc.params["d"]) == ((), LENGTH, D)
@@ -251,38 +243,27 @@ def moves(n, d):
 """
 
 
-@pytest.fixture
-def hostile(tmp_path):
-    """ask(names, *more) -> the command, run about the functions of those names."""
-    (tmp_path / "hostile.py").write_text(HOSTILE)
-    (tmp_path / "elsewhere").mkdir()
-
-    def ask(names, *more):
-        specs = [f"py:hostile:{name}" for name in names]
-        return subprocess.run(
-            [sys.executable, "-m", "pefourier", "check-faithful", *specs, *more],
-            cwd=tmp_path,
-            env=os.environ | {"PYTHONPATH": PACKAGE},
-            capture_output=True,
-            text=True,
-            timeout=60,
-        )
-
-    return ask
+def ask_of_hostile(folder, names, *more):
+    """The command, run about the functions of those names."""
+    (folder / "hostile.py").write_text(HOSTILE)
+    (folder / "elsewhere").mkdir()
+    specs = [f"py:hostile:{name}" for name in names]
+    command = [sys.executable, "-m", "pefourier", "check-faithful", *specs, "-S", "9", "--d", "4"]
+    own = {"cwd": folder, "env": os.environ | {"PYTHONPATH": PACKAGE}, "timeout": 60}
+    return subprocess.run([*command, *more], capture_output=True, text=True, **own)
 
 
-def test_hostile_code_ends_in_one_line(hostile):
+def test_hostile_code_ends_in_one_line(folder):
     names = ["leaves", "raises"]
-    done = hostile(names, "-S", "9", "--d", "4")
+    done = ask_of_hostile(folder, names)
     assert (done.returncode, done.stdout) == (2, "")
     lines = done.stderr.splitlines()
     assert all(f"py:hostile:{name}" in line for name, line in zip(names, lines, strict=True))
 
 
-def test_hostile_code_leaves_the_answer_alone(hostile, tmp_path):
-    names = ["writes", "closes", "moves"]
-    done = hostile(names, "-S", "9", "--d", "4", "--json", "--plot", "t.png")
+def test_hostile_code_leaves_the_answer_alone(folder):
+    done = ask_of_hostile(folder, ["writes", "closes", "moves"], "--json", "--plot", "t.png")
     assert done.returncode == 0
     assert [one["verdict"] for one in json.loads(done.stdout)["results"]] == ["injective"] * 3
     assert done.stderr == "not JSON"
-    assert (tmp_path / "t.png").stat().st_size > 9
+    assert (folder / "t.png").stat().st_size > 9
