@@ -15,7 +15,6 @@ QWEN = "rope:rho=1e6,scaling=yarn,factor=4,original=32768"
 OSS = "rope:rho=150000,d=64,scaling=yarn,factor=32,original=4096,truncate=false"
 TABLE = [  # rotation, misreading, cosines at 128, 1024, 4096, 32768, first positions below
     ("rope:rho=5e5", "base=1e4", (0.386, 0.250, 0.011, 0.075), (3, 9, 27)),
-    ("rope:rho=1e6", "base=10000", (0.475, 0.238, 0.126, -0.082), (3, 8, 25)),
     (LLAMA31, "scaling-ignored", (0.9994, 0.961, 0.708, 0.597), (512, 1724, 60725)),
     (LLAMA31, "base=1e4,scaling-ignored", (0.375, 0.249, 0.043, 0.100), (3, 9, 27)),
     (
@@ -23,7 +22,6 @@ TABLE = [  # rotation, misreading, cosines at 128, 1024, 4096, 32768, first posi
         *((0.598, 0.455, 0.362, 0.211), (1, 3, 389)),
     ),
     (QWEN, "scaling-ignored", (0.9997, 0.981, 0.766, 0.569), (743, 2453, 67990)),
-    (QWEN, "original=131072", (0.9998, 0.985, 0.814, 0.650), (827, 2775, 414564)),
     (QWEN, "original=40960", (0.99998, 0.9986, 0.978, 0.804), (2733, 9948, None)),
     (OSS, "truncate=true", (0.99994, 0.996, 0.941, 0.730), (1655, 5439, None)),
     (OSS, "original=131072", (0.969, 0.582, 0.629, 0.535), (72, 237, 4444)),
@@ -62,43 +60,19 @@ def test_what_a_slip_does_not_name_stays():
     np.testing.assert_array_equal(read, 4 * shared.measure.frequencies)
 
 
-def test_configs_are_compared_type_by_type(tmp_path):
-    one, other = tmp_path / "one.json", tmp_path / "other.json"
-    config = {"model_type": "gemma3_text", "head_dim": 256}
-    one.write_text(json.dumps({"model_type": "gemma3", "text_config": config}))
-    other.write_text(json.dumps(config | {"rope_local_base_freq": 500.0}))
-    enc = load(f"{one}#text_config.sliding_attention", 80)
-    read, _ = misread(enc, str(other), 80, None)
-    np.testing.assert_allclose(read, 500.0 ** (-np.arange(128) / 128))
+NONE = {"scaling=linear": "factor", "original=8192": "original=8192", "local-for-global": "rope"}
+NONE |= {"nonsense": "nonsense", "sinusoidal": "sinusoidal"}
 
 
-@pytest.mark.parametrize(
-    ("other", "value"),
-    [
-        ("scaling=linear", "factor"),
-        ("nonsense", "nonsense"),
-        ("original=8192", "original=8192"),
-        ("local-for-global", "rope"),
-        ("sinusoidal", "sinusoidal"),
-    ],
-)
+@pytest.mark.parametrize(("other", "value"), NONE.items())
 def test_misreadings_that_are_none(other, value):
     with pytest.raises(PefourierError, match=value):
         misread(load("rope", 80, 16), other, 80, None)
 
 
-def test_given_frequencies_have_no_scaling_to_ignore_and_no_share(tmp_path):
-    np.save(tmp_path / "w.npy", np.array([1.0, 0.5, 0.1, 0.09]))
-    enc = load(f"rope:inv_freq={tmp_path}/w.npy", 80)
-    assert (misread(enc, "scaling-ignored", 80, None)[0] == enc.measure.frequencies).all()
-    with pytest.raises(PefourierError, match="frequencies by themselves"):
-        misread(enc, "partial-ignored", 80, None)
-
-
 FACTORS = [  # YaRN's factor at 4 is 1.1386, a part of queries and of keys
     ("rope:scaling=yarn,factor=4,original=512", "scaling-ignored", 1 / 1.138629436**2),
     ("rope:scaling=yarn,factor=4,original=512", "factor=8", (1.207944154 / 1.138629436) ** 2),
-    ("rope:scaling=yarn,factor=4,original=512,attention_factor=1", "factor=8", 1.0),
     ("rope:scaling=yarn,factor=4,original=512", "attention_factor=1", 1 / 1.138629436**2),
     ("rope", "layout", 1.0),
 ]

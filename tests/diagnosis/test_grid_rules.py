@@ -6,7 +6,6 @@ from grids import table_on, waves_on
 
 from pefourier.encodings import load
 from pefourier.encodings.conventions import read_conventions
-from pefourier.encodings.registry import build
 from pefourier.errors import PefourierError
 from pefourier.questions.faithful import assess
 
@@ -60,10 +59,6 @@ def test_blocks_of_merged_patches_are_named():
 
 
 def test_ends_that_coincide_are_named():
-    phases = np.outer(2 * np.arange(16) / 15 - 1, np.pi * 2.0 ** np.arange(5))
-    line = np.hstack([np.sin(phases), np.cos(phases)])
-    table = np.hstack([np.repeat(line[:9], 16, axis=0), np.tile(line, (9, 1))])
-    assert codes_of((9, 16), table) == ["ends-coincide"]
     nerf = waves_on((16, 16), np.kron(np.eye(2), 2 * np.pi / 15 * 2.0 ** np.arange(10)[:, None]))
     r = assess(nerf)  # origin: formula
     codes = [f.code for f in r.findings]
@@ -113,22 +108,6 @@ def test_no_convention_is_seen_where_there_is_none():
     r = assess(table_on(SIDES, axial("axial:convention=mae"))).identified
     assert (r["encoding"], r["params"]["rho"]) == ("axial", 1e4)
     assert r["max_difference"] < 1e-12
-
-
-def test_a_table_of_a_model_is_told_on_its_grid(run, tmp_path):
-    table = build("axial", d=64, grid=(14, 14), convention="mae", prefix=1).table()
-    np.save(tmp_path / "vit.npy", table[None].astype(np.float32))
-    done = run("check-faithful", tmp_path / "vit.npy", "--grid", "14x14", "--prefix", 1, "--json")
-    assert done.status == 0
-    assert done.results[0]["identified"]["conventions"] == ["mae", "dit"]
-
-
-def test_points_that_repeat_are_named_on_the_grid():
-    table = axial("axial")
-    table[5 * 11 + 4] = table[2 * 11 + 3]
-    r = assess(table_on(SIDES, table))
-    assert ["points-repeat"] == [f.code for f in r.findings]
-    assert sorted(r.closest_pair) == [2 * 11 + 3, 5 * 11 + 4]
 
 
 def smooth_codes(sides, d=24, seed=0):

@@ -1,6 +1,5 @@
 """One slip at a time: each is planted in three configs, and found with its value."""
 
-import json
 import math
 
 import numpy as np
@@ -67,14 +66,10 @@ def one_pair(omega, k, ratio):
 
 EVERYWHERE = {  # name: frequencies or places of the engine, code, and a changed value
     "doubled": (lambda w: 2 * w, None, "step", "2 p"),
-    "halved": (lambda w: w / 2, None, "step", "0.5 p"),
-    "scaled": (lambda w: 1.7 * w, None, "step", "1.7 p"),
-    "over ten": (lambda w: w / 10, None, "step", "0.1 p"),
     "halved as integers": (lambda w: w, np.arange(N) // 2, "positions-divided", "p // 2"),
     "degrees": (lambda w: w * 180 / math.pi, None, "degrees", "p w 180 / pi"),
     "taken for degrees": (lambda w: w * math.pi / 180, None, "degrees", "p w pi / 180"),
     "a bad pair": (lambda w: one_pair(w, 9, 1.01), None, "single-pair", None),
-    "a bad slow pair": (lambda w: one_pair(w, 17, 0.8), None, "single-pair", None),
     "frequencies in bfloat16": (
         lambda w: rounded(w, FORMATS["bfloat16"]),
         None,
@@ -84,13 +79,8 @@ EVERYWHERE = {  # name: frequencies or places of the engine, code, and a changed
 }
 SETTINGS = [  # config, changed settings, code
     ("default", {"rho": 1e4}, "base"),
-    ("default", {"rho": 123456}, "base"),
     ("llama3", {"rho": 7e5}, "base"),
-    ("yarn", {"rho": 25e4}, "base"),
-    ("llama3", {"factor": 32}, "factor"),
-    ("llama3", {"factor": 10}, "factor"),
     ("yarn", {"factor": 6}, "factor"),
-    ("llama3", {"original": 2048}, "original-length"),
     ("llama3", {"original": 700}, "original-length"),
     ("yarn", {"original": 2048}, "original-length"),
     ("llama3", {"low_freq_factor": 2}, "ramp-low"),
@@ -118,16 +108,9 @@ FORMULAS = [  # config, frequencies, code
     ),
     ("yarn", lambda: blended(unscaled("yarn"), 4, yarn_share(around=1)), "ramp-parentheses"),
     ("default", lambda: 5e5 ** (-2 * PAIRS / (D - 2)), "exponent"),
-    ("default", lambda: 5e5 ** -np.linspace(0, 1, D // 2), "exponent"),
     ("default", lambda: 5e5 ** (-2 * (PAIRS + 1) / D), "exponent"),
     ("default", lambda: 5e5 ** (-PAIRS / D), "exponent"),
-    ("default", lambda: 5e5 ** (-2 * PAIRS / 128), "exponent"),
     ("default", lambda: omega_of(SPECS["llama3"]), "scaling-added"),
-    (
-        "default",
-        lambda: omega_of("rope:rho=5e5,scaling=yarn,factor=4,original=1024"),
-        "scaling-added",
-    ),
     ("default", lambda: omega_of("rope:rho=5e5,scaling=ntk,factor=4"), "scaling-added"),
 ]
 
@@ -179,14 +162,9 @@ def test_a_changed_setting_is_found_with_its_value(name, changes, code, form):
             assert read[key] == pytest.approx(value, rel=1e-4)
     text = {key: str(value).lower() for key, value in read.items()}
     np.testing.assert_allclose(omega_of(SPECS[name], **text), omega, rtol=1e-4)
-    own = omega_of(SPECS[name])
-    waves = [np.cos(np.outer(np.arange(N), w)) for w in (omega, own)]
-    seen = np.abs(waves[0] - waves[1]).max(axis=0) > 1e-4  # cosines of slow pairs do not show
-    seen = seen if form == "cos twice" else np.abs(omega / own - 1) > 1e-3
-    assert set(np.flatnonzero(seen)) <= {pair.index for pair in found.pairs}
-    for pair in found.pairs:
-        if seen[pair.index]:
-            assert pair.ratio == pytest.approx(omega[pair.index] / own[pair.index], rel=1e-2)
+    ratio, told = omega / omega_of(SPECS[name]), {pair.index: pair.ratio for pair in found.pairs}
+    for k in np.flatnonzero(abs(ratio - 1) > 1e-3) if form == "halves" else ():
+        assert told[k] == pytest.approx(ratio[k], rel=1e-2)
 
 
 @pytest.mark.parametrize("form", ["halves", "cos twice"])
@@ -197,16 +175,6 @@ def test_a_formula_gone_wrong_is_named(name, make, code, form):
     assert found.verdict == "different"
     equal = {"ramp-parentheses": ("original-length",)}.get(code, ())  # 4 pi^2 times as long
     assert found.cause.misreadings[0] in (code, *equal)
-
-
-@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
-@pytest.mark.parametrize(("step", "verdict"), [(1, "the same"), (2, "different")])
-def test_tables_of_16_bits_name_the_slip(step, verdict, dtype):
-    meant = load(SPECS["yarn"], N, D)
-    table = dump(step * omega_of(SPECS["yarn"]), factor=meant.params["attention_factor"]).table()
-    found = compare(meant, from_table(rounded(table, FORMATS[dtype]), eps=2.0**-23))
-    assert found.verdict == verdict
-    assert found.same or found.cause.misreadings == ("step",)
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -248,24 +216,6 @@ def test_law_of_random_slips(seed):
         read = {k: v[1] for k, v in found.cause.changes.items() if k in settings}
         again = built(settings | read).measure.frequencies
         np.testing.assert_allclose(again, engine.measure.frequencies, rtol=1e-4)
-
-
-def test_two_rotations_whose_settings_are_known_differ_by_those(tmp_path):
-    sizes = {"hidden_size": 256, "num_attention_heads": 4, "max_position_embeddings": 2048}
-    scaling = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0}
-    scaling |= {"high_freq_factor": 4.0, "original_max_position_embeddings": 256}
-    plain = {"model_type": "llama", "rope_theta": 5e5, **sizes}
-    versions = {
-        "plain": ({}, ()),
-        "base": ({"rope_theta": 1e6}, ("base",)),
-        "scaled": ({"rope_scaling": scaling}, ("scaling-added",)),
-    }
-    for name, (more, _) in versions.items():
-        (tmp_path / f"{name}.json").write_text(json.dumps(plain | more))
-    for name, (_, codes) in versions.items():
-        found = compare(*(load(str(tmp_path / f"{n}.json")) for n in ("plain", name)))
-        assert (found.same, found.cause.misreadings if found.cause else ()) == (not codes, codes)
-        assert set(found.compared) >= {"codes", "rotations", "layers", "windows", "factors"}
 
 
 @pytest.mark.parametrize("factor", [1.0, 0.5, 2.0])

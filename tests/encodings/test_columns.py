@@ -50,10 +50,3 @@ def test_waves_stand_as_their_order_says(phases, layout, first, d):
 def test_a_change_leads_from_one_order_to_the_other(phases, name):
     old, new = (waves(phases, *order) for order in CHANGES[name])
     np.testing.assert_array_equal(old[:, changes_by_name(8)[name]], new)
-
-
-@pytest.mark.parametrize("d", [1, 2, 5, 6])
-def test_every_order_and_change_is_a_permutation(d):
-    for columns in [*orders(d).values(), *changes_by_name(d).values()]:
-        assert sorted(columns) == list(range(d))
-    assert (("interleaved", "cos") in orders(d)) == (d % 2 == 0)

@@ -3,10 +3,9 @@
 import numpy as np
 import pytest
 
-from pefourier.encodings import domain, load
-from pefourier.encodings.domain import lattice, nodes, periodogram
+from pefourier.encodings import load
+from pefourier.encodings.domain import nodes, periodogram
 from pefourier.encodings.encoding import Measure, without_prefix
-from pefourier.errors import PefourierError
 
 
 def test_the_basis_of_a_path_is_the_dct():
@@ -32,37 +31,8 @@ def test_the_spectrum_of_a_bias_is_over_its_lags():
     np.testing.assert_allclose(energy, np.array(direct) * [1, *[2] * 7, 1], rtol=1e-12)
 
 
-@pytest.mark.parametrize(
-    "make",
-    [lambda n: domain.instants([*range(n - 1), n]), lambda n: domain.nodes([-1, *[0] * (n - 1)])],
-)
-def test_a_dense_basis_has_a_limit(monkeypatch, make):
-    monkeypatch.setattr(domain, "LARGEST_BASIS", 8)
-    assert len(make(8)) == 8
-    with pytest.raises(PefourierError, match=r"9 .* up to 8"):
-        make(9)
-
-
-def test_points_of_a_lattice_are_in_raster_order_behind_the_prefix():
-    places = domain.lattice((2, 3, 4), prefix=2)
-    assert (places.sides, len(places)) == ((2, 3, 4), 26)
-    np.testing.assert_array_equal(places.coordinates(places.x[2:]), [*np.ndindex(2, 3, 4)])
-
-
 def waves(angles):
     return np.hstack([np.cos(angles), np.sin(angles)])
-
-
-def test_the_kernel_on_a_grid_is_the_inner_product_of_codes():
-    frequencies = np.random.default_rng(3).normal(size=(5, 2))
-    measure = Measure(frequencies, np.full(5, 0.2), 5.0, offset=np.array([0.5, -1.0]))
-    grid = lattice((3, 4))
-    places = grid.places(grid.x)
-    codes = waves(measure.phases(places))
-    lags = places[:, None] - places
-    np.testing.assert_allclose(measure.squared_length * measure.kernel(lags), codes @ codes.T)
-    by_hand = [frequencies[2] @ (place + measure.offset) for place in places]
-    np.testing.assert_allclose(measure.phases(places)[:, 2], by_hand)
 
 
 @pytest.mark.parametrize("spec", ["sinusoidal", "sinusoidal:offset=2", "dft", "axial"])

@@ -5,7 +5,7 @@ import pytest
 from grids import mixed_frequencies, waves_on
 
 from pefourier.encodings import build, load
-from pefourier.encodings.domain import half_plane, lattice, periodogram
+from pefourier.encodings.domain import lattice, periodogram
 from pefourier.geometry.torus import (
     aliased_shares,
     directions_of,
@@ -45,24 +45,6 @@ def test_the_density_is_the_sum_written_out(sides, rng):
     folded = whole[..., : sides[-1] // 2 + 1] * multiplicity(sides) / len(table)
     np.testing.assert_allclose(energy, folded.ravel(), rtol=1e-12)
     assert omega.shape == (len(energy), len(sides))
-
-
-@pytest.mark.parametrize("sigma", [0.0, 1e3, np.inf])
-def test_what_is_even_or_smoothed_without_end_is_flat(sigma):
-    *signed, last = half_plane((4, 6))
-    frequencies = np.stack(np.meshgrid(*signed, last, indexing="ij"), -1).reshape(-1, 2)
-    weights = np.tile(multiplicity((4, 6)), 4)
-    some = slice(None) if sigma == 0 else slice(5, 7)
-    density = torus_density(frequencies[some], weights[some], (4, 6), sigma)
-    np.testing.assert_allclose(density, 1 / 24, rtol=1e-12)
-
-
-def test_without_smoothing_a_frequency_between_points_is_shared():
-    step = 2 * np.pi / np.array([4, 8])
-    density = torus_density(np.array([[1.5, 2.0]]) * step, np.ones(1), (4, 8), 0.0)
-    shares = density * multiplicity((4, 8))
-    assert np.argwhere(shares).tolist() == [[1, 2], [2, 2]]
-    np.testing.assert_allclose(shares[shares > 0], [0.5, 0.5])
 
 
 def test_rings_and_directions_share_the_density():

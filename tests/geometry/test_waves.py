@@ -1,8 +1,5 @@
 """Pairs of columns that turn, waves fitted together, and rows that are random numbers."""
 
-import resource
-import threading
-
 import numpy as np
 import pytest
 
@@ -12,7 +9,6 @@ from pefourier.encodings.registry import BUILDERS
 from pefourier.errors import PefourierError
 from pefourier.geometry.joint_waves import joint_waves
 from pefourier.geometry.randomness import deviations, look_random
-from pefourier.geometry.threads import map_ahead
 from pefourier.geometry.waves import align, fit_sinusoid_pairs
 from pefourier.questions.faithful import assess
 
@@ -78,13 +74,3 @@ def test_structure_of_any_kind_is_no_noise(rng):
     tables = [noise, rng.permutation(waves), noise + waves, np.linalg.qr(noise)[0]]
     found = ["random-codes" in [f.code for f in assess(table).findings] for table in tables]
     assert found == [True, False, False, False]
-
-
-@pytest.mark.parametrize("limit", [resource.RLIM_INFINITY, 2**29])
-def test_threads_are_left_out_where_the_address_space_is_limited(monkeypatch, limit):
-    """A tree of 830000 rows once took minutes with 460 MB: each object was looked for in vain."""
-    monkeypatch.setattr(resource, "getrlimit", lambda _: (limit, limit))
-    found = list(map_ahead(lambda item: (item, threading.current_thread()), range(5)))
-    assert [item for item, _ in found] == [0, 1, 2, 3, 4]
-    alone = {thread for _, thread in found} == {threading.main_thread()}
-    assert alone == (limit != resource.RLIM_INFINITY)

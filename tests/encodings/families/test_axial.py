@@ -92,14 +92,6 @@ def test_mixed_frequencies_start_as_recorded():
     assert (enc.params["d"], enc.params["head"], enc.params["heads"]) == (32, 16, 2)
 
 
-@pytest.mark.parametrize("spec", ["axial:order=x", "axial-rope:order=x", "mixed-rope"])
-def test_one_row_of_points_is_one_axis(spec):
-    """A lattice with one axis is not another thing than a grid of one row."""
-    flat, row = load(spec, 7, 16), on(spec, (7,), 16)
-    np.testing.assert_array_equal(flat.table(), row.table())
-    np.testing.assert_array_equal(flat.measure.frequencies, row.measure.frequencies)
-
-
 KERNELS = ["axial", "axial:convention=detr", "axial-rope:convention=wan", "mixed-rope"]
 FEATURES = [f"fourier-features:mapping={m}" for m in ("gaussian", "sam", "nerf", "perceiver")]
 

@@ -1,16 +1,13 @@
 """Times: formulas of the authors, units, and times that are positions."""
 
 import math
-import re
 
 import numpy as np
 import pytest
 
 import pefourier
 from pefourier.encodings import load
-from pefourier.encodings.places import unit_of_waves
 from pefourier.encodings.registry import BUILDERS
-from pefourier.pages.encodings import Inquiry
 from pefourier.questions.spectrum import density
 
 TIMED = [name for name in sorted(BUILDERS) if "times" in BUILDERS[name].parameters]
@@ -40,13 +37,6 @@ def test_codes_at_irregular_times_are_answered_by_their_table(name):
     assert enc.is_shift_invariant == (name in DECLARED)
 
 
-@pytest.mark.parametrize("name", ["mtan", "mtan-fixed"])
-def test_the_unit_of_time_does_not_matter_to_mtan(name):
-    hours, seconds = load(name, d=6, times=IRREGULAR), load(name, d=6, times=3600 * IRREGULAR)
-    assert np.abs(hours.table() - seconds.table()).max() < 1e-12
-    assert np.abs(density(hours).density - density(seconds).density).max() < 1e-12
-
-
 @pytest.mark.parametrize("name", DECLARED)
 def test_declared_codes_depend_on_differences_of_times_alone(name):
     """By the definition: each pair's inner product is the kernel at its difference of times."""
@@ -67,13 +57,6 @@ def test_declared_codes_depend_on_differences_of_times_alone(name):
     assert even.first_rise == rows.first_rise / per
 
 
-@pytest.mark.parametrize("name", sorted({*TIMED} - {*DECLARED}))
-def test_measured_codes_of_irregular_times_are_not_compared_by_rows(name):
-    found = pefourier.relations(name, d=6, times=IRREGULAR)
-    assert (found.verdict, found.kernel, found.lags) == ("no lags", None, None)
-    assert (found.toeplitz_residual, found.shift_residual) == (None, None)
-
-
 def test_nothing_folds_at_irregular_times_and_even_ones_do():
     """Waves of 48 / 10^(2 i / 6) radians a span of 8.2: two of three beyond pi a mean step."""
     enc = load("mtan-fixed", d=6, times=IRREGULAR)
@@ -87,13 +70,10 @@ def test_nothing_folds_at_irregular_times_and_even_ones_do():
     even = pefourier.spectrum("mtan-fixed", d=6, times=np.arange(9) * 0.1 + 5)
     assert "aliased-frequencies" in [f.code for f in even.findings]
     assert even.omega[-1] <= np.pi
-    assert unit_of_waves(even.about[0])[1] == "time steps of 0.1"
     with pytest.raises(pefourier.PefourierError, match="lattice"):
         pefourier.spectrum("mtan-fixed:scale=1e10", d=6, times=IRREGULAR)
     with pytest.raises(pefourier.PefourierError, match="even steps"):
         pefourier.reconstruct("mtan-fixed", d=6, times=IRREGULAR)
-    study = Inquiry().study(enc)
-    assert set(study.results) == {"check-faithful", "spectrum", "relations"}
 
 
 def test_mtan_fixed_is_the_formula_of_its_authors():
@@ -126,16 +106,3 @@ def test_a_line_and_sines(name, drawn, unit):
     expected = np.outer(IRREGULAR / unit, a) + b
     expected[:, 1:] = np.sin(expected[:, 1:])
     np.testing.assert_allclose(table, expected, rtol=0, atol=1e-14)
-
-
-@pytest.mark.parametrize("step", [1.0, 30.0, 1e-3])
-@pytest.mark.parametrize("name", ["time2vec", "mtan", "mtan-fixed"])
-def test_what_to_divide_times_by_is_said_where_their_unit_counts(name, step, rng):
-    """Divided by it, codes of neighbours are as those of positions; mtan divides by the span."""
-    times = step * np.cumsum(rng.uniform(0.8, 1.2, 50))
-    found = load(name, None, 8, times=times).findings
-    assert [one.code for one in found] == ["times-unit"] * (name == "time2vec" and step != 1)
-    for one in found:
-        by = float(re.search(r"divide the times by ([\d.e-]+),", one.message)[1])
-        assert by == pytest.approx(np.median(np.diff(times)), rel=5e-3)
-        assert not load(name, None, 8, times=times / by).findings

@@ -6,51 +6,23 @@ import pytest
 
 from pefourier.encodings import build, load
 from pefourier.encodings.families.rotary import SCALINGS, base_of
+from pefourier.errors import PefourierError
 from pefourier.questions.operators import compare_operators, operator_at
 
 LLAMA2 = "rope:scaling=yarn,factor=16,original=4096"
 LLAMA31 = "rope:scaling=llama3,factor=8,original=8192,rho=5e5"
-LLAMA32 = "rope:scaling=llama3,factor=32,original=8192,rho=5e5"
-QWEN = "rope:scaling=yarn,factor=4,original=32768,rho=1e6"
-DYNAMIC = "rope:scaling=dynamic,factor=2,original=4096"
-CLIPPED = "rope:rho=5e5,scaling=clip"
-
-PUBLISHED = [  # float32 values of transformers 5.23, of clipped RoPE by torch
-    ("rope", 80, 128, {1: 0.865964353, 16: 0.1, 45: 0.00153992651, 63: 0.000115478193}),
-    (DYNAMIC, 8192, 128, {63: 3.849273e-05}),
-    (DYNAMIC, 16384, 128, {63: 1.6496886e-05}),
-    (LLAMA2, 80, 128, {24: 0.0270618014, 32: 0.00567307696, 45: 0.000151771645, 63: 7.21738706e-6}),
-    (QWEN, 80, 128, {32: 0.000602941145}),
-    (
-        LLAMA31,
-        80,
-        128,
-        {29: 0.00216657063, 31: 0.00085675146, 35: 9.55621217e-5, 63: 3.06892588e-7},
-    ),
-    (LLAMA32, 80, 64, {16: 0.000429556705, 31: 9.41830649e-08}),
-    (CLIPPED, 80, 128, {44: 1.20769737e-4, 45: 9.77102144e-5, 62: 2.05525485e-8, 63: 0.0}),
-]
 
 
 def frequencies(spec, d, length=80):
     return load(spec, length=length, d=d).measure.frequencies
 
 
-@pytest.mark.parametrize(("spec", "length", "d", "table"), PUBLISHED)
-def test_frequencies_are_the_published_ones(spec, length, d, table):
-    own = frequencies(spec, d, length)[list(table)]
-    np.testing.assert_allclose(own, list(table.values()), rtol=2e-6)
-
-
 FACTORED = [
     ("rope", 1.0),
     (LLAMA2, 1.2772588722239782),
-    (QWEN, 1.138629436111989),
-    (LLAMA31, 1.0),
     (LLAMA2 + ",attention_factor=1.5", 1.5),
     # quotient of 0.1 m ln 16 + 1 for both m
     (LLAMA2 + ",mscale=2,mscale_all_dim=1", 1.5545177444479562 / 1.2772588722239782),
-    (LLAMA2 + ",mscale=2", 1.2772588722239782),
     ("rope:scaling=yarn,factor=0.5,original=64", 1.0),
 ]
 
@@ -145,6 +117,7 @@ TWINS = {
     "factors": lambda d, rho, length, factors: over(d, rho, factors),
 }
 SHORT, LONG = (tuple(1 + i / 7 for i in range(32)), tuple(1 + i * i / 3 for i in range(32)))
+LISTS = {"short_factor": SHORT, "long_factor": LONG}
 CASES = [
     ("none", {}),
     ("cut", {"original": 512}),
@@ -154,14 +127,12 @@ CASES = [
     ("ntk", {"factor": 7.3}),
     ("dynamic", {"factor": 2.5, "original": 100}),
     ("dynamic", {"factor": 2.5, "original": 10_000}),
-    ("yarn", {"factor": 16.0, "original": 4096}),
     ("yarn", {"factor": 40.0, "original": 4096, "truncate": False}),
     ("yarn", {"factor": 5.0, "original": 700, "beta_fast": 20.0, "beta_slow": 2.0}),
     ("yarn", {"factor": 5.0, "original": 3}),  # both limits below the first pair
     ("yarn", {"factor": 5.0, "original": 10**9}),  # the upper limit beyond the last
     ("yarn", {"factor": 5.0, "original": 7, "beta_fast": 9.0, "beta_slow": 2.0}),  # equal limits
-    ("longrope", {"factor": 32.0, "original": 100, "short_factor": SHORT, "long_factor": LONG}),
-    ("longrope", {"factor": 32.0, "original": 5000, "short_factor": SHORT, "long_factor": LONG}),
+    *(("longrope", {"factor": 32.0, "original": n, **LISTS}) for n in (100, 5000)),
     ("llama3", {"factor": 8.0, "original": 8192}),
     ("llama3", {"factor": 4.0, "original": 999, "low_freq_factor": 0.7, "high_freq_factor": 9.0}),
     ("llama3", {"factor": 4.0, "original": 999, "low_freq_factor": 1.0, "high_freq_factor": 1.0}),
@@ -194,12 +165,6 @@ def test_partial_rotation_has_codes_for_the_rotated_dimensions_only(partial, d, 
     assert enc.dim == enc.table().shape[1] == enc.params["rotated"] == 2 * pairs
     assert enc.params["d"] == d
     wanted = 10000.0 ** (-2 * np.arange(pairs) / over)
-    np.testing.assert_allclose(enc.measure.frequencies, wanted, rtol=1e-14)
-
-
-def test_proportional_zeroes_the_lowest_frequencies_of_the_full_head():
-    enc = load("rope:scaling=proportional,partial=0.75", length=9, d=16)
-    wanted = np.append(10000.0 ** (-np.arange(6) / 8), [0.0, 0.0])
     np.testing.assert_allclose(enc.measure.frequencies, wanted, rtol=1e-14)
 
 
@@ -267,7 +232,7 @@ def test_a_vector_of_frequencies_is_the_rotation_of_its_base(tmp_path, monkeypat
     np.testing.assert_allclose(enc.table()[:, 1::2], np.sin(np.outer(np.arange(7), vector)))
     assert enc.params["rho"] is None
     for wrong in ("#a,rho=500", "#c", "#d", "#b", "#a,partial=0", "#a,scaling=linear,factor=2"):
-        with pytest.raises(Exception, match=r"inv_freq|unknown array|partial"):
+        with pytest.raises(PefourierError, match=r"inv_freq|unknown array|partial"):
             load(f"rope:inv_freq=some.npz{wrong}", 9)
 
 
@@ -283,17 +248,6 @@ def test_the_base_of_a_grid_in_single_precision(rho):
 )
 def test_scaled_or_coarse_frequencies_have_no_base(vector):
     assert base_of(np.array(vector)) is None
-
-
-@pytest.mark.parametrize(
-    ("rho", "repeat", "k", "wavelength"),
-    [(256.0, 48, 4, 50.27), (1e4, 20, 2, 19.87)],  # HunyuanVideo, CogVideoX: the authors' 4 and 2
-)
-def test_riflex_slows_the_published_pair(rho, repeat, k, wavelength):
-    plain = frequencies(f"rope:rho={rho}", 16)
-    assert 2 * np.pi / plain[k - 1] == pytest.approx(wavelength, abs=0.006)
-    slowed = frequencies(f"rope:rho={rho},scaling=riflex,factor=2,original=64,repeat={repeat}", 16)
-    assert np.flatnonzero(slowed != plain).tolist() == [k - 1]
 
 
 def test_polar_positions_are_those_of_x_transformers():

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from pefourier.encodings import load
-from pefourier.questions.faithful import assess
 
 
 def test_tree_codes_are_the_branches_to_the_root():
@@ -33,19 +32,6 @@ def test_several_decays_stand_side_by_side():
     np.testing.assert_allclose(table[2], expected, atol=1e-15)
 
 
-def test_without_parents_the_tree_is_complete():
-    complete = load("tree", length=7, d=8)
-    told = load("tree:parents=-1;0;0;1;1;2;2", length=80, d=8)
-    np.testing.assert_array_equal(complete.table(), told.table())
-    assert told.params["length"] == 7
-    np.testing.assert_array_equal(complete.domain.omega, told.domain.omega)
-
-
-@pytest.mark.parametrize(("d", "verdict"), [(4, "collides"), (8, "injective")])
-def test_steps_beyond_the_columns_are_forgotten(d, verdict):
-    assert assess(load("tree", length=15, d=d)).verdict == verdict
-
-
 def test_recurrent_states_are_those_of_torch():
     torch = pytest.importorskip("torch")
     d, bound = 3, 3**-0.5
@@ -57,12 +43,3 @@ def test_recurrent_states_are_those_of_torch():
         own.data = torch.from_numpy(numbers)
     states = unit(torch.ones(6, 1, dtype=torch.float64))[0].detach().numpy()
     np.testing.assert_allclose(load("recurrent", length=6, d=d, seed=1).table(), states, atol=1e-14)
-
-
-@pytest.mark.parametrize(("length", "verdict"), [(30, "injective"), (300, "collides")])
-def test_a_recurrent_state_forgets_the_position_when_it_has_arrived(length, verdict):
-    enc = load("recurrent", length=length, d=64)
-    assert assess(enc).verdict == verdict
-    if verdict == "collides":
-        assert 60 < len(np.unique(enc.table(), axis=0)) < 80
-        assert 0 < np.abs(enc.table()[-1] - enc.table()[50]).max() < 1e-9

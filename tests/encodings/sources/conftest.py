@@ -1,8 +1,6 @@
 """Tests of files run in a folder of their own."""
 
 import json
-import warnings
-from types import SimpleNamespace
 
 import pytest
 
@@ -23,17 +21,3 @@ def config(tmp_path):
         return str(path)
 
     return write
-
-
-@pytest.fixture(scope="module")
-def transformers():
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        torch = pytest.importorskip("torch")
-        pytest.importorskip("transformers")
-        from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
-        from transformers.models.auto.configuration_auto import CONFIG_MAPPING
-        from transformers.utils import logging
-
-        logging.set_verbosity_error()
-    return SimpleNamespace(torch=torch, configs=CONFIG_MAPPING, scalings=ROPE_INIT_FUNCTIONS)

@@ -15,12 +15,10 @@ def test_infinity_where_transformers_itself_writes_it_passes(config):
 
 BAD = {
     "a hundred thousand misspelt keys": {f"rope_thet{i}": 1 for i in range(100_000)},
-    "a hundred thousand strange keys": {f"key_of_mine_{i}": 1 for i in range(100_000)},
     "a hundred thousand keys of a scaling": {
         "rope_parameters": {"rope_theta": 1.0, **{f"facto{i}": i for i in range(100_000)}}
     },
     "a list of a hundred thousand layers": {"layer_types": ["full_attention"] * 100_000},
-    "sections by the thousand": {"rope_parameters": {f"l{i}": {} for i in range(50_000)}},
 }
 
 
@@ -31,11 +29,9 @@ REFUSED = {
     b"\xff{}": "0xff",
     b"": "is not readable JSON",
     b"[" * 10**6: "is not readable JSON",
-    b'{"a":' * 10**6: "is not readable JSON",
     b"[1, 2]": "is not a model config",
     bytes(2**26 + 1): "67108865 bytes",
     b'{"model_type": "llama", "rope_theta": NaN}': "got nan",
-    b'{"model_type": "llama", "rope_theta": -Infinity}': "got -inf",
     b'{"model_type": "llama", "rope_theta": 1e999}': "got inf",
     b'{"model_type": "llama", "rope_theta": ' + b"9" * 5000 + b"}": "got inf",
 }
@@ -71,24 +67,6 @@ def test_code_that_a_config_names_is_not_run_and_that_is_said(key, config, folde
     )
     enc = load(path, length=3)
     assert [f.code for f in enc.findings] == ["model-type-unknown", "remote-code"]
-
-
-NESTED = {
-    "model_type": "llava",
-    "text_config": {"model_type": "mistral", "rope_theta": 1e6, "head_dim": 8},
-    "vision_config": {"model_type": "pixtral", "head_dim": 64},
-}
-
-
-@pytest.mark.parametrize("part", ["", "#text_config"])
-def test_the_text_models_config_is_the_one_that_is_meant(part, config):
-    enc = load(config(NESTED) + part, length=3)
-    assert (enc.params["rho"], enc.params["d"]) == (1e6, 8)
-
-
-def test_a_vision_config_inside_is_the_one_that_is_named(config):
-    enc = load(config(NESTED) + "#vision_config")
-    assert (enc.params["convention"], enc.domain.grid) == ("pixtral", (64, 64))
 
 
 def test_a_layer_of_an_inner_config_is_named_after_a_dot(config):

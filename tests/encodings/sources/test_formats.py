@@ -137,26 +137,11 @@ def test_csv(content, expected):
     np.testing.assert_array_equal(read_table("x.csv")[0], expected)
 
 
-def test_csv_of_a_million_columns():
-    put("x.csv", b",".join([b"1.5"] * 10**6))
-    assert read_table("x.csv")[0].shape == (1, 10**6)
-
-
 def entry(dtype="F32", shape=(2, 3), offsets=(0, 24)):
     return {"codes": {"dtype": dtype, "shape": shape, "data_offsets": offsets}}
 
 
-@pytest.mark.parametrize("dtype", ["float64", "F4", "F6_E3M2", "F8_E8M0", "C64"])
-def test_safetensors_of_a_type_that_is_no_number_here(dtype):
-    size = 32
-    codes = entry(dtype, (2, 4), (0, size)) | {"b": entry(offsets=(size, size + 24))["codes"]}
-    put("x.safetensors", safetensors_bytes(codes, bytes(size + 24)))
-    refused("x.safetensors", "codes")
-    assert read_table("x.safetensors")[0].shape == (2, 3)  # the other one
-
-
 PLACE = entry()["codes"]
-AFTER = entry(offsets=(24, 48))["codes"]
 TWICE = b'{"a":%b,"a":%b}' % ((json.dumps(PLACE).encode(),) * 2)
 NO_HEADER = [b"[" * 10**5, b"{", b"1", [[1, {}]], {"codes": {}}, {"\ud800": PLACE}]
 NO_HEADER += [{"a": PLACE | {"data_offsets": [0, 24, 24]}}]
@@ -187,16 +172,14 @@ NPY = [
     npy_bytes(b" " * 4, version=b"\2\0", width=4)[:8] + b"\xff" * 9000,
     *(npy_bytes(b"{'descr" + blank * 4900 + b"$") for blank in (b" ", b" \n", b"\t")),  # 20 s once
     npy_bytes(b"{'descr" + b" " * 9900 + b"$", version=b"\2\0", width=4),
+    *(npy_bytes(text) for text in (b"{" + 9000 * b" " + b"?", b"{" + 4000 * b"[", 9000 * b"'")),
+    *(npy_bytes(text) for text in (b"{'descr': " + 9000 * b"(", b"[1]", b"{}", b"")),
+    *(npy_bytes(HEADER.replace(*pair)) for pair in ((b"5", 4900 * b"9"), (b"(5, 3)", b"3"))),
 ]
 CSV = [b"", b"x,y\n", b"x,y\n1,2\n3,four\n", b",0,1\n0,.5,.5\n", b",,\n1,2,3\n", b"1;2\n3;4\n"]
 CSV += [b"1,2,\n", b"1,\x002\n", b"1_0,2\n", "１,2\n".encode(), b"1,2+1j\n", b"Index,x\n0,2\n1,2\n"]
-CSV += [
-    b"2024-01-01,2\n",
-    b"2024-01-01\n2024-01-02\n",
-    b"1,2\n\n3\n",
-    9999 * b"1,2\n" + b"\xff,2\n",
-]
-CSV += ["1,2\n".encode("utf-16")]
+CSV += [b"2024-01-01,2\n", b"2024-01-01\n2024-01-02\n", b"1,2\n\n3\n", "1,2\n".encode("utf-16")]
+CSV += [9999 * b"1,2\n" + b"\xff,2\n"]
 DAMAGED = {".npy": NPY, ".csv": CSV, ".safetensors": SAFETENSORS}
 
 
@@ -207,25 +190,12 @@ DAMAGED = {".npy": NPY, ".csv": CSV, ".safetensors": SAFETENSORS}
 )
 def test_damaged_files_are_refused(suffix, content):
     put(f"x{suffix}", content)
+    before = time.process_time()
     assert "is not a readable" in refused(f"x{suffix}")
+    assert time.process_time() - before < 1  # numpy's tokenizer once took 13 s for 9000 blanks
     if suffix == ".safetensors" and TWICE not in content:
         with pytest.raises(safetensors.SafetensorError):
             safetensors.safe_open("x.safetensors", framework="np")
-
-
-def test_what_may_stand_in_a_header_of_safetensors_beside_tensors():
-    own = {"__metadata__": None, "z": entry(shape=(0, 2**40), offsets=(24, 24))["codes"]}
-    header = json.dumps({"b": AFTER, "codes": PLACE | {"x": [1, {}]}} | own).encode()
-    put("x.safetensors", safetensors_bytes(b" " + header + b"  ", bytes(48)))
-    assert read_table("x.safetensors", "codes")[0].tolist() == [[0] * 3] * 2
-    with safetensors.safe_open("x.safetensors", framework="np") as file:
-        assert sorted(file.keys()) == ["b", "codes", "z"]
-
-
-def test_a_header_of_safetensors_has_an_end():
-    put("x.safetensors", (10**8 + 1).to_bytes(8, "little"))
-    os.truncate("x.safetensors", 2 * 10**8)
-    assert "the limit is 100000000" in refused("x.safetensors")
 
 
 class Attack:
@@ -293,28 +263,6 @@ def test_a_full_disk(suffix):
     os.symlink("/dev/full", "x" + suffix)
     with pytest.raises(PefourierError, match="No space left on device"):
         write_table("x" + suffix, np.zeros((300, 300)))
-
-
-def test_a_header_of_any_letters_is_refused_at_once():
-    """numpy's tokenizer once took 13 s for 9000 blanks."""
-    headers = [
-        b"{" + 9000 * b" " + b"?",
-        b"{" + 4000 * b"[",
-        9000 * b"'",
-        b"{'descr': " + 9000 * b"(",
-    ]
-    headers += [
-        HEADER.replace(b"5", 4900 * b"9"),
-        HEADER.replace(b"(5, 3)", b"3"),
-        b"[1]",
-        b"{}",
-        b"",
-    ]
-    before = time.process_time()
-    for header in headers:
-        put("x.npy", npy_bytes(header))
-        assert "is not a readable .npy file" in refused("x.npy")
-    assert time.process_time() - before < 1
 
 
 @pytest.mark.parametrize("blanks", [0, 64, 800])

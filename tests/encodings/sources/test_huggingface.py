@@ -8,33 +8,6 @@ from pefourier.encodings import load
 from pefourier.errors import PefourierError
 
 
-@pytest.mark.parametrize(
-    "values",
-    [
-        {"model_type": "bloom", "n_head": 12, "seq_length": 20},
-        {"model_type": "mpt", "n_heads": 12, "max_seq_len": 20, "attn_config": {}},
-        {"model_type": "falcon", "num_attention_heads": 12, "alibi": True},
-    ],
-    ids=str,
-)
-def test_alibi_has_a_column_a_head(values, config):
-    enc = load(config(values), length=20)
-    same = load("alibi:causal=true", length=20, d=12)
-    np.testing.assert_array_equal(enc.table(), same.table())
-    assert enc.act == "bias"
-
-
-@pytest.mark.parametrize(("part", "causal"), [("", False), ("#encoder", False), ("#decoder", True)])
-def test_t5_has_the_buckets_of_its_config(part, causal, config):
-    values = {"model_type": "t5", "num_heads": 6, "relative_attention_num_buckets": 16}
-    enc = load(config(values) + part, length=9)
-    assert enc.params["buckets"] == 16
-    assert enc.params["max_distance"] == 128
-    assert enc.params["causal"] is causal
-    assert enc.table().shape == (9 if causal else 17, 6)
-    assert [f.code for f in enc.findings] == ["untrained"]
-
-
 @pytest.fixture
 def codes(rng):
     return rng.normal(size=(10, 4)).astype(np.float32)
@@ -104,20 +77,6 @@ def test_musicgen_has_cosines_first_and_then_perhaps_a_column_of_zeros(d, config
     phases = np.outer(np.arange(5), 10000.0 ** (-np.arange(4) / 3))
     wanted = np.hstack([np.cos(phases), np.sin(phases), np.zeros((5, d - 8))])
     np.testing.assert_allclose(table, wanted, atol=1e-14)
-
-
-@pytest.mark.parametrize(
-    "values",
-    [
-        {"model_type": "distilbert", "dim": 8, "sinusoidal_pos_embds": True},
-        {"model_type": "xlm", "emb_dim": 8, "sinusoidal_embeddings": True},
-    ],
-    ids=str,
-)
-def test_sinusoids_that_a_flag_asks_for(values, config):
-    enc = load(config(values), length=5)
-    same = load("sinusoidal:layout=interleaved", length=5, d=8)
-    np.testing.assert_array_equal(enc.table(), same.table())
 
 
 def test_learned_positions_of_whispers_decoder_are_in_its_weights(config, tmp_path, codes):

@@ -5,7 +5,6 @@ import os
 import numpy as np
 import pytest
 import torch
-from stored import TABLE
 
 from pefourier.encodings import encoding, load
 from pefourier.encodings.sources import arrays
@@ -21,14 +20,6 @@ def everything_is_large(monkeypatch):
     monkeypatch.setattr(arrays, "SUSPECT", 0)
 
 
-@pytest.mark.parametrize(("dtype", "order"), [("<f8", "C"), ("<f2", "C"), ("<f4", "F")])
-def test_types_and_orders(dtype, order):
-    np.save("x.npy", np.array(LARGE, dtype, order=order))
-    found, _ = read_table("x.npy")
-    assert isinstance(found, np.memmap)
-    np.testing.assert_array_equal(found[7:99], LARGE[7:99].astype(dtype))
-
-
 @pytest.mark.parametrize("copied", [0, 2**26])
 def test_rows_of_a_mapped_file_are_those_of_its_table(copied, monkeypatch):
     monkeypatch.setattr(encoding, "COPIED", copied)
@@ -39,19 +30,16 @@ def test_rows_of_a_mapped_file_are_those_of_its_table(copied, monkeypatch):
         np.testing.assert_array_equal(found, LARGE[list(x)])
 
 
-def test_a_file_that_becomes_shorter_is_said():
+def test_a_file_that_becomes_shorter_is_said(monkeypatch):
     np.save("x.npy", LARGE)
     enc = load("x.npy")
     os.truncate("x.npy", 999)
     for ask in (enc.table, lambda: list(enc.blocks()), lambda: enc.codes(np.array([3]))):
         with pytest.raises(PefourierError, match=SHORTER):
             ask()
-
-
-def test_a_file_that_becomes_shorter_meanwhile_is_said(monkeypatch):
     np.save("x.npy", LARGE)
     enc = load("x.npy")
-    monkeypatch.setattr(np, "array", lambda part: os.truncate("x.npy", 999))
+    monkeypatch.setattr(np, "array", lambda part: os.truncate("x.npy", 999))  # meanwhile
     with pytest.raises(PefourierError, match=SHORTER):
         enc.table()
 
@@ -61,12 +49,3 @@ def test_tensors_of_a_mapped_file_are_copied():
     table, _ = read_table("x.pt")
     os.truncate("x.pt", 0)
     np.testing.assert_array_equal(table, LARGE)
-
-
-def test_small_tables_are_not_mapped(monkeypatch):
-    monkeypatch.setattr(arrays, "SUSPECT", 2**28)
-    np.save("x.npy", TABLE)
-    table, _ = read_table("x.npy")
-    assert type(table) is np.ndarray
-    os.truncate("x.npy", 9)
-    np.testing.assert_array_equal(table, TABLE)

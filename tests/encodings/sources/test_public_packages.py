@@ -1,7 +1,6 @@
 """Positional modules of public packages through ``py:``, and what each must be told to be.
 
-The packages are development dependencies, so that nothing is skipped. A module whose codes are
-those of a registered encoding must equal it to the resolution of float32.
+A module whose codes are those of a registered encoding must equal it to the resolution of float32.
 """
 
 import numpy as np
@@ -13,65 +12,30 @@ from pefourier.errors import PefourierError
 LENGTH, D = 60, 32
 HALVES = {"layout": "halves"}
 FAIRSEQ = HALVES | {"divisor": "d/2-1"}
-SHIFTED = FAIRSEQ | {"offset": 2}  # positions begin after the padding index, 1
-COSINES = {"first": "cos"}
-DIVISOR, ROPE = ["divisor"], ["cosines-first"]
-
-PACKAGES = {
-    *("diffusers", "esm", "local_attention"),
-    *("performer_pytorch", "positional_encodings", "rotary_embedding_torch"),
-    *("timesformer_pytorch", "transformers", "x_transformers"),
-}
-KNOWN = [  # module, what its codes are, findings
-    ("transformers.models.whisper.modeling_whisper:sinusoids", FAIRSEQ, DIVISOR),
-    ("transformers.models.gptj.modeling_gptj:create_sinusoidal_positions", HALVES, []),
-    ("diffusers.models.embeddings:SinusoidalPositionalEmbedding", {}, []),
-    ("positional_encodings.torch_encodings:PositionalEncoding1D", {}, []),
-    (
-        "x_transformers.x_transformers:ScaledSinusoidalEmbedding",
-        HALVES | {"scale": D**-0.5},
-        ["scale"],
-    ),
-    ("performer_pytorch.performer_pytorch:FixedPositionalEmbedding", HALVES, []),
-    ("esm.rotary_embedding:RotaryEmbedding", {"rope": "halves"}, ["turns-its-input", *ROPE]),
-]
 TOKENS = "torch.ones(1, length, dtype=torch.long)"
 BEHIND = [("padding_idx=...", "padding_idx=1"), ("=" + TOKENS, "=2 * " + TOKENS)]
 CAT = [("return ", "return torch.cat("), ("  #", ", -1)  #")]  # of two tensors
-WRAPPED = [  # module, what in the wrapper is written otherwise, what its codes are, findings
+KNOWN = [  # module, what in its wrapper is written otherwise, what its codes are
+    ("transformers.models.whisper.modeling_whisper:sinusoids", None, FAIRSEQ),
+    ("diffusers.models.embeddings:SinusoidalPositionalEmbedding", None, {}),
+    ("positional_encodings.torch_encodings:PositionalEncoding1D", None, {}),
+    (
+        "x_transformers.x_transformers:ScaledSinusoidalEmbedding",
+        *(None, HALVES | {"scale": D**-0.5}),
+    ),
+    ("performer_pytorch.performer_pytorch:FixedPositionalEmbedding", None, HALVES),
+    ("esm.rotary_embedding:RotaryEmbedding", None, {"rope": "halves"}),
     (
         "transformers.models.fsmt.modeling_fsmt:SinusoidalPositionalEmbedding",
         [*BEHIND, ("input=...", "2 * " + TOKENS)],
-        SHIFTED,
-        ["offset", "divisor"],
+        FAIRSEQ | {"offset": 2},  # positions begin after the padding index, 1
     ),
-    (
-        "transformers.models.musicgen.modeling_musicgen:MusicgenSinusoidalPositionalEmbedding",
-        [(TOKENS, "torch.ones(1, 1, length)")],
-        FAIRSEQ | COSINES,
-        ["divisor"],
-    ),
-    ("diffusers.models.embeddings:get_1d_rotary_pos_embed", [], {"rope": "interleaved"}, ROPE),
+    ("diffusers.models.embeddings:get_1d_rotary_pos_embed", [], {"rope": "interleaved"}),
     (
         "timesformer_pytorch.rotary:RotaryEmbedding",
-        [("device=...", "device=None"), *CAT],
-        HALVES | {"times": 2},
-        [],
+        *([("device=...", "device=None"), *CAT], HALVES | {"times": 2}),
     ),
-    ("instances:llama", CAT, {"rope": "halves", "rho": 5e5, "times": 2}, ROPE),
-]
-PHASES = [  # position times frequency, each frequency twice, as these packages keep them
-    ("rotary_embedding_torch:RotaryEmbedding", [("(dim", "(theta=5e5, dim")], "interleaved", 5e5),
-    ("local_attention.rotary:SinusoidalEmbeddings", [("  #", "[0]  #")], "halves", 1e4),
-]
-LEARNED = [
-    "x_transformers.x_transformers:AbsolutePositionalEmbedding",
-    "performer_pytorch.performer_pytorch:AbsolutePositionalEmbedding",
-]
-REFUSED = [  # what nothing in a wrapper but a model can give
-    "transformers.models.llama.modeling_llama:LlamaRotaryEmbedding",
-    "x_transformers.x_transformers:AlibiPositionalBias",
-    "positional_encodings.torch_encodings:PositionalEncoding2D",
+    ("instances:llama", CAT, {"rope": "halves", "rho": 5e5, "times": 2}),
 ]
 INSTANCES = """
 from transformers.models.llama import LlamaConfig
@@ -83,61 +47,15 @@ llama = LlamaRotaryEmbedding(made)
 """
 
 
-@pytest.fixture(autouse=True)
-def folder(request, tmp_path, monkeypatch):
-    module = (
-        request.node.callspec.params.get("module", "") if "callspec" in dir(request.node) else ""
-    )
-    package = module.partition(":")[0].partition(".")[0]
-    if package in PACKAGES:
-        pytest.importorskip(package, reason="comes with pip install '.[dev]'")
-    (tmp_path / "instances.py").write_text(INSTANCES)
-    monkeypatch.chdir(tmp_path)
-
-
 def codes_of(known):
     """The registered encoding that a row of `KNOWN` names, in the row's order and size."""
     own = dict(known)
-    times, scale, first = own.pop("times", 1), own.pop("scale", 1.0), own.pop("first", "sin")
+    times, scale = own.pop("times", 1), own.pop("scale", 1.0)
     name = "rope" if "rope" in own else "sinusoidal"
-    own = {"layout" if k == "rope" else k: v for k, v in own.items()}
-    text = ",".join(f"{k}={v}" for k, v in own.items())
+    text = ",".join(f"{'layout' if k == 'rope' else k}={v}" for k, v in own.items())
     table = scale * load(f"{name}:{text}" if text else name, LENGTH, D).table()
-    if times == 1 and first == "sin":
-        return table
-    parts = np.split(table, 2, axis=1)[:: -1 if first == "cos" else 1]
+    parts = np.split(table, 2, axis=1) if times > 1 else [table]
     return np.hstack([part for part in parts for _ in range(times)])
-
-
-def findings_of(result):
-    """What is said of a module; that its rank is one of rounding is no news."""
-    return [f["code"] for f in result["findings"] if f["code"] != "rank-of-rounding"]
-
-
-def is_known(run, spec, known, findings):
-    (result,) = run("check-faithful", spec, "-S", LENGTH, "--d", D, "--json").results
-    assert findings_of(result) == findings
-    assert {f["severity"] for f in result["findings"]} <= {"note"}
-    found, wanted = result["identified"], {"rho": 1e4, "offset": 0, "scale": 1.0} | known
-    assert found["encoding"] == ("rope" if "rope" in wanted else "sinusoidal")
-    usual = {"offset": 0, "scale": 1.0, "divisor": "d", "first": "sin", "times": 1}
-    wanted = {"layout": wanted.pop("rope", "interleaved")} | wanted
-    for key, value in wanted.items():
-        assert found["params"].get(key, usual.get(key)) == pytest.approx(value), key
-    codes = load(spec, LENGTH, D).table()
-    np.testing.assert_allclose(codes, codes_of(known), atol=2e-5 * max(1.0, abs(codes).max()))
-
-
-@pytest.mark.parametrize(("module", "known", "findings"), KNOWN, ids=[row[0] for row in KNOWN])
-def test_a_module_is_what_its_package_says(run, module, known, findings):
-    is_known(run, f"py:{module}", known, findings)
-
-
-@pytest.mark.parametrize(("module", "written", "known", "findings"), WRAPPED)
-def test_what_fits_no_convention_does_in_its_wrapper(
-    run, tmp_path, module, written, known, findings
-):
-    is_known(run, wrapped(tmp_path, module, written), known, findings)
 
 
 def wrapped(folder, module, written):
@@ -151,28 +69,14 @@ def wrapped(folder, module, written):
     return f"py:wrapper_{folder.name}:codes"
 
 
-@pytest.mark.parametrize(("module", "written", "layout", "rho"), PHASES)
-def test_phases_of_a_rotation_are_known_for_that(run, tmp_path, module, written, layout, rho):
-    spec = wrapped(tmp_path, module, written)
+@pytest.mark.parametrize(("module", "written", "known"), KNOWN, ids=[row[0] for row in KNOWN])
+def test_a_module_is_what_its_package_says(run, folder, module, written, known):
+    (folder / "instances.py").write_text(INSTANCES)
+    if not module.startswith("instances"):
+        pytest.importorskip(module.partition(".")[0], reason="comes with pip install '.[dev]'")
+    spec = f"py:{module}" if written is None else wrapped(folder, module, written)
     (result,) = run("check-faithful", spec, "-S", LENGTH, "--d", D, "--json").results
-    assert findings_of(result) == ["phases"]
-    every = load("rope", LENGTH, D, rho=rho).measure.frequencies
-    twice = np.repeat(every, 2) if layout == "interleaved" else np.tile(every, 2)
-    phases = np.multiply.outer(np.arange(LENGTH), twice)
-    np.testing.assert_allclose(load(spec, LENGTH, D).table(), phases, rtol=1e-6)
-
-
-@pytest.mark.parametrize("module", LEARNED)
-def test_learned_codes_are_said_to_be_those_before_training(run, module):
-    (result,) = run("check-faithful", f"py:{module}", "-S", LENGTH, "--d", D, "--json").results
-    assert "untrained" in findings_of(result)
-    assert result["identified"] is None
-    assert (result["length"], result["dimension"]) == (LENGTH, D)
-
-
-@pytest.mark.parametrize("module", REFUSED)
-def test_what_cannot_be_run_is_refused_with_a_wrapper(module):
-    with pytest.raises(PefourierError) as error:
-        load(f"py:{module}", LENGTH, D)
-    (wrapper,) = error.value.__notes__
-    compile(wrapper, "wrapper", "exec")
+    assert {f["severity"] for f in result["findings"]} <= {"note"}
+    assert result["identified"]["encoding"] == ("rope" if "rope" in known else "sinusoidal")
+    codes = load(spec, LENGTH, D).table()
+    np.testing.assert_allclose(codes, codes_of(known), atol=2e-5 * max(1.0, abs(codes).max()))

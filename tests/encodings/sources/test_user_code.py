@@ -36,16 +36,13 @@ def of_positions(dim, pos):
 def from_five(dim, length, pos=5):
     return table(length, dim, pos - 5)
 
-def rows(length, d):
-    return table(length, d).tolist()
-
 def made():
     return Right(64)
 
 class Right(torch.nn.Module):
     def __init__(self, d_model, dropout=0.1, max_len=5000):
         super().__init__()
-        self.dropout, self.d, self.max_len = torch.nn.Dropout(dropout), d_model, max_len
+        self.dropout, self.d = torch.nn.Dropout(dropout), d_model
         self.register_buffer("pe", table(max_len, d_model)[None])
     def forward(self, x):
         return self.dropout(x + self.pe[:, : x.size(1)])
@@ -54,19 +51,11 @@ class CodesOnly(Right):
     def forward(self, x):
         return self.pe[:, : x.size(1)]
 
-class NoSizes(Right):
-    def __init__(self):
-        super().__init__(64)
-
 class FixedLength(Right):
     def __init__(self, d, length):
         super().__init__(d, max_len=length)
     def forward(self, x):
         return x + self.pe
-
-class ByLongest(Right):
-    def forward(self, x):
-        return x + self.pe[:, : x.size(1)] * (self.max_len / 5000)
 
 class ByIds(Right):
     def forward(self, x, position_ids):
@@ -81,24 +70,8 @@ class FirstSaid(First):
         # x: Tensor, shape [seq_len, batch_size, embedding_dim], as PyTorch's tutorial has it
         return super().forward(x)
 
-class FirstSwitch(First):
-    batch_first = False
-
 class SecondSaid(Right):
     """forward takes (length, batch, features), as nn.TransformerEncoder does by default."""
-
-class SecondSwitch(Right):
-    batch_first = False
-
-class Both(Right):
-    """Takes (length, batch, d), or (batch, length, d) with batch_first."""
-
-class FirstAndWrong(First):
-    def __init__(self, d, length):
-        super().__init__(d, max_len=length)
-        phase = np.outer(np.arange(length), 10000.0 ** (-np.arange(d) / d))
-        codes = np.where(np.arange(d) % 2 == 0, np.sin(phase), np.cos(phase))
-        self.pe = torch.tensor(codes).float()[None]
 
 class Differ(Right):
     def forward(self, x):
@@ -108,28 +81,10 @@ class DropoutOn(Right):
     def forward(self, x):
         return torch.nn.functional.dropout(x + self.pe[:, : x.size(1)], 0.5)
 
-class OneRow(Right):
-    def __init__(self, d_model):
-        super().__init__(d_model)
-    def forward(self, x):
-        return x + self.pe[:, x.size(1)]
-
-class Rescaled(Right):
-    def forward(self, x):
-        self.pe *= 0.5
-        return x + self.pe[:, : x.size(1)]
-
 class Drawn(Right):
     def __init__(self, d, length):
         super().__init__(d)
         self.pe = torch.nn.Parameter(torch.randn(1, length, d))
-
-class Zeros(Right):
-    def __init__(self, d, length):
-        super().__init__(d)
-        self.own = torch.nn.Parameter(torch.zeros(1, length, d))
-    def forward(self, x):
-        return 8 * x + self.own[:, : x.size(1)]
 
 instance, D = Right(64), 64
 embedding = torch.nn.Embedding(512, 64)
@@ -141,19 +96,12 @@ def transposed(length, d):
 def fails(length, d):
     return 1 / 0
 
-def words(length, d):
-    return [["a"] * d] * length
-
 def by_base(length, d, base):
     return table(length, d)
 
 class Tokens(Right):
     def forward(self, input_ids):
         return self.pe[0][torch.cumsum((input_ids != 1).long(), 1) - 1]
-
-class Two(Right):
-    def forward(self, x, mask):
-        return x
 
 class Whole(Right):
     def forward(self):
@@ -169,22 +117,15 @@ class Config(torch.nn.Module):
 def user(tmp_path, monkeypatch):
     module = f"user_{tmp_path.name}"
     (tmp_path / f"{module}.py").write_text(CODE)
-    monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
     return module
 
 
-def errors_of(enc):
-    return [f.code for f in enc.findings if f.severity == "error"]
-
-
-RIGHT = "by_name from_five rows made table Right CodesOnly NoSizes FixedLength"
-RIGHT += " ByLongest Both instance"
+RIGHT = "by_name from_five made table Right CodesOnly FixedLength instance"
 
 
 @pytest.mark.parametrize("name", RIGHT.split())
 def test_what_fits_a_convention_has_the_sinusoidal_table(user, name):
-    """ByLongest is right only with its own default of max_len, 5000, from_five with that of pos."""
     enc = load(f"py:{user}:{name}", LENGTH, D)
     np.testing.assert_allclose(enc.table(), load("sinusoidal", LENGTH, D).table(), atol=2e-5)
     assert (enc.findings, enc.params["length"], enc.params["d"]) == ((), LENGTH, D)
@@ -193,16 +134,10 @@ def test_what_fits_a_convention_has_the_sinusoidal_table(user, name):
 FINDINGS = [  # name, findings, whether codes are the sinusoidal ones
     ("First", [("batch-axis", "error")], True),
     ("FirstSaid", [("sequence-first", "note")], True),
-    ("FirstSwitch", [("sequence-first", "note")], True),
     ("SecondSaid", [("batch-axis", "error")], True),
-    ("SecondSwitch", [("batch-axis", "error")], True),
-    ("FirstAndWrong", [("batch-axis", "error")], False),
     ("Differ", [("batch-axis", "error")], True),
     ("DropoutOn", [("changes-between-calls", "error")], False),
-    ("Rescaled", [("changes-between-calls", "error")], False),
-    ("OneRow", [], False),
     ("Drawn", [("untrained", "note")], False),
-    ("Zeros", [], False),
 ]
 
 
@@ -215,16 +150,9 @@ def test_a_module_is_called_with_two_shapes(user, name, findings, right, length)
     assert np.allclose(enc.table(), known, atol=2e-5) == right
 
 
-@pytest.mark.parametrize("name", ["First", "SecondSaid"])
-def test_codes_along_the_batch_fail_a_strict_check(run, user, name):
-    done = run("check-faithful", f"py:{user}:{name}", "--d", D, "--strict", "--json")
-    assert done.status == 1
-    assert "batch-axis" in [f["code"] for f in done.results[0]["findings"]]
-
-
-WRAPPED = "transposed by_base Tokens Two Whole Config of_positions ByIds"
+WRAPPED = "transposed by_base Tokens Whole Config of_positions ByIds"
 REFUSED = [(name, True) for name in WRAPPED.split()]
-REFUSED += [(name, False) for name in "fails words missing table(1,2) D".split()]
+REFUSED += [(name, False) for name in "fails missing table(1,2) D".split()]
 
 
 @pytest.mark.parametrize(("name", "wrapped"), REFUSED)
@@ -274,15 +202,6 @@ def test_a_module_stays_as_it_was_and_random_numbers_go_on(user):
     assert np.array_equal(np.random.get_state()[1], state[2])  # noqa: NPY002
 
 
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
-def test_a_module_runs_on_input_of_its_own_type(user, dtype):
-    load(f"py:{user}:table", 2, 4)
-    module = sys.modules[user].Right(24).to(dtype)
-    enc = load(module)
-    assert np.array_equal(enc.table(), module.pe[0, :80].double().numpy())
-    assert enc.eps == torch.finfo(dtype).eps
-
-
 def test_code_that_draws_is_the_same_for_a_seed():
     def draw(length, d):
         numbers = [random.random(), np.random.rand(), torch.rand(()).item()]  # noqa: NPY002
@@ -300,10 +219,6 @@ HOSTILE = """
 import os, sys
 import numpy as np
 
-class Silent(Exception):
-    def __str__(self):
-        raise ValueError
-
 def sines(n, d):
     return np.sin(np.outer(np.arange(n), 2.0 ** -np.arange(d)))
 
@@ -312,9 +227,6 @@ def leaves(n, d):
 
 def raises(n, d):
     raise BaseException("no")
-
-def silent(n, d):
-    raise Silent
 
 def writes(n, d):
     os.write(1, b"not JSON")
@@ -331,40 +243,27 @@ def moves(n, d):
 """
 
 
-@pytest.fixture
-def hostile(tmp_path):
-    """ask(names, *more) -> the command, run about the functions of those names."""
-    (tmp_path / "hostile.py").write_text(HOSTILE)
-    (tmp_path / "elsewhere").mkdir()
-
-    def ask(names, *more):
-        specs = [f"py:hostile:{name}" for name in names]
-        return subprocess.run(
-            [sys.executable, "-m", "pefourier", "check-faithful", *specs, *more],
-            cwd=tmp_path,
-            env=os.environ | {"PYTHONPATH": PACKAGE},
-            capture_output=True,
-            text=True,
-            timeout=60,
-        )
-
-    return ask
+def ask_of_hostile(folder, names, *more):
+    """The command, run about the functions of those names."""
+    (folder / "hostile.py").write_text(HOSTILE)
+    (folder / "elsewhere").mkdir()
+    specs = [f"py:hostile:{name}" for name in names]
+    command = [sys.executable, "-m", "pefourier", "check-faithful", *specs, "-S", "9", "--d", "4"]
+    own = {"cwd": folder, "env": os.environ | {"PYTHONPATH": PACKAGE}, "timeout": 60}
+    return subprocess.run([*command, *more], capture_output=True, text=True, **own)
 
 
-def test_hostile_code_ends_in_one_line(hostile):
-    names = ["leaves", "raises", "silent"]
-    done = hostile(names, "-S", "9", "--d", "4")
+def test_hostile_code_ends_in_one_line(folder):
+    names = ["leaves", "raises"]
+    done = ask_of_hostile(folder, names)
     assert (done.returncode, done.stdout) == (2, "")
     lines = done.stderr.splitlines()
-    assert [f"py:hostile:{name}" in line for name, line in zip(names, lines, strict=True)] == [
-        True
-    ] * 3
+    assert all(f"py:hostile:{name}" in line for name, line in zip(names, lines, strict=True))
 
 
-def test_hostile_code_leaves_the_answer_alone(hostile, tmp_path):
-    names = ["writes", "closes", "moves"]
-    done = hostile(names, "-S", "9", "--d", "4", "--json", "--plot", "t.png")
+def test_hostile_code_leaves_the_answer_alone(folder):
+    done = ask_of_hostile(folder, ["writes", "closes", "moves"], "--json", "--plot", "t.png")
     assert done.returncode == 0
     assert [one["verdict"] for one in json.loads(done.stdout)["results"]] == ["injective"] * 3
     assert done.stderr == "not JSON"
-    assert (tmp_path / "t.png").stat().st_size > 9
+    assert (folder / "t.png").stat().st_size > 9

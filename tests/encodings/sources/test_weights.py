@@ -108,15 +108,6 @@ def test_debertas_distances_end_as_its_code_ends_them(kind, buckets, longest, co
     assert run("check-faithful", path).status == 2
 
 
-def test_deberta_with_a_table_has_its_rows_and_without_anything_is_refused(config, run):
-    own = {"model_type": "deberta-v2", "relative_attention": True, "max_position_embeddings": 512}
-    assert len(table_of_config(config(own))) == 512
-    path = config({**own, "relative_attention": False, "position_biased_input": False})
-    assert table_of_config(path) is None
-    for command in ("context", "check-faithful"):
-        assert run(command, path).status == 2
-
-
 def warned(found):
     """Whether a table is said not to be what the model's code makes."""
     return "weights-config" in {f.code for f in found.findings}
@@ -126,22 +117,14 @@ WHISPER = {"model_type": "whisper", "d_model": 8, "max_source_positions": 30}
 DISTILBERT = {"model_type": "distilbert", "dim": 8, "max_position_embeddings": 30}
 
 
-@pytest.mark.parametrize(
-    ("values", "tensor"),
-    [
-        (WHISPER, "model.encoder.embed_positions.weight"),
-        ({**DISTILBERT, "sinusoidal_pos_embds": True}, f"distilbert.{TABLE}"),
-        (
-            {"model_type": "marian", "d_model": 8, "max_position_embeddings": 30},
-            "model.encoder.embed_positions.weight",
-        ),
-        (
-            {"model_type": "fsmt", "d_model": 8, "pad_token_id": 1},
-            "model.encoder.embed_positions.weight",
-        ),
-    ],
-    ids=lambda one: one if isinstance(one, str) else one["model_type"],
-)
+MARIAN = {"model_type": "marian", "d_model": 8, "max_position_embeddings": 30}
+ENCODER = "model.encoder.embed_positions.weight"
+STORED = {"distilbert": ({**DISTILBERT, "sinusoidal_pos_embds": True}, f"distilbert.{TABLE}")}
+STORED |= {"whisper": (WHISPER, ENCODER), "marian": (MARIAN, ENCODER)}
+STORED |= {"fsmt": ({"model_type": "fsmt", "d_model": 8, "pad_token_id": 1}, ENCODER)}
+
+
+@pytest.mark.parametrize(("values", "tensor"), STORED.values(), ids=STORED)
 def test_stored_sinusoids_are_looked_at_and_what_is_loaded_is_answered(
     values, tensor, config, folder, rng
 ):
