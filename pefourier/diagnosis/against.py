@@ -15,8 +15,7 @@ from pefourier.encodings import load
 from pefourier.encodings.encoding import Encoding
 from pefourier.encodings.families.rotary import rotation_of, scaling_parameters
 from pefourier.encodings.registry import ALIASES, BUILDERS, parse_parameters
-from pefourier.encodings.sources.layers import layer_spec, open_model, read_layers
-from pefourier.encodings.specs import source_of
+from pefourier.encodings.specs import open_model, source_of
 from pefourier.errors import PefourierError, shown
 
 SLIPS = ("scaling-ignored", "partial-ignored", "base=NUMBER", "local-for-global", "layout")
@@ -106,21 +105,20 @@ def load_like(enc: Encoding, spec: str, length: int, d: int) -> Encoding:
     """Another rotation; of another config with several, that of the same type of layer."""
     if source_of(spec) != "config":
         return load(spec, length, d)
-    part = layer_of(enc)
-    if not part or open_model(spec).part:
-        return load(spec, length)
-    rotary_parts = {run.part for run in read_layers(spec, "") if run.kind == "rotary"}
-    return load(layer_spec(spec, part) if part in rotary_parts else spec, length)
+    part, model = layer_of(enc), open_model(spec)
+    rotary_parts = {run.part for run in model.layers if run.kind == "rotary"} if part else ()
+    is_named = part in rotary_parts and not model.part
+    return load(model.spec_of(part) if is_named else spec, length)
 
 
 def other_layers(enc: Encoding) -> Encoding:
     """The rotation of the other type of layer of the same config."""
     part = layer_of(enc)
     if part:
-        path = enc.spec.removesuffix(part).rstrip(".#")
-        parts = [run.part for run in read_layers(path, "") if run.part not in ("", part)]
+        model = open_model(enc.spec.removesuffix(part).rstrip(".#"))
+        parts = [run.part for run in model.layers if run.part not in ("", part)]
         if parts:
-            return load(layer_spec(path, parts[0]))
+            return load(model.spec_of(parts[0]))
     raise PefourierError(f"{shown(enc.spec)} has one rotation; local-for-global needs two")
 
 

@@ -22,7 +22,7 @@ from pefourier.encodings.findings import finding
 from pefourier.encodings.model_positions import layer_runs, window_of_rotation
 from pefourier.encodings.readings import positions_below, reading_cosine
 from pefourier.encodings.sources.rope_config import trained_as_stated
-from pefourier.encodings.specs import source_of
+from pefourier.encodings.specs import open_model, source_of
 from pefourier.errors import PefourierError, shown
 from pefourier.geometry.precision import FORMATS, Format
 from pefourier.questions.design import Candidate, candidate, exact_base
@@ -269,12 +269,11 @@ def whole_layers(spec: str) -> str:
     """The SPEC, of a model whose types of layers differ that of the layers without a window."""
     if source_of(spec) != "config" or "#" in spec:
         return spec
-    from pefourier.encodings.sources.layers import read_layers
-
-    runs = [run for run in read_layers(spec, "") if run.kind == "rotary"]
+    model = open_model(spec)
+    runs = [run for run in model.layers if run.kind == "rotary"]
     parts = list(dict.fromkeys(run.part for run in runs if run.part and run.window is None))
     several = len({run.part for run in runs}) > 1
-    return f"{spec}#{parts[0]}" if several and len(parts) == 1 else spec
+    return model.spec_of(parts[0]) if several and len(parts) == 1 else spec
 
 
 def check_extendable(enc: Encoding, trained: int | None, length: int) -> None:

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pefourier.encodings.sources.layers import open_model
-from pefourier.encodings.sources.rope_config import pairing_of
+from pefourier.encodings.specs import open_model
 from pefourier.errors import PefourierError
 from pefourier.weights.model import ModelWeights
 
@@ -64,7 +63,7 @@ def choose_pairing(model: ModelWeights, likeness: Likeness) -> PairLayout:
     if model.gguf is not None:
         name, source = PAIRINGS.get(model.gguf.pairing), "architecture"
     else:
-        name, source = pairing_of(open_model(model.spec)), "config"
+        name, source = open_model(model.spec).pairing, "config"
     if name is not None:
         return PairLayout(name, source, **likeness)
     likely = likely_layout(likeness)

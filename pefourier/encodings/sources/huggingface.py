@@ -8,71 +8,139 @@ transformers refuses is refused here; what it only warns of is a finding of the 
 name code of the model's own (``auto_map``) are never followed.
 """
 
-from dataclasses import replace
+import os
+from dataclasses import dataclass, replace
+
+import numpy as np
 
 from pefourier.encodings.columns import exchanged
 from pefourier.encodings.encoding import Encoding, Finding
 from pefourier.encodings.findings import finding
 from pefourier.encodings.refused import REASONS
+from pefourier.encodings.sections import axes_of_sections
 from pefourier.encodings.sources import weights
 from pefourier.encodings.sources.axes_config import read_axes
-from pefourier.encodings.sources.config import HEADS, WIDTH, ModelConfig, Section, choose_part
-from pefourier.encodings.sources.layers import open_model, open_whole, read_layers
+from pefourier.encodings.sources.config import (
+    HEADS,
+    WIDTH,
+    ModelConfig,
+    Section,
+    TrackedKeys,
+    choose_part,
+    read_object,
+)
+from pefourier.encodings.sources.layers import LayerRun, layer_schedule
 from pefourier.encodings.sources.models import type_row, version
-from pefourier.encodings.sources.rope_config import layer_sections, read_rotation, rotates
+from pefourier.encodings.sources.rope_config import (
+    Pairing,
+    layer_sections,
+    pairing_of,
+    read_rotation,
+    rotates,
+    sections_of,
+)
 from pefourier.encodings.sources.unread import note_unread
 from pefourier.errors import PefourierError, UnknownPositions, shown, unknown
 from pefourier.files import read_toml
 
-NO_POSITIONS = ("nope", "none", "no_position")  # as configs call them
 
+@dataclass(frozen=True)
+class ModelFile:
+    """What a config says of the positions of its model, or of the one inside that a SPEC names.
 
-def read_config(
-    spec: str,
-    length: int | None = None,
-    d: int | None = None,
-    grid: tuple[int, ...] = (),
-    prefix: int = 0,
-) -> Encoding:
-    """The positions that a config.json, or the one in a model folder, sets.
-
-    Parameters
-    ----------
-    spec : str
-        Path, then perhaps ``#`` and a type of layer with rotations of its own (full_attention),
-        encoder or decoder, or the name of a tensor of learned positions.
-    length : int, optional
-        Default: the longest sequence that the config allows. Frequencies scaled by rope_type
-        dynamic or longrope depend on it, as in the model.
-    d : int, optional
-        Only where the config sets no dimension.
-    grid, prefix
-        Sides of the grid of a vision model, where they are not those of its config.
+    A .gguf file says the same (`pefourier.encodings.sources.gguf_file.GgufFile`). What follows from
+    it over a length is `pefourier.encodings.model_positions.ModelPositions`.
     """
-    opened, section = open_whole(spec)
-    model = replace(opened, length=length, d=d, grid=grid, prefix=prefix)
-    ways = (read_axes, read_biases, read_sinusoid, read_rotation, read_none)
-    for reader in (*ways, weights.read_positions):
-        enc = reader(model)
-        if enc is not None:
-            notes = () if "#" in spec else tower_notes(spec, section)
-            enc = note_unread(enc, model, section)
-            notes = (*enc.findings, *notes, *code_notes(model.config))
-            return replace(enc, spec=spec, findings=notes)
-    raise no_answer(model)
+
+    spec: str
+    model: ModelConfig  # its part is the type of layer that is named
+    section: Section  # all that is in the file
+
+    @property
+    def layers(self) -> list[LayerRun]:
+        """Layers that are alike."""
+        return layer_schedule(self.model)
+
+    @property
+    def rotations(self) -> list[str]:
+        """The types of layers with a rotation of their own, in their order; else none."""
+        if self.model.part or not rotates(self.model):
+            return []
+        sections = layer_sections(self.model)
+        unlike = {str((section.values, turns)) for section, turns in sections.values()}
+        if len(unlike) < 2:
+            return []
+        laid = [run.part for run in self.layers if run.kind == "rotary"]
+        return list(dict.fromkeys(laid)) or list(sections)
+
+    def spec_of(self, layer: str) -> str:
+        """The SPEC of a type of layer, or of all."""
+        path, _, part = self.spec.partition("#")
+        inner = part.removesuffix(self.model.part).removesuffix(".")
+        return f"{path}#{'.'.join(filter(None, (inner, layer)))}" if layer else self.spec
+
+    def axis_of_pairs(self, pairs: int) -> np.ndarray | None:
+        """Which of the axes t, y, x turns each pair; None where all turn by one position."""
+        sections = sections_of(self.model)
+        return sections and axes_of_sections(*sections, pairs)
+
+    @property
+    def pairing(self) -> Pairing | None:
+        """Which rows of a head turn together; None: not known."""
+        return pairing_of(self.model)
+
+    @property
+    def still(self) -> int:
+        """Dimensions of a head that are kept apart from those that turn, as DeepSeek's has."""
+        config = self.model.config
+        return (config.count("qk_rope_head_dim") and config.count("qk_nope_head_dim")) or 0
+
+    def encoding(
+        self,
+        length: int | None = None,
+        d: int | None = None,
+        grid: tuple[int, ...] = (),
+        prefix: int = 0,
+    ) -> Encoding:
+        """The positions that the config sets.
+
+        Parameters
+        ----------
+        length : int, optional
+            Default: the longest sequence that the config allows. Frequencies scaled by rope_type
+            dynamic or longrope depend on it, as in the model.
+        d : int, optional
+            Only where the config sets no dimension.
+        grid, prefix
+            Sides of the grid of a vision model, where they are not those of its config.
+        """
+        model = replace(self.model, length=length, d=d, grid=grid, prefix=prefix)
+        ways = (read_axes, read_biases, read_sinusoid, read_rotation, read_none)
+        for reader in (*ways, weights.read_positions):
+            enc = reader(model)
+            if enc is not None:
+                notes = () if "#" in self.spec else tower_notes(self.spec, self.section)
+                enc = note_unread(enc, model, self.section)
+                notes = (*enc.findings, *notes, *code_notes(model.config))
+                return replace(enc, spec=self.spec, findings=notes)
+        raise no_answer(model)
 
 
-def names_of_rotations(spec: str) -> list[str]:
-    """The types of layers with a rotation of their own, in the order of the layers; else none."""
-    model = open_model(spec)
-    if model.part or not rotates(model):
-        return []
-    sections = layer_sections(model)
-    unlike = {str((section.values, turns)) for section, turns in sections.values()}
-    if len(unlike) < 2:
-        return []
-    laid = [run.part for run in read_layers(spec, "rotary") if run.kind == "rotary"]
-    return list(dict.fromkeys(laid)) or list(sections)
+def open_config(spec: str) -> ModelFile:
+    """The config.json, or the one in a model folder, that a SPEC names.
+
+    Behind ``#`` stands a config inside, then perhaps a type of layer with rotations of its own
+    (full_attention), encoder or decoder, or the name of a tensor of learned positions.
+    """
+    path, _, part = spec.partition("#")
+    file = os.path.join(path, "config.json") if os.path.isdir(path) else path
+    section = Section(shown(file), TrackedKeys(read_object(file)))
+    config, kind, part = choose_part(section, part)
+    model = ModelConfig(file, part, config, kind, None, None, type_row(kind) or {})
+    return ModelFile(spec, model, section)
+
+
+NO_POSITIONS = ("nope", "none", "no_position")  # as configs call them
 
 
 def no_answer(model: ModelConfig) -> PefourierError:

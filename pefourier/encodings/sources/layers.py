@@ -16,7 +16,6 @@ pattern is laid from the last layer on, every so many of which have no positions
 where dense layers at the start turn whatever their type.
 """
 
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import cycle, islice
@@ -30,11 +29,7 @@ from pefourier.encodings.sources.config import (
     MOST_LAYERS,
     ModelConfig,
     Section,
-    TrackedKeys,
-    choose_part,
-    read_object,
 )
-from pefourier.encodings.sources.models import type_row
 from pefourier.errors import shown
 
 TYPES = ("layer_types", "layers_block_type", "attention_layers")
@@ -49,50 +44,17 @@ class LayerRun:
     """Layers that are alike."""
 
     index: tuple[int, ...]  # empty where their number, or which they are, is not known
-    kind: str  # rotary, none, or that of the whole model
+    kind: str  # rotary, none, or empty: that of the whole model
     part: str  # the type of layer that names its rotation, empty where all have one
     window: int | None  # positions that a query sees; None: all
 
 
-def open_model(spec: str) -> ModelConfig:
-    """The config that a SPEC names, or the one inside; `part` is the type of layer left over."""
-    return open_whole(spec)[0]
+def layer_schedule(model: ModelConfig) -> list[LayerRun]:
+    """Runs of layers in the order of their first; of a model that does not rotate without a kind.
 
-
-def open_whole(spec: str) -> tuple[ModelConfig, Section]:
-    """The same, with all that is in the file."""
-    path, _, part = spec.partition("#")
-    file = os.path.join(path, "config.json") if os.path.isdir(path) else path
-    section = Section(shown(file), TrackedKeys(read_object(file)))
-    config, kind, part = choose_part(section, part)
-    return ModelConfig(file, part, config, kind, None, None, type_row(kind) or {}), section
-
-
-def layer_spec(spec: str, layer: str) -> str:
-    """The SPEC of a type of layer of the config that a SPEC names.
-
-    >>> layer_spec("config.json", ""), layer_spec("config.json", "full_attention")
-    ('config.json', 'config.json#full_attention')
-    """
-    path, _, part = spec.partition("#")
-    if not layer:
-        return spec
-    layer_part = part if path.lower().endswith(".gguf") else open_model(spec).part if part else ""
-    inner = part.removesuffix(layer_part).removesuffix(".")
-    return f"{path}#{'.'.join(filter(None, (inner, layer)))}"
-
-
-def read_layers(spec: str, usual: str) -> list[LayerRun]:
-    """Runs of layers in the order of their first; `usual` is the kind where none rotates.
-
-    Where neither config nor model type tells types of layers, all are alike. Of a SPEC that names a
+    Where neither config nor model type tells types of layers, all are alike. Of a part that names a
     type of layer only those of that type are told.
     """
-    return layer_schedule(open_model(spec), usual)
-
-
-def layer_schedule(model: ModelConfig, usual: str) -> list[LayerRun]:
-    """The same of a config that is open."""
     number = model.layers
     rotary = rope_config.rotates(model)
     sections = rope_config.layer_sections(model) if rotary else {"": None}
@@ -107,7 +69,7 @@ def layer_schedule(model: ModelConfig, usual: str) -> list[LayerRun]:
         has_rotation = part in sections or not model.row  # others of a known type have no positions
         turns = i < dense or rope_config.turns_by_type(model, kind)
         turns = turns and rotary and has_rotation and i not in still
-        run_kind = "rotary" if turns else "none" if rotary else usual
+        run_kind = "rotary" if turns else "none" if rotary else ""
         run = LayerRun((), run_kind, part if turns else "", window_of(model, kind, i))
         runs.setdefault(run, []).append(i)
     placed = number and laid
@@ -116,15 +78,6 @@ def layer_schedule(model: ModelConfig, usual: str) -> list[LayerRun]:
     ]
     part_runs = [run for run in placed_runs if run.part and run.part == model.part]
     return part_runs if by_type and part_runs else placed_runs
-
-
-def tell_layers(spec: str) -> list[dict[str, Any]]:
-    """The runs of layers of a config's SPEC, each with the type of layer that its rotation has."""
-    usual = open_model(spec).row.get("kind", "learned").split()[0]
-    return [
-        {"index": run.index, "kind": run.kind, "rotation": run.part or None, "window": run.window}
-        for run in read_layers(spec, usual)
-    ]
 
 
 def layer_types(model: ModelConfig, number: int) -> tuple[list[str], bool]:

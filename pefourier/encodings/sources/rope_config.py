@@ -154,8 +154,7 @@ def layout_of(model: ModelConfig) -> str:
 def pairing_of(model: ModelConfig) -> Pairing | None:
     """Which rows of a head turn together; None where the type is not known, or turns no line.
 
-    halves: i and i + r/2 of the r that turn; neighbours: 2i and 2i + 1. `open_model` gives a
-    config's model.
+    halves: i and i + r/2 of the r that turn; neighbours: 2i and 2i + 1.
     """
     if not model.row or not rotates(model):
         return None

@@ -46,6 +46,7 @@ SCHEDULED = {  # keys that a row's field says how to read
     "window": ("sliding_window",),
     "windows": ("sliding_window",),
     "unrotated": ("no_rope_layer_interval",),
+    "axial": ("window_size", "use_relative_position_bias", "use_shared_relative_position_bias"),
 }
 USUAL_WAYS = {"rope", "rotary", "absolute"}  # of positions, which say no more than the type does
 STATING = (  # keys under which something is said, and the parameter that says it, too
@@ -106,7 +107,7 @@ def read_schedule(model: ModelConfig) -> None:
     for name in SCHEDULED.keys() & model.row.keys():
         for key in SCHEDULED[name]:
             model.config.values.get(key)
-    layer_schedule(model, "")
+    layer_schedule(model)
     known_temperature(model)
     model.tables()
 

@@ -8,8 +8,8 @@ import torch
 
 from pefourier import resize
 from pefourier.encodings import load
-from pefourier.encodings.sources.layers import tell_layers
 from pefourier.encodings.sources.models import model_types
+from pefourier.encodings.specs import open_model
 from pefourier.errors import PefourierError
 from pefourier.geometry.grown_grids import turn_limits
 from pefourier.questions.context import describe_context
@@ -93,9 +93,9 @@ def test_windows_of_an_image_are_those_of_transformers(config, own):
     (_, found), whole = describe_context(path), meant.fullatt_block_indexes
     told = {i: run.window for run in found.layers for i in run.index}
     assert told == {i: None if i in whole else int(ends.diff().max()) for i in range(meant.depth)}
-    assert tell_layers(config("sam_vision_model", num_hidden_layers=3))[0]["window"] == 14 * 14
-    (swin,) = tell_layers(config("swin", window_size=9))
-    assert swin["window"] == 9 * 9
+    assert open_model(config("sam_vision_model", num_hidden_layers=3)).layers[0].window == 14 * 14
+    (swin,) = open_model(config("swin", window_size=9)).layers
+    assert swin.window == 9 * 9
 
 
 def test_a_vision_tower_is_named_beside_the_text_model(config):

@@ -7,9 +7,8 @@ row itself is its partner. Cosines and sines are made here, in the form that eac
 import pytest
 from rotary_modules import TYPES, config_class, modeling, quiet, torch
 
-from pefourier.encodings.sources.layers import open_model
 from pefourier.encodings.sources.models import type_row
-from pefourier.encodings.sources.rope_config import pairing_of
+from pefourier.encodings.specs import open_model
 
 D = 16
 ANGLES = torch.outer(torch.arange(2.0), 10.0 ** -torch.arange(D // 2))
@@ -74,13 +73,13 @@ def test_the_pairing_of_a_model_type_is_that_of_its_function(kind, config):
     scores = (turned[:, 1] @ turned[:, 0].T)[0]
     (partner,) = [j for j in range(1, D) if abs(scores[j]) > 1e-6]
     assert {1: "neighbours", D // 2: "halves"}[partner] == wanted
-    assert pairing_of(open_model(config({"model_type": kind}))) == wanted
+    assert open_model(config({"model_type": kind})).pairing == wanted
 
 
 def test_a_switch_of_the_config_decides(config):
     for switch, wanted in ((True, "neighbours"), (False, "halves")):
         model = open_model(config({"model_type": "deepseek_v3", "rope_interleave": switch}))
-        assert pairing_of(model) == wanted
+        assert model.pairing == wanted
 
 
 def test_every_type_that_rotates_on_a_line_has_a_pairing(config):
@@ -89,7 +88,7 @@ def test_every_type_that_rotates_on_a_line_has_a_pairing(config):
     for kind in kinds:
         switch = type_row(kind).get("switch")
         own = {switch[0]: switch[1][0]} if switch else {}
-        found[kind] = pairing_of(open_model(config({"model_type": kind, **own})))
+        found[kind] = open_model(config({"model_type": kind, **own})).pairing
     assert {kind for kind, pairing in found.items() if pairing is None} == set()
     assert len(found) > 190
     assert {"roformer", "glm_moe_dsa", "deepseek_v32"} <= {
@@ -99,4 +98,4 @@ def test_every_type_that_rotates_on_a_line_has_a_pairing(config):
 
 @pytest.mark.parametrize("kind", ["bert", "bloom", "no-such-type"])
 def test_what_turns_nothing_or_is_not_known_has_none(kind, config):
-    assert pairing_of(open_model(config({"model_type": kind, "rope_theta": 1e4}))) is None
+    assert open_model(config({"model_type": kind, "rope_theta": 1e4})).pairing is None
