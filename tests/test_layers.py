@@ -49,10 +49,10 @@ VAGUE = set(  # as names of values: they say what is done with one, and not what
 PUBLIC = {  # names of options, parameters and fields of JSON that are such words
     "axes.py rest",
     "compare.py same",
+    "config.py whole",
     "extend.py way",
     "layer_schedules.py what",
     "misread.py other",
-    "models.py whole",
     "options.py beside",
     "request.py every",
     "resize.py which",

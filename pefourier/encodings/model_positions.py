@@ -20,10 +20,11 @@ from pefourier.encodings.sources.layers import (
     LayerRun,
     Temperature,
     lint_layers,
+    note_unread,
     read_temperature,
 )
-from pefourier.encodings.sources.rope_config import INDEXER, trained_as_stated
-from pefourier.encodings.sources.unread import note_unread
+from pefourier.encodings.sources.rope_config import INDEXER
+from pefourier.encodings.sources.rope_scaling import trained_as_stated
 from pefourier.encodings.sources.weights import (
     TENSOR,
     first_row,

@@ -15,7 +15,8 @@ from pefourier.encodings.model_positions import (
 )
 from pefourier.encodings.sections import AXES
 from pefourier.encodings.sources.layers import Temperature
-from pefourier.encodings.sources.rope_config import INDEXER, trained_as_stated
+from pefourier.encodings.sources.rope_config import INDEXER
+from pefourier.encodings.sources.rope_scaling import trained_as_stated
 from pefourier.errors import PefourierError
 from pefourier.questions.misread import Reading, read_against
 from pefourier.questions.rotations import (

@@ -21,7 +21,7 @@ from pefourier.encodings.families.rotary import scaling_parameters
 from pefourier.encodings.findings import finding
 from pefourier.encodings.model_positions import layer_runs, window_of_rotation
 from pefourier.encodings.readings import positions_below, reading_cosine
-from pefourier.encodings.sources.rope_config import trained_as_stated
+from pefourier.encodings.sources.rope_scaling import trained_as_stated
 from pefourier.encodings.specs import open_model, source_of
 from pefourier.errors import PefourierError, shown
 from pefourier.geometry.precision import FORMATS, Format

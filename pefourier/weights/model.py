@@ -9,9 +9,8 @@ from pefourier.encodings.model_positions import (
     ModelPositions,
     describe_positions,
 )
-from pefourier.encodings.sources.config import HEADS
+from pefourier.encodings.sources.config import HEADS, rotary
 from pefourier.encodings.sources.gguf_file import GgufFile
-from pefourier.encodings.sources.models import rotary
 from pefourier.encodings.specs import open_model
 from pefourier.errors import PefourierError, shown
 from pefourier.files import suffix_of

@@ -8,7 +8,7 @@ import torch
 
 from pefourier import resize
 from pefourier.encodings import load
-from pefourier.encodings.sources.models import model_types
+from pefourier.encodings.sources.config import model_types
 from pefourier.encodings.specs import open_model
 from pefourier.errors import PefourierError
 from pefourier.geometry.grown_grids import turn_limits

@@ -13,9 +13,9 @@ from rotary_modules import TYPES, config_class, modeling, quiet, torch
 from survey_transformers import SWITCHED, changed
 
 from pefourier.encodings import load
+from pefourier.encodings.sources.config import type_row
 from pefourier.encodings.sources.layers import LayerRun, read_temperature
-from pefourier.encodings.sources.models import type_row
-from pefourier.encodings.sources.rope_config import TUNED
+from pefourier.encodings.sources.rope_scaling import TUNED
 from pefourier.encodings.specs import open_model
 from pefourier.errors import PefourierError
 

@@ -11,11 +11,11 @@ from rotary_modules import config_class, quiet
 
 from pefourier.encodings import load
 from pefourier.encodings.model_positions import describe_positions
-from pefourier.encodings.sources import layers, lint
-from pefourier.encodings.sources.models import type_row
+from pefourier.encodings.sources import layers, rope_scaling
+from pefourier.encodings.sources.config import type_row
 from pefourier.errors import PefourierError
 
-CODES = set(re.findall(r'says\("([a-z-]+)"', Path(lint.__file__).read_text()))
+CODES = set(re.findall(r'says\("([a-z-]+)"', Path(rope_scaling.__file__).read_text()))
 CODES |= set(re.findall(r'yield finding\("([a-z-]+)"', Path(layers.__file__).read_text()))
 LLAMA31 = PUBLISHED["meta-llama/Llama-3.1-8B"]
 QWEN25 = PUBLISHED["Qwen/Qwen2.5-7B-Instruct, with its YaRN"]

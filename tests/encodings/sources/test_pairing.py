@@ -7,7 +7,7 @@ row itself is its partner. Cosines and sines are made here, in the form that eac
 import pytest
 from rotary_modules import TYPES, config_class, modeling, quiet, torch
 
-from pefourier.encodings.sources.models import type_row
+from pefourier.encodings.sources.config import type_row
 from pefourier.encodings.specs import open_model
 
 D = 16
