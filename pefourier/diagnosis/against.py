@@ -105,10 +105,10 @@ def load_like(enc: Encoding, spec: str, length: int, d: int) -> Encoding:
     """Another rotation; of another config with several, that of the same type of layer."""
     if source_of(spec) != "config":
         return load(spec, length, d)
-    part, model = layer_of(enc), open_model(spec)
-    rotary_parts = {run.part for run in model.layers if run.kind == "rotary"} if part else ()
-    is_named = part in rotary_parts and not model.part
-    return load(model.spec_of(part) if is_named else spec, length)
+    part, file = layer_of(enc), open_model(spec)
+    rotary_parts = {run.part for run in file.layers if run.kind == "rotary"} if part else ()
+    is_named = part in rotary_parts and not file.model.part
+    return load(file.spec_of(part) if is_named else spec, length)
 
 
 def other_layers(enc: Encoding) -> Encoding:
@@ -124,7 +124,7 @@ def other_layers(enc: Encoding) -> Encoding:
 
 def layer_of(enc: Encoding) -> str:
     """The type of layer that a SPEC names; empty where it names none."""
-    return open_model(enc.spec).part if source_of(enc.spec) == "config" else ""
+    return open_model(enc.spec).model.part if source_of(enc.spec) == "config" else ""
 
 
 def softmax_of(settings: Mapping[str, Any]) -> float:

@@ -93,7 +93,7 @@ def describe_positions(
     """
     source = source_of(spec)
     file = open_model(spec) if source in ("config", "gguf") else None
-    model = file.model if source == "config" else None
+    model = file and file.model
     layers = layer_runs(spec, d)
     parts = tuple(dict.fromkeys(run.part for run in layers if run.kind == "rotary"))
     is_endless = source == "name" or (model is not None and model.longest() is None)
@@ -104,36 +104,28 @@ def describe_positions(
     own_length = length if is_endless else None
     native = [load_layers(spec, part, own_length, d) for part in parts or [""]]
     longest = length or max(map(positions_of, native))
-    rotations = native
-    if parts and any(len(enc) != longest for enc in native):
-        rotations = [load_layers(spec, part, longest, d) for part in parts]
+    is_whole = not parts or all(len(enc) == longest for enc in native)
+    rotations = native if is_whole else [load_layers(spec, part, longest, d) for part in parts]
+    unread = dict.fromkeys(key for enc in rotations for key in enc.params.get("unread", ()))
+    notes = dict.fromkeys(note for enc in rotations for note in enc.findings)
     met = training_length(native, trained, is_endless, model)
-    indexer = None
-    if parts and model and "indexer" in model.row and not model.part:
-        indexer = load(file.spec_of(INDEXER), longest, d)
+    is_indexed = parts and model and "indexer" in model.row and not model.part
     return ModelPositions(
         spec=spec,
         layers=tuple(layers),
         parts=parts,
         rotations=tuple(rotations[: len(parts)]),
         codes=rotations[0],
-        indexer=indexer,
+        indexer=load(file.spec_of(INDEXER), longest, d) if is_indexed else None,
         trained=met,
         length=longest,
         allowed=max(map(positions_of, native)) if model else None,
-        still=(model and file.still) or 0,
+        still=file.still if file else 0,
         temperature=read_temperature(model, longest) if model else None,
         tables=model.tables() if model else {},
-        unread=tuple(
-            dict.fromkeys(key for enc in rotations for key in enc.params.get("unread", ()))
-        ),
+        unread=tuple(unread),
         findings=(
-            *dict.fromkeys(
-                f
-                for enc in rotations
-                for f in enc.findings
-                if not (length and f.code == "length-default")
-            ),
+            *(note for note in notes if not (length and note.code == "length-default")),
             *(lint_layers(model, layers, met.length or longest) if model else ()),
             *scaling_notes(rotations, met),
         ),

@@ -75,14 +75,10 @@ def model_of(enc: Encoding) -> dict[str, Any]:
         return {}
     file = open_model(enc.spec)
     usual = file.model.row.get("kind", "learned").split()[0]
+    runs = [replace(run, kind=run.kind or usual) for run in file.layers]
     layers = [
-        {
-            "index": run.index,
-            "kind": run.kind or usual,
-            "rotation": run.part or None,
-            "window": run.window,
-        }
-        for run in file.layers
+        {"index": run.index, "kind": run.kind, "rotation": run.part or None, "window": run.window}
+        for run in runs
     ]
     return {"layers": layers, "softmax_factor": enc.params.get("softmax_factor", 1.0)}
 

@@ -44,6 +44,7 @@ class GgufFile:
     factors: Mapping[str, tuple[float, ...]]
     part: str = ""  # the type of layer that is named
     spec: str = ""
+    model, still = None, 0  # no config, and no dimensions of a head that do not turn beside others
 
     @property
     def architecture(self) -> str:
