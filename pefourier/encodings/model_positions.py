@@ -76,7 +76,9 @@ class ModelPositions:
 
     def widest_window(self, part: str | None = None) -> int | None:
         """The most positions that a query of layers with a rotation sees; None: all."""
-        return window_of_rotation(self.layers, part)
+        rotating = (run for run in self.layers if run.kind == "rotary" and part in (None, run.part))
+        windows = [run.window for run in rotating]
+        return None if None in windows else max(windows, default=None)
 
 
 def describe_positions(
@@ -101,8 +103,7 @@ def describe_positions(
         length = round(params["original"] * params["factor"])  # up to which its scaling extends
     if parts and length:  # before positions are numbered
         check_cost(shown(spec), "positions in narrow formats", length)
-    own_length = length if is_endless else None
-    native = [load_layers(spec, part, own_length, d) for part in parts or [""]]
+    native = [load_layers(spec, part, length if is_endless else None, d) for part in parts or [""]]
     longest = length or max(map(positions_of, native))
     is_whole = not parts or all(len(enc) == longest for enc in native)
     rotations = native if is_whole else [load_layers(spec, part, longest, d) for part in parts]
@@ -171,13 +172,6 @@ def load_layers(spec: str, part: str, length: int | None, d: int | None) -> Enco
 def positions_of(enc: Encoding) -> int:
     """Positions of an encoding; of one of lags those between which its farthest lag lies."""
     return int(np.abs(enc.domain.x).max()) + 1 if enc.domain.kind == "lag" else len(enc)
-
-
-def window_of_rotation(runs: Sequence[LayerRun], part: str | None = None) -> int | None:
-    """The most positions that a query of layers with a rotation sees; None where one sees all."""
-    rotating = (run for run in runs if run.kind == "rotary" and part in (None, run.part))
-    windows = [run.window for run in rotating]
-    return None if None in windows else max(windows, default=None)
 
 
 def layer_runs(spec: str, d: int | None) -> list[LayerRun]:

@@ -19,7 +19,7 @@ from pefourier.encodings import build, load
 from pefourier.encodings.encoding import Encoding, Finding
 from pefourier.encodings.families.rotary import scaling_parameters
 from pefourier.encodings.findings import finding
-from pefourier.encodings.model_positions import layer_runs, window_of_rotation
+from pefourier.encodings.model_positions import describe_positions
 from pefourier.encodings.readings import positions_below, reading_cosine
 from pefourier.encodings.sources.rope_scaling import trained_as_stated
 from pefourier.encodings.specs import open_model, source_of
@@ -204,7 +204,7 @@ def extend(
     original = length_before_scaling(source)
     trained = trained or len(source)
     source = load(spec, trained, d)
-    window = window_of_rotation(layer_runs(spec, d))
+    window = describe_positions(spec, len(source), d=d).widest_window()
     tried = dict.fromkeys([*(rho for rho in best.values() if rho is not None), *bases])
     ways = SHARED if source.params["scaling"] == "proportional" else WAYS
     encodings = [
