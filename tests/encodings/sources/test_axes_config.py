@@ -298,3 +298,11 @@ def test_rows_on_axes_say_where_they_are_from():
     rows = [row for row in model_types().values() if isinstance(row, dict) and "axial" in row]
     assert len(rows) > 25
     assert all(row["source"] for row in rows)
+
+
+def test_keys_of_biases_that_are_answered_are_read(config):
+    switches = dict.fromkeys(
+        ["use_relative_position_bias", "use_shared_relative_position_bias"], True
+    )
+    assert "unread" not in load(config("beit", window_size=[14, 14], **switches)).params
+    assert "unread" not in load(config("swin", window_size=9), grid=(4, 4)).params
