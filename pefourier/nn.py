@@ -223,7 +223,7 @@ class Rotary(Tabled):
         self.softmax_factor = float(enc.params.get("softmax_factor", 1.0))
         tables = rotation_tables(enc)
         self.rows = len(enc) if "cosine" in tables else None
-        axis = None if is_encoding else axis_in(spec, enc)
+        axis = None if is_encoding else axis_in(enc)
         if axis is not None:
             tables["axes"] = axis == np.arange(3)[:, None]
         self.keep({name: table.astype(np.float32) for name, table in tables.items()})

@@ -42,7 +42,7 @@ from pefourier.cli.program import program
 from pefourier.encodings import load
 from pefourier.encodings.registry import BUILDERS
 from pefourier.encodings.sources import tables
-from pefourier.encodings.sources.gguf_file import read_gguf
+from pefourier.encodings.specs import open_model
 from pefourier.errors import PefourierError
 from pefourier.questions.faithful import assess
 from pefourier.report import faithful
@@ -343,7 +343,7 @@ def gguf_headers(rng):
     body = head + b"".join(keys) + tensor
     body += bytes(-len(body) % 32) + np.ones(8, "<f4").tobytes()
     put("x.gguf", mutated(rng, body) if rng.random() < 0.4 else body)
-    return ended(lambda: len(read_gguf("x.gguf", rng.choice([None, 9]), None)), named="x.gguf")
+    return ended(lambda: len(open_model("x.gguf").encoding(rng.choice([None, 9]))), named="x.gguf")
 
 
 @target

@@ -3,7 +3,7 @@
 Every configuration class is made with its defaults, its model built without weights, its rotary
 modules run: with the defaults, and with one key changed at a time, which tells the keys that count,
 in their order, and what stands in for those left out. A row of the file is one model type; keys of
-rows are explained in `pefourier.encodings.sources.models`. What running cannot tell stands in the
+rows are explained in `pefourier.encodings.sources.config`. What running cannot tell stands in the
 table by hand beside it.
 """
 

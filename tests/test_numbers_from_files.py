@@ -9,8 +9,7 @@ import pytest
 from test_cases import gguf_bytes
 
 from pefourier.encodings import load
-from pefourier.encodings.sources.gguf_file import layers_in
-from pefourier.encodings.sources.layers import read_layers
+from pefourier.encodings.specs import open_model
 from pefourier.errors import PefourierError
 from pefourier.train.store import check_type, parse_json
 
@@ -68,7 +67,7 @@ def test_any_value_of_a_config_is_answered_or_refused(written, kind):
             with suppress(PefourierError):
                 enc = load(f"{path}{part}", length=8)
                 assert np.isfinite(enc.table()).all(), (place, value)
-                assert all(run.kind for run in read_layers(path, "rotary"))
+                assert open_model(str(path)).layers
 
 
 @pytest.mark.parametrize("key", ["factor", "beta_fast", "beta_slow"])
@@ -101,7 +100,7 @@ def test_any_value_of_a_gguf_file_is_answered_or_refused(tmp_path, arch):
         path.write_bytes(gguf_bytes({**plain, f"{arch}.{key}": value}))
         with suppress(PefourierError):
             assert np.isfinite(load(str(path), length=8).table()).all(), (key, value)
-            assert layers_in(str(path))
+            assert open_model(str(path)).layers
 
 
 COUNTS = ["context_length", "block_count", "attention.head_count", "rope.dimension_count"]
@@ -117,7 +116,7 @@ def test_counts_of_a_gguf_file_are_whole_numbers_in_range(tmp_path, key, value):
     }
     path.write_bytes(gguf_bytes(own))
     with pytest.raises(PefourierError, match=rf"^{key} of .* must be a whole number from 1 to"):
-        (layers_in if key == "block_count" else load)(str(path))
+        open_model(str(path)).layers if key == "block_count" else load(str(path))
 
 
 @pytest.mark.parametrize("digits", ["9" * 20, "9" * 400, "9" * 4000, "-" + "9" * 400])

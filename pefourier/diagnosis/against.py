@@ -15,8 +15,7 @@ from pefourier.encodings import load
 from pefourier.encodings.encoding import Encoding
 from pefourier.encodings.families.rotary import rotation_of, scaling_parameters
 from pefourier.encodings.registry import ALIASES, BUILDERS, parse_parameters
-from pefourier.encodings.sources.layers import layer_spec, open_model, read_layers
-from pefourier.encodings.specs import source_of
+from pefourier.encodings.specs import open_model, source_of
 from pefourier.errors import PefourierError, shown
 
 SLIPS = ("scaling-ignored", "partial-ignored", "base=NUMBER", "local-for-global", "layout")
@@ -106,27 +105,26 @@ def load_like(enc: Encoding, spec: str, length: int, d: int) -> Encoding:
     """Another rotation; of another config with several, that of the same type of layer."""
     if source_of(spec) != "config":
         return load(spec, length, d)
-    part = layer_of(enc)
-    if not part or open_model(spec).part:
-        return load(spec, length)
-    rotary_parts = {run.part for run in read_layers(spec, "") if run.kind == "rotary"}
-    return load(layer_spec(spec, part) if part in rotary_parts else spec, length)
+    part, file = layer_of(enc), open_model(spec)
+    rotary_parts = {run.part for run in file.layers if run.kind == "rotary"} if part else ()
+    is_named = part in rotary_parts and not file.model.part
+    return load(file.spec_of(part) if is_named else spec, length)
 
 
 def other_layers(enc: Encoding) -> Encoding:
     """The rotation of the other type of layer of the same config."""
     part = layer_of(enc)
     if part:
-        path = enc.spec.removesuffix(part).rstrip(".#")
-        parts = [run.part for run in read_layers(path, "") if run.part not in ("", part)]
+        model = open_model(enc.spec.removesuffix(part).rstrip(".#"))
+        parts = [run.part for run in model.layers if run.part not in ("", part)]
         if parts:
-            return load(layer_spec(path, parts[0]))
+            return load(model.spec_of(parts[0]))
     raise PefourierError(f"{shown(enc.spec)} has one rotation; local-for-global needs two")
 
 
 def layer_of(enc: Encoding) -> str:
     """The type of layer that a SPEC names; empty where it names none."""
-    return open_model(enc.spec).part if source_of(enc.spec) == "config" else ""
+    return open_model(enc.spec).model.part if source_of(enc.spec) == "config" else ""
 
 
 def softmax_of(settings: Mapping[str, Any]) -> float:

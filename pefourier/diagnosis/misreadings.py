@@ -28,7 +28,7 @@ from pefourier.encodings.families.rotary import (
     scaling_parameters,
 )
 from pefourier.encodings.readings import positions_below
-from pefourier.encodings.sources.layers import open_model, read_layers
+from pefourier.encodings.specs import open_model
 from pefourier.files import read_toml
 from pefourier.geometry.precision import FLOAT32_EPS, FORMATS, phase_rounding, rounded
 
@@ -161,7 +161,7 @@ def chosen_changes(
     rotation: Encoding, settings: Mapping[str, Any], observed: PairWaves
 ) -> Iterator[tuple[str, dict[str, Any]]]:
     """Codes and changes of settings to values that people choose."""
-    model = open_model(rotation.spec) if "model_type" in rotation.params else None
+    file = open_model(rotation.spec) if "model_type" in rotation.params else None
     scaling = settings["scaling"]
     for code, slip in read_toml(SLIPS).items():
         if scaling in slip.get("when", [scaling]) and "set" in slip:
@@ -172,7 +172,7 @@ def chosen_changes(
         if settings.get(slip.get("key", "")):
             values = slip.get("values", ())
             if slip["key"] == "original":
-                longest = model.longest() if model else None
+                longest = file.model.longest() if file else None
                 factor = settings.get("factor") or 1.0
                 lengths = (longest, settings["original"] * factor, settings["original"] / factor)
                 values = [int(v) for v in (*filter(None, lengths), *values)]
@@ -332,7 +332,7 @@ def layers_read(enc: Encoding) -> Iterator[SlipReading]:
     if "model_type" not in enc.params:
         return
     path, _, part = enc.spec.partition("#")
-    for name in dict.fromkeys(run.part for run in read_layers(path, "")):
+    for name in dict.fromkeys(run.part for run in open_model(path).layers):
         if name and part.rpartition(".")[2] != name:
             rotation = load(f"{path}#{name}", len(enc))
             yield SlipReading("other-layers", {"layer": (part, name)}, rotation.measure.frequencies)

@@ -12,7 +12,6 @@ from typing import Literal
 import numpy as np
 
 from pefourier.encodings.checks import check_cost
-from pefourier.encodings.columns import axes_of_sections
 from pefourier.encodings.encoding import Encoding, Finding
 from pefourier.encodings.findings import finding
 from pefourier.encodings.registry import build
@@ -20,15 +19,12 @@ from pefourier.encodings.sources.config import ModelConfig
 from pefourier.encodings.sources.layers import (
     LayerRun,
     Temperature,
-    layer_schedule,
-    layer_spec,
     lint_layers,
-    open_model,
-    open_whole,
+    note_unread,
     read_temperature,
 )
-from pefourier.encodings.sources.rope_config import INDEXER, rotates, sections_of, trained_as_stated
-from pefourier.encodings.sources.unread import note_unread
+from pefourier.encodings.sources.rope_config import INDEXER
+from pefourier.encodings.sources.rope_scaling import trained_as_stated
 from pefourier.encodings.sources.weights import (
     TENSOR,
     first_row,
@@ -36,9 +32,8 @@ from pefourier.encodings.sources.weights import (
     tensors_beside,
     untrained_distances,
 )
-from pefourier.encodings.specs import load, source_of
+from pefourier.encodings.specs import load, open_model, source_of
 from pefourier.errors import shown
-from pefourier.files import suffix_of
 
 Source = Literal["stated", "assumed", "given", "unknown"]
 
@@ -73,9 +68,17 @@ class ModelPositions:
     unread: tuple[str, ...]
     findings: tuple[Finding, ...]
 
+    @property
+    def trained_or_native(self) -> int:
+        """Positions of training, or those of the shortest rotation where nobody says them."""
+        before = (trained_as_stated(enc.params) or positions_of(enc) for enc in self.rotations)
+        return self.trained.length or int(min(before))
+
     def widest_window(self, part: str | None = None) -> int | None:
         """The most positions that a query of layers with a rotation sees; None: all."""
-        return window_of_rotation(self.layers, part)
+        rotating = (run for run in self.layers if run.kind == "rotary" and part in (None, run.part))
+        windows = [run.window for run in rotating]
+        return None if None in windows else max(windows, default=None)
 
 
 def describe_positions(
@@ -91,7 +94,8 @@ def describe_positions(
     ('4096 (assumed)', 16384)
     """
     source = source_of(spec)
-    model = open_model(spec) if source == "config" else None
+    file = open_model(spec) if source in ("config", "gguf") else None
+    model = file and file.model
     layers = layer_runs(spec, d)
     parts = tuple(dict.fromkeys(run.part for run in layers if run.kind == "rotary"))
     is_endless = source == "name" or (model is not None and model.longest() is None)
@@ -99,39 +103,30 @@ def describe_positions(
         length = round(params["original"] * params["factor"])  # up to which its scaling extends
     if parts and length:  # before positions are numbered
         check_cost(shown(spec), "positions in narrow formats", length)
-    own_length = length if is_endless else None
-    native = [load_layers(spec, part, own_length, d) for part in parts or [""]]
+    native = [load_layers(spec, part, length if is_endless else None, d) for part in parts or [""]]
     longest = length or max(map(positions_of, native))
-    rotations = native
-    if parts and any(len(enc) != longest for enc in native):
-        rotations = [load_layers(spec, part, longest, d) for part in parts]
+    is_whole = not parts or all(len(enc) == longest for enc in native)
+    rotations = native if is_whole else [load_layers(spec, part, longest, d) for part in parts]
+    unread = dict.fromkeys(key for enc in rotations for key in enc.params.get("unread", ()))
+    notes = dict.fromkeys(note for enc in rotations for note in enc.findings)
     met = training_length(native, trained, is_endless, model)
-    indexer = None
-    if parts and model and "indexer" in model.row and not model.part:
-        indexer = load(layer_spec(spec, INDEXER), longest, d)
+    is_indexed = parts and model and "indexer" in model.row and not model.part
     return ModelPositions(
         spec=spec,
         layers=tuple(layers),
         parts=parts,
         rotations=tuple(rotations[: len(parts)]),
         codes=rotations[0],
-        indexer=indexer,
+        indexer=load(file.spec_of(INDEXER), longest, d) if is_indexed else None,
         trained=met,
         length=longest,
         allowed=max(map(positions_of, native)) if model else None,
-        still=still_dimensions(spec),
+        still=file.still if file else 0,
         temperature=read_temperature(model, longest) if model else None,
         tables=model.tables() if model else {},
-        unread=tuple(
-            dict.fromkeys(key for enc in rotations for key in enc.params.get("unread", ()))
-        ),
+        unread=tuple(unread),
         findings=(
-            *dict.fromkeys(
-                f
-                for enc in rotations
-                for f in enc.findings
-                if not (length and f.code == "length-default")
-            ),
+            *(note for note in notes if not (length and note.code == "length-default")),
             *(lint_layers(model, layers, met.length or longest) if model else ()),
             *scaling_notes(rotations, met),
         ),
@@ -170,7 +165,8 @@ def training_length(
 
 def load_layers(spec: str, part: str, length: int | None, d: int | None) -> Encoding:
     """The encoding of one type of layer, or of all."""
-    return table_of_config(spec) or load(layer_spec(spec, part), length, d)
+    layer_spec = open_model(spec).spec_of(part) if part else spec
+    return table_of_config(spec) or load(layer_spec, length, d)
 
 
 def positions_of(enc: Encoding) -> int:
@@ -178,32 +174,12 @@ def positions_of(enc: Encoding) -> int:
     return int(np.abs(enc.domain.x).max()) + 1 if enc.domain.kind == "lag" else len(enc)
 
 
-def window_of_rotation(runs: Sequence[LayerRun], part: str | None = None) -> int | None:
-    """The most positions that a query of layers with a rotation sees; None where one sees all."""
-    rotating = (run for run in runs if run.kind == "rotary" and part in (None, run.part))
-    windows = [run.window for run in rotating]
-    return None if None in windows else max(windows, default=None)
-
-
-def still_dimensions(spec: str) -> int:
-    """Dimensions of a head that a config keeps apart from those that turn, as DeepSeek's has."""
-    config = open_model(spec).config if source_of(spec) == "config" else None
-    turned = config and config.count("qk_rope_head_dim")
-    return (turned and config.count("qk_nope_head_dim")) or 0
-
-
 def layer_runs(spec: str, d: int | None) -> list[LayerRun]:
-    """Runs of layers of a config; of any other encoding one run without an index."""
-    source = source_of(spec)
-    if source == "gguf":
-        from pefourier.encodings.sources.gguf_file import layers_in
-
-        return layers_in(spec)
-    if source == "config":
-        model = open_model(spec)
-        return layer_schedule(
-            model, "rotary" if rotates(model) else load_layers(spec, "", None, d).name
-        )
+    """Runs of layers of a model; of any other encoding one run without an index."""
+    if source_of(spec) in ("config", "gguf"):
+        runs = open_model(spec).layers
+        usual = "" if all(run.kind for run in runs) else load_layers(spec, "", None, d).name
+        return [replace(run, kind=run.kind or usual) for run in runs]
     enc = load(spec, None, d)
     on_a_line = enc.act == "rotate" and len(enc.domain.sides) == 1
     return [LayerRun((), "rotary" if on_a_line else enc.name, "", None)]
@@ -216,7 +192,8 @@ def table_of_config(spec: str) -> Encoding | None:
     """
     if source_of(spec) != "config":
         return None
-    model, section = open_whole(spec)
+    file = open_model(spec)
+    model = file.model
     enc, row, longest = untrained_distances(model), model.row, model.longest()
     if enc is None:
         embedding_type = model.config.values.get("position_embedding_type", "absolute")
@@ -230,19 +207,13 @@ def table_of_config(spec: str) -> Encoding | None:
         length, rows = (max(longest - first, 1), longest) if among else (longest, longest + first)
         params = {"length": length, "rows": rows, "model_type": model.kind, "path": model.file}
         enc = replace(build("learned", length=length, d=1), params=params)
-    return note_unread(replace(enc, spec=spec), model, section)
+    return note_unread(replace(enc, spec=spec), model, file.section)
 
 
-def axis_in(spec: str, enc: Encoding) -> np.ndarray | None:
-    """Which of the axes t, y, x turns each pair of a rotation that a SPEC names; None: text alone.
+def axis_in(enc: Encoding) -> np.ndarray | None:
+    """Which of the axes t, y, x turns each pair of a rotation of a model; None: text alone.
 
     That a config tells, or its model type has; of a .gguf file 3 stands for none of them.
     """
-    if suffix_of(spec.partition("#")[0]) == ".gguf":
-        from pefourier.encodings.sources.gguf_file import axis_of_pairs, open_gguf
-
-        return axis_of_pairs(open_gguf(spec.partition("#")[0]), len(enc.measure.frequencies))
-    if "model_type" not in enc.params:  # which configs tell
-        return None
-    sections = sections_of(open_model(spec))
-    return sections and axes_of_sections(*sections, len(enc.measure.frequencies))
+    is_told = source_of(enc.spec) in ("config", "gguf") and enc.measure is not None
+    return open_model(enc.spec).axis_of_pairs(len(enc.measure.frequencies)) if is_told else None

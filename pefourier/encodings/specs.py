@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from pefourier.encodings import families  # noqa: F401 (which fill the registry)
 from pefourier.encodings.checks import check_count
@@ -35,7 +35,12 @@ from pefourier.encodings.registry import (
 )
 from pefourier.encodings.unknown_specs import not_here, unknown_spec
 from pefourier.errors import PefourierError, shown
+from pefourier.files import suffix_of
 from pefourier.writing.text import read_sides, whole_number
+
+if TYPE_CHECKING:
+    from pefourier.encodings.sources.gguf_file import GgufFile
+    from pefourier.encodings.sources.huggingface import ModelFile
 
 NAMED = {  # what an array holds in place of codes, by its name
     "biases-as-codes": re.compile(
@@ -194,18 +199,25 @@ def load_rows(spec: str, length: int | None, d: int | None, options: dict[str, A
         case "table":
             return load_file(spec, length)
         case "gguf":
-            from pefourier.encodings.sources.gguf_file import read_gguf
-
-            enc = read_gguf(spec, length, d)
+            enc = open_model(spec).encoding(length, d)
         case "config":
-            from pefourier.encodings.sources import huggingface
-
             placing = {key: options[key] for key in ("grid", "prefix") if key in options}
-            enc = huggingface.read_config(spec, length, d, **placing)
+            enc = open_model(spec).encoding(length, d, **placing)
     standing = standing_length(enc) if length is None else len(enc)
     if standing != len(enc):
         return load_rows(spec, standing, d, options)
     return replace(enc, lattice=enc.params.get("length", len(enc)))
+
+
+def open_model(spec: str) -> "ModelFile | GgufFile":
+    """What a config or a .gguf file says of positions: its layers, its rotations, their axes."""
+    if suffix_of(spec.partition("#")[0]) == ".gguf":
+        from pefourier.encodings.sources.gguf_file import open_gguf
+
+        return open_gguf(spec)
+    from pefourier.encodings.sources.huggingface import open_config
+
+    return open_config(spec)
 
 
 def standing_length(enc: Encoding) -> int:
@@ -263,10 +275,8 @@ def specs_of_rotations(spec: str) -> list[str]:
     """
     with suppress(PefourierError):  # which is raised when it is loaded
         if source_of(spec) == "config":
-            from pefourier.encodings.sources.huggingface import names_of_rotations
-            from pefourier.encodings.sources.layers import layer_spec
-
-            return [layer_spec(spec, name) for name in names_of_rotations(spec)] or [spec]
+            model = open_model(spec)
+            return list(map(model.spec_of, model.rotations)) or [spec]
     return [spec]
 
 

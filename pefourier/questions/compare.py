@@ -297,7 +297,7 @@ def axes_of(enc: Encoding) -> tuple[str, ...]:
     if not has_layers(enc) or not is_rotation(enc):
         return ()
     try:
-        axis = axis_in(enc.spec, enc)
+        axis = axis_in(enc)
     except PefourierError:  # sections that do not fit the pairs, of which there is a finding
         return ()
     return () if axis is None else tuple((*AXES, "e")[i] for i in axis)

@@ -15,7 +15,8 @@ from pefourier.encodings.model_positions import (
     describe_positions,
 )
 from pefourier.encodings.sources.layers import Temperature
-from pefourier.encodings.sources.rope_config import INDEXER, trained_as_stated
+from pefourier.encodings.sources.rope_config import INDEXER
+from pefourier.encodings.sources.rope_scaling import trained_as_stated
 from pefourier.errors import PefourierError
 from pefourier.questions.misread import Reading, read_against
 from pefourier.questions.rotations import (
@@ -315,13 +316,13 @@ def rotation_of_part(model: ModelPositions, place: int) -> Rotation:
     )
     if model.trained.length is None:
         rotation = replace(rotation, unseen=None, familiar_length=None)
-    return replace(rotation, axes=pairs_by_axis(enc, model.spec))
+    return replace(rotation, axes=pairs_by_axis(enc))
 
 
-def pairs_by_axis(enc: Encoding, spec: str) -> dict[str, tuple[int, ...]] | None:
+def pairs_by_axis(enc: Encoding) -> dict[str, tuple[int, ...]] | None:
     """The pairs that turn by the frame, row and column of an image's token; None: all by one."""
     try:
-        axis = axis_in(spec, enc)
+        axis = axis_in(enc)
     except PefourierError:  # sections that do not fit the pairs, of which there is a finding
         return None
     if axis is None:

@@ -19,10 +19,10 @@ from pefourier.encodings import build, load
 from pefourier.encodings.encoding import Encoding, Finding
 from pefourier.encodings.families.rotary import scaling_parameters
 from pefourier.encodings.findings import finding
-from pefourier.encodings.model_positions import layer_runs, window_of_rotation
+from pefourier.encodings.model_positions import describe_positions
 from pefourier.encodings.readings import positions_below, reading_cosine
-from pefourier.encodings.sources.rope_config import trained_as_stated
-from pefourier.encodings.specs import source_of
+from pefourier.encodings.sources.rope_scaling import trained_as_stated
+from pefourier.encodings.specs import open_model, source_of
 from pefourier.errors import PefourierError, shown
 from pefourier.geometry.precision import FORMATS, Format
 from pefourier.questions.design import Candidate, candidate, exact_base
@@ -204,7 +204,7 @@ def extend(
     original = length_before_scaling(source)
     trained = trained or len(source)
     source = load(spec, trained, d)
-    window = window_of_rotation(layer_runs(spec, d))
+    window = describe_positions(spec, len(source), d=d).widest_window()
     tried = dict.fromkeys([*(rho for rho in best.values() if rho is not None), *bases])
     ways = SHARED if source.params["scaling"] == "proportional" else WAYS
     encodings = [
@@ -269,12 +269,11 @@ def whole_layers(spec: str) -> str:
     """The SPEC, of a model whose types of layers differ that of the layers without a window."""
     if source_of(spec) != "config" or "#" in spec:
         return spec
-    from pefourier.encodings.sources.layers import read_layers
-
-    runs = [run for run in read_layers(spec, "") if run.kind == "rotary"]
+    model = open_model(spec)
+    runs = [run for run in model.layers if run.kind == "rotary"]
     parts = list(dict.fromkeys(run.part for run in runs if run.part and run.window is None))
     several = len({run.part for run in runs}) > 1
-    return f"{spec}#{parts[0]}" if several and len(parts) == 1 else spec
+    return model.spec_of(parts[0]) if several and len(parts) == 1 else spec
 
 
 def check_extendable(enc: Encoding, trained: int | None, length: int) -> None:

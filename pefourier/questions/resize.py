@@ -30,7 +30,7 @@ from pefourier.encodings.grids import (
     size_of,
     usual_grid,
 )
-from pefourier.encodings.sources.models import type_row
+from pefourier.encodings.sources.config import type_row
 from pefourier.encodings.specs import source_of
 from pefourier.errors import PefourierError, shown, unknown
 from pefourier.geometry.closest import closest_pair

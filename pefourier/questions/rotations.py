@@ -21,7 +21,8 @@ from pefourier.encodings import build
 from pefourier.encodings.encoding import BLOCK, Encoding, as_encoding, row_blocks, without_prefix
 from pefourier.encodings.families.rotary import rotation_of, scaling_parameters
 from pefourier.encodings.readings import FARTHEST, first_below
-from pefourier.encodings.sources.rope_config import PAIRED, trained_as_stated
+from pefourier.encodings.sources.rope_config import PAIRED
+from pefourier.encodings.sources.rope_scaling import trained_as_stated
 from pefourier.errors import PefourierError, shown
 from pefourier.questions.density import choose_method, frequencies_and_weights, visible_frequencies
 from pefourier.writing.text import number

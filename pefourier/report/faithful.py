@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from pefourier.encodings.encoding import Encoding, without_prefix
-from pefourier.encodings.specs import source_of
+from pefourier.encodings.specs import open_model, source_of
 from pefourier.geometry.singular_values import decompose
 from pefourier.questions.relations import kernel
 from pefourier.report import frame, plot
@@ -73,10 +73,14 @@ def model_of(enc: Encoding) -> dict[str, Any]:
     """What of a model's config acts beside the codes: its layers, what multiplies logits."""
     if "model_type" not in enc.params or source_of(enc.spec) != "config":
         return {}
-    from pefourier.encodings.sources.layers import tell_layers
-
-    factor = enc.params.get("softmax_factor", 1.0)
-    return {"layers": tell_layers(enc.spec), "softmax_factor": factor}
+    file = open_model(enc.spec)
+    usual = file.model.row.get("kind", "learned").split()[0]
+    runs = [replace(run, kind=run.kind or usual) for run in file.layers]
+    layers = [
+        {"index": run.index, "kind": run.kind, "rotation": run.part or None, "window": run.window}
+        for run in runs
+    ]
+    return {"layers": layers, "softmax_factor": enc.params.get("softmax_factor", 1.0)}
 
 
 TOLD = replace(

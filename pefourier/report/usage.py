@@ -9,7 +9,7 @@ import numpy as np
 from pefourier.report import plot
 from pefourier.report.context import ABOVE, mark_lengths
 from pefourier.report.frame import Answer, framed
-from pefourier.weights.energies import LayerShares
+from pefourier.weights.shares import LayerShares
 from pefourier.weights.summary import RotationUse
 from pefourier.weights.usage import Usage
 

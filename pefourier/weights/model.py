@@ -1,21 +1,17 @@
 """What is known of a model whose weights are read: its config, rotations, layers and heads."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from pefourier.encodings.encoding import Encoding
 from pefourier.encodings.model_positions import (
-    layer_runs,
-    load_layers,
-    positions_of,
-    still_dimensions,
+    ModelPositions,
+    describe_positions,
 )
-from pefourier.encodings.sources.config import HEADS
-from pefourier.encodings.sources.gguf_file import GgufFile, open_gguf
-from pefourier.encodings.sources.layers import LayerRun, open_model
-from pefourier.encodings.sources.models import rotary
-from pefourier.encodings.sources.rope_config import trained_as_stated
+from pefourier.encodings.sources.config import HEADS, rotary
+from pefourier.encodings.sources.gguf_file import GgufFile
+from pefourier.encodings.specs import open_model
 from pefourier.errors import PefourierError, shown
 from pefourier.files import suffix_of
 from pefourier.weights.heads import Attention, HeadSizes, find_heads, known_names
@@ -60,7 +56,7 @@ def open_model_weights(spec: str) -> ModelWeights:
     path, _, part = spec.partition("#")
     tensors = list_tensors(path)
     if suffix_of(path) == ".gguf":
-        file = open_gguf(path)
+        file = open_model(path)
         return ModelWeights(shown(path), path, tensors, file, file.architecture)
     folder = path if os.path.isdir(path) else os.path.dirname(path)
     config = os.path.join(folder, "config.json")
@@ -69,66 +65,36 @@ def open_model_weights(spec: str) -> ModelWeights:
             f"{shown(path)} has no config.json beside it, which tells its rotation; put it there"
         )
     config = f"{config}#{part}" if part else config
-    return ModelWeights(shown(path), config, tensors, None, open_model(config).kind)
+    return ModelWeights(shown(path), config, tensors, None, open_model(config).model.kind)
 
 
-@dataclass(frozen=True)
-class Rotations:
-    """How a model turns queries and keys: an encoding for each type of layer that turns."""
-
-    encodings: list[Encoding]
-    runs: list[LayerRun]
-    trained: int  # positions
-
-    @property
-    def parts(self) -> list[str]:
-        """The types of layers that have a rotation of their own; one without a name of all."""
-        return parts_of(self.runs)
-
-    @property
-    def pairs(self) -> list[int]:
-        """Pairs of a head by rotation."""
-        return [len(enc.measure.frequencies) for enc in self.encodings]
-
-
-def rotations_of_model(spec: str) -> Rotations:
-    """The rotations of a model.
-
-    Raises
-    ------
-    PefourierError
-        For a model that does not turn queries and keys by one position.
-    """
-    runs = layer_runs(spec, None)
-    encodings = [load_layers(spec, part, None, None) for part in parts_of(runs)]
-    if not encodings:
+def rotations_of_model(spec: str) -> ModelPositions:
+    """The positions of a model that turns queries and keys by one position each."""
+    turned = describe_positions(spec)
+    if not turned.rotations:
         raise PefourierError(
             f"{shown(spec)} does not turn queries and keys by one position each; its positions are "
-            f"{runs[0].kind}"
+            f"{turned.layers[0].kind}"
         )
-    trained = int(min(trained_as_stated(enc.params) or positions_of(enc) for enc in encodings))
-    return Rotations(encodings, runs, trained)
+    return turned
 
 
-def parts_of(runs: Sequence[LayerRun]) -> list[str]:
-    """The types of layers that have a rotation of their own, the empty one where all have one."""
-    return list(dict.fromkeys(run.part for run in runs if run.kind == "rotary"))
-
-
-def find_sites(model: ModelWeights, turned: Rotations, layers: range | None = None) -> list[Site]:
+def find_sites(
+    model: ModelWeights, turned: ModelPositions, layers: range | None = None
+) -> list[Site]:
     """The heads of all layers that turn, in their order."""
-    runs = turned.runs
+    runs = turned.layers
     of_layer = {i: run for run in runs for i in run.index}
     if len(runs) > 1 and not of_layer:
         raise PefourierError(
             f"{model.label} does not say which layers turn how; its config needs their number"
         )
-    if any(enc.params.get("trailing") for enc in turned.encodings):
+    if any(enc.params.get("trailing") for enc in turned.rotations):
         raise PefourierError(
             f"{model.label} turns the last rows of each head, and its keys are its values too, "
             "some of them made of several tokens; what a row does to scores is not in it alone"
         )
-    sizes = [sizes_of(model, enc) for enc in turned.encodings]
+    sizes = [sizes_of(model, enc) for enc in turned.rotations]
 
     def rotation_at(layer: int) -> int | None:
         run = of_layer.get(layer) if of_layer else runs[0]
@@ -156,22 +122,22 @@ def sizes_of(model: ModelWeights, enc: Encoding) -> HeadSizes:
     d, kind = int(enc.params["d"]), model.kind
     if model.gguf is not None:
         return gguf_sizes(model, model.gguf, d, 2 * len(enc.measure.frequencies))
-    config = open_model(model.spec)
-    values, row = config.config.values, config.row
+    file = open_model(model.spec)
+    config, row = file.model.config, file.model.row
     by_type = "layers" in row  # types of layers may have key heads of their own
     keys, usual = (
         rotary(row, next(iter(row.get("layers", {"": {}})))).heads if row else (HEADS, None)
     )
-    heads = config.config.count(*keys, *HEADS) or usual
-    kv = None if by_type else config.config.count(*KV_HEADS)
+    heads = config.count(*keys, *HEADS) or usual
+    kv = None if by_type else config.count(*KV_HEADS)
     grouped = kind in known_names()["grouped"]
     if kind == "falcon":
-        new, single = (values.get(k) for k in ("new_decoder_architecture", "multi_query"))
+        new, single = (config.values.get(k) for k in ("new_decoder_architecture", "multi_query"))
         grouped = new is True or single is False
         kv = kv if new is True else 1 if single is not False else heads
     elif grouped:
         kv = heads
-    return HeadSizes(kind, d, still_dimensions(model.spec), heads, kv, grouped)
+    return HeadSizes(kind, d, file.still, heads, kv, grouped)
 
 
 def gguf_sizes(model: ModelWeights, file: GgufFile, d: int, turned: int) -> HeadSizes:

@@ -26,21 +26,15 @@ import numpy as np
 
 from pefourier.encodings.encoding import Encoding, Finding
 from pefourier.encodings.findings import finding
-from pefourier.encodings.sources.layers import open_model
-from pefourier.encodings.sources.rope_config import pairing_of
-from pefourier.encodings.specs import source_of
+from pefourier.encodings.model_positions import ModelPositions
+from pefourier.encodings.specs import open_model, source_of
 from pefourier.errors import PefourierError, shown
 from pefourier.geometry.threads import map_ahead
 from pefourier.result import Result
-from pefourier.weights import energies, summary
-from pefourier.weights.energies import (
-    LayerEnergies,
-    LayerShares,
-    energies_at,
-    shares_of,
-    shares_of_means,
-)
-from pefourier.weights.model import Rotations, find_sites, open_model_weights, rotations_of_model
+from pefourier.weights import layout, summary
+from pefourier.weights.energies import LayerEnergies, energies_at
+from pefourier.weights.model import find_sites, open_model_weights, rotations_of_model
+from pefourier.weights.shares import LayerShares, shares_of, shares_of_means
 from pefourier.writing.text import ranges
 
 Progress = Callable[[str], Callable[[int, int], None]]
@@ -135,7 +129,7 @@ class Usage(Result):
     model: str
     length: int
     trained: int
-    pairing: energies.PairLayout
+    pairing: layout.PairLayout
     layers: tuple[UsedLayers, ...]
     rotations: tuple[summary.RotationUse, ...]
     heads: tuple[HeadUse, ...] | None  # None where they were not asked for
@@ -241,9 +235,9 @@ class ModelShares:
     """What was read of a model, which an answer is put together from."""
 
     spec: str
-    turned: Rotations
+    turned: ModelPositions
     shares: tuple[LayerShares, ...]
-    pairing: energies.PairLayout
+    pairing: layout.PairLayout
     gains: str
     findings: tuple[Finding, ...]
 
@@ -259,8 +253,8 @@ def read_weights(spec: str, layers: range | None, begin: Progress | None) -> Mod
         energies.append(layer)
         if show:
             show(len(energies), len(sites))
-    pairing = energies.choose_pairing(model, likeness_in_layers(turned, energies))
-    shares = tuple(shares_of(e, turned.encodings[e.rotation], pairing.name) for e in energies)
+    pairing = layout.choose_pairing(model, likeness_in_layers(turned, energies))
+    shares = tuple(shares_of(e, turned.rotations[e.rotation], pairing.name) for e in energies)
     gains = "applied" if all(e.gains for e in energies) else "none"
     notes = tuple(notes_on_usage(turned, pairing, energies))
     return ModelShares(spec, turned, shares, pairing, gains, notes)
@@ -277,7 +271,7 @@ def with_pairing(enc: Encoding) -> Encoding:
         sites = find_sites(model, turned)
         picked = dict.fromkeys(i * (len(sites) - 1) // (SAMPLED - 1) for i in range(SAMPLED))
         energies = [energies_at(model, sites[i]) for i in picked]
-        pairing = energies.choose_pairing(model, likeness_in_layers(turned, energies))
+        pairing = layout.choose_pairing(model, likeness_in_layers(turned, energies))
     except PefourierError:  # which `usage` says where it is asked
         return enc
     notes = notes_on_usage(turned, pairing, energies)
@@ -285,23 +279,24 @@ def with_pairing(enc: Encoding) -> Encoding:
     return replace(enc, findings=(*enc.findings, *doubts))
 
 
-def likeness_in_layers(turned: Rotations, energies: list[LayerEnergies]) -> energies.Likeness:
+def likeness_in_layers(turned: ModelPositions, energies: list[LayerEnergies]) -> layout.Likeness:
     """How alike the rows of queries and keys of some layers are that each layout pairs."""
-    rows = [(part, turned.pairs[e.rotation]) for e in energies for part in (e.q, e.k)]
-    return energies.layout_likeness(rows)
+    pairs = [len(enc.measure.frequencies) for enc in turned.rotations]
+    rows = [(part, pairs[e.rotation]) for e in energies for part in (e.q, e.k)]
+    return layout.layout_likeness(rows)
 
 
 def read_means(spec: str, stats: str) -> ModelShares:
     """The same of means of activations."""
     turned = rotations_of_model(spec)
-    if len(turned.encodings) > 1:
+    if len(turned.rotations) > 1:
         raise PefourierError(
-            f"{shown(spec)} has {len(turned.encodings)} rotations, by type of layer; name one "
+            f"{shown(spec)} has {len(turned.rotations)} rotations, by type of layer; name one "
             "behind #"
         )
-    shares = tuple(shares_of_means(stats, turned.encodings[0].measure.frequencies != 0))
-    name = pairing_of(open_model(spec)) if source_of(spec) == "config" else None
-    pairing = energies.PairLayout(name or "halves", "stats", None, None)
+    shares = tuple(shares_of_means(stats, turned.rotations[0].measure.frequencies != 0))
+    name = open_model(spec).pairing if source_of(spec) == "config" else None
+    pairing = layout.PairLayout(name or "halves", "stats", None, None)
     return ModelShares(spec, turned, shares, pairing, "none", (finding("usage-activations"),))
 
 
@@ -309,24 +304,24 @@ def usage_of(
     model: ModelShares, length: int | None, layers: range | None, every_head: bool
 ) -> Usage:
     """The answer about a model at a length."""
-    turned, length = model.turned, length or model.turned.trained
+    turned, length = model.turned, length or model.turned.trained_or_native
     chosen = [layer for layer in model.shares if layers is None or layer.layer in layers]
     if not chosen:
         raise PefourierError(f"{shown(model.spec)} has none of the layers that were asked for")
     numbers = sorted({layer.rotation for layer in chosen})  # all, but of chosen layers
     rotations = []
     for n in numbers:
-        omega = turned.encodings[n].measure.frequencies
+        omega = turned.rotations[n].measure.frequencies
         own_shares = [layer for layer in chosen if layer.rotation == n]
         use = summary.summarise(turned.parts[n], omega, length, own_shares)
-        rows = energies.pair_rows(len(omega), model.pairing.name)[:, list(use.half)]
+        rows = layout.pair_rows(len(omega), model.pairing.name)[:, list(use.half)]
         rotations.append(replace(use, half_rows=tuple(sorted(rows.ravel().tolist()))))
     shares = tuple(replace(layer, rotation=numbers.index(layer.rotation)) for layer in chosen)
     heads = tuple(HeadUse(s.layer, head, row) for s in shares for head, row in enumerate(s.used))
     return Usage(
         model=model.spec,
         length=length,
-        trained=turned.trained,
+        trained=turned.trained_or_native,
         pairing=model.pairing,
         layers=tuple(used_layers(turned, [use.name for use in rotations], shares, layers)),
         rotations=tuple(rotations),
@@ -334,15 +329,15 @@ def usage_of(
         gains=model.gains,
         findings=model.findings,
         shares=shares,
-        about=(replace(turned.encodings[0], spec=model.spec),),
+        about=(replace(turned.rotations[0], spec=model.spec),),
     )
 
 
 def used_layers(
-    turned: Rotations, parts: list[str], shares: tuple[LayerShares, ...], layers: range | None
+    turned: ModelPositions, parts: list[str], shares: tuple[LayerShares, ...], layers: range | None
 ) -> Iterator[UsedLayers]:
     """Runs of layers with their heads; of those that do not turn only which they are."""
-    for run in turned.runs:
+    for run in turned.layers:
         is_turned = run.kind == "rotary" and run.part in parts
         rotation = parts.index(run.part) if is_turned else None
         index = run.index or tuple(dict.fromkeys(s.layer for s in shares if is_turned))
@@ -353,23 +348,23 @@ def used_layers(
 
 
 def notes_on_usage(
-    turned: Rotations, pairing: energies.PairLayout, energies: list[LayerEnergies]
+    turned: ModelPositions, pairing: layout.PairLayout, energies: list[LayerEnergies]
 ) -> Iterator[Finding]:
     """What to know of an answer."""
     likeness = {"halves": pairing.halves, "neighbours": pairing.neighbours}
-    correlation, like = energies.correlations(likeness), energies.likely_layout(likeness)
+    correlation, like = layout.correlations(likeness), layout.likely_layout(likeness)
     if pairing.source == "weights":
         yield finding("usage-pairing-guessed", name=pairing.name, both=correlation)
     elif like not in (None, pairing.name):
         yield finding("usage-pairing-doubt", told=pairing.name, name=like, both=correlation)
-    still = [i for run in turned.runs if run.kind != "rotary" for i in run.index]
+    still = [i for run in turned.layers if run.kind != "rotary" for i in run.index]
     if still:
         yield finding("usage-layers-left-out", layers=ranges(still))
     if any(e.normed for e in energies):
         yield finding("usage-normed")
     if not all(e.gains for e in energies):
         yield finding("usage-no-gains")
-    if any(f.code == "rope-axes" for enc in turned.encodings for f in enc.findings):
+    if any(f.code == "rope-axes" for enc in turned.rotations for f in enc.findings):
         yield finding("usage-axes")
     yield finding("usage-weights-only")
 

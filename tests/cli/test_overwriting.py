@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import typer
 
-from pefourier.cli import overwriting
+from pefourier.cli import process
 from pefourier.cli.program import program
 from pefourier.encodings.sources.tables import write_table
 
@@ -88,11 +88,11 @@ def test_what_is_not_read_is_replaced(run):
 
 
 def test_each_option_of_text_is_known_to_read_or_write_or_neither():
-    names = {*overwriting.READ, *overwriting.WRITTEN, *NEITHER}
+    names = {*process.READ, *process.WRITTEN, *NEITHER}
     commands = typer.main.get_command(program()).commands.values()
     options = {o.name for command in commands for o in command.params if o.type.name == "str"}
     assert options - names == set()
-    assert {*overwriting.READ, *overwriting.WRITTEN} <= options
+    assert {*process.READ, *process.WRITTEN} <= options
 
 
 FULL = [

@@ -12,7 +12,7 @@ from pefourier.questions.context import describe_context
 from pefourier.questions.design import design_base
 from pefourier.questions.extend import extend
 from pefourier.questions.resize import by_cycles, resize_table
-from pefourier.report import context_figures, design, plot
+from pefourier.report import context, design, plot
 from pefourier.report.extend import extension
 from pefourier.report.frame import Answer, answer_of
 from pefourier.report.resize import resizing
@@ -32,7 +32,7 @@ def test_wavelengths_of_each_band_stand_where_they_are(tmp_path):
     path.write_text(json.dumps(PUBLISHED["meta-llama/Llama-3.1-8B"]))
     answers = [answer(str(path)), answer("rope:rho=5e5", length=4096, d=64)]
     with plot.figure_style():
-        top, low = context_figures.wavelengths(answers).axes
+        top, low = context.wavelengths(answers).axes
     plain, *treated = ticks(top)
     (r,) = answers[0].result.rotations
     np.testing.assert_allclose(plain, 2 * np.pi / r.trained_frequencies)
@@ -44,7 +44,7 @@ def test_wavelengths_of_each_band_stand_where_they_are(tmp_path):
 
 def test_positions_that_do_not_turn_have_no_figure():
     with plot.figure_style(), pytest.raises(PefourierError):
-        context_figures.wavelengths([answer("alibi", length=100)])
+        context.wavelengths([answer("alibi", length=100)])
 
 
 def test_each_criterion_has_its_optimum_marked():

@@ -37,11 +37,14 @@ MOST_LAYERS = 2**12
 
 @dataclass(frozen=True)
 class GgufFile:
-    """What a file says: metadata, and tensors of factors by name."""
+    """What a file says: metadata, and tensors of factors by name; of positions as a config does."""
 
     path: str
     metadata: Mapping[str, Any]
     factors: Mapping[str, tuple[float, ...]]
+    part: str = ""  # the type of layer that is named
+    spec: str = ""
+    model, still = None, 0  # no config, and no dimensions of a head that do not turn beside others
 
     @property
     def architecture(self) -> str:
@@ -102,9 +105,92 @@ class GgufFile:
         """A number that llama.cpp reads for some architectures alone; None for the others."""
         return self.number(key) if self.is_listed("reads", key) else None
 
+    def spec_of(self, layer: str) -> str:
+        """The SPEC of a type of layer, or of all."""
+        return f"{self.path}#{layer}" if layer else self.spec
 
-def open_gguf(path: str) -> GgufFile:
-    """The metadata and the factors in a file."""
+    @property
+    def layers(self) -> list[LayerRun]:
+        """Layers by what they do with positions; one run where no more is known."""
+        count = self.count("block_count", limit=MOST_LAYERS) or 0
+        window = self.count("attention.sliding_window")
+        sliding = sliding_layers(self, count) if window else [False] * count
+        if not count or sliding is None:
+            return [LayerRun((), "rotary", "", None)]
+        still = decided()["unrotated"].get(self.architecture)
+        differs = window_base(self) != base_in(self) or any(
+            self.count(f"{key}_swa") not in (None, self.count(key))
+            for key in ("rope.dimension_count", "attention.key_length")
+        )
+        split = any(sliding) and differs
+        runs: dict[tuple[Any, ...], list[int]] = {}
+        for i, local in enumerate(sliding):
+            none = (still == "every fourth" and i % 4 == 3) or (
+                still == "full" and window and not local
+            )
+            part = PARTS[local] if split and not none else ""
+            key = ("none" if none else "rotary", part, window if local else None)
+            runs.setdefault(key, []).append(i)
+        return [LayerRun(tuple(index), *key) for key, index in runs.items()]
+
+    def axis_of_pairs(self, pairs: int) -> np.ndarray | None:
+        """Which of the axes t, y, x and e turns each pair; None where that is not told.
+
+        As llama.cpp has it: e is position 0 in text and in images.
+        """
+        sections = (*self.sections, 0, 0, 0)[:4]
+        if self.pairing != "axes" or not any(sections):
+            return None
+        sector = np.arange(pairs) % sum(sections)
+        if self.is_listed("sections", "turns"):
+            return np.where(sector < 3 * np.array(sections)[sector % 3], sector % 3, 3)
+        return np.searchsorted(np.cumsum(sections), sector, side="right")
+
+    def encoding(self, length: int | None = None, d: int | None = None) -> Encoding:
+        """The rotation, by default over the context that the file tells.
+
+        Whether partners stand side by side is llama.cpp's choice for the architecture; of one that
+        is not known, halves are taken.
+        """
+        unscaled = self.is_listed("windows", "unscaled")
+        if self.part not in ("", *PARTS):
+            raise unknown(f"type of layer of {shown(self.path)}", self.part, PARTS)
+        if self.pairing == "none":
+            raise PefourierError(
+                f"{shown(self.path)} sets no rotation: llama.cpp turns nothing in "
+                f"{shown(self.architecture)}"
+            )
+        head, turned = head_sizes(self, self.part, d)
+        unread = unread_in(self)
+        rows = length or self.count("context_length")
+        local = self.part == PARTS[1]
+        try:
+            enc = build(
+                "rope",
+                length=rows or 80,
+                d=head,
+                rho=window_base(self) if local else base_in(self),
+                layout="interleaved" if self.pairing == "interleaved" else "halves",
+                partial=turning_share(turned, head),
+                **({} if local and unscaled else scaling_of_file(self)),
+            )
+        except PefourierError as error:
+            raise PefourierError(f"{shown(self.path)}: {error}") from error
+        axis = self.axis_of_pairs(turned // 2)
+        noted = {} if axis is None else {"mrope_section": describe_axes(axis)}
+        noted |= {"unread": unread} if unread else {}
+        facts = {"path": self.path, **softmax_factor_in(self, enc.params), **noted}
+        findings = (*notes_on_file(self, unread), *enc.findings)
+        return replace(enc, spec=self.spec, params={**enc.params, **facts}, findings=findings)
+
+
+def open_gguf(spec: str) -> GgufFile:
+    """The metadata and the factors in the file of a SPEC.
+
+    Behind ``#`` stands sliding_attention for layers with a window, where these turn by another
+    base.
+    """
+    path, _, part = spec.partition("#")
     metadata, tensors = read_header(path)
     factors = {}
     for name in (name for name in (FREQS, LONG, SHORT) if name in tensors):
@@ -117,47 +203,7 @@ def open_gguf(path: str) -> GgufFile:
         with os_errors("read", path):
             numbers = np.fromfile(path, NUMPY[place.type], size, offset=place.start)
         factors[name] = tuple(numbers.astype(float).tolist())
-    return GgufFile(path, metadata, factors)
-
-
-def read_gguf(spec: str, length: int | None = None, d: int | None = None) -> Encoding:
-    """The rotation of a GGUF file, by default over the context that it tells.
-
-    Whether partners stand side by side is llama.cpp's choice for the architecture; of one that is
-    not known, halves are taken. Behind ``#`` stands sliding_attention for layers
-    with a window, where these turn by another base.
-    """
-    path, _, part = spec.partition("#")
-    file = open_gguf(path)
-    unscaled = file.is_listed("windows", "unscaled")
-    if part not in ("", *PARTS):
-        raise unknown(f"type of layer of {shown(path)}", part, PARTS)
-    if file.pairing == "none":
-        raise PefourierError(
-            f"{shown(path)} sets no rotation: llama.cpp turns nothing in {shown(file.architecture)}"
-        )
-    head, turned = head_sizes(file, part, d)
-    unread = unread_in(file)
-    rows = length or file.count("context_length")
-    try:
-        enc = build(
-            "rope",
-            length=rows or 80,
-            d=head,
-            rho=window_base(file) if part == PARTS[1] else base_in(file),
-            layout="interleaved" if file.pairing == "interleaved" else "halves",
-            partial=turning_share(turned, head),
-            **({} if part == PARTS[1] and unscaled else scaling_of_file(file)),
-        )
-    except PefourierError as error:
-        raise PefourierError(f"{shown(path)}: {error}") from error
-    axis = axis_of_pairs(file, turned // 2)
-    noted = {} if axis is None else {"mrope_section": describe_axes(axis)}
-    noted |= {"unread": unread} if unread else {}
-    params = {**enc.params, "path": path, **softmax_factor_in(file, enc.params), **noted}
-    return replace(
-        enc, spec=spec, params=params, findings=(*notes_on_file(file, unread), *enc.findings)
-    )
+    return GgufFile(path, metadata, factors, part, spec)
 
 
 def head_sizes(file: GgufFile, part: str, d: int | None) -> tuple[int, int]:
@@ -219,31 +265,6 @@ def window_base(file: GgufFile) -> float:
     """The base of layers with a window: by its key, else as llama.cpp has it."""
     usual = 1e4 if file.is_listed("windows", "own_base") else base_in(file)
     return float(file.number("rope.freq_base_swa") or usual)
-
-
-def layers_in(path: str) -> list[LayerRun]:
-    """Layers of a GGUF file by what they do with positions; one run where no more is known."""
-    file = open_gguf(path.partition("#")[0])
-    count = file.count("block_count", limit=MOST_LAYERS) or 0
-    window = file.count("attention.sliding_window")
-    sliding = sliding_layers(file, count) if window else [False] * count
-    if not count or sliding is None:
-        return [LayerRun((), "rotary", "", None)]
-    still = decided()["unrotated"].get(file.architecture)
-    differs = window_base(file) != base_in(file) or any(
-        file.count(f"{key}_swa") not in (None, file.count(key))
-        for key in ("rope.dimension_count", "attention.key_length")
-    )
-    split = any(sliding) and differs
-    runs: dict[tuple[Any, ...], list[int]] = {}
-    for i, local in enumerate(sliding):
-        none = (still == "every fourth" and i % 4 == 3) or (
-            still == "full" and window and not local
-        )
-        part = PARTS[local] if split and not none else ""
-        key = ("none" if none else "rotary", part, window if local else None)
-        runs.setdefault(key, []).append(i)
-    return [LayerRun(tuple(index), *key) for key, index in runs.items()]
 
 
 def sliding_layers(file: GgufFile, count: int) -> list[bool] | None:
@@ -327,17 +348,3 @@ def known_architectures() -> dict[str, str]:
     """How llama.cpp pairs the rows of a head, by architecture."""
     pairings = decided()["pairing"]
     return {name: pairing for pairing, names in pairings.items() for name in names.split()}
-
-
-def axis_of_pairs(file: GgufFile, pairs: int) -> np.ndarray | None:
-    """Which of the axes t, y, x and e turns each pair; None where there is one, or none is told.
-
-    As llama.cpp has it: e is position 0 in text and in images.
-    """
-    sections = (*file.sections, 0, 0, 0)[:4]
-    if file.pairing != "axes" or not any(sections):
-        return None
-    sector = np.arange(pairs) % sum(sections)
-    if file.is_listed("sections", "turns"):
-        return np.where(sector < 3 * np.array(sections)[sector % 3], sector % 3, 3)
-    return np.searchsorted(np.cumsum(sections), sector, side="right")

@@ -2,7 +2,7 @@
 
 Keys are those of transformers: ``layer_types`` or the pattern of the model type, ``no_rope_layers``
 and ``no_rope_layer_interval``, ``sliding_window``, ``use_sliding_window``, ``max_window_layers``
-and ``attention_chunk_size``. A row of `pefourier.encodings.sources.models` may say otherwise:
+and ``attention_chunk_size``. A row of `pefourier.encodings.sources.config` may say otherwise:
 ``windows`` [keys, share of the number there that a query sees], ``window`` and ``chunk`` where no
 key is set, ``square``, where it is the side of a window of an image, which has whole blocks of so
 many patches a side, of so many pixels, each [key, default], ``previous``, keys of how many
@@ -14,28 +14,41 @@ all], ``coded`` [key of a number for each layer, type of the layers that each st
 ``every`` [keys of how often a layer of type full_attention comes], ``from_end``, where a
 pattern is laid from the last layer on, every so many of which have no positions, ``dense_turn``,
 where dense layers at the start turn whatever their type.
+
+Keys that speak of positions by their names are unread where nothing has looked at them. One that is
+null, false or empty asks for nothing; some state what the reader knows without them, or what no
+model of transformers takes from its config: `HARMLESS`.
 """
 
-import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from itertools import cycle, islice
 from math import log1p
 from typing import Any
 
-from pefourier.encodings.encoding import Finding
+from pefourier.encodings.encoding import Encoding, Finding
 from pefourier.encodings.findings import finding
-from pefourier.encodings.sources import rope_config
 from pefourier.encodings.sources.config import (
+    LONGEST,
     MOST_LAYERS,
     ModelConfig,
     Section,
-    TrackedKeys,
-    choose_part,
-    read_object,
+    type_row,
 )
-from pefourier.encodings.sources.models import type_row
-from pefourier.errors import shown
+from pefourier.encodings.sources.rope_config import (
+    EVIDENCE,
+    PAIRED,
+    PARAMS,
+    layer_sections,
+    layers_without_positions,
+    rotates,
+    turns_by_type,
+)
+from pefourier.encodings.sources.rope_scaling import NAMED, SEEN, TUNED
+from pefourier.errors import PefourierError, shown
 
 TYPES = ("layer_types", "layers_block_type", "attention_layers")
 LOCAL = ("sliding", "local")  # types of layers with a window have one of these in their names
@@ -49,65 +62,32 @@ class LayerRun:
     """Layers that are alike."""
 
     index: tuple[int, ...]  # empty where their number, or which they are, is not known
-    kind: str  # rotary, none, or that of the whole model
+    kind: str  # rotary, none, or empty: that of the whole model
     part: str  # the type of layer that names its rotation, empty where all have one
     window: int | None  # positions that a query sees; None: all
 
 
-def open_model(spec: str) -> ModelConfig:
-    """The config that a SPEC names, or the one inside; `part` is the type of layer left over."""
-    return open_whole(spec)[0]
+def layer_schedule(model: ModelConfig) -> list[LayerRun]:
+    """Runs of layers in the order of their first; of a model that does not rotate without a kind.
 
-
-def open_whole(spec: str) -> tuple[ModelConfig, Section]:
-    """The same, with all that is in the file."""
-    path, _, part = spec.partition("#")
-    file = os.path.join(path, "config.json") if os.path.isdir(path) else path
-    section = Section(shown(file), TrackedKeys(read_object(file)))
-    config, kind, part = choose_part(section, part)
-    return ModelConfig(file, part, config, kind, None, None, type_row(kind) or {}), section
-
-
-def layer_spec(spec: str, layer: str) -> str:
-    """The SPEC of a type of layer of the config that a SPEC names.
-
-    >>> layer_spec("config.json", ""), layer_spec("config.json", "full_attention")
-    ('config.json', 'config.json#full_attention')
-    """
-    path, _, part = spec.partition("#")
-    if not layer:
-        return spec
-    layer_part = part if path.lower().endswith(".gguf") else open_model(spec).part if part else ""
-    inner = part.removesuffix(layer_part).removesuffix(".")
-    return f"{path}#{'.'.join(filter(None, (inner, layer)))}"
-
-
-def read_layers(spec: str, usual: str) -> list[LayerRun]:
-    """Runs of layers in the order of their first; `usual` is the kind where none rotates.
-
-    Where neither config nor model type tells types of layers, all are alike. Of a SPEC that names a
+    Where neither config nor model type tells types of layers, all are alike. Of a part that names a
     type of layer only those of that type are told.
     """
-    return layer_schedule(open_model(spec), usual)
-
-
-def layer_schedule(model: ModelConfig, usual: str) -> list[LayerRun]:
-    """The same of a config that is open."""
     number = model.layers
-    rotary = rope_config.rotates(model)
-    sections = rope_config.layer_sections(model) if rotary else {"": None}
+    rotary = rotates(model)
+    sections = layer_sections(model) if rotary else {"": None}
     by_type, called = "" not in sections, model.row.get("rotation_of", {})
     kinds, laid = layer_types(model, number)
     if by_type and not kinds:
         kinds, laid = list(sections), False
-    still, dense = rope_config.layers_without_positions(model, number), dense_layers(model)
+    still, dense = layers_without_positions(model, number), dense_layers(model)
     runs: dict[LayerRun, list[int]] = {}
     for i, kind in enumerate(kinds or [""] * max(number, 1)):
         part = called.get(kind, kind) if by_type else ""
         has_rotation = part in sections or not model.row  # others of a known type have no positions
-        turns = i < dense or rope_config.turns_by_type(model, kind)
+        turns = i < dense or turns_by_type(model, kind)
         turns = turns and rotary and has_rotation and i not in still
-        run_kind = "rotary" if turns else "none" if rotary else usual
+        run_kind = "rotary" if turns else "none" if rotary else ""
         run = LayerRun((), run_kind, part if turns else "", window_of(model, kind, i))
         runs.setdefault(run, []).append(i)
     placed = number and laid
@@ -116,15 +96,6 @@ def layer_schedule(model: ModelConfig, usual: str) -> list[LayerRun]:
     ]
     part_runs = [run for run in placed_runs if run.part and run.part == model.part]
     return part_runs if by_type and part_runs else placed_runs
-
-
-def tell_layers(spec: str) -> list[dict[str, Any]]:
-    """The runs of layers of a config's SPEC, each with the type of layer that its rotation has."""
-    usual = open_model(spec).row.get("kind", "learned").split()[0]
-    return [
-        {"index": run.index, "kind": run.kind, "rotation": run.part or None, "window": run.window}
-        for run in read_layers(spec, usual)
-    ]
 
 
 def layer_types(model: ModelConfig, number: int) -> tuple[list[str], bool]:
@@ -213,7 +184,7 @@ def sliding_or_not(model: ModelConfig, number: int) -> list[str]:
         return [FULL] * number
     stated = model.config.count("max_window_layers", minimum=0)
     first = first if stated is None else stated
-    still = rope_config.layers_without_positions(model, number)
+    still = layers_without_positions(model, number)
     slides = {
         "all": lambda i: True,
         "from": lambda i: i >= first,
@@ -284,8 +255,8 @@ def known_temperature(model: ModelConfig) -> tuple[str, float, int, int] | None:
         if not filled.values["attn_temperature_tuning"]:
             return None
         return "without positions", filled.number("attn_scale"), filled.count("floor_scale"), 1
-    key, section = rope_config.TUNED.get(model.kind), model.config.section(model.rope_key)
-    if model.kind == rope_config.PARAMS:
+    key, section = TUNED.get(model.kind), model.config.section(model.rope_key)
+    if model.kind == PARAMS:
         key, section = "beta", model.config.section("llama_4_scaling")
     elif not section.values:
         section = Section(model.rope_key, model.row.get("rope", {}))
@@ -326,7 +297,7 @@ def indexer(model: ModelConfig, runs: Runs, trained: int) -> Iterator[Finding]:
     """The rotation of an indexer beside that of attention."""
     if "indexer" in model.row:
         layouts = (model.row["indexer"], model.row.get("layout", "halves"))
-        indexed, attended = map(rope_config.PAIRED.get, layouts)
+        indexed, attended = map(PAIRED.get, layouts)
         yield finding("rope-indexer", indexed=indexed, attended=attended)
 
 
@@ -336,3 +307,146 @@ SCHEDULE_RULES = (inverted, without_global, indexer)
 def lint_layers(model: ModelConfig, runs: Runs, trained: int) -> tuple[Finding, ...]:
     """What each rule finds in the layers of a config, in the order of `SCHEDULE_RULES`."""
     return tuple(finding for rule in SCHEDULE_RULES for finding in rule(model, runs, trained))
+
+
+OF_POSITIONS = re.compile(
+    "rope|rotary|yarn|alibi|position|nope|sliding|window|longrope|ntk_|relative_att|"
+    "local_attention|attention_chunk|max_pos"
+)
+HARMLESS = {
+    *LONGEST,
+    "_sliding_window_pattern",
+    "keep_window_size",
+    "max_relative_positions",
+    "model_max_length",
+    "n_ctx",
+    "num_position_embeddings",
+    "num_sliding_attention_heads",
+    "original_max_position_embeddings",
+    "position_id_per_seconds",
+    "qk_nope_head_dim",
+    "qk_rope_head_dim",
+    "rope_interleave",
+    "sliding_window_pattern",
+}
+MISSPELT = 0.85  # ratio of letters from which on one key is meant for another
+SWITCHED_OFF = {"sliding_window", "max_window_layers"}  # where use_sliding_window is false
+SCHEDULED = {  # keys that a row's field says how to read
+    "slides": ("max_window_layers", "sliding_window"),
+    "window": ("sliding_window",),
+    "windows": ("sliding_window",),
+    "unrotated": ("no_rope_layer_interval",),
+    "axial": ("window_size", "use_relative_position_bias", "use_shared_relative_position_bias"),
+}
+USUAL_WAYS = {"rope", "rotary", "absolute"}  # of positions, which say no more than the type does
+STATING = (  # keys under which something is said, and the parameter that says it, too
+    ("theta|base", "rho"),
+    ("dim", "rotated"),
+    ("factor|rotary_p|rope_p|fraction", "partial"),
+)
+
+
+def find_unread(model: ModelConfig, outer: Section, enc: Encoding) -> tuple[str, ...]:
+    """Keys about positions in a config and around it that nothing has read, in their order."""
+    for reader in (read_all_rotations, read_schedule):
+        with suppress(PefourierError):  # which those who ask for it are told
+            reader(model)
+    still, unread_keys = enc.name == "none", set(enc.params.get("unread", ()))
+    foreign = (type_row(str(outer.untracked.values.get("model_type"))) or {}).get("beside", ())
+    for section in (model.config, outer):
+        values = section.untracked.values
+        unread = sorted(getattr(section.values, "unread", ()))
+        if section is not model.config:  # what other parts of it read
+            unread = [key for key in unread if key not in foreign]
+        misspelt = {key for key in unread[:SEEN] if near_key(key, values)}
+        for key in unread:
+            if (key in misspelt or is_about(key, values)) and not states_known(key, values, enc):
+                # of no positions: what its keys say of a rotation is switched off
+                unread_keys |= set() if still and key in EVIDENCE else {key}
+    return tuple(sorted(unread_keys | sections_not_read(model))[:SEEN])
+
+
+def sections_not_read(model: ModelConfig) -> set[str]:
+    """Sections of a rotation that the model type does not read, or not as they are written."""
+    row, values = model.row, model.config.untracked.values
+    if not row or not rotates(model):
+        return set()
+    unread, section = set(row.get("unread", ())), values.get(model.rope_key)
+    if isinstance(section, dict) and section:
+        is_by_layer = any(isinstance(value, dict) for value in section.values())
+        untyped = "type" in unread and "type" in section and "rope_type" not in section
+        needs_layers = row.get("flat", []) == [] and model.rope_key == "rope_parameters"
+        if untyped or (needs_layers and not is_by_layer if "layers" in row else is_by_layer):
+            unread.add(model.rope_key)
+    return {key for key in unread - {"type"} if values.get(key)}
+
+
+def read_all_rotations(model: ModelConfig) -> None:
+    """Look at the keys of the rotation of every type of layer, not only of one that is named."""
+    for _, turns in layer_sections(model).values() if rotates(model) else ():
+        for keys in (turns.bases, turns.shares, turns.size):
+            if keys:
+                model.config.first(*keys)
+
+
+def read_schedule(model: ModelConfig) -> None:
+    """Look at the keys of layers, of windows and of what queries grow by.
+
+    A schedule in which no layer has a window has been told; then a window changes nothing.
+    """
+    for name in SCHEDULED.keys() & model.row.keys():
+        for key in SCHEDULED[name]:
+            model.config.values.get(key)
+    layer_schedule(model)
+    known_temperature(model)
+    model.tables()
+
+
+def states_known(key: str, values: Mapping[str, Any], enc: Encoding) -> bool:
+    """Whether a key that is not read states a base or a share which the rotation has anyway."""
+    value = values[key]
+    return any(re.search(names, key) and value == enc.params.get(name) for names, name in STATING)
+
+
+def near_key(key: str, values: Mapping[str, Any]) -> list[str]:
+    """The key of a rotation that another one is nearly, where it is not set itself."""
+    candidates = sorted(EVIDENCE - values.keys())
+    return get_close_matches(key[:80], candidates, n=1, cutoff=MISSPELT)
+
+
+def is_about(key: str, values: Mapping[str, Any]) -> bool:
+    """Whether a key asks for something that positions depend on.
+
+    >>> is_about("rope_interval", {"rope_interval": 4}), is_about("alibi", {"alibi": False})
+    (True, False)
+    """
+    value = values[key]
+    if value in (None, False, "", [], {}) or key in HARMLESS or not OF_POSITIONS.search(key):
+        return False
+    if isinstance(value, dict) and key.endswith("_config"):
+        return False
+    if key == "position_embedding_type":
+        return value not in USUAL_WAYS
+    return not (key in SWITCHED_OFF and values.get("use_sliding_window") is False)
+
+
+def note_unread(enc: Encoding, model: ModelConfig, outer: Section) -> Encoding:
+    """An encoding that was read from a config, with the keys that were not, each with a finding.
+
+    The first are named, but for those with a finding already.
+    """
+    unread = find_unread(model, outer, enc)
+    values, findings = model.config.untracked.values, []
+    messages = " ".join(note.message for note in enc.findings if note.code == "unread-key")
+    within = enc.params.get("unread", ())
+    for key in [key for key in unread if key not in messages and key not in within][:NAMED]:
+        similar = near_key(key, values)
+        details = {
+            "key": shown(key),
+            "value": shown(values.get(key, "…")),
+            "near": "".join(similar),
+        }
+        variant = "misspelt" if similar else "plain"
+        findings.append(finding("unread-key", variant, config=model.config.label, **details))
+    params = {**enc.params, "unread": unread} if unread else enc.params
+    return replace(enc, params=params, findings=(*enc.findings, *findings))

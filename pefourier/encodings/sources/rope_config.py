@@ -7,12 +7,9 @@ raises on is refused; what it warns of is a finding of the encoding, under a cod
 ``rope-``.
 """
 
-import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
-from difflib import get_close_matches
-from math import log
 from typing import Any, Literal
 
 from pefourier.encodings.columns import axes_of_sections, describe_axes
@@ -23,35 +20,31 @@ from pefourier.encodings.registry import build
 from pefourier.encodings.sources.config import (
     HEADS,
     LAYERS,
-    LONGEST,
     WIDTH,
     ModelConfig,
+    Rotary,
     Section,
     first_names,
+    rotary,
+    type_row,
 )
-from pefourier.encodings.sources.lint import ORIGINAL, ConfigCase, lint
-from pefourier.encodings.sources.models import Rotary, rotary, type_row
+from pefourier.encodings.sources.rope_scaling import (
+    SEEN,
+    ConfigCase,
+    lint,
+    read_clipping,
+    read_scaling,
+    section_of_params,
+    softmax_factor,
+    stated_original,
+    warn_of_keys,
+)
 from pefourier.errors import PefourierError, shown, unknown
 from pefourier.writing.text import first_few
 
-TYPES = {"default": "none", "mrope": "none", "su": "longrope"} | {
-    name: name for name in ("linear", "dynamic", "yarn", "longrope", "llama3", "proportional")
-}
-REQUIRED = {
-    "linear": ("factor",),
-    "dynamic": ("factor",),
-    "yarn": ("factor",),
-    "longrope": ("short_factor", "long_factor"),
-    "llama3": ("factor", "low_freq_factor", "high_freq_factor"),
-}
 PARAMS = "params.json"  # of weights as Mistral and Meta publish them
-TUNED = {  # key of the scale of a temperature in the rope section, by model type
-    "ministral3": "llama_4_scaling_beta",
-    "mistral4": "llama_4_scaling_beta",
-}
 INDEXER = "indexer"  # the part of a model that chooses keys, with a rotation of its own
 RECURRENT = ("linear_attention", "mamba", "conv", "recurrent", "kda")  # types without positions
-COMMON = {"rope_type", "type", "rope_theta", "partial_rotary_factor"}
 IGNORED = {"mrope_section", "mrope_interleaved"}
 LOCAL_THETA, GLOBAL_THETA = ("rope_local_base_freq", "local_rope_theta"), "global_rope_theta"
 THETA = ("rope_theta", "rotary_emb_base")
@@ -65,9 +58,6 @@ UNKNOWN = Rotary(  # how configs of model types that are not known are read
     bases=THETA,
     shares=(*SHARE, "rotary_dim"),
 )
-CLIPPED = ("use_cope", "use_hardclip")  # of clipped RoPE, arXiv 2602.05258
-SEEN = 300  # keys that are compared with known ones
-NAMED = 5  # of them at most are findings
 Layer = tuple[Section, Rotary]
 Pairing = Literal["halves", "neighbours"]
 PAIRED: dict[str, Pairing] = {"halves": "halves", "interleaved": "neighbours"}  # by layout
@@ -154,8 +144,7 @@ def layout_of(model: ModelConfig) -> str:
 def pairing_of(model: ModelConfig) -> Pairing | None:
     """Which rows of a head turn together; None where the type is not known, or turns no line.
 
-    halves: i and i + r/2 of the r that turn; neighbours: 2i and 2i + 1. `open_model` gives a
-    config's model.
+    halves: i and i + r/2 of the r that turn; neighbours: 2i and 2i + 1.
     """
     if not model.row or not rotates(model):
         return None
@@ -229,18 +218,6 @@ def find_share(
     if partial is None:
         partial = turns.scaled_share if scaling != "none" else None
     return turns.share if partial is None else partial, findings
-
-
-def softmax_factor(
-    model: ModelConfig, section: Section, scaling: str, scaled: Mapping[str, Any]
-) -> dict[str, float]:
-    """What some model types multiply the logits with: (0.1 mscale_all_dim ln factor + 1)^2."""
-    if not model.row.get("softmax") or scaling == "none":
-        return {}
-    mscale, factor = section.number("mscale_all_dim"), scaled.get("factor")
-    if not mscale or not factor or factor <= 1:
-        return {}
-    return {"softmax_factor": (0.1 * mscale * log(factor) + 1) ** 2}
 
 
 def layer_notes(model: ModelConfig) -> list[Finding]:
@@ -361,35 +338,6 @@ def layer_sections(model: ModelConfig) -> dict[str, Layer]:
     }
 
 
-def section_of_params(config: Section) -> Section:
-    """The scaling of a params.json: Mistral's ``yarn``, or ``use_scaled_rope`` of Meta's models."""
-    yarn = config.section("yarn")
-    if yarn.values:
-        settings = {new: yarn.values.get(key) for key, new in YARN_OF_PARAMS.items()}
-        scale = (
-            {} if yarn.parameter("apply_scale", bool) is not False else {"attention_factor": 1.0}
-        )
-        remaining = {key: value for key, value in yarn.values.items() if key not in YARN_READ}
-        return replace(yarn, values={"rope_type": "yarn", **settings, **scale, **remaining})
-    if config.parameter("use_scaled_rope", bool):
-        factor = config.number("rope_scaling_factor") or SCALED_ROPE["factor"]
-        return Section(f"use_scaled_rope of {config.label}", {**SCALED_ROPE, "factor": factor})
-    return yarn
-
-
-YARN_OF_PARAMS = {
-    "factor": "factor",
-    "original_max_position_embeddings": ORIGINAL,
-    "beta": "beta_fast",
-    "alpha": "beta_slow",
-}
-YARN_READ = {*YARN_OF_PARAMS, "apply_scale"}
-SCALED_ROPE = {  # what llama-models computes where use_scaled_rope is true
-    **{"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0},
-    ORIGINAL: 8192,
-}
-
-
 def known_layers(
     model: ModelConfig, key: str, outer: Section, names: list[str]
 ) -> Iterator[tuple[str, Layer]]:
@@ -452,118 +400,3 @@ def reconcile(
         return (outer if inner is None else inner), []
     details = {"key": inside[0], "section": section.label, "inner": inner, "outer": outer}
     return inner, [finding("rope-contradiction", **details)]
-
-
-def read_scaling(
-    model: ModelConfig, section: Section, layered: bool
-) -> tuple[str, dict[str, Any], set[str]]:
-    """The scaling of a section, its parameters for `rope`, and the keys that it may have."""
-    kind = type_of_scaling(model, section)
-    if kind == "dynamic" and model.row.get("alpha") and section.number("alpha"):
-        return "ntk", {"factor": section.number("alpha")}, set()
-    scaling = TYPES[kind]
-    kinds = {key: parameter.annotation for key, parameter in scaling_parameters(scaling).items()}
-    needs_original = kinds.pop("original", None) is not None
-    allowed = (
-        COMMON | kinds.keys() | ({ORIGINAL} if needs_original and kind != "dynamic" else set())
-    )
-    allowed |= {TUNED[model.kind], LONGEST[0]} if model.kind in TUNED else set()
-    for key in REQUIRED.get(scaling, ()):
-        implied = scaling == "yarn" and key in section.values  # null: the ratio of the lengths
-        if section.values.get(key) is None and not implied:
-            raise PefourierError(f"{section.label} has no {key}; rope_type {kind} needs it")
-    if layered:
-        kinds.pop("truncate", None)  # which is not read there
-    settings = {key: section.parameter(key, annotation) for key, annotation in kinds.items()}
-    if settings.get("attention_factor") == 0:  # which `rope` takes for not given
-        raise section.wrong("attention_factor", 0, "a number above 0, or null for the formula's")
-    if needs_original:
-        settings["original"] = find_original_length(model, section, kind, layered)
-        longest = model.longest() or settings["original"]
-        if settings["factor"] is None and scaling in ("yarn", "longrope"):
-            settings["factor"] = longest / settings["original"]
-    return scaling, settings, allowed
-
-
-def read_clipping(config: Section, scaling: str) -> str:
-    """The scaling, or ``clip`` where a config asks for it; its authors also cut pairs off."""
-    flags = [key for key in CLIPPED if config.parameter(key, bool)]
-    if flags and (flags != ["use_cope"] or scaling != "none"):
-        raise PefourierError(
-            f"{' and '.join(flags)} of {config.label} with scaling {scaling} is not computed here, "
-            "use_cope without another scaling is; give rope:inv_freq=FILE"
-        )
-    return "clip" if flags else scaling
-
-
-def type_of_scaling(model: ModelConfig, section: Section) -> str:
-    """The rope_type of a section, as its model type calls it."""
-    _, kind = section.first("rope_type", "type")
-    kind = "default" if kind is None else kind
-    if not isinstance(kind, str):
-        raise section.wrong("rope_type", kind, "a string")
-    if kind == "axial":
-        raise PefourierError(f"rope_type of {section.label} is axial: positions on several axes")
-    kind = model.row.get("renamed", {}).get(kind, kind)
-    kind = kind if kind in TYPES else known_scaling(kind) or kind
-    if kind not in TYPES:
-        raise unknown(f"rope_type of {section.label}", kind, TYPES)
-    if TYPES[kind] != "none" and "unscaled" in model.row:
-        raise PefourierError(
-            f"rope_type {kind} of {section.label}: model_type {shown(model.kind)} "
-            f"{model.row['unscaled']}, which is not computed here; give rope:inv_freq=FILE"
-        )
-    return kind
-
-
-def known_scaling(name: str) -> str | None:
-    """The one known scaling that a vendor's name for it has among its words.
-
-    >>> known_scaling("telechat3-yarn"), known_scaling("dynamic_yarn")
-    ('yarn', None)
-    """
-    words = {word for word in re.split("[^a-z0-9]+", name.lower()) if TYPES.get(word) == word}
-    return words.pop() if len(words) == 1 else None
-
-
-def warn_of_keys(section: Section, unused: list[str], allowed: set[str]) -> list[Finding]:
-    """A warning for each of the first keys that the type of scaling has no use for."""
-    findings = []
-    kind = section.first("rope_type", "type")[1] or "default"
-    if kind not in TYPES and (scaling := known_scaling(kind)):
-        details = {"kind": shown(kind), "section": section.label, "known": scaling}
-        findings.append(finding("rope-vendor-type", **details))
-    for key in unused[:NAMED]:
-        similar = get_close_matches(key[:80], sorted(allowed), n=1)
-        way_out = f"did you mean {similar[0]}?" if similar else "leave it out"
-        if key == ORIGINAL:
-            way_out = "leave it out, unless it is the length of training, for which it is taken"
-        details = {"key": shown(key), "section": section.label, "type": kind, "way": way_out}
-        findings.append(finding("unread-key", "scaling", **details))
-    return findings
-
-
-def find_original_length(model: ModelConfig, section: Section, kind: str, layered: bool) -> int:
-    """The context length of training, which transformers looks for in three places."""
-    usual = None if layered else model.row.get("original")
-    stated = None if kind == "dynamic" else stated_original(model, section, layered, usual)
-    length = stated or model.longest()
-    if length is None:
-        raise PefourierError(
-            f"{section.label} has no {ORIGINAL} and {shown(model.file)} no "
-            f"max_position_embeddings; rope_type {kind} needs one of them"
-        )
-    return length
-
-
-def stated_original(
-    model: ModelConfig, section: Section, layered: bool, usual: int | None = None
-) -> int | None:
-    """The length of training that a config states beside its scaling, or within; `usual` beside."""
-    outer = None if layered else model.config.count(ORIGINAL) or usual
-    return outer or section.count(ORIGINAL)
-
-
-def trained_as_stated(params: Mapping[str, Any]) -> int | None:
-    """The length of training that a rotation's scaling says, or its config; None: neither."""
-    return params.get("trained") or params.get("original")

@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from pefourier.encodings import load
-from pefourier.encodings.sources.layers import tell_layers
+from pefourier.encodings.sources.config import model_types
+from pefourier.encodings.specs import open_model
 from pefourier.errors import PefourierError
 from pefourier.geometry.torus import turn_limits
 from pefourier.questions.context import describe_context
@@ -84,9 +85,9 @@ def test_windows_of_an_image_are_those_of_transformers(config, own):
     (_, found), whole = describe_context(path), meant.fullatt_block_indexes
     told = {i: run.window for run in found.layers for i in run.index}
     assert told == {i: None if i in whole else int(ends.diff().max()) for i in range(meant.depth)}
-    assert tell_layers(config("sam_vision_model", num_hidden_layers=3))[0]["window"] == 14 * 14
-    (swin,) = tell_layers(config("swin", window_size=9))
-    assert swin["window"] == 9 * 9
+    assert open_model(config("sam_vision_model", num_hidden_layers=3)).layers[0].window == 14 * 14
+    (swin,) = open_model(config("swin", window_size=9)).layers
+    assert swin.window == 9 * 9
 
 
 def test_sizes_are_those_of_the_config(config):
@@ -224,3 +225,17 @@ def test_what_a_config_cannot_mean_is_refused(config, kind, own, said):
     with pytest.raises(PefourierError) as caught:
         load(config(kind, **own))
     assert said in str(caught.value)
+
+
+def test_rows_on_axes_say_where_they_are_from():
+    rows = [row for row in model_types().values() if isinstance(row, dict) and "axial" in row]
+    assert len(rows) > 25
+    assert all(row["source"] for row in rows)
+
+
+def test_keys_of_biases_that_are_answered_are_read(config):
+    switches = dict.fromkeys(
+        ["use_relative_position_bias", "use_shared_relative_position_bias"], True
+    )
+    assert "unread" not in load(config("beit", window_size=[14, 14], **switches)).params
+    assert "unread" not in load(config("swin", window_size=9), grid=(4, 4)).params

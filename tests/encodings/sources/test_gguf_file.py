@@ -147,7 +147,7 @@ def test_axes_of_pairs_are_those_of_llama_cpp(write, arch, sections, by_turns):
     sizes = SIZES | {"rope__dimension_count": 2 * pairs, "attention__key_length": 128}
     path = write(arch=arch, rope__dimension_sections=sections, **sizes)
     enc = load(path)
-    found = ["tyxe"[i] for i in axis_in(path, enc)]
+    found = ["tyxe"[i] for i in axis_in(enc)]
     assert tuple(found) == axes_in_c(sections, pairs, by_turns)
     ours = ["tyx"[i] for i in axes_of_sections(tuple(sections[:3]), by_turns, sum(sections[:3]))]
     apart = [i for i, axis in enumerate(ours) if axis != found[i]]

@@ -2,6 +2,7 @@
 
 import json
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,14 +10,10 @@ import record_layers
 from rotary_modules import TYPES, config_class, modeling, quiet, torch
 from survey_transformers import SWITCHED, changed
 
-from pefourier.encodings.sources.layers import (
-    LayerRun,
-    layer_spec,
-    open_model,
-    read_layers,
-    read_temperature,
-)
-from pefourier.encodings.sources.models import type_row
+from pefourier.encodings import load
+from pefourier.encodings.sources.config import type_row
+from pefourier.encodings.sources.layers import LayerRun, read_temperature
+from pefourier.encodings.specs import open_model
 from pefourier.errors import PefourierError
 
 FULL, LOCAL = "full_attention", "sliding_attention"
@@ -76,7 +73,7 @@ SCHEDULES = {  # config, and runs: layers, kind, part, window
 def runs(tmp_path, usual="learned", **config):
     path = tmp_path / "config.json"
     path.write_text(json.dumps(config))
-    return read_layers(str(path), usual)
+    return [replace(run, kind=run.kind or usual) for run in open_model(str(path)).layers]
 
 
 @pytest.mark.parametrize("name", SCHEDULES)
@@ -106,7 +103,7 @@ def test_temperatures_are_those_of_the_code(tmp_path):
         ("llama", {}, 9, None),
     ):
         path.write_text(json.dumps({"model_type": kind, **own}))
-        found = read_temperature(open_model(str(path)), length)
+        found = read_temperature(open_model(str(path)).model, length)
         told = found and (found.layers, found.floor, found.largest)
         assert told == (wanted and (*wanted[:2], pytest.approx(wanted[2])))
 
@@ -158,7 +155,7 @@ def test_windows_are_those_of_transformers(tmp_path):
         for form in (config.to_dict(), {"model_type": kind, "num_hidden_layers": count}):
             path = tmp_path / "config.json"
             path.write_text(json.dumps(form, default=str))
-            found = read_layers(str(path), "")
+            found = open_model(str(path)).layers
             windows = {i: run.window for run in found for i in run.index}
             if isinstance(expected, list) and windows:
                 same = [windows[i] for i in range(len(expected))] == expected
@@ -209,12 +206,54 @@ def test_a_spec_that_names_a_part_of_a_config_tells_that_part(tmp_path):
     other = {"model_type": "llama", "num_hidden_layers": 2}
     path = tmp_path / "config.json"
     path.write_text(json.dumps({"model_type": "nobody", "text_config": text, "b_config": other}))
-    assert [run.part for run in read_layers(str(path), "")] == [LOCAL, FULL]
-    assert [run.part for run in read_layers(f"{path}#b_config", "")] == [""]
-    (named,) = read_layers(f"{path}#text_config.full_attention", "")
+    assert [run.part for run in open_model(str(path)).layers] == [
+        "sliding_attention",
+        "full_attention",
+    ]
+    assert [run.part for run in open_model(f"{path}#b_config").layers] == [""]
+    (named,) = open_model(f"{path}#text_config.full_attention").layers
     assert (named.part, named.index) == ("full_attention", (5,))
-    spec = layer_spec(f"{path}#text_config.full_attention", "sliding_attention")
+    spec = open_model(f"{path}#text_config.full_attention").spec_of("sliding_attention")
     assert spec == f"{path}#text_config.sliding_attention"
+
+
+V4 = {
+    **{"model_type": "deepseek_v4", "hidden_size": 64, "num_attention_heads": 2, "head_dim": 512},
+    **{"num_hidden_layers": 5, "compress_ratios": [0, 0, 4, 128, 4], "qk_rope_head_dim": 64},
+    **{"rope_theta": 10000.0, "compress_rope_theta": 160000.0, "max_position_embeddings": 65536},
+}
+V4_YARN = {"factor": 16.0, "original_max_position_embeddings": 4096, "beta_fast": 32.0}
+
+
+@pytest.mark.parametrize(
+    "scaling",
+    [
+        {"type": "yarn", **V4_YARN},
+        {"rope_type": "yarn", **V4_YARN},
+        {"rope_type": "yarn", **V4_YARN, "attention_factor": 1.25},
+        None,
+    ],
+)
+def test_deepseek_v4_turns_as_its_own_module(scaling, tmp_path):
+    """Layers of ratio 0 slide and turn plainly; no factor before cosines unless it is set."""
+    from transformers.models.deepseek_v4 import configuration_deepseek_v4, modeling_deepseek_v4
+
+    values = V4 | ({"rope_scaling": scaling} if scaling else {})
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(values))
+    own = configuration_deepseek_v4.DeepseekV4Config(**values)
+    module = modeling_deepseek_v4.DeepseekV4RotaryEmbedding(own)
+    part_of = {"sliding_attention": "main"}
+    parts = [part_of.get(kind, "compress") for kind in own.layer_types]
+    assert parts == ["main"] * 2 + ["compress"] * 3
+    found = open_model(str(path)).layers
+    assert {i: run.part for run in found for i in run.index} == dict(enumerate(parts))
+    assert [(run.part, run.window) for run in found] == [("main", 128), ("compress", None)]
+    for part in ("main", "compress"):
+        enc = load(f"{path}#{part}", 100)
+        assert enc.params["attention_factor"] == getattr(module, f"{part}_attention_scaling")
+        wanted = getattr(module, f"{part}_inv_freq").numpy()
+        np.testing.assert_allclose(enc.measure.frequencies, wanted, rtol=2e-6)
 
 
 RECORDED = json.loads(record_layers.FILE.read_text())
@@ -225,7 +264,7 @@ UNTRIED = {"pe_audio_video_encoder", "pe_video_encoder"}  # of 197; both are bui
 def told_letters(path, config):
     """A letter for each layer of a config, as the record has them; none where none is told."""
     path.write_text(json.dumps(config, default=str))
-    runs = read_layers(str(path), "")
+    runs = open_model(str(path)).layers
     letters = {i: "R" if run.kind == "rotary" else "." for run in runs for i in run.index}
     return "".join(letters[i] for i in range(len(letters)))
 

@@ -18,9 +18,9 @@ from rotary_modules import TYPES, config_class, modeling, quiet, rotations, torc
 
 from pefourier import context
 from pefourier.encodings import load
-from pefourier.encodings.sources.layers import open_model
-from pefourier.encodings.sources.models import type_row, version
-from pefourier.encodings.sources.rope_config import PAIRED, pairing_of
+from pefourier.encodings.sources.config import type_row, version
+from pefourier.encodings.sources.rope_config import PAIRED
+from pefourier.encodings.specs import open_model
 from pefourier.errors import PefourierError
 from pefourier.nn import Rotary
 
@@ -193,7 +193,7 @@ def turned_alike(kind, path):
         except PefourierError as error:
             yield f"refused: {error}"
             continue
-        pairing = pairing_of(open_model(str(path)))
+        pairing = open_model(str(path)).pairing
         assert PAIRED[rotary.layout] == pairing
         q, k = torch.randn(2, 1, 2, 9, rotary.d, generator=torch.Generator().manual_seed(0))
         try:
