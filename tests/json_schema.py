@@ -34,7 +34,7 @@ from pefourier.writing.page import SCHEMA, fields_told
 FILE = terms.SCHEMA
 GROUPS = {  # of terms, by the room of a dataclass: the first that has its field explains it
     "bands": ("spectrum",),
-    "density_summary": ("spectrum",),
+    "density": ("spectrum",),
     "reconstruct": ("reconstruct", "spectrum"),
     "faithful": ("check-faithful", "reconstruct"),
     "precision": ("check-faithful",),

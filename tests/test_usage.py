@@ -18,8 +18,9 @@ from tiny_models import CONFIG, random_tensors, write_model
 
 import pefourier
 from pefourier.errors import PefourierError
-from pefourier.weights.energies import LayerShares, energies_at, normalised
+from pefourier.weights.energies import energies_at
 from pefourier.weights.model import find_sites, open_model_weights, rotations_of_model
+from pefourier.weights.shares import LayerShares, normalised
 from pefourier.weights.summary import shuffled_spread, summarise
 from pefourier.weights.tensors import list_tensors
 from pefourier.weights.usage import use_of_model

@@ -37,7 +37,6 @@ from pefourier.train.request import (
     without_new_folders,
 )
 from pefourier.train.resident import batch_and_steps
-from pefourier.train.saved_models import name_of_table, read_curves
 from pefourier.train.stacks import ResolvedTask
 from pefourier.train.store import (
     NOT_NUMBERS,
@@ -50,6 +49,7 @@ from pefourier.train.store import (
     write_json,
 )
 from pefourier.train.summary import Summary
+from pefourier.train.traces import name_of_table, read_curves
 from pefourier.train.work import Work
 
 LONGEST_NAME = 255  # bytes

@@ -8,13 +8,10 @@ their frequencies, `mean` and `scale` of the channels, and `settings`, bytes of 
 classes, threshold. Other commands take it as a SPEC and say what its codes became.
 """
 
-import io
 import json
-import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -28,104 +25,9 @@ from pefourier.train.data.examples import check_lengths
 from pefourier.train.data.split import Task
 from pefourier.train.fit import Outcome
 from pefourier.train.injection import ACTS, Injection, count_places
-from pefourier.train.metrics import best_threshold
 from pefourier.train.model import OrderFree, Transformer
-from pefourier.train.store import KEY, Key, key_of, parse_json
-
-if TYPE_CHECKING:
-    from pefourier.train.fit import Outcome
-
-
-FOLDER = "scores"
-START = "-start.npy"  # of names of tables that training began with
-LONGEST_PART = 60  # characters of a name
-
-
-def plain_name(text: str) -> str:
-    """A part of a file's name.
-
-    >>> plain_name("../my codes.npy@rms=0.5")
-    '.._my_codes.npy@rms=0.5'
-    """
-    return "".join(c if c.isalnum() or c in "._@=" else "_" for c in text)
-
-
-def name_of_table(
-    task: str, encoding: str, seed: int | None, fold: int | None, suffix: str = ".npy"
-) -> str:
-    """The file that --save-tables writes for a run, or with another suffix --save-models.
-
-    Without a fold, or a seed, it is one file for all of them.
-
-    >>> name_of_table("order:length=4", "../my codes.npy", 0, 3)
-    'order_length=4-.._my_codes.npy-seed0-fold3.npy'
-    >>> name_of_table("order", "dft", None, None, START)
-    'order-dft-start.npy'
-    """
-    numbers = {"seed": seed, "fold": fold}
-    parts = (task, encoding, *(f"{key}{n}" for key, n in numbers.items() if n is not None))
-    return f"{'-'.join(map(plain_name, parts))}{suffix}"
-
-
-def file_of_run(folder: Path, key: Key) -> Path:
-    """Where a run's trace lies; a checksum tells apart runs whose names are cut."""
-    dataset, encoding, seed, fold = key
-    name = "-".join(plain_name(part)[-LONGEST_PART:] for part in (dataset, encoding))
-    name = name.encode("ascii", "replace").decode().replace("?", "_")
-    check = zlib.crc32(repr(key).encode())
-    return folder / FOLDER / f"{name}-seed{seed}-fold{fold}-{check:08x}.npz"
-
-
-def trace_of(task: Task, outcome: "Outcome", key: Key) -> bytes:
-    """What a run left behind, as a file."""
-    fold = task.folds[outcome.member.fold]
-    arrays = {
-        "valid": outcome.valid.astype(np.float32),
-        "valid_labels": task.labels[fold.valid],
-        "test": outcome.test.astype(np.float32),
-        "test_labels": task.labels[fold.test],
-        "valid_rows": task.starts[fold.valid],
-        "test_rows": task.starts[fold.test],
-        "threshold": np.array(threshold_of(task, outcome)),
-        "classes": np.array(task.classes, dtype=str),
-        "curve": np.asarray(outcome.curve, np.float32),
-        **{name: np.array(value) for name, value in zip(KEY, key, strict=True)},
-    }
-    stream = io.BytesIO()
-    np.savez_compressed(stream, **arrays)
-    return stream.getvalue()
-
-
-def threshold_of(task: Task, outcome: "Outcome") -> float:
-    """The difference of logits from which on the positive class is said; nan without one."""
-    if task.positive is None:
-        return float("nan")
-    labels = task.labels[task.folds[outcome.member.fold].valid]
-    return best_threshold(outcome.valid[:, 1] - outcome.valid[:, 0], labels == 1)
-
-
-def write_trace(folder: Path, key: Key, trace: bytes) -> None:
-    """Write what a run left behind, as a whole."""
-    path = file_of_run(folder, key)
-    path.parent.mkdir(exist_ok=True)
-    write_whole(str(path), lambda out: out.write(trace))
-
-
-def read_curves(
-    folder: Path, rows: Sequence[Mapping[str, Any]]
-) -> list[tuple[Mapping[str, Any], np.ndarray]]:
-    """How runs learned (looks, 3), of those of which that is stored."""
-    curves = []
-    for row in rows:
-        path = file_of_run(folder, key_of(row))
-        if not path.is_file():
-            continue
-        with open_arrays(str(path), ".npz", advice="delete it") as file:
-            curve = file.load("curve") if "curve" in file.arrays else np.zeros(0)
-        if curve.ndim == 2 and curve.shape[1] == 3 and len(curve):
-            curves.append((row, curve))
-    return curves
-
+from pefourier.train.store import parse_json
+from pefourier.train.traces import name_of_table, threshold_of
 
 KINDS = {"transformer": Transformer, "order-free": OrderFree}
 AGAIN = "save it again"

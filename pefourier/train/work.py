@@ -28,9 +28,10 @@ from pefourier.train.options import WITHOUT_CODES, Options
 from pefourier.train.progress import Reporter
 from pefourier.train.ranks import Group
 from pefourier.train.request import list_candidates
-from pefourier.train.saved_models import START, name_of_table, save_model, trace_of, write_trace
+from pefourier.train.saved_models import save_model
 from pefourier.train.stacks import ResolvedTask, Stack
 from pefourier.train.store import FOLDER, Checkpoint, Key, Store, check_handed_over, key_of
+from pefourier.train.traces import START, name_of_table, trace_of, write_trace
 
 
 @dataclass(eq=False)

@@ -9,7 +9,8 @@ from training import lines
 
 from pefourier.errors import PefourierError
 from pefourier.train.data.load import load_task
-from pefourier.train.saved_models import file_of_run, load_classifier
+from pefourier.train.saved_models import load_classifier
+from pefourier.train.traces import file_of_run
 
 
 def test_each_run_is_read_back_and_says_what_it_said(trained, options):

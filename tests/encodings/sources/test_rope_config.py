@@ -81,13 +81,13 @@ UNREAD = [  # config, part, the key that nothing reads
     ({**LLAMA, "rope_parameters": TYPE}, "", "rope_parameters"),
     ({"model_type": "olmo3", "rope_parameters": LINEAR}, "#full_attention", "rope_parameters"),
 ]
-FOUND = [  # config, code and severity
+BY_CODE = [  # config, code and severity
     ({**LLAMA, "rope_parameters": {"rope_theta": 7.0}}, "rope-contradiction warning"),
     ({"model_type": "smollm3"}, "rope-some-layers note"),
     ({"model_type": "qwen2_vl", "rope_scaling": MROPE}, "rope-axes note"),
     ({**MINE, "rope_theta": 1e4}, "length-default note"),
 ]
-FOUND = [(values, "", code, "") for values, code in FOUND]
+FOUND = [(values, "", code, "") for values, code in BY_CODE]
 FOUND += [(*row[:2], "unread-key warning", row[2]) for row in UNREAD]
 
 
