@@ -109,7 +109,7 @@ def describe_positions(
     rotations = native if is_whole else [load_layers(spec, part, longest, d) for part in parts]
     unread = dict.fromkeys(key for enc in rotations for key in enc.params.get("unread", ()))
     notes = dict.fromkeys(note for enc in rotations for note in enc.findings)
-    met = training_length(native, trained, is_endless, model)
+    trained_length = training_length(native, trained, is_endless, model)
     is_indexed = parts and model and "indexer" in model.row and not model.part
     return ModelPositions(
         spec=spec,
@@ -118,7 +118,7 @@ def describe_positions(
         rotations=tuple(rotations[: len(parts)]),
         codes=rotations[0],
         indexer=load(file.spec_of(INDEXER), longest, d) if is_indexed else None,
-        trained=met,
+        trained=trained_length,
         length=longest,
         allowed=max(map(positions_of, native)) if model else None,
         still=file.still if file else 0,
@@ -127,8 +127,8 @@ def describe_positions(
         unread=tuple(unread),
         findings=(
             *(note for note in notes if not (length and note.code == "length-default")),
-            *(lint_layers(model, layers, met.length or longest) if model else ()),
-            *scaling_notes(rotations, met),
+            *(lint_layers(model, layers, trained_length.length or longest) if model else ()),
+            *scaling_notes(rotations, trained_length),
         ),
     )
 

@@ -161,7 +161,7 @@ def describe_rotation(
     omega, plain = enc.measure.frequencies, frequencies_before_scaling(enc)
     before = plain if before_scaling else frequencies_at(enc, trained)
     turning, reach = omega != 0, window_within(window, length) or length
-    head, keys = params["d"] + still, scaling_parameters(params["scaling"])
+    head = params["d"] + still
     return Rotation(
         name=name,
         pairs=head // 2,
@@ -182,12 +182,18 @@ def describe_rotation(
         frequencies=omega[turning],
         trained_frequencies=plain[turning],
         precision=Losses(enc),
-        scaling_parameters={
-            key: params[key]
-            for key in sorted(keys.keys() - {"attention_factor"})
-            if params.get(key) is not None
-        },
+        scaling_parameters=settings_of_scaling(params),
     )
+
+
+def settings_of_scaling(params: Mapping[str, Any]) -> dict[str, Any]:
+    """What a rotation's scaling was set to, but the attention factor.
+
+    >>> settings_of_scaling({"scaling": "linear", "factor": 8.0, "original": None})
+    {'factor': 8.0}
+    """
+    keys = scaling_parameters(params["scaling"]).keys() - {"attention_factor"}
+    return {key: params[key] for key in sorted(keys) if params.get(key) is not None}
 
 
 def check_turning(enc: Encoding) -> None:
