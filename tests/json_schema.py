@@ -33,7 +33,6 @@ from pefourier.writing.page import SCHEMA, fields_told
 
 FILE = terms.SCHEMA
 GROUPS = {  # of terms, by the room of a dataclass: the first that has its field explains it
-    "bands": ("spectrum",),
     "density": ("spectrum",),
     "reconstruct": ("reconstruct", "spectrum"),
     "faithful": ("check-faithful", "reconstruct"),

@@ -10,7 +10,7 @@ import numpy as np
 from pefourier.encodings.places import unit_of_waves
 from pefourier.errors import PefourierError
 from pefourier.geometry.torus import multiplicity
-from pefourier.questions.bands import density_by_decade, is_slow, single_waves
+from pefourier.questions.density import density_by_decade, is_slow, single_waves
 from pefourier.report import plot
 from pefourier.report.frame import Answer, any_grid, framed
 from pefourier.writing.terminal_chart import chart, shades

@@ -11,8 +11,8 @@ from published_configs import PUBLISHED
 from tiny_models import write_model
 
 from pefourier.encodings import load
-from pefourier.questions.bands import density_by_decade
 from pefourier.questions.compare import compare as compare_encodings
+from pefourier.questions.density import density_by_decade
 from pefourier.questions.faithful import assess
 from pefourier.questions.reconstruct import position_functions
 from pefourier.questions.relations import kernel, relate
