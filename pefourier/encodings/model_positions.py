@@ -107,7 +107,6 @@ def describe_positions(
     longest = length or max(map(positions_of, native))
     is_whole = not parts or all(len(enc) == longest for enc in native)
     rotations = native if is_whole else [load_layers(spec, part, longest, d) for part in parts]
-    unread = dict.fromkeys(key for enc in rotations for key in enc.params.get("unread", ()))
     notes = dict.fromkeys(note for enc in rotations for note in enc.findings)
     trained_length = training_length(native, trained, is_endless, model)
     is_indexed = parts and model and "indexer" in model.row and not model.part
@@ -124,7 +123,7 @@ def describe_positions(
         still=file.still if file else 0,
         temperature=read_temperature(model, longest) if model else None,
         tables=model.tables() if model else {},
-        unread=tuple(unread),
+        unread=tuple(dict.fromkeys(k for enc in rotations for k in enc.params.get("unread", ()))),
         findings=(
             *(note for note in notes if not (length and note.code == "length-default")),
             *(lint_layers(model, layers, trained_length.length or longest) if model else ()),
