@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-from scipy.optimize import brentq
 
 from pefourier.diagnosis.pairs import PairWaves, shifted_waves, waves_differ
 from pefourier.encodings import build, load
@@ -269,6 +268,8 @@ def fitted_changes(
     turning = observed.omega * observed.length > (SHOWN if cosines else 0)  # slow ones do not show
     if not turning.any() or (observed.omega > 1 + SIMILAR).any():
         return
+    from scipy.optimize import brentq  # a quarter of a second, which few comparisons need
+
     target = np.log(observed.omega[turning]).mean()
     for code, slip in read_toml(SLIPS).items():
         key = slip.get("key", "")
