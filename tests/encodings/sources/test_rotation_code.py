@@ -141,7 +141,11 @@ def still(q, k):
     return q, k
 
 
-REFUSED = [by_factors, growing, still]
+def endless(q, k):
+    return tuple(turn_x(x) / 0 for x in (q, k))
+
+
+REFUSED = [by_factors, growing, still, endless]
 
 
 @pytest.mark.parametrize("code", [*REFUSED, heads_last])
