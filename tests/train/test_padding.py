@@ -86,7 +86,7 @@ def test_what_padding_holds_changes_no_score(tmp_path, rng):
         np.savez(path, X=x, y=y.astype(int), lengths=lengths)
         (one,) = run_comparison(Options(**{**SMALL, **own})).datasets
         found.append(one.scores)
-    assert found[0] == found[1]
+    assert repr(found[0]) == repr(found[1])  # intervals of one run are nan, which equals nothing
     saved = load_classifier(next(models.glob("*none*")))
     other = np.where((np.arange(6) < lengths[:, None])[..., None], x, -5.0)
     np.testing.assert_array_equal(saved.logits(x, lengths), saved.logits(other, lengths))
