@@ -42,6 +42,6 @@ def mean_products(table, sides):
     lags = (places - places[:, None]).reshape(-1, len(sides))
     _, inverse = np.unique(lags, axis=0, return_inverse=True)
     products = (table @ table.T).ravel()
-    means = np.bincount(inverse, weights=products) / np.bincount(inverse)
+    means = np.bincount(inverse.ravel(), weights=products) / np.bincount(inverse.ravel())
     n = len(table)
-    return products.reshape(n, n), means[inverse].reshape(n, n)
+    return products.reshape(n, n), means[inverse.ravel()].reshape(n, n)
