@@ -53,7 +53,11 @@ class TrainFolder:
 def read_train_folder(path: str) -> TrainFolder:
     """Read and check a folder."""
     config = read_configuration(Path(path) / "config.json")
-    rows = Store(Path(path)).rows()
+    order = {name: place for place, name in enumerate([*config["dataset"], *config["encoding"]])}
+    rows = sorted(  # as they were asked for, and not as they were finished
+        Store(Path(path)).rows(),
+        key=lambda row: [order.get(row[key], len(order)) for key in ("dataset", "encoding")],
+    )
     datasets = dict.fromkeys(row["dataset"] for row in rows)
     lacking = [d for d in datasets if not common_runs([r for r in rows if r["dataset"] == d])[0]]
     if lacking or not rows:
