@@ -305,6 +305,7 @@ LITE = (1 + 0.0707 * np.log(40)) ** 2
 RATIO = (1 + 0.1 * np.log(40)) / (1 + 0.0707 * np.log(40))
 BY_ARCHITECTURE = [  # architecture, values, the rotation, the factor of logits
     ("llama", LINEAR, "scaling=linear,factor=4", 1),
+    ("llama", LINEAR | {"rope__scaling__attn_factor": 0.0}, "scaling=linear,factor=4", 1),  # unread
     ("llama", YARN, FOURFOLD, 1),
     ("llama", YARN | {EXT: -1.0}, FOURFOLD, 1),
     ("llama", YARN | {EXT: 0.0}, "scaling=linear,factor=4", 1),
