@@ -38,16 +38,15 @@ from stored import TABLE, npy_bytes, put
 from tiny_models import write_model
 
 from pefourier.cli.main import main as run_command
-from pefourier.cli.program import program
+from pefourier.cli.main import program
 from pefourier.encodings import load
 from pefourier.encodings.registry import BUILDERS
 from pefourier.encodings.sources import tables
 from pefourier.encodings.specs import open_model
 from pefourier.errors import PefourierError
 from pefourier.questions.faithful import assess
-from pefourier.report import faithful
 from pefourier.report.forms import as_json
-from pefourier.report.frame import Answer
+from pefourier.report.frame import Answer, telling_named
 from pefourier.train.data.load import load_task
 from pefourier.train.options import Options
 
@@ -306,7 +305,7 @@ def calls_in_pickles(rng):
 def stored_answer():
     """What the command writes for an answer."""
     enc = load("rope:d=8", 20)
-    return as_json(faithful.TOLD.page([Answer(enc, assess(enc))])).encode()
+    return as_json(telling_named("faithful").page([Answer(enc, assess(enc))])).encode()
 
 
 def string(text):

@@ -255,6 +255,7 @@ def title_of(draw: Callable[..., Figure], answers: Any) -> str:
     listed = answers if isinstance(answers, Sequence) else ()  # of training it is one summary
     encodings = (getattr(answer, "encoding", None) for answer in listed)
     names = ", ".join(shorten(printable(enc.label)) for enc in encodings if enc is not None)
+    draw = getattr(draw, "func", draw)  # of one with some settings
     question = getattr(draw, "__name__", "").replace("_", " ") or "figure"
     return f"{question}: {names}" if names else question
 

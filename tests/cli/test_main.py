@@ -9,7 +9,7 @@ import pytest
 import typer
 
 from pefourier import __version__
-from pefourier.cli.program import program
+from pefourier.cli.main import program
 
 PROGRAM = typer.main.get_command(program())
 COMMAND = [sys.executable, "-m", "pefourier"]

@@ -7,8 +7,8 @@ import pytest
 import typer
 
 import pefourier
+from pefourier.cli.main import command_terms, option_terms, program
 from pefourier.cli.options import options_of
-from pefourier.cli.program import command_terms, option_terms, program
 from pefourier.report.catalogue import read_catalogue
 from pefourier.report.terms import (
     find_terms,
