@@ -239,18 +239,15 @@ def resize(
     if out is not None:
         check_suffix(out, WRITERS)
     from pefourier import api
-    from pefourier.report.frame import answer_of, telling_named
 
     place = {"grid": old or (), "prefix": prefix or 0}
     resizing = api.resize(spec, new, method=method or "", d=d, **place)
-    telling = telling_named("resize")
-    figure.draw(telling.figure, [answer_of(resizing)])
     if out is not None:
         path, array = (resizing.about[0].params.get(key) for key in ("path", "array"))
         stored = path != "-" and (array or source_of(spec) == "table")
         table = resizing.table
         write_table(out, *(in_form_of(path, array, table, out, new) if stored else (table,)))
-    output.print(telling.page([answer_of(replace(resizing, out=out))]))
+    tell_result(replace(resizing, out=out), output, figure)
 
 
 @register("encode")
@@ -367,7 +364,7 @@ def explain(output: OutputOptions, term: list[str] | None = None, schema: bool =
     if schema:
         say(SCHEMA.read_text(encoding="utf-8"))
         return
-    page = explain_page(term or (), [*command_terms(), *option_terms()])
+    page = explain_page(term or (), command_terms())
     output.print(page)
     for reason in page.reasons:
         note(reason.text)
@@ -376,27 +373,18 @@ def explain(output: OutputOptions, term: list[str] | None = None, schema: bool =
 
 
 def command_terms() -> list[Any]:
-    """A term for each command: the question that it answers, and its example."""
+    """A term for each command, and for each option; those of one name and help are one."""
     from pefourier.report.terms import Term
 
-    helps = {name: function.__doc__ or "" for name, (function, *_) in COMMANDS.items()}
-    return [
-        Term(
-            name, "commands", text.partition("\n")[0], good=text.rpartition("Example: ")[2].strip()
-        )
-        for name, text in helps.items()
-    ]
-
-
-def option_terms() -> list[Any]:
-    """A term for each option; those of one name and help in several commands are one."""
-    from pefourier.report.terms import Term
-
+    terms = []
+    for name, (function, *_) in COMMANDS.items():
+        text = function.__doc__ or ""
+        good = text.rpartition("Example: ")[2].strip()
+        terms.append(Term(name, "commands", text.partition("\n")[0], good=good))
     users: dict[tuple[Any, ...], list[str]] = {}
     for command_name, option in options_of(typer.main.get_command(program())):
         choices = ", ".join(getattr(option.type, "choices", ()))
         users.setdefault((option.help or "", choices, *option.opts), []).append(command_name)
-    terms = []
     for (meaning, choices, *names), commands in users.items():
         name, *also = sorted(names, key=lambda name: not name.startswith("--"))
         meaning = f"{meaning} Option of {', '.join(commands)}."

@@ -8,6 +8,7 @@ import inspect
 import json
 import os
 import re
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import wraps
@@ -29,7 +30,7 @@ from pefourier.errors import PefourierError, UnknownPositions, shown
 
 # by command and option; JSON, which is read at each start, takes a tenth of the time of TOML
 WORDS = json.loads(Path(__file__).with_suffix(".json").read_text(encoding="utf-8"))
-SHARED_HEADINGS = ("Encodings", "Answers", "Figures")  # of help, below those of the command
+HEADINGS = ("Encodings", "Answers", "Figures")  # of help, below those of the command
 SIDES = r"\d+([x×]\d+)+"
 SHORT_NAMES = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16", "fp8": "float8_e4m3"}
 WIDTHS = {"column": 3.4, "page": 7.0}  # inches, of papers in two columns
@@ -69,11 +70,9 @@ class CommandInGroups(TyperCommand):
                 panel = "Answers" if parameter.name == "help" else panel
                 kind = f"{parameter.param_type_name.capitalize()}s"
                 groups.setdefault(panel or kind, []).append(record)
-        shared = {name: groups.pop(name) for name in SHARED_HEADINGS if name in groups}
-        for name, records in (groups | shared).items():
-            if records:
-                with formatter.section(name):
-                    formatter.write_dl(records)
+        for name in sorted(filter(groups.get, groups), key=HEADINGS.count):
+            with formatter.section(name):
+                formatter.write_dl(groups[name])
 
 
 def with_help(command_name: str, name: str, kind: Any) -> Any:
@@ -110,7 +109,10 @@ def with_shared_options(
     @wraps(function)
     def answer(**values: Any) -> None:
         try:
-            check_paths(values)
+            if values.get("paths"):
+                if not values["specs"]:
+                    raise PefourierError("--paths takes paths of files and folders; got none")
+                values["specs"] = list(map(as_path, values["specs"]))
             refuse_overwriting(values)
             tuples = {key: tuple(v) if isinstance(v, list) else v for key, v in values.items()}
             filled = {
@@ -126,14 +128,6 @@ def with_shared_options(
     answer.__signature__ = inspect.Signature(typed)
     answer.__annotations__ = {p.name: p.annotation for p in typed}
     return answer
-
-
-def check_paths(values: dict[str, Any]) -> None:
-    """Take all SPECs as paths where ``--paths`` says so."""
-    if values.get("paths"):
-        if not values["specs"]:
-            raise PefourierError("--paths takes paths of files and folders; got none")
-        values["specs"] = list(map(as_path, values["specs"]))
 
 
 def as_path(argument: str) -> str:
@@ -196,35 +190,24 @@ class OutputOptions:
     @property
     def forms(self) -> list[str]:
         """The names of forms that were asked for."""
-        forms = (self.as_json and "json", self.as_csv and "csv", self.form)
-        return [form for form in forms if form]
+        return [form for form in (self.as_json * "json", self.as_csv * "csv", self.form) if form]
 
     @property
     def name(self) -> str:
         """The form, a key of `forms.FORMS`."""
-        return self.forms[0] if self.forms else "text"
+        return [*self.forms, "text"][0]
 
     def print(self, page: Any) -> None:
         """Print a page in its form; on a terminal curves come before the numbers."""
-        import sys
-
         from pefourier.report.forms import FORMS
-        from pefourier.writing.page import beginning
 
         if self.name != "text":
             say(FORMS[self.name](page))
             return
-        colour, conclusion = takes_colours(sys.stdout), beginning(page)
+        conclusion, colour = page.conclusion(), takes_colours(sys.stdout)
+        conclusion += "\n" * bool(conclusion)  # an empty line ends it
         chart = page.chart(colour) if page.chart and draws_dots(sys.stdout) else ""
         say((coloured(conclusion) if colour else conclusion) + chart + page.words())
-
-
-class NothingAnswered(PefourierError):
-    """Several SPECs, and each was refused."""
-
-    def __init__(self, reason: str, refusals: Sequence[Any]) -> None:
-        super().__init__(reason)
-        self.refusals = refusals
 
 
 def annotate_refusals(command_name: str, values: Mapping[str, Any], error: PefourierError) -> None:
@@ -232,7 +215,7 @@ def annotate_refusals(command_name: str, values: Mapping[str, Any], error: Pefou
     from pefourier.writing.page import Page
 
     spec = "".join(values.get("specs") or ())
-    refusals = getattr(error, "refusals", None) or [{"spec": spec, "error": str(error)}]
+    refusals = error.refusals or [{"spec": spec, "error": str(error)}]
     OutputOptions(form=values["form"]).print(Page(command_name, str, lambda: refusals))
 
 
@@ -286,13 +269,11 @@ class EncodingOptions:
     def note_without_effect(self, encodings: Sequence[Any]) -> None:
         """Name the options that are settings of none of the encodings; times of any."""
         for name in ("d", "length", "rho", "seed", "times"):
-            value = getattr(self, name)
-            without = [
-                e for e in encodings if value is not None and not has_setting(e, name, value)
-            ]
-            if without and (name == "times" or len(without) == len(encodings)):
-                labels = ", ".join(e.label for e in without)
-                note(f"--{name} {value} has no effect on {labels}", self.quiet)
+            if (value := getattr(self, name)) is not None:
+                without = [enc for enc in encodings if not has_setting(enc, name, value)]
+                if without and (name == "times" or len(without) == len(encodings)):
+                    labels = ", ".join(enc.label for enc in without)
+                    note(f"--{name} {value} has no effect on {labels}", self.quiet)
 
 
 def has_setting(enc: Any, name: str, value: Any) -> bool:
@@ -335,7 +316,7 @@ class Results:
     @property
     def refusals(self) -> list[Any]:
         """The SPECs that were not."""
-        return [result for result in self.per_spec if not hasattr(result, "encoding")]
+        return [result for result in self.per_spec if hasattr(result, "error")]
 
 
 def answer_each(
@@ -365,7 +346,7 @@ def answer_each(
         *reasons, last = dict.fromkeys(refusal.error for refusal in results.refusals)
         for reason in reasons:
             note(reason)
-        raise NothingAnswered(last, results.refusals)
+        raise PefourierError(last, results.refusals)
     for spec, error in ((shown(refusal.spec), refusal.error) for refusal in results.refusals):
         note(error if spec in error else f"{spec}: {error}")
     return results
@@ -434,11 +415,10 @@ def spec_names(incomplete: str) -> list[str]:
 
     params = {record["encoding"]: record["params"] for record in read_catalogue()}
     name, colon, text = incomplete.partition(":")
-    if not colon:
-        return [name for name in params if name.startswith(incomplete)]
     last = text.rpartition(",")[2]
-    before = incomplete.removesuffix(last)
-    return [f"{before}{key}=" for key in params.get(name, ()) if key.startswith(last)]
+    offers = [f"{key}=" for key in params.get(name, ())] if colon else params
+    before = incomplete.removesuffix(last) if colon else ""
+    return [before + offer for offer in offers if offer.startswith(last if colon else name)]
 
 
 def count(text: str) -> int:

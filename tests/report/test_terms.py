@@ -7,7 +7,7 @@ import pytest
 import typer
 
 import pefourier
-from pefourier.cli.main import command_terms, option_terms, program
+from pefourier.cli.main import command_terms, program
 from pefourier.cli.options import options_of
 from pefourier.report.catalogue import read_catalogue
 from pefourier.report.terms import (
@@ -17,7 +17,7 @@ from pefourier.report.terms import (
 
 PACKAGE = Path(pefourier.__file__).parent
 TERMS = read_terms()
-EVERY = [*TERMS, *command_terms(), *option_terms()]
+EVERY = [*TERMS, *command_terms()]
 GROUPS = {term.group for term in TERMS}
 
 
