@@ -51,12 +51,12 @@ class Result:
         """The object that the command gives for ``--json``: lists, numbers, None where infinite."""
         return dict(plain(self.record()))
 
-    def plot(self, *, width: float | None = None, title: str = "", dark: bool = False) -> Figure:
+    def plot(self, *, width: float | None = None, title: str = "") -> Figure:
         """A matplotlib figure that belongs to no window: show or save it as you like.
 
-        `width` is in inches, by default what suits the figure; `dark` draws light on dark.
+        `width` is in inches, by default what suits the figure.
         """
-        figure: Figure = import_module(FRAME).figure_of(self, width, title, dark)
+        figure: Figure = import_module(FRAME).figure_of(self, width, title)
         return figure
 
     def __repr__(self) -> str:

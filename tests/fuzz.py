@@ -399,7 +399,7 @@ OWN = {  # values that options know, beside numbers and texts
 SPECS = ["codes.npy", "cut.npy", "model", "model/model.safetensors", "x.gguf", "config.json", "-"]
 SPECS += ["rope:d=8", "axial:grid=4x4,d=8", "rope:scaling=yarn,factor=4,original=16,d=8"]
 SPECS += ["missing.npy", "py:math:sin", "py:nowhere:f", "a\nb\x1b[31m.npy", "zeros.npy"]
-LONG = {"--plot", "--width", "--dpi", "--title", "--dark"}  # figures take long
+LONG = {"--plot", "--width", "--dpi", "--title"}  # figures take long
 WORK = {"--length", "--d", "--lattice", "--to"}  # between small and refused lies work
 COMMANDS = ["spectrum", "reconstruct", "check-faithful", "compare", "relations", "encode", "list"]
 COMMANDS += ["context", "design", "resize", "usage", "explain"]

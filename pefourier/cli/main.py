@@ -276,15 +276,12 @@ def encode(
     check_count_of_specs(options, 1, "encode writes one encoding")
     from pefourier import api
     from pefourier.questions.encode import Written
-    from pefourier.report.code_figures import heatmap
-    from pefourier.report.frame import Answer
 
     (source,) = options.sources(split=False)
     enc, x, table = api.codes_at(source, points, **options.sizes)
-    figure.draw(heatmap, [Answer(enc, table)])
     write_table(out, table)
     options.note_without_effect([enc])
-    tell_result(Written(out, table.shape, x, about=(enc,)), output, FigureOptions())
+    tell_result(Written(out, table.shape, x, about=(enc,)), output, figure)
 
 
 @register("report")
@@ -364,12 +361,7 @@ def explain(output: OutputOptions, term: list[str] | None = None, schema: bool =
     if schema:
         say(SCHEMA.read_text(encoding="utf-8"))
         return
-    page = explain_page(term or (), command_terms())
-    output.print(page)
-    for reason in page.reasons:
-        note(reason.text)
-    if page.reasons:
-        raise typer.Exit(2)
+    output.print(explain_page(term or (), command_terms()))
 
 
 def command_terms() -> list[Any]:

@@ -148,11 +148,10 @@ class FigureOptions:
     width: float | None = None
     dpi: int | None = None
     title: str | None = None
-    dark: bool = False
 
     def __post_init__(self) -> None:
         """Refuse a figure that could not be written, before anything is computed."""
-        names = [f"--{name}" for name in ("width", "dpi", "title", "dark") if getattr(self, name)]
+        names = [f"--{name}" for name in ("width", "dpi", "title") if getattr(self, name)]
         if self.plot is not None:
             from pefourier.files import check_suffix
 
@@ -168,9 +167,7 @@ class FigureOptions:
             return
         from pefourier.report import plot
 
-        typed = {"width": self.width, "title": self.title, "dpi": self.dpi}
-        typed = {name: value for name, value in typed.items() if value is not None}
-        look = replace(plot.DARK if self.dark else plot.USUAL, **typed)
+        look = plot.Look(self.width, self.dpi or plot.Look.dpi, self.title or "")
         plot.save(self.plot, figure, answers, look)
 
 

@@ -171,13 +171,13 @@ def question_section(question: str, studies: Sequence[Study], inquiry: Inquiry) 
     telling = telling_of(answers[0].result)
     conclusions = [telling.conclude(a.result) for a in answers]
     sentences = [
-        html.sentence_of(f"{a.encoding.label}: {c.verdict}.", f"{c.meaning} {c.action}")
-        for a, c in zip(answers, conclusions, strict=True)
+        html.sentence_of(f"{a.encoding.label}: {verdict}.", f"{meaning} {action}")
+        for a, (verdict, meaning, action, *_) in zip(answers, conclusions, strict=True)
     ]
     parts = parts_of_words(partial(text_of, answers))
     remarks = [html.remark(part) for part in parts if isinstance(part, str)]
     tables = [part for part in parts if not isinstance(part, str)]
-    names = [c.verdict.lower() for c in conclusions]
+    names = [verdict.lower() for verdict, *_ in conclusions]
     names += [cell for rows in tables for cell in [*rows[0], *(row[0] for row in rows)]]
     names += [f.code for a in answers for f in getattr(a.result, "findings", ())]
     groups = (telling.command, "findings", "verdicts", "every answer", "check-faithful")

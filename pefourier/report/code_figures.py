@@ -26,6 +26,12 @@ def heatmap(answers: Sequence[Answer], look: plot.Look = plot.USUAL) -> plot.Fig
     return figure
 
 
+def encode(answers: Sequence[Answer], look: plot.Look = plot.USUAL) -> plot.Figure:
+    """The codes that were written."""
+    tables = [Answer(a.encoding, a.encoding.table(a.result.positions)) for a in answers]
+    return heatmap(tables, look)
+
+
 def draw_table(
     axes: plot.Axes, a: Answer, table: np.ndarray, of: np.ufunc = np.add, title: str = ""
 ) -> None:
@@ -95,5 +101,6 @@ def resizing(answers: Sequence[Answer], look: plot.Look = plot.USUAL) -> plot.Fi
     return figure
 
 
+framed("encode", figure=encode)
 framed("compare", figure=compare)
 framed("resize", figure=resizing)

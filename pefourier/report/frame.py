@@ -42,7 +42,7 @@ COLUMNS_ACROSS = 4  # encodings side by side in a text table
 PICTURED_IN = {  # files of pictures, by the modules of results
     **dict.fromkeys(("spectrum", "reconstruct"), "spectral_figures"),
     **dict.fromkeys(("context", "extend", "design", "usage"), "rotation_figures"),
-    **dict.fromkeys(("compare", "resize"), "code_figures"),
+    **dict.fromkeys(("encode", "compare", "resize"), "code_figures"),
     **dict.fromkeys(("faithful", "relations"), "gram_figures"),
 }
 TELLINGS: dict[str, Telling] = {}  # by the same, of the files that are open
@@ -62,25 +62,6 @@ class Refusal:
 
     spec: str
     error: str
-
-
-@dataclass(frozen=True)
-class Conclusion:
-    """A conclusion: the verdict, what it means, what to do, and what else is worth a sentence.
-
-    >>> Conclusion("SHARP", "A position comes back.", "", ("Row 9 has no code.",)).text
-    'SHARP. A position comes back. Row 9 has no code.'
-    """
-
-    verdict: str  # one to four words in capitals, of those in words.toml
-    meaning: str
-    action: str = ""
-    urgent: tuple[str, ...] = ()  # messages of the worst findings
-
-    @property
-    def text(self) -> str:
-        """All of it in one paragraph."""
-        return " ".join(filter(None, (f"{self.verdict}.", self.meaning, self.action, *self.urgent)))
 
 
 class Template(Formatter):
@@ -108,6 +89,16 @@ def verdicts_of(command: str) -> dict[str, dict[str, str]]:
     text = "\n[".join(t for t in tables if t.startswith(f"{command}."))
     verdicts: dict[str, dict[str, str]] = tomllib.loads(f"[{text}")[command]
     return verdicts
+
+
+def in_sentences(conclusion: Sequence[str]) -> str:
+    """A conclusion in one paragraph.
+
+    >>> in_sentences(("SHARP", "A position comes back.", "", "Row 9 has no code."))
+    'SHARP. A position comes back. Row 9 has no code.'
+    """
+    verdict, *sentences = conclusion
+    return " ".join(filter(None, (f"{verdict}.", *sentences)))
 
 
 def cell_of(value: Any) -> Any:
@@ -227,29 +218,31 @@ class Telling:
     chart: Callable[[Sequence[Answer], bool], str] | None = None
     facts: Callable[[Encoding], Mapping[str, Any]] | None = None  # beside fields, in JSON
 
-    def conclude(self, result: Any) -> Conclusion:
+    def conclude(self, result: Any) -> tuple[str, ...]:
         """The verdict, its meaning and action with numbers filled in, and the worst findings."""
         words = verdicts_of(self.command)[result.verdict]
         meaning, action = (Template().format(words.get(key, ""), r=result) for key in WORDED)
         urgent = [f.message for level in URGENT for f in result.findings if f.severity == level]
-        sentences = tuple(f"{capital(message)}." for message in urgent[:MOST_URGENT])
-        return Conclusion(result.verdict.upper(), meaning, action, sentences)
+        sentences = (f"{capital(message)}." for message in urgent[:MOST_URGENT])
+        return result.verdict.upper(), meaning, action, *sentences
 
     def conclusion(self, answer: Answer) -> str:
         """The paragraph about one answer."""
-        return paragraph(f"{answer.encoding.label}: {self.conclude(answer.result).text}", "  ")
+        sentences = in_sentences(self.conclude(answer.result))
+        return paragraph(f"{answer.encoding.label}: {sentences}", "  ")
 
     def head(self, answer: Answer) -> dict[str, Any]:
         """What every JSON object begins with: what was analysed, and the conclusion."""
-        conclusion, reference = self.conclude(answer.result), answer.result.about[1:]
+        verdict, meaning, action, *_ = conclusion = self.conclude(answer.result)
+        reference = answer.result.about[1:]
         return {
             **identity_of(answer.encoding),
             **({"other": identity_of(reference[0])} if reference else {}),
-            "verdict": conclusion.verdict.lower(),
-            "meaning": conclusion.meaning,
-            "action": conclusion.action,
+            "verdict": verdict.lower(),
+            "meaning": meaning,
+            "action": action,
             "findings": list(answer.result.findings),
-            "conclusion": conclusion.text,
+            "conclusion": in_sentences(conclusion),
         }
 
     def record(self, answer: Answer) -> dict[str, Any]:
@@ -310,15 +303,12 @@ def result_record(result: Result) -> dict[str, Any]:
     return telling_of(result).record(answer_of(result))
 
 
-def figure_of(result: Result, width: float | None, title: str, dark: bool) -> Figure:
+def figure_of(result: Result, width: float | None, title: str) -> Figure:
     """The figure of a result, in the style of the command's."""
-    from pefourier.report.plot import DARK, USUAL, figure_style, fit_words
+    from pefourier.report import plot
 
-    look = replace(DARK if dark else USUAL, width=width, title=title)
-    with figure_style(look):
-        figure = telling_of(result).figure([answer_of(result)], look)
-        fit_words(figure)
-    return figure
+    look = plot.Look(width, title=title)
+    return plot.draw_styled(telling_of(result).figure, [answer_of(result)], look)
 
 
 def in_a_line(result: Result) -> str:

@@ -46,7 +46,7 @@ def draw_singular_values(axes: plot.Axes, answers: Sequence[Answer], room: float
             zero = a.result.rank_tolerance / sigma[0]
             axes.axhline(zero, color=line.get_color(), linewidth=0.8, linestyle=":")
             lowest = min(lowest, zero)
-    axes.plot([], [], color=axes.xaxis.label.get_color(), linestyle=":", label="taken as zero")
+    axes.plot([], [], color="black", linestyle=":", label="taken as zero")
     axes.set(xlabel="index", ylabel="singular value / largest", yscale="log")
     axes.set_ylim(lowest / 1e3, 3)
 

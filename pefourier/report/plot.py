@@ -30,17 +30,9 @@ if TYPE_CHECKING:
 else:  # types of annotations, here and in what draws
     Axes = Figure = Any
 
-DARK_ON_LIGHT = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
-LIGHT_ON_DARK = ("#56B4E9", "#FF8C42", "#2ECC9A", "#E3A1CB", "#9AD1F5", "#F2B632", "#F2F2F2")
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
 LINES = ("-", "--", "-.", ":", "-", "--", "-.")
 LINES += ("--", "-.", ":", "-", "-.", ":", "--")  # when colours come again: fourteen are told apart
-
-
-def cycle_of(colours: Sequence[str]) -> str:
-    """Curves in turn, each of another colour or other dashes, as matplotlib's settings have it."""
-    return f"cycler(color={2 * list(colours)}) + cycler(linestyle={list(LINES)})"
-
-
 STYLE = {
     "pdf.fonttype": 42,
     "svg.fonttype": "none",
@@ -48,7 +40,7 @@ STYLE = {
     "font.size": 9,
     "axes.spines.top": False,
     "axes.spines.right": False,
-    "axes.prop_cycle": cycle_of(DARK_ON_LIGHT),
+    "axes.prop_cycle": f"cycler(color={2 * list(COLOURS)}) + cycler(linestyle={list(LINES)})",
     "legend.frameon": False,
     "figure.constrained_layout.use": True,
 }
@@ -61,8 +53,6 @@ NARROW = 4.5  # inches of one
 SHORTEST = 8  # letters of a line
 SLACK = 0.95  # of an axis that its name may be as long as
 DENSE = 1000  # points of a curve, from which on single waves of it are no longer told apart
-
-
 LINE = 0.17  # inches, from one line of text to the next
 
 
@@ -73,26 +63,13 @@ class Look:
     width: float | None = None  # inches; None: what suits the figure
     dpi: int = 200  # of a PNG
     title: str = ""
-    ink: str | None = None  # colour of text and axes; None: matplotlib's, on white
-    paper: str = "none"
-    curves: Sequence[str] = ()
-
-    def settings(self) -> dict[str, Any]:
-        """Colours as matplotlib takes them."""
-        if self.ink is None:
-            return {}
-        inked = ("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color")
-        papers = dict.fromkeys(("figure.facecolor", "axes.facecolor"), self.paper)
-        cycle = {"axes.prop_cycle": cycle_of(self.curves)}
-        return dict.fromkeys(inked, self.ink) | papers | cycle
 
 
 USUAL = Look()
-DARK = Look(ink="#E6E6E6", paper="#16191D", curves=LIGHT_ON_DARK)
 
 
 @contextmanager
-def figure_style(look: Look = USUAL) -> Iterator[None]:
+def figure_style() -> Iterator[None]:
     """Figures made here have matplotlib's defaults and `STYLE`, whatever a user's settings are."""
     import logging
 
@@ -100,7 +77,7 @@ def figure_style(look: Look = USUAL) -> Iterator[None]:
     import matplotlib
 
     defaults = {key: matplotlib.rcParamsDefault[key] for key in matplotlib.rcParamsDefault}
-    settings = defaults | STYLE | look.settings()
+    settings = defaults | STYLE
     del settings["backend"]  # the context would not restore it
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph .* missing")  # a name in letters without a font
@@ -186,12 +163,19 @@ def render(kind: str, draw: Callable[..., Figure], answers: Any, look: Look = US
     metadata = {"pdf": {"CreationDate": None}, "svg": {"Date": None}, "png": {}}[kind]
     metadata["Title"] = printable(look.title) or title_of(draw, answers)
     stream = io.BytesIO()
-    with figure_style(look):
-        figure = draw(answers, look)
-        fit_words(figure)
-        check_pixels(kind, figure, look.dpi)
+    figure = draw_styled(draw, answers, look)
+    check_pixels(kind, figure, look.dpi)
+    with figure_style():
         figure.savefig(stream, format=kind, metadata=metadata, dpi=look.dpi)
     return stream.getvalue()
+
+
+def draw_styled(draw: Callable[..., Figure], answers: Any, look: Look) -> Figure:
+    """A figure of answers in the style of all, its words in lines that fit."""
+    with figure_style():
+        figure = draw(answers, look)
+        fit_words(figure)
+    return figure
 
 
 def fit_words(figure: Figure) -> None:

@@ -18,7 +18,6 @@ from pefourier.writing.escapes import printable
 
 if TYPE_CHECKING:
     from pefourier.questions.context import Context
-    from pefourier.questions.design import Candidate
     from pefourier.questions.extend import Extensions
     from pefourier.weights.shares import LayerShares
     from pefourier.weights.summary import RotationUse
@@ -61,10 +60,8 @@ def bands_chart(result: Context, colour: bool = False) -> str:
         for treatment, members in treatments(r.frequencies, r.trained_frequencies).items():
             mark, paint = MARKS[treatment]
             cells = {column(2 * pi / w): mark for w in r.frequencies[members]}
-            cells |= {
-                column(result.trained.length or result.length): "│",
-                column(result.length): "║",
-            }
+            cells[column(result.trained.length or result.length)] = "│"
+            cells[column(result.length)] = "║"
             row = "".join(cells.get(i, " ") for i in range(across))
             row = row.replace(mark, f"\x1b[{paint}m{mark}\x1b[0m") if colour else row
             lines += [f"{treatment:<9} {row}"] if members.any() else []
@@ -129,9 +126,8 @@ def draw_strips(axes: plot.Axes, answer: Answer, r: Rotation, with_name: bool) -
     axes.set_yticks(list(ticks), list(ticks.values()))
     name = plot.caption(answer.encoding, 0.7 * axes.figure.get_figwidth()) if with_name else ""
     name = ", ".join(filter(None, (name, plot.literal(r.name))))
-    counts = [
-        f"{those.sum()} {state}" for state, those in members.items() if 0 < those.sum() < r.rotated
-    ]
+    totals = {state: those.sum() for state, those in members.items()}
+    counts = [f"{n} {state}" for state, n in totals.items() if 0 < n < r.rotated]
     listing = f" ({', '.join(counts)})" if counts else ""
     base = "" if r.base is None else f", base {r.base:.10g}"
     pairs = ": ".join(filter(None, (name, f"{r.rotated} pairs{listing}{base}")))
@@ -142,10 +138,10 @@ def mark_lengths(axes: plot.Axes, trained: int, length: int) -> None:
     """Lines at the trained length, 0 where unknown, and at the one asked for, named above."""
     marks = {trained: "trained"} if trained else {}
     marks |= {length: "asked" if length != trained else "trained, asked"}
-    ink = axes.xaxis.label.get_color()
     place = {"xycoords": ("data", "axes fraction"), "va": "bottom"}
     for position, name in marks.items():
-        axes.axvline(position, color=ink, linestyle="-" if name == "asked" else "--", linewidth=0.9)
+        dashes = "-" if name == "asked" else "--"
+        axes.axvline(position, color="black", linestyle=dashes, linewidth=0.9)
         side = "right" if name == "trained" and length > trained else "left"
         axes.annotate(f" {name} {position} ", (position, 1.0), ha=side, fontsize=7, **place)
 
@@ -155,14 +151,7 @@ def extension(answers: Sequence[Answer], look: plot.Look = plot.USUAL) -> plot.F
     heights = [0.7 + 0.3 * len(answers[0].result.candidates), 2.8]
     figure, ((top,), (low,)) = plot.make_panels(2, 1, (plot.WIDTH, 0.4 + sum(heights)), look)
     top.get_gridspec().set_height_ratios(heights)
-    draw_ways(top, low, answers[0])
-    plot.add_legend(figure, low)
-    return figure
-
-
-def draw_ways(top: plot.Axes, low: plot.Axes, answer: Answer) -> None:
-    """Ticks at the wavelengths of each way, and below its cosines over the position."""
-    result: Extensions = answer.result
+    result: Extensions = answers[0].result
     ways = result.candidates
     for level, extension in enumerate(ways):
         waves = 2 * pi / extension.frequencies[extension.frequencies != 0]
@@ -171,7 +160,7 @@ def draw_ways(top: plot.Axes, low: plot.Axes, answer: Answer) -> None:
     mark_lengths(top, result.trained, result.length)
     top.set_yticks([-level for level in range(len(ways))], [extension.name for extension in ways])
     top.set(xscale="log", xlabel="wavelength (positions)", ylim=(0.4 - len(ways), 0.6))
-    title = f"{plot.brief(answer.encoding.spec, 60)}, d {result.d}"
+    title = f"{plot.brief(answers[0].encoding.spec, 60)}, d {result.d}"
     top.set_title(title, loc="left", fontsize=9, pad=ABOVE)
     points = np.unique(np.geomspace(1, result.trained, 200).astype(np.int64))
     for extension in ways[1:]:
@@ -181,6 +170,8 @@ def draw_ways(top: plot.Axes, low: plot.Axes, answer: Answer) -> None:
         low.axhline(level, color=GREY, linewidth=0.6, linestyle=":")
     low.set(xscale="log", xlabel="position", ylabel="cosine to the trained codes")
     low.set_ylim(None, 1.05)
+    plot.add_legend(figure, low)
+    return figure
 
 
 CURVES = {  # field of a candidate: the axis, its scale, the criteria it answers
@@ -191,7 +182,6 @@ CURVES = {  # field of a candidate: the axis, its scale, the criteria it answers
     "idle": ("pairs never turning", "linear", {"turns", "wavelength"}),
     "bound": ("first lag with Σ\u00a0cos\u00a0<\u00a00", "log", {"bound"}),
 }
-MARKED = "C6"  # the best, of whatever curve
 
 
 def criteria(answers: Sequence[Answer], look: plot.Look = plot.USUAL) -> plot.Figure:
@@ -203,19 +193,16 @@ def criteria(answers: Sequence[Answer], look: plot.Look = plot.USUAL) -> plot.Fi
             best = [c for c in curve if names & {n.partition("=")[0] for n in c.best_by.split()}]
             axis = f"axis {design.axis}: " if design.axis else ""
             label_of = f"{axis}{design.length} positions, d {design.d}"
-            axes.plot(*points(curve, field), f"C{i}.-", label=label_of, linewidth=1.2)
-            axes.plot(*points(best, field), f"{MARKED}D", markersize=5)
+            styles = (f"C{i}.-", {"label": label_of, "linewidth": 1.2}), ("C6D", {"markersize": 5})
+            for points, (mark, style) in zip((curve, best), styles, strict=True):
+                values = [getattr(c, field) for c in points]
+                axes.plot([c.rho for c in points], values, mark, **style)
         axes.set(xscale="log", yscale=scale)
         axes.set_ylabel(label, fontsize=8)
     panels[-1, 0].set_xlabel("base ρ")
     figure.align_ylabels(panels)
     plot.add_legend(figure, panels[0, 0])
     return figure
-
-
-def points(candidates: Sequence[Candidate], field: str) -> tuple[list[float], list[float]]:
-    """Bases, and what each does by one criterion."""
-    return [c.rho for c in candidates], [getattr(c, field) for c in candidates]
 
 
 MOST_TIMES = 4.0  # even use: the end of the scale of colours
@@ -253,9 +240,8 @@ def draw_layers(
     means = np.array([np.nanmean(layer.used, axis=0) for layer in layers])
     times = means[:, order] * len(waves)
     rows = np.arange(len(layers) + 1) - 0.5
-    image = axes.pcolormesh(
-        edges_of(waves), rows, times, cmap="cividis", vmin=0.0, vmax=MOST_TIMES, rasterized=True
-    )
+    shades = {"cmap": "cividis", "vmin": 0.0, "vmax": MOST_TIMES, "rasterized": True}
+    image = axes.pcolormesh(edges_of(waves), rows, times, **shades)
     mark_lengths(axes, result.trained, result.length)
     shown = [n for n in (result.trained, result.length) if waves[0] / 2 < n < waves[-1] * 2]
     ends = edges_of(waves)[[0, -1]]
@@ -266,9 +252,8 @@ def draw_layers(
     axes.invert_yaxis()
     bar = axes.figure.colorbar(image, ax=axes, location="bottom", aspect=40, extend="max")
     bar.set_label("share of the product, times even use", fontsize=7)
-    name = ", ".join(
-        filter(None, (plot.brief(result.about[0].spec, 60), plot.literal(rotation.name)))
-    )
+    names = plot.brief(result.about[0].spec, 60), plot.literal(rotation.name)
+    name = ", ".join(filter(None, names))
     axes.set_title(f"{name}: {len(rotation.pairs)} pairs", loc="left", fontsize=9, pad=ABOVE)
 
 

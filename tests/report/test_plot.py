@@ -138,7 +138,7 @@ def test_words_of_a_picture_are_whole_and_apart(run, monkeypatch, inputs, comman
     assert run(*command.split(), "--quiet", "--plot", "a.png").status < 2
     ((draw, answers),) = asked
     look = plot.Look(3.4)
-    with plot.figure_style(look):
+    with plot.figure_style():
         figure = draw(answers, look)
         plot.fit_words(figure)
         figure.dpi = look.dpi  # of the file
@@ -186,7 +186,6 @@ LOOKED = [  # options, with the width in pixels of a PNG and what an SVG or PDF 
     (["--width", "column"], "png", 680),
     (["--dpi", 100], "png", 600),
     (["--title", "Cost $x_1$ & <b>"], "svg", "<title>Cost $x_1$ &amp; &lt;b&gt;</title>"),
-    (["--dark"], "svg", plot.DARK.ink.lower()),
     ([], "pdf", "/FontFile2"),
 ]
 
