@@ -33,8 +33,7 @@ WORDS = json.loads(Path(__file__).with_suffix(".json").read_text(encoding="utf-8
 HEADINGS = ("Encodings", "Answers", "Figures")  # of help, below those of the command
 SIDES = r"\d+([x×]\d+)+"
 SHORT_NAMES = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16", "fp8": "float8_e4m3"}
-WIDTHS = {"column": 3.4, "page": 7.0}  # inches, of papers in two columns
-NARROWEST, WIDEST = 3.0, 40.0  # inches
+NARROWEST, WIDEST = 3.0, 40.0  # inches of a figure
 ANNOTATIONS = {"github", "sarif"}  # forms that other programs show beside a file
 COMMANDS: dict[str, tuple[Callable[..., None], dict[str, Any], dict[str, Any]]] = {}
 
@@ -160,6 +159,8 @@ class FigureOptions:
             raise PefourierError(
                 f"{' and '.join(names)} say how a figure is to look; give --plot FILE too"
             )
+        if self.width is not None and not NARROWEST <= self.width <= WIDEST:
+            raise PefourierError(f"--width is {NARROWEST} to {WIDEST} inches; got {self.width}")
 
     def draw(self, figure: Callable[..., Any], answers: Sequence[Any]) -> None:
         """Write the figure of some answers if one was asked for; only then matplotlib is loaded."""
@@ -452,19 +453,6 @@ def format_name(text: str) -> str:
     return full + colon + how
 
 
-def inches(text: str) -> float:
-    """The width of a figure: inches, or that of a column or page of a paper."""
-    try:
-        width = WIDTHS.get(text) or float(text)
-    except ValueError:
-        width = 0.0
-    if not NARROWEST <= width <= WIDEST:
-        raise typer.BadParameter(
-            f"{shown(text)} is neither column, page nor inches from {NARROWEST} to {WIDEST}"
-        )
-    return width
-
-
 def layer_range(text: str) -> range:
     """Layers from one to another, both included: 0-7, or a single one."""
     numbers = re.fullmatch(r"(\d{1,6})(?:-(\d{1,6}))?", text)
@@ -474,8 +462,7 @@ def layer_range(text: str) -> range:
 
 
 PARSERS: dict[str, Callable[[str], Any]] = {
-    parser.__name__: parser
-    for parser in (spec_names, count, sides, format_name, inches, layer_range)
+    parser.__name__: parser for parser in (spec_names, count, sides, format_name, layer_range)
 }
 
 

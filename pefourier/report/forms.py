@@ -48,17 +48,12 @@ def as_csv(page: Page) -> str:
     import io
 
     text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows(
-        map(csv_cell, plain(list(row))) for row in page.rows()
+    rows = (
+        [escapes.in_csv(cell) if isinstance(cell, str) else cell for cell in plain(list(row))]
+        for row in page.rows()
     )
+    csv.writer(text, lineterminator="\n").writerows(rows)
     return text.getvalue()
-
-
-def csv_cell(value: Any) -> Any:
-    """A value as it stands in CSV: numbers in full, text that nothing computes."""
-    if isinstance(value, str):
-        return escapes.in_csv(value)
-    return "" if value is None else value
 
 
 def markdown_of(page: Page) -> str:

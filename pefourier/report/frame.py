@@ -10,7 +10,7 @@ file of `report`, `PICTURED_IN` or that of the question's name, opened when they
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from importlib import import_module
@@ -124,7 +124,7 @@ def text_of(answers: Sequence[Answer]) -> str:
         head = ["", *(a.encoding.label for a in answers[columns])]
         body = ([label, *map(number, values[columns])] for label, values in rows.items())
         parts.append(aligned([head, *body]))
-    parts += filter(None, map(partial(listed_table, answers), listed_tables(answers)))
+    parts += listed_tables(answers)
     return "\n".join(parts) + "".join(map(findings_text, answers))
 
 
@@ -151,29 +151,23 @@ def shown_value(label: str, result: Any) -> Any:
     return cell_of(value)
 
 
-def listed_tables(answers: Sequence[Answer]) -> list[tuple[str, tuple[str, ...]]]:
-    """Fields that are listed, with the labels of their columns, those of each kind of result."""
-    return list(
-        dict.fromkeys((f, tuple(cols)) for a in answers for f, cols in a.result.listed.items())
-    )
-
-
-def listed_table(answers: Sequence[Answer], table: tuple[str, tuple[str, ...]]) -> str:
-    """A table of what fields hold several of, of all encodings that have the same columns.
+def listed_tables(answers: Sequence[Answer]) -> Iterator[str]:
+    """Tables of what fields hold several of, of all encodings that have the same columns.
 
     Columns that hold nothing are left out.
     """
-    field, labels = table
-    rows = []
-    for a in answers:
-        columns = a.result.listed.get(field, {})
-        if tuple(columns) == labels:
-            for item in getattr(a.result, field):
+    tables = ((field, tuple(c)) for a in answers for field, c in a.result.listed.items())
+    for field, labels in dict.fromkeys(tables):
+        rows = []
+        for a in answers:
+            columns = a.result.listed.get(field, {})
+            for item in getattr(a.result, field) if tuple(columns) == labels else ():
                 cells = (cell_of(attrgetter(path)(item)) for path in columns.values())
                 rows.append([a.encoding.label, *map(number, cells)])
-    columns = [[label, *cells] for label, *cells in zip(["encoding", *labels], *rows, strict=True)]
-    filled = [column for column in columns if set(column[1:]) != {"–"}]
-    return aligned(list(map(list, zip(*filled, strict=True))), keys=2) if rows else ""
+        table = zip(*[["encoding", *labels], *rows], strict=True)
+        filled = [column for column in table if set(column[1:]) != {"–"}]
+        if rows:
+            yield aligned(list(map(list, zip(*filled, strict=True))), keys=2)
 
 
 def findings_text(answer: Answer) -> str:
@@ -296,11 +290,6 @@ def answer_of(result: Any) -> Answer:
 def any_grid(answers: Sequence[Answer]) -> bool:
     """Whether some answer is about several axes."""
     return any(a.result.on_grid for a in answers)
-
-
-def result_record(result: Result) -> dict[str, Any]:
-    """The JSON object of a result."""
-    return telling_of(result).record(answer_of(result))
 
 
 def figure_of(result: Result, width: float | None, title: str) -> Figure:

@@ -89,12 +89,6 @@ def make_panels(
     rows: int, columns: int, size: tuple[float, float], look: Look = USUAL, **shared: bool
 ) -> Any:
     """A figure of so many inches, or as wide as it is to look, and its axes (rows, columns)."""
-    figure = make_figure(size, look, rows)
-    return figure, figure.subplots(rows, columns, squeeze=False, **shared)
-
-
-def make_figure(size: tuple[float, float], look: Look = USUAL, rows: int = 1) -> Figure:
-    """An empty figure of so many inches, or as wide as it is to look, with room for rows."""
     from matplotlib.figure import Figure
 
     wide, high = size
@@ -102,7 +96,7 @@ def make_figure(size: tuple[float, float], look: Look = USUAL, rows: int = 1) ->
     figure = Figure(figsize=(width, max(high * (width / wide) ** 0.5, lowest)))
     if look.title:
         figure.suptitle(literal(printable(look.title)))
-    return figure
+    return figure, figure.subplots(rows, columns, squeeze=False, **shared)
 
 
 def literal(text: str) -> str:
@@ -207,19 +201,13 @@ def space_ticks(axes: Axes, wide: float) -> None:
     """Whole numbers along axes of whole things, and across no more than so many inches hold."""
     from matplotlib.ticker import AutoLocator, MaxNLocator, SymmetricalLogLocator
 
-    letters = max(
-        len(form(end)) for end in axes.get_xlim() for form in ("{:.0f}".format, "{:.2g}".format)
-    )
+    ends = [form(end) for end in axes.get_xlim() for form in ("{:.0f}".format, "{:.2g}".format)]
+    letters = max(map(len, ends))
     tick_count = max(2 + (letters < 5), min(int(wide / LETTER / (letters + 2)), 9))
-    for axis, direction in ((axes.xaxis, "x"), (axes.yaxis, "y")):
-        steps: Any = tick_count if direction == "x" else "auto"
+    for axis, direction, count in ((axes.xaxis, "x", tick_count), (axes.yaxis, "y", "auto")):
         if isinstance(locator := axis.get_major_locator(), AutoLocator):
-            integer_ticks = {
-                "integer": counts_whole(axes, direction),
-                "steps": [1, 2, 2.5, 5, 10],
-                "min_n_ticks": 1,
-            }
-            axis.set_major_locator(MaxNLocator(steps, **integer_ticks))
+            ticks: Any = {"integer": counts_whole(axes, direction), "steps": [1, 2, 2.5, 5, 10]}
+            axis.set_major_locator(MaxNLocator(count, min_n_ticks=1, **ticks))
         elif isinstance(locator, SymmetricalLogLocator):
             locator.set_params(numticks=max(3, int(wide / LETTER / 5)))
 

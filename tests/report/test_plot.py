@@ -183,7 +183,7 @@ def test_a_table_is_drawn_with_the_same_weight_for_both_signs(pair):
 
 LOOKED = [  # options, with the width in pixels of a PNG and what an SVG or PDF has in it
     ([], "png", 1200),
-    (["--width", "column"], "png", 680),
+    (["--width", 3.4], "png", 680),
     (["--dpi", 100], "png", 600),
     (["--title", "Cost $x_1$ & <b>"], "svg", "<title>Cost $x_1$ &amp; &lt;b&gt;</title>"),
     ([], "pdf", "/FontFile2"),
