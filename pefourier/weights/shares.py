@@ -9,8 +9,8 @@ Means are those of WeianMao/triattention (2604.04921), made by a hook: arrays of
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -23,7 +23,6 @@ from pefourier.weights.model import LayerEnergies, ModelWeights
 MEANS = re.compile(r"(?:stats\.)?layer(\d+)_head(\d+)\.([qk])_abs_mean")
 LEAST_LIKENESS = 0.1  # correlation, and lead over the other, below which pairs are not told
 PAIRINGS = {"interleaved": "neighbours", "halves": "halves", "axes": "halves"}  # of llama.cpp
-Likeness = Mapping[str, float | None]  # correlation by the name of a layout; None: no norms differ
 
 
 @dataclass(frozen=True)
@@ -32,8 +31,30 @@ class PairLayout:
 
     name: str  # halves or neighbours
     source: str  # config, architecture, or weights: the layout that norms of rows look like
-    halves: float | None  # correlation of the norms of rows that halves pair
+    halves: float | None  # correlation of the norms of rows that halves pair; None: all are alike
     neighbours: float | None  # and of those that stand side by side
+
+    @property
+    def likely(self) -> str | None:
+        """The layout that weights look like; None where they look like neither, or like both.
+
+        >>> PairLayout("", "weights", 0.7, -0.1).likely
+        'halves'
+        >>> PairLayout("", "weights", 0.996, 0.997).likely
+        """
+        a, b = (-1.0 if value is None else value for value in (self.halves, self.neighbours))
+        is_clear = min(max(a, b), abs(a - b)) >= LEAST_LIKENESS
+        return ("halves" if a > b else "neighbours") if is_clear else None
+
+    @property
+    def correlations(self) -> str:
+        """Correlations of norms.
+
+        >>> PairLayout("", "weights", 0.7, None).correlations
+        'halves +0.70'
+        """
+        values = {"halves": self.halves, "neighbours": self.neighbours}
+        return ", ".join(f"{n} {v:+.2f}" for n, v in values.items() if v is not None)
 
 
 def pair_rows(count: int, name: str) -> np.ndarray:
@@ -45,7 +66,7 @@ def pair_rows(count: int, name: str) -> np.ndarray:
     return np.arange(2 * count).reshape((2, count), order="C" if name == "halves" else "F")
 
 
-def layout_likeness(rows: Sequence[tuple[np.ndarray, int]]) -> Likeness:
+def layout_likeness(rows: Sequence[tuple[np.ndarray, int]]) -> dict[str, float | None]:
     r"""How alike the rows are that each layout pairs: the correlation of logarithms of their norms.
 
     Parameters
@@ -70,44 +91,25 @@ def layout_likeness(rows: Sequence[tuple[np.ndarray, int]]) -> Likeness:
     return likeness
 
 
-def choose_pairing(model: ModelWeights, likeness: Likeness) -> PairLayout:
-    """The layout that a config or an architecture tells, or the one that the weights look like."""
+def choose_pairing(model: ModelWeights, rows: Sequence[tuple[np.ndarray, int]]) -> PairLayout:
+    """The layout that a config or an architecture tells, or the one that rows look like.
+
+    `rows` are energies as `layout_likeness` takes them.
+    """
     if model.gguf is not None:
         name, source = PAIRINGS.get(model.gguf.pairing), "architecture"
     else:
         name, source = open_model(model.spec).pairing, "config"
+    layout = PairLayout(name or "", source, **layout_likeness(rows))
     if name is not None:
-        return PairLayout(name, source, **likeness)
-    likely = likely_layout(likeness)
-    if likely is None:
+        return layout
+    if layout.likely is None:
         raise PefourierError(
             f"{model.label} does not say which rows of a head are turned together, and its weights "
-            f"do not show it (correlation of norms: {correlations(likeness) or 'none'}; one of at "
+            f"do not show it (correlation of norms: {layout.correlations or 'none'}; one of at "
             f"least {LEAST_LIKENESS}, and as much above the other, is needed)"
         )
-    return PairLayout(likely, "weights", **likeness)
-
-
-def likely_layout(likeness: Likeness) -> str | None:
-    """The layout that weights look like; None where they look like neither, or like both.
-
-    >>> likely_layout({"halves": 0.7, "neighbours": -0.1})
-    'halves'
-    >>> likely_layout({"halves": 0.996, "neighbours": 0.997})
-    """
-    values = {name: -1.0 if value is None else value for name, value in likeness.items()}
-    name = max(values, key=values.__getitem__)
-    lead = values[name] - min(values.values())
-    return name if min(values[name], lead) >= LEAST_LIKENESS else None
-
-
-def correlations(likeness: Likeness) -> str:
-    """Correlations of norms.
-
-    >>> correlations({"halves": 0.7, "neighbours": None})
-    'halves +0.70'
-    """
-    return ", ".join(f"{n} {v:+.2f}" for n, v in likeness.items() if v is not None)
+    return replace(layout, name=layout.likely, source="weights")
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,6 @@ from pefourier.encodings.specs import open_model, source_of
 from pefourier.errors import PefourierError, shown
 from pefourier.geometry.threads import map_ahead
 from pefourier.result import Result
-from pefourier.weights import shares as layout
 from pefourier.weights import summary
 from pefourier.weights.model import (
     LayerEnergies,
@@ -40,7 +39,14 @@ from pefourier.weights.model import (
     open_model_weights,
     rotations_of_model,
 )
-from pefourier.weights.shares import LayerShares, PairLayout, shares_of, shares_of_means
+from pefourier.weights.shares import (
+    LayerShares,
+    PairLayout,
+    choose_pairing,
+    pair_rows,
+    shares_of,
+    shares_of_means,
+)
 from pefourier.writing.text import ranges
 
 Progress = Callable[[str], Callable[[int, int], None]]
@@ -282,7 +288,7 @@ def measure_rows(
             show(len(energies), len(attentions))
     pairs = [len(enc.measure.frequencies) for enc in turned.rotations]
     rows = [(part, pairs[e.rotation]) for e in energies for part in (e.q, e.k)]
-    return turned, energies, layout.choose_pairing(model, layout.layout_likeness(rows))
+    return turned, energies, choose_pairing(model, rows)
 
 
 def with_pairing(enc: Encoding) -> Encoding:
@@ -328,7 +334,7 @@ def usage_of(
         omega = turned.rotations[n].measure.frequencies
         own_shares = [layer for layer in chosen if layer.rotation == n]
         use = summary.summarise(turned.parts[n], omega, length, own_shares)
-        rows = layout.pair_rows(len(omega), model.pairing.name)[:, list(use.half)]
+        rows = pair_rows(len(omega), model.pairing.name)[:, list(use.half)]
         rotations.append(replace(use, half_rows=tuple(sorted(rows.ravel().tolist()))))
     shares = tuple(replace(layer, rotation=numbers.index(layer.rotation)) for layer in chosen)
     heads = tuple(HeadUse(s.layer, head, row) for s in shares for head, row in enumerate(s.used))
@@ -365,12 +371,11 @@ def notes_on_usage(
     turned: ModelPositions, pairing: PairLayout, energies: list[LayerEnergies]
 ) -> Iterator[Finding]:
     """What to know of an answer."""
-    likeness = {"halves": pairing.halves, "neighbours": pairing.neighbours}
-    correlation, like = layout.correlations(likeness), layout.likely_layout(likeness)
     if pairing.source == "weights":
-        yield finding("usage-pairing-guessed", name=pairing.name, both=correlation)
-    elif like not in (None, pairing.name):
-        yield finding("usage-pairing-doubt", told=pairing.name, name=like, both=correlation)
+        yield finding("usage-pairing-guessed", name=pairing.name, both=pairing.correlations)
+    elif pairing.likely not in (None, pairing.name):
+        slots = {"told": pairing.name, "name": pairing.likely, "both": pairing.correlations}
+        yield finding("usage-pairing-doubt", **slots)
     still = [i for run in turned.layers if run.kind != "rotary" for i in run.index]
     if still:
         yield finding("usage-layers-left-out", layers=ranges(still))
