@@ -31,7 +31,6 @@ from pefourier.errors import PefourierError, UnknownPositions, shown
 # by command and option; JSON, which is read at each start, takes a tenth of the time of TOML
 WORDS = json.loads(Path(__file__).with_suffix(".json").read_text(encoding="utf-8"))
 HEADINGS = ("Encodings", "Answers", "Figures")  # of help, below those of the command
-SIDES = r"\d+([x×]\d+)+"
 SHORT_NAMES = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16", "fp8": "float8_e4m3"}
 NARROWEST, WIDEST = 3.0, 40.0  # inches of a figure
 ANNOTATIONS = {"github", "sarif"}  # forms that other programs show beside a file
