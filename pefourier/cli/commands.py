@@ -1,4 +1,4 @@
-"""The commands that answer questions: options, one question, one form.
+"""The commands that answer questions or write tables: options, one question, one form.
 
 A command imports what it needs when it runs, so that help and the list start without numpy.
 """
@@ -32,6 +32,7 @@ Method = Literal["auto", "declared", "periodogram"]
 Axis = Literal["auto", "linear", "log"]
 Rung = Literal["collides", "injective", "separable", "invertible", "isometric"]
 Format = Literal["float32", "float16", "bfloat16", "fp32", "fp16", "bf16"]
+Interpolation = Literal["bicubic", "bilinear", "antialias", "fourier"]
 
 
 def spare_threads(specs: Sequence[str] = ()) -> None:
@@ -375,3 +376,78 @@ def design(
     else:
         result = api.design(grid or length, d, span=span, resolution=resolution, **shared)
     tell_result(result, output, figure)
+
+
+@register("resize")
+def resize(
+    output: OutputOptions,
+    figure: FigureOptions,
+    spec: str,
+    old: tuple | None = None,
+    new: tuple | None = ...,
+    prefix: int | None = None,
+    d: int | None = None,
+    method: Interpolation | None = None,
+    out: str | None = None,
+    quiet: bool = False,
+) -> None:
+    """What becomes of positions at another size of images, or length of texts?
+
+    Resizes a table of positions by the methods in use, says how far they differ, and what becomes
+    of lengths, neighbours and frequencies; of a formula, which pairs meet unseen phases.
+
+    \b
+    Example: pefourier resize pos_embed.npy --from 14x14 --to 24x24 --prefix 1 --out new.npy
+             pefourier resize model.safetensors#wpe.weight --to 2048 --out longer.npy
+    """
+    from pefourier.encodings.sources.tables import in_form_of, write_table
+    from pefourier.encodings.sources.writers import WRITERS
+    from pefourier.encodings.specs import source_of
+    from pefourier.files import check_suffix
+
+    if out is not None:
+        check_suffix(out, WRITERS)
+    from pefourier import api
+
+    place = {"grid": old or (), "prefix": prefix or 0}
+    resizing = api.resize(spec, new, method=method or "", d=d, **place)
+    if out is not None:
+        path, array = (resizing.about[0].params.get(key) for key in ("path", "array"))
+        stored = path != "-" and (array or source_of(spec) == "table")
+        table = resizing.table
+        write_table(out, *(in_form_of(path, array, table, out, new) if stored else (table,)))
+    tell_result(replace(resizing, out=out), output, figure)
+
+
+@register("encode")
+def encode(
+    options: EncodingOptions,
+    output: OutputOptions,
+    figure: FigureOptions,
+    out: str = ...,
+    pos: list[str] | None = None,
+) -> None:
+    """Write codes to a file.
+
+    A table (positions, dimensions) of float64.
+
+    \b
+    Example: pefourier encode dft --d 64 --positions 0,5,131071 --out codes.npy
+    """
+    from pefourier.encodings.sources.tables import write_table
+    from pefourier.encodings.sources.writers import WRITERS
+    from pefourier.files import check_suffix
+
+    if output.name == "csv":
+        raise PefourierError("encode writes its table to --out; for CSV, end that name in .csv")
+    check_suffix(out, WRITERS)
+    points = parse_points(pos)
+    check_count_of_specs(options, 1, "encode writes one encoding")
+    from pefourier import api
+    from pefourier.questions.encode import Written
+
+    (source,) = options.sources(split=False)
+    enc, x, table = api.codes_at(source, points, **options.sizes)
+    write_table(out, table)
+    options.note_without_effect([enc])
+    tell_result(Written(out, table.shape, x, about=(enc,)), output, figure)

@@ -1,6 +1,6 @@
 """The program: arguments in, exit status out, every error in one line.
 
-Here are also the commands that write files, train, or look words up. A command imports what it
+Here are also the commands that write a page, train, or look words up. A command imports what it
 needs when it runs, so that help and the list start without numpy.
 """
 
@@ -10,22 +10,19 @@ import signal
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import replace
 from itertools import pairwise
 from typing import Annotated, Any, Literal
 
 import typer
 
-from pefourier.cli.commands import check_count_of_specs, tell_result, write_text
+from pefourier.cli.commands import check_count_of_specs, write_text
 from pefourier.cli.options import (
     COMMANDS,
     EncodingOptions,
-    FigureOptions,
     OutputOptions,
     add_commands,
     answer_each,
     options_of,
-    parse_points,
     print_and_exit,
     register,
 )
@@ -49,7 +46,6 @@ NO_ROOM = re.compile("failed to map|can(no|')t allocate memory|bad_alloc|start n
 COMPLETION = "_PEFOURIER_COMPLETE"  # set by the shell when it wants completions
 OF_ENCODINGS = ("d", "length", "grid", "prefix", "rho", "seed", "times")  # options of a page
 RESULTS = "results.jsonl"  # what training leaves in a folder
-Interpolation = Literal["bicubic", "bilinear", "antialias", "fourier"]
 
 
 def main(arguments: list[str]) -> int:
@@ -207,81 +203,6 @@ def about_program(
 
         names = {"prog_name": "pefourier", "complete_var": COMPLETION}
         say(get_completion_script(shell=show_completion, **names) + "\n")
-
-
-@register("resize")
-def resize(
-    output: OutputOptions,
-    figure: FigureOptions,
-    spec: str,
-    old: tuple | None = None,
-    new: tuple | None = ...,
-    prefix: int | None = None,
-    d: int | None = None,
-    method: Interpolation | None = None,
-    out: str | None = None,
-    quiet: bool = False,
-) -> None:
-    """What becomes of positions at another size of images, or length of texts?
-
-    Resizes a table of positions by the methods in use, says how far they differ, and what becomes
-    of lengths, neighbours and frequencies; of a formula, which pairs meet unseen phases.
-
-    \b
-    Example: pefourier resize pos_embed.npy --from 14x14 --to 24x24 --prefix 1 --out new.npy
-             pefourier resize model.safetensors#wpe.weight --to 2048 --out longer.npy
-    """
-    from pefourier.encodings.sources.tables import in_form_of, write_table
-    from pefourier.encodings.sources.writers import WRITERS
-    from pefourier.encodings.specs import source_of
-    from pefourier.files import check_suffix
-
-    if out is not None:
-        check_suffix(out, WRITERS)
-    from pefourier import api
-
-    place = {"grid": old or (), "prefix": prefix or 0}
-    resizing = api.resize(spec, new, method=method or "", d=d, **place)
-    if out is not None:
-        path, array = (resizing.about[0].params.get(key) for key in ("path", "array"))
-        stored = path != "-" and (array or source_of(spec) == "table")
-        table = resizing.table
-        write_table(out, *(in_form_of(path, array, table, out, new) if stored else (table,)))
-    tell_result(replace(resizing, out=out), output, figure)
-
-
-@register("encode")
-def encode(
-    options: EncodingOptions,
-    output: OutputOptions,
-    figure: FigureOptions,
-    out: str = ...,
-    pos: list[str] | None = None,
-) -> None:
-    """Write codes to a file.
-
-    A table (positions, dimensions) of float64.
-
-    \b
-    Example: pefourier encode dft --d 64 --positions 0,5,131071 --out codes.npy
-    """
-    from pefourier.encodings.sources.tables import write_table
-    from pefourier.encodings.sources.writers import WRITERS
-    from pefourier.files import check_suffix
-
-    if output.name == "csv":
-        raise PefourierError("encode writes its table to --out; for CSV, end that name in .csv")
-    check_suffix(out, WRITERS)
-    points = parse_points(pos)
-    check_count_of_specs(options, 1, "encode writes one encoding")
-    from pefourier import api
-    from pefourier.questions.encode import Written
-
-    (source,) = options.sources(split=False)
-    enc, x, table = api.codes_at(source, points, **options.sizes)
-    write_table(out, table)
-    options.note_without_effect([enc])
-    tell_result(Written(out, table.shape, x, about=(enc,)), output, figure)
 
 
 @register("report")
