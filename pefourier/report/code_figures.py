@@ -49,14 +49,12 @@ def draw_table(
     shades |= {"vmax": limit, "interpolation": "nearest", "aspect": "auto"}
     shades["extent"] = (-0.5, table.shape[1] - 0.5, len(table) - 0.5, -0.5)
     image = axes.imshow(means, **shades)
-    figure = axes.get_figure()
     rows = "row" if a.encoding.domain.kind == "time" else "position"
     axes.set(xlabel="dimension", ylabel=rows)
-    name = title or plot.caption(a.encoding, plot.room_for_names(figure))
-    axes.set_title(name, loc="left", fontsize=9)
+    axes.set_title(title or plot.entry(axes, a.encoding), loc="left", fontsize=9)
     together = f" ({'means' if of is np.add else 'largest'} of some rows)"
     label = f"{'difference' if title else 'value of the code'}{together * (len(table) > MOST_ROWS)}"
-    figure.colorbar(image, ax=axes, label=label)
+    axes.figure.colorbar(image, ax=axes, label=label)
 
 
 def compare(answers: Sequence[Answer], look: plot.Look = plot.USUAL) -> plot.Figure:

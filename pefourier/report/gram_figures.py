@@ -22,21 +22,20 @@ MOST_POINTS = 1000  # of a curve that only falls
 def faithful(answers: Sequence[Answer], look: plot.Look = plot.USUAL) -> plot.Figure:
     """Singular values, for rank and conditioning, and inner products by lag."""
     figure, ((values_axes, kernel_axes),) = plot.make_panels(1, 2, (plot.WIDTH, 3.0), look)
-    draw_singular_values(values_axes, answers, plot.room_for_names(figure))
+    draw_singular_values(values_axes, answers)
     kernels = [kernel(without_prefix(a.encoding)) for a in answers]
-    draw_kernels(kernel_axes, answers, kernels, plot.room_for_names(figure))
+    draw_kernels(kernel_axes, answers, kernels)
     grids = any(k is not None and k.ndim > 1 for k in kernels)
     plot.add_legend(figure, values_axes, *([kernel_axes] if grids else []))
     return figure
 
 
-def draw_singular_values(axes: plot.Axes, answers: Sequence[Answer], room: float) -> None:
+def draw_singular_values(axes: plot.Axes, answers: Sequence[Answer]) -> None:
     """Singular values over the largest; those at or below its dotted line count as zero."""
     lowest = 1.0
     for a in answers:
         sigma = decompose(without_prefix(a.encoding)).sigma
-        rank = f" (rank {a.result.rank})"
-        label = plot.caption(a.encoding, room - plot.LETTER * len(rank)) + rank
+        label = plot.entry(axes, a.encoding, f" (rank {a.result.rank})")
         shown = [], []  # of codes that are all 0
         if sigma[0] > 0:
             index = np.unique(np.linspace(0, len(sigma) - 1, MOST_POINTS).astype(int))
@@ -69,29 +68,27 @@ def relations(answers: Sequence[Answer], look: plot.Look = plot.USUAL) -> plot.F
     """Inner products by lag, or that there are none."""
     figure, ((axes,),) = plot.make_panels(1, 1, (plot.WIDTH, 3.4), look)
     kernels = [a.result.kernel for a in answers]
-    draw_kernels(axes, answers, kernels, plot.room_for_names(figure))
+    draw_kernels(axes, answers, kernels)
     plot.add_legend(figure, axes)
     return figure
 
 
 def draw_kernels(
-    axes: plot.Axes, answers: Sequence[Answer], kernels: Sequence[np.ndarray | None], room: float
+    axes: plot.Axes, answers: Sequence[Answer], kernels: Sequence[np.ndarray | None]
 ) -> None:
     """Inner products by lag, of grids along each axis; many lags by their logarithm, in bands."""
     steps = [1.0]
     for i, (a, products) in enumerate(zip(answers, kernels, strict=True)):
         if products is None:
-            name = plot.caption(a.encoding, room - 28 * plot.LETTER)
-            axes.plot([], [], label=f"{name}: no inner products by lag")
+            axes.plot([], [], label=plot.entry(axes, a.encoding, ": no inner products by lag"))
             continue
         several = products.ndim > 1
         names = axis_names(products.ndim) if several else [""]
         for name, line, dashes in zip(names, kernel_lines(products), plot.LINES, strict=False):
             style = {"color": f"C{i}", "linestyle": dashes} if several else {}
-            label = plot.caption(a.encoding, room - plot.LETTER * (len(name) + 7))
+            label = plot.entry(axes, a.encoding, f" along {name}" if several else "")
             lags = in_units(a.encoding, np.arange(len(line)))
-            text = f"{label} along {name}" if several else label
-            plot.draw_dense(axes, lags, line, label=text, linewidth=1.2, **style)
+            plot.draw_dense(axes, lags, line, label=label, linewidth=1.2, **style)
             steps += [lags[1]] if len(line) > plot.DENSE else []
     if len(steps) > 1:
         axes.set_xscale("symlog", linthresh=min(steps))

@@ -110,9 +110,10 @@ def caption(enc: Encoding, room: float = WIDTH) -> str:
     return " " + text if text.startswith("_") else text
 
 
-def room_for_names(figure: Figure) -> float:
-    """Inches that the name of a curve may take below the axes, beside its line."""
-    return figure.get_figwidth() - 0.8
+def entry(axes: Axes, enc: Encoding, end: str = "") -> str:
+    """The SPEC as a legend below some axes shows it, with what it ends with, cut to fit there."""
+    room = axes.figure.get_figwidth() - 0.8  # beside the line of a curve
+    return caption(enc, room - LETTER * len(end)) + end
 
 
 def draw_dense(axes: Axes, x: np.ndarray, y: np.ndarray, **style: Any) -> None:

@@ -111,9 +111,8 @@ def spectrum(
         return spectrum_on_grids(answers, look)
     figure, ((axes,),) = plot.make_panels(1, 1, (plot.WIDTH, 3.2), look)
     for a in answers:
-        label = plot.caption(a.encoding, plot.room_for_names(figure))
         x, y = per_unit(a, a.result), a.result.density
-        (line,) = axes.plot(x, y, label=label, linewidth=1.4)
+        (line,) = axes.plot(x, y, label=plot.entry(axes, a.encoding), linewidth=1.4)
         if a.result.sigma == 0 and (y > 0).mean() < SPARSE:  # lines alone, behind the curves
             line.set(data=([], []), linestyle="-", linewidth=0.7)
             axes.vlines(x[y > 0], 0, y[y > 0], color=line.get_color(), linewidth=0.7, zorder=1)
@@ -135,9 +134,7 @@ def spectrum_by_decade(answers: Sequence[Answer], look: plot.Look) -> plot.Figur
     find = single_waves if separate else density_by_decade
     for a in answers:
         density = find(a.encoding, a.result.method)
-        zero = share_at_zero(density.at_zero)
-        room = plot.room_for_names(figure) - plot.LETTER * len(zero)
-        label = plot.caption(a.encoding, room) + zero
+        label = plot.entry(axes, a.encoding, share_at_zero(density.at_zero))
         style = "o" if separate else "-"
         axes.plot(per_unit(a, density), density.density, style, label=label, markersize=3)
     lengths = {len(a.encoding) * unit_of_waves(a.encoding)[0] for a in answers}
@@ -244,8 +241,7 @@ def reconstruct(answers: Sequence[Answer], look: plot.Look = plot.USUAL) -> plot
     for axes, a in zip(panels[:, 0], answers, strict=True):
         for r in a.result.reconstructions:
             axes.plot(r.values, label=f"s = {r.position}", linewidth=1.2)
-        name = plot.caption(a.encoding, plot.room_for_names(figure))
-        axes.set_title(name, loc="left", fontsize=9)
+        axes.set_title(plot.entry(axes, a.encoding), loc="left", fontsize=9)
         axes.set_ylabel("rebuilt value")
         axes.set_xlabel(around(a.result) if axes is panels[-1, 0] or not is_shared else "")
     plot.add_legend(figure, panels[0, 0])
