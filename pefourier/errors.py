@@ -15,7 +15,7 @@ SHORT = 120  # what is left of a longer one
 class PefourierError(ValueError):
     """A request that cannot be answered, said in one line; with what was refused, if several."""
 
-    def __init__(self, message: str, refusals: Sequence[Any] = ()) -> None:
+    def __init__(self, message: str = "", refusals: Sequence[Any] = ()) -> None:
         super().__init__(message)
         self.refusals = refusals
 

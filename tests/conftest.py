@@ -73,9 +73,7 @@ def sketched(request, monkeypatch):
     """Each file of a figure holds the name of what would be drawn there; not where a test is
     marked `drawn`."""
     if "drawn" not in request.keywords:
-        monkeypatch.setattr(
-            plot, "save", lambda path, draw, *_: Path(path).write_text(draw.__name__)
-        )
+        monkeypatch.setattr(plot, "save", lambda path, draw, *_: Path(path).write_text(str(draw)))
 
 
 @pytest.fixture
