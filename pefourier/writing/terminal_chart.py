@@ -122,12 +122,11 @@ def raster(x, y, xlimits, ylimits, columns: int, rows: int) -> np.ndarray:
         return dots
     column = index_between(x[good], xlimits, columns)
     row = rows - 1 - index_between(y[good], ylimits, rows)
-    dots[row, column] = True
-    for i in np.flatnonzero((np.abs(np.diff(column)) > 1) | (np.abs(np.diff(row)) > 1)):
-        steps = max(abs(column[i + 1] - column[i]), abs(row[i + 1] - row[i])) + 1
-        between_rows = np.linspace(row[i], row[i + 1], steps)
-        between_columns = np.linspace(column[i], column[i + 1], steps)
-        dots[between_rows.round().astype(int), between_columns.round().astype(int)] = True
+    steps = np.maximum(np.abs(np.diff(column)), np.abs(np.diff(row)))
+    vertices = np.concatenate([[0], np.cumsum(steps)])  # by steps from the start of the polygon
+    path = np.arange(vertices[-1] + 1)
+    places = (np.rint(np.interp(path, vertices, ends)).astype(int) for ends in (row, column))
+    dots[tuple(places)] = True
     return dots
 
 
