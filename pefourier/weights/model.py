@@ -4,7 +4,7 @@ Rows are read once, with gains multiplied in.
 """
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -184,7 +184,9 @@ def row_energies(model: ModelWeights, part: Projection) -> np.ndarray:
     tensor = model.tensors[part.tensor]
     last, columns = int(part.index.max()) + 1, tensor.shape[1]
     step = max(AT_ONCE // max(columns, 1), 1)
-    scale, gain = scale_of(model.tensors, tensor), norm_gains(model, part)
+    before = [part.norm] if part.norm else []
+    gain = gains_of_norms(model, before, [columns], f"{columns} columns of {shown(part.tensor)}")
+    scale = scale_of(model.tensors, tensor)
     weights = (gain**2).astype(np.float32)
     energies = np.zeros(last)
     for start in range(int(part.index.min()), last, step):
@@ -195,7 +197,9 @@ def row_energies(model: ModelWeights, part: Projection) -> np.ndarray:
         mean = rows @ gain if model.centred(part.norm) else 0.0
         sizes = np.square(rows, out=rows) @ weights
         energies[start:stop] = np.maximum(sizes - np.square(mean) / columns, 0.0)
-    energies = energies[part.index] * head_gains(model.tensors, part, model.plus_one) ** 2
+    heads, d = part.index.shape
+    gains = gains_of_norms(model, part.gains, [d, heads * d], f"{heads} heads of {d} rows")
+    energies = energies[part.index] * gains.reshape(-1, d) ** 2
     if not np.isfinite(energies).all():
         raise PefourierError(
             f"{shown(tensor.name)} of {shown(tensor.path)}, or its gains, hold NaN, infinities or "
@@ -204,17 +208,16 @@ def row_energies(model: ModelWeights, part: Projection) -> np.ndarray:
     return energies
 
 
-def norm_gains(model: ModelWeights, part: Projection) -> np.ndarray:
-    """The gains of the norm before a projection, one a column; ones without it."""
-    columns = model.tensors[part.tensor].shape[1]
-    if part.norm is None:
-        return np.ones(columns)
-    gain = model.tensors[part.norm].vector() + model.plus_one
-    if len(gain) != columns:
-        raise PefourierError(
-            f"{shown(part.norm)} has {len(gain)} gains, {shown(part.tensor)} {columns} columns"
-        )
-    return gain
+def gains_of_norms(
+    model: ModelWeights, names: Sequence[str], lengths: Sequence[int], of: str
+) -> np.ndarray:
+    """The gains of norms, one behind the other, of one of some lengths; ones without a norm."""
+    if not names:
+        return np.ones(lengths[0])
+    gains = np.concatenate([model.tensors[name].vector() for name in names]) + model.plus_one
+    if len(gains) not in lengths:
+        raise PefourierError(f"{shown(names[0])} has {len(gains)} gains for {of}")
+    return gains
 
 
 def scale_of(tensors: Tensors, tensor: Tensor) -> Scale | None:
@@ -241,16 +244,3 @@ def scale_of(tensors: Tensors, tensor: Tensor) -> Scale | None:
 def block_size(side: int, parts: int) -> int | None:
     """The power of two that cuts a side into so many blocks, the last one maybe shorter."""
     return next((2**n for n in range(30) if -(-side // 2**n) == parts), None)
-
-
-def head_gains(tensors: Tensors, part: Projection, plus_one: bool) -> np.ndarray:
-    """The gains of the norm of queries or keys for each row (heads, d); ones without it."""
-    if not part.gains:
-        return np.ones(part.index.shape)
-    heads, d = part.index.shape
-    gains = np.concatenate([tensors[name].vector() for name in part.gains]) + plus_one
-    if len(gains) not in (d, heads * d):
-        raise PefourierError(
-            f"{shown(part.gains[0])} has {len(gains)} gains for {heads} heads of {d} rows"
-        )
-    return np.broadcast_to(gains.reshape(-1, d), (heads, d))
