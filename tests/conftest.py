@@ -73,7 +73,9 @@ def sketched(request, monkeypatch):
     """Each file of a figure holds the name of what would be drawn there; not where a test is
     marked `drawn`."""
     if "drawn" not in request.keywords:
-        monkeypatch.setattr(plot, "save", lambda path, draw, *_: Path(path).write_text(str(draw)))
+        monkeypatch.setattr(
+            plot, "save", lambda path, draw, *_: Path(path).write_text(plot.title_of(draw, ()))
+        )
 
 
 @pytest.fixture
