@@ -237,7 +237,7 @@ def write_permutation(path: str, operator: Any) -> None:
         )
     import numpy as np
 
-    from pefourier.encodings.sources.writers import write_npy
+    from pefourier.encodings.sources.formats import write_npy
     from pefourier.files import suffix_of, write_whole
 
     order = list(operator.permutation)

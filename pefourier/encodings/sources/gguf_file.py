@@ -4,14 +4,16 @@ Keys are those of llama.cpp's converters: ``ARCH.rope.freq_base``, ``rope.dimens
 ``rope.freq_base_swa``, ``attention.sliding_window_pattern``, ``rope.scaling.*``,
 ``attention.key_length``, ``context_length``; the tensors ``rope_freqs.weight`` and
 ``rope_factors_long.weight`` with ``rope_factors_short.weight`` divide the frequencies. Files are
-read without the package gguf (`pefourier.encodings.sources.gguf_header`).
+read without the package gguf (`pefourier.encodings.sources.gguf_file`).
 """
 
+import mmap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from math import log, prod
 from pathlib import Path
+from struct import Struct
 from typing import Any
 
 import numpy as np
@@ -22,10 +24,170 @@ from pefourier.encodings.encoding import Encoding, Finding
 from pefourier.encodings.families.rotary import turning_share
 from pefourier.encodings.findings import finding
 from pefourier.encodings.registry import build
-from pefourier.encodings.sources.gguf_header import LONGEST_LIST, NUMPY, read_header
 from pefourier.encodings.sources.layers import LayerRun
 from pefourier.errors import PefourierError, shown, unknown
-from pefourier.files import os_errors, read_toml
+from pefourier.files import missing, os_errors, read_toml, status_of
+
+SCALARS = {  # by the number of a type
+    **{number: Struct(f"<{code}") for number, code in enumerate("BbHhIif?")},
+    **{number: Struct(f"<{code}") for number, code in enumerate("Qqd", 10)},
+}
+U32, U64 = SCALARS[4], SCALARS[10]
+STRING, ARRAY = 8, 9
+LONGEST_LIST = 2**14  # items of a list that is returned: one for each layer
+MOST_TEXTS = 2**24  # which are stepped over one by one
+MOST_AXES = 8
+ALIGNMENT = 32  # bytes, where the file sets none
+NUMPY = {"F32": "<f4", "F16": "<f2", "F64": "<f8"}  # types that it has, too
+KNOWN = read_toml(Path(__file__).with_name("gguf_types.toml"))
+BLOCKS = {name: (count, size) for name, (_, count, size) in KNOWN.items()}  # numbers, and bytes
+TYPES = {number: name for name, (number, _, _) in KNOWN.items()}
+
+
+@dataclass(frozen=True)
+class TensorPlace:
+    """Where a tensor of a GGUF file lies."""
+
+    shape: tuple[int, ...]  # rows first, as numpy has it; the file writes the fastest axis first
+    type: str  # F32, F16, Q4_K, …, or its number where that is not known
+    start: int  # byte of the file
+    bytes: int | None  # None for a type that is not known
+
+
+class Unreadable(Exception):
+    """Why a file is no GGUF file."""
+
+
+def read_header(path: str) -> tuple[dict[str, Any], dict[str, TensorPlace]]:
+    """The keys of a GGUF file with their values, and its tensors by name.
+
+    Lists of more than 2^14 items, as vocabularies are, are None. A tensor of known type lies within
+    the file.
+
+    Raises
+    ------
+    PefourierError
+        For a file that is missing, cut off or no GGUF file, or that asks for more than it holds.
+    """
+    status = status_of(path)
+    if status is None:
+        raise missing(path)
+    try:
+        with os_errors("read", path), open(path, "rb") as stream:
+            if status.st_size < 24:
+                raise Unreadable(f"it has {status.st_size} bytes")
+            with mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as data:
+                return walk_header(data)
+    except Unreadable as error:
+        raise PefourierError(
+            f"{shown(path)} is not a readable .gguf file: {error}; fetch it again"
+        ) from error
+
+
+def walk_header(data: mmap.mmap) -> tuple[dict[str, Any], dict[str, TensorPlace]]:
+    """What `read_header` says, of the bytes of a file."""
+    walk = Walk(data)
+    version = walk.number(U32)
+    if data[:4] != b"GGUF" or version not in (2, 3):
+        raise Unreadable("it must begin with GGUF and version 2 or 3, low bytes first")
+    tensors, keys = walk.count(24), walk.count(13)
+    values = {walk.text(): walk.value(walk.number(U32)) for _ in range(keys)}
+    infos = {walk.text(): walk.tensor() for _ in range(tensors)}
+    step = values.get("general.alignment", ALIGNMENT)
+    if type(step) is not int or not 0 < step <= 2**20:
+        raise Unreadable(f"general.alignment is {shown(step)}")
+    if len(values) < keys or len(infos) < tensors:
+        raise Unreadable("two of its keys, or of its tensors, have one name")
+    first = -(-walk.at // step) * step
+    return values, {n: tensor_place(*info, first, len(data), n) for n, info in infos.items()}
+
+
+class Walk:
+    """A place in the bytes of a file, which moves on with all that is read."""
+
+    def __init__(self, data: mmap.mmap) -> None:
+        self.data, self.at = data, 4
+
+    def step(self, size: int) -> int:
+        """The place now; the next is `size` bytes on."""
+        here = self.at
+        if size > len(self.data) - here:
+            raise Unreadable(f"it ends before {size} bytes that it announces at byte {here}")
+        self.at += size
+        return here
+
+    def number(self, reader: Struct) -> Any:
+        """A number."""
+        return reader.unpack_from(self.data, self.step(reader.size))[0]
+
+    def count(self, item_size: int) -> int:
+        """How many things follow, of at least so many bytes each."""
+        here, count = self.at, self.number(U64)
+        if count * item_size > len(self.data) - self.at:
+            raise Unreadable(f"at byte {here} it announces {count} of what it has no room for")
+        return count
+
+    def text(self) -> str:
+        """A string."""
+        size = self.count(1)
+        here = self.step(size)
+        return self.data[here : here + size].decode("utf-8", "replace")
+
+    def value(self, kind: int) -> Any:
+        """A value of a type, by the type's number."""
+        if kind in SCALARS:
+            return self.number(SCALARS[kind])
+        if kind == STRING:
+            return self.text()
+        inner = self.number(U32) if kind == ARRAY else None
+        if inner != STRING and inner not in SCALARS:
+            raise Unreadable(f"before byte {self.at} is no type of a value, or a list of lists")
+        size = 8 if inner == STRING else SCALARS[inner].size
+        count = self.count(size)
+        if count <= LONGEST_LIST:
+            return [self.value(inner) for _ in range(count)]
+        if inner == STRING:
+            self.skip_texts(count)
+        else:
+            self.step(count * size)
+        return None
+
+    def skip_texts(self, count: int) -> None:
+        """Step over strings, none of which is read."""
+        data, offset, size = self.data, self.at, len(self.data)
+        if count > MOST_TEXTS:
+            raise Unreadable(f"it has a list of over {MOST_TEXTS} strings")
+        length_at = U64.unpack_from
+        for _ in range(count):
+            if offset + 8 > size:
+                break
+            offset += 8 + length_at(data, offset)[0]
+        self.step(min(offset, size + 1) - self.at)
+
+    def tensor(self) -> tuple[tuple[int, ...], int, int]:
+        """Shape, number of the type and start of a tensor."""
+        axes = self.number(U32)
+        if axes > MOST_AXES:
+            raise Unreadable(f"a tensor has {axes} axes before byte {self.at}")
+        shape = tuple(self.number(U64) for _ in range(axes))[::-1]
+        return shape, self.number(U32), self.number(U64)
+
+
+def tensor_place(
+    shape: tuple[int, ...], number: int, offset: int, first: int, size: int, name: str
+) -> TensorPlace:
+    """Where a tensor lies, in a file of `size` bytes whose tensors begin at byte `first`."""
+    kind = TYPES.get(number)
+    if kind is None:
+        return TensorPlace(shape, str(number), first + offset, None)
+    block, width = BLOCKS[kind]
+    if shape and shape[-1] % block:
+        raise Unreadable(f"rows of tensor {shown(name)} are no whole blocks of {kind}")
+    n_bytes = prod(shape) // block * width
+    if first + offset + n_bytes > size:
+        raise Unreadable(f"tensor {shown(name)} goes on behind its end")
+    return TensorPlace(shape, kind, first + offset, n_bytes)
+
 
 FREQS, LONG, SHORT = (f"rope_{name}.weight" for name in ("freqs", "factors_long", "factors_short"))
 PARTS = ("full_attention", "sliding_attention")  # types of layers with bases of their own

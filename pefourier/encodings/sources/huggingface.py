@@ -29,8 +29,7 @@ from pefourier.encodings.domain import lattice
 from pefourier.encodings.encoding import Encoding, Finding
 from pefourier.encodings.findings import finding
 from pefourier.encodings.grids import check_fit, count_points, size_of
-from pefourier.encodings.refused import REASONS
-from pefourier.encodings.registry import BUILDERS
+from pefourier.encodings.registry import BUILDERS, REASONS
 from pefourier.encodings.sources import weights
 from pefourier.encodings.sources.config import (
     HEADS,

@@ -18,8 +18,7 @@ import numpy as np
 
 from pefourier.encodings.encoding import Finding, Operator, numbers
 from pefourier.encodings.findings import finding
-from pefourier.encodings.sources.code_calls import ROLE, CodeRequest, roles_of, unfit
-from pefourier.encodings.sources.sandbox import words_of
+from pefourier.encodings.sources.code_calls import ROLE, CodeRequest, roles_of, unfit, words_of
 
 # What ours raises is a ValueError, too
 FAULTS = (RuntimeError, TypeError, ValueError, IndexError, AttributeError, AssertionError)

@@ -26,19 +26,17 @@ from pefourier.encodings.findings import finding
 from pefourier.encodings.sources.code_calls import (
     ROLE,
     CodeRequest,
+    as_user_error,
     axis_findings,
     call_with_sizes,
-    needed_names,
-    unfit,
-)
-from pefourier.encodings.sources.rotation_code import FAULTS, VectorMap, rotation_codes
-from pefourier.encodings.sources.sandbox import (
-    as_user_error,
     evaluating,
+    needed_names,
     sandboxed,
     seeded,
+    unfit,
     words_of,
 )
+from pefourier.encodings.sources.rotation_code import FAULTS, VectorMap, rotation_codes
 from pefourier.errors import PefourierError, shown
 
 LENGTH, DIM = 80, 256  # where nothing says another
