@@ -113,23 +113,22 @@ def call_with_sizes(request: CodeRequest, function: Callable[..., Any]) -> Any:
 
 def axis_findings(code: Any, axis: int) -> list[Finding]:
     """What is said of code whose codes run along one of its axes 0 and 1: one is the batch."""
+    stated = is_sequence_first(code)
     if axis == 0:
-        stated = stated_order(code) == "sequence"
         return [finding("sequence-first") if stated else finding("batch-axis", "first")]
-    return [finding("batch-axis", "second")] if stated_order(code) == "sequence" else []
+    return [finding("batch-axis", "second")] if stated else []
 
 
-def stated_order(code: Any) -> str:
-    """Whether code says "sequence" or "batch" of its first axis, by a switch or in its source."""
+def is_sequence_first(code: Any) -> bool:
+    """Whether code says so of its first axis, by a switch or in its source."""
     switch = getattr(code, "batch_first", None)
     if isinstance(switch, bool):
-        return "batch" if switch else "sequence"
+        return not switch
     try:
         source = inspect.getsource(type(code))
     except (OSError, TypeError):
-        return ""
-    mentions = [bool(pattern.search(source)) for pattern in (SEQUENCE_FIRST, BATCH_FIRST)]
-    return {(True, False): "sequence", (False, True): "batch"}.get((mentions[0], mentions[1]), "")
+        return False
+    return bool(SEQUENCE_FIRST.search(source)) and not BATCH_FIRST.search(source)
 
 
 def unfit(request: CodeRequest, code: Any, why: str) -> PefourierError:
@@ -148,38 +147,31 @@ def wrapper_of(request: CodeRequest, code: Any) -> str:
     name = name if module else name.rpartition(".")[2]
     kind = code if inspect.isclass(code) else type(code)
     is_module = hasattr(kind, "forward")
-    forward = needed_names(kind.forward)[1:] if is_module else []  # without self
-
-    def call(names: list[str]) -> str:
-        words = [f"{name}={WORDS.get(ROLE.get(name, ''), '...')}" for name in names]
-        return f"({', '.join(words)})"
-
-    makes = code is kind or kind.__qualname__ == name or not is_module
-    needs = needed_names(kind if is_module else code)
-    calls = (call(needs) if makes else "") + (call(forward) if is_module else "")
-    turns = "queries" in roles_of(forward if is_module else needs)
+    makes = code is kind or kind.__qualname__ == name
+    functions = [kind] * makes + [kind.forward] if is_module else [code]
+    names = ([key for key in needed_names(f) if key != "self"] for f in functions)
+    words = ([f"{key}={WORDS.get(ROLE.get(key, ''), '...')}" for key in call] for call in names)
+    calls = "".join(f"({', '.join(call)})" for call in words)
     head = "import torch" + (f"; from {module} import {name.partition('.')[0]}" if module else "")
-    signature = "rotate(q, k)" if turns else "codes(length, d)"
-    shapes = "two of (batch, heads, length, d)" if turns else "(length, d)"
-    return f"{head}\ndef {signature}:\n    return {name}{calls}  # {shapes}"
+    return f"{head}\ndef codes(length, d):\n    return {name}{calls}  # (length, d)"
 
 
 @contextlib.contextmanager
 def sandboxed(seed: int | None = None) -> Iterator[None]:
     """Run user code, whose prints go to stderr, by the descriptor as by `sys.stdout`.
 
-    Working directory, stdout and generators of random numbers are then what they were.
+    Working directory, stdout and generators of random numbers are then what they were. Not held:
+    what ends or stops the process from compiled code, processes and threads that go on, handlers of
+    `atexit`, and objects of other modules that it replaces.
     """
-    with contextlib.chdir("."), stdout_to_stderr(), seeded(seed):
-        yield
-
-
-@contextlib.contextmanager
-def stdout_to_stderr() -> Iterator[None]:
-    """Send what is written to stdout to stderr, where the process has a stdout."""
     with contextlib.ExitStack() as stack:
-        stack.enter_context(contextlib.redirect_stdout(sys.stderr))
-        with contextlib.suppress(AttributeError, OSError):  # there is none, or it is full
+        for context in (
+            contextlib.chdir("."),
+            contextlib.redirect_stdout(sys.stderr),
+            seeded(seed),
+        ):
+            stack.enter_context(context)
+        with contextlib.suppress(AttributeError, OSError):  # there is no stdout, or it is full
             sys.__stdout__.flush()
             descriptor = os.dup(1)
             stack.callback(os.close, descriptor)
@@ -210,14 +202,14 @@ def seeded(seed: int | None) -> Iterator[None]:
 def evaluating(module: Any) -> Iterator[None]:
     """Run a module in evaluation mode, and put it back into training where it was."""
     is_module = hasattr(module, "modules") and not isinstance(module, type)
-    before = [(part, part.training) for part in (module.modules() if is_module else ())]
+    training = {part: part.training for part in (module.modules() if is_module else ())}
     if is_module:
         module.eval()
     try:
         yield
     finally:
-        for part, training in before:
-            part.training = training
+        for part in training:
+            part.training = training[part]
 
 
 @contextlib.contextmanager

@@ -3,17 +3,20 @@
 Keys are those of llama.cpp's converters: ``ARCH.rope.freq_base``, ``rope.dimension_count``,
 ``rope.freq_base_swa``, ``attention.sliding_window_pattern``, ``rope.scaling.*``,
 ``attention.key_length``, ``context_length``; the tensors ``rope_freqs.weight`` and
-``rope_factors_long.weight`` with ``rope_factors_short.weight`` divide the frequencies. Files are
-read without the package gguf (`pefourier.encodings.sources.gguf_file`).
+``rope_factors_long.weight`` with ``rope_factors_short.weight`` divide the frequencies.
+
+The layout is that of ``docs/gguf.md`` of ggml, versions 2 and 3, low bytes first, read without the
+package gguf. Every length is checked against the file before anything of that length is read, and
+long lists, as vocabularies are, are stepped over.
 """
 
 import mmap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 from math import log, prod
 from pathlib import Path
 from struct import Struct
+from struct import error as CutOff
 from typing import Any
 
 import numpy as np
@@ -51,11 +54,6 @@ class TensorPlace:
     shape: tuple[int, ...]  # rows first, as numpy has it; the file writes the fastest axis first
     type: str  # F32, F16, Q4_K, …, or its number where that is not known
     start: int  # byte of the file
-    bytes: int | None  # None for a type that is not known
-
-
-class Unreadable(Exception):
-    """Why a file is no GGUF file."""
 
 
 def read_header(path: str) -> tuple[dict[str, Any], dict[str, TensorPlace]]:
@@ -69,37 +67,41 @@ def read_header(path: str) -> tuple[dict[str, Any], dict[str, TensorPlace]]:
     PefourierError
         For a file that is missing, cut off or no GGUF file, or that asks for more than it holds.
     """
-    status = status_of(path)
-    if status is None:
+    if status_of(path) is None:
         raise missing(path)
-    try:
-        with os_errors("read", path), open(path, "rb") as stream:
-            if status.st_size < 24:
-                raise Unreadable(f"it has {status.st_size} bytes")
+    with os_errors("read", path), open(path, "rb") as stream:
+        try:
             with mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as data:
                 return walk_header(data)
-    except Unreadable as error:
-        raise PefourierError(
-            f"{shown(path)} is not a readable .gguf file: {error}; fetch it again"
-        ) from error
+        except (ValueError, OverflowError, CutOff) as error:
+            raise PefourierError(
+                f"{shown(path)} is not a readable .gguf file: {error}; fetch it again"
+            ) from error
 
 
 def walk_header(data: mmap.mmap) -> tuple[dict[str, Any], dict[str, TensorPlace]]:
-    """What `read_header` says, of the bytes of a file."""
+    """What `read_header` says, of the bytes of a file; damage is a ValueError or `CutOff`."""
     walk = Walk(data)
     version = walk.number(U32)
     if data[:4] != b"GGUF" or version not in (2, 3):
-        raise Unreadable("it must begin with GGUF and version 2 or 3, low bytes first")
+        raise ValueError("it must begin with GGUF and version 2 or 3, low bytes first")
     tensors, keys = walk.count(24), walk.count(13)
     values = {walk.text(): walk.value(walk.number(U32)) for _ in range(keys)}
     infos = {walk.text(): walk.tensor() for _ in range(tensors)}
     step = values.get("general.alignment", ALIGNMENT)
     if type(step) is not int or not 0 < step <= 2**20:
-        raise Unreadable(f"general.alignment is {shown(step)}")
+        raise ValueError(f"general.alignment is {shown(step)}")
     if len(values) < keys or len(infos) < tensors:
-        raise Unreadable("two of its keys, or of its tensors, have one name")
+        raise ValueError("two of its keys, or of its tensors, have one name")
     first = -(-walk.at // step) * step
-    return values, {n: tensor_place(*info, first, len(data), n) for n, info in infos.items()}
+    places = {n: replace(place, start=first + place.start) for n, place in infos.items()}
+    for name, place in places.items():
+        block, width = BLOCKS.get(place.type, (1, 0))
+        if place.shape and place.shape[-1] % block:
+            raise ValueError(f"rows of tensor {shown(name)} are no whole blocks of {place.type}")
+        if width and place.start + prod(place.shape) // block * width > len(data):
+            raise ValueError(f"tensor {shown(name)} goes on behind its end")
+    return values, places
 
 
 class Walk:
@@ -108,30 +110,25 @@ class Walk:
     def __init__(self, data: mmap.mmap) -> None:
         self.data, self.at = data, 4
 
-    def step(self, size: int) -> int:
-        """The place now; the next is `size` bytes on."""
-        here = self.at
-        if size > len(self.data) - here:
-            raise Unreadable(f"it ends before {size} bytes that it announces at byte {here}")
-        self.at += size
-        return here
-
     def number(self, reader: Struct) -> Any:
         """A number."""
-        return reader.unpack_from(self.data, self.step(reader.size))[0]
+        self.at += reader.size
+        return reader.unpack_from(self.data, self.at - reader.size)[0]
 
     def count(self, item_size: int) -> int:
         """How many things follow, of at least so many bytes each."""
-        here, count = self.at, self.number(U64)
+        count = self.number(U64)
         if count * item_size > len(self.data) - self.at:
-            raise Unreadable(f"at byte {here} it announces {count} of what it has no room for")
+            raise ValueError(
+                f"before byte {self.at} it announces {count}, for which it has no room"
+            )
         return count
 
     def text(self) -> str:
         """A string."""
         size = self.count(1)
-        here = self.step(size)
-        return self.data[here : here + size].decode("utf-8", "replace")
+        self.at += size
+        return self.data[self.at - size : self.at].decode("utf-8", "replace")
 
     def value(self, kind: int) -> Any:
         """A value of a type, by the type's number."""
@@ -141,7 +138,7 @@ class Walk:
             return self.text()
         inner = self.number(U32) if kind == ARRAY else None
         if inner != STRING and inner not in SCALARS:
-            raise Unreadable(f"before byte {self.at} is no type of a value, or a list of lists")
+            raise ValueError(f"before byte {self.at} is no type of a value, or a list of lists")
         size = 8 if inner == STRING else SCALARS[inner].size
         count = self.count(size)
         if count <= LONGEST_LIST:
@@ -149,44 +146,26 @@ class Walk:
         if inner == STRING:
             self.skip_texts(count)
         else:
-            self.step(count * size)
+            self.at += count * size
         return None
 
     def skip_texts(self, count: int) -> None:
         """Step over strings, none of which is read."""
-        data, offset, size = self.data, self.at, len(self.data)
         if count > MOST_TEXTS:
-            raise Unreadable(f"it has a list of over {MOST_TEXTS} strings")
-        length_at = U64.unpack_from
+            raise ValueError(f"it has a list of over {MOST_TEXTS} strings")
+        data, offset, length_at = self.data, self.at, U64.unpack_from
         for _ in range(count):
-            if offset + 8 > size:
-                break
             offset += 8 + length_at(data, offset)[0]
-        self.step(min(offset, size + 1) - self.at)
+        self.at = offset
 
-    def tensor(self) -> tuple[tuple[int, ...], int, int]:
-        """Shape, number of the type and start of a tensor."""
+    def tensor(self) -> TensorPlace:
+        """A tensor, whose start is counted from that of all."""
         axes = self.number(U32)
         if axes > MOST_AXES:
-            raise Unreadable(f"a tensor has {axes} axes before byte {self.at}")
+            raise ValueError(f"a tensor has {axes} axes before byte {self.at}")
         shape = tuple(self.number(U64) for _ in range(axes))[::-1]
-        return shape, self.number(U32), self.number(U64)
-
-
-def tensor_place(
-    shape: tuple[int, ...], number: int, offset: int, first: int, size: int, name: str
-) -> TensorPlace:
-    """Where a tensor lies, in a file of `size` bytes whose tensors begin at byte `first`."""
-    kind = TYPES.get(number)
-    if kind is None:
-        return TensorPlace(shape, str(number), first + offset, None)
-    block, width = BLOCKS[kind]
-    if shape and shape[-1] % block:
-        raise Unreadable(f"rows of tensor {shown(name)} are no whole blocks of {kind}")
-    n_bytes = prod(shape) // block * width
-    if first + offset + n_bytes > size:
-        raise Unreadable(f"tensor {shown(name)} goes on behind its end")
-    return TensorPlace(shape, kind, first + offset, n_bytes)
+        kind = self.number(U32)
+        return TensorPlace(shape, TYPES.get(kind, str(kind)), self.number(U64))
 
 
 FREQS, LONG, SHORT = (f"rope_{name}.weight" for name in ("freqs", "factors_long", "factors_short"))
@@ -237,7 +216,8 @@ class GgufFile:
         """
         if self.is_listed("sections", "told") and all((*self.sections, 0, 0)[:2]):
             return "axes"
-        return known_architectures().get(self.architecture)
+        pairings = decided()["pairing"].items()
+        return next((name for name, who in pairings if self.architecture in who.split()), None)
 
     def is_listed(self, table: str, key: str) -> bool:
         """Whether llama.cpp decides so for the file's architecture."""
@@ -503,10 +483,3 @@ def softmax_factor_in(file: GgufFile, params: Mapping[str, Any]) -> dict[str, fl
 def decided() -> dict[str, Any]:
     """What llama.cpp decides by architecture."""
     return read_toml(Path(__file__).with_name("gguf_architectures.toml"))
-
-
-@cache
-def known_architectures() -> dict[str, str]:
-    """How llama.cpp pairs the rows of a head, by architecture."""
-    pairings = decided()["pairing"]
-    return {name: pairing for pairing, names in pairings.items() for name in names.split()}

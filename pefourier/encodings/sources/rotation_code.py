@@ -237,7 +237,7 @@ def probe(
     """R(p) of queries and of keys at some positions, each (n, d, d)."""
     d = code.request.d
     random = np.random.default_rng(0).standard_normal(d)
-    ends = [vector for turn in turns for vector in ends_of_pairs(turn, d)]
+    ends = [np.isin(np.arange(d), t.seconds) == second for t in turns for second in (False, True)]
     vectors = np.broadcast_to(np.stack([*ends, random])[:, None], (5, len(positions), d))
     *images, eps = code.images(torch, vectors, positions)
     tripled = code.images(torch, 3 * vectors[4:], positions)
@@ -261,10 +261,3 @@ def probe(
             )
         answers.append(turn.start @ matrices)
     return answers[0], answers[1]
-
-
-def ends_of_pairs(turn: Turn, d: int) -> tuple[np.ndarray, np.ndarray]:
-    """A vector that is 1 at the first columns of pairs and at those alone, one at the second."""
-    first, second = np.ones(d), np.zeros(d)
-    first[turn.seconds], second[turn.seconds] = 0, 1
-    return first, second
