@@ -151,7 +151,7 @@ HEADS = ("num_attention_heads", "n_head", "n_heads", "num_heads", "encoder_atten
 LAYERS = ("num_hidden_layers", "n_layer", "n_layers", "num_layers", "encoder_layers", "depth")
 SINGLE = ("num_single_layers",)  # of a second kind, behind them (FLUX, HunyuanVideo)
 MOST_LAYERS = 2**14
-LARGEST = dict.fromkeys((*LAYERS, *SINGLE, *HEADS), MOST_LAYERS)  # counts; others: below 2^53
+LARGEST = dict.fromkeys((*LAYERS, *SINGLE, *HEADS, "block_count"), MOST_LAYERS)  # others: 2^53
 LONGEST = (
     "max_position_embeddings",
     "n_positions",

@@ -13,6 +13,7 @@ long lists, as vocabularies are, are stepped over.
 import mmap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from math import log, prod
 from pathlib import Path
 from struct import Struct
@@ -27,6 +28,7 @@ from pefourier.encodings.encoding import Encoding, Finding
 from pefourier.encodings.families.rotary import turning_share
 from pefourier.encodings.findings import finding
 from pefourier.encodings.registry import build
+from pefourier.encodings.sources.config import Section
 from pefourier.encodings.sources.layers import LayerRun
 from pefourier.errors import PefourierError, shown, unknown
 from pefourier.files import missing, os_errors, read_toml, status_of
@@ -119,9 +121,7 @@ class Walk:
         """How many things follow, of at least so many bytes each."""
         count = self.number(U64)
         if count * item_size > len(self.data) - self.at:
-            raise ValueError(
-                f"before byte {self.at} it announces {count}, for which it has no room"
-            )
+            raise ValueError(f"before byte {self.at} it announces {count} without room for them")
         return count
 
     def text(self) -> str:
@@ -173,7 +173,6 @@ PARTS = ("full_attention", "sliding_attention")  # types of layers with bases of
 ATTENTION = "rope.scaling.attn_factor"
 EXT_FACTOR = "rope.scaling.yarn_ext_factor"
 BETAS = ("beta_fast", "beta_slow")
-MOST_LAYERS = 2**12
 
 
 @dataclass(frozen=True)
@@ -192,10 +191,14 @@ class GgufFile:
         """What the file calls its model."""
         return str(self.metadata.get("general.architecture"))
 
-    def value(self, key: str, default: Any = None) -> Any:
-        """A value under a key of the file's architecture; of a list, one a layer, the first."""
-        entry = self.metadata.get(f"{self.architecture}.{key}", default)
-        return entry[0] if isinstance(entry, list) and entry else entry
+    @cached_property
+    def keys(self) -> Section:
+        """The keys of the file's architecture; of a list, one a layer, the first."""
+        start = f"{self.architecture}."
+        inside = {key: value for key, value in self.metadata.items() if key.startswith(start)}
+        firsts = {k: v[0] if isinstance(v, list) and v else v for k, v in inside.items()}
+        firsts = {key.removeprefix(start): value for key, value in firsts.items()}
+        return Section(shown(self.path), firsts)
 
     @property
     def sections(self) -> tuple[int, ...]:
@@ -225,23 +228,10 @@ class GgufFile:
 
     def number(self, key: str) -> float | None:
         """A positive number under a key; None where there is none."""
-        value = self.value(key)
-        if value is not None and not (is_number(value) and value > 0):
-            raise PefourierError(f"{key} of {shown(self.path)} must be above 0; got {shown(value)}")
-        return value
-
-    def count(self, *keys: str, limit: int = 2**53 - 1) -> int | None:
-        """A whole number from 1 on under the first of some keys that are there; None without."""
-        for key in keys:
-            value = self.value(key)
-            if value is not None and not is_count(value, 1, limit):
-                raise PefourierError(
-                    f"{key} of {shown(self.path)} must be a whole number from 1 to {limit}; got "
-                    f"{shown(value)}"
-                )
-            if value:
-                return int(value)
-        return None
+        number = self.keys.number(key)
+        if number is not None and number <= 0:
+            raise self.keys.wrong(key, number, "above 0")
+        return number
 
     def optional(self, key: str) -> float | None:
         """A number that llama.cpp reads for some architectures alone; None for the others."""
@@ -254,14 +244,14 @@ class GgufFile:
     @property
     def layers(self) -> list[LayerRun]:
         """Layers by what they do with positions; one run where no more is known."""
-        count = self.count("block_count", limit=MOST_LAYERS) or 0
-        window = self.count("attention.sliding_window")
+        count = self.keys.count("block_count") or 0
+        window = self.keys.count("attention.sliding_window")
         sliding = sliding_layers(self, count) if window else [False] * count
         if not count or sliding is None:
             return [LayerRun((), "rotary", "", None)]
         still = decided()["unrotated"].get(self.architecture)
         differs = window_base(self) != base_in(self) or any(
-            self.count(f"{key}_swa") not in (None, self.count(key))
+            self.keys.count(f"{key}_swa") not in (None, self.keys.count(key))
             for key in ("rope.dimension_count", "attention.key_length")
         )
         split = any(sliding) and differs
@@ -304,7 +294,7 @@ class GgufFile:
             )
         head, turned = head_sizes(self, self.part, d)
         unread = unread_in(self)
-        rows = length or self.count("context_length")
+        rows = length or self.keys.count("context_length")
         local = self.part == PARTS[1]
         try:
             enc = build(
@@ -351,10 +341,10 @@ def open_gguf(spec: str) -> GgufFile:
 def head_sizes(file: GgufFile, part: str, d: int | None) -> tuple[int, int]:
     """The size of a head of a type of layer, and how many of its dimensions turn."""
     local = ("_swa",) * (part == PARTS[1])  # keys of layers with a window come first
-    turned = file.count(*(f"rope.dimension_count{end}" for end in (*local, "")), limit=WIDEST)
+    turned = file.keys.count(*(f"rope.dimension_count{end}" for end in (*local, "")))
     ends = (*local, "_mla", "")
-    stated = file.count(*(f"attention.key_length{end}" for end in ends), limit=WIDEST)
-    width, heads = file.count("embedding_length"), file.count("attention.head_count")
+    stated = file.keys.count(*(f"attention.key_length{end}" for end in ends))
+    width, heads = file.keys.count("embedding_length"), file.keys.count("attention.head_count")
     head = stated or (max(width // heads, 1) if width and heads else turned or d)
     if head is None:
         raise PefourierError(
@@ -364,22 +354,14 @@ def head_sizes(file: GgufFile, part: str, d: int | None) -> tuple[int, int]:
     return head, min(turned or head, head)
 
 
-READ = {  # keys about positions that are read, or that say nothing which the rotation depends on
-    *("rope.freq_base", "rope.freq_base_swa", "rope.dimension_count", "rope.dimension_count_swa"),
-    *("rope.dimension_sections", "rope.scale_linear", "attention.sliding_window"),
-    *("attention.sliding_window_pattern", "attention.key_length", "attention.key_length_swa"),
-    *("rope.scaling.type", "rope.scaling.factor", "rope.scaling.original_context_length"),
-    *("rope.scaling.attn_factor", "rope.scaling.finetuned", "rope.scaling.yarn_ext_factor"),
-}
 OF_POSITIONS = ("rope.", "attention.sliding_window", "attention.alibi", "attention.max_alibi")
 
 
 def unread_in(file: GgufFile) -> tuple[str, ...]:
     """Keys about positions of the file's architecture that are not read."""
-    before = f"{file.architecture}."
-    keys = [key.removeprefix(before) for key in file.metadata if key.startswith(before)]
-    about = [key for key in keys if key.startswith(OF_POSITIONS)]
-    return tuple(key for key in about if key not in READ and key not in decided()["reads"])
+    about = [key for key in file.keys.values if key.startswith(OF_POSITIONS)]
+    read = {*decided()["keys"]["read"].split(), *decided()["reads"]}
+    return tuple(key for key in about if key not in read)
 
 
 def notes_on_file(file: GgufFile, unread: Sequence[str]) -> Iterator[Finding]:
@@ -390,12 +372,12 @@ def notes_on_file(file: GgufFile, unread: Sequence[str]) -> Iterator[Finding]:
         yield finding("gguf-unsaid", "pairs", who=who)
     if file.pairing == "axes":
         yield finding("rope-axes")
-    if still and (still != "full" or file.value("attention.sliding_window")):
+    if still and (still != "full" or file.keys.values.get("attention.sliding_window")):
         layers = "every fourth layer" if still != "full" else "layers that see all"
         yield finding("gguf-unsaid", "still", who=who, layers=layers)
     for key in unread[:5]:
-        value = shown(file.metadata[f"{file.architecture}.{key}"])
-        yield finding("unread-key", "plain", key=shown(key), value=value, config=shown(file.path))
+        slots = {"key": shown(key), "value": shown(file.keys.values[key])}
+        yield finding("unread-key", "plain", config=file.keys.label, **slots)
 
 
 def base_in(file: GgufFile) -> float:
@@ -423,10 +405,10 @@ def sliding_layers(file: GgufFile, count: int) -> list[bool] | None:
 
 def scaling_of_file(file: GgufFile) -> dict[str, Any]:
     """The scaling that a file sets, as parameters of `rope`."""
-    kind, factors = file.value("rope.scaling.type", "linear"), file.factors
+    kind, factors = file.keys.values.get("rope.scaling.type", "linear"), file.factors
     factor = float(file.number("rope.scaling.factor") or file.number("rope.scale_linear") or 1)
-    original = file.count("rope.scaling.original_context_length", "context_length")
-    alpha, mixed = file.optional("rope.scaling.alpha"), file.value(EXT_FACTOR, 1)
+    original = file.keys.count("rope.scaling.original_context_length", "context_length")
+    alpha, mixed = file.optional("rope.scaling.alpha"), file.keys.values.get(EXT_FACTOR, 1)
     mixed = 1 if is_number(mixed) and mixed < 0 else mixed  # as where nothing is set
     sizes = {"factor": factor, "original": original}
     is_plain = kind in ("none", "linear")
