@@ -91,7 +91,10 @@ def read_rotation(model: ModelConfig) -> Encoding | None:
     facts = {key: True for key in ("backwards", "trailing") if model.row.get(key)}
     facts |= {"unread": tuple(unused)} if unused else {}
     facts |= softmax_factor(model, section, scaling, scaled)
-    facts |= axes_told(model, len(enc.measure.frequencies))
+    sections = sections_of(model) or ((), False)
+    with suppress(PefourierError):  # of those that do not fit, which are a finding
+        axes = axes_of_sections(*sections, len(enc.measure.frequencies))
+        facts["mrope_section"] = describe_axes(axes)
     stated = stated_original(model, section, bool(layer))
     if stated and scaled.get("original") != stated:  # which dynamic does not look at, nor linear
         facts |= {"trained": stated}
@@ -139,16 +142,6 @@ def layout_of(model: ModelConfig) -> str:
         return layout
     interleaved = model.config.values.get("rope_interleave", " " not in layout)
     return "interleaved" if interleaved is not False else "halves"
-
-
-def pairing_of(model: ModelConfig) -> Pairing | None:
-    """Which rows of a head turn together; None where the type is not known, or turns no line.
-
-    halves: i and i + r/2 of the r that turn; neighbours: 2i and 2i + 1.
-    """
-    if not model.row or not rotates(model):
-        return None
-    return PAIRED.get(layout_of(model))
 
 
 def head_by_layer(model: ModelConfig, turns: Rotary, layer: str) -> int | None:
@@ -293,15 +286,6 @@ def sections_of(model: ModelConfig) -> tuple[tuple[int, ...], bool | Literal["ro
                 interleaved = stated
             return tuple(map(int, sections)), interleaved
     return (tuple(model.row["sections"]), interleaved) if "sections" in model.row else None
-
-
-def axes_told(model: ModelConfig, pairs: int) -> dict[str, str]:
-    """Which axis turns each pair, as a parameter; sections that do not fit are a finding."""
-    sections = sections_of(model)
-    with suppress(PefourierError):
-        if sections:
-            return {"mrope_section": describe_axes(axes_of_sections(*sections, pairs))}
-    return {}
 
 
 def layer_sections(model: ModelConfig) -> dict[str, Layer]:

@@ -30,7 +30,7 @@ LONG = 4  # times the length of training from which a context needs a scaling
 DIFFERENCES = 4  # that are told one by one
 ALIASES = {"default": "none", "mrope": "none", "su": "longrope"}
 
-TYPES = {"default": "none", "mrope": "none", "su": "longrope"} | {
+TYPES = ALIASES | {
     name: name for name in ("linear", "dynamic", "yarn", "longrope", "llama3", "proportional")
 }
 REQUIRED = {
@@ -66,29 +66,18 @@ def section_of_params(config: Section) -> Section:
     """The scaling of a params.json: Mistral's ``yarn``, or ``use_scaled_rope`` of Meta's models."""
     yarn = config.section("yarn")
     if yarn.values:
-        settings = {new: yarn.values.get(key) for key, new in YARN_OF_PARAMS.items()}
-        scale = (
-            {} if yarn.parameter("apply_scale", bool) is not False else {"attention_factor": 1.0}
-        )
-        remaining = {key: value for key, value in yarn.values.items() if key not in YARN_READ}
-        return replace(yarn, values={"rope_type": "yarn", **settings, **scale, **remaining})
+        values = {YARN_OF_PARAMS.get(key, key): value for key, value in yarn.values.items()}
+        unscaled = yarn.parameter("apply_scale", bool) is False
+        values |= {"attention_factor": 1.0} if unscaled else {}
+        values.pop("apply_scale", None)
+        return replace(yarn, values={"rope_type": "yarn", **values})
     if config.parameter("use_scaled_rope", bool):
         factor = config.number("rope_scaling_factor") or SCALED_ROPE["factor"]
         return Section(f"use_scaled_rope of {config.label}", {**SCALED_ROPE, "factor": factor})
     return yarn
 
 
-YARN_OF_PARAMS = {
-    "factor": "factor",
-    "original_max_position_embeddings": ORIGINAL,
-    "beta": "beta_fast",
-    "alpha": "beta_slow",
-}
-
-
-YARN_READ = {*YARN_OF_PARAMS, "apply_scale"}
-
-
+YARN_OF_PARAMS = {"factor": "factor", ORIGINAL: ORIGINAL, "beta": "beta_fast", "alpha": "beta_slow"}
 SCALED_ROPE = {  # what llama-models computes where use_scaled_rope is true
     **{"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0},
     ORIGINAL: 8192,
