@@ -34,7 +34,10 @@ def read_conventions() -> Mapping[str, dict[str, dict[str, Any]]]:
     100.0
     """
     return {
-        encoding: {name: {k: as_parameter(v) for k, v in row.items()} for name, row in rows.items()}
+        encoding: {
+            name: {k: tuple(map(float, v)) if isinstance(v, list) else v for k, v in row.items()}
+            for name, row in rows.items()
+        }
         for encoding, rows in read_toml(CONVENTIONS).items()
     }
 
@@ -77,11 +80,6 @@ def fact_of_convention(encoding: str, name: str, fact: str) -> Any:
     return read_conventions().get(encoding, {}).get(name, {}).get(fact) if name else None
 
 
-def as_parameter(value: Any) -> Any:
-    """A value of the file as a builder takes it."""
-    return tuple(map(float, value)) if isinstance(value, list) else value
-
-
 def with_convention(encoding: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
     """Parameters as given, and those of the convention among them where they are not.
 
@@ -93,8 +91,7 @@ def with_convention(encoding: str, parameters: Mapping[str, Any]) -> dict[str, A
         return dict(parameters)
     conventions = read_conventions().get(encoding, {})
     if name not in conventions:
-        elsewhere = [owner for owner, rows in read_conventions().items() if name in rows]
-        way_out = f"{elsewhere[0]}:convention={name} has it." if elsewhere else ""
+        way_out = "".join(f"{spec} has it." for spec in specs_of_convention(name)[:1])
         raise unknown(f"convention of {encoding}", name, conventions, way_out)
     row = {key: value for key, value in conventions[name].items() if key not in FACTS}
     return row | dict(parameters)
@@ -112,18 +109,19 @@ def refuse_known(name: str) -> None:
     pefourier.errors.PefourierError: 'DroPE' has no codes of its own: DroPE removes the rotation \
 of all layers after training: name none for what is left
     """
-    cases, plain = read_toml(REASONS), "".join(filter(str.isalnum, name.lower()))
-    if plain in cases["tokens"]:
-        raise PefourierError(
-            f"{shown(name)} depends on tokens and has no table of codes: {cases['tokens'][plain]}; "
-            "give code that makes it for one input, py:module:function"
-        )
-    if shared := cases["shared"].get(name) or cases["shared"].get(plain):
-        raise PefourierError(f"{shown(name)} is the name of several encodings, which? {shared}")
-    if plain in cases["without"]:
-        raise PefourierError(f"{shown(name)} has no codes of its own: {cases['without'][plain]}")
+    plain = "".join(filter(str.isalnum, name.lower()))
+    for table, sentence in REFUSALS.items():
+        reasons = read_toml(REASONS)[table]
+        if reason := reasons.get(plain) or reasons.get(name):
+            raise PefourierError(f"{shown(name)} {sentence.format(reason)}")
 
 
+REFUSALS = {
+    "tokens": "depends on tokens and has no table of codes: {}; give code that makes it for one "
+    "input, py:module:function",
+    "shared": "is the name of several encodings, which? {}",
+    "without": "has no codes of its own: {}",
+}
 SEVERAL = 8  # names that an error may list beside the one that is meant
 SYNONYMS = {  # names people type, and what they stand for
     **{"rotary": "rope", "nope": "none", "one-hot": "onehot"},

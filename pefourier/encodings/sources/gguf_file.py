@@ -360,8 +360,8 @@ OF_POSITIONS = ("rope.", "attention.sliding_window", "attention.alibi", "attenti
 def unread_in(file: GgufFile) -> tuple[str, ...]:
     """Keys about positions of the file's architecture that are not read."""
     about = [key for key in file.keys.values if key.startswith(OF_POSITIONS)]
-    read = {*decided()["keys"]["read"].split(), *decided()["reads"]}
-    return tuple(key for key in about if key not in read)
+    readable = {*decided()["keys"]["read"].split(), *decided()["reads"]}
+    return tuple(key for key in about if key not in readable)
 
 
 def notes_on_file(file: GgufFile, unread: Sequence[str]) -> Iterator[Finding]:

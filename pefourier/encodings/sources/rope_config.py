@@ -91,10 +91,10 @@ def read_rotation(model: ModelConfig) -> Encoding | None:
     facts = {key: True for key in ("backwards", "trailing") if model.row.get(key)}
     facts |= {"unread": tuple(unused)} if unused else {}
     facts |= softmax_factor(model, section, scaling, scaled)
-    sections = sections_of(model) or ((), False)
-    with suppress(PefourierError):  # of those that do not fit, which are a finding
-        axes = axes_of_sections(*sections, len(enc.measure.frequencies))
-        facts["mrope_section"] = describe_axes(axes)
+    if sections := sections_of(model):
+        with suppress(PefourierError):  # of those that do not fit, which are a finding
+            axes = axes_of_sections(*sections, len(enc.measure.frequencies))
+            facts["mrope_section"] = describe_axes(axes)
     stated = stated_original(model, section, bool(layer))
     if stated and scaled.get("original") != stated:  # which dynamic does not look at, nor linear
         facts |= {"trained": stated}

@@ -220,9 +220,7 @@ def read_numbers(spec: str) -> np.ndarray:
     """Numbers in FILE[#ARRAY]: (n,) of one axis or a single column or row, else (n, columns)."""
     path, key = split_spec(spec)
     with open_arrays(path) as file:
-        names = list(file.arrays)
-        if key is not None:
-            names = [find_array(file.arrays, key, file.label)]
+        names = list(file.arrays) if key is None else [find_array(file.arrays, key, file.label)]
         shape = file.arrays[names[0]].shape if len(names) == 1 else ()
         table = len(shape) == 2 and min(shape) > 1
         if math.prod(shape) != max(shape, default=0) and not table:
