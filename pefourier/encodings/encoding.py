@@ -413,16 +413,14 @@ def numbers(answer: Any) -> tuple[np.ndarray, float]:
     ) as error:  # sparse, on meta, ragged
         kind = type(answer).__name__
         raise PefourierError(
-            f"expected an array of numbers (length, d), rows of one length; got a {kind} that is "
-            f"none: {shown(str(error))}"
+            f"expected rows of numbers (length, d); got a {kind} that is none: {shown(str(error))}"
         ) from error
     if array.dtype.kind == "c":
         pairs = np.stack([array.real, array.imag], axis=-1)
         array = pairs.reshape(*array.shape[:-1], -1)
     if array.dtype.kind not in "fiub":
         raise PefourierError(
-            f"expected an array of numbers (length, d); got {type(answer).__name__} "
-            f"of {shown(str(array.dtype))}"
+            f"expected numbers (length, d); got those of {shown(str(array.dtype))}"
         )
     return (array if isinstance(array, np.memmap) else array.astype(float, copy=False)), eps
 

@@ -124,8 +124,7 @@ def on_grid(enc: Encoding, sides: Sides, prefix: int) -> Encoding:
         return check_own_grid(enc, sides, prefix)
     if enc.domain.kind != "position":
         raise PefourierError(
-            f"{shown(enc.label)} has codes of a {enc.domain.kind}, not of positions: --grid suits "
-            "encodings of positions, and axial, axial-rope, mixed-rope, swin, swin2, beit"
+            f"{shown(enc.label)} has codes of a {enc.domain.kind}; --grid is for those of positions"
         )
     fits = not sides or len(enc) == count_points(sides, prefix)
     window = None if fits or prefix or enc.origin != "file" else window_of_rows(enc, sides)
@@ -244,8 +243,7 @@ def check_own_grid(enc: Encoding, sides: Sides, prefix: int) -> Encoding:
     built_sides = tuple(enc.params.get("grid") or enc.domain.grid)
     if sides not in ((), built_sides) or prefix not in (0, enc.domain.prefix):
         raise PefourierError(
-            f"{shown(enc.label)} is on a grid of {size_of(built_sides)} with prefix "
-            f"{enc.domain.prefix}; leave out --grid and --prefix"
+            f"{shown(enc.label)} is on a grid of {size_of(built_sides)} itself; leave out --grid"
         )
     return enc
 

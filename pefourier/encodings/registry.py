@@ -290,10 +290,7 @@ def parse_parameters(name: str, text: str) -> dict[str, Any]:
         typed, equals, value = item.partition("=")
         key = typed if typed in kinds else ALIASES.get(typed, typed)
         if not equals:
-            raise PefourierError(
-                f"{shown(item)} in the parameters of {name} is not of the form key=value; "
-                f"write for example {name}:{next(iter(kinds))}=8"
-            )
+            raise PefourierError(f"{shown(item)} of {name} is not of the form key=value, as d=8")
         if key not in kinds:
             raise unknown_parameter(name, typed)
         if key in values:

@@ -59,15 +59,12 @@ def unknown_spec(spec: str, name: str, path: str) -> PefourierError:
     refuse_known(name)
     if presets := specs_of_convention(name.lower()):
         return PefourierError(
-            f"unknown encoding {shown(name)}. Did you mean {' or '.join(presets)} "
-            "(with --grid HxW)?"
+            f"unknown encoding {shown(name)}. Did you mean {' or '.join(presets)}?"
         )
     if re.fullmatch(HUB, spec) and "/" in spec:
         return not_here(spec)
     if os.path.exists(name):
-        return PefourierError(
-            f"{shown(name)} is a file, which takes no parameters behind a colon; give options"
-        )
+        return PefourierError(f"{shown(name)} is a file; it takes no parameters behind a colon")
     from pefourier.encodings.sources.formats import READERS
 
     formats = ", ".join(sorted(READERS))
@@ -86,8 +83,7 @@ def not_here(spec: str) -> PefourierError:
     hub = re.fullmatch(HUB, spec)
     command = f"hf download {hub[1]} config.json" if hub else f"curl -LO {spec}"
     return PefourierError(
-        f"{shown(spec)} is not on this machine, and nothing is downloaded; run {shown(command)} "
-        "and give the file that comes"
+        f"{shown(spec)} is not on this machine; run {shown(command)} and give the file that comes"
     )
 
 
@@ -336,9 +332,7 @@ def refuse_times(specs: Sequence[str]) -> None:
     """
     takers = sorted(name for name, builder in BUILDERS.items() if "times" in builder.parameters)
     if not {spec.partition(":")[0] for spec in specs} & {*takers}:
-        raise PefourierError(
-            f"--times belongs to {', '.join(takers)}; the others have positions 0, 1, …"
-        )
+        raise PefourierError(f"--times belongs to {', '.join(takers)}; the others have positions")
 
 
 def build_by_name(

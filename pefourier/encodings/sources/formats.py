@@ -285,8 +285,7 @@ def csv_rows(text: io.TextIOWrapper) -> Iterator[str]:
     for line, content in enumerate(iter(partial(text.readline, LONGEST_LINE + 1), ""), 1):
         if len(content) > LONGEST_LINE or content.count(",") >= MOST_COLUMNS:
             raise ValueError(
-                f"line {line} goes beyond the limits, which are {LONGEST_LINE} characters and "
-                f"{MOST_COLUMNS} columns"
+                f"line {line} goes beyond {LONGEST_LINE} characters or {MOST_COLUMNS} columns"
             )
         if row := content.partition("#")[0].strip():
             yield row
@@ -327,10 +326,7 @@ def read_torch(stream: BinaryIO) -> dict[str, Stored]:
     try:
         tree = torch.load(source, "cpu", weights_only=True, mmap=mapped)
     except DAMAGED as error:
-        raise ValueError(
-            "it is damaged, or holds Python objects that could run code; only weights are read, "
-            "as torch.save(table, PATH) writes them"
-        ) from error
+        raise ValueError("it is damaged, or holds more than tensors") from error
     return {name: torch_array(tensor, size) for name, tensor in tensors(tree, torch.Tensor)}
 
 

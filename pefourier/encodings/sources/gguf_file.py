@@ -205,9 +205,7 @@ class GgufFile:
         """How many pairs the axes t, y, x and e turn, as llama.cpp calls them; empty: not told."""
         counts = self.metadata.get(f"{self.architecture}.rope.dimension_sections") or []
         if not isinstance(counts, list) or not all(is_count(n, 0, WIDEST) for n in counts[:4]):
-            raise PefourierError(
-                f"rope.dimension_sections of {shown(self.path)} must be four counts; got {counts!r}"
-            )
+            raise self.keys.wrong("rope.dimension_sections", counts, "four counts")
         return tuple(map(int, counts[:4])) if sum(counts[:4]) else ()
 
     @property
@@ -348,8 +346,7 @@ def head_sizes(file: GgufFile, part: str, d: int | None) -> tuple[int, int]:
     head = stated or (max(width // heads, 1) if width and heads else turned or d)
     if head is None:
         raise PefourierError(
-            f"{shown(file.path)} sets no rotation: it has neither rope.dimension_count nor the "
-            "size of a head; name an encoding or a config.json"
+            f"{shown(file.path)} has neither rope.dimension_count nor sizes of heads"
         )
     return head, min(turned or head, head)
 

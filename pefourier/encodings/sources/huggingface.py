@@ -160,9 +160,7 @@ def side_of(model: ModelConfig, axis: Mapping[str, Any], place: int) -> int:
     side = (size - first) // over + first
     side = -(-side // value_of(model, axis["again"])) if "again" in axis else side
     if side < 1:
-        raise PefourierError(
-            f"{model.config.label} has an image of {size} in patches of {over}; give --grid"
-        )
+        raise PefourierError(f"{model.config.label} has no patch of {over} in {size}; give --grid")
     return side
 
 
@@ -333,10 +331,7 @@ def no_answer(model: ModelConfig) -> PefourierError:
     """Why a config is not answered."""
     who = f"{shown(model.file)} (model_type {shown(model.kind)})"
     if not model.row:
-        return UnknownPositions(
-            f"{shown(model.file)} sets no positions: model_type {shown(model.kind)} is not known "
-            "here and no key of a rotation is set; name an encoding or a file of codes"
-        )
+        return UnknownPositions(f"{who} is not known here and sets no rotation; name an encoding")
     kinds = model.row["kind"].split()
     if weights.has_no_table(model):
         kinds = ["relative" if model.config.values.get("relative_attention") is True else "none"]

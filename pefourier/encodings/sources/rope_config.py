@@ -68,10 +68,7 @@ def read_rotation(model: ModelConfig) -> Encoding | None:
     if not rotates(model):
         return None
     if len(model.grid) > 1 and turns_on_axes(model):
-        raise PefourierError(
-            f"{shown(model.file)} turns text by one position, images by frames, rows and columns "
-            "(M-RoPE): leave out the grid"
-        )
+        raise PefourierError(f"{shown(model.file)} turns text by one position: leave out the grid")
     if model.part == INDEXER and "indexer" in model.row:
         return rotation_of_indexer(model)
     layer, section, turns = choose_layer(model, layer_sections(model))
@@ -160,8 +157,7 @@ def head_by_layer(model: ModelConfig, turns: Rotary, layer: str) -> int | None:
     widths = {sizes.get(i) or usual for i in places} or {usual}
     if len(widths) > 1:
         raise PefourierError(
-            f"{section.label} gives layers of type {shown(layer)} heads of {sorted(widths)}; "
-            "one type of layer needs one head_dim"
+            f"{section.label} gives {shown(layer)} heads of {sorted(widths)}; it needs one head_dim"
         )
     return widths.pop()
 
@@ -294,8 +290,7 @@ def layer_sections(model: ModelConfig) -> dict[str, Layer]:
     key = model.rope_key
     if key == "rope_scaling" and row.get("new_only"):
         raise PefourierError(
-            f"{key} of {config.label} does not say which share of a head turns, as model_type "
-            f"{shown(model.kind)} needs; write rope_parameters with partial_rotary_factor"
+            f"{key} of {config.label} has no partial_rotary_factor; write rope_parameters with it"
         )
     section = config.section(key)
     if key in row.get("unread", ()):
@@ -357,9 +352,7 @@ def choose_layer(model: ModelConfig, sections: Mapping[str, Layer]) -> tuple[str
     """The type of layer that is named, or any where all turn alike."""
     part, file = model.part, shown(model.file)
     if part and "" in sections:
-        raise PefourierError(
-            f"{file} has one rotation for all layers; leave out {shown('#' + part)}"
-        )
+        raise PefourierError(f"{file} has one rotation alone; leave out {shown('#' + part)}")
     if part and part not in sections:
         raise unknown(f"type of layer of {file}", part, sections)
     if not sections:

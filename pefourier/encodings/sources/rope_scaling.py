@@ -179,10 +179,7 @@ def find_original_length(model: ModelConfig, section: Section, kind: str, layere
     stated = None if kind == "dynamic" else stated_original(model, section, layered, usual)
     length = stated or model.longest()
     if length is None:
-        raise PefourierError(
-            f"{section.label} has no {ORIGINAL} and {shown(model.file)} no "
-            f"max_position_embeddings; rope_type {kind} needs one of them"
-        )
+        raise PefourierError(f"rope_type {kind} of {section.label} needs max_position_embeddings")
     return length
 
 

@@ -81,10 +81,7 @@ def open_table(path: str, suffix: str | None = None) -> tuple[BinaryIO, str]:
             return open(path, "rb"), suffix
     is_stream = stat.S_IFMT(status.st_mode) in (stat.S_IFREG, stat.S_IFIFO, stat.S_IFSOCK)
     if not is_stream or suffix_of(path) not in STREAMED:
-        raise PefourierError(
-            f"{shown(path)} is a folder, a device or a pipe of weights; name a file: "
-            f"{', '.join(READERS)}"
-        )
+        raise PefourierError(f"{shown(path)} is no file of codes: name one, {', '.join(READERS)}")
     with os_errors("read", path), open(path, "rb") as pipe:
         return read_pipe(pipe, path)
 

@@ -104,9 +104,7 @@ def import_object(spec: str) -> Any:
     """The object that ``py:module:name`` names, imported from the working directory."""
     module_name, _, name = spec.removeprefix("py:").partition(":")
     if not module_name or not name:
-        raise PefourierError(
-            f"{shown(spec)} does not name an object; write py:module:function or py:module:Class"
-        )
+        raise PefourierError(f"{shown(spec)} does not name an object; write py:module:function")
     if "" not in sys.path and "." not in sys.path:
         sys.path.insert(0, "")
     with as_user_error(f"cannot import {shown(module_name)} from the working directory: it"):

@@ -96,9 +96,7 @@ def read_positions(model: ModelConfig) -> Encoding | None:
     if not row:
         return None
     raise UnknownPositions(
-        f"the positions of model_type {shown(model.kind)} are learned: their table is in its "
-        f"weights, not in {shown(model.file)}; put model.safetensors beside it, or give a "
-        "file of codes, weights.safetensors#tensor"
+        f"the positions of {shown(model.file)} are learned: put model.safetensors beside it"
     )
 
 
@@ -191,8 +189,7 @@ def read_buckets(model: ModelConfig) -> Encoding | None:
     settings = bucket_keys(model)
     if len(bias) != settings["buckets"]:
         raise PefourierError(
-            f"{name} of {shown(path)} has {len(bias)} rows; "
-            f"relative_attention_num_buckets is {settings['buckets']}"
+            f"{name} has {len(bias)} rows; relative_attention_num_buckets is {settings['buckets']}"
         )
 
     def codes(lag: np.ndarray) -> np.ndarray:
