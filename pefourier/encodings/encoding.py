@@ -406,11 +406,7 @@ def numbers(answer: Any) -> tuple[np.ndarray, float]:
         raise PefourierError("an array has masked numbers; give array.filled(x)")
     try:
         array, eps = as_array(answer)
-    except (
-        ValueError,
-        TypeError,
-        RuntimeError,
-    ) as error:  # sparse, on meta, ragged
+    except (ValueError, TypeError, RuntimeError) as error:  # sparse, on meta, ragged
         kind = type(answer).__name__
         raise PefourierError(
             f"expected rows of numbers (length, d); got a {kind} that is none: {shown(str(error))}"

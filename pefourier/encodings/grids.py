@@ -177,9 +177,8 @@ def line_contrast(table: np.ndarray, width: int) -> float:
     rows = np.array(table[: LINES * width], dtype=float)
     rows = rows[: len(rows) // width * width]
     rows -= rows.mean(axis=0)
-    norms = np.linalg.norm(rows, axis=1)
-    norms[norms == 0] = 1.0
-    rows /= norms[:, None]
+    norms = np.linalg.norm(rows, axis=1, keepdims=True)
+    rows /= np.where(norms == 0, 1.0, norms)
     cosines = np.append(np.einsum("nd,nd->n", rows[1:], rows[:-1]), np.nan).reshape(-1, width)
     within, across = cosines[:, :-1].ravel(), cosines[:-1, -1]
     return float((across[:, None] < within - 1e-9).mean()) if across.size else 0.5

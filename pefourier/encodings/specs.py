@@ -58,9 +58,7 @@ def unknown_spec(spec: str, name: str, path: str) -> PefourierError:
         return missing(path)
     refuse_known(name)
     if presets := specs_of_convention(name.lower()):
-        return PefourierError(
-            f"unknown encoding {shown(name)}. Did you mean {' or '.join(presets)}?"
-        )
+        return unknown_encoding(name, f"{' or '.join(presets)} has it.")
     if re.fullmatch(HUB, spec) and "/" in spec:
         return not_here(spec)
     if os.path.exists(name):
@@ -88,10 +86,8 @@ def not_here(spec: str) -> PefourierError:
 
 
 NAMED = {  # what an array holds in place of codes, by its name
-    "biases-as-codes": re.compile(
-        r"(^|\.)(relative_(position|attention)_bias|rel_pos(_[xy])?_bias)"
-    ),
-    "lags-as-codes": re.compile(r"(^|\.)rel_pos_[thw]$"),
+    "biases-as-codes": r"(^|\.)(relative_(position|attention)_bias|rel_pos(_[xy])?_bias)",
+    "lags-as-codes": r"(^|\.)rel_pos_[thw]$",
 }
 
 
@@ -362,22 +358,16 @@ def load_file(spec: str, length: int | None) -> Encoding:
     if stored.codes.ndim > 2:
         bias = stored.codes[..., :length, :length]
         params = {"length": bias.shape[-1], "d": bias.shape[-3], "path": path, "array": stored.name}
-        enc = from_bias(bias, spec, eps=stored.eps, origin="file")
-        return replace(enc, params=params, spec=spec)
+        return from_bias(bias, spec, eps=stored.eps, origin="file", params=params, spec=spec)
     table = rows_up_to(stored.codes, length, shown(spec))
     array = stored.name if stored.chosen else key
     params = {"length": len(table), "d": table.shape[1], "path": path, "array": array}
-    codes = [code for code, name in NAMED.items() if name.search(stored.name)]
+    codes = [code for code, name in NAMED.items() if re.search(name, stored.name)]
     codes += ["array-chosen"] * stored.chosen
     slots = {"name": shown(stored.name), "middle": len(stored.codes) // 2}
-    findings = tuple(finding(code, **slots) for code in codes)
-    facts = {
-        "eps": stored.eps,
-        "origin": "file",
-        "findings": findings,
-        "paired": stored.paired,
-    }
-    enc = replace(from_table(table, spec, **facts), params=params, spec=spec)
+    facts = {"eps": stored.eps, "origin": "file", "paired": stored.paired, "params": params}
+    facts["findings"] = tuple(finding(code, **slots) for code in codes)
+    enc = from_table(table, spec, **facts, spec=spec)
     is_whole = stored.sides and len(enc) == len(stored.codes)
     return on_grid(enc, stored.sides, 0) if is_whole else enc
 

@@ -12,6 +12,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,31 +20,11 @@ import numpy as np
 from pefourier.encodings.encoding import Finding
 from pefourier.encodings.findings import finding
 from pefourier.errors import PefourierError, shown
+from pefourier.files import read_toml
 
-ROLES = {  # what parameters of public code are for, by their names
-    "length": "length n max_len maxlen max_length max_seq_len seq_len seq_length sequence_length "
-    "max_sequence_length num_positions n_positions max_position_embeddings num_embeddings "
-    "context_length context_size block_size n_ctx num_patches end max_seq_length",
-    "d": "d d_model dim model_dim embed_dim embedding_dim emb_dim emb_size embed_size "
-    "embedding_size hidden_size hidden_dim d_hid channels n_embd num_hiddens head_dim features "
-    "width num_channels out_channels dim_head head_size",
-    "queries": "q xq query queries",  # (batch, heads, n, d)
-    "keys": "k xk key keys",  # the same
-    "vectors": "x tensor hidden_states",  # (batch, n, d)
-    "ids": "position_ids pos_ids",  # (1, n)
-    "positions": "positions position pos indices idx",  # (n,)
-    "times": "t timesteps timestep time times coords coordinates",
-    "tokens": "input_ids tokens token_ids input_ids_shape attention_mask",
-    "dropout": "dropout dropout_p dropout_rate p_dropout drop drop_rate",
-}
-ROLE = {name: role for role, names in ROLES.items() for name in names.split()}
-WORDS = {  # in a wrapper
-    **{"length": "length", "d": "d", "queries": "q", "keys": "k"},
-    **{"ids": "torch.arange(length)[None]", "positions": "torch.arange(length)"},
-    **{"times": "torch.arange(length).float()", "vectors": "torch.zeros(1, length, d)"},
-    "tokens": "torch.ones(1, length, dtype=torch.long)",
-}
-
+NAMES = read_toml(Path(__file__).with_name("code_names.toml"))
+ROLE = {name: role for role, names in NAMES["roles"].items() for name in names.split()}
+WORDS = NAMES["words"]
 SEQUENCE_FIRST = re.compile(
     r"\b((?i:seq|len|time)\w*( len\w*)?|[STL]), *((?i:batch)\w*|bs\w*|[BN])\b"
 )

@@ -270,21 +270,19 @@ def inverted(model: ModelConfig) -> Iterator[Finding]:
     if not isinstance(switches, list) or not number or len(step) < 2:
         return
     still, usual = sum(not turns for turns in switches), number // (step[1] - step[0])
-    if 2 * still <= number or still <= usual:
-        return
-    details = {"config": model.config.label, "kind": shown(model.kind)}
-    yield finding("layers-inverted", still=still, number=number, usual=usual, **details)
+    if still > max(number / 2, usual):
+        details = {"config": model.config.label, "kind": shown(model.kind)}
+        yield finding("layers-inverted", still=still, number=number, usual=usual, **details)
 
 
 def without_global(model: ModelConfig, runs: Sequence[LayerRun], trained: int) -> Iterator[Finding]:
     """Windows in all layers of a model type that has layers which see all."""
     windows = [run.window for run in runs for _ in run.index]
     is_told = FULL in model.row.get("layer_types", "") and told_types(model.config.values)
-    if not is_told or not windows or any(w is None or w >= trained for w in windows):
-        return
-    details = {"layers": len(windows), "config": model.config.label, "kind": shown(model.kind)}
-    details |= {"widest": max(windows), "trained": trained}
-    yield finding("layers-no-global", reach=sum(window - 1 for window in windows), **details)
+    if is_told and windows and all(w is not None and w < trained for w in windows):
+        details = {"layers": len(windows), "config": model.config.label, "kind": shown(model.kind)}
+        details |= {"widest": max(windows), "trained": trained}
+        yield finding("layers-no-global", reach=sum(w - 1 for w in windows), **details)
 
 
 def lint_layers(model: ModelConfig, runs: Sequence[LayerRun], trained: int) -> Iterator[Finding]:

@@ -124,10 +124,8 @@ def rotates(model: ModelConfig) -> bool:
         key, turning, usual = row.get("switch", ("", (), None))
         return row.get("kind") == "rotary" and (not key or config.values.get(key, usual) in turning)
     has_evidence = any(config.untracked.values.get(key) is not None for key in EVIDENCE)
-    embedding_type = config.values.get(
-        "position_embedding_type", "rotary" if has_evidence else None
-    )
-    return embedding_type in ("rotary", "rope")
+    usual = "rotary" if has_evidence else None
+    return config.values.get("position_embedding_type", usual) in ("rotary", "rope")
 
 
 def layout_of(model: ModelConfig) -> str:
@@ -201,11 +199,10 @@ def find_share(
     if partial is None and scaling == "none" and is_listed and model.row.get("given_whole"):
         return 1.0, findings  # what the class takes without a section is not for one that is given
     dimensions = [key for key in turns.shares if key in DIMENSIONS]
-    turned = model.config.count(*dimensions) if dimensions else None
-    if partial is None and (turned or turns.turned):
-        partial = turning_share(turned or turns.turned, d)
+    turned = (model.config.count(*dimensions) if dimensions else None) or turns.turned
     if partial is None:
-        partial = turns.scaled_share if scaling != "none" else None
+        scaled_share = turns.scaled_share if scaling != "none" else None
+        partial = turning_share(turned, d) if turned else scaled_share
     return turns.share if partial is None else partial, findings
 
 
@@ -310,11 +307,9 @@ def layer_sections(model: ModelConfig) -> dict[str, Layer]:
     local = None if row else config.number(*LOCAL_THETA)
     if local is None:
         return {"": (section, turns)}
-    full = config.number(GLOBAL_THETA, "rope_theta")
-    return {
-        "full_attention": (replace(section, values={"rope_theta": full, **section.values}), turns),
-        "sliding_attention": (replace(section, values={"rope_theta": local}), turns),
-    }
+    full = {"rope_theta": config.number(GLOBAL_THETA, "rope_theta"), **section.values}
+    bases = {"full_attention": full, "sliding_attention": {"rope_theta": local}}
+    return {k: (replace(section, values=values), turns) for k, values in bases.items()}
 
 
 def known_layers(
@@ -336,9 +331,8 @@ def known_layers(
             section = outer.section(layer)
         elif outer.values and not names and layer in reached:
             ignored = ("rope_theta", "partial_rotary_factor") if row.get("own_base") else ()
-            section = replace(
-                outer, values={k: v for k, v in outer.values.items() if k not in ignored}
-            )
+            shared = {k: v for k, v in outer.values.items() if k not in ignored}
+            section = replace(outer, values=shared)
         else:
             section = Section(f"{layer} of {outer.label}", turns.rope)
         spelling, kind = section.first("rope_type", "type")

@@ -56,10 +56,10 @@ def softmax_factor(
     """What some model types multiply the logits with: (0.1 mscale_all_dim ln factor + 1)^2."""
     if not model.row.get("softmax") or scaling == "none":
         return {}
-    mscale, factor = section.number("mscale_all_dim"), scaled.get("factor")
-    if not mscale or not factor or factor <= 1:
-        return {}
-    return {"softmax_factor": (0.1 * mscale * log(factor) + 1) ** 2}
+    mscale, factor = section.number("mscale_all_dim"), scaled.get("factor") or 1.0
+    return (
+        {"softmax_factor": (0.1 * mscale * log(factor) + 1) ** 2} if mscale and factor > 1 else {}
+    )
 
 
 def section_of_params(config: Section) -> Section:
@@ -248,9 +248,8 @@ def new_keys(case: ConfigCase) -> Iterator[Finding]:
     """Base and scaling where only transformers 5 looks."""
     values, new = case.values, case.values.get("rope_parameters")
     old = ("rope_scaling", "rope_theta", *case.turns.bases)
-    if not isinstance(new, dict) or not new or any(values.get(key) is not None for key in old):
-        return
-    if case.model.row.get("since") == 5:  # whom no older reader knows
+    is_new = case.model.row.get("since") == 5  # whom no older reader knows
+    if is_new or not isinstance(new, dict) or any(values.get(key) is not None for key in old):
         return
     base, scaled = case.params["rho"], case.params["scaling"] != "none"
     if (base == case.turns.base and not scaled) or case.section.values.get("rope_theta") is None:
