@@ -141,10 +141,8 @@ def load(
     2
     """
     length, d = whole_numbers(length=length, d=d)
-    if isinstance(source, SpecWithDefaults):
-        spec, options = source.spec, {**source.params, **params}
-    else:
-        spec, options = source, params
+    has_defaults = isinstance(source, SpecWithDefaults)
+    spec, options = (source.spec, {**source.params, **params}) if has_defaults else (source, params)
     options = {key: value for key, value in options.items() if value is not None}
     grid = options.pop("grid", ())
     sides = read_sides(grid) if isinstance(grid, str) else tuple(grid)
@@ -155,7 +153,7 @@ def load(
         options["times"] = read_numbers(os.fspath(options["times"]))
     if isinstance(spec, str | os.PathLike):
         spec = canonical_spec(os.fspath(spec))
-        if not isinstance(source, SpecWithDefaults):
+        if not has_defaults:
             check_parameters(spec, options)
         enc = load_spec(spec, length, d, place, {**options, "min_length": min_length})
     else:
@@ -303,7 +301,7 @@ def source_of(source: Any) -> Literal["name", "code", "table", "config", "gguf"]
         return "table"
     if path.lower().endswith(".gguf"):
         return "gguf"
-    if path.endswith(".json") or os.path.isdir(path):
+    if os.path.isdir(path):
         return "config"
     raise unknown_spec(spec, name, path)
 
@@ -337,9 +335,7 @@ def build_by_name(
     """A registered encoding; parameters of the SPEC win over options, options over defaults."""
     name, _, text = spec.partition(":")
     parameters = BUILDERS[name].parameters
-    defaults = {
-        key: value for key, value in options.items() if key in parameters and value is not None
-    }
+    defaults = {key: value for key, value in options.items() if key in parameters}
     settings = {"d": d, **defaults, **parse_parameters(name, text)}
     requested = settings.get("length", length)  # that of the SPEC wins
     if "length" not in settings and (length or not settings.get("grid")):

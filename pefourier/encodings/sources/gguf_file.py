@@ -282,7 +282,6 @@ class GgufFile:
         Whether partners stand side by side is llama.cpp's choice for the architecture; of one that
         is not known, halves are taken.
         """
-        unscaled = self.is_listed("windows", "unscaled")
         if self.part not in ("", *PARTS):
             raise unknown(f"type of layer of {shown(self.path)}", self.part, PARTS)
         if self.pairing == "none":
@@ -302,7 +301,9 @@ class GgufFile:
                 rho=window_base(self) if local else base_in(self),
                 layout="interleaved" if self.pairing == "interleaved" else "halves",
                 partial=turning_share(turned, head),
-                **({} if local and unscaled else scaling_of_file(self)),
+                **(
+                    {} if local and self.is_listed("windows", "unscaled") else scaling_of_file(self)
+                ),
             )
         except PefourierError as error:
             raise PefourierError(f"{shown(self.path)}: {error}") from error

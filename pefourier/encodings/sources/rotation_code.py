@@ -25,8 +25,7 @@ FAULTS = (RuntimeError, TypeError, ValueError, IndexError, AttributeError, Asser
 PROBED = 8  # positions at which a rotation is looked at by unit vectors
 FARTHEST = 4096  # rows up to which queries and keys are held against each other
 NEARLY = 0.02  # bfloat16 has eight bits
-PLACES = frozenset(("ids", "positions"))
-VECTORS = frozenset(("queries", "keys", "vectors"))
+PLACES, VECTORS = {"ids", "positions"}, {"queries", "keys", "vectors"}  # roles
 Images = tuple[np.ndarray, np.ndarray, float]  # of queries and of keys, with their resolution
 Kind = Literal["rotation", "still", "layouts-mixed", "lost-minus", "other"]
 
@@ -167,12 +166,9 @@ def read_turn(operators: np.ndarray) -> Turn:
     identity, none = np.eye(operators.shape[1]), np.arange(0)
     if operators.any() and (operators == operators[0]).all():
         return Turn("still", identity, none, none)
-    starts = [identity]
-    size = np.abs(operators[0]).max()
-    leading = operators[0] / size if size else np.zeros_like(identity)
-    if np.abs(leading.T @ leading - identity).max() < NEARLY:
-        starts.append(leading)
-    for start in starts:
+    leading = operators[0] / (np.abs(operators[0]).max() or 1)
+    is_order = np.abs(leading.T @ leading - identity).max() < NEARLY
+    for start in [identity, leading] if is_order else [identity]:
         blocks = np.linalg.solve(start[None], operators)
         pairs = find_pairs(blocks)
         kind = kind_of(blocks, *pairs) if pairs else "other"
