@@ -114,10 +114,8 @@ def is_sequence_first(code: Any) -> bool:
 
 def unfit(request: CodeRequest, code: Any, why: str) -> PefourierError:
     """The error for code that fits no convention, with a wrapper to paste as its note."""
-    error = PefourierError(
-        f"{shown(request.spec)} {why}; write a wrapper: a function of (length, d), a module called "
-        "with zeros (batch, length, d), or a rotation of (q, k) or (x, positions) by these names"
-    )
+    kinds = "(length, d), a module of zeros (batch, length, d), or a rotation of (q, k)"
+    error = PefourierError(f"{shown(request.spec)} {why}; write a function of {kinds}")
     error.add_note(wrapper_of(request, code))
     return error
 

@@ -75,9 +75,7 @@ class Stored:
     @property
     def may_be_pairs(self) -> bool:
         """Whether a last axis of 2 may hold cosines and sines, as of complex numbers."""
-        return (
-            self.kind in KINDS and len(self.axes) == 3 and self.axes[2] == 2 and 0 not in self.axes
-        )
+        return self.kind in KINDS and len(self.axes) == 3 and self.axes[2] == 2 and all(self.axes)
 
     def load(
         self,
@@ -226,8 +224,8 @@ def npy_array(
     check_shape(shape, dtype.itemsize, room)
     mapped = None
     if dtype.isnative and stream is not None and not isinstance(stream, io.BytesIO):
-        order = "F" if fortran else "C"
-        mapped = partial(np.memmap, stream, dtype, "r", head.tell(), shape, order)
+        place = head.tell(), shape, "F" if fortran else "C"
+        mapped = partial(np.memmap, stream, dtype, "r", *place)
     pairs = (lambda: copied().view(dtype).reshape(shape)) if is_complex else copied
     return Stored(shape, dtype.name, dtype.itemsize, file_bytes, pairs, mapped)
 

@@ -425,11 +425,9 @@ def scaling_of_file(file: GgufFile) -> dict[str, Any]:
         return {"scaling": "ntk", "factor": float(alpha)}
     if ((is_plain and not alpha) or (kind == "yarn" and mixed == 0)) and FREQS not in factors:
         return {"scaling": "linear", "factor": factor} if factor != 1 else {}
-    raise PefourierError(
-        f"scaling {shown(kind)} of {shown(file.path)} with {', '.join(factors) or 'no factors'}, "
-        f"{EXT_FACTOR} {shown(mixed)} and rope.scaling.alpha {shown(alpha)} is not "
-        "read here; give rope:inv_freq=FILE"
-    )
+    contents = f"{', '.join(factors) or 'no factors'}, {EXT_FACTOR} {shown(mixed)}, alpha {alpha}"
+    way_out = "is not read here; give rope:inv_freq=FILE"
+    raise PefourierError(f"scaling {shown(kind)} of {file.keys.label} with {contents} {way_out}")
 
 
 def yarn_attention(file: GgufFile, factor: float) -> float:

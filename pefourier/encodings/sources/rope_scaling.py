@@ -94,9 +94,8 @@ def read_scaling(
     scaling = TYPES[kind]
     kinds = {key: parameter.annotation for key, parameter in scaling_parameters(scaling).items()}
     needs_original = kinds.pop("original", None) is not None
-    allowed = (
-        COMMON | kinds.keys() | ({ORIGINAL} if needs_original and kind != "dynamic" else set())
-    )
+    allowed = COMMON | kinds.keys()
+    allowed |= {ORIGINAL} if needs_original and kind != "dynamic" else set()
     allowed |= {TUNED[model.kind], LONGEST[0]} if model.kind in TUNED else set()
     for key in REQUIRED.get(scaling, ()):
         implied = scaling == "yarn" and key in section.values  # null: the ratio of the lengths
@@ -119,10 +118,8 @@ def read_clipping(config: Section, scaling: str) -> str:
     """The scaling, or ``clip`` where a config asks for it; its authors also cut pairs off."""
     flags = [key for key in CLIPPED if config.parameter(key, bool)]
     if flags and (flags != ["use_cope"] or scaling != "none"):
-        raise PefourierError(
-            f"{' and '.join(flags)} of {config.label} with scaling {scaling} is not computed here, "
-            "use_cope without another scaling is; give rope:inv_freq=FILE"
-        )
+        flags = f"{' and '.join(flags)} with scaling {scaling}"
+        raise config.wrong("use_cope", flags, "alone, without scaling; or give rope:inv_freq=FILE")
     return "clip" if flags else scaling
 
 
@@ -139,10 +136,8 @@ def type_of_scaling(model: ModelConfig, section: Section) -> str:
     if kind not in TYPES:
         raise unknown(f"rope_type of {section.label}", kind, TYPES)
     if TYPES[kind] != "none" and "unscaled" in model.row:
-        raise PefourierError(
-            f"rope_type {kind} of {section.label}: model_type {shown(model.kind)} "
-            f"{model.row['unscaled']}, which is not computed here; give rope:inv_freq=FILE"
-        )
+        why = f"{shown(model.kind)} {model.row['unscaled']}; give rope:inv_freq=FILE"
+        raise PefourierError(f"rope_type {kind} of {section.label} is not computed here: {why}")
     return kind
 
 

@@ -266,11 +266,9 @@ def choose_array(arrays: Mapping[str, Stored], key: str | None, file: str) -> st
 
 def no_table(stored: Stored, name: str, file: str) -> PefourierError:
     """The error for an array that is no table."""
-    return PefourierError(
-        f"{file} holds {names_and_shapes({name: stored})} of {shown(stored.kind)[1:-1]}; "
-        "a table has two axes, (positions, dimensions), neither empty, of real numbers"
-        f"{reshaping(stored.shape)}"
-    )
+    contents = f"{file} holds {stored.label(name)} of {shown(stored.kind)[1:-1]}"
+    rule = "a table has two axes, (positions, dimensions), neither empty, of real numbers"
+    return PefourierError(f"{contents}; {rule}{reshaping(stored.shape)}")
 
 
 def find_array(arrays: Mapping[str, Stored], key: str, file: str) -> str:
