@@ -230,7 +230,7 @@ def write_permutation(path: str, operator: Any) -> None:
         )
     import numpy as np
 
-    from pefourier.encodings.sources.writers import write_npy
+    from pefourier.encodings.sources.formats import write_npy
     from pefourier.files import suffix_of, write_whole
 
     order = list(operator.permutation)
@@ -401,7 +401,7 @@ def resize(
              pefourier resize model.safetensors#wpe.weight --to 2048 --out longer.npy
     """
     from pefourier.encodings.sources.tables import in_form_of, write_table
-    from pefourier.encodings.sources.writers import WRITERS
+    from pefourier.encodings.sources.formats import WRITERS
     from pefourier.encodings.specs import source_of
     from pefourier.files import check_suffix
 
@@ -435,7 +435,7 @@ def encode(
     Example: pefourier encode dft --d 64 --positions 0,5,131071 --out codes.npy
     """
     from pefourier.encodings.sources.tables import write_table
-    from pefourier.encodings.sources.writers import WRITERS
+    from pefourier.encodings.sources.formats import WRITERS
     from pefourier.files import check_suffix
 
     if output.name == "csv":
