@@ -400,8 +400,8 @@ def resize(
     Example: pefourier resize pos_embed.npy --from 14x14 --to 24x24 --prefix 1 --out new.npy
              pefourier resize model.safetensors#wpe.weight --to 2048 --out longer.npy
     """
-    from pefourier.encodings.sources.tables import in_form_of, write_table
     from pefourier.encodings.sources.formats import WRITERS
+    from pefourier.encodings.sources.tables import in_form_of, write_table
     from pefourier.encodings.specs import source_of
     from pefourier.files import check_suffix
 
@@ -434,8 +434,8 @@ def encode(
     \b
     Example: pefourier encode dft --d 64 --positions 0,5,131071 --out codes.npy
     """
-    from pefourier.encodings.sources.tables import write_table
     from pefourier.encodings.sources.formats import WRITERS
+    from pefourier.encodings.sources.tables import write_table
     from pefourier.files import check_suffix
 
     if output.name == "csv":
