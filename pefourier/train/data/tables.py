@@ -25,7 +25,7 @@ from pefourier.encodings.sources.tables import check_regular, parse_or_refuse
 from pefourier.errors import PefourierError, shown, unknown
 from pefourier.files import label as name_of_file
 from pefourier.train.data import recordings, split
-from pefourier.train.data.examples import check_examples, from_examples, padded_series
+from pefourier.train.data.examples import from_examples, padded_series
 from pefourier.train.data.split import Task
 from pefourier.train.options import Options
 from pefourier.writing.text import join
@@ -247,15 +247,14 @@ def recordings_of(table: LongTable, parts: Sequence[np.ndarray], options: Option
     """Windows of series whose rows are labelled, of one group on one side."""
     anomalous, classes = read_anomalies(table, options.positive)
     groups = groups_of(table, parts)
-    series = []
-    for part in parts:
-        name = str(table.columns["id"][part[0]])
-        rows = table.channels[part].astype(np.float32)
-        recordings.check_rows(name, rows)
-        series.append(split.Series(name, rows, anomalous[part], name, name))
+    names = [str(table.columns["id"][part[0]]) for part in parts]
+    series = [
+        recordings.unscaled_series(name, table.channels[part], anomalous[part])
+        for name, part in zip(names, parts, strict=True)
+    ]
     grouped = groups is not None and len(set(groups)) > 1 and options.split != "random"
     facts = {"own_scale": True, "classes": classes, "grouped": grouped}
-    facts["units"] = groups if grouped else [recording.name for recording in series]
+    facts["units"] = groups if grouped else names
     blocks = split.USER_BLOCKS
     return split.split_series(str(table.path), series, *options.cut, blocks, **facts)
 
@@ -288,10 +287,9 @@ def read_anomalies(table: LongTable, positive: Sequence[str]) -> tuple[np.ndarra
 
 def examples_of(table: LongTable, parts: Sequence[np.ndarray], options: Options) -> Task:
     """A series an example, of the label that all its lines have."""
-    check_examples(str(table.path), options)
     labels = np.array([table.columns["label"][part[0]] for part in parts])
     groups = groups_of(table, parts)
     x, lengths = padded_series([table.channels[part] for part in parts])
     facts = {"groups": None if groups is None else np.array(groups), "lengths": lengths}
-    task = from_examples(str(table.path), x, labels, (), options.split, **facts)
+    task = from_examples(str(table.path), x, labels, options, **facts)
     return replace(task, grouped_by="a column called group")

@@ -204,7 +204,7 @@ def test_parts_of_an_archive_are_trained_and_tested_on(tmp_path, rng):
     ],
 )
 def test_the_rarer_class_is_positive_unless_one_is_named(rng, labels, names, classes, positive):
-    task = examples.from_examples("x", rng.normal(size=(60, 4, 1)), labels, (), "blocks")
+    task = examples.from_examples("x", rng.normal(size=(60, 4, 1)), labels)
     (found,) = load.name_positives([task], names)
     assert (found.classes, found.positive) == (classes, positive)
     told = [classes[label] for label in found.labels]
