@@ -21,8 +21,8 @@ WORDS = Path(__file__).with_name("words.toml")
 CAPTIONS = {"f1": "F1", "auprc": "AUPRC"}
 MARKS = {"better": "▲", "worse": "▼"}
 # of a dataset, the same for all of its encodings
-ALIKE = ("split", "leaky", "folds", "length", "positive", "shortest", "uneven", "budget")
-OF_ENCODINGS = ("confusion", "step_seconds", "terms")
+ALIKE = ("split", "leaky", "folds", "length", "positive", "shortest", "budget")
+OF_ENCODINGS = ("confusion", "terms")
 Table = tuple[str, list[list[str]]]  # a title, and rows whose first is the head
 
 
@@ -246,7 +246,6 @@ def sentences(summary: Summary) -> list[str]:
         entries.append(words("notes", "ranks", **slots))
     for data in summary.datasets:
         lines = [words("notes", "leaky")] if data.leaky else []
-        lines += [words("remarks", "uneven")] if data.uneven else []
         for name, count in data.diverged.items():
             lines.append(words("notes", "diverged", encoding=name, count=count))
         rows = [(name, row) for name, lengths in data.lengths.items() for row in lengths]
