@@ -57,8 +57,8 @@ class DatasetSummary:
     last_kept: dict[str, int]  # runs that keep the last weights there were
     cut_short: tuple[str, ...]  # encodings that too many such runs have
     params: Mapping[str, Mapping[str, Any]]  # of each encoding
-    # what validation chose: encoding → setting → value → runs
-    chosen: dict[str, dict[str, dict[str, int]]] = field(default_factory=dict)
+    # settings that validation chose, their values and of how many runs
+    chosen: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     lengths: dict[str, tuple[LengthMeans, ...]] = field(default_factory=dict)  # tested too
     confusion: dict[str, list[list[int]]] = field(default_factory=dict)  # summed over runs
     budget: Mapping[str, int] | None = None  # steps, patience, and steps between two looks
@@ -294,18 +294,22 @@ def mean_terms(rows: Sequence[Mapping[str, Any]]) -> list[float]:
     return np.mean(heads, axis=0).tolist() if heads else []
 
 
-def count_choices(rows: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, int]]:
+def count_choices(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """How many runs chose each value of what was searched.
 
     >>> count_choices([{"chosen": {"rate": 0.01}}, {"chosen": {"rate": 0.01}}, {}])
-    {'rate': {'0.01': 2}}
+    [{'setting': 'rate', 'value': '0.01', 'runs': 2}]
     """
     counts: dict[str, Counter[str]] = {}
     for row in rows:
         for setting, value in row.get("chosen", {}).items():
             name = value if isinstance(value, str) else f"{value:g}"
             counts.setdefault(setting, Counter())[name] += 1
-    return {setting: dict(values) for setting, values in counts.items()}
+    return [
+        {"setting": setting, "value": value, "runs": runs}
+        for setting, values in counts.items()
+        for value, runs in values.items()
+    ]
 
 
 def test_to_train(rows: Sequence[Mapping[str, Any]]) -> float:
