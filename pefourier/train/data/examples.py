@@ -50,7 +50,8 @@ def from_examples(
     recordings.check_rows(f"{name}, X in rows of {length} an example", rows)
     rows = rows.astype(np.float32)
     parts = split_examples(name, labels, options.split, tested, groups)
-    parts += [random_parts(labels, tested, seed) for seed in range(1, options.resamples or 1)]
+    if tested is not None:
+        parts += [random_parts(labels, tested, seed) for seed in range(1, options.resamples or 1)]
     starts = np.arange(n) * length
     row_counts = length if lengths is None else lengths
     folds = tuple(split.make_fold(rows, starts, row_counts, p, True) for p in parts)
@@ -58,7 +59,7 @@ def from_examples(
     count = 0 if groups is None or leaky else len(np.unique(groups))
     untested = count - len(parts) if 1 < count < split.FOLDS else 0
     facts = {"leaky": leaky, "groups": count if count > 1 else None, "own_names": not classes}
-    facts |= {"lengths": lengths, "filled": filled}
+    facts |= {"lengths": lengths, "filled": filled, "has_test_part": tested is not None}
     dropped = {"untested": untested, "one group": int(count == 1), "missing": lost}
     facts["dropped"] = split.drops(dropped)
     classes = tuple(classes or names)

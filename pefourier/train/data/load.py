@@ -32,26 +32,19 @@ TEXTS = ("y", "groups", "y_train", "y_test")  # may hold names
 
 def load_task(name: str, options: Options = DEFAULTS) -> Task:
     """The task that a name or path stands for, cut and split as options say."""
-    suffix = Path(name).suffix.lower()
-    if options.columns is not None and suffix != ".csv":
+    if options.columns is not None and Path(name).suffix.lower() != ".csv":
         raise PefourierError(f"--columns is for .csv files; {shown(name)} is none")
     if options.resamples is not None:
         check_count("--resamples", options.resamples, 1, MOST_RESAMPLES)
-        is_set = name.startswith("uea:") or suffix == ".npz" or Path(name).is_dir()
-        if not is_set or options.split != "blocks":
-            raise no_test_part(name)
     task, folds = find_task(name, options), options.folds
+    if options.resamples is not None and not task.has_test_part:
+        raise PefourierError(
+            f"--resamples needs a published test part and --split blocks; {shown(name)} has not "
+            "got them: name uea:NAME, a .ts folder or a .npz of X_train, y_train, X_test and y_test"
+        )
     if folds is not None and not 1 <= folds <= len(task.folds):
         raise PefourierError(f"--folds must be from 1 to {len(task.folds)} for {name}; got {folds}")
     return replace(task, folds=task.folds[:folds])
-
-
-def no_test_part(name: str) -> PefourierError:
-    """The error for resamples of data without a published test part, or split otherwise."""
-    return PefourierError(
-        f"--resamples needs a published test part and --split blocks; {shown(name)} has not got "
-        "them: name uea:NAME, a .ts folder or a .npz of X_train, y_train, X_test and y_test"
-    )
 
 
 def name_positives(tasks: Sequence[Task], names: Sequence[str]) -> list[Task]:
@@ -123,8 +116,6 @@ def from_archive(path: Path, options: Options) -> Task:
     """Examples X, y or a labelled series from a user's .npz."""
     with open_arrays(str(path), ".npz", regular=True) as file:
         names = file.arrays.keys()
-        if options.resamples is not None and not set(PARTS) <= names:
-            raise no_test_part(str(path))
         if set(PARTS) <= names:
             task, used = own_parts(path, file, options), PARTS
         elif {"X", "y"} <= names:

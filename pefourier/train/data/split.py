@@ -74,6 +74,7 @@ class Task:
     classes: tuple[str, ...]
     folds: tuple[Fold, ...]
     leaky: bool = False  # windows of one event stand in training and in test
+    has_test_part: bool = False  # that its publisher tests
     grid: tuple[int, ...] = ()  # sides, where the rows of an example are points in raster order
     groups: int | None = None  # of examples: people or machines, dealt as a whole
     grouped_by: str = ""  # what would say of which group an example is; "": nothing can
