@@ -16,7 +16,7 @@ import numpy as np
 from pefourier.encodings.checks import check_count
 from pefourier.encodings.sources.tables import ArrayFile, names_and_shapes, open_arrays
 from pefourier.errors import PefourierError, shown, unknown
-from pefourier.train.data import published, recordings, split
+from pefourier.train.data import recordings, split
 from pefourier.train.data.examples import DEFAULTS, from_examples, from_ts
 from pefourier.train.data.split import USER_BLOCKS, Task
 from pefourier.train.data.synthetic import draw_examples, sides_of_task
@@ -86,8 +86,8 @@ def find_task(name: str, options: Options) -> Task:
     check_dataset(name)
     suffix = Path(name).suffix.lower()
     if name in PUBLISHED:
-        series = published.read_recordings(name, options.data)
-        return split.split_series(name, series, *options.cut, published.SOURCES[name].blocks)
+        series = recordings.read_recordings(name, options.data)
+        return split.split_series(name, series, *options.cut, recordings.SOURCES[name].blocks)
     if suffix == ".npz":
         return from_archive(Path(name), options)
     if suffix == ".csv":
