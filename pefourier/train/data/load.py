@@ -18,7 +18,7 @@ from pefourier.encodings.sources.tables import ArrayFile, names_and_shapes, open
 from pefourier.errors import PefourierError, shown, unknown
 from pefourier.train.data import recordings, split
 from pefourier.train.data.examples import DEFAULTS, from_examples, from_ts
-from pefourier.train.data.split import USER_BLOCKS, Task
+from pefourier.train.data.split import Task
 from pefourier.train.data.synthetic import draw_examples, sides_of_task
 from pefourier.train.options import PUBLISHED, SYNTHETIC, Options
 
@@ -167,5 +167,5 @@ def own_series(path: Path, file: ArrayFile, options: Options) -> Task:
     )
     series = [recordings.unscaled_series(path.stem, rows, label[complete])]
     facts = {"own_scale": True, "units": (str(path),)}
-    task = split.split_series(str(path), series, *options.cut, USER_BLOCKS, **facts)
+    task = split.split_series(str(path), series, *options.cut, **facts)
     return split.count_missing(task, filled, int((~complete).sum()))

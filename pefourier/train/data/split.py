@@ -197,7 +197,7 @@ def split_series(
     window: int | None = None,
     stride: int | None = None,
     split: Split = "blocks",
-    blocks: int = 10,
+    blocks: int = USER_BLOCKS,
     own_scale: bool = False,
     classes: tuple[str, str] = ("normal", "anomaly"),
     units: Sequence[str] = (),
