@@ -43,7 +43,7 @@ from pefourier.train.request import Schedule, Tuning
 from pefourier.train.resident import (
     Resident,
     batch_and_steps,
-    capture_cuda_graph,
+    capture_cuda_graphs,
     class_weights,
     count_fitting,
     draw_batches,
@@ -54,7 +54,8 @@ from pefourier.train.store import Checkpoint
 
 AT_ONCE = 64  # windows a member in evaluation
 LEAST_GAIN = 0.01  # of the loss, in nats, to be better at an equal score
-MEMORY_ENDS = ("out of memory", "DefaultCPUAllocator", "CUBLAS_STATUS_ALLOC_FAILED")
+MEMORY_ENDS = ("out of memory", "DefaultCPUAllocator", "_STATUS_ALLOC_FAILED")
+MEMORY_ENDS += ("CUBLAS_STATUS_NOT_INITIALIZED",)  # there is no room for its workspace
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,8 +105,9 @@ class Program:
     members: Sequence[Member]
     schedule: Schedule
     done: int = 0  # steps
-    eager: bool = False  # on a GPU: no graph is captured
+    eager: bool = False  # on a GPU: no graphs are captured
     replay: Callable[[], None] | None = field(init=False, default=None)  # of a step, on a GPU
+    replay_look: Callable[[], None] | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
         task, device, dtype = self.data.task, self.data.device, self.data.rows.dtype
@@ -121,9 +123,13 @@ class Program:
         size = (len(folds), batch_and_steps(task, self.schedule.batch_size)[0])
         self.index = torch.zeros(size, dtype=torch.long, device=device)
         self.total = torch.zeros(len(folds), device=device)
+        self.seen = torch.zeros((len(folds), AT_ONCE), dtype=torch.long, device=device)
+        self.answers = torch.zeros(
+            (*self.seen.shape, len(task.classes)), device=device, dtype=dtype
+        )
         self.set_pace()
         if device.type == "cuda" and not self.eager:
-            self.replay = capture_cuda_graph(self)
+            self.replay_look, self.replay = capture_cuda_graphs(self)
 
     def set_pace(self) -> None:
         """Prepare what members drop, and how far they go: Adam at the rate of the fastest."""
@@ -170,21 +176,36 @@ class Program:
     def train(self, steps: int) -> Tensor:
         """Train for some steps; mean training loss of each member."""
         span = self.done, steps, self.schedule.batch_size
-        batches = [draw_batches(self.data.task, m.seed, m.fold, *span) for m in self.members]
-        order = torch.as_tensor(np.stack(batches, axis=1)).to(self.data.device)  # (steps, M, B)
+        keys = [(m.seed, m.fold) for m in self.members]
+        batches = {key: draw_batches(self.data.task, *key, *span) for key in dict.fromkeys(keys)}
+        order = torch.as_tensor(np.stack([batches[key] for key in keys], axis=1))  # (steps, M, B)
         self.total.zero_()
-        for index in order:
+        for index in order.to(self.data.device):
             self.index.copy_(index)
             (self.replay or self.step)()
             self.done += 1
         return self.total / steps
 
     @torch.no_grad()
+    def look(self) -> None:
+        """Write the logits of the windows in `seen` into `answers`."""
+        self.answers.copy_(self.logits(self.seen))
+
+    def evaluated(self, index: Tensor) -> Tensor:
+        """Logits (M, n, K) of at most AT_ONCE windows (M, n); a graph looks at as many always."""
+        if self.replay_look is None:
+            return self.logits(index)
+        count = index.shape[1]
+        self.seen[:, :count] = index
+        self.replay_look()
+        return self.answers[:, :count].clone()
+
+    @torch.no_grad()
     def evaluate(self, part: str) -> list[np.ndarray]:
         """Logits (n, K) of each member's windows of a part."""
         indices = [getattr(self.data.task.folds[m.fold], part) for m in self.members]
         index = padded_indices(indices).to(self.data.device)
-        logits = torch.cat([self.logits(chunk) for chunk in index.split(AT_ONCE, dim=1)], dim=1)
+        logits = torch.cat([self.evaluated(chunk) for chunk in index.split(AT_ONCE, dim=1)], dim=1)
         padded = logits.cpu().double().numpy()
         return [rows[: len(windows)] for rows, windows in zip(padded, indices, strict=True)]
 

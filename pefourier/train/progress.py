@@ -94,6 +94,7 @@ class Dropout:
     def __init__(self, shares: Sequence[float], keys: Sequence[int], device: torch.device) -> None:
         self.share = torch.tensor(shares, dtype=torch.float32, device=device)
         self.keys, self.step, self.site = keys, 0, 0
+        self.common_share = shares[0] if len({*shares}) == 1 else None
         self.generator = torch.Generator()
 
     def begin(self, step: int) -> "Dropout":
@@ -110,6 +111,8 @@ class Dropout:
             for member, key in zip(uniform, self.keys, strict=True):
                 seed = (key * 1_000_003 + self.step) * 64 + self.site
                 member.uniform_(generator=self.generator.manual_seed(seed % 2**63))
+        elif self.common_share is not None:
+            return torch.native_dropout(x, self.common_share, train=True)[0]  # one kernel
         else:
             uniform = torch.rand(x.shape, device=x.device)
         return x * ((uniform >= share) / (1 - share)).to(x.dtype)
