@@ -27,7 +27,7 @@ RULES = {  # that numbers depend on, where an earlier version had others
 }
 # what a comparison is of, and what its numbers don't depend on
 APART = {"dataset", "encoding", "seeds", "folds", "split", "positive", "window", "stride"}
-APART |= {"match_rms", "device", "columns", "missing", *NOT_NUMBERS}
+APART |= {"device", "columns", "missing", *NOT_NUMBERS}
 
 
 def describe_comparison(

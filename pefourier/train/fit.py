@@ -134,7 +134,7 @@ class Program:
     def set_pace(self) -> None:
         """Prepare what members drop, and how far they go: Adam at the rate of the fastest."""
         device, warm_up = self.data.device, self.schedule.warmup
-        tunings = [m.tuning or self.schedule.tuning for m in self.members]
+        tunings = [m.tuning or self.schedule for m in self.members]
         self.count = torch.full((), self.done, dtype=torch.int32, device=device)
         shares, keys = [tuning.dropout for tuning in tunings], [m.key for m in self.members]
         self.drop = Dropout(shares, keys, device) if any(shares) else None

@@ -56,7 +56,7 @@ class Transformer:
     def __post_init__(self) -> None:
         for key in ("d", "heads", "layers", "patch", "stride", "ffn"):
             if getattr(self, key) is not None:
-                check_count(f"--{OPTION_OF.get(key, key)}", getattr(self, key), 1, WIDEST)
+                check_count(f"--{key}", getattr(self, key), 1, WIDEST)
         for key, kind in (("pool", Pool), ("inject", Inject)):
             if getattr(self, key) not in get_args(kind):
                 raise PefourierError(f"--{key} must be one of {', '.join(get_args(kind))}")
@@ -67,8 +67,7 @@ class Transformer:
         if not self.step <= self.patch <= self.length or (self.length - self.patch) % self.step:
             raise PefourierError(
                 f"tokens of --patch {self.patch} rows, one every {self.step}, must cover the "
-                f"{self.length} rows of a window: --patch-stride must be at most --patch, and "
-                f"divide {self.length} - {self.patch}"
+                f"{self.length} rows of a window: choose a --patch that divides them, or --tokens"
             )
 
     @property
@@ -192,9 +191,6 @@ class Transformer:
 def keep_all(x: Tensor) -> Tensor:
     """What is dropped where nothing is."""
     return x
-
-
-OPTION_OF = {"stride": "patch-stride"}
 
 
 def mean_of(x: Tensor, padding: Tensor | None) -> Tensor:

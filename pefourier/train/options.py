@@ -1,10 +1,7 @@
 """What `pefourier train` can be asked: each option once, with its default and its type.
 
-options.json has their help, under the headings of it, and what is published of others' trainings,
-by the name that --setting takes: the authors' companion code trains so on windows of 80 tokens,
-with a small CNN a channel before them that is not made here; how the paper's SMD and MSL were
-trained is published nowhere. Neither torch nor the shell, which makes command-line options of these
-fields, is imported.
+options.json has their help, under the headings of it. Neither torch nor the shell, which makes
+command-line options of these fields, is imported.
 """
 
 import json
@@ -12,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from pefourier.train.data import PUBLISHED, SYNTHETIC
-
+PUBLISHED = ("msl", "smd")  # datasets read under --data DIR
+SYNTHETIC = ("grid", "lags", "order")  # tasks drawn when asked for
 ORDER_FREE = "order-free"
 BESIDE = ("trees", "minirocket")  # other methods, fitted once a fold
 WITHOUT_CODES = (ORDER_FREE, *BESIDE)  # rows of the answer that no encoding makes
@@ -28,8 +25,6 @@ IN_HELP = {"look": LOOK, "steps": STEPS, "epochs": EPOCHS}  # for the names in b
 IN_HELP |= {"patience_steps": PATIENCE_STEPS, "patience": PATIENCE}
 IN_HELP |= {"synthetic": " or ".join(SYNTHETIC), "published": ", ".join(PUBLISHED)}
 HELP = json.loads(Path(__file__).with_suffix(".json").read_text(encoding="utf-8"))
-SETTINGS = HELP["settings"]
-GROUPS = {name: list(group) for name, group in HELP["options"].items()}  # headings of the help
 Split = Literal["blocks", "chronological", "random"]
 Missing = Literal["previous", "mean", "drop"]
 Inject = Literal["add", "concat"]
@@ -47,15 +42,15 @@ def seeds_of(encoding: str, seeds: int) -> int:
 
 def help_of(name: str) -> dict[str, Any]:
     """What the shell shows of an option: its help, how its value is called, other names."""
-    facts = next(group[name] for group in HELP["options"].values() if name in group)
+    facts = next(group[name] for group in HELP.values() if name in group)
     return facts | {"help": facts["help"].format(**IN_HELP)}
 
 
 def flag_of(name: str) -> str:
     """An option as it is typed.
 
-    >>> flag_of("patch_stride"), flag_of("encoding")
-    ('--patch-stride', '-e')
+    >>> flag_of("batch_size"), flag_of("encoding")
+    ('--batch-size', '-e')
     """
     return help_of(name).get("flags", [f"--{name.replace('_', '-')}"])[-1]
 
@@ -96,11 +91,9 @@ class Options:
     ffn: int | None = None
     pool: Pool = "mean"
     patch: int = 1
-    patch_stride: int | None = None
     tokens: int | None = None
     inject: Inject = "add"
     learn: bool = False
-    match_rms: tuple[float, ...] = ()
     device: str = "auto"
     out: str | None = None
     plot: str | None = None

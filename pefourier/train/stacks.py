@@ -22,7 +22,7 @@ from pefourier.train.injection import Injection, load_injection, varies
 from pefourier.train.model import OrderFree, Transformer
 from pefourier.train.options import BESIDE, ORDER_FREE, WITHOUT_CODES, Options, seeds_of
 from pefourier.train.report import words
-from pefourier.train.request import Arm, Schedule, list_arms, schedule_of
+from pefourier.train.request import Arm, Schedule, parse_arm, schedule_of
 from pefourier.train.store import Key
 from pefourier.writing.text import first_few, join
 
@@ -93,13 +93,14 @@ def resolve_task(task: Task, options: Options, device: torch.device) -> Resolved
     check_memory(model, batch, device)
     injections: dict[str, Injection] = {}
     arms = []
-    for arm in list_arms(options.encoding, options.match_rms):
+    for arm in map(parse_arm, options.encoding):
         if arm.spec in BESIDE:
             beside.check_method(arm.spec, task)
         elif arm.spec != ORDER_FREE and arm.spec not in injections:
             injections[arm.spec] = load_for(model, arm.spec, 0, options.learn)
-        if arm.rms is None or has_size(arm, injections[arm.spec]):
-            arms.append(arm)
+        if arm.rms is not None:
+            check_size(arm, injections[arm.spec])
+        arms.append(arm)
     return ResolvedTask(task, model, tuple(arms), injections, schedule_of(options, steps))
 
 
@@ -111,8 +112,8 @@ def sizes_of_tokens(length: int, options: Options) -> dict[str, int | None]:
     """
     limit = options.tokens
     if limit is None:
-        return {"patch": options.patch, "stride": options.patch_stride}
-    if limit < 2 or options.patch != Options.patch or options.patch_stride is not None:
+        return {"patch": options.patch, "stride": None}
+    if limit < 2 or options.patch != Options.patch:
         raise PefourierError(
             f"--tokens must be 2 or more and stands in place of --patch; got {limit}"
         )
@@ -130,15 +131,13 @@ def load_for(model: Transformer, spec: str, seed: int, learn: bool) -> Injection
     return load_injection(spec, model.tokens, model.d, model.heads, seed, learn, model.grid)
 
 
-def has_size(arm: Arm, injection: Injection) -> bool:
-    """Whether codes are added to the input and vary, so that they can be scaled; else refused."""
-    has = injection.act == "add" and varies(injection)
-    if arm.is_named and not has:
+def check_size(arm: Arm, injection: Injection) -> None:
+    """Refuse to scale codes that are not added to the input, or that do not vary."""
+    if injection.act != "add" or not varies(injection):
         raise PefourierError(
             f"{shown(arm.name)}: {arm.spec} has no size to match: it is not added to the input "
             f"(act {injection.act!r}), or is the same at every position"
         )
-    return has
 
 
 def stack_injections(
@@ -287,7 +286,7 @@ def remarks_on_codes(resolved: ResolvedTask, learn: bool) -> list[str]:
     """What to know of encodings that give several tokens one code, or that --learn leaves alone."""
     tokens, remarks = resolved.model.tokens, []
     for arm in resolved.arms:
-        if arm.spec in ("none", *WITHOUT_CODES) or not arm.is_named:
+        if arm.spec in ("none", *WITHOUT_CODES):
             continue
         injection = resolved.injections[arm.spec]
         if learn and injection.act == "rotate" and not injection.learn:

@@ -335,7 +335,8 @@ def option_of(config: Mapping[str, Any], name: str) -> Any:
 def check_same(file: Path, old: Mapping[str, Any], config: Mapping[str, Any]) -> None:
     """Refuse to go on where something that numbers depend on is another, by its name."""
     now = json.loads(json.dumps(config))
-    names = (old.keys() | now.keys()) - {*KNOWN, "device", "versions", "stack"}
+    gone = {key for key, value in old.items() if key not in now and value in (None, [])}
+    names = (old.keys() | now.keys()) - {*KNOWN, "device", "versions", "stack", *gone}
     for key in (*sorted(names), *KNOWN):
         was, have = option_of(old, key), now.get(key)
         if key not in KNOWN and was != have:

@@ -104,8 +104,12 @@ def test_fixed_codes_stay_learned_ones_move_and_shared_ones_stay_shared(task):
 def test_validation_scores_and_losses_are_their_definitions(rng, classes):
     y = np.arange(60) % classes
     task = from_examples("x", rng.normal(size=(60, 8, 2)) + 0.5 * y[:, None, None], y, (), "blocks")
-    sizes, schedule = replace(SIZES, classes=classes), fit.Schedule(12, 8, 1e-2, every=4)
-    members, held = [member("none", seed) for seed in range(3)], put_on_device(task, CPU)
+    sizes, schedule = (
+        replace(SIZES, classes=classes),
+        fit.Schedule(steps=12, batch_size=8, rate=1e-2, every=4),
+    )
+    members, held = [member("none", seed) for seed in range(3)]
+    held = put_on_device(task, CPU)
     running = fit.Program(held, sizes, members, schedule)
     labels, weights = task.labels[task.folds[0].valid], class_weights(task, task.folds[0])
     looks = []

@@ -77,7 +77,9 @@ def stack(monkeypatch):
             )
             for i, name in enumerate(names)
         ]
-        return fit.Program(held, sizes, members, fit.Schedule(25, 4, 1e-3, warmup=50))
+        return fit.Program(
+            held, sizes, members, fit.Schedule(steps=25, batch_size=4, rate=1e-3, warmup=50)
+        )
 
     return build
 

@@ -28,7 +28,7 @@ def outcome(spec, rms=None, learn=False, task=None):
     one = one if rms is None else scale_to_rms(one, rms)
     members = [fit.Member(spec, injection("t5", sizes=SIZES), 1, 0), fit.Member(spec, one, 0, 0)]
     held = resident.put_on_device(task, torch.device("cpu"))
-    found = fit.fit(held, SIZES, members, fit.Schedule(4, 8, 1e-2, every=4))
+    found = fit.fit(held, SIZES, members, fit.Schedule(steps=4, batch_size=8, rate=1e-2, every=4))
     return next(o for o in found if o.member.injection is one), task
 
 

@@ -120,7 +120,7 @@ def test_without_an_encoding_order_is_not_seen_and_with_one_it_is(rng):
         *(({"d": 10, "heads": 4}, "--heads 4"), ({"d": 12, "heads": 4}, "--heads 4")),
         *(({"layers": 0}, "--layers"), ({"ffn": 0}, "--ffn"), ({"pool": "least"}, "--pool")),
         *(({"inject": "multiply"}, "--inject"), ({"patch": 3}, "--patch 3")),
-        *(({"patch": 9, "stride": 1}, "--patch 9"), ({"patch": 4, "stride": 0}, "--patch-stride")),
+        *(({"patch": 9, "stride": 1}, "--patch 9"), ({"patch": 4, "stride": 0}, "--stride")),
         *(({"patch": patch, "stride": 3}, "one every 3") for patch in (2, 4)),
     ],
 )

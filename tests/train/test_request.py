@@ -36,7 +36,6 @@ REFUSED = {  # what is typed, and the option or the value that is named
     "--test-length 48 --dataset smd": "'smd'",
     "--rate -1": "--rate",
     "--weight-decay -1": "--weight-decay",
-    "--match-rms 0": "--match-rms",
     "--find 2": "--find",
     "--rank-timeout 0": "--rank-timeout",
     "--plot a.jpg": "'.jpg'",

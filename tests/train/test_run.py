@@ -32,7 +32,8 @@ def test_only_position_solves_the_task():
 @pytest.mark.drawn
 def test_a_folder_gets_the_whole_answer(tmp_path):
     out, tables = tmp_path / "a" / "b", tmp_path / "tables"
-    own = {"out": str(out), "save_tables": str(tables), "match_rms": (0.25,)}
+    own = {"out": str(out), "save_tables": str(tables)}
+    own["encoding"] = ("none", "sinusoidal", "t5", "sinusoidal@rms=0.25", "order-free")
     found = run_comparison(asked(**own, positive=("A first",)))
     pictures = ["comparison.png", "curves.png"]
     others = ["config.json", "results.jsonl", "scores", "summary.json", "summary.md"]
@@ -108,7 +109,7 @@ def test_a_torn_line_is_trained_again_and_what_is_finished_is_not(tmp_path, monk
 
 def test_resuming_needs_no_other_option_and_refuses_another_by_name(tmp_path):
     out = str(tmp_path / "out")
-    given = {**SMALL, "beside": ("trees",), "search": ("rate=1e-3,1e-2",), "match_rms": (0.5,)}
+    given = {**SMALL, "beside": ("trees",), "search": ("rate=1e-3,1e-2",)}
     whole = run_comparison(Options(**given, out=out))
     file = tmp_path / "out" / "results.jsonl"
     file.write_bytes(b"".join(file.read_bytes().splitlines(keepends=True)[:3]))

@@ -158,8 +158,8 @@ def test_runs_that_diverge_are_scored_and_counted():
 
 
 def test_records_hold_each_encodings_scores_and_its_difference():
-    found = report.json_records(run_comparison(Options(**{**SMALL, "match_rms": (0.5,)})))
     arms = ["none", "sinusoidal", "t5", "sinusoidal@rms=0.5", "order-free"]
+    found = report.json_records(run_comparison(Options(**{**SMALL, "encoding": tuple(arms)})))
     assert [(r["encoding"], r["spec"]) for r in found] == [(a.partition("@")[0], a) for a in arms]
     params = [r["params"] for r in found]
     assert {"length": 6, "d": 2, "seed": 0, "buckets": 32}.items() <= params[2].items()

@@ -1,6 +1,6 @@
 """The data that a name or a path stands for, as a `Task`.
 
-The names of files in synthetic/ (drawn) and published/ (read under --data), ``uea:NAME`` (UCR and
+The names of tasks that are drawn, or published and read under --data, ``uea:NAME`` (UCR and
 UEA sets through the package aeon), a folder or file of .ts, and .npz: X (n, length, channels)
 with y (n,) and maybe `groups` and `lengths` (n,), the same in parts X_train, y_train, X_test and
 y_test, or a labelled series: `rows` (n, channels) with `label` (n,) and maybe `train`; and .csv in
@@ -9,7 +9,6 @@ long form.
 
 from collections.abc import Sequence
 from dataclasses import replace
-from importlib import import_module
 from pathlib import Path
 
 import numpy as np
@@ -17,12 +16,11 @@ import numpy as np
 from pefourier.encodings.checks import check_count
 from pefourier.encodings.sources.tables import ArrayFile, names_and_shapes, open_arrays
 from pefourier.errors import PefourierError, shown, unknown
-from pefourier.train.data import PUBLISHED, SYNTHETIC, recordings, split
+from pefourier.train.data import published, recordings, split
 from pefourier.train.data.examples import check_examples, from_examples, from_ts
-from pefourier.train.data.recordings import Source
 from pefourier.train.data.split import USER_BLOCKS, Task
 from pefourier.train.data.synthetic import draw_examples, sides_of_task
-from pefourier.train.options import Options
+from pefourier.train.options import PUBLISHED, SYNTHETIC, Options
 
 DEFAULTS = Options()
 MOST_RESAMPLES = 1000
@@ -90,19 +88,13 @@ def reads_data_folder(name: str) -> bool:
     return name in PUBLISHED or name.startswith("uea:")
 
 
-def source_of_dataset(name: str) -> Source:
-    """The published dataset that a file in published/ describes."""
-    return import_module(f"pefourier.train.data.published.{name}").SOURCE
-
-
 def find_task(name: str, options: Options) -> Task:
     """The task with all of its folds."""
     check_dataset(name)
     suffix = Path(name).suffix.lower()
     if name in PUBLISHED:
-        source = source_of_dataset(name)
-        series = recordings.read_recordings(source, options.data)
-        return split.split_series(name, series, *options.cut, source.blocks)
+        series = published.read_recordings(name, options.data)
+        return split.split_series(name, series, *options.cut, published.SOURCES[name].blocks)
     if suffix == ".npz":
         return from_archive(Path(name), options)
     if suffix == ".csv":

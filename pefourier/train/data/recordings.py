@@ -1,19 +1,12 @@
-"""Labelled recordings: published datasets, and a user's own series.
+"""Rows of recordings: how they are loaded, scaled, labelled and filled, and what is refused.
 
-Conventions
------------
 The part called train is unlabelled and gives mean and standard deviation of each channel, the
 latter at least a floor; the labelled part, so scaled and cut at ±20, is what windows come from.
-A published dataset has two layouts: archives NAME.npz with `train`, `test` and `label`, or that of
-its publisher, which its file in published/ reads. An array may take an eighth of the machine's
-memory, and so may all recordings of a dataset.
 """
 
 import os
-import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -30,61 +23,6 @@ LIMIT = 20.0  # scaled values are cut here
 LARGEST = 1e30  # of values read: float32 ends at 3e38
 AGAIN = "download it again"
 Recording = tuple[np.ndarray, np.ndarray, np.ndarray]  # train rows, test rows, label
-
-
-@dataclass(frozen=True)
-class Source:
-    """A published dataset: where it lies, how it is cut, and who must stay together."""
-
-    name: str
-    floor: float  # least standard deviation of a channel
-    blocks: int
-    folders: tuple[str, ...]  # of --data DIR that may hold it
-    names: str  # of its recordings, a regular expression
-    suffix: str  # of its publisher's files
-    read_published: Callable[[Path], Iterator[tuple[str, Recording]]]
-    together: Callable[[str], tuple[str, str]]  # recorded_with, dealt_with
-    dropped: frozenset[str] = frozenset()
-
-
-def read_recordings(source: Source, data: str | None) -> list[Series]:
-    """Read all recordings of a published dataset under a folder."""
-    if data is None:
-        raise PefourierError(
-            f"{source.name} is read from a folder; give --data DIR that holds {source.name}/"
-        )
-    folder, archives = locate(source, Path(data))
-    recordings = read_archives(archives) if archives else source.read_published(folder)
-    series, size = [], 0
-    for name, recording in recordings:
-        if name not in source.dropped:
-            series.append(scale_recording(name, recording, source.floor, *source.together(name)))
-            size += series[-1].rows.nbytes
-        if size > memory_limit():
-            raise PefourierError(
-                f"the recordings in {folder} take more than {memory_limit()} bytes, an eighth of "
-                "this machine's memory"
-            )
-    if not series:
-        raise PefourierError(f"{folder} holds no recording of {source.name}; download it again")
-    widths = {s.rows.shape[1] for s in series}
-    if len(widths) > 1:
-        raise PefourierError(f"{folder}: recordings have different columns: {sorted(widths)}")
-    return series
-
-
-def locate(source: Source, data: Path) -> tuple[Path, list[Path]]:
-    """Find the folder of a dataset, and its archives where it has that layout."""
-    for folder in (data / name for name in (*source.folders, ".")):
-        files = sorted(folder.glob("*.npz"))
-        archives = [file for file in files if re.fullmatch(source.names, file.stem)]
-        if archives or any((folder / "test").glob(f"*{source.suffix}")):
-            return folder, archives
-    names = " or ".join(f"{name}/" for name in source.folders)
-    raise PefourierError(
-        f"{shown(str(data))} holds no {source.name}: expected {names} with .npz archives of its "
-        f"recordings, or the publisher's train/ and test/ of {source.suffix} files"
-    )
 
 
 def machine_memory() -> int:
@@ -117,20 +55,6 @@ def load_part(
             "np.array(names, dtype=str)"
         )
     return file.load(name, dtype, text=text, limit=memory_limit())
-
-
-def read_archives(paths: Sequence[Path]) -> Iterator[tuple[str, Recording]]:
-    """Read recordings from archives."""
-    for path in paths:
-        with open_part(path, ".npz") as file:
-            if not {"train", "test", "label"} <= file.arrays.keys():
-                raise PefourierError(
-                    f"{file.label} holds {tables.names_and_shapes(file.arrays)}; expected train, "
-                    f"test and label; {AGAIN}"
-                )
-            label = load_part(file, "label", text=True)
-            recording = load_part(file, "train"), load_part(file, "test"), label
-        yield path.stem, recording
 
 
 def scale_recording(
