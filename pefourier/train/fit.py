@@ -6,7 +6,7 @@ Conventions
 of all members (`Program`). A member's initial weights, batches and what it drops depend on its seed
 and fold alone, so that encodings are compared in pairs and a member in a stack is the member alone,
 up to rounding: a library may add in another order where it multiplies other numbers of matrices at
-once. Members may differ in rate, dropout and decay of weights. Data stay on the device, windows are
+once. Members may differ in rate and dropout. Data stay on the device, windows are
 gathered there by index, and nothing is read back between two looks. float32 on a CPU; on a GPU
 matrix products in bfloat16 where it has them, and the whole step one CUDA graph.
 
@@ -37,9 +37,14 @@ from pefourier.train import metrics
 from pefourier.train.attention import StackCodes, as_tensor, stack_codes
 from pefourier.train.data.split import Task
 from pefourier.train.injection import Injection
-from pefourier.train.model import OrderFree, Parameters, Transformer, draw_parameters
-from pefourier.train.progress import Dropout, Pace, is_code
-from pefourier.train.request import Schedule, Tuning
+from pefourier.train.model import (
+    Dropout,
+    OrderFree,
+    Parameters,
+    Transformer,
+    draw_parameters,
+)
+from pefourier.train.request import FASTER, Schedule, Tuning
 from pefourier.train.resident import (
     Resident,
     batch_and_steps,
@@ -124,23 +129,24 @@ class Program:
         self.index = torch.zeros(size, dtype=torch.long, device=device)
         self.total = torch.zeros(len(folds), device=device)
         self.seen = torch.zeros((len(folds), AT_ONCE), dtype=torch.long, device=device)
-        self.answers = torch.zeros(
-            (*self.seen.shape, len(task.classes)), device=device, dtype=dtype
-        )
+        self.answers = self.mean.new_zeros(*self.seen.shape, len(task.classes))
         self.set_pace()
         if device.type == "cuda" and not self.eager:
             self.replay_look, self.replay = capture_cuda_graphs(self)
 
     def set_pace(self) -> None:
         """Prepare what members drop, and how far they go: Adam at the rate of the fastest."""
-        device, warm_up = self.data.device, self.schedule.warmup
+        device = self.data.device
         tunings = [m.tuning or self.schedule for m in self.members]
         self.count = torch.full((), self.done, dtype=torch.int32, device=device)
         shares, keys = [tuning.dropout for tuning in tunings], [m.key for m in self.members]
         self.drop = Dropout(shares, keys, device) if any(shares) else None
-        self.pace = Pace(tunings, warm_up, self.count) if Pace.is_needed(tunings, warm_up) else None
+        rates = torch.tensor([tuning.rate for tuning in tunings], dtype=torch.float64)
+        fastest = float(rates.max())
+        same = not self.schedule.warmup and bool((rates == fastest).all())
+        self.pace = None if same else (rates / fastest).to(device)  # (M,) shares of a step
         groups = [
-            {"params": group, "lr": max(tuning.rate_of(codes) for tuning in tunings)}
+            {"params": group, "lr": FASTER * fastest if codes else fastest}
             for codes in (False, True)
             if (group := [p for name, p in self.parameters.items() if is_code(name) == codes])
         ]
@@ -166,12 +172,19 @@ class Program:
         self.optimizer.zero_grad(set_to_none=True)
         loss = self.loss(self.index).mean(dim=1)  # (M,)
         loss.sum().backward()  # members share no parameter: each gets its own gradient
-        if self.pace is None:
-            self.optimizer.step()
-        else:
-            self.pace.shorten(self.optimizer.step, self.parameters)
+        before = [] if self.pace is None else [p.detach().clone() for p in self.parameters.values()]
+        self.optimizer.step()
+        if self.pace is not None:
+            self.shorten_step(before)
         self.count += 1
         self.total += loss.detach()
+
+    @torch.no_grad()
+    def shorten_step(self, before: Sequence[Tensor]) -> None:
+        """Go back part of the way to the parameters before a step, each member its own."""
+        share = self.pace * ((self.count + 1) / max(self.schedule.warmup, 1)).clamp(max=1.0)
+        for start, p in zip(before, self.parameters.values(), strict=True):
+            p.copy_(torch.lerp(start, p, share.view(-1, *(1,) * (p.dim() - 1)).to(p.dtype)))
 
     def train(self, steps: int) -> Tensor:
         """Train for some steps; mean training loss of each member."""
@@ -271,6 +284,11 @@ def initial_parameters(
         name: value.to(device=device, dtype=dtype).clone().requires_grad_()
         for name, value in begun.items()
     }
+
+
+def is_code(name: str) -> bool:
+    """Whether a parameter is one of codes."""
+    return name.startswith("codes.")
 
 
 Progress = Callable[[int, int, float], None]  # steps taken, members, mean loss

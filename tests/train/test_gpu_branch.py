@@ -72,9 +72,7 @@ def stack(monkeypatch):
             task = replace(task, lengths=torch.arange(len(task.starts)).numpy() % 8 + 1)
         held, of = put_on_device(task, META), SIZES if isinstance(sizes, OrderFree) else sizes
         members = [
-            fit.Member(
-                name, injection(name, 0, i % 2, of), 0, 0, Tuning(1 + i, 0.1 + i * share, i / 9)
-            )
+            fit.Member(name, injection(name, 0, i % 2, of), 0, 0, Tuning(1 + i, 0.1 + i * share))
             for i, name in enumerate(names)
         ]
         return fit.Program(
@@ -94,7 +92,7 @@ def stack(monkeypatch):
             {"padded": True},
             {"sizes": replace(SIZES, inject="concat")},
         ),
-        {"sizes": replace(SIZES, pool="mean+max", layers=2)},
+        {"sizes": replace(SIZES, layers=2)},
         {"names": ("none",), "sizes": OrderFree(8, 2, 2, 4)},
     ],
 )
@@ -135,7 +133,7 @@ def test_capture_leaves_no_trace_of_the_steps_that_warm_up(monkeypatch):
         monkeypatch.setattr(torch.cuda, name, fake)
     assert resident.capture_cuda_graphs(running) == [7, 7]
     for key, p in fresh.parameters.items():
-        assert torch.equal(p, captured[0][key]) and torch.equal(p, captured[1][key])
+        assert all(torch.equal(p, parameters[key]) for parameters in captured)
     expected, running.replay_look = running.evaluate("test"), running.look
     for one, other in zip(running.evaluate("test"), expected, strict=True):
         np.testing.assert_allclose(one, other, atol=1e-6)
