@@ -68,12 +68,14 @@ def learning_curves(
     size = (plot.WIDTH, 0.8 + 2.0 * len(datasets))
     figure, axes = plot.make_panels(len(datasets), len(CURVES), size, look)
     for panels, dataset in zip(axes, datasets, strict=True):
-        curves = [(row["encoding"], curve) for row, curve in runs if row["dataset"] == dataset]
-        longest = max(len(curve) for _, curve in curves)
-        for number, encoding in enumerate(dict.fromkeys(name for name, _ in curves)):
-            mean = np.mean(
-                [to_length(c, longest) for name, c in curves if name == encoding], axis=0
-            )
+        curves: dict[str, list[np.ndarray]] = {}
+        for row, curve in runs:
+            if row["dataset"] == dataset:
+                curves.setdefault(row["encoding"], []).append(curve)
+        longest = max(len(curve) for of in curves.values() for curve in of)
+        for number, (encoding, of) in enumerate(curves.items()):
+            whole = [np.pad(c, ((0, longest - len(c)), (0, 0)), mode="edge") for c in of]
+            mean = np.mean(whole, axis=0)
             for panel, values in zip(panels, mean.T, strict=True):
                 (line,) = panel.plot(np.arange(longest) + 1, values, linewidth=1)
                 line.set(label=plot.brief(encoding, 28), alpha=1.0 if number < plot.MANY else 0.6)
@@ -83,15 +85,6 @@ def learning_curves(
     handles, labels = axes[0, 0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=3)
     return figure
-
-
-def to_length(curve: np.ndarray, epochs: int) -> np.ndarray:
-    """A curve whose last values go on.
-
-    >>> to_length(np.array([[1.0], [0.5]]), 3).ravel()
-    array([1. , 0.5, 0.5])
-    """
-    return curve[np.minimum(np.arange(epochs), len(curve) - 1)]
 
 
 def comparison(summary, look: plot.Look = plot.USUAL) -> plot.Figure:

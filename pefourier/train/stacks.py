@@ -98,7 +98,7 @@ def resolve_task(task: Task, options: Options, device: torch.device) -> Resolved
         elif arm.spec != ORDER_FREE and arm.spec not in injections:
             injections[arm.spec] = load_for(model, arm.spec, 0, options.learn)
         if arm.rms is not None:
-            check_size(arm, injections[arm.spec])
+            check_scaling(arm, injections[arm.spec])
         arms.append(arm)
     return ResolvedTask(task, model, tuple(arms), injections, schedule_of(options, steps))
 
@@ -130,7 +130,7 @@ def load_for(model: Transformer, spec: str, seed: int, learn: bool) -> Injection
     return load_injection(spec, model.tokens, model.d, model.heads, seed, learn, model.grid)
 
 
-def check_size(arm: Arm, injection: Injection) -> None:
+def check_scaling(arm: Arm, injection: Injection) -> None:
     """Refuse to scale codes that are not added to the input, or that do not vary."""
     if injection.act != "add" or not varies(injection):
         raise PefourierError(

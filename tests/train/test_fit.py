@@ -31,7 +31,7 @@ def held(task):
 def unequal():
     """Random windows in five folds, not all of one size."""
     x, y = np.random.default_rng(0).normal(size=(43, 8, 2)), np.arange(43) % 2
-    return from_examples("x", 3 + 5 * x, y, (), "blocks")
+    return from_examples("x", 3 + 5 * x, y)
 
 
 def member(spec, seed=0, learn=False, fold=0):
@@ -101,12 +101,9 @@ def test_fixed_codes_stay_learned_ones_move_and_shared_ones_stay_shared(task):
 @pytest.mark.parametrize("classes", [2, 3])
 def test_validation_scores_and_losses_are_their_definitions(rng, classes):
     y = np.arange(60) % classes
-    task = from_examples("x", rng.normal(size=(60, 8, 2)) + 0.5 * y[:, None, None], y, (), "blocks")
-    sizes, schedule = (
-        replace(SIZES, classes=classes),
-        fit.Schedule(steps=12, batch_size=8, rate=1e-2, every=4),
-    )
-    members, held = [member("none", seed) for seed in range(3)]
+    task = from_examples("x", rng.normal(size=(60, 8, 2)) + 0.5 * y[:, None, None], y)
+    sizes, members = replace(SIZES, classes=classes), [member("none", seed) for seed in range(3)]
+    schedule = fit.Schedule(steps=12, batch_size=8, rate=1e-2, every=4)
     held = put_on_device(task, CPU)
     running = fit.Program(held, sizes, members, schedule)
     labels, weights = task.labels[task.folds[0].valid], class_weights(task, task.folds[0])
@@ -221,7 +218,7 @@ def test_a_member_that_diverges_keeps_the_weights_it_began_with(task, held):
 
 def test_classes_count_the_same_whatever_their_size(rng):
     y = (np.arange(60) % 4 == 0).astype(int)
-    task = from_examples("x", rng.normal(size=(60, 8, 2)), y, (), "blocks")
+    task = from_examples("x", rng.normal(size=(60, 8, 2)), y)
     running = program(task, [member("none")])
     running.parameters["head.w"].data.zero_()
     running.parameters["head.b"].data.copy_(torch.tensor([0.0, 1.0]))

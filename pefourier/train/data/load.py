@@ -17,41 +17,34 @@ from pefourier.encodings.checks import check_count
 from pefourier.encodings.sources.tables import ArrayFile, names_and_shapes, open_arrays
 from pefourier.errors import PefourierError, shown, unknown
 from pefourier.train.data import published, recordings, split
-from pefourier.train.data.examples import check_examples, from_examples, from_ts
+from pefourier.train.data.examples import DEFAULTS, from_examples, from_ts
 from pefourier.train.data.split import USER_BLOCKS, Task
 from pefourier.train.data.synthetic import draw_examples, sides_of_task
 from pefourier.train.options import PUBLISHED, SYNTHETIC, Options
 
-DEFAULTS = Options()
 MOST_RESAMPLES = 1000
 BALANCED = 0.4  # share of the rarer of two classes from which on neither is the positive one
 SIDES = ("train", "test")
 PARTS = tuple(f"{name}_{side}" for name in "Xy" for side in SIDES)
 EXAMPLES, RECORDING = ("X", "y", "groups", "lengths"), ("rows", "test", "label", "train")
+TEXTS = ("y", "groups", "y_train", "y_test")  # may hold names
 
 
 def load_task(name: str, options: Options = DEFAULTS) -> Task:
     """The task that a name or path stands for, cut and split as options say."""
-    suffix = Path(name).suffix.lower()
-    if options.columns is not None and suffix != ".csv":
+    if options.columns is not None and Path(name).suffix.lower() != ".csv":
         raise PefourierError(f"--columns is for .csv files; {shown(name)} is none")
     if options.resamples is not None:
         check_count("--resamples", options.resamples, 1, MOST_RESAMPLES)
-        is_set = name.startswith("uea:") or suffix == ".npz" or Path(name).is_dir()
-        if not is_set or options.split != "blocks":
-            raise no_test_part(name)
     task, folds = find_task(name, options), options.folds
+    if options.resamples is not None and not task.has_test_part:
+        raise PefourierError(
+            f"--resamples needs a published test part and --split blocks; {shown(name)} has not "
+            "got them: name uea:NAME, a .ts folder or a .npz of X_train, y_train, X_test and y_test"
+        )
     if folds is not None and not 1 <= folds <= len(task.folds):
         raise PefourierError(f"--folds must be from 1 to {len(task.folds)} for {name}; got {folds}")
     return replace(task, folds=task.folds[:folds])
-
-
-def no_test_part(name: str) -> PefourierError:
-    """The error for resamples of data without a published test part, or split otherwise."""
-    return PefourierError(
-        f"--resamples needs a published test part and --split blocks; {shown(name)} has not got "
-        "them: name uea:NAME, a .ts folder or a .npz of X_train, y_train, X_test and y_test"
-    )
 
 
 def name_positives(tasks: Sequence[Task], names: Sequence[str]) -> list[Task]:
@@ -101,11 +94,11 @@ def find_task(name: str, options: Options) -> Task:
         from pefourier.train.data.tables import from_csv
 
         return from_csv(Path(name), options)
-    check_examples(name, options)
     if name.partition(":")[0] in SYNTHETIC:
+        x, y, classes = draw_examples(name)
+        task = from_examples(name, x, y, options, classes=classes)
         # fresh draws are as good as folds
-        task = from_examples(name, *draw_examples(name), options.split, most_folds=1)
-        return replace(task, grid=sides_of_task(name))
+        return replace(task, folds=task.folds[:1], grid=sides_of_task(name))
     return from_ts(name, options)
 
 
@@ -123,8 +116,6 @@ def from_archive(path: Path, options: Options) -> Task:
     """Examples X, y or a labelled series from a user's .npz."""
     with open_arrays(str(path), ".npz", regular=True) as file:
         names = file.arrays.keys()
-        if options.resamples is not None and not set(PARTS) <= names:
-            raise no_test_part(str(path))
         if set(PARTS) <= names:
             task, used = own_parts(path, file, options), PARTS
         elif {"X", "y"} <= names:
@@ -141,24 +132,19 @@ def from_archive(path: Path, options: Options) -> Task:
 
 
 def own_examples(path: Path, file: ArrayFile, options: Options) -> Task:
-    """A user's examples X (n, length, channels) with classes y and maybe groups."""
-    check_examples(str(path), options)
-    arrays = {
-        name: recordings.load_part(file, name, text=name in ("y", "groups"))
+    """A user's examples X (n, length, channels) with classes y, and maybe groups and lengths."""
+    x, y, groups, lengths = (
+        recordings.load_part(file, name, text=name in TEXTS) if name in file.arrays else None
         for name in EXAMPLES
-        if name in file.arrays
-    }
-    x, y = arrays.pop("X"), arrays.pop("y")
-    task = from_examples(str(path), x, y, (), options.split, **arrays, missing=options.missing)
+    )
+    task = from_examples(str(path), x, y, options, groups=groups, lengths=lengths)
     return replace(task, grouped_by="an array called groups")
 
 
 def own_parts(path: Path, file: ArrayFile, options: Options) -> Task:
     """A user's X_train, y_train, X_test and y_test: tested on that part."""
-    check_examples(str(path), options)
-    x, y = (
-        [recordings.load_part(file, f"{n}_{side}", text=n == "y") for side in SIDES] for n in "Xy"
-    )
+    parts = {name: recordings.load_part(file, name, text=name in TEXTS) for name in PARTS}
+    x, y = ([parts[f"{name}_{side}"] for side in SIDES] for name in "Xy")
     sizes = [labels.shape == data.shape[:1] for data, labels in zip(x, y, strict=True)]
     if not all(sizes) or x[0].shape[1:] != x[1].shape[1:]:
         raise PefourierError(
@@ -166,9 +152,7 @@ def own_parts(path: Path, file: ArrayFile, options: Options) -> Task:
             f"n, y_train and y_test (n,); got {names_and_shapes(file.arrays)}"
         )
     tested = len(y[1]) if options.split == "blocks" else None
-    facts = {"resamples": options.resamples, "missing": options.missing}
-    parts = np.concatenate(x), np.concatenate(y)
-    return from_examples(str(path), *parts, (), options.split, tested, **facts)
+    return from_examples(str(path), np.concatenate(x), np.concatenate(y), options, tested=tested)
 
 
 def own_series(path: Path, file: ArrayFile, options: Options) -> Task:
@@ -187,8 +171,7 @@ def own_series(path: Path, file: ArrayFile, options: Options) -> Task:
         recording = recordings.load_part(file, "train"), rows, label
         series = recordings.scale_recording(short, recording, 1e-6, short, short)
     else:
-        recordings.check_rows(short, rows)
-        series = split.Series(short, rows.astype(np.float32), label, short, short)
+        series = recordings.unscaled_series(short, rows, label)
     facts = {"own_scale": "train" not in names, "units": (str(path),)}
     task = split.split_series(str(path), [series], *options.cut, USER_BLOCKS, **facts)
     return split.count_missing(task, filled, lost)

@@ -74,6 +74,12 @@ def scale_recording(
     return Series(name, scaled, label, recorded_with, dealt_with)
 
 
+def unscaled_series(name: str, rows: np.ndarray, label: np.ndarray) -> Series:
+    """A recording that is scaled later, by its training windows."""
+    check_rows(name, rows)
+    return Series(name, rows.astype(np.float32), label, name, name)
+
+
 def truth_values(name: str, rows: np.ndarray, label: np.ndarray) -> np.ndarray:
     """Labels as truth values, one for each row."""
     if label.ndim != 1 or rows.ndim != 2 or len(label) != len(rows):

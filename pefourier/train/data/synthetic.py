@@ -76,8 +76,8 @@ def grid(
         )
     rng = np.random.default_rng(seed)
     right = rng.permutation(np.arange(count) % 2)
-    apart = np.argwhere(np.subtract.outer(np.arange(width), np.arange(width)) <= -gap)
-    columns = np.sort(apart[rng.integers(0, len(apart), count)], axis=1)  # all pairs are as likely
+    pairs = np.argwhere(np.subtract.outer(np.arange(width), np.arange(width)) <= -gap)
+    columns = np.sort(pairs[rng.integers(0, len(pairs), count)], axis=1)  # all are as likely
     rows = rng.integers(0, height, (count, 2))
     x = rng.normal(0.0, noise, (count, height * width, 2))
     mark(x, rows * width + columns, (right, 1 - right))
