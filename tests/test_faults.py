@@ -169,7 +169,7 @@ def test_the_recomputed_paper_is_whole_or_not_there(run, monkeypatch):
 
 TRAIN = (
     "train --dataset order:count=30,length=4 --epochs 1 --seeds 1 -e dft -e none --d 8 --heads 2"
-    " --batch-size 8 --quiet --json --save-tables tables --learn"
+    " --batch-size 8 --quiet --json --save-models models --learn"
 )
 
 

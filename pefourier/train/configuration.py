@@ -23,7 +23,6 @@ RULES = {  # that numbers depend on, where an earlier version had others
     "choice": "highest score on validation (average precision; of more than two classes macro F1), "
     "then least loss",
     "size": "@rms: of codes less their mean over positions",
-    "codes": "learn ten times as fast as the rest, unless --code-rate says otherwise",
 }
 # what a comparison is of, and what its numbers don't depend on
 APART = {"dataset", "encoding", "seeds", "folds", "split", "positive", "window", "stride"}

@@ -6,7 +6,7 @@ Conventions
 of all members (`Program`). A member's initial weights, batches and what it drops depend on its seed
 and fold alone, so that encodings are compared in pairs and a member in a stack is the member alone,
 up to rounding: a library may add in another order where it multiplies other numbers of matrices at
-once. Members may differ in rate, dropout and decay of weights. Data stay on the device, windows are
+once. Members may differ in rate and dropout. Data stay on the device, windows are
 gathered there by index, and nothing is read back between two looks. float32 on a CPU; on a GPU
 matrix products in bfloat16 where it has them, and the whole step one CUDA graph.
 
@@ -37,13 +37,18 @@ from pefourier.train import metrics
 from pefourier.train.attention import StackCodes, as_tensor, stack_codes
 from pefourier.train.data.split import Task
 from pefourier.train.injection import Injection
-from pefourier.train.model import OrderFree, Parameters, Transformer, draw_parameters
-from pefourier.train.progress import Dropout, Pace, is_code
-from pefourier.train.request import Schedule, Tuning
+from pefourier.train.model import (
+    Dropout,
+    OrderFree,
+    Parameters,
+    Transformer,
+    draw_parameters,
+)
+from pefourier.train.request import FASTER, Schedule, Tuning
 from pefourier.train.resident import (
     Resident,
     batch_and_steps,
-    capture_cuda_graph,
+    capture_cuda_graphs,
     class_weights,
     count_fitting,
     draw_batches,
@@ -54,7 +59,8 @@ from pefourier.train.store import Checkpoint
 
 AT_ONCE = 64  # windows a member in evaluation
 LEAST_GAIN = 0.01  # of the loss, in nats, to be better at an equal score
-MEMORY_ENDS = ("out of memory", "DefaultCPUAllocator", "CUBLAS_STATUS_ALLOC_FAILED")
+MEMORY_ENDS = ("out of memory", "DefaultCPUAllocator", "_STATUS_ALLOC_FAILED")
+MEMORY_ENDS += ("CUBLAS_STATUS_NOT_INITIALIZED",)  # there is no room for its workspace
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,8 +110,9 @@ class Program:
     members: Sequence[Member]
     schedule: Schedule
     done: int = 0  # steps
-    eager: bool = False  # on a GPU: no graph is captured
+    eager: bool = False  # on a GPU: no graphs are captured
     replay: Callable[[], None] | None = field(init=False, default=None)  # of a step, on a GPU
+    replay_look: Callable[[], None] | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
         task, device, dtype = self.data.task, self.data.device, self.data.rows.dtype
@@ -121,20 +128,25 @@ class Program:
         size = (len(folds), batch_and_steps(task, self.schedule.batch_size)[0])
         self.index = torch.zeros(size, dtype=torch.long, device=device)
         self.total = torch.zeros(len(folds), device=device)
+        self.seen = torch.zeros((len(folds), AT_ONCE), dtype=torch.long, device=device)
+        self.answers = self.mean.new_zeros(*self.seen.shape, len(task.classes))
         self.set_pace()
         if device.type == "cuda" and not self.eager:
-            self.replay = capture_cuda_graph(self)
+            self.replay_look, self.replay = capture_cuda_graphs(self)
 
     def set_pace(self) -> None:
         """Prepare what members drop, and how far they go: Adam at the rate of the fastest."""
-        device, warm_up = self.data.device, self.schedule.warmup
+        device = self.data.device
         tunings = [m.tuning or self.schedule for m in self.members]
         self.count = torch.full((), self.done, dtype=torch.int32, device=device)
         shares, keys = [tuning.dropout for tuning in tunings], [m.key for m in self.members]
         self.drop = Dropout(shares, keys, device) if any(shares) else None
-        self.pace = Pace(tunings, warm_up, self.count) if Pace.is_needed(tunings, warm_up) else None
+        rates = torch.tensor([tuning.rate for tuning in tunings], dtype=torch.float64)
+        fastest = float(rates.max())
+        same = not self.schedule.warmup and bool((rates == fastest).all())
+        self.pace = None if same else (rates / fastest).to(device)  # (M,) shares of a step
         groups = [
-            {"params": group, "lr": max(tuning.rate_of(codes) for tuning in tunings)}
+            {"params": group, "lr": FASTER * fastest if codes else fastest}
             for codes in (False, True)
             if (group := [p for name, p in self.parameters.items() if is_code(name) == codes])
         ]
@@ -160,31 +172,53 @@ class Program:
         self.optimizer.zero_grad(set_to_none=True)
         loss = self.loss(self.index).mean(dim=1)  # (M,)
         loss.sum().backward()  # members share no parameter: each gets its own gradient
-        if self.pace is None:
-            self.optimizer.step()
-        else:
-            self.pace.shorten(self.optimizer.step, self.parameters)
+        before = [] if self.pace is None else [p.detach().clone() for p in self.parameters.values()]
+        self.optimizer.step()
+        if self.pace is not None:
+            self.shorten_step(before)
         self.count += 1
         self.total += loss.detach()
+
+    @torch.no_grad()
+    def shorten_step(self, before: Sequence[Tensor]) -> None:
+        """Go back part of the way to the parameters before a step, each member its own."""
+        share = self.pace * ((self.count + 1) / max(self.schedule.warmup, 1)).clamp(max=1.0)
+        for start, p in zip(before, self.parameters.values(), strict=True):
+            p.copy_(torch.lerp(start, p, share.view(-1, *(1,) * (p.dim() - 1)).to(p.dtype)))
 
     def train(self, steps: int) -> Tensor:
         """Train for some steps; mean training loss of each member."""
         span = self.done, steps, self.schedule.batch_size
-        batches = [draw_batches(self.data.task, m.seed, m.fold, *span) for m in self.members]
-        order = torch.as_tensor(np.stack(batches, axis=1)).to(self.data.device)  # (steps, M, B)
+        keys = [(m.seed, m.fold) for m in self.members]
+        batches = {key: draw_batches(self.data.task, *key, *span) for key in dict.fromkeys(keys)}
+        order = torch.as_tensor(np.stack([batches[key] for key in keys], axis=1))  # (steps, M, B)
         self.total.zero_()
-        for index in order:
+        for index in order.to(self.data.device):
             self.index.copy_(index)
             (self.replay or self.step)()
             self.done += 1
         return self.total / steps
 
     @torch.no_grad()
+    def look(self) -> None:
+        """Write the logits of the windows in `seen` into `answers`."""
+        self.answers.copy_(self.logits(self.seen))
+
+    def evaluated(self, index: Tensor) -> Tensor:
+        """Logits (M, n, K) of at most AT_ONCE windows (M, n); a graph looks at as many always."""
+        if self.replay_look is None:
+            return self.logits(index)
+        count = index.shape[1]
+        self.seen[:, :count] = index
+        self.replay_look()
+        return self.answers[:, :count].clone()
+
+    @torch.no_grad()
     def evaluate(self, part: str) -> list[np.ndarray]:
         """Logits (n, K) of each member's windows of a part."""
         indices = [getattr(self.data.task.folds[m.fold], part) for m in self.members]
         index = padded_indices(indices).to(self.data.device)
-        logits = torch.cat([self.logits(chunk) for chunk in index.split(AT_ONCE, dim=1)], dim=1)
+        logits = torch.cat([self.evaluated(chunk) for chunk in index.split(AT_ONCE, dim=1)], dim=1)
         padded = logits.cpu().double().numpy()
         return [rows[: len(windows)] for rows, windows in zip(padded, indices, strict=True)]
 
@@ -250,6 +284,11 @@ def initial_parameters(
         name: value.to(device=device, dtype=dtype).clone().requires_grad_()
         for name, value in begun.items()
     }
+
+
+def is_code(name: str) -> bool:
+    """Whether a parameter is one of codes."""
+    return name.startswith("codes.")
 
 
 Progress = Callable[[int, int, float], None]  # steps taken, members, mean loss

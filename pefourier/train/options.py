@@ -28,7 +28,6 @@ HELP = json.loads(Path(__file__).with_suffix(".json").read_text(encoding="utf-8"
 Split = Literal["blocks", "chronological", "random"]
 Missing = Literal["previous", "mean", "drop"]
 Inject = Literal["add", "concat"]
-Pool = Literal["mean", "max", "mean+max", "first"]
 
 
 def seeds_of(encoding: str, seeds: int) -> int:
@@ -79,9 +78,7 @@ class Options:
     patience: int | None = None
     batch_size: int = 32
     rate: float = 3e-3
-    code_rate: float | None = None
     warmup: int = 0
-    weight_decay: float = 0.0
     dropout: float = 0.0
     search: tuple[str, ...] = ()
     find: float | None = None
@@ -89,7 +86,6 @@ class Options:
     heads: int = 4
     layers: int = 1
     ffn: int | None = None
-    pool: Pool = "mean"
     patch: int = 1
     tokens: int | None = None
     inject: Inject = "add"
@@ -99,8 +95,6 @@ class Options:
     plot: str | None = None
     resume: bool = False
     processes: int | None = None
-    rank_timeout: float = 300.0
-    save_tables: str | None = None
     save_models: str | None = None
 
     def __post_init__(self) -> None:

@@ -56,7 +56,7 @@ class DatasetPlan:
 
 def plan_training(options: Options, note: Note | None = None) -> tuple[DatasetPlan, ...]:
     """What would be trained on each dataset; nothing is, and nothing is written."""
-    with without_new_folders(options.out, options.save_tables, options.save_models):
+    with without_new_folders(options.out, options.save_models):
         options = run.settle_options(options)
         rank, ranks = read_rank()
         if rank:

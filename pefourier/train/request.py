@@ -42,7 +42,6 @@ MOST_STEPS = 10**9
 MOST_EPOCHS = 1_000_000
 MOST_DROPPED = 0.95
 MOST_CHOICES = 64
-MOST_WAITED = 10**6
 # Tables that begin at .02 hardly move at the rate of the rest; five seeds each on windows of 24
 # rows: `learned` on order reaches F1 .66, and .97 at ten times the rate, t5 .990 and .997
 FASTER = 10
@@ -54,27 +53,12 @@ class Tuning:
 
     rate: float  # of Adam
     dropout: float = 0.0
-    weight_decay: float = 0.0
-    code_rate: float | None = None  # of codes; None: FASTER times that of the rest
 
     def __post_init__(self) -> None:
-        """Refuse a rate, a share or a decay that nothing could be trained with."""
+        """Refuse a rate or a share that nothing could be trained with."""
         check_above("--rate", self.rate)
-        check_above("--code-rate", self.rate_of(True))
         if not 0 <= self.dropout <= MOST_DROPPED:
             raise PefourierError(f"--dropout must be from 0 to {MOST_DROPPED}; got {self.dropout}")
-        if not 0 <= self.weight_decay < np.inf:
-            raise PefourierError(f"--weight-decay must be 0 or more; got {self.weight_decay}")
-
-    def rate_of(self, codes: bool) -> float:
-        """The rate of Adam, of codes or of the rest.
-
-        >>> Tuning(0.01).rate_of(True), Tuning(0.01, code_rate=0.02).rate_of(True)
-        (0.1, 0.02)
-        """
-        if not codes:
-            return self.rate
-        return FASTER * self.rate if self.code_rate is None else self.code_rate
 
 
 TUNED = tuple(f.name for f in fields(Tuning))
@@ -251,16 +235,10 @@ def check_options(options: Options) -> None:
     if options.plot is not None:
         check_suffix(options.plot, (".png", ".pdf", ".svg"))
     check_count("--seeds", options.seeds, 1, MOST_SEEDS)
-    limits = {"rank_timeout": (1, MOST_WAITED), "find": (1e-6, 1)}
-    for name, (smallest, largest) in limits.items():
-        value = getattr(options, name)
-        if value is not None and not smallest <= value <= largest:
-            raise PefourierError(
-                f"{flag_of(name)} must be from {smallest:g} to {largest:g}; got {value}"
-            )
-    for name in ("save_tables", "save_models"):
-        if getattr(options, name) is not None:
-            make_folder(flag_of(name), getattr(options, name))
+    if options.find is not None and not 1e-6 <= options.find <= 1:
+        raise PefourierError(f"--find must be from 1e-06 to 1; got {options.find}")
+    if options.save_models is not None:
+        make_folder("--save-models", options.save_models)
 
 
 @contextmanager

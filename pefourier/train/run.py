@@ -49,10 +49,9 @@ from pefourier.train.store import (
     write_json,
 )
 from pefourier.train.summary import Summary
-from pefourier.train.traces import name_of_table, read_curves
+from pefourier.train.traces import read_curves
 from pefourier.train.work import Work
 
-LONGEST_NAME = 255  # bytes
 MOST_PROCESSES = 8  # started without being asked: each holds the data
 RESTARTS = "TORCHELASTIC_RESTART_COUNT"  # how often torchrun has begun these ranks anew
 WORTH = 4 * 10**6  # tokens of training windows: less is trained sooner than processes start
@@ -199,7 +198,7 @@ def train_as(experiment: Experiment, note: Note | None) -> Summary | None:
     if not has_meeting_point(experiment.ranks):
         return train_and_compare(experiment, None, note)
     options = experiment.options
-    with join_group(experiment.rank, experiment.ranks, options.rank_timeout) as group:
+    with join_group(experiment.rank, experiment.ranks) as group:
         if os.environ.get(RESTARTS, "0") != "0" and options.out is not None:
             experiment = replace(experiment, options=replace(options, resume=True))
         return train_and_compare(experiment, group, note)
@@ -242,8 +241,8 @@ def train_share(
     total = sum(work.member_steps(planned[i]) for i in share)
     with report_progress(total, batch, ranks if group is not None else 1, note) as reporter:
         work.train_share(reporter)
-    if note is not None and done and (options.save_tables or options.save_models):
-        note(f"tables and models of {len(done)} runs that were finished before are not written")
+    if note is not None and done and options.save_models:
+        note(f"models of {len(done)} runs that were finished before are not written")
     return work.rows
 
 
@@ -253,7 +252,6 @@ def begin(experiment: Experiment, group: Group | None) -> tuple[dict[str, Any], 
         plan = group.plan()
         check_same(Path(f"rank {experiment.rank}"), plan["config"], experiment.description)
         return plan["config"], set(map(tuple, plan["done"]))
-    check_names(experiment.options, experiment.keys)
     config = experiment.store.begin(experiment.description, experiment.options.resume)
     rows = experiment.store.rows()
     stacks.check_runs(rows, experiment.resolved)
@@ -304,19 +302,6 @@ def note_on_interrupt(store: Store, note: Note | None) -> Iterator[None]:
         elif note is not None:
             note(f"finished runs in {store.path}: {len(store.rows())}; --resume goes on")
         raise
-
-
-def check_names(options: Options, keys: Sequence[Key]) -> None:
-    """Refuse tables and models that a folder cannot hold, or that would replace one another."""
-    names: dict[str, Key] = {}
-    for key in keys if options.save_tables or options.save_models else ():
-        name = name_of_table(*key, ".safetensors")
-        twin = names.setdefault(name, key)
-        if twin != key or len(name.encode()) > LONGEST_NAME:
-            raise PefourierError(
-                f"{shown(key[1])} of {shown(key[0])} has a file named {name}, which is too long or "
-                "that of another encoding or dataset; rename or move it"
-            )
 
 
 def write_summary(store: Store, result: Summary) -> None:

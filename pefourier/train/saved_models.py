@@ -1,7 +1,7 @@
 """Trained classifiers in files, and back: one .safetensors a run.
 
 >>> from pefourier.train.saved_models import load_classifier            # doctest: +SKIP
->>> load_classifier("models/smd-dft-seed0-fold0.safetensors").predict(x)   # doctest: +SKIP
+>>> load_classifier("models/smd-dft-seed0-fold0-c0ffee12.safetensors").predict(x)   # doctest: +SKIP
 
 A file has the numbers of the classifier by their names, `codes` of what it injects, of rotations
 their frequencies, `mean` and `scale` of the channels, and `settings`, bytes of JSON: sizes,
@@ -27,7 +27,7 @@ from pefourier.train.fit import Outcome
 from pefourier.train.injection import ACTS, Injection, count_places
 from pefourier.train.model import OrderFree, Transformer
 from pefourier.train.store import parse_json
-from pefourier.train.traces import name_of_table, threshold_of
+from pefourier.train.traces import name_of_run, threshold_of
 
 KINDS = {"transformer": Transformer, "order-free": OrderFree}
 AGAIN = "save it again"
@@ -115,8 +115,8 @@ def classifier_of(
 def save_model(folder: str, task: Task, outcome: Outcome, model: Transformer | OrderFree) -> None:
     """Write the classifier that a run came to into a folder."""
     m = outcome.member
-    name = name_of_table(task.name, m.encoding, m.seed, m.fold, ".safetensors")
-    save_classifier(str(Path(folder) / name), classifier_of(task, outcome, model))
+    name = name_of_run((task.name, m.encoding, m.seed, m.fold))
+    save_classifier(str(Path(folder, f"{name}.safetensors")), classifier_of(task, outcome, model))
 
 
 def save_classifier(path: str, classifier: TrainedClassifier) -> None:

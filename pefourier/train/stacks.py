@@ -85,7 +85,6 @@ def resolve_task(task: Task, options: Options, device: torch.device) -> Resolved
         layers=options.layers,
         **sizes_of_tokens(task.length, options),
         ffn=options.ffn,
-        pool=options.pool,
         grid=task.grid,
         inject=options.inject,
     )

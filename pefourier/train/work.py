@@ -10,28 +10,25 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
-from pefourier.encodings.sources.tables import write_table
 from pefourier.errors import PefourierError
 from pefourier.train import fit, lengths, resident, search, stacks
 from pefourier.train.beside import OtherMethod
-from pefourier.train.data.split import Task
 from pefourier.train.injection import Injection
 from pefourier.train.metrics import count_confusions, decide, score, score_terms
 from pefourier.train.model import Transformer
-from pefourier.train.options import WITHOUT_CODES, Options
+from pefourier.train.options import Options
 from pefourier.train.progress import Reporter
 from pefourier.train.ranks import Group
 from pefourier.train.request import list_candidates
 from pefourier.train.saved_models import save_model
 from pefourier.train.stacks import ResolvedTask, Stack
 from pefourier.train.store import FOLDER, Checkpoint, Key, Store, check_handed_over, key_of
-from pefourier.train.traces import START, name_of_table, trace_of, write_trace
+from pefourier.train.traces import trace_of, write_trace
 
 
 @dataclass(eq=False)
@@ -145,8 +142,6 @@ class Work:
         traces = [trace_of(task, o, key_of(row)) for row, o in zip(rows, outcomes, strict=True)]
         self.put_away(rows, traces)
         for outcome in outcomes:
-            if options.save_tables is not None:
-                save_codes(options.save_tables, task, outcome)
             if options.save_models is not None and not isinstance(stack.model, OtherMethod):
                 save_model(options.save_models, task, outcome, stack.model)
         return rows, traces
@@ -194,20 +189,3 @@ def terms_of(stack: Stack, outcome: fit.Outcome) -> list[list[float]]:
     starts = task.starts[fold.test[: fit.AT_ONCE]]
     windows = (task.rows[starts[:, None] + np.arange(task.length)] - fold.mean) / fold.scale
     return score_terms(stack.model, outcome.parameters, outcome.codes, windows)
-
-
-def save_codes(folder: str, task: Task, outcome: fit.Outcome) -> None:
-    """Write trained codes as a table that other commands read, and where training began.
-
-    A start is that of a seed or of all.
-    """
-    member, injection = outcome.member, outcome.member.injection
-    if outcome.codes is None or member.encoding in WITHOUT_CODES:
-        return
-    name_of = partial(name_of_table, task.name, member.encoding)
-    tables = {name_of(member.seed, member.fold): outcome.codes}
-    if injection.learn:
-        seed = member.seed if injection.seeded else None
-        tables[name_of(seed, None, START)] = injection.table()
-    for name, table in tables.items():  # as they were trained
-        write_table(str(Path(folder) / name), injection.as_rows(table), "<f4")

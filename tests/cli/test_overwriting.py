@@ -56,7 +56,7 @@ CASES = [
     "resize t.npy --from 4x4 --to 6x6 --out t.npy",
     "compare t.npy t.csv --permutation t.npy",
     "compare m rope --permutation m/config.json",
-    "train -e t.npy --save-tables .",
+    "train -e t.npy --save-models .",
     "spectrum real.npy --plot x.png",
     "check-faithful dft --baseline real.npy --plot x.png",
     "context m --against real.npy --plot x.png",

@@ -96,8 +96,6 @@ def test_fixed_codes_stay_learned_ones_move_and_shared_ones_stay_shared(task):
     square = bias.reshape(8, 8, 2)
     assert all(np.ptp(np.diagonal(square[..., 0], lag)) == 0 for lag in range(-7, 8))
     assert (bias != injection("t5").table()).any()
-    rows = [square[max(-lag, 0), max(lag, 0)] for lag in range(-7, 8)]
-    np.testing.assert_array_equal(injection("t5").as_rows(bias), rows)
 
 
 @pytest.mark.parametrize("classes", [2, 3])
@@ -179,7 +177,7 @@ def test_patience_ends_a_member_and_changes_no_other(held):
 
 
 @pytest.mark.parametrize("looks", [1, 3, 6, 8])
-@pytest.mark.parametrize("own", [{}, {"dropout": 0.2, "warmup": 9, "weight_decay": 0.1}])
+@pytest.mark.parametrize("own", [{}, {"dropout": 0.2, "warmup": 9}])
 def test_what_a_checkpoint_goes_on_from_gives_the_same_bits(
     held, tmp_path, monkeypatch, looks, own
 ):
