@@ -24,13 +24,13 @@ CAPTIONS = {  # of pictures, by the name of the file
 def pictures(summary: Any, curves: Sequence[Any]) -> dict[str, tuple[Any, Any, str]]:
     """What there is to draw, by the name of its file: how, of what, and what is to be seen."""
     lengthened = any(data.lengths for data in summary.datasets)
-    drawn = {
+    entries = {
         "comparison": (comparison, summary, True),
         "critical-difference": (critical_difference, summary, summary.shows_ranks),
         "lengths": (score_by_length, summary, lengthened),
         "curves": (learning_curves, curves, curves),
     }
-    return {name: (draw, of, CAPTIONS[name]) for name, (draw, of, holds) in drawn.items() if holds}
+    return {name: (draw, of, CAPTIONS[name]) for name, (draw, of, holds) in entries.items() if holds}
 
 
 def score_by_length(summary: Any, look: plot.Look = plot.USUAL) -> plot.Figure:
@@ -76,8 +76,8 @@ def learning_curves(
                 curves.setdefault(row["encoding"], []).append(curve)
         longest = max(len(curve) for of in curves.values() for curve in of)
         for number, (encoding, of) in enumerate(curves.items()):
-            whole = [np.pad(c, ((0, longest - len(c)), (0, 0)), mode="edge") for c in of]
-            mean = np.mean(whole, axis=0)
+            padded = [np.pad(c, ((0, longest - len(c)), (0, 0)), mode="edge") for c in of]
+            mean = np.mean(padded, axis=0)
             for panel, values in zip(panels, mean.T, strict=True):
                 (line,) = panel.plot(np.arange(longest) + 1, values, linewidth=1)
                 line.set(label=plot.brief(encoding, 28), alpha=1.0 if number < plot.MANY else 0.6)
