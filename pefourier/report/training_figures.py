@@ -24,13 +24,13 @@ CAPTIONS = {  # of pictures, by the name of the file
 def pictures(summary: Any, curves: Sequence[Any]) -> dict[str, tuple[Any, Any, str]]:
     """What there is to draw, by the name of its file: how, of what, and what is to be seen."""
     lengthened = any(data.lengths for data in summary.datasets)
-    entries = {
+    kinds = {
         "comparison": (comparison, summary, True),
         "critical-difference": (critical_difference, summary, summary.shows_ranks),
         "lengths": (score_by_length, summary, lengthened),
         "curves": (learning_curves, curves, curves),
     }
-    return {name: (draw, of, CAPTIONS[name]) for name, (draw, of, holds) in entries.items() if holds}
+    return {name: (draw, of, CAPTIONS[name]) for name, (draw, of, holds) in kinds.items() if holds}
 
 
 def score_by_length(summary: Any, look: plot.Look = plot.USUAL) -> plot.Figure:
