@@ -29,8 +29,6 @@ def annotation(field: Field) -> Any:
     return Annotated[kind, typer.Option(*flags, **facts)]
 
 
-PLACES = [name for group in HELP.values() for name in group]
-ORDERED = sorted(fields(Options), key=lambda f: PLACES.index(f.name))
 TrainOptions = make_dataclass(  # as `with_shared_options` reads them
-    "TrainOptions", [(f.name, annotation(f), f.default) for f in ORDERED], frozen=True
+    "TrainOptions", [(f.name, annotation(f), f.default) for f in fields(Options)], frozen=True
 )

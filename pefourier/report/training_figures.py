@@ -23,11 +23,14 @@ CAPTIONS = {  # of pictures, by the name of the file
 
 def pictures(summary: Any, curves: Sequence[Any]) -> dict[str, tuple[Any, Any, str]]:
     """What there is to draw, by the name of its file: how, of what, and what is to be seen."""
-    ranked, lengthened = summary.shows_ranks, summary.lengthened
-    draws = (comparison, critical_difference, score_by_length, learning_curves)
-    answers = (summary, summary if ranked else None, summary if lengthened else None, curves)
-    entries = zip(CAPTIONS, draws, answers, strict=True)
-    return {name: (draw, of, CAPTIONS[name]) for name, draw, of in entries if of}
+    drawn = {"comparison": (comparison, summary)}
+    if summary.shows_ranks:
+        drawn["critical-difference"] = critical_difference, summary
+    if any(data.lengths for data in summary.datasets):
+        drawn["lengths"] = score_by_length, summary
+    if curves:
+        drawn["curves"] = learning_curves, curves
+    return {name: (*how, CAPTIONS[name]) for name, how in drawn.items()}
 
 
 def score_by_length(summary: Any, look: plot.Look = plot.USUAL) -> plot.Figure:

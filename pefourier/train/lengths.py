@@ -20,7 +20,7 @@ from pefourier.train.beside import OtherMethod
 from pefourier.train.data.split import Task
 from pefourier.train.fit import Outcome
 from pefourier.train.injection import Injection, scale_to_rms
-from pefourier.train.metrics import Scores, score
+from pefourier.train.metrics import Scores, decide, score
 from pefourier.train.model import OrderFree, Transformer
 from pefourier.train.options import WITHOUT_CODES, Options
 from pefourier.train.request import draw_longer, parse_lengths
@@ -61,7 +61,8 @@ class Longer:
             logits = apply_classifier(longer, outcome.parameters, injection, x)
             labels = stack.task.labels[fold.valid]
             macro = stack.task.positive is None
-            scores = asdict(score(outcome.valid, labels, logits, task.labels, macro))
+            predicted = decide(outcome.valid, labels, logits, macro)
+            scores = asdict(score(predicted, logits, task.labels, macro))
             rows.append({"length": task.length, **scores, "reason": ""})
         return rows
 

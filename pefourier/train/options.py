@@ -60,18 +60,20 @@ class Options:
 
     dataset: tuple[str, ...] = ("order:length=24,noise=0.25",)
     data: str | None = None
+    window: int | None = None
+    stride: int | None = None
+    columns: str | None = None
+    missing: Missing | None = None
+    split: Split = "blocks"
+    positive: tuple[str, ...] = ()
+    test_length: str | None = None
     encoding: tuple[str, ...] = ("none", "sinusoidal", "dft", "onehot", "rope", ORDER_FREE)
     beside: tuple[str, ...] = ()
     seeds: int = 8
     folds: int | None = None
     resamples: int | None = None
-    split: Split = "blocks"
-    columns: str | None = None
-    missing: Missing | None = None
-    test_length: str | None = None
-    positive: tuple[str, ...] = ()
-    window: int | None = None
-    stride: int | None = None
+    learn: bool = False
+    find: float | None = None
     steps: int | None = None
     epochs: int | None = None
     patience_steps: int | None = None
@@ -81,7 +83,6 @@ class Options:
     warmup: int = 0
     dropout: float = 0.0
     search: tuple[str, ...] = ()
-    find: float | None = None
     d: int = 32
     heads: int = 4
     layers: int = 1
@@ -89,13 +90,12 @@ class Options:
     patch: int = 1
     tokens: int | None = None
     inject: Inject = "add"
-    learn: bool = False
     device: str = "auto"
-    out: str | None = None
-    plot: str | None = None
-    resume: bool = False
     processes: int | None = None
+    out: str | None = None
+    resume: bool = False
     save_models: str | None = None
+    plot: str | None = None
 
     def __post_init__(self) -> None:
         """Names of encodings are those that synonyms stand for."""

@@ -131,11 +131,6 @@ class Summary:
         return len(self.datasets) > 1 and len(self.ranks) > 1
 
     @property
-    def lengthened(self) -> bool:
-        """Whether some runs were tested on windows of other lengths, too."""
-        return any(data.lengths for data in self.datasets)
-
-    @property
     def over(self) -> str:
         """What ranks are averaged over."""
         leaky = any(data.leaky for data in self.datasets)

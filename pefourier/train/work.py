@@ -155,14 +155,14 @@ def row_of(
     member, task = outcome.member, resolved.task
     fold, macro = task.folds[member.fold], task.positive is None
     labels = task.labels[fold.test]
-    parts = outcome.valid, task.labels[fold.valid], outcome.test
-    confusion = count_confusions(decide(*parts, macro), labels, len(task.classes))
+    predicted = decide(outcome.valid, task.labels[fold.valid], outcome.test, macro)
+    confusion = count_confusions(predicted, labels, len(task.classes))
     return {
         "dataset": task.name,
         "encoding": member.encoding,
         "seed": member.seed,
         "fold": member.fold,
-        **asdict(score(*parts, labels, macro)),
+        **asdict(score(predicted, outcome.test, labels, macro)),
         "step": outcome.step,
         "seconds": round(outcome.seconds, 3),
         **stacks.facts_of_fold(task, member.fold),

@@ -3,7 +3,7 @@
 The names of tasks that are drawn, or published and read under --data, ``uea:NAME`` (UCR and
 UEA sets through the package aeon), a folder or file of .ts, and .npz: X (n, length, channels)
 with y (n,) and maybe `groups` and `lengths` (n,), the same in parts X_train, y_train, X_test and
-y_test, or a labelled series: `rows` (n, channels) with `label` (n,) and maybe `train`; and .csv in
+y_test, or a labelled series: `rows` (n, channels) with `label` (n,); and .csv in
 long form.
 """
 
@@ -16,9 +16,9 @@ import numpy as np
 from pefourier.encodings.checks import check_count
 from pefourier.encodings.sources.tables import ArrayFile, names_and_shapes, open_arrays
 from pefourier.errors import PefourierError, shown, unknown
-from pefourier.train.data import published, recordings, split
+from pefourier.train.data import recordings, split
 from pefourier.train.data.examples import DEFAULTS, from_examples, from_ts
-from pefourier.train.data.split import USER_BLOCKS, Task
+from pefourier.train.data.split import Task
 from pefourier.train.data.synthetic import draw_examples, sides_of_task
 from pefourier.train.options import PUBLISHED, SYNTHETIC, Options
 
@@ -26,7 +26,7 @@ MOST_RESAMPLES = 1000
 BALANCED = 0.4  # share of the rarer of two classes from which on neither is the positive one
 SIDES = ("train", "test")
 PARTS = tuple(f"{name}_{side}" for name in "Xy" for side in SIDES)
-EXAMPLES, RECORDING = ("X", "y", "groups", "lengths"), ("rows", "test", "label", "train")
+EXAMPLES, RECORDING = ("X", "y", "groups", "lengths"), ("rows", "label")
 TEXTS = ("y", "groups", "y_train", "y_test")  # may hold names
 
 
@@ -81,8 +81,8 @@ def find_task(name: str, options: Options) -> Task:
     check_dataset(name)
     suffix = Path(name).suffix.lower()
     if name in PUBLISHED:
-        series = published.read_recordings(name, options.data)
-        return split.split_series(name, series, *options.cut, published.SOURCES[name].blocks)
+        series = recordings.read_recordings(name, options.data)
+        return split.split_series(name, series, *options.cut, recordings.SOURCES[name].blocks)
     if suffix == ".npz":
         return from_archive(Path(name), options)
     if suffix == ".csv":
@@ -115,12 +115,12 @@ def from_archive(path: Path, options: Options) -> Task:
             task, used = own_parts(path, file, options), PARTS
         elif {"X", "y"} <= names:
             task, used = own_examples(path, file, options), EXAMPLES
-        elif "label" in names and {"rows", "test"} & names:
+        elif {"rows", "label"} <= names:
             task, used = own_series(path, file, options), RECORDING
         else:
             raise PefourierError(
                 f"{path} holds {names_and_shapes(file.arrays)}; expected X and y, or rows and "
-                "label (and train, for the scale), or X_train, y_train, X_test and y_test"
+                "label, or X_train, y_train, X_test and y_test"
             )
     unused = [stored.label(name) for name, stored in file.arrays.items() if name not in used]
     return replace(task, unused=tuple(unused))
@@ -151,22 +151,16 @@ def own_parts(path: Path, file: ArrayFile, options: Options) -> Task:
 
 
 def own_series(path: Path, file: ArrayFile, options: Options) -> Task:
-    """A user's recording with a label for each row, scaled by its part `train` where it has one."""
-    names, short = file.arrays.keys(), path.stem
-    if "groups" in names:
+    """A user's recording with a label for each row."""
+    if "groups" in file.arrays:
         raise PefourierError(f"{path} holds groups beside rows; groups go with examples X, y")
-    rows = recordings.load_part(file, "rows" if "rows" in names else "test")
+    rows = recordings.load_part(file, "rows")
     label = recordings.load_part(file, "label", text=True)
-    label = recordings.truth_values(short, rows, label)
+    label = recordings.truth_values(path.stem, rows, label)
     rows, complete, filled = recordings.fill_missing(
         rows, options.missing, lambda row, column: f"{path}: row {row}, channel {column}"
     )
-    label, lost = label[complete], int((~complete).sum())
-    if "train" in names:
-        recording = recordings.load_part(file, "train"), rows, label
-        series = recordings.scale_recording(short, recording, 1e-6, short, short)
-    else:
-        series = recordings.unscaled_series(short, rows, label)
-    facts = {"own_scale": "train" not in names, "units": (str(path),)}
-    task = split.split_series(str(path), [series], *options.cut, USER_BLOCKS, **facts)
-    return split.count_missing(task, filled, lost)
+    series = [recordings.unscaled_series(path.stem, rows, label[complete])]
+    facts = {"own_scale": True, "units": (str(path),)}
+    task = split.split_series(str(path), series, *options.cut, **facts)
+    return split.count_missing(task, filled, int((~complete).sum()))

@@ -191,18 +191,13 @@ def deal(positives: Sequence[int], folds: int = FOLDS) -> np.ndarray:
     return fold
 
 
-def window_starts(start: int, stop: int, window: int, stride: int) -> np.ndarray:
-    """Starts of the windows that lie wholly in rows [start, stop)."""
-    return np.arange(start, stop - window + 1, stride)
-
-
 def split_series(
     name: str,
     series: Sequence[Series],
     window: int | None = None,
     stride: int | None = None,
     split: Split = "blocks",
-    blocks: int = 10,
+    blocks: int = USER_BLOCKS,
     own_scale: bool = False,
     classes: tuple[str, str] = ("normal", "anomaly"),
     units: Sequence[str] = (),
@@ -225,17 +220,18 @@ def split_series(
         raise PefourierError(
             f"{name}: the longest series has {longest} rows; choose a --window of at most that"
         )
-    spans, overlaps = None, 0
-    if split == "random":
-        starts, places = split_at_random(series, label, window, stride)
+    if split == "random":  # whatever neighbours have in common
+        spans, overlaps = whole_spans(series), 0
+        starts = cut_windows(spans, window, stride)[:, 1]
+        places = deal_within_classes(holds_anomaly(label, starts, window))
     else:
         spans, masks = deal_spans(name, series, label, window, split, blocks, units, grouped)
         starts, places, overlaps = cut_spans(spans, masks, window, stride)
     dropped = drops({**count_dropped(series, spans, window), "overlap": overlaps})
     labels = holds_anomaly(label, starts, window).astype(np.int64)
     folds = tuple(make_fold(rows, starts, window, parts, own_scale) for parts in places)
-    task = Task(name, split, rows, starts, labels, window, classes, folds, split == "random")
-    task = replace(task, dropped=dropped)
+    facts = {"leaky": split == "random", "dropped": dropped}
+    task = Task(name, split, rows, starts, labels, window, classes, folds, **facts)
     check_task(task)
     return task
 
@@ -245,13 +241,10 @@ def count_missing(task: Task, filled: int, lost: int) -> Task:
     return replace(task, filled=filled, dropped=(*task.dropped, *drops({"missing": lost})))
 
 
-def count_dropped(
-    series: Sequence[Series], spans: Sequence[Span] | None, window: int
-) -> dict[str, int]:
+def count_dropped(series: Sequence[Series], spans: Sequence[Span], window: int) -> dict[str, int]:
     """Series that hold no window, rows behind the last one, and windows that no span holds."""
     sizes = np.array([len(s.rows) for s in series])
-    inside = sum(max(0, s.stop - s.start) // window for s in spans or ())
-    border = int((sizes // window).sum()) - inside if spans is not None else 0
+    border = int((sizes // window).sum()) - len(cut_windows(spans, window, window))
     end = int((sizes[sizes >= window] % window).sum())
     return {"short": int((sizes < window).sum()), "end": end, "border": border}
 
@@ -298,10 +291,7 @@ def deal_series(
     series: Sequence[Series], label: np.ndarray, window: int, units: Sequence[str], grouped: bool
 ) -> tuple[list[Span], Masks] | None:
     """Whole series as spans, dealt by their `units`; None where too few hold both classes."""
-    spans = [
-        Span(first, first + len(recording.rows), (unit, 0), recording.dealt_with, first)
-        for (recording, first), unit in zip(with_first_rows(series), units, strict=True)
-    ]
+    spans = whole_spans(series)
     counts = count_classes(spans, label, window)
     names, unit = np.unique(units, return_inverse=True)
     if grouped and len(names) < FOLDS:
@@ -321,7 +311,7 @@ def deal_units(unit: np.ndarray, counts: np.ndarray, folds: int = FOLDS) -> np.n
 
 def cut_windows(spans: Sequence[Span], window: int, stride: int) -> np.ndarray:
     """Windows that lie wholly in a span: its number and their first rows, (n, 2)."""
-    starts = [window_starts(span.start, span.stop, window, stride) for span in spans]
+    starts = [np.arange(span.start, span.stop - window + 1, stride) for span in spans]
     numbers = np.repeat(np.arange(len(spans)), [len(rows) for rows in starts])
     return np.column_stack([numbers, np.concatenate(starts)])
 
@@ -388,6 +378,14 @@ def with_first_rows(series: Sequence[Series]) -> list[tuple[Series, int]]:
     return [(s, int(end) - len(s.rows)) for s, end in zip(series, ends, strict=True)]
 
 
+def whole_spans(series: Sequence[Series]) -> list[Span]:
+    """A span for each series."""
+    return [
+        Span(first, first + len(recording.rows), (recording.name, 0), recording.dealt_with, first)
+        for recording, first in with_first_rows(series)
+    ]
+
+
 def chronological_spans(series: Sequence[Series], window: int) -> list[Span]:
     """Training, validation and test in the order of time, one window's length between them."""
     spans = []
@@ -397,17 +395,6 @@ def chronological_spans(series: Sequence[Series], window: int) -> list[Span]:
             rows = first + start + (window if part else 0), first + stop
             spans.append(Span(*rows, (recording.name, part), recording.dealt_with, first))
     return spans
-
-
-def split_at_random(
-    series: Sequence[Series], label: np.ndarray, window: int, stride: int
-) -> tuple[np.ndarray, list[Parts]]:
-    """Windows every `stride` rows, shuffled into folds whatever neighbours have in common."""
-    bounds = [(first, first + len(s.rows)) for s, first in with_first_rows(series)]
-    starts = np.concatenate([window_starts(*span, window, stride) for span in bounds]).astype(
-        np.int64
-    )
-    return starts, deal_within_classes(holds_anomaly(label, starts, window).astype(np.int64))
 
 
 def deal_within_classes(labels: np.ndarray) -> list[Parts]:

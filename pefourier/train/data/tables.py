@@ -233,10 +233,8 @@ def recordings_of(table: LongTable, parts: Sequence[np.ndarray], options: Option
         for name, part in zip(names, parts, strict=True)
     ]
     grouped = groups is not None and len(set(groups)) > 1 and options.split != "random"
-    facts = {"own_scale": True, "classes": classes, "grouped": grouped}
-    facts["units"] = groups if grouped else names
-    blocks = split.USER_BLOCKS
-    return split.split_series(str(table.path), series, *options.cut, blocks, **facts)
+    facts = {"classes": classes, "units": groups if grouped else names, "grouped": grouped}
+    return split.split_series(str(table.path), series, *options.cut, own_scale=True, **facts)
 
 
 def read_anomalies(table: LongTable, positive: Sequence[str]) -> tuple[np.ndarray, tuple[str, str]]:

@@ -9,7 +9,7 @@ import pytest
 from training import EVENTS, archives, recording
 
 from pefourier.errors import PefourierError
-from pefourier.train.data import load, published, recordings, split
+from pefourier.train.data import load, recordings, split
 from pefourier.train.options import Options
 
 SHARED = Path(__file__).parents[4] / "shared" / "data"
@@ -24,7 +24,7 @@ def read(name, folder, **settings):
 
 @cache
 def published_recordings(name):
-    return published.read_recordings(name, str(SHARED))
+    return recordings.read_recordings(name, str(SHARED))
 
 
 @shared
@@ -38,7 +38,7 @@ def published_recordings(name):
     ],
 )
 def test_windows_of_the_blocks_split_are_as_many_as_published(name, window, windows, positive):
-    blocks = published.SOURCES[name].blocks
+    blocks = recordings.SOURCES[name].blocks
     task = split.split_series(name, published_recordings(name), window, blocks=blocks)
     tested = np.unique(np.concatenate([fold.test for fold in task.folds]))
     assert (len(tested), int(task.labels[tested].sum())) == (windows, positive)
@@ -97,7 +97,7 @@ def test_msl_as_published_counts_both_ends_of_an_event(tmp_path):
     lines = [f"{name},{craft},{events},[point],1200\n" for name, craft in crafts]
     label = as_published(tmp_path / "data", HEAD + "".join(lines), ("A-1", "P-10", "B-2"))
     (tmp_path / "data" / "labeled_anomalies.csv").rename(tmp_path / "labeled_anomalies.csv")
-    (only,) = published.read_recordings("msl", str(tmp_path))
+    (only,) = recordings.read_recordings("msl", str(tmp_path))
     assert only.name == "A-1"
     np.testing.assert_array_equal(only.label, label.astype(bool))
 
