@@ -425,7 +425,7 @@ class Training:
     def collect_outcomes(self) -> list[Outcome]:
         """What each member came to, with the weights in `program`."""
         program = self.program
-        codes, waves = trained_codes(program)
+        codes = trained_codes(program)
         parameters = {
             name: p.detach().cpu().numpy().copy()
             for name, p in program.parameters.items()
@@ -439,8 +439,8 @@ class Training:
                 test=test[i],
                 step=int(self.best_step[i]),
                 seconds=0.0,
-                codes=codes[i],
-                frequencies=waves[i],
+                codes=codes[i][0],
+                frequencies=codes[i][1],
                 parameters={name: p[i] for name, p in parameters.items()},
                 curve=self.curve[~np.isnan(self.curve[:, i, 0]), i],
             )
@@ -459,23 +459,20 @@ def is_better(scores: np.ndarray, before: np.ndarray) -> np.ndarray:
 
 
 @torch.no_grad()
-def trained_codes(
-    program: Program,
-) -> tuple[list[np.ndarray | None], list[np.ndarray | None]]:
+def trained_codes(program: Program) -> list[tuple[np.ndarray | None, np.ndarray | None]]:
     """The codes of all places of each member, and the frequencies of its rotation."""
-    members = [m.injection for m in program.members]
-    waves = [injection.frequencies for injection in members]
+    injections = [m.injection for m in program.members]
     if isinstance(program.model, OrderFree):
-        return [None] * len(members), waves
-    codes: list[np.ndarray | None] = [injection.table() for injection in members]
-    for act, stacked in program.injected.items():
-        trained = program.parameters.get(f"codes.{act}")
-        table = stacked.table(trained).cpu().double().numpy()
-        for i, member in enumerate(members):
-            if member.act != act:
-                continue
-            codes[i] = table[i, :, : member.codes.shape[1]]
-            if stacked.places is not None and trained is not None and waves[i] is not None:
-                moved = torch.where(stacked.learn, trained, stacked.start)[i].cpu().double().numpy()
-                waves[i] = moved[: len(waves[i])]
-    return codes, waves
+        return [(None, injection.frequencies) for injection in injections]
+    trained = {act: program.parameters.get(f"codes.{act}") for act in program.injected}
+    tables = {act: codes.table(trained[act]).cpu() for act, codes in program.injected.items()}
+    pairs = []
+    for i, injection in enumerate(injections):
+        codes, waves = injection.table(), injection.frequencies
+        if injection.act in tables:
+            codes = tables[injection.act][i, :, : codes.shape[1]].double().numpy()
+        if injection.learn and waves is not None:
+            moved = trained["rotate"][i, : len(waves)].cpu().double().numpy()
+            waves = np.where(waves != 0, moved, waves)
+        pairs.append((codes, waves))
+    return pairs

@@ -5,7 +5,6 @@ Stacks are known before anything is trained, and ranks share them.
 
 import json
 import os
-import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -19,7 +18,7 @@ from pefourier.errors import PefourierError, shown
 from pefourier.files import write_whole
 from pefourier.train import stacks, summary
 from pefourier.train.configuration import describe_comparison, settings_in_common
-from pefourier.train.data.load import load_task, name_positives, reads_data_folder
+from pefourier.train.data.load import load_task, name_positives
 from pefourier.train.options import Options, flag_of
 from pefourier.train.progress import Note, report_progress
 from pefourier.train.ranks import (
@@ -37,7 +36,7 @@ from pefourier.train.request import (
     without_new_folders,
 )
 from pefourier.train.resident import batch_and_steps
-from pefourier.train.stacks import ResolvedTask
+from pefourier.train.stacks import ResolvedTask, list_remarks
 from pefourier.train.store import (
     NOT_NUMBERS,
     Key,
@@ -81,17 +80,8 @@ def run_comparison(
             result = train_as(experiment, note)
         if result is not None:
             deliver(result)
-            write_summary(store, result)
-            draw_comparison(options.plot, result)
+            write_summary(store, result, options.plot)
     return result
-
-
-def draw_comparison(path: str | None, result: Summary) -> None:
-    """Draw the picture of the comparison into a file, if one is named."""
-    if path is not None:
-        from pefourier.report import plot, training_figures
-
-        plot.save(path, training_figures.comparison, result)
 
 
 def settle_options(options: Options) -> Options:
@@ -175,15 +165,13 @@ def count_processes(experiment: Experiment, ranks: int) -> int:
         )
     if count is not None or shared:
         return count or 1
-    tokens = sum(tokens_seen(task, experiment.options) for task in experiment.resolved)
+    tokens = 0  # of training windows in all steps of all runs and candidates
+    for resolved in experiment.resolved:
+        runs = stacks.plan_runs(resolved, experiment.options.seeds)
+        batch, _ = batch_and_steps(resolved.task, experiment.options.batch_size)
+        tokens += len(runs) * resolved.schedule.steps * batch * resolved.model.tokens
+    tokens *= len(list_candidates(experiment.options))
     return min(cores, MOST_PROCESSES) if tokens >= WORTH else 1
-
-
-def tokens_seen(resolved: ResolvedTask, options: Options) -> int:
-    """Tokens of training windows in all steps of all runs and candidates of a task."""
-    runs = len(stacks.plan_runs(resolved, options.seeds)) * len(list_candidates(options))
-    batch, _ = batch_and_steps(resolved.task, options.batch_size)
-    return runs * resolved.schedule.steps * batch * resolved.model.tokens
 
 
 def train_as_rank(options: Options, is_noted: bool) -> Summary | None:
@@ -209,8 +197,7 @@ def train_and_compare(
 ) -> Summary | None:
     """Train what the folder lacks, and compare."""
     config, done = begin(experiment, group)
-    for line in dict.fromkeys(list_remarks(experiment)) if note is not None else ():
-        note(line)
+    note_remarks(experiment, note)
     rows = {key_of(row): row for row in train_share(experiment, group, config, done, note)}
     rows |= {key_of(row): row for row in experiment.store.rows()}
     if group is not None and experiment.rank:
@@ -233,7 +220,8 @@ def train_share(
 ) -> list[dict[str, Any]]:
     """Train this rank's stacks, except those that are finished; the rows that came of them."""
     options, ranks = experiment.options, experiment.ranks
-    planned = stacks.plan_stacks(experiment.resolved, options.seeds, config["stack"])
+    plans = [stacks.plan_stacks(r, options.seeds, config["stack"]) for r in experiment.resolved]
+    planned = [stack for plan in plans for stack in plan]
     first, step = (0, 1) if group is not None else (experiment.rank, ranks)
     share = range(first, len(planned), step)
     work = Work(options, experiment.device, experiment.store, group, planned, share, done)
@@ -261,14 +249,12 @@ def begin(experiment: Experiment, group: Group | None) -> tuple[dict[str, Any], 
     return config, set(done)
 
 
-def list_remarks(experiment: Experiment) -> list[str]:
-    """What to know before training."""
-    options, resolved = experiment.options, experiment.resolved
-    result = [line for r in resolved for line in stacks.remarks_on_task(r.task)]
-    result += [line for r in resolved for line in stacks.remarks_on_codes(r, options.learn)]
-    if options.data is not None and not any(map(reads_data_folder, options.dataset)):
-        result.append(f"--data {options.data} has no effect on {', '.join(options.dataset)}")
-    return result
+def note_remarks(experiment: Experiment, note: Note | None) -> None:
+    """Say what to know before training, each remark once."""
+    if note is not None:
+        lines = [line for resolved in experiment.resolved for line in list_remarks(resolved)]
+        for line in dict.fromkeys(lines):
+            note(line)
 
 
 def choose_device(device: str) -> torch.device:
@@ -278,15 +264,12 @@ def choose_device(device: str) -> torch.device:
     if device == "cuda":
         local = int(os.environ.get("LOCAL_RANK", 0)) % max(1, torch.cuda.device_count())
         device = f"cuda:{local}"
-    if not re.fullmatch("cpu(:0)?|cuda:[0-9]{1,9}", device):
-        raise PefourierError(f"--device must be auto, cpu, cuda or cuda:0; got {shown(device)}")
-    kind, _, number = device.partition(":")
-    if kind == "cuda":
-        count = torch.cuda.device_count()
-        if int(number) >= count:
-            raise PefourierError(
-                f"--device {device}: this machine has {count} CUDA devices; use --device cpu"
-            )
+    if device not in ("cpu", "cpu:0", *(f"cuda:{i}" for i in range(torch.cuda.device_count()))):
+        raise PefourierError(
+            f"--device must be auto, cpu, cuda or cuda:0, below {torch.cuda.device_count()} CUDA "
+            f"devices of this machine; got {shown(device)}"
+        )
+    if device.startswith("cuda"):
         torch.cuda.set_device(device)
     return torch.device(device)
 
@@ -304,13 +287,15 @@ def note_on_interrupt(store: Store, note: Note | None) -> Iterator[None]:
         raise
 
 
-def write_summary(store: Store, result: Summary) -> None:
-    """Write summary.json, summary.md and the figures."""
-    if store.path is None:
-        return
+def write_summary(store: Store, result: Summary, picture: str | None = None) -> None:
+    """Write summary.json, summary.md and the figures, and the picture that is named."""
     from pefourier.report import plot, training_figures
     from pefourier.writing.page import plain
 
+    if picture is not None:
+        plot.save(picture, training_figures.comparison, result)
+    if store.path is None:
+        return
     content = plain({k: v for k, v in asdict(result).items() if k != "runs"})
     write_json(store.path / "summary.json", content)
     text = as_markdown(result).encode()

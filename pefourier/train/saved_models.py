@@ -97,26 +97,17 @@ class TrainedClassifier:
         return (logits[:, 1] - logits[:, 0] >= self.threshold).astype(int)
 
 
-def classifier_of(
-    task: Task, outcome: Outcome, model: Transformer | OrderFree
-) -> TrainedClassifier:
-    """The classifier that a run came to."""
-    member, fold = outcome.member, task.folds[outcome.member.fold]
-    injection = None
-    if isinstance(model, Transformer):
-        places = np.arange(len(outcome.codes))
-        act, waves = member.injection.act, outcome.frequencies
-        injection = Injection(act, outcome.codes, places, False, frequencies=waves)
-    threshold = None if task.positive is None else threshold_of(task, outcome)
-    numbers = outcome.parameters, injection, fold.mean, fold.scale
-    return TrainedClassifier(member.encoding, model, *numbers, task.classes, threshold)
-
-
 def save_model(folder: str, task: Task, outcome: Outcome, model: Transformer | OrderFree) -> None:
     """Write the classifier that a run came to into a folder."""
-    m = outcome.member
+    m, fold, injection = outcome.member, task.folds[outcome.member.fold], None
+    if isinstance(model, Transformer):
+        places, waves = np.arange(len(outcome.codes)), outcome.frequencies
+        injection = Injection(m.injection.act, outcome.codes, places, False, frequencies=waves)
+    threshold = None if task.positive is None else threshold_of(task, outcome)
+    numbers = outcome.parameters, injection, fold.mean, fold.scale
+    classifier = TrainedClassifier(m.encoding, model, *numbers, task.classes, threshold)
     name = name_of_run((task.name, m.encoding, m.seed, m.fold))
-    save_classifier(str(Path(folder, f"{name}.safetensors")), classifier_of(task, outcome, model))
+    save_classifier(str(Path(folder, f"{name}.safetensors")), classifier)
 
 
 def save_classifier(path: str, classifier: TrainedClassifier) -> None:

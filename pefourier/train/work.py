@@ -9,7 +9,7 @@ import time
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,6 @@ import torch
 from pefourier.errors import PefourierError
 from pefourier.train import fit, lengths, resident, search, stacks
 from pefourier.train.beside import OtherMethod
-from pefourier.train.injection import Injection
 from pefourier.train.metrics import count_confusions, decide, score, score_terms
 from pefourier.train.model import Transformer
 from pefourier.train.options import Options
@@ -48,7 +47,7 @@ class Work:
         self.longer = lengths.draw_longer_tasks(self.options)
         self.rows: list[dict[str, Any]] = []
         self.resident: resident.Resident | None = None
-        self.injections: dict[tuple[str, int], Injection] = {}
+        self.load = cache(stacks.load_for)
 
     def member_steps(self, stack: Stack) -> int:
         """Steps of a stack's runs, with all of their candidates."""
@@ -122,10 +121,9 @@ class Work:
             return search.fit_beside(stack)
         if self.resident is None or self.resident.task is not stack.task:
             self.resident = resident.put_on_device(stack.task, self.device)
-            self.injections = {}
-        self.injections = stacks.stack_injections(stack, self.options.learn, self.injections)
+        injections = stacks.stack_injections(stack, self.options.learn, self.load)
         reporter.begin(stack.resolved.schedule.steps)
-        arguments = self.candidates, self.injections, reporter.count_steps, checkpoint
+        arguments = self.candidates, injections, reporter.count_steps, checkpoint
         return search.train_candidates(self.resident, stack, *arguments)
 
     def keep(

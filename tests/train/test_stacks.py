@@ -11,7 +11,7 @@ from pefourier.errors import PefourierError
 from pefourier.train.model import Transformer
 from pefourier.train.options import Options
 from pefourier.train.run import resolve, run_comparison
-from pefourier.train.stacks import plan_stacks, remarks_on_codes, remarks_on_task, sizes_of_tokens
+from pefourier.train.stacks import list_remarks, plan_stacks, sizes_of_tokens
 
 
 def test_codes_that_do_not_vary_have_no_size_to_match(tmp_path):
@@ -29,9 +29,8 @@ def test_what_to_know_of_data_and_codes_is_said(tmp_path, rng):
     given = {**SMALL, "encoding": ("none", "sinusoidal", "dft", "rope", "order-free")}
     first, second = resolve(Options(**{**given, "dataset": (own, "order:length=10")})).resolved
     for told, words in (
-        (remarks_on_task(first.task), ("groups", "4 to 10", "few has 9")),
-        (remarks_on_task(second.task), ()),
-        (remarks_on_codes(second, learn=False), ("dft has 8 codes for 10",)),
+        (list_remarks(first), ("groups", "4 to 10", "few has 9", "dft has 8 codes for 10")),
+        (list_remarks(second), ("dft has 8 codes for 10",)),
     ):
         assert [word in text for word, text in zip(words, told, strict=True)] == [True] * len(words)
 
@@ -70,7 +69,7 @@ def test_runs_that_cost_alike_are_trained_together():
     arms = ("none", "t5", "dft", "shaw", "rope", "alibi", "order-free", "trees")
     options = Options(**{**SMALL, "encoding": arms, "seeds": 7})
     (task,) = resolve(options).resolved
-    found = plan_stacks([task], 7, 16)
+    found = plan_stacks(task, 7, 16)
     kinds = [{run.arm.spec for run in stack.runs} for stack in found]
     codes, biases = {"none", "dft", "rope"}, {"t5", "alibi"}
     assert kinds == [biases, codes, codes, {"shaw"}, {"order-free"}, {"trees"}]

@@ -76,11 +76,6 @@ def name_positive(task: Task, names: Sequence[str]) -> Task:
     return replace(task, balanced=balanced)
 
 
-def reads_data_folder(name: str) -> bool:
-    """Whether a dataset is read from --data DIR."""
-    return name in PUBLISHED or name.startswith("uea:")
-
-
 def find_task(name: str, options: Options) -> Task:
     """The task with all of its folds."""
     check_dataset(name)
