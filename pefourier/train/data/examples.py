@@ -111,11 +111,8 @@ def read_classes(name: str, x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, l
             f"{name}: expected X of shape (n, length, channels) and y of shape (n,); "
             f"got {x.dtype} {x.shape} and {y.shape}"
         )
-    if y.dtype.kind == "f":
-        if odd := y[~(np.isfinite(y) & (np.floor(y) == y))].tolist():
-            raise PefourierError(
-                f"{name}: y must hold classes, whole numbers or names; got {odd[0]}"
-            )
+    if y.dtype.kind == "f" and (odd := y[~(np.isfinite(y) & (np.floor(y) == y))].tolist()):
+        raise PefourierError(f"{name}: y must hold classes, whole numbers or names; got {odd[0]}")
     names, labels = np.unique(y, return_inverse=True)
     if len(names) < 2 or len(names) > len(y) // 2:
         raise PefourierError(

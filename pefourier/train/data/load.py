@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from pefourier.encodings.checks import check_count
-from pefourier.encodings.sources.tables import ArrayFile, names_and_shapes, open_arrays
+from pefourier.encodings.sources.tables import names_and_shapes, open_arrays
 from pefourier.errors import PefourierError, shown, unknown
 from pefourier.train.data import recordings, split
 from pefourier.train.data.examples import DEFAULTS, from_examples, from_ts
@@ -26,8 +26,7 @@ MOST_RESAMPLES = 1000
 BALANCED = 0.4  # share of the rarer of two classes from which on neither is the positive one
 SIDES = ("train", "test")
 PARTS = tuple(f"{name}_{side}" for name in "Xy" for side in SIDES)
-EXAMPLES, RECORDING = ("X", "y", "groups", "lengths"), ("rows", "label")
-TEXTS = ("y", "groups", "y_train", "y_test")  # may hold names
+TEXTS = ("y", "groups", "y_train", "y_test", "label")  # may hold names
 
 
 def load_task(name: str, options: Options = DEFAULTS) -> Task:
@@ -110,57 +109,56 @@ def check_dataset(name: str) -> None:
 def from_archive(path: Path, options: Options) -> Task:
     """Examples X, y or a labelled series from a user's .npz."""
     with open_arrays(str(path), ".npz", regular=True) as file:
-        names = file.arrays.keys()
-        if set(PARTS) <= names:
-            task, used = own_parts(path, file, options), PARTS
-        elif {"X", "y"} <= names:
-            task, used = own_examples(path, file, options), EXAMPLES
-        elif {"rows", "label"} <= names:
-            task, used = own_series(path, file, options), RECORDING
-        else:
+        stored = file.arrays
+        kinds = [kind for kind in KINDS if set(kind[1]) <= stored.keys()]
+        if not kinds:
             raise PefourierError(
-                f"{path} holds {names_and_shapes(file.arrays)}; expected X and y, or rows and "
-                "label, or X_train, y_train, X_test and y_test"
+                f"{path} holds {names_and_shapes(stored)}; expected X and y, or rows and label, or "
+                "X_train, y_train, X_test and y_test"
             )
-    unused = [stored.label(name) for name, stored in file.arrays.items() if name not in used]
-    return replace(task, unused=tuple(unused))
+        make, needed, further = kinds[0]
+        used = [name for name in stored if name in (*needed, *further)]
+        arrays = {name: recordings.load_part(file, name, text=name in TEXTS) for name in used}
+    unused = tuple(stored[name].label(name) for name in stored if name not in used)
+    return replace(make(path, arrays, options), unused=unused)
 
 
-def own_examples(path: Path, file: ArrayFile, options: Options) -> Task:
+def own_examples(path: Path, arrays: dict[str, np.ndarray], options: Options) -> Task:
     """A user's examples X (n, length, channels) with classes y, and maybe groups and lengths."""
-    x, y, groups, lengths = (
-        recordings.load_part(file, name, text=name in TEXTS) if name in file.arrays else None
-        for name in EXAMPLES
-    )
-    task = from_examples(str(path), x, y, options, groups=groups, lengths=lengths)
+    task = from_examples(str(path), arrays.pop("X"), arrays.pop("y"), options, **arrays)
     return replace(task, grouped_by="an array called groups")
 
 
-def own_parts(path: Path, file: ArrayFile, options: Options) -> Task:
+def own_parts(path: Path, arrays: dict[str, np.ndarray], options: Options) -> Task:
     """A user's X_train, y_train, X_test and y_test: tested on that part."""
-    parts = {name: recordings.load_part(file, name, text=name in TEXTS) for name in PARTS}
-    x, y = ([parts[f"{name}_{side}"] for side in SIDES] for name in "Xy")
+    x, y = ([arrays[f"{name}_{side}"] for side in SIDES] for name in "Xy")
     sizes = [labels.shape == data.shape[:1] for data, labels in zip(x, y, strict=True)]
     if not all(sizes) or x[0].shape[1:] != x[1].shape[1:]:
+        shapes = ", ".join(f"{name} {array.shape}" for name, array in arrays.items())
         raise PefourierError(
             f"{path}: expected X_train and X_test of shape (n, length, channels), the same but for "
-            f"n, y_train and y_test (n,); got {names_and_shapes(file.arrays)}"
+            f"n, y_train and y_test (n,); got {shapes}"
         )
     tested = len(y[1]) if options.split == "blocks" else None
     return from_examples(str(path), np.concatenate(x), np.concatenate(y), options, tested=tested)
 
 
-def own_series(path: Path, file: ArrayFile, options: Options) -> Task:
-    """A user's recording with a label for each row."""
-    if "groups" in file.arrays:
+def own_series(path: Path, arrays: dict[str, np.ndarray], options: Options) -> Task:
+    """A user's recording: rows (n, channels) with a label for each."""
+    if "groups" in arrays:
         raise PefourierError(f"{path} holds groups beside rows; groups go with examples X, y")
-    rows = recordings.load_part(file, "rows")
-    label = recordings.load_part(file, "label", text=True)
-    label = recordings.truth_values(path.stem, rows, label)
+    label = recordings.truth_values(path.stem, arrays["rows"], arrays["label"])
     rows, complete, filled = recordings.fill_missing(
-        rows, options.missing, lambda row, column: f"{path}: row {row}, channel {column}"
+        arrays["rows"], options.missing, lambda row, column: f"{path}: row {row}, channel {column}"
     )
     series = [recordings.unscaled_series(path.stem, rows, label[complete])]
     facts = {"own_scale": True, "units": (str(path),)}
     task = split.split_series(str(path), series, *options.cut, **facts)
     return split.count_missing(task, filled, int((~complete).sum()))
+
+
+KINDS = (  # of archives: who reads them, arrays that must be there, and that may be
+    (own_parts, PARTS, ()),
+    (own_examples, ("X", "y"), ("groups", "lengths")),
+    (own_series, ("rows", "label"), ("groups",)),
+)
