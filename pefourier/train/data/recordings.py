@@ -227,7 +227,8 @@ def read_archives(paths: Sequence[Path]) -> Iterator[tuple[str, Recording]]:
                     f"{file.label} holds {names_and_shapes(file.arrays)}; expected train, test "
                     f"and label; {AGAIN}"
                 )
-            yield path.stem, tuple(load_part(file, part) for part in PARTS)
+            parts = (load_part(file, part, text=part == "label") for part in PARTS)
+            yield path.stem, tuple(parts)
 
 
 def read_machines(folder: Path) -> Iterator[tuple[str, Recording]]:
