@@ -16,14 +16,15 @@ import numpy as np
 import torch
 
 from pefourier.errors import PefourierError
-from pefourier.train import fit, lengths, resident, search, stacks
+from pefourier.train import fit, resident, search, stacks
 from pefourier.train.beside import OtherMethod
+from pefourier.train.lengths import Longer
 from pefourier.train.metrics import count_confusions, decide, score, score_terms
 from pefourier.train.model import Transformer
 from pefourier.train.options import Options
 from pefourier.train.progress import Reporter
 from pefourier.train.ranks import Group
-from pefourier.train.request import list_candidates
+from pefourier.train.request import draw_longer, list_candidates, parse_lengths
 from pefourier.train.saved_models import save_model
 from pefourier.train.stacks import ResolvedTask, Stack
 from pefourier.train.store import FOLDER, Checkpoint, Key, Store, check_handed_over, key_of
@@ -44,10 +45,14 @@ class Work:
 
     def __post_init__(self) -> None:
         self.candidates = list_candidates(self.options)
-        self.longer = lengths.draw_longer_tasks(self.options)
         self.rows: list[dict[str, Any]] = []
         self.resident: resident.Resident | None = None
         self.load = cache(stacks.load_for)
+        numbers, learn = parse_lengths(self.options.test_length), self.options.learn
+        self.longer = {
+            name: Longer(draw_longer(name, numbers), learn, self.load)
+            for name in self.options.dataset
+        }
 
     def member_steps(self, stack: Stack) -> int:
         """Steps of a stack's runs, with all of their candidates."""
@@ -172,7 +177,6 @@ def row_of(
         "budget": resolved.schedule.budget,
         "device": str(device),
         "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-        "step_seconds": outcome.step_seconds and round(outcome.step_seconds, 7),
         "chosen": dict(settings),
     }
 
