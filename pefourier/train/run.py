@@ -228,15 +228,14 @@ def train_share(
     note: Note | None,
 ) -> list[dict[str, Any]]:
     """Train this rank's stacks, except those that are finished; the rows that came of them."""
-    options, ranks = experiment.options, experiment.ranks
+    options = experiment.options
     plans = [stacks.plan_stacks(r, options.seeds, config["stack"]) for r in experiment.resolved]
     planned = [stack for plan in plans for stack in plan]
-    first, step = (0, 1) if group is not None else (experiment.rank, ranks)
+    first, step = (0, 1) if group is not None else (experiment.rank, experiment.ranks)
     share = range(first, len(planned), step)
     work = Work(options, experiment.device, experiment.store, group, planned, share, done)
-    batch = max(batch_and_steps(planned[i].task, options.batch_size)[0] for i in share or [0])
-    total = sum(work.member_steps(planned[i]) for i in share)
-    with report_progress(total, batch, ranks if group is not None else 1, note) as reporter:
+    unfinished = sum(not done.issuperset(planned[number].keys) for number in share)
+    with report_progress(unfinished, note) as reporter:
         work.train_share(reporter)
     if note is not None and done and options.save_models:
         note(f"models of {len(done)} runs that were finished before are not written")
