@@ -6,7 +6,7 @@ from typing import Annotated, Any, get_args, get_origin
 import typer
 
 from pefourier.cli.options import spec_names
-from pefourier.train.options import HELP, PUBLISHED, SYNTHETIC, Options, flag_of, help_of
+from pefourier.train.options import PUBLISHED, SYNTHETIC, Options, flag_of, help_of
 
 
 def dataset_names(incomplete: str) -> list[str]:
@@ -22,7 +22,6 @@ def annotation(field: Field) -> Any:
     """A field's type and help, as typer reads them; flags stand without their opposite."""
     kind, facts = field.type, help_of(field.name)
     facts["autocompletion"] = COMPLETIONS.get(field.name)
-    facts["rich_help_panel"] = next(title for title, group in HELP.items() if field.name in group)
     flags = facts.pop("flags", [flag_of(field.name)] if kind is bool else [])
     if get_origin(kind) is tuple:  # tuple[str, ...]: an option that may be repeated
         kind = list[get_args(kind)[0]]

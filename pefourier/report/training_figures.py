@@ -23,14 +23,14 @@ CAPTIONS = {  # of pictures, by the name of the file
 
 def pictures(summary: Any, curves: Sequence[Any]) -> dict[str, tuple[Any, Any, str]]:
     """What there is to draw, by the name of its file: how, of what, and what is to be seen."""
-    drawn = {"comparison": (comparison, summary)}
-    if summary.shows_ranks:
-        drawn["critical-difference"] = critical_difference, summary
-    if any(data.lengths for data in summary.datasets):
-        drawn["lengths"] = score_by_length, summary
-    if curves:
-        drawn["curves"] = learning_curves, curves
-    return {name: (*how, CAPTIONS[name]) for name, how in drawn.items()}
+    lengthened = any(data.lengths for data in summary.datasets)
+    kinds = {
+        "comparison": (comparison, summary, True),
+        "critical-difference": (critical_difference, summary, summary.shows_ranks),
+        "lengths": (score_by_length, summary, lengthened),
+        "curves": (learning_curves, curves, curves),
+    }
+    return {name: (draw, of, CAPTIONS[name]) for name, (draw, of, holds) in kinds.items() if holds}
 
 
 def score_by_length(summary: Any, look: plot.Look = plot.USUAL) -> plot.Figure:
@@ -39,10 +39,9 @@ def score_by_length(summary: Any, look: plot.Look = plot.USUAL) -> plot.Figure:
     figure, axes = plot.make_panels(len(shown), 1, (plot.WIDTH, 0.6 + 2.6 * len(shown)), look)
     for panel, dataset in zip(axes[:, 0], shown, strict=True):
         for number, (name, entries) in enumerate(dataset.lengths.items()):
-            accuracies = {e.length: e.accuracy for e in entries if e.accuracy is not None}
-            accuracies = {dataset.length: dataset.scores[name]["accuracy"], **accuracies}
-            points = sorted(accuracies.items())
-            x, means = zip(*points, strict=True)
+            points = {dataset.length: dataset.scores[name]["accuracy"]}
+            points |= {e.length: e.accuracy for e in entries if e.accuracy is not None}
+            x, means = zip(*sorted(points.items()), strict=True)
             marker = MARKERS[number // plot.MANY % len(MARKERS)]
             (line,) = panel.plot(x, [m.mean for m in means], marker=marker, markersize=4)
             line.set_label(plot.brief(name, 28))
@@ -77,8 +76,8 @@ def learning_curves(
                 curves.setdefault(row["encoding"], []).append(curve)
         longest = max(len(curve) for of in curves.values() for curve in of)
         for number, (encoding, of) in enumerate(curves.items()):
-            whole = [np.pad(c, ((0, longest - len(c)), (0, 0)), mode="edge") for c in of]
-            mean = np.mean(whole, axis=0)
+            padded = [np.pad(c, ((0, longest - len(c)), (0, 0)), mode="edge") for c in of]
+            mean = np.mean(padded, axis=0)
             for panel, values in zip(panels, mean.T, strict=True):
                 (line,) = panel.plot(np.arange(longest) + 1, values, linewidth=1)
                 line.set(label=plot.brief(encoding, 28), alpha=1.0 if number < plot.MANY else 0.6)

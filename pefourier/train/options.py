@@ -40,9 +40,9 @@ def seeds_of(encoding: str, seeds: int) -> int:
 
 
 def help_of(name: str) -> dict[str, Any]:
-    """What the shell shows of an option: its help, how its value is called, other names."""
-    facts = next(group[name] for group in HELP.values() if name in group)
-    return facts | {"help": facts["help"].format(**IN_HELP)}
+    """What the shell shows of an option: its help and heading, its value's name, other names."""
+    title, facts = next((title, group[name]) for title, group in HELP.items() if name in group)
+    return facts | {"help": facts["help"].format(**IN_HELP), "rich_help_panel": title}
 
 
 def flag_of(name: str) -> str:

@@ -175,13 +175,12 @@ def parse_search(texts: Sequence[str]) -> dict[str, list[float]]:
     settings: dict[str, list[float]] = {}
     for item in (item for text in texts for item in text.split()):
         name, _, text = item.partition("=")
-        key = name.replace("-", "_")
-        if key not in TUNED:
-            raise unknown("setting of --search", name, [key.replace("_", "-") for key in TUNED])
+        if name not in TUNED:
+            raise unknown("setting of --search", name, TUNED)
         values = [convert(f"--search {name}", value, float) for value in text.split(",")]
-        if key in settings or len(set(values)) < len(values):
+        if name in settings or len(set(values)) < len(values):
             raise PefourierError(f"--search {shown(item)}: name each setting and value once")
-        settings[key] = values
+        settings[name] = values
     return settings
 
 

@@ -24,6 +24,7 @@ REFERENCE = "sinusoidal"
 MEASURES = ("precision", "recall", "f1", "auprc", "accuracy")
 VERDICTS = ("better", "worse", "not shown", "too few", "leaky", "cut short")
 LEAKY = "leaky split"
+Rows = Sequence[Mapping[str, Any]]  # of results.jsonl
 CUT_SHORT = 5  # where more than one run in so many keeps its last weights, training ended too soon
 
 
@@ -151,9 +152,7 @@ class Summary:
 
 
 def summarize_runs(
-    rows: Sequence[Mapping[str, Any]],
-    params: Mapping[str, Mapping[str, Mapping[str, Any]]] | None = None,
-    training: Mapping[str, Any] | None = None,
+    rows: Rows, params: Mapping[str, Any] | None = None, training: Mapping[str, Any] | None = None
 ) -> Summary:
     """What the rows of results.jsonl say; without `REFERENCE` the first encoding is compared to.
 
@@ -171,15 +170,12 @@ def summarize_runs(
     ranks = dict(zip(shared, statistics.average_ranks(f1).tolist(), strict=True)) if shared else {}
     several = len(datasets) > 1
     cliques = statistics.cliques(ranks, statistics.wilcoxon_holm(f1)) if several else []
-    runs = tuple(dict(row) for row in rows)
-    return Summary(reference, datasets, ranks, tuple(map(tuple, cliques)), runs, training or {})
+    runs, cliques = tuple(map(dict, rows)), tuple(map(tuple, cliques))
+    return Summary(reference, datasets, ranks, cliques, runs, training or {})
 
 
 def summarize_dataset(
-    rows: Sequence[Mapping[str, Any]],
-    reference: str,
-    params: Mapping[str, Mapping[str, Any]],
-    find: float = FIND,
+    rows: Rows, reference: str, params: Mapping[str, Any], find: float
 ) -> DatasetSummary:
     """Scores, differences and verdicts of one dataset, over the runs that every encoding has."""
     runs, values = common_runs(rows)
@@ -222,7 +218,7 @@ def rows_by(key: str, rows: Iterable[Mapping[str, Any]]) -> dict[Any, list[Mappi
     return groups
 
 
-def facts_of_runs(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def facts_of_runs(rows: Rows) -> dict[str, Any]:
     """What the rows of a dataset say of its windows and of their training, whatever the scores.
 
     Who has too many runs that keep their last weights was cut short; other methods, which are
@@ -279,7 +275,7 @@ def leading_encodings(
     return (first, *(name for name in following if name not in below))
 
 
-def mean_terms(rows: Sequence[Mapping[str, Any]]) -> list[float]:
+def mean_terms(rows: Rows) -> list[float]:
     """Mean shares of the four terms of scores over runs and heads; [] where there are none.
 
     >>> mean_terms([{"terms": [[1, 0, 0, 0], [0, 1, 0, 0]]}, {"terms": []}])
@@ -289,25 +285,23 @@ def mean_terms(rows: Sequence[Mapping[str, Any]]) -> list[float]:
     return np.mean(heads, axis=0).tolist() if heads else []
 
 
-def count_choices(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def count_choices(rows: Rows) -> list[dict[str, Any]]:
     """How many runs chose each value of what was searched.
 
     >>> count_choices([{"chosen": {"rate": 0.01}}, {"chosen": {"rate": 0.01}}, {}])
     [{'setting': 'rate', 'value': '0.01', 'runs': 2}]
     """
-    counts: dict[str, Counter[str]] = {}
-    for row in rows:
-        for setting, value in row.get("chosen", {}).items():
-            name = value if isinstance(value, str) else f"{value:g}"
-            counts.setdefault(setting, Counter())[name] += 1
-    return [
-        {"setting": setting, "value": value, "runs": runs}
-        for setting, values in counts.items()
-        for value, runs in values.items()
-    ]
+    counts = Counter(
+        (setting, value if isinstance(value, str) else f"{value:g}")
+        for row in rows
+        for setting, value in row.get("chosen", {}).items()
+    )
+    settings = list(dict.fromkeys(setting for setting, _ in counts))
+    choices = sorted(counts, key=lambda choice: settings.index(choice[0]))
+    return [{"setting": s, "value": value, "runs": counts[s, value]} for s, value in choices]
 
 
-def test_to_train(rows: Sequence[Mapping[str, Any]]) -> float:
+def test_to_train(rows: Rows) -> float:
     """Test windows for each training window, at least as in five folds: training ones may overlap.
 
     >>> test_to_train([{"windows": 40, "trained": 32}])
@@ -316,7 +310,7 @@ def test_to_train(rows: Sequence[Mapping[str, Any]]) -> float:
     return max(statistics.TEST_TO_TRAIN, *(row["windows"] / row["trained"] for row in rows))
 
 
-def summarize_lengths(rows: Sequence[Mapping[str, Any]]) -> tuple[LengthMeans, ...]:
+def summarize_lengths(rows: Rows) -> tuple[LengthMeans, ...]:
     """Means of an encoding's runs at each length that was tested too; none where some could not."""
     means = []
     scores = rows_by("length", (tested for row in rows for tested in row.get("tested", ())))
@@ -328,9 +322,7 @@ def summarize_lengths(rows: Sequence[Mapping[str, Any]]) -> tuple[LengthMeans, .
     return tuple(means)
 
 
-def common_runs(
-    rows: Sequence[Mapping[str, Any]],
-) -> tuple[list[tuple[int, int]], dict[str, dict[str, np.ndarray]]]:
+def common_runs(rows: Rows) -> tuple[list[tuple[int, int]], dict[str, dict[str, np.ndarray]]]:
     """The runs (seed, fold) that every encoding has, and its measures over them.
 
     Another method has the first seed alone, and its measures are over folds.

@@ -254,9 +254,7 @@ def read_channels(folder: Path) -> Iterator[tuple[str, Recording]]:
         raise PefourierError(
             f"{path} lacks {min(unlisted)}, whose rows are in {folder / 'test'}; {AGAIN}"
         )
-    events = {
-        row["chan_id"]: row["anomaly_sequences"] for row in rows if row["spacecraft"] == "MSL"
-    }
+    events = {r["chan_id"]: r["anomaly_sequences"] for r in rows if r["spacecraft"] == "MSL"}
     for name in sorted(events):
         parts = [read_channel(folder / part, name) for part in ("train", "test")]
         yield name, (*parts, parse(partial(label_events, name, events[name], len(parts[1]))))
