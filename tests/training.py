@@ -68,7 +68,7 @@ def result(encoding, score, **own):
 
 def line(**own):
     """A whole row of results.jsonl, all of whose measures are .5."""
-    facts = dict.fromkeys(("budget", "step_seconds", "positive", "shortest"))
+    facts = dict.fromkeys(("budget", "positive", "shortest"))
     facts |= {"uneven": False, "tested": [], "chosen": {}, "terms": []}
     facts |= {"step": 2, "device": "cpu", "time": "now"}
     return asdict(Row(**result("none", 0.5, **facts))) | own

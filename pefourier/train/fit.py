@@ -25,7 +25,7 @@ who is done, and the step. Everything else is drawn from seed, fold and step.
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 import torch
@@ -89,7 +89,6 @@ class Outcome:
     test: np.ndarray
     step: int  # 0 where training diverged at once: the weights it began with
     seconds: float  # of its stack, over its members
-    step_seconds: float | None = None  # of a step of its stack, over the members in it
     codes: np.ndarray | None = None  # trained codes of all places
     frequencies: np.ndarray | None = None  # (axes, pairs) of a rotation, where they are known
     parameters: dict[str, np.ndarray] = field(default_factory=dict)  # all but codes
@@ -342,7 +341,7 @@ class Training:
         self.best_step = np.zeros(count, dtype=np.int64)  # steps; 0: untrained
         self.curve = np.zeros((0, count, 3))  # of each look; nan of those who are done
         self.active = np.arange(count)  # members in `running`
-        self.times = np.zeros(3)  # seconds, those of steps, and steps of all members
+        self.seconds = 0.0
 
     def run(self, progress: Progress) -> list[Outcome]:
         """Train to the end, from a checkpoint if there is one."""
@@ -352,24 +351,18 @@ class Training:
             loss = self.look()
             progress(self.running.done, len(self.active), loss)
             self.leave()
-            self.times[0] += time.perf_counter() - began
+            self.seconds += time.perf_counter() - began
             self.checkpoint.save_at_times(self.state)
-        began = time.perf_counter()
         with torch.no_grad():
             for name, p in self.program.parameters.items():
                 p.copy_(self.best[name])
-        outcomes = self.collect_outcomes()
-        seconds, stepping, steps = self.times.tolist()
-        seconds = (seconds + time.perf_counter() - began) / len(self.members)
-        step = stepping / max(steps, 1) or None
-        return [replace(outcome, seconds=seconds, step_seconds=step) for outcome in outcomes]
+        return self.collect_outcomes()
 
     def look(self) -> float:
         """Train to the next look, and keep what has become better; the mean training loss."""
         steps = min(self.schedule.every, self.schedule.steps - self.running.done)
-        patient, began = self.is_patient(), time.perf_counter()
+        patient = self.is_patient()
         loss = self.running.train(steps).double().cpu().numpy()
-        self.times[1:] += time.perf_counter() - began, steps * len(self.active)
         scores = self.running.validate()
         point = np.full((1, len(self.members), 3), np.nan)
         point[0, self.active] = np.column_stack([loss, scores])
@@ -404,7 +397,7 @@ class Training:
             "kept": self.best_step,
             "curve": self.curve,
             "there": self.active,
-            "numbers": np.array([self.running.done, *self.times]),
+            "numbers": np.array([self.running.done, self.seconds]),
         }
 
     def restore(self) -> None:
@@ -414,7 +407,7 @@ class Training:
             return
         names = ("highest", "kept", "curve", "there", "numbers")
         self.highest, self.best_step, self.curve, self.active, numbers = map(arrays.get, names)
-        self.times, device = numbers[1:], self.data.device
+        self.seconds, device = float(numbers[1]), self.data.device
         tensors = {name: torch.as_tensor(value).to(device) for name, value in arrays.items()}
         self.best = {name: tensors[f"best.{name}"] for name in self.best}
         members = [self.members[i] for i in self.active]
@@ -438,7 +431,7 @@ class Training:
                 valid=valid[i],
                 test=test[i],
                 step=int(self.best_step[i]),
-                seconds=0.0,
+                seconds=self.seconds / len(self.members),
                 codes=codes[i][0],
                 frequencies=codes[i][1],
                 parameters={name: p[i] for name, p in parameters.items()},

@@ -5,20 +5,24 @@ Stacks are known before anything is trained, and ranks share them.
 
 import json
 import os
+import platform
 import sys
+import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
+from pefourier.encodings.specs import source_of
 from pefourier.errors import PefourierError, shown
 from pefourier.files import write_whole
 from pefourier.train import stacks, summary
-from pefourier.train.configuration import describe_comparison, settings_in_common
 from pefourier.train.data.load import load_task, name_positives
+from pefourier.train.data.split import Task
 from pefourier.train.options import Options, flag_of
 from pefourier.train.progress import Note, report_progress
 from pefourier.train.ranks import (
@@ -50,10 +54,18 @@ from pefourier.train.store import (
 from pefourier.train.summary import Summary
 from pefourier.train.traces import read_curves
 from pefourier.train.work import Work
+from pefourier.version import __version__
 
 MOST_PROCESSES = 8  # started without being asked: each holds the data
-RESTARTS = "TORCHELASTIC_RESTART_COUNT"  # how often torchrun has begun these ranks anew
 WORTH = 4 * 10**6  # tokens of training windows: less is trained sooner than processes start
+RULES = {  # that numbers depend on, where an earlier version had others
+    "choice": "highest score on validation (average precision; of more than two classes macro F1), "
+    "then least loss",
+    "size": "@rms: of codes less their mean over positions",
+}
+# what a comparison is of, and what its numbers don't depend on
+APART = {"dataset", "encoding", "seeds", "folds", "split", "positive", "window", "stride"}
+APART |= {"device", "columns", "missing", *NOT_NUMBERS}
 
 
 def run_comparison(
@@ -185,10 +197,7 @@ def train_as(experiment: Experiment, note: Note | None) -> Summary | None:
     """Train, score and compare as one rank."""
     if not has_meeting_point(experiment.ranks):
         return train_and_compare(experiment, None, note)
-    options = experiment.options
     with join_group(experiment.rank, experiment.ranks) as group:
-        if os.environ.get(RESTARTS, "0") != "0" and options.out is not None:
-            experiment = replace(experiment, options=replace(options, resume=True))
         return train_and_compare(experiment, group, note)
 
 
@@ -219,15 +228,14 @@ def train_share(
     note: Note | None,
 ) -> list[dict[str, Any]]:
     """Train this rank's stacks, except those that are finished; the rows that came of them."""
-    options, ranks = experiment.options, experiment.ranks
+    options = experiment.options
     plans = [stacks.plan_stacks(r, options.seeds, config["stack"]) for r in experiment.resolved]
     planned = [stack for plan in plans for stack in plan]
-    first, step = (0, 1) if group is not None else (experiment.rank, ranks)
+    first, step = (0, 1) if group is not None else (experiment.rank, experiment.ranks)
     share = range(first, len(planned), step)
     work = Work(options, experiment.device, experiment.store, group, planned, share, done)
-    batch = max(batch_and_steps(planned[i].task, options.batch_size)[0] for i in share or [0])
-    total = sum(work.member_steps(planned[i]) for i in share)
-    with report_progress(total, batch, ranks if group is not None else 1, note) as reporter:
+    unfinished = sum(not done.issuperset(planned[number].keys) for number in share)
+    with report_progress(unfinished, note) as reporter:
         work.train_share(reporter)
     if note is not None and done and options.save_models:
         note(f"models of {len(done)} runs that were finished before are not written")
@@ -305,3 +313,69 @@ def write_summary(store: Store, result: Summary, picture: str | None = None) -> 
     curves = read_curves(store.path, result.runs)
     for name, (draw, answers, _) in training_figures.pictures(result, curves).items():
         plot.save(str(store.path / f"{name}.png"), draw, answers)
+
+
+def describe_comparison(
+    options: Options, resolved: Sequence[ResolvedTask], device: torch.device
+) -> dict[str, Any]:
+    """Everything that the numbers depend on, except the size of stacks."""
+    tasks = [entry.task for entry in resolved]
+    settings = {k: v for k, v in asdict(options).items() if k not in NOT_NUMBERS}
+    versions = {"pefourier": __version__, "torch": torch.__version__, "numpy": np.__version__}
+    versions["python"] = platform.python_version()
+    facts = {
+        "windows": {task.name: np.bincount(task.labels).tolist() for task in tasks},  # of a class
+        "splits": dict(split for task in tasks for split in splits_of(task, options.resamples)),
+        "data": {task.name: fingerprint(task.rows) for task in tasks},
+        "tables": fingerprint_tables(resolved),
+        "dropped": {task.name: [asdict(drop) for drop in task.dropped] for task in tasks},
+    }
+    return {**settings, **facts, **RULES, "device": str(device), "versions": versions}
+
+
+def splits_of(task: Task, resamples: int | None) -> list[tuple[str, str]]:
+    """A checksum of all parts; of resamples one of each, as more may be asked for later."""
+    cuts = {task.name: task.folds}
+    if resamples is not None:
+        cuts = {f"{task.name}, resample {i}": (fold,) for i, fold in enumerate(task.folds)}
+    lengths = [] if task.lengths is None else [task.lengths]
+    return [
+        (name, checksum(task.labels, *parts, *lengths))
+        for name, folds in cuts.items()
+        for parts in [[part for f in folds for part in (f.train, f.valid, f.test)]]
+    ]
+
+
+def checksum(*arrays: np.ndarray) -> str:
+    """CRC-32 of whole numbers and of how many there are in each array."""
+    numbers = np.concatenate([np.array([len(array) for array in arrays]), *arrays])
+    return f"{zlib.crc32(numbers.astype('<i8').tobytes()):08x}"
+
+
+def fingerprint(array: np.ndarray) -> list[float]:
+    """Two numbers that a change of (n, k) values, or of their order, moves, and rounding does not.
+
+    >>> table = np.arange(6.0).reshape(3, 2)
+    >>> fingerprint(table), fingerprint(table[::-1]), fingerprint(2 * table)
+    ([1.10779, -0.0393903], [1.10779, 1.13711], [1.80093, -0.0393903])
+    """
+    size = float(np.sqrt(np.einsum("ij,ij->", array, array, dtype=float) / array.size)) or 1.0
+    down, across = (np.cos(np.arange(n)) for n in array.shape)
+    along = np.einsum("i,ij,j->", down, array, across, dtype=float) / size / array.size**0.5
+    return [float(f"{number:.6g}") for number in (np.log(size), along)]
+
+
+def fingerprint_tables(resolved: Sequence[ResolvedTask]) -> dict[str, list[float]]:
+    """Fingerprints of the codes that files and own code give, which their names do not tell."""
+    fingerprints = {
+        f"{spec} on {entry.task.name}": fingerprint(injection.table())
+        for entry in resolved
+        for spec, injection in entry.injections.items()
+        if source_of(spec) != "name"
+    }
+    return dict(sorted(fingerprints.items()))
+
+
+def settings_in_common(options: Options) -> dict[str, Any]:
+    """What all models of a comparison have in common."""
+    return {k: v for k, v in asdict(options).items() if k not in APART} | RULES

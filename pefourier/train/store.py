@@ -79,7 +79,6 @@ class Row:
     device: str
     time: str
     budget: dict[str, int] | None  # steps, patience, and steps between two looks
-    step_seconds: float | None  # that a step takes among the runs trained with it
     positive: str | None  # class; without one scores are means over classes
     shortest: int | None  # rows of the shortest window, the others' being `length`
     uneven: bool  # rows are at uneven times
@@ -104,11 +103,6 @@ class Row:
             raise ValueError(f"confusion must be a square table of {self.windows} windows")
         if any(len(head) != 4 for head in self.terms):
             raise ValueError("terms must have four shares a head")
-
-    @property
-    def key(self) -> Key:
-        """What tells one run from another."""
-        return self.dataset, self.encoding, self.seed, self.fold
 
 
 def check_type(name: str, value: Any, kind: Any) -> None:
@@ -164,6 +158,7 @@ def parse_row(line: str | bytes) -> dict[str, Any]:
     row = parse_json(line)
     if not isinstance(row, dict):
         raise ValueError(f"a line must be an object; got {shown(row)}")
+    row.pop("step_seconds", None)  # of an earlier version
     if odd := sorted(row.keys() ^ {field.name for field in fields(Row)}):
         raise ValueError(f"a line lacks {shown(odd[0])}, or must not have it")
     return asdict(Row(**row))

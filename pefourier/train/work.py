@@ -7,7 +7,7 @@ for bit on a CPU.
 
 import time
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache, partial
 from typing import Any
@@ -16,14 +16,15 @@ import numpy as np
 import torch
 
 from pefourier.errors import PefourierError
-from pefourier.train import fit, lengths, resident, search, stacks
+from pefourier.train import fit, resident, search, stacks
 from pefourier.train.beside import OtherMethod
+from pefourier.train.lengths import Longer
 from pefourier.train.metrics import count_confusions, decide, score, score_terms
 from pefourier.train.model import Transformer
 from pefourier.train.options import Options
 from pefourier.train.progress import Reporter
 from pefourier.train.ranks import Group
-from pefourier.train.request import list_candidates
+from pefourier.train.request import draw_longer, list_candidates, parse_lengths
 from pefourier.train.saved_models import save_model
 from pefourier.train.stacks import ResolvedTask, Stack
 from pefourier.train.store import FOLDER, Checkpoint, Key, Store, check_handed_over, key_of
@@ -44,40 +45,34 @@ class Work:
 
     def __post_init__(self) -> None:
         self.candidates = list_candidates(self.options)
-        self.longer = lengths.draw_longer_tasks(self.options)
         self.rows: list[dict[str, Any]] = []
         self.resident: resident.Resident | None = None
         self.load = cache(stacks.load_for)
-
-    def member_steps(self, stack: Stack) -> int:
-        """Steps of a stack's runs, with all of their candidates."""
-        return len(stack.runs) * len(self.candidates) * stack.resolved.schedule.steps
+        numbers, learn = parse_lengths(self.options.test_length), self.options.learn
+        self.longer = {
+            name: Longer(draw_longer(name, numbers), learn, self.load)
+            for name in self.options.dataset
+        }
 
     def train_share(self, reporter: Reporter) -> None:
         """Train this rank's stacks, one after another, except those that are finished."""
-        for number in self.turns(reporter):
-            before = reporter.trained
-            self.train(number, reporter)
-            steps = self.member_steps(self.stacks[number])
-            reporter.skip(steps - (reporter.trained - before))
-
-    def turns(self, reporter: Reporter) -> Iterator[int]:
-        """The numbers of this rank's stacks, one after another."""
-        if self.group is None:
-            yield from self.share
-            return
+        numbers: Iterable[int] = self.share
+        if self.group is not None:
+            numbers = self.group.claims(len(self.stacks))
         take_over: Callable[[], None] = partial(self.take_over, reporter)
-        if self.group.rank == 0:
+        leads = self.group is not None and self.group.rank == 0
+        if leads:
             reporter.after_look = take_over
-        yield from self.group.claims(len(self.stacks))
-        if self.group.rank == 0:
+        for number in numbers:
+            self.train(number, reporter)
+        if leads:
             self.group.wait_for_all(len(self.stacks), take_over)
 
     def take_over(self, reporter: Reporter) -> None:
         """Store what other ranks have handed over, on rank 0."""
         for number, rows, traces in self.group.arrived(len(self.stacks)):
             check_handed_over(rows, self.stacks[number].keys)
-            reporter.skip(self.member_steps(self.stacks[number]))
+            reporter.finished += bool(rows)
             self.put_away(rows, traces)
 
     def put_away(self, rows: Sequence[dict[str, Any]], traces: Sequence[bytes]) -> None:
@@ -97,6 +92,7 @@ class Work:
             chosen = self.outcomes_of(stack, reporter, checkpoint)
             rows, traces = self.keep(stack, chosen)
             checkpoint.drop()
+            reporter.finished += 1
             lost = [outcome.member for outcome, _ in chosen if not outcome.finite]
             if lost:  # those beside it are stored by now
                 raise PefourierError(
@@ -122,7 +118,7 @@ class Work:
         if self.resident is None or self.resident.task is not stack.task:
             self.resident = resident.put_on_device(stack.task, self.device)
         injections = stacks.stack_injections(stack, self.options.learn, self.load)
-        reporter.begin(stack.resolved.schedule.steps)
+        reporter.steps = stack.resolved.schedule.steps
         arguments = self.candidates, injections, reporter.count_steps, checkpoint
         return search.train_candidates(self.resident, stack, *arguments)
 
@@ -172,7 +168,6 @@ def row_of(
         "budget": resolved.schedule.budget,
         "device": str(device),
         "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-        "step_seconds": outcome.step_seconds and round(outcome.step_seconds, 7),
         "chosen": dict(settings),
     }
 
