@@ -146,8 +146,8 @@ def stack_injections(
     resolved, injections = stack.resolved, dict[tuple[str, int], Injection]()
     for spec, seed in {(r.arm.spec, r.seed) for r in stack.runs if r.arm.spec not in WITHOUT_CODES}:
         first = resolved.injections[spec]
-        same = seed == 0 or not first.seeded
-        injections[spec, seed] = first if same else load(resolved.model, spec, seed, learn)
+        is_first = seed == 0 or not first.seeded
+        injections[spec, seed] = first if is_first else load(resolved.model, spec, seed, learn)
     return injections
 
 
