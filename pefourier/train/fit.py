@@ -142,8 +142,8 @@ class Program:
         self.drop = Dropout(shares, keys, device) if any(shares) else None
         rates = torch.tensor([tuning.rate for tuning in tunings], dtype=torch.float64)
         fastest = float(rates.max())
-        is_even = not self.schedule.warmup and bool((rates == fastest).all())
-        self.pace = None if is_even else (rates / fastest).to(device)  # (M,) shares of a step
+        is_uniform = not self.schedule.warmup and bool((rates == fastest).all())
+        self.pace = None if is_uniform else (rates / fastest).to(device)  # (M,) shares of a step
         groups = [
             {"params": group, "lr": FASTER * fastest if codes else fastest}
             for codes in (False, True)
