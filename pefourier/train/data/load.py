@@ -116,8 +116,8 @@ def from_archive(path: Path, options: Options) -> Task:
                 f"{path} holds {names_and_shapes(stored)}; expected X and y, or rows and label, or "
                 "X_train, y_train, X_test and y_test"
             )
-        make, needed, further = kinds[0]
-        used = [name for name in stored if name in (*needed, *further)]
+        make, required, optional = kinds[0]
+        used = [name for name in stored if name in (*required, *optional)]
         arrays = {name: recordings.load_part(file, name, text=name in TEXTS) for name in used}
     unused = tuple(stored[name].label(name) for name in stored if name not in used)
     return replace(make(path, arrays, options), unused=unused)
