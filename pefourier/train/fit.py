@@ -108,8 +108,8 @@ class Program:
     model: Transformer | OrderFree
     members: Sequence[Member]
     schedule: Schedule
-    done: int = 0  # steps
     eager: bool = False  # on a GPU: no graphs are captured
+    done: int = field(init=False, default=0)  # steps
     replay: Callable[[], None] | None = field(init=False, default=None)  # of a step, on a GPU
     replay_look: Callable[[], None] | None = field(init=False, default=None)
 
@@ -237,23 +237,25 @@ class Program:
         return tensors
 
     @torch.no_grad()
-    def set_state(self, tensors: Mapping[str, Tensor]) -> None:
+    def set_state(self, tensors: Mapping[str, Tensor], done: int) -> None:
         """Go on from parameters and means; codes may have been padded for more members."""
+        self.done = done
+        self.count.fill_(done)
         for name, p in self.parameters.items():
             shape = tuple(map(slice, p.shape))
             p.copy_(tensors[f"now.{name}"][shape])
             state = self.optimizer.state[p]
             values = {key: tensors[f"{key}.{name}"][shape] for key in ("exp_avg", "exp_avg_sq")}
-            values["step"] = torch.tensor(float(self.done), device=p.device)
+            values["step"] = torch.tensor(float(done), device=p.device)
             for key, value in values.items():  # a graph has the tensors that there are
                 state[key] = state[key].copy_(value) if key in state else value.clone()
 
     def with_members(self, chosen: Sequence[int]) -> "Program":
         """A program of some of the members, at the same point of their training."""
         members = [self.members[i] for i in chosen]
-        fewer = Program(self.data, self.model, members, self.schedule, self.done)
+        fewer = Program(self.data, self.model, members, self.schedule)
         index = torch.as_tensor(chosen, device=self.data.device)
-        fewer.set_state({name: value[index] for name, value in self.state().items()})
+        fewer.set_state({k: value[index] for k, value in self.state().items()}, self.done)
         return fewer
 
 
@@ -334,8 +336,8 @@ class Training:
     checkpoint: Checkpoint
 
     def __post_init__(self) -> None:
-        self.program = self.running = Program(self.data, self.model, self.members, self.schedule)
-        self.best = {name: p.detach().clone() for name, p in self.program.parameters.items()}
+        self.running = Program(self.data, self.model, self.members, self.schedule)
+        self.best = {name: p.detach().clone() for name, p in self.running.parameters.items()}
         count = len(self.members)
         self.highest = np.tile([-1.0, np.inf], (count, 1))  # score and loss
         self.best_step = np.zeros(count, dtype=np.int64)  # steps; 0: untrained
@@ -353,9 +355,6 @@ class Training:
             self.leave()
             self.seconds += time.perf_counter() - began
             self.checkpoint.save_at_times(self.state)
-        with torch.no_grad():
-            for name, p in self.program.parameters.items():
-                p.copy_(self.best[name])
         return self.collect_outcomes()
 
     def look(self) -> float:
@@ -411,13 +410,19 @@ class Training:
         tensors = {name: torch.as_tensor(value).to(device) for name, value in arrays.items()}
         self.best = {name: tensors[f"best.{name}"] for name in self.best}
         members = [self.members[i] for i in self.active]
-        self.running = Program(self.data, self.model, members, self.schedule, int(numbers[0]))
+        if 0 < len(members) < len(self.members):
+            self.running = Program(self.data, self.model, members, self.schedule)
         if members:
-            self.running.set_state(tensors)
+            self.running.set_state(tensors, int(numbers[0]))
 
     def collect_outcomes(self) -> list[Outcome]:
-        """What each member came to, with the weights in `program`."""
-        program = self.program
+        """What each member came to, with its best weights."""
+        program = self.running
+        if len(program.members) < len(self.members):
+            program = Program(self.data, self.model, self.members, self.schedule)
+        with torch.no_grad():
+            for name, p in program.parameters.items():
+                p.copy_(self.best[name])
         codes = trained_codes(program)
         parameters = {
             name: p.detach().cpu().numpy().copy()

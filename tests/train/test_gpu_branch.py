@@ -138,7 +138,7 @@ def test_capture_leaves_no_trace_of_the_steps_that_warm_up(monkeypatch):
     for one, other in zip(running.evaluate("test"), expected, strict=True):
         np.testing.assert_allclose(one, other, atol=1e-6)
     numbers = [v for s in running.optimizer.state.values() for v in s.values()]
-    running.set_state(running.state())  # of a checkpoint: into what the graph has
+    running.set_state(running.state(), 5)  # of a checkpoint: into what the graph has
     again = [v for s in running.optimizer.state.values() for v in s.values()]
     assert all(a is b for a, b in zip(numbers, again, strict=True))
     assert {v.item() for v in again if v.dim() == 0} == {5.0}
