@@ -353,8 +353,7 @@ def training_data(rng):
     x = numbers.normal(size=(400, 2)).astype(rng.choice(["f4", "f8", "f2", ">f2", "i2", "?"]))
     label = (np.arange(400) % 40 < 4).astype(rng.choice(["u1", "f8", "?", "i8"]))
     name, window = rng.choice([("x.csv", 8), ("x.npz", 16), ("y.npz", None), ("smd", 16)])
-    arrays = {"train": x[:200], "test": x} if name == "smd" else {"rows": x}
-    arrays["label"] = label
+    arrays = {"train": x[:200], "test": x, "label": label}
     if name == "y.npz":
         y = rng.choice([np.arange(40) % 2, np.array(["a", "b"] * 20), np.arange(40.0) % 3])
         arrays = {"X": numbers.normal(size=(40, 5, 2)), "y": y, "groups": np.arange(40) // 4}

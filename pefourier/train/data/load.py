@@ -3,7 +3,7 @@
 The names of tasks that are drawn, or published and read under --data, ``uea:NAME`` (UCR and
 UEA sets through the package aeon), a folder or file of .ts, and .npz: X (n, length, channels)
 with y (n,) and maybe `groups` and `lengths` (n,), the same in parts X_train, y_train, X_test and
-y_test, or a labelled series: `rows` (n, channels) with `label` (n,); and .csv in
+y_test, or a labelled series: `rows` (n, channels) with `label` (n,) and maybe `train`; and .csv in
 long form.
 """
 
@@ -113,8 +113,8 @@ def from_archive(path: Path, options: Options) -> Task:
         kinds = [kind for kind in KINDS if set(kind[1]) <= stored.keys()]
         if not kinds:
             raise PefourierError(
-                f"{path} holds {names_and_shapes(stored)}; expected X and y, or rows and label, or "
-                "X_train, y_train, X_test and y_test"
+                f"{path} holds {names_and_shapes(stored)}; expected X and y, or rows and label "
+                "(and train, for the scale), or X_train, y_train, X_test and y_test"
             )
         make, required, optional = kinds[0]
         used = [name for name in stored if name in (*required, *optional)]
@@ -144,21 +144,27 @@ def own_parts(path: Path, arrays: dict[str, np.ndarray], options: Options) -> Ta
 
 
 def own_series(path: Path, arrays: dict[str, np.ndarray], options: Options) -> Task:
-    """A user's recording: rows (n, channels) with a label for each."""
+    """A user's recording with a label for each row, scaled by its part `train` where it has one."""
     if "groups" in arrays:
         raise PefourierError(f"{path} holds groups beside rows; groups go with examples X, y")
-    label = recordings.truth_values(path.stem, arrays["rows"], arrays["label"])
+    name, rows = path.stem, arrays["rows" if "rows" in arrays else "test"]
+    label = recordings.truth_values(name, rows, arrays["label"])
     rows, complete, filled = recordings.fill_missing(
-        arrays["rows"], options.missing, lambda row, column: f"{path}: row {row}, channel {column}"
+        rows, options.missing, lambda row, column: f"{path}: row {row}, channel {column}"
     )
-    series = [recordings.unscaled_series(path.stem, rows, label[complete])]
-    facts = {"own_scale": True, "units": (str(path),)}
-    task = split.split_series(str(path), series, *options.cut, **facts)
+    if "train" in arrays:
+        recording = arrays["train"], rows, label[complete]
+        series = recordings.scale_recording(name, recording, 1e-6, name, name)
+    else:
+        series = recordings.unscaled_series(name, rows, label[complete])
+    facts = {"own_scale": "train" not in arrays, "units": (str(path),)}
+    task = split.split_series(str(path), [series], *options.cut, **facts)
     return split.count_missing(task, filled, int((~complete).sum()))
 
 
 KINDS = (  # of archives: who reads them, arrays that must be there, and that may be
     (own_parts, PARTS, ()),
     (own_examples, ("X", "y"), ("groups", "lengths")),
-    (own_series, ("rows", "label"), ("groups",)),
+    (own_series, ("rows", "label"), ("train", "groups")),
+    (own_series, ("test", "label"), ("train", "groups")),
 )

@@ -32,12 +32,17 @@ def archive(tmp_path, **arrays):
 def test_examples_and_a_labelled_series_are_read(tmp_path, rng):
     task = read(archive(tmp_path, X=X[:, :, :1], y=np.repeat(["a", "b", "c"], (13, 13, 14))))
     assert (task.classes, task.length, task.rows.shape) == (("a", "b", "c"), 5, (200, 1))
-    _, rows, label = recording(rng)
+    train, rows, label = recording(rng)
     plain = read(archive(tmp_path, rows=rows, label=label), window=20)
     np.testing.assert_array_equal(plain.rows, rows)
     seen = np.unique(plain.starts[plain.folds[0].train][:, None] + np.arange(20))
     np.testing.assert_allclose(plain.folds[0].mean, rows[seen].mean(axis=0), rtol=1e-4, atol=1e-6)
     np.testing.assert_allclose(plain.folds[0].scale, rows[seen].std(axis=0), rtol=1e-4)
+    scaled = read(archive(tmp_path, test=rows, label=label, train=train), window=20)
+    np.testing.assert_allclose(scaled.rows, (rows - train.mean(0)) / train.std(0), atol=1e-5)
+    assert scaled.folds[0].mean.tolist() == [0, 0, 0]
+    for one, other in zip(plain.folds, scaled.folds, strict=True):
+        np.testing.assert_array_equal(one.test, other.test)
 
 
 REFUSED = {  # arrays of an archive, and what is named
