@@ -22,7 +22,7 @@ from pathlib import Path
 import numpy as np
 
 from pefourier.encodings.encoding import BLOCK, row_blocks
-from pefourier.encodings.sources.arrays import MEMORY
+from pefourier.encodings.sources.formats import MEMORY
 from pefourier.encodings.sources.tables import (
     ArrayFile,
     names_and_shapes,
