@@ -23,13 +23,11 @@ from pefourier.encodings.domain import half_plane
 from pefourier.encodings.encoding import Encoding, Finding, as_encoding, without_prefix
 from pefourier.encodings.findings import finding
 from pefourier.encodings.places import axis_names, is_separable, unit_of_waves
-from pefourier.geometry.joint_waves import JointWaves, joint_waves
 from pefourier.geometry.torus import (
     least_sigma,
     multiplicity,
     torus_density,
 )
-from pefourier.geometry.waves import fit_sinusoid_pairs
 from pefourier.questions.axis_shares import describe_on_grid
 from pefourier.questions.density import (
     DensitySummary,
@@ -53,22 +51,10 @@ from pefourier.result import ON_GRIDS, Result
 LEAST_SIGMA = 0.02  # half a step away, exp(-x^2/2) is still a number
 FLAT, SLOW, FAST = 0.9, pi / 2, 0.75  # flatness; where 95 % lie below; share above pi / 2
 STILL = 0.95  # of the energy at frequency 0: codes are the same
-NAMED, NAMED_SHARE = 4, 0.9  # waves that are named where they hold so much of the energy
-RESOLVED, DISTINCT = 0.01, 0.02  # of a frequency and of the energy: how well waves are told apart
 COMMON = 0.05  # of a table's energy: what is the same in all rows is worth saying from here on
 ONE_SIDED, ROUND = 0.99, 0.15  # A4 from which directions are two, and below which there is none
-LONGEST_ALIASED = 3.0  # positions: of shorter waves it matters that others look the same
 MOST_WAVES = 0.5  # share of frequencies that is worth saying
 BESIDE = {"default": None, "compare": False, "metadata": {"told": False}}
-SPREAD = 16  # frequencies that so few waves' energy can be spread over
-
-
-@dataclass(frozen=True)
-class NamedWave:
-    """A wave that with a few others holds most of a measured table's energy."""
-
-    period: float  # in positions, or the unit of irregular times
-    share: float | None  # of the energy; None where it is also another's
 
 
 @dataclass(frozen=True, repr=False)
@@ -94,10 +80,6 @@ class Spectrum(Result):
         "aliased share": "aliased",
         "largest step, rad": "largest_step",
     }
-    listed: ClassVar[dict[str, dict[str, str]]] = {
-        "named_waves": {"length of the wave": "period", "share of energy": "share"},
-    }
-
     lattice: int | tuple[int, ...]
     sigma: float  # bandwidth in lattice steps, 0 = not smoothed
     method: str
@@ -164,18 +146,6 @@ class Spectrum(Result):
         return 2 * pi * step / omega if omega else np.inf
 
     @property
-    def named_percent(self) -> float:
-        """The part of the energy that the few named waves hold."""
-        return 100 * sum(share for _, share, _ in waves_and_shares(self))
-
-    @property
-    def named_waves(self) -> list[NamedWave]:
-        """The few waves that hold a measured spectrum, where there are such."""
-        waves = waves_and_shares(self) if self.verdict == "few waves" else []
-        shared = any(abs(single - share) > DISTINCT for _, share, single in waves)
-        return [NamedWave(self.period_of(w), None if shared else share) for w, share, _ in waves]
-
-    @property
     def findings(self) -> list[Finding]:
         """What is known of the encoding, and notes on what is beside the verdict."""
         zero = np.isnan(self.summary.lowest_bin_share)
@@ -198,24 +168,13 @@ class Spectrum(Result):
         order = np.argsort(length, kind="stable")
         return first_holding(length[order], weights[order], part)
 
-    @cached_property
-    def few_waves(self) -> JointWaves | None:
-        """Waves of a measured table fitted together, where so few may hold it; not of trees."""
-        enc, spread = self.about[0], self.summary.effective_unsmeared
-        may_be_few = not self.on_grid and self.frequencies is None and spread and spread <= SPREAD
-        if not may_be_few or (enc.domain.basis is not None and not enc.domain.irregular):
-            return None
-        return turning_waves(enc) or joint_waves(enc.domain, enc.table())
-
 
 def verdict_by_energy(r: Spectrum) -> str:
-    """Where the energy lies: at zero, evenly, in few waves, in slow ones, in fast ones."""
+    """Where the energy lies: at zero, evenly, in slow waves, in fast ones."""
     if r.measured.lowest_bin_share >= STILL:
         return "constant"
     if r.flatness >= FLAT:
         return "even"
-    if waves_and_shares(r):
-        return "few waves"
     fastest = r.measure[0][r.measure[1] > 0].max()
     if r.measured.cutoff95 <= SLOW and r.measured.cutoff95 < fastest:
         return "mostly slow"
@@ -234,22 +193,6 @@ def verdict_by_direction(r: Spectrum) -> str:
     return "all directions" if max(a2, a4) <= ROUND else "uneven directions"
 
 
-def waves_and_shares(r: Spectrum) -> list[tuple[float, float, float]]:
-    """Frequencies, shares and energies alone of the few waves that hold a measured spectrum.
-
-    None where what is left of the fit could have moved one of them by more than it is told to.
-    """
-    waves = r.few_waves
-    if waves is None:
-        return []
-    strong = (np.cumsum(waves.share >= COMMON) <= NAMED) & (waves.share >= COMMON)
-    if waves.share[strong].sum() < NAMED_SHARE:
-        return []
-    if (waves.error > RESOLVED * waves.omega)[strong].any():
-        return []
-    return [*zip(waves.omega[strong], waves.share[strong], waves.single_share[strong], strict=True)]
-
-
 def is_blurred(r: Spectrum) -> bool:
     """Whether a smoothed lattice is so short that everything looks flat."""
     return not r.on_grid and 8 * r.sigma > len(r.omega)
@@ -257,45 +200,21 @@ def is_blurred(r: Spectrum) -> bool:
 
 def notes_on_spectrum(r: Spectrum) -> Iterator[Finding]:
     """What smoothing hides, what is the same in all rows, what whole positions alias."""
-    enc, waves = r.about[0], [] if r.on_grid else waves_and_shares(r)
+    enc = r.about[0]
     if is_blurred(r):
         yield finding("coarse-lattice", sigma=r.sigma)
     share = r.summary.mean_share
-    longer_wave = sum(part for _, part, _ in waves) > STILL  # than the table
-    if not r.on_grid and share is not None and share >= COMMON and not longer_wave:
+    if not r.on_grid and share is not None and share >= COMMON:
         yield finding("common-part", percent=100 * share)
     if r.frequencies is not None and not enc.domain.irregular:
         fast = np.abs(r.frequencies).reshape(len(r.frequencies), -1).max(axis=1) > pi
         if fast.any():
-            yield finding("aliased-frequencies", "declared", count=int(fast.sum()), total=len(fast))
-    fastest = 0.0 if enc.domain.irregular else max((omega for omega, *_ in waves), default=0.0)
-    if 2 * pi / LONGEST_ALIASED < fastest < pi * (1 - 1e-9):
-        wave, alias = 2 * pi / fastest, 2 * pi / (2 * pi - fastest)
-        yield finding("aliased-frequencies", "measured", seen=wave, alias=alias)
+            yield finding("aliased-frequencies", count=int(fast.sum()), total=len(fast))
     idle = [share for share in r.idle or () if not np.isnan(share)]
     if r.on_grid and max(idle, default=0.0) >= MOST_WAVES:
         yield finding("idle-waves", percent=100 * max(idle))
     if enc.untrained:
         yield finding("before-training")
-
-
-def turning_waves(enc: Encoding) -> JointWaves | None:
-    """Waves of positions whose sines and cosines stand in columns of their own, read from these.
-
-    Each step turns such a pair by its frequency, so that waves longer than the table show theirs.
-    """
-    from pefourier.diagnosis.wave_formulas import frequency_slack  # of tables alone
-
-    table = np.asarray(enc.table(), dtype=float)
-    pairs = None if enc.domain.basis is not None else fit_sinusoid_pairs(table, enc.eps)
-    if pairs is None:
-        return None
-    shares = len(table) * pairs.amplitude**2 / (table**2).sum()
-    omega, group = np.unique(pairs.omega.round(9), return_inverse=True)
-    share = np.bincount(group, weights=shares)
-    order = np.argsort(-share, kind="stable")
-    error = frequency_slack(omega, enc.eps, len(table))
-    return JointWaves(omega[order], share[order], share[order], error[order])
 
 
 def density(
