@@ -16,6 +16,7 @@ from pefourier.encodings.encoding import Encoding
 from pefourier.encodings.model_positions import describe_positions
 from pefourier.encodings.sources.layers import LayerRun
 from pefourier.encodings.specs import source_of
+from pefourier.writing.text import ranges
 
 Field = Literal["layers", "rotations", "windows", "factors"]
 MOST = 12  # layers that are listed by number
@@ -38,10 +39,7 @@ class LayerDifference:
         >>> LayerDifference((3, 7), "layers", "rotary", "none").places
         'layers 3, 7'
         """
-        ellipsis = "…" * (len(self.index) > MOST)
-        return (
-            f"layers {', '.join(map(str, self.index[:MOST]))}{ellipsis}" if self.index else "models"
-        )
+        return f"layers {ranges(self.index, MOST)}" if self.index else "models"
 
 
 def has_layers(enc: Encoding) -> bool:

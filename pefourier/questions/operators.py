@@ -9,7 +9,7 @@ compared: at all of the first positions and at some farther ones, up to the last
 what A turns: weights of A work in B with the rows of W_q and W_k in that order, in each head.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -23,6 +23,7 @@ from pefourier.encodings.findings import finding
 from pefourier.errors import PefourierError, shown
 from pefourier.files import read_toml
 from pefourier.geometry.precision import FLOAT32_EPS, phase_errors
+from pefourier.writing.text import number, ranges
 
 FIRST = 32  # positions that are all looked at
 ENTRIES = 2**20  # of the matrices of one operator
@@ -381,16 +382,19 @@ def difference_findings(result: Any) -> list[Finding]:
 
 def differing_units(result: Any) -> list[Finding]:
     """Which pairs or heads differ, by number, and by what ratio; else sizes, or a number."""
-    places = number_ranges([unit.index for unit in result.pairs or result.heads])
-    ratios = [unit.ratio for unit in result.pairs or result.heads if unit.ratio is not None]
+    units = result.pairs or result.heads
+    places = ranges([unit.index for unit in units], LISTED)
+    ratios = [unit.ratio for unit in units if unit.ratio is not None]
+    limits = (min(ratios), max(ratios)) if ratios else ()
+    extremes = " to ".join(dict.fromkeys(number(ratio, 6) for ratio in limits)) or "none"
     axes = [pair.axis for pair in result.pairs if pair.axis and "/" in pair.axis]
     turns = all(abs(ratio - 1) < 1e-6 for ratio in ratios)
     if axes and turns:
         return [finding("pairs-differ", "axes", places=places, axes=axes[0])]
     if any(pair.ratio is not None and abs(pair.ratio - 1) >= 1e-6 for pair in result.pairs):
-        return [finding("pairs-differ", "frequencies", places=places, ratios=extremes(ratios))]
+        return [finding("pairs-differ", "frequencies", places=places, ratios=extremes)]
     if result.heads:
-        facts = {"index": places, "ratios": extremes(ratios), "worst": result.max_difference}
+        facts = {"index": places, "ratios": extremes, "worst": result.max_difference}
         return [finding("heads-differ", **facts)]
     first, second = result.dimensions
     if first != second and result.unit in ("columns", "heads"):
@@ -399,28 +403,6 @@ def differing_units(result: Any) -> list[Finding]:
         place, worst = result.first_place, result.max_difference
         return [finding("numbers-differ", place=place, worst=worst)]
     return []
-
-
-def number_ranges(index: Sequence[int]) -> str:
-    """Rising numbers, those in a row as first and last; of many runs the first few.
-
-    >>> number_ranges([0, 1, 2, 5, 7, 8])
-    '0 to 2, 5, 7 to 8'
-    """
-    numbers = np.asarray(index)
-    runs = np.split(numbers, np.flatnonzero(np.diff(numbers) > 1) + 1)
-    ranges = [" to ".join(dict.fromkeys(map(str, (*run[:1], *run[-1:])))) for run in runs]
-    return ", ".join(ranges[:LISTED]) + ", …" * (len(ranges) > LISTED)
-
-
-def extremes(ratios: list[float]) -> str:
-    """The ratio of the second to the first, or the least and the largest.
-
-    >>> extremes([0.5, 0.5]), extremes([0.125, 0.9]), extremes([])
-    ('0.5', '0.125 to 0.9', 'none')
-    """
-    limits = (min(ratios), max(ratios)) if ratios else ()
-    return " to ".join(dict.fromkeys(f"{ratio:.6g}" for ratio in limits)) or "none"
 
 
 def cause_finding(cause: Cause) -> Finding:
