@@ -192,6 +192,16 @@ def test_frequencies_of_equal_weight_count_one_each_whatever_the_lattice_smears(
     np.testing.assert_allclose(weights, [2 / 7, 2 / 7, 2 / 7, 1 / 7])
 
 
+def test_the_peaks_of_a_mixed_helix_are_its_waves(rng):
+    """A ramp and a wave of 16 positions, turned by a random rotation, as learned tables are."""
+    t = np.arange(256)[:, None]
+    helix = np.hstack([t / 128, np.cos(t * np.pi / 8), np.sin(t * np.pi / 8), np.zeros((256, 5))])
+    r = density(from_table(helix @ np.linalg.qr(rng.normal(size=(8, 8)))[0]))
+    peaks = {round(peak.period, 6): peak.share for peak in r.peaks}
+    assert peaks[16] == pytest.approx(256 / (helix**2).sum(), rel=0.01)
+    assert density(load("learned", 256, 64)).peaks == density(load("dft", 256, 64)).peaks == []
+
+
 @pytest.mark.parametrize("length", [64, 4096])
 def test_the_wave_at_half_of_the_energy_is_one_that_is_declared(length):
     """A lattice holds neither 628 nor longer waves, and reads those as infinitely long."""

@@ -51,10 +51,19 @@ from pefourier.result import ON_GRIDS, Result
 LEAST_SIGMA = 0.02  # half a step away, exp(-x^2/2) is still a number
 FLAT, SLOW, FAST = 0.9, pi / 2, 0.75  # flatness; where 95 % lie below; share above pi / 2
 STILL = 0.95  # of the energy at frequency 0: codes are the same
+PEAKS, PEAK = 4, 0.05  # waves of a table that are listed, and the least share of its energy
 COMMON = 0.05  # of a table's energy: what is the same in all rows is worth saying from here on
 ONE_SIDED, ROUND = 0.99, 0.15  # A4 from which directions are two, and below which there is none
 MOST_WAVES = 0.5  # share of frequencies that is worth saying
 BESIDE = {"default": None, "compare": False, "metadata": {"told": False}}
+
+
+@dataclass(frozen=True)
+class Peak:
+    """A wave of a measured table that holds more of its energy than those next to it."""
+
+    period: float  # in positions, or the unit of irregular times
+    share: float  # of the energy
 
 
 @dataclass(frozen=True, repr=False)
@@ -80,6 +89,10 @@ class Spectrum(Result):
         "aliased share": "aliased",
         "largest step, rad": "largest_step",
     }
+    listed: ClassVar[dict[str, dict[str, str]]] = {
+        "peaks": {"length of the wave": "period", "share of energy": "share"},
+    }
+
     lattice: int | tuple[int, ...]
     sigma: float  # bandwidth in lattice steps, 0 = not smoothed
     method: str
@@ -144,6 +157,18 @@ class Spectrum(Result):
         """The length of the wave of a frequency, infinite of 0."""
         step = unit_of_waves(self.about[0])[0]
         return 2 * pi * step / omega if omega else np.inf
+
+    @property
+    def peaks(self) -> list[Peak]:
+        """The strongest waves of a measured table, of those that its points tell apart."""
+        domain = self.about[0].domain
+        if self.on_grid or self.frequencies is not None or domain.kind == "tree":
+            return []
+        omega, share = self.measure
+        around = np.pad(share, 1)
+        is_peak = (share >= PEAK) & (share > around[:-2]) & (share >= around[2:]) & (omega > 0)
+        strongest = sorted(np.flatnonzero(is_peak), key=lambda i: -share[i])[:PEAKS]
+        return [Peak(self.period_of(omega[i]), float(share[i])) for i in strongest]
 
     @property
     def findings(self) -> list[Finding]:
