@@ -111,8 +111,6 @@ def test_relations_of_every_encoding_are_numbers(name, length):
     for value in (r.shift_residual, r.toeplitz_residual, r.asymmetry, r.distance_preservation):
         assert value is None or np.isfinite(value)
     assert r.kernel is None or np.isfinite(r.kernel).all()
-    if r.shift_residual is not None:  # what was fitted is not fitted again
-        assert relate(build(name, length=length, d=8), 0.25).shift_residual == 0.25
 
 
 def test_csv_has_a_row_for_each_lag(run):

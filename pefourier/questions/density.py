@@ -166,8 +166,6 @@ class DensitySummary:
     cutoff95: float  # smallest frequency holding 95 % of the density below or at it
     flatness: float  # exp(entropy) / K, 1 = flat
     mean_share: float | None = None  # of a table's energy what is the same in all rows
-    effective: float | None = None  # exp(entropy) of the density, smeared if it is
-    effective_unsmeared: float | None = None  # exp(entropy) of the weights of single frequencies
 
 
 def summarize_density(
@@ -216,27 +214,6 @@ def lowest_bin_index(enc: Encoding, frequencies: np.ndarray) -> float | None:
         grid = rho ** (-2.0 * np.arange(len(frequencies)) / d)
     geometric = np.allclose(frequencies, grid, rtol=1e-9, atol=0)
     return d * log(d / (2 * pi)) / log(rho) if geometric else None
-
-
-def counts(
-    summary: DensitySummary, points: int, frequencies: np.ndarray, weights: np.ndarray
-) -> dict[str, float | None]:
-    """How many frequencies the energy is spread over: on the lattice, and by themselves.
-
-    >>> from pefourier.questions.spectrum import density
-    >>> from pefourier.encodings import load
-    >>> found = density(load("sinusoidal", d=256)).summary
-    >>> round(found.effective, 1), round(found.effective_unsmeared, 1)
-    (22.1, 128.0)
-    """
-    if np.isnan(weights).any():
-        return {}
-    order = np.round(frequencies.reshape(len(weights), -1), 12)
-    _, group = np.unique(order, axis=0, return_inverse=True)
-    shares = np.bincount(group.ravel(), weights=weights)
-    shares = shares[shares > 0]
-    effective = float(np.exp(-(shares * np.log(shares)).sum()))
-    return {"effective": summary.flatness * points, "effective_unsmeared": effective}
 
 
 def mean_share(

@@ -23,7 +23,7 @@ from pefourier.encodings.findings import finding
 from pefourier.errors import PefourierError, shown
 from pefourier.files import read_toml
 from pefourier.geometry.precision import FLOAT32_EPS, phase_errors
-from pefourier.writing.text import number, ranges
+from pefourier.writing.text import first_few, joined_runs, number
 
 FIRST = 32  # positions that are all looked at
 ENTRIES = 2**20  # of the matrices of one operator
@@ -383,7 +383,7 @@ def difference_findings(result: Any) -> list[Finding]:
 def differing_units(result: Any) -> list[Finding]:
     """Which pairs or heads differ, by number, and by what ratio; else sizes, or a number."""
     units = result.pairs or result.heads
-    places = ranges([unit.index for unit in units], LISTED)
+    places = first_few(joined_runs((unit.index for unit in units), " to "), LISTED)
     ratios = [unit.ratio for unit in units if unit.ratio is not None]
     limits = (min(ratios), max(ratios)) if ratios else ()
     extremes = " to ".join(dict.fromkeys(number(ratio, 6) for ratio in limits)) or "none"

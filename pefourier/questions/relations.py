@@ -117,17 +117,13 @@ def verdict_by_displacement(r: Relations) -> str:
     return "depends on displacement alone" if by_displacement else "depends on place"
 
 
-def relate(
-    encoding: Encoding | np.ndarray, fitted: float | list[float | None] | None = None
-) -> Relations:
+def relate(encoding: Encoding | np.ndarray) -> Relations:
     """How the codes of positions, or of lags, relate to one another.
 
     Parameters
     ----------
     encoding : Encoding or np.ndarray, shape (n, d)
         An encoding, or a table with one row a position.
-    fitted : float or list of float, optional
-        The residual of T(1) where it is known of the same codes: it is not fitted again.
 
     Notes
     -----
@@ -154,7 +150,7 @@ def relate(
     return Relations(
         length=len(enc),
         dimension=enc.dim,
-        shift_residual=shift_residual(enc) if sequence and fitted is None else fitted,
+        shift_residual=shift_residual(enc) if sequence else None,
         toeplitz_residual=toeplitz_residual(enc),
         kernel=k,
         lags=in_units(enc, np.arange(len(k))) if timed else None,
@@ -310,26 +306,6 @@ def kernel_blocks(enc: Encoding) -> Iterator[np.ndarray]:
     for block in row_blocks(count, min(LAGS_AT_ONCE * m, BLOCK), m):
         lags = np.arange(block.start, block.stop)
         yield enc.measure.kernel(lags if finer == 1 else lags / finer)
-
-
-def first_rising_lag(enc: Encoding) -> float | list[int | None] | None:
-    """The first lag at which the kernel rises; of declared products no more lags are looked at.
-
-    On a grid that along each axis; of declared products only lags along axes are looked at.
-    """
-    sides = enc.domain.sides
-    if not enc.is_shift_invariant:
-        return rising_lags(enc, kernel(enc))
-    if len(sides) > 1:
-        lines = map(np.multiply.outer, map(np.arange, sides), np.eye(len(sides)))
-        return [first_rise(enc.measure.kernel(line), enc.eps) for line in lines]
-    offset, last = 0, np.zeros(0)
-    for block in kernel_blocks(enc):
-        lag = first_rise(np.concatenate([last, block]), enc.eps)
-        if lag is not None:
-            return in_units(enc, lag + offset - len(last))
-        offset, last = offset + len(block), block[-1:]
-    return None
 
 
 def first_rise(kernel: np.ndarray, eps: float = 0.0) -> int | None:

@@ -94,7 +94,6 @@ class Resizing(Result):
         "to": "new",
         "rows before the grid": "prefix",
         "method": "method",
-        "energy moved": "moved",
         "out": "out",
     }
     listed: ClassVar[dict[str, dict[str, str]]] = {
@@ -125,7 +124,6 @@ class Resizing(Result):
     before: Picture
     after: Picture
     methods: list[Method]  # empty where the table was computed anew
-    moved: float  # share of the energy that has another frequency, in cycles from end to end
     unseen: list[Unseen]  # by axis; none where frequencies are not declared
     out: str | None = None  # the file that the table was written to
 
@@ -221,7 +219,6 @@ def resize_table(
         before=before,
         after=after,
         methods=[] if is_computed else compare_methods(tables, chosen, table_sides, before.norm),
-        moved=energy_moved(before, after),
         unseen=[] if formula is None else unseen_phases(encoding, formula),
         about=(encoding,),
     )
@@ -345,21 +342,6 @@ def by_cycles(picture: Picture) -> np.ndarray:
         once = (2 * cycles % n == 0).reshape([-1 if a == axis else 1 for a in range(folded.ndim)])
         folded = forth + np.where(once, 0.0, back)
     return folded
-
-
-def energy_moved(before: Picture, after: Picture) -> float:
-    """The share of the energy that has other cycles from end to end after than before.
-
-    >>> rows = np.eye(4)[:, :1] + 1.0
-    >>> energy_moved(picture("", rows, (2, 2)), picture("", rows, (2, 2)))
-    0.0
-    """
-    densities = [by_cycles(state) for state in (before, after)]
-    shape = tuple(max(sides) for sides in zip(*(g.shape for g in densities), strict=True))
-    padded_before, padded_after = (
-        np.pad(g, [(0, n - k) for n, k in zip(shape, g.shape, strict=True)]) for g in densities
-    )
-    return float(np.abs(padded_before - padded_after).sum() / 2)
 
 
 def unseen_phases(old: Encoding, new: Encoding) -> list[Unseen]:

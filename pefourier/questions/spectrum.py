@@ -14,7 +14,7 @@ A lattice of several axes is a torus (`geometry.torus`) with half of its frequen
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from math import pi, prod
+from math import pi
 from typing import Any, ClassVar
 
 import numpy as np
@@ -35,7 +35,6 @@ from pefourier.questions.density import (
     at_nearest_points,
     check_sigma,
     choose_method,
-    counts,
     first_holding,
     frequencies_and_weights,
     lattice_sides,
@@ -76,7 +75,6 @@ class Spectrum(Result):
         "frequencies are": "method",
         "how many": "summary.frequencies_total",
         "of them below the first bin 2π/N": "summary.below_first_bin",
-        "effective number, exp(entropy)": "summary.effective_unsmeared",
         "first in the lowest bin (Eq. 16)": "summary.lowest_bin_index",
         "share at frequency 0": "measured.lowest_bin_share",
         "mean frequency, rad": "measured.centroid",
@@ -306,7 +304,6 @@ def density(
     declared = frequencies if used == "declared" else None
     omega, g, plain = densities(enc, sides, inside, weights, sigma)
     summary = summarize_density(enc, omega, g, sides, declared)
-    counted = counts(summary, g.size if axes == 1 else prod(sides), inside, weights)
     share = mean_share(enc, used, frequencies, weights)
     return Spectrum(
         lattice=sides[0] if axes == 1 else sides,
@@ -315,7 +312,7 @@ def density(
         omega=omega,
         density=g,
         frequencies=declared,
-        summary=replace(summary, mean_share=share, **counted),
+        summary=replace(summary, mean_share=share),
         plain=plain,
         measure=(inside, weights),
         about=(enc,),
