@@ -18,12 +18,13 @@ from pefourier.encodings.sources.layers import Temperature
 from pefourier.encodings.sources.rope_config import INDEXER
 from pefourier.encodings.sources.rope_scaling import trained_as_stated
 from pefourier.errors import PefourierError
-from pefourier.questions.misread import Reading, read_against
 from pefourier.questions.rotations import (
     Band,
+    Reading,
     Rotation,
     describe_rotation,
     from_to,
+    read_against,
     window_within,
 )
 from pefourier.result import Result

@@ -208,7 +208,7 @@ def describe_closest(enc: Encoding, closest: ClosestPair, factors: Factors) -> d
 def describe_grid(enc: Encoding, closest: ClosestPair, factors: Factors) -> dict[str, Any]:
     """What only codes on a grid have."""
     from pefourier.encodings.places import is_separable
-    from pefourier.questions.axis_shares import axis_shares
+    from pefourier.questions.density import axis_shares
 
     domain = enc.domain
     rows = None if closest.pair is None else np.array(closest.pair) + domain.prefix

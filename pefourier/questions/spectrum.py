@@ -28,13 +28,13 @@ from pefourier.geometry.torus import (
     multiplicity,
     torus_density,
 )
-from pefourier.questions.axis_shares import describe_on_grid
 from pefourier.questions.density import (
     DensitySummary,
     alias_on_axes,
     at_nearest_points,
     check_sigma,
     choose_method,
+    describe_on_grid,
     first_holding,
     frequencies_and_weights,
     lattice_sides,
