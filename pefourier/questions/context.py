@@ -1,6 +1,6 @@
 """How far do a model's positions reach, and what does another reading of them cost?"""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
@@ -27,7 +27,7 @@ from pefourier.questions.rotations import (
     read_against,
     window_within,
 )
-from pefourier.result import Result
+from pefourier.result import Result, rows_of
 from pefourier.writing.text import number, ranges
 
 
@@ -223,29 +223,14 @@ class Context(Result):
         """The steepest and the flattest slope of ALiBi."""
         return from_to(min(self.slopes), max(self.slopes)) if self.slopes else None
 
-    def series(self) -> tuple[list[str], Iterator[list[Any]]]:
+    def series(self) -> tuple[list[str], list[list[Any]]]:
         """Names of the columns of CSV, and a row for each band of each rotation."""
-        bands = [f"band_{'class' if name == 'treatment' else name}" for name in BAND_COLUMNS]
-        rows = (
-            [
-                *(self.trained.length, self.length),
-                *(getattr(r, name) for name in ROTATION_COLUMNS),
-                *(getattr(b, name) for name in BAND_COLUMNS),
-            ]
-            for r in self.rotations
-            for b in r.bands
-        )
-        none = [self.trained.length, self.length] + [None] * len((*ROTATION_COLUMNS, *bands))
-        names = ["trained", "length", "rotation", *ROTATION_COLUMNS[1:], *bands]
-        return names, rows if self.rotations else iter([none])
+        return rows_of(self.all_bands, BAND_COLUMNS)
 
 
-ROTATION_COLUMNS = (
-    *("name", "pairs", "rotated", "base", "scaling", "attention_factor", "bound"),
-    *("nearer_higher", "idle", "unseen"),
-)
 BAND_COLUMNS = (
-    *("treatment", "pairs", "first_pair", "last_pair", "least_divisor", "largest_divisor"),
+    *("rotation", "treatment", "pairs", "first_pair", "last_pair", "least_divisor"),
+    "largest_divisor",
     *("shortest_wavelength", "longest_wavelength", "turns_trained", "turns"),
 )
 

@@ -33,7 +33,7 @@ from pefourier.geometry.precision import FORMATS, Format, rounded
 from pefourier.geometry.singular_values import decompose
 from pefourier.geometry.threads import map_ahead
 from pefourier.questions.rotations import base_bound, count_idle
-from pefourier.result import Result
+from pefourier.result import Result, rows_of
 from pefourier.writing.page import fields_told
 from pefourier.writing.text import join, number
 
@@ -143,8 +143,7 @@ class Design(Result):
     def series(self) -> tuple[list[str], list[list[Any]]]:
         """Names of the columns of CSV, and a row for each candidate."""
         names = [*fields_told(Candidate), "best_by"]
-        columns = ["candidate" if name == "spec" else name for name in names]
-        return columns, [[getattr(c, name) for name in names] for c in self.candidates]
+        return rows_of(self.candidates, names)
 
     @property
     def findings(self) -> list[Finding]:

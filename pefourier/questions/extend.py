@@ -27,7 +27,7 @@ from pefourier.errors import PefourierError, shown
 from pefourier.geometry.precision import FORMATS, Format
 from pefourier.questions.design import Candidate, candidate, exact_base
 from pefourier.questions.rotations import Band, bands, count_unseen, window_within
-from pefourier.result import Result
+from pefourier.result import Result, rows_of
 from pefourier.writing.page import fields_of, fields_told
 
 SHOWN = (128, 1024, 4096, 32768, 131072, 2**20)  # positions at which cosines are told
@@ -151,9 +151,7 @@ class Extensions(Result):
         """Names of the columns of CSV, and a row for each way."""
         shared = [name for name in fields_told(Candidate) if name != "spec"]
         measured = ["factor", "attention_factor", "band_counts", "unseen", "below_99", "below_90"]
-        names = ["way", *shared, *measured]
-        rows = [[way.spec, *(getattr(way, name) for name in names)] for way in self.candidates]
-        return ["candidate", *names], rows
+        return rows_of(self.candidates, ["spec", "way", *shared, *measured])
 
     @property
     def findings(self) -> list[Finding]:

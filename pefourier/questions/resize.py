@@ -37,8 +37,9 @@ from pefourier.geometry.closest import closest_pair
 from pefourier.geometry.interpolation import METHODS, resize_lattice
 from pefourier.geometry.torus import frequencies_on_axes
 from pefourier.questions.spectrum import density
-from pefourier.result import Result
+from pefourier.result import Result, rows_of
 from pefourier.writing.escapes import printable
+from pefourier.writing.page import fields_told
 
 SUMS_EPS = 2.0**-46  # to which sums of a few rows are known
 DEFAULT = "bicubic"
@@ -159,12 +160,7 @@ class Resizing(Result):
 
     def series(self) -> tuple[list[str], list[list[Any]]]:
         """Names of the columns of CSV, and a row for each method."""
-        axes = [f"neighbours_{k}" for k in range(len(self.old))]
-        rows = [
-            [entry.method, entry.norm_ratio, *entry.neighbours, entry.largest_difference]
-            for entry in self.methods
-        ]
-        return ["method", "norm_ratio", *axes, "difference"], rows
+        return rows_of(self.methods, fields_told(Method))
 
 
 def resize_table(
