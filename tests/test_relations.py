@@ -31,8 +31,7 @@ def test_kernel_of_the_sinusoidal_encoding(d):
 
 
 @pytest.mark.parametrize("name", ["sinusoidal", "dft", "rope", "learnable-sinusoidal"])
-def test_declared_and_measured_answers_agree(name, monkeypatch):
-    monkeypatch.setattr(ROOM, "LAGS_AT_ONCE", 7)
+def test_declared_and_measured_answers_agree(name):
     enc = build(name, length=40, d=16)
     declared, measured = relate(enc), relate(enc.table())
     np.testing.assert_allclose(declared.kernel, measured.kernel, atol=1e-12)

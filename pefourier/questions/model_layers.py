@@ -70,7 +70,7 @@ def model_runs(enc: Encoding) -> tuple[LayerRun, ...]:
 def compare_layers(first: Encoding, second: Encoding) -> list[LayerDifference]:
     """What differs between the layers of two models, layer by layer."""
     models = [describe_positions(enc.spec, len(enc)) for enc in (first, second)]
-    laid = [runs_by_layer(model.layers) for model in models]
+    laid = [{i: run for run in model.layers for i in run.index} for model in models]
     rotations = [dict(zip(model.parts, model.rotations, strict=True)) for model in models]
     gguf = [source_of(model.spec) == "gguf" for model in models]
     differences: dict[tuple[Field, str, str], list[int]] = {}
@@ -101,29 +101,21 @@ def compare_layers(first: Encoding, second: Encoding) -> list[LayerDifference]:
     return [LayerDifference(tuple(index), *key) for key, index in differences.items()]
 
 
-def runs_by_layer(runs: Sequence[LayerRun]) -> dict[int, LayerRun]:
-    """The run that each layer is in; empty where layers are not numbered."""
-    return {i: replace(run, index=()) for run in runs for i in run.index}
-
-
 def unnumbered(*models: Sequence[LayerRun]) -> Iterator[tuple[Field, str, str]]:
     """What differs between layers whose numbers are not known: their kinds and windows."""
-    fields: dict[Field, str] = {"layers": "kind", "windows": "window"}
-    for aspect, name in fields.items():
-        names = [
-            ", ".join(sorted({str(getattr(run, name) or "all positions") for run in runs}))
-            for runs in models
-        ]
-        if names[0] != names[1]:
-            yield aspect, names[0], names[1]
+    aspects: tuple[tuple[Field, str], ...] = (("layers", "kind"), ("windows", "window"))
+    for aspect, name in aspects:
+        sets = ({str(getattr(run, name) or "all positions") for run in runs} for runs in models)
+        first, second = (", ".join(sorted(names)) for names in sets)
+        if first != second:
+            yield aspect, first, second
 
 
 def same_rotation(first: Encoding, second: Encoding) -> bool:
     """Whether two rotations have the same frequencies and factor, to rounding in float32."""
-    a, b = (enc.measure.frequencies for enc in (first, second))
-    factors = [float(enc.params.get("attention_factor", 1.0)) for enc in (first, second)]
-    close = a.shape == b.shape and np.allclose(a, b, rtol=1e-6, atol=0)
-    return bool(close) and abs(factors[0] - factors[1]) <= 1e-6 * abs(factors[0])
+    pair = (first, second)
+    a, b = ([enc.params.get("attention_factor", 1.0), *enc.measure.frequencies] for enc in pair)
+    return len(a) == len(b) and np.allclose(a, b, rtol=1e-6, atol=0)
 
 
 def compare_axes(result: Any, first: PairWaves, second: PairWaves) -> Any:

@@ -34,7 +34,6 @@ from pefourier.geometry.randomness import numbers_look_random
 from pefourier.result import ON_GRIDS, Result
 
 EXACT = 1e-6  # a residual that is rounding
-LAGS_AT_ONCE = 2**12
 MOST_LAGS = 2**16  # of times at uneven steps
 LAGS_A_WAVE = 16  # of these, in the shortest
 FITTED = 2**11  # positions from which a shift is fitted
@@ -222,7 +221,11 @@ def kernel(enc: Encoding) -> np.ndarray | None:
     if len(enc.domain.sides) > 1:
         return kernel_on_grid(enc)
     if enc.is_shift_invariant:
-        return np.concatenate(list(kernel_blocks(enc)))
+        count, finer = lag_axis(enc)
+        blocks = row_blocks(count, BLOCK, len(enc.measure.frequencies))
+        parts = (np.arange(block.start, block.stop) for block in blocks)
+        lags = (part if finer == 1 else part / finer for part in parts)
+        return np.concatenate([enc.measure.kernel(part) for part in lags])
     means = mean_products(enc.table(), enc.domain.sides)[len(enc) - 1 :]
     return means / means[0] if means[0] else None
 
@@ -298,14 +301,6 @@ def kernel_of_biases(biases: np.ndarray) -> np.ndarray:
     means = np.exp(biases - largest[:, None]).mean(axis=1)
     with np.errstate(over="ignore"):
         return np.exp(largest - largest[0]) * (means / means[0])
-
-
-def kernel_blocks(enc: Encoding) -> Iterator[np.ndarray]:
-    """The kernel of declared products in blocks of lags."""
-    m, (count, finer) = len(enc.measure.frequencies), lag_axis(enc)
-    for block in row_blocks(count, min(LAGS_AT_ONCE * m, BLOCK), m):
-        lags = np.arange(block.start, block.stop)
-        yield enc.measure.kernel(lags if finer == 1 else lags / finer)
 
 
 def first_rise(kernel: np.ndarray, eps: float = 0.0) -> int | None:
