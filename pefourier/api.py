@@ -17,7 +17,7 @@ import os
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeGuard
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -280,7 +280,7 @@ def design(
         length = count_steps(str(span), str(resolution))
     options = {"bases": bases or BASES, "criteria": criteria or None, "dtype": dtype}
     (d,) = whole_numbers(d=d)
-    if are_several(length):
+    if isinstance(length, Sequence) and not isinstance(length, str):
         return design_grid(length, d, **options)
     (length,) = whole_numbers(length=length)
     return design_base(length, d, **options)
@@ -400,8 +400,3 @@ def codes_at(
     rows = as_stored(enc, enc.domain.x)
     x = np.array(rows_of_points(enc.domain, points), dtype=np.int64) if points else rows
     return enc, x, np.asarray(enc.table(x), dtype=float)
-
-
-def are_several(value: Any) -> TypeGuard[Sequence[int]]:
-    """Whether several numbers were given in place of one."""
-    return isinstance(value, Sequence) and not isinstance(value, str)

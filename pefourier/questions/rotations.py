@@ -411,7 +411,6 @@ class Reading:
     cosine: tuple[tuple[int, float], ...]  # position, cosine between the codes of both readings
     below: dict[str, int | None]  # first position at which it falls below .99, .9 and .5
     logits: float  # how many times the meant ones, at every position: by factors of the readings
-    differences: np.ndarray = field(metadata={"told": False})  # of frequencies
 
     @property
     def verdict(self) -> str:
@@ -429,16 +428,6 @@ class Reading:
     def falls(self) -> list[Fall]:
         """From where on the cosine is below each level."""
         return [Fall(level, position) for level, position in self.below.items()]
-
-    @property
-    def positions(self) -> np.ndarray:
-        """Where the cosine is shown."""
-        return np.array([position for position, _ in self.cosine])
-
-    @property
-    def cosines(self) -> np.ndarray:
-        """The cosines there."""
-        return np.array([cosine for _, cosine in self.cosine])
 
 
 def read_against(
@@ -483,7 +472,7 @@ def reading_of(enc: Encoding, misreading: str, length: int, d: int | None) -> Re
     cosine = np.cos(np.multiply.outer(positions.astype(float), differences)).mean(axis=1)
     logits = logits_factor(settings) / logits_factor(enc.params)
     pairs = tuple(zip(positions.tolist(), cosine.tolist(), strict=True))
-    return Reading(misreading, layer_of(enc), pairs, below, logits, differences)
+    return Reading(misreading, layer_of(enc), pairs, below, logits)
 
 
 def check_reading(enc: Encoding, misreading: str) -> None:
