@@ -10,7 +10,7 @@ Densities are those of `spectrum` without smoothing, over the lattice of the tab
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
@@ -206,6 +206,11 @@ def resize_table(
     chosen = tables[method]
     before = picture("before", rows, shape)
     after = picture("after", chosen, table_sides)
+    size = before.norm or np.nan
+    methods = [
+        Method(name, rms(t) / size, similarities(t, table_sides), float(np.abs(t - chosen).max()))
+        for name, t in tables.items()
+    ]
     return Resizing(
         old=old,
         new=new,
@@ -214,21 +219,10 @@ def resize_table(
         table=as_stored(encoding, np.concatenate([front, chosen])),
         before=before,
         after=after,
-        methods=[] if is_computed else compare_methods(tables, chosen, table_sides, before.norm),
+        methods=[] if is_computed else methods,
         unseen=[] if formula is None else unseen_phases(encoding, formula),
         about=(encoding,),
     )
-
-
-def compare_methods(
-    tables: Mapping[str, np.ndarray], chosen: np.ndarray, sides: Sequence[int], norm: float
-) -> list[Method]:
-    """What each method makes of a table: norms over the old one, neighbours, the difference."""
-    size = norm or np.nan
-    return [
-        Method(name, rms(t) / size, similarities(t, sides), float(np.abs(t - chosen).max()))
-        for name, t in tables.items()
-    ]
 
 
 def has_formula(enc: Encoding, source: Any, new: Sequence[int]) -> bool:

@@ -114,10 +114,13 @@ class Spectrum(Result):
         sides = np.atleast_1d(self.lattice)
         shares = self.omega, self.plain, sides, self.frequencies
         summary = summarize_density(self.about[0], *shares)
-        frequencies, weights = self.measure
-        length = np.linalg.norm(frequencies.reshape(len(weights), -1), axis=1)
-        cutoff = self.frequency_holding(0.95)
-        return replace(summary, centroid=float(length @ weights), cutoff95=cutoff)
+        centroid = float(self.lengths @ self.measure[1])
+        return replace(summary, centroid=centroid, cutoff95=self.frequency_holding(0.95))
+
+    @cached_property
+    def lengths(self) -> np.ndarray:
+        """The size (m,) of each frequency of the measure, in any direction."""
+        return np.linalg.norm(self.measure[0].reshape(len(self.measure[1]), -1), axis=1)
 
     @property
     def verdict(self) -> str:
@@ -186,10 +189,8 @@ class Spectrum(Result):
 
     def frequency_holding(self, part: float) -> float:
         """The first frequency of the measure itself that with slower ones holds so much energy."""
-        frequencies, weights = self.measure
-        length = np.linalg.norm(frequencies.reshape(len(weights), -1), axis=1)
-        order = np.argsort(length, kind="stable")
-        return first_holding(length[order], weights[order], part)
+        order = np.argsort(self.lengths, kind="stable")
+        return first_holding(self.lengths[order], self.measure[1][order], part)
 
 
 def verdict_by_energy(r: Spectrum) -> str:
