@@ -1,7 +1,8 @@
 """How far do a model's positions reach, and what does another reading of them cost?"""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from operator import attrgetter
 from typing import Any, ClassVar
 
 import numpy as np
@@ -167,22 +168,17 @@ class Context(Result):
 
         What the model type alone says is marked where that was not known and read as another.
         """
-        rotations = self.rotations
-        names = ROTATION_FACTS.values() if rotations else ()
-        facts = {name: [getattr(r, name) for r in rotations] for name in names}
-        if rotations:
-            is_assumed = any(f.code == "model-type-unknown" for f in self.findings)
-            how = " (assumed)" if is_assumed else ""
-            facts["pairing"] = [r.pairing and f"{r.pairing}{how}" for r in rotations]
-            axes = next((r.axes for r in rotations if r.axes), {})
-            facts["axes"] = [{axis: ranges(pairs) for axis, pairs in axes.items()} or None] * len(
-                rotations
-            )
-            facts["bound"] = [r.bound or "none below 2^20" for r in rotations]
-            factors = [f"{number(r.softmax_factor)}{how}" for r in rotations]
-            scaled = any(r.softmax_factor != 1 for r in rotations)
-            facts["softmax_factor"] = factors if scaled else [None] * len(rotations)
-        return {name: by_rotation(rotations, values) for name, values in facts.items()}
+        how = " (assumed)" if any(f.code == "model-type-unknown" for f in self.findings) else ""
+        is_scaled = any(r.softmax_factor != 1 for r in self.rotations)
+        told: dict[str, Callable[[Rotation], Any]] = {
+            "pairing": lambda r: r.pairing and f"{r.pairing}{how}",
+            "axes": lambda r: {a: ranges(pairs) for a, pairs in (r.axes or {}).items()} or None,
+            "bound": lambda r: r.bound or "none below 2^20",
+            "softmax_factor": lambda r: f"{number(r.softmax_factor)}{how}" if is_scaled else None,
+        }
+        names = ROTATION_FACTS.values()
+        values = ([told.get(n, attrgetter(n))(r) for r in self.rotations] for n in names)
+        return {n: by_rotation(self.rotations, row) for n, row in zip(names, values, strict=True)}
 
     @property
     def held_text(self) -> Any:
