@@ -34,7 +34,6 @@ if TYPE_CHECKING:  # each is imported when it is asked
     from pefourier.questions.compare import Comparison
     from pefourier.questions.context import Context
     from pefourier.questions.design import Design
-    from pefourier.questions.extend import Extensions
     from pefourier.questions.faithful import Faithfulness
     from pefourier.questions.reconstruct import Reconstructions
     from pefourier.questions.relations import Relations
@@ -284,41 +283,6 @@ def design(
         return design_grid(length, d, **options)
     (length,) = whole_numbers(length=length)
     return design_base(length, d, **options)
-
-
-def extend(
-    spec: str | os.PathLike[str],
-    to: Count,
-    *,
-    trained: Count | None = None,
-    d: Count | None = None,
-    criteria: Sequence[str] = (),
-    bases: Sequence[float] = (),
-    dtype: str | None = None,
-) -> Extensions:
-    """Which scaling takes a model to a length?
-
-    Parameters
-    ----------
-    spec : str or path
-        A model's config.json or folder, or a rotation such as "rope:rho=5e5".
-    to : int
-        Positions to extend to.
-    trained, d : int, optional
-        Positions of training, and the size of a head, where a rotation states none.
-    criteria, bases
-        Bases alone that are tried: those of turns, bound, wavelength=K or phase=E, and others.
-
-    Examples
-    --------
-    >>> len(extend("rope", 256, trained=64, d=16).candidates)
-    5
-    """
-    from pefourier.questions.extend import extend as extend_rotation
-
-    to, trained, d = whole_numbers(to=to, trained=trained, d=d)
-    options: dict[str, Any] = {"criteria": criteria, "bases": bases, "dtype": dtype}
-    return extend_rotation(os.fspath(spec), to, trained=trained, d=d, **options)
 
 
 def resize(

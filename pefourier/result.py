@@ -73,7 +73,7 @@ class Result:
         return {**vars(self), "about": about}
 
 
-def rows_of(items: Iterable[Any], fields: Iterable[str]) -> tuple[list[str], list[list[Any]]]:
+def csv_table(items: Iterable[Any], fields: Iterable[str]) -> tuple[list[str], list[list[Any]]]:
     """Columns of CSV, some fields, and a row an item; an item's SPEC is that of a candidate."""
     fields = list(fields)
     names = ["candidate" if name == "spec" else name for name in fields]

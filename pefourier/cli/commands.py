@@ -407,6 +407,8 @@ def design(options: DesignOptions, output: OutputOptions, figure: FigureOptions)
         steps = {"span": options.span, "resolution": options.resolution}
         result = api.design(size, options.d, **steps, **options.bases)
     else:
+        from pefourier.questions.extend import extend
+
         sizes = {"trained": options.length, "d": options.d}
-        result = api.extend(options.extend_from, options.to, **sizes, **options.bases)
+        result = extend(options.extend_from, options.to, **sizes, **options.bases)
     tell_result(result, output, figure)

@@ -28,7 +28,7 @@ from pefourier.questions.rotations import (
     read_against,
     window_within,
 )
-from pefourier.result import Result, rows_of
+from pefourier.result import Result, csv_table
 from pefourier.writing.text import number, ranges
 
 
@@ -170,14 +170,14 @@ class Context(Result):
         """
         how = " (assumed)" if any(f.code == "model-type-unknown" for f in self.findings) else ""
         is_scaled = any(r.softmax_factor != 1 for r in self.rotations)
-        told: dict[str, Callable[[Rotation], Any]] = {
+        in_words: dict[str, Callable[[Rotation], Any]] = {
             "pairing": lambda r: r.pairing and f"{r.pairing}{how}",
             "axes": lambda r: {a: ranges(pairs) for a, pairs in (r.axes or {}).items()} or None,
             "bound": lambda r: r.bound or "none below 2^20",
             "softmax_factor": lambda r: f"{number(r.softmax_factor)}{how}" if is_scaled else None,
         }
         names = ROTATION_FACTS.values()
-        values = ([told.get(n, attrgetter(n))(r) for r in self.rotations] for n in names)
+        values = ([in_words.get(n, attrgetter(n))(r) for r in self.rotations] for n in names)
         return {n: by_rotation(self.rotations, row) for n, row in zip(names, values, strict=True)}
 
     @property
@@ -221,7 +221,7 @@ class Context(Result):
 
     def series(self) -> tuple[list[str], list[list[Any]]]:
         """Names of the columns of CSV, and a row for each band of each rotation."""
-        return rows_of(self.all_bands, BAND_COLUMNS)
+        return csv_table(self.all_bands, BAND_COLUMNS)
 
 
 BAND_COLUMNS = (

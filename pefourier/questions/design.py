@@ -33,7 +33,7 @@ from pefourier.geometry.precision import FORMATS, Format, rounded
 from pefourier.geometry.singular_values import decompose
 from pefourier.geometry.threads import map_ahead
 from pefourier.questions.rotations import base_bound, count_idle
-from pefourier.result import Result, rows_of
+from pefourier.result import Result, csv_table
 from pefourier.writing.page import fields_told
 from pefourier.writing.text import join, number
 
@@ -143,7 +143,7 @@ class Design(Result):
     def series(self) -> tuple[list[str], list[list[Any]]]:
         """Names of the columns of CSV, and a row for each candidate."""
         names = [*fields_told(Candidate), "best_by"]
-        return rows_of(self.candidates, names)
+        return csv_table(self.candidates, names)
 
     @property
     def findings(self) -> list[Finding]:

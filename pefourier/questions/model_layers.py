@@ -3,9 +3,9 @@
 Conventions
 -----------
 Layers are counted from 0. Models are configs or .gguf files, each by its one description; what only
-one of them says, such as the window of a .gguf file that has none, is not compared. The pairs of a rotation turn by
-the frame, row or column of an image's token, t, y and x (`sections`), which are one for text; a
-table of tokens shows for each pair the whole numbers that it turns by.
+one of them says, such as the window of a .gguf file that has none, is not compared. The pairs of a
+rotation turn by the frame, row or column of an image's token, t, y and x (`sections`), which are
+one for text; a table of tokens shows for each pair the whole numbers that it turns by.
 """
 
 from collections.abc import Iterator, Sequence

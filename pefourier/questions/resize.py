@@ -37,7 +37,7 @@ from pefourier.geometry.closest import closest_pair
 from pefourier.geometry.interpolation import METHODS, resize_lattice
 from pefourier.geometry.torus import frequencies_on_axes
 from pefourier.questions.spectrum import density
-from pefourier.result import Result, rows_of
+from pefourier.result import Result, csv_table
 from pefourier.writing.escapes import printable
 from pefourier.writing.page import fields_told
 
@@ -160,7 +160,7 @@ class Resizing(Result):
 
     def series(self) -> tuple[list[str], list[list[Any]]]:
         """Names of the columns of CSV, and a row for each method."""
-        return rows_of(self.methods, fields_told(Method))
+        return csv_table(self.methods, fields_told(Method))
 
 
 def resize_table(

@@ -183,8 +183,8 @@ CASES = [  # verdict, question, what makes the encoding
     ("no preference", drawn_usage, dict),
     ("by layer type", lambda one: drawn_usage(one, {"name": "local"}), lambda: LOUD),
     ("probably a mistake", partial(drawn_usage, doubt=True), dict),
-    ("scaling needed", partial(extend, length=131072, trained=8192), lambda: "rope:rho=5e5,d=128"),
-    ("no scaling needed", partial(extend, length=300, trained=200), lambda: "rope:rho=2,d=16"),
+    ("scaling needed", partial(extend, to=131072, trained=8192), lambda: "rope:rho=5e5,d=128"),
+    ("no scaling needed", partial(extend, to=300, trained=200), lambda: "rope:rho=2,d=16"),
 ]
 
 
