@@ -55,7 +55,7 @@ from pefourier.questions.model_layers import (
 )
 from pefourier.questions.operators import (
     OperatorComparison,
-    compare_rotations,
+    compare_operators,
     difference_findings,
     is_converted,
     largest_output_difference,
@@ -306,7 +306,7 @@ def axes_of(enc: Encoding) -> tuple[str, ...]:
 
 def compare_in_pairs(result: Comparison, pairs: Pairs) -> Comparison:
     """Rotations by what they do, and rotations and tables of waves pair by pair."""
-    operator = compare_rotations(*result.about)
+    operator = compare_operators(*result.about)
     if operator is not None:
         result = replace(result, operator=operator, compared=(*result.compared, "rotations"))
         if all(enc.operator is not None for enc in result.about):

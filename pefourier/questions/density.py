@@ -140,30 +140,22 @@ def frequencies_and_weights(enc: Encoding, method: str) -> tuple[np.ndarray, np.
 
 
 def visible_frequencies(enc: Encoding, frequencies: np.ndarray) -> np.ndarray:
-    """Frequencies as the points of one axis show them: folded, but for times at uneven steps."""
-    return np.abs(frequencies) if enc.domain.irregular else alias(frequencies)
+    """Frequencies (m,), or (m, axes), as points show them; those of one axis have no sign.
+
+    None folds at times at uneven steps.
+    """
+    visible = frequencies if enc.domain.irregular else alias(frequencies)
+    return np.abs(visible) if frequencies.ndim == 1 else visible
 
 
-def alias_on_axes(frequencies: np.ndarray) -> np.ndarray:
-    """Frequencies in [-pi, pi] that whole points cannot tell from the given ones.
+def alias(frequencies: np.ndarray) -> np.ndarray:
+    """Frequencies in [-pi, pi] that whole points cannot tell from the given ones (aliasing).
 
-    >>> alias_on_axes(np.array([-0.5, 2 * pi - 0.5, pi])).round(2)
+    >>> alias(np.array([-0.5, 2 * pi - 0.5, pi])).round(2)
     array([-0.5 , -0.5 ,  3.14])
     """
     inside = np.abs(frequencies) <= pi
     return np.where(inside, frequencies, (frequencies + pi) % (2 * pi) - pi)
-
-
-def alias(frequencies: np.ndarray) -> np.ndarray:
-    """Frequencies in [0, pi] that integer positions cannot tell from the given ones (aliasing).
-
-    >>> alias(np.array([0.5, 2 * pi - 0.5, 2 * pi + 0.5])).round(12)
-    array([0.5, 0.5, 0.5])
-    """
-    inside = (frequencies >= 0) & (frequencies <= pi)
-    if inside.all():
-        return frequencies
-    return np.where(inside, frequencies, np.abs((frequencies + pi) % (2 * pi) - pi))
 
 
 @dataclass(frozen=True)
@@ -335,7 +327,7 @@ def axis_shares(enc: Encoding, method: str = "auto") -> dict[str, Any]:
     is_declared = used == "declared"
     measured = (frequencies, weights) if is_declared else frequencies_read(enc)
     return {
-        "isotropy": isotropy(alias_on_axes(frequencies), weights),
+        "isotropy": isotropy(alias(frequencies), weights),
         "idle": None if measured is None else idle_shares(*measured, enc.domain.sides),
         "aliased": aliased_shares(frequencies, weights) if is_declared else None,
     }

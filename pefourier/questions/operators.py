@@ -44,14 +44,6 @@ class OperatorComparison:
     max_score_difference: float | None = None  # of random unit queries and keys
 
 
-def compare_rotations(first: Encoding, second: Encoding) -> OperatorComparison | None:
-    """The same of any two encodings; unknown where one is a table, None where neither rotates."""
-    acts = [has_operator(enc) for enc in (first, second)]
-    if all(acts):
-        return compare_operators(without_prefix(first), without_prefix(second))
-    return OperatorComparison("unknown") if any(acts) else None
-
-
 def has_operator(enc: Encoding) -> bool:
     """Whether it is known what an encoding does to a vector: by a formula, or as code does it."""
     return enc.operator is not None or (enc.measure is not None and turns_by_formula(enc))
@@ -130,8 +122,10 @@ def turn_matrices(
     return matrices
 
 
-def compare_operators(first: Encoding, second: Encoding) -> OperatorComparison:
+def compare_operators(first: Encoding, second: Encoding) -> OperatorComparison | None:
     """Whether two rotations are the same for the scores of queries and keys.
+
+    Unknown where one is a table, None where neither rotates.
 
     Examples
     --------
@@ -141,6 +135,10 @@ def compare_operators(first: Encoding, second: Encoding) -> OperatorComparison:
     >>> found.relation, found.name, found.permutation
     ('permuted', 'halves-to-neighbours', (0, 4, 1, 5, 2, 6, 3, 7))
     """
+    acts = [has_operator(enc) for enc in (first, second)]
+    if not all(acts):
+        return OperatorComparison("unknown") if any(acts) else None
+    first, second = without_prefix(first), without_prefix(second)
     if head_size(first) != head_size(second):
         return OperatorComparison("different")
     last = min(len(first), len(second)) - 1

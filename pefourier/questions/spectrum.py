@@ -30,7 +30,6 @@ from pefourier.geometry.torus import (
 )
 from pefourier.questions.density import (
     DensitySummary,
-    alias_on_axes,
     at_nearest_points,
     check_sigma,
     choose_method,
@@ -299,7 +298,7 @@ def density(
     check_sigma(sigma, round(least_sigma(axes, LEAST_SIGMA), 3))
     used = choose_method(enc, method)
     frequencies, weights = frequencies_and_weights(enc, used)
-    inside = visible_frequencies(enc, frequencies) if axes == 1 else alias_on_axes(frequencies)
+    inside = visible_frequencies(enc, frequencies)
     steps = inside * (np.array(sides) / (2 * pi))
     sigma = usual_sigma(steps, used, axes) if sigma is None else sigma
     declared = frequencies if used == "declared" else None
