@@ -13,6 +13,7 @@ over pairs of cos p (w - w'), is what is left (`pefourier.encodings.readings`). 
 `pefourier.diagnosis.against`, several with commas; ``layout`` pairs neighbours for halves.
 """
 
+from collections import UserDict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -92,30 +93,21 @@ def from_to(low: float | None, high: float | None) -> str:
     return "-".join(dict.fromkeys(map(number, (low, high))))
 
 
-class Losses(Mapping[str, "FormatLoss"]):
+class Losses(UserDict[str, "FormatLoss"]):
     """What narrow formats leave of a rotation's codes, counted when it is first looked at."""
 
     def __init__(self, enc: Encoding) -> None:
         self.enc = enc
 
     @cached_property
-    def by_format(self) -> dict[str, "FormatLoss"]:
+    def data(self) -> dict[str, "FormatLoss"]:
         """The loss of each format."""
         from pefourier.geometry.precision import format_losses
 
         return format_losses(self.enc, FORMATS_OF_PHASES)
 
-    def __getitem__(self, name: str) -> "FormatLoss":
-        return self.by_format[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(FORMATS_OF_PHASES)
-
-    def __len__(self) -> int:
-        return len(FORMATS_OF_PHASES)
-
     def __reduce__(self) -> tuple[type, tuple[dict[str, "FormatLoss"]]]:
-        return dict, (self.by_format,)
+        return dict, (self.data,)
 
 
 @dataclass(frozen=True)
