@@ -6,7 +6,6 @@ import pytest
 from pefourier.encodings import build, load
 from pefourier.encodings.encoding import from_table
 from pefourier.questions.faithful import LADDER, assess, shortfalls
-from pefourier.report.faithful import STRETCHES, envelope
 
 LADDERED = {
     "isometric": ["dft 80 256", "dft 64 64", "dft 63 63", "onehot 8 8", "rope 1 4"],
@@ -51,13 +50,3 @@ def test_shortfalls_name_what_is_lacking():
     constant = assess(np.ones((8, 4)))
     assert len(shortfalls(assess(np.eye(9, 64)), dtype="bfloat16:computed")) == 1
     assert shortfalls(constant, strict=True) == ["has constant-codes"]
-
-
-def test_a_long_curve_is_drawn_by_the_extremes_of_its_stretches(rng):
-    y = rng.normal(size=10 * STRETCHES)
-    x, drawn = envelope(np.arange(len(y)), y)
-    parts = y.reshape(STRETCHES, 10)
-    extremes = 10 * np.arange(STRETCHES) + [parts.argmin(axis=1), parts.argmax(axis=1)]
-    assert x.tolist() == sorted({*extremes.ravel().tolist(), 0, len(y) - 1})
-    assert (drawn == y[x]).all()
-    assert len(envelope(np.arange(2 * STRETCHES), y[: 2 * STRETCHES])[0]) == 2 * STRETCHES

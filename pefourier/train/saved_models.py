@@ -16,8 +16,8 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from pefourier.encodings.sources.formats import write_tensors
 from pefourier.encodings.sources.tables import open_arrays
-from pefourier.encodings.sources.writers import write_tensors
 from pefourier.errors import PefourierError, shown
 from pefourier.files import label, write_whole
 from pefourier.train.attention import stack_codes

@@ -18,8 +18,8 @@ from typing import Any, Literal, TypedDict, get_args, get_origin, get_type_hints
 
 import numpy as np
 
+from pefourier.encodings.sources.formats import write_tensors
 from pefourier.encodings.sources.tables import open_arrays
-from pefourier.encodings.sources.writers import write_tensors
 from pefourier.errors import PefourierError, shown
 from pefourier.files import write_whole
 from pefourier.train.options import MOST_SEEDS, Options

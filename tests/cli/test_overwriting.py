@@ -11,7 +11,7 @@ import pytest
 import typer
 
 from pefourier.cli import process
-from pefourier.cli.program import program
+from pefourier.cli.main import program
 from pefourier.encodings.sources.tables import write_table
 
 LLAMA = {"model_type": "llama", "hidden_size": 64, "num_attention_heads": 4, "vocab_size": 10}

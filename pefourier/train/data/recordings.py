@@ -20,7 +20,7 @@ import numpy as np
 
 from pefourier.encodings.encoding import BLOCK, row_blocks
 from pefourier.encodings.sources import tables
-from pefourier.encodings.sources.arrays import MEMORY
+from pefourier.encodings.sources.formats import MEMORY
 from pefourier.errors import PefourierError, shown
 from pefourier.files import status_of
 from pefourier.train.data.split import Series
