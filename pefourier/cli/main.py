@@ -315,8 +315,6 @@ def train_groups() -> type:
 @register("train", groups={"options": train_groups})
 def train(
     options: Any,
-    context: typer.Context,
-    setting: str | None = None,
     plan: bool = False,
     as_json: bool = False,
     as_csv: bool = False,
@@ -332,9 +330,9 @@ def train(
     \b
     Example: pefourier train --dataset smd --data data -e none -e sinusoidal -e dft --out runs
     """
-    from pefourier.cli.train_options import fill_options
+    from pefourier.train.options import Options
 
-    chosen, tell = fill_options(options, setting, context), None if quiet else note
+    chosen, tell = Options(**vars(options)), None if quiet else note
     output = OutputOptions(as_json, as_csv)
     if plan:
         from pefourier.train.plan import plan_page, plan_training

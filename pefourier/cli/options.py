@@ -75,7 +75,7 @@ class CommandInGroups(TyperCommand):
 
 def with_help(command_name: str, name: str, kind: Any) -> Any:
     """The type of a command's parameter with its option's flags and help: its own, or shared."""
-    if kind is typer.Context or get_origin(kind) is Annotated:
+    if get_origin(kind) is Annotated:
         return kind
     facts = dict(WORDS.get(command_name, {}).get(name) or WORDS["shared"][name])
     for key in ("parser", "autocompletion"):
