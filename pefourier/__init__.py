@@ -48,13 +48,13 @@ if TYPE_CHECKING:
     from pefourier.api import context as context
     from pefourier.api import design as design
     from pefourier.api import encode as encode
-    from pefourier.api import extend as extend
     from pefourier.api import reconstruct as reconstruct
     from pefourier.api import relations as relations
     from pefourier.api import resize as resize
     from pefourier.api import spectrum as spectrum
     from pefourier.api import usage as usage
     from pefourier.errors import PefourierError as PefourierError
+    from pefourier.questions.extend import extend as extend
 
 QUESTIONS = set("compare context design extend reconstruct relations resize spectrum".split())
 QUESTIONS |= {"check", "encode", "usage"}
@@ -69,7 +69,8 @@ if not TYPE_CHECKING:  # which would take every misspelt name for one that is th
 
     def __getattr__(name: str) -> object:
         if name in QUESTIONS:
-            globals()[name] = getattr(import_module(f"{__name__}.api"), name)
+            room = "questions.extend" if name == "extend" else "api"
+            globals()[name] = getattr(import_module(f"{__name__}.{room}"), name)
             return globals()[name]
         if name == "PefourierError":
             return import_module(f"{__name__}.errors").PefourierError

@@ -17,7 +17,7 @@ import os
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeGuard
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -34,7 +34,6 @@ if TYPE_CHECKING:  # each is imported when it is asked
     from pefourier.questions.compare import Comparison
     from pefourier.questions.context import Context
     from pefourier.questions.design import Design
-    from pefourier.questions.extend import Extensions
     from pefourier.questions.faithful import Faithfulness
     from pefourier.questions.reconstruct import Reconstructions
     from pefourier.questions.relations import Relations
@@ -280,45 +279,10 @@ def design(
         length = count_steps(str(span), str(resolution))
     options = {"bases": bases or BASES, "criteria": criteria or None, "dtype": dtype}
     (d,) = whole_numbers(d=d)
-    if are_several(length):
+    if isinstance(length, Sequence) and not isinstance(length, str):
         return design_grid(length, d, **options)
     (length,) = whole_numbers(length=length)
     return design_base(length, d, **options)
-
-
-def extend(
-    spec: str | os.PathLike[str],
-    to: Count,
-    *,
-    trained: Count | None = None,
-    d: Count | None = None,
-    criteria: Sequence[str] = (),
-    bases: Sequence[float] = (),
-    dtype: str | None = None,
-) -> Extensions:
-    """Which scaling takes a model to a length?
-
-    Parameters
-    ----------
-    spec : str or path
-        A model's config.json or folder, or a rotation such as "rope:rho=5e5".
-    to : int
-        Positions to extend to.
-    trained, d : int, optional
-        Positions of training, and the size of a head, where a rotation states none.
-    criteria, bases
-        Bases alone that are tried: those of turns, bound, wavelength=K or phase=E, and others.
-
-    Examples
-    --------
-    >>> len(extend("rope", 256, trained=64, d=16).candidates)
-    5
-    """
-    from pefourier.questions.extend import extend as extend_rotation
-
-    to, trained, d = whole_numbers(to=to, trained=trained, d=d)
-    options: dict[str, Any] = {"criteria": criteria, "bases": bases, "dtype": dtype}
-    return extend_rotation(os.fspath(spec), to, trained=trained, d=d, **options)
 
 
 def resize(
@@ -400,8 +364,3 @@ def codes_at(
     rows = as_stored(enc, enc.domain.x)
     x = np.array(rows_of_points(enc.domain, points), dtype=np.int64) if points else rows
     return enc, x, np.asarray(enc.table(x), dtype=float)
-
-
-def are_several(value: Any) -> TypeGuard[Sequence[int]]:
-    """Whether several numbers were given in place of one."""
-    return isinstance(value, Sequence) and not isinstance(value, str)

@@ -6,7 +6,7 @@ told stands floors above, in `FRAME`, which is opened when a result is asked.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -70,6 +70,13 @@ class Result:
         """What goes to another process: no encoding's rule, which is a closure."""
         about = tuple(replace(enc, codes=codes_gone) for enc in self.about)
         return {**vars(self), "about": about}
+
+
+def csv_table(items: Iterable[Any], fields: Iterable[str]) -> tuple[list[str], list[list[Any]]]:
+    """Columns of CSV, some fields, and a row an item; an item's SPEC is that of a candidate."""
+    fields = list(fields)
+    names = ["candidate" if name == "spec" else name for name in fields]
+    return names, [[getattr(item, name) for name in fields] for item in items]
 
 
 def codes_gone(x: np.ndarray) -> np.ndarray:

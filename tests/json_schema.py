@@ -40,9 +40,9 @@ GROUPS = {  # of terms, by the room of a dataclass: the first that has its field
     "encoding": ("check-faithful",),
     "relations": ("relations", "check-faithful"),
     "compare": ("compare", "check-faithful"),
-    **dict.fromkeys("misreadings pairs biases layer_schedules operators".split(), ("compare",)),
+    **dict.fromkeys("misreadings pairs biases model_layers operators".split(), ("compare",)),
     **dict.fromkeys(
-        "context layers misread model_positions rotations".split(), ("context", "check-faithful")
+        "context layers model_positions rotations".split(), ("context", "check-faithful")
     ),
     **dict.fromkeys(("design", "extend"), ("design", "context", "check-faithful")),
     "resize": ("resize", "words"),

@@ -99,6 +99,16 @@ def test_offsets_are_found(spec, offset):
     assert (c.lengths, c.length) == ((len(first), len(second)), 60 - abs(offset))
 
 
+@pytest.mark.parametrize(("length", "farthest"), [(60, 15), (4, 1), (3, 1)])
+def test_offsets_are_looked_for_up_to_a_quarter_of_the_rows(length, farthest):
+    table = load("learned", 200, 16).table()
+    for offset in (farthest, farthest + 1):
+        found = compare(table[:length], table[offset:][:length])
+        assert found.transform == ({"offset": offset} if offset == farthest else {})
+    late = np.vstack([np.zeros((20, 16)), table[:40]])  # rows of zeros need no explanation
+    assert compare(table[:60], late).transform == {"offset": -20, "zero_rows": 20}
+
+
 @pytest.mark.parametrize("spec", ["sinusoidal", "learned"])
 def test_rows_in_another_order_are_a_difference(spec, rng):
     """Inner products are the same in reverse, and every position has another's code."""

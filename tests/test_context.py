@@ -8,7 +8,6 @@ from pefourier.encodings import load
 from pefourier.encodings.readings import lag_sums, positions_below, reading_cosine
 from pefourier.errors import PefourierError
 from pefourier.questions.context import describe_context
-from pefourier.questions.misread import read_against
 from pefourier.questions.operators import compare_operators
 from pefourier.questions.rotations import (
     base_bound,
@@ -16,6 +15,7 @@ from pefourier.questions.rotations import (
     critical_dimension,
     describe_rotation,
     longest_familiar,
+    read_against,
 )
 
 

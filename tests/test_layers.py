@@ -35,7 +35,7 @@ VAGUE = set(  # as names of values: they say what is done with one, and not what
     whose""".split()
 )
 PUBLIC = set(  # names of options, parameters and fields of JSON that are such words
-    """axes.rest compare.same extend.way layer_schedules.what misread.other config.whole
+    """axes.rest compare.same extend.way model_layers.what rotations.other config.whole
     options.beside request.every resize.which statistics.needed usage.other""".split()
 )
 

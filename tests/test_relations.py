@@ -31,8 +31,7 @@ def test_kernel_of_the_sinusoidal_encoding(d):
 
 
 @pytest.mark.parametrize("name", ["sinusoidal", "dft", "rope", "learnable-sinusoidal"])
-def test_declared_and_measured_answers_agree(name, monkeypatch):
-    monkeypatch.setattr(ROOM, "LAGS_AT_ONCE", 7)
+def test_declared_and_measured_answers_agree(name):
     enc = build(name, length=40, d=16)
     declared, measured = relate(enc), relate(enc.table())
     np.testing.assert_allclose(declared.kernel, measured.kernel, atol=1e-12)
@@ -111,8 +110,6 @@ def test_relations_of_every_encoding_are_numbers(name, length):
     for value in (r.shift_residual, r.toeplitz_residual, r.asymmetry, r.distance_preservation):
         assert value is None or np.isfinite(value)
     assert r.kernel is None or np.isfinite(r.kernel).all()
-    if r.shift_residual is not None:  # what was fitted is not fitted again
-        assert relate(build(name, length=length, d=8), 0.25).shift_residual == 0.25
 
 
 def test_csv_has_a_row_for_each_lag(run):

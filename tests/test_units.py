@@ -85,7 +85,7 @@ def unit_free(identified):
 IN_UNITS = ("min_distance", "rank_tolerance")
 OF_UNITS = ("precision", "identified", "findings")
 IN_FORMATS = ("scale", "near-duplicates")  # the latter is of rows that bfloat16 makes equal
-BIASES = ("kernel", "first_rise", "first_rising_lag")  # logits: the unit is that of the softmax
+BIASES = ("kernel", "first_rise")  # logits: the unit is that of the softmax
 
 
 @pytest.mark.parametrize("question", [assess, relate])

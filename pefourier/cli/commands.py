@@ -372,7 +372,9 @@ def design(
     shared = {"criteria": criteria or (), "bases": base or ()}
     shared["dtype"] = SHORT_NAMES.get(dtype or "", dtype)
     if extends:
-        result = api.extend(extend_from, to, trained=length, d=d, **shared)
+        from pefourier.questions.extend import extend
+
+        result = extend(extend_from, to, trained=length, d=d, **shared)
     else:
         result = api.design(grid or length, d, span=span, resolution=resolution, **shared)
     tell_result(result, output, figure)

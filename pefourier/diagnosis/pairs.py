@@ -231,6 +231,8 @@ def fit_in_form(steps: np.ndarray, form: PairForm, eps: float) -> PairWaves | No
         )
     else:
         factor = sine_factor(waves.imag, eps)
+        if not factor:  # the first rows are zeros
+            return None
         phases = np.arcsin(np.clip(waves.imag / factor, -1, 1))
         omega = follow_folded_phases(rows, phases, -1.0, np.pi)
     sample = np.unique(np.linspace(0, n - 1, SAMPLE).astype(int))

@@ -79,7 +79,7 @@ class Inquiry:
         results: dict[str, Any] = {
             "check-faithful": faithful,
             "spectrum": density(enc, self.lattice, self.sigma),
-            "relations": relate(enc, faithful.shift_residual),
+            "relations": relate(enc),
         }
         if not enc.domain.irregular:
             results["reconstruct"] = position_functions(enc, None, self.lattice, self.sigma)

@@ -79,16 +79,16 @@ def find_transformation(
 
 
 def find_columns(
-    x: np.ndarray, y: np.ndarray, allowed: np.ndarray, eps: float, digits: int = 6
+    x: np.ndarray, y: np.ndarray, allowed: np.ndarray, eps: float
 ) -> tuple[dict | None, float]:
     """The order of columns, signs and scale that lead from x to y, and what they leave.
 
-    A scale of so many digits was chosen, if rounding to `eps` explains what it has beyond them.
+    A scale of six digits was chosen, if rounding to `eps` explains what it has beyond them.
     """
     scale = np.sqrt((y**2).sum() / ((x**2).sum() or np.inf))  # pairwise sums, to a few eps
     if scale == 0:
         return None, 0.0
-    short = 1.0 if abs(scale - 1) <= eps else float(f"{scale:.{digits}g}")
+    short = 1.0 if abs(scale - 1) <= eps else float(f"{scale:.6g}")
     scale = short if abs(scale - short) <= max(eps, SUMS_EPS) * scale else float(scale)
     rows = allowed * scale
     for columns, signs in column_maps(x, y, rows, scale):

@@ -5,7 +5,7 @@ Conventions
 Tables are (n, d); of different lengths the common positions are compared, to rounding as
 `geometry.tolerance` knows it. Rotations and tables of their cosines and sines are compared pair by
 pair (`diagnosis.pairs`), biases head by head (`questions.biases`), models layer by layer
-(`questions.layer_schedules`). Tables are equivalent where one follows from the other by an order of
+(`questions.model_layers`). Tables are equivalent where one follows from the other by an order of
 columns, signs, a scale or an offset in positions, as `transform` says; equal inner products alone
 are equal geometry. Of rotations a factor is no scale: it is part of what attention computes.
 
@@ -43,10 +43,11 @@ from pefourier.encodings.model_positions import axis_in
 from pefourier.errors import PefourierError
 from pefourier.geometry.tolerance import stored_tolerance
 from pefourier.questions.alignment import align_tables
-from pefourier.questions.axes_of_images import axes_in_table, compare_axes
 from pefourier.questions.biases import HeadDifference, compare_as_biases
-from pefourier.questions.layer_schedules import (
+from pefourier.questions.model_layers import (
     LayerDifference,
+    axes_in_table,
+    compare_axes,
     compare_layers,
     has_layers,
     model_runs,
@@ -54,7 +55,7 @@ from pefourier.questions.layer_schedules import (
 )
 from pefourier.questions.operators import (
     OperatorComparison,
-    compare_rotations,
+    compare_operators,
     difference_findings,
     is_converted,
     largest_output_difference,
@@ -305,7 +306,7 @@ def axes_of(enc: Encoding) -> tuple[str, ...]:
 
 def compare_in_pairs(result: Comparison, pairs: Pairs) -> Comparison:
     """Rotations by what they do, and rotations and tables of waves pair by pair."""
-    operator = compare_rotations(*result.about)
+    operator = compare_operators(*result.about)
     if operator is not None:
         result = replace(result, operator=operator, compared=(*result.compared, "rotations"))
         if all(enc.operator is not None for enc in result.about):

@@ -1,7 +1,8 @@
 """How far do a model's positions reach, and what does another reading of them cost?"""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from operator import attrgetter
 from typing import Any, ClassVar
 
 import numpy as np
@@ -18,15 +19,16 @@ from pefourier.encodings.sources.layers import Temperature
 from pefourier.encodings.sources.rope_config import INDEXER
 from pefourier.encodings.sources.rope_scaling import trained_as_stated
 from pefourier.errors import PefourierError
-from pefourier.questions.misread import Reading, read_against
 from pefourier.questions.rotations import (
     Band,
+    Reading,
     Rotation,
     describe_rotation,
     from_to,
+    read_against,
     window_within,
 )
-from pefourier.result import Result
+from pefourier.result import Result, csv_table
 from pefourier.writing.text import number, ranges
 
 
@@ -166,22 +168,17 @@ class Context(Result):
 
         What the model type alone says is marked where that was not known and read as another.
         """
-        rotations = self.rotations
-        names = ROTATION_FACTS.values() if rotations else ()
-        facts = {name: [getattr(r, name) for r in rotations] for name in names}
-        if rotations:
-            is_assumed = any(f.code == "model-type-unknown" for f in self.findings)
-            how = " (assumed)" if is_assumed else ""
-            facts["pairing"] = [r.pairing and f"{r.pairing}{how}" for r in rotations]
-            axes = next((r.axes for r in rotations if r.axes), {})
-            facts["axes"] = [{axis: ranges(pairs) for axis, pairs in axes.items()} or None] * len(
-                rotations
-            )
-            facts["bound"] = [r.bound or "none below 2^20" for r in rotations]
-            factors = [f"{number(r.softmax_factor)}{how}" for r in rotations]
-            scaled = any(r.softmax_factor != 1 for r in rotations)
-            facts["softmax_factor"] = factors if scaled else [None] * len(rotations)
-        return {name: by_rotation(rotations, values) for name, values in facts.items()}
+        how = " (assumed)" if any(f.code == "model-type-unknown" for f in self.findings) else ""
+        is_scaled = any(r.softmax_factor != 1 for r in self.rotations)
+        in_words: dict[str, Callable[[Rotation], Any]] = {
+            "pairing": lambda r: r.pairing and f"{r.pairing}{how}",
+            "axes": lambda r: {a: ranges(pairs) for a, pairs in (r.axes or {}).items()} or None,
+            "bound": lambda r: r.bound or "none below 2^20",
+            "softmax_factor": lambda r: f"{number(r.softmax_factor)}{how}" if is_scaled else None,
+        }
+        names = ROTATION_FACTS.values()
+        values = ([in_words.get(n, attrgetter(n))(r) for r in self.rotations] for n in names)
+        return {n: by_rotation(self.rotations, row) for n, row in zip(names, values, strict=True)}
 
     @property
     def held_text(self) -> Any:
@@ -222,29 +219,14 @@ class Context(Result):
         """The steepest and the flattest slope of ALiBi."""
         return from_to(min(self.slopes), max(self.slopes)) if self.slopes else None
 
-    def series(self) -> tuple[list[str], Iterator[list[Any]]]:
+    def series(self) -> tuple[list[str], list[list[Any]]]:
         """Names of the columns of CSV, and a row for each band of each rotation."""
-        bands = [f"band_{'class' if name == 'treatment' else name}" for name in BAND_COLUMNS]
-        rows = (
-            [
-                *(self.trained.length, self.length),
-                *(getattr(r, name) for name in ROTATION_COLUMNS),
-                *(getattr(b, name) for name in BAND_COLUMNS),
-            ]
-            for r in self.rotations
-            for b in r.bands
-        )
-        none = [self.trained.length, self.length] + [None] * len((*ROTATION_COLUMNS, *bands))
-        names = ["trained", "length", "rotation", *ROTATION_COLUMNS[1:], *bands]
-        return names, rows if self.rotations else iter([none])
+        return csv_table(self.all_bands, BAND_COLUMNS)
 
 
-ROTATION_COLUMNS = (
-    *("name", "pairs", "rotated", "base", "scaling", "attention_factor", "bound"),
-    *("nearer_higher", "idle", "unseen"),
-)
 BAND_COLUMNS = (
-    *("treatment", "pairs", "first_pair", "last_pair", "least_divisor", "largest_divisor"),
+    *("rotation", "treatment", "pairs", "first_pair", "last_pair", "least_divisor"),
+    "largest_divisor",
     *("shortest_wavelength", "longest_wavelength", "turns_trained", "turns"),
 )
 

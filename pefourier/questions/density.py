@@ -8,19 +8,34 @@ Frequencies are in lattice steps, 2 pi / N radians each; points are 0, 1 … of 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil, log, pi
+from typing import Any
 
 import numpy as np
 
 from pefourier.encodings.checks import LARGEST, NUMBERS, check_count, check_size
 from pefourier.encodings.domain import lattice_points, periodogram
 from pefourier.encodings.encoding import BLOCK, Encoding, as_encoding, row_blocks, without_prefix
+from pefourier.encodings.places import axis_tables, is_separable
 from pefourier.errors import PefourierError, unknown
-from pefourier.geometry.torus import multiplicity
+from pefourier.geometry.precision import FLOAT32_EPS
+from pefourier.geometry.torus import (
+    aliased_shares,
+    directions_of,
+    idle_shares,
+    isotropy,
+    multiplicity,
+)
+from pefourier.geometry.waves import fit_sinusoid_pairs
 
 DEFAULT_SIGMA = 4.0  # lattice steps
 DEFAULT_GRID_SIGMA = 1.0  # of several axes, whose sides are short
 AT_ONCE = 2**15  # frequencies that are smeared together
 SMALL = 2**25  # frequency-lattice pairs up to which no tail is left out
+METHODS = ("auto", "declared", "periodogram")
+SMEAR = 0.1  # decades: the width of the Gaussian around each frequency
+POINTS = 50  # of the density, in a decade
+FIRST = 1 / 16  # of the frequency axis
+NEGLIGIBLE = 1e-12  # of the energy: what a transform leaves of nothing
 
 
 def lattice_sides(enc: Encoding, lattice: int | None) -> tuple[int, ...]:
@@ -101,9 +116,6 @@ def smoothed(steps: np.ndarray, weights: np.ndarray, points: int, sigma: float) 
     return g[reach : reach + points] / g[reach : reach + points].sum()
 
 
-METHODS = ("auto", "declared", "periodogram")
-
-
 def choose_method(enc: Encoding, method: str) -> str:
     """The method that "auto" stands for; any other as given, where the encoding allows it."""
     if method not in METHODS:
@@ -128,30 +140,22 @@ def frequencies_and_weights(enc: Encoding, method: str) -> tuple[np.ndarray, np.
 
 
 def visible_frequencies(enc: Encoding, frequencies: np.ndarray) -> np.ndarray:
-    """Frequencies as the points of one axis show them: folded, but for times at uneven steps."""
-    return np.abs(frequencies) if enc.domain.irregular else alias(frequencies)
+    """Frequencies (m,), or (m, axes), as points show them; those of one axis have no sign.
+
+    None folds at times at uneven steps.
+    """
+    visible = frequencies if enc.domain.irregular else alias(frequencies)
+    return np.abs(visible) if frequencies.ndim == 1 else visible
 
 
-def alias_on_axes(frequencies: np.ndarray) -> np.ndarray:
-    """Frequencies in [-pi, pi] that whole points cannot tell from the given ones.
+def alias(frequencies: np.ndarray) -> np.ndarray:
+    """Frequencies in [-pi, pi] that whole points cannot tell from the given ones (aliasing).
 
-    >>> alias_on_axes(np.array([-0.5, 2 * pi - 0.5, pi])).round(2)
+    >>> alias(np.array([-0.5, 2 * pi - 0.5, pi])).round(2)
     array([-0.5 , -0.5 ,  3.14])
     """
     inside = np.abs(frequencies) <= pi
     return np.where(inside, frequencies, (frequencies + pi) % (2 * pi) - pi)
-
-
-def alias(frequencies: np.ndarray) -> np.ndarray:
-    """Frequencies in [0, pi] that integer positions cannot tell from the given ones (aliasing).
-
-    >>> alias(np.array([0.5, 2 * pi - 0.5, 2 * pi + 0.5])).round(12)
-    array([0.5, 0.5, 0.5])
-    """
-    inside = (frequencies >= 0) & (frequencies <= pi)
-    if inside.all():
-        return frequencies
-    return np.where(inside, frequencies, np.abs((frequencies + pi) % (2 * pi) - pi))
 
 
 @dataclass(frozen=True)
@@ -166,8 +170,6 @@ class DensitySummary:
     cutoff95: float  # smallest frequency holding 95 % of the density below or at it
     flatness: float  # exp(entropy) / K, 1 = flat
     mean_share: float | None = None  # of a table's energy what is the same in all rows
-    effective: float | None = None  # exp(entropy) of the density, smeared if it is
-    effective_unsmeared: float | None = None  # exp(entropy) of the weights of single frequencies
 
 
 def summarize_density(
@@ -218,27 +220,6 @@ def lowest_bin_index(enc: Encoding, frequencies: np.ndarray) -> float | None:
     return d * log(d / (2 * pi)) / log(rho) if geometric else None
 
 
-def counts(
-    summary: DensitySummary, points: int, frequencies: np.ndarray, weights: np.ndarray
-) -> dict[str, float | None]:
-    """How many frequencies the energy is spread over: on the lattice, and by themselves.
-
-    >>> from pefourier.questions.spectrum import density
-    >>> from pefourier.encodings import load
-    >>> found = density(load("sinusoidal", d=256)).summary
-    >>> round(found.effective, 1), round(found.effective_unsmeared, 1)
-    (22.1, 128.0)
-    """
-    if np.isnan(weights).any():
-        return {}
-    order = np.round(frequencies.reshape(len(weights), -1), 12)
-    _, group = np.unique(order, axis=0, return_inverse=True)
-    shares = np.bincount(group.ravel(), weights=weights)
-    shares = shares[shares > 0]
-    effective = float(np.exp(-(shares * np.log(shares)).sum()))
-    return {"effective": summary.flatness * points, "effective_unsmeared": effective}
-
-
 def mean_share(
     enc: Encoding, method: str, frequencies: np.ndarray, weights: np.ndarray
 ) -> float | None:
@@ -252,12 +233,6 @@ def mean_share(
         return 0.0
     still = (frequencies.reshape(len(weights), -1) == 0).all(axis=1)
     return float(weights[still].sum())
-
-
-SMEAR = 0.1  # decades: the width of the Gaussian around each frequency
-POINTS = 50  # of the density, in a decade
-FIRST = 1 / 16  # of the frequency axis
-NEGLIGIBLE = 1e-12  # of the energy: what a transform leaves of nothing
 
 
 @dataclass(frozen=True)
@@ -324,3 +299,51 @@ def is_slow(encoding: Encoding | np.ndarray, method: str = "auto") -> bool:
     moving = float(waves.density.sum())
     slow = float(waves.density[waves.omega <= np.pi * FIRST].sum())
     return moving > NEGLIGIBLE and slow > moving / 2
+
+
+def describe_on_grid(
+    enc: Encoding, g: np.ndarray, sides: tuple[int, ...], method: str, declared: np.ndarray | None
+) -> dict[str, Any]:
+    """What a density on a torus says of axes and directions."""
+    along, axes = directions_of(g, sides), range(len(sides))
+    return {
+        "marginals": [g.sum(axis=tuple(b for b in axes if b != a)) for a in axes],
+        "radial": {"omega": along.lengths, "density": along.radial},
+        "angular": {"angle": along.angles, "density": along.angular},
+        **axis_shares(enc, method),
+        "largest_step": None if declared is None else float(np.abs(declared).max()),
+    }
+
+
+def axis_shares(enc: Encoding, method: str = "auto") -> dict[str, Any]:
+    """How a measure lies to the axes.
+
+    What is aliased is known of declared frequencies, what is idle also of those that are read from
+    columns that turn.
+    """
+    used = choose_method(enc, method)
+    frequencies, weights = frequencies_and_weights(enc, used)
+    frequencies = frequencies.reshape(len(weights), -1)
+    is_declared = used == "declared"
+    measured = (frequencies, weights) if is_declared else frequencies_read(enc)
+    return {
+        "isotropy": isotropy(alias(frequencies), weights),
+        "idle": None if measured is None else idle_shares(*measured, enc.domain.sides),
+        "aliased": aliased_shares(frequencies, weights) if is_declared else None,
+    }
+
+
+def frequencies_read(enc: Encoding) -> tuple[np.ndarray, np.ndarray] | None:
+    """Frequencies (m, axes) and weights of the columns of a table on a grid, where all turn."""
+
+    tables = axis_tables(enc) if is_separable(enc) else None
+    if tables is None or any(len(table) < 3 or 0 in table.shape for table in tables):
+        return None
+    eps = max(enc.eps, FLOAT32_EPS)
+    fits = [fit_sinusoid_pairs(np.asarray(table, dtype=float), eps) for table in tables]
+    if None in fits:
+        return None
+    axes = np.eye(len(fits))
+    omega = [np.multiply.outer(pairs.omega, axis) for pairs, axis in zip(fits, axes, strict=True)]
+    weights = np.concatenate([pairs.amplitude**2 for pairs in fits])
+    return np.concatenate(omega), weights / weights.sum()

@@ -17,7 +17,6 @@ criteria with a formula are answered alone.
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache
 from math import ceil, inf, pi
 from typing import Any, ClassVar
 
@@ -34,7 +33,7 @@ from pefourier.geometry.precision import FORMATS, Format, rounded
 from pefourier.geometry.singular_values import decompose
 from pefourier.geometry.threads import map_ahead
 from pefourier.questions.rotations import base_bound, count_idle
-from pefourier.result import Result
+from pefourier.result import Result, csv_table
 from pefourier.writing.page import fields_told
 from pefourier.writing.text import join, number
 
@@ -52,7 +51,6 @@ FIRST_BASE = 1000  # lengths: where the search for the smallest base with a boun
 DIGITS = 5  # of that base
 BASES_AT_ONCE = 2**8
 LATEST, BESIDE = 4, 2**-13  # lags at which bases failed last; lags beside them, of the length
-SERVING, LARGER = 11, 1.005  # bases in a row that serve, and the ratio of two of them
 AXES = "tyx"  # frames, rows, columns
 SECONDS = {"": 1.0, "ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0}
 SECONDS |= {"d": 86400.0, "w": 7 * 86400.0, "y": 365.25 * 86400.0}
@@ -112,7 +110,6 @@ class Design(Result):
     criteria: tuple[str, ...]
     candidates: tuple[Candidate, ...]  # by ascending base
     best: dict[str, float | None]  # None where no base serves
-    serving: tuple[float, float] | None  # from the base of bound on: all tried between them serve
     dft_serves: bool  # length <= d, no grid: the lattice of the DFT is better than any base
     dtype: str | None = None  # the format to which codes were rounded
     axis: str = ""  # of a grid: t, y or x
@@ -146,19 +143,13 @@ class Design(Result):
     def series(self) -> tuple[list[str], list[list[Any]]]:
         """Names of the columns of CSV, and a row for each candidate."""
         names = [*fields_told(Candidate), "best_by"]
-        columns = ["candidate" if name == "spec" else name for name in names]
-        return columns, [[getattr(c, name) for name in names] for c in self.candidates]
+        return csv_table(self.candidates, names)
 
     @property
     def findings(self) -> list[Finding]:
-        """Which larger bases serve as well, of those that were tried."""
+        """Larger bases than the smallest with a bound may fail again."""
         smallest = self.best.get("bound")
-        if smallest is None:
-            return []
-        if self.serving is None:
-            return [finding("larger-bases", "fail", base=number(smallest, 7))]
-        first, last = (number(rho, 7) for rho in self.serving)
-        return [finding("larger-bases", "serve", count=SERVING, first=first, last=last)]
+        return [] if smallest is None else [finding("larger-bases", base=number(smallest, 7))]
 
 
 def count_steps(span: str, resolution: str) -> int:
@@ -230,25 +221,6 @@ def smallest_bounded_base(d: int, length: int, digits: int = DIGITS) -> float | 
         smallest = find_first_base(points[points > 1], d, length, lags)
         end = smallest or end
     return smallest
-
-
-@cache
-def serving_bases(base: float, d: int, length: int) -> tuple[float, float] | None:
-    """Ends of the first run of bases that all serve, from one on: 5 % in steps of 0.5 %.
-
-    Looked for up to some four times the base; None where there is no such run.
-
-    >>> [f"{rho:.4g}" for rho in serving_bases(26952.57, 128, 4096)]
-    ['4.712e+04', '4.953e+04']
-    """
-    lags: list[int] = []
-    run: list[float] = []
-    for rho in base * LARGER ** np.arange(280):
-        serves = find_first_base(np.array([rho]), d, length, lags) is not None
-        run = [*run, float(rho)] if serves else []
-        if len(run) == SERVING:
-            return run[0], run[-1]
-    return None
 
 
 def find_first_base(bases: np.ndarray, d: int, length: int, lags: list[int]) -> float | None:
@@ -348,7 +320,6 @@ def design_base(
             for c in candidates
         ),
         best=best,
-        serving=serving_bases(best["bound"], d, length) if best.get("bound") else None,
         dft_serves=length <= d and not axis,
         dtype=dtype,
         axis=axis,

@@ -8,6 +8,7 @@ original one, that before any scaling, so that the slowest pairs stay within pha
 there. `cosine` is that between the codes of a position in both rotations (1: as trained).
 """
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import inf
@@ -22,12 +23,12 @@ from pefourier.encodings.findings import finding
 from pefourier.encodings.model_positions import describe_positions
 from pefourier.encodings.readings import positions_below, reading_cosine
 from pefourier.encodings.sources.rope_scaling import trained_as_stated
-from pefourier.encodings.specs import open_model, source_of
+from pefourier.encodings.specs import open_model, source_of, whole_numbers
 from pefourier.errors import PefourierError, shown
 from pefourier.geometry.precision import FORMATS, Format
 from pefourier.questions.design import Candidate, candidate, exact_base
 from pefourier.questions.rotations import Band, bands, count_unseen, window_within
-from pefourier.result import Result
+from pefourier.result import Result, csv_table
 from pefourier.writing.page import fields_of, fields_told
 
 SHOWN = (128, 1024, 4096, 32768, 131072, 2**20)  # positions at which cosines are told
@@ -151,9 +152,7 @@ class Extensions(Result):
         """Names of the columns of CSV, and a row for each way."""
         shared = [name for name in fields_told(Candidate) if name != "spec"]
         measured = ["factor", "attention_factor", "band_counts", "unseen", "below_99", "below_90"]
-        names = ["way", *shared, *measured]
-        rows = [[way.spec, *(getattr(way, name) for name in names)] for way in self.candidates]
-        return ["candidate", *names], rows
+        return csv_table(self.candidates, ["spec", "way", *shared, *measured])
 
     @property
     def findings(self) -> list[Finding]:
@@ -163,11 +162,11 @@ class Extensions(Result):
 
 
 def extend(
-    spec: str,
-    length: int,
+    spec: str | os.PathLike[str],
+    to: int | str,
     *,
-    trained: int | None = None,
-    d: int | None = None,
+    trained: int | str | None = None,
+    d: int | str | None = None,
     criteria: Sequence[str] = (),
     bases: Sequence[float] = (),
     dtype: str | None = None,
@@ -176,10 +175,10 @@ def extend(
 
     Parameters
     ----------
-    spec : str
-        A model's config, or ``rope`` with its parameters.
-    length : int
-        Positions that are wanted, more than were trained.
+    spec : str or path
+        A model's config.json or folder, or a rotation such as "rope:rho=5e5".
+    to : int
+        Positions that are wanted, more than were trained; "128k" as in the shell.
     trained : int, optional
         Positions that the rotation as it is stands for; default what the config allows.
     d : int, optional
@@ -197,7 +196,8 @@ def extend(
     >>> {e.way: e.unseen for e in extend("rope:rho=1e6", 131072, trained=32768, d=128).candidates}
     {'unchanged': 24, 'linear': 0, 'ntk': 23, 'yarn': 0, 'llama3': 0}
     """
-    spec = whole_layers(spec)
+    length, trained, d = whole_numbers(to=to, trained=trained, d=d)
+    spec = whole_layers(os.fspath(spec))
     source = load(spec, trained, d)
     check_extendable(source, trained, length)
     best = {name: exact_base(name, length, source.params["rotated"]) for name in criteria}

@@ -45,8 +45,7 @@ class FormatRow:
 class Faithfulness(Result):
     """What codes say about positions; distances are l2, tolerances absolute.
 
-    On a grid `length` counts points, pairs are rows of all, and `shift_residual` and
-    `first_rising_lag` are lists with a number for each axis.
+    On a grid `length` counts points, and pairs are rows of all.
     """
 
     shown: ClassVar[dict[str, str]] = {
@@ -64,8 +63,6 @@ class Faithfulness(Result):
         "error of the linear inverse": "inverse_error",
         "error of a(y) + b(x)": "separable_error",
         "Toeplitz residual": "toeplitz_residual",
-        "residual of T(1) (Denk)": "shift_residual",
-        "inner products rise first at lag": "first_rising_lag",
         "A4 (1 = bound to two axes)": "isotropy.A4",
         "idle share": "idle",
         "aliased share": "aliased",
@@ -94,8 +91,6 @@ class Faithfulness(Result):
     inverse_error: float  # largest |E E+ - I|
     stable_rank: float
     toeplitz_residual: float | None  # 0: inner products depend on the lag only
-    shift_residual: float | list[float | None] | None  # of the best T(1); None: any would do
-    first_rising_lag: float | list[int | None] | None  # of inner products; None: they never rise
     identified: dict | None
     precision: dict[str, FormatLoss]
     findings: list[Finding]
@@ -166,8 +161,8 @@ def assess(
     from pefourier.diagnosis import diagnose, without_rounding
     from pefourier.geometry.closest import closest_pair
     from pefourier.geometry.precision import check_formats, precision
+    from pefourier.geometry.products import toeplitz_residual
     from pefourier.geometry.singular_values import check_products, decompose
-    from pefourier.questions.relations import first_rising_lag, shift_residual, toeplitz_residual
 
     with_prefix = as_encoding(encoding)
     enc = without_prefix(with_prefix)
@@ -177,7 +172,6 @@ def assess(
     factors = decompose(enc, progress and progress("singular values"))
     identified, findings = diagnose(with_prefix, closest, factors.rank)
     factors, noted = without_rounding(factors, identified, enc.eps)
-    sequence = enc.domain.kind in ("position", "time")
     on_grid = describe_grid(with_prefix, closest, factors) if with_prefix.domain.grid else {}
     rung = verdict(closest, factors, on_grid.get("separable_error", 1.0))
     return Faithfulness(
@@ -193,8 +187,6 @@ def assess(
         inverse_error=factors.inverse_error(),
         stable_rank=factors.stable_rank,
         toeplitz_residual=toeplitz_residual(enc),
-        shift_residual=shift_residual(enc) if sequence else None,
-        first_rising_lag=first_rising_lag(enc),
         identified=identified,
         precision=precision(enc, closest.distinct, closest.first),
         findings=findings + noted,
@@ -216,7 +208,7 @@ def describe_closest(enc: Encoding, closest: ClosestPair, factors: Factors) -> d
 def describe_grid(enc: Encoding, closest: ClosestPair, factors: Factors) -> dict[str, Any]:
     """What only codes on a grid have."""
     from pefourier.encodings.places import is_separable
-    from pefourier.questions.axis_shares import axis_shares
+    from pefourier.questions.density import axis_shares
 
     domain = enc.domain
     rows = None if closest.pair is None else np.array(closest.pair) + domain.prefix

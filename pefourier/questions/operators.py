@@ -9,7 +9,7 @@ compared: at all of the first positions and at some farther ones, up to the last
 what A turns: weights of A work in B with the rows of W_q and W_k in that order, in each head.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -23,6 +23,7 @@ from pefourier.encodings.findings import finding
 from pefourier.errors import PefourierError, shown
 from pefourier.files import read_toml
 from pefourier.geometry.precision import FLOAT32_EPS, phase_errors
+from pefourier.writing.text import first_few, joined_runs, number
 
 FIRST = 32  # positions that are all looked at
 ENTRIES = 2**20  # of the matrices of one operator
@@ -41,14 +42,6 @@ class OperatorComparison:
     name: str | None = None  # of the permutation, or of the part that it moves
     first_position: int | None = None  # where scores differ, of the positions tried
     max_score_difference: float | None = None  # of random unit queries and keys
-
-
-def compare_rotations(first: Encoding, second: Encoding) -> OperatorComparison | None:
-    """The same of any two encodings; unknown where one is a table, None where neither rotates."""
-    acts = [has_operator(enc) for enc in (first, second)]
-    if all(acts):
-        return compare_operators(without_prefix(first), without_prefix(second))
-    return OperatorComparison("unknown") if any(acts) else None
 
 
 def has_operator(enc: Encoding) -> bool:
@@ -129,8 +122,10 @@ def turn_matrices(
     return matrices
 
 
-def compare_operators(first: Encoding, second: Encoding) -> OperatorComparison:
+def compare_operators(first: Encoding, second: Encoding) -> OperatorComparison | None:
     """Whether two rotations are the same for the scores of queries and keys.
+
+    Unknown where one is a table, None where neither rotates.
 
     Examples
     --------
@@ -140,6 +135,10 @@ def compare_operators(first: Encoding, second: Encoding) -> OperatorComparison:
     >>> found.relation, found.name, found.permutation
     ('permuted', 'halves-to-neighbours', (0, 4, 1, 5, 2, 6, 3, 7))
     """
+    acts = [has_operator(enc) for enc in (first, second)]
+    if not all(acts):
+        return OperatorComparison("unknown") if any(acts) else None
+    first, second = without_prefix(first), without_prefix(second)
     if head_size(first) != head_size(second):
         return OperatorComparison("different")
     last = min(len(first), len(second)) - 1
@@ -381,16 +380,19 @@ def difference_findings(result: Any) -> list[Finding]:
 
 def differing_units(result: Any) -> list[Finding]:
     """Which pairs or heads differ, by number, and by what ratio; else sizes, or a number."""
-    places = number_ranges([unit.index for unit in result.pairs or result.heads])
-    ratios = [unit.ratio for unit in result.pairs or result.heads if unit.ratio is not None]
+    units = result.pairs or result.heads
+    places = first_few(joined_runs((unit.index for unit in units), " to "), LISTED)
+    ratios = [unit.ratio for unit in units if unit.ratio is not None]
+    limits = (min(ratios), max(ratios)) if ratios else ()
+    extremes = " to ".join(dict.fromkeys(number(ratio, 6) for ratio in limits)) or "none"
     axes = [pair.axis for pair in result.pairs if pair.axis and "/" in pair.axis]
     turns = all(abs(ratio - 1) < 1e-6 for ratio in ratios)
     if axes and turns:
         return [finding("pairs-differ", "axes", places=places, axes=axes[0])]
     if any(pair.ratio is not None and abs(pair.ratio - 1) >= 1e-6 for pair in result.pairs):
-        return [finding("pairs-differ", "frequencies", places=places, ratios=extremes(ratios))]
+        return [finding("pairs-differ", "frequencies", places=places, ratios=extremes)]
     if result.heads:
-        facts = {"index": places, "ratios": extremes(ratios), "worst": result.max_difference}
+        facts = {"index": places, "ratios": extremes, "worst": result.max_difference}
         return [finding("heads-differ", **facts)]
     first, second = result.dimensions
     if first != second and result.unit in ("columns", "heads"):
@@ -399,28 +401,6 @@ def differing_units(result: Any) -> list[Finding]:
         place, worst = result.first_place, result.max_difference
         return [finding("numbers-differ", place=place, worst=worst)]
     return []
-
-
-def number_ranges(index: Sequence[int]) -> str:
-    """Rising numbers, those in a row as first and last; of many runs the first few.
-
-    >>> number_ranges([0, 1, 2, 5, 7, 8])
-    '0 to 2, 5, 7 to 8'
-    """
-    numbers = np.asarray(index)
-    runs = np.split(numbers, np.flatnonzero(np.diff(numbers) > 1) + 1)
-    ranges = [" to ".join(dict.fromkeys(map(str, (*run[:1], *run[-1:])))) for run in runs]
-    return ", ".join(ranges[:LISTED]) + ", …" * (len(ranges) > LISTED)
-
-
-def extremes(ratios: list[float]) -> str:
-    """The ratio of the second to the first, or the least and the largest.
-
-    >>> extremes([0.5, 0.5]), extremes([0.125, 0.9]), extremes([])
-    ('0.5', '0.125 to 0.9', 'none')
-    """
-    limits = (min(ratios), max(ratios)) if ratios else ()
-    return " to ".join(dict.fromkeys(f"{ratio:.6g}" for ratio in limits)) or "none"
 
 
 def cause_finding(cause: Cause) -> Finding:

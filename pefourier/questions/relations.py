@@ -34,7 +34,6 @@ from pefourier.geometry.randomness import numbers_look_random
 from pefourier.result import ON_GRIDS, Result
 
 EXACT = 1e-6  # a residual that is rounding
-LAGS_AT_ONCE = 2**12
 MOST_LAGS = 2**16  # of times at uneven steps
 LAGS_A_WAVE = 16  # of these, in the shortest
 FITTED = 2**11  # positions from which a shift is fitted
@@ -117,17 +116,13 @@ def verdict_by_displacement(r: Relations) -> str:
     return "depends on displacement alone" if by_displacement else "depends on place"
 
 
-def relate(
-    encoding: Encoding | np.ndarray, fitted: float | list[float | None] | None = None
-) -> Relations:
+def relate(encoding: Encoding | np.ndarray) -> Relations:
     """How the codes of positions, or of lags, relate to one another.
 
     Parameters
     ----------
     encoding : Encoding or np.ndarray, shape (n, d)
         An encoding, or a table with one row a position.
-    fitted : float or list of float, optional
-        The residual of T(1) where it is known of the same codes: it is not fitted again.
 
     Notes
     -----
@@ -154,7 +149,7 @@ def relate(
     return Relations(
         length=len(enc),
         dimension=enc.dim,
-        shift_residual=shift_residual(enc) if sequence and fitted is None else fitted,
+        shift_residual=shift_residual(enc) if sequence else None,
         toeplitz_residual=toeplitz_residual(enc),
         kernel=k,
         lags=in_units(enc, np.arange(len(k))) if timed else None,
@@ -226,7 +221,11 @@ def kernel(enc: Encoding) -> np.ndarray | None:
     if len(enc.domain.sides) > 1:
         return kernel_on_grid(enc)
     if enc.is_shift_invariant:
-        return np.concatenate(list(kernel_blocks(enc)))
+        count, finer = lag_axis(enc)
+        blocks = row_blocks(count, BLOCK, len(enc.measure.frequencies))
+        parts = (np.arange(block.start, block.stop) for block in blocks)
+        lags = (part if finer == 1 else part / finer for part in parts)
+        return np.concatenate([enc.measure.kernel(part) for part in lags])
     means = mean_products(enc.table(), enc.domain.sides)[len(enc) - 1 :]
     return means / means[0] if means[0] else None
 
@@ -302,34 +301,6 @@ def kernel_of_biases(biases: np.ndarray) -> np.ndarray:
     means = np.exp(biases - largest[:, None]).mean(axis=1)
     with np.errstate(over="ignore"):
         return np.exp(largest - largest[0]) * (means / means[0])
-
-
-def kernel_blocks(enc: Encoding) -> Iterator[np.ndarray]:
-    """The kernel of declared products in blocks of lags."""
-    m, (count, finer) = len(enc.measure.frequencies), lag_axis(enc)
-    for block in row_blocks(count, min(LAGS_AT_ONCE * m, BLOCK), m):
-        lags = np.arange(block.start, block.stop)
-        yield enc.measure.kernel(lags if finer == 1 else lags / finer)
-
-
-def first_rising_lag(enc: Encoding) -> float | list[int | None] | None:
-    """The first lag at which the kernel rises; of declared products no more lags are looked at.
-
-    On a grid that along each axis; of declared products only lags along axes are looked at.
-    """
-    sides = enc.domain.sides
-    if not enc.is_shift_invariant:
-        return rising_lags(enc, kernel(enc))
-    if len(sides) > 1:
-        lines = map(np.multiply.outer, map(np.arange, sides), np.eye(len(sides)))
-        return [first_rise(enc.measure.kernel(line), enc.eps) for line in lines]
-    offset, last = 0, np.zeros(0)
-    for block in kernel_blocks(enc):
-        lag = first_rise(np.concatenate([last, block]), enc.eps)
-        if lag is not None:
-            return in_units(enc, lag + offset - len(last))
-        offset, last = offset + len(block), block[-1:]
-    return None
 
 
 def first_rise(kernel: np.ndarray, eps: float = 0.0) -> int | None:

@@ -10,7 +10,7 @@ Densities are those of `spectrum` without smoothing, over the lattice of the tab
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
@@ -37,8 +37,9 @@ from pefourier.geometry.closest import closest_pair
 from pefourier.geometry.interpolation import METHODS, resize_lattice
 from pefourier.geometry.torus import frequencies_on_axes
 from pefourier.questions.spectrum import density
-from pefourier.result import Result
+from pefourier.result import Result, csv_table
 from pefourier.writing.escapes import printable
+from pefourier.writing.page import fields_told
 
 SUMS_EPS = 2.0**-46  # to which sums of a few rows are known
 DEFAULT = "bicubic"
@@ -94,7 +95,6 @@ class Resizing(Result):
         "to": "new",
         "rows before the grid": "prefix",
         "method": "method",
-        "energy moved": "moved",
         "out": "out",
     }
     listed: ClassVar[dict[str, dict[str, str]]] = {
@@ -125,7 +125,6 @@ class Resizing(Result):
     before: Picture
     after: Picture
     methods: list[Method]  # empty where the table was computed anew
-    moved: float  # share of the energy that has another frequency, in cycles from end to end
     unseen: list[Unseen]  # by axis; none where frequencies are not declared
     out: str | None = None  # the file that the table was written to
 
@@ -161,12 +160,7 @@ class Resizing(Result):
 
     def series(self) -> tuple[list[str], list[list[Any]]]:
         """Names of the columns of CSV, and a row for each method."""
-        axes = [f"neighbours_{k}" for k in range(len(self.old))]
-        rows = [
-            [entry.method, entry.norm_ratio, *entry.neighbours, entry.largest_difference]
-            for entry in self.methods
-        ]
-        return ["method", "norm_ratio", *axes, "difference"], rows
+        return csv_table(self.methods, fields_told(Method))
 
 
 def resize_table(
@@ -212,6 +206,11 @@ def resize_table(
     chosen = tables[method]
     before = picture("before", rows, shape)
     after = picture("after", chosen, table_sides)
+    size = before.norm or np.nan
+    methods = [
+        Method(name, rms(t) / size, similarities(t, table_sides), float(np.abs(t - chosen).max()))
+        for name, t in tables.items()
+    ]
     return Resizing(
         old=old,
         new=new,
@@ -220,22 +219,10 @@ def resize_table(
         table=as_stored(encoding, np.concatenate([front, chosen])),
         before=before,
         after=after,
-        methods=[] if is_computed else compare_methods(tables, chosen, table_sides, before.norm),
-        moved=energy_moved(before, after),
+        methods=[] if is_computed else methods,
         unseen=[] if formula is None else unseen_phases(encoding, formula),
         about=(encoding,),
     )
-
-
-def compare_methods(
-    tables: Mapping[str, np.ndarray], chosen: np.ndarray, sides: Sequence[int], norm: float
-) -> list[Method]:
-    """What each method makes of a table: norms over the old one, neighbours, the difference."""
-    size = norm or np.nan
-    return [
-        Method(name, rms(t) / size, similarities(t, sides), float(np.abs(t - chosen).max()))
-        for name, t in tables.items()
-    ]
 
 
 def has_formula(enc: Encoding, source: Any, new: Sequence[int]) -> bool:
@@ -345,21 +332,6 @@ def by_cycles(picture: Picture) -> np.ndarray:
         once = (2 * cycles % n == 0).reshape([-1 if a == axis else 1 for a in range(folded.ndim)])
         folded = forth + np.where(once, 0.0, back)
     return folded
-
-
-def energy_moved(before: Picture, after: Picture) -> float:
-    """The share of the energy that has other cycles from end to end after than before.
-
-    >>> rows = np.eye(4)[:, :1] + 1.0
-    >>> energy_moved(picture("", rows, (2, 2)), picture("", rows, (2, 2)))
-    0.0
-    """
-    densities = [by_cycles(state) for state in (before, after)]
-    shape = tuple(max(sides) for sides in zip(*(g.shape for g in densities), strict=True))
-    padded_before, padded_after = (
-        np.pad(g, [(0, n - k) for n, k in zip(shape, g.shape, strict=True)]) for g in densities
-    )
-    return float(np.abs(padded_before - padded_after).sum() / 2)
 
 
 def unseen_phases(old: Encoding, new: Encoding) -> list[Unseen]:

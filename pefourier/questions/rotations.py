@@ -1,4 +1,4 @@
-r"""What is known of one rotation: bands of frequencies, phases, and what their cosines add up to.
+r"""What is known of one rotation: bands of frequencies, phases, sums of cosines, other readings.
 
 Conventions
 -----------
@@ -7,31 +7,46 @@ radians per position. A head has `pairs` of dimensions, of which those without a
 frequency 0, do not turn: they add 1 each to the kernel :math:`B(m) = f + \sum_i \cos m\omega_i` at
 every lag m. A turn is 2 pi. Positions 0 … n - 1 stand for the time from 0 to n: interpolation by
 length / trained meets nothing new, though its last position lies a part of a step further on.
+
+Codes of two readings of a rotation have one length, so that the cosine between them at p, the mean
+over pairs of cos p (w - w'), is what is left (`pefourier.encodings.readings`). Slips are those of
+`pefourier.diagnosis.against`, several with commas; ``layout`` pairs neighbours for halves.
 """
 
-from collections.abc import Iterator, Mapping
+from collections import UserDict
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from math import ceil, log, pi
+from math import ceil, isclose, log, pi
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from pefourier.diagnosis.against import SLIPS, changes_of, layer_of, misread
 from pefourier.encodings import build
 from pefourier.encodings.encoding import Encoding
 from pefourier.encodings.families.rotary import rotation_of, scaling_parameters
-from pefourier.encodings.readings import FARTHEST, first_below
+from pefourier.encodings.readings import (
+    FARTHEST,
+    first_below,
+    layouts_apart,
+    levels_below,
+    readings_apart,
+)
 from pefourier.encodings.sources.rope_config import PAIRED
 from pefourier.encodings.sources.rope_scaling import trained_as_stated
-from pefourier.errors import PefourierError, shown
+from pefourier.encodings.specs import source_of
+from pefourier.errors import PefourierError, shown, unknown
 from pefourier.writing.text import number
 
 if TYPE_CHECKING:
     from pefourier.geometry.precision import FormatLoss
 
+
 RATIO_SLACK = 1e-9  # relative, within which two frequencies are one
 LAGS, FEWEST_LAGS = 4096, 64
 COSINES, AT_ONCE = 2**26, 2**18  # of all lags, and of those that are added up at a time
+NOTICED = 5e-4  # relative, from which on logits are others
 FORMATS_OF_PHASES = ("float32", "bfloat16", "float16")
 
 
@@ -78,30 +93,21 @@ def from_to(low: float | None, high: float | None) -> str:
     return "-".join(dict.fromkeys(map(number, (low, high))))
 
 
-class Losses(Mapping[str, "FormatLoss"]):
+class Losses(UserDict[str, "FormatLoss"]):
     """What narrow formats leave of a rotation's codes, counted when it is first looked at."""
 
     def __init__(self, enc: Encoding) -> None:
         self.enc = enc
 
     @cached_property
-    def by_format(self) -> dict[str, "FormatLoss"]:
+    def data(self) -> dict[str, "FormatLoss"]:
         """The loss of each format."""
         from pefourier.geometry.precision import format_losses
 
         return format_losses(self.enc, FORMATS_OF_PHASES)
 
-    def __getitem__(self, name: str) -> "FormatLoss":
-        return self.by_format[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(FORMATS_OF_PHASES)
-
-    def __len__(self) -> int:
-        return len(FORMATS_OF_PHASES)
-
     def __reduce__(self) -> tuple[type, tuple[dict[str, "FormatLoss"]]]:
-        return dict, (self.by_format,)
+        return dict, (self.data,)
 
 
 @dataclass(frozen=True)
@@ -378,3 +384,101 @@ def longest_familiar(scaled: np.ndarray, plain: np.ndarray, trained: int) -> int
     if not short.any():
         return None
     return int(np.floor((plain[short] / scaled[short]).min() * trained * (1 + RATIO_SLACK)))
+
+
+@dataclass(frozen=True)
+class Fall:
+    """From where on a cosine is below a level."""
+
+    level: str
+    position: int | None
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What is left where a rotation is read as another one."""
+
+    other: str
+    rotation: str  # the type of layer that is misread, of several the one it costs most
+    cosine: tuple[tuple[int, float], ...]  # position, cosine between the codes of both readings
+    below: dict[str, int | None]  # first position at which it falls below .99, .9 and .5
+    logits: float  # how many times the meant ones, at every position: by factors of the readings
+
+    @property
+    def verdict(self) -> str:
+        """Whether angles differ, or the size of logits alone, or nothing."""
+        if self.below[".99"] is not None:
+            return "read differently"
+        return "read alike" if isclose(self.logits, 1, rel_tol=NOTICED) else "logits scaled"
+
+    @property
+    def first_fall(self) -> int | None:
+        """The first position at which the cosine falls below .99."""
+        return self.below[".99"]
+
+    @property
+    def falls(self) -> list[Fall]:
+        """From where on the cosine is below each level."""
+        return [Fall(level, position) for level, position in self.below.items()]
+
+
+def read_against(
+    encodings: Sequence[Encoding], misreading: str, length: int, d: int | None = None
+) -> Reading:
+    """The cosine between a rotation and another one, or a misreading of it, up to a length.
+
+    Of several rotations the one is told that is read most differently.
+
+    >>> from pefourier.encodings import load
+    >>> read_against([load("rope:rho=5e5", 8192, 128)], "base=10000", 8192).below
+    {'.99': 3, '.9': 9, '.5': 27}
+    """
+    for enc in encodings:
+        if enc.act != "rotate" or enc.measure is None:
+            raise PefourierError(f"{shown(enc.spec)} is not rotary; --against compares rotations")
+    readings = [reading_of(enc, misreading, length, d) for enc in encodings]
+    return min(readings, key=likeness_of)
+
+
+def likeness_of(reading: Reading) -> tuple[float, ...]:
+    """How long the cosine of a reading stays, then how near its logits are: less is worse."""
+    falls = (FARTHEST if p is None else p for p in reading.below.values())
+    return (*falls, -abs(log(reading.logits)))
+
+
+def reading_of(enc: Encoding, misreading: str, length: int, d: int | None) -> Reading:
+    """One rotation and its misreading."""
+    slips = misreading.split(",")
+    settings_only = ",".join(slip for slip in slips if slip != "layout")
+    omega, settings = enc.measure.frequencies, enc.params
+    frequencies = omega
+    if settings_only:
+        check_reading(enc, settings_only)
+        frequencies, settings = misread(enc, settings_only, length, d)
+    parting = layouts_apart if "layout" in slips else readings_apart
+    differences = parting(omega, frequencies)
+    below = levels_below(differences)
+    points = [*np.geomspace(1, max(length, 2), 64), *(p for p in below.values() if p is not None)]
+    positions = np.unique(np.array(points).astype(np.int64))
+    positions = positions[positions <= max(length, 2)]
+    cosine = np.cos(np.multiply.outer(positions.astype(float), differences)).mean(axis=1)
+    logits = logits_factor(settings) / logits_factor(enc.params)
+    pairs = tuple(zip(positions.tolist(), cosine.tolist(), strict=True))
+    return Reading(misreading, layer_of(enc), pairs, below, logits)
+
+
+def check_reading(enc: Encoding, misreading: str) -> None:
+    """Refuse what is neither a misreading nor a SPEC, with the misreadings that are known."""
+    if misreading in SLIPS or changes_of(enc, misreading) is not None:
+        return
+    try:
+        source_of(misreading)
+    except PefourierError:
+        way_out = f"Known: {', '.join(SLIPS)}; or give another rotation, as rope:rho=1e6."
+        raise unknown("misreading", misreading, SLIPS, way_out) from None
+
+
+def logits_factor(settings: Mapping[str, Any]) -> float:
+    """What a rotation multiplies logits with: queries and keys have a factor each."""
+    factor: float = settings["attention_factor"] ** 2 * settings.get("softmax_factor", 1.0)
+    return factor

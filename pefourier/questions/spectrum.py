@@ -14,7 +14,7 @@ A lattice of several axes is a torus (`geometry.torus`) with half of its frequen
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from math import pi, prod
+from math import pi
 from typing import Any, ClassVar
 
 import numpy as np
@@ -23,21 +23,17 @@ from pefourier.encodings.domain import half_plane
 from pefourier.encodings.encoding import Encoding, Finding, as_encoding, without_prefix
 from pefourier.encodings.findings import finding
 from pefourier.encodings.places import axis_names, is_separable, unit_of_waves
-from pefourier.geometry.joint_waves import JointWaves, joint_waves
 from pefourier.geometry.torus import (
     least_sigma,
     multiplicity,
     torus_density,
 )
-from pefourier.geometry.waves import fit_sinusoid_pairs
-from pefourier.questions.axis_shares import describe_on_grid
 from pefourier.questions.density import (
     DensitySummary,
-    alias_on_axes,
     at_nearest_points,
     check_sigma,
     choose_method,
-    counts,
+    describe_on_grid,
     first_holding,
     frequencies_and_weights,
     lattice_sides,
@@ -53,22 +49,19 @@ from pefourier.result import ON_GRIDS, Result
 LEAST_SIGMA = 0.02  # half a step away, exp(-x^2/2) is still a number
 FLAT, SLOW, FAST = 0.9, pi / 2, 0.75  # flatness; where 95 % lie below; share above pi / 2
 STILL = 0.95  # of the energy at frequency 0: codes are the same
-NAMED, NAMED_SHARE = 4, 0.9  # waves that are named where they hold so much of the energy
-RESOLVED, DISTINCT = 0.01, 0.02  # of a frequency and of the energy: how well waves are told apart
+PEAKS, PEAK = 4, 0.05  # waves of a table that are listed, and the least share of its energy
 COMMON = 0.05  # of a table's energy: what is the same in all rows is worth saying from here on
 ONE_SIDED, ROUND = 0.99, 0.15  # A4 from which directions are two, and below which there is none
-LONGEST_ALIASED = 3.0  # positions: of shorter waves it matters that others look the same
 MOST_WAVES = 0.5  # share of frequencies that is worth saying
 BESIDE = {"default": None, "compare": False, "metadata": {"told": False}}
-SPREAD = 16  # frequencies that so few waves' energy can be spread over
 
 
 @dataclass(frozen=True)
-class NamedWave:
-    """A wave that with a few others holds most of a measured table's energy."""
+class Peak:
+    """A wave of a measured table that holds more of its energy than those next to it."""
 
     period: float  # in positions, or the unit of irregular times
-    share: float | None  # of the energy; None where it is also another's
+    share: float  # of the energy
 
 
 @dataclass(frozen=True, repr=False)
@@ -81,7 +74,6 @@ class Spectrum(Result):
         "frequencies are": "method",
         "how many": "summary.frequencies_total",
         "of them below the first bin 2π/N": "summary.below_first_bin",
-        "effective number, exp(entropy)": "summary.effective_unsmeared",
         "first in the lowest bin (Eq. 16)": "summary.lowest_bin_index",
         "share at frequency 0": "measured.lowest_bin_share",
         "mean frequency, rad": "measured.centroid",
@@ -95,7 +87,7 @@ class Spectrum(Result):
         "largest step, rad": "largest_step",
     }
     listed: ClassVar[dict[str, dict[str, str]]] = {
-        "named_waves": {"length of the wave": "period", "share of energy": "share"},
+        "peaks": {"length of the wave": "period", "share of energy": "share"},
     }
 
     lattice: int | tuple[int, ...]
@@ -121,10 +113,13 @@ class Spectrum(Result):
         sides = np.atleast_1d(self.lattice)
         shares = self.omega, self.plain, sides, self.frequencies
         summary = summarize_density(self.about[0], *shares)
-        frequencies, weights = self.measure
-        length = np.linalg.norm(frequencies.reshape(len(weights), -1), axis=1)
-        cutoff = self.frequency_holding(0.95)
-        return replace(summary, centroid=float(length @ weights), cutoff95=cutoff)
+        centroid = float(self.lengths @ self.measure[1])
+        return replace(summary, centroid=centroid, cutoff95=self.frequency_holding(0.95))
+
+    @cached_property
+    def lengths(self) -> np.ndarray:
+        """The size (m,) of each frequency of the measure, in any direction."""
+        return np.linalg.norm(self.measure[0].reshape(len(self.measure[1]), -1), axis=1)
 
     @property
     def verdict(self) -> str:
@@ -164,16 +159,16 @@ class Spectrum(Result):
         return 2 * pi * step / omega if omega else np.inf
 
     @property
-    def named_percent(self) -> float:
-        """The part of the energy that the few named waves hold."""
-        return 100 * sum(share for _, share, _ in waves_and_shares(self))
-
-    @property
-    def named_waves(self) -> list[NamedWave]:
-        """The few waves that hold a measured spectrum, where there are such."""
-        waves = waves_and_shares(self) if self.verdict == "few waves" else []
-        shared = any(abs(single - share) > DISTINCT for _, share, single in waves)
-        return [NamedWave(self.period_of(w), None if shared else share) for w, share, _ in waves]
+    def peaks(self) -> list[Peak]:
+        """The strongest waves of a measured table, of those that its points tell apart."""
+        domain = self.about[0].domain
+        if self.on_grid or self.frequencies is not None or domain.kind == "tree":
+            return []
+        omega, share = self.measure
+        around = np.pad(share, 1)
+        is_peak = (share >= PEAK) & (share > around[:-2]) & (share >= around[2:]) & (omega > 0)
+        strongest = sorted(np.flatnonzero(is_peak), key=lambda i: -share[i])[:PEAKS]
+        return [Peak(self.period_of(omega[i]), float(share[i])) for i in strongest]
 
     @property
     def findings(self) -> list[Finding]:
@@ -193,29 +188,16 @@ class Spectrum(Result):
 
     def frequency_holding(self, part: float) -> float:
         """The first frequency of the measure itself that with slower ones holds so much energy."""
-        frequencies, weights = self.measure
-        length = np.linalg.norm(frequencies.reshape(len(weights), -1), axis=1)
-        order = np.argsort(length, kind="stable")
-        return first_holding(length[order], weights[order], part)
-
-    @cached_property
-    def few_waves(self) -> JointWaves | None:
-        """Waves of a measured table fitted together, where so few may hold it; not of trees."""
-        enc, spread = self.about[0], self.summary.effective_unsmeared
-        may_be_few = not self.on_grid and self.frequencies is None and spread and spread <= SPREAD
-        if not may_be_few or (enc.domain.basis is not None and not enc.domain.irregular):
-            return None
-        return turning_waves(enc) or joint_waves(enc.domain, enc.table())
+        order = np.argsort(self.lengths, kind="stable")
+        return first_holding(self.lengths[order], self.measure[1][order], part)
 
 
 def verdict_by_energy(r: Spectrum) -> str:
-    """Where the energy lies: at zero, evenly, in few waves, in slow ones, in fast ones."""
+    """Where the energy lies: at zero, evenly, in slow waves, in fast ones."""
     if r.measured.lowest_bin_share >= STILL:
         return "constant"
     if r.flatness >= FLAT:
         return "even"
-    if waves_and_shares(r):
-        return "few waves"
     fastest = r.measure[0][r.measure[1] > 0].max()
     if r.measured.cutoff95 <= SLOW and r.measured.cutoff95 < fastest:
         return "mostly slow"
@@ -234,22 +216,6 @@ def verdict_by_direction(r: Spectrum) -> str:
     return "all directions" if max(a2, a4) <= ROUND else "uneven directions"
 
 
-def waves_and_shares(r: Spectrum) -> list[tuple[float, float, float]]:
-    """Frequencies, shares and energies alone of the few waves that hold a measured spectrum.
-
-    None where what is left of the fit could have moved one of them by more than it is told to.
-    """
-    waves = r.few_waves
-    if waves is None:
-        return []
-    strong = (np.cumsum(waves.share >= COMMON) <= NAMED) & (waves.share >= COMMON)
-    if waves.share[strong].sum() < NAMED_SHARE:
-        return []
-    if (waves.error > RESOLVED * waves.omega)[strong].any():
-        return []
-    return [*zip(waves.omega[strong], waves.share[strong], waves.single_share[strong], strict=True)]
-
-
 def is_blurred(r: Spectrum) -> bool:
     """Whether a smoothed lattice is so short that everything looks flat."""
     return not r.on_grid and 8 * r.sigma > len(r.omega)
@@ -257,45 +223,21 @@ def is_blurred(r: Spectrum) -> bool:
 
 def notes_on_spectrum(r: Spectrum) -> Iterator[Finding]:
     """What smoothing hides, what is the same in all rows, what whole positions alias."""
-    enc, waves = r.about[0], [] if r.on_grid else waves_and_shares(r)
+    enc = r.about[0]
     if is_blurred(r):
         yield finding("coarse-lattice", sigma=r.sigma)
     share = r.summary.mean_share
-    longer_wave = sum(part for _, part, _ in waves) > STILL  # than the table
-    if not r.on_grid and share is not None and share >= COMMON and not longer_wave:
+    if not r.on_grid and share is not None and share >= COMMON:
         yield finding("common-part", percent=100 * share)
     if r.frequencies is not None and not enc.domain.irregular:
         fast = np.abs(r.frequencies).reshape(len(r.frequencies), -1).max(axis=1) > pi
         if fast.any():
-            yield finding("aliased-frequencies", "declared", count=int(fast.sum()), total=len(fast))
-    fastest = 0.0 if enc.domain.irregular else max((omega for omega, *_ in waves), default=0.0)
-    if 2 * pi / LONGEST_ALIASED < fastest < pi * (1 - 1e-9):
-        wave, alias = 2 * pi / fastest, 2 * pi / (2 * pi - fastest)
-        yield finding("aliased-frequencies", "measured", seen=wave, alias=alias)
+            yield finding("aliased-frequencies", count=int(fast.sum()), total=len(fast))
     idle = [share for share in r.idle or () if not np.isnan(share)]
     if r.on_grid and max(idle, default=0.0) >= MOST_WAVES:
         yield finding("idle-waves", percent=100 * max(idle))
     if enc.untrained:
         yield finding("before-training")
-
-
-def turning_waves(enc: Encoding) -> JointWaves | None:
-    """Waves of positions whose sines and cosines stand in columns of their own, read from these.
-
-    Each step turns such a pair by its frequency, so that waves longer than the table show theirs.
-    """
-    from pefourier.diagnosis.wave_formulas import frequency_slack  # of tables alone
-
-    table = np.asarray(enc.table(), dtype=float)
-    pairs = None if enc.domain.basis is not None else fit_sinusoid_pairs(table, enc.eps)
-    if pairs is None:
-        return None
-    shares = len(table) * pairs.amplitude**2 / (table**2).sum()
-    omega, group = np.unique(pairs.omega.round(9), return_inverse=True)
-    share = np.bincount(group, weights=shares)
-    order = np.argsort(-share, kind="stable")
-    error = frequency_slack(omega, enc.eps, len(table))
-    return JointWaves(omega[order], share[order], share[order], error[order])
 
 
 def density(
@@ -356,13 +298,12 @@ def density(
     check_sigma(sigma, round(least_sigma(axes, LEAST_SIGMA), 3))
     used = choose_method(enc, method)
     frequencies, weights = frequencies_and_weights(enc, used)
-    inside = visible_frequencies(enc, frequencies) if axes == 1 else alias_on_axes(frequencies)
+    inside = visible_frequencies(enc, frequencies)
     steps = inside * (np.array(sides) / (2 * pi))
     sigma = usual_sigma(steps, used, axes) if sigma is None else sigma
     declared = frequencies if used == "declared" else None
     omega, g, plain = densities(enc, sides, inside, weights, sigma)
     summary = summarize_density(enc, omega, g, sides, declared)
-    counted = counts(summary, g.size if axes == 1 else prod(sides), inside, weights)
     share = mean_share(enc, used, frequencies, weights)
     return Spectrum(
         lattice=sides[0] if axes == 1 else sides,
@@ -371,7 +312,7 @@ def density(
         omega=omega,
         density=g,
         frequencies=declared,
-        summary=replace(summary, mean_share=share, **counted),
+        summary=replace(summary, mean_share=share),
         plain=plain,
         measure=(inside, weights),
         about=(enc,),

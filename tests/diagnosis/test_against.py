@@ -8,7 +8,7 @@ import pytest
 from pefourier.diagnosis.against import misread
 from pefourier.encodings import load
 from pefourier.errors import PefourierError
-from pefourier.questions.misread import read_against
+from pefourier.questions.rotations import read_against
 
 LLAMA31 = "rope:rho=5e5,scaling=llama3,factor=8,original=8192"
 QWEN = "rope:rho=1e6,scaling=yarn,factor=4,original=32768"

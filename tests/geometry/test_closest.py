@@ -184,3 +184,21 @@ def test_rows_of_few_columns_are_not_compared_pair_by_pair(kind, monkeypatch):
     distance, pair = closest_rows.closest_rows(table, lambda done, total: None)
     assert pair == (70, 9_000)
     assert distance == pytest.approx(1e-14 * np.sqrt(table.shape[1]), rel=0.2)
+
+
+@pytest.mark.parametrize("swapped", [False, True])
+def test_a_pair_within_the_rounding_of_its_longest_row_is_looked_at(swapped, monkeypatch):
+    """Its product was off by 45, where 100 is the bound of the row and 0 of the other one."""
+    rows = closest_rows.scale_rows(np.array([[-9.0, 0], [0, 0], [1, 0]]))
+    best, unit = closest_rows.BestPair(rows), rows.scale**2
+    best.consider(np.array([0]), np.array([1]))
+    first, second = (
+        closest_rows.make_block(rows, np.array(index), np.zeros(2), np.float64)
+        for index in ([0, 1], [2])
+    )
+    first.augmented[1, -2] -= 45 * unit
+    bounds = {2: unit * np.array([0.0, 100.0]), 1: np.zeros(1)}
+    monkeypatch.setattr(closest_rows, "rounding_bound", lambda block: bounds[len(block.index)])
+    blocks = (second, first) if swapped else (first, second)
+    assert closest_rows.compare_blocks(*blocks, best, 10)
+    assert best.pair == (1, 2)

@@ -1,13 +1,11 @@
-"""Pairs of columns that turn, waves fitted together, and rows that are random numbers."""
+"""Pairs of columns that turn and rows that are random numbers."""
 
 import numpy as np
 import pytest
 
 from pefourier.encodings import load
-from pefourier.encodings.domain import instants, positions
 from pefourier.encodings.registry import BUILDERS
 from pefourier.errors import PefourierError
-from pefourier.geometry.joint_waves import joint_waves
 from pefourier.geometry.randomness import deviations, look_random
 from pefourier.geometry.waves import align, fit_sinusoid_pairs
 from pefourier.questions.faithful import assess
@@ -29,20 +27,6 @@ def test_sinusoid_pairs_are_found_in_any_order(rng, n, unit):
     assert offset == pytest.approx(3.5)
     sines = unit * np.sin(np.outer(np.arange(n) + offset, turned.omega))
     np.testing.assert_allclose(table[:, turned.sines] * sign[0], sines, atol=1e-9 * unit)
-
-
-@pytest.mark.parametrize("domain", ["positions", "times"])
-def test_waves_nearer_than_a_bin_are_told_apart(domain, rng):
-    t = np.arange(90.0) if domain == "positions" else np.cumsum(rng.uniform(0.5, 1.5, 90))
-    place = positions(90) if domain == "positions" else instants(t)
-    omega, energy = np.array([0.2, 0.24, 1.3]), np.array([1.0, 0.5, 0.25])
-    table = np.cos(np.outer(t, omega)) * energy
-    table = np.column_stack([table.sum(axis=1) + 3, np.sin(np.outer(t, omega)) @ energy])
-    found = joint_waves(place, table)
-    np.testing.assert_allclose(np.sort(found.omega[:3]), omega * place.spacing, rtol=1e-6)
-    assert found.share.sum() == pytest.approx(
-        ((table - table.mean(axis=0)) ** 2).sum() / (table**2).sum(), abs=1e-6
-    )
 
 
 SHAPES = [(25, 16), (64, 64), (256, 40)]
