@@ -15,7 +15,6 @@ float64 alone makes of inner products hides singular values below 1e-8 of the la
 """
 
 from dataclasses import dataclass
-from functools import cache
 from math import frexp, ldexp
 from typing import Literal
 
@@ -26,6 +25,7 @@ from pefourier.geometry.double_double import UNIT, Pair, Split, add, product, qu
 
 ANGLE_BITS = 320  # of an angle in fixed point, before it is reduced
 SINE_BITS = 192  # of a sine
+PI = 0x3243f6a8885a308d313198a2e03707344a4093822_299f31d0082efa98ec4e6c89452821e638d01377  # times 2^ANGLE_BITS
 AT_ONCE = 2**15  # kernels: arrays of 256 KiB stay in the cache
 NEAR = 2.0**-50  # of 1 / n: half a turn's distance below which a kernel is n to all its digits
 Wave = Literal["cosines", "sines"]
@@ -39,33 +39,13 @@ class Products:
     error: float  # bound on the Frobenius norm of what is wrong with them
 
 
-@cache
-def pi_in_fixed_point() -> int:
-    """Pi times 2^ANGLE_BITS, by Machin's formula.
-
-    >>> pi_in_fixed_point() / 2**ANGLE_BITS
-    3.141592653589793
-    """
-
-    def arctan_of_inverse(k: int) -> int:
-        total, term, odd = 0, (1 << ANGLE_BITS + 16) // k, 1
-        while term:
-            total += term // odd
-            term //= -k * k
-            term += term < 0  # towards zero, so that it ends
-            odd += 2
-        return total
-
-    return 4 * (4 * arctan_of_inverse(5) - arctan_of_inverse(239)) >> 16
-
-
 def sine_and_cosine(angle: int) -> tuple[int, int]:
     """Sine and cosine, times 2^SINE_BITS, of an angle times 2^ANGLE_BITS.
 
     >>> [value / 2**SINE_BITS for value in sine_and_cosine(2**ANGLE_BITS)]
     [0.8414709848078965, 0.5403023058681398]
     """
-    quarter = pi_in_fixed_point() >> 1
+    quarter = PI >> 1
     turns, angle_left = divmod(angle + (quarter >> 1), quarter)
     x = (angle_left - (quarter >> 1)) >> (ANGLE_BITS - SINE_BITS)
     cosine_and_sine, term, k = [0, 0], 1 << SINE_BITS, 0
@@ -107,9 +87,9 @@ def waves_of(measure: Measure, n: int) -> Waves:
         halves = [in_fixed_point(omega) >> 1 for omega in measure.frequencies.tolist()]
         turned = [n * half for half in halves]
     else:
-        pi, period, index = pi_in_fixed_point(), measure.period, measure.index.tolist()
-        halves = [pi * (k % (2 * period)) // period for k in index]
-        turned = [pi * (n * k % (2 * period)) // period for k in index]
+        period, index = measure.period, measure.index.tolist()
+        halves = [PI * (k % (2 * period)) // period for k in index]
+        turned = [PI * (n * k % (2 * period)) // period for k in index]
     amplitudes = split(measure.amplitudes)
     top, bottom = ([*map(sine_and_cosine, angles)] for angles in (turned, halves))
     top = tuple(split(*product(split(*as_pair(w)), amplitudes)) for w in zip(*top, strict=True))

@@ -1,5 +1,7 @@
 """Which rows of a table are equal, number by number? By a hash of each row."""
 
+from hashlib import shake_128
+
 import numpy as np
 
 from pefourier.encodings.encoding import row_blocks
@@ -28,21 +30,10 @@ def row_hashes(table: np.ndarray) -> np.ndarray:
     Of a billion pairs of unlike rows about one in 10^17 would share both.
     """
     n, d = table.shape
-    factors = odd_numbers(2 * d).reshape(d, 2)
+    factors = np.frombuffer(shake_128(b"rows").digest(16 * d), np.uint64).reshape(d, 2) | np.uint64(1)
     hashes = np.empty((n, 2), dtype=np.uint64)
     for rows in row_blocks(n, NUMBERS_AT_ONCE, d):
         bits = (np.asarray(table[rows], dtype=float) + 0.0).view(np.uint64)
         bits ^= bits >> np.uint64(32)  # short fractions such as 1.0 have no low bits of their own
         hashes[rows] = bits @ factors
     return hashes
-
-
-def odd_numbers(count: int) -> np.ndarray:
-    """Odd numbers of 64 bits that have nothing in common (SplitMix64), shape (count,).
-
-    numpy's generators would take longer to import than small tables take to hash.
-    """
-    x = np.arange(1, count + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
-    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
-        x = (x ^ (x >> np.uint64(shift))) * np.uint64(factor)
-    return (x ^ (x >> np.uint64(31))) | np.uint64(1)
