@@ -22,6 +22,7 @@ from pefourier.diagnosis.pairs import PairWaves, shifted_waves, waves_differ
 from pefourier.encodings import build, load
 from pefourier.encodings.encoding import Encoding
 from pefourier.encodings.families.rotary import (
+    SCALINGS,
     Head,
     rotation_if_any,
     scaling_parameters,
@@ -32,7 +33,6 @@ from pefourier.files import read_toml
 from pefourier.geometry.precision import FLOAT32_EPS, FORMATS, phase_rounding, rounded
 
 SLIPS = Path(__file__).with_suffix(".toml")
-HEADS = (32, 64, 80, 96, 128, 160, 192, 256)
 FARTHEST = 2**17  # rows by whose fitted phases readings are ruled out
 SIZES = {"length", "path", "model_type", "array", "spans", "position_ids"}  # no parameters
 SEARCHED = 2**17  # positions in which the cost of a slip is looked for
@@ -159,34 +159,26 @@ def reread_with(
 def chosen_changes(
     rotation: Encoding, settings: Mapping[str, Any], observed: PairWaves
 ) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Codes and changes of settings to values that people choose."""
-    file = open_model(rotation.spec) if "model_type" in rotation.params else None
-    scaling = settings["scaling"]
+    """Codes and changes of settings to values that people choose, likely ones of it first."""
+    count, factor = 2 * len(observed.omega), settings.get("factor") or 1.0
+    longest = open_model(rotation.spec).model.longest() if "model_type" in rotation.params else 0
+    original = settings.get("original") or 0
+    likely = {
+        "original": [int(n) for n in (longest, original * factor, original / factor) if n],
+        "partial": [count / settings["d"]],
+        "d": [round(count / settings["partial"])],
+    }
     for code, slip in read_toml(SLIPS).items():
-        if scaling in slip.get("when", [scaling]) and "set" in slip:
-            yield code, slip["set"]
-        for pair in slip.get("swap", ()):
-            if all(settings.get(key) is not None for key in pair):
-                yield code, dict(zip(pair, (settings[key] for key in pair[::-1]), strict=True))
-        if settings.get(slip.get("key", "")):
-            values = slip.get("values", ())
-            if slip["key"] == "original":
-                longest = file.model.longest() if file else None
-                factor = settings.get("factor") or 1.0
-                lengths = (longest, settings["original"] * factor, settings["original"] / factor)
-                values = [int(v) for v in (*filter(None, lengths), *values)]
-            yield from ((code, {slip["key"]: number}) for number in values)
-    if "truncate" in settings:
-        yield "truncate", {"truncate": not settings["truncate"]}
-    for kind in ("linear", "ntk", "yarn", "llama3") if settings.get("factor") else ():
-        yield "scaling-type", {"scaling": kind}
-    count, d = 2 * len(observed.omega), settings["d"]
-    if settings["partial"] != 1:
-        yield "partial-ignored", {"partial": 1.0}
-    if count < d:
-        yield "partial", {"partial": count / d}
-    for size in dict.fromkeys((round(count / settings["partial"]), *HEADS)):
-        yield "head-size", {"d": size}
+        if settings["scaling"] not in slip.get("when", SCALINGS):
+            continue
+        key, changes = slip.get("key", ""), [slip["set"]] if "set" in slip else []
+        for a, b in slip.get("swap", ()):
+            if None not in (first := settings.get(a), second := settings.get(b)):
+                changes.append({a: second, b: first})
+        if settings.get(key) is not None:
+            values = (*likely.get(key, ()), *slip.get("values", ()))
+            changes += [{key: number} for number in dict.fromkeys(values)]
+        yield from ((code, change) for change in changes)
 
 
 def scaled_positions(omega: np.ndarray, observed: PairWaves) -> Iterator[SlipReading]:
@@ -242,7 +234,8 @@ def exponents(
 ) -> Iterator[SlipReading]:
     """Exponents of another head, or of the pair before or behind, scaled as the rotation is."""
     d, rho, turned = settings["d"], settings["rho"], int(settings["d"] * settings["partial"])
-    sizes = (turned - 2, turned - 1, turned + 2, 2 * turned, turned // 2, *HEADS)
+    heads = read_toml(SLIPS)["head-size"]["values"]
+    sizes = (turned - 2, turned - 1, turned + 2, 2 * turned, turned // 2, *heads)
     for size in dict.fromkeys(n for n in sizes if n > 1 and n != turned):
         base = rho ** (turned / size)
         name = {turned - 2: "d - 2", turned - 1: "d - 1", turned + 2: "d + 2"}.get(size, size)
