@@ -185,7 +185,6 @@ def least_sigma(axes: int, on_line: float) -> float:
     return on_line * sqrt(axes)
 
 
-
 def frequencies_on_axes(measure: Measure) -> np.ndarray:
     """Frequencies as (m, axes), those of one axis, too."""
     return measure.frequencies.reshape(len(measure.weights), -1)

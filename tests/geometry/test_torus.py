@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from grids import mixed_frequencies, waves_on
 
-from pefourier.encodings import build, load
 from pefourier.encodings.domain import lattice, periodogram
 from pefourier.geometry.torus import (
     aliased_shares,
