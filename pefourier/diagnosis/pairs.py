@@ -307,9 +307,8 @@ def follow_phases(
         steps = [np.angle(np.exp(1j * (phases[k] - rows[k] * omega)))]
         if mirrored is not None:
             steps.append(np.angle(np.exp(1j * (mirrored[k] - rows[k] * omega))))
-        omega = (
-            omega + np.where(np.abs(steps[0]) <= np.abs(steps[-1]), steps[0], steps[-1]) / rows[k]
-        )
+        is_nearer = np.abs(steps[0]) <= np.abs(steps[-1])
+        omega = omega + np.where(is_nearer, steps[0], steps[-1]) / rows[k]
     return omega
 
 

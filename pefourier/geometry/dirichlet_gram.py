@@ -25,7 +25,8 @@ from pefourier.geometry.double_double import UNIT, Pair, Split, add, product, qu
 
 ANGLE_BITS = 320  # of an angle in fixed point, before it is reduced
 SINE_BITS = 192  # of a sine
-PI = 0x3243F6A8885A308D313198A2E03707344A4093822_299F31D0082EFA98EC4E6C89452821E638D01377  # times 2^ANGLE_BITS
+# pi times 2^ANGLE_BITS
+PI = 0x3243F6A8885A308D313198A2E03707344A4093822_299F31D0082EFA98EC4E6C89452821E638D01377
 AT_ONCE = 2**15  # kernels: arrays of 256 KiB stay in the cache
 NEAR = 2.0**-50  # of 1 / n: half a turn's distance below which a kernel is n to all its digits
 Wave = Literal["cosines", "sines"]

@@ -30,9 +30,8 @@ def row_hashes(table: np.ndarray) -> np.ndarray:
     Of a billion pairs of unlike rows about one in 10^17 would share both.
     """
     n, d = table.shape
-    factors = np.frombuffer(shake_128(b"rows").digest(16 * d), np.uint64).reshape(d, 2) | np.uint64(
-        1
-    )
+    random = np.frombuffer(shake_128(b"rows").digest(16 * d), np.uint64)
+    factors = random.reshape(d, 2) | np.uint64(1)
     hashes = np.empty((n, 2), dtype=np.uint64)
     for rows in row_blocks(n, NUMBERS_AT_ONCE, d):
         bits = (np.asarray(table[rows], dtype=float) + 0.0).view(np.uint64)

@@ -598,14 +598,16 @@ def grape(
     Examples
     --------
     >>> grape(2, 4).table().round(3)
-    array([[ 1.   ,  1.   , -0.   , -0.   ],
+    array([[ 1.   ,  1.   ,  0.   ,  0.   ],
            [ 0.54 ,  1.   , -0.841, -0.01 ]])
     """
     plain = rope(length, d, rho=rho, inv_freq=inv_freq)
     measure = replace(plain.measure, frequencies=-plain.measure.frequencies)
-    return replace(
-        plain, name="grape", measure=measure, codes=lambda x: plain.codes(-np.asarray(x))
-    )
+
+    def codes(x: np.ndarray) -> np.ndarray:
+        return plain.codes(-np.asarray(x, dtype=float))
+
+    return replace(plain, name="grape", measure=measure, codes=codes)
 
 
 @encoding("pope", "Gopalakrishnan et al., 2025, arXiv 2509.10534", declared=True)
