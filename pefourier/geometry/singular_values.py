@@ -7,7 +7,7 @@ singular values at or below the tolerance taken as zero; E E+ is the orthogonal 
 column space, and the position functions are recovered exactly when it is the identity.
 
 No (n, n) array is made for n > d. Codes that declare their inner products come in two parts, even
-and odd about the middle position (`even_odd_svd`); any other table is one matrix (`matrices`).
+and odd about the middle position (`even_odd_svd`); any other table is one matrix.
 """
 
 from collections.abc import Sequence
@@ -22,8 +22,7 @@ from pefourier.encodings.encoding import FLOAT64_EPS, Encoding, row_blocks
 from pefourier.encodings.places import is_separable
 from pefourier.errors import shown
 from pefourier.geometry import Progress
-from pefourier.geometry.even_odd_svd import LARGE, Bounds, even_odd_svd
-from pefourier.geometry.matrices import Part, factor
+from pefourier.geometry.even_odd_svd import LARGE, Bounds, Part, even_odd_svd, factor
 from pefourier.geometry.precision import stored_resolution
 
 AT_ONCE = 2**20  # numbers of left singular vectors: 8 MiB

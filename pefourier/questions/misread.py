@@ -2,7 +2,7 @@
 
 Codes of two readings have one length, so that the cosine between them at p, the mean over pairs of
 cos p (w - w'), is what is left (`pefourier.encodings.readings`). Slips are those of
-`pefourier.diagnosis.against`, several with commas; ``layout`` pairs neighbours for halves.
+`pefourier.diagnosis.misreadings`, several with commas; ``layout`` pairs neighbours for halves.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from pefourier.diagnosis.against import SLIPS, changes_of, layer_of, misread
+from pefourier.diagnosis.misreadings import MISREADINGS, changes_of, layer_of, misread
 from pefourier.encodings.encoding import Encoding
 from pefourier.encodings.readings import FARTHEST, layouts_apart, levels_below, readings_apart
 from pefourier.encodings.specs import source_of
@@ -115,13 +115,13 @@ def reading_of(enc: Encoding, misreading: str, length: int, d: int | None) -> Re
 
 def check_reading(enc: Encoding, misreading: str) -> None:
     """Refuse what is neither a misreading nor a SPEC, with the misreadings that are known."""
-    if misreading in SLIPS or changes_of(enc, misreading) is not None:
+    if misreading in MISREADINGS or changes_of(enc, misreading) is not None:
         return
     try:
         source_of(misreading)
     except PefourierError:
-        way_out = f"Known: {', '.join(SLIPS)}; or give another rotation, as rope:rho=1e6."
-        raise unknown("misreading", misreading, SLIPS, way_out) from None
+        way_out = f"Known: {', '.join(MISREADINGS)}; or give another rotation, as rope:rho=1e6."
+        raise unknown("misreading", misreading, MISREADINGS, way_out) from None
 
 
 def logits_factor(settings: Mapping[str, Any]) -> float:

@@ -23,13 +23,12 @@ from pefourier.encodings.domain import half_plane
 from pefourier.encodings.encoding import Encoding, Finding, as_encoding, without_prefix
 from pefourier.encodings.findings import finding
 from pefourier.encodings.places import axis_names, is_separable, unit_of_waves
-from pefourier.geometry.joint_waves import JointWaves, joint_waves
 from pefourier.geometry.torus import (
     least_sigma,
     multiplicity,
     torus_density,
 )
-from pefourier.geometry.waves import fit_sinusoid_pairs
+from pefourier.geometry.waves import JointWaves, fit_sinusoid_pairs, joint_waves
 from pefourier.questions.axis_shares import describe_on_grid
 from pefourier.questions.density import (
     DensitySummary,

@@ -7,9 +7,7 @@ from pefourier.encodings import load
 from pefourier.encodings.domain import instants, positions
 from pefourier.encodings.registry import BUILDERS
 from pefourier.errors import PefourierError
-from pefourier.geometry.joint_waves import joint_waves
-from pefourier.geometry.randomness import deviations, look_random
-from pefourier.geometry.waves import align, fit_sinusoid_pairs
+from pefourier.geometry.waves import align, deviations, fit_sinusoid_pairs, joint_waves, look_random
 from pefourier.questions.faithful import assess
 
 
