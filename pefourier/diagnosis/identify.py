@@ -97,11 +97,9 @@ def drop_twins(table: np.ndarray) -> np.ndarray | None:
     n, d = table.shape
     if d % 4 or d < 8 or n < 4:
         return None
-    for rows in (table[:2], table):  # two rows rule out most tables
-        cosines, cosines_again, sines, sines_again = np.split(rows, 4, axis=1)
-        if not ((cosines == cosines_again).all() and (sines == sines_again).all()):
-            return None
-    return None if (cosines == sines).all() else np.hstack([cosines, sines])
+    cosines, cosines_again, sines, sines_again = np.split(table, 4, axis=1)
+    twins = np.array_equal(cosines, cosines_again) and np.array_equal(sines, sines_again)
+    return np.hstack([cosines, sines]) if twins and (cosines != sines).any() else None
 
 
 def propose_still(table: np.ndarray, eps: float) -> Formula | None:

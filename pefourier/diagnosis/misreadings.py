@@ -24,6 +24,7 @@ from typing import Any, Literal
 import numpy as np
 
 from pefourier.diagnosis.pairs import PairWaves, shifted_waves, waves_differ
+from pefourier.diagnosis.wave_formulas import usual_scalings
 from pefourier.encodings import build, load
 from pefourier.encodings.encoding import Encoding
 from pefourier.encodings.families.rotary import (
@@ -306,10 +307,9 @@ def added_scalings(
     settings: Mapping[str, Any], length: int, observed: PairWaves
 ) -> Iterator[SlipReading]:
     """Scalings where none was meant, whose factor the slowest pair tells."""
-    plain = rotation_if_any(dict(settings) | {"scaling": "none"}, length)
-    if settings["scaling"] not in ("none", "linear", "ntk") or plain is None:
-        return
-    if plain[0].shape != observed.omega.shape:
+    is_uniform = settings["scaling"] in ("none", "linear", "ntk")
+    plain = rotation_if_any(dict(settings) | {"scaling": "none"}, length) if is_uniform else None
+    if plain is None or plain[0].shape != observed.omega.shape:
         return
     code = "scaling-added" if settings["scaling"] == "none" else "scaling-type"
     slips = read_toml(SLIPS)
@@ -319,25 +319,15 @@ def added_scalings(
     factors += [float(value) for value in slips["factor"]["values"]]  # a slow cosine hides its own
     for factor in (factor for factor in dict.fromkeys(factors) if factor > 1):
         kinds = [{"scaling": "ntk", "factor": factor}] if len(observed.omega) > 1 else []
-        for kind in ("llama3", "yarn"):
-            scaling = {"scaling": kind, "factor": factor}
-            kinds += [scaling | {"original": original} for original in values]
-            scaled = {**settings, **scaling, "original": values[0]}
-            for reading in fitted_changes(scaled, length, observed):
-                if "original" in reading.changes:
-                    kinds.append(scaling | {"original": reading.changes["original"][1]})
+        kinds += usual_scalings([factor], values)
         yield from reread_with(settings, length, ((code, changes) for changes in kinds))
 
 
 def layers_read(enc: Encoding) -> Iterator[SlipReading]:
     """The rotations of the other types of layers of the same config."""
-    if "model_type" not in enc.params:
-        return
-    path, _, part = enc.spec.partition("#")
-    for name in dict.fromkeys(run.part for run in open_model(path).layers):
-        if name and part.rpartition(".")[2] != name:
-            rotation = load(f"{path}#{name}", len(enc))
-            yield SlipReading("other-layers", {"layer": (part, name)}, rotation.measure.frequencies)
+    for name, rotation in other_layers(enc, len(enc)):
+        layers = {"layer": (layer_of(enc), name)}
+        yield SlipReading("other-layers", layers, rotation.measure.frequencies)
 
 
 def geometric_rotation(pairs: PairWaves) -> Encoding | None:
@@ -353,19 +343,14 @@ def geometric_rotation(pairs: PairWaves) -> Encoding | None:
     return None
 
 
-def changed_settings(a: Encoding, b: Encoding) -> dict[str, tuple[Any, Any]]:
-    """The settings in which two rotations differ, of the first and of the second."""
+def settings_cause(a: Encoding, b: Encoding) -> Cause | None:
+    """The settings in which two rotations that are known differ: neither is the other misread."""
     first, second = (
         meant_settings(enc) | {key: enc.params.get(key) for key in ("layout", "attention_factor")}
         for enc in (a, b)
     )
     keys = dict.fromkeys((*first, *second))
-    return {k: (first.get(k), second.get(k)) for k in keys if first.get(k) != second.get(k)}
-
-
-def settings_cause(a: Encoding, b: Encoding) -> Cause | None:
-    """The settings in which two rotations that are known differ: neither is the other misread."""
-    changes = changed_settings(a, b)
+    changes = {k: (first.get(k), second.get(k)) for k in keys if first.get(k) != second.get(k)}
     if not changes:
         return None
     code_of = {slip["key"]: code for code, slip in read_toml(SLIPS).items() if "key" in slip}
@@ -429,7 +414,9 @@ def misread(
     if changes is not None:
         return change_rotation(enc, changes)
     if reading == "local-for-global":
-        second = other_layers(enc)
+        _, second = next(other_layers(enc), ("", None))
+        if second is None:
+            raise PefourierError(f"{shown(enc.spec)} has one rotation; local-for-global needs two")
     else:
         second = load_like(enc, reading, length, d or enc.params["d"])
     if second.act != "rotate" or second.measure is None:
@@ -503,15 +490,13 @@ def load_like(enc: Encoding, spec: str, length: int, d: int) -> Encoding:
     return load(file.spec_of(part) if is_named else spec, length)
 
 
-def other_layers(enc: Encoding) -> Encoding:
-    """The rotation of the other type of layer of the same config."""
-    part = layer_of(enc)
-    if part:
+def other_layers(enc: Encoding, length: int | None = None) -> Iterator[tuple[str, Encoding]]:
+    """The rotations of the other types of layers of the same config, by these."""
+    if part := layer_of(enc):
         model = open_model(enc.spec.removesuffix(part).rstrip(".#"))
-        parts = [run.part for run in model.layers if run.part not in ("", part)]
-        if parts:
-            return load(model.spec_of(parts[0]))
-    raise PefourierError(f"{shown(enc.spec)} has one rotation; local-for-global needs two")
+        for name in dict.fromkeys(run.part for run in model.layers):
+            if name not in ("", part):
+                yield name, load(model.spec_of(name), length)
 
 
 def layer_of(enc: Encoding) -> str:

@@ -278,15 +278,13 @@ def refine_frequencies(
     if form.part == "angles":
         return omega, factor
     for _ in range(4 if form.part == "sin" and factor != 1 else 2):
-        phases = np.multiply.outer(positions, omega) + start
-        slopes = 1j * positions[:, None] * waves_of_phases(phases, factor, form)
-        residual = waves - waves_of_phases(phases, factor, form)
-        real = 0.0 if form.part == "sin" else slopes.real * residual.real
-        imag = 0.0 if form.part == "cos" else slopes.imag * residual.imag
-        squares = (0.0 if form.part == "sin" else slopes.real**2) + (
-            0.0 if form.part == "cos" else slopes.imag**2
-        )
-        step = np.sum(real + imag, axis=0) / np.maximum(np.sum(squares, axis=0), 1e-300)
+        expected = waves_of_phases(np.multiply.outer(positions, omega) + start, factor, form)
+        slopes, residual = 1j * positions[:, None] * expected, waves - expected
+        products = squares = 0.0
+        for slope, rest in ((slopes.real, residual.real), (slopes.imag, residual.imag)):
+            products = products + np.nansum(slope * rest, axis=0)  # NaN: of a wave not in the table
+            squares = squares + (slope**2 * ~np.isnan(rest)).sum(axis=0)
+        step = products / np.maximum(squares, 1e-300)
         omega = omega + np.where(np.abs(step) * positions[-1] < 1, step, 0.0)
         if form.part == "sin" and factor != 1:
             sines = np.sin(np.multiply.outer(positions, omega))

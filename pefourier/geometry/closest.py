@@ -310,7 +310,7 @@ def closest_pair(enc: Encoding, progress: Progress | None = None) -> ClosestPair
     -------
     ClosestPair
         Equal codes are at distance zero, codes of a table also where rounding alone tells them
-        apart (`equal_rows`); -0.0 equals 0.0. Distances within one part in 10^9 are tied, and the
+        apart (`first_alike`); -0.0 equals 0.0. Distances within one part in 10^9 are tied, and the
         lexicographically first of tied pairs is named.
 
     Examples

@@ -10,6 +10,7 @@ from pefourier.geometry.precision import (
     FORMATS,
     coarse_eps,
     count_distinct,
+    has_format,
     precision,
     rounded,
     stored_resolution,
@@ -138,3 +139,9 @@ def test_the_format_of_numbers_does_not_depend_on_their_unit(name, factor, rng):
         assert stored_resolution(factor * counted, 2.0**-52)[0] == 2.0**-52
         assert coarse_eps(counted) == 0.0
     assert stored_resolution(np.round(stored[:, 0].astype(float), 2), 2.0**-52)[1] == 0.01
+
+
+@pytest.mark.parametrize(("count", "expected"), [(5, False), (15, True)])
+def test_a_format_is_that_of_numbers_of_which_a_tenth_need_its_digits(count, expected):
+    needing = np.full(count, 2.0**-10 * (1 + 2.0**-7))
+    assert has_format(np.append(needing, np.ones(100 - count)), FORMATS["bfloat16"]) == expected
