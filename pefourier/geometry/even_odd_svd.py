@@ -89,9 +89,7 @@ def long_svd(
         sigma = lengths * np.sqrt(balanced.diagonal())
         order = np.argsort(-sigma, kind="stable")
         return sigma[order], vectors[:, order]
-    small = triangular_root(balanced) @ (lengths[:, None] * vectors.T)
-    _, sigma, right = np.linalg.svd(small)
-    return sigma, right.T
+    return svd_of_balanced(balanced, lengths, vectors)
 
 
 def gram(block: np.ndarray, balance: np.ndarray | None) -> np.ndarray:
@@ -105,14 +103,14 @@ def balanced_lengths(eigenvalues: np.ndarray, largest: float) -> np.ndarray:
     return np.sqrt(np.maximum(eigenvalues, 1e-15 * largest))
 
 
-def triangular_root(balanced: np.ndarray) -> np.ndarray:
-    """R with R'R = G; a G that rounding has made indefinite is lifted by that much."""
-    try:
-        return np.linalg.cholesky(balanced).T
-    except np.linalg.LinAlgError:
-        m = len(balanced)
-        lift = m * FLOAT64_EPS * balanced.diagonal().max()
-        return np.linalg.cholesky(balanced + lift * np.eye(m)).T
+def svd_of_balanced(
+    balanced: np.ndarray, lengths: np.ndarray, vectors: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Singular values and right singular vectors of B diag(lengths) V', by B'B and V."""
+    squares, turns = np.linalg.eigh(balanced)
+    root = np.sqrt(np.maximum(squares, 0.0))[:, None] * turns.T
+    _, sigma, right = np.linalg.svd(root * lengths)
+    return sigma, vectors @ right.T
 
 
 REACH = 13  # grid points that an angle is spread over to each side
@@ -281,9 +279,8 @@ def resolve_small(
     correction = mixed / eigenvalues[count:, None]
     inner = small.T @ images - mixed.T @ correction
     lengths = balanced_lengths(eigenvalues[:count], eigenvalues[-1])
-    squares, turns = np.linalg.eigh(inner / np.multiply.outer(lengths, lengths))
-    _, sigma, right = np.linalg.svd(np.sqrt(np.maximum(squares, 0.0))[:, None] * turns.T * lengths)
-    return Basis(sigma, (small - large @ correction) @ right.T)
+    balanced = inner / np.multiply.outer(lengths, lengths)
+    return Basis(*svd_of_balanced(balanced, lengths, small - large @ correction))
 
 
 def leverage_bounds(measure: Measure, n: int, bases: list[Basis]) -> np.ndarray:

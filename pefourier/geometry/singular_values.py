@@ -189,19 +189,6 @@ def separable_rank(sides: Sequence[int]) -> int:
     return 1 + sum(n - 1 for n in sides)
 
 
-def zero_sums(n: int) -> np.ndarray:
-    """An orthonormal basis (n, n - 1) of the functions of n points that sum to zero (Helmert).
-
-    >>> zero_sums(2).round(4).tolist()
-    [[0.7071], [-0.7071]]
-    """
-    k = np.arange(1, n)
-    upper = np.arange(n)[:, None] < k
-    basis = np.where(upper, 1.0, 0.0)
-    basis[k, k - 1] = -k
-    return basis / np.sqrt(k * (k + 1.0))
-
-
 def separable_basis(sides: Sequence[int], rows: slice) -> np.ndarray:
     """Some rows of an orthonormal basis of all sums of one function an axis, the constant first.
 
@@ -209,10 +196,12 @@ def separable_basis(sides: Sequence[int], rows: slice) -> np.ndarray:
     >>> bool(np.allclose(basis.T @ basis, np.eye(6)))
     True
     """
+    from scipy.linalg import helmert  # an orthonormal basis of the functions that sum to zero
+
     n = prod(sides)
     places = np.unravel_index(np.arange(*rows.indices(n)), sides)
     parts = [
-        zero_sums(side)[place] * np.sqrt(side / n)
+        helmert(side).T[place] * np.sqrt(side / n)
         for place, side in zip(places, sides, strict=True)
     ]
     return np.hstack([np.full((len(places[0]), 1), 1 / np.sqrt(n)), *parts])
