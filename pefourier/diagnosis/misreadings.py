@@ -467,10 +467,6 @@ def change_rotation(
             f"{shown(enc.spec)} has frequencies by themselves, not by a base and a share of the "
             f"head; {' and '.join(changes)} can't be changed"
         )
-    scaling = changed["scaling"]
-    for key, parameter in scaling_parameters(scaling).items():
-        if parameter.default is parameter.empty and changed.get(key) is None:
-            raise PefourierError(f"scaling={scaling} needs {key}; write {key}=… too")
     omega, by_formula = rotation_of(changed, len(enc))
     is_chosen = settings["attention_factor"] != rotation_of(settings, len(enc))[1]
     if "attention_factor" in changes or not is_chosen or "scaling" in changes:
