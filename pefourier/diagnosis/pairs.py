@@ -350,9 +350,8 @@ def waves_differ(a: PairWaves, b: PairWaves, waves: Waves, stop: bool = False) -
     differs = np.zeros(len(b.omega), bool)
     omega = np.maximum(np.abs(a.omega), np.abs(b.omega))
     factor = max(a.factor, b.factor)
-    parts = [np.arange(min(8, n))]
-    for rows in row_blocks(n, BLOCK, len(omega)):
-        parts.append(np.arange(rows.start, rows.stop))
+    blocks = row_blocks(n, BLOCK, len(omega))
+    parts = [np.arange(min(8, n)), *(np.arange(rows.start, rows.stop) for rows in blocks)]
     chosen = [pairs.rows for pairs in (a, b) if pairs.rows is not None]
     for positions in [chosen[0][chosen[0] < n]] if chosen else parts:
         residual = apart(waves(positions), b.waves(positions))
