@@ -189,7 +189,8 @@ def even_odd_svd(
     """The even and the odd part, and lower bounds of their leverage where these are worth it."""
     half, m = (n + 1) // 2, len(measure.frequencies)
     waves = [mirror_waves(measure, n, wave) for wave in WAVES]
-    if half > m and half * m > DIRECT and has_digits(measure):
+    has_digits = measure.period is not None or np.abs(measure.frequencies).max() <= FASTEST
+    if half > m and half * m > DIRECT and has_digits:  # closed forms agree with rows in float64
         take = map_ahead if m * m <= BOTH else map
         bases = list(take(partial(wave_basis, measure, n), WAVES))
         if all(basis is not None for basis in bases):
@@ -198,11 +199,6 @@ def even_odd_svd(
             worth = half >= 4 * m and n <= LONGEST
             return parts, partial(leverage_bounds, measure, n, bases) if worth else None
     return tuple(factor(entries, half, m, progress) for entries in waves), None
-
-
-def has_digits(measure: Measure) -> bool:
-    """Whether waves in float64 are those of the frequencies: closed forms agree with their rows."""
-    return measure.period is not None or np.abs(measure.frequencies).max() <= FASTEST
 
 
 def mirror_waves(measure: Measure, n: int, wave: Wave) -> Entries:
