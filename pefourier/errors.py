@@ -4,15 +4,20 @@ An error says what is wrong, which value, what is allowed and what to do, in one
 line prints it after ``pefourier: `` and exits with status 2; in Python it is a ``ValueError``.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
+from typing import Any
 
 LONGEST = 200  # characters of an argument that a line repeats
 SHORT = 120  # what is left of a longer one
 
 
 class PefourierError(ValueError):
-    """A request that cannot be answered, said in one line."""
+    """A request that cannot be answered, said in one line; with what was refused, if several."""
+
+    def __init__(self, message: str = "", refusals: Sequence[Any] = ()) -> None:
+        super().__init__(message)
+        self.refusals = refusals
 
 
 class UnknownPositions(PefourierError):

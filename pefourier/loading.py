@@ -111,12 +111,8 @@ def pair_of(
 def load_first(source: Any, **size: Any) -> Encoding:
     """The first rotation of a model, in the name of all."""
     spec = os.fspath(getattr(source, "spec", source))
-    rotations = specs_of_rotations(spec)
-    return (
-        load(source, **size)
-        if rotations == [spec]
-        else replace(load(rotations[0], **size), spec=spec)
-    )
+    first = specs_of_rotations(spec)[0]
+    return load(source, **size) if first == spec else replace(load(first, **size), spec=spec)
 
 
 def code_beside(

@@ -70,8 +70,7 @@ def recompute_paper(folder: str) -> tuple[list[Claim], list[str]]:
     where it left nothing there, from the results that come with this version.
     """
     from pefourier.report import plot
-    from pefourier.report.reconstruct import reconstruct
-    from pefourier.report.spectrum import spectrum
+    from pefourier.report.spectral_figures import reconstruct, spectrum
 
     out = Path(folder)
     out.mkdir(parents=True, exist_ok=True)

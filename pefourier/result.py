@@ -44,20 +44,19 @@ class Result:
 
     def record(self) -> dict[str, Any]:
         """The fields of `to_dict` with arrays as they are."""
-        record: dict[str, Any] = import_module(FRAME).result_record(self)
-        return record
+        frame = import_module(FRAME)
+        return dict(frame.telling_of(self).record(frame.answer_of(self)))
 
     def to_dict(self) -> dict[str, Any]:
         """The object that the command gives for ``--json``: lists, numbers, None where infinite."""
         return dict(plain(self.record()))
 
-    def plot(self, *, width: float | None = None, title: str = "", dark: bool = False) -> Figure:
+    def plot(self, *, width: float | None = None, title: str = "") -> Figure:
         """A matplotlib figure that belongs to no window: show or save it as you like.
 
-        `width` is in inches, by default what suits the figure; `dark` draws light on dark.
+        `width` is in inches, by default what suits the figure.
         """
-        figure: Figure = import_module(FRAME).figure_of(self, width, title, dark)
-        return figure
+        return import_module(FRAME).figure_of(self, width, title)  # type: ignore[no-any-return]
 
     def __repr__(self) -> str:
         """The kind of result, the SPECs and the first words of the conclusion."""

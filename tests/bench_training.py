@@ -97,7 +97,9 @@ def program_loop(s: Setting, specs: Sequence[str]) -> float:
     chosen = [specs[i * len(specs) // s.members] for i in range(s.members)]
     members = [fit.Member(spec, codes[spec], seed, 0) for seed, spec in enumerate(chosen)]
     held = put_on_device(s.task, s.device)
-    program = fit.Program(held, s.sizes, members, fit.Schedule(s.steps, s.batch, 1e-3))
+    program = fit.Program(
+        held, s.sizes, members, fit.Schedule(steps=s.steps, batch_size=s.batch, rate=1e-3)
+    )
     program.train(3)
     return seconds_of(s, lambda: program.train(s.steps))
 

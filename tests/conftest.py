@@ -72,10 +72,12 @@ def written(tmp_path):
 def sketched(request, monkeypatch):
     """Each file of a figure holds the name of what would be drawn there; not where a test is
     marked `drawn`."""
+
+    def sketch(path, draw, *_):
+        Path(path).write_text(plot.title_of(draw, ()))
+
     if "drawn" not in request.keywords:
-        monkeypatch.setattr(
-            plot, "save", lambda path, draw, *_: Path(path).write_text(draw.__name__)
-        )
+        monkeypatch.setattr(plot, "save", sketch)
 
 
 @pytest.fixture

@@ -4,8 +4,7 @@ import numpy as np
 
 from pefourier.encodings import load
 from pefourier.encodings.findings import finding
-from pefourier.weights.layout import PairLayout
-from pefourier.weights.shares import LayerShares, normalised
+from pefourier.weights.shares import LayerShares, PairLayout, normalised
 from pefourier.weights.summary import summarise
 from pefourier.weights.usage import Usage
 

@@ -38,16 +38,15 @@ from stored import TABLE, npy_bytes, put
 from tiny_models import write_model
 
 from pefourier.cli.main import main as run_command
-from pefourier.cli.program import program
+from pefourier.cli.main import program
 from pefourier.encodings import load
 from pefourier.encodings.registry import BUILDERS
 from pefourier.encodings.sources import tables
 from pefourier.encodings.specs import open_model
 from pefourier.errors import PefourierError
 from pefourier.questions.faithful import assess
-from pefourier.report import faithful
 from pefourier.report.forms import as_json
-from pefourier.report.frame import Answer
+from pefourier.report.frame import Answer, telling_named
 from pefourier.train.data.load import load_task
 from pefourier.train.options import Options
 
@@ -306,7 +305,7 @@ def calls_in_pickles(rng):
 def stored_answer():
     """What the command writes for an answer."""
     enc = load("rope:d=8", 20)
-    return as_json(faithful.TOLD.page([Answer(enc, assess(enc))])).encode()
+    return as_json(telling_named("faithful").page([Answer(enc, assess(enc))])).encode()
 
 
 def string(text):
@@ -400,7 +399,7 @@ OWN = {  # values that options know, beside numbers and texts
 SPECS = ["codes.npy", "cut.npy", "model", "model/model.safetensors", "x.gguf", "config.json", "-"]
 SPECS += ["rope:d=8", "axial:grid=4x4,d=8", "rope:scaling=yarn,factor=4,original=16,d=8"]
 SPECS += ["missing.npy", "py:math:sin", "py:nowhere:f", "a\nb\x1b[31m.npy", "zeros.npy"]
-LONG = {"--plot", "--width", "--dpi", "--title", "--dark"}  # figures take long
+LONG = {"--plot", "--width", "--dpi", "--title"}  # figures take long
 WORK = {"--length", "--d", "--lattice", "--to"}  # between small and refused lies work
 COMMANDS = ["spectrum", "reconstruct", "check-faithful", "compare", "relations", "encode", "list"]
 COMMANDS += ["context", "design", "resize", "usage", "explain"]

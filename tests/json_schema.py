@@ -92,7 +92,7 @@ AT_TIMES = {  # fields of such records that some lack
     "list": "conventions",
     "report": "verdict meaning action findings",
     "train": "split leaky folds positive precision recall f1 auprc auprc_difference best "
-    "confusion chosen step_seconds terms diverged last_kept budget cut_short "
+    "confusion chosen terms diverged last_kept budget cut_short "
     "average_rank",
 }
 NAMELESS = ("explain", "plan")  # whose records are about no encoding

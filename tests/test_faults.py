@@ -26,7 +26,7 @@ from training import lines
 from pefourier import files, reproduce
 from pefourier.encodings.checks import COSTS
 from pefourier.report import plot
-from pefourier.train import report, store, summary
+from pefourier.train import report, store
 
 FULL = os.strerror(errno.ENOSPC)
 CALLS = ("open", "write", "fsync", "replace", "dup")
@@ -169,7 +169,7 @@ def test_the_recomputed_paper_is_whole_or_not_there(run, monkeypatch):
 
 TRAIN = (
     "train --dataset order:count=30,length=4 --epochs 1 --seeds 1 -e dft -e none --d 8 --heads 2"
-    " --batch-size 8 --quiet --json --save-tables tables --learn"
+    " --batch-size 8 --quiet --json --save-models models --learn"
 )
 
 
@@ -181,7 +181,6 @@ def without_times(folder):
 @pytest.mark.parametrize("lasting", [None, pytest.param(True, marks=pytest.mark.long)])
 def test_a_training_goes_on_after_any_fault(run, monkeypatch, folder, lasting):
     """Files are whole, complete runs are kept, and what is resumed is what would have been."""
-    monkeypatch.setattr(summary, "step_costs", lambda rows: {})  # times differ between runs
     words = report.words
     untimed = lambda room, code, **slots: words(room, code, **slots) * (code != "time")  # noqa: E731
     monkeypatch.setattr(report, "words", untimed)

@@ -17,7 +17,7 @@ import pytest
 from tiny_models import NO_SMOLLM2, SMOLLM2
 
 import pefourier
-from pefourier.cli.program import COMMANDS as KNOWN
+from pefourier.cli.main import COMMANDS as KNOWN
 from pefourier.encodings import checks, load
 from pefourier.questions.faithful import LADDER
 

@@ -82,10 +82,9 @@ def test_a_result_is_drawn_without_pyplot(result):
     assert type(figure).__module__ == "matplotlib.figure"
     assert figure.axes
     figure.draw_without_rendering()
-    other = result.plot(width=3.5, title="A <title>", dark=True)
+    other = result.plot(width=3.5, title="A <title>")
     assert other.get_figwidth() == 3.5
     assert other.get_suptitle() == "A <title>"
-    assert other.get_facecolor() != figure.get_facecolor()
 
 
 def test_a_result_goes_to_another_process_and_keeps_its_words(result):

@@ -18,8 +18,12 @@ from tiny_models import CONFIG, random_tensors, write_model
 
 import pefourier
 from pefourier.errors import PefourierError
-from pefourier.weights.energies import energies_at
-from pefourier.weights.model import find_sites, open_model_weights, rotations_of_model
+from pefourier.weights.model import (
+    energies_at,
+    find_attentions,
+    open_model_weights,
+    rotations_of_model,
+)
 from pefourier.weights.shares import LayerShares, normalised
 from pefourier.weights.summary import shuffled_spread, summarise
 from pefourier.weights.tensors import list_tensors
@@ -124,10 +128,10 @@ def test_a_norm_that_takes_out_means_leaves_what_is_across_them(tmp_path, kind, 
         del tensors[NORM]
     path = write_model(tmp_path, tensors, **{**WIDE, "model_type": "llama"})
     model = replace(open_model_weights(path), kind=kind)
-    (site,) = find_sites(model, rotations_of_model(model.spec))
+    (attention,) = find_attentions(model, rotations_of_model(model.spec))
     across = np.eye(64) - (kind != "llama") / 64
     expected = ((tensors[Q].astype(float) * gain) @ across) ** 2
-    energies = energies_at(model, site)
+    energies = energies_at(model, attention)
     np.testing.assert_allclose(energies.q.ravel(), expected.sum(axis=1), rtol=1e-5)
     assert energies.gains == (bias is not None)
 

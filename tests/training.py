@@ -10,7 +10,7 @@ import torch
 
 from pefourier.errors import PefourierError
 from pefourier.report import plot
-from pefourier.train import search
+from pefourier.train import ranks, search
 from pefourier.train.injection import load_injection
 from pefourier.train.model import Transformer
 from pefourier.train.options import Options
@@ -36,7 +36,8 @@ def train_aside(folder, resume=False, timeout=60, epochs=SMALL["epochs"], stop=F
     if stop:  # in its first stack, until it is killed
         search.fit = lambda *_: [print("begun", flush=True), time.sleep(600)]
     warnings.simplefilter("error")
-    own = {"out": str(folder), "resume": resume, "rank_timeout": float(timeout), "epochs": epochs}
+    ranks.TIMEOUT = float(timeout)
+    own = {"out": str(folder), "resume": resume, "epochs": epochs}
     try:
         found = run_comparison(Options(**{**SMALL, **own}))
     except PefourierError as error:
@@ -67,7 +68,7 @@ def result(encoding, score, **own):
 
 def line(**own):
     """A whole row of results.jsonl, all of whose measures are .5."""
-    facts = dict.fromkeys(("budget", "step_seconds", "positive", "shortest"))
+    facts = dict.fromkeys(("budget", "positive", "shortest"))
     facts |= {"uneven": False, "tested": [], "chosen": {}, "terms": []}
     facts |= {"step": 2, "device": "cpu", "time": "now"}
     return asdict(Row(**result("none", 0.5, **facts))) | own

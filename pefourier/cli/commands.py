@@ -1,11 +1,11 @@
-"""The commands that answer questions: options, one question, one form.
+"""The commands that answer questions or write tables: options, one question, one form.
 
 A command imports what it needs when it runs, so that help and the list start without numpy.
 """
 
 import os
 from collections.abc import Sequence
-from dataclasses import astuple, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal
 
@@ -13,20 +13,18 @@ import typer
 
 from pefourier.cli.options import (
     SHORT_NAMES,
+    EncodingOptions,
     FigureOptions,
     OutputOptions,
-    register,
-)
-from pefourier.cli.process import percentages
-from pefourier.cli.results import (
-    EncodingOptions,
+    Requirements,
     Results,
     answer_each,
     ask_each,
-    hold_against,
     parse_points,
     print_and_exit,
+    register,
 )
+from pefourier.cli.process import percentages
 from pefourier.errors import PefourierError, shown
 from pefourier.writing.escapes import printable
 
@@ -34,6 +32,7 @@ Method = Literal["auto", "declared", "periodogram"]
 Axis = Literal["auto", "linear", "log"]
 Rung = Literal["collides", "injective", "separable", "invertible", "isometric"]
 Format = Literal["float32", "float16", "bfloat16", "fp32", "fp16", "bf16"]
+Interpolation = Literal["bicubic", "bilinear", "antialias", "fourier"]
 
 
 def spare_threads(specs: Sequence[str] = ()) -> None:
@@ -80,11 +79,15 @@ def tell(
     options: EncodingOptions,
     output: OutputOptions,
     figure: FigureOptions,
+    required: Requirements | None = None,
+    **limits: Any,
 ) -> None:
     """Draw the figure of the results, name options without effect, print the page."""
     figure.draw(telling.figure, results.answers)
     options.note_without_effect([a.encoding for a in results.answers])
-    print_and_exit(telling.page(results.per_spec), results, output)
+    page = telling.page(results.per_spec)
+    page = required.hold(page, results, **limits) if required else page
+    print_and_exit(page, results, output, options.quiet)
 
 
 def tell_result(result: Any, output: OutputOptions, figure: FigureOptions) -> None:
@@ -113,13 +116,12 @@ def spectrum(
     Example: pefourier spectrum sinusoidal rope:rho=5e5 --d 128
     """
     from pefourier import api
-    from pefourier.report import spectrum as words
+    from pefourier.report.frame import telling_named
 
+    telling = telling_named("spectrum")
+    pictures = {name: partial(getattr(telling, name), axis=axis) for name in ("figure", "chart")}
     results = ask_each(options, partial(api.spectrum, **vars(density)))
-    telling = replace(words.TOLD, chart=partial(words.spectrum_chart, axis=axis))
-    if words.by_decade(results.answers, axis):
-        telling = replace(telling, figure=words.spectrum_by_decade)
-    tell(telling, results, options, output, figure)
+    tell(replace(telling, **pictures), results, options, output, figure)
 
 
 @register("reconstruct")
@@ -141,26 +143,20 @@ def reconstruct(
     spare_threads()
     points = parse_points(pos)
     from pefourier import api
-    from pefourier.report.reconstruct import TOLD
+    from pefourier.report.frame import telling_named
 
     question = partial(api.reconstruct, positions=points, **vars(density))
-    tell(TOLD, ask_each(options, question), options, output, figure)
-
-
-@dataclass(frozen=True)
-class Requirements:
-    """What codes are held against by `pefourier check-faithful`."""
-
-    require: Rung | None = None
-    require_dtype: str | None = None
-    strict: bool = False
-    skip_unknown: bool = False
-    baseline: str | None = None
+    tell(telling_named("reconstruct"), ask_each(options, question), options, output, figure)
 
 
 @register("check-faithful")
 def check_faithful(
-    options: EncodingOptions, output: OutputOptions, figure: FigureOptions, required: Requirements
+    options: EncodingOptions,
+    output: OutputOptions,
+    figure: FigureOptions,
+    required: Requirements,
+    require: Rung | None = None,
+    require_dtype: str | None = None,
 ) -> None:
     """Are codes distinct, can they be inverted?
 
@@ -173,20 +169,15 @@ def check_faithful(
     """
     spare_threads(options.names)
     from pefourier import api
-    from pefourier.questions.faithful import shortfalls
-    from pefourier.report.faithful import TOLD
+    from pefourier.report.frame import telling_named
 
     def check(source: Any, **sizes: Any) -> Any:
         show = percentages(printable(source.spec), options.quiet)
         return api.check(source, progress=show, **sizes)
 
     results = ask_each(options, check, skip=required.skip_unknown)
-    figure.draw(TOLD.figure, results.answers)
-    options.note_without_effect([a.encoding for a in results.answers])
-    limits = {"rung": required.require, "dtype": required.require_dtype, "strict": required.strict}
-    page, lacking = TOLD.page(results.per_spec), partial(shortfalls, **limits)
-    page = hold_against(page, results, lacking, required.baseline, required.strict)
-    print_and_exit(page, results, output, options.quiet)
+    limits = {"required": required, "rung": require, "dtype": require_dtype}
+    tell(telling_named("faithful"), results, options, output, figure, **limits)
 
 
 @register("compare")
@@ -213,14 +204,16 @@ def compare(
         check_suffix(permutation, (".npy", ".json"))
     check_count_of_specs(options, 2, "compare takes two encodings")
     from pefourier import api
-    from pefourier.report.compare import TOLD, reasons_against
-    from pefourier.report.frame import answer_of
+    from pefourier.report.frame import answer_of, telling_named
+    from pefourier.writing.page import Reason
 
     a, b = options.sources(split=False)
     comparison = api.compare(a, b, **options.sizes, tolerance=tolerance)
-    answers = [answer_of(comparison)]
-    figure.draw(TOLD.figure, answers)
-    output.print(replace(TOLD.page(answers), reasons=reasons_against(comparison)))
+    answers, telling = [answer_of(comparison)], telling_named("compare")
+    figure.draw(telling.figure, answers)
+    a, b = comparison.about
+    difference = Reason(a.label, "unmet", f"{a.label} and {b.label}: {comparison.verdict}")
+    output.print(replace(telling.page(answers), reasons=[] if comparison.same else [difference]))
     options.note_without_effect(comparison.about)
     if permutation is not None:
         write_permutation(permutation, comparison.operator)
@@ -237,7 +230,7 @@ def write_permutation(path: str, operator: Any) -> None:
         )
     import numpy as np
 
-    from pefourier.encodings.sources.writers import write_npy
+    from pefourier.encodings.sources.formats import write_npy
     from pefourier.files import suffix_of, write_whole
 
     order = list(operator.permutation)
@@ -258,30 +251,25 @@ def relations(options: EncodingOptions, output: OutputOptions, figure: FigureOpt
     Example: pefourier relations sinusoidal learned -S 512 --d 64 --plot kernel.pdf
     """
     from pefourier import api
-    from pefourier.report.relations import TOLD
+    from pefourier.report.frame import telling_named
 
-    tell(TOLD, ask_each(options, api.relations), options, output, figure)
-
-
-@dataclass(frozen=True)
-class ContextOptions:
-    """The options of `pefourier context`."""
-
-    specs: list[str] | None = None
-    length: int | None = None
-    trained: int | None = None
-    d: int | None = None
-    against: str | None = None
-    strict: bool = False
-    baseline: str | None = None
-    skip_unknown: bool = False
-    brief: bool = False
-    paths: bool = False
-    quiet: bool = False
+    tell(telling_named("relations"), ask_each(options, api.relations), options, output, figure)
 
 
 @register("context")
-def context(options: ContextOptions, output: OutputOptions, figure: FigureOptions) -> None:
+def context(
+    output: OutputOptions,
+    figure: FigureOptions,
+    required: Requirements,
+    specs: list[str] | None = None,
+    length: int | None = None,
+    trained: int | None = None,
+    d: int | None = None,
+    against: str | None = None,
+    brief: bool = False,
+    paths: bool = False,
+    quiet: bool = False,
+) -> None:
     """How far do a model's positions reach?
 
     Its layers, their rotations, what a scaling does to each band of frequencies, which phases
@@ -290,49 +278,40 @@ def context(options: ContextOptions, output: OutputOptions, figure: FigureOption
     \b
     Example: pefourier context config.json --length 128k --against scaling-ignored
     """
-    if not options.specs:
+    if not specs:
         raise PefourierError(
             "context takes a model's config.json or folder, or a rotation; got none"
         )
     from pefourier import api
-    from pefourier.report.context import TOLD
-    from pefourier.report.frame import answer_of
+    from pefourier.report.frame import answer_of, telling_named
 
-    settings = {name: getattr(options, name) for name in ("length", "trained", "d", "against")}
+    settings = {"length": length, "trained": trained, "d": d, "against": against}
 
     def ask(spec: str) -> Any:
         return answer_of(api.context(spec, **settings))
 
-    results = answer_each(options.specs, ask, options.quiet, options.skip_unknown)
-    figure.draw(TOLD.figure, results.answers)
-
-    def lacking(result: Any) -> list[str]:
-        faults = result.findings if options.strict else ()
-        return [f"has {f.code}" for f in faults if f.severity != "note"]
-
-    page = TOLD.page(results.per_spec)
-    if options.brief:
+    results = answer_each(specs, ask, quiet, required.skip_unknown)
+    telling = telling_named("context")
+    figure.draw(telling.figure, results.answers)
+    page = telling.page(results.per_spec)
+    if brief:
         lines = [f"{a.encoding.label}: {a.result.verdict}\n" for a in results.answers]
         page = replace(page, words=lambda: "".join(lines), conclusion=str, chart=None)
-    page = hold_against(page, results, lacking, options.baseline, options.strict)
-    print_and_exit(page, results, output, options.quiet)
-
-
-@dataclass(frozen=True)
-class UsageOptions:
-    """What `pefourier usage` looks at."""
-
-    model: str = ...
-    length: int | None = None
-    layers: range | None = None
-    every_head: bool = False
-    against: str | None = None
-    stats: str | None = None
-    quiet: bool = False
+    print_and_exit(required.hold(page, results), results, output, quiet)
 
 
 @register("usage")
-def usage(options: UsageOptions, output: OutputOptions, figure: FigureOptions) -> None:
+def usage(
+    output: OutputOptions,
+    figure: FigureOptions,
+    model: str,
+    length: int | None = None,
+    layers: range | None = None,
+    every_head: bool = False,
+    against: str | None = None,
+    stats: str | None = None,
+    quiet: bool = False,
+) -> None:
     """Which rotary frequencies do a model's weights use?
 
     How the energy of queries and keys is spread over pairs, from those that turn with every
@@ -344,50 +323,27 @@ def usage(options: UsageOptions, output: OutputOptions, figure: FigureOptions) -
     """
     from pefourier.weights.usage import use_of_model
 
-    *settings, quiet = astuple(options)
-    tell_result(use_of_model(*settings, percentages(options.model, quiet)), output, figure)
-
-
-@dataclass(frozen=True)
-class DesignOptions:
-    """The options of `pefourier design`."""
-
-    length: int | None = None
-    d: int | None = None
-    criteria: list[str] | None = None
-    base: list[float] | None = None
-    dtype: Format | None = None
-    grid: tuple | None = None
-    span: str | None = None
-    resolution: str | None = None
-    extend_from: str | None = None
-    to: int | None = None
-    quiet: bool = False
-
-    def __post_init__(self) -> None:
-        """Refuse sizes that do not say what is to be designed."""
-        extends = self.extend_from is not None
-        if extends != (self.to is not None) or (extends and self.grid is not None):
-            raise PefourierError(
-                "--extend-from and --to go together, without --grid: the config, and the length"
-            )
-        sizes = [self.length, self.grid, self.span]
-        is_sized = sizes.count(None) == 2 and (self.span is None) == (self.resolution is None)
-        if not extends and (self.d is None or not is_sized):
-            raise PefourierError(
-                "design needs --d and one of --length, --grid and --span with --resolution, or "
-                "--extend-from CONFIG and --to"
-            )
-
-    @property
-    def bases(self) -> dict[str, Any]:
-        """Criteria, bases that are tried, and the format that codes are rounded to."""
-        dtype = SHORT_NAMES.get(self.dtype or "", self.dtype)
-        return {"criteria": self.criteria or (), "bases": self.base or (), "dtype": dtype}
+    show = percentages(model, quiet)
+    result = use_of_model(model, length, layers, every_head, against, stats, show)
+    tell_result(result, output, figure)
 
 
 @register("design")
-def design(options: DesignOptions, output: OutputOptions, figure: FigureOptions) -> None:
+def design(
+    output: OutputOptions,
+    figure: FigureOptions,
+    length: int | None = None,
+    d: int | None = None,
+    criteria: list[str] | None = None,
+    base: list[float] | None = None,
+    dtype: Format | None = None,
+    grid: tuple | None = None,
+    span: str | None = None,
+    resolution: str | None = None,
+    extend_from: str | None = None,
+    to: int | None = None,
+    quiet: bool = False,
+) -> None:
     """Which encoding, and which base, for my length?
 
     Criteria of a base contradict one another: distance and rank want small ones, the bound of long
@@ -399,14 +355,99 @@ def design(options: DesignOptions, output: OutputOptions, figure: FigureOptions)
     Example: pefourier design --length 64k --d 128 --for bound
     Example: pefourier design --extend-from config.json --to 128k
     """
+    extends = extend_from is not None
+    if extends != (to is not None) or (extends and grid is not None):
+        raise PefourierError(
+            "--extend-from and --to go together, without --grid: the config, and the length"
+        )
+    is_sized = [length, grid, span].count(None) == 2 and (span is None) == (resolution is None)
+    if not extends and (d is None or not is_sized):
+        raise PefourierError(
+            "design needs --d and one of --length, --grid and --span with --resolution, or "
+            "--extend-from CONFIG and --to"
+        )
     spare_threads()
     from pefourier import api
 
-    size = options.grid or options.length
-    if options.extend_from is None:
-        steps = {"span": options.span, "resolution": options.resolution}
-        result = api.design(size, options.d, **steps, **options.bases)
+    shared = {"criteria": criteria or (), "bases": base or ()}
+    shared["dtype"] = SHORT_NAMES.get(dtype or "", dtype)
+    if extends:
+        result = api.extend(extend_from, to, trained=length, d=d, **shared)
     else:
-        sizes = {"trained": options.length, "d": options.d}
-        result = api.extend(options.extend_from, options.to, **sizes, **options.bases)
+        result = api.design(grid or length, d, span=span, resolution=resolution, **shared)
     tell_result(result, output, figure)
+
+
+@register("resize")
+def resize(
+    output: OutputOptions,
+    figure: FigureOptions,
+    spec: str,
+    old: tuple | None = None,
+    new: tuple | None = ...,
+    prefix: int | None = None,
+    d: int | None = None,
+    method: Interpolation | None = None,
+    out: str | None = None,
+    quiet: bool = False,
+) -> None:
+    """What becomes of positions at another size of images, or length of texts?
+
+    Resizes a table of positions by the methods in use, says how far they differ, and what becomes
+    of lengths, neighbours and frequencies; of a formula, which pairs meet unseen phases.
+
+    \b
+    Example: pefourier resize pos_embed.npy --from 14x14 --to 24x24 --prefix 1 --out new.npy
+             pefourier resize model.safetensors#wpe.weight --to 2048 --out longer.npy
+    """
+    from pefourier.encodings.sources.formats import WRITERS
+    from pefourier.encodings.sources.tables import in_form_of, write_table
+    from pefourier.encodings.specs import source_of
+    from pefourier.files import check_suffix
+
+    if out is not None:
+        check_suffix(out, WRITERS)
+    from pefourier import api
+
+    place = {"grid": old or (), "prefix": prefix or 0}
+    resizing = api.resize(spec, new, method=method or "", d=d, **place)
+    if out is not None:
+        path, array = (resizing.about[0].params.get(key) for key in ("path", "array"))
+        stored = path != "-" and (array or source_of(spec) == "table")
+        table = resizing.table
+        write_table(out, *(in_form_of(path, array, table, out, new) if stored else (table,)))
+    tell_result(replace(resizing, out=out), output, figure)
+
+
+@register("encode")
+def encode(
+    options: EncodingOptions,
+    output: OutputOptions,
+    figure: FigureOptions,
+    out: str = ...,
+    pos: list[str] | None = None,
+) -> None:
+    """Write codes to a file.
+
+    A table (positions, dimensions) of float64.
+
+    \b
+    Example: pefourier encode dft --d 64 --positions 0,5,131071 --out codes.npy
+    """
+    from pefourier.encodings.sources.formats import WRITERS
+    from pefourier.encodings.sources.tables import write_table
+    from pefourier.files import check_suffix
+
+    if output.name == "csv":
+        raise PefourierError("encode writes its table to --out; for CSV, end that name in .csv")
+    check_suffix(out, WRITERS)
+    points = parse_points(pos)
+    check_count_of_specs(options, 1, "encode writes one encoding")
+    from pefourier import api
+    from pefourier.questions.encode import Written
+
+    (source,) = options.sources(split=False)
+    enc, x, table = api.codes_at(source, points, **options.sizes)
+    write_table(out, table)
+    options.note_without_effect([enc])
+    tell_result(Written(out, table.shape, x, about=(enc,)), output, figure)

@@ -8,6 +8,7 @@ import inspect
 import json
 import os
 import re
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import wraps
@@ -17,16 +18,21 @@ from typing import Annotated, Any, Literal, get_origin
 import typer
 from typer.core import TyperCommand
 
-from pefourier.cli.process import coloured, draws_dots, refuse_overwriting, say, takes_colours
-from pefourier.errors import PefourierError, shown
+from pefourier.cli.process import (
+    coloured,
+    draws_dots,
+    note,
+    refuse_overwriting,
+    say,
+    takes_colours,
+)
+from pefourier.errors import PefourierError, UnknownPositions, shown
 
 # by command and option; JSON, which is read at each start, takes a tenth of the time of TOML
 WORDS = json.loads(Path(__file__).with_suffix(".json").read_text(encoding="utf-8"))
-SHARED_HEADINGS = ("Encodings", "Answers", "Figures")  # of help, below those of the command
-SIDES = r"\d+([x×]\d+)+"
+HEADINGS = ("Encodings", "Answers", "Figures")  # of help, below those of the command
 SHORT_NAMES = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16", "fp8": "float8_e4m3"}
-WIDTHS = {"column": 3.4, "page": 7.0}  # inches, of papers in two columns
-NARROWEST, WIDEST = 3.0, 40.0  # inches
+NARROWEST, WIDEST = 3.0, 40.0  # inches of a figure
 ANNOTATIONS = {"github", "sarif"}  # forms that other programs show beside a file
 COMMANDS: dict[str, tuple[Callable[..., None], dict[str, Any], dict[str, Any]]] = {}
 
@@ -62,16 +68,14 @@ class CommandInGroups(TyperCommand):
                 panel = "Answers" if parameter.name == "help" else panel
                 kind = f"{parameter.param_type_name.capitalize()}s"
                 groups.setdefault(panel or kind, []).append(record)
-        shared = {name: groups.pop(name) for name in SHARED_HEADINGS if name in groups}
-        for name, records in (groups | shared).items():
-            if records:
-                with formatter.section(name):
-                    formatter.write_dl(records)
+        for name in sorted(filter(groups.get, groups), key=HEADINGS.count):
+            with formatter.section(name):
+                formatter.write_dl(groups[name])
 
 
 def with_help(command_name: str, name: str, kind: Any) -> Any:
     """The type of a command's parameter with its option's flags and help: its own, or shared."""
-    if kind is typer.Context or get_origin(kind) is Annotated:
+    if get_origin(kind) is Annotated:
         return kind
     facts = dict(WORDS.get(command_name, {}).get(name) or WORDS["shared"][name])
     for key in ("parser", "autocompletion"):
@@ -103,7 +107,10 @@ def with_shared_options(
     @wraps(function)
     def answer(**values: Any) -> None:
         try:
-            check_paths(values)
+            if values.get("paths"):
+                if not values["specs"]:
+                    raise PefourierError("--paths takes paths of files and folders; got none")
+                values["specs"] = list(map(as_path, values["specs"]))
             refuse_overwriting(values)
             tuples = {key: tuple(v) if isinstance(v, list) else v for key, v in values.items()}
             filled = {
@@ -119,14 +126,6 @@ def with_shared_options(
     answer.__signature__ = inspect.Signature(typed)
     answer.__annotations__ = {p.name: p.annotation for p in typed}
     return answer
-
-
-def check_paths(values: dict[str, Any]) -> None:
-    """Take all SPECs as paths where ``--paths`` says so."""
-    if values.get("paths"):
-        if not values["specs"]:
-            raise PefourierError("--paths takes paths of files and folders; got none")
-        values["specs"] = list(map(as_path, values["specs"]))
 
 
 def as_path(argument: str) -> str:
@@ -147,11 +146,10 @@ class FigureOptions:
     width: float | None = None
     dpi: int | None = None
     title: str | None = None
-    dark: bool = False
 
     def __post_init__(self) -> None:
         """Refuse a figure that could not be written, before anything is computed."""
-        names = [f"--{name}" for name in ("width", "dpi", "title", "dark") if getattr(self, name)]
+        names = [f"--{name}" for name in ("width", "dpi", "title") if getattr(self, name)]
         if self.plot is not None:
             from pefourier.files import check_suffix
 
@@ -160,6 +158,8 @@ class FigureOptions:
             raise PefourierError(
                 f"{' and '.join(names)} say how a figure is to look; give --plot FILE too"
             )
+        if self.width is not None and not NARROWEST <= self.width <= WIDEST:
+            raise PefourierError(f"--width is {NARROWEST} to {WIDEST} inches; got {self.width}")
 
     def draw(self, figure: Callable[..., Any], answers: Sequence[Any]) -> None:
         """Write the figure of some answers if one was asked for; only then matplotlib is loaded."""
@@ -167,9 +167,7 @@ class FigureOptions:
             return
         from pefourier.report import plot
 
-        typed = {"width": self.width, "title": self.title, "dpi": self.dpi}
-        typed = {name: value for name, value in typed.items() if value is not None}
-        look = replace(plot.DARK if self.dark else plot.USUAL, **typed)
+        look = plot.Look(self.width, self.dpi or plot.Look.dpi, self.title or "")
         plot.save(self.plot, figure, answers, look)
 
 
@@ -189,35 +187,24 @@ class OutputOptions:
     @property
     def forms(self) -> list[str]:
         """The names of forms that were asked for."""
-        forms = (self.as_json and "json", self.as_csv and "csv", self.form)
-        return [form for form in forms if form]
+        return [form for form in (self.as_json * "json", self.as_csv * "csv", self.form) if form]
 
     @property
     def name(self) -> str:
         """The form, a key of `forms.FORMS`."""
-        return self.forms[0] if self.forms else "text"
+        return [*self.forms, "text"][0]
 
     def print(self, page: Any) -> None:
         """Print a page in its form; on a terminal curves come before the numbers."""
-        import sys
-
         from pefourier.report.forms import FORMS
-        from pefourier.writing.page import beginning
 
         if self.name != "text":
             say(FORMS[self.name](page))
             return
-        colour, conclusion = takes_colours(sys.stdout), beginning(page)
+        conclusion, colour = page.conclusion(), takes_colours(sys.stdout)
+        conclusion += "\n" * bool(conclusion)  # an empty line ends it
         chart = page.chart(colour) if page.chart and draws_dots(sys.stdout) else ""
         say((coloured(conclusion) if colour else conclusion) + chart + page.words())
-
-
-class NothingAnswered(PefourierError):
-    """Several SPECs, and each was refused."""
-
-    def __init__(self, reason: str, refusals: Sequence[Any]) -> None:
-        super().__init__(reason)
-        self.refusals = refusals
 
 
 def annotate_refusals(command_name: str, values: Mapping[str, Any], error: PefourierError) -> None:
@@ -225,8 +212,194 @@ def annotate_refusals(command_name: str, values: Mapping[str, Any], error: Pefou
     from pefourier.writing.page import Page
 
     spec = "".join(values.get("specs") or ())
-    refusals = getattr(error, "refusals", None) or [{"spec": spec, "error": str(error)}]
+    refusals = error.refusals or [{"spec": spec, "error": str(error)}]
     OutputOptions(form=values["form"]).print(Page(command_name, str, lambda: refusals))
+
+
+@dataclass(frozen=True)
+class EncodingOptions:
+    """Which encodings, and what holds of all of them."""
+
+    specs: list[str] | None = None
+    d: int | None = None
+    length: int | None = None
+    grid: tuple | None = None
+    prefix: int | None = None
+    rho: float | None = None
+    seed: int | None = None
+    times: str | None = None
+    paths: bool = False
+    quiet: bool = False
+
+    @property
+    def names(self) -> list[str]:
+        """The SPECs; where none is given sinusoidal, and dft where no times are."""
+        return list(self.specs or (["sinusoidal", "dft"] if self.times is None else ["sinusoidal"]))
+
+    @property
+    def sizes(self) -> dict[str, int | None]:
+        """The length and dimension."""
+        return {"length": self.length, "d": self.d}
+
+    def defaults(self) -> dict[str, Any]:
+        """Parameters of all SPECs that have them."""
+        if self.names.count("-") > 1:
+            raise PefourierError("standard input ('-') can be read once; name it once")
+        defaults = {"rho": self.rho, "seed": self.seed}
+        defaults |= {"grid": self.grid or (), "prefix": self.prefix or 0}
+        if self.times is None:
+            return defaults
+        from pefourier.encodings.sources.tables import read_numbers
+        from pefourier.encodings.specs import refuse_times
+
+        refuse_times(self.names)
+        return defaults | {"times": read_numbers(self.times)}
+
+    def sources(self, *, split: bool = True) -> list[Any]:
+        """The SPECs with what holds of all, a config with several rotations `split` into these."""
+        from pefourier.encodings.specs import SpecWithDefaults, specs_of_rotations
+
+        specs = [s for name in self.names for s in (specs_of_rotations(name) if split else [name])]
+        defaults = self.defaults()
+        return [SpecWithDefaults(spec, defaults) for spec in specs]
+
+    def note_without_effect(self, encodings: Sequence[Any]) -> None:
+        """Name the options that are settings of none of the encodings; times of any."""
+        for name in ("d", "length", "rho", "seed", "times"):
+            if (value := getattr(self, name)) is not None:
+                without = [enc for enc in encodings if not has_setting(enc, name, value)]
+                if without and (name == "times" or len(without) == len(encodings)):
+                    labels = ", ".join(enc.label for enc in without)
+                    note(f"--{name} {value} has no effect on {labels}", self.quiet)
+
+
+def has_setting(enc: Any, name: str, value: Any) -> bool:
+    """Whether an option's value is that of a parameter, or a size, of an encoding."""
+    if name == "times":
+        return enc.params.get("times") is not None
+    params = [enc.params.get(key) for key in (name, "embedding" if name == "d" else name)]
+    return value in [*params, {"d": enc.dim, "length": len(enc)}.get(name)]
+
+
+def parse_points(texts: list[str] | None) -> list[tuple[int, ...]]:
+    """Points, each of whole numbers from 0 on with commas between.
+
+    >>> parse_points(["3,4", "10,2"])
+    [(3, 4), (10, 2)]
+    """
+    from pefourier.writing.text import whole_number
+
+    points = [tuple(map(whole_number, text.split(","))) for text in texts or []]
+    for text, point in zip(texts or [], points, strict=True):
+        if any(value is None or not 0 <= value < 2**53 for value in point):
+            raise PefourierError(
+                f"--pos takes whole numbers from 0 on, such as 5,40,75; got {shown(text)} (times "
+                "between: --times FILE, as with sinusoidal)"
+            )
+    return points
+
+
+@dataclass(frozen=True)
+class Results:
+    """What was found for each SPEC, in the order given: an answer, or why there is none."""
+
+    per_spec: list[Any]
+
+    @property
+    def answers(self) -> list[Any]:
+        """The SPECs that were answered."""
+        return [result for result in self.per_spec if hasattr(result, "encoding")]
+
+    @property
+    def refusals(self) -> list[Any]:
+        """The SPECs that were not."""
+        return [result for result in self.per_spec if hasattr(result, "error")]
+
+
+def answer_each(
+    sources: Sequence[Any], ask: Callable[[Any], Any], quiet: bool, skip: bool = False
+) -> Results:
+    """The answer for each SPEC, or its refusal, which is told; where all are refused an error.
+
+    With `skip` configs that set no positions which could be answered for are passed over.
+    """
+    from pefourier.report.frame import Refusal
+
+    results = Results([])
+    for source in sources:
+        try:
+            results.per_spec.append(ask(source))
+        except PefourierError as error:
+            if skip and isinstance(error, UnknownPositions):
+                note(f"skipped: {error}", quiet)
+                continue
+            if len(sources) == 1:
+                raise  # with where it happened, for --debug
+            results.per_spec.append(Refusal(getattr(source, "spec", source), str(error)))
+    if not results.per_spec:
+        note("all were skipped; nothing was checked", quiet)
+        raise typer.Exit(0)
+    if not results.answers:
+        *reasons, last = dict.fromkeys(refusal.error for refusal in results.refusals)
+        for reason in reasons:
+            note(reason)
+        raise PefourierError(last, results.refusals)
+    for spec, error in ((shown(refusal.spec), refusal.error) for refusal in results.refusals):
+        note(error if spec in error else f"{spec}: {error}")
+    return results
+
+
+def ask_each(options: EncodingOptions, question: Callable[..., Any], skip: bool = False) -> Results:
+    """Ask a question of `pefourier.api` about each SPEC."""
+    from pefourier.report.frame import answer_of
+
+    def ask(source: Any) -> Any:
+        return answer_of(question(source, **options.sizes))
+
+    return answer_each(options.sources(), ask, options.quiet, skip)
+
+
+@dataclass(frozen=True)
+class Requirements:
+    """What an answer is held against, whatever the question is."""
+
+    strict: bool = False
+    skip_unknown: bool = False
+    baseline: str | None = None
+
+    def hold(self, page: Any, results: Results, **limits: Any) -> Any:
+        """A page with what results lack, and what is not as in the file of a baseline.
+
+        What is no worse and not as it was is a remark, where it is not `strict`.
+        """
+        from pefourier.questions.faithful import shortfalls
+        from pefourier.writing.page import Reason
+
+        reasons = [
+            Reason(a.encoding.label, "unmet", words)
+            for a in results.answers
+            for words in shortfalls(a.result, strict=self.strict, **limits)
+        ]
+        remarks: list[Any] = []
+        if self.baseline is not None:
+            from pefourier.report.baseline import judge, read_baseline
+
+            worse, remarks = judge(read_baseline(self.baseline, page.command), results.per_spec)
+            reasons += worse
+        if self.strict:
+            reasons, remarks = reasons + remarks, []
+        return replace(page, reasons=reasons, remarks=remarks)
+
+
+def print_and_exit(page: Any, results: Results, output: OutputOptions, quiet: bool = False) -> None:
+    """Print a page and why it says "no"; end with status 2 for a refusal, 1 for such a reason."""
+    for remark in page.remarks:
+        note(remark.text, quiet)
+    output.print(page)
+    for reason in () if quiet and output.name == "lint" else page.reasons:
+        note(reason.text)
+    if results.refusals or page.reasons:
+        raise typer.Exit(2 if results.refusals else 1)
 
 
 def spec_names(incomplete: str) -> list[str]:
@@ -239,11 +412,10 @@ def spec_names(incomplete: str) -> list[str]:
 
     params = {record["encoding"]: record["params"] for record in read_catalogue()}
     name, colon, text = incomplete.partition(":")
-    if not colon:
-        return [name for name in params if name.startswith(incomplete)]
     last = text.rpartition(",")[2]
-    before = incomplete.removesuffix(last)
-    return [f"{before}{key}=" for key in params.get(name, ()) if key.startswith(last)]
+    offers = [f"{key}=" for key in params.get(name, ())] if colon else params
+    before = incomplete.removesuffix(last) if colon else ""
+    return [before + offer for offer in offers if offer.startswith(last if colon else name)]
 
 
 def count(text: str) -> int:
@@ -280,19 +452,6 @@ def format_name(text: str) -> str:
     return full + colon + how
 
 
-def inches(text: str) -> float:
-    """The width of a figure: inches, or that of a column or page of a paper."""
-    try:
-        width = WIDTHS.get(text) or float(text)
-    except ValueError:
-        width = 0.0
-    if not NARROWEST <= width <= WIDEST:
-        raise typer.BadParameter(
-            f"{shown(text)} is neither column, page nor inches from {NARROWEST} to {WIDEST}"
-        )
-    return width
-
-
 def layer_range(text: str) -> range:
     """Layers from one to another, both included: 0-7, or a single one."""
     numbers = re.fullmatch(r"(\d{1,6})(?:-(\d{1,6}))?", text)
@@ -302,8 +461,7 @@ def layer_range(text: str) -> range:
 
 
 PARSERS: dict[str, Callable[[str], Any]] = {
-    parser.__name__: parser
-    for parser in (spec_names, count, sides, format_name, inches, layer_range)
+    parser.__name__: parser for parser in (spec_names, count, sides, format_name, layer_range)
 }
 
 

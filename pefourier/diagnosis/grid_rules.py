@@ -17,13 +17,12 @@ import numpy as np
 
 from pefourier.diagnosis.identify import identification
 from pefourier.diagnosis.wave_rules import SEARCHED
-from pefourier.encodings.conventions import fact_of_convention, read_conventions
 from pefourier.encodings.encoding import Encoding, Finding
 from pefourier.encodings.families.axes import axis_letters, rows_of_blocks
 from pefourier.encodings.findings import finding
 from pefourier.encodings.grids import size_of
 from pefourier.encodings.places import axis_columns
-from pefourier.encodings.registry import build
+from pefourier.encodings.registry import build, fact_of_convention, read_conventions
 from pefourier.errors import PefourierError
 from pefourier.geometry.closest import ClosestPair
 from pefourier.geometry.precision import FLOAT32_EPS

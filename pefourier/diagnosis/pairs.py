@@ -282,9 +282,7 @@ def refine_frequencies(
         slopes, residual = 1j * positions[:, None] * expected, waves - expected
         products = squares = 0.0
         for slope, error in ((slopes.real, residual.real), (slopes.imag, residual.imag)):
-            products = products + np.nansum(
-                slope * error, axis=0
-            )  # NaN: of a wave not in the table
+            products = products + np.nansum(slope * error, axis=0)  # NaN: not in the table
             squares = squares + (slope**2 * ~np.isnan(error)).sum(axis=0)
         step = products / np.maximum(squares, 1e-300)
         omega = omega + np.where(np.abs(step) * positions[-1] < 1, step, 0.0)

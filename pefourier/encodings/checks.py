@@ -114,19 +114,16 @@ def reshaping(shape: Sequence[int]) -> str:
     if len(shape) == 1 and shape[0] > 1:
         return "; inverse frequencies are given as rope:inv_freq=FILE or FILE#NAME, with --length"
     long = [side for side in shape if side > 1]
-    if len(long) != 3 or min(long) < LEAST_SIDE:
-        return ""
-    return "; of an image with H rows and W columns reshape it to (H W, d) and give --grid HxW"
+    is_image = len(long) == 3 and min(long) >= LEAST_SIDE
+    return "; of an image reshape it to (H W, d) and give --grid HxW" if is_image else ""
 
 
 def check_size(subject: str, *shape: int, limit: int = COMPUTED) -> None:
     """Refuse an array larger than a machine can be expected to hold, before the kernel kills."""
     if math.prod(shape) > limit:
         sizes = " × ".join(map(str, shape))
-        raise PefourierError(
-            f"{subject} would hold {sizes} numbers, the limit is {limit}; "
-            "choose a smaller length or d, or fewer positions"
-        )
+        limits = f"the limit is {limit}; choose a smaller length or d, or fewer positions"
+        raise PefourierError(f"{subject} would hold {sizes} numbers, {limits}")
 
 
 def check_cost(subject: str, kind: str, count: float) -> None:
@@ -140,17 +137,14 @@ is 2e+09: choose a smaller length or d
     """
     seconds, limit = COSTS[kind]
     if count > limit:
-        raise PefourierError(
-            f"{subject} takes {count:.2g} {kind}, some {count * seconds:.0f} s; the limit is "
-            f"{limit:.2g}: choose a smaller length or d"
-        )
+        limits = f"the limit is {limit:.2g}: choose a smaller length or d"
+        takes = f"{count:.2g} {kind}, some {count * seconds:.0f} s"
+        raise PefourierError(f"{subject} takes {takes}; {limits}")
 
 
 def check_magnitude(name: str, top: float) -> None:
     """Refuse codes whose largest number is beyond what can be squared and summed."""
     smallest, largest = MAGNITUDES
     if top and not smallest <= top <= largest:
-        raise PefourierError(
-            f"the codes of {shown(name)} reach {top:.3g}; the largest must be between {smallest:g} "
-            f"and {largest:g} in size: scale them"
-        )
+        limits = f"the largest must be between {smallest:g} and {largest:g} in size: scale them"
+        raise PefourierError(f"the codes of {shown(name)} reach {top:.3g}; {limits}")

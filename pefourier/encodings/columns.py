@@ -156,8 +156,7 @@ def axes_of_sections(
     if len(sections) != 3 or not fits or (interleaved == "rows" and sections[0] != sections[1]):
         condition = ", the first two alike" if interleaved == "rows" else ""
         raise PefourierError(
-            f"mrope_section {list(sections)} must be three numbers of pairs that sum to {pairs}, "
-            f"half of the dimensions that turn{condition}"
+            f"mrope_section {list(sections)} must be three numbers of sum {pairs}{condition}"
         )
     if interleaved == "rows":
         return np.r_[np.tile([1, 2], sections[0]), np.zeros(sections[2], dtype=int)]

@@ -192,10 +192,7 @@ def nodes(parents: Sequence[int]) -> Domain:
     check_basis(n, "nodes of a tree")
     child = np.arange(1, n)
     if n == 0 or parent[0] != -1 or (parent[1:] < 0).any() or (parent[1:] >= child).any():
-        raise PefourierError(
-            "a tree is a list of parents: -1 for the root, which comes first, and for each other "
-            "node the index of a node before it"
-        )
+        raise PefourierError("a tree is a list of parents: -1, then for each node one before it")
     laplacian = np.zeros((n, n))
     laplacian[child, parent[1:]] = laplacian[parent[1:], child] = -1.0
     np.fill_diagonal(laplacian, -laplacian.sum(axis=1))

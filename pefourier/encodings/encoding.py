@@ -188,11 +188,8 @@ def largest_number(table: np.ndarray) -> float:
     >>> largest_number(np.array([[1.0, -3.0]]))
     3.0
     """
-    ends = [
-        (float(part.max()), -float(part.min()))
-        for part in (table[rows] for rows in row_blocks(len(table), 2**12))
-    ]
-    return float(np.max(ends))
+    parts = (table[rows] for rows in row_blocks(len(table), 2**12))
+    return float(np.max([(float(part.max()), -float(part.min())) for part in parts]))
 
 
 def unit_of(table: np.ndarray) -> float:
@@ -213,10 +210,8 @@ def from_table(table: np.ndarray, name: str = "table", **facts: Any) -> Encoding
     3
     """
     if table.ndim != 2 or 0 in table.shape:
-        raise PefourierError(
-            f"a table of codes has two axes, (positions, dimensions), neither empty; "
-            f"{name} has shape {table.shape}{reshaping(table.shape)}"
-        )
+        shape = f"{name} has shape {table.shape}{reshaping(table.shape)}"
+        raise PefourierError(f"a table of codes has two axes, (positions, dimensions); {shape}")
     top = largest_number(table)
     if not np.isfinite(top):
         row, column = np.unravel_index(np.argmin(np.isfinite(table)), table.shape)
@@ -262,11 +257,9 @@ def from_bias(array: np.ndarray, name: str = "bias", **facts: Any) -> Encoding:
 
     def codes(x: np.ndarray) -> np.ndarray:
         if not shifted:
-            raise PefourierError(
-                f"{name} has biases (heads, queries, keys) = {bias.shape} that depend on more than "
-                "key - query: compare it with another; other questions need a number a lag"
-                f"{reshaping(bias.shape)}"
-            )
+            way_out = f"compare it; other questions need a number a lag{reshaping(bias.shape)}"
+            shape = f"biases (heads, queries, keys) = {bias.shape}"
+            raise PefourierError(f"{name}: {shape} depend on more than the lag: {way_out}")
         profile = np.concatenate([bias[:, -1], bias[:, 0, 1:]], axis=1).T
         return profile[np.asarray(x) + n - 1]
 
@@ -406,23 +399,17 @@ def numbers(answer: Any) -> tuple[np.ndarray, float]:
         raise PefourierError("an array has masked numbers; give array.filled(x)")
     try:
         array, eps = as_array(answer)
-    except (
-        ValueError,
-        TypeError,
-        RuntimeError,
-    ) as error:  # sparse, on meta, ragged
+    except (ValueError, TypeError, RuntimeError) as error:  # sparse, on meta, ragged
         kind = type(answer).__name__
         raise PefourierError(
-            f"expected an array of numbers (length, d), rows of one length; got a {kind} that is "
-            f"none: {shown(str(error))}"
+            f"expected rows of numbers (length, d); got a {kind} that is none: {shown(str(error))}"
         ) from error
     if array.dtype.kind == "c":
         pairs = np.stack([array.real, array.imag], axis=-1)
         array = pairs.reshape(*array.shape[:-1], -1)
     if array.dtype.kind not in "fiub":
         raise PefourierError(
-            f"expected an array of numbers (length, d); got {type(answer).__name__} "
-            f"of {shown(str(array.dtype))}"
+            f"expected an array of numbers; got those of {shown(str(array.dtype))}"
         )
     return (array if isinstance(array, np.memmap) else array.astype(float, copy=False)), eps
 

@@ -124,8 +124,7 @@ def on_grid(enc: Encoding, sides: Sides, prefix: int) -> Encoding:
         return check_own_grid(enc, sides, prefix)
     if enc.domain.kind != "position":
         raise PefourierError(
-            f"{shown(enc.label)} has codes of a {enc.domain.kind}, not of positions: --grid suits "
-            "encodings of positions, and axial, axial-rope, mixed-rope, swin, swin2, beit"
+            f"{shown(enc.label)} has codes of a {enc.domain.kind}; --grid is for those of positions"
         )
     fits = not sides or len(enc) == count_points(sides, prefix)
     window = None if fits or prefix or enc.origin != "file" else window_of_rows(enc, sides)
@@ -178,9 +177,8 @@ def line_contrast(table: np.ndarray, width: int) -> float:
     rows = np.array(table[: LINES * width], dtype=float)
     rows = rows[: len(rows) // width * width]
     rows -= rows.mean(axis=0)
-    norms = np.linalg.norm(rows, axis=1)
-    norms[norms == 0] = 1.0
-    rows /= norms[:, None]
+    norms = np.linalg.norm(rows, axis=1, keepdims=True)
+    rows /= np.where(norms == 0, 1.0, norms)
     cosines = np.append(np.einsum("nd,nd->n", rows[1:], rows[:-1]), np.nan).reshape(-1, width)
     within, across = cosines[:, :-1].ravel(), cosines[:-1, -1]
     return float((across[:, None] < within - 1e-9).mean()) if across.size else 0.5
@@ -244,8 +242,7 @@ def check_own_grid(enc: Encoding, sides: Sides, prefix: int) -> Encoding:
     built_sides = tuple(enc.params.get("grid") or enc.domain.grid)
     if sides not in ((), built_sides) or prefix not in (0, enc.domain.prefix):
         raise PefourierError(
-            f"{shown(enc.label)} is on a grid of {size_of(built_sides)} with prefix "
-            f"{enc.domain.prefix}; leave out --grid and --prefix"
+            f"{shown(enc.label)} is on a grid of {size_of(built_sides)} itself; leave out --grid"
         )
     return enc
 

@@ -36,6 +36,7 @@ from pefourier.encodings.specs import load, open_model, source_of
 from pefourier.errors import shown
 
 Source = Literal["stated", "assumed", "given", "unknown"]
+BY_LENGTH = ("dynamic", "longrope")  # scalings whose frequencies depend on the length
 
 
 @dataclass(frozen=True)
@@ -143,9 +144,6 @@ def scaling_notes(rotations: Sequence[Encoding], met: TrainedLength) -> Iterator
         yield finding("rope-by-length", scaling=scaling, n=original)
 
 
-BY_LENGTH = ("dynamic", "longrope")  # scalings whose frequencies depend on the length
-
-
 def training_length(
     native: Sequence[Encoding], requested: int | None, is_endless: bool, model: ModelConfig | None
 ) -> TrainedLength:
@@ -197,9 +195,9 @@ def table_of_config(spec: str) -> Encoding | None:
     if enc is None:
         embedding_type = model.config.values.get("position_embedding_type", "absolute")
         is_learned = row.get("kind", "").split()[:1] == ["learned"] and "axial" not in row
-        if not is_learned or model.computes or has_no_table(model) or model.part or not longest:
-            return None
-        if embedding_type != "absolute" or tensors_beside(model, TENSOR):
+        is_table = is_learned and embedding_type == "absolute" and not has_no_table(model)
+        elsewhere = model.computes or model.part or not longest or tensors_beside(model, TENSOR)
+        if not is_table or elsewhere:
             return None
         first = first_row(model)  # rows before the one of position 0, which a number stands for
         among = row.get("first") == "padding"

@@ -6,21 +6,122 @@ signature is its documentation: parameters, types, defaults and allowed values a
 
 import inspect
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
 from types import UnionType
 from typing import Any, Literal, get_args, get_origin
 
 import numpy as np
 
 from pefourier.encodings import checks
-from pefourier.encodings.conventions import with_convention
 from pefourier.encodings.encoding import Encoding
 from pefourier.encodings.grids import check_sides, count_points
-from pefourier.encodings.refused import refuse_known
 from pefourier.errors import PefourierError, nearest, shown, unknown
+from pefourier.files import read_toml
 from pefourier.writing.text import whole_number
 
+CONVENTIONS = Path(__file__).with_name("conventions.toml")
+FACTS = ("source", "note", "text", "kept")  # keys that are not parameters
+
+
+@cache  # the file does not change while it is used
+def read_conventions() -> Mapping[str, dict[str, dict[str, Any]]]:
+    """Conventions of each encoding that has some, lists as tuples.
+
+    >>> read_conventions()["axial-rope"]["rope-vit"]["rho"]
+    100.0
+    """
+    return {
+        encoding: {
+            name: {k: tuple(map(float, v)) if isinstance(v, list) else v for k, v in row.items()}
+            for name, row in rows.items()
+        }
+        for encoding, rows in read_toml(CONVENTIONS).items()
+    }
+
+
+def list_conventions(encoding: str) -> list[dict[str, Any]]:
+    """The conventions of an encoding for a catalogue: name, parameters set, source and note.
+
+    >>> list_conventions("axial")[1]["params"]
+    {'order': 'xy'}
+    """
+    return [
+        {
+            "convention": name,
+            "params": {key: value for key, value in row.items() if key not in FACTS},
+            **{key: row[key] for key in FACTS if key in row},
+        }
+        for name, row in read_conventions().get(encoding, {}).items()
+    ]
+
+
+def specs_of_convention(name: str) -> list[str]:
+    """The SPECs of encodings that know a convention.
+
+    >>> specs_of_convention("flux")
+    ['axial-rope:convention=flux']
+    """
+    return [
+        f"{encoding}:convention={name}"
+        for encoding, rows in read_conventions().items()
+        if name in rows
+    ]
+
+
+def fact_of_convention(encoding: str, name: str, fact: str) -> Any:
+    """What is noted of a convention; None where there is nothing, or no convention of that name.
+
+    >>> fact_of_convention("axial-rope", "flux", "text")
+    'origin'
+    """
+    return read_conventions().get(encoding, {}).get(name, {}).get(fact) if name else None
+
+
+def with_convention(encoding: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Parameters as given, and those of the convention among them where they are not.
+
+    >>> with_convention("axial-rope", {"convention": "rope-vit", "rho": 10.0})["rho"]
+    10.0
+    """
+    name = parameters.get("convention")
+    if not name:
+        return dict(parameters)
+    conventions = read_conventions().get(encoding, {})
+    if name not in conventions:
+        way_out = "".join(f"{spec} has it." for spec in specs_of_convention(name)[:1])
+        raise unknown(f"convention of {encoding}", name, conventions, way_out)
+    row = {key: value for key, value in conventions[name].items() if key not in FACTS}
+    return row | dict(parameters)
+
+
+REASONS = Path(__file__).with_name("refused.toml")
+
+
+def refuse_known(name: str) -> None:
+    """Refuse a name that is known and no encoding here, with the reason and what may be meant.
+
+    >>> refuse_known("DroPE")
+    Traceback (most recent call last):
+    ...
+    pefourier.errors.PefourierError: 'DroPE' has no codes of its own: DroPE removes the rotation \
+of all layers after training: name none for what is left
+    """
+    plain = "".join(filter(str.isalnum, name.lower()))
+    for table, sentence in REFUSALS.items():
+        reasons = read_toml(REASONS)[table]
+        if reason := reasons.get(plain) or reasons.get(name):
+            raise PefourierError(f"{shown(name)} {sentence.format(reason)}")
+
+
+REFUSALS = {
+    "tokens": "depends on tokens and has no table of codes: {}; give code that makes it for one "
+    "input, py:module:function",
+    "shared": "is the name of several encodings, which? {}",
+    "without": "has no codes of its own: {}",
+}
 SEVERAL = 8  # names that an error may list beside the one that is meant
 SYNONYMS = {  # names people type, and what they stand for
     **{"rotary": "rope", "nope": "none", "one-hot": "onehot"},
@@ -189,10 +290,7 @@ def parse_parameters(name: str, text: str) -> dict[str, Any]:
         typed, equals, value = item.partition("=")
         key = typed if typed in kinds else ALIASES.get(typed, typed)
         if not equals:
-            raise PefourierError(
-                f"{shown(item)} in the parameters of {name} is not of the form key=value; "
-                f"write for example {name}:{next(iter(kinds))}=8"
-            )
+            raise PefourierError(f"{shown(item)} of {name} is not of the form key=value, as d=8")
         if key not in kinds:
             raise unknown_parameter(name, typed)
         if key in values:

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pefourier.encodings import families  # noqa: F401 (which fill the registry)
 from pefourier.encodings.checks import check_count
-from pefourier.encodings.conventions import list_conventions
 from pefourier.encodings.encoding import (
     Encoding,
     as_encoding,
@@ -30,23 +29,65 @@ from pefourier.encodings.registry import (
     build,
     canonical_spec,
     describe,
+    list_conventions,
     parse_parameters,
+    refuse_known,
+    specs_of_convention,
+    unknown_encoding,
     unknown_parameter,
 )
-from pefourier.encodings.unknown_specs import not_here, unknown_spec
 from pefourier.errors import PefourierError, shown
-from pefourier.files import suffix_of
+from pefourier.files import data_names, missing, suffix_of
 from pefourier.writing.text import read_sides, whole_number
 
 if TYPE_CHECKING:
     from pefourier.encodings.sources.gguf_file import GgufFile
     from pefourier.encodings.sources.huggingface import ModelFile
 
+
+HUB = (  # a model there: owner/name, or its address
+    r"(?:https?://(?:www\.)?(?:huggingface\.co|hf\.co)/|hf://)?"
+    r"(\w[\w.-]*(?:/\w[\w.-]*)?)(?:/(?:resolve|blob|tree|raw)/.*|/)?"
+)
+
+
+def unknown_spec(spec: str, name: str, path: str) -> PefourierError:
+    """The error for a SPEC that names nothing, with what may be meant."""
+    has_suffix, folder = os.path.splitext(path)[1], os.path.dirname(path)
+    if spec.startswith("./") and not has_suffix and not os.path.lexists(path):
+        return missing(path)
+    refuse_known(name)
+    if presets := specs_of_convention(name.lower()):
+        return unknown_encoding(name, f"{' or '.join(presets)} has it.")
+    if re.fullmatch(HUB, spec) and "/" in spec:
+        return not_here(spec)
+    if os.path.exists(name):
+        return PefourierError(f"{shown(name)} is a file; it takes no parameters behind a colon")
+    from pefourier.encodings.sources.formats import READERS
+
+    formats = ", ".join(sorted(READERS))
+    way_out = f"'pefourier list' shows all; a file of codes ends in one of {formats}."
+    is_listed = has_suffix and os.path.isdir(folder or ".")
+    files = [os.path.join(folder, file) for file in data_names(folder, "")] if is_listed else []
+    return unknown_encoding(name, way_out, files)
+
+
+def not_here(spec: str) -> PefourierError:
+    """The error for an address, or for a model of Hugging Face by its name, owner/name.
+
+    >>> "hf download gpt2 config.json" in str(not_here("https://hf.co/gpt2/resolve/main/config.json"))
+    True
+    """
+    hub = re.fullmatch(HUB, spec)
+    command = f"hf download {hub[1]} config.json" if hub else f"curl -LO {spec}"
+    return PefourierError(
+        f"{shown(spec)} is not on this machine; run {shown(command)} and give the file that comes"
+    )
+
+
 NAMED = {  # what an array holds in place of codes, by its name
-    "biases-as-codes": re.compile(
-        r"(^|\.)(relative_(position|attention)_bias|rel_pos(_[xy])?_bias)"
-    ),
-    "lags-as-codes": re.compile(r"(^|\.)rel_pos_[thw]$"),
+    "biases-as-codes": r"(^|\.)(relative_(position|attention)_bias|rel_pos(_[xy])?_bias)",
+    "lags-as-codes": r"(^|\.)rel_pos_[thw]$",
 }
 
 
@@ -100,10 +141,8 @@ def load(
     2
     """
     length, d = whole_numbers(length=length, d=d)
-    if isinstance(source, SpecWithDefaults):
-        spec, options = source.spec, {**source.params, **params}
-    else:
-        spec, options = source, params
+    has_defaults = isinstance(source, SpecWithDefaults)
+    spec, options = (source.spec, {**source.params, **params}) if has_defaults else (source, params)
     options = {key: value for key, value in options.items() if value is not None}
     grid = options.pop("grid", ())
     sides = read_sides(grid) if isinstance(grid, str) else tuple(grid)
@@ -114,7 +153,7 @@ def load(
         options["times"] = read_numbers(os.fspath(options["times"]))
     if isinstance(spec, str | os.PathLike):
         spec = canonical_spec(os.fspath(spec))
-        if not isinstance(source, SpecWithDefaults):
+        if not has_defaults:
             check_parameters(spec, options)
         enc = load_spec(spec, length, d, place, {**options, "min_length": min_length})
     else:
@@ -262,7 +301,7 @@ def source_of(source: Any) -> Literal["name", "code", "table", "config", "gguf"]
         return "table"
     if path.lower().endswith(".gguf"):
         return "gguf"
-    if path.endswith(".json") or os.path.isdir(path):
+    if os.path.isdir(path):
         return "config"
     raise unknown_spec(spec, name, path)
 
@@ -287,9 +326,7 @@ def refuse_times(specs: Sequence[str]) -> None:
     """
     takers = sorted(name for name, builder in BUILDERS.items() if "times" in builder.parameters)
     if not {spec.partition(":")[0] for spec in specs} & {*takers}:
-        raise PefourierError(
-            f"--times belongs to {', '.join(takers)}; the others have positions 0, 1, …"
-        )
+        raise PefourierError(f"--times belongs to {', '.join(takers)}; the others have positions")
 
 
 def build_by_name(
@@ -298,9 +335,7 @@ def build_by_name(
     """A registered encoding; parameters of the SPEC win over options, options over defaults."""
     name, _, text = spec.partition(":")
     parameters = BUILDERS[name].parameters
-    defaults = {
-        key: value for key, value in options.items() if key in parameters and value is not None
-    }
+    defaults = {key: value for key, value in options.items() if key in parameters}
     settings = {"d": d, **defaults, **parse_parameters(name, text)}
     requested = settings.get("length", length)  # that of the SPEC wins
     if "length" not in settings and (length or not settings.get("grid")):
@@ -319,22 +354,16 @@ def load_file(spec: str, length: int | None) -> Encoding:
     if stored.codes.ndim > 2:
         bias = stored.codes[..., :length, :length]
         params = {"length": bias.shape[-1], "d": bias.shape[-3], "path": path, "array": stored.name}
-        enc = from_bias(bias, spec, eps=stored.eps, origin="file")
-        return replace(enc, params=params, spec=spec)
+        return from_bias(bias, spec, eps=stored.eps, origin="file", params=params, spec=spec)
     table = rows_up_to(stored.codes, length, shown(spec))
     array = stored.name if stored.chosen else key
     params = {"length": len(table), "d": table.shape[1], "path": path, "array": array}
-    codes = [code for code, name in NAMED.items() if name.search(stored.name)]
+    codes = [code for code, name in NAMED.items() if re.search(name, stored.name)]
     codes += ["array-chosen"] * stored.chosen
     slots = {"name": shown(stored.name), "middle": len(stored.codes) // 2}
-    findings = tuple(finding(code, **slots) for code in codes)
-    facts = {
-        "eps": stored.eps,
-        "origin": "file",
-        "findings": findings,
-        "paired": stored.paired,
-    }
-    enc = replace(from_table(table, spec, **facts), params=params, spec=spec)
+    facts = {"eps": stored.eps, "origin": "file", "paired": stored.paired, "params": params}
+    facts["findings"] = tuple(finding(code, **slots) for code in codes)
+    enc = from_table(table, spec, **facts, spec=spec)
     is_whole = stored.sides and len(enc) == len(stored.codes)
     return on_grid(enc, stored.sides, 0) if is_whole else enc
 

@@ -24,10 +24,8 @@ from pefourier.questions.faithful import assess
 from pefourier.questions.reconstruct import position_functions
 from pefourier.questions.relations import relate
 from pefourier.questions.spectrum import density
-from pefourier.report import frame
-from pefourier.report.encode import heatmap
-from pefourier.report.frame import Answer, Refusal, telling_of
-from pefourier.report.spectrum import by_decade, spectrum_by_decade
+from pefourier.report.code_figures import heatmap
+from pefourier.report.frame import Answer, Refusal, telling_named, telling_of, text_of
 from pefourier.weights.usage import use_of_model
 from pefourier.writing.escapes import printable
 from pefourier.writing.page import Page, fields_of, flattened
@@ -171,15 +169,15 @@ def question_section(question: str, studies: Sequence[Study], inquiry: Inquiry) 
     if not answers:
         return html.Chapter(HEADINGS[question], [])
     telling = telling_of(answers[0].result)
-    conclusions = [telling.conclude(a.encoding, a.result) for a in answers]
+    conclusions = [telling.conclude(a.result) for a in answers]
     sentences = [
-        html.sentence_of(f"{a.encoding.label}: {c.verdict}.", f"{c.meaning} {c.action}")
-        for a, c in zip(answers, conclusions, strict=True)
+        html.sentence_of(f"{a.encoding.label}: {verdict}.", f"{meaning} {action}")
+        for a, (verdict, meaning, action, *_) in zip(answers, conclusions, strict=True)
     ]
-    parts = parts_of_words(partial(telling.words, answers))
+    parts = parts_of_words(partial(text_of, answers))
     remarks = [html.remark(part) for part in parts if isinstance(part, str)]
     tables = [part for part in parts if not isinstance(part, str)]
-    names = [c.verdict.lower() for c in conclusions]
+    names = [verdict.lower() for verdict, *_ in conclusions]
     names += [cell for rows in tables for cell in [*rows[0], *(row[0] for row in rows)]]
     names += [f.code for a in answers for f in getattr(a.result, "findings", ())]
     groups = (telling.command, "findings", "verdicts", "every answer", "check-faithful")
@@ -187,11 +185,11 @@ def question_section(question: str, studies: Sequence[Study], inquiry: Inquiry) 
     numbers = html.details(
         "Numbers, and the command that gives them", map(html.table, tables), html.command(line)
     )
-    is_by_decade = question == "spectrum" and by_decade(answers)
-    draw: Any = spectrum_by_decade if is_by_decade else telling.figure
     pictures = [
         html.figure(
-            draw, part, f"{', '.join(a.encoding.label for a in part)}: {CAPTIONS[question]}"
+            telling.figure,
+            part,
+            f"{', '.join(a.encoding.label for a in part)}: {CAPTIONS[question]}",
         )
         for part in ([[a] for a in answers] if question == "usage" else [answers])
     ]
@@ -212,14 +210,12 @@ def parameters_table(studies: Sequence[Study]) -> html.Markup:
 def report_page(outcomes: Sequence[Study | Refusal], out: str) -> Page:
     """The answer of `pefourier report`: for each SPEC what the page says first, and where it is."""
     answers = [s.answer("check-faithful") for s in outcomes if isinstance(s, Study)]
+    telling = telling_named("faithful")
     records = [
-        fields_of(s)
-        if isinstance(s, Refusal)
-        else frame.identity_of(s.encoding) | frame.record_of_conclusion(s.answer("check-faithful"))
+        fields_of(s) if isinstance(s, Refusal) else telling.head(s.answer("check-faithful"))
         for s in outcomes
     ]
-    conclusions = (telling_of(answer.result).conclusion(answer) for answer in answers)
-    return page_written(records, out, lambda: "".join(conclusions))
+    return page_written(records, out, lambda: "".join(map(telling.conclusion, answers)))
 
 
 def page_written(

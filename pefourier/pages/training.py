@@ -31,7 +31,7 @@ from pefourier.report import training_figures
 from pefourier.train.options import BESIDE, Options, flag_of
 from pefourier.train.report import all_words, summary_page
 from pefourier.train.store import Store, option_of, read_configuration
-from pefourier.train.summary import Summary, common_runs, summarize_runs
+from pefourier.train.summary import Summary, common_runs, rows_by, summarize_runs
 from pefourier.train.traces import read_curves
 from pefourier.writing.escapes import printable
 from pefourier.writing.page import Page
@@ -58,8 +58,7 @@ def read_train_folder(path: str) -> TrainFolder:
         Store(Path(path)).rows(),
         key=lambda row: [order.get(row[key], len(order)) for key in ("dataset", "encoding")],
     )
-    datasets = dict.fromkeys(row["dataset"] for row in rows)
-    lacking = [d for d in datasets if not common_runs([r for r in rows if r["dataset"] == d])[0]]
+    lacking = [name for name, of in rows_by("dataset", rows).items() if not common_runs(of)[0]]
     if lacking or not rows:
         raise PefourierError(
             f"{shown(path)}: no seed and fold of {shown((lacking or config['dataset'])[0])} is "
@@ -78,8 +77,8 @@ def read_train_folder(path: str) -> TrainFolder:
 def common_settings(config: Mapping[str, Any]) -> dict[str, Any]:
     """What all runs of a folder have in common, options and rules."""
     names = [option.name for option in fields(Options)]
-    common = {*names, *RULES} - {"dataset", "encoding"}
-    return {name: config[name] for name in (*names, *RULES) if name in config and name in common}
+    names = [name for name in (*names, *RULES) if name not in ("dataset", "encoding")]
+    return {name: config[name] for name in names if name in config}
 
 
 def folder_document(folder: TrainFolder, title: str = "") -> str:

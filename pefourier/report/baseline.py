@@ -8,8 +8,7 @@ are not compared.
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from os.path import basename, dirname, normpath
 from typing import Any
 
@@ -36,18 +35,11 @@ DERIVED |= {"trained_frequencies", "largest", "nearer_higher", "index", "precisi
 DERIVED |= {"path", "length", "max_difference", "conventions", "source", "distinct", *BETTER}
 
 
-@dataclass(frozen=True)
-class Fields:
-    """What is compared of the answer for one SPEC: values by path, severities of findings."""
-
-    spec: str
-    values: Mapping[str, Any]
-    findings: Mapping[str, int]
-    is_refused: bool = False
+Fields = Mapping[str, Any]  # of the answer for one SPEC by path; none of a SPEC that was refused
 
 
 def read_baseline(path: str, command: str) -> dict[str, Fields]:
-    """The stored answer of a command for each SPEC.
+    """The fields of a stored answer of a command, by the place of each SPEC.
 
     Raises
     ------
@@ -61,8 +53,9 @@ def read_baseline(path: str, command: str) -> dict[str, Fields]:
     try:
         answer = json.loads(text, parse_int=float, parse_constant={}.__getitem__)
         is_answer = (answer["command"], answer["schema"]) == (command, SCHEMA)
-        per_spec = [fields_of_record(record) for record in answer["results"]]
-        stored = {place_of(fields.spec): fields for fields in per_spec}
+        stored = {
+            place_of(record["spec"]): fields_of_record(record) for record in answer["results"]
+        }
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         is_answer = False
     if not is_answer:
@@ -74,18 +67,21 @@ def read_baseline(path: str, command: str) -> dict[str, Fields]:
 
 
 def fields_of_record(record: Mapping[str, Any]) -> Fields:
-    """The fields of a JSON object; what is measured is a number, or null where it is infinite."""
+    """The fields of a JSON object; of verdicts and findings their rank.
+
+    What is measured is a number, or null where it is infinite.
+    """
     if "error" in record:
-        return Fields(record["spec"], {}, {}, is_refused=True)
+        return {}
     keys = [key for key in (*MEASURED, *SETTINGS) if key in record]
     roots = {key: record[key] for key in keys if key != "params" or not record.get("rotations")}
-    values = dict(flatten(roots))
+    fields = dict(flatten(roots))
     if "faithful" in record:
-        values["verdict"] = LADDER.index(record["verdict"])
-    for path in values.keys() & set(MEASURED) - {"verdict"}:
-        values[path] = None if values[path] is None else values[path] + 0
-    findings = {f["code"]: SEVERITIES.index(f["severity"]) for f in record["findings"]}
-    return Fields(record["spec"], values, findings)
+        fields["verdict"] = LADDER.index(record["verdict"])
+    for path in fields.keys() & set(MEASURED) - {"verdict"}:
+        fields[path] = None if fields[path] is None else fields[path] + 0
+    severities = {f["code"]: SEVERITIES.index(f["severity"]) for f in record["findings"]}
+    return fields | {f"findings.{code}": severity for code, severity in severities.items()}
 
 
 def flatten(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
@@ -135,7 +131,7 @@ def judge(
     specs = [entry.encoding.spec if isinstance(entry, Answer) else entry.spec for entry in per_spec]
     places = list(map(place_of, specs))
     if not set(places) & stored.keys():
-        names = first_few([shown(fields.spec) for fields in stored.values()]) or "nothing"
+        names = first_few(list(map(shown, stored))) or "nothing"
         raise PefourierError(
             f"none of what was asked is in the baseline, which has {names}: paths are taken as "
             "they are typed; write it anew with --json"
@@ -145,68 +141,55 @@ def judge(
     for place, answer in zip(places, per_spec, strict=True):
         if not isinstance(answer, Answer):
             continue
-        label, counts = answer.encoding.label, is_of_model(answer)
+        worse, changes = [], ["is not in the baseline: nothing to compare it with"]
         if place in stored:
-            worse, changed = differences(answer, stored[place])
-            reasons += [Reason(label, "worse", words) for words in worse]
-        else:
-            changed = ["is not in the baseline: nothing to compare it with"]
-            counts = counts and place.partition("#")[0] in files
-        (reasons if counts else remarks).extend(Reason(label, "changed", text) for text in changed)
+            worse, changes = differences(answer, stored[place])
+        enc = answer.encoding  # positions that belong to a model's weights, or all that was asked
+        is_model = "path" in enc.params and source_of(enc.spec) in ("config", "gguf")
+        counts = is_model or hasattr(answer.result, "trained")
+        counts = counts and place.partition("#")[0] in files
+        reasons += [Reason(enc.label, "worse", words) for words in worse]
+        changed = [Reason(enc.label, "changed", text) for text in changes]
+        (reasons if counts else remarks).extend(changed)
     return reasons, remarks
-
-
-def is_of_model(answer: Answer) -> bool:
-    """Whether positions belong to the weights of a model, or are all that was asked about."""
-    enc = answer.encoding
-    is_model = "path" in enc.params and source_of(enc.spec) in ("config", "gguf")
-    return is_model or hasattr(answer.result, "trained")
 
 
 def differences(answer: Answer, stored: Fields) -> tuple[list[str], list[str]]:
     """What got worse, and which settings are others, in words that follow the SPEC."""
-    if stored.is_refused:
+    if not stored:
         return [], []
     record = plain(telling_of(answer.result).record(answer))
     now = fields_of_record(record)
-    if sizes := list(changed_fields(now, stored, SIZES)):
+    if sizes := changed_fields(now, stored, SIZES).values():
         return [f"has {'; '.join(sizes)}: write the baseline anew with --json"], []
-    if lacking := [p for p in now.values if p in MEASURED and p not in stored.values]:
-        raise PefourierError(f"the baseline of {shown(stored.spec)} has no {lacking[0]}")
-    messages = {finding["code"]: finding["message"] for finding in record["findings"]}
-    worse = [*worse_fields(now, stored)] + [
-        f"has a new {SEVERITIES[severity]}: {printable(messages[code])} [{code}]"
-        for code, severity in now.findings.items()
-        if severity > stored.findings.get(code, 0)
+    if lacking := [path for path in now if path in MEASURED and path not in stored]:
+        raise PefourierError(f"the baseline of {answer.encoding.label} has no {lacking[0]}")
+    worse = [f"has {words} in the baseline" for words in worse_fields(now, stored)]
+    worse += [
+        f"has a new {f['severity']}: {printable(f['message'])} [{f['code']}]"
+        for f in record["findings"]
+        if now[f"findings.{f['code']}"] > stored.get(f"findings.{f['code']}", 0)
     ]
-    settings = list(changed_fields(now, stored, setting_paths(now, stored)))
-    return worse, [f"is not that of the baseline: {'; '.join(settings)}"] if settings else []
-
-
-def setting_paths(now: Fields, stored: Fields) -> list[str]:
-    """The settings that are others; frequencies where nothing else of a rotation is."""
     paths = [
         path
-        for path in dict.fromkeys([*now.values, *stored.values])
-        if path.partition(".")[0] in SETTINGS
-        and not DERIVED.intersection(path.split("."))
-        and has_changed(now.values.get(path), stored.values.get(path))
+        for path in dict.fromkeys([*now, *stored])
+        if path.partition(".")[0] in SETTINGS and not DERIVED.intersection(path.split("."))
     ]
-    parents = [path.rpartition(".")[0] for path in paths]
-    return [
-        path
-        for path, parent in zip(paths, parents, strict=True)
-        if not path.endswith("frequencies") or parents.count(parent) == 1
-    ]
+    settings = changed_fields(now, stored, paths)
+    causes = [text for path, text in settings.items() if not path.endswith("frequencies")]
+    changes = "; ".join(causes or settings.values())
+    return worse, [f"is not that of the baseline: {changes}"] if changes else []
 
 
-def changed_fields(now: Fields, stored: Fields, paths: Sequence[str]) -> Iterator[str]:
-    """The fields that are others, in words."""
+def changed_fields(now: Fields, stored: Fields, paths: Iterable[str]) -> dict[str, str]:
+    """The fields that are others, in words by their path."""
+    words = {}
     for path in paths:
-        a, b = now.values.get(path), stored.values.get(path)
+        a, b = now.get(path), stored.get(path)
         if has_changed(a, b):
             texts = [number(x, 6) if isinstance(x, float | int) else shown(x) for x in (a, b)]
-            yield f"{printable(path)} {texts[0]} instead of {texts[1]}"
+            words[path] = f"{printable(path)} {texts[0]} instead of {texts[1]}"
+    return words
 
 
 def has_changed(a: Any, b: Any) -> bool:
@@ -219,11 +202,10 @@ def has_changed(a: Any, b: Any) -> bool:
 
 
 def worse_fields(now: Fields, stored: Fields) -> Iterator[str]:
-    """Fields with a better direction that changed in the other."""
-    for path, a in now.values.items():
-        direction, b = BETTER.get(path.rpartition(".")[2], 0), stored.values.get(path)
-        if not (isinstance(a, float | int) and isinstance(b, float | int)):
-            continue
-        if direction * (b - a) > TOLERANCE * abs(b):
+    """Fields with a better direction that changed in the other, as they are and were."""
+    for path, a in now.items():
+        direction, b = BETTER.get(path.rpartition(".")[2], 0), stored.get(path)
+        is_measured = isinstance(a, float | int) and isinstance(b, float | int)
+        if is_measured and direction * (b - a) > TOLERANCE * abs(b):
             texts = [LADDER[x] if path == "verdict" else number(x) for x in (a, b)]
-            yield f"has {printable(path)} {texts[0]}, {texts[1]} in the baseline"
+            yield f"{printable(path)} {texts[0]}, {texts[1]}"

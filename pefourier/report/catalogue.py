@@ -80,12 +80,7 @@ def with_conclusion(record: dict[str, Any]) -> dict[str, Any]:
     """A record with its conclusion after what every answer begins with."""
     first = {key: record[key] for key in ("encoding", "spec", "params")}
     conclusion = record["meaning"] + UNTRAINED * record["untrained"]
-    return {
-        **first,
-        "conclusion": conclusion,
-        **record,
-        "used_by": [*users_of(record)],
-    }
+    return first | {"conclusion": conclusion} | record | {"used_by": [*users_of(record)]}
 
 
 def users_of(record: Mapping[str, Any]) -> Sequence[str]:

@@ -11,16 +11,11 @@ from typing import Any
 
 from pefourier.version import __version__
 from pefourier.writing import escapes
-from pefourier.writing.page import SCHEMA, Page, beginning, plain
+from pefourier.writing.page import SCHEMA, Page, plain
 from pefourier.writing.text import markdown_table, parts_of_words
 
 SARIF = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 NUMBER = re.compile(r"[-−+]?[0-9.]")  # what a cell of numbers begins with
-
-
-def as_words(page: Page) -> str:
-    """The answer in words: the conclusion, then the numbers."""
-    return beginning(page) + page.words()
 
 
 def as_json(page: Page) -> str:
@@ -53,32 +48,26 @@ def as_csv(page: Page) -> str:
     import io
 
     text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows(
-        map(csv_cell, plain(list(row))) for row in page.rows()
+    rows = (
+        [escapes.in_csv(cell) if isinstance(cell, str) else cell for cell in plain(list(row))]
+        for row in page.rows()
     )
+    csv.writer(text, lineterminator="\n").writerows(rows)
     return text.getvalue()
-
-
-def csv_cell(value: Any) -> Any:
-    """A value as it stands in CSV: numbers in full, text that nothing computes."""
-    if isinstance(value, str):
-        return escapes.in_csv(value)
-    return "" if value is None else value
 
 
 def markdown_of(page: Page) -> str:
     """The conclusion, tables and findings in Markdown, as pull requests and notebooks show it."""
-    parts = [*parts_of_words(page.conclusion), *parts_of_words(page.words)]
+    parts = parts_of_words(page.conclusion, page.words)
     shown = (escapes.in_markdown(p) if isinstance(p, str) else markdown_table(p) for p in parts)
     return "\n\n".join(shown) + "\n"
 
 
 def as_latex(page: Page) -> str:
     """The tables for a paper, set with booktabs; what is said about them as comments."""
-    parts = [*parts_of_words(page.conclusion), *parts_of_words(page.words)]
     return "".join(
         f"% {escapes.printable(p)}\n" if isinstance(p, str) else f"{latex_table(p)}\n\n"
-        for p in parts
+        for p in parts_of_words(page.conclusion, page.words)
     )
 
 
@@ -122,15 +111,14 @@ def annotations_of(page: Page) -> list[Annotation]:
     listed = []
     for record in plain(list(page.records())):
         spec = str(record.get("spec") or "")
-        for finding in record.get("findings", ()):
-            facts = finding["code"], finding["severity"], finding["message"]
-            listed.append(Annotation(spec, *facts))
+        for f in record.get("findings", ()):
+            listed.append(Annotation(spec, f["code"], f["severity"], f["message"]))
         if "error" in record:
             listed.append(Annotation(spec, "refused", "error", record["error"]))
-    listed += [Annotation(r.spec, r.kind, "warning", r.text) for r in page.remarks]
     by_findings = {f"has {annotation.code}" for annotation in listed}
-    reasons = [reason for reason in page.reasons if reason.words not in by_findings]
-    return listed + [Annotation(r.spec, r.kind, "error", r.text) for r in reasons]
+    levels = [(r, "warning") for r in page.remarks]
+    levels += [(r, "error") for r in page.reasons if r.words not in by_findings]
+    return listed + [Annotation(r.spec, r.kind, level, r.text) for r, level in levels]
 
 
 def as_github(page: Page) -> str:
@@ -141,23 +129,19 @@ def as_github(page: Page) -> str:
     ::notice title=pefourier check-faithful dft::All differ: 100 %25.
     """
     records = plain(list(page.records()))
-    lines = []
-    if len(records) > 1:  # GitHub shows ten of a kind: what sums up comes first
-        refused = sum("error" in record for record in records)
-        counts = f"{len(records) - refused} of {len(records)} answered, {refused} refused"
-        text = f"{counts}; reasons to fail: {len(page.reasons)}"
-        lines.append(workflow_command("notice", page.command, "", text))
-    for record in (record for record in records if record.get("conclusion")):
-        spec = str(record.get("spec") or "")
-        lines.append(workflow_command("notice", page.command, spec, record["conclusion"]))
-    for annotation in annotations_of(page):
-        level = annotation.severity.replace("note", "notice")
-        text = f"{annotation.message} [{annotation.code}]"
-        lines.append(workflow_command(level, page.command, annotation.spec, text))
-    return "".join(lines)
+    notices = [
+        ("notice", str(record.get("spec") or ""), record["conclusion"])
+        for record in records
+        if record.get("conclusion")
+    ]
+    notices += [
+        (a.severity.replace("note", "notice"), a.spec, f"{a.message} [{a.code}]")
+        for a in annotations_of(page)
+    ]
+    return "".join(workflow_command(page.command, *notice) for notice in notices)
 
 
-def workflow_command(level: str, command: str, spec: str, text: str) -> str:
+def workflow_command(command: str, level: str, spec: str, text: str) -> str:
     """A workflow command of GitHub Actions; a SPEC that is a file names it."""
     path = spec.partition("#")[0]
     properties = {"file": os.path.normpath(path)} if os.path.isfile(path) else {}
@@ -199,11 +183,7 @@ def as_sarif(page: Page) -> str:
 def rule_of(term: Any) -> dict[str, Any]:
     """A rule of SARIF, with what code scanning shows beside a finding."""
     text = " ".join(filter(None, [term.meaning, term.good, term.source]))
-    return {
-        "id": term.term,
-        "shortDescription": {"text": term.meaning},
-        "help": {"text": text, "markdown": f"{text}\n\n`pefourier explain {term.term}`"},
-    }
+    return {"id": term.term, "shortDescription": {"text": term.meaning}, "help": {"text": text}}
 
 
 def sarif_result(annotation: Annotation) -> dict[str, Any]:
@@ -227,7 +207,6 @@ def sarif_result(annotation: Annotation) -> dict[str, Any]:
 
 
 FORMS: dict[str, Callable[[Page], str]] = {
-    "text": as_words,
     "json": as_json,
     "csv": as_csv,
     "github": as_github,

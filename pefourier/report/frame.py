@@ -4,13 +4,13 @@ An `Answer` is an encoding with a result, and a `Refusal` a SPEC that could not 
 others that could. A result has a `verdict`, one of those of its question in words.toml, where its
 meaning and action stand. Its class lists what is `shown` (labels of rows and the fields in them)
 and what is `listed` (tables: a field that holds several dataclasses, and the labels of its
-columns). A `series()` is its CSV; without one that is a row of single values. Pictures stand in the
-file of `report` that has the question's name, which is opened when they are asked for.
+columns). A `series()` is its CSV; without one that is a row of single values. Pictures stand in a
+file of `report`, `PICTURED_IN` or that of the question's name, opened when they are asked for.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from importlib import import_module
@@ -39,6 +39,13 @@ URGENT = ("error", "warning")  # severities of findings that a conclusion ends w
 MOST_URGENT = 2
 SENTENCE = 180  # characters of a conclusion that a line shows
 COLUMNS_ACROSS = 4  # encodings side by side in a text table
+PICTURED_IN = {  # files of pictures, by the modules of results
+    **dict.fromkeys(("spectrum", "reconstruct"), "spectral_figures"),
+    **dict.fromkeys(("context", "extend", "design", "usage"), "rotation_figures"),
+    **dict.fromkeys(("encode", "compare", "resize"), "code_figures"),
+    **dict.fromkeys(("faithful", "relations"), "gram_figures"),
+}
+TELLINGS: dict[str, Telling] = {}  # by the same, of the files that are open
 
 
 @dataclass(frozen=True)
@@ -57,34 +64,17 @@ class Refusal:
     error: str
 
 
-@dataclass(frozen=True)
-class Conclusion:
-    """A conclusion: the verdict, what it means, what to do, and what else is worth a sentence.
-
-    >>> Conclusion("SHARP", "A position comes back.", "", ("Row 9 has no code.",)).text
-    'SHARP. A position comes back. Row 9 has no code.'
-    """
-
-    verdict: str  # one to four words in capitals, of those in words.toml
-    meaning: str
-    action: str = ""
-    urgent: tuple[str, ...] = ()  # messages of the worst findings
-
-    @property
-    def text(self) -> str:
-        """All of it in one paragraph."""
-        return " ".join(filter(None, (f"{self.verdict}.", self.meaning, self.action, *self.urgent)))
-
-
 class Template(Formatter):
-    """Words with numbers in few digits, {x:3}.
+    """Words with numbers in few digits, {x:3}, or as shares of a hundred, {x:3%}.
 
-    >>> Template().format("waves of {x:2}", x=6.2832)
-    'waves of 6.3'
+    >>> Template().format("waves of {x:2}, {y:2%}", x=6.2832, y=0.25)
+    'waves of 6.3, 25 %'
     """
 
     def format_field(self, value: Any, spec: str) -> str:
         """One that is filled in."""
+        if spec.endswith("%"):
+            return f"{number(100 * value, int(spec[:-1]))} %"
         return number(value, int(spec)) if spec.isdigit() else super().format_field(value, spec)
 
 
@@ -103,13 +93,14 @@ def verdicts_of(command: str) -> dict[str, dict[str, str]]:
     return verdicts
 
 
-def conclude_by_words(enc: Encoding | None, result: Any, command: str = "") -> Conclusion:
-    """The verdict, its meaning and action with numbers filled in, and the worst findings."""
-    words = verdicts_of(command)[result.verdict]
-    meaning, action = (Template().format(words.get(key, ""), r=result) for key in WORDED)
-    urgent = [f.message for severity in URGENT for f in result.findings if f.severity == severity]
-    sentences = tuple(f"{capital(message)}." for message in urgent[:MOST_URGENT])
-    return Conclusion(result.verdict.upper(), meaning, action, sentences)
+def in_sentences(conclusion: Sequence[str]) -> str:
+    """A conclusion in one paragraph.
+
+    >>> in_sentences(("SHARP", "A position comes back.", "", "Row 9 has no code."))
+    'SHARP. A position comes back. Row 9 has no code.'
+    """
+    verdict, *sentences = conclusion
+    return " ".join(filter(None, (f"{verdict}.", *sentences)))
 
 
 def cell_of(value: Any) -> Any:
@@ -127,6 +118,7 @@ def cell_of(value: Any) -> Any:
 
 def text_of(answers: Sequence[Answer]) -> str:
     """Rows of what is shown, an encoding a column; then what is listed; then the findings."""
+    answers = list(map(with_all_names, answers))
     rows = shown_rows(answers)
     parts = []
     for start in range(0, len(answers) if rows else 0, COLUMNS_ACROSS):
@@ -134,8 +126,16 @@ def text_of(answers: Sequence[Answer]) -> str:
         head = ["", *(a.encoding.label for a in answers[columns])]
         body = ([label, *map(number, values[columns])] for label, values in rows.items())
         parts.append(aligned([head, *body]))
-    parts += filter(None, map(partial(listed_table, answers), listed_tables(answers)))
+    parts += listed_tables(answers)
     return "\n".join(parts) + "".join(map(findings_text, answers))
+
+
+def with_all_names(answer: Answer) -> Answer:
+    """An answer about several encodings under the names of all."""
+    if len(answer.result.about) < 2:
+        return answer
+    names = " | ".join(enc.spec for enc in answer.result.about)
+    return replace(answer, encoding=replace(answer.encoding, spec=names))
 
 
 def shown_rows(answers: Sequence[Answer]) -> dict[str, list[Any]]:
@@ -153,29 +153,23 @@ def shown_value(label: str, result: Any) -> Any:
     return cell_of(value)
 
 
-def listed_tables(answers: Sequence[Answer]) -> list[tuple[str, tuple[str, ...]]]:
-    """Fields that are listed, with the labels of their columns, those of each kind of result."""
-    return list(
-        dict.fromkeys((f, tuple(cols)) for a in answers for f, cols in a.result.listed.items())
-    )
-
-
-def listed_table(answers: Sequence[Answer], table: tuple[str, tuple[str, ...]]) -> str:
-    """A table of what fields hold several of, of all encodings that have the same columns.
+def listed_tables(answers: Sequence[Answer]) -> Iterator[str]:
+    """Tables of what fields hold several of, of all encodings that have the same columns.
 
     Columns that hold nothing are left out.
     """
-    field, labels = table
-    rows = []
-    for a in answers:
-        columns = a.result.listed.get(field, {})
-        if tuple(columns) == labels:
-            for item in getattr(a.result, field):
+    tables = ((field, tuple(c)) for a in answers for field, c in a.result.listed.items())
+    for field, labels in dict.fromkeys(tables):
+        rows = []
+        for a in answers:
+            columns = a.result.listed.get(field, {})
+            for item in getattr(a.result, field) if tuple(columns) == labels else ():
                 cells = (cell_of(attrgetter(path)(item)) for path in columns.values())
                 rows.append([a.encoding.label, *map(number, cells)])
-    columns = [[label, *cells] for label, *cells in zip(["encoding", *labels], *rows, strict=True)]
-    filled = [column for column in columns if set(column[1:]) != {"–"}]
-    return aligned(list(map(list, zip(*filled, strict=True))), keys=2) if rows else ""
+        table = zip(*[["encoding", *labels], *rows], strict=True)
+        filled = [column for column in table if set(column[1:]) != {"–"}]
+        if rows:
+            yield aligned(list(map(list, zip(*filled, strict=True))), keys=2)
 
 
 def findings_text(answer: Answer) -> str:
@@ -206,79 +200,71 @@ def series_rows(answers: Sequence[Answer]) -> Iterable[Sequence[Any]]:
             yield [enc.name, enc.spec, *(None if i is None else row[i] for i in places)]
 
 
-def record_of_fields(answer: Answer, about: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """One SPEC's JSON object: what was analysed, the conclusion, the fields of the result.
-
-    The verdict is that of the result, or else that of the conclusion, in lower case.
-    """
-    return (
-        {**(about or identity_of(answer.encoding))}
-        | record_of_conclusion(answer)
-        | fields_of(answer.result)
-    )
-
-
-def record_of_conclusion(answer: Answer) -> dict[str, Any]:
-    """What every JSON object has after what was analysed."""
-    conclusion = telling_of(answer.result).conclude(answer.encoding, answer.result)
-    return {
-        "verdict": conclusion.verdict.lower(),
-        "meaning": conclusion.meaning,
-        "action": conclusion.action,
-        "findings": list(getattr(answer.result, "findings", ())),
-        "conclusion": conclusion.text,
-    }
-
-
 def identity_of(enc: Encoding) -> dict[str, Any]:
     """What was analysed: name, SPEC as typed, all parameters used."""
     return {"encoding": enc.name, "spec": enc.spec, "params": enc.params}
 
 
-def label_of(answer: Answer) -> str:
-    """What the conclusion about one encoding begins with."""
-    return f"{answer.encoding.label}: "
-
-
 @dataclass(frozen=True)
 class Telling:
-    """How the answers to one question are told, in each way by a function of them."""
+    """How the answers to one question are told: by its words, tables and pictures."""
 
     command: str
-    conclude: Callable[[Encoding, Any], Conclusion]
-    words: Callable[[Sequence[Answer]], str] = text_of
-    rows: Callable[[Sequence[Answer]], Iterable[Sequence[Any]]] = series_rows
     figure: Callable[[Sequence[Answer], Look], Figure] | None = None
-    record: Callable[[Answer], dict[str, Any]] = record_of_fields
     chart: Callable[[Sequence[Answer], bool], str] | None = None
-    lead: Callable[[Answer], str] | None = label_of  # before a conclusion; None: nothing
+    facts: Callable[[Encoding], Mapping[str, Any]] | None = None  # beside fields, in JSON
+
+    def conclude(self, result: Any) -> tuple[str, ...]:
+        """The verdict, its meaning and action with numbers filled in, and the worst findings."""
+        words = verdicts_of(self.command)[result.verdict]
+        meaning, action = (Template().format(words.get(key, ""), r=result) for key in WORDED)
+        urgent = [f.message for level in URGENT for f in result.findings if f.severity == level]
+        sentences = (f"{capital(message)}." for message in urgent[:MOST_URGENT])
+        return result.verdict.upper(), meaning, action, *sentences
 
     def conclusion(self, answer: Answer) -> str:
         """The paragraph about one answer."""
-        text = self.conclude(answer.encoding, answer.result).text
-        return paragraph(self.lead(answer) + text, "  ") if self.lead else paragraph(text)
+        sentences = in_sentences(self.conclude(answer.result))
+        return paragraph(f"{answer.encoding.label}: {sentences}", "  ")
 
-    def records(self, answers: Iterable[Answer | Refusal]) -> Iterable[dict[str, Any]]:
-        """The objects of JSON."""
-        return (self.record(a) if isinstance(a, Answer) else fields_of(a) for a in answers)
+    def head(self, answer: Answer) -> dict[str, Any]:
+        """What every JSON object begins with: what was analysed, and the conclusion."""
+        verdict, meaning, action, *_ = conclusion = self.conclude(answer.result)
+        reference = answer.result.about[1:]
+        return {
+            **identity_of(answer.encoding),
+            **({"other": identity_of(reference[0])} if reference else {}),
+            "verdict": verdict.lower(),
+            "meaning": meaning,
+            "action": action,
+            "findings": list(answer.result.findings),
+            "conclusion": in_sentences(conclusion),
+        }
 
-    def page(self, outcomes: Sequence[Answer | Refusal], **changes: Any) -> Page:
+    def record(self, answer: Answer) -> dict[str, Any]:
+        """One SPEC's JSON object: its head, and the fields of the result."""
+        facts = self.facts(answer.encoding) if self.facts else {}
+        return self.head(answer) | fields_of(answer.result) | dict(facts)
+
+    def page(self, outcomes: Sequence[Answer | Refusal]) -> Page:
         """A page about some SPECs; one that was refused is a record of JSON and nothing else."""
-        telling = replace(self, **changes)
         answers = [answer for answer in outcomes if isinstance(answer, Answer)]
         return Page(
-            telling.command,
-            words=partial(telling.words, answers),
-            records=partial(telling.records, outcomes),
-            rows=partial(telling.rows, answers),
-            chart=telling.chart and partial(telling.chart, answers),
-            conclusion=lambda: "".join(map(telling.conclusion, answers)),
+            self.command,
+            words=partial(text_of, answers),
+            records=lambda: (
+                self.record(entry) if isinstance(entry, Answer) else fields_of(entry)
+                for entry in outcomes
+            ),
+            rows=partial(series_rows, answers),
+            chart=self.chart and partial(self.chart, answers),
+            conclusion=lambda: "".join(map(self.conclusion, answers)),
         )
 
 
-def framed(command: str, **pictures: Any) -> Telling:
-    """The telling of a question whose words, tables and rows are made by the frame."""
-    return Telling(command, partial(conclude_by_words, command=command), **pictures)
+def framed(command: str, question: str = "", **pictures: Any) -> Telling:
+    """The telling of a question of a command, by default of the same name, with its pictures."""
+    return TELLINGS.setdefault(question or command, Telling(command, **pictures))
 
 
 def telling_of(result: Any) -> Telling:
@@ -287,15 +273,15 @@ def telling_of(result: Any) -> Telling:
 
 
 def telling_named(question: str) -> Telling:
-    """How a question is told: as its file in this room says, or by the frame alone."""
-    room = f"pefourier.report.{question}"
-    try:
-        telling: Telling = import_module(room).TOLD
-    except ModuleNotFoundError as error:
-        if error.name != room:
-            raise
-        return framed(question)
-    return telling
+    """How a question is told: as a file of pictures says, or by the frame alone."""
+    if question not in TELLINGS:
+        room = f"pefourier.report.{PICTURED_IN.get(question, question)}"
+        try:
+            import_module(room)
+        except ModuleNotFoundError as error:
+            if error.name != room:
+                raise
+    return framed(question)
 
 
 def answer_of(result: Any) -> Answer:
@@ -308,20 +294,12 @@ def any_grid(answers: Sequence[Answer]) -> bool:
     return any(a.result.on_grid for a in answers)
 
 
-def result_record(result: Result) -> dict[str, Any]:
-    """The JSON object of a result."""
-    return telling_of(result).record(answer_of(result))
-
-
-def figure_of(result: Result, width: float | None, title: str, dark: bool) -> Figure:
+def figure_of(result: Result, width: float | None, title: str) -> Figure:
     """The figure of a result, in the style of the command's."""
-    from pefourier.report.plot import DARK, USUAL, figure_style, fit_words
+    from pefourier.report import plot
 
-    look = replace(DARK if dark else USUAL, width=width, title=title)
-    with figure_style(look):
-        figure = telling_of(result).figure([answer_of(result)], look)
-        fit_words(figure)
-    return figure
+    look = plot.Look(width, title=title)
+    return plot.draw_styled(telling_of(result).figure, [answer_of(result)], look)
 
 
 def in_a_line(result: Result) -> str:
@@ -340,5 +318,5 @@ recovers each without amplifying noise.>
 def as_html(result: Result) -> str:
     """What the command prints, as notebooks show it."""
     telling, answer = telling_of(result), answer_of(result)
-    words = f"{telling.conclusion(answer)}\n{telling.words([answer])}"
+    words = f"{telling.conclusion(answer)}\n{text_of([answer])}"
     return "<pre>{}</pre>".format("\n".join(map(in_html, words.split("\n"))))

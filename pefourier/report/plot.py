@@ -30,17 +30,9 @@ if TYPE_CHECKING:
 else:  # types of annotations, here and in what draws
     Axes = Figure = Any
 
-DARK_ON_LIGHT = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
-LIGHT_ON_DARK = ("#56B4E9", "#FF8C42", "#2ECC9A", "#E3A1CB", "#9AD1F5", "#F2B632", "#F2F2F2")
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
 LINES = ("-", "--", "-.", ":", "-", "--", "-.")
 LINES += ("--", "-.", ":", "-", "-.", ":", "--")  # when colours come again: fourteen are told apart
-
-
-def cycle_of(colours: Sequence[str]) -> str:
-    """Curves in turn, each of another colour or other dashes, as matplotlib's settings have it."""
-    return f"cycler(color={2 * list(colours)}) + cycler(linestyle={list(LINES)})"
-
-
 STYLE = {
     "pdf.fonttype": 42,
     "svg.fonttype": "none",
@@ -48,7 +40,7 @@ STYLE = {
     "font.size": 9,
     "axes.spines.top": False,
     "axes.spines.right": False,
-    "axes.prop_cycle": cycle_of(DARK_ON_LIGHT),
+    "axes.prop_cycle": f"cycler(color={2 * list(COLOURS)}) + cycler(linestyle={list(LINES)})",
     "legend.frameon": False,
     "figure.constrained_layout.use": True,
 }
@@ -61,8 +53,6 @@ NARROW = 4.5  # inches of one
 SHORTEST = 8  # letters of a line
 SLACK = 0.95  # of an axis that its name may be as long as
 DENSE = 1000  # points of a curve, from which on single waves of it are no longer told apart
-
-
 LINE = 0.17  # inches, from one line of text to the next
 
 
@@ -73,26 +63,13 @@ class Look:
     width: float | None = None  # inches; None: what suits the figure
     dpi: int = 200  # of a PNG
     title: str = ""
-    ink: str | None = None  # colour of text and axes; None: matplotlib's, on white
-    paper: str = "none"
-    curves: Sequence[str] = ()
-
-    def settings(self) -> dict[str, Any]:
-        """Colours as matplotlib takes them."""
-        if self.ink is None:
-            return {}
-        inked = ("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color")
-        papers = dict.fromkeys(("figure.facecolor", "axes.facecolor"), self.paper)
-        cycle = {"axes.prop_cycle": cycle_of(self.curves)}
-        return dict.fromkeys(inked, self.ink) | papers | cycle
 
 
 USUAL = Look()
-DARK = Look(ink="#E6E6E6", paper="#16191D", curves=LIGHT_ON_DARK)
 
 
 @contextmanager
-def figure_style(look: Look = USUAL) -> Iterator[None]:
+def figure_style() -> Iterator[None]:
     """Figures made here have matplotlib's defaults and `STYLE`, whatever a user's settings are."""
     import logging
 
@@ -100,7 +77,7 @@ def figure_style(look: Look = USUAL) -> Iterator[None]:
     import matplotlib
 
     defaults = {key: matplotlib.rcParamsDefault[key] for key in matplotlib.rcParamsDefault}
-    settings = defaults | STYLE | look.settings()
+    settings = defaults | STYLE
     del settings["backend"]  # the context would not restore it
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph .* missing")  # a name in letters without a font
@@ -112,12 +89,6 @@ def make_panels(
     rows: int, columns: int, size: tuple[float, float], look: Look = USUAL, **shared: bool
 ) -> Any:
     """A figure of so many inches, or as wide as it is to look, and its axes (rows, columns)."""
-    figure = make_figure(size, look, rows)
-    return figure, figure.subplots(rows, columns, squeeze=False, **shared)
-
-
-def make_figure(size: tuple[float, float], look: Look = USUAL, rows: int = 1) -> Figure:
-    """An empty figure of so many inches, or as wide as it is to look, with room for rows."""
     from matplotlib.figure import Figure
 
     wide, high = size
@@ -125,7 +96,7 @@ def make_figure(size: tuple[float, float], look: Look = USUAL, rows: int = 1) ->
     figure = Figure(figsize=(width, max(high * (width / wide) ** 0.5, lowest)))
     if look.title:
         figure.suptitle(literal(printable(look.title)))
-    return figure
+    return figure, figure.subplots(rows, columns, squeeze=False, **shared)
 
 
 def literal(text: str) -> str:
@@ -139,9 +110,10 @@ def caption(enc: Encoding, room: float = WIDTH) -> str:
     return " " + text if text.startswith("_") else text
 
 
-def room_for_names(figure: Figure) -> float:
-    """Inches that the name of a curve may take below the axes, beside its line."""
-    return figure.get_figwidth() - 0.8
+def entry(axes: Axes, enc: Encoding, end: str = "") -> str:
+    """The SPEC as a legend below some axes shows it, with what it ends with, cut to fit there."""
+    room = axes.figure.get_figwidth() - 0.8  # beside the line of a curve
+    return caption(enc, room - LETTER * len(end)) + end
 
 
 def draw_dense(axes: Axes, x: np.ndarray, y: np.ndarray, **style: Any) -> None:
@@ -186,12 +158,19 @@ def render(kind: str, draw: Callable[..., Figure], answers: Any, look: Look = US
     metadata = {"pdf": {"CreationDate": None}, "svg": {"Date": None}, "png": {}}[kind]
     metadata["Title"] = printable(look.title) or title_of(draw, answers)
     stream = io.BytesIO()
-    with figure_style(look):
-        figure = draw(answers, look)
-        fit_words(figure)
-        check_pixels(kind, figure, look.dpi)
+    figure = draw_styled(draw, answers, look)
+    check_pixels(kind, figure, look.dpi)
+    with figure_style():
         figure.savefig(stream, format=kind, metadata=metadata, dpi=look.dpi)
     return stream.getvalue()
+
+
+def draw_styled(draw: Callable[..., Figure], answers: Any, look: Look) -> Figure:
+    """A figure of answers in the style of all, its words in lines that fit."""
+    with figure_style():
+        figure = draw(answers, look)
+        fit_words(figure)
+    return figure
 
 
 def fit_words(figure: Figure) -> None:
@@ -223,19 +202,13 @@ def space_ticks(axes: Axes, wide: float) -> None:
     """Whole numbers along axes of whole things, and across no more than so many inches hold."""
     from matplotlib.ticker import AutoLocator, MaxNLocator, SymmetricalLogLocator
 
-    letters = max(
-        len(form(end)) for end in axes.get_xlim() for form in ("{:.0f}".format, "{:.2g}".format)
-    )
+    ends = [form(end) for end in axes.get_xlim() for form in ("{:.0f}".format, "{:.2g}".format)]
+    letters = max(map(len, ends))
     tick_count = max(2 + (letters < 5), min(int(wide / LETTER / (letters + 2)), 9))
-    for axis, direction in ((axes.xaxis, "x"), (axes.yaxis, "y")):
-        steps: Any = tick_count if direction == "x" else "auto"
+    for axis, direction, count in ((axes.xaxis, "x", tick_count), (axes.yaxis, "y", "auto")):
         if isinstance(locator := axis.get_major_locator(), AutoLocator):
-            integer_ticks = {
-                "integer": counts_whole(axes, direction),
-                "steps": [1, 2, 2.5, 5, 10],
-                "min_n_ticks": 1,
-            }
-            axis.set_major_locator(MaxNLocator(steps, **integer_ticks))
+            ticks: Any = {"integer": counts_whole(axes, direction), "steps": [1, 2, 2.5, 5, 10]}
+            axis.set_major_locator(MaxNLocator(count, min_n_ticks=1, **ticks))
         elif isinstance(locator, SymmetricalLogLocator):
             locator.set_params(numticks=max(3, int(wide / LETTER / 5)))
 
@@ -255,6 +228,7 @@ def title_of(draw: Callable[..., Figure], answers: Any) -> str:
     listed = answers if isinstance(answers, Sequence) else ()  # of training it is one summary
     encodings = (getattr(answer, "encoding", None) for answer in listed)
     names = ", ".join(shorten(printable(enc.label)) for enc in encodings if enc is not None)
+    draw = getattr(draw, "func", draw)  # of one with some settings
     question = getattr(draw, "__name__", "").replace("_", " ") or "figure"
     return f"{question}: {names}" if names else question
 

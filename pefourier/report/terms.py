@@ -8,14 +8,14 @@ parameters in the catalogue. A test holds that no field, finding or column is wi
 import re
 import tomllib
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 from pefourier.errors import PefourierError, unknown
 from pefourier.report.catalogue import assignment, read_catalogue, spec_text
-from pefourier.writing.page import Page, Reason, fields_of
+from pefourier.writing.page import Page, fields_of, flattened
 from pefourier.writing.text import capital, paragraph
 
 REGISTRY = Path(__file__).with_suffix(".toml")
@@ -123,8 +123,7 @@ def find_terms(word: str, terms: Sequence[Term]) -> list[Term]:
         lambda name: spelling(name).startswith((f"{short},", f"{short}s")),
     )
     for rule in rules:
-        matches = [term for term in terms if any(map(rule, term.names))]
-        if matches:
+        if matches := [term for term in terms if any(map(rule, term.names))]:
             return matches
     names = {name for term in terms for name in term.names}
     raise unknown("term", word, names, "'pefourier explain all' lists all.")
@@ -133,43 +132,26 @@ def find_terms(word: str, terms: Sequence[Term]) -> list[Term]:
 def explain_page(words: Sequence[str], command_terms: Sequence[Term] = ()) -> Page:
     """The answer of `pefourier explain`: some terms, or all where none is named."""
     terms = [*read_terms(), *command_terms]
-    refusals: list[str] = []
     is_all = list(words) in ([], ["all"])
-    if not is_all:
-        terms, refusals = terms_of_words(words, terms)
+    terms = terms if is_all else terms_of_words(words, terms)
     return Page(
         "explain",
         words=lambda: overview(terms) if is_all else "\n".join(map(explanation, terms)),
         records=lambda: [fields_of(t) | {"conclusion": f"{t.term}: {t.meaning}"} for t in terms],
-        rows=lambda: rows_of_terms(terms),
-        reasons=[Reason("", "refused", refusal) for refusal in refusals],
+        rows=lambda: flattened(fields_of(t) | {"also": "; ".join(t.also)} for t in terms),
     )
 
 
-def terms_of_words(words: Sequence[str], terms: Sequence[Term]) -> tuple[list[Term], list[str]]:
-    """Terms of the words together, a term of several words, or else of each.
-
-    Words that are no term are refused, all of them by an error, some beside others in a list.
-    """
-    matches: list[Term] = []
-    refusals: list[str] = []
+def terms_of_words(words: Sequence[str], terms: Sequence[Term]) -> list[Term]:
+    """The terms of all words together, as one of several words is typed, or else of each."""
     together = " ".join(words)
-    for word in dict.fromkeys([together, *together.split()]):
-        try:
-            matches += find_terms(word, terms)
-        except PefourierError as error:
-            refusals.append(str(error))
-        if matches and word == together:
-            return matches, []
-    if not matches:
-        raise PefourierError(refusals[-1])
-    return matches, refusals[1:]
-
-
-def rows_of_terms(terms: Sequence[Term]) -> Iterable[Sequence[Any]]:
-    """A row for each term, the header first."""
-    yield [field.name for field in fields(Term)]
-    yield from (list((asdict(term) | {"also": "; ".join(term.also)}).values()) for term in terms)
+    single = list(dict.fromkeys(together.split()))
+    try:
+        return find_terms(together, terms)
+    except PefourierError:
+        if len(single) < 2:
+            raise
+    return [term for word in single for term in find_terms(word, terms)]
 
 
 def explanation(term: Term) -> str:

@@ -23,11 +23,14 @@ CAPTIONS = {  # of pictures, by the name of the file
 
 def pictures(summary: Any, curves: Sequence[Any]) -> dict[str, tuple[Any, Any, str]]:
     """What there is to draw, by the name of its file: how, of what, and what is to be seen."""
-    ranked, lengthened = summary.shows_ranks, summary.lengthened
-    draws = (comparison, critical_difference, score_by_length, learning_curves)
-    answers = (summary, summary if ranked else None, summary if lengthened else None, curves)
-    entries = zip(CAPTIONS, draws, answers, strict=True)
-    return {name: (draw, of, CAPTIONS[name]) for name, draw, of in entries if of}
+    lengthened = any(data.lengths for data in summary.datasets)
+    kinds = {
+        "comparison": (comparison, summary, True),
+        "critical-difference": (critical_difference, summary, summary.shows_ranks),
+        "lengths": (score_by_length, summary, lengthened),
+        "curves": (learning_curves, curves, curves),
+    }
+    return {name: (draw, of, CAPTIONS[name]) for name, (draw, of, holds) in kinds.items() if holds}
 
 
 def score_by_length(summary: Any, look: plot.Look = plot.USUAL) -> plot.Figure:
@@ -36,10 +39,9 @@ def score_by_length(summary: Any, look: plot.Look = plot.USUAL) -> plot.Figure:
     figure, axes = plot.make_panels(len(shown), 1, (plot.WIDTH, 0.6 + 2.6 * len(shown)), look)
     for panel, dataset in zip(axes[:, 0], shown, strict=True):
         for number, (name, entries) in enumerate(dataset.lengths.items()):
-            accuracies = {e.length: e.accuracy for e in entries if e.accuracy is not None}
-            accuracies = {dataset.length: dataset.scores[name]["accuracy"], **accuracies}
-            points = sorted(accuracies.items())
-            x, means = zip(*points, strict=True)
+            points = {dataset.length: dataset.scores[name]["accuracy"]}
+            points |= {e.length: e.accuracy for e in entries if e.accuracy is not None}
+            x, means = zip(*sorted(points.items()), strict=True)
             marker = MARKERS[number // plot.MANY % len(MARKERS)]
             (line,) = panel.plot(x, [m.mean for m in means], marker=marker, markersize=4)
             line.set_label(plot.brief(name, 28))
@@ -68,12 +70,14 @@ def learning_curves(
     size = (plot.WIDTH, 0.8 + 2.0 * len(datasets))
     figure, axes = plot.make_panels(len(datasets), len(CURVES), size, look)
     for panels, dataset in zip(axes, datasets, strict=True):
-        curves = [(row["encoding"], curve) for row, curve in runs if row["dataset"] == dataset]
-        longest = max(len(curve) for _, curve in curves)
-        for number, encoding in enumerate(dict.fromkeys(name for name, _ in curves)):
-            mean = np.mean(
-                [to_length(c, longest) for name, c in curves if name == encoding], axis=0
-            )
+        curves: dict[str, list[np.ndarray]] = {}
+        for row, curve in runs:
+            if row["dataset"] == dataset:
+                curves.setdefault(row["encoding"], []).append(curve)
+        longest = max(len(curve) for of in curves.values() for curve in of)
+        for number, (encoding, of) in enumerate(curves.items()):
+            padded = [np.pad(c, ((0, longest - len(c)), (0, 0)), mode="edge") for c in of]
+            mean = np.mean(padded, axis=0)
             for panel, values in zip(panels, mean.T, strict=True):
                 (line,) = panel.plot(np.arange(longest) + 1, values, linewidth=1)
                 line.set(label=plot.brief(encoding, 28), alpha=1.0 if number < plot.MANY else 0.6)
@@ -83,15 +87,6 @@ def learning_curves(
     handles, labels = axes[0, 0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=3)
     return figure
-
-
-def to_length(curve: np.ndarray, epochs: int) -> np.ndarray:
-    """A curve whose last values go on.
-
-    >>> to_length(np.array([[1.0], [0.5]]), 3).ravel()
-    array([1. , 0.5, 0.5])
-    """
-    return curve[np.minimum(np.arange(epochs), len(curve) - 1)]
 
 
 def comparison(summary, look: plot.Look = plot.USUAL) -> plot.Figure:

@@ -6,7 +6,7 @@ Conventions
 of all members (`Program`). A member's initial weights, batches and what it drops depend on its seed
 and fold alone, so that encodings are compared in pairs and a member in a stack is the member alone,
 up to rounding: a library may add in another order where it multiplies other numbers of matrices at
-once. Members may differ in rate, dropout and decay of weights. Data stay on the device, windows are
+once. Members may differ in rate and dropout. Data stay on the device, windows are
 gathered there by index, and nothing is read back between two looks. float32 on a CPU; on a GPU
 matrix products in bfloat16 where it has them, and the whole step one CUDA graph.
 
@@ -25,7 +25,7 @@ who is done, and the step. Everything else is drawn from seed, fold and step.
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 import torch
@@ -37,13 +37,18 @@ from pefourier.train import metrics
 from pefourier.train.attention import StackCodes, as_tensor, stack_codes
 from pefourier.train.data.split import Task
 from pefourier.train.injection import Injection
-from pefourier.train.model import OrderFree, Parameters, Transformer, draw_parameters
-from pefourier.train.progress import Dropout, Pace, is_code
-from pefourier.train.request import Schedule, Tuning
+from pefourier.train.model import (
+    Dropout,
+    OrderFree,
+    Parameters,
+    Transformer,
+    draw_parameters,
+)
+from pefourier.train.request import FASTER, Schedule, Tuning
 from pefourier.train.resident import (
     Resident,
     batch_and_steps,
-    capture_cuda_graph,
+    capture_cuda_graphs,
     class_weights,
     count_fitting,
     draw_batches,
@@ -54,7 +59,8 @@ from pefourier.train.store import Checkpoint
 
 AT_ONCE = 64  # windows a member in evaluation
 LEAST_GAIN = 0.01  # of the loss, in nats, to be better at an equal score
-MEMORY_ENDS = ("out of memory", "DefaultCPUAllocator", "CUBLAS_STATUS_ALLOC_FAILED")
+MEMORY_ENDS = ("out of memory", "DefaultCPUAllocator", "_STATUS_ALLOC_FAILED")
+MEMORY_ENDS += ("CUBLAS_STATUS_NOT_INITIALIZED",)  # there is no room for its workspace
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,7 +89,6 @@ class Outcome:
     test: np.ndarray
     step: int  # 0 where training diverged at once: the weights it began with
     seconds: float  # of its stack, over its members
-    step_seconds: float | None = None  # of a step of its stack, over the members in it
     codes: np.ndarray | None = None  # trained codes of all places
     frequencies: np.ndarray | None = None  # (axes, pairs) of a rotation, where they are known
     parameters: dict[str, np.ndarray] = field(default_factory=dict)  # all but codes
@@ -103,9 +108,10 @@ class Program:
     model: Transformer | OrderFree
     members: Sequence[Member]
     schedule: Schedule
-    done: int = 0  # steps
-    eager: bool = False  # on a GPU: no graph is captured
+    eager: bool = False  # on a GPU: no graphs are captured
+    done: int = field(init=False, default=0)  # steps
     replay: Callable[[], None] | None = field(init=False, default=None)  # of a step, on a GPU
+    replay_look: Callable[[], None] | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
         task, device, dtype = self.data.task, self.data.device, self.data.rows.dtype
@@ -121,20 +127,25 @@ class Program:
         size = (len(folds), batch_and_steps(task, self.schedule.batch_size)[0])
         self.index = torch.zeros(size, dtype=torch.long, device=device)
         self.total = torch.zeros(len(folds), device=device)
+        self.seen = torch.zeros((len(folds), AT_ONCE), dtype=torch.long, device=device)
+        self.answers = self.mean.new_zeros(*self.seen.shape, len(task.classes))
         self.set_pace()
         if device.type == "cuda" and not self.eager:
-            self.replay = capture_cuda_graph(self)
+            self.replay_look, self.replay = capture_cuda_graphs(self)
 
     def set_pace(self) -> None:
         """Prepare what members drop, and how far they go: Adam at the rate of the fastest."""
-        device, warm_up = self.data.device, self.schedule.warmup
-        tunings = [m.tuning or self.schedule.tuning for m in self.members]
+        device = self.data.device
+        tunings = [m.tuning or self.schedule for m in self.members]
         self.count = torch.full((), self.done, dtype=torch.int32, device=device)
         shares, keys = [tuning.dropout for tuning in tunings], [m.key for m in self.members]
         self.drop = Dropout(shares, keys, device) if any(shares) else None
-        self.pace = Pace(tunings, warm_up, self.count) if Pace.is_needed(tunings, warm_up) else None
+        rates = torch.tensor([tuning.rate for tuning in tunings], dtype=torch.float64)
+        fastest = float(rates.max())
+        is_uniform = not self.schedule.warmup and bool((rates == fastest).all())
+        self.pace = None if is_uniform else (rates / fastest).to(device)  # (M,) shares of a step
         groups = [
-            {"params": group, "lr": max(tuning.rate_of(codes) for tuning in tunings)}
+            {"params": group, "lr": FASTER * fastest if codes else fastest}
             for codes in (False, True)
             if (group := [p for name, p in self.parameters.items() if is_code(name) == codes])
         ]
@@ -160,31 +171,53 @@ class Program:
         self.optimizer.zero_grad(set_to_none=True)
         loss = self.loss(self.index).mean(dim=1)  # (M,)
         loss.sum().backward()  # members share no parameter: each gets its own gradient
-        if self.pace is None:
-            self.optimizer.step()
-        else:
-            self.pace.shorten(self.optimizer.step, self.parameters)
+        before = [] if self.pace is None else [p.detach().clone() for p in self.parameters.values()]
+        self.optimizer.step()
+        if self.pace is not None:
+            self.shorten_step(before)
         self.count += 1
         self.total += loss.detach()
+
+    @torch.no_grad()
+    def shorten_step(self, before: Sequence[Tensor]) -> None:
+        """Go back part of the way to the parameters before a step, each member its own."""
+        share = self.pace * ((self.count + 1) / max(self.schedule.warmup, 1)).clamp(max=1.0)
+        for start, p in zip(before, self.parameters.values(), strict=True):
+            p.copy_(torch.lerp(start, p, share.view(-1, *(1,) * (p.dim() - 1)).to(p.dtype)))
 
     def train(self, steps: int) -> Tensor:
         """Train for some steps; mean training loss of each member."""
         span = self.done, steps, self.schedule.batch_size
-        batches = [draw_batches(self.data.task, m.seed, m.fold, *span) for m in self.members]
-        order = torch.as_tensor(np.stack(batches, axis=1)).to(self.data.device)  # (steps, M, B)
+        keys = [(m.seed, m.fold) for m in self.members]
+        batches = {key: draw_batches(self.data.task, *key, *span) for key in dict.fromkeys(keys)}
+        order = torch.as_tensor(np.stack([batches[key] for key in keys], axis=1))  # (steps, M, B)
         self.total.zero_()
-        for index in order:
+        for index in order.to(self.data.device):
             self.index.copy_(index)
             (self.replay or self.step)()
             self.done += 1
         return self.total / steps
 
     @torch.no_grad()
+    def look(self) -> None:
+        """Write the logits of the windows in `seen` into `answers`."""
+        self.answers.copy_(self.logits(self.seen))
+
+    def evaluated(self, index: Tensor) -> Tensor:
+        """Logits (M, n, K) of at most AT_ONCE windows (M, n); a graph looks at as many always."""
+        if self.replay_look is None:
+            return self.logits(index)
+        count = index.shape[1]
+        self.seen[:, :count] = index
+        self.replay_look()
+        return self.answers[:, :count].clone()
+
+    @torch.no_grad()
     def evaluate(self, part: str) -> list[np.ndarray]:
         """Logits (n, K) of each member's windows of a part."""
         indices = [getattr(self.data.task.folds[m.fold], part) for m in self.members]
         index = padded_indices(indices).to(self.data.device)
-        logits = torch.cat([self.logits(chunk) for chunk in index.split(AT_ONCE, dim=1)], dim=1)
+        logits = torch.cat([self.evaluated(chunk) for chunk in index.split(AT_ONCE, dim=1)], dim=1)
         padded = logits.cpu().double().numpy()
         return [rows[: len(windows)] for rows, windows in zip(padded, indices, strict=True)]
 
@@ -204,23 +237,25 @@ class Program:
         return tensors
 
     @torch.no_grad()
-    def set_state(self, tensors: Mapping[str, Tensor]) -> None:
+    def set_state(self, tensors: Mapping[str, Tensor], done: int) -> None:
         """Go on from parameters and means; codes may have been padded for more members."""
+        self.done = done
+        self.count.fill_(done)
         for name, p in self.parameters.items():
             shape = tuple(map(slice, p.shape))
             p.copy_(tensors[f"now.{name}"][shape])
             state = self.optimizer.state[p]
             values = {key: tensors[f"{key}.{name}"][shape] for key in ("exp_avg", "exp_avg_sq")}
-            values["step"] = torch.tensor(float(self.done), device=p.device)
+            values["step"] = torch.tensor(float(done), device=p.device)
             for key, value in values.items():  # a graph has the tensors that there are
                 state[key] = state[key].copy_(value) if key in state else value.clone()
 
     def with_members(self, chosen: Sequence[int]) -> "Program":
         """A program of some of the members, at the same point of their training."""
         members = [self.members[i] for i in chosen]
-        fewer = Program(self.data, self.model, members, self.schedule, self.done)
+        fewer = Program(self.data, self.model, members, self.schedule)
         index = torch.as_tensor(chosen, device=self.data.device)
-        fewer.set_state({name: value[index] for name, value in self.state().items()})
+        fewer.set_state({k: value[index] for k, value in self.state().items()}, self.done)
         return fewer
 
 
@@ -250,6 +285,11 @@ def initial_parameters(
         name: value.to(device=device, dtype=dtype).clone().requires_grad_()
         for name, value in begun.items()
     }
+
+
+def is_code(name: str) -> bool:
+    """Whether a parameter is one of codes."""
+    return name.startswith("codes.")
 
 
 Progress = Callable[[int, int, float], None]  # steps taken, members, mean loss
@@ -296,14 +336,14 @@ class Training:
     checkpoint: Checkpoint
 
     def __post_init__(self) -> None:
-        self.program = self.running = Program(self.data, self.model, self.members, self.schedule)
-        self.best = {name: p.detach().clone() for name, p in self.program.parameters.items()}
+        self.running = Program(self.data, self.model, self.members, self.schedule)
+        self.best = {name: p.detach().clone() for name, p in self.running.parameters.items()}
         count = len(self.members)
         self.highest = np.tile([-1.0, np.inf], (count, 1))  # score and loss
         self.best_step = np.zeros(count, dtype=np.int64)  # steps; 0: untrained
         self.curve = np.zeros((0, count, 3))  # of each look; nan of those who are done
         self.active = np.arange(count)  # members in `running`
-        self.times = np.zeros(3)  # seconds, those of steps, and steps of all members
+        self.seconds = 0.0
 
     def run(self, progress: Progress) -> list[Outcome]:
         """Train to the end, from a checkpoint if there is one."""
@@ -313,24 +353,15 @@ class Training:
             loss = self.look()
             progress(self.running.done, len(self.active), loss)
             self.leave()
-            self.times[0] += time.perf_counter() - began
+            self.seconds += time.perf_counter() - began
             self.checkpoint.save_at_times(self.state)
-        began = time.perf_counter()
-        with torch.no_grad():
-            for name, p in self.program.parameters.items():
-                p.copy_(self.best[name])
-        outcomes = self.collect_outcomes()
-        seconds, stepping, steps = self.times.tolist()
-        seconds = (seconds + time.perf_counter() - began) / len(self.members)
-        step = stepping / max(steps, 1) or None
-        return [replace(outcome, seconds=seconds, step_seconds=step) for outcome in outcomes]
+        return self.collect_outcomes()
 
     def look(self) -> float:
         """Train to the next look, and keep what has become better; the mean training loss."""
         steps = min(self.schedule.every, self.schedule.steps - self.running.done)
-        patient, began = self.is_patient(), time.perf_counter()
+        patient = self.is_patient()
         loss = self.running.train(steps).double().cpu().numpy()
-        self.times[1:] += time.perf_counter() - began, steps * len(self.active)
         scores = self.running.validate()
         point = np.full((1, len(self.members), 3), np.nan)
         point[0, self.active] = np.column_stack([loss, scores])
@@ -365,7 +396,7 @@ class Training:
             "kept": self.best_step,
             "curve": self.curve,
             "there": self.active,
-            "numbers": np.array([self.running.done, *self.times]),
+            "numbers": np.array([self.running.done, self.seconds]),
         }
 
     def restore(self) -> None:
@@ -375,18 +406,24 @@ class Training:
             return
         names = ("highest", "kept", "curve", "there", "numbers")
         self.highest, self.best_step, self.curve, self.active, numbers = map(arrays.get, names)
-        self.times, device = numbers[1:], self.data.device
+        self.seconds, device = float(numbers[1]), self.data.device
         tensors = {name: torch.as_tensor(value).to(device) for name, value in arrays.items()}
         self.best = {name: tensors[f"best.{name}"] for name in self.best}
         members = [self.members[i] for i in self.active]
-        self.running = Program(self.data, self.model, members, self.schedule, int(numbers[0]))
+        if 0 < len(members) < len(self.members):
+            self.running = Program(self.data, self.model, members, self.schedule)
         if members:
-            self.running.set_state(tensors)
+            self.running.set_state(tensors, int(numbers[0]))
 
     def collect_outcomes(self) -> list[Outcome]:
-        """What each member came to, with the weights in `program`."""
-        program = self.program
-        codes, waves = trained_codes(program)
+        """What each member came to, with its best weights."""
+        program = self.running
+        if len(program.members) < len(self.members):
+            program = Program(self.data, self.model, self.members, self.schedule)
+        with torch.no_grad():
+            for name, p in program.parameters.items():
+                p.copy_(self.best[name])
+        codes = trained_codes(program)
         parameters = {
             name: p.detach().cpu().numpy().copy()
             for name, p in program.parameters.items()
@@ -399,9 +436,9 @@ class Training:
                 valid=valid[i],
                 test=test[i],
                 step=int(self.best_step[i]),
-                seconds=0.0,
-                codes=codes[i],
-                frequencies=waves[i],
+                seconds=self.seconds / len(self.members),
+                codes=codes[i][0],
+                frequencies=codes[i][1],
                 parameters={name: p[i] for name, p in parameters.items()},
                 curve=self.curve[~np.isnan(self.curve[:, i, 0]), i],
             )
@@ -420,23 +457,20 @@ def is_better(scores: np.ndarray, before: np.ndarray) -> np.ndarray:
 
 
 @torch.no_grad()
-def trained_codes(
-    program: Program,
-) -> tuple[list[np.ndarray | None], list[np.ndarray | None]]:
+def trained_codes(program: Program) -> list[tuple[np.ndarray | None, np.ndarray | None]]:
     """The codes of all places of each member, and the frequencies of its rotation."""
-    members = [m.injection for m in program.members]
-    waves = [injection.frequencies for injection in members]
+    injections = [m.injection for m in program.members]
     if isinstance(program.model, OrderFree):
-        return [None] * len(members), waves
-    codes: list[np.ndarray | None] = [injection.table() for injection in members]
-    for act, stacked in program.injected.items():
-        trained = program.parameters.get(f"codes.{act}")
-        table = stacked.table(trained).cpu().double().numpy()
-        for i, member in enumerate(members):
-            if member.act != act:
-                continue
-            codes[i] = table[i, :, : member.codes.shape[1]]
-            if stacked.places is not None and trained is not None and waves[i] is not None:
-                moved = torch.where(stacked.learn, trained, stacked.start)[i].cpu().double().numpy()
-                waves[i] = moved[: len(waves[i])]
-    return codes, waves
+        return [(None, injection.frequencies) for injection in injections]
+    trained = {act: program.parameters.get(f"codes.{act}") for act in program.injected}
+    tables = {act: codes.table(trained[act]).cpu() for act, codes in program.injected.items()}
+    pairs = []
+    for i, injection in enumerate(injections):
+        codes, waves = injection.table(), injection.frequencies
+        if injection.act in tables:
+            codes = tables[injection.act][i, :, : codes.shape[1]].double().numpy()
+        if injection.learn and waves is not None:
+            moved = trained["rotate"][i, : len(waves)].cpu().double().numpy()
+            waves = np.where(waves != 0, moved, waves)
+        pairs.append((codes, waves))
+    return pairs

@@ -41,8 +41,6 @@ class Injection:
     codes: np.ndarray  # (U, k) float64
     index: np.ndarray  # (places,) row of codes
     learn: bool
-    domain: str = "position"
-    rows: np.ndarray | None = None  # a place of each row of the encoding's table of lags
     params: Mapping[str, Any] = field(default_factory=dict)  # of the encoding, defaults too
     places: np.ndarray | None = None  # (U, axes) of the codes of a rotation
     frequencies: np.ndarray | None = None  # (axes, k / 2) radians a step, where they are known
@@ -63,15 +61,6 @@ class Injection:
         if self.act == "rotate":
             codes[:, : codes.shape[1] // 2] = 1.0
         return Injection(self.act, codes, np.zeros_like(self.index), learn=False)
-
-    def as_rows(self, table: np.ndarray) -> np.ndarray:
-        """Codes of all places as the encoding's own table: a row a position, or a lag."""
-        if self.rows is not None:
-            return table[self.rows]
-        if self.act != "bias":
-            return table
-        n = int(len(table) ** 0.5)
-        return table.reshape(n, n, -1).transpose(0, 2, 1).reshape(n, -1)
 
     def table(self) -> np.ndarray:
         """The code of every place, shape (places, k)."""
@@ -112,7 +101,7 @@ def load_injection(
             f"{spec} has {places} codes of {k} numbers, over {NUMBERS}; choose a larger --patch"
         )
     enc = load_for_heads(spec, enc, length, d, heads, {"seed": seed, **on})
-    table, rows = codes_of_places(enc, length, heads, k)
+    table = codes_of_places(enc, length, heads, k)
     if table.shape[1] != k or len(table) != places:
         raise PefourierError(
             f"{spec} has codes of {table.shape[1]} dimensions for {len(enc)} points; act "
@@ -126,7 +115,7 @@ def load_injection(
             "rotate", table, indices, trained and bool(waves), params=enc.params, **waves
         )
     codes, index = np.unique(table, axis=0, return_inverse=True)
-    return Injection(enc.act, codes, index.reshape(-1), trained, enc.domain.kind, rows, enc.params)
+    return Injection(enc.act, codes, index.reshape(-1), trained, enc.params)
 
 
 def waves_of_rotation(enc: Encoding, table: np.ndarray) -> dict[str, np.ndarray]:
@@ -174,14 +163,11 @@ def count_places(act: str, length: int) -> int:
     return {"add": length, "rotate": length, "bias": length**2, "key": 2 * length - 1}[act]
 
 
-def codes_of_places(
-    enc: Encoding, length: int, heads: int, k: int
-) -> tuple[np.ndarray, np.ndarray | None]:
-    """The code of each place (places, k), and a place of each code of a lag."""
+def codes_of_places(enc: Encoding, length: int, heads: int, k: int) -> np.ndarray:
+    """The code of each place (places, k)."""
     table = np.asarray(enc.table(), dtype=float)
     if enc.domain.kind == "lag" and enc.domain.grid:
-        lags = displacement_of_each_pair(enc.domain, length, enc.spec)
-        return table[lags], np.unique(lags, return_index=True)[1]
+        return table[displacement_of_each_pair(enc.domain, length, enc.spec)]
     if enc.domain.kind == "lag" and len(table) != 2 * length - 1:
         way_out = "; leave out causal=true" if source_of(enc.spec) == "name" else ""
         raise PefourierError(
@@ -189,11 +175,10 @@ def codes_of_places(
         )
     if enc.domain.kind == "lag" and enc.act == "bias":
         positions = np.arange(length)
-        lags = (positions - positions[:, None] + length - 1).ravel()  # key - query
-        return table[lags], np.unique(lags, return_index=True)[1]
+        return table[(positions - positions[:, None] + length - 1).ravel()]  # key - query
     if enc.act == "bias":  # a query's biases to all keys, heads side by side
-        return table.reshape(length, heads, length).transpose(0, 2, 1).reshape(-1, heads), None
-    return (in_halves(enc, table, k) if enc.act == "rotate" else table), None
+        return table.reshape(length, heads, length).transpose(0, 2, 1).reshape(-1, heads)
+    return in_halves(enc, table, k) if enc.act == "rotate" else table
 
 
 def in_halves(enc: Encoding, table: np.ndarray, k: int) -> np.ndarray:

@@ -8,9 +8,8 @@ need, or says why not: codes that were trained must all have been, and what is a
 positions apart. Fixed codes of the first positions may change with the length, which is said.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -20,10 +19,9 @@ from pefourier.train.beside import OtherMethod
 from pefourier.train.data.split import Task
 from pefourier.train.fit import Outcome
 from pefourier.train.injection import Injection, scale_to_rms
-from pefourier.train.metrics import Scores, score
+from pefourier.train.metrics import Scores, decide, score
 from pefourier.train.model import OrderFree, Transformer
-from pefourier.train.options import WITHOUT_CODES, Options
-from pefourier.train.request import draw_longer, parse_lengths
+from pefourier.train.options import WITHOUT_CODES
 from pefourier.train.saved_models import apply_classifier
 from pefourier.train.stacks import Run, Stack, load_for
 from pefourier.writing.text import agreeing
@@ -35,9 +33,7 @@ class Longer:
 
     tasks: Sequence[Task]
     learn: bool
-
-    def __post_init__(self) -> None:
-        self.load = cache(load_for)
+    load: Callable[..., Injection] = load_for
 
     def test(
         self, stack: Stack, outcome: Outcome, model: Transformer | OrderFree | OtherMethod
@@ -61,7 +57,8 @@ class Longer:
             logits = apply_classifier(longer, outcome.parameters, injection, x)
             labels = stack.task.labels[fold.valid]
             macro = stack.task.positive is None
-            scores = asdict(score(outcome.valid, labels, logits, task.labels, macro))
+            predicted = decide(outcome.valid, labels, logits, macro)
+            scores = asdict(score(predicted, logits, task.labels, macro))
             rows.append({"length": task.length, **scores, "reason": ""})
         return rows
 
@@ -74,18 +71,9 @@ class Longer:
         longer = self.load(model, run.arm.spec, run.seed, self.learn)
         if run.arm.rms is not None:
             trained = replace(model, length=stack.task.length)
-            unscaled = load_for(trained, run.arm.spec, run.seed, self.learn)
+            unscaled = self.load(trained, run.arm.spec, run.seed, self.learn)
             longer = scale_to_rms(longer, run.arm.rms, reference=unscaled)
         return lengthen(outcome, longer, model.tokens)
-
-
-def draw_longer_tasks(options: Options) -> dict[str, Longer]:
-    """Each task at the lengths that it is tested at, too."""
-    lengths = parse_lengths(options.test_length)
-    if not lengths:
-        return {}
-    names = options.dataset
-    return {n: Longer(draw_longer(n, lengths), options.learn) for n in names}
 
 
 def lengthen(outcome: Outcome, longer: Injection, tokens: int) -> Injection:

@@ -5,13 +5,13 @@ Conventions
 M members, B windows a batch, L rows and C channels a window, T tokens of `patch` rows, d
 dimensions, H heads of c = d / H, K classes. Every parameter has the member first: (M, …). Layers
 are those of ``torch.nn.TransformerEncoderLayer`` (norm after each sum, ReLU) without biases on
-queries, keys and values; logits are read from a pool of the tokens. Codes that are added to the
+queries, keys and values; logits are read from the mean of the tokens. Codes that are added to the
 input enter as they are, or with inject "concat" by a map of their own, which is the first map of
 input and codes side by side. Dropout stands where torch has it, but for the weights of attention,
 which its fused kernels drop for all members alike.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import get_args
@@ -29,7 +29,7 @@ from pefourier.train.attention import (
     bias_of_pairs,
     turn_by_positions,
 )
-from pefourier.train.options import Inject, Options, Pool
+from pefourier.train.options import Inject, Options
 
 Drop = Callable[[Tensor], Tensor]
 Parameters = dict[str, Tensor]
@@ -49,17 +49,15 @@ class Transformer:
     patch: int = Options.patch  # rows a token
     stride: int | None = None  # rows from a token to the next; those of a token
     ffn: int | None = None  # twice d
-    pool: Pool = Options.pool
     grid: tuple[int, ...] = ()  # sides, where rows are points in raster order
     inject: Inject = "add"
 
     def __post_init__(self) -> None:
         for key in ("d", "heads", "layers", "patch", "stride", "ffn"):
             if getattr(self, key) is not None:
-                check_count(f"--{OPTION_OF.get(key, key)}", getattr(self, key), 1, WIDEST)
-        for key, kind in (("pool", Pool), ("inject", Inject)):
-            if getattr(self, key) not in get_args(kind):
-                raise PefourierError(f"--{key} must be one of {', '.join(get_args(kind))}")
+                check_count(f"--{key}", getattr(self, key), 1, WIDEST)
+        if self.inject not in get_args(Inject):
+            raise PefourierError(f"--inject must be one of {', '.join(get_args(Inject))}")
         if self.d % self.heads or self.d // self.heads % 2:
             raise PefourierError(
                 f"--d must be an even multiple of --heads {self.heads}; got {self.d}"
@@ -67,8 +65,7 @@ class Transformer:
         if not self.step <= self.patch <= self.length or (self.length - self.patch) % self.step:
             raise PefourierError(
                 f"tokens of --patch {self.patch} rows, one every {self.step}, must cover the "
-                f"{self.length} rows of a window: --patch-stride must be at most --patch, and "
-                f"divide {self.length} - {self.patch}"
+                f"{self.length} rows of a window: choose a --patch that divides them, or --tokens"
             )
 
     @property
@@ -84,11 +81,6 @@ class Transformer:
     def wide(self) -> int:
         """Width within the feed-forward layer."""
         return 2 * self.d if self.ffn is None else self.ffn
-
-    @property
-    def pooled(self) -> int:
-        """How many numbers the class is read from."""
-        return self.d * (1 + self.pool.count("+"))
 
     @property
     def size(self) -> int:
@@ -111,7 +103,7 @@ class Transformer:
                 f"{i}.narrow.w": (wide, d),
                 f"{i}.narrow.b": (1, d),
             } | {f"{i}.norm{n}.{p}": (1, 1, d) for n in (1, 2) for p in ("gain", "shift")}
-        return shapes | {"head.w": (self.pooled, self.classes), "head.b": (1, self.classes)}
+        return shapes | {"head.w": (d, self.classes), "head.b": (1, self.classes)}
 
     def logits(
         self,
@@ -137,7 +129,7 @@ class Transformer:
             wide = drop(affine(p, f"{i}.wide", h.flatten(1, 2)).relu())
             narrow = drop(affine(p, f"{i}.narrow", wide))
             h = layer_norm(p, f"{i}.norm2", h + narrow.view_as(h))
-        return affine(p, "head", POOLS[self.pool](h, padding))
+        return affine(p, "head", mean_of(h, padding))
 
     def tokens_with_codes(self, p: Parameters, table: Tensor | None, x: Tensor) -> Tensor:
         """Tokens (M, B, T, d) of windows (M, B, L, C), with codes (M, T, d) that are added."""
@@ -172,11 +164,11 @@ class Transformer:
     ) -> Tensor:
         """H-head self-attention of h (M, B, T, d); `hidden` keys get none."""
         size = (*h.shape[1:3], self.heads, self.d // self.heads)
-        # one product each: the gradient of one that is cut in three is put together by a copy
-        q, k, v = (
-            torch.bmm(h.flatten(1, 2), w).unflatten(1, size[:2]).unflatten(3, size[2:])
-            for w in p[f"{i}.qkv.w"].chunk(3, dim=2)
-        )
+        # one product on a GPU; a processor makes three sooner than it copies three gradients to one
+        count = 3 if h.device.type == "cpu" else 1
+        products = [torch.bmm(h.flatten(1, 2), w) for w in p[f"{i}.qkv.w"].chunk(count, dim=2)]
+        parts = (part for product in products for part in product.chunk(3 // count, dim=2))
+        q, k, v = (part.unflatten(1, size[:2]).unflatten(3, size[2:]) for part in parts)
         values = None
         if "key" in tables:
             keys, *values = tables["key"].split(size[3], dim=2)
@@ -194,9 +186,6 @@ def keep_all(x: Tensor) -> Tensor:
     return x
 
 
-OPTION_OF = {"stride": "patch-stride"}
-
-
 def mean_of(x: Tensor, padding: Tensor | None) -> Tensor:
     """Mean (M, B, C) over what is no padding (M, B, T) of x (M, B, T, C)."""
     if padding is None:
@@ -212,12 +201,38 @@ def greatest_of(x: Tensor, padding: Tensor | None) -> Tensor:
     return x.masked_fill(padding[..., None], -torch.inf).amax(dim=2)
 
 
-POOLS = {
-    "mean": mean_of,
-    "max": greatest_of,
-    "mean+max": lambda h, padding: torch.cat([mean_of(h, padding), greatest_of(h, padding)], dim=2),
-    "first": lambda h, padding: h[:, :, 0],
-}
+class Dropout:
+    """Drops from (M, …) in training, for each member its own share; the rest is scaled up.
+
+    On a processor what drops is drawn for each member from its key, the step and the layer of
+    dropout, so that it does not depend on who stands beside it; elsewhere by torch's generator.
+    """
+
+    def __init__(self, shares: Sequence[float], keys: Sequence[int], device: torch.device) -> None:
+        self.share = torch.tensor(shares, dtype=torch.float32, device=device)
+        self.keys, self.step, self.site = keys, 0, 0
+        self.common_share = shares[0] if len({*shares}) == 1 else None
+        self.generator = torch.Generator()
+
+    def begin(self, step: int) -> "Dropout":
+        """Begin the forward pass of a step."""
+        self.step, self.site = step, 0
+        return self
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """Drop from x (M, …)."""
+        self.site += 1
+        share = self.share.view(-1, *(1,) * (x.dim() - 1))
+        if x.device.type == "cpu":
+            uniform = torch.empty(x.shape)
+            for member, key in zip(uniform, self.keys, strict=True):
+                seed = (key * 1_000_003 + self.step) * 64 + self.site
+                member.uniform_(generator=self.generator.manual_seed(seed % 2**63))
+        elif self.common_share is not None:
+            return torch.native_dropout(x, self.common_share, train=True)[0]  # one kernel
+        else:
+            uniform = torch.rand(x.shape, device=x.device)
+        return x * ((uniform >= share) / (1 - share)).to(x.dtype)
 
 
 @dataclass(frozen=True)

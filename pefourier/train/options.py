@@ -1,10 +1,7 @@
 """What `pefourier train` can be asked: each option once, with its default and its type.
 
-options.json has their help, under the headings of it, and what is published of others' trainings,
-by the name that --setting takes: the authors' companion code trains so on windows of 80 tokens,
-with a small CNN a channel before them that is not made here; how the paper's SMD and MSL were
-trained is published nowhere. Neither torch nor the shell, which makes command-line options of these
-fields, is imported.
+options.json has their help, under the headings of it. Neither torch nor the shell, which makes
+command-line options of these fields, is imported.
 """
 
 import json
@@ -12,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from pefourier.train.data import PUBLISHED, SYNTHETIC
-
+PUBLISHED = ("msl", "smd")  # datasets read under --data DIR
+SYNTHETIC = ("grid", "lags", "order")  # tasks drawn when asked for
 ORDER_FREE = "order-free"
 BESIDE = ("trees", "minirocket")  # other methods, fitted once a fold
 WITHOUT_CODES = (ORDER_FREE, *BESIDE)  # rows of the answer that no encoding makes
@@ -28,12 +25,9 @@ IN_HELP = {"look": LOOK, "steps": STEPS, "epochs": EPOCHS}  # for the names in b
 IN_HELP |= {"patience_steps": PATIENCE_STEPS, "patience": PATIENCE}
 IN_HELP |= {"synthetic": " or ".join(SYNTHETIC), "published": ", ".join(PUBLISHED)}
 HELP = json.loads(Path(__file__).with_suffix(".json").read_text(encoding="utf-8"))
-SETTINGS = HELP["settings"]
-GROUPS = {name: list(group) for name, group in HELP["options"].items()}  # headings of the help
 Split = Literal["blocks", "chronological", "random"]
 Missing = Literal["previous", "mean", "drop"]
 Inject = Literal["add", "concat"]
-Pool = Literal["mean", "max", "mean+max", "first"]
 
 
 def seeds_of(encoding: str, seeds: int) -> int:
@@ -46,16 +40,16 @@ def seeds_of(encoding: str, seeds: int) -> int:
 
 
 def help_of(name: str) -> dict[str, Any]:
-    """What the shell shows of an option: its help, how its value is called, other names."""
-    facts = next(group[name] for group in HELP["options"].values() if name in group)
-    return facts | {"help": facts["help"].format(**IN_HELP)}
+    """What the shell shows of an option: its help and heading, its value's name, other names."""
+    title, facts = next((title, group[name]) for title, group in HELP.items() if name in group)
+    return facts | {"help": facts["help"].format(**IN_HELP), "rich_help_panel": title}
 
 
 def flag_of(name: str) -> str:
     """An option as it is typed.
 
-    >>> flag_of("patch_stride"), flag_of("encoding")
-    ('--patch-stride', '-e')
+    >>> flag_of("batch_size"), flag_of("encoding")
+    ('--batch-size', '-e')
     """
     return help_of(name).get("flags", [f"--{name.replace('_', '-')}"])[-1]
 
@@ -66,49 +60,42 @@ class Options:
 
     dataset: tuple[str, ...] = ("order:length=24,noise=0.25",)
     data: str | None = None
+    window: int | None = None
+    stride: int | None = None
+    columns: str | None = None
+    missing: Missing | None = None
+    split: Split = "blocks"
+    positive: tuple[str, ...] = ()
+    test_length: str | None = None
     encoding: tuple[str, ...] = ("none", "sinusoidal", "dft", "onehot", "rope", ORDER_FREE)
     beside: tuple[str, ...] = ()
     seeds: int = 8
     folds: int | None = None
     resamples: int | None = None
-    split: Split = "blocks"
-    columns: str | None = None
-    missing: Missing | None = None
-    test_length: str | None = None
-    positive: tuple[str, ...] = ()
-    window: int | None = None
-    stride: int | None = None
+    learn: bool = False
+    find: float | None = None
     steps: int | None = None
     epochs: int | None = None
     patience_steps: int | None = None
     patience: int | None = None
     batch_size: int = 32
     rate: float = 3e-3
-    code_rate: float | None = None
     warmup: int = 0
-    weight_decay: float = 0.0
     dropout: float = 0.0
     search: tuple[str, ...] = ()
-    find: float | None = None
     d: int = 32
     heads: int = 4
     layers: int = 1
     ffn: int | None = None
-    pool: Pool = "mean"
     patch: int = 1
-    patch_stride: int | None = None
     tokens: int | None = None
     inject: Inject = "add"
-    learn: bool = False
-    match_rms: tuple[float, ...] = ()
     device: str = "auto"
-    out: str | None = None
-    plot: str | None = None
-    resume: bool = False
     processes: int | None = None
-    rank_timeout: float = 300.0
-    save_tables: str | None = None
+    out: str | None = None
+    resume: bool = False
     save_models: str | None = None
+    plot: str | None = None
 
     def __post_init__(self) -> None:
         """Names of encodings are those that synonyms stand for."""

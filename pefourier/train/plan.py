@@ -6,6 +6,7 @@ and nothing is written.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -21,6 +22,8 @@ from pefourier.train.store import Key, key_of
 from pefourier.writing.escapes import printable
 from pefourier.writing.page import Page, flattened, plain
 from pefourier.writing.text import paragraph
+
+PARTS = ("train", "valid", "test")
 
 
 @dataclass(frozen=True)
@@ -56,7 +59,7 @@ class DatasetPlan:
 
 def plan_training(options: Options, note: Note | None = None) -> tuple[DatasetPlan, ...]:
     """What would be trained on each dataset; nothing is, and nothing is written."""
-    with without_new_folders(options.out, options.save_tables, options.save_models):
+    with without_new_folders(options.out, options.save_models):
         options = run.settle_options(options)
         rank, ranks = read_rank()
         if rank:
@@ -65,8 +68,7 @@ def plan_training(options: Options, note: Note | None = None) -> tuple[DatasetPl
         run.count_processes(experiment, ranks)
         with experiment.store.lock():
             finished = {key_of(row) for row in experiment.store.rows()}
-    for line in dict.fromkeys(run.list_remarks(experiment) if note is not None else ()):
-        note(line)
+    run.note_remarks(experiment, note)
     return tuple(plan_of(resolved, options, finished) for resolved in experiment.resolved)
 
 
@@ -80,7 +82,7 @@ def plan_of(resolved: ResolvedTask, options: Options, finished: set[Key]) -> Dat
         dataset=task.name,
         encodings=tuple(arm.name for arm in resolved.arms),
         seeds=options.seeds,
-        folds=folds_of(task),
+        folds=tuple(map(partial(count_windows, task), range(len(task.folds)))),
         classes=task.classes,
         positive=task.positive,
         split=task.split,
@@ -95,14 +97,11 @@ def plan_of(resolved: ResolvedTask, options: Options, finished: set[Key]) -> Dat
     )
 
 
-def folds_of(task: Task) -> tuple[PlannedFold, ...]:
-    """Windows of each class in each part."""
-    k, plans = len(task.classes), []
-    for number, fold in enumerate(task.folds):
-        labels = (task.labels[part] for part in (fold.train, fold.valid, fold.test))
-        counts = (tuple(np.bincount(y, minlength=k).tolist()) for y in labels)
-        plans.append(PlannedFold(number, *counts))
-    return tuple(plans)
+def count_windows(task: Task, number: int) -> PlannedFold:
+    """Windows of each class in each part of a fold."""
+    labels = (task.labels[getattr(task.folds[number], part)] for part in PARTS)
+    counts = (np.bincount(y, minlength=len(task.classes)) for y in labels)
+    return PlannedFold(number, *(tuple(count.tolist()) for count in counts))
 
 
 def plan_page(plans: Sequence[DatasetPlan]) -> Page:
@@ -124,9 +123,9 @@ def windows_table(plan: DatasetPlan) -> tuple[str, list[list[str]]]:
     """A title and a table: how many windows of each class each part of each fold has."""
     body = []
     for fold in plan.folds:
-        parts = (fold.train, fold.valid, fold.test)
+        parts = (getattr(fold, part) for part in PARTS)
         cells = [f"{sum(counts)} ({' / '.join(map(str, counts))})" for counts in parts]
         body.append([str(fold.fold), *cells])
     split = f"{plan.split}{', leaky' * plan.leaky}"
     title = f"{plan.dataset}: windows, split {split}, of classes {' / '.join(plan.classes)}"
-    return title, [["fold", "train", "valid", "test"], *body]
+    return title, [["fold", *PARTS], *body]

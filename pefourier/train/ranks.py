@@ -32,6 +32,7 @@ from pefourier.errors import PefourierError
 from pefourier.writing.escapes import printable
 
 LOOK = 0.1  # seconds between looks at what others have done
+TIMEOUT = 300.0  # seconds that ranks wait for one another
 
 
 def read_rank() -> tuple[int, int]:
@@ -57,7 +58,6 @@ class Group:
 
     rank: int
     ranks: int
-    timeout: float  # seconds
     store: Any  # torch.distributed.Store
     finished: set[int] = field(default_factory=set)  # finished stacks whose rows rank 0 has
 
@@ -68,11 +68,10 @@ class Group:
     def plan(self) -> dict[str, Any]:
         """What rank 0 has planned."""
         try:
-            self.store.wait(["plan"], timedelta(seconds=self.timeout))
+            self.store.wait(["plan"], timedelta(seconds=TIMEOUT))
         except RuntimeError as error:  # DistError is one
             raise PefourierError(
-                f"rank {self.rank}: rank 0 has planned nothing within {self.timeout:g} s; see what "
-                "it says, or give a longer --rank-timeout"
+                f"rank {self.rank}: rank 0 has planned nothing in {TIMEOUT:g} s; see what it says"
             ) from error
         return json.loads(self.store.get("plan"))
 
@@ -112,37 +111,36 @@ class Group:
                 since, count = time.monotonic(), len(self.finished)
             if self.store.check(["failed"]):
                 raise PefourierError(self.store.get("failed").decode())
-            if time.monotonic() - since > self.timeout:
+            if time.monotonic() - since > TIMEOUT:
                 raise PefourierError(
                     f"{total - count} of {total} stacks are unfinished, and no rank has finished "
-                    f"one for {self.timeout:g} s; what is finished is kept, --resume goes on (or "
-                    "give a longer --rank-timeout)"
+                    f"one for {TIMEOUT:g} s; what is finished is kept, --resume goes on"
                 )
             time.sleep(LOOK)
 
     def leave(self) -> None:
         """Say goodbye; rank 0, who may keep the store, waits for the others for a while."""
         self.store.set(f"left/{self.rank}", "")
-        until = time.monotonic() + (self.timeout if self.rank == 0 else 0)
+        until = time.monotonic() + (TIMEOUT if self.rank == 0 else 0)
         goodbyes = [f"left/{rank}" for rank in range(1, self.ranks)]
         while time.monotonic() < until and not self.store.check(goodbyes):
             time.sleep(LOOK)
 
 
 @contextmanager
-def join_group(rank: int, ranks: int, timeout: float) -> Iterator[Group]:
+def join_group(rank: int, ranks: int) -> Iterator[Group]:
     """Meet the other ranks; leave when this one is done."""
     from torch.distributed.rendezvous import rendezvous
 
     try:
-        store, _, _ = next(rendezvous("env://", timeout=timedelta(seconds=timeout)))
+        store, _, _ = next(rendezvous("env://", timeout=timedelta(seconds=TIMEOUT)))
     except (dist.DistError, ValueError) as error:
         where = f"{os.environ['MASTER_ADDR']}:{os.environ['MASTER_PORT']}"
         raise PefourierError(
-            f"rank {rank} of {ranks} has not met the others at {where} within {timeout:g} s; start "
-            "every rank (torchrun does), see that they reach it, or give a longer --rank-timeout"
+            f"rank {rank} of {ranks} has not met the others at {where} within {TIMEOUT:g} s; start "
+            "every rank (torchrun does), and see that they reach it"
         ) from error
-    group = Group(rank, ranks, timeout, store)
+    group = Group(rank, ranks, store)
     try:
         yield group
         group.leave()

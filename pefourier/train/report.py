@@ -19,10 +19,11 @@ from pefourier.writing.text import aligned, join, markdown_table, number, paragr
 
 WORDS = Path(__file__).with_name("words.toml")
 CAPTIONS = {"f1": "F1", "auprc": "AUPRC"}
+DIFFERENCES = ("against", "verdict", "F1", "p", "Holm p", "P(A > B)", "needed", "AUPRC")
 MARKS = {"better": "▲", "worse": "▼"}
 # of a dataset, the same for all of its encodings
-ALIKE = ("split", "leaky", "folds", "length", "positive", "shortest", "uneven", "budget")
-OF_ENCODINGS = ("confusion", "step_seconds", "terms")
+ALIKE = ("split", "leaky", "folds", "length", "positive", "shortest", "budget")
+OF_ENCODINGS = ("confusion", "terms")
 Table = tuple[str, list[list[str]]]  # a title, and rows whose first is the head
 
 
@@ -184,28 +185,27 @@ def tables(summary: Summary) -> list[Table]:
 
 def tables_of(data: DatasetSummary) -> list[Table]:
     """Scores and differences of a dataset, and what its runs did on longer windows, and chose."""
-    body = [[e, *map(score_cell, scores.values())] for e, scores in data.scores.items()]
-    head = ["encoding", *(CAPTIONS.get(m, m) for m in MEASURES)]
-    entries = [(scores_title(data), head, body)]
-    if data.differences:
-        head = "encoding|against|verdict|F1|p|Holm p|P(A > B)|needed|AUPRC".split("|")
-        d = next(iter(data.differences.values()))
-        body = [difference_row(data, e) for e in data.differences]
-        entries.append((f"{title(data)}, differences over {d.units} {d.over}", head, body))
-    if data.lengths:
-        longer = [row.length for row in next(iter(data.lengths.values()))]
-        body = [length_row(data, e) for e in data.lengths]
-        caption = f"{title(data)}, trained on {data.length} rows: F1 / accuracy by length"
-        entries.append((caption, ["encoding", str(data.length), *map(str, longer)], body))
-    if data.terms:
-        body = [[e, *(f"{share:.2f}" for share in shares)] for e, shares in data.terms.items()]
-        caption = f"{title(data)}, shares of terms in the variance of first-layer scores"
-        entries.append((caption, ["encoding", *TERMS], body))
-    if data.chosen:
-        body = [[e, *map(str, row.values())] for e in data.chosen for row in choices_of(data, e)]
-        head = ["encoding", "setting", "value", "runs"]
-        entries.append((f"{title(data)}, chosen on validation", head, body))
-    return [(caption, [head, *body]) for caption, head, body in entries]
+    name, longer = title(data), [row.length for row in next(iter(data.lengths.values()), ())]
+    over = next((f"{d.units} {d.over}" for d in data.differences.values()), "")
+    heads = {
+        scores_title(data): [CAPTIONS.get(measure, measure) for measure in MEASURES],
+        f"{name}, differences over {over}": DIFFERENCES,
+        f"{name}, trained on {data.length} rows: F1 / accuracy by length": [data.length, *longer],
+        f"{name}, shares of terms in the variance of first-layer scores": TERMS,
+        f"{name}, chosen on validation": ["setting", "value", "runs"],
+    }
+    bodies = [
+        [[e, *map(score_cell, scores.values())] for e, scores in data.scores.items()],
+        [difference_row(data, e) for e in data.differences],
+        [length_row(data, e) for e in data.lengths],
+        [[e, *(f"{share:.2f}" for share in shares)] for e, shares in data.terms.items()],
+        [[e, *map(str, row.values())] for e, rows in data.chosen.items() for row in rows],
+    ]
+    return [
+        (caption, [["encoding", *map(str, head)], *body])
+        for (caption, head), body in zip(heads.items(), bodies, strict=True)
+        if body
+    ]
 
 
 def difference_row(data: DatasetSummary, encoding: str) -> list[str]:
@@ -225,15 +225,6 @@ def length_row(data: DatasetSummary, encoding: str) -> list[str]:
     return [encoding, *cells]
 
 
-def choices_of(data: DatasetSummary, encoding: str) -> list[dict[str, Any]]:
-    """Which settings the search chose, for how many runs of an encoding."""
-    return [
-        {"setting": setting, "value": value, "runs": runs}
-        for setting, values in data.chosen.get(encoding, {}).items()
-        for value, runs in values.items()
-    ]
-
-
 def sentences(summary: Summary) -> list[str]:
     """What to keep in mind when reading conclusions and tables."""
     codes = {code for _, _, code in summary.verdicts}
@@ -246,7 +237,6 @@ def sentences(summary: Summary) -> list[str]:
         entries.append(words("notes", "ranks", **slots))
     for data in summary.datasets:
         lines = [words("notes", "leaky")] if data.leaky else []
-        lines += [words("remarks", "uneven")] if data.uneven else []
         for name, count in data.diverged.items():
             lines.append(words("notes", "diverged", encoding=name, count=count))
         rows = [(name, row) for name, lengths in data.lengths.items() for row in lengths]
@@ -329,7 +319,7 @@ def record_of(summary: Summary, data: DatasetSummary, name: str) -> dict[str, An
         "auprc_difference": None if auprc is None else asdict(auprc),
         **{key: getattr(data, key).get(name) for key in OF_ENCODINGS},
         "lengths": [asdict(row) for row in data.lengths.get(name, ())],
-        "chosen": choices_of(data, name),
+        "chosen": data.chosen.get(name, []),
         **{key: getattr(data, key).get(name, 0) for key in ("diverged", "last_kept")},
         "cut_short": name in data.cut_short,
         "average_rank": summary.ranks.get(name),

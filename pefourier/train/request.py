@@ -20,10 +20,9 @@ from pefourier.encodings.specs import parse_parameters, source_of
 from pefourier.errors import PefourierError, shown, unknown
 from pefourier.files import check_suffix, reason
 from pefourier.train.beside import check_methods
-from pefourier.train.data import SYNTHETIC
 from pefourier.train.data.load import check_dataset, load_task
 from pefourier.train.data.split import MOST_ROWS, Task
-from pefourier.train.data.synthetic import has_length, with_length
+from pefourier.train.data.synthetic import sides_of_task, with_length
 from pefourier.train.options import (
     BESIDE,
     EPOCHS,
@@ -32,6 +31,7 @@ from pefourier.train.options import (
     PATIENCE,
     PATIENCE_STEPS,
     STEPS,
+    SYNTHETIC,
     WITHOUT_CODES,
     Options,
     flag_of,
@@ -42,7 +42,6 @@ MOST_STEPS = 10**9
 MOST_EPOCHS = 1_000_000
 MOST_DROPPED = 0.95
 MOST_CHOICES = 64
-MOST_WAITED = 10**6
 # Tables that begin at .02 hardly move at the rate of the rest; five seeds each on windows of 24
 # rows: `learned` on order reaches F1 .66, and .97 at ten times the rate, t5 .990 and .997
 FASTER = 10
@@ -54,61 +53,36 @@ class Tuning:
 
     rate: float  # of Adam
     dropout: float = 0.0
-    weight_decay: float = 0.0
-    code_rate: float | None = None  # of codes; None: FASTER times that of the rest
 
-    def rate_of(self, codes: bool) -> float:
-        """The rate of Adam, of codes or of the rest.
-
-        >>> Tuning(0.01).rate_of(True), Tuning(0.01, code_rate=0.02).rate_of(True)
-        (0.1, 0.02)
-        """
-        if not codes:
-            return self.rate
-        return FASTER * self.rate if self.code_rate is None else self.code_rate
+    def __post_init__(self) -> None:
+        """Refuse a rate or a share that nothing could be trained with."""
+        check_above("--rate", self.rate)
+        if not 0 <= self.dropout <= MOST_DROPPED:
+            raise PefourierError(f"--dropout must be from 0 to {MOST_DROPPED}; got {self.dropout}")
 
 
 TUNED = tuple(f.name for f in fields(Tuning))
 
 
-@dataclass(frozen=True)
-class Schedule:
-    """How long and how fast to train; all in steps."""
+@dataclass(frozen=True, kw_only=True)
+class Schedule(Tuning):
+    """How long and how fast to train, all in steps; the tuning is of members without their own."""
 
     steps: int
     batch_size: int
-    rate: float  # of Adam
     every: int = LOOK  # steps between two looks at validation windows
     patience: int = 0  # steps without better weights, after which a member is done; 0: never
-    dropout: float = 0.0
-    weight_decay: float = 0.0
     warmup: int = 0
-    code_rate: float | None = None  # of codes under training, as `Tuning` has it
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check_count("--batch-size", self.batch_size)
         check_count("--warmup", self.warmup, 0, MOST_STEPS)
-        check_tuning(self.tuning)
-
-    @property
-    def tuning(self) -> Tuning:
-        """What members have that have nothing of their own."""
-        return Tuning(self.rate, self.dropout, self.weight_decay, self.code_rate)
 
     @property
     def budget(self) -> dict[str, int]:
         """How long a run may last, and how often it is looked at."""
         return {"steps": self.steps, "patience": self.patience, "every": self.every}
-
-
-def check_tuning(tuning: Tuning) -> None:
-    """Refuse a rate, a share or a decay that nothing could be trained with."""
-    check_above("--rate", tuning.rate)
-    check_above("--code-rate", tuning.rate_of(True))
-    if not 0 <= tuning.dropout <= MOST_DROPPED:
-        raise PefourierError(f"--dropout must be from 0 to {MOST_DROPPED}; got {tuning.dropout}")
-    if not (np.isfinite(tuning.weight_decay) and tuning.weight_decay >= 0):
-        raise PefourierError(f"--weight-decay must be 0 or more; got {tuning.weight_decay}")
 
 
 def schedule_of(options: Options, epoch: int) -> Schedule:
@@ -121,11 +95,10 @@ def schedule_of(options: Options, epoch: int) -> Schedule:
     """
     steps = steps_of(options, ("steps", "epochs"), epoch, STEPS, EPOCHS)
     patience = steps_of(options, ("patience_steps", "patience"), epoch, PATIENCE_STEPS, PATIENCE)
-    names = ("batch_size", "rate", "code_rate", "dropout", "weight_decay")
-    settings = {name: getattr(options, name) for name in names}
     look = min(max(epoch, LOOK), steps)
-    warmup = options.warmup * epoch
-    return Schedule(steps=steps, patience=patience, every=look, warmup=warmup, **settings)
+    lasting = {"steps": steps, "patience": patience, "every": look}
+    settings = {name: getattr(options, name) for name in ("batch_size", *TUNED)}
+    return Schedule(**lasting, warmup=options.warmup * epoch, **settings)
 
 
 def steps_of(options: Options, names: tuple[str, str], epoch: int, fewest: int, epochs: int) -> int:
@@ -152,20 +125,6 @@ class Arm:
     name: str
     spec: str
     rms: float | None = None
-    is_named: bool = True  # and not one of all that --match-rms scales
-
-
-def list_arms(encodings: Sequence[str], match_rms: Sequence[float]) -> list[Arm]:
-    """The rows of the answer, those of --match-rms after those that are named."""
-    arms = [parse_arm(spec) for spec in encodings]
-    scaled = [
-        replace(parse_arm(f"{spec}{AT_RMS}{rms!r}"), is_named=False)
-        for rms in match_rms
-        for spec in encodings
-        if spec not in ("none", *WITHOUT_CODES) and AT_RMS not in spec
-    ]
-    names = [arm.name for arm in arms]
-    return arms + [arm for arm in scaled if arm.name not in names]
 
 
 def parse_arm(name: str) -> Arm:
@@ -202,13 +161,9 @@ def list_candidates(options: Options) -> list[Choice]:
         raise PefourierError(
             f"--search has {count} combinations; at most {MOST_CHOICES} are trained"
         )
-    plain = Tuning(options.rate, options.dropout, options.weight_decay, options.code_rate)
-    choices = []
-    for chosen in product(*searched.values()):
-        values = dict(zip(searched, chosen, strict=True))
-        choices.append(Choice(values, replace(plain, **values)))
-        check_tuning(choices[-1].tuning)
-    return choices
+    choices = [dict(zip(searched, chosen, strict=True)) for chosen in product(*searched.values())]
+    plain = {name: getattr(options, name) for name in TUNED}
+    return [Choice(values, Tuning(**plain | values)) for values in choices]
 
 
 def parse_search(texts: Sequence[str]) -> dict[str, list[float]]:
@@ -220,13 +175,12 @@ def parse_search(texts: Sequence[str]) -> dict[str, list[float]]:
     settings: dict[str, list[float]] = {}
     for item in (item for text in texts for item in text.split()):
         name, _, text = item.partition("=")
-        key = name.replace("-", "_")
-        if key not in TUNED:
-            raise unknown("setting of --search", name, [key.replace("_", "-") for key in TUNED])
+        if name not in TUNED:
+            raise unknown("setting of --search", name, TUNED)
         values = [convert(f"--search {name}", value, float) for value in text.split(",")]
-        if key in settings or len(set(values)) < len(values):
+        if name in settings or len(set(values)) < len(values):
             raise PefourierError(f"--search {shown(item)}: name each setting and value once")
-        settings[key] = values
+        settings[name] = values
     return settings
 
 
@@ -248,10 +202,10 @@ def parse_lengths(text: str | None) -> tuple[int, ...]:
 
 def draw_longer(name: str, lengths: Sequence[int]) -> list[Task]:
     """The task of a name at other lengths."""
-    if lengths and not (name.partition(":")[0] in SYNTHETIC and has_length(name)):
-        tasks = ", ".join(filter(has_length, SYNTHETIC))
+    if lengths and (name.partition(":")[0] not in SYNTHETIC or sides_of_task(name)):
         raise PefourierError(
-            f"--test-length needs a built-in task ({tasks}); {shown(name)} is as long as it is"
+            f"--test-length needs a built-in task of one axis, order or lags; {shown(name)} is as "
+            "long as it is"
         )
     return [load_task(with_length(name, length)) for length in lengths]
 
@@ -260,9 +214,7 @@ def name_once(options: Options) -> Options:
     """The same request with each name once, in one spelling, and other methods among encodings."""
     arms = dict.fromkeys(parse_arm(spec).name for spec in (*options.encoding, *options.beside))
     datasets = dict.fromkeys(n if n in SYNTHETIC else str(Path(n)) for n in options.dataset)
-    sizes = tuple(dict.fromkeys(options.match_rms))
-    names = {"encoding": tuple(arms), "dataset": tuple(datasets), "match_rms": sizes}
-    return replace(options, beside=(), **names)
+    return replace(options, beside=(), encoding=tuple(arms), dataset=tuple(datasets))
 
 
 def check_options(options: Options) -> None:
@@ -282,18 +234,10 @@ def check_options(options: Options) -> None:
     if options.plot is not None:
         check_suffix(options.plot, (".png", ".pdf", ".svg"))
     check_count("--seeds", options.seeds, 1, MOST_SEEDS)
-    limits = {"rank_timeout": (1, MOST_WAITED), "find": (1e-6, 1)}
-    for name, (smallest, largest) in limits.items():
-        value = getattr(options, name)
-        if value is not None and not smallest <= value <= largest:
-            raise PefourierError(
-                f"{flag_of(name)} must be from {smallest:g} to {largest:g}; got {value}"
-            )
-    for rms in options.match_rms:
-        check_above("--match-rms", rms)
-    for name in ("save_tables", "save_models"):
-        if getattr(options, name) is not None:
-            make_folder(flag_of(name), getattr(options, name))
+    if options.find is not None and not 1e-6 <= options.find <= 1:
+        raise PefourierError(f"--find must be from 1e-06 to 1; got {options.find}")
+    if options.save_models is not None:
+        make_folder("--save-models", options.save_models)
 
 
 @contextmanager

@@ -121,8 +121,8 @@ def count_fitting(device: torch.device, count: int, trial_step: Callable[[int], 
     return min(count, max(1, int(ROOM * torch.cuda.mem_get_info()[0] / size)))
 
 
-def capture_cuda_graph(program: Any) -> Callable[[], None]:
-    """Capture a step of a `fit.Program` as one CUDA graph; steps that warm up leave no trace."""
+def capture_cuda_graphs(program: Any) -> list[Callable[[], None]]:
+    """A look and a step of a `fit.Program` as CUDA graphs; steps that warm up leave no trace."""
     before = {name: p.detach().clone() for name, p in program.parameters.items()}
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
@@ -130,6 +130,7 @@ def capture_cuda_graph(program: Any) -> Callable[[], None]:
         warnings.filterwarnings("ignore", ".*capturable=True")  # these steps are not captured
         for _ in range(WARM_UP):
             program.step()
+            program.look()
     torch.cuda.current_stream().wait_stream(side)
     with torch.no_grad():
         for name, p in program.parameters.items():
@@ -139,7 +140,10 @@ def capture_cuda_graph(program: Any) -> Callable[[], None]:
     program.count.fill_(program.done)
     program.total.zero_()
     program.optimizer.zero_grad(set_to_none=True)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph, stream=side):  # whose workspaces are there already
-        program.step()
-    return graph.replay
+    replays = []
+    for work in (program.look, program.step):
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, stream=side):  # whose workspaces are there already
+            work()
+        replays.append(graph.replay)
+    return replays

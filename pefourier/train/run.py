@@ -5,21 +5,24 @@ Stacks are known before anything is trained, and ranks share them.
 
 import json
 import os
-import re
+import platform
 import sys
+import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
+from pefourier.encodings.specs import source_of
 from pefourier.errors import PefourierError, shown
 from pefourier.files import write_whole
 from pefourier.train import stacks, summary
-from pefourier.train.configuration import describe_comparison, settings_in_common
-from pefourier.train.data.load import load_task, name_positives, reads_data_folder
+from pefourier.train.data.load import load_task, name_positives
+from pefourier.train.data.split import Task
 from pefourier.train.options import Options, flag_of
 from pefourier.train.progress import Note, report_progress
 from pefourier.train.ranks import (
@@ -37,7 +40,7 @@ from pefourier.train.request import (
     without_new_folders,
 )
 from pefourier.train.resident import batch_and_steps
-from pefourier.train.stacks import ResolvedTask
+from pefourier.train.stacks import ResolvedTask, list_remarks
 from pefourier.train.store import (
     NOT_NUMBERS,
     Key,
@@ -49,13 +52,20 @@ from pefourier.train.store import (
     write_json,
 )
 from pefourier.train.summary import Summary
-from pefourier.train.traces import name_of_table, read_curves
+from pefourier.train.traces import read_curves
 from pefourier.train.work import Work
+from pefourier.version import __version__
 
-LONGEST_NAME = 255  # bytes
 MOST_PROCESSES = 8  # started without being asked: each holds the data
-RESTARTS = "TORCHELASTIC_RESTART_COUNT"  # how often torchrun has begun these ranks anew
 WORTH = 4 * 10**6  # tokens of training windows: less is trained sooner than processes start
+RULES = {  # that numbers depend on, where an earlier version had others
+    "choice": "highest score on validation (average precision; of more than two classes macro F1), "
+    "then least loss",
+    "size": "@rms: of codes less their mean over positions",
+}
+# what a comparison is of, and what its numbers don't depend on
+APART = {"dataset", "encoding", "seeds", "folds", "split", "positive", "window", "stride"}
+APART |= {"device", "columns", "missing", *NOT_NUMBERS}
 
 
 def run_comparison(
@@ -82,17 +92,8 @@ def run_comparison(
             result = train_as(experiment, note)
         if result is not None:
             deliver(result)
-            write_summary(store, result)
-            draw_comparison(options.plot, result)
+            write_summary(store, result, options.plot)
     return result
-
-
-def draw_comparison(path: str | None, result: Summary) -> None:
-    """Draw the picture of the comparison into a file, if one is named."""
-    if path is not None:
-        from pefourier.report import plot, training_figures
-
-        plot.save(path, training_figures.comparison, result)
 
 
 def settle_options(options: Options) -> Options:
@@ -176,15 +177,13 @@ def count_processes(experiment: Experiment, ranks: int) -> int:
         )
     if count is not None or shared:
         return count or 1
-    tokens = sum(tokens_seen(task, experiment.options) for task in experiment.resolved)
+    tokens = 0  # of training windows in all steps of all runs and candidates
+    for resolved in experiment.resolved:
+        runs = stacks.plan_runs(resolved, experiment.options.seeds)
+        batch, _ = batch_and_steps(resolved.task, experiment.options.batch_size)
+        tokens += len(runs) * resolved.schedule.steps * batch * resolved.model.tokens
+    tokens *= len(list_candidates(experiment.options))
     return min(cores, MOST_PROCESSES) if tokens >= WORTH else 1
-
-
-def tokens_seen(resolved: ResolvedTask, options: Options) -> int:
-    """Tokens of training windows in all steps of all runs and candidates of a task."""
-    runs = len(stacks.plan_runs(resolved, options.seeds)) * len(list_candidates(options))
-    batch, _ = batch_and_steps(resolved.task, options.batch_size)
-    return runs * resolved.schedule.steps * batch * resolved.model.tokens
 
 
 def train_as_rank(options: Options, is_noted: bool) -> Summary | None:
@@ -198,10 +197,7 @@ def train_as(experiment: Experiment, note: Note | None) -> Summary | None:
     """Train, score and compare as one rank."""
     if not has_meeting_point(experiment.ranks):
         return train_and_compare(experiment, None, note)
-    options = experiment.options
-    with join_group(experiment.rank, experiment.ranks, options.rank_timeout) as group:
-        if os.environ.get(RESTARTS, "0") != "0" and options.out is not None:
-            experiment = replace(experiment, options=replace(options, resume=True))
+    with join_group(experiment.rank, experiment.ranks) as group:
         return train_and_compare(experiment, group, note)
 
 
@@ -210,8 +206,7 @@ def train_and_compare(
 ) -> Summary | None:
     """Train what the folder lacks, and compare."""
     config, done = begin(experiment, group)
-    for line in dict.fromkeys(list_remarks(experiment)) if note is not None else ():
-        note(line)
+    note_remarks(experiment, note)
     rows = {key_of(row): row for row in train_share(experiment, group, config, done, note)}
     rows |= {key_of(row): row for row in experiment.store.rows()}
     if group is not None and experiment.rank:
@@ -233,17 +228,17 @@ def train_share(
     note: Note | None,
 ) -> list[dict[str, Any]]:
     """Train this rank's stacks, except those that are finished; the rows that came of them."""
-    options, ranks = experiment.options, experiment.ranks
-    planned = stacks.plan_stacks(experiment.resolved, options.seeds, config["stack"])
-    first, step = (0, 1) if group is not None else (experiment.rank, ranks)
+    options = experiment.options
+    plans = [stacks.plan_stacks(r, options.seeds, config["stack"]) for r in experiment.resolved]
+    planned = [stack for plan in plans for stack in plan]
+    first, step = (0, 1) if group is not None else (experiment.rank, experiment.ranks)
     share = range(first, len(planned), step)
     work = Work(options, experiment.device, experiment.store, group, planned, share, done)
-    batch = max(batch_and_steps(planned[i].task, options.batch_size)[0] for i in share or [0])
-    total = sum(work.member_steps(planned[i]) for i in share)
-    with report_progress(total, batch, ranks if group is not None else 1, note) as reporter:
+    unfinished = sum(not done.issuperset(planned[number].keys) for number in share)
+    with report_progress(unfinished, note) as reporter:
         work.train_share(reporter)
-    if note is not None and done and (options.save_tables or options.save_models):
-        note(f"tables and models of {len(done)} runs that were finished before are not written")
+    if note is not None and done and options.save_models:
+        note(f"models of {len(done)} runs that were finished before are not written")
     return work.rows
 
 
@@ -253,7 +248,6 @@ def begin(experiment: Experiment, group: Group | None) -> tuple[dict[str, Any], 
         plan = group.plan()
         check_same(Path(f"rank {experiment.rank}"), plan["config"], experiment.description)
         return plan["config"], set(map(tuple, plan["done"]))
-    check_names(experiment.options, experiment.keys)
     config = experiment.store.begin(experiment.description, experiment.options.resume)
     rows = experiment.store.rows()
     stacks.check_runs(rows, experiment.resolved)
@@ -263,14 +257,12 @@ def begin(experiment: Experiment, group: Group | None) -> tuple[dict[str, Any], 
     return config, set(done)
 
 
-def list_remarks(experiment: Experiment) -> list[str]:
-    """What to know before training."""
-    options, resolved = experiment.options, experiment.resolved
-    result = [line for r in resolved for line in stacks.remarks_on_task(r.task)]
-    result += [line for r in resolved for line in stacks.remarks_on_codes(r, options.learn)]
-    if options.data is not None and not any(map(reads_data_folder, options.dataset)):
-        result.append(f"--data {options.data} has no effect on {', '.join(options.dataset)}")
-    return result
+def note_remarks(experiment: Experiment, note: Note | None) -> None:
+    """Say what to know before training, each remark once."""
+    if note is not None:
+        lines = [line for resolved in experiment.resolved for line in list_remarks(resolved)]
+        for line in dict.fromkeys(lines):
+            note(line)
 
 
 def choose_device(device: str) -> torch.device:
@@ -280,15 +272,12 @@ def choose_device(device: str) -> torch.device:
     if device == "cuda":
         local = int(os.environ.get("LOCAL_RANK", 0)) % max(1, torch.cuda.device_count())
         device = f"cuda:{local}"
-    if not re.fullmatch("cpu(:0)?|cuda:[0-9]{1,9}", device):
-        raise PefourierError(f"--device must be auto, cpu, cuda or cuda:0; got {shown(device)}")
-    kind, _, number = device.partition(":")
-    if kind == "cuda":
-        count = torch.cuda.device_count()
-        if int(number) >= count:
-            raise PefourierError(
-                f"--device {device}: this machine has {count} CUDA devices; use --device cpu"
-            )
+    if device not in ("cpu", "cpu:0", *(f"cuda:{i}" for i in range(torch.cuda.device_count()))):
+        raise PefourierError(
+            f"--device must be auto, cpu, cuda or cuda:0, below {torch.cuda.device_count()} CUDA "
+            f"devices of this machine; got {shown(device)}"
+        )
+    if device.startswith("cuda"):
         torch.cuda.set_device(device)
     return torch.device(device)
 
@@ -306,26 +295,15 @@ def note_on_interrupt(store: Store, note: Note | None) -> Iterator[None]:
         raise
 
 
-def check_names(options: Options, keys: Sequence[Key]) -> None:
-    """Refuse tables and models that a folder cannot hold, or that would replace one another."""
-    names: dict[str, Key] = {}
-    for key in keys if options.save_tables or options.save_models else ():
-        name = name_of_table(*key, ".safetensors")
-        twin = names.setdefault(name, key)
-        if twin != key or len(name.encode()) > LONGEST_NAME:
-            raise PefourierError(
-                f"{shown(key[1])} of {shown(key[0])} has a file named {name}, which is too long or "
-                "that of another encoding or dataset; rename or move it"
-            )
-
-
-def write_summary(store: Store, result: Summary) -> None:
-    """Write summary.json, summary.md and the figures."""
-    if store.path is None:
-        return
+def write_summary(store: Store, result: Summary, picture: str | None = None) -> None:
+    """Write summary.json, summary.md and the figures, and the picture that is named."""
     from pefourier.report import plot, training_figures
     from pefourier.writing.page import plain
 
+    if picture is not None:
+        plot.save(picture, training_figures.comparison, result)
+    if store.path is None:
+        return
     content = plain({k: v for k, v in asdict(result).items() if k != "runs"})
     write_json(store.path / "summary.json", content)
     text = as_markdown(result).encode()
@@ -335,3 +313,69 @@ def write_summary(store: Store, result: Summary) -> None:
     curves = read_curves(store.path, result.runs)
     for name, (draw, answers, _) in training_figures.pictures(result, curves).items():
         plot.save(str(store.path / f"{name}.png"), draw, answers)
+
+
+def describe_comparison(
+    options: Options, resolved: Sequence[ResolvedTask], device: torch.device
+) -> dict[str, Any]:
+    """Everything that the numbers depend on, except the size of stacks."""
+    tasks = [entry.task for entry in resolved]
+    settings = {k: v for k, v in asdict(options).items() if k not in NOT_NUMBERS}
+    versions = {"pefourier": __version__, "torch": torch.__version__, "numpy": np.__version__}
+    versions["python"] = platform.python_version()
+    facts = {
+        "windows": {task.name: np.bincount(task.labels).tolist() for task in tasks},  # of a class
+        "splits": dict(split for task in tasks for split in splits_of(task, options.resamples)),
+        "data": {task.name: fingerprint(task.rows) for task in tasks},
+        "tables": fingerprint_tables(resolved),
+        "dropped": {task.name: [asdict(drop) for drop in task.dropped] for task in tasks},
+    }
+    return {**settings, **facts, **RULES, "device": str(device), "versions": versions}
+
+
+def splits_of(task: Task, resamples: int | None) -> list[tuple[str, str]]:
+    """A checksum of all parts; of resamples one of each, as more may be asked for later."""
+    cuts = {task.name: task.folds}
+    if resamples is not None:
+        cuts = {f"{task.name}, resample {i}": (fold,) for i, fold in enumerate(task.folds)}
+    lengths = [] if task.lengths is None else [task.lengths]
+    return [
+        (name, checksum(task.labels, *parts, *lengths))
+        for name, folds in cuts.items()
+        for parts in [[part for f in folds for part in (f.train, f.valid, f.test)]]
+    ]
+
+
+def checksum(*arrays: np.ndarray) -> str:
+    """CRC-32 of whole numbers and of how many there are in each array."""
+    numbers = np.concatenate([np.array([len(array) for array in arrays]), *arrays])
+    return f"{zlib.crc32(numbers.astype('<i8').tobytes()):08x}"
+
+
+def fingerprint(array: np.ndarray) -> list[float]:
+    """Two numbers that a change of (n, k) values, or of their order, moves, and rounding does not.
+
+    >>> table = np.arange(6.0).reshape(3, 2)
+    >>> fingerprint(table), fingerprint(table[::-1]), fingerprint(2 * table)
+    ([1.10779, -0.0393903], [1.10779, 1.13711], [1.80093, -0.0393903])
+    """
+    size = float(np.sqrt(np.einsum("ij,ij->", array, array, dtype=float) / array.size)) or 1.0
+    down, across = (np.cos(np.arange(n)) for n in array.shape)
+    along = np.einsum("i,ij,j->", down, array, across, dtype=float) / size / array.size**0.5
+    return [float(f"{number:.6g}") for number in (np.log(size), along)]
+
+
+def fingerprint_tables(resolved: Sequence[ResolvedTask]) -> dict[str, list[float]]:
+    """Fingerprints of the codes that files and own code give, which their names do not tell."""
+    fingerprints = {
+        f"{spec} on {entry.task.name}": fingerprint(injection.table())
+        for entry in resolved
+        for spec, injection in entry.injections.items()
+        if source_of(spec) != "name"
+    }
+    return dict(sorted(fingerprints.items()))
+
+
+def settings_in_common(options: Options) -> dict[str, Any]:
+    """What all models of a comparison have in common."""
+    return {k: v for k, v in asdict(options).items() if k not in APART} | RULES

@@ -1,7 +1,7 @@
 """Trained classifiers in files, and back: one .safetensors a run.
 
 >>> from pefourier.train.saved_models import load_classifier            # doctest: +SKIP
->>> load_classifier("models/smd-dft-seed0-fold0.safetensors").predict(x)   # doctest: +SKIP
+>>> load_classifier("models/smd-dft-seed0-fold0-c0ffee12.safetensors").predict(x)   # doctest: +SKIP
 
 A file has the numbers of the classifier by their names, `codes` of what it injects, of rotations
 their frequencies, `mean` and `scale` of the channels, and `settings`, bytes of JSON: sizes,
@@ -16,8 +16,8 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from pefourier.encodings.sources.formats import write_tensors
 from pefourier.encodings.sources.tables import open_arrays
-from pefourier.encodings.sources.writers import write_tensors
 from pefourier.errors import PefourierError, shown
 from pefourier.files import label, write_whole
 from pefourier.train.attention import stack_codes
@@ -27,7 +27,7 @@ from pefourier.train.fit import Outcome
 from pefourier.train.injection import ACTS, Injection, count_places
 from pefourier.train.model import OrderFree, Transformer
 from pefourier.train.store import parse_json
-from pefourier.train.traces import name_of_table, threshold_of
+from pefourier.train.traces import name_of_run, threshold_of
 
 KINDS = {"transformer": Transformer, "order-free": OrderFree}
 AGAIN = "save it again"
@@ -97,26 +97,17 @@ class TrainedClassifier:
         return (logits[:, 1] - logits[:, 0] >= self.threshold).astype(int)
 
 
-def classifier_of(
-    task: Task, outcome: Outcome, model: Transformer | OrderFree
-) -> TrainedClassifier:
-    """The classifier that a run came to."""
-    member, fold = outcome.member, task.folds[outcome.member.fold]
-    injection = None
-    if isinstance(model, Transformer):
-        places = np.arange(len(outcome.codes))
-        act, waves = member.injection.act, outcome.frequencies
-        injection = Injection(act, outcome.codes, places, False, frequencies=waves)
-    threshold = None if task.positive is None else threshold_of(task, outcome)
-    numbers = outcome.parameters, injection, fold.mean, fold.scale
-    return TrainedClassifier(member.encoding, model, *numbers, task.classes, threshold)
-
-
 def save_model(folder: str, task: Task, outcome: Outcome, model: Transformer | OrderFree) -> None:
     """Write the classifier that a run came to into a folder."""
-    m = outcome.member
-    name = name_of_table(task.name, m.encoding, m.seed, m.fold, ".safetensors")
-    save_classifier(str(Path(folder) / name), classifier_of(task, outcome, model))
+    m, fold, injection = outcome.member, task.folds[outcome.member.fold], None
+    if isinstance(model, Transformer):
+        places, waves = np.arange(len(outcome.codes)), outcome.frequencies
+        injection = Injection(m.injection.act, outcome.codes, places, False, frequencies=waves)
+    threshold = None if task.positive is None else threshold_of(task, outcome)
+    numbers = outcome.parameters, injection, fold.mean, fold.scale
+    classifier = TrainedClassifier(m.encoding, model, *numbers, task.classes, threshold)
+    name = name_of_run((task.name, m.encoding, m.seed, m.fold))
+    save_classifier(str(Path(folder, f"{name}.safetensors")), classifier)
 
 
 def save_classifier(path: str, classifier: TrainedClassifier) -> None:

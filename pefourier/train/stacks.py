@@ -4,7 +4,7 @@ An encoding as it is, or scaled, is an `Arm`; an arm with a seed and a fold is a
 dataset that fit into memory together are a `Stack`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import Any
@@ -22,7 +22,7 @@ from pefourier.train.injection import Injection, load_injection, varies
 from pefourier.train.model import OrderFree, Transformer
 from pefourier.train.options import BESIDE, ORDER_FREE, WITHOUT_CODES, Options, seeds_of
 from pefourier.train.report import words
-from pefourier.train.request import Arm, Schedule, list_arms, schedule_of
+from pefourier.train.request import Arm, Schedule, parse_arm, schedule_of
 from pefourier.train.store import Key
 from pefourier.writing.text import first_few, join
 
@@ -85,7 +85,6 @@ def resolve_task(task: Task, options: Options, device: torch.device) -> Resolved
         layers=options.layers,
         **sizes_of_tokens(task.length, options),
         ffn=options.ffn,
-        pool=options.pool,
         grid=task.grid,
         inject=options.inject,
     )
@@ -93,13 +92,14 @@ def resolve_task(task: Task, options: Options, device: torch.device) -> Resolved
     check_memory(model, batch, device)
     injections: dict[str, Injection] = {}
     arms = []
-    for arm in list_arms(options.encoding, options.match_rms):
+    for arm in map(parse_arm, options.encoding):
         if arm.spec in BESIDE:
             beside.check_method(arm.spec, task)
         elif arm.spec != ORDER_FREE and arm.spec not in injections:
             injections[arm.spec] = load_for(model, arm.spec, 0, options.learn)
-        if arm.rms is None or has_size(arm, injections[arm.spec]):
-            arms.append(arm)
+        if arm.rms is not None:
+            check_scaling(arm, injections[arm.spec])
+        arms.append(arm)
     return ResolvedTask(task, model, tuple(arms), injections, schedule_of(options, steps))
 
 
@@ -111,8 +111,8 @@ def sizes_of_tokens(length: int, options: Options) -> dict[str, int | None]:
     """
     limit = options.tokens
     if limit is None:
-        return {"patch": options.patch, "stride": options.patch_stride}
-    if limit < 2 or options.patch != Options.patch or options.patch_stride is not None:
+        return {"patch": options.patch, "stride": None}
+    if limit < 2 or options.patch != Options.patch:
         raise PefourierError(
             f"--tokens must be 2 or more and stands in place of --patch; got {limit}"
         )
@@ -130,31 +130,24 @@ def load_for(model: Transformer, spec: str, seed: int, learn: bool) -> Injection
     return load_injection(spec, model.tokens, model.d, model.heads, seed, learn, model.grid)
 
 
-def has_size(arm: Arm, injection: Injection) -> bool:
-    """Whether codes are added to the input and vary, so that they can be scaled; else refused."""
-    has = injection.act == "add" and varies(injection)
-    if arm.is_named and not has:
+def check_scaling(arm: Arm, injection: Injection) -> None:
+    """Refuse to scale codes that are not added to the input, or that do not vary."""
+    if injection.act != "add" or not varies(injection):
         raise PefourierError(
             f"{shown(arm.name)}: {arm.spec} has no size to match: it is not added to the input "
             f"(act {injection.act!r}), or is the same at every position"
         )
-    return has
 
 
 def stack_injections(
-    stack: Stack, learn: bool, before: Mapping[tuple[str, int], Injection]
+    stack: Stack, learn: bool, load: Callable[..., Injection]
 ) -> dict[tuple[str, int], Injection]:
-    """What each SPEC injects for each seed in a stack; those of the stack `before` are kept."""
-    injections, resolved = dict[tuple[str, int], Injection](), stack.resolved
-    for spec, seed in {(run.arm.spec, run.seed): None for run in stack.runs}:
-        if spec in WITHOUT_CODES:
-            continue
+    """What each SPEC injects for each seed in a stack; `load` is a `load_for` that remembers."""
+    resolved, injections = stack.resolved, dict[tuple[str, int], Injection]()
+    for spec, seed in {(r.arm.spec, r.seed) for r in stack.runs if r.arm.spec not in WITHOUT_CODES}:
         first = resolved.injections[spec]
-        if seed == 0 or not first.seeded:
-            injections[spec, seed] = first
-        else:
-            again = before.get((spec, seed))
-            injections[spec, seed] = again or load_for(resolved.model, spec, seed, learn)
+        is_first = seed == 0 or not first.seeded
+        injections[spec, seed] = first if is_first else load(resolved.model, spec, seed, learn)
     return injections
 
 
@@ -195,13 +188,6 @@ def plan_runs(resolved: ResolvedTask, seeds: int) -> list[Run]:
     return sorted(runs, key=lambda run: run.arm.spec in WITHOUT_CODES)
 
 
-def plan_stacks(resolved: Sequence[ResolvedTask], seeds: int, size: int) -> list[Stack]:
-    """The runs of each task in stacks of at most so many."""
-    return [
-        stack for task in resolved for stack in cut_into_stacks(task, plan_runs(task, seeds), size)
-    ]
-
-
 def facts_of_fold(task: Task, number: int) -> dict[str, Any]:
     """What every run of a fold has in its row."""
     fold = task.folds[number]
@@ -225,8 +211,8 @@ def check_runs(rows: Sequence[Mapping[str, Any]], resolved: Sequence[ResolvedTas
             )
 
 
-def cut_into_stacks(resolved: ResolvedTask, runs: Sequence[Run], size: int) -> list[Stack]:
-    """Runs of a dataset in stacks of at most `size`, those beside one another that cost alike.
+def plan_stacks(resolved: ResolvedTask, seeds: int, size: int) -> list[Stack]:
+    """Runs of a task in stacks of at most `size`, those beside one another that cost alike.
 
     Biases, and keys of lags, are paid for by all of a stack. Another method's runs are stored one
     by one.
@@ -234,7 +220,7 @@ def cut_into_stacks(resolved: ResolvedTask, runs: Sequence[Run], size: int) -> l
     model = resolved.model
     blind = OrderFree(model.length, model.channels, model.classes, model.d)
     kinds: dict[str, list[Run]] = {}
-    for run in runs:
+    for run in plan_runs(resolved, seeds):
         injection = resolved.injections.get(run.arm.spec)
         kind = run.arm.spec if injection is None else COSTS.get(injection.act, "codes")
         kinds.setdefault(kind, []).append(run)
@@ -261,38 +247,31 @@ def parameters(resolved: ResolvedTask) -> dict[str, dict[str, Any]]:
 
 def remarks_on_task(task: Task) -> list[str]:
     """What to know of a task before training: what is dropped, filled, and who its examples are."""
-    remarks = [(drop.reason, {"count": drop.count}) for drop in task.dropped]
-    if task.filled:
-        remarks.append(("filled", {"count": task.filled}))
-    for code in ("channels", "unused"):
-        if names := getattr(task, code):
-            remarks.append((code, {"names": first_few(names, MOST_NAMED)}))
-    if task.uneven:
-        remarks.append(("uneven", {}))
-    if task.balanced:
-        remarks.append(("neither positive", {"names": join(task.classes)}))
-    if task.groups is not None:
-        remarks.append(("groups", {"examples": len(task.starts), "count": task.groups}))
-    elif task.grouped_by:
-        remarks.append(("no groups", {"grouped_by": task.grouped_by}))
-    if task.shortest < task.length:
-        remarks.append(("padded", {"shortest": task.shortest, "length": task.length}))
-    counts = np.bincount(task.labels, minlength=len(task.classes))
-    for label in np.flatnonzero(counts < FEW):
-        remarks.append(("few examples", {"label": task.classes[label], "count": counts[label]}))
-    return [f"{task.name}: {words('remarks', code, **slots)}" for code, slots in remarks]
+    counts = np.bincount(task.labels, minlength=len(task.classes)).tolist()
+    facts = [
+        *((drop.reason, True, {"count": drop.count}) for drop in task.dropped),
+        ("filled", task.filled, {"count": task.filled}),
+        ("channels", task.channels, {"names": first_few(task.channels, MOST_NAMED)}),
+        ("unused", task.unused, {"names": first_few(task.unused, MOST_NAMED)}),
+        ("uneven", task.uneven, {}),
+        ("neither positive", task.balanced, {"names": join(task.classes)}),
+        ("groups", task.groups is not None, {"examples": len(task.starts), "count": task.groups}),
+        ("no groups", task.groups is None and task.grouped_by, {"grouped_by": task.grouped_by}),
+        ("padded", task.shortest < task.length, {"shortest": task.shortest, "length": task.length}),
+    ]
+    for label, count in zip(task.classes, counts, strict=True):
+        facts.append(("few examples", count < FEW, {"label": label, "count": count}))
+    chosen = [(code, slots) for code, applies, slots in facts if applies]
+    return [f"{task.name}: {words('remarks', code, **slots)}" for code, slots in chosen]
 
 
-def remarks_on_codes(resolved: ResolvedTask, learn: bool) -> list[str]:
-    """What to know of encodings that give several tokens one code, or that --learn leaves alone."""
-    tokens, remarks = resolved.model.tokens, []
+def list_remarks(resolved: ResolvedTask) -> list[str]:
+    """What to know before training, of encodings too that give several tokens one code."""
+    remarks, tokens = remarks_on_task(resolved.task), resolved.model.tokens
     for arm in resolved.arms:
-        if arm.spec in ("none", *WITHOUT_CODES) or not arm.is_named:
-            continue
-        injection = resolved.injections[arm.spec]
-        if learn and injection.act == "rotate" and not injection.learn:
-            remarks.append(words("remarks", "not learned", encoding=arm.name))
-        if injection.act == "add" and len(injection.codes) < tokens:
-            slots = {"encoding": arm.name, "count": len(injection.codes), "tokens": tokens}
+        injection = resolved.injections.get(arm.spec)
+        count = tokens if injection is None or arm.spec == "none" else len(injection.codes)
+        if count < tokens and injection.act == "add":
+            slots = {"encoding": arm.name, "count": count, "tokens": tokens}
             remarks.append(f"{resolved.task.name}: {words('remarks', 'few codes', **slots)}")
     return remarks

@@ -275,8 +275,7 @@ def leaders(
         share = ratio if several else 0.0
         p.append(t_test(units, share, windows, several)[0] if len(units) >= LEAST_UNITS else 1.0)
     adjusted = dict(zip(pairs, holm(p).tolist(), strict=True))
-    best = order[0]
-    return [best, *(n for n in order[1:] if adjusted[best, n] >= LEVEL)]
+    return order[:1] + [n for n in order[1:] if adjusted[order[0], n] >= LEVEL]
 
 
 def average_ranks(scores: np.ndarray) -> np.ndarray:

@@ -18,10 +18,10 @@ from typing import Any, Literal, TypedDict, get_args, get_origin, get_type_hints
 
 import numpy as np
 
+from pefourier.encodings.sources.formats import write_tensors
 from pefourier.encodings.sources.tables import open_arrays
-from pefourier.encodings.sources.writers import write_tensors
 from pefourier.errors import PefourierError, shown
-from pefourier.files import write_whole
+from pefourier.files import reason, write_whole
 from pefourier.train.options import MOST_SEEDS, Options
 
 try:
@@ -35,8 +35,10 @@ MEASURES = ("precision", "recall", "f1", "auprc", "accuracy")
 LARGEST = 2**53  # of numbers
 LONGEST = 2**24  # characters of a configuration, or of a line of results
 # Options that numbers do not depend on; a folder of data may have moved, its windows are known
-NOT_NUMBERS = frozenset(("data", "out", "plot", "resume", "processes", "rank_timeout"))
-NOT_NUMBERS |= {"save_tables", "save_models", "beside"}  # methods stand among encodings
+NOT_NUMBERS = frozenset(("data", "out", "plot", "resume", "processes", "save_models"))
+NOT_NUMBERS |= {"beside"}  # methods stand among encodings
+NOT_COMPARED = ("device", "versions", "stack", "codes")  # of a configuration
+GONE = {"weight_decay": 0.0, "pool": "mean"}  # options of earlier versions, as training is now
 KNOWN = ("windows", "splits", "data", "tables")  # of each dataset and table
 CLOSE = 1e-4  # rounding on other machines moves logarithms and shares less
 
@@ -77,7 +79,6 @@ class Row:
     device: str
     time: str
     budget: dict[str, int] | None  # steps, patience, and steps between two looks
-    step_seconds: float | None  # that a step takes among the runs trained with it
     positive: str | None  # class; without one scores are means over classes
     shortest: int | None  # rows of the shortest window, the others' being `length`
     uneven: bool  # rows are at uneven times
@@ -102,11 +103,6 @@ class Row:
             raise ValueError(f"confusion must be a square table of {self.windows} windows")
         if any(len(head) != 4 for head in self.terms):
             raise ValueError("terms must have four shares a head")
-
-    @property
-    def key(self) -> Key:
-        """What tells one run from another."""
-        return self.dataset, self.encoding, self.seed, self.fold
 
 
 def check_type(name: str, value: Any, kind: Any) -> None:
@@ -148,21 +144,13 @@ def key_of(row: Mapping[str, Any]) -> Key:
 
 
 def parse_json(text: str | bytes) -> Any:
-    """Parse JSON of bounded length and depth in which no key stands twice."""
+    """Parse JSON of bounded length and depth."""
     if len(text) > LONGEST:
         raise ValueError(f"it is longer than {LONGEST} characters")
     try:
-        return json.loads(text, object_pairs_hook=without_twins)
+        return json.loads(text)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
-
-
-def without_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object of JSON, unless a key stands twice."""
-    entries = dict(pairs)
-    if len(entries) < len(pairs):
-        raise ValueError("it has a key twice")
-    return entries
 
 
 def parse_row(line: str | bytes) -> dict[str, Any]:
@@ -170,6 +158,7 @@ def parse_row(line: str | bytes) -> dict[str, Any]:
     row = parse_json(line)
     if not isinstance(row, dict):
         raise ValueError(f"a line must be an object; got {shown(row)}")
+    row.pop("step_seconds", None)  # of an earlier version
     if odd := sorted(row.keys() ^ {field.name for field in fields(Row)}):
         raise ValueError(f"a line lacks {shown(odd[0])}, or must not have it")
     return asdict(Row(**row))
@@ -198,9 +187,7 @@ class Store:
             name = self.results_file if self.rank else self.path
             handle = os.open(name, os.O_RDWR | os.O_CREAT if self.rank else os.O_RDONLY, 0o644)
         except OSError as error:
-            raise PefourierError(
-                f"{self.path}: {error.strerror or error}; choose another --out"
-            ) from error
+            raise PefourierError(f"{self.path}: {reason(error)}; choose another --out") from error
         try:
             if fcntl is not None:
                 take_lock(handle, self.path)
@@ -240,12 +227,7 @@ class Store:
         runs: dict[Key, dict[str, Any]] = {}
         for file in sorted(self.path.glob("results*.jsonl")):
             for row in read_rows(file):
-                first = runs.setdefault(key_of(row), row)
-                if any(first[name] != row[name] for name in MEASURES):
-                    raise PefourierError(
-                        f"{file} has a run twice, with different scores: {shown(key_of(row))}; "
-                        "delete the line that is wrong, or choose another --out"
-                    )
+                runs.setdefault(key_of(row), row)
         return list(runs.values())
 
     def drop_torn_line(self) -> None:
@@ -258,28 +240,18 @@ class Store:
         """Add runs, each as one line in one write."""
         if self.path is None:
             return
-        file = self.results_file
-        with results_errors(file):
-            handle = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
-            try:
+        try:
+            handle = os.open(self.results_file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+            with os.fdopen(handle, "ab", buffering=0):
                 for row in rows:
                     line = (json.dumps(row) + "\n").encode()
                     if os.write(handle, line) < len(line):
                         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
                 os.fsync(handle)
-            finally:
-                os.close(handle)
-
-
-@contextmanager
-def results_errors(file: Path) -> Iterator[None]:
-    """Name the file in an error of the file system, and say that results are kept."""
-    try:
-        yield
-    except OSError as error:
-        raise PefourierError(
-            f"{file}: {error.strerror or error}; nothing finished is lost, --resume goes on"
-        ) from error
+        except OSError as error:
+            raise PefourierError(
+                f"{self.results_file}: {reason(error)}; nothing finished is lost, --resume goes on"
+            ) from error
 
 
 def take_lock(handle: int, path: Path) -> None:
@@ -327,24 +299,23 @@ def option_of(config: Mapping[str, Any], name: str) -> Any:
     >>> option_of({"seeds": 2}, "seeds"), option_of({}, "search")
     (2, [])
     """
-    default = next((field.default for field in fields(Options) if field.name == name), None)
-    value = config.get(name, default)
+    value = config.get(name, getattr(Options, name, None))
     return list(value) if isinstance(value, tuple) else value
 
 
 def check_same(file: Path, old: Mapping[str, Any], config: Mapping[str, Any]) -> None:
     """Refuse to go on where something that numbers depend on is another, by its name."""
     now = json.loads(json.dumps(config))
-    names = (old.keys() | now.keys()) - {*KNOWN, "device", "versions", "stack"}
-    for key in (*sorted(names), *KNOWN):
-        was, have = option_of(old, key), now.get(key)
-        if key not in KNOWN and was != have:
+    gone = {k for k, v in old.items() if k not in now and v in (None, [], GONE.get(k))}
+    for key in sorted((old.keys() | now.keys()) - gone - {*KNOWN, *NOT_COMPARED}):
+        if (was := option_of(old, key)) != (have := now.get(key)):
             raise PefourierError(
                 f"--resume: {file} has {key} {shown(was)}, now it is {shown(have)}; give the same "
                 "or choose another --out"
             )
-        was = was or {}
-        for name in sorted(was.keys() | have.keys()) if key in KNOWN else ():
+    for key in KNOWN:
+        was, have = old.get(key) or {}, now[key]
+        for name in sorted(was.keys() | have.keys()):
             if not equal_up_to_rounding(was.get(name), have.get(name)):
                 raise PefourierError(
                     f"--resume: {shown(name)} ({key}) has changed since {file} was written; "
@@ -354,17 +325,16 @@ def check_same(file: Path, old: Mapping[str, Any], config: Mapping[str, Any]) ->
 
 def equal_up_to_rounding(was: Any, now: Any) -> bool:
     """Whether two things known of data are the same up to rounding."""
-    if isinstance(now, list) and isinstance(was, list) and len(was) == len(now):
-        return all(abs(a - b) <= CLOSE for a, b in zip(was, now, strict=True))
-    return was == now
+    lists = isinstance(now, list) and isinstance(was, list) and len(was) == len(now)
+    return bool(np.allclose(was, now, rtol=0, atol=CLOSE)) if lists else was == now
 
 
 def read_rows(file: Path) -> list[dict[str, Any]]:
     """Read the runs of one file; a last line without its end was cut by a crash and is dropped."""
-    if not file.is_file():
-        raise PefourierError(f"{file} is not a file; choose another --out")
-    with results_errors(file):
+    try:
         *complete, _ = file.read_bytes().split(b"\n")
+    except OSError as error:
+        raise PefourierError(f"{file}: {reason(error)}; choose another --out") from error
     rows = []
     for number, line in enumerate(complete, start=1):
         try:

@@ -10,7 +10,7 @@ on an encoding's difference in F1 from its reference:
 """
 
 from collections import Counter
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,6 +24,7 @@ REFERENCE = "sinusoidal"
 MEASURES = ("precision", "recall", "f1", "auprc", "accuracy")
 VERDICTS = ("better", "worse", "not shown", "too few", "leaky", "cut short")
 LEAKY = "leaky split"
+Rows = Sequence[Mapping[str, Any]]  # of results.jsonl
 CUT_SHORT = 5  # where more than one run in so many keeps its last weights, training ended too soon
 
 
@@ -57,15 +58,13 @@ class DatasetSummary:
     last_kept: dict[str, int]  # runs that keep the last weights there were
     cut_short: tuple[str, ...]  # encodings that too many such runs have
     params: Mapping[str, Mapping[str, Any]]  # of each encoding
-    # what validation chose: encoding → setting → value → runs
-    chosen: dict[str, dict[str, dict[str, int]]] = field(default_factory=dict)
+    # settings that validation chose, their values and of how many runs
+    chosen: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     lengths: dict[str, tuple[LengthMeans, ...]] = field(default_factory=dict)  # tested too
     confusion: dict[str, list[list[int]]] = field(default_factory=dict)  # summed over runs
     budget: Mapping[str, int] | None = None  # steps, patience, and steps between two looks
     positive: str | None = None  # class whose scores are told; without one they are means
     shortest: int | None = None  # rows of the shortest window
-    uneven: bool = False  # rows are at uneven times, of which only the order counts
-    step_seconds: dict[str, float] = field(default_factory=dict)  # of a step of one run
     # mean shares of the four terms of scores in their variance, of codes that are added
     terms: dict[str, list[float]] = field(default_factory=dict)
 
@@ -133,11 +132,6 @@ class Summary:
         return len(self.datasets) > 1 and len(self.ranks) > 1
 
     @property
-    def lengthened(self) -> bool:
-        """Whether some runs were tested on windows of other lengths, too."""
-        return any(data.lengths for data in self.datasets)
-
-    @property
     def over(self) -> str:
         """What ranks are averaged over."""
         leaky = any(data.leaky for data in self.datasets)
@@ -158,9 +152,7 @@ class Summary:
 
 
 def summarize_runs(
-    rows: Sequence[Mapping[str, Any]],
-    params: Mapping[str, Mapping[str, Mapping[str, Any]]] | None = None,
-    training: Mapping[str, Any] | None = None,
+    rows: Rows, params: Mapping[str, Any] | None = None, training: Mapping[str, Any] | None = None
 ) -> Summary:
     """What the rows of results.jsonl say; without `REFERENCE` the first encoding is compared to.
 
@@ -169,35 +161,21 @@ def summarize_runs(
     names = list(dict.fromkeys(row["encoding"] for row in rows))
     reference = REFERENCE if REFERENCE in names else names[0]
     find = (training or {}).get("find") or FIND
-    datasets = [
-        summarize_dataset(
-            [r for r in rows if r["dataset"] == name],
-            reference,
-            (params or {}).get(name, {}),
-            find,
-        )
-        for name in dict.fromkeys(row["dataset"] for row in rows)
-    ]
+    datasets = tuple(
+        summarize_dataset(of, reference, (params or {}).get(name, {}), find)
+        for name, of in rows_by("dataset", rows).items()
+    )
     shared = [e for e in datasets[0].scores if all(e in data.scores for data in datasets)]
     f1 = np.array([[data.scores[e]["f1"].mean for e in shared] for data in datasets])
     ranks = dict(zip(shared, statistics.average_ranks(f1).tolist(), strict=True)) if shared else {}
     several = len(datasets) > 1
-    groups = statistics.cliques(ranks, statistics.wilcoxon_holm(f1)) if several else []
-    return Summary(
-        reference=reference,
-        datasets=tuple(datasets),
-        ranks=ranks,
-        cliques=tuple(tuple(group) for group in groups),
-        runs=tuple(dict(row) for row in rows),
-        training=training or {},
-    )
+    cliques = statistics.cliques(ranks, statistics.wilcoxon_holm(f1)) if several else []
+    runs, cliques = tuple(map(dict, rows)), tuple(map(tuple, cliques))
+    return Summary(reference, datasets, ranks, cliques, runs, training or {})
 
 
 def summarize_dataset(
-    rows: Sequence[Mapping[str, Any]],
-    reference: str,
-    params: Mapping[str, Mapping[str, Any]],
-    find: float = FIND,
+    rows: Rows, reference: str, params: Mapping[str, Any], find: float
 ) -> DatasetSummary:
     """Scores, differences and verdicts of one dataset, over the runs that every encoding has."""
     runs, values = common_runs(rows)
@@ -212,8 +190,11 @@ def summarize_dataset(
     )
     facts = facts_of_runs(rows)
     leaky, cut = facts["leaky"], facts["cut_short"]
+    paired = rows_by("encoding", (r for r in rows if (r["seed"], r["fold"]) in runs))
+    confusions = {e: np.sum([row["confusion"] for row in of], axis=0) for e, of in paired.items()}
     verdicts = {e: verdict_on(e, d, leaky=leaky, cut_short=cut) for e, d in differences.items()}
-    judged = {e: f1 for e, f1 in samples["f1"].items() if e not in WITHOUT_CODES and e not in cut}
+    judged = {e: f1 for e, f1 in samples["f1"].items() if e not in (*WITHOUT_CODES, *cut)}
+    leaders = [] if leaky else statistics.leaders(judged, folds, ratio, windows)
     return DatasetSummary(
         **facts,
         seeds=len({seed for seed, _ in runs}),
@@ -222,41 +203,35 @@ def summarize_dataset(
         differences=differences,
         auprc_differences=auprc,
         verdicts=verdicts,
-        best=leading_encodings(
-            statistics.leaders(judged, folds, ratio, windows), verdicts, references
-        )
-        if judged and not leaky
-        else (),
+        best=leading_encodings(leaders, verdicts, references) if leaders else (),
         params=params,
-        lengths=summarize_lengths(rows, set(runs)),
-        confusion=sum_confusions(rows, set(runs)),
+        lengths={e: lengths for e, of in paired.items() if (lengths := summarize_lengths(of))},
+        confusion={e: counts.tolist() for e, counts in confusions.items()},
     )
 
 
-def rows_by_encoding(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Mapping[str, Any]]]:
-    """The rows of each encoding, in the order in which they come."""
-    groups: dict[str, list[Mapping[str, Any]]] = {}
+def rows_by(key: str, rows: Iterable[Mapping[str, Any]]) -> dict[Any, list[Mapping[str, Any]]]:
+    """The rows of each encoding or dataset, in the order in which they come."""
+    groups: dict[Any, list[Mapping[str, Any]]] = {}
     for row in rows:
-        groups.setdefault(row["encoding"], []).append(row)
+        groups.setdefault(row[key], []).append(row)
     return groups
 
 
-def facts_of_runs(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def facts_of_runs(rows: Rows) -> dict[str, Any]:
     """What the rows of a dataset say of its windows and of their training, whatever the scores.
 
     Who has too many runs that keep their last weights was cut short; other methods, which are
     fitted to their end, are not.
     """
-    row, groups = rows[0], rows_by_encoding(rows)
+    row, groups = rows[0], rows_by("encoding", rows)
     steps = {e: [r for r in of if "step" in r and e not in BESIDE] for e, of in groups.items()}
     first = {e: sum(r["step"] == 0 for r in of) for e, of in steps.items()}
     last = {e: sum(map(keeps_last, of)) for e, of in steps.items()}
     return {
         **{key: row[key] for key in ("dataset", "split", "leaky", "length")},
-        **{key: row[key] for key in ("positive", "shortest", "uneven") if key in row},
-        "budget": row.get("budget"),
+        **{key: row.get(key) for key in ("positive", "shortest", "budget")},
         "chosen": {e: choices for e, of in groups.items() if (choices := count_choices(of))},
-        "step_seconds": step_costs(rows),
         "terms": {e: terms for e, of in groups.items() if (terms := mean_terms(of))},
         "diverged": {e: count for e, count in first.items() if count},
         "last_kept": {e: count for e, count in last.items() if count},
@@ -300,17 +275,7 @@ def leading_encodings(
     return (first, *(name for name in following if name not in below))
 
 
-def step_costs(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    """Seconds of a step of one run of each encoding, the median over runs that tell it.
-
-    >>> step_costs([{"encoding": "rope", "step_seconds": s} for s in (1, 2, 9)])
-    {'rope': 2.0}
-    """
-    groups = rows_by_encoding([row for row in rows if row.get("step_seconds")])
-    return {e: float(np.median([row["step_seconds"] for row in of])) for e, of in groups.items()}
-
-
-def mean_terms(rows: Sequence[Mapping[str, Any]]) -> list[float]:
+def mean_terms(rows: Rows) -> list[float]:
     """Mean shares of the four terms of scores over runs and heads; [] where there are none.
 
     >>> mean_terms([{"terms": [[1, 0, 0, 0], [0, 1, 0, 0]]}, {"terms": []}])
@@ -320,21 +285,23 @@ def mean_terms(rows: Sequence[Mapping[str, Any]]) -> list[float]:
     return np.mean(heads, axis=0).tolist() if heads else []
 
 
-def count_choices(rows: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, int]]:
+def count_choices(rows: Rows) -> list[dict[str, Any]]:
     """How many runs chose each value of what was searched.
 
     >>> count_choices([{"chosen": {"rate": 0.01}}, {"chosen": {"rate": 0.01}}, {}])
-    {'rate': {'0.01': 2}}
+    [{'setting': 'rate', 'value': '0.01', 'runs': 2}]
     """
-    counts: dict[str, Counter[str]] = {}
-    for row in rows:
-        for setting, value in row.get("chosen", {}).items():
-            name = value if isinstance(value, str) else f"{value:g}"
-            counts.setdefault(setting, Counter())[name] += 1
-    return {setting: dict(values) for setting, values in counts.items()}
+    counts = Counter(
+        (setting, value if isinstance(value, str) else f"{value:g}")
+        for row in rows
+        for setting, value in row.get("chosen", {}).items()
+    )
+    settings = list(dict.fromkeys(setting for setting, _ in counts))
+    choices = sorted(counts, key=lambda choice: settings.index(choice[0]))
+    return [{"setting": s, "value": value, "runs": counts[s, value]} for s, value in choices]
 
 
-def test_to_train(rows: Sequence[Mapping[str, Any]]) -> float:
+def test_to_train(rows: Rows) -> float:
     """Test windows for each training window, at least as in five folds: training ones may overlap.
 
     >>> test_to_train([{"windows": 40, "trained": 32}])
@@ -343,51 +310,25 @@ def test_to_train(rows: Sequence[Mapping[str, Any]]) -> float:
     return max(statistics.TEST_TO_TRAIN, *(row["windows"] / row["trained"] for row in rows))
 
 
-def sum_confusions(
-    rows: Sequence[Mapping[str, Any]], runs: Container[tuple[int, int]]
-) -> dict[str, list[list[int]]]:
-    """Windows of each class that are said to be of each, over the runs that every encoding has."""
-    groups = rows_by_encoding([row for row in rows if (row["seed"], row["fold"]) in runs])
-    tables = {e: [row["confusion"] for row in of] for e, of in groups.items()}
-    return {e: np.sum(of, axis=0).tolist() for e, of in tables.items()}
+def summarize_lengths(rows: Rows) -> tuple[LengthMeans, ...]:
+    """Means of an encoding's runs at each length that was tested too; none where some could not."""
+    means = []
+    scores = rows_by("length", (tested for row in rows for tested in row.get("tested", ())))
+    for length, of in scores.items():
+        reason = next((tested["reason"] for tested in of if tested["reason"]), "")
+        columns = ([tested[measure] for tested in of] for measure in ("f1", "accuracy", "auprc"))
+        of_measures = [None if reason else statistics.interval(np.array(c)) for c in columns]
+        means.append(LengthMeans(length, *of_measures, reason))
+    return tuple(means)
 
 
-def summarize_lengths(
-    rows: Sequence[Mapping[str, Any]], runs: Container[tuple[int, int]]
-) -> dict[str, tuple[LengthMeans, ...]]:
-    """Means over the runs that every encoding has, at each length that was tested too."""
-    scores: dict[str, dict[int, list[Mapping[str, Any]]]] = {}
-    for row in rows:
-        for tested in row.get("tested", ()) if (row["seed"], row["fold"]) in runs else ():
-            scores.setdefault(row["encoding"], {}).setdefault(tested["length"], []).append(tested)
-    return {
-        e: tuple(mean_at_length(length, tested) for length, tested in lengths.items())
-        for e, lengths in scores.items()
-    }
-
-
-def mean_at_length(length: int, tested: Sequence[Mapping[str, Any]]) -> LengthMeans:
-    """Means of what runs came to at one length; none where some could not be tested."""
-    reason = next((row["reason"] for row in tested if row["reason"]), "")
-    if reason:
-        return LengthMeans(length, None, None, None, reason)
-    means = (
-        statistics.interval(np.array([row[measure] for row in tested]))
-        for measure in ("f1", "accuracy", "auprc")
-    )
-    return LengthMeans(length, *means)
-
-
-def common_runs(
-    rows: Sequence[Mapping[str, Any]],
-) -> tuple[list[tuple[int, int]], dict[str, dict[str, np.ndarray]]]:
+def common_runs(rows: Rows) -> tuple[list[tuple[int, int]], dict[str, dict[str, np.ndarray]]]:
     """The runs (seed, fold) that every encoding has, and its measures over them.
 
     Another method has the first seed alone, and its measures are over folds.
     """
-    arms: dict[str, dict[tuple[int, int], Mapping[str, Any]]] = {}
-    for row in rows:
-        arms.setdefault(row["encoding"], {})[row["seed"], row["fold"]] = row
+    groups = rows_by("encoding", rows)
+    arms = {e: {(row["seed"], row["fold"]): row for row in of} for e, of in groups.items()}
     keys = {paired_run(e, run) for e, of_run in arms.items() for run in of_run}
     runs = sorted(r for r in keys if all(paired_run(e, r) in of_run for e, of_run in arms.items()))
     pairs = {e: sorted({paired_run(e, run) for run in runs}) for e in arms}

@@ -26,7 +26,6 @@ if TYPE_CHECKING:  # curves are read without torch
     from pefourier.train.fit import Outcome
 
 FOLDER = "scores"
-START = "-start.npy"  # of names of tables that training began with
 LONGEST_PART = 60  # characters of a name
 
 
@@ -39,30 +38,17 @@ def plain_name(text: str) -> str:
     return "".join(c if c.isalnum() or c in "._@=" else "_" for c in text)
 
 
-def name_of_table(
-    task: str, encoding: str, seed: int | None, fold: int | None, suffix: str = ".npy"
-) -> str:
-    """The file that --save-tables writes for a run, or with another suffix --save-models.
-
-    Without a fold, or a seed, it is one file for all of them.
-
-    >>> name_of_table("order:length=4", "../my codes.npy", 0, 3)
-    'order_length=4-.._my_codes.npy-seed0-fold3.npy'
-    >>> name_of_table("order", "dft", None, None, START)
-    'order-dft-start.npy'
-    """
-    numbers = {"seed": seed, "fold": fold}
-    parts = (task, encoding, *(f"{key}{n}" for key, n in numbers.items() if n is not None))
-    return f"{'-'.join(map(plain_name, parts))}{suffix}"
-
-
-def file_of_run(folder: Path, key: Key) -> Path:
-    """Where a run's trace lies; a checksum tells apart runs whose names are cut."""
+def name_of_run(key: Key) -> str:
+    """A run's name as a file's; a checksum tells apart runs whose names are cut."""
     dataset, encoding, seed, fold = key
     name = "-".join(plain_name(part)[-LONGEST_PART:] for part in (dataset, encoding))
     name = name.encode("ascii", "replace").decode().replace("?", "_")
-    check = zlib.crc32(repr(key).encode())
-    return folder / FOLDER / f"{name}-seed{seed}-fold{fold}-{check:08x}.npz"
+    return f"{name}-seed{seed}-fold{fold}-{zlib.crc32(repr(key).encode()):08x}"
+
+
+def file_of_run(folder: Path, key: Key) -> Path:
+    """Where a run's trace lies."""
+    return folder / FOLDER / f"{name_of_run(key)}.npz"
 
 
 def trace_of(task: Task, outcome: "Outcome", key: Key) -> bytes:

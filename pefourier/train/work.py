@@ -7,31 +7,28 @@ for bit on a CPU.
 
 import time
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from functools import partial
-from pathlib import Path
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
 import torch
 
-from pefourier.encodings.sources.tables import write_table
 from pefourier.errors import PefourierError
-from pefourier.train import fit, lengths, resident, search, stacks
+from pefourier.train import fit, resident, search, stacks
 from pefourier.train.beside import OtherMethod
-from pefourier.train.data.split import Task
-from pefourier.train.injection import Injection
+from pefourier.train.lengths import Longer
 from pefourier.train.metrics import count_confusions, decide, score, score_terms
 from pefourier.train.model import Transformer
-from pefourier.train.options import WITHOUT_CODES, Options
+from pefourier.train.options import Options
 from pefourier.train.progress import Reporter
 from pefourier.train.ranks import Group
-from pefourier.train.request import list_candidates
+from pefourier.train.request import draw_longer, list_candidates, parse_lengths
 from pefourier.train.saved_models import save_model
 from pefourier.train.stacks import ResolvedTask, Stack
 from pefourier.train.store import FOLDER, Checkpoint, Key, Store, check_handed_over, key_of
-from pefourier.train.traces import START, name_of_table, trace_of, write_trace
+from pefourier.train.traces import trace_of, write_trace
 
 
 @dataclass(eq=False)
@@ -48,40 +45,34 @@ class Work:
 
     def __post_init__(self) -> None:
         self.candidates = list_candidates(self.options)
-        self.longer = lengths.draw_longer_tasks(self.options)
         self.rows: list[dict[str, Any]] = []
         self.resident: resident.Resident | None = None
-        self.injections: dict[tuple[str, int], Injection] = {}
-
-    def member_steps(self, stack: Stack) -> int:
-        """Steps of a stack's runs, with all of their candidates."""
-        return len(stack.runs) * len(self.candidates) * stack.resolved.schedule.steps
+        self.load = cache(stacks.load_for)
+        numbers, learn = parse_lengths(self.options.test_length), self.options.learn
+        self.longer = {
+            name: Longer(draw_longer(name, numbers), learn, self.load)
+            for name in self.options.dataset
+        }
 
     def train_share(self, reporter: Reporter) -> None:
         """Train this rank's stacks, one after another, except those that are finished."""
-        for number in self.turns(reporter):
-            before = reporter.trained
-            self.train(number, reporter)
-            steps = self.member_steps(self.stacks[number])
-            reporter.skip(steps - (reporter.trained - before))
-
-    def turns(self, reporter: Reporter) -> Iterator[int]:
-        """The numbers of this rank's stacks, one after another."""
-        if self.group is None:
-            yield from self.share
-            return
+        numbers: Iterable[int] = self.share
+        if self.group is not None:
+            numbers = self.group.claims(len(self.stacks))
         take_over: Callable[[], None] = partial(self.take_over, reporter)
-        if self.group.rank == 0:
+        leads = self.group is not None and self.group.rank == 0
+        if leads:
             reporter.after_look = take_over
-        yield from self.group.claims(len(self.stacks))
-        if self.group.rank == 0:
+        for number in numbers:
+            self.train(number, reporter)
+        if leads:
             self.group.wait_for_all(len(self.stacks), take_over)
 
     def take_over(self, reporter: Reporter) -> None:
         """Store what other ranks have handed over, on rank 0."""
         for number, rows, traces in self.group.arrived(len(self.stacks)):
             check_handed_over(rows, self.stacks[number].keys)
-            reporter.skip(self.member_steps(self.stacks[number]))
+            reporter.finished += bool(rows)
             self.put_away(rows, traces)
 
     def put_away(self, rows: Sequence[dict[str, Any]], traces: Sequence[bytes]) -> None:
@@ -101,6 +92,7 @@ class Work:
             chosen = self.outcomes_of(stack, reporter, checkpoint)
             rows, traces = self.keep(stack, chosen)
             checkpoint.drop()
+            reporter.finished += 1
             lost = [outcome.member for outcome, _ in chosen if not outcome.finite]
             if lost:  # those beside it are stored by now
                 raise PefourierError(
@@ -125,10 +117,9 @@ class Work:
             return search.fit_beside(stack)
         if self.resident is None or self.resident.task is not stack.task:
             self.resident = resident.put_on_device(stack.task, self.device)
-            self.injections = {}
-        self.injections = stacks.stack_injections(stack, self.options.learn, self.injections)
-        reporter.begin(stack.resolved.schedule.steps)
-        arguments = self.candidates, self.injections, reporter.count_steps, checkpoint
+        injections = stacks.stack_injections(stack, self.options.learn, self.load)
+        reporter.steps = stack.resolved.schedule.steps
+        arguments = self.candidates, injections, reporter.count_steps, checkpoint
         return search.train_candidates(self.resident, stack, *arguments)
 
     def keep(
@@ -145,8 +136,6 @@ class Work:
         traces = [trace_of(task, o, key_of(row)) for row, o in zip(rows, outcomes, strict=True)]
         self.put_away(rows, traces)
         for outcome in outcomes:
-            if options.save_tables is not None:
-                save_codes(options.save_tables, task, outcome)
             if options.save_models is not None and not isinstance(stack.model, OtherMethod):
                 save_model(options.save_models, task, outcome, stack.model)
         return rows, traces
@@ -162,14 +151,14 @@ def row_of(
     member, task = outcome.member, resolved.task
     fold, macro = task.folds[member.fold], task.positive is None
     labels = task.labels[fold.test]
-    parts = outcome.valid, task.labels[fold.valid], outcome.test
-    confusion = count_confusions(decide(*parts, macro), labels, len(task.classes))
+    predicted = decide(outcome.valid, task.labels[fold.valid], outcome.test, macro)
+    confusion = count_confusions(predicted, labels, len(task.classes))
     return {
         "dataset": task.name,
         "encoding": member.encoding,
         "seed": member.seed,
         "fold": member.fold,
-        **asdict(score(*parts, labels, macro)),
+        **asdict(score(predicted, outcome.test, labels, macro)),
         "step": outcome.step,
         "seconds": round(outcome.seconds, 3),
         **stacks.facts_of_fold(task, member.fold),
@@ -179,7 +168,6 @@ def row_of(
         "budget": resolved.schedule.budget,
         "device": str(device),
         "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-        "step_seconds": outcome.step_seconds and round(outcome.step_seconds, 7),
         "chosen": dict(settings),
     }
 
@@ -194,20 +182,3 @@ def terms_of(stack: Stack, outcome: fit.Outcome) -> list[list[float]]:
     starts = task.starts[fold.test[: fit.AT_ONCE]]
     windows = (task.rows[starts[:, None] + np.arange(task.length)] - fold.mean) / fold.scale
     return score_terms(stack.model, outcome.parameters, outcome.codes, windows)
-
-
-def save_codes(folder: str, task: Task, outcome: fit.Outcome) -> None:
-    """Write trained codes as a table that other commands read, and where training began.
-
-    A start is that of a seed or of all.
-    """
-    member, injection = outcome.member, outcome.member.injection
-    if outcome.codes is None or member.encoding in WITHOUT_CODES:
-        return
-    name_of = partial(name_of_table, task.name, member.encoding)
-    tables = {name_of(member.seed, member.fold): outcome.codes}
-    if injection.learn:
-        seed = member.seed if injection.seeded else None
-        tables[name_of(seed, None, START)] = injection.table()
-    for name, table in tables.items():  # as they were trained
-        write_table(str(Path(folder) / name), injection.as_rows(table), "<f4")

@@ -6,7 +6,7 @@ only the rows that are rotated are told: the last ones of each query head, and o
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -53,14 +53,20 @@ class Attention:
     """The queries and keys of one layer, or of one module of it."""
 
     layer: int
+    rotation: int  # its number among those of the model
     q: Projection
     k: Projection
 
 
 def find_heads(
-    tensors: Tensors, sizes_of: Callable[[int], HeadSizes | None], label: str
+    tensors: Tensors,
+    rotation_of: Callable[[int], int | None],
+    sizes: Sequence[HeadSizes],
+    label: str,
 ) -> list[Attention]:
-    """The queries and keys of the text model's layers that `sizes_of` gives sizes for, in order.
+    """The queries and keys of the text model's layers that turn, in order.
+
+    `rotation_of` gives the number of a layer's rotation, of which `sizes` has those of heads.
 
     Raises
     ------
@@ -76,8 +82,11 @@ def find_heads(
             f"{label} must hold the queries and keys of one text model, by names that are known, "
             f"not quantised but in .gguf files; it has {listing}"
         )
-    sized = [(sizes_of(layer), layer, module, leaves) for layer, module, leaves in modules]
-    return [attention_at(tensors, *entry, label) for entry in sized if entry[0]]
+    return [
+        Attention(layer, rotation, *projections(tensors, sizes[rotation], module, leaves, label))
+        for layer, module, leaves in modules
+        if (rotation := rotation_of(layer)) is not None
+    ]
 
 
 def modules_of(tensors: Tensors) -> Iterator[tuple[int, str, list[str]]]:
@@ -102,10 +111,10 @@ def dotted(*words: str) -> str:
     return ".".join(filter(None, words))
 
 
-def attention_at(
-    tensors: Tensors, sizes: HeadSizes, layer: int, module: str, leaves: list[str], label: str
-) -> Attention:
-    """The queries and keys of a module."""
+def projections(
+    tensors: Tensors, sizes: HeadSizes, module: str, leaves: list[str], label: str
+) -> Iterator[Projection]:
+    """The queries and the keys of a module."""
     names = known_names()
     weights = [dotted(module, leaf, "weight") for leaf in leaves]
     for name in weights:
@@ -115,8 +124,7 @@ def attention_at(
     is_latent = leaves[0] in ("q_b_proj", "attn_q_b")
     norms = first_of(tensors, module, names["between"]) if is_latent else before, before
     gains = (gains_of(tensors, module, names[part]) for part in ("q_norms", "k_norms"))
-    columns = (weights[0], weights[-1]), index, norms, gains
-    return Attention(layer, *(Projection(*row) for row in zip(*columns, strict=True)))
+    return map(Projection, (weights[0], weights[-1]), index, norms, gains)
 
 
 def check_numbers(tensors: Tensors, name: str, label: str) -> None:

@@ -1,8 +1,13 @@
-"""What is known of a model whose weights are read: its config, rotations, layers and heads."""
+"""What is known of a model whose weights are read, and how long its queries and keys are.
+
+Rows are read once, with gains multiplied in.
+"""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+
+import numpy as np
 
 from pefourier.encodings.encoding import Encoding
 from pefourier.encodings.model_positions import (
@@ -14,9 +19,18 @@ from pefourier.encodings.sources.gguf_file import GgufFile
 from pefourier.encodings.specs import open_model
 from pefourier.errors import PefourierError, shown
 from pefourier.files import suffix_of
-from pefourier.weights.heads import Attention, HeadSizes, find_heads, known_names
+from pefourier.weights.heads import (
+    Attention,
+    HeadSizes,
+    Projection,
+    Tensors,
+    find_heads,
+    known_names,
+)
 from pefourier.weights.tensors import Tensor, list_tensors
 
+AT_ONCE = 2**18  # numbers of a tensor in memory at a time: two threads seldom wait for another
+Scale = Callable[[int, int], np.ndarray]  # of rows from one to another
 KV_HEADS = "num_key_value_heads num_kv_heads n_kv_heads n_head_kv multi_query_group_num".split()
 
 
@@ -41,14 +55,6 @@ class ModelWeights:
             return self.kind in known_names()["bare"]
         biased = norm.removesuffix("weight") + "bias" in self.tensors
         return biased or self.kind in known_names()["centred"]
-
-
-@dataclass(frozen=True)
-class Site:
-    """The heads of a layer, and the number of their rotation."""
-
-    attention: Attention
-    rotation: int
 
 
 def open_model_weights(spec: str) -> ModelWeights:
@@ -79,10 +85,10 @@ def rotations_of_model(spec: str) -> ModelPositions:
     return turned
 
 
-def find_sites(
+def find_attentions(
     model: ModelWeights, turned: ModelPositions, layers: range | None = None
-) -> list[Site]:
-    """The heads of all layers that turn, in their order."""
+) -> list[Attention]:
+    """The queries and keys of all layers that turn, in their order."""
     runs = turned.layers
     of_layer = {i: run for run in runs for i in run.index}
     if len(runs) > 1 and not of_layer:
@@ -94,19 +100,15 @@ def find_sites(
             f"{model.label} turns the last rows of each head, and its keys are its values too, "
             "some of them made of several tokens; what a row does to scores is not in it alone"
         )
-    sizes = [sizes_of(model, enc) for enc in turned.rotations]
 
-    def rotation_at(layer: int) -> int | None:
+    def rotation_of(layer: int) -> int | None:
         run = of_layer.get(layer) if of_layer else runs[0]
         is_turned = run is not None and run.kind == "rotary" and (layers is None or layer in layers)
         return turned.parts.index(run.part) if is_turned else None
 
-    def sizes_at(layer: int) -> HeadSizes | None:
-        rotation = rotation_at(layer)
-        return None if rotation is None else sizes[rotation]
-
-    attentions = find_heads(model.tensors, sizes_at, model.label)
-    turning = {i for i in of_layer if sizes_at(i) is not None}
+    sizes = [sizes_of(model, enc) for enc in turned.rotations]
+    attentions = find_heads(model.tensors, rotation_of, sizes, model.label)
+    turning = {layer for layer in of_layer if rotation_of(layer) is not None}
     absent = sorted(turning - {attention.layer for attention in attentions})
     if absent or not attentions:
         raise PefourierError(
@@ -114,7 +116,7 @@ def find_sites(
             f"{', '.join(map(str, absent[:6])) or 'that were asked for'}; fetch all of its files, "
             "or choose among its layers by --layers"
         )
-    return [Site(attention, rotation_at(attention.layer)) for attention in attentions]
+    return attentions
 
 
 def sizes_of(model: ModelWeights, enc: Encoding) -> HeadSizes:
@@ -143,10 +145,102 @@ def sizes_of(model: ModelWeights, enc: Encoding) -> HeadSizes:
 def gguf_sizes(model: ModelWeights, file: GgufFile, d: int, turned: int) -> HeadSizes:
     """The sizes of heads that the metadata of a .gguf file tell."""
     if any(name.endswith("attn_kv_a_mqa.weight") for name in model.tensors):  # MLA
-        wide = file.count("attention.key_length_mla") or d
-        heads = file.count("attention.head_count")
+        wide = file.keys.count("attention.key_length_mla") or d
+        heads = file.keys.count("attention.head_count")
         return HeadSizes(model.kind, turned, wide - turned, heads, None)
     if isinstance(file.metadata.get(f"{model.kind}.attention.head_count"), list):
         return HeadSizes(model.kind, d)
-    heads, kv = (file.count(f"attention.head_count{end}") for end in ("", "_kv"))
+    heads, kv = (file.keys.count(f"attention.head_count{end}") for end in ("", "_kv"))
     return HeadSizes(model.kind, d, 0, heads, kv)
+
+
+@dataclass(frozen=True)
+class LayerEnergies:
+    """Energies of the rows of a layer's heads, gains multiplied in."""
+
+    layer: int
+    rotation: int
+    q: np.ndarray  # (heads, d)
+    k: np.ndarray  # (kv_heads, d)
+    gains: bool  # whether those of the norm before are there
+    normed: bool  # whether queries or keys are normalised again
+
+
+def energies_at(model: ModelWeights, attention: Attention) -> LayerEnergies:
+    """The energies of the rows of a layer's heads, a tensor at a time."""
+    q, k = attention.q, attention.k
+    energies = (row_energies(model, part) for part in (q, k))
+    normed = bool(q.gains or k.gains)
+    return LayerEnergies(attention.layer, attention.rotation, *energies, k.norm is not None, normed)
+
+
+@np.errstate(invalid="ignore", over="ignore")  # what is not finite is refused at the end
+def row_energies(model: ModelWeights, part: Projection) -> np.ndarray:
+    r"""Energies (heads, d) of the rows of a projection with its gains.
+
+    A norm that takes out the mean of its input leaves of a row w with gains g
+    :math:`|w \circ g|^2 - (w \cdot g)^2 / n`, n the number of columns.
+    """
+    tensor = model.tensors[part.tensor]
+    last, columns = int(part.index.max()) + 1, tensor.shape[1]
+    step = max(AT_ONCE // max(columns, 1), 1)
+    before = [part.norm] if part.norm else []
+    gain = gains_of_norms(model, before, [columns], f"{columns} columns of {shown(part.tensor)}")
+    scale = scale_of(model.tensors, tensor)
+    weights = (gain**2).astype(np.float32)
+    energies = np.zeros(last)
+    for start in range(int(part.index.min()), last, step):
+        stop = min(start + step, last)
+        rows = tensor.rows(start, stop).astype(np.float32, copy=False)
+        if scale is not None:
+            rows = rows * scale(start, stop)
+        mean = rows @ gain if model.centred(part.norm) else 0.0
+        sizes = np.square(rows, out=rows) @ weights
+        energies[start:stop] = np.maximum(sizes - np.square(mean) / columns, 0.0)
+    heads, d = part.index.shape
+    gains = gains_of_norms(model, part.gains, [d, heads * d], f"{heads} heads of {d} rows")
+    energies = energies[part.index] * gains.reshape(-1, d) ** 2
+    if not np.isfinite(energies).all():
+        raise PefourierError(
+            f"{shown(tensor.name)} of {shown(tensor.path)}, or its gains, hold NaN, infinities or "
+            "numbers beyond 1e19"
+        )
+    return energies
+
+
+def gains_of_norms(
+    model: ModelWeights, names: Sequence[str], lengths: Sequence[int], of: str
+) -> np.ndarray:
+    """The gains of norms, one behind the other, of one of some lengths; ones without a norm."""
+    if not names:
+        return np.ones(lengths[0])
+    gains = np.concatenate([model.tensors[name].vector() for name in names]) + model.plus_one
+    if len(gains) not in lengths:
+        raise PefourierError(f"{shown(names[0])} has {len(gains)} gains for {of}")
+    return gains
+
+
+def scale_of(tensors: Tensors, tensor: Tensor) -> Scale | None:
+    """What the stored numbers of some rows are multiplied by; None where they are plain.
+
+    One number for all, one a row, or one a block of rows and columns.
+    """
+    stem = tensor.name.removesuffix("weight")
+    name = next((stem + end for end in known_names()["scales"] if stem + end in tensors), None)
+    if name is None:
+        return None
+    stored, (rows, columns) = tensors[name], tensor.shape
+    is_matrix = len(stored.shape) == 2
+    scale = stored.vector().astype(np.float32).reshape(stored.shape if is_matrix else (-1, 1))
+    tall, wide = (block_size(n, m) for n, m in zip(tensor.shape, scale.shape, strict=True))
+    if not tall or not wide or (not is_matrix and len(scale) not in (1, rows)):
+        raise PefourierError(
+            f"{shown(name)} has the shape {stored.shape}, which scales {tensor.shape} in no known "
+            "way"
+        )
+    return lambda a, b: np.repeat(scale[np.arange(a, b) // tall], wide, axis=1)[:, :columns]
+
+
+def block_size(side: int, parts: int) -> int | None:
+    """The power of two that cuts a side into so many blocks, the last one maybe shorter."""
+    return next((2**n for n in range(30) if -(-side // 2**n) == parts), None)

@@ -1,4 +1,7 @@
-"""Which share of a head has each of its pairs? By energies of rows, or by means of activations.
+"""Which rows of a head are pairs, and which share of the head has each of them?
+
+Pairs are told by config, by architecture, or by how long rows are; shares by energies of rows, or
+by means of activations.
 
 Means are those of WeianMao/triattention (2604.04921), made by a hook: arrays of a .pt, .npz or
 .safetensors file as ``stats.layer00_head00.q_abs_mean``, the mean length of each pair, perhaps with
@@ -6,18 +9,107 @@ Means are those of WeianMao/triattention (2604.04921), made by a hook: arrays of
 """
 
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from pefourier.encodings.encoding import Encoding
 from pefourier.encodings.sources.tables import open_arrays
+from pefourier.encodings.specs import open_model
 from pefourier.errors import PefourierError, shown
-from pefourier.weights.energies import LayerEnergies
-from pefourier.weights.layout import pair_rows
+from pefourier.weights.model import LayerEnergies, ModelWeights
 
 MEANS = re.compile(r"(?:stats\.)?layer(\d+)_head(\d+)\.([qk])_abs_mean")
+LEAST_LIKENESS = 0.1  # correlation, and lead over the other, below which pairs are not told
+PAIRINGS = {"interleaved": "neighbours", "halves": "halves", "axes": "halves"}  # of llama.cpp
+
+
+@dataclass(frozen=True)
+class PairLayout:
+    """Which rows of a head are turned together."""
+
+    name: str  # halves or neighbours
+    source: str  # config, architecture, or weights: the layout that norms of rows look like
+    halves: float | None  # correlation of the norms of rows that halves pair; None: all are alike
+    neighbours: float | None  # and of those that stand side by side
+
+    @property
+    def likely(self) -> str | None:
+        """The layout that weights look like; None where they look like neither, or like both.
+
+        >>> PairLayout("", "weights", 0.7, -0.1).likely
+        'halves'
+        >>> PairLayout("", "weights", 0.996, 0.997).likely
+        """
+        a, b = (-1.0 if value is None else value for value in (self.halves, self.neighbours))
+        is_clear = min(max(a, b), abs(a - b)) >= LEAST_LIKENESS
+        return ("halves" if a > b else "neighbours") if is_clear else None
+
+    @property
+    def correlations(self) -> str:
+        """Correlations of norms.
+
+        >>> PairLayout("", "weights", 0.7, None).correlations
+        'halves +0.70'
+        """
+        values = {"halves": self.halves, "neighbours": self.neighbours}
+        return ", ".join(f"{n} {v:+.2f}" for n, v in values.items() if v is not None)
+
+
+def pair_rows(count: int, name: str) -> np.ndarray:
+    """The two rows of each of so many pairs (2, pairs).
+
+    >>> pair_rows(2, "halves").tolist(), pair_rows(2, "neighbours").tolist()
+    ([[0, 1], [2, 3]], [[0, 2], [1, 3]])
+    """
+    return np.arange(2 * count).reshape((2, count), order="C" if name == "halves" else "F")
+
+
+def layout_likeness(rows: Sequence[tuple[np.ndarray, int]]) -> dict[str, float | None]:
+    r"""How alike the rows are that each layout pairs: the correlation of logarithms of their norms.
+
+    Parameters
+    ----------
+    rows : sequence of (energies (heads, d), pairs)
+        Of queries or keys, and how many pairs turn, which the first rows are.
+
+    Notes
+    -----
+    Pooled over all heads, whose means are removed. Trained heads put like energies into the two
+    rows of a pair, and neighbouring frequencies get like energies too: of both layouts the right
+    one has the larger correlation.
+    """
+    likeness: dict[str, float | None] = {}
+    logs = [np.log(np.maximum(energies[:, : 2 * count], 1e-300)) for energies, count in rows]
+    logs = [log - log.mean(axis=1, keepdims=True) for log in logs]
+    for name in ("halves", "neighbours"):
+        pairs = [log[:, pair_rows(log.shape[1] // 2, name)].swapaxes(0, 1) for log in logs]
+        x, y = np.concatenate([log.reshape(2, -1) for log in pairs], axis=1)
+        x, y = np.r_[x, y], np.r_[y, x]  # neither row of a pair is the first
+        likeness[name] = float(np.corrcoef(x, y)[0, 1]) if x.std() > 1e-9 else None
+    return likeness
+
+
+def choose_pairing(model: ModelWeights, rows: Sequence[tuple[np.ndarray, int]]) -> PairLayout:
+    """The layout that a config or an architecture tells, or the one that rows look like.
+
+    `rows` are energies as `layout_likeness` takes them.
+    """
+    if model.gguf is not None:
+        name, source = PAIRINGS.get(model.gguf.pairing), "architecture"
+    else:
+        name, source = open_model(model.spec).pairing, "config"
+    layout = PairLayout(name or "", source, **layout_likeness(rows))
+    if name is not None:
+        return layout
+    if layout.likely is None:
+        raise PefourierError(
+            f"{model.label} does not say which rows of a head are turned together, and its weights "
+            f"do not show it (correlation of norms: {layout.correlations or 'none'}; one of at "
+            f"least {LEAST_LIKENESS}, and as much above the other, is needed)"
+        )
+    return replace(layout, name=layout.likely, source="weights")
 
 
 @dataclass(frozen=True)

@@ -27,11 +27,6 @@ class PairUse:
     share_k: float | None  # None where only queries were measured
     share: float | None  # of the product
 
-    @property
-    def used(self) -> float:
-        """The share of the product, or of queries where nothing is known of keys."""
-        return self.share_q if self.share is None else self.share
-
 
 @dataclass(frozen=True)
 class Portion:
@@ -48,16 +43,6 @@ class Portion:
     def used(self) -> float:
         """The share of the product, or of queries where nothing is known of keys."""
         return self.q if self.product is None else self.product
-
-    @property
-    def used_percent(self) -> float:
-        """The same as a part of a hundred."""
-        return 100 * self.used
-
-    @property
-    def even_percent(self) -> float:
-        """What they would have were all pairs used alike."""
-        return 100 * self.uniform
 
     @property
     def preference(self) -> int:

@@ -13,8 +13,8 @@ from math import prod
 
 import numpy as np
 
-from pefourier.encodings.sources.arrays import DECODERS, KINDS, bfloat16
-from pefourier.encodings.sources.gguf_header import BLOCKS, NUMPY, read_header
+from pefourier.encodings.sources.formats import DECODERS, KINDS, bfloat16
+from pefourier.encodings.sources.gguf_file import BLOCKS, NUMPY, read_header
 from pefourier.encodings.sources.tables import open_arrays
 from pefourier.encodings.sources.weights import all_tensors
 from pefourier.errors import PefourierError, shown

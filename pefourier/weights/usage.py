@@ -31,10 +31,22 @@ from pefourier.encodings.specs import open_model, source_of
 from pefourier.errors import PefourierError, shown
 from pefourier.geometry import map_ahead
 from pefourier.result import Result
-from pefourier.weights import layout, summary
-from pefourier.weights.energies import LayerEnergies, energies_at
-from pefourier.weights.model import find_sites, open_model_weights, rotations_of_model
-from pefourier.weights.shares import LayerShares, shares_of, shares_of_means
+from pefourier.weights import summary
+from pefourier.weights.model import (
+    LayerEnergies,
+    energies_at,
+    find_attentions,
+    open_model_weights,
+    rotations_of_model,
+)
+from pefourier.weights.shares import (
+    LayerShares,
+    PairLayout,
+    choose_pairing,
+    pair_rows,
+    shares_of,
+    shares_of_means,
+)
 from pefourier.writing.text import ranges
 
 Progress = Callable[[str], Callable[[int, int], None]]
@@ -129,7 +141,7 @@ class Usage(Result):
     model: str
     length: int
     trained: int
-    pairing: layout.PairLayout
+    pairing: PairLayout
     layers: tuple[UsedLayers, ...]
     rotations: tuple[summary.RotationUse, ...]
     heads: tuple[HeadUse, ...] | None  # None where they were not asked for
@@ -237,53 +249,61 @@ class ModelShares:
     spec: str
     turned: ModelPositions
     shares: tuple[LayerShares, ...]
-    pairing: layout.PairLayout
+    pairing: PairLayout
     gains: str
     findings: tuple[Finding, ...]
 
 
 def read_weights(spec: str, layers: range | None, begin: Progress | None) -> ModelShares:
     """What the weights in a folder or file put into pairs."""
-    model = open_model_weights(spec)
-    turned = rotations_of_model(model.spec)
-    sites = find_sites(model, turned, layers)
-    show = begin("layers") if begin else None
-    energies: list[LayerEnergies] = []
-    for layer in map_ahead(partial(energies_at, model), sites):
-        energies.append(layer)
-        if show:
-            show(len(energies), len(sites))
-    pairing = layout.choose_pairing(model, likeness_in_layers(turned, energies))
+    turned, energies, pairing = measure_rows(spec, layers, begin=begin)
     shares = tuple(shares_of(e, turned.rotations[e.rotation], pairing.name) for e in energies)
     gains = "applied" if all(e.gains for e in energies) else "none"
     notes = tuple(notes_on_usage(turned, pairing, energies))
     return ModelShares(spec, turned, shares, pairing, gains, notes)
 
 
+def measure_rows(
+    spec: str,
+    layers: range | None = None,
+    limit: int | None = None,
+    begin: Progress | None = None,
+) -> tuple[ModelPositions, list[LayerEnergies], PairLayout]:
+    """How a model turns, how long its queries and keys are, and which of their rows are pairs.
+
+    Of all layers, or of a limited number, evenly spread.
+    """
+    model = open_model_weights(spec)
+    turned = rotations_of_model(model.spec)
+    attentions = find_attentions(model, turned, layers)
+    if limit:
+        last = len(attentions) - 1
+        index = dict.fromkeys(i * last // (limit - 1) for i in range(limit))
+        attentions = [attentions[i] for i in index]
+    show = begin("layers") if begin else None
+    energies: list[LayerEnergies] = []
+    for layer in map_ahead(partial(energies_at, model), attentions):
+        energies.append(layer)
+        if show:
+            show(len(energies), len(attentions))
+    pairs = [len(enc.measure.frequencies) for enc in turned.rotations]
+    rows = [(part, pairs[e.rotation]) for e in energies for part in (e.q, e.k)]
+    return turned, energies, choose_pairing(model, rows)
+
+
 def with_pairing(enc: Encoding) -> Encoding:
     """A rotation of a config, with a finding where weights beside it doubt its pairing.
 
-    By some layers, evenly spread. As it was where there are no weights, or none that are known.
+    By some layers. As it was where there are no weights, or none that are known.
     """
+    folder = os.path.dirname(str(enc.params["path"])) or "."
     try:
-        model = open_model_weights(os.path.dirname(str(enc.params["path"])) or ".")
-        turned = rotations_of_model(model.spec)
-        sites = find_sites(model, turned)
-        picked = dict.fromkeys(i * (len(sites) - 1) // (SAMPLED - 1) for i in range(SAMPLED))
-        energies = [energies_at(model, sites[i]) for i in picked]
-        pairing = layout.choose_pairing(model, likeness_in_layers(turned, energies))
+        turned, energies, pairing = measure_rows(folder, limit=SAMPLED)
     except PefourierError:  # which `usage` says where it is asked
         return enc
     notes = notes_on_usage(turned, pairing, energies)
     doubts = [note for note in notes if note.code == "usage-pairing-doubt"]
     return replace(enc, findings=(*enc.findings, *doubts))
-
-
-def likeness_in_layers(turned: ModelPositions, energies: list[LayerEnergies]) -> layout.Likeness:
-    """How alike the rows of queries and keys of some layers are that each layout pairs."""
-    pairs = [len(enc.measure.frequencies) for enc in turned.rotations]
-    rows = [(part, pairs[e.rotation]) for e in energies for part in (e.q, e.k)]
-    return layout.layout_likeness(rows)
 
 
 def read_means(spec: str, stats: str) -> ModelShares:
@@ -296,7 +316,7 @@ def read_means(spec: str, stats: str) -> ModelShares:
         )
     shares = tuple(shares_of_means(stats, turned.rotations[0].measure.frequencies != 0))
     name = open_model(spec).pairing if source_of(spec) == "config" else None
-    pairing = layout.PairLayout(name or "halves", "stats", None, None)
+    pairing = PairLayout(name or "halves", "stats", None, None)
     return ModelShares(spec, turned, shares, pairing, "none", (finding("usage-activations"),))
 
 
@@ -314,7 +334,7 @@ def usage_of(
         omega = turned.rotations[n].measure.frequencies
         own_shares = [layer for layer in chosen if layer.rotation == n]
         use = summary.summarise(turned.parts[n], omega, length, own_shares)
-        rows = layout.pair_rows(len(omega), model.pairing.name)[:, list(use.half)]
+        rows = pair_rows(len(omega), model.pairing.name)[:, list(use.half)]
         rotations.append(replace(use, half_rows=tuple(sorted(rows.ravel().tolist()))))
     shares = tuple(replace(layer, rotation=numbers.index(layer.rotation)) for layer in chosen)
     heads = tuple(HeadUse(s.layer, head, row) for s in shares for head, row in enumerate(s.used))
@@ -348,15 +368,14 @@ def used_layers(
 
 
 def notes_on_usage(
-    turned: ModelPositions, pairing: layout.PairLayout, energies: list[LayerEnergies]
+    turned: ModelPositions, pairing: PairLayout, energies: list[LayerEnergies]
 ) -> Iterator[Finding]:
     """What to know of an answer."""
-    likeness = {"halves": pairing.halves, "neighbours": pairing.neighbours}
-    correlation, like = layout.correlations(likeness), layout.likely_layout(likeness)
     if pairing.source == "weights":
-        yield finding("usage-pairing-guessed", name=pairing.name, both=correlation)
-    elif like not in (None, pairing.name):
-        yield finding("usage-pairing-doubt", told=pairing.name, name=like, both=correlation)
+        yield finding("usage-pairing-guessed", name=pairing.name, both=pairing.correlations)
+    elif pairing.likely not in (None, pairing.name):
+        slots = {"told": pairing.name, "name": pairing.likely, "both": pairing.correlations}
+        yield finding("usage-pairing-doubt", **slots)
     still = [i for run in turned.layers if run.kind != "rotary" for i in run.index]
     if still:
         yield finding("usage-layers-left-out", layers=ranges(still))

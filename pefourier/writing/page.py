@@ -45,12 +45,6 @@ class Page:
     together: Callable[[], str] = str  # of the conclusion, what compares all SPECs
 
 
-def beginning(page: Page) -> str:
-    """The conclusion, where there is one, and the empty line that ends it."""
-    text = page.conclusion()
-    return f"{text}\n" if text else ""
-
-
 def plain(value: Any) -> Any:
     """A value as JSON has it: arrays as lists, numbers that are not finite as null.
 

@@ -1,6 +1,5 @@
 """Curves in a terminal: braille dots with axes, for people who look before they read numbers."""
 
-import re
 from collections.abc import Sequence
 from shutil import get_terminal_size
 from textwrap import wrap
@@ -16,7 +15,6 @@ SHADES = " ░▒▓█"
 PLAIN = "\x1b[0m"
 SEVERAL = -1  # owner of what more than one curve has drawn
 USUAL = 100  # letters of a line where nobody looks at a terminal
-LETTERS = re.compile(r"\x1b\[\d*m")  # what sets a colour, and no letter
 MARKS = "●▲■◆▼★"  # tell the curves apart in the legend where there are no colours
 
 
@@ -61,9 +59,8 @@ def chart(
     if not colour and len(curves) > 1:
         rows = with_marks(rows, curves, (start, right), (low, high))
     ends = [10.0**x if logarithmic else x for x in (start, right)]
-    return "\n".join(draw_frame(rows, ends, (low, high), xlabel, ylabel, columns)) + legend(
-        [label for label, _, _ in curves], colour, columns
-    )
+    lines = draw_frame(rows, width, ends, (low, high), xlabel, ylabel, columns)
+    return "\n".join(lines) + legend([label for label, _, _ in curves], colour, columns)
 
 
 def shades(values: np.ndarray, label: str, limit: int = 32) -> str:
@@ -125,12 +122,11 @@ def raster(x, y, xlimits, ylimits, columns: int, rows: int) -> np.ndarray:
         return dots
     column = index_between(x[good], xlimits, columns)
     row = rows - 1 - index_between(y[good], ylimits, rows)
-    dots[row, column] = True
-    for i in np.flatnonzero((np.abs(np.diff(column)) > 1) | (np.abs(np.diff(row)) > 1)):
-        steps = max(abs(column[i + 1] - column[i]), abs(row[i + 1] - row[i])) + 1
-        between_rows = np.linspace(row[i], row[i + 1], steps)
-        between_columns = np.linspace(column[i], column[i + 1], steps)
-        dots[between_rows.round().astype(int), between_columns.round().astype(int)] = True
+    steps = np.maximum(np.abs(np.diff(column)), np.abs(np.diff(row)))
+    vertices = np.concatenate([[0], np.cumsum(steps)])  # by steps from the start of the polygon
+    path = np.arange(vertices[-1] + 1)
+    places = (np.rint(np.interp(path, vertices, ends)).astype(int) for ends in (row, column))
+    dots[tuple(places)] = True
     return dots
 
 
@@ -174,16 +170,17 @@ def with_marks(rows: list[str], curves, xlimits, ylimits) -> list[str]:
     return ["".join(row) for row in grid]
 
 
-def draw_frame(rows, xlimits, ylimits, xlabel: str, ylabel: str, columns: int) -> list[str]:
+def draw_frame(
+    rows, width: int, xlimits, ylimits, xlabel: str, ylabel: str, columns: int
+) -> list[str]:
     """Rows between axes with the limits written at their ends, the label beside or below them."""
     low, high = ylimits
     margin = margin_of(low, high)
     top, bottom = f"{high:.3g}", f"{low:.3g}"
-    marks = [top, *[""] * (len(rows) - 2), bottom] if len(rows) > 1 else [top]
+    marks = [top, *[""] * (len(rows) - 2), bottom][: len(rows)]
     lines = wrap(ylabel, columns)
     for mark, row in zip(marks, rows, strict=True):
         lines.append(f"{mark:>{margin}} {'┤' if mark else '│'}{row}")
-    width = len(LETTERS.sub("", rows[0]))
     first, last = f"{xlimits[0]:.4g}", f"{xlimits[1]:.4g}"
     lines.append(" " * margin + " └" + "─" * width)
     gap = " " * max(width - len(first) - len(last), 1)

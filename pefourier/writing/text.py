@@ -49,12 +49,12 @@ def aligned(rows: Sequence[Sequence[str]], keys: int = 1) -> str:
     return "\n".join(tables)
 
 
-def parts_of_words(words: Callable[[], str]) -> list[str | Sequence[Sequence[str]]]:
+def parts_of_words(*texts: Callable[[], str]) -> list[str | Sequence[Sequence[str]]]:
     """What words say, for documents: paragraphs, and tables as rows of cells, in their order."""
     tables: list[Sequence[Sequence[str]]] = []
     before = SET_ASIDE.set(tables)
     try:
-        lines = [line.strip(" ") for line in words().split("\n")]
+        lines = [line.strip(" ") for words in texts for line in words().split("\n")]
     finally:
         SET_ASIDE.reset(before)
     parts = iter(tables)

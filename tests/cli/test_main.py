@@ -9,7 +9,7 @@ import pytest
 import typer
 
 from pefourier import __version__
-from pefourier.cli.program import program
+from pefourier.cli.main import program
 
 PROGRAM = typer.main.get_command(program())
 COMMAND = [sys.executable, "-m", "pefourier"]
@@ -47,7 +47,7 @@ REFUSED = [  # a command, and the value, name or way out that its line has
     ("spectrum --plot a.jpg", "'.jpg'"),
     ("spectrum --width 5", "--plot FILE"),
     ("spectrum --plot a.png --width wide", "'wide'"),
-    ("spectrum --plot a.png --width nan", "'nan'"),
+    ("spectrum --plot a.png --width nan", "got nan"),
     ("spectrum --plot a.png --dpi 1", "'--dpi'"),
     ("spectrum missing.npy", "'missing.npy'"),
     ("spectrum py:nowhere:f", "'nowhere'"),

@@ -11,12 +11,12 @@ import pytest
 import typer
 
 from pefourier.cli import process
-from pefourier.cli.program import program
+from pefourier.cli.main import program
 from pefourier.encodings.sources.tables import write_table
 
 LLAMA = {"model_type": "llama", "hidden_size": 64, "num_attention_heads": 4, "vocab_size": 10}
 LLAMA |= {"max_position_embeddings": 128, "num_hidden_layers": 2}
-NEITHER = {"title", "columns", "device", "setting", "test_length", "criteria", "names", "term"}
+NEITHER = {"title", "columns", "device", "test_length", "criteria", "names", "term"}
 NEITHER |= {"search", "positive", "beside", "span", "resolution"}
 ROPES = ("rope", "rope:layout=interleaved", "--d", "16")
 
@@ -56,7 +56,7 @@ CASES = [
     "resize t.npy --from 4x4 --to 6x6 --out t.npy",
     "compare t.npy t.csv --permutation t.npy",
     "compare m rope --permutation m/config.json",
-    "train -e t.npy --save-tables .",
+    "train -e t.npy --save-models .",
     "spectrum real.npy --plot x.png",
     "check-faithful dft --baseline real.npy --plot x.png",
     "context m --against real.npy --plot x.png",

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pefourier.train.options import SETTINGS, Options
+from pefourier.train.options import Options
 
 TASK = ["train", "--dataset", "order:count=40,length=4", "--epochs", "1", "--seeds", "1"]
 
@@ -23,23 +23,12 @@ def chosen(run, monkeypatch):
 
 def test_options_are_given_as_their_fields_say(run, chosen):
     assert chosen() == Options()
-    typed = "-e dft --encoding none --match-rms 0.5 --batch-size 9 --d 8 --split random --learn"
-    fields = {"encoding": ("dft", "none"), "match_rms": (0.5,), "batch_size": 9, "d": 8}
+    typed = "-e dft --encoding none --beside trees --batch-size 9 --d 8 --split random --learn"
+    fields = {"encoding": ("dft", "none"), "beside": ("trees",), "batch_size": 9, "d": 8}
     assert chosen(*typed.split()) == Options(**fields, split="random", learn=True)
     searched = ("rate=3e-4,1e-3", "dropout=0,.2")  # they follow one another
     assert chosen("--search", *searched, "-e", "dft") == Options(search=searched, encoding=("dft",))
     assert run("train", "--split", "halves").status == 2
-
-
-def test_a_published_setting_is_what_is_not_given(run, chosen):
-    known = SETTINGS["ide2024"]
-    assert chosen("--setting", "ide2024") == Options(**known)
-    own = chosen("--setting", "ide2024", "--d", "32", "--epochs", "3")  # 32 is the default
-    assert own == Options(**{**known, "d": 32, "epochs": 3})
-    steps = chosen("--setting", "ide2024", "--steps", "9")
-    assert (steps.steps, steps.epochs, steps.patience) == (9, None, known["patience"])
-    done = run("train", "--setting", "ide2023")
-    assert (done.status, "Did you mean 'ide2024'" in done.err) == (2, True)
 
 
 def test_notes_of_training_go_to_stderr_unless_quiet(run):

@@ -5,7 +5,7 @@ import pytest
 from grids import table_on, waves_on
 
 from pefourier.encodings import load
-from pefourier.encodings.conventions import read_conventions
+from pefourier.encodings.registry import read_conventions
 from pefourier.errors import PefourierError
 from pefourier.questions.faithful import assess
 

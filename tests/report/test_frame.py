@@ -219,8 +219,9 @@ def test_every_encoding_has_an_answer_to_every_question(name, command):
         return
     result = QUESTIONS[command](load(name, 24, 16))
     assert result.verdict in read_toml(WORDS)[command]
-    assert telling_of(result).words([answer_of(result)])
-    rows = list(telling_of(result).rows([answer_of(result)]))
+    page = telling_of(result).page([answer_of(result)])
+    rows = list(page.rows())
+    assert page.words()
     assert len({*map(len, rows)}) == 1
 
 

@@ -9,10 +9,9 @@ from pefourier.questions.faithful import assess
 from pefourier.questions.reconstruct import position_functions
 from pefourier.questions.spectrum import density
 from pefourier.report import plot
-from pefourier.report.faithful import faithful
 from pefourier.report.frame import Answer
-from pefourier.report.reconstruct import reconstruct
-from pefourier.report.spectrum import spectrum, whole_plane
+from pefourier.report.gram_figures import faithful
+from pefourier.report.spectral_figures import reconstruct, spectrum, whole_plane
 from pefourier.writing.terminal_chart import shades
 
 

@@ -18,13 +18,10 @@ from pefourier.questions.reconstruct import position_functions
 from pefourier.questions.relations import kernel, relate
 from pefourier.questions.spectrum import density
 from pefourier.report import plot
-from pefourier.report.compare import compare
-from pefourier.report.encode import heatmap
-from pefourier.report.faithful import faithful
+from pefourier.report.code_figures import compare, heatmap
 from pefourier.report.frame import Answer, answer_of
-from pefourier.report.reconstruct import reconstruct
-from pefourier.report.relations import relations
-from pefourier.report.spectrum import spectrum, spectrum_by_decade
+from pefourier.report.gram_figures import faithful, relations
+from pefourier.report.spectral_figures import reconstruct, spectrum
 
 
 @pytest.fixture
@@ -91,7 +88,7 @@ def test_a_long_kernel_is_a_mean_in_a_band_of_all_its_values():
 
 def test_slow_waves_have_room_on_a_logarithmic_axis():
     enc = load("rope:rho=5e5", 4096, 128)
-    axes, above = spectrum_by_decade([Answer(enc, density(enc))]).axes
+    axes, above = spectrum([Answer(enc, density(enc))]).axes
     found = density_by_decade(enc)
     np.testing.assert_array_equal(axes.lines[0].get_xdata(), found.omega)
     np.testing.assert_array_equal(axes.lines[0].get_ydata(), found.density)
@@ -141,7 +138,7 @@ def test_words_of_a_picture_are_whole_and_apart(run, monkeypatch, inputs, comman
     assert run(*command.split(), "--quiet", "--plot", "a.png").status < 2
     ((draw, answers),) = asked
     look = plot.Look(3.4)
-    with plot.figure_style(look):
+    with plot.figure_style():
         figure = draw(answers, look)
         plot.fit_words(figure)
         figure.dpi = look.dpi  # of the file
@@ -186,10 +183,9 @@ def test_a_table_is_drawn_with_the_same_weight_for_both_signs(pair):
 
 LOOKED = [  # options, with the width in pixels of a PNG and what an SVG or PDF has in it
     ([], "png", 1200),
-    (["--width", "column"], "png", 680),
+    (["--width", 3.4], "png", 680),
     (["--dpi", 100], "png", 600),
     (["--title", "Cost $x_1$ & <b>"], "svg", "<title>Cost $x_1$ &amp; &lt;b&gt;</title>"),
-    (["--dark"], "svg", plot.DARK.ink.lower()),
     ([], "pdf", "/FontFile2"),
 ]
 
@@ -221,8 +217,8 @@ def test_a_png_that_no_screen_shows_is_refused(run, tmp_path):
 
 
 def test_the_axis_is_that_on_which_there_is_something_to_see(run, monkeypatch):
-    draws = []
-    monkeypatch.setattr(plot, "save", lambda path, draw, *_: draws.append(draw.__name__))
+    axes = []
+    monkeypatch.setattr(plot, "save", lambda path, draw, *of: axes.append(draw(*of).axes[0]))
     for words in ("rope", "dft --axis log", "rope dft", "rope --axis linear"):
         assert run("spectrum", *words.split(), "--d", 64, "--plot", "a.png").status == 0
-    assert draws == ["spectrum_by_decade"] * 2 + ["spectrum"] * 2
+    assert [a.get_xscale() for a in axes] == ["log"] * 2 + ["linear"] * 2

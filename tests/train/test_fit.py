@@ -31,7 +31,7 @@ def held(task):
 def unequal():
     """Random windows in five folds, not all of one size."""
     x, y = np.random.default_rng(0).normal(size=(43, 8, 2)), np.arange(43) % 2
-    return from_examples("x", 3 + 5 * x, y, (), "blocks")
+    return from_examples("x", 3 + 5 * x, y)
 
 
 def member(spec, seed=0, learn=False, fold=0):
@@ -96,16 +96,15 @@ def test_fixed_codes_stay_learned_ones_move_and_shared_ones_stay_shared(task):
     square = bias.reshape(8, 8, 2)
     assert all(np.ptp(np.diagonal(square[..., 0], lag)) == 0 for lag in range(-7, 8))
     assert (bias != injection("t5").table()).any()
-    rows = [square[max(-lag, 0), max(lag, 0)] for lag in range(-7, 8)]
-    np.testing.assert_array_equal(injection("t5").as_rows(bias), rows)
 
 
 @pytest.mark.parametrize("classes", [2, 3])
 def test_validation_scores_and_losses_are_their_definitions(rng, classes):
     y = np.arange(60) % classes
-    task = from_examples("x", rng.normal(size=(60, 8, 2)) + 0.5 * y[:, None, None], y, (), "blocks")
-    sizes, schedule = replace(SIZES, classes=classes), fit.Schedule(12, 8, 1e-2, every=4)
-    members, held = [member("none", seed) for seed in range(3)], put_on_device(task, CPU)
+    task = from_examples("x", rng.normal(size=(60, 8, 2)) + 0.5 * y[:, None, None], y)
+    sizes, members = replace(SIZES, classes=classes), [member("none", seed) for seed in range(3)]
+    schedule = fit.Schedule(steps=12, batch_size=8, rate=1e-2, every=4)
+    held = put_on_device(task, CPU)
     running = fit.Program(held, sizes, members, schedule)
     labels, weights = task.labels[task.folds[0].valid], class_weights(task, task.folds[0])
     looks = []
@@ -178,7 +177,7 @@ def test_patience_ends_a_member_and_changes_no_other(held):
 
 
 @pytest.mark.parametrize("looks", [1, 3, 6, 8])
-@pytest.mark.parametrize("own", [{}, {"dropout": 0.2, "warmup": 9, "weight_decay": 0.1}])
+@pytest.mark.parametrize("own", [{}, {"dropout": 0.2, "warmup": 9}])
 def test_what_a_checkpoint_goes_on_from_gives_the_same_bits(
     held, tmp_path, monkeypatch, looks, own
 ):
@@ -219,7 +218,7 @@ def test_a_member_that_diverges_keeps_the_weights_it_began_with(task, held):
 
 def test_classes_count_the_same_whatever_their_size(rng):
     y = (np.arange(60) % 4 == 0).astype(int)
-    task = from_examples("x", rng.normal(size=(60, 8, 2)), y, (), "blocks")
+    task = from_examples("x", rng.normal(size=(60, 8, 2)), y)
     running = program(task, [member("none")])
     running.parameters["head.w"].data.zero_()
     running.parameters["head.b"].data.copy_(torch.tensor([0.0, 1.0]))

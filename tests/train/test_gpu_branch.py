@@ -66,18 +66,18 @@ def stack(monkeypatch):
         supported = "_get_fused_kernels_supported_devices"
         monkeypatch.setattr(of, supported, lambda: ["meta"], raising=False)
 
-    def build(sizes=SIZES, names=MIXED, padded=False):
+    def build(sizes=SIZES, names=MIXED, padded=False, share=0.05):
         task = load_task("order:count=40,length=8")
         if padded:
             task = replace(task, lengths=torch.arange(len(task.starts)).numpy() % 8 + 1)
         held, of = put_on_device(task, META), SIZES if isinstance(sizes, OrderFree) else sizes
         members = [
-            fit.Member(
-                name, injection(name, 0, i % 2, of), 0, 0, Tuning(1 + i, 0.1 + i / 20, i / 9)
-            )
+            fit.Member(name, injection(name, 0, i % 2, of), 0, 0, Tuning(1 + i, 0.1 + i * share))
             for i, name in enumerate(names)
         ]
-        return fit.Program(held, sizes, members, fit.Schedule(25, 4, 1e-3, warmup=50))
+        return fit.Program(
+            held, sizes, members, fit.Schedule(steps=25, batch_size=4, rate=1e-3, warmup=50)
+        )
 
     return build
 
@@ -88,10 +88,11 @@ def stack(monkeypatch):
         *(
             {},
             {"names": ("learned",)},
+            {"share": 0.0},
             {"padded": True},
             {"sizes": replace(SIZES, inject="concat")},
         ),
-        {"sizes": replace(SIZES, pool="mean+max", layers=2)},
+        {"sizes": replace(SIZES, layers=2)},
         {"names": ("none",), "sizes": OrderFree(8, 2, 2, 4)},
     ],
 )
@@ -100,11 +101,13 @@ def test_a_step_stays_on_the_device(stack, monkeypatch, kind):
     with nothing_of_the_host(monkeypatch) as mode:
         running.step()
     assert any("fused_adam" in one for one in mode.seen)
-    assert any("aten.rand" in one for one in mode.seen) == (running.drop is not None)
+    drawn = "native_dropout" if running.drop.common_share else "aten.rand"
+    assert any(drawn in one for one in mode.seen)
     assert len(mode.seen) > 100 * min(len(running.injected), 1)
     assert {p.grad.device for p in running.parameters.values()} == {META}
-    with nothing_of_the_host(monkeypatch), torch.no_grad():
-        assert running.logits(running.index).device == META
+    with nothing_of_the_host(monkeypatch) as mode:
+        running.look()
+    assert not any("backward" in one or "dropout" in one for one in mode.seen)
 
 
 def test_capture_leaves_no_trace_of_the_steps_that_warm_up(monkeypatch):
@@ -128,11 +131,14 @@ def test_capture_leaves_no_trace_of_the_steps_that_warm_up(monkeypatch):
     fakes |= {"stream": lambda one: nullcontext(), "CUDAGraph": lambda: SimpleNamespace(replay=7)}
     for name, fake in fakes.items():
         monkeypatch.setattr(torch.cuda, name, fake)
-    assert resident.capture_cuda_graph(running) == 7
+    assert resident.capture_cuda_graphs(running) == [7, 7]
     for key, p in fresh.parameters.items():
-        assert torch.equal(p, captured[0][key])
+        assert all(torch.equal(p, parameters[key]) for parameters in captured)
+    expected, running.replay_look = running.evaluate("test"), running.look
+    for one, other in zip(running.evaluate("test"), expected, strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-6)
     numbers = [v for s in running.optimizer.state.values() for v in s.values()]
-    running.set_state(running.state())  # of a checkpoint: into what the graph has
+    running.set_state(running.state(), 5)  # of a checkpoint: into what the graph has
     again = [v for s in running.optimizer.state.values() for v in s.values()]
     assert all(a is b for a, b in zip(numbers, again, strict=True))
     assert {v.item() for v in again if v.dim() == 0} == {5.0}
@@ -160,8 +166,8 @@ def test_a_stack_is_cut_to_what_memory_holds(monkeypatch):
 
 def test_memory_that_ends_is_one_line(monkeypatch):
     held = put_on_device(load_task("order:count=40,length=8"), CPU)
-    cpu = RuntimeError("DefaultCPUAllocator: can't allocate memory")
-    for error in (torch.OutOfMemoryError("CUDA"), cpu):
+    texts = "DefaultCPUAllocator: can't allocate", "CUBLAS_STATUS_ALLOC_FAILED when calling"
+    for error in (torch.OutOfMemoryError("CUDA"), *map(RuntimeError, texts)):
         monkeypatch.setattr(fit.Training, "run", Mock(side_effect=error))
         with pytest.raises(PefourierError, match="--batch-size"):
             fit.fit(held, SIZES, [fit.Member("dft", injection("dft"), 0, 0)], epochs(1))

@@ -28,7 +28,7 @@ def outcome(spec, rms=None, learn=False, task=None):
     one = one if rms is None else scale_to_rms(one, rms)
     members = [fit.Member(spec, injection("t5", sizes=SIZES), 1, 0), fit.Member(spec, one, 0, 0)]
     held = resident.put_on_device(task, torch.device("cpu"))
-    found = fit.fit(held, SIZES, members, fit.Schedule(4, 8, 1e-2, every=4))
+    found = fit.fit(held, SIZES, members, fit.Schedule(steps=4, batch_size=8, rate=1e-2, every=4))
     return next(o for o in found if o.member.injection is one), task
 
 
@@ -98,11 +98,11 @@ def test_windows_of_another_length_are_scaled_and_judged_as_those_of_training(mo
     stack = Stack(
         ResolvedTask(task, SIZES, (), {}, None), SIZES, [Run(parse_arm("sinusoidal"), 0, 0)]
     )
-    given, score = [], lengths.score
-    monkeypatch.setattr(lengths, "score", lambda *a: [given.append(a), score(*a)][1])
-    lengths.Longer([task], False).test(stack, found, SIZES)
-    ((valid, of_valid, logits, labels, _),) = given
+    given, decide = [], lengths.decide
+    monkeypatch.setattr(lengths, "decide", lambda *a: [given.append(a), decide(*a)][1])
+    (row,) = lengths.Longer([task], False).test(stack, found, SIZES)
+    ((valid, of_valid, logits, _),) = given
     np.testing.assert_allclose(logits[fold.test], found.test, atol=2e-5)
     np.testing.assert_array_equal(valid, found.valid)
     np.testing.assert_array_equal(of_valid, task.labels[fold.valid])
-    np.testing.assert_array_equal(labels, task.labels)
+    assert row["accuracy"] == np.mean(decide(*given[0]) == task.labels)

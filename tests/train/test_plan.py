@@ -19,7 +19,7 @@ def test_what_is_planned_is_what_is_trained(tmp_path, rng, monkeypatch):
     path, labels = str(tmp_path / "own.npz"), np.repeat([0, 1, 2], (30, 20, 50))
     np.savez(path, X=rng.normal(size=(100, 5, 2)), y=labels, groups=np.arange(100) // 2)
     out = tmp_path / "a" / "out"
-    folders = {"out": str(out), "save_tables": str(tmp_path / "tables")}
+    folders = {"out": str(out), "save_models": str(tmp_path / "models")}
     own = {**SMALL, "dataset": (path,), "encoding": ("none", "dft"), "seeds": 2, **folders}
     options = Options(**own, beside=("trees",))
     with monkeypatch.context() as patched:

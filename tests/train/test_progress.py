@@ -9,20 +9,18 @@ from pefourier.train.options import Options
 from pefourier.train.run import run_comparison
 
 
-def test_steps_are_counted_over_stacks_their_parts_and_ranks(monkeypatch):
-    said, clock = [], iter((0.0, 1.0, 2.0, 3.0))
+def test_stacks_are_counted_with_their_steps(monkeypatch):
+    said, clock = [], iter((0.0, 1.0, 2.0, 6.0))
     monkeypatch.setattr(progress, "LINE_EVERY", 0.0)
     monkeypatch.setattr(progress, "time", SimpleNamespace(perf_counter=lambda: next(clock)))
-    with progress.report_progress(100, 5, 2, said.append) as reporter:
-        reporter.skip(20)
-        reporter.begin(10)
-        for steps, members in ((5, 3), (10, 2), (5, 1)):  # the last of another part
+    with progress.report_progress(4, said.append) as reporter:
+        reporter.steps = 10
+        for steps, members in ((5, 3), (10, 2)):
             reporter.count_steps(steps, members, 0.25)
-    shares = [line.partition(" ")[0] for line in said]
-    assert shares == ["35", "45", "50"]
-    assert (reporter.done, reporter.trained) == (50, 30)
-    # 30 steps of members in 3 s by one of two ranks, of 5 windows each
-    assert said[-1] == "50 % · 1 members · step 5/10 · loss 0.250 · 100 examples/s · 0:02 left"
+        reporter.finished = 2  # another rank was at work
+        reporter.count_steps(10, 1, 0.5)
+    assert [line.partition(" ")[0] for line in said] == ["12", "25", "75"]
+    assert said[-1] == "75 % · 1 members · step 10/10 · loss 0.500 · 0:02 left"
 
 
 def test_notes_are_for_the_first_rank_where_notes_are_taken(tmp_path, capsys, monkeypatch):

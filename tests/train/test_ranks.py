@@ -124,9 +124,10 @@ def test_torchrun_answers_once(tmp_path):
     assert len(lines(tmp_path)) == 4
 
 
-def test_stacks_are_claimed_once_and_handed_over_and_none_is_waited_for_for_ever():
+def test_stacks_are_claimed_once_and_handed_over_and_none_is_waited_for_for_ever(monkeypatch):
+    monkeypatch.setattr(ranks, "TIMEOUT", 0.2)
     store = dist.HashStore()
-    first, second = (ranks.Group(rank, 2, 0.2, store) for rank in (0, 1))
+    first, second = (ranks.Group(rank, 2, store) for rank in (0, 1))
     theirs, mine, seen = second.claims(3), first.claims(3), []
     assert [next(theirs), next(mine), next(theirs)] == [0, 1, 2]
     assert [*mine, *theirs] == []
@@ -143,21 +144,20 @@ def test_stacks_are_claimed_once_and_handed_over_and_none_is_waited_for_for_ever
 
 
 @pytest.mark.parametrize(
-    ("rank", "ranks", "own", "named"),
+    ("rank", "ranks", "named"),
     [
         *(
-            (rank, ranks, {}, f"^RANK={rank} must be .* WORLD_SIZE={ranks}; unset")
+            (rank, ranks, f"^RANK={rank} must be .* WORLD_SIZE={ranks}; unset")
             for rank, ranks in ("x2", "11", "22", ("0", "-1"), "²2", "0٣")
         ),
-        ("0", "2", {}, "--out DIR, or unset RANK=0 and WORLD_SIZE=2"),
-        *(("0", "1", {"rank_timeout": x}, "--rank-timeout") for x in (0.0, float("nan"), 1e9)),
+        ("0", "2", "--out DIR, or unset RANK=0 and WORLD_SIZE=2"),
     ],
 )
-def test_ranks_that_cannot_be_are_refused(monkeypatch, rank, ranks, own, named):
+def test_ranks_that_cannot_be_are_refused(monkeypatch, rank, ranks, named):
     monkeypatch.setenv("RANK", rank)
     monkeypatch.setenv("WORLD_SIZE", ranks)
     with pytest.raises(PefourierError, match=named):
-        run_comparison(Options(**SMALL, **own))
+        run_comparison(Options(**SMALL))
 
 
 def test_processes_are_started_where_it_is_worth_it(monkeypatch):

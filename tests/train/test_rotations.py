@@ -140,14 +140,14 @@ def test_stacks_with_frozen_and_learned_rotations_are_those_alone(held):
 
 
 def test_other_commands_tell_what_became_of_them(held, tmp_path):
-    path = str(tmp_path / "model.safetensors")
     added, found = fit.fit(held, SIZES, members(["learned", "rope"]), epochs(3, 0.02))
-    saved_models.save_classifier(path, saved_models.classifier_of(held.task, added, SIZES))
+    for outcome in (added, found):
+        saved_models.save_model(str(tmp_path), held.task, outcome, SIZES)
+    path, turned = (str(*tmp_path.glob(f"*{name}-*")) for name in ("learned", "rope"))
     np.testing.assert_allclose(load(f"{path}#codes").table(), added.codes, atol=1e-6)
     with pytest.raises(PefourierError, match="has 8 positions, fewer than --length 9"):
         pefourier.spectrum(f"{path}#codes", length=9)
-    saved_models.save_classifier(path, saved_models.classifier_of(held.task, found, SIZES))
-    saved, sizes = f"rope:inv_freq={path}#frequencies", {"d": 8, "length": 8}
+    saved, sizes = f"rope:inv_freq={turned}#frequencies", {"d": 8, "length": 8}
     omega = pefourier.spectrum(saved, sigma=0, **sizes).frequencies
     np.testing.assert_allclose(omega, found.frequencies.ravel(), rtol=1e-6)
     start = pefourier.spectrum("rope", sigma=0, **sizes).frequencies

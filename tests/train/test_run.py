@@ -7,13 +7,10 @@ import numpy as np
 import pytest
 from training import SMALL, lines, numbers
 
-from pefourier.encodings import load
 from pefourier.errors import PefourierError
 from pefourier.train import model, search
 from pefourier.train.options import Options, flag_of
 from pefourier.train.run import run_comparison
-
-TASK = "order_count=60_length=6"
 
 
 def asked(**own):
@@ -31,8 +28,9 @@ def test_only_position_solves_the_task():
 
 @pytest.mark.drawn
 def test_a_folder_gets_the_whole_answer(tmp_path):
-    out, tables = tmp_path / "a" / "b", tmp_path / "tables"
-    own = {"out": str(out), "save_tables": str(tables), "match_rms": (0.25,)}
+    out = tmp_path / "a" / "b"
+    own = {"out": str(out)}
+    own["encoding"] = ("none", "sinusoidal", "t5", "sinusoidal@rms=0.25", "order-free")
     found = run_comparison(asked(**own, positive=("A first",)))
     pictures = ["comparison.png", "curves.png"]
     others = ["config.json", "results.jsonl", "scores", "summary.json", "summary.md"]
@@ -44,9 +42,6 @@ def test_a_folder_gets_the_whole_answer(tmp_path):
     (told,) = json.loads((out / "summary.json").read_text())["datasets"]
     assert told["scores"]["t5"]["f1"]["mean"] == found.datasets[0].scores["t5"]["f1"].mean
     assert (told["positive"], found.reference) == ("A first", "sinusoidal")
-    for name, shape in (("t5", (11, 2)), ("sinusoidal", (6, 8))):
-        table = np.load(tables / f"{TASK}-{name}-seed0-fold0.npy")
-        assert (table.shape, table.dtype) == (shape, np.float32)
 
 
 def test_a_run_goes_on_where_data_have_moved_but_not_with_others(tmp_path, rng):
@@ -108,7 +103,7 @@ def test_a_torn_line_is_trained_again_and_what_is_finished_is_not(tmp_path, monk
 
 def test_resuming_needs_no_other_option_and_refuses_another_by_name(tmp_path):
     out = str(tmp_path / "out")
-    given = {**SMALL, "beside": ("trees",), "search": ("rate=1e-3,1e-2",), "match_rms": (0.5,)}
+    given = {**SMALL, "beside": ("trees",), "search": ("rate=1e-3,1e-2",)}
     whole = run_comparison(Options(**given, out=out))
     file = tmp_path / "out" / "results.jsonl"
     file.write_bytes(b"".join(file.read_bytes().splitlines(keepends=True)[:3]))
@@ -144,8 +139,8 @@ REFUSED = [
     ({"resume": True}, "--resume needs --out"),
     ({"tokens": 8, "patch": 2}, "--tokens"),
     *(
-        ({"save_tables": wrong}, "^--save-tables .*; name another folder")
-        for wrong in ("/dev/null/x", "/dev/full", "/proc/tables", "x" * 300, "a\0b")
+        ({"save_models": wrong}, "^--save-models .*; name another folder")
+        for wrong in ("/dev/null/x", "/dev/full", "/proc/models", "x" * 300, "a\0b")
     ),
 ]
 
@@ -156,19 +151,6 @@ def test_bad_options_are_refused_in_one_line_before_training(monkeypatch, option
     with pytest.raises(PefourierError, match=named) as caught:
         run_comparison(asked(**options))
     assert "\n" not in str(caught.value)
-
-
-def test_tables_whose_names_cannot_be_are_refused_before_training(tmp_path, monkeypatch, rng):
-    monkeypatch.setattr(search, "fit", lambda *a: pytest.fail("trained"))
-    monkeypatch.chdir(tmp_path)
-    deep = "d" * 130 + "/" + "e" * 130
-    (tmp_path / deep).mkdir(parents=True)
-    for arms in ((f"{deep}/own.npy",), ("a b.npy", "a+b.npy")):
-        for name in arms:
-            np.save(name, rng.normal(size=(6, 8)))
-        for option in ("save_tables", "save_models"):
-            with pytest.raises(PefourierError, match="rename or move it"):
-                run_comparison(asked(encoding=arms, **{option: "folder"}))
 
 
 def test_names_with_escapes_are_shown_escaped(tmp_path, monkeypatch, run, rng):
@@ -184,22 +166,6 @@ def test_names_with_escapes_are_shown_escaped(tmp_path, monkeypatch, run, rng):
         assert [c for c in text if not c.isprintable() and c != "\n"] == []
     assert r"\x1b[31mred\n.npz" in said.out
     assert run(*task, "--resume", "--json").results[1]["spec"] == table
-
-
-def test_trained_tables_have_beside_them_what_training_began_with(tmp_path):
-    for learn, encodings in ((True, ("sinusoidal", "learned")), (False, ("dft",))):
-        folder = tmp_path / str(learn)
-        run_comparison(asked(encoding=encodings, save_tables=str(folder), learn=learn))
-        starts = [f"{TASK}-{n}-start.npy" for n in ("sinusoidal", "learned-seed0", "learned-seed1")]
-        assert sorted(p.name for p in folder.glob("*start*")) == sorted(starts) * learn
-    for name, seed, given in (
-        *(("sinusoidal", "", {}), ("learned", "-seed0", {"seed": 0})),
-        ("learned", "-seed1", {"seed": 1}),
-    ):
-        start = load(name, 6, 8, **given).table().astype(np.float32)
-        at = tmp_path / "True" / f"{TASK}-{name}"
-        assert np.array_equal(np.load(f"{at}{seed}-start.npy"), start)
-        assert not np.array_equal(np.load(f"{at}{seed or '-seed0'}-fold0.npy"), start)
 
 
 def test_an_interrupt_says_what_is_kept(tmp_path, monkeypatch):
@@ -223,7 +189,7 @@ def test_an_interrupt_says_what_is_kept(tmp_path, monkeypatch):
 def test_codes_too_large_and_a_full_disk_cost_neither_a_run_nor_the_answer(
     tmp_path, monkeypatch, run, rng
 ):
-    def full(path, *_):
+    def full(path="", *_):
         raise PefourierError(f"cannot write {path}: No space left on device")
 
     own, out = str(tmp_path / "own.npy"), tmp_path / "out"
@@ -231,9 +197,9 @@ def test_codes_too_large_and_a_full_disk_cost_neither_a_run_nor_the_answer(
     with pytest.raises(PefourierError, match=r"own.npy, seed 0, fold 0: non-finite logits"):
         run_comparison(asked(encoding=(own, "none"), out=str(out)))
     assert [row["encoding"] for row in lines(out)] == ["none", "none"]
-    monkeypatch.setattr("pefourier.train.work.write_table", full)
+    monkeypatch.setattr("pefourier.train.work.save_model", full)
     with pytest.raises(PefourierError, match="No space left"):
-        run_comparison(asked(out=str(tmp_path / "one"), save_tables=str(tmp_path)))
+        run_comparison(asked(out=str(tmp_path / "one"), save_models=str(tmp_path)))
     assert len(lines(tmp_path / "one")) == 2  # the first stack's
     monkeypatch.setattr("pefourier.train.run.write_json", full)
     task = ["--dataset", "order:count=40,length=4", "--epochs", 1, "--seeds", 1, "--quiet"]

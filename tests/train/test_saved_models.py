@@ -10,7 +10,8 @@ from training import lines
 from pefourier.errors import PefourierError
 from pefourier.train.data.load import load_task
 from pefourier.train.saved_models import load_classifier
-from pefourier.train.traces import file_of_run
+from pefourier.train.store import key_of
+from pefourier.train.traces import file_of_run, name_of_run
 
 
 def test_each_run_is_read_back_and_says_what_it_said(trained, options):
@@ -21,8 +22,7 @@ def test_each_run_is_read_back_and_says_what_it_said(trained, options):
     rows = lines(trained)
     assert len(rows) == len(list((trained / "models").iterdir())) == 16
     for row in rows:
-        file = f"{row['encoding'].replace('-', '_')}-seed{row['seed']}-fold0.safetensors"
-        (path,) = (trained / "models").glob(f"order*length=6-{file}")
+        (path,) = (trained / "models").glob(f"{name_of_run(key_of(row))}.safetensors")
         model = load_classifier(path)
         assert (model.encoding, model.classes) == (row["encoding"], ("A first", "B first"))
         trace = np.load(file_of_run(trained, (name, row["encoding"], row["seed"], 0)))
@@ -46,7 +46,7 @@ def test_files_that_are_no_classifiers_are_refused(trained, tmp_path, rng):
     file = next((trained / "models").glob("*dft*"))
     whole, tensors, changed = file.read_bytes(), load_file(file), tmp_path / "x.safetensors"
     settings = json.loads(tensors["settings"].tobytes())
-    sizes = [{**settings["sizes"], "d": 16}, {**settings["sizes"], "pool": "min"}, [1, 2]]
+    sizes = [{**settings["sizes"], "d": 16}, {**settings["sizes"], "inject": "min"}, [1, 2]]
     spoiled = [{"kind": "gru"}, {"act": "codes"}, {"act": "bias"}, {"threshold": "x"}]
     spoiled += [{"classes": 3}, *({"sizes": wrong} for wrong in sizes)]
     made = [np.frombuffer(json.dumps(settings | own).encode(), np.uint8) for own in spoiled]

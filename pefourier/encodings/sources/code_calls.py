@@ -4,40 +4,27 @@ A function is called with (length, d), in the order that its names say; a class 
 it names. What fits no convention is refused with a wrapper to paste.
 """
 
+import contextlib
 import inspect
+import os
+import random
 import re
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from pefourier.encodings.encoding import Finding
 from pefourier.encodings.findings import finding
 from pefourier.errors import PefourierError, shown
+from pefourier.files import read_toml
 
-ROLES = {  # what parameters of public code are for, by their names
-    "length": "length n max_len maxlen max_length max_seq_len seq_len seq_length sequence_length "
-    "max_sequence_length num_positions n_positions max_position_embeddings num_embeddings "
-    "context_length context_size block_size n_ctx num_patches end max_seq_length",
-    "d": "d d_model dim model_dim embed_dim embedding_dim emb_dim emb_size embed_size "
-    "embedding_size hidden_size hidden_dim d_hid channels n_embd num_hiddens head_dim features "
-    "width num_channels out_channels dim_head head_size",
-    "queries": "q xq query queries",  # (batch, heads, n, d)
-    "keys": "k xk key keys",  # the same
-    "vectors": "x tensor hidden_states",  # (batch, n, d)
-    "ids": "position_ids pos_ids",  # (1, n)
-    "positions": "positions position pos indices idx",  # (n,)
-    "times": "t timesteps timestep time times coords coordinates",
-    "tokens": "input_ids tokens token_ids input_ids_shape attention_mask",
-    "dropout": "dropout dropout_p dropout_rate p_dropout drop drop_rate",
-}
-ROLE = {name: role for role, names in ROLES.items() for name in names.split()}
-WORDS = {  # in a wrapper
-    **{"length": "length", "d": "d", "queries": "q", "keys": "k"},
-    **{"ids": "torch.arange(length)[None]", "positions": "torch.arange(length)"},
-    **{"times": "torch.arange(length).float()", "vectors": "torch.zeros(1, length, d)"},
-    "tokens": "torch.ones(1, length, dtype=torch.long)",
-}
-
+NAMES = read_toml(Path(__file__).with_name("code_names.toml"))
+ROLE = {name: role for role, names in NAMES["roles"].items() for name in names.split()}
+WORDS = NAMES["words"]
 SEQUENCE_FIRST = re.compile(
     r"\b((?i:seq|len|time)\w*( len\w*)?|[STL]), *((?i:batch)\w*|bs\w*|[BN])\b"
 )
@@ -107,31 +94,28 @@ def call_with_sizes(request: CodeRequest, function: Callable[..., Any]) -> Any:
 
 def axis_findings(code: Any, axis: int) -> list[Finding]:
     """What is said of code whose codes run along one of its axes 0 and 1: one is the batch."""
+    stated = is_sequence_first(code)
     if axis == 0:
-        stated = stated_order(code) == "sequence"
         return [finding("sequence-first") if stated else finding("batch-axis", "first")]
-    return [finding("batch-axis", "second")] if stated_order(code) == "sequence" else []
+    return [finding("batch-axis", "second")] if stated else []
 
 
-def stated_order(code: Any) -> str:
-    """Whether code says "sequence" or "batch" of its first axis, by a switch or in its source."""
+def is_sequence_first(code: Any) -> bool:
+    """Whether code says so of its first axis, by a switch or in its source."""
     switch = getattr(code, "batch_first", None)
     if isinstance(switch, bool):
-        return "batch" if switch else "sequence"
+        return not switch
     try:
         source = inspect.getsource(type(code))
     except (OSError, TypeError):
-        return ""
-    mentions = [bool(pattern.search(source)) for pattern in (SEQUENCE_FIRST, BATCH_FIRST)]
-    return {(True, False): "sequence", (False, True): "batch"}.get((mentions[0], mentions[1]), "")
+        return False
+    return bool(SEQUENCE_FIRST.search(source)) and not BATCH_FIRST.search(source)
 
 
 def unfit(request: CodeRequest, code: Any, why: str) -> PefourierError:
     """The error for code that fits no convention, with a wrapper to paste as its note."""
-    error = PefourierError(
-        f"{shown(request.spec)} {why}; write a wrapper: a function of (length, d), a module called "
-        "with zeros (batch, length, d), or a rotation of (q, k) or (x, positions) by these names"
-    )
+    kinds = "(length, d), a module of zeros (batch, length, d), or a rotation of (q, k)"
+    error = PefourierError(f"{shown(request.spec)} {why}; write a function of {kinds}")
     error.add_note(wrapper_of(request, code))
     return error
 
@@ -142,17 +126,85 @@ def wrapper_of(request: CodeRequest, code: Any) -> str:
     name = name if module else name.rpartition(".")[2]
     kind = code if inspect.isclass(code) else type(code)
     is_module = hasattr(kind, "forward")
-    forward = needed_names(kind.forward)[1:] if is_module else []  # without self
-
-    def call(names: list[str]) -> str:
-        words = [f"{name}={WORDS.get(ROLE.get(name, ''), '...')}" for name in names]
-        return f"({', '.join(words)})"
-
-    makes = code is kind or kind.__qualname__ == name or not is_module
-    needs = needed_names(kind if is_module else code)
-    calls = (call(needs) if makes else "") + (call(forward) if is_module else "")
-    turns = "queries" in roles_of(forward if is_module else needs)
+    makes = code is kind or kind.__qualname__ == name
+    functions = [kind] * makes + [kind.forward] if is_module else [code]
+    names = ([key for key in needed_names(f) if key != "self"] for f in functions)
+    words = ([f"{key}={WORDS.get(ROLE.get(key, ''), '...')}" for key in call] for call in names)
+    calls = "".join(f"({', '.join(call)})" for call in words)
     head = "import torch" + (f"; from {module} import {name.partition('.')[0]}" if module else "")
-    signature = "rotate(q, k)" if turns else "codes(length, d)"
-    shapes = "two of (batch, heads, length, d)" if turns else "(length, d)"
-    return f"{head}\ndef {signature}:\n    return {name}{calls}  # {shapes}"
+    return f"{head}\ndef codes(length, d):\n    return {name}{calls}  # (length, d)"
+
+
+@contextlib.contextmanager
+def sandboxed(seed: int | None = None) -> Iterator[None]:
+    """Run user code, whose prints go to stderr, by the descriptor as by `sys.stdout`.
+
+    Working directory, stdout and generators of random numbers are then what they were. Not held:
+    what ends or stops the process from compiled code, processes and threads that go on, handlers of
+    `atexit`, and objects of other modules that it replaces.
+    """
+    with contextlib.ExitStack() as stack:
+        for context in (
+            contextlib.chdir("."),
+            contextlib.redirect_stdout(sys.stderr),
+            seeded(seed),
+        ):
+            stack.enter_context(context)
+        with contextlib.suppress(AttributeError, OSError):  # there is no stdout, or it is full
+            sys.__stdout__.flush()
+            descriptor = os.dup(1)
+            stack.callback(os.close, descriptor)
+            stack.callback(os.dup2, descriptor, 1)
+            os.dup2(2, 1)
+        yield
+
+
+@contextlib.contextmanager
+def seeded(seed: int | None) -> Iterator[None]:
+    """Let codes that begin at random be the same for a seed, and random numbers elsewhere alone."""
+    seed = (seed or 0) % 2**32
+    torch = sys.modules.get("torch")
+    state, numpy_state = random.getstate(), np.random.get_state()  # noqa: NPY002 (theirs to use)
+    with torch.random.fork_rng(devices=[]) if torch else contextlib.nullcontext():
+        random.seed(seed)
+        np.random.seed(seed)  # noqa: NPY002
+        if torch:
+            torch.default_generator.manual_seed(seed)
+        try:
+            yield
+        finally:
+            random.setstate(state)
+            np.random.set_state(numpy_state)  # noqa: NPY002
+
+
+@contextlib.contextmanager
+def evaluating(module: Any) -> Iterator[None]:
+    """Run a module in evaluation mode, and put it back into training where it was."""
+    is_module = hasattr(module, "modules") and not isinstance(module, type)
+    training = {part: part.training for part in (module.modules() if is_module else ())}
+    if is_module:
+        module.eval()
+    try:
+        yield
+    finally:
+        for part in training:
+            part.training = training[part]
+
+
+@contextlib.contextmanager
+def as_user_error(doing: str) -> Iterator[None]:
+    """Say in one line what user code raises, which may be anything."""
+    try:
+        yield
+    except (PefourierError, KeyboardInterrupt):
+        raise
+    except BaseException as error:
+        raise PefourierError(f"{doing} raised {words_of(error)}; --debug shows where") from error
+
+
+def words_of(error: BaseException) -> str:
+    """The type of an exception and its text, as far as it has any."""
+    text = ""
+    with contextlib.suppress(ValueError, TypeError, AttributeError):  # of its own __str__
+        text = shown(str(error))
+    return f"{type(error).__name__}: {text or 'that cannot be shown'}"

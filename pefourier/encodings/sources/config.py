@@ -151,15 +151,10 @@ HEADS = ("num_attention_heads", "n_head", "n_heads", "num_heads", "encoder_atten
 LAYERS = ("num_hidden_layers", "n_layer", "n_layers", "num_layers", "encoder_layers", "depth")
 SINGLE = ("num_single_layers",)  # of a second kind, behind them (FLUX, HunyuanVideo)
 MOST_LAYERS = 2**14
-LARGEST = dict.fromkeys((*LAYERS, *SINGLE, *HEADS), MOST_LAYERS)  # counts; others: below 2^53
+LARGEST = dict.fromkeys((*LAYERS, *SINGLE, *HEADS, "block_count"), MOST_LAYERS)  # others: 2^53
 LONGEST = (
-    "max_position_embeddings",
-    "n_positions",
-    "max_source_positions",
-    "max_target_positions",
-    "max_seq_len",
-    "seq_length",
-    "context_length",
+    *("max_position_embeddings", "n_positions", "max_source_positions", "max_target_positions"),
+    *("max_seq_len", "seq_length", "context_length"),
 )
 
 
@@ -388,7 +383,7 @@ def single_pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def first_names(names: Iterable[str]) -> str:
     """The first of some names, safe on a terminal."""
     shown_names = [shown(name)[1:-1] for name in islice(names, 9)]
-    return ", ".join(shown_names if len(shown_names) < 9 else [*shown_names[:8], "…"])
+    return ", ".join(shown_names[:8] + ["…"] * (len(shown_names) > 8))
 
 
 def choose_part(config: Section, part: str) -> tuple[Section, str, str]:
@@ -408,7 +403,9 @@ def choose_part(config: Section, part: str) -> tuple[Section, str, str]:
             inside = (key for key in NESTED if isinstance(config.values.get(key), dict))
             name = row["text"] if "text" in row else next(inside, "")
         if not name:
-            return tracked(config), kind if row else stand_in(config.values) or kind, part
+            values = config.values
+            tracks = values if isinstance(values, TrackedKeys) else TrackedKeys(values)
+            return replace(config, values=tracks), kind if row else stand_in(values) or kind, part
         usual = inner.get(name, "")
         text = name == row.get("text") and name not in config.values
         if text and row.get("flat"):
@@ -418,13 +415,6 @@ def choose_part(config: Section, part: str) -> tuple[Section, str, str]:
         config = replace(config, values=row.get("inner", {})) if text else config
         stated = model_type(config, usual)
         kind = usual if usual and stated == kind else stated  # as towers of Qwen2.5-VL are called
-
-
-def tracked(config: Section) -> Section:
-    """A section that notes which of its keys are read."""
-    if isinstance(config.values, TrackedKeys):
-        return config
-    return replace(config, values=TrackedKeys(config.values))
 
 
 def model_type(config: Section, usual: str) -> str:

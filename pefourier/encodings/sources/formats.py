@@ -10,10 +10,12 @@ import json
 import math
 import os
 import pickle
+import re
 import struct
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from itertools import chain, islice
 from tokenize import TokenError
@@ -22,8 +24,144 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from pefourier.encodings.sources import arrays
-from pefourier.errors import shown
+from pefourier.encodings.checks import image_sides, table_axes
+from pefourier.errors import PefourierError, shown
+
+MEMORY = 2**33  # bytes that an array may take when it is not mapped
+SUSPECT = 2**28  # bytes above which an array may take RATIO times its bytes in the file
+RATIO = 100
+MOST_AXES = 32
+EPS = {  # distance from one to the next number of a stored type; every other type becomes float64
+    "float64": 2**-52,
+    "float32": 2**-23,
+    "float16": 2**-10,
+    "bfloat16": 2**-7,
+    "float8_e4m3fn": 2**-3,
+    "float8_e5m2": 2**-2,
+}
+WHOLE = {"bool"} | {f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)}
+KINDS = {*EPS, *WHOLE, np.dtype(np.longdouble).name}
+TEXT = re.compile(r"(str|bytes)[1-9][0-9]*")  # of a fixed width
+
+
+@dataclass(frozen=True)
+class Stored:
+    """An array as a file declares it; nothing of it is read before `load` is called."""
+
+    shape: tuple[int, ...]
+    kind: str  # name of the type of its numbers
+    width: int  # bytes that one of them takes in memory
+    file_bytes: int  # that it takes in the file
+    copied: Callable[[], np.ndarray]  # in memory; called by `load`, which looks first
+    mapped: Callable[[], np.ndarray] | None = None  # where it lies as numpy would have it
+    start: int | None = None  # byte of the file where its bits begin, in raster order
+    bits: np.dtype | None = None  # as which they lie there
+
+    @property
+    def axes(self) -> tuple[int, ...]:
+        """The shape without a single axis before or between positions and dimensions."""
+        return table_axes(self.shape)
+
+    @property
+    def sides(self) -> tuple[int, ...]:
+        """Rows and columns of an image's points, where it has these axes; else none."""
+        return image_sides(self.shape)
+
+    @property
+    def is_table(self) -> bool:
+        """Whether it has two axes, neither empty, of real numbers."""
+        return self.kind in KINDS and len(self.axes) == 2 and 0 not in self.axes
+
+    @property
+    def may_be_pairs(self) -> bool:
+        """Whether a last axis of 2 may hold cosines and sines, as of complex numbers."""
+        return self.kind in KINDS and len(self.axes) == 3 and self.axes[2] == 2 and all(self.axes)
+
+    def load(
+        self,
+        file: str,
+        name: str,
+        dtype: str | None = None,
+        *,
+        text: bool = False,
+        mapping: bool = False,
+        limit: int = MEMORY,
+    ) -> np.ndarray:
+        """The array, as `dtype` where one is given: through the gate.
+
+        `file` and `name` are what errors call it. `text` lets text of a fixed width pass too,
+        `mapping` maps what is large and needs no other type, `limit` is the number of bytes that
+        the array may take in memory.
+        """
+        if self.kind not in KINDS and not (text and TEXT.fullmatch(self.kind)):
+            expected = "numbers or text of a fixed width" if text else "real numbers"
+            raise PefourierError(
+                f"{file} holds {self.label(name)} of {shown(self.kind)[1:-1]}; expected {expected}"
+            )
+        need = math.prod(self.shape) * (np.dtype(dtype).itemsize if dtype else self.width)
+        if mapping and self.mapped is not None and dtype in (None, self.kind) and need > SUSPECT:
+            return self.mapped()
+        if need > limit or need > max(SUSPECT, RATIO * self.file_bytes):
+            way_out = "; a .npy file of float32 is mapped and has no limit" if mapping else ""
+            raise PefourierError(
+                f"{file} has {self.file_bytes} bytes for an array that takes {need}; the limits "
+                f"are {limit} and, above {SUSPECT}, {RATIO} times the bytes in the file{way_out}"
+            )
+        with np.errstate(all="ignore"):  # a long double beyond float64 is infinite, refused later
+            array = self.copied()
+            if array.dtype.kind == "U":
+                check_text(array)
+            return array.astype(dtype, copy=False) if dtype else array
+
+    def label(self, name: str) -> str:
+        """A name and the shape."""
+        return f"{shown(name) if name else 'an array'} {self.shape}"
+
+
+def check_shape(shape: Sequence[object], width: int, room: int) -> None:
+    """Refuse what is not the shape of an array, and one of more bytes than there is room for."""
+    sizes = [axis for axis in shape if type(axis) is int and 0 <= axis < 2**63]
+    if len(sizes) != len(shape) or len(sizes) > MOST_AXES:
+        raise ValueError("its shape is not that of an array")
+    need = math.prod(sizes) * width
+    if need > room:
+        raise ValueError(f"its shape {tuple(sizes)} needs {need} bytes, {max(0, room)} are there")
+
+
+def check_text(array: np.ndarray) -> None:
+    """Refuse numbers that are no characters, which Python would stumble over later."""
+    codes = np.ascontiguousarray(array).reshape(-1).view(array.dtype.byteorder + "u4")
+    if (codes > 0x10FFFF).any() or ((codes >= 0xD800) & (codes < 0xE000)).any():
+        raise ValueError("it holds text that is not Unicode")
+
+
+def bfloat16(bits: np.ndarray) -> np.ndarray:
+    """float32 from the upper halves of their bits.
+
+    >>> bfloat16(np.array([0x3F80, 0xC040], dtype=np.uint16))
+    array([ 1., -3.], dtype=float32)
+    """
+    wide = bits.astype(np.uint32)
+    wide <<= 16  # in place: with a cast it takes longer
+    return wide.view(np.float32)
+
+
+def float8_e5m2(bits: np.ndarray) -> np.ndarray:
+    """float32 from the upper halves of the bits of float16."""
+    return np.left_shift(bits, 8, dtype=np.uint16).view(np.float16).astype(np.float32)
+
+
+def float8_e4m3fn(bits: np.ndarray) -> np.ndarray:
+    """float32 from sign, four bits of exponent (bias 7), three of fraction; all ones is NaN."""
+    sign, magnitude = np.left_shift(bits & 0x80, 8, dtype=np.uint16), bits & 0x7F
+    half = (sign | np.left_shift(magnitude, 7, dtype=np.uint16)).view(np.float16)  # bias 15
+    return np.where(
+        magnitude == 0x7F, np.float32(np.nan), half.astype(np.float32) * np.float32(2**8)
+    )
+
+
+DECODERS = {"bfloat16": bfloat16, "float8_e5m2": float8_e5m2, "float8_e4m3fn": float8_e4m3fn}
+
 
 LONGEST_NPY = 1000  # characters of a .npy header: numpy takes seconds for long ones of Python 2
 OF_POSITIONS = {"pos", "position", "positions", "index"}  # names of a first column
@@ -50,7 +188,7 @@ SAFETENSORS = {  # name in the file: type of the numbers, type of the bytes
 }
 
 
-def read_npy(stream: BinaryIO) -> dict[str, arrays.Stored]:
+def read_npy(stream: BinaryIO) -> dict[str, Stored]:
     """The one array of a .npy file."""
     size = stream.seek(0, os.SEEK_END)
 
@@ -68,7 +206,7 @@ def npy_array(
     file_bytes: int,
     copied: Callable[[], np.ndarray],
     stream: BinaryIO | None = None,
-) -> arrays.Stored:
+) -> Stored:
     """The array of `size` bytes with their header that begins with a head; mapped in a stream."""
     head = io.BytesIO(head.read(2 * LONGEST_NPY))
     try:
@@ -81,18 +219,18 @@ def npy_array(
     is_complex = dtype.kind == "c" and len(shape) == 2 and not fortran
     if is_complex:  # a pair of floats each
         shape, dtype = (*shape, 2), np.dtype(f"{dtype.byteorder}f{dtype.itemsize // 2}")
-    is_plain = dtype.name in arrays.KINDS or arrays.TEXT.fullmatch(dtype.name)
+    is_plain = dtype.name in KINDS or TEXT.fullmatch(dtype.name)
     room = size - head.tell() if is_plain else math.inf  # others lie there pickled
-    arrays.check_shape(shape, dtype.itemsize, room)
+    check_shape(shape, dtype.itemsize, room)
     mapped = None
     if dtype.isnative and stream is not None and not isinstance(stream, io.BytesIO):
-        order = "F" if fortran else "C"
-        mapped = partial(np.memmap, stream, dtype, "r", head.tell(), shape, order)
+        place = head.tell(), shape, "F" if fortran else "C"
+        mapped = partial(np.memmap, stream, dtype, "r", *place)
     pairs = (lambda: copied().view(dtype).reshape(shape)) if is_complex else copied
-    return arrays.Stored(shape, dtype.name, dtype.itemsize, file_bytes, pairs, mapped)
+    return Stored(shape, dtype.name, dtype.itemsize, file_bytes, pairs, mapped)
 
 
-def read_npz(stream: BinaryIO) -> dict[str, arrays.Stored]:
+def read_npz(stream: BinaryIO) -> dict[str, Stored]:
     """The arrays of a .npz file by their names."""
     if stream.read(2) != ZIP_MAGIC[:2]:
         raise ValueError("it is no archive of arrays, as numpy.savez writes")
@@ -107,7 +245,7 @@ def read_npz(stream: BinaryIO) -> dict[str, arrays.Stored]:
     return members
 
 
-def npz_member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, size: int) -> arrays.Stored:
+def npz_member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, size: int) -> Stored:
     """One .npy file within a .npz file of `size` bytes."""
     if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_LZMA):
         raise ValueError("it is compressed in another way than by deflate or LZMA")
@@ -122,7 +260,7 @@ def npz_member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, size: int) -> ar
         return npy_array(member, info.file_size, min(info.compress_size, size), copied)
 
 
-def read_csv(stream: BinaryIO) -> dict[str, arrays.Stored]:
+def read_csv(stream: BinaryIO) -> dict[str, Stored]:
     """Rows of numbers between commas; # starts a comment, one line of names may come first."""
     text = io.TextIOWrapper(stream, "utf-8-sig")
     try:
@@ -137,7 +275,7 @@ def read_csv(stream: BinaryIO) -> dict[str, arrays.Stored]:
         raise ValueError("it has no line of numbers separated by commas")
     if header and header[0].lower() in OF_POSITIONS and table.shape[1] > 1:
         raise ValueError(f"its column {shown(header[0])} is no code; leave it out")
-    return {"": arrays.Stored(table.shape, "float64", 8, table.nbytes, lambda: table)}
+    return {"": Stored(table.shape, "float64", 8, table.nbytes, lambda: table)}
 
 
 def csv_rows(text: io.TextIOWrapper) -> Iterator[str]:
@@ -145,8 +283,7 @@ def csv_rows(text: io.TextIOWrapper) -> Iterator[str]:
     for line, content in enumerate(iter(partial(text.readline, LONGEST_LINE + 1), ""), 1):
         if len(content) > LONGEST_LINE or content.count(",") >= MOST_COLUMNS:
             raise ValueError(
-                f"line {line} goes beyond the limits, which are {LONGEST_LINE} characters and "
-                f"{MOST_COLUMNS} columns"
+                f"line {line} goes beyond {LONGEST_LINE} characters or {MOST_COLUMNS} columns"
             )
         if row := content.partition("#")[0].strip():
             yield row
@@ -170,7 +307,7 @@ def reads_as_number(cell: str) -> bool:
     return cell.isascii() and "_" not in cell
 
 
-def read_torch(stream: BinaryIO) -> dict[str, arrays.Stored]:
+def read_torch(stream: BinaryIO) -> dict[str, Stored]:
     """Tensors of a torch.save file by their dotted names; other Python objects are refused."""
     import torch
 
@@ -178,7 +315,7 @@ def read_torch(stream: BinaryIO) -> dict[str, arrays.Stored]:
     if zipped and any(info.compress_type for info in zipfile.ZipFile(stream).infolist()):
         raise ValueError("torch.save compresses nothing, it holds compressed parts")
     size = stream.seek(0, os.SEEK_END)
-    mapped = zipped and size > arrays.SUSPECT and not isinstance(stream, io.BytesIO)
+    mapped = zipped and size > SUSPECT and not isinstance(stream, io.BytesIO)
     if not zipped and size > LARGEST_LEGACY:
         raise ValueError(f"it has {size} bytes and no parts, as torch.save wrote before 1.6")
     stream.seek(0)
@@ -187,10 +324,7 @@ def read_torch(stream: BinaryIO) -> dict[str, arrays.Stored]:
     try:
         tree = torch.load(source, "cpu", weights_only=True, mmap=mapped)
     except DAMAGED as error:
-        raise ValueError(
-            "it is damaged, or holds Python objects that could run code; only weights are read, "
-            "as torch.save(table, PATH) writes them"
-        ) from error
+        raise ValueError("it is damaged, or holds more than tensors") from error
     return {name: torch_array(tensor, size) for name, tensor in tensors(tree, torch.Tensor)}
 
 
@@ -207,7 +341,7 @@ def tensors(tree: Any, kind: type) -> Iterator[tuple[str, Any]]:
             stack += [(f"{name}.{k}" if name else str(k), item) for k, item in reversed(children)]
 
 
-def torch_array(tensor: Any, size: int) -> arrays.Stored:
+def torch_array(tensor: Any, size: int) -> Stored:
     """A tensor from `size` bytes, copied out of a file that torch has mapped."""
     import torch
 
@@ -215,17 +349,17 @@ def torch_array(tensor: Any, size: int) -> arrays.Stored:
         tensor = torch.view_as_real(tensor.resolve_conj())
     kind = str(tensor.dtype).removeprefix("torch.")
     if tensor.is_nested or str(tensor.layout) != "torch.strided" or tensor.device.type != "cpu":
-        return arrays.Stored((), "a tensor without plain numbers", 0, 0, tensor.numpy)
+        return Stored((), "a tensor without plain numbers", 0, 0, tensor.numpy)
 
     def copied() -> np.ndarray:
-        return np.array((tensor.float() if kind in arrays.DECODERS else tensor).numpy(force=True))
+        return np.array((tensor.float() if kind in DECODERS else tensor).numpy(force=True))
 
-    width = 4 if kind in arrays.DECODERS else tensor.element_size()
+    width = 4 if kind in DECODERS else tensor.element_size()
     file_bytes = min(size, tensor.untyped_storage().nbytes())
-    return arrays.Stored(tuple(tensor.shape), kind, width, file_bytes, copied)
+    return Stored(tuple(tensor.shape), kind, width, file_bytes, copied)
 
 
-def read_safetensors(stream: BinaryIO) -> dict[str, arrays.Stored]:
+def read_safetensors(stream: BinaryIO) -> dict[str, Stored]:
     """Tensors of a .safetensors file: length of the header, header in JSON, bytes.
 
     Tensors of types that are unknown here are refused by their names when they are asked for.
@@ -255,13 +389,13 @@ def named_once(entries: list[tuple[str, Any]]) -> dict[str, Any]:
     return dict(entries)
 
 
-def safetensor(stream: BinaryIO, entry: Any, start: int, size: int) -> arrays.Stored:
+def safetensor(stream: BinaryIO, entry: Any, start: int, size: int) -> Stored:
     """A tensor as the header describes it; the numbers begin at byte `start` of `size`."""
     shape, (begin, end), type_name = entry["shape"], entry["data_offsets"], entry["dtype"]
     kind, raw = SAFETENSORS.get(type_name, (f"type {type_name}", "u1"))
-    is_known, dtype, decode = type_name in SAFETENSORS, np.dtype(raw), arrays.DECODERS.get(kind)
-    arrays.check_shape([begin, end], 0, 0)
-    arrays.check_shape(shape, dtype.itemsize, end - begin if is_known else math.inf)
+    is_known, dtype, decode = type_name in SAFETENSORS, np.dtype(raw), DECODERS.get(kind)
+    check_shape([begin, end], 0, 0)
+    check_shape(shape, dtype.itemsize, end - begin if is_known else math.inf)
     need = math.prod(shape) * dtype.itemsize
     if start + end > size or begin > end or (is_known and need != end - begin):
         raise ValueError(f"its offsets {begin} to {end} do not fit the shape {tuple(shape)}")
@@ -278,13 +412,51 @@ def safetensor(stream: BinaryIO, entry: Any, start: int, size: int) -> arrays.St
     is_file = dtype.isnative and not isinstance(stream, io.BytesIO)
     mapped = partial(np.memmap, stream, *place) if is_file and not decode else None
     sizes = 4 if decode else dtype.itemsize, end - begin
-    return arrays.Stored(tuple(shape), kind, *sizes, copied, mapped, start + begin, dtype)
+    return Stored(tuple(shape), kind, *sizes, copied, mapped, start + begin, dtype)
 
 
-READERS: dict[str, Callable[[BinaryIO], dict[str, arrays.Stored]]] = {
+READERS: dict[str, Callable[[BinaryIO], dict[str, Stored]]] = {
     ".npy": read_npy,
     ".npz": read_npz,
     **dict.fromkeys((".csv", ".txt"), read_csv),
     **dict.fromkeys((".bin", ".ckpt", ".pt", ".pth"), read_torch),
     ".safetensors": read_safetensors,
+}
+
+
+def write_npy(stream: BinaryIO, table: np.ndarray) -> None:
+    """Unlike numpy.save, also to a pipe, and with the reason when the disk is full."""
+    header = np.lib.format.header_data_from_array_1_0(table)
+    np.lib.format.write_array_header_1_0(stream, header)
+    stream.write(table.data)
+
+
+def write_npz(stream: BinaryIO, table: np.ndarray, name: str) -> None:
+    """Unlike numpy.savez, also by the name "file"."""
+    with zipfile.ZipFile(stream, "w") as archive:
+        with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+            write_npy(member, table)
+
+
+def write_tensors(stream: BinaryIO, tensors: Mapping[str, np.ndarray]) -> None:
+    """Write tensors by name as .safetensors: length of the header, header in JSON, bytes."""
+    entries, end = {}, 0
+    for name, value in tensors.items():
+        span = [end, end + value.nbytes]
+        kind = WRITTEN[value.dtype.name]
+        entries[name] = {"dtype": kind, "shape": list(value.shape), "data_offsets": span}
+        end += value.nbytes
+    header = json.dumps(entries).encode()
+    header += b" " * (-len(header) % 8)  # so that the numbers are aligned
+    stream.write(len(header).to_bytes(8, "little") + header)
+    for value in tensors.values():
+        stream.write(np.ascontiguousarray(value).data)
+
+
+WRITTEN = {"float16": "F16", "float32": "F32", "float64": "F64", "int64": "I64", "uint8": "U8"}
+WRITERS: dict[str, Callable[[BinaryIO, np.ndarray, str], None]] = {  # with the name of a table
+    ".npy": lambda stream, table, _: write_npy(stream, table),
+    ".npz": write_npz,
+    ".csv": lambda stream, table, _: np.savetxt(stream, table, fmt="%.17g", delimiter=","),
+    ".safetensors": lambda stream, table, name: write_tensors(stream, {name: table}),
 }

@@ -3,15 +3,21 @@
 Keys are those of llama.cpp's converters: ``ARCH.rope.freq_base``, ``rope.dimension_count``,
 ``rope.freq_base_swa``, ``attention.sliding_window_pattern``, ``rope.scaling.*``,
 ``attention.key_length``, ``context_length``; the tensors ``rope_freqs.weight`` and
-``rope_factors_long.weight`` with ``rope_factors_short.weight`` divide the frequencies. Files are
-read without the package gguf (`pefourier.encodings.sources.gguf_header`).
+``rope_factors_long.weight`` with ``rope_factors_short.weight`` divide the frequencies.
+
+The layout is that of ``docs/gguf.md`` of ggml, versions 2 and 3, low bytes first, read without the
+package gguf. Every length is checked against the file before anything of that length is read, and
+long lists, as vocabularies are, are stepped over.
 """
 
+import mmap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cached_property
 from math import log, prod
 from pathlib import Path
+from struct import Struct
+from struct import error as CutOff
 from typing import Any
 
 import numpy as np
@@ -22,17 +28,151 @@ from pefourier.encodings.encoding import Encoding, Finding
 from pefourier.encodings.families.rotary import turning_share
 from pefourier.encodings.findings import finding
 from pefourier.encodings.registry import build
-from pefourier.encodings.sources.gguf_header import LONGEST_LIST, NUMPY, read_header
+from pefourier.encodings.sources.config import Section
 from pefourier.encodings.sources.layers import LayerRun
 from pefourier.errors import PefourierError, shown, unknown
-from pefourier.files import os_errors, read_toml
+from pefourier.files import missing, os_errors, read_toml, status_of
+
+SCALARS = {  # by the number of a type
+    **{number: Struct(f"<{code}") for number, code in enumerate("BbHhIif?")},
+    **{number: Struct(f"<{code}") for number, code in enumerate("Qqd", 10)},
+}
+U32, U64 = SCALARS[4], SCALARS[10]
+STRING, ARRAY = 8, 9
+LONGEST_LIST = 2**14  # items of a list that is returned: one for each layer
+MOST_TEXTS = 2**24  # which are stepped over one by one
+MOST_AXES = 8
+ALIGNMENT = 32  # bytes, where the file sets none
+NUMPY = {"F32": "<f4", "F16": "<f2", "F64": "<f8"}  # types that it has, too
+KNOWN = read_toml(Path(__file__).with_name("gguf_types.toml"))
+BLOCKS = {name: (count, size) for name, (_, count, size) in KNOWN.items()}  # numbers, and bytes
+TYPES = {number: name for name, (number, _, _) in KNOWN.items()}
+
+
+@dataclass(frozen=True)
+class TensorPlace:
+    """Where a tensor of a GGUF file lies."""
+
+    shape: tuple[int, ...]  # rows first, as numpy has it; the file writes the fastest axis first
+    type: str  # F32, F16, Q4_K, …, or its number where that is not known
+    start: int  # byte of the file
+
+
+def read_header(path: str) -> tuple[dict[str, Any], dict[str, TensorPlace]]:
+    """The keys of a GGUF file with their values, and its tensors by name.
+
+    Lists of more than 2^14 items, as vocabularies are, are None. A tensor of known type lies within
+    the file.
+
+    Raises
+    ------
+    PefourierError
+        For a file that is missing, cut off or no GGUF file, or that asks for more than it holds.
+    """
+    if status_of(path) is None:
+        raise missing(path)
+    with os_errors("read", path), open(path, "rb") as stream:
+        try:
+            with mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as data:
+                return walk_header(data)
+        except (ValueError, OverflowError, CutOff) as error:
+            raise PefourierError(
+                f"{shown(path)} is not a readable .gguf file: {error}; fetch it again"
+            ) from error
+
+
+def walk_header(data: mmap.mmap) -> tuple[dict[str, Any], dict[str, TensorPlace]]:
+    """What `read_header` says, of the bytes of a file; damage is a ValueError or `CutOff`."""
+    walk = Walk(data)
+    version = walk.number(U32)
+    if data[:4] != b"GGUF" or version not in (2, 3):
+        raise ValueError("it must begin with GGUF and version 2 or 3, low bytes first")
+    tensors, keys = walk.count(24), walk.count(13)
+    values = {walk.text(): walk.value(walk.number(U32)) for _ in range(keys)}
+    infos = {walk.text(): walk.tensor() for _ in range(tensors)}
+    step = values.get("general.alignment", ALIGNMENT)
+    if type(step) is not int or not 0 < step <= 2**20:
+        raise ValueError(f"general.alignment is {shown(step)}")
+    if len(values) < keys or len(infos) < tensors:
+        raise ValueError("two of its keys, or of its tensors, have one name")
+    first = -(-walk.at // step) * step
+    places = {n: replace(place, start=first + place.start) for n, place in infos.items()}
+    for name, place in places.items():
+        block, width = BLOCKS.get(place.type, (1, 0))
+        if place.shape and place.shape[-1] % block:
+            raise ValueError(f"rows of tensor {shown(name)} are no whole blocks of {place.type}")
+        if width and place.start + prod(place.shape) // block * width > len(data):
+            raise ValueError(f"tensor {shown(name)} goes on behind its end")
+    return values, places
+
+
+class Walk:
+    """A place in the bytes of a file, which moves on with all that is read."""
+
+    def __init__(self, data: mmap.mmap) -> None:
+        self.data, self.at = data, 4
+
+    def number(self, reader: Struct) -> Any:
+        """A number."""
+        self.at += reader.size
+        return reader.unpack_from(self.data, self.at - reader.size)[0]
+
+    def count(self, item_size: int) -> int:
+        """How many things follow, of at least so many bytes each."""
+        count = self.number(U64)
+        if count * item_size > len(self.data) - self.at:
+            raise ValueError(f"before byte {self.at} it announces {count} without room for them")
+        return count
+
+    def text(self) -> str:
+        """A string."""
+        size = self.count(1)
+        self.at += size
+        return self.data[self.at - size : self.at].decode("utf-8", "replace")
+
+    def value(self, kind: int) -> Any:
+        """A value of a type, by the type's number."""
+        if kind in SCALARS:
+            return self.number(SCALARS[kind])
+        if kind == STRING:
+            return self.text()
+        inner = self.number(U32) if kind == ARRAY else None
+        if inner != STRING and inner not in SCALARS:
+            raise ValueError(f"before byte {self.at} is no type of a value, or a list of lists")
+        size = 8 if inner == STRING else SCALARS[inner].size
+        count = self.count(size)
+        if count <= LONGEST_LIST:
+            return [self.value(inner) for _ in range(count)]
+        if inner == STRING:
+            self.skip_texts(count)
+        else:
+            self.at += count * size
+        return None
+
+    def skip_texts(self, count: int) -> None:
+        """Step over strings, none of which is read."""
+        if count > MOST_TEXTS:
+            raise ValueError(f"it has a list of over {MOST_TEXTS} strings")
+        data, offset, length_at = self.data, self.at, U64.unpack_from
+        for _ in range(count):
+            offset += 8 + length_at(data, offset)[0]
+        self.at = offset
+
+    def tensor(self) -> TensorPlace:
+        """A tensor, whose start is counted from that of all."""
+        axes = self.number(U32)
+        if axes > MOST_AXES:
+            raise ValueError(f"a tensor has {axes} axes before byte {self.at}")
+        shape = tuple(self.number(U64) for _ in range(axes))[::-1]
+        kind = self.number(U32)
+        return TensorPlace(shape, TYPES.get(kind, str(kind)), self.number(U64))
+
 
 FREQS, LONG, SHORT = (f"rope_{name}.weight" for name in ("freqs", "factors_long", "factors_short"))
 PARTS = ("full_attention", "sliding_attention")  # types of layers with bases of their own
 ATTENTION = "rope.scaling.attn_factor"
 EXT_FACTOR = "rope.scaling.yarn_ext_factor"
 BETAS = ("beta_fast", "beta_slow")
-MOST_LAYERS = 2**12
 
 
 @dataclass(frozen=True)
@@ -51,19 +191,21 @@ class GgufFile:
         """What the file calls its model."""
         return str(self.metadata.get("general.architecture"))
 
-    def value(self, key: str, default: Any = None) -> Any:
-        """A value under a key of the file's architecture; of a list, one a layer, the first."""
-        entry = self.metadata.get(f"{self.architecture}.{key}", default)
-        return entry[0] if isinstance(entry, list) and entry else entry
+    @cached_property
+    def keys(self) -> Section:
+        """The keys of the file's architecture; of a list, one a layer, the first."""
+        start = f"{self.architecture}."
+        inside = {key: value for key, value in self.metadata.items() if key.startswith(start)}
+        firsts = {k: v[0] if isinstance(v, list) and v else v for k, v in inside.items()}
+        firsts = {key.removeprefix(start): value for key, value in firsts.items()}
+        return Section(shown(self.path), firsts)
 
     @property
     def sections(self) -> tuple[int, ...]:
         """How many pairs the axes t, y, x and e turn, as llama.cpp calls them; empty: not told."""
         counts = self.metadata.get(f"{self.architecture}.rope.dimension_sections") or []
         if not isinstance(counts, list) or not all(is_count(n, 0, WIDEST) for n in counts[:4]):
-            raise PefourierError(
-                f"rope.dimension_sections of {shown(self.path)} must be four counts; got {counts!r}"
-            )
+            raise self.keys.wrong("rope.dimension_sections", counts, "four counts")
         return tuple(map(int, counts[:4])) if sum(counts[:4]) else ()
 
     @property
@@ -75,7 +217,8 @@ class GgufFile:
         """
         if self.is_listed("sections", "told") and all((*self.sections, 0, 0)[:2]):
             return "axes"
-        return known_architectures().get(self.architecture)
+        pairings = decided()["pairing"].items()
+        return next((name for name, who in pairings if self.architecture in who.split()), None)
 
     def is_listed(self, table: str, key: str) -> bool:
         """Whether llama.cpp decides so for the file's architecture."""
@@ -83,23 +226,10 @@ class GgufFile:
 
     def number(self, key: str) -> float | None:
         """A positive number under a key; None where there is none."""
-        value = self.value(key)
-        if value is not None and not (is_number(value) and value > 0):
-            raise PefourierError(f"{key} of {shown(self.path)} must be above 0; got {shown(value)}")
-        return value
-
-    def count(self, *keys: str, limit: int = 2**53 - 1) -> int | None:
-        """A whole number from 1 on under the first of some keys that are there; None without."""
-        for key in keys:
-            value = self.value(key)
-            if value is not None and not is_count(value, 1, limit):
-                raise PefourierError(
-                    f"{key} of {shown(self.path)} must be a whole number from 1 to {limit}; got "
-                    f"{shown(value)}"
-                )
-            if value:
-                return int(value)
-        return None
+        number = self.keys.number(key)
+        if number is not None and number <= 0:
+            raise self.keys.wrong(key, number, "above 0")
+        return number
 
     def optional(self, key: str) -> float | None:
         """A number that llama.cpp reads for some architectures alone; None for the others."""
@@ -112,14 +242,14 @@ class GgufFile:
     @property
     def layers(self) -> list[LayerRun]:
         """Layers by what they do with positions; one run where no more is known."""
-        count = self.count("block_count", limit=MOST_LAYERS) or 0
-        window = self.count("attention.sliding_window")
+        count = self.keys.count("block_count") or 0
+        window = self.keys.count("attention.sliding_window")
         sliding = sliding_layers(self, count) if window else [False] * count
         if not count or sliding is None:
             return [LayerRun((), "rotary", "", None)]
         still = decided()["unrotated"].get(self.architecture)
         differs = window_base(self) != base_in(self) or any(
-            self.count(f"{key}_swa") not in (None, self.count(key))
+            self.keys.count(f"{key}_swa") not in (None, self.keys.count(key))
             for key in ("rope.dimension_count", "attention.key_length")
         )
         split = any(sliding) and differs
@@ -152,7 +282,6 @@ class GgufFile:
         Whether partners stand side by side is llama.cpp's choice for the architecture; of one that
         is not known, halves are taken.
         """
-        unscaled = self.is_listed("windows", "unscaled")
         if self.part not in ("", *PARTS):
             raise unknown(f"type of layer of {shown(self.path)}", self.part, PARTS)
         if self.pairing == "none":
@@ -162,7 +291,7 @@ class GgufFile:
             )
         head, turned = head_sizes(self, self.part, d)
         unread = unread_in(self)
-        rows = length or self.count("context_length")
+        rows = length or self.keys.count("context_length")
         local = self.part == PARTS[1]
         try:
             enc = build(
@@ -172,7 +301,9 @@ class GgufFile:
                 rho=window_base(self) if local else base_in(self),
                 layout="interleaved" if self.pairing == "interleaved" else "halves",
                 partial=turning_share(turned, head),
-                **({} if local and unscaled else scaling_of_file(self)),
+                **(
+                    {} if local and self.is_listed("windows", "unscaled") else scaling_of_file(self)
+                ),
             )
         except PefourierError as error:
             raise PefourierError(f"{shown(self.path)}: {error}") from error
@@ -209,35 +340,26 @@ def open_gguf(spec: str) -> GgufFile:
 def head_sizes(file: GgufFile, part: str, d: int | None) -> tuple[int, int]:
     """The size of a head of a type of layer, and how many of its dimensions turn."""
     local = ("_swa",) * (part == PARTS[1])  # keys of layers with a window come first
-    turned = file.count(*(f"rope.dimension_count{end}" for end in (*local, "")), limit=WIDEST)
+    turned = file.keys.count(*(f"rope.dimension_count{end}" for end in (*local, "")))
     ends = (*local, "_mla", "")
-    stated = file.count(*(f"attention.key_length{end}" for end in ends), limit=WIDEST)
-    width, heads = file.count("embedding_length"), file.count("attention.head_count")
+    stated = file.keys.count(*(f"attention.key_length{end}" for end in ends))
+    width, heads = file.keys.count("embedding_length"), file.keys.count("attention.head_count")
     head = stated or (max(width // heads, 1) if width and heads else turned or d)
     if head is None:
         raise PefourierError(
-            f"{shown(file.path)} sets no rotation: it has neither rope.dimension_count nor the "
-            "size of a head; name an encoding or a config.json"
+            f"{shown(file.path)} has neither rope.dimension_count nor sizes of heads"
         )
     return head, min(turned or head, head)
 
 
-READ = {  # keys about positions that are read, or that say nothing which the rotation depends on
-    *("rope.freq_base", "rope.freq_base_swa", "rope.dimension_count", "rope.dimension_count_swa"),
-    *("rope.dimension_sections", "rope.scale_linear", "attention.sliding_window"),
-    *("attention.sliding_window_pattern", "attention.key_length", "attention.key_length_swa"),
-    *("rope.scaling.type", "rope.scaling.factor", "rope.scaling.original_context_length"),
-    *("rope.scaling.attn_factor", "rope.scaling.finetuned", "rope.scaling.yarn_ext_factor"),
-}
 OF_POSITIONS = ("rope.", "attention.sliding_window", "attention.alibi", "attention.max_alibi")
 
 
 def unread_in(file: GgufFile) -> tuple[str, ...]:
     """Keys about positions of the file's architecture that are not read."""
-    before = f"{file.architecture}."
-    keys = [key.removeprefix(before) for key in file.metadata if key.startswith(before)]
-    about = [key for key in keys if key.startswith(OF_POSITIONS)]
-    return tuple(key for key in about if key not in READ and key not in decided()["reads"])
+    about = [key for key in file.keys.values if key.startswith(OF_POSITIONS)]
+    readable = {*decided()["keys"]["read"].split(), *decided()["reads"]}
+    return tuple(key for key in about if key not in readable)
 
 
 def notes_on_file(file: GgufFile, unread: Sequence[str]) -> Iterator[Finding]:
@@ -248,12 +370,12 @@ def notes_on_file(file: GgufFile, unread: Sequence[str]) -> Iterator[Finding]:
         yield finding("gguf-unsaid", "pairs", who=who)
     if file.pairing == "axes":
         yield finding("rope-axes")
-    if still and (still != "full" or file.value("attention.sliding_window")):
+    if still and (still != "full" or file.keys.values.get("attention.sliding_window")):
         layers = "every fourth layer" if still != "full" else "layers that see all"
         yield finding("gguf-unsaid", "still", who=who, layers=layers)
     for key in unread[:5]:
-        value = shown(file.metadata[f"{file.architecture}.{key}"])
-        yield finding("unread-key", "plain", key=shown(key), value=value, config=shown(file.path))
+        slots = {"key": shown(key), "value": shown(file.keys.values[key])}
+        yield finding("unread-key", "plain", config=file.keys.label, **slots)
 
 
 def base_in(file: GgufFile) -> float:
@@ -281,10 +403,10 @@ def sliding_layers(file: GgufFile, count: int) -> list[bool] | None:
 
 def scaling_of_file(file: GgufFile) -> dict[str, Any]:
     """The scaling that a file sets, as parameters of `rope`."""
-    kind, factors = file.value("rope.scaling.type", "linear"), file.factors
+    kind, factors = file.keys.values.get("rope.scaling.type", "linear"), file.factors
     factor = float(file.number("rope.scaling.factor") or file.number("rope.scale_linear") or 1)
-    original = file.count("rope.scaling.original_context_length", "context_length")
-    alpha, mixed = file.optional("rope.scaling.alpha"), file.value(EXT_FACTOR, 1)
+    original = file.keys.count("rope.scaling.original_context_length", "context_length")
+    alpha, mixed = file.optional("rope.scaling.alpha"), file.keys.values.get(EXT_FACTOR, 1)
     mixed = 1 if is_number(mixed) and mixed < 0 else mixed  # as where nothing is set
     sizes = {"factor": factor, "original": original}
     is_plain = kind in ("none", "linear")
@@ -303,11 +425,9 @@ def scaling_of_file(file: GgufFile) -> dict[str, Any]:
         return {"scaling": "ntk", "factor": float(alpha)}
     if ((is_plain and not alpha) or (kind == "yarn" and mixed == 0)) and FREQS not in factors:
         return {"scaling": "linear", "factor": factor} if factor != 1 else {}
-    raise PefourierError(
-        f"scaling {shown(kind)} of {shown(file.path)} with {', '.join(factors) or 'no factors'}, "
-        f"{EXT_FACTOR} {shown(mixed)} and rope.scaling.alpha {shown(alpha)} is not "
-        "read here; give rope:inv_freq=FILE"
-    )
+    contents = f"{', '.join(factors) or 'no factors'}, {EXT_FACTOR} {shown(mixed)}, alpha {alpha}"
+    way_out = "is not read here; give rope:inv_freq=FILE"
+    raise PefourierError(f"scaling {shown(kind)} of {file.keys.label} with {contents} {way_out}")
 
 
 def yarn_attention(file: GgufFile, factor: float) -> float:
@@ -341,10 +461,3 @@ def softmax_factor_in(file: GgufFile, params: Mapping[str, Any]) -> dict[str, fl
 def decided() -> dict[str, Any]:
     """What llama.cpp decides by architecture."""
     return read_toml(Path(__file__).with_name("gguf_architectures.toml"))
-
-
-@cache
-def known_architectures() -> dict[str, str]:
-    """How llama.cpp pairs the rows of a head, by architecture."""
-    pairings = decided()["pairing"]
-    return {name: pairing for pairing, names in pairings.items() for name in names.split()}

@@ -29,8 +29,7 @@ from pefourier.encodings.domain import lattice
 from pefourier.encodings.encoding import Encoding, Finding
 from pefourier.encodings.findings import finding
 from pefourier.encodings.grids import check_fit, count_points, size_of
-from pefourier.encodings.refused import REASONS
-from pefourier.encodings.registry import BUILDERS
+from pefourier.encodings.registry import BUILDERS, REASONS
 from pefourier.encodings.sources import weights
 from pefourier.encodings.sources.config import (
     HEADS,
@@ -45,9 +44,10 @@ from pefourier.encodings.sources.config import (
 )
 from pefourier.encodings.sources.layers import LayerRun, layer_schedule, note_unread
 from pefourier.encodings.sources.rope_config import (
+    PAIRED,
     Pairing,
     layer_sections,
-    pairing_of,
+    layout_of,
     read_rotation,
     rotates,
     sections_of,
@@ -132,11 +132,10 @@ def pretrained(model: ModelConfig, block: Block, axes: int) -> tuple[int, ...]:
 def value_of(model: ModelConfig, spec: list[Any], place: int = 0) -> int | None:
     """A whole number [keys, default] of a config; of a list the one at a place."""
     keys, default = spec
-    keys = [keys] if isinstance(keys, str) else keys
-    key, value = model.config.first(*keys)
-    if isinstance(value, list) and value and -len(value) <= place < len(value):
-        return replace(model.config, values={key: value[place]}).count(key)
-    return model.config.count(*keys) or default
+    key, value = model.config.first(*([keys] if isinstance(keys, str) else keys))
+    if isinstance(value, list) and -len(value) <= place < len(value):
+        value = value[place]
+    return replace(model.config, values={key: value}).count(key) or default
 
 
 def sides_of(model: ModelConfig, block: Block) -> tuple[tuple[int, ...], tuple[Finding, ...]]:
@@ -161,9 +160,7 @@ def side_of(model: ModelConfig, axis: Mapping[str, Any], place: int) -> int:
     side = (size - first) // over + first
     side = -(-side // value_of(model, axis["again"])) if "again" in axis else side
     if side < 1:
-        raise PefourierError(
-            f"{model.config.label} has an image of {size} in patches of {over}; give --grid"
-        )
+        raise PefourierError(f"{model.config.label} has no patch of {over} in {size}; give --grid")
     return side
 
 
@@ -269,8 +266,12 @@ class ModelFile:
 
     @property
     def pairing(self) -> Pairing | None:
-        """Which rows of a head turn together; None: not known."""
-        return pairing_of(self.model)
+        """Which rows of a head turn together; None: not known, or what turns is no line.
+
+        halves: i and i + r/2 of the r that turn; neighbours: 2i and 2i + 1.
+        """
+        turns = self.model.row and rotates(self.model)
+        return PAIRED.get(layout_of(self.model)) if turns else None
 
     @property
     def still(self) -> int:
@@ -330,10 +331,7 @@ def no_answer(model: ModelConfig) -> PefourierError:
     """Why a config is not answered."""
     who = f"{shown(model.file)} (model_type {shown(model.kind)})"
     if not model.row:
-        return UnknownPositions(
-            f"{shown(model.file)} sets no positions: model_type {shown(model.kind)} is not known "
-            "here and no key of a rotation is set; name an encoding or a file of codes"
-        )
+        return UnknownPositions(f"{who} is not known here and sets no rotation; name an encoding")
     kinds = model.row["kind"].split()
     if weights.has_no_table(model):
         kinds = ["relative" if model.config.values.get("relative_attention") is True else "none"]
@@ -354,9 +352,8 @@ def tower_notes(spec: str, section: Section) -> list[Finding]:
 def code_notes(config: Section) -> tuple[Finding, ...]:
     """What to know of a config that asks for code of its own."""
     keys = [key for key in ("auto_map", "trust_remote_code") if config.values.get(key)]
-    if not keys:
-        return ()
-    return (finding("remote-code", key=keys[0], config=config.label, version=version()),)
+    details = {"config": config.label, "version": version()}
+    return tuple(finding("remote-code", key=key, **details) for key in keys[:1])
 
 
 def read_biases(model: ModelConfig) -> Encoding | None:
@@ -373,17 +370,15 @@ def read_biases(model: ModelConfig) -> Encoding | None:
         steepest = attention.number("alibi_bias_max")
         if steepest not in (None, 8.0):
             raise attention.wrong("alibi_bias_max", steepest, "8, the slopes of ALiBi")
-        check_part(model)
-        return model.build(
-            "alibi", model.dimension(model.sized(heads), "number of heads"), causal=True
-        )
-    trained = weights.read_buckets(model) if row.get("kind") == "t5" else None
-    if trained is not None or row.get("kind") != "t5":
+    elif row.get("kind") != "t5":
+        return None
+    elif trained := weights.read_buckets(model):
         return trained
     check_part(model)
-    buckets = weights.bucket_keys(model)
     count = model.dimension(model.sized(heads), "number of heads")
-    return model.build("t5", count, finding("untrained", "t5"), **buckets)
+    if switched and alibi:
+        return model.build("alibi", count, causal=True)
+    return model.build("t5", count, finding("untrained", "t5"), **weights.bucket_keys(model))
 
 
 def read_none(model: ModelConfig) -> Encoding | None:
@@ -405,9 +400,7 @@ def check_part(model: ModelConfig) -> None:
 def read_sinusoid(model: ModelConfig) -> Encoding | None:
     """Sinusoids that the model's code computes."""
     row = model.row
-    if not model.computes:
-        return None
-    if model.part and model.part == row.get("learned_part"):
+    if not model.computes or (model.part and model.part == row.get("learned_part")):
         return None
     check_part(model)
     d = model.dimension(model.sized(model.own("width", WIDTH)), "width")

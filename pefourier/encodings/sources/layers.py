@@ -142,12 +142,10 @@ def by_index(model: ModelConfig, number: int) -> list[str]:
     """The type of each layer where a config lists the numbers of those of one type."""
     key, listed, other_type, usual = model.row["indexed"]
     entries = model.config.values.get(key)
-    if entries is not None and not (
-        isinstance(entries, list) and all(type(i) is int for i in entries)
-    ):
+    entries = usual if entries is None else entries
+    if not isinstance(entries, list | None) or any(type(i) is not int for i in entries or ()):
         raise model.config.wrong(key, entries, "a list of numbers of layers")
-    numbers = usual if entries is None else set(entries)
-    return [listed if numbers is None or i in numbers else other_type for i in range(number)]
+    return [listed if entries is None or i in entries else other_type for i in range(number)]
 
 
 def dense_layers(model: ModelConfig) -> int:
@@ -186,7 +184,7 @@ def sliding_or_not(model: ModelConfig, number: int) -> list[str]:
     first = first if stated is None else stated
     still = layers_without_positions(model, number)
     slides = {
-        "all": lambda i: True,
+        "all": lambda _: True,
         "from": lambda i: i >= first,
         "after": lambda i: i >= first,
         "even": lambda i: i < first and i % 2 == 0,
@@ -265,70 +263,48 @@ def known_temperature(model: ModelConfig) -> tuple[str, float, int, int] | None:
     return ("all", scale, before, 0) if scale and before else None
 
 
-Runs = Sequence[LayerRun]
-
-
-def inverted(model: ModelConfig, runs: Runs, trained: int) -> Iterator[Finding]:
+def inverted(model: ModelConfig) -> Iterator[Finding]:
     """Layers without positions that are more than those with, where a model type has few."""
-    switches, row = model.config.values.get("no_rope_layers"), model.row
-    number = model.layers
-    step = row.get("unrotated", ())
+    switches, number = model.config.values.get("no_rope_layers"), model.layers
+    step = model.row.get("unrotated", ())
     if not isinstance(switches, list) or not number or len(step) < 2:
         return
     still, usual = sum(not turns for turns in switches), number // (step[1] - step[0])
-    if 2 * still <= number or still <= usual:
-        return
-    details = {"config": model.config.label, "kind": shown(model.kind)}
-    yield finding("layers-inverted", still=still, number=number, usual=usual, **details)
+    if still > max(number / 2, usual):
+        details = {"config": model.config.label, "kind": shown(model.kind)}
+        yield finding("layers-inverted", still=still, number=number, usual=usual, **details)
 
 
-def without_global(model: ModelConfig, runs: Runs, trained: int) -> Iterator[Finding]:
+def without_global(model: ModelConfig, runs: Sequence[LayerRun], trained: int) -> Iterator[Finding]:
     """Windows in all layers of a model type that has layers which see all."""
     windows = [run.window for run in runs for _ in run.index]
     is_told = FULL in model.row.get("layer_types", "") and told_types(model.config.values)
-    if not is_told or not windows or any(w is None or w >= trained for w in windows):
-        return
-    details = {"layers": len(windows), "config": model.config.label, "kind": shown(model.kind)}
-    details |= {"widest": max(windows), "trained": trained}
-    yield finding("layers-no-global", reach=sum(window - 1 for window in windows), **details)
+    if is_told and windows and all(w is not None and w < trained for w in windows):
+        details = {"layers": len(windows), "config": model.config.label, "kind": shown(model.kind)}
+        details |= {"widest": max(windows), "trained": trained}
+        yield finding("layers-no-global", reach=sum(w - 1 for w in windows), **details)
 
 
-def indexer(model: ModelConfig, runs: Runs, trained: int) -> Iterator[Finding]:
-    """The rotation of an indexer beside that of attention."""
+def lint_layers(model: ModelConfig, runs: Sequence[LayerRun], trained: int) -> Iterator[Finding]:
+    """Mistakes in the layers of a config, and the rotation of an indexer beside attention's."""
+    yield from inverted(model)
+    yield from without_global(model, runs, trained)
     if "indexer" in model.row:
         layouts = (model.row["indexer"], model.row.get("layout", "halves"))
         indexed, attended = map(PAIRED.get, layouts)
         yield finding("rope-indexer", indexed=indexed, attended=attended)
 
 
-SCHEDULE_RULES = (inverted, without_global, indexer)
-
-
-def lint_layers(model: ModelConfig, runs: Runs, trained: int) -> tuple[Finding, ...]:
-    """What each rule finds in the layers of a config, in the order of `SCHEDULE_RULES`."""
-    return tuple(finding for rule in SCHEDULE_RULES for finding in rule(model, runs, trained))
-
-
 OF_POSITIONS = re.compile(
     "rope|rotary|yarn|alibi|position|nope|sliding|window|longrope|ntk_|relative_att|"
     "local_attention|attention_chunk|max_pos"
 )
-HARMLESS = {
-    *LONGEST,
-    "_sliding_window_pattern",
-    "keep_window_size",
-    "max_relative_positions",
-    "model_max_length",
-    "n_ctx",
-    "num_position_embeddings",
-    "num_sliding_attention_heads",
-    "original_max_position_embeddings",
-    "position_id_per_seconds",
-    "qk_nope_head_dim",
-    "qk_rope_head_dim",
-    "rope_interleave",
-    "sliding_window_pattern",
-}
+HARMLESS = {*LONGEST} | set(
+    """_sliding_window_pattern keep_window_size max_relative_positions model_max_length n_ctx
+    num_position_embeddings num_sliding_attention_heads original_max_position_embeddings
+    position_id_per_seconds qk_nope_head_dim qk_rope_head_dim rope_interleave
+    sliding_window_pattern""".split()
+)
 MISSPELT = 0.85  # ratio of letters from which on one key is meant for another
 SWITCHED_OFF = {"sliding_window", "max_window_layers"}  # where use_sliding_window is false
 SCHEDULED = {  # keys that a row's field says how to read
@@ -421,9 +397,10 @@ def is_about(key: str, values: Mapping[str, Any]) -> bool:
     (True, False)
     """
     value = values[key]
-    if value in (None, False, "", [], {}) or key in HARMLESS or not OF_POSITIONS.search(key):
+    is_config = isinstance(value, dict) and key.endswith("_config")
+    if value in (None, False, "", [], {}) or key in HARMLESS or is_config:
         return False
-    if isinstance(value, dict) and key.endswith("_config"):
+    if not OF_POSITIONS.search(key):
         return False
     if key == "position_embedding_type":
         return value not in USUAL_WAYS
@@ -440,12 +417,8 @@ def note_unread(enc: Encoding, model: ModelConfig, outer: Section) -> Encoding:
     messages = " ".join(note.message for note in enc.findings if note.code == "unread-key")
     within = enc.params.get("unread", ())
     for key in [key for key in unread if key not in messages and key not in within][:NAMED]:
-        similar = near_key(key, values)
-        details = {
-            "key": shown(key),
-            "value": shown(values.get(key, "…")),
-            "near": "".join(similar),
-        }
+        similar = "".join(near_key(key, values))
+        details = {"key": shown(key), "value": shown(values.get(key, "…")), "near": similar}
         variant = "misspelt" if similar else "plain"
         findings.append(finding("unread-key", variant, config=model.config.label, **details))
     params = {**enc.params, "unread": unread} if unread else enc.params

@@ -68,10 +68,7 @@ def read_rotation(model: ModelConfig) -> Encoding | None:
     if not rotates(model):
         return None
     if len(model.grid) > 1 and turns_on_axes(model):
-        raise PefourierError(
-            f"{shown(model.file)} turns text by one position, images by frames, rows and columns "
-            "(M-RoPE): leave out the grid"
-        )
+        raise PefourierError(f"{shown(model.file)} turns text by one position: leave out the grid")
     if model.part == INDEXER and "indexer" in model.row:
         return rotation_of_indexer(model)
     layer, section, turns = choose_layer(model, layer_sections(model))
@@ -91,7 +88,10 @@ def read_rotation(model: ModelConfig) -> Encoding | None:
     facts = {key: True for key in ("backwards", "trailing") if model.row.get(key)}
     facts |= {"unread": tuple(unused)} if unused else {}
     facts |= softmax_factor(model, section, scaling, scaled)
-    facts |= axes_told(model, len(enc.measure.frequencies))
+    if sections := sections_of(model):
+        with suppress(PefourierError):  # of those that do not fit, which are a finding
+            axes = axes_of_sections(*sections, len(enc.measure.frequencies))
+            facts["mrope_section"] = describe_axes(axes)
     stated = stated_original(model, section, bool(layer))
     if stated and scaled.get("original") != stated:  # which dynamic does not look at, nor linear
         facts |= {"trained": stated}
@@ -124,10 +124,8 @@ def rotates(model: ModelConfig) -> bool:
         key, turning, usual = row.get("switch", ("", (), None))
         return row.get("kind") == "rotary" and (not key or config.values.get(key, usual) in turning)
     has_evidence = any(config.untracked.values.get(key) is not None for key in EVIDENCE)
-    embedding_type = config.values.get(
-        "position_embedding_type", "rotary" if has_evidence else None
-    )
-    return embedding_type in ("rotary", "rope")
+    usual = "rotary" if has_evidence else None
+    return config.values.get("position_embedding_type", usual) in ("rotary", "rope")
 
 
 def layout_of(model: ModelConfig) -> str:
@@ -139,16 +137,6 @@ def layout_of(model: ModelConfig) -> str:
         return layout
     interleaved = model.config.values.get("rope_interleave", " " not in layout)
     return "interleaved" if interleaved is not False else "halves"
-
-
-def pairing_of(model: ModelConfig) -> Pairing | None:
-    """Which rows of a head turn together; None where the type is not known, or turns no line.
-
-    halves: i and i + r/2 of the r that turn; neighbours: 2i and 2i + 1.
-    """
-    if not model.row or not rotates(model):
-        return None
-    return PAIRED.get(layout_of(model))
 
 
 def head_by_layer(model: ModelConfig, turns: Rotary, layer: str) -> int | None:
@@ -167,8 +155,7 @@ def head_by_layer(model: ModelConfig, turns: Rotary, layer: str) -> int | None:
     widths = {sizes.get(i) or usual for i in places} or {usual}
     if len(widths) > 1:
         raise PefourierError(
-            f"{section.label} gives layers of type {shown(layer)} heads of {sorted(widths)}; "
-            "one type of layer needs one head_dim"
+            f"{section.label} gives {shown(layer)} heads of {sorted(widths)}; it needs one head_dim"
         )
     return widths.pop()
 
@@ -212,11 +199,10 @@ def find_share(
     if partial is None and scaling == "none" and is_listed and model.row.get("given_whole"):
         return 1.0, findings  # what the class takes without a section is not for one that is given
     dimensions = [key for key in turns.shares if key in DIMENSIONS]
-    turned = model.config.count(*dimensions) if dimensions else None
-    if partial is None and (turned or turns.turned):
-        partial = turning_share(turned or turns.turned, d)
+    turned = (model.config.count(*dimensions) if dimensions else None) or turns.turned
     if partial is None:
-        partial = turns.scaled_share if scaling != "none" else None
+        scaled_share = turns.scaled_share if scaling != "none" else None
+        partial = turning_share(turned, d) if turned else scaled_share
     return turns.share if partial is None else partial, findings
 
 
@@ -295,23 +281,13 @@ def sections_of(model: ModelConfig) -> tuple[tuple[int, ...], bool | Literal["ro
     return (tuple(model.row["sections"]), interleaved) if "sections" in model.row else None
 
 
-def axes_told(model: ModelConfig, pairs: int) -> dict[str, str]:
-    """Which axis turns each pair, as a parameter; sections that do not fit are a finding."""
-    sections = sections_of(model)
-    with suppress(PefourierError):
-        if sections:
-            return {"mrope_section": describe_axes(axes_of_sections(*sections, pairs))}
-    return {}
-
-
 def layer_sections(model: ModelConfig) -> dict[str, Layer]:
     """The rotation of each type of layer, or of all under the empty name."""
     config, row = model.config, model.row
     key = model.rope_key
     if key == "rope_scaling" and row.get("new_only"):
         raise PefourierError(
-            f"{key} of {config.label} does not say which share of a head turns, as model_type "
-            f"{shown(model.kind)} needs; write rope_parameters with partial_rotary_factor"
+            f"{key} of {config.label} has no partial_rotary_factor; write rope_parameters with it"
         )
     section = config.section(key)
     if key in row.get("unread", ()):
@@ -331,11 +307,9 @@ def layer_sections(model: ModelConfig) -> dict[str, Layer]:
     local = None if row else config.number(*LOCAL_THETA)
     if local is None:
         return {"": (section, turns)}
-    full = config.number(GLOBAL_THETA, "rope_theta")
-    return {
-        "full_attention": (replace(section, values={"rope_theta": full, **section.values}), turns),
-        "sliding_attention": (replace(section, values={"rope_theta": local}), turns),
-    }
+    full = {"rope_theta": config.number(GLOBAL_THETA, "rope_theta"), **section.values}
+    bases = {"full_attention": full, "sliding_attention": {"rope_theta": local}}
+    return {k: (replace(section, values=values), turns) for k, values in bases.items()}
 
 
 def known_layers(
@@ -357,9 +331,8 @@ def known_layers(
             section = outer.section(layer)
         elif outer.values and not names and layer in reached:
             ignored = ("rope_theta", "partial_rotary_factor") if row.get("own_base") else ()
-            section = replace(
-                outer, values={k: v for k, v in outer.values.items() if k not in ignored}
-            )
+            shared = {k: v for k, v in outer.values.items() if k not in ignored}
+            section = replace(outer, values=shared)
         else:
             section = Section(f"{layer} of {outer.label}", turns.rope)
         spelling, kind = section.first("rope_type", "type")
@@ -373,9 +346,7 @@ def choose_layer(model: ModelConfig, sections: Mapping[str, Layer]) -> tuple[str
     """The type of layer that is named, or any where all turn alike."""
     part, file = model.part, shown(model.file)
     if part and "" in sections:
-        raise PefourierError(
-            f"{file} has one rotation for all layers; leave out {shown('#' + part)}"
-        )
+        raise PefourierError(f"{file} has one rotation alone; leave out {shown('#' + part)}")
     if part and part not in sections:
         raise unknown(f"type of layer of {file}", part, sections)
     if not sections:

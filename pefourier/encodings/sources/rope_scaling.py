@@ -30,7 +30,7 @@ LONG = 4  # times the length of training from which a context needs a scaling
 DIFFERENCES = 4  # that are told one by one
 ALIASES = {"default": "none", "mrope": "none", "su": "longrope"}
 
-TYPES = {"default": "none", "mrope": "none", "su": "longrope"} | {
+TYPES = ALIASES | {
     name: name for name in ("linear", "dynamic", "yarn", "longrope", "llama3", "proportional")
 }
 REQUIRED = {
@@ -56,39 +56,28 @@ def softmax_factor(
     """What some model types multiply the logits with: (0.1 mscale_all_dim ln factor + 1)^2."""
     if not model.row.get("softmax") or scaling == "none":
         return {}
-    mscale, factor = section.number("mscale_all_dim"), scaled.get("factor")
-    if not mscale or not factor or factor <= 1:
-        return {}
-    return {"softmax_factor": (0.1 * mscale * log(factor) + 1) ** 2}
+    mscale, factor = section.number("mscale_all_dim"), scaled.get("factor") or 1.0
+    return (
+        {"softmax_factor": (0.1 * mscale * log(factor) + 1) ** 2} if mscale and factor > 1 else {}
+    )
 
 
 def section_of_params(config: Section) -> Section:
     """The scaling of a params.json: Mistral's ``yarn``, or ``use_scaled_rope`` of Meta's models."""
     yarn = config.section("yarn")
     if yarn.values:
-        settings = {new: yarn.values.get(key) for key, new in YARN_OF_PARAMS.items()}
-        scale = (
-            {} if yarn.parameter("apply_scale", bool) is not False else {"attention_factor": 1.0}
-        )
-        remaining = {key: value for key, value in yarn.values.items() if key not in YARN_READ}
-        return replace(yarn, values={"rope_type": "yarn", **settings, **scale, **remaining})
+        values = {YARN_OF_PARAMS.get(key, key): value for key, value in yarn.values.items()}
+        unscaled = yarn.parameter("apply_scale", bool) is False
+        values |= {"attention_factor": 1.0} if unscaled else {}
+        values.pop("apply_scale", None)
+        return replace(yarn, values={"rope_type": "yarn", **values})
     if config.parameter("use_scaled_rope", bool):
         factor = config.number("rope_scaling_factor") or SCALED_ROPE["factor"]
         return Section(f"use_scaled_rope of {config.label}", {**SCALED_ROPE, "factor": factor})
     return yarn
 
 
-YARN_OF_PARAMS = {
-    "factor": "factor",
-    "original_max_position_embeddings": ORIGINAL,
-    "beta": "beta_fast",
-    "alpha": "beta_slow",
-}
-
-
-YARN_READ = {*YARN_OF_PARAMS, "apply_scale"}
-
-
+YARN_OF_PARAMS = {"factor": "factor", ORIGINAL: ORIGINAL, "beta": "beta_fast", "alpha": "beta_slow"}
 SCALED_ROPE = {  # what llama-models computes where use_scaled_rope is true
     **{"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0},
     ORIGINAL: 8192,
@@ -105,9 +94,8 @@ def read_scaling(
     scaling = TYPES[kind]
     kinds = {key: parameter.annotation for key, parameter in scaling_parameters(scaling).items()}
     needs_original = kinds.pop("original", None) is not None
-    allowed = (
-        COMMON | kinds.keys() | ({ORIGINAL} if needs_original and kind != "dynamic" else set())
-    )
+    allowed = COMMON | kinds.keys()
+    allowed |= {ORIGINAL} if needs_original and kind != "dynamic" else set()
     allowed |= {TUNED[model.kind], LONGEST[0]} if model.kind in TUNED else set()
     for key in REQUIRED.get(scaling, ()):
         implied = scaling == "yarn" and key in section.values  # null: the ratio of the lengths
@@ -130,10 +118,8 @@ def read_clipping(config: Section, scaling: str) -> str:
     """The scaling, or ``clip`` where a config asks for it; its authors also cut pairs off."""
     flags = [key for key in CLIPPED if config.parameter(key, bool)]
     if flags and (flags != ["use_cope"] or scaling != "none"):
-        raise PefourierError(
-            f"{' and '.join(flags)} of {config.label} with scaling {scaling} is not computed here, "
-            "use_cope without another scaling is; give rope:inv_freq=FILE"
-        )
+        flags = f"{' and '.join(flags)} with scaling {scaling}"
+        raise config.wrong("use_cope", flags, "alone, without scaling; or give rope:inv_freq=FILE")
     return "clip" if flags else scaling
 
 
@@ -150,10 +136,8 @@ def type_of_scaling(model: ModelConfig, section: Section) -> str:
     if kind not in TYPES:
         raise unknown(f"rope_type of {section.label}", kind, TYPES)
     if TYPES[kind] != "none" and "unscaled" in model.row:
-        raise PefourierError(
-            f"rope_type {kind} of {section.label}: model_type {shown(model.kind)} "
-            f"{model.row['unscaled']}, which is not computed here; give rope:inv_freq=FILE"
-        )
+        why = f"{shown(model.kind)} {model.row['unscaled']}; give rope:inv_freq=FILE"
+        raise PefourierError(f"rope_type {kind} of {section.label} is not computed here: {why}")
     return kind
 
 
@@ -190,10 +174,7 @@ def find_original_length(model: ModelConfig, section: Section, kind: str, layere
     stated = None if kind == "dynamic" else stated_original(model, section, layered, usual)
     length = stated or model.longest()
     if length is None:
-        raise PefourierError(
-            f"{section.label} has no {ORIGINAL} and {shown(model.file)} no "
-            f"max_position_embeddings; rope_type {kind} needs one of them"
-        )
+        raise PefourierError(f"rope_type {kind} of {section.label} needs max_position_embeddings")
     return length
 
 
@@ -262,9 +243,8 @@ def new_keys(case: ConfigCase) -> Iterator[Finding]:
     """Base and scaling where only transformers 5 looks."""
     values, new = case.values, case.values.get("rope_parameters")
     old = ("rope_scaling", "rope_theta", *case.turns.bases)
-    if not isinstance(new, dict) or not new or any(values.get(key) is not None for key in old):
-        return
-    if case.model.row.get("since") == 5:  # whom no older reader knows
+    is_new = case.model.row.get("since") == 5  # whom no older reader knows
+    if is_new or not isinstance(new, dict) or any(values.get(key) is not None for key in old):
         return
     base, scaled = case.params["rho"], case.params["scaling"] != "none"
     if (base == case.turns.base and not scaled) or case.section.values.get("rope_theta") is None:

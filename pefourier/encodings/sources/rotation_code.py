@@ -18,16 +18,14 @@ import numpy as np
 
 from pefourier.encodings.encoding import Finding, Operator, numbers
 from pefourier.encodings.findings import finding
-from pefourier.encodings.sources.code_calls import ROLE, CodeRequest, roles_of, unfit
-from pefourier.encodings.sources.sandbox import words_of
+from pefourier.encodings.sources.code_calls import ROLE, CodeRequest, roles_of, unfit, words_of
 
 # What ours raises is a ValueError, too
 FAULTS = (RuntimeError, TypeError, ValueError, IndexError, AttributeError, AssertionError)
 PROBED = 8  # positions at which a rotation is looked at by unit vectors
 FARTHEST = 4096  # rows up to which queries and keys are held against each other
 NEARLY = 0.02  # bfloat16 has eight bits
-PLACES = frozenset(("ids", "positions"))
-VECTORS = frozenset(("queries", "keys", "vectors"))
+PLACES, VECTORS = {"ids", "positions"}, {"queries", "keys", "vectors"}  # roles
 Images = tuple[np.ndarray, np.ndarray, float]  # of queries and of keys, with their resolution
 Kind = Literal["rotation", "still", "layouts-mixed", "lost-minus", "other"]
 
@@ -168,12 +166,9 @@ def read_turn(operators: np.ndarray) -> Turn:
     identity, none = np.eye(operators.shape[1]), np.arange(0)
     if operators.any() and (operators == operators[0]).all():
         return Turn("still", identity, none, none)
-    starts = [identity]
-    size = np.abs(operators[0]).max()
-    leading = operators[0] / size if size else np.zeros_like(identity)
-    if np.abs(leading.T @ leading - identity).max() < NEARLY:
-        starts.append(leading)
-    for start in starts:
+    leading = operators[0] / (np.abs(operators[0]).max() or 1)
+    is_order = np.abs(leading.T @ leading - identity).max() < NEARLY
+    for start in [identity, leading] if is_order else [identity]:
         blocks = np.linalg.solve(start[None], operators)
         pairs = find_pairs(blocks)
         kind = kind_of(blocks, *pairs) if pairs else "other"
@@ -238,7 +233,7 @@ def probe(
     """R(p) of queries and of keys at some positions, each (n, d, d)."""
     d = code.request.d
     random = np.random.default_rng(0).standard_normal(d)
-    ends = [vector for turn in turns for vector in ends_of_pairs(turn, d)]
+    ends = [np.isin(np.arange(d), t.seconds) == second for t in turns for second in (False, True)]
     vectors = np.broadcast_to(np.stack([*ends, random])[:, None], (5, len(positions), d))
     *images, eps = code.images(torch, vectors, positions)
     tripled = code.images(torch, 3 * vectors[4:], positions)
@@ -262,10 +257,3 @@ def probe(
             )
         answers.append(turn.start @ matrices)
     return answers[0], answers[1]
-
-
-def ends_of_pairs(turn: Turn, d: int) -> tuple[np.ndarray, np.ndarray]:
-    """A vector that is 1 at the first columns of pairs and at those alone, one at the second."""
-    first, second = np.ones(d), np.zeros(d)
-    first[turn.seconds], second[turn.seconds] = 0, 1
-    return first, second

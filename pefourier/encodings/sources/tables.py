@@ -7,36 +7,107 @@ an image's rows and columns, (1, rows, columns, d), are its grid. Floats keep
 their stored type, since the resolution of the codes is a finding; what numpy has no type for
 becomes float32, integers float64. Large .npy and .safetensors files are mapped, not read.
 Files are written whole or not at all. `pefourier.encodings.sources.formats` knows the formats,
-`pefourier.encodings.sources.arrays` what may be loaded.
+`pefourier.encodings.sources.formats` what may be loaded.
 """
 
+import io
 import math
 import os
 import re
+import stat
+import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, BinaryIO, NamedTuple, TypeVar
 
 import numpy as np
 
 from pefourier.encodings.checks import reshaping
 from pefourier.encodings.encoding import in_rows, is_bias
-from pefourier.encodings.sources.arrays import EPS, Stored
-from pefourier.encodings.sources.formats import DAMAGED, READERS
-from pefourier.encodings.sources.open_files import check_regular, open_table
-from pefourier.encodings.sources.writers import WRITERS
+from pefourier.encodings.sources.formats import (
+    DAMAGED,
+    EPS,
+    MEMORY,
+    NPY_MAGIC,
+    READERS,
+    WRITERS,
+    Stored,
+)
 from pefourier.errors import PefourierError, shown, unknown
 from pefourier.files import (
     check_suffix,
+    in_place,
     label,
+    missing,
+    os_errors,
     reason,
+    status_of,
+    suffix_among,
     suffix_of,
     write_whole,
 )
+
+STREAMED = ("", ".npy", ".csv", ".txt")  # suffixes of what is read from a pipe
+
+
+def check_regular(path: str) -> None:
+    """Refuse a folder, a pipe and a device."""
+    status = status_of(path)
+    if status is None:
+        raise missing(path)
+    if not stat.S_ISREG(status.st_mode):
+        kind = "folder" if stat.S_ISDIR(status.st_mode) else "pipe or a device"
+        raise PefourierError(f"{shown(path)} is a {kind}; put a file there, to be read twice")
+
+
+def open_table(path: str, suffix: str | None = None) -> tuple[BinaryIO, str]:
+    """A seekable stream of the file's bytes, and the suffix of the reader to give it to."""
+    if path == "-":
+        if sys.stdin is None:
+            raise PefourierError("standard input is closed; pipe a table into it or name a file")
+        return read_pipe(sys.stdin.buffer, path)
+    status = status_of(path)
+    if status is None:
+        raise missing(path)
+    if not in_place(path, status):
+        suffix = suffix or suffix_among(path, READERS)
+        if suffix == ".csv" and status.st_size > MEMORY // 8:
+            raise too_large(path, MEMORY // 8)
+        with os_errors("read", path):
+            return open(path, "rb"), suffix
+    is_stream = stat.S_IFMT(status.st_mode) in (stat.S_IFREG, stat.S_IFIFO, stat.S_IFSOCK)
+    if not is_stream or suffix_of(path) not in STREAMED:
+        raise PefourierError(f"{shown(path)} is no file of codes: name one, {', '.join(READERS)}")
+    with os_errors("read", path), open(path, "rb") as pipe:
+        return read_pipe(pipe, path)
+
+
+def read_pipe(pipe: BinaryIO, path: str) -> tuple[io.BytesIO, str]:
+    """What a pipe holds, and the suffix that its first bytes point to."""
+    with os_errors("read", path):
+        chunk = pipe.read(2**14)
+        suffix = ".npy" if chunk.startswith(NPY_MAGIC) else ".csv"
+        if suffix == ".csv" and b"\0" in chunk:
+            raise PefourierError(f"{label(path)} is neither a .npy nor a .csv table; name a file")
+        limit = MEMORY if suffix == ".npy" else MEMORY // 8
+        stream = io.BytesIO()
+        while chunk:
+            stream.write(chunk)
+            if stream.tell() > limit:
+                raise too_large(path, limit)
+            chunk = pipe.read(2**20)
+        stream.seek(0)
+        return stream, suffix
+
+
+def too_large(path: str, limit: int) -> PefourierError:
+    """The error for more bytes than can be read as a whole."""
+    return PefourierError(f"{label(path)} gives more than {limit} bytes; write them to a .npy file")
+
 
 POSITIONS = re.compile(  # of arrays, as models name them
     r"(^|\.)(wpe|embed_positions|pos(itions?|itional)?_(embed(ding)?s?|encodings?))(\.(weight|pe))?$"
@@ -146,9 +217,7 @@ def read_numbers(spec: str) -> np.ndarray:
     """Numbers in FILE[#ARRAY]: (n,) of one axis or a single column or row, else (n, columns)."""
     path, key = split_spec(spec)
     with open_arrays(path) as file:
-        names = list(file.arrays)
-        if key is not None:
-            names = [find_array(file.arrays, key, file.label)]
+        names = list(file.arrays) if key is None else [find_array(file.arrays, key, file.label)]
         shape = file.arrays[names[0]].shape if len(names) == 1 else ()
         table = len(shape) == 2 and min(shape) > 1
         if math.prod(shape) != max(shape, default=0) and not table:
@@ -197,11 +266,9 @@ def choose_array(arrays: Mapping[str, Stored], key: str | None, file: str) -> st
 
 def no_table(stored: Stored, name: str, file: str) -> PefourierError:
     """The error for an array that is no table."""
-    return PefourierError(
-        f"{file} holds {names_and_shapes({name: stored})} of {shown(stored.kind)[1:-1]}; "
-        "a table has two axes, (positions, dimensions), neither empty, of real numbers"
-        f"{reshaping(stored.shape)}"
-    )
+    contents = f"{file} holds {stored.label(name)} of {shown(stored.kind)[1:-1]}"
+    rule = "a table has two axes, (positions, dimensions), neither empty, of real numbers"
+    return PefourierError(f"{contents}; {rule}{reshaping(stored.shape)}")
 
 
 def find_array(arrays: Mapping[str, Stored], key: str, file: str) -> str:

@@ -26,19 +26,17 @@ from pefourier.encodings.findings import finding
 from pefourier.encodings.sources.code_calls import (
     ROLE,
     CodeRequest,
+    as_user_error,
     axis_findings,
     call_with_sizes,
-    needed_names,
-    unfit,
-)
-from pefourier.encodings.sources.rotation_code import FAULTS, VectorMap, rotation_codes
-from pefourier.encodings.sources.sandbox import (
-    as_user_error,
     evaluating,
+    needed_names,
     sandboxed,
     seeded,
+    unfit,
     words_of,
 )
+from pefourier.encodings.sources.rotation_code import FAULTS, VectorMap, rotation_codes
 from pefourier.errors import PefourierError, shown
 
 LENGTH, DIM = 80, 256  # where nothing says another
@@ -106,9 +104,7 @@ def import_object(spec: str) -> Any:
     """The object that ``py:module:name`` names, imported from the working directory."""
     module_name, _, name = spec.removeprefix("py:").partition(":")
     if not module_name or not name:
-        raise PefourierError(
-            f"{shown(spec)} does not name an object; write py:module:function or py:module:Class"
-        )
+        raise PefourierError(f"{shown(spec)} does not name an object; write py:module:function")
     if "" not in sys.path and "." not in sys.path:
         sys.path.insert(0, "")
     with as_user_error(f"cannot import {shown(module_name)} from the working directory: it"):
@@ -193,53 +189,47 @@ def table_of_rotation(code: VectorMap, torch: Any) -> CodeTable:
     return CodeTable(*turned)
 
 
-def call_twice(code: VectorMap, torch: Any, shape: tuple[int, ...]) -> CodeTable:
-    """What a module gives for zeros of a shape; whether it does so again."""
-    zeros = torch.zeros(shape, dtype=code.example.dtype, device=code.example.device)
-    with torch.no_grad():
-        table, again = (CodeTable(*numbers(code.call(zeros))) for _ in range(2))
-    if np.array_equal(table.codes, again.codes):
-        return table
-    worst = np.abs(table.codes - again.codes).max()
-    return replace(table, findings=(finding("changes-between-calls", worst=worst),))
-
-
 def on_zeros(code: VectorMap, torch: Any) -> CodeTable:
-    """The table of a module that takes zeros, and along which of its axes codes run.
+    """The table of a module that takes zeros (batch, n, d), and along which of its axes codes run.
 
-    It is called with (2, n, d) and with (n, 2, d); two positions with a batch of 3.
+    Where they run along the batch alone it is called with (n, batch, d).
     """
     length, d = code.request.length, code.request.d
     batch = 3 if length == 2 else 2
-    shapes = {1: (batch, length, d), 0: (length, batch, d)}  # by the axis of the sequence
-    tables, axes, fault = {}, [], None
-    for axis, shape in shapes.items():
-        try:
-            table = tables[axis] = call_twice(code, torch, shape)
-        except FAULTS as error:
-            fault = fault or error
-        else:
-            varies = varying_axes(code, table.codes, shape)
-            axes.append(set() if table.findings else varies)
-    axis = 0 if {0} in axes and {1} not in axes else 1
-    if axis not in tables:
-        raise code.unfit(f"raised {words_of(fault)} for zeros {shapes[axis]}") from fault
-    table = tables[axis]
-    rows = table.codes if table.codes.ndim == 2 else np.moveaxis(table.codes, 1 - axis, 0)[0]
-    notes = [] if table.findings else axis_findings(code.code, axis)
-    notes = [finding("batch-axis", "differ")] if {0, 1} in axes else notes
+    table, axes = call_twice(code, torch, (batch, length, d))
+    axis = 0 if axes == {0} else 1
+    if axis == 0:
+        table, axes = call_twice(code, torch, (length, batch, d))
+    notes = axis_findings(code.code, axis) if len(axes) == 1 else []
+    notes += [finding("batch-axis", "differ")] if len(axes) == 2 else []
+    rows = np.moveaxis(table.codes, 1 - axis, 0)[0]
     along = replace(table, codes=rows, findings=(*notes, *table.findings))
     return in_two_axes(code.request, code.code, along)
 
 
-def varying_axes(code: VectorMap, codes: np.ndarray, shape: tuple[int, ...]) -> set[int]:
-    """Axes of zeros (n, m, d) along which the codes made of them vary."""
+def call_twice(code: VectorMap, torch: Any, shape: tuple[int, ...]) -> tuple[CodeTable, set[int]]:
+    """What a module gives for zeros (n, m, d), and the axes of the two along which it varies.
+
+    None of them is told where it does not give the same again.
+    """
+    zeros = torch.zeros(shape, dtype=code.example.dtype, device=code.example.device)
+    try:
+        with torch.no_grad():
+            table, again = (CodeTable(*numbers(code.call(zeros))) for _ in range(2))
+    except FAULTS as error:
+        raise code.unfit(f"raised {words_of(error)} for zeros {shape}") from error
+    codes = table.codes
     if codes.ndim == 2 and len(codes) in shape[:2]:
-        return {1 if len(codes) == shape[1] else 0}
+        codes = np.expand_dims(codes, 0 if len(codes) == shape[1] else 1)
     sizes = zip(codes.shape, shape[:2], strict=False)
     if codes.ndim != 3 or any(k not in (1, n) for k, n in sizes):
         raise code.unfit(f"gave an array of shape {codes.shape} for zeros {shape}")
-    return {axis for axis in (0, 1) if np.ptp(codes, axis=axis).any()}
+    if not np.array_equal(table.codes, again.codes):
+        worst = np.abs(table.codes - again.codes).max()
+        changes = finding("changes-between-calls", worst=worst)
+        return replace(table, codes=codes, findings=(changes,)), set()
+    axes = {axis for axis in (0, 1) if np.ptp(codes, axis=axis).any()}
+    return replace(table, codes=codes), axes
 
 
 def in_two_axes(request: CodeRequest, code: Any, table: CodeTable) -> CodeTable:

@@ -96,9 +96,7 @@ def read_positions(model: ModelConfig) -> Encoding | None:
     if not row:
         return None
     raise UnknownPositions(
-        f"the positions of model_type {shown(model.kind)} are learned: their table is in its "
-        f"weights, not in {shown(model.file)}; put model.safetensors beside it, or give a "
-        "file of codes, weights.safetensors#tensor"
+        f"the positions of {shown(model.file)} are learned: put model.safetensors beside it"
     )
 
 
@@ -114,12 +112,9 @@ def only_one(tensors: Mapping[str, str], model: ModelConfig, noun: str) -> tuple
 
 def of_section(tensors: Mapping[str, str], model: ModelConfig) -> dict[str, str]:
     """The tensors of a config inside another, ``text_config`` those of ``text_model``, if any."""
-    stem = model.config.key.removesuffix("_config")
-    if stem == model.config.key:
-        return dict(tensors)
-    inner = {
-        k: path for k, path in tensors.items() if any(w.startswith(stem) for w in k.split("."))
-    }
+    stem, ending, _ = model.config.key.partition("_config")
+    start = re.compile(rf"(^|\.){re.escape(stem)}")
+    inner = {name: path for name, path in tensors.items() if ending and start.search(name)}
     return inner or dict(tensors)
 
 
@@ -149,11 +144,10 @@ def read_stored_sinusoid(model: ModelConfig, enc: Encoding) -> Encoding:
         if learned and learned in name.split("."):
             continue
         if not is_formula(load_tensor(replace(model, length=None), name, path), enc):
-            details = {"name": name, "path": shown(path), "kind": shown(model.kind)}
             stored = load_tensor(model, name, path)
-            return replace(
-                stored, findings=(*stored.findings, finding("weights-config", **details))
-            )
+            details = {"name": name, "path": shown(path), "kind": shown(model.kind)}
+            doubt = finding("weights-config", **details)
+            return replace(stored, findings=(*stored.findings, doubt))
     return enc
 
 
@@ -190,10 +184,8 @@ def read_buckets(model: ModelConfig) -> Encoding | None:
     bias, eps = read_table(path, name)
     settings = bucket_keys(model)
     if len(bias) != settings["buckets"]:
-        raise PefourierError(
-            f"{name} of {shown(path)} has {len(bias)} rows; "
-            f"relative_attention_num_buckets is {settings['buckets']}"
-        )
+        rows = f"{len(bias)} rows, relative_attention_num_buckets is {settings['buckets']}"
+        raise PefourierError(f"{name} of {shown(path)} has {rows}")
 
     def codes(lag: np.ndarray) -> np.ndarray:
         return np.asarray(bias, dtype=float)[t5_buckets(lag, **settings)]

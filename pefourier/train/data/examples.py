@@ -15,6 +15,7 @@ from pefourier.train.data.recordings import fill_missing
 from pefourier.train.data.split import Task
 from pefourier.train.options import Missing, Options, Split
 
+DEFAULTS = Options()
 NO_AEON = "needs the package aeon; install it with pip install 'pefourier[data]'"
 
 
@@ -22,14 +23,12 @@ def from_examples(
     name: str,
     x: np.ndarray,
     y: np.ndarray,
-    classes: Sequence[str],
-    split_by: Split,
+    options: Options = DEFAULTS,
+    *,
+    classes: Sequence[str] = (),
     tested: int | None = None,
-    most_folds: int | None = None,
     groups: np.ndarray | None = None,
-    resamples: int | None = None,
     lengths: np.ndarray | None = None,
-    missing: Missing | None = None,
 ) -> Task:
     """Examples, shuffled into folds within each class; the `tested` last are the test part.
 
@@ -38,38 +37,35 @@ def from_examples(
     Independent examples have no neighbours to leak from, so that blocks and random mean the same;
     those of one of `groups` (n,), a person or a machine, stay on one side except with random.
     """
-    labels, names = read_classes(name, x, y)
-    lengths = check_lengths(name, lengths, *x.shape[:2])
-    x, lengths, filled, lost = fill_examples(name, x, lengths, missing)
-    n, length, channels = x.shape
-    rows = x.reshape(n * length, channels)
-    recordings.check_rows(f"{name}, X in rows of {length} an example", rows)
-    rows = rows.astype(np.float32)
-    parts = split_examples(name, labels, split_by, tested, groups)
-    parts += [random_parts(labels, tested, seed) for seed in range(1, resamples or 1)]
-    starts = np.arange(n) * length
-    row_counts = length if lengths is None else lengths
-    folds = tuple(split.make_fold(rows, starts, row_counts, p, True) for p in parts[:most_folds])
-    leaky = groups is not None and split_by == "random"
-    count = 0 if groups is None or leaky else len(np.unique(groups))
-    untested = count - len(parts) if 1 < count < split.FOLDS else 0
-    dropped = {"untested": untested, "one group": int(count == 1), "missing": lost}
-    facts = {"leaky": leaky, "groups": count if count > 1 else None, "own_names": not classes}
-    facts |= {"lengths": lengths, "filled": filled}
-    facts["dropped"] = tuple(split.Dropped(key, n) for key, n in dropped.items() if n)
-    classes = tuple(classes or names)
-    task = Task(name, split_by, rows, starts, labels, length, classes, folds, **facts)
-    split.check_task(task)
-    return task
-
-
-def check_examples(name: str, options: Options) -> None:
-    """Refuse to cut examples, which are as long as they are."""
     if options.window is not None or options.stride is not None:
         raise PefourierError(
             f"--window and --stride are for recordings; {shown(name)} holds examples (built-in "
             "tasks are drawn at a length: order:length=24)"
         )
+    labels, names = read_classes(name, x, y)
+    lengths = check_lengths(name, lengths, *x.shape[:2])
+    x, lengths, filled, lost = fill_examples(name, x, lengths, options.missing)
+    n, length, channels = x.shape
+    rows = x.reshape(n * length, channels)
+    recordings.check_rows(f"{name}, X in rows of {length} an example", rows)
+    rows = rows.astype(np.float32)
+    parts = split_examples(name, labels, options.split, tested, groups)
+    if tested is not None:
+        parts += [random_parts(labels, tested, seed) for seed in range(1, options.resamples or 1)]
+    starts = np.arange(n) * length
+    row_counts = length if lengths is None else lengths
+    folds = tuple(split.make_fold(rows, starts, row_counts, p, True) for p in parts)
+    leaky = groups is not None and options.split == "random"
+    count = 0 if groups is None or leaky else len(np.unique(groups))
+    untested = count - len(parts) if 1 < count < split.FOLDS else 0
+    facts = {"leaky": leaky, "groups": count if count > 1 else None, "own_names": not classes}
+    facts |= {"lengths": lengths, "filled": filled, "has_test_part": tested is not None}
+    dropped = {"untested": untested, "one group": int(count == 1), "missing": lost}
+    facts["dropped"] = split.drops(dropped)
+    classes = tuple(classes or names)
+    task = Task(name, options.split, rows, starts, labels, length, classes, folds, **facts)
+    split.check_task(task)
+    return task
 
 
 def fill_examples(
@@ -115,11 +111,8 @@ def read_classes(name: str, x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, l
             f"{name}: expected X of shape (n, length, channels) and y of shape (n,); "
             f"got {x.dtype} {x.shape} and {y.shape}"
         )
-    if y.dtype.kind == "f":
-        if odd := y[~(np.isfinite(y) & (np.floor(y) == y))].tolist():
-            raise PefourierError(
-                f"{name}: y must hold classes, whole numbers or names; got {odd[0]}"
-            )
+    if y.dtype.kind == "f" and (odd := y[~(np.isfinite(y) & (np.floor(y) == y))].tolist()):
+        raise PefourierError(f"{name}: y must hold classes, whole numbers or names; got {odd[0]}")
     names, labels = np.unique(y, return_inverse=True)
     if len(names) < 2 or len(names) > len(y) // 2:
         raise PefourierError(
@@ -136,8 +129,7 @@ def split_examples(
     if groups is not None:
         return split_by_groups(name, labels, split_by, groups)
     if tested is not None:
-        learning = np.arange(n - tested)
-        return [(*with_validation(labels, learning), np.arange(n - tested, n))]
+        return [with_validation(labels, np.arange(n) < n - tested)]
     if split_by == "chronological":
         return [tuple(np.split(np.arange(n), [int(share * n) for share in split.SHARES]))]
     return split.deal_within_classes(labels)
@@ -154,19 +146,15 @@ def split_by_groups(
         )
     if split_by == "chronological":
         raise PefourierError(f"{name}: {split.GROUPS_IN_TIME}")
-    names, group = np.unique(groups, return_inverse=True)
+    names = np.unique(groups)
     if split_by == "random" or len(names) == 1:
         return split.deal_within_classes(labels)
     if len(names) >= split.FOLDS:
         return split.deal_groups(labels, groups)
-    parts = []
-    for number in range(len(names)):
-        test, learning = np.flatnonzero(group == number), np.flatnonzero(group != number)
-        if len(np.unique(labels[test])) > 1:
-            parts.append((*with_validation(labels, learning), test))
-    if not parts:
+    tested = [groups == group for group in names if len(np.unique(labels[groups == group])) > 1]
+    if not tested:
         raise PefourierError(f"{name}: {split.NO_GROUP}")
-    return parts
+    return [with_validation(labels, ~mask) for mask in tested]
 
 
 def random_parts(labels: np.ndarray, tested: int, seed: int) -> split.Parts:
@@ -179,23 +167,21 @@ def random_parts(labels: np.ndarray, tested: int, seed: int) -> split.Parts:
     """
     rng = np.random.default_rng(seed)
     counts = np.bincount(labels[: len(labels) - tested], minlength=labels.max() + 1)
-    chosen = [
-        rng.permutation(np.flatnonzero(labels == label))[:count]
-        for label, count in enumerate(counts)
-    ]
-    learning = np.sort(np.concatenate(chosen))
-    return *with_validation(labels, learning), np.setdiff1d(np.arange(len(labels)), learning)
+    learning = np.zeros(len(labels), bool)
+    for label, count in enumerate(counts):
+        learning[rng.permutation(np.flatnonzero(labels == label))[:count]] = True
+    return with_validation(labels, learning)
 
 
-def with_validation(labels: np.ndarray, learning: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Of examples to learn from, those to train on, and a fifth of each class to validate."""
-    valid = learning[split.deal_within_classes(labels[learning])[0][1]]
-    return np.setdiff1d(learning, valid), valid
+def with_validation(labels: np.ndarray, learning: np.ndarray) -> split.Parts:
+    """Of examples to learn from (n,) those to train on, and a fifth of each class to validate."""
+    learned = np.flatnonzero(learning)
+    valid = learned[split.deal_within_classes(labels[learned])[0][1]]
+    return np.setdiff1d(learned, valid), valid, np.flatnonzero(~learning)
 
 
 def from_ts(name: str, options: Options) -> Task:
     """A UCR or UEA set by name, or the NAME_TRAIN.ts and NAME_TEST.ts of a folder, or one file."""
-    check_examples(name, options)
     parts = read_ts(name, options.data)
     series = [example for x, _ in parts for example in x]  # (channels, length) each
     channels = {example.shape[0] for example in series}
@@ -204,10 +190,8 @@ def from_ts(name: str, options: Options) -> Task:
         raise PefourierError(f"{name} holds {problem} in one of its files; download it again")
     x, lengths = padded_series([example.T for example in series])
     y = np.concatenate([y for _, y in parts])
-    split_by, missing = options.split, options.missing
-    tested = len(parts[1][1]) if len(parts) == 2 and split_by == "blocks" else None
-    facts = {"resamples": options.resamples, "lengths": lengths, "missing": missing}
-    return from_examples(name, x, y, (), split_by, tested, **facts)
+    tested = len(parts[1][1]) if len(parts) == 2 and options.split == "blocks" else None
+    return from_examples(name, x, y, options, tested=tested, lengths=lengths)
 
 
 def padded_series(series: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:

@@ -1,6 +1,6 @@
 """The data that a name or a path stands for, as a `Task`.
 
-The names of files in synthetic/ (drawn) and published/ (read under --data), ``uea:NAME`` (UCR and
+The names of tasks that are drawn, or published and read under --data, ``uea:NAME`` (UCR and
 UEA sets through the package aeon), a folder or file of .ts, and .npz: X (n, length, channels)
 with y (n,) and maybe `groups` and `lengths` (n,), the same in parts X_train, y_train, X_test and
 y_test, or a labelled series: `rows` (n, channels) with `label` (n,) and maybe `train`; and .csv in
@@ -9,51 +9,41 @@ long form.
 
 from collections.abc import Sequence
 from dataclasses import replace
-from importlib import import_module
 from pathlib import Path
 
 import numpy as np
 
 from pefourier.encodings.checks import check_count
-from pefourier.encodings.sources.tables import ArrayFile, names_and_shapes, open_arrays
+from pefourier.encodings.sources.tables import names_and_shapes, open_arrays
 from pefourier.errors import PefourierError, shown, unknown
-from pefourier.train.data import PUBLISHED, SYNTHETIC, recordings, split
-from pefourier.train.data.examples import check_examples, from_examples, from_ts
-from pefourier.train.data.recordings import Source
-from pefourier.train.data.split import USER_BLOCKS, Task
+from pefourier.train.data import recordings, split
+from pefourier.train.data.examples import DEFAULTS, from_examples, from_ts
+from pefourier.train.data.split import Task
 from pefourier.train.data.synthetic import draw_examples, sides_of_task
-from pefourier.train.options import Options
+from pefourier.train.options import PUBLISHED, SYNTHETIC, Options
 
-DEFAULTS = Options()
 MOST_RESAMPLES = 1000
 BALANCED = 0.4  # share of the rarer of two classes from which on neither is the positive one
 SIDES = ("train", "test")
 PARTS = tuple(f"{name}_{side}" for name in "Xy" for side in SIDES)
-EXAMPLES, RECORDING = ("X", "y", "groups", "lengths"), ("rows", "test", "label", "train")
+TEXTS = ("y", "groups", "y_train", "y_test", "label")  # may hold names
 
 
 def load_task(name: str, options: Options = DEFAULTS) -> Task:
     """The task that a name or path stands for, cut and split as options say."""
-    suffix = Path(name).suffix.lower()
-    if options.columns is not None and suffix != ".csv":
+    if options.columns is not None and Path(name).suffix.lower() != ".csv":
         raise PefourierError(f"--columns is for .csv files; {shown(name)} is none")
     if options.resamples is not None:
         check_count("--resamples", options.resamples, 1, MOST_RESAMPLES)
-        is_set = name.startswith("uea:") or suffix == ".npz" or Path(name).is_dir()
-        if not is_set or options.split != "blocks":
-            raise no_test_part(name)
     task, folds = find_task(name, options), options.folds
+    if options.resamples is not None and not task.has_test_part:
+        raise PefourierError(
+            f"--resamples needs a published test part and --split blocks; {shown(name)} has not "
+            "got them: name uea:NAME, a .ts folder or a .npz of X_train, y_train, X_test and y_test"
+        )
     if folds is not None and not 1 <= folds <= len(task.folds):
         raise PefourierError(f"--folds must be from 1 to {len(task.folds)} for {name}; got {folds}")
     return replace(task, folds=task.folds[:folds])
-
-
-def no_test_part(name: str) -> PefourierError:
-    """The error for resamples of data without a published test part, or split otherwise."""
-    return PefourierError(
-        f"--resamples needs a published test part and --split blocks; {shown(name)} has not got "
-        "them: name uea:NAME, a .ts folder or a .npz of X_train, y_train, X_test and y_test"
-    )
 
 
 def name_positives(tasks: Sequence[Task], names: Sequence[str]) -> list[Task]:
@@ -85,35 +75,24 @@ def name_positive(task: Task, names: Sequence[str]) -> Task:
     return replace(task, balanced=balanced)
 
 
-def reads_data_folder(name: str) -> bool:
-    """Whether a dataset is read from --data DIR."""
-    return name in PUBLISHED or name.startswith("uea:")
-
-
-def source_of_dataset(name: str) -> Source:
-    """The published dataset that a file in published/ describes."""
-    return import_module(f"pefourier.train.data.published.{name}").SOURCE
-
-
 def find_task(name: str, options: Options) -> Task:
     """The task with all of its folds."""
     check_dataset(name)
     suffix = Path(name).suffix.lower()
     if name in PUBLISHED:
-        source = source_of_dataset(name)
-        series = recordings.read_recordings(source, options.data)
-        return split.split_series(name, series, *options.cut, source.blocks)
+        series = recordings.read_recordings(name, options.data)
+        return split.split_series(name, series, *options.cut, recordings.SOURCES[name].blocks)
     if suffix == ".npz":
         return from_archive(Path(name), options)
     if suffix == ".csv":
         from pefourier.train.data.tables import from_csv
 
         return from_csv(Path(name), options)
-    check_examples(name, options)
     if name.partition(":")[0] in SYNTHETIC:
+        x, y, classes = draw_examples(name)
+        task = from_examples(name, x, y, options, classes=classes)
         # fresh draws are as good as folds
-        task = from_examples(name, *draw_examples(name), options.split, most_folds=1)
-        return replace(task, grid=sides_of_task(name))
+        return replace(task, folds=task.folds[:1], grid=sides_of_task(name))
     return from_ts(name, options)
 
 
@@ -130,73 +109,62 @@ def check_dataset(name: str) -> None:
 def from_archive(path: Path, options: Options) -> Task:
     """Examples X, y or a labelled series from a user's .npz."""
     with open_arrays(str(path), ".npz", regular=True) as file:
-        names = file.arrays.keys()
-        if options.resamples is not None and not set(PARTS) <= names:
-            raise no_test_part(str(path))
-        if set(PARTS) <= names:
-            task, used = own_parts(path, file, options), PARTS
-        elif {"X", "y"} <= names:
-            task, used = own_examples(path, file, options), EXAMPLES
-        elif "label" in names and {"rows", "test"} & names:
-            task, used = own_series(path, file, options), RECORDING
-        else:
+        stored = file.arrays
+        kinds = [kind for kind in KINDS if set(kind[1]) <= stored.keys()]
+        if not kinds:
             raise PefourierError(
-                f"{path} holds {names_and_shapes(file.arrays)}; expected X and y, or rows and "
-                "label (and train, for the scale), or X_train, y_train, X_test and y_test"
+                f"{path} holds {names_and_shapes(stored)}; expected X and y, or rows and label "
+                "(and train, for the scale), or X_train, y_train, X_test and y_test"
             )
-    unused = [stored.label(name) for name, stored in file.arrays.items() if name not in used]
-    return replace(task, unused=tuple(unused))
+        make, required, optional = kinds[0]
+        used = [name for name in stored if name in (*required, *optional)]
+        arrays = {name: recordings.load_part(file, name, text=name in TEXTS) for name in used}
+    unused = tuple(stored[name].label(name) for name in stored if name not in used)
+    return replace(make(path, arrays, options), unused=unused)
 
 
-def own_examples(path: Path, file: ArrayFile, options: Options) -> Task:
-    """A user's examples X (n, length, channels) with classes y and maybe groups."""
-    check_examples(str(path), options)
-    arrays = {
-        name: recordings.load_part(file, name, text=name in ("y", "groups"))
-        for name in EXAMPLES
-        if name in file.arrays
-    }
-    x, y = arrays.pop("X"), arrays.pop("y")
-    task = from_examples(str(path), x, y, (), options.split, **arrays, missing=options.missing)
+def own_examples(path: Path, arrays: dict[str, np.ndarray], options: Options) -> Task:
+    """A user's examples X (n, length, channels) with classes y, and maybe groups and lengths."""
+    task = from_examples(str(path), arrays.pop("X"), arrays.pop("y"), options, **arrays)
     return replace(task, grouped_by="an array called groups")
 
 
-def own_parts(path: Path, file: ArrayFile, options: Options) -> Task:
+def own_parts(path: Path, arrays: dict[str, np.ndarray], options: Options) -> Task:
     """A user's X_train, y_train, X_test and y_test: tested on that part."""
-    check_examples(str(path), options)
-    x, y = (
-        [recordings.load_part(file, f"{n}_{side}", text=n == "y") for side in SIDES] for n in "Xy"
-    )
+    x, y = ([arrays[f"{name}_{side}"] for side in SIDES] for name in "Xy")
     sizes = [labels.shape == data.shape[:1] for data, labels in zip(x, y, strict=True)]
     if not all(sizes) or x[0].shape[1:] != x[1].shape[1:]:
+        shapes = ", ".join(f"{name} {array.shape}" for name, array in arrays.items())
         raise PefourierError(
             f"{path}: expected X_train and X_test of shape (n, length, channels), the same but for "
-            f"n, y_train and y_test (n,); got {names_and_shapes(file.arrays)}"
+            f"n, y_train and y_test (n,); got {shapes}"
         )
     tested = len(y[1]) if options.split == "blocks" else None
-    facts = {"resamples": options.resamples, "missing": options.missing}
-    parts = np.concatenate(x), np.concatenate(y)
-    return from_examples(str(path), *parts, (), options.split, tested, **facts)
+    return from_examples(str(path), np.concatenate(x), np.concatenate(y), options, tested=tested)
 
 
-def own_series(path: Path, file: ArrayFile, options: Options) -> Task:
+def own_series(path: Path, arrays: dict[str, np.ndarray], options: Options) -> Task:
     """A user's recording with a label for each row, scaled by its part `train` where it has one."""
-    names, short = file.arrays.keys(), path.stem
-    if "groups" in names:
+    if "groups" in arrays:
         raise PefourierError(f"{path} holds groups beside rows; groups go with examples X, y")
-    rows = recordings.load_part(file, "rows" if "rows" in names else "test")
-    label = recordings.load_part(file, "label", text=True)
-    label = recordings.truth_values(short, rows, label)
+    name, rows = path.stem, arrays["rows" if "rows" in arrays else "test"]
+    label = recordings.truth_values(name, rows, arrays["label"])
     rows, complete, filled = recordings.fill_missing(
         rows, options.missing, lambda row, column: f"{path}: row {row}, channel {column}"
     )
-    label, lost = label[complete], int((~complete).sum())
-    if "train" in names:
-        recording = recordings.load_part(file, "train"), rows, label
-        series = recordings.scale_recording(short, recording, 1e-6, short, short)
+    if "train" in arrays:
+        recording = arrays["train"], rows, label[complete]
+        series = recordings.scale_recording(name, recording, 1e-6, name, name)
     else:
-        recordings.check_rows(short, rows)
-        series = split.Series(short, rows.astype(np.float32), label, short, short)
-    facts = {"own_scale": "train" not in names, "units": (str(path),)}
-    task = split.split_series(str(path), [series], *options.cut, USER_BLOCKS, **facts)
-    return split.count_missing(task, filled, lost)
+        series = recordings.unscaled_series(name, rows, label[complete])
+    facts = {"own_scale": "train" not in arrays, "units": (str(path),)}
+    task = split.split_series(str(path), [series], *options.cut, **facts)
+    return split.count_missing(task, filled, int((~complete).sum()))
+
+
+KINDS = (  # of archives: who reads them, arrays that must be there, and that may be
+    (own_parts, PARTS, ()),
+    (own_examples, ("X", "y"), ("groups", "lengths")),
+    (own_series, ("rows", "label"), ("train", "groups")),
+    (own_series, ("test", "label"), ("train", "groups")),
+)

@@ -1,27 +1,36 @@
-"""Labelled recordings: published datasets, and a user's own series.
+"""Labelled recordings: rows of a user's own, and published datasets in their layouts.
 
-Conventions
------------
 The part called train is unlabelled and gives mean and standard deviation of each channel, the
 latter at least a floor; the labelled part, so scaled and cut at ±20, is what windows come from.
-A published dataset has two layouts: archives NAME.npz with `train`, `test` and `label`, or that of
-its publisher, which its file in published/ reads. An array may take an eighth of the machine's
-memory, and so may all recordings of a dataset.
+SMD is the Server Machine Dataset (Su et al., 2019), MSL that of Mars Science Laboratory (Hundman et
+al., 2018). Each has two layouts: archives NAME.npz with `train`, `test` and `label`, or that of its
+publisher: train/, test/ and test_label/ of text; train/ and test/ of .npy with
+labeled_anomalies.csv. An array may take an eighth of the machine's memory, and so may all
+recordings of a dataset.
 """
 
+import csv
+import json
 import os
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
 from pefourier.encodings.encoding import BLOCK, row_blocks
-from pefourier.encodings.sources import tables
-from pefourier.encodings.sources.arrays import MEMORY
+from pefourier.encodings.sources.formats import MEMORY
+from pefourier.encodings.sources.tables import (
+    ArrayFile,
+    names_and_shapes,
+    open_arrays,
+    parse_or_refuse,
+)
 from pefourier.errors import PefourierError, shown
+from pefourier.files import label as name_of_file
 from pefourier.files import status_of
 from pefourier.train.data.split import Series
 from pefourier.train.options import Missing
@@ -30,61 +39,11 @@ LIMIT = 20.0  # scaled values are cut here
 LARGEST = 1e30  # of values read: float32 ends at 3e38
 AGAIN = "download it again"
 Recording = tuple[np.ndarray, np.ndarray, np.ndarray]  # train rows, test rows, label
-
-
-@dataclass(frozen=True)
-class Source:
-    """A published dataset: where it lies, how it is cut, and who must stay together."""
-
-    name: str
-    floor: float  # least standard deviation of a channel
-    blocks: int
-    folders: tuple[str, ...]  # of --data DIR that may hold it
-    names: str  # of its recordings, a regular expression
-    suffix: str  # of its publisher's files
-    read_published: Callable[[Path], Iterator[tuple[str, Recording]]]
-    together: Callable[[str], tuple[str, str]]  # recorded_with, dealt_with
-    dropped: frozenset[str] = frozenset()
-
-
-def read_recordings(source: Source, data: str | None) -> list[Series]:
-    """Read all recordings of a published dataset under a folder."""
-    if data is None:
-        raise PefourierError(
-            f"{source.name} is read from a folder; give --data DIR that holds {source.name}/"
-        )
-    folder, archives = locate(source, Path(data))
-    recordings = read_archives(archives) if archives else source.read_published(folder)
-    series, size = [], 0
-    for name, recording in recordings:
-        if name not in source.dropped:
-            series.append(scale_recording(name, recording, source.floor, *source.together(name)))
-            size += series[-1].rows.nbytes
-        if size > memory_limit():
-            raise PefourierError(
-                f"the recordings in {folder} take more than {memory_limit()} bytes, an eighth of "
-                "this machine's memory"
-            )
-    if not series:
-        raise PefourierError(f"{folder} holds no recording of {source.name}; download it again")
-    widths = {s.rows.shape[1] for s in series}
-    if len(widths) > 1:
-        raise PefourierError(f"{folder}: recordings have different columns: {sorted(widths)}")
-    return series
-
-
-def locate(source: Source, data: Path) -> tuple[Path, list[Path]]:
-    """Find the folder of a dataset, and its archives where it has that layout."""
-    for folder in (data / name for name in (*source.folders, ".")):
-        files = sorted(folder.glob("*.npz"))
-        archives = [file for file in files if re.fullmatch(source.names, file.stem)]
-        if archives or any((folder / "test").glob(f"*{source.suffix}")):
-            return folder, archives
-    names = " or ".join(f"{name}/" for name in source.folders)
-    raise PefourierError(
-        f"{shown(str(data))} holds no {source.name}: expected {names} with .npz archives of its "
-        f"recordings, or the publisher's train/ and test/ of {source.suffix} files"
-    )
+# Recorded over the same period: they share their command columns. P-10's rows are P-14's.
+GROUPS = (("T-4", "T-5"), ("T-12", "T-13"), ("M-1", "M-2"), ("M-3", "M-4", "M-5"), ("F-4", "F-5"))
+PARTS = ("train", "test", "label")  # of an archive
+LIST, COLUMNS = "labeled_anomalies.csv", {"chan_id", "spacecraft", "anomaly_sequences"}
+LARGEST_LIST = 2**24  # bytes
 
 
 def machine_memory() -> int:
@@ -100,15 +59,15 @@ def memory_limit() -> int:
     return machine_memory() // 8
 
 
-def open_part(path: Path, suffix: str) -> AbstractContextManager[tables.ArrayFile]:
+def open_part(path: Path, suffix: str) -> AbstractContextManager[ArrayFile]:
     """The arrays in a file of a published dataset."""
     if status_of(str(path)) is None:
         raise PefourierError(f"{path} is missing; {AGAIN}")
-    return tables.open_arrays(str(path), suffix, regular=True, advice=AGAIN)
+    return open_arrays(str(path), suffix, regular=True, advice=AGAIN)
 
 
 def load_part(
-    file: tables.ArrayFile, name: str = "", dtype: str | None = None, *, text: bool = False
+    file: ArrayFile, name: str = "", dtype: str | None = None, *, text: bool = False
 ) -> np.ndarray:
     """An array of a file of data, in memory; of labels and groups text is taken, too."""
     if file.arrays[name].kind == "object":
@@ -117,20 +76,6 @@ def load_part(
             "np.array(names, dtype=str)"
         )
     return file.load(name, dtype, text=text, limit=memory_limit())
-
-
-def read_archives(paths: Sequence[Path]) -> Iterator[tuple[str, Recording]]:
-    """Read recordings from archives."""
-    for path in paths:
-        with open_part(path, ".npz") as file:
-            if not {"train", "test", "label"} <= file.arrays.keys():
-                raise PefourierError(
-                    f"{file.label} holds {tables.names_and_shapes(file.arrays)}; expected train, "
-                    f"test and label; {AGAIN}"
-                )
-            label = load_part(file, "label", text=True)
-            recording = load_part(file, "train"), load_part(file, "test"), label
-        yield path.stem, recording
 
 
 def scale_recording(
@@ -148,6 +93,12 @@ def scale_recording(
     for rows in row_blocks(len(test), BLOCK, test.shape[1]):
         scaled[rows] = np.clip((test[rows] - mean) / scale, -LIMIT, LIMIT)
     return Series(name, scaled, label, recorded_with, dealt_with)
+
+
+def unscaled_series(name: str, rows: np.ndarray, label: np.ndarray) -> Series:
+    """A recording that is scaled later, by its training windows."""
+    check_rows(name, rows)
+    return Series(name, rows.astype(np.float32), label, name, name)
 
 
 def truth_values(name: str, rows: np.ndarray, label: np.ndarray) -> np.ndarray:
@@ -211,3 +162,172 @@ def check_rows(name: str, rows: np.ndarray) -> None:
         raise PefourierError(
             f"{name}: row {bad[0, 0]}, column {bad[0, 1]} is {value}; {way_out} before training"
         )
+
+
+@dataclass(frozen=True)
+class Source:
+    """A published dataset: where it lies, how it is cut, and who must stay together."""
+
+    floor: float  # least standard deviation of a channel
+    blocks: int
+    folders: tuple[str, ...]  # of --data DIR that may hold it
+    names: str  # of its recordings, a regular expression
+    suffix: str  # of its publisher's files
+    read_published: Callable[[Path], Iterator[tuple[str, Recording]]]
+    together: Callable[[str], tuple[str, str]]  # recorded_with, dealt_with
+    dropped: str = ""  # a recording
+
+
+def read_recordings(name: str, data: str | None) -> list[Series]:
+    """Read all recordings of a published dataset under a folder."""
+    if data is None:
+        raise PefourierError(f"{name} is read from a folder; give --data DIR that holds {name}/")
+    source = SOURCES[name]
+    folder, archives = locate(name, Path(data))
+    series, size = [], 0
+    for title, recording in read_archives(archives) if archives else source.read_published(folder):
+        if title != source.dropped:
+            together = source.together(title)
+            series.append(scale_recording(title, recording, source.floor, *together))
+            size += series[-1].rows.nbytes
+        if size > memory_limit():
+            raise PefourierError(
+                f"the recordings in {folder} take more than {memory_limit()} bytes, an "
+                "eighth of this machine's memory"
+            )
+    if not series:
+        raise PefourierError(f"{folder} holds no recording of {name}; {AGAIN}")
+    widths = {s.rows.shape[1] for s in series}
+    if len(widths) > 1:
+        raise PefourierError(f"{folder}: recordings have different columns: {sorted(widths)}")
+    return series
+
+
+def locate(name: str, data: Path) -> tuple[Path, list[Path]]:
+    """Find the folder of a dataset, and its archives where it has that layout."""
+    source = SOURCES[name]
+    for folder in (data / subfolder for subfolder in (*source.folders, ".")):
+        files = sorted(folder.glob("*.npz"))
+        archives = [file for file in files if re.fullmatch(source.names, file.stem)]
+        if archives or any((folder / "test").glob(f"*{source.suffix}")):
+            return folder, archives
+    folders = " or ".join(f"{subfolder}/" for subfolder in source.folders)
+    raise PefourierError(
+        f"{shown(str(data))} holds no {name}: expected {folders} with .npz archives of its "
+        f"recordings, or the publisher's train/ and test/ of {source.suffix} files"
+    )
+
+
+def read_archives(paths: Sequence[Path]) -> Iterator[tuple[str, Recording]]:
+    """Read recordings from archives."""
+    for path in paths:
+        with open_part(path, ".npz") as file:
+            if not set(PARTS) <= file.arrays.keys():
+                raise PefourierError(
+                    f"{file.label} holds {names_and_shapes(file.arrays)}; expected train, test "
+                    f"and label; {AGAIN}"
+                )
+            parts = (load_part(file, part, text=part == "label") for part in PARTS)
+            yield path.stem, tuple(parts)
+
+
+def read_machines(folder: Path) -> Iterator[tuple[str, Recording]]:
+    """Read machines of SMD from text, a row in each line, values between commas."""
+    folders = [folder / part for part in ("train", "test", "test_label")]
+    for name in sorted({path.name for subfolder in folders for path in subfolder.glob("*.txt")}):
+        parts = []
+        for file in (subfolder / name for subfolder in folders):
+            with open_part(file, ".csv") as text:
+                parts.append(load_part(text, dtype="float32"))
+        yield Path(name).stem, (parts[0], parts[1], parts[2][:, 0])
+
+
+def read_channels(folder: Path) -> Iterator[tuple[str, Recording]]:
+    """Read the channels of spacecraft MSL that the list of anomalies names."""
+    path = next((p / LIST for p in (folder, folder.parent) if (p / LIST).is_file()), folder / LIST)
+    if not path.is_file():
+        raise PefourierError(f"{path} is missing; {AGAIN}")
+    parse = partial(parse_or_refuse, file=name_of_file(str(path)), suffix=".csv", advice=AGAIN)
+    rows = parse(partial(parse_list, path))
+    unlisted = {recorded.stem for recorded in (folder / "test").glob("*.npy")}
+    unlisted -= {row["chan_id"] for row in rows}
+    if unlisted:
+        raise PefourierError(
+            f"{path} lacks {min(unlisted)}, whose rows are in {folder / 'test'}; {AGAIN}"
+        )
+    events = {r["chan_id"]: r["anomaly_sequences"] for r in rows if r["spacecraft"] == "MSL"}
+    for name in sorted(events):
+        parts = [read_channel(folder / part, name) for part in ("train", "test")]
+        yield name, (*parts, parse(partial(label_events, name, events[name], len(parts[1]))))
+
+
+def parse_list(path: Path) -> list[dict[str, str]]:
+    """The rows of the list by the names in its first line."""
+    if path.stat().st_size > LARGEST_LIST:
+        raise ValueError(f"a list has up to {LARGEST_LIST} bytes")
+    with path.open(encoding="utf-8-sig", newline="") as stream:
+        lines = csv.DictReader(stream, restval="")
+        try:
+            names, rows = lines.fieldnames or (), list(lines)
+        except csv.Error as error:
+            raise ValueError(str(error)) from error
+    if not COLUMNS <= set(names):
+        raise ValueError(f"its first line must name {', '.join(sorted(COLUMNS))}")
+    return rows
+
+
+def read_channel(folder: Path, name: str) -> np.ndarray:
+    """The rows of a channel in train/ or test/ (n, columns)."""
+    if not re.fullmatch(SOURCES["msl"].names, name):
+        raise PefourierError(f"MSL has no channel {shown(name)}; {AGAIN}")
+    with open_part(folder / f"{name}.npy", ".npy") as file:
+        rows = load_part(file)
+    check_rows(f"{name}, {folder.name}", rows)
+    return rows
+
+
+def label_events(name: str, text: str, n: int) -> np.ndarray:
+    """Labels of n rows from events [first, last] in JSON, both inclusive.
+
+    >>> label_events("C-1", "[[0, 1], [3, 3]]", 4)
+    array([1, 1, 0, 1], dtype=uint8)
+    """
+    events = json.loads(text)
+    bounds = np.array(events) if events != [] else np.zeros((0, 2), int)
+    pairs = bounds.dtype.kind == "i" and bounds.ndim == 2 and bounds.shape[1] == 2
+    if not pairs or not (np.diff(bounds, prepend=0, append=n - 1) >= 0).all():
+        raise ValueError(f"events of {name} are not first and last of its {n} rows: {shown(text)}")
+    marked = np.zeros(n, dtype=np.uint8)
+    for first, last in bounds:
+        marked[first : last + 1] = 1
+    return marked
+
+
+def period_of(name: str) -> tuple[str, str]:
+    """A channel stays with those recorded over the same period."""
+    group = next((" ".join(group) for group in GROUPS if name in group), name)
+    return group, group
+
+
+SOURCES = {
+    "msl": Source(
+        floor=0.05,
+        blocks=4,
+        folders=("msl", "data"),
+        names=r"[A-Z]-\d+",
+        suffix=".npy",
+        read_published=read_channels,
+        together=period_of,
+        dropped="P-10",
+    ),
+    # incidents coincide across machines: blocks of one number are dealt together
+    "smd": Source(
+        floor=0.02,
+        blocks=10,
+        folders=("smd", "ServerMachineDataset"),
+        names=r"machine-\d+-\d+",
+        suffix=".txt",
+        read_published=read_machines,
+        together=lambda name: (name, "smd"),
+    ),
+}

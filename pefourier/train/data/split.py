@@ -16,7 +16,7 @@ time no window that is tested in the same fold, on any recording of the campaign
 that are recorded together only those of one length agree row by row in their commands.)
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -56,6 +56,11 @@ class Dropped:
     count: int
 
 
+def drops(counts: Mapping[str, int]) -> tuple[Dropped, ...]:
+    """What is dropped, by reasons that there are."""
+    return tuple(Dropped(reason, count) for reason, count in counts.items() if count)
+
+
 @dataclass(frozen=True, eq=False)
 class Task:
     """Rows, windows into them, their classes, and who trains, validates and tests."""
@@ -69,6 +74,7 @@ class Task:
     classes: tuple[str, ...]
     folds: tuple[Fold, ...]
     leaky: bool = False  # windows of one event stand in training and in test
+    has_test_part: bool = False  # that its publisher tests
     grid: tuple[int, ...] = ()  # sides, where the rows of an example are points in raster order
     groups: int | None = None  # of examples: people or machines, dealt as a whole
     grouped_by: str = ""  # what would say of which group an example is; "": nothing can
@@ -185,18 +191,13 @@ def deal(positives: Sequence[int], folds: int = FOLDS) -> np.ndarray:
     return fold
 
 
-def window_starts(start: int, stop: int, window: int, stride: int) -> np.ndarray:
-    """Starts of the windows that lie wholly in rows [start, stop)."""
-    return np.arange(start, stop - window + 1, stride)
-
-
 def split_series(
     name: str,
     series: Sequence[Series],
     window: int | None = None,
     stride: int | None = None,
     split: Split = "blocks",
-    blocks: int = 10,
+    blocks: int = USER_BLOCKS,
     own_scale: bool = False,
     classes: tuple[str, str] = ("normal", "anomaly"),
     units: Sequence[str] = (),
@@ -219,37 +220,33 @@ def split_series(
         raise PefourierError(
             f"{name}: the longest series has {longest} rows; choose a --window of at most that"
         )
-    spans, overlaps = None, 0
-    if split == "random":
-        starts, places = split_at_random(series, label, window, stride)
+    if split == "random":  # whatever neighbours have in common
+        spans, overlaps = whole_spans(series), 0
+        starts = cut_windows(spans, window, stride)[:, 1]
+        places = deal_within_classes(holds_anomaly(label, starts, window))
     else:
         spans, masks = deal_spans(name, series, label, window, split, blocks, units, grouped)
         starts, places, overlaps = cut_spans(spans, masks, window, stride)
-    dropped = [*count_dropped(series, spans, window), Dropped("overlap", overlaps)]
+    dropped = drops({**count_dropped(series, spans, window), "overlap": overlaps})
     labels = holds_anomaly(label, starts, window).astype(np.int64)
     folds = tuple(make_fold(rows, starts, window, parts, own_scale) for parts in places)
-    task = Task(name, split, rows, starts, labels, window, classes, folds, split == "random")
-    task = replace(task, dropped=tuple(drop for drop in dropped if drop.count))
+    facts = {"leaky": split == "random", "dropped": dropped}
+    task = Task(name, split, rows, starts, labels, window, classes, folds, **facts)
     check_task(task)
     return task
 
 
 def count_missing(task: Task, filled: int, lost: int) -> Task:
     """The task of recordings of which missing numbers were filled, or rows dropped."""
-    dropped = (Dropped("missing", lost),) if lost else ()
-    return replace(task, filled=filled, dropped=(*task.dropped, *dropped))
+    return replace(task, filled=filled, dropped=(*task.dropped, *drops({"missing": lost})))
 
 
-def count_dropped(
-    series: Sequence[Series], spans: Sequence["Span"] | None, window: int
-) -> list[Dropped]:
+def count_dropped(series: Sequence[Series], spans: Sequence[Span], window: int) -> dict[str, int]:
     """Series that hold no window, rows behind the last one, and windows that no span holds."""
     sizes = np.array([len(s.rows) for s in series])
-    inside = sum(max(0, s.stop - s.start) // window for s in spans or ())
-    border = int((sizes // window).sum()) - inside if spans is not None else 0
+    border = int((sizes // window).sum()) - len(cut_windows(spans, window, window))
     end = int((sizes[sizes >= window] % window).sum())
-    counts = {"short": int((sizes < window).sum()), "end": end, "border": border}
-    return [Dropped(reason, count) for reason, count in counts.items()]
+    return {"short": int((sizes < window).sum()), "end": end, "border": border}
 
 
 def holds_anomaly(label: np.ndarray, starts: np.ndarray, window: int) -> np.ndarray:
@@ -258,10 +255,8 @@ def holds_anomaly(label: np.ndarray, starts: np.ndarray, window: int) -> np.ndar
     return total[starts + window] > total[starts]
 
 
-Parts = tuple[np.ndarray, np.ndarray, np.ndarray]  # training, validation, test
-
-
-Masks = list[tuple[np.ndarray, np.ndarray, np.ndarray]]  # which spans are in each part of a fold
+Parts = tuple[np.ndarray, np.ndarray, np.ndarray]  # of training, validation, test: indices
+Masks = list[Parts]  # which spans are in each part of a fold
 
 
 def deal_spans(
@@ -282,35 +277,51 @@ def deal_spans(
         blocks = min(blocks, max(FOLDS, fitting))
     if grouped:
         raise PefourierError(f"{name}: {NO_GROUP if split == 'blocks' else GROUPS_IN_TIME}")
-    return spans_of_time(series, label, window, split, blocks)
+    if split == "blocks":
+        spans = block_spans(series, blocks, window)
+        places = {unit: i for i, unit in enumerate(sorted({span.unit for span in spans}))}
+        unit = np.array([places[span.unit] for span in spans])
+        return spans, rotate_masks(deal_units(unit, count_classes(spans, label, window)), FOLDS)
+    spans = chronological_spans(series, window)
+    part = np.array([span.unit[1] for span in spans])
+    return spans, [(part == 0, part == 1, part == 2)]
 
 
 def deal_series(
     series: Sequence[Series], label: np.ndarray, window: int, units: Sequence[str], grouped: bool
 ) -> tuple[list[Span], Masks] | None:
     """Whole series as spans, dealt by their `units`; None where too few hold both classes."""
-    spans = [
-        Span(first, first + len(recording.rows), (unit, 0), recording.dealt_with, first)
-        for (recording, first), unit in zip(with_first_rows(series), units, strict=True)
-    ]
-    counts = np.array([count_windows(label, span, window) for span in spans])
+    spans = whole_spans(series)
+    counts = count_classes(spans, label, window)
     names, unit = np.unique(units, return_inverse=True)
     if grouped and len(names) < FOLDS:
         masks = leave_groups_out(counts, unit)
         return (spans, masks) if masks else None
-    of_units = np.zeros((len(names), 2), int)
-    np.add.at(of_units, unit, counts)
     for folds in range(min(FOLDS, len(names)), 2, -1):
-        fold_of = deal(of_units[:, 1], folds)
-        if all(of_units[fold_of == fold].sum(axis=0).all() for fold in range(folds)):
-            return spans, rotate_masks(fold_of[unit], folds)
+        fold_of = deal_units(unit, counts, folds)
+        if all(counts[fold_of == fold].sum(axis=0).all() for fold in range(folds)):
+            return spans, rotate_masks(fold_of, folds)
     return None
 
 
-def count_windows(label: np.ndarray, span: Span, window: int) -> tuple[int, int]:
-    """Windows of a span without and with an anomaly."""
-    anomalous = holds_anomaly(label, window_starts(span.start, span.stop, window, window), window)
-    return int((~anomalous).sum()), int(anomalous.sum())
+def deal_units(unit: np.ndarray, counts: np.ndarray, folds: int = FOLDS) -> np.ndarray:
+    """The fold of each span, all spans of a unit in one."""
+    return deal(np.bincount(unit, counts[:, 1]), folds)[unit]
+
+
+def cut_windows(spans: Sequence[Span], window: int, stride: int) -> np.ndarray:
+    """Windows that lie wholly in a span: its number and their first rows, (n, 2)."""
+    starts = [np.arange(span.start, span.stop - window + 1, stride) for span in spans]
+    numbers = np.repeat(np.arange(len(spans)), [len(rows) for rows in starts])
+    return np.column_stack([numbers, np.concatenate(starts)])
+
+
+def count_classes(spans: Sequence[Span], label: np.ndarray, window: int) -> np.ndarray:
+    """Windows of each span without and with an anomaly, (n, 2)."""
+    number, starts = cut_windows(spans, window, window).T
+    counts = np.zeros((len(spans), 2), int)
+    np.add.at(counts, (number, holds_anomaly(label, starts, window).astype(int)), 1)
+    return counts
 
 
 def leave_groups_out(counts: np.ndarray, group: np.ndarray) -> Masks:
@@ -320,35 +331,13 @@ def leave_groups_out(counts: np.ndarray, group: np.ndarray) -> Masks:
         test = group == number
         remaining = np.flatnonzero(~test)
         for folds in range(min(FOLDS, len(remaining)), 1, -1):
-            where = np.full(len(counts), -1)
-            where[remaining] = deal(counts[remaining, 1], folds)
-            valid = where == 0
+            valid = np.zeros(len(counts), bool)
+            valid[remaining] = deal(counts[remaining, 1], folds) == 0
             masks = (~(valid | test), valid, test)
             if all(counts[mask].sum(axis=0).all() for mask in masks):
                 dealt.append(masks)
                 break
     return dealt
-
-
-def spans_of_time(
-    series: Sequence[Series], label: np.ndarray, window: int, split: Split, blocks: int
-) -> tuple[list[Span], Masks]:
-    """Spans of time, blocks or one after another, and which are in each part of each fold."""
-    if split == "blocks":
-        spans = block_spans(series, blocks, window)
-        units = sorted({span.unit for span in spans})
-        counts = dict.fromkeys(units, 0)
-        for span in spans:
-            counts[span.unit] += count_windows(label, span, window)[1]
-        fold_of = dict(zip(units, deal([counts[u] for u in units]), strict=True))
-        return spans, rotate_masks(np.array([fold_of[span.unit] for span in spans]), FOLDS)
-    spans = [
-        span
-        for s, first in with_first_rows(series)
-        for span in chronological_spans(s, first, window)
-    ]
-    part = np.array([span.unit[1] for span in spans])
-    return spans, [(part == 0, part == 1, part == 2)]
 
 
 def cut_spans(
@@ -358,44 +347,29 @@ def cut_spans(
 
     Windows of the same clock that overlap one that is tested are neither trained nor validated on.
     """
-    spaced = [window_starts(span.start, span.stop, window, window) for span in spans]
-    dense = [window_starts(span.start, span.stop, window, stride) for span in spans]
-    starts = np.unique(np.concatenate([*spaced, *dense]).astype(np.int64))
-
-    def indices(windows: Sequence[np.ndarray], mask: np.ndarray) -> np.ndarray:
-        chosen = [w for w, is_in in zip(windows, mask, strict=True) if is_in]
-        return np.searchsorted(starts, np.concatenate([np.zeros(0, dtype=np.int64), *chosen]))
-
+    spaced, dense = (cut_windows(spans, window, step) for step in (window, stride))
+    starts = np.unique(np.concatenate([spaced[:, 1], dense[:, 1]]))
     parts, overlaps = [], 0
     for train, valid, test in masks:
-        ticks = ticks_of_test(spans, spaced, test, window)
-        sources = ((dense, train), (spaced, valid))
-        learning = [indices(outside(spans, windows, ticks, window), m) for windows, m in sources]
-        overlaps += sum(len(indices(*source)) for source in sources) - sum(map(len, learning))
-        parts.append((*learning, indices(spaced, test)))
+        tested, learning = spaced[test[spaced[:, 0]]], []
+        for windows in (dense[train[dense[:, 0]]], spaced[valid[spaced[:, 0]]]):
+            overlapping = overlap_in_time(spans, windows, tested, window)
+            overlaps += int(overlapping.sum())
+            learning.append(windows[~overlapping, 1])
+        parts.append(tuple(np.searchsorted(starts, rows) for rows in (*learning, tested[:, 1])))
     return starts, parts, overlaps
 
 
-def ticks_of_test(
-    spans: Sequence[Span], windows: Sequence[np.ndarray], tested: np.ndarray, window: int
-) -> dict[str, np.ndarray]:
-    """For each campaign, the ticks of its clock that windows one behind another test."""
+def overlap_in_time(
+    spans: Sequence[Span], windows: np.ndarray, tested: np.ndarray, window: int
+) -> np.ndarray:
+    """Which windows (n, 2) share a tick of the clock of a campaign with one that is tested."""
     longest = max(span.stop - span.first for span in spans)
-    ticks = {span.campaign: np.zeros(longest, dtype=bool) for span in spans}
-    for span, starts, is_tested in zip(spans, windows, tested, strict=True):
-        if is_tested and len(starts):
-            ticks[span.campaign][starts[0] - span.first : starts[-1] - span.first + window] = True
-    return ticks
-
-
-def outside(
-    spans: Sequence[Span], windows: Sequence[np.ndarray], ticks: dict[str, np.ndarray], window: int
-) -> list[np.ndarray]:
-    """Of the windows found in each span, those that overlap no tested time of its campaign."""
-    return [
-        starts[~holds_anomaly(ticks[span.campaign], starts - span.first, window)]
-        for span, starts in zip(spans, windows, strict=True)
-    ]
+    _, campaign = np.unique([span.campaign for span in spans], return_inverse=True)
+    shift = campaign * longest - [span.first for span in spans]  # from rows to ticks of all clocks
+    ticks = np.zeros((campaign.max() + 1) * longest, bool)
+    ticks[(tested[:, 1] + shift[tested[:, 0]])[:, None] + np.arange(window)] = True
+    return holds_anomaly(ticks, windows[:, 1] + shift[windows[:, 0]], window)
 
 
 def with_first_rows(series: Sequence[Series]) -> list[tuple[Series, int]]:
@@ -404,30 +378,23 @@ def with_first_rows(series: Sequence[Series]) -> list[tuple[Series, int]]:
     return [(s, int(end) - len(s.rows)) for s, end in zip(series, ends, strict=True)]
 
 
-def chronological_spans(recording: Series, first: int, window: int) -> list[Span]:
-    """Training, validation and test in the order of time, one window's length between them."""
-    cuts = [int(share * len(recording.rows)) for share in (0, *SHARES, 1)]
+def whole_spans(series: Sequence[Series]) -> list[Span]:
+    """A span for each series."""
     return [
-        Span(
-            first + cuts[i] + (window if i else 0),
-            first + cuts[i + 1],
-            (recording.name, i),
-            recording.dealt_with,
-            first,
-        )
-        for i in range(3)
+        Span(first, first + len(recording.rows), (recording.name, 0), recording.dealt_with, first)
+        for recording, first in with_first_rows(series)
     ]
 
 
-def split_at_random(
-    series: Sequence[Series], label: np.ndarray, window: int, stride: int
-) -> tuple[np.ndarray, list[Parts]]:
-    """Windows every `stride` rows, shuffled into folds whatever neighbours have in common."""
-    bounds = [(first, first + len(s.rows)) for s, first in with_first_rows(series)]
-    starts = np.concatenate([window_starts(*span, window, stride) for span in bounds]).astype(
-        np.int64
-    )
-    return starts, deal_within_classes(holds_anomaly(label, starts, window).astype(np.int64))
+def chronological_spans(series: Sequence[Series], window: int) -> list[Span]:
+    """Training, validation and test in the order of time, one window's length between them."""
+    spans = []
+    for recording, first in with_first_rows(series):
+        cuts = [int(share * len(recording.rows)) for share in (0, *SHARES, 1)]
+        for part, (start, stop) in enumerate(pairwise(cuts)):
+            rows = first + start + (window if part else 0), first + stop
+            spans.append(Span(*rows, (recording.name, part), recording.dealt_with, first))
+    return spans
 
 
 def deal_within_classes(labels: np.ndarray) -> list[Parts]:

@@ -12,10 +12,9 @@ parted by commas, semicolons or tabs.
 
 import csv
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -25,7 +24,7 @@ from pefourier.encodings.sources.tables import check_regular, parse_or_refuse
 from pefourier.errors import PefourierError, shown, unknown
 from pefourier.files import label as name_of_file
 from pefourier.train.data import recordings, split
-from pefourier.train.data.examples import check_examples, from_examples, padded_series
+from pefourier.train.data.examples import from_examples, padded_series
 from pefourier.train.data.split import Task
 from pefourier.train.options import Options
 from pefourier.writing.text import join
@@ -108,28 +107,20 @@ def parse_lines(path: Path) -> tuple[list[str], list[list[str]], np.ndarray]:
         raise ValueError(f"text of up to {LARGEST} bytes is read")
     with path.open(encoding="utf-8-sig", newline="") as stream:
         first = stream.readline()
-        parted = max(DELIMITERS, key=first.count)
         stream.seek(0)
+        reader = csv.reader(stream, delimiter=max(DELIMITERS, key=first.count))
         try:
-            (_, head), *rows = list(cells_of_lines(csv.reader(stream, delimiter=parted)))
+            lines = [(reader.line_num, row) for row in reader if row]
         except csv.Error as error:
             raise ValueError(str(error)) from error
-    if not rows:
-        raise ValueError("it has names of columns and no line below them")
-    lines = np.array([line for line, _ in rows])
-    return [cell.strip() for cell in head], [row for _, row in rows], lines
-
-
-def cells_of_lines(lines: Any) -> Iterator[tuple[int, list[str]]]:
-    """Lines of a reader that are not empty, all of one width, with their numbers."""
-    width = None
-    for row in filter(None, lines):
-        width = width or len(row)
-        if len(row) != width:
-            raise ValueError(f"line {lines.line_num} has {len(row)} cells, the first has {width}")
-        yield lines.line_num, row
-    if width is None:
-        raise ValueError("it has no line")
+    if len(lines) < 2:
+        raise ValueError("it has no line below the names of columns")
+    (_, head), *lines = lines
+    for number, row in lines:
+        if len(row) != len(head):
+            raise ValueError(f"line {number} has {len(row)} cells, the first has {len(head)}")
+    numbers = np.array([number for number, _ in lines])
+    return [cell.strip() for cell in head], [row for _, row in lines], numbers
 
 
 def roles_of_columns(path: Path, head: Sequence[str], chosen: dict[str, str]) -> list[str]:
@@ -169,33 +160,22 @@ def read_cells(
 
 def from_csv(path: Path, options: Options) -> Task:
     """Examples or recordings of a .csv in long form."""
-    table, parts, filled, lost = fill_series(read_long(path, options.columns), options)
-    steps = np.concatenate([np.diff(table.times[part]) for part in parts])
-    uneven = len(steps) > 0 and bool(np.ptp(steps) > EVEN * steps.mean())
-    if are_examples(table, parts, options):
-        task = examples_of(table, parts, options)
-    else:
-        task = recordings_of(table, parts, options)
-    task = split.count_missing(task, filled, lost)
-    return replace(task, uneven=uneven, channels=table.names)
-
-
-def fill_series(table: LongTable, options: Options) -> tuple[LongTable, list[np.ndarray], int, int]:
-    """A table without missing numbers, the rows of each series in the order of time.
-
-    With it come how many numbers were filled, and how many rows dropped.
-    """
-    channels, parts, filled, lost = table.channels.copy(), [], 0, 0
-    for part in rows_of_series(table):
+    table, filled, lost = read_long(path, options.columns), 0, 0
+    parts = rows_of_series(table)
+    for i, part in enumerate(parts):
         rows, complete, count = recordings.fill_missing(
             table.channels[part],
             options.missing,
             lambda row, column, part=part: table.place(part[row], table.names[column]),
         )
-        parts.append(part[complete])
-        channels[parts[-1]] = rows
+        parts[i] = part[complete]
+        table.channels[parts[i]] = rows
         filled, lost = filled + count, lost + int((~complete).sum())
-    return replace(table, channels=channels), parts, filled, lost
+    steps = np.concatenate([np.diff(table.times[part]) for part in parts])
+    uneven = len(steps) > 0 and bool(np.ptp(steps) > EVEN * steps.mean())
+    make = examples_of if are_examples(table, parts, options) else recordings_of
+    task = split.count_missing(make(table, parts, options), filled, lost)
+    return replace(task, uneven=uneven, channels=table.names)
 
 
 def rows_of_series(table: LongTable) -> list[np.ndarray]:
@@ -247,17 +227,14 @@ def recordings_of(table: LongTable, parts: Sequence[np.ndarray], options: Option
     """Windows of series whose rows are labelled, of one group on one side."""
     anomalous, classes = read_anomalies(table, options.positive)
     groups = groups_of(table, parts)
-    series = []
-    for part in parts:
-        name = str(table.columns["id"][part[0]])
-        rows = table.channels[part].astype(np.float32)
-        recordings.check_rows(name, rows)
-        series.append(split.Series(name, rows, anomalous[part], name, name))
+    names = [str(table.columns["id"][part[0]]) for part in parts]
+    series = [
+        recordings.unscaled_series(name, table.channels[part], anomalous[part])
+        for name, part in zip(names, parts, strict=True)
+    ]
     grouped = groups is not None and len(set(groups)) > 1 and options.split != "random"
-    facts = {"own_scale": True, "classes": classes, "grouped": grouped}
-    facts["units"] = groups if grouped else [recording.name for recording in series]
-    blocks = split.USER_BLOCKS
-    return split.split_series(str(table.path), series, *options.cut, blocks, **facts)
+    facts = {"classes": classes, "units": groups if grouped else names, "grouped": grouped}
+    return split.split_series(str(table.path), series, *options.cut, own_scale=True, **facts)
 
 
 def read_anomalies(table: LongTable, positive: Sequence[str]) -> tuple[np.ndarray, tuple[str, str]]:
@@ -288,10 +265,9 @@ def read_anomalies(table: LongTable, positive: Sequence[str]) -> tuple[np.ndarra
 
 def examples_of(table: LongTable, parts: Sequence[np.ndarray], options: Options) -> Task:
     """A series an example, of the label that all its lines have."""
-    check_examples(str(table.path), options)
     labels = np.array([table.columns["label"][part[0]] for part in parts])
     groups = groups_of(table, parts)
     x, lengths = padded_series([table.channels[part] for part in parts])
     facts = {"groups": None if groups is None else np.array(groups), "lengths": lengths}
-    task = from_examples(str(table.path), x, labels, (), options.split, **facts)
+    task = from_examples(str(table.path), x, labels, options, **facts)
     return replace(task, grouped_by="a column called group")

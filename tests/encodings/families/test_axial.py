@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from pefourier.encodings import build, load
-from pefourier.encodings.conventions import read_conventions
+from pefourier.encodings.registry import read_conventions
 
 FLOAT32 = float(np.finfo(np.float32).eps)
 RECORDED = json.loads((Path(__file__).parents[2] / "recorded_axes.json").read_text())

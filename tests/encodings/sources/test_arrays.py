@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from stored import HEADER, npy_bytes, put
 
-from pefourier.encodings.sources.arrays import Stored
+from pefourier.encodings.sources.formats import Stored
 from pefourier.encodings.sources.tables import open_arrays, read_numbers
 from pefourier.errors import PefourierError
 

@@ -208,14 +208,14 @@ def test_swinv2_divides_by_its_window_of_pretraining(config):
 @pytest.mark.parametrize(
     ("kind", "own", "said"),
     [
-        ("dinov3_vit", {"image_size": 8}, "has an image of 8 in patches of 16; give --grid"),
+        ("dinov3_vit", {"image_size": 8}, "has no patch of 16 in 8; give --grid"),
         ("dinov3_vit", {"hidden_size": 10, "num_attention_heads": 3}, "3 heads do not divide"),
         ("dinov3_vit", {"hidden_size": 30, "num_attention_heads": 3}, "d=8 or d=12 would fit"),
         ("pixtral", {"rope_parameters": {"rope_type": "yarn"}}, "no scaling is known on axes"),
         ("pixtral", {"image_size": "big"}, "image_size of"),
         ("FluxTransformer2DModel", {"axes_dims_rope": [16, 56]}, "share needs a number for each"),
         ("PixArtTransformer2DModel", {"interpolation_scale": 0}, "interpolation_scale of"),
-        ("vit", {}, "are learned: their table is in its weights"),
+        ("vit", {}, "are learned: put model.safetensors"),
         ("detr", {"position_embedding_type": "learned"}, "is not answered"),
     ],
 )

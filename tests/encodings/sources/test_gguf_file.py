@@ -9,7 +9,7 @@ import pytest
 from pefourier.encodings import load
 from pefourier.encodings.columns import axes_of_sections
 from pefourier.encodings.model_positions import axis_in
-from pefourier.encodings.sources.gguf_header import BLOCKS, TYPES, TensorPlace, read_header
+from pefourier.encodings.sources.gguf_file import BLOCKS, TYPES, TensorPlace, read_header
 from pefourier.errors import PefourierError
 from pefourier.questions.compare import compare
 from pefourier.questions.context import describe_context
@@ -217,9 +217,7 @@ def test_the_header_is_what_the_package_gguf_reads(tmp_path):
     assert (keys.pop("tokens"), keys.pop("scores")) == (None, None)
     assert keys == {k: v for k, v in own.items() if k not in ("tokens", "scores")}
     assert tensors == {
-        t.name: TensorPlace(
-            tuple(t.shape.tolist()[::-1]), t.tensor_type.name, t.data_offset, t.n_bytes
-        )
+        t.name: TensorPlace(tuple(t.shape.tolist()[::-1]), t.tensor_type.name, t.data_offset)
         for t in reader.tensors
     }
 

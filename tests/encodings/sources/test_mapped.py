@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from pefourier.encodings import encoding, load
-from pefourier.encodings.sources import arrays
+from pefourier.encodings.sources import formats
 from pefourier.encodings.sources.tables import read_table
 from pefourier.errors import PefourierError
 
@@ -17,7 +17,7 @@ SHORTER = "became shorter while it was read; write it again$"
 
 @pytest.fixture(autouse=True)
 def everything_is_large(monkeypatch):
-    monkeypatch.setattr(arrays, "SUSPECT", 0)
+    monkeypatch.setattr(formats, "SUSPECT", 0)
 
 
 @pytest.mark.parametrize("copied", [0, 2**26])

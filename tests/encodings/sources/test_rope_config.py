@@ -117,7 +117,7 @@ REFUSED = [  # config, part, what the message names
     ({**LLAMA, "head_dim": 127}, "", "an even d"),
     ({**LLAMA, "hidden_size": "big"}, "", "got 'big'"),
     ({**LLAMA, "model_type": []}, "", "model_type"),
-    ({**DYNAMIC, "model_type": "mine", "max_position_embeddings": None}, "", "needs one of them"),
+    ({**DYNAMIC, "model_type": "mine", "max_position_embeddings": None}, "", "needs max_position"),
     ({"model_type": "mine", "rope_theta": 5.0}, "", "give the dimension by --d"),
     (GEMMA3, "", "#full_attention"),
     (GEMMA3, "#full_attentoin", "Did you mean 'full_attention'?"),

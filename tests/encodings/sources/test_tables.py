@@ -17,7 +17,7 @@ import torch
 from stored import HEADER, TABLE, npy_bytes, put, refused
 
 from pefourier.encodings import load
-from pefourier.encodings.sources import open_files
+from pefourier.encodings.sources import tables
 from pefourier.encodings.sources import tables as files
 from pefourier.encodings.sources.tables import (
     read_table,
@@ -153,7 +153,7 @@ def test_pipes_are_read(suffix):
 
 
 def test_an_endless_pipe_is_given_up(monkeypatch):
-    monkeypatch.setattr(open_files, "MEMORY", 2**20)
+    monkeypatch.setattr(tables, "MEMORY", 2**20)
     with fifo("pipe", repeat(b"1,2\n" * 10**5)):
         assert "131072" in refused("pipe")
 

@@ -19,12 +19,12 @@ def read(name, **settings):
 def test_scale_of_examples_comes_from_training_windows_alone(rng, unit):
     x, y = unit * rng.normal(3, 2, (50, 5, 2)), np.arange(50) % 2
     x[..., 1] = 3  # a channel that never changes stays
-    task = from_examples("x", x, y, (), "blocks")
+    task = from_examples("x", x, y)
     fold = task.folds[2]
     np.testing.assert_allclose(fold.mean, x[fold.train].mean(axis=(0, 1)), rtol=1e-5)
     np.testing.assert_allclose(fold.scale, [x[fold.train, :, 0].std(), 1], rtol=1e-5)
     assert sorted(np.concatenate([f.test for f in task.folds])) == list(range(50))
-    (fold,) = from_examples("x", x, y, (), "chronological").folds
+    (fold,) = from_examples("x", x, y, Options(split="chronological")).folds
     parts = [fold.train, fold.valid, fold.test]
     np.testing.assert_array_equal(np.concatenate(parts), np.arange(50))
     assert list(map(len, parts)) == [30, 10, 10]
@@ -33,7 +33,7 @@ def test_scale_of_examples_comes_from_training_windows_alone(rng, unit):
 @pytest.mark.parametrize("kind", ["int8", "float16", "float64"])
 def test_the_type_in_which_numbers_are_stored_does_not_matter(rng, kind):
     x = rng.integers(-9, 10, (40, 6, 2))
-    made = (from_examples("x", x.astype(k), np.arange(40) % 2, (), "blocks") for k in ("f4", kind))
+    made = (from_examples("x", x.astype(k), np.arange(40) % 2) for k in ("f4", kind))
     single, stored = ((task.rows, task.folds[0].mean, task.folds[0].scale) for task in made)
     for one, two in zip(single, stored, strict=True):
         np.testing.assert_array_equal(one, two, strict=True)

@@ -155,8 +155,6 @@ BAD = [  # a dataset, options, and what is named
     *(("order", {"window": 5}, "--window"), ("order", {"folds": 9}, "--folds")),
     *(("order", {"folds": 0}, "--folds"), ("order", {"resamples": 3}, "--resamples")),
     ("uea:GunPoint", {"resamples": 0}, "--resamples"),
-    ("uea:GunPoint", {"resamples": 2, "window": 9}, "--window"),
-    ("uea:GunPoint", {"resamples": 2, "split": "random"}, "--resamples"),
     *(
         ("own.npz", own, f"--{next(iter(own))} must be a whole number")
         for own in ({"window": 0}, {"window": 10**22}, {"stride": 10**22})
@@ -184,10 +182,11 @@ def test_parts_of_an_archive_are_trained_and_tested_on(tmp_path, rng):
     with pytest.raises(PefourierError, match="--window"):
         read(path, window=2)
     for change in ({"X_test": x[40:, :4]}, {"y_test": y[:19]}, {"y_test": np.array("a")}):
-        with pytest.raises(PefourierError, match="'X_test'"):
+        with pytest.raises(PefourierError, match=r"X_test \("):
             read(archive(tmp_path, **parts | change))
-    with pytest.raises(PefourierError, match="--resamples"):
-        read(archive(tmp_path, X=x, y=y), resamples=2)
+    for own, how in ((parts, "random"), ({"X": x, "y": y}, "blocks")):
+        with pytest.raises(PefourierError, match="--resamples"):
+            read(archive(tmp_path, **own), resamples=2, split=how)
 
 
 @pytest.mark.parametrize(
@@ -204,7 +203,7 @@ def test_parts_of_an_archive_are_trained_and_tested_on(tmp_path, rng):
     ],
 )
 def test_the_rarer_class_is_positive_unless_one_is_named(rng, labels, names, classes, positive):
-    task = examples.from_examples("x", rng.normal(size=(60, 4, 1)), labels, (), "blocks")
+    task = examples.from_examples("x", rng.normal(size=(60, 4, 1)), labels)
     (found,) = load.name_positives([task], names)
     assert (found.classes, found.positive) == (classes, positive)
     told = [classes[label] for label in found.labels]

@@ -15,7 +15,7 @@ from pefourier.train.options import Options
 SHARED = Path(__file__).parents[4] / "shared" / "data"
 
 
-published = pytest.mark.skipif(not SHARED.is_dir(), reason="needs ../shared/data (SMD and MSL)")
+shared = pytest.mark.skipif(not SHARED.is_dir(), reason="needs ../shared/data (SMD and MSL)")
 
 
 def read(name, folder, **settings):
@@ -24,10 +24,10 @@ def read(name, folder, **settings):
 
 @cache
 def published_recordings(name):
-    return recordings.read_recordings(load.source_of_dataset(name), str(SHARED))
+    return recordings.read_recordings(name, str(SHARED))
 
 
-@published
+@shared
 @pytest.mark.parametrize(
     ("name", "window", "windows", "positive"),
     [
@@ -38,16 +38,15 @@ def published_recordings(name):
     ],
 )
 def test_windows_of_the_blocks_split_are_as_many_as_published(name, window, windows, positive):
-    source = load.source_of_dataset(name)
-    assert (source.name, load.reads_data_folder(name)) == (name, True)
-    task = split.split_series(name, published_recordings(name), window, blocks=source.blocks)
+    blocks = recordings.SOURCES[name].blocks
+    task = split.split_series(name, published_recordings(name), window, blocks=blocks)
     tested = np.unique(np.concatenate([fold.test for fold in task.folds]))
     assert (len(tested), int(task.labels[tested].sum())) == (windows, positive)
     assert sum(len(fold.test) for fold in task.folds) == windows
     assert (task.leaky, task.rows.shape[1]) == (False, {"msl": 55, "smd": 38}[name])
 
 
-@published
+@shared
 def test_windows_are_gathered_and_not_kept():
     task = split.split_series("smd", published_recordings("smd"), 64, stride=1)
     assert len(task.starts) > 300_000
@@ -98,7 +97,7 @@ def test_msl_as_published_counts_both_ends_of_an_event(tmp_path):
     lines = [f"{name},{craft},{events},[point],1200\n" for name, craft in crafts]
     label = as_published(tmp_path / "data", HEAD + "".join(lines), ("A-1", "P-10", "B-2"))
     (tmp_path / "data" / "labeled_anomalies.csv").rename(tmp_path / "labeled_anomalies.csv")
-    (only,) = recordings.read_recordings(load.source_of_dataset("msl"), str(tmp_path))
+    (only,) = recordings.read_recordings("msl", str(tmp_path))
     assert only.name == "A-1"
     np.testing.assert_array_equal(only.label, label.astype(bool))
 

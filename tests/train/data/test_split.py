@@ -113,7 +113,6 @@ def test_folds_are_of_one_size():
 
 def test_of_windows_at_another_place_those_stay_that_share_no_row_with_one_tested():
     spans = [split.Span(100 * i, 100 * i + 100, ("c", i), "c", 100 * i) for i in (0, 1)]
-    none = np.zeros(0, dtype=int)
-    ticks = split.ticks_of_test(spans, [np.array([30]), none], [True, False], 20)
-    _, free = split.outside(spans, [none, 100 + np.arange(81)], ticks, 20)
-    assert (free - 100).tolist() == [*range(11), *range(50, 81)]
+    windows = np.column_stack([np.ones(81, int), 100 + np.arange(81)])
+    free = ~split.overlap_in_time(spans, windows, np.array([[0, 30]]), 20)
+    assert np.flatnonzero(free).tolist() == [*range(11), *range(50, 81)]

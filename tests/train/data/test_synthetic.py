@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 from pefourier.errors import PefourierError
-from pefourier.train.data import SYNTHETIC, synthetic
+from pefourier.train.data import synthetic
 from pefourier.train.data.load import load_task
+from pefourier.train.options import SYNTHETIC
 
 
 @pytest.mark.parametrize("name", [*SYNTHETIC, "order:noise=0.5,length=9,count=40"])

@@ -43,7 +43,7 @@ def test_examples_in_long_form_are_those_of_an_array(tmp_path, rng, separator):
     lines = [separator.join("id,time,a,b,label".split(",")), *lines]
     (tmp_path / "x.csv").write_text("\n".join(lines) + "\n", encoding="utf-8-sig")
     found = read(tmp_path / "x.csv")
-    array = from_examples("x", x, np.array(["no", "yes"])[y], (), "blocks", lengths=lengths)
+    array = from_examples("x", x, np.array(["no", "yes"])[y], lengths=lengths)
     for name in ("rows", "labels", "lengths"):
         np.testing.assert_array_equal(getattr(found, name), getattr(array, name))
     assert (found.classes, found.shortest, found.channels) == (("no", "yes"), 4, ("a", "b"))

@@ -1,9 +1,10 @@
-"""How are frequencies drawn? The pictures and charts of `pefourier spectrum`."""
+"""How are frequencies, and what is left of a position, drawn? Figures 1 and 2, and their charts."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -13,28 +14,30 @@ from pefourier.geometry.torus import multiplicity
 from pefourier.questions.density import density_by_decade, is_slow, single_waves
 from pefourier.report import plot
 from pefourier.report.frame import Answer, any_grid, framed
-from pefourier.writing.terminal_chart import chart, shades
+from pefourier.writing.terminal_chart import chart, limits_of, shades
+
+if TYPE_CHECKING:
+    from pefourier.questions.reconstruct import Reconstructions
 
 LITTLE = 0.0005  # of the energy
 SPARSE = 0.5  # of a lattice: where fewer points have energy they are single lines
-SINGULAR = {"positions": "position", "steps": "step", "units": "unit"}
 TICKS = ([-np.pi, 0, np.pi], ["−π", "0", "π"])
 
 
-def by_decade(answers: Sequence[Answer], axis: str = "auto") -> bool:
+def by_decade(answers: Sequence[Answer], axis: str) -> bool:
     """Whether spectra are to be drawn over the logarithm of frequency; on grids they are not."""
     if axis == "auto":
         return not any_grid(answers) and all(is_slow(a.encoding, a.result.method) for a in answers)
-    for a in answers if axis == "log" else ():
-        if a.result.on_grid:
-            raise PefourierError(
-                f"--axis log draws frequencies of one axis; {a.encoding.label} has several, leave "
-                "it out or the option"
-            )
+    if axis == "log" and any_grid(answers):
+        names = ", ".join(a.encoding.label for a in answers if a.result.on_grid)
+        raise PefourierError(
+            f"--axis log draws frequencies of one axis; {names} has several, leave it out or the "
+            "option"
+        )
     return axis == "log"
 
 
-def spectrum_chart(answers: Sequence[Answer], colour: bool, axis: str = "linear") -> str:
+def spectrum_chart(answers: Sequence[Answer], colour: bool, axis: str = "auto") -> str:
     """The curves of Fig. 1, or those by decade, and a picture of each density on a grid."""
     flat = [a for a in answers if not a.result.on_grid]
     text = lines_chart(flat, colour, axis) + "\n" if flat else ""
@@ -51,17 +54,17 @@ def lines_chart(answers: Sequence[Answer], colour: bool, axis: str) -> str:
     """Densities by decade, or over the lattice; over its logarithm where one lies at its start."""
     decades = by_decade(answers, axis)
     some_slow = axis == "auto" and any(is_slow(a.encoding, a.result.method) for a in answers)
-    curves, first = [], int(some_slow and not decades)  # frequency 0 has no logarithm
+    first = int(some_slow and not decades)  # frequency 0 has no logarithm
+    curves = []
     for a in answers:
         density = density_by_decade(a.encoding, a.result.method) if decades else a.result
         zero = share_at_zero(density.at_zero if decades else density.density[0] * first)
-        curves.append(
-            (f"{a.encoding.label}{zero}", per_unit(a, density)[first:], density.density[first:])
-        )
+        points = per_unit(a, density)[first:], density.density[first:]
+        curves.append((f"{a.encoding.label}{zero}", *points))
     slow = decades or some_slow
-    xlabel = f"ω, radians per {units(answers, singular=True)}{' (log)' if slow else ''}"
-    unit = "per factor ten of frequency" if decades else "at each lattice frequency"
-    return chart(curves, xlabel, f"share of energy {unit}", colour=colour, logarithmic=slow)
+    xlabel = f"ω, radians per {unit(answers)}{' (log)' if slow else ''}"
+    of = "per factor ten of frequency" if decades else "at each lattice frequency"
+    return chart(curves, xlabel, f"share of energy {of}", colour=colour, logarithmic=slow)
 
 
 def per_unit(answer: Answer, density: Any) -> np.ndarray:
@@ -69,18 +72,21 @@ def per_unit(answer: Answer, density: Any) -> np.ndarray:
     return density.omega / unit_of_waves(answer.encoding)[0]
 
 
-def units(answers: Sequence[Answer], singular: bool = False) -> str:
-    """What waves are told in, or one of it."""
+def units(answers: Sequence[Answer]) -> str:
+    """What waves are told in."""
     timed = [a.encoding for a in answers if a.encoding.domain.kind == "time"]
     names = [] if len(timed) == len(answers) else ["positions"]
-    names = dict.fromkeys([*names, *(unit_of_waves(enc)[1] for enc in timed)])
-    joined = " or ".join(names)
-    return " ".join(SINGULAR.get(word, word) for word in joined.split()) if singular else joined
+    return " or ".join(dict.fromkeys([*names, *(unit_of_waves(enc)[1] for enc in timed)]))
+
+
+def unit(answers: Sequence[Answer]) -> str:
+    """One of what waves are told in."""
+    return re.sub(r"\b(position|step|unit)s\b", r"\1", units(answers))
 
 
 def frequency_label(answers: Sequence[Answer]) -> str:
     """The name of an axis of frequencies."""
-    return f"angular frequency ω (radians per {units(answers, singular=True)})"
+    return f"angular frequency ω (radians per {unit(answers)})"
 
 
 def share_at_zero(share: float) -> str:
@@ -92,29 +98,35 @@ def share_at_zero(share: float) -> str:
     return f" ({100 * share:.3g} % at 0)" if share >= LITTLE else ""
 
 
-def spectrum(answers: Sequence[Answer], look: plot.Look = plot.USUAL) -> plot.Figure:
-    """Densities over angular frequency, as Fig. 1 of the paper.
+def spectrum(
+    answers: Sequence[Answer], look: plot.Look = plot.USUAL, axis: str = "auto"
+) -> plot.Figure:
+    """Densities over angular frequency, as Fig. 1 of the paper; of slow waves over its logarithm.
 
     On grids they are pictures, with what they sum to along each axis.
     """
+    if by_decade(answers, axis):
+        return spectrum_by_decade(answers, look)
     if any_grid(answers):
         return spectrum_on_grids(answers, look)
     figure, ((axes,),) = plot.make_panels(1, 1, (plot.WIDTH, 3.2), look)
     for a in answers:
-        label = plot.caption(a.encoding, plot.room_for_names(figure))
         x, y = per_unit(a, a.result), a.result.density
-        (line,) = axes.plot(x, y, label=label, linewidth=1.4)
+        (line,) = axes.plot(x, y, label=plot.entry(axes, a.encoding), linewidth=1.4)
         if a.result.sigma == 0 and (y > 0).mean() < SPARSE:  # lines alone, behind the curves
             line.set(data=([], []), linestyle="-", linewidth=0.7)
             axes.vlines(x[y > 0], 0, y[y > 0], color=line.get_color(), linewidth=0.7, zorder=1)
     axes.set(xlabel=frequency_label(answers), ylabel="share of energy $g_k$")
     axes.set_ylim(bottom=0)
-    set_frequency_axis(axes, answers)
+    axes.set_xlim(left=0)
+    if not any(a.encoding.domain.irregular for a in answers):
+        axes.set_xlim(0, np.pi)
+        axes.set_xticks(np.pi * np.arange(5) / 4, ["0", "π/4", "π/2", "3π/4", "π"])
     plot.add_legend(figure, axes)
     return figure
 
 
-def spectrum_by_decade(answers: Sequence[Answer], look: plot.Look = plot.USUAL) -> plot.Figure:
+def spectrum_by_decade(answers: Sequence[Answer], look: plot.Look) -> plot.Figure:
     """Densities over the logarithm of frequency, with the lengths of the waves above."""
     figure, ((axes,),) = plot.make_panels(1, 1, (plot.WIDTH, 3.4), look)
     axes.set_xscale("log")
@@ -122,9 +134,7 @@ def spectrum_by_decade(answers: Sequence[Answer], look: plot.Look = plot.USUAL) 
     find = single_waves if separate else density_by_decade
     for a in answers:
         density = find(a.encoding, a.result.method)
-        zero = share_at_zero(density.at_zero)
-        room = plot.room_for_names(figure) - plot.LETTER * len(zero)
-        label = plot.caption(a.encoding, room) + zero
+        label = plot.entry(axes, a.encoding, share_at_zero(density.at_zero))
         style = "o" if separate else "-"
         axes.plot(per_unit(a, density), density.density, style, label=label, markersize=3)
     lengths = {len(a.encoding) * unit_of_waves(a.encoding)[0] for a in answers}
@@ -144,14 +154,6 @@ def spectrum_by_decade(answers: Sequence[Answer], look: plot.Look = plot.USUAL) 
     above.set(xscale="log", xlabel=f"length of the wave ({units(answers)})")
     above.set_xlim([2 * np.pi / omega for omega in limits])
     return figure
-
-
-def set_frequency_axis(axes: plot.Axes, answers: Sequence[Answer]) -> None:
-    """Let the axis go from 0 to pi with ticks in parts of pi; of irregular times to the end."""
-    axes.set_xlim(left=0)
-    if not any(a.encoding.domain.irregular for a in answers):
-        axes.set_xlim(0, np.pi)
-        axes.set_xticks(np.pi * np.arange(5) / 4, ["0", "π/4", "π/2", "3π/4", "π"])
 
 
 def whole_plane(density: np.ndarray, sides: Sequence[int]) -> np.ndarray:
@@ -204,4 +206,71 @@ def draw_density(figure: plot.Figure, picture: plot.Axes, sums: plot.Axes, resul
     figure.colorbar(image, ax=picture, label="share of energy", location="bottom", aspect=12)
 
 
-TOLD = framed("spectrum", chart=spectrum_chart, figure=spectrum)
+def reconstruct_chart(answers: Sequence[Answer], colour: bool) -> str:
+    """The curves of Fig. 2, one chart per encoding, all with one vertical axis."""
+    flat = [r.values for a in answers for r in a.result.reconstructions if r.values.ndim == 1]
+    limits = limits_of(np.concatenate([*flat, [0.0]]))
+    parts = []
+    for a in answers:
+        rebuilt = a.result.reconstructions
+        if a.result.on_grid:  # of several frames the one that a point lies in
+            for r in rebuilt:
+                title = f"{a.encoding.label}: ({r.point}) rebuilt, rows down, columns across"
+                parts.append(shades(r.values[r.position[:-2]], title))
+            continue
+        x = np.arange(a.result.lattice)
+        curves = [(f"{a.encoding.label}, s = {r.position}", x, r.values) for r in rebuilt]
+        label = f"position function rebuilt from {a.encoding.label}"
+        xlabel = around(a.result)
+        parts.append(chart(curves, xlabel, label, height=8, colour=colour, ylimits=limits))
+    return "".join(f"{part}\n" for part in parts)
+
+
+def around(r: Reconstructions) -> str:
+    """The name of an axis of positions: what leaves it at one end comes back at the other."""
+    return f"position (a circle: {r.lattice} is 0 again)"
+
+
+def reconstruct(answers: Sequence[Answer], look: plot.Look = plot.USUAL) -> plot.Figure:
+    """Rebuilt position functions, one panel per encoding, as Fig. 2 of the paper."""
+    if any_grid(answers):
+        return reconstruct_on_grids(answers, look)
+    size = (plot.WIDTH, 1.0 + 1.6 * len(answers))
+    is_shared = len({a.result.lattice for a in answers}) == 1
+    figure, panels = plot.make_panels(len(answers), 1, size, look, sharex=is_shared, sharey=True)
+    for axes, a in zip(panels[:, 0], answers, strict=True):
+        for r in a.result.reconstructions:
+            axes.plot(r.values, label=f"s = {r.position}", linewidth=1.2)
+        axes.set_title(plot.entry(axes, a.encoding), loc="left", fontsize=9)
+        axes.set_ylabel("rebuilt value")
+        axes.set_xlabel(around(a.result) if axes is panels[-1, 0] or not is_shared else "")
+    plot.add_legend(figure, panels[0, 0])
+    return figure
+
+
+def reconstruct_on_grids(answers: Sequence[Answer], look: plot.Look) -> plot.Figure:
+    """A row for each encoding: its rebuilt points as pictures, of several frames the peak's."""
+    count = max(len(a.result.reconstructions) for a in answers)
+    width = look.width or max(3.0, 2.1 * count)
+    size = (width, (width / count + 0.85) * len(answers))
+    figure, panels = plot.make_panels(len(answers), count, size, look)
+    for row, a in zip(panels, answers, strict=True):
+        for axes, r in zip(row, a.result.reconstructions, strict=False):
+            title = f"{plot.caption(a.encoding, width / count)}\n({r.point}), peak {r.peak:.3f}"
+            axes.set_title(title, fontsize=8, loc="left")
+            if r.values.ndim == 1:
+                axes.plot(r.values)
+                axes.set(xlabel="position", ylabel="rebuilt value")
+                continue
+            values = r.values[r.position[:-2]]
+            image = axes.imshow(values, cmap="cividis", interpolation="nearest")
+            axes.set(xlabel="column", ylabel="row" if axes is row[0] else "")
+            axes.locator_params(nbins=5, integer=True)
+            figure.colorbar(image, ax=axes, location="bottom", shrink=0.9, aspect=12)
+        for axes in row[len(a.result.reconstructions) :]:
+            axes.set_axis_off()
+    return figure
+
+
+framed("spectrum", chart=spectrum_chart, figure=spectrum)
+framed("reconstruct", chart=reconstruct_chart, figure=reconstruct)

@@ -1,0 +1,263 @@
+"""How are rotations drawn? Wavelengths of pairs, their scaling, their bases, and who uses them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import log, pi
+from shutil import get_terminal_size
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from pefourier.encodings.readings import LEVELS, reading_cosine
+from pefourier.errors import PefourierError, shorten
+from pefourier.questions.rotations import Rotation, treatments
+from pefourier.report import plot
+from pefourier.report.frame import Answer, framed
+from pefourier.writing.escapes import printable
+
+if TYPE_CHECKING:
+    from pefourier.questions.context import Context
+    from pefourier.questions.extend import Extensions
+    from pefourier.weights.shares import LayerShares
+    from pefourier.weights.summary import RotationUse
+    from pefourier.weights.usage import Usage
+
+MARKS = {"same": ("█", "34"), "kept": ("█", "34"), "blended": ("▒", "33"), "stretched": ("░", "31")}
+ACROSS = 64  # letters of the picture where nobody looks at a terminal
+
+
+def bands_charts(answers: Sequence[Answer], colour: bool) -> str:
+    """The bands of each answer's rotations."""
+    return "".join(bands_chart(a.result, colour) for a in answers)
+
+
+def bands_chart(result: Context, colour: bool = False) -> str:
+    """The bands of each rotation over the logarithm of the wavelength, with lengths as lines.
+
+    A letter stands for the wavelengths of at least one pair; │ for the trained length and ║ for the
+    one asked for hide those beneath.
+
+    >>> from pefourier.questions.context import describe_context
+    >>> scaled = "rope:rho=5e5,scaling=llama3,factor=8,original=8192"
+    >>> print(bands_chart(describe_context(scaled, 131072, d=64)[1]).splitlines()[0].rstrip())
+    kept      ██ █ ██ █ █ ██ █ █ ██ █ █     │           ║
+    """
+    across = max(get_terminal_size((ACROSS + 10, 24)).columns - 10, 24)
+    turning = [r for r in result.rotations if r.rotated]
+    if not turning:
+        return ""
+    slowest = max(2 * pi / r.frequencies.min() for r in turning)
+    ends = log(2 * pi), log(max(slowest, result.length, 2 * pi) * 1.01)
+
+    def column(wavelength: float) -> int:
+        share = (log(wavelength) - ends[0]) / (ends[1] - ends[0])
+        return int(min(max(share, 0.0), 1.0) * (across - 1))
+
+    lines = []
+    for r in turning:
+        lines += [r.name] if r.name else []
+        for treatment, members in treatments(r.frequencies, r.trained_frequencies).items():
+            mark, paint = MARKS[treatment]
+            cells = {column(2 * pi / w): mark for w in r.frequencies[members]}
+            cells[column(result.trained.length or result.length)] = "│"
+            cells[column(result.length)] = "║"
+            row = "".join(cells.get(i, " ") for i in range(across))
+            row = row.replace(mark, f"\x1b[{paint}m{mark}\x1b[0m") if colour else row
+            lines += [f"{treatment:<9} {row}"] if members.any() else []
+    last = f"{max(slowest, result.length):.3g} positions"
+    scale = f"{'':9} {2 * pi:.3g}{last:>{across - 4}}"
+    length = result.trained.length
+    trained = f"│ trained {length}  " if length else ""
+    return "\n".join([*lines, scale, f"{'':10}{trained}║ asked {result.length}", "", ""])
+
+
+COLOURS = {"same": "C0", "kept": "C0", "blended": "C5", "stretched": "C1"}
+GREY = "0.6"
+ABOVE = 14  # points from axes to their title, over the names of lengths
+
+
+def wavelengths(answers: Sequence[Answer], look: plot.Look = plot.USUAL) -> plot.Figure:
+    """Each pair at its wavelength, as trained and as scaled."""
+    rows = [(a, rotation) for a in answers for rotation in a.result.rotations if rotation.rotated]
+    heights = [0.65 + 0.36 * len(strips(r)) for _, r in rows]
+    if not rows:
+        names = " and ".join(shorten(printable(a.encoding.spec)) for a in answers)
+        raise PefourierError(f"--plot draws frequencies of rotations; there are none in {names}")
+    figure, panels = plot.make_panels(len(heights), 1, (plot.WIDTH, 0.5 + sum(heights)), look)
+    if len(heights) > 1:
+        panels[0, 0].get_gridspec().set_height_ratios(heights)
+    for axes, (a, rotation) in zip(panels[:, 0], rows, strict=True):
+        if axes is not panels[0, 0]:
+            axes.sharex(panels[0, 0])
+        draw_strips(axes, a, rotation, with_name=not look.title or len(answers) > 1)
+    panels[-1, 0].set_xlabel("wavelength (positions)")
+    plot.add_legend(figure, *panels[:, 0])
+    return figure
+
+
+def strips(r: Rotation) -> dict[str, tuple[np.ndarray, dict[str, np.ndarray]]]:
+    """Rows of ticks: frequencies with the pairs of each treatment; scaled ones below trained."""
+    members = treatments(r.frequencies, r.trained_frequencies)
+    if "same" in members:
+        return {"": (r.frequencies, members)}
+    plain = {"same": np.ones(len(r.frequencies), dtype=bool)}
+    return {"unscaled": (r.trained_frequencies, plain), r.scaling: (r.frequencies, members)}
+
+
+def draw_strips(axes: plot.Axes, answer: Answer, r: Rotation, with_name: bool) -> None:
+    """A tick for each pair, and the trained and the asked length as lines.
+
+    One encoding below a title of the user's own is not named again.
+    """
+    result = answer.result
+    rows = strips(r)
+    for level, (omega, members) in enumerate(rows.values()):
+        for treatment, those in members.items():
+            if not those.any():
+                continue
+            waves = 2 * pi / omega[those]
+            colour = GREY if level == 0 and len(rows) > 1 else COLOURS[treatment]
+            label = None if treatment == "same" else treatment
+            axes.vlines(waves, -level - 0.4, -level + 0.4, color=colour, label=label, linewidth=1)
+    mark_lengths(axes, result.trained.length or 0, result.length)
+    axes.set(xscale="log", ylim=(-len(rows) + 0.4, 0.6))
+    ticks = {-level: plot.literal(name) for level, name in enumerate(rows) if name}
+    axes.set_yticks(list(ticks), list(ticks.values()))
+    name = plot.caption(answer.encoding, 0.7 * axes.figure.get_figwidth()) if with_name else ""
+    name = ", ".join(filter(None, (name, plot.literal(r.name))))
+    totals = {state: those.sum() for state, those in members.items()}
+    counts = [f"{n} {state}" for state, n in totals.items() if 0 < n < r.rotated]
+    listing = f" ({', '.join(counts)})" if counts else ""
+    base = "" if r.base is None else f", base {r.base:.10g}"
+    pairs = ": ".join(filter(None, (name, f"{r.rotated} pairs{listing}{base}")))
+    axes.set_title(pairs, loc="left", fontsize=9, pad=ABOVE)
+
+
+def mark_lengths(axes: plot.Axes, trained: int, length: int) -> None:
+    """Lines at the trained length, 0 where unknown, and at the one asked for, named above."""
+    marks = {trained: "trained"} if trained else {}
+    marks |= {length: "asked" if length != trained else "trained, asked"}
+    place = {"xycoords": ("data", "axes fraction"), "va": "bottom"}
+    for position, name in marks.items():
+        dashes = "-" if name == "asked" else "--"
+        axes.axvline(position, color="black", linestyle=dashes, linewidth=0.9)
+        side = "right" if name == "trained" and length > trained else "left"
+        axes.annotate(f" {name} {position} ", (position, 1.0), ha=side, fontsize=7, **place)
+
+
+def extension(answers: Sequence[Answer], look: plot.Look = plot.USUAL) -> plot.Figure:
+    """Wavelengths of each way's pairs, and cosines to the trained rotation."""
+    heights = [0.7 + 0.3 * len(answers[0].result.candidates), 2.8]
+    figure, ((top,), (low,)) = plot.make_panels(2, 1, (plot.WIDTH, 0.4 + sum(heights)), look)
+    top.get_gridspec().set_height_ratios(heights)
+    result: Extensions = answers[0].result
+    ways = result.candidates
+    for level, extension in enumerate(ways):
+        waves = 2 * pi / extension.frequencies[extension.frequencies != 0]
+        colour = GREY if extension.way == "unchanged" else "C0"
+        top.vlines(waves, -level - 0.35, -level + 0.35, color=colour, linewidth=1)
+    mark_lengths(top, result.trained, result.length)
+    top.set_yticks([-level for level in range(len(ways))], [extension.name for extension in ways])
+    top.set(xscale="log", xlabel="wavelength (positions)", ylim=(0.4 - len(ways), 0.6))
+    title = f"{plot.brief(answers[0].encoding.spec, 60)}, d {result.d}"
+    top.set_title(title, loc="left", fontsize=9, pad=ABOVE)
+    points = np.unique(np.geomspace(1, result.trained, 200).astype(np.int64))
+    for extension in ways[1:]:
+        cosines = reading_cosine(result.trained_frequencies, extension.frequencies, points)
+        low.plot(points, cosines, label=extension.name, linewidth=1.2)
+    for level in LEVELS:
+        low.axhline(level, color=GREY, linewidth=0.6, linestyle=":")
+    low.set(xscale="log", xlabel="position", ylabel="cosine to the trained codes")
+    low.set_ylim(None, 1.05)
+    plot.add_legend(figure, low)
+    return figure
+
+
+CURVES = {  # field of a candidate: the axis, its scale, the criteria it answers
+    "min_distance": ("smallest distance", "linear", {"distance"}),
+    "rank": ("rank", "linear", {"rank"}),
+    "stable_rank": ("stable rank", "linear", {"stable_rank"}),
+    "condition_number": ("condition number", "log", {"condition"}),
+    "idle": ("pairs never turning", "linear", {"turns", "wavelength"}),
+    "bound": ("first lag with Σ\u00a0cos\u00a0<\u00a00", "log", {"bound"}),
+}
+
+
+def criteria(answers: Sequence[Answer], look: plot.Look = plot.USUAL) -> plot.Figure:
+    """Each criterion over the base with its best base marked, a curve for each axis of a grid."""
+    figure, panels = plot.make_panels(len(CURVES), 1, (plot.WIDTH, 8.4), look, sharex=True)
+    for axes, (field, (label, scale, names)) in zip(panels[:, 0], CURVES.items(), strict=True):
+        for i, design in enumerate(answer.result for answer in answers):
+            curve = [c for c in design.candidates if getattr(c, field) is not None]
+            best = [c for c in curve if names & {n.partition("=")[0] for n in c.best_by.split()}]
+            axis = f"axis {design.axis}: " if design.axis else ""
+            label_of = f"{axis}{design.length} positions, d {design.d}"
+            styles = (f"C{i}.-", {"label": label_of, "linewidth": 1.2}), ("C6D", {"markersize": 5})
+            for points, (mark, style) in zip((curve, best), styles, strict=True):
+                values = [getattr(c, field) for c in points]
+                axes.plot([c.rho for c in points], values, mark, **style)
+        axes.set(xscale="log", yscale=scale)
+        axes.set_ylabel(label, fontsize=8)
+    panels[-1, 0].set_xlabel("base ρ")
+    figure.align_ylabels(panels)
+    plot.add_legend(figure, panels[0, 0])
+    return figure
+
+
+MOST_TIMES = 4.0  # even use: the end of the scale of colours
+
+
+def usage(answers: Sequence[Answer], look: plot.Look = plot.USUAL) -> plot.Figure:
+    """Shares of the product over wavelength, as times even use; a column for each rotation."""
+    result: Usage = answers[0].result
+    count = len(result.rotations)
+    by_rotation = [[s for s in result.shares if s.rotation == i] for i in range(count)]
+    height = 1.9 + 0.09 * min(max(map(len, by_rotation)), 40)
+    size = plot.WIDTH * max(1.0, 0.7 * count), height
+    figure, panels = plot.make_panels(1, count, size, look)
+    for axes, rotation, layers in zip(panels[0], result.rotations, by_rotation, strict=True):
+        draw_layers(axes, result, rotation, layers)
+    figure.supxlabel("wavelength (positions)", fontsize=7)
+    return figure
+
+
+def edges_of(waves: np.ndarray) -> np.ndarray:
+    """Where a pair's cell ends and the next begins, half-way on a logarithmic axis."""
+    logs = np.log(waves)
+    if len(logs) == 1:
+        return np.exp([logs[0] - 0.5, logs[0] + 0.5])
+    middle = (logs[1:] + logs[:-1]) / 2
+    return np.exp([2 * logs[0] - middle[0], *middle, 2 * logs[-1] - middle[-1]])
+
+
+def draw_layers(
+    axes: plot.Axes, result: Usage, rotation: RotationUse, layers: Sequence[LayerShares]
+) -> None:
+    """The mean over heads of each layer, a row a layer."""
+    order = np.argsort([pair.wavelength for pair in rotation.pairs])
+    waves = np.array([pair.wavelength for pair in rotation.pairs])[order]
+    means = np.array([np.nanmean(layer.used, axis=0) for layer in layers])
+    times = means[:, order] * len(waves)
+    rows = np.arange(len(layers) + 1) - 0.5
+    shades = {"cmap": "cividis", "vmin": 0.0, "vmax": MOST_TIMES, "rasterized": True}
+    image = axes.pcolormesh(edges_of(waves), rows, times, **shades)
+    mark_lengths(axes, result.trained, result.length)
+    shown = [n for n in (result.trained, result.length) if waves[0] / 2 < n < waves[-1] * 2]
+    ends = edges_of(waves)[[0, -1]]
+    axes.set(xscale="log", xlim=(min(ends[0], *shown, ends[0]), max(ends[1], *shown, ends[1])))
+    ticks = np.unique(np.linspace(0, len(layers) - 1, min(len(layers), 7)).astype(int))
+    axes.set_yticks(ticks, [str(layers[i].layer) for i in ticks])
+    axes.set(ylabel="layer")
+    axes.invert_yaxis()
+    bar = axes.figure.colorbar(image, ax=axes, location="bottom", aspect=40, extend="max")
+    bar.set_label("share of the product, times even use", fontsize=7)
+    names = plot.brief(result.about[0].spec, 60), plot.literal(rotation.name)
+    name = ", ".join(filter(None, names))
+    axes.set_title(f"{name}: {len(rotation.pairs)} pairs", loc="left", fontsize=9, pad=ABOVE)
+
+
+framed("context", chart=bands_charts, figure=wavelengths)
+framed("design", "extend", figure=extension)
+framed("design", figure=criteria)
+framed("usage", figure=usage)

@@ -1,0 +1,147 @@
+"""Tasks that only position can solve: a function of `TASKS` draws the examples of its name.
+
+Both classes hold the same rows, in another order. Without an encoding a transformer that averages
+over positions gives them the same answer, and stays at chance. `noise` is the deviation of what is
+added to every value (events have height 1), `length` the number of rows, `count` the number of
+examples.
+"""
+
+import inspect
+from typing import Any
+
+import numpy as np
+
+from pefourier.encodings.registry import convert
+from pefourier.errors import PefourierError, shown, unknown
+from pefourier.train.data.split import MOST_ROWS
+
+Examples = tuple[np.ndarray, np.ndarray, tuple[str, ...]]  # X (n, length, C), y (n,), classes
+
+
+def order(*, count: int = 1000, length: int = 12, noise: float = 0.1, seed: int = 0) -> Examples:
+    """An event A in channel 0 and an event B in channel 1, at different rows: was A first?"""
+    rng = np.random.default_rng(seed)
+    places = np.sort(np.argsort(rng.random((count, length)), axis=1)[:, :2], axis=1)
+    first = rng.permutation(np.arange(count) % 2)
+    x = rng.normal(0.0, noise, (count, length, 2))
+    mark(x, places, (first, 1 - first))
+    return x, first, ("A first", "B first")
+
+
+def lags(
+    *,
+    count: int = 1000,
+    length: int = 8,
+    short: int = 1,
+    long: int = 4,
+    noise: float = 0.1,
+    seed: int = 0,
+) -> Examples:
+    """Two equal events in one channel: was the second a short or a long lag after the first?
+
+    Both classes draw the place of the first event alike, so that no position tells them apart.
+    """
+    if not 0 < short < long < length:
+        raise PefourierError(
+            f"lags needs 0 < short < long < length; got short={short}, long={long}, length={length}"
+        )
+    rng = np.random.default_rng(seed)
+    far = rng.permutation(np.arange(count) % 2)
+    first = rng.integers(0, length, count)
+    second = (first + np.where(far, long, short)) % length  # a ring: every row is as likely
+    x = rng.normal(0.0, noise, (count, length, 1))
+    mark(x, np.column_stack([first, second]), (0, 0))
+    return x, far, ("short lag", "long lag")
+
+
+def grid(
+    *,
+    count: int = 1000,
+    height: int = 5,
+    width: int = 7,
+    gap: int = 1,
+    noise: float = 0.1,
+    seed: int = 0,
+) -> Examples:
+    """A mark A in channel 0 and a mark B in channel 1: is A left of B, whatever their rows?
+
+    They are `gap` columns apart or more. Points are rows of an example in raster order. The place
+    of a point in the sequence tells its column only modulo the width: codes of one axis have to
+    learn that, codes of two say it.
+    """
+    if height < 1 or not 0 < gap < width or count * height * width > MOST_ROWS:
+        raise PefourierError(
+            "grid needs height of at least 1, 0 < gap < width, and count times height times width "
+            f"of at most {MOST_ROWS}; got height={height}, width={width}, gap={gap}, count={count}"
+        )
+    rng = np.random.default_rng(seed)
+    right = rng.permutation(np.arange(count) % 2)
+    pairs = np.argwhere(np.subtract.outer(np.arange(width), np.arange(width)) <= -gap)
+    columns = np.sort(pairs[rng.integers(0, len(pairs), count)], axis=1)  # all are as likely
+    rows = rng.integers(0, height, (count, 2))
+    x = rng.normal(0.0, noise, (count, height * width, 2))
+    mark(x, rows * width + columns, (right, 1 - right))
+    return x, right, ("A left of B", "B left of A")
+
+
+def mark(x: np.ndarray, places: np.ndarray, channels: tuple[Any, Any]) -> None:
+    """Add two events of height 1 to each example (n, length, C), at its places (n, 2)."""
+    for place, channel in zip(places.T, channels, strict=True):
+        x[np.arange(len(x)), place, channel] += 1.0
+
+
+TASKS = {task.__name__: task for task in (grid, lags, order)}
+
+
+def task_parameters(name: str) -> dict[str, Any]:
+    """All parameters of ``NAME`` or ``NAME:key=value,…``, in the types that its function takes."""
+    task, _, text = name.partition(":")
+    params = inspect.signature(TASKS[task]).parameters
+    chosen = {key: parameter.default for key, parameter in params.items()}
+    for item in filter(None, text.split(",")):
+        key, equals, value = item.partition("=")
+        if key not in params:
+            raise unknown(f"parameter of {task}", key, params)
+        if not equals:
+            raise PefourierError(f"{task}:{key} lacks its value; give {key}={params[key].default}")
+        chosen[key] = convert(f"{task}:{key}", value, params[key].annotation)
+    return chosen
+
+
+def draw_examples(name: str) -> Examples:
+    """Draw the examples that ``NAME`` or ``NAME:key=value,…`` stands for."""
+    task, _, text = name.partition(":")
+    params = task_parameters(name)
+    count, length = params["count"], params.get("length", 4)
+    if count < 20 or length < 4 or params["noise"] < 0 or params["seed"] < 0:
+        raise PefourierError(
+            f"{task} needs count of at least 20, length of at least 4, and no negative noise or "
+            f"seed; got {shown(text)}"
+        )
+    if count * length > MOST_ROWS:
+        raise PefourierError(f"{task} draws at most {MOST_ROWS} rows; got {shown(text)}")
+    return TASKS[task](**params)
+
+
+def sides_of_task(name: str) -> tuple[int, ...]:
+    """Sides of the grid that a task's points lie on; () where they are on one axis.
+
+    >>> sides_of_task("grid:width=9"), sides_of_task("order")
+    ((5, 9), ())
+    """
+    params = task_parameters(name)
+    return () if "length" in params else (params["height"], params["width"])
+
+
+def with_length(name: str, length: int) -> str:
+    """The name of the same task at another length, drawn anew.
+
+    >>> with_length("order:noise=.2,seed=3", 48)
+    'order:noise=0.2,length=48,seed=4'
+    """
+    task, _, text = name.partition(":")
+    typed = {item.partition("=")[0] for item in text.split(",")}
+    params = task_parameters(name)
+    settings = {key: params[key] for key in params if key in typed - {"length", "seed"}}
+    settings |= {"length": length, "seed": params["seed"] + 1}
+    return f"{task}:" + ",".join(f"{key}={value}" for key, value in settings.items())
