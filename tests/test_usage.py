@@ -380,6 +380,14 @@ def test_means_of_activations_are_told_like_weights(tmp_path, run, monkeypatch, 
         assert run("usage", path, "--stats", "means.npz").status == 2
 
 
+@pytest.mark.parametrize(("kind", "pairing"), [("llama", "halves"), ("cohere", "neighbours")])
+def test_means_are_of_the_pairs_that_the_config_says(tmp_path, run, kind, pairing):
+    path = write_model(tmp_path / "m", model_type=kind)
+    np.savez(tmp_path / "means.npz", **{"layer0_head0.q_abs_mean": np.arange(1.0, 5.0)})
+    (record,) = run("usage", path, "--stats", tmp_path / "means.npz", "--json").results
+    assert record["pairing"]["name"] == pairing
+
+
 def test_means_of_one_of_several_rotations_are_refused(tmp_path, run):
     types = ["sliding_attention", "full_attention"]
     path = write_model(tmp_path / "m", model_type="gemma3_text", layer_types=types)

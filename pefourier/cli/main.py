@@ -115,8 +115,8 @@ def report_error(error: BaseException, arguments: list[str]) -> int:
 def repeat_options(arguments: list[str]) -> list[str]:
     """Write ``--pos 5 40 75`` and ``--search a=1 b=2`` as the repeated options the parser takes.
 
-    >>> repeat_options(["--pos", "5", "40", "dft", "--search", "rate=.1,.2", "pool=max"])
-    ['--pos', '5', '--pos', '40', 'dft', '--search', 'rate=.1,.2', '--search', 'pool=max']
+    >>> repeat_options(["--pos", "5", "40", "dft", "--search", "rate=.1,.2", "dropout=0"])
+    ['--pos', '5', '--pos', '40', 'dft', '--search', 'rate=.1,.2', '--search', 'dropout=0']
     """
     repeated: list[str] = []
     for argument in arguments:

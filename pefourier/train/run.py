@@ -136,13 +136,21 @@ class Experiment:
     @property
     def description(self) -> dict[str, Any]:
         """All that the numbers depend on, and how many runs are trained together at most."""
-        result = describe_comparison(self.options, self.resolved, self.device)
         sizes = [-(-len(self.keys) // self.ranks)]
         for entry in self.resolved:
             batch, _ = batch_and_steps(entry.task, self.options.batch_size)
             members = stacks.most_members(entry.model, batch, self.device)
             sizes.append(members // len(list_candidates(self.options)))
-        return {**result, "stack": max(1, min(sizes))}
+        settings = {k: v for k, v in asdict(self.options).items() if k not in NOT_NUMBERS}
+        versions = {"pefourier": __version__, "torch": torch.__version__, "numpy": np.__version__}
+        versions["python"] = platform.python_version()
+        facts = {"device": str(self.device), "versions": versions, "stack": max(1, min(sizes))}
+        return {
+            **settings,
+            **describe_data(self.resolved, self.options.resamples),
+            **RULES,
+            **facts,
+        }
 
 
 def store_of(options: Options, rank: int, ranks: int) -> Store:
@@ -315,22 +323,21 @@ def write_summary(store: Store, result: Summary, picture: str | None = None) -> 
         plot.save(str(store.path / f"{name}.png"), draw, answers)
 
 
-def describe_comparison(
-    options: Options, resolved: Sequence[ResolvedTask], device: torch.device
-) -> dict[str, Any]:
-    """Everything that the numbers depend on, except the size of stacks."""
+def describe_data(resolved: Sequence[ResolvedTask], resamples: int | None) -> dict[str, Any]:
+    """What the numbers depend on of data, of their splits, and of codes that no name tells."""
     tasks = [entry.task for entry in resolved]
-    settings = {k: v for k, v in asdict(options).items() if k not in NOT_NUMBERS}
-    versions = {"pefourier": __version__, "torch": torch.__version__, "numpy": np.__version__}
-    versions["python"] = platform.python_version()
-    facts = {
+    return {
         "windows": {task.name: np.bincount(task.labels).tolist() for task in tasks},  # of a class
-        "splits": dict(split for task in tasks for split in splits_of(task, options.resamples)),
+        "splits": dict(split for task in tasks for split in splits_of(task, resamples)),
         "data": {task.name: fingerprint(task.rows) for task in tasks},
-        "tables": fingerprint_tables(resolved),
+        "tables": {
+            f"{spec} on {entry.task.name}": fingerprint(injection.table())
+            for entry in resolved
+            for spec, injection in entry.injections.items()
+            if source_of(spec) != "name"
+        },
         "dropped": {task.name: [asdict(drop) for drop in task.dropped] for task in tasks},
     }
-    return {**settings, **facts, **RULES, "device": str(device), "versions": versions}
 
 
 def splits_of(task: Task, resamples: int | None) -> list[tuple[str, str]]:
@@ -363,17 +370,6 @@ def fingerprint(array: np.ndarray) -> list[float]:
     down, across = (np.cos(np.arange(n)) for n in array.shape)
     along = np.einsum("i,ij,j->", down, array, across, dtype=float) / size / array.size**0.5
     return [float(f"{number:.6g}") for number in (np.log(size), along)]
-
-
-def fingerprint_tables(resolved: Sequence[ResolvedTask]) -> dict[str, list[float]]:
-    """Fingerprints of the codes that files and own code give, which their names do not tell."""
-    fingerprints = {
-        f"{spec} on {entry.task.name}": fingerprint(injection.table())
-        for entry in resolved
-        for spec, injection in entry.injections.items()
-        if source_of(spec) != "name"
-    }
-    return dict(sorted(fingerprints.items()))
 
 
 def settings_in_common(options: Options) -> dict[str, Any]:
