@@ -108,7 +108,7 @@ def test_no_module_imports_itself_in_a_circle():
         }
         for name, path in modules.items()
     }
-    assert "pefourier.geometry.equal_rows" in graph["pefourier.geometry.closest"]
+    assert "pefourier.geometry.closest_rows" in graph["pefourier.geometry.closest"]
     TopologicalSorter(graph).prepare()  # raises CycleError
 
 

@@ -21,7 +21,7 @@ import typer
 
 from pefourier.errors import LONGEST, PefourierError, shorten, shown
 from pefourier.files import label, reason, remove_drafts
-from pefourier.geometry.threads import is_cramped
+from pefourier.geometry import is_cramped
 from pefourier.writing.escapes import printable
 
 UNWRITABLE = {errno.EPIPE, errno.ENOSPC, errno.EIO, errno.EFBIG, errno.EDQUOT}

@@ -4,8 +4,7 @@ import numpy as np
 
 from pefourier.diagnosis import grid_rules, table_rules
 from pefourier.diagnosis.identify import identify
-from pefourier.diagnosis.table_facts import SAMPLE, TableFacts, is_constant
-from pefourier.diagnosis.wave_rules import without_rounding
+from pefourier.diagnosis.wave_rules import SAMPLE, TableFacts, is_constant, without_rounding
 from pefourier.encodings.encoding import Encoding, Finding
 from pefourier.geometry.closest import ClosestPair
 from pefourier.geometry.precision import coarse_eps

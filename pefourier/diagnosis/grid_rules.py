@@ -16,7 +16,7 @@ from math import prod
 import numpy as np
 
 from pefourier.diagnosis.identify import identification
-from pefourier.diagnosis.table_facts import SEARCHED
+from pefourier.diagnosis.wave_rules import SEARCHED
 from pefourier.encodings.encoding import Encoding, Finding
 from pefourier.encodings.families.axes import axis_letters, rows_of_blocks
 from pefourier.encodings.findings import finding

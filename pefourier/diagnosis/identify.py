@@ -35,7 +35,6 @@ from pefourier.geometry.waves import SinusoidPairs, align, fit_sinusoid_pairs
 SAMPLE = 2**11  # rows from which parameters are read
 NAMES = ("rho", "layout", "divisor", "offset", "scale", "first")  # in the order that they are said
 SHORT = ("bfloat16", "float16")
-RISES = 128  # a line that rises by so many times its rounding is no constant
 
 
 def identify(table: np.ndarray, eps: float = FLOAT64_EPS) -> dict | None:
@@ -73,7 +72,7 @@ def identify(table: np.ndarray, eps: float = FLOAT64_EPS) -> dict | None:
         identified = identify(half, eps)
         return identified and {**identified, "params": identified["params"] | {"times": 2}}
     for level in resolutions(eps):
-        for propose in (propose_still, propose_onehot, propose_ramp, propose_waves):
+        for propose in (propose_still, propose_onehot, propose_waves):
             formula = propose(table, level)
             if formula is not None:
                 difference, stray = formula.compare(table, level)
@@ -97,11 +96,9 @@ def drop_twins(table: np.ndarray) -> np.ndarray | None:
     n, d = table.shape
     if d % 4 or d < 8 or n < 4:
         return None
-    for rows in (table[:2], table):  # two rows rule out most tables
-        cosines, cosines_again, sines, sines_again = np.split(rows, 4, axis=1)
-        if not ((cosines == cosines_again).all() and (sines == sines_again).all()):
-            return None
-    return None if (cosines == sines).all() else np.hstack([cosines, sines])
+    cosines, cosines_again, sines, sines_again = np.split(table, 4, axis=1)
+    twins = np.array_equal(cosines, cosines_again) and np.array_equal(sines, sines_again)
+    return np.hstack([cosines, sines]) if twins and (cosines != sines).any() else None
 
 
 def propose_still(table: np.ndarray, eps: float) -> Formula | None:
@@ -122,27 +119,6 @@ def propose_onehot(table: np.ndarray, eps: float) -> Formula | None:
     enc = build("onehot", length=n, d=d)
     params = {"offset": start, "scale": scale}
     return Formula("onehot", params, lambda s: scale * enc.codes(s + start), lambda *_: 0.0)
-
-
-def propose_ramp(table: np.ndarray, eps: float) -> Formula | None:
-    """The same straight line in every column: scale · (s + offset) / (n - 1)."""
-    n, d = table.shape
-    line = np.asarray(table[:, 0], dtype=float)
-    size, scale = np.abs(line).max(), float(line[-1] - line[0])
-    if n < 4 or (np.abs(table[:SAMPLE] - line[:SAMPLE, None]) > 4 * eps * size).any():
-        return None
-    if abs(scale) < RISES * eps * size:
-        return None
-    first = float(line[0]) / scale * (n - 1)
-    params = {
-        "offset": 0.0 if abs(first) < 8 * eps * n else first,
-        "scale": shortest(scale, eps),
-    }
-
-    def codes(s: np.ndarray) -> np.ndarray:
-        return np.repeat((line[0] + scale * s / (n - 1))[:, None], d, axis=1)
-
-    return Formula("ramp", params, codes, lambda *_: 8 * eps * size)
 
 
 def propose_waves(

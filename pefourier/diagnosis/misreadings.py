@@ -7,6 +7,11 @@ changes one of them, or the frequencies or positions that come of them; misreadi
 and the values that are tried. A reading is what comes of a slip: frequencies in radians per
 position, one a pair, and the waves at any positions. It explains another rotation where that has
 its waves, to rounding; where none does, nothing is guessed.
+
+Misreadings that are asked about are a SPEC, or slips that have a name: ``scaling-ignored``,
+``partial-ignored``, ``local-for-global`` and a setting of ``rope`` such as ``base=10000``,
+``original=131072`` or ``truncate=true``; those of one rotation may come together,
+``base=10000,scaling-ignored``. What they do not name stays as it is meant.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -19,20 +24,24 @@ from typing import Any, Literal
 import numpy as np
 
 from pefourier.diagnosis.pairs import PairWaves, shifted_waves, waves_differ
+from pefourier.diagnosis.wave_formulas import usual_scalings
 from pefourier.encodings import build, load
 from pefourier.encodings.encoding import Encoding
 from pefourier.encodings.families.rotary import (
+    SCALINGS,
     Head,
     rotation_if_any,
+    rotation_of,
     scaling_parameters,
 )
 from pefourier.encodings.readings import positions_below
-from pefourier.encodings.specs import open_model
+from pefourier.encodings.registry import ALIASES, BUILDERS, parse_parameters
+from pefourier.encodings.specs import open_model, source_of
+from pefourier.errors import PefourierError, shown
 from pefourier.files import read_toml
 from pefourier.geometry.precision import FLOAT32_EPS, FORMATS, phase_rounding, rounded
 
 SLIPS = Path(__file__).with_suffix(".toml")
-HEADS = (32, 64, 80, 96, 128, 160, 192, 256)
 FARTHEST = 2**17  # rows by whose fitted phases readings are ruled out
 SIZES = {"length", "path", "model_type", "array", "spans", "position_ids"}  # no parameters
 SEARCHED = 2**17  # positions in which the cost of a slip is looked for
@@ -159,34 +168,26 @@ def reread_with(
 def chosen_changes(
     rotation: Encoding, settings: Mapping[str, Any], observed: PairWaves
 ) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Codes and changes of settings to values that people choose."""
-    file = open_model(rotation.spec) if "model_type" in rotation.params else None
-    scaling = settings["scaling"]
+    """Codes and changes of settings to values that people choose, likely ones of it first."""
+    count, factor = 2 * len(observed.omega), settings.get("factor") or 1.0
+    longest = open_model(rotation.spec).model.longest() if "model_type" in rotation.params else 0
+    original = settings.get("original") or 0
+    likely = {
+        "original": [int(n) for n in (longest, original * factor, original / factor) if n],
+        "partial": [count / settings["d"]],
+        "d": [round(count / settings["partial"])],
+    }
     for code, slip in read_toml(SLIPS).items():
-        if scaling in slip.get("when", [scaling]) and "set" in slip:
-            yield code, slip["set"]
-        for pair in slip.get("swap", ()):
-            if all(settings.get(key) is not None for key in pair):
-                yield code, dict(zip(pair, (settings[key] for key in pair[::-1]), strict=True))
-        if settings.get(slip.get("key", "")):
-            values = slip.get("values", ())
-            if slip["key"] == "original":
-                longest = file.model.longest() if file else None
-                factor = settings.get("factor") or 1.0
-                lengths = (longest, settings["original"] * factor, settings["original"] / factor)
-                values = [int(v) for v in (*filter(None, lengths), *values)]
-            yield from ((code, {slip["key"]: number}) for number in values)
-    if "truncate" in settings:
-        yield "truncate", {"truncate": not settings["truncate"]}
-    for kind in ("linear", "ntk", "yarn", "llama3") if settings.get("factor") else ():
-        yield "scaling-type", {"scaling": kind}
-    count, d = 2 * len(observed.omega), settings["d"]
-    if settings["partial"] != 1:
-        yield "partial-ignored", {"partial": 1.0}
-    if count < d:
-        yield "partial", {"partial": count / d}
-    for size in dict.fromkeys((round(count / settings["partial"]), *HEADS)):
-        yield "head-size", {"d": size}
+        if settings["scaling"] not in slip.get("when", SCALINGS):
+            continue
+        key, changes = slip.get("key", ""), [slip["set"]] if "set" in slip else []
+        for a, b in slip.get("swap", ()):
+            if None not in (first := settings.get(a), second := settings.get(b)):
+                changes.append({a: second, b: first})
+        if settings.get(key) is not None:
+            values = (*likely.get(key, ()), *slip.get("values", ()))
+            changes += [{key: number} for number in dict.fromkeys(values)]
+        yield from ((code, change) for change in changes)
 
 
 def scaled_positions(omega: np.ndarray, observed: PairWaves) -> Iterator[SlipReading]:
@@ -242,7 +243,8 @@ def exponents(
 ) -> Iterator[SlipReading]:
     """Exponents of another head, or of the pair before or behind, scaled as the rotation is."""
     d, rho, turned = settings["d"], settings["rho"], int(settings["d"] * settings["partial"])
-    sizes = (turned - 2, turned - 1, turned + 2, 2 * turned, turned // 2, *HEADS)
+    heads = read_toml(SLIPS)["head-size"]["values"]
+    sizes = (turned - 2, turned - 1, turned + 2, 2 * turned, turned // 2, *heads)
     for size in dict.fromkeys(n for n in sizes if n > 1 and n != turned):
         base = rho ** (turned / size)
         name = {turned - 2: "d - 2", turned - 1: "d - 1", turned + 2: "d + 2"}.get(size, size)
@@ -305,10 +307,9 @@ def added_scalings(
     settings: Mapping[str, Any], length: int, observed: PairWaves
 ) -> Iterator[SlipReading]:
     """Scalings where none was meant, whose factor the slowest pair tells."""
-    plain = rotation_if_any(dict(settings) | {"scaling": "none"}, length)
-    if settings["scaling"] not in ("none", "linear", "ntk") or plain is None:
-        return
-    if plain[0].shape != observed.omega.shape:
+    is_uniform = settings["scaling"] in ("none", "linear", "ntk")
+    plain = rotation_if_any(dict(settings) | {"scaling": "none"}, length) if is_uniform else None
+    if plain is None or plain[0].shape != observed.omega.shape:
         return
     code = "scaling-added" if settings["scaling"] == "none" else "scaling-type"
     slips = read_toml(SLIPS)
@@ -318,25 +319,15 @@ def added_scalings(
     factors += [float(value) for value in slips["factor"]["values"]]  # a slow cosine hides its own
     for factor in (factor for factor in dict.fromkeys(factors) if factor > 1):
         kinds = [{"scaling": "ntk", "factor": factor}] if len(observed.omega) > 1 else []
-        for kind in ("llama3", "yarn"):
-            scaling = {"scaling": kind, "factor": factor}
-            kinds += [scaling | {"original": original} for original in values]
-            scaled = {**settings, **scaling, "original": values[0]}
-            for reading in fitted_changes(scaled, length, observed):
-                if "original" in reading.changes:
-                    kinds.append(scaling | {"original": reading.changes["original"][1]})
+        kinds += usual_scalings([factor], values)
         yield from reread_with(settings, length, ((code, changes) for changes in kinds))
 
 
 def layers_read(enc: Encoding) -> Iterator[SlipReading]:
     """The rotations of the other types of layers of the same config."""
-    if "model_type" not in enc.params:
-        return
-    path, _, part = enc.spec.partition("#")
-    for name in dict.fromkeys(run.part for run in open_model(path).layers):
-        if name and part.rpartition(".")[2] != name:
-            rotation = load(f"{path}#{name}", len(enc))
-            yield SlipReading("other-layers", {"layer": (part, name)}, rotation.measure.frequencies)
+    for name, rotation in other_layers(enc, len(enc)):
+        layers = {"layer": (layer_of(enc), name)}
+        yield SlipReading("other-layers", layers, rotation.measure.frequencies)
 
 
 def geometric_rotation(pairs: PairWaves) -> Encoding | None:
@@ -352,19 +343,14 @@ def geometric_rotation(pairs: PairWaves) -> Encoding | None:
     return None
 
 
-def changed_settings(a: Encoding, b: Encoding) -> dict[str, tuple[Any, Any]]:
-    """The settings in which two rotations differ, of the first and of the second."""
+def settings_cause(a: Encoding, b: Encoding) -> Cause | None:
+    """The settings in which two rotations that are known differ: neither is the other misread."""
     first, second = (
         meant_settings(enc) | {key: enc.params.get(key) for key in ("layout", "attention_factor")}
         for enc in (a, b)
     )
     keys = dict.fromkeys((*first, *second))
-    return {k: (first.get(k), second.get(k)) for k in keys if first.get(k) != second.get(k)}
-
-
-def settings_cause(a: Encoding, b: Encoding) -> Cause | None:
-    """The settings in which two rotations that are known differ: neither is the other misread."""
-    changes = changed_settings(a, b)
+    changes = {k: (first.get(k), second.get(k)) for k in keys if first.get(k) != second.get(k)}
     if not changes:
         return None
     code_of = {slip["key"]: code for code, slip in read_toml(SLIPS).items() if "key" in slip}
@@ -407,3 +393,115 @@ def describe_changes(changes: Mapping[str, tuple[Any, Any]]) -> str:
         f"{key} {text(first)} in the first, {text(second)} in the second"
         for key, (first, second) in changes.items()
     )
+
+
+MISREADINGS = ("scaling-ignored", "partial-ignored", "base=NUMBER", "local-for-global", "layout")
+WHOLE = {"rho", "d", "partial", "scaling"}  # settings of every rotation
+
+
+def misread(
+    enc: Encoding, reading: str, length: int, d: int | None
+) -> tuple[np.ndarray, Mapping[str, Any]]:
+    """The frequencies of another reading of a rotation, in radians per position, and its settings.
+
+    >>> enc = load("rope:rho=5e5,scaling=linear,factor=4", 80, 4)
+    >>> misread(enc, "scaling-ignored", 80, None)[0].round(4)
+    array([1.    , 0.0014])
+    >>> misread(enc, "base=10000", 80, None)[0].round(4)
+    array([0.25  , 0.0025])
+    """
+    changes = changes_of(enc, reading)
+    if changes is not None:
+        return change_rotation(enc, changes)
+    if reading == "local-for-global":
+        _, second = next(other_layers(enc), ("", None))
+        if second is None:
+            raise PefourierError(f"{shown(enc.spec)} has one rotation; local-for-global needs two")
+    else:
+        second = load_like(enc, reading, length, d or enc.params["d"])
+    if second.act != "rotate" or second.measure is None:
+        slips = ", ".join(MISREADINGS)
+        raise PefourierError(f"{shown(reading)} is not rotary; give a rotation, or one of {slips}")
+    return second.measure.frequencies, {"attention_factor": 1.0, **second.params}
+
+
+def changes_of(enc: Encoding, slips: str) -> dict[str, Any] | None:
+    """The settings that some slips change; None where they are none, but a SPEC."""
+    changes: dict[str, Any] = {}
+    for part in slips.split(","):
+        key, equals, _ = part.partition("=")
+        if part == "scaling-ignored":
+            shared = enc.params["scaling"] == "proportional"  # p-RoPE, which may be stretched, too
+            changes |= {"factor": 1.0} if shared else {"scaling": "none"}
+        elif part == "partial-ignored":
+            changes |= {"partial": 1.0}
+        elif equals and ALIASES.get(key, key) in {*WHOLE, *scaling_parameters(scaling_of(enc))}:
+            changes |= parse_parameters("rope", part)
+        elif equals and ALIASES.get(key, key) in BUILDERS["rope"].parameters:
+            raise PefourierError(
+                f"{shown(part)} isn't a misreading of {shown(enc.spec)}, whose scaling is "
+                f"{scaling_of(enc)}; name its own settings, or give a whole rotation, rope:…"
+            )
+        else:
+            return None
+    return changes
+
+
+def scaling_of(enc: Encoding) -> str:
+    """The scaling of a rotation; none where only its frequencies are known."""
+    return enc.params.get("scaling", "none")
+
+
+def change_rotation(
+    enc: Encoding, changes: Mapping[str, Any]
+) -> tuple[np.ndarray, Mapping[str, Any]]:
+    """The frequencies of a rotation with some settings changed, and its factors.
+
+    A factor that was given stays, but with another scaling.
+    """
+    settings, changed = enc.params, {**enc.params, **changes}
+    if settings.get("inv_freq") is not None:
+        if changes == {"scaling": "none"}:
+            return enc.measure.frequencies, settings  # whose scaling, if any, is not known
+        raise PefourierError(
+            f"{shown(enc.spec)} has frequencies by themselves, not by a base and a share of the "
+            f"head; {' and '.join(changes)} can't be changed"
+        )
+    omega, by_formula = rotation_of(changed, len(enc))
+    is_chosen = settings["attention_factor"] != rotation_of(settings, len(enc))[1]
+    if "attention_factor" in changes or not is_chosen or "scaling" in changes:
+        changed["attention_factor"] = changes.get("attention_factor") or by_formula
+    if "softmax_factor" in settings:
+        changed["softmax_factor"] = softmax_of(changed)
+    return omega, changed
+
+
+def load_like(enc: Encoding, spec: str, length: int, d: int) -> Encoding:
+    """Another rotation; of another config with several, that of the same type of layer."""
+    if source_of(spec) != "config":
+        return load(spec, length, d)
+    part, file = layer_of(enc), open_model(spec)
+    rotary_parts = {run.part for run in file.layers if run.kind == "rotary"} if part else ()
+    is_named = part in rotary_parts and not file.model.part
+    return load(file.spec_of(part) if is_named else spec, length)
+
+
+def other_layers(enc: Encoding, length: int | None = None) -> Iterator[tuple[str, Encoding]]:
+    """The rotations of the other types of layers of the same config, by these."""
+    if part := layer_of(enc):
+        model = open_model(enc.spec.removesuffix(part).rstrip(".#"))
+        for name in dict.fromkeys(run.part for run in model.layers):
+            if name not in ("", part):
+                yield name, load(model.spec_of(name), length)
+
+
+def layer_of(enc: Encoding) -> str:
+    """The type of layer that a SPEC names; empty where it names none."""
+    return open_model(enc.spec).model.part if source_of(enc.spec) == "config" else ""
+
+
+def softmax_of(settings: Mapping[str, Any]) -> float:
+    """What DeepSeek's models multiply logits with, by YaRN's factor and mscale_all_dim."""
+    mscale, factor = settings.get("mscale_all_dim"), settings.get("factor") or 1.0
+    scaled = settings["scaling"] != "none" and mscale and factor > 1
+    return (0.1 * mscale * log(factor) + 1) ** 2 if scaled else 1.0

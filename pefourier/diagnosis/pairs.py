@@ -226,15 +226,16 @@ def fit_in_form(steps: np.ndarray, form: PairForm, eps: float) -> PairWaves | No
         omega = follow_phases(rows, np.angle(waves / waves[0]))
     elif form.part == "cos":
         factor = float(waves.real[0, 0])
-        omega = follow_folded_phases(
-            rows, np.arccos(np.clip(waves.real / factor, -1, 1)), -1.0, 0.0
-        )
+        phases = np.arccos(np.clip(waves.real / factor, -1, 1))
+        omega = np.abs(follow_phases(rows, phases, -phases))
     else:
         factor = sine_factor(waves.imag, eps)
         if not factor:  # the first rows are zeros
             return None
         phases = np.arcsin(np.clip(waves.imag / factor, -1, 1))
-        omega = follow_folded_phases(rows, phases, -1.0, np.pi)
+        falls = np.sign(waves.imag[1]) * waves.imag[2] < 0  # within half a turn: beyond a quarter
+        phases[1] = np.where(falls, np.pi * np.sign(phases[1]) - phases[1], phases[1])
+        omega = follow_phases(rows, phases, np.pi - phases)
     sample = np.unique(np.linspace(0, n - 1, SAMPLE).astype(int))
     observed = form.waves(steps[sample])
     omega, factor = refine_frequencies(sample, observed, omega, start, factor, form)
@@ -279,15 +280,13 @@ def refine_frequencies(
     if form.part == "angles":
         return omega, factor
     for _ in range(4 if form.part == "sin" and factor != 1 else 2):
-        phases = np.multiply.outer(positions, omega) + start
-        slopes = 1j * positions[:, None] * waves_of_phases(phases, factor, form)
-        residual = waves - waves_of_phases(phases, factor, form)
-        real = 0.0 if form.part == "sin" else slopes.real * residual.real
-        imag = 0.0 if form.part == "cos" else slopes.imag * residual.imag
-        squares = (0.0 if form.part == "sin" else slopes.real**2) + (
-            0.0 if form.part == "cos" else slopes.imag**2
-        )
-        step = np.sum(real + imag, axis=0) / np.maximum(np.sum(squares, axis=0), 1e-300)
+        expected = waves_of_phases(np.multiply.outer(positions, omega) + start, factor, form)
+        slopes, residual = 1j * positions[:, None] * expected, waves - expected
+        products = squares = 0.0
+        for slope, error in ((slopes.real, residual.real), (slopes.imag, residual.imag)):
+            products = products + np.nansum(slope * error, axis=0)  # NaN: not in the table
+            squares = squares + (slope**2 * ~np.isnan(error)).sum(axis=0)
+        step = products / np.maximum(squares, 1e-300)
         omega = omega + np.where(np.abs(step) * positions[-1] < 1, step, 0.0)
         if form.part == "sin" and factor != 1:
             sines = np.sin(np.multiply.outer(positions, omega))
@@ -295,35 +294,22 @@ def refine_frequencies(
     return omega, factor
 
 
-def follow_phases(rows: np.ndarray, phases: np.ndarray) -> np.ndarray:
-    """Frequencies (m,) of phases (rows, m) at rows that grow at most twofold, the first 0."""
-    omega = phases[1] / rows[1]
-    for row, phase in zip(rows[2:], phases[2:], strict=True):
-        omega += np.angle(np.exp(1j * (phase - row * omega))) / row
-    return omega
-
-
-def follow_folded_phases(
-    rows: np.ndarray, phases: np.ndarray, sign: float, half: float
+def follow_phases(
+    rows: np.ndarray, phases: np.ndarray, mirrored: np.ndarray | None = None
 ) -> np.ndarray:
-    """The same of phases that stand for `half` + `sign` times themselves, too.
+    """Frequencies (m,) of phases (rows, m) at rows that grow at most twofold, 0 and 1 first.
 
-    Of cosines a phase and its opposite are one, of sines a phase and what it lacks to half a turn.
+    Of a single wave other phases look like these: opposite ones of cosines, of sines what they lack
+    to half a turn. From row 2 on whichever is nearer counts.
     """
-    ways = []
-    for first in (phases[1], half + sign * phases[1]):
-        omega, worst = first / rows[1], np.zeros_like(first)
-        for row, phase in zip(rows[2:], phases[2:], strict=True):
-            turns = [
-                np.angle(np.exp(1j * (phi - row * omega))) for phi in (phase, half + sign * phase)
-            ]
-            step = np.where(np.abs(turns[0]) <= np.abs(turns[1]), *turns)
-            worst = np.maximum(worst, np.abs(step) if row == rows[2] else 0.0)
-            omega = omega + step / row
-        ways.append((omega, worst))
-    (direct, direct_error), (mirrored, mirrored_error) = ways
-    omega = np.where(direct_error <= mirrored_error, direct, mirrored)
-    return np.angle(np.exp(1j * omega)) if half else np.abs(omega)
+    omega = phases[1] / rows[1]
+    for k in range(2, len(rows)):
+        steps = [np.angle(np.exp(1j * (phases[k] - rows[k] * omega)))]
+        if mirrored is not None:
+            steps.append(np.angle(np.exp(1j * (mirrored[k] - rows[k] * omega))))
+        is_nearer = np.abs(steps[0]) <= np.abs(steps[-1])
+        omega = omega + np.where(is_nearer, steps[0], steps[-1]) / rows[k]
+    return omega
 
 
 def position_offset(start: np.ndarray, omega: np.ndarray, eps: float) -> float:
@@ -366,9 +352,8 @@ def waves_differ(a: PairWaves, b: PairWaves, waves: Waves, stop: bool = False) -
     differs = np.zeros(len(b.omega), bool)
     omega = np.maximum(np.abs(a.omega), np.abs(b.omega))
     factor = max(a.factor, b.factor)
-    parts = [np.arange(min(8, n))]
-    for rows in row_blocks(n, BLOCK, len(omega)):
-        parts.append(np.arange(rows.start, rows.stop))
+    blocks = row_blocks(n, BLOCK, len(omega))
+    parts = [np.arange(min(8, n)), *(np.arange(rows.start, rows.stop) for rows in blocks)]
     chosen = [pairs.rows for pairs in (a, b) if pairs.rows is not None]
     for positions in [chosen[0][chosen[0] < n]] if chosen else parts:
         residual = apart(waves(positions), b.waves(positions))

@@ -11,8 +11,10 @@ from collections.abc import Iterator
 import numpy as np
 
 from pefourier.diagnosis.identify import SHORT, identify, propose_waves
-from pefourier.diagnosis.table_facts import SAMPLE, SEARCHED, TableFacts
 from pefourier.diagnosis.wave_rules import (
+    SAMPLE,
+    SEARCHED,
+    TableFacts,
     aliased_waves,
     alternating_rows,
     coarse_frequencies,
@@ -25,10 +27,9 @@ from pefourier.diagnosis.wave_rules import (
 )
 from pefourier.encodings.encoding import Finding
 from pefourier.encodings.findings import finding
-from pefourier.geometry.equal_rows import row_period
+from pefourier.geometry.closest import row_period
 from pefourier.geometry.precision import FORMATS, rounded
-from pefourier.geometry.randomness import numbers_look_random
-from pefourier.geometry.waves import recurrence
+from pefourier.geometry.waves import numbers_look_random, recurrence
 from pefourier.writing.text import first_few, joined_runs
 
 TILES = 8  # of a table, in each of which some rows may be wrong

@@ -17,11 +17,12 @@ import numpy as np
 from pefourier.diagnosis.pairs import PairWaves, copies_of, fit_pair_waves
 from pefourier.encodings.columns import orders, pair_columns, split_pairs
 from pefourier.encodings.encoding import BLOCK, FLOAT64_EPS, row_blocks
-from pefourier.encodings.families.rotary import SCALINGS, Head
+from pefourier.encodings.families.rotary import rotation_of
 from pefourier.encodings.registry import build
 from pefourier.geometry import precision
 
 FACTORS = (2.0, 4.0, 8.0, 16.0, 32.0, 40.0, 64.0)  # of scalings, in tables too short to tell
+LENGTHS = tuple(2**k for k in range(11, 18))  # of training
 CERTAIN = 8  # a frequency of so many times its slack is read; one of less may be rounding alone
 CHANCE = 0.05  # of a number that fits a table and was not chosen
 
@@ -101,10 +102,10 @@ def scaled_grid(omega: np.ndarray, slack: np.ndarray, d: int) -> dict | None:
     return None
 
 
-def usual_scalings(factors: Iterable[float]) -> Iterator[dict]:
+def usual_scalings(factors: Iterable[float], originals: Iterable[int] = LENGTHS) -> Iterator[dict]:
     """Scalings by some factors, with the lengths of training that models have."""
-    for factor, k in product(factors, range(11, 18)):
-        lengths = {"factor": factor, "original": 2**k}
+    for factor, original in product(factors, originals):
+        lengths = {"factor": factor, "original": original}
         yield {"scaling": "llama3"} | lengths
         yield {"scaling": "yarn"} | lengths
         yield {"scaling": "yarn"} | lengths | {"truncate": False}
@@ -112,11 +113,10 @@ def usual_scalings(factors: Iterable[float]) -> Iterator[dict]:
 
 def frequencies(params: dict, d: int) -> np.ndarray:
     """Radians a row of the pairs of d columns, ((d + 1) // 2,)."""
-    i, rho = np.arange((d + 1) // 2), params["rho"]
     if "scaling" in params:
-        scaled = {key: params[key] for key in ("factor", "original", "truncate") if key in params}
-        return SCALINGS[params["scaling"]](Head(d, rho, 1.0, 1), **scaled)[0]
-    return params.get("step", 1.0) * rho ** (-i / exponent_divisor(params, d))
+        return rotation_of({"d": d, "partial": 1.0} | params, 1)[0]
+    exponents = np.arange((d + 1) // 2) / exponent_divisor(params, d)
+    return params.get("step", 1.0) * params["rho"] ** -exponents
 
 
 def exponent_divisor(params: dict, d: int) -> float:

@@ -13,9 +13,8 @@ from functools import lru_cache, partial
 import numpy as np
 
 from pefourier.encodings.encoding import row_blocks
-from pefourier.geometry import Progress
-from pefourier.geometry.duplicates import NUMBERS_AT_ONCE
-from pefourier.geometry.threads import THREADS
+from pefourier.geometry import THREADS, Progress
+from pefourier.geometry.precision import NUMBERS_AT_ONCE
 
 TIE = 2e-9  # relative, of squared distances: one part in 10^9 of distances
 FINE = 2e-10  # a pair later in order has to be closer by this share to be looked at again

@@ -12,20 +12,122 @@ inner products of cosines are :math:`\sum_t \cos(\omega_i t) \cos(\omega_j t) =
 Angles are reduced exactly, in integers, and the kernels come from sines and cosines of
 :math:`\omega_j / 2` and :math:`n \omega_j / 2` by the addition theorem, in about 32 digits: what
 float64 alone makes of inner products hides singular values below 1e-8 of the largest.
+
+Numbers of 32 digits are pairs (high, low) of float64 that stand for high + low, with low below half
+a unit in the last place of high. The algorithms are those of Dekker (1971) and Knuth, without fused
+multiplication, and for the matrix product Ozaki et al. (2012): matrices are cut into slices of few
+bits, whose products float64 holds exactly.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache
 from math import frexp, ldexp
 from typing import Literal
 
 import numpy as np
 
 from pefourier.encodings.encoding import Measure, row_blocks
-from pefourier.geometry.double_double import UNIT, Pair, Split, add, product, quotient, split
+
+Pair = tuple[np.ndarray, np.ndarray]
+DIGITS = 53  # of float64, in bits
+UNIT = 2.0**-103  # bound on the relative error of one operation on pairs
+CUT = 2.0**27 + 1
+SLICES = 3
+PRODUCT_AT_ONCE = 2**17  # numbers of a product: 1 MiB
+
+
+@dataclass(frozen=True, eq=False)
+class Split:
+    """A pair whose high part is also there in two halves of 26 bits, for exact products."""
+
+    high: np.ndarray
+    low: np.ndarray
+    top: np.ndarray
+    tail: np.ndarray
+
+    def __getitem__(self, index) -> "Split":
+        return Split(self.high[index], self.low[index], self.top[index], self.tail[index])
+
+
+def split(high: np.ndarray, low: np.ndarray | None = None) -> Split:
+    """A pair, or a float64, with the halves of its high part, which may be up to 1e290 in size."""
+    shifted = CUT * high
+    top = shifted - (shifted - high)
+    return Split(high, np.zeros_like(high) if low is None else low, top, high - top)
+
+
+def two_sum(a: np.ndarray, b: np.ndarray) -> Pair:
+    """a + b exactly.
+
+    >>> two_sum(np.array([1.0]), np.array([2.0**-60]))[1] == 2.0**-60
+    array([ True])
+    """
+    total = a + b
+    rounded_b = total - a
+    return total, (a - (total - rounded_b)) + (b - rounded_b)
+
+
+def product(a: Split, b: Split) -> Pair:
+    """a b, the low part not yet below half a unit of the high one."""
+    high = a.high * b.high
+    low = ((a.top * b.top - high) + a.top * b.tail + a.tail * b.top) + a.tail * b.tail
+    low += a.high * b.low
+    low += a.low * b.high
+    return high, low
+
+
+def add(a: Pair, b: Pair) -> Pair:
+    """a + b."""
+    high, low = two_sum(a[0], b[0])
+    low += a[1]
+    low += b[1]
+    return two_sum(high, low)
+
+
+def quotient(a: Pair, b: Pair) -> Pair:
+    """a / b, by one step of long division."""
+    first = a[0] / b[0]
+    high, low = product(split(first), split(*b))
+    return two_sum(first, (((a[0] - high) - low) + a[1]) / b[0])
+
+
+def matrix_product(a: Pair, b: np.ndarray) -> np.ndarray:
+    """a b, (n, m) by (m, k), rounded once even where the terms of a sum cancel to their last digit.
+
+    Its error is about 2^-100 times the largest entries of a and b.
+    """
+    bits = (DIGITS - int(np.ceil(np.log2(len(b) + 1)))) // 2
+    *columns, beyond = slices(b, bits)
+    remainders = [sum(columns[SLICES - i :], beyond) for i in range(SLICES + 1)]
+    result = np.empty((len(a[0]), b.shape[1]))
+    for rows in row_blocks(len(result), PRODUCT_AT_ONCE, b.shape[1]):
+        *parts, tail = slices(a[0][rows], bits)
+        high = low = np.zeros_like(result[rows])
+        for i, part in enumerate([*parts, tail + a[1][rows]]):
+            for column in columns[: SLICES - i]:  # float64 holds these products exactly
+                high, error = two_sum(high, part @ column)
+                low = low + error
+            if remainders[i].any():
+                low = low + part @ remainders[i]
+        result[rows] = high + low
+    return result
+
+
+def slices(a: np.ndarray, bits: int) -> Iterator[np.ndarray]:
+    """Slices of so many bits each, from the largest entry's first bit on, and what they leave."""
+    unit = 2.0 ** (np.frexp(np.abs(a).max())[1] - bits)
+    for _ in range(SLICES):
+        shift = 0.75 * 2.0**DIGITS * unit  # adding it rounds to multiples of the unit
+        yield (part := (a + shift) - shift)
+        a = a - part
+        unit *= 2.0**-bits
+    yield a
+
 
 ANGLE_BITS = 320  # of an angle in fixed point, before it is reduced
 SINE_BITS = 192  # of a sine
+# pi times 2^ANGLE_BITS
+PI = 0x3243F6A8885A308D313198A2E03707344A4093822_299F31D0082EFA98EC4E6C89452821E638D01377
 AT_ONCE = 2**15  # kernels: arrays of 256 KiB stay in the cache
 NEAR = 2.0**-50  # of 1 / n: half a turn's distance below which a kernel is n to all its digits
 Wave = Literal["cosines", "sines"]
@@ -39,33 +141,13 @@ class Products:
     error: float  # bound on the Frobenius norm of what is wrong with them
 
 
-@cache
-def pi_in_fixed_point() -> int:
-    """Pi times 2^ANGLE_BITS, by Machin's formula.
-
-    >>> pi_in_fixed_point() / 2**ANGLE_BITS
-    3.141592653589793
-    """
-
-    def arctan_of_inverse(k: int) -> int:
-        total, term, odd = 0, (1 << ANGLE_BITS + 16) // k, 1
-        while term:
-            total += term // odd
-            term //= -k * k
-            term += term < 0  # towards zero, so that it ends
-            odd += 2
-        return total
-
-    return 4 * (4 * arctan_of_inverse(5) - arctan_of_inverse(239)) >> 16
-
-
 def sine_and_cosine(angle: int) -> tuple[int, int]:
     """Sine and cosine, times 2^SINE_BITS, of an angle times 2^ANGLE_BITS.
 
     >>> [value / 2**SINE_BITS for value in sine_and_cosine(2**ANGLE_BITS)]
     [0.8414709848078965, 0.5403023058681398]
     """
-    quarter = pi_in_fixed_point() >> 1
+    quarter = PI >> 1
     turns, angle_left = divmod(angle + (quarter >> 1), quarter)
     x = (angle_left - (quarter >> 1)) >> (ANGLE_BITS - SINE_BITS)
     cosine_and_sine, term, k = [0, 0], 1 << SINE_BITS, 0
@@ -107,9 +189,9 @@ def waves_of(measure: Measure, n: int) -> Waves:
         halves = [in_fixed_point(omega) >> 1 for omega in measure.frequencies.tolist()]
         turned = [n * half for half in halves]
     else:
-        pi, period, index = pi_in_fixed_point(), measure.period, measure.index.tolist()
-        halves = [pi * (k % (2 * period)) // period for k in index]
-        turned = [pi * (n * k % (2 * period)) // period for k in index]
+        period, index = measure.period, measure.index.tolist()
+        halves = [PI * (k % (2 * period)) // period for k in index]
+        turned = [PI * (n * k % (2 * period)) // period for k in index]
     amplitudes = split(measure.amplitudes)
     top, bottom = ([*map(sine_and_cosine, angles)] for angles in (turned, halves))
     top = tuple(split(*product(split(*as_pair(w)), amplitudes)) for w in zip(*top, strict=True))

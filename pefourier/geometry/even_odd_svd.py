@@ -1,4 +1,4 @@
-r"""The even and the odd part of codes whose inner products are declared, decomposed.
+r"""Singular values of a matrix by its blocks, and of declared codes by an even and an odd part.
 
 Conventions
 -----------
@@ -7,6 +7,10 @@ n positions, into cosines (even) and sines (odd): two problems of half the size,
 each pair of columns changes no inner product. Rows are the positions from the middle on; mirror
 positions share one. Inner products of columns have a closed form, the Dirichlet kernels of
 `dirichlet_gram`: of many positions no matrix of waves is made but where it has too few digits.
+
+A large matrix is walked in blocks, twice, and no square array of its longer side is made: a Gram
+matrix has half of the digits, so its eigenvectors are used to balance the columns, and the Gram
+matrix of the balanced ones gives the other half.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -16,10 +20,98 @@ from functools import partial
 import numpy as np
 
 from pefourier.encodings.encoding import FLOAT64_EPS, Measure, row_blocks
-from pefourier.geometry import Progress, matrices
-from pefourier.geometry.dirichlet_gram import Wave, dirichlet_gram
-from pefourier.geometry.double_double import Pair, matrix_product
-from pefourier.geometry.threads import map_ahead
+from pefourier.geometry import Progress, map_ahead
+from pefourier.geometry.dirichlet_gram import Pair, Wave, dirichlet_gram, matrix_product
+
+BLOCK = 2**20  # numbers of a block: 8 MiB
+SETTLED = 1e-10  # how far balanced columns may be from orthonormal for their lengths to be values
+Entries = Callable[[slice, slice], np.ndarray]  # (rows, columns) -> float64 block of a matrix
+ALL = slice(None)
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """A matrix by its singular values and, on demand, rows of its left singular vectors."""
+
+    sigma: np.ndarray  # descending
+    vectors: Callable[[slice, slice], np.ndarray]  # (rows, columns) -> those of the vectors
+
+
+def part_of(sigma: np.ndarray, vectors: np.ndarray) -> Part:
+    """A part whose left singular vectors are at hand."""
+    return Part(sigma, lambda rows, columns: vectors[rows, columns])
+
+
+def project(sigma: np.ndarray, right: np.ndarray, entries: Entries) -> Part:
+    """A part whose left singular vectors are made of rows of the matrix and the right ones."""
+
+    def left(rows: slice, columns: slice) -> np.ndarray:
+        return entries(rows, ALL) @ (right[:, columns] / sigma[columns])
+
+    return Part(sigma, left)
+
+
+def factor(entries: Entries, n: int, m: int, progress: Progress | None) -> Part:
+    """Singular values and left singular vectors of an (n, m) matrix."""
+    if n * m <= BLOCK:
+        left_vectors, sigma, _ = np.linalg.svd(entries(ALL, ALL), full_matrices=False)
+        return part_of(sigma, left_vectors)
+    if n <= m:
+        return part_of(*long_svd(lambda block: entries(ALL, block).T, m, n, progress))
+    return project(*long_svd(lambda block: entries(block, ALL), n, m, progress), entries)
+
+
+def long_svd(
+    rows: Callable[[slice], np.ndarray], n: int, m: int, progress: Progress | None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Singular values and right singular vectors (columns) of a tall (n, m) matrix.
+
+    With G = A'A = V s^2 V', the matrix B = A V / max(s, 3e-8 s_1) has columns of about equal length
+    and its Gram matrix resolves, relative to each of them, what G lost. The error of a singular
+    value is a few eps times the largest, as that of a decomposition of A itself.
+    """
+    blocks = row_blocks(n, max(m * m, BLOCK), m)  # at least square: efficient products
+
+    def total(balance: np.ndarray | None) -> np.ndarray:
+        products = np.zeros((m, m))
+        for done, product in enumerate(map_ahead(lambda b: gram(rows(b), balance), blocks), 1):
+            products += product
+            if progress is not None:
+                progress(done, len(blocks))
+        return products
+
+    eigenvalues, vectors = np.linalg.eigh(total(None))
+    lengths = balanced_lengths(eigenvalues, eigenvalues[-1])
+    if not lengths[-1] > 0:
+        return np.zeros(m), vectors
+    balanced = total(vectors / lengths)
+    if np.linalg.norm(balanced - np.eye(m)) <= SETTLED:  # a third decomposition would change less
+        sigma = lengths * np.sqrt(balanced.diagonal())
+        order = np.argsort(-sigma, kind="stable")
+        return sigma[order], vectors[:, order]
+    return svd_of_balanced(balanced, lengths, vectors)
+
+
+def gram(block: np.ndarray, balance: np.ndarray | None) -> np.ndarray:
+    """Inner products of the columns, of the block or of its product with a matrix."""
+    block = block if balance is None else block @ balance
+    return block.T @ block
+
+
+def balanced_lengths(eigenvalues: np.ndarray, largest: float) -> np.ndarray:
+    """Lengths to divide columns by: their own, but for those that rounding may have made."""
+    return np.sqrt(np.maximum(eigenvalues, 1e-15 * largest))
+
+
+def svd_of_balanced(
+    balanced: np.ndarray, lengths: np.ndarray, vectors: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Singular values and right singular vectors of B diag(lengths) V', by B'B and V."""
+    squares, turns = np.linalg.eigh(balanced)
+    root = np.sqrt(np.maximum(squares, 0.0))[:, None] * turns.T
+    _, sigma, right = np.linalg.svd(root * lengths)
+    return sigma, vectors @ right.T
+
 
 REACH = 13  # grid points that an angle is spread over to each side
 ERROR = 1e-11  # bound on that of a sum, relative to the sum of the sizes of its weights
@@ -93,27 +185,23 @@ class Basis:
 
 def even_odd_svd(
     measure: Measure, n: int, progress: Progress | None
-) -> tuple[tuple[matrices.Part, ...], Bounds | None]:
+) -> tuple[tuple[Part, ...], Bounds | None]:
     """The even and the odd part, and lower bounds of their leverage where these are worth it."""
     half, m = (n + 1) // 2, len(measure.frequencies)
     waves = [mirror_waves(measure, n, wave) for wave in WAVES]
-    if half > m and half * m > DIRECT and has_digits(measure):
+    has_digits = measure.period is not None or np.abs(measure.frequencies).max() <= FASTEST
+    if half > m and half * m > DIRECT and has_digits:  # closed forms agree with rows in float64
         take = map_ahead if m * m <= BOTH else map
         bases = list(take(partial(wave_basis, measure, n), WAVES))
         if all(basis is not None for basis in bases):
             pairs = zip(bases, waves, strict=True)
-            parts = tuple(matrices.project(b.sigma, b.right, entries) for b, entries in pairs)
+            parts = tuple(project(b.sigma, b.right, entries) for b, entries in pairs)
             worth = half >= 4 * m and n <= LONGEST
             return parts, partial(leverage_bounds, measure, n, bases) if worth else None
-    return tuple(matrices.factor(entries, half, m, progress) for entries in waves), None
+    return tuple(factor(entries, half, m, progress) for entries in waves), None
 
 
-def has_digits(measure: Measure) -> bool:
-    """Whether waves in float64 are those of the frequencies: closed forms agree with their rows."""
-    return measure.period is not None or np.abs(measure.frequencies).max() <= FASTEST
-
-
-def mirror_waves(measure: Measure, n: int, wave: Wave) -> matrices.Entries:
+def mirror_waves(measure: Measure, n: int, wave: Wave) -> Entries:
     """Cosines or sines at the positions from the middle on; mirror positions share a row.
 
     Rows come in groups: the addition theorem gives r rows from about 2 sqrt r sines and cosines.
@@ -186,10 +274,9 @@ def resolve_small(
     mixed = large.T @ images
     correction = mixed / eigenvalues[count:, None]
     inner = small.T @ images - mixed.T @ correction
-    lengths = matrices.balanced_lengths(eigenvalues[:count], eigenvalues[-1])
-    squares, turns = np.linalg.eigh(inner / np.multiply.outer(lengths, lengths))
-    _, sigma, right = np.linalg.svd(np.sqrt(np.maximum(squares, 0.0))[:, None] * turns.T * lengths)
-    return Basis(sigma, (small - large @ correction) @ right.T)
+    lengths = balanced_lengths(eigenvalues[:count], eigenvalues[-1])
+    balanced = inner / np.multiply.outer(lengths, lengths)
+    return Basis(*svd_of_balanced(balanced, lengths, small - large @ correction))
 
 
 def leverage_bounds(measure: Measure, n: int, bases: list[Basis]) -> np.ndarray:

@@ -12,6 +12,7 @@ infinite, its waves are NaN, and all NaN are one; float8_e4m3, which has no infi
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import partial, reduce
+from hashlib import shake_128
 from math import prod
 
 import numpy as np
@@ -20,14 +21,46 @@ from pefourier.encodings.checks import check_cost
 from pefourier.encodings.domain import positions
 from pefourier.encodings.encoding import Encoding, row_blocks, unit_of
 from pefourier.errors import shown
-from pefourier.geometry.duplicates import first_duplicate
+
+NUMBERS_AT_ONCE = 2**20  # of a table, where its rows are read in float64
+
+
+def first_duplicate(table: np.ndarray) -> np.ndarray:
+    """Index of the first row equal to each row, shape (n,).
+
+    >>> first_duplicate(np.array([[1.0], [0.0], [1.0], [-0.0]]))
+    array([0, 1, 0, 1])
+    """
+    hashes = row_hashes(table)
+    order = np.lexsort(hashes.T)  # stable: rows of one hash stay in the order of their index
+    ranked = hashes[order]
+    is_new = np.append(True, (ranked[1:] != ranked[:-1]).any(axis=1))
+    first = np.empty(len(table), dtype=int)
+    first[order] = order[is_new][np.cumsum(is_new) - 1]
+    return first
+
+
+def row_hashes(table: np.ndarray) -> np.ndarray:
+    """Two 64-bit numbers for each row, the same for equal rows, as good as surely for no others.
+
+    Of a billion pairs of unlike rows about one in 10^17 would share both.
+    """
+    n, d = table.shape
+    random = np.frombuffer(shake_128(b"rows").digest(16 * d), np.uint64)
+    factors = random.reshape(d, 2) | np.uint64(1)
+    hashes = np.empty((n, 2), dtype=np.uint64)
+    for rows in row_blocks(n, NUMBERS_AT_ONCE, d):
+        bits = (np.asarray(table[rows], dtype=float) + 0.0).view(np.uint64)
+        bits ^= bits >> np.uint64(32)  # short fractions such as 1.0 have no low bits of their own
+        hashes[rows] = bits @ factors
+    return hashes
+
 
 FLOAT32_EPS = 2.0**-23
 WHOLE = 2**18  # numbers of a table up to which it is made and cast whole
 AT_ONCE = 2**17  # numbers of a part of the codes that is looked at
 MOST_PLACES = 10  # decimals of so many places are not rounded
 NEAR_TOP = 15  # binary places above 1 up to which float16 goes: its smallest numbers still fit
-CACHED = 2**15  # numbers that are rounded together: arrays that stay in the cache
 Columns = Callable[[np.ndarray, slice], np.ndarray]  # (rows, columns) -> numbers of a table
 
 
@@ -77,22 +110,9 @@ def rounded(x: np.ndarray, form: Format) -> np.ndarray:
     array([2.57000000e+02, 9.99755859e-02,            inf])
     """
     x = np.asarray(x, dtype=float)
-    result = np.empty(x.shape)
-    flat, output = x.reshape(-1), result.reshape(-1)
-    lost = np.uint64(53 - form.digits)  # bits of a float64: half of their last one, a tie to even
-    half, last = (np.uint64(1) << lost - np.uint64(1)) - np.uint64(1), np.uint64(1)
-    normal, coarse = 2.0**form.lowest, 1.5 * 2.0 ** (53 + form.lowest - form.digits)
-    for part in row_blocks(x.size, CACHED):
-        numbers, nearest = flat[part], output[part]
-        bits, size = numbers.view(np.uint64), np.abs(numbers)
-        nearest.view(np.uint64)[:] = (bits + (half + (bits >> lost & last))) >> lost << lost
-        if not size.min() >= normal:
-            small = np.flatnonzero(~(size >= normal))  # these all have one step; NaN stays NaN
-            nearest[small] = np.copysign(numbers[small] + coarse - coarse, numbers[small])
-        if not size.max() <= form.largest:
-            beyond = np.abs(nearest) > form.largest
-            nearest[beyond] = np.copysign(form.beyond, nearest[beyond])
-    return result
+    last = np.maximum(np.frexp(x)[1], form.lowest + 1) - form.digits  # binary place of the last bit
+    nearest = np.ldexp(np.rint(np.ldexp(x, -last)), last)
+    return np.where(np.abs(nearest) > form.largest, np.copysign(form.beyond, nearest), nearest)
 
 
 def has_format(numbers: np.ndarray, form: Format) -> bool:
@@ -147,14 +167,6 @@ def stored_resolution(numbers: np.ndarray, eps: float) -> tuple[float, float]:
     places = (k for k in range(MOST_PLACES) if (np.round(numbers, k) == numbers).all())
     decimals = next(places, 0)
     return eps, 10.0**-decimals if decimals else 0.0
-
-
-@dataclass(frozen=True)
-class Distinct:
-    """How many rows of a table differ, and how many from the first on are all different."""
-
-    count: int
-    safe: int
 
 
 def precision(
@@ -212,21 +224,21 @@ def format_loss(
     if enc.measure is None:
         top = np.maximum(enc.table().max(axis=1), -enc.table().min(axis=1))
         leaders = leaders[np.isfinite(rounded(top[leaders], form))]
-    cast = count_distinct(
+    cast, safe = count_distinct(
         lambda rows, part: rounded(columns(leaders[rows], part), form), len(leaders), count
     )
     repeat = np.append(leaders != np.arange(len(leaders)), True).argmax()  # the first row left out
-    cast = Distinct(cast.count, int(min(np.append(leaders, points)[cast.safe], repeat)))
+    safe = int(min(np.append(leaders, points)[safe], repeat))
     if enc.domain.kind != "position":
-        return FormatLoss(cast.count, None, None)
+        return FormatLoss(cast, None, None)
     measure, x = enc.measure, enc.domain.x
     if measure is None:
-        return FormatLoss(cast.count, None, None, cast.safe)
+        return FormatLoss(cast, None, None, safe)
     x = (enc.domain.places(x) + measure.offset).reshape(len(enc), -1)
     frequencies = measure.frequencies.reshape(len(measure.weights), -1)
-    phase = count_distinct_phases(x, frequencies, form)
+    phase, safe_phase = count_distinct_phases(x, frequencies, form)
     error = max_phase_error(x, frequencies, form)
-    return FormatLoss(cast.count, phase.count, error, cast.safe, phase.safe).within(points)
+    return FormatLoss(cast, phase, error, safe, safe_phase).within(points)
 
 
 def row_by_row(enc: Encoding) -> Encoding:
@@ -275,7 +287,7 @@ def cosines_and_sines(phases: np.ndarray) -> np.ndarray:
     return waves
 
 
-def count_distinct_phases(x: np.ndarray, frequencies: np.ndarray, form: Format) -> Distinct:
+def count_distinct_phases(x: np.ndarray, frequencies: np.ndarray, form: Format) -> tuple[int, int]:
     """Distinct codes when positions, frequencies, products and waves are rounded to a format."""
     nearest, frequencies = rounded(x, form), rounded(frequencies, form)
     first = np.sort(np.unique(nearest, axis=0, return_index=True)[1])
@@ -286,9 +298,9 @@ def count_distinct_phases(x: np.ndarray, frequencies: np.ndarray, form: Format) 
             phases = rounded_products(places[rows], frequencies[pairs_of(part)], form)
             return rounded(cosines_and_sines(phases), form)
 
-    distinct = count_distinct(columns, len(places), 2 * len(frequencies))
+    count, safe = count_distinct(columns, len(places), 2 * len(frequencies))
     merged = np.append(first != np.arange(len(first)), True).argmax()  # earlier ones stay apart
-    return Distinct(distinct.count, int(min(merged, np.append(first, len(x))[distinct.safe])))
+    return count, int(min(merged, np.append(first, len(x))[safe]))
 
 
 def rounded_products(x: np.ndarray, frequencies: np.ndarray, form: Format) -> np.ndarray:
@@ -346,11 +358,11 @@ def phase_errors(s: np.ndarray, omega: np.ndarray, eps: float) -> np.ndarray:
     return np.minimum(np.multiply.outer(np.abs(s), rounding), 1.0)
 
 
-def count_distinct(columns: Columns, n: int, count: int) -> Distinct:
-    """Distinct rows of a table given by its columns; NaN equals NaN.
+def count_distinct(columns: Columns, n: int, count: int) -> tuple[int, int]:
+    """How many rows of a table differ, and how many from the first on are all different.
 
     Rows are told apart by some columns at a time, ever more of them, and only those that still
-    share all of their values with another row are looked at further.
+    share all of their values with another row are looked at further. NaN equals NaN.
     """
     rows, group, part = np.arange(n), np.zeros(n), slice(0, 0)
     again = rows[1:]  # rows that equal one before them
@@ -363,4 +375,4 @@ def count_distinct(columns: Columns, n: int, count: int) -> Distinct:
         again = rows[first != np.arange(len(rows))]
         shared = np.bincount(first, minlength=len(rows))[first] > 1
         rows, group = rows[shared], first[shared].astype(float)
-    return Distinct(n - len(again), int(again.min(initial=n)))
+    return n - len(again), int(again.min(initial=n))

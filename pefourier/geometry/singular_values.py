@@ -7,7 +7,7 @@ singular values at or below the tolerance taken as zero; E E+ is the orthogonal 
 column space, and the position functions are recovered exactly when it is the identity.
 
 No (n, n) array is made for n > d. Codes that declare their inner products come in two parts, even
-and odd about the middle position (`even_odd_svd`); any other table is one matrix (`matrices`).
+and odd about the middle position (`even_odd_svd`); any other table is one matrix.
 """
 
 from collections.abc import Sequence
@@ -22,8 +22,7 @@ from pefourier.encodings.encoding import FLOAT64_EPS, Encoding, row_blocks
 from pefourier.encodings.places import is_separable
 from pefourier.errors import shown
 from pefourier.geometry import Progress
-from pefourier.geometry.even_odd_svd import LARGE, Bounds, even_odd_svd
-from pefourier.geometry.matrices import Part, factor
+from pefourier.geometry.even_odd_svd import LARGE, Bounds, Part, even_odd_svd, factor
 from pefourier.geometry.precision import stored_resolution
 
 AT_ONCE = 2**20  # numbers of left singular vectors: 8 MiB
@@ -190,19 +189,6 @@ def separable_rank(sides: Sequence[int]) -> int:
     return 1 + sum(n - 1 for n in sides)
 
 
-def zero_sums(n: int) -> np.ndarray:
-    """An orthonormal basis (n, n - 1) of the functions of n points that sum to zero (Helmert).
-
-    >>> zero_sums(2).round(4).tolist()
-    [[0.7071], [-0.7071]]
-    """
-    k = np.arange(1, n)
-    upper = np.arange(n)[:, None] < k
-    basis = np.where(upper, 1.0, 0.0)
-    basis[k, k - 1] = -k
-    return basis / np.sqrt(k * (k + 1.0))
-
-
 def separable_basis(sides: Sequence[int], rows: slice) -> np.ndarray:
     """Some rows of an orthonormal basis of all sums of one function an axis, the constant first.
 
@@ -210,10 +196,12 @@ def separable_basis(sides: Sequence[int], rows: slice) -> np.ndarray:
     >>> bool(np.allclose(basis.T @ basis, np.eye(6)))
     True
     """
+    from scipy.linalg import helmert  # an orthonormal basis of the functions that sum to zero
+
     n = prod(sides)
     places = np.unravel_index(np.arange(*rows.indices(n)), sides)
     parts = [
-        zero_sums(side)[place] * np.sqrt(side / n)
+        helmert(side).T[place] * np.sqrt(side / n)
         for place, side in zip(places, sides, strict=True)
     ]
     return np.hstack([np.full((len(places[0]), 1), 1 / np.sqrt(n)), *parts])

@@ -28,10 +28,10 @@ from pefourier.encodings.encoding import Encoding, Finding, row_blocks
 from pefourier.encodings.findings import finding
 from pefourier.encodings.readings import FARTHEST, lag_sums
 from pefourier.errors import PefourierError, shown
+from pefourier.geometry import map_ahead
 from pefourier.geometry.closest import closest_pair
 from pefourier.geometry.precision import FORMATS, Format, rounded
 from pefourier.geometry.singular_values import decompose
-from pefourier.geometry.threads import map_ahead
 from pefourier.questions.rotations import base_bound, count_idle
 from pefourier.result import Result, csv_table
 from pefourier.writing.page import fields_told

@@ -30,7 +30,7 @@ from pefourier.encodings.encoding import (
 )
 from pefourier.encodings.findings import finding
 from pefourier.geometry.products import mean_products, toeplitz_residual
-from pefourier.geometry.randomness import numbers_look_random
+from pefourier.geometry.waves import numbers_look_random
 from pefourier.result import ON_GRIDS, Result
 
 EXACT = 1e-6  # a residual that is rounding

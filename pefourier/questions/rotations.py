@@ -10,7 +10,7 @@ length / trained meets nothing new, though its last position lies a part of a st
 
 Codes of two readings of a rotation have one length, so that the cosine between them at p, the mean
 over pairs of cos p (w - w'), is what is left (`pefourier.encodings.readings`). Slips are those of
-`pefourier.diagnosis.against`, several with commas; ``layout`` pairs neighbours for halves.
+`pefourier.diagnosis.misreadings`, several with commas; ``layout`` pairs neighbours for halves.
 """
 
 from collections import UserDict
@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from pefourier.diagnosis.against import SLIPS, changes_of, layer_of, misread
+from pefourier.diagnosis.misreadings import MISREADINGS, changes_of, layer_of, misread
 from pefourier.encodings import build
 from pefourier.encodings.encoding import Encoding
 from pefourier.encodings.families.rotary import rotation_of, scaling_parameters
@@ -469,13 +469,13 @@ def reading_of(enc: Encoding, misreading: str, length: int, d: int | None) -> Re
 
 def check_reading(enc: Encoding, misreading: str) -> None:
     """Refuse what is neither a misreading nor a SPEC, with the misreadings that are known."""
-    if misreading in SLIPS or changes_of(enc, misreading) is not None:
+    if misreading in MISREADINGS or changes_of(enc, misreading) is not None:
         return
     try:
         source_of(misreading)
     except PefourierError:
-        way_out = f"Known: {', '.join(SLIPS)}; or give another rotation, as rope:rho=1e6."
-        raise unknown("misreading", misreading, SLIPS, way_out) from None
+        way_out = f"Known: {', '.join(MISREADINGS)}; or give another rotation, as rope:rho=1e6."
+        raise unknown("misreading", misreading, MISREADINGS, way_out) from None
 
 
 def logits_factor(settings: Mapping[str, Any]) -> float:

@@ -29,7 +29,7 @@ from pefourier.encodings.findings import finding
 from pefourier.encodings.model_positions import ModelPositions
 from pefourier.encodings.specs import open_model, source_of
 from pefourier.errors import PefourierError, shown
-from pefourier.geometry.threads import map_ahead
+from pefourier.geometry import map_ahead
 from pefourier.result import Result
 from pefourier.weights import summary
 from pefourier.weights.model import (

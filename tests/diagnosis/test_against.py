@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from pefourier.diagnosis.against import misread
+from pefourier.diagnosis.misreadings import misread
 from pefourier.encodings import load
 from pefourier.errors import PefourierError
 from pefourier.questions.rotations import read_against

@@ -139,7 +139,6 @@ ROUND_TRIPS = [
     ("rope", {"rho": 500000.0, "layout": "interleaved"}),
     ("dft", {}),
     ("onehot", {}),
-    ("ramp", {}),
     ("none", {}),
 ]
 

@@ -12,7 +12,7 @@ from pefourier.encodings.encoding import Encoding, Measure, from_table
 from pefourier.geometry import closest as room
 from pefourier.geometry import closest_rows
 from pefourier.geometry.closest import ClosestPair, closest_pair
-from pefourier.geometry.duplicates import first_duplicate
+from pefourier.geometry.precision import first_duplicate
 
 RANDOM = np.random.default_rng(20240513)
 

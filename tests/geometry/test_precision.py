@@ -10,6 +10,7 @@ from pefourier.geometry.precision import (
     FORMATS,
     coarse_eps,
     count_distinct,
+    has_format,
     precision,
     rounded,
     stored_resolution,
@@ -123,7 +124,7 @@ def test_distinct_rows_are_counted_by_few_columns(rng):
     table = rng.integers(0, 3, size=(500, 6)).astype(float)
     table[rng.random(table.shape) < 0.1] = np.nan
     found = count_distinct(lambda rows, j: table[rows, j].copy(), 500, 6)
-    assert (found.count, found.safe) == walk(table)
+    assert found == walk(table)
 
 
 @pytest.mark.parametrize("name", ["bfloat16", "float16", "float32"])
@@ -138,3 +139,9 @@ def test_the_format_of_numbers_does_not_depend_on_their_unit(name, factor, rng):
         assert stored_resolution(factor * counted, 2.0**-52)[0] == 2.0**-52
         assert coarse_eps(counted) == 0.0
     assert stored_resolution(np.round(stored[:, 0].astype(float), 2), 2.0**-52)[1] == 0.01
+
+
+@pytest.mark.parametrize(("count", "expected"), [(5, False), (15, True)])
+def test_a_format_is_that_of_numbers_of_which_a_tenth_need_its_digits(count, expected):
+    needing = np.full(count, 2.0**-10 * (1 + 2.0**-7))
+    assert has_format(np.append(needing, np.ones(100 - count)), FORMATS["bfloat16"]) == expected

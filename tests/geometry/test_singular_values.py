@@ -9,9 +9,17 @@ import pytest
 from pefourier.encodings import build
 from pefourier.encodings.domain import positions
 from pefourier.encodings.encoding import Encoding, Measure, from_table
-from pefourier.geometry import double_double, singular_values
-from pefourier.geometry.dirichlet_gram import dirichlet_gram
-from pefourier.geometry.double_double import UNIT, matrix_product, split, two_sum
+from pefourier.geometry import singular_values
+from pefourier.geometry.dirichlet_gram import (
+    UNIT,
+    add,
+    dirichlet_gram,
+    matrix_product,
+    product,
+    quotient,
+    split,
+    two_sum,
+)
 from pefourier.geometry.even_odd_svd import ERROR, cosine_sums
 from pefourier.geometry.singular_values import decompose
 
@@ -62,7 +70,7 @@ CASES = {
 @pytest.mark.parametrize("size", [2**20, 37])
 @pytest.mark.parametrize("name", CASES)
 def test_factors_are_those_of_the_whole_table(name, size, monkeypatch):
-    monkeypatch.setattr("pefourier.geometry.matrices.BLOCK", size)
+    monkeypatch.setattr("pefourier.geometry.even_odd_svd.BLOCK", size)
     monkeypatch.setattr("pefourier.geometry.even_odd_svd.DIRECT", size)
     monkeypatch.setattr("pefourier.geometry.singular_values.AT_ONCE", size)
     enc = CASES[name]
@@ -185,6 +193,7 @@ def test_inner_products_of_waves_are_exact_to_their_bound(name, wave):
             for product in [exact_product(case, n, wave, i, j)]
         )
         assert mpmath.sqrt(squared) <= found.error + 1e-31 * size
+        assert name == "zero" or 25 <= found.error / mpmath.sqrt(squared) <= 110  # and no looser
 
 
 def exactly(pair, *index):
@@ -192,9 +201,9 @@ def exactly(pair, *index):
 
 
 OPERATIONS = {
-    "sum": (double_double.add, lambda a, b: a + b),
-    "product": (lambda a, b: double_double.product(split(*a), split(*b)), lambda a, b: a * b),
-    "quotient": (double_double.quotient, lambda a, b: a / b),
+    "sum": (add, lambda a, b: a + b),
+    "product": (lambda a, b: product(split(*a), split(*b)), lambda a, b: a * b),
+    "quotient": (quotient, lambda a, b: a / b),
 }
 
 

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from grids import mixed_frequencies, waves_on
 
-from pefourier.encodings import build, load
 from pefourier.encodings.domain import lattice, periodogram
 from pefourier.geometry.torus import (
     aliased_shares,
@@ -13,7 +12,6 @@ from pefourier.geometry.torus import (
     isotropy,
     multiplicity,
     torus_density,
-    turn_limits,
 )
 
 
@@ -67,34 +65,3 @@ def test_idle_and_aliased_shares_are_of_each_axis():
     assert idle_shares(frequencies, weights, (14, 20)) == pytest.approx([0.25, 0.5])
     assert aliased_shares(frequencies, weights) == pytest.approx([0.0, 0.5])
     assert np.isnan(idle_shares(np.zeros((1, 2)), np.ones(1), (3, 3))).all()
-
-
-SIDES = (4, 7)
-LIMITED = [
-    {"coordinates": "unit"},
-    {"coordinates": "2pi", "offset": 1.0},
-    {"coordinates": "centred", "offset": 0.5, "normalise": "max"},
-    {"coordinates": "closed", "normalise": "min"},
-    {"reference": (10.0, 12.0)},
-]
-
-
-def span(sides, **params):
-    """The angle from the first point to the last of each axis, of one pair."""
-    omega = build("axial", d=8, grid=sides, **params).measure.frequencies
-    return np.abs(omega).max(axis=0) * (np.array(sides) - 1)
-
-
-@pytest.mark.parametrize("params", LIMITED, ids=str)
-def test_limits_of_turns_are_those_of_a_huge_grid(params):
-    huge = span(tuple(1000 * side for side in SIDES), **params) / span(SIDES, **params)
-    limits = turn_limits(build("axial", d=8, grid=SIDES, **params))
-    np.testing.assert_allclose(limits, huge, rtol=1e-3)
-
-
-def test_turns_have_no_limit_where_points_are_counted():
-    for own in ({}, {"coordinates": "signed"}):
-        assert turn_limits(build("axial", d=8, grid=SIDES, **own)) == [np.inf, np.inf]
-    assert np.isnan(turn_limits(load("dft", None, 8, grid=SIDES))).all()
-    row = turn_limits(build("axial", d=8, grid=(1, 7), coordinates="unit"))
-    np.testing.assert_allclose(row, [np.nan, 7 / 6])

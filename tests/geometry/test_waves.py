@@ -6,8 +6,7 @@ import pytest
 from pefourier.encodings import load
 from pefourier.encodings.registry import BUILDERS
 from pefourier.errors import PefourierError
-from pefourier.geometry.randomness import deviations, look_random
-from pefourier.geometry.waves import align, fit_sinusoid_pairs
+from pefourier.geometry.waves import align, deviations, fit_sinusoid_pairs, look_random
 from pefourier.questions.faithful import assess
 
 

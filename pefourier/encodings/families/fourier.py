@@ -6,13 +6,13 @@ al., 2020), tape (Foumani et al., 2023). All have d / 2 pairs of equal weight an
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
 from pefourier.encodings.checks import check_above
 from pefourier.encodings.columns import Layout, pair_columns, waves
-from pefourier.encodings.domain import positions
+from pefourier.encodings.domain import Domain, positions
 from pefourier.encodings.encoding import Encoding, Measure
 from pefourier.encodings.families.absolute import geometric_frequencies, stream
 from pefourier.encodings.families.axes import (
@@ -30,8 +30,7 @@ from pefourier.errors import PefourierError
 def pair_count(name: str, d: int) -> int:
     """Number of pairs of a sine and a cosine in d columns."""
     if d % 2:
-        fits = " or ".join(f"d={fit}" for fit in (d - 1, d + 1) if fit)
-        raise PefourierError(f"{name} has pairs and needs an even d; got d={d}; write {fits}")
+        raise PefourierError(f"{name} has pairs and needs an even d; got d={d}; write d={d + 1}")
     return d // 2
 
 
@@ -41,14 +40,17 @@ def equal_pairs(frequencies: np.ndarray) -> Measure:
     return Measure(frequencies, np.full(m, 1 / m), float(m))
 
 
-def sinusoids(name: str, length: int, frequencies: np.ndarray, layout: Layout) -> Encoding:
-    """Sines and cosines of positions at given frequencies, radians per position."""
-    measure = equal_pairs(frequencies)
+def sinusoids(
+    name: str, domain: Domain, frequencies: np.ndarray, layout: Layout, **facts: Any
+) -> Encoding:
+    """Sines and cosines of positions or times at given frequencies, radians per unit of these."""
+    plain = equal_pairs(frequencies)
 
     def codes(x: np.ndarray) -> np.ndarray:
-        return waves(measure.phases(x), layout)
+        return waves(plain.phases(x), layout)
 
-    return Encoding(name, positions(length), 2 * len(frequencies), codes, measure)
+    measure = replace(plain, frequencies=frequencies * domain.spacing)
+    return Encoding(name, domain, 2 * len(frequencies), codes, measure, **facts)
 
 
 @encoding(
@@ -91,7 +93,7 @@ def learnable_sinusoidal(
     count = pair_count("learnable-sinusoidal", d)
     uniform = stream(seed).uniform(0.0, np.pi, count)
     frequencies = uniform if start == "uniform" else geometric_frequencies(d, rho)
-    return sinusoids("learnable-sinusoidal", length, frequencies, layout)
+    return sinusoids("learnable-sinusoidal", positions(length), frequencies, layout)
 
 
 Mapping = Literal["gaussian", "sam", "nerf", "perceiver"]
@@ -234,4 +236,5 @@ def tape(length: int, d: int, *, rho: float = 10000.0) -> Encoding:
     array([0.16    , 0.050596])
     """
     pair_count("tape", d)
-    return sinusoids("tape", length, geometric_frequencies(d, rho) * (d / length), "interleaved")
+    frequencies = geometric_frequencies(d, rho) * (d / length)
+    return sinusoids("tape", positions(length), frequencies, "interleaved")

@@ -12,11 +12,10 @@ from dataclasses import replace
 import numpy as np
 
 from pefourier.encodings.checks import check_count, check_size
-from pefourier.encodings.columns import waves
 from pefourier.encodings.domain import Domain, nodes, time_axis
 from pefourier.encodings.encoding import FLOAT64_EPS, Encoding, Finding, from_table
 from pefourier.encodings.families.absolute import geometric_frequencies, stream
-from pefourier.encodings.families.fourier import equal_pairs, pair_count
+from pefourier.encodings.families.fourier import pair_count, sinusoids
 from pefourier.encodings.findings import finding
 from pefourier.encodings.registry import encoding
 from pefourier.errors import PefourierError
@@ -137,13 +136,7 @@ def mtan_fixed(
     pair_count("mtan-fixed", d)
     domain, noted = time_axis(length, times)
     frequencies = geometric_frequencies(d, rho) * (scale / span(domain))
-
-    def codes(t: np.ndarray) -> np.ndarray:
-        phases = np.multiply.outer(np.asarray(t, dtype=float), frequencies)
-        return waves(phases, "interleaved")
-
-    measure = equal_pairs(frequencies * domain.spacing)
-    return Encoding("mtan-fixed", domain, d, codes, measure, params=noted)
+    return sinusoids("mtan-fixed", domain, frequencies, "interleaved", params=noted)
 
 
 @encoding("tree", "Shiv & Quirk, 2019", domain="tree")
@@ -209,11 +202,6 @@ def tree(
     return replace(from_table(table, "tree", params=params), domain=domain)
 
 
-def sigmoid(x: np.ndarray) -> np.ndarray:
-    """1 / (1 + exp(-x)), without overflow."""
-    return 0.5 * (1.0 + np.tanh(0.5 * x))
-
-
 @encoding(
     "recurrent",
     "Neishi & Yoshinaga, 2019; GRU of Cho et al., 2014 (before training)",
@@ -248,7 +236,8 @@ def recurrent(length: int, d: int, *, seed: int = 0) -> Encoding:
     inputs, table, h = w + b, np.empty((length, d)), np.zeros(d)
     for s in range(length):
         recalled = u @ h + c
-        r, z = sigmoid(inputs[: 2 * d] + recalled[: 2 * d]).reshape(2, d)
+        gates = 0.5 * (inputs[: 2 * d] + recalled[: 2 * d])
+        r, z = 0.5 * (1.0 + np.tanh(gates)).reshape(2, d)  # the logistic function
         step = (1 - z) * (np.tanh(inputs[2 * d :] + r * recalled[2 * d :]) - h)
         if np.linalg.norm(step) <= 4 * FLOAT64_EPS * np.linalg.norm(h):
             table[s:] = h  # else the order of a sum, and so the machine, would tell them apart

@@ -529,19 +529,19 @@ def xpos(
     """
     check_head("xpos", d, 1.0)
     check_above("span", span)
-    frequencies = geometric_frequencies(d, rho)
+    plain = rope(length, d, rho=rho, layout=layout)
     zeta = (2 * np.arange(d // 2) / d + XPOS_GAMMA) / (1 + XPOS_GAMMA)
-    measure = Measure(frequencies, np.full(d // 2, 2.0 / d))
 
     def codes(x: np.ndarray) -> np.ndarray:
         with np.errstate(all="ignore"):  # what overflows is refused when built
             decay = zeta ** (np.asarray(x, dtype=float)[:, None] / span)
-        table = waves(measure.phases(x), layout, first="cos")
+        table = plain.codes(x)
         for part in split_pairs(table, layout):
             part *= decay
         return table
 
-    return Encoding("xpos", positions(length), d, codes, measure, act="rotate")
+    measure = replace(plain.measure, squared_length=None)
+    return replace(plain, name="xpos", codes=codes, measure=measure, params={})
 
 
 @encoding("rope++", "Liu et al., 2025, arXiv 2512.07525", declared=True)
@@ -598,16 +598,16 @@ def grape(
     Examples
     --------
     >>> grape(2, 4).table().round(3)
-    array([[ 1.   ,  1.   , -0.   , -0.   ],
+    array([[ 1.   ,  1.   ,  0.   ,  0.   ],
            [ 0.54 ,  1.   , -0.841, -0.01 ]])
     """
     plain = rope(length, d, rho=rho, inv_freq=inv_freq)
     measure = replace(plain.measure, frequencies=-plain.measure.frequencies)
 
     def codes(x: np.ndarray) -> np.ndarray:
-        return waves(measure.phases(x), "halves", first="cos")
+        return plain.codes(-np.asarray(x, dtype=float))
 
-    return replace(plain, name="grape", measure=measure, codes=codes, findings=())
+    return replace(plain, name="grape", measure=measure, codes=codes)
 
 
 @encoding("pope", "Gopalakrishnan et al., 2025, arXiv 2509.10534", declared=True)
@@ -629,14 +629,7 @@ def pope(length: int, d: int, *, rho: float = 10000.0) -> Encoding:
     array([[1.   , 1.   , 0.   , 0.   ],
            [0.54 , 1.   , 0.841, 0.01 ]])
     """
-    frequencies = geometric_frequencies(2 * d, rho)
-    measure = Measure(frequencies, np.full(d, 1 / d), float(d))
-
-    def codes(x: np.ndarray) -> np.ndarray:
-        return waves(measure.phases(x), "halves", first="cos")
-
-    noted = {"d": 2 * d, "head": d}
-    return Encoding("pope", positions(length), 2 * d, codes, measure, act="rotate", params=noted)
+    return replace(rope(length, 2 * d, rho=rho), name="pope", params={"d": 2 * d, "head": d})
 
 
 def columns_that_turn(enc: Encoding) -> tuple[np.ndarray, np.ndarray]:

@@ -10,7 +10,6 @@ from pefourier.encodings import load
 from pefourier.encodings.sources.config import model_types
 from pefourier.encodings.specs import open_model
 from pefourier.errors import PefourierError
-from pefourier.geometry.torus import turn_limits
 from pefourier.questions.context import describe_context
 
 
@@ -137,7 +136,6 @@ def test_pixart_and_sd3_have_the_tables_of_diffusers(config):
     enc = load(config("CogVideoXTransformer3DModel", **sizes, **small))
     text = video.max_text_seq_length
     np.testing.assert_allclose(enc.table(), video.pos_embedding[0, text:], atol=2e-6)
-    assert turn_limits(enc) == [np.inf] * 3  # coordinates count points, whatever divides them
 
 
 def test_rotary_cogvideox_is_told_by_its_key(config):
