@@ -23,10 +23,10 @@ from pefourier.questions.faithful import Faithfulness
 from pefourier.questions.reconstruct import Reconstructions
 from pefourier.questions.relations import Relations
 from pefourier.questions.resize import Resizing
+from pefourier.questions.result import Result
 from pefourier.questions.spectrum import Spectrum
 from pefourier.report import terms
 from pefourier.reproduce import Claim
-from pefourier.result import Result
 from pefourier.train.plan import DatasetPlan
 from pefourier.weights.usage import Usage
 from pefourier.writing.page import SCHEMA, fields_told

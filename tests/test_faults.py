@@ -23,10 +23,11 @@ import torch
 from stored import HEADER, npy_bytes, put
 from training import lines
 
-from pefourier import files, reproduce
+from pefourier import reproduce
 from pefourier.encodings.checks import COSTS
 from pefourier.report import plot
 from pefourier.train import report, store
+from pefourier.writing import files
 
 FULL = os.strerror(errno.ENOSPC)
 CALLS = ("open", "write", "fsync", "replace", "dup")

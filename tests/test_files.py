@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from stored import TABLE, put
 
-from pefourier import files
 from pefourier.encodings.sources.tables import read_table, write_table
 from pefourier.errors import PefourierError
-from pefourier.files import check_suffix, write_whole
+from pefourier.writing import files
+from pefourier.writing.files import check_suffix, write_whole
 
 
 @pytest.fixture(autouse=True)

@@ -15,7 +15,7 @@ from pefourier.reproduce import (
 from pefourier.train.run import write_summary
 from pefourier.train.store import Store
 from pefourier.train.summary import summarize_runs
-from pefourier.writing.escapes import in_markdown
+from pefourier.writing.text import in_markdown
 
 pytestmark = pytest.mark.usefixtures("sketched")
 

@@ -15,7 +15,7 @@ import pefourier
 from pefourier.encodings import load
 from pefourier.errors import PefourierError
 from pefourier.questions.encode import Written
-from pefourier.result import Result
+from pefourier.questions.result import Result
 
 RESULTS = {
     "spectrum": lambda: pefourier.spectrum("sinusoidal", d=16),

@@ -26,7 +26,7 @@ from pefourier.cli.options import (
 )
 from pefourier.cli.process import percentages
 from pefourier.errors import PefourierError, shown
-from pefourier.writing.escapes import printable
+from pefourier.writing.text import printable
 
 Method = Literal["auto", "declared", "periodogram"]
 Axis = Literal["auto", "linear", "log"]
@@ -58,7 +58,7 @@ def check_count_of_specs(options: EncodingOptions, required: int, rule: str) -> 
 
 def write_text(path: str, text: str) -> None:
     """Write a text whole."""
-    from pefourier.files import write_whole
+    from pefourier.writing.files import write_whole
 
     write_whole(path, lambda stream: stream.write(text.encode()))
 
@@ -199,7 +199,7 @@ def compare(
     Example: pefourier compare sinusoidal:layout=halves py:model:PositionalEncoding --d 512
     """
     if permutation is not None:
-        from pefourier.files import check_suffix
+        from pefourier.writing.files import check_suffix
 
         check_suffix(permutation, (".npy", ".json"))
     check_count_of_specs(options, 2, "compare takes two encodings")
@@ -231,7 +231,7 @@ def write_permutation(path: str, operator: Any) -> None:
     import numpy as np
 
     from pefourier.encodings.sources.formats import write_npy
-    from pefourier.files import suffix_of, write_whole
+    from pefourier.writing.files import suffix_of, write_whole
 
     order = list(operator.permutation)
     if suffix_of(path) == ".json":
@@ -405,7 +405,7 @@ def resize(
     from pefourier.encodings.sources.formats import WRITERS
     from pefourier.encodings.sources.tables import in_form_of, write_table
     from pefourier.encodings.specs import source_of
-    from pefourier.files import check_suffix
+    from pefourier.writing.files import check_suffix
 
     if out is not None:
         check_suffix(out, WRITERS)
@@ -438,7 +438,7 @@ def encode(
     """
     from pefourier.encodings.sources.formats import WRITERS
     from pefourier.encodings.sources.tables import write_table
-    from pefourier.files import check_suffix
+    from pefourier.writing.files import check_suffix
 
     if output.name == "csv":
         raise PefourierError("encode writes its table to --out; for CSV, end that name in .csv")

@@ -222,7 +222,7 @@ def write_report(
     \b
     Example: pefourier report rope rope:rho=5e5 --d 128 --lattice 4096 --out report.html
     """
-    from pefourier.files import check_suffix, status_of
+    from pefourier.writing.files import check_suffix, status_of
 
     check_suffix(out, (".html", ".htm"))
     typed = {name: getattr(options, name) for name in OF_ENCODINGS}

@@ -151,7 +151,7 @@ class FigureOptions:
         """Refuse a figure that could not be written, before anything is computed."""
         names = [f"--{name}" for name in ("width", "dpi", "title") if getattr(self, name)]
         if self.plot is not None:
-            from pefourier.files import check_suffix
+            from pefourier.writing.files import check_suffix
 
             check_suffix(self.plot, (".png", ".pdf", ".svg"))
         elif names:

@@ -20,9 +20,9 @@ from typing import Any, NoReturn
 import typer
 
 from pefourier.errors import LONGEST, PefourierError, shorten, shown
-from pefourier.files import label, reason, remove_drafts
 from pefourier.geometry import is_cramped
-from pefourier.writing.escapes import printable
+from pefourier.writing.files import label, reason, remove_drafts
+from pefourier.writing.text import printable
 
 UNWRITABLE = {errno.EPIPE, errno.ENOSPC, errno.EIO, errno.EFBIG, errno.EDQUOT}
 VERDICT = re.compile(r"^(\S.*?: |)([A-Z]+[A-Z, ]+)\.", re.MULTILINE)  # behind a label, if any

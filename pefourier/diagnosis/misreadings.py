@@ -38,8 +38,8 @@ from pefourier.encodings.readings import positions_below
 from pefourier.encodings.registry import ALIASES, BUILDERS, parse_parameters
 from pefourier.encodings.specs import open_model, source_of
 from pefourier.errors import PefourierError, shown
-from pefourier.files import read_toml
 from pefourier.geometry.precision import FLOAT32_EPS, FORMATS, phase_rounding, rounded
+from pefourier.writing.files import read_toml
 
 SLIPS = Path(__file__).with_suffix(".toml")
 FARTHEST = 2**17  # rows by whose fitted phases readings are ruled out

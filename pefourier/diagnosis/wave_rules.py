@@ -30,11 +30,11 @@ from pefourier.encodings.columns import Layout, pair_columns
 from pefourier.encodings.encoding import Finding
 from pefourier.encodings.findings import finding
 from pefourier.encodings.readings import positions_below
-from pefourier.files import read_toml
 from pefourier.geometry.closest import ClosestPair, between_zeros, row_period
 from pefourier.geometry.precision import FLOAT32_EPS, FORMATS, phase_rounding, rounded
 from pefourier.geometry.singular_values import Factors
 from pefourier.geometry.waves import SinusoidPairs, fit_sinusoid_pairs, recurrence
+from pefourier.writing.files import read_toml
 from pefourier.writing.text import first_few
 
 SAMPLE = 2**9  # rows whose columns are looked at one by one

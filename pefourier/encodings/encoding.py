@@ -26,7 +26,7 @@ from pefourier.encodings.checks import (
 )
 from pefourier.encodings.domain import Domain, lattice, positions
 from pefourier.errors import PefourierError, shown
-from pefourier.writing.escapes import printable
+from pefourier.writing.text import printable
 
 FLOAT64_EPS, FLOAT32_EPS = (float(np.finfo(kind).eps) for kind in (np.float64, np.float32))
 BLOCK = 2**22  # numbers of a table that are read at a time: 32 MiB

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from pefourier.encodings.encoding import Finding
-from pefourier.files import read_toml
+from pefourier.writing.files import read_toml
 
 FINDINGS = Path(__file__).with_suffix(".toml")
 

@@ -19,7 +19,7 @@ from pefourier.encodings import checks
 from pefourier.encodings.encoding import Encoding
 from pefourier.encodings.grids import check_sides, count_points
 from pefourier.errors import PefourierError, nearest, shown, unknown
-from pefourier.files import read_toml
+from pefourier.writing.files import read_toml
 from pefourier.writing.text import whole_number
 
 CONVENTIONS = Path(__file__).with_name("conventions.toml")

@@ -37,7 +37,7 @@ from pefourier.encodings.registry import (
     unknown_parameter,
 )
 from pefourier.errors import PefourierError, shown
-from pefourier.files import data_names, missing, suffix_of
+from pefourier.writing.files import data_names, missing, suffix_of
 from pefourier.writing.text import read_sides, whole_number
 
 if TYPE_CHECKING:

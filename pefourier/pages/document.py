@@ -19,8 +19,7 @@ from typing import Any
 from pefourier.report.plot import USUAL, Look, render
 from pefourier.report.terms import Term, read_terms, spelling
 from pefourier.version import __version__
-from pefourier.writing.escapes import in_html
-from pefourier.writing.text import parts_of_words
+from pefourier.writing.text import in_html, parts_of_words
 
 TEMPLATE = Path(__file__).with_suffix(".html")
 NUMBER = re.compile(r"[-−]?\d+(\.\d+)?(e[+-]?\d+)?")

@@ -27,9 +27,8 @@ from pefourier.questions.spectrum import density
 from pefourier.report.code_figures import heatmap
 from pefourier.report.frame import Answer, Refusal, telling_named, telling_of, text_of
 from pefourier.weights.usage import use_of_model
-from pefourier.writing.escapes import printable
 from pefourier.writing.page import Page, fields_of, flattened
-from pefourier.writing.text import number, paragraph, parts_of_words
+from pefourier.writing.text import number, paragraph, parts_of_words, printable
 
 SMOOTHED = ("spectrum", "reconstruct", "report")  # commands that take --lattice and --sigma
 OPTIONS = {"context": ("d", "length"), "usage": ("length",)}  # of those that do not take all

@@ -33,9 +33,8 @@ from pefourier.train.report import all_words, summary_page
 from pefourier.train.store import Store, option_of, read_configuration
 from pefourier.train.summary import Summary, common_runs, rows_by, summarize_runs
 from pefourier.train.traces import read_curves
-from pefourier.writing.escapes import printable
 from pefourier.writing.page import Page
-from pefourier.writing.text import parts_of_words
+from pefourier.writing.text import parts_of_words, printable
 
 RULES = ("choice", "size")  # of training, in words
 ELSEWHERE = {"data", "out", "plot", "resume", "device"}  # options that are the machine's

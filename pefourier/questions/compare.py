@@ -62,7 +62,7 @@ from pefourier.questions.operators import (
     output_order,
     pairs_of_code,
 )
-from pefourier.result import Result
+from pefourier.questions.result import Result
 from pefourier.writing.text import number
 
 FACTOR = 1e-3  # relative, to which factors before waves of tables are one

@@ -19,6 +19,7 @@ from pefourier.encodings.sources.layers import Temperature
 from pefourier.encodings.sources.rope_config import INDEXER
 from pefourier.encodings.sources.rope_scaling import trained_as_stated
 from pefourier.errors import PefourierError
+from pefourier.questions.result import Result, csv_table
 from pefourier.questions.rotations import (
     Band,
     Reading,
@@ -28,7 +29,6 @@ from pefourier.questions.rotations import (
     read_against,
     window_within,
 )
-from pefourier.result import Result, csv_table
 from pefourier.writing.text import number, ranges
 
 

@@ -32,8 +32,8 @@ from pefourier.geometry import map_ahead
 from pefourier.geometry.closest import closest_pair
 from pefourier.geometry.precision import FORMATS, Format, rounded
 from pefourier.geometry.singular_values import decompose
+from pefourier.questions.result import Result, csv_table
 from pefourier.questions.rotations import base_bound, count_idle
-from pefourier.result import Result, csv_table
 from pefourier.writing.page import fields_told
 from pefourier.writing.text import join, number
 

@@ -9,8 +9,8 @@ import numpy as np
 
 from pefourier.encodings.encoding import Finding
 from pefourier.encodings.places import POINTS
-from pefourier.result import Result
-from pefourier.writing.escapes import printable
+from pefourier.questions.result import Result
+from pefourier.writing.text import printable
 
 
 @dataclass(frozen=True, repr=False)

@@ -27,8 +27,8 @@ from pefourier.encodings.specs import open_model, source_of, whole_numbers
 from pefourier.errors import PefourierError, shown
 from pefourier.geometry.precision import FORMATS, Format
 from pefourier.questions.design import Candidate, candidate, exact_base
+from pefourier.questions.result import Result, csv_table
 from pefourier.questions.rotations import Band, bands, count_unseen, window_within
-from pefourier.result import Result, csv_table
 from pefourier.writing.page import fields_of, fields_told
 
 SHOWN = (128, 1024, 4096, 32768, 131072, 2**20)  # positions at which cosines are told

@@ -20,7 +20,7 @@ import numpy as np
 
 from pefourier.encodings.encoding import Encoding, Finding, as_encoding, without_prefix
 from pefourier.encodings.places import point_of, points_in_words
-from pefourier.result import ON_GRIDS, Result
+from pefourier.questions.result import ON_GRIDS, Result
 from pefourier.writing.text import join, number
 
 if TYPE_CHECKING:  # pages of other answers name this one's types: they start without its geometry

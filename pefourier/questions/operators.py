@@ -21,8 +21,8 @@ from pefourier.encodings.encoding import Encoding, Finding, without_prefix
 from pefourier.encodings.families.rotary import columns_that_turn
 from pefourier.encodings.findings import finding
 from pefourier.errors import PefourierError, shown
-from pefourier.files import read_toml
 from pefourier.geometry.precision import FLOAT32_EPS, phase_errors
+from pefourier.writing.files import read_toml
 from pefourier.writing.text import first_few, joined_runs, number
 
 FIRST = 32  # positions that are all looked at

@@ -24,8 +24,8 @@ from pefourier.encodings.places import axis_names
 from pefourier.errors import PefourierError
 from pefourier.geometry.torus import multiplicity
 from pefourier.questions.density import lattice_sides
+from pefourier.questions.result import ON_GRIDS, ON_LINES, Result
 from pefourier.questions.spectrum import density
-from pefourier.result import ON_GRIDS, ON_LINES, Result
 
 if TYPE_CHECKING:  # what is imported when it is used, not when a page names a result's type
     from pefourier.geometry.singular_values import Factors

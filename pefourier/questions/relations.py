@@ -31,7 +31,7 @@ from pefourier.encodings.encoding import (
 from pefourier.encodings.findings import finding
 from pefourier.geometry.products import mean_products, toeplitz_residual
 from pefourier.geometry.waves import numbers_look_random
-from pefourier.result import ON_GRIDS, Result
+from pefourier.questions.result import ON_GRIDS, Result
 
 EXACT = 1e-6  # a residual that is rounding
 MOST_LAGS = 2**16  # of times at uneven steps

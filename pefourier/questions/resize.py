@@ -36,10 +36,10 @@ from pefourier.errors import PefourierError, shown, unknown
 from pefourier.geometry.closest import closest_pair
 from pefourier.geometry.interpolation import METHODS, resize_lattice
 from pefourier.geometry.torus import frequencies_on_axes
+from pefourier.questions.result import Result, csv_table
 from pefourier.questions.spectrum import density
-from pefourier.result import Result, csv_table
-from pefourier.writing.escapes import printable
 from pefourier.writing.page import fields_told
+from pefourier.writing.text import printable
 
 SUMS_EPS = 2.0**-46  # to which sums of a few rows are known
 DEFAULT = "bicubic"

@@ -44,7 +44,7 @@ from pefourier.questions.density import (
     usual_sigma,
     visible_frequencies,
 )
-from pefourier.result import ON_GRIDS, Result
+from pefourier.questions.result import ON_GRIDS, Result
 
 LEAST_SIGMA = 0.02  # half a step away, exp(-x^2/2) is still a number
 FLAT, SLOW, FAST = 0.9, pi / 2, 0.75  # flatness; where 95 % lie below; share above pi / 2

@@ -14,12 +14,11 @@ from typing import Any
 
 from pefourier.encodings.specs import source_of
 from pefourier.errors import PefourierError, shown
-from pefourier.files import missing, os_errors, status_of
 from pefourier.questions.faithful import LADDER
 from pefourier.report.frame import Answer, Refusal, telling_of
-from pefourier.writing.escapes import printable
+from pefourier.writing.files import missing, os_errors, status_of
 from pefourier.writing.page import SCHEMA, Reason, plain
-from pefourier.writing.text import first_few, number
+from pefourier.writing.text import first_few, number, printable
 
 LARGEST = 2**26  # bytes
 TOLERANCE = 1e-6  # relative: what other processors and libraries change in a distance

@@ -1,19 +1,25 @@
-"""How are tables of codes drawn? One, two beside each other, one before and after resizing."""
+"""How are tables of codes and their inner products drawn?"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pefourier.encodings.encoding import Encoding, without_prefix
 from pefourier.encodings.grids import size_of
 from pefourier.encodings.places import axis_names
+from pefourier.encodings.specs import open_model, source_of
+from pefourier.geometry.singular_values import decompose
+from pefourier.questions.relations import in_units, kernel, kernel_lines
 from pefourier.report import plot
 from pefourier.report.frame import Answer, framed
 
 if TYPE_CHECKING:
     from pefourier.questions.resize import Resizing
+
 
 MOST_ROWS = 400  # of a picture
 
@@ -102,3 +108,93 @@ def resizing(answers: Sequence[Answer], look: plot.Look = plot.USUAL) -> plot.Fi
 framed("encode", figure=encode)
 framed("compare", figure=compare)
 framed("resize", figure=resizing)
+
+
+MOST_POINTS = 1000  # of a curve that only falls
+
+
+def faithful(answers: Sequence[Answer], look: plot.Look = plot.USUAL) -> plot.Figure:
+    """Singular values, for rank and conditioning, and inner products by lag."""
+    figure, ((values_axes, kernel_axes),) = plot.make_panels(1, 2, (plot.WIDTH, 3.0), look)
+    draw_singular_values(values_axes, answers)
+    kernels = [kernel(without_prefix(a.encoding)) for a in answers]
+    draw_kernels(kernel_axes, answers, kernels)
+    grids = any(k is not None and k.ndim > 1 for k in kernels)
+    plot.add_legend(figure, values_axes, *([kernel_axes] if grids else []))
+    return figure
+
+
+def draw_singular_values(axes: plot.Axes, answers: Sequence[Answer]) -> None:
+    """Singular values over the largest; those at or below its dotted line count as zero."""
+    lowest = 1.0
+    for a in answers:
+        sigma = decompose(without_prefix(a.encoding)).sigma
+        label = plot.entry(axes, a.encoding, f" (rank {a.result.rank})")
+        shown = [], []  # of codes that are all 0
+        if sigma[0] > 0:
+            index = np.unique(np.linspace(0, len(sigma) - 1, MOST_POINTS).astype(int))
+            shown = index + 1, np.maximum(sigma[index] / sigma[0], np.finfo(float).tiny)
+        (line,) = axes.plot(*shown, label=label)
+        if sigma[0] > 0:
+            zero = a.result.rank_tolerance / sigma[0]
+            axes.axhline(zero, color=line.get_color(), linewidth=0.8, linestyle=":")
+            lowest = min(lowest, zero)
+    axes.plot([], [], color="black", linestyle=":", label="taken as zero")
+    axes.set(xlabel="index", ylabel="singular value / largest", yscale="log")
+    axes.set_ylim(lowest / 1e3, 3)
+
+
+def model_facts(enc: Encoding) -> dict[str, Any]:
+    """What of a model's config acts beside the codes: its layers, what multiplies logits."""
+    if "model_type" not in enc.params or source_of(enc.spec) != "config":
+        return {}
+    file = open_model(enc.spec)
+    usual = file.model.row.get("kind", "learned").split()[0]
+    runs = [replace(run, kind=run.kind or usual) for run in file.layers]
+    layers = [
+        {"index": run.index, "kind": run.kind, "rotation": run.part or None, "window": run.window}
+        for run in runs
+    ]
+    return {"layers": layers, "softmax_factor": enc.params.get("softmax_factor", 1.0)}
+
+
+def relations(answers: Sequence[Answer], look: plot.Look = plot.USUAL) -> plot.Figure:
+    """Inner products by lag, or that there are none."""
+    figure, ((axes,),) = plot.make_panels(1, 1, (plot.WIDTH, 3.4), look)
+    kernels = [a.result.kernel for a in answers]
+    draw_kernels(axes, answers, kernels)
+    plot.add_legend(figure, axes)
+    return figure
+
+
+def draw_kernels(
+    axes: plot.Axes, answers: Sequence[Answer], kernels: Sequence[np.ndarray | None]
+) -> None:
+    """Inner products by lag, of grids along each axis; many lags by their logarithm, in bands."""
+    steps = [1.0]
+    for i, (a, products) in enumerate(zip(answers, kernels, strict=True)):
+        if products is None:
+            axes.plot([], [], label=plot.entry(axes, a.encoding, ": no inner products by lag"))
+            continue
+        several = products.ndim > 1
+        names = axis_names(products.ndim) if several else [""]
+        for name, line, dashes in zip(names, kernel_lines(products), plot.LINES, strict=False):
+            style = {"color": f"C{i}", "linestyle": dashes} if several else {}
+            label = plot.entry(axes, a.encoding, f" along {name}" if several else "")
+            lags = in_units(a.encoding, np.arange(len(line)))
+            plot.draw_dense(axes, lags, line, label=label, linewidth=1.2, **style)
+            steps += [lags[1]] if len(line) > plot.DENSE else []
+    if len(steps) > 1:
+        axes.set_xscale("symlog", linthresh=min(steps))
+        shade = {"color": "0.75", "linestyle": "-", "linewidth": 6}
+        axes.plot([], [], label="shaded: least to largest nearby", **shade)
+    timed = (a.encoding.domain.kind == "time" for a in answers)
+    units = dict.fromkeys("unit of the times" if is_time else "positions" for is_time in timed)
+    biases = (a.encoding.act == "bias" and a.encoding.domain.kind == "lag" for a in answers)
+    kinds = dict.fromkeys("mean of exp(bias)" if is_bias else "inner product" for is_bias in biases)
+    ylabel = f"{' or '.join(kinds)} (1 at lag 0)"
+    axes.set(xlabel=f"lag ({' or '.join(units)})", ylabel=ylabel)
+
+
+framed("check-faithful", "faithful", figure=faithful, facts=model_facts)
+framed("relations", figure=relations)

@@ -23,15 +23,14 @@ from pefourier.encodings.encoding import Encoding
 from pefourier.encodings.grids import size_of
 from pefourier.encodings.places import by_axis, by_name
 from pefourier.errors import shorten
-from pefourier.writing.escapes import in_html, printable
 from pefourier.writing.page import Page, fields_of, flattened
-from pefourier.writing.text import aligned, capital, number, paragraph
+from pefourier.writing.text import aligned, capital, in_html, number, paragraph, printable
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from pefourier.questions.result import Result
     from pefourier.report.plot import Look
-    from pefourier.result import Result
 
 WORDS = Path(__file__).parents[1] / "words.toml"
 WORDED = ("meaning", "action")
@@ -42,8 +41,7 @@ COLUMNS_ACROSS = 4  # encodings side by side in a text table
 PICTURED_IN = {  # files of pictures, by the modules of results
     **dict.fromkeys(("spectrum", "reconstruct"), "spectral_figures"),
     **dict.fromkeys(("context", "extend", "design", "usage"), "rotation_figures"),
-    **dict.fromkeys(("encode", "compare", "resize"), "code_figures"),
-    **dict.fromkeys(("faithful", "relations"), "gram_figures"),
+    **dict.fromkeys(("encode", "compare", "resize", "faithful", "relations"), "code_figures"),
 }
 TELLINGS: dict[str, Telling] = {}  # by the same, of the files that are open
 

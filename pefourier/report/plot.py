@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pefourier.errors import PefourierError, shorten
-from pefourier.files import write_whole
-from pefourier.writing.escapes import printable
+from pefourier.writing.files import write_whole
+from pefourier.writing.text import printable
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

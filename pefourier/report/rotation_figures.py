@@ -14,7 +14,7 @@ from pefourier.errors import PefourierError, shorten
 from pefourier.questions.rotations import Rotation, treatments
 from pefourier.report import plot
 from pefourier.report.frame import Answer, framed
-from pefourier.writing.escapes import printable
+from pefourier.writing.text import printable
 
 if TYPE_CHECKING:
     from pefourier.questions.context import Context

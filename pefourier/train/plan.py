@@ -19,9 +19,8 @@ from pefourier.train.report import tables_in_words, words
 from pefourier.train.request import list_candidates, without_new_folders
 from pefourier.train.stacks import ResolvedTask, plan_runs
 from pefourier.train.store import Key, key_of
-from pefourier.writing.escapes import printable
 from pefourier.writing.page import Page, flattened, plain
-from pefourier.writing.text import paragraph
+from pefourier.writing.text import paragraph, printable
 
 PARTS = ("train", "valid", "test")
 

@@ -29,7 +29,7 @@ import torch
 import torch.distributed as dist
 
 from pefourier.errors import PefourierError
-from pefourier.writing.escapes import printable
+from pefourier.writing.text import printable
 
 LOOK = 0.1  # seconds between looks at what others have done
 TIMEOUT = 300.0  # seconds that ranks wait for one another

@@ -8,14 +8,21 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from pefourier.files import read_toml
 from pefourier.train.metrics import TERMS
 from pefourier.train.options import WITHOUT_CODES, seeds_of
 from pefourier.train.statistics import Difference, Mean
 from pefourier.train.summary import LEAKY, MEASURES, DatasetSummary, Summary
-from pefourier.writing.escapes import in_markdown, printable
+from pefourier.writing.files import read_toml
 from pefourier.writing.page import Page, flattened
-from pefourier.writing.text import aligned, join, markdown_table, number, paragraph
+from pefourier.writing.text import (
+    aligned,
+    in_markdown,
+    join,
+    markdown_table,
+    number,
+    paragraph,
+    printable,
+)
 
 WORDS = Path(__file__).with_name("words.toml")
 CAPTIONS = {"f1": "F1", "auprc": "AUPRC"}

@@ -18,7 +18,6 @@ from pefourier.encodings.checks import check_above, check_count
 from pefourier.encodings.registry import convert
 from pefourier.encodings.specs import parse_parameters, source_of
 from pefourier.errors import PefourierError, shown, unknown
-from pefourier.files import check_suffix, reason
 from pefourier.train.beside import check_methods
 from pefourier.train.data.load import check_dataset, load_task
 from pefourier.train.data.split import MOST_ROWS, Task
@@ -36,6 +35,7 @@ from pefourier.train.options import (
     Options,
     flag_of,
 )
+from pefourier.writing.files import check_suffix, reason
 
 AT_RMS = "@rms="
 MOST_STEPS = 10**9

@@ -19,7 +19,6 @@ import torch
 
 from pefourier.encodings.specs import source_of
 from pefourier.errors import PefourierError, shown
-from pefourier.files import write_whole
 from pefourier.train import stacks, summary
 from pefourier.train.data.load import load_task, name_positives
 from pefourier.train.data.split import Task
@@ -55,6 +54,7 @@ from pefourier.train.summary import Summary
 from pefourier.train.traces import read_curves
 from pefourier.train.work import Work
 from pefourier.version import __version__
+from pefourier.writing.files import write_whole
 
 MOST_PROCESSES = 8  # started without being asked: each holds the data
 WORTH = 4 * 10**6  # tokens of training windows: less is trained sooner than processes start

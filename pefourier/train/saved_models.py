@@ -19,7 +19,6 @@ import torch
 from pefourier.encodings.sources.formats import write_tensors
 from pefourier.encodings.sources.tables import open_arrays
 from pefourier.errors import PefourierError, shown
-from pefourier.files import label, write_whole
 from pefourier.train.attention import stack_codes
 from pefourier.train.data.examples import check_lengths
 from pefourier.train.data.split import Task
@@ -28,6 +27,7 @@ from pefourier.train.injection import ACTS, Injection, count_places
 from pefourier.train.model import OrderFree, Transformer
 from pefourier.train.store import parse_json
 from pefourier.train.traces import name_of_run, threshold_of
+from pefourier.writing.files import label, write_whole
 
 KINDS = {"transformer": Transformer, "order-free": OrderFree}
 AGAIN = "save it again"

@@ -21,8 +21,8 @@ import numpy as np
 from pefourier.encodings.sources.formats import write_tensors
 from pefourier.encodings.sources.tables import open_arrays
 from pefourier.errors import PefourierError, shown
-from pefourier.files import reason, write_whole
 from pefourier.train.options import MOST_SEEDS, Options
+from pefourier.writing.files import reason, write_whole
 
 try:
     import fcntl

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pefourier.encodings.sources.tables import open_arrays
-from pefourier.files import write_whole
 from pefourier.train.data.split import Task
 from pefourier.train.metrics import best_threshold
 from pefourier.train.store import KEY, Key, key_of
+from pefourier.writing.files import write_whole
 
 if TYPE_CHECKING:  # curves are read without torch
     from pefourier.train.fit import Outcome

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from pefourier.errors import PefourierError, shown
-from pefourier.files import read_toml
 from pefourier.weights.tensors import Tensor
+from pefourier.writing.files import read_toml
 
 LAYER = re.compile(r"(?:^|\.)(\d+)(?:\.|$)")
 Tensors = Mapping[str, Tensor]

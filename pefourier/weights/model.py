@@ -18,7 +18,6 @@ from pefourier.encodings.sources.config import HEADS, rotary
 from pefourier.encodings.sources.gguf_file import GgufFile
 from pefourier.encodings.specs import open_model
 from pefourier.errors import PefourierError, shown
-from pefourier.files import suffix_of
 from pefourier.weights.heads import (
     Attention,
     HeadSizes,
@@ -28,6 +27,7 @@ from pefourier.weights.heads import (
     known_names,
 )
 from pefourier.weights.tensors import Tensor, list_tensors
+from pefourier.writing.files import suffix_of
 
 AT_ONCE = 2**18  # numbers of a tensor in memory at a time: two threads seldom wait for another
 Scale = Callable[[int, int], np.ndarray]  # of rows from one to another

@@ -18,7 +18,7 @@ from pefourier.encodings.sources.gguf_file import BLOCKS, NUMPY, read_header
 from pefourier.encodings.sources.tables import open_arrays
 from pefourier.encodings.sources.weights import all_tensors
 from pefourier.errors import PefourierError, shown
-from pefourier.files import missing, os_errors, status_of, suffix_among
+from pefourier.writing.files import missing, os_errors, status_of, suffix_among
 
 Decoder = Callable[[np.ndarray], np.ndarray]
 

@@ -30,7 +30,7 @@ from pefourier.encodings.model_positions import ModelPositions
 from pefourier.encodings.specs import open_model, source_of
 from pefourier.errors import PefourierError, shown
 from pefourier.geometry import map_ahead
-from pefourier.result import Result
+from pefourier.questions.result import Result
 from pefourier.weights import summary
 from pefourier.weights.model import (
     LayerEnergies,

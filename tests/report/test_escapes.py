@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pefourier.writing.escapes import ESCAPES, in_workflow_property
+from pefourier.writing.text import ESCAPES, in_workflow_property
 
 CONTROLS = [*map(chr, [*range(1, 32), *range(127, 160), *range(0x202A, 0x202F)])]
 CONTROLS += [*map(chr, [*range(0x2066, 0x206A), 0x2028, 0x2029, 0xFEFF])]

@@ -16,7 +16,6 @@ from pefourier.encodings import load
 from pefourier.encodings.domain import lattice, positions
 from pefourier.encodings.encoding import Encoding, Finding, Measure, from_table
 from pefourier.encodings.registry import BUILDERS
-from pefourier.files import read_toml
 from pefourier.questions.compare import compare
 from pefourier.questions.design import design_base
 from pefourier.questions.encode import Written
@@ -27,6 +26,7 @@ from pefourier.questions.relations import relate
 from pefourier.questions.resize import resize_table
 from pefourier.questions.spectrum import density
 from pefourier.report.frame import WORDS, answer_of, telling_of
+from pefourier.writing.files import read_toml
 
 
 def beside(enc, other=None):

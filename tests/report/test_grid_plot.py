@@ -9,8 +9,8 @@ from pefourier.questions.faithful import assess
 from pefourier.questions.reconstruct import position_functions
 from pefourier.questions.spectrum import density
 from pefourier.report import plot
+from pefourier.report.code_figures import faithful
 from pefourier.report.frame import Answer
-from pefourier.report.gram_figures import faithful
 from pefourier.report.spectral_figures import reconstruct, spectrum, whole_plane
 from pefourier.writing.terminal_chart import shades
 

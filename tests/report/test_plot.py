@@ -18,9 +18,8 @@ from pefourier.questions.reconstruct import position_functions
 from pefourier.questions.relations import kernel, relate
 from pefourier.questions.spectrum import density
 from pefourier.report import plot
-from pefourier.report.code_figures import compare, heatmap
+from pefourier.report.code_figures import compare, faithful, heatmap, relations
 from pefourier.report.frame import Answer, answer_of
-from pefourier.report.gram_figures import faithful, relations
 from pefourier.report.spectral_figures import reconstruct, spectrum
 
 

@@ -20,7 +20,7 @@ import numpy as np
 from pefourier.encodings.encoding import Finding
 from pefourier.encodings.findings import finding
 from pefourier.errors import PefourierError, shown
-from pefourier.files import read_toml
+from pefourier.writing.files import read_toml
 
 NAMES = read_toml(Path(__file__).with_name("code_names.toml"))
 ROLE = {name: role for role, names in NAMES["roles"].items() for name in names.split()}

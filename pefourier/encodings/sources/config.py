@@ -33,7 +33,7 @@ from pefourier.encodings.encoding import Encoding, Finding
 from pefourier.encodings.findings import finding
 from pefourier.encodings.registry import build
 from pefourier.errors import PefourierError, UnknownPositions, shorten, shown
-from pefourier.files import missing, os_errors, status_of
+from pefourier.writing.files import missing, os_errors, status_of
 
 Sized = tuple[tuple[str, ...], int | None]  # keys of a size, the first that is set, and its default
 

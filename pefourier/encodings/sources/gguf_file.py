@@ -31,7 +31,7 @@ from pefourier.encodings.registry import build
 from pefourier.encodings.sources.config import Section
 from pefourier.encodings.sources.layers import LayerRun
 from pefourier.errors import PefourierError, shown, unknown
-from pefourier.files import missing, os_errors, read_toml, status_of
+from pefourier.writing.files import missing, os_errors, read_toml, status_of
 
 SCALARS = {  # by the number of a type
     **{number: Struct(f"<{code}") for number, code in enumerate("BbHhIif?")},

@@ -53,7 +53,7 @@ from pefourier.encodings.sources.rope_config import (
     sections_of,
 )
 from pefourier.errors import PefourierError, UnknownPositions, shown, unknown
-from pefourier.files import read_toml
+from pefourier.writing.files import read_toml
 
 Block = Mapping[str, Any]
 SCALED_FROM = 64  # patches a side that PixArt's scale is one for

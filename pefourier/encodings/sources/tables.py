@@ -38,7 +38,7 @@ from pefourier.encodings.sources.formats import (
     Stored,
 )
 from pefourier.errors import PefourierError, shown, unknown
-from pefourier.files import (
+from pefourier.writing.files import (
     check_suffix,
     in_place,
     label,

@@ -25,7 +25,7 @@ from pefourier.encodings.sources.config import (
     read_object,
 )
 from pefourier.errors import PefourierError, UnknownPositions, shown
-from pefourier.files import os_errors
+from pefourier.writing.files import os_errors
 
 WEIGHTS = re.compile(r"(model|diffusion_pytorch_model)[-.\w]*\.safetensors")
 INDEX = re.compile(r"(model|diffusion_pytorch_model)\.safetensors\.index\.json")

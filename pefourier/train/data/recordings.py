@@ -30,10 +30,10 @@ from pefourier.encodings.sources.tables import (
     parse_or_refuse,
 )
 from pefourier.errors import PefourierError, shown
-from pefourier.files import label as name_of_file
-from pefourier.files import status_of
 from pefourier.train.data.split import Series
 from pefourier.train.options import Missing
+from pefourier.writing.files import label as name_of_file
+from pefourier.writing.files import status_of
 
 LIMIT = 20.0  # scaled values are cut here
 LARGEST = 1e30  # of values read: float32 ends at 3e38

@@ -22,11 +22,11 @@ from pefourier.encodings.domain import EVEN
 from pefourier.encodings.sources.formats import reads_as_number
 from pefourier.encodings.sources.tables import check_regular, parse_or_refuse
 from pefourier.errors import PefourierError, shown, unknown
-from pefourier.files import label as name_of_file
 from pefourier.train.data import recordings, split
 from pefourier.train.data.examples import from_examples, padded_series
 from pefourier.train.data.split import Task
 from pefourier.train.options import Options
+from pefourier.writing.files import label as name_of_file
 from pefourier.writing.text import join
 
 LARGEST = 2**30  # bytes

@@ -20,6 +20,7 @@ from pefourier.writing.page import plain
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+
 FRAME = "pefourier.report.frame"
 ON_LINES: Any = {"default": None, "kw_only": True, "metadata": {"of": "line"}}  # of one axis alone
 ON_GRIDS: Any = {"default": None, "kw_only": True, "metadata": {"of": "grid"}}  # of several axes
