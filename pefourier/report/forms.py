@@ -10,9 +10,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from pefourier.version import __version__
-from pefourier.writing import text
 from pefourier.writing.page import SCHEMA, Page, plain
-from pefourier.writing.text import markdown_table, parts_of_words
+from pefourier.writing.text import (
+    in_csv,
+    in_latex,
+    in_markdown,
+    in_workflow_command,
+    in_workflow_property,
+    markdown_table,
+    parts_of_words,
+    printable,
+)
 
 SARIF = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 NUMBER = re.compile(r"[-−+]?[0-9.]")  # what a cell of numbers begins with
@@ -49,7 +57,7 @@ def as_csv(page: Page) -> str:
 
     text = io.StringIO()
     rows = (
-        [text.in_csv(cell) if isinstance(cell, str) else cell for cell in plain(list(row))]
+        [in_csv(cell) if isinstance(cell, str) else cell for cell in plain(list(row))]
         for row in page.rows()
     )
     csv.writer(text, lineterminator="\n").writerows(rows)
@@ -59,14 +67,14 @@ def as_csv(page: Page) -> str:
 def markdown_of(page: Page) -> str:
     """The conclusion, tables and findings in Markdown, as pull requests and notebooks show it."""
     parts = parts_of_words(page.conclusion, page.words)
-    shown = (text.in_markdown(p) if isinstance(p, str) else markdown_table(p) for p in parts)
+    shown = (in_markdown(p) if isinstance(p, str) else markdown_table(p) for p in parts)
     return "\n\n".join(shown) + "\n"
 
 
 def as_latex(page: Page) -> str:
     """The tables for a paper, set with booktabs; what is said about them as comments."""
     return "".join(
-        f"% {text.printable(p)}\n" if isinstance(p, str) else f"{latex_table(p)}\n\n"
+        f"% {printable(p)}\n" if isinstance(p, str) else f"{latex_table(p)}\n\n"
         for p in parts_of_words(page.conclusion, page.words)
     )
 
@@ -84,7 +92,7 @@ def latex_table(rows: Sequence[Sequence[str]]) -> str:
     \end{tabular}
     """
     head, *body = (
-        " & ".join(r"\quad " * cell.startswith(" ") + text.in_latex(cell.strip()) for cell in row)
+        " & ".join(r"\quad " * cell.startswith(" ") + in_latex(cell.strip()) for cell in row)
         + r" \\"
         for row in rows
     )
@@ -144,10 +152,8 @@ def workflow_command(command: str, level: str, spec: str, text: str) -> str:
     path = spec.partition("#")[0]
     properties = {"file": os.path.normpath(path)} if os.path.isfile(path) else {}
     properties["title"] = f"pefourier {command} {spec}".rstrip()
-    listed = ",".join(
-        f"{key}={text.in_workflow_property(text)}" for key, text in properties.items()
-    )
-    return f"::{level} {listed}::{text.in_workflow_command(text)}\n"
+    listed = ",".join(f"{key}={in_workflow_property(text)}" for key, text in properties.items())
+    return f"::{level} {listed}::{in_workflow_command(text)}\n"
 
 
 def as_lint(page: Page) -> str:
@@ -158,7 +164,7 @@ def as_lint(page: Page) -> str:
         for a in annotations_of(page)
         if a.code != "refused" and a.severity != "note" and a.message not in silent
     ]
-    return "".join(f"{text.printable(line)}\n" for line in lines)
+    return "".join(f"{printable(line)}\n" for line in lines)
 
 
 def as_sarif(page: Page) -> str:
@@ -193,7 +199,7 @@ def sarif_result(annotation: Annotation) -> dict[str, Any]:
     spec, message = annotation.spec, annotation.message
     text = f"{spec}: {message}" if spec and spec not in message else message
     result: dict[str, Any] = {"ruleId": annotation.code, "level": annotation.severity}
-    result["message"] = {"text": text.printable(text)}
+    result["message"] = {"text": printable(text)}
     path = spec.partition("#")[0]
     if os.path.isfile(path):
         from urllib.parse import quote
