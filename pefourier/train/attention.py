@@ -19,7 +19,7 @@ from torch import Tensor
 from pefourier.nn import turn
 from pefourier.train.injection import ACTS, Injection
 
-FEW_TOKENS = 32  # up to which attention is written out on a processor
+FEW_TOKENS = 64  # up to which attention is written out on a processor
 
 
 @dataclass(frozen=True, eq=False)
