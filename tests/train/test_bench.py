@@ -17,5 +17,8 @@ def test_the_bench_trains_both_programs(monkeypatch):
         bench.fit, "Program", lambda *args: stacks.append(args[2]) or program(*args)
     )
     told = bench.report(bench.Setting(task, sizes, 5, 8, 4, CPU))
-    assert [{m.injection.act for m in stack} for stack in stacks] == [{"add"}, set(ACTS)]
+    acts = [{m.injection.act for m in stack} for stack in stacks]
+    assert acts == [{"add"}, {"add", "rotate"}, {"bias"}, {"key"}]
+    assert set.union(*acts) == set(ACTS)
+    assert [len(stacks[0]), sum(map(len, stacks[1:]))] == [5, 5]
     assert len(re.findall(r" [\d,]+ examples/s +\d+\.\d\d ×", told)) == 3
