@@ -49,3 +49,8 @@ SLOW |= dict.fromkeys(["dft", "learned", "none", "onehot", "dft:d=8"], False)
 def test_slow_is_what_a_lattice_shows_as_a_spike(spec, slow):
     assert is_slow(load(spec, d=256)) == slow
     assert not is_slow(np.ones((9, 3)))
+
+
+def test_a_wave_is_smeared_as_far_up_as_down():
+    found = density_by_decade(load("rope", d=2))  # of one radian per position
+    assert found.omega[0] * found.omega[-1] == pytest.approx(1)

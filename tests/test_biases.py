@@ -10,6 +10,7 @@ from pefourier.encodings import load
 from pefourier.encodings.encoding import as_encoding
 from pefourier.encodings.families.relative import alibi_slopes, t5_buckets
 from pefourier.errors import PefourierError
+from pefourier.questions.biases import slope_rule
 from pefourier.questions.compare import compare
 
 N = 40
@@ -140,3 +141,10 @@ def test_biases_of_more_than_the_lag_are_compared_and_asked_nothing_else():
     assert compare(enc, enc).same
     with pytest.raises(PefourierError, match="depend on more than"):
         enc.table()
+
+
+def test_biases_are_rounded_as_their_type_is_and_slopes_may_have_the_other_sign():
+    bias = matrix(alibi_slopes(8)).astype(np.float16)
+    assert as_encoding(bias).eps == np.finfo(np.float16).eps
+    assert slope_rule(alibi_slopes(8)) == "alibi"
+    assert slope_rule(-alibi_slopes(8)) not in (None, "alibi")

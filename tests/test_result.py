@@ -94,3 +94,7 @@ def test_a_result_goes_to_another_process_and_keeps_its_words(result):
     if result.about[0].codes:
         with pytest.raises(PefourierError, match="has no codes"):
             again.about[0].codes(np.arange(2))
+
+
+def test_what_is_about_no_encoding_is_on_no_grid():
+    assert not Result().on_grid

@@ -1,5 +1,6 @@
 """Which frequencies do weights use? Held to the definition, score tensors and transformers."""
 
+import html
 import json
 import re
 import sys
@@ -551,3 +552,11 @@ def test_the_spread_of_chance_is_that_of_shuffled_pairs(rng):
     groups = [s[i : i + 2].sum(axis=0) / 8 for s in shares for i in (0, 2)]
     drawn = [sum(rng.permutation(one)[:3].sum() for one in groups) for _ in range(10_000)]
     assert shuffled_spread(own, 3 / 8) == pytest.approx(np.std(drawn), rel=0.03)
+
+
+def test_a_page_says_which_frequencies_the_weights_beside_a_config_use(tmp_path, run):
+    path = write_model(tmp_path / "m")
+    done = run("report", f"{path}/config.json", "--out", tmp_path / "page.html", "--json")
+    assert done.status == 0
+    conclusion = use_of_model(path).conclusion
+    assert html.escape(conclusion.partition(". ")[0]) in (tmp_path / "page.html").read_text()

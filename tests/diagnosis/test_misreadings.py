@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 
+from pefourier.diagnosis.misreadings import describe_changes
 from pefourier.encodings import load
 from pefourier.encodings.encoding import from_table
 from pefourier.geometry.precision import FORMATS, rounded
@@ -235,3 +236,9 @@ def test_additive_sinusoids_are_compared_pair_by_pair(rho, divisor, code):
     found = compare(load("sinusoidal", N, D), from_table(table.astype(np.float32), eps=2.0**-23))
     assert (found.verdict, found.cause.misreadings) == ("different", (code,))
     assert len(found.pairs) == D // 2 - 1
+
+
+def test_five_numbers_of_a_setting_are_counted_and_four_are_named():
+    text = describe_changes({"factors": ([1.0, 2.0, 3.0, 4.5], [1.0] * 5)})
+    assert "4.5" in text
+    assert "5 numbers" in text

@@ -10,6 +10,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from published_configs import PUBLISHED
 from tiny_models import write_model
 
+import pefourier
 from pefourier.encodings import load
 from pefourier.questions.compare import compare as compare_encodings
 from pefourier.questions.density import density_by_decade
@@ -20,7 +21,7 @@ from pefourier.questions.spectrum import density
 from pefourier.report import plot
 from pefourier.report.code_figures import compare, faithful, heatmap, relations
 from pefourier.report.frame import Answer, answer_of
-from pefourier.report.spectral_figures import reconstruct, spectrum
+from pefourier.report.spectral_figures import reconstruct, spectrum, spectrum_by_decade
 
 
 @pytest.fixture
@@ -94,6 +95,24 @@ def test_slow_waves_have_room_on_a_logarithmic_axis():
     waves = [2 * np.pi / omega for omega in axes.get_xlim()]
     np.testing.assert_allclose(above.get_xlim(), waves)
     assert axes.lines[1].get_xdata()[0] == pytest.approx(2 * np.pi / 4096)
+
+
+def test_waves_are_single_points_only_where_no_answer_is_smoothed():
+    declared, estimated = (load(name, 32, 16) for name in ("rope", "learned"))
+    for encodings, style in (([declared], "None"), ([declared, estimated], "-")):
+        answers = [Answer(enc, density(enc, sigma=0)) for enc in encodings]
+        axes, *_ = spectrum_by_decade(answers, plot.USUAL).axes
+        assert {line.get_linestyle() for line in axes.lines[: len(answers)]} == {style}
+
+
+def test_layers_of_a_model_are_drawn_to_the_ends_of_their_waves_and_its_lengths(tmp_path):
+    result = pefourier.usage(write_model(tmp_path), length=5000)
+    figure = result.plot()
+    (axes,) = [axes for axes in figure.axes if axes.collections and axes.get_ylabel() == "layer"]
+    low, high = axes.get_xlim()
+    waves = [pair.wavelength for pair in result.rotations[0].pairs]
+    assert low < min(waves) < max(waves) < high
+    assert axes.get_xscale() == "log"
 
 
 LLAMA, GEMMA, QWEN = "Llama-3.1-8B.json", "gemma-3-4b-it.json", "Qwen2-VL-7B-Instruct.json"

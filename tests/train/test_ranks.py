@@ -15,7 +15,7 @@ from forked import Forked
 from training import SMALL, lines, numbers, train_aside
 
 from pefourier.errors import PefourierError
-from pefourier.train import ranks
+from pefourier.train import ranks, run
 from pefourier.train.options import Options
 from pefourier.train.run import count_processes, resolve, run_comparison
 from pefourier.train.store import Store
@@ -190,3 +190,10 @@ def test_two_processes_give_the_answer_of_one_or_its_error(tmp_path, rng, alone,
     np.save(path, 1e30 * rng.normal(size=(6, 8)))
     with pytest.raises(PefourierError, match=r"own.npy, seed \d, fold 0: non-finite logits"):
         run_comparison(Options(**{**SMALL, "encoding": (path, "none")}, processes=2))
+
+
+def test_a_rank_notes_on_stderr_and_leaves_stdout_to_the_answer(capsys, monkeypatch):
+    monkeypatch.setattr(run, "train_as", lambda _, note: note("begun"))
+    run.train_as_rank(Options(**SMALL), is_noted=True)
+    out, err = capsys.readouterr()
+    assert (out, "begun" in err) == ("", True)

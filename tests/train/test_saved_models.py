@@ -1,6 +1,7 @@
 """Trained classifiers in files: read back they say what they said."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -38,6 +39,8 @@ def test_each_run_is_read_back_and_says_what_it_said(trained, options):
         counts = [[int(((predicted == b) & (labels == a)).sum()) for b in (0, 1)] for a in (0, 1)]
         assert counts == row["confusion"]
         assert row["accuracy"] == pytest.approx(np.mean(predicted == labels))
+        largest = replace(model, threshold=None).predict(raw)
+        np.testing.assert_array_equal(largest, model.logits(raw).argmax(axis=1))
     with pytest.raises(PefourierError, match=r"\(n, 6, 2\); got \(6, 2\)"):
         model.logits(raw[0])
 

@@ -50,3 +50,7 @@ def test_paragraphs_fit_the_terminal(monkeypatch, columns, widest):
     lines = paragraph("codes " * 60, "  ").splitlines()
     assert widest - 6 < max(map(len, lines)) <= widest
     assert all(line.startswith("  codes") for line in lines[1:])
+
+
+def test_a_power_of_ten_is_written_from_a_hundred_thousand_on():
+    assert (number(1e5), number(99999.0)) == ("1e+05", "100000")
