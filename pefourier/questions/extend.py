@@ -203,7 +203,6 @@ def extend(
     best = {name: exact_base(name, length, source.params["rotated"]) for name in criteria}
     original = length_before_scaling(source)
     trained = trained or len(source)
-    source = load(spec, trained, d)
     window = describe_positions(spec, len(source), d=d).widest_window()
     tried = dict.fromkeys([*(rho for rho in best.values() if rho is not None), *bases])
     ways = SHARED if source.params["scaling"] == "proportional" else WAYS
