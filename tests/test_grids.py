@@ -133,6 +133,7 @@ def test_the_ladder_of_a_grid():
 
 def test_rows_before_a_grid_are_left_out():
     table = named("axial:convention=mae", (3, 5), 16, prefix=2).table()
+    assert relate(table_on((3, 5), table, prefix=2)).prefix == 2
     r = assess(table_on((3, 5), table, prefix=2))
     assert (r.length, r.prefix, r.grid, r.distinct) == (15, 2, (3, 5), 15)
     assert (r.closest_pair, r.displacement, r.prefix_zeros) == ((2, 3), (0, 1), 2)

@@ -227,7 +227,12 @@ class Store:
         runs: dict[Key, dict[str, Any]] = {}
         for file in sorted(self.path.glob("results*.jsonl")):
             for row in read_rows(file):
-                runs.setdefault(key_of(row), row)
+                first = runs.setdefault(key_of(row), row)
+                if any(first[name] != row[name] for name in MEASURES):
+                    raise PefourierError(
+                        f"{file} has a run twice, with different scores: {shown(key_of(row))}; "
+                        "delete the line that is wrong, or choose another --out"
+                    )
         return list(runs.values())
 
     def drop_torn_line(self) -> None:

@@ -40,6 +40,14 @@ def test_a_line_that_a_crash_cut_is_dropped(tmp_path):
             assert file.read_bytes() == before
 
 
+def test_a_run_that_stands_twice_with_different_scores_is_refused(tmp_path):
+    Store(tmp_path).append([line(), line(time="later")])
+    assert len(Store(tmp_path).rows()) == 1
+    Store(tmp_path, 1).append([line(auprc=0.25)])
+    with pytest.raises(PefourierError, match="rank1.jsonl"):
+        Store(tmp_path).rows()
+
+
 FOREIGN = [
     (b'{"seed": 1}', "accuracy"),
     (b"\xff", "utf-8"),
