@@ -44,7 +44,7 @@ def test_a_run_that_stands_twice_with_different_scores_is_refused(tmp_path):
     Store(tmp_path).append([line(), line(time="later")])
     assert len(Store(tmp_path).rows()) == 1
     Store(tmp_path, 1).append([line(auprc=0.25)])
-    with pytest.raises(PefourierError, match="rank1.jsonl"):
+    with pytest.raises(PefourierError, match=r"rank1\.jsonl"):
         Store(tmp_path).rows()
 
 
@@ -116,12 +116,6 @@ def test_runs_that_the_data_cannot_have_had_are_refused(tmp_path, trained, edit)
     with pytest.raises(PefourierError, match="cannot have had this run"):
         run_comparison(Options(out=str(tmp_path), resume=True))
     assert (tmp_path / "results.jsonl").read_text() == edited
-
-
-def test_of_a_run_that_stands_twice_the_first_counts(tmp_path):
-    Store(tmp_path).append([line(), line(time="later")])
-    Store(tmp_path, 1).append([line(auprc=0.25)])
-    assert Store(tmp_path).rows() == [line()]
 
 
 @pytest.mark.parametrize(
