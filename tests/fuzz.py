@@ -413,10 +413,12 @@ COMMANDS += ["context", "design", "resize", "usage", "explain"]
 @cache
 def options_of(command):
     """Each option of a command with the values that it knows; None where it takes none."""
-    every = {p.opts[0]: p for p in typer.main.get_command(program()).commands[command].params}
-    short = {name: p for name, p in every.items() if name[0] == "-" and name not in LONG}
-    values = {name: [*getattr(p.type, "choices", ())] for name, p in short.items()}
-    return [(name, None if p.is_flag else values[name]) for name, p in short.items()]
+    params = typer.main.get_command(program()).commands[command].params
+    return [
+        (p.opts[0], None if p.is_flag else [*getattr(p.type, "choices", ())])
+        for p in params
+        if p.opts[0][0] == "-" and p.opts[0] not in LONG
+    ]
 
 
 def furnish(rng):
@@ -474,12 +476,15 @@ def command_lines(rng):
     furnish(rng)
     before = set(os.listdir())
     command = rng.choice(COMMANDS)
-    count = {"usage": 1, "resize": 1, "encode": 1, "compare": 2, "design": 0}.get(command, 2)
+    count, required = {
+        "usage": (1, ()),
+        "resize": (1, ("--from", "--to")),
+        "encode": (1, ("--out",)),
+        "design": (0, ("--length", "--d")),
+    }.get(command, (2, ()))
     words = [command, *(spec_of(rng) for _ in range(count))]
-    options = options_of(command)
-    required = {"resize": ["--from", "--to"], "encode": ["--out"], "design": ["--length", "--d"]}
-    drawn = rng.sample(options, rng.choice([0, 0, 1, 1, 2]))
-    drawn += [option for option in options if option[0] in required.get(command, ())]
+    drawn = rng.sample(options_of(command), rng.choice([0, 0, 1, 1, 2]))
+    drawn += [option for option in options_of(command) if option[0] in required]
     for name, values in drawn:
         words += [name] if values is None else [name, value_of(rng, name, values)]
     words += [rng.choice(TEXTS)] * (rng.random() < 0.1)
@@ -489,8 +494,9 @@ def command_lines(rng):
     plain = all(line.startswith("pefourier: ") and len(line) < LONGEST for line in lines)
     texts = "".join((*lines, *out.split("\n")))
     files = {name for name in set(os.listdir()) - before if name not in words}
-    if status in (0, 1, 2) and plain and texts.isprintable() and not files:
-        return None if status != 2 or lines else ("silent", words)
+    plain = plain and texts.isprintable() and (status != 2 or lines)
+    if status in (0, 1, 2) and plain and not files:
+        return None
     return ("command", words, status, err[-300:], sorted(files))
 
 

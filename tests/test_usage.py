@@ -37,19 +37,22 @@ NEIGHBOURS = [(2 * i, 2 * i + 1) for i in range(4)]
 PAIRS = {"halves": HALVES, "neighbours": NEIGHBOURS}
 
 
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
 def first_layer(usage):
     return next(layer for layer in usage.shares if layer.layer == 0)
 
 
 def by_definition(q, k, gain, pairs, heads=4, kv=2):
-    """Shares of each head, row by row as the definition has them."""
-    d = len(q) // heads
-    shares = np.zeros((heads, len(pairs)))
-    q, k = (((m * gain) ** 2).sum(axis=1) for m in (q, k))
-    for head in range(heads):
-        own, key = q[head * d :], k[head * kv // heads * d :]
-        for i, (a, b) in enumerate(pairs):
-            shares[head, i] = (own[a] + own[b]) * (key[a] + key[b])
+    """Shares of each head: energies of the rows of a pair, of queries times those of keys."""
+    q, k = (
+        ((rows * gain) ** 2).sum(axis=1).reshape(count, -1)[:, pairs].sum(axis=2)
+        for rows, count in ((q, heads), (k, kv))
+    )
+    shares = q * k.repeat(heads // kv, axis=0)
     return shares / shares.sum(axis=1, keepdims=True)
 
 
@@ -275,34 +278,39 @@ def test_shards_are_read_as_one_file(tmp_path):
         use_of_model(str(folder))
 
 
-PHI = {"model.layers.0.self_attn.qkv_proj.weight": np.ones((96, 24), np.float32)}
-LATENT = {"model.layers.0.self_attn.q_b_proj.weight": np.ones((32, 24), np.float32)}
+def ones(*shape):
+    return np.ones(shape, np.float32)
+
+
+PHI = {"model.layers.0.self_attn.qkv_proj.weight": ones(96, 24)}
+LATENT = {"model.layers.0.self_attn.q_b_proj.weight": ones(32, 24)}
 V4 = {"model_type": "deepseek_v4", "qk_rope_head_dim": 4}
 PACKED = {"model.layers.0.self_attn.q_proj.qweight": np.zeros((2, 2), np.int32)}
 INT8 = {Q: np.ones((32, 24), np.int8), Q + "_SCB": np.ones(32)}
-LAYER_0 = {k: v for k, v in random_tensors().items() if "layers.1" not in k}
-VISION = {f"model.encoder.{k}": v for k, v in random_tensors().items()} | random_tensors()
+DRAWN = random_tensors()
+LAYER_0 = {k: v for k, v in DRAWN.items() if "layers.1" not in k}
+VISION = {f"model.encoder.{k}": v for k, v in DRAWN.items()} | DRAWN
 REFUSED = [  # tensors, keys of the config, words
     (None, {"model_type": "nobody-knows"}, "which rows of a head are turned"),
     (None, {"num_attention_heads": 3}, "not 3 heads of 8"),
-    ({NORM: random_tensors()[NORM]}, {}, r"model\.layers\.\*\.input_layernorm"),
+    ({NORM: DRAWN[NORM]}, {}, r"model\.layers\.\*\.input_layernorm"),
     (PACKED, {}, "not quantised"),
     (VISION, {}, r"it has model\.encoder\.model\.layers"),
     (LAYER_0, {}, "no queries and keys of layers 1"),
-    (random_tensors() | {Q: np.full((32, 24), np.nan, np.float32)}, {}, "NaN"),
-    (random_tensors() | {NORM: np.full(24, 1e30, np.float32)}, {}, "infinities"),
+    (DRAWN | {Q: np.full((32, 24), np.nan, np.float32)}, {}, "NaN"),
+    (DRAWN | {NORM: np.full(24, 1e30, np.float32)}, {}, "infinities"),
     (None, {"model_type": "gpt2", "n_positions": 64}, "positions are learned"),
     (None, {"model_type": "mpt", "attn_config": {"alibi": True}}, "positions are alibi"),
     (None, {"model_type": "dinov3_vit", "image_size": 64, "patch_size": 16}, "one position each"),
-    (random_tensors() | INT8, {}, "type int8"),
+    (DRAWN | INT8, {}, "type int8"),
     (PHI, {"model_type": "phi3", "num_attention_heads": 2, "head_dim": None}, "2 heads of 12"),
     (LATENT, V4, "turns the last rows"),
-    (random_tensors() | {NORM: np.ones(5, np.float32)}, {}, "5 gains"),
-    (random_tensors() | {Q.replace("_proj", "_norm"): np.ones(5, np.float32)}, {}, "5 gains"),
-    (random_tensors() | {Q + "_scale": np.ones((5, 5), np.float32)}, {}, r"\(5, 5\)"),
-    (random_tensors() | {Q: np.ones(32, np.float32)}, {}, r"\(32,\)"),
-    (random_tensors() | {Q.replace("weight", "bias"): np.ones(7, np.float32)}, {}, r"\(7,\)"),
-    (random_tensors() | {Q: np.zeros((32, 24), np.float32)}, {"num_hidden_layers": 1}, "are zero"),
+    (DRAWN | {NORM: ones(5)}, {}, "5 gains"),
+    (DRAWN | {Q.replace("_proj", "_norm"): ones(5)}, {}, "5 gains"),
+    (DRAWN | {Q + "_scale": ones(5, 5)}, {}, r"\(5, 5\)"),
+    (DRAWN | {Q: ones(32)}, {}, r"\(32,\)"),
+    (DRAWN | {Q.replace("weight", "bias"): ones(7)}, {}, r"\(7,\)"),
+    (DRAWN | {Q: 0 * ones(32, 24)}, {"num_hidden_layers": 1}, "are zero"),
 ]
 
 
@@ -312,7 +320,7 @@ def test_what_cannot_be_answered_is_refused_in_a_line(tmp_path, tensors, config,
         use_of_model(write_model(tmp_path / "m", tensors, **config))
 
 
-def test_weights_without_a_config_are_refused(tmp_path):
+def test_layers_that_are_not_there_and_weights_without_a_config_are_refused(tmp_path):
     path = write_model(tmp_path / "m")
     for layers in (range(9, 10), range(0)):
         with pytest.raises(PefourierError, match="that were asked for"):
@@ -322,9 +330,8 @@ def test_weights_without_a_config_are_refused(tmp_path):
         use_of_model(path)
 
 
-def test_the_command_tells_what_the_function_finds(tmp_path, run, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    write_model(tmp_path / "m", num_key_value_heads=2, rope_theta=1e4)
+def test_the_command_tells_what_the_function_finds(run):
+    write_model(Path("m"), num_key_value_heads=2, rope_theta=1e4)
     (record,) = run("usage", "m", "--json", "--all").results
     assert record == pefourier.usage("m").to_dict()
     assert len(record["heads"]) == 8
@@ -336,29 +343,26 @@ def test_the_command_tells_what_the_function_finds(tmp_path, run, monkeypatch):
     assert run("usage", "m", "--length", "1k", "--json").results[0]["length"] == 1024
 
 
-def test_two_checkpoints_are_told_apart_by_what_moved(tmp_path, run, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def test_two_checkpoints_are_told_apart_by_what_moved(run):
     planted = np.ones((4, 8, 1))
     planted[2, [0, 1, 2, 4, 5, 6]] = 0
-    for name, queries in (("a", planted), ("b", np.ones((4, 8, 1)))):
-        ones = lambda q, k, own=queries: (own + 0 * q, np.ones_like(k))  # noqa: E731
-        own = changed(random_tensors(), ones) | {NORM: np.ones(24, np.float32)}
-        write_model(tmp_path / name, own)
+    plain = random_tensors() | {NORM: ones(24), Q: ones(32, 24), K: ones(16, 24)}
+    write_model(Path("a"), changed(plain, lambda q, k: (planted * q, k)))
+    write_model(Path("b"), plain)
     (record,) = run("usage", "a", "--against", "b", "--json").results
     moved = record["against"]
     assert moved["heads"][0] == {"layer": 0, "head": 2, "moved": pytest.approx(0.75)}
     assert moved["moved"] == pytest.approx(0.75 / 8)  # one head of two layers
     assert "usage-moved" in {f["code"] for f in record["findings"]}
     assert run("usage", "a", "--against", "a", "--json").results[0]["against"]["moved"] == 0
-    write_model(tmp_path / "c", num_hidden_layers=1)
+    write_model(Path("c"), num_hidden_layers=1)
     assert run("usage", "a", "--against", "c").status == 2
 
 
 @pytest.mark.parametrize("keys", [0, 1, 2])
-def test_means_of_activations_are_told_like_weights(tmp_path, run, monkeypatch, keys, rng):
+def test_means_of_activations_are_told_like_weights(run, keys, rng):
     """Of two heads of queries with no keys, one head of keys for both, or one each."""
-    monkeypatch.chdir(tmp_path)
-    path = write_model(tmp_path / "m", num_attention_heads=2, num_key_value_heads=2)
+    path = write_model(Path("m"), num_attention_heads=2, num_key_value_heads=2)
     means = rng.uniform(1, 2, size=(2, 2, 4)) * [1.0, 2.0, 3.0, 9.0]  # (q or k, heads, pairs)
     heads = [("q", 0), ("q", 1), *(("k", head) for head in range(keys))]
     names = [f"stats.layer00_head0{head}.{part}_abs_mean" for part, head in heads]
@@ -382,20 +386,19 @@ def test_means_of_activations_are_told_like_weights(tmp_path, run, monkeypatch, 
 
 
 @pytest.mark.parametrize(("kind", "pairing"), [("llama", "halves"), ("cohere", "neighbours")])
-def test_means_are_of_the_pairs_that_the_config_says(tmp_path, run, kind, pairing):
-    path = write_model(tmp_path / "m", model_type=kind)
-    np.savez(tmp_path / "means.npz", **{"layer0_head0.q_abs_mean": np.arange(1.0, 5.0)})
-    (record,) = run("usage", path, "--stats", tmp_path / "means.npz", "--json").results
+def test_means_are_of_the_pairs_that_the_config_says(run, kind, pairing):
+    path = write_model(Path("m"), model_type=kind)
+    np.savez("means.npz", **{"layer0_head0.q_abs_mean": np.arange(1.0, 5.0)})
+    (record,) = run("usage", path, "--stats", "means.npz", "--json").results
     assert record["pairing"]["name"] == pairing
 
 
-def test_means_of_one_of_several_rotations_are_refused(tmp_path, run):
+def test_means_of_one_of_several_rotations_are_refused(run):
     types = ["sliding_attention", "full_attention"]
-    path = write_model(tmp_path / "m", model_type="gemma3_text", layer_types=types)
-    np.savez(tmp_path / "means.npz", **{"stats.layer00_head00.q_abs_mean": np.ones(4)})
-    done = run("usage", path, "--stats", tmp_path / "means.npz")
-    assert done.status == 2
-    assert "2 rotations" in done.err
+    path = write_model(Path("m"), model_type="gemma3_text", layer_types=types)
+    np.savez("means.npz", **{"stats.layer00_head00.q_abs_mean": np.ones(4)})
+    done = run("usage", path, "--stats", "means.npz")
+    assert (done.status, "2 rotations" in done.err) == (2, True)
 
 
 PLAIN = "llama qwen2 qwen3 gemma phi cohere olmo olmo2 starcoder2 nemotron apertus"
@@ -568,9 +571,8 @@ def test_the_spread_of_chance_is_that_of_shuffled_pairs(rng):
     assert shuffled_spread(own, 3 / 8) == pytest.approx(np.std(drawn), rel=0.03)
 
 
-def test_a_page_says_which_frequencies_the_weights_beside_a_config_use(tmp_path, run):
-    path = write_model(tmp_path / "m")
-    done = run("report", f"{path}/config.json", "--out", tmp_path / "page.html", "--json")
-    assert done.status == 0
+def test_a_page_says_which_frequencies_the_weights_beside_a_config_use(run):
+    path = write_model(Path("m"))
+    assert run("report", "m/config.json", "--out", "page.html", "--json").status == 0
     conclusion = use_of_model(path).conclusion
-    assert html.escape(conclusion.partition(". ")[0]) in (tmp_path / "page.html").read_text()
+    assert html.escape(conclusion.partition(". ")[0]) in Path("page.html").read_text()
