@@ -288,7 +288,7 @@ def compared(question, size, contenders, *dtype):
             if turn == 0 or taken[0]["seconds"] < SLOW:
                 taken.append(run(name, size, *dtype))
     medians = [
-        {key: statistics.median(one[key] for one in taken) for key in taken[0]}
+        {key: statistics.median(times[key] for times in taken) for key in taken[0]}
         for taken in runs.values()
     ]
     for name, median in zip(runs, medians, strict=True):

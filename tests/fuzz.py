@@ -476,15 +476,11 @@ def command_lines(rng):
     furnish(rng)
     before = set(os.listdir())
     command = rng.choice(COMMANDS)
-    count, required = {
-        "usage": (1, ()),
-        "resize": (1, ("--from", "--to")),
-        "encode": (1, ("--out",)),
-        "design": (0, ("--length", "--d")),
-    }.get(command, (2, ()))
+    count = {"usage": 1, "resize": 1, "encode": 1, "design": 0}.get(command, 2)
+    required = {"resize": ["--from", "--to"], "encode": ["--out"], "design": ["--length", "--d"]}
     words = [command, *(spec_of(rng) for _ in range(count))]
     drawn = rng.sample(options_of(command), rng.choice([0, 0, 1, 1, 2]))
-    drawn += [option for option in options_of(command) if option[0] in required]
+    drawn += [option for option in options_of(command) if option[0] in required.get(command, ())]
     for name, values in drawn:
         words += [name] if values is None else [name, value_of(rng, name, values)]
     words += [rng.choice(TEXTS)] * (rng.random() < 0.1)

@@ -141,20 +141,20 @@ def object_of(properties, required=None):
 @cache  # the registry does not change while the program runs
 def meanings():
     """What terms mean by group and name, other spellings included."""
-    known = {}
+    by_field = {}
     for term in terms.read_terms():
         for name in (term.term, *term.also):
-            known.setdefault((term.group, name), term.meaning)
-    return known
+            by_field.setdefault((term.group, name), term.meaning)
+    return by_field
 
 
 def described(groups, properties):
     """Fields with what the first of some groups of terms, or every answer, says of them."""
-    known, told = meanings(), {}
+    by_field, rules = meanings(), {}
     for name, rule in properties.items():
-        group = next((g for g in (*groups, "every answer") if (g, name) in known), None)
-        told[name] = {"description": known[group, name], **rule} if group else rule
-    return told
+        group = next((g for g in (*groups, "every answer") if (g, name) in by_field), None)
+        rules[name] = {"description": by_field[group, name], **rule} if group else rule
+    return rules
 
 
 def record_of(kind, defs, about, of):
@@ -170,9 +170,10 @@ def fields_schema(kind, defs, of):
     """The fields of a dataclass that are told of a line or a grid, each with its meaning."""
     rooms = kind.__module__.split(".")
     room = next((name for name in rooms if name in GROUPS), rooms[-1])
-    types_of, shown = hints_of(kind), fields_told(kind, of)
-    told = described(GROUPS.get(room, (room,)), {n: of_type(types_of[n], defs, of) for n in shown})
-    return object_of({shown[name]: rule for name, rule in told.items()})
+    hints, names = hints_of(kind), fields_told(kind, of)
+    rules = {name: of_type(hints[name], defs, of) for name in names}
+    rules = described(GROUPS.get(room, (room,)), rules)
+    return object_of({names[name]: rule for name, rule in rules.items()})
 
 
 @cache
@@ -216,7 +217,7 @@ def any_of(several):
     if {} in several:
         return {}
     if all(set(one) == {"type"} for one in several):
-        names = sorted({name for one in several for name in np.atleast_1d(one["type"]).tolist()})
+        names = sorted({name for rule in several for name in np.atleast_1d(rule["type"]).tolist()})
         return {"type": names if len(names) > 1 else names[0]}
     return several[0] if len(several) == 1 else {"anyOf": several}
 

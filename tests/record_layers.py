@@ -218,8 +218,8 @@ def spy(place, now, seen, undo):
 def records(kind):
     """Settings and letters of a model type, of more than one setting where its layers differ."""
     found = [record(kind, {})]
-    settings, told = found[0]
-    if not told or not set(told) - {"?"}:
+    settings, letters_of = found[0]
+    if not letters_of or not set(letters_of) - {"?"}:
         return found
     types = getattr(changed(kind, **settings), "layer_types", None) or []
     if len(set(types)) > 1:
@@ -227,7 +227,7 @@ def records(kind):
     if "full_attention" in types:
         plain = {"layer_types": ["full_attention"] * len(types), "sliding_window": None}
         found.append(record(kind, {**settings, **plain}))
-    if (len(set(types)) > 1 or "." in told) and "layer_types" not in settings:
+    if (len(set(types)) > 1 or "." in letters_of) and "layer_types" not in settings:
         found.append(record(kind, {"num_hidden_layers": 7}))
     return [one for one in found if one[1]]
 
@@ -241,7 +241,7 @@ def main():
             rows[kind] = records(kind)
         except Exception:  # a class that its defaults do not make
             rows[kind] = [({}, None)]
-        print(kind, [told for _, told in rows[kind]], flush=True)
+        print(kind, [row for _, row in rows[kind]], flush=True)
     lines = (f"{json.dumps(kind)}: {json.dumps(rows[kind])}" for kind in rows)
     FILE.write_text("{\n" + ",\n".join(lines) + "\n}\n")
 

@@ -92,8 +92,8 @@ class Probe:
 
     def pairs(self, **edits: Any) -> int | None:
         """Number of rotated pairs of the layer with keys set."""
-        found = self.run(**edits)
-        return len(found[self.layer][0]) if self.layer in found else None
+        turned = self.run(**edits)
+        return len(turned[self.layer][0]) if self.layer in turned else None
 
     def moves(self, **edits: Any) -> bool:
         """Whether keys that are set change how the layer turns."""
@@ -133,7 +133,7 @@ def quotient(probe: Probe, settings: dict) -> dict[str, Any]:
     """Width and number of heads, whose quotient is the size of a head that is not set."""
     row: dict[str, Any] = {}
     config, before = changed(probe.kind), probe.pairs(**settings)
-    aliases = {own: alias for alias, own in getattr(config, "attribute_map", {}).items()}
+    aliases = {key: alias for alias, key in getattr(config, "attribute_map", {}).items()}
     for key, value in numbers(config).items():
         if key in SIZES or type(value) is not int or value < 2:
             continue
@@ -330,7 +330,7 @@ def of_layers(probe: Probe) -> dict[str, Any]:
     layers = [Probe(probe.kind, probe.module, layer) for layer in probe.plain]
     flat = probe.run(rope_parameters={**LINEAR, "rope_theta": 777.0})
     return {
-        "layers": {one.layer: rotation(one, nested=True) for one in layers},
+        "layers": {part.layer: rotation(part, nested=True) for part in layers},
         "scaled": moved(probe.plain, probe.run(rope_scaling=LINEAR)),
         "flat": moved(probe.plain, flat) if flat else None,
     }
@@ -354,8 +354,8 @@ def unread_keys(probe: Probe) -> list[str]:
     """Which of the places and names of a scaling a class does not look at."""
 
     def moves(**edits: Any) -> bool:
-        found = probe.run(**edits)
-        return not found or bool(moved(probe.plain, found))
+        turned = probe.run(**edits)
+        return not turned or bool(moved(probe.plain, turned))
 
     by_layer = {layer: {**LINEAR, "rope_theta": 777.0} for layer in probe.plain}
     places = ("rope_scaling", "rope_parameters")

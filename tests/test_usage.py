@@ -448,10 +448,10 @@ def gain_of(norm, width):
 
 def model_of_family(family):
     """A tiny model of random weights, the same each time."""
-    own = {**SIZES, **FAMILIES[family]}
-    if own["num_key_value_heads"] is None:
-        del own["num_key_value_heads"]
-    config = transformers.CONFIG_MAPPING[family.split()[0]](**own)
+    settings = {**SIZES, **FAMILIES[family]}
+    if settings["num_key_value_heads"] is None:
+        del settings["num_key_value_heads"]
+    config = transformers.CONFIG_MAPPING[family.split()[0]](**settings)
     config._attn_implementation = "eager"
     torch.manual_seed(0)
     model = transformers.AutoModel.from_config(config).double().eval().requires_grad_(False)
