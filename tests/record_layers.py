@@ -144,8 +144,8 @@ def record(kind, edits):
             row = letters(kind, cls, config, options, failed)
             if row and (best is None or row.count("?") < best.count("?")):
                 best = row
-            if row and "?" not in row:
-                return settings, row
+            if best and "?" not in best:
+                return settings, best
         if best:
             break
     return settings, best

@@ -42,10 +42,6 @@ def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
 
-def first_layer(usage):
-    return next(layer for layer in usage.shares if layer.layer == 0)
-
-
 def by_definition(q, k, gain, pairs, heads=4, kv=2):
     """Shares of each head: energies of the rows of a pair, of queries times those of keys."""
     q, k = (
@@ -61,7 +57,7 @@ def test_shares_are_those_of_the_definition(tmp_path, kind, pairs):
     tensors = {name: array.astype(float) for name, array in random_tensors().items()}
     usage = use_of_model(write_model(tmp_path, model_type=kind, num_hidden_layers=2))
     expected = by_definition(tensors[Q], tensors[K], tensors[NORM], pairs)
-    np.testing.assert_allclose(first_layer(usage).product, expected, rtol=2e-5)
+    np.testing.assert_allclose(usage.shares[0].product, expected, rtol=2e-5)
     named = "halves" if kind == "llama" else "neighbours"
     assert (usage.pairing.name, usage.pairing.source) == (named, "config")
     means = np.mean([layer.product.mean(axis=0) for layer in usage.shares], axis=0)
@@ -82,7 +78,7 @@ def test_a_share_is_the_energy_of_a_frequency_in_the_score_tensor(tmp_path):
     ]
     scores = q.T @ np.array(blocks) @ k
     energy = (np.abs(np.fft.rfft(scores, axis=0)) ** 2).sum(axis=(1, 2))[cycles]
-    np.testing.assert_allclose(first_layer(usage).product[0], energy / energy.sum(), rtol=2e-5)
+    np.testing.assert_allclose(usage.shares[0].product[0], energy / energy.sum(), rtol=2e-5)
 
 
 def changed(tensors, change):
@@ -167,19 +163,18 @@ def test_weights_in_another_order_than_the_config_tells_are_doubted(tmp_path, ki
             use_of_model(path)
 
 
-TYPES = {"BF16": "bfloat16", "F16": "float16", "F64": "float64"}
-TYPES |= {"F8_E4M3": "float8_e4m3fn", "F8_E5M2": "float8_e5m2"}
+FLOATS = "bfloat16 float16 float64 float8_e4m3fn float8_e5m2"
 
 
-@pytest.mark.parametrize("kind", TYPES)
+@pytest.mark.parametrize("kind", FLOATS.split())
 def test_every_type_of_numbers_is_read(tmp_path, kind):
-    dtype = getattr(torch, TYPES[kind])
+    dtype = getattr(torch, kind)
     stored = {n: torch.from_numpy(a).to(dtype) for n, a in random_tensors().items()}
     path = write_model(tmp_path)
     safetensors.torch.save_file(stored, Path(path, "model.safetensors"))
     q, k, gain = (stored[name].double().numpy() for name in (Q, K, NORM))
     expected = by_definition(q, k, gain, HALVES)
-    np.testing.assert_allclose(first_layer(use_of_model(path)).product, expected, rtol=1e-6)
+    np.testing.assert_allclose(use_of_model(path).shares[0].product, expected, rtol=1e-6)
 
 
 def test_a_file_that_becomes_shorter_is_named(tmp_path):
@@ -200,7 +195,7 @@ def test_scales_of_stored_numbers_are_applied(tmp_path, shape):
     plain = {**tensors, Q: (stored * tall).astype(np.float32)}
     scaled = tensors | {Q: stored, Q + "_scale_inv": np.asarray(scale)}
     a, b = (use_of_model(write_model(tmp_path / str(i), t)) for i, t in enumerate((plain, scaled)))
-    np.testing.assert_allclose(first_layer(b).q, first_layer(a).q, rtol=1e-5)
+    np.testing.assert_allclose(b.shares[0].q, a.shares[0].q, rtol=1e-5)
 
 
 WIDE = {**CONFIG, "hidden_size": 64, "num_hidden_layers": 1}  # whole blocks of quantised numbers
@@ -252,7 +247,7 @@ def test_a_gguf_file_is_read_like_the_weights_it_was_made_from(tmp_path, kind, n
     assert (usage.pairing.name, usage.pairing.source) == (name, "weights")
     assert "usage-pairing-guessed" in {f.code for f in usage.findings}
     expected = by_definition(q, k, tensors[NORM], PAIRS[name])
-    np.testing.assert_allclose(first_layer(usage).product, expected, rtol=2e-5)
+    np.testing.assert_allclose(usage.shares[0].product, expected, rtol=2e-5)
     monkeypatch.setitem(sys.modules, "gguf", None)
     if kind.startswith("Q"):
         with pytest.raises(PefourierError, match="pip install gguf"):
