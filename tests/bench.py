@@ -123,12 +123,7 @@ def singular_numpy(n):
     from pefourier.encodings import build
 
     enc = build("rope", length=n, d=128)
-
-    def work():
-        sigma = np.linalg.svd(enc.table(), compute_uv=False)
-        return sigma[0] / sigma[-1]
-
-    return work
+    return lambda: np.linalg.cond(enc.table())
 
 
 GRIDS = {  # the largest that people train with: images of patches, and a video's latent
@@ -202,10 +197,14 @@ def ten_times(rotate, q, k):
     return work
 
 
-def halves_pefourier(n, dtype="float32"):
+def halves_pefourier(n, dtype="float32", spec="rope"):
     from pefourier.nn import Rotary
 
-    return ten_times(Rotary("rope", 128).rotate, *heads(n, dtype))
+    return ten_times(Rotary(spec, 128).rotate, *heads(n, dtype))
+
+
+def neighbours_pefourier(n, dtype="float32"):
+    return halves_pefourier(n, dtype, "rope:layout=interleaved")
 
 
 def halves_transformers(n, dtype="float32"):
@@ -218,13 +217,6 @@ def halves_transformers(n, dtype="float32"):
     made = LlamaRotaryEmbedding(LlamaConfig(hidden_size=4096, num_attention_heads=32))
     waves = made(q, torch.arange(n)[None])  # once for all layers
     return ten_times(lambda q, k: apply_rotary_pos_emb(q, k, *waves), q, k)
-
-
-def neighbours_pefourier(n, dtype="float32"):
-    from pefourier.nn import Rotary
-
-    rotary = Rotary("rope:layout=interleaved", 128)
-    return ten_times(rotary.rotate, *heads(n, dtype))
 
 
 def neighbours_written(n, dtype="float32"):
@@ -250,30 +242,19 @@ def neighbours_library(n, dtype="float32"):
     return ten_times(lambda q, k: (one(q), one(k)), *heads(n, dtype))
 
 
-def narrow(work):
-    """The same of bfloat16."""
-
-    def narrowed(n):
-        return work(n, "bfloat16")
-
-    narrowed.__name__ = f"narrow-{work.__name__}"
-    globals()[narrowed.__name__] = narrowed
-    return narrowed
-
-
 CLOSEST = closest_pefourier, closest_pdist, closest_sklearn
 HALVES = halves_pefourier, halves_transformers
 NEIGHBOURS = neighbours_pefourier, neighbours_written, neighbours_library
-CASES = [  # question, size, contenders with ours first
+CASES = [  # question, size, contenders with ours first, and a type of numbers
     ("density of Eq. 15, d", 32768, [density_pefourier, density_numpy, density_kdepy]),
     ("closest pair, n x 384 normal float32, n", 16384, CLOSEST),
     ("Algorithm 1, d", 8192, [rebuilt_pefourier, rebuilt_numpy]),
     ("condition number, n x 128 rotary, n", 131072, [singular_pefourier, singular_numpy]),
     *(("check-faithful of a grid", name, [grid_pefourier, grid_numpy]) for name in GRIDS),
     ("rotate halves, 10 layers, n", 1024, HALVES),
-    ("rotate halves of bfloat16, 10 layers, n", 1024, [*map(narrow, HALVES)]),
+    ("rotate halves of bfloat16, 10 layers, n", 1024, HALVES, "bfloat16"),
     ("rotate neighbours, 10 layers, n", 1024, NEIGHBOURS),
-    ("rotate neighbours of bfloat16, 10 layers, n", 1024, [*map(narrow, NEIGHBOURS)]),
+    ("rotate neighbours of bfloat16, 10 layers, n", 1024, NEIGHBOURS, "bfloat16"),
     ("eigvalsh beside grids, n x n, n", 4096, [ruler_numpy]),
 ]
 GROWTH = [
@@ -284,9 +265,9 @@ GROWTH = [
 ]
 
 
-def measure(name, size):
+def measure(name, size, *dtype):
     """One run in this process: seconds of the work and the largest memory."""
-    work = globals()[name](int(size) if size.isdigit() else size)
+    work = globals()[name](int(size) if size.isdigit() else size, *dtype)
     start = time.perf_counter()
     answer = float(np.max(work()))
     seconds = time.perf_counter() - start
@@ -294,30 +275,30 @@ def measure(name, size):
     print(json.dumps({"seconds": seconds, "peak_mib": peak, "answer": answer}))
 
 
-def run(name, size):
-    command = [sys.executable, __file__, name, str(size)]
+def run(name, size, *dtype):
+    command = [sys.executable, __file__, name, str(size), *dtype]
     return json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
 
 
-def compared(question, size, contenders):
+def compared(question, size, contenders, *dtype):
     """Medians of each contender over runs taken in turn."""
-    names = [function.__name__ for function in contenders]
-    runs = {name: [] for name in names}
+    runs = {function.__name__: [] for function in contenders}
     for turn in range(RUNS):
-        for name in names:
-            if turn == 0 or runs[name][0]["seconds"] < SLOW:
-                runs[name].append(run(name, size))
-    ours = statistics.median(r["seconds"] for r in runs[names[0]])
-    for name in names:
-        seconds = statistics.median(r["seconds"] for r in runs[name])
-        peak = statistics.median(r["peak_mib"] for r in runs[name])
+        for name, taken in runs.items():
+            if turn == 0 or taken[0]["seconds"] < SLOW:
+                taken.append(run(name, size, *dtype))
+    medians = [
+        {key: statistics.median(times[key] for times in taken) for key in taken[0]}
+        for taken in runs.values()
+    ]
+    for name, median in zip(runs, medians, strict=True):
         yield {
             "question": f"{question} = {size}" if isinstance(size, int) else f"{question}, {size}",
             "with": name.partition("_")[2],
-            "seconds": seconds,
-            "times_ours": seconds / ours,
-            "peak_mib": peak,
-            "differs_by": abs(runs[name][0]["answer"] / runs[names[0]][0]["answer"] - 1),
+            "seconds": median["seconds"],
+            "times_ours": median["seconds"] / medians[0]["seconds"],
+            "peak_mib": median["peak_mib"],
+            "differs_by": abs(median["answer"] / medians[0]["answer"] - 1),
         }
 
 
@@ -354,4 +335,4 @@ def main(only=""):
 
 
 if __name__ == "__main__":
-    measure(*sys.argv[1:]) if len(sys.argv) == 3 else main(*sys.argv[1:])
+    measure(*sys.argv[1:]) if len(sys.argv) > 2 else main(*sys.argv[1:])

@@ -2,7 +2,8 @@
 
 `make fuzz` or ``python tests/fuzz.py --seconds 3600`` draws inputs until the time is up, watches
 for what no file may cause (an import, unpickling, a program that is started), and stops at the
-first input that ends in another way; its files are kept. `make test-all` draws 100 of each.
+first input that ends in another way; its files are kept, and `draw` with its target and the seed
+that is printed draws it again. `make test-all` draws 100 of each.
 
 A target is a function that is given a generator, in an empty working directory, and says what is
 wrong with how its input ended, if anything; `ended` judges, `mutated` and `tampered` damage.
@@ -24,8 +25,7 @@ import tempfile
 import time
 import warnings
 import zipfile
-from collections import Counter
-from contextlib import redirect_stderr, redirect_stdout, suppress
+from contextlib import chdir, redirect_stderr, redirect_stdout, suppress
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -34,7 +34,7 @@ import numpy as np
 import torch
 import torch.nested._internal.ops  # which torch imports by itself, at some later time
 import typer
-from stored import TABLE, npy_bytes, put
+from stored import TABLE, npy_bytes, npy_file, npz_file, put
 from tiny_models import write_model
 
 from pefourier.cli.main import main as run_command
@@ -63,8 +63,10 @@ events: list[str] = []  # of these, since reading began
 watching = False
 BYTES = [b"\xff" * 8, b"\0" * 8, b"-1", b"9" * 30, b"1000000000000", b"[", b"(", b"{", b"\n", b","]
 BYTES += [b"nan", b"|O", b"<c16", b"True", b"PK\5\6", b"#", b"'", b'"', b"\x80\2", b"R", b".", b"t"]
-VALUES = [None, True, 0, -1, 2**63, 10**400, 0.5, 1e308, -1e308, np.nan, np.inf, "", "x"]
-VALUES += ["\0", "é" * 999, [], ["x"], [[]], [1, [2]], {}, {"x": 1}, {"": []}, [0] * 99, "1e999"]
+ODD = [None, True, -1, 1.5, 7.5, 2**63, -(2**63), 10**400, np.nan, np.inf, "", "dft", "9" * 5000]
+ODD += ["\0", "\x1b[31m", "\ud800", "é" * 999, "1e999", [], [0], ["x"], [[]], [None], [1, [2]]]
+ODD += [[10**30], [0] * 99, {}, {"x": 1}, {"": []}]
+VALUES = [*ODD, 0, 0.5, 1e308, -1e308]  # with those that any number may be
 
 
 def target(function):
@@ -144,40 +146,34 @@ def places(tree):
     return [(tree, key) for key in keys] + [p for key in keys for p in places(tree[key])]
 
 
+def alter(rng, tree, values):
+    """Leave out, rename, double or replace something in a tree of JSON, or put something in."""
+    holder, key = rng.choice(places(tree) or [([0], 0)])
+    value, act = copy.deepcopy(rng.choice(values)), rng.random()
+    if act < 0.15:
+        del holder[key]
+    elif act > 0.3:
+        holder[key] = value
+    elif isinstance(holder, dict):
+        holder[f"{key}s"] = holder.pop(key)
+    else:
+        holder.append(copy.deepcopy(rng.choice([holder[key], value])))
+
+
 def tampered(rng, text):
-    """JSON in which a value or two are others, or missing; sometimes other bytes."""
+    """JSON in which one thing to four are others, or missing; sometimes other bytes."""
     if rng.random() < 0.15:
         return mutated(rng, text)
     tree = json.loads(text)
     for _ in range(rng.choice([1, 1, 1, 2, 4])):
-        holder, key = rng.choice(places(tree) or [([0], 0)])
-        if rng.random() < 0.15:
-            del holder[key]
-        else:
-            holder[key] = copy.deepcopy(rng.choice(VALUES))
+        alter(rng, tree, VALUES)
     return json.dumps(tree).encode()
 
 
 DESCR = ["<f8", ">f4", "<f2", "|O", "<U3", "|S5", "|V8", "<M8[s]", "<c16", "<f16", "|b1", "<i8"]
 DESCR += ["f8,O", "(2,)f8", "e", "p", [("a", "<f8"), ("b", "|O")], ("<f8", (2, 3)), "", "os", None]
+WAYS = [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_LZMA]
 AXES = [0, 1, 2, 3, 5, 6, 15, 40, -1, True, 2**20, 2**31, 2**62, 2**63, 10**30, 2.0, "3", None]
-
-
-def npy_file(array):
-    """The array as numpy.save writes it."""
-    stream = io.BytesIO()
-    np.save(stream, array)
-    return stream.getvalue()
-
-
-def npz_file(rng, members):
-    """An archive of .npy files."""
-    built = io.BytesIO()
-    way = rng.choice([zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_LZMA])
-    with zipfile.ZipFile(built, "w", way) as archive:
-        for name, content in members.items():
-            archive.writestr(f"{name}.npy", content)
-    return built.getvalue()
 
 
 def forged(rng):
@@ -206,7 +202,12 @@ def safetensors_file(rng):
     pieces += pieces[:1] * (rng.random() < 0.1)
     header = ("{" + ",".join(pieces) + "}").encode()
     length = len(header) + (rng.choice([1, -1, 2**40]) if rng.random() < 0.05 else 0)
-    return max(0, length).to_bytes(8, "little") + header + bytes(end)
+    return little(max(0, length), 8) + header + bytes(end)
+
+
+def little(number, width):
+    """The bytes of a whole number, the last ones first."""
+    return number.to_bytes(width, "little")
 
 
 @cache
@@ -233,7 +234,7 @@ def damaged(rng):
     elif name.endswith((".npy", ".npz")) and rng.random() < 0.5:
         content = forged(rng)
         if name.endswith(".npz"):
-            content = npz_file(rng, {"codes": content, "a": forged(rng)})
+            content = npz_file({"codes": content, "a": forged(rng)}, rng.choice(WAYS))
     else:
         content = mutated(rng, content)
     put(f"m{name}", content)
@@ -274,20 +275,17 @@ GADGETS += [operator.methodcaller, np.load, torch.hub.load, shutil.rmtree, print
 def calls_in_pickles(rng):
     """Tensors as nobody saves them, and calls that run a program; all arrays are loaded."""
     shape, strides = (tuple(rng.choices(COUNTS, k=rng.choice([1, 2, 2, 3]))) for _ in range(2))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        storage = torch.arange(12.0).storage()
-    place = (storage, rng.choice(COUNTS), shape, strides)
     first, second = rng.choices([torch.ones(2, 3), torch.arange(4), torch.zeros(0)], k=2)
     sizes = torch.Size([max(0, min(10**9, axis)) for axis in shape])
-    calls = [
-        Call(torch._utils._rebuild_tensor_v2, *place, False, {}),
-        Call(torch._utils._rebuild_sparse_tensor, torch.sparse_coo, (first, second, sizes)),
-        Call(torch._utils._rebuild_parameter, first, False, {}),
-        Call(rng.choice(GADGETS), *rng.choice([("touch hacked",), ("hacked", "w"), ("os",)])),
-    ]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
+        place = (torch.arange(12.0).storage(), rng.choice(COUNTS), shape, strides)
+        calls = [
+            Call(torch._utils._rebuild_tensor_v2, *place, False, {}),
+            Call(torch._utils._rebuild_sparse_tensor, torch.sparse_coo, (first, second, sizes)),
+            Call(torch._utils._rebuild_parameter, first, False, {}),
+            Call(rng.choice(GADGETS), *rng.choice([("touch hacked",), ("hacked", "w"), ("os",)])),
+        ]
         tree = {"a": rng.choice(calls), "b": torch.ones(2, 2)}
         torch.save(tree, "x.pt", _use_new_zipfile_serialization=rng.random() < 0.6)
 
@@ -310,15 +308,23 @@ def stored_answer():
 
 def string(text):
     """A string of GGUF."""
-    return len(text.encode()).to_bytes(8, "little") + text.encode()
+    return little(len(text.encode()), 8) + text.encode()
 
 
 def gguf_entry(name, value):
     """A key of a GGUF header with a value of the usual type."""
     if isinstance(value, str):
-        return string(name) + (8).to_bytes(4, "little") + string(value)
+        return string(name) + little(8, 4) + string(value)
     kind, form = (6, "<f4") if isinstance(value, float) else (4, "<u4")
-    return string(name) + kind.to_bytes(4, "little") + np.array(value, form).tobytes()
+    return string(name) + little(kind, 4) + np.array(value, form).tobytes()
+
+
+def gguf_file(keys, tensors=b"", counts=None):
+    """A GGUF file of the keys, or of as many tensors and keys as it says."""
+    counts = counts or (0, len(keys))
+    return (
+        b"GGUF" + little(3, 4) + b"".join(little(n, 8) for n in counts) + b"".join(keys) + tensors
+    )
 
 
 LLAMA = {"general.architecture": "llama", "llama.context_length": 64, "llama.block_count": 2}
@@ -334,12 +340,11 @@ def gguf_headers(rng):
     for _ in range(rng.choice([0, 1, 2])):
         kind, value = rng.choice([4, 6, 7, 8, 9, 10, 12, rng.randrange(20)]), rng.randbytes(24)
         name = string(rng.choice([*LLAMA, *SCALED]))
-        keys[rng.randrange(len(keys))] = name + kind.to_bytes(4, "little") + value
-    tensor = string("rope_freqs.weight") + (1).to_bytes(4, "little") + (8).to_bytes(8, "little")
-    tensor += rng.choice([0, 0, 1, 99]).to_bytes(4, "little") + bytes(8)
+        keys[rng.randrange(len(keys))] = name + little(kind, 4) + value
+    tensor = string("rope_freqs.weight") + little(1, 4) + little(8, 8)
+    tensor += little(rng.choice([0, 0, 1, 99]), 4) + bytes(8)
     counts = rng.choice([1, 1, 0, 2**62]), rng.choice([len(keys), len(keys), 2**40])
-    head = b"GGUF" + (3).to_bytes(4, "little") + b"".join(n.to_bytes(8, "little") for n in counts)
-    body = head + b"".join(keys) + tensor
+    body = gguf_file(keys, tensor, counts)
     body += bytes(-len(body) % 32) + np.ones(8, "<f4").tobytes()
     put("x.gguf", mutated(rng, body) if rng.random() < 0.4 else body)
     return ended(lambda: len(open_model("x.gguf").encoding(rng.choice([None, 9]))), named="x.gguf")
@@ -360,7 +365,7 @@ def training_data(rng):
     hit = rng.choice([*members, None])
     if hit:
         members[hit] = rng.choice([forged(rng), mutated(rng, members[hit])])
-    content = npz_file(rng, members)
+    content = npz_file(members, rng.choice(WAYS))
     if name == "x.csv":
         labels = rng.choice([["0", "1"], ["normal", "anomaly"], ["0.0", "1.0"], [""]])
         rows = [f"{a},{b},{labels[i % len(labels)]}" for i, (a, b) in enumerate(x[:60])]
@@ -408,10 +413,12 @@ COMMANDS += ["context", "design", "resize", "usage", "explain"]
 @cache
 def options_of(command):
     """Each option of a command with the values that it knows; None where it takes none."""
-    every = {p.opts[0]: p for p in typer.main.get_command(program()).commands[command].params}
-    short = {name: p for name, p in every.items() if name[0] == "-" and name not in LONG}
-    values = {name: [*getattr(p.type, "choices", ())] for name, p in short.items()}
-    return [(name, None if p.is_flag else values[name]) for name, p in short.items()]
+    params = typer.main.get_command(program()).commands[command].params
+    return [
+        (p.opts[0], None if p.is_flag else [*getattr(p.type, "choices", ())])
+        for p in params
+        if p.opts[0][0] == "-" and p.opts[0] not in LONG
+    ]
 
 
 def furnish(rng):
@@ -423,9 +430,7 @@ def furnish(rng):
     np.savetxt("times.csv", np.cumsum(np.abs(table[:, 0])))
     write_model(Path("model"))
     put("cut.npy", mutated(rng, Path("codes.npy").read_bytes()))
-    keys = b"".join(gguf_entry(name, value) for name, value in LLAMA.items())
-    head = [b"GGUF", (3).to_bytes(4, "little"), bytes(8), len(LLAMA).to_bytes(8, "little")]
-    put("x.gguf", b"".join(head) + keys)
+    put("x.gguf", gguf_file([gguf_entry(name, value) for name, value in LLAMA.items()]))
     stats = [{"layer": 0, "head": 0, "q_abs_mean": [1.0] * 4, "k_abs_mean": [1.0] * 4}]
     put("stats.json", tampered(rng, json.dumps(stats).encode()))
     put("base.json", tampered(rng, stored_answer()))
@@ -454,48 +459,50 @@ def value_of(rng, name, choices):
     return rng.choice(["4", "8", "12", "33"] if name in WORK and rng.random() < 0.9 else NUMBERS)
 
 
+def printed(words):
+    """Exit status, answer and errors of a command."""
+    out, err = io.StringIO(), io.StringIO()
+    stdin, sys.stdin = sys.stdin, io.TextIOWrapper(io.BytesIO(b"1,0\n0,1\n"))
+    try:
+        with redirect_stdout(out), redirect_stderr(err):
+            return run_command(words), out.getvalue(), err.getvalue()
+    finally:
+        sys.stdin = stdin
+
+
 @target
 def command_lines(rng):
     """Any command that analyses, with its own options, on files of which some are damaged."""
     furnish(rng)
     before = set(os.listdir())
     command = rng.choice(COMMANDS)
-    count = {"usage": 1, "resize": 1, "encode": 1, "compare": 2, "design": 0}.get(command, 2)
-    words = [command, *(spec_of(rng) for _ in range(count))]
-    options = options_of(command)
+    count = {"usage": 1, "resize": 1, "encode": 1, "design": 0}.get(command, 2)
     required = {"resize": ["--from", "--to"], "encode": ["--out"], "design": ["--length", "--d"]}
-    drawn = rng.sample(options, rng.choice([0, 0, 1, 1, 2]))
-    drawn += [option for option in options if option[0] in required.get(command, ())]
+    words = [command, *(spec_of(rng) for _ in range(count))]
+    drawn = rng.sample(options_of(command), rng.choice([0, 0, 1, 1, 2]))
+    drawn += [option for option in options_of(command) if option[0] in required.get(command, ())]
     for name, values in drawn:
         words += [name] if values is None else [name, value_of(rng, name, values)]
     words += [rng.choice(TEXTS)] * (rng.random() < 0.1)
-    out, err = io.StringIO(), io.StringIO()
-    stdin, sys.stdin = sys.stdin, io.TextIOWrapper(io.BytesIO(b"1,0\n0,1\n"))
-    try:
-        with redirect_stdout(out), redirect_stderr(err):
-            status = run_command(words)
-    finally:
-        sys.stdin = stdin
+    status, out, err = printed(words)
     wrapper = r"(?m)^import .*\ndef .*\n    return .*\n?"  # of code that fits no convention
-    lines = re.sub(wrapper, "", err.getvalue()).splitlines()
+    lines = re.sub(wrapper, "", err).splitlines()
     plain = all(line.startswith("pefourier: ") and len(line) < LONGEST for line in lines)
-    texts = "".join((*lines, *out.getvalue().split("\n")))
+    texts = "".join((*lines, *out.split("\n")))
     files = {name for name in set(os.listdir()) - before if name not in words}
-    if status in (0, 1, 2) and plain and texts.isprintable() and not files:
-        return None if status != 2 or lines else ("silent", words)
-    return ("command", words, status, err.getvalue()[-300:], sorted(files))
+    plain = plain and texts.isprintable() and (status != 2 or lines)
+    if status in (0, 1, 2) and plain and not files:
+        return None
+    return ("command", words, status, err[-300:], sorted(files))
 
 
 def draw(name, seed):
     """What is wrong with how the input of a seed ends, in a folder that is kept where it is."""
-    home, folder = os.getcwd(), tempfile.mkdtemp(prefix=f"fuzz-{name}-")
-    os.chdir(folder)
-    try:
+    folder = tempfile.mkdtemp(prefix=f"fuzz-{name}-")
+    with chdir(folder):
         begun = time.process_time()
         wrong = TARGETS[name](random.Random(f"{name} {seed}"))
         seconds = time.process_time() - begun
-    finally:
-        os.chdir(home)
     if seconds > SECONDS:
         wrong = wrong or ("slow", f"{seconds:.1f} s")
     if wrong:
@@ -504,33 +511,24 @@ def draw(name, seed):
     return None
 
 
-def run(names, seed, seconds):
+def run(seconds):
     """Draw inputs of each target in turn; exit status 1 at the first that ends badly."""
-    tallies, stop = Counter(dict.fromkeys(names, 0)), time.monotonic() + seconds
-    while time.monotonic() < stop or min(tallies.values()) <= WARM:
-        if tallies[names[0]] == WARM:  # what is imported where it is first used has been
+    seed, stop, count = time.time_ns() % 2**32, time.monotonic() + seconds, 0
+    while time.monotonic() < stop or count <= WARM:
+        if count == WARM:  # what is imported where it is first used has been
             watch()
-        for name in names:
-            wrong = draw(name, f"{seed} {tallies[name]}")
+        for name in TARGETS:
+            wrong = draw(name, f"{seed} {count}")
             if wrong:
                 print(name, *wrong, sep=": ")
                 return 1
-            tallies[name] += 1
+        count += 1
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10
-    print(f"seed {seed}: {dict(tallies)}, nothing found; {peak:.0f} MiB of memory at most")
+    print(f"seed {seed}: {count} of each, nothing found; {peak:.0f} MiB of memory at most")
     return 0
 
 
-def main():
-    """Read the options and run."""
+if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--seconds", type=float, default=3600, help="how long to draw")
-    seed = time.time_ns() % 2**32
-    parser.add_argument("--seed", type=int, default=seed, help="default: the time")
-    parser.add_argument("--only", action="append", choices=list(TARGETS), help="targets, not all")
-    options = parser.parse_args()
-    return run(options.only or list(TARGETS), options.seed, options.seconds)
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run(parser.parse_args().seconds))

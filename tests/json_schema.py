@@ -60,17 +60,11 @@ IDENTITY |= {"params": OBJECT, "conclusion": TEXT}
 SAID = {"verdict": TEXT, "meaning": TEXT, "action": TEXT}
 SAID |= {"findings": {"type": "array", "items": OBJECT}}
 LAYERS = {"layers": {"type": "array", "items": OBJECT}}
-KINDS = {  # of results, by command
-    **{
-        "spectrum": (Spectrum,),
-        "reconstruct": (Reconstructions,),
-        "check-faithful": (Faithfulness,),
-    },
-    **{"relations": (Relations,), "compare": (Comparison,), "context": (Context,)},
-    **{"usage": (Usage,), "design": (Design, Extensions), "resize": (Resizing,)},
-    **{"encode": (Written,), "explain": (terms.Term,), "plan": (DatasetPlan,)},
-    "reproduce": (Claim,),
-}
+KINDS = {"spectrum": (Spectrum,), "reconstruct": (Reconstructions,)}  # of results, by command
+KINDS |= {"check-faithful": (Faithfulness,), "relations": (Relations,), "compare": (Comparison,)}
+KINDS |= {"context": (Context,), "usage": (Usage,), "design": (Design, Extensions)}
+KINDS |= {"resize": (Resizing,), "encode": (Written,), "explain": (terms.Term,)}
+KINDS |= {"plan": (DatasetPlan,), "reproduce": (Claim,)}
 BESIDE = {  # the fields of its dataclass, what a record has
     Faithfulness: {**LAYERS, "softmax_factor": NUMBER},
     Comparison: {"other": OBJECT},
@@ -95,6 +89,7 @@ AT_TIMES = {  # fields of such records that some lack
     "confusion chosen terms diverged last_kept budget cut_short "
     "average_rank",
 }
+SAYING = (Result, Claim)  # whose records say a verdict, too
 NAMELESS = ("explain", "plan")  # whose records are about no encoding
 SEVERAL = (Spectrum, Reconstructions, Faithfulness, Relations)  # also told of grids
 
@@ -107,13 +102,14 @@ def schema():
     for command in (*KINDS, *PLAINLY):
         about = IDENTITY | {name: {} for name in AT_TIMES.get(command, "").split()}
         records = [
-            record_of(kind, BESIDE.get(kind, {}), defs, command not in NAMELESS, of)
+            record_of(kind, defs, command not in NAMELESS, of)
             for kind in KINDS.get(command, ())
             for of in (("line", "grid") if kind in SEVERAL else ("line",))
         ]
         if more := PLAINLY.get(command):
             required = {*more, *IDENTITY} - {"params"}
-            records = [described(command, object_of(more | about, required))]
+            properties = described((command,), more | about)
+            records = [object_of(properties, required) | {"additionalProperties": {}}]
         items = {"anyOf": [*records, {"$ref": "#/$defs/Refusal"}]}
         then = {"properties": {"results": {"type": "array", "items": items}}}
         branches.append({"if": {"properties": {"command": {"const": command}}}, "then": then})
@@ -137,58 +133,47 @@ def schema():
     }
 
 
-def described(command, rule):
-    """An object whose fields say what the registry of terms says of them."""
-    known = terms_of_fields()
-    for name, one in rule["properties"].items():
-        group = next((g for g in (command, "every answer") if (g, name) in known), None)
-        told = {"description": known[group, name].meaning} if group else {}
-        rule["properties"][name] = {**told, **one}
-    return {**rule, "additionalProperties": {}}
-
-
 def object_of(properties, required=None):
     needed = sorted(properties if required is None else required)
     return {"type": "object", "properties": properties, "required": needed}
 
 
 @cache  # the registry does not change while the program runs
-def terms_of_fields():
-    """Terms by group and name, other spellings included."""
-    known = {}
+def meanings():
+    """What terms mean by group and name, other spellings included."""
+    by_field = {}
     for term in terms.read_terms():
         for name in (term.term, *term.also):
-            known.setdefault((term.group, name), term)
-    return known
+            by_field.setdefault((term.group, name), term.meaning)
+    return by_field
 
 
-def term_of_field(kind, name):
-    """The term of a field among those of its room, or of every answer."""
+def described(groups, properties):
+    """Fields with what the first of some groups of terms, or every answer, says of them."""
+    by_field, rules = meanings(), {}
+    for name, rule in properties.items():
+        group = next((g for g in (*groups, "every answer") if (g, name) in by_field), None)
+        rules[name] = {"description": by_field[group, name], **rule} if group else rule
+    return rules
+
+
+def record_of(kind, defs, about, of):
+    """A record: what it is about, and the fields of its dataclass."""
+    fields_of, said = fields_schema(kind, defs, of), SAID if issubclass(kind, SAYING) else {}
+    properties = (IDENTITY if about else {"conclusion": TEXT}) | said | fields_of["properties"]
+    required = {*fields_of["required"], "conclusion", *said}
+    required |= {"params", "encoding"} if about else set()
+    return object_of(properties | BESIDE.get(kind, {}), required)
+
+
+def fields_schema(kind, defs, of):
+    """The fields of a dataclass that are told of a line or a grid, each with its meaning."""
     rooms = kind.__module__.split(".")
     room = next((name for name in rooms if name in GROUPS), rooms[-1])
-    groups = [*GROUPS.get(room, (room,)), "every answer"]
-    known = terms_of_fields()
-    return next((known[group, name] for group in groups if (group, name) in known), None)
-
-
-def record_of(kind, more, defs, about=True, of="line"):
-    """A record: what it is about, and the fields of its dataclass."""
-    own = fields_schema(kind, defs, of)
-    about_it = IDENTITY if about else {"conclusion": TEXT}
-    said = SAID if issubclass(kind, Result) or kind is Claim else {}
-    properties = {**about_it, **said, **own["properties"], **more}
-    required = {*own["required"], "conclusion", *said}
-    return object_of(properties, required | ({"params", "encoding"} if about else set()))
-
-
-def fields_schema(kind, defs, of="line"):
-    """The fields of a dataclass that are told of a line or a grid, each with its meaning."""
-    hints, properties, told = hints_of(kind), {}, fields_told(kind, of)
-    for name, other in told.items():
-        term = term_of_field(kind, name)
-        meaning = {"description": term.meaning} if term else {}
-        properties[other] = {**meaning, **of_type(hints[name], defs, of)}
-    return object_of(properties)
+    hints, names = hints_of(kind), fields_told(kind, of)
+    rules = {name: of_type(hints[name], defs, of) for name in names}
+    rules = described(GROUPS.get(room, (room,)), rules)
+    return object_of({names[name]: rule for name, rule in rules.items()})
 
 
 @cache
@@ -232,9 +217,8 @@ def any_of(several):
     if {} in several:
         return {}
     if all(set(one) == {"type"} for one in several):
-        names = [one["type"] for one in several]
-        names = [x for name in names for x in (name if isinstance(name, list) else [name])]
-        return {"type": sorted(set(names)) if len(set(names)) > 1 else names[0]}
+        names = sorted({name for rule in several for name in np.atleast_1d(rule["type"]).tolist()})
+        return {"type": names if len(names) > 1 else names[0]}
     return several[0] if len(several) == 1 else {"anyOf": several}
 
 

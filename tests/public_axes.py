@@ -8,6 +8,7 @@ functions of mae efb2a80, DiT ed81ce2, rope-vit ce85c2e, RT-DETR 068dfde, vit-py
 """
 
 import warnings
+from functools import partial
 
 import numpy as np
 import pytest
@@ -40,6 +41,9 @@ with warnings.catch_warnings():
     from transformers.models.rt_detr_v2 import modeling_rt_detr_v2 as rt_detr
     from transformers.models.sam2 import modeling_sam2 as sam2
     from transformers.models.vjepa2 import modeling_vjepa2 as vjepa2
+
+
+PARTS = [16, 56, 56]  # of 128 columns, for time, rows and columns
 
 
 def coordinates(grid):
@@ -106,16 +110,10 @@ def pixtral_rotation(grid, d):
     return first_half(*made(torch.zeros(1), coordinates(grid).T))
 
 
-def qwen2_rotation(grid, d):
+def qwen2_rotation(grid, d, block=1):
+    """In the order in which the model has its tokens, in blocks that it merges."""
     own = qwen2.Qwen2VLVisionConfig(embed_dim=d, num_heads=1)
-    made = qwen2.Qwen2VLVisionRotaryEmbedding(own)
-    return first_half(*made(torch.zeros(1), coordinates(grid).T))
-
-
-def qwen2_tokens(grid, d):
-    """In the order in which the model has its tokens."""
-    own = qwen2.Qwen2VLVisionConfig(embed_dim=d, num_heads=1)
-    ids = qwen2.get_vision_position_ids(torch.tensor([[1, *grid]]), own.spatial_merge_size)
+    ids = qwen2.get_vision_position_ids(torch.tensor([[1, *grid]]), block)
     return first_half(*qwen2.Qwen2VLVisionRotaryEmbedding(own)(torch.zeros(1), ids))
 
 
@@ -129,13 +127,17 @@ def mrope(rotary_class, config_class, section):
     return rotation
 
 
+QWEN2_BLOCKS = partial(qwen2_rotation, block=qwen2.Qwen2VLVisionConfig().spatial_merge_size)
+QWEN2_TEXT = mrope(qwen2.Qwen2VLRotaryEmbedding, qwen2.Qwen2VLTextConfig, [16, 24, 24])
+QWEN3_TEXT = mrope(qwen3.Qwen3VLTextRotaryEmbedding, qwen3.Qwen3VLTextConfig, [24, 20, 20])
+
+
 def llama4_rotation(grid, d):
     (side, _) = grid
     own = llama4.Llama4VisionConfig(
         hidden_size=d, num_attention_heads=1, image_size=side, patch_size=1
     )
-    made = llama4.Llama4VisionRotaryEmbedding(own).freqs_ci[:-1, 0]
-    return real_and_imaginary(made)
+    return real_and_imaginary(llama4.Llama4VisionRotaryEmbedding(own).freqs_ci[:-1, 0])
 
 
 def hunyuan_dit_rotation(grid, d):
@@ -144,8 +146,7 @@ def hunyuan_dit_rotation(grid, d):
 
 
 def lumina_rotation(grid, d):
-    made = embeddings.get_2d_rotary_pos_embed_lumina(d, *grid)
-    return real_and_imaginary(made.flatten(0, 1))
+    return real_and_imaginary(embeddings.get_2d_rotary_pos_embed_lumina(d, *grid).flatten(0, 1))
 
 
 def cogvideox_rotation(grid, d):
@@ -154,20 +155,17 @@ def cogvideox_rotation(grid, d):
 
 
 def flux_rotation(grid, d):
-    parts = [d * part // 128 for part in (16, 56, 56)]
     ids = torch.nn.functional.pad(coordinates(grid).T, (1, 0))
-    return every_other(*transformer_flux.FluxPosEmbed(10000, parts)(ids))
+    return every_other(*transformer_flux.FluxPosEmbed(10000, PARTS)(ids))
 
 
 def lumina2_rotation(grid, d):
     made = transformer_lumina2.Lumina2RotaryPosEmbed(10000, [d // 3] * 3)
-    ids = coordinates(grid).T[None]
-    return real_and_imaginary(made._get_freqs_cis(ids)[0])
+    return real_and_imaginary(made._get_freqs_cis(coordinates(grid).T[None])[0])
 
 
 def z_image_rotation(grid, d):
-    parts = [d * part // 128 for part in (32, 48, 48)]
-    made = transformer_z_image.RopeEmbedder(256.0, parts, [64, 64, 64])
+    made = transformer_z_image.RopeEmbedder(256.0, [32, 48, 48], [64, 64, 64])
     return real_and_imaginary(made(coordinates(grid).T))
 
 
@@ -177,14 +175,12 @@ def flux2_rotation(grid, d):
 
 
 def qwen_image_rotation(grid, d):
-    parts = [d * part // 128 for part in (16, 56, 56)]
-    made = transformer_qwenimage.QwenEmbedRope(10000, parts, scale_rope=True)
+    made = transformer_qwenimage.QwenEmbedRope(10000, PARTS, scale_rope=True)
     return real_and_imaginary(made([grid], torch.device("cpu"), max_txt_seq_len=1)[0])
 
 
 def hunyuan_video_rotation(grid, d):
-    parts = [d * part // 128 for part in (16, 56, 56)]
-    made = transformer_hunyuan_video.HunyuanVideoRotaryPosEmbed(2, 1, parts)
+    made = transformer_hunyuan_video.HunyuanVideoRotaryPosEmbed(2, 1, PARTS)
     return every_other(*made(zeros(grid, (1, 2, 2))))
 
 
@@ -201,8 +197,7 @@ def ltx_rotation(grid, d):
 
 
 def cosmos_rotation(grid, d):
-    made = transformer_cosmos.CosmosRotaryPosEmbed(d)
-    return first_half(*made(zeros(grid, (1, 2, 2))))
+    return first_half(*transformer_cosmos.CosmosRotaryPosEmbed(d)(zeros(grid, (1, 2, 2))))
 
 
 def vjepa2_of_ones(grid, d):
@@ -226,17 +221,9 @@ ROTATIONS = {
     "dinov3": ((3, 5), 32, dinov3_rotation),
     "pixtral": ((3, 5), 32, pixtral_rotation),
     "qwen2-vl": ((3, 5), 32, qwen2_rotation),
-    "qwen2-vl,rows=blocks": ((4, 6), 32, qwen2_tokens),
-    "qwen2-vl-text": (
-        (2, 3, 5),
-        128,
-        mrope(qwen2.Qwen2VLRotaryEmbedding, qwen2.Qwen2VLTextConfig, [16, 24, 24]),
-    ),
-    "qwen3-vl-text,rho=1e6": (
-        (2, 3, 5),
-        128,
-        mrope(qwen3.Qwen3VLTextRotaryEmbedding, qwen3.Qwen3VLTextConfig, [24, 20, 20]),
-    ),
+    "qwen2-vl,rows=blocks": ((4, 6), 32, QWEN2_BLOCKS),
+    "qwen2-vl-text": ((2, 3, 5), 128, QWEN2_TEXT),
+    "qwen3-vl-text,rho=1e6": ((2, 3, 5), 128, QWEN3_TEXT),
     "llama4": ((4, 4), 32, llama4_rotation),
     "hunyuan-dit": ((3, 5), 32, hunyuan_dit_rotation),
     "lumina": ((3, 5), 32, lumina_rotation),

@@ -1,10 +1,10 @@
 """Write tests/recorded_layers.json: which layers of each model type turn queries and keys.
 
-Usage: python tests/record_layers.py [TYPE …], six minutes for all. Every model type with a rotation
-is built on the meta device by its own code and run on shapes alone; whatever turns queries and keys
-(functions of its module with rotary, rotate or rope in their names) notes the layer that calls it.
-A record is a letter a layer: R turned, . did not, ? did not finish, of the defaults and of edits of
-them. Twelve layers at most, where the type lets one choose.
+Usage: python tests/record_layers.py, six minutes. Every model type with a rotation is built on the
+meta device by its own code and run on shapes alone; whatever turns queries and keys (functions of
+its module with rotary, rotate or rope in their names) notes the layer that calls it. A record is a
+letter a layer: R turned, . did not, ? did not finish, of the defaults and of edits of them. Twelve
+layers at most, where the type lets one choose.
 """
 
 import contextlib
@@ -12,6 +12,7 @@ import inspect
 import json
 import re
 import sys
+from itertools import product
 from pathlib import Path
 from unittest import mock
 
@@ -119,6 +120,7 @@ FIRST = {  # the input that each model is tried with, in this order, by the name
     "past_values": lambda own: torch.zeros(1, 512),
     "latents": lambda own: torch.zeros(1, 5, own.hidden_size),
 }
+FAILED = (lambda x: x, lambda x: (x, None))  # what a layer gives that did not finish, by its input
 NOUGHT = {  # what is read off a tensor, where one on the meta device has nothing to read
     "__bool__": lambda x: False,
     "item": lambda x: 0,
@@ -137,16 +139,13 @@ def record(kind, edits):
             config._attn_implementation = "eager"
         except Exception:
             continue
-        for cls in [c for c in models_of(type(config)) if c.__name__ == ONLY.get(kind, c.__name__)][
-            :6
-        ]:
-            for cached in ({}, {"use_cache": False}):
-                for failed in (lambda x: x, lambda x: (x, None)):
-                    told = letters(kind, cls, config, cached, failed)
-                    if told and (best is None or told.count("?") < best.count("?")):
-                        best = told
-                    if told and "?" not in told:
-                        return settings, told
+        models = [c for c in models_of(type(config)) if c.__name__ == ONLY.get(kind, c.__name__)]
+        for cls, options, failed in product(models[:6], ({}, {"use_cache": False}), FAILED):
+            row = letters(kind, cls, config, options, failed)
+            if row and (best is None or row.count("?") < best.count("?")):
+                best = row
+            if best and "?" not in best:
+                return settings, best
         if best:
             break
     return settings, best
@@ -219,8 +218,8 @@ def spy(place, now, seen, undo):
 def records(kind):
     """Settings and letters of a model type, of more than one setting where its layers differ."""
     found = [record(kind, {})]
-    settings, told = found[0]
-    if not told or not set(told) - {"?"}:
+    settings, letters_of = found[0]
+    if not letters_of or not set(letters_of) - {"?"}:
         return found
     types = getattr(changed(kind, **settings), "layer_types", None) or []
     if len(set(types)) > 1:
@@ -228,23 +227,22 @@ def records(kind):
     if "full_attention" in types:
         plain = {"layer_types": ["full_attention"] * len(types), "sliding_window": None}
         found.append(record(kind, {**settings, **plain}))
-    if (len(set(types)) > 1 or "." in told) and "layer_types" not in settings:
+    if (len(set(types)) > 1 or "." in letters_of) and "layer_types" not in settings:
         found.append(record(kind, {"num_hidden_layers": 7}))
     return [one for one in found if one[1]]
 
 
 def main():
-    """Write the file, or the records of some types into it."""
+    """Write the file."""
     torch.set_num_threads(1)
-    kinds = sys.argv[1:] or [k for k in TYPES if type_row(k).get("kind") == "rotary"]
-    rows = json.loads(FILE.read_text()) if sys.argv[1:] and FILE.exists() else {}
-    for kind in kinds:
+    rows = {}
+    for kind in [k for k in TYPES if type_row(k).get("kind") == "rotary"]:
         try:
             rows[kind] = records(kind)
         except Exception:  # a class that its defaults do not make
             rows[kind] = [({}, None)]
-        print(kind, [told for _, told in rows[kind]], flush=True)
-    lines = (f"{json.dumps(kind)}: {json.dumps(rows[kind])}" for kind in sorted(rows))
+        print(kind, [row for _, row in rows[kind]], flush=True)
+    lines = (f"{json.dumps(kind)}: {json.dumps(rows[kind])}" for kind in rows)
     FILE.write_text("{\n" + ",\n".join(lines) + "\n}\n")
 
 

@@ -1,7 +1,9 @@
 """Files that tests write, and the one line with which a table is refused."""
 
+import io
 import json
 import time
+import zipfile
 
 import numpy as np
 import pytest
@@ -30,6 +32,23 @@ def put(path, content):
 
 def npy_bytes(header, data=b"", version=b"\1\0", width=2):
     return b"\x93NUMPY" + version + len(header).to_bytes(width, "little") + header + data
+
+
+def npy_file(array):
+    """The array as numpy.save writes it."""
+    stream = io.BytesIO()
+    np.save(stream, array)
+    return stream.getvalue()
+
+
+def npz_file(members, way=zipfile.ZIP_STORED):
+    """An archive of arrays, or of what stands for such a file."""
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w", way) as archive:
+        for name, content in members.items():
+            content = content if isinstance(content, bytes) else npy_file(content)
+            archive.writestr(f"{name}.npy", content)
+    return stream.getvalue()
 
 
 HEADER = b"{'descr': '<f8', 'fortran_order': False, 'shape': (5, 3)}"

@@ -10,7 +10,11 @@ table by hand beside it.
 import json
 import re
 import sys
+from contextlib import suppress
 from copy import deepcopy
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +25,6 @@ from rotary_modules import (
     TYPES,
     Rotations,
     config_class,
-    modeling,
     on_meta,
     quiet,
     rotary_classes,
@@ -37,31 +40,28 @@ SWITCHED = {  # keys without which a type does not rotate
     for kind in row["types"].split()
     if "switch" in row
 }
-SIZES = (
-    *("head_dim", "global_head_dim", "qk_rope_head_dim", "swa_head_dim", "kv_channels"),
-    *("attention_head_dim", "d_kv"),
-)
-BASES = (
-    *("rope_theta", "rotary_emb_base", "global_rope_theta", "local_rope_theta"),
-    *("rope_local_base_freq", "swa_rope_theta", "compress_rope_theta"),
-)
-SHARES = ("partial_rotary_factor", "rotary_pct", "rotary_dim")
-LENGTHS = (
-    *("max_position_embeddings", "n_positions", "max_source_positions", "max_target_positions"),
-    *("max_seq_len", "seq_length", "context_length"),
-)
+SIZES = "head_dim global_head_dim qk_rope_head_dim swa_head_dim kv_channels attention_head_dim d_kv"
+BASES = "rope_theta rotary_emb_base global_rope_theta local_rope_theta rope_local_base_freq "
+BASES += "swa_rope_theta compress_rope_theta"
+SHARES = "partial_rotary_factor rotary_pct rotary_dim"
+LENGTHS = "max_position_embeddings n_positions max_source_positions max_target_positions "
+LENGTHS += "max_seq_len seq_length context_length"
+SIZES, BASES, SHARES, LENGTHS = (keys.split() for keys in (SIZES, BASES, SHARES, LENGTHS))
 ORIGINAL = "original_max_position_embeddings"
 PLAIN = {"rope_type": "default"}
-RELATIVE = re.compile(
-    r"relative_(attention_)?(position_)?(bias|k_proj|coords|embed)|rel_pos|distance_embedding|"
-    r"pos_bias_u|linear_pos|rel_logits|emb_rel|rel_embeddings|r_w_bias|rel_attn_embed|"
-    r"relative_positions_encoding"
-)
+LINEAR = {"rope_type": "linear", "factor": 2.0}
 TABLE = re.compile(
     r"(^|\.)(wpe|w?pos(ition|itional)?_?(embed(ding)?s?|enc(oding)?)(_layer)?|embed_positions?|"
     r"position_embeddings?)(\.(weights?|embedding|position_embeddings?))?$"
 )
-CONVOLUTION = re.compile(r"pos_conv_embed")
+SIGNS = {  # of positions, in names of tensors
+    "relative": re.compile(
+        r"relative_(attention_)?(position_)?(bias|k_proj|coords|embed)|rel_pos|distance_embedding|"
+        r"pos_bias_u|linear_pos|rel_logits|emb_rel|rel_embeddings|r_w_bias|rel_attn_embed|"
+        r"relative_positions_encoding"
+    ),
+    "convolutional": re.compile(r"pos_conv_embed"),
+}
 
 
 def changed(kind: str, **edits: Any) -> Any:
@@ -70,28 +70,44 @@ def changed(kind: str, **edits: Any) -> Any:
         return config_class(kind)(**deepcopy(SWITCHED.get(kind, {}) | edits))
 
 
-def run(kind: str, module: type, **edits: Any) -> Rotations:
-    """The rotations of a changed configuration; none where transformers cannot make them."""
-    try:
-        return rotations(module, changed(kind, **edits))
-    except Exception:  # whatever a class does with a value it does not expect
-        return {}
+@dataclass(frozen=True)
+class Probe:
+    """The rotary module of a model type, run with keys set; of one type of layer, or of all."""
+
+    kind: str
+    module: type
+    layer: str = ""
+
+    def run(self, **edits: Any) -> Rotations:
+        """The rotations with keys set; none where transformers cannot make them."""
+        try:
+            return rotations(self.module, changed(self.kind, **edits))
+        except Exception:  # whatever a class does with a value it does not expect
+            return {}
+
+    @cached_property
+    def plain(self) -> Rotations:
+        """The rotations of the defaults."""
+        return self.run()
+
+    def pairs(self, **edits: Any) -> int | None:
+        """Number of rotated pairs of the layer with keys set."""
+        turned = self.run(**edits)
+        return len(turned[self.layer][0]) if self.layer in turned else None
+
+    def moves(self, **edits: Any) -> bool:
+        """Whether keys that are set change how the layer turns."""
+        return self.layer in moved(self.plain, self.run(**edits))
 
 
-def size(found: Rotations, layer: str) -> int | None:
-    """Number of rotated pairs of a type of layer."""
-    return len(found[layer][0]) if layer in found else None
-
-
-def differ(one: Rotations, other: Rotations, layer: str) -> bool:
-    """Whether both are there and turn otherwise."""
-    return (
-        layer in one
-        and layer in other
-        and not (
-            one[layer][1] == other[layer][1] and np.array_equal(one[layer][0], other[layer][0])
-        )
-    )
+def moved(before: Rotations, after: Rotations) -> list[str]:
+    """The types of layers that turn in both, and otherwise."""
+    return [
+        layer
+        for layer, (frequencies, factor) in before.items()
+        if layer in after
+        and not (factor == after[layer][1] and np.array_equal(frequencies, after[layer][0]))
+    ]
 
 
 def numbers(config: Any) -> dict[str, Any]:
@@ -99,127 +115,111 @@ def numbers(config: Any) -> dict[str, Any]:
     return {k: v for k, v in vars(config).items() if type(v) in (int, float) and k[0] != "_"}
 
 
-def size_keys(kind: str, module: type, layer: str, ref: Rotations) -> list[str]:
+def size_keys(probe: Probe) -> list[str]:
     """Keys of the size of a head, the one that wins first."""
-    own = numbers(changed(kind))
-    keys = [
-        key for key in SIZES if differ(ref, run(kind, module, **{key: 2 * own.get(key, 20)}), layer)
-    ]
+    defaults = numbers(changed(probe.kind))
+    keys = [key for key in SIZES if probe.moves(**{key: 2 * defaults.get(key, 20)})]
     ordered = []
     while len(keys) > 1:
         values = {key: 16 * (3 + i) for i, key in enumerate(keys)}
-        both = size(run(kind, module, **values), layer)
-        alone = {k: size(run(kind, module, **{k: v}), layer) for k, v in values.items()}
-        winner = next((k for k in keys if alone[k] == both and both), keys[0])
+        both = probe.pairs(**values)
+        winner = next((k for k in keys if both and probe.pairs(**{k: values[k]}) == both), keys[0])
         ordered.append(winner)
         keys.remove(winner)
     return ordered + keys
 
 
-def quotient(
-    kind: str, module: type, layer: str, ref: Rotations, given: dict | None = None
-) -> dict[str, Any]:
-    """Width and number of heads, whose quotient is the size of a head that is not given."""
+def quotient(probe: Probe, settings: dict) -> dict[str, Any]:
+    """Width and number of heads, whose quotient is the size of a head that is not set."""
     row: dict[str, Any] = {}
-    config = changed(kind)
-    aliases = {own: other for other, own in getattr(config, "attribute_map", {}).items()}
+    config, before = changed(probe.kind), probe.pairs(**settings)
+    aliases = {key: alias for alias, key in getattr(config, "attribute_map", {}).items()}
     for key, value in numbers(config).items():
         if key in SIZES or type(value) is not int or value < 2:
             continue
-        pairs, before = (
-            size(run(kind, module, **{key: 2 * value}, **(given or {})), layer),
-            size(ref, layer),
-        )
-        if pairs is None or pairs == before:
-            continue
-        names = [key, aliases[key]] if key in aliases else [key]
-        row["width" if pairs > before else "heads"] = [names, value]
+        pairs = probe.pairs(**{key: 2 * value}, **settings)
+        if pairs not in (None, before):
+            names = [key, aliases[key]] if key in aliases else [key]
+            row["width" if pairs > before else "heads"] = [names, value]
     return row if len(row) == 2 else {}
 
 
-def base_keys(kind: str, module: type, layer: str, given: dict) -> list[str]:
+def base_keys(probe: Probe, settings: dict) -> list[str]:
     """Keys above the rope parameters that set the base of a type of layer."""
-    ref = run(kind, module, **given)
-    return [k for k in BASES if differ(ref, run(kind, module, **{k: 777.0}, **given), layer)]
+    before = probe.run(**settings)
+    return [k for k in BASES if probe.layer in moved(before, probe.run(**{k: 777.0}, **settings))]
 
 
-def share_keys(kind: str, module: type, layer: str, ref: Rotations, given: dict) -> list[str]:
+def share_keys(probe: Probe, settings: dict) -> list[str]:
     """Keys that set the share of a head to rotate, above the rope parameters."""
-    keys = []
-    for key in SHARES:
-        value = 0.375 if key != "rotary_dim" else 12
-        if size(run(kind, module, **{key: value}, **given), layer) not in (None, size(ref, layer)):
-            keys.append(key)
-    return keys
+    values = {key: 0.375 if key != "rotary_dim" else 12 for key in SHARES}
+    usual = (None, probe.pairs())
+    return [k for k, v in values.items() if probe.pairs(**{k: v}, **settings) not in usual]
 
 
-def rotation(kind: str, module: type, layer: str, nested: bool) -> dict[str, Any]:
+def rotation(probe: Probe, nested: bool) -> dict[str, Any]:
     """What sets the rotation of one type of layer."""
-    given = {} if nested else {"rope_parameters": PLAIN}
-    ref = run(kind, module)
-    default = changed(kind).rope_parameters if hasattr(changed(kind), "rope_parameters") else {}
-    default = dict((default or {}).get(layer) or {}) if nested else dict(default or {})
-    row: dict[str, Any] = {"size": size_keys(kind, module, layer, ref)}
-    derived = quotient(kind, module, layer, ref)
-    config = changed(kind)
-    if derived:
-        row |= derived
-    elif row["size"]:
-        told = (vars(config).get(key) for key in row["size"])
-        row["head"] = next((value for value in told if type(value) is int), None)
-    row["bases"] = base_keys(kind, module, layer, given)
-    row["shares"] = share_keys(kind, module, layer, ref, given)
-    told = given_shares(kind, module, layer, ref) if nested and not row["shares"] else {}
-    plain = {**default, **told} if nested else bare(kind, default)
+    settings = {} if nested else {"rope_parameters": PLAIN}
+    config = changed(probe.kind)
+    default = getattr(config, "rope_parameters", None) or {}
+    default = dict(default.get(probe.layer) or {} if nested else default)
+    row: dict[str, Any] = {"size": size_keys(probe), **quotient(probe, {})}
+    if "width" not in row and row["size"]:
+        sizes = (vars(config).get(key) for key in row["size"])
+        row["head"] = next((value for value in sizes if type(value) is int), None)
+    row["bases"] = base_keys(probe, settings)
+    row["shares"] = share_keys(probe, settings)
+    if nested:
+        plain = {**default, **({} if row["shares"] else section_shares(probe))}
+    else:
+        plain = bare(probe.kind, default)
     row["base"] = plain.get("rope_theta") or vars(config).get("rope_theta")
     row["share"] = plain.get("partial_rotary_factor") or 1.0
     row["scaled_share"] = plain.pop("scaled", None)
-    if not row["shares"] and not counts_share(kind, module, layer, ref, nested, default):
+    if not row["shares"] and not counts_share(probe, nested, default):
         row["whole"] = True
-    if "head" in row and row["size"]:
-        row |= where_null(kind, module, layer, ref, row["size"][0])
+    if "head" in row:
+        row |= where_null(probe, row["size"][0])
     usual = {**plain, **PLAIN} if nested else {**PLAIN, **plain}
     if any(usual.get(key) != value for key, value in default.items()):
         row["rope"] = default
     if "width" not in row and row.get("head") is None:
         share = default.get("partial_rotary_factor", row["share"])
         turned = 1.0 if default.get("rope_type") == "proportional" else share
-        row["head"] = int(2 * len(ref[layer][0]) / turned)
+        row["head"] = int(2 * probe.pairs() / turned)
     return row
 
 
-def given_shares(kind: str, module: type, layer: str, ref: Rotations) -> dict[str, Any]:
-    """Shares of a section that is given without one, unscaled and scaled, where not the default's.
+def section_shares(probe: Probe) -> dict[str, Any]:
+    """Shares of a section without one, unscaled and scaled, where not the default's.
 
     Where only the scaled one is another, ``scaled`` stands for that.
     """
-    sections = deepcopy(changed(kind).rope_parameters)
-    if not sections[layer].pop("partial_rotary_factor", None):
+    sections = deepcopy(changed(probe.kind).rope_parameters)
+    section = sections[probe.layer]
+    if not section.pop("partial_rotary_factor", None):
         return {}
-    whole = []
-    for scaling in (PLAIN, {"rope_type": "linear", "factor": 2.0}):
-        given = {**sections, layer: {**sections[layer], **scaling}}
-        found = run(kind, module, rope_parameters=given)
-        whole.append(layer in found and len(found[layer][0]) != np.count_nonzero(ref[layer][0]))
+    usual = (None, np.count_nonzero(probe.plain[probe.layer][0]))
+    whole = [
+        probe.pairs(rope_parameters={**sections, probe.layer: {**section, **scaling}}) not in usual
+        for scaling in (PLAIN, LINEAR)
+    ]
     return {"partial_rotary_factor": 1.0} if all(whole) else {"scaled": 1.0} if whole[1] else {}
 
 
-def counts_share(
-    kind: str, module: type, layer: str, ref: Rotations, nested: bool, default: dict
-) -> bool:
+def counts_share(probe: Probe, nested: bool, default: dict) -> bool:
     """Whether a share in the rope parameters counts where nothing is scaled."""
     section = {**PLAIN, "partial_rotary_factor": 0.375}
     if nested:
-        section = {**changed(kind).rope_parameters, layer: {**default, **section}}
-    return differ(ref, run(kind, module, rope_parameters=section), layer)
+        sections = changed(probe.kind).rope_parameters
+        section = {**sections, probe.layer: {**default, **section}}
+    return probe.moves(rope_parameters=section)
 
 
-def where_null(kind: str, module: type, layer: str, ref: Rotations, key: str) -> dict[str, Any]:
+def where_null(probe: Probe, key: str) -> dict[str, Any]:
     """Whether null for the size of a head asks for the quotient, where nothing for it does not."""
-    found = run(kind, module, **{key: None})
-    if not differ(ref, found, layer):
-        return {}
-    return {"null": True, **quotient(kind, module, layer, found, {key: None})}
+    null = {key: None}
+    return {"null": True, **quotient(probe, null)} if probe.moves(**null) else {}
 
 
 def bare(kind: str, default: dict) -> dict[str, Any]:
@@ -237,15 +237,12 @@ def layout(module: type, config: Any, layer: str) -> str | None:
     none where they do not agree or take other arguments.
     """
     source = sys.modules[module.__module__]
-    told = set()
+    layouts = set()
     for name, function in vars(source).items():
-        if not re.match(r"_?apply_(rotary|multimodal|interleaved)", name):
-            continue
-        try:
-            told.add(partner(function, module, config, layer))
-        except Exception:
-            continue
-    return told.pop() if len(told) == 1 else None
+        if re.match(r"_?apply_(rotary|multimodal|interleaved)", name):
+            with suppress(Exception):
+                layouts.add(partner(function, module, config, layer))
+    return layouts.pop() if len(layouts) == 1 else None
 
 
 def partner(function: Any, module: type, config: Any, layer: str) -> str:
@@ -253,7 +250,9 @@ def partner(function: Any, module: type, config: Any, layer: str) -> str:
     with quiet():
         made = module(config)
     keys = {"layer_type": layer} if layer else {}
-    names = list(function.__code__.co_varnames[: function.__code__.co_argcount])
+    pairs = next(len(b) for n, b in made.named_buffers() if n.endswith("inv_freq"))
+    basis = torch.eye(d := 2 * pairs)[None, :, None, :]
+    vectors = (basis, basis.clone()) if {"k", "xk"} & arguments(function) else (basis,)
     turned = []
     for position in (1, 0):
         place = torch.tensor([[position]])
@@ -262,19 +261,20 @@ def partner(function: Any, module: type, config: Any, layer: str) -> str:
         except Exception:
             waves = made(torch.zeros(1, 1, 4), place.expand(3, 1, 1), **keys)
         waves = waves if isinstance(waves, tuple) else (waves,)
-        d = 2 * waves[0].shape[-1] if waves[0].is_complex() else waves[0].shape[-1]
-        pairs = next(len(b) for n, b in made.named_buffers() if n.endswith("inv_freq"))
-        d = 2 * pairs
-        basis = torch.eye(d)[None, :, None, :]
-        args = (basis, basis.clone()) if "k" in names or "xk" in names else (basis,)
-        out = function(*args, *waves)
+        out = function(*vectors, *waves)
         turned.append((out[0] if isinstance(out, tuple) else out).reshape(d, -1))
     scores = (turned[0] @ turned[1].T)[0]
     at = [j for j in range(1, d) if abs(scores[j]) > 1e-6]
     return {1: "interleaved", d // 2: "halves"}[at[0]] if len(at) == 1 and d > 2 else "other"
 
 
-def types_of_layers(config: Any, rotated: list[str]) -> dict[str, Any]:
+def arguments(function: Any) -> set[str]:
+    """Names of the arguments of a function, below what decorates it."""
+    code = getattr(function, "__wrapped__", function).__code__
+    return set(code.co_varnames[: code.co_argcount])
+
+
+def types_of_layers(config: Any) -> dict[str, Any]:
     """How types of layers are laid out, which of them turn and how far sliding ones look."""
     row: dict[str, Any] = {}
     kinds = vars(config).get("layer_types")
@@ -297,13 +297,7 @@ def runs(kinds: list[str]) -> str:
     period = next(
         p for p in range(1, len(kinds) + 1) if all(a == kinds[i % p] for i, a in enumerate(kinds))
     )
-    found: list[list] = []
-    for kind in kinds[:period]:
-        if found and found[-1][0] == kind:
-            found[-1][1] += 1
-        else:
-            found.append([kind, 1])
-    return ", ".join(f"{kind} {count}" for kind, count in found)
+    return ", ".join(f"{kind} {len([*group])}" for kind, group in groupby(kinds[:period]))
 
 
 def rotary_row(kind: str, config: Any, module: type) -> dict[str, Any]:
@@ -314,32 +308,31 @@ def rotary_row(kind: str, config: Any, module: type) -> dict[str, Any]:
         row["of"] = source
     if "Rel" in module.__name__:
         return {**row, "kind": "relative"}
-    if getattr(config, "default_rope_type", "default") == "axial" or not in_line(module):
+    if getattr(config, "default_rope_type", "default") == "axial" or (
+        "position_ids" not in arguments(module.forward)  # it is run on an image
+    ):
         return {**row, "kind": "axes"}
-    found = run(kind, module)
-    if not found:
+    probe = Probe(kind, module)
+    if not probe.plain:
         return {**row, "kind": "unbuilt"}
-    layers = [layer for layer in found if layer]
-    told = layout(module, config, next(iter(found), ""))
-    row["layout"] = told or "unknown"
+    first = next(iter(probe.plain))
+    row["layout"] = layout(module, config, first) or "unknown"
     if isinstance(getattr(config, "rope_interleave", None), bool):
         row["layout"] = "rope_interleave" if config.rope_interleave else "rope_interleave no"
-    row |= of_layers(kind, module, layers, found) if layers else rotation(kind, module, "", False)
-    unread = unread_keys(kind, module, found)
+    row |= of_layers(probe) if first else rotation(probe, nested=False)
     sections = (getattr(config, "rope_parameters", None) or {}).get("mrope_section")
-    row |= {"unread": unread, "axes": len(sections or ())}
-    return row | lengths(config) | types_of_layers(config, layers)
+    row |= {"unread": unread_keys(probe), "axes": len(sections or ())}
+    return row | lengths(config) | types_of_layers(config)
 
 
-def of_layers(kind: str, module: type, layers: list[str], found: Rotations) -> dict[str, Any]:
+def of_layers(probe: Probe) -> dict[str, Any]:
     """The rotation of each type of layer, and of which a section for all takes hold."""
-    linear = {"rope_type": "linear", "factor": 2.0}
-    scaled = run(kind, module, rope_scaling=linear)
-    flat = run(kind, module, rope_parameters={**linear, "rope_theta": 777.0})
+    layers = [Probe(probe.kind, probe.module, layer) for layer in probe.plain]
+    flat = probe.run(rope_parameters={**LINEAR, "rope_theta": 777.0})
     return {
-        "layers": {layer: rotation(kind, module, layer, True) for layer in layers},
-        "scaled": [layer for layer in layers if differ(found, scaled, layer)],
-        "flat": [layer for layer in layers if differ(found, flat, layer)] if flat else None,
+        "layers": {part.layer: rotation(part, nested=True) for part in layers},
+        "scaled": moved(probe.plain, probe.run(rope_scaling=LINEAR)),
+        "flat": moved(probe.plain, flat) if flat else None,
     }
 
 
@@ -357,32 +350,24 @@ def lengths(config: Any) -> dict[str, Any]:
     return row
 
 
-def unread_keys(kind: str, module: type, ref: Rotations) -> list[str]:
+def unread_keys(probe: Probe) -> list[str]:
     """Which of the places and names of a scaling a class does not look at."""
 
     def moves(**edits: Any) -> bool:
-        found = run(kind, module, **edits)
-        return not found or any(differ(ref, found, layer) for layer in ref)
+        turned = probe.run(**edits)
+        return not turned or bool(moved(probe.plain, turned))
 
-    new = {"rope_type": "linear", "factor": 2.0}
-    by_layer = {layer: {**new, "rope_theta": 777.0} for layer in ref}
+    by_layer = {layer: {**LINEAR, "rope_theta": 777.0} for layer in probe.plain}
+    places = ("rope_scaling", "rope_parameters")
     unread = [
         key
-        for key in ("rope_scaling", "rope_parameters")
-        if not moves(**{key: new}) and not ("" not in ref and moves(**{key: by_layer}))
+        for key in places
+        if not moves(**{key: LINEAR}) and ("" in by_layer or not moves(**{key: by_layer}))
     ]
-    key = next((key for key in ("rope_scaling", "rope_parameters") if key not in unread), None)
+    key = next((key for key in places if key not in unread), None)
     if key and not moves(**{key: {"type": "linear", "factor": 2.0}}):
         unread.append("type")
     return unread
-
-
-def in_line(module: type) -> bool:
-    """Whether a module is run on positions in a line, not on an image."""
-    code = module.forward
-    code = getattr(code, "__wrapped__", code)
-    names = code.__code__.co_varnames[: code.__code__.co_argcount]
-    return "position_ids" in names
 
 
 def other_row(config: Any) -> dict[str, Any]:
@@ -390,23 +375,22 @@ def other_row(config: Any) -> dict[str, Any]:
     model = on_meta(config)
     if model is None:
         return {"kind": "unbuilt"}
-    names = {re.sub(r"\.\d+\.", ".*.", n): p for n, p in model.named_parameters()}
-    fixed = {re.sub(r"\.\d+\.", ".*.", n): p for n, p in model.named_buffers()}
-    frozen = {n: p for n, p in names.items() if not p.requires_grad} | fixed
+    tensors = {
+        re.sub(r"\.\d+\.", ".*.", name): tensor
+        for name, tensor in (*model.named_parameters(), *model.named_buffers())
+    }
+    tables = [name for name, tensor in tensors.items() if TABLE.search(name) and tensor.ndim > 1]
+    learned = [name for name in tables if tensors[name].requires_grad]
     kinds, row = [], {}
-    tables = [n for n, p in names.items() if TABLE.search(n) and p.requires_grad and p.ndim > 1]
-    if tables:
+    if learned:
         kinds.append("learned")
-        row["tables"] = tables[:4]
+        row["tables"] = learned[:4]
         first = first_row(model, config)
         if first:
             row["first"] = first
-    if any(TABLE.search(n) and p.ndim > 1 for n, p in frozen.items()):
+    if len(learned) < len(tables):
         kinds.append("sinusoidal")
-    if any(RELATIVE.search(n) for n in [*names, *fixed]):
-        kinds.append("relative")
-    if any(CONVOLUTION.search(n) for n in names):
-        kinds.append("convolutional")
+    kinds += [kind for kind, sign in SIGNS.items() if any(map(sign.search, tensors))]
     for key, name in (("width", "hidden_size"), ("heads", "num_attention_heads")):
         own = getattr(config, "attribute_map", {}).get(name, name)
         value = vars(config).get(own)
@@ -443,7 +427,7 @@ def parts_of(config: Any) -> dict[str, Any]:
     except ValueError:
         text = inner.get("decoder", config)
     for key, value in inner.items():
-        if text is value or (text is not config and holds(value, text)):
+        if holds(value, text):
             row["text"] = key
     return row
 
@@ -461,20 +445,17 @@ def unusual(config: Any) -> dict[str, Any]:
 
 
 def holds(config: Any, wanted: Any) -> bool:
-    """Whether a configuration is somewhere inside another."""
-    inner = [getattr(config, key, None) for key in getattr(config, "sub_configs", None) or {}]
-    return any(one is wanted or holds(one, wanted) for one in inner if one is not None)
+    """Whether a configuration is another, or somewhere inside it."""
+    inner = (getattr(config, key, None) for key in getattr(config, "sub_configs", None) or ())
+    return config is wanted or any(holds(part, wanted) for part in inner)
 
 
 def flat(kind: str, text: str) -> bool:
     """Whether keys at the top reach the text model where its own object is left out."""
     for key in ("hidden_size", "num_attention_heads", "max_position_embeddings"):
-        try:
-            inner = getattr(changed(kind, **{key: 48}), text)
-        except Exception:
-            continue
-        if getattr(inner, key, None) == 48:
-            return True
+        with suppress(Exception):
+            if getattr(getattr(changed(kind, **{key: 48}), text), key, None) == 48:
+                return True
     return False
 
 
@@ -520,11 +501,7 @@ def short(row: dict[str, Any]) -> dict[str, Any]:
 def main() -> None:
     """Write the file."""
     torch.set_num_threads(1)
-    modeling.cache_clear()
-    rows = {}
-    for kind in TYPES:
-        rows[kind] = short(row_of(kind))
-    lines = [f"{json.dumps(kind)}: {json.dumps(row)}" for kind, row in rows.items()]
+    lines = [f"{json.dumps(kind)}: {json.dumps(short(row_of(kind)))}" for kind in TYPES]
     version = json.dumps(transformers.__version__)
     FILE.write_text('{"transformers": ' + version + ",\n" + ",\n".join(lines) + "\n}\n")
 

@@ -37,19 +37,18 @@ NEIGHBOURS = [(2 * i, 2 * i + 1) for i in range(4)]
 PAIRS = {"halves": HALVES, "neighbours": NEIGHBOURS}
 
 
-def first_layer(usage):
-    return next(layer for layer in usage.shares if layer.layer == 0)
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
 
 
 def by_definition(q, k, gain, pairs, heads=4, kv=2):
-    """Shares of each head, row by row as the definition has them."""
-    d = len(q) // heads
-    shares = np.zeros((heads, len(pairs)))
-    q, k = (((m * gain) ** 2).sum(axis=1) for m in (q, k))
-    for head in range(heads):
-        own, key = q[head * d :], k[head * kv // heads * d :]
-        for i, (a, b) in enumerate(pairs):
-            shares[head, i] = (own[a] + own[b]) * (key[a] + key[b])
+    """Shares of each head: energies of the rows of a pair, of queries times those of keys."""
+    q, k = (
+        ((rows * gain) ** 2).sum(axis=1).reshape(count, -1)[:, pairs].sum(axis=2)
+        for rows, count in ((q, heads), (k, kv))
+    )
+    shares = q * k.repeat(heads // kv, axis=0)
     return shares / shares.sum(axis=1, keepdims=True)
 
 
@@ -58,7 +57,7 @@ def test_shares_are_those_of_the_definition(tmp_path, kind, pairs):
     tensors = {name: array.astype(float) for name, array in random_tensors().items()}
     usage = use_of_model(write_model(tmp_path, model_type=kind, num_hidden_layers=2))
     expected = by_definition(tensors[Q], tensors[K], tensors[NORM], pairs)
-    np.testing.assert_allclose(first_layer(usage).product, expected, rtol=2e-5)
+    np.testing.assert_allclose(usage.shares[0].product, expected, rtol=2e-5)
     named = "halves" if kind == "llama" else "neighbours"
     assert (usage.pairing.name, usage.pairing.source) == (named, "config")
     means = np.mean([layer.product.mean(axis=0) for layer in usage.shares], axis=0)
@@ -79,7 +78,7 @@ def test_a_share_is_the_energy_of_a_frequency_in_the_score_tensor(tmp_path):
     ]
     scores = q.T @ np.array(blocks) @ k
     energy = (np.abs(np.fft.rfft(scores, axis=0)) ** 2).sum(axis=(1, 2))[cycles]
-    np.testing.assert_allclose(first_layer(usage).product[0], energy / energy.sum(), rtol=2e-5)
+    np.testing.assert_allclose(usage.shares[0].product[0], energy / energy.sum(), rtol=2e-5)
 
 
 def changed(tensors, change):
@@ -164,19 +163,18 @@ def test_weights_in_another_order_than_the_config_tells_are_doubted(tmp_path, ki
             use_of_model(path)
 
 
-TYPES = {"BF16": "bfloat16", "F16": "float16", "F64": "float64"}
-TYPES |= {"F8_E4M3": "float8_e4m3fn", "F8_E5M2": "float8_e5m2"}
+FLOATS = "bfloat16 float16 float64 float8_e4m3fn float8_e5m2"
 
 
-@pytest.mark.parametrize("kind", TYPES)
+@pytest.mark.parametrize("kind", FLOATS.split())
 def test_every_type_of_numbers_is_read(tmp_path, kind):
-    dtype = getattr(torch, TYPES[kind])
+    dtype = getattr(torch, kind)
     stored = {n: torch.from_numpy(a).to(dtype) for n, a in random_tensors().items()}
     path = write_model(tmp_path)
     safetensors.torch.save_file(stored, Path(path, "model.safetensors"))
     q, k, gain = (stored[name].double().numpy() for name in (Q, K, NORM))
     expected = by_definition(q, k, gain, HALVES)
-    np.testing.assert_allclose(first_layer(use_of_model(path)).product, expected, rtol=1e-6)
+    np.testing.assert_allclose(use_of_model(path).shares[0].product, expected, rtol=1e-6)
 
 
 def test_a_file_that_becomes_shorter_is_named(tmp_path):
@@ -197,7 +195,7 @@ def test_scales_of_stored_numbers_are_applied(tmp_path, shape):
     plain = {**tensors, Q: (stored * tall).astype(np.float32)}
     scaled = tensors | {Q: stored, Q + "_scale_inv": np.asarray(scale)}
     a, b = (use_of_model(write_model(tmp_path / str(i), t)) for i, t in enumerate((plain, scaled)))
-    np.testing.assert_allclose(first_layer(b).q, first_layer(a).q, rtol=1e-5)
+    np.testing.assert_allclose(b.shares[0].q, a.shares[0].q, rtol=1e-5)
 
 
 WIDE = {**CONFIG, "hidden_size": 64, "num_hidden_layers": 1}  # whole blocks of quantised numbers
@@ -249,7 +247,7 @@ def test_a_gguf_file_is_read_like_the_weights_it_was_made_from(tmp_path, kind, n
     assert (usage.pairing.name, usage.pairing.source) == (name, "weights")
     assert "usage-pairing-guessed" in {f.code for f in usage.findings}
     expected = by_definition(q, k, tensors[NORM], PAIRS[name])
-    np.testing.assert_allclose(first_layer(usage).product, expected, rtol=2e-5)
+    np.testing.assert_allclose(usage.shares[0].product, expected, rtol=2e-5)
     monkeypatch.setitem(sys.modules, "gguf", None)
     if kind.startswith("Q"):
         with pytest.raises(PefourierError, match="pip install gguf"):
@@ -275,34 +273,39 @@ def test_shards_are_read_as_one_file(tmp_path):
         use_of_model(str(folder))
 
 
-PHI = {"model.layers.0.self_attn.qkv_proj.weight": np.ones((96, 24), np.float32)}
-LATENT = {"model.layers.0.self_attn.q_b_proj.weight": np.ones((32, 24), np.float32)}
+def ones(*shape):
+    return np.ones(shape, np.float32)
+
+
+PHI = {"model.layers.0.self_attn.qkv_proj.weight": ones(96, 24)}
+LATENT = {"model.layers.0.self_attn.q_b_proj.weight": ones(32, 24)}
 V4 = {"model_type": "deepseek_v4", "qk_rope_head_dim": 4}
 PACKED = {"model.layers.0.self_attn.q_proj.qweight": np.zeros((2, 2), np.int32)}
 INT8 = {Q: np.ones((32, 24), np.int8), Q + "_SCB": np.ones(32)}
-LAYER_0 = {k: v for k, v in random_tensors().items() if "layers.1" not in k}
-VISION = {f"model.encoder.{k}": v for k, v in random_tensors().items()} | random_tensors()
+DRAWN = random_tensors()
+LAYER_0 = {k: v for k, v in DRAWN.items() if "layers.1" not in k}
+VISION = {f"model.encoder.{k}": v for k, v in DRAWN.items()} | DRAWN
 REFUSED = [  # tensors, keys of the config, words
     (None, {"model_type": "nobody-knows"}, "which rows of a head are turned"),
     (None, {"num_attention_heads": 3}, "not 3 heads of 8"),
-    ({NORM: random_tensors()[NORM]}, {}, r"model\.layers\.\*\.input_layernorm"),
+    ({NORM: DRAWN[NORM]}, {}, r"model\.layers\.\*\.input_layernorm"),
     (PACKED, {}, "not quantised"),
     (VISION, {}, r"it has model\.encoder\.model\.layers"),
     (LAYER_0, {}, "no queries and keys of layers 1"),
-    (random_tensors() | {Q: np.full((32, 24), np.nan, np.float32)}, {}, "NaN"),
-    (random_tensors() | {NORM: np.full(24, 1e30, np.float32)}, {}, "infinities"),
+    (DRAWN | {Q: np.full((32, 24), np.nan, np.float32)}, {}, "NaN"),
+    (DRAWN | {NORM: np.full(24, 1e30, np.float32)}, {}, "infinities"),
     (None, {"model_type": "gpt2", "n_positions": 64}, "positions are learned"),
     (None, {"model_type": "mpt", "attn_config": {"alibi": True}}, "positions are alibi"),
     (None, {"model_type": "dinov3_vit", "image_size": 64, "patch_size": 16}, "one position each"),
-    (random_tensors() | INT8, {}, "type int8"),
+    (DRAWN | INT8, {}, "type int8"),
     (PHI, {"model_type": "phi3", "num_attention_heads": 2, "head_dim": None}, "2 heads of 12"),
     (LATENT, V4, "turns the last rows"),
-    (random_tensors() | {NORM: np.ones(5, np.float32)}, {}, "5 gains"),
-    (random_tensors() | {Q.replace("_proj", "_norm"): np.ones(5, np.float32)}, {}, "5 gains"),
-    (random_tensors() | {Q + "_scale": np.ones((5, 5), np.float32)}, {}, r"\(5, 5\)"),
-    (random_tensors() | {Q: np.ones(32, np.float32)}, {}, r"\(32,\)"),
-    (random_tensors() | {Q.replace("weight", "bias"): np.ones(7, np.float32)}, {}, r"\(7,\)"),
-    (random_tensors() | {Q: np.zeros((32, 24), np.float32)}, {"num_hidden_layers": 1}, "are zero"),
+    (DRAWN | {NORM: ones(5)}, {}, "5 gains"),
+    (DRAWN | {Q.replace("_proj", "_norm"): ones(5)}, {}, "5 gains"),
+    (DRAWN | {Q + "_scale": ones(5, 5)}, {}, r"\(5, 5\)"),
+    (DRAWN | {Q: ones(32)}, {}, r"\(32,\)"),
+    (DRAWN | {Q.replace("weight", "bias"): ones(7)}, {}, r"\(7,\)"),
+    (DRAWN | {Q: 0 * ones(32, 24)}, {"num_hidden_layers": 1}, "are zero"),
 ]
 
 
@@ -312,7 +315,7 @@ def test_what_cannot_be_answered_is_refused_in_a_line(tmp_path, tensors, config,
         use_of_model(write_model(tmp_path / "m", tensors, **config))
 
 
-def test_weights_without_a_config_are_refused(tmp_path):
+def test_layers_that_are_not_there_and_weights_without_a_config_are_refused(tmp_path):
     path = write_model(tmp_path / "m")
     for layers in (range(9, 10), range(0)):
         with pytest.raises(PefourierError, match="that were asked for"):
@@ -322,9 +325,8 @@ def test_weights_without_a_config_are_refused(tmp_path):
         use_of_model(path)
 
 
-def test_the_command_tells_what_the_function_finds(tmp_path, run, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    write_model(tmp_path / "m", num_key_value_heads=2, rope_theta=1e4)
+def test_the_command_tells_what_the_function_finds(run):
+    write_model(Path("m"), num_key_value_heads=2, rope_theta=1e4)
     (record,) = run("usage", "m", "--json", "--all").results
     assert record == pefourier.usage("m").to_dict()
     assert len(record["heads"]) == 8
@@ -336,29 +338,26 @@ def test_the_command_tells_what_the_function_finds(tmp_path, run, monkeypatch):
     assert run("usage", "m", "--length", "1k", "--json").results[0]["length"] == 1024
 
 
-def test_two_checkpoints_are_told_apart_by_what_moved(tmp_path, run, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def test_two_checkpoints_are_told_apart_by_what_moved(run):
     planted = np.ones((4, 8, 1))
     planted[2, [0, 1, 2, 4, 5, 6]] = 0
-    for name, queries in (("a", planted), ("b", np.ones((4, 8, 1)))):
-        ones = lambda q, k, own=queries: (own + 0 * q, np.ones_like(k))  # noqa: E731
-        own = changed(random_tensors(), ones) | {NORM: np.ones(24, np.float32)}
-        write_model(tmp_path / name, own)
+    plain = random_tensors() | {NORM: ones(24), Q: ones(32, 24), K: ones(16, 24)}
+    write_model(Path("a"), changed(plain, lambda q, k: (planted * q, k)))
+    write_model(Path("b"), plain)
     (record,) = run("usage", "a", "--against", "b", "--json").results
     moved = record["against"]
     assert moved["heads"][0] == {"layer": 0, "head": 2, "moved": pytest.approx(0.75)}
     assert moved["moved"] == pytest.approx(0.75 / 8)  # one head of two layers
     assert "usage-moved" in {f["code"] for f in record["findings"]}
     assert run("usage", "a", "--against", "a", "--json").results[0]["against"]["moved"] == 0
-    write_model(tmp_path / "c", num_hidden_layers=1)
+    write_model(Path("c"), num_hidden_layers=1)
     assert run("usage", "a", "--against", "c").status == 2
 
 
 @pytest.mark.parametrize("keys", [0, 1, 2])
-def test_means_of_activations_are_told_like_weights(tmp_path, run, monkeypatch, keys, rng):
+def test_means_of_activations_are_told_like_weights(run, keys, rng):
     """Of two heads of queries with no keys, one head of keys for both, or one each."""
-    monkeypatch.chdir(tmp_path)
-    path = write_model(tmp_path / "m", num_attention_heads=2, num_key_value_heads=2)
+    path = write_model(Path("m"), num_attention_heads=2, num_key_value_heads=2)
     means = rng.uniform(1, 2, size=(2, 2, 4)) * [1.0, 2.0, 3.0, 9.0]  # (q or k, heads, pairs)
     heads = [("q", 0), ("q", 1), *(("k", head) for head in range(keys))]
     names = [f"stats.layer00_head0{head}.{part}_abs_mean" for part, head in heads]
@@ -382,20 +381,19 @@ def test_means_of_activations_are_told_like_weights(tmp_path, run, monkeypatch, 
 
 
 @pytest.mark.parametrize(("kind", "pairing"), [("llama", "halves"), ("cohere", "neighbours")])
-def test_means_are_of_the_pairs_that_the_config_says(tmp_path, run, kind, pairing):
-    path = write_model(tmp_path / "m", model_type=kind)
-    np.savez(tmp_path / "means.npz", **{"layer0_head0.q_abs_mean": np.arange(1.0, 5.0)})
-    (record,) = run("usage", path, "--stats", tmp_path / "means.npz", "--json").results
+def test_means_are_of_the_pairs_that_the_config_says(run, kind, pairing):
+    path = write_model(Path("m"), model_type=kind)
+    np.savez("means.npz", **{"layer0_head0.q_abs_mean": np.arange(1.0, 5.0)})
+    (record,) = run("usage", path, "--stats", "means.npz", "--json").results
     assert record["pairing"]["name"] == pairing
 
 
-def test_means_of_one_of_several_rotations_are_refused(tmp_path, run):
+def test_means_of_one_of_several_rotations_are_refused(run):
     types = ["sliding_attention", "full_attention"]
-    path = write_model(tmp_path / "m", model_type="gemma3_text", layer_types=types)
-    np.savez(tmp_path / "means.npz", **{"stats.layer00_head00.q_abs_mean": np.ones(4)})
-    done = run("usage", path, "--stats", tmp_path / "means.npz")
-    assert done.status == 2
-    assert "2 rotations" in done.err
+    path = write_model(Path("m"), model_type="gemma3_text", layer_types=types)
+    np.savez("means.npz", **{"stats.layer00_head00.q_abs_mean": np.ones(4)})
+    done = run("usage", path, "--stats", "means.npz")
+    assert (done.status, "2 rotations" in done.err) == (2, True)
 
 
 PLAIN = "llama qwen2 qwen3 gemma phi cohere olmo olmo2 starcoder2 nemotron apertus"
@@ -443,6 +441,61 @@ def gain_of(norm, width):
     return gain @ (np.eye(width) - centred / width)
 
 
+def model_of_family(family):
+    """A tiny model of random weights, the same each time."""
+    settings = {**SIZES, **FAMILIES[family]}
+    if settings["num_key_value_heads"] is None:
+        del settings["num_key_value_heads"]
+    config = transformers.CONFIG_MAPPING[family.split()[0]](**settings)
+    config._attn_implementation = "eager"
+    torch.manual_seed(0)
+    model = transformers.AutoModel.from_config(config).double().eval().requires_grad_(False)
+    for parameter in model.parameters():
+        parameter.copy_(0.3 * torch.randn(parameter.shape, dtype=torch.float64))
+    return model
+
+
+def turned_by(model, attentions, monkeypatch):
+    """What each attention is given, and the queries and keys that it turns."""
+    room, turned, inputs = import_module(type(model).__module__), [], []
+    for name in [n for n in vars(room) if n.startswith("apply_rotary")]:
+        plain = getattr(room, name)
+
+        def recording(q, k, *rest, plain=plain, **more):
+            turned.append((q[0], k[0]))
+            return plain(q, k, *rest, **more)
+
+        monkeypatch.setattr(room, name, recording)
+
+    def replace_input(module, args, kwargs):  # norms leave out directions
+        x = torch.randn(1, 120, 32, dtype=torch.float64)
+        inputs.append(x[0])
+        if "hidden_states" in kwargs:
+            return args, kwargs | {"hidden_states": x}
+        return (x, *args[1:]), kwargs
+
+    for attention in attentions.values():
+        for part in ("q_norm", "k_norm", "q_layernorm", "k_layernorm"):
+            norm = getattr(attention, part, None)
+            if isinstance(norm, torch.nn.Module) and "deepseek" not in room.__name__:
+                gain = torch.from_numpy(np.diag(gain_of(norm, norm.weight.shape[-1])).copy())
+                monkeypatch.setattr(norm, "forward", lambda x, gain=gain: x * gain)
+        attention.register_forward_pre_hook(replace_input, with_kwargs=True)
+    model(torch.randint(3, 200, (1, 120)))
+    return inputs, turned
+
+
+def regressed_shares(heads, inputs, gains, halves):
+    """Shares of pairs in the rows that make the heads (heads, n, d) of the inputs."""
+    design = np.c_[inputs.numpy(), np.ones(len(inputs))]
+    columns = heads.numpy().transpose(1, 0, 2).reshape(len(inputs), -1)
+    weights = np.linalg.lstsq(design, columns)[0][:-1]
+    energy = ((gains.T @ weights) ** 2).sum(axis=0)
+    pairs = energy.reshape(len(heads), *((2, -1) if halves else (-1, 2)))
+    pairs = pairs.sum(axis=1 if halves else 2)
+    return pairs / pairs.sum(axis=1, keepdims=True)
+
+
 SHORT = {"llama", "gpt_neox", "falcon", "gemma3_text", "deepseek_v3"}  # of these `make test`
 
 
@@ -452,73 +505,32 @@ SHORT = {"llama", "gpt_neox", "falcon", "gemma3_text", "deepseek_v3"}  # of thes
 )
 def test_rows_are_those_that_transformers_turns(tmp_path, family, monkeypatch):
     """Queries and keys as the model turns them, regressed on what its attention is given."""
-    kind = family.split()[0]
-    own = {**SIZES, **FAMILIES[family]}
-    if own["num_key_value_heads"] is None:
-        del own["num_key_value_heads"]
-    config = transformers.CONFIG_MAPPING[kind](**own)
-    config._attn_implementation = "eager"
-    torch.manual_seed(0)
-    model = transformers.AutoModel.from_config(config).double().eval().requires_grad_(False)
-    for parameter in model.parameters():
-        parameter.copy_(0.3 * torch.randn(parameter.shape, dtype=torch.float64))
+    model = model_of_family(family)
     model.save_pretrained(tmp_path)
-    room, calls, inputs = import_module(type(model).__module__), [], []
-    for name in [n for n in vars(room) if n.startswith("apply_rotary")]:
-        plain = getattr(room, name)
-
-        def recording(q, k, *rest, plain=plain, **more):
-            calls.append((q, k))
-            return plain(q, k, *rest, **more)
-
-        monkeypatch.setattr(room, name, recording)
-
-    def replace_input(module, args, kwargs):  # norms leave out directions
-        x = torch.randn(1, 120, 32, dtype=torch.float64)
-        inputs.append(x)
-        if "hidden_states" in kwargs:
-            return args, kwargs | {"hidden_states": x}
-        return (x, *args[1:]), kwargs
-
-    named = re.compile(r"\.\d+\.(self_)?att(entio)?n$")
-    attentions = [(n, m) for n, m in model.named_modules() if named.search(n)]
-    for _, module in attentions:
-        for part in ("q_norm", "k_norm", "q_layernorm", "k_layernorm"):
-            norm = getattr(module, part, None)
-            if isinstance(norm, torch.nn.Module) and kind != "deepseek_v3":
-                gain = torch.from_numpy(np.diag(gain_of(norm, norm.weight.shape[-1])).copy())
-                monkeypatch.setattr(norm, "forward", lambda x, gain=gain: x * gain)
-        module.register_forward_pre_hook(replace_input, with_kwargs=True)
-    model(torch.randint(3, 200, (1, 120)))
+    place = re.compile(r"\.\d+\.(self_)?att(entio)?n$")
+    attentions = {name: part for name, part in model.named_modules() if place.search(name)}
+    inputs, turned = turned_by(model, attentions, monkeypatch)
     usage = use_of_model(str(tmp_path))
-    for one, (q, k) in zip(usage.shares, calls, strict=True):
-        name, module = attentions[one.layer]
-        x_k = x_q = inputs[one.layer][0]
+    halves = usage.pairing.name == "halves"
+    for layer, (q, k) in zip(usage.shares, turned, strict=True):
+        name, attention = [*attentions.items()][layer.layer]
+        x_k = x_q = inputs[layer.layer]
         gain_k = gain_q = norm_before(model, name, 32)
-        if getattr(module, "q_a_proj", None) is not None:
-            x_q = module.q_a_layernorm(module.q_a_proj(x_k))
-            gain_q = gain_of(module.q_a_layernorm, x_q.shape[1])
-        shares = []
-        for heads, at, gains in ((q[0], x_q, gain_q), (k[0], x_k, gain_k)):
-            heads = heads[..., : 2 * one.q.shape[1]]  # some are given with what does not turn
-            rows = heads.numpy().transpose(1, 0, 2)  # (n, heads, d)
-            design = np.c_[at.numpy(), np.ones(len(at))]
-            weights = np.linalg.lstsq(design, rows.reshape(len(at), -1))[0][:-1]
-            energy = ((gains.T @ weights) ** 2).sum(axis=0)
-            halves = usage.pairing.name == "halves"
-            pairs = energy.reshape(len(heads), *((2, -1) if halves else (-1, 2)))
-            pairs = pairs.sum(axis=1 if halves else 2)
-            shares.append(pairs / pairs.sum(axis=1, keepdims=True))
-        np.testing.assert_allclose(one.q, shares[0], rtol=1e-4)
-        shares_k = np.repeat(shares[1], len(shares[0]) // len(shares[1]), axis=0)
-        np.testing.assert_allclose(one.k, shares_k, rtol=1e-4)
+        if getattr(attention, "q_a_proj", None) is not None:
+            x_q = attention.q_a_layernorm(attention.q_a_proj(x_k))
+            gain_q = gain_of(attention.q_a_layernorm, x_q.shape[1])
+        width = 2 * layer.q.shape[1]  # some are given with what does not turn
+        shares_q = regressed_shares(q[..., :width], x_q, gain_q, halves)
+        shares_k = regressed_shares(k[..., :width], x_k, gain_k, halves)
+        np.testing.assert_allclose(layer.q, shares_q, rtol=1e-4)
+        shares_k = np.repeat(shares_k, len(shares_q) // len(shares_k), axis=0)
+        np.testing.assert_allclose(layer.k, shares_k, rtol=1e-4)
 
 
 def norm_before(model, attention, width):
     """The gains of what attention is given, by the module of that name beside it."""
     beside = model.get_submodule(attention.rpartition(".")[0])
-    norms = [getattr(beside, n, None) for n in BEFORE]
-    norm = next((n for n in norms if n is not None), None)
+    norm = next((norm for name in BEFORE if (norm := getattr(beside, name, None))), None)
     return np.eye(width) if norm is None else gain_of(norm, width)
 
 
@@ -554,9 +566,8 @@ def test_the_spread_of_chance_is_that_of_shuffled_pairs(rng):
     assert shuffled_spread(own, 3 / 8) == pytest.approx(np.std(drawn), rel=0.03)
 
 
-def test_a_page_says_which_frequencies_the_weights_beside_a_config_use(tmp_path, run):
-    path = write_model(tmp_path / "m")
-    done = run("report", f"{path}/config.json", "--out", tmp_path / "page.html", "--json")
-    assert done.status == 0
+def test_a_page_says_which_frequencies_the_weights_beside_a_config_use(run):
+    path = write_model(Path("m"))
+    assert run("report", "m/config.json", "--out", "page.html", "--json").status == 0
     conclusion = use_of_model(path).conclusion
-    assert html.escape(conclusion.partition(". ")[0]) in (tmp_path / "page.html").read_text()
+    assert html.escape(conclusion.partition(". ")[0]) in Path("page.html").read_text()

@@ -25,7 +25,12 @@ from pefourier.train.request import Tuning
 from pefourier.train.resident import put_on_device
 
 META = torch.device("meta")
+ORDER = "order:count=40,length=8"
 MIXED = ("dft", "learned", "sinusoidal", "rope", "xpos", "t5", "alibi", "shaw:values=true")
+
+
+def data_on(device):
+    return put_on_device(load_task(ORDER), torch.device(device))
 
 
 class OnDevice(TorchDispatchMode):
@@ -67,7 +72,7 @@ def stack(monkeypatch):
         monkeypatch.setattr(of, supported, lambda: ["meta"], raising=False)
 
     def build(sizes=SIZES, names=MIXED, padded=False, share=0.05):
-        task = load_task("order:count=40,length=8")
+        task = load_task(ORDER)
         if padded:
             task = replace(task, lengths=torch.arange(len(task.starts)).numpy() % 8 + 1)
         held, of = put_on_device(task, META), SIZES if isinstance(sizes, OrderFree) else sizes
@@ -85,14 +90,8 @@ def stack(monkeypatch):
 @pytest.mark.parametrize(
     "kind",
     [
-        *(
-            {},
-            {"names": ("learned",)},
-            {"share": 0.0},
-            {"padded": True},
-            {"sizes": replace(SIZES, inject="concat")},
-        ),
-        {"sizes": replace(SIZES, layers=2)},
+        *({}, {"names": ("learned",)}, {"share": 0.0}, {"padded": True}),
+        *({"sizes": replace(SIZES, inject="concat")}, {"sizes": replace(SIZES, layers=2)}),
         {"names": ("none",), "sizes": OrderFree(8, 2, 2, 4)},
     ],
 )
@@ -112,7 +111,7 @@ def test_a_step_stays_on_the_device(stack, monkeypatch, kind):
 
 def test_capture_leaves_no_trace_of_the_steps_that_warm_up(monkeypatch):
     """Of CUDA the calls alone: what is captured is the next step of an untouched program."""
-    held = put_on_device(load_task("order:count=40,length=8"), CPU)
+    held = data_on("cpu")
     members = [fit.Member(name, injection(name, 0, True), 0, 0) for name in ("dft", "t5", "rope")]
     running, fresh = (fit.Program(held, SIZES, members, epochs(1, warmup=9)) for _ in range(2))
     running.done = fresh.done = 5
@@ -153,7 +152,7 @@ def test_a_stack_is_cut_to_what_memory_holds(monkeypatch):
     for count, expected in ((2, 2), (9, 4), (3, 3)):
         assert resident.count_fitting(torch.device("cuda"), count, asked.append) == expected
     assert (asked, resident.count_fitting(CPU, 99, None)) == ([2, 2], 99)
-    held = put_on_device(load_task("order:count=40,length=8"), CPU)
+    held = data_on("cpu")
     members, told = [fit.Member(name, injection(name), 0, 0) for name in MIXED], []
     whole = fit.fit(held, SIZES, members, epochs(1))
     monkeypatch.setattr(fit, "count_fitting", lambda *_: 3)
@@ -165,7 +164,7 @@ def test_a_stack_is_cut_to_what_memory_holds(monkeypatch):
 
 
 def test_memory_that_ends_is_one_line(monkeypatch):
-    held = put_on_device(load_task("order:count=40,length=8"), CPU)
+    held = data_on("cpu")
     texts = "DefaultCPUAllocator: can't allocate", "CUBLAS_STATUS_ALLOC_FAILED when calling"
     for error in (torch.OutOfMemoryError("CUDA"), *map(RuntimeError, texts)):
         monkeypatch.setattr(fit.Training, "run", Mock(side_effect=error))
@@ -176,11 +175,9 @@ def test_memory_that_ends_is_one_line(monkeypatch):
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
 @pytest.mark.parametrize("name", ["dft", "learned", "rope", "alibi", "t5", "shaw:values=true"])
 def test_a_gpu_trains_as_a_cpu_does(name):
-    task = load_task("order:count=40,length=8")
     members = [fit.Member(name, injection(name, seed), seed, 0) for seed in (0, 1)]
     expected, got = (
-        fit.Program(put_on_device(task, torch.device(kind)), SIZES, members, epochs(1))
-        for kind in ("cpu", "cuda")
+        fit.Program(data_on(device), SIZES, members, epochs(1)) for device in ("cpu", "cuda")
     )
     for _ in range(3):
         losses = expected.train(6), got.train(6).cpu()
