@@ -113,7 +113,9 @@ def settle_options(options: Options) -> Options:
                 f"another --out for {shown(value)}"
             )
     here = {name: getattr(options, name) for name in (*NOT_NUMBERS, "device")}
-    return replace(old, **here)
+    resumed = replace(old, **here)
+    check_options(resumed)
+    return resumed
 
 
 @dataclass(frozen=True, eq=False)

@@ -220,7 +220,7 @@ def read_numbers(spec: str) -> np.ndarray:
         names = list(file.arrays) if key is None else [find_array(file.arrays, key, file.label)]
         shape = file.arrays[names[0]].shape if len(names) == 1 else ()
         table = len(shape) == 2 and min(shape) > 1
-        if math.prod(shape) != max(shape, default=0) and not table:
+        if not table and not 0 < math.prod(shape) == max(shape, default=0):
             contents = names_and_shapes({name: file.arrays[name] for name in names})
             way_out = "; name one as PATH#NAME" if len(names) > 1 else ""
             raise PefourierError(f"{file.label} holds {contents}; a list has one column{way_out}")

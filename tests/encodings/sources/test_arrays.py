@@ -6,6 +6,7 @@ import zipfile
 
 import numpy as np
 import pytest
+from safetensors.numpy import save_file
 from stored import HEADER, npy_bytes, put
 
 from pefourier.encodings.sources.formats import Stored
@@ -69,6 +70,12 @@ def test_a_row_of_numbers_is_no_longer_than_positions_may_be():
     np.lib.format.open_memmap("x.npy", "w+", np.float32, (2**26 + 1,)).flush()
     with pytest.raises(PefourierError, match=f" {2**29 + 8}"):
         read_numbers("x.npy")
+
+
+def test_a_list_without_numbers_is_refused():
+    save_file({"x": np.zeros(0, np.float32)}, "x.safetensors")
+    with pytest.raises(PefourierError, match=r"x\.safetensors"):
+        read_numbers("x.safetensors")
 
 
 @pytest.mark.parametrize("suffix", ["npy", "npz"])
