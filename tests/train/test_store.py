@@ -104,7 +104,7 @@ def test_another_configuration_is_refused_and_never_replaced(tmp_path, trained, 
 def test_options_of_a_configuration_are_checked_like_those_that_are_typed(tmp_path, trained):
     config = json.loads((trained / "config.json").read_text())
     (tmp_path / "config.json").write_text(json.dumps({**config, "find": -1}))
-    with pytest.raises(PefourierError, match="^--find"):
+    with pytest.raises(PefourierError, match=r"^--find"):
         run_comparison(Options(out=str(tmp_path), resume=True))
 
 
