@@ -40,13 +40,18 @@ SWITCHED = {  # keys without which a type does not rotate
     for kind in row["types"].split()
     if "switch" in row
 }
-SIZES = "head_dim global_head_dim qk_rope_head_dim swa_head_dim kv_channels attention_head_dim d_kv"
-BASES = "rope_theta rotary_emb_base global_rope_theta local_rope_theta rope_local_base_freq "
-BASES += "swa_rope_theta compress_rope_theta"
-SHARES = "partial_rotary_factor rotary_pct rotary_dim"
-LENGTHS = "max_position_embeddings n_positions max_source_positions max_target_positions "
-LENGTHS += "max_seq_len seq_length context_length"
-SIZES, BASES, SHARES, LENGTHS = (keys.split() for keys in (SIZES, BASES, SHARES, LENGTHS))
+SIZES = (
+    "head_dim global_head_dim qk_rope_head_dim swa_head_dim kv_channels attention_head_dim d_kv"
+).split()
+BASES = (
+    "rope_theta rotary_emb_base global_rope_theta local_rope_theta rope_local_base_freq "
+    "swa_rope_theta compress_rope_theta"
+).split()
+SHARES = "partial_rotary_factor rotary_pct rotary_dim".split()
+LENGTHS = (
+    "max_position_embeddings n_positions max_source_positions max_target_positions "
+    "max_seq_len seq_length context_length"
+).split()
 ORIGINAL = "original_max_position_embeddings"
 PLAIN = {"rope_type": "default"}
 LINEAR = {"rope_type": "linear", "factor": 2.0}

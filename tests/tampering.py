@@ -10,8 +10,8 @@ import shutil
 
 from fuzz import ODD, alter, printed
 
-TASK = "train --dataset order:count=20,length=4 --epochs 1 --seeds 2 --d 8 --heads 2 -e none -e dft"
-TASK = [*TASK.split(), *"--quiet --resume --json --out".split()]
+SIZES = "--dataset order:count=20,length=4 --epochs 1 --seeds 2 --d 8 --heads 2 -e none -e dft"
+TASK = f"train {SIZES} --quiet --resume --json --out".split()
 
 
 def untimed(answer):

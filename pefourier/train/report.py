@@ -140,7 +140,7 @@ def leaders_sentences(summary: Summary) -> list[str]:
     if summary.ranked:
         excluded = {e for data in summary.datasets for e in data.cut_short} | set(WITHOUT_CODES)
         order = sorted((e for e in summary.ranks if e not in excluded), key=summary.ranks.get)
-        if len(order) < 2 or any(data.leaky for data in summary.datasets):
+        if len(order) < 2 or not summary.shows_ranks or any(d.leaky for d in summary.datasets):
             return []
         slots = {"over": summary.over, "best": order[0], "rank": summary.ranks[order[0]]}
         slots |= {"then": order[1], "then_rank": summary.ranks[order[1]]}
