@@ -58,6 +58,13 @@ def run(capsys):
 
 
 @pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """An empty folder, in which the test works."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
 def written(tmp_path):
     """written({...}) -> path of a config.json that holds this."""
 

@@ -26,10 +26,7 @@ def test_the_action_and_the_readme_install_what_the_package_asks_for():
     assert lines[first + 1] == "pip install --no-deps ."
 
 
-def test_the_hook_names_the_two_broken_configs_of_twenty_and_nothing_else(
-    run, tmp_path, monkeypatch
-):
-    monkeypatch.chdir(tmp_path)
+def test_the_hook_names_the_two_broken_configs_of_twenty_and_nothing_else(run, folder):
     plain = [(name, one) for name, one in PUBLISHED.items() if not one.get("rope_scaling")]
     configs = {name: one | {"max_position_embeddings": 64} for name, one in plain[:18]}
     yarn = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64}
@@ -38,8 +35,8 @@ def test_the_hook_names_the_two_broken_configs_of_twenty_and_nothing_else(
     configs["broken/two"] = llama | {"rope_scaling": yarn | {"beta_fst": 32}}
     configs["tools/compiler"] = {"compilerOptions": {"strict": True}}
     for name, config in configs.items():
-        (tmp_path / name).mkdir(parents=True)
-        (tmp_path / name / "config.json").write_text(json.dumps(config))
+        (folder / name).mkdir(parents=True)
+        (folder / name / "config.json").write_text(json.dumps(config))
     files = sorted(path for name in configs for path in [f"{name}/config.json"])
     assert all(re.search(HOOK["files"], path) for path in files)
     assert not re.search(HOOK["files"], "a/tokenizer_config.json")

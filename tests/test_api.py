@@ -161,18 +161,17 @@ def test_numbers_may_be_typed_as_in_the_shell(ask):
     assert getattr(short, "conclusion", short) == getattr(long, "conclusion", long)
 
 
-def test_the_shell_and_python_pair_encodings_alike(run, tmp_path, monkeypatch):
+def test_the_shell_and_python_pair_encodings_alike(run, folder, monkeypatch):
     """Code takes the dimension of a file, and a file the grid of a name."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.syspath_prepend(folder)
     code = """import numpy as np
 def codes(n, d): return np.sin(np.outer(np.arange(n), 1 / np.arange(1, d + 1)))
 def twice(n, d):
     phases = np.tile(np.outer(np.arange(n), 1e4 ** (-np.arange(0, d, 2) / d)), 2)
     return np.hstack([np.cos(phases), np.sin(phases)])"""
     llama = {"model_type": "llama", "head_dim": 16, "max_position_embeddings": 128}
-    (tmp_path / "c.json").write_text(json.dumps(llama))
-    (tmp_path / "own_codes.py").write_text(code)
+    (folder / "c.json").write_text(json.dumps(llama))
+    (folder / "own_codes.py").write_text(code)
     np.save("t.npy", np.sin(np.outer(np.arange(80), 1 / np.arange(1, 25))))
     np.save("g.npy", load("axial", d=32, grid=(9, 14)).table())
     pairs = ["py:own_codes:codes t.npy", "t.npy py:own_codes:codes", "axial:grid=9x14 g.npy"]

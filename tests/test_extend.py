@@ -78,8 +78,7 @@ NOT_EXTENDED = [
 
 
 @pytest.mark.parametrize(("spec", "options", "named"), NOT_EXTENDED)
-def test_what_is_not_extended(spec, options, named, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def test_what_is_not_extended(spec, options, named, folder):
     np.save("inv.npy", np.array([1.0, 0.3, 0.01]))
     with pytest.raises(PefourierError, match=named):
         extend(spec, **options)

@@ -78,12 +78,7 @@ class Raw(io.FileIO):
             self.disk.ask(lambda: None)
 
 
-@pytest.fixture(autouse=True)
-def folder(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
+pytestmark = pytest.mark.usefixtures("folder")
 DRAWN = {}
 
 

@@ -12,10 +12,7 @@ from pefourier.errors import PefourierError
 from pefourier.writing import files
 from pefourier.writing.files import check_suffix, write_whole
 
-
-@pytest.fixture(autouse=True)
-def folder(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+pytestmark = pytest.mark.usefixtures("folder")
 
 
 def test_where_nothing_can_be_written(monkeypatch):

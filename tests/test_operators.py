@@ -17,14 +17,14 @@ import pefourier
 from pefourier.encodings import load
 from pefourier.errors import PefourierError
 from pefourier.questions.compare import compare
-from pefourier.questions.operators import compare_operators, operator_at
+from pefourier.questions.operators import operator_at
 
 N, D = 40, 16
 
 
-def blocks(pairs, omega, p, d, factor=1.0):
+def blocks(p, pairs, omega, factor=1.0):
     """R(p), block by block."""
-    matrix = np.eye(d)
+    matrix = np.eye(D)
     for (i, j), w in zip(pairs, omega, strict=True):
         matrix[i, i] = matrix[j, j] = factor * np.cos(w * p)
         matrix[j, i], matrix[i, j] = factor * np.sin(w * p), -factor * np.sin(w * p)
@@ -37,20 +37,14 @@ def grid(d, rho=1e4):
 
 HALVES = [(i, i + D // 2) for i in range(D // 2)]
 NEIGHBOURS = [(2 * i, 2 * i + 1) for i in range(D // 2)]
+YARN = "rope:scaling=yarn,factor=4,original=32"
 BY_NAME = {
     "rope": (HALVES, grid(D)),
     "rope:rho=500,layout=interleaved": (NEIGHBOURS, grid(D, 500.0)),
     "rope:partial=0.5": ([(i, i + 4) for i in range(4)], grid(8)),
     "rope:scaling=linear,factor=4": (HALVES, [w / 4 for w in grid(D)]),
+    YARN: (HALVES, load(YARN, N, D).measure.frequencies, 0.1 * np.log(4) + 1),
 }
-
-
-@pytest.mark.parametrize("spec", BY_NAME)
-def test_an_operator_by_name_is_its_blocks(spec):
-    query, key = operator_at(load(spec, N, D), np.arange(0, N, 7))
-    for p, q, k in zip(range(0, N, 7), query, key, strict=True):
-        np.testing.assert_allclose(q, blocks(*BY_NAME[spec], p, D), atol=1e-12)
-        np.testing.assert_array_equal(q, k)
 
 
 def turned(x, gap, sign=1.0):
@@ -73,6 +67,19 @@ class Turning(torch.nn.Module):
         return tuple(turned(x, self.gap, s) for x, s in zip((q, k), self.signs, strict=True))
 
 
+FOURS = [(i, i + 4) for i in range(D) if (i // 4) % 2 == 0], grid(D)
+OPERATORS = [*((spec, turns, 1e-12) for spec, turns in BY_NAME.items()), (Turning(4), FOURS, 1e-5)]
+
+
+@pytest.mark.parametrize(("source", "turns", "atol"), OPERATORS)
+def test_an_operator_is_its_blocks(source, turns, atol):
+    at = [*range(0, N, 7), 3, N - 1]
+    query, key = operator_at(load(source, N, D), np.array(at))
+    for p, q, k in zip(at, query, key, strict=True):
+        np.testing.assert_allclose(q, blocks(p, *turns), atol=atol)
+        np.testing.assert_array_equal(q, k)
+
+
 def test_equal_frequencies_of_other_pairs_are_another_model():
     """Two modules that pair (i, i + 16) and (i, i + 8) were one encoding, written differently."""
     found = compare(*(load(Turning(gap), 64, 32) for gap in (16, 8)))
@@ -84,6 +91,7 @@ def test_equal_frequencies_of_other_pairs_are_another_model():
     assert found.verdict == "permuted"
 
 
+AXES = "axial-rope:grid=5x8,order="
 RELATIONS = [  # what leads from the first to the second, and the first position that differs
     ("rope", "rope", "same", None, None),
     ("rope", "rope:layout=interleaved", "permuted", "halves-to-neighbours", 1),
@@ -94,6 +102,7 @@ RELATIONS = [  # what leads from the first to the second, and the first position
     ("rope", "rope:scaling=yarn,factor=4,original=32", "different", None, 0),  # by its factor
     ("xpos", "xpos:layout=interleaved", "permuted", "halves-to-neighbours", 1),
     ("xpos", "rope", "different", None, 1),
+    (AXES + "yx", AXES + "xy", "permuted", "axes-exchanged", 1),
 ]
 
 
@@ -139,24 +148,6 @@ class Clipped(torch.nn.Module):
 def test_what_differs_from_some_position_on_is_said_there():
     found = pefourier.compare(Clipped(), "rope", length=2000, d=D).operator
     assert (found.relation, found.first_position) == ("different", 701)
-
-
-def test_exchanged_axes_are_named():
-    yx, xy = (load(f"axial-rope:order={o}", None, D, grid=(5, 5)) for o in ("yx", "xy"))
-    found = compare_operators(yx, xy)
-    assert (found.relation, found.name) == ("permuted", "axes-exchanged")
-    assert pefourier.compare(yx, xy).verdict == "permuted"
-
-
-def test_the_operators_of_a_module_and_of_yarn_are_their_blocks():
-    at = np.array([0, 3, N - 1])
-    pairs = [(i, i + 4) for i in range(D) if (i // 4) % 2 == 0]
-    yarn = load("rope:scaling=yarn,factor=4,original=32", N, D)
-    scaled, module = (operator_at(enc, at)[0] for enc in (yarn, load(Turning(4), N, D)))
-    for i, p in enumerate(at):
-        np.testing.assert_allclose(module[i], blocks(pairs, grid(D), p, D), atol=1e-5)
-        wanted = blocks(HALVES, yarn.measure.frequencies, p, D, 0.1 * np.log(4) + 1)
-        np.testing.assert_allclose(scaled[i], wanted, atol=1e-12)
 
 
 def test_a_table_does_not_hold_the_pairs():
@@ -228,9 +219,8 @@ def test_the_order_of_rows_is_written(run, tmp_path):
     assert (done.status, (tmp_path / "no.npy").exists()) == (2, False)
 
 
-def test_the_recipe_of_the_readme_puts_rows_into_the_order(run, tmp_path, monkeypatch, rng):
+def test_the_recipe_of_the_readme_puts_rows_into_the_order(run, folder, rng):
     """Scores of the reordered weights, turned as neighbours, are those of the first in halves."""
-    monkeypatch.chdir(tmp_path)
     shapes = {"q_proj.weight": (32, 12), "k_proj.weight": (16, 12), "q_proj.bias": (32,)}
     shapes["v_proj.weight"] = 16, 12
     weights = {f"l.{name}": rng.normal(size=shape) for name, shape in shapes.items()}

@@ -85,8 +85,7 @@ def test_commands_do_without_torch_and_matplotlib(arguments):
         (["spectrum", "--plot", "x.png"], "matplotlib"),
     ],
 )
-def test_what_is_missing_is_said_in_a_line(arguments, missing, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def test_what_is_missing_is_said_in_a_line(arguments, missing, folder):
     torch.save({"a": torch.eye(3)}, "x.pt")
     out, err = without([missing], *arguments)
     said = f"pefourier: this needs {missing}, which is not installed; pip install {missing}\n2\n"

@@ -71,9 +71,8 @@ def beginning(answer):
 
 
 @pytest.fixture
-def answer(run, tmp_path, monkeypatch):
+def answer(run, folder, monkeypatch):
     """What a command of the README answers in a folder with its files."""
-    monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", str(WIDTH))
 
     def command(line):
@@ -85,7 +84,7 @@ def answer(run, tmp_path, monkeypatch):
         assert done.status in (0, 1), done.err
         return done.out
 
-    make_files(tmp_path, command)
+    make_files(folder, command)
     return command
 
 
@@ -144,11 +143,10 @@ def test_python_of_the_readme_runs():
     assert names["found"].verdict == "isometric"
 
 
-def test_the_hook_of_the_readme_measures_what_projections_make(tmp_path, monkeypatch):
+def test_the_hook_of_the_readme_measures_what_projections_make(folder, monkeypatch):
     import torch
 
     transformers = pytest.importorskip("transformers")
-    monkeypatch.chdir(tmp_path)
     sizes = {"hidden_size": 16, "intermediate_size": 8, "vocab_size": 50, "num_hidden_layers": 2}
     config = transformers.LlamaConfig(**sizes, num_attention_heads=4, num_key_value_heads=2)
     model, seen = transformers.AutoModelForCausalLM.from_config(config).eval(), {}
@@ -164,7 +162,7 @@ def test_the_hook_of_the_readme_measures_what_projections_make(tmp_path, monkeyp
     room = sys.modules[type(model).__module__]
     monkeypatch.setattr(room, "apply_rotary_pos_emb", room.apply_rotary_pos_emb)
     exec(compile(code, "README.md", "exec"), {"model": model, "tokens": torch.arange(7)[None]})
-    config.save_pretrained(tmp_path)
+    config.save_pretrained(folder)
     found = pefourier.usage("config.json", stats="means.npz")
     for one in found.shares:
         for which, shares in (("q", one.q), ("k", one.k)):

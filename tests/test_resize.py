@@ -25,8 +25,7 @@ def both(spec, old, new, d=64, **facts):
 
 
 @pytest.fixture
-def table(rng, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def table(rng, folder):
     rows = rng.normal(size=(13, 4))
     np.save("t.npy", rows)
     return rows
@@ -106,10 +105,9 @@ def test_pairs_that_meet_unseen_phases_are_named(spec, old, new, unseen):
     assert resize_table(load(spec, None, 8, grid=(4, 4)), (5, 5)).unseen == []
 
 
-def test_a_config_is_a_formula_too(run, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def test_a_config_is_a_formula_too(run, folder):
     config = {"model_type": "dinov3_vit", "hidden_size": 128, "num_attention_heads": 2}
-    (tmp_path / "config.json").write_text(json.dumps(config | {"image_size": 96, "patch_size": 16}))
+    (folder / "config.json").write_text(json.dumps(config | {"image_size": 96, "patch_size": 16}))
     (record,) = run("resize", "config.json", "--to", "8x9", "--json").results
     assert (record["from"], record["to"]) == ([6, 6], [8, 9])
     assert [axis["unseen"] for axis in record["unseen"]] == [0, 0]
@@ -181,10 +179,7 @@ def test_the_command_answers_and_writes(run, table):
     ("name", "key", "kind"),
     [("t.npy", "", "float16"), ("t.npz", "#pe", "float32"), ("t.safetensors", "#pe", "bfloat16")],
 )
-def test_what_is_written_has_the_type_and_the_axes_of_what_was_read(
-    name, key, kind, run, tmp_path, monkeypatch
-):
-    monkeypatch.chdir(tmp_path)
+def test_what_is_written_has_the_type_and_the_axes_of_what_was_read(name, key, kind, run, folder):
     table = torch.randn(1, 13, 4, generator=torch.Generator().manual_seed(0))
     table = table.to(getattr(torch, kind))
     if kind == "bfloat16":

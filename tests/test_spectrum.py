@@ -105,11 +105,10 @@ POINTS += ["alibi:d=8 500 500", "config.json - 512", "config.json 20 20", "table
 
 
 @pytest.mark.parametrize("case", POINTS)
-def test_the_lattice_is_the_length_where_that_is_set(case, tmp_path, monkeypatch):
+def test_the_lattice_is_the_length_where_that_is_set(case, folder):
     """80 positions by default are asked for by nobody; 500 of ALiBi have 999 lags."""
-    monkeypatch.chdir(tmp_path)
     rotary = {"hidden_size": 1536, "num_attention_heads": 1, "max_position_embeddings": 512}
-    (tmp_path / "config.json").write_text(json.dumps({"model_type": "llama", **rotary}))
+    (folder / "config.json").write_text(json.dumps({"model_type": "llama", **rotary}))
     np.save("table.npy", np.eye(40, 16))
     spec, length, points = case.split()
     enc = load(spec, None if length == "-" else int(length))

@@ -30,16 +30,12 @@ from pefourier.weights.summary import shuffled_spread, summarise
 from pefourier.weights.tensors import list_tensors
 from pefourier.weights.usage import use_of_model
 
+pytestmark = pytest.mark.usefixtures("folder")
 Q, K = (f"model.layers.0.self_attn.{name}_proj.weight" for name in "qk")
 NORM = "model.layers.0.input_layernorm.weight"
 HALVES = [(i, i + 4) for i in range(4)]
 NEIGHBOURS = [(2 * i, 2 * i + 1) for i in range(4)]
 PAIRS = {"halves": HALVES, "neighbours": NEIGHBOURS}
-
-
-@pytest.fixture(autouse=True)
-def folder(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
 
 
 def by_definition(q, k, gain, pairs, heads=4, kv=2):

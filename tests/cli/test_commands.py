@@ -77,8 +77,7 @@ REQUIRED = [  # what is required of sinusoidal (injective), status, and what std
 
 
 @pytest.mark.parametrize(("options", "status", "part"), REQUIRED, ids=str)
-def test_a_requirement_that_is_not_met_exits_1(run, tmp_path, monkeypatch, options, status, part):
-    monkeypatch.chdir(tmp_path)
+def test_a_requirement_that_is_not_met_exits_1(run, folder, options, status, part):
     np.save("ones.npy", np.ones((8, 4)))
     done = run("check-faithful", "sinusoidal", *options)
     assert (done.status, done.err.count("\n")) == (status, status)

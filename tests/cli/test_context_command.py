@@ -18,10 +18,9 @@ pytestmark = pytest.mark.usefixtures("sketched")
 
 
 @pytest.fixture(autouse=True)
-def folder(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def files(folder):
     for name, config in (("llama", LLAMA), ("gemma", GEMMA), ("bloom", {"model_type": "bloom"})):
-        (tmp_path / f"{name}.json").write_text(json.dumps(config))
+        (folder / f"{name}.json").write_text(json.dumps(config))
 
 
 def test_context_of_a_config(run):

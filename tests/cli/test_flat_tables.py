@@ -29,18 +29,17 @@ def smooth_table(height, width, d, noise=0.1):
 
 
 @pytest.fixture
-def folder(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def folder(folder):
     np.save("mae.npy", MAE)
     np.save("exchanged.npy", np.roll(MAE, D // 2, axis=1))
     np.save("square.npy", SQUARE)
     np.save("learned.npy", np.vstack([FREE[:1], smooth_table(14, 14, D)]))
     np.savez("named.npz", **{"vision_model.position": FREE[:196], "text": FREE[:100]})
     np.save("windows.npy", smooth_table(13, 13, 4))
-    (tmp_path / "port.py").write_text(
+    (folder / "port.py").write_text(
         "import numpy\ndef codes(n, d): return numpy.load('learned.npy')[:, :d]\n"
     )
-    return tmp_path
+    return folder
 
 
 NOTED = {

@@ -5,14 +5,13 @@ import pytest
 
 
 @pytest.fixture(autouse=True)
-def folder(tmp_path, monkeypatch):
+def files(folder):
     """Tables of 13 rows (3 x 4 points behind one) and of others, and a user's code."""
-    monkeypatch.chdir(tmp_path)
     random = np.random.default_rng(0)
     for rows in (13, 77, 78, 161, 197):
         np.save(f"{rows}.npy", random.normal(size=(rows, 6)))
-    (tmp_path / "mine.py").write_text("import numpy\ndef codes(n, d): return numpy.eye(n, d)\n")
-    return tmp_path
+    (folder / "mine.py").write_text("import numpy\ndef codes(n, d): return numpy.eye(n, d)\n")
+    return folder
 
 
 @pytest.mark.parametrize(

@@ -88,13 +88,12 @@ REFUSED = [  # a command, and the value, name or way out that its line has
 
 
 @pytest.mark.parametrize(("line", "part"), REFUSED, ids=[line for line, _ in REFUSED])
-def test_an_error_is_one_line_and_status_2(run, tmp_path, monkeypatch, line, part):
-    monkeypatch.chdir(tmp_path)
+def test_an_error_is_one_line_and_status_2(run, folder, line, part):
     done = run(*line.split())
     assert (done.status, done.out) == (2, "")
     assert (done.err.count("\n"), done.err[:11]) == (1, "pefourier: ")
     assert part in done.err
-    assert list(tmp_path.iterdir()) == []
+    assert list(folder.iterdir()) == []
 
 
 RAISED = [
@@ -128,8 +127,7 @@ def test_what_is_raised_is_one_line_with_its_status(run, monkeypatch, error, sta
 
 
 @pytest.mark.parametrize("text", [5000 * "x", 1000 * "\x1b[31m", "/tmp/" + 1500 * "ab/" + "x.npy"])
-def test_a_line_repeats_little_of_a_long_argument(run, tmp_path, monkeypatch, text):
-    monkeypatch.chdir(tmp_path)
+def test_a_line_repeats_little_of_a_long_argument(run, folder, text):
     for words in ([text], [f"--{text}"], ["spectrum", text], ["encode", text, "dft"]):
         done = run(*words)
         assert (done.status, done.err.count("\n")) == (2, 1)

@@ -22,8 +22,7 @@ ROPES = ("rope", "rope:layout=interleaved", "--d", "16")
 
 
 @pytest.fixture(autouse=True)
-def folder(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def files(folder):
     table = np.random.default_rng(0).normal(size=(16, 16))
     for path in ("t.npy", "t.csv", "t.npz", "t.safetensors", "real.npy"):
         write_table(path, table)
@@ -36,7 +35,7 @@ def folder(tmp_path, monkeypatch):
     os.link("real.npy", "hard.npy")
     os.link("real.npy", "x.png")
     os.symlink("m", "n")
-    return tmp_path
+    return folder
 
 
 def contents():

@@ -25,9 +25,8 @@ TABLES += ["$(touch mark).npy", "*.npy", "dft:layout=x.npy", "--.npy", "--debug.
 
 
 @pytest.fixture
-def repository(tmp_path, monkeypatch):
+def repository(folder):
     """A git repository with files of such names, beside code that leaves a mark when imported."""
-    monkeypatch.chdir(tmp_path)
     Path("evil.py").write_text(MARK)
     for name in FOLDERS:
         Path(name).mkdir()
@@ -36,7 +35,7 @@ def repository(tmp_path, monkeypatch):
         np.save(name, np.random.default_rng(0).normal(size=(8, 16)))
     for words in (["init", "-q"], ["add", "-A"]):
         subprocess.run(["git", *words], check=True)
-    yield tmp_path
+    yield folder
     assert not Path("mark").exists()
 
 

@@ -15,6 +15,7 @@ import pytest
 
 from pefourier.cli.main import main
 
+pytestmark = pytest.mark.usefixtures("folder")
 PROGRAM = [sys.executable, "-m", "pefourier"]
 GIB, MIB = 2**30, 2**20
 # Processes are forked from one that has imported the program; the peak is that of each one's own
@@ -39,12 +40,6 @@ for line in sys.stdin:
         os._exit(status)
     print(os.waitstatus_to_exitcode(os.wait()[1]), flush=True)
 """
-
-
-@pytest.fixture(autouse=True)
-def folder(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
 
 
 def shell(command):

@@ -55,10 +55,9 @@ def test_times_come_from_a_file(run, tmp_path):
     ],
 )
 @pytest.mark.usefixtures("undrawn")
-def test_options_without_effect_are_noted(run, tmp_path, monkeypatch, line, option, labels):
-    monkeypatch.chdir(tmp_path)
+def test_options_without_effect_are_noted(run, folder, line, option, labels):
     np.save("table.npy", np.arange(20.0).reshape(5, 4))
-    (tmp_path / "times.csv").write_text("0\n1\n2.5\n")
+    (folder / "times.csv").write_text("0\n1\n2.5\n")
     done = run(*line.split())
     assert done.status == 0
     assert done.err == (f"pefourier: {option} has no effect on {labels}\n" if option else "")
@@ -109,13 +108,12 @@ CONFIGS = {
 
 
 @pytest.fixture
-def configs(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def configs(folder):
     texts = {name: json.dumps(values) for name, values in CONFIGS.items()}
     for name, text in (texts | {"broken": "{"}).items():
         Path(name).mkdir()
         Path(name, "config.json").write_text(text)
-    return tmp_path
+    return folder
 
 
 def test_the_hook_skips_what_is_no_model_and_answers_the_others(run, configs):

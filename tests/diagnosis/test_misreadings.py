@@ -41,28 +41,39 @@ def dump(omega, form="halves", places=None, factor=1.0, dtype=np.float32):
     return from_table(table.astype(dtype), eps=float(np.finfo(dtype).eps))
 
 
+def compared(name, omega, form="halves"):
+    """What is meant beside a dump of the frequencies, with the factor that is meant."""
+    meant = load(SPECS[name], N, D)
+    return compare(meant, dump(omega, form, factor=meant.params["attention_factor"]))
+
+
 def unscaled(name):
     return omega_of(SPECS[name].partition(",scaling")[0])
 
 
-def blended(theta, factor, divided):
+def blended(name, divided):
     """Frequencies of which a share is divided by the factor."""
+    theta, factor = unscaled(name), {"llama3": 8, "yarn": 4}[name]
     return theta / factor * divided + theta * (1 - divided)
 
 
-def yarn_share(original=512, around=2 * math.pi):
+def yarn_share(around=2 * math.pi):
     """YaRN's ramp, `around` what original / beta is divided by."""
-    low, high = (D * math.log(original / (n * around)) / (2 * math.log(1e6)) for n in (32, 1))
+    low, high = (D * math.log(512 / (n * around)) / (2 * math.log(1e6)) for n in (32, 1))
     low, high = max(math.floor(low), 0), min(math.ceil(high), D - 1)
     return np.clip((PAIRS - low) / (high - low), 0, 1)
 
 
-def llama3_share(theta):
-    return 1 - np.clip((512 * theta / (2 * math.pi) - 1) / 3, 0, 1)
+def llama3_share():
+    return 1 - np.clip((512 * unscaled("llama3") / (2 * math.pi) - 1) / 3, 0, 1)
 
 
 def one_pair(omega, k, ratio):
     return np.where(PAIRS == k, omega * ratio, omega)
+
+
+def in_bfloat16(omega):
+    return rounded(omega, FORMATS["bfloat16"])
 
 
 EVERYWHERE = {  # name: frequencies or places of the engine, code, and a changed value
@@ -71,12 +82,7 @@ EVERYWHERE = {  # name: frequencies or places of the engine, code, and a changed
     "degrees": (lambda w: w * 180 / math.pi, None, "degrees", "p w 180 / pi"),
     "taken for degrees": (lambda w: w * math.pi / 180, None, "degrees", "p w pi / 180"),
     "a bad pair": (lambda w: one_pair(w, 9, 1.01), None, "single-pair", None),
-    "frequencies in bfloat16": (
-        lambda w: rounded(w, FORMATS["bfloat16"]),
-        None,
-        "bfloat16-frequencies",
-        None,
-    ),
+    "frequencies in bfloat16": (in_bfloat16, None, "bfloat16-frequencies", None),
 }
 SETTINGS = [  # config, changed settings, code
     ("default", {"rho": 1e4}, "base"),
@@ -96,18 +102,10 @@ FORMULAS = [  # config, frequencies, code
     ("llama3", lambda: unscaled("llama3"), "scaling-ignored"),
     ("yarn", lambda: unscaled("yarn"), "scaling-ignored"),
     ("yarn", lambda: unscaled("yarn") / 4, "scaling-type"),
-    ("yarn", lambda: blended(unscaled("yarn"), 4, 1 - yarn_share()), "ramp-reversed"),
-    (
-        "llama3",
-        lambda: blended(unscaled("llama3"), 8, 1 - llama3_share(unscaled("llama3"))),
-        "ramp-reversed",
-    ),
-    (
-        "yarn",
-        lambda: blended(unscaled("yarn"), 4, yarn_share(around=1 / (2 * math.pi))),
-        "ramp-parentheses",
-    ),
-    ("yarn", lambda: blended(unscaled("yarn"), 4, yarn_share(around=1)), "ramp-parentheses"),
+    ("yarn", lambda: blended("yarn", 1 - yarn_share()), "ramp-reversed"),
+    ("llama3", lambda: blended("llama3", 1 - llama3_share()), "ramp-reversed"),
+    ("yarn", lambda: blended("yarn", yarn_share(1 / (2 * math.pi))), "ramp-parentheses"),
+    ("yarn", lambda: blended("yarn", yarn_share(1)), "ramp-parentheses"),
     ("default", lambda: 5e5 ** (-2 * PAIRS / (D - 2)), "exponent"),
     ("default", lambda: 5e5 ** (-2 * (PAIRS + 1) / D), "exponent"),
     ("default", lambda: 5e5 ** (-PAIRS / D), "exponent"),
@@ -151,9 +149,8 @@ def test_a_slip_of_any_rotation_is_found_with_its_value(slip, name, form):
 @pytest.mark.parametrize(("name", "changes", "code"), SETTINGS, ids=str)
 def test_a_changed_setting_is_found_with_its_value(name, changes, code, form):
     """The value that gives the same frequencies: YaRN's whole pairs leave some room."""
-    meant = load(SPECS[name], N, D)
     omega = omega_of(SPECS[name], **changes)
-    found = compare(meant, dump(omega, form, factor=meant.params["attention_factor"]))
+    found = compared(name, omega, form)
     assert found.verdict == "different"
     assert found.cause.misreadings == (code,)
     read = {key: pair[1] for key, pair in found.cause.changes.items()}
@@ -171,8 +168,7 @@ def test_a_changed_setting_is_found_with_its_value(name, changes, code, form):
 @pytest.mark.parametrize("form", ["halves", "cos twice"])
 @pytest.mark.parametrize(("name", "make", "code"), FORMULAS)
 def test_a_formula_gone_wrong_is_named(name, make, code, form):
-    meant = load(SPECS[name], N, D)
-    found = compare(meant, dump(make(), form, factor=meant.params["attention_factor"]))
+    found = compared(name, make(), form)
     assert found.verdict == "different"
     equal = {"ramp-parentheses": ("original-length",)}.get(code, ())  # 4 pi^2 times as long
     assert found.cause.misreadings[0] in (code, *equal)
@@ -182,11 +178,10 @@ def test_a_formula_gone_wrong_is_named(name, make, code, form):
 def test_where_no_slip_explains_it_pairs_are_shown_and_nothing_is_guessed(seed):
     rng = np.random.default_rng(seed)
     name = list(SPECS)[seed % 3]
-    meant = load(SPECS[name], N, D)
     some = rng.permutation(D // 2)[: rng.integers(2, 12)]
     omega = omega_of(SPECS[name])
     omega[some] *= rng.uniform(1.1, 1.5, len(some))
-    found = compare(meant, dump(omega, factor=meant.params["attention_factor"]))
+    found = compared(name, omega)
     assert (found.verdict, found.cause) == ("different", None)
     seen = {int(k) for k in some if omega[k] * N > 0.01}
     assert seen <= {pair.index for pair in found.pairs} <= set(some.tolist())

@@ -41,6 +41,13 @@ def codes_of(enc, least="note"):
     return [f"{f.code} {f.severity}" for f in assess(enc).findings if f.severity in wanted]
 
 
+def below(exponent):
+    return 1e4 ** (-exponent / DIM)
+
+
+MISMATCHED = ["mismatched-pairs error"]
+CLIPPED = ["clipped-index error", "stray-rows note"]
+EQUAL_ROWS = ["duplicate-rows error", "stray-rows note"]
 BY_ROW = np.where(S % 2 == 0, np.sin(S * np.repeat(GRID, 2)), np.cos(S * np.repeat(GRID, 2)))
 ZOO = {  # Toeplitz residual, shift residual, stable rank; findings; table
     "correct": (0, 0, 1.7901, [], waves(GRID)),
@@ -49,26 +56,14 @@ ZOO = {  # Toeplitz residual, shift residual, stable rank; findings; table
     "offset": (0, 0, 1.7901, ["offset note"], waves(GRID, offset=2)),
     "one row for all": (0, 0, 1.0, ["constant-codes error"], np.repeat(waves(GRID)[5:6], 128, 0)),
     "rows alternate": (0.609, 0.52, 1.970, ["alternating-rows error"], BY_ROW),
-    "exponent 2 x column": (
-        *(0.0500, 0.155, 1.2786, ["mismatched-pairs error"]),
-        waves(1e4 ** (-4 * I / DIM), 1e4 ** (-(4 * I + 2) / DIM)),
-    ),
-    "exponent = column": (
-        *(0.0853, 0.184, 1.7513, ["mismatched-pairs error"]),
-        waves(GRID, 1e4 ** (-(2 * I + 1) / DIM)),
-    ),
+    "exponent 2 x column": (0.0500, 0.155, 1.2786, MISMATCHED, waves(GRID**2, below(4 * I + 2))),
+    "exponent = column": (0.0853, 0.184, 1.7513, MISMATCHED, waves(GRID, below(2 * I + 1))),
     "-log(1e4)/d//2": (0, 0, 1.0805, ["dead-pairs error"], waves(np.exp(-2.0 * I))),
     "x ** 1e-4": (0, 0, 2.0506, ["single-frequency error"], waves((I / 32) ** 1e-4)),
     "padding row": (0.113, 0.089, 1.7876, ["padding-row note"], changed(1, 0.0)),
     "a row of zeros": (0.128, 0.118, 1.7913, ["padding-row warning"], changed(64, 0.0)),
-    "index clipped": (
-        *(0.130, 0.0023, 1.7006, ["clipped-index error", "stray-rows note"]),
-        changed(slice(100, None), waves(GRID)[99]),
-    ),
-    "two rows equal": (
-        *(0.0068, 0.030, 1.7903, ["duplicate-rows error", "stray-rows note"]),
-        changed(1, waves(GRID)[0]),
-    ),
+    "index clipped": (0.130, 0.0023, 1.7006, CLIPPED, changed(slice(100, None), waves(GRID)[99])),
+    "two rows equal": (0.0068, 0.030, 1.7903, EQUAL_ROWS, changed(1, waves(GRID)[0])),
     "base 1000": (0, 0, 2.3934, ["base warning"], waves(1e3 ** (-2 * I / DIM))),
 }
 

@@ -16,11 +16,7 @@ from pefourier.report.forms import as_json
 from pefourier.report.frame import Answer, telling_named
 from pefourier.writing.page import SCHEMA
 
-
-@pytest.fixture(autouse=True)
-def folder(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
+pytestmark = pytest.mark.usefixtures("folder")
 
 
 def answer_of(enc):

@@ -98,8 +98,7 @@ def test_nothing_is_requested_and_nothing_runs(mixed):
 
 
 @without_pictures
-def test_no_name_is_more_than_text(page, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def test_no_name_is_more_than_text(page, folder):
     name = HOSTILE.replace("/", "∕") + ".npz"
     with open(name, "wb") as stream:
         np.savez(stream, **{"a<b>\"'": np.eye(4)})
@@ -123,15 +122,14 @@ def test_what_is_not_markup_is_escaped():
     assert hostile not in document(hostile, hostile, [])
 
 
-def test_the_same_input_gives_the_same_bytes(run, tmp_path, monkeypatch):
+def test_the_same_input_gives_the_same_bytes(run, folder):
     """In a process with other hashes, in another place, too."""
-    monkeypatch.chdir(tmp_path)
     arguments = ["report", "rope", "--d", "8", "-S", "9", "-q", "--out"]
     env = {**os.environ, "PYTHONHASHSEED": "1", "TZ": "UTC1"}
     command = [sys.executable, "-m", "pefourier", *arguments, "1.html"]
     subprocess.run(command, env=env, check=True, capture_output=True)
     assert run(*arguments, "2.html").status == 0
-    assert (tmp_path / "1.html").read_bytes() == (tmp_path / "2.html").read_bytes()
+    assert (folder / "1.html").read_bytes() == (folder / "2.html").read_bytes()
 
 
 @without_pictures
@@ -143,8 +141,7 @@ def test_the_answer_says_where_the_page_is(run, tmp_path):
     assert second["spec"] == "nothing-such"
 
 
-def test_grids_stand_beside_sequences(page, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def test_grids_stand_beside_sequences(page, folder):
     found = page("axial", "axial-rope", "--grid", "3x4", "--d", 16)
     assert found.faults == []
     assert len(found.values("img", "alt")) == 4 + 2  # of each question, of each table
