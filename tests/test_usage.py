@@ -33,8 +33,7 @@ from pefourier.weights.usage import use_of_model
 pytestmark = pytest.mark.usefixtures("folder")
 Q, K = (f"model.layers.0.self_attn.{name}_proj.weight" for name in "qk")
 NORM = "model.layers.0.input_layernorm.weight"
-HALVES = [(i, i + 4) for i in range(4)]
-NEIGHBOURS = [(2 * i, 2 * i + 1) for i in range(4)]
+HALVES, NEIGHBOURS = np.arange(8).reshape(2, 4).T, np.arange(8).reshape(4, 2)
 PAIRS = {"halves": HALVES, "neighbours": NEIGHBOURS}
 
 
@@ -376,20 +375,17 @@ def test_means_of_activations_are_told_like_weights(run, keys, rng):
         assert run("usage", path, "--stats", "means.npz").status == 2
 
 
-@pytest.mark.parametrize(("kind", "pairing"), [("llama", "halves"), ("cohere", "neighbours")])
-def test_means_are_of_the_pairs_that_the_config_says(run, kind, pairing):
-    path = write_model(Path("m"), model_type=kind)
+TYPES = {"layer_types": ["sliding_attention", "full_attention"]}
+MEANT = [("llama", "halves", 0), ("cohere", "neighbours", 0), ("gemma3_text", "2 rotations", 2)]
+
+
+@pytest.mark.parametrize(("kind", "part", "status"), MEANT)
+def test_means_are_of_the_pairs_of_the_one_rotation_of_a_config(run, kind, part, status):
+    path = write_model(Path("m"), model_type=kind, **TYPES if status else {})
     np.savez("means.npz", **{"layer0_head0.q_abs_mean": np.arange(1.0, 5.0)})
-    (record,) = run("usage", path, "--stats", "means.npz", "--json").results
-    assert record["pairing"]["name"] == pairing
-
-
-def test_means_of_one_of_several_rotations_are_refused(run):
-    types = ["sliding_attention", "full_attention"]
-    path = write_model(Path("m"), model_type="gemma3_text", layer_types=types)
-    np.savez("means.npz", **{"stats.layer00_head00.q_abs_mean": np.ones(4)})
-    done = run("usage", path, "--stats", "means.npz")
-    assert (done.status, "2 rotations" in done.err) == (2, True)
+    done = run("usage", path, "--stats", "means.npz", "--json")
+    assert done.status == status
+    assert part in (done.err if status else done.results[0]["pairing"]["name"])
 
 
 PLAIN = "llama qwen2 qwen3 gemma phi cohere olmo olmo2 starcoder2 nemotron apertus"
@@ -400,7 +396,7 @@ MLA |= {"q_lora_rank": 20, "num_key_value_heads": 4}
 DENSE = {"first_k_dense_replace": 2}
 FAMILIES = {name: {} for name in PLAIN.split()}  # tiny models; what differs from the sizes below
 FAMILIES |= {
-    "gemma3_text": {"layer_types": ["sliding_attention", "full_attention"]},
+    "gemma3_text": TYPES,
     "glm4": {"pad_token_id": 0},
     "phi3": {"pad_token_id": 0},
     "glm": {"partial_rotary_factor": 0.5, "attention_bias": True, "pad_token_id": 0},
