@@ -137,6 +137,9 @@ VERDICTS = [
     ("sinusoidal", "sinusoidal", "the same", None),
     ("sinusoidal", "sinusoidal:layout=halves", "equivalent", "interleaved to halves"),
     ("sinusoidal:layout=halves", "sinusoidal", "equivalent", "halves to interleaved"),
+    ("sinusoidal", "sinusoidal:offset=2", "equivalent", None),
+    ("rope", "rope:layout=interleaved", "permuted", None),
+    ("dft:d=8", "dft:d=6", "different", None),
     ("sinusoidal:layout=halves", "rope", "used differently", "halves exchanged"),
     ("alibi", "alibi:causal=true", "the same", None),
     ("alibi", "kerple", "different", None),
@@ -164,9 +167,12 @@ def test_slow_waves_are_no_proof_of_one_geometry(base):
 
 @pytest.mark.parametrize(("one", "two", "verdict", "layout"), VERDICTS)
 def test_verdict_same_status_and_layout_agree(one, two, verdict, layout, run):
-    done = run("compare", one, two, "--d", 8, "-S", 40, "--json")
+    words = ["compare", one, two, "--d", 8, "-S", 40, "--quiet"]
+    told, done = run(*words), run(*words, "--json")
     (record,) = done.results
-    assert record["verdict"] == verdict
+    assert (told.status, told.err) == (done.status, "")
+    assert told.out.startswith(f"{one}: {verdict.upper()}. ")
+    assert (record["verdict"], record["other"]["spec"]) == (verdict, two)
     assert record["same"] == (verdict == "the same") == (done.status == 0)
     assert (record["transform"] or {}).get("layout") == layout
     if layout:

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from pefourier.encodings import load
-from pefourier.encodings.readings import lag_sums, positions_below, reading_cosine
+from pefourier.encodings.readings import lag_sums
 from pefourier.errors import PefourierError
 from pefourier.questions.context import describe_context
 from pefourier.questions.operators import compare_operators
@@ -74,22 +74,6 @@ def test_lag_sums_are_those_of_the_formula():
 )
 def test_critical_dimension_is_the_published_one(d, base, length, critical):
     assert critical_dimension(d, base, length) == critical
-
-
-@pytest.mark.parametrize(
-    ("one", "two", "cosines", "below"),
-    [  # what a misreading costs: cosines at 128, 1024, 4096, 32768; first positions below
-        ("rope:rho=1e6", "rope:rho=1e4", (0.475, 0.238, 0.126, -0.082), (3, 8, 25)),
-        (LLAMA3, "rope:rho=5e5", (0.9994, 0.961, 0.708, 0.597), (512, 1724, 60725)),
-        (LLAMA3, "rope:rho=1e4", (0.375, 0.249, 0.043, 0.100), (3, 9, 27)),
-        (QWEN.format(32768), "rope:rho=1e6", (0.9997, 0.981, 0.766, 0.569), (743, 2453, 67990)),
-    ],
-)
-def test_readings_differ_as_published(one, two, cosines, below):
-    w, v = frequencies(one), frequencies(two)
-    found = reading_cosine(w, v, np.array([128, 1024, 4096, 32768]))
-    np.testing.assert_allclose(found, cosines, atol=6e-4)
-    assert tuple(positions_below(w, v).values()) == below
 
 
 YARN = "rope:scaling=yarn,factor=4,original=4096"

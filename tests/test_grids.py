@@ -7,7 +7,6 @@ from grids import mean_products, mixed_frequencies, table_on, waves_on
 import pefourier
 from pefourier.encodings import load
 from pefourier.encodings.encoding import from_table
-from pefourier.encodings.grids import line_contrast, with_grid_note
 from pefourier.encodings.places import is_separable
 from pefourier.errors import PefourierError
 from pefourier.geometry.closest import closest_pair
@@ -198,14 +197,3 @@ def test_waves_as_long_as_the_side_are_not_idle_in_float32():
     phases = 2 * np.pi * np.column_stack([t % 24 / 24, t // 24 / 7])
     week = np.hstack([np.sin(phases), np.cos(phases)]).astype(np.float32)
     assert pefourier.spectrum(week, grid=(7, 24)).idle == [0.0, 0.0]
-
-
-def test_rows_that_may_be_an_image_are_said_to_be():
-    points = named("axial", (8, 8), 32).table()
-    (note,) = with_grid_note(from_table(np.vstack([np.zeros((1, 32)), points]))).findings
-    assert note.code == "grid-unknown"
-    assert "--grid 8x8 --prefix 1" in note.message
-    assert line_contrast(points, 8) > 0.9 > line_contrast(points, 6)
-    assert with_grid_note(from_table(points[:60])).findings == ()
-    assert with_grid_note(load("sinusoidal", 64, 32)).findings == ()
-    assert with_grid_note(from_table(load("sinusoidal", 64, 32).table())).findings == ()

@@ -3,7 +3,6 @@
 The slow twin writes each 2 x 2 block into a matrix, with pairs and frequencies given one by one.
 """
 
-import json
 import re
 import textwrap
 from pathlib import Path
@@ -207,16 +206,6 @@ def test_pairs_turned_by_the_angles_of_others_are_named(turned, laid):
     assert [(turned in one, laid in one) for one in said] == [(True, True)] * (turned != laid)
     layout = {"halves": "halves", "neighbours": "interleaved"}[turned]
     assert pefourier.compare(rotate, f"rope:layout={layout}", length=N, d=D).same == (not said)
-
-
-def test_the_order_of_rows_is_written(run, tmp_path):
-    for suffix, read in ((".npy", np.load), (".json", lambda p: json.loads(p.read_text()))):
-        path = tmp_path / f"rows{suffix}"
-        done = run("compare", "rope:d=8", "rope:d=8,layout=interleaved", "--permutation", path)
-        assert done.status == 1
-        assert list(read(path)) == [0, 4, 1, 5, 2, 6, 3, 7]
-    done = run("compare", "rope:d=8", "rope:d=8", "--permutation", tmp_path / "no.npy")
-    assert (done.status, (tmp_path / "no.npy").exists()) == (2, False)
 
 
 def test_the_recipe_of_the_readme_puts_rows_into_the_order(run, folder, rng):

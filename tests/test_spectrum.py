@@ -40,14 +40,10 @@ def test_sinusoidal_density_is_eq_15_to_the_last_digits(d, rho, sigma):
     np.testing.assert_array_equal(rope.density, result.density)
 
 
-def test_published_numbers_of_eq_15_and_16():
+def test_published_numbers_of_eq_15():
     result = density(build("sinusoidal", d=256))
     assert result.density.argmax() == 1
     assert result.density[-1] == pytest.approx(5.2047e-107, rel=1e-4)
-    for d, root, slow in ((256, 103.04, 76), (512, 244.62, 133)):
-        summary = density(build("sinusoidal", d=d)).summary
-        assert summary.lowest_bin_index == pytest.approx(root, abs=0.01)
-        assert (summary.below_first_bin, summary.frequencies_total) == (slow, d // 2)
 
 
 @pytest.mark.parametrize("d", [8, 9, 256])

@@ -119,16 +119,12 @@ def test_extension_as_words_json_and_csv(run):
 
 
 def test_a_grid_has_a_base_for_each_axis(run):
-    """Waves end at the side of FLUX's 64 x 64 with base 11.1, at Wan's 21 frames with 3.5."""
+    """Waves end at the side of FLUX's 64 x 64 with base 11.1."""
     asked = ["design", "--grid", "64x64", "--d", 112, "--for", "turns", "--rho", 1e4]
     rows, columns = run(*asked, "--json").results
     assert (rows["axis"], columns["axis"]) == ("y", "x")
     assert round(rows["best"]["turns"], 1) == 11.1
     assert [c["idle"] for c in rows["candidates"] if c["rho"] == 1e4] == [20]  # of 28
-    found = run("design", "--grid", "21x48x80", "--d", 128, "--for", "turns", "--json").results
-    assert [one["params"]["d"] for one in found] == [44, 42, 42]
-    assert round(found[0]["best"]["turns"], 1) == 3.5
-    assert round(found[2]["best"]["turns"], 1) == 14.5
 
 
 REFUSED = [  # what is typed, and what the error names

@@ -95,9 +95,11 @@ def test_what_shows_no_square_is_not_noted(name):
 )
 def test_squares_are_noted_behind_usual_tokens(side, prefix, dtype):
     points = build("axial", d=D, grid=(side, side)).table()
-    (note,) = with_grid_note(from_table(np.vstack([FREE[:prefix], points]).astype(dtype))).findings
-    assert note.code == "grid-unknown"
-    assert f"--grid {side}x{side}" + f" --prefix {prefix}" * (prefix > 0) + "," in note.message
+    for before in (FREE[:prefix], 0 * FREE[:prefix]):
+        rows = np.vstack([before, points]).astype(dtype)
+        (note,) = with_grid_note(from_table(rows)).findings
+        assert note.code == "grid-unknown"
+        assert f"--grid {side}x{side}" + f" --prefix {prefix}" * (prefix > 0) + "," in note.message
 
 
 def test_the_share_of_line_ends_that_are_less_alike():
