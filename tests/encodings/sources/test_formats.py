@@ -275,10 +275,8 @@ def test_a_header_may_have_blanks_and_numbers_of_python_2(blanks, old):
 
 
 def test_an_old_torch_file_without_parts_is_read_to_a_limit(monkeypatch):
-    import torch
-
     torch.save({"t": torch.tensor(TABLE)}, "old.pt", _use_new_zipfile_serialization=False)
     np.testing.assert_array_equal(read_table("old.pt")[0], TABLE)
-    monkeypatch.setattr("pefourier.encodings.sources.formats.LARGEST_LEGACY", 100)
+    monkeypatch.setattr(formats, "LARGEST_LEGACY", 100)
     with pytest.raises(PefourierError, match="before"):
         read_table("old.pt")

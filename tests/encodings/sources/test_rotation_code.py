@@ -1,7 +1,5 @@
 """Code that turns queries and keys: its table, its operators, and what is wrong with them."""
 
-import json
-
 import numpy as np
 import pytest
 import torch
@@ -157,18 +155,17 @@ def test_what_is_no_rotation_is_refused_with_a_wrapper(code):
     compile(wrapper, "wrapper", "exec")
 
 
-def test_code_of_a_config_is_the_config(tmp_path):
+def test_code_of_a_config_is_the_config(config):
     """Half of a head is turned, by neighbours (GLM): its codes are those of the config."""
-    config = {"model_type": "glm4", "head_dim": 32, "partial_rotary_factor": 0.5}
-    path = tmp_path / "config.json"
-    path.write_text(json.dumps(config | {"max_position_embeddings": 64, "rope_theta": 1e4}))
+    values = {"model_type": "glm4", "head_dim": 32, "partial_rotary_factor": 0.5}
+    path = config(values | {"max_position_embeddings": 64, "rope_theta": 1e4})
 
     def rotate(q, k):
         return tuple(
             torch.cat([neighbours(x[..., :16], of(x[..., :16])), x[..., 16:]], -1) for x in (q, k)
         )
 
-    found = pefourier.compare(str(path), rotate)
+    found = pefourier.compare(path, rotate)
     code = found.about[1]
     assert (code.dim, code.params["d"], code.params["rotated"]) == (16, 32, 16)
     assert (found.verdict, found.same, found.operator.relation) == ("the same", True, "same")

@@ -18,11 +18,7 @@ from stored import HEADER, TABLE, npy_bytes, put, refused
 
 from pefourier.encodings import load
 from pefourier.encodings.sources import tables
-from pefourier.encodings.sources import tables as files
-from pefourier.encodings.sources.tables import (
-    read_table,
-    write_table,
-)
+from pefourier.encodings.sources.tables import read_table, write_table
 from pefourier.errors import PefourierError
 
 
@@ -113,7 +109,7 @@ def fed(content, *arguments):
         "except PefourierError as error: print(error)"
     )
     command = [sys.executable, "-W", "error", "-c", code, *arguments]
-    root = str(Path(files.__file__).parents[3])
+    root = str(Path(tables.__file__).parents[3])
     run = subprocess.run(command, input=content, capture_output=True, env={"PYTHONPATH": root})
     assert run.stderr == b""
     return run.stdout.decode().strip()
