@@ -12,7 +12,7 @@ import pytest
 import safetensors
 import safetensors.torch
 import torch
-from stored import HEADER, TABLE, npy_bytes, put, refused
+from stored import HEADER, TABLE, npy_bytes, npz_file, put, refused, safetensors_bytes
 
 from pefourier.encodings.sources import formats
 from pefourier.encodings.sources.tables import read_table, write_table
@@ -29,11 +29,6 @@ EPS = {
     torch.int64: 2**-52,
     torch.bool: 2**-52,
 }
-
-
-def safetensors_bytes(header, data=b""):
-    text = header if isinstance(header, bytes) else json.dumps(header).encode()
-    return len(text).to_bytes(8, "little") + text + data
 
 
 @pytest.mark.parametrize("suffix", formats.WRITERS)
@@ -238,14 +233,11 @@ def test_odd_tensors():
 
 
 def test_damaged_archives():
-    write_table("x.npz", TABLE)
-    with open("x.npz", "rb") as stream:
-        whole = stream.read()
+    whole = npz_file({"codes": TABLE})
     put("cut.npz", whole[:-40])
     put("zeros.npz", whole.replace(TABLE.tobytes(), bytes(120)))
     for kind in ("LZMA", "BZIP2"):  # a few kB of which are gigabytes
-        with zipfile.ZipFile(f"{kind}.npz", "w", getattr(zipfile, f"ZIP_{kind}")) as archive:
-            archive.writestr("codes.npy", npy_bytes(HEADER, TABLE.tobytes()))
+        put(f"{kind}.npz", npz_file({"codes": TABLE}, getattr(zipfile, f"ZIP_{kind}")))
     np.testing.assert_array_equal(read_table("LZMA.npz")[0], TABLE)  # as data of training are
     with zipfile.ZipFile("x.pt", "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("x/data.pkl", bytes(10**6))
