@@ -18,17 +18,10 @@ from pefourier.encodings.sources import formats
 from pefourier.encodings.sources.tables import read_table, write_table
 from pefourier.errors import PefourierError
 
-EPS = {
-    torch.float64: 2**-52,
-    torch.float32: 2**-23,
-    torch.float16: 2**-10,
-    torch.bfloat16: 2**-7,
-    torch.float8_e4m3fn: 2**-3,
-    torch.float8_e5m2: 2**-2,
-    torch.int8: 2**-52,
-    torch.int64: 2**-52,
-    torch.bool: 2**-52,
-}
+FLOATS = [torch.float64, torch.float32, torch.float16, torch.bfloat16]
+FLOATS += [torch.float8_e4m3fn, torch.float8_e5m2]
+EPS = {dtype: torch.finfo(dtype).eps for dtype in FLOATS}
+EPS |= dict.fromkeys((torch.int8, torch.int64, torch.bool), 2**-52)
 
 
 @pytest.mark.parametrize("suffix", formats.WRITERS)

@@ -15,15 +15,6 @@ from pefourier.questions.compare import compare
 from pefourier.questions.context import describe_context
 
 
-def llama3_factors():
-    """What llama.cpp's converter computes for Llama 3.1: base over scaled frequencies."""
-    plain, scaled = (
-        load(spec, 8, 128).measure.frequencies
-        for spec in ("rope:rho=5e5", "rope:rho=5e5,scaling=llama3,factor=8,original=8192")
-    )
-    return (plain / scaled).astype(np.float32)
-
-
 @pytest.fixture
 def write(tmp_path):
     gguf = pytest.importorskip("gguf")
@@ -57,7 +48,9 @@ YARN |= {"rope__scaling__original_context_length": 32768}
 
 def test_factors_in_float32_are_the_scaling_of_the_config_and_without_them_it_is_lost(write):
     config = load("rope:rho=5e5,scaling=llama3,factor=8,original=8192", 512, 128)
-    enc = load(write({"rope_freqs.weight": llama3_factors()}, **SIZES))
+    plain = load("rope:rho=5e5", 8, 128).measure.frequencies
+    factors = plain / config.measure.frequencies  # as llama.cpp's converter computes them
+    enc = load(write({"rope_freqs.weight": factors.astype(np.float32)}, **SIZES))
     assert (len(enc), enc.params["d"], enc.params["scaling"]) == (131072, 128, "factors")
     same = compare(config, load(enc.params["path"], 512)).operator
     assert (same.relation, same.name) == ("permuted", "halves-to-neighbours")

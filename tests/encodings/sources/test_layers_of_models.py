@@ -31,19 +31,10 @@ SCHEDULES = {  # config, and runs: layers, kind, part, window
     ),
     "by flags": (SMOLLM3 | {"no_rope_layers": [1, 0, 1, 1]}, [ALL(0, 2, 3), NONE(1)]),
     "by an interval": (SMOLLM3 | {"no_rope_layer_interval": 2}, [ALL(0, 2), NONE(1, 3)]),
-    "recurrent": (SMOLLM3 | {"model_type": "qwen3_next"}, [NONE(0, 1, 2), ALL(3)]),
-    "one type rotates": (
-        SMOLLM3 | {"model_type": "cohere2", "sliding_window": 4096},
-        [(*ALL(0, 1, 2), "", 4096), NONE(3)],
-    ),
     "no window": ({"model_type": "moshi", "sliding_window": 4, "num_hidden_layers": 1}, [ALL(0)]),
     "a window in all": (
         {"model_type": "minimax", "sliding_window": 4, "layer_types": [FULL]},
         [(*ALL(), "", 4)],
-    ),
-    "ratios": (
-        {"model_type": "deepseek_v4", "num_hidden_layers": 3, "compress_ratios": [0, 4, 128]},
-        [(*ALL(0), "main", 128), (*ALL(1, 2), "compress")],
     ),
     "another kind": ({"model_type": "bloom", "n_layer": 2}, [((0, 1), "learned")]),
     "a window of each layer": (

@@ -17,11 +17,6 @@ BERT = {"model_type": "bert", "max_position_embeddings": 12, "hidden_size": 8}
 TABLE = "embeddings.position_embeddings.weight"
 
 
-def lags(enc):
-    """Codes by lag -(n-1) … n-1, or to 0 where it is causal."""
-    return dict(zip(np.asarray(enc.domain.x).tolist(), enc.table(), strict=True))
-
-
 @pytest.mark.parametrize("broken", [False, True])
 def test_a_folder_says_of_its_table_what_the_file_says(broken, config, folder, rng, run):
     """The doctor looks at what came from weights, however it was reached."""
@@ -73,7 +68,7 @@ def test_t5s_trained_biases_are_looked_up_as_its_code_does(side, config, folder,
     enc = load(f"{folder}#{side}" if side == "decoder" else str(folder), length=300)
     assert (enc.name, enc.origin, enc.act) == ("t5", "weights", "bias")
     assert enc.findings == ()
-    found = lags(enc)
+    found = dict(zip(np.asarray(enc.domain.x).tolist(), enc.table(), strict=True))  # by lag
     for query in (0, 7, 299):
         for key in range(300):
             if key - query in found:
@@ -159,11 +154,7 @@ def codes(rng):
         ({"model_type": "bert"}, "bert.embeddings.position_embeddings.weight", 0),
         ({"model_type": "opt"}, "model.decoder.embed_positions.weight", 2),
         ({"model_type": "roberta"}, "roberta.embeddings.position_embeddings.weight", 2),
-        (
-            {"model_type": "roberta", "pad_token_id": 4},
-            "embeddings.position_embeddings.weight",
-            5,
-        ),
+        ({"model_type": "roberta", "pad_token_id": 4}, TABLE, 5),
     ],
     ids=str,
 )
