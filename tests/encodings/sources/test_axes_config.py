@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from stored import safetensors
 
 from pefourier.encodings import load
 from pefourier.encodings.sources.config import model_types
@@ -136,12 +137,11 @@ def test_pixart_and_sd3_have_the_tables_of_diffusers(config):
 
 
 @pytest.fixture
-def weights(tmp_path, config):
+def weights(folder, config):
     """Writes a config and a tensor beside it."""
-    save = pytest.importorskip("safetensors.numpy").save_file
 
     def write(kind, name, tensor, **own):
-        save({name: np.ascontiguousarray(tensor)}, tmp_path / "model.safetensors")
+        safetensors(folder / "model.safetensors", {name: tensor})
         return config(kind, **own)
 
     return write
@@ -184,12 +184,11 @@ def test_a_table_of_another_size_wants_a_grid(weights):
 
 
 def test_swinv2_divides_by_its_window_of_pretraining(config):
-    path = config("swinv2", window_size=8, num_heads=[3, 6], pretrained_window_sizes=[5, 4])
-    enc = load(path)
+    own = {"num_heads": [3, 6], "pretrained_window_sizes": [5, 4]}
+    enc = load(config("swinv2", window_size=8, **own))
     assert enc.params["pretrained"] == (5, 5)
-    np.testing.assert_array_equal(
-        enc.table(), load("swin2", d=3, grid=(8, 8), pretrained=(5, 5)).table()
-    )
+    same = load("swin2", d=3, grid=(8, 8), pretrained=(5, 5))
+    np.testing.assert_array_equal(enc.table(), same.table())
     plain = load(config("swinv2", window_size=8, pretrained_window_sizes=[0, 0]))
     assert plain.params["pretrained"] == ()
 
@@ -221,8 +220,6 @@ def test_rows_on_axes_say_where_they_are_from():
 
 
 def test_keys_of_biases_that_are_answered_are_read(config):
-    switches = dict.fromkeys(
-        ["use_relative_position_bias", "use_shared_relative_position_bias"], True
-    )
+    switches = {f"use_{way}relative_position_bias": True for way in ("", "shared_")}
     assert "unread" not in load(config("beit", window_size=[14, 14], **switches)).params
     assert "unread" not in load(config("swin", window_size=9), grid=(4, 4)).params

@@ -15,6 +15,12 @@ from pefourier.questions.compare import compare
 from pefourier.questions.context import describe_context
 
 
+def finish(writer):
+    for step in ("header", "kv_data", "tensors"):
+        getattr(writer, f"write_{step}_to_file")()
+    writer.close()
+
+
 @pytest.fixture
 def write(tmp_path):
     gguf = pytest.importorskip("gguf")
@@ -29,10 +35,7 @@ def write(tmp_path):
             kinds[type(value)](key, value)
         for name, tensor in dict(tensors).items():
             writer.add_tensor(name, tensor)
-        writer.write_header_to_file()
-        writer.write_kv_data_to_file()
-        writer.write_tensors_to_file()
-        writer.close()
+        finish(writer)
         return path
 
     return written
@@ -202,9 +205,7 @@ def test_the_header_is_what_the_package_gguf_reads(tmp_path):
     writer.add_tensor("a", np.arange(12, dtype=np.float16).reshape(3, 4))
     packed = gguf.quants.quantize(np.ones((4, 64), np.float32), gguf.GGMLQuantizationType.Q4_0)
     writer.add_tensor("b", packed, raw_dtype=gguf.GGMLQuantizationType.Q4_0)
-    for step in ("header", "kv_data", "tensors"):
-        getattr(writer, f"write_{step}_to_file")()
-    writer.close()
+    finish(writer)
     keys, tensors = read_header(str(tmp_path / "m.gguf"))
     reader = gguf.GGUFReader(str(tmp_path / "m.gguf"))
     own = {k: field.contents() for k, field in reader.fields.items() if "GGUF." not in k}

@@ -15,8 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from safetensors.numpy import save_file
-from stored import HEADER, TABLE, npy_bytes, put, refused
+from stored import HEADER, TABLE, npy_bytes, put, refused, safetensors
 
 from pefourier.encodings import encoding, load
 from pefourier.encodings.sources import formats, tables
@@ -262,8 +261,8 @@ def test_a_row_of_numbers_is_no_longer_than_positions_may_be():
         read_numbers("x.npy")
 
 
-def test_a_list_without_numbers_is_refused():
-    save_file({"x": np.zeros(0, np.float32)}, "x.safetensors")
+def test_a_list_without_numbers_is_refused(folder):
+    safetensors(folder / "x.safetensors", {"x": np.zeros(0)})
     with pytest.raises(PefourierError, match=r"x\.safetensors"):
         read_numbers("x.safetensors")
 
