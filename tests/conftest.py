@@ -66,10 +66,10 @@ def folder(tmp_path, monkeypatch):
 
 @pytest.fixture
 def written(tmp_path):
-    """written({...}) -> path of a config.json that holds this."""
+    """written({...}) -> path of a config.json that holds this, or this text."""
 
     def write(values, name="config.json"):
-        (tmp_path / name).write_text(json.dumps(values))
+        (tmp_path / name).write_text(values if isinstance(values, str) else json.dumps(values))
         return str(tmp_path / name)
 
     return write

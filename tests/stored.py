@@ -54,6 +54,11 @@ def npz_file(members, way=zipfile.ZIP_STORED):
 HEADER = b"{'descr': '<f8', 'fortran_order': False, 'shape': (5, 3)}"
 
 
+def safetensors_bytes(header, data=b""):
+    text = header if isinstance(header, bytes) else json.dumps(header).encode()
+    return len(text).to_bytes(8, "little") + text + data
+
+
 def safetensors(path, tensors):
     """A file of float32 tensors, by the format's own words: header length, header, bytes."""
     header, data = {}, b""
@@ -65,5 +70,4 @@ def safetensors(path, tensors):
             "data_offsets": [len(data), len(data) + len(raw)],
         }
         data += raw
-    head = json.dumps(header).encode()
-    path.write_bytes(len(head).to_bytes(8, "little") + head + data)
+    path.write_bytes(safetensors_bytes(header, data))

@@ -9,11 +9,8 @@ from pefourier.encodings.encoding import Measure, without_prefix
 
 
 def test_the_basis_of_a_path_is_the_dct():
-    n = 9
-    path, enc = (
-        nodes(range(-1, n - 1)),
-        load(f"tree:parents={';'.join(map(str, range(-1, 8)))}", d=12),
-    )
+    n, parents = 9, range(-1, 8)
+    path, enc = nodes(parents), load(f"tree:parents={';'.join(map(str, parents))}", d=12)
     k, i = np.meshgrid(np.arange(n), np.arange(n))
     dct = np.cos(np.pi * k * (i + 0.5) / n) * np.sqrt(np.where(k == 0, 1, 2) / n)
     np.testing.assert_allclose(np.abs(path.basis.T @ dct), np.eye(n), atol=1e-12)

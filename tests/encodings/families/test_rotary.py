@@ -13,10 +13,6 @@ LLAMA2 = "rope:scaling=yarn,factor=16,original=4096"
 LLAMA31 = "rope:scaling=llama3,factor=8,original=8192,rho=5e5"
 
 
-def frequencies(spec, d, length=80):
-    return load(spec, length=length, d=d).measure.frequencies
-
-
 FACTORED = [
     ("rope", 1.0),
     (LLAMA2, 1.2772588722239782),
@@ -244,7 +240,7 @@ def test_the_base_of_a_grid_in_single_precision(rho):
 
 
 @pytest.mark.parametrize(
-    "vector", [[1.0, 0.0], GRID[:1], GRID * (1 + 5e-6), frequencies(LLAMA31, 128)]
+    "vector", [[1.0, 0.0], GRID[:1], GRID * (1 + 5e-6), load(LLAMA31, 8, 128).measure.frequencies]
 )
 def test_scaled_or_coarse_frequencies_have_no_base(vector):
     assert base_of(np.array(vector)) is None

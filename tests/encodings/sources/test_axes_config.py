@@ -1,10 +1,9 @@
 """Configs of vision models: their grid, and the codes their modules make on it."""
 
-import json
-
 import numpy as np
 import pytest
 import torch
+from stored import safetensors
 
 from pefourier.encodings import load
 from pefourier.encodings.sources.config import model_types
@@ -14,50 +13,51 @@ from pefourier.questions.context import describe_context
 
 
 @pytest.fixture
-def config(tmp_path):
+def config(config):
     """Writes a config.json of a model type or class and gives its path."""
 
     def write(kind, **own):
-        key = "_class_name" if kind.endswith("Model") else "model_type"
-        path = tmp_path / "config.json"
-        path.write_text(json.dumps({key: kind, **own}))
-        return str(path)
+        return config({"_class_name" if kind.endswith("Model") else "model_type": kind, **own})
 
     return write
 
 
-SETS = {  # of the defaults: encoding, grid, prefix, d
-    "dinov3_vit": ("axial-rope", (14, 14), 1, 64),
-    "eomt_dinov3": ("axial-rope", (40, 40), 5, 64),
-    "pixtral": ("axial-rope", (64, 64), 0, 64),
-    "qwen2_vl_vision": ("axial-rope", (16, 16), 0, 80),
-    "qwen2_5_vl_vision": ("axial-rope", (16, 16), 0, 224),
-    "qwen3_vl_vision": ("axial-rope", (16, 16), 0, 72),
-    "glm4v_vision": ("axial-rope", (24, 24), 0, 128),
-    "llama4_vision_model": ("axial-rope", (32, 32), 0, 48),
-    "vjepa2": ("axial-rope", (32, 16, 16), 0, 64),
-    "vit_mae": ("axial", (14, 14), 1, 768),
-    "swin": ("swin", (13, 13), 0, 3),
-    "swinv2": ("swin2", (13, 13), 0, 3),
-    "detr": ("axial", (25, 34), 0, 256),
-    "deformable_detr": ("axial", (25, 34), 0, 256),
-    "FluxTransformer2DModel": ("axial-rope", (64, 64), 0, 128),
-    "Flux2Transformer2DModel": ("axial-rope", (64, 64), 0, 128),
-    "QwenImageTransformer2DModel": ("axial-rope", (1, 64, 64), 0, 128),
-    "WanTransformer3DModel": ("axial-rope", (21, 30, 52), 0, 128),
-    "HunyuanVideoTransformer3DModel": ("axial-rope", (33, 45, 80), 0, 128),
-    "CogVideoXTransformer3DModel": ("axial", (13, 30, 45), 0, 1920),
-    "PixArtTransformer2DModel": ("axial", (64, 64), 0, 1152),
-    "DiTTransformer2DModel": ("axial", (16, 16), 0, 1152),
-    "SD3Transformer2DModel": ("axial", (96, 96), 0, 1152),
-}
+REGISTERS = {"num_register_tokens": 4}
+TURNED = {"use_rotary_positional_embeddings": True}
+FRAMES = {"sample_frames": 81, "patch_size_t": 2}  # 21 of them, padded to 22
+SETS = [  # model type, what is no default; encoding, grid, prefix, d
+    ("dinov3_vit", {}, "axial-rope", (14, 14), 1, 64),
+    ("eomt_dinov3", REGISTERS, "axial-rope", (40, 40), 5, 64),
+    ("pixtral", {}, "axial-rope", (64, 64), 0, 64),
+    ("qwen2_vl_vision", {}, "axial-rope", (16, 16), 0, 80),
+    ("qwen2_5_vl_vision", {}, "axial-rope", (16, 16), 0, 224),
+    ("qwen3_vl_vision", {}, "axial-rope", (16, 16), 0, 72),
+    ("glm4v_vision", {}, "axial-rope", (24, 24), 0, 128),
+    ("llama4_vision_model", {}, "axial-rope", (32, 32), 0, 48),
+    ("vjepa2", {}, "axial-rope", (32, 16, 16), 0, 64),
+    ("vit_mae", {}, "axial", (14, 14), 1, 768),
+    ("swin", {}, "swin", (13, 13), 0, 3),
+    ("swinv2", {}, "swin2", (13, 13), 0, 3),
+    ("detr", {}, "axial", (25, 34), 0, 256),
+    ("deformable_detr", {}, "axial", (25, 34), 0, 256),
+    ("FluxTransformer2DModel", {}, "axial-rope", (64, 64), 0, 128),
+    ("Flux2Transformer2DModel", {}, "axial-rope", (64, 64), 0, 128),
+    ("QwenImageTransformer2DModel", {}, "axial-rope", (1, 64, 64), 0, 128),
+    ("WanTransformer3DModel", {}, "axial-rope", (21, 30, 52), 0, 128),
+    ("HunyuanVideoTransformer3DModel", {}, "axial-rope", (33, 45, 80), 0, 128),
+    ("CogVideoXTransformer3DModel", {}, "axial", (13, 30, 45), 0, 1920),
+    ("PixArtTransformer2DModel", {}, "axial", (64, 64), 0, 1152),
+    ("DiTTransformer2DModel", {}, "axial", (16, 16), 0, 1152),
+    ("SD3Transformer2DModel", {}, "axial", (96, 96), 0, 1152),
+    ("CogVideoXTransformer3DModel", TURNED, "axial-rope", (13, 30, 45), 0, 64),
+    ("CogVideoXTransformer3DModel", TURNED | FRAMES, "axial-rope", (11, 30, 45), 0, 64),
+]
 
 
-@pytest.mark.parametrize("kind", SETS)
-def test_a_config_gives_its_grid(config, kind):
-    own = {"num_register_tokens": 4} if kind == "eomt_dinov3" else {}
+@pytest.mark.parametrize(("kind", "own", "name", "grid", "prefix", "d"), SETS)
+def test_a_config_gives_its_grid(config, kind, own, name, grid, prefix, d):
     enc = load(config(kind, **own))
-    assert (enc.name, enc.domain.grid, enc.domain.prefix, enc.dim) == SETS[kind]
+    assert (enc.name, enc.domain.grid, enc.domain.prefix, enc.dim) == (name, grid, prefix, d)
     assert enc.params["model_type"] == kind
 
 
@@ -124,12 +124,10 @@ def test_a_config_gives_what_its_module_makes(config, kind, name, own):
 def test_pixart_and_sd3_have_the_tables_of_diffusers(config):
     embeddings = pytest.importorskip("public_axes").embeddings
     small = {"num_attention_heads": 2, "attention_head_dim": 8, "patch_size": 2}
-    pixart = embeddings.PatchEmbed(16, 16, 2, 4, 16, interpolation_scale=2)
-    enc = load(config("PixArtTransformer2DModel", sample_size=16, interpolation_scale=2, **small))
-    np.testing.assert_allclose(enc.table(), pixart.pos_embed[0], atol=2e-6)
-    sd3 = embeddings.PatchEmbed(16, 16, 2, 4, 16, pos_embed_max_size=12)
-    enc = load(config("SD3Transformer2DModel", sample_size=16, pos_embed_max_size=12, **small))
-    np.testing.assert_allclose(enc.table(), sd3.pos_embed[0], atol=2e-6)
+    for kind, own in ("PixArt", {"interpolation_scale": 2}), ("SD3", {"pos_embed_max_size": 12}):
+        made = embeddings.PatchEmbed(16, 16, 2, 4, 16, **own)
+        enc = load(config(f"{kind}Transformer2DModel", sample_size=16, **own, **small))
+        np.testing.assert_allclose(enc.table(), made.pos_embed[0], atol=2e-6)
     sizes = {"sample_width": 10, "sample_height": 6, "sample_frames": 9}
     own = {"embed_dim": 16, "bias": False, "spatial_interpolation_scale": 1.875}
     video = embeddings.CogVideoXPatchEmbed(2, **own, **sizes)
@@ -138,21 +136,12 @@ def test_pixart_and_sd3_have_the_tables_of_diffusers(config):
     np.testing.assert_allclose(enc.table(), video.pos_embedding[0, text:], atol=2e-6)
 
 
-def test_rotary_cogvideox_is_told_by_its_key(config):
-    enc = load(config("CogVideoXTransformer3DModel", use_rotary_positional_embeddings=True))
-    assert (enc.name, enc.domain.grid, enc.dim) == ("axial-rope", (13, 30, 45), 64)
-    own = {"sample_frames": 81, "patch_size_t": 2, "use_rotary_positional_embeddings": True}
-    enc = load(config("CogVideoXTransformer3DModel", **own))
-    assert enc.domain.grid[0] == 11  # of 21 frames, padded to 22
-
-
 @pytest.fixture
-def weights(tmp_path, config):
+def weights(folder, config):
     """Writes a config and a tensor beside it."""
-    save = pytest.importorskip("safetensors.numpy").save_file
 
     def write(kind, name, tensor, **own):
-        save({name: np.ascontiguousarray(tensor)}, tmp_path / "model.safetensors")
+        safetensors(folder / "model.safetensors", {name: tensor})
         return config(kind, **own)
 
     return write
@@ -195,12 +184,11 @@ def test_a_table_of_another_size_wants_a_grid(weights):
 
 
 def test_swinv2_divides_by_its_window_of_pretraining(config):
-    path = config("swinv2", window_size=8, num_heads=[3, 6], pretrained_window_sizes=[5, 4])
-    enc = load(path)
+    own = {"num_heads": [3, 6], "pretrained_window_sizes": [5, 4]}
+    enc = load(config("swinv2", window_size=8, **own))
     assert enc.params["pretrained"] == (5, 5)
-    np.testing.assert_array_equal(
-        enc.table(), load("swin2", d=3, grid=(8, 8), pretrained=(5, 5)).table()
-    )
+    same = load("swin2", d=3, grid=(8, 8), pretrained=(5, 5))
+    np.testing.assert_array_equal(enc.table(), same.table())
     plain = load(config("swinv2", window_size=8, pretrained_window_sizes=[0, 0]))
     assert plain.params["pretrained"] == ()
 
@@ -232,8 +220,6 @@ def test_rows_on_axes_say_where_they_are_from():
 
 
 def test_keys_of_biases_that_are_answered_are_read(config):
-    switches = dict.fromkeys(
-        ["use_relative_position_bias", "use_shared_relative_position_bias"], True
-    )
+    switches = {f"use_{way}relative_position_bias": True for way in ("", "shared_")}
     assert "unread" not in load(config("beit", window_size=[14, 14], **switches)).params
     assert "unread" not in load(config("swin", window_size=9), grid=(4, 4)).params

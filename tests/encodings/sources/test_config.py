@@ -67,9 +67,3 @@ def test_code_that_a_config_names_is_not_run_and_that_is_said(key, config, folde
     )
     enc = load(path, length=3)
     assert [f.code for f in enc.findings] == ["model-type-unknown", "remote-code"]
-
-
-def test_a_layer_of_an_inner_config_is_named_after_a_dot(config):
-    path = config({"model_type": "gemma3"})
-    assert load(f"{path}#text_config.full_attention", length=3).params["rho"] == 1e6
-    assert load(f"{path}#sliding_attention", length=3).params["rho"] == 1e4

@@ -12,28 +12,16 @@ import pytest
 import safetensors
 import safetensors.torch
 import torch
-from stored import HEADER, TABLE, npy_bytes, put, refused
+from stored import HEADER, TABLE, npy_bytes, npz_file, put, refused, safetensors_bytes
 
 from pefourier.encodings.sources import formats
 from pefourier.encodings.sources.tables import read_table, write_table
 from pefourier.errors import PefourierError
 
-EPS = {
-    torch.float64: 2**-52,
-    torch.float32: 2**-23,
-    torch.float16: 2**-10,
-    torch.bfloat16: 2**-7,
-    torch.float8_e4m3fn: 2**-3,
-    torch.float8_e5m2: 2**-2,
-    torch.int8: 2**-52,
-    torch.int64: 2**-52,
-    torch.bool: 2**-52,
-}
-
-
-def safetensors_bytes(header, data=b""):
-    text = header if isinstance(header, bytes) else json.dumps(header).encode()
-    return len(text).to_bytes(8, "little") + text + data
+FLOATS = [torch.float64, torch.float32, torch.float16, torch.bfloat16]
+FLOATS += [torch.float8_e4m3fn, torch.float8_e5m2]
+EPS = {dtype: torch.finfo(dtype).eps for dtype in FLOATS}
+EPS |= dict.fromkeys((torch.int8, torch.int64, torch.bool), 2**-52)
 
 
 @pytest.mark.parametrize("suffix", formats.WRITERS)
@@ -101,6 +89,10 @@ def test_npy_types_and_orders(dtype, order):
     np.testing.assert_array_equal(table, stored.astype(kept))
 
 
+def entry(shape=(2, 3), offsets=(0, 24)):
+    return {"codes": {"dtype": "F32", "shape": shape, "data_offsets": offsets}}
+
+
 @pytest.mark.parametrize("suffix", ["npy", "safetensors"])
 def test_large_files_are_mapped_not_read(suffix):
     """So that a sparse file of 16 GiB opens on a small machine."""
@@ -108,8 +100,7 @@ def test_large_files_are_mapped_not_read(suffix):
     if suffix == "npy":
         np.lib.format.open_memmap("x.npy", "w+", np.float32, shape).flush()
     else:
-        entry = {"dtype": "F32", "shape": shape, "data_offsets": [0, size]}
-        put("x.safetensors", safetensors_bytes({"codes": entry}))
+        put("x.safetensors", safetensors_bytes(entry(shape, (0, size))))
         os.truncate("x.safetensors", os.path.getsize("x.safetensors") + size)
     table, _ = read_table("x." + suffix)
     assert table.shape == shape
@@ -135,10 +126,6 @@ def test_large_files_are_mapped_not_read(suffix):
 def test_csv(content, expected):
     put("x.csv", content)
     np.testing.assert_array_equal(read_table("x.csv")[0], expected)
-
-
-def entry(dtype="F32", shape=(2, 3), offsets=(0, 24)):
-    return {"codes": {"dtype": dtype, "shape": shape, "data_offsets": offsets}}
 
 
 PLACE = entry()["codes"]
@@ -238,14 +225,11 @@ def test_odd_tensors():
 
 
 def test_damaged_archives():
-    write_table("x.npz", TABLE)
-    with open("x.npz", "rb") as stream:
-        whole = stream.read()
+    whole = npz_file({"codes": TABLE})
     put("cut.npz", whole[:-40])
     put("zeros.npz", whole.replace(TABLE.tobytes(), bytes(120)))
     for kind in ("LZMA", "BZIP2"):  # a few kB of which are gigabytes
-        with zipfile.ZipFile(f"{kind}.npz", "w", getattr(zipfile, f"ZIP_{kind}")) as archive:
-            archive.writestr("codes.npy", npy_bytes(HEADER, TABLE.tobytes()))
+        put(f"{kind}.npz", npz_file({"codes": TABLE}, getattr(zipfile, f"ZIP_{kind}")))
     np.testing.assert_array_equal(read_table("LZMA.npz")[0], TABLE)  # as data of training are
     with zipfile.ZipFile("x.pt", "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("x/data.pkl", bytes(10**6))
@@ -275,10 +259,7 @@ def test_a_header_may_have_blanks_and_numbers_of_python_2(blanks, old):
 
 
 def test_an_old_torch_file_without_parts_is_read_to_a_limit(monkeypatch):
-    import torch
-
     torch.save({"t": torch.tensor(TABLE)}, "old.pt", _use_new_zipfile_serialization=False)
-    np.testing.assert_array_equal(read_table("old.pt")[0], TABLE)
-    monkeypatch.setattr("pefourier.encodings.sources.formats.LARGEST_LEGACY", 100)
+    monkeypatch.setattr(formats, "LARGEST_LEGACY", 100)
     with pytest.raises(PefourierError, match="before"):
         read_table("old.pt")

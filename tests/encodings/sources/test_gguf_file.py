@@ -15,13 +15,10 @@ from pefourier.questions.compare import compare
 from pefourier.questions.context import describe_context
 
 
-def llama3_factors():
-    """What llama.cpp's converter computes for Llama 3.1: base over scaled frequencies."""
-    plain, scaled = (
-        load(spec, 8, 128).measure.frequencies
-        for spec in ("rope:rho=5e5", "rope:rho=5e5,scaling=llama3,factor=8,original=8192")
-    )
-    return (plain / scaled).astype(np.float32)
+def finish(writer):
+    for step in ("header", "kv_data", "tensors"):
+        getattr(writer, f"write_{step}_to_file")()
+    writer.close()
 
 
 @pytest.fixture
@@ -38,10 +35,7 @@ def write(tmp_path):
             kinds[type(value)](key, value)
         for name, tensor in dict(tensors).items():
             writer.add_tensor(name, tensor)
-        writer.write_header_to_file()
-        writer.write_kv_data_to_file()
-        writer.write_tensors_to_file()
-        writer.close()
+        finish(writer)
         return path
 
     return written
@@ -57,7 +51,9 @@ YARN |= {"rope__scaling__original_context_length": 32768}
 
 def test_factors_in_float32_are_the_scaling_of_the_config_and_without_them_it_is_lost(write):
     config = load("rope:rho=5e5,scaling=llama3,factor=8,original=8192", 512, 128)
-    enc = load(write({"rope_freqs.weight": llama3_factors()}, **SIZES))
+    plain = load("rope:rho=5e5", 8, 128).measure.frequencies
+    factors = plain / config.measure.frequencies  # as llama.cpp's converter computes them
+    enc = load(write({"rope_freqs.weight": factors.astype(np.float32)}, **SIZES))
     assert (len(enc), enc.params["d"], enc.params["scaling"]) == (131072, 128, "factors")
     same = compare(config, load(enc.params["path"], 512)).operator
     assert (same.relation, same.name) == ("permuted", "halves-to-neighbours")
@@ -209,9 +205,7 @@ def test_the_header_is_what_the_package_gguf_reads(tmp_path):
     writer.add_tensor("a", np.arange(12, dtype=np.float16).reshape(3, 4))
     packed = gguf.quants.quantize(np.ones((4, 64), np.float32), gguf.GGMLQuantizationType.Q4_0)
     writer.add_tensor("b", packed, raw_dtype=gguf.GGMLQuantizationType.Q4_0)
-    for step in ("header", "kv_data", "tensors"):
-        getattr(writer, f"write_{step}_to_file")()
-    writer.close()
+    finish(writer)
     keys, tensors = read_header(str(tmp_path / "m.gguf"))
     reader = gguf.GGUFReader(str(tmp_path / "m.gguf"))
     own = {k: field.contents() for k, field in reader.fields.items() if "GGUF." not in k}

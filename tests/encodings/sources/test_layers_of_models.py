@@ -31,19 +31,10 @@ SCHEDULES = {  # config, and runs: layers, kind, part, window
     ),
     "by flags": (SMOLLM3 | {"no_rope_layers": [1, 0, 1, 1]}, [ALL(0, 2, 3), NONE(1)]),
     "by an interval": (SMOLLM3 | {"no_rope_layer_interval": 2}, [ALL(0, 2), NONE(1, 3)]),
-    "recurrent": (SMOLLM3 | {"model_type": "qwen3_next"}, [NONE(0, 1, 2), ALL(3)]),
-    "one type rotates": (
-        SMOLLM3 | {"model_type": "cohere2", "sliding_window": 4096},
-        [(*ALL(0, 1, 2), "", 4096), NONE(3)],
-    ),
     "no window": ({"model_type": "moshi", "sliding_window": 4, "num_hidden_layers": 1}, [ALL(0)]),
     "a window in all": (
         {"model_type": "minimax", "sliding_window": 4, "layer_types": [FULL]},
         [(*ALL(), "", 4)],
-    ),
-    "ratios": (
-        {"model_type": "deepseek_v4", "num_hidden_layers": 3, "compress_ratios": [0, 4, 128]},
-        [(*ALL(0), "main", 128), (*ALL(1, 2), "compress")],
     ),
     "another kind": ({"model_type": "bloom", "n_layer": 2}, [((0, 1), "learned")]),
     "a window of each layer": (
@@ -70,30 +61,34 @@ SCHEDULES = {  # config, and runs: layers, kind, part, window
 }
 
 
-def runs(tmp_path, usual="learned", **config):
-    path = tmp_path / "config.json"
-    path.write_text(json.dumps(config))
-    return [replace(run, kind=run.kind or usual) for run in open_model(str(path)).layers]
+@pytest.fixture
+def runs(config):
+    """Runs of layers of a config with these keys; a kind that it does not name is learned."""
+
+    def read(**values):
+        layers = open_model(config(values)).layers
+        return [replace(run, kind=run.kind or "learned") for run in layers]
+
+    return read
 
 
 @pytest.mark.parametrize("name", SCHEDULES)
-def test_layers_that_are_alike_are_one_run(name, tmp_path):
-    config, wanted = SCHEDULES[name]
+def test_layers_that_are_alike_are_one_run(name, runs):
+    values, wanted = SCHEDULES[name]
     padded = [(*run, *("", None)[len(run) - 2 :]) for run in wanted]
-    assert runs(tmp_path, **config) == [LayerRun(*run) for run in padded]
+    assert runs(**values) == [LayerRun(*run) for run in padded]
 
 
 @pytest.mark.parametrize(("key", "size", "window"), [("_size", 128, 129), ("", 127, 127)])
-def test_mimo_sees_so_many_tokens_before_and_itself(key, size, window, tmp_path):
+def test_mimo_sees_so_many_tokens_before_and_itself(key, size, window, runs):
     own = {"model_type": "mimo_v2_flash", "num_hidden_layers": 7, f"sliding_window{key}": size}
-    assert {run.window for run in runs(tmp_path, **own)} == {None, window}
+    assert {run.window for run in runs(**own)} == {None, window}
 
 
-def test_temperatures_are_those_of_the_code(tmp_path):
+def test_temperatures_are_those_of_the_code(config):
     """Llama 4 tunes layers without positions: maxtext 1611."""
     code = modeling("transformers.models.ministral3.configuration_ministral3")
     theirs = code.get_llama_4_attn_scale(torch.tensor([[16383, 262143]]), 0.1, 16384).flatten()
-    path = tmp_path / "config.json"
     for kind, own, length, wanted in (
         ("ministral3", {}, 262144, ("all", 16384, float(theirs[1]))),
         ("ministral3", {}, 16384, ("all", 16384, float(theirs[0]))),
@@ -102,16 +97,9 @@ def test_temperatures_are_those_of_the_code(tmp_path):
         ("llama4_text", {"attn_temperature_tuning": False}, 9, None),
         ("llama", {}, 9, None),
     ):
-        path.write_text(json.dumps({"model_type": kind, **own}))
-        found = read_temperature(open_model(str(path)).model, length)
+        found = read_temperature(open_model(config({"model_type": kind, **own})).model, length)
         told = found and (found.layers, found.floor, found.largest)
         assert told == (wanted and (*wanted[:2], pytest.approx(wanted[2])))
-
-
-@pytest.mark.parametrize("own", [{"compress_ratios": [0, 5]}, {"compress_ratios": 3}])
-def test_ratios_that_stand_for_no_type_of_layer_are_refused(own, tmp_path):
-    with pytest.raises(PefourierError, match="compress_ratios"):
-        runs(tmp_path, model_type="deepseek_v4", num_hidden_layers=5, **own)
 
 
 def transformers_windows(config):
@@ -135,7 +123,7 @@ def tell(config, name):
         return vars(config).get(name)
 
 
-def test_windows_are_those_of_transformers(tmp_path):
+def test_windows_are_those_of_transformers(config):
     """Once ModernBERT, Mistral's default, Recurrent Gemma and Llama 4 without keys had none.
 
     Types whose layers are laid out by a formula crashed.
@@ -147,15 +135,13 @@ def test_windows_are_those_of_transformers(tmp_path):
             continue
         try:
             with quiet():
-                config = config_class(kind)()
+                theirs = config_class(kind)()
         except Exception:  # a class that cannot be made without settings
             continue
-        expected = transformers_windows(config)
-        count = tell(config, "num_hidden_layers") or 4
-        for form in (config.to_dict(), {"model_type": kind, "num_hidden_layers": count}):
-            path = tmp_path / "config.json"
-            path.write_text(json.dumps(form, default=str))
-            found = open_model(str(path)).layers
+        expected = transformers_windows(theirs)
+        count = tell(theirs, "num_hidden_layers") or 4
+        for form in (theirs.to_dict(), {"model_type": kind, "num_hidden_layers": count}):
+            found = open_model(config(json.dumps(form, default=str))).layers
             windows = {i: run.window for run in found for i in run.index}
             if isinstance(expected, list) and windows:
                 same = [windows[i] for i in range(len(expected))] == expected
@@ -188,10 +174,10 @@ def test_windows_are_those_of_transformers(tmp_path):
         ("recurrent_gemma", {"attention_window_size": 300}, [None, None, 300, None]),
     ],
 )
-def test_windows_that_switches_set_are_those_of_transformers(tmp_path, kind, own, windows):
+def test_windows_that_switches_set_are_those_of_transformers(runs, kind, own, windows):
     own = {**own, "sliding_window": 9} if 9 in windows else own
-    config = {"model_type": kind, "num_hidden_layers": 4, **own}
-    found = {i: run.window for run in runs(tmp_path, **config) for i in run.index}
+    alike = runs(model_type=kind, num_hidden_layers=4, **own)
+    found = {i: run.window for run in alike for i in run.index}
     assert [found[i] for i in range(4)] == windows
     with quiet():
         theirs = transformers_windows(config_class(kind)(**{"num_hidden_layers": 4, **own}))
@@ -200,21 +186,19 @@ def test_windows_that_switches_set_are_those_of_transformers(tmp_path, kind, own
     assert [w and w * both_sides for w in expected] == windows
 
 
-def test_a_spec_that_names_a_part_of_a_config_tells_that_part(tmp_path):
+def test_a_spec_that_names_a_part_of_a_config_tells_that_part(config):
     """Once everything behind the # was cut off, and another model answered."""
     text = {"model_type": "gemma3_text", "num_hidden_layers": 6}
     other = {"model_type": "llama", "num_hidden_layers": 2}
-    path = tmp_path / "config.json"
-    path.write_text(json.dumps({"model_type": "nobody", "text_config": text, "b_config": other}))
-    assert [run.part for run in open_model(str(path)).layers] == [
-        "sliding_attention",
-        "full_attention",
-    ]
+    path = config({"model_type": "nobody", "text_config": text, "b_config": other})
+    assert [run.part for run in open_model(path).layers] == [LOCAL, FULL]
     assert [run.part for run in open_model(f"{path}#b_config").layers] == [""]
     (named,) = open_model(f"{path}#text_config.full_attention").layers
-    assert (named.part, named.index) == ("full_attention", (5,))
+    assert (named.part, named.index) == (FULL, (5,))
     spec = open_model(f"{path}#text_config.full_attention").spec_of("sliding_attention")
     assert spec == f"{path}#text_config.sliding_attention"
+    assert load(f"{path}#text_config.full_attention", length=3).params["rho"] == 1e6
+    assert load(f"{path}#sliding_attention", length=3).params["rho"] == 1e4
 
 
 V4 = {
@@ -234,19 +218,18 @@ V4_YARN = {"factor": 16.0, "original_max_position_embeddings": 4096, "beta_fast"
         None,
     ],
 )
-def test_deepseek_v4_turns_as_its_own_module(scaling, tmp_path):
+def test_deepseek_v4_turns_as_its_own_module(scaling, config):
     """Layers of ratio 0 slide and turn plainly; no factor before cosines unless it is set."""
     from transformers.models.deepseek_v4 import configuration_deepseek_v4, modeling_deepseek_v4
 
     values = V4 | ({"rope_scaling": scaling} if scaling else {})
-    path = tmp_path / "config.json"
-    path.write_text(json.dumps(values))
+    path = config(values)
     own = configuration_deepseek_v4.DeepseekV4Config(**values)
     module = modeling_deepseek_v4.DeepseekV4RotaryEmbedding(own)
     part_of = {"sliding_attention": "main"}
     parts = [part_of.get(kind, "compress") for kind in own.layer_types]
     assert parts == ["main"] * 2 + ["compress"] * 3
-    found = open_model(str(path)).layers
+    found = open_model(path).layers
     assert {i: run.part for run in found for i in run.index} == dict(enumerate(parts))
     assert [(run.part, run.window) for run in found] == [("main", 128), ("compress", None)]
     for part in ("main", "compress"):
@@ -261,15 +244,14 @@ TRIED = {kind: rows for kind, rows in RECORDED.items() if "R" in (rows[0][1] or 
 UNTRIED = {"pe_audio_video_encoder", "pe_video_encoder"}  # of 197; both are built by timm alone
 
 
-def told_letters(path, config):
+def told_letters(path):
     """A letter for each layer of a config, as the record has them; none where none is told."""
-    path.write_text(json.dumps(config, default=str))
-    runs = open_model(str(path)).layers
+    runs = open_model(path).layers
     letters = {i: "R" if run.kind == "rotary" else "." for run in runs for i in run.index}
     return "".join(letters[i] for i in range(len(letters)))
 
 
-def test_the_layers_that_turn_are_those_of_the_modules(tmp_path):
+def test_the_layers_that_turn_are_those_of_the_modules(config):
     """Once seven types were told to turn in all layers, four more by keys that were not read.
 
     Of each type in the form of a file with little but the type, and of those whose layers differ
@@ -285,43 +267,46 @@ def test_the_layers_that_turn_are_those_of_the_modules(tmp_path):
                     forms.append(changed(kind, **settings).to_dict())
             several |= {kind} if "." in letters else set()
             for form in forms:
-                told = told_letters(tmp_path / "config.json", form)
+                told = told_letters(config(json.dumps(form, default=str)))
                 seen["told" if told else "without an order"] += 1
                 pairs = zip(told, letters, strict=True) if told else ()
                 if any(own != theirs for own, theirs in pairs if theirs != "?"):
                     different.append((kind, letters, told))
-    print(seen, len(TRIED), sorted(several), sorted(RECORDED.keys() - TRIED.keys()))
     assert different == []
     assert RECORDED.keys() - TRIED.keys() == UNTRIED
     assert seen["without an order"] <= 16
     assert len(several) >= 26
 
 
-def test_layers_that_numbers_name(tmp_path):
-    """Numbers that are none are refused; EXAONE turns all layers where it has no window."""
-    whole = {"layer_types": ["full_attention"] * 4, "sliding_window": None}
-    (run,) = runs(tmp_path, model_type="exaone4", num_hidden_layers=4, **whole)
+def test_layers_that_numbers_name(runs):
+    """EXAONE turns all layers where it has no window."""
+    whole = {"layer_types": [FULL] * 4, "sliding_window": None}
+    (run,) = runs(model_type="exaone4", num_hidden_layers=4, **whole)
     assert (run.kind, run.index) == ("rotary", (0, 1, 2, 3))
-    with pytest.raises(PefourierError, match=r"attn_layer_indices of .* must be a list of numbers"):
-        runs(tmp_path, model_type="bamba", num_hidden_layers=4, attn_layer_indices="2")
     dense = {"first_k_dense_replace": 1, "num_hidden_layers": 9}
-    first, _, none = runs(tmp_path, model_type="cohere2_moe", **dense)
+    first, _, none = runs(model_type="cohere2_moe", **dense)
     assert (first.index, first.window, none.index) == ((0,), None, (4, 8))
 
 
-MANY = [{"model_type": "llama", "num_hidden_layers": 10**9}]
-MANY += [{"model_type": "bloom", "n_layer": 10**9}]
-MANY += [{"model_type": "nobody", "rope_theta": 1e4, "head_dim": 64, "num_layers": 16385}]
+FIVE = {"num_hidden_layers": 5}
+MANY = "must be a whole number from 1 to 16384; got"
+REFUSED = [
+    ({"model_type": "llama", "num_hidden_layers": 10**9}, MANY),  # which once took 8 GiB
+    ({"model_type": "bloom", "n_layer": 10**9}, MANY),
+    ({**NOBODY, "num_layers": 16385}, MANY),
+    ({**FIVE, "model_type": "deepseek_v4", "compress_ratios": [0, 5]}, "compress_ratios"),
+    ({**FIVE, "model_type": "deepseek_v4", "compress_ratios": 3}, "compress_ratios"),
+    ({**FIVE, "model_type": "bamba", "attn_layer_indices": "2"}, "indices .* list of numbers"),
+]
 
 
-@pytest.mark.parametrize("config", MANY)
-def test_more_layers_than_any_model_has_are_refused(tmp_path, config):
-    """Once a config of 150 bytes took 8 GiB."""
-    with pytest.raises(PefourierError, match="must be a whole number from 1 to 16384; got"):
-        runs(tmp_path, **config)
+@pytest.mark.parametrize(("values", "words"), REFUSED)
+def test_layers_that_no_model_has_are_refused(runs, values, words):
+    with pytest.raises(PefourierError, match=words):
+        runs(**values)
 
 
-def test_types_that_repeat_end_at_the_most_layers(tmp_path):
+def test_types_that_repeat_end_at_the_most_layers(runs):
     types = [[["global", "local"] * 9999, 10**12]] * 99
-    both = runs(tmp_path, model_type="gpt_neo", attention_types=types)
+    both = runs(model_type="gpt_neo", attention_types=types)
     assert [run.window for run in both] == [None, 256]

@@ -72,13 +72,12 @@ MISTAKES = {  # finding and severity: configs
 
 
 @pytest.fixture
-def findings(tmp_path):
+def findings(config):
     """Findings of the rotation of a part of a config, or of all that context tells."""
 
-    def read(config, part=None):
-        path = tmp_path / "config.json"
-        path.write_text(json.dumps(config))
-        found = describe_positions(str(path)) if part is None else load(f"{path}{part}", length=16)
+    def read(values, part=None):
+        path = config(values)
+        found = describe_positions(path) if part is None else load(f"{path}{part}", length=16)
         return found.findings
 
     return read
@@ -100,18 +99,18 @@ def test_published_configs_have_no_mistake(name, findings):
 
 
 @pytest.mark.parametrize(
-    ("config", "code"),
+    ("values", "code"),
     [
-        *((config, "rope-scaling-lost") for config in (LLAMA31, moved(LLAMA31), GPT_OSS, PHI3)),
+        *((values, "rope-scaling-lost") for values in (LLAMA31, moved(LLAMA31), GPT_OSS, PHI3)),
         (sized("mistral", 5120, 32, 4096, rope_theta=1e6, head_dim=160), "rope-head-guessed"),
         (changed(SMOLLM3, no_rope_layers=FEW), "layers-inverted"),
         (LOCAL, "layers-no-global"),
         ({"model_type": "mistral", "num_hidden_layers": 6}, "layers-no-global"),
     ],
-    ids=lambda value: value if isinstance(value, str) else "",
+    ids=lambda one: one if isinstance(one, str) else "",
 )
-def test_what_is_meant_is_no_mistake(config, code, findings):
-    assert code not in {f.code for f in findings(config)}
+def test_what_is_meant_is_no_mistake(values, code, findings):
+    assert code not in {f.code for f in findings(values)}
 
 
 @pytest.mark.parametrize("kind", ["gemma3_text", "gemma3n_text", "olmo3", "ministral3", "mistral4"])

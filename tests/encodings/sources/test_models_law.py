@@ -232,6 +232,27 @@ def test_rows_are_of_the_installed_transformers():
     assert {kind for kind in TYPES if type_row(kind) is None} == set()
 
 
+def test_a_switch_of_the_config_decides(config):
+    for switch, wanted in ((True, "neighbours"), (False, "halves")):
+        model = open_model(config({"model_type": "deepseek_v3", "rope_interleave": switch}))
+        assert model.pairing == wanted
+
+
+def test_every_type_that_rotates_on_a_line_has_a_pairing(config):
+    found = {}
+    for kind in (kind for kind in TYPES if type_row(kind)["kind"] == "rotary"):
+        switch = type_row(kind).get("switch")
+        own = {switch[0]: switch[1][0]} if switch else {}
+        found[kind] = open_model(config({"model_type": kind, **own})).pairing
+    assert {kind for kind, pairing in found.items() if pairing is None} == set()
+    assert len(found) > 190
+    assert {"roformer", "glm_moe_dsa", "deepseek_v32"} <= {
+        kind for kind, pairing in found.items() if pairing == "neighbours"
+    }
+    for kind in ("bert", "bloom", "no-such-type"):
+        assert open_model(config({"model_type": kind, "rope_theta": 1e4})).pairing is None
+
+
 @some_and_all(TYPES, 1000)
 def test_every_model_type_is_answered_as_transformers_computes_or_refused(kinds, least, tmp_path):
     counts, different = count(defaults(kinds), tmp_path / "config.json")
@@ -325,11 +346,11 @@ def test_the_module_turns_as_the_model_does(kinds, least, tmp_path):
 def sines_of(kind, n, d):
     """A table of sinusoids by the code of a model type, and the row of the first token."""
     module = modeling(config_class(kind).__module__)
-    if kind in ("whisper", "ctrl", "videomae"):
-        if kind == "whisper":
-            return module.sinusoids(n, d)
-        if kind == "ctrl":
-            return module.positional_encoding(n, d, torch.float)
+    if kind == "whisper":
+        return module.sinusoids(n, d)
+    if kind == "ctrl":
+        return module.positional_encoding(n, d, torch.float)
+    if kind == "videomae":
         return module.get_sinusoid_encoding_table(n, d)[0]
     (cls,) = (v for k, v in vars(module).items() if k.endswith("SinusoidalPositionalEmbedding"))
     given = inspect.signature(cls.__init__).parameters
@@ -377,11 +398,8 @@ def test_a_table_ends_where_the_model_refuses_more(kind, config):
 def test_series_have_rows_for_what_is_known_and_what_is_asked(kind, config):
     module = modeling(config_class(kind).__module__)
     values = {"context_length": 10, "prediction_length": 7, "d_model": 16}
-    (encoder,) = (
-        v
-        for k, v in vars(module).items()
-        if k.endswith("TransformerEncoder") or k in ("InformerEncoder", "AutoformerEncoder")
-    )
+    encoders = ("TransformerEncoder", "InformerEncoder", "AutoformerEncoder")
+    (encoder,) = (v for k, v in vars(module).items() if k.endswith(encoders))
     meant = config_class(kind)(**values, lags_sequence=[1], feature_size=3)
     rows = encoder(meant).embed_positions.num_embeddings
     found = context(config({"model_type": kind, **values}))
@@ -429,9 +447,8 @@ def test_models_without_a_rotary_module_turn_by_their_own_table(kind, own, confi
         table = module.RoFormerSinusoidalPositionalEmbedding(30, 64).create_weight().numpy()
     else:
         table = module.create_sinusoidal_positions(30, own.get("rotary_dim", 64)).numpy()
-    codes = load(
-        config({"model_type": kind, **own}), length=30
-    ).table()  # cosine and sine of a pair by turns
+    path = config({"model_type": kind, **own})
+    codes = load(path, length=30).table()  # cosine and sine of a pair by turns
     pairs = table.shape[1] // 2
     np.testing.assert_allclose(codes[:, 1::2], table[:, :pairs], atol=3e-6)
     np.testing.assert_allclose(codes[:, 0::2], table[:, pairs:], atol=3e-6)

@@ -1,7 +1,5 @@
 """Rotations of configs: the SPEC that each is, what is refused, what is noted."""
 
-import json
-
 import numpy as np
 import pytest
 from published_configs import PUBLISHED, sized, yarn
@@ -9,6 +7,7 @@ from published_configs import PUBLISHED, sized, yarn
 from pefourier.encodings import load
 from pefourier.encodings.registry import build, parse_parameters
 from pefourier.errors import PefourierError
+from pefourier.questions.compare import compare
 
 LLAMA = sized("llama", 4096, 32, 4096, rope_theta=10000.0)
 LLAMA31 = PUBLISHED["meta-llama/Llama-3.1-8B"]
@@ -22,32 +21,32 @@ LONGROPE = (
     f"long_factor={';'.join(str(2 * f) for f in SHORT)}"
 )
 NULL_FACTOR = {**yarn(None, 4096), "rope_type": "yarn"}
-MODELS = {  # config, part after #, length, the same as a SPEC of rope, its d
-    "Phi-3 long": (PHI3, "", 131072, LONGROPE, 96),
-    "Phi-3 short": (PHI3, "", 4096, LONGROPE, 96),
-    "dynamic at its length": (DYNAMIC, "", 4096, "scaling=dynamic,factor=2,original=4096", 128),
-    "dynamic beyond": (DYNAMIC, "", 16384, "scaling=dynamic,factor=2,original=4096", 128),
+MODELS = {  # config, length, the same as a SPEC of rope, its d
+    "Phi-3 long": (PHI3, 131072, LONGROPE, 96),
+    "Phi-3 short": (PHI3, 4096, LONGROPE, 96),
+    "dynamic at its length": (DYNAMIC, 4096, "scaling=dynamic,factor=2,original=4096", 128),
+    "dynamic beyond": (DYNAMIC, 16384, "scaling=dynamic,factor=2,original=4096", 128),
     "rotary_dim that rounds down": (
         {"model_type": "gptj", "n_embd": 44, "n_head": 1, "n_positions": 8, "rotary_dim": 30},
-        *("", 8, "layout=interleaved,partial=0.682", 44),
+        *(8, "layout=interleaved,partial=0.682", 44),
     ),
-    "nested": ({"model_type": "llava", "text_config": LLAMA}, "", 9, "rho=1e4", 128),
+    "nested": ({"model_type": "llava", "text_config": LLAMA}, 9, "rho=1e4", 128),
     "layers that turn alike": (
         {**LLAMA, "rope_parameters": {"full_attention": ALIKE, "sliding_attention": ALIKE}},
-        *("", 16, "rho=5", 128),
+        *(16, "rho=5", 128),
     ),
     "yarn with the ratio of the lengths": (
         sized("llama", 4096, 32, 65536, rope_parameters=NULL_FACTOR),
-        *("", 9, "scaling=yarn,factor=16,original=4096", 128),
+        *(9, "scaling=yarn,factor=16,original=4096", 128),
     ),
 }
 
 
 @pytest.mark.parametrize("name", MODELS)
 def test_a_model_rotates_as_the_spec_says(name, config):
-    values, part, length, spec, d = MODELS[name]
+    values, length, spec, d = MODELS[name]
     path = config(values)
-    enc = load(f"{path}#{part}" if part else path, None if length > 99 else length)
+    enc = load(path, None if length > 99 else length)
     if name == "Phi-3 short" or len(enc) != length:
         enc = load(path, length)
     same = build("rope", **{"length": length, "d": d, **parse_parameters("rope", spec)})
@@ -81,13 +80,12 @@ UNREAD = [  # config, part, the key that nothing reads
     ({**LLAMA, "rope_parameters": TYPE}, "", "rope_parameters"),
     ({"model_type": "olmo3", "rope_parameters": LINEAR}, "#full_attention", "rope_parameters"),
 ]
-BY_CODE = [  # config, code and severity
-    ({**LLAMA, "rope_parameters": {"rope_theta": 7.0}}, "rope-contradiction warning"),
-    ({"model_type": "smollm3"}, "rope-some-layers note"),
-    ({"model_type": "qwen2_vl", "rope_scaling": MROPE}, "rope-axes note"),
-    ({**MINE, "rope_theta": 1e4}, "length-default note"),
+FOUND = [  # config, part, code and severity, what the message names
+    ({**LLAMA, "rope_parameters": {"rope_theta": 7.0}}, "", "rope-contradiction warning", ""),
+    ({"model_type": "smollm3"}, "", "rope-some-layers note", ""),
+    ({"model_type": "qwen2_vl", "rope_scaling": MROPE}, "", "rope-axes note", ""),
+    ({**MINE, "rope_theta": 1e4}, "", "length-default note", ""),
 ]
-FOUND = [(values, "", code, "") for values, code in BY_CODE]
 FOUND += [(*row[:2], "unread-key warning", row[2]) for row in UNREAD]
 
 
@@ -162,12 +160,45 @@ def test_a_key_that_clips_is_not_read_as_plain_rope(config):
     assert "rope-clipped" in {f.code for f in clipped.findings}
 
 
-def test_all_commands_take_the_length_that_a_scaling_reaches(run, tmp_path):
+def test_all_commands_take_the_length_that_a_scaling_reaches(run, config):
     """Where YaRN's settings leave the original length, context took 4 times as many, others not."""
-    config = {**LLAMA, "rope_scaling": YARN, "max_position_embeddings": 1024}
-    (tmp_path / "config.json").write_text(json.dumps(config))
-    path = str(tmp_path)
+    path = config({**LLAMA, "rope_scaling": YARN, "max_position_embeddings": 1024})
     told = [run(command, path, "--json").results[0] for command in ("check-faithful", "context")]
     assert [one["length"] for one in told] == [4096, 4096]
     assert told[1]["trained"] == {"length": 1024, "source": "assumed"}
     assert (len(load(path)), len(load(path, 1024))) == (4096, 1024)
+
+
+QWEN = {"model_type": "qwen2_vl"}
+ON_AXES = [
+    ["check-faithful", "c.json", "--grid", "6x4"],
+    ["spectrum", "c.json", "--grid", "6x4"],
+    ["encode", "c.json", "--grid", "6x4", "--out", "codes.npy"],
+    ["resize", "c.json", "--from", "6x4", "--to", "9x4"],
+]
+
+
+@pytest.mark.parametrize("arguments", ON_AXES, ids=lambda one: one[0])
+def test_text_is_not_laid_out_as_an_image(run, written, arguments):
+    """Text on 6 x 4 was answered as if it were an image, whose codes are others."""
+    sizes = {"hidden_size": 256, "num_attention_heads": 2}
+    written({**QWEN, **sizes, "rope_scaling": MROPE}, "c.json")
+    done = run(*arguments)
+    assert (done.status, done.out, done.err.count("\n")) == (2, "", 1)
+    assert "c.json" in done.err
+    assert run("check-faithful", "c.json", "--grid", "24", "--json").results[0]["length"] == 24
+
+
+@pytest.mark.parametrize("other", [{"mrope_section": [24, 20, 20]}, {"mrope_interleaved": True}])
+def test_rotations_that_read_text_alike_and_images_by_other_axes_are_not_the_same(written, other):
+    """Codes of text agree to the bit, those of an image from its first rows on."""
+    known = {"rope_theta": 1e6, "mrope_section": [16, 24, 24]}
+    text = {"model_type": "qwen2_vl_text", "hidden_size": 128, "num_attention_heads": 1}
+    a, b = (
+        load(written({**QWEN, "text_config": text | {"rope_parameters": own}}, name))
+        for name, own in {"a.json": known, "b.json": known | other}.items()
+    )
+    assert compare(a, a).same
+    comparison = compare(a, b)
+    assert (np.array_equal(a.table(), b.table()), comparison.same) == (True, False)
+    assert comparison.cause.changes["axes"][0] == "16 t + 24 y + 24 x"

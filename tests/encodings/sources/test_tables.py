@@ -1,7 +1,8 @@
-"""Which table is meant, where it is read from, and how much memory it may take."""
+"""Which table is meant, where it is read from, which arrays pass, how much memory they take."""
 
 import io
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -14,15 +15,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from stored import HEADER, TABLE, npy_bytes, put, refused
+from stored import HEADER, TABLE, npy_bytes, put, refused, safetensors
 
-from pefourier.encodings import load
-from pefourier.encodings.sources import tables
-from pefourier.encodings.sources import tables as files
-from pefourier.encodings.sources.tables import (
-    read_table,
-    write_table,
-)
+from pefourier.encodings import encoding, load
+from pefourier.encodings.sources import formats, tables
+from pefourier.encodings.sources.formats import Stored
+from pefourier.encodings.sources.tables import open_arrays, read_numbers, read_table, write_table
 from pefourier.errors import PefourierError
 
 
@@ -86,23 +84,36 @@ def test_files_that_cannot_be_reached(folder):
     assert "'.npz'?" in refused("table.npx")
 
 
-def test_bombs_are_refused_before_they_expand():
-    """What a header asks for is weighed against the bytes in the file."""
-    with zipfile.ZipFile("x.npz", "w", zipfile.ZIP_DEFLATED) as archive:
+def bomb(shape, parts):
+    """A small archive of an array said to be of that shape, with so many 8 MB of zeros."""
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive:
         with archive.open("codes.npy", "w") as member:
-            member.write(npy_bytes(HEADER.replace(b"5, 3", b"45000, 1000")))
-            for _ in range(45):
+            member.write(npy_bytes(HEADER.replace(b"5, 3", shape)))
+            for _ in range(parts):
                 member.write(bytes(8 * 10**6))
+    return stream.getvalue()
+
+
+@contextmanager
+def memory_below(most):
     tracemalloc.start()
-    assert "360000000" in refused("x.npz")
-    torch.save(torch.ones(1).expand(10**6, 10**6), "x.pt")
-    assert "4000000000000" in refused("x.pt")
-    for dtype, size in {"i1": 1, ">f4": 4}.items():
-        np.lib.format.open_memmap("x.npy", "w+", dtype, (2**17, 2**15)).flush()
-        assert str(2**32 * max(size, 8 // size)) in refused("x.npy")
+    yield
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert peak < 2**20
+    assert peak < most
+
+
+def test_bombs_are_refused_before_they_expand():
+    """What a header asks for is weighed against the bytes in the file."""
+    put("x.npz", bomb(b"45000, 1000", 45))
+    torch.save(torch.ones(1).expand(10**6, 10**6), "x.pt")
+    with memory_below(2**20):
+        assert "360000000" in refused("x.npz")
+        assert "4000000000000" in refused("x.pt")
+        for dtype, size in {"i1": 1, ">f4": 4}.items():
+            np.lib.format.open_memmap("x.npy", "w+", dtype, (2**17, 2**15)).flush()
+            assert str(2**32 * max(size, 8 // size)) in refused("x.npy")
 
 
 def fed(content, *arguments):
@@ -113,7 +124,7 @@ def fed(content, *arguments):
         "except PefourierError as error: print(error)"
     )
     command = [sys.executable, "-W", "error", "-c", code, *arguments]
-    root = str(Path(files.__file__).parents[3])
+    root = str(Path(tables.__file__).parents[3])
     run = subprocess.run(command, input=content, capture_output=True, env={"PYTHONPATH": root})
     assert run.stderr == b""
     return run.stdout.decode().strip()
@@ -199,3 +210,110 @@ def test_a_mapped_table_survives_being_overwritten():
     table, _ = read_table("x.npy")
     write_table("x.npy", table[:2])
     np.testing.assert_array_equal(table, TABLE)
+
+
+NOT_PLAIN = {"O": "object", "M8[s]": "datetime64[s]", "c16": "complex128", "i4,f8": "void96"}
+
+
+@pytest.mark.parametrize(("descr", "kind"), NOT_PLAIN.items())
+@pytest.mark.parametrize("text", [False, True])
+def test_what_is_not_plain_never_passes_the_gate(descr, kind, text):
+    def untouched():
+        raise AssertionError("the array was read before it was looked at")
+
+    stored = Stored((3,), np.dtype(descr).name, 8, 24, untouched, untouched)
+    with pytest.raises(PefourierError, match=re.escape(kind)):
+        stored.load("x", "a", text=text, mapping=True)
+
+
+def test_text_of_a_fixed_width_is_for_labels_alone():
+    np.savez(
+        "x.npz", y=np.array(["a", "bc"]), z=np.array([b"a", b"b"]), swapped=np.array(["é"], ">U1")
+    )
+    with open_arrays("x.npz") as file:
+        assert file.load("y", text=True).tolist() == ["a", "bc"]
+        assert file.load("z", text=True).tolist() == [b"a", b"b"]
+        assert file.load("swapped", text=True).tolist() == ["é"]
+        with pytest.raises(PefourierError, match="str64"):
+            file.load("y")
+
+
+@pytest.mark.parametrize("code", [0x110000, 2**31, 0xD800, 0xDFFF])
+def test_text_is_unicode(code):
+    """numpy raises a SystemError where such text is looked at, and files take no surrogates."""
+    header = HEADER.replace(b"'<f8'", b"'<U1'").replace(b"(5, 3)", b"(2,)")
+    put("x.npy", npy_bytes(header, np.array([65, code], "<u4").tobytes()))
+    with open_arrays("x.npy") as file, pytest.raises(PefourierError, match=r"'x\.npy'"):
+        file.load("", text=True)
+
+
+def test_an_archive_that_holds_more_than_it_says_is_not_unpacked():
+    content = bomb(b"1000, ", 20)
+    end = content.rindex(b"PK\1\2") + 24
+    put("x.npz", content[:end] + (8128).to_bytes(4, "little") + content[end + 4 :])
+    with memory_below(8 * 10**7), pytest.raises(PefourierError, match="CRC"):
+        read_numbers("x.npz")
+
+
+def test_a_row_of_numbers_is_no_longer_than_positions_may_be():
+    np.lib.format.open_memmap("x.npy", "w+", np.float32, (2**26 + 1,)).flush()
+    with pytest.raises(PefourierError, match=f" {2**29 + 8}"):
+        read_numbers("x.npy")
+
+
+def test_a_list_without_numbers_is_refused(folder):
+    safetensors(folder / "x.safetensors", {"x": np.zeros(0)})
+    with pytest.raises(PefourierError, match=r"x\.safetensors"):
+        read_numbers("x.safetensors")
+
+
+@pytest.mark.parametrize("suffix", ["npy", "npz"])
+def test_an_array_that_ends_early_is_said(suffix):
+    (np.save if suffix == "npy" else np.savez)(f"x.{suffix}", np.ones((10_000, 9)))
+    with open_arrays(f"x.{suffix}") as file:
+        put(f"x.{suffix}", b"")  # somebody empties it meanwhile
+        with pytest.raises(PefourierError, match=f"'x.{suffix}'"):
+            file.load(*file.arrays)
+
+
+LARGE = np.random.default_rng(1).normal(size=(4000, 33)).astype(np.float32)
+SHORTER = "became shorter while it was read; write it again$"
+
+
+@pytest.fixture
+def everything_is_large(monkeypatch):
+    monkeypatch.setattr(formats, "SUSPECT", 0)
+
+
+@pytest.mark.usefixtures("everything_is_large")
+@pytest.mark.parametrize("copied", [0, 2**26])
+def test_rows_of_a_mapped_file_are_those_of_its_table(copied, monkeypatch):
+    monkeypatch.setattr(encoding, "COPIED", copied)
+    np.save("x.npy", LARGE)
+    enc = load("x.npy")
+    for x in ([5, 2, 2, 3999], [7, 8, 9], [0], range(4000)):
+        found = enc.codes(np.array(x))
+        np.testing.assert_array_equal(found, LARGE[list(x)])
+
+
+@pytest.mark.usefixtures("everything_is_large")
+def test_a_file_that_becomes_shorter_is_said(monkeypatch):
+    np.save("x.npy", LARGE)
+    enc = load("x.npy")
+    os.truncate("x.npy", 999)
+    for ask in (enc.table, lambda: list(enc.blocks()), lambda: enc.codes(np.array([3]))):
+        with pytest.raises(PefourierError, match=SHORTER):
+            ask()
+    np.save("x.npy", LARGE)
+    enc = load("x.npy")
+    monkeypatch.setattr(np, "array", lambda part: os.truncate("x.npy", 999))  # meanwhile
+    with pytest.raises(PefourierError, match=SHORTER):
+        enc.table()
+
+
+@pytest.mark.usefixtures("everything_is_large")
+def test_tensors_of_a_mapped_file_are_copied():
+    torch.save({"a": torch.from_numpy(LARGE)}, "x.pt")
+    table, _ = read_table("x.pt")
+    os.truncate("x.pt", 0)
+    np.testing.assert_array_equal(table, LARGE)
