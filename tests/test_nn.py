@@ -1,6 +1,8 @@
 """Codes, rotations and biases as torch modules, beside models' own code and the slow formula."""
 
 import json
+import sys
+from importlib import import_module
 
 import numpy as np
 import pytest
@@ -304,3 +306,11 @@ def test_three_axes_turn_as_the_model_of_a_config_turns_them(kind, sections, wri
     close(rotary.rotate(q, k, positions=text), rotary.rotate(q, k))
     compiled = torch.compile(rotary.rotate, fullgraph=True, backend="eager")
     close(compiled(q, k, positions), expected)
+
+
+def test_without_torch_the_error_names_the_package_that_is_missing(monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch", None)
+    monkeypatch.delitem(sys.modules, "pefourier.nn")
+    with pytest.raises(ModuleNotFoundError) as caught:
+        import_module("pefourier.nn")
+    assert caught.value.name == "torch"

@@ -9,7 +9,14 @@ from safetensors.numpy import save_file
 import pefourier
 from pefourier.encodings import build
 from pefourier.encodings.encoding import from_table
-from pefourier.encodings.grids import line_contrast, on_common_grid, on_grid, with_grid_note
+from pefourier.encodings.grids import (
+    USUAL_PREFIX,
+    line_contrast,
+    on_common_grid,
+    on_grid,
+    usual_grid,
+    with_grid_note,
+)
 
 H, W, D = 7, 11, 64
 MAE = np.vstack([np.zeros(D), build("axial", d=D, grid=(H, W), convention="mae").table()])
@@ -50,6 +57,12 @@ NOTED = {
     "square.npy": "--grid 14x14",
     "mae.npy": "",  # 7x11 is no square
 }
+
+
+def test_a_square_behind_more_rows_than_usual_is_not_suggested():
+    rows = 14 * 14 + USUAL_PREFIX
+    assert usual_grid(rows) == ((14, 14), USUAL_PREFIX)
+    assert usual_grid(rows + 1)[1] <= USUAL_PREFIX
 
 
 @pytest.mark.parametrize("spec", NOTED)
