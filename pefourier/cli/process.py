@@ -97,7 +97,7 @@ def percentages(label: str, quiet: bool) -> Callable[[str], Callable[[int, int],
 
     def begin(phase: str) -> Callable[[int, int], None]:
         def show(done: int, total: int) -> None:
-            text = f"{label}: {phase}, {100 * done // max(total, 1)} %" if done < total else ""
+            text = f"{label}: {phase}, {100 * done // max(total, 1)}%" if done < total else ""
             print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
 
         return show

@@ -80,13 +80,13 @@ class Comparison(Result):
         "compared": "compared_names",
         "positions compared": "length",
         "largest difference": "max_difference",
-        "rounding explains": "tolerance",
-        "first difference": "first_place",
+        "tolerance (rounding)": "tolerance",
+        "first difference at": "first_place",
         "transform": "transform_names",
-        "order of rows": "operator.name",
-        "first scores that differ": "operator.first_position",
-        "cause": "cause_codes",
-        "cosine below .9 from": "costly_from",
+        "permutation of rows": "operator.name",
+        "scores differ from position": "operator.first_position",
+        "likely mistake": "cause_codes",
+        "cosine below 0.9 from position": "costly_from",
     }
     listed: ClassVar[dict[str, dict[str, str]]] = {
         "first_pairs": {
@@ -103,7 +103,7 @@ class Comparison(Result):
             "ratio": "ratio",
             "largest difference": "max_difference",
         },
-        "layers": {"layers": "places", "differ in": "what", "first": "first", "second": "second"},
+        "layers": {"layers": "places", "differs": "what", "first": "first", "second": "second"},
     }
 
     same: bool = False

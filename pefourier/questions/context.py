@@ -49,19 +49,19 @@ class Layers:
 
 
 ROTATION_FACTS = {  # rows of the table, and the fields of a rotation
-    "pairs of a head": "pairs",
-    "of them rotated": "rotated",
-    "rows that turn together": "pairing",
-    "axis of an image": "axes",
+    "pairs per head": "pairs",
+    "rotated pairs": "rotated",
+    "row pairing": "pairing",
+    "image axis of pairs": "axes",
     "base": "base",
     "scaling": "scaling",
-    "factor of cosines and sines": "attention_factor",
-    "factor of the softmax": "softmax_factor",
-    "first lag with a negative sum": "bound",
-    "P(nearer scores higher)": "nearer_higher",
-    "pairs that never turn in the length": "idle",
-    "pairs in phases not trained": "unseen",
-    "no new phase up to": "familiar_length",
+    "factor on cosines and sines": "attention_factor",
+    "softmax scale": "softmax_factor",
+    "first negative lag (sum of cosines)": "bound",
+    "P(nearer key scores higher)": "nearer_higher",
+    "pairs without a full rotation": "idle",
+    "pairs at unseen angles": "unseen",
+    "no unseen angles up to": "familiar_length",
 }
 
 
@@ -71,12 +71,12 @@ class Context(Result):
 
     shown: ClassVar[dict[str, str]] = {
         "positions": "length",
-        "positions of training": "trained_text",
+        "trained length": "trained_text",
         "rows of the table": "held_text",
         "slope": "slope_ends",
-        "alike from distance": "far",
+        "identical from distance": "far",
         **{label: f"facts.{name}" for label, name in ROTATION_FACTS.items()},
-        "queries grow to": "temperature.largest",
+        "largest query scale": "temperature.largest",
     }
     listed: ClassVar[dict[str, dict[str, str]]] = {
         "layers": {
@@ -89,7 +89,7 @@ class Context(Result):
             "rotation": "rotation",
             "band": "treatment",
             "pairs": "pairs",
-            "numbers": "numbers",
+            "pair indices": "numbers",
             "divided by": "divided_by",
             "wavelengths": "wavelengths",
             "turns_trained": "turns_trained",

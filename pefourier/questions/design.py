@@ -95,12 +95,12 @@ class Design(Result):
         "rows": {
             "base": "base",
             "smallest distance": "min_distance",
-            "rounded": "min_distance_cast",
+            "smallest distance, rounded": "min_distance_cast",
             "rank": "rank",
             "stable rank": "stable_rank",
             "condition number": "condition_number",
-            "never turn": "idle",
-            "sum < 0 from lag": "bound",
+            "pairs without a full rotation": "idle",
+            "first negative lag": "bound",
             "best by": "best_by",
         },
     }

@@ -78,20 +78,20 @@ class Extensions(Result):
 
     shown: ClassVar[dict[str, str]] = {
         "layers": "part",
-        "trained": "trained",
-        "positions before scaling": "original",
+        "trained length": "trained",
+        "length before scaling": "original",
         "positions": "length",
         "window": "window",
     }
     listed: ClassVar[dict[str, dict[str, str]]] = {
         "candidates": {
-            "way": "name",
+            "scaling": "name",
             "factor": "factor",
             "base": "rho",
-            "times cosines": "attention_factor",
+            "attention factor": "attention_factor",
             "kept/blended/stretched": "band_counts",
             "unseen angles": "unseen",
-            "sum < 0 from lag": "bound",
+            "first negative lag": "bound",
             "cosine < .99": "below_99",
             "< .9": "below_90",
         },

@@ -53,27 +53,27 @@ class Faithfulness(Result):
         "rows before the grid": "prefix",
         "positions": "length",
         "dimensions": "dimension",
-        "distinct codes": "distinct",
-        "codes repeat every": "period",
+        "distinct vectors": "distinct",
+        "period of the vectors": "period",
         "smallest distance": "min_distance",
-        "closest two": "closest_ends",
-        "gap (over rms code length)": "gap",
+        "closest pair": "closest_ends",
+        "gap (relative to RMS norm)": "gap",
         "rank": "rank",
         "condition number": "condition_number",
-        "error of the linear inverse": "inverse_error",
-        "error of a(y) + b(x)": "separable_error",
+        "linear inverse error": "inverse_error",
+        "error of the fit a(y) + b(x)": "separable_error",
         "Toeplitz residual": "toeplitz_residual",
-        "A4 (1 = bound to two axes)": "isotropy.A4",
+        "A4 (1 = aligned with two axes)": "isotropy.A4",
         "idle share": "idle",
         "aliased share": "aliased",
-        "the table is": "identified_as",
+        "identified as": "identified_as",
     }
     listed: ClassVar[dict[str, dict[str, str]]] = {
         "formats": {
             "format": "name",
-            "different when rounded to it": "loss.distinct_cast",
-            "when computed in it": "loss.distinct_phase",
-            "phase error there, rad": "loss.max_phase_error",
+            "distinct when rounded": "loss.distinct_cast",
+            "distinct when computed in it": "loss.distinct_phase",
+            "phase error (rad)": "loss.max_phase_error",
         }
     }
 

@@ -78,11 +78,11 @@ class Reconstructions(Result):
             "position": "point",
             "peak": "peak",
             "width": "width",
-            "points ≥ half": "half_max",
-            "cross": "cross",
+            "points at half height or more": "half_max",
+            "energy on row and column": "cross",
             "side lobe": "side_lobe",
             "error": "error",
-            "error of linear inverse": "inverse_error",
+            "linear inverse error": "inverse_error",
         },
     }
 

@@ -53,10 +53,10 @@ class Relations(Result):
         "positions": "length",
         "dimensions": "dimension",
         "Toeplitz residual": "toeplitz_residual",
-        "inner products rise first at lag": "first_rise",
-        "residual of T(1) (Denk)": "shift_residual",
-        "asymmetry of lags": "asymmetry",
-        "correlation of distances": "distance_preservation",
+        "inner products first rise at lag": "first_rise",
+        "residual of one-step map T(1)": "shift_residual",
+        "asymmetry (lag vs. opposite)": "asymmetry",
+        "distance correlation": "distance_preservation",
     }
 
     length: int

@@ -95,26 +95,26 @@ class Resizing(Result):
         "to": "new",
         "rows before the grid": "prefix",
         "method": "method",
-        "out": "out",
+        "written to": "out",
     }
     listed: ClassVar[dict[str, dict[str, str]]] = {
         "states": {
             "table": "name",
             "grid": "grid",
-            "rms length of a code": "norm",
-            "different codes": "distinct",
-            "smallest distance over it": "nearest",
-            "cosine of neighbours": "neighbours",
-            "mean frequency, cycles end to end": "cycles",
-            "share at frequency 0": "constant",
+            "RMS norm": "norm",
+            "distinct vectors": "distinct",
+            "smallest distance / RMS norm": "nearest",
+            "cosine between neighbours": "neighbours",
+            "mean frequency (cycles per side)": "cycles",
+            "energy at frequency 0": "constant",
         },
         "methods": {
             "method": "method",
-            "length of codes, new / old": "norm_ratio",
-            "cosine of neighbours": "neighbours",
+            "RMS norm, new / old": "norm_ratio",
+            "cosine between neighbours": "neighbours",
             "difference": "largest_difference",
         },
-        "unseen": {"axis": "axis", "pairs": "pairs", "unseen": "unseen"},
+        "unseen": {"axis": "axis", "pairs": "pairs", "pairs at unseen angles": "unseen"},
     }
 
     old: tuple[int, ...] = field(metadata={"told": "from"})

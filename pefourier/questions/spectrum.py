@@ -70,24 +70,24 @@ class Spectrum(Result):
 
     shown: ClassVar[dict[str, str]] = {
         "lattice points N": "lattice",
-        "bandwidth, lattice steps": "sigma",
-        "frequencies are": "method",
-        "how many": "summary.frequencies_total",
-        "of them below the first bin 2π/N": "summary.below_first_bin",
-        "first in the lowest bin (Eq. 16)": "summary.lowest_bin_index",
-        "share at frequency 0": "measured.lowest_bin_share",
-        "mean frequency, rad": "measured.centroid",
-        "95 % lie at or below, rad": "measured.cutoff95",
+        "bandwidth (lattice steps)": "sigma",
+        "source of frequencies": "method",
+        "frequencies": "summary.frequencies_total",
+        "below the first bin (2π/N)": "summary.below_first_bin",
+        "first index in the lowest bin (Eq. 16)": "summary.lowest_bin_index",
+        "energy at frequency 0": "measured.lowest_bin_share",
+        "mean frequency (rad)": "measured.centroid",
+        "95% of energy at or below (rad)": "measured.cutoff95",
         "flatness (1 = flat)": "flatness",
-        "share the same in all rows": "summary.mean_share",
-        "A2 (1 = bound to one axis)": "isotropy.A2",
-        "A4 (1 = bound to two axes)": "isotropy.A4",
-        "idle share": "idle",
-        "aliased share": "aliased",
-        "largest step, rad": "largest_step",
+        "energy in the mean row": "summary.mean_share",
+        "A2 (1 = aligned with one axis)": "isotropy.A2",
+        "A4 (1 = aligned with two axes)": "isotropy.A4",
+        "share of idle frequencies": "idle",
+        "share of aliased frequencies": "aliased",
+        "largest step (rad)": "largest_step",
     }
     listed: ClassVar[dict[str, dict[str, str]]] = {
-        "peaks": {"length of the wave": "period", "share of energy": "share"},
+        "peaks": {"wavelength": "period", "share of energy": "share"},
     }
 
     lattice: int | tuple[int, ...]

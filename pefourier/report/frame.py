@@ -66,13 +66,13 @@ class Template(Formatter):
     """Words with numbers in few digits, {x:3}, or as shares of a hundred, {x:3%}.
 
     >>> Template().format("waves of {x:2}, {y:2%}", x=6.2832, y=0.25)
-    'waves of 6.3, 25 %'
+    'waves of 6.3, 25%'
     """
 
     def format_field(self, value: Any, spec: str) -> str:
         """One that is filled in."""
         if spec.endswith("%"):
-            return f"{number(100 * value, int(spec[:-1]))} %"
+            return f"{number(100 * value, int(spec[:-1]))}%"
         return number(value, int(spec)) if spec.isdigit() else super().format_field(value, spec)
 
 

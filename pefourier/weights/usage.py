@@ -105,13 +105,13 @@ class Usage(Result):
 
     shown: ClassVar[dict[str, str]] = {
         "positions": "length",
-        "trained": "trained",
+        "trained length": "trained",
         "pairing": "pairing.name",
-        "pairing from": "pairing.source",
-        "correlation, halves": "pairing.halves",
-        "correlation, neighbours": "pairing.neighbours",
-        "gains": "gains",
-        "moved since": "against.moved",
+        "source of pairing": "pairing.source",
+        "norm correlation, halves": "pairing.halves",
+        "norm correlation, neighbours": "pairing.neighbours",
+        "norm gains": "gains",
+        "shares moved since": "against.moved",
     }
     listed: ClassVar[dict[str, dict[str, str]]] = {
         "layers": {
@@ -119,22 +119,22 @@ class Usage(Result):
             "kind": "kind",
             "rotation": "name",
             "heads": "heads",
-            "key heads": "kv_heads",
+            "key/value heads": "kv_heads",
         },
         "rotations": {
             "rotation": "part",
             "pairs": "count",
             "effective pairs": "effective_pairs",
-            "rows with half of the product": "rows_to_spare",
+            "rows with half of the scores": "rows_to_spare",
         },
         "kinds": {
             "rotation": "rotation",
-            "kind of pairs (wavelengths)": "kind",
+            "pairs (wavelengths)": "kind",
             "pairs": "portion.pairs",
-            "even": "portion.uniform",
+            "if even": "portion.uniform",
             "queries": "portion.q",
             "keys": "portion.k",
-            "product": "portion.product",
+            "scores": "portion.product",
         },
     }
 
