@@ -7,12 +7,12 @@ Frequencies are in lattice steps, 2 pi / N radians each; points are 0, 1 … of 
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import ceil, log, pi
+from math import ceil, log, pi, prod
 from typing import Any
 
 import numpy as np
 
-from pefourier.encodings.checks import LARGEST, NUMBERS, check_count, check_size
+from pefourier.encodings.checks import check_whole
 from pefourier.encodings.domain import lattice_points, periodogram
 from pefourier.encodings.encoding import BLOCK, Encoding, as_encoding, row_blocks, without_prefix
 from pefourier.encodings.places import axis_tables, is_separable
@@ -31,6 +31,7 @@ DEFAULT_SIGMA = 4.0  # lattice steps
 DEFAULT_GRID_SIGMA = 1.0  # of several axes, whose sides are short
 AT_ONCE = 2**15  # frequencies that are smeared together
 SMALL = 2**25  # frequency-lattice pairs up to which no tail is left out
+LATTICE = 2**24  # points of a lattice: more would take over 1 GiB or 10 seconds
 METHODS = ("auto", "declared", "periodogram")
 SMEAR = 0.1  # decades: the width of the Gaussian around each frequency
 POINTS = 50  # of the density, in a decade
@@ -43,13 +44,16 @@ def lattice_sides(enc: Encoding, lattice: int | None) -> tuple[int, ...]:
     axes = len(enc.domain.sides)
     if axes == 1 or lattice is not None:
         n = (enc.lattice or enc.dim) if lattice is None else lattice
+        check_whole("lattice", n)
         if n < 2:
             raise PefourierError(f"a lattice needs at least 2 points; got {n}; set --lattice")
-        check_count("lattice", n, maximum=LARGEST)
         sides = (n,) * axes
     else:
         sides = enc.domain.sides
-    check_size("a lattice", *sides, limit=NUMBERS)
+    if prod(sides) > LATTICE:
+        raise PefourierError(
+            f"a lattice has at most {LATTICE} points, got {prod(sides)}; set a smaller --lattice"
+        )
     return sides
 
 
@@ -58,10 +62,10 @@ def points_of_line(enc: Encoding, n: int, steps: np.ndarray, sigma: float) -> in
     points = n // 2 + 1
     if enc.domain.irregular:
         points = max(points, ceil(steps.max() + 3 * sigma) + 1)
-    if points > LARGEST:
+    if points > LATTICE:
         raise PefourierError(
-            f"{enc.name}: {points} lattice points would reach its fastest wave, and {LARGEST} are "
-            "the most; set a shorter --lattice"
+            f"{enc.name}: {points} lattice points would reach its highest frequency, and "
+            f"{LATTICE} are the most; set a smaller --lattice"
         )
     return points
 
@@ -233,6 +237,28 @@ def mean_share(
         return 0.0
     still = (frequencies.reshape(len(weights), -1) == 0).all(axis=1)
     return float(weights[still].sum())
+
+
+def declared_mean_share(enc: Encoding, frequencies: np.ndarray, weights: np.ndarray) -> float:
+    """The share of the energy of the codes of all points that their mean row has.
+
+    Of a wave at n even steps it is the squared Dirichlet kernel (sin(nω/2) / n sin(ω/2))²; other
+    codes are summed.
+
+    >>> from pefourier.encodings import load
+    >>> rope = load("rope", length=2, d=2)  # codes 1 rad apart
+    >>> round(declared_mean_share(rope, np.ones(1), np.ones(1)), 4) == round(np.cos(0.5) ** 2, 4)
+    True
+    """
+    if enc.stationary:
+        turns = alias(frequencies.reshape(len(weights), -1)) / (2 * pi)
+        kernels = np.sinc(turns * enc.domain.sides) / np.sinc(turns)
+        return float(weights @ kernels.prod(axis=1) ** 2)
+    total, energy = np.zeros(enc.dim), 0.0
+    for _, rows in enc.blocks():
+        total += rows.sum(axis=0)
+        energy += float((rows**2).sum())
+    return float((total**2).sum() / (len(enc) * energy)) if energy else np.nan
 
 
 @dataclass(frozen=True)

@@ -10,22 +10,29 @@ torus, every frequency is weighted by its own density, so that flat weights give
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from math import prod
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from pefourier.encodings.checks import NUMBERS, check_size
+from pefourier.encodings.checks import check_size
+from pefourier.encodings.domain import lattice as lattice_of
 from pefourier.encodings.encoding import Encoding, Finding, as_encoding, without_prefix
 from pefourier.encodings.findings import finding
-from pefourier.encodings.places import axis_names
+from pefourier.encodings.grids import on_grid
+from pefourier.encodings.places import axis_names, point_of, points_in_words
+from pefourier.encodings.registry import BUILDERS, build, canonical_spec
 from pefourier.errors import PefourierError
 from pefourier.geometry.torus import multiplicity
 from pefourier.questions.density import lattice_sides
-from pefourier.questions.result import ON_GRIDS, ON_LINES, Result
-from pefourier.questions.spectrum import density
+from pefourier.questions.result import BESIDE, ON_GRIDS, ON_LINES, Result
+from pefourier.questions.spectrum import Spectrum, density, is_blurred
+from pefourier.writing.text import number
 
 if TYPE_CHECKING:  # what is imported when it is used, not when a page names a result's type
     from pefourier.geometry.singular_values import Factors
@@ -35,6 +42,10 @@ USUAL, USUAL_LENGTH = (5, 40, 75), 80  # positions of Fig. 2, of how many
 USUAL_MOST = 1024  # points of a lattice on which these are told apart
 EXACT = 1e-6  # l2 distance to a delta that is rounding
 SHARP = 1.5  # positions: a rebuilt peak of this width is one sample
+VALUES = 2**26  # values of all position functions: 512 MiB
+BASES = (10, 100, 1000)  # by which a base is divided in search of a sharper peak
+SHARPER = 0.8  # of a width or an area: what is worth another base
+OWN_BASE = re.compile(r"[:,](rho|base|theta)=")
 
 
 @dataclass(frozen=True)
@@ -68,6 +79,15 @@ class Reconstruction:
         return self.half_max_area if self.on_grid else self.half_max_count
 
 
+@dataclass(frozen=True)
+class Vectors:
+    """How many vectors the rows within a lattice have, and the first two rows that share one."""
+
+    rows: int
+    distinct: int
+    pair: tuple[int, int] | None
+
+
 @dataclass(frozen=True, repr=False)
 class Reconstructions(Result):
     """Position functions rebuilt on one lattice, which may have several axes."""
@@ -90,6 +110,8 @@ class Reconstructions(Result):
     sigma: float
     reconstructions: list[Reconstruction]
     inverse_error: float  # the largest over all positions of the encoding
+    spectrum: Spectrum | None = field(**BESIDE)  # of the weights
+    vectors: Vectors | None = field(**BESIDE)
 
     @property
     def first(self) -> Reconstruction:
@@ -107,16 +129,91 @@ class Reconstructions(Result):
         return other_peaks(np.roll(self.first.values, -self.first.position))[1]
 
     @property
+    def rows(self) -> str:
+        """What the rows of a table stand for."""
+        return points_in_words(self.about[0])
+
+    @property
+    def alike(self) -> str:
+        """Two rows that share a vector."""
+        domain = self.about[0].domain
+        rows = domain.x[list(self.vectors.pair or ())]
+        ends = map(point_of, domain.coordinates(rows)) if self.on_grid else map(str, rows.tolist())
+        return " and ".join(ends)
+
+    @cached_property
+    def plain_half_max(self) -> int:
+        """Points at or above half of the peak where nothing is smoothed."""
+        return int(self.plain_high.sum())
+
+    @cached_property
+    def plain_high(self) -> np.ndarray:
+        """Which points these are, with the peak at the first."""
+        values = position_function(self.spectrum.plain, self.sides)
+        return values >= values.flat[0] / 2
+
+    @property
+    def is_smoothed_alone(self) -> bool:
+        """Whether without smoothing nothing falls to half, or no longer next to a single point."""
+        if not self.sigma:
+            return False
+        beside = [np.moveaxis(self.plain_high, a, 0)[1].flat[0] for a in range(len(self.sides))]
+        return bool(self.plain_high.all() or (self.first.half_max == 1 and any(beside)))
+
+    @property
+    def sides(self) -> tuple[int, ...]:
+        """Points of the lattice along each axis."""
+        return tuple(np.atleast_1d(self.lattice).tolist())
+
+    @cached_property
+    def sharper(self) -> tuple[float, float] | None:
+        """A smaller base that makes the peak narrower, and its width, on a grid its area."""
+        enc, spectrum = self.about[0], self.spectrum
+        width = "half_max_area" if self.on_grid else "width"
+        lattice = self.sides[0] if len(set(self.sides)) == 1 else None
+        for divisor in BASES:
+            with suppress(PefourierError):  # a base that is too small for the others
+                rho = float(f"{enc.params.get('rho') or 0:.2g}") / divisor
+                other = with_base(enc, rho) if rho > 1 else None
+                if other is None:
+                    return None
+                found = density(other, lattice, self.sigma, spectrum.method)
+                facts = describe(position_function(found.density, self.sides))
+                if facts[width] <= SHARPER * getattr(self.first, width):
+                    return rho, facts[width]
+        return None
+
+    @property
+    def smaller_base(self) -> str:
+        """That base as it is typed; nothing where none was found."""
+        option = "rho=" if OWN_BASE.search(self.about[0].spec) else "--rho "
+        return f"{option}{number(self.sharper[0])}" if self.sharper else ""
+
+    @property
+    def sharpened(self) -> float | None:
+        """What it makes of the peak."""
+        return self.sharper and self.sharper[1]
+
+    @property
     def verdict(self) -> str:
         """What is left of a position, or of a point, by its peak and its width."""
         if np.isnan(self.first.peak):
             return "zero codes"
-        return verdict_by_shape(self) if self.on_grid else verdict_by_width(self)
+        found = verdict_by_shape(self) if self.on_grid else verdict_by_width(self)
+        if found in ("lost", "repeated"):
+            return found
+        if self.vectors.distinct < self.vectors.rows:
+            return "shared vectors"
+        return "smoothing alone" if self.is_smoothed_alone else found
 
     @property
     def findings(self) -> list[Finding]:
-        """Positions without a code."""
+        """Positions without a code, and what the shape of a peak does not show."""
         notes = list(self.about[0].findings)
+        if self.first.peak > 0 and is_blurred(self.spectrum):
+            notes.append(finding("coarse-lattice", sigma=self.sigma))
+        if self.about[0].act == "rotate":
+            notes.append(finding("rotation-rebuilt"))
         beyond = sum(r.inverse_error is None for r in self.reconstructions)
         if beyond:
             notes.append(finding("beyond-codes", count=beyond, length=len(self.about[0])))
@@ -144,6 +241,8 @@ def verdict_by_width(r: Reconstructions) -> str:
 
 def verdict_by_shape(r: Reconstructions) -> str:
     """How sharp a point comes back from the frequencies alone, and in which shape."""
+    if r.first.half_max_area == r.points:
+        return "lost"
     if r.first.error <= EXACT:
         return "exact"
     return "sharp point" if r.first.half_max_area == 1 else "blurred point"
@@ -206,10 +305,8 @@ def position_functions(
     check_products(enc)
     spectrum = density(enc, lattice, sigma, method)
     places = [check_point(point, sides) for point in points]
-    weights = spectrum.density if axes == 1 else spectrum.density / multiplicity(sides)
-    h = np.fft.irfftn(weights, sides, range(axes))  # weights over numpy.rfftn's half plane, back
-    h /= np.linalg.norm(h)
-    facts = describe_peak(h) if axes == 1 else describe_grid_peak(h)
+    h = position_function(spectrum.density, sides)
+    facts = describe(h)
     factors = decompose(enc)
     rebuilt = [
         Reconstruction(
@@ -225,8 +322,53 @@ def position_functions(
         sigma=spectrum.sigma,
         reconstructions=rebuilt,
         inverse_error=max(0.0, factors.inverse_error()),  # rounding may make it less than it is
+        spectrum=spectrum,
+        vectors=distinct_vectors(enc, sides),
         about=(enc,),
     )
+
+
+def position_function(density: np.ndarray, sides: tuple[int, ...]) -> np.ndarray:
+    """The function rebuilt at the first point, of norm 1: Algorithm 1."""
+    axes = len(sides)
+    weights = density if axes == 1 else density / multiplicity(sides)
+    h = np.fft.irfftn(weights, sides, range(axes))  # weights over numpy.rfftn's half plane, back
+    return h / np.linalg.norm(h)
+
+
+def distinct_vectors(enc: Encoding, sides: tuple[int, ...]) -> Vectors:
+    """How many vectors the rows within a lattice have."""
+    from pefourier.geometry.closest import closest_pair, first_alike
+
+    lags = enc.domain.kind == "lag"  # which no lattice of positions cuts off
+    within = enc.domain.sides if lags else tuple(map(min, enc.domain.sides, sides))
+    corner = tuple(map(slice, within))
+    rows = np.arange(len(enc)).reshape(enc.domain.sides)[corner].ravel()
+    if enc.stationary:
+        found = closest_pair(replace(enc, domain=lattice_of(within)))
+        pair, distinct = found.pair, found.distinct
+    else:
+        in_order = enc.domain.kind == "position" and len(sides) == 1
+        first = first_alike(enc.table()[rows], enc.eps, in_order)
+        again = np.flatnonzero(first != np.arange(len(first)))
+        pair = (first[again[0]], again[0]) if len(again) else None
+        distinct = len(rows) - len(again)
+    shared = pair is not None and distinct < len(rows)
+    return Vectors(len(rows), distinct, tuple(rows[list(pair)].tolist()) if shared else None)
+
+
+def with_base(enc: Encoding, rho: float) -> Encoding | None:
+    """A named encoding with another base; None where it has no base."""
+    name, params = enc.name, enc.params
+    known = BUILDERS[name].parameters if name in BUILDERS else {}
+    named = canonical_spec(enc.spec).partition(":")[0] == name
+    if "rho" not in known or not named or params.get("demean"):
+        return None
+    settings = {key: params[key] for key in known if key in params} | {"rho": rho}
+    other = build(name, length=params["length"], d=params["d"], spec=enc.spec, **settings)
+    if enc.domain.grid and not other.domain.grid:
+        other = on_grid(other, enc.domain.grid, params.get("prefix", 0))
+    return replace(without_prefix(other), lattice=enc.lattice)
 
 
 def where_to_rebuild(
@@ -243,7 +385,7 @@ def where_to_rebuild(
     if positions is None:
         is_line = len(sides) == 1
         positions = usual_positions(sides[0]) if is_line else [tuple(n // 2 for n in sides)]
-    check_size("a lattice for each position", len(positions), *sides, limit=NUMBERS)
+    check_size("a lattice for each position", len(positions), *sides, limit=VALUES)
     return sides, positions
 
 
@@ -280,6 +422,11 @@ def inverse_error_at(
     if any(x >= n for x, n in zip(point, sides, strict=True)):
         return None
     return factors.inverse_error(int(np.ravel_multi_index(point, sides)))
+
+
+def describe(h: np.ndarray) -> dict[str, float]:
+    """The facts of a rebuilt function whose peak is at the first point."""
+    return describe_peak(h) if h.ndim == 1 else describe_grid_peak(h)
 
 
 def describe_grid_peak(h: np.ndarray) -> dict[str, float]:

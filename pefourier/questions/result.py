@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 FRAME = "pefourier.report.frame"
 ON_LINES: Any = {"default": None, "kw_only": True, "metadata": {"of": "line"}}  # of one axis alone
+BESIDE: Any = {"default": None, "compare": False, "kw_only": True, "metadata": {"told": False}}
 ON_GRIDS: Any = {"default": None, "kw_only": True, "metadata": {"of": "grid"}}  # of several axes
 
 

@@ -20,19 +20,27 @@ from typing import Any, ClassVar
 import numpy as np
 
 from pefourier.encodings.domain import half_plane
-from pefourier.encodings.encoding import Encoding, Finding, as_encoding, without_prefix
+from pefourier.encodings.encoding import (
+    Encoding,
+    Finding,
+    as_encoding,
+    without_mean,
+    without_prefix,
+)
 from pefourier.encodings.findings import finding
-from pefourier.encodings.places import axis_names, is_separable, unit_of_waves
+from pefourier.encodings.places import axis_names, unit_of_waves
 from pefourier.geometry.torus import (
     least_sigma,
     multiplicity,
     torus_density,
 )
 from pefourier.questions.density import (
+    NEGLIGIBLE,
     DensitySummary,
     at_nearest_points,
     check_sigma,
     choose_method,
+    declared_mean_share,
     describe_on_grid,
     first_holding,
     frequencies_and_weights,
@@ -44,16 +52,16 @@ from pefourier.questions.density import (
     usual_sigma,
     visible_frequencies,
 )
-from pefourier.questions.result import ON_GRIDS, Result
+from pefourier.questions.result import BESIDE, ON_GRIDS, Result
+from pefourier.writing.text import percent
 
 LEAST_SIGMA = 0.02  # half a step away, exp(-x^2/2) is still a number
-FLAT, SLOW, FAST = 0.9, pi / 2, 0.75  # flatness; where 95 % lie below; share above pi / 2
-STILL = 0.95  # of the energy at frequency 0: codes are the same
+LOW = pi / 2 * (1 + 1e-9)  # frequencies up to here have wavelengths of four steps or longer
+MOST, MANY, SOME = 0.95, 0.75, 0.05  # shares of the energy
+EVEN = 0.15  # largest distance of the cumulative energy from that of an even spread
 PEAKS, PEAK = 4, 0.05  # waves of a table that are listed, and the least share of its energy
-COMMON = 0.05  # of a table's energy: what is the same in all rows is worth saying from here on
-ONE_SIDED, ROUND = 0.99, 0.15  # A4 from which directions are two, and below which there is none
+ONE_SIDED, ROUND = 0.99, 0.15  # of A2 and A4: one or two directions, and none
 MOST_WAVES = 0.5  # share of frequencies that is worth saying
-BESIDE = {"default": None, "compare": False, "metadata": {"told": False}}
 
 
 @dataclass(frozen=True)
@@ -75,10 +83,10 @@ class Spectrum(Result):
         "frequencies": "summary.frequencies_total",
         "below the first bin (2π/N)": "summary.below_first_bin",
         "first index in the lowest bin (Eq. 16)": "summary.lowest_bin_index",
-        "energy at frequency 0": "measured.lowest_bin_share",
-        "mean frequency (rad)": "measured.centroid",
-        "95% of energy at or below (rad)": "measured.cutoff95",
-        "flatness (1 = flat)": "flatness",
+        "energy at frequency 0": "at_zero",
+        "mean frequency (rad)": "centroid",
+        "95% of energy at or below (rad)": "cutoff95",
+        "flatness (1 = flat)": "summary.flatness",
         "energy in the mean row": "summary.mean_share",
         "A2 (1 = aligned with one axis)": "isotropy.A2",
         "A4 (1 = aligned with two axes)": "isotropy.A4",
@@ -108,35 +116,71 @@ class Spectrum(Result):
     measure: tuple[np.ndarray, np.ndarray] | None = field(**BESIDE)  # as points show it
 
     @cached_property
-    def measured(self) -> DensitySummary:
-        """The same single numbers of the measure itself, which no lattice has rounded."""
-        sides = np.atleast_1d(self.lattice)
-        shares = self.omega, self.plain, sides, self.frequencies
-        summary = summarize_density(self.about[0], *shares)
-        centroid = float(self.lengths @ self.measure[1])
-        return replace(summary, centroid=centroid, cutoff95=self.frequency_holding(0.95))
-
-    @cached_property
     def lengths(self) -> np.ndarray:
         """The size (m,) of each frequency of the measure, in any direction."""
         return np.linalg.norm(self.measure[0].reshape(len(self.measure[1]), -1), axis=1)
 
     @property
     def verdict(self) -> str:
-        """Where the energy lies; on a grid which directions the frequencies have."""
+        """Where the measure has its energy; on a grid which directions the frequencies have."""
         if np.isnan(self.summary.lowest_bin_share):
             return "zero codes"
+        if self.in_mean_row >= MOST - NEGLIGIBLE:
+            return "constant"
         return verdict_by_direction(self) if self.on_grid else verdict_by_energy(self)
 
-    @property
-    def flatness(self) -> float:
-        """That of the density, or of the measure where a smoothed lattice is too short."""
-        return (self.measured if is_blurred(self) else self.summary).flatness
+    @cached_property
+    def in_mean_row(self) -> float:
+        """The share of energy that is the same in all rows."""
+        if self.frequencies is None:
+            return self.at_zero
+        return declared_mean_share(self.about[0], self.frequencies, self.measure[1])
+
+    @cached_property
+    def demean_helps(self) -> bool:
+        """Whether the verdict is another without the mean row."""
+        enc = self.about[0]
+        if 1 - self.in_mean_row <= NEGLIGIBLE or not enc.fits:
+            return False
+        return density(without_mean(enc)).verdict != self.verdict
 
     @property
-    def fast_percent(self) -> float:
-        """The part of the energy in waves shorter than four steps."""
-        return 100 * float(self.plain[self.omega > pi / 2].sum())
+    def at_zero(self) -> float:
+        """The share of energy that is exactly at frequency 0."""
+        return self.share_of(self.lengths == 0)
+
+    @property
+    def low(self) -> float:
+        """The share of energy at wavelengths of four steps or longer, without frequency 0."""
+        return self.share_of((self.lengths > 0) & (self.lengths <= LOW))
+
+    @property
+    def high(self) -> float:
+        """The share of energy at wavelengths shorter than four steps."""
+        return self.share_of(self.lengths > LOW)
+
+    @property
+    def centroid(self) -> float:
+        """The mean frequency of the measure."""
+        return float(self.lengths @ self.measure[1])
+
+    @property
+    def cutoff95(self) -> float:
+        """The frequency of the measure that with lower ones holds 95% of the energy."""
+        return self.frequency_holding(MOST)
+
+    @property
+    def up_to_cutoff(self) -> float:
+        """The share of energy at the frequencies up to that one, at least 95%."""
+        return self.share_of(self.lengths <= self.cutoff95)
+
+    @property
+    def unevenness(self) -> float:
+        """Largest distance of the energy up to a frequency from an even spread over 0 … pi."""
+        order = np.argsort(self.lengths, kind="stable")
+        weights = self.measure[1][order]
+        excess = np.cumsum(weights) - np.minimum(self.lengths[order] / pi, 1.0)
+        return float(np.maximum(excess, weights - excess).max())
 
     @property
     def unit(self) -> str:
@@ -144,19 +188,23 @@ class Spectrum(Result):
         return unit_of_waves(self.about[0])[1]
 
     @property
-    def cutoff_wave(self) -> float:
-        """The shortest of the waves that, the longest first, hold 95 % of the energy."""
-        return self.period_of(self.measured.cutoff95)
+    def wavelength(self) -> float:
+        """That of the mean frequency."""
+        return self.period_of(self.centroid)
 
     @property
-    def half_wave(self) -> float:
-        """The shortest of the waves that, the longest first, hold half of the energy."""
-        return self.period_of(self.frequency_holding(0.5))
+    def cutoff_wave(self) -> float:
+        """The shortest of the waves that, the longest first, hold 95% of the energy."""
+        return self.period_of(self.cutoff95)
 
     def period_of(self, omega: float) -> float:
         """The length of the wave of a frequency, infinite of 0."""
         step = unit_of_waves(self.about[0])[0]
         return 2 * pi * step / omega if omega else np.inf
+
+    def share_of(self, chosen: np.ndarray) -> float:
+        """The share of energy at some frequencies of the measure."""
+        return float(self.measure[1][chosen].sum())
 
     @property
     def peaks(self) -> list[Peak]:
@@ -193,26 +241,28 @@ class Spectrum(Result):
 
 
 def verdict_by_energy(r: Spectrum) -> str:
-    """Where the energy lies: at zero, evenly, in slow waves, in fast ones."""
-    if r.measured.lowest_bin_share >= STILL:
-        return "constant"
-    if r.flatness >= FLAT:
+    """Whether energy is at one frequency, spread evenly, at low frequencies or at high ones."""
+    waves = r.lengths[r.measure[1] > NEGLIGIBLE]
+    if waves.max() - waves.min() <= 1e-9 * waves.max():
+        return "one frequency"
+    if r.unevenness <= EVEN:
         return "even"
-    fastest = r.measure[0][r.measure[1] > 0].max()
-    if r.measured.cutoff95 <= SLOW and r.measured.cutoff95 < fastest:
+    if r.high <= 1 - MOST + NEGLIGIBLE:
         return "mostly slow"
-    return "mostly fast" if r.fast_percent >= 100 * FAST else "slow and fast"
+    if r.high >= MANY - NEGLIGIBLE:
+        return "mostly fast"
+    return "slow and fast" if r.low >= SOME else "constant and fast"
 
 
 def verdict_by_direction(r: Spectrum) -> str:
     """Which directions the frequencies have."""
+    along = np.abs(r.measure[0]) > NEGLIGIBLE
+    if r.share_of(along.sum(axis=1) > 1) <= NEGLIGIBLE:
+        axes = sum(r.share_of(on_axis) > NEGLIGIBLE for on_axis in along.T)
+        return "along one axis" if axes == 1 else "along the axes"
     a2, a4 = r.isotropy["A2"], r.isotropy["A4"]
-    if np.isnan(a4):
-        return "constant"
-    if is_separable(r.about[0]):
-        return "along one axis" if a2 > ONE_SIDED else "along the axes"
     if a4 >= ONE_SIDED:
-        return "two directions"
+        return "one direction" if a2 >= ONE_SIDED else "two directions"
     return "all directions" if max(a2, a4) <= ROUND else "uneven directions"
 
 
@@ -227,15 +277,15 @@ def notes_on_spectrum(r: Spectrum) -> Iterator[Finding]:
     if is_blurred(r):
         yield finding("coarse-lattice", sigma=r.sigma)
     share = r.summary.mean_share
-    if not r.on_grid and share is not None and share >= COMMON:
-        yield finding("common-part", percent=100 * share)
+    if not r.on_grid and share is not None and share >= SOME:
+        yield finding("common-part", share=percent(share))
     if r.frequencies is not None and not enc.domain.irregular:
         fast = np.abs(r.frequencies).reshape(len(r.frequencies), -1).max(axis=1) > pi
         if fast.any():
             yield finding("aliased-frequencies", count=int(fast.sum()), total=len(fast))
     idle = [share for share in r.idle or () if not np.isnan(share)]
     if r.on_grid and max(idle, default=0.0) >= MOST_WAVES:
-        yield finding("idle-waves", percent=100 * max(idle))
+        yield finding("idle-waves", share=percent(max(idle)))
     if enc.untrained:
         yield finding("before-training")
 

@@ -24,7 +24,17 @@ from pefourier.encodings.grids import size_of
 from pefourier.encodings.places import by_axis, by_name
 from pefourier.errors import shorten
 from pefourier.writing.page import Page, fields_of, flattened
-from pefourier.writing.text import aligned, capital, in_html, number, paragraph, printable
+from pefourier.writing.text import (
+    aligned,
+    capital,
+    in_html,
+    number,
+    paragraph,
+    percent,
+    printable,
+    rounded,
+    rounded_down,
+)
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -63,17 +73,24 @@ class Refusal:
 
 
 class Template(Formatter):
-    """Words with numbers in few digits, {x:3}, or as shares of a hundred, {x:3%}.
+    """Words with numbers in few digits, {x:3}, or fewer than they have, {x:3-}, as percent, {x:3%}.
 
-    >>> Template().format("waves of {x:2}, {y:2%}", x=6.2832, y=0.25)
-    'waves of 6.3, 25%'
+    And with words that belong to a case, {x:?…}.
+
+    >>> words = "{z:?no }waves of {x:2} (at least {x:2-}), {y:2%}"
+    >>> Template().format(words, x=6.2832, y=0.25, z=False), Template().format("{x:3-}", x=9.67)
+    ('waves of 6.3 (at least 6.2), 25%', '9.67')
     """
 
     def format_field(self, value: Any, spec: str) -> str:
         """One that is filled in."""
+        if spec.startswith("?"):
+            return spec[1:] if value else ""
         if spec.endswith("%"):
-            return f"{number(100 * value, int(spec[:-1]))}%"
-        return number(value, int(spec)) if spec.isdigit() else super().format_field(value, spec)
+            return percent(value, int(spec[:-1]))
+        if spec.endswith("-"):
+            return number(rounded_down(value, int(spec[:-1])))
+        return rounded(value, int(spec)) if spec.isdigit() else super().format_field(value, spec)
 
 
 @cache  # words.toml is of the package, and parsed in parts: a command reads those of its question

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from contextvars import ContextVar
 from itertools import groupby, zip_longest
-from math import isfinite
+from math import floor, isfinite
 from shutil import get_terminal_size
 from textwrap import wrap
 
@@ -127,6 +127,7 @@ ESCAPES: dict[str, Callable[[str], str]] = {
 
 
 WIDEST = 96  # letters of a line that is read with ease
+EXACT = 1e-12  # of a share: rounding
 PLAIN = 1e5  # smaller numbers are told without a power of ten
 ANY_WIDTH = 10**6  # letters of a line where nobody looks at a terminal
 GAP = 2  # spaces between columns
@@ -257,6 +258,40 @@ def number(value: float | int | bool | str | None, digits: int = 4, missing: str
         return printable(str(value))
     text = f"{value:.{digits}g}"
     return f"{float(text):.0f}" if "e+0" in text and abs(value) < PLAIN else text
+
+
+def percent(share: float, digits: int = 3) -> str:
+    """A share in percent that says 100% of all alone, and 0% of nothing.
+
+    >>> percent(0.25), percent(0.99996), percent(1 - 1e-16), percent(0.996, 2), percent(-1e-18)
+    ('25%', 'more than 99.9%', '100%', 'more than 99%', '0%')
+    """
+    if abs(share) <= EXACT or abs(1 - share) <= EXACT:
+        return f"{round(share):.0%}"
+    text = number(100 * share, digits)
+    below = f"{100 - 10.0 ** (2 - digits):.{digits}g}"
+    return f"more than {below}%" if text == "100" and share < 1 else f"{text}%"
+
+
+def rounded(value: float, digits: int) -> str:
+    """A number in few digits, in more where it is near 1 but not 1.
+
+    >>> rounded(0.99982, 3), rounded(1.0, 3), rounded(0.5, 3)
+    ('0.9998', '1', '0.5')
+    """
+    while number(value, digits) == "1" and abs(value - 1) > EXACT:
+        digits += 1
+    return number(value, digits)
+
+
+def rounded_down(value: float, digits: int) -> float:
+    """The largest number of few digits that is not above a positive one.
+
+    >>> rounded_down(9.677, 3), rounded_down(2000.0, 3)
+    (9.67, 2000.0)
+    """
+    places = digits - len(f"{value:.0f}") if value >= 1 else digits
+    return floor(value * 10**places * (1 + EXACT)) / 10**places if isfinite(value) else value
 
 
 def agreeing(count: int, singular: str, plural: str) -> str:
