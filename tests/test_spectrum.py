@@ -188,14 +188,6 @@ def test_the_peaks_of_a_mixed_helix_are_its_waves(rng):
     assert density(load("learned", 256, 64)).peaks == density(load("dft", 256, 64)).peaks == []
 
 
-@pytest.mark.parametrize("length", [64, 4096])
-def test_the_wave_at_half_of_the_energy_is_one_that_is_declared(length):
-    """A lattice holds neither 628 nor longer waves, and reads those as infinitely long."""
-    r = density(load("rope", length, 8), length)
-    assert r.half_wave == pytest.approx(2 * np.pi * 100)
-    assert r.frequency_holding(0.5) == sorted(r.frequencies)[1]
-
-
 @pytest.mark.parametrize("d", [2, 8])
 def test_one_row_is_constant(d):
     r = density(from_table(np.arange(1.0, d + 1)[None]), sigma=0)

@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from pefourier.encodings.checks import check_size
 from pefourier.encodings.domain import lattice as lattice_of
 from pefourier.encodings.encoding import Encoding, Finding, as_encoding, without_prefix
 from pefourier.encodings.findings import finding
@@ -42,7 +41,7 @@ USUAL, USUAL_LENGTH = (5, 40, 75), 80  # positions of Fig. 2, of how many
 USUAL_MOST = 1024  # points of a lattice on which these are told apart
 EXACT = 1e-6  # l2 distance to a delta that is rounding
 SHARP = 1.5  # positions: a rebuilt peak of this width is one sample
-VALUES = 2**26  # values of all position functions: 512 MiB
+VALUES, BESIDES = 2**26, 5  # numbers of position functions, and of as many beside them: 512 MiB
 BASES = (10, 100, 1000)  # by which a base is divided in search of a sharper peak
 SHARPER = 0.8  # of a width or an area: what is worth another base
 OWN_BASE = re.compile(r"[:,](rho|base|theta)=")
@@ -154,11 +153,17 @@ class Reconstructions(Result):
 
     @property
     def is_smoothed_alone(self) -> bool:
-        """Whether without smoothing nothing falls to half, or no longer next to a single point."""
-        if not self.sigma:
-            return False
-        beside = [np.moveaxis(self.plain_high, a, 0)[1].flat[0] for a in range(len(self.sides))]
-        return bool(self.plain_high.all() or (self.first.half_max == 1 and any(beside)))
+        """Whether a peak, or its being a single point, is due to smoothing.
+
+        Without it all points reach half of the peak, or more than one and the lattice is coarse or
+        they are neighbours.
+        """
+        neighbours = [
+            np.take(self.plain_high, 1, a).flat[0] for a, n in enumerate(self.sides) if n > 1
+        ]
+        coarse = self.plain_half_max > 1 and is_blurred(self.spectrum)
+        wider = self.first.half_max == 1 and (coarse or any(neighbours))
+        return bool(self.sigma and (self.plain_high.all() or wider))
 
     @property
     def sides(self) -> tuple[int, ...]:
@@ -171,14 +176,14 @@ class Reconstructions(Result):
         enc, spectrum = self.about[0], self.spectrum
         width = "half_max_area" if self.on_grid else "width"
         lattice = self.sides[0] if len(set(self.sides)) == 1 else None
-        for divisor in BASES:
-            with suppress(PefourierError):  # a base that is too small for the others
-                rho = float(f"{enc.params.get('rho') or 0:.2g}") / divisor
-                other = with_base(enc, rho) if rho > 1 else None
-                if other is None:
+        start = float(f"{enc.params.get('rho') or 0:.2g}")
+        for rho in (start / divisor for divisor in BASES):
+            with suppress(PefourierError):  # a scaling may refuse a base
+                rebased = with_base(enc, rho) if rho > 1 else None
+                if rebased is None:
                     return None
-                found = density(other, lattice, self.sigma, spectrum.method)
-                facts = describe(position_function(found.density, self.sides))
+                density_of = density(rebased, lattice, self.sigma, spectrum.method).density
+                facts = peak_facts(position_function(density_of, self.sides))
                 if facts[width] <= SHARPER * getattr(self.first, width):
                     return rho, facts[width]
         return None
@@ -199,12 +204,12 @@ class Reconstructions(Result):
         """What is left of a position, or of a point, by its peak and its width."""
         if np.isnan(self.first.peak):
             return "zero codes"
-        found = verdict_by_shape(self) if self.on_grid else verdict_by_width(self)
-        if found in ("lost", "repeated"):
-            return found
+        shape = verdict_by_shape(self) if self.on_grid else verdict_by_width(self)
+        if shape in ("lost", "repeated"):
+            return shape
         if self.vectors.distinct < self.vectors.rows:
             return "shared vectors"
-        return "smoothing alone" if self.is_smoothed_alone else found
+        return "smoothing alone" if self.is_smoothed_alone else shape
 
     @property
     def findings(self) -> list[Finding]:
@@ -306,7 +311,7 @@ def position_functions(
     spectrum = density(enc, lattice, sigma, method)
     places = [check_point(point, sides) for point in points]
     h = position_function(spectrum.density, sides)
-    facts = describe(h)
+    facts = peak_facts(h)
     factors = decompose(enc)
     rebuilt = [
         Reconstruction(
@@ -345,8 +350,8 @@ def distinct_vectors(enc: Encoding, sides: tuple[int, ...]) -> Vectors:
     corner = tuple(map(slice, within))
     rows = np.arange(len(enc)).reshape(enc.domain.sides)[corner].ravel()
     if enc.stationary:
-        found = closest_pair(replace(enc, domain=lattice_of(within)))
-        pair, distinct = found.pair, found.distinct
+        closest = closest_pair(replace(enc, domain=lattice_of(within)))
+        pair, distinct = closest.pair, closest.distinct
     else:
         in_order = enc.domain.kind == "position" and len(sides) == 1
         first = first_alike(enc.table()[rows], enc.eps, in_order)
@@ -359,16 +364,15 @@ def distinct_vectors(enc: Encoding, sides: tuple[int, ...]) -> Vectors:
 
 def with_base(enc: Encoding, rho: float) -> Encoding | None:
     """A named encoding with another base; None where it has no base."""
-    name, params = enc.name, enc.params
-    known = BUILDERS[name].parameters if name in BUILDERS else {}
-    named = canonical_spec(enc.spec).partition(":")[0] == name
-    if "rho" not in known or not named or params.get("demean"):
+    params, builder = enc.params, BUILDERS.get(enc.name)
+    is_named = builder and canonical_spec(enc.spec).partition(":")[0] == enc.name
+    if not is_named or "rho" not in builder.parameters or params.get("demean"):
         return None
-    settings = {key: params[key] for key in known if key in params} | {"rho": rho}
-    other = build(name, length=params["length"], d=params["d"], spec=enc.spec, **settings)
-    if enc.domain.grid and not other.domain.grid:
-        other = on_grid(other, enc.domain.grid, params.get("prefix", 0))
-    return replace(without_prefix(other), lattice=enc.lattice)
+    settings = {key: params[key] for key in builder.parameters if key in params} | {"rho": rho}
+    rebased = build(enc.name, length=params["length"], d=params["d"], spec=enc.spec, **settings)
+    if enc.domain.grid and not rebased.domain.grid:
+        rebased = on_grid(rebased, enc.domain.grid, params.get("prefix", 0))
+    return replace(without_prefix(rebased), lattice=enc.lattice)
 
 
 def where_to_rebuild(
@@ -385,7 +389,11 @@ def where_to_rebuild(
     if positions is None:
         is_line = len(sides) == 1
         positions = usual_positions(sides[0]) if is_line else [tuple(n // 2 for n in sides)]
-    check_size("a lattice for each position", len(positions), *sides, limit=VALUES)
+    if prod(sides) * (len(positions) + BESIDES) > VALUES:
+        raise PefourierError(
+            f"{len(positions)} positions on a lattice of {prod(sides)} points take over 1 GiB; "
+            "set a smaller --lattice"
+        )
     return sides, positions
 
 
@@ -424,7 +432,7 @@ def inverse_error_at(
     return factors.inverse_error(int(np.ravel_multi_index(point, sides)))
 
 
-def describe(h: np.ndarray) -> dict[str, float]:
+def peak_facts(h: np.ndarray) -> dict[str, float]:
     """The facts of a rebuilt function whose peak is at the first point."""
     return describe_peak(h) if h.ndim == 1 else describe_grid_peak(h)
 

@@ -27,13 +27,13 @@ from pefourier.writing.page import Page, fields_of, flattened
 from pefourier.writing.text import (
     aligned,
     capital,
+    floor_to,
     in_html,
     number,
     paragraph,
     percent,
     printable,
-    rounded,
-    rounded_down,
+    short_number,
 )
 
 if TYPE_CHECKING:
@@ -89,8 +89,10 @@ class Template(Formatter):
         if spec.endswith("%"):
             return percent(value, int(spec[:-1]))
         if spec.endswith("-"):
-            return number(rounded_down(value, int(spec[:-1])))
-        return rounded(value, int(spec)) if spec.isdigit() else super().format_field(value, spec)
+            return number(floor_to(value, int(spec[:-1])))
+        return (
+            short_number(value, int(spec)) if spec.isdigit() else super().format_field(value, spec)
+        )
 
 
 @cache  # words.toml is of the package, and parsed in parts: a command reads those of its question

@@ -273,10 +273,10 @@ def percent(share: float, digits: int = 3) -> str:
     return f"more than {below}%" if text == "100" and share < 1 else f"{text}%"
 
 
-def rounded(value: float, digits: int) -> str:
+def short_number(value: float, digits: int) -> str:
     """A number in few digits, in more where it is near 1 but not 1.
 
-    >>> rounded(0.99982, 3), rounded(1.0, 3), rounded(0.5, 3)
+    >>> short_number(0.99982, 3), short_number(1.0, 3), short_number(0.5, 3)
     ('0.9998', '1', '0.5')
     """
     while number(value, digits) == "1" and abs(value - 1) > EXACT:
@@ -284,10 +284,10 @@ def rounded(value: float, digits: int) -> str:
     return number(value, digits)
 
 
-def rounded_down(value: float, digits: int) -> float:
+def floor_to(value: float, digits: int) -> float:
     """The largest number of few digits that is not above a positive one.
 
-    >>> rounded_down(9.677, 3), rounded_down(2000.0, 3)
+    >>> floor_to(9.677, 3), floor_to(2000.0, 3)
     (9.67, 2000.0)
     """
     places = digits - len(f"{value:.0f}") if value >= 1 else digits

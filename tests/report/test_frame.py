@@ -73,7 +73,7 @@ def table(array, grid=()):
 
 def of_waves(steps):
     """Waves of 16 / k positions, on a lattice of 16."""
-    measure = Measure(2 * np.pi * np.array(steps) / 16, np.full(len(steps), 1 / len(steps)))
+    measure = Measure(2 * np.pi * np.array(steps) / 16, np.full(len(steps), 1 / len(steps)), 1.0)
     return Encoding("test", positions(40), 2, lambda x: np.ones((len(x), 2)), measure)
 
 
@@ -122,18 +122,23 @@ CASES = [  # verdict, question, what makes the encoding
     ("mostly slow", density, lambda: load("sinusoidal", 80, 256)),
     ("mostly fast", partial(spectrum_at, lattice=16), lambda: of_waves([7, 8])),
     ("slow and fast", partial(spectrum_at, lattice=16), lambda: of_waves([2, 2, 2, 7])),
+    ("constant and fast", density, lambda: table(1 + np.eye(2)[np.arange(40) % 2])),
+    ("one frequency", density, lambda: load("rope", 80, 2)),
     ("along one axis", density, lambda: table(np.tile(turns(6, 3), (5, 1)), (5, 6))),
     ("along the axes", density, lambda: load("axial", None, 16, grid=(5, 6))),
+    ("one direction", spectrum_at, lambda: table(diagonals()[:, [0, 1, 4, 5]], (16, 16))),
     ("two directions", spectrum_at, lambda: table(diagonals(), (16, 16))),
     ("all directions", density, lambda: load("swin", None, 16, grid=(5, 6))),
     ("uneven directions", density, lambda: load("rope", None, 16, grid=(5, 6))),
     ("zero codes", position_functions, lambda: load("none", 80, 64)),
     ("lost", rebuilt(5, 16), lambda: table(np.ones((40, 16)))),
     ("repeated", rebuilt(4096, 8192), lambda: load("rope:rho=5e5", 8192, 128)),
+    ("shared vectors", position_functions, lambda: table(np.ones((12, 24)))),
+    ("smoothing alone", position_functions, lambda: load("rope:rho=1", 16, 2)),
     ("sharp", position_functions, lambda: load("dft", 80, 256)),
     ("blurred", position_functions, lambda: load("sinusoidal", 80, 256)),
     ("exact", position_functions, lambda: table(np.eye(30), (5, 6))),
-    ("sharp point", position_functions, lambda: load("dft", None, 16, grid=(5, 6))),
+    ("sharp point", position_functions, lambda: load("learned", None, 16, grid=(5, 6))),
     ("blurred point", position_functions, lambda: load("mixed-rope:heads=12", None, 64, **GRID)),
     ("collides", assess, lambda: load("dft", 80, 64)),
     ("constant", assess, lambda: table(1 + 1e-7 * np.random.default_rng(0).normal(size=(9, 4)))),
