@@ -12,6 +12,7 @@ from pefourier.errors import PefourierError
 from pefourier.questions.spectrum import density
 from pefourier.report.frame import telling_of
 
+NUMBER = r"(more than )?(\d+(?:\.\d+)?(?:e[-+]\d+)?)(%?)"
 ROUNDED = 0.006  # of a number in three digits
 
 
@@ -99,8 +100,8 @@ def energy_of(answer):
     """
     enc = answer.about[0]
     table = np.asarray(enc.table(), dtype=float)
-    total = (table**2).sum()
-    mean = len(table) * (table.mean(axis=0) ** 2).sum() / total if total else np.nan
+    total = (table**2).sum() or np.nan
+    mean = len(table) * (table.mean(axis=0) ** 2).sum() / total
     if answer.method == "declared":
         omega, shares = enc.measure.frequencies, enc.measure.weights
         omega = omega.reshape(len(shares), -1)
@@ -124,9 +125,7 @@ def numbers(answer):
     assert "nan" not in meaning
     return [
         (float(text) / (100 if sign else 1), bool(more))
-        for more, text, sign in re.findall(
-            r"(more than )?(\d+(?:\.\d+)?(?:e[-+]\d+)?)(%?)", meaning
-        )
+        for more, text, sign in re.findall(NUMBER, meaning)
     ]
 
 
