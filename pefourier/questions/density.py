@@ -1,4 +1,4 @@
-"""Which lattice of frequencies is an encoding seen on, and how is it smoothed? Eq. 15.
+"""The lattice of frequencies of a density, its smoothing and its summary: Eq. 15.
 
 Conventions
 -----------

@@ -1,4 +1,4 @@
-"""What is left of a position after its frequencies are weighted? The paper's Algorithm 1.
+"""Position functions reconstructed from weighted frequencies: Algorithm 1 of the paper.
 
 Conventions
 -----------
@@ -41,9 +41,12 @@ USUAL, USUAL_LENGTH = (5, 40, 75), 80  # positions of Fig. 2, of how many
 USUAL_MOST = 1024  # points of a lattice on which these are told apart
 EXACT = 1e-6  # l2 distance to a delta that is rounding
 SHARP = 1.5  # positions: a rebuilt peak of this width is one sample
+HALF = 0.5 - 1e-12  # of a peak, less rounding: a cosine of 60° reaches half
 VALUES, BESIDES = 2**26, 5  # numbers of position functions, and of as many beside them: 512 MiB
 BASES = (10, 100, 1000)  # by which a base is divided in search of a sharper peak
+TRIED = 2**18  # points of a lattice up to which other bases are tried
 SHARPER = 0.8  # of a width or an area: what is worth another base
+NO_PEAK = ("lost", "repeated", "shared vectors", "smoothing alone")
 OWN_BASE = re.compile(r"[:,](rho|base|theta)=")
 
 
@@ -120,7 +123,7 @@ class Reconstructions(Result):
     @property
     def points(self) -> int:
         """How many points a lattice has."""
-        return prod(np.atleast_1d(self.lattice).tolist())
+        return prod(self.sides)
 
     @property
     def farthest_repeat(self) -> int:
@@ -149,7 +152,7 @@ class Reconstructions(Result):
     def plain_high(self) -> np.ndarray:
         """Which points these are, with the peak at the first."""
         values = position_function(self.spectrum.plain, self.sides)
-        return values >= values.flat[0] / 2
+        return values >= HALF * values.flat[0]
 
     @property
     def is_smoothed_alone(self) -> bool:
@@ -173,25 +176,43 @@ class Reconstructions(Result):
     @cached_property
     def sharper(self) -> tuple[float, float] | None:
         """A smaller base that makes the peak narrower, and its width, on a grid its area."""
-        enc, spectrum = self.about[0], self.spectrum
-        width = "half_max_area" if self.on_grid else "width"
-        lattice = self.sides[0] if len(set(self.sides)) == 1 else None
-        start = float(f"{enc.params.get('rho') or 0:.2g}")
-        for rho in (start / divisor for divisor in BASES):
+        base = self.about[0].params.get("rho") if self.points <= TRIED else None
+        start = float(f"{base or 0:.2g}")
+        for rho in (start / divisor for divisor in BASES if start > divisor):
             with suppress(PefourierError):  # a scaling may refuse a base
-                rebased = with_base(enc, rho) if rho > 1 else None
+                rebased = self.with_base(rho)
                 if rebased is None:
                     return None
-                density_of = density(rebased, lattice, self.sigma, spectrum.method).density
-                facts = peak_facts(position_function(density_of, self.sides))
-                if facts[width] <= SHARPER * getattr(self.first, width):
-                    return rho, facts[width]
+                narrow = rebased.extent <= SHARPER * self.extent
+                if narrow and rebased.verdict not in NO_PEAK:
+                    return rho, rebased.extent
         return None
+
+    @property
+    def extent(self) -> float:
+        """Width of the peak, on a grid its area."""
+        return self.first.half_max_area if self.on_grid else self.first.width
+
+    def with_base(self, rho: float) -> Reconstructions | None:
+        """The shape of the peak with another base; None for an encoding without a base."""
+        enc = rebase(self.about[0], rho)
+        if enc is None:
+            return None
+        lattice = self.sides[0] if len(set(self.sides)) == 1 else None
+        spectrum = density(enc, lattice, self.sigma, self.spectrum.method)
+        h = position_function(spectrum.density, self.sides)
+        origin = (0,) * len(self.sides) if self.on_grid else 0
+        shape = replace(self.first, position=origin, values=h, **peak_facts(h))
+        vectors = distinct_vectors(enc, self.sides)
+        return replace(
+            self, reconstructions=[shape], spectrum=spectrum, vectors=vectors, about=(enc,)
+        )
 
     @property
     def smaller_base(self) -> str:
         """That base as it is typed; nothing where none was found."""
-        option = "rho=" if OWN_BASE.search(self.about[0].spec) else "--rho "
+        own = OWN_BASE.search(self.about[0].spec)
+        option = f"{own[1]}=" if own else "--rho "
         return f"{option}{number(self.sharper[0])}" if self.sharper else ""
 
     @property
@@ -261,7 +282,7 @@ def other_peaks(values: np.ndarray) -> tuple[int, int]:
     >>> other_peaks(np.array([9.0, 5.0, 0.0, 6.0, 1.0, 8.0]))
     (1, 3)
     """
-    high = values >= values[0] / 2
+    high = values >= HALF * values[0]
     indices = np.flatnonzero(high)
     far = np.minimum(indices, len(values) - indices).max(initial=0)
     return max(0, int((high & ~np.roll(high, 1)).sum()) - 1), int(far)
@@ -362,7 +383,7 @@ def distinct_vectors(enc: Encoding, sides: tuple[int, ...]) -> Vectors:
     return Vectors(len(rows), distinct, tuple(rows[list(pair)].tolist()) if shared else None)
 
 
-def with_base(enc: Encoding, rho: float) -> Encoding | None:
+def rebase(enc: Encoding, rho: float) -> Encoding | None:
     """A named encoding with another base; None where it has no base."""
     params, builder = enc.params, BUILDERS.get(enc.name)
     is_named = builder and canonical_spec(enc.spec).partition(":")[0] == enc.name
@@ -454,7 +475,7 @@ def describe_grid_peak(h: np.ndarray) -> dict[str, float]:
     delta.flat[0] = 1.0
     return {
         "peak": peak,
-        "half_max_area": int((h >= peak / 2).sum()),
+        "half_max_area": int((h >= HALF * peak).sum()),
         "cross": float(1 - (h[off] ** 2).sum() / (h**2).sum()),
         "side_lobe": float(np.abs(h[far]).max(initial=0.0)),
         "error": float(np.linalg.norm(h - delta)),
@@ -470,7 +491,7 @@ def describe_peak(h: np.ndarray) -> dict[str, float]:
     3.0
     """
     half, right = h[0] / 2, h[: len(h) // 2 + 1]
-    above = right >= half
+    above = right >= HALF * h[0]
     if above.all():
         width = float(len(h))
     else:
@@ -481,7 +502,7 @@ def describe_peak(h: np.ndarray) -> dict[str, float]:
     return {
         "peak": float(h[0]),
         "width": float(width),
-        "half_max_count": int((h >= half).sum()),
+        "half_max_count": int((h >= HALF * h[0]).sum()),
         "side_lobe": float(lobe),
         "error": float(np.sqrt((h[0] - 1) ** 2 + (h[1:] ** 2).sum())),
     }

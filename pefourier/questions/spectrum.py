@@ -1,4 +1,4 @@
-"""How is an encoding's energy spread over frequencies? The paper's Eq. 15.
+"""Frequency density of an encoding: Eq. 15 of the paper.
 
 Conventions
 -----------
@@ -8,7 +8,7 @@ declared by those made of sinusoids and estimated by the periodogram of the tabl
 Frequencies above pi fold back, but for times at uneven steps: there none looks like another, and
 the lattice goes on to the fastest declared one.
 A lattice of several axes is a torus (`geometry.torus`) with half of its frequencies, as
-``numpy.rfftn`` has them.
+``numpy.rfftn`` has them. Verdicts are read from the measure, never from the lattice it is drawn on.
 """
 
 from collections.abc import Iterator
@@ -251,7 +251,7 @@ def verdict_by_energy(r: Spectrum) -> str:
         return "mostly slow"
     if r.high >= MANY - NEGLIGIBLE:
         return "mostly fast"
-    return "slow and fast" if r.low >= SOME else "constant and fast"
+    return "slow and fast" if r.low >= SOME - NEGLIGIBLE else "constant and fast"
 
 
 def verdict_by_direction(r: Spectrum) -> str:

@@ -1,4 +1,4 @@
-"""How are frequencies, and what is left of a position, drawn? Figures 1 and 2, and their charts."""
+"""Figures 1 and 2 of the paper and their charts: spectra, and reconstructed positions."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from pefourier.questions.density import density_by_decade, is_slow, single_waves
 from pefourier.report import plot
 from pefourier.report.frame import Answer, any_grid, framed
 from pefourier.writing.terminal_chart import chart, limits_of, shades
+from pefourier.writing.text import percent
 
 if TYPE_CHECKING:
     from pefourier.questions.reconstruct import Reconstructions
@@ -73,14 +74,14 @@ def per_unit(answer: Answer, density: Any) -> np.ndarray:
 
 
 def units(answers: Sequence[Answer]) -> str:
-    """What waves are told in."""
+    """The units of wavelengths."""
     timed = [a.encoding for a in answers if a.encoding.domain.kind == "time"]
     names = [] if len(timed) == len(answers) else ["positions"]
     return " or ".join(dict.fromkeys([*names, *(unit_of_waves(enc)[1] for enc in timed)]))
 
 
 def unit(answers: Sequence[Answer]) -> str:
-    """One of what waves are told in."""
+    """The unit of a wavelength, in the singular."""
     return re.sub(r"\b(position|step|unit)s\b", r"\1", units(answers))
 
 
@@ -93,9 +94,9 @@ def share_at_zero(share: float) -> str:
     """What a logarithmic axis leaves out, as a curve's name says it; nothing where it is little.
 
     >>> share_at_zero(0.25), share_at_zero(0.0)
-    (' (25 % at 0)', '')
+    (' (25% at 0)', '')
     """
-    return f" ({100 * share:.3g} % at 0)" if share >= LITTLE else ""
+    return f" ({percent(share)} at 0)" if share >= LITTLE else ""
 
 
 def spectrum(
@@ -141,8 +142,10 @@ def spectrum_by_decade(answers: Sequence[Answer], look: plot.Look) -> plot.Figur
     if len(lengths) == 1:
         (length,) = lengths
         turn = {"color": "0.6", "linewidth": 0.8, "linestyle": ":"}
-        axes.axvline(2 * np.pi / length, label=f"one turn in {length:.6g} {units(answers)}", **turn)
-    share = "share of energy of each wave" if separate else "share of energy per decade"
+        axes.axvline(
+            2 * np.pi / length, label=f"1 rotation in {length:.6g} {units(answers)}", **turn
+        )
+    share = "share of energy of each frequency" if separate else "share of energy per decade"
     axes.set(xlabel=frequency_label(answers), ylabel=share)
     axes.set_ylim(bottom=0)
     limits = axes.get_xlim()
@@ -151,7 +154,7 @@ def spectrum_by_decade(answers: Sequence[Answer], look: plot.Look) -> plot.Figur
         axes.xaxis.set_minor_formatter("")
     plot.add_legend(figure, axes)
     above = axes.twiny()
-    above.set(xscale="log", xlabel=f"length of the wave ({units(answers)})")
+    above.set(xscale="log", xlabel=f"wavelength ({units(answers)})")
     above.set_xlim([2 * np.pi / omega for omega in limits])
     return figure
 
@@ -215,12 +218,12 @@ def reconstruct_chart(answers: Sequence[Answer], colour: bool) -> str:
         rebuilt = a.result.reconstructions
         if a.result.on_grid:  # of several frames the one that a point lies in
             for r in rebuilt:
-                title = f"{a.encoding.label}: ({r.point}) rebuilt, rows down, columns across"
+                title = f"{a.encoding.label}: ({r.point}) reconstructed; rows down, columns across"
                 parts.append(shades(r.values[r.position[:-2]], title))
             continue
         x = np.arange(a.result.lattice)
         curves = [(f"{a.encoding.label}, s = {r.position}", x, r.values) for r in rebuilt]
-        label = f"position function rebuilt from {a.encoding.label}"
+        label = f"position reconstructed from {a.encoding.label}"
         xlabel = around(a.result)
         parts.append(chart(curves, xlabel, label, height=8, colour=colour, ylimits=limits))
     return "".join(f"{part}\n" for part in parts)
@@ -242,7 +245,7 @@ def reconstruct(answers: Sequence[Answer], look: plot.Look = plot.USUAL) -> plot
         for r in a.result.reconstructions:
             axes.plot(r.values, label=f"s = {r.position}", linewidth=1.2)
         axes.set_title(plot.entry(axes, a.encoding), loc="left", fontsize=9)
-        axes.set_ylabel("rebuilt value")
+        axes.set_ylabel("reconstructed value")
         axes.set_xlabel(around(a.result) if axes is panels[-1, 0] or not is_shared else "")
     plot.add_legend(figure, panels[0, 0])
     return figure
@@ -260,7 +263,7 @@ def reconstruct_on_grids(answers: Sequence[Answer], look: plot.Look) -> plot.Fig
             axes.set_title(title, fontsize=8, loc="left")
             if r.values.ndim == 1:
                 axes.plot(r.values)
-                axes.set(xlabel="position", ylabel="rebuilt value")
+                axes.set(xlabel="position", ylabel="reconstructed value")
                 continue
             values = r.values[r.position[:-2]]
             image = axes.imshow(values, cmap="cividis", interpolation="nearest")

@@ -1,0 +1,246 @@
+"""What `reconstruct` says of a position, from its sentences: Algorithm 1 by double sums."""
+
+import re
+from typing import NamedTuple
+
+import numpy as np
+
+from claims.spectrum import agrees, energy_of, numbers
+from pefourier.encodings import load
+from pefourier.encodings.domain import lattice
+from pefourier.encodings.encoding import Encoding, as_encoding
+from pefourier.encodings.registry import BUILDERS
+from pefourier.errors import PefourierError
+from pefourier.questions.reconstruct import position_functions
+from pefourier.questions.spectrum import density
+from pefourier.report.frame import telling_of
+
+OPTION = re.compile(r"(?:--rho |rho=)([\d.e+]+)")
+
+
+class Truth(NamedTuple):
+    """What was asked, and the function at the first point with smoothing and without."""
+
+    source: str
+    sizes: dict
+    options: dict
+    values: np.ndarray
+    plain: np.ndarray
+    rows: np.ndarray  # of the table within the lattice
+
+
+def draws(rng, count):
+    """Registered encodings by their SPECs, and tables with rows that are alike, on lattices."""
+    for i in range(count):
+        options = {"sigma": rng.choice([None, None, 0, 1, 4]), "lattice": None}
+        if rng.random() < 0.4:
+            options["lattice"] = int(rng.choice([2, 7, 16, 64]))
+        try:
+            source, sizes, enc = (named, table)[i % 2](rng)
+            answer = position_functions(enc, **options)
+        except PefourierError:
+            continue
+        functions = (rebuilt(answer, sigma) for sigma in (answer.sigma, 0))
+        truth = Truth(source, sizes, options, *functions, rows_within(answer))
+        yield f"{source} {sizes} {options}", answer, truth
+
+
+def named(rng):
+    """A SPEC with a base in it, or options, on a line or a grid."""
+    name = str(rng.choice(sorted(BUILDERS)))
+    sizes = {"length": int(rng.integers(2, 100)), "d": int(rng.choice([2, 4, 16, 32]))}
+    if rng.random() < 0.4:
+        sizes = {"grid": tuple(int(side) for side in rng.integers(2, 8, size=2)), "d": sizes["d"]}
+    spec, base = name, f"{10 ** rng.uniform(0, 6):.3g}"
+    if "rho" in BUILDERS[name].parameters and rng.random() < 0.7:
+        if rng.random() < 0.5:
+            spec = f"{name}:rho={base}"
+        else:
+            sizes["rho"] = float(base)
+    return spec, sizes, load(spec, **sizes)
+
+
+def table(rng):
+    """Rows drawn, repeated, constant, or of one wave; some on a grid."""
+    n, d = int(rng.integers(2, 40)), int(rng.integers(1, 24))
+    rows = rng.normal(size=(n, d))
+    kind = int(rng.integers(6))
+    if kind == 1:
+        rows = rows[np.arange(n) % rng.integers(1, n + 1)]
+    elif kind == 2:
+        rows = np.ones((n, d))
+    elif kind == 3:
+        angle = np.arange(n) * rng.uniform(0.05, 3)
+        rows = np.stack([np.cos(angle), np.sin(angle)], axis=1)
+    elif kind == 4:
+        rows[rng.integers(n)] = rows[0]
+    elif kind == 5:
+        rows = np.eye(n) + rng.choice([0, 1e-4, 0.01]) * rng.normal(size=(n, n))
+    enc = as_encoding(rows)
+    if rng.random() < 0.4:
+        sides = (n // 2, 2)
+        enc = as_encoding(rows[: 2 * (n // 2)])
+        enc = Encoding("g", lattice(sides), enc.dim, enc.codes, spec="g", origin="code")
+    return f"table {kind} {rows.shape} {enc.domain.grid}", {}, enc
+
+
+def rebuilt(answer, sigma):
+    """The function at the first point: Eq. 15 and Algorithm 1 written out."""
+    enc, sides = answer.about[0], answer.sides
+    omega, shares, _ = energy_of(density(enc))
+    steps = omega * np.array(sides) / (2 * np.pi)
+    if len(sides) == 1:
+        steps = np.minimum(np.abs(steps), np.inf if sigma else sides[0] // 2)
+    k = np.stack(np.unravel_index(np.arange(np.prod(sides)), sides), axis=1)
+    weights, reach = 0, int(12 * sigma / min(sides)) + 2
+    for sign in (1, -1):
+        along = 1
+        for a, n in enumerate(sides):
+            if len(sides) > 1:
+                windings = n * np.arange(-reach, reach + 1)[:, None, None]
+            else:  # half of the line alone, which is mirrored
+                windings = np.zeros((1, 1, 1))
+                k = np.minimum(k, n - k)
+            apart = k[:, a] - (sign if len(sides) > 1 else 1) * steps[:, a, None] + windings
+            along = along * kernel(apart, sigma).sum(axis=0)
+        weights = weights + shares @ along
+    values = np.array([(np.cos(2 * np.pi * (k0 / sides) @ k.T) @ weights) for k0 in grid_of(sides)])
+    return values.reshape(sides) / np.linalg.norm(values)
+
+
+def grid_of(sides):
+    """All points of a lattice."""
+    return np.stack(np.unravel_index(np.arange(np.prod(sides)), sides), axis=1)
+
+
+def kernel(apart, sigma):
+    """A Gaussian, or without smoothing the nearest point, or two that are equally near."""
+    if sigma:
+        return np.exp(-((apart / sigma) ** 2) / 2)
+    size = np.abs(apart)
+    return np.where(np.abs(size - 0.5) < 1e-8, 0.5, size < 0.5)
+
+
+def rows_within(answer):
+    """Rows of the table whose points are on the lattice; of lags all."""
+    enc = answer.about[0]
+    rows = np.asarray(enc.table(), dtype=float).reshape(*enc.domain.sides, -1)
+    if enc.domain.kind != "lag":
+        rows = rows[tuple(map(slice, answer.sides))]
+    return rows.reshape(-1, rows.shape[-1])
+
+
+def distinct(rows, rounding=1e-12):
+    """How many rows differ by more than rounding."""
+    apart = np.abs(rows[:, None] - rows).max(axis=2) > rounding * max(1, np.abs(rows).max())
+    return int((apart | ~np.tri(len(rows), k=-1, dtype=bool)).all(axis=1).sum())
+
+
+def high(values):
+    """Which points reach half of the peak, with a margin for rounding."""
+    return values >= values.flat[0] / 2 - 1e-12
+
+
+def width_of(values):
+    """Full width at half maximum of the peak at 0, by linear interpolation."""
+    t = int(np.argmin(values >= values[0] / 2))
+    return 2 * (t - 1 + (values[t - 1] - values[0] / 2) / (values[t - 1] - values[t]))
+
+
+def keeps_positions_apart(truth):
+    return distinct(truth.rows, 1e-15) == len(truth.rows)
+
+
+def is_lost(answer, truth):
+    return high(truth.values).all()
+
+
+def is_repeated(answer, truth):
+    peaks = high(truth.values)
+    farthest = max(min(t, len(peaks) - t) for t in np.flatnonzero(peaks))
+    runs = (peaks & ~np.roll(peaks, 1)).sum()
+    peak, (distance, _) = numbers(answer)[:2]
+    return runs > 1 and agrees(peak, truth.values[0]) and farthest == distance
+
+
+def is_shared(answer, truth):
+    meaning = telling_of(answer).conclude(answer)[1]
+    count, few = (int(n) for n in re.findall(r"(\d+) \w+: (\d+)\.$", meaning)[0])
+    between = distinct(truth.rows) <= few <= distinct(truth.rows, 0) if few > 1 else True
+    return count == len(truth.rows) and few < count and between
+
+
+def is_smoothed_alone(answer, truth):
+    smooth, total, plain = (int(n) for n, _ in numbers(answer)[:3])
+    counts = [high(values).sum() for values in (truth.values, truth.plain)]
+    return [smooth, plain] == counts and plain > smooth and total == truth.values.size
+
+
+def is_sharp(answer, truth):
+    peak = truth.values.flat[0]
+    alone = high(truth.values).sum() == 1 and keeps_positions_apart(truth)
+    return alone and agrees(numbers(answer)[0], peak)
+
+
+def is_blurred(answer, truth):
+    wide, peak = numbers(answer)[:2]
+    is_wide = abs(wide[0] - width_of(truth.values)) <= 0.06 * wide[0] and wide[0] > 1.4
+    return is_wide and agrees(peak, truth.values[0]) and keeps_positions_apart(truth)
+
+
+def is_blurred_point(answer, truth):
+    peak, _, points, total = numbers(answer)[:4]
+    counted = (high(truth.values).sum(), truth.values.size) == (points[0], total[0])
+    return counted and agrees(peak, truth.values.flat[0]) and keeps_positions_apart(truth)
+
+
+def is_exact(answer, truth):
+    return abs(truth.values.flat[0] - 1) < 1e-10 and keeps_positions_apart(truth)
+
+
+def sharpens(answer, truth):
+    """Typed as it stands, the base makes the peak as narrow as the action says."""
+    action = telling_of(answer).conclude(answer)[2]
+    rho = OPTION.search(action)[1]
+    spec, sizes = truth.source, truth.sizes
+    if "--rho" in action:
+        sizes = {**sizes, "rho": float(rho)}
+    else:
+        spec = re.sub(r"rho=[^,]*", f"rho={rho}", spec)
+    again = position_functions(load(spec, **sizes), **truth.options)
+    promised = float(re.search(r"peak ([\d.e+]+)|, (\d+) points", action)[0].split()[1])
+    measured = again.first.half_max_area if again.on_grid else again.first.width
+    before = answer.first.half_max_area if answer.on_grid else answer.first.width
+    assert again.verdict in ("sharp", "blurred", "sharp point", "blurred point", "exact")
+    return abs(measured - promised) <= 0.06 * promised and measured < 0.85 * before
+
+
+def beyond(finding, answer, truth):
+    length, count = map(int, re.findall(r"\d+", finding.message))
+    enc = answer.about[0]
+    outside = [
+        any(x >= n for x, n in zip(np.atleast_1d(r.position), enc.domain.sides, strict=True))
+        for r in answer.reconstructions
+    ]
+    return (length, count) == (len(enc), sum(outside))
+
+
+VERDICTS = {
+    "zero codes": lambda answer, truth: not answer.about[0].table().any(),
+    "lost": is_lost,
+    "repeated": is_repeated,
+    "shared vectors": is_shared,
+    "smoothing alone": is_smoothed_alone,
+    "sharp": is_sharp,
+    "blurred": is_blurred,
+    "exact": is_exact,
+    "sharp point": is_sharp,
+    "blurred point": is_blurred_point,
+}
+FINDINGS = {
+    "beyond-codes": beyond,
+    "coarse-lattice": lambda finding, answer, truth: answer.sigma * 8 > answer.points // 2 + 1,
+}
+ACTIONS = dict.fromkeys(("lost", "blurred", "blurred point"), sharpens)
+WITHOUT = {"rotation-rebuilt": "a fact of the encoding"}
+WITHOUT["before-training"] = "a fact of the registry"
