@@ -7,12 +7,12 @@ Frequencies are in lattice steps, 2 pi / N radians each; points are 0, 1 … of 
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import ceil, log, pi, prod
+from math import ceil, log, pi
 from typing import Any
 
 import numpy as np
 
-from pefourier.encodings.checks import check_whole
+from pefourier.encodings.checks import check_count, check_size
 from pefourier.encodings.domain import lattice_points, periodogram
 from pefourier.encodings.encoding import BLOCK, Encoding, as_encoding, row_blocks, without_prefix
 from pefourier.encodings.places import axis_tables, is_separable
@@ -44,16 +44,13 @@ def lattice_sides(enc: Encoding, lattice: int | None) -> tuple[int, ...]:
     axes = len(enc.domain.sides)
     if axes == 1 or lattice is not None:
         n = (enc.lattice or enc.dim) if lattice is None else lattice
-        check_whole("lattice", n)
         if n < 2:
             raise PefourierError(f"a lattice needs at least 2 points; got {n}; set --lattice")
+        check_count("lattice", n, maximum=LATTICE)
         sides = (n,) * axes
     else:
         sides = enc.domain.sides
-    if prod(sides) > LATTICE:
-        raise PefourierError(
-            f"a lattice has at most {LATTICE} points, got {prod(sides)}; set a smaller --lattice"
-        )
+    check_size("a lattice", *sides, limit=LATTICE)
     return sides
 
 

@@ -211,14 +211,17 @@ class Reconstructions(Result):
     @property
     def smaller_base(self) -> str:
         """That base as it is typed; nothing where none was found."""
-        own = OWN_BASE.search(self.about[0].spec)
-        option = f"{own[1]}=" if own else "--rho "
+        in_spec = OWN_BASE.search(self.about[0].spec)
+        option = f"{in_spec[1]}=" if in_spec else "--rho "
         return f"{option}{number(self.sharper[0])}" if self.sharper else ""
 
     @property
-    def sharpened(self) -> float | None:
-        """What it makes of the peak."""
-        return self.sharper and self.sharper[1]
+    def sharpened(self) -> str:
+        """How large it makes the peak."""
+        if self.sharper is None:
+            return ""
+        size = number(self.sharper[1], 2)
+        return f"{size} points large" if self.on_grid else f"{size} positions wide"
 
     @property
     def verdict(self) -> str:
@@ -391,6 +394,8 @@ def rebase(enc: Encoding, rho: float) -> Encoding | None:
         return None
     settings = {key: params[key] for key in builder.parameters if key in params} | {"rho": rho}
     rebased = build(enc.name, length=params["length"], d=params["d"], spec=enc.spec, **settings)
+    if rebased.dim != enc.dim:  # its d was not the one that is asked for
+        return None
     if enc.domain.grid and not rebased.domain.grid:
         rebased = on_grid(rebased, enc.domain.grid, params.get("prefix", 0))
     return replace(without_prefix(rebased), lattice=enc.lattice)
@@ -412,8 +417,8 @@ def where_to_rebuild(
         positions = usual_positions(sides[0]) if is_line else [tuple(n // 2 for n in sides)]
     if prod(sides) * (len(positions) + BESIDES) > VALUES:
         raise PefourierError(
-            f"{len(positions)} positions on a lattice of {prod(sides)} points take over 1 GiB; "
-            "set a smaller --lattice"
+            f"{len(positions)} positions on a lattice of {prod(sides)} points take over the limit "
+            "of 1 GiB; set a smaller --lattice"
         )
     return sides, positions
 

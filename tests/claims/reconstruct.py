@@ -208,7 +208,7 @@ def sharpens(answer, truth):
     else:
         spec = re.sub(r"rho=[^,]*", f"rho={rho}", spec)
     again = position_functions(load(spec, **sizes), **truth.options)
-    promised = float(re.search(r"peak ([\d.e+]+)|, (\d+) points", action)[0].split()[1])
+    promised = float(re.search(r"peak ([\d.e+]+)", action)[1])
     measured = again.first.half_max_area if again.on_grid else again.first.width
     before = answer.first.half_max_area if answer.on_grid else answer.first.width
     assert again.verdict in ("sharp", "blurred", "sharp point", "blurred point", "exact")

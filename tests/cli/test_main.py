@@ -40,7 +40,7 @@ REFUSED = [  # a command, and the value, name or way out that its line has
     *((f"spectrum -S {text}", f"'{text}'") for text in ("0.5", "1.3k", "k", "1kk", "1e400", "nan")),
     ("spectrum learned --seed -1", "got -1"),
     ("spectrum --lattice 1", "got 1"),
-    ("spectrum --lattice 67108865", "up to 67108864"),
+    ("spectrum --lattice 16777217", "up to 16777216"),
     ("spectrum --sigma inf", "sigma"),
     ("spectrum --sigma 5e-324", "got 5e-324"),
     ("spectrum --json --csv", "json and csv"),
