@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from pefourier.encodings import build
+from pefourier.encodings import build, load
 from pefourier.encodings.encoding import from_table
 from pefourier.questions.reconstruct import describe_peak, other_peaks, position_functions
 from pefourier.questions.spectrum import density
@@ -80,3 +80,59 @@ def test_a_position_that_comes_back_at_several_places_is_not_sharp():
     result = position_functions(hours, [5], sigma=0)
     assert (result.verdict, result.farthest_repeat) == ("repeated", 72)
     assert other_peaks(np.array([2.0, 0.0, 1.0, 0.0])) == (1, 2)
+
+
+def alike(kind, grid):
+    """Tables whose rows are alike: all, every other, or a point of a grid and its neighbour."""
+    rows = np.eye(12)[{"all": np.zeros(12, int), "two": np.arange(12) % 2}[kind]]
+    return load(rows, grid=grid) if grid else from_table(rows)
+
+
+@pytest.mark.parametrize("grid", [(), (4, 3)])
+@pytest.mark.parametrize("kind", ["all", "two"])
+@pytest.mark.parametrize("sigma", [None, 0, 1, 4])
+def test_positions_that_share_a_vector_are_not_sharp(kind, grid, sigma):
+    result = position_functions(alike(kind, grid), sigma=sigma)
+    assert result.verdict in ("lost", "repeated", "shared vectors")
+    assert (result.vectors.rows, result.vectors.distinct) == (12, {"all": 1, "two": 2}[kind])
+
+
+def test_a_peak_that_smoothing_makes_is_named():
+    wave = position_functions(load("rope:rho=1", 16, 2), lattice=6)
+    assert (wave.verdict, wave.first.half_max) == ("smoothing alone", 1)
+    assert "coarse-lattice" in [note.code for note in wave.findings]
+    axial = position_functions(load("axial", None, 64, grid=(14, 14)))
+    assert (axial.verdict, axial.first.half_max, axial.plain_half_max) == (
+        "smoothing alone",
+        21,
+        196,
+    )
+    assert position_functions(load("axial", None, 64, grid=(14, 14)), sigma=0).verdict == "lost"
+
+
+@pytest.mark.parametrize(
+    ("spec", "advice"), [("sinusoidal", "--rho 1000 "), ("sinusoidal:base=1e5", "base=1000 ")]
+)
+def test_a_smaller_base_is_advised_after_it_was_tried(spec, advice):
+    result = position_functions(load(spec, 80, 256))
+    action = result.to_dict()["action"]
+    assert action.startswith(advice)
+    rho, width = result.sharper
+    again = position_functions(load(f"sinusoidal:rho={rho}", 80, 256))
+    assert width == pytest.approx(again.first.width)
+    assert width < 0.8 * result.first.width
+    for other in ("ramp", "alibi", "recurrent", "time2vec"):
+        assert position_functions(load(other, 80, 64)).to_dict()["action"] == ""
+
+
+def test_half_of_a_peak_has_a_margin_for_rounding():
+    """A cosine reaches half at 60 degrees: of 48 samples of 8 waves, three of six do."""
+    wave = position_functions(from_table(np.cos(np.arange(48)[:, None] * np.pi / 3)), sigma=0)
+    assert wave.first.half_max == 24
+
+
+def test_lattices_over_the_limit_are_refused(run):
+    for command in ("spectrum", "reconstruct"):
+        done = run(command, "fourier-features", "--lattice", 2**26)
+        assert (done.status, done.out, "up to 16777216" in done.err) == (2, "", True)
+    assert run("reconstruct", "--lattice", 2**24).status == 2

@@ -200,3 +200,56 @@ def test_one_row_is_constant(d):
 def test_bands_of_very_many_waves_are_told(run, spec, length, d):
     done = run("spectrum", spec, "--length", length, "--d", d)
     assert (done.status, done.err) == (0, "")
+
+
+def of_pairs(*omega):
+    """A rotation of pairs at some frequencies, from a file."""
+    np.save("omega.npy", np.array(omega))
+    return "rope:inv_freq=omega.npy"
+
+
+MEASURED = [  # SPEC, positions, d, verdict: of the measure, whatever the lattice
+    ("rope", 80, 2, "one frequency"),
+    ("sinusoidal:rho=100", 80, 3, "mostly slow"),
+    ((0.1,) * 8, 80, 16, "one frequency"),
+    ((1.6,) * 8, 80, 16, "one frequency"),
+    ((1.6, 2.0), 80, 4, "mostly fast"),
+    ((1.6, 0.5), 80, 4, "slow and fast"),
+    ("tape", 4096, 2, "one frequency"),
+    ("tape", 4096, 8, "mostly slow"),
+    ("rope", 80, 32, "mostly slow"),
+    ("rope:scaling=linear,factor=8", 80, 16, "mostly slow"),
+    ("rope:scaling=linear,factor=100", 80, 64, "constant"),
+    ("rope:scaling=proportional,partial=0.25", 80, 32, "mostly slow"),
+    ("alibi", 80, 8, "mostly slow"),
+]
+
+
+@pytest.mark.parametrize("lattice", [None, 8])
+@pytest.mark.parametrize(("source", "n", "d", "verdict"), MEASURED)
+def test_verdicts_are_of_the_measure_and_not_of_the_lattice(source, n, d, verdict, lattice, folder):
+    spec = source if isinstance(source, str) else of_pairs(*source)
+    assert [density(load(spec, n, d), lattice, s).verdict for s in (None, 0)] == [verdict] * 2
+
+
+@pytest.mark.parametrize("spec", ["sinusoidal", "rope:scaling=linear,factor=100", "sinusoidal:d=7"])
+def test_the_share_in_the_mean_row_of_a_formula_is_that_of_its_table(spec):
+    enc = load(spec, 50, 16)
+    table = enc.table()
+    share = len(table) * (table.mean(axis=0) ** 2).sum() / (table**2).sum()
+    assert density(enc).in_mean_row == pytest.approx(share, rel=1e-9)
+
+
+def test_demean_is_advised_where_it_changes_the_verdict():
+    t = np.arange(40)
+    wave = np.column_stack([np.full(40, 5.0), np.cos(t), np.sin(t)])
+    assert density(from_table(wave)).to_dict()["action"].startswith("Use --demean")
+    assert density(from_table(np.ones((40, 4)))).to_dict()["action"] == ""
+
+
+def test_a_share_that_is_not_all_is_not_rounded_to_all():
+    t = 2 * np.pi * np.arange(40)[:, None] / 40
+    almost = np.hstack([np.cos(15 * t), np.sin(15 * t), 0.02 * np.cos(t), 0.02 * np.sin(t)])
+    meaning = density(from_table(almost)).to_dict()["meaning"]
+    assert "more than 99.9%" in meaning
+    assert "100%" not in meaning
