@@ -23,8 +23,7 @@ import numpy as np
 from pefourier.encodings.domain import lattice as lattice_of
 from pefourier.encodings.encoding import Encoding, Finding, as_encoding, without_prefix
 from pefourier.encodings.findings import finding
-from pefourier.encodings.grids import on_grid
-from pefourier.encodings.places import axis_names, point_of, points_in_words
+from pefourier.encodings.places import axis_names, points_in_words
 from pefourier.encodings.registry import BUILDERS, build, canonical_spec
 from pefourier.errors import PefourierError
 from pefourier.geometry.torus import multiplicity
@@ -44,7 +43,7 @@ SHARP = 1.5  # positions: a rebuilt peak of this width is one sample
 HALF = 0.5 - 1e-12  # of a peak, less rounding: a cosine of 60° reaches half
 VALUES, BESIDES = 2**26, 5  # numbers of position functions, and of as many beside them: 512 MiB
 BASES = (10, 100, 1000)  # by which a base is divided in search of a sharper peak
-TRIED = 2**18  # points of a lattice up to which other bases are tried
+TRIED = 2**12  # points of a lattice up to which other bases are tried
 SHARPER = 0.8  # of a width or an area: what is worth another base
 NO_PEAK = ("lost", "repeated", "shared vectors", "smoothing alone")
 OWN_BASE = re.compile(r"[:,](rho|base|theta)=")
@@ -139,34 +138,25 @@ class Reconstructions(Result):
     def alike(self) -> str:
         """Two rows that share a vector."""
         domain = self.about[0].domain
-        rows = domain.x[list(self.vectors.pair or ())]
-        ends = map(point_of, domain.coordinates(rows)) if self.on_grid else map(str, rows.tolist())
-        return " and ".join(ends)
+        x = domain.x[list(self.vectors.pair or ())]
+        places = domain.coordinates(x) if self.on_grid else x[:, None]
+        return " and ".join(",".join(map(str, place)) for place in places.tolist())
 
     @cached_property
     def plain_half_max(self) -> int:
         """Points at or above half of the peak where nothing is smoothed."""
-        return int(self.plain_high.sum())
-
-    @cached_property
-    def plain_high(self) -> np.ndarray:
-        """Which points these are, with the peak at the first."""
         values = position_function(self.spectrum.plain, self.sides)
-        return values >= HALF * values.flat[0]
+        return int((values >= HALF * values.flat[0]).sum())
 
     @property
     def is_smoothed_alone(self) -> bool:
-        """Whether a peak, or its being a single point, is due to smoothing.
+        """Whether the lattice is so coarse that a peak, or its being a single point, is smoothing.
 
-        Without it all points reach half of the peak, or more than one and the lattice is coarse or
-        they are neighbours.
+        Without it all points reach half of the peak, or more than one.
         """
-        neighbours = [
-            np.take(self.plain_high, 1, a).flat[0] for a, n in enumerate(self.sides) if n > 1
-        ]
-        coarse = self.plain_half_max > 1 and is_blurred(self.spectrum)
-        wider = self.first.half_max == 1 and (coarse or any(neighbours))
-        return bool(self.sigma and (self.plain_high.all() or wider))
+        coarse = self.first.half_max == 1 and (self.on_grid or is_blurred(self.spectrum))
+        limit = 1 if coarse else self.points - 1
+        return bool(self.sigma and self.plain_half_max > limit)
 
     @property
     def sides(self) -> tuple[int, ...]:
@@ -178,13 +168,15 @@ class Reconstructions(Result):
         """A smaller base that makes the peak narrower, and its width, on a grid its area."""
         base = self.about[0].params.get("rho") if self.points <= TRIED else None
         start = float(f"{base or 0:.2g}")
+        lattice = self.sides[0] if len(set(self.sides)) == 1 else None
         for rho in (start / divisor for divisor in BASES if start > divisor):
             with suppress(PefourierError):  # a scaling may refuse a base
-                rebased = self.with_base(rho)
-                if rebased is None:
+                enc = rebase(self.about[0], rho)
+                if enc is None:
                     return None
-                narrow = rebased.extent <= SHARPER * self.extent
-                if narrow and rebased.verdict not in NO_PEAK:
+                settings = lattice, self.sigma, self.spectrum.method
+                rebased = position_functions(enc, None, *settings)
+                if rebased.extent <= SHARPER * self.extent and rebased.verdict not in NO_PEAK:
                     return rho, rebased.extent
         return None
 
@@ -192,21 +184,6 @@ class Reconstructions(Result):
     def extent(self) -> float:
         """Width of the peak, on a grid its area."""
         return self.first.half_max_area if self.on_grid else self.first.width
-
-    def with_base(self, rho: float) -> Reconstructions | None:
-        """The shape of the peak with another base; None for an encoding without a base."""
-        enc = rebase(self.about[0], rho)
-        if enc is None:
-            return None
-        lattice = self.sides[0] if len(set(self.sides)) == 1 else None
-        spectrum = density(enc, lattice, self.sigma, self.spectrum.method)
-        h = position_function(spectrum.density, self.sides)
-        origin = (0,) * len(self.sides) if self.on_grid else 0
-        shape = replace(self.first, position=origin, values=h, **peak_facts(h))
-        vectors = distinct_vectors(enc, self.sides)
-        return replace(
-            self, reconstructions=[shape], spectrum=spectrum, vectors=vectors, about=(enc,)
-        )
 
     @property
     def smaller_base(self) -> str:
@@ -218,10 +195,8 @@ class Reconstructions(Result):
     @property
     def sharpened(self) -> str:
         """How large it makes the peak."""
-        if self.sharper is None:
-            return ""
-        size = number(self.sharper[1], 2)
-        return f"{size} points large" if self.on_grid else f"{size} positions wide"
+        unit = "points large" if self.on_grid else "positions wide"
+        return f"{number(self.sharper[1], 2)} {unit}" if self.sharper else ""
 
     @property
     def verdict(self) -> str:
@@ -394,11 +369,10 @@ def rebase(enc: Encoding, rho: float) -> Encoding | None:
         return None
     settings = {key: params[key] for key in builder.parameters if key in params} | {"rho": rho}
     rebased = build(enc.name, length=params["length"], d=params["d"], spec=enc.spec, **settings)
-    if rebased.dim != enc.dim:  # its d was not the one that is asked for
-        return None
-    if enc.domain.grid and not rebased.domain.grid:
-        rebased = on_grid(rebased, enc.domain.grid, params.get("prefix", 0))
-    return replace(without_prefix(rebased), lattice=enc.lattice)
+    rebased = without_prefix(rebased)
+    if (rebased.dim, rebased.domain.sides) != (enc.dim, enc.domain.sides):
+        return None  # its d was not the one that is asked for, or its grid is given beside
+    return replace(rebased, lattice=enc.lattice)
 
 
 def where_to_rebuild(

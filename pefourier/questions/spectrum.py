@@ -188,11 +188,6 @@ class Spectrum(Result):
         return unit_of_waves(self.about[0])[1]
 
     @property
-    def wavelength(self) -> float:
-        """That of the mean frequency."""
-        return self.period_of(self.centroid)
-
-    @property
     def cutoff_wave(self) -> float:
         """The shortest of the waves that, the longest first, hold 95% of the energy."""
         return self.period_of(self.cutoff95)
