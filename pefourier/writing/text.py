@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from contextvars import ContextVar
 from itertools import groupby, zip_longest
-from math import floor, isfinite
+from math import floor, isfinite, log10
 from shutil import get_terminal_size
 from textwrap import wrap
 
@@ -290,8 +290,10 @@ def floor_to(value: float, digits: int) -> float:
     >>> floor_to(9.677, 3), floor_to(2000.0, 3)
     (9.67, 2000.0)
     """
-    places = digits - len(f"{value:.0f}") if value >= 1 else digits
-    return floor(value * 10**places * (1 + EXACT)) / 10**places if isfinite(value) else value
+    if not isfinite(value):
+        return value
+    unit = 10.0 ** (digits - 1 - floor(log10(value)))
+    return floor(value * unit * (1 + EXACT)) / unit
 
 
 def agreeing(count: int, singular: str, plural: str) -> str:
