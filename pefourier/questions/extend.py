@@ -198,12 +198,16 @@ def extend(
     """
     length, trained, d = whole_numbers(to=to, trained=trained, d=d)
     spec = whole_layers(os.fspath(spec))
-    source = load(spec, trained, d)
+    model = describe_positions(spec, trained, d=d)
+    source = load(spec, trained or model.stands_for, d)
     check_extendable(source, trained, length)
     best = {name: exact_base(name, length, source.params["rotated"]) for name in criteria}
     original = length_before_scaling(source)
+    window = model.widest_window()
+    met = source
+    if trained is None and model.stated is None and trained_as_stated(source.params):
+        met = rebuilt(source, len(source), plain_base(source), "none", {})  # trained without it
     trained = trained or len(source)
-    window = describe_positions(spec, len(source), d=d).widest_window()
     tried = dict.fromkeys([*(rho for rho in best.values() if rho is not None), *bases])
     ways = SHARED if source.params["scaling"] == "proportional" else WAYS
     encodings = [
@@ -220,9 +224,9 @@ def extend(
         original=original,
         by_factor=original != trained and not trained_as_stated(source.params),
         window=window,
-        trained_frequencies=source.measure.frequencies,
+        trained_frequencies=met.measure.frequencies,
         criteria=tuple(criteria),
-        candidates=tuple(describe_extension(source, *pair, form, window) for pair in encodings),
+        candidates=tuple(describe_extension(met, *pair, form, window) for pair in encodings),
         best=best,
         about=(replace(source, params=source.params | {"to": length, "dtype": dtype}),),
     )
@@ -299,7 +303,13 @@ def length_before_scaling(enc: Encoding) -> int:
     """Positions before any scaling: as the scaling says, or the length over its factor."""
     params = enc.params
     interpolated = params["factor"] if params["scaling"] in ("linear", "proportional") else 1.0
-    return int(trained_as_stated(params) or round(len(enc) / interpolated))
+    original = int(trained_as_stated(params) or round(len(enc) / interpolated))
+    if not original:
+        raise PefourierError(
+            f"{shown(enc.spec)} stands for {len(enc)} positions, which its factor {interpolated:g} "
+            "leaves none of before scaling; give a smaller factor"
+        )
+    return original
 
 
 def plain_base(enc: Encoding) -> float:

@@ -11,17 +11,24 @@ transformers loads has a warning.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
-from math import log
 from typing import Any
 
 from pefourier.encodings.checks import is_number
 from pefourier.encodings.encoding import Encoding, Finding
-from pefourier.encodings.families.rotary import scaling_parameters
+from pefourier.encodings.families.rotary import logits_gain, scaling_parameters
 from pefourier.encodings.findings import finding
-from pefourier.encodings.sources.config import HEADS, LONGEST, WIDTH, ModelConfig, Rotary, Section
+from pefourier.encodings.sources.config import (
+    HEADS,
+    LONGEST,
+    WIDTH,
+    ModelConfig,
+    Rotary,
+    Section,
+    family_of,
+)
 from pefourier.errors import PefourierError, shown, unknown
 
 ORIGINAL = "original_max_position_embeddings"
@@ -57,9 +64,9 @@ def softmax_factor(
     if not model.row.get("softmax") or scaling == "none":
         return {}
     mscale, factor = section.number("mscale_all_dim"), scaled.get("factor") or 1.0
-    return (
-        {"softmax_factor": (0.1 * mscale * log(factor) + 1) ** 2} if mscale and factor > 1 else {}
-    )
+    if not mscale or factor <= 1:
+        return {}
+    return {"softmax_factor": logits_gain(mscale, factor, section.label)}
 
 
 def section_of_params(config: Section) -> Section:
@@ -186,6 +193,27 @@ def stated_original(
     return outer or section.count(ORIGINAL)
 
 
+def original_of_linear(
+    longest: int | None, factor: float, lengths: Sequence[int] = ()
+) -> int | None:
+    """The length before a linear scaling, where only one reading of the longest is possible.
+
+    In some configs the longest sequence is that after the scaling (LLaMA-2-7B-32K), in others that
+    before it, as the documentation of transformers had it (Vicuna 16k). The `lengths` that models
+    of the family were trained on decide, or a factor that leaves less than two positions.
+
+    >>> original_of_linear(4096, 4.0, [2048, 4096]), original_of_linear(32768, 8.0, [2048, 4096])
+    (4096, 4096)
+    >>> original_of_linear(128, 1000.0), original_of_linear(16384, 4.0)
+    (128, None)
+    """
+    if longest is None:
+        return None
+    readings = {longest, longest / factor} & set(lengths)
+    readings |= {longest} if longest < 2 * factor else set()
+    return int(readings.pop()) if len(readings) == 1 else None
+
+
 def trained_as_stated(params: Mapping[str, Any]) -> int | None:
     """The length of training that a rotation's scaling says, or its config; None: neither."""
     return params.get("trained") or params.get("original")
@@ -214,11 +242,7 @@ class ConfigCase:
     @property
     def published(self) -> Mapping[str, Any]:
         """What the published models of this type with this base were trained with."""
-        for family in self.model.row.get("families", ()):
-            layers = family.get("layers", [self.layer])
-            if family["base"] == self.params["rho"] and self.layer in layers:
-                return family
-        return {}
+        return family_of(self.model.row, self.params["rho"], self.layer)
 
     def says(self, code: str, variant: str = "", **values: Any) -> Finding:
         """A finding about the rotation, whose sentence may name what the rotation was read from."""
@@ -232,6 +256,16 @@ class ConfigCase:
             "original": ORIGINAL,
         }
         return finding(code, variant, **{**facts, **values})
+
+
+def inferred_original(case: ConfigCase, is_lost: bool) -> int | None:
+    """The length of training of a linear scaling, or of one that `is_lost`, by the family's."""
+    if is_lost:
+        return case.published.get("trained")
+    if case.params["scaling"] not in ("linear", "proportional"):
+        return None
+    lengths = case.published.get("lengths", ())
+    return original_of_linear(case.model.longest(), case.params["factor"], lengths)
 
 
 def lint(case: ConfigCase) -> Iterator[Finding]:
@@ -264,8 +298,14 @@ def scaling_lost(case: ConfigCase) -> Iterator[Finding]:
     if original and longest >= LONG * original:
         yield case.says("rope-scaling-lost", "told", longest=longest, before=original)
     elif "scaling" in family and longest >= family["from"] and "factor" not in case.section.values:
-        words = ", ".join(f"{key}={value}" for key, value in family["scaling"].items())
-        yield case.says("rope-scaling-lost", "family", longest=longest, words=words)
+        yield family_lost(case.model.config.label, longest, family)
+
+
+def family_lost(label: str, longest: int, family: Mapping[str, Any]) -> Finding:
+    """The finding that a file lacks the scaling of the published models with its base."""
+    words = ", ".join(f"{key}={value}" for key, value in family["scaling"].items())
+    slots = {"config": label, "longest": longest, "known": family, "words": words}
+    return finding("rope-scaling-lost", "family", **slots)
 
 
 def two_spellings(case: ConfigCase) -> Iterator[Finding]:
