@@ -78,6 +78,7 @@ class ModelPositions:
     indexer: Encoding | None  # the rotation of what chooses keys beside attention
     trained: TrainedLength
     stated: StatedLength | None
+    stands_for: int | None  # positions that the rotation is for: with its scaling, or of training
     length: int  # asked for, else what the model allows
     allowed: int | None  # by a config, with its scaling
     still: int  # dimensions of a head that are kept apart from those that turn
@@ -91,11 +92,6 @@ class ModelPositions:
         """Positions of training, or those of the shortest rotation where nobody says them."""
         before = (trained_as_stated(enc.params) or positions_of(enc) for enc in self.rotations)
         return self.trained.length or int(min(before))
-
-    @property
-    def stands_for(self) -> int | None:
-        """Positions that a config states with its scaling, else those of training."""
-        return self.stated.length if self.stated else self.trained.length
 
     def widest_window(self, part: str | None = None) -> int | None:
         """The most positions that a query of layers with a rotation sees; None: all."""
@@ -127,7 +123,8 @@ def describe_positions(
     if parts and length:  # before positions are numbered
         check_cost(shown(spec), "positions in narrow formats", length)
     native = [load_layers(spec, part, length if is_endless else None, d) for part in parts or [""]]
-    longest = length or max(map(positions_of, native))
+    native_length = max(map(positions_of, native))
+    longest = length or native_length
     is_whole = not parts or all(len(enc) == longest for enc in native)
     rotations = native if is_whole else [load_layers(spec, part, longest, d) for part in parts]
     notes = dict.fromkeys(note for enc in rotations for note in enc.findings)
@@ -142,8 +139,9 @@ def describe_positions(
         indexer=load(file.spec_of(INDEXER), longest, d) if is_indexed else None,
         trained=trained_length,
         stated=stated_length(file, native) if file else None,
+        stands_for=native_length if file and is_scaled(native) else trained_length.length,
         length=longest,
-        allowed=max(map(positions_of, native)) if model else None,
+        allowed=native_length if model else None,
         still=file.still if file else 0,
         temperature=read_temperature(model, longest) if model else None,
         tables=model.tables() if model else {},
@@ -198,16 +196,13 @@ def training_length(
         return TrainedLength(requested, "given")
     if is_endless and not all(before):
         return TrainedLength(None, "unknown")
-    scalings = {enc.params.get("scaling", "none") for enc in native}
     shortest = min(n or positions_of(enc) for n, enc in zip(before, native, strict=True))
     unstated = model is not None and not (model.tables() or model.length_key)
-    is_assumed = scalings != {"none"} or any(before) or unstated
+    is_assumed = is_scaled(native) or any(before) or unstated
     return TrainedLength(int(shortest), "assumed" if is_assumed else "stated")
 
 
-def stated_length(
-    file: "ModelFile | GgufFile", native: Sequence[Encoding]
-) -> StatedLength | None:
+def stated_length(file: "ModelFile | GgufFile", native: Sequence[Encoding]) -> StatedLength | None:
     """The longest sequence of a config, where it is above the length before its scaling."""
     scaled = [enc.params for enc in native if enc.params.get("scaling", "none") != "none"]
     before = [n for params in scaled if (n := trained_as_stated(params))]
@@ -215,6 +210,11 @@ def stated_length(
         return None
     key, length = file.stated
     return StatedLength(length, key)
+
+
+def is_scaled(encodings: Sequence[Encoding]) -> bool:
+    """Whether some rotation has a scaling."""
+    return any(enc.params.get("scaling", "none") != "none" for enc in encodings)
 
 
 def load_layers(spec: str, part: str, length: int | None, d: int | None) -> Encoding:

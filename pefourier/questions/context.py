@@ -114,6 +114,7 @@ class Context(Result):
     findings: tuple[Finding, ...]
     against: Reading | None = None  # another reading of the rotation, where one was asked for
     slopes: tuple[float, ...] | None = None  # of ALiBi, one a head: what a step takes from a logit
+    stands_for: int | None = field(default=None, metadata={"told": False})  # `ModelPositions`
     tables: dict[str, int | None] = field(  # that end: rows by side
         default_factory=dict, metadata={"told": False}
     )
@@ -204,7 +205,7 @@ class Context(Result):
         scalings = extension_command(self)
         ways = [f"Compare scalings with `{scalings}`."] if scalings else []
         if self.trained.source != "given":
-            ways.append(f"Pass --trained {self.length} if training with this rotation used as many.")
+            ways.append(f"Pass --trained {self.length} if the model was trained at that length.")
         return " ".join(ways)
 
     @property
@@ -266,6 +267,19 @@ class Context(Result):
         return self.length - (self.held or self.length)
 
     @property
+    def longer_table(self) -> str:
+        """Where more rows come from: a formula that a stored table follows, or a resize."""
+        if self.codes.origin not in ("file", "weights"):
+            return ""
+        from pefourier.diagnosis.identify import identify
+        from pefourier.questions.faithful import formula_in_words
+
+        formula = identify(self.codes.table(), self.codes.eps)
+        if formula is not None:
+            return f"Compute more rows by their formula, {formula_in_words(formula)}."
+        return "Use `pefourier resize` to make a longer table, then fine-tune the model on it."
+
+    @property
     def far(self) -> int | None:
         """The distance from which on all have one code; None where there is none such."""
         return None if self.rotations else last_bucket(self.codes)
@@ -312,11 +326,13 @@ def extension_command(c: Context) -> str | None:
     """The command that compares scalings for a context; None where `design` does not take it."""
     if len(c.turning) != 1 or c.turning[0].base is None or c.turning[0].rotated < 2:
         return None
-    spec, source = c.codes.spec, source_of(c.codes.spec)
-    if c.turning[0].base <= 1 or (source == "name" and not c.trained.length):
+    is_given = c.trained.source == "given"
+    stands_for = c.trained.length if is_given else c.stands_for
+    if c.turning[0].base <= 1 or c.length <= (stands_for or c.length):
         return None
-    sizes = f" --length {c.trained.length} --d {c.codes.params['d']}" if source == "name" else ""
-    return f"pefourier design --extend-from {quote(spec)}{sizes} --to {c.length}"
+    sizes = f" --length {stands_for}" if is_given else ""
+    sizes += f" --d {c.codes.params['d']}" if source_of(c.codes.spec) == "name" else ""
+    return f"pefourier design --extend-from {quote(c.codes.spec)}{sizes} --to {c.length}"
 
 
 def by_rotation(rotations: Sequence[Rotation], values: list[Any]) -> Any:
@@ -371,6 +387,7 @@ def describe_context(
         about=(model.codes,),
         against=read_against(model_rotations, against, model.length, d) if against else None,
         slopes=slopes_of(model_rotations[0]),
+        stands_for=model.stands_for,
         tables=model.tables,
     )
 

@@ -187,14 +187,14 @@ def original_of_llama3(params: Mapping[str, Any]) -> int | None:
     With 1 and 4 for its limits, as in all published models: the blended pairs give it.
     """
     head = Head(params["d"], params["rho"], params["partial"], 1)
-    kept, factor = 1 / np.array(params["factors"]), max(params["factors"])
-    blended = (kept < 1) & (kept > 1.001 / factor)
+    ratios, factor = 1 / np.array(params["factors"]), max(params["factors"])
+    blended = (ratios < 1) & (ratios > 1.001 / factor)
     if not blended.any():
         return None
-    turns = 1 + 3 * (kept[blended] - 1 / factor) / (1 - 1 / factor)
+    turns = 1 + 3 * (ratios[blended] - 1 / factor) / (1 - 1 / factor)
     original = round(np.median(turns * 2 * pi / head.grid()[blended]))
     frequencies, _ = llama3(head, factor=factor, original=original)
-    return original if np.allclose(frequencies, head.grid() * kept, rtol=1e-4, atol=0) else None
+    return original if np.allclose(frequencies, head.grid() * ratios, rtol=1e-4, atol=0) else None
 
 
 def proportional(head: Head, *, factor: float = 1.0) -> Rotation:

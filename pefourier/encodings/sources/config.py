@@ -325,7 +325,6 @@ class ModelConfig:
         key, longest = self.length_key, self.longest()
         return None if key is None or longest is None or self.tables() else (key, longest)
 
-
     def dimension(self, value: int | None, keys: str) -> int:
         """The dimension a config sets, or the one given where it sets none."""
         if value is None and self.d is None:

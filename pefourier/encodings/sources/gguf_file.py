@@ -330,11 +330,12 @@ class GgufFile:
         axis = self.axis_of_pairs(turned // 2)
         noted = {} if axis is None else {"mrope_section": describe_axes(axis)}
         noted |= {"unread": unread} if unread else {}
-        before = None if trained_as_stated(enc.params) else length_before_scaling(self, enc.params)
+        before = None if trained_as_stated(enc.params) else length_of_training(self, enc.params)
         noted |= {"trained": before} if before else {}
         if family := lost_family(self, enc.params):
             longest = self.keys.count("context_length")
-            enc = replace(enc, findings=(family_lost(self.keys.label, longest, family),))
+            lost = family_lost(self.keys.label, longest, family)
+            enc = replace(enc, findings=(*enc.findings, lost))
         facts = {"path": self.path, **softmax_factor_in(self, enc.params), **noted}
         findings = (*notes_on_file(self, unread), *enc.findings)
         return replace(enc, spec=self.spec, params={**enc.params, **facts}, findings=findings)
@@ -455,7 +456,7 @@ def scaling_of_file(file: GgufFile) -> dict[str, Any]:
     raise PefourierError(f"scaling {shown(kind)} of {file.keys.label} with {contents} {way_out}")
 
 
-def length_before_scaling(file: GgufFile, params: Mapping[str, Any]) -> int | None:
+def length_of_training(file: GgufFile, params: Mapping[str, Any]) -> int | None:
     """The length of training that a file states, or that its scaling or rope_freqs give away."""
     longest, scaling = file.keys.count("context_length"), params["scaling"]
     stated = file.keys.count("rope.scaling.original_context_length")

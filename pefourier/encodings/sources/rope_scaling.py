@@ -31,6 +31,7 @@ from pefourier.encodings.sources.config import (
 )
 from pefourier.errors import PefourierError, shown, unknown
 
+TURNED = "qk_rope_head_dim"
 ORIGINAL = "original_max_position_embeddings"
 USUAL_HEADS = {32, 48, 64, 80, 96, 100, 112, 120, 128, 192, 256, 512}
 LONG = 4  # times the length of training from which a context needs a scaling
@@ -385,6 +386,14 @@ def size_of_head(case: ConfigCase) -> Iterator[Finding]:
         yield case.says("rope-head-guessed", variant, width=width, heads=heads)
 
 
+def two_heads(case: ConfigCase) -> Iterator[Finding]:
+    """A head that turns whole, of DeepSeek's kind, beside another size of a head."""
+    turned, size = (case.values.get(key) for key in (TURNED, "head_dim"))
+    is_guessed = any(f.code == "model-type-unknown" for f in case.enc.findings)
+    if is_guessed and is_number(turned) and is_number(size) and turned != size:
+        yield case.says("rope-two-heads", key=TURNED, turned=turned, size=size)
+
+
 def sections(case: ConfigCase) -> Iterator[Finding]:
     """Sections of M-RoPE that do not sum to the pairs that turn."""
     numbers = case.section.values.get("mrope_section", case.model.row.get("sections"))
@@ -402,5 +411,6 @@ RULES = (
     lengths,
     length_of_training,
     size_of_head,
+    two_heads,
     sections,
 )
