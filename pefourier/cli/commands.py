@@ -316,13 +316,11 @@ def misfits(answers: Sequence[Any], is_certain: bool) -> list[Any]:
     """Why lengths do not fit models; with `is_certain` not where training is unknown."""
     from pefourier.writing.page import Reason
 
-    reasons = []
-    for answer in answers:
-        words = answer.result.misfit
-        if answer.result.is_unknown and not is_certain:
-            words = "the trained length is unknown; pass --trained N"
-        reasons += [Reason(answer.encoding.label, "unmet", f"does not fit: {words}")] * bool(words)
-    return reasons
+    words = {a.encoding.label: a.result.misfit for a in answers}
+    if not is_certain:
+        unknown = [a for a in answers if a.result.rotations and a.result.trained.length is None]
+        words |= {a.encoding.label: "its trained length is unknown" for a in unknown}
+    return [Reason(label, "unmet", f"does not fit: {w}") for label, w in words.items() if w]
 
 
 @register("usage")

@@ -37,7 +37,6 @@ from pefourier.errors import shown
 
 if TYPE_CHECKING:
     from pefourier.encodings.sources.gguf_file import GgufFile
-    from pefourier.encodings.sources.huggingface import ModelFile
 
 Source = Literal["stated", "assumed", "given", "unknown"]
 FARTHEST = 2**53  # positions of a reading that is offered
@@ -138,7 +137,7 @@ def describe_positions(
         codes=rotations[0],
         indexer=load(file.spec_of(INDEXER), longest, d) if is_indexed else None,
         trained=trained_length,
-        stated=stated_length(file, native) if file else None,
+        stated=stated_length(model or file, native) if file else None,
         stands_for=native_length if file and is_scaled(native) else trained_length.length,
         length=longest,
         allowed=native_length if model else None,
@@ -149,13 +148,13 @@ def describe_positions(
         findings=(
             *(note for note in notes if not (length and note.code == "length-default")),
             *(lint_layers(model, layers, trained_length.length or longest) if model else ()),
-            *scaling_notes(rotations, trained_length, file),
+            *scaling_notes(rotations, trained_length, model or file),
         ),
     )
 
 
 def scaling_notes(
-    rotations: Sequence[Encoding], met: TrainedLength, file: "ModelFile | GgufFile | None"
+    rotations: Sequence[Encoding], met: TrainedLength, file: "ModelConfig | GgufFile | None"
 ) -> Iterator[Finding]:
     """What is assumed of a training with a scaling, and what depends on the length."""
     scaled = [enc.params for enc in rotations if enc.params.get("scaling", "none") != "none"]
@@ -168,7 +167,7 @@ def scaling_notes(
 
 
 def assumed_length(
-    params: Mapping[str, Any], length: int, is_before: bool, file: "ModelFile | GgufFile | None"
+    params: Mapping[str, Any], length: int, is_before: bool, file: "ModelConfig | GgufFile | None"
 ) -> Finding:
     """Which training is assumed, with the other reading of a config that can be read in two ways.
 
@@ -202,7 +201,9 @@ def training_length(
     return TrainedLength(int(shortest), "assumed" if is_assumed else "stated")
 
 
-def stated_length(file: "ModelFile | GgufFile", native: Sequence[Encoding]) -> StatedLength | None:
+def stated_length(
+    file: "ModelConfig | GgufFile", native: Sequence[Encoding]
+) -> StatedLength | None:
     """The longest sequence of a config, where it is above the length before its scaling."""
     scaled = [enc.params for enc in native if enc.params.get("scaling", "none") != "none"]
     before = [n for params in scaled if (n := trained_as_stated(params))]

@@ -75,7 +75,7 @@ class Context(Result):
     shown: ClassVar[dict[str, str]] = {
         "positions": "length",
         "trained length": "trained_text",
-        "stated length": "stated_text",
+        "stated length": "stated",
         "reach through windows": "reach",
         "rows of the table": "held_text",
         "slope": "slope_ends",
@@ -155,11 +155,6 @@ class Context(Result):
         return None
 
     @property
-    def is_unknown(self) -> bool:
-        """Whether nobody says what a rotation was trained on."""
-        return bool(self.rotations) and self.trained.length is None
-
-    @property
     def new_in_words(self) -> str:
         """The pairs that reach angles which training never met, by type of layer."""
         return pairs_in_words([(r, r.unseen) for r in self.turning if r.unseen])
@@ -179,9 +174,8 @@ class Context(Result):
     @property
     def reach_in_words(self) -> str:
         """How far information comes through layers that see no farther than a window each."""
-        if self.reach is None:
-            return ""
-        return f" Through all layers together, a token depends on at most {self.reach:,} positions."
+        words = " Through all layers together, a token depends on at most {:,} positions."
+        return words.format(self.reach) if self.reach else ""
 
     @property
     def turning(self) -> tuple[Rotation, ...]:
@@ -214,11 +208,6 @@ class Context(Result):
         return str(self.trained) if self.rotations else None
 
     @property
-    def stated_text(self) -> str | None:
-        """The length that the config states with its scaling, and its key."""
-        return str(self.stated) if self.stated else None
-
-    @property
     def facts(self) -> dict[str, Any]:
         """What is known of the rotation; of several each by the name of its layers.
 
@@ -229,7 +218,7 @@ class Context(Result):
         in_words: dict[str, Callable[[Rotation], Any]] = {
             "pairing": lambda r: r.pairing and f"{r.pairing}{how}",
             "axes": lambda r: {a: ranges(pairs) for a, pairs in (r.axes or {}).items()} or None,
-            "base": base_in_words,
+            "base": lambda r: base_in_words(r.base, r.effective_base),
             "bound": lambda r: r.bound or "none below 2^20",
             "softmax_factor": lambda r: f"{number(r.softmax_factor)}{how}" if is_scaled else None,
         }
@@ -267,19 +256,6 @@ class Context(Result):
         return self.length - (self.held or self.length)
 
     @property
-    def longer_table(self) -> str:
-        """Where more rows come from: a formula that a stored table follows, or a resize."""
-        if self.codes.origin not in ("file", "weights"):
-            return ""
-        from pefourier.diagnosis.identify import identify
-        from pefourier.questions.faithful import formula_in_words
-
-        formula = identify(self.codes.table(), self.codes.eps)
-        if formula is not None:
-            return f"Compute more rows by their formula, {formula_in_words(formula)}."
-        return "Use `pefourier resize` to make a longer table, then fine-tune the model on it."
-
-    @property
     def far(self) -> int | None:
         """The distance from which on all have one code; None where there is none such."""
         return None if self.rotations else last_bucket(self.codes)
@@ -301,11 +277,9 @@ BAND_COLUMNS = (
 )
 
 
-def base_in_words(rotation: Rotation) -> Any:
+def base_in_words(base: float | None, effective: float | None) -> Any:
     """The base, behind one that a scaling makes of it."""
-    if rotation.effective_base is None:
-        return rotation.base
-    return f"{rotation.effective_base:.7g} ({number(rotation.base)} before scaling)"
+    return f"{effective:.7g} ({number(base)} before scaling)" if effective else base
 
 
 def pairs_in_words(counts: Sequence[tuple[Rotation, int]]) -> str:

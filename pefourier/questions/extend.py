@@ -17,6 +17,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from pefourier.encodings import build, load
+from pefourier.encodings.checks import check_count
 from pefourier.encodings.encoding import Encoding, Finding
 from pefourier.encodings.families.rotary import scaling_parameters
 from pefourier.encodings.findings import finding
@@ -304,11 +305,7 @@ def length_before_scaling(enc: Encoding) -> int:
     params = enc.params
     interpolated = params["factor"] if params["scaling"] in ("linear", "proportional") else 1.0
     original = int(trained_as_stated(params) or round(len(enc) / interpolated))
-    if not original:
-        raise PefourierError(
-            f"{shown(enc.spec)} stands for {len(enc)} positions, which its factor {interpolated:g} "
-            "leaves none of before scaling; give a smaller factor"
-        )
+    check_count(f"{len(enc)} positions over the factor {interpolated:g}", original)
     return original
 
 

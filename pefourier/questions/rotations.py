@@ -436,11 +436,6 @@ class Reading:
         return self.below[".99"]
 
     @property
-    def layers(self) -> str:
-        """Whose rotation is misread, where it has a name."""
-        return f" of {self.rotation} layers" if self.rotation else ""
-
-    @property
     def logits_in_words(self) -> str:
         """What becomes of the size of logits, where it is another one."""
         is_same = isclose(self.logits, 1, rel_tol=NOTICED)

@@ -124,14 +124,13 @@ def place_in(stored: Mapping[str, Fields], place: str) -> str:
     >>> place_in({"models/llama#full": {}, "gemma": {}}, "/data/models/llama#full")
     'models/llama#full'
     """
-    path, _, part = place.partition("#")
-    matches = []
-    for candidate in stored.keys() - {place}:
-        stored_path, _, stored_part = candidate.partition("#")
-        tails = sorted((path.split("/"), stored_path.split("/")), key=len)
-        ends_alike = tails[1][-len(tails[0]) :] == tails[0] and tails[0] != ["."]
-        is_same = realpath(path) == realpath(stored_path) or ends_alike
-        matches += [candidate] if is_same and part == stored_part else []
+    matches = [
+        candidate
+        for candidate in stored
+        if f"/{place}".endswith(f"/{candidate}")
+        or f"/{candidate}".endswith(f"/{place}")
+        or realpath(candidate) == realpath(place)
+    ]
     return matches[0] if place not in stored and len(matches) == 1 else place
 
 

@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 
-from pefourier import context
+from pefourier import check, context
 from pefourier.questions.extend import extend
 from pefourier.report.frame import telling_of
 
@@ -305,8 +305,8 @@ def follow_unknown(answer, truth):
 
 def follow_rows(answer, truth):
     """Rows are computed by the formula that is named, where the table follows one."""
-    is_formula = truth["table"].shape[1] == 16
-    return is_formula == ("formula" in sentences(answer)[1])
+    rows = check(truth["spec"])
+    return (rows.identified is not None) == (truth["table"].shape[1] == 16)
 
 
 VERDICTS = {

@@ -160,6 +160,7 @@ LAYERS = ("num_hidden_layers", "n_layer", "n_layers", "num_layers", "encoder_lay
 SINGLE = ("num_single_layers",)  # of a second kind, behind them (FLUX, HunyuanVideo)
 MOST_LAYERS = 2**14
 LARGEST = dict.fromkeys((*LAYERS, *SINGLE, *HEADS, "block_count"), MOST_LAYERS)  # others: 2^53
+ORIGINAL = "original_max_position_embeddings"
 LONGEST = (
     *("max_position_embeddings", "n_positions", "max_source_positions", "max_target_positions"),
     *("max_seq_len", "seq_length", "context_length"),
@@ -318,6 +319,14 @@ class ModelConfig:
         key, _ = self.row.get("length", (LONGEST[0], None))
         values = self.config.untracked.values
         return next((name for name in (key, *LONGEST) if values.get(name)), None)
+
+    @property
+    def settles_original(self) -> bool:
+        """Whether the length before a scaling is set, or known of the published models."""
+        values, ended = self.config.untracked.values, self.longest()
+        sections = (values, values.get("rope_scaling"), values.get("rope_parameters"))
+        is_set = any(isinstance(s, dict) and s.get(ORIGINAL) for s in sections)
+        return is_set or any(f.get("ended") == ended for f in self.row.get("families", ()))
 
     @property
     def stated(self) -> tuple[str, int] | None:

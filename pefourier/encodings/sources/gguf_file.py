@@ -32,10 +32,11 @@ from pefourier.encodings.families.rotary import (
 )
 from pefourier.encodings.findings import finding
 from pefourier.encodings.registry import build
-from pefourier.encodings.sources.config import Section, family_of, type_row
+from pefourier.encodings.sources.config import Section, type_row
 from pefourier.encodings.sources.layers import LayerRun
 from pefourier.encodings.sources.rope_scaling import (
     family_lost,
+    lost_family,
     original_of_linear,
     trained_as_stated,
 )
@@ -330,14 +331,14 @@ class GgufFile:
         axis = self.axis_of_pairs(turned // 2)
         noted = {} if axis is None else {"mrope_section": describe_axes(axis)}
         noted |= {"unread": unread} if unread else {}
-        before = None if trained_as_stated(enc.params) else length_of_training(self, enc.params)
-        noted |= {"trained": before} if before else {}
-        if family := lost_family(self, enc.params):
-            longest = self.keys.count("context_length")
-            lost = family_lost(self.keys.label, longest, family)
-            enc = replace(enc, findings=(*enc.findings, lost))
+        longest = self.keys.count("context_length") or 0
+        family = lost_family(type_row(self.architecture) or {}, enc.params, longest)
+        lost = [family_lost(self.keys.label, longest, family)] if family else []
+        before = family.get("trained") or known_original(self, enc.params)
+        if before and not trained_as_stated(enc.params):
+            noted |= {"trained": before}
         facts = {"path": self.path, **softmax_factor_in(self, enc.params), **noted}
-        findings = (*notes_on_file(self, unread), *enc.findings)
+        findings = (*notes_on_file(self, unread), *enc.findings, *lost)
         return replace(enc, spec=self.spec, params={**enc.params, **facts}, findings=findings)
 
 
@@ -456,30 +457,15 @@ def scaling_of_file(file: GgufFile) -> dict[str, Any]:
     raise PefourierError(f"scaling {shown(kind)} of {file.keys.label} with {contents} {way_out}")
 
 
-def length_of_training(file: GgufFile, params: Mapping[str, Any]) -> int | None:
+def known_original(file: GgufFile, params: Mapping[str, Any]) -> int | None:
     """The length of training that a file states, or that its scaling or rope_freqs give away."""
-    longest, scaling = file.keys.count("context_length"), params["scaling"]
+    longest, scaling = file.keys.count("context_length") or 0, params["scaling"]
     stated = file.keys.count("rope.scaling.original_context_length")
-    if stated and (scaling != "none" or stated < (longest or 0)):
+    if stated and (scaling != "none" or stated < longest):
         return stated
     if scaling == "linear":
         return original_of_linear(longest, params["factor"])
-    if scaling == "factors":
-        return original_of_llama3(params)
-    family = lost_family(file, params)
-    return family["trained"] if family else None
-
-
-def lost_family(file: GgufFile, params: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The published models with the file's base whose scaling it lacks; empty where there are none.
-
-    Model types are those of configs, some of which llama.cpp calls as transformers does.
-    """
-    if params["scaling"] != "none":
-        return {}
-    family = family_of(type_row(file.architecture) or {}, params["rho"])
-    longest = file.keys.count("context_length") or 0
-    return family if "scaling" in family and longest >= family["from"] else {}
+    return original_of_llama3(params) if scaling == "factors" else None
 
 
 def yarn_attention(file: GgufFile, factor: float) -> float:

@@ -52,7 +52,6 @@ from pefourier.encodings.sources.rope_config import (
     rotates,
     sections_of,
 )
-from pefourier.encodings.sources.rope_scaling import ORIGINAL
 from pefourier.errors import PefourierError, UnknownPositions, shown, unknown
 from pefourier.writing.files import read_toml
 
@@ -241,20 +240,6 @@ class ModelFile:
     def layers(self) -> list[LayerRun]:
         """Layers that are alike."""
         return layer_schedule(self.model)
-
-    @property
-    def stated(self) -> tuple[str, int] | None:
-        """The longest sequence that the config sets, behind its key."""
-        return self.model.stated
-
-    @property
-    def settles_original(self) -> bool:
-        """Whether the length before a scaling is set, or known of the published models."""
-        config, ended = self.model.config.untracked.values, self.model.longest()
-        sections = (config, *map(config.get, ("rope_scaling", "rope_parameters")))
-        is_set = any(isinstance(values, dict) and values.get(ORIGINAL) for values in sections)
-        families = self.model.row.get("families", ())
-        return is_set or any(family.get("ended") == ended for family in families)
 
     @property
     def rotations(self) -> list[str]:

@@ -23,6 +23,7 @@ from pefourier.encodings.findings import finding
 from pefourier.encodings.sources.config import (
     HEADS,
     LONGEST,
+    ORIGINAL,
     WIDTH,
     ModelConfig,
     Rotary,
@@ -32,7 +33,6 @@ from pefourier.encodings.sources.config import (
 from pefourier.errors import PefourierError, shown, unknown
 
 TURNED = "qk_rope_head_dim"
-ORIGINAL = "original_max_position_embeddings"
 USUAL_HEADS = {32, 48, 64, 80, 96, 100, 112, 120, 128, 192, 256, 512}
 LONG = 4  # times the length of training from which a context needs a scaling
 DIFFERENCES = 4  # that are told one by one
@@ -208,10 +208,8 @@ def original_of_linear(
     >>> original_of_linear(128, 1000.0), original_of_linear(16384, 4.0)
     (128, None)
     """
-    if longest is None:
-        return None
-    readings = {longest, longest / factor} & set(lengths)
-    readings |= {longest} if longest < 2 * factor else set()
+    readings = {longest, longest / factor} & set(lengths) if longest else set()
+    readings |= {longest} if longest and longest < 2 * factor else set()
     return int(readings.pop()) if len(readings) == 1 else None
 
 
@@ -294,12 +292,21 @@ def scaling_lost(case: ConfigCase) -> Iterator[Finding]:
     """A long context whose scaling is not there."""
     if case.params["scaling"] != "none":
         return
-    longest, family = case.model.config.count(*LONGEST) or 0, case.published
-    original = case.model.config.count(ORIGINAL)
+    longest, original = (case.model.config.count(*k) or 0 for k in (LONGEST, [ORIGINAL]))
+    family = lost_family(case.model.row, case.params, longest, case.layer)
     if original and longest >= LONG * original:
         yield case.says("rope-scaling-lost", "told", longest=longest, before=original)
-    elif "scaling" in family and longest >= family["from"] and "factor" not in case.section.values:
+    elif family and "factor" not in case.section.values:
         yield family_lost(case.model.config.label, longest, family)
+
+
+def lost_family(
+    row: Mapping[str, Any], params: Mapping[str, Any], longest: int, layer: str = ""
+) -> Mapping[str, Any]:
+    """Published models with the base of a rotation that lacks their scaling; empty: none."""
+    family = family_of(row, params["rho"], layer)
+    lacks = params["scaling"] == "none" and "scaling" in family and longest >= family["from"]
+    return family if lacks else {}
 
 
 def family_lost(label: str, longest: int, family: Mapping[str, Any]) -> Finding:
