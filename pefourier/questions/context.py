@@ -3,7 +3,6 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
-from shlex import quote
 from typing import Any, ClassVar
 
 import numpy as np
@@ -304,6 +303,8 @@ def extension_command(c: Context) -> str | None:
     stands_for = c.trained.length if is_given else c.stands_for
     if c.turning[0].base <= 1 or c.length <= (stands_for or c.length):
         return None
+    from shlex import quote
+
     sizes = f" --length {stands_for}" if is_given else ""
     sizes += f" --d {c.codes.params['d']}" if source_of(c.codes.spec) == "name" else ""
     return f"pefourier design --extend-from {quote(c.codes.spec)}{sizes} --to {c.length}"

@@ -499,7 +499,8 @@ def check_reading(enc: Encoding, misreading: str) -> None:
     try:
         source_of(misreading)
     except PefourierError:
-        way_out = f"Known: {', '.join(MISREADINGS)}; or give another rotation, as rope:rho=1e6."
+        known = f"{', '.join(MISREADINGS)}, layout, or a setting of rope such as original=N"
+        way_out = f"Known: {known}; or give another rotation, as rope:rho=1e6."
         raise unknown("misreading", misreading, MISREADINGS, way_out) from None
 
 

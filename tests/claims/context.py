@@ -365,10 +365,45 @@ def by_length_is_true(finding, answer, truth):
     return (before == at).all() and (at != beyond).any()
 
 
-FINDINGS = {"trained-assumed": assumed_is_true, "rope-by-length": by_length_is_true}
+def lengths_are_true(finding, answer, truth):
+    """Factor, longest and original are as written, and the ratio is that of the two."""
+    longest, original = truth["config"][LONGEST], truth["section"][ORIGINAL]
+    assert f"{longest} / {original} = {longest / original:g}" in finding.message
+    return truth["section"]["factor"] not in (longest / original, 1.0)
+
+
+def original_is_true(finding, answer, truth):
+    """The length before the scaling is not below that after it."""
+    return truth["section"][ORIGINAL] >= truth["config"][LONGEST]
+
+
+def unusual_is_true(finding, answer, truth):
+    """Llama 3.1 with base 500000 was trained on 8192 positions, and the config says another."""
+    config, section = truth["config"], truth["section"]
+    return config["rope_theta"] == 5e5 and section[ORIGINAL] != 8192 and "8192" in finding.message
+
+
+def unread_is_true(finding, answer, truth):
+    """The key is in the config, and without it the rotation is the same."""
+    key = re.match(r"'?(\w+)'? of", finding.message)[1]
+    rest = {k: v for k, v in truth["section"].items() if k != key}
+    if key not in truth["section"]:  # a window, where no layer has one
+        return key in truth["config"] and set(truth["windows"]) == {None}
+    return (frequencies(truth, 99) == frequencies(truth | {"section": rest}, 99)).all()
+
+
+FINDINGS = {
+    "trained-assumed": assumed_is_true,
+    "rope-by-length": by_length_is_true,
+    "rope-lengths": lengths_are_true,
+    "rope-original": original_is_true,
+    "rope-original-unusual": unusual_is_true,
+    "unread-key": unread_is_true,
+}
 WITHOUT = {
     "no rotation": "a statement of what the input is not",
     "logits scaled": "a factor, recomputed in tests/test_context.py",
     "a grid": "what the input is",
+    "rope-long-factor": "which list is used, compared with that list by `frequencies`",
     "codes repeat": "the finding repeating-codes, claimed of check-faithful",
 }
