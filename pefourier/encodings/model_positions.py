@@ -117,8 +117,7 @@ def describe_positions(
     layers = layer_runs(spec, d)
     parts = tuple(dict.fromkeys(run.part for run in layers if run.kind == "rotary"))
     is_endless = source == "name" or (model is not None and model.longest() is None)
-    if source == "name" and not length and (params := load(spec, None, d).params).get("original"):
-        length = round(params["original"] * params["factor"])  # up to which its scaling extends
+    length = extended_length(spec, d) if source == "name" and not length else length
     if parts and length:  # before positions are numbered
         check_cost(shown(spec), "positions in narrow formats", length)
     native = [load_layers(spec, part, length if is_endless else None, d) for part in parts or [""]]
@@ -126,7 +125,6 @@ def describe_positions(
     longest = length or native_length
     is_whole = not parts or all(len(enc) == longest for enc in native)
     rotations = native if is_whole else [load_layers(spec, part, longest, d) for part in parts]
-    notes = dict.fromkeys(note for enc in rotations for note in enc.findings)
     trained_length = training_length(native, trained, is_endless, model)
     is_indexed = parts and model and "indexer" in model.row and not model.part
     return ModelPositions(
@@ -146,11 +144,23 @@ def describe_positions(
         tables=model.tables() if model else {},
         unread=tuple(dict.fromkeys(k for enc in rotations for k in enc.params.get("unread", ()))),
         findings=(
-            *(note for note in notes if not (length and note.code == "length-default")),
+            *notes_on(rotations, is_sized=length is not None),
             *(lint_layers(model, layers, trained_length.length or longest) if model else ()),
             *scaling_notes(rotations, trained_length, model or file),
         ),
     )
+
+
+def extended_length(spec: str, d: int | None) -> int | None:
+    """Positions up to which the scaling of a named rotation extends; None: it does not say."""
+    params = load(spec, None, d).params
+    return round(params["original"] * params["factor"]) if params.get("original") else None
+
+
+def notes_on(rotations: Sequence[Encoding], is_sized: bool) -> Iterator[Finding]:
+    """Findings of rotations, each once; not that a length is missing where one is asked for."""
+    notes = dict.fromkeys(note for enc in rotations for note in enc.findings)
+    yield from (note for note in notes if not (is_sized and note.code == "length-default"))
 
 
 def scaling_notes(

@@ -21,7 +21,7 @@ from pefourier.encodings.checks import check_count
 from pefourier.encodings.encoding import Encoding, Finding
 from pefourier.encodings.families.rotary import scaling_parameters
 from pefourier.encodings.findings import finding
-from pefourier.encodings.model_positions import describe_positions
+from pefourier.encodings.model_positions import ModelPositions, describe_positions
 from pefourier.encodings.readings import positions_below, reading_cosine
 from pefourier.encodings.sources.rope_scaling import trained_as_stated
 from pefourier.encodings.specs import open_model, source_of, whole_numbers
@@ -205,9 +205,7 @@ def extend(
     best = {name: exact_base(name, length, source.params["rotated"]) for name in criteria}
     original = length_before_scaling(source)
     window = model.widest_window()
-    met = source
-    if trained is None and model.stated is None and trained_as_stated(source.params):
-        met = rebuilt(source, len(source), plain_base(source), "none", {})  # trained without it
+    met = source if trained else rotation_met(source, model)
     trained = trained or len(source)
     tried = dict.fromkeys([*(rho for rho in best.values() if rho is not None), *bases])
     ways = SHARED if source.params["scaling"] == "proportional" else WAYS
@@ -231,6 +229,13 @@ def extend(
         best=best,
         about=(replace(source, params=source.params | {"to": length, "dtype": dtype}),),
     )
+
+
+def rotation_met(source: Encoding, model: ModelPositions) -> Encoding:
+    """The rotation in training: without the scaling, where no length is stated with it."""
+    if model.stated is not None or not trained_as_stated(source.params):
+        return source
+    return rebuilt(source, len(source), plain_base(source), "none", {})
 
 
 def rescale(source: Encoding, length: int, scaling: str, original: int) -> Encoding:

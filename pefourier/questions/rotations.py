@@ -167,8 +167,7 @@ def describe_rotation(
     omega, plain = enc.measure.frequencies, frequencies_before_scaling(enc)
     before = plain if before_scaling else frequencies_at(enc, trained)
     turning, reach = omega != 0, window_within(window, length) or length
-    head, familiar = params["d"] + still, longest_familiar(omega, before, trained)
-    is_endless = has_many(enc, length) or (window and familiar and window <= familiar)
+    head, familiar = params["d"] + still, longest_familiar(omega, before, trained, window)
     return Rotation(
         name=name,
         pairs=head // 2,
@@ -185,7 +184,7 @@ def describe_rotation(
         critical_dimension=critical_dimension(2 * len(plain), params["rho"], trained),
         idle=count_idle(omega[turning], length),
         unseen=count_unseen(omega, before, trained, reach),
-        familiar_length=None if is_endless else familiar,
+        familiar_length=None if has_many(enc, length) else familiar,
         window=window,
         frequencies=omega[turning],
         trained_frequencies=plain[turning],
@@ -391,8 +390,12 @@ def count_unseen(scaled: np.ndarray, plain: np.ndarray, trained: int, length: in
     return int((beyond & ~whole_turn).sum())
 
 
-def longest_familiar(scaled: np.ndarray, plain: np.ndarray, trained: int) -> int | None:
+def longest_familiar(
+    scaled: np.ndarray, plain: np.ndarray, trained: int, window: int | None = None
+) -> int | None:
     """The longest length at which `count_unseen` counts none, None where that is any length.
+
+    A query sees no farther than a `window`.
 
     >>> w = np.array([1.0, 0.01])
     >>> longest_familiar(w / 4, w, 100), longest_familiar(w, w, 1000)
@@ -402,7 +405,7 @@ def longest_familiar(scaled: np.ndarray, plain: np.ndarray, trained: int) -> int
     if not short.any():
         return None
     longest = np.floor((plain[short] / scaled[short]).min() * trained * (1 + RATIO_SLACK))
-    return int(longest) if longest < 2**53 else None
+    return int(longest) if longest < (window or 2**53) else None
 
 
 @dataclass(frozen=True)
@@ -499,7 +502,7 @@ def check_reading(enc: Encoding, misreading: str) -> None:
     try:
         source_of(misreading)
     except PefourierError:
-        known = f"{', '.join(MISREADINGS)}, layout, or a setting of rope such as original=N"
+        known = f"{', '.join(MISREADINGS)}, or a setting of rope such as original=N"
         way_out = f"Known: {known}; or give another rotation, as rope:rho=1e6."
         raise unknown("misreading", misreading, MISREADINGS, way_out) from None
 
