@@ -502,8 +502,8 @@ def check_reading(enc: Encoding, misreading: str) -> None:
     try:
         source_of(misreading)
     except PefourierError:
-        known = f"{', '.join(MISREADINGS)}, or a setting of rope such as original=N"
-        way_out = f"Known: {known}; or give another rotation, as rope:rho=1e6."
+        names = f"{', '.join(MISREADINGS)}, or a setting of rope such as original=N"
+        way_out = f"Known: {names}; or give another rotation, as rope:rho=1e6."
         raise unknown("misreading", misreading, MISREADINGS, way_out) from None
 
 
