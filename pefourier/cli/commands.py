@@ -266,21 +266,22 @@ def context(
     trained: int | None = None,
     d: int | None = None,
     against: str | None = None,
+    require: Literal["fits"] | None = None,
     brief: bool = False,
     paths: bool = False,
     quiet: bool = False,
 ) -> None:
-    """How far do a model's positions reach?
+    """Show how far a model's positions reach.
 
-    Its layers, their rotations, what a scaling does to each band of frequencies, which phases
-    training never met, and what a misreading of the config costs.
+    Layers, rotations, what a scaling does to each band of frequencies, angles never seen in
+    training, and the effect of misreading the config.
 
     \b
     Example: pefourier context config.json --length 128k --against scaling-ignored
     """
     if not specs:
         raise PefourierError(
-            "context takes a model's config.json or folder, or a rotation; got none"
+            "context needs a model's config.json, its folder, or a rotation; got none"
         )
     from pefourier import api
     from pefourier.report.frame import answer_of, telling_named
@@ -295,9 +296,31 @@ def context(
     figure.draw(telling.figure, results.answers)
     page = telling.page(results.per_spec)
     if brief:
-        lines = [f"{a.encoding.label}: {a.result.verdict}\n" for a in results.answers]
-        page = replace(page, words=lambda: "".join(lines), conclusion=str, chart=None)
-    print_and_exit(required.hold(page, results), results, output, quiet)
+        lines = "".join(map(brief_line, results.answers))
+        page = replace(page, words=lambda: lines, conclusion=str, chart=None)
+    page = required.hold(page, results)
+    if require or (required.strict and length is not None):
+        unmet = misfits(results.answers, is_certain=require is None)
+        page = replace(page, reasons=[*page.reasons, *unmet])
+    print_and_exit(page, results, output, quiet)
+
+
+def brief_line(answer: Any) -> str:
+    """The verdict on a SPEC, and the codes of what its config has wrong."""
+    codes = [f.code for f in answer.result.findings if f.severity != "note"]
+    faults = f" ({', '.join(dict.fromkeys(codes))})" if codes else ""
+    return f"{answer.encoding.label}: {answer.result.verdict}{faults}\n"
+
+
+def misfits(answers: Sequence[Any], is_certain: bool) -> list[Any]:
+    """Why lengths do not fit models; with `is_certain` not where training is unknown."""
+    from pefourier.writing.page import Reason
+
+    words = {a.encoding.label: a.result.misfit for a in answers}
+    if not is_certain:
+        unknown = [a for a in answers if a.result.rotations and a.result.trained.length is None]
+        words |= {a.encoding.label: "its trained length is unknown" for a in unknown}
+    return [Reason(label, "unmet", f"does not fit: {w}") for label, w in words.items() if w]
 
 
 @register("usage")

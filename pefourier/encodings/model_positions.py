@@ -5,9 +5,9 @@ length asked for; lengths, and where they come from; keys about positions that n
 questions about models ask this; what a rotation is made of stands in the parameters of `rope`.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -35,7 +35,11 @@ from pefourier.encodings.sources.weights import (
 from pefourier.encodings.specs import load, open_model, source_of
 from pefourier.errors import shown
 
+if TYPE_CHECKING:
+    from pefourier.encodings.sources.gguf_file import GgufFile
+
 Source = Literal["stated", "assumed", "given", "unknown"]
+FARTHEST = 2**53  # positions of a reading that is offered
 BY_LENGTH = ("dynamic", "longrope")  # scalings whose frequencies depend on the length
 
 
@@ -50,6 +54,17 @@ class TrainedLength:
         return "unknown" if self.length is None else f"{self.length} ({self.source})"
 
 
+@dataclass(frozen=True)
+class StatedLength:
+    """The length that a config states with its scaling on, above that before the scaling."""
+
+    length: int
+    key: str  # of the config: max_position_embeddings, n_positions, context_length, …
+
+    def __str__(self) -> str:
+        return f"{self.length} ({self.key})"
+
+
 @dataclass(frozen=True, eq=False)
 class ModelPositions:
     """The positions of a model as a whole, or those of one encoding."""
@@ -61,6 +76,8 @@ class ModelPositions:
     codes: Encoding  # the first of them, or what positions there are
     indexer: Encoding | None  # the rotation of what chooses keys beside attention
     trained: TrainedLength
+    stated: StatedLength | None
+    stands_for: int | None  # positions that the rotation is for: with its scaling, or of training
     length: int  # asked for, else what the model allows
     allowed: int | None  # by a config, with its scaling
     still: int  # dimensions of a head that are kept apart from those that turn
@@ -100,15 +117,14 @@ def describe_positions(
     layers = layer_runs(spec, d)
     parts = tuple(dict.fromkeys(run.part for run in layers if run.kind == "rotary"))
     is_endless = source == "name" or (model is not None and model.longest() is None)
-    if source == "name" and not length and (params := load(spec, None, d).params).get("original"):
-        length = round(params["original"] * params["factor"])  # up to which its scaling extends
+    length = extended_length(spec, d) if source == "name" and not length else length
     if parts and length:  # before positions are numbered
         check_cost(shown(spec), "positions in narrow formats", length)
     native = [load_layers(spec, part, length if is_endless else None, d) for part in parts or [""]]
-    longest = length or max(map(positions_of, native))
+    native_length = max(map(positions_of, native))
+    longest = length or native_length
     is_whole = not parts or all(len(enc) == longest for enc in native)
     rotations = native if is_whole else [load_layers(spec, part, longest, d) for part in parts]
-    notes = dict.fromkeys(note for enc in rotations for note in enc.findings)
     trained_length = training_length(native, trained, is_endless, model)
     is_indexed = parts and model and "indexer" in model.row and not model.part
     return ModelPositions(
@@ -119,29 +135,65 @@ def describe_positions(
         codes=rotations[0],
         indexer=load(file.spec_of(INDEXER), longest, d) if is_indexed else None,
         trained=trained_length,
+        stated=stated_length(model or file, native) if file else None,
+        stands_for=native_length if file and is_scaled(native) else trained_length.length,
         length=longest,
-        allowed=max(map(positions_of, native)) if model else None,
+        allowed=native_length if model else None,
         still=file.still if file else 0,
         temperature=read_temperature(model, longest) if model else None,
         tables=model.tables() if model else {},
         unread=tuple(dict.fromkeys(k for enc in rotations for k in enc.params.get("unread", ()))),
         findings=(
-            *(note for note in notes if not (length and note.code == "length-default")),
+            *notes_on(rotations, is_sized=length is not None),
             *(lint_layers(model, layers, trained_length.length or longest) if model else ()),
-            *scaling_notes(rotations, trained_length),
+            *scaling_notes(rotations, trained_length, model or file),
         ),
     )
 
 
-def scaling_notes(rotations: Sequence[Encoding], met: TrainedLength) -> Iterator[Finding]:
+def extended_length(spec: str, d: int | None) -> int | None:
+    """Positions up to which the scaling of a named rotation extends; None: it does not say."""
+    params = load(spec, None, d).params
+    return round(params["original"] * params["factor"]) if params.get("original") else None
+
+
+def notes_on(rotations: Sequence[Encoding], is_sized: bool) -> Iterator[Finding]:
+    """Findings of rotations, each once; not that a length is missing where one is asked for."""
+    notes = dict.fromkeys(note for enc in rotations for note in enc.findings)
+    yield from (note for note in notes if not (is_sized and note.code == "length-default"))
+
+
+def scaling_notes(
+    rotations: Sequence[Encoding], met: TrainedLength, file: "ModelConfig | GgufFile | None"
+) -> Iterator[Finding]:
     """What is assumed of a training with a scaling, and what depends on the length."""
     scaled = [enc.params for enc in rotations if enc.params.get("scaling", "none") != "none"]
     if met.source == "assumed" and scaled:
-        variant = "before" if any(trained_as_stated(enc.params) for enc in rotations) else "scaled"
-        yield finding("trained-assumed", variant, scaling=scaled[0]["scaling"], length=met.length)
+        is_before = any(map(trained_as_stated, scaled))
+        yield assumed_length(scaled[0], met.length, is_before, file)
     lengths = {p["scaling"]: p["original"] for p in scaled if p["scaling"] in BY_LENGTH}
     for scaling, original in lengths.items():
-        yield finding("rope-by-length", scaling=scaling, n=original)
+        yield finding("rope-by-length", scaling, n=original)
+
+
+def assumed_length(
+    params: Mapping[str, Any], length: int, is_before: bool, file: "ModelConfig | GgufFile | None"
+) -> Finding:
+    """Which training is assumed, with the other reading of a config that can be read in two ways.
+
+    The longest sequence may be that before or after linear and dynamic scaling, where the config
+    does not state both.
+    """
+    scaling, variant = params["scaling"], "before" if is_before else "scaled"
+    slots = {"scaling": scaling, "length": length}
+    is_open = scaling in ("linear", "dynamic") and file and not file.settles_original
+    if is_open and file.stated and 1 < params["factor"] <= FARTHEST / file.stated[1]:
+        key, longest = file.stated
+        variant = scaling if length == longest and is_before else "reached"
+        shorter = max(round(longest / params["factor"]), 1)
+        slots |= {"key": key, "longest": longest, "shorter": shorter}
+        slots |= {"reach": round(longest * params["factor"])}
+    return finding("trained-assumed", variant, **slots)
 
 
 def training_length(
@@ -153,11 +205,27 @@ def training_length(
         return TrainedLength(requested, "given")
     if is_endless and not all(before):
         return TrainedLength(None, "unknown")
-    scalings = {enc.params.get("scaling", "none") for enc in native}
     shortest = min(n or positions_of(enc) for n, enc in zip(before, native, strict=True))
-    unstated = model is not None and not model.states_length
-    is_assumed = scalings != {"none"} or any(before) or unstated
+    unstated = model is not None and not (model.tables() or model.length_key)
+    is_assumed = is_scaled(native) or any(before) or unstated
     return TrainedLength(int(shortest), "assumed" if is_assumed else "stated")
+
+
+def stated_length(
+    file: "ModelConfig | GgufFile", native: Sequence[Encoding]
+) -> StatedLength | None:
+    """The longest sequence of a config, where it is above the length before its scaling."""
+    scaled = [enc.params for enc in native if enc.params.get("scaling", "none") != "none"]
+    before = [n for params in scaled if (n := trained_as_stated(params))]
+    if file.stated is None or not before or file.stated[1] <= min(before):
+        return None
+    key, length = file.stated
+    return StatedLength(length, key)
+
+
+def is_scaled(encodings: Sequence[Encoding]) -> bool:
+    """Whether some rotation has a scaling."""
+    return any(enc.params.get("scaling", "none") != "none" for enc in encodings)
 
 
 def load_layers(spec: str, part: str, length: int | None, d: int | None) -> Encoding:

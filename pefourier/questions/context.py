@@ -11,6 +11,7 @@ from pefourier.encodings.columns import AXES
 from pefourier.encodings.encoding import Encoding, Finding
 from pefourier.encodings.model_positions import (
     ModelPositions,
+    StatedLength,
     TrainedLength,
     axis_in,
     describe_positions,
@@ -18,6 +19,7 @@ from pefourier.encodings.model_positions import (
 from pefourier.encodings.sources.layers import Temperature
 from pefourier.encodings.sources.rope_config import INDEXER
 from pefourier.encodings.sources.rope_scaling import trained_as_stated
+from pefourier.encodings.specs import source_of
 from pefourier.errors import PefourierError
 from pefourier.questions.result import Result, csv_table
 from pefourier.questions.rotations import (
@@ -55,7 +57,7 @@ ROTATION_FACTS = {  # rows of the table, and the fields of a rotation
     "image axis of pairs": "axes",
     "base": "base",
     "scaling": "scaling",
-    "factor on cosines and sines": "attention_factor",
+    "attention factor (on cosines and sines)": "attention_factor",
     "softmax scale": "softmax_factor",
     "first negative lag (sum of cosines)": "bound",
     "P(nearer key scores higher)": "nearer_higher",
@@ -72,6 +74,8 @@ class Context(Result):
     shown: ClassVar[dict[str, str]] = {
         "positions": "length",
         "trained length": "trained_text",
+        "stated length": "stated",
+        "reach through windows": "reach",
         "rows of the table": "held_text",
         "slope": "slope_ends",
         "identical from distance": "far",
@@ -101,6 +105,7 @@ class Context(Result):
     layers: tuple[Layers, ...]
     rotations: tuple[Rotation, ...]
     trained: TrainedLength
+    stated: StatedLength | None  # with the scaling, above the length before it
     length: int
     allowed: int | None  # positions that the config allows, with its scaling; None: there is none
     temperature: Temperature | None  # how queries grow with their position; None: they do not
@@ -108,6 +113,7 @@ class Context(Result):
     findings: tuple[Finding, ...]
     against: Reading | None = None  # another reading of the rotation, where one was asked for
     slopes: tuple[float, ...] | None = None  # of ALiBi, one a head: what a step takes from a logit
+    stands_for: int | None = field(default=None, metadata={"told": False})  # `ModelPositions`
     tables: dict[str, int | None] = field(  # that end: rows by side
         default_factory=dict, metadata={"told": False}
     )
@@ -127,9 +133,48 @@ class Context(Result):
         if self.trained.length is None:
             return "training length unknown"
         if self.new_pairs:
-            return "unseen angles"
+            return "within the stated length" if self.is_within else "unseen angles"
         windows = [window_within(run.window, self.length) for run in self.layers]
         return "no new angles" if None in windows else "beyond every window"
+
+    @property
+    def is_within(self) -> bool:
+        """Whether the config states the length with its scaling, and nobody another training."""
+        is_stated = self.stated is not None and self.trained.source == "assumed"
+        return is_stated and self.length <= self.stated.length
+
+    @property
+    def misfit(self) -> str | None:
+        """Why the length goes beyond what the model was made for; None: it fits, or is unknown."""
+        if self.lost > 0:
+            return f"{self.lost} of {self.length} positions have no row in the table"
+        if self.new_pairs and not self.is_within:
+            beyond = f", beyond the stated {self.stated.length}" if self.stated else ""
+            return f"{self.new_in_words} reach unseen angles at {self.length} positions{beyond}"
+        return None
+
+    @property
+    def new_in_words(self) -> str:
+        """The pairs that reach angles which training never met, by type of layer."""
+        return pairs_in_words([(r, r.unseen) for r in self.turning if r.unseen])
+
+    @property
+    def idle_in_words(self) -> str:
+        """The pairs that never complete a turn, by type of layer."""
+        return pairs_in_words([(r, r.idle) for r in self.turning])
+
+    @property
+    def reach(self) -> int | None:
+        """Positions that information can come from through all layers; None: no limit is known."""
+        windows = [run.window for run in self.layers for _ in run.index]
+        is_limited = windows and None not in windows and all(run.index for run in self.layers)
+        return sum(w - 1 for w in windows) + 1 if is_limited else None
+
+    @property
+    def reach_in_words(self) -> str:
+        """How far information comes through layers that see no farther than a window each."""
+        words = " Through all layers together, a token depends on at most {:,} positions."
+        return words.format(self.reach) if self.reach else ""
 
     @property
     def turning(self) -> tuple[Rotation, ...]:
@@ -142,20 +187,19 @@ class Context(Result):
         return sum(r.unseen or 0 for r in self.turning)
 
     @property
-    def all_pairs(self) -> int:
-        """Pairs of all rotations that turn."""
-        return sum(r.rotated for r in self.turning)
-
-    @property
-    def idle_pairs(self) -> int:
-        """Pairs of all rotations that never complete a turn."""
-        return sum(r.idle for r in self.turning)
-
-    @property
     def widest_window(self) -> int | None:
         """The most positions that any layer sees; None: all."""
         windows = [run.window for run in self.layers]
         return None if None in windows else max(windows)
+
+    @property
+    def way_out(self) -> str:
+        """What helps at unseen angles: ways that the program has for this input alone."""
+        scalings = extension_command(self)
+        ways = [f"Compare scalings with `{scalings}`."] if scalings else []
+        if self.trained.source != "given":
+            ways.append(f"Pass --trained {self.length} if the model was trained at that length.")
+        return " ".join(ways)
 
     @property
     def trained_text(self) -> str | None:
@@ -173,6 +217,7 @@ class Context(Result):
         in_words: dict[str, Callable[[Rotation], Any]] = {
             "pairing": lambda r: r.pairing and f"{r.pairing}{how}",
             "axes": lambda r: {a: ranges(pairs) for a, pairs in (r.axes or {}).items()} or None,
+            "base": lambda r: base_in_words(r.base, r.effective_base),
             "bound": lambda r: r.bound or "none below 2^20",
             "softmax_factor": lambda r: f"{number(r.softmax_factor)}{how}" if is_scaled else None,
         }
@@ -231,12 +276,47 @@ BAND_COLUMNS = (
 )
 
 
+def base_in_words(base: float | None, effective: float | None) -> Any:
+    """The base, behind one that a scaling makes of it."""
+    return f"{effective:.7g} ({number(base)} before scaling)" if effective else base
+
+
+def pairs_in_words(counts: Sequence[tuple[Rotation, int]]) -> str:
+    """How many of the pairs of each rotation, with the type of its layers where that has a name.
+
+    >>> from pefourier.encodings import load
+    >>> pairs_in_words([(describe_rotation(load("rope", 80, 8)), 3)])
+    '3 of 4 rotary pairs'
+    """
+    parts = [
+        f"{count} of {r.rotated} rotary pairs{f' of {r.name} layers' if r.name else ''}"
+        for r, count in counts
+    ]
+    return " and ".join(parts)
+
+
+def extension_command(c: Context) -> str | None:
+    """The command that compares scalings for a context; None where `design` does not take it."""
+    if len(c.turning) != 1 or c.turning[0].base is None or c.turning[0].rotated < 2:
+        return None
+    is_given = c.trained.source == "given"
+    stands_for = c.trained.length if is_given else c.stands_for
+    if c.turning[0].base <= 1 or c.length <= (stands_for or c.length):
+        return None
+    from shlex import quote
+
+    sizes = f" --length {stands_for}" if is_given else ""
+    sizes += f" --d {c.codes.params['d']}" if source_of(c.codes.spec) == "name" else ""
+    return f"pefourier design --extend-from {quote(c.codes.spec)}{sizes} --to {c.length}"
+
+
 def by_rotation(rotations: Sequence[Rotation], values: list[Any]) -> Any:
     """The value of the only rotation, or each by the name of its layers."""
     if len(rotations) == 1:
         return values[0]
     names = (r.name.removesuffix("_attention") or "all" for r in rotations)
-    return dict(zip(names, values, strict=True)) or None
+    filled = {name: v for name, v in zip(names, values, strict=True) if v is not None}
+    return filled or None
 
 
 def describe_context(
@@ -261,16 +341,19 @@ def describe_context(
     if model.indexer is not None:
         met = model.trained.length or model.length
         rotations.append(describe_rotation(model.indexer, met, model.length, name=INDEXER))
+    if model.trained.length is None:
+        rotations = list(map(without_training, rotations))
     layers = []
     for run in model.layers:
         place = model.parts.index(run.part) if run.kind == "rotary" else None
-        name = "" if place is None else rotations[place].name or "the only one"
+        name = "" if place is None else rotations[place].name or "all layers"
         layers.append(Layers(run.index, run.kind, place, run.window, name))
     model_rotations = list(model.rotations) or [model.codes]
     return model_rotations, Context(
         layers=tuple(layers),
         rotations=tuple(rotations),
         trained=model.trained,
+        stated=model.stated,
         length=model.length,
         allowed=model.allowed,
         temperature=model.temperature,
@@ -279,6 +362,7 @@ def describe_context(
         about=(model.codes,),
         against=read_against(model_rotations, against, model.length, d) if against else None,
         slopes=slopes_of(model_rotations[0]),
+        stands_for=model.stands_for,
         tables=model.tables,
     )
 
@@ -296,9 +380,14 @@ def rotation_of_part(model: ModelPositions, place: int) -> Rotation:
         and trained_as_stated(enc.params) is not None,
         still=model.still,
     )
-    if model.trained.length is None:
-        rotation = replace(rotation, unseen=None, familiar_length=None)
     return replace(rotation, axes=pairs_by_axis(enc))
+
+
+def without_training(rotation: Rotation) -> Rotation:
+    """A rotation without what a length of training says of it."""
+    unknown = dict.fromkeys(("unseen", "familiar_length", "critical_dimension"))
+    bands = tuple(replace(band, turns_trained=None) for band in rotation.bands)
+    return replace(rotation, bands=bands, **unknown)
 
 
 def pairs_by_axis(enc: Encoding) -> dict[str, tuple[int, ...]] | None:

@@ -17,10 +17,11 @@ from typing import Any, ClassVar
 import numpy as np
 
 from pefourier.encodings import build, load
+from pefourier.encodings.checks import check_count
 from pefourier.encodings.encoding import Encoding, Finding
 from pefourier.encodings.families.rotary import scaling_parameters
 from pefourier.encodings.findings import finding
-from pefourier.encodings.model_positions import describe_positions
+from pefourier.encodings.model_positions import ModelPositions, describe_positions
 from pefourier.encodings.readings import positions_below, reading_cosine
 from pefourier.encodings.sources.rope_scaling import trained_as_stated
 from pefourier.encodings.specs import open_model, source_of, whole_numbers
@@ -198,12 +199,14 @@ def extend(
     """
     length, trained, d = whole_numbers(to=to, trained=trained, d=d)
     spec = whole_layers(os.fspath(spec))
-    source = load(spec, trained, d)
+    model = describe_positions(spec, trained, d=d)
+    source = load(spec, trained or model.stands_for, d)
     check_extendable(source, trained, length)
     best = {name: exact_base(name, length, source.params["rotated"]) for name in criteria}
     original = length_before_scaling(source)
+    window = model.widest_window()
+    met = source if trained else rotation_met(source, model)
     trained = trained or len(source)
-    window = describe_positions(spec, len(source), d=d).widest_window()
     tried = dict.fromkeys([*(rho for rho in best.values() if rho is not None), *bases])
     ways = SHARED if source.params["scaling"] == "proportional" else WAYS
     encodings = [
@@ -220,12 +223,19 @@ def extend(
         original=original,
         by_factor=original != trained and not trained_as_stated(source.params),
         window=window,
-        trained_frequencies=source.measure.frequencies,
+        trained_frequencies=met.measure.frequencies,
         criteria=tuple(criteria),
-        candidates=tuple(describe_extension(source, *pair, form, window) for pair in encodings),
+        candidates=tuple(describe_extension(met, *pair, form, window) for pair in encodings),
         best=best,
         about=(replace(source, params=source.params | {"to": length, "dtype": dtype}),),
     )
+
+
+def rotation_met(source: Encoding, model: ModelPositions) -> Encoding:
+    """The rotation in training: without the scaling, where no length is stated with it."""
+    if model.stated is not None or not trained_as_stated(source.params):
+        return source
+    return rebuilt(source, len(source), plain_base(source), "none", {})
 
 
 def rescale(source: Encoding, length: int, scaling: str, original: int) -> Encoding:
@@ -299,7 +309,9 @@ def length_before_scaling(enc: Encoding) -> int:
     """Positions before any scaling: as the scaling says, or the length over its factor."""
     params = enc.params
     interpolated = params["factor"] if params["scaling"] in ("linear", "proportional") else 1.0
-    return int(trained_as_stated(params) or round(len(enc) / interpolated))
+    original = int(trained_as_stated(params) or round(len(enc) / interpolated))
+    check_count(f"{len(enc)} positions over the factor {interpolated:g}", original)
+    return original
 
 
 def plain_base(enc: Encoding) -> float:

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 
 
 RATIO_SLACK = 1e-9  # relative, within which two frequencies are one
+WHOLE_TURN = 2 * pi * (1 - RATIO_SLACK)  # radians from which on a rotation is full, to rounding
 LAGS, FEWEST_LAGS = 4096, 64
 COSINES, AT_ONCE = 2**26, 2**18  # of all lags, and of those that are added up at a time
 NOTICED = 5e-4  # relative, from which on logits are others
@@ -64,7 +65,7 @@ class Band:
     largest_divisor: float
     shortest_wavelength: float | None  # positions, with the scaling; None: a pair does not turn
     longest_wavelength: float | None
-    turns_trained: float  # of the slowest pair over the positions of training, as trained
+    turns_trained: float | None  # of the slowest pair in training; None: its length is not known
     turns: float  # of the slowest pair over the length asked for
     rotation: str = field(default="", metadata={"told": False})  # whose they are
 
@@ -118,6 +119,7 @@ class Rotation:
     pairs: int  # of a head
     rotated: int  # pairs that turn
     base: float | None  # None where frequencies are given that lie on no geometric grid
+    effective_base: float | None  # of the grid that ntk and dynamic scaling make; None: the base
     scaling: str
     pairing: str | None  # of rows of a head: halves, neighbours; None: by axes
     attention_factor: float  # multiplies cosines and sines
@@ -125,7 +127,7 @@ class Rotation:
     bands: tuple[Band, ...]
     bound: int | None  # first lag m with B(m) < 0 over the whole head; None: none below 2^20
     nearer_higher: float | None  # `nearer_scores_higher` within what a query sees; None: undefined
-    critical_dimension: int | None  # None without a base
+    critical_dimension: int | None  # None without a base, or a length of training
     idle: int  # rotated pairs that never complete a turn within the length
     unseen: int | None  # pairs that meet phases which training never met; None: it is not known
     familiar_length: int | None  # the longest at which no pair does; None: any, or not one for all
@@ -165,12 +167,13 @@ def describe_rotation(
     omega, plain = enc.measure.frequencies, frequencies_before_scaling(enc)
     before = plain if before_scaling else frequencies_at(enc, trained)
     turning, reach = omega != 0, window_within(window, length) or length
-    head = params["d"] + still
+    head, familiar = params["d"] + still, longest_familiar(omega, before, trained, window)
     return Rotation(
         name=name,
         pairs=head // 2,
         rotated=int(turning.sum()),
         base=params["rho"],
+        effective_base=effective_base(enc),
         scaling=params["scaling"],
         pairing=PAIRED.get(params.get("layout")),
         attention_factor=params["attention_factor"],
@@ -181,13 +184,27 @@ def describe_rotation(
         critical_dimension=critical_dimension(2 * len(plain), params["rho"], trained),
         idle=count_idle(omega[turning], length),
         unseen=count_unseen(omega, before, trained, reach),
-        familiar_length=None if has_many(enc, length) else longest_familiar(omega, before, trained),
+        familiar_length=None if has_many(enc, length) else familiar,
         window=window,
         frequencies=omega[turning],
         trained_frequencies=plain[turning],
         precision=Losses(enc),
         scaling_parameters=settings_of_scaling(params),
     )
+
+
+def effective_base(enc: Encoding) -> float | None:
+    """The base on whose grid NTK-aware frequencies lie; None where it is the encoding's own.
+
+    >>> from pefourier.encodings import load
+    >>> round(effective_base(load("rope:scaling=dynamic,factor=2,original=4096", 16384, 128)), 2)
+    72195.86
+    """
+    omega, turned = enc.measure.frequencies, int(enc.params["d"] * enc.params["partial"])
+    if enc.params["scaling"] not in ("ntk", "dynamic") or omega[-1] == 0:
+        return None
+    base = float(omega[-1] ** (-turned / 2 / (len(omega) - 1)))
+    return None if isclose(base, enc.params["rho"], rel_tol=RATIO_SLACK) else base
 
 
 def settings_of_scaling(params: Mapping[str, Any]) -> dict[str, Any]:
@@ -358,7 +375,7 @@ def count_idle(turning: np.ndarray, length: int) -> int:
     >>> count_idle(1e4 ** (-np.arange(64) / 64), 4096)
     18
     """
-    return int((turning * length < 2 * pi).sum())
+    return int((turning * length < WHOLE_TURN).sum())
 
 
 def window_within(window: int | None, length: int) -> int | None:
@@ -368,22 +385,27 @@ def window_within(window: int | None, length: int) -> int | None:
 
 def count_unseen(scaled: np.ndarray, plain: np.ndarray, trained: int, length: int) -> int:
     """Pairs whose phases go beyond those of training, which were less than a turn."""
-    whole_turn = plain * trained >= 2 * pi
+    whole_turn = plain * trained >= WHOLE_TURN
     beyond = scaled * length > plain * trained * (1 + RATIO_SLACK)
     return int((beyond & ~whole_turn).sum())
 
 
-def longest_familiar(scaled: np.ndarray, plain: np.ndarray, trained: int) -> int | None:
+def longest_familiar(
+    scaled: np.ndarray, plain: np.ndarray, trained: int, window: int | None = None
+) -> int | None:
     """The longest length at which `count_unseen` counts none, None where that is any length.
+
+    A query sees no farther than a `window`.
 
     >>> w = np.array([1.0, 0.01])
     >>> longest_familiar(w / 4, w, 100), longest_familiar(w, w, 1000)
     (400, None)
     """
-    short = (plain * trained < 2 * pi) & (scaled > 0)
+    short = (plain * trained < WHOLE_TURN) & (scaled > 0)
     if not short.any():
         return None
-    return int(np.floor((plain[short] / scaled[short]).min() * trained * (1 + RATIO_SLACK)))
+    longest = np.floor((plain[short] / scaled[short]).min() * trained * (1 + RATIO_SLACK))
+    return int(longest) if longest < (window or 2**53) else None
 
 
 @dataclass(frozen=True)
@@ -415,6 +437,12 @@ class Reading:
     def first_fall(self) -> int | None:
         """The first position at which the cosine falls below .99."""
         return self.below[".99"]
+
+    @property
+    def logits_in_words(self) -> str:
+        """What becomes of the size of logits, where it is another one."""
+        is_same = isclose(self.logits, 1, rel_tol=NOTICED)
+        return "" if is_same else f" Logits are multiplied by {number(self.logits, 4)}."
 
     @property
     def falls(self) -> list[Fall]:
@@ -474,7 +502,8 @@ def check_reading(enc: Encoding, misreading: str) -> None:
     try:
         source_of(misreading)
     except PefourierError:
-        way_out = f"Known: {', '.join(MISREADINGS)}; or give another rotation, as rope:rho=1e6."
+        names = f"{', '.join(MISREADINGS)}, or a setting of rope such as original=N"
+        way_out = f"Known: {names}; or give another rotation, as rope:rho=1e6."
         raise unknown("misreading", misreading, MISREADINGS, way_out) from None
 
 

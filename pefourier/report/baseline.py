@@ -9,7 +9,7 @@ are not compared.
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from os.path import basename, dirname, normpath
+from os.path import basename, dirname, normpath, realpath
 from typing import Any
 
 from pefourier.encodings.specs import source_of
@@ -31,6 +31,7 @@ SETTINGS = ("params", "rotations", "indexer", "layers", "identified")
 SETTINGS += ("softmax_factor", "temperature", "slopes", "tables", "allowed")
 DERIVED = {"bands", "bound", "critical_dimension", "decay", "cache", "familiar_length", "name"}
 DERIVED |= {"trained_frequencies", "largest", "nearer_higher", "index", "precision", "rotation"}
+DERIVED |= {"effective_base"}
 DERIVED |= {"path", "length", "max_difference", "conventions", "source", "distinct", *BETTER}
 
 
@@ -60,7 +61,7 @@ def read_baseline(path: str, command: str) -> dict[str, Fields]:
     if not is_answer:
         raise PefourierError(
             f"{shown(path)} is not an answer of {command} in the layout of this version ({SCHEMA});"
-            f" write it anew with: pefourier {command} … --json"
+            f" write one with: pefourier {command} … --json"
         )
     return stored
 
@@ -117,6 +118,22 @@ def place_of(spec: str) -> str:
     return f"{folder}{mark}{part}"
 
 
+def place_in(stored: Mapping[str, Fields], place: str) -> str:
+    """A place as a baseline spells it: the same file, or the only path that ends alike.
+
+    >>> place_in({"models/llama#full": {}, "gemma": {}}, "/data/models/llama#full")
+    'models/llama#full'
+    """
+    matches = [
+        candidate
+        for candidate in stored
+        if f"/{place}".endswith(f"/{candidate}")
+        or f"/{candidate}".endswith(f"/{place}")
+        or realpath(candidate) == realpath(place)
+    ]
+    return matches[0] if place not in stored and len(matches) == 1 else place
+
+
 def judge(
     stored: Mapping[str, Fields], per_spec: Sequence[Answer | Refusal]
 ) -> tuple[list[Reason], list[Reason]]:
@@ -129,11 +146,12 @@ def judge(
     """
     specs = [entry.encoding.spec if isinstance(entry, Answer) else entry.spec for entry in per_spec]
     places = list(map(place_of, specs))
+    places = [place_in(stored, place) for place in places]
     if not set(places) & stored.keys():
         names = first_few(list(map(shown, stored))) or "nothing"
         raise PefourierError(
-            f"none of what was asked is in the baseline, which has {names}: paths are taken as "
-            "they are typed; write it anew with --json"
+            f"the baseline has {names}, and none of {first_few(list(map(shown, specs)))}; pass a "
+            "SPEC that it has, or the baseline of these"
         )
     reasons, remarks = [], []
     files = {place.partition("#")[0] for place in stored}
@@ -159,11 +177,11 @@ def differences(answer: Answer, stored: Fields) -> tuple[list[str], list[str]]:
         return [], []
     record = plain(telling_of(answer.result).record(answer))
     now = fields_of_record(record)
-    if sizes := changed_fields(now, stored, SIZES).values():
-        return [f"has {'; '.join(sizes)}: write the baseline anew with --json"], []
+    sizes = changed_fields(now, stored, SIZES).values()
     if lacking := [path for path in now if path in MEASURED and path not in stored]:
         raise PefourierError(f"the baseline of {answer.encoding.label} has no {lacking[0]}")
-    worse = [f"has {words} in the baseline" for words in worse_fields(now, stored)]
+    measured = () if sizes else worse_fields(now, stored)  # of other sizes it says nothing
+    worse = [f"has {words} in the baseline" for words in measured]
     worse += [
         f"has a new {f['severity']}: {printable(f['message'])} [{f['code']}]"
         for f in record["findings"]
@@ -177,6 +195,10 @@ def differences(answer: Answer, stored: Fields) -> tuple[list[str], list[str]]:
     settings = changed_fields(now, stored, paths)
     causes = [text for path, text in settings.items() if not path.endswith("frequencies")]
     changes = "; ".join(causes or settings.values())
+    if sizes:
+        words = f"has {'; '.join(sizes)}, so that distances and angles are not compared"
+        is_new = not worse and not changes
+        worse.append(words + "; if that is meant, store this answer as the baseline" * is_new)
     return worse, [f"is not that of the baseline: {changes}"] if changes else []
 
 

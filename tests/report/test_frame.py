@@ -93,6 +93,9 @@ LLAMA3 = "rope:rho=5e5"
 YARN = "rope:scaling=yarn,factor=4,original=4096"
 MISTRAL = {"model_type": "mistral", "head_dim": 64, "max_position_embeddings": 4096}
 MISTRAL |= {"sliding_window": 512}
+STATED = {"model_type": "llama", "head_dim": 64, "max_position_embeddings": 8192}
+STATED |= {"rope_scaling": {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0}}
+STATED["rope_scaling"] |= {"high_freq_factor": 4.0, "original_max_position_embeddings": 512}
 GPT2 = {"model_type": "gpt2", "n_positions": 1024}
 LONG = {"length": 60000}
 SMALL = {"length": None, "d": 8, "grid": (4, 4)}
@@ -158,6 +161,7 @@ CASES = [  # verdict, question, what makes the encoding
     ("depends on place", relate, lambda: load("learned", None, 16, grid=(5, 6))),
     ("depends on displacement alone", relate, lambda: load("axial", None, 16, grid=(5, 6))),
     ("unseen angles", reach, lambda: (LLAMA3, {"length": 131072, "trained": 8192, "d": 128})),
+    ("within the stated length", reach, lambda: (config(**STATED), {})),
     ("no new angles", reach, lambda: (LLAMA3, {"length": 8192, "trained": 8192, "d": 128})),
     ("training length unknown", reach, lambda: (LLAMA3, {"length": 8192, "d": 128})),
     ("beyond every window", reach, lambda: (config(**MISTRAL), {"length": 1024})),

@@ -181,6 +181,22 @@ def llama3(
     return np.where(scaled, theta / factor, np.where(unscaled, theta, blended)), 1.0
 
 
+def original_of_llama3(params: Mapping[str, Any]) -> int | None:
+    """The length before the scaling whose divisors rope_freqs holds; None: no llama3 scaling.
+
+    With 1 and 4 for its limits, as in all published models: the blended pairs give it.
+    """
+    head = Head(params["d"], params["rho"], params["partial"], 1)
+    ratios, factor = 1 / np.array(params["factors"]), max(params["factors"])
+    blended = (ratios < 1) & (ratios > 1.001 / factor)
+    if not blended.any():
+        return None
+    turns = 1 + 3 * (ratios[blended] - 1 / factor) / (1 - 1 / factor)
+    original = round(np.median(turns * 2 * pi / head.grid()[blended]))
+    frequencies, _ = llama3(head, factor=factor, original=original)
+    return original if np.allclose(frequencies, head.grid() * ratios, rtol=1e-4, atol=0) else None
+
+
 def proportional(head: Head, *, factor: float = 1.0) -> Rotation:
     """p-RoPE (Barbero et al., 2024): on the full head's grid the lowest frequencies are zero."""
     theta = Head(head.d, head.rho, 1.0, head.length).grid()
@@ -300,12 +316,28 @@ def scale_frequencies(scaling: str, head: Head, settings: Mapping[str, Any]) -> 
     with np.errstate(all="ignore"):
         frequencies, attention = SCALINGS[scaling](head, **settings)
     check_above("attention_factor", attention)
+    if not len(frequencies):
+        raise PefourierError(
+            f"partial={head.partial:g} with scaling={scaling} rotates none of {head.d} dimensions"
+        )
     if not np.abs(frequencies).max() <= LOST:
         raise PefourierError(
             f"rho={head.rho:g} with scaling={scaling} gives a frequency of {frequencies.max():.3g} "
             f"radians a position, above {LOST:g}; a base is 1 or more, 10000 mostly"
         )
     return frequencies, float(attention)
+
+
+def logits_gain(mscale: float, factor: float, label: str = "a scaling") -> float:
+    """What DeepSeek's layers multiply their logits with: (0.1 m ln factor + 1)^2.
+
+    >>> logits_gain(1.0, 40.0)
+    1.8738542070926265
+    """
+    root = 0.1 * mscale * log(factor) + 1
+    gain = root * root  # inf where that overflows, unlike a power
+    check_above(f"(0.1 mscale_all_dim ln factor + 1)^2 of {label}", gain)
+    return gain
 
 
 def rotation_of(settings: Mapping[str, Any], length: int) -> Rotation:

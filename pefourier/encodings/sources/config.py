@@ -118,6 +118,14 @@ def kinds_by_class() -> dict[str, str]:
     return {re.sub("[-_.]", "", kind): kind for kind in sorted(models, reverse=True)}
 
 
+def family_of(row: Mapping[str, Any], base: float, layer: str = "") -> Mapping[str, Any]:
+    """What published models of a type with this base were trained with; empty: it is not known."""
+    for family in row.get("families", ()):
+        if family["base"] == base and layer in family.get("layers", [layer]):
+            return family
+    return {}
+
+
 def version() -> str:
     """The version of transformers that the rows were made from."""
     return model_types()["transformers"]
@@ -152,6 +160,7 @@ LAYERS = ("num_hidden_layers", "n_layer", "n_layers", "num_layers", "encoder_lay
 SINGLE = ("num_single_layers",)  # of a second kind, behind them (FLUX, HunyuanVideo)
 MOST_LAYERS = 2**14
 LARGEST = dict.fromkeys((*LAYERS, *SINGLE, *HEADS, "block_count"), MOST_LAYERS)  # others: 2^53
+ORIGINAL = "original_max_position_embeddings"
 LONGEST = (
     *("max_position_embeddings", "n_positions", "max_source_positions", "max_target_positions"),
     *("max_seq_len", "seq_length", "context_length"),
@@ -305,11 +314,25 @@ class ModelConfig:
         return self.config.count(key, *LONGEST) or default
 
     @property
-    def states_length(self) -> bool:
-        """Whether the config sets its longest sequence itself, or the sizes of its tables."""
+    def length_key(self) -> str | None:
+        """The key that sets the longest sequence; None where the model type does, or tables."""
         key, _ = self.row.get("length", (LONGEST[0], None))
         values = self.config.untracked.values
-        return bool(self.tables()) or any(values.get(name) for name in (key, *LONGEST))
+        return next((name for name in (key, *LONGEST) if values.get(name)), None)
+
+    @property
+    def settles_original(self) -> bool:
+        """Whether the length before a scaling is set, or known of the published models."""
+        values, ended = self.config.untracked.values, self.longest()
+        sections = (values, values.get("rope_scaling"), values.get("rope_parameters"))
+        is_set = any(isinstance(s, dict) and s.get(ORIGINAL) for s in sections)
+        return is_set or any(f.get("ended") == ended for f in self.row.get("families", ()))
+
+    @property
+    def stated(self) -> tuple[str, int] | None:
+        """The longest sequence that the config itself sets, behind its key."""
+        key, longest = self.length_key, self.longest()
+        return None if key is None or longest is None or self.tables() else (key, longest)
 
     def dimension(self, value: int | None, keys: str) -> int:
         """The dimension a config sets, or the one given where it sets none."""

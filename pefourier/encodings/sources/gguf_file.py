@@ -25,11 +25,21 @@ import numpy as np
 from pefourier.encodings.checks import WIDEST, is_count, is_number
 from pefourier.encodings.columns import describe_axes
 from pefourier.encodings.encoding import Encoding, Finding
-from pefourier.encodings.families.rotary import turning_share
+from pefourier.encodings.families.rotary import (
+    logits_gain,
+    original_of_llama3,
+    turning_share,
+)
 from pefourier.encodings.findings import finding
 from pefourier.encodings.registry import build
-from pefourier.encodings.sources.config import Section
+from pefourier.encodings.sources.config import Section, type_row
 from pefourier.encodings.sources.layers import LayerRun
+from pefourier.encodings.sources.rope_scaling import (
+    family_lost,
+    lost_family,
+    original_of_linear,
+    trained_as_stated,
+)
 from pefourier.errors import PefourierError, shown, unknown
 from pefourier.writing.files import missing, os_errors, read_toml, status_of
 
@@ -224,6 +234,17 @@ class GgufFile:
         """Whether llama.cpp decides so for the file's architecture."""
         return self.architecture in decided()[table][key].split()
 
+    @property
+    def stated(self) -> tuple[str, int] | None:
+        """The longest sequence that the file sets, behind its key."""
+        length = self.keys.count("context_length")
+        return None if length is None else ("context_length", length)
+
+    @property
+    def settles_original(self) -> bool:
+        """Whether the length before a scaling is set."""
+        return self.keys.count("rope.scaling.original_context_length") is not None
+
     def number(self, key: str) -> float | None:
         """A positive number under a key; None where there is none."""
         number = self.keys.number(key)
@@ -310,8 +331,14 @@ class GgufFile:
         axis = self.axis_of_pairs(turned // 2)
         noted = {} if axis is None else {"mrope_section": describe_axes(axis)}
         noted |= {"unread": unread} if unread else {}
+        longest = self.keys.count("context_length") or 0
+        family = lost_family(type_row(self.architecture) or {}, enc.params, longest)
+        lost = [family_lost(self.keys.label, longest, family)] if family else []
+        before = family.get("trained") or known_original(self, enc.params)
+        if before and not trained_as_stated(enc.params):
+            noted |= {"trained": before}
         facts = {"path": self.path, **softmax_factor_in(self, enc.params), **noted}
-        findings = (*notes_on_file(self, unread), *enc.findings)
+        findings = (*notes_on_file(self, unread), *enc.findings, *lost)
         return replace(enc, spec=self.spec, params={**enc.params, **facts}, findings=findings)
 
 
@@ -430,6 +457,17 @@ def scaling_of_file(file: GgufFile) -> dict[str, Any]:
     raise PefourierError(f"scaling {shown(kind)} of {file.keys.label} with {contents} {way_out}")
 
 
+def known_original(file: GgufFile, params: Mapping[str, Any]) -> int | None:
+    """The length of training that a file states, or that its scaling or rope_freqs give away."""
+    longest, scaling = file.keys.count("context_length") or 0, params["scaling"]
+    stated = file.keys.count("rope.scaling.original_context_length")
+    if stated and (scaling != "none" or stated < longest):
+        return stated
+    if scaling == "linear":
+        return original_of_linear(longest, params["factor"])
+    return original_of_llama3(params) if scaling == "factors" else None
+
+
 def yarn_attention(file: GgufFile, factor: float) -> float:
     """The factor before cosines and sines: 0.1 ln s + 1, or a quotient by yarn_log_multiplier.
 
@@ -455,7 +493,7 @@ def softmax_factor_in(file: GgufFile, params: Mapping[str, Any]) -> dict[str, fl
     times = log_multiplier(file)
     if times is None or params["scaling"] != "yarn" or file.architecture == "mistral3":
         return {}
-    return {"softmax_factor": (1 + 0.1 * times * log(params["factor"])) ** 2}
+    return {"softmax_factor": logits_gain(times, params["factor"], file.keys.label)}
 
 
 def decided() -> dict[str, Any]:

@@ -314,7 +314,7 @@ SCHEDULED = {  # keys that a row's field says how to read
     "unrotated": ("no_rope_layer_interval",),
     "axial": ("window_size", "use_relative_position_bias", "use_shared_relative_position_bias"),
 }
-USUAL_WAYS = {"rope", "rotary", "absolute"}  # of positions, which say no more than the type does
+USUAL_WAYS = ("rope", "rotary", "absolute")  # of positions, which say no more than the type does
 STATING = (  # keys under which something is said, and the parameter that says it, too
     ("theta|base", "rho"),
     ("dim", "rotated"),

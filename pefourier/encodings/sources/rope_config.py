@@ -31,12 +31,14 @@ from pefourier.encodings.sources.config import (
 from pefourier.encodings.sources.rope_scaling import (
     SEEN,
     ConfigCase,
+    inferred_original,
     lint,
     read_clipping,
     read_scaling,
     section_of_params,
     softmax_factor,
     stated_original,
+    trained_as_stated,
     warn_of_keys,
 )
 from pefourier.errors import PefourierError, shown, unknown
@@ -97,8 +99,12 @@ def read_rotation(model: ModelConfig) -> Encoding | None:
         facts |= {"trained": stated}
     enc = replace(enc, params={**enc.params, **facts})
     written = replace(model, config=model.config.untracked)
-    mistakes = lint(ConfigCase(written, layer, section, turns, enc))
-    return replace(enc, findings=(*enc.findings, *mistakes))
+    case = ConfigCase(written, layer, section, turns, enc)
+    mistakes = tuple(lint(case))
+    is_lost = any(mistake.code == "rope-scaling-lost" for mistake in mistakes)
+    inferred = None if trained_as_stated(enc.params) else inferred_original(case, is_lost)
+    params = enc.params | ({"trained": inferred} if inferred else {})
+    return replace(enc, params=params, findings=(*enc.findings, *mistakes))
 
 
 def rotation_of_indexer(model: ModelConfig) -> Encoding:

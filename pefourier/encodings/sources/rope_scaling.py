@@ -11,20 +11,28 @@ transformers loads has a warning.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
-from math import log
 from typing import Any
 
 from pefourier.encodings.checks import is_number
 from pefourier.encodings.encoding import Encoding, Finding
-from pefourier.encodings.families.rotary import scaling_parameters
+from pefourier.encodings.families.rotary import logits_gain, scaling_parameters
 from pefourier.encodings.findings import finding
-from pefourier.encodings.sources.config import HEADS, LONGEST, WIDTH, ModelConfig, Rotary, Section
+from pefourier.encodings.sources.config import (
+    HEADS,
+    LONGEST,
+    ORIGINAL,
+    WIDTH,
+    ModelConfig,
+    Rotary,
+    Section,
+    family_of,
+)
 from pefourier.errors import PefourierError, shown, unknown
 
-ORIGINAL = "original_max_position_embeddings"
+TURNED = "qk_rope_head_dim"
 USUAL_HEADS = {32, 48, 64, 80, 96, 100, 112, 120, 128, 192, 256, 512}
 LONG = 4  # times the length of training from which a context needs a scaling
 DIFFERENCES = 4  # that are told one by one
@@ -57,9 +65,9 @@ def softmax_factor(
     if not model.row.get("softmax") or scaling == "none":
         return {}
     mscale, factor = section.number("mscale_all_dim"), scaled.get("factor") or 1.0
-    return (
-        {"softmax_factor": (0.1 * mscale * log(factor) + 1) ** 2} if mscale and factor > 1 else {}
-    )
+    if not mscale or factor <= 1:
+        return {}
+    return {"softmax_factor": logits_gain(mscale, factor, section.label)}
 
 
 def section_of_params(config: Section) -> Section:
@@ -186,6 +194,25 @@ def stated_original(
     return outer or section.count(ORIGINAL)
 
 
+def original_of_linear(
+    longest: int | None, factor: float, lengths: Sequence[int] = ()
+) -> int | None:
+    """The length before a linear scaling, where only one reading of the longest is possible.
+
+    In some configs the longest sequence is that after the scaling (LLaMA-2-7B-32K), in others that
+    before it, as the documentation of transformers had it (Vicuna 16k). The `lengths` that models
+    of the family were trained on decide, or a factor that leaves less than two positions.
+
+    >>> original_of_linear(4096, 4.0, [2048, 4096]), original_of_linear(32768, 8.0, [2048, 4096])
+    (4096, 4096)
+    >>> original_of_linear(128, 1000.0), original_of_linear(16384, 4.0)
+    (128, None)
+    """
+    readings = {longest, longest / factor} & set(lengths) if longest else set()
+    readings |= {longest} if longest and longest < 2 * factor else set()
+    return int(readings.pop()) if len(readings) == 1 else None
+
+
 def trained_as_stated(params: Mapping[str, Any]) -> int | None:
     """The length of training that a rotation's scaling says, or its config; None: neither."""
     return params.get("trained") or params.get("original")
@@ -214,11 +241,7 @@ class ConfigCase:
     @property
     def published(self) -> Mapping[str, Any]:
         """What the published models of this type with this base were trained with."""
-        for family in self.model.row.get("families", ()):
-            layers = family.get("layers", [self.layer])
-            if family["base"] == self.params["rho"] and self.layer in layers:
-                return family
-        return {}
+        return family_of(self.model.row, self.params["rho"], self.layer)
 
     def says(self, code: str, variant: str = "", **values: Any) -> Finding:
         """A finding about the rotation, whose sentence may name what the rotation was read from."""
@@ -232,6 +255,16 @@ class ConfigCase:
             "original": ORIGINAL,
         }
         return finding(code, variant, **{**facts, **values})
+
+
+def inferred_original(case: ConfigCase, is_lost: bool) -> int | None:
+    """The length of training of a linear scaling, or of one that `is_lost`, by the family's."""
+    if is_lost:
+        return case.published.get("trained")
+    if case.params["scaling"] not in ("linear", "proportional"):
+        return None
+    lengths = case.published.get("lengths", ())
+    return original_of_linear(case.model.longest(), case.params["factor"], lengths)
 
 
 def lint(case: ConfigCase) -> Iterator[Finding]:
@@ -259,13 +292,28 @@ def scaling_lost(case: ConfigCase) -> Iterator[Finding]:
     """A long context whose scaling is not there."""
     if case.params["scaling"] != "none":
         return
-    longest, family = case.model.config.count(*LONGEST) or 0, case.published
-    original = case.model.config.count(ORIGINAL)
+    longest, original = (case.model.config.count(*k) or 0 for k in (LONGEST, [ORIGINAL]))
+    family = lost_family(case.model.row, case.params, longest, case.layer)
     if original and longest >= LONG * original:
         yield case.says("rope-scaling-lost", "told", longest=longest, before=original)
-    elif "scaling" in family and longest >= family["from"] and "factor" not in case.section.values:
-        words = ", ".join(f"{key}={value}" for key, value in family["scaling"].items())
-        yield case.says("rope-scaling-lost", "family", longest=longest, words=words)
+    elif family and "factor" not in case.section.values:
+        yield family_lost(case.model.config.label, longest, family)
+
+
+def lost_family(
+    row: Mapping[str, Any], params: Mapping[str, Any], longest: int, layer: str = ""
+) -> Mapping[str, Any]:
+    """Published models with the base of a rotation that lacks their scaling; empty: none."""
+    family = family_of(row, params["rho"], layer)
+    lacks = params["scaling"] == "none" and "scaling" in family and longest >= family["from"]
+    return family if lacks else {}
+
+
+def family_lost(label: str, longest: int, family: Mapping[str, Any]) -> Finding:
+    """The finding that a file lacks the scaling of the published models with its base."""
+    words = ", ".join(f"{key}={value}" for key, value in family["scaling"].items())
+    slots = {"config": label, "longest": longest, "known": family, "words": words}
+    return finding("rope-scaling-lost", "family", **slots)
 
 
 def two_spellings(case: ConfigCase) -> Iterator[Finding]:
@@ -345,6 +393,14 @@ def size_of_head(case: ConfigCase) -> Iterator[Finding]:
         yield case.says("rope-head-guessed", variant, width=width, heads=heads)
 
 
+def two_heads(case: ConfigCase) -> Iterator[Finding]:
+    """A head that turns whole, of DeepSeek's kind, beside another size of a head."""
+    turned, size = (case.values.get(key) for key in (TURNED, "head_dim"))
+    is_guessed = any(f.code == "model-type-unknown" for f in case.enc.findings)
+    if is_guessed and is_number(turned) and is_number(size) and turned != size:
+        yield case.says("rope-two-heads", key=TURNED, turned=turned, size=size)
+
+
 def sections(case: ConfigCase) -> Iterator[Finding]:
     """Sections of M-RoPE that do not sum to the pairs that turn."""
     numbers = case.section.values.get("mrope_section", case.model.row.get("sections"))
@@ -362,5 +418,6 @@ RULES = (
     lengths,
     length_of_training,
     size_of_head,
+    two_heads,
     sections,
 )
