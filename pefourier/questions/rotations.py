@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 RATIO_SLACK = 1e-9  # relative, within which two frequencies are one
 LAGS, FEWEST_LAGS = 4096, 64
 COSINES, AT_ONCE = 2**26, 2**18  # of all lags, and of those that are added up at a time
+WIDEST_HEAD = 2**14  # dimensions: sums over more pairs at 2^20 lags take minutes
 NOTICED = 5e-4  # relative, from which on logits are others
 FORMATS_OF_PHASES = ("float32", "bfloat16", "float16")
 
@@ -201,7 +202,12 @@ def settings_of_scaling(params: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def check_turning(enc: Encoding) -> None:
-    """Refuse what does not turn pairs at declared frequencies."""
+    """Refuse what does not turn pairs at declared frequencies, and heads that are too wide."""
+    if enc.dim > WIDEST_HEAD:
+        raise PefourierError(
+            f"{shown(enc.spec)} rotates {enc.dim} dimensions of a head, where up to {WIDEST_HEAD} "
+            "are described; give the size of one head"
+        )
     if enc.act == "rotate" and enc.measure is not None and "scaling" in enc.params:
         return
     if "grid" in enc.params and not enc.domain.grid:
@@ -403,6 +409,13 @@ class Reading:
     cosine: tuple[tuple[int, float], ...]  # position, cosine between the codes of both readings
     below: dict[str, int | None]  # first position at which it falls below .99, .9 and .5
     logits: float  # how many times the meant ones, at every position: by factors of the readings
+    differing: tuple[int, int] = (0, 0)  # frequencies, of how many
+
+    @property
+    def frequencies_in_words(self) -> str:
+        """How many frequencies differ."""
+        differing, count = self.differing
+        return f"{differing} of {count} frequencies differ" if differing else "no frequency differs"
 
     @property
     def verdict(self) -> str:
@@ -455,6 +468,10 @@ def reading_of(enc: Encoding, misreading: str, length: int, d: int | None) -> Re
     if settings_only:
         check_reading(enc, settings_only)
         frequencies, settings = misread(enc, settings_only, length, d)
+    shared = np.zeros(max(len(omega), len(frequencies)), bool)
+    common = min(len(omega), len(frequencies))
+    shared[:common] = omega[:common] == frequencies[:common]
+    differing = int((~shared).sum()), len(shared)
     parting = layouts_apart if "layout" in slips else readings_apart
     differences = parting(omega, frequencies)
     below = levels_below(differences)
@@ -464,7 +481,7 @@ def reading_of(enc: Encoding, misreading: str, length: int, d: int | None) -> Re
     cosine = np.cos(np.multiply.outer(positions.astype(float), differences)).mean(axis=1)
     logits = logits_factor(settings) / logits_factor(enc.params)
     pairs = tuple(zip(positions.tolist(), cosine.tolist(), strict=True))
-    return Reading(misreading, layer_of(enc), pairs, below, logits)
+    return Reading(misreading, layer_of(enc), pairs, below, logits, differing)
 
 
 def check_reading(enc: Encoding, misreading: str) -> None:
