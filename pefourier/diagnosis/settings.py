@@ -8,7 +8,7 @@ compared, and at those where a scaling begins to change them. A scaling counts a
 is the same where it divides every frequency by the same number, as the factors in a .gguf file do.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,9 +21,9 @@ from pefourier.writing.files import read_toml
 
 SIZES = {"length", "path", "model_type", "array", "spans", "position_ids"}  # no parameters
 ROUNDED = 1e-6  # relative, as numbers in float32 differ
-BEYOND = (1, 2, 16)  # times an original length, up to which and beyond which scalings differ
+BEYOND = ((1, 0), (1, 1), (2, 0), (16, 0))  # times an original length, and more, where they differ
+BESIDE = "interleaved"
 BY_LENGTH = ("dynamic", "longrope")  # scalings that change with the length
-OF_ALL = {"d", "layout", "attention_factor"}  # that count though frequencies are the same
 LABELS = {"rho": "base", "d": "head size", "partial": "rotated fraction"}
 LABELS |= {"rule": "slopes of heads:", "window": "keys that a query sees:"}
 LABELS |= {"attention_factor": "attention factor", "softmax_factor": "softmax scale"}
@@ -32,16 +32,7 @@ Changes = Mapping[str, tuple[Any, Any]]
 
 def settings_cause(a: Encoding, b: Encoding) -> Cause | None:
     """The settings in which two rotations that are known differ: neither is the other misread."""
-    first, second = (
-        meant_settings(enc) | {key: enc.params.get(key) for key in ("layout", "attention_factor")}
-        for enc in (a, b)
-    )
-    keys = dict.fromkeys((*first, *second))
-    pairs = {key: (first.get(key), second.get(key)) for key in keys}
-    changes = {key: pair for key, pair in pairs.items() if not is_same_value(*pair)}
-    if is_converted_layout(a, b, changes.get("layout")):
-        del changes["layout"]
-    changes = needed_changes(a, b, (first, second), changes)
+    changes = changed_settings(a, b)
     if not changes:
         return None
     code_of = {slip["key"]: code for code, slip in read_toml(SLIPS).items() if "key" in slip}
@@ -56,84 +47,62 @@ def settings_cause(a: Encoding, b: Encoding) -> Cause | None:
     return Cause("both", tuple(codes) or ("parameters",), changes, below)
 
 
-def is_same_value(first: Any, second: Any) -> bool:
-    """Whether two settings are one, to rounding in float32.
+def changed_settings(a: Encoding, b: Encoding) -> dict[str, tuple[Any, Any]]:
+    """The settings that differ, without those that change no frequency at any length of interest.
 
-    >>> is_same_value(0.1, 0.1 + 1e-9), is_same_value((1.0, 2.0), (1.0, 3.0))
-    (True, False)
+    The layout that llama.cpp's converter gives the rows of a model in halves is no change.
     """
-    pair = first, second
-    if all(isinstance(x, int | float | tuple | list) for x in pair) and np.size(pair[0]):
-        a, b = (np.asarray(x, dtype=float) for x in pair)
-        return a.shape == b.shape and bool(np.allclose(a, b, rtol=ROUNDED, atol=0))
-    return bool(first == second)
-
-
-def is_converted_layout(a: Encoding, b: Encoding, layouts: tuple[Any, Any] | None) -> bool:
-    """Whether the layout is other because llama.cpp's converter has put the rows in that order."""
+    always = {"layout", "attention_factor"}
+    first, second = (
+        meant_settings(enc) | {key: enc.params.get(key) for key in always} for enc in (a, b)
+    )
+    pairs = {key: (first.get(key), second.get(key)) for key in dict.fromkeys((*first, *second))}
+    changes = {key: pair for key, pair in pairs.items() if pair[0] != pair[1]}
+    if are_close(changes.get("attention_factor")):
+        del changes["attention_factor"]
     sources = [source_of(enc.spec) if enc.spec else "" for enc in (a, b)]
-    by_source = dict(zip(sources, layouts or (), strict=False))
-    return by_source == {"config": "halves", "gguf": "interleaved"}
-
-
-def needed_changes(
-    a: Encoding, b: Encoding, settings: tuple[dict[str, Any], dict[str, Any]], changes: Changes
-) -> dict[str, tuple[Any, Any]]:
-    """Changes without those that are nothing to the frequencies, at every length of interest."""
-    first, second = settings
+    if dict(zip(sources, pairs["layout"], strict=True)) == {"config": "halves", "gguf": BESIDE}:
+        changes.pop("layout", None)
+    scaling_keys = {key for kind in changes.get("scaling", ()) for key in scaling_parameters(kind)}
+    scaling_keys = scaling_keys - always | ({"scaling"} & changes.keys())
     lengths = lengths_of_interest(a, b)
-    target = [frequencies_of(second, n) for n in lengths]
-
-    def makes_second(changed: Iterable[str]) -> bool:
-        mixed = first | {key: second.get(key) for key in changed}
-        return all(map(are_equal, (frequencies_of(mixed, n) for n in lengths), target))
-
-    needed = dict(changes)
-    own = {key for kind in changes.get("scaling", ()) for key in scaling_parameters(kind)}
-    own = (own & needed.keys() - OF_ALL) | ({"scaling"} & needed.keys())
-    groups = [own] if own else []
-    for group in (*groups, *({key} for key in changes.keys() - OF_ALL - own)):
-        left = needed.keys() - group
-        if makes_second(left) or (group is own and has_same_divisors(settings, lengths)):
-            needed = {key: needed[key] for key in needed if key in left}
-    return needed
+    for group in ([scaling_keys] if scaling_keys else []) + [
+        {key} for key in changes.keys() - scaling_keys - always - {"d"}
+    ]:
+        mixed = first | {key: second.get(key) for key in changes.keys() - group}
+        compared = (first, second, True) if group is scaling_keys else (mixed, second, False)
+        if all(are_close(frequencies_of_both(n, *compared)) for n in lengths):
+            changes = {key: pair for key, pair in changes.items() if key not in group}
+    return changes
 
 
-def frequencies_of(settings: Mapping[str, Any], length: int) -> np.ndarray | None:
-    """The frequencies of settings at a length; None where these do not go together."""
-    rotation = rotation_if_any(settings, length)
-    return None if rotation is None else rotation[0]
+def frequencies_of_both(
+    length: int, first: Mapping[str, Any], second: Mapping[str, Any], relative: bool = False
+) -> list[np.ndarray] | None:
+    """The frequencies of two settings, or what their scalings multiply those of each with.
+
+    None where settings do not go together, or one has more pairs.
+    """
+    settings = [first, second]
+    settings += [{**values, "scaling": "none"} for values in settings] if relative else []
+    rotations = [rotation_if_any(values, length) for values in settings]
+    omega = [rotation[0] for rotation in rotations if rotation is not None]
+    if len(omega) < len(settings) or len({*map(len, omega)}) > 1:
+        return None
+    return [omega[0] / omega[2], omega[1] / omega[3]] if relative else omega
 
 
-def are_equal(first: np.ndarray | None, second: np.ndarray | None) -> bool:
-    """Whether two sets of frequencies are one, to rounding in float32."""
-    if first is None or second is None or first.shape != second.shape:
-        return False
-    return bool(np.allclose(first, second, rtol=ROUNDED, atol=0))
-
-
-def has_same_divisors(
-    settings: tuple[dict[str, Any], dict[str, Any]], lengths: Iterable[int]
-) -> bool:
-    """Whether two scalings divide frequencies by the same numbers, whatever these are."""
-    for n in lengths:
-        divisors = []
-        for own in settings:
-            scaled, plain = (frequencies_of(s, n) for s in (own, own | {"scaling": "none"}))
-            if scaled is None or plain is None or scaled.shape != plain.shape:
-                return False
-            divisors.append(scaled / plain)
-        if not are_equal(*divisors):
-            return False
-    return True
+def are_close(pair: Sequence[Any] | None) -> bool:
+    """Whether two numbers, or lists of as many, are one to rounding in float32."""
+    return pair is not None and bool(np.allclose(*pair, rtol=ROUNDED, atol=0))
 
 
 def lengths_of_interest(*encodings: Encoding) -> list[int]:
     """The length that is compared, and those up to and beyond which scalings change frequencies."""
     lengths = {min(map(len, encodings))}
     for enc in encodings:
-        if enc.params.get("scaling") in BY_LENGTH and (original := enc.params.get("original")):
-            lengths |= {int(original) * k for k in BEYOND} | {int(original) + 1}
+        if enc.params["scaling"] in BY_LENGTH:
+            lengths |= {int(enc.params["original"] * k + extra) for k, extra in BEYOND}
     return sorted(lengths)
 
 
@@ -142,30 +111,22 @@ def lengths_apart(a: Encoding, b: Encoding) -> tuple[str, dict[str, int]] | None
 
     Scalings that depend on the length change at an original length, of which both sides are tried.
     """
-    if not (has_settings(a) and has_settings(b)) or "sinusoidal" in (a.name, b.name):
+    if not all(has_settings(enc) and enc.name != "sinusoidal" for enc in (a, b)):
         return None
     compared, lengths = min(len(a), len(b)), lengths_of_interest(a, b)
-    differing = {}
-    for n in lengths:
-        pair = [frequencies_of(meant_settings(enc), n) for enc in (a, b)]
-        if None in [x if x is None else 0 for x in pair] or pair[0].shape != pair[1].shape:
-            return None
-        differing[n] = int((~np.isclose(*pair, rtol=ROUNDED, atol=0)).sum())
-    facts = {"length": compared, "of": len(pair[0])}
-    beyond = [n for n in lengths if n > compared and differing[n]]
+    pairs = {n: frequencies_of_both(n, meant_settings(a), meant_settings(b)) for n in lengths}
+    differs = {n: ~np.isclose(*pair, rtol=ROUNDED, atol=0) for n, pair in pairs.items() if pair}
+    lengths_differing = [n for n in differs if differs[n].any() and n != compared]
+    if not lengths_differing:
+        return None
+    beyond = [n for n in lengths_differing if n > compared]
+    shown = limit = lengths_differing[-1]
     if beyond:
         limit = max(n for n in lengths if n < beyond[0])
-        at = next((n for n in beyond if n >= 2 * limit), beyond[0])
-        return "beyond", {**facts, "limit": limit, "at": at, "count": differing[at]}
-    below = [n for n in lengths if n < compared and differing[n]]
-    if below:
-        return "below", {
-            **facts,
-            "limit": below[-1],
-            "at": below[-1],
-            "count": differing[below[-1]],
-        }
-    return None
+        shown = next((n for n in beyond if n >= 2 * limit), beyond[0])
+    facts = {"length": compared, "limit": limit, "at": shown}
+    facts |= {"count": int(differs[shown].sum()), "of": len(differs[shown])}
+    return "beyond" if beyond else "below", facts
 
 
 def parameters_cause(first: Encoding, second: Encoding) -> Cause | None:
@@ -203,9 +164,11 @@ def describe_sides(changes: Changes) -> tuple[str, str]:
 
 def worded_changes(changes: Changes) -> Iterator[tuple[str, str, str]]:
     """What the first has, what the second, and a sentence of both, for each setting."""
-    kinds, own = changes.get("scaling"), set()
+    kinds, scaling_keys = changes.get("scaling"), set()
     if kinds:
-        own = {key for kind in kinds for key in scaling_parameters(kind)} - {"attention_factor"}
+        scaling_keys = {key for kind in kinds for key in scaling_parameters(kind)} - {
+            "attention_factor"
+        }
         a, b = (scaling_in_words(kind, side, changes) for side, kind in enumerate(kinds))
         sentence = f"{a} in the first, {b} in the second"
         if "none" in kinds:
@@ -213,7 +176,7 @@ def worded_changes(changes: Changes) -> Iterator[tuple[str, str, str]]:
             sentence += " in the second" * (kinds[1] == "none")
         yield a, b, sentence
     for key, pair in changes.items():
-        if key != "scaling" and key not in own:
+        if key != "scaling" and key not in scaling_keys:
             label, (a, b) = LABELS.get(key, key), map(value_in_words, pair)
             sentence = f"{label} {a} in the first, {b} in the second"
             yield f"{label} {a}", f"{label} {b}", sentence

@@ -115,10 +115,14 @@ def mask_as_bias(table: np.ndarray) -> np.ndarray:
     >>> mask_as_bias(np.tri(4))[0]
     array([  0., -inf, -inf, -inf])
     """
-    own, is_mask = table.diagonal(), ((table == 0) | (table == 1)).all()
-    if not is_mask or np.ptp(own) or np.count_nonzero(table == own[0]) in (len(own), table.size):
+    diagonal, is_mask = table.diagonal(), ((table == 0) | (table == 1)).all()
+    if (
+        not is_mask
+        or np.ptp(diagonal)
+        or np.count_nonzero(table == diagonal[0]) in (len(table), table.size)
+    ):
         return table
-    return np.where(table == own[0], 0.0, -np.inf)
+    return np.where(table == diagonal[0], 0.0, -np.inf)
 
 
 def is_hidden(bias: np.ndarray) -> bool:
@@ -240,8 +244,8 @@ def compare_heads(first: BiasRows, second: BiasRows) -> dict[str, Any]:
 def mask_window(visible: np.ndarray) -> tuple[int, int] | None:
     """How many keys before and after itself a query sees, of a mask (n, n); None: no window.
 
-    >>> mask_window(np.tri(5, dtype=bool) & ~np.tri(5, k=-2, dtype=bool)), mask_window(np.eye(3) < 1)
-    ((1, 0), None)
+    >>> mask_window(np.tri(5, k=1, dtype=bool)), mask_window(np.eye(3) < 1)
+    ((4, 1), None)
     """
     n = len(visible)
     lag = np.arange(n) - np.arange(n)[:, None]

@@ -460,10 +460,10 @@ def compare_lengths(result: Comparison) -> Comparison:
 
     Two models that do are different, two SPECs the same over these positions.
     """
-    apart = lengths_apart(*result.about) if result.verdict in AGREEING else None
-    if apart is None:
+    found_apart = lengths_apart(*result.about) if result.verdict in AGREEING else None
+    if found_apart is None:
         return result
-    side, facts = apart
+    side, facts = found_apart
     result = replace(
         result, findings=(*result.findings, finding("length-dependent", side, **facts))
     )

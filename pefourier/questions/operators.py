@@ -134,36 +134,32 @@ class ScoreRows:
     """S(p, 0), S(0, p) and S(p, p') at some positions: two entries of each row, or whole."""
 
     diagonal: np.ndarray  # (3, n, d)
-    beside: np.ndarray  # (3, n, d), at the column of the row's partner
+    off_diagonal: np.ndarray  # (3, n, d), at the column of the row's partner
     partner: np.ndarray  # (d,), the row itself where there is none
     matrices: np.ndarray | None = None  # (3, n, d, d), of code, whose other entries are unknown
 
-    def apart(self, other: "ScoreRows") -> np.ndarray:
+    def apart(self, scores_b: "ScoreRows") -> np.ndarray:
         """The largest difference of entries, (3, n)."""
         if self.matrices is not None:
-            return np.abs(self.matrices - other.matrices).max(axis=(2, 3))
-        sizes = np.maximum(np.abs(self.beside), np.abs(other.beside))
-        shared = self.partner == other.partner
-        off_diagonal = np.where(shared, np.abs(self.beside - other.beside), sizes)
-        return np.maximum(np.abs(self.diagonal - other.diagonal), off_diagonal).max(axis=2)
+            return np.abs(self.matrices - scores_b.matrices).max(axis=(2, 3))
+        sizes = np.maximum(np.abs(self.off_diagonal), np.abs(scores_b.off_diagonal))
+        shared = self.partner == scores_b.partner
+        differences = np.where(shared, np.abs(self.off_diagonal - scores_b.off_diagonal), sizes)
+        return np.maximum(np.abs(self.diagonal - scores_b.diagonal), differences).max(axis=2)
 
     def permuted(self, order: np.ndarray) -> "ScoreRows":
         """Those of rows and columns in another order."""
-        whole = None if self.matrices is None else self.matrices[:, :, order][..., order]
+        matrices = None if self.matrices is None else self.matrices[:, :, order][..., order]
         partner = np.argsort(order)[self.partner[order]]
-        return ScoreRows(self.diagonal[..., order], self.beside[..., order], partner, whole)
+        return ScoreRows(
+            self.diagonal[..., order], self.off_diagonal[..., order], partner, matrices
+        )
 
     def of(self, query: np.ndarray, key: np.ndarray) -> np.ndarray:
         """The scores (3, n) of a query and a key."""
         if self.matrices is not None:
             return self.matrices @ key @ query
-        return (self.diagonal * key + self.beside * key[self.partner]) @ query
-
-    def moving(self, tolerance: np.ndarray) -> int:
-        """How many rows change with the position."""
-        parts = (self.diagonal, self.beside)
-        moved = [np.abs(x - x[:, :1]) > tolerance[:, None] for x in parts]
-        return int((moved[0] | moved[1]).any(axis=(0, 1)).sum())
+        return (self.diagonal * key + self.off_diagonal * key[self.partner]) @ query
 
 
 def compare_operators(first: Encoding, second: Encoding) -> OperatorComparison | None:
@@ -186,9 +182,9 @@ def compare_operators(first: Encoding, second: Encoding) -> OperatorComparison |
     if head_size(first) != head_size(second):
         return OperatorComparison("different")
     last, d = min(len(first), len(second)) - 1, head_size(first)
-    whole = any(enc.operator is not None for enc in (first, second))
-    positions = sampled_positions(last, max(ENTRIES // d ** (1 + whole), FIRST))
-    a, b = (scores(enc, positions, whole) for enc in (first, second))
+    is_dense = any(enc.operator is not None for enc in (first, second))
+    positions = sampled_positions(last, max(ENTRIES // d ** (1 + is_dense), FIRST))
+    a, b = (scores(enc, positions, is_dense) for enc in (first, second))
     tolerance = tolerances(first, second, positions)
     beyond = (a.apart(b) > tolerance).any(axis=0)
     facts: dict[str, Any] = {"max_score_difference": score_difference(a, b)}
@@ -220,26 +216,26 @@ def sampled_positions(last: int, count: int) -> np.ndarray:
     return np.concatenate([first, far[len(far) - min(room, len(far)) :]])
 
 
-def scores(enc: Encoding, positions: np.ndarray, whole: bool) -> ScoreRows:
+def scores(enc: Encoding, positions: np.ndarray, is_dense: bool) -> ScoreRows:
     """S of a query and an earlier key: at 0, of a query at 0, and half as far."""
     half, rows = np.arange(len(positions)) // 2, np.arange(head_size(enc))
-    if whole:
+    if is_dense:
         query, key = operator_at(enc, positions)
         turned = np.swapaxes(query, 1, 2)
         matrices = np.stack([turned @ key[0], turned[0] @ key, turned @ key[half]])
         partner = partners(matrices)
-        beside = np.where(partner == rows, 0.0, matrices[..., rows, partner])
-        return ScoreRows(matrices[..., rows, rows], beside, partner, matrices)
+        off_diagonal = np.where(partner == rows, 0.0, matrices[..., rows, partner])
+        return ScoreRows(matrices[..., rows, rows], off_diagonal, partner, matrices)
     query, key, (first, second) = rotating_pairs(enc, positions)
     turned = query.conj()
     waves = np.stack([turned * key[0], turned[0] * key, turned * key[half]])
     diagonal, partner = np.ones((3, len(positions), len(rows))), rows.copy()
-    beside = np.zeros_like(diagonal)
+    off_diagonal = np.zeros_like(diagonal)
     diagonal[..., first] = diagonal[..., second] = waves.real
-    beside[..., first], beside[..., second] = -waves.imag, waves.imag
+    off_diagonal[..., first], off_diagonal[..., second] = -waves.imag, waves.imag
     turning = waves.imag.any(axis=(0, 1))
     partner[first[turning]], partner[second[turning]] = second[turning], first[turning]
-    return ScoreRows(diagonal, beside, partner)
+    return ScoreRows(diagonal, off_diagonal, partner)
 
 
 def tolerances(first: Encoding, second: Encoding, positions: np.ndarray) -> np.ndarray:
@@ -262,12 +258,12 @@ def first_apart(
     first: Encoding, second: Encoding, positions: np.ndarray, beyond: np.ndarray
 ) -> int:
     """The first position whose scores differ: between those tried it is looked for again."""
-    k, whole = int(beyond.argmax()), any(enc.operator is not None for enc in (first, second))
+    k, is_dense = int(beyond.argmax()), any(enc.operator is not None for enc in (first, second))
     good, bad = int(positions[k - 1]) if k else -1, int(positions[k])
     while bad - good > 1:
         between = np.unique(np.linspace(good + 1, bad, BETWEEN).astype(int))
         tried = np.append(0, between)
-        a, b = (scores(enc, tried, whole) for enc in (first, second))
+        a, b = (scores(enc, tried, is_dense) for enc in (first, second))
         beyond = (a.apart(b)[:2] > tolerances(first, second, tried)).any(axis=0)[1:]
         k = int(beyond.argmax()) if beyond.any() else len(between) - 1
         good, bad = int(between[k - 1]) if k else good, int(between[k])
@@ -278,10 +274,10 @@ def permutations(
     a: ScoreRows, b: ScoreRows, tolerance: np.ndarray, on_axes: bool
 ) -> Iterator[tuple[str | None, np.ndarray]]:
     """Orders of rows that may lead from one operator to another, those that have a name first."""
-    d, moving = len(a.partner), a.moving(tolerance)
-    diagonals = (np.sort(s.diagonal, axis=2) for s in (a, b))  # the same numbers in any order
-    numbers_apart = np.abs(np.subtract(*diagonals)).max(axis=2) > tolerance
-    if not moving or moving != b.moving(tolerance) or numbers_apart.any():
+    d, limit = len(a.partner), tolerance.max()
+    numbers = np.sort(a.diagonal, axis=2), np.sort(b.diagonal, axis=2)  # equal in some order
+    moving = int((np.ptp(a.diagonal, axis=1) > limit).any(axis=0).sum())
+    if not moving or (np.abs(numbers[0] - numbers[1]).max(axis=2) > tolerance).any():
         return
     if d % 2 == 0:
         neighbours = np.arange(d).reshape(2, -1).T.ravel()
@@ -334,7 +330,7 @@ def match_pairs(a: ScoreRows, b: ScoreRows) -> np.ndarray | None:
 def pair_numbers(scores: ScoreRows, rows: np.ndarray) -> np.ndarray:
     """What pairs do as complex numbers, (3, n, m), at some positions of many pairs."""
     step = max(1, len(rows) * scores.diagonal.shape[1] // MATCHED)
-    return (scores.diagonal + 1j * scores.beside)[:, ::-step, rows]
+    return (scores.diagonal + 1j * scores.off_diagonal)[:, ::-step, rows]
 
 
 def largest_output_difference(first: Encoding, second: Encoding) -> float:
@@ -410,8 +406,9 @@ def difference_findings(result: Any) -> list[Finding]:
     """What differs, worst first, then the slip that explains it and what it costs."""
     lengths = dict(zip(("first", "second"), result.lengths, strict=True))
     notes = [finding("lengths-differ", **lengths, common=result.length)]
-    are_files = [enc.origin != "formula" for enc in result.about]  # which have their own length
-    notes = notes if len({*result.lengths}) > 1 and len({*are_files}) == 1 else []
+    rows = [n for n, enc in zip(result.lengths, result.about, strict=True) if enc.origin == "file"]
+    is_dump = len(rows) == 1 and result.length == rows[0]  # of a model, which has any length
+    notes = notes if len({*result.lengths}) > 1 and not is_dump else []
     messages = []
     if result.unread:
         messages.append(finding("comparison-unread", keys="; ".join(result.unread)))
@@ -460,12 +457,12 @@ def cause_finding(cause: Cause) -> Finding:
     slips = read_toml(SLIPS)
     order = -1 if cause.of == "b" else 1
     changes = describe_changes({key: pair[::order] for key, pair in cause.changes.items()})
-    named = [slips[code] for code in cause.misreadings if code in slips]
+    causes = [slips[code] for code in cause.misreadings if code in slips]
     if (
         cause.of == "both"
         and changes
-        and all({"key", "set", "plain"} & slip.keys() for slip in named)
+        and all({"key", "set", "plain"} & slip.keys() for slip in causes)
     ):
         return finding("misread", "both", what=changes, changes="")
-    messages = " and ".join(slip["message"] for slip in named)
+    messages = " and ".join(slip["message"] for slip in causes)
     return finding("misread", cause.of, what=messages, changes=f" ({changes})" if changes else "")

@@ -409,13 +409,7 @@ class Reading:
     cosine: tuple[tuple[int, float], ...]  # position, cosine between the codes of both readings
     below: dict[str, int | None]  # first position at which it falls below .99, .9 and .5
     logits: float  # how many times the meant ones, at every position: by factors of the readings
-    differing: tuple[int, int] = (0, 0)  # frequencies, of how many
-
-    @property
-    def frequencies_in_words(self) -> str:
-        """How many frequencies differ."""
-        differing, count = self.differing
-        return f"{differing} of {count} frequencies differ" if differing else "no frequency differs"
+    differing: int = 0  # frequencies
 
     @property
     def verdict(self) -> str:
@@ -468,10 +462,7 @@ def reading_of(enc: Encoding, misreading: str, length: int, d: int | None) -> Re
     if settings_only:
         check_reading(enc, settings_only)
         frequencies, settings = misread(enc, settings_only, length, d)
-    shared = np.zeros(max(len(omega), len(frequencies)), bool)
-    common = min(len(omega), len(frequencies))
-    shared[:common] = omega[:common] == frequencies[:common]
-    differing = int((~shared).sum()), len(shared)
+    differing = int(np.count_nonzero(readings_apart(omega, frequencies)))
     parting = layouts_apart if "layout" in slips else readings_apart
     differences = parting(omega, frequencies)
     below = levels_below(differences)
