@@ -44,7 +44,6 @@ from pefourier.writing.files import read_toml
 SLIPS = Path(__file__).with_suffix(".toml")
 FARTHEST = 2**17  # rows by whose fitted phases readings are ruled out
 SEARCHED = 2**17  # positions in which the cost of a slip is looked for
-WIDEST_SEARCHED = 2**13  # pairs for which it is
 SHOWN = 0.1  # radians that a pair turns over a table whose cosines show it
 SIMILAR = 1e-6  # relative, to which fitted ratios of frequencies are one
 DIGITS = range(1, 9)  # that a number found between others is rounded to
@@ -105,16 +104,11 @@ def find_misreading(rotation: Encoding, pairs: PairWaves, observed: PairWaves) -
     """
     for reading in readings(rotation, pairs, observed):
         if explains(reading, pairs, observed):
-            below = cost_of(pairs.omega, reading.omega) if reading.divisor == 1 else {}
+            below: Mapping[str, int | None] = {}
+            if reading.divisor == 1 and reading.omega.shape == pairs.omega.shape:
+                below = positions_below(pairs.omega, reading.omega, SEARCHED)
             return Cause("a", (reading.code,), dict(reading.changes), below)
     return None
-
-
-def cost_of(frequencies: np.ndarray, second: np.ndarray) -> Mapping[str, int | None]:
-    """From where on the cosine of two readings is below each level; empty for very wide heads."""
-    if max(len(frequencies), len(second)) > WIDEST_SEARCHED:
-        return {}
-    return positions_below(frequencies, second, SEARCHED)
 
 
 def explains(reading: SlipReading, pairs: PairWaves, observed: PairWaves) -> bool:

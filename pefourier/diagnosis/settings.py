@@ -13,9 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from pefourier.diagnosis.misreadings import SLIPS, Cause, cost_of, has_settings, meant_settings
+from pefourier.diagnosis.misreadings import SEARCHED, SLIPS, Cause, has_settings, meant_settings
 from pefourier.encodings.encoding import Encoding
 from pefourier.encodings.families.rotary import rotation_if_any, scaling_parameters
+from pefourier.encodings.readings import positions_below
 from pefourier.encodings.specs import source_of
 from pefourier.writing.files import read_toml
 
@@ -43,7 +44,7 @@ def settings_cause(a: Encoding, b: Encoding) -> Cause | None:
         codes = [kind, *(code_of[key] for key in shared if key in changes)]
     below: Mapping[str, int | None] = {}
     if a.measure is not None and b.measure is not None:  # pair by pair, whatever their layouts
-        below = cost_of(a.measure.frequencies, b.measure.frequencies)
+        below = positions_below(a.measure.frequencies, b.measure.frequencies, SEARCHED)
     return Cause("both", tuple(codes) or ("parameters",), changes, below)
 
 

@@ -46,7 +46,6 @@ if TYPE_CHECKING:
 RATIO_SLACK = 1e-9  # relative, within which two frequencies are one
 LAGS, FEWEST_LAGS = 4096, 64
 COSINES, AT_ONCE = 2**26, 2**18  # of all lags, and of those that are added up at a time
-WIDEST_HEAD = 2**14  # dimensions: sums over more pairs at 2^20 lags take minutes
 NOTICED = 5e-4  # relative, from which on logits are others
 FORMATS_OF_PHASES = ("float32", "bfloat16", "float16")
 
@@ -202,12 +201,7 @@ def settings_of_scaling(params: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def check_turning(enc: Encoding) -> None:
-    """Refuse what does not turn pairs at declared frequencies, and heads that are too wide."""
-    if enc.dim > WIDEST_HEAD:
-        raise PefourierError(
-            f"{shown(enc.spec)} rotates {enc.dim} dimensions of a head, where up to {WIDEST_HEAD} "
-            "are described; give the size of one head"
-        )
+    """Refuse what does not turn pairs at declared frequencies."""
     if enc.act == "rotate" and enc.measure is not None and "scaling" in enc.params:
         return
     if "grid" in enc.params and not enc.domain.grid:
